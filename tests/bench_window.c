@@ -6,16 +6,25 @@
  *
  *     read      ucxpool_read()
  *     write     ucxpool_write()
- *     message   the peer sends, by ucxpool_send() of pieces
+ *     blocks    the peer sends, by ucxpool_send() of pieces that lie elsewhere
+ *     window    the same, of pieces in the window; "pulled" tells whether that
+ *               went in place, which in host memory UCXPOOL_WINDOW_WAY=direct
+ *               is needed for
+ *     get, put  read and write by UCX's get and put (-u)
  *
- * usage: bench_window [-g] [-n NUM_PIECES] [-s SIZE] [-r ROUNDS]
+ * usage: bench_window [-g | -f | -u] [-n NUM_PIECES] [-s SIZE] [-r ROUNDS]
  *
  * -g  pools on GPUs, the first and the last; otherwise in host memory.
+ * -f  the window lies in the heap of its owner's pool, which peers map;
+ *     otherwise in memory of malloc() or cuMemAlloc().
+ * -u  the ucx wire: read and write go by messages, and beside them, in the same
+ *     turns, all pieces by UCX's get and put.
  * Without -n and -s: a list of works. UCXPOOL_WINDOW_WAY, UCXPOOL_WIRE and
  * others are as always. While a window is read or written within a host its
  * owner's process stands still.
  */
 #include "base/clock.h"
+#include "core/pool.h"
 #include "mem/cuda_device.h"
 
 #include <ucxpool/ucxpool.h>
@@ -33,9 +42,18 @@
 #define TAG        UINT64_C(1)
 #define MAX_ROUNDS 99u
 
-typedef enum way { WAY_READ, WAY_WRITE, WAY_MESSAGE, NUM_WAYS } way_t;
+typedef enum way {
+    WAY_READ,
+    WAY_WRITE,
+    WAY_BLOCKS,
+    WAY_WINDOW,
+    WAY_GET, /* from here on with -u alone */
+    WAY_PUT,
+    NUM_WAYS
+} way_t;
 
-static const char *const names[] = {"read", "write", "message"};
+static const char *const names[] = {"read",   "write", "blocks",
+                                    "window", "get",   "put"};
 
 typedef struct work {
     size_t num, size;
@@ -47,13 +65,26 @@ static const work_t works[] = {
     {1, 4096},     {1, 1 << 20},   {1, 1 << 30},
 };
 
+/* For -u: where long pieces begin. */
+static const work_t ucx_works[] = {
+    {65536, 4096}, {32768, 8192},   {16384, 16384}, {8192, 32768},
+    {4096, 65536}, {1024, 1 << 18}, {256, 1 << 20}, {1, 1 << 28},
+};
+
 static bool               on_gpu;
+static bool               in_heap;
+static bool               over_ucx;
 static unsigned           num_rounds = 11;
 static mem_cuda_device_t *device; /* NULL: host memory */
 static ucxpool_t         *pool;
 static ucxpool_channel_t *channel;
 static int                talk;
 static bool               is_owner;
+
+static way_t num_ways(void)
+{
+    return over_ucx ? NUM_WAYS : WAY_GET;
+}
 
 static void fail(const char *what)
 {
@@ -75,8 +106,17 @@ static void say(const void *bytes, size_t size)
     }
 }
 
+/* Progresses meanwhile: the other side may wait until a window that it has
+ * sent out of is let go. */
 static void hear(void *bytes, size_t size)
 {
+    char first;
+
+    while (recv(talk, &first, 1, MSG_DONTWAIT | MSG_PEEK) < 0) {
+        if (pool != NULL) {
+            ucxpool_progress(pool);
+        }
+    }
     if (recv(talk, bytes, size, MSG_WAITALL) != (ssize_t)size) {
         fail("recv");
     }
@@ -102,7 +142,14 @@ static uint8_t *memory_get(size_t size)
         mem_cuda_device_leave(device);
         return (uint8_t *)(uintptr_t)address;
     }
-    memory = malloc(size);
+    if (in_heap && is_owner) {
+        void *allocated;
+
+        must(ucxpool_heap_alloc(pool, size, NULL, &allocated));
+        memory = allocated;
+    } else {
+        memory = malloc(size);
+    }
     if (memory == NULL) {
         fail("malloc");
     }
@@ -117,6 +164,8 @@ static void memory_put(uint8_t *memory)
         driver_must(device->driver->cuMemFree((CUdeviceptr)(uintptr_t)memory),
                     "cuMemFree");
         mem_cuda_device_leave(device);
+    } else if (in_heap && is_owner) {
+        must(ucxpool_heap_free(pool, memory, NULL));
     } else {
         free(memory);
     }
@@ -152,6 +201,9 @@ static void pool_make(void)
         params.memory_kind = UCXPOOL_MEMORY_CUDA;
         params.device      = is_owner ? ucxpool_device_count() - 1 : 0;
         must(mem_cuda_device_open(params.device, &device));
+    }
+    if (over_ucx) {
+        setenv("UCXPOOL_WIRE", "ucx", 1);
     }
     must(ucxpool_create(&params, &pool));
 }
@@ -249,25 +301,39 @@ static void fill(side_t *side, uint32_t seed)
     memory_copy(side->memory, side->bytes, side->size);
 }
 
-/* The owner, whose turn it is to send when told. */
-static void own(const work_t *work)
+static void send_pieces(const work_t *work, const side_t *side)
 {
-    const ucxpool_data_t data =
-        ucxpool_source_pieces(NULL, work->num, work->size);
-    ucxpool_request_params_t params = {
+    const ucxpool_data_t data = ucxpool_source_pieces(
+        (const void *const *)side->pieces, work->num, work->size);
+    const ucxpool_request_params_t params = {
         .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_STREAM,
         .stream     = UCXPOOL_STREAM_READY,
     };
-    ucxpool_data_t     pieces = data;
-    ucxpool_window_t  *window;
     ucxpool_request_t *request;
-    uint8_t            blob[UCXPOOL_WINDOW_BLOB_SIZE];
-    side_t             side;
-    char               word;
+
+    must(ucxpool_send(channel, &data, TAG, &params, &request));
+    finish(request);
+}
+
+static void tell(const side_t *side)
+{
+    memory_copy(side->bytes, side->memory, side->size);
+    say(side->bytes, side->size);
+}
+
+/* The owner, whose turn it is to send when told: out of the window, or the same
+ * from elsewhere. */
+static void own(const work_t *work)
+{
+    ucxpool_window_t *window;
+    uint8_t           blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    side_t            side, elsewhere;
+    char              word;
 
     side_init(&side, work, 7);
+    side_init(&elsewhere, work, 7);
     fill(&side, 1);
-    pieces.at.pieces = (const void *const *)side.pieces;
+    fill(&elsewhere, 5);
     must(ucxpool_window_create(pool, side.memory, side.size, NULL, &window));
     must(ucxpool_window_export(
         window, UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE, blob));
@@ -276,11 +342,13 @@ static void own(const work_t *work)
         ssize_t num = recv(talk, &word, 1, MSG_DONTWAIT);
 
         if ((num == 1) && (word == 's')) {
-            must(ucxpool_send(channel, &pieces, TAG, &params, &request));
-            finish(request);
-        } else if ((num == 1) && (word == 'b')) {
-            memory_copy(side.bytes, side.memory, side.size);
-            say(side.bytes, side.size);
+            send_pieces(work, &side);
+        } else if ((num == 1) && (word == 'e')) {
+            send_pieces(work, &elsewhere);
+        } else if ((num == 1) && (word == 'S')) {
+            tell(&side);
+        } else if ((num == 1) && (word == 'E')) {
+            tell(&elsewhere);
         } else if (num == 1) {
             break;
         }
@@ -288,6 +356,7 @@ static void own(const work_t *work)
     }
     ucxpool_window_destroy(window);
     side_cleanup(&side);
+    side_cleanup(&elsewhere);
 }
 
 static double operate(way_t way, const work_t *work, const side_t *side,
@@ -306,24 +375,24 @@ static double operate(way_t way, const work_t *work, const side_t *side,
     ucxpool_request_t *request;
     uint64_t           start = base_clock_now();
 
-    if (way == WAY_READ) {
+    if ((way == WAY_READ) || (way == WAY_GET)) {
         must(ucxpool_read(remote, &places, &data, &params, &request));
-    } else if (way == WAY_WRITE) {
+    } else if ((way == WAY_WRITE) || (way == WAY_PUT)) {
         must(ucxpool_write(remote, &places, &data, &params, &request));
     } else {
         must(ucxpool_recv(pool, channel, &data, TAG, UINT64_MAX, &params,
                           &request));
-        say("s", 1);
+        say((way == WAY_BLOCKS) ? "e" : "s", 1);
     }
     finish(request);
     return (double)side->size / (double)(base_clock_now() - start);
 }
 
 /* Are the bytes of all pieces those of the owner? */
-static void compare(const work_t *work, side_t *side, const uint64_t *offsets,
-                    uint8_t *theirs)
+static void compare(way_t way, const work_t *work, side_t *side,
+                    const uint64_t *offsets, uint8_t *theirs)
 {
-    say("b", 1);
+    say((way == WAY_BLOCKS) ? "E" : "S", 1);
     hear(theirs, side->size);
     memory_copy(side->bytes, side->memory, side->size);
     for (size_t i = 0; i < work->num; i++) {
@@ -341,17 +410,43 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static ucxpool_remote_t *import(const uint8_t *blob, ucxpool_way_t *way_p)
+{
+    ucxpool_remote_attr_t attr = {.status = UCXPOOL_INPROGRESS};
+    ucxpool_remote_t     *remote;
+
+    must(ucxpool_window_import(channel, blob, UCXPOOL_WINDOW_BLOB_SIZE,
+                               &remote));
+    while (attr.status == UCXPOOL_INPROGRESS) {
+        ucxpool_progress(pool);
+        ucxpool_remote_query(remote, &attr, sizeof(attr));
+    }
+    must(attr.status);
+    *way_p = attr.way;
+    return remote;
+}
+
+static uint64_t num_pulled(void)
+{
+    uint64_t num;
+
+    must(ucxpool_stats_get(pool, "received_map_placed_fragments", &num));
+    return num;
+}
+
 static void use(const work_t *work)
 {
     static const char *const way_names[] = {"none", "messages", "process",
-                                            "cuda"};
+                                            "cuda", "mapped",   "rma"};
     uint8_t                  blob[UCXPOOL_WINDOW_BLOB_SIZE];
     uint64_t                *offsets = calloc(work->num, sizeof(*offsets));
     double                   speeds[NUM_WAYS][MAX_ROUNDS];
-    ucxpool_remote_attr_t    attr = {.status = UCXPOOL_INPROGRESS};
+    ucxpool_way_t            chosen, by_ucx;
     ucxpool_remote_t        *remote;
+    ucxpool_remote_t        *direct = NULL;
     side_t                   side;
     uint8_t                 *theirs;
+    uint64_t                 pulled = num_pulled();
 
     side_init(&side, work, 9);
     theirs = malloc(side.size);
@@ -360,36 +455,45 @@ static void use(const work_t *work)
     }
     shuffle(offsets, work, 7);
     hear(blob, sizeof(blob));
-    must(ucxpool_window_import(channel, blob, sizeof(blob), &remote));
-    while (attr.status == UCXPOOL_INPROGRESS) {
-        ucxpool_progress(pool);
-        ucxpool_remote_query(remote, &attr, sizeof(attr));
+    if (over_ucx) { /* one pool, and both; over tcp, too */
+        pool->windows.may_emulate = true;
+        pool->config.window_way   = BASE_WINDOW_WAY_DIRECT;
+        direct                    = import(blob, &by_ucx);
+        pool->config.window_way   = BASE_WINDOW_WAY_MESSAGES;
     }
-    must(attr.status);
+    remote = import(blob, &chosen);
     for (unsigned round = 0; round <= num_rounds; round++) {
-        for (way_t way = 0; way < NUM_WAYS; way++) {
+        for (way_t way = 0; way < num_ways(); way++) {
             double speed;
+
+            if (over_ucx) { /* all pieces, not long ones alone */
+                pool->config.window_way = (way >= WAY_GET)
+                                              ? BASE_WINDOW_WAY_DIRECT
+                                              : BASE_WINDOW_WAY_MESSAGES;
+            }
 
             if (round == 0) {
                 fill(&side, way + 2);
             }
-            speed = operate(way, work, &side, offsets, remote);
+            speed = operate(way, work, &side, offsets,
+                            (way >= WAY_GET) ? direct : remote);
             if (round == 0) {
-                compare(work, &side, offsets, theirs);
+                compare(way, work, &side, offsets, theirs);
             } else {
                 speeds[way][round - 1] = speed;
             }
         }
     }
-    printf("| %zu x %zu | %s |", work->num, work->size, way_names[attr.way]);
-    for (way_t way = 0; way < NUM_WAYS; way++) {
+    printf("| %zu x %zu | %s |", work->num, work->size, way_names[chosen]);
+    for (way_t way = 0; way < num_ways(); way++) {
         qsort(speeds[way], num_rounds, sizeof(double), compare_numbers);
         printf(" %.2f |", speeds[way][num_rounds / 2]);
     }
-    printf("\n");
+    printf(" %s |\n", (num_pulled() != pulled) ? "yes" : "no");
     fflush(stdout);
     ucxpool_remote_release(remote);
-    say("e", 1);
+    ucxpool_remote_release(direct);
+    say("q", 1);
     side_cleanup(&side);
     free(offsets);
     free(theirs);
@@ -401,10 +505,11 @@ static void run(const work_t *list, size_t num)
     pools_connect();
     if (!is_owner) {
         printf("| pieces | way |");
-        for (way_t way = 0; way < NUM_WAYS; way++) {
+        for (way_t way = 0; way < num_ways(); way++) {
             printf(" %s |", names[way]);
         }
-        printf("\n|---|---|---|---|---|\n");
+        printf(" pulled |\n|---|---|---|---|---|---|---|%s\n",
+               over_ucx ? "---|---|" : "");
     }
     for (size_t i = 0; i < num; i++) {
         if (is_owner) {
@@ -424,10 +529,16 @@ int main(int argc, char **argv)
     int    option, status;
     pid_t  child;
 
-    while ((option = getopt(argc, argv, "gn:s:r:")) != -1) {
+    while ((option = getopt(argc, argv, "fgun:s:r:")) != -1) {
         switch (option) {
+        case 'f':
+            in_heap = true;
+            break;
         case 'g':
             on_gpu = true;
+            break;
+        case 'u':
+            over_ucx = true;
             break;
         case 'n':
             one.num = strtoul(optarg, NULL, 0);
@@ -443,8 +554,8 @@ int main(int argc, char **argv)
         }
     }
     if ((num_rounds == 0) || (num_rounds > MAX_ROUNDS) || (optind != argc) ||
-        (one.size == 0)) {
-        fprintf(stderr, "usage: bench_window [-g] [-n NUM] [-s SIZE] "
+        (one.size == 0) || (on_gpu + in_heap + over_ucx > 1)) {
+        fprintf(stderr, "usage: bench_window [-g | -f | -u] [-n NUM] [-s SIZE] "
                         "[-r ROUNDS (1 to 99)]\n");
         return EXIT_FAILURE;
     }
@@ -458,8 +569,13 @@ int main(int argc, char **argv)
     if (is_owner) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
     }
-    run((one.num != 0) ? &one : works,
-        (one.num != 0) ? 1 : sizeof(works) / sizeof(works[0]));
+    if (one.num != 0) {
+        run(&one, 1);
+    } else if (over_ucx) {
+        run(ucx_works, sizeof(ucx_works) / sizeof(ucx_works[0]));
+    } else {
+        run(works, sizeof(works) / sizeof(works[0]));
+    }
     if (is_owner) {
         return EXIT_SUCCESS;
     }

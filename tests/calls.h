@@ -40,6 +40,10 @@ typedef enum calls_name {
     CALLS_UCP_SET_HANDLER,
     CALLS_UCP_GET_ADDRESS,
     CALLS_UCP_EP_CREATE,
+    CALLS_UCP_AM_SEND,
+    CALLS_UCP_AM_RECV,
+    CALLS_PROCESS_READ,
+    CALLS_PROCESS_WRITE,
     CALLS_LAST
 } calls_name_t;
 

@@ -73,7 +73,8 @@ prologue() {
     echo '#include "core/request.h"'
     echo '#include "window/window.h"'
     for name in HELLO READY DESC RUNS ACCEPT DATA TAKEN DONE CANCEL SHORT \
-        WINDOW_OPEN WINDOW_OPENED WINDOW_CLOSE WINDOW_REVOKE WINDOW_END; do
+        WINDOW_OPEN WINDOW_OPENED WINDOW_CLOSE WINDOW_REVOKE WINDOW_END \
+        WINDOW_OFFER WINDOW_ADOPT PLACES; do
         type=$(echo "$name" | tr '[:upper:]' '[:lower:]')
         echo "#define FIXED_PROTO_$name proto_${type}_t x;"
     done

@@ -214,6 +214,14 @@ ucxpool_status_t pair_finish(pair_t *pair, ucxpool_request_t *request)
     return status;
 }
 
+bool pair_is_mapped(const pair_t *pair)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(pair->to_b, &attr, sizeof(attr));
+    return attr.wire == UCXPOOL_WIRE_MAP;
+}
+
 bool pair_has_pidfd(void)
 {
     int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);

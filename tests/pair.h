@@ -77,6 +77,9 @@ ucxpool_status_t pair_finish(pair_t *pair, ucxpool_request_t *request);
 /* A message of so many random bytes from a to b; all arrive. */
 void pair_exchange(pair_t *pair, size_t length);
 
+/* Is the channel on the `map` wire? Under valgrind it is not. */
+bool pair_is_mapped(const pair_t *pair);
+
 /* Does the kernel tell of the end of a process (pidfd_open)? Valgrind's does
  * not. */
 bool pair_has_pidfd(void);

@@ -13,6 +13,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
+#include <sys/uio.h>
 #include <ucp/api/ucp.h>
 
 /* The linker makes the names __real_*. */
@@ -70,3 +71,37 @@ WRAP(CALLS_UCP_GET_ADDRESS, ucs_status_t, ucp_worker_get_address,
 WRAP(CALLS_UCP_EP_CREATE, ucs_status_t, ucp_ep_create, UCS_ERR_NO_MEMORY,
      (ucp_worker_h worker, const ucp_ep_params_t *params, ucp_ep_h *ep_p),
      (worker, params, ep_p))
+WRAP(CALLS_UCP_AM_SEND, ucs_status_ptr_t, ucp_am_send_nbx,
+     UCS_STATUS_PTR(UCS_ERR_NO_MEMORY),
+     (ucp_ep_h ep, unsigned id, const void *header, size_t header_length,
+      const void *buffer, size_t count, const ucp_request_param_t *param),
+     (ep, id, header, header_length, buffer, count, param))
+WRAP(CALLS_PROCESS_READ, ssize_t, process_vm_readv, -1,
+     (pid_t pid, const struct iovec *ours, unsigned long num_ours,
+      const struct iovec *theirs, unsigned long num_theirs,
+      unsigned long flags),
+     (pid, ours, num_ours, theirs, num_theirs, flags))
+WRAP(CALLS_PROCESS_WRITE, ssize_t, process_vm_writev, -1,
+     (pid_t pid, const struct iovec *ours, unsigned long num_ours,
+      const struct iovec *theirs, unsigned long num_theirs,
+      unsigned long flags),
+     (pid, ours, num_ours, theirs, num_theirs, flags))
+
+/* What UCX has not received it wants back. */
+ucs_status_ptr_t __real_ucp_am_recv_data_nbx(ucp_worker_h worker, void *data,
+                                             void *buffer, size_t count,
+                                             const ucp_request_param_t *param);
+ucs_status_ptr_t __wrap_ucp_am_recv_data_nbx(ucp_worker_h worker, void *data,
+                                             void *buffer, size_t count,
+                                             const ucp_request_param_t *param);
+
+ucs_status_ptr_t __wrap_ucp_am_recv_data_nbx(ucp_worker_h worker, void *data,
+                                             void *buffer, size_t count,
+                                             const ucp_request_param_t *param)
+{
+    if (calls_is_due(CALLS_UCP_AM_RECV)) {
+        ucp_am_data_release(worker, data);
+        return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    }
+    return __real_ucp_am_recv_data_nbx(worker, data, buffer, count, param);
+}

@@ -9,6 +9,7 @@
 #include "ipc/socket.h"
 #include "net_calls.h"
 #include "pair.h"
+#include "sealed.h"
 #include "two.h"
 #include "wireup/fd_passing.h"
 
@@ -178,6 +179,79 @@ START_TEST(what_may_not_be_taken_is_given)
     pair_exchange(&pair, LENGTH);
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
+    ck_assert_uint_eq(net_call_num_fds(), num_fds);
+}
+END_TEST
+
+static ucxpool_remote_attr_t query_remote(const ucxpool_remote_t *remote)
+{
+    ucxpool_remote_attr_t attr;
+
+    ucxpool_remote_query(remote, &attr, sizeof(attr));
+    return attr;
+}
+
+static void read_window(ucxpool_remote_t *remote, const uint8_t *memory)
+{
+    static uint8_t     bytes[LENGTH];
+    ucxpool_place_t    place  = {0, LENGTH};
+    ucxpool_places_t   places = ucxpool_places(&place, 1);
+    ucxpool_data_t     data   = ucxpool_data_buffer(bytes, LENGTH);
+    ucxpool_request_t *request;
+
+    ck_assert_int_eq(ucxpool_read(remote, &places, &data, NULL, &request),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_OK);
+    ck_assert_mem_eq(bytes, memory, LENGTH);
+}
+
+/* The whole is given; or its importer has let go meanwhile; or it cannot be,
+ * because the owner has no socket any more. */
+START_TEST(the_file_of_a_window_is_given)
+{
+    unsigned                num_fds = warm_up();
+    uint8_t                 blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    ucxpool_window_params_t params = {.field_mask =
+                                          UCXPOOL_WINDOW_PARAM_FIELD_FD};
+    uint8_t                *memory = sealed_get(LENGTH, &params.fd);
+    ucxpool_window_t       *window;
+    ucxpool_remote_t       *remote;
+
+    pair_fill(memory, LENGTH);
+    pair_init(&pair, "WIRE=map", "WIRE=map");
+    forbid_taking(EPERM, true);
+    ck_assert_int_eq(
+        ucxpool_window_create(pair.b, memory, LENGTH, &params, &window),
+        UCXPOOL_OK);
+    close(params.fd);
+    ck_assert_int_eq(ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_window_import(pair.to_b, blob, sizeof(blob), &remote),
+        UCXPOOL_OK);
+    pair_until(&pair, !base_list_is_empty(&pair.a->wireup.fd_imports));
+    if (_i == 1) {
+        ucxpool_remote_release(remote);
+    } else {
+        if (_i == 2) {
+            wireup_fd_export_destroy(pair.b);
+        }
+        ck_assert_int_eq(query_remote(remote).status, UCXPOOL_INPROGRESS);
+        pair_until(&pair, query_remote(remote).status != UCXPOOL_INPROGRESS);
+        ck_assert_int_eq(query_remote(remote).status, UCXPOOL_OK);
+        ck_assert_msg((query_remote(remote).way == UCXPOOL_WAY_MAPPED) ==
+                          (_i == 0),
+                      "%s", query_remote(remote).way_reason);
+        ck_assert((_i == 0) || (strstr(query_remote(remote).way_reason,
+                                       "asking for them") != NULL));
+        read_window(remote, memory);
+        ucxpool_remote_release(remote);
+    }
+    pair_until(&pair, ucxpool_window_revoke(window, 0) == UCXPOOL_OK);
+    pair_until(&pair, base_list_is_empty(&pair.a->wireup.fd_imports));
+    ucxpool_window_destroy(window);
+    pair_cleanup(&pair);
+    sealed_put(memory, LENGTH);
     ck_assert_uint_eq(net_call_num_fds(), num_fds);
 }
 END_TEST
@@ -812,7 +886,7 @@ START_TEST(an_owner_that_has_died_is_lost_and_not_one_that_forbids_it)
     owner_init(&owner, "WIRE=map LOG_LEVEL=none");
     forbid_taking(EPERM, true);
     until = pair_deadline();
-    while ((owner.channel->wireup.fd_import == NULL) ||
+    while (base_list_is_empty(&owner.pool->wireup.fd_imports) ||
            !(owner.channel->wireup.handshake & CORE_READY_RECEIVED)) {
         ucxpool_progress(owner.pool);
         ck_assert(!pair_is_late(until));
@@ -922,6 +996,7 @@ static void teardown(void)
 static void add_tests(TCase *tcase)
 {
     tcase_add_loop_test(tcase, what_may_not_be_taken_is_given, 0, 2);
+    tcase_add_loop_test(tcase, the_file_of_a_window_is_given, 0, 3);
     tcase_add_test(tcase, more_than_fits_one_message_is_given_in_several);
     tcase_add_test(
         tcase, more_than_the_system_lets_be_on_the_way_is_given_a_little_later);

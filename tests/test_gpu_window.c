@@ -4,6 +4,7 @@
  */
 #include "two_gpu.h"
 
+#include "base/config.h"
 #include "base/math.h"
 
 #include <check.h>
@@ -15,7 +16,11 @@
 #define MAX    ((size_t)4000)
 #define MINUTE UINT64_C(60000000000)
 
-typedef enum where { ON_GPU, PINNED, PAGEABLE } where_t;
+#define REGION ((size_t)2 << 20)
+
+/* Of VIRTUAL, the window begins in the middle of an allocation; PRIVATE has no
+ * handles that are files. */
+typedef enum where { ON_GPU, PINNED, PAGEABLE, VIRTUAL, PRIVATE, HEAP } where_t;
 
 static const struct {
     const char   *settings;
@@ -27,6 +32,11 @@ static const struct {
     {"CUDA_BACKING=vmm WIRE=map", ON_GPU, ON_GPU, UCXPOOL_WAY_CUDA},
     {"CUDA_BACKING=alloc WIRE=map", ON_GPU, PINNED, UCXPOOL_WAY_CUDA},
     {"CUDA_BACKING=alloc WIRE=map", ON_GPU, PAGEABLE, UCXPOOL_WAY_CUDA},
+    {"CUDA_BACKING=alloc WIRE=map", VIRTUAL, ON_GPU, UCXPOOL_WAY_CUDA},
+    {"CUDA_BACKING=vmm WIRE=map", VIRTUAL, VIRTUAL, UCXPOOL_WAY_CUDA},
+    {"CUDA_BACKING=vmm WIRE=map", HEAP, ON_GPU, UCXPOOL_WAY_CUDA},
+    {"CUDA_BACKING=vmm WIRE=map", PRIVATE, ON_GPU, UCXPOOL_WAY_MESSAGES},
+    {"CUDA_BACKING=vmm WIRE=ucx", VIRTUAL, ON_GPU, UCXPOOL_WAY_MESSAGES},
     {"CUDA_BACKING=alloc WIRE=map", PINNED, ON_GPU, UCXPOOL_WAY_MESSAGES},
     {"CUDA_BACKING=alloc WIRE=map", PAGEABLE, ON_GPU, UCXPOOL_WAY_MESSAGES},
     {"CUDA_BACKING=alloc WIRE=map WINDOW_WAY=messages", ON_GPU, ON_GPU,
@@ -39,41 +49,122 @@ static two_t             two;
 static ucxpool_window_t *window;
 static ucxpool_remote_t *remote;
 
-static uint8_t *get_memory(where_t where, size_t size)
+static mem_regions_t range;
+
+static uint8_t *virtual_get(size_t size)
 {
-    return (where == ON_GPU)   ? gpu_alloc(size)
-           : (where == PINNED) ? gpu_pinned(size)
-                               : malloc(size);
+    unsigned num = (unsigned)((size + REGION / 2 + REGION - 1) / REGION);
+
+    two_check(mem_regions_init(&range, &mem_kind_cuda_vmm, gpu->ordinal, num,
+                               REGION, BASE_SWITCH_NO) == UCXPOOL_OK);
+    return (uint8_t *)range.address + REGION / 2;
 }
 
-static void free_memory(where_t where, uint8_t *memory)
+/* One allocation, which the driver exports to nobody. */
+static uint8_t *private_get(size_t size)
 {
-    if (where == ON_GPU) {
-        gpu_free(memory);
-    } else if (where == PINNED) {
-        gpu_pinned_free(memory);
-    } else {
-        free(memory);
+    const mem_cuda_driver_t *driver = gpu->driver;
+    CUmemAllocationProp      prop   = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    CUmemAccessDesc desc = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle handle  = 0;
+    CUdeviceptr                  address = 0;
+
+    prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    prop.location.id   = gpu->device;
+    desc.location      = prop.location;
+    two_check(mem_cuda_device_enter(gpu) == UCXPOOL_OK);
+    two_check(driver->cuMemAddressReserve(&address, size, 0, 0, 0) ==
+              CUDA_SUCCESS);
+    two_check(driver->cuMemCreate(&handle, size, &prop, 0) == CUDA_SUCCESS);
+    two_check(driver->cuMemMap(address, size, 0, handle, 0) == CUDA_SUCCESS);
+    two_check(driver->cuMemRelease(handle) == CUDA_SUCCESS);
+    two_check(driver->cuMemSetAccess(address, size, &desc, 1) == CUDA_SUCCESS);
+    mem_cuda_device_leave(gpu);
+    return (uint8_t *)(uintptr_t)address;
+}
+
+static void private_put(uint8_t *memory, size_t size)
+{
+    const CUdeviceptr address = (CUdeviceptr)(uintptr_t)memory;
+
+    two_check(mem_cuda_device_enter(gpu) == UCXPOOL_OK);
+    two_check(gpu->driver->cuMemUnmap(address, size) == CUDA_SUCCESS);
+    two_check(gpu->driver->cuMemAddressFree(address, size) == CUDA_SUCCESS);
+    mem_cuda_device_leave(gpu);
+}
+
+static uint8_t *heap_get(size_t size)
+{
+    void *memory;
+
+    two_check(ucxpool_heap_alloc(two.pool, size, NULL, &memory) == UCXPOOL_OK);
+    return memory;
+}
+
+static uint8_t *get_memory(where_t where, size_t size)
+{
+    switch (where) {
+    case ON_GPU:
+        return gpu_alloc(size);
+    case PINNED:
+        return gpu_pinned(size);
+    case VIRTUAL:
+        return virtual_get(size);
+    case PRIVATE:
+        return private_get(size);
+    case HEAP:
+        return heap_get(size);
+    default:
+        return malloc(size);
     }
+}
+
+static void free_memory(where_t where, uint8_t *memory, size_t size)
+{
+    switch (where) {
+    case ON_GPU:
+        gpu_free(memory);
+        break;
+    case PINNED:
+        gpu_pinned_free(memory);
+        break;
+    case VIRTUAL:
+        mem_regions_cleanup(&range);
+        break;
+    case PRIVATE:
+        private_put(memory, size);
+        break;
+    case HEAP:
+        two_check(ucxpool_heap_free(two.pool, memory, NULL) == UCXPOOL_OK);
+        break;
+    default:
+        free(memory);
+        break;
+    }
+}
+
+static bool is_on_host(where_t where)
+{
+    return (where == PINNED) || (where == PAGEABLE);
 }
 
 static void put(where_t where, uint8_t *target, const uint8_t *bytes,
                 size_t size)
 {
-    if (where == ON_GPU) {
-        gpu_write(target, bytes, size);
-    } else {
+    if (is_on_host(where)) {
         memcpy(target, bytes, size);
+    } else {
+        gpu_write(target, bytes, size);
     }
 }
 
 static void get(where_t where, uint8_t *bytes, const uint8_t *source,
                 size_t size)
 {
-    if (where == ON_GPU) {
-        gpu_read(bytes, source, size);
-    } else {
+    if (is_on_host(where)) {
         memcpy(bytes, source, size);
+    } else {
+        gpu_read(bytes, source, size);
     }
 }
 
@@ -117,7 +208,7 @@ static void own(int kind)
         get(where, half, memory + i, SIZE / 2);
         two_check(memcmp(half, bytes + i, SIZE / 2) == 0);
     }
-    free_memory(where, memory);
+    free_memory(where, memory, SIZE);
     free(bytes);
 }
 
@@ -238,7 +329,7 @@ static void use(int kind)
     for (char byte; recv(two.talk, &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0;) {
         ucxpool_progress(two.pool);
     }
-    free_memory(where, memory);
+    free_memory(where, memory, SIZE);
     free(right);
 }
 

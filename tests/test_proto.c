@@ -17,6 +17,17 @@ static void begin(unsigned type)
     if (type == PROTO_CANCEL) {
         fixed.cancel.status = UCXPOOL_ERR_CANCELED;
     }
+    if (type == PROTO_PLACES) {
+        fixed.places.num_places = 5000;
+    }
+}
+
+/* The shortest that a type can have with nothing else said. */
+static size_t least_data(unsigned type)
+{
+    return (type == PROTO_SHORT)    ? 1
+           : (type == PROTO_PLACES) ? sizeof(ucxpool_place_t)
+                                    : 0;
 }
 
 static ucxpool_status_t parse(size_t data_size)
@@ -32,7 +43,7 @@ START_TEST(each_type_has_one_size)
 
         ck_assert_uint_ge(size, sizeof(proto_head_t));
         begin(type);
-        ck_assert_int_eq(UCXPOOL_OK, parse((type == PROTO_SHORT) ? 1 : 0));
+        ck_assert_int_eq(UCXPOOL_OK, parse(least_data(type)));
         ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
                          proto_parse(&fixed, size - 1, 0, &parsed));
         ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
@@ -223,6 +234,49 @@ START_TEST(a_call_adds_up)
 }
 END_TEST
 
+START_TEST(places_come_in_whole_ones)
+{
+    begin(PROTO_PLACES);
+    ck_assert_int_eq(UCXPOOL_OK, parse(PROTO_DATA_MAX));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(0));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(PROTO_DATA_MAX + 16));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(24));
+    fixed.places.length = 100;
+    ck_assert_int_eq(UCXPOOL_OK, parse(24));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(20));
+    fixed.places.first = 4997;
+    ck_assert_int_eq(UCXPOOL_OK, parse(24));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(32));
+    fixed.places.first = 5000;
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(8));
+    fixed.places.first = UINT64_MAX;
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(8));
+    fixed.places.first      = 0;
+    fixed.places.num_places = PROTO_PLACES_MAX + 1;
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(8));
+}
+END_TEST
+
+START_TEST(places_add_up_within_their_window)
+{
+    static const uint64_t        good[] = {0, 900, 5};
+    static const uint64_t        bad[]  = {0, 901};
+    static const ucxpool_place_t cut[]  = {{0, 1}, {999, 1}, {1000, 0}};
+    static const ucxpool_place_t past[] = {{0, 1}, {999, 2}};
+    uint64_t                     size   = 7;
+
+    ck_assert(proto_add_places(good, 3, 100, WINDOW, &size));
+    ck_assert_uint_eq(size, 307);
+    ck_assert(proto_add_places(cut, 3, 0, WINDOW, &size));
+    ck_assert_uint_eq(size, 309);
+    ck_assert(!proto_add_places(bad, 2, 100, WINDOW, &size));
+    ck_assert(!proto_add_places(past, 2, 0, WINDOW, &size));
+    ck_assert(!proto_add_places(good, 1, UINT64_MAX, WINDOW, &size));
+    size = UINT64_MAX;
+    ck_assert(!proto_add_places(cut, 1, 0, WINDOW, &size));
+}
+END_TEST
+
 START_TEST(how_a_gpu_is_shared_has_one_length)
 {
     begin(PROTO_WINDOW_OPENED);
@@ -231,6 +285,35 @@ START_TEST(how_a_gpu_is_shared_has_one_length)
     ck_assert_int_eq(UCXPOOL_OK, parse(sizeof(proto_window_cuda_t)));
     ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
                      parse(sizeof(proto_window_cuda_t) - 1));
+}
+END_TEST
+
+START_TEST(a_window_has_whole_parts_and_not_too_many)
+{
+    const size_t part = sizeof(proto_window_part_t);
+
+    begin(PROTO_WINDOW_OPENED);
+    fixed.window_opened.flags = PROTO_OPENED_PARTS;
+    ck_assert_int_eq(UCXPOOL_OK, parse(part));
+    ck_assert_int_eq(UCXPOOL_OK, parse(PROTO_PARTS_MAX * part));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(0));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(part - 1));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(part + 1));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse((PROTO_PARTS_MAX + 1) * part));
+    fixed.window_opened.flags = PROTO_OPENED_PARTS | PROTO_OPENED_CUDA;
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(part));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(sizeof(proto_window_cuda_t)));
+}
+END_TEST
+
+START_TEST(a_key_has_an_end)
+{
+    begin(PROTO_WINDOW_OPENED);
+    fixed.window_opened.flags = PROTO_OPENED_KEY;
+    ck_assert_int_eq(UCXPOOL_OK, parse(PROTO_KEY_MAX));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(PROTO_KEY_MAX + 1));
+    fixed.window_opened.flags |= PROTO_OPENED_CUDA;
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(sizeof(proto_window_cuda_t)));
 }
 END_TEST
 
@@ -244,7 +327,11 @@ int main(void)
     tcase_add_test(tcase, each_type_has_one_size);
     tcase_add_test(tcase, a_call_names_places_within_its_window);
     tcase_add_test(tcase, a_call_adds_up);
+    tcase_add_test(tcase, places_come_in_whole_ones);
+    tcase_add_test(tcase, places_add_up_within_their_window);
     tcase_add_test(tcase, how_a_gpu_is_shared_has_one_length);
+    tcase_add_test(tcase, a_window_has_whole_parts_and_not_too_many);
+    tcase_add_test(tcase, a_key_has_an_end);
     tcase_add_test(tcase, types_that_do_not_exist_are_refused);
     tcase_add_test(tcase, another_version_is_refused_by_number);
     tcase_add_test(tcase, a_hello_has_as_many_files_as_it_says);

@@ -1,12 +1,19 @@
-/* Windows: memory that peers read and write by themselves, on both wires and by
- * both ways. */
+/* Windows: memory that peers read and write by themselves, on both wires, by
+ * all ways that need no GPU, and in memory of all origins. */
 #include "pair.h"
+#include "sealed.h"
 
 #include "window/window.h"
 
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* Where the window's memory comes from. */
+typedef enum source { MALLOC, SEALED, HEAP, COMM } source_t;
+
+#define COMM_WAY 7
 
 /* Each test runs once for each. */
 static const char *const ways[] = {
@@ -15,7 +22,13 @@ static const char *const ways[] = {
     "WIRE=map WINDOW_WAY=messages EAGER_SIZE=0",
     "WIRE=ucx",
     "WIRE=ucx CHECKSUM=crc32c",
+    "WIRE=ucx WINDOW_WAY=direct",
+    "WIRE=map WINDOW_WAY=direct",
+    [COMM_WAY] = "WIRE=map COMM_SIZE=32m",
+    "WIRE=map MEMORY_LIMIT=256m",
 };
+static const source_t sources[] = {MALLOC, MALLOC, MALLOC, MALLOC, MALLOC,
+                                   MALLOC, SEALED, COMM,   HEAP};
 #define NUM_WAYS ((int)(sizeof(ways) / sizeof(ways[0])))
 
 #define SIZE       ((size_t)8 << 20)
@@ -38,13 +51,55 @@ static ucxpool_remote_attr_t asked(void)
     return attr;
 }
 
-static void make_window(unsigned access)
+static void get_memory(source_t source, ucxpool_window_params_t *params)
 {
-    memory = malloc(SIZE);
+    void *got = NULL;
+
+    switch (source) {
+    case MALLOC:
+        got = malloc(SIZE);
+        break;
+    case SEALED:
+        got                = sealed_get(SIZE, &params->fd);
+        params->field_mask = UCXPOOL_WINDOW_PARAM_FIELD_FD;
+        break;
+    case HEAP:
+        ck_assert_int_eq(ucxpool_heap_alloc(pair.b, SIZE, NULL, &got),
+                         UCXPOOL_OK);
+        break;
+    case COMM:
+        ck_assert_int_eq(ucxpool_comm_alloc(pair.b, SIZE, &got), UCXPOOL_OK);
+        break;
+    }
+    memory = got;
+}
+
+static source_t origin;
+
+static void make_window(int way, unsigned access)
+{
+    ucxpool_window_params_t params = {.field_mask = 0};
+
+    origin = sources[way];
+    get_memory(origin, &params);
     pair_fill(memory, SIZE);
-    ck_assert_int_eq(ucxpool_window_create(pair.b, memory, SIZE, NULL, &window),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_window_create(pair.b, memory, SIZE, &params, &window),
+        UCXPOOL_OK);
+    if (origin == SEALED) {
+        close(params.fd);
+    }
     ck_assert_int_eq(ucxpool_window_export(window, access, blob), UCXPOOL_OK);
+}
+
+/* The pool has destroyed its own, and may be gone. */
+static void free_memory(void)
+{
+    if (origin == MALLOC) {
+        free(memory);
+    } else if (origin == SEALED) {
+        sealed_put(memory, SIZE);
+    }
 }
 
 static void import(void)
@@ -57,10 +112,18 @@ static void import(void)
 static void begin(int way, unsigned access)
 {
     pair_init(&pair, ways[way], ways[way]);
-    make_window(access);
+    pair.a->windows.may_emulate = true; /* over tcp */
+    make_window(way, access);
     import();
     pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
-    ck_assert_int_eq(asked().status, UCXPOOL_OK);
+    ck_assert_msg(asked().status == UCXPOOL_OK, "%s", asked().reason);
+    ck_assert_msg((origin == MALLOC) ||
+                      ((origin == COMM) && (access == UCXPOOL_WINDOW_WRITE)) ||
+                      (asked().way == UCXPOOL_WAY_MAPPED) ||
+                      !pair_is_mapped(&pair),
+                  "%s", asked().way_reason);
+    ck_assert(asked().way == UCXPOOL_WAY_RMA ||
+              strcmp(ways[way], "WIRE=ucx WINDOW_WAY=direct") != 0);
 }
 
 static unsigned num_peers(void)
@@ -80,11 +143,15 @@ static void end(void)
     ck_assert_uint_eq(pair.to_a->windows.served_size, 0);
     ck_assert_uint_eq(pair.to_b->windows.num_calls, 0);
     ck_assert_uint_eq(pair.to_b->windows.calls_size, 0);
+    ck_assert_uint_eq(pair.to_b->windows.num_rma, 0);
     ck_assert(base_list_is_empty(&pair.to_b->windows.remotes));
-    pair_check_blocks(&pair);
     ucxpool_window_destroy(window);
+    if (origin == COMM) {
+        ucxpool_comm_free(pair.b, memory);
+    }
+    pair_check_blocks(&pair);
     pair_cleanup(&pair);
-    free(memory);
+    free_memory();
 }
 
 static ucxpool_status_t post(bool is_write, const ucxpool_places_t *places,
@@ -242,6 +309,27 @@ START_TEST(even_places_meet_pieces)
 }
 END_TEST
 
+START_TEST(places_without_bytes_stand_anywhere)
+{
+    uint8_t          bytes[1000], right[1000];
+    ucxpool_place_t  list[] = {{5, 0},     {100, 600}, {SIZE, 0}, {0, 0},
+                               {900, 400}, {SIZE, 0},  {3, 0}};
+    ucxpool_places_t places = ucxpool_places(list, 7);
+    ucxpool_data_t   data   = ucxpool_data_buffer(bytes, sizeof(bytes));
+
+    begin(_i, BOTH);
+    pair_poison(bytes, sizeof(bytes));
+    move(false, &places, &data);
+    gather(list, 7, right);
+    ck_assert_mem_eq(bytes, right, sizeof(bytes));
+    pair_fill(bytes, sizeof(bytes));
+    move(true, &places, &data);
+    gather(list, 7, right);
+    ck_assert_mem_eq(bytes, right, sizeof(bytes));
+    end();
+}
+END_TEST
+
 START_TEST(nothing_is_read_and_written_too)
 {
     uint64_t         offsets[2] = {0, 0};
@@ -292,10 +380,11 @@ START_TEST(operations_that_are_posted_early_wait)
     ucxpool_data_t     data   = ucxpool_data_buffer(bytes, sizeof(bytes));
     ucxpool_request_t *request;
 
-    pair.a    = pair_pool(ways[_i]);
-    pair.b    = pair_pool(ways[_i]);
-    pair.to_b = pair_meet(pair.a, pair.b);
-    make_window(BOTH);
+    pair.a                      = pair_pool(ways[_i]);
+    pair.b                      = pair_pool(ways[_i]);
+    pair.a->windows.may_emulate = true;
+    pair.to_b                   = pair_meet(pair.a, pair.b);
+    make_window(_i, BOTH);
     import();
     ck_assert_int_eq(asked().status, UCXPOOL_INPROGRESS);
     ck_assert_int_eq(post(false, &places, &data, NULL, &request), UCXPOOL_OK);
@@ -474,7 +563,8 @@ START_TEST(a_damaged_or_foreign_blob_is_refused)
     ucxpool_remote_t *none = NULL;
 
     pair_init(&pair, ways[_i], ways[_i]);
-    make_window(BOTH);
+    pair.a->windows.may_emulate = true;
+    make_window(_i, BOTH);
     ck_assert_int_eq(ucxpool_window_import(pair.to_b, blob, 63, &none),
                      UCXPOOL_ERR_INVALID_PARAM);
     blob[0] ^= 1;
@@ -503,7 +593,7 @@ START_TEST(a_damaged_or_foreign_blob_is_refused)
     ucxpool_window_destroy(own);
     ucxpool_window_destroy(window);
     pair_cleanup(&pair);
-    free(memory);
+    free_memory();
 }
 END_TEST
 
@@ -521,20 +611,20 @@ START_TEST(what_no_window_can_be_is_refused)
         ucxpool_window_create(pair.b, &byte, SIZE_MAX, NULL, &none),
         UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_ptr_null(none);
-    make_window(BOTH);
+    make_window(_i, BOTH);
     ck_assert_int_eq(ucxpool_window_export(window, 0, blob),
                      UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_int_eq(ucxpool_window_export(window, 4, blob),
                      UCXPOOL_ERR_INVALID_PARAM);
     pair_cleanup(&pair); /* with the window */
-    free(memory);
+    free_memory();
 }
 END_TEST
 
 START_TEST(a_way_that_is_demanded_and_cannot_be_is_told)
 {
     pair_init(&pair, "WIRE=ucx WINDOW_WAY=direct", "WIRE=ucx");
-    make_window(BOTH);
+    make_window(0, BOTH);
     import();
     pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
     ck_assert_int_eq(asked().status, UCXPOOL_ERR_UNSUPPORTED);
@@ -547,7 +637,7 @@ END_TEST
 
 START_TEST(a_revoked_window_is_touched_no_more)
 {
-    enum { NUM = 5 };
+    enum { NUM = 20 };
     static uint8_t     bytes[NUM][1 << 20];
     ucxpool_place_t    place  = {0, sizeof(bytes[0])};
     ucxpool_places_t   places = ucxpool_places(&place, 1);
@@ -622,19 +712,21 @@ START_TEST(operations_end_with_their_channel)
     ucxpool_place_t    place  = {0, LENGTH};
     ucxpool_places_t   places = ucxpool_places(&place, 1);
     ucxpool_data_t     data   = ucxpool_data_buffer(bytes, LENGTH);
-    ucxpool_request_t *requests[4];
+    ucxpool_request_t *requests[8];
+    int                num_ended = 0;
 
     begin(_i, BOTH);
     pair_fill(bytes, LENGTH);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 8; i++) {
         ck_assert_int_eq(post(i % 2 != 0, &places, &data, NULL, &requests[i]),
                          UCXPOOL_OK);
     }
     pair_progress(&pair);
     ucxpool_channel_abort(pair.to_a);
-    for (int i = 0; i < 4; i++) {
-        ck_assert_int_ne(pair_finish(&pair, requests[i]), UCXPOOL_OK);
+    for (int i = 0; i < 8; i++) {
+        num_ended += pair_finish(&pair, requests[i]) != UCXPOOL_OK;
     }
+    ck_assert_int_ge(num_ended, 4);
     pair_until(&pair, asked().status < UCXPOOL_OK);
     ck_assert_int_lt(post(false, &places, &data, NULL, &requests[0]),
                      UCXPOOL_OK);
@@ -643,8 +735,35 @@ START_TEST(operations_end_with_their_channel)
     ucxpool_remote_release(remote);
     ucxpool_window_destroy(window);
     pair_cleanup(&pair);
-    free(memory);
+    free_memory();
     free(bytes);
+}
+END_TEST
+
+/* As their requests are nobody's, each can be used again at once. */
+START_TEST(operations_that_wait_their_turn_end_with_their_channel)
+{
+    static uint8_t   bytes[1000];
+    ucxpool_place_t  place  = {0, sizeof(bytes)};
+    ucxpool_places_t places = ucxpool_places(&place, 1);
+    ucxpool_data_t   data   = ucxpool_data_buffer(bytes, sizeof(bytes));
+
+    begin(_i, BOTH);
+    for (int i = 0; i < 100; i++) {
+        ck_assert_int_eq(post(i % 3 != 0, &places, &data, NULL, NULL),
+                         UCXPOOL_OK);
+    }
+    ucxpool_channel_abort(pair.to_b);
+    ck_assert_int_eq(asked().status, UCXPOOL_ERR_CANCELED);
+    pair_until(&pair, num_peers() == 0);
+    ucxpool_remote_release(remote);
+    ucxpool_window_destroy(window);
+    if (origin == COMM) {
+        ucxpool_comm_free(pair.b, memory);
+    }
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+    free_memory();
 }
 END_TEST
 
@@ -664,7 +783,7 @@ START_TEST(pools_go_with_what_was_left)
     }
     pair_progress(&pair);
     pair_cleanup(&pair);
-    free(memory);
+    free_memory();
     free(bytes);
 }
 END_TEST
@@ -702,6 +821,8 @@ int main(void)
     tcase_add_loop_test(tcase, scattered_places_meet_segments_cut_otherwise, 0,
                         NUM_WAYS);
     tcase_add_loop_test(tcase, even_places_meet_pieces, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase, places_without_bytes_stand_anywhere, 0,
+                        NUM_WAYS);
     tcase_add_loop_test(tcase, nothing_is_read_and_written_too, 0, NUM_WAYS);
     tcase_add_loop_test(tcase, many_operations_are_under_way_at_once, 0,
                         NUM_WAYS);
@@ -722,6 +843,9 @@ int main(void)
     tcase_add_loop_test(tcase, a_canceled_operation_leaves_nothing, 0,
                         NUM_WAYS);
     tcase_add_loop_test(tcase, operations_end_with_their_channel, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase,
+                        operations_that_wait_their_turn_end_with_their_channel,
+                        0, NUM_WAYS);
     tcase_add_loop_test(tcase, pools_go_with_what_was_left, 0, NUM_WAYS);
     tcase_add_test(tcase, memory_that_is_gone_is_an_error);
     suite_add_tcase(suite, tcase);

@@ -2,6 +2,7 @@
 #include "slow.h"
 
 #include "pair.h"
+#include "sealed.h"
 #include "two.h"
 
 #include <check.h>
@@ -12,12 +13,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define MAPPED 3 /* memory of a file that both map */
+
 static const char *const ways[] = {
     "WIRE=map",
     "WIRE=map WINDOW_WAY=messages",
     "WIRE=ucx",
+    [MAPPED] = "WIRE=map WINDOW_WAY=direct",
 };
-#define NUM_WAYS ((int)(sizeof(ways) / sizeof(ways[0])))
+/* Where the machine has RDMA, and is a slow one. */
+static const char *const rdma_ways[] = {"WIRE=ucx WINDOW_WAY=direct"};
+
+static bool has_rdma(void)
+{
+    return getenv("TEST_RDMA") != NULL;
+}
+
+#define NUM_WAYS (has_rdma() ? 1 : (int)(sizeof(ways) / sizeof(ways[0])))
 
 #define SIZE   ((size_t)4 << 20)
 #define PIECE  ((size_t)1000)
@@ -29,6 +41,7 @@ static const char *const ways[] = {
 typedef struct side {
     two_t             two;
     uint8_t          *memory;
+    int               fd;     /* of its file; -1: none */
     ucxpool_window_t *window; /* the owner's */
     ucxpool_remote_t *remote; /* the importer's */
 } side_t;
@@ -37,9 +50,13 @@ static uint64_t offsets[PIECES];
 
 static void give(side_t *side)
 {
+    const ucxpool_window_params_t params = {
+        .field_mask = (side->fd >= 0) ? UCXPOOL_WINDOW_PARAM_FIELD_FD : 0,
+        .fd         = side->fd,
+    };
     uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
 
-    two_check(ucxpool_window_create(side->two.pool, side->memory, SIZE, NULL,
+    two_check(ucxpool_window_create(side->two.pool, side->memory, SIZE, &params,
                                     &side->window) == UCXPOOL_OK);
     two_check(ucxpool_window_export(side->window,
                                     UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE,
@@ -75,9 +92,14 @@ static void begin(side_t *side, int way, bool child_owns)
         offsets[i] = ((i * 7919) % PIECES) * PIECE;
     }
     memset(side, 0, sizeof(*side));
-    side->memory = malloc(SIZE);
+    two_init(&side->two, has_rdma() ? rdma_ways[way] : ways[way]);
+    side->fd = -1;
+    if (!has_rdma() && (way == MAPPED)) {
+        side->memory = sealed_get(SIZE, &side->fd);
+    } else {
+        side->memory = malloc(SIZE);
+    }
     memset(side->memory, 1, SIZE);
-    two_init(&side->two, ways[way]);
     if (side->two.is_child == child_owns) {
         give(side);
     } else {
@@ -117,11 +139,21 @@ static void kill_child(side_t *side)
     two_check(waitpid(side->two.child, &status, 0) == side->two.child);
 }
 
+static void free_memory(side_t *side)
+{
+    if (side->fd >= 0) {
+        sealed_put(side->memory, SIZE);
+        close(side->fd);
+    } else {
+        free(side->memory);
+    }
+}
+
 static void end_side(side_t *side)
 {
     ucxpool_destroy(side->two.pool);
     close(side->two.talk);
-    free(side->memory);
+    free_memory(side);
 }
 
 static void progress_for(ucxpool_t *pool, unsigned rounds)
@@ -238,7 +270,7 @@ START_TEST(a_window_is_revoked_under_a_busy_peer)
         two_check(side.memory[i] == 0x77);
     }
     two_cleanup(&side.two);
-    free(side.memory);
+    free_memory(&side);
 }
 END_TEST
 
@@ -280,7 +312,7 @@ START_TEST(the_owner_need_not_do_anything_within_a_host)
     ucxpool_request_t    *request;
     ucxpool_remote_attr_t attr = {.status = UCXPOOL_INPROGRESS};
 
-    begin(&side, 0, true);
+    begin(&side, _i * MAPPED, true);
     if (side.two.is_child) {
         only_own(&side);
     }
@@ -288,8 +320,9 @@ START_TEST(the_owner_need_not_do_anything_within_a_host)
         ucxpool_progress(side.two.pool);
         ucxpool_remote_query(side.remote, &attr, sizeof(attr));
     }
-    two_check((attr.way == UCXPOOL_WAY_PROCESS) == pair_has_pidfd());
-    if (attr.way == UCXPOOL_WAY_PROCESS) {
+    two_check((_i == 0) ? (attr.way == UCXPOOL_WAY_PROCESS) == pair_has_pidfd()
+                        : attr.way == UCXPOOL_WAY_MAPPED);
+    if (attr.way != UCXPOOL_WAY_MESSAGES) {
         two_check(post(&side, false, &request) == UCXPOOL_OK);
         two_check(ucxpool_request_wait(request, MINUTE) == UCXPOOL_OK);
         ucxpool_request_release(request);
@@ -300,7 +333,7 @@ START_TEST(the_owner_need_not_do_anything_within_a_host)
     ucxpool_remote_release(side.remote);
     two_check(send(side.two.talk, "e", 1, MSG_NOSIGNAL) == 1);
     two_cleanup(&side.two);
-    free(side.memory);
+    free_memory(&side);
 }
 END_TEST
 
@@ -312,6 +345,7 @@ int main(void)
     int      rounds = slow_is() ? NUM_WAYS : 20 * NUM_WAYS;
     int      failed;
 
+    rounds = has_rdma() ? 3 : rounds;
     tcase_set_timeout(tcase, 100);
     tcase_add_loop_test(
         tcase, an_owner_has_its_memory_back_when_a_peer_is_killed, 0, rounds);
@@ -321,7 +355,10 @@ int main(void)
                         NUM_WAYS);
     tcase_add_loop_test(tcase, a_peer_that_stands_still_is_waited_for, 0,
                         NUM_WAYS);
-    tcase_add_test(tcase, the_owner_need_not_do_anything_within_a_host);
+    if (!has_rdma()) {
+        tcase_add_loop_test(tcase, the_owner_need_not_do_anything_within_a_host,
+                            0, 2);
+    }
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);

@@ -3,15 +3,21 @@
  * `map` wire: its channel fails, or it is refused; no byte outside of what it
  * was given is read or written, and the window is its owner's again.
  */
+#include <config.h>
+
 #include "hostile.h"
+#include "sealed.h"
 
 #include "window/window.h"
+#include "wireup/fd_passing.h"
 
 #include <check.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#define SETTINGS "WIRE=map DEPTH=4 CREDITS=8 WINDOW_WAY=messages"
+#define SETTINGS "WIRE=map DEPTH=4 CREDITS=8"
 #define SIZE     ((size_t)10000)
 
 static hostile_t         hostile;
@@ -121,6 +127,124 @@ static void say_opened(const ucxpool_remote_t *remote, uint64_t length)
     hostile_let_read(&hostile);
 }
 
+/* --- messages that lie in a window of the peer's --------------------------
+ * The peer is a pool of this process: its memory is ours, too.
+ */
+
+static uint8_t theirs[HOSTILE_SIZE];
+
+/* The victim's number of the window that it was offered. */
+static uint64_t offer(size_t length)
+{
+    proto_fixed_t fixed = {.window_offer = {.window = 3, .length = length}};
+    uint64_t      number;
+
+    memset(theirs, 0x77, sizeof(theirs));
+    hostile_say(&hostile, PROTO_WINDOW_OFFER, &fixed, NULL, 0);
+    hostile_let_read(&hostile);
+    ck_assert(!base_list_is_empty(&hostile.victim->windows.remotes));
+    number =
+        base_list_head(&hostile.victim->windows.remotes, ucxpool_remote_t, link)
+            ->number;
+    fixed = (proto_fixed_t){.window_opened = {.remote  = number,
+                                              .grant   = 5,
+                                              .length  = length,
+                                              .address = (uintptr_t)theirs,
+                                              .flags   = PROTO_OPENED_PROCESS}};
+    hostile_say(&hostile, PROTO_WINDOW_OPENED, &fixed, NULL, 0);
+    hostile_let_read(&hostile);
+    return number; /* one that cannot be pulled is gone by now */
+}
+
+/* A descriptor that the victim's receive takes. */
+static void say_placed(uint64_t message, uint32_t flags)
+{
+    const copy_run_t run   = {HOSTILE_SIZE, 1};
+    proto_fixed_t    fixed = {.desc = hostile_desc(message, sequence++)};
+
+    fixed.desc.flags = PROTO_DESC_PLACED | flags;
+    hostile_say(&hostile, PROTO_DESC, &fixed, &run, sizeof(run));
+}
+
+static void say_places(uint64_t message, uint64_t remote, uint64_t first,
+                       uint64_t num, const ucxpool_place_t *list, size_t count)
+{
+    proto_fixed_t fixed = {.places = {.message    = message,
+                                      .remote     = remote,
+                                      .first      = first,
+                                      .num_places = num}};
+
+    hostile_say(&hostile, PROTO_PLACES, &fixed, list, count * sizeof(*list));
+}
+
+static void place(ucxpool_place_t where)
+{
+    uint64_t remote = offer(HOSTILE_SIZE);
+
+    say_placed(7, 0);
+    hostile_let_read(&hostile);
+    say_places(7, remote, 0, 1, &where, 1);
+    hostile_let_read(&hostile);
+}
+
+static void place_beyond_its_window(void)
+{
+    place((ucxpool_place_t){1, HOSTILE_SIZE});
+}
+
+static void place_that_wraps(void)
+{
+    place((ucxpool_place_t){UINT64_MAX, HOSTILE_SIZE});
+}
+
+static void places_that_are_too_few_bytes(void)
+{
+    place((ucxpool_place_t){0, HOSTILE_SIZE - 1});
+}
+
+static void places_that_are_too_many_bytes(void)
+{
+    const ucxpool_place_t list[] = {{0, HOSTILE_SIZE}, {0, 1}};
+    uint64_t              remote = offer(HOSTILE_SIZE);
+
+    say_placed(7, 0);
+    say_places(7, remote, 0, 2, list, 2);
+}
+
+static void places_twice(void)
+{
+    const ucxpool_place_t where  = {0, 100};
+    uint64_t              remote = offer(HOSTILE_SIZE);
+
+    say_placed(7, 0);
+    say_places(7, remote, 0, 3000, &where, 1);
+    say_places(7, remote, 0, 3000, &where, 1);
+}
+
+static void places_of_two_lists(void)
+{
+    const ucxpool_place_t where  = {0, 100};
+    uint64_t              remote = offer(HOSTILE_SIZE);
+
+    say_placed(7, 0);
+    say_places(7, remote, 0, 3000, &where, 1);
+    say_places(7, remote, 1, 3001, &where, 1);
+}
+
+static void more_places_than_there_may_be(void)
+{
+    const ucxpool_place_t where  = {0, 100};
+    uint64_t              remote = offer(HOSTILE_SIZE);
+
+    say_placed(7, 0);
+    say_places(7, remote, 0, PROTO_PLACES_MAX + 1, &where, 1);
+}
+
+static void placed_message_of_a_window(void)
+{
+    say_placed(7, PROTO_DESC_CALL);
+}
+
 /* --- what ends the channel ------------------------------------------------ */
 
 static void call_without_places(void)
@@ -143,6 +267,128 @@ static void message_of_two_kinds(void)
     told_t both = told(1, PROTO_CALL_READ, 0, 100);
 
     say_eager(PROTO_DESC_CALL | PROTO_DESC_READ, 9, &both, sizeof(both));
+}
+
+/* Parts of the window that the victim has asked for, of 100 bytes. */
+static void say_parts(const proto_window_part_t *parts, size_t num)
+{
+    ucxpool_remote_t     *remote = import();
+    ucxpool_remote_attr_t attr;
+    proto_fixed_t         fixed = {.window_opened = {.remote = remote->number,
+                                                     .grant  = 5,
+                                                     .length = 100,
+                                                     .flags = PROTO_OPENED_PARTS}};
+
+    hostile_say(&hostile, PROTO_WINDOW_OPENED, &fixed, parts,
+                num * sizeof(parts[0]));
+    hostile_let_read(&hostile);
+    ucxpool_remote_query(remote, &attr, sizeof(attr));
+    /* Where the victim may not take it, it asks, and the peer hangs up. */
+    while (attr.status == UCXPOOL_INPROGRESS) {
+        core_source_progress(hostile.pair.b);
+        wireup_fd_export_progress(hostile.pair.b);
+        ucxpool_progress(hostile.pair.a);
+        ucxpool_remote_query(remote, &attr, sizeof(attr));
+    }
+    ck_assert_int_eq(attr.status, UCXPOOL_OK);
+    ck_assert_msg(attr.way == UCXPOOL_WAY_MESSAGES, "%s", attr.way_reason);
+    ck_assert_ptr_null(remote->views);
+    ucxpool_remote_release(remote);
+}
+
+/* A region that there is, and a file that can be mapped. */
+static proto_window_part_t good_region(void)
+{
+    return (proto_window_part_t){.region = 1, .length = 100};
+}
+
+static int                 file;
+static proto_window_part_t good_file(void)
+{
+    proto_window_part_t part = {.length = 100};
+
+    ck_assert_int_eq(ipc_file_fill(file, &part.file), UCXPOOL_OK);
+    return part;
+}
+
+static void parts_that_are_nowhere(void)
+{
+    const proto_window_part_t region   = good_region();
+    proto_window_part_t       parts[2] = {region, region};
+
+    parts[0].region = UINT32_MAX;
+    say_parts(parts, 1);
+    parts[0].region = hostile.victim->peer.num_regions + 1;
+    say_parts(parts, 1);
+    parts[0]        = region;
+    parts[0].offset = hostile.victim->peer.region_sizes[0] - 99;
+    say_parts(parts, 1);
+    parts[0].offset = UINT64_MAX;
+    say_parts(parts, 1);
+    parts[0]        = region;
+    parts[0].length = 99;
+    say_parts(parts, 1);
+    parts[0].length = 101;
+    say_parts(parts, 1);
+    parts[0].length = 0;
+    say_parts(parts, 1);
+    parts[0].length = 100;
+    say_parts(parts, 2);
+    parts[0].length = 1;
+    parts[1].length = UINT64_MAX;
+    say_parts(parts, 2);
+}
+
+static void files_that_are_not_what_they_should_be(void)
+{
+    proto_window_part_t part;
+
+    file         = sealed_file(8192, 8192, F_SEAL_SHRINK);
+    part         = good_file();
+    part.file.fd = -1;
+    say_parts(&part, 1);
+    part.file.fd = INT32_MAX;
+    say_parts(&part, 1);
+    part = good_file();
+    part.file.inode++;
+    say_parts(&part, 1);
+    part           = good_file();
+    part.file.size = 16384;
+    say_parts(&part, 1);
+    part        = good_file();
+    part.offset = 8093;
+    say_parts(&part, 1);
+    part.offset = UINT64_MAX - 50;
+    say_parts(&part, 1);
+    part                      = good_file();
+    part.file.huge_page_shift = 12;
+    say_parts(&part, 1);
+    part.file.huge_page_shift = 200;
+    say_parts(&part, 1);
+    close(file);
+    file = sealed_file(8192, 8192, 0); /* it can shrink */
+    part = good_file();
+    say_parts(&part, 1);
+    close(file);
+    file = sealed_file(8192, 0, F_SEAL_SHRINK); /* hollow */
+    part = good_file();
+    say_parts(&part, 1);
+    close(file);
+}
+
+static void parts_and_a_gpu_at_once(void)
+{
+    ucxpool_remote_t   *remote = import();
+    proto_window_part_t part   = good_region();
+    proto_fixed_t       fixed  = {
+               .window_opened = {.remote = remote->number,
+                                 .grant  = 5,
+                                 .length = 100,
+                                 .flags = PROTO_OPENED_PARTS | PROTO_OPENED_CUDA}};
+
+    hostile_say(&hostile, PROTO_WINDOW_OPENED, &fixed, &part, sizeof(part));
+    hostile_let_read(&hostile);
+    ucxpool_remote_release(remote);
 }
 
 static void length_that_is_not_the_blobs(void)
@@ -259,6 +505,75 @@ static void calls_after_the_grant_was_closed(void)
     ck_assert(!is_served());
 }
 
+/* Whether the victim takes its bytes, or says that it goes by blocks. */
+static bool is_accepted(void)
+{
+    uint64_t receive = hostile_receive(&hostile, 7);
+
+    return (receive != 0) &&
+           !hostile.victim->requests.receives[receive % PROTO_SENDS_MAX]
+                ->recv.is_placed;
+}
+
+static void placed_as_it_should_be(void)
+{
+    place((ucxpool_place_t){0, HOSTILE_SIZE});
+    ck_assert_int_eq(is_accepted(), !pair_has_pidfd());
+    ck_assert_uint_eq(hostile.target[HOSTILE_SIZE - 1],
+                      pair_has_pidfd() ? 0x77 : 0);
+}
+
+static void remotes_that_are_not_there(void)
+{
+    const ucxpool_place_t where = {0, HOSTILE_SIZE};
+
+    say_placed(7, 0);
+    say_places(7, 99, 0, 1, &where, 1);
+    hostile_let_read(&hostile);
+    ck_assert(is_accepted());
+    /* Of one that has been accepted, and of none. */
+    say_places(7, 99, 0, 1, &where, 1);
+    say_places(8, 99, 0, 1, &where, 1);
+}
+
+static void fragments_of_what_was_not_accepted(void)
+{
+    proto_fixed_t fixed = {.data = {.message = 7,
+                                    .length  = HOSTILE_SIZE,
+                                    .flags   = PROTO_DATA_LAST}};
+
+    offer(HOSTILE_SIZE);
+    say_placed(7, 0);
+    hostile_let_read(&hostile);
+    fixed.data.receive = hostile_receive(&hostile, 7);
+    hostile_say(&hostile, PROTO_DATA, &fixed, NULL, 0);
+    hostile_let_read(&hostile);
+    ck_assert_uint_eq(hostile.target[0], 0);
+}
+
+static void more_offers_than_are_taken(void)
+{
+    proto_fixed_t fixed = {.window_offer = {.window = 3, .length = 100}};
+
+    for (unsigned i = 0; i < PROTO_GRANTS_MAX + 10; i++) {
+        hostile_say(&hostile, PROTO_WINDOW_OFFER, &fixed, NULL, 0);
+    }
+    hostile_let_read(&hostile);
+    ck_assert_uint_eq(hostile.victim->windows.num_offered, PROTO_GRANTS_MAX);
+}
+
+static void adopted_without_an_offer(void)
+{
+    uint64_t      grant = get_grant(UCXPOOL_WINDOW_READ);
+    proto_fixed_t fixed = {.window_adopt = {.grant = grant}};
+
+    hostile_say(&hostile, PROTO_WINDOW_ADOPT, &fixed, NULL, 0);
+    fixed.window_adopt.grant = grant + 1;
+    hostile_say(&hostile, PROTO_WINDOW_ADOPT, &fixed, NULL, 0);
+    hostile_let_read(&hostile);
+    ck_assert(base_list_is_empty(&window->offers));
+}
+
 /* --- runs ----------------------------------------------------------------- */
 
 typedef struct deed {
@@ -272,10 +587,23 @@ typedef struct deed {
     }
 
 static const deed_t crimes[] = {
-    DEED(call_without_places),      DEED(call_for_the_second_time),
-    DEED(message_of_two_kinds),     DEED(length_that_is_not_the_blobs),
+    DEED(call_without_places),
+    DEED(call_for_the_second_time),
+    DEED(message_of_two_kinds),
+    DEED(length_that_is_not_the_blobs),
     DEED(answer_of_another_length),
+    DEED(parts_and_a_gpu_at_once),
+    DEED(more_places_than_there_may_be),
+    DEED(placed_message_of_a_window),
+    /* These the victim must be able to pull. */
+    DEED(place_beyond_its_window),
+    DEED(place_that_wraps),
+    DEED(places_that_are_too_few_bytes),
+    DEED(places_that_are_too_many_bytes),
+    DEED(places_twice),
+    DEED(places_of_two_lists),
 };
+#define NUM_PULLED 6
 #define NUM_CRIMES ((int)(sizeof(crimes) / sizeof(crimes[0])))
 
 static const deed_t noises[] = {
@@ -285,6 +613,13 @@ static const deed_t noises[] = {
     DEED(calls_beyond_what_was_granted),
     DEED(write_of_another_length),
     DEED(calls_after_the_grant_was_closed),
+    DEED(parts_that_are_nowhere),
+    DEED(files_that_are_not_what_they_should_be),
+    DEED(placed_as_it_should_be),
+    DEED(remotes_that_are_not_there),
+    DEED(fragments_of_what_was_not_accepted),
+    DEED(more_offers_than_are_taken),
+    DEED(adopted_without_an_offer),
 };
 #define NUM_NOISES ((int)(sizeof(noises) / sizeof(noises[0])))
 
@@ -343,7 +678,8 @@ int main(void)
     int      failed;
 
     tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, the_channel_fails, 0, NUM_CRIMES);
+    tcase_add_loop_test(tcase, the_channel_fails, 0,
+                        NUM_CRIMES - (pair_has_pidfd() ? 0 : NUM_PULLED));
     tcase_add_loop_test(tcase, the_peer_is_refused, 0, NUM_NOISES);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);

@@ -15,25 +15,78 @@
  * How the bytes go is found out when a window is imported, and told by
  * ucxpool_remote_query():
  *
+ *     UCXPOOL_WAY_MAPPED    one host, one user, and memory of a file that both
+ *                           map: the pool's own (ucxpool_heap_alloc();
+ *                           ucxpool_comm_alloc(), for reading), or that of a
+ *                           file which the owner names
+ *                           (UCXPOOL_WINDOW_PARAM_FIELD_FD). The peer's
+ *                           processor copies, without a call of the system for
+ *                           each piece. The owner does nothing
  *     UCXPOOL_WAY_PROCESS   one host, one user: the peer's processor copies
  *                           from or to the owner's memory, whatever memory of
- *                           the host that is. The owner's does nothing. Where
- *                           that is free anyway, WINDOW_WAY=messages is
- *                           quicker for more than some KiB
+ *                           the host that is, by calls of the system, which
+ *                           take several times as long as the copy itself. The
+ *                           owner does nothing. Where its processor is free
+ *                           anyway, WINDOW_WAY=messages is quicker for more
+ *                           than some KiB
  *     UCXPOOL_WAY_CUDA      one host, one user, both pools on GPUs that reach
- *                           each other, and memory of cuMemAlloc(): the peer's
- *                           GPU copies, from scattered pieces to scattered
- *                           pieces, by one kernel. The owner does nothing
+ *                           each other, and memory of cuMemAlloc(), or virtual
+ *                           memory (cuMemCreate()) of at most 128 allocations
+ *                           whose handles are files, as the pool's heap is: the
+ *                           peer's GPU copies, from scattered pieces to
+ *                           scattered pieces, by one kernel. The owner does
+ *                           nothing
+ *     UCXPOOL_WAY_RMA       any peer on the `ucx` wire, where UCX's transports
+ *                           get and put by themselves (RDMA, NVLink): long
+ *                           pieces go so, and the owner does nothing. An
+ *                           operation whose pieces are short, under 32 KiB in
+ *                           the mean, goes by messages. The window is
+ *                           registered with UCX, once, when the first such peer
+ *                           imports it, up to WINDOW_BUDGET. With
+ *                           WINDOW_WAY=direct all pieces go so. Over other
+ *                           transports (TCP) UCX would make messages of it,
+ *                           which are no faster than ours, and a peer that dies
+ *                           in one takes the owner's process along: there
+ *                           windows go by messages
  *     UCXPOOL_WAY_MESSAGES  any peer: the owner's pool packs what is read, or
  *                           puts in its place what is written, as with
  *                           ucxpool_send() and ucxpool_recv()
+ *
+ * The first of these that is possible is taken. Memory of the pool's must live
+ * as long as the window: what is freed under it is somebody else's, and is read
+ * and written all the same.
+ *
+ * Messages. What is sent by ucxpool_send() and lies all in one window may be
+ * pulled from there by its receiver, without a block: between pools on GPUs by
+ * one kernel, from the sender's scattered pieces to the receiver's. The first
+ * such message over a channel offers the window to the peer, which imports it
+ * by itself, for reading; it goes by blocks, as all do until the peer has
+ * adopted the window, and as all do wherever that cannot be:
+ *
+ *     - over the `ucx` wire, or by WINDOW_WAY=messages on either side
+ *     - in a window of other memory than cuMemAlloc()'s, in a pool on a GPU
+ *     - in a pool of host memory, but where its WINDOW_WAY is `direct`: the
+ *       copy from process to process is slower than blocks, but spares the
+ *       sender's processor
+ *     - of more than 1,024 pieces of under 32 KiB in the mean, but where the
+ *       sender's WINDOW_WAY is `direct`: blocks are quicker
+ *     - with checksums, of ranges, of more than 1 Mi pieces, and of what is
+ *       short enough to go with its descriptor (EAGER_SIZE)
+ *     - into memory that the receiver's GPU does not reach
+ *
+ * Where a message's bytes lie in several windows, the one that begins last at
+ * its first byte or before it is looked at. The statistics map_placed count
+ * what was pulled.
  *
  * The blob is a capability: who has it, and a channel to the owner's pool, can
  * do what it was made for. Keep it from strangers. What the library holds a
  * peer to is not what the system does: a process of the same user may reach
  * all memory of another one anyway, as far as the rules on debugging let it;
- * and one that imports memory of a GPU has CUDA's handle of the whole
- * allocation, for reading and for writing.
+ * one that maps a file can reach all of it; one that imports memory of a GPU
+ * has CUDA's handle of the whole allocation, for reading and for writing, and a
+ * peer to which messages are sent out of a window is given that without a blob;
+ * one that was given UCX's key of a window can do both with all of it, until
+ * its channel's endpoint is closed.
  */
 #ifndef UCXPOOL_WINDOW_H
 #define UCXPOOL_WINDOW_H
@@ -50,13 +103,24 @@ extern "C" {
 typedef struct ucxpool_window ucxpool_window_t;
 
 typedef enum ucxpool_window_params_field {
-    UCXPOOL_WINDOW_PARAM_FIELD_NAME = 1u << 0
+    UCXPOOL_WINDOW_PARAM_FIELD_NAME = 1u << 0,
+    UCXPOOL_WINDOW_PARAM_FIELD_FD   = 1u << 1
 } ucxpool_window_params_field_t;
 
 /* Only the fields named in field_mask are read. */
 typedef struct ucxpool_window_params {
     uint64_t    field_mask;
     const char *name; /* for errors and the log; at most 31 bytes are kept */
+    /*
+     * A memory file (memfd_create()) that the memory is a shared mapping of,
+     * wherever in it: peers of the host and user map it. It must be sealed
+     * against shrinking (F_SEAL_SHRINK), since a file that is cut short kills
+     * those who read it; one that is not, or has less memory behind it than the
+     * window has bytes, is not mapped, and the remote's way_reason says why.
+     * The descriptor stays the caller's, who may close it. In a pool on a GPU
+     * it has no effect.
+     */
+    int fd;
 } ucxpool_window_params_t;
 
 /*
@@ -70,8 +134,9 @@ typedef struct ucxpool_window_params {
  * window_p [out]  Released by ucxpool_window_destroy() or ucxpool_destroy().
  *
  * UCXPOOL_ERR_INVALID_PARAM  address is NULL, length is 0, or both together go
- *                            beyond the end of all addresses; in a pool on a
- *                            GPU: there is no memory
+ *                            beyond the end of all addresses; the memory is no
+ *                            shared mapping of the file that is given; in a
+ *                            pool on a GPU: there is no memory
  * UCXPOOL_ERR_UNSUPPORTED    it lies on a GPU that the pool's does not reach
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */
@@ -107,7 +172,9 @@ ucxpool_status_t ucxpool_window_export(const ucxpool_window_t *window,
  * Let no peer touch the memory any more: imports are refused from now on, and
  * reads and writes that peers have under way end with UCXPOOL_ERR_CANCELED.
  * Progresses until all have let go, or the time is over. A peer lets go when it
- * progresses, when its channel has ended, or when its process has.
+ * progresses, when its channel has ended, or when its process has; that goes
+ * for peers to which messages were sent out of the window, too. Sends out of it
+ * that are under way go on, by blocks.
  *
  * UCXPOOL_OK          nobody touches the memory
  * UCXPOOL_INPROGRESS  a peer may still: call again
@@ -126,8 +193,14 @@ typedef struct ucxpool_window_attr {
     const char *name; /* "": it has none */
     void       *address;
     size_t      length;
-    unsigned    num_peers; /* channels over which it is imported */
-    int         is_revoked;
+    unsigned    num_peers; /* channels over which it is imported, also for
+                              messages */
+    int    is_revoked;
+    size_t registered; /* bytes registered with UCX: all or none */
+    /* Why a peer that asked for that was not given it, the last time; "". */
+    const char *not_registered;
+    unsigned    num_pulling; /* of num_peers, those whose peers pull what is
+                                sent out of it */
 } ucxpool_window_attr_t;
 
 /* What a window is. attr_size is sizeof(*attr_p), see ucxpool.h. */
@@ -165,7 +238,9 @@ typedef enum ucxpool_way {
     UCXPOOL_WAY_NONE     = 0, /* not known yet */
     UCXPOOL_WAY_MESSAGES = 1,
     UCXPOOL_WAY_PROCESS  = 2,
-    UCXPOOL_WAY_CUDA     = 3
+    UCXPOOL_WAY_CUDA     = 3,
+    UCXPOOL_WAY_MAPPED   = 4,
+    UCXPOOL_WAY_RMA      = 5
 } ucxpool_way_t;
 
 typedef struct ucxpool_remote_attr {
@@ -175,7 +250,7 @@ typedef struct ucxpool_remote_attr {
     const char        *reason;
     size_t             length; /* bytes of the window */
     unsigned           access; /* ucxpool_window_access_t */
-    ucxpool_way_t      way;
+    ucxpool_way_t      way; /* of reads; of writes, if it is for these alone */
     const char        *way_reason; /* why this way and no other */
     ucxpool_channel_t *channel;    /* NULL when it has been closed */
 } ucxpool_remote_attr_t;

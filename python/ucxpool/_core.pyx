@@ -62,7 +62,8 @@ ANY = 0xFFFFFFFFFFFFFFFF
 _WIRES = {0: None, 1: "map", 2: "ucx"}
 _STATES = {CONNECTING: "connecting", OPEN: "open", CLOSED: "closed",
            FAILED: "failed"}
-_WAYS = {0: None, 1: "messages", 2: "process", 3: "cuda"}
+_WAYS = {0: None, 1: "messages", 2: "process", 3: "cuda", 4: "mapped",
+         5: "rma"}
 
 # A turn of an event loop is over after so many completions, so many rounds, or
 # so long.
@@ -1307,9 +1308,10 @@ cdef class Remote:
 
     @property
     def way(self):
-        """How the bytes go: "process" or "cuda" (copied by the processor or the
-        GPU here, and the owner does nothing), or "messages"; None before the
-        owner has answered."""
+        """How the bytes go: "mapped", "process" or "cuda" (copied by the
+        processor or the GPU here, and the owner does nothing), "rma" (long
+        pieces by UCX's get and put), or "messages"; None before the owner has
+        answered."""
         return _WAYS[self._query().way]
 
     @property

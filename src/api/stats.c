@@ -26,6 +26,7 @@ static const char *const mode_names[CORE_MODE_LAST] = {
     [CORE_MODE_MAP_INPLACE] = "map_inplace",
     [CORE_MODE_UCX_PACKED]  = "ucx_packed",
     [CORE_MODE_UCX_INPLACE] = "ucx_inplace",
+    [CORE_MODE_MAP_PLACED]  = "map_placed",
 };
 
 static const char *const degraded_names[] = {
@@ -114,7 +115,12 @@ static const stat_entry_t entries[] = {
     POOL(verbs_dmabuf_bytes, GAUGE, "bytes", "Bytes of these."),
     POOL(verbs_peer_regions, GAUGE, "", "A GPU's, with verbs by address now."),
     POOL(verbs_peer_bytes, GAUGE, "bytes", "Bytes of these."),
-#define NUM_PLAIN 31
+    POOL(window_registered_bytes, GAUGE, "bytes",
+         "Bytes of windows registered with UCX."),
+    POOL(window_registrations, COUNTER, "", "Windows that were, ever."),
+    POOL(window_registrations_refused, COUNTER, "",
+         "Attempts that UCX or WINDOW_BUDGET refused."),
+#define NUM_PLAIN 34
     SHARE("send", BLOCK_SHARE_SEND),
     SHARE("recv", BLOCK_SHARE_RECV),
     SHARE("user", BLOCK_SHARE_USER),
@@ -123,6 +129,7 @@ static const stat_entry_t entries[] = {
     MODE("map_inplace", CORE_MODE_MAP_INPLACE),
     MODE("ucx_packed", CORE_MODE_UCX_PACKED),
     MODE("ucx_inplace", CORE_MODE_UCX_INPLACE),
+    MODE("map_placed", CORE_MODE_MAP_PLACED),
 #define NUM_HEAP 24
     HEAP(limit, GAUGE, "bytes", "Bytes that the heap may hold."),
     HEAP(reserved, GAUGE, "bytes", "Bytes of physical memory that it holds."),

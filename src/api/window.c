@@ -91,18 +91,21 @@ static ucxpool_window_attr_t describe(const ucxpool_window_t *window)
         .address    = window->address,
         .length     = window->length,
         .is_revoked = window->is_revoked,
+        .registered = (window->registered.memh != NULL) ? window->length : 0,
+        .not_registered = window->not_registered,
     };
 
     base_list_for_each(grant, &window->grants, const window_grant_t, link) {
         attr.num_peers++;
     }
+    attr.num_pulling = window_offers_adopted(window);
     return attr;
 }
 
 void ucxpool_window_query(const ucxpool_window_t *window,
                           ucxpool_window_attr_t *attr_p, size_t attr_size)
 {
-    ucxpool_window_attr_t attr = {.name = ""};
+    ucxpool_window_attr_t attr = {.name = "", .not_registered = ""};
 
     if (base_missing(attr_p)) {
         return;

@@ -393,9 +393,17 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "our blocks directly. ucx: UCX does. auto: map where it is possible, "
          "else ucx."),
     WORD("WINDOW_WAY", window_way, "auto", window_way_words,
-         "How peers' windows are read and written. direct: by our own "
-         "processor or GPU, within a host and user. messages: with the "
-         "owner's pool. auto: direct where it is possible, else messages."),
+         "How peers' windows are read and written. direct: within a host and "
+         "user by our own processor or GPU, over the ucx wire by the get and "
+         "put of its transports. messages: with the owner's pool. auto: "
+         "direct where it is possible, over the ucx wire for long pieces; else "
+         "messages. What is sent out of a window of ours is pulled from there "
+         "by its receiver with direct, by auto only between GPUs."),
+    SIZE("WINDOW_BUDGET", window_budget, "inf", BASE_KEY_INF, 0,
+         BASE_KEY_NO_MAX,
+         "Most bytes of windows that are registered with UCX, for peers that "
+         "get and put; blocks do not count. A window beyond it goes by "
+         "messages."),
     SIZE("FRAG_SIZE", frag_size, "auto", BASE_KEY_AUTO, 4 * KIB, GIB,
          "Size of a fragment, the part of a message that one wire operation "
          "carries. At most BLOCK_SIZE."),

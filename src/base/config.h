@@ -76,9 +76,10 @@ typedef struct base_config {
     char   heap_log[BASE_PATH_SIZE]; /* HEAP_LOG: empty */
 
     /* transfer */
-    base_wire_t       wire;       /* WIRE: auto, map, ucx */
-    base_window_way_t window_way; /* WINDOW_WAY: auto, messages, direct */
-    size_t            frag_size;  /* FRAG_SIZE: auto; slice of a block */
+    base_wire_t       wire;          /* WIRE: auto, map, ucx */
+    base_window_way_t window_way;    /* WINDOW_WAY: auto, messages, direct */
+    size_t            window_budget; /* WINDOW_BUDGET: inf */
+    size_t            frag_size;     /* FRAG_SIZE: auto; slice of a block */
     unsigned          depth;      /* DEPTH: fragments in flight per message */
     size_t            eager_size; /* EAGER_SIZE: 4k */
     unsigned          credits;    /* CREDITS: unreceived messages a peer may
@@ -175,7 +176,7 @@ typedef struct base_key {
 /* A size or time that has no upper limit of its own. */
 #define BASE_KEY_NO_MAX UINT64_MAX
 
-#define BASE_NUM_KEYS 36
+#define BASE_NUM_KEYS 37
 
 extern const base_key_t base_keys[BASE_NUM_KEYS];
 

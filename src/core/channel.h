@@ -27,7 +27,6 @@
 
 struct core_wire;
 struct bootstrap_client;
-struct wireup_fd_import;
 
 /* Where the handshake stands; see hello.c. */
 typedef enum core_handshake {
@@ -131,14 +130,23 @@ typedef struct core_channel_windows {
     base_list_t remotes; /* the peer's, imported here */
     base_list_t grants;  /* ours, imported there */
     unsigned    num_grants;
-    base_list_t served; /* the peer's operations on ours, by messages */
+    unsigned    num_keys; /* of these, whose peer has UCX's key */
+    base_list_t served;   /* the peer's operations on ours, by messages */
     unsigned    num_served;
     uint64_t    served_size; /* bytes of their CALLs */
     base_list_t queued;    /* operations on the peer's, by messages, whose CALL
                               has not been sent */
     base_list_t called;    /* likewise, whose CALL has */
+    base_list_t moving;    /* operations on the peer's, by UCX's get and put,
+                              with something left to be posted */
+    base_list_t moved;     /* likewise, without */
+    unsigned    num_rma;   /* operations of UCX for these, under way */
     unsigned    num_calls; /* of ours that the peer may hold */
     uint64_t    calls_size;
+    base_list_t offers;      /* of our windows, to the peer */
+    unsigned    num_offered; /* of the peer's, among the remotes */
+    base_list_t placed;      /* the peer's messages that lie in its windows */
+    uint64_t    placed_size; /* bytes of their places */
     uint64_t    next_number; /* of remotes and operations */
 } core_channel_windows_t;
 
@@ -161,7 +169,6 @@ typedef struct core_channel_wireup {
     struct base_secret      *secret;    /* for as long */
     base_list_t              client_link;
     core_source_t            client_source;
-    struct wireup_fd_import *fd_import;  /* NULL: none */
     unsigned                 handshake;  /* core_handshake_t */
     uint64_t                 next_hello; /* when it is said, or said again */
 } core_channel_wireup_t;

@@ -244,9 +244,8 @@ void core_control_post(ucxpool_channel_t *channel, proto_type_t type,
     }
 }
 
-/* Begin a message whose variable part is a reason, or nothing. */
-static proto_fixed_t *begin_words(ucxpool_channel_t *channel, proto_type_t type,
-                                  const char *reason)
+proto_fixed_t *core_control_begin_words(ucxpool_channel_t *channel,
+                                        proto_type_t type, const char *reason)
 {
     size_t size =
         (reason == NULL) ? 0 : base_min(strlen(reason), (size_t)PROTO_TEXT_MAX);
@@ -268,7 +267,7 @@ void core_control_done(ucxpool_channel_t *channel, uint64_t message,
     if (!core_channel_is_live(channel)) {
         return;
     }
-    fixed = begin_words(channel, PROTO_DONE, reason);
+    fixed = core_control_begin_words(channel, PROTO_DONE, reason);
     if (fixed != NULL) {
         fixed->done.message = message;
         fixed->done.status  = status;
@@ -279,7 +278,8 @@ void core_control_done(ucxpool_channel_t *channel, uint64_t message,
 void core_control_cancel(ucxpool_channel_t *channel, uint64_t message,
                          ucxpool_status_t status, const char *reason)
 {
-    proto_fixed_t *fixed = begin_words(channel, PROTO_CANCEL, reason);
+    proto_fixed_t *fixed =
+        core_control_begin_words(channel, PROTO_CANCEL, reason);
 
     if (fixed != NULL) {
         fixed->cancel.message = message;

@@ -31,6 +31,11 @@ void           core_control_end(ucxpool_channel_t *channel);
 void core_control_post(ucxpool_channel_t *channel, proto_type_t type,
                        core_control_way_t way);
 
+/* Likewise, with CORE_MUST, where the variable part is a reason, which is cut
+ * if it is long, or nothing (NULL). */
+proto_fixed_t *core_control_begin_words(ucxpool_channel_t *channel,
+                                        proto_type_t type, const char *reason);
+
 /* DONE or CANCEL, with a reason or NULL. */
 void core_control_done(ucxpool_channel_t *channel, uint64_t message,
                        ucxpool_status_t status, const char *reason);

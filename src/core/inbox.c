@@ -120,8 +120,15 @@ void core_inbox_cleanup(ucxpool_t *pool)
     (void)set_handler(pool, pool->config.am_id, NULL);
 }
 
-/* One message from a ring; false: there is none, or the channel has ended. */
-static bool read_one(ucxpool_channel_t *channel)
+/* Lists are copied, and no more: they do not count as messages of a round. */
+static bool is_list(unsigned type)
+{
+    return (type == PROTO_RUNS) || (type == PROTO_PLACES);
+}
+
+/* One message from a ring, and its type; false: there is none, or the channel
+ * has ended. */
+static bool read_one(ucxpool_channel_t *channel, unsigned *type_p)
 {
     core_ring_entry_t entry;
     proto_fixed_t     message;
@@ -139,6 +146,7 @@ static bool read_one(ucxpool_channel_t *channel)
         channel->status = UCXPOOL_ERR_PROTOCOL;
         return false;
     }
+    *type_p = message.head.type;
     channel->pool->dispatch->from_ring(channel, &message, entry.data,
                                        entry.data_size);
     if (core_ring_consume(&channel->ring) && core_channel_is_live(channel)) {
@@ -150,10 +158,13 @@ static bool read_one(ucxpool_channel_t *channel)
 static unsigned read_ring(ucxpool_channel_t *channel, unsigned max)
 {
     unsigned count = 0;
+    unsigned lists = 0;
+    unsigned type;
 
-    while ((count < max) && core_channel_is_readable(channel) &&
-           read_one(channel)) {
+    while ((count - lists < max) && (count < ROUND_MAX) &&
+           core_channel_is_readable(channel) && read_one(channel, &type)) {
         count++;
+        lists += is_list(type) ? 1 : 0;
         /* The peer writes on while the rest is read. */
         core_control_give_credits(channel);
     }

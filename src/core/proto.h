@@ -32,12 +32,18 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define PROTO_SENDS_MAX 256u
 /* Imports of windows over one channel. */
 #define PROTO_GRANTS_MAX 4096u
+/* Parts of files or allocations that a window lies in. */
+#define PROTO_PARTS_MAX 128u
 /* Operations of one channel on windows that the owner serves at a time, and
  * bytes of their CALLs. */
 #define PROTO_CALLS_MAX      64u
 #define PROTO_CALLS_SIZE_MAX (UINT64_C(32) << 20)
-/* Places of one operation. */
+/* Bytes of a key of UCX's. */
+#define PROTO_KEY_MAX 2048u
+/* Places of one operation, or of one placed message. */
 #define PROTO_PLACES_MAX (UINT64_C(1) << 20)
+/* Bytes of the lists of placed messages that a receiver keeps for a channel. */
+#define PROTO_PLACED_SIZE_MAX (UINT64_C(32) << 20)
 /* Longest message. */
 #define PROTO_SIZE_MAX (UINT64_C(1) << 62)
 
@@ -62,6 +68,9 @@ typedef enum proto_type {
     PROTO_WINDOW_CLOSE,
     PROTO_WINDOW_REVOKE,
     PROTO_WINDOW_END,
+    PROTO_WINDOW_OFFER,
+    PROTO_WINDOW_ADOPT,
+    PROTO_PLACES,
     PROTO_LAST
 } proto_type_t;
 
@@ -108,8 +117,8 @@ typedef struct proto_ready {
 
 /*
  * Over the socket of a host (wireup/fd_passing.h), not as control messages: the
- * receiver of a HELLO asks its sender for the files' descriptors, some at a
- * time, and is given them.
+ * receiver of a HELLO, or the importer of a window, asks its owner for the
+ * files' descriptors, some at a time, and is given them.
  */
 #define PROTO_IMPORT_MAGIC 0x66786375u /* "ucxf" */
 
@@ -120,9 +129,11 @@ typedef struct proto_import {
     uint32_t channel; /* the owner's number of the channel */
     uint32_t first;   /* of the descriptors that are wanted */
     uint64_t key;     /* the owner's random number for the channel */
+    uint64_t grant;   /* of a window, whose files they are; 0: HELLO's files */
 } proto_import_t;
 
-/* With `count` descriptors, in the order of the HELLO's files. */
+/* With `count` descriptors, in the order of the HELLO's files, or of the
+ * window's parts that lie in files. */
 typedef struct proto_given {
     uint32_t magic;
     uint16_t version;
@@ -137,7 +148,9 @@ typedef enum proto_desc_flags {
     /* For no receive of the caller's; one of these at the most. */
     PROTO_DESC_CALL  = 1u << 2, /* an operation on a window: proto_call_t */
     PROTO_DESC_READ  = 1u << 3, /* what a read has asked for; tag: which */
-    PROTO_DESC_WRITE = 1u << 4  /* what a write brings; tag: which */
+    PROTO_DESC_WRITE = 1u << 4, /* what a write brings; tag: which */
+    /* It lies in a window of the sender's: PLACES follow. */
+    PROTO_DESC_PLACED = 1u << 5
 } proto_desc_flags_t;
 
 #define PROTO_DESC_WINDOW (PROTO_DESC_CALL | PROTO_DESC_READ | PROTO_DESC_WRITE)
@@ -235,10 +248,18 @@ typedef struct proto_window_open {
     uint64_t     window;
     uint8_t      key[16]; /* of its blob */
     uint32_t     access;  /* ucxpool_window_access_t */
-    uint32_t     reserved;
+    uint32_t     flags;   /* proto_open_flags_t */
 } proto_window_open_t;
 
-/* Variable part: the reason in words, of a refusal; or proto_window_cuda_t. */
+/* What an importer wants beside a grant. */
+typedef enum proto_open_flags {
+    PROTO_OPEN_KEY = 1u << 0 /* UCX's, for its get and put */
+} proto_open_flags_t;
+
+/*
+ * Variable part: of a refusal the reason in words; otherwise what the flags
+ * say, or why the memory cannot be mapped, or has no key, in words.
+ */
 typedef struct proto_window_opened {
     proto_head_t head;
     uint64_t     remote;
@@ -249,10 +270,13 @@ typedef struct proto_window_opened {
     uint32_t     flags;   /* proto_opened_flags_t */
 } proto_window_opened_t;
 
-/* What an owner offers beside messages. */
+/* What an owner offers beside messages; the variable part says how. Of the last
+ * three there is one at most. */
 typedef enum proto_opened_flags {
     PROTO_OPENED_PROCESS = 1u << 0, /* host memory, by its address */
-    PROTO_OPENED_CUDA    = 1u << 1  /* a GPU's; the variable part says how */
+    PROTO_OPENED_CUDA    = 1u << 1, /* a GPU's: proto_window_cuda_t */
+    PROTO_OPENED_PARTS   = 1u << 2, /* proto_window_part_t, some of them */
+    PROTO_OPENED_KEY     = 1u << 3  /* UCX's */
 } proto_opened_flags_t;
 
 /* The allocation that the window lies in, and where. */
@@ -260,6 +284,19 @@ typedef struct proto_window_cuda {
     ipc_cuda_t share;
     uint64_t   offset;
 } proto_window_cuda_t;
+
+/*
+ * A part of the window, in their order: where in a memory file it lies, or, in
+ * the memory of a GPU, in an allocation that the file stands for. With a region
+ * it is in one that the importer has mapped, and there is no file.
+ */
+typedef struct proto_window_part {
+    ipc_file_t file;
+    uint64_t   offset; /* of its first byte */
+    uint64_t   length;
+    uint32_t   region; /* the owner's, counted from 1 on; 0: a file */
+    uint32_t   reserved;
+} proto_window_part_t;
 
 /* The importer can touch the window no more. */
 typedef struct proto_window_close {
@@ -280,6 +317,31 @@ typedef struct proto_window_end {
     int32_t      status;  /* ucxpool_status_t */
     uint32_t     refused; /* 1: by the owner; 0: the importer gives it up */
 } proto_window_end_t;
+
+/* A window out of which the sender means to send; as in a blob for reading. */
+typedef struct proto_window_offer {
+    proto_head_t head;
+    uint64_t     window;
+    uint8_t      key[16];
+    uint64_t     length;
+} proto_window_offer_t;
+
+/* Messages may lie in the window of this grant. */
+typedef struct proto_window_adopt {
+    proto_head_t head;
+    uint64_t     grant;
+} proto_window_adopt_t;
+
+/* Where in a window a placed message lies. Variable part: the next of its
+ * places, as those of a CALL; one at the least. */
+typedef struct proto_places {
+    proto_head_t head;
+    uint64_t     message; /* the sender's number */
+    uint64_t     remote;  /* the receiver's number of the window */
+    uint64_t     first;   /* in the whole list */
+    uint64_t     num_places;
+    uint64_t     length; /* of each; 0: they have lengths of their own */
+} proto_places_t;
 
 typedef enum proto_call_kind {
     PROTO_CALL_READ  = 1,
@@ -320,6 +382,9 @@ typedef union proto_fixed {
     proto_window_close_t  window_close;
     proto_window_revoke_t window_revoke;
     proto_window_end_t    window_end;
+    proto_window_offer_t  window_offer;
+    proto_window_adopt_t  window_adopt;
+    proto_places_t        places;
 } proto_fixed_t;
 
 /* Size of the fixed part of a type; 0 for a type that does not exist. */
@@ -346,6 +411,22 @@ ucxpool_status_t proto_parse(const void *fixed, size_t fixed_size,
  */
 ucxpool_status_t proto_check_call(const proto_call_t *call, const void *places,
                                   uint64_t data_size, uint64_t window_length);
+
+/* Bytes of one entry in a list of places. */
+static inline size_t proto_place_size(uint64_t length)
+{
+    return (length != 0) ? sizeof(uint64_t) : 2 * sizeof(uint64_t);
+}
+
+/*
+ * Add up some places of a message, each of which must lie within a window of
+ * window_length bytes. False: one does not, or the sum overflows.
+ *
+ * length  Of each; 0: they have lengths of their own.
+ * size_p  [inout] The sum.
+ */
+bool proto_add_places(const void *places, size_t num_places, uint64_t length,
+                      uint64_t window_length, uint64_t *size_p);
 
 /* Copy an IMPORT, checked likewise. False: it is none, and *import_p stays. */
 bool proto_parse_import(const void *bytes, size_t length,

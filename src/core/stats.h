@@ -16,6 +16,7 @@ typedef enum core_mode {
     CORE_MODE_MAP_INPLACE = 2, /* map wire, from registered memory */
     CORE_MODE_UCX_PACKED  = 3, /* ucx wire, through a block */
     CORE_MODE_UCX_INPLACE = 4, /* ucx wire, from or to where they belong */
+    CORE_MODE_MAP_PLACED  = 5, /* map wire, out of a window */
     CORE_MODE_LAST
 } core_mode_t;
 
@@ -68,6 +69,11 @@ typedef struct core_stats {
     uint64_t verbs_dmabuf_bytes;
     uint64_t verbs_peer_regions; /* GPU, by ibv_reg_mr */
     uint64_t verbs_peer_bytes;
+
+    /* Windows with UCX, for peers that get and put. */
+    uint64_t window_registered_bytes;
+    uint64_t window_registrations;
+    uint64_t window_registrations_refused; /* by UCX, or WINDOW_BUDGET */
 } core_stats_t;
 
 /* Take a snapshot. */

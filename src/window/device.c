@@ -18,20 +18,45 @@
 
 /* --- the memory ----------------------------------------------------------- */
 
+/* Of cuMemAlloc(), or virtual memory. */
+static ucxpool_status_t share(ucxpool_window_t *window)
+{
+    const mem_cuda_device_t *device = window->pool->engine->device;
+    copy_pointer_t           pointer;
+    ucxpool_status_t         status;
+
+    status = copy_pointer_query(device->driver, (uintptr_t)window->address,
+                                &pointer);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    if (pointer.place != COPY_MEMTYPE_DEVICE) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "the memory is not a GPU's own");
+    }
+    status = ipc_cuda_fill_memory(device, window->address, window->length,
+                                  &window->cuda.share, &window->cuda.offset);
+    if (status != UCXPOOL_ERR_UNSUPPORTED) {
+        return status;
+    }
+    window->cuda.share.way = 0;
+    return window_virtual_share(window);
+}
+
 void window_device_share(ucxpool_window_t *window)
 {
-    const copy_engine_t *engine = window->pool->engine;
-    copy_pointer_t       pointer;
+    base_log_level_t level;
 
-    if (!copy_engine_is_launched(engine) ||
-        (copy_pointer_query(engine->device->driver, (uintptr_t)window->address,
-                            &pointer) != UCXPOOL_OK) ||
-        (pointer.place != COPY_MEMTYPE_DEVICE) ||
-        (ipc_cuda_fill_memory(engine->device, window->address, window->length,
-                              &window->cuda.share,
-                              &window->cuda.offset) != UCXPOOL_OK)) {
-        window->cuda.share.way = 0;
+    if (!copy_engine_is_launched(window->pool->engine)) {
+        return;
     }
+    level = base_error_log_at(BASE_LOG_DEBUG);
+    if (share(window) != UCXPOOL_OK) {
+        window->cuda.share.way = 0;
+        snprintf(window->reason, sizeof(window->reason), "%s",
+                 ucxpool_error_detail());
+    }
+    base_error_log_at(level);
 }
 
 static bool no(ucxpool_remote_t *remote, const char *reason)
@@ -74,6 +99,7 @@ void window_device_unmap(ucxpool_remote_t *remote)
                        remote->mapping);
         remote->share.way = 0;
     }
+    window_virtual_unmap(remote);
 }
 
 bool window_device_fits(const window_operation_t *operation)
@@ -88,6 +114,22 @@ static bool has_more(const window_operation_t *operation)
     return operation->next_place != operation->places.count;
 }
 
+/* Should more be launched? */
+static bool goes_on(const window_operation_t *operation)
+{
+    return (operation->end == UCXPOOL_OK) && has_more(operation) &&
+           !window_operation_is_stopped(operation);
+}
+
+/* The receive of a placed message ends when no launch writes to it. */
+static void count_jobs(window_operation_t *operation, int num)
+{
+    operation->num_jobs += (unsigned)num;
+    if (operation->over != NULL) {
+        operation->request->recv.in_place += (unsigned)num;
+    }
+}
+
 static void end_if_over(window_operation_t *operation)
 {
     const char *detail = operation->request->detail;
@@ -95,7 +137,9 @@ static void end_if_over(window_operation_t *operation)
     if (operation->num_jobs != 0) {
         return;
     }
-    if (operation->end != UCXPOOL_OK) {
+    if (window_operation_is_stopped(operation)) {
+        window_operation_end(operation, UCXPOOL_ERR_CANCELED, NULL);
+    } else if (operation->end != UCXPOOL_OK) {
         window_operation_end(operation, operation->end, detail);
     } else if (!has_more(operation)) {
         window_operation_end(operation, UCXPOOL_OK, NULL);
@@ -116,11 +160,11 @@ static void job_done(copy_job_t *copy, ucxpool_status_t status)
     window_operation_t *operation = job->operation;
 
     job->operation = NULL;
-    operation->num_jobs--;
+    count_jobs(operation, -1);
     if (status != UCXPOOL_OK) {
         fail(operation, status);
     }
-    if ((operation->end == UCXPOOL_OK) && has_more(operation)) {
+    if (goes_on(operation)) {
         status = window_device_copy(operation);
         if ((status != UCXPOOL_INPROGRESS) && (status != UCXPOOL_ERR_BUSY)) {
             fail(operation, status);
@@ -280,7 +324,7 @@ static ucxpool_status_t launch(window_operation_t *operation, window_job_t *job)
                                      operation->is_write);
     if (status == UCXPOOL_INPROGRESS) {
         job->operation = operation;
-        operation->num_jobs++;
+        count_jobs(operation, 1);
     }
     return status;
 }
@@ -293,8 +337,7 @@ ucxpool_status_t window_device_copy(window_operation_t *operation)
     if (operation->request->stream.marker != NULL) {
         return UCXPOOL_ERR_BUSY;
     }
-    while ((operation->end == UCXPOOL_OK) && has_more(operation) &&
-           ((job = free_job(operation)) != NULL)) {
+    while (goes_on(operation) && ((job = free_job(operation)) != NULL)) {
         status = launch(operation, job);
         if (status != UCXPOOL_INPROGRESS) {
             return status;

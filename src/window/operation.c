@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "core/control.h"
+#include "xfer/message.h"
 #include "xfer/post.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
@@ -302,6 +303,12 @@ static window_operation_t *create(ucxpool_remote_t *remote, bool is_write,
 
 /* --- on its way ----------------------------------------------------------- */
 
+static ucxpool_way_t way_of(const window_operation_t *operation)
+{
+    return operation->is_write ? operation->remote->write_way
+                               : operation->remote->way;
+}
+
 /*
  * UCXPOOL_OK          that was all
  * UCXPOOL_INPROGRESS  some, and there is more
@@ -309,9 +316,14 @@ static window_operation_t *create(ucxpool_remote_t *remote, bool is_write,
  */
 static ucxpool_status_t copy_some(window_operation_t *operation)
 {
-    return (operation->remote->way == UCXPOOL_WAY_CUDA)
-               ? window_device_copy(operation)
-               : window_process_copy(operation);
+    switch (way_of(operation)) {
+    case UCXPOOL_WAY_CUDA:
+        return window_device_copy(operation);
+    case UCXPOOL_WAY_MAPPED:
+        return window_mapped_copy(operation);
+    default:
+        return window_process_copy(operation);
+    }
 }
 
 unsigned window_copy_progress(ucxpool_t *pool)
@@ -340,31 +352,34 @@ unsigned window_copy_progress(ucxpool_t *pool)
 
 static bool goes_directly(const window_operation_t *operation)
 {
-    switch (operation->remote->way) {
+    switch (way_of(operation)) {
     case UCXPOOL_WAY_PROCESS:
+    case UCXPOOL_WAY_MAPPED:
         return true;
     case UCXPOOL_WAY_CUDA:
         return window_device_fits(operation);
+    case UCXPOOL_WAY_RMA:
+        return window_rma_fits(operation);
     default:
         return false;
     }
 }
 
-static void begin(window_operation_t *operation)
+void window_operation_copy(window_operation_t *operation)
 {
     ucxpool_channel_t *channel = operation->remote->channel;
     ucxpool_status_t   status  = UCXPOOL_INPROGRESS;
 
     if (operation->size == 0) {
         status = UCXPOOL_OK;
-    } else if (!goes_directly(operation)) {
-        base_list_add_tail(&channel->windows.queued, &operation->link);
+    } else if (way_of(operation) == UCXPOOL_WAY_RMA) {
+        window_rma_start(operation);
         return;
-    } else if (operation->remote->way == UCXPOOL_WAY_CUDA) {
+    } else if (way_of(operation) == UCXPOOL_WAY_CUDA) {
         status = window_device_copy(operation);
     } else if (operation->size <= AT_ONCE) {
         while (status == UCXPOOL_INPROGRESS) {
-            status = window_process_copy(operation);
+            status = copy_some(operation);
         }
     }
     if ((status == UCXPOOL_INPROGRESS) || (status == UCXPOOL_ERR_BUSY)) {
@@ -373,6 +388,16 @@ static void begin(window_operation_t *operation)
         window_operation_end(operation, status,
                              (status == UCXPOOL_OK) ? NULL
                                                     : ucxpool_error_detail());
+    }
+}
+
+static void begin(window_operation_t *operation)
+{
+    if ((operation->size == 0) || goes_directly(operation)) {
+        window_operation_copy(operation);
+    } else {
+        base_list_add_tail(&operation->remote->channel->windows.queued,
+                           &operation->link);
     }
 }
 
@@ -447,6 +472,8 @@ void window_operations_abort(ucxpool_remote_t *remote, ucxpool_status_t status,
     abort_list(&remote->waiting, remote, status, reason);
     abort_list(&windows->queued, remote, status, reason);
     abort_list(&windows->called, remote, status, reason);
+    abort_list(&windows->moving, remote, status, reason);
+    abort_list(&windows->moved, remote, status, reason);
     abort_list(&remote->channel->pool->windows.copying, remote, status, reason);
 }
 
@@ -584,12 +611,8 @@ void window_operation_answered(ucxpool_message_t *message)
     window_operation_t *operation = find(channel, message->desc.tag);
 
     if ((operation == NULL) || operation->is_write || operation->is_answered) {
-        if (message->desc.message != 0) {
-            core_control_done(channel, message->desc.message,
-                              UCXPOOL_ERR_CANCELED,
-                              "nobody waits for what was read");
-        }
-        xfer_message_release(message);
+        xfer_message_drop(message, UCXPOOL_ERR_CANCELED,
+                          "nobody waits for what was read");
         return;
     }
     if (message->totals.payload_size != operation->size) {

@@ -10,6 +10,17 @@ static ucxpool_place_t place(const ucxpool_places_t *places, size_t i)
                : (ucxpool_place_t){places->offsets[i], places->length};
 }
 
+/* When the memory is used up, no more places are asked for: one that stands
+ * last and is empty must not be left. */
+static void leave_place(window_operation_t *operation)
+{
+    do {
+        operation->next_place++;
+    } while ((operation->next_place != operation->places.count) &&
+             (place(&operation->places, operation->next_place).length == 0));
+    operation->place_offset = 0;
+}
+
 bool window_operation_next(window_operation_t *operation, uint64_t max_length,
                            window_piece_t *piece_p)
 {
@@ -37,8 +48,7 @@ bool window_operation_next(window_operation_t *operation, uint64_t max_length,
     operation->place_offset += length;
     operation->memory_offset += length;
     if (operation->place_offset == at.length) {
-        operation->next_place++;
-        operation->place_offset = 0;
+        leave_place(operation);
     }
     if (operation->memory_offset == room) {
         operation->next_memory++;

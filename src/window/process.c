@@ -84,7 +84,7 @@ bool window_process_fits(const ucxpool_channel_t     *channel,
 
 /* --- copying -------------------------------------------------------------- */
 
-static bool has_ended(const ucxpool_channel_t *channel)
+bool window_process_has_ended(const ucxpool_channel_t *channel)
 {
     struct pollfd end = {.fd = channel->peer.watch.fd, .events = POLLIN};
 
@@ -107,7 +107,7 @@ ucxpool_status_t window_process_copy(window_operation_t *operation)
         step.num += (piece.length != 0) ? 1 : 0;
         step.size += piece.length;
     }
-    if (has_ended(channel)) {
+    if (window_process_has_ended(channel)) {
         return base_error(UCXPOOL_ERR_PEER_LOST,
                           "the peer's process has ended");
     }

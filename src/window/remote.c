@@ -4,7 +4,11 @@
 #include "window/window.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "core/control.h"
+#include "core/inbox.h"
+#include "core/wire.h"
+#include "copy/engine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,6 +88,7 @@ ucxpool_status_t window_import(ucxpool_channel_t *channel, const void *blob,
 static void ask(ucxpool_remote_t *remote)
 {
     const window_blob_t *blob = &remote->blob;
+    bool                 wants_key;
     proto_fixed_t       *fixed;
 
     remote->was_asked = true;
@@ -91,6 +96,7 @@ static void ask(ucxpool_remote_t *remote)
         window_remote_end(remote, UCXPOOL_ERR_INVALID_PARAM, NOT_PEERS);
         return;
     }
+    wants_key = window_rma_is_wanted(remote);
     fixed = core_control_begin(remote->channel, PROTO_WINDOW_OPEN, 0, CORE_MUST,
                                NULL);
     if (fixed == NULL) {
@@ -99,8 +105,43 @@ static void ask(ucxpool_remote_t *remote)
     fixed->window_open.remote = remote->number;
     fixed->window_open.window = blob->window;
     fixed->window_open.access = blob->access;
+    fixed->window_open.flags  = wants_key ? PROTO_OPEN_KEY : 0;
     memcpy(fixed->window_open.key, blob->key, sizeof(blob->key));
     core_control_end(remote->channel);
+}
+
+void window_remote_offered(ucxpool_channel_t          *channel,
+                           const proto_window_offer_t *answer)
+{
+    core_channel_windows_t *windows = &channel->windows;
+    ucxpool_remote_t       *remote;
+
+    if (windows->num_offered == PROTO_GRANTS_MAX) {
+        return;
+    }
+    remote = core_alloc(channel->pool, sizeof(*remote));
+    if (remote == NULL) {
+        return; /* its messages go by blocks */
+    }
+    *remote = (ucxpool_remote_t){
+        .channel    = channel,
+        .number     = ++windows->next_number,
+        .blob       = {.access = UCXPOOL_WINDOW_READ,
+                       .window = answer->window,
+                       .length = answer->length},
+        .user_ref   = true,
+        .is_offered = true,
+        .status     = UCXPOOL_INPROGRESS,
+        .length     = answer->length,
+        .access     = UCXPOOL_WINDOW_READ,
+    };
+    memcpy(remote->blob.pool, channel->peer.id, sizeof(remote->blob.pool));
+    memcpy(remote->blob.key, answer->key, sizeof(remote->blob.key));
+    base_list_init(&remote->waiting);
+    windows->num_offered++;
+    core_channel_get(channel);
+    base_list_add_tail(&windows->remotes, &remote->link);
+    ask(remote);
 }
 
 unsigned window_remotes_progress(ucxpool_channel_t *channel)
@@ -121,7 +162,8 @@ unsigned window_remotes_progress(ucxpool_channel_t *channel)
 
 /* --- what the owner says -------------------------------------------------- */
 
-static ucxpool_remote_t *find(const ucxpool_channel_t *channel, uint64_t number)
+ucxpool_remote_t *window_remote_find(const ucxpool_channel_t *channel,
+                                     uint64_t                 number)
 {
     ucxpool_remote_t *remote;
 
@@ -149,49 +191,236 @@ static void close_grant(ucxpool_channel_t *channel, uint64_t grant)
     }
 }
 
-/* By ourselves, if that can be. */
-static bool goes_directly(ucxpool_remote_t            *remote,
-                          const proto_window_opened_t *opened, const void *data)
-{
-    proto_window_cuda_t cuda;
+/* What the owner has said of the memory. */
+typedef struct window_answer {
+    proto_window_opened_t opened;
+    proto_window_cuda_t   cuda;   /* of the flag for it */
+    const char           *reason; /* why it cannot be mapped */
+    const int            *fds;    /* given; see window_parts_t */
+    size_t                num_parts;
+    proto_window_part_t   parts[PROTO_PARTS_MAX];
+} answer_t;
 
-    if (opened->flags & PROTO_OPENED_CUDA) {
-        memcpy(&cuda, data, sizeof(cuda));
-        if (window_device_map(remote, opened, &cuda)) {
-            remote->way = UCXPOOL_WAY_CUDA;
-            return true;
-        }
-    } else if (window_process_fits(remote->channel, opened, remote->way_reason,
-                                   sizeof(remote->way_reason))) {
-        remote->way = UCXPOOL_WAY_PROCESS;
-        return true;
+static window_parts_t parts_of(const answer_t *answer)
+{
+    return (window_parts_t){answer->parts, answer->num_parts, answer->fds};
+}
+
+/* Is it memory of a GPU, and are we on one? */
+static bool is_gpus(const ucxpool_remote_t *remote, const answer_t *answer)
+{
+    return (answer->opened.flags & PROTO_OPENED_CUDA) ||
+           ((answer->num_parts != 0) &&
+            copy_engine_is_launched(remote->channel->pool->engine));
+}
+
+static bool map_on_gpu(ucxpool_remote_t *remote, const answer_t *answer)
+{
+    const window_parts_t parts = parts_of(answer);
+
+    return (answer->num_parts != 0)
+               ? window_virtual_map(remote, &parts)
+               : window_device_map(remote, &answer->opened, &answer->cuda);
+}
+
+static bool map_files(ucxpool_remote_t *remote, const answer_t *answer,
+                      char *reason, size_t reason_size)
+{
+    const window_parts_t parts = parts_of(answer);
+
+    if (answer->num_parts != 0) {
+        return window_mapped_map(remote, &parts, reason, reason_size);
     }
+    snprintf(reason, reason_size, "%s",
+             (answer->reason[0] != '\0')
+                 ? answer->reason
+                 : "it is neither the pool's memory nor that of a file which "
+                   "was given with the window");
     return false;
 }
 
-/* False: the one that was demanded does not fit. */
-static bool choose_way(ucxpool_remote_t            *remote,
-                       const proto_window_opened_t *opened, const void *data)
+/* In host memory: by a mapping, where there is one, or by the kernel. */
+static void choose_on_host(ucxpool_remote_t *remote, const answer_t *answer)
 {
-    base_window_way_t wanted = remote->channel->pool->config.window_way;
+    char          process[CORE_REASON_SIZE] = "";
+    char          mapped[CORE_REASON_SIZE]  = "";
+    ucxpool_way_t other                     = UCXPOOL_WAY_MESSAGES;
+    bool          is_mapped = map_files(remote, answer, mapped, sizeof(mapped));
 
-    remote->way = UCXPOOL_WAY_MESSAGES;
-    if (wanted == BASE_WINDOW_WAY_MESSAGES) {
+    if (!is_mapped || !remote->can_write) {
+        other = window_process_fits(remote->channel, &answer->opened, process,
+                                    sizeof(process))
+                    ? UCXPOOL_WAY_PROCESS
+                    : UCXPOOL_WAY_MESSAGES;
+    }
+    remote->way       = is_mapped ? UCXPOOL_WAY_MAPPED : other;
+    remote->write_way = remote->can_write ? UCXPOOL_WAY_MAPPED : other;
+    if (!is_mapped) {
+        snprintf(remote->way_reason, sizeof(remote->way_reason),
+                 "%s; not mapped: %s", process, mapped);
+    } else if ((remote->access & UCXPOOL_WINDOW_WRITE) && !remote->can_write) {
+        snprintf(remote->way_reason, sizeof(remote->way_reason),
+                 "same host and user; mapped for reading alone, so that writes "
+                 "go by %s",
+                 (other == UCXPOOL_WAY_PROCESS) ? "process" : "messages");
+    } else {
+        snprintf(remote->way_reason, sizeof(remote->way_reason),
+                 "same host and user");
+    }
+}
+
+/* Does none of what the blob allows go by messages? */
+static bool is_direct(const ucxpool_remote_t *remote)
+{
+    return (!(remote->access & UCXPOOL_WINDOW_READ) ||
+            (remote->way != UCXPOOL_WAY_MESSAGES)) &&
+           (!(remote->access & UCXPOOL_WINDOW_WRITE) ||
+            (remote->write_way != UCXPOOL_WAY_MESSAGES));
+}
+
+static void choose_way(ucxpool_remote_t *remote, const answer_t *answer)
+{
+    remote->way       = UCXPOOL_WAY_MESSAGES;
+    remote->write_way = UCXPOOL_WAY_MESSAGES;
+    if (remote->channel->pool->config.window_way == BASE_WINDOW_WAY_MESSAGES) {
         snprintf(remote->way_reason, sizeof(remote->way_reason),
                  "UCXPOOL_WINDOW_WAY=messages");
+    } else if (!is_gpus(remote, answer)) {
+        choose_on_host(remote, answer);
+    } else if (map_on_gpu(remote, answer)) {
+        remote->way       = UCXPOOL_WAY_CUDA;
+        remote->write_way = UCXPOOL_WAY_CUDA;
+    }
+}
+
+static uint32_t num_files(const answer_t *answer)
+{
+    uint32_t count = 0;
+
+    for (size_t i = 0; i < answer->num_parts; i++) {
+        count += (answer->parts[i].region == 0) ? 1 : 0;
+    }
+    return count;
+}
+
+/* What we may not take is asked for; true: it will come. */
+static bool ask_for_files(ucxpool_remote_t *remote, const answer_t *answer)
+{
+    const ucxpool_channel_t *channel = remote->channel;
+
+    remote->is_forbidden = false;
+    remote->answer       = malloc(sizeof(*answer));
+    if (remote->answer == NULL) {
+        return false;
+    }
+    *remote->answer = *answer;
+    if (channel->pool->dispatch->window_files(remote->channel, remote->number,
+                                              remote->grant,
+                                              num_files(answer))) {
         return true;
     }
-    return goes_directly(remote, opened, data) ||
-           (wanted == BASE_WINDOW_WAY_AUTO);
+    free(remote->answer);
+    remote->answer = NULL;
+    return false;
+}
+
+/* Messages may lie there, or not: the peer is told, or finds it closed. */
+static void adopt(ucxpool_remote_t *remote)
+{
+    ucxpool_channel_t *channel = remote->channel;
+    proto_fixed_t     *fixed;
+
+    if (remote->way == UCXPOOL_WAY_MESSAGES) {
+        base_info("%s: messages out of a window of the peer's go by blocks: %s",
+                  channel->name, remote->way_reason);
+        window_remote_end(remote, UCXPOOL_ERR_UNSUPPORTED, remote->way_reason);
+        return;
+    }
+    fixed = core_control_begin(channel, PROTO_WINDOW_ADOPT, 0, CORE_MUST, NULL);
+    if (fixed != NULL) {
+        fixed->window_adopt.grant = remote->grant;
+        core_control_end(channel);
+    }
+}
+
+/* The ways are known: operations begin, if they are what was demanded. */
+static void begin(ucxpool_remote_t *remote)
+{
+    if (!is_direct(remote) &&
+        (remote->channel->pool->config.window_way == BASE_WINDOW_WAY_DIRECT)) {
+        window_remote_end(remote,
+                          window_process_has_ended(remote->channel)
+                              ? UCXPOOL_ERR_PEER_LOST
+                              : UCXPOOL_ERR_UNSUPPORTED,
+                          remote->way_reason);
+        return;
+    }
+    remote->status = UCXPOOL_OK;
+    if (remote->is_offered) {
+        adopt(remote);
+    } else {
+        window_operations_begin(remote);
+    }
+}
+
+void window_remote_begin(ucxpool_remote_t *remote, ucxpool_way_t way)
+{
+    remote->way       = way;
+    remote->write_way = way;
+    begin(remote);
+}
+
+static void use_answer(ucxpool_remote_t *remote, const answer_t *answer)
+{
+    choose_way(remote, answer);
+    if (!remote->is_forbidden || !ask_for_files(remote, answer)) {
+        begin(remote);
+    }
+}
+
+static void fill_answer(answer_t *answer, const proto_window_opened_t *opened,
+                        const void *data, size_t size, const char *reason)
+{
+    answer->opened    = *opened;
+    answer->reason    = reason;
+    answer->fds       = NULL;
+    answer->num_parts = 0;
+    if (opened->flags & PROTO_OPENED_CUDA) {
+        memcpy(&answer->cuda, data, sizeof(answer->cuda));
+    } else if (opened->flags & PROTO_OPENED_PARTS) {
+        answer->num_parts = size / sizeof(answer->parts[0]);
+        memcpy(answer->parts, data, size);
+    }
+}
+
+static void open_by_ucx(ucxpool_remote_t            *remote,
+                        const proto_window_opened_t *opened, const void *data,
+                        size_t data_size, const char *reason)
+{
+    if (remote->channel->pool->config.window_way == BASE_WINDOW_WAY_MESSAGES) {
+        snprintf(remote->way_reason, sizeof(remote->way_reason),
+                 "UCXPOOL_WINDOW_WAY=messages");
+        window_remote_begin(remote, UCXPOOL_WAY_MESSAGES);
+    } else if (opened->flags & PROTO_OPENED_KEY) {
+        window_rma_open(remote, data, data_size);
+    } else {
+        if (data_size != 0) {
+            snprintf(remote->way_reason, sizeof(remote->way_reason), "%s",
+                     reason);
+        }
+        window_remote_begin(remote, UCXPOOL_WAY_MESSAGES);
+    }
 }
 
 void window_remote_opened(ucxpool_channel_t           *channel,
                           const proto_window_opened_t *opened, const void *data,
-                          const char *reason)
+                          size_t data_size, const char *reason)
 {
-    ucxpool_remote_t *remote = find(channel, opened->remote);
+    ucxpool_remote_t *remote = window_remote_find(channel, opened->remote);
+    answer_t          answer;
 
-    if ((remote == NULL) || (remote->status != UCXPOOL_INPROGRESS)) {
+    if ((remote == NULL) || (remote->status != UCXPOOL_INPROGRESS) ||
+        (remote->grant != 0)) {
         close_grant(channel, opened->grant);
         return;
     }
@@ -205,19 +434,40 @@ void window_remote_opened(ucxpool_channel_t           *channel,
                           "says");
         return;
     }
-    remote->status  = UCXPOOL_OK;
     remote->grant   = opened->grant;
     remote->address = opened->address;
-    if (choose_way(remote, opened, data)) {
-        window_operations_begin(remote);
-    } else {
-        window_remote_end(remote, UCXPOOL_ERR_UNSUPPORTED, remote->way_reason);
+    if (channel->wire->has_endpoint) {
+        open_by_ucx(remote, opened, data, data_size, reason);
+        return;
     }
+    fill_answer(&answer, opened, data, data_size, reason);
+    use_answer(remote, &answer);
+}
+
+void window_remote_given(ucxpool_channel_t *channel, uint64_t number,
+                         const int *fds, const char *reason)
+{
+    ucxpool_remote_t *remote = window_remote_find(channel, number);
+    answer_t         *answer;
+
+    if ((remote == NULL) || (remote->answer == NULL) ||
+        (remote->status != UCXPOOL_INPROGRESS)) {
+        return; /* it has ended meanwhile */
+    }
+    answer         = remote->answer;
+    remote->answer = NULL;
+    answer->fds    = fds;
+    if (fds == NULL) {
+        answer->num_parts = 0;
+        answer->reason    = reason;
+    }
+    use_answer(remote, answer);
+    free(answer);
 }
 
 void window_remote_revoked(ucxpool_channel_t *channel, uint64_t number)
 {
-    ucxpool_remote_t *remote = find(channel, number);
+    ucxpool_remote_t *remote = window_remote_find(channel, number);
 
     if (remote != NULL) {
         window_remote_end(remote, UCXPOOL_ERR_CANCELED,
@@ -227,11 +477,20 @@ void window_remote_revoked(ucxpool_channel_t *channel, uint64_t number)
 
 /* --- its end -------------------------------------------------------------- */
 
+void window_remote_unmap(ucxpool_remote_t *remote)
+{
+    window_device_unmap(remote);
+    window_mapped_unmap(remote);
+    free(remote->answer);
+    remote->answer = NULL;
+}
+
 /* Give back the grant when nothing of ours touches the window. */
 static void put_grant(ucxpool_remote_t *remote)
 {
     if (remote->refs == 0) {
-        window_device_unmap(remote);
+        window_remote_unmap(remote);
+        window_rma_close(remote);
         close_grant(remote->channel, remote->grant);
         remote->grant = 0;
     }
@@ -274,5 +533,9 @@ void window_remote_end(ucxpool_remote_t *remote, ucxpool_status_t status,
     snprintf(remote->reason, sizeof(remote->reason), "%s", reason);
     remote->refs++; /* until we are through here */
     window_operations_abort(remote, status, remote->reason);
+    if (remote->is_offered) {
+        remote->user_ref = false; /* it was nobody's but ours */
+        remote->channel->windows.num_offered--;
+    }
     window_remote_put(remote);
 }

@@ -40,32 +40,18 @@ static window_served_t *find(const ucxpool_channel_t *channel, uint64_t number)
 static void refuse(ucxpool_channel_t *channel, uint64_t number,
                    ucxpool_status_t status, const char *reason)
 {
-    size_t         size = base_min(strlen(reason), (size_t)PROTO_TEXT_MAX);
-    void          *data;
     proto_fixed_t *fixed;
 
     if (!core_channel_is_live(channel)) {
         return;
     }
-    fixed =
-        core_control_begin(channel, PROTO_WINDOW_END, size, CORE_MUST, &data);
+    fixed = core_control_begin_words(channel, PROTO_WINDOW_END, reason);
     if (fixed != NULL) {
         fixed->window_end.operation = number;
         fixed->window_end.status    = status;
         fixed->window_end.refused   = 1;
-        memcpy(data, reason, size);
         core_control_end(channel);
     }
-}
-
-/* A message that nobody here takes. */
-static void drop(ucxpool_message_t *message, const char *reason)
-{
-    if ((message->desc.message != 0) && !message->canceled) {
-        core_control_done(message->channel, message->desc.message,
-                          UCXPOOL_ERR_REFUSED, reason);
-    }
-    xfer_message_release(message);
 }
 
 /* --- begin and end -------------------------------------------------------- */
@@ -127,7 +113,8 @@ static void destroy(window_served_t *served)
     ucxpool_channel_t *channel = served->channel;
 
     if (served->message != NULL) {
-        drop(served->message, "the write was refused");
+        xfer_message_drop(served->message, UCXPOOL_ERR_REFUSED,
+                          "the write was refused");
     }
     if (served->grant != NULL) {
         window_grant_put(served->grant);
@@ -192,7 +179,8 @@ void window_served_called(ucxpool_message_t *message)
         }
         destroy(served);
     }
-    drop(message, "too many operations on windows");
+    xfer_message_drop(message, UCXPOOL_ERR_REFUSED,
+                      "too many operations on windows");
     refuse(channel, number, UCXPOOL_ERR_LIMIT,
            "the owner has too many operations on its windows at once");
 }
@@ -355,7 +343,8 @@ void window_served_brought(ucxpool_message_t *message)
 
     if ((served == NULL) || (served->message != NULL) || served->is_over ||
         (served->step == WINDOW_STEP_MOVE)) {
-        drop(message, "nobody waits for what was written");
+        xfer_message_drop(message, UCXPOOL_ERR_REFUSED,
+                          "nobody waits for what was written");
         return;
     }
     served->message = message;

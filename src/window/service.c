@@ -20,6 +20,15 @@ static void let_go(ucxpool_channel_t *channel, uint64_t number)
     }
 }
 
+static void adopted(ucxpool_channel_t *channel, uint64_t number)
+{
+    const window_grant_t *grant = window_grant_find(channel, number);
+
+    if (grant != NULL) {
+        window_offer_adopted(grant);
+    }
+}
+
 void window_received(ucxpool_channel_t *channel, const proto_fixed_t *message,
                      const void *data, size_t data_size)
 {
@@ -31,13 +40,23 @@ void window_received(ucxpool_channel_t *channel, const proto_fixed_t *message,
         window_grant_open(channel, &message->window_open);
         break;
     case PROTO_WINDOW_OPENED:
-        window_remote_opened(channel, &message->window_opened, data, reason);
+        window_remote_opened(channel, &message->window_opened, data, data_size,
+                             reason);
         break;
     case PROTO_WINDOW_CLOSE:
         let_go(channel, message->window_close.grant);
         break;
     case PROTO_WINDOW_REVOKE:
         window_remote_revoked(channel, message->window_revoke.remote);
+        break;
+    case PROTO_WINDOW_OFFER:
+        window_remote_offered(channel, &message->window_offer);
+        break;
+    case PROTO_WINDOW_ADOPT:
+        adopted(channel, message->window_adopt.grant);
+        break;
+    case PROTO_PLACES:
+        window_places(channel, &message->places, data, data_size);
         break;
     case PROTO_WINDOW_END:
         if (message->window_end.refused) {
@@ -72,7 +91,8 @@ unsigned window_progress(ucxpool_t *pool)
 /* Could the peer still be reading or writing our memory? */
 static bool may_touch(const ucxpool_channel_t *channel)
 {
-    return channel->wire->is_read && !channel->peer.gone;
+    return (channel->wire->is_read && !channel->peer.gone) ||
+           window_rma_may_touch(channel);
 }
 
 static void let_all_go(ucxpool_channel_t *channel)
@@ -86,6 +106,19 @@ static void let_all_go(ucxpool_channel_t *channel)
             window_grant_let_go(grant);
         }
     }
+}
+
+bool window_channel_is_quiet(const ucxpool_channel_t *channel)
+{
+    const core_channel_windows_t *windows = &channel->windows;
+
+    if (base_list_is_empty(&windows->remotes)) {
+        return true;
+    }
+    /* All are asked for at once, when the channel is open, or later. */
+    return base_container_of(windows->remotes.prev, ucxpool_remote_t, link)
+               ->was_asked &&
+           base_list_is_empty(&windows->queued);
 }
 
 unsigned window_channel_progress(ucxpool_channel_t *channel)
@@ -130,6 +163,7 @@ void window_channel_ended(ucxpool_channel_t *channel)
         window_remote_end(remote, channel->status, channel->reason);
     }
     window_served_cancel(channel, NULL);
+    window_offers_end(channel);
 }
 
 void window_channel_destroy(ucxpool_channel_t *channel)
@@ -141,11 +175,12 @@ void window_channel_destroy(ucxpool_channel_t *channel)
     window_served_cancel(channel, NULL);
     window_served_progress(channel->pool);
     let_all_go(channel);
+    window_offers_end(channel);
     while (!base_list_is_empty(&windows->remotes)) {
         ucxpool_remote_t *remote =
             base_list_head(&windows->remotes, ucxpool_remote_t, link);
 
-        window_device_unmap(remote);
+        window_remote_unmap(remote);
         base_list_del(&remote->link);
         free(remote);
     }

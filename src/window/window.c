@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "core/control.h"
+#include "core/wire.h"
 #include "copy/engine.h"
 
 #include <openssl/crypto.h>
@@ -63,7 +64,17 @@ ucxpool_status_t window_create(ucxpool_t *pool, void *address, size_t length,
     window->address = address;
     window->length  = length;
     base_list_init(&window->grants);
+    base_list_init(&window->offers);
     window_device_share(window);
+    status = window_mapped_share(window, params);
+    if (status == UCXPOOL_OK) {
+        status = window_offers_begin(window);
+    }
+    if (status != UCXPOOL_OK) {
+        window_mapped_unshare(window);
+        free(window);
+        return status;
+    }
     base_list_add_tail(&pool->windows.all, &window->link);
     *window_p = window;
     return UCXPOOL_OK;
@@ -71,7 +82,10 @@ ucxpool_status_t window_create(ucxpool_t *pool, void *address, size_t length,
 
 void window_free(ucxpool_window_t *window)
 {
+    window_offers_free(window);
+    window_rma_unregister(window);
     base_list_del(&window->link);
+    window_mapped_unshare(window);
     OPENSSL_cleanse(window->key, sizeof(window->key));
     free(window);
 }
@@ -117,6 +131,14 @@ static void ask_to_let_go(const window_grant_t *grant)
     }
 }
 
+/* Nobody may touch it, nor will: its memory is the caller's alone. */
+static void unregister_if_over(ucxpool_window_t *window)
+{
+    if (window->is_revoked && window_is_free(window)) {
+        window_rma_unregister(window);
+    }
+}
+
 void window_revoke(ucxpool_window_t *window)
 {
     window_grant_t *grant;
@@ -125,10 +147,12 @@ void window_revoke(ucxpool_window_t *window)
         return;
     }
     window->is_revoked = true;
+    window_offers_stop(window);
     base_list_for_each(grant, &window->grants, window_grant_t, link) {
         window_served_cancel(grant->channel, grant);
         ask_to_let_go(grant);
     }
+    unregister_if_over(window);
 }
 
 bool window_is_free(const ucxpool_window_t *window)
@@ -152,32 +176,94 @@ window_grant_t *window_grant_find(const ucxpool_channel_t *channel,
     return NULL;
 }
 
+static bool is_file(const proto_window_part_t *part)
+{
+    return part->region == 0;
+}
+
+uint32_t window_grant_num_files(const ucxpool_channel_t *channel,
+                                uint64_t                 number)
+{
+    const window_grant_t *grant = window_grant_find(channel, number);
+    uint32_t              count = 0;
+
+    if (grant != NULL) {
+        for (unsigned i = 0; i < grant->window->num_parts; i++) {
+            count += is_file(&grant->window->parts[i]) ? 1 : 0;
+        }
+    }
+    return count;
+}
+
+int window_grant_file(const ucxpool_channel_t *channel, uint64_t number,
+                      uint32_t index)
+{
+    const proto_window_part_t *part =
+        window_grant_find(channel, number)->window->parts;
+
+    for (;; part++) {
+        if (is_file(part) && (index-- == 0)) {
+            return part->file.fd;
+        }
+    }
+}
+
 static void say_refused(ucxpool_channel_t *channel, uint64_t remote,
                         ucxpool_status_t status, const char *reason)
 {
-    size_t         size = base_min(strlen(reason), (size_t)PROTO_TEXT_MAX);
-    void          *data;
-    proto_fixed_t *fixed;
+    proto_fixed_t *fixed =
+        core_control_begin_words(channel, PROTO_WINDOW_OPENED, reason);
 
-    fixed = core_control_begin(channel, PROTO_WINDOW_OPENED, size, CORE_MUST,
-                               &data);
     if (fixed != NULL) {
         fixed->window_opened.remote = remote;
         fixed->window_opened.status = status;
-        memcpy(data, reason, size);
         core_control_end(channel);
     }
 }
 
+/* How the importer may come to the memory by itself, or why it may not. */
+typedef struct offer {
+    uint32_t    flags;
+    const void *data;
+    size_t      size;
+} offer_t;
+
+static offer_t make_offer(const window_grant_t *grant)
+{
+    const ucxpool_window_t *window = grant->window;
+    offer_t                 offer = {0, window->reason, strlen(window->reason)};
+
+    if (grant->has_key) {
+        return (offer_t){PROTO_OPENED_KEY, window->registered.key,
+                         window->registered.key_size};
+    }
+    if (grant->channel->wire->has_endpoint) {
+        return (offer_t){
+            0, window->not_registered,
+            base_min(strlen(window->not_registered), (size_t)PROTO_TEXT_MAX)};
+    }
+    if (window->cuda.share.way != 0) {
+        return (offer_t){PROTO_OPENED_CUDA, &window->cuda,
+                         sizeof(window->cuda)};
+    }
+    if (window->num_parts != 0) {
+        offer = (offer_t){PROTO_OPENED_PARTS, window->parts,
+                          window->num_parts * sizeof(window->parts[0])};
+    }
+    if (!copy_engine_is_launched(window->pool->engine)) {
+        offer.flags |= PROTO_OPENED_PROCESS;
+    }
+    return offer;
+}
+
 static void say_opened(const window_grant_t *grant)
 {
-    const ucxpool_window_t *window   = grant->window;
-    bool                    has_cuda = window->cuda.share.way != 0;
-    size_t                  size     = has_cuda ? sizeof(window->cuda) : 0;
+    const ucxpool_window_t *window = grant->window;
+    offer_t                 offer  = make_offer(grant);
     void                   *data;
     proto_fixed_t          *fixed;
 
-    fixed = core_control_begin(grant->channel, PROTO_WINDOW_OPENED, size,
+    fixed = core_control_begin(grant->channel, PROTO_WINDOW_OPENED, offer.size,
                                CORE_MUST, &data);
     if (fixed == NULL) {
         return;
@@ -186,12 +272,8 @@ static void say_opened(const window_grant_t *grant)
     fixed->window_opened.grant   = grant->number;
     fixed->window_opened.length  = window->length;
     fixed->window_opened.address = (uintptr_t)window->address;
-    if (has_cuda) {
-        fixed->window_opened.flags = PROTO_OPENED_CUDA;
-        memcpy(data, &window->cuda, size);
-    } else if (!copy_engine_is_launched(window->pool->engine)) {
-        fixed->window_opened.flags = PROTO_OPENED_PROCESS;
-    }
+    fixed->window_opened.flags   = offer.flags;
+    memcpy(data, offer.data, offer.size);
     core_control_end(grant->channel);
 }
 
@@ -200,6 +282,9 @@ static ucxpool_window_t *find(ucxpool_t *pool, const proto_window_open_t *open)
 {
     ucxpool_window_t *window;
 
+    if ((open->access == 0) || ((open->access & ~ALL_ACCESS) != 0)) {
+        return NULL;
+    }
     base_list_for_each(window, &pool->windows.all, ucxpool_window_t, link) {
         if (window->number == open->window) {
             return (CRYPTO_memcmp(window->key[open->access - 1], open->key,
@@ -211,32 +296,14 @@ static ucxpool_window_t *find(ucxpool_t *pool, const proto_window_open_t *open)
     return NULL;
 }
 
-void window_grant_open(ucxpool_channel_t         *channel,
-                       const proto_window_open_t *open)
+static window_grant_t *make_grant(ucxpool_channel_t         *channel,
+                                  ucxpool_window_t          *window,
+                                  const proto_window_open_t *open)
 {
-    ucxpool_window_t *window = NULL;
-    window_grant_t   *grant;
+    window_grant_t *grant = core_alloc(channel->pool, sizeof(*grant));
 
-    if ((open->access != 0) && ((open->access & ~ALL_ACCESS) == 0)) {
-        window = find(channel->pool, open);
-    }
-    if ((window == NULL) || window->is_revoked) {
-        say_refused(channel, open->remote, UCXPOOL_ERR_REFUSED,
-                    (window == NULL)
-                        ? "the peer's pool has no such window (any more)"
-                        : "the window has been revoked");
-        return;
-    }
-    if (channel->windows.num_grants == PROTO_GRANTS_MAX) {
-        say_refused(channel, open->remote, UCXPOOL_ERR_LIMIT,
-                    "too many windows are imported over one channel");
-        return;
-    }
-    grant = core_alloc(channel->pool, sizeof(*grant));
     if (grant == NULL) {
-        say_refused(channel, open->remote, UCXPOOL_ERR_NO_MEMORY,
-                    "the peer has no memory for an import");
-        return;
+        return NULL;
     }
     *grant = (window_grant_t){
         .window  = window,
@@ -248,22 +315,55 @@ void window_grant_open(ucxpool_channel_t         *channel,
     base_list_add_tail(&window->grants, &grant->link);
     base_list_add_tail(&channel->windows.grants, &grant->channel_link);
     channel->windows.num_grants++;
-    say_opened(grant);
+    return grant;
+}
+
+void window_grant_open(ucxpool_channel_t         *channel,
+                       const proto_window_open_t *open)
+{
+    ucxpool_window_t *window = find(channel->pool, open);
+    ucxpool_status_t  status = UCXPOOL_ERR_REFUSED;
+    const char       *reason;
+    window_grant_t   *grant;
+
+    if (window == NULL) {
+        reason = "the peer's pool has no such window (any more)";
+    } else if (window->is_revoked) {
+        reason = "the window has been revoked";
+    } else if (channel->windows.num_grants == PROTO_GRANTS_MAX) {
+        status = UCXPOOL_ERR_LIMIT;
+        reason = "too many windows are imported over one channel";
+    } else if ((grant = make_grant(channel, window, open)) == NULL) {
+        status = UCXPOOL_ERR_NO_MEMORY;
+        reason = "the peer has no memory for an import";
+    } else {
+        if (open->flags & PROTO_OPEN_KEY) {
+            window_rma_offer(grant);
+        }
+        say_opened(grant);
+        return;
+    }
+    say_refused(channel, open->remote, status, reason);
 }
 
 static void free_if_unused(window_grant_t *grant)
 {
+    ucxpool_window_t *window = grant->window;
+
     if (grant->is_let_go && (grant->num_served == 0)) {
         base_list_del(&grant->link);
         base_list_del(&grant->channel_link);
         grant->channel->windows.num_grants--;
+        grant->channel->windows.num_keys -= grant->has_key ? 1 : 0;
         free(grant);
+        unregister_if_over(window);
     }
 }
 
 void window_grant_let_go(window_grant_t *grant)
 {
     grant->is_let_go = true;
+    window_offer_closed(grant);
     grant->num_served++; /* until we are through here */
     window_served_cancel(grant->channel, grant);
     window_grant_put(grant);

@@ -16,11 +16,25 @@
  * served     the same by messages, as the owner has it
  *
  * A grant is there for as long as its importer may touch the memory.
+ *
+ * Out of a window messages go in place, over channels that are on one host:
+ *
+ *     window
+ *       offers --> offer <-- one of a channel -->  remote (is_offered)
+ *                                                    |
+ *     send (send.place) --- DESC, PLACES -->  placed -- operation --> receive
+ *
+ * offer      that a window was offered to a peer; with the grant that this has
+ *            adopted
+ * placed     a message that lies in a window, as its receiver has it
  */
 #ifndef WINDOW_WINDOW_H
 #define WINDOW_WINDOW_H
 
+#include "core/files.h"
 #include "core/request.h"
+#include "ipc/virtual.h"
+#include "ucx/rma.h"
 
 #include <ucxpool/window.h>
 
@@ -56,8 +70,20 @@ struct ucxpool_window {
     uint8_t key[UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE][WINDOW_KEY_SIZE];
     bool    is_revoked;
     base_list_t grants;
+    base_list_t offers;
     /* Of a GPU's memory: how peers may map it; `way` 0: they may not. */
     proto_window_cuda_t cuda;
+    /* Where it lies in files; none: it is not to be mapped so, and why ("": it
+     * is in no file that we know of). */
+    proto_window_part_t *parts;
+    unsigned             num_parts;
+    bool                 is_virtual; /* they are allocations, by files of
+                                        their own */
+    int  fd; /* of the caller's file; -1: none was given */
+    char reason[PROTO_TEXT_MAX + 1];
+    /* With UCX, since a peer has asked for the key. */
+    ucx_rma_memory_t registered;
+    char             not_registered[CORE_REASON_SIZE]; /* why; "": not asked */
 };
 
 typedef struct window_grant {
@@ -70,6 +96,7 @@ typedef struct window_grant {
     unsigned           access;
     unsigned           num_served; /* operations that still use it */
     bool               is_let_go;  /* by the importer */
+    bool               has_key;    /* the importer has UCX's */
 } window_grant_t;
 
 /* As ucxpool_window_create(). */
@@ -99,13 +126,74 @@ void window_grant_open(ucxpool_channel_t         *channel,
 window_grant_t *window_grant_find(const ucxpool_channel_t *channel,
                                   uint64_t                 number);
 
+/* The files that a grant's window lies in, one for each part that is no
+ * region's; 0: there are none, or no such grant. */
+uint32_t window_grant_num_files(const ucxpool_channel_t *channel,
+                                uint64_t                 number);
+int      window_grant_file(const ucxpool_channel_t *channel, uint64_t number,
+                           uint32_t index);
+
 /* The importer touches the memory no more. What is served of it ends. */
 void window_grant_let_go(window_grant_t *grant);
 
 /* An operation of it is not served any more. */
 void window_grant_put(window_grant_t *grant);
 
+/* --- owner: messages out of a window: offer.c ----------------------------- */
+
+typedef struct window_offer {
+    base_list_t           link; /* the channel's */
+    base_list_t           window_link;
+    ucxpool_window_t     *window;
+    const window_grant_t *grant; /* NULL: the peer has not adopted it */
+} window_offer_t;
+
+/* Sends may be looked for in it, and not any more; it goes.
+ * UCXPOOL_ERR_NO_MEMORY */
+ucxpool_status_t window_offers_begin(ucxpool_window_t *window);
+void             window_offers_stop(ucxpool_window_t *window);
+void             window_offers_free(ucxpool_window_t *window);
+
+/* The peer has adopted the grant's window; and closed it. */
+void window_offer_adopted(const window_grant_t *grant);
+void window_offer_closed(const window_grant_t *grant);
+
+/* The channel has ended. */
+void window_offers_end(ucxpool_channel_t *channel);
+
+/* Channels whose peers have adopted it. */
+unsigned window_offers_adopted(const ucxpool_window_t *window);
+
+/* As place of core_dispatch_t. */
+void window_place(ucxpool_request_t *request);
+
 /* --- importer: remotes ---------------------------------------------------- */
+
+/* Why it goes in that way, and why not in another. */
+#define WINDOW_REASON_SIZE (2 * CORE_REASON_SIZE + 20)
+
+/* What the owner says of the files that the window lies in. */
+typedef struct window_parts {
+    const proto_window_part_t *parts;
+    size_t                     num_parts;
+    const int *fds; /* those of its parts in files, given by the owner; NULL:
+                       they are taken from its process */
+} window_parts_t;
+
+/* Do these need descriptors that the system does not let us take? */
+static inline bool window_is_forbidden(const window_parts_t *parts,
+                                       ucxpool_status_t      status)
+{
+    return (parts->fds == NULL) && ((status == UCXPOOL_ERR_PERMISSION) ||
+                                    (status == UCXPOOL_ERR_UNSUPPORTED));
+}
+
+/* A part of the window, mapped here. */
+typedef struct window_view {
+    uint64_t   end;     /* offset in the window, of what comes behind */
+    uint8_t   *address; /* of the window's byte `end`, if there were one */
+    ipc_view_t view;    /* size 0: it is in a region, and the channel's */
+} window_view_t;
 
 struct ucxpool_remote {
     base_list_t        link;    /* the channel's */
@@ -114,23 +202,42 @@ struct ucxpool_remote {
     window_blob_t      blob;
     bool               was_asked; /* for; when the channel is open */
     bool               user_ref;
-    unsigned           refs; /* operations */
+    bool               is_offered; /* by the owner, for its messages */
+    unsigned           refs;       /* operations */
     ucxpool_status_t   status;
-    char               reason[CORE_REASON_SIZE];
+    char               reason[WINDOW_REASON_SIZE];
     uint64_t           length;
     unsigned           access;
     uint64_t           grant; /* the owner's number; 0: none, or given back */
-    uint64_t      address; /* in the owner's process; on a GPU: mapped here */
-    ipc_cuda_t    share;   /* of what is mapped; `way` 0: nothing is */
-    const void   *mapping;
-    ucxpool_way_t way;
-    char          way_reason[CORE_REASON_SIZE];
-    base_list_t   waiting; /* operations, until the owner has answered */
+    uint64_t       address; /* in the owner's process; on a GPU: mapped here */
+    ipc_cuda_t     share;   /* of what is mapped; `way` 0: nothing is */
+    const void    *mapping;
+    ipc_virtual_t  range; /* of virtual memory that is mapped, likewise */
+    window_view_t *views; /* of parts of files, in their order */
+    unsigned       num_views;
+    bool           can_write;     /* to these */
+    bool           is_forbidden;  /* to take the descriptors */
+    ucp_rkey_h     key;           /* UCX's; NULL: none */
+    bool           is_on_gpu;     /* the memory that it is for */
+    uint8_t        probe;         /* read to see whether it can be */
+    struct window_answer *answer; /* kept while they are asked for; or NULL */
+    ucxpool_way_t         way;    /* of reads, if there are any */
+    ucxpool_way_t         write_way;
+    char                  way_reason[WINDOW_REASON_SIZE];
+    base_list_t waiting; /* operations, until the owner has answered */
 };
 
 /* As ucxpool_window_import(). */
 ucxpool_status_t window_import(ucxpool_channel_t *channel, const void *blob,
                                size_t blob_size, ucxpool_remote_t **remote_p);
+
+/* The owner sends out of a window of its. */
+void window_remote_offered(ucxpool_channel_t          *channel,
+                           const proto_window_offer_t *offer);
+
+/* By our number; NULL: there is none. */
+ucxpool_remote_t *window_remote_find(const ucxpool_channel_t *channel,
+                                     uint64_t                 number);
 
 /* The caller, or an operation, has it no more. */
 void window_remote_release(ucxpool_remote_t *remote);
@@ -142,8 +249,21 @@ unsigned window_remotes_progress(ucxpool_channel_t *channel);
 /* The owner has answered; and wants to be let go. */
 void window_remote_opened(ucxpool_channel_t           *channel,
                           const proto_window_opened_t *opened, const void *data,
-                          const char *reason);
+                          size_t data_size, const char *reason);
+
+/* The owner has given the files that we may not take (they stay the caller's);
+ * or NULL: it has not, and why. */
+void window_remote_given(ucxpool_channel_t *channel, uint64_t number,
+                         const int *fds, const char *reason);
+
 void window_remote_revoked(ucxpool_channel_t *channel, uint64_t number);
+
+/* Let go of all that is mapped of it. */
+void window_remote_unmap(ucxpool_remote_t *remote);
+
+/* The way is known, and way_reason says why: operations begin. By messages it
+ * ends where another way is demanded. */
+void window_remote_begin(ucxpool_remote_t *remote, ucxpool_way_t way);
 
 /* It cannot be used any more; its operations end so. */
 void window_remote_end(ucxpool_remote_t *remote, ucxpool_status_t status,
@@ -160,12 +280,20 @@ typedef struct window_job {
     struct window_operation *operation;
 } window_job_t;
 
+struct window_operation;
+
+/* What becomes of one that is not a request's of its own. */
+typedef void (*window_over_cb_t)(struct window_operation *operation,
+                                 ucxpool_status_t         status);
+
 typedef struct window_operation {
-    base_list_t link; /* the remote's waiting ones, the channel's queued or
-                         called ones, the pool's copying ones, or none */
+    base_list_t link; /* the remote's waiting ones, the channel's queued,
+                         called, moving or moved ones, the pool's copying ones,
+                         or none */
     ucxpool_remote_t  *remote;       /* a reference */
     ucxpool_request_t *request;      /* the caller's; NULL: it has ended */
     ucxpool_request_t *call_request; /* sends the CALL; NULL: not under way */
+    window_over_cb_t   over;         /* NULL: its request ends */
     uint64_t           number;
     bool               is_write;
     bool               was_called; /* the CALL counts at the owner */
@@ -179,7 +307,11 @@ typedef struct window_operation {
     uint64_t         memory_offset;
     window_job_t     jobs[WINDOW_JOBS];
     unsigned         num_jobs;
-    ucxpool_status_t end; /* that waits for these; OK: none */
+    ucxpool_status_t end;   /* that waits for these; OK: none */
+    /* By UCX's get and put: what it will call back, and whether it was asked to
+     * flush. */
+    unsigned num_rma;
+    bool     is_flushed;
     /* By messages. */
     bool               is_answered;  /* a read's bytes come */
     ucxpool_segment_t  call;         /* the CALL with its places */
@@ -222,6 +354,18 @@ typedef struct window_piece {
 bool window_operation_next(window_operation_t *operation, uint64_t max_length,
                            window_piece_t *piece_p);
 
+/* Copy by ourselves, now or later. */
+void window_operation_copy(window_operation_t *operation);
+
+/* Does the receive of a placed message wait for no more than what is under way?
+ */
+static inline bool
+window_operation_is_stopped(const window_operation_t *operation)
+{
+    return (operation->over != NULL) &&
+           (operation->request->recv.failing != UCXPOOL_OK);
+}
+
 /* It is over: the request ends, and the operation may be gone. */
 static inline void window_operation_end(window_operation_t *operation,
                                         ucxpool_status_t    status,
@@ -229,11 +373,18 @@ static inline void window_operation_end(window_operation_t *operation,
 {
     ucxpool_request_t *request = operation->request;
 
+    if (operation->over != NULL) {
+        operation->over(operation, status);
+        return;
+    }
     core_request_stop(request, status, detail);
     core_request_reuse(request);
 }
 
 /* --- importer: copying by ourselves, process.c ---------------------------- */
+
+/* Has the peer's process ended, as far as the kernel tells? */
+bool window_process_has_ended(const ucxpool_channel_t *channel);
 
 /*
  * Can the owner's memory be reached? Tried with one byte; where not, the
@@ -253,6 +404,28 @@ bool window_process_fits(const ucxpool_channel_t     *channel,
  */
 ucxpool_status_t window_process_copy(window_operation_t *operation);
 
+/* --- the same through a mapping, mapped.c --------------------------------- */
+
+/*
+ * Find the files that the window lies in: the pool's, or the one that the
+ * caller names. Where peers cannot map them the reason is written.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  params name a file which is not mapped there
+ * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
+ */
+ucxpool_status_t window_mapped_share(ucxpool_window_t              *window,
+                                     const ucxpool_window_params_t *params);
+void             window_mapped_unshare(ucxpool_window_t *window);
+
+/* Map the owner's files, for writing where the blob allows it and the files do;
+ * where that cannot be the reason is written. */
+bool window_mapped_map(ucxpool_remote_t *remote, const window_parts_t *parts,
+                       char *reason, size_t reason_size);
+void window_mapped_unmap(ucxpool_remote_t *remote);
+
+/* Copy some of an operation. As window_process_copy(). */
+ucxpool_status_t window_mapped_copy(window_operation_t *operation);
+
 /* --- the same by a GPU, device.c ------------------------------------------ */
 
 /* How the window's memory can be mapped, if it can. */
@@ -264,11 +437,74 @@ bool window_device_map(ucxpool_remote_t            *remote,
                        const proto_window_cuda_t   *cuda);
 void window_device_unmap(ucxpool_remote_t *remote);
 
+/* The same with virtual memory, allocation by allocation: virtual.c. As
+ * ipc_virtual_export(). */
+ucxpool_status_t window_virtual_share(ucxpool_window_t *window);
+void             window_virtual_unshare(ucxpool_window_t *window);
+bool window_virtual_map(ucxpool_remote_t *remote, const window_parts_t *parts);
+void window_virtual_unmap(ucxpool_remote_t *remote);
+
 /* Does the GPU reach our memory of an operation, too? */
 bool window_device_fits(const window_operation_t *operation);
 
 /* Launch what can be. As window_process_copy(); UCXPOOL_ERR_BUSY: later. */
 ucxpool_status_t window_device_copy(window_operation_t *operation);
+
+/* --- by UCX's get and put, rma.c ------------------------------------------ */
+
+/* Owner: register the window, if it is not yet, and let the grant's peer have
+ * its key. Where that cannot be, window->not_registered says why. */
+void window_rma_offer(window_grant_t *grant);
+
+/* Nobody has the key any more. */
+void window_rma_unregister(ucxpool_window_t *window);
+
+/* Owner: could a peer whose channel has ended still use a key? */
+bool window_rma_may_touch(const ucxpool_channel_t *channel);
+
+/* Importer: would it use a key? Where not, way_reason says why. */
+bool window_rma_is_wanted(ucxpool_remote_t *remote);
+
+/* Take the key, and try it: window_remote_begin() is called when that is over,
+ * or at once. */
+void window_rma_open(ucxpool_remote_t *remote, const void *key,
+                     size_t key_size);
+
+/* Nothing of ours uses the key any more. */
+void window_rma_close(ucxpool_remote_t *remote);
+
+/* Are its pieces long enough, and memory of the right kind? */
+bool window_rma_fits(const window_operation_t *operation);
+
+/* Begin. The operation may be gone after it. */
+void window_rma_start(window_operation_t *operation);
+/* --- importer: placed messages: placed.c ---------------------------------- */
+
+typedef struct window_placed {
+    base_list_t         link;    /* the channel's */
+    ucxpool_channel_t  *channel; /* the message has a reference, or request */
+    uint64_t            message; /* the sender's number */
+    uint64_t            remote;
+    uint64_t            length; /* of each place; 0: of their own */
+    size_t              num_places;
+    size_t              num_come; /* of them */
+    uint64_t            size;     /* bytes of these */
+    void               *places;
+    size_t              room;       /* bytes of it */
+    bool                is_refused; /* its bytes go by blocks */
+    ucxpool_request_t  *request;    /* that has met it; NULL: none yet */
+    window_operation_t *operation;  /* that copies; NULL: not */
+} window_placed_t;
+
+/* As the functions of core_dispatch_t. */
+window_placed_t *window_placed_came(ucxpool_channel_t *channel,
+                                    uint64_t           message);
+bool window_placed_met(window_placed_t *placed, ucxpool_request_t *request);
+void window_placed_dropped(window_placed_t *placed);
+
+/* Some of the places of one. */
+void window_places(ucxpool_channel_t *channel, const proto_places_t *places,
+                   const void *data, size_t data_size);
 
 /* --- what copies, in turns ------------------------------------------------ */
 
@@ -323,6 +559,9 @@ void window_message(ucxpool_message_t *message);
 unsigned window_progress(ucxpool_t *pool);
 
 unsigned window_channel_progress(ucxpool_channel_t *channel);
+
+/* Is there nothing for it to do, while the channel is open? */
+bool window_channel_is_quiet(const ucxpool_channel_t *channel);
 
 /* Has the channel operations of ours under way? */
 bool window_channel_is_busy(const ucxpool_channel_t *channel);

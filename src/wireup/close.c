@@ -246,11 +246,14 @@ static void abort_requests(ucxpool_channel_t *channel)
 {
     ucxpool_status_t   status = channel->status;
     ucxpool_request_t *request;
-    ucxpool_request_t *next;
 
     abort_posted(channel, status, channel->reason);
-    base_list_for_each_safe(request, next, &channel->requests.queue,
-                            ucxpool_request_t, link) {
+    /* The end of one may be that of the next, as with a window's CALL and what
+     * it brings. */
+    while (!base_list_is_empty(&channel->requests.queue)) {
+        request =
+            base_list_head(&channel->requests.queue, ucxpool_request_t, link);
+        base_list_del(&request->link);
         xfer_send_abort(request, status, channel->reason);
         core_request_reuse(request);
     }
@@ -436,8 +439,7 @@ static bool is_quiet(const ucxpool_channel_t *channel)
            !channel->peer.has_ended && !core_channel_is_broken(channel) &&
            !channel->closing.drains &&
            base_list_is_empty(&channel->requests.flushes) &&
-           base_list_is_empty(&channel->windows.remotes) &&
-           !core_control_is_due(channel);
+           window_channel_is_quiet(channel) && !core_control_is_due(channel);
 }
 
 unsigned wireup_channel_progress(ucxpool_channel_t *channel)

@@ -9,6 +9,7 @@
 #include "core/inbox.h"
 #include "core/local.h"
 #include "ipc/socket.h"
+#include "window/window.h"
 #include "wireup/mapping.h"
 
 #include <errno.h>
@@ -158,6 +159,26 @@ static unsigned accept_callers(core_source_t *source)
     return count;
 }
 
+/* How many there are of what it asks for, and which they are. */
+static uint32_t num_asked(const caller_t          *caller,
+                          const ucxpool_channel_t *channel)
+{
+    if (caller->asked.grant != 0) {
+        return window_grant_num_files(channel, caller->asked.grant);
+    }
+    return (wireup_mapping_num_files(channel) == 0)
+               ? 0
+               : wireup_mapping_num_fds(channel);
+}
+
+static int fd_asked(const caller_t *caller, const ucxpool_channel_t *channel,
+                    uint32_t index)
+{
+    return (caller->asked.grant != 0)
+               ? window_grant_file(channel, caller->asked.grant, index)
+               : wireup_mapping_fd(channel, index);
+}
+
 /* Is it the process whose HELLO we have, and may it map what we offer? */
 static const char *check_caller(const caller_t          *caller,
                                 const ucxpool_channel_t *channel)
@@ -168,8 +189,7 @@ static const char *check_caller(const caller_t          *caller,
         !ipc_host_fits(&channel->peer.host, reason, sizeof(reason))) {
         return "it is not the process that said HELLO";
     }
-    if ((wireup_mapping_num_files(channel) == 0) ||
-        (caller->asked.first >= wireup_mapping_num_fds(channel))) {
+    if (caller->asked.first >= num_asked(caller, channel)) {
         return "it asks for what there is not";
     }
     return NULL;
@@ -180,7 +200,7 @@ static bool give(ucxpool_t *pool, caller_t *caller,
                  const ucxpool_channel_t *channel)
 {
     int           fds[IPC_FDS_MAX];
-    uint32_t      total = wireup_mapping_num_fds(channel);
+    uint32_t      total = num_asked(caller, channel);
     uint32_t      first = caller->asked.first;
     uint32_t      count = base_min(total - first, IPC_FDS_MAX);
     proto_given_t given = {
@@ -193,7 +213,7 @@ static bool give(ucxpool_t *pool, caller_t *caller,
     int error;
 
     for (uint32_t i = 0; i < count; i++) {
-        fds[i] = wireup_mapping_fd(channel, first + i);
+        fds[i] = fd_asked(caller, channel, first + i);
     }
     error =
         ipc_socket_send(caller->source.fd, &given, sizeof(given), fds, count);
@@ -416,41 +436,71 @@ typedef struct wireup_fd_import {
     uint32_t              total;
     uint32_t              num_fds; /* that have come */
     int                  *fds;
+    uint64_t              remote; /* whose files they are; 0: HELLO's */
+    uint64_t              grant;
+    char                  reason[PROTO_TEXT_MAX + 1]; /* why they do not come */
     wireup_fd_import_cb_t done;
     proto_hello_t         hello;
     ipc_file_t            files[];
 } wireup_fd_import_t;
+
+/* NULL: there is no memory. */
+static wireup_fd_import_t *import_create(ucxpool_channel_t *channel,
+                                         uint32_t num_fds, size_t files_size)
+{
+    wireup_fd_import_t *fd_import = calloc(1, sizeof(*fd_import) + files_size);
+
+    if (fd_import == NULL) {
+        return NULL;
+    }
+    fd_import->fds = calloc(num_fds, sizeof(fd_import->fds[0]));
+    if (fd_import->fds == NULL) {
+        free(fd_import);
+        return NULL;
+    }
+    fd_import->channel = channel;
+    fd_import->total   = num_fds;
+    core_source_init(&fd_import->source);
+    base_list_add_tail(&channel->pool->wireup.fd_imports, &fd_import->link);
+    return fd_import;
+}
 
 bool wireup_fd_import_start(ucxpool_channel_t   *channel,
                             const proto_hello_t *hello, const ipc_file_t *files,
                             uint32_t num_fds, wireup_fd_import_cb_t done)
 {
     size_t              size      = hello->num_files * sizeof(files[0]);
-    wireup_fd_import_t *fd_import = calloc(1, sizeof(*fd_import) + size);
+    wireup_fd_import_t *fd_import = import_create(channel, num_fds, size);
 
     if (fd_import == NULL) {
-        goto err_none;
+        snprintf(channel->peer.we_reason, sizeof(channel->peer.we_reason),
+                 "no memory");
+        return false;
     }
-    fd_import->fds = calloc(num_fds, sizeof(fd_import->fds[0]));
-    if (fd_import->fds == NULL) {
-        goto err_free;
-    }
-    fd_import->channel = channel;
-    fd_import->total   = num_fds;
-    fd_import->done    = done;
-    fd_import->hello   = *hello;
-    core_source_init(&fd_import->source);
+    fd_import->done  = done;
+    fd_import->hello = *hello;
     memcpy(fd_import->files, files, size);
-    base_list_add_tail(&channel->pool->wireup.fd_imports, &fd_import->link);
-    channel->wireup.fd_import = fd_import;
     return true;
+}
 
-err_free:
-    free(fd_import);
-err_none:
-    snprintf(channel->peer.we_reason, sizeof(channel->peer.we_reason),
-             "no memory");
-    return false;
+bool wireup_fd_import_window(ucxpool_channel_t *channel, uint64_t remote,
+                             uint64_t grant, uint32_t num_fds)
+{
+    const core_peer_t  *peer      = &channel->peer;
+    wireup_fd_import_t *fd_import = import_create(channel, num_fds, 0);
+
+    if (fd_import == NULL) {
+        return false;
+    }
+    fd_import->remote = remote;
+    fd_import->grant  = grant;
+    fd_import->hello  = (proto_hello_t){
+         .channel     = peer->channel,
+         .channel_key = peer->channel_key,
+         .host        = peer->host,
+    };
+    memcpy(fd_import->hello.from_id, peer->id, sizeof(peer->id));
+    return true;
 }
 
 static void import_hang_up(wireup_fd_import_t *fd_import)
@@ -468,7 +518,6 @@ static void import_detach(wireup_fd_import_t *fd_import)
 {
     import_hang_up(fd_import);
     base_list_del(&fd_import->link);
-    fd_import->channel->wireup.fd_import = NULL;
 }
 
 static void release(wireup_fd_import_t *fd_import)
@@ -482,26 +531,29 @@ static void release(wireup_fd_import_t *fd_import)
 
 void wireup_fd_import_stop(ucxpool_channel_t *channel)
 {
-    wireup_fd_import_t *fd_import = channel->wireup.fd_import;
+    wireup_fd_import_t *fd_import;
+    wireup_fd_import_t *next;
 
-    if (fd_import != NULL) {
-        import_detach(fd_import);
-        release(fd_import);
+    base_list_for_each_safe(fd_import, next, &channel->pool->wireup.fd_imports,
+                            wireup_fd_import_t, link) {
+        if (fd_import->channel == channel) {
+            import_detach(fd_import);
+            release(fd_import);
+        }
     }
 }
 
-/* Said in READY and in the log. */
+/* Said in READY and in the log, or told of the window. */
 static ucxpool_status_t no(wireup_fd_import_t *fd_import, const char *format,
                            ...) __attribute__((format(printf, 2, 3)));
 
 static ucxpool_status_t no(wireup_fd_import_t *fd_import, const char *format,
                            ...)
 {
-    core_peer_t *peer = &fd_import->channel->peer;
-    va_list      arguments;
+    va_list arguments;
 
     va_start(arguments, format);
-    vsnprintf(peer->we_reason, sizeof(peer->we_reason), format, arguments);
+    vsnprintf(fd_import->reason, sizeof(fd_import->reason), format, arguments);
     va_end(arguments);
     return UCXPOOL_ERR_PERMISSION;
 }
@@ -533,6 +585,7 @@ static ucxpool_status_t ask(wireup_fd_import_t *fd_import)
         .channel = fd_import->hello.channel,
         .first   = fd_import->num_fds,
         .key     = fd_import->hello.channel_key,
+        .grant   = fd_import->grant,
     };
     int error =
         ipc_socket_send(fd_import->source.fd, &asked, sizeof(asked), NULL, 0);
@@ -624,6 +677,24 @@ static ucxpool_status_t advance(wireup_fd_import_t *fd_import)
     return status;
 }
 
+/* They have come, or will not. */
+static void import_done(wireup_fd_import_t *fd_import, bool has_come)
+{
+    ucxpool_channel_t *channel = fd_import->channel;
+    core_peer_t       *peer    = &channel->peer;
+    const int         *fds     = has_come ? fd_import->fds : NULL;
+
+    if (fd_import->remote != 0) {
+        window_remote_given(channel, fd_import->remote, fds, fd_import->reason);
+        return;
+    }
+    if (!has_come) {
+        snprintf(peer->we_reason, sizeof(peer->we_reason), "%s",
+                 fd_import->reason);
+    }
+    fd_import->done(channel, &fd_import->hello, fd_import->files, fds);
+}
+
 unsigned wireup_fd_import_progress(ucxpool_t *pool)
 {
     unsigned            count = 0;
@@ -638,8 +709,7 @@ unsigned wireup_fd_import_progress(ucxpool_t *pool)
             continue;
         }
         import_detach(fd_import);
-        fd_import->done(fd_import->channel, &fd_import->hello, fd_import->files,
-                        (status == UCXPOOL_OK) ? fd_import->fds : NULL);
+        import_done(fd_import, status == UCXPOOL_OK);
         release(fd_import);
         count++;
     }

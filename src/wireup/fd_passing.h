@@ -12,6 +12,9 @@
  * very process whose HELLO has come for the channel that it names by its key. A
  * caller may be quicker than its HELLO, and waits for it.
  *
+ * The same way go those of the files that a window lies in, for the importer
+ * who names its grant.
+ *
  * A caller that says HELLO in place of IMPORT is the other end of a channel,
  * and the connection becomes the channel's (core/local.h).
  *
@@ -71,6 +74,13 @@ typedef void (*wireup_fd_import_cb_t)(ucxpool_channel_t   *channel,
 bool wireup_fd_import_start(ucxpool_channel_t   *channel,
                             const proto_hello_t *hello, const ipc_file_t *files,
                             uint32_t num_fds, wireup_fd_import_cb_t done);
+
+/*
+ * Ask for the files of a window that is imported; window_remote_given() is
+ * called from progress, while the channel lives. False: there is no memory.
+ */
+bool wireup_fd_import_window(ucxpool_channel_t *channel, uint64_t remote,
+                             uint64_t grant, uint32_t num_fds);
 
 /* The channel goes no further. */
 void wireup_fd_import_stop(ucxpool_channel_t *channel);

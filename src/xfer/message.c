@@ -43,6 +43,7 @@ static ucxpool_message_t *message_get(ucxpool_channel_t *channel)
     message->own_runs = false;
     message->runs     = NULL;
     message->stream   = NULL;
+    message->placed   = NULL;
     channel->messages.num_waiting++;
     core_channel_get(channel);
     return message;
@@ -70,6 +71,10 @@ static void message_put(ucxpool_message_t *message)
         message->own_runs = false;
         channel->messages.num_runs -= message->desc.num_runs;
     }
+    if (message->placed != NULL) {
+        channel->pool->dispatch->placed_dropped(message->placed);
+        message->placed = NULL;
+    }
     base_list_add_tail(&channel->messages.free, &message->link);
     channel->messages.num_waiting--;
     core_channel_put(channel);
@@ -85,6 +90,16 @@ void xfer_message_release(ucxpool_message_t *message)
 {
     message->channel->flow.credits_owed++;
     message_put(message);
+}
+
+void xfer_message_drop(ucxpool_message_t *message, ucxpool_status_t status,
+                       const char *reason)
+{
+    if ((message->desc.message != 0) && !message->canceled) {
+        core_control_done(message->channel, message->desc.message, status,
+                          reason);
+    }
+    xfer_message_release(message);
 }
 
 /* The oldest receive for a message; NULL: none. */
@@ -258,6 +273,12 @@ void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
                           "the peer sent a message of a window of two kinds");
         return;
     }
+    if ((desc->flags & PROTO_DESC_PLACED) &&
+        (desc->flags & (PROTO_DESC_WINDOW | PROTO_DESC_EAGER))) {
+        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer placed a message that cannot be");
+        return;
+    }
     if (desc->metadata_size > channel->pool->config.max_metadata) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer sent %u bytes of metadata; "
@@ -278,6 +299,10 @@ void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
                                         : !settle(message, data_size)) {
         message_put(message);
         return;
+    }
+    if (desc->flags & PROTO_DESC_PLACED) {
+        message->placed =
+            channel->pool->dispatch->placed_came(channel, desc->message);
     }
     base_list_add_tail(&channel->messages.arriving, &message->link);
     deliver_arriving(channel);

@@ -11,22 +11,23 @@
 #include "core/request.h"
 
 struct ucxpool_message {
-    base_list_t        link; /* arriving, unexpected, free, or none */
-    ucxpool_t         *pool;
-    ucxpool_channel_t *channel;  /* a reference */
-    bool               waits;    /* in pool->requests.unexpected */
-    bool               probed;   /* the caller's */
-    bool               canceled; /* by the sender */
-    char               canceled_why[CORE_REASON_SIZE];
-    bool               refused; /* no room for its runs */
-    proto_desc_t       desc;
-    uint32_t           runs_missing;
-    copy_totals_t      totals;
-    copy_run_t        *runs; /* in data, or allocated */
-    bool               own_runs;
-    uint8_t           *metadata; /* in data */
-    uint8_t           *stream;   /* in data; eager only */
-    uint8_t            data[PROTO_DATA_MAX] __attribute__((aligned(16)));
+    base_list_t           link; /* arriving, unexpected, free, or none */
+    ucxpool_t            *pool;
+    ucxpool_channel_t    *channel;  /* a reference */
+    bool                  waits;    /* in pool->requests.unexpected */
+    bool                  probed;   /* the caller's */
+    bool                  canceled; /* by the sender */
+    char                  canceled_why[CORE_REASON_SIZE];
+    bool                  refused; /* no room for its runs */
+    proto_desc_t          desc;
+    uint32_t              runs_missing;
+    copy_totals_t         totals;
+    copy_run_t           *runs; /* in data, or allocated */
+    bool                  own_runs;
+    struct window_placed *placed;   /* where it lies; NULL: not in a window */
+    uint8_t              *metadata; /* in data */
+    uint8_t              *stream;   /* in data; eager only */
+    uint8_t               data[PROTO_DATA_MAX] __attribute__((aligned(16)));
 };
 
 /* A descriptor has arrived, or more of its runs. What a SHORT has with it may
@@ -50,6 +51,10 @@ void xfer_message_keep(ucxpool_message_t *message);
 
 /* The message is used up: its credit goes back to the peer. */
 void xfer_message_release(ucxpool_message_t *message);
+
+/* The same of one that nobody takes: its sender is told why. */
+void xfer_message_drop(ucxpool_message_t *message, ucxpool_status_t status,
+                       const char *reason);
 
 /* The sender has canceled it, for this reason. True when it was there. */
 bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t message,

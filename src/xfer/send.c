@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "core/control.h"
+#include "core/inbox.h"
 #include "core/wire.h"
 #include "xfer/fragment.h"
 
@@ -14,6 +15,8 @@
  *   TURN       it is the first in its channel's queue, and there is a credit
  *   DESC       the descriptor goes out; if the bytes fit in it, that was all
  *   RUNS       long lists of lengths follow
+ *   PLACES     the places of what lies in a window; the receiver may pull it
+ *              from there, and then says that it is done
  *   ACCEPT     wait until a receive has been found for it
  *   FRAGMENTS  gather (or not) and hand to the wire, as many as the window has
  *   DONE       wait for the receiver's last word
@@ -136,7 +139,8 @@ static void fill_desc(ucxpool_request_t *request, proto_desc_t *desc,
     desc->payload_size  = request->data.totals.payload_size;
     desc->num_runs      = (uint32_t)request->data.num_runs;
     desc->metadata_size = (uint32_t)request->metadata.length;
-    desc->flags         = flags | request->send.desc_flags;
+    desc->flags         = flags | request->send.desc_flags |
+                  ((request->send.place.remote != 0) ? PROTO_DESC_PLACED : 0u);
     if (!(flags & PROTO_DESC_RUNS) && (request->data.num_runs != 0)) {
         memcpy(data, request->data.runs, runs_size(request));
         data += runs_size(request);
@@ -223,6 +227,18 @@ static step_result_t send_read(ucxpool_request_t *request, uint32_t flags,
     return send_desc(request, flags, size, stream);
 }
 
+/* Nothing is looked for where no window is that peers may be offered. */
+static void find_place(ucxpool_request_t *request)
+{
+    core_place_t *place = &request->send.place;
+
+    if (!place->is_known && (request->pool->windows.num_table != 0) &&
+        (request->send.desc_flags == 0)) {
+        place->is_known = true;
+        request->pool->dispatch->place(request);
+    }
+}
+
 /* One that has a credit. False: there is no room. */
 static bool put_short(ucxpool_channel_t *channel, uint64_t tag,
                       const ucxpool_segment_t *segment)
@@ -279,6 +295,9 @@ static step_result_t step_desc(ucxpool_request_t *request)
         return send_short(request);
     }
     size = desc_data_size(request, &flags);
+    if (!(flags & PROTO_DESC_EAGER)) {
+        find_place(request);
+    }
     if ((flags & PROTO_DESC_EAGER) &&
         copy_memory_is_ranges(&request->data.memory)) {
         return send_read(request, flags, size);
@@ -311,6 +330,57 @@ static step_result_t step_runs(ucxpool_request_t *request)
         send->runs_sent += count;
     }
     leave_queue(request);
+    return STEP_NEXT;
+}
+
+static void fill_places(const ucxpool_request_t *request, size_t num,
+                        uint64_t *words)
+{
+    const copy_memory_t *memory = &request->data.memory;
+    const core_place_t  *place  = &request->send.place;
+
+    for (size_t i = place->num_places; i < place->num_places + num; i++) {
+        uint64_t length = copy_memory_length(memory, i);
+
+        *words++ = (length == 0) ? 0
+                                 : (uintptr_t)copy_memory_address(memory, i) -
+                                       place->address;
+        if (place->length == 0) {
+            *words++ = length;
+        }
+    }
+}
+
+/* Not before the caller's stream has come here: the receiver pulls at once. */
+static step_result_t step_places(ucxpool_request_t *request)
+{
+    core_place_t  *place = &request->send.place;
+    size_t         all   = request->data.memory.num;
+    size_t         entry = proto_place_size(place->length);
+    proto_fixed_t *fixed;
+    void          *data;
+
+    if ((place->remote != 0) && (request->stream.marker != NULL)) {
+        return (request->send.receive == 0) ? STEP_WAIT : STEP_NEXT;
+    }
+    while ((place->remote != 0) && (request->send.receive == 0) &&
+           (place->num_places < all)) {
+        size_t num = base_min(all - place->num_places, PROTO_DATA_MAX / entry);
+
+        fixed = core_control_begin(request->channel, PROTO_PLACES, num * entry,
+                                   CORE_MAY, &data);
+        if (fixed == NULL) {
+            return STEP_STALL;
+        }
+        fixed->places.message    = request->send.message;
+        fixed->places.remote     = place->remote;
+        fixed->places.first      = place->num_places;
+        fixed->places.num_places = all;
+        fixed->places.length     = place->length;
+        fill_places(request, num, data);
+        core_control_end(request->channel);
+        place->num_places += num;
+    }
     return STEP_NEXT;
 }
 
@@ -451,8 +521,9 @@ static step_result_t step_done(ucxpool_request_t *request)
 
 static const step_t steps[] = {
     [CORE_SEND_TURN] = step_turn,           [CORE_SEND_DESC] = step_desc,
-    [CORE_SEND_RUNS] = step_runs,           [CORE_SEND_ACCEPT] = step_accept,
-    [CORE_SEND_FRAGMENTS] = step_fragments, [CORE_SEND_DONE] = step_done,
+    [CORE_SEND_RUNS] = step_runs,           [CORE_SEND_PLACES] = step_places,
+    [CORE_SEND_ACCEPT] = step_accept,       [CORE_SEND_DONE] = step_done,
+    [CORE_SEND_FRAGMENTS] = step_fragments,
 };
 
 /* Take the steps that can be taken now. */
@@ -484,10 +555,12 @@ bool xfer_send_advance(ucxpool_request_t *request)
     core_send_step_t   step      = send->step;
     uint32_t           runs_sent = send->runs_sent;
     uint32_t           index     = send->index;
+    size_t             places    = send->place.num_places;
 
     take_steps(request);
     return core_request_has_ended(request) || (send->step != step) ||
-           (send->runs_sent != runs_sent) || (send->index != index);
+           (send->runs_sent != runs_sent) || (send->index != index) ||
+           (send->place.num_places != places);
 }
 
 /* The first of a channel's queue, if it needs no more than a credit, and there
@@ -682,6 +755,17 @@ void xfer_send_forget(ucxpool_request_t *request)
     core_request_reuse(request);
 }
 
+/* It was pulled by the receiver. */
+static void count_placed(const ucxpool_request_t *request)
+{
+    core_stats_t   *stats = &request->pool->stats;
+    core_traffic_t *sent  = &stats->sent[CORE_MODE_MAP_PLACED];
+
+    sent->bytes += request->data.totals.payload_size;
+    sent->fragments++;
+    stats->copies_avoided_bytes += request->data.totals.payload_size;
+}
+
 void xfer_send_done(ucxpool_channel_t *channel, const proto_done_t *done,
                     const char *reason)
 {
@@ -696,6 +780,10 @@ void xfer_send_done(ucxpool_channel_t *channel, const proto_done_t *done,
     }
     if ((status != UCXPOOL_OK) && (status != UCXPOOL_ERR_CANCELED)) {
         status = UCXPOOL_ERR_REFUSED;
+    }
+    if ((status == UCXPOOL_OK) && (request->send.place.remote != 0) &&
+        (request->send.receive == 0) && !core_request_has_ended(request)) {
+        count_placed(request);
     }
     /* The receiver is done with our memory, so fragments on the `map` wire are
      * free; UCX may still be about to tell us of its own. */
@@ -757,7 +845,8 @@ static void init(ucxpool_request_t *request)
 
 static void resume(ucxpool_request_t *request)
 {
-    if (request->send.step == CORE_SEND_FRAGMENTS) {
+    if ((request->send.step == CORE_SEND_FRAGMENTS) ||
+        (request->send.step == CORE_SEND_PLACES)) {
         core_request_wake(request);
     }
 }

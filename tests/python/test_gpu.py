@@ -104,7 +104,7 @@ class OnGpu(unittest.IsolatedAsyncioTestCase):
         memory = await self.on_gpu(data)
         async with self.pool.window(memory, "on the GPU") as window:
             remote = self.mine.import_window(window.export(write=True))
-            self.assertEqual((await remote.opened()).way, "messages")
+            self.assertEqual((await remote.opened()).way, "cuda")
             host, gpu = bytearray(70), self.heap.buffer(70)
             places = [(100000 - 1000 * i, i) for i in range(5, 10)]
             expected = b"".join(data[at:at + n] for at, n in places)

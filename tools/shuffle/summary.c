@@ -6,7 +6,8 @@
 #include <inttypes.h>
 
 static const char *const summary_modes[] = {
-    "eager", "map_packed", "map_inplace", "ucx_packed", "ucx_inplace",
+    "eager",      "map_packed",  "map_inplace",
+    "ucx_packed", "ucx_inplace", "map_placed",
 };
 #define SUMMARY_NUM_MODES (sizeof(summary_modes) / sizeof(summary_modes[0]))
 

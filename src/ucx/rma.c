@@ -1,0 +1,220 @@
+#include "ucx/rma.h"
+
+#include "base/error.h"
+#include "ucx/status.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- our own memory ------------------------------------------------------- */
+
+/* UCX up to 1.15 takes a GPU's addresses for the host's, and up to 1.18 sends a
+ * get of them as messages where there is failure handling. */
+#define GPU_MINOR 19u
+
+static ucxpool_status_t check_gpu(ucp_context_h context)
+{
+    ucx_facts_t      facts;
+    ucxpool_status_t status = ucx_facts_get(context, &facts);
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    if (!facts.has_cuda) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "this UCX knows no memory of a GPU");
+    }
+    if ((facts.major == 1) && (facts.minor < GPU_MINOR)) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "UCX %u.%u does not get and put memory of a GPU: "
+                          "1.%u does",
+                          facts.major, facts.minor, GPU_MINOR);
+    }
+    return UCXPOOL_OK;
+}
+
+/* A card that has not taken the memory is noticed here, and not by the first
+ * peer that reads it (reg.h). */
+static ucxpool_status_t check_domains(const ucx_rma_memory_t *memory,
+                                      bool                    is_on_gpu,
+                                      const ucx_domains_t    *domains)
+{
+    char     names[UCX_DOMAINS_TEXT];
+    uint64_t taken;
+    uint64_t missing;
+
+    if ((domains == NULL) || (domains->num == 0) ||
+        !ucx_key_read(memory->key, memory->key_size, domains->num, &taken)) {
+        return UCXPOOL_OK;
+    }
+    missing = domains->needed & ~taken;
+    if ((missing == 0) || (is_on_gpu && (missing != domains->needed))) {
+        return UCXPOOL_OK;
+    }
+    ucx_domains_format(domains, missing, names);
+    return base_error(UCXPOOL_ERR_IO,
+                      "it is not registered with %.48s, though UCX says so",
+                      names);
+}
+
+static ucxpool_status_t pack(ucp_context_h context, ucx_rma_memory_t *memory)
+{
+    ucs_status_t status =
+        ucp_rkey_pack(context, memory->memh, &memory->key, &memory->key_size);
+
+    if (status != UCS_OK) {
+        memory->key = NULL;
+        return base_error(ucx_status(status), "UCX packed no key for it: %s",
+                          ucs_status_string(status));
+    }
+    if ((memory->key_size == 0) || (memory->key_size > UCX_RMA_KEY_MAX)) {
+        return base_error(UCXPOOL_ERR_IO, "UCX packed a key of %zu bytes",
+                          memory->key_size);
+    }
+    return UCXPOOL_OK;
+}
+
+void ucx_rma_deregister(ucp_context_h context, ucx_rma_memory_t *memory)
+{
+    if (memory->key != NULL) {
+        ucp_rkey_buffer_release(memory->key);
+    }
+    if (memory->memh != NULL) {
+        /* It fails only for handles that are not UCX's. */
+        ucs_status_t status = ucp_mem_unmap(context, memory->memh);
+
+        assert(status == UCS_OK);
+        (void)status;
+    }
+    *memory = (ucx_rma_memory_t){.memh = NULL};
+}
+
+static ucxpool_status_t map(ucp_context_h context, void *address, size_t length,
+                            bool is_on_gpu, ucp_mem_h *memh_p)
+{
+    const ucp_mem_map_params_t params = {
+        .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
+                      UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                      UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
+        .address     = address,
+        .length      = length,
+        .memory_type = is_on_gpu ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST,
+    };
+    ucs_status_t status = ucp_mem_map(context, &params, memh_p);
+
+    if (status != UCS_OK) {
+        return base_error(ucx_status(status), "UCX does not register it: %s%s",
+                          ucs_status_string(status),
+                          is_on_gpu ? "" : " (look at ulimit -l)");
+    }
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t ucx_rma_register(ucp_context_h context, void *address,
+                                  size_t length, bool is_on_gpu,
+                                  const ucx_domains_t *domains,
+                                  ucx_rma_memory_t    *memory_p)
+{
+    ucx_rma_memory_t memory = {.memh = NULL};
+    ucxpool_status_t status = is_on_gpu ? check_gpu(context) : UCXPOOL_OK;
+
+    if (status == UCXPOOL_OK) {
+        status = map(context, address, length, is_on_gpu, &memory.memh);
+    }
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = pack(context, &memory);
+    if (status == UCXPOOL_OK) {
+        status = check_domains(&memory, is_on_gpu, domains);
+    }
+    if (status != UCXPOOL_OK) {
+        goto err_deregister;
+    }
+    *memory_p = memory;
+    return UCXPOOL_OK;
+
+err_deregister:
+    ucx_rma_deregister(context, &memory);
+    return status;
+}
+
+/* --- a peer's key --------------------------------------------------------- */
+
+bool ucx_rma_key_check(const void *key, size_t size, bool *is_on_gpu_p)
+{
+    const uint8_t *type = (const uint8_t *)key + sizeof(uint64_t);
+    uint64_t       domains;
+
+    if ((size > UCX_RMA_KEY_MAX) ||
+        !ucx_key_read(key, size, UCX_MAX_DOMAINS, &domains) ||
+        ((*type != UCS_MEMORY_TYPE_HOST) && (*type != UCS_MEMORY_TYPE_CUDA))) {
+        return false;
+    }
+    *is_on_gpu_p = *type == UCS_MEMORY_TYPE_CUDA;
+    return true;
+}
+
+ucxpool_status_t ucx_rma_key_unpack(ucp_ep_h ep, const void *key, size_t size,
+                                    ucp_rkey_h *rkey_p)
+{
+    /* UCX asks for no length, and a domain reads as much as its own keys have:
+     * behind a peer's bytes lie zeros. */
+    uint64_t     room[(UCX_RMA_KEY_MAX + 512u) / sizeof(uint64_t)] = {0};
+    ucs_status_t status;
+
+    assert(size <= UCX_RMA_KEY_MAX);
+    memcpy(room, key, size);
+    status = ucp_ep_rkey_unpack(ep, room, rkey_p);
+    if (status != UCS_OK) {
+        return base_error(ucx_status(status),
+                          "UCX does not take the owner's key: %s",
+                          ucs_status_string(status));
+    }
+    return UCXPOOL_OK;
+}
+
+/* --- what an endpoint can ------------------------------------------------- */
+
+/* Transports that move memory of a GPU alone. */
+static bool is_for_gpu_alone(const char *line)
+{
+    return (strstr(line, ":cuda_ipc/") != NULL) ||
+           (strstr(line, ":cuda_copy/") != NULL) ||
+           (strstr(line, ":gdr_copy/") != NULL);
+}
+
+/* A line "# lane[1]:  2:rc_mlx5/mlx5_0:1.0 md[3] -> ... rma_bw#0 ...". TCP has
+ * a put of its own, which the peer's worker carries out. */
+static bool is_native_lane(const char *line, bool for_gpu)
+{
+    return (strstr(line, "lane[") != NULL) &&
+           ((strstr(line, " rma#") != NULL) ||
+            (strstr(line, " rma_bw#") != NULL)) &&
+           (strstr(line, ":tcp/") == NULL) &&
+           (for_gpu || !is_for_gpu_alone(line));
+}
+
+bool ucx_rma_is_native(ucp_ep_h ep, bool for_gpu)
+{
+    char  *text = NULL;
+    size_t size;
+    bool   found  = false;
+    FILE  *stream = open_memstream(&text, &size);
+    char  *rest;
+
+    if (stream == NULL) {
+        return false;
+    }
+    ucp_ep_print_info(ep, stream);
+    if (fclose(stream) == 0) {
+        for (char *line = strtok_r(text, "\n", &rest); (line != NULL) && !found;
+             line       = strtok_r(NULL, "\n", &rest)) {
+            found = is_native_lane(line, for_gpu);
+        }
+    }
+    free(text);
+    return found;
+}

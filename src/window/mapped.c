@@ -1,0 +1,466 @@
+/*
+ * Copies from and to an owner's memory that is mapped here, by the processor
+ * alone: no call of the system for each piece.
+ *
+ *     window      |      part 0      |  part 1  |     part 2     |
+ *     mapped at   | a view of a file |   a region of the peer's  | ...
+ *
+ * Only files are mapped that cannot shrink: one that was cut short would kill
+ * whoever touches it.
+ */
+#include <config.h>
+
+#include "window/window.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/math.h"
+#include "copy/list.h"
+#include "core/wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+/* In one round, so that others have their turn soon. */
+#define STEP_SIZE ((uint64_t)1 << 20)
+
+/* --- owner: the caller's file --------------------------------------------- */
+
+/* A line of /proc/self/maps. */
+typedef struct mapping {
+    uint64_t start;
+    uint64_t end;
+    uint64_t offset;
+    uint64_t device;
+    uint64_t inode;
+    bool     is_shared;
+} mapping_t;
+
+static bool read_mapping(FILE *maps, char **line_p, size_t *size_p,
+                         mapping_t *mapping_p)
+{
+    unsigned major_number, minor_number;
+    char     kind;
+
+    if ((getline(line_p, size_p, maps) < 0) ||
+        (sscanf(*line_p,
+                "%" SCNx64 "-%" SCNx64 " %*3s%c %" SCNx64 " %x:%x %" SCNu64,
+                &mapping_p->start, &mapping_p->end, &kind, &mapping_p->offset,
+                &major_number, &minor_number, &mapping_p->inode) != 7)) {
+        return false;
+    }
+    mapping_p->device    = makedev(major_number, minor_number);
+    mapping_p->is_shared = kind == 's';
+    return true;
+}
+
+/* The parts of the caller's file, which is to be mapped at every byte of the
+ * window. The number is 0 where it is not. */
+static bool find_parts(const ucxpool_window_t *window, FILE *maps,
+                       const struct stat *is, core_file_part_t *parts,
+                       unsigned *num_parts_p)
+{
+    uint64_t         at   = (uintptr_t)window->address;
+    uint64_t         end  = at + window->length;
+    char            *line = NULL;
+    size_t           size = 0;
+    unsigned         num  = 0;
+    bool             fits = true;
+    core_file_part_t part = {.fd = window->fd};
+    mapping_t        mapping;
+
+    while (fits && (at < end) && read_mapping(maps, &line, &size, &mapping)) {
+        if (mapping.end <= at) {
+            continue;
+        }
+        if ((mapping.start > at) || !mapping.is_shared ||
+            (mapping.device != is->st_dev) || (mapping.inode != is->st_ino)) {
+            break;
+        }
+        part.offset = mapping.offset + (at - mapping.start);
+        part.length = base_min(mapping.end, end) - at;
+        at += part.length;
+        fits = core_file_part_add(parts, PROTO_PARTS_MAX, &num, &part);
+    }
+    free(line);
+    *num_parts_p = (!fits || (at < end)) ? 0 : num;
+    return fits;
+}
+
+static void no(ucxpool_window_t *window, const char *reason)
+{
+    snprintf(window->reason, sizeof(window->reason), "%s", reason);
+}
+
+#define TOO_MANY "it lies in too many parts of files"
+
+static ucxpool_status_t find_in_callers(ucxpool_window_t *window,
+                                        core_file_part_t *parts,
+                                        unsigned         *num_parts_p)
+{
+    struct stat is;
+    FILE       *maps;
+    bool        fits;
+
+    *num_parts_p = 0;
+    if (fstat(window->fd, &is) != 0) {
+        return base_error_errno(errno, "asking the window's file");
+    }
+    maps = fopen("/proc/self/maps", "re");
+    if (maps == NULL) {
+        no(window, "/proc/self/maps cannot be read, which tells where the file "
+                   "is mapped");
+        return UCXPOOL_OK;
+    }
+    fits = find_parts(window, maps, &is, parts, num_parts_p);
+    fclose(maps);
+    if (!fits) {
+        no(window, TOO_MANY);
+    } else if (*num_parts_p == 0) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "the %llu bytes at %p are no shared mapping of the "
+                          "file that was given with them",
+                          (unsigned long long)window->length, window->address);
+    }
+    return UCXPOOL_OK;
+}
+
+/* --- owner: all files ----------------------------------------------------- */
+
+static ucxpool_status_t find_files(ucxpool_window_t *window,
+                                   core_file_part_t *parts,
+                                   unsigned         *num_parts_p)
+{
+    if (window->fd >= 0) {
+        return find_in_callers(window, parts, num_parts_p);
+    }
+    if (!core_files_find(window->pool, window->address, window->length, parts,
+                         PROTO_PARTS_MAX, num_parts_p)) {
+        no(window, TOO_MANY);
+    }
+    return UCXPOOL_OK;
+}
+
+static bool is_sealed(const core_file_part_t *part)
+{
+    int seals = fcntl(part->fd, F_GET_SEALS);
+
+    return (seals >= 0) && (seals & F_SEAL_SHRINK);
+}
+
+/* As they are told to importers. */
+static ucxpool_status_t fill_parts(ucxpool_window_t       *window,
+                                   const core_file_part_t *found, unsigned num)
+{
+    ucxpool_status_t status;
+
+    window->parts = calloc(num, sizeof(window->parts[0]));
+    if (window->parts == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "no memory for a window's %u parts", num);
+    }
+    for (unsigned i = 0; i < num; i++) {
+        window->parts[i] = (proto_window_part_t){
+            .file   = {.fd = -1},
+            .offset = found[i].offset,
+            .length = found[i].length,
+            .region = found[i].region,
+        };
+        if (found[i].region != 0) {
+            continue;
+        }
+        status = ipc_file_fill(found[i].fd, &window->parts[i].file);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+    }
+    window->num_parts = num;
+    return UCXPOOL_OK;
+}
+
+/* The caller may close its own. */
+static ucxpool_status_t keep_file(ucxpool_window_t              *window,
+                                  const ucxpool_window_params_t *params)
+{
+    window->fd = -1;
+    if ((params == NULL) ||
+        !(params->field_mask & UCXPOOL_WINDOW_PARAM_FIELD_FD)) {
+        return UCXPOOL_OK;
+    }
+    window->fd = fcntl(params->fd, F_DUPFD_CLOEXEC, 0);
+    if (window->fd >= 0) {
+        return UCXPOOL_OK;
+    }
+    return (errno == EBADF)
+               ? base_error(UCXPOOL_ERR_INVALID_PARAM,
+                            "the window's file: %d is no descriptor",
+                            params->fd)
+               : base_error_errno(errno, "keeping the window's file");
+}
+
+ucxpool_status_t window_mapped_share(ucxpool_window_t              *window,
+                                     const ucxpool_window_params_t *params)
+{
+    core_file_part_t parts[PROTO_PARTS_MAX];
+    unsigned         num    = 0;
+    ucxpool_status_t status = keep_file(window, params);
+
+    if ((status == UCXPOOL_OK) &&
+        !copy_engine_is_launched(window->pool->engine)) {
+        status = find_files(window, parts, &num);
+    }
+    if ((status == UCXPOOL_OK) && (num != 0)) {
+        if (is_sealed(&parts[0])) {
+            status = fill_parts(window, parts, num);
+        } else {
+            no(window, "the file behind it can shrink: seal it "
+                       "(F_ADD_SEALS, F_SEAL_SHRINK)");
+        }
+    }
+    if (status != UCXPOOL_OK) {
+        window_mapped_unshare(window);
+    }
+    return status;
+}
+
+void window_mapped_unshare(ucxpool_window_t *window)
+{
+    window_virtual_unshare(window);
+    free(window->parts);
+    window->parts     = NULL;
+    window->num_parts = 0;
+    if (window->fd >= 0) {
+        close(window->fd);
+        window->fd = -1;
+    }
+}
+
+/* --- importer: views ------------------------------------------------------ */
+
+/* What is being mapped. */
+typedef struct attempt {
+    ucxpool_remote_t     *remote;
+    const window_parts_t *parts;
+    unsigned              num_files; /* that were mapped */
+    char                 *reason;
+    size_t                reason_size;
+} attempt_t;
+
+static bool say(const attempt_t *attempt, const char *reason)
+{
+    snprintf(attempt->reason, attempt->reason_size, "%s", reason);
+    return false;
+}
+
+/* In a region of the peer's, which is mapped for reading. */
+static bool view_region(const attempt_t           *attempt,
+                        const proto_window_part_t *part, window_view_t *view)
+{
+    const core_peer_t *peer  = &attempt->remote->channel->peer;
+    uint32_t           index = part->region - 1;
+
+    if (!(attempt->remote->access & UCXPOOL_WINDOW_READ)) {
+        return say(attempt, "the pool's blocks are mapped for reading alone");
+    }
+    if ((index >= peer->num_regions) ||
+        (part->length > peer->region_sizes[index]) ||
+        (part->offset > peer->region_sizes[index] - part->length)) {
+        return say(attempt, "the owner's window goes beyond its regions");
+    }
+    view->address = (uint8_t *)(uintptr_t)peer->regions[index] + part->offset;
+    attempt->remote->can_write = false;
+    return true;
+}
+
+/* For writing too, unless the blob or the file is against it. */
+static bool view_file(attempt_t *attempt, const proto_window_part_t *part,
+                      window_view_t *view)
+{
+    ucxpool_remote_t *remote = attempt->remote;
+    const ipc_host_t *host   = &remote->channel->peer.host;
+    const int        *fds    = attempt->parts->fds;
+    int               given  = (fds == NULL) ? -1 : fds[attempt->num_files];
+    ipc_part_t        wanted = {part->offset, part->length, remote->can_write};
+    base_log_level_t  level  = base_error_log_at(BASE_LOG_DEBUG);
+    ucxpool_status_t  status;
+
+    status = ipc_view_map(host, &part->file, given, &wanted, &view->view,
+                          attempt->reason, attempt->reason_size);
+    if ((status == UCXPOOL_ERR_PERMISSION) && wanted.is_writable &&
+        (remote->access & UCXPOOL_WINDOW_READ)) {
+        wanted.is_writable = false;
+        status = ipc_view_map(host, &part->file, given, &wanted, &view->view,
+                              attempt->reason, attempt->reason_size);
+    }
+    base_error_log_at(level);
+    remote->can_write    = wanted.is_writable;
+    remote->is_forbidden = window_is_forbidden(attempt->parts, status);
+    view->address        = view->view.address;
+    attempt->num_files++;
+    return status == UCXPOOL_OK;
+}
+
+/* The next part, behind what is mapped. */
+static bool view_part(attempt_t *attempt, const proto_window_part_t *part)
+{
+    ucxpool_remote_t *remote = attempt->remote;
+    uint64_t          start =
+        (remote->num_views == 0) ? 0 : remote->views[remote->num_views - 1].end;
+    window_view_t view = {.view = {.size = 0}};
+
+    if ((part->length == 0) || (part->length > remote->length - start)) {
+        return say(attempt, "the parts of the owner's window are not as long "
+                            "as the window");
+    }
+    if (!((part->region != 0) ? view_region(attempt, part, &view)
+                              : view_file(attempt, part, &view))) {
+        return false;
+    }
+    view.end = start + part->length;
+    view.address += part->length;
+    remote->views[remote->num_views++] = view;
+    return true;
+}
+
+static bool view_all(attempt_t *attempt)
+{
+    ucxpool_remote_t     *remote = attempt->remote;
+    const window_parts_t *parts  = attempt->parts;
+
+    for (size_t i = 0; i < parts->num_parts; i++) {
+        if (!view_part(attempt, &parts->parts[i])) {
+            return false;
+        }
+    }
+    if (remote->views[parts->num_parts - 1].end != remote->length) {
+        return say(attempt, "the parts of the owner's window are not as long "
+                            "as the window");
+    }
+    return true;
+}
+
+bool window_mapped_map(ucxpool_remote_t *remote, const window_parts_t *parts,
+                       char *reason, size_t reason_size)
+{
+    const ucxpool_channel_t *channel = remote->channel;
+    attempt_t                attempt = {remote, parts, 0, reason, reason_size};
+
+    if (channel->wire->id != UCXPOOL_WIRE_MAP) {
+        return say(&attempt, channel->wire_reason);
+    }
+    if (copy_engine_is_launched(channel->pool->engine) ||
+        (channel->peer.gpu.way != 0)) {
+        return say(&attempt, "the pool of one side or of both is on a GPU");
+    }
+    remote->views = calloc(parts->num_parts, sizeof(remote->views[0]));
+    if (remote->views == NULL) {
+        return say(&attempt, "no memory");
+    }
+    remote->can_write = (remote->access & UCXPOOL_WINDOW_WRITE) != 0;
+    if (!view_all(&attempt)) {
+        window_mapped_unmap(remote);
+        return false;
+    }
+    return true;
+}
+
+void window_mapped_unmap(ucxpool_remote_t *remote)
+{
+    for (unsigned i = 0; i < remote->num_views; i++) {
+        ipc_view_unmap(&remote->views[i].view);
+    }
+    free(remote->views);
+    remote->views     = NULL;
+    remote->num_views = 0;
+    remote->can_write = false;
+}
+
+/* --- importer: copying ---------------------------------------------------- */
+
+/* The view that a byte of the window lies in. */
+static const window_view_t *find_view(const ucxpool_remote_t *remote,
+                                      uint64_t                offset)
+{
+    unsigned low  = 0;
+    unsigned high = remote->num_views - 1;
+
+    while (low < high) {
+        unsigned middle = (low + high) / 2;
+
+        if (offset < remote->views[middle].end) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return &remote->views[low];
+}
+
+/* Copies that are collected, so that the processor is told early of what it
+ * will touch. */
+#define MAX_COPIES 256u
+
+typedef struct copies {
+    copy_entry_t entries[MAX_COPIES];
+    size_t       num;
+    uint64_t     size;
+} copies_t;
+
+/* As much of a piece as lies in one view. */
+static void add_copy(copies_t *copies, const window_operation_t *operation,
+                     const window_piece_t *piece, uint64_t done,
+                     uint64_t *length_p)
+{
+    uint64_t             offset = piece->offset + done;
+    const window_view_t *view   = find_view(operation->remote, offset);
+    copy_entry_t        *entry  = &copies->entries[copies->num++];
+    char                *theirs = (char *)view->address - (view->end - offset);
+    char                *ours   = piece->ours + done;
+
+    entry->target = operation->is_write ? theirs : ours;
+    entry->source = operation->is_write ? ours : theirs;
+    entry->length = base_min(view->end - offset, piece->length - done);
+    *length_p     = entry->length;
+}
+
+/* Not past the cache: with scattered pieces at both ends that is slower. */
+static void copy_all(copies_t *copies)
+{
+    copy_list(copies->entries, copies->num);
+    copies->num = 0;
+}
+
+ucxpool_status_t window_mapped_copy(window_operation_t *operation)
+{
+    copies_t       copies;
+    window_piece_t piece;
+    uint64_t       length;
+
+    copies.num  = 0;
+    copies.size = 0;
+    while ((copies.size < STEP_SIZE) &&
+           window_operation_next(operation, STEP_SIZE - copies.size, &piece)) {
+        if ((piece.ours == NULL) && (piece.length != 0)) {
+            return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                              "a piece has no address; give it memory");
+        }
+        for (uint64_t done = 0; done < piece.length; done += length) {
+            if (copies.num == MAX_COPIES) {
+                copy_all(&copies);
+            }
+            add_copy(&copies, operation, &piece, done, &length);
+        }
+        copies.size += piece.length;
+    }
+    copy_all(&copies);
+    return (operation->next_place == operation->places.count)
+               ? UCXPOOL_OK
+               : UCXPOOL_INPROGRESS;
+}

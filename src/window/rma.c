@@ -1,0 +1,564 @@
+/*
+ * Reads and writes by UCX's get and put, on the `ucx` wire: of windows that
+ * their owner has registered with UCX.
+ *
+ * Over transports that have no get and put of their own (TCP, ud) UCX makes
+ * messages of them, which its worker at the owner answers; where the importer
+ * dies before the answer, UCX ends the owner's process (1.22: "Fatal:
+ * unexpected error" in ucp_put_handler()). There it is never done.
+ *
+ * UCX ends what it has begun by itself, or by the forced close of the endpoint.
+ * So an operation that is ended early ends when UCX has let go, like sends and
+ * receives in place (docs/design.md, "The `ucx` wire"), and a write when what
+ * it has put is in its place: the importer's CLOSE says that nothing of its is
+ * on its way any more.
+ */
+#include "window/window.h"
+
+#include "base/error.h"
+#include "core/memory.h"
+#include "core/wire.h"
+#include "ucx/status.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Where the pieces of an operation are shorter than this, it is as quick to
+ * have the owner pack them: on Soft-RoCE (rc) both do 0.07 to 0.09 GB/s with 4
+ * and 16 KiB; with 32 KiB get and put do 0.10, messages 0.08. */
+#define LONG_MIN ((uint64_t)32 << 10)
+
+/* Of all operations of a channel together, so many gets and puts are under way,
+ * none longer than this: enough to keep the link busy, and over before the
+ * caller of a canceled operation has to wait for long. */
+#define DEPTH         8u
+#define PIECE_MAX     ((uint64_t)512 << 10)
+#define GPU_PIECE_MAX ((uint64_t)16 << 20)
+
+static_assert(UCX_RMA_KEY_MAX == PROTO_KEY_MAX,
+              "a key that is registered fits a message");
+
+/* --- owner ---------------------------------------------------------------- */
+
+static ucxpool_status_t check_budget(const ucxpool_window_t *window)
+{
+    const ucxpool_t *pool   = window->pool;
+    uint64_t         budget = pool->config.window_budget;
+    uint64_t         used   = pool->stats.window_registered_bytes;
+
+    if ((pool->config.window_budget == BASE_SIZE_INF) ||
+        ((used <= budget) && (window->length <= budget - used))) {
+        return UCXPOOL_OK;
+    }
+    return base_error(UCXPOOL_ERR_LIMIT,
+                      "with %llu bytes more than the owner's "
+                      "UCXPOOL_WINDOW_BUDGET would be registered",
+                      (unsigned long long)window->length);
+}
+
+/* On a GPU one registration is for one allocation: UCX reaches the first alone
+ * of memory that is made of several. */
+static ucxpool_status_t find_kind(const ucxpool_window_t *window,
+                                  bool                   *is_on_gpu_p)
+{
+    const copy_engine_t *engine = window->pool->engine;
+    copy_pointer_t       pointer;
+    ucxpool_status_t     status;
+
+    *is_on_gpu_p = false;
+    if (!copy_engine_is_launched(engine)) {
+        return UCXPOOL_OK;
+    }
+    status = copy_pointer_query(engine->device->driver,
+                                (uintptr_t)window->address, &pointer);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    *is_on_gpu_p = pointer.place == COPY_MEMTYPE_DEVICE;
+    if ((pointer.place == COPY_MEMTYPE_MANAGED) ||
+        (*is_on_gpu_p && (window->cuda.share.way == 0))) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "it is memory of a GPU, but not of one cuMemAlloc()");
+    }
+    return UCXPOOL_OK;
+}
+
+static const ucx_domains_t *domains_of(const ucxpool_t *pool, bool is_on_gpu)
+{
+    const mem_regions_t *regions = core_memory_registered(pool);
+
+    return (mem_regions_are_on_gpu(regions) == is_on_gpu) ? regions->domains
+                                                          : NULL;
+}
+
+static ucxpool_status_t register_window(ucxpool_window_t *window)
+{
+    ucxpool_t       *pool = window->pool;
+    bool             is_on_gpu;
+    ucxpool_status_t status = check_budget(window);
+
+    if (status == UCXPOOL_OK) {
+        status = find_kind(window, &is_on_gpu);
+    }
+    if (status == UCXPOOL_OK) {
+        status = ucx_rma_register(
+            pool->ucx.context, window->address, window->length, is_on_gpu,
+            domains_of(pool, is_on_gpu), &window->registered);
+    }
+    if (status != UCXPOOL_OK) {
+        pool->stats.window_registrations_refused++;
+        return status;
+    }
+    pool->stats.window_registrations++;
+    pool->stats.window_registered_bytes += window->length;
+    window->not_registered[0] = '\0';
+    return UCXPOOL_OK;
+}
+
+void window_rma_unregister(ucxpool_window_t *window)
+{
+    if (window->registered.memh != NULL) {
+        ucx_rma_deregister(window->pool->ucx.context, &window->registered);
+        window->pool->stats.window_registered_bytes -= window->length;
+    }
+}
+
+/* Only the end of its endpoint keeps a peer from what it has the key of, and
+ * that of the caller's own is not ours. */
+static bool is_offered(const ucxpool_channel_t *channel, const char **why_p)
+{
+    *why_p = NULL;
+    if (channel->pool->config.window_way == BASE_WINDOW_WAY_MESSAGES) {
+        *why_p = "the owner has UCXPOOL_WINDOW_WAY=messages";
+    } else if (!channel->conn.endpoint->is_own) {
+        *why_p = "the owner's endpoint is its caller's own";
+    }
+    return *why_p == NULL;
+}
+
+void window_rma_offer(window_grant_t *grant)
+{
+    ucxpool_window_t  *window  = grant->window;
+    ucxpool_channel_t *channel = grant->channel;
+    const char        *why;
+
+    if (!channel->wire->has_endpoint || (channel->conn.endpoint == NULL)) {
+        return;
+    }
+    if (!is_offered(channel, &why)) {
+        snprintf(window->not_registered, sizeof(window->not_registered), "%s",
+                 why);
+        return;
+    }
+    if ((window->registered.memh == NULL) &&
+        (register_window(window) != UCXPOOL_OK)) {
+        snprintf(window->not_registered, sizeof(window->not_registered), "%s",
+                 ucxpool_error_detail());
+        return;
+    }
+    grant->has_key = true;
+    channel->windows.num_keys++;
+}
+
+bool window_rma_may_touch(const ucxpool_channel_t *channel)
+{
+    const core_endpoint_t *endpoint = channel->conn.endpoint;
+
+    return (channel->windows.num_keys != 0) && !channel->closing.bye_received &&
+           (endpoint != NULL) && (endpoint->step != CORE_ENDPOINT_CLOSED);
+}
+
+/* --- importer: the key ---------------------------------------------------- */
+
+static bool no(ucxpool_remote_t *remote, const char *reason)
+{
+    snprintf(remote->way_reason, sizeof(remote->way_reason), "%s", reason);
+    return false;
+}
+
+static bool is_native(ucxpool_remote_t *remote, bool for_gpu)
+{
+    ucxpool_channel_t *channel = remote->channel;
+
+    if (channel->pool->windows.may_emulate ||
+        ucx_rma_is_native(channel->conn.endpoint->ep, for_gpu)) {
+        return true;
+    }
+    snprintf(remote->way_reason, sizeof(remote->way_reason),
+             "the transports here have no get and put of their own (%.96s)",
+             channel->wire_reason);
+    return false;
+}
+
+bool window_rma_is_wanted(ucxpool_remote_t *remote)
+{
+    const ucxpool_channel_t *channel  = remote->channel;
+    const core_endpoint_t   *endpoint = channel->conn.endpoint;
+
+    if (!channel->wire->has_endpoint || (endpoint == NULL) ||
+        (channel->pool->config.window_way == BASE_WINDOW_WAY_MESSAGES)) {
+        return false;
+    }
+    if (!endpoint->is_own) {
+        return no(remote, "the endpoint is the caller's own");
+    }
+    return is_native(remote, copy_engine_is_launched(channel->pool->engine));
+}
+
+/* Is it the endpoint's, and not of one operation alone? */
+static bool is_of_endpoint(ucs_status_t status)
+{
+    ucxpool_status_t ours = ucx_status(status);
+
+    return (ours == UCXPOOL_ERR_PEER_LOST) || (ours == UCXPOOL_ERR_CANCELED);
+}
+
+static void tried(ucxpool_remote_t *remote, ucs_status_t status)
+{
+    if (remote->status != UCXPOOL_INPROGRESS) {
+        return; /* the channel has ended, or the window was revoked */
+    }
+    if (is_of_endpoint(status)) {
+        core_channel_set_broken(remote->channel); /* ends the remote, too */
+        return;
+    }
+    if (status != UCS_OK) {
+        snprintf(remote->way_reason, sizeof(remote->way_reason),
+                 "UCX does not get from the window: %s",
+                 ucs_status_string(status));
+        window_remote_begin(remote, UCXPOOL_WAY_MESSAGES);
+        return;
+    }
+    snprintf(remote->way_reason, sizeof(remote->way_reason),
+             "%.96s; UCX gets and puts", remote->channel->wire_reason);
+    window_remote_begin(remote, UCXPOOL_WAY_RMA);
+}
+
+static void probe_done(void *request, ucs_status_t status, void *arg)
+{
+    ucxpool_remote_t  *remote  = arg;
+    ucxpool_channel_t *channel = remote->channel;
+
+    ucp_request_free(request);
+    tried(remote, status);
+    window_remote_put(remote);
+    core_channel_end_operation(channel);
+}
+
+/* One byte, since UCX may refuse only then. */
+static void try_key(ucxpool_remote_t *remote)
+{
+    ucxpool_channel_t        *channel = remote->channel;
+    const ucp_request_param_t param   = {
+          .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                          UCP_OP_ATTR_FIELD_USER_DATA |
+                          UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+          .cb.send     = probe_done,
+          .user_data   = remote,
+          .memory_type = UCS_MEMORY_TYPE_HOST,
+    };
+    ucs_status_ptr_t result =
+        ucp_get_nbx(channel->conn.endpoint->ep, &remote->probe, 1,
+                    remote->address, remote->key, &param);
+
+    if (UCS_PTR_IS_PTR(result)) {
+        remote->refs++;
+        core_channel_get(channel);
+        core_endpoint_start(channel->conn.endpoint);
+    } else {
+        tried(remote, UCS_PTR_STATUS(result));
+    }
+}
+
+void window_rma_open(ucxpool_remote_t *remote, const void *key, size_t key_size)
+{
+    ucxpool_channel_t *channel = remote->channel;
+
+    if (!ucx_rma_key_check(key, key_size, &remote->is_on_gpu)) {
+        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer gave a key of %zu bytes that is none of "
+                          "UCX's",
+                          key_size);
+        return;
+    }
+    if (!core_channel_can_send(channel) || !channel->conn.endpoint->is_own) {
+        no(remote, "the endpoint cannot be used for it");
+        window_remote_begin(remote, UCXPOOL_WAY_MESSAGES);
+    } else if (!is_native(remote, remote->is_on_gpu)) {
+        window_remote_begin(remote, UCXPOOL_WAY_MESSAGES);
+    } else if (ucx_rma_key_unpack(channel->conn.endpoint->ep, key, key_size,
+                                  &remote->key) != UCXPOOL_OK) {
+        no(remote, ucxpool_error_detail());
+        window_remote_begin(remote, UCXPOOL_WAY_MESSAGES);
+    } else if (remote->is_on_gpu) {
+        tried(remote, UCS_OK); /* a byte of the host would go another way */
+    } else {
+        try_key(remote);
+    }
+}
+
+void window_rma_close(ucxpool_remote_t *remote)
+{
+    if (remote->key != NULL) {
+        ucp_rkey_destroy(remote->key);
+        remote->key = NULL;
+    }
+}
+
+/* --- importer: which operations ------------------------------------------- */
+
+/* Parts of the operation, which has bytes; no fewer than there are. */
+static uint64_t count_pieces(const window_operation_t *operation)
+{
+    const copy_memory_t *memory = &operation->request->data.memory;
+
+    if ((operation->places.places == NULL) && copy_memory_is_pieces(memory) &&
+        (memory->length == operation->places.length)) {
+        return operation->places.count;
+    }
+    return (uint64_t)operation->places.count + memory->num - 1;
+}
+
+/* UCX is told what memory it is. */
+static bool is_of_kind(const window_operation_t *operation)
+{
+    const copy_engine_t *engine = operation->remote->channel->pool->engine;
+    unsigned             types;
+
+    if (!copy_engine_is_launched(engine)) {
+        return !operation->remote->is_on_gpu;
+    }
+    if (copy_engine_memtypes(engine, &operation->request->data.memory,
+                             &types) != UCXPOOL_OK) {
+        return false;
+    }
+    return operation->remote->is_on_gpu
+               ? types == COPY_MEMTYPE_DEVICE
+               : (types & (COPY_MEMTYPE_DEVICE | COPY_MEMTYPE_MANAGED)) == 0;
+}
+
+static bool is_forced(const ucxpool_remote_t *remote)
+{
+    return remote->channel->pool->config.window_way == BASE_WINDOW_WAY_DIRECT;
+}
+
+bool window_rma_fits(const window_operation_t *operation)
+{
+    return (is_forced(operation->remote) ||
+            (operation->size / count_pieces(operation) >= LONG_MIN)) &&
+           is_of_kind(operation);
+}
+
+/* --- importer: operations ------------------------------------------------- */
+
+static bool has_more(const window_operation_t *operation)
+{
+    return (operation->end == UCXPOOL_OK) &&
+           (operation->next_place != operation->places.count);
+}
+
+static void fail(window_operation_t *operation, ucxpool_status_t status,
+                 const char *detail)
+{
+    if (operation->end == UCXPOOL_OK) {
+        operation->end = status;
+        core_request_set_detail(operation->request, detail);
+    }
+}
+
+/* Of the endpoint, or of this operation alone. */
+static void ucx_failed(window_operation_t *operation, ucs_status_t status)
+{
+    char detail[CORE_REASON_SIZE];
+
+    if (is_of_endpoint(status)) {
+        core_channel_set_broken(operation->remote->channel);
+        fail(operation, UCXPOOL_ERR_PEER_LOST,
+             "the connection to the peer broke");
+        return;
+    }
+    snprintf(detail, sizeof(detail), "UCX's %s failed: %s",
+             operation->is_write ? "put" : "get", ucs_status_string(status));
+    fail(operation, ucx_status(status), detail);
+}
+
+static void done(void *request, ucs_status_t status, void *arg);
+
+/* True: UCX will call back. */
+static bool has_begun(window_operation_t *operation, ucs_status_ptr_t result)
+{
+    ucxpool_channel_t *channel = operation->remote->channel;
+
+    if (UCS_PTR_IS_PTR(result)) {
+        operation->num_rma++;
+        channel->windows.num_rma++;
+        core_channel_get(channel);
+        core_endpoint_start(channel->conn.endpoint);
+        return true;
+    }
+    if (UCS_PTR_IS_ERR(result)) {
+        ucx_failed(operation, UCS_PTR_STATUS(result));
+    }
+    return false;
+}
+
+static bool flush(window_operation_t *operation)
+{
+    const ucxpool_channel_t  *channel = operation->remote->channel;
+    const ucp_request_param_t param   = {
+          .op_attr_mask =
+              UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+          .cb.send   = done,
+          .user_data = operation,
+    };
+
+    operation->is_flushed = true;
+    return core_channel_can_send(channel) &&
+           has_begun(operation,
+                     ucp_ep_flush_nbx(channel->conn.endpoint->ep, &param));
+}
+
+/* Nothing of it is left to be posted. Ends it when UCX has done all; then the
+ * operation may be gone. */
+static void end_if_over(window_operation_t *operation)
+{
+    ucxpool_request_t *request = operation->request;
+
+    if ((operation->num_rma != 0) ||
+        (operation->is_write && !operation->is_flushed && flush(operation))) {
+        return;
+    }
+    core_request_end(request, operation->end,
+                     (operation->end == UCXPOOL_OK) ? NULL : request->detail);
+    core_request_reuse(request);
+}
+
+static ucs_status_ptr_t post(window_operation_t   *operation,
+                             const window_piece_t *piece)
+{
+    const ucxpool_remote_t   *remote  = operation->remote;
+    ucp_ep_h                  ep      = remote->channel->conn.endpoint->ep;
+    uint64_t                  address = remote->address + piece->offset;
+    const ucp_request_param_t param   = {
+          .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                          UCP_OP_ATTR_FIELD_USER_DATA |
+                          UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+          .cb.send   = done,
+          .user_data = operation,
+          .memory_type =
+            remote->is_on_gpu ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST,
+    };
+
+    return operation->is_write ? ucp_put_nbx(ep, piece->ours, piece->length,
+                                             address, remote->key, &param)
+                               : ucp_get_nbx(ep, piece->ours, piece->length,
+                                             address, remote->key, &param);
+}
+
+static void post_next(window_operation_t *operation)
+{
+    uint64_t most = operation->remote->is_on_gpu ? GPU_PIECE_MAX : PIECE_MAX;
+    window_piece_t piece = {.length = 0};
+
+    while ((piece.length == 0) &&
+           window_operation_next(operation, most, &piece)) {
+    }
+    if (piece.length == 0) {
+        return;
+    }
+    if (piece.ours == NULL) {
+        fail(operation, UCXPOOL_ERR_INVALID_PARAM,
+             "a piece has no address; give it memory");
+        return;
+    }
+    (void)has_begun(operation, post(operation, &piece));
+}
+
+/* In turns, a piece each. */
+static void post_some(ucxpool_channel_t *channel)
+{
+    base_list_t        *moving = &channel->windows.moving;
+    window_operation_t *operation;
+
+    while (!base_list_is_empty(moving) && (channel->windows.num_rma < DEPTH) &&
+           core_channel_can_send(channel)) {
+        operation = base_list_head(moving, window_operation_t, link);
+        post_next(operation);
+        base_list_del(&operation->link);
+        if (has_more(operation)) {
+            base_list_add_tail(moving, &operation->link);
+        } else {
+            base_list_add_tail(&channel->windows.moved, &operation->link);
+            end_if_over(operation);
+        }
+    }
+}
+
+/* A get, a put, or a flush. */
+static void done(void *request, ucs_status_t status, void *arg)
+{
+    window_operation_t *operation = arg;
+    ucxpool_channel_t  *channel   = operation->remote->channel;
+
+    ucp_request_free(request);
+    operation->num_rma--;
+    channel->windows.num_rma--;
+    if (status != UCS_OK) {
+        ucx_failed(operation, status);
+    }
+    if (!has_more(operation)) {
+        base_list_del(&operation->link);
+        base_list_add_tail(&channel->windows.moved, &operation->link);
+        end_if_over(operation);
+    }
+    post_some(channel);
+    core_channel_end_operation(channel);
+}
+
+static void stop(ucxpool_request_t *request, ucxpool_status_t status,
+                 const char *detail)
+{
+    window_operation_t *operation = request->told.hook_arg;
+    ucxpool_channel_t  *channel   = operation->remote->channel;
+
+    if (operation->end != UCXPOOL_OK) {
+        core_request_end_drain(request, operation->end,
+                               "the peer did not let go of a read or write by "
+                               "UCX that had been ended");
+        return;
+    }
+    fail(operation, status, detail);
+    base_list_del(&operation->link);
+    base_list_add_tail(&channel->windows.moved, &operation->link);
+    core_request_drain(request);
+    end_if_over(operation);
+}
+
+/* The caller's stream has come to where it was posted. */
+static void resume(ucxpool_request_t *request)
+{
+    window_operation_t *operation = request->told.hook_arg;
+    ucxpool_channel_t  *channel   = operation->remote->channel;
+
+    if (operation->end == UCXPOOL_OK) {
+        base_list_del(&operation->link);
+        base_list_add_tail(&channel->windows.moving, &operation->link);
+        post_some(channel);
+    }
+}
+
+static const core_request_kind_t rma_kind = {.resume = resume, .stop = stop};
+
+void window_rma_start(window_operation_t *operation)
+{
+    ucxpool_channel_t *channel = operation->remote->channel;
+    ucxpool_request_t *request = operation->request;
+
+    request->kind = &rma_kind;
+    if (request->stream.marker != NULL) {
+        base_list_add_tail(&channel->windows.moved, &operation->link);
+        return;
+    }
+    base_list_add_tail(&channel->windows.moving, &operation->link);
+    post_some(channel);
+}

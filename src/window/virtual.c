@@ -1,0 +1,175 @@
+/*
+ * Windows in virtual memory of a GPU: the peer maps the allocations that they
+ * lie in, and its GPU copies as from memory of cuMemAlloc().
+ */
+#include "base/error.h"
+#include "base/log.h"
+#include "core/wire.h"
+#include "ipc/virtual.h"
+#include "window/window.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- owner ---------------------------------------------------------------- */
+
+ucxpool_status_t window_virtual_share(ucxpool_window_t *window)
+{
+    ipc_virtual_part_t found[PROTO_PARTS_MAX];
+    unsigned           num;
+    ucxpool_status_t   status;
+
+    status = ipc_virtual_export(window->pool->engine->device, window->address,
+                                window->length, found, PROTO_PARTS_MAX, &num);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    window->parts = calloc(num, sizeof(window->parts[0]));
+    if (window->parts == NULL) {
+        ipc_virtual_close(found, num);
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "no memory for a window's %u parts", num);
+    }
+    for (unsigned i = 0; i < num; i++) {
+        window->parts[i] = (proto_window_part_t){
+            .file   = {.size = found[i].size, .fd = found[i].fd},
+            .offset = found[i].offset,
+            .length = found[i].length,
+        };
+    }
+    window->num_parts  = num;
+    window->is_virtual = true;
+    return UCXPOOL_OK;
+}
+
+void window_virtual_unshare(ucxpool_window_t *window)
+{
+    if (window->is_virtual) {
+        for (unsigned i = 0; i < window->num_parts; i++) {
+            close(window->parts[i].file.fd);
+        }
+        window->is_virtual = false;
+    }
+}
+
+/* --- importer ------------------------------------------------------------- */
+
+static bool no(ucxpool_remote_t *remote, const char *reason)
+{
+    snprintf(remote->way_reason, sizeof(remote->way_reason), "%s", reason);
+    return false;
+}
+
+static void close_all(const int *fds, size_t num)
+{
+    for (size_t i = 0; i < num; i++) {
+        close(fds[i]);
+    }
+}
+
+/* The window goes through all of them without a gap, and ends in the last. */
+static bool is_whole(const proto_window_part_t *parts, size_t num,
+                     uint64_t length)
+{
+    for (size_t i = 0; i < num; i++) {
+        const proto_window_part_t *part = &parts[i];
+        uint64_t                   size = part->file.size;
+
+        if ((part->region != 0) || (part->length == 0) ||
+            (part->offset > size) || (part->length > size - part->offset) ||
+            ((i != 0) && (part->offset != 0)) ||
+            ((i + 1 != num) && (part->length != size - part->offset)) ||
+            (part->length > length)) {
+            return false;
+        }
+        length -= part->length;
+    }
+    return length == 0;
+}
+
+/* Take the descriptors from the owner's process. */
+static ucxpool_status_t take(const ucxpool_channel_t *channel,
+                             const window_parts_t *parts, int *fds)
+{
+    ucxpool_status_t status;
+
+    for (size_t i = 0; i < parts->num_parts; i++) {
+        const ipc_cuda_t share = {.way = IPC_CUDA_FILE,
+                                  .fd  = parts->parts[i].file.fd};
+
+        status = ipc_cuda_import(&channel->peer.host, &share, &fds[i]);
+        if (status != UCXPOOL_OK) {
+            close_all(fds, i);
+            return status;
+        }
+    }
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t map_given(ucxpool_remote_t     *remote,
+                                  const window_parts_t *parts, const int *fds)
+{
+    ipc_virtual_part_t given[PROTO_PARTS_MAX];
+
+    for (size_t i = 0; i < parts->num_parts; i++) {
+        given[i] = (ipc_virtual_part_t){.fd   = fds[i],
+                                        .size = parts->parts[i].file.size};
+    }
+    return ipc_virtual_map(remote->channel->pool->engine->device, given,
+                           (unsigned)parts->num_parts,
+                           (remote->access & UCXPOOL_WINDOW_WRITE) != 0,
+                           &remote->range);
+}
+
+static ucxpool_status_t map(ucxpool_remote_t     *remote,
+                            const window_parts_t *parts)
+{
+    int              fds[PROTO_PARTS_MAX];
+    ucxpool_status_t status;
+
+    if (parts->fds != NULL) {
+        return map_given(remote, parts, parts->fds);
+    }
+    status               = take(remote->channel, parts, fds);
+    remote->is_forbidden = window_is_forbidden(parts, status);
+    if (status == UCXPOOL_OK) {
+        status = map_given(remote, parts, fds);
+        close_all(fds, parts->num_parts);
+    }
+    return status;
+}
+
+bool window_virtual_map(ucxpool_remote_t *remote, const window_parts_t *parts)
+{
+    const ucxpool_channel_t *channel = remote->channel;
+    base_log_level_t         level;
+    ucxpool_status_t         status;
+
+    if (channel->wire->id != UCXPOOL_WIRE_MAP) {
+        return no(remote, channel->wire_reason);
+    }
+    if (!is_whole(parts->parts, parts->num_parts, remote->length)) {
+        return no(remote, "the owner's window does not go through its "
+                          "allocations");
+    }
+    level  = base_error_log_at(BASE_LOG_DEBUG);
+    status = map(remote, parts);
+    base_error_log_at(level);
+    if (status != UCXPOOL_OK) {
+        return no(remote, ucxpool_error_detail());
+    }
+    remote->address = remote->range.address + parts->parts[0].offset;
+    snprintf(remote->way_reason, sizeof(remote->way_reason), "%s",
+             channel->wire_reason);
+    return true;
+}
+
+void window_virtual_unmap(ucxpool_remote_t *remote)
+{
+    if (remote->range.size != 0) {
+        ipc_virtual_unmap(remote->channel->pool->engine->device,
+                          &remote->range);
+    }
+}

@@ -1,0 +1,551 @@
+/* Windows in files that both sides map: which files, for what, and what is left
+ * of them. */
+#include <config.h>
+
+#include "calls.h"
+#include "pair.h"
+#include "sealed.h"
+
+#include "window/window.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* From kernel 5.1; the C library's headers may be older. */
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
+#define SIZE ((size_t)1 << 20)
+#define BOTH (UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE)
+
+/* b owns the window, a imports it. */
+static pair_t            pair;
+static ucxpool_window_t *window;
+static ucxpool_remote_t *remote;
+
+static ucxpool_remote_attr_t asked(void)
+{
+    ucxpool_remote_attr_t attr;
+
+    ucxpool_remote_query(remote, &attr, sizeof(attr));
+    return attr;
+}
+
+static ucxpool_status_t make_window(void *memory, size_t size, int fd)
+{
+    ucxpool_window_params_t params = {
+        .field_mask = (fd >= 0) ? UCXPOOL_WINDOW_PARAM_FIELD_FD : 0,
+        .fd         = fd,
+    };
+
+    return ucxpool_window_create(pair.b, memory, size, &params, &window);
+}
+
+static void import(unsigned access)
+{
+    uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
+
+    ck_assert_int_eq(ucxpool_window_export(window, access, blob), UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_window_import(pair.to_b, blob, sizeof(blob), &remote),
+        UCXPOOL_OK);
+    pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
+    ck_assert_msg(asked().status == UCXPOOL_OK, "%s", asked().reason);
+}
+
+static void begin(void *memory, size_t size, int fd, unsigned access)
+{
+    pair_fill(memory, size);
+    ck_assert_msg(make_window(memory, size, fd) == UCXPOOL_OK, "%s",
+                  ucxpool_error_detail());
+    import(access);
+}
+
+static unsigned num_peers(void)
+{
+    ucxpool_window_attr_t attr;
+
+    ucxpool_window_query(window, &attr, sizeof(attr));
+    return attr.num_peers;
+}
+
+static void let_go(void)
+{
+    ucxpool_remote_release(remote);
+    pair_until(&pair, num_peers() == 0);
+}
+
+static void end(void)
+{
+    let_go();
+    ucxpool_window_destroy(window);
+}
+
+/* The way when nothing is mapped. */
+static ucxpool_way_t other_way(void)
+{
+    return pair_has_pidfd() ? UCXPOOL_WAY_PROCESS : UCXPOOL_WAY_MESSAGES;
+}
+
+static ucxpool_status_t move(bool is_write, uint64_t offset, void *bytes,
+                             size_t length)
+{
+    ucxpool_place_t    place  = {offset, length};
+    ucxpool_places_t   places = ucxpool_places(&place, 1);
+    ucxpool_data_t     data   = ucxpool_data_buffer(bytes, length);
+    ucxpool_request_t *request;
+
+    ck_assert_int_eq(is_write
+                         ? ucxpool_write(remote, &places, &data, NULL, &request)
+                         : ucxpool_read(remote, &places, &data, NULL, &request),
+                     UCXPOOL_OK);
+    return pair_finish(&pair, request);
+}
+
+/* All is read, and all is written if that is allowed. */
+static void check_bytes(uint8_t *memory, size_t size)
+{
+    uint8_t *bytes = malloc(size);
+
+    ck_assert_int_eq(move(false, 0, bytes, size), UCXPOOL_OK);
+    ck_assert_mem_eq(bytes, memory, size);
+    if (asked().access & UCXPOOL_WINDOW_WRITE) {
+        pair_fill(bytes, size);
+        ck_assert_int_eq(move(true, 0, bytes, size), UCXPOOL_OK);
+        ck_assert_mem_eq(bytes, memory, size);
+    }
+    free(bytes);
+}
+
+static void check_reason(const char *words)
+{
+    ck_assert_msg(strstr(asked().way_reason, words) != NULL,
+                  "\"%s\" is not in \"%s\"", words, asked().way_reason);
+}
+
+static void setup(void)
+{
+    pair_init(&pair, "WIRE=map", "WIRE=map COMM_SIZE=16m");
+}
+
+static void teardown(void)
+{
+    pair_cleanup(&pair);
+}
+
+/* --- what is mapped ------------------------------------------------------- */
+
+START_TEST(the_part_of_a_file_is_found_wherever_it_is_mapped)
+{
+    int      fd     = sealed_file(4 * SIZE, 4 * SIZE, F_SEAL_SHRINK);
+    uint8_t *memory = sealed_map(fd, SIZE, 2 * SIZE);
+
+    begin(memory + 12345, SIZE, fd, BOTH);
+    close(fd);
+    ck_assert_int_eq(asked().way, UCXPOOL_WAY_MAPPED);
+    ck_assert_uint_eq(remote->num_views, 1);
+    check_bytes(memory + 12345, SIZE);
+    end();
+    sealed_put(memory, 2 * SIZE);
+}
+END_TEST
+
+/* Two parts in another order than in the file, and a third that goes on where
+ * the second ends. */
+START_TEST(parts_of_a_file_may_lie_in_any_order)
+{
+    static const size_t starts[] = {3 * SIZE, 0, SIZE};
+    int                 fd     = sealed_file(4 * SIZE, 4 * SIZE, F_SEAL_SHRINK);
+    uint8_t            *memory = sealed_map(fd, 0, 3 * SIZE);
+
+    for (size_t i = 0; i < 3; i++) {
+        ck_assert_ptr_eq(mmap(memory + i * SIZE, SIZE, PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_FIXED, fd, (off_t)starts[i]),
+                         memory + i * SIZE);
+    }
+    begin(memory + 100, 3 * SIZE - 200, fd, BOTH);
+    ck_assert_int_eq(asked().way, UCXPOOL_WAY_MAPPED);
+    ck_assert_uint_eq(remote->num_views, 2);
+    check_bytes(memory + 100, 3 * SIZE - 200);
+    end();
+    sealed_put(memory, 3 * SIZE);
+    close(fd);
+}
+END_TEST
+
+START_TEST(what_the_pool_has_mapped_is_not_mapped_again)
+{
+    size_t before;
+    void  *memory;
+
+    ck_assert_int_eq(ucxpool_comm_alloc(pair.b, SIZE, &memory), UCXPOOL_OK);
+    before = calls_mapped_size();
+    begin(memory, SIZE, -1, UCXPOOL_WINDOW_READ);
+    ck_assert_int_eq(asked().way, UCXPOOL_WAY_MAPPED);
+    ck_assert_uint_eq(calls_mapped_size(), before);
+    check_bytes(memory, SIZE);
+    end();
+    ucxpool_comm_free(pair.b, memory);
+}
+END_TEST
+
+START_TEST(the_heap_is_mapped_as_far_as_the_window_goes)
+{
+    size_t before;
+    void  *memory;
+
+    ck_assert_int_eq(ucxpool_heap_alloc(pair.b, 64 * SIZE, NULL, &memory),
+                     UCXPOOL_OK);
+    before = calls_mapped_size();
+    begin((uint8_t *)memory + SIZE / 2 + 8, SIZE, -1, BOTH);
+    ck_assert_int_eq(asked().way, UCXPOOL_WAY_MAPPED);
+    ck_assert_uint_le(calls_mapped_size(), before + 5 * SIZE);
+    check_bytes((uint8_t *)memory + SIZE / 2 + 8, SIZE);
+    end();
+    ck_assert_int_eq(ucxpool_heap_free(pair.b, memory, NULL), UCXPOOL_OK);
+}
+END_TEST
+
+/* Is the mapping that an address lies in to be written? */
+static bool is_writable(const void *address)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char  line[512];
+    bool  is_there = false;
+
+    ck_assert_ptr_nonnull(maps);
+    while (fgets(line, sizeof(line), maps) != NULL) {
+        unsigned long start, end;
+        char          kinds[5];
+
+        if ((sscanf(line, "%lx-%lx %4s", &start, &end, kinds) == 3) &&
+            ((uintptr_t)address >= start) && ((uintptr_t)address < end)) {
+            is_there = kinds[1] == 'w';
+            ck_assert_int_eq(kinds[0], 'r');
+        }
+    }
+    fclose(maps);
+    return is_there;
+}
+
+START_TEST(a_blob_for_reading_maps_for_reading)
+{
+    int   fd;
+    void *memory = sealed_get(SIZE, &fd);
+
+    for (unsigned access = UCXPOOL_WINDOW_READ; access <= BOTH; access++) {
+        begin(memory, SIZE, fd, access);
+        ck_assert_int_eq(asked().way, UCXPOOL_WAY_MAPPED);
+        ck_assert_int_eq(is_writable(remote->views[0].view.start),
+                         (access & UCXPOOL_WINDOW_WRITE) != 0);
+        end();
+    }
+    close(fd);
+    sealed_put(memory, SIZE);
+}
+END_TEST
+
+START_TEST(a_sealed_file_stays_as_long_as_it_is)
+{
+    int      fd;
+    uint8_t *memory = sealed_get(SIZE, &fd);
+    uint8_t  bytes[100];
+
+    begin(memory, SIZE, fd, BOTH);
+    ck_assert_int_eq(ftruncate(fd, 0), -1);
+    ck_assert_int_eq(errno, EPERM);
+    ck_assert_int_eq(move(false, SIZE - 100, bytes, 100), UCXPOOL_OK);
+    ck_assert_mem_eq(bytes, memory + SIZE - 100, 100);
+    end();
+    close(fd);
+    sealed_put(memory, SIZE);
+}
+END_TEST
+
+/* --- what is not ---------------------------------------------------------- */
+
+START_TEST(a_file_that_can_shrink_is_not_mapped)
+{
+    int      fd     = sealed_file(SIZE, SIZE, F_SEAL_GROW);
+    uint8_t *memory = sealed_map(fd, 0, SIZE);
+    uint8_t  bytes[100];
+
+    begin(memory, SIZE, fd, BOTH);
+    ck_assert_int_eq(asked().way, other_way());
+    check_reason("can shrink");
+    check_bytes(memory, SIZE);
+    if (asked().way == UCXPOOL_WAY_PROCESS) {
+        ck_assert_int_eq(ftruncate(fd, 0), 0);
+        ck_assert_int_eq(move(false, 0, bytes, sizeof(bytes)), UCXPOOL_ERR_IO);
+    }
+    end();
+    close(fd);
+    sealed_put(memory, SIZE);
+}
+END_TEST
+
+START_TEST(a_hollow_file_is_not_mapped)
+{
+    int      fd     = sealed_file(4 * SIZE, 0, F_SEAL_SHRINK);
+    uint8_t *memory = sealed_map(fd, 0, 4 * SIZE);
+
+    ck_assert_int_eq(make_window(memory, 4 * SIZE, fd), UCXPOOL_OK);
+    import(UCXPOOL_WINDOW_READ);
+    ck_assert_int_eq(asked().way, other_way());
+    check_reason("have memory behind them");
+    check_bytes(memory, 4 * SIZE);
+    end();
+    close(fd);
+    sealed_put(memory, 4 * SIZE);
+}
+END_TEST
+
+START_TEST(memory_without_a_file_says_so)
+{
+    void *memory = malloc(SIZE);
+
+    begin(memory, SIZE, -1, BOTH);
+    ck_assert_int_eq(asked().way, other_way());
+    check_reason("neither the pool's memory nor");
+    check_bytes(memory, SIZE);
+    end();
+    free(memory);
+}
+END_TEST
+
+/* Every page is a part of its own. */
+START_TEST(more_parts_than_can_be_told_are_not_mapped)
+{
+    enum { PAGE = 4096, NUM = PROTO_PARTS_MAX + 1 };
+    int      fd     = sealed_file(NUM * PAGE, NUM * PAGE, F_SEAL_SHRINK);
+    uint8_t *memory = sealed_map(fd, 0, NUM * PAGE);
+
+    for (size_t i = 0; i < NUM; i++) {
+        ck_assert_ptr_ne(mmap(memory + i * PAGE, PAGE, PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_FIXED, fd,
+                              (off_t)((NUM - 1 - i) * PAGE)),
+                         MAP_FAILED);
+    }
+    begin(memory, NUM * PAGE, fd, BOTH);
+    ck_assert_int_eq(asked().way, other_way());
+    check_reason("too many parts");
+    check_bytes(memory, NUM * PAGE);
+    end();
+    begin(memory, (NUM - 1) * PAGE, fd, BOTH);
+    ck_assert_int_eq(asked().way, UCXPOOL_WAY_MAPPED);
+    ck_assert_uint_eq(remote->num_views, NUM - 1);
+    check_bytes(memory, (NUM - 1) * PAGE);
+    end();
+    close(fd);
+    sealed_put(memory, NUM * PAGE);
+}
+END_TEST
+
+static void check_refused(void *memory, size_t size, int fd, const char *words)
+{
+    unsigned num_fds = calls_num_fds();
+
+    window = NULL;
+    ck_assert_int_eq(make_window(memory, size, fd), UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_null(window);
+    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
+                  ucxpool_error_detail());
+    ck_assert_uint_eq(calls_num_fds(), num_fds);
+}
+
+START_TEST(a_file_that_is_not_mapped_there_is_refused)
+{
+    int      fd;
+    uint8_t *memory = sealed_get(SIZE, &fd);
+    int      other  = sealed_file(SIZE, SIZE, F_SEAL_SHRINK);
+    uint8_t *private =
+        mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+    uint8_t *plain = malloc(SIZE);
+
+    ck_assert_ptr_ne(private, MAP_FAILED);
+    check_refused(memory, SIZE, other, "no shared mapping");
+    check_refused(private, SIZE, fd, "no shared mapping");
+    check_refused(plain, SIZE, fd, "no shared mapping");
+    ck_assert_int_eq(munmap(memory + SIZE - 4096, 4096), 0);
+    check_refused(memory, SIZE, fd, "no shared mapping");
+    check_refused(memory, SIZE / 2, INT_MAX, "is no descriptor");
+    close(fd);
+    close(other);
+    sealed_put(memory, SIZE - 4096);
+    sealed_put(private, SIZE);
+    free(plain);
+}
+END_TEST
+
+/* --- what is mapped for reading alone ------------------------------------- */
+
+static void check_writes_go_otherwise(uint8_t *memory, size_t size)
+{
+    ck_assert_int_eq(asked().way, UCXPOOL_WAY_MAPPED);
+    ck_assert_int_eq(remote->write_way, other_way());
+    check_reason("writes go by");
+    check_bytes(memory, size);
+}
+
+START_TEST(writes_to_the_pools_blocks_go_another_way)
+{
+    void *memory;
+
+    ck_assert_int_eq(ucxpool_comm_alloc(pair.b, SIZE, &memory), UCXPOOL_OK);
+    begin(memory, SIZE, -1, BOTH);
+    check_writes_go_otherwise(memory, SIZE);
+    let_go();
+    import(UCXPOOL_WINDOW_WRITE);
+    ck_assert_int_eq(asked().way, other_way());
+    check_reason("for reading alone");
+    end();
+    ucxpool_comm_free(pair.b, memory);
+}
+END_TEST
+
+START_TEST(a_file_sealed_against_writing_is_read)
+{
+    int      fd;
+    uint8_t *memory = sealed_get(SIZE, &fd);
+
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0) {
+        begin(memory, SIZE, fd, BOTH);
+        check_writes_go_otherwise(memory, SIZE);
+        let_go();
+        import(UCXPOOL_WINDOW_WRITE);
+        ck_assert_int_eq(asked().way, other_way());
+        check_reason("sealed against being mapped for writing");
+        end();
+    }
+    close(fd);
+    sealed_put(memory, SIZE);
+}
+END_TEST
+
+/* --- what fails, and what is left ----------------------------------------- */
+
+START_TEST(nothing_is_left_of_a_window)
+{
+    int      fd;
+    uint8_t *memory  = sealed_get(SIZE, &fd);
+    unsigned num_fds = calls_num_fds();
+    size_t   mapped  = calls_mapped_size();
+
+    for (int i = 0; i < 10; i++) {
+        begin(memory, SIZE, fd, BOTH);
+        ck_assert_uint_gt(calls_mapped_size(), mapped);
+        ck_assert_int_eq(ucxpool_window_revoke(window, 0), UCXPOOL_INPROGRESS);
+        pair_until(&pair, ucxpool_window_revoke(window, 0) == UCXPOOL_OK);
+        ck_assert_uint_eq(calls_mapped_size(), mapped);
+        end();
+        ck_assert_uint_eq(calls_num_fds(), num_fds);
+    }
+    close(fd);
+    sealed_put(memory, SIZE);
+}
+END_TEST
+
+START_TEST(a_call_that_fails_leaves_the_other_ways)
+{
+    static const struct {
+        calls_name_t name;
+        int          error;
+        const char  *words;
+    } calls[] = {
+        {CALLS_OPEN, EACCES, "cannot be opened"},
+        {CALLS_FSTAT, EIO, "cannot be asked"},
+        {CALLS_MMAP, ENOMEM, "mapping"},
+        {CALLS_CALLOC, ENOMEM, "no memory"},
+    };
+    int      fd;
+    uint8_t *memory  = sealed_get(SIZE, &fd);
+    unsigned num_fds = calls_num_fds();
+    size_t   mapped  = calls_mapped_size();
+
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
+
+        ck_assert_int_eq(make_window(memory, SIZE, fd), UCXPOOL_OK);
+        ck_assert_int_eq(
+            ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob),
+            UCXPOOL_OK);
+        ck_assert_int_eq(
+            ucxpool_window_import(pair.to_b, blob, sizeof(blob), &remote),
+            UCXPOOL_OK);
+        calls_fail_from(calls[i].name, 1, calls[i].error);
+        pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
+        ck_assert_msg(calls_has_failed(), "%s", calls[i].words);
+        calls_reset();
+        ck_assert_int_eq(asked().status, UCXPOOL_OK);
+        ck_assert_int_ne(asked().way, UCXPOOL_WAY_MAPPED);
+        check_reason(calls[i].words);
+        check_bytes(memory, SIZE);
+        end();
+        ck_assert_uint_eq(calls_num_fds(), num_fds);
+        ck_assert_uint_eq(calls_mapped_size(), mapped);
+    }
+    begin(memory, SIZE, fd, BOTH);
+    ck_assert_int_eq(asked().way, UCXPOOL_WAY_MAPPED);
+    end();
+    close(fd);
+    sealed_put(memory, SIZE);
+}
+END_TEST
+
+START_TEST(a_window_whose_file_cannot_be_looked_up_is_made)
+{
+    int      fd;
+    uint8_t *memory = sealed_get(SIZE, &fd);
+
+    calls_fail(CALLS_FOPEN, 1, EACCES);
+    ck_assert_int_eq(make_window(memory, SIZE, fd), UCXPOOL_OK);
+    calls_reset();
+    import(BOTH);
+    ck_assert_int_eq(asked().way, other_way());
+    check_reason("/proc/self/maps cannot be read");
+    check_bytes(memory, SIZE);
+    end();
+    close(fd);
+    sealed_put(memory, SIZE);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite  = suite_create("window_mapped");
+    TCase   *tcase  = tcase_create("windows in files");
+    SRunner *runner = srunner_create(suite);
+    int      failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, the_part_of_a_file_is_found_wherever_it_is_mapped);
+    tcase_add_test(tcase, parts_of_a_file_may_lie_in_any_order);
+    tcase_add_test(tcase, what_the_pool_has_mapped_is_not_mapped_again);
+    tcase_add_test(tcase, the_heap_is_mapped_as_far_as_the_window_goes);
+    tcase_add_test(tcase, a_blob_for_reading_maps_for_reading);
+    tcase_add_test(tcase, a_sealed_file_stays_as_long_as_it_is);
+    tcase_add_test(tcase, a_file_that_can_shrink_is_not_mapped);
+    tcase_add_test(tcase, a_hollow_file_is_not_mapped);
+    tcase_add_test(tcase, memory_without_a_file_says_so);
+    tcase_add_test(tcase, more_parts_than_can_be_told_are_not_mapped);
+    tcase_add_test(tcase, a_file_that_is_not_mapped_there_is_refused);
+    tcase_add_test(tcase, writes_to_the_pools_blocks_go_another_way);
+    tcase_add_test(tcase, a_file_sealed_against_writing_is_read);
+    tcase_add_test(tcase, nothing_is_left_of_a_window);
+    tcase_add_test(tcase, a_call_that_fails_leaves_the_other_ways);
+    tcase_add_test(tcase, a_window_whose_file_cannot_be_looked_up_is_made);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? 0 : 1;
+}

@@ -1,0 +1,725 @@
+/*
+ * Windows by UCX's get and put: what is registered and when, what it takes to
+ * go so, and what is left when UCX, the owner or the importer says no. UCX's
+ * functions are looked over, and made to fail.
+ */
+#include "pair.h"
+
+#include "core/control.h"
+#include "window/window.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DIRECT "WIRE=ucx WINDOW_WAY=direct"
+#define SIZE   ((size_t)1 << 20)
+#define TAG    UINT64_C(78)
+#define BOTH   (UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE)
+
+/* --- UCX ------------------------------------------------------------------ */
+
+typedef enum spoil {
+    SPOIL_NOTHING,
+    SPOIL_MAP,
+    SPOIL_PACK,
+    SPOIL_EMPTY,  /* the packed key has no bytes */
+    SPOIL_LENGTH, /* a part of it is longer than it is itself */
+    SPOIL_TYPE,   /* it is for memory of a kind that there is not */
+    SPOIL_UNPACK,
+    SPOIL_GET,
+    SPOIL_PUT,
+    SPOIL_FLUSH
+} spoil_t;
+
+static spoil_t  spoil;
+static unsigned spoil_nth; /* from 1 */
+static unsigned num_spoilt;
+static bool     is_native; /* the endpoints look like those of a card */
+static int      num_maps, num_mapped, num_keys;
+static unsigned num_gets, num_puts, num_flushes;
+
+static bool is_spoilt(spoil_t what)
+{
+    return (spoil == what) && (++num_spoilt == spoil_nth);
+}
+
+static void spoil_the(spoil_t what, unsigned nth)
+{
+    spoil      = what;
+    spoil_nth  = nth;
+    num_spoilt = 0;
+}
+
+#define DECLARE(_result, _name, ...) \
+    _result __real_##_name(__VA_ARGS__); \
+    _result __wrap_##_name(__VA_ARGS__);
+
+DECLARE(ucs_status_t, ucp_mem_map, ucp_context_h, const ucp_mem_map_params_t *,
+        ucp_mem_h *)
+DECLARE(ucs_status_t, ucp_mem_unmap, ucp_context_h, ucp_mem_h)
+DECLARE(ucs_status_t, ucp_rkey_pack, ucp_context_h, ucp_mem_h, void **,
+        size_t *)
+DECLARE(ucs_status_t, ucp_ep_rkey_unpack, ucp_ep_h, const void *, ucp_rkey_h *)
+DECLARE(void, ucp_rkey_destroy, ucp_rkey_h)
+DECLARE(ucs_status_ptr_t, ucp_get_nbx, ucp_ep_h, void *, size_t, uint64_t,
+        ucp_rkey_h, const ucp_request_param_t *)
+DECLARE(ucs_status_ptr_t, ucp_put_nbx, ucp_ep_h, const void *, size_t, uint64_t,
+        ucp_rkey_h, const ucp_request_param_t *)
+DECLARE(ucs_status_ptr_t, ucp_ep_flush_nbx, ucp_ep_h,
+        const ucp_request_param_t *)
+DECLARE(void, ucp_ep_print_info, ucp_ep_h, FILE *)
+
+ucs_status_t __wrap_ucp_mem_map(ucp_context_h               context,
+                                const ucp_mem_map_params_t *params,
+                                ucp_mem_h                  *memh)
+{
+    ucs_status_t status;
+
+    if (is_spoilt(SPOIL_MAP)) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    status = __real_ucp_mem_map(context, params, memh);
+    num_maps += status == UCS_OK;
+    num_mapped += status == UCS_OK;
+    return status;
+}
+
+ucs_status_t __wrap_ucp_mem_unmap(ucp_context_h context, ucp_mem_h memh)
+{
+    num_mapped--;
+    return __real_ucp_mem_unmap(context, memh);
+}
+
+ucs_status_t __wrap_ucp_rkey_pack(ucp_context_h context, ucp_mem_h memh,
+                                  void **buffer, size_t *size)
+{
+    ucs_status_t status;
+    uint8_t     *bytes;
+    uint64_t     domains = 1;
+
+    if (is_spoilt(SPOIL_PACK)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    status = __real_ucp_rkey_pack(context, memh, buffer, size);
+    bytes  = *buffer;
+    if (is_spoilt(SPOIL_EMPTY)) {
+        *size = 0;
+    }
+    if (is_spoilt(SPOIL_LENGTH)) {
+        memcpy(bytes, &domains, sizeof(domains));
+        *size = sizeof(domains) + 1;
+    }
+    if (is_spoilt(SPOIL_TYPE)) {
+        bytes[sizeof(domains)] = 77;
+    }
+    return status;
+}
+
+ucs_status_t __wrap_ucp_ep_rkey_unpack(ucp_ep_h ep, const void *buffer,
+                                       ucp_rkey_h *key)
+{
+    ucs_status_t status;
+
+    if (is_spoilt(SPOIL_UNPACK)) {
+        return UCS_ERR_UNREACHABLE;
+    }
+    status = __real_ucp_ep_rkey_unpack(ep, buffer, key);
+    num_keys += status == UCS_OK;
+    return status;
+}
+
+void __wrap_ucp_rkey_destroy(ucp_rkey_h key)
+{
+    num_keys--;
+    __real_ucp_rkey_destroy(key);
+}
+
+ucs_status_ptr_t __wrap_ucp_get_nbx(ucp_ep_h ep, void *buffer, size_t size,
+                                    uint64_t address, ucp_rkey_h key,
+                                    const ucp_request_param_t *param)
+{
+    num_gets++;
+    if (is_spoilt(SPOIL_GET)) {
+        return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
+    }
+    return __real_ucp_get_nbx(ep, buffer, size, address, key, param);
+}
+
+ucs_status_ptr_t __wrap_ucp_put_nbx(ucp_ep_h ep, const void *buffer,
+                                    size_t size, uint64_t address,
+                                    ucp_rkey_h                 key,
+                                    const ucp_request_param_t *param)
+{
+    num_puts++;
+    if (is_spoilt(SPOIL_PUT)) {
+        return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    }
+    return __real_ucp_put_nbx(ep, buffer, size, address, key, param);
+}
+
+ucs_status_ptr_t __wrap_ucp_ep_flush_nbx(ucp_ep_h                   ep,
+                                         const ucp_request_param_t *param)
+{
+    num_flushes++;
+    if (is_spoilt(SPOIL_FLUSH)) {
+        return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    }
+    return __real_ucp_ep_flush_nbx(ep, param);
+}
+
+void __wrap_ucp_ep_print_info(ucp_ep_h ep, FILE *stream)
+{
+    if (is_native) {
+        fprintf(stream, "#  lane[0]:  1:rc_verbs/card:1.0 md[1] -> md[1]/ib "
+                        "rma#0 am\n");
+    } else {
+        __real_ucp_ep_print_info(ep, stream);
+    }
+}
+
+/* --- a window and its import ---------------------------------------------- */
+
+/* b owns the window, a reads and writes. */
+static pair_t            pair;
+static uint8_t          *memory;
+static ucxpool_window_t *window;
+static ucxpool_remote_t *remote;
+static uint8_t           bytes[SIZE];
+static int               num_maps_before, num_mapped_before;
+
+static ucxpool_remote_attr_t asked(void)
+{
+    ucxpool_remote_attr_t attr;
+
+    ucxpool_remote_query(remote, &attr, sizeof(attr));
+    return attr;
+}
+
+static ucxpool_window_attr_t told(void)
+{
+    ucxpool_window_attr_t attr;
+
+    ucxpool_window_query(window, &attr, sizeof(attr));
+    return attr;
+}
+
+static uint64_t stat(const char *name)
+{
+    uint64_t value;
+
+    ck_assert_int_eq(ucxpool_stats_get(pair.b, name, &value), UCXPOOL_OK);
+    return value;
+}
+
+static void begin(const char *importers, const char *owners)
+{
+    pair_init(&pair, importers, owners);
+    pair.a->windows.may_emulate = strstr(importers, "direct") != NULL;
+    num_maps_before             = num_maps;
+    num_mapped_before           = num_mapped;
+    memory                      = malloc(SIZE);
+    pair_fill(memory, SIZE);
+    ck_assert_int_eq(ucxpool_window_create(pair.b, memory, SIZE, NULL, &window),
+                     UCXPOOL_OK);
+}
+
+static void start_import(ucxpool_window_t *of)
+{
+    uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
+
+    ck_assert_int_eq(ucxpool_window_export(of, BOTH, blob), UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_window_import(pair.to_b, blob, sizeof(blob), &remote),
+        UCXPOOL_OK);
+}
+
+static void import(ucxpool_window_t *of)
+{
+    start_import(of);
+    pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
+}
+
+static ucxpool_request_t *post(bool is_write, size_t num, size_t size)
+{
+    static uint64_t    offsets[64]; /* they stay until it ends */
+    ucxpool_data_t     data = ucxpool_data_buffer(bytes, num * size);
+    ucxpool_places_t   places;
+    ucxpool_request_t *request;
+
+    ck_assert_uint_le(num, sizeof(offsets) / sizeof(offsets[0]));
+    for (size_t i = 0; i < num; i++) {
+        offsets[i] = i * size;
+    }
+    places = ucxpool_places_even(offsets, num, size);
+    ck_assert_int_eq(is_write
+                         ? ucxpool_write(remote, &places, &data, NULL, &request)
+                         : ucxpool_read(remote, &places, &data, NULL, &request),
+                     UCXPOOL_OK);
+    return request;
+}
+
+static ucxpool_status_t move(bool is_write, size_t num, size_t size)
+{
+    return pair_finish(&pair, post(is_write, num, size));
+}
+
+/* Both ways, whole. */
+static void check_moves(void)
+{
+    pair_poison(bytes, SIZE);
+    ck_assert_int_eq(move(false, 1, SIZE), UCXPOOL_OK);
+    ck_assert_mem_eq(bytes, memory, SIZE);
+    pair_fill(bytes, SIZE);
+    ck_assert_int_eq(move(true, 1, SIZE), UCXPOOL_OK);
+    ck_assert_mem_eq(bytes, memory, SIZE);
+}
+
+static void release(void)
+{
+    ucxpool_remote_release(remote);
+    pair_until(&pair, told().num_peers == 0);
+}
+
+/* Nothing is left of it. */
+static void check_end(void)
+{
+    ck_assert_int_eq(num_mapped, 0);
+    ck_assert_int_eq(num_keys, 0);
+    free(memory);
+}
+
+static void end(void)
+{
+    release();
+    ck_assert_int_eq(num_keys, 0);
+    ck_assert_uint_eq(pair.to_a->windows.num_keys, 0);
+    ck_assert_uint_eq(pair.to_b->windows.num_rma, 0);
+    ucxpool_window_destroy(window);
+    ck_assert_uint_eq(stat("window_registered_bytes"), 0);
+    ck_assert_int_eq(num_mapped, num_mapped_before);
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+    check_end();
+}
+
+/* --- registration --------------------------------------------------------- */
+
+START_TEST(a_window_is_registered_once_for_all_that_ask)
+{
+    begin(DIRECT, DIRECT);
+    ck_assert_uint_eq(told().registered, 0);
+    ck_assert_str_eq(told().not_registered, "");
+    for (int i = 0; i < 3; i++) {
+        import(window);
+        ck_assert_int_eq(asked().way, UCXPOOL_WAY_RMA);
+        ck_assert_ptr_nonnull(strstr(asked().way_reason, "UCX gets and puts"));
+        ck_assert_int_eq(num_keys, 1);
+        check_moves();
+        release();
+        ck_assert_int_eq(num_keys, 0);
+    }
+    ck_assert_uint_ge(num_gets, 3 * 3);
+    ck_assert_uint_ge(num_puts, 3 * 2);
+    ck_assert_uint_eq(told().registered, SIZE);
+    ck_assert_int_eq(num_maps - num_maps_before, 1);
+    ck_assert_uint_eq(stat("window_registered_bytes"), SIZE);
+    ck_assert_uint_eq(stat("window_registrations"), 1);
+    ck_assert_uint_eq(stat("window_registrations_refused"), 0);
+    import(window);
+    end();
+}
+END_TEST
+
+START_TEST(a_revoked_window_is_registered_no_more)
+{
+    begin(DIRECT, DIRECT);
+    import(window);
+    ck_assert_int_eq(ucxpool_window_revoke(window, 0), UCXPOOL_INPROGRESS);
+    ck_assert_int_eq(num_mapped, num_mapped_before + 1);
+    pair_until(&pair, ucxpool_window_revoke(window, 0) == UCXPOOL_OK);
+    ck_assert_int_eq(num_mapped, num_mapped_before);
+    ck_assert_uint_eq(told().registered, 0);
+    ck_assert_int_eq(num_keys, 0);
+    end();
+}
+END_TEST
+
+/* Not even where it is demanded. */
+START_TEST(over_tcp_there_is_none)
+{
+    begin(DIRECT, DIRECT);
+    pair.a->windows.may_emulate = false;
+    import(window);
+    ck_assert_int_eq(asked().status, UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(asked().reason, "no get and put"));
+    ck_assert_int_eq(num_maps, num_maps_before);
+    end();
+}
+END_TEST
+
+/* Nobody asks where the transports have no get and put. */
+START_TEST(over_tcp_it_goes_by_messages)
+{
+    begin("WIRE=ucx", "WIRE=ucx");
+    import(window);
+    ck_assert_int_eq(asked().way, UCXPOOL_WAY_MESSAGES);
+    ck_assert_ptr_nonnull(strstr(asked().way_reason, "no get and put"));
+    ck_assert_int_eq(num_maps, num_maps_before);
+    ck_assert_str_eq(told().not_registered, "");
+    check_moves();
+    ck_assert_uint_eq(num_gets + num_puts, 0);
+    end();
+}
+END_TEST
+
+START_TEST(an_owner_may_want_messages)
+{
+    begin(_i ? DIRECT : "WIRE=ucx", "WIRE=ucx WINDOW_WAY=messages");
+    is_native = true;
+    import(window);
+    ck_assert_int_eq(num_maps, num_maps_before);
+    ck_assert_ptr_nonnull(strstr(told().not_registered, "WINDOW_WAY=messages"));
+    if (_i) { /* the importer wants nothing else */
+        ck_assert_int_eq(asked().status, UCXPOOL_ERR_UNSUPPORTED);
+        ck_assert_ptr_nonnull(strstr(asked().reason, "WINDOW_WAY=messages"));
+    } else {
+        ck_assert_int_eq(asked().way, UCXPOOL_WAY_MESSAGES);
+        ck_assert_ptr_nonnull(
+            strstr(asked().way_reason, "the owner has UCXPOOL_WINDOW_WAY"));
+        check_moves();
+    }
+    end();
+}
+END_TEST
+
+START_TEST(what_is_beyond_the_budget_goes_by_messages)
+{
+    ucxpool_window_t *second;
+    ucxpool_remote_t *first;
+    uint8_t          *more = malloc(SIZE / 2);
+
+    begin("WIRE=ucx", "WIRE=ucx WINDOW_BUDGET=1m");
+    is_native = true;
+    pair_fill(more, SIZE / 2);
+    ck_assert_int_eq(
+        ucxpool_window_create(pair.b, more, SIZE / 2, NULL, &second),
+        UCXPOOL_OK);
+    import(second);
+    ck_assert_int_eq(asked().way, UCXPOOL_WAY_RMA);
+    first = remote;
+    import(window);
+    ck_assert_int_eq(asked().way, UCXPOOL_WAY_MESSAGES);
+    ck_assert_ptr_nonnull(strstr(asked().way_reason, "UCXPOOL_WINDOW_BUDGET"));
+    ck_assert_ptr_nonnull(strstr(told().not_registered, "WINDOW_BUDGET"));
+    ck_assert_uint_eq(told().registered, 0);
+    ck_assert_uint_eq(stat("window_registered_bytes"), SIZE / 2);
+    ck_assert_uint_eq(stat("window_registrations_refused"), 1);
+    check_moves();
+    release();
+    /* With the other gone there is room. */
+    ucxpool_remote_release(first);
+    pair_until(&pair, base_list_is_empty(&second->grants));
+    ucxpool_window_destroy(second);
+    import(window);
+    ck_assert_int_eq(asked().way, UCXPOOL_WAY_RMA);
+    ck_assert_uint_eq(told().registered, SIZE);
+    ck_assert_str_eq(told().not_registered, "");
+    check_moves();
+    end();
+    free(more);
+}
+END_TEST
+
+START_TEST(where_ucx_does_not_register_it_goes_by_messages)
+{
+    static const struct {
+        spoil_t     what;
+        const char *reason;
+    } cases[] = {
+        {SPOIL_MAP, "UCX does not register it"},
+        {SPOIL_PACK, "UCX packed no key"},
+        {SPOIL_EMPTY, "UCX packed a key of 0 bytes"},
+    };
+
+    begin("WIRE=ucx", "WIRE=ucx");
+    is_native = true;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        spoil_the(cases[i].what, 1);
+        import(window);
+        ck_assert_int_eq(asked().way, UCXPOOL_WAY_MESSAGES);
+        ck_assert_msg(strstr(asked().way_reason, cases[i].reason) != NULL, "%s",
+                      asked().way_reason);
+        ck_assert_str_eq(told().not_registered, asked().way_reason);
+        ck_assert_int_eq(num_mapped, num_mapped_before);
+        check_moves();
+        release();
+    }
+    ck_assert_uint_eq(stat("window_registrations_refused"), 3);
+    import(window); /* again, and now it does */
+    ck_assert_int_eq(asked().way, UCXPOOL_WAY_RMA);
+    check_moves();
+    end();
+}
+END_TEST
+
+START_TEST(where_ucx_does_not_take_the_key_it_goes_by_messages)
+{
+    static const struct {
+        spoil_t     what;
+        const char *reason;
+    } cases[] = {
+        {SPOIL_UNPACK, "UCX does not take the owner's key"},
+        {SPOIL_GET, "UCX does not get from the window"},
+    };
+
+    begin("WIRE=ucx", "WIRE=ucx");
+    is_native = true;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        spoil_the(cases[i].what, 1);
+        import(window);
+        ck_assert_int_eq(asked().way, UCXPOOL_WAY_MESSAGES);
+        ck_assert_msg(strstr(asked().way_reason, cases[i].reason) != NULL, "%s",
+                      asked().way_reason);
+        check_moves();
+        release();
+        ck_assert_int_eq(num_keys, 0);
+    }
+    import(window);
+    ck_assert_int_eq(asked().way, UCXPOOL_WAY_RMA);
+    end();
+}
+END_TEST
+
+/* --- which operations ----------------------------------------------------- */
+
+START_TEST(long_pieces_go_by_get_and_put_and_short_ones_by_messages)
+{
+    static const struct {
+        size_t num, size;
+        bool   is_long;
+    } cases[] = {
+        {1, SIZE, true},
+        {8, (size_t)128 << 10, true},
+        {1, (size_t)32 << 10, true},
+        {1, ((size_t)32 << 10) - 1, false},
+        {64, (size_t)1 << 10, false},
+        {1, 4096, false},
+    };
+
+    begin("WIRE=ucx", "WIRE=ucx");
+    is_native = true;
+    import(window);
+    ck_assert_int_eq(asked().way, UCXPOOL_WAY_RMA);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        size_t size = cases[i].num * cases[i].size;
+
+        num_gets = num_puts = num_flushes = 0;
+        pair_poison(bytes, size);
+        ck_assert_int_eq(move(false, cases[i].num, cases[i].size), UCXPOOL_OK);
+        ck_assert_mem_eq(bytes, memory, size);
+        pair_fill(bytes, size);
+        ck_assert_int_eq(move(true, cases[i].num, cases[i].size), UCXPOOL_OK);
+        ck_assert_mem_eq(bytes, memory, size);
+        ck_assert_int_eq(num_gets >= cases[i].num, cases[i].is_long);
+        ck_assert_int_eq(num_puts >= cases[i].num, cases[i].is_long);
+        ck_assert_uint_eq(num_flushes, cases[i].is_long ? 1 : 0);
+    }
+    end();
+}
+END_TEST
+
+/* --- failures ------------------------------------------------------------- */
+
+START_TEST(an_operation_that_fails_in_the_middle_leaves_nothing)
+{
+    begin(DIRECT, DIRECT);
+    import(window);
+    for (unsigned nth = 1; nth <= 12; nth++) {
+        spoil_the(SPOIL_GET, nth);
+        ck_assert_int_eq(move(false, 12, 50000), UCXPOOL_ERR_UNSUPPORTED);
+        spoil_the(SPOIL_PUT, nth);
+        ck_assert_int_eq(move(true, 12, 50000), UCXPOOL_ERR_NO_MEMORY);
+        ck_assert(base_list_is_empty(&pair.to_b->windows.moving));
+        ck_assert(base_list_is_empty(&pair.to_b->windows.moved));
+    }
+    spoil_the(SPOIL_FLUSH, 1);
+    ck_assert_int_eq(move(true, 12, 50000), UCXPOOL_ERR_NO_MEMORY);
+    check_moves();
+    end();
+}
+END_TEST
+
+/* The owner stands still, and UCX's get needs it. */
+START_TEST(what_ucx_does_not_let_go_of_ends_the_channel)
+{
+    uint64_t           late = pair_deadline();
+    ucxpool_request_t *request;
+
+    begin(DIRECT " CLOSE_TIMEOUT=100ms", DIRECT);
+    import(window);
+    pair.a->drain_ns = 1000000;
+    request          = post(_i != 0, 1, SIZE);
+    ucxpool_request_cancel(request);
+    while (!pair_ended(request)) {
+        ucxpool_progress(pair.a);
+        ck_assert(!pair_is_late(late));
+    }
+    ck_assert_int_eq(pair_state(pair.to_b), UCXPOOL_CHANNEL_FAILED);
+    ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_ERR_CANCELED);
+    ck_assert_int_eq(asked().status, UCXPOOL_ERR_CANCELED);
+    pair_until(&pair, told().num_peers == 0);
+    ck_assert_int_eq(num_keys, 0);
+    ucxpool_remote_release(remote);
+    ucxpool_window_destroy(window);
+    pair_cleanup(&pair);
+    check_end();
+}
+END_TEST
+
+/* The peer stands still, and has said nothing. */
+START_TEST(an_owner_keeps_what_a_peer_may_touch_until_the_endpoint_is_closed)
+{
+    uint64_t late = pair_deadline();
+
+    begin(DIRECT, DIRECT " CLOSE_TIMEOUT=100ms");
+    import(window);
+    ucxpool_channel_abort(pair.to_a);
+    ck_assert_int_eq(ucxpool_window_revoke(window, 0), UCXPOOL_INPROGRESS);
+    ck_assert_int_eq(num_mapped, num_mapped_before + 1);
+    ck_assert_int_ne(pair.to_a->conn.endpoint->step, CORE_ENDPOINT_CLOSED);
+    while (ucxpool_window_revoke(window, 0) == UCXPOOL_INPROGRESS) {
+        ucxpool_progress(pair.b);
+        ck_assert(!pair_is_late(late));
+    }
+    ck_assert_int_eq(num_mapped, num_mapped_before);
+    pair_until(&pair, asked().status < UCXPOOL_OK);
+    ucxpool_remote_release(remote);
+    ucxpool_window_destroy(window);
+    pair_cleanup(&pair);
+    check_end();
+}
+END_TEST
+
+START_TEST(an_import_that_is_given_up_early_leaves_nothing)
+{
+    begin(DIRECT, DIRECT);
+    for (int rounds = 0; rounds < 12; rounds++) {
+        start_import(window);
+        for (int i = 0; i < rounds; i++) {
+            pair_progress(&pair);
+        }
+        release();
+        ck_assert_int_eq(num_keys, 0);
+    }
+    import(window);
+    end();
+}
+END_TEST
+
+/* --- a peer that breaks the rules ----------------------------------------- */
+
+START_TEST(a_damaged_key_ends_the_channel)
+{
+    static const spoil_t damages[] = {SPOIL_LENGTH, SPOIL_TYPE};
+
+    begin(DIRECT " LOG_LEVEL=none", DIRECT " LOG_LEVEL=none");
+    spoil_the(damages[_i], 1);
+    import(window);
+    ck_assert_int_eq(asked().status, UCXPOOL_ERR_PROTOCOL);
+    ck_assert_ptr_nonnull(strstr(asked().reason, "is none of UCX's"));
+    ck_assert_int_eq(num_keys, 0);
+    pair_until(&pair, told().num_peers == 0);
+    ucxpool_remote_release(remote);
+    ucxpool_window_destroy(window);
+    pair_cleanup(&pair);
+    check_end();
+}
+END_TEST
+
+static void say_opened(const void *data, size_t size, uint32_t flags)
+{
+    proto_fixed_t *fixed;
+    void          *room;
+
+    core_lock(pair.b);
+    fixed = core_control_begin(pair.to_a, PROTO_WINDOW_OPENED, size, CORE_MUST,
+                               &room);
+    fixed->window_opened.remote  = remote->number;
+    fixed->window_opened.grant   = 999;
+    fixed->window_opened.length  = SIZE;
+    fixed->window_opened.address = 16;
+    fixed->window_opened.flags   = flags;
+    memcpy(room, data, size);
+    core_control_end(pair.to_a);
+    core_unlock(pair.b);
+}
+
+/* While the first is tried, and after it. */
+START_TEST(a_second_answer_is_not_taken)
+{
+    const uint64_t key[2] = {0, 0};
+
+    begin(DIRECT, DIRECT);
+    start_import(window);
+    pair_until(&pair, remote->grant != 0);
+    say_opened(key, sizeof(key), PROTO_OPENED_KEY);
+    pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
+    say_opened(key, sizeof(key), PROTO_OPENED_KEY);
+    for (int i = 0; i < 100; i++) {
+        pair_progress(&pair);
+    }
+    ck_assert_int_eq(num_keys, 1);
+    ck_assert_uint_eq(remote->address, (uintptr_t)memory);
+    check_moves();
+    end();
+}
+END_TEST
+
+/* It is not asked for one, and goes by messages. */
+START_TEST(a_key_that_nobody_asked_for_does_no_harm)
+{
+    begin("WIRE=ucx WINDOW_WAY=messages", DIRECT);
+    import(window);
+    ck_assert_int_eq(asked().way, UCXPOOL_WAY_MESSAGES);
+    ck_assert_int_eq(num_maps, num_maps_before);
+    check_moves();
+    end();
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite  = suite_create("window_rma");
+    TCase   *tcase  = tcase_create("windows");
+    SRunner *runner = srunner_create(suite);
+    int      failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, a_window_is_registered_once_for_all_that_ask);
+    tcase_add_test(tcase, a_revoked_window_is_registered_no_more);
+    tcase_add_test(tcase, over_tcp_there_is_none);
+    tcase_add_test(tcase, over_tcp_it_goes_by_messages);
+    tcase_add_loop_test(tcase, an_owner_may_want_messages, 0, 2);
+    tcase_add_test(tcase, what_is_beyond_the_budget_goes_by_messages);
+    tcase_add_test(tcase, where_ucx_does_not_register_it_goes_by_messages);
+    tcase_add_test(tcase, where_ucx_does_not_take_the_key_it_goes_by_messages);
+    tcase_add_test(tcase,
+                   long_pieces_go_by_get_and_put_and_short_ones_by_messages);
+    tcase_add_test(tcase, an_operation_that_fails_in_the_middle_leaves_nothing);
+    tcase_add_loop_test(tcase, what_ucx_does_not_let_go_of_ends_the_channel, 0,
+                        2);
+    tcase_add_test(
+        tcase,
+        an_owner_keeps_what_a_peer_may_touch_until_the_endpoint_is_closed);
+    tcase_add_test(tcase, an_import_that_is_given_up_early_leaves_nothing);
+    tcase_add_loop_test(tcase, a_damaged_key_ends_the_channel, 0, 2);
+    tcase_add_test(tcase, a_second_answer_is_not_taken);
+    tcase_add_test(tcase, a_key_that_nobody_asked_for_does_no_harm);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? 0 : 1;
+}

@@ -1,0 +1,309 @@
+/* Windows that several threads use: one owner's pool, one importer's, and what
+ * the header says is safe. */
+#include "pair.h"
+#include "rounds.h"
+
+#include <check.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const ways[] = {
+    "WIRE=map",
+    "WIRE=map WINDOW_WAY=messages",
+    "WIRE=ucx",
+};
+#define NUM_WAYS ((int)(sizeof(ways) / sizeof(ways[0])))
+
+#define NUM_THREADS 3u
+#define SIZE        ((size_t)600000)
+#define PART        (SIZE / NUM_THREADS)
+#define NUM_PLACES  20u
+#define BOTH        (UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE)
+#define MILLISECOND UINT64_C(1000000)
+/* Long enough for any machine, so that whoever waits longer waits for ever. */
+#define MINUTE UINT64_C(60000000000)
+
+/* b owns the windows, threads read and write them over a's channel. */
+static pair_t    pair;
+static uint8_t   memory[SIZE];
+static pthread_t drivers[2];
+static bool      is_over; /* atomic */
+
+/* A remote that is only read short pieces of would not see that its window is
+ * revoked: it lets go in progress. */
+static void *drive(void *arg)
+{
+    while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE)) {
+        ucxpool_wait(arg, MILLISECOND);
+    }
+    return NULL;
+}
+
+static void begin(int way)
+{
+    pair_init(&pair, ways[way], ways[way]);
+    is_over = false;
+    ck_assert_int_eq(pthread_create(&drivers[0], NULL, drive, pair.a), 0);
+    ck_assert_int_eq(pthread_create(&drivers[1], NULL, drive, pair.b), 0);
+}
+
+static void end(void)
+{
+    __atomic_store_n(&is_over, true, __ATOMIC_RELEASE);
+    ck_assert_int_eq(pthread_join(drivers[0], NULL), 0);
+    ck_assert_int_eq(pthread_join(drivers[1], NULL), 0);
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+}
+
+static ucxpool_window_t *make_window(uint8_t *blob)
+{
+    ucxpool_window_t *window;
+
+    ck_assert_int_eq(ucxpool_window_create(pair.b, memory, SIZE, NULL, &window),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_window_export(window, BOTH, blob), UCXPOOL_OK);
+    return window;
+}
+
+static ucxpool_remote_t *import(const uint8_t *blob)
+{
+    ucxpool_remote_t *remote;
+
+    ck_assert_int_eq(ucxpool_window_import(pair.to_b, blob,
+                                           UCXPOOL_WINDOW_BLOB_SIZE, &remote),
+                     UCXPOOL_OK);
+    return remote;
+}
+
+/* The bytes of a part in pieces, last places first. */
+static ucxpool_status_t move(ucxpool_remote_t *remote, bool is_write,
+                             unsigned part, uint8_t *bytes)
+{
+    const size_t       piece               = PART / NUM_PLACES;
+    uint64_t           offsets[NUM_PLACES] = {0};
+    ucxpool_places_t   places = ucxpool_places_even(offsets, NUM_PLACES, piece);
+    ucxpool_data_t     data   = ucxpool_data_buffer(bytes, piece * NUM_PLACES);
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
+
+    for (size_t i = 0; i < NUM_PLACES; i++) {
+        offsets[i] = part * PART + (NUM_PLACES - 1 - i) * piece;
+    }
+    status = is_write ? ucxpool_write(remote, &places, &data, NULL, &request)
+                      : ucxpool_read(remote, &places, &data, NULL, &request);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = ucxpool_request_wait(request, MINUTE);
+    ucxpool_request_release(request);
+    return status;
+}
+
+typedef struct user {
+    unsigned          part;
+    ucxpool_remote_t *remote; /* shared; NULL: it imports the blobs */
+    unsigned          count;
+    pthread_t         thread;
+    uint8_t           bytes[PART];
+    uint8_t           right[PART];
+} user_t;
+
+static user_t users[NUM_THREADS];
+
+static void start(ucxpool_remote_t *remote, void *(*work)(void *))
+{
+    for (unsigned i = 0; i < NUM_THREADS; i++) {
+        users[i].part   = i;
+        users[i].remote = remote;
+        users[i].count  = rounds(50);
+        ck_assert_int_eq(
+            pthread_create(&users[i].thread, NULL, work, &users[i]), 0);
+    }
+}
+
+static void join(void)
+{
+    for (unsigned i = 0; i < NUM_THREADS; i++) {
+        ck_assert_int_eq(pthread_join(users[i].thread, NULL), 0);
+    }
+}
+
+/* --- one remote ----------------------------------------------------------- */
+
+static void *write_and_read_back(void *arg)
+{
+    user_t *user = arg;
+
+    for (unsigned i = 0; i < user->count; i++) {
+        memset(user->right, (int)(user->part + i * NUM_THREADS), PART);
+        memcpy(user->bytes, user->right, PART);
+        ck_assert_int_eq(move(user->remote, true, user->part, user->bytes),
+                         UCXPOOL_OK);
+        memset(user->bytes, 0xfe, PART);
+        ck_assert_int_eq(move(user->remote, false, user->part, user->bytes),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(
+            memcmp(user->bytes, user->right, PART / NUM_PLACES * NUM_PLACES),
+            0);
+    }
+    return NULL;
+}
+
+START_TEST(threads_share_a_remote)
+{
+    uint8_t           blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    ucxpool_window_t *window;
+    ucxpool_remote_t *remote;
+
+    begin(_i);
+    window = make_window(blob);
+    remote = import(blob);
+    start(remote, write_and_read_back);
+    join();
+    ucxpool_remote_release(remote);
+    ucxpool_window_destroy(window);
+    end();
+}
+END_TEST
+
+/* --- windows that come and go --------------------------------------------- */
+
+/* The blob of the window that is there, and how often it has been read. */
+static struct {
+    pthread_mutex_t lock;
+    uint8_t         blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    unsigned        num_reads; /* atomic */
+    bool            is_last;   /* atomic */
+} shown = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void show(const uint8_t *blob)
+{
+    pthread_mutex_lock(&shown.lock);
+    memcpy(shown.blob, blob, sizeof(shown.blob));
+    pthread_mutex_unlock(&shown.lock);
+}
+
+/* Revoked, or before it was imported. */
+static bool is_end_of_window(ucxpool_status_t status)
+{
+    return (status == UCXPOOL_ERR_CANCELED) || (status == UCXPOOL_ERR_REFUSED);
+}
+
+static void *import_and_read(void *arg)
+{
+    user_t           *user = arg;
+    uint8_t           blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    ucxpool_remote_t *remote;
+    ucxpool_status_t  status;
+
+    while (!__atomic_load_n(&shown.is_last, __ATOMIC_ACQUIRE)) {
+        pthread_mutex_lock(&shown.lock);
+        memcpy(blob, shown.blob, sizeof(blob));
+        pthread_mutex_unlock(&shown.lock);
+        remote = import(blob);
+        do {
+            status = move(remote, false, user->part, user->bytes);
+            __atomic_add_fetch(&shown.num_reads, status == UCXPOOL_OK,
+                               __ATOMIC_RELAXED);
+        } while (status == UCXPOOL_OK);
+        ck_assert(is_end_of_window(status));
+        ucxpool_remote_release(remote);
+    }
+    return NULL;
+}
+
+static void await_reads(unsigned num)
+{
+    while (__atomic_load_n(&shown.num_reads, __ATOMIC_RELAXED) < num) {
+        ucxpool_wait(pair.b, MILLISECOND);
+    }
+}
+
+START_TEST(windows_come_and_go_under_threads_that_read)
+{
+    uint8_t           blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    unsigned          num = rounds(50);
+    ucxpool_window_t *window;
+
+    begin(_i);
+    shown.num_reads = 0;
+    shown.is_last   = false;
+    for (unsigned i = 0; i < num; i++) {
+        window = make_window(blob);
+        show(blob);
+        if (i == 0) {
+            start(NULL, import_and_read);
+        }
+        /* One at the least is of this window. */
+        await_reads(__atomic_load_n(&shown.num_reads, __ATOMIC_RELAXED) +
+                    NUM_THREADS + 1);
+        if (i + 1 == num) {
+            __atomic_store_n(&shown.is_last, true, __ATOMIC_RELEASE);
+        }
+        ucxpool_window_destroy(window);
+        memset(memory, (int)i, SIZE); /* it is nobody else's any more */
+    }
+    join();
+    end();
+}
+END_TEST
+
+/* --- revoked -------------------------------------------------------------- */
+
+static void *read_until_revoked(void *arg)
+{
+    user_t          *user = arg;
+    ucxpool_status_t status;
+
+    do {
+        status = move(user->remote, user->part == 0, user->part, user->bytes);
+        __atomic_add_fetch(&shown.num_reads, 1, __ATOMIC_RELAXED);
+    } while (status == UCXPOOL_OK);
+    ck_assert(is_end_of_window(status));
+    return NULL;
+}
+
+START_TEST(a_thread_revokes_while_others_read_and_write)
+{
+    uint8_t           blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    ucxpool_window_t *window;
+    ucxpool_remote_t *remote;
+
+    begin(_i);
+    for (unsigned i = 0; i < rounds(20); i++) {
+        window          = make_window(blob);
+        remote          = import(blob);
+        shown.num_reads = 0;
+        start(remote, read_until_revoked);
+        await_reads(i % 8);
+        ck_assert_int_eq(ucxpool_window_revoke(window, MINUTE), UCXPOOL_OK);
+        memset(memory, (int)i, SIZE);
+        join();
+        ucxpool_remote_release(remote);
+        ucxpool_window_destroy(window);
+    }
+    end();
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite  = suite_create("window_threads");
+    TCase   *tcase  = tcase_create("threads");
+    SRunner *runner = srunner_create(suite);
+    int      failed;
+
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, threads_share_a_remote, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase, windows_come_and_go_under_threads_that_read, 0,
+                        NUM_WAYS);
+    tcase_add_loop_test(tcase, a_thread_revokes_while_others_read_and_write, 0,
+                        NUM_WAYS);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? 0 : 1;
+}
