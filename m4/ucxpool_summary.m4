@@ -26,6 +26,10 @@ AC_DEFUN([UCXPOOL_SUMMARY], [
     [ucxpool_line cuda.h yes],
     [ucxpool_line cuda.h \
       'no: our declarations are not compared with it by make check'])
+  AS_IF([test "x$have_nvtx" = xyes],
+    [ucxpool_line NVTX yes],
+    [ucxpool_line NVTX \
+      'no: profilers are not told of transfers (--with-nvtx=DIR)'])
   AS_IF([command -v python3 >/dev/null],
     [ucxpool_line Python yes],
     [ucxpool_line Python \

@@ -9,6 +9,9 @@ AC_DEFUN([UCXPOOL_TEST_PATHS], [
   AC_DEFINE_UNQUOTED([NVML_STAND_IN_PATH],
     ["$ucxpool_tests/nvml_stand_in/.libs/libnvml.so"],
     [The library that stands in for NVML])
+  AC_DEFINE_UNQUOTED([NVTX_STAND_IN_PATH],
+    ["$ucxpool_tests/nvtx_stand_in/.libs/libnvtx.so"],
+    [The library that stands in for a profiler])
   AC_DEFINE_UNQUOTED([VERBS_STAND_IN_DIR],
     ["$ucxpool_tests/verbs_stand_in/.libs"],
     [Folder of the libraries that stand in for libibverbs])

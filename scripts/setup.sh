@@ -33,6 +33,8 @@ packages_quickstart='wordnet-base'
 
 ucx_wheel='libucx-cu13==1.22.0'
 ucx_dir=$top/.ucx/1.22.0
+nvtx_wheel='nvidia-nvtx==13.0.85'
+nvtx_dir=$top/.nvtx/13.0.85
 
 # say TEXT... - one line about what is being done.
 say() {
@@ -130,30 +132,45 @@ packages_install() {
     [ -z "$missing" ] || die "still not installed: $missing"
 }
 
-# Fetch UCX 1.22 as pip finds it (the file's hash is checked against
-# scripts/ucx-wheel.txt) and unpack it into $ucx_dir, an ignored folder.
-ucx_fetch() {
-    if [ -f "$ucx_dir/complete" ]; then
+# wheel_fetch WHEEL REQUIREMENTS DIR FILE - fetch a wheel as pip finds it (its
+# hash is checked against scripts/REQUIREMENTS) and unpack it into DIR, in an
+# ignored folder, if it is not there yet; FILE is in it.
+wheel_fetch() {
+    local wheel=$1 requirements=$2 dir=$3 file=$4 fetched=${3%/*}/wheel
+    if [ -f "$dir/complete" ]; then
         return 0
     fi
-    rm -rf "$top/.ucx"
-    mkdir -p "$top/.ucx/wheel"
-    step "fetch $ucx_wheel" 900 python3 -m pip download --no-deps \
+    rm -rf "${dir%/*}"
+    mkdir -p "$fetched"
+    step "fetch $wheel" 900 python3 -m pip download --no-deps \
         --only-binary :all: --disable-pip-version-check --retries 5 \
-        --require-hashes -r "$top/scripts/ucx-wheel.txt" \
-        -d "$top/.ucx/wheel" || return 1
-    step "unpack $ucx_wheel" 300 python3 -c '
+        --require-hashes -r "$top/scripts/$requirements" \
+        -d "$fetched" || return 1
+    step "unpack $wheel" 300 python3 -c '
 import sys, zipfile
 zipfile.ZipFile(sys.argv[1]).extractall(sys.argv[2])
-' "$(echo "$top"/.ucx/wheel/*.whl)" "$ucx_dir" || return 1
-    # zipfile does not restore the mode bits of programs.
-    chmod +x "$ucx_dir"/libucx/bin/* 2>/dev/null
-    [ -f "$ucx_dir/libucx/include/ucp/api/ucp.h" ] || {
-        say "  the wheel $ucx_wheel holds no libucx/include/ucp/api/ucp.h"
+' "$(echo "$fetched"/*.whl)" "$dir" || return 1
+    [ -f "$dir/$file" ] || {
+        say "  the wheel $wheel holds no $file"
         return 1
     }
-    rm -rf "$top/.ucx/wheel"
-    touch "$ucx_dir/complete"
+    rm -rf "$fetched"
+    touch "$dir/complete"
+}
+
+# UCX 1.22, into $ucx_dir.
+ucx_fetch() {
+    wheel_fetch "$ucx_wheel" ucx-wheel.txt "$ucx_dir" \
+        libucx/include/ucp/api/ucp.h || return 1
+    # zipfile does not restore the mode bits of programs.
+    chmod +x "$ucx_dir"/libucx/bin/* 2>/dev/null
+    return 0
+}
+
+# NVTX's headers, into $nvtx_dir.
+nvtx_fetch() {
+    wheel_fetch "$nvtx_wheel" nvtx-wheel.txt "$nvtx_dir" \
+        nvidia/cu13/include/nvtx3/nvToolsExt.h
 }
 
 # Make ./configure where it is missing or older than what it is made from.

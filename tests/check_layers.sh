@@ -66,6 +66,8 @@ check() {
             } else if (to == "infiniband" && file !~ /^examples\// &&
                        file != "src/mem/reg_verbs.c") {
                 bad("verbs is not for this place")
+            } else if (to ~ /^nvtx/ && file != "src/base/trace.c") {
+                bad("NVTX is not for this place")
             } else if (target ~ /^cuda/) {
                 bad("CUDA has no headers here")
             }
@@ -106,6 +108,9 @@ plant src/bootstrap/planted.c '#include "core/pool.h"' 1
 plant src/mem/planted.c '#include <infiniband/verbs.h>' 1
 plant src/mem/reg_verbs.c '#include <infiniband/verbs.h>' 0
 plant src/core/domains.c '#include <infiniband/verbs.h>' 1
+plant src/base/trace.c '#include <nvtx3/nvToolsExt.h>' 0
+plant src/base/trace.h '#include <nvtx3/nvToolsExt.h>' 1
+plant tools/planted.c '#include <nvtx3/nvToolsExt.h>' 1
 plant examples/planted.c '#include <ucp/api/ucp.h>' 1
 plant examples/borrowed.c '#include <ucp/api/ucp.h>' 0
 plant examples/planted.c '#include <infiniband/verbs.h>' 0

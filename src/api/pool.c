@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/trace.h"
 #include "core/domains.h"
 #include "core/memory.h"
 #include "core/pool.h"
@@ -159,6 +160,7 @@ ucxpool_status_t ucxpool_create(const ucxpool_params_t *params,
     if (base_missing(pool_p)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
+    base_trace_init();
     pool = calloc(1, sizeof(*pool));
     if (pool == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a pool");

@@ -11,6 +11,7 @@
 #ifndef CORE_REQUEST_H
 #define CORE_REQUEST_H
 
+#include "base/trace.h"
 #include "copy/engine.h"
 #include "copy/plan.h"
 #include "core/channel.h"
@@ -73,6 +74,7 @@ typedef struct core_fragment {
     void        *ucx;   /* UCX's request; NULL on the `map` wire */
     mem_piece_t  where; /* unless in memory of nobody we know */
     proto_data_t data;  /* stays valid until UCX has sent it */
+    base_range_t range; /* of its gather, then of its way */
 } core_fragment_t;
 
 typedef enum core_send_step {
@@ -109,6 +111,7 @@ typedef struct core_send {
     uint64_t          offset; /* of the next fragment */
     uint64_t          frag_size;
     uint64_t          blocked_since; /* waiting for a block; 0: not */
+    base_range_t      blocked;       /* the same, for profilers */
     uint32_t          runs_sent;
     uint32_t          index; /* of the next fragment */
     uint32_t          window;

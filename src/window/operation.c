@@ -82,6 +82,7 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status,
     window_operation_t *operation = arg;
     ucxpool_channel_t  *channel   = operation->remote->channel;
 
+    base_range_end(&operation->range);
     request->told.hook = NULL;
     operation->request = NULL;
     base_list_del(&operation->link);
@@ -426,6 +427,9 @@ ucxpool_status_t window_operate(ucxpool_remote_t *remote, bool is_write,
         free_if_over(operation);
         return status;
     }
+    base_range_begin(&operation->range,
+                     is_write ? BASE_RANGE_WRITE : BASE_RANGE_READ,
+                     operation->size);
     request = operation->request;
     core_request_arm(request);
     if (remote->status == UCXPOOL_INPROGRESS) {

@@ -308,6 +308,7 @@ typedef struct window_operation {
     window_job_t     jobs[WINDOW_JOBS];
     unsigned         num_jobs;
     ucxpool_status_t end;   /* that waits for these; OK: none */
+    base_range_t     range; /* from its post to its end */
     /* By UCX's get and put: what it will call back, and whether it was asked to
      * flush. */
     unsigned num_rma;

@@ -21,6 +21,7 @@ typedef struct xfer_delivery {
     copy_job_t         copy;
     xfer_delivery_cb_t done;
     void              *arg;
+    base_range_t       range; /* of a launch */
 } delivery_t;
 
 static delivery_t *delivery_get(ucxpool_request_t *request)
@@ -40,6 +41,7 @@ static delivery_t *delivery_get(ucxpool_request_t *request)
     }
     delivery->copy_of_bytes = NULL;
     delivery->copy.job      = NULL;
+    delivery->range.is_open = false;
     delivery->request       = request;
     delivery->channel       = request->channel;
     core_channel_get(delivery->channel);
@@ -116,6 +118,7 @@ static bool launch(delivery_t *delivery)
         finish(delivery, status);
         return true;
     }
+    base_range_begin(&delivery->range, BASE_RANGE_SCATTER, covered);
     request->recv.in_place++;
     delivery->bytes += covered;
     delivery->offset += covered;
@@ -127,6 +130,7 @@ static void copied(copy_job_t *copy, ucxpool_status_t status)
 {
     delivery_t *delivery = base_container_of(copy, delivery_t, copy);
 
+    base_range_end(&delivery->range);
     delivery->request->recv.in_place--;
     if ((status == UCXPOOL_OK) && (delivery->length != 0) &&
         is_wanted(delivery->request)) {
@@ -200,8 +204,12 @@ static void deliver_later(ucxpool_request_t            *request,
 static void deliver_now(ucxpool_request_t            *request,
                         const xfer_delivery_params_t *params)
 {
-    bool is_intact = xfer_recv_scatter(request, params->data, params->bytes);
+    base_range_t range = {.is_open = false};
+    bool         is_intact;
 
+    base_range_begin(&range, BASE_RANGE_SCATTER, params->data->length);
+    is_intact = xfer_recv_scatter(request, params->data, params->bytes);
+    base_range_end(&range);
     params->done(request, params->data,
                  is_intact ? UCXPOOL_OK : UCXPOOL_ERR_CHECKSUM, params->arg);
 }
@@ -262,6 +270,7 @@ void xfer_delivery_destroy_all(ucxpool_t *pool)
     while (!base_list_is_empty(&pool->free.deliveries)) {
         delivery = base_list_head(&pool->free.deliveries, delivery_t, link);
         base_list_del(&delivery->link);
+        base_range_end(&delivery->range);
         free(delivery);
     }
 }

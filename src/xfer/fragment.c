@@ -343,12 +343,15 @@ static void wait_for_block(ucxpool_request_t *request)
     if (request->send.blocked_since == 0) {
         request->send.blocked_since = base_clock_now();
     }
+    base_range_begin(&request->send.blocked, BASE_RANGE_BLOCK,
+                     request->send.frag_size);
     base_list_del(&request->run_link);
     base_list_add_tail(&request->pool->requests.waiters, &request->run_link);
 }
 
 static void stop_waiting(ucxpool_request_t *request)
 {
+    base_range_end(&request->send.blocked);
     if (request->send.blocked_since != 0) {
         request->pool->stats.blocked_ns +=
             base_clock_now() - request->send.blocked_since;
@@ -362,6 +365,7 @@ static void gathered(copy_job_t *copy, ucxpool_status_t status)
     core_fragment_t *fragment  = base_container_of(copy, core_fragment_t, copy);
     ucxpool_request_t *request = fragment->request;
 
+    base_range_end(&fragment->range);
     if (core_request_has_ended(request) || request->send.ending) {
         xfer_send_fragment_done(fragment);
     } else if (status != UCXPOOL_OK) {
@@ -392,9 +396,17 @@ static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
     };
 
     fragment->copy.done = gathered;
+    if (!copy_engine_is_launched(engine)) {
+        base_range_begin(&fragment->range, BASE_RANGE_GATHER, range->length);
+    }
     status = copy_engine_start(engine, &fragment->copy, &work, &range->length);
-    /* Is it under way? The fragment's copy tells. */
-    return (status == UCXPOOL_INPROGRESS) ? UCXPOOL_OK : status;
+    if (status == UCXPOOL_INPROGRESS) {
+        /* It is under way: the fragment's copy tells. */
+        base_range_begin(&fragment->range, BASE_RANGE_GATHER, range->length);
+        return UCXPOOL_OK;
+    }
+    base_range_end(&fragment->range);
+    return status;
 }
 
 /* Gather a packed range into a slice. */
@@ -508,10 +520,11 @@ static core_fragment_t *fragment_get(ucxpool_request_t *request)
         base_list_init(&fragment->link);
         base_list_add_tail(&pool->requests.fragments, &fragment->all_link);
     }
-    fragment->request  = request;
-    fragment->number   = (unsigned)__builtin_ctzll(~request->send.busy);
-    fragment->ucx      = NULL;
-    fragment->copy.job = NULL;
+    fragment->request       = request;
+    fragment->number        = (unsigned)__builtin_ctzll(~request->send.busy);
+    fragment->ucx           = NULL;
+    fragment->copy.job      = NULL;
+    fragment->range.is_open = false;
     return fragment;
 }
 
@@ -584,6 +597,8 @@ ucxpool_status_t xfer_fragment_flush(ucxpool_request_t *request)
             break;
         }
         base_list_del(&fragment->link);
+        base_range_begin(&fragment->range, BASE_RANGE_WIRE,
+                         fragment->data.length);
         status = channel->wire->send(channel, fragment);
         if (status == UCXPOOL_ERR_BUSY) {
             base_list_add_head(&send->unsent, &fragment->link);
@@ -599,6 +614,7 @@ ucxpool_status_t xfer_fragment_flush(ucxpool_request_t *request)
 
 void xfer_fragment_free(core_fragment_t *fragment)
 {
+    base_range_end(&fragment->range);
     fragment->request->send.busy &= ~(UINT64_C(1) << fragment->number);
     if (fragment->buffer != NULL) {
         block_comm_drop(fragment->request->pool->memory.comm, fragment->buffer);
@@ -617,6 +633,7 @@ void xfer_fragment_destroy_all(ucxpool_t *pool)
         fragment = base_list_head(&pool->requests.fragments, core_fragment_t,
                                   all_link);
         base_list_del(&fragment->all_link);
+        base_range_end(&fragment->range);
         free(fragment);
     }
 }

@@ -606,6 +606,7 @@ typedef struct xfer_rndv {
     bool               in_place;
     bool               in_quarantine;
     bool               is_written; /* UCX is through with it */
+    base_range_t       blocked;    /* while it waits for a block */
 } rndv_t;
 
 static rndv_t *rndv_get(ucxpool_channel_t *channel)
@@ -623,17 +624,19 @@ static rndv_t *rndv_get(ucxpool_channel_t *channel)
         }
         base_list_init(&rndv->link);
     }
-    rndv->pool          = pool;
-    rndv->channel       = channel;
-    rndv->in_place      = false;
-    rndv->in_quarantine = false;
-    rndv->is_written    = false;
+    rndv->pool            = pool;
+    rndv->channel         = channel;
+    rndv->in_place        = false;
+    rndv->in_quarantine   = false;
+    rndv->is_written      = false;
+    rndv->blocked.is_open = false;
     core_channel_get(channel);
     return rndv;
 }
 
 static void rndv_put(rndv_t *rndv)
 {
+    base_range_end(&rndv->blocked);
     rndv->request->recv.pending--;
     base_list_add_tail(&rndv->pool->free.rndvs, &rndv->link);
     core_channel_put(rndv->channel);
@@ -818,8 +821,10 @@ static bool start_rndv(rndv_t *rndv)
         target = block_pool_address(blocks, rndv->block);
         memh   = core_ucx_memh(blocks, &where);
     } else {
+        base_range_begin(&rndv->blocked, BASE_RANGE_BLOCK, rndv->data.length);
         return false;
     }
+    base_range_end(&rndv->blocked);
     request->recv.rndvs++;
     request->recv.in_place += rndv->in_place;
     base_list_add_tail(&pool->requests.rndvs, &rndv->link);

@@ -1,0 +1,442 @@
+/*
+ * Ranges for profilers: each begins and ends once, with its name and its bytes,
+ * whatever becomes of the transfer. The profiler is tests/nvtx_stand_in.
+ */
+#include <config.h>
+
+#include "base/trace.h"
+#include "gpu.h"
+#include "nvtx_stand_in/stand_in.h"
+#include "pair.h"
+#include "segments.h"
+
+#include <check.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TAG      UINT64_C(0x17)
+#define ALL_BITS UINT64_MAX
+
+/* In segments of whole units, so that no padding counts. */
+#define SHORT_SIZE ((size_t)9600)
+#define LONG_SIZE  ((size_t)10400)
+#define BOTH_SIZE  (SHORT_SIZE + LONG_SIZE)
+
+/* One block for sending. */
+#define TINY "COMM_SIZE=192k REGION_SIZE=64k SEND_SHARE=33 RECV_SHARE=33"
+
+/* A short message is one fragment. */
+static const char *const wires[] = {"WIRE=map FRAG_SIZE=64k",
+                                    "WIRE=ucx FRAG_SIZE=64k"};
+
+static pair_t  pair;
+static uint8_t source[1 << 20], target[1 << 20];
+
+/* --- the profiler --------------------------------------------------------- */
+
+static void attach(void)
+{
+    ck_assert_int_eq(setenv("NVTX_INJECTION64_PATH", NVTX_STAND_IN_PATH, 1), 0);
+}
+
+static void *find(const char *name)
+{
+    void *library  = dlopen(NVTX_STAND_IN_PATH, RTLD_NOW | RTLD_NOLOAD);
+    void *function = NULL;
+
+    ck_assert_msg(library != NULL, "NVTX has not loaded the profiler");
+    function = dlsym(library, name);
+    ck_assert_ptr_nonnull(function);
+    dlclose(library); /* NVTX has it, too */
+    return function;
+}
+
+static const nvtx_stand_in_range_t *told(unsigned *num_p)
+{
+    void                  *function = find(NVTX_STAND_IN_RANGES);
+    nvtx_stand_in_ranges_t ranges;
+
+    memcpy(&ranges, &function, sizeof(ranges));
+    return ranges(num_p);
+}
+
+static bool is_named(const nvtx_stand_in_range_t *range, const char *name)
+{
+    return strcmp(range->name, name) == 0;
+}
+
+static unsigned count(const char *name)
+{
+    unsigned                     num, found = 0;
+    const nvtx_stand_in_range_t *ranges = told(&num);
+
+    for (unsigned i = 0; i < num; i++) {
+        found += is_named(&ranges[i], name) ? 1 : 0;
+    }
+    return found;
+}
+
+static unsigned num_open(const char *name)
+{
+    unsigned                     num, found = 0;
+    const nvtx_stand_in_range_t *ranges = told(&num);
+
+    for (unsigned i = 0; i < num; i++) {
+        found += is_named(&ranges[i], name) && (ranges[i].end == 0) ? 1 : 0;
+    }
+    return found;
+}
+
+static uint64_t size_of(const char *name)
+{
+    unsigned                     num;
+    uint64_t                     size   = 0;
+    const nvtx_stand_in_range_t *ranges = told(&num);
+
+    for (unsigned i = 0; i < num; i++) {
+        size += is_named(&ranges[i], name) ? ranges[i].size : 0;
+    }
+    return size;
+}
+
+static nvtx_stand_in_range_t the_only(const char *name)
+{
+    unsigned                     num;
+    const nvtx_stand_in_range_t *ranges = told(&num);
+
+    ck_assert_uint_eq(count(name), 1);
+    while (!is_named(ranges, name)) {
+        ranges++;
+    }
+    return *ranges;
+}
+
+static void require_all_over(void)
+{
+    void                  *function = find(NVTX_STAND_IN_FAULTS);
+    nvtx_stand_in_faults_t faults;
+    unsigned               num;
+
+    memcpy(&faults, &function, sizeof(faults));
+    ck_assert_uint_eq(faults(), 0);
+    for (const nvtx_stand_in_range_t *range = told(&num); num > 0;
+         num--, range++) {
+        ck_assert_msg(range->end != 0, "%s has no end", range->name);
+    }
+}
+
+static void end_pair(void)
+{
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+    require_all_over();
+}
+
+/* --- host memory ---------------------------------------------------------- */
+
+/* Two segments of so many bytes together, with a gap between them. */
+static void halve(uint8_t *memory, size_t first, size_t second,
+                  ucxpool_segment_t segments[2])
+{
+    segments[0] = (ucxpool_segment_t){memory, first};
+    segments[1] = (ucxpool_segment_t){memory + first + 64, second};
+}
+
+static void exchange(size_t first, size_t second)
+{
+    ucxpool_segment_t  from[2], to[2];
+    ucxpool_request_t *send, *recv;
+
+    halve(source, first, second, from);
+    halve(target, first, second, to);
+    ck_assert_int_eq(
+        recv_segments(pair.b, pair.to_a, to, 2, TAG, ALL_BITS, NULL, &recv),
+        UCXPOOL_OK);
+    ck_assert_int_eq(send_segments(pair.to_b, from, 2, TAG, NULL, &send),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+}
+
+START_TEST(without_a_profiler_nobody_is_told)
+{
+    ck_assert_int_eq(unsetenv("NVTX_INJECTION64_PATH"), 0);
+    pair_init(&pair, wires[_i], wires[_i]);
+    ck_assert(!base_trace_is_on);
+    exchange(SHORT_SIZE, LONG_SIZE);
+    pair_cleanup(&pair);
+    ck_assert_ptr_null(dlopen(NVTX_STAND_IN_PATH, RTLD_NOW | RTLD_NOLOAD));
+}
+END_TEST
+
+START_TEST(a_fragment_is_gathered_sent_and_scattered)
+{
+    nvtx_stand_in_range_t gather, wire, scatter;
+
+    attach();
+    pair_init(&pair, wires[_i], wires[_i]);
+    ck_assert(base_trace_is_on);
+    exchange(SHORT_SIZE, LONG_SIZE);
+    end_pair();
+    gather  = the_only("gather");
+    wire    = the_only("wire");
+    scatter = the_only("scatter");
+    ck_assert_uint_eq(gather.size, BOTH_SIZE);
+    ck_assert_uint_eq(wire.size, BOTH_SIZE);
+    ck_assert_uint_eq(scatter.size, BOTH_SIZE);
+    ck_assert_uint_lt(gather.end, wire.begin);
+    ck_assert_uint_lt(wire.begin, scatter.begin);
+    if (_i == 0) {
+        /* The receiver copies out of the sender's block. */
+        ck_assert_uint_lt(scatter.end, wire.end);
+    }
+}
+END_TEST
+
+START_TEST(each_fragment_has_its_ranges)
+{
+    static const char *const cut[] = {"WIRE=map FRAG_SIZE=16k INPLACE_MIN=1g",
+                                      "WIRE=ucx FRAG_SIZE=16k INPLACE_MIN=1g"};
+
+    attach();
+    pair_init(&pair, cut[_i], cut[_i]);
+    exchange(20 * SHORT_SIZE, 20 * LONG_SIZE);
+    end_pair();
+    ck_assert_uint_ge(count("gather"), 20 * BOTH_SIZE / 16384);
+    ck_assert_uint_eq(count("wire"), count("gather"));
+    ck_assert_uint_eq(size_of("gather"), 20 * BOTH_SIZE);
+    ck_assert_uint_eq(size_of("wire"), 20 * BOTH_SIZE);
+}
+END_TEST
+
+START_TEST(what_goes_in_place_is_not_gathered)
+{
+    const size_t       size = (size_t)128 << 10;
+    ucxpool_request_t *send, *recv;
+    void              *comm;
+
+    attach();
+    pair_init(&pair, wires[0], wires[0]);
+    ck_assert_int_eq(ucxpool_comm_alloc(pair.a, size, &comm), UCXPOOL_OK);
+    pair_fill(comm, size);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target, size, TAG,
+                                         ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair.to_b, comm, size, TAG, NULL, &send),
+        UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    ucxpool_comm_free(pair.a, comm);
+    end_pair();
+    ck_assert_uint_eq(count("gather"), 0);
+    ck_assert_uint_eq(size_of("wire"), size);
+    ck_assert_uint_eq(size_of("scatter"), size);
+}
+END_TEST
+
+/* --- lines, and early ends ------------------------------------------------ */
+
+/* Two messages at once, of which the second waits for the block of the first.
+ */
+static void post_two(ucxpool_request_t *sends[2], ucxpool_request_t *recvs[2])
+{
+    const size_t size = sizeof(source) / 2;
+
+    for (unsigned i = 0; i < 2; i++) {
+        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a,
+                                             target + i * size, size, TAG + i,
+                                             ALL_BITS, NULL, &recvs[i]),
+                         UCXPOOL_OK);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source + i * size, size,
+                                             TAG + i, NULL, &sends[i]),
+                         UCXPOOL_OK);
+    }
+}
+
+START_TEST(who_waits_for_a_block_is_seen_to_wait)
+{
+    ucxpool_request_t *sends[2], *recvs[2];
+
+    attach();
+    pair_init(&pair, "WIRE=map " TINY, "WIRE=map");
+    post_two(sends, recvs);
+    pair_until(&pair, num_open("wait for block") != 0);
+    for (unsigned i = 0; i < 2; i++) {
+        ck_assert_int_eq(pair_finish(&pair, sends[i]), UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, recvs[i]), UCXPOOL_OK);
+    }
+    end_pair();
+}
+END_TEST
+
+START_TEST(who_waits_and_is_canceled_waits_no_more)
+{
+    ucxpool_request_t *sends[2], *recvs[2];
+
+    attach();
+    pair_init(&pair, "WIRE=map " TINY, "WIRE=map");
+    post_two(sends, recvs);
+    pair_until(&pair, num_open("wait for block") != 0);
+    for (unsigned i = 0; i < 2; i++) {
+        ucxpool_request_cancel(sends[i]);
+    }
+    ck_assert_uint_eq(num_open("wait for block"), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        ck_assert_int_eq(pair_finish(&pair, sends[i]), UCXPOOL_ERR_CANCELED);
+        ck_assert_int_eq(pair_finish(&pair, recvs[i]), UCXPOOL_ERR_CANCELED);
+    }
+    end_pair();
+}
+END_TEST
+
+/* The peer stands still with fragments before it, and the pools go. */
+START_TEST(what_is_on_its_way_ends_with_the_pool)
+{
+    attach();
+    pair_init(&pair, wires[0], wires[0]);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target,
+                                         sizeof(target), TAG, ALL_BITS, NULL,
+                                         NULL),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair.to_b, source, sizeof(source), TAG, NULL, NULL),
+        UCXPOOL_OK);
+    while (count("wire") == 0) {
+        ucxpool_progress(pair.b);
+        ucxpool_progress(pair.a);
+    }
+    ck_assert_uint_ne(num_open("wire"), 0);
+    pair_cleanup(&pair);
+    require_all_over();
+}
+END_TEST
+
+/* --- windows -------------------------------------------------------------- */
+
+static const char *const ways[] = {"WIRE=map", "WIRE=map WINDOW_WAY=messages"};
+
+static bool is_free(const ucxpool_window_t *window)
+{
+    ucxpool_window_attr_t attr;
+
+    ucxpool_window_query(window, &attr, sizeof(attr));
+    return attr.num_peers == 0;
+}
+
+START_TEST(reads_and_writes_of_windows_have_ranges)
+{
+    static const uint64_t offsets[] = {LONG_SIZE * 2, 0};
+    ucxpool_places_t      places = ucxpool_places_even(offsets, 2, LONG_SIZE);
+    ucxpool_data_t        data   = ucxpool_data_buffer(target, 2 * LONG_SIZE);
+    uint8_t               blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    ucxpool_window_t     *window;
+    ucxpool_remote_t     *remote;
+    ucxpool_request_t    *request;
+
+    attach();
+    pair_init(&pair, ways[_i], ways[_i]);
+    ck_assert_int_eq(
+        ucxpool_window_create(pair.b, source, sizeof(source), NULL, &window),
+        UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_window_export(window,
+                              UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE, blob),
+        UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_window_import(pair.to_b, blob, sizeof(blob), &remote),
+        UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_read(remote, &places, &data, NULL, &request),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_OK);
+    ck_assert_uint_eq(the_only("read").size, 2 * LONG_SIZE);
+    ck_assert_uint_eq(num_open("read"), 0);
+    ck_assert_int_eq(ucxpool_write(remote, &places, &data, NULL, &request),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_OK);
+    ck_assert_uint_eq(the_only("write").size, 2 * LONG_SIZE);
+    ck_assert_uint_eq(num_open("write"), 0);
+    ucxpool_remote_release(remote);
+    pair_until(&pair, is_free(window));
+    ucxpool_window_destroy(window);
+    end_pair();
+}
+END_TEST
+
+/* --- a GPU's memory ------------------------------------------------------- */
+
+static const char *const backings[] = {"CUDA_BACKING=vmm WIRE=map FRAG_SIZE=1m",
+                                       "CUDA_BACKING=vmm WIRE=ucx FRAG_SIZE=1m",
+                                       "CUDA_BACKING=alloc FRAG_SIZE=1m"};
+
+static void start(void)
+{
+    attach();
+    gpu_start("run=n");
+}
+
+/* Nothing has been copied, and more than one range is open: they last until the
+ * GPU is through with them. */
+START_TEST(launches_last_until_the_gpu_is_through)
+{
+    const size_t             size   = (size_t)8 << 20;
+    ucxpool_request_params_t params = {
+        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_STREAM,
+        .stream     = UCXPOOL_STREAM_READY,
+    };
+    void              *from = gpu_alloc(size), *to = gpu_alloc(size);
+    ucxpool_request_t *send, *recv;
+
+    gpu_connect(&pair, backings[_i], backings[_i]);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, to, size, TAG,
+                                         ALL_BITS, &params, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair.to_b, from, size, TAG, &params, &send),
+        UCXPOOL_OK);
+    if (!cuda_is_real()) {
+        pair_until(&pair, num_open("gather") > 1);
+        ck_assert_uint_eq(count("gather"), num_open("gather"));
+        ck_assert_uint_eq(count("wire"), 0);
+    }
+    ck_assert_int_eq(gpu_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_OK);
+    ck_assert_uint_eq(size_of("gather"), size);
+    ck_assert_uint_eq(size_of("wire"), size);
+    ck_assert_uint_eq(size_of("scatter"), size);
+    gpu_disconnect(&pair);
+    require_all_over();
+    gpu_free(from);
+    gpu_free(to);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *suite = suite_create("trace");
+    TCase *host  = tcase_create("host");
+    TCase *gpus  = tcase_create("gpu");
+
+    tcase_add_loop_test(host, without_a_profiler_nobody_is_told, 0, 2);
+    tcase_add_loop_test(host, a_fragment_is_gathered_sent_and_scattered, 0, 2);
+    tcase_add_loop_test(host, each_fragment_has_its_ranges, 0, 2);
+    tcase_add_test(host, what_goes_in_place_is_not_gathered);
+    tcase_add_test(host, who_waits_for_a_block_is_seen_to_wait);
+    tcase_add_test(host, who_waits_and_is_canceled_waits_no_more);
+    tcase_add_test(host, what_is_on_its_way_ends_with_the_pool);
+    tcase_add_loop_test(host, reads_and_writes_of_windows_have_ranges, 0, 2);
+    suite_add_tcase(suite, host);
+
+    tcase_add_checked_fixture(gpus, start, gpu_stop);
+    tcase_add_loop_test(gpus, launches_last_until_the_gpu_is_through, 0, 3);
+    suite_add_tcase(suite, gpus);
+    return suite;
+}
+
+int main(void)
+{
+    return cuda_main(suite());
+}
