@@ -42,6 +42,44 @@ run 0 $short -t rate -n 200 --wire map
 says out 'M/s'
 says out 'pool-each/map is'
 run 0 $short -s 5001 -n 9 -O 3 --sides pool-each/ucx,tag-each/none
+# Both directions at once, by every way.
+run 0 $short -t both -s 100 -n 333 --wire map
+says out 'each way'
+says out 'pool-pieces/map is'
+run 0 $short -t both -s 1001 -n 77 -O 3 --wire ucx
+says out 'wire ucx'
+run 0 $short -t both -s 300001 -n 2 \
+    --sides pool/map,pool-comm/ucx,pool-window/map,pool-each/ucx,tag-each/none
+run 0 $short -t both -s 20k -n 5 --sides tag/peer,am/none,iov/none,am-memh/peer
+# Windows on both sides, or on one.
+run 0 $short -s 1001 -n 77 -O 3 \
+    --sides pool-window/map,pool-window-send/ucx,pool-window-recv/map
+run 0 $short -t mixed -s 20k -n 100 --sides pool-window/ucx
+# Reads and writes of the other side's window. No way but by messages goes from
+# one process to another over `ucx`, and there the owner has to progress.
+for test in read write; do
+    run 0 $short -t $test -s 100 -n 333 --wire map
+    says out "pool-$test/map is"
+    says out 'every byte verified'
+    run 0 $short -t $test -s 70001 -n 33 -O 3 --wire ucx
+    says out 'way messages ('
+    UCXPOOL_WINDOW_WAY=messages run 0 $short -t $test -s 1001 -n 77 \
+        --sides pool-$test/map,pool-$test-asleep/map
+    says out 'way messages ('
+    says out "pool-$test-asleep/map missing: by messages the owner has"
+done
+run 0 $short -t read -s 1m -n 1 --sides pool-read/map,get/none,get/peer
+# Where the system lets one process read another one's memory, its owner sleeps.
+run 0 $short -t read -s 1001 -n 77 --sides pool-read/map
+if grep -qF 'way process' "$dir/out"; then
+    run 0 $short -t read -s 1001 -n 77 --sides pool-read-asleep/map,get-each/none
+    says out 'pool-read-asleep/map is'
+    run 0 $short -t write -s 1001 -n 77 -O 3 \
+        --sides pool-write-asleep/map,put-each/peer
+    says out 'pool-write-asleep/map is'
+    run 0 $short -t read -s 64 -n 9 --sides pool-read-asleep/map --json
+    says out '"way": "process"'
+fi
 # Answers that repeat the message, eager and by rendezvous.
 run 0 $short -t pingpong -s 300k --sides tag/peer,am/peer,tag/none,am/none
 run 0 $short -t pingpong --sides tag/peer,tag-memh/none,am-memh/none
@@ -73,6 +111,17 @@ says out 'pool/auto is'
 wait $server || fail "the server failed: $(cat "$dir/server")"
 run 1 $short "$where"
 says err 'ucxpool_perf -l'
+
+# The same with reads, whose owner is on the other host.
+"$perf" -l 0 >"$dir/server" 2>&1 &
+server=$!
+while ! grep -q listening "$dir/server"; do
+    kill -0 $server || fail 'no server'
+done
+where=$(sed -n 's/^listening on //p' "$dir/server")
+run 0 $short -t read -s 100 -n 33 "$where"
+says out 'pool-read/auto is'
+wait $server || fail "the server failed: $(cat "$dir/server")"
 
 run 0 $short -t each -s 100 -n 33 --wire map --json
 says out '"pool": "pool-pieces/map"'
@@ -179,6 +228,14 @@ run 2 -t pingpong -n 2
 says err 'leave out -n'
 run 2 -t mixed --sides pool-pieces/map
 says err 'pieces have one length'
+for side in pool-read/map get/none pool-write-asleep/auto; do
+    run 2 -t mixed --sides $side
+    says err 'pieces have one length'
+    run 2 -t both --sides $side
+    says err 'a read or a write goes one way'
+    run 2 -t pingpong --sides $side
+    says err 'a read or a write goes one way'
+done
 run 2 -t mixed -s 4
 says err 'raise -s'
 run 2 -s 64g -n 16m

@@ -54,6 +54,20 @@ for wire in map ucx; do
     says out '100 x up to 100 KiB'
     run 0 $short -t comm -s 1m --device "$two" --wire $wire
 done
+run 0 $short -t both -s 1001 -n 77 --device "$two" --wire map
+says out 'each way'
+run 0 $short -t both -s 1001 -n 77 --device "$two" \
+    --sides pool-window/map,pool-pieces/ucx,copy
+# By its own GPU, without the owner; by messages elsewhere.
+for test in read write; do
+    run 0 $short -t $test -s 1001 -n 77 --device "$two" --wire map
+    says out 'way cuda ('
+    says out "pool-$test/map is"
+    run 0 $short -t $test -s 70001 -n 9 -O 3 --device "$two" \
+        --sides pool-$test-asleep/map,pool-$test-asleep/ucx,pool-$test/ucx,copy
+    says out "pool-$test-asleep/map is"
+    says out "pool-$test-asleep/ucx missing: by messages the owner has"
+done
 run 0 $short -t misaligned -s 100 -n 33 --device "$two"
 run 0 $short -t any -s 300001 --device "$two"
 run 0 $short -t pingpong-comm -s 4k --device "$two"
@@ -128,6 +142,8 @@ for device in gpu cuda: cuda:x cuda:0, cuda:0,1,2 cuda:-1 cuda0 cuda:99999 \
 done
 run 2 --sides copy
 says err 'give --device'
+run 2 -t read --device cuda --sides get/none
+says err 'get and put are of host memory'
 run 2 --table map --device cuda
 says err 'host memory'
 run 2 --table cuda -t each

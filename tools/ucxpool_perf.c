@@ -67,9 +67,23 @@ static void say_why_insane(const job_t *job)
             perf_error("--sides: copies are a GPU's: give --device");
             return;
         }
-        if (side_is_pieces(job->sides[i]) && job->work.mixed) {
+        if ((side_is_pieces(job->sides[i]) ||
+             side_is_one_sided(job->sides[i])) &&
+            job->work.mixed) {
             perf_error("--sides: pieces have one length, those of %s do not",
                        job->test);
+            return;
+        }
+        if (side_is_one_sided(job->sides[i]) &&
+            (job->work.echo || job->work.both)) {
+            perf_error("--sides: a read or a write goes one way, and %s goes "
+                       "both",
+                       job->test);
+            return;
+        }
+        if (side_is_rma(job->sides[i]) && work_is_on_gpu(&job->work)) {
+            perf_error("--sides: get and put are of host memory: leave out "
+                       "--device");
             return;
         }
     }
@@ -90,6 +104,7 @@ static int add_job(run_t *run, const test_t *test, uint64_t size,
     job->work.outstanding = job->work.echo ? 1 : options->outstanding;
     job->work.mixed       = test->is_mixed;
     job->work.misaligned  = test->misaligned;
+    job->work.both        = test->is_both;
     job->send_size        = test->send_size;
     memcpy(job->work.devices, options->devices, sizeof(options->devices));
     job->max_rounds = options->rounds;

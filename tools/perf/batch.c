@@ -3,10 +3,11 @@
 #include "perf/exchange.h"
 #include "perf/pattern.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
-typedef enum batch_kind { BATCH_RUN, BATCH_END } batch_kind_t;
+typedef enum batch_kind { BATCH_RUN, BATCH_OVER, BATCH_END } batch_kind_t;
 
 typedef struct batch_order {
     uint32_t kind;
@@ -38,34 +39,160 @@ static int receive_report(control_t *control, end_t *end)
     return 0;
 }
 
+/* Progress calls of the follower between two looks for the leader's word, and
+ * between two moments at which another process may have the processor. */
+#define LOOK  64u
+#define YIELD 256u
+
+/* What goes the other way has bytes of its own. */
+static uint64_t seed_of(const end_t *end, const stage_t *stage, unsigned side,
+                        uint64_t seed)
+{
+    return end == stage->back_ends[side] ? seed + 1 : seed;
+}
+
+/* What is sent is new, and what comes finds none of it. */
+static int prepare(const stage_t *stage, unsigned side, end_t *end,
+                   uint64_t seed)
+{
+    if (buffers_poison(&end->buffers) != 0) {
+        return -1;
+    }
+    return end_is_source(end)
+               ? buffers_fill(&end->buffers, seed_of(end, stage, side, seed))
+               : 0;
+}
+
+static int prepare_all(const stage_t *stage, const batch_order_t *order)
+{
+    end_t *end  = stage->ends[order->side];
+    end_t *back = stage->back_ends[order->side];
+
+    if (!order->verify) {
+        return 0;
+    }
+    return (prepare(stage, order->side, end, order->seed) != 0) ||
+                   ((back != NULL) &&
+                    (prepare(stage, order->side, back, order->seed) != 0))
+               ? -1
+               : 0;
+}
+
+/* What came here: -1, with a sentence, where a byte differs. */
+static int verify_here(const stage_t *stage, const batch_order_t *order,
+                       char *text, size_t text_size)
+{
+    end_t *ends[] = {stage->ends[order->side], stage->back_ends[order->side]};
+
+    for (unsigned i = 0; order->verify && (i < 2); i++) {
+        if ((ends[i] != NULL) && !end_is_source(ends[i]) &&
+            (buffers_verify(&ends[i]->buffers,
+                            seed_of(ends[i], stage, order->side, order->seed),
+                            text, text_size) != 0)) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* The clock runs. */
+static int lead_messages(stage_t *stage, const batch_order_t *order,
+                         samples_t *times, double *seconds_p)
+{
+    end_t        *end  = stage->ends[order->side];
+    end_t        *back = stage->back_ends[order->side];
+    batch_order_t over = {BATCH_OVER, order->side, 0, 0, 0, 0};
+
+    if (back != NULL) {
+        return exchange_both(end, back, order->num_messages, times, seconds_p);
+    }
+    if (exchange_send(end, order->num_messages, times, seconds_p) != 0) {
+        return -1;
+    }
+    return side_is_one_sided(end->side)
+               ? control_send(stage->control, &over, sizeof(over))
+               : 0;
+}
+
 int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
                bool verify, samples_t *times, double *seconds_p)
 {
     end_t        *end   = stage_enter(stage, side);
+    end_t        *back  = stage->back_ends[side];
     batch_order_t order = {BATCH_RUN, side, verify, 0, num_messages, 0};
     char          text[124];
     char          name[SIDE_NAME_SIZE];
 
     if (verify) {
         order.seed = pattern_seed();
-        if ((buffers_poison(&end->buffers) != 0) ||
-            (buffers_fill(&end->buffers, order.seed) != 0)) {
-            return -1;
-        }
+    }
+    if ((prepare_all(stage, &order) != 0) ||
+        ((back != NULL) && (exchange_expect(back, num_messages) != 0))) {
+        return -1;
     }
     if ((control_send(stage->control, &order, sizeof(order)) != 0) ||
         (receive_report(stage->control, end) != 0) ||
-        (exchange_send(end, num_messages, times, seconds_p) != 0) ||
+        (lead_messages(stage, &order, times, seconds_p) != 0) ||
         (receive_report(stage->control, end) != 0)) {
         return -1;
     }
-    if (verify && end->work.echo &&
-        (buffers_verify_replies(&end->buffers, order.seed, text,
-                                sizeof(text)) != 0)) {
+    if ((verify_here(stage, &order, text, sizeof(text)) != 0) ||
+        (verify && end->work.echo &&
+         (buffers_verify_replies(&end->buffers, order.seed, text,
+                                 sizeof(text)) != 0))) {
         return perf_error("%s moved wrong bytes back: %s",
                           side_name(end->side, name), text);
     }
     return 0;
+}
+
+/* Let the leader read and write, until it says that it is through. Asleep, only
+ * its word is waited for. */
+static int serve(stage_t *stage, end_t *end)
+{
+    control_t    *control = stage->control;
+    batch_order_t over;
+    size_t        length = 0;
+    int           taken  = 0;
+
+    if (side_is_asleep(end->side)) {
+        control->idle = NULL;
+        taken  = control_recv(control, &over, sizeof(over)) == 0 ? 1 : -1;
+        length = sizeof(over);
+        stage_enter(stage, stage->current);
+    }
+    for (unsigned calls = 1; taken == 0; calls++) {
+        end->ops->progress(end);
+        if (end->failed) {
+            return -1;
+        }
+        if (calls % YIELD == 0) {
+            sched_yield();
+        }
+        if (calls % LOOK == 0) {
+            taken = control->poll(control, 0, &over, sizeof(over), &length);
+        }
+    }
+    if (taken < 0) {
+        return -1;
+    }
+    return (length == sizeof(over)) && (over.kind == BATCH_OVER)
+               ? 0
+               : perf_error("the other process speaks another version");
+}
+
+static int follow_messages(stage_t *stage, const batch_order_t *order)
+{
+    end_t *end  = stage->ends[order->side];
+    end_t *back = stage->back_ends[order->side];
+    double seconds;
+
+    if (side_is_one_sided(end->side)) {
+        return serve(stage, end);
+    }
+    return back != NULL
+               ? exchange_both(back, end, order->num_messages, NULL, &seconds)
+               : exchange_recv(end, order->num_messages);
 }
 
 static int follow_one(stage_t *stage, const batch_order_t *order)
@@ -78,18 +205,14 @@ static int follow_one(stage_t *stage, const batch_order_t *order)
         return perf_error("the other process asks for nonsense");
     }
     end = stage_enter(stage, order->side);
-    if (order->verify && (buffers_poison(&end->buffers) != 0)) {
-        return -1;
-    }
-    if ((exchange_expect(end, order->num_messages) != 0) ||
+    if ((prepare_all(stage, order) != 0) ||
+        (!side_is_one_sided(end->side) &&
+         (exchange_expect(end, order->num_messages) != 0)) ||
         (control_send(stage->control, &report, sizeof(report)) != 0) ||
-        (exchange_recv(end, order->num_messages) != 0)) {
+        (follow_messages(stage, order) != 0)) {
         return -1;
     }
-    if (order->verify) {
-        report.status = buffers_verify(&end->buffers, order->seed, report.text,
-                                       sizeof(report.text));
-    }
+    report.status = verify_here(stage, order, report.text, sizeof(report.text));
     return control_send(stage->control, &report, sizeof(report));
 }
 

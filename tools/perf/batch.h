@@ -5,6 +5,13 @@
  *                <------------ READY
  *                ====== messages =====>
  *                <------------- DONE             verified where asked
+ *
+ * Where the messages go both ways at once, the leader posts what it expects
+ * first, and what comes to it is verified there. Where it reads or writes the
+ * follower's memory by itself, it says OVER when that is done:
+ *
+ *                ==== reads, writes ==>          progresses, or sleeps
+ *     leader     OVER ------------->
  */
 #ifndef PERF_BATCH_H
 #define PERF_BATCH_H

@@ -5,6 +5,9 @@
  *
  *     sender     send -> (replied, and nothing pending) -> send ...
  *     receiver   expect -> (arrived) -> reply, expect the next -> ...
+ *
+ * Where the sender reads or writes by itself, the receiver does neither, and
+ * what is told of the end of it stands for the reply.
  */
 #ifndef PERF_END_H
 #define PERF_END_H
@@ -14,6 +17,7 @@
 #include "perf/work.h"
 
 typedef struct end end_t;
+struct job_side;
 
 /* 0 or -1, the error said. None of them waits. */
 typedef struct end_ops {
@@ -22,6 +26,8 @@ typedef struct end_ops {
     int (*reply)(end_t *end, unsigned slot);  /* receiver: answer */
     void (*progress)(end_t *end);
     void (*destroy)(end_t *end);
+    /* Add what is to be told of it; NULL: nothing. */
+    void (*describe)(const end_t *end, struct job_side *side);
 } end_ops_t;
 
 typedef struct end_slot {
@@ -53,6 +59,12 @@ typedef struct end_params {
     bool      is_sender;
     memory_t *memory; /* of its buffers; borrowed */
 } end_params_t;
+
+/* Do the bytes start here, or do they come here? */
+static inline bool end_is_source(const end_t *end)
+{
+    return end->is_sender != side_is_read(end->side);
+}
 
 void end_init(end_t *end, const end_ops_t *ops, const end_params_t *params);
 

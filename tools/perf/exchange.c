@@ -47,6 +47,14 @@ static int stall_check(stall_t *stall, const end_t *end)
                       (unsigned)(STALL_NS / 1000000000u));
 }
 
+void exchange_progress(end_t *out, end_t *in)
+{
+    out->ops->progress(out);
+    if ((in != NULL) && !side_is_pool(in->side)) {
+        in->ops->progress(in);
+    }
+}
+
 static int advance(end_t *end, stall_t *stall)
 {
     end->ops->progress(end);
@@ -91,6 +99,21 @@ static int collect_replies(end_t *end, samples_t *times, uint64_t *num_replied)
     return 0;
 }
 
+/* Post the next message, if its slot is free: then *num_posted_p grows. */
+static int post(end_t *end, uint64_t num_messages, uint64_t *num_posted_p)
+{
+    unsigned    index = (unsigned)(*num_posted_p % end->work.outstanding);
+    end_slot_t *slot  = &end->slots[index];
+
+    if ((*num_posted_p == num_messages) || slot->busy || (slot->pending != 0)) {
+        return 0;
+    }
+    slot->busy      = true;
+    slot->posted_at = clock_now();
+    (*num_posted_p)++;
+    return end->ops->send(end, index);
+}
+
 int exchange_send(end_t *end, uint64_t num_messages, samples_t *times,
                   double *seconds_p)
 {
@@ -102,18 +125,12 @@ int exchange_send(end_t *end, uint64_t num_messages, samples_t *times,
 
     stall_reset(&stall);
     while (num_replied < num_messages) {
-        unsigned    index = (unsigned)(num_posted % end->work.outstanding);
-        end_slot_t *slot  = &end->slots[index];
+        uint64_t num_before = num_posted;
 
-        if ((num_posted < num_messages) && !slot->busy &&
-            (slot->pending == 0)) {
-            slot->busy      = true;
-            slot->posted_at = clock_now();
-            if (end->ops->send(end, index) != 0) {
-                return -1;
-            }
-            num_posted++;
-        } else if (advance(end, &stall) != 0) {
+        if (post(end, num_messages, &num_posted) != 0) {
+            return -1;
+        }
+        if ((num_posted == num_before) && (advance(end, &stall) != 0)) {
             return -1;
         }
         if (collect_replies(end, times, &num_replied) != 0) {
@@ -189,4 +206,37 @@ int exchange_recv(end_t *end, uint64_t num_messages)
         }
     }
     return drain(end);
+}
+
+static int advance_both(end_t *out, end_t *in, stall_t *stall)
+{
+    exchange_progress(out, in);
+    return out->failed || in->failed ? -1 : stall_check(stall, out);
+}
+
+int exchange_both(end_t *out, end_t *in, uint64_t num_messages,
+                  samples_t *times, double *seconds_p)
+{
+    uint64_t num_posted   = 0;
+    uint64_t num_replied  = 0;
+    uint64_t num_answered = 0;
+    uint64_t before       = 0;
+    uint64_t start        = clock_now();
+    stall_t  stall;
+
+    stall_reset(&stall);
+    while ((num_replied < num_messages) || (num_answered < num_messages)) {
+        if ((post(out, num_messages, &num_posted) != 0) ||
+            (advance_both(out, in, &stall) != 0) ||
+            (collect_replies(out, times, &num_replied) != 0) ||
+            (answer(in, &num_answered) != 0)) {
+            return -1;
+        }
+        if (num_replied + num_posted + num_answered != before) {
+            before = num_replied + num_posted + num_answered;
+            stall_reset(&stall);
+        }
+    }
+    *seconds_p = (double)(clock_now() - start) * 1e-9;
+    return (drain(out) != 0) || (drain(in) != 0) ? -1 : 0;
 }

@@ -16,6 +16,18 @@
 int exchange_send(end_t *end, uint64_t num_messages, samples_t *times,
                   double *seconds_p);
 
+/*
+ * Send a batch and receive one, at the same time.
+ *
+ * seconds_p  [out] From the first post here until both batches are over.
+ */
+int exchange_both(end_t *out, end_t *in, uint64_t num_messages,
+                  samples_t *times, double *seconds_p);
+
+/* Progress of either of them, as far as they do not share it. in: NULL for
+ * none. */
+void exchange_progress(end_t *out, end_t *in);
+
 /* Post what the first messages of a batch need. To be called before the sender
  * is told to start. */
 int exchange_expect(end_t *end, uint64_t num_messages);

@@ -39,6 +39,9 @@ bool job_is_sane(const job_t *job)
     for (unsigned i = 0; i < job->num_sides; i++) {
         if (!side_is_sane(job->sides[i]) ||
             (side_is_pieces(job->sides[i]) && job->work.mixed) ||
+            (side_is_one_sided(job->sides[i]) &&
+             (job->work.mixed || job->work.echo || job->work.both)) ||
+            (side_is_rma(job->sides[i]) && work_is_on_gpu(&job->work)) ||
             ((job->sides[i].way == WAY_BLOCK) && !is_block(job)) ||
             (side_is_copy(job->sides[i]) && !work_is_on_gpu(&job->work))) {
             return false;
@@ -219,6 +222,9 @@ static int add_ratios_of(job_result_t *result, measure_t *measures,
 {
     const job_t *job = &result->job;
 
+    if (measures[pool].batches.num == 0) {
+        return 0;
+    }
     for (unsigned i = 0; i < job->num_sides; i++) {
         if (!side_is_pool(job->sides[i]) && (measures[i].batches.num != 0) &&
             (add_ratio(result, measures, pool, i) != 0)) {

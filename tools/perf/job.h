@@ -56,6 +56,8 @@ typedef struct job_side {
     char     wire_reason[120];         /* and why */
     uint64_t registrations;            /* after the start */
     double   allocations;              /* heap allocations per message */
+    char     way[12];                  /* of a read or write: what was used */
+    char     way_reason[120];          /* and why */
 } job_side_t;
 
 /* The pool against another side: how many times as fast it is. */

@@ -42,9 +42,28 @@ int lane_post(lane_t *lane, end_slot_t *slot, ucs_status_ptr_t post)
     return 0;
 }
 
+void lane_enter(lane_t *lane, end_t *end)
+{
+    if (end->is_sender) {
+        lane->sender = end;
+    } else {
+        lane->receiver = end;
+    }
+}
+
+void lane_leave(lane_t *lane, const end_t *end)
+{
+    if (lane->sender == end) {
+        lane->sender = NULL;
+    }
+    if (lane->receiver == end) {
+        lane->receiver = NULL;
+    }
+}
+
 void lane_progress(lane_t *lane, end_t *end)
 {
-    lane->active = end;
+    lane_enter(lane, end);
     ucp_worker_progress(lane->worker);
     if (lane->failed) {
         end->failed = true;
@@ -60,7 +79,7 @@ static ucs_status_t data_arrived(void *arg, const void *header,
     lane_t       *lane = arg;
     lane_header_t at;
 
-    if ((lane->active == NULL) || (header_length != sizeof(at))) {
+    if ((lane->receiver == NULL) || (header_length != sizeof(at))) {
         return UCS_OK;
     }
     memcpy(&at, header, sizeof(at));
@@ -75,7 +94,7 @@ static ucs_status_t reply_arrived(void *arg, const void *header,
     lane_t       *lane = arg;
     lane_header_t at   = {UINT32_MAX, 0};
 
-    if (lane->active == NULL) {
+    if (lane->sender == NULL) {
         return UCS_OK;
     }
     if (header_length == sizeof(at)) {

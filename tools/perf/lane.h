@@ -34,8 +34,9 @@ typedef struct lane {
     ucp_context_h          context;
     ucp_worker_h           worker;
     ucp_ep_h               ep;
-    end_t                 *active;  /* the end that messages are for */
-    bool                   closing; /* errors are no news any more */
+    end_t                 *sender;   /* the end that answers are for */
+    end_t                 *receiver; /* the end that messages are for */
+    bool                   closing;  /* errors are no news any more */
     bool                   failed;
     /* Headers of replies: UCX 1.13 reads them until the send has ended. */
     lane_header_t reply_headers[WORK_MAX_OUTSTANDING];
@@ -61,6 +62,11 @@ void lane_memory_destroy(lane_t *lane, ucp_mem_h memh);
 int  lane_post(lane_t *lane, end_slot_t *slot, ucs_status_ptr_t post);
 void lane_send_done(void *request, ucs_status_t status, void *user_data);
 void lane_fail(end_t *end, ucs_status_t status, const char *what);
+
+/* From now on what arrives is for this end, until there is another of its kind;
+ * and not any more. */
+void lane_enter(lane_t *lane, end_t *end);
+void lane_leave(lane_t *lane, const end_t *end);
 
 /* The same for any way: the answer by an active message, and progress. */
 int  lane_reply(lane_t *lane, end_t *end, unsigned slot);

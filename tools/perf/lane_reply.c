@@ -54,7 +54,7 @@ static void fetched(void *request, ucs_status_t status, size_t length,
 static ucs_status_t fetch(lane_t *lane, unsigned index, void *data,
                           size_t length)
 {
-    end_t              *end  = lane->active;
+    end_t              *end  = lane->sender;
     end_slot_t         *slot = &end->slots[index];
     ucp_request_param_t param;
     ucs_status_ptr_t    request;
@@ -78,7 +78,7 @@ static ucs_status_t fetch(lane_t *lane, unsigned index, void *data,
 ucs_status_t lane_reply_arrived(lane_t *lane, unsigned slot, void *data,
                                 size_t length, const ucp_am_recv_param_t *param)
 {
-    end_t *end = lane->active;
+    end_t *end = lane->sender;
 
     if ((slot >= end->work.outstanding) ||
         (length != (end->work.echo ? end->buffers.size : 0))) {

@@ -60,13 +60,17 @@ void list_print(void)
         print_test(test);
     }
     printf("\nsides (--sides): WAY/MODE\n\n"
-           "  am-each, am, am-memh, tag-each, tag, tag-memh, iov\n"
+           "  am-each, am, am-memh, tag-each, tag, tag-memh, iov,\n"
+           "  get-each, get, put-each, put\n"
            "                                             raw UCX: /peer with "
            "failure handling,\n"
            "                                             /none without\n"
            "  copy-each, copy                            with --device: "
            "cuMemcpyAsync()\n"
-           "  pool, pool-pieces, pool-comm, pool-comm-send, pool-comm-recv\n"
+           "  pool, pool-pieces, pool-each, pool-event, pool-wait,\n"
+           "  pool-comm, pool-comm-send, pool-comm-recv,\n"
+           "  pool-window, pool-window-send, pool-window-recv,\n"
+           "  pool-read, pool-read-asleep, pool-write, pool-write-asleep\n"
            "                                             the pool: /auto, "
            "/map, /ucx name the wire\n"
            "\ntables (--table), and the command of each row:\n\n");

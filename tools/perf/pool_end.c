@@ -3,7 +3,7 @@
  * the pool's own.
  */
 #include "perf/error.h"
-#include "perf/pool_lane.h"
+#include "perf/pool_end.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -12,18 +12,11 @@
 #define TAG_DATA  (UINT64_C(1) << 32)
 #define TAG_REPLY (UINT64_C(2) << 32)
 
-typedef struct pool_end {
-    end_t        end; /* first: an end_t * is a pool_end_t * */
-    pool_lane_t *lane;
-    void        *comm; /* NULL: the buffers are not the pool's */
-    int          event_fd;
-} pool_end_t;
-
 /* A sleep is that long at most: between batches another descriptor is waited
  * for. */
 #define SLEEP_MS 10
 
-static int fail(end_t *end, const char *what, const char *why)
+int pool_end_fail(end_t *end, const char *what, const char *why)
 {
     char name[SIDE_NAME_SIZE];
 
@@ -34,8 +27,8 @@ static int fail(end_t *end, const char *what, const char *why)
     return -1;
 }
 
-static bool ended_well(end_slot_t *slot, ucxpool_request_t *request,
-                       ucxpool_status_t status)
+bool pool_end_ended_well(end_slot_t *slot, ucxpool_request_t *request,
+                         ucxpool_status_t status)
 {
     ucxpool_request_attr_t attr;
 
@@ -44,13 +37,13 @@ static bool ended_well(end_slot_t *slot, ucxpool_request_t *request,
         return true;
     }
     ucxpool_request_query(request, &attr, sizeof(attr));
-    fail(slot->end, ucxpool_status_string(status), attr.detail);
+    pool_end_fail(slot->end, ucxpool_status_string(status), attr.detail);
     return false;
 }
 
 static void sent(ucxpool_request_t *request, ucxpool_status_t status, void *arg)
 {
-    ended_well(arg, request, status);
+    pool_end_ended_well(arg, request, status);
 }
 
 static void reply_arrived(ucxpool_request_t *request, ucxpool_status_t status,
@@ -58,7 +51,7 @@ static void reply_arrived(ucxpool_request_t *request, ucxpool_status_t status,
 {
     end_slot_t *slot = arg;
 
-    slot->replied = ended_well(slot, request, status);
+    slot->replied = pool_end_ended_well(slot, request, status);
 }
 
 static void data_arrived(ucxpool_request_t *request, ucxpool_status_t status,
@@ -67,11 +60,11 @@ static void data_arrived(ucxpool_request_t *request, ucxpool_status_t status,
     end_slot_t            *slot = arg;
     ucxpool_request_attr_t attr;
 
-    if (ended_well(slot, request, status)) {
+    if (pool_end_ended_well(slot, request, status)) {
         ucxpool_request_query(request, &attr, sizeof(attr));
         slot->arrived = attr.length == slot->end->buffers.size;
         if (!slot->arrived) {
-            fail(slot->end, "a message", "of a wrong size");
+            pool_end_fail(slot->end, "a message", "of a wrong size");
         }
     }
 }
@@ -81,19 +74,14 @@ static void part_arrived(ucxpool_request_t *request, ucxpool_status_t status,
 {
     end_slot_t *slot = arg;
 
-    if (ended_well(slot, request, status) &&
+    if (pool_end_ended_well(slot, request, status) &&
         (++slot->num_arrived == slot->end->buffers.num_segments)) {
         slot->arrived = true;
     }
 }
 
-/*
- * No work of the GPU's is on its way when a message is posted. is_data: the
- * segments are buffers, of which the caller knows that they lie in the GPU's
- * memory; else they may be a word in host memory.
- */
-static void fill_params(ucxpool_request_params_t *params, end_slot_t *slot,
-                        ucxpool_request_cb_t callback, bool is_data)
+void pool_end_fill_params(ucxpool_request_params_t *params, end_slot_t *slot,
+                          ucxpool_request_cb_t callback, bool is_data)
 {
     params->field_mask   = UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK;
     params->callback     = callback;
@@ -109,20 +97,29 @@ static void fill_params(ucxpool_request_params_t *params, end_slot_t *slot,
     slot->pending++;
 }
 
-static int posted(end_slot_t *slot, ucxpool_status_t status)
+int pool_end_posted(end_slot_t *slot, ucxpool_status_t status)
 {
     if (status == UCXPOOL_OK) {
         return 0;
     }
     slot->pending--;
-    return fail(slot->end, "a request was not taken", ucxpool_error_detail());
+    return pool_end_fail(slot->end, "a request was not taken",
+                         ucxpool_error_detail());
+}
+
+/* Those of a window as pieces, too, where they have one length. */
+static bool are_pieces(const end_t *end)
+{
+    return side_is_pieces(end->side) ||
+           (side_has_window(end->side) && !end->work.mixed &&
+            (end->buffers.num_segments != 1));
 }
 
 static ucxpool_data_t describe(const end_t *end, unsigned index)
 {
     const buffers_t *buffers = &end->buffers;
 
-    if (side_is_pieces(end->side)) {
+    if (are_pieces(end)) {
         return ucxpool_data_pieces(buffers_addresses(buffers, index),
                                    buffers->num_segments, end->work.size);
     }
@@ -154,12 +151,13 @@ static int expect_reply(end_t *end, unsigned index)
     end_slot_t              *slot = &end->slots[index];
     ucxpool_request_params_t params;
 
-    fill_params(&params, slot, reply_arrived, end->work.echo);
-    return posted(slot, ucxpool_recv_buffer(lane->pool, lane->channel,
-                                            buffers_reply(&end->buffers, index),
-                                            buffers_reply_size(&end->buffers),
-                                            TAG_REPLY | index, UINT64_MAX,
-                                            &params, NULL));
+    pool_end_fill_params(&params, slot, reply_arrived, end->work.echo);
+    return pool_end_posted(
+        slot,
+        ucxpool_recv_buffer(lane->pool, lane->channel,
+                            buffers_reply(&end->buffers, index),
+                            buffers_reply_size(&end->buffers),
+                            TAG_REPLY | index, UINT64_MAX, &params, NULL));
 }
 
 static int pool_send(end_t *end, unsigned index)
@@ -171,8 +169,8 @@ static int pool_send(end_t *end, unsigned index)
     if (expect_reply(end, index) != 0) {
         return -1;
     }
-    fill_params(&params, slot, sent, true);
-    return posted(slot, send_data(lane, end, index, &params));
+    pool_end_fill_params(&params, slot, sent, true);
+    return pool_end_posted(slot, send_data(lane, end, index, &params));
 }
 
 /* That all have ended is told by the answer. */
@@ -188,7 +186,8 @@ static int pool_send_each(end_t *end, unsigned index)
         if (ucxpool_send_buffer(lane->channel, segments[i].address,
                                 segments[i].length, TAG_DATA | index, NULL,
                                 NULL) != UCXPOOL_OK) {
-            return fail(end, "a message was not taken", ucxpool_error_detail());
+            return pool_end_fail(end, "a message was not taken",
+                                 ucxpool_error_detail());
         }
     }
     return 0;
@@ -203,11 +202,12 @@ static int pool_expect_each(end_t *end, unsigned index)
 
     slot->num_arrived = 0;
     for (size_t i = 0; i < end->buffers.num_segments; i++) {
-        fill_params(&params, slot, part_arrived, true);
-        if (posted(slot, ucxpool_recv_buffer(
-                             lane->pool, lane->channel, segments[i].address,
-                             segments[i].length, TAG_DATA | index, UINT64_MAX,
-                             &params, NULL)) != 0) {
+        pool_end_fill_params(&params, slot, part_arrived, true);
+        if (pool_end_posted(
+                slot, ucxpool_recv_buffer(lane->pool, lane->channel,
+                                          segments[i].address,
+                                          segments[i].length, TAG_DATA | index,
+                                          UINT64_MAX, &params, NULL)) != 0) {
             return -1;
         }
     }
@@ -220,8 +220,8 @@ static int pool_expect(end_t *end, unsigned index)
     end_slot_t              *slot = &end->slots[index];
     ucxpool_request_params_t params;
 
-    fill_params(&params, slot, data_arrived, true);
-    return posted(slot, recv_data(lane, end, index, &params));
+    pool_end_fill_params(&params, slot, data_arrived, true);
+    return pool_end_posted(slot, recv_data(lane, end, index, &params));
 }
 
 static int pool_reply(end_t *end, unsigned index)
@@ -234,13 +234,14 @@ static int pool_reply(end_t *end, unsigned index)
     if (end->work.echo) {
         data = buffers_segments(&end->buffers, index)[0].address;
     }
-    fill_params(&params, slot, sent, end->work.echo);
-    return posted(slot, ucxpool_send_buffer(lane->channel, data,
-                                            buffers_reply_size(&end->buffers),
-                                            TAG_REPLY | index, &params, NULL));
+    pool_end_fill_params(&params, slot, sent, end->work.echo);
+    return pool_end_posted(
+        slot, ucxpool_send_buffer(lane->channel, data,
+                                  buffers_reply_size(&end->buffers),
+                                  TAG_REPLY | index, &params, NULL));
 }
 
-static void pool_progress(end_t *end)
+void pool_end_progress(end_t *end)
 {
     ucxpool_progress(((pool_end_t *)end)->lane->pool);
 }
@@ -261,10 +262,11 @@ static void pool_wait(end_t *end)
     ucxpool_wait(((pool_end_t *)end)->lane->pool, SLEEP_MS * UINT64_C(1000000));
 }
 
-static void pool_end_destroy(end_t *end)
+void pool_end_destroy(end_t *end)
 {
     pool_end_t *pool_end = (pool_end_t *)end;
 
+    pool_window_destroy(pool_end);
     buffers_cleanup(&end->buffers);
     ucxpool_comm_free(pool_end->lane->pool, pool_end->comm);
     free(pool_end);
@@ -274,7 +276,7 @@ static const end_ops_t pool_ops = {
     .send     = pool_send,
     .expect   = pool_expect,
     .reply    = pool_reply,
-    .progress = pool_progress,
+    .progress = pool_end_progress,
     .destroy  = pool_end_destroy,
 };
 
@@ -282,7 +284,7 @@ static const end_ops_t each_ops = {
     .send     = pool_send_each,
     .expect   = pool_expect_each,
     .reply    = pool_reply,
-    .progress = pool_progress,
+    .progress = pool_end_progress,
     .destroy  = pool_end_destroy,
 };
 
@@ -312,7 +314,7 @@ static const end_ops_t *ops_of(side_t side)
     case WAY_POOL_WAIT:
         return &wait_ops;
     default:
-        return &pool_ops;
+        return side_is_one_sided(side) ? &pool_window_ops : &pool_ops;
     }
 }
 
@@ -326,7 +328,7 @@ size_t pool_end_comm_size(side_t side, const work_t *work, bool is_sender)
 }
 
 int pool_end_create(pool_lane_t *lane, const end_params_t *params,
-                    end_t **end_p)
+                    control_t *control, char *missing, end_t **end_p)
 {
     size_t comm_size =
         pool_end_comm_size(params->side, &params->work, params->is_sender);
@@ -339,17 +341,26 @@ int pool_end_create(pool_lane_t *lane, const end_params_t *params,
     pool_end->lane = lane;
     if ((params->side.way == WAY_POOL_EVENT) &&
         (ucxpool_event_fd(lane->pool, &pool_end->event_fd) != UCXPOOL_OK)) {
-        fail(&pool_end->end, "no event descriptor", ucxpool_error_detail());
+        pool_end_fail(&pool_end->end, "no event descriptor",
+                      ucxpool_error_detail());
         goto err_destroy_end;
     }
     if ((comm_size != 0) &&
         (ucxpool_comm_alloc(lane->pool, comm_size, &pool_end->comm) !=
          UCXPOOL_OK)) {
-        fail(&pool_end->end, "no memory of the pool", ucxpool_error_detail());
+        pool_end_fail(&pool_end->end, "no memory of the pool",
+                      ucxpool_error_detail());
         goto err_destroy_end;
     }
-    if (end_init_buffers(&pool_end->end, params, pool_end->comm) != 0) {
+    if ((end_init_buffers(&pool_end->end, params, pool_end->comm) != 0) ||
+        (pool_window_create(pool_end) != 0) ||
+        (pool_window_connect(pool_end, control, missing) != 0)) {
         goto err_destroy_end;
+    }
+    if (missing[0] != '\0') {
+        pool_end_destroy(&pool_end->end);
+        *end_p = NULL;
+        return 0;
     }
     *end_p = &pool_end->end;
     return 0;

@@ -53,9 +53,15 @@ void pool_lane_mark(pool_lane_t *lane);
 /* Tell about the wire, and what was counted since the mark. */
 void pool_lane_describe(const pool_lane_t *lane, job_side_t *side);
 
-/* Create an end for a side of the pool. It borrows the lane. */
+/*
+ * Create an end for a side of the pool. It borrows the lane. Both processes
+ * call this.
+ *
+ * missing [out]  Why the side cannot be had, in JOB_REASON_SIZE bytes; then no
+ *                end is made. Else "".
+ */
 int pool_end_create(pool_lane_t *lane, const end_params_t *params,
-                    end_t **end_p);
+                    control_t *control, char *missing, end_t **end_p);
 
 /* Bytes of ucxpool_comm_alloc() memory that such an end takes. */
 size_t pool_end_comm_size(side_t side, const work_t *work, bool is_sender);

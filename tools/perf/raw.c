@@ -3,36 +3,10 @@
 
 #include <stdlib.h>
 
-int raw_reply(end_t *end, unsigned slot)
+static bool is_registered(side_t side)
 {
-    return lane_reply(((raw_t *)end)->lane, end, slot);
-}
-
-void raw_progress(end_t *end)
-{
-    lane_progress(((raw_t *)end)->lane, end);
-}
-
-void raw_destroy(end_t *end)
-{
-    raw_t *raw = (raw_t *)end;
-
-    if (raw->lane->active == end) {
-        raw->lane->active = NULL;
-    }
-    buffers_cleanup(&end->buffers);
-    if (raw->memh != NULL) {
-        lane_memory_destroy(raw->lane, raw->memh);
-    }
-    memory_free(raw->memory, raw->arena, 0);
-    free(raw->headers);
-    free(raw->iov);
-    free(raw);
-}
-
-static bool way_is_registered(uint32_t way)
-{
-    return (way == WAY_AM_MEMH) || (way == WAY_TAG_MEMH);
+    return (side.way == WAY_AM_MEMH) || (side.way == WAY_TAG_MEMH) ||
+           side_is_rma(side);
 }
 
 static bool way_is_am(uint32_t way)
@@ -93,7 +67,16 @@ static int register_memory(raw_t *raw, const end_params_t *params,
     return lane_memory_create(raw->lane, size, &raw->memh, arena_p);
 }
 
-int raw_create(lane_t *lane, const end_params_t *params, end_t **end_p)
+static const end_ops_t *ops_of(side_t side)
+{
+    if (side_is_rma(side)) {
+        return &raw_rma_ops;
+    }
+    return way_is_am(side.way) ? &raw_am_ops : &raw_tag_ops;
+}
+
+int raw_create(lane_t *lane, const end_params_t *params, control_t *control,
+               end_t **end_p)
 {
     uint32_t way   = params->side.way;
     void    *arena = NULL;
@@ -102,10 +85,11 @@ int raw_create(lane_t *lane, const end_params_t *params, end_t **end_p)
     if (raw == NULL) {
         return perf_error("out of memory for a side");
     }
-    end_init(&raw->end, way_is_am(way) ? &raw_am_ops : &raw_tag_ops, params);
+    end_init(&raw->end, ops_of(params->side), params);
     raw->lane   = lane;
     raw->memory = params->memory;
-    if (way_is_registered(way) && (register_memory(raw, params, &arena) != 0)) {
+    if (is_registered(params->side) &&
+        (register_memory(raw, params, &arena) != 0)) {
         goto err_destroy;
     }
     if (end_init_buffers(&raw->end, params, arena) != 0) {
@@ -115,6 +99,9 @@ int raw_create(lane_t *lane, const end_params_t *params, end_t **end_p)
         goto err_destroy;
     }
     if ((way == WAY_IOV) && (create_iov(raw) != 0)) {
+        goto err_destroy;
+    }
+    if (side_is_rma(params->side) && (raw_rma_connect(raw, control) != 0)) {
         goto err_destroy;
     }
     *end_p = &raw->end;

@@ -35,6 +35,7 @@ static int am_send(end_t *end, unsigned index)
     end_slot_t *slot  = &end->slots[index];
     size_t      first = index * end->buffers.num_segments;
 
+    lane_enter(raw->lane, end);
     for (size_t i = 0; i < end->buffers.num_segments; i++) {
         while (slot->pending >= WINDOW) {
             lane_progress(raw->lane, end);
@@ -51,7 +52,7 @@ static int am_send(end_t *end, unsigned index)
 
 static int am_expect(end_t *end, unsigned slot)
 {
-    ((raw_t *)end)->lane->active = end;
+    lane_enter(((raw_t *)end)->lane, end);
     end->slots[slot].num_arrived = 0;
     return 0;
 }
@@ -106,7 +107,7 @@ static ucs_status_t arrived(lane_t *lane, const lane_header_t *header,
                             void *data, size_t length,
                             const ucp_am_recv_param_t *param)
 {
-    end_t             *end = lane->active;
+    end_t             *end = lane->receiver;
     ucxpool_segment_t *segment;
 
     if ((header->slot >= end->work.outstanding) ||

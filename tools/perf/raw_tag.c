@@ -90,7 +90,7 @@ static int tag_send(end_t *end, unsigned index)
     size_t              count;
     void               *memory;
 
-    raw->lane->active = end;
+    lane_enter(raw->lane, end);
     if (end->work.echo && (expect_reply(raw, index) != 0)) {
         return -1;
     }
@@ -143,7 +143,7 @@ static int tag_expect(end_t *end, unsigned index)
     size_t              count;
     void               *memory;
 
-    raw->lane->active = end;
+    lane_enter(raw->lane, end);
     slot->num_arrived = 0;
     slot->num_bytes   = 0;
     for (size_t part = 0; part < num_parts(raw); part++) {

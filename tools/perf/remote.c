@@ -11,7 +11,7 @@
 #define TAG        UINT64_C(0)
 
 /* What a client says first. */
-static const char hello_text[32] = "ucxpool_perf 3";
+static const char hello_text[32] = "ucxpool_perf 4";
 
 struct remote {
     ucxpool_t         *pool;

@@ -79,10 +79,16 @@ static void json_side(const job_result_t *result, unsigned index, FILE *stream)
     if (side->wire[0] != '\0') {
         fprintf(stream, ", \"wire\": \"%s\", \"wire_reason\": ", side->wire);
         print_string(side->wire_reason, stream);
-        fprintf(stream,
-                ", \"registrations_after_start\": %llu, "
-                "\"allocations_per_message\": %.6g",
-                (unsigned long long)side->registrations, side->allocations);
+        fprintf(stream, ", \"registrations_after_start\": %llu",
+                (unsigned long long)side->registrations);
+        if (!side_is_one_sided(side->side)) {
+            fprintf(stream, ", \"allocations_per_message\": %.6g",
+                    side->allocations);
+        }
+    }
+    if (side->way[0] != '\0') {
+        fprintf(stream, ", \"way\": \"%s\", \"way_reason\": ", side->way);
+        print_string(side->way_reason, stream);
     }
     fprintf(stream, "}%s\n", index + 1 < result->job.num_sides ? "," : "");
 }

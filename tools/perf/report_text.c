@@ -76,13 +76,21 @@ static void print_pool(const job_side_t *side, FILE *stream)
 {
     char name[SIDE_NAME_SIZE];
 
-    if (side->wire[0] != '\0') {
-        fprintf(stream,
-                "  %s: wire %s (%s); registrations after the start %llu, heap "
-                "allocations per message %.2f\n",
-                side_name(side->side, name), side->wire, side->wire_reason,
-                (unsigned long long)side->registrations, side->allocations);
+    if (side->wire[0] == '\0') {
+        return;
     }
+    fprintf(stream, "  %s: wire %s (%s)", side_name(side->side, name),
+            side->wire, side->wire_reason);
+    if (side->way[0] != '\0') {
+        fprintf(stream, ", way %s (%s)", side->way, side->way_reason);
+    }
+    fprintf(stream, "; registrations after the start %llu",
+            (unsigned long long)side->registrations);
+    if (!side_is_one_sided(side->side)) {
+        fprintf(stream, ", heap allocations per message %.2f",
+                side->allocations);
+    }
+    fprintf(stream, "\n");
 }
 
 static void print_rate_target(const job_result_t *result, unsigned side,
@@ -110,8 +118,9 @@ static void print_heading(const job_result_t *result, FILE *stream)
         fprintf(stream, "  %-18s %9s %9s %9s  %10s %10s\n", "side", "us", "5%",
                 "95%", "one p50 us", "one p99 us");
     } else {
-        fprintf(stream, "  %-18s %9s %9s %9s  %10s %10s\n", "side", "GB/s",
-                "5%", "95%", "one p50 us", "one p99 us");
+        fprintf(stream, "  %-18s %9s %9s %9s  %10s %10s\n", "side",
+                result->job.work.both ? "each way" : "GB/s", "5%", "95%",
+                "one p50 us", "one p99 us");
     }
 }
 

@@ -4,24 +4,35 @@
 #include <string.h>
 
 static const char *const way_names[WAY_LAST] = {
-    [WAY_AM_EACH]        = "am-each",
-    [WAY_AM]             = "am",
-    [WAY_AM_MEMH]        = "am-memh",
-    [WAY_TAG_EACH]       = "tag-each",
-    [WAY_TAG]            = "tag",
-    [WAY_TAG_MEMH]       = "tag-memh",
-    [WAY_IOV]            = "iov",
-    [WAY_COPY_EACH]      = "copy-each",
-    [WAY_COPY]           = "copy",
-    [WAY_POOL]           = "pool",
-    [WAY_POOL_PIECES]    = "pool-pieces",
-    [WAY_POOL_EACH]      = "pool-each",
-    [WAY_POOL_EVENT]     = "pool-event",
-    [WAY_POOL_WAIT]      = "pool-wait",
-    [WAY_POOL_COMM]      = "pool-comm",
-    [WAY_POOL_COMM_SEND] = "pool-comm-send",
-    [WAY_POOL_COMM_RECV] = "pool-comm-recv",
-    [WAY_BLOCK]          = "block",
+    [WAY_AM_EACH]           = "am-each",
+    [WAY_AM]                = "am",
+    [WAY_AM_MEMH]           = "am-memh",
+    [WAY_TAG_EACH]          = "tag-each",
+    [WAY_TAG]               = "tag",
+    [WAY_TAG_MEMH]          = "tag-memh",
+    [WAY_IOV]               = "iov",
+    [WAY_GET_EACH]          = "get-each",
+    [WAY_GET]               = "get",
+    [WAY_PUT_EACH]          = "put-each",
+    [WAY_PUT]               = "put",
+    [WAY_COPY_EACH]         = "copy-each",
+    [WAY_COPY]              = "copy",
+    [WAY_POOL]              = "pool",
+    [WAY_POOL_PIECES]       = "pool-pieces",
+    [WAY_POOL_EACH]         = "pool-each",
+    [WAY_POOL_EVENT]        = "pool-event",
+    [WAY_POOL_WAIT]         = "pool-wait",
+    [WAY_POOL_COMM]         = "pool-comm",
+    [WAY_POOL_COMM_SEND]    = "pool-comm-send",
+    [WAY_POOL_COMM_RECV]    = "pool-comm-recv",
+    [WAY_POOL_WINDOW]       = "pool-window",
+    [WAY_POOL_WINDOW_SEND]  = "pool-window-send",
+    [WAY_POOL_WINDOW_RECV]  = "pool-window-recv",
+    [WAY_POOL_READ]         = "pool-read",
+    [WAY_POOL_READ_ASLEEP]  = "pool-read-asleep",
+    [WAY_POOL_WRITE]        = "pool-write",
+    [WAY_POOL_WRITE_ASLEEP] = "pool-write-asleep",
+    [WAY_BLOCK]             = "block",
 };
 
 static const struct {
@@ -77,11 +88,53 @@ bool side_is_raw(side_t side)
     return side.way < WAY_COPY_EACH;
 }
 
+bool side_is_rma(side_t side)
+{
+    return (side.way >= WAY_GET_EACH) && (side.way <= WAY_PUT);
+}
+
+bool side_is_one_sided(side_t side)
+{
+    return side_is_rma(side) ||
+           ((side.way >= WAY_POOL_READ) && (side.way <= WAY_POOL_WRITE_ASLEEP));
+}
+
+bool side_is_read(side_t side)
+{
+    return (side.way == WAY_GET_EACH) || (side.way == WAY_GET) ||
+           (side.way == WAY_POOL_READ) || (side.way == WAY_POOL_READ_ASLEEP);
+}
+
+bool side_is_asleep(side_t side)
+{
+    return (side.way == WAY_POOL_READ_ASLEEP) ||
+           (side.way == WAY_POOL_WRITE_ASLEEP);
+}
+
+bool side_has_window(side_t side)
+{
+    return (side.way >= WAY_POOL_WINDOW) && (side.way <= WAY_POOL_WRITE_ASLEEP);
+}
+
+bool side_is_in_window(side_t side, bool is_sender)
+{
+    switch (side.way) {
+    case WAY_POOL_WINDOW:
+        return true;
+    case WAY_POOL_WINDOW_SEND:
+        return is_sender;
+    default:
+        return side_has_window(side) && !is_sender;
+    }
+}
+
 side_group_t side_group(side_t side)
 {
     switch (side.way) {
     case WAY_AM_EACH:
     case WAY_TAG_EACH:
+    case WAY_GET_EACH:
+    case WAY_PUT_EACH:
         return SIDE_EACH;
     case WAY_IOV:
         return SIDE_LIST;

@@ -23,6 +23,10 @@ typedef enum way {
     WAY_TAG,      /* one tag message, contiguous memory */
     WAY_TAG_MEMH, /* the same with a memory handle on both sides */
     WAY_IOV,      /* one tag message, UCP_DATATYPE_IOV on both sides */
+    WAY_GET_EACH, /* one get per buffer of the receiver's, and a flush */
+    WAY_GET,      /* one get, contiguous memory */
+    WAY_PUT_EACH, /* one put per buffer of the receiver's, and a flush */
+    WAY_PUT,      /* one put, contiguous memory */
     /* cuMemcpyAsync() into the receiver's memory, by its CUDA IPC handle */
     WAY_COPY_EACH, /* once per buffer */
     WAY_COPY,      /* once, contiguous memory: the link's limit */
@@ -36,7 +40,14 @@ typedef enum way {
     WAY_POOL_COMM,      /* ucxpool_comm_alloc() memory on both sides */
     WAY_POOL_COMM_SEND, /* at the sender only */
     WAY_POOL_COMM_RECV, /* at the receiver only */
-    WAY_BLOCK,          /* ucxpool_block_get() and _put(), nothing is sent */
+    WAY_POOL_WINDOW,    /* the buffers lie in a window on both sides */
+    WAY_POOL_WINDOW_SEND,  /* at the sender only */
+    WAY_POOL_WINDOW_RECV,  /* at the receiver only */
+    WAY_POOL_READ,         /* the sender reads from the receiver's window */
+    WAY_POOL_READ_ASLEEP,  /* and the receiver does not progress meanwhile */
+    WAY_POOL_WRITE,        /* the sender writes to the receiver's window */
+    WAY_POOL_WRITE_ASLEEP, /* and the receiver does not progress meanwhile */
+    WAY_BLOCK,             /* ucxpool_block_get() and _put(), nothing is sent */
     WAY_LAST
 } side_way_t;
 
@@ -73,12 +84,27 @@ bool side_is_pieces(side_t side);
 bool side_is_raw(side_t side);
 bool side_is_copy(side_t side);
 
+/* Does the sender do all of it, with memory of the receiver's? And do the bytes
+ * come to the sender then? */
+bool side_is_one_sided(side_t side);
+bool side_is_read(side_t side);
+
+/* Does the receiver not progress while the sender reads or writes? */
+bool side_is_asleep(side_t side);
+
+/* Gets and puts of raw UCX. */
+bool side_is_rma(side_t side);
+
+/* Is it about windows; do the buffers of that end lie in one? */
+bool side_has_window(side_t side);
+bool side_is_in_window(side_t side, bool is_sender);
+
 /* Sides that do the same thing by other means: of a group and mode, the fastest
  * is what the pool is compared with. */
 typedef enum side_group {
-    SIDE_EACH,      /* one message per buffer */
+    SIDE_EACH,      /* one message, get or put per buffer */
     SIDE_LIST,      /* one message of a list */
-    SIDE_WHOLE,     /* one message of contiguous memory */
+    SIDE_WHOLE,     /* one of contiguous memory */
     SIDE_COPY_EACH, /* one copy per buffer */
     SIDE_COPY,      /* one copy of contiguous memory */
     SIDE_POOL,

@@ -2,6 +2,7 @@
 #include "common/memory_left.h"
 #include "perf/copy_end.h"
 #include "perf/error.h"
+#include "perf/exchange.h"
 #include "perf/raw.h"
 
 #include <stdio.h>
@@ -23,6 +24,9 @@ static size_t comm_size(const job_t *job, uint32_t mode)
             receiver += pool_end_comm_size(job->sides[i], &job->work, false);
         }
     }
+    if (job->work.both) {
+        return sender + receiver;
+    }
     return sender > receiver ? sender : receiver;
 }
 
@@ -33,7 +37,8 @@ typedef struct introduction {
 } introduction_t;
 
 static int create_pool_end(stage_t *stage, const job_t *job, unsigned index,
-                           const end_params_t *params, char *missing)
+                           const end_params_t *params, char *missing,
+                           end_t **end_p)
 {
     uint32_t           mode = params->side.mode;
     pool_lane_t      **lane = &stage->pool_lanes[mode];
@@ -48,11 +53,12 @@ static int create_pool_end(stage_t *stage, const job_t *job, unsigned index,
         (pool_lane_create(&pool, stage->control, missing, lane) != 0)) {
         return -1;
     }
-    return pool_end_create(*lane, params, &stage->ends[index]);
+    return pool_end_create(*lane, params, stage->control, stage->missing[index],
+                           end_p);
 }
 
 static int create_raw_end(stage_t *stage, unsigned index,
-                          const end_params_t *params)
+                          const end_params_t *params, end_t **end_p)
 {
     uint32_t mode = params->side.mode;
     lane_t **lane = &stage->lanes[mode];
@@ -65,11 +71,11 @@ static int create_raw_end(stage_t *stage, unsigned index,
                      stage->control, lane) != 0)) {
         return -1;
     }
-    return raw_create(*lane, params, &stage->ends[index]);
+    return raw_create(*lane, params, stage->control, end_p);
 }
 
 static int create_end(stage_t *stage, const job_t *job, unsigned index,
-                      bool is_sender, char *missing)
+                      bool is_sender, char *missing, end_t **end_p)
 {
     side_t       side   = job->sides[index];
     end_params_t params = {
@@ -80,13 +86,39 @@ static int create_end(stage_t *stage, const job_t *job, unsigned index,
     };
 
     if (side_is_pool(side)) {
-        return create_pool_end(stage, job, index, &params, missing);
+        return create_pool_end(stage, job, index, &params, missing, end_p);
     }
     if (side_is_copy(side)) {
-        return copy_end_create(stage->control, &params, &stage->ends[index],
+        return copy_end_create(stage->control, &params, end_p,
                                stage->missing[index]);
     }
-    return create_raw_end(stage, index, &params);
+    return create_raw_end(stage, index, &params, end_p);
+}
+
+static void destroy_end(end_t **end_p)
+{
+    if (*end_p != NULL) {
+        (*end_p)->ops->destroy(*end_p);
+        *end_p = NULL;
+    }
+}
+
+/* Of one direction, or of both. What is missing of one is missing of both. */
+static int create_ends(stage_t *stage, const job_t *job, unsigned index,
+                       bool is_sender, char *missing)
+{
+    int status =
+        create_end(stage, job, index, is_sender, missing, &stage->ends[index]);
+
+    if ((status != 0) || !job->work.both || !stage_has(stage, index)) {
+        return status;
+    }
+    status = create_end(stage, job, index, !is_sender, missing,
+                        &stage->back_ends[index]);
+    if (stage->back_ends[index] == NULL) {
+        destroy_end(&stage->ends[index]);
+    }
+    return status;
 }
 
 static bool has_raw(const job_t *job)
@@ -153,7 +185,7 @@ int stage_check_memory(const job_t *job, unsigned num_processes)
         bytes +=
             (double)buffers_arena_size(&work, side_is_scattered(job->sides[i]));
     }
-    bytes *= num_processes;
+    bytes *= num_processes * (job->work.both ? 2.0 : 1.0);
     if (work_is_on_gpu(&job->work) || (memory_left(&left) != 0) ||
         (bytes <= MEMORY_SHARE * (double)left)) {
         return 0;
@@ -180,7 +212,7 @@ int stage_init(stage_t *stage, const job_t *job, control_t *control,
         status = introduce(stage, job, is_sender);
     }
     for (unsigned i = 0; (i < job->num_sides) && (status == 0); i++) {
-        status = create_end(stage, job, i, is_sender, missing);
+        status = create_ends(stage, job, i, is_sender, missing);
     }
     if (status != 0) {
         stage_cleanup(stage);
@@ -190,18 +222,18 @@ int stage_init(stage_t *stage, const job_t *job, control_t *control,
 
 static void idle(void *arg)
 {
-    end_t *end = arg;
+    const stage_t *stage = arg;
 
-    end->ops->progress(end);
+    exchange_progress(stage->ends[stage->current],
+                      stage->back_ends[stage->current]);
 }
 
 end_t *stage_enter(stage_t *stage, unsigned side)
 {
-    end_t *end = stage->ends[side];
-
+    stage->current           = side;
     stage->control->idle     = idle;
-    stage->control->idle_arg = end;
-    return end;
+    stage->control->idle_arg = stage;
+    return stage->ends[side];
 }
 
 void stage_mark(stage_t *stage)
@@ -219,15 +251,18 @@ void stage_describe(const stage_t *stage, unsigned index, job_side_t *side)
     if (stage->pool_lanes[side->side.mode] != NULL) {
         pool_lane_describe(stage->pool_lanes[side->side.mode], side);
     }
+    if (stage_has(stage, index) &&
+        (stage->ends[index]->ops->describe != NULL)) {
+        stage->ends[index]->ops->describe(stage->ends[index], side);
+    }
 }
 
 void stage_cleanup(stage_t *stage)
 {
     stage->control->idle = NULL;
     for (unsigned i = 0; i < stage->num_sides; i++) {
-        if (stage->ends[i] != NULL) {
-            stage->ends[i]->ops->destroy(stage->ends[i]);
-        }
+        destroy_end(&stage->back_ends[i]);
+        destroy_end(&stage->ends[i]);
     }
     for (unsigned mode = 0; mode < MODE_LAST; mode++) {
         lane_destroy(stage->lanes[mode]);

@@ -21,9 +21,12 @@ typedef struct stage {
     lane_t      *lanes[MODE_LAST];      /* of raw UCX */
     pool_lane_t *pool_lanes[MODE_LAST]; /* of the pool */
     end_t       *ends[JOB_MAX_SIDES];   /* NULL: the side is missing */
-    char         missing[JOB_MAX_SIDES][JOB_REASON_SIZE]; /* why */
-    memory_t     memory;                                  /* of the buffers */
-    char         gpus[2][JOB_GPU_SIZE]; /* the sender's and the receiver's */
+    /* Of the other direction, where both go at once; else NULL. */
+    end_t   *back_ends[JOB_MAX_SIDES];
+    unsigned current; /* side, that stage_enter() has chosen */
+    char     missing[JOB_MAX_SIDES][JOB_REASON_SIZE]; /* why */
+    memory_t memory;                                  /* of the buffers */
+    char     gpus[2][JOB_GPU_SIZE]; /* the sender's and the receiver's */
 } stage_t;
 
 /*

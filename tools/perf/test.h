@@ -10,7 +10,7 @@
 #define TEST_MAX_WAYS 7
 
 typedef enum test_unit {
-    TEST_UNIT_RATE,     /* GB/s of a stream of messages */
+    TEST_UNIT_RATE,     /* GB/s of a stream of messages, or of each way */
     TEST_UNIT_TRIP,     /* microseconds there and back */
     TEST_UNIT_MESSAGES, /* millions a second, of one buffer each */
     TEST_UNIT_BLOCK     /* nanoseconds of a block's get and put */
@@ -29,6 +29,7 @@ typedef struct test {
     /* The same, for buffers in a GPU's memory. */
     uint32_t gpu_ways[TEST_MAX_WAYS];
     bool     is_mixed;   /* lengths, see work_length() */
+    bool     is_both;    /* directions, see work_t */
     uint32_t misaligned; /* bytes, see work_t */
     uint64_t send_size;  /* bytes, see job_t */
     bool     has_pieces; /* the pool does it by WAY_POOL_PIECES, too */

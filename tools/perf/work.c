@@ -79,7 +79,7 @@ bool work_is_sane(const work_t *work)
            (work->outstanding >= 1) &&
            (work->outstanding <= WORK_MAX_OUTSTANDING) &&
            (work->size * work->count <= WORK_MAX_BYTES / work->outstanding) &&
-           (!work->echo || (work->count == 1)) &&
+           (!work->echo || ((work->count == 1) && !work->both)) &&
            (!work->mixed || (work->size >= VALUE_SIZE)) &&
            (work->misaligned < WORK_LINE) && device_is_sane(work->devices[0]) &&
            device_is_sane(work->devices[1]) &&

@@ -6,7 +6,9 @@
  *
  * The clock runs at the sender, from the first post of a batch until the
  * receiver's reply to the last message is there. The receiver replies, by the
- * same means, once all bytes of a message lie in its own buffers.
+ * same means, once all bytes of a message lie in its own buffers. Nobody
+ * replies to a read or a write of a window: it is over when the sender is told
+ * of its end.
  */
 #ifndef PERF_WORK_H
 #define PERF_WORK_H
@@ -38,8 +40,10 @@ typedef struct work {
     uint32_t mixed;       /* lengths as work_length() has them, up to `size` */
     uint32_t misaligned;  /* bytes from a line's begin to a scattered buffer
                              of the sender's */
-    int32_t devices[2];   /* the GPU in which the buffers of the sender and of
-                             the receiver lie; both WORK_HOST: in host memory */
+    uint32_t both;        /* as many go the other way at the same time */
+    uint32_t unused;
+    int32_t  devices[2]; /* the GPU in which the buffers of the sender and of
+                            the receiver lie; both WORK_HOST: in host memory */
 } work_t;
 
 /*
