@@ -614,37 +614,86 @@ cdef class Pieces:
         return 0
 
 
-def take(values, indices, into):
+ctypedef fused index_t:
+    uint32_t
+    uint64_t
+
+
+cdef size_t _take(const uint64_t *values, size_t count, index_t *indices,
+                  size_t num, uint64_t *into) noexcept nogil:
+    """num, or which index is none of values'. A negative one is too large."""
+    cdef size_t i
+
+    for i in range(num):
+        if indices[i] >= count:
+            return i
+        into[i] = values[indices[i]]
+    return num
+
+
+cdef size_t _take_even(uint64_t first, uint64_t step, size_t count,
+                       index_t *indices, size_t num,
+                       uint64_t *into) noexcept nogil:
+    """The same where values[i] is first + i * step, which need not be read."""
+    cdef size_t i
+
+    for i in range(num):
+        if indices[i] >= count:
+            return i
+        into[i] = first + indices[i] * step
+    return num
+
+
+def step_of(values):
+    """By how much each of an array of 64-bit integers is more than the one before
+    it, modulo 2**64; None where that is not always the same."""
+    cdef _Words given = _Words(values, 0)
+    cdef uint64_t step
+    cdef size_t i
+
+    if given.count < 2:
+        return None
+    step = given.bytes[1] - given.bytes[0]
+    for i in range(2, given.count):
+        if given.bytes[i] - given.bytes[i - 1] != step:
+            return None
+    return step
+
+
+def take(values, step, indices, into):
     """into[i] = values[indices[i]], of arrays of 64-bit integers, by indices of 32
-    or 64 bits. IndexError for one that is none of values'."""
+    or 64 bits. step is step_of(values). IndexError for an index that is none of
+    values'."""
     cdef _Words given = _Words(values, 0)
     cdef _Words taken = _Words(into, 0)
     cdef uint64_t *out = <uint64_t *>taken.bytes
+    cdef bint is_even = step is not None
+    cdef uint64_t by = step if is_even else 0
+    cdef size_t num = taken.count
+    cdef size_t done
     cdef Py_buffer view
-    cdef const uint32_t *short
-    cdef const uint64_t *long
-    cdef uint64_t index
-    cdef size_t i
-    cdef bint fits = True
+    cdef uint32_t *short
+    cdef uint64_t *long
 
     PyObject_GetBuffer(indices, &view, PyBUF_C_CONTIGUOUS)
     try:
-        if (<size_t>view.len != taken.count * view.itemsize
+        if (<size_t>view.len != num * view.itemsize
                 or view.itemsize not in (4, 8)):
             raise ValueError("indices have 32 or 64 bits, and are as many as "
                              "what is taken")
-        short, long = <const uint32_t *>view.buf, <const uint64_t *>view.buf
-        for i in range(taken.count):
-            # A negative one is too large.
-            index = short[i] if view.itemsize == 4 else long[i]
-            if index >= given.count:
-                fits = False
-                break
-            out[i] = given.bytes[index]
+        short, long = <uint32_t *>view.buf, <uint64_t *>view.buf
+        if view.itemsize == 4:
+            done = (_take_even(given.bytes[0], by, given.count, short, num, out)
+                    if is_even else
+                    _take(given.bytes, given.count, short, num, out))
+        else:
+            done = (_take_even(given.bytes[0], by, given.count, long, num, out)
+                    if is_even else
+                    _take(given.bytes, given.count, long, num, out))
     finally:
         PyBuffer_Release(&view)
-    if not fits:
-        raise IndexError(f"index {i} is of none of {given.count}")
+    if done != num:
+        raise IndexError(f"index {done} is of none of {given.count}")
 
 
 def pieces_at(addresses, length, owner, bint is_cuda):

@@ -20,6 +20,10 @@ HOST = -1
 MAGIC = b"ucxpool.nixl 1 "
 # A notification up to this length travels with its message's descriptor.
 SHORT_NOTE = 1024
+# Of a list for a GPU so many are posted first, and each time PART_GROWTH times
+# as many as before: it copies for longer than the next ones take to look up.
+FIRST_PART = 8192
+PART_GROWTH = 4
 
 
 # --- memory -------------------------------------------------------------------
@@ -304,6 +308,7 @@ class Prepared:
     peer: Any  # None: ours
     kind: str
     firsts: Any  # addresses of ours, offsets of a peer's
+    step: int | None  # from each of these to the next, where it is the same
     lengths: Any  # of each, or one for all
     regions: list
     numbers: Any  # of the region of each, or one for all
@@ -314,8 +319,8 @@ class Prepared:
             return values if isinstance(values, int) else values[indices]
         # Of memory that is used again: new memory has page faults.
         firsts = numpy.frombuffer(_core.Memory(8 * len(indices)), "u8")
-        _core.take(self.firsts, indices, firsts)
-        return Prepared(self.peer, self.kind, firsts, of(self.lengths),
+        _core.take(self.firsts, self.step, indices, firsts)
+        return Prepared(self.peer, self.kind, firsts, None, of(self.lengths),
                         self.regions, of(self.numbers))
 
 
@@ -337,7 +342,8 @@ def prepare(regions, kind, rows, peer):
     if peer is not None:
         starts = numpy.array([one.start for one in found], "u8")
         firsts -= starts[numbers]
-    return Prepared(peer, kind, firsts, lengths, found, numbers)
+    return Prepared(peer, kind, firsts, _core.step_of(firsts), lengths, found,
+                    numbers)
 
 
 @dataclass(eq=False)
@@ -388,12 +394,58 @@ def groups_of(local, remote):
     return groups
 
 
+def parts_of(count):
+    """Slices of so many, each longer than the one before."""
+    begin, length = 0, FIRST_PART
+    while begin < count:
+        # The last one takes what would be short.
+        end = begin + length if begin + 2 * length <= count else count
+        yield slice(begin, end)
+        begin, length = end, length * PART_GROWTH
+
+
+def checked(indices, count):
+    """A copy. IndexError for a number that is none of so many."""
+    # A negative one is too large.
+    if (indices.view(f"u{indices.itemsize}") >= count).any():
+        raise IndexError
+    return indices.copy()
+
+
+class Parts:
+    """The groups of a long transfer by one GPU from or to one region, looked up
+    as they are posted: the GPU copies those before meanwhile."""
+
+    @staticmethod
+    def fit(local, remote, count):
+        return (local.kind == "VRAM" and count >= 2 * FIRST_PART
+                and all(isinstance(one, int) for prepared in (local, remote)
+                        for one in (prepared.numbers, prepared.lengths)))
+
+    def __init__(self, local, remote, ours, theirs):
+        self._sides = ((local, checked(ours, len(local.firsts))),
+                       (remote, checked(theirs, len(remote.firsts))))
+        self._slices = list(parts_of(len(ours)))
+        self._made = []
+
+    def __len__(self):
+        return len(self._slices)
+
+    def __iter__(self):
+        for number, of in enumerate(self._slices):
+            if number == len(self._made):
+                self._made += groups_of(*[
+                    prepared.select(indices[of])
+                    for prepared, indices in self._sides])
+            yield self._made[number]
+
+
 @dataclass(eq=False)
 class Transfer:
     """Reads or writes of several windows, as one."""
     is_write: bool
     peer: Peer
-    groups: list
+    groups: Any  # a list, or Parts
     note: bytes
     count: int
     host: Side  # what notes go through

@@ -769,9 +769,9 @@ class nixl_agent:
         if local is None or remote is None:
             raise nixlInvalidParamError("a list that has been released")
         try:
-            return self._made(
-                operation, local.select(_nixl.indices_of(local_indices)),
-                remote.select(_nixl.indices_of(remote_indices)), notif_msg)
+            return self._made(operation, local, remote, notif_msg,
+                              (_nixl.indices_of(local_indices),
+                               _nixl.indices_of(remote_indices)))
         except IndexError:
             raise nixlInvalidParamError(
                 "a number that is in no list of descriptors") from None
@@ -787,21 +787,27 @@ class nixl_agent:
                           notif_msg)
 
     def _made(self, operation: str, local: Any, remote: Any,
-              note: str | bytes) -> nixl_xfer_handle:
+              note: str | bytes, indices: Any = None) -> nixl_xfer_handle:
+        """indices: of the descriptors of both; None: all."""
         is_write = {"WRITE": True, "READ": False}[operation]
         if local.peer is not None or remote.peer is None:
             raise nixlInvalidParamError(
                 "the first list is of this agent, the second of a peer")
-        if len(local.firsts) != len(remote.firsts) or not len(local.firsts):
+        count, other = [len(one) for one in
+                        indices or (local.firsts, remote.firsts)]
+        if count != other or not count:
             raise nixlInvalidParamError(
-                f"{len(local.firsts)} descriptors here, "
-                f"{len(remote.firsts)} there")
+                f"{count} descriptors here, {other} there")
+        in_parts = indices is not None and _nixl.Parts.fit(local, remote, count)
+        if indices is not None and not in_parts:
+            local, remote = local.select(indices[0]), remote.select(indices[1])
         if not numpy.all(numpy.equal(local.lengths, remote.lengths)):
             raise nixlInvalidParamError(
                 "descriptors here and there have different lengths")
+        groups = (_nixl.Parts(local, remote, *indices) if in_parts
+                  else _nixl.groups_of(local, remote))
         return nixl_xfer_handle(self, _nixl.Transfer(
-            is_write, remote.peer, _nixl.groups_of(local, remote),
-            _note(note), len(local.firsts), self._host))
+            is_write, remote.peer, groups, _note(note), count, self._host))
 
     def _transfer_of(self, handle: nixl_xfer_handle) -> Any:
         if handle._value is None:

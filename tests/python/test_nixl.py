@@ -12,6 +12,7 @@ import threading
 import time
 import types
 import unittest
+import unittest.mock
 import weakref
 
 import numpy
@@ -342,9 +343,11 @@ class OnGpu(unittest.TestCase):
         return pages
 
     def move(self, operation, local, remote):
-        handle = self.reader.initialize_xfer(
+        self.end(self.reader.initialize_xfer(
             operation, self.reader.get_xfer_descs(*local),
-            self.reader.get_xfer_descs(*remote), "owner", b"moved")
+            self.reader.get_xfer_descs(*remote), "owner", b"moved"))
+
+    def end(self, handle):
         state, end = self.reader.transfer(handle), time.monotonic() + LIMIT
         while state == "PROC" and time.monotonic() < end:
             state = self.reader.check_xfer_state(handle)
@@ -368,6 +371,40 @@ class OnGpu(unittest.TestCase):
         while len(notes) < 4:
             notes += self.owner.get_new_notifs().get("reader", [])
         self.assertEqual(notes, [b"moved"] * 4)
+
+    def test_a_long_list_goes_in_parts(self):
+        theirs, ours = self.on_gpu(self.owner), self.on_gpu(self.reader)
+        source = numpy.random.default_rng(2).integers(
+            0, 256, (self.PAGES, self.PAGE), "u1")
+        target = numpy.zeros_like(source)
+        first = self.on_host(self.reader, source)
+        last = self.on_host(self.reader, target)
+        self.reader.add_remote_agent(self.owner.get_agent_metadata())
+        self.move("WRITE", (first, "DRAM"), (theirs, "VRAM"))
+        local = self.reader.prep_xfer_dlist("", ours, "VRAM")
+        remote = self.reader.prep_xfer_dlist("owner", theirs, "VRAM")
+        mine, its = [numpy.random.default_rng(seed).permutation(
+            self.PAGES).astype("i4") for seed in (3, 4)]
+        given = mine.copy(), its.copy()
+        with unittest.mock.patch.object(ucxpool._nixl, "FIRST_PART", 8):
+            handle = self.reader.make_prepped_xfer("READ", local, given[0],
+                                                   remote, given[1], b"parts")
+            for wrong in (-1, self.PAGES):
+                with self.assertRaises(ucxpool.nixl.nixlInvalidParamError):
+                    self.reader.make_prepped_xfer(
+                        "READ", local, [*mine[1:], wrong], remote, its)
+            self.assertGreater(len(handle._value.groups), 1)
+        for indices in given:
+            indices[:] = 0
+        for _ in range(2):
+            self.end(handle)
+        self.move("WRITE", (ours, "VRAM"), (theirs, "VRAM"))
+        self.move("READ", (last, "DRAM"), (theirs, "VRAM"))
+        self.assertTrue((target[mine] == source[its]).all())
+        notes = []
+        while len(notes) < 5:
+            notes += self.owner.get_new_notifs().get("reader", [])
+        self.assertEqual(sorted(notes), [b"moved"] * 3 + [b"parts"] * 2)
 
 
 class Tensor:
