@@ -1,7 +1,7 @@
 """Shuffle records with Spark SQL, on a cluster of two executors, over Netty and
 over the pool:
 
-    UCXPOOL_BUILD=TREE python java/demo.py [-d DELIMITER] [-k FIELD] FILE...
+    LIBUCXPOOL_BUILD=TREE python java/demo.py [-d DELIMITER] [-k FIELD] FILE...
 
 where TREE is a build tree with `make java-tests`. The records are parted by a
 field into eight. Count, length and checksum of all records before and behind

@@ -1,7 +1,7 @@
 """Build libucxpool, and the extension that is linked with it.
 
 The library comes from the checkout around this folder, or from the build tree
-that the variable UCXPOOL_BUILD names. UCX is the wheel's (libucx-cu13), or the
+that the variable LIBUCXPOOL_BUILD names. UCX is the wheel's (libucx-cu13), or the
 one that UCXPOOL_WITH_UCX names as configure's --with-ucx does.
 
 With the variable UCXPOOL_SYSTEM set, as a distribution's package has it, there
@@ -46,7 +46,7 @@ def build_library(folder):
     if not (TOP / "configure.ac").exists():
         raise SystemExit(
             f"{TOP} is no checkout of libucxpool: name a build tree of it in "
-            "the variable UCXPOOL_BUILD")
+            "the variable LIBUCXPOOL_BUILD")
     if not (TOP / "configure").exists():
         run("./autogen.sh", cwd=TOP)
     # pip puts UCX into a new folder each time, and takes the last one away.
@@ -60,7 +60,7 @@ def build_library(folder):
 
 class BuildExt(build_ext):
     def run(self):
-        named = os.environ.get("UCXPOOL_BUILD")
+        named = os.environ.get("LIBUCXPOOL_BUILD")
         tree = (pathlib.Path(named).resolve() if named else
                 build_library(pathlib.Path(self.build_temp).resolve()
                               / "libucxpool"))

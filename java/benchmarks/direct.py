@@ -2,7 +2,7 @@
 direct memory, over Netty and over the pool, in turns:
 
     make java-tests         in a build tree configured with --with-spark
-    UCXPOOL_BUILD=TREE python java/benchmarks/direct.py [--rounds 5]
+    LIBUCXPOOL_BUILD=TREE python java/benchmarks/direct.py [--rounds 5]
 
 Each side runs without a limit and with -XX:MaxDirectMemorySize=64m in
 executors. The table has the medians of the rounds: wall time of the second run

@@ -2,7 +2,7 @@
 its blocks has failed, over Netty and over the pool, in turns:
 
     make java-tests         in a build tree configured with --with-spark
-    UCXPOOL_BUILD=TREE python java/benchmarks/failure.py [--rounds 5]
+    LIBUCXPOOL_BUILD=TREE python java/benchmarks/failure.py [--rounds 5]
 
 A reduce task is halfway through its blocks when the other executor is stopped
 (SIGSTOP), so that its next request stays without an answer; a second later that

@@ -1,7 +1,7 @@
 """Executors of Spark that are killed at random moments while jobs shuffle:
 
     make java-tests         in a build tree configured with --with-spark
-    UCXPOOL_BUILD=TREE python java/benchmarks/kills.py [--kills 500] [--seed 1]
+    LIBUCXPOOL_BUILD=TREE python java/benchmarks/kills.py [--kills 500] [--seed 1]
 
 Of four executors one is spared, and with it meets all that were killed; the
 others get SIGKILL, one after the other, and Spark starts new ones. The kills

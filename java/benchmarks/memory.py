@@ -2,7 +2,7 @@
 the pool, in turns:
 
     make java-tests         in a build tree configured with --with-spark
-    UCXPOOL_BUILD=TREE python java/benchmarks/memory.py [--rounds 3]
+    LIBUCXPOOL_BUILD=TREE python java/benchmarks/memory.py [--rounds 3]
 
 Nine executors shuffle, each with each, many small blocks and some long ones.
 Then the kernel is asked (/proc/PID/smaps) what each has. The table has the

@@ -1,7 +1,7 @@
 """Spark's shuffle over Netty and over the pool, in turns:
 
     make java-tests         in a build tree configured with --with-spark
-    UCXPOOL_BUILD=TREE python java/benchmarks/shuffle.py [--rounds 5] [WORK...]
+    LIBUCXPOOL_BUILD=TREE python java/benchmarks/shuffle.py [--rounds 5] [WORK...]
 
 A round starts a cluster of two executors on this machine for each side, runs
 the work once to warm up, and once to measure. The table has the medians of the

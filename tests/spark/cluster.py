@@ -8,7 +8,7 @@ import pathlib
 import tempfile
 
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-BUILD = pathlib.Path(os.environ["UCXPOOL_BUILD"])
+BUILD = pathlib.Path(os.environ["LIBUCXPOOL_BUILD"])
 JARS = [BUILD / "java" / name
         for name in ("ucxpool-spark.jar", "ucxpool-spark-tests.jar")]
 os.environ["PYSPARK_SUBMIT_ARGS"] = (

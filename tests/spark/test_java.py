@@ -8,7 +8,7 @@ import unittest
 
 import pyspark
 
-BUILD = pathlib.Path(os.environ["UCXPOOL_BUILD"]) / "java"
+BUILD = pathlib.Path(os.environ["LIBUCXPOOL_BUILD"]) / "java"
 JARS = [BUILD / "ucxpool-spark.jar", BUILD / "ucxpool-spark-tests.jar",
         "/usr/share/java/junit4.jar", "/usr/share/java/hamcrest.jar",
         pathlib.Path(pyspark.__file__).parent / "jars" / "*"]
