@@ -6,6 +6,7 @@ import os
 import pathlib
 import signal
 import sys
+import time
 import unittest
 
 import hosts
@@ -24,6 +25,13 @@ WATCHFUL = {"spark.ucxpool.conf.PEER_TIMEOUT": "2s",
             "spark.executor.heartbeatInterval": "1s",
             "spark.storage.blockManagerHeartbeatTimeoutMs": "15s",
             "spark.network.timeoutInterval": "1s"}
+# A task that takes longer than the other one is started once more.
+SPECULATION = {"spark.speculation": "true",
+               "spark.speculation.interval": "100ms",
+               "spark.speculation.quantile": "0.5"}
+# Two staging buffers are kept; all else is given back.
+IDLE = 2 << 20
+LIMIT = 60
 
 
 class TwoHosts(unittest.TestCase):
@@ -71,6 +79,17 @@ class TwoHosts(unittest.TestCase):
         self.check_computed_again("cut")
 
 
+    def test_a_copy_of_a_task_that_is_late(self):
+        """Spark starts one on another host alone."""
+        came_first, rows, counters = self.told["late"]
+        self.assertTrue(came_first)
+        self.assertEqual([tuple(row) for row in rows], Pause.WANTED)
+        for counted in counters.values():
+            self.assertEqual(counted["nettyBlocks"], 0)
+            self.assertEqual(counted["failedBlocks"], 0)
+            self.assertEqual(counted["pool.heap_live"], IDLE)
+
+
 def executors_of(cluster):
     """The number and the process of the one on each host."""
     found = {}
@@ -110,6 +129,29 @@ def while_it_reads(cluster, act):
     return rows, told[reader]
 
 
+def until_idle(cluster):
+    """The counters of all executors, when what came for tasks is given back."""
+    end = time.monotonic() + LIMIT
+    while True:
+        told = cluster.counters()
+        if (all(counted["pool.heap_live"] == IDLE for counted in told.values())
+                or time.monotonic() > end):
+            return told
+
+
+def while_a_copy_runs(cluster):
+    """Has the copy of a task that stands still on host one ended the query? With
+    its rows, and the counters after the late task has gone on."""
+    cluster.counters()
+    (reader, _), _ = executors_of(cluster)
+    pause = Pause.of_executor(cluster, reader)
+    pause.start(cluster)
+    pause.wait()
+    pause.thread.join(LIMIT)
+    came_first = not pause.thread.is_alive()
+    return came_first, pause.go_on(), until_idle(cluster)
+
+
 def drive(url, work, other_host):
     """The driver, in the network of host one."""
     told = {}
@@ -118,6 +160,9 @@ def drive(url, work, other_host):
         told["blocks without a secret"] = cluster.total("fetchedBlocks")
         told["reasons without a secret"] = lines_of(
             cluster, "shuffle blocks go over Netty")
+    with application(url, work, {**PLUGIN, **DRIVER, **SECRET, **SLOW,
+                                 **SPECULATION}) as cluster:
+        told["late"] = while_a_copy_runs(cluster)
     with application(url, work, {
             **PLUGIN, **DRIVER, **SECRET, **SLOW, **WATCHFUL,
             "spark.locality.wait": "0s"}) as cluster:
