@@ -29,6 +29,8 @@ static const struct {
 } kinds[] = {
     {"CUDA_BACKING=alloc WIRE=map" ROOM, false},
     {"CUDA_BACKING=vmm WIRE=map" ROOM, false},
+    {"CUDA_BACKING=alloc WIRE=map MAP_WAY=push" ROOM, false},
+    {"CUDA_BACKING=vmm WIRE=map MAP_WAY=push" ROOM, false},
     {"CUDA_BACKING=alloc WIRE=map" ROOM, true},
     {"CUDA_BACKING=vmm WIRE=map" ROOM, true},
     {"CUDA_BACKING=alloc WIRE=ucx" ROOM, false},

@@ -590,6 +590,153 @@ static void cancel_without_an_error(hostile_t *hostile)
     hostile_say(hostile, PROTO_CANCEL, &cancel, NULL, 0);
 }
 
+/* --- pushed messages ---------------------------------------------------------
+ * On the host none are, so the victim is told that it is on a GPU; but nothing
+ * is lent there that it could write to.
+ */
+
+static void push(hostile_t *hostile, bool is_on)
+{
+    hostile->victim->peer.gpu.way = is_on ? IPC_CUDA_IPC : 0;
+    hostile->victim->peer.pushes  = is_on;
+    hostile->pair.a->config.map_way =
+        is_on ? BASE_MAP_WAY_PUSH : BASE_MAP_WAY_PULL;
+}
+
+static void lend(hostile_t *hostile, proto_lent_t lent)
+{
+    proto_fixed_t fixed = {.accept = {.message   = hostile_send(hostile),
+                                      .receive   = 1,
+                                      .frag_size = 65536,
+                                      .window    = 4}};
+
+    hostile_say(hostile, PROTO_ACCEPT, &fixed, &lent, sizeof(lent));
+    hostile_let_read(hostile);
+}
+
+static void lend_pushed(hostile_t *hostile, proto_lent_t lent)
+{
+    push(hostile, true);
+    lend(hostile, lent);
+    push(hostile, false);
+}
+
+static void lent_to_one_that_does_not_push(hostile_t *hostile)
+{
+    lend(hostile, (proto_lent_t){.length = 65536});
+}
+
+static void lent_in_no_region(hostile_t *hostile)
+{
+    lend_pushed(hostile, (proto_lent_t){.region = 1000, .length = 65536});
+}
+
+static void lent_over_the_end(hostile_t *hostile)
+{
+    uint64_t size = hostile->victim->peer.region_sizes[0];
+
+    lend_pushed(hostile,
+                (proto_lent_t){.offset = size - 4096, .length = 65536});
+}
+
+static void lent_at_an_offset_that_overflows(hostile_t *hostile)
+{
+    lend_pushed(hostile,
+                (proto_lent_t){.offset = UINT64_MAX - 15, .length = 65536});
+}
+
+static void lent_without_end(hostile_t *hostile)
+{
+    lend_pushed(hostile, (proto_lent_t){.length = UINT64_MAX});
+}
+
+static void lent_too_short(hostile_t *hostile)
+{
+    lend_pushed(hostile, (proto_lent_t){.length = 16});
+}
+
+static void lent_at_an_odd_place(hostile_t *hostile)
+{
+    lend_pushed(hostile, (proto_lent_t){.offset = 8, .length = 65536});
+}
+
+static void say_pushed(hostile_t *hostile, uint32_t region, uint64_t offset)
+{
+    proto_data_t data = fragment(hostile, 0, 0, 4096);
+
+    data.flags         = PROTO_DATA_PUSHED;
+    data.region        = region;
+    data.region_offset = offset;
+    say_data(hostile, data);
+    hostile_let_read(hostile);
+}
+
+static void pushed_where_nothing_is_lent(hostile_t *hostile)
+{
+    begin(hostile);
+    say_pushed(hostile, 0, 0);
+}
+
+/* The last block of all is lent last. */
+static void pushed_to_another_block(hostile_t *hostile)
+{
+    const mem_regions_t *regions = &hostile->pair.a->memory.regions;
+
+    push(hostile, true);
+    begin(hostile);
+    ck_assert_ptr_nonnull(hostile->recv->recv.loan);
+    say_pushed(hostile, regions->num_regions - 1, regions->region_size - 4096);
+    push(hostile, false);
+}
+
+static void pushed_at_an_offset_that_overflows(hostile_t *hostile)
+{
+    push(hostile, true);
+    begin(hostile);
+    say_pushed(hostile, 0, UINT64_MAX - 15);
+    push(hostile, false);
+}
+
+static void say_returned(hostile_t *hostile, uint64_t message)
+{
+    proto_fixed_t fixed = {.returned = {.message = message}};
+
+    hostile_say(hostile, PROTO_RETURNED, &fixed, NULL, 0);
+    hostile_let_read(hostile);
+}
+
+static void returned_what_was_not_lent(hostile_t *hostile)
+{
+    begin(hostile);
+    say_returned(hostile, MESSAGE);
+    say_returned(hostile, 0);
+}
+
+/* It is used on, and free when the receive has ended. */
+static void returned_too_early_and_twice(hostile_t *hostile)
+{
+    push(hostile, true);
+    begin(hostile);
+    ck_assert_ptr_nonnull(hostile->recv->recv.loan);
+    push(hostile, false);
+    say_returned(hostile, MESSAGE);
+    say_returned(hostile, MESSAGE);
+    ck_assert_ptr_nonnull(hostile->recv->recv.loan);
+}
+
+/* What is not returned waits for BYE. */
+static void never_returned(hostile_t *hostile)
+{
+    block_stats_t share;
+
+    push(hostile, true);
+    begin(hostile);
+    push(hostile, false);
+    ucxpool_request_cancel(hostile->recv);
+    block_pool_stats(hostile->pair.a->memory.blocks, BLOCK_SHARE_RECV, &share);
+    ck_assert_uint_ne(share.quarantined, 0);
+}
+
 /* --- runs ---------------------------------------------------------------- */
 
 typedef struct deed {
@@ -643,6 +790,16 @@ static const deed_t crimes[] = {
     DEED(entry_over_the_end),
     DEED(answers_that_are_not_read),
     DEED(cancel_without_an_error),
+    DEED(lent_to_one_that_does_not_push),
+    DEED(lent_in_no_region),
+    DEED(lent_over_the_end),
+    DEED(lent_at_an_offset_that_overflows),
+    DEED(lent_without_end),
+    DEED(lent_too_short),
+    DEED(lent_at_an_odd_place),
+    DEED(pushed_where_nothing_is_lent),
+    DEED(pushed_to_another_block),
+    DEED(pushed_at_an_offset_that_overflows),
 };
 #define NUM_CRIMES ((int)(sizeof(crimes) / sizeof(crimes[0])))
 
@@ -660,6 +817,9 @@ static const deed_t noises[] = {
     DEED(done_in_the_middle),
     DEED(accept_of_a_canceled_send),
     DEED(cancel_again_and_again),
+    DEED(returned_what_was_not_lent),
+    DEED(returned_too_early_and_twice),
+    DEED(never_returned),
 };
 #define NUM_NOISES ((int)(sizeof(noises) / sizeof(noises[0])))
 

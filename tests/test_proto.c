@@ -257,6 +257,19 @@ START_TEST(places_come_in_whole_ones)
 }
 END_TEST
 
+START_TEST(not_too_much_is_lent)
+{
+    const size_t lent = sizeof(proto_lent_t);
+
+    begin(PROTO_ACCEPT);
+    ck_assert_int_eq(UCXPOOL_OK, parse(0));
+    ck_assert_int_eq(UCXPOOL_OK, parse(PROTO_LENT_MAX * lent));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse((PROTO_LENT_MAX + 1) * lent));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(lent - 1));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(lent + 1));
+}
+END_TEST
+
 START_TEST(places_add_up_within_their_window)
 {
     static const uint64_t        good[] = {0, 900, 5};
@@ -327,6 +340,7 @@ int main(void)
     tcase_add_test(tcase, each_type_has_one_size);
     tcase_add_test(tcase, a_call_names_places_within_its_window);
     tcase_add_test(tcase, a_call_adds_up);
+    tcase_add_test(tcase, not_too_much_is_lent);
     tcase_add_test(tcase, places_come_in_whole_ones);
     tcase_add_test(tcase, places_add_up_within_their_window);
     tcase_add_test(tcase, how_a_gpu_is_shared_has_one_length);

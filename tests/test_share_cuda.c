@@ -189,9 +189,9 @@ START_TEST(a_peer_reads_what_the_owner_has_and_what_it_writes_later)
 
         ck_assert_int_eq((int)offer.shares[i].way, _i + 1);
         ck_assert_int_eq(memcmp(offer.shares[i].uuid, &device->uuid, 16), 0);
-        ck_assert_int_eq(
-            ipc_cuda_map(device, &offer.shares[i], &fd, 1, &addresses[i]),
-            UCXPOOL_OK);
+        ck_assert_int_eq(ipc_cuda_map(device, &offer.shares[i], &fd, 1, false,
+                                      &addresses[i]),
+                         UCXPOOL_OK);
         drop(fd);
         check_bytes(addresses[i], offer.shares[i].size, first);
         first += offer.shares[i].size;
@@ -216,15 +216,17 @@ START_TEST(more_than_there_is_is_refused)
     start_owner(kinds[_i]);
     fd = fetch(&offer.shares[0]);
     offer.shares[0].size *= 4;
-    ck_assert_int_lt(ipc_cuda_map(device, &offer.shares[0], &fd, 1, &address),
-                     0);
+    ck_assert_int_lt(
+        ipc_cuda_map(device, &offer.shares[0], &fd, 1, false, &address), 0);
     ck_assert_ptr_null(address);
     offer.shares[0].size = 0;
-    ck_assert_int_eq(ipc_cuda_map(device, &offer.shares[0], &fd, 1, &address),
-                     UCXPOOL_ERR_PROTOCOL);
+    ck_assert_int_eq(
+        ipc_cuda_map(device, &offer.shares[0], &fd, 1, false, &address),
+        UCXPOOL_ERR_PROTOCOL);
     offer.shares[0].size = UINT64_MAX;
-    ck_assert_int_eq(ipc_cuda_map(device, &offer.shares[0], &fd, 1, &address),
-                     UCXPOOL_ERR_PROTOCOL);
+    ck_assert_int_eq(
+        ipc_cuda_map(device, &offer.shares[0], &fd, 1, false, &address),
+        UCXPOOL_ERR_PROTOCOL);
     drop(fd);
     end_all();
 }
@@ -240,13 +242,15 @@ START_TEST(what_makes_no_sense_is_refused)
     start_owner(&mem_kind_cuda_vmm);
     share     = offer.shares[0];
     share.way = 3;
-    ck_assert_int_eq(ipc_cuda_map(device, &share, &(int){0}, 1, &address),
-                     UCXPOOL_ERR_PROTOCOL);
+    ck_assert_int_eq(
+        ipc_cuda_map(device, &share, &(int){0}, 1, false, &address),
+        UCXPOOL_ERR_PROTOCOL);
     ck_assert_int_eq(ipc_cuda_import(&offer.host, &share, &fd),
                      UCXPOOL_ERR_PROTOCOL);
     share = offer.shares[0];
-    ck_assert_int_eq(ipc_cuda_map(device, &share, &(int){-1}, 1, &address),
-                     UCXPOOL_ERR_PROTOCOL);
+    ck_assert_int_eq(
+        ipc_cuda_map(device, &share, &(int){-1}, 1, false, &address),
+        UCXPOOL_ERR_PROTOCOL);
     share.fd = 1 << 20;
     status   = ipc_cuda_import(&offer.host, &share, &fd);
     ck_assert((status == UCXPOOL_ERR_PROTOCOL) ||
@@ -257,10 +261,11 @@ START_TEST(what_makes_no_sense_is_refused)
     /* Some bytes are no handle, and some file is no memory. */
     share     = offer.shares[0];
     share.way = IPC_CUDA_IPC;
-    ck_assert_int_lt(ipc_cuda_map(device, &share, &(int){-1}, 1, &address), 0);
     ck_assert_int_lt(
-        ipc_cuda_map(device, &offer.shares[0], &(int){to_owner}, 1, &address),
-        0);
+        ipc_cuda_map(device, &share, &(int){-1}, 1, false, &address), 0);
+    ck_assert_int_lt(ipc_cuda_map(device, &offer.shares[0], &(int){to_owner}, 1,
+                                  false, &address),
+                     0);
     ck_assert_ptr_null(address);
     end_all();
 }
@@ -365,7 +370,7 @@ START_TEST(a_failed_map_leaves_nothing_and_works_again)
     live = stand_in.live();
     for (unsigned n = 1;; n++) {
         stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
-        if (ipc_cuda_map(device, &offer.shares[0], &fd, 1, &address) ==
+        if (ipc_cuda_map(device, &offer.shares[0], &fd, 1, false, &address) ==
             UCXPOOL_OK) {
             break;
         }

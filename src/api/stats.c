@@ -27,6 +27,7 @@ static const char *const mode_names[CORE_MODE_LAST] = {
     [CORE_MODE_UCX_PACKED]  = "ucx_packed",
     [CORE_MODE_UCX_INPLACE] = "ucx_inplace",
     [CORE_MODE_MAP_PLACED]  = "map_placed",
+    [CORE_MODE_MAP_PUSHED]  = "map_pushed",
 };
 
 static const char *const degraded_names[] = {
@@ -130,6 +131,7 @@ static const stat_entry_t entries[] = {
     MODE("ucx_packed", CORE_MODE_UCX_PACKED),
     MODE("ucx_inplace", CORE_MODE_UCX_INPLACE),
     MODE("map_placed", CORE_MODE_MAP_PLACED),
+    MODE("map_pushed", CORE_MODE_MAP_PUSHED),
 #define NUM_HEAP 24
     HEAP(limit, GAUGE, "bytes", "Bytes that the heap may hold."),
     HEAP(reserved, GAUGE, "bytes", "Bytes of physical memory that it holds."),

@@ -275,6 +275,9 @@ void base_key_expected(const base_key_t *key, char text[BASE_KEY_EXPECTED_SIZE])
 #define MS  UINT64_C(1000000)
 #define SEC UINT64_C(1000000000)
 
+static const char *const map_way_words[] = {
+    [BASE_MAP_WAY_PULL] = "pull", [BASE_MAP_WAY_PUSH] = "push", NULL};
+
 static const char *const window_way_words[] = {
     [BASE_WINDOW_WAY_AUTO]     = "auto",
     [BASE_WINDOW_WAY_MESSAGES] = "messages",
@@ -392,6 +395,11 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "What carries the bytes. map: a peer of the same host and user reads "
          "our blocks directly. ucx: UCX does. auto: map where it is possible, "
          "else ucx."),
+    WORD("MAP_WAY", map_way, "pull", map_way_words,
+         "How messages go over the map wire between two GPUs. pull: the "
+         "receiver's GPU reads the sender's blocks. push: the sender's GPU "
+         "writes to blocks that the receiver lends, if both pools are set so; "
+         "for GPUs that send to each other at the same time."),
     WORD("WINDOW_WAY", window_way, "auto", window_way_words,
          "How peers' windows are read and written. direct: within a host and "
          "user by our own processor or GPU, over the ucx wire by the get and "
@@ -470,6 +478,7 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
 /* clang-format on */
 
 static_assert(sizeof(base_wire_t) == sizeof(unsigned), "words are unsigned");
+static_assert(sizeof(base_map_way_t) == sizeof(unsigned), "words are unsigned");
 static_assert(sizeof(base_window_way_t) == sizeof(unsigned),
               "words are unsigned");
 static_assert(sizeof(base_backing_t) == sizeof(unsigned), "words are unsigned");

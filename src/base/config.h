@@ -30,6 +30,11 @@ typedef enum base_wire {
     BASE_WIRE_UCX
 } base_wire_t;
 
+typedef enum base_map_way {
+    BASE_MAP_WAY_PULL,
+    BASE_MAP_WAY_PUSH
+} base_map_way_t;
+
 typedef enum base_window_way {
     BASE_WINDOW_WAY_AUTO,
     BASE_WINDOW_WAY_MESSAGES,
@@ -77,6 +82,7 @@ typedef struct base_config {
 
     /* transfer */
     base_wire_t       wire;          /* WIRE: auto, map, ucx */
+    base_map_way_t    map_way;       /* MAP_WAY: pull, push */
     base_window_way_t window_way;    /* WINDOW_WAY: auto, messages, direct */
     size_t            window_budget; /* WINDOW_BUDGET: inf */
     size_t            frag_size;     /* FRAG_SIZE: auto; slice of a block */
@@ -176,7 +182,7 @@ typedef struct base_key {
 /* A size or time that has no upper limit of its own. */
 #define BASE_KEY_NO_MAX UINT64_MAX
 
-#define BASE_NUM_KEYS 37
+#define BASE_NUM_KEYS 38
 
 extern const base_key_t base_keys[BASE_NUM_KEYS];
 

@@ -58,6 +58,7 @@ static void init_lists(ucxpool_channel_t *channel)
     base_list_init(&channel->requests.queue);
     base_list_init(&channel->requests.flushes);
     base_list_init(&channel->requests.packing);
+    base_list_init(&channel->requests.loans);
     base_list_init(&channel->messages.arriving);
     base_list_init(&channel->messages.free);
     base_list_init(&channel->control.backlog);
@@ -202,6 +203,13 @@ block_pool_t *core_channel_blocks(const ucxpool_channel_t *channel)
     return channel->wire->blocks(channel->pool);
 }
 
+bool core_channel_is_pushed(const ucxpool_channel_t *channel)
+{
+    return channel->wire->is_read && (channel->peer.gpu.way != 0) &&
+           channel->peer.pushes &&
+           (channel->pool->config.map_way == BASE_MAP_WAY_PUSH);
+}
+
 ucxpool_status_t core_channel_say_ended(const ucxpool_channel_t *channel)
 {
     return base_error((channel->status == UCXPOOL_OK) ? UCXPOOL_ERR_CLOSED
@@ -211,6 +219,13 @@ ucxpool_status_t core_channel_say_ended(const ucxpool_channel_t *channel)
                                                    : channel->reason);
 }
 
+bool core_channel_lends_memory(const ucxpool_channel_t *channel)
+{
+    return (channel->requests.num_sends != 0) ||
+           !base_list_is_empty(&channel->requests.loans) ||
+           !base_list_is_empty(&channel->windows.grants);
+}
+
 bool core_channel_is_readable(const ucxpool_channel_t *channel)
 {
     if (!channel->wire->has_ring || channel->peer.gone) {
@@ -218,8 +233,7 @@ bool core_channel_is_readable(const ucxpool_channel_t *channel)
     }
     /* A peer that has sent nonsense is not listened to any more. */
     return core_channel_is_live(channel) ||
-           (((channel->requests.num_sends != 0) ||
-             !base_list_is_empty(&channel->windows.grants) ||
+           ((core_channel_lends_memory(channel) ||
              (channel->closing.step == CORE_CLOSE_GOODBYE)) &&
             (channel->status != UCXPOOL_ERR_PROTOCOL));
 }

@@ -58,9 +58,10 @@ typedef struct core_peer {
     unsigned        am_id;   /* of its active messages */
     bool            we_map;  /* its memory is mapped here */
     bool            it_maps; /* our memory is mapped there */
+    bool            pushes;  /* and it may be written to there */
     char            it_reason[PROTO_TEXT_MAX + 1]; /* ... or why not */
     char            we_reason[PROTO_TEXT_MAX + 1];
-    const uint8_t **regions; /* mapped, for reading */
+    const uint8_t **regions; /* mapped; on a GPU also for writing, if we push */
     uint64_t       *region_sizes;
     uint32_t        num_regions;
     ipc_cuda_t      gpu;     /* of a GPU: how they were shared; then they lie
@@ -118,7 +119,9 @@ typedef struct core_messages {
 typedef struct core_channel_requests {
     base_list_t        queue;
     base_list_t        flushes;
-    base_list_t        packing; /* sends that fill blocks, in that order */
+    base_list_t        packing;    /* sends that fill blocks, in that order */
+    base_list_t        loans;      /* of blocks, to the peer: xfer/loan.h */
+    unsigned           num_pushes; /* copies to blocks of the peer's */
     ucxpool_request_t *sends[PROTO_SENDS_MAX];
     ucxpool_request_t *receives[PROTO_SENDS_MAX];
     uint32_t           num_sends;
@@ -239,6 +242,10 @@ ucxpool_channel_t *core_channel_find(ucxpool_t *pool, const proto_head_t *head);
 /* The blocks that serve its wire. */
 block_pool_t *core_channel_blocks(const ucxpool_channel_t *channel);
 
+/* Do messages go by push: each side's GPU writes to blocks that the other
+ * lends? */
+bool core_channel_is_pushed(const ucxpool_channel_t *channel);
+
 static inline bool core_channel_is_live(const ucxpool_channel_t *channel)
 {
     return channel->state <= UCXPOOL_CHANNEL_OPEN;
@@ -246,6 +253,10 @@ static inline bool core_channel_is_live(const ucxpool_channel_t *channel)
 
 /* The error of a request on a channel that has ended: why that was. */
 ucxpool_status_t core_channel_say_ended(const ucxpool_channel_t *channel);
+
+/* Is there memory here that the peer may read or write, until it says that it
+ * does no more, or its end is seen? */
+bool core_channel_lends_memory(const ucxpool_channel_t *channel);
 
 /*
  * Is there something to be read from its ring? A channel that has ended is read

@@ -31,6 +31,7 @@ static const size_t fixed_sizes[PROTO_LAST] = {
     [PROTO_WINDOW_OFFER]  = sizeof(proto_window_offer_t),
     [PROTO_WINDOW_ADOPT]  = sizeof(proto_window_adopt_t),
     [PROTO_PLACES]        = sizeof(proto_places_t),
+    [PROTO_RETURNED]      = sizeof(proto_returned_t),
 };
 
 static_assert(sizeof(proto_head_t) == 16, "layout");
@@ -58,6 +59,8 @@ static_assert(sizeof(proto_window_end_t) == 32, "layout");
 static_assert(sizeof(proto_window_offer_t) == 48, "layout");
 static_assert(sizeof(proto_window_adopt_t) == 24, "layout");
 static_assert(sizeof(proto_places_t) == 56, "layout");
+static_assert(sizeof(proto_lent_t) == 24, "layout");
+static_assert(sizeof(proto_returned_t) == 24, "layout");
 static_assert(sizeof(proto_call_t) == 48, "layout");
 static_assert(sizeof(proto_import_t) == 32, "layout");
 static_assert(sizeof(proto_given_t) == 16, "layout");
@@ -129,6 +132,9 @@ static bool data_size_fits(const proto_fixed_t *message, size_t data_size)
         return (data_size <= PROTO_DATA_MAX) &&
                (data_size ==
                 (uint64_t)message->runs.num_runs * sizeof(copy_run_t));
+    case PROTO_ACCEPT:
+        return (data_size % sizeof(proto_lent_t) == 0) &&
+               (data_size / sizeof(proto_lent_t) <= PROTO_LENT_MAX);
     case PROTO_PLACES:
         return places_fit(&message->places, data_size);
     case PROTO_DATA:

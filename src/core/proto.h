@@ -44,6 +44,8 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define PROTO_PLACES_MAX (UINT64_C(1) << 20)
 /* Bytes of the lists of placed messages that a receiver keeps for a channel. */
 #define PROTO_PLACED_SIZE_MAX (UINT64_C(32) << 20)
+/* Blocks that a receiver lends to a sender for one message. */
+#define PROTO_LENT_MAX 8u
 /* Longest message. */
 #define PROTO_SIZE_MAX (UINT64_C(1) << 62)
 
@@ -71,6 +73,7 @@ typedef enum proto_type {
     PROTO_WINDOW_OFFER,
     PROTO_WINDOW_ADOPT,
     PROTO_PLACES,
+    PROTO_RETURNED,
     PROTO_LAST
 } proto_type_t;
 
@@ -85,7 +88,9 @@ typedef struct proto_head {
 typedef enum proto_hello_flags {
     PROTO_HELLO_BY_EP  = 1u << 0, /* pairs by endpoint, not by address */
     PROTO_HELLO_MAP    = 1u << 1, /* the sender offers its memory for mapping */
-    PROTO_HELLO_CALLED = 1u << 2  /* the receiver has called a listener */
+    PROTO_HELLO_CALLED = 1u << 2, /* the receiver has called a listener */
+    PROTO_HELLO_PUSH   = 1u << 3  /* its GPU writes to blocks that are lent, and
+                                     it lends blocks */
 } proto_hello_flags_t;
 
 /* Variable part: files[num_files], the last one the control memory. */
@@ -188,6 +193,8 @@ typedef struct proto_runs {
     uint32_t     num_runs;
 } proto_runs_t;
 
+/* Variable part: proto_lent_t, of none or some blocks, which are the sender's
+ * to write to until the message has ended. */
 typedef struct proto_accept {
     proto_head_t head;
     uint64_t     message;   /* the sender's number */
@@ -197,10 +204,25 @@ typedef struct proto_accept {
     uint32_t     reserved;
 } proto_accept_t;
 
+typedef struct proto_lent {
+    uint64_t offset; /* of the block, in its region */
+    uint64_t length;
+    uint32_t region; /* the receiver's */
+    uint32_t reserved;
+} proto_lent_t;
+
+/* Nothing writes to what was lent for a message any more that did not end
+ * well. */
+typedef struct proto_returned {
+    proto_head_t head;
+    uint64_t     message; /* the sender's number */
+} proto_returned_t;
+
 typedef enum proto_data_flags {
     PROTO_DATA_LAST     = 1u << 0, /* index is the highest of the message */
     PROTO_DATA_CHECKSUM = 1u << 1,
-    PROTO_DATA_INPLACE  = 1u << 2 /* sent from registered memory */
+    PROTO_DATA_INPLACE  = 1u << 2, /* sent from registered memory */
+    PROTO_DATA_PUSHED   = 1u << 3  /* it lies in a block that was lent */
 } proto_data_flags_t;
 
 /* Variable part: the bytes (`ucx` wire), or nothing (`map` wire). */
@@ -385,6 +407,7 @@ typedef union proto_fixed {
     proto_window_offer_t  window_offer;
     proto_window_adopt_t  window_adopt;
     proto_places_t        places;
+    proto_returned_t      returned;
 } proto_fixed_t;
 
 /* Size of the fixed part of a type; 0 for a type that does not exist. */

@@ -19,6 +19,7 @@
 /* Most fragments of one request in flight, and blocks it holds for them. */
 #define CORE_FRAGMENTS_MAX   64u
 #define CORE_NO_BLOCK        UINT32_MAX
+#define CORE_LENT_BLOCK      (UINT32_MAX - 1)
 #define CORE_SEND_BLOCKS_MAX 8u
 
 /* What differs between sends, receives and flushes. All but stop may be NULL.
@@ -54,21 +55,25 @@ typedef struct core_request_kind {
  *     free_slices   1 1 0 1 ...     1: nothing is in flight from it
  */
 typedef struct core_send_block {
-    uint32_t index; /* CORE_NO_BLOCK: not there */
-    uint64_t free_slices;
+    uint32_t index; /* CORE_NO_BLOCK: not there; CORE_LENT_BLOCK: it is the
+                       receiver's */
+    uint64_t    free_slices;
+    uint8_t    *address;
+    mem_piece_t where; /* in the regions of whose block it is */
 } core_send_block_t;
 
 /* One fragment: being gathered, or in flight. */
 typedef struct core_fragment {
     ucxpool_request_t *request;
-    unsigned           number;     /* among the request's */
-    base_list_t        link;       /* the request's unsent ones, none, or */
-                                   /* free */
-    base_list_t          all_link; /* the pool's */
-    copy_job_t           copy;     /* the gather, on a GPU */
-    const void          *bytes;    /* where it lies */
-    bool                 in_place; /* in the caller's memory */
-    block_comm_buffer_t *buffer;   /* in place: of this buffer; NULL: of none */
+    unsigned           number;      /* among the request's */
+    base_list_t        link;        /* the request's unsent ones, none, or */
+                                    /* free */
+    base_list_t          all_link;  /* the pool's */
+    copy_job_t           copy;      /* the gather, on a GPU */
+    const void          *bytes;     /* where it lies */
+    bool                 in_place;  /* in the caller's memory */
+    bool                 is_pushed; /* in a block of the receiver's */
+    block_comm_buffer_t *buffer; /* in place: of this buffer; NULL: of none */
     unsigned     block; /* packed: which of the send's blocks, and slice */
     unsigned     slice;
     void        *ucx;   /* UCX's request; NULL on the `map` wire */
@@ -97,16 +102,19 @@ typedef struct core_place {
 } core_place_t;
 
 typedef struct core_send {
-    core_send_step_t  step;
-    uint32_t          desc_flags;  /* of PROTO_DESC_WINDOW; 0: the caller's */
-    bool              is_short;    /* goes as a SHORT: it has no plan */
-    bool              in_place;    /* something can be sent in place */
-    bool              ending;      /* ends when UCX has let go of the memory */
-    ucxpool_status_t  end;         /* how, if ending */
-    uint64_t          longest;     /* segment */
-    uint64_t          inplace_min; /* shorter ones are packed */
-    uint64_t          message;     /* our number of it; 0: none */
-    uint64_t          receive;     /* the receiver's number */
+    core_send_step_t step;
+    uint32_t         desc_flags;  /* of PROTO_DESC_WINDOW; 0: the caller's */
+    bool             is_short;    /* goes as a SHORT: it has no plan */
+    bool             in_place;    /* something can be sent in place */
+    bool             ending;      /* ends when UCX has let go of the memory */
+    ucxpool_status_t end;         /* how, if ending */
+    uint64_t         longest;     /* segment */
+    uint64_t         inplace_min; /* shorter ones are packed */
+    uint64_t         message;     /* our number of it; 0: none */
+    uint64_t         receive;     /* the receiver's number */
+    uint64_t         loan;        /* the same as message, where the blocks were
+                                     lent for it; 0: they are ours */
+    uint64_t          block_size; /* of the shortest */
     uint64_t          sequence;
     uint64_t          offset; /* of the next fragment */
     uint64_t          frag_size;
@@ -143,7 +151,8 @@ typedef struct core_recv {
     bool     is_placed; /* it waits for its message to be pulled out of a
                            window, and has not accepted it. DONE is said by
                            who pulls */
-    ucxpool_status_t failing; /* the end that waits for these; OK: none */
+    ucxpool_status_t  failing; /* the end that waits for these; OK: none */
+    struct xfer_loan *loan; /* blocks that the sender writes to; NULL: none */
 } core_recv_t;
 
 /* The stream of a GPU that the caller's memory is used in, and what that memory

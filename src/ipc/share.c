@@ -898,6 +898,7 @@ typedef struct gpu_attempt {
     const ipc_cuda_t        *share;
     const int               *fds;
     unsigned                 num_regions;
+    bool                     is_written; /* as well as read */
 } gpu_attempt_t;
 
 static size_t range_size(const gpu_attempt_t *attempt)
@@ -967,11 +968,13 @@ static ucxpool_status_t map_handle(const gpu_attempt_t *attempt,
     return UCXPOOL_OK;
 }
 
-/* Let the device read the range, and nothing more. The driver takes some time
- * for each call. */
+/* Let the device read the range, and write to it only if that is wanted. The
+ * driver takes some time for each call. */
 static CUresult rights_set(const gpu_attempt_t *attempt, CUdeviceptr address)
 {
-    CUmemAccessDesc desc = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READ};
+    CUmemAccessDesc desc = {.flags = attempt->is_written
+                                         ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                         : CU_MEM_ACCESS_FLAGS_PROT_READ};
 
     desc.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     desc.location.id   = attempt->device->device;
@@ -1090,9 +1093,10 @@ static ucxpool_status_t share_check(const gpu_attempt_t *attempt)
 
 ucxpool_status_t ipc_cuda_map(const mem_cuda_device_t *device,
                               const ipc_cuda_t *share, const int *fds,
-                              unsigned num_regions, const void **address_p)
+                              unsigned num_regions, bool is_written,
+                              const void **address_p)
 {
-    const gpu_attempt_t attempt = {device, share, fds, num_regions};
+    const gpu_attempt_t attempt = {device, share, fds, num_regions, is_written};
     CUdeviceptr         address = 0;
     ucxpool_status_t    status;
 
@@ -1116,7 +1120,7 @@ ucxpool_status_t ipc_cuda_map(const mem_cuda_device_t *device,
 void ipc_cuda_unmap(const mem_cuda_device_t *device, const ipc_cuda_t *share,
                     unsigned num_regions, const void *address)
 {
-    const gpu_attempt_t attempt = {device, share, NULL, num_regions};
+    const gpu_attempt_t attempt = {device, share, NULL, num_regions, false};
     CUdeviceptr         there   = (CUdeviceptr)(uintptr_t)address;
 
     if (mem_cuda_device_enter(device) != UCXPOOL_OK) {

@@ -200,7 +200,8 @@ ucxpool_status_t ipc_cuda_import(const ipc_host_t *host,
 
 /*
  * Map a peer's regions, all of one size, side by side, so that kernels of the
- * device can read them.
+ * device can read them, and write to them if that is wanted: CUDA's IPC handles
+ * map for both in any case.
  *
  * share        Of one of them; with IPC_CUDA_IPC there is one.
  * fds          IPC_CUDA_FILE: the regions' descriptors in this process,
@@ -215,7 +216,8 @@ ucxpool_status_t ipc_cuda_import(const ipc_host_t *host,
  */
 ucxpool_status_t ipc_cuda_map(const mem_cuda_device_t *device,
                               const ipc_cuda_t *share, const int *fds,
-                              unsigned num_regions, const void **address_p);
+                              unsigned num_regions, bool is_written,
+                              const void **address_p);
 /* No kernel may be reading there. */
 void ipc_cuda_unmap(const mem_cuda_device_t *device, const ipc_cuda_t *share,
                     unsigned num_regions, const void *address);

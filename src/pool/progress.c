@@ -14,6 +14,7 @@
 #include "wireup/hello.h"
 #include "window/window.h"
 #include "xfer/delivery.h"
+#include "xfer/loan.h"
 #include "xfer/message.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
@@ -71,7 +72,7 @@ static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
         xfer_message_runs(channel, &message->runs, data);
         break;
     case PROTO_ACCEPT:
-        xfer_send_accepted(channel, &message->accept);
+        xfer_send_accepted(channel, &message->accept, data, data_size);
         break;
     case PROTO_DATA:
         if (channel->wire->arrived != NULL) {
@@ -86,6 +87,9 @@ static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
         break;
     case PROTO_CANCEL:
         handle_cancel(channel, &message->cancel, data, data_size);
+        break;
+    case PROTO_RETURNED:
+        xfer_loan_returned(channel, message->returned.message);
         break;
     case PROTO_BYE:
         core_channel_peer_left(channel);

@@ -81,8 +81,8 @@ bool window_device_map(ucxpool_remote_t            *remote,
         (cuda->share.way != IPC_CUDA_IPC)) {
         return no(remote, "the owner's window goes beyond its allocation");
     }
-    if (ipc_cuda_map(engine->device, &cuda->share, NULL, 1, &remote->mapping) !=
-        UCXPOOL_OK) {
+    if (ipc_cuda_map(engine->device, &cuda->share, NULL, 1, true,
+                     &remote->mapping) != UCXPOOL_OK) {
         return no(remote, ucxpool_error_detail());
     }
     remote->share   = cuda->share;

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "core/control.h"
 #include "xfer/delivery.h"
+#include "xfer/loan.h"
 #include "xfer/recv.h"
 #include "wire/wires.h"
 
@@ -55,7 +56,9 @@ static uint64_t gpu_frag_size(const ucxpool_request_t *request)
     uint64_t         size;
 
     block_pool_stats(pool->memory.blocks, BLOCK_SHARE_SEND, &share);
-    size = share.total * block_pool_block_size(pool->memory.blocks);
+    size = (request->send.loan != 0)
+               ? request->send.num_blocks * request->send.block_size
+               : share.total * block_pool_block_size(pool->memory.blocks);
     /* Two processes that share a GPU have it by turns, and a turn takes longer
      * to come than a fragment to copy: let it be worth it. */
     if ((request->send.longest >= GPU_LONG_MIN) ||
@@ -121,9 +124,9 @@ static bool is_last(const core_recv_t *recv)
     return recv->num_seen + 1 == recv->num_all;
 }
 
-/* Where the fragment lies in our address space; NULL: nowhere. */
-static const uint8_t *locate(const ucxpool_channel_t *channel,
-                             const proto_data_t      *data)
+/* Where a fragment of the peer's lies in our address space; NULL: nowhere. */
+static const uint8_t *locate_pulled(const ucxpool_channel_t *channel,
+                                    const proto_data_t      *data)
 {
     const core_peer_t *peer = &channel->peer;
     uint64_t           size;
@@ -141,6 +144,28 @@ static const uint8_t *locate(const ucxpool_channel_t *channel,
         return NULL;
     }
     return peer->regions[data->region] + data->region_offset;
+}
+
+static bool is_pushed(const proto_data_t *data)
+{
+    return (data->flags & PROTO_DATA_PUSHED) != 0;
+}
+
+static const uint8_t *locate(const ucxpool_request_t *request,
+                             const proto_data_t      *data)
+{
+    return is_pushed(data)
+               ? xfer_loan_locate(request->recv.loan, request->pool, data)
+               : locate_pulled(request->channel, data);
+}
+
+static core_mode_t mode_of(const proto_data_t *data)
+{
+    if (is_pushed(data)) {
+        return CORE_MODE_MAP_PUSHED;
+    }
+    return (data->flags & PROTO_DATA_INPLACE) ? CORE_MODE_MAP_INPLACE
+                                              : CORE_MODE_MAP_PACKED;
 }
 
 /* The fragment has been copied, rightly or not. */
@@ -161,24 +186,24 @@ static void delivered(ucxpool_request_t *request, const proto_data_t *data,
     if ((status == UCXPOOL_OK) && !is_last(&request->recv)) {
         taken(channel, data);
     }
-    xfer_recv_delivered(request, data, status,
-                        (data->flags & PROTO_DATA_INPLACE)
-                            ? CORE_MODE_MAP_INPLACE
-                            : CORE_MODE_MAP_PACKED);
+    xfer_recv_delivered(request, data, status, mode_of(data));
 }
 
 static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
 {
     ucxpool_request_t *request = xfer_recv_find(channel, data);
-    const uint8_t     *bytes   = locate(channel, data);
+    const uint8_t     *bytes;
 
     if (request == NULL) {
         /* The receive has ended, and DONE was sent: that freed the fragment. */
         return;
     }
+    bytes = locate(request, data);
     if (bytes == NULL) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                          "the peer sent a fragment outside of its regions");
+                          "the peer sent a fragment outside of %s",
+                          is_pushed(data) ? "what was lent for its message"
+                                          : "its regions");
         return;
     }
     if (!xfer_recv_check(request, data)) {
@@ -187,8 +212,9 @@ static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
     xfer_deliver(request,
                  &(xfer_delivery_params_t){.data    = data,
                                            .bytes   = bytes,
-                                           .are_far = !shares_device(channel),
-                                           .done    = delivered});
+                                           .are_far = !is_pushed(data) &&
+                                                      !shares_device(channel),
+                                           .done = delivered});
 }
 
 const core_wire_t wire_map = {

@@ -19,6 +19,7 @@
 #include "wireup/fd_passing.h"
 #include "wireup/mapping.h"
 #include "window/window.h"
+#include "xfer/loan.h"
 #include "xfer/message.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
@@ -130,7 +131,8 @@ static bool has_said_goodbye(ucxpool_channel_t *channel)
         return false;
     }
     /* BYE says that we touch nothing of the peer's any more. */
-    return !window_channel_is_busy(channel) && say_bye(channel) &&
+    return (channel->requests.num_pushes == 0) &&
+           !window_channel_is_busy(channel) && say_bye(channel) &&
            !is_answer_due(channel);
 }
 
@@ -306,8 +308,7 @@ static bool is_unused(const ucxpool_channel_t *channel)
     /* On the `map` wire the peer may still read; the channel then stays, to
      * watch for its end. */
     return (channel->closing.step == CORE_CLOSE_DONE) &&
-           (channel->requests.num_sends == 0) &&
-           base_list_is_empty(&channel->windows.grants) &&
+           !core_channel_lends_memory(channel) &&
            ((channel->conn.endpoint == NULL) ||
             core_endpoint_is_over(channel->conn.endpoint)) &&
            !channel->user_ref;
@@ -420,6 +421,9 @@ static unsigned progress_close(ucxpool_channel_t *channel)
     if (channel->peer.gone && (channel->requests.num_sends != 0)) {
         forget_sends(channel);
     }
+    if (channel->peer.gone) {
+        xfer_loans_end(channel);
+    }
     if (is_unused(channel) && !base_list_is_empty(&channel->link)) {
         base_list_del(&channel->link);
         channel->pool->channels.count--;
@@ -487,6 +491,7 @@ static void destroy(ucxpool_channel_t *channel)
 {
     base_list_del(&channel->link);
     xfer_message_destroy_all(channel);
+    xfer_loans_destroy(channel);
     core_local_close(channel);
     core_lifeline_end(channel, BOOTSTRAP_CLOSE_CLOSED);
     wireup_fd_import_stop(channel);

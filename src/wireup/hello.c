@@ -347,11 +347,14 @@ static bool choose_wire(ucxpool_channel_t *channel)
     if (map) {
         channel->wire = &wire_map;
         snprintf(channel->wire_reason, sizeof(channel->wire_reason),
-                 "same host and user, each side%s reads the other's blocks",
+                 "same host and user, each side%s %s",
                  (copy_engine_memory_kind(channel->pool->engine) ==
                   UCXPOOL_MEMORY_CUDA)
                      ? "'s GPU"
-                     : "");
+                     : "",
+                 core_channel_is_pushed(channel)
+                     ? "writes to blocks that the other lends"
+                     : "reads the other's blocks");
         return true;
     }
     explain_ucx(channel);
@@ -369,6 +372,9 @@ static uint32_t hello_flags(const ucxpool_channel_t *channel, bool offers_map)
 {
     uint32_t flags = offers_map ? PROTO_HELLO_MAP : 0u;
 
+    if (channel->pool->config.map_way == BASE_MAP_WAY_PUSH) {
+        flags |= PROTO_HELLO_PUSH;
+    }
     if (channel->conn.by_ep) {
         return flags | PROTO_HELLO_BY_EP;
     }
@@ -612,6 +618,7 @@ static void take_over(ucxpool_channel_t *channel, const proto_hello_t *hello)
     peer->max_runs        = hello->max_runs;
     peer->max_metadata    = hello->max_metadata;
     peer->block_size      = hello->block_size;
+    peer->pushes          = (hello->flags & PROTO_HELLO_PUSH) != 0;
     channel->flow.credits = hello->credits;
     peer->host            = hello->host;
 }

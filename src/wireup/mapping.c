@@ -289,12 +289,14 @@ static ucxpool_status_t import_all(const attempt_t  *attempt,
 static wireup_mapping_result_t map_gpu(const attempt_t  *attempt,
                                        const ipc_cuda_t *how, const int *fds)
 {
-    const mem_cuda_device_t *device = attempt->channel->pool->engine->device;
-    core_peer_t             *peer   = &attempt->channel->peer;
-    const void              *address;
+    const ucxpool_t *pool = attempt->channel->pool;
+    core_peer_t     *peer = &attempt->channel->peer;
+    const void      *address;
 
-    if (ipc_cuda_map(device, how, fds, attempt->num_regions, &address) !=
-        UCXPOOL_OK) {
+    if (ipc_cuda_map(pool->engine->device, how, fds, attempt->num_regions,
+                     peer->pushes &&
+                         (pool->config.map_way == BASE_MAP_WAY_PUSH),
+                     &address) != UCXPOOL_OK) {
         return no(attempt, ucxpool_error_detail());
     }
     for (uint32_t i = 0; i < attempt->num_regions; i++) {

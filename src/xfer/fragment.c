@@ -18,10 +18,8 @@
 
 static unsigned num_slices(const ucxpool_request_t *request)
 {
-    uint64_t block_size =
-        block_pool_block_size(core_channel_blocks(request->channel));
-
-    return (unsigned)base_min(block_size / request->send.frag_size,
+    return (unsigned)base_min(request->send.block_size /
+                                  request->send.frag_size,
                               (uint64_t)SLICES_MAX);
 }
 
@@ -40,6 +38,12 @@ static bool take_from(core_send_block_t *block, unsigned *slice_p)
     *slice_p = (unsigned)__builtin_ctzll(block->free_slices);
     block->free_slices &= block->free_slices - 1;
     return true;
+}
+
+/* Are its blocks the receiver's? */
+static bool is_pushed(const core_send_t *send)
+{
+    return send->loan != 0;
 }
 
 static bool has_block(const core_send_t *send)
@@ -79,15 +83,17 @@ static core_send_block_t *new_block(ucxpool_request_t *request)
  *
  * Of the sends of a channel that fill blocks, the one that began first may have
  * any number, the others one each. Were all alike, they would come to their
- * ends together, and the link would stand idle while the next ones begin.
+ * ends together, and the link would stand idle while the next ones begin. One
+ * that pushes has what its receiver has lent, from its beginning to its end.
  */
 static bool slice_get(ucxpool_request_t *request, unsigned *block_p,
                       unsigned *slice_p)
 {
-    core_send_t       *send = &request->send;
+    core_send_t       *send   = &request->send;
+    block_pool_t      *blocks = core_channel_blocks(request->channel);
     core_send_block_t *block;
 
-    if (base_list_is_empty(&request->link)) {
+    if (!is_pushed(send) && base_list_is_empty(&request->link)) {
         base_list_add_tail(&request->channel->requests.packing, &request->link);
     }
     for (unsigned i = 0; i < send->num_blocks; i++) {
@@ -96,14 +102,15 @@ static bool slice_get(ucxpool_request_t *request, unsigned *block_p,
             return true;
         }
     }
-    block = new_block(request);
-    if ((block == NULL) ||
-        (block_pool_get(core_channel_blocks(request->channel), BLOCK_SHARE_SEND,
-                        &block->index) != UCXPOOL_OK)) {
+    block = is_pushed(send) ? NULL : new_block(request);
+    if ((block == NULL) || (block_pool_get(blocks, BLOCK_SHARE_SEND,
+                                           &block->index) != UCXPOOL_OK)) {
         return false;
     }
     block->free_slices = all_free(request);
-    *block_p           = (unsigned)(block - send->blocks);
+    block->address     = block_pool_address(blocks, block->index);
+    block_pool_locate(blocks, block->index, &block->where);
+    *block_p = (unsigned)(block - send->blocks);
     return take_from(block, slice_p);
 }
 
@@ -131,7 +138,8 @@ static void slice_put(ucxpool_request_t *request, unsigned block,
     block_pool_t      *blocks = core_channel_blocks(request->channel);
 
     held->free_slices |= UINT64_C(1) << slice;
-    if (held->free_slices != all_free(request)) {
+    if ((held->index == CORE_LENT_BLOCK) ||
+        (held->free_slices != all_free(request))) {
         return;
     }
     if (core_request_has_ended(request)) {
@@ -162,7 +170,8 @@ static void slices_release(ucxpool_request_t *request)
     for (unsigned i = 0; i < request->send.num_blocks; i++) {
         core_send_block_t *block = &request->send.blocks[i];
 
-        if (block->index == CORE_NO_BLOCK) {
+        if ((block->index == CORE_NO_BLOCK) ||
+            (block->index == CORE_LENT_BLOCK)) {
             continue;
         }
         if (block->free_slices == all_free(request)) {
@@ -313,25 +322,61 @@ static void next_range(ucxpool_request_t *request, range_t *range)
 
 /* --- fragments ------------------------------------------------------------ */
 
+bool xfer_fragment_take_loan(ucxpool_request_t  *request,
+                             const proto_lent_t *lent, unsigned num_lent)
+{
+    core_send_t       *send = &request->send;
+    const core_peer_t *peer = &request->channel->peer;
+
+    send->block_size = UINT64_MAX;
+    for (unsigned i = 0; i < num_lent; i++) {
+        const proto_lent_t *block = &lent[i];
+
+        if ((block->region >= peer->num_regions) ||
+            (block->offset % COPY_ALIGNMENT != 0) ||
+            (block->offset > peer->region_sizes[block->region]) ||
+            (block->length >
+             peer->region_sizes[block->region] - block->offset)) {
+            return false;
+        }
+        send->blocks[i] = (core_send_block_t){
+            .index       = CORE_LENT_BLOCK,
+            .free_slices = UINT64_MAX,
+            .address     = (uint8_t *)(uintptr_t)peer->regions[block->region] +
+                       block->offset,
+            .where = {.region = block->region, .offset = block->offset},
+        };
+        send->block_size = base_min(send->block_size, block->length);
+    }
+    send->num_blocks = num_lent;
+    send->loan       = send->message;
+    return true;
+}
+
 void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
                               uint32_t window)
 {
     ucxpool_t   *pool = request->pool;
     core_send_t *send = &request->send;
-    uint64_t     block_size =
-        block_pool_block_size(core_channel_blocks(request->channel));
-    uint64_t size = pool->config.frag_size;
+    uint64_t     size = pool->config.frag_size;
 
+    if (!is_pushed(send)) {
+        send->block_size =
+            block_pool_block_size(core_channel_blocks(request->channel));
+    }
     if (size == BASE_SIZE_AUTO) {
         size = request->channel->wire->frag_size(request);
     }
-    size               = base_min(size, base_min(frag_size, block_size));
+    size               = base_min(size, base_min(frag_size, send->block_size));
     send->frag_size    = size & ~(uint64_t)(COPY_ALIGNMENT - 1);
     send->inplace_size = send->frag_size;
     if (copy_engine_is_launched(pool->engine) &&
         (pool->config.frag_size == BASE_SIZE_AUTO)) {
         /* Nothing is cut out of a block, and a GPU's link wants long ones. */
         send->inplace_size = frag_size & ~(uint64_t)(COPY_ALIGNMENT - 1);
+    }
+    for (unsigned i = 0; i < send->num_blocks; i++) {
+        send->blocks[i].free_slices = all_free(request);
     }
     send->window = base_min(window, CORE_FRAGMENTS_MAX);
     send->in_place |= takes_any_memory(request, send->longest);
@@ -366,6 +411,9 @@ static void gathered(copy_job_t *copy, ucxpool_status_t status)
     ucxpool_request_t *request = fragment->request;
 
     base_range_end(&fragment->range);
+    if (fragment->is_pushed) {
+        request->channel->requests.num_pushes--;
+    }
     if (core_request_has_ended(request) || request->send.ending) {
         xfer_send_fragment_done(fragment);
     } else if (status != UCXPOOL_OK) {
@@ -402,6 +450,7 @@ static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
     status = copy_engine_start(engine, &fragment->copy, &work, &range->length);
     if (status == UCXPOOL_INPROGRESS) {
         /* It is under way: the fragment's copy tells. */
+        request->channel->requests.num_pushes += fragment->is_pushed ? 1 : 0;
         base_range_begin(&fragment->range, BASE_RANGE_GATHER, range->length);
         return UCXPOOL_OK;
     }
@@ -413,12 +462,10 @@ static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
 static ucxpool_status_t copy_range(ucxpool_request_t *request, range_t *range,
                                    core_fragment_t *fragment)
 {
-    core_send_t     *send   = &request->send;
-    block_pool_t    *blocks = core_channel_blocks(request->channel);
-    uint32_t         number;
-    uint64_t         slice_offset;
-    uint8_t         *block;
-    ucxpool_status_t status;
+    core_send_t             *send = &request->send;
+    const core_send_block_t *block;
+    uint64_t                 slice_offset;
+    ucxpool_status_t         status;
 
     if (!slice_get(request, &fragment->block, &fragment->slice)) {
         /* What is in flight frees a slice; with nothing in flight only
@@ -429,18 +476,18 @@ static ucxpool_status_t copy_range(ucxpool_request_t *request, range_t *range,
         return UCXPOOL_INPROGRESS;
     }
     stop_waiting(request);
-    number       = send->blocks[fragment->block].index;
-    block        = block_pool_address(blocks, number);
-    slice_offset = fragment->slice * send->frag_size;
-    status       = gather(request, range, fragment, block + slice_offset);
+    block               = &send->blocks[fragment->block];
+    slice_offset        = fragment->slice * send->frag_size;
+    fragment->is_pushed = is_pushed(send);
+    fragment->bytes     = block->address + slice_offset;
+    status = gather(request, range, fragment, block->address + slice_offset);
     if (status != UCXPOOL_OK) {
         slice_put(request, fragment->block, fragment->slice);
         return status;
     }
-    block_pool_locate(blocks, number, &fragment->where);
+    fragment->where = block->where;
     fragment->where.offset += slice_offset;
     fragment->where.length = range->length;
-    fragment->bytes        = block + slice_offset;
     fragment->buffer       = NULL;
     fragment->in_place     = false;
     return UCXPOOL_OK;
@@ -474,25 +521,33 @@ static void fill_data(ucxpool_request_t *request, core_fragment_t *fragment,
     data->region        = fragment->where.region;
     data->region_offset = fragment->where.offset;
     data->flags         = (range->last ? PROTO_DATA_LAST : 0u) |
-                  (fragment->in_place ? PROTO_DATA_INPLACE : 0u);
+                  (fragment->in_place ? PROTO_DATA_INPLACE : 0u) |
+                  (fragment->is_pushed ? PROTO_DATA_PUSHED : 0u);
     if (request->pool->config.checksum == BASE_CHECKSUM_CRC32C) {
         data->flags |= PROTO_DATA_CHECKSUM;
         data->checksum = copy_crc32c(0, fragment->bytes, data->length);
     }
 }
 
-static void count_sent(ucxpool_request_t *request, uint64_t length,
-                       bool in_place)
+static core_mode_t mode_of(const core_fragment_t *fragment)
 {
-    const core_wire_t *wire  = request->channel->wire;
-    core_stats_t      *stats = &request->pool->stats;
-    core_traffic_t    *sent =
-        &stats->sent[in_place ? wire->in_place : wire->packed];
+    const core_wire_t *wire = fragment->request->channel->wire;
 
-    sent->bytes += length;
+    if (fragment->is_pushed) {
+        return CORE_MODE_MAP_PUSHED;
+    }
+    return fragment->in_place ? wire->in_place : wire->packed;
+}
+
+static void count_sent(const core_fragment_t *fragment)
+{
+    core_stats_t   *stats = &fragment->request->pool->stats;
+    core_traffic_t *sent  = &stats->sent[mode_of(fragment)];
+
+    sent->bytes += fragment->data.length;
     sent->fragments++;
-    if (in_place) {
-        stats->copies_avoided_bytes += length;
+    if (fragment->in_place) {
+        stats->copies_avoided_bytes += fragment->data.length;
     }
 }
 
@@ -524,6 +579,7 @@ static core_fragment_t *fragment_get(ucxpool_request_t *request)
     fragment->number        = (unsigned)__builtin_ctzll(~request->send.busy);
     fragment->ucx           = NULL;
     fragment->copy.job      = NULL;
+    fragment->is_pushed     = false;
     fragment->range.is_open = false;
     return fragment;
 }
@@ -574,7 +630,7 @@ ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request)
     send->busy |= UINT64_C(1) << fragment->number;
     send->fragments[fragment->number] = fragment;
     base_list_add_tail(&send->unsent, &fragment->link);
-    count_sent(request, range.length, range.in_place);
+    count_sent(fragment);
     send->offset = next;
     send->index++;
     send->all_posted = range.last;

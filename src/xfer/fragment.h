@@ -10,6 +10,10 @@
 /* The send takes no more slices: blocks that fall free are for others. */
 void xfer_slice_leave(ucxpool_request_t *request);
 
+/* The receiver has lent blocks for it. False: they are not all its own. */
+bool xfer_fragment_take_loan(ucxpool_request_t  *request,
+                             const proto_lent_t *lent, unsigned num_lent);
+
 /* The receiver has accepted: settle fragment size and window. */
 void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
                               uint32_t window);

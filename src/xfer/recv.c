@@ -9,6 +9,7 @@
 #include "core/wire.h"
 #include "ucx/status.h"
 #include "xfer/delivery.h"
+#include "xfer/loan.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -214,13 +215,20 @@ static uint32_t window(const ucxpool_request_t *request)
 
 static void send_accept(ucxpool_request_t *request)
 {
+    proto_lent_t   lent[PROTO_LENT_MAX];
+    unsigned       num_lent;
+    size_t         size;
     proto_fixed_t *fixed;
+    void          *data;
 
-    fixed =
-        core_control_begin(request->channel, PROTO_ACCEPT, 0, CORE_MUST, NULL);
+    request->recv.loan = xfer_loan_create(request, lent, &num_lent);
+    size               = num_lent * sizeof(lent[0]);
+    fixed = core_control_begin(request->channel, PROTO_ACCEPT, size, CORE_MUST,
+                               &data);
     if (fixed == NULL) {
         return;
     }
+    memcpy(data, lent, size);
     fixed->accept.message   = request->recv.message;
     fixed->accept.receive   = request->recv.receive;
     fixed->accept.frag_size = frag_size_of(request);
@@ -576,6 +584,11 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status)
         stats->messages_received++;
     } else {
         stats->messages_failed++;
+    }
+    if (request->recv.loan != NULL) {
+        xfer_loan_end(request->channel, request->recv.loan,
+                      status == UCXPOOL_OK);
+        request->recv.loan = NULL;
     }
 }
 

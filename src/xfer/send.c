@@ -678,8 +678,43 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
     }
 }
 
+/* Take what the receiver lends. False: it may not lend that. */
+static bool take_loan(ucxpool_request_t *request, const void *data,
+                      size_t data_size)
+{
+    proto_lent_t lent[PROTO_LENT_MAX];
+
+    memcpy(lent, data, data_size);
+    return core_channel_is_pushed(request->channel) &&
+           xfer_fragment_take_loan(request, lent,
+                                   (unsigned)(data_size / sizeof(lent[0]))) &&
+           (request->send.block_size >= FRAG_SIZE_MIN);
+}
+
+/* When the message is over and did not end well, and nothing of ours writes to
+ * what was lent for it. */
+static void return_loan(ucxpool_request_t *request)
+{
+    ucxpool_channel_t *channel = request->channel;
+    proto_fixed_t     *fixed;
+
+    if ((request->send.loan == 0) || (request->send.message != 0) ||
+        is_being_read(request)) {
+        return;
+    }
+    if (core_channel_is_live(channel)) {
+        fixed = core_control_begin(channel, PROTO_RETURNED, 0, CORE_MUST, NULL);
+        if (fixed != NULL) {
+            fixed->returned.message = request->send.loan;
+            core_control_end(channel);
+        }
+    }
+    request->send.loan = 0;
+}
+
 void xfer_send_accepted(ucxpool_channel_t    *channel,
-                        const proto_accept_t *accept)
+                        const proto_accept_t *accept, const void *data,
+                        size_t data_size)
 {
     ucxpool_request_t *request = find(channel, accept->message);
 
@@ -688,6 +723,7 @@ void xfer_send_accepted(ucxpool_channel_t    *channel,
     }
     if (core_request_has_ended(request)) {
         /* Our CANCEL came before the descriptor was known there. */
+        request->send.loan = (data_size != 0) ? accept->message : 0;
         send_cancel(request, core_request_status(request), request->detail);
         return;
     }
@@ -698,6 +734,12 @@ void xfer_send_accepted(ucxpool_channel_t    *channel,
                           "bytes, %u at a time",
                           (unsigned long long)accept->frag_size,
                           accept->window);
+        return;
+    }
+    if ((data_size != 0) && !take_loan(request, data, data_size)) {
+        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer lent blocks that are not its own, or to a "
+                          "channel that does not push");
         return;
     }
     request->send.receive = accept->receive;
@@ -730,6 +772,7 @@ void xfer_send_fragment_done(core_fragment_t *fragment)
     if (request->send.ending && !is_being_read(request)) {
         core_request_end(request, request->send.end, request->detail);
     }
+    return_loan(request);
     if (!core_request_has_ended(request)) {
         core_request_wake(request);
     } else {
@@ -752,6 +795,7 @@ void xfer_send_forget(ucxpool_request_t *request)
     if (request->send.message != 0) {
         put_number(request);
     }
+    return_loan(request);
     core_request_reuse(request);
 }
 
@@ -784,6 +828,9 @@ void xfer_send_done(ucxpool_channel_t *channel, const proto_done_t *done,
     if ((status == UCXPOOL_OK) && (request->send.place.remote != 0) &&
         (request->send.receive == 0) && !core_request_has_ended(request)) {
         count_placed(request);
+    }
+    if (status == UCXPOOL_OK) {
+        request->send.loan = 0; /* the receiver has them back */
     }
     /* The receiver is done with our memory, so fragments on the `map` wire are
      * free; UCX may still be about to tell us of its own. */

@@ -42,7 +42,8 @@ void xfer_send_fragment_done(core_fragment_t *fragment);
 
 /* What the peer said. */
 void xfer_send_accepted(ucxpool_channel_t    *channel,
-                        const proto_accept_t *accept);
+                        const proto_accept_t *accept, const void *data,
+                        size_t data_size);
 void xfer_send_taken(ucxpool_channel_t *channel, const proto_taken_t *taken);
 void xfer_send_done(ucxpool_channel_t *channel, const proto_done_t *done,
                     const char *reason);

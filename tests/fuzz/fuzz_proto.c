@@ -159,6 +159,10 @@ static void check_message(const proto_fixed_t *message, const uint8_t *data,
     case PROTO_PLACES:
         check_places(&message->places, data, size);
         break;
+    case PROTO_ACCEPT:
+        CHECK(size % sizeof(proto_lent_t) == 0);
+        CHECK(size <= PROTO_LENT_MAX * sizeof(proto_lent_t));
+        break;
     case PROTO_SHORT:
         CHECK((size != 0) && (size <= PROTO_SHORT_MAX));
         break;

@@ -1,0 +1,329 @@
+/*
+ * Messages that the sender's GPU writes to blocks which the receiver lends:
+ * the child sends, the parent receives, or both do both.
+ */
+#include <config.h>
+
+#include "base/math.h"
+#include "segments.h"
+#include "slow.h"
+#include "two_gpu.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define TAG      UINT64_C(9)
+#define ALL_BITS UINT64_MAX
+#define PIECE    ((size_t)4096)
+#define NUM      ((size_t)2000)
+#define SIZE     (NUM * PIECE)
+#define PUSH     "WIRE=map MAP_WAY=push "
+
+typedef struct side {
+    uint8_t          *memory;
+    ucxpool_segment_t pieces[NUM]; /* all of it, in disorder */
+} side_t;
+
+static two_t  two;
+static side_t source;
+static side_t target;
+
+static void say(void)
+{
+    two_check(send(two.talk, "x", 1, MSG_NOSIGNAL) == 1);
+}
+
+/* Progresses until the other process has said it. */
+static void hear(void)
+{
+    uint64_t late = pair_deadline();
+    char     byte;
+
+    while (recv(two.talk, &byte, 1, MSG_DONTWAIT) != 1) {
+        two_check(!pair_is_late(late));
+        ucxpool_progress(two.pool);
+    }
+}
+
+static void meet(void)
+{
+    say();
+    hear();
+}
+
+static uint64_t count(const char *name)
+{
+    uint64_t value;
+
+    two_check(ucxpool_stats_get(two.pool, name, &value) == UCXPOOL_OK);
+    return value;
+}
+
+/* What the process with this role sends in a round; known to both. */
+static void fill(uint8_t *bytes, bool childs, unsigned round)
+{
+    unsigned seed = round * 2 + (childs ? 1 : 0);
+
+    for (size_t i = 0; i < SIZE; i++) {
+        seed     = seed * 1664525u + 1013904223u;
+        bytes[i] = (uint8_t)(seed >> 24);
+    }
+}
+
+static void init_side(side_t *side, size_t step)
+{
+    side->memory = gpu_alloc(SIZE);
+    for (size_t i = 0; i < NUM; i++) {
+        side->pieces[i] =
+            (ucxpool_segment_t){side->memory + (i * step) % NUM * PIECE, PIECE};
+    }
+}
+
+static void begin(const char *settings)
+{
+    /* Copies take their time, as a GPU's do. */
+    setenv("CUDA_STAND_IN", "run=late", 1);
+    two_gpu_start(&two, settings);
+    init_side(&source, 7);
+    init_side(&target, 11);
+}
+
+static void end_both(void)
+{
+    uint64_t late = pair_deadline();
+
+    meet();
+    while (!pair_is_whole(two.pool)) {
+        two_check(!pair_is_late(late));
+        ucxpool_progress(two.pool);
+    }
+    two_check(ucxpool_check(two.pool) == UCXPOOL_OK);
+    meet();
+    gpu_free(source.memory);
+    gpu_free(target.memory);
+    mem_cuda_device_close(gpu);
+    two_cleanup(&two);
+}
+
+static ucxpool_request_t *post_send(void)
+{
+    ucxpool_request_t *request;
+
+    two_check(send_segments(two.channel, source.pieces, NUM, TAG, NULL,
+                            &request) == UCXPOOL_OK);
+    return request;
+}
+
+static ucxpool_request_t *post_recv(void)
+{
+    ucxpool_request_t *request;
+
+    two_check(recv_segments(two.pool, two.channel, target.pieces, NUM, TAG,
+                            ALL_BITS, NULL, &request) == UCXPOOL_OK);
+    return request;
+}
+
+static ucxpool_status_t finish(ucxpool_request_t *request)
+{
+    ucxpool_status_t status;
+    uint64_t         late = pair_deadline();
+
+    while (!pair_ended(request)) {
+        two_check(!pair_is_late(late));
+        ucxpool_progress(two.pool);
+    }
+    status = ucxpool_request_test(request);
+    ucxpool_request_release(request);
+    return status;
+}
+
+static void put(unsigned round)
+{
+    uint8_t *bytes = malloc(SIZE);
+
+    fill(bytes, two.is_child, round);
+    gpu_write(source.memory, bytes, SIZE);
+    memset(bytes, 0xfe, SIZE);
+    gpu_write(target.memory, bytes, SIZE);
+    free(bytes);
+}
+
+static void check(unsigned round)
+{
+    uint8_t *bytes = malloc(SIZE);
+    uint8_t *right = malloc(SIZE);
+
+    fill(right, !two.is_child, round);
+    gpu_read(bytes, target.memory, SIZE);
+    for (size_t i = 0; i < NUM; i++) {
+        two_check(memcmp(bytes + (i * 11) % NUM * PIECE,
+                         right + (i * 7) % NUM * PIECE, PIECE) == 0);
+    }
+    free(bytes);
+    free(right);
+}
+
+/* Both send to each other, several messages at a time. */
+static void exchange(unsigned rounds, unsigned depth)
+{
+    ucxpool_request_t *requests[16];
+
+    for (unsigned i = 0; i < rounds; i++) {
+        put(i);
+        meet();
+        for (unsigned j = 0; j < depth; j++) {
+            requests[2 * j]     = post_recv();
+            requests[2 * j + 1] = post_send();
+        }
+        for (unsigned j = 0; j < 2 * depth; j++) {
+            two_check(finish(requests[j]) == UCXPOOL_OK);
+        }
+        check(i);
+    }
+}
+
+/* A quarter of the blocks is for receiving. */
+static const struct {
+    const char *settings;
+    unsigned    depth; /* messages at a time */
+} exchanges[] = {
+    {PUSH "CUDA_BACKING=alloc BLOCK_SIZE=2m COMM_SIZE=32m", 1},
+    {PUSH "CUDA_BACKING=vmm BLOCK_SIZE=2m COMM_SIZE=32m", 1},
+    {PUSH "CUDA_BACKING=alloc BLOCK_SIZE=2m COMM_SIZE=64m", 4},
+    {PUSH "CUDA_BACKING=alloc BLOCK_SIZE=2m COMM_SIZE=16m FRAG_SIZE=256k", 8},
+};
+#define NUM_EXCHANGES ((int)(sizeof(exchanges) / sizeof(exchanges[0])))
+
+static bool says_that_it_pushes(void)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(two.channel, &attr, sizeof(attr));
+    return strstr(attr.wire_reason, "writes to blocks") != NULL;
+}
+
+START_TEST(messages_are_pushed_both_ways)
+{
+    const unsigned rounds = slow_is() ? 1 : 3;
+    uint64_t       all    = SIZE * rounds * exchanges[_i].depth;
+
+    begin(exchanges[_i].settings);
+    two_check(says_that_it_pushes());
+    exchange(rounds, exchanges[_i].depth);
+    two_check(count("sent_map_pushed_bytes") + count("sent_map_packed_bytes") ==
+              all);
+    two_check(count("received_map_pushed_bytes") +
+                  count("received_map_packed_bytes") ==
+              all);
+    /* The first of each round found blocks. */
+    two_check(count("sent_map_pushed_bytes") >= SIZE * rounds);
+    two_check(count("received_map_pushed_bytes") >= SIZE * rounds);
+    two_check((exchanges[_i].depth > 1) ||
+              (count("sent_map_pushed_bytes") == all));
+    end_both();
+}
+END_TEST
+
+START_TEST(without_the_setting_they_are_pulled)
+{
+    begin("WIRE=map CUDA_BACKING=alloc COMM_SIZE=32m");
+    two_check(!says_that_it_pushes());
+    exchange(1, 1);
+    two_check(count("sent_map_pushed_bytes") == 0);
+    two_check(count("received_map_pushed_bytes") == 0);
+    two_check(count("sent_map_packed_bytes") == SIZE);
+    end_both();
+}
+END_TEST
+
+/* --- ended early ---------------------------------------------------------- */
+
+static void progress_some(int rounds)
+{
+    for (int i = 0; i < rounds; i++) {
+        ucxpool_progress(two.pool);
+    }
+}
+
+static bool is_early(ucxpool_status_t status)
+{
+    return (status == UCXPOOL_OK) || (status == UCXPOOL_ERR_CANCELED) ||
+           (status == UCXPOOL_ERR_REFUSED);
+}
+
+/* What was lent comes back, and what follows is right. */
+START_TEST(one_that_is_canceled_leaves_nothing)
+{
+    int                num = slow_is() ? 5 : 60;
+    bool               cancels;
+    ucxpool_request_t *request;
+
+    begin(PUSH "CUDA_BACKING=alloc BLOCK_SIZE=256k COMM_SIZE=8m");
+    cancels = two.is_child == (_i == 0);
+    srand((unsigned)_i);
+    for (int i = 0; i < num; i++) {
+        request = two.is_child ? post_send() : post_recv();
+        progress_some(rand() % 60);
+        /* The other one's may wait for what has been canceled. */
+        if (!cancels) {
+            hear();
+        }
+        ucxpool_request_cancel(request);
+        two_check(is_early(finish(request)));
+        say();
+        if (cancels) {
+            hear();
+        }
+    }
+    exchange(1, 1);
+    two_check(count("received_map_pushed_bytes") >= SIZE);
+    end_both();
+}
+END_TEST
+
+START_TEST(a_channel_that_is_closed_leaves_nothing)
+{
+    ucxpool_request_t *requests[4];
+    bool               closes;
+    ucxpool_status_t   status;
+
+    begin(PUSH "CUDA_BACKING=alloc BLOCK_SIZE=256k COMM_SIZE=8m");
+    closes = two.is_child == (_i % 2 == 0);
+    srand((unsigned)_i);
+    meet();
+    for (int i = 0; i < 4; i++) {
+        requests[i] = (i % 2 == 0) ? post_recv() : post_send();
+    }
+    progress_some(rand() % 200);
+    if (closes) {
+        ucxpool_channel_abort(two.channel);
+        two.channel = NULL;
+    }
+    for (int i = 0; i < 4; i++) {
+        status = finish(requests[i]);
+        two_check(is_early(status) || (status == UCXPOOL_ERR_CLOSED));
+    }
+    end_both();
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *suite = suite_create("gpu_push");
+    TCase *tcase = tcase_create("stand-in or real");
+
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, messages_are_pushed_both_ways, 0, NUM_EXCHANGES);
+    tcase_add_test(tcase, without_the_setting_they_are_pulled);
+    tcase_add_loop_test(tcase, one_that_is_canceled_leaves_nothing, 0, 2);
+    tcase_add_loop_test(tcase, a_channel_that_is_closed_leaves_nothing, 0, 6);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    return cuda_main(suite());
+}
