@@ -237,18 +237,23 @@ cdef extern from "ucxpool/ucxpool.h" nogil:
     # --- window.h
     enum:
         UCXPOOL_WINDOW_PARAM_FIELD_NAME
+        UCXPOOL_WINDOW_PARAM_FIELD_FD
         UCXPOOL_WINDOW_READ
         UCXPOOL_WINDOW_WRITE
         UCXPOOL_WINDOW_BLOB_SIZE
     ctypedef struct ucxpool_window_params_t:
         uint64_t field_mask
         const char *name
+        int fd
     ctypedef struct ucxpool_window_attr_t:
         const char *name
         void *address
         size_t length
         unsigned num_peers
         int is_revoked
+        size_t registered
+        const char *not_registered
+        unsigned num_pulling
     ucxpool_status_t ucxpool_window_create(
         ucxpool_t *pool, void *address, size_t length,
         const ucxpool_window_params_t *params, ucxpool_window_t **window_p)

@@ -24,6 +24,9 @@ import weakref
 
 from ._api cimport *
 
+cdef extern from "Python.h":
+    int PyObject_AsFileDescriptor(object file) except -1
+
 cdef extern from "<stdlib.h>" nogil:
     int posix_memalign(void **address, size_t alignment, size_t size)
 
@@ -1255,6 +1258,11 @@ cdef class Window:
         return self._query().num_peers
 
     @property
+    def pulling(self):
+        """Of peers, those who pull messages that are sent out of it."""
+        return self._query().num_pulling
+
+    @property
     def revoked(self):
         """Was revoke() called?"""
         return bool(self._query().is_revoked)
@@ -1651,8 +1659,9 @@ cdef class Pool:
         listener.__init__()
         return listener
 
-    def create_window(self, buffer, name):
-        """Make memory known as a window."""
+    def create_window(self, buffer, name, file):
+        """Make memory known as a window; file is None, or that which it is a
+        mapping of."""
         cdef ucxpool_window_t *handle = NULL
         cdef ucxpool_window_params_t params
         cdef ucxpool_status_t status
@@ -1672,6 +1681,9 @@ cdef class Pool:
                             f"{held.count}")
         params.field_mask = UCXPOOL_WINDOW_PARAM_FIELD_NAME
         params.name = label
+        if file is not None:
+            params.field_mask |= UCXPOOL_WINDOW_PARAM_FIELD_FD
+            params.fd = PyObject_AsFileDescriptor(file)
         with nogil:
             status = ucxpool_window_create(
                 self._pool, held.segments[0].address, held.segments[0].length,

@@ -715,12 +715,16 @@ class Pool(_core.Pool):
         self.kick()
         return listener
 
-    def window(self, buffer, name=""):
+    def window(self, buffer, name="", file=None):
         """Make a buffer known as a Window, which peers read and write by
         themselves. It is held until the window is closed. name is for errors
-        and the log. ValueError for an empty buffer, UnsupportedError for memory
-        that the pool's GPU does not reach."""
-        return self.create_window(buffer, name)
+        and the log. file is the memory file (os.memfd_create(), sealed by
+        F_SEAL_SHRINK) that the buffer is a mapping of, as its descriptor or
+        with a fileno(): peers of the host map it then, in place of being copied
+        to by the system. ValueError for an empty buffer, or one that is no
+        mapping of the file, UnsupportedError for memory that the pool's GPU
+        does not reach."""
+        return self.create_window(buffer, name, file)
 
     def close(self):
         """Close all channels, and give the memory back. Waits for peers, for

@@ -292,7 +292,54 @@ except ucxpool.ClosedError:
 """
 
 
+# The same with a window in a file.
+FILE_OWNER = """
+import fcntl
+import mmap
+import os
+import ucxpool
+file = open(os.memfd_create("pages", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING),
+            "r+b")
+file.write(b"word" * (1 << 20))
+file.flush()
+fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+memory = mmap.mmap(file.fileno(), 4 << 20)
+pool = ucxpool.Pool(comm_size="8m", block_size="64k")
+listener = pool.listen()
+window = pool.window(memory, "pages", file)
+for buffer, wrong in ((memory, os.memfd_create("other")),
+                      (bytearray(10), file)):
+    try:
+        pool.window(buffer, "pages", wrong)
+        print("taken")
+    except ValueError:
+        pass
+print(listener.port, window.export(read=True, write=True).hex(), flush=True)
+channel = listener.accept().wait()
+try:
+    channel.recv().wait()
+except ucxpool.ClosedError:
+    print(memory[:6], window.peers, window.pulling, flush=True)
+"""
+
+
 class WithoutAsyncio(unittest.TestCase):
+    def test_a_file_is_mapped(self):
+        owner = python(FILE_OWNER)
+        self.addCleanup(owner.stdout.close)
+        self.addCleanup(owner.wait)
+        port, blob = owner.stdout.readline().split()
+        with ucxpool.Pool(**SETTINGS) as pool:
+            channel = pool.connect(f"127.0.0.1:{port}").wait(30)
+            remote = channel.import_window(bytes.fromhex(blob))
+            self.assertEqual(remote.opened().wait(30).way, "mapped")
+            target = bytearray(12)
+            remote.read([(0, 4), ((4 << 20) - 8, 8)], target).wait(30)
+            self.assertEqual(target, b"word" * 3)
+            remote.write([(1, 5)], b"rites").wait(30)
+            remote.close()
+        self.assertEqual(owner.stdout.readline(), "b'writes' 0 0\n")
+
     def begin(self, way):
         owner = python(OWNER, way)
         self.addCleanup(owner.stdout.close)
