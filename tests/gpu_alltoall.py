@@ -15,9 +15,11 @@ LIBRARY   libucxpool.so
 Of its bytes each process sends one share to each, itself included. NCCL's
 shares are contiguous. libucxpool's are cut into pieces that lie in random
 order in the sender's tensor, and go to places in random order in the
-receiver's. Its own share a process copies from place to place by one kernel,
-through CuPy; by two of PyTorch's where there is no CuPy. All bytes are random,
-and every one is compared once.
+receiver's: as messages, whose blocks are read by the receiver, or written by
+the sender (UCXPOOL_MAP_WAY=push), and by writes to windows of the receivers'.
+Its own share a process copies from place to place by one kernel, through CuPy;
+by two of PyTorch's where there is no CuPy. All bytes are random, and every one
+is compared once.
 
 Prints GB/s that leave a process, by the time of the slowest, medians; and how
 many times as fast as NCCL.
@@ -35,18 +37,39 @@ import tempfile
 import time
 
 import gpu_torch
-from gpu_torch import ChannelParams, RequestParams, TIMEOUT
+from gpu_torch import ChannelParams, Data, RequestParams, TIMEOUT
 
 SEGMENTS = 16               # field: what the segments are is told
 STREAM_READY = 2**64 - 1    # nothing to wait for
 SEGMENTS_CUDA = 1
+PIECES = 2                  # kind of data
+WINDOW_WRITE = 2
+BLOB_SIZE = 64
+WAY_CUDA = 3
+
+# Name, what the pieces are given as, and UCXPOOL_MAP_WAY; "" for windows.
+WAYS = (("segments", "segments", "pull"), ("pieces", "pieces", "pull"),
+        ("segments, pushed", "segments", "push"),
+        ("pieces, pushed", "pieces", "push"), ("windows", "pieces", ""))
+
+
+class Places(ctypes.Structure):
+    _fields_ = [("places", ctypes.c_void_p), ("offsets", ctypes.c_void_p),
+                ("count", ctypes.c_size_t), ("length", ctypes.c_uint64),
+                ("reserved", ctypes.c_uint64 * 2)]
+
+
+class RemoteAttr(ctypes.Structure):
+    _fields_ = [("status", ctypes.c_int), ("reason", ctypes.c_char_p),
+                ("length", ctypes.c_size_t), ("access", ctypes.c_uint),
+                ("way", ctypes.c_int), ("way_reason", ctypes.c_char_p)]
 
 
 class Pool(gpu_torch.Pool):
     """A pool on a GPU, with a channel to each other process."""
 
-    def __init__(self, path, gpu, exchange):
-        self.open(path, gpu, COMM_SIZE="1g")
+    def __init__(self, path, gpu, exchange, map_way):
+        self.open(path, gpu, COMM_SIZE="1g", MAP_WAY=map_way)
         self.channels = self.connect(exchange(self.address()), gpu)
 
     def connect(self, addresses, me):
@@ -73,18 +96,59 @@ class Pool(gpu_torch.Pool):
 
     def send(self, peer, pieces):
         request = ctypes.c_void_p()
-        self.call("send_" + pieces.kind, self.channels[peer],
-                  *pieces.arguments, ctypes.c_uint64(42), self.params(),
-                  ctypes.byref(request))
+        self.call("send", self.channels[peer], ctypes.byref(pieces.data),
+                  ctypes.c_uint64(42), self.params(), ctypes.byref(request))
         return request
 
     def recv(self, peer, pieces):
         request = ctypes.c_void_p()
-        self.call("recv_" + pieces.kind, self.handle, self.channels[peer],
-                  *pieces.arguments, ctypes.c_uint64(42),
+        self.call("recv", self.handle, self.channels[peer],
+                  ctypes.byref(pieces.data), ctypes.c_uint64(42),
                   ctypes.c_uint64(2**64 - 1), self.params(),
                   ctypes.byref(request))
         return request
+
+    def share(self, address, length, exchange):
+        """Let the others write to memory, and import theirs."""
+        self.window = ctypes.c_void_p()
+        blob = ctypes.create_string_buffer(BLOB_SIZE)
+        self.call("window_create", self.handle, ctypes.c_void_p(address),
+                  ctypes.c_size_t(length), None, ctypes.byref(self.window))
+        self.call("window_export", self.window, WINDOW_WRITE, blob)
+        blobs = exchange(blob.raw)
+        self.remotes = {peer: self.take(channel, blobs[peer])
+                        for peer, channel in self.channels.items()}
+
+    def take(self, channel, blob):
+        remote = ctypes.c_void_p()
+        self.call("window_import", channel, blob, ctypes.c_size_t(len(blob)),
+                  ctypes.byref(remote))
+        return remote
+
+    def check_ways(self):
+        """Of the windows: the GPU is to write to them."""
+        for remote in self.remotes.values():
+            attr = RemoteAttr()
+            self.lib.ucxpool_remote_query(
+                remote, ctypes.byref(attr),
+                ctypes.c_size_t(ctypes.sizeof(attr)))
+            if attr.way != WAY_CUDA:
+                raise RuntimeError(f"windows go by way {attr.way}: "
+                                   f"{attr.way_reason.decode()}")
+
+    def write(self, peer, places, pieces):
+        request = ctypes.c_void_p()
+        self.call("write", self.remotes[peer], ctypes.byref(places.list),
+                  ctypes.byref(pieces.data), self.params(),
+                  ctypes.byref(request))
+        return request
+
+    def close(self):
+        if hasattr(self, "window"):
+            for remote in self.remotes.values():
+                self.lib.ucxpool_remote_release(remote)
+            self.lib.ucxpool_window_destroy(self.window)
+        self.lib.ucxpool_destroy(self.handle)
 
 
 class Pieces:
@@ -96,18 +160,28 @@ class Pieces:
         import torch
         addresses = (numbers.cpu().numpy().astype(numpy.uint64) *
                      numpy.uint64(length) + numpy.uint64(tensor.data_ptr()))
-        count = ctypes.c_size_t(len(addresses))
-        self.kind = kind
         if kind == "pieces":
             self.array = torch.from_numpy(addresses.view(numpy.int64))
             self.array = self.array.pin_memory()
-            self.arguments = (ctypes.c_void_p(self.array.data_ptr()), count,
-                              ctypes.c_size_t(length))
+            self.data = Data(kind=PIECES, at=self.array.data_ptr(),
+                             count=len(addresses), length=length)
         else:
             self.array = numpy.empty(2 * len(addresses), numpy.uint64)
             self.array[0::2] = addresses
             self.array[1::2] = length
-            self.arguments = (ctypes.c_void_p(self.array.ctypes.data), count)
+            self.data = Data(kind=Data.SEGMENTS, count=len(addresses),
+                             at=self.array.ctypes.data)
+
+
+class Offsets:
+    """Pieces of a peer's window."""
+
+    def __init__(self, numbers, length):
+        import numpy
+        self.array = (numbers.cpu().numpy().astype(numpy.uint64) *
+                      numpy.uint64(length))
+        self.list = Places(offsets=self.array.ctypes.data,
+                           count=len(self.array), length=length)
 
 
 class OwnShare:
@@ -167,7 +241,7 @@ class AllToAll:
         self.target = torch.empty_like(self.source)
         self.sources = [shuffled(torch, count, r).split(self.share)
                         for r in range(gpus)]
-        self.targets = shuffled(torch, count, 100 + rank).split(self.share)
+        self.targets = self.targets_of(rank)
         self.own = OwnShare(torch, self.source, self.target,
                             self.sources[rank][rank].to(self.device),
                             self.targets[rank].to(self.device))
@@ -182,16 +256,30 @@ class AllToAll:
         """From the next one on, so that not all send to one at a time."""
         return [(self.rank + i) % self.gpus for i in range(1, self.gpus)]
 
+    def targets_of(self, peer):
+        """The places in a process's tensor, by who sends to them."""
+        return shuffled(self.torch, self.share * self.gpus,
+                        100 + peer).split(self.share)
+
     def prepare(self, kind):
         lay = lambda tensor, numbers: Pieces(kind, tensor, numbers, self.piece)
         self.outgoing = {p: lay(self.source, self.sources[self.rank][p])
                          for p in self.peers()}
         self.incoming = {p: lay(self.target, self.targets[p])
                          for p in self.peers()}
+        self.places = {p: Offsets(self.targets_of(p)[self.rank], self.piece)
+                       for p in self.peers()}
 
-    def pool_round(self, pool):
+    def message_round(self, pool):
         requests = [pool.recv(p, self.incoming[p]) for p in self.peers()]
         requests += [pool.send(p, self.outgoing[p]) for p in self.peers()]
+        self.finish(pool, requests)
+
+    def window_round(self, pool):
+        self.finish(pool, [pool.write(p, self.places[p], self.outgoing[p])
+                           for p in self.peers()])
+
+    def finish(self, pool, requests):
         self.own.copy()
         for request in requests:
             pool.wait(request)
@@ -238,24 +326,31 @@ def work(rank, options, folder):
         return addresses
 
     part = AllToAll(torch, rank, options.gpus, options.size, options.piece)
-    pool = Pool(options.library, rank, exchange)
-    ways = ["buffers", "pieces"]
-    times = {way: [] for way in ways + ["nccl"]}
-    for way in ways:
-        part.prepare(way)
+    pools = {way: Pool(options.library, rank, exchange, way)
+             for way in ("pull", "push")}
+    pools["pull"].share(part.target.data_ptr(), part.target.nbytes, exchange)
+    times = {name: [] for name in (*(way[0] for way in WAYS), "NCCL")}
+    for name, kind, map_way in WAYS:
+        pool = pools[map_way or "pull"]
+        one = part.message_round if map_way else part.window_round
+        part.prepare(kind)
         part.target.fill_(-1)
         torch.cuda.synchronize()
         distributed.barrier()
-        part.pool_round(pool)
+        one(pool)
+        distributed.barrier()
         part.check()
+        if not map_way:
+            pool.check_ways()
         for number in range(options.rounds + 2):
-            times[way].append(measure(torch, lambda: part.pool_round(pool)))
-            times["nccl"].append(measure(torch, part.nccl_round))
+            times[name].append(measure(torch, lambda: one(pool)))
+            times["NCCL"].append(measure(torch, part.nccl_round))
     if rank == 0:
         report(options, part.share * options.piece * (options.gpus - 1),
                times)
     distributed.barrier()
-    pool.lib.ucxpool_destroy(pool.handle)
+    for pool in pools.values():
+        pool.close()
     distributed.destroy_process_group()
 
 
@@ -264,13 +359,12 @@ def report(options, bytes_out, times):
              for way, took in times.items()}
     medians = {way: statistics.median(rate) for way, rate in rates.items()}
     print(f"{options.gpus} GPUs, {options.size} bytes each, of which "
-          f"{bytes_out} leave")
-    for way, name in (("buffers", f"pieces of {options.piece} B, as segments"),
-                      ("pieces", f"pieces of {options.piece} B, as pieces"),
-                      ("nccl", "NCCL, contiguous")):
-        print(f"  {name:36} {medians[way]:7.1f} GB/s "
+          f"{bytes_out} leave, in pieces of {options.piece}; NCCL's are "
+          "contiguous")
+    for way, median in medians.items():
+        print(f"  {way:20} {median:7.1f} GB/s "
               f"({min(rates[way]):.1f} to {max(rates[way]):.1f}), "
-              f"{medians[way] / medians['nccl']:.2f} of NCCL", flush=True)
+              f"{median / medians['NCCL']:.2f} of NCCL", flush=True)
     if options.json:
         with open(options.json, "w", encoding="ascii") as file:
             json.dump({"gpus": options.gpus, "size": options.size,
