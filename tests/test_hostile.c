@@ -599,8 +599,6 @@ static void push(hostile_t *hostile, bool is_on)
 {
     hostile->victim->peer.gpu.way = is_on ? IPC_CUDA_IPC : 0;
     hostile->victim->peer.pushes  = is_on;
-    hostile->pair.a->config.map_way =
-        is_on ? BASE_MAP_WAY_PUSH : BASE_MAP_WAY_PULL;
 }
 
 static void lend(hostile_t *hostile, proto_lent_t lent)

@@ -398,8 +398,9 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
     WORD("MAP_WAY", map_way, "pull", map_way_words,
          "How messages go over the map wire between two GPUs. pull: the "
          "receiver's GPU reads the sender's blocks. push: the sender's GPU "
-         "writes to blocks that the receiver lends, if both pools are set so; "
-         "for GPUs that send to each other at the same time."),
+         "writes to blocks that the receiver lends of its RECV_SHARE, if both "
+         "pools are set so; meant for GPUs that send to each other at the same "
+         "time."),
     WORD("WINDOW_WAY", window_way, "auto", window_way_words,
          "How peers' windows are read and written. direct: within a host and "
          "user by our own processor or GPU, over the ucx wire by the get and "

@@ -38,7 +38,7 @@ static size_t num_before(const core_windows_t *windows, uintptr_t address)
 }
 
 /* Could a peer that pulls be quicker than blocks? From process to process it is
- * not, and is done for who wants the processor spared. */
+ * not, and is done only where the sender asks for it. */
 static bool is_worth_it(const ucxpool_window_t *window)
 {
     const base_config_t *config = &window->pool->config;

@@ -613,12 +613,13 @@ static void take_over(ucxpool_channel_t *channel, const proto_hello_t *hello)
 
     channel->wireup.handshake |= CORE_HELLO_RECEIVED;
     memcpy(peer->id, hello->from_id, sizeof(peer->id));
-    peer->channel         = hello->channel;
-    peer->channel_key     = hello->channel_key;
-    peer->max_runs        = hello->max_runs;
-    peer->max_metadata    = hello->max_metadata;
-    peer->block_size      = hello->block_size;
-    peer->pushes          = (hello->flags & PROTO_HELLO_PUSH) != 0;
+    peer->channel      = hello->channel;
+    peer->channel_key  = hello->channel_key;
+    peer->max_runs     = hello->max_runs;
+    peer->max_metadata = hello->max_metadata;
+    peer->block_size   = hello->block_size;
+    peer->pushes       = (hello->flags & PROTO_HELLO_PUSH) &&
+                   (channel->pool->config.map_way == BASE_MAP_WAY_PUSH);
     channel->flow.credits = hello->credits;
     peer->host            = hello->host;
 }

@@ -294,9 +294,7 @@ static wireup_mapping_result_t map_gpu(const attempt_t  *attempt,
     const void      *address;
 
     if (ipc_cuda_map(pool->engine->device, how, fds, attempt->num_regions,
-                     peer->pushes &&
-                         (pool->config.map_way == BASE_MAP_WAY_PUSH),
-                     &address) != UCXPOOL_OK) {
+                     peer->pushes, &address) != UCXPOOL_OK) {
         return no(attempt, ucxpool_error_detail());
     }
     for (uint32_t i = 0; i < attempt->num_regions; i++) {
