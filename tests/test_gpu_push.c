@@ -81,10 +81,12 @@ static void init_side(side_t *side, size_t step)
     }
 }
 
+/* Copies take their time, as a GPU's do. */
+#define LATE "run=late"
+
 static void begin(const char *settings)
 {
-    /* Copies take their time, as a GPU's do. */
-    setenv("CUDA_STAND_IN", "run=late", 1);
+    setenv("CUDA_STAND_IN", LATE, 1);
     two_gpu_start(&two, settings);
     init_side(&source, 7);
     init_side(&target, 11);
@@ -107,22 +109,32 @@ static void end_both(void)
     two_cleanup(&two);
 }
 
-static ucxpool_request_t *post_send(void)
+static ucxpool_request_t *post_send_of(size_t num, uint64_t tag)
 {
     ucxpool_request_t *request;
 
-    two_check(send_segments(two.channel, source.pieces, NUM, TAG, NULL,
+    two_check(send_segments(two.channel, source.pieces, num, tag, NULL,
                             &request) == UCXPOOL_OK);
     return request;
 }
 
-static ucxpool_request_t *post_recv(void)
+static ucxpool_request_t *post_recv_of(size_t num, uint64_t tag)
 {
     ucxpool_request_t *request;
 
-    two_check(recv_segments(two.pool, two.channel, target.pieces, NUM, TAG,
+    two_check(recv_segments(two.pool, two.channel, target.pieces, num, tag,
                             ALL_BITS, NULL, &request) == UCXPOOL_OK);
     return request;
+}
+
+static ucxpool_request_t *post_send(void)
+{
+    return post_send_of(NUM, TAG);
+}
+
+static ucxpool_request_t *post_recv(void)
+{
+    return post_recv_of(NUM, TAG);
 }
 
 static ucxpool_status_t finish(ucxpool_request_t *request)
@@ -226,14 +238,43 @@ START_TEST(messages_are_pushed_both_ways)
 }
 END_TEST
 
-START_TEST(without_the_setting_they_are_pulled)
+#define WAY(_way) "WIRE=map CUDA_BACKING=alloc COMM_SIZE=32m MAP_WAY=" _way
+
+/* Which way, of two pools on one GPU and on two. */
+static const struct {
+    const char *parents;
+    const char *childs;
+    bool        pushes_near;
+    bool        pushes_far;
+} settings[] = {
+    {WAY("auto"), WAY("auto"), false, true},
+    {WAY("pull"), WAY("pull"), false, false},
+    {WAY("push"), WAY("push"), true, true},
+    {WAY("auto"), WAY("pull"), false, false},
+    {WAY("push"), WAY("pull"), false, false},
+    {WAY("push"), WAY("auto"), false, true},
+};
+#define NUM_SETTINGS ((int)(sizeof(settings) / sizeof(settings[0])))
+
+START_TEST(both_take_the_same_way)
 {
-    begin("WIRE=map CUDA_BACKING=alloc COMM_SIZE=32m");
-    two_check(!says_that_it_pushes());
+    bool     is_far = _i % 2 != 0;
+    int      i      = _i / 2;
+    bool     pushes = is_far ? settings[i].pushes_far : settings[i].pushes_near;
+    uint64_t pushed = pushes ? SIZE : 0;
+
+    setenv("CUDA_STAND_IN", LATE ",devices=2", 1);
+    if (!two_gpu_start_apart(&two, settings[i].parents, settings[i].childs,
+                             is_far)) {
+        return;
+    }
+    init_side(&source, 7);
+    init_side(&target, 11);
+    two_check(says_that_it_pushes() == pushes);
     exchange(1, 1);
-    two_check(count("sent_map_pushed_bytes") == 0);
-    two_check(count("received_map_pushed_bytes") == 0);
-    two_check(count("sent_map_packed_bytes") == SIZE);
+    two_check(count("sent_map_pushed_bytes") == pushed);
+    two_check(count("received_map_pushed_bytes") == pushed);
+    two_check(count("sent_map_packed_bytes") == SIZE - pushed);
     end_both();
 }
 END_TEST
@@ -251,6 +292,17 @@ static bool is_early(ucxpool_status_t status)
 {
     return (status == UCXPOOL_OK) || (status == UCXPOOL_ERR_CANCELED) ||
            (status == UCXPOOL_ERR_REFUSED);
+}
+
+/* Each has read what the other had to say: no message that was canceled waits
+ * for a receive any more. */
+static void catch_up(void)
+{
+    ucxpool_request_t *requests[] = {post_recv_of(1, TAG + 1),
+                                     post_send_of(1, TAG + 1)};
+
+    two_check(finish(requests[0]) == UCXPOOL_OK);
+    two_check(finish(requests[1]) == UCXPOOL_OK);
 }
 
 /* What was lent comes back, and what follows is right. */
@@ -277,6 +329,7 @@ START_TEST(one_that_is_canceled_leaves_nothing)
             hear();
         }
     }
+    catch_up();
     exchange(1, 1);
     two_check(count("received_map_pushed_bytes") >= SIZE);
     end_both();
@@ -316,7 +369,7 @@ static Suite *suite(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, messages_are_pushed_both_ways, 0, NUM_EXCHANGES);
-    tcase_add_test(tcase, without_the_setting_they_are_pulled);
+    tcase_add_loop_test(tcase, both_take_the_same_way, 0, 2 * NUM_SETTINGS);
     tcase_add_loop_test(tcase, one_that_is_canceled_leaves_nothing, 0, 2);
     tcase_add_loop_test(tcase, a_channel_that_is_closed_leaves_nothing, 0, 6);
     suite_add_tcase(suite, tcase);

@@ -591,14 +591,13 @@ static void cancel_without_an_error(hostile_t *hostile)
 }
 
 /* --- pushed messages ---------------------------------------------------------
- * On the host none are, so the victim is told that it is on a GPU; but nothing
- * is lent there that it could write to.
+ * On the host none are, so the victim is told that they are; but nothing is
+ * lent there that it could write to.
  */
 
 static void push(hostile_t *hostile, bool is_on)
 {
-    hostile->victim->peer.gpu.way = is_on ? IPC_CUDA_IPC : 0;
-    hostile->victim->peer.pushes  = is_on;
+    hostile->victim->peer.pushes = is_on;
 }
 
 static void lend(hostile_t *hostile, proto_lent_t lent)

@@ -92,10 +92,13 @@ void two_init_after(two_t *two, const char *settings, void (*prepare)(void))
     connect_pools(two);
 }
 
-void two_init_on(two_t *two, const char *settings, int parents, int childs)
+void two_init_on(two_t *two, two_side_t parents, two_side_t childs)
 {
+    two_side_t side;
+
     be_two(two);
-    two->pool = pair_pool_on(two->is_child ? childs : parents, settings);
+    side      = two->is_child ? childs : parents;
+    two->pool = pair_pool_on(side.device, side.settings);
     connect_pools(two);
 }
 

@@ -24,8 +24,14 @@ typedef struct two {
 void two_init(two_t *two, const char *settings);
 /* The same where each side first does something to itself. */
 void two_init_after(two_t *two, const char *settings, void (*prepare)(void));
-/* With pools on GPUs: the parent's and the child's. */
-void two_init_on(two_t *two, const char *settings, int parents, int childs);
+/* A side's pool, on a GPU. */
+typedef struct two_side {
+    const char *settings;
+    int         device;
+} two_side_t;
+
+/* With these pools: the parent's and the child's. */
+void two_init_on(two_t *two, two_side_t parents, two_side_t childs);
 
 /* Each side destroys its pool; the child ends there, and the parent requires
  * that it ended well. */

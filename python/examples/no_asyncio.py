@@ -1,5 +1,5 @@
 """Threads that share a pool, and wait for what they send and receive."""
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import ucxpool
 
@@ -12,24 +12,20 @@ def serve(listener: ucxpool.Listener, num_clients: int) -> None:
         channel.send(frames, tag=message.tag).wait()
 
 
-def ask(channel: ucxpool.Channel, number: int) -> None:
+def ask(channel: ucxpool.Channel, number: int) -> str:
     data = bytes([number]) * 100000
     channel.send([b"header", data], tag=number).wait(timeout=30)
     answer = channel.recv(tag=number, mask=ucxpool.ANY).wait(timeout=30)
     header, target = bytearray(6), bytearray(len(data))
     answer.into([header, target]).wait(timeout=30)
-    print(f"thread {number}: {header.decode()},",
-          "the same" if target == data else "something else")
+    return header.decode() + (", the same" if target == data else ", another")
 
 
-with ucxpool.Pool(name="server") as here, ucxpool.Pool(name="client") as pool:
+with (ucxpool.Pool(name="server") as here, ucxpool.Pool(name="client") as pool,
+      ThreadPoolExecutor() as threads):
     listener = here.listen()
-    server = threading.Thread(target=serve, args=(listener, 3))
-    server.start()
+    server = threads.submit(serve, listener, 3)
     channel = pool.connect(f"127.0.0.1:{listener.port}").wait(timeout=30)
-    clients = [threading.Thread(target=ask, args=(channel, number))
-               for number in range(3)]
-    for one in clients:
-        one.start()
-    for one in [*clients, server]:
-        one.join()
+    for number, said in enumerate(threads.map(ask, 3 * [channel], range(3))):
+        print(f"thread {number}: {said}")
+    server.result()

@@ -276,7 +276,11 @@ void base_key_expected(const base_key_t *key, char text[BASE_KEY_EXPECTED_SIZE])
 #define SEC UINT64_C(1000000000)
 
 static const char *const map_way_words[] = {
-    [BASE_MAP_WAY_PULL] = "pull", [BASE_MAP_WAY_PUSH] = "push", NULL};
+    [BASE_MAP_WAY_AUTO] = "auto",
+    [BASE_MAP_WAY_PULL] = "pull",
+    [BASE_MAP_WAY_PUSH] = "push",
+    NULL,
+};
 
 static const char *const window_way_words[] = {
     [BASE_WINDOW_WAY_AUTO]     = "auto",
@@ -395,12 +399,13 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "What carries the bytes. map: a peer of the same host and user reads "
          "our blocks directly. ucx: UCX does. auto: map where it is possible, "
          "else ucx."),
-    WORD("MAP_WAY", map_way, "pull", map_way_words,
-         "How messages go over the map wire between two GPUs. pull: the "
+    WORD("MAP_WAY", map_way, "auto", map_way_words,
+         "How messages go over the map wire between pools on GPUs. pull: the "
          "receiver's GPU reads the sender's blocks. push: the sender's GPU "
-         "writes to blocks that the receiver lends of its RECV_SHARE, if both "
-         "pools are set so; meant for GPUs that send to each other at the same "
-         "time."),
+         "writes to blocks that the receiver lends, of its RECV_SHARE and of "
+         "its SEND_SHARE. auto: push between two GPUs, pull between two "
+         "processes on one. Where the two pools are not set alike, pull goes "
+         "before auto, and auto before push."),
     WORD("WINDOW_WAY", window_way, "auto", window_way_words,
          "How peers' windows are read and written. direct: within a host and "
          "user by our own processor or GPU, over the ucx wire by the get and "

@@ -31,6 +31,7 @@ typedef enum base_wire {
 } base_wire_t;
 
 typedef enum base_map_way {
+    BASE_MAP_WAY_AUTO,
     BASE_MAP_WAY_PULL,
     BASE_MAP_WAY_PUSH
 } base_map_way_t;
@@ -82,7 +83,7 @@ typedef struct base_config {
 
     /* transfer */
     base_wire_t       wire;          /* WIRE: auto, map, ucx */
-    base_map_way_t    map_way;       /* MAP_WAY: pull, push */
+    base_map_way_t    map_way;       /* MAP_WAY: auto, pull, push */
     base_window_way_t window_way;    /* WINDOW_WAY: auto, messages, direct */
     size_t            window_budget; /* WINDOW_BUDGET: inf */
     size_t            frag_size;     /* FRAG_SIZE: auto; slice of a block */

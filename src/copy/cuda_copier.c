@@ -346,13 +346,16 @@ ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
 /*
  * Jobs take turns in the streams of their kind: while the last thread blocks of
  * one launch come to their end and its word is written, others have begun.
- * Scatters and long pieces share a link. A gather is short, and a peer's link
- * stands idle until it is done: so it goes before scatters, and both before
- * what callers do at the default priority, where the GPU knows priorities.
+ * Those that go over a link share it. What stays in this GPU is short, and a
+ * peer's link stands idle until it is done: a gather that the peer is to read,
+ * a scatter of what the peer has written to a block that it wants again. So it
+ * goes before the others, and all before what callers do at the default
+ * priority, where the GPU knows priorities.
  */
 typedef enum way {
-    WAY_GATHER,
-    WAY_SCATTER,
+    WAY_NEAR, /* a block of this GPU's: gather, or scatter of what was pushed */
+    WAY_PULL, /* scatter from a peer's */
+    WAY_PUSH, /* gather to a peer's */
     WAY_LONG, /* by the copy engine, either way */
     NUM_WAYS
 } way_t;
@@ -394,10 +397,21 @@ static const struct {
     unsigned num_streams;
     int      below;
 } ways[NUM_WAYS] = {
-    [WAY_GATHER]  = {2, 0},
-    [WAY_SCATTER] = {4, 1},
-    [WAY_LONG]    = {2, 0},
+    [WAY_NEAR] = {2, 0},
+    [WAY_PULL] = {4, 1},
+    [WAY_PUSH] = {2, 1},
+    [WAY_LONG] = {2, 0},
 };
+
+/* A write to a peer's window is none of a pushed message, and waits for none
+ * near: it has the first turn too. */
+static way_t way_of(const copy_cuda_job_t *job, bool is_gather)
+{
+    if (is_gather != job->is_pushed) {
+        return is_gather ? WAY_NEAR : WAY_PULL;
+    }
+    return is_gather ? WAY_PUSH : WAY_NEAR;
+}
 
 static void streams_destroy(copy_cuda_copier_t *copier)
 {
@@ -688,6 +702,7 @@ copy_cuda_job_t *copy_cuda_job_get(copy_cuda_copier_t *copier)
     if (job != NULL) {
         copier->free_jobs = job->next;
         job->num_tiles    = 0;
+        job->is_pushed    = false;
     }
     return job;
 }
@@ -803,8 +818,7 @@ ucxpool_status_t copy_cuda_job_start(copy_cuda_copier_t *copier,
                                      copy_cuda_job_t *job, copy_form_t form,
                                      uint32_t length, bool is_gather)
 {
-    ucxpool_status_t status =
-        begin(copier, job, is_gather ? WAY_GATHER : WAY_SCATTER);
+    ucxpool_status_t status = begin(copier, job, way_of(job, is_gather));
 
     if (status != UCXPOOL_OK) {
         return status;
@@ -874,7 +888,7 @@ uint32_t copy_cuda_job_fault(const copy_cuda_job_t *job)
 ucxpool_status_t copy_cuda_copier_check(const copy_cuda_copier_t *copier)
 {
     ucxpool_status_t status =
-        stream_query(copier, copier->lanes[WAY_GATHER].streams[0]);
+        stream_query(copier, copier->lanes[WAY_NEAR].streams[0]);
 
     return (status == UCXPOOL_INPROGRESS) ? UCXPOOL_OK : status;
 }

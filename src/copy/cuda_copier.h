@@ -86,6 +86,9 @@ typedef struct copy_cuda_job {
     void *entries;
     /* Pinned memory for what the GPU does not reach; likewise. */
     char *bounce;
+    /* For the caller to set, before start; false when it is got: the sender's
+     * GPU writes to blocks of the receiver's. Else the receiver's reads. */
+    bool is_pushed;
     /* The copier's own. */
     copy_tile_t          *tiles;
     size_t                num_tiles;

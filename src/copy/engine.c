@@ -587,6 +587,7 @@ static ucxpool_status_t fill(copy_engine_t *engine, copy_job_t *copy,
     }
     launch->list.stream = (uintptr_t)work->block;
     launch->list.is_far = work->has_far_block || work->has_host_block;
+    job->is_pushed      = work->is_pushed;
     copy->num_rest      = 0;
     copy->first         = launch->first;
     if (work->has_host_segments) {

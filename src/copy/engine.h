@@ -113,7 +113,8 @@ typedef struct copy_work {
     uint64_t     length;
     const void  *block;         /* where the range's first byte lies */
     bool         is_gather;     /* to the block; else from there */
-    bool         has_far_block; /* another GPU's */
+    bool         has_far_block; /* of a scatter: another GPU's */
+    bool         is_pushed;     /* the block is the receiver's */
     /* The GPU does not reach the block (of a scatter); some of the segments. */
     bool has_host_block;
     bool has_host_segments;

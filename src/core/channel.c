@@ -205,8 +205,7 @@ block_pool_t *core_channel_blocks(const ucxpool_channel_t *channel)
 
 bool core_channel_is_pushed(const ucxpool_channel_t *channel)
 {
-    return channel->wire->is_read && (channel->peer.gpu.way != 0) &&
-           channel->peer.pushes;
+    return channel->wire->is_read && channel->peer.pushes;
 }
 
 ucxpool_status_t core_channel_say_ended(const ucxpool_channel_t *channel)

@@ -58,7 +58,7 @@ typedef struct core_peer {
     unsigned        am_id;   /* of its active messages */
     bool            we_map;  /* its memory is mapped here */
     bool            it_maps; /* our memory is mapped there */
-    bool            pushes;  /* between GPUs both want to */
+    bool            pushes;  /* mapped, and messages go by push */
     char            it_reason[PROTO_TEXT_MAX + 1]; /* ... or why not */
     char            we_reason[PROTO_TEXT_MAX + 1];
     const uint8_t **regions; /* mapped; on a GPU also for writing, if we push */

@@ -89,8 +89,9 @@ typedef enum proto_hello_flags {
     PROTO_HELLO_BY_EP  = 1u << 0, /* pairs by endpoint, not by address */
     PROTO_HELLO_MAP    = 1u << 1, /* the sender offers its memory for mapping */
     PROTO_HELLO_CALLED = 1u << 2, /* the receiver has called a listener */
-    PROTO_HELLO_PUSH   = 1u << 3  /* its GPU writes to blocks that are lent, and
+    PROTO_HELLO_PUSH   = 1u << 3, /* its GPU writes to blocks that are lent, and
                                      it lends blocks */
+    PROTO_HELLO_PUSH_NEAR = 1u << 4 /* also where both are on one GPU */
 } proto_hello_flags_t;
 
 /* Variable part: files[num_files], the last one the control memory. */

@@ -370,11 +370,9 @@ static bool choose_wire(ucxpool_channel_t *channel)
 
 static uint32_t hello_flags(const ucxpool_channel_t *channel, bool offers_map)
 {
-    uint32_t flags = offers_map ? PROTO_HELLO_MAP : 0u;
+    uint32_t flags = wireup_mapping_push_flags(channel->pool);
 
-    if (channel->pool->config.map_way == BASE_MAP_WAY_PUSH) {
-        flags |= PROTO_HELLO_PUSH;
-    }
+    flags |= offers_map ? PROTO_HELLO_MAP : 0u;
     if (channel->conn.by_ep) {
         return flags | PROTO_HELLO_BY_EP;
     }
@@ -613,13 +611,11 @@ static void take_over(ucxpool_channel_t *channel, const proto_hello_t *hello)
 
     channel->wireup.handshake |= CORE_HELLO_RECEIVED;
     memcpy(peer->id, hello->from_id, sizeof(peer->id));
-    peer->channel      = hello->channel;
-    peer->channel_key  = hello->channel_key;
-    peer->max_runs     = hello->max_runs;
-    peer->max_metadata = hello->max_metadata;
-    peer->block_size   = hello->block_size;
-    peer->pushes       = (hello->flags & PROTO_HELLO_PUSH) &&
-                   (channel->pool->config.map_way == BASE_MAP_WAY_PUSH);
+    peer->channel         = hello->channel;
+    peer->channel_key     = hello->channel_key;
+    peer->max_runs        = hello->max_runs;
+    peer->max_metadata    = hello->max_metadata;
+    peer->block_size      = hello->block_size;
     channel->flow.credits = hello->credits;
     peer->host            = hello->host;
 }

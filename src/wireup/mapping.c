@@ -286,6 +286,28 @@ static ucxpool_status_t import_all(const attempt_t  *attempt,
     return UCXPOOL_OK;
 }
 
+uint32_t wireup_mapping_push_flags(const ucxpool_t *pool)
+{
+    switch (pool->config.map_way) {
+    case BASE_MAP_WAY_AUTO:
+        return PROTO_HELLO_PUSH;
+    case BASE_MAP_WAY_PUSH:
+        return PROTO_HELLO_PUSH | PROTO_HELLO_PUSH_NEAR;
+    default:
+        return 0;
+    }
+}
+
+/* Do messages go by push? Both sides come to the same answer. */
+static bool is_pushed(const attempt_t *attempt, const ipc_cuda_t *how)
+{
+    const ucxpool_t *pool = attempt->channel->pool;
+    uint32_t both = attempt->hello->flags & wireup_mapping_push_flags(pool);
+    bool     near = copy_engine_shares_device(pool->engine, how->uuid);
+
+    return (both & (near ? PROTO_HELLO_PUSH_NEAR : PROTO_HELLO_PUSH)) != 0;
+}
+
 static wireup_mapping_result_t map_gpu(const attempt_t  *attempt,
                                        const ipc_cuda_t *how, const int *fds)
 {
@@ -293,6 +315,7 @@ static wireup_mapping_result_t map_gpu(const attempt_t  *attempt,
     core_peer_t     *peer = &attempt->channel->peer;
     const void      *address;
 
+    peer->pushes = is_pushed(attempt, how);
     if (ipc_cuda_map(pool->engine->device, how, fds, attempt->num_regions,
                      peer->pushes, &address) != UCXPOOL_OK) {
         return no(attempt, ucxpool_error_detail());

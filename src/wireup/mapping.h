@@ -36,6 +36,9 @@ void wireup_mapping_fill(ucxpool_channel_t *channel, void *files);
 bool wireup_mapping_fits(ucxpool_channel_t   *channel,
                          const proto_hello_t *hello);
 
+/* PROTO_HELLO_PUSH and PROTO_HELLO_PUSH_NEAR, by UCXPOOL_MAP_WAY. */
+uint32_t wireup_mapping_push_flags(const ucxpool_t *pool);
+
 /* Descriptors of these files, in the order of the entries: regions that are
  * files, and the ring. Of our own; -1: there is none. */
 uint32_t wireup_mapping_num_fds(const ucxpool_channel_t *channel);

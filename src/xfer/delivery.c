@@ -95,6 +95,7 @@ static bool launch(delivery_t *delivery)
             .length            = delivery->length,
             .block             = delivery->bytes,
             .has_far_block     = delivery->are_far,
+            .is_pushed         = delivery->data.flags & PROTO_DATA_PUSHED,
             .has_host_block    = delivery->copy_of_bytes != NULL,
             .has_host_segments = request->stream.has_host_segments,
     };

@@ -439,6 +439,7 @@ static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
         .length            = range->length,
         .block             = slice,
         .is_gather         = true,
+        .is_pushed         = fragment->is_pushed,
         .has_host_segments = request->stream.has_host_segments,
         .has_gpu_segments  = request->stream.has_gpu_segments,
     };

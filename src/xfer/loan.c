@@ -12,21 +12,82 @@ struct xfer_loan {
     bool        is_in_use;   /* the receive has not ended */
     bool        is_returned; /* the sender writes to it no more */
     unsigned    num_blocks;
+    unsigned    num_recv; /* of them, the first: of the receive share */
     uint32_t    blocks[PROTO_LENT_MAX];
 };
 
-/* How many to lend. */
-static unsigned wanted(const ucxpool_request_t *request)
-{
-    const block_pool_t *blocks = request->pool->memory.blocks;
-    uint64_t            size   = block_pool_block_size(blocks);
-    uint64_t            most;
-    block_stats_t       share;
+/*
+ * What is worth lending for, by itself. A message of a fragment or two gains
+ * nothing. A longer one wants fragments of 16 MiB, two that are gathered while
+ * two are scattered: with less, a link waits for launches, and moves more where
+ * it is read. Measured on two H100.
+ */
+#define MESSAGE_MIN ((uint64_t)2 << 20)
+#define LOAN_MIN    ((uint64_t)64 << 20)
 
-    block_pool_stats(blocks, BLOCK_SHARE_RECV, &share);
-    most = base_min(share.free / 2, (uint64_t)PROTO_LENT_MAX);
-    return (unsigned)base_min(
-        (request->data.totals.stream_size + size - 1) / size, most);
+static bool is_worth_it(const ucxpool_request_t *request, uint64_t size)
+{
+    uint64_t needed = request->data.totals.stream_size;
+
+    return (request->pool->config.map_way == BASE_MAP_WAY_PUSH) ||
+           ((needed >= MESSAGE_MIN) && (size >= base_min(needed, LOAN_MIN)));
+}
+
+/* All that are free but one. */
+static uint64_t count_spare(const block_pool_t *blocks, block_share_t share)
+{
+    block_stats_t stats;
+
+    block_pool_stats(blocks, share, &stats);
+    return (stats.free == 0) ? 0 : stats.free - 1;
+}
+
+/* How many to lend: of the receive share, and of the send share. */
+static void count_wanted(const ucxpool_request_t *request, unsigned *num_recv_p,
+                         unsigned *num_send_p)
+{
+    const block_pool_t *blocks   = request->pool->memory.blocks;
+    uint64_t            size     = block_pool_block_size(blocks);
+    uint64_t            num_recv = count_spare(blocks, BLOCK_SHARE_RECV);
+    uint64_t            num_send = count_spare(blocks, BLOCK_SHARE_SEND);
+    uint64_t            num;
+
+    num = base_max((num_recv + num_send) / 2, LOAN_MIN / size);
+    num = base_min(num, (uint64_t)PROTO_LENT_MAX);
+    num = base_min(num, (request->data.totals.stream_size + size - 1) / size);
+    num_recv = base_min(num_recv, num);
+    num_send = base_min(num_send, num - num_recv);
+    if (!is_worth_it(request, (num_recv + num_send) * size)) {
+        num_recv = 0;
+        num_send = 0;
+    }
+    *num_recv_p = (unsigned)num_recv;
+    *num_send_p = (unsigned)num_send;
+}
+
+static bool take(block_pool_t *blocks, block_share_t share, unsigned num,
+                 uint32_t *indices)
+{
+    return (num != 0) &&
+           (block_pool_get_n(blocks, share, num, indices) == UCXPOOL_OK);
+}
+
+/* As many as there are: others of the pool's may have taken some since. */
+static void take_blocks(xfer_loan_t *loan, block_pool_t *blocks,
+                        unsigned num_recv, unsigned num_send)
+{
+    loan->num_recv =
+        take(blocks, BLOCK_SHARE_RECV, num_recv, loan->blocks) ? num_recv : 0;
+    loan->num_blocks = loan->num_recv;
+    if (take(blocks, BLOCK_SHARE_SEND, num_send,
+             loan->blocks + loan->num_blocks)) {
+        loan->num_blocks += num_send;
+    }
+}
+
+static block_share_t share_of(const xfer_loan_t *loan, unsigned i)
+{
+    return (i < loan->num_recv) ? BLOCK_SHARE_RECV : BLOCK_SHARE_SEND;
 }
 
 xfer_loan_t *xfer_loan_create(const ucxpool_request_t *request,
@@ -34,7 +95,8 @@ xfer_loan_t *xfer_loan_create(const ucxpool_request_t *request,
 {
     ucxpool_channel_t *channel = request->channel;
     block_pool_t      *blocks  = request->pool->memory.blocks;
-    unsigned           num;
+    unsigned           num_recv;
+    unsigned           num_send;
     xfer_loan_t       *loan;
     mem_piece_t        where;
 
@@ -42,28 +104,29 @@ xfer_loan_t *xfer_loan_create(const ucxpool_request_t *request,
     if (!core_channel_is_pushed(channel)) {
         return NULL;
     }
-    num  = wanted(request);
-    loan = (num == 0) ? NULL : core_alloc(request->pool, sizeof(*loan));
+    count_wanted(request, &num_recv, &num_send);
+    loan = (num_recv + num_send == 0)
+               ? NULL
+               : core_alloc(request->pool, sizeof(*loan));
     if (loan == NULL) {
         return NULL;
     }
-    if (block_pool_get_n(blocks, BLOCK_SHARE_RECV, num, loan->blocks) !=
-        UCXPOOL_OK) {
+    take_blocks(loan, blocks, num_recv, num_send);
+    if (loan->num_blocks == 0) {
         free(loan);
         return NULL;
     }
     loan->message     = request->recv.message;
     loan->is_in_use   = true;
     loan->is_returned = false;
-    loan->num_blocks  = num;
     base_list_add_tail(&channel->requests.loans, &loan->link);
-    for (unsigned i = 0; i < num; i++) {
+    for (unsigned i = 0; i < loan->num_blocks; i++) {
         block_pool_locate(blocks, loan->blocks[i], &where);
         lent[i] = (proto_lent_t){.offset = where.offset,
                                  .length = where.length,
                                  .region = where.region};
     }
-    *num_lent_p = num;
+    *num_lent_p = loan->num_blocks;
     return loan;
 }
 
@@ -102,9 +165,9 @@ void xfer_loan_end(ucxpool_channel_t *channel, xfer_loan_t *loan, bool is_well)
     loan->is_in_use = false;
     for (unsigned i = 0; i < loan->num_blocks; i++) {
         if (is_free) {
-            block_pool_put(blocks, BLOCK_SHARE_RECV, loan->blocks[i]);
+            block_pool_put(blocks, share_of(loan, i), loan->blocks[i]);
         } else {
-            block_pool_quarantine(blocks, BLOCK_SHARE_RECV, loan->blocks[i]);
+            block_pool_quarantine(blocks, share_of(loan, i), loan->blocks[i]);
         }
     }
     if (is_free) {
@@ -122,7 +185,7 @@ static void give_back(ucxpool_channel_t *channel, xfer_loan_t *loan)
         return;
     }
     for (unsigned i = 0; i < loan->num_blocks; i++) {
-        block_pool_release(blocks, BLOCK_SHARE_RECV, loan->blocks[i]);
+        block_pool_release(blocks, share_of(loan, i), loan->blocks[i]);
     }
     destroy(loan);
 }
