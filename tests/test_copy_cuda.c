@@ -624,11 +624,12 @@ START_TEST(a_copy_is_one_launch_and_no_call_asks_whether_it_is_done)
 }
 END_TEST
 
-static int start_and_ask_priority(bool is_gather)
+static int start_and_ask_priority(bool is_gather, bool is_pushed)
 {
     copy_cuda_job_t *job = make_job(COPY_SEGMENTS, 0);
     int              priority;
 
+    job->is_pushed = is_pushed;
     ck_assert_int_eq(
         copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, is_gather),
         UCXPOOL_OK);
@@ -639,12 +640,17 @@ static int start_and_ask_priority(bool is_gather)
 }
 
 /* The lower the number, the greater; 0 is what callers' streams have. */
-START_TEST(a_gather_goes_before_a_scatter_and_both_before_callers)
+START_TEST(what_goes_over_no_link_goes_first_and_all_before_callers)
 {
+    int gather, scatter; /* that read a peer's memory, or write to it */
+
     init_memory(&mem_kind_cuda_alloc);
-    ck_assert_int_lt(start_and_ask_priority(true),
-                     start_and_ask_priority(false));
-    ck_assert_int_lt(start_and_ask_priority(false), 0);
+    scatter = start_and_ask_priority(false, false);
+    gather  = start_and_ask_priority(true, true);
+    ck_assert_int_lt(start_and_ask_priority(true, false), scatter);
+    ck_assert_int_lt(start_and_ask_priority(false, true), gather);
+    ck_assert_int_lt(scatter, 0);
+    ck_assert_int_lt(gather, 0);
 }
 END_TEST
 
@@ -814,7 +820,7 @@ static void add_stand_in_tests(TCase *tcase)
     tcase_add_test(tcase,
                    a_copy_is_one_launch_and_no_call_asks_whether_it_is_done);
     tcase_add_test(tcase,
-                   a_gather_goes_before_a_scatter_and_both_before_callers);
+                   what_goes_over_no_link_goes_first_and_all_before_callers);
     tcase_add_test(tcase, a_gpu_that_fails_is_told_and_nobody_waits_for_ever);
     tcase_add_test(tcase, a_failed_call_of_create_leaves_nothing);
     tcase_add_test(tcase, no_memory_for_the_tables_leaves_nothing);

@@ -597,7 +597,8 @@ static void cancel_without_an_error(hostile_t *hostile)
 
 static void push(hostile_t *hostile, bool is_on)
 {
-    hostile->victim->peer.pushes = is_on;
+    hostile->victim->peer.pushes          = is_on;
+    hostile->victim->pool->config.map_way = BASE_MAP_WAY_PUSH;
 }
 
 static void lend(hostile_t *hostile, proto_lent_t lent)

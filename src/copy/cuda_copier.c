@@ -408,9 +408,9 @@ static const struct {
 static way_t way_of(const copy_cuda_job_t *job, bool is_gather)
 {
     if (is_gather != job->is_pushed) {
-        return is_gather ? WAY_NEAR : WAY_PULL;
+        return WAY_NEAR;
     }
-    return is_gather ? WAY_PUSH : WAY_NEAR;
+    return is_gather ? WAY_PUSH : WAY_PULL;
 }
 
 static void streams_destroy(copy_cuda_copier_t *copier)
