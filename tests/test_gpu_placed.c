@@ -18,7 +18,7 @@
 #define TAG    UINT64_C(5)
 #define MINUTE UINT64_C(60000000000)
 
-typedef enum where { ON_GPU, PINNED, PAGEABLE } where_t;
+typedef enum where { ON_GPU, HEAP, PINNED, PAGEABLE } where_t;
 
 /* Which messages are placed: not those of many short pieces, but if demanded.
  */
@@ -33,6 +33,8 @@ static const struct {
 } kinds[] = {
     {"CUDA_BACKING=alloc WIRE=map", ON_GPU, ON_GPU, true, MOST},
     {"CUDA_BACKING=vmm WIRE=map", ON_GPU, ON_GPU, true, MOST},
+    {"CUDA_BACKING=vmm WIRE=map", HEAP, ON_GPU, true, MOST},
+    {"CUDA_BACKING=vmm WIRE=map", HEAP, HEAP, true, MOST},
     {"CUDA_BACKING=alloc WIRE=map", ON_GPU, PINNED, true, MOST},
     {"CUDA_BACKING=alloc WIRE=map", ON_GPU, PAGEABLE, true, NONE},
     {"CUDA_BACKING=alloc WIRE=map", PINNED, ON_GPU, false, NONE},
@@ -51,17 +53,39 @@ static where_t           where;  /* of our memory */
 static uint8_t          *memory; /* SIZE bytes */
 static uint8_t          *bytes;  /* the same, in host memory */
 
+static uint8_t *heap_get(size_t size)
+{
+    void *address;
+
+    two_check(ucxpool_heap_alloc(two.pool, size, NULL, &address) == UCXPOOL_OK);
+    return address;
+}
+
+static bool is_on_gpu(void)
+{
+    return (where == ON_GPU) || (where == HEAP);
+}
+
 static uint8_t *get_memory(size_t size)
 {
-    return (where == ON_GPU)   ? gpu_alloc(size)
-           : (where == PINNED) ? gpu_pinned(size)
-                               : malloc(size);
+    switch (where) {
+    case ON_GPU:
+        return gpu_alloc(size);
+    case HEAP:
+        return heap_get(size);
+    case PINNED:
+        return gpu_pinned(size);
+    default:
+        return malloc(size);
+    }
 }
 
 static void free_memory(void)
 {
     if (where == ON_GPU) {
         gpu_free(memory);
+    } else if (where == HEAP) {
+        two_check(ucxpool_heap_free(two.pool, memory, NULL) == UCXPOOL_OK);
     } else if (where == PINNED) {
         gpu_pinned_free(memory);
     } else {
@@ -72,7 +96,7 @@ static void free_memory(void)
 
 static void put(void)
 {
-    if (where == ON_GPU) {
+    if (is_on_gpu()) {
         gpu_write(memory, bytes, SIZE);
     } else {
         memcpy(memory, bytes, SIZE);
@@ -81,7 +105,7 @@ static void put(void)
 
 static void get(void)
 {
-    if (where == ON_GPU) {
+    if (is_on_gpu()) {
         gpu_read(bytes, memory, SIZE);
     } else {
         memcpy(bytes, memory, SIZE);

@@ -48,7 +48,7 @@ static bool is_worth_it(const ucxpool_window_t *window)
         return false;
     }
     return copy_engine_is_launched(window->pool->engine)
-               ? window->cuda.share.way != 0
+               ? (window->cuda.share.way != 0) || window->is_virtual
                : config->window_way == BASE_WINDOW_WAY_DIRECT;
 }
 
