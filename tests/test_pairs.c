@@ -16,13 +16,23 @@ typedef struct passes {
     bool (*sum)(const ucxpool_segment_t *, size_t, uint64_t *);
     size_t (*present)(void *const *, size_t);
     size_t (*copy)(void *const *, size_t, uint64_t *);
+    size_t (*inside)(const ucxpool_segment_t *, size_t, uint64_t, uint64_t);
+    size_t (*within)(void *const *, size_t, uint64_t, uint64_t);
 } passes_t;
 
+static size_t within_of_7(void *const *addresses, size_t num_addresses,
+                          uint64_t start, uint64_t room)
+{
+    return copy_pairs_within(addresses, num_addresses, 7, start, room + 7);
+}
+
 static const passes_t kinds[] = {
-    {alike_any, addresses_any, sum_any, present_any, copy_any},
-    {alike_avx2, addresses_avx2, sum_avx2, present_avx2, copy_avx2},
+    {alike_any, addresses_any, sum_any, present_any, copy_any, inside_any,
+     within_any},
+    {alike_avx2, addresses_avx2, sum_avx2, present_avx2, copy_avx2, inside_avx2,
+     within_avx2},
     {copy_pairs_alike, copy_pairs_addresses, copy_pairs_sum, copy_pairs_present,
-     copy_pairs_copy},
+     copy_pairs_copy, copy_pairs_inside, within_of_7},
 };
 
 static const passes_t   *passes;
@@ -159,6 +169,82 @@ START_TEST(addresses_are_there_up_to_the_first_null)
 }
 END_TEST
 
+#define START UINT64_C(0x7f0000001000)
+#define ROOM  (UINT64_C(1) << 33)
+
+/* Not inside by one byte, or by so much that a sum of it is small again. */
+static const struct {
+    uint64_t at; /* behind the start */
+    uint64_t length;
+} outsiders[] = {
+    {ROOM, 1},
+    {ROOM - 6, 7},
+    {0, ROOM + 1},
+    {UINT64_MAX, 1},
+    {UINT64_MAX, 7},
+    {1, UINT64_MAX},
+    {HIGHEST_BIT, 1},
+    {1, HIGHEST_BIT},
+    {HIGHEST_BIT - 1, HIGHEST_BIT - 1},
+    {HIGHEST_BIT, HIGHEST_BIT},
+    {HIGHEST_BIT - 1, ROOM},
+    {ROOM, HIGHEST_BIT - 1},
+};
+#define NUM_OUTSIDERS (sizeof(outsiders) / sizeof(outsiders[0]))
+
+START_TEST(segments_are_inside_up_to_the_first_that_is_not)
+{
+    choose(_i);
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t end = (size_t)random() % MAX_SEGMENTS;
+        size_t i   = (size_t)round % NUM_OUTSIDERS;
+
+        num = (size_t)random() % (MAX_SEGMENTS + 1);
+        for (size_t j = 0; j < MAX_SEGMENTS; j++) {
+            uint64_t at = (uint64_t)random() << (random() % 3);
+
+            segments[j].address = (void *)(uintptr_t)(START + at);
+            segments[j].length =
+                base_min((uint64_t)random() % 10000, ROOM - at);
+            if (random() % 8 == 0) {
+                segments[j].length = ROOM - at;
+            }
+        }
+        ck_assert_uint_eq(passes->inside(segments, num, START, ROOM), num);
+        segments[end] = (ucxpool_segment_t){
+            (void *)(uintptr_t)(START + outsiders[i].at), outsiders[i].length};
+        ck_assert_uint_eq(passes->inside(segments, num, START, ROOM),
+                          base_min(end, num));
+    }
+}
+END_TEST
+
+START_TEST(pieces_are_within_up_to_the_first_that_is_not)
+{
+    static const uint64_t places[] = {ROOM + 1, UINT64_MAX, HIGHEST_BIT,
+                                      HIGHEST_BIT - 1};
+    static void          *list[MAX_SEGMENTS];
+
+    choose(_i);
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t end = (size_t)random() % MAX_SEGMENTS;
+        size_t max = (size_t)random() % (MAX_SEGMENTS + 1);
+
+        for (size_t j = 0; j < MAX_SEGMENTS; j++) {
+            uint64_t at = (random() % 8 == 0)
+                              ? ROOM
+                              : (uint64_t)random() << (random() % 3);
+
+            list[j] = (void *)(uintptr_t)(START + at);
+        }
+        ck_assert_uint_eq(passes->within(list, max, START, ROOM), max);
+        list[end] = (void *)(uintptr_t)(START + places[round % 4]);
+        ck_assert_uint_eq(passes->within(list, max, START, ROOM),
+                          base_min(end, max));
+    }
+}
+END_TEST
+
 int main(void)
 {
     const int num_kinds = (int)(sizeof(kinds) / sizeof(kinds[0]));
@@ -177,6 +263,10 @@ int main(void)
                         lists_with_null_or_vast_lengths_are_for_a_slower_pass,
                         0, num_kinds);
     tcase_add_loop_test(tcase, addresses_are_there_up_to_the_first_null, 0,
+                        num_kinds);
+    tcase_add_loop_test(tcase, segments_are_inside_up_to_the_first_that_is_not,
+                        0, num_kinds);
+    tcase_add_loop_test(tcase, pieces_are_within_up_to_the_first_that_is_not, 0,
                         num_kinds);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_ENV);

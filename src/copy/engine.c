@@ -202,7 +202,12 @@ ucxpool_status_t copy_memtypes_query(const mem_cuda_driver_t *driver,
         uint64_t address = segments[i].address;
         uint64_t length  = segments[i].length;
 
-        if ((length == 0) || walk_stays(&walk, address, length)) {
+        if (length == 0) {
+            continue;
+        }
+        if (walk_stays(&walk, address, length)) {
+            i += copy_pairs_inside((const ucxpool_segment_t *)&segments[i + 1],
+                                   num_segments - i - 1, walk.start, walk.size);
             continue;
         }
         status = walk_segment(&walk, address, length, i);
@@ -226,6 +231,8 @@ ucxpool_status_t copy_memtypes_of_pieces(const mem_cuda_driver_t *driver,
         uint64_t address = (uintptr_t)addresses[i];
 
         if (walk_stays(&walk, address, length)) {
+            i += copy_pairs_within(&addresses[i + 1], num_pieces - i - 1,
+                                   length, walk.start, walk.size);
             continue;
         }
         status = walk_segment(&walk, address, length, i);

@@ -161,6 +161,67 @@ INLINE size_t present(void *const *addresses, size_t num_addresses,
     return n;
 }
 
+/* Is a segment inside, by the highest bit of each of these? Of a place that
+ * lies so far behind the start, a length, and what they add up to: none of them
+ * below 0 or beyond the size, which is less than half of all numbers. */
+#define OUTSIDE(value, size) ((value) | ((size) - (value)))
+
+INLINE size_t inside(const ucxpool_segment_t *segments, size_t num_segments,
+                     uint64_t start, uint64_t size)
+{
+    const pairs_t base = {start, 0, start, 0};
+    size_t        n    = 0;
+
+    for (; n + STEP <= num_segments; n += STEP) {
+        pairs_t outside = {0};
+
+        prefetch(&segments[n]);
+        for (size_t i = n; i < n + STEP; i += 2) {
+            pairs_t at  = PAIRS(segments, i) - base;
+            pairs_t end = at + (pairs_t){at[1], at[0], at[3], at[2]};
+
+            outside |= OUTSIDE(at, size) | (size - end);
+        }
+        if (((outside[0] | outside[1] | outside[2] | outside[3]) &
+             HIGHEST_BIT) != 0) {
+            break;
+        }
+    }
+    for (; n < num_segments; n++) {
+        uint64_t at = (uintptr_t)segments[n].address - start;
+
+        if ((segments[n].length > size) || (at > size - segments[n].length)) {
+            break;
+        }
+    }
+    return n;
+}
+
+/* The same of pieces, which have `room` places to begin at behind the start. */
+INLINE size_t within(void *const *addresses, size_t num_addresses,
+                     uint64_t start, uint64_t room)
+{
+    size_t n = 0;
+
+    for (; n + 2 * STEP <= num_addresses; n += 2 * STEP) {
+        pairs_t outside = {0};
+
+        __builtin_prefetch(&addresses[n + 2 * AHEAD]);
+        __builtin_prefetch(&addresses[n + 2 * AHEAD + STEP]);
+        for (size_t i = n; i < n + 2 * STEP; i += 4) {
+            outside |= OUTSIDE(ADDRESSES(addresses, i) - start, room);
+        }
+        if (((outside[0] | outside[1] | outside[2] | outside[3]) &
+             HIGHEST_BIT) != 0) {
+            break;
+        }
+    }
+    while ((n < num_addresses) && ((uintptr_t)addresses[n] - start <= room)) {
+        n++;
+    }
+    return n;
+}
+
 /* The passes, under a name of their own for a kind of processor. */
 #define PASSES(kind, attributes) \
     attributes static size_t alike_##kind(const ucxpool_segment_t *segments, \
@@ -187,6 +248,17 @@ INLINE size_t present(void *const *addresses, size_t num_addresses,
                                          uint64_t *copies) \
     { \
         return present(addresses, n, copies); \
+    } \
+    attributes static size_t inside_##kind(const ucxpool_segment_t *segments, \
+                                           size_t n, uint64_t start, \
+                                           uint64_t size) \
+    { \
+        return inside(segments, n, start, size); \
+    } \
+    attributes static size_t within_##kind(void *const *addresses, size_t n, \
+                                           uint64_t start, uint64_t room) \
+    { \
+        return within(addresses, n, start, room); \
     }
 
 PASSES(any, )
@@ -200,6 +272,8 @@ PASSES(avx2, __attribute__((target("avx2"))))
 #define sum_avx2       sum_any
 #define present_avx2   present_any
 #define copy_avx2      copy_any
+#define inside_avx2    inside_any
+#define within_avx2    within_any
 #endif
 
 size_t copy_pairs_alike(const ucxpool_segment_t *segments, size_t num_segments,
@@ -239,6 +313,30 @@ size_t copy_pairs_copy(void *const *addresses, size_t num_addresses,
 {
     return HAS_AVX2() ? copy_avx2(addresses, num_addresses, copies)
                       : copy_any(addresses, num_addresses, copies);
+}
+
+/* The passes subtract from the size. */
+#define SIZE_IS_FIT(size) (((size) & (HIGHEST_BIT | HIGHEST_BIT >> 1)) == 0)
+
+size_t copy_pairs_inside(const ucxpool_segment_t *segments, size_t num_segments,
+                         uint64_t start, uint64_t size)
+{
+    if (!SIZE_IS_FIT(size)) {
+        return 0;
+    }
+    return HAS_AVX2() ? inside_avx2(segments, num_segments, start, size)
+                      : inside_any(segments, num_segments, start, size);
+}
+
+size_t copy_pairs_within(void *const *addresses, size_t num_addresses,
+                         uint64_t length, uint64_t start, uint64_t size)
+{
+    if (!SIZE_IS_FIT(size) || (length > size)) {
+        return 0;
+    }
+    return HAS_AVX2()
+               ? within_avx2(addresses, num_addresses, start, size - length)
+               : within_any(addresses, num_addresses, start, size - length);
 }
 
 /* --- the lengths of a message --------------------------------------------- */

@@ -313,6 +313,15 @@ bool copy_pairs_sum(const ucxpool_segment_t *segments, size_t num_segments,
 /* How many of the addresses, from the first one on, are not NULL? */
 size_t copy_pairs_present(void *const *addresses, size_t num_addresses);
 
+/*
+ * How many of the segments, from the first one on, lie whole in [start, start +
+ * size)? The same of pieces. Fewer are said where that cannot be said quickly.
+ */
+size_t copy_pairs_inside(const ucxpool_segment_t *segments, size_t num_segments,
+                         uint64_t start, uint64_t size);
+size_t copy_pairs_within(void *const *addresses, size_t num_addresses,
+                         uint64_t length, uint64_t start, uint64_t size);
+
 /* Copy addresses up to the first NULL, which the same pass finds; returns how
  * many these are. More may be written, but no more than num_addresses. */
 size_t copy_pairs_copy(void *const *addresses, size_t num_addresses,
