@@ -181,18 +181,72 @@ void gpu_gate_open(gpu_gate_t *gate)
     gpu_step();
 }
 
-/* Not in the library's table of functions: nothing there needs it. */
+/* One that is not in the library's table of functions: nothing there needs it.
+ */
+static void find_function(const char *name, void *function_p)
+{
+    void *library = dlopen(cuda_is_real() ? "libcuda.so.1" : CUDA_STAND_IN_PATH,
+                           RTLD_NOW | RTLD_LOCAL);
+    void *symbol;
+
+    ck_assert_ptr_nonnull(library);
+    symbol = dlsym(library, name);
+    ck_assert_ptr_nonnull(symbol);
+    memcpy(function_p, &symbol, sizeof(symbol));
+}
+
+typedef struct mempool_props {
+    int            allocation_type;
+    int            handle_types;
+    CUmemLocation  location;
+    void          *security_attributes;
+    size_t         max_size;
+    unsigned short usage;
+    unsigned char  reserved[54];
+} mempool_props_t;
+
+static CUmemoryPool mempool;
+
+void *gpu_mempool_alloc(size_t size, bool is_shared)
+{
+    const mempool_props_t props = {
+        .allocation_type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .handle_types    = is_shared ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+                                     : CU_MEM_HANDLE_TYPE_NONE,
+        .location        = {CU_MEM_LOCATION_TYPE_DEVICE, gpu->device},
+    };
+    CUresult (*create)(CUmemoryPool *, const mempool_props_t *);
+    CUresult (*alloc)(CUdeviceptr *, size_t, CUmemoryPool, CUstream);
+    CUdeviceptr address = 0;
+
+    find_function("cuMemPoolCreate", &create);
+    find_function("cuMemAllocFromPoolAsync", &alloc);
+    enter();
+    leave(create(&mempool, &props));
+    enter();
+    leave(alloc(&address, size, mempool, NULL));
+    gpu_stream_wait(NULL);
+    return (void *)(uintptr_t)address;
+}
+
+void gpu_mempool_free(void *address)
+{
+    CUresult (*put)(CUdeviceptr, CUstream);
+
+    find_function("cuMemFreeAsync", &put);
+    enter();
+    leave(put((CUdeviceptr)(uintptr_t)address, NULL));
+    gpu_stream_wait(NULL);
+    enter();
+    leave(gpu->driver->cuMemPoolDestroy(mempool));
+}
+
 static void *managed_alloc(size_t size)
 {
     CUresult (*alloc)(CUdeviceptr *, size_t, unsigned);
     CUdeviceptr address = 0;
-    void       *library = dlopen("libcuda.so.1", RTLD_NOW);
-    void       *symbol;
 
-    ck_assert_ptr_nonnull(library);
-    symbol = dlsym(library, "cuMemAllocManaged");
-    ck_assert_ptr_nonnull(symbol);
-    memcpy(&alloc, &symbol, sizeof(alloc));
+    find_function("cuMemAllocManaged", &alloc);
     enter();
     leave(alloc(&address, size, 1));
     return (void *)(uintptr_t)address;

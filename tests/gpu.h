@@ -43,6 +43,11 @@ void  gpu_free(void *address);
 void *gpu_pinned(size_t size);
 void  gpu_pinned_free(void *address);
 
+/* Of a memory pool of its own, one at a time; is_shared: that other processes
+ * may have. */
+void *gpu_mempool_alloc(size_t size, bool is_shared);
+void  gpu_mempool_free(void *address);
+
 void gpu_write(const void *target, const void *source, size_t size);
 void gpu_read(void *target, const void *source, size_t size);
 

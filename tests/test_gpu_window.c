@@ -2,15 +2,21 @@
  * Windows between pools on GPUs in two processes: the child owns, the parent
  * reads and writes.
  */
+#include <config.h>
+
 #include "two_gpu.h"
 
 #include "base/config.h"
 #include "base/math.h"
+#include "forbid.h"
+#include "ipc/mempool.h"
 
 #include <check.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #define SIZE   ((size_t)6 << 20)
 #define MAX    ((size_t)4000)
@@ -19,29 +25,49 @@
 #define REGION ((size_t)2 << 20)
 
 /* Of VIRTUAL, the window begins in the middle of an allocation; PRIVATE has no
- * handles that are files. */
-typedef enum where { ON_GPU, PINNED, PAGEABLE, VIRTUAL, PRIVATE, HEAP } where_t;
+ * handles that are files, and OWN_POOL is of a memory pool that has none. */
+typedef enum where {
+    ON_GPU,
+    PINNED,
+    PAGEABLE,
+    VIRTUAL,
+    PRIVATE,
+    HEAP,
+    POOL,
+    OWN_POOL
+} where_t;
 
 static const struct {
     const char   *settings;
     where_t       window; /* the owner's memory */
     where_t       ours;   /* the importer's */
     ucxpool_way_t way;
+    bool          is_forbidden; /* to take descriptors: they are asked for */
 } kinds[] = {
-    {"CUDA_BACKING=alloc WIRE=map", ON_GPU, ON_GPU, UCXPOOL_WAY_CUDA},
-    {"CUDA_BACKING=vmm WIRE=map", ON_GPU, ON_GPU, UCXPOOL_WAY_CUDA},
-    {"CUDA_BACKING=alloc WIRE=map", ON_GPU, PINNED, UCXPOOL_WAY_CUDA},
-    {"CUDA_BACKING=alloc WIRE=map", ON_GPU, PAGEABLE, UCXPOOL_WAY_CUDA},
-    {"CUDA_BACKING=alloc WIRE=map", VIRTUAL, ON_GPU, UCXPOOL_WAY_CUDA},
-    {"CUDA_BACKING=vmm WIRE=map", VIRTUAL, VIRTUAL, UCXPOOL_WAY_CUDA},
-    {"CUDA_BACKING=vmm WIRE=map", HEAP, ON_GPU, UCXPOOL_WAY_CUDA},
-    {"CUDA_BACKING=vmm WIRE=map", PRIVATE, ON_GPU, UCXPOOL_WAY_MESSAGES},
-    {"CUDA_BACKING=vmm WIRE=ucx", VIRTUAL, ON_GPU, UCXPOOL_WAY_MESSAGES},
-    {"CUDA_BACKING=alloc WIRE=map", PINNED, ON_GPU, UCXPOOL_WAY_MESSAGES},
-    {"CUDA_BACKING=alloc WIRE=map", PAGEABLE, ON_GPU, UCXPOOL_WAY_MESSAGES},
+    {"CUDA_BACKING=alloc WIRE=map", ON_GPU, ON_GPU, UCXPOOL_WAY_CUDA, false},
+    {"CUDA_BACKING=vmm WIRE=map", ON_GPU, ON_GPU, UCXPOOL_WAY_CUDA, false},
+    {"CUDA_BACKING=alloc WIRE=map", ON_GPU, PINNED, UCXPOOL_WAY_CUDA, false},
+    {"CUDA_BACKING=alloc WIRE=map", ON_GPU, PAGEABLE, UCXPOOL_WAY_CUDA, false},
+    {"CUDA_BACKING=alloc WIRE=map", VIRTUAL, ON_GPU, UCXPOOL_WAY_CUDA, false},
+    {"CUDA_BACKING=vmm WIRE=map", VIRTUAL, VIRTUAL, UCXPOOL_WAY_CUDA, false},
+    {"CUDA_BACKING=vmm WIRE=map", HEAP, ON_GPU, UCXPOOL_WAY_CUDA, false},
+    {"CUDA_BACKING=alloc WIRE=map", POOL, ON_GPU, UCXPOOL_WAY_CUDA, false},
+    {"CUDA_BACKING=vmm WIRE=map", POOL, POOL, UCXPOOL_WAY_CUDA, false},
+    {"CUDA_BACKING=alloc WIRE=map", POOL, ON_GPU, UCXPOOL_WAY_CUDA, true},
+    {"CUDA_BACKING=vmm WIRE=map", VIRTUAL, ON_GPU, UCXPOOL_WAY_CUDA, true},
+    {"CUDA_BACKING=alloc WIRE=map", OWN_POOL, ON_GPU, UCXPOOL_WAY_MESSAGES,
+     false},
+    {"CUDA_BACKING=alloc WIRE=ucx", POOL, ON_GPU, UCXPOOL_WAY_MESSAGES, false},
+    {"CUDA_BACKING=vmm WIRE=map", PRIVATE, ON_GPU, UCXPOOL_WAY_MESSAGES, false},
+    {"CUDA_BACKING=vmm WIRE=ucx", VIRTUAL, ON_GPU, UCXPOOL_WAY_MESSAGES, false},
+    {"CUDA_BACKING=alloc WIRE=map", PINNED, ON_GPU, UCXPOOL_WAY_MESSAGES,
+     false},
+    {"CUDA_BACKING=alloc WIRE=map", PAGEABLE, ON_GPU, UCXPOOL_WAY_MESSAGES,
+     false},
     {"CUDA_BACKING=alloc WIRE=map WINDOW_WAY=messages", ON_GPU, ON_GPU,
-     UCXPOOL_WAY_MESSAGES},
-    {"CUDA_BACKING=alloc WIRE=ucx", ON_GPU, ON_GPU, UCXPOOL_WAY_MESSAGES},
+     UCXPOOL_WAY_MESSAGES, false},
+    {"CUDA_BACKING=alloc WIRE=ucx", ON_GPU, ON_GPU, UCXPOOL_WAY_MESSAGES,
+     false},
 };
 #define NUM_KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
 
@@ -114,6 +140,9 @@ static uint8_t *get_memory(where_t where, size_t size)
         return private_get(size);
     case HEAP:
         return heap_get(size);
+    case POOL:
+    case OWN_POOL:
+        return gpu_mempool_alloc(size, where == POOL);
     default:
         return malloc(size);
     }
@@ -136,6 +165,10 @@ static void free_memory(where_t where, uint8_t *memory, size_t size)
         break;
     case HEAP:
         two_check(ucxpool_heap_free(two.pool, memory, NULL) == UCXPOOL_OK);
+        break;
+    case POOL:
+    case OWN_POOL:
+        gpu_mempool_free(memory);
         break;
     default:
         free(memory);
@@ -336,6 +369,9 @@ static void use(int kind)
 START_TEST(every_byte_is_read_and_written)
 {
     srand((unsigned)_i + 1);
+    if (kinds[_i].is_forbidden) {
+        forbid_taking(EPERM, true);
+    }
     two_gpu_start(&two, kinds[_i].settings);
     if (two.is_child) {
         own(_i);
@@ -349,6 +385,50 @@ START_TEST(every_byte_is_read_and_written)
 }
 END_TEST
 
+/* Who is not to be believed says that more is there, or something else. */
+START_TEST(what_makes_no_sense_of_a_memory_pool_is_refused)
+{
+    ipc_cuda_t    share, lie;
+    ipc_mempool_t mapped = {.pool = NULL};
+    uint64_t      offset = 0;
+    uint8_t      *memory;
+    uint8_t      *other;
+    unsigned      live;
+
+    gpu_start("");
+    memory = gpu_mempool_alloc(SIZE, true);
+    other  = gpu_alloc(SIZE);
+    ck_assert(ipc_mempool_has(gpu, memory) && !ipc_mempool_has(gpu, other));
+    ck_assert_int_eq(ipc_mempool_fill(gpu, memory, SIZE * 2, &share, &offset),
+                     UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_int_eq(
+        ipc_mempool_fill(gpu, memory + 5, SIZE - 5, &share, &offset),
+        UCXPOOL_OK);
+    ck_assert_uint_eq(offset, 5);
+    ck_assert_uint_ge(share.size, SIZE);
+    live = stand_in.live();
+    lie  = share;
+    lie.size++;
+    ck_assert_int_eq(ipc_mempool_map(gpu, &lie, share.fd, &mapped),
+                     UCXPOOL_ERR_PROTOCOL);
+    lie = share;
+    memset(lie.handle, 7, sizeof(lie.handle));
+    ck_assert_int_eq(ipc_mempool_map(gpu, &lie, share.fd, &mapped),
+                     UCXPOOL_ERR_IO);
+    ck_assert_int_eq(ipc_mempool_map(gpu, &share, STDIN_FILENO, &mapped),
+                     UCXPOOL_ERR_IO);
+    ck_assert_ptr_null(mapped.pool);
+    ck_assert_uint_eq(stand_in.live(), live);
+    ck_assert_int_eq(ipc_mempool_map(gpu, &share, share.fd, &mapped),
+                     UCXPOOL_OK);
+    ipc_mempool_unmap(gpu, &mapped);
+    close(share.fd);
+    gpu_free(other);
+    gpu_mempool_free(memory);
+    gpu_stop();
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *suite = suite_create("gpu_window");
@@ -356,6 +436,9 @@ static Suite *suite(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, every_byte_is_read_and_written, 0, NUM_KINDS);
+    if (!cuda_is_real()) {
+        tcase_add_test(tcase, what_makes_no_sense_of_a_memory_pool_is_refused);
+    }
     suite_add_tcase(suite, tcase);
     return suite;
 }

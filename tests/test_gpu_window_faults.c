@@ -19,17 +19,22 @@
 
 typedef enum who { NOBODY, OWNER, IMPORTER } who_t;
 
+/* Of the heap, which is virtual memory, or of a memory pool of the driver's. */
+typedef enum where { ON_GPU, HEAP, MEMPOOL } where_t;
+
 static const struct {
     const char *settings;
-    bool        is_heap; /* the window's memory is: virtual memory */
+    where_t     where; /* the window's memory */
     who_t       who;
 } kinds[] = {
-    {"WIRE=map CUDA_BACKING=alloc", false, OWNER},
-    {"WIRE=map CUDA_BACKING=alloc", false, IMPORTER},
-    {"WIRE=map CUDA_BACKING=vmm", true, OWNER},
-    {"WIRE=map CUDA_BACKING=vmm", true, IMPORTER},
-    {"WIRE=map CUDA_BACKING=alloc WINDOW_WAY=messages", false, OWNER},
-    {"WIRE=map CUDA_BACKING=alloc WINDOW_WAY=messages", false, IMPORTER},
+    {"WIRE=map CUDA_BACKING=alloc", ON_GPU, OWNER},
+    {"WIRE=map CUDA_BACKING=alloc", ON_GPU, IMPORTER},
+    {"WIRE=map CUDA_BACKING=vmm", HEAP, OWNER},
+    {"WIRE=map CUDA_BACKING=vmm", HEAP, IMPORTER},
+    {"WIRE=map CUDA_BACKING=alloc", MEMPOOL, OWNER},
+    {"WIRE=map CUDA_BACKING=alloc", MEMPOOL, IMPORTER},
+    {"WIRE=map CUDA_BACKING=alloc WINDOW_WAY=messages", ON_GPU, OWNER},
+    {"WIRE=map CUDA_BACKING=alloc WINDOW_WAY=messages", ON_GPU, IMPORTER},
 };
 #define NUM_KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
 
@@ -109,20 +114,43 @@ static void own_once(uint8_t *memory)
     }
 }
 
+static uint8_t *get_memory(where_t where)
+{
+    void *address;
+
+    switch (where) {
+    case HEAP:
+        two_check(ucxpool_heap_alloc(two.pool, SIZE, NULL, &address) ==
+                  UCXPOOL_OK);
+        return address;
+    case MEMPOOL:
+        return gpu_mempool_alloc(SIZE, true);
+    default:
+        return gpu_alloc(SIZE);
+    }
+}
+
+static void put_memory(where_t where, uint8_t *memory)
+{
+    switch (where) {
+    case HEAP:
+        two_check(ucxpool_heap_free(two.pool, memory, NULL) == UCXPOOL_OK);
+        break;
+    case MEMPOOL:
+        gpu_mempool_free(memory);
+        break;
+    default:
+        gpu_free(memory);
+        break;
+    }
+}
+
 static void own(int kind)
 {
     bidding_t bidding = {NOBODY};
-    uint8_t  *memory;
-    void     *address;
+    uint8_t  *memory  = get_memory(kinds[kind].where);
     bool      has_failed;
 
-    if (kinds[kind].is_heap) {
-        two_check(ucxpool_heap_alloc(two.pool, SIZE, NULL, &address) ==
-                  UCXPOOL_OK);
-        memory = address;
-    } else {
-        memory = gpu_alloc(SIZE);
-    }
     for (hear(&bidding, sizeof(bidding)); !bidding.is_end;
          hear(&bidding, sizeof(bidding))) {
         let_fail(&bidding);
@@ -130,11 +158,7 @@ static void own(int kind)
         has_failed = let_be();
         say(&has_failed, sizeof(has_failed));
     }
-    if (kinds[kind].is_heap) {
-        two_check(ucxpool_heap_free(two.pool, memory, NULL) == UCXPOOL_OK);
-    } else {
-        gpu_free(memory);
-    }
+    put_memory(kinds[kind].where, memory);
 }
 
 /* --- the importer --------------------------------------------------------- */

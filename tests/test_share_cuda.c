@@ -241,7 +241,11 @@ START_TEST(what_makes_no_sense_is_refused)
 
     start_owner(&mem_kind_cuda_vmm);
     share     = offer.shares[0];
-    share.way = 3;
+    share.way = IPC_CUDA_MEMPOOL;
+    ck_assert_int_eq(
+        ipc_cuda_map(device, &share, &(int){0}, 1, false, &address),
+        UCXPOOL_ERR_PROTOCOL);
+    share.way = IPC_CUDA_MEMPOOL + 1;
     ck_assert_int_eq(
         ipc_cuda_map(device, &share, &(int){0}, 1, false, &address),
         UCXPOOL_ERR_PROTOCOL);

@@ -30,12 +30,13 @@
  *                           anyway, WINDOW_WAY=messages is quicker for more
  *                           than some KiB
  *     UCXPOOL_WAY_CUDA      one host, one user, both pools on GPUs that reach
- *                           each other, and memory of cuMemAlloc(), or virtual
- *                           memory (cuMemCreate()) of at most 128 allocations
- *                           whose handles are files, as the pool's heap is: the
- *                           peer's GPU copies, from scattered pieces to
- *                           scattered pieces, by one kernel. The owner does
- *                           nothing
+ *                           each other, and memory of cuMemAlloc(), of a
+ *                           driver's memory pool whose handle is a file, or
+ *                           virtual memory (cuMemCreate()) of at most 128
+ *                           allocations whose handles are files, as the pool's
+ *                           heap is: the peer's GPU copies, from scattered
+ *                           pieces to scattered pieces, by one kernel. The
+ *                           owner does nothing
  *     UCXPOOL_WAY_RMA       any peer on the `ucx` wire, where UCX's transports
  *                           get and put by themselves (RDMA, NVLink): long
  *                           pieces go so, and the owner does nothing. An
@@ -64,7 +65,7 @@
  * adopted the window, and as all do wherever that cannot be:
  *
  *     - over the `ucx` wire, or by WINDOW_WAY=messages on either side
- *     - in a window of other memory than cuMemAlloc()'s, in a pool on a GPU
+ *     - in a window that peers' GPUs cannot map, in a pool on a GPU
  *     - in a pool of host memory, but where its WINDOW_WAY is `direct`: the
  *       copy from process to process is slower than blocks, but spares the
  *       sender's processor

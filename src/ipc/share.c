@@ -864,7 +864,8 @@ ucxpool_status_t ipc_cuda_import(const ipc_host_t *host,
 {
     int process, fd, error;
 
-    if ((share->way != IPC_CUDA_FILE) || (share->fd < 0)) {
+    if (((share->way != IPC_CUDA_FILE) && (share->way != IPC_CUDA_MEMPOOL)) ||
+        (share->fd < 0)) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
                           "descriptor %" PRId32 " of process %" PRIu32
                           " makes no sense",

@@ -150,8 +150,10 @@ ucxpool_status_t ipc_create(const char *name, size_t size, int *fd_p,
  */
 
 typedef enum ipc_cuda_way {
-    IPC_CUDA_IPC  = 1, /* handle is the driver's */
-    IPC_CUDA_FILE = 2  /* fd is a descriptor of the owner */
+    IPC_CUDA_IPC     = 1, /* handle is the driver's */
+    IPC_CUDA_FILE    = 2, /* fd is a descriptor of the owner */
+    IPC_CUDA_MEMPOOL = 3  /* both, of an allocation and its pool: ipc/mempool.h.
+                             No region is shared so */
 } ipc_cuda_way_t;
 
 /* One region. Goes over the wire as is. */
@@ -188,7 +190,8 @@ ucxpool_status_t ipc_cuda_fill_memory(const mem_cuda_device_t *device,
                                       ipc_cuda_t *share, uint64_t *offset_p);
 
 /*
- * Take the descriptor of a region from the owner's process.
+ * Take the descriptor of a region, or of a memory pool, from the owner's
+ * process.
  *
  * UCXPOOL_ERR_PROTOCOL    the number makes no sense
  * UCXPOOL_ERR_PERMISSION  the system does not allow it

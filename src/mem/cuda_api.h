@@ -104,7 +104,8 @@ typedef enum CUpointer_attribute_enum {
     CU_POINTER_ATTRIBUTE_RANGE_START_ADDR           = 11,
     CU_POINTER_ATTRIBUTE_RANGE_SIZE                 = 12,
     CU_POINTER_ATTRIBUTE_MAPPED                     = 13,
-    CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES       = 14
+    CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES       = 14,
+    CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE             = 17
 } CUpointer_attribute;
 
 typedef enum CUmemAllocationType_enum {
@@ -158,6 +159,13 @@ typedef struct CUmemAccessDesc_st {
     CUmemLocation     location;
     CUmemAccess_flags flags;
 } CUmemAccessDesc;
+
+typedef struct CUmemPoolHandle_st *CUmemoryPool;
+
+/* What an allocation of a memory pool is to those who have imported it. */
+typedef struct CUmemPoolPtrExportData_st {
+    unsigned char reserved[64];
+} CUmemPoolPtrExportData;
 
 /* Flags that the driver's functions take as numbers. */
 #define CU_MEMHOSTALLOC_PORTABLE      0x01

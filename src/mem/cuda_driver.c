@@ -150,6 +150,13 @@ static ucxpool_status_t fill_table(const loader_t    *loader,
         (driver->cuMemUnmap != NULL) && (driver->cuMemSetAccess != NULL) &&
         (driver->cuMemExportToShareableHandle != NULL) &&
         (driver->cuMemImportFromShareableHandle != NULL);
+    driver->has_mempools =
+        (driver->cuMemPoolExportToShareableHandle != NULL) &&
+        (driver->cuMemPoolImportFromShareableHandle != NULL) &&
+        (driver->cuMemPoolExportPointer != NULL) &&
+        (driver->cuMemPoolImportPointer != NULL) &&
+        (driver->cuMemPoolSetAccess != NULL) &&
+        (driver->cuMemPoolDestroy != NULL);
     driver->has_mem_ops = (driver->cuStreamWriteValue32 != NULL) &&
                           (driver->cuStreamWaitValue32 != NULL);
     return UCXPOOL_OK;

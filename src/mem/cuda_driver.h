@@ -126,6 +126,23 @@
           (void *handle, CUdeviceptr address, size_t size, \
            CUmemRangeHandleType type, unsigned long long flags)) \
     \
+    _call(cuMemPoolExportToShareableHandle, \
+          "cuMemPoolExportToShareableHandle", false, \
+          (void *shareable, CUmemoryPool pool, CUmemAllocationHandleType type, \
+           unsigned long long flags)) \
+    _call(cuMemPoolImportFromShareableHandle, \
+          "cuMemPoolImportFromShareableHandle", false, \
+          (CUmemoryPool *pool, void *shareable, \
+           CUmemAllocationHandleType type, unsigned long long flags)) \
+    _call(cuMemPoolExportPointer, "cuMemPoolExportPointer", false, \
+          (CUmemPoolPtrExportData *data, CUdeviceptr address)) \
+    _call(cuMemPoolImportPointer, "cuMemPoolImportPointer", false, \
+          (CUdeviceptr *address, CUmemoryPool pool, \
+           CUmemPoolPtrExportData *data)) \
+    _call(cuMemPoolSetAccess, "cuMemPoolSetAccess", false, \
+          (CUmemoryPool pool, const CUmemAccessDesc *desc, size_t num)) \
+    _call(cuMemPoolDestroy, "cuMemPoolDestroy", false, (CUmemoryPool pool)) \
+    \
     _call(cuStreamCreate, "cuStreamCreate", true, \
           (CUstream *stream, unsigned flags)) \
     _call(cuStreamCreateWithPriority, "cuStreamCreateWithPriority", true, \
@@ -171,9 +188,10 @@
 
 typedef struct mem_cuda_driver {
     MEM_CUDA_CALLS(MEM_CUDA_MEMBER)
-    int  version;     /* of CUDA that the driver serves: 12040 is 12.4 */
-    bool has_vmm;     /* all functions of virtual memory are there */
-    bool has_mem_ops; /* cuStreamWriteValue32 and cuStreamWaitValue32 are */
+    int  version;      /* of CUDA that the driver serves: 12040 is 12.4 */
+    bool has_vmm;      /* all functions of virtual memory are there */
+    bool has_mem_ops;  /* cuStreamWriteValue32 and cuStreamWaitValue32 are */
+    bool has_mempools; /* those that share memory pools are */
 } mem_cuda_driver_t;
 
 /*

@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Bytes of one launch: some, so that the lists of one are filled while others
  * are copied; the copy engine, which takes a long piece, wants it longer. */
@@ -18,7 +19,7 @@
 
 /* --- the memory ----------------------------------------------------------- */
 
-/* Of cuMemAlloc(), or virtual memory. */
+/* Of cuMemAlloc(), of a memory pool, or virtual memory. */
 static ucxpool_status_t share(ucxpool_window_t *window)
 {
     const mem_cuda_device_t *device = window->pool->engine->device;
@@ -40,7 +41,10 @@ static ucxpool_status_t share(ucxpool_window_t *window)
         return status;
     }
     window->cuda.share.way = 0;
-    return window_virtual_share(window);
+    return ipc_mempool_has(device, window->address)
+               ? ipc_mempool_fill(device, window->address, window->length,
+                                  &window->cuda.share, &window->cuda.offset)
+               : window_virtual_share(window);
 }
 
 void window_device_share(ucxpool_window_t *window)
@@ -59,34 +63,94 @@ void window_device_share(ucxpool_window_t *window)
     base_error_log_at(level);
 }
 
+void window_device_unshare(ucxpool_window_t *window)
+{
+    if (window_cuda_num_files(&window->cuda) != 0) {
+        close(window->cuda.share.fd);
+    }
+    window->cuda.share.way = 0;
+    window_virtual_unshare(window);
+}
+
 static bool no(ucxpool_remote_t *remote, const char *reason)
 {
     snprintf(remote->way_reason, sizeof(remote->way_reason), "%s", reason);
     return false;
 }
 
+static ucxpool_status_t map_handle(ucxpool_remote_t *remote,
+                                   const ipc_cuda_t *share)
+{
+    ucxpool_status_t status;
+
+    status = ipc_cuda_map(remote->channel->pool->engine->device, share, NULL, 1,
+                          true, &remote->mapping);
+    if (status == UCXPOOL_OK) {
+        remote->share   = *share;
+        remote->address = (uintptr_t)remote->mapping;
+    }
+    return status;
+}
+
+static ucxpool_status_t map_mempool(ucxpool_remote_t *remote,
+                                    const ipc_cuda_t *share, const int *fds)
+{
+    const window_parts_t given = {.fds = fds};
+    ucxpool_status_t     status;
+    int                  fd;
+
+    if (fds != NULL) {
+        fd = fds[0];
+    } else {
+        status = ipc_cuda_import(&remote->channel->peer.host, share, &fd);
+        remote->is_forbidden = window_is_forbidden(&given, status);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+    }
+    status = ipc_mempool_map(remote->channel->pool->engine->device, share, fd,
+                             &remote->mempool);
+    if (fds == NULL) {
+        close(fd);
+    }
+    if (status == UCXPOOL_OK) {
+        remote->address = remote->mempool.address;
+    }
+    return status;
+}
+
+static bool is_inside(const proto_window_cuda_t *cuda, uint64_t length)
+{
+    return (cuda->offset <= cuda->share.size) &&
+           (length <= cuda->share.size - cuda->offset) &&
+           (cuda->share.way != IPC_CUDA_FILE);
+}
+
 bool window_device_map(ucxpool_remote_t            *remote,
                        const proto_window_opened_t *opened,
-                       const proto_window_cuda_t   *cuda)
+                       const proto_window_cuda_t *cuda, const int *fds)
 {
     const ucxpool_channel_t *channel = remote->channel;
     const copy_engine_t     *engine  = channel->pool->engine;
+    base_log_level_t         level;
+    ucxpool_status_t         status;
 
     if ((channel->wire->id != UCXPOOL_WIRE_MAP) ||
         !copy_engine_is_launched(engine)) {
         return no(remote, channel->wire_reason);
     }
-    if ((cuda->offset > cuda->share.size) ||
-        (opened->length > cuda->share.size - cuda->offset) ||
-        (cuda->share.way != IPC_CUDA_IPC)) {
+    if (!is_inside(cuda, opened->length)) {
         return no(remote, "the owner's window goes beyond its allocation");
     }
-    if (ipc_cuda_map(engine->device, &cuda->share, NULL, 1, true,
-                     &remote->mapping) != UCXPOOL_OK) {
+    level  = base_error_log_at(BASE_LOG_DEBUG);
+    status = (window_cuda_num_files(cuda) != 0)
+                 ? map_mempool(remote, &cuda->share, fds)
+                 : map_handle(remote, &cuda->share);
+    base_error_log_at(level);
+    if (status != UCXPOOL_OK) {
         return no(remote, ucxpool_error_detail());
     }
-    remote->share   = cuda->share;
-    remote->address = (uintptr_t)remote->mapping + cuda->offset;
+    remote->address += cuda->offset;
     snprintf(remote->way_reason, sizeof(remote->way_reason), "%s",
              channel->wire_reason);
     return true;
@@ -98,6 +162,10 @@ void window_device_unmap(ucxpool_remote_t *remote)
         ipc_cuda_unmap(remote->channel->pool->engine->device, &remote->share, 1,
                        remote->mapping);
         remote->share.way = 0;
+    }
+    if (remote->mempool.pool != NULL) {
+        ipc_mempool_unmap(remote->channel->pool->engine->device,
+                          &remote->mempool);
     }
     window_virtual_unmap(remote);
 }

@@ -232,7 +232,7 @@ ucxpool_status_t window_mapped_share(ucxpool_window_t              *window,
 
 void window_mapped_unshare(ucxpool_window_t *window)
 {
-    window_virtual_unshare(window);
+    window_device_unshare(window);
     free(window->parts);
     window->parts     = NULL;
     window->num_parts = 0;

@@ -220,7 +220,8 @@ static bool map_on_gpu(ucxpool_remote_t *remote, const answer_t *answer)
 
     return (answer->num_parts != 0)
                ? window_virtual_map(remote, &parts)
-               : window_device_map(remote, &answer->opened, &answer->cuda);
+               : window_device_map(remote, &answer->opened, &answer->cuda,
+                                   answer->fds);
 }
 
 static bool map_files(ucxpool_remote_t *remote, const answer_t *answer,
@@ -297,6 +298,9 @@ static uint32_t num_files(const answer_t *answer)
 {
     uint32_t count = 0;
 
+    if (answer->opened.flags & PROTO_OPENED_CUDA) {
+        return window_cuda_num_files(&answer->cuda);
+    }
     for (size_t i = 0; i < answer->num_parts; i++) {
         count += (answer->parts[i].region == 0) ? 1 : 0;
     }
@@ -459,7 +463,8 @@ void window_remote_given(ucxpool_channel_t *channel, uint64_t number,
     answer->fds    = fds;
     if (fds == NULL) {
         answer->num_parts = 0;
-        answer->reason    = reason;
+        answer->opened.flags &= ~(uint32_t)PROTO_OPENED_CUDA;
+        answer->reason = reason;
     }
     use_answer(remote, answer);
     free(answer);

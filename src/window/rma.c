@@ -76,7 +76,7 @@ static ucxpool_status_t find_kind(const ucxpool_window_t *window,
     }
     *is_on_gpu_p = pointer.place == COPY_MEMTYPE_DEVICE;
     if ((pointer.place == COPY_MEMTYPE_MANAGED) ||
-        (*is_on_gpu_p && (window->cuda.share.way == 0))) {
+        (*is_on_gpu_p && (window->cuda.share.way != IPC_CUDA_IPC))) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
                           "it is memory of a GPU, but not of one cuMemAlloc()");
     }

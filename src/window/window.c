@@ -188,6 +188,7 @@ uint32_t window_grant_num_files(const ucxpool_channel_t *channel,
     uint32_t              count = 0;
 
     if (grant != NULL) {
+        count = window_cuda_num_files(&grant->window->cuda);
         for (unsigned i = 0; i < grant->window->num_parts; i++) {
             count += is_file(&grant->window->parts[i]) ? 1 : 0;
         }
@@ -198,10 +199,14 @@ uint32_t window_grant_num_files(const ucxpool_channel_t *channel,
 int window_grant_file(const ucxpool_channel_t *channel, uint64_t number,
                       uint32_t index)
 {
-    const proto_window_part_t *part =
-        window_grant_find(channel, number)->window->parts;
+    const ucxpool_window_t    *window;
+    const proto_window_part_t *part;
 
-    for (;; part++) {
+    window = window_grant_find(channel, number)->window;
+    if (window_cuda_num_files(&window->cuda) != 0) {
+        return window->cuda.share.fd;
+    }
+    for (part = window->parts;; part++) {
         if (is_file(part) && (index-- == 0)) {
             return part->file.fd;
         }

@@ -33,6 +33,7 @@
 
 #include "core/files.h"
 #include "core/request.h"
+#include "ipc/mempool.h"
 #include "ipc/virtual.h"
 #include "ucx/rma.h"
 
@@ -212,8 +213,9 @@ struct ucxpool_remote {
     uint64_t       address; /* in the owner's process; on a GPU: mapped here */
     ipc_cuda_t     share;   /* of what is mapped; `way` 0: nothing is */
     const void    *mapping;
-    ipc_virtual_t  range; /* of virtual memory that is mapped, likewise */
-    window_view_t *views; /* of parts of files, in their order */
+    ipc_virtual_t  range;   /* of virtual memory that is mapped, likewise */
+    ipc_mempool_t  mempool; /* of a memory pool, likewise */
+    window_view_t *views;   /* of parts of files, in their order */
     unsigned       num_views;
     bool           can_write;     /* to these */
     bool           is_forbidden;  /* to take the descriptors */
@@ -431,11 +433,19 @@ ucxpool_status_t window_mapped_copy(window_operation_t *operation);
 
 /* How the window's memory can be mapped, if it can. */
 void window_device_share(ucxpool_window_t *window);
+void window_device_unshare(ucxpool_window_t *window);
 
-/* Map the owner's memory; where that cannot be the reason is written. */
+/* Descriptors that an importer needs for this: of a memory pool, 1. */
+static inline uint32_t window_cuda_num_files(const proto_window_cuda_t *cuda)
+{
+    return (cuda->share.way == IPC_CUDA_MEMPOOL) ? 1 : 0;
+}
+
+/* Map the owner's memory; where that cannot be the reason is written. fds: as
+ * in window_parts_t. */
 bool window_device_map(ucxpool_remote_t            *remote,
                        const proto_window_opened_t *opened,
-                       const proto_window_cuda_t   *cuda);
+                       const proto_window_cuda_t *cuda, const int *fds);
 void window_device_unmap(ucxpool_remote_t *remote);
 
 /* The same with virtual memory, allocation by allocation: virtual.c. As

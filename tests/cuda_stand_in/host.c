@@ -152,6 +152,9 @@ static CUresult attribute_get(CUpointer_attribute attribute,
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         *(unsigned *)value = is_vmm ? mapping->backing->handle_types : 0;
         return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *(CUmemoryPool *)value = (mapping == NULL) ? NULL : pool_of(start);
+        return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }

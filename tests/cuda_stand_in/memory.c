@@ -261,8 +261,13 @@ ENTRY(cuMemFree_v2, CUdeviceptr address)
         return done(CUDA_SUCCESS);
     }
     mapping = mapping_at(address);
-    if ((mapping == NULL) || (mapping->kind != MAPPING_ALLOC)) {
+    /* What was imported of a pool goes so, too. */
+    if ((mapping == NULL) ||
+        ((mapping->kind != MAPPING_ALLOC) && (mapping->kind != MAPPING_POOL))) {
         return done(CUDA_ERROR_INVALID_VALUE);
+    }
+    if ((mapping->kind == MAPPING_POOL) && !mapping->backing->is_foreign) {
+        return done(CUDA_ERROR_NOT_SUPPORTED);
     }
     stream_work(~0u);
     mapping = mapping_at(address);

@@ -1,16 +1,28 @@
-/* The driver's own memory pools. Each allocation is one of the device; nothing
- * is kept for the next. */
+/* The driver's own memory pools, and what another process has of them. Each
+ * allocation is one of the device; nothing is kept for the next. */
 #include <config.h>
 
 #include "state.h"
 
+#include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-#ifndef STAND_IN_WITHOUT_POOLS
+#ifdef STAND_IN_WITHOUT_POOLS
 
-/* As in tools/gpu/pools.h; the library does not use them. */
+CUmemoryPool pool_of(CUdeviceptr address)
+{
+    (void)address;
+    return NULL;
+}
+
+#else
+
+/* As in tools/gpu/pools.h; the library does not use these. */
 enum { ATTRIBUTE_THRESHOLD = 4, ATTRIBUTE_CURRENT = 5, ATTRIBUTE_HIGH = 6 };
 
 struct props {
@@ -19,12 +31,13 @@ struct props {
 
 struct CUmemPoolHandle_st {
     int        device;
+    int        handle_types;
+    bool       is_imported;
+    unsigned   users; /* devices that may use what is imported, as bits */
     cuuint64_t threshold;
     cuuint64_t reserved;
     cuuint64_t high;
 };
-typedef struct CUmemPoolHandle_st *CUmemoryPool;
-
 ENTRY(cuMemPoolCreate, CUmemoryPool *pool, const struct props *props)
 {
     CUmemoryPool made;
@@ -38,7 +51,8 @@ ENTRY(cuMemPoolCreate, CUmemoryPool *pool, const struct props *props)
     if (made == NULL) {
         return done(CUDA_ERROR_OUT_OF_MEMORY);
     }
-    made->device = props->location_id;
+    made->device       = props->location_id;
+    made->handle_types = props->handle_types;
     num_live++;
     *pool = made;
     return done(CUDA_SUCCESS);
@@ -99,7 +113,7 @@ ENTRY(cuMemAllocFromPoolAsync, CUdeviceptr *address, size_t size,
     range   = backing == NULL ? NULL : range_reserve(whole, GRANULARITY);
     if ((owned == NULL) || (range == NULL) ||
         !mapping_add((mapping_t){(CUdeviceptr)(uintptr_t)range, whole,
-                                 MAPPING_ALLOC, backing, bit, bit,
+                                 MAPPING_POOL, backing, bit, bit,
                                  pool->device})) {
         free(owned);
         if (backing != NULL) {
@@ -138,6 +152,151 @@ ENTRY(cuMemFreeAsync, CUdeviceptr address, CUstream stream)
     mapping_remove(mapping);
     *link = owned->next;
     free(owned);
+    return done(CUDA_SUCCESS);
+}
+
+/* --- shared ----------------------------------------------------------------
+ * A pool goes by a file, which says of which device it is. An allocation's
+ * bytes lead to the file of its memory in the process that has made it.
+ */
+
+CUmemoryPool pool_of(CUdeviceptr address)
+{
+    for (const owned_t *owned = owners; owned != NULL; owned = owned->next) {
+        if (owned->address == address) {
+            return owned->pool;
+        }
+    }
+    return NULL;
+}
+
+#define POOL_NAME "stand-in-memory-pool"
+
+ENTRY(cuMemPoolExportToShareableHandle, void *handle, CUmemoryPool pool,
+      CUmemAllocationHandleType type, unsigned long long flags)
+{
+    int fd;
+
+    BEGIN("cuMemPoolExportToShareableHandle", NEEDS_INIT);
+    if ((type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) || (flags != 0) ||
+        !(pool->handle_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) {
+        return done(CUDA_ERROR_INVALID_VALUE);
+    }
+    fd = memfd_create(POOL_NAME, MFD_CLOEXEC);
+    if (fd < 0) {
+        return done(CUDA_ERROR_OPERATING_SYSTEM);
+    }
+    if (write(fd, &pool->device, sizeof(pool->device)) !=
+        (ssize_t)sizeof(pool->device)) {
+        close(fd);
+        return done(CUDA_ERROR_OPERATING_SYSTEM);
+    }
+    memcpy(handle, &fd, sizeof(fd));
+    return done(CUDA_SUCCESS);
+}
+
+ENTRY(cuMemPoolImportFromShareableHandle, CUmemoryPool *pool, void *handle,
+      CUmemAllocationHandleType type, unsigned long long flags)
+{
+    int          fd = (int)(intptr_t)handle;
+    int          device;
+    char         path[64], name[64] = "";
+    CUmemoryPool made;
+
+    BEGIN("cuMemPoolImportFromShareableHandle", NEEDS_INIT);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    if ((type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) || (flags != 0) ||
+        (readlink(path, name, sizeof(name) - 1) < 0) ||
+        (strstr(name, POOL_NAME) == NULL) ||
+        (pread(fd, &device, sizeof(device), 0) != (ssize_t)sizeof(device))) {
+        return done(CUDA_ERROR_INVALID_VALUE);
+    }
+    made = calloc(1, sizeof(*made));
+    if (made == NULL) {
+        return done(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    *made = (struct CUmemPoolHandle_st){.device = device, .is_imported = true};
+    num_live++;
+    *pool = made;
+    return done(CUDA_SUCCESS);
+}
+
+ENTRY(cuMemPoolSetAccess, CUmemoryPool pool, const CUmemAccessDesc *desc,
+      size_t num)
+{
+    BEGIN("cuMemPoolSetAccess", NEEDS_INIT);
+    for (size_t i = 0; i < num; i++) {
+        if ((desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) ||
+            (desc[i].location.id >= config.num_devices) ||
+            (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)) {
+            return done(CUDA_ERROR_INVALID_VALUE);
+        }
+        if (!config.has_peers && (desc[i].location.id != pool->device)) {
+            return done(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+        }
+        pool->users |= 1u << desc[i].location.id;
+    }
+    return done(CUDA_SUCCESS);
+}
+
+typedef struct share {
+    char     magic[8];
+    int32_t  pid;
+    int32_t  fd;
+    uint64_t size;
+} share_t;
+
+static const char magic[8] = "pool-ptr";
+
+ENTRY(cuMemPoolExportPointer, CUmemPoolPtrExportData *data, CUdeviceptr address)
+{
+    const mapping_t *mapping;
+    share_t          share;
+
+    BEGIN("cuMemPoolExportPointer", NEEDS_INIT);
+    mapping = mapping_at(address);
+    if ((mapping == NULL) || (mapping->kind != MAPPING_POOL)) {
+        return done(CUDA_ERROR_INVALID_VALUE);
+    }
+    share = (share_t){.pid  = (int32_t)getpid(),
+                      .fd   = mapping->backing->fd,
+                      .size = mapping->size};
+    memcpy(share.magic, magic, sizeof(magic));
+    memset(data, 0, sizeof(*data));
+    memcpy(data, &share, sizeof(share));
+    return done(CUDA_SUCCESS);
+}
+
+ENTRY(cuMemPoolImportPointer, CUdeviceptr *address, CUmemoryPool pool,
+      CUmemPoolPtrExportData *data)
+{
+    share_t    share;
+    char       path[64];
+    int        fd;
+    backing_t *backing;
+    void      *range;
+
+    BEGIN("cuMemPoolImportPointer", NEEDS_CONTEXT);
+    memcpy(&share, data, sizeof(share));
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", share.pid, share.fd);
+    if (!pool->is_imported ||
+        (memcmp(share.magic, magic, sizeof(magic)) != 0)) {
+        return done(CUDA_ERROR_INVALID_VALUE);
+    }
+    fd      = open(path, O_RDWR | O_CLOEXEC);
+    backing = (fd < 0) ? NULL : backing_adopt(fd, pool->device);
+    if (backing == NULL) {
+        return done(CUDA_ERROR_INVALID_VALUE);
+    }
+    range = range_reserve(backing->size, GRANULARITY);
+    if ((range == NULL) ||
+        !mapping_add((mapping_t){(CUdeviceptr)(uintptr_t)range, backing->size,
+                                 MAPPING_POOL, backing, pool->users,
+                                 pool->users, pool->device})) {
+        backing_drop(backing);
+        return done(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    *address = (CUdeviceptr)(uintptr_t)range;
     return done(CUDA_SUCCESS);
 }
 

@@ -66,6 +66,7 @@ typedef enum mapping_kind {
     MAPPING_ALLOC,
     MAPPING_VMM,
     MAPPING_IPC,
+    MAPPING_POOL,      /* of a memory pool */
     MAPPING_HOST,      /* cuMemHostAlloc */
     MAPPING_REGISTERED /* cuMemHostRegister */
 } mapping_kind_t;
@@ -130,6 +131,9 @@ void       mapping_remove(mapping_t *mapping);
 /* The bytes from an address on and how many lie in one piece; NULL when the
  * device may not touch it. */
 char *resolve(CUdeviceptr address, int device, bool is_written, size_t *run_p);
+
+/* pool.c: the memory pool of an allocation; NULL: of none. */
+CUmemoryPool pool_of(CUdeviceptr address);
 
 /* vmm.c: the reserved range that holds an address; unchanged where none does.
  */
