@@ -100,6 +100,46 @@ share_gpu() {
         --sides pool/map,copy
 }
 
+# What is sent between two GPUs by each way.
+push_works() {
+    if [ $quick = yes ]; then
+        echo '-t both -s 64k -n 50 -r 1'
+        return
+    fi
+    cat <<TEXT
+-t each -s 4k -n 131072
+-t each -s 256 -n 262144
+-t each -s 1m -n 512
+-t both -s 4k -n 131072
+-t both -s 1m -n 512
+-t misaligned -s 4k -n 131072
+-t few-blocks -s 4k -n 131072
+-t any -s 64m -n 1
+-t pingpong -s 4k
+TEXT
+}
+
+# push_and_pull - messages that the sender's GPU writes, and that the receiver's
+# reads, in turn.
+push_and_pull() {
+    try "$label: push beside pull" 600 sh -c '
+        perf=$1
+        works=$2
+        shift 2
+        echo "$works" | while read -r work; do
+            for way in pull push; do
+                echo "UCXPOOL_MAP_WAY=$way, $work:"
+                UCXPOOL_MAP_WAY=$way "$perf" $work "$@" || exit 1
+            done
+        done' sh "$build/tools/ucxpool_perf" "$(push_works)" -q \
+        --device cuda:0,1 -T "$seconds" --sides pool/map,pool-pieces/map
+}
+
+# windows - reads and writes of a peer's memory, beside messages.
+windows() {
+    try "$label: windows" 300 "$build/tests/bench_window" -g -r 11
+}
+
 # What the shuffle partitions: made once.
 make_records() {
     local count=2000000
@@ -139,7 +179,11 @@ measure() {
     for size in $(comm_sizes); do
         share_gpu "$size"
     done
+    if [ "$gpus" -ge 2 ]; then
+        push_and_pull
+    fi
     if [ "$build" = "${builds[0]}" ] && [ $stand_in = no ]; then
+        [ "$gpus" -lt 2 ] || windows
         try 'the copy kernel on one GPU' 120 "$build/tests/bench_copy_cuda"
         for count in $(counts); do
             [ "$count" -ge 2 ] || continue
@@ -230,6 +274,10 @@ page() {
             printf '\n### One GPU, `UCXPOOL_COMM_SIZE=%s`\n\n' "$size"
             printed "$label: one GPU, UCXPOOL_COMM_SIZE=$size" | sed 's/^/    /'
         done
+        if [ "$gpus" -ge 2 ]; then
+            printf '\n### Push beside pull, between two GPUs\n\n'
+            printed "$label: push beside pull" | sed 's/^/    /'
+        fi
         printf '\n### ucxpool_shuffle, two workers, eight partitions\n\n'
         echo '| partitions held by | input | time | rate | moved | in |'
         echo '|---|---|---|---|---|---|'
@@ -238,6 +286,11 @@ page() {
     if [ $stand_in = no ]; then
         printf '\n## The copy kernel, on one GPU\n\n'
         printed 'the copy kernel on one GPU' | sed 's/^/    /'
+        if [ "$gpus" -ge 2 ]; then
+            printf '\n## Windows, between two GPUs\n\n'
+            use "${builds[0]}"
+            printed "$label: windows" | sed 's/^/    /'
+        fi
         for count in $(counts); do
             [ "$count" -ge 2 ] || continue
             printf '\n## All-to-all beside NCCL, %s GPUs\n\n' "$count"
