@@ -4,7 +4,10 @@
  */
 #include <config.h>
 
+#include "base/clock.h"
 #include "base/math.h"
+#include "core/channel.h"
+#include "core/pool.h"
 #include "segments.h"
 #include "slow.h"
 #include "two_gpu.h"
@@ -362,6 +365,44 @@ START_TEST(a_channel_that_is_closed_leaves_nothing)
 }
 END_TEST
 
+/* The sender's channel fails while its GPU writes, and goes on for longer than
+ * a channel that has failed has patience: the receiver hears of the end of it.
+ */
+START_TEST(the_end_of_what_is_written_late_is_told)
+{
+    ucxpool_request_t *request;
+    uint64_t           late;
+
+    begin(PUSH "CUDA_BACKING=alloc BLOCK_SIZE=2m COMM_SIZE=32m");
+    meet();
+    if (two.is_child) {
+        cuda_start("run=n");
+        request = post_send();
+        late    = pair_deadline();
+        while (two.channel->requests.num_pushes == 0) {
+            two_check(!pair_is_late(late));
+            stand_in.step(1); /* until the caller's stream is waited for */
+            ucxpool_progress(two.pool);
+        }
+        core_lock(two.pool);
+        core_channel_fail(two.channel, UCXPOOL_ERR_IO, "the test says so");
+        core_unlock(two.pool);
+        late = base_clock_deadline(UINT64_C(200000000));
+        while (base_clock_now() < late) {
+            ucxpool_progress(two.pool);
+        }
+        two_check(two.channel->requests.num_pushes != 0);
+        cuda_start("");
+        while (stand_in.step(1) != 0) {
+        }
+    } else {
+        request = post_recv();
+    }
+    two_check(finish(request) != UCXPOOL_OK);
+    end_both();
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *suite = suite_create("gpu_push");
@@ -372,6 +413,9 @@ static Suite *suite(void)
     tcase_add_loop_test(tcase, both_take_the_same_way, 0, 2 * NUM_SETTINGS);
     tcase_add_loop_test(tcase, one_that_is_canceled_leaves_nothing, 0, 2);
     tcase_add_loop_test(tcase, a_channel_that_is_closed_leaves_nothing, 0, 6);
+    if (!cuda_is_real()) {
+        tcase_add_test(tcase, the_end_of_what_is_written_late_is_told);
+    }
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -147,7 +147,7 @@ static void put_memory(where_t where, uint8_t *memory)
 
 static void own(int kind)
 {
-    bidding_t bidding = {NOBODY};
+    bidding_t bidding = {.who = NOBODY};
     uint8_t  *memory  = get_memory(kinds[kind].where);
     bool      has_failed;
 

@@ -119,9 +119,19 @@ static bool is_answer_due(const ucxpool_channel_t *channel)
            !channel->closing.bye_received && !channel->peer.gone;
 }
 
+/* BYE says that we touch nothing of the peer's any more. What our GPU writes to
+ * blocks of its comes to an end by itself, and without BYE the peer does not
+ * have them back while this process lives: so it is waited for, and BYE is said
+ * however late it is. */
 static bool has_said_goodbye(ucxpool_channel_t *channel)
 {
+    if (channel->requests.num_pushes != 0) {
+        return false;
+    }
     if (base_clock_now() >= last_moment(channel)) {
+        if (channel->wire->has_ring && !window_channel_is_busy(channel)) {
+            (void)say_bye(channel);
+        }
         return true;
     }
     if (core_channel_is_broken(channel) && !channel->wire->has_ring) {
@@ -130,9 +140,7 @@ static bool has_said_goodbye(ucxpool_channel_t *channel)
     if (is_way_due(channel)) {
         return false;
     }
-    /* BYE says that we touch nothing of the peer's any more. */
-    return (channel->requests.num_pushes == 0) &&
-           !window_channel_is_busy(channel) && say_bye(channel) &&
+    return !window_channel_is_busy(channel) && say_bye(channel) &&
            !is_answer_due(channel);
 }
 
