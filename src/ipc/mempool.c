@@ -233,12 +233,13 @@ void ipc_mempool_unmap(const mem_cuda_device_t *device, ipc_mempool_t *mapped)
 {
     const mem_cuda_driver_t *driver = device->driver;
 
-    if (mem_cuda_device_enter(device) != UCXPOOL_OK) {
-        return;
+    if (mem_cuda_device_enter(device) == UCXPOOL_OK) {
+        mem_cuda_ignore(driver, driver->cuMemFree(mapped->address),
+                        "cuMemFree");
+        mem_cuda_device_leave(device);
     }
-    mem_cuda_ignore(driver, driver->cuMemFree(mapped->address), "cuMemFree");
+    /* Which wants no context. */
     mem_cuda_ignore(driver, driver->cuMemPoolDestroy(mapped->pool),
                     "cuMemPoolDestroy");
-    mem_cuda_device_leave(device);
     *mapped = (ipc_mempool_t){NULL, 0};
 }
