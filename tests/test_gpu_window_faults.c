@@ -7,6 +7,7 @@
 #include "two_gpu.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -323,16 +324,18 @@ static Suite *suite(void)
     TCase *tcase = tcase_create("stand-in");
 
     tcase_set_timeout(tcase, 120);
-    if (!cuda_is_real()) {
-        tcase_add_loop_test(tcase,
-                            a_driver_call_that_fails_is_told_and_costs_nothing,
-                            0, NUM_KINDS);
-    }
+    tcase_add_loop_test(tcase,
+                        a_driver_call_that_fails_is_told_and_costs_nothing, 0,
+                        NUM_KINDS);
     suite_add_tcase(suite, tcase);
     return suite;
 }
 
 int main(void)
 {
+    if (cuda_is_real()) {
+        puts("calls of the real driver do not fail when they are told to");
+        return 77;
+    }
     return cuda_main(suite());
 }

@@ -119,10 +119,10 @@ static bool is_answer_due(const ucxpool_channel_t *channel)
            !channel->closing.bye_received && !channel->peer.gone;
 }
 
-/* BYE says that we touch nothing of the peer's any more. What our GPU writes to
- * blocks of its comes to an end by itself, and without BYE the peer does not
- * have them back while this process lives: so it is waited for, and BYE is said
- * however late it is. */
+/* BYE says that we touch nothing of the peer's any more. Until then the peer
+ * keeps the blocks that it has lent out of use, for as long as this process
+ * lives. So BYE waits for what our GPU still writes there, which ends by
+ * itself, and is said however late that is. */
 static bool has_said_goodbye(ucxpool_channel_t *channel)
 {
     if (channel->requests.num_pushes != 0) {

@@ -20,7 +20,7 @@ struct xfer_loan {
  * What is worth lending for, by itself. A message of a fragment or two gains
  * nothing. A longer one wants fragments of 16 MiB, two that are gathered while
  * two are scattered: with less, a link waits for launches, and moves more where
- * it is read. Measured on two H100.
+ * it is read (two H100, 16 MiB to lend: 138 GB/s written, 180 read).
  */
 #define MESSAGE_MIN ((uint64_t)2 << 20)
 #define LOAN_MIN    ((uint64_t)64 << 20)

@@ -19,11 +19,11 @@ typedef struct xfer_loan xfer_loan_t;
 
 /*
  * Lend blocks for the message of a receive: no more than it needs, and never
- * the last free one of either share, for who waits for one block. Of the others
- * it gets half, so that there are some for the next message, unless half is too
- * little to be of use. Writes what the sender is told, PROTO_LENT_MAX at the
- * most. NULL: there are none, or it is not worth it, or messages of the channel
- * are pulled.
+ * the last free one of either share: a send or a receive may need just one. Of
+ * the others it gets half, so that there are some for the next message, unless
+ * half is too little to be of use. Writes what the sender is told,
+ * PROTO_LENT_MAX at the most. NULL: there are none, or it is not worth it, or
+ * messages of the channel are pulled.
  */
 xfer_loan_t *xfer_loan_create(const ucxpool_request_t *request,
                               proto_lent_t *lent, unsigned *num_lent_p);
