@@ -37,7 +37,7 @@ static bool has_gpu_failed;
 
 static const copy_cuda_copier_params_t params = {
     .num_jobs     = NUM_JOBS,
-    .entries_size = NUM_PIECES * sizeof(copy_segment_t),
+    .entries_size = NUM_PIECES * sizeof(copy_pair_t), /* the longest */
     .max_tiles    = 4096,
 };
 

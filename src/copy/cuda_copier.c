@@ -742,7 +742,7 @@ bool copy_cuda_job_add(const copy_cuda_copier_t *copier, copy_cuda_job_t *job,
         add_even(job, list, tile_size);
         return true;
     }
-    assert(offset < copier->entries_size);
+    assert(offset + list->num_entries * entry_size <= copier->entries_size);
     num = copy_tiles_cut(list, tile_size, tiles, room);
     if (num > room) {
         return false;
