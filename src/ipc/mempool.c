@@ -70,6 +70,7 @@ static ucxpool_status_t fill(const mem_cuda_device_t *device,
     CUmemoryPool             pool   = pool_of(driver, address);
     CUdeviceptr              base   = 0;
     size_t                   size   = 0;
+    int                      fd     = -1;
     CUmemPoolPtrExportData   data;
     ucxpool_status_t         status;
     CUresult                 result;
@@ -90,19 +91,21 @@ static ucxpool_status_t fill(const mem_cuda_device_t *device,
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
                           "the memory lies in more than one allocation");
     }
+    status = export_pool(device, pool, &fd);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    /* The driver takes a pointer only of a pool that has been exported. */
     result = driver->cuMemPoolExportPointer(&data, base);
     if (result != CUDA_SUCCESS) {
+        close(fd);
         return driver_error(device, result, "cuMemPoolExportPointer");
     }
-    *share = (ipc_cuda_t){.size = size, .way = IPC_CUDA_MEMPOOL, .fd = -1};
+    *share = (ipc_cuda_t){.size = size, .way = IPC_CUDA_MEMPOOL, .fd = fd};
     memcpy(share->uuid, &device->uuid, sizeof(share->uuid));
     memcpy(share->handle, &data, sizeof(data));
     *offset_p = address - base;
-    status    = export_pool(device, pool, &share->fd);
-    if (status != UCXPOOL_OK) {
-        share->way = 0;
-    }
-    return status;
+    return UCXPOOL_OK;
 }
 
 ucxpool_status_t ipc_mempool_fill(const mem_cuda_device_t *device,

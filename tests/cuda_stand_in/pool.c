@@ -33,6 +33,7 @@ struct CUmemPoolHandle_st {
     int        device;
     int        handle_types;
     bool       is_imported;
+    bool       is_exported;
     unsigned   users; /* devices that may use what is imported, as bits */
     cuuint64_t threshold;
     cuuint64_t reserved;
@@ -192,6 +193,7 @@ ENTRY(cuMemPoolExportToShareableHandle, void *handle, CUmemoryPool pool,
         return done(CUDA_ERROR_OPERATING_SYSTEM);
     }
     memcpy(handle, &fd, sizeof(fd));
+    pool->is_exported = true;
     return done(CUDA_SUCCESS);
 }
 
@@ -251,11 +253,14 @@ static const char magic[8] = "pool-ptr";
 ENTRY(cuMemPoolExportPointer, CUmemPoolPtrExportData *data, CUdeviceptr address)
 {
     const mapping_t *mapping;
+    CUmemoryPool     pool;
     share_t          share;
 
     BEGIN("cuMemPoolExportPointer", NEEDS_INIT);
     mapping = mapping_at(address);
-    if ((mapping == NULL) || (mapping->kind != MAPPING_POOL)) {
+    pool    = pool_of(address);
+    if ((mapping == NULL) || (mapping->kind != MAPPING_POOL) ||
+        (pool == NULL) || !pool->is_exported) {
         return done(CUDA_ERROR_INVALID_VALUE);
     }
     share = (share_t){.pid  = (int32_t)getpid(),
