@@ -43,6 +43,8 @@ static twin_piece_t twin_entry(const void *list, copy_form_t form,
     switch (form) {
     case COPY_UNIFORM:
         return (twin_piece_t){((const uint64_t *)list)[i], length, 0};
+    case COPY_EVEN_SEGMENTS:
+        return (twin_piece_t){segments[i].address, length, 0};
     case COPY_SEGMENTS:
         return (twin_piece_t){segments[i].address, segments[i].length, 0};
     case COPY_EVEN_PAIRS:

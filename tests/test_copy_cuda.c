@@ -197,7 +197,7 @@ static void fill_entries(void *entries, copy_form_t form)
 
         if (form == COPY_UNIFORM) {
             addresses[i] = address;
-        } else if (form == COPY_SEGMENTS) {
+        } else if ((form == COPY_SEGMENTS) || (form == COPY_EVEN_SEGMENTS)) {
             segments[i] = (copy_segment_t){address, layout.lengths[i]};
         } else if (form == COPY_EVEN_PAIRS) {
             even[i] = (copy_even_pair_t){address,
@@ -275,9 +275,9 @@ static const struct {
     copy_form_t form;
     size_t      uniform;
 } ways[] = {
-    {COPY_UNIFORM, 4096},  {COPY_UNIFORM, 77}, {COPY_SEGMENTS, 0},
-    {COPY_EXACT, 0},       {COPY_PAIRS, 0},    {COPY_EVEN_PAIRS, 4096},
-    {COPY_EVEN_PAIRS, 77},
+    {COPY_UNIFORM, 4096},       {COPY_UNIFORM, 77},    {COPY_SEGMENTS, 0},
+    {COPY_EVEN_SEGMENTS, 4096}, {COPY_EXACT, 0},       {COPY_PAIRS, 0},
+    {COPY_EVEN_SEGMENTS, 77},   {COPY_EVEN_PAIRS, 77}, {COPY_EVEN_PAIRS, 4096},
 };
 
 #define NUM_WAYS ((int)(sizeof(ways) / sizeof(ways[0])))

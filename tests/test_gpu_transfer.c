@@ -205,9 +205,65 @@ static void arrays_cleanup(void)
     gpu_pinned_free(pinned);
 }
 
+/* The same memory as segments; these arrays are pinned, or not, too. */
+static ucxpool_segment_t *from_segments, *to_segments;
+
+static void segments_init(bool is_pinned)
+{
+    size_t size = MAX_PIECES * sizeof(ucxpool_segment_t);
+
+    arrays_init(false);
+    from_segments = is_pinned ? gpu_pinned(size) : malloc(size);
+    to_segments   = is_pinned ? gpu_pinned(size) : malloc(size);
+}
+
+static void segments_cleanup(bool is_pinned)
+{
+    if (is_pinned) {
+        gpu_pinned_free(from_segments);
+        gpu_pinned_free(to_segments);
+    } else {
+        free(from_segments);
+        free(to_segments);
+    }
+    arrays_cleanup();
+}
+
+static const ucxpool_segment_t *as_segments(ucxpool_segment_t *segments,
+                                            void *const *pieces, size_t num,
+                                            size_t length)
+{
+    for (size_t i = 0; i < num; i++) {
+        segments[i] = (ucxpool_segment_t){pieces[i], length};
+    }
+    return segments;
+}
+
+static void start_segments(void *const *from, size_t num_from,
+                           size_t from_length, void *const *to, size_t num_to,
+                           size_t to_length, int kind,
+                           ucxpool_request_t *requests[2])
+{
+    as_segments(from_segments, from, num_from, from_length);
+    as_segments(to_segments, to, num_to, to_length);
+    ck_assert_msg(recv_segments(pair.b, pair.to_a, to_segments, num_to, TAG,
+                                ALL_BITS, &params_of_pieces[kind],
+                                &requests[0]) == UCXPOOL_OK,
+                  "%s", ucxpool_error_detail());
+    ck_assert_msg(send_segments(pair.to_b, from_segments, num_from, TAG,
+                                &params_of_pieces[kind],
+                                &requests[1]) == UCXPOOL_OK,
+                  "%s", ucxpool_error_detail());
+}
+
+typedef void start_t(void *const *from, size_t num_from, size_t from_length,
+                     void *const *to, size_t num_to, size_t to_length, int kind,
+                     ucxpool_request_t *requests[2]);
+
 /* The pieces of both sides hold the same bytes, in their orders. */
-static void exchange_pieces(size_t num_from, size_t from_length, size_t num_to,
-                            size_t to_length, int kind)
+static void exchange_by(start_t *start_both, size_t num_from,
+                        size_t from_length, size_t num_to, size_t to_length,
+                        int kind)
 {
     size_t             size = num_from * from_length;
     ucxpool_request_t *requests[2];
@@ -216,8 +272,8 @@ static void exchange_pieces(size_t num_from, size_t from_length, size_t num_to,
     twins_init(&twins, size);
     lay_pieces(twins.source, num_from, from_length, from_pieces);
     lay_pieces(twins.target, num_to, to_length, to_pieces);
-    start_pieces(from_pieces, num_from, from_length, to_pieces, num_to,
-                 to_length, kind, requests);
+    start_both(from_pieces, num_from, from_length, to_pieces, num_to, to_length,
+               kind, requests);
     ck_assert_int_eq(pair_finish(&pair, requests[0]), UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(&pair, requests[1]), UCXPOOL_OK);
     twins_read(&twins);
@@ -235,6 +291,12 @@ static void exchange_pieces(size_t num_from, size_t from_length, size_t num_to,
     twins_cleanup(&twins);
 }
 
+static void exchange_pieces(size_t num_from, size_t from_length, size_t num_to,
+                            size_t to_length, int kind)
+{
+    exchange_by(start_pieces, num_from, from_length, num_to, to_length, kind);
+}
+
 START_TEST(pieces_meet_pieces)
 {
     connect_pair(kinds[_i % NUM_KINDS]);
@@ -249,6 +311,128 @@ START_TEST(pieces_meet_pieces)
         exchange_pieces(1, 400000, 40000, 10, kind);
     }
     arrays_cleanup();
+    end_pair();
+}
+END_TEST
+
+START_TEST(segments_of_one_length_meet_others)
+{
+    connect_pair(kinds[_i % NUM_KINDS]);
+    segments_init(_i >= NUM_KINDS);
+    for (int kind = 0; kind < 2; kind++) {
+        exchange_by(start_segments, 36000, 64, 36000, 64, kind);
+        exchange_by(start_segments, 36000, 100, 36000, 100, kind);
+        exchange_by(start_segments, 5000, 400, 20000, 100, kind);
+        exchange_by(start_segments, 20000, 100, 5000, 400, kind);
+        exchange_by(start_segments, 4096, 7, 4, 7168, kind);
+        exchange_by(start_segments, 1, 400000, 40000, 10, kind);
+    }
+    segments_cleanup(_i >= NUM_KINDS);
+    end_pair();
+}
+END_TEST
+
+#define NUM_NEARLY  8000u
+#define NEARLY_SIZE ((size_t)64)
+
+/* One of many is not as the others are. */
+static void change_one(ucxpool_segment_t *segments, size_t *num, size_t one,
+                       int how, void *elsewhere)
+{
+    switch (how) {
+    case 0: /* shorter, and the rest of it is the next one */
+        memmove(&segments[one + 2], &segments[one + 1],
+                (*num - one - 1) * sizeof(*segments));
+        segments[one].length -= 11;
+        segments[one + 1] = (ucxpool_segment_t){
+            (char *)segments[one].address + segments[one].length, 11};
+        (*num)++;
+        break;
+    case 1: /* nothing */
+        memmove(&segments[one + 1], &segments[one],
+                (*num - one) * sizeof(*segments));
+        segments[one] = (ucxpool_segment_t){NULL, 0};
+        (*num)++;
+        break;
+    default: /* in other memory */
+        segments[one].address = elsewhere;
+        break;
+    }
+}
+
+/* In another allocation of the GPU's, or of the host's, pinned or not. */
+static void *make_elsewhere(int how)
+{
+    return (how == 2)   ? gpu_alloc(NEARLY_SIZE)
+           : (how == 3) ? gpu_pinned(NEARLY_SIZE)
+                        : malloc(NEARLY_SIZE);
+}
+
+static void free_elsewhere(void *elsewhere, int how)
+{
+    if (how == 2) {
+        gpu_free(elsewhere);
+    } else if (how == 3) {
+        gpu_pinned_free(elsewhere);
+    } else {
+        free(elsewhere);
+    }
+}
+
+static void copy_elsewhere(void *elsewhere, uint8_t *bytes, int how,
+                           bool is_write)
+{
+    if (how == 2) {
+        if (is_write) {
+            cuda_write(gpu->context, elsewhere, bytes, NEARLY_SIZE);
+        } else {
+            cuda_read(gpu->context, bytes, elsewhere, NEARLY_SIZE);
+        }
+    } else if (is_write) {
+        memcpy(elsewhere, bytes, NEARLY_SIZE);
+    } else {
+        memcpy(bytes, elsewhere, NEARLY_SIZE);
+    }
+}
+
+static void exchange_nearly_even(bool is_sender, size_t one, int how)
+{
+    size_t  num[2]    = {NUM_NEARLY, NUM_NEARLY};
+    size_t  at        = one * NEARLY_SIZE;
+    void   *elsewhere = make_elsewhere(how);
+    twins_t twins;
+
+    twins_init(&twins, NUM_NEARLY * NEARLY_SIZE);
+    for (size_t i = 0; i < NUM_NEARLY; i++) {
+        from_segments[i] =
+            (ucxpool_segment_t){twins.source + i * NEARLY_SIZE, NEARLY_SIZE};
+        to_segments[i] =
+            (ucxpool_segment_t){twins.target + i * NEARLY_SIZE, NEARLY_SIZE};
+    }
+    copy_elsewhere(elsewhere, twins.bytes + at, how, true);
+    change_one(is_sender ? from_segments : to_segments, &num[!is_sender], one,
+               how, elsewhere);
+    exchange(from_segments, num[0], to_segments, num[1]);
+    twins_read(&twins);
+    if (!is_sender && (how >= 2)) {
+        copy_elsewhere(elsewhere, twins.result + at, how, false);
+    }
+    ck_assert_mem_eq(twins.bytes, twins.result, twins.size);
+    twins_cleanup(&twins);
+    free_elsewhere(elsewhere, how);
+}
+
+START_TEST(one_segment_that_is_not_as_the_others_arrives_too)
+{
+    connect_pair(kinds[_i % NUM_KINDS]);
+    segments_init(_i >= NUM_KINDS);
+    for (int how = 0; how < 5; how++) {
+        exchange_nearly_even(true, 0, how);
+        exchange_nearly_even(true, NUM_NEARLY - 1, how);
+        exchange_nearly_even(false, 3, how);
+        exchange_nearly_even(false, NUM_NEARLY - 2, how);
+    }
+    segments_cleanup(_i >= NUM_KINDS);
     end_pair();
 }
 END_TEST
@@ -326,6 +510,11 @@ static Suite *suite(void)
     tcase_add_loop_test(tcase, one_buffer_of_any_size_arrives, 0, NUM_KINDS);
     tcase_add_loop_test(tcase, any_cut_meets_any_other, 0, NUM_KINDS);
     tcase_add_loop_test(tcase, pieces_meet_pieces, 0, 2 * NUM_KINDS);
+    tcase_add_loop_test(tcase, segments_of_one_length_meet_others, 0,
+                        2 * NUM_KINDS);
+    tcase_add_loop_test(tcase,
+                        one_segment_that_is_not_as_the_others_arrives_too, 0,
+                        2 * NUM_KINDS);
     tcase_add_loop_test(tcase,
                         a_null_piece_that_nobody_looked_for_ends_its_request, 0,
                         2 * NUM_KINDS);

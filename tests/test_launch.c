@@ -407,6 +407,34 @@ START_TEST(many_pinned_pieces_are_the_list_itself)
 }
 END_TEST
 
+START_TEST(many_pinned_segments_of_one_length_are_the_list_itself)
+{
+    copy_launch_t launch;
+
+    make_uniform(6000, 100);
+    make_plan();
+    model.plan.memory.is_pinned = true;
+    model.plan.memory.length    = 100;
+    memset(model.entries, 0xff, sizeof(model.entries));
+    ck_assert_int_eq(copy_launch_fill(&model.plan, 112 * 10, 112 * 5000, true,
+                                      model.entries, 64, &launch),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(launch.list.form, COPY_EVEN_SEGMENTS);
+    ck_assert_ptr_eq(launch.list.entries, &model.segments[10]);
+    ck_assert_uint_eq(launch.list.num_entries, 5000);
+    ck_assert_uint_eq(launch.list.length, 100);
+    ck_assert_uint_eq(launch.first, 10);
+    ck_assert_uint_eq(launch.covered, 112 * 5000);
+    /* What is left is short, and its addresses are copied. */
+    ck_assert_int_eq(copy_launch_fill(&model.plan, 112 * 5010, 112 * 990, true,
+                                      model.entries, sizeof(model.entries),
+                                      &launch),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(launch.list.form, COPY_UNIFORM);
+    ck_assert_ptr_eq(launch.list.entries, model.entries);
+}
+END_TEST
+
 /* Which piece of 5000 is found to be NULL, when the message is cut so? */
 static void check_null_is_found(size_t piece, size_t sent_length)
 {
@@ -505,6 +533,8 @@ int main(void)
     tcase_add_test(tcase, many_segments_of_one_length_take_8_bytes_each);
     tcase_add_test(tcase, many_pieces_are_their_addresses);
     tcase_add_test(tcase, many_pinned_pieces_are_the_list_itself);
+    tcase_add_test(tcase,
+                   many_pinned_segments_of_one_length_are_the_list_itself);
     tcase_add_test(tcase, a_piece_without_an_address_is_named);
     tcase_add_test(tcase, nothing_is_a_list_without_entries);
     tcase_add_test(tcase, one_launch_takes_no_more_than_its_numbers_hold);

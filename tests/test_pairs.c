@@ -18,6 +18,8 @@ typedef struct passes {
     size_t (*copy)(void *const *, size_t, uint64_t *);
     size_t (*inside)(const ucxpool_segment_t *, size_t, uint64_t, uint64_t);
     size_t (*within)(void *const *, size_t, uint64_t, uint64_t);
+    size_t (*even)(const ucxpool_segment_t *, size_t, uint64_t, uint64_t,
+                   uint64_t);
 } passes_t;
 
 static size_t within_of_7(void *const *addresses, size_t num_addresses,
@@ -26,13 +28,19 @@ static size_t within_of_7(void *const *addresses, size_t num_addresses,
     return copy_pairs_within(addresses, num_addresses, 7, start, room + 7);
 }
 
+static size_t even_in_room(const ucxpool_segment_t *list, size_t num_segments,
+                           uint64_t length, uint64_t start, uint64_t room)
+{
+    return copy_pairs_even(list, num_segments, length, start, room + length);
+}
+
 static const passes_t kinds[] = {
     {alike_any, addresses_any, sum_any, present_any, copy_any, inside_any,
-     within_any},
+     within_any, even_any},
     {alike_avx2, addresses_avx2, sum_avx2, present_avx2, copy_avx2, inside_avx2,
-     within_avx2},
+     within_avx2, even_avx2},
     {copy_pairs_alike, copy_pairs_addresses, copy_pairs_sum, copy_pairs_present,
-     copy_pairs_copy, copy_pairs_inside, within_of_7},
+     copy_pairs_copy, copy_pairs_inside, within_of_7, even_in_room},
 };
 
 static const passes_t   *passes;
@@ -192,6 +200,40 @@ static const struct {
 };
 #define NUM_OUTSIDERS (sizeof(outsiders) / sizeof(outsiders[0]))
 
+START_TEST(segments_are_even_up_to_the_first_that_is_not)
+{
+    static const ucxpool_segment_t others[] = {
+        {(void *)(uintptr_t)(START + ROOM + 1), 77},
+        {(void *)(uintptr_t)(START - 1), 77},
+        {NULL, 77},
+        {(void *)(uintptr_t)(START + HIGHEST_BIT), 77},
+        {(void *)(uintptr_t)START, 76},
+        {(void *)(uintptr_t)START, 0},
+        {(void *)(uintptr_t)START, 77 + HIGHEST_BIT},
+        {(void *)(uintptr_t)START, UINT64_MAX},
+    };
+
+    choose(_i);
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t end = (size_t)random() % MAX_SEGMENTS;
+        size_t i   = (size_t)round % (sizeof(others) / sizeof(others[0]));
+
+        make_list();
+        for (size_t j = 0; j < MAX_SEGMENTS; j++) {
+            uint64_t at = (uint64_t)random() << (random() % 3);
+
+            segments[j].address = (void *)(uintptr_t)(START + at);
+        }
+        segments[0].address       = (void *)(uintptr_t)(START + ROOM);
+        segments[num / 2].address = (void *)(uintptr_t)START;
+        ck_assert_uint_eq(passes->even(segments, num, 77, START, ROOM), num);
+        segments[end] = others[i];
+        ck_assert_uint_eq(passes->even(segments, num, 77, START, ROOM),
+                          base_min(end, num));
+    }
+}
+END_TEST
+
 START_TEST(segments_are_inside_up_to_the_first_that_is_not)
 {
     choose(_i);
@@ -263,6 +305,8 @@ int main(void)
                         lists_with_null_or_vast_lengths_are_for_a_slower_pass,
                         0, num_kinds);
     tcase_add_loop_test(tcase, addresses_are_there_up_to_the_first_null, 0,
+                        num_kinds);
+    tcase_add_loop_test(tcase, segments_are_even_up_to_the_first_that_is_not, 0,
                         num_kinds);
     tcase_add_loop_test(tcase, segments_are_inside_up_to_the_first_that_is_not,
                         0, num_kinds);

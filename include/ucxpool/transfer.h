@@ -53,6 +53,9 @@ extern "C" {
  * on a GPU, where the params say UCXPOOL_SEGMENTS_CUDA, the array is read as
  * its pieces are moved: by the GPU itself if it lies in pinned memory
  * (cuMemHostAlloc(), cudaMallocHost()) and has 4,096 addresses or more.
+ * So it is with 4,096 segments or more in a pinned array that turn out to have
+ * one length, of less than 512 bytes, and to lie in one allocation; these are
+ * looked through once, when they are posted.
  *
  * Ranges are of memory and of files, in any order; to the receiver each is a
  * segment. A file is read as its bytes go to the wire, not mapped, and by its

@@ -178,15 +178,23 @@ static uint64_t copy_addresses(filling_t *filling, uint64_t max,
     return max;
 }
 
-/* Are these pieces a list already? Short ones go with what follows them. */
+/* Is the caller's array a list already? Short ones go with what follows them.
+ */
 static bool is_list(const copy_plan_t *plan, uint64_t num, uint64_t length)
 {
     return plan->memory.is_pinned && (plan->memory.length == length) &&
            (num >= UNIFORM_MIN);
 }
 
-/* Addresses alone, where many segments have one length. */
-static bool fill_uniform(filling_t *filling, uint64_t *addresses)
+static const void *list_at(const copy_memory_t *memory, size_t i)
+{
+    return copy_memory_is_pieces(memory) ? (const void *)&memory->addresses[i]
+                                         : (const void *)&memory->segments[i];
+}
+
+/* Many segments of one length: their addresses alone, or the caller's array. */
+static bool fill_even(filling_t *filling, uint64_t *addresses,
+                      copy_form_t *form_p)
 {
     copy_plan_t      *plan = filling->plan;
     const copy_run_t *run  = &plan->runs[plan->at.run];
@@ -198,8 +206,12 @@ static bool fill_uniform(filling_t *filling, uint64_t *addresses)
     }
     count =
         base_min(count_whole(filling, run), plan->memory.num - plan->at.memory);
+    *form_p = COPY_UNIFORM;
     if (is_list(plan, count, run->length)) {
-        filling->entries = &plan->memory.addresses[plan->at.memory];
+        if (!copy_memory_is_pieces(&plan->memory)) {
+            *form_p = COPY_EVEN_SEGMENTS;
+        }
+        filling->entries = list_at(&plan->memory, plan->at.memory);
         filling->seen    = count; /* by the kernel, in time */
         n                = count;
     } else {
@@ -323,8 +335,8 @@ ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
     settle(plan);
     launch_p->first       = plan->at.memory;
     launch_p->list.length = (uint32_t)plan->runs[plan->at.run].length;
-    if (fill_uniform(&filling, entries)) {
-        launch_p->list.form = COPY_UNIFORM;
+    if (fill_even(&filling, entries, &launch_p->list.form)) {
+        /* The form is told. */
     } else if (fill_segments(&filling, entries)) {
         launch_p->list.form = COPY_SEGMENTS;
     } else {

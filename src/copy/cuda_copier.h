@@ -54,7 +54,7 @@ typedef struct copy_launch {
     copy_table_t list;    /* its stream is for the caller to fill */
     uint64_t     covered; /* bytes of the stream, from the range's start */
     size_t       first;   /* number of the list's first segment or piece, */
-                          /* with COPY_UNIFORM */
+                          /* where all have one length */
 } copy_launch_t;
 
 /*
@@ -63,8 +63,8 @@ typedef struct copy_launch {
  * clears the padding in what was covered, if its offset is a multiple of
  * COPY_ALIGNMENT and its end is one or the stream's. A scatter takes any range.
  *
- * The list may be a part of the pieces' own, where these are pinned: then
- * nobody has looked at them, and the kernel tells of a NULL.
+ * The list may be a part of the caller's array, where that is pinned: nobody
+ * may have looked at pieces then, and the kernel tells of a NULL.
  *
  * UCXPOOL_ERR_INVALID_PARAM  the address of a piece in it is NULL; the detail
  *                            names the piece
@@ -92,7 +92,7 @@ typedef struct copy_cuda_job {
     /* The copier's own. */
     copy_tile_t          *tiles;
     size_t                num_tiles;
-    copy_table_t          even;      /* COPY_UNIFORM: in place of tiles */
+    copy_table_t          even;      /* of one length: in place of tiles */
     uint32_t              tile_size; /* its */
     struct copy_cuda_job *next;
     CUstream              stream; /* that it was started in */
@@ -134,8 +134,8 @@ void copy_cuda_job_put(copy_cuda_copier_t *copier, copy_cuda_job_t *job);
  * stream each (blocks that do not lie side by side, say), all of one form that
  * is not COPY_UNIFORM.
  *
- * list         Its entries lie in job->entries; those of COPY_UNIFORM may
- *              lie in any pinned memory.
+ * list         Its entries lie in job->entries; those of one
+ *              length may lie in any pinned memory.
  * stream_size  Bytes of the streams of all lists of the job, by which the
  *              tiles' size is chosen.
  *
@@ -179,9 +179,9 @@ ucxpool_status_t copy_cuda_job_poll(copy_cuda_copier_t *copier,
                                     copy_cuda_job_t    *job);
 
 /*
- * Of a job of COPY_UNIFORM that is done: the number of an entry that was
- * NULL, from 1 on; 0 if none was. Where one was, other bytes may have been
- * copied to wrong places of the stream, or of the pieces.
+ * Of a job that is done, of addresses or segments of one length: the number of
+ * an entry that was NULL, from 1 on; 0 if none was. Where one was, other bytes
+ * may have been copied to wrong places of the stream, or of the pieces.
  */
 uint32_t copy_cuda_job_fault(const copy_cuda_job_t *job);
 

@@ -313,7 +313,7 @@ static_assert((sizeof(ucxpool_segment_t) == sizeof(copy_segment_t)) &&
                    offsetof(copy_segment_t, length)),
               "a caller's segments are a list as the copy kernel reads it");
 
-/* Pieces from which on it is asked where their array lies. */
+/* Segments or pieces from which on it is asked where their array lies. */
 #define PINNED_LIST_MIN 4096u
 
 static_assert(sizeof(copy_entry_t) * 2 <= sizeof(copy_segment_t) * BOUNCE_SHARE,
@@ -809,14 +809,45 @@ static ucxpool_status_t gpu_memtypes(const copy_engine_t *engine,
     return check_device(engine->device, memtypes.device);
 }
 
+/* Longer ones gain nothing: what the GPU has read of an array comes slower to
+ * the processor the next time. Measured on H100: 256 B 1.4 to 1.5 times as
+ * quick, 1 KiB 0.8 to 1.0 times. */
+#define EVEN_MAX 512u
+
+/* Where a segment may lie for whose place the caller answers. */
+#define ANYWHERE ((uint64_t)1 << 61)
+
+static bool gpu_is_even(const copy_engine_t *engine,
+                        const copy_memory_t *memory, bool is_told)
+{
+    const ucxpool_segment_t *first   = memory->segments;
+    copy_pointer_t           pointer = {.start = 1, .size = ANYWHERE};
+
+    if ((first == NULL) || (memory->num < PINNED_LIST_MIN) ||
+        (first->length == 0) || (first->length >= EVEN_MAX)) {
+        return false;
+    }
+    if (!is_told &&
+        ((copy_pointer_query(engine->device->driver, (uintptr_t)first->address,
+                             &pointer) != UCXPOOL_OK) ||
+         (pointer.place == COPY_MEMTYPE_PAGEABLE))) {
+        return false;
+    }
+    return copy_pairs_even(first, memory->num, first->length, pointer.start,
+                           pointer.size) == memory->num;
+}
+
 static bool gpu_reaches_list(const copy_engine_t *engine,
                              const copy_memory_t *memory)
 {
-    uint64_t       start = (uintptr_t)memory->addresses;
-    uint64_t       size  = memory->num * sizeof(void *);
+    bool     is_pieces = copy_memory_is_pieces(memory);
+    uint64_t start =
+        is_pieces ? (uintptr_t)memory->addresses : (uintptr_t)memory->segments;
+    uint64_t size =
+        memory->num * (is_pieces ? sizeof(void *) : sizeof(ucxpool_segment_t));
     copy_pointer_t pointer;
 
-    return copy_memory_is_pieces(memory) && (memory->num >= PINNED_LIST_MIN) &&
+    return copy_memory_is_even(memory) && (memory->num >= PINNED_LIST_MIN) &&
            (copy_pointer_query(engine->device->driver, start, &pointer) ==
             UCXPOOL_OK) &&
            (pointer.place == COPY_MEMTYPE_PINNED) &&
@@ -834,6 +865,7 @@ static const copy_engine_calls_t gpu_calls = {
     .memory_kind   = UCXPOOL_MEMORY_CUDA,
     .is_launched   = true,
     .memtypes      = gpu_memtypes,
+    .is_even       = gpu_is_even,
     .reaches_list  = gpu_reaches_list,
     .shares_device = gpu_shares_device,
     .destroy       = gpu_destroy,
@@ -958,6 +990,15 @@ static ucxpool_status_t host_memtypes(const copy_engine_t *engine,
     return UCXPOOL_OK;
 }
 
+static bool host_is_even(const copy_engine_t *engine,
+                         const copy_memory_t *memory, bool is_told)
+{
+    (void)engine;
+    (void)memory;
+    (void)is_told;
+    return false;
+}
+
 static bool host_reaches_list(const copy_engine_t *engine,
                               const copy_memory_t *memory)
 {
@@ -977,6 +1018,7 @@ static const copy_engine_calls_t host_calls = {
     .memory_kind   = UCXPOOL_MEMORY_HOST,
     .is_launched   = false,
     .memtypes      = host_memtypes,
+    .is_even       = host_is_even,
     .reaches_list  = host_reaches_list,
     .shares_device = host_shares_device,
     .destroy       = host_destroy,
@@ -1059,6 +1101,12 @@ ucxpool_status_t copy_engine_memtypes(const copy_engine_t *engine,
                                       unsigned            *memtypes_p)
 {
     return engine->calls->memtypes(engine, memory, memtypes_p);
+}
+
+bool copy_engine_is_even(const copy_engine_t *engine,
+                         const copy_memory_t *memory, bool is_told)
+{
+    return engine->calls->is_even(engine, memory, is_told);
 }
 
 bool copy_engine_reaches_list(const copy_engine_t *engine,

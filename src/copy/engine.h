@@ -150,6 +150,8 @@ typedef struct copy_engine_calls {
     ucxpool_status_t (*memtypes)(const copy_engine_t *engine,
                                  const copy_memory_t *memory,
                                  unsigned            *memtypes_p);
+    bool (*is_even)(const copy_engine_t *engine, const copy_memory_t *memory,
+                    bool is_told);
     bool (*reaches_list)(const copy_engine_t *engine,
                          const copy_memory_t *memory);
     bool (*shares_device)(const copy_engine_t *engine, const void *uuid);
@@ -267,8 +269,17 @@ ucxpool_status_t copy_engine_memtypes(const copy_engine_t *engine,
                                       const copy_memory_t *memory,
                                       unsigned            *memtypes_p);
 
-/* May a kernel read the array of the pieces' addresses itself? A short one is
- * not worth the question. */
+/*
+ * Have many short segments one length, over 0, and lie they in one allocation
+ * that a kernel reaches? One pass over the array; with is_told the caller
+ * answers for where they lie. Always false for the processor, for a short
+ * array, and for long segments, of which the bytes take the time.
+ */
+bool copy_engine_is_even(const copy_engine_t *engine,
+                         const copy_memory_t *memory, bool is_told);
+
+/* May a kernel read the array of the pieces' addresses itself, or of segments
+ * that are known to have one length? A short one is not worth the question. */
 bool copy_engine_reaches_list(const copy_engine_t *engine,
                               const copy_memory_t *memory);
 

@@ -144,7 +144,7 @@ struct piece {
 };                   /* with COPY_PAIRS */
 
 /* A piece of a tile, from where the tile begins. `fault` is where to tell of
- * one of COPY_UNIFORM that has no address. */
+ * one that has no address, where all have one length. */
 DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
                         uint32_t form, uint32_t length, uint32_t index,
                         uint64_t fault)
@@ -161,8 +161,9 @@ DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
         p.length = 0;
         return p;
     }
-    if (form == COPY_UNIFORM) {
-        p.address = load_entry(list + entry);
+    if ((form == COPY_UNIFORM) || (form == COPY_EVEN_SEGMENTS)) {
+        p.address = (form == COPY_UNIFORM) ? load_entry(list + entry)
+                                           : load_first(list + 2 * entry);
         if (p.address == 0) {
             store4(fault, (uint32_t)entry + 1);
             p.length = 0;
@@ -192,8 +193,8 @@ DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
 /*
  * Copy a list, one tile per thread block of COPY_THREADS. `gather` is 1 or
  * 0. Where all pieces have one length stream, stream_size and tile_size are in
- * place of tiles; COPY_UNIFORM has the address of a word in `tiles`: the
- * number, from 1 on, of a piece that has no address.
+ * place of tiles; `tiles` then is the address of a word: the number, from 1 on,
+ * of a piece that has no address.
  */
 extern "C" __attribute__((global))
 __attribute__((launch_bounds(COPY_THREADS, BLOCKS))) void

@@ -197,6 +197,36 @@ INLINE size_t inside(const ucxpool_segment_t *segments, size_t num_segments,
     return n;
 }
 
+/* Have segments one length, and one of `room` places behind the start? */
+INLINE size_t even(const ucxpool_segment_t *segments, size_t num_segments,
+                   uint64_t length, uint64_t start, uint64_t room)
+{
+    const pairs_t base = {start, length, start, length};
+    size_t        n    = 0;
+
+    for (; n + STEP <= num_segments; n += STEP) {
+        pairs_t outside = {0};
+        pairs_t differs = {0};
+
+        prefetch(&segments[n]);
+        for (size_t i = n; i < n + STEP; i += 2) {
+            pairs_t from = PAIRS(segments, i) - base;
+
+            outside |= OUTSIDE(from, room);
+            differs |= from;
+        }
+        if ((((outside[0] | outside[2]) & HIGHEST_BIT) | differs[1] |
+             differs[3]) != 0) {
+            break;
+        }
+    }
+    while ((n < num_segments) && (segments[n].length == length) &&
+           ((uintptr_t)segments[n].address - start <= room)) {
+        n++;
+    }
+    return n;
+}
+
 /* The same of pieces, which have `room` places to begin at behind the start. */
 INLINE size_t within(void *const *addresses, size_t num_addresses,
                      uint64_t start, uint64_t room)
@@ -255,6 +285,12 @@ INLINE size_t within(void *const *addresses, size_t num_addresses,
     { \
         return inside(segments, n, start, size); \
     } \
+    attributes static size_t even_##kind(const ucxpool_segment_t *segments, \
+                                         size_t n, uint64_t length, \
+                                         uint64_t start, uint64_t room) \
+    { \
+        return even(segments, n, length, start, room); \
+    } \
     attributes static size_t within_##kind(void *const *addresses, size_t n, \
                                            uint64_t start, uint64_t room) \
     { \
@@ -273,6 +309,7 @@ PASSES(avx2, __attribute__((target("avx2"))))
 #define present_avx2   present_any
 #define copy_avx2      copy_any
 #define inside_avx2    inside_any
+#define even_avx2      even_any
 #define within_avx2    within_any
 #endif
 
@@ -326,6 +363,17 @@ size_t copy_pairs_inside(const ucxpool_segment_t *segments, size_t num_segments,
     }
     return HAS_AVX2() ? inside_avx2(segments, num_segments, start, size)
                       : inside_any(segments, num_segments, start, size);
+}
+
+size_t copy_pairs_even(const ucxpool_segment_t *segments, size_t num_segments,
+                       uint64_t length, uint64_t start, uint64_t size)
+{
+    if (!SIZE_IS_FIT(size) || (length > size)) {
+        return 0;
+    }
+    return HAS_AVX2()
+               ? even_avx2(segments, num_segments, length, start, size - length)
+               : even_any(segments, num_segments, length, start, size - length);
 }
 
 size_t copy_pairs_within(void *const *addresses, size_t num_addresses,
@@ -555,7 +603,7 @@ void copy_plan_init(copy_plan_t *plan, const copy_run_t *runs, size_t num_runs,
     plan_rewind(plan);
 }
 
-static void plan_advance_pieces(copy_plan_t *plan, uint64_t length)
+static void plan_advance_even(copy_plan_t *plan, uint64_t length)
 {
     uint64_t place = plan->at.memory_offset + length;
 
@@ -571,8 +619,8 @@ static void plan_advance_memory(copy_plan_t *plan, uint64_t length)
 {
     uint64_t left;
 
-    if (copy_memory_is_pieces(&plan->memory)) {
-        plan_advance_pieces(plan, length);
+    if (copy_memory_is_even(&plan->memory)) {
+        plan_advance_even(plan, length);
         return;
     }
     for (; plan->at.memory < plan->memory.num; plan->at.memory++) {

@@ -104,9 +104,10 @@ typedef struct copy_memory {
     const ucxpool_segment_t *segments;
     void *const             *addresses; /* of pieces */
     const ucxpool_range_t   *ranges;
-    uint64_t                 length;    /* of each piece */
-    size_t                   num;       /* segments, pieces, or ranges */
-    bool                     is_pinned; /* a GPU can read `addresses` itself */
+    uint64_t                 length; /* of each piece; of each segment, where
+                                        it is known that all have one: else 0 */
+    size_t num;                      /* segments, pieces, or ranges */
+    bool is_pinned; /* a GPU can read the array of segments or pieces itself */
 } copy_memory_t;
 
 static inline copy_memory_t
@@ -136,6 +137,12 @@ static inline copy_memory_t copy_memory_of_ranges(const ucxpool_range_t *ranges,
 static inline bool copy_memory_is_pieces(const copy_memory_t *memory)
 {
     return memory->addresses != NULL;
+}
+
+/* Is it known, without a look at the array, that all have one length? */
+static inline bool copy_memory_is_even(const copy_memory_t *memory)
+{
+    return copy_memory_is_pieces(memory) || (memory->length != 0);
 }
 
 static inline bool copy_memory_is_ranges(const copy_memory_t *memory)
@@ -321,6 +328,14 @@ size_t copy_pairs_inside(const ucxpool_segment_t *segments, size_t num_segments,
                          uint64_t start, uint64_t size);
 size_t copy_pairs_within(void *const *addresses, size_t num_addresses,
                          uint64_t length, uint64_t start, uint64_t size);
+
+/*
+ * How many of the segments, from the first one on, have this length, over 0,
+ * and lie whole in [start, start + size)? Fewer are said where that cannot be
+ * said quickly.
+ */
+size_t copy_pairs_even(const ucxpool_segment_t *segments, size_t num_segments,
+                       uint64_t length, uint64_t start, uint64_t size);
 
 /* Copy addresses up to the first NULL, which the same pass finds; returns how
  * many these are. More may be written, but no more than num_addresses. */

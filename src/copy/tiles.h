@@ -40,6 +40,8 @@ typedef enum copy_form {
     COPY_UNIFORM,
     /* 16 bytes: copy_segment_t, as a caller's segments are. */
     COPY_SEGMENTS,
+    /* The same of segments that all have one length. */
+    COPY_EVEN_SEGMENTS,
     /* 16 bytes: copy_exact_t. Each says where it lies in the stream. What
      * lies between two is left as it is: to clear it, add a piece of zeros. */
     COPY_EXACT,
@@ -110,7 +112,8 @@ typedef struct copy_list {
 /* Are the pieces of this form of one length, and cut by the kernel? */
 COPY_BOTH static inline bool copy_is_even(copy_form_t form)
 {
-    return (form == COPY_UNIFORM) || (form == COPY_EVEN_PAIRS);
+    return (form == COPY_UNIFORM) || (form == COPY_EVEN_SEGMENTS) ||
+           (form == COPY_EVEN_PAIRS);
 }
 
 /* Bytes of the stream from one such piece to the next; pairs have no padding.

@@ -464,6 +464,25 @@ static ucxpool_status_t set_marker(ucxpool_request_t *request, void *stream)
     return status;
 }
 
+void core_request_find_length(ucxpool_request_t              *request,
+                              const ucxpool_request_params_t *params)
+{
+    copy_memory_t *memory = &request->data.memory;
+
+    if (copy_engine_is_even(request->pool->engine, memory,
+                            is_told(request, params))) {
+        memory->length = memory->segments[0].length;
+    }
+}
+
+/* Even segments lie where the first one does. */
+static copy_memory_t to_be_asked_for(const copy_memory_t *memory)
+{
+    return (copy_memory_is_even(memory) && !copy_memory_is_pieces(memory))
+               ? copy_memory_of_segments(memory->segments, 1)
+               : *memory;
+}
+
 ucxpool_status_t
 core_request_find_memtypes(ucxpool_request_t              *request,
                            const ucxpool_request_params_t *params)
@@ -472,6 +491,7 @@ core_request_find_memtypes(ucxpool_request_t              *request,
     uint64_t             fields   = (params == NULL) ? 0 : params->field_mask;
     unsigned             memtypes = COPY_MEMTYPE_DEVICE;
     void                *stream   = NULL;
+    copy_memory_t        memory   = to_be_asked_for(&request->data.memory);
     ucxpool_status_t     status;
 
     if (!copy_engine_is_launched(engine)) {
@@ -482,7 +502,7 @@ core_request_find_memtypes(ucxpool_request_t              *request,
         if (status != UCXPOOL_OK) {
             return status;
         }
-        status = copy_engine_memtypes(engine, &request->data.memory, &memtypes);
+        status = copy_engine_memtypes(engine, &memory, &memtypes);
         if (status != UCXPOOL_OK) {
             return status;
         }

@@ -309,6 +309,11 @@ ucxpool_status_t core_request_set_metadata(ucxpool_request_t *request,
 /* Free what is left when the pool goes. */
 void core_request_destroy_all(ucxpool_t *pool);
 
+/* Before its memory is looked at in any other way: have all segments one
+ * length? Then nothing else need look at each. */
+void core_request_find_length(ucxpool_request_t              *request,
+                              const ucxpool_request_params_t *params);
+
 /*
  * Look at the segments as they are posted, and set a marker in the caller's
  * stream. In a pool of host memory, only pieces are looked at, for NULL; in one

@@ -77,8 +77,8 @@ static ucxpool_status_t count_runs(ucxpool_request_t *request)
                               &request->data.totals);
 }
 
-/* The run of pieces is known without a look at them. */
-static ucxpool_status_t count_pieces(ucxpool_request_t *request)
+/* The run is known without a look at the array. */
+static ucxpool_status_t count_even(ucxpool_request_t *request)
 {
     ucxpool_status_t status = core_request_reserve_runs(request, 1);
 
@@ -103,9 +103,8 @@ static ucxpool_status_t plan_send(ucxpool_request_t *request)
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = copy_memory_is_pieces(&request->data.memory)
-                 ? count_pieces(request)
-                 : count_runs(request);
+    status = copy_memory_is_even(&request->data.memory) ? count_even(request)
+                                                        : count_runs(request);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -152,8 +151,10 @@ static ucxpool_status_t create_send(ucxpool_channel_t              *channel,
 static ucxpool_status_t prepare_send(ucxpool_request_t              *request,
                                      const ucxpool_request_params_t *params)
 {
-    ucxpool_status_t status = plan_send(request);
+    ucxpool_status_t status;
 
+    core_request_find_length(request, params);
+    status = plan_send(request);
     if (status == UCXPOOL_OK) {
         status = xfer_send_check_limits(request);
     }
@@ -300,7 +301,7 @@ static ucxpool_status_t add_capacity(ucxpool_request_t *request)
 {
     const copy_memory_t *memory = &request->data.memory;
 
-    if (copy_memory_is_pieces(memory)) {
+    if (copy_memory_is_even(memory)) {
         return multiply_capacity(request);
     }
     if ((memory->num == 1) && (memory->segments[0].address != NULL) &&
@@ -343,6 +344,7 @@ ucxpool_status_t xfer_recv_create(ucxpool_t *pool, const copy_memory_t *memory,
     if (status != UCXPOOL_OK) {
         return status;
     }
+    core_request_find_length(request, params);
     status = add_capacity(request);
     if (status == UCXPOOL_OK) {
         status = core_request_find_memtypes(request, params);

@@ -89,6 +89,7 @@ static void lay_out(buffers_t *buffers, const work_t *work)
 int buffers_init(buffers_t *buffers, const buffers_params_t *params)
 {
     const work_t *work = &params->work;
+    size_t        num;
 
     memset(buffers, 0, sizeof(*buffers));
     buffers->memory       = params->memory;
@@ -102,14 +103,15 @@ int buffers_init(buffers_t *buffers, const buffers_params_t *params)
     buffers->is_echo    = work->echo != 0;
     buffers->arena      = params->arena;
     buffers->arena_size = buffers_arena_size(work, params->is_scattered);
-    buffers->segments   = calloc(buffers->num_slots * buffers->num_segments,
-                                 sizeof(*buffers->segments));
+    num                 = buffers->num_slots * buffers->num_segments;
+    buffers->segments =
+        memory_list_alloc(buffers->memory, num, sizeof(*buffers->segments));
     if (buffers->segments == NULL) {
-        return perf_error("out of memory for the list of buffers: lower -n");
+        return -1;
     }
-    if (memory_list_alloc(buffers->memory,
-                          buffers->num_slots * buffers->num_segments,
-                          &buffers->addresses) != 0) {
+    buffers->addresses =
+        memory_list_alloc(buffers->memory, num, sizeof(*buffers->addresses));
+    if (buffers->addresses == NULL) {
         buffers_cleanup(buffers);
         return -1;
     }
@@ -130,7 +132,7 @@ void buffers_cleanup(buffers_t *buffers)
     if (buffers->own_arena) {
         memory_free(buffers->memory, buffers->arena, buffers->arena_size);
     }
-    free(buffers->segments);
+    memory_list_free(buffers->memory, buffers->segments);
     memory_list_free(buffers->memory, buffers->addresses);
     memset(buffers, 0, sizeof(*buffers));
 }

@@ -60,25 +60,22 @@ void memory_free(memory_t *memory, void *address, size_t size)
     }
 }
 
-int memory_list_alloc(memory_t *memory, size_t num, void ***list_p)
+void *memory_list_alloc(memory_t *memory, size_t num, size_t size)
 {
     void *list = NULL;
 
     if (!memory_is_on_gpu(memory)) {
-        *list_p = calloc(num, sizeof(**list_p));
-        return *list_p != NULL
-                   ? 0
-                   : perf_error("out of memory for a list of addresses: lower "
-                                "-n");
+        list = calloc(num, size);
+        if (list == NULL) {
+            perf_error("out of memory for the list of buffers: lower -n");
+        }
+    } else if (gpu_host_alloc(&memory->gpu, num * size, &list) != 0) {
+        fail(memory);
     }
-    if (gpu_host_alloc(&memory->gpu, num * sizeof(**list_p), &list) != 0) {
-        return fail(memory);
-    }
-    *list_p = list;
-    return 0;
+    return list;
 }
 
-void memory_list_free(memory_t *memory, void **list)
+void memory_list_free(memory_t *memory, void *list)
 {
     if (list == NULL) {
         return;

@@ -32,8 +32,8 @@ int  memory_alloc(memory_t *memory, size_t size, void **address_p);
 void memory_free(memory_t *memory, void *address, size_t size);
 
 /* A list of addresses: pinned, where the buffers lie in a GPU's memory. */
-int  memory_list_alloc(memory_t *memory, size_t num, void ***list_p);
-void memory_list_free(memory_t *memory, void **list);
+void *memory_list_alloc(memory_t *memory, size_t num, size_t size);
+void  memory_list_free(memory_t *memory, void *list);
 
 /* Overwrite with one byte. */
 int memory_poison(memory_t *memory, void *address, size_t size,
