@@ -282,6 +282,62 @@ START_TEST(both_take_the_same_way)
 }
 END_TEST
 
+/* Unless that is demanded, those are written that gain by it. */
+static const struct {
+    const char *settings;
+    size_t      num; /* segments of the message */
+    bool        pushes;
+} lengths[] = {
+    {WAY("auto"), 1, false},
+    {WAY("auto"), 8, false},
+    {WAY("auto"), 32, true},
+    {WAY("push"), 8, true},
+};
+#define NUM_LENGTHS ((int)(sizeof(lengths) / sizeof(lengths[0])))
+
+static void cut_evenly(side_t *side, size_t num)
+{
+    for (size_t i = 0; i < num; i++) {
+        side->pieces[i] =
+            (ucxpool_segment_t){side->memory + i * (SIZE / num), SIZE / num};
+    }
+}
+
+START_TEST(long_segments_are_read)
+{
+    size_t             num    = lengths[_i].num;
+    uint64_t           pushed = lengths[_i].pushes ? SIZE : 0;
+    uint8_t           *bytes  = malloc(SIZE);
+    uint8_t           *right  = malloc(SIZE);
+    ucxpool_request_t *requests[2];
+
+    setenv("CUDA_STAND_IN", LATE ",devices=2", 1);
+    if (!two_gpu_start_apart(&two, lengths[_i].settings, lengths[_i].settings,
+                             true)) {
+        return;
+    }
+    init_side(&source, 1);
+    init_side(&target, 1);
+    cut_evenly(&source, num);
+    cut_evenly(&target, num);
+    put(0);
+    meet();
+    requests[0] = post_recv_of(num, TAG);
+    requests[1] = post_send_of(num, TAG);
+    two_check(finish(requests[0]) == UCXPOOL_OK);
+    two_check(finish(requests[1]) == UCXPOOL_OK);
+    fill(right, !two.is_child, 0);
+    gpu_read(bytes, target.memory, SIZE);
+    two_check(memcmp(bytes, right, SIZE) == 0);
+    two_check(count("sent_map_pushed_bytes") == pushed);
+    two_check(count("received_map_pushed_bytes") == pushed);
+    two_check(count("sent_map_packed_bytes") == SIZE - pushed);
+    free(bytes);
+    free(right);
+    end_both();
+}
+END_TEST
+
 /* --- ended early ---------------------------------------------------------- */
 
 static void progress_some(int rounds)
@@ -411,6 +467,7 @@ static Suite *suite(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, messages_are_pushed_both_ways, 0, NUM_EXCHANGES);
     tcase_add_loop_test(tcase, both_take_the_same_way, 0, 2 * NUM_SETTINGS);
+    tcase_add_loop_test(tcase, long_segments_are_read, 0, NUM_LENGTHS);
     tcase_add_loop_test(tcase, one_that_is_canceled_leaves_nothing, 0, 2);
     tcase_add_loop_test(tcase, a_channel_that_is_closed_leaves_nothing, 0, 6);
     if (!cuda_is_real()) {

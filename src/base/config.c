@@ -403,9 +403,10 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "How messages go over the map wire between pools on GPUs. pull: the "
          "receiver's GPU reads the sender's blocks. push: the sender's GPU "
          "writes to blocks that the receiver lends, of its RECV_SHARE and of "
-         "its SEND_SHARE. auto: push between two GPUs, pull between two "
-         "processes on one. Where the two pools are not set alike, pull goes "
-         "before auto, and auto before push."),
+         "its SEND_SHARE. auto: push between two GPUs, but pull what is faster "
+         "so, short messages and those of segments of 512 KiB or more; pull "
+         "between two processes on one GPU. Where the two pools are not set "
+         "alike, pull goes before auto, and auto before push."),
     WORD("WINDOW_WAY", window_way, "auto", window_way_words,
          "How peers' windows are read and written. direct: within a host and "
          "user by our own processor or GPU, over the ucx wire by the get and "
