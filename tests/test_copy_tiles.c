@@ -76,9 +76,9 @@ static copy_table_t make_list(copy_form_t form, uint32_t uniform)
     }
     list.num_entries = n;
     list.is_padded   = (form != COPY_EXACT) && (random() % 2 != 0);
-    list.entries     = (form == COPY_UNIFORM)    ? (const void *)addresses
-                       : (form == COPY_SEGMENTS) ? (const void *)segments
-                                                 : (const void *)exact;
+    list.entries     = (form == COPY_UNIFORM) ? (const void *)addresses
+                       : (form == COPY_EXACT) ? (const void *)exact
+                                              : (const void *)segments;
     return list;
 }
 
@@ -126,7 +126,7 @@ static void compare(const copy_table_t *list, uint32_t tile_size, bool gather)
     for (uint32_t i = 0; i < list->num_entries; i++) {
         expect(list, i, gather);
     }
-    if (list->form == COPY_UNIFORM) {
+    if (copy_is_even(list->form)) {
         copy_twin_even(list, tile_size, gather);
     } else {
         num_tiles = copy_tiles_cut(list, tile_size, tiles, MAX_TILES);
@@ -139,22 +139,27 @@ static void compare(const copy_table_t *list, uint32_t tile_size, bool gather)
 /* A size of tiles of which there is room for as many as it takes. */
 static uint32_t choose_size(const copy_table_t *list, uint32_t size)
 {
-    if ((list->form != COPY_UNIFORM) &&
+    if (!copy_is_even(list->form) &&
         (copy_tiles_cut(list, size, NULL, 0) > MAX_TILES)) {
         return 4096;
     }
     return size;
 }
 
+/* Of lists and a stream. */
+static const copy_form_t forms[] = {COPY_UNIFORM, COPY_SEGMENTS,
+                                    COPY_EVEN_SEGMENTS, COPY_EXACT};
+#define NUM_FORMS ((int)(sizeof(forms) / sizeof(forms[0])))
+
 START_TEST(tiles_copy_each_byte_of_a_list_and_no_other)
 {
     static const uint32_t sizes[] = {16, 48, 4096, 65536};
-    copy_form_t           form    = (copy_form_t)(_i / 2);
+    copy_form_t           form    = forms[_i / 2];
 
     srandom(7);
     for (int round = 0; round < 8; round++) {
         uint32_t uniform =
-            (form == COPY_UNIFORM) ? 1 + (uint32_t)random() % 300 : 0;
+            copy_is_even(form) ? 1 + (uint32_t)random() % 300 : 0;
         copy_table_t list = make_list(form, uniform);
 
         ck_assert_uint_gt(list.num_entries, 50);
@@ -251,7 +256,7 @@ int main(void)
     int      failed;
 
     tcase_add_loop_test(tcase, tiles_copy_each_byte_of_a_list_and_no_other, 0,
-                        6);
+                        2 * NUM_FORMS);
     tcase_add_test(tcase, no_tile_is_longer_than_asked);
     tcase_add_test(tcase, a_tile_within_one_piece_says_where_it_is);
     tcase_add_test(tcase, a_tile_of_one_piece_says_how_much_padding_it_has);
