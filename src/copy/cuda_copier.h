@@ -132,10 +132,10 @@ void copy_cuda_job_put(copy_cuda_copier_t *copier, copy_cuda_job_t *job);
 /*
  * Cut a list into tiles for this job. There may be several in one job, with a
  * stream each (blocks that do not lie side by side, say), all of one form that
- * is not COPY_UNIFORM.
+ * is not of one length.
  *
- * list         Its entries lie in job->entries; those of one
- *              length may lie in any pinned memory.
+ * list         Its entries lie in job->entries; those of one length may
+ *              lie in any pinned memory.
  * stream_size  Bytes of the streams of all lists of the job, by which the
  *              tiles' size is chosen.
  *

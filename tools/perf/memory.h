@@ -31,7 +31,8 @@ static inline bool memory_is_on_gpu(const memory_t *memory)
 int  memory_alloc(memory_t *memory, size_t size, void **address_p);
 void memory_free(memory_t *memory, void *address, size_t size);
 
-/* A list of addresses: pinned, where the buffers lie in a GPU's memory. */
+/* A list of `num` entries: pinned, where the buffers lie in a GPU's memory.
+ * NULL after an error. */
 void *memory_list_alloc(memory_t *memory, size_t num, size_t size);
 void  memory_list_free(memory_t *memory, void *list);
 
