@@ -33,37 +33,6 @@ static two_t  two;
 static side_t source;
 static side_t target;
 
-static void say(void)
-{
-    two_check(send(two.talk, "x", 1, MSG_NOSIGNAL) == 1);
-}
-
-/* Progresses until the other process has said it. */
-static void hear(void)
-{
-    uint64_t late = pair_deadline();
-    char     byte;
-
-    while (recv(two.talk, &byte, 1, MSG_DONTWAIT) != 1) {
-        two_check(!pair_is_late(late));
-        ucxpool_progress(two.pool);
-    }
-}
-
-static void meet(void)
-{
-    say();
-    hear();
-}
-
-static uint64_t count(const char *name)
-{
-    uint64_t value;
-
-    two_check(ucxpool_stats_get(two.pool, name, &value) == UCXPOOL_OK);
-    return value;
-}
-
 /* What the process with this role sends in a round; known to both. */
 static void fill(uint8_t *bytes, bool childs, unsigned round)
 {
@@ -99,13 +68,13 @@ static void end_both(void)
 {
     uint64_t late = pair_deadline();
 
-    meet();
+    two_meet(&two);
     while (!pair_is_whole(two.pool)) {
         two_check(!pair_is_late(late));
         ucxpool_progress(two.pool);
     }
     two_check(ucxpool_check(two.pool) == UCXPOOL_OK);
-    meet();
+    two_meet(&two);
     gpu_free(source.memory);
     gpu_free(target.memory);
     mem_cuda_device_close(gpu);
@@ -138,20 +107,6 @@ static ucxpool_request_t *post_send(void)
 static ucxpool_request_t *post_recv(void)
 {
     return post_recv_of(NUM, TAG);
-}
-
-static ucxpool_status_t finish(ucxpool_request_t *request)
-{
-    ucxpool_status_t status;
-    uint64_t         late = pair_deadline();
-
-    while (!pair_ended(request)) {
-        two_check(!pair_is_late(late));
-        ucxpool_progress(two.pool);
-    }
-    status = ucxpool_request_test(request);
-    ucxpool_request_release(request);
-    return status;
 }
 
 static void put(unsigned round)
@@ -187,13 +142,13 @@ static void exchange(unsigned rounds, unsigned depth)
 
     for (unsigned i = 0; i < rounds; i++) {
         put(i);
-        meet();
+        two_meet(&two);
         for (unsigned j = 0; j < depth; j++) {
             requests[2 * j]     = post_recv();
             requests[2 * j + 1] = post_send();
         }
         for (unsigned j = 0; j < 2 * depth; j++) {
-            two_check(finish(requests[j]) == UCXPOOL_OK);
+            two_check(two_finish(&two, requests[j]) == UCXPOOL_OK);
         }
         check(i);
     }
@@ -227,16 +182,17 @@ START_TEST(messages_are_pushed_both_ways)
     begin(exchanges[_i].settings);
     two_check(says_that_it_pushes());
     exchange(rounds, exchanges[_i].depth);
-    two_check(count("sent_map_pushed_bytes") + count("sent_map_packed_bytes") ==
+    two_check(two_count(&two, "sent_map_pushed_bytes") +
+                  two_count(&two, "sent_map_packed_bytes") ==
               all);
-    two_check(count("received_map_pushed_bytes") +
-                  count("received_map_packed_bytes") ==
+    two_check(two_count(&two, "received_map_pushed_bytes") +
+                  two_count(&two, "received_map_packed_bytes") ==
               all);
     /* The first of each round found blocks. */
-    two_check(count("sent_map_pushed_bytes") >= SIZE * rounds);
-    two_check(count("received_map_pushed_bytes") >= SIZE * rounds);
+    two_check(two_count(&two, "sent_map_pushed_bytes") >= SIZE * rounds);
+    two_check(two_count(&two, "received_map_pushed_bytes") >= SIZE * rounds);
     two_check((exchanges[_i].depth > 1) ||
-              (count("sent_map_pushed_bytes") == all));
+              (two_count(&two, "sent_map_pushed_bytes") == all));
     end_both();
 }
 END_TEST
@@ -275,9 +231,9 @@ START_TEST(both_take_the_same_way)
     init_side(&target, 11);
     two_check(says_that_it_pushes() == pushes);
     exchange(1, 1);
-    two_check(count("sent_map_pushed_bytes") == pushed);
-    two_check(count("received_map_pushed_bytes") == pushed);
-    two_check(count("sent_map_packed_bytes") == SIZE - pushed);
+    two_check(two_count(&two, "sent_map_pushed_bytes") == pushed);
+    two_check(two_count(&two, "received_map_pushed_bytes") == pushed);
+    two_check(two_count(&two, "sent_map_packed_bytes") == SIZE - pushed);
     end_both();
 }
 END_TEST
@@ -321,17 +277,17 @@ START_TEST(long_segments_are_read)
     cut_evenly(&source, num);
     cut_evenly(&target, num);
     put(0);
-    meet();
+    two_meet(&two);
     requests[0] = post_recv_of(num, TAG);
     requests[1] = post_send_of(num, TAG);
-    two_check(finish(requests[0]) == UCXPOOL_OK);
-    two_check(finish(requests[1]) == UCXPOOL_OK);
+    two_check(two_finish(&two, requests[0]) == UCXPOOL_OK);
+    two_check(two_finish(&two, requests[1]) == UCXPOOL_OK);
     fill(right, !two.is_child, 0);
     gpu_read(bytes, target.memory, SIZE);
     two_check(memcmp(bytes, right, SIZE) == 0);
-    two_check(count("sent_map_pushed_bytes") == pushed);
-    two_check(count("received_map_pushed_bytes") == pushed);
-    two_check(count("sent_map_packed_bytes") == SIZE - pushed);
+    two_check(two_count(&two, "sent_map_pushed_bytes") == pushed);
+    two_check(two_count(&two, "received_map_pushed_bytes") == pushed);
+    two_check(two_count(&two, "sent_map_packed_bytes") == SIZE - pushed);
     free(bytes);
     free(right);
     end_both();
@@ -340,19 +296,6 @@ END_TEST
 
 /* --- ended early ---------------------------------------------------------- */
 
-static void progress_some(int rounds)
-{
-    for (int i = 0; i < rounds; i++) {
-        ucxpool_progress(two.pool);
-    }
-}
-
-static bool is_early(ucxpool_status_t status)
-{
-    return (status == UCXPOOL_OK) || (status == UCXPOOL_ERR_CANCELED) ||
-           (status == UCXPOOL_ERR_REFUSED);
-}
-
 /* Each has read what the other had to say: no message that was canceled waits
  * for a receive any more. */
 static void catch_up(void)
@@ -360,8 +303,8 @@ static void catch_up(void)
     ucxpool_request_t *requests[] = {post_recv_of(1, TAG + 1),
                                      post_send_of(1, TAG + 1)};
 
-    two_check(finish(requests[0]) == UCXPOOL_OK);
-    two_check(finish(requests[1]) == UCXPOOL_OK);
+    two_check(two_finish(&two, requests[0]) == UCXPOOL_OK);
+    two_check(two_finish(&two, requests[1]) == UCXPOOL_OK);
 }
 
 /* What was lent comes back, and what follows is right. */
@@ -376,21 +319,21 @@ START_TEST(one_that_is_canceled_leaves_nothing)
     srand((unsigned)_i);
     for (int i = 0; i < num; i++) {
         request = two.is_child ? post_send() : post_recv();
-        progress_some(rand() % 60);
+        two_progress(&two, rand() % 60);
         /* The other one's may wait for what has been canceled. */
         if (!cancels) {
-            hear();
+            two_hear(&two);
         }
         ucxpool_request_cancel(request);
-        two_check(is_early(finish(request)));
-        say();
+        two_check(two_is_early(two_finish(&two, request)));
+        two_say(&two);
         if (cancels) {
-            hear();
+            two_hear(&two);
         }
     }
     catch_up();
     exchange(1, 1);
-    two_check(count("received_map_pushed_bytes") >= SIZE);
+    two_check(two_count(&two, "received_map_pushed_bytes") >= SIZE);
     end_both();
 }
 END_TEST
@@ -404,18 +347,18 @@ START_TEST(a_channel_that_is_closed_leaves_nothing)
     begin(PUSH "CUDA_BACKING=alloc BLOCK_SIZE=256k COMM_SIZE=8m");
     closes = two.is_child == (_i % 2 == 0);
     srand((unsigned)_i);
-    meet();
+    two_meet(&two);
     for (int i = 0; i < 4; i++) {
         requests[i] = (i % 2 == 0) ? post_recv() : post_send();
     }
-    progress_some(rand() % 200);
+    two_progress(&two, rand() % 200);
     if (closes) {
         ucxpool_channel_abort(two.channel);
         two.channel = NULL;
     }
     for (int i = 0; i < 4; i++) {
-        status = finish(requests[i]);
-        two_check(is_early(status) || (status == UCXPOOL_ERR_CLOSED));
+        status = two_finish(&two, requests[i]);
+        two_check(two_is_early(status) || (status == UCXPOOL_ERR_CLOSED));
     }
     end_both();
 }
@@ -430,7 +373,7 @@ START_TEST(the_end_of_what_is_written_late_is_told)
     uint64_t           late;
 
     begin(PUSH "CUDA_BACKING=alloc BLOCK_SIZE=2m COMM_SIZE=32m");
-    meet();
+    two_meet(&two);
     if (two.is_child) {
         cuda_start("run=n");
         request = post_send();
@@ -454,7 +397,7 @@ START_TEST(the_end_of_what_is_written_late_is_told)
     } else {
         request = post_recv();
     }
-    two_check(finish(request) != UCXPOOL_OK);
+    two_check(two_finish(&two, request) != UCXPOOL_OK);
     end_both();
 }
 END_TEST

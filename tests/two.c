@@ -115,3 +115,60 @@ void two_cleanup(two_t *two)
     ck_assert_msg(WIFEXITED(status) && (WEXITSTATUS(status) == 0),
                   "the child ended with status %x", (unsigned)status);
 }
+
+void two_say(two_t *two)
+{
+    two_check(send(two->talk, "x", 1, MSG_NOSIGNAL) == 1);
+}
+
+void two_hear(two_t *two)
+{
+    uint64_t late = pair_deadline();
+    char     byte;
+
+    while (recv(two->talk, &byte, 1, MSG_DONTWAIT) != 1) {
+        two_check(!pair_is_late(late));
+        ucxpool_progress(two->pool);
+    }
+}
+
+void two_meet(two_t *two)
+{
+    two_say(two);
+    two_hear(two);
+}
+
+uint64_t two_count(two_t *two, const char *name)
+{
+    uint64_t value;
+
+    two_check(ucxpool_stats_get(two->pool, name, &value) == UCXPOOL_OK);
+    return value;
+}
+
+ucxpool_status_t two_finish(two_t *two, ucxpool_request_t *request)
+{
+    ucxpool_status_t status;
+    uint64_t         late = pair_deadline();
+
+    while (!pair_ended(request)) {
+        two_check(!pair_is_late(late));
+        ucxpool_progress(two->pool);
+    }
+    status = ucxpool_request_test(request);
+    ucxpool_request_release(request);
+    return status;
+}
+
+void two_progress(two_t *two, int rounds)
+{
+    for (int i = 0; i < rounds; i++) {
+        ucxpool_progress(two->pool);
+    }
+}
+
+bool two_is_early(ucxpool_status_t status)
+{
+    return (status == UCXPOOL_OK) || (status == UCXPOOL_ERR_CANCELED) ||
+           (status == UCXPOOL_ERR_REFUSED);
+}

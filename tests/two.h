@@ -37,6 +37,22 @@ void two_init_on(two_t *two, two_side_t parents, two_side_t childs);
  * that it ended well. */
 void two_cleanup(two_t *two);
 
+/* To the other process; two_hear() progresses until that has said something. */
+void two_say(two_t *two);
+void two_hear(two_t *two);
+/* Both have come here. */
+void two_meet(two_t *two);
+
+/* The pool's statistic of this name. */
+uint64_t two_count(two_t *two, const char *name);
+
+/* Progresses until the request has ended, releases it, and tells how. */
+ucxpool_status_t two_finish(two_t *two, ucxpool_request_t *request);
+void             two_progress(two_t *two, int rounds);
+
+/* An end of a transfer that one of the two has canceled, perhaps too late. */
+bool two_is_early(ucxpool_status_t status);
+
 /* In both processes: ends the process with words when it does not hold. */
 #define two_check(_condition) \
     two_require((_condition), #_condition, __FILE__, __LINE__)
