@@ -41,6 +41,8 @@ static twin_piece_t twin_entry(const void *list, copy_form_t form,
     const copy_even_pair_t *even = list;
 
     switch (form) {
+    case COPY_ONE:
+        return (twin_piece_t){(uintptr_t)list, length, 0};
     case COPY_UNIFORM:
         return (twin_piece_t){((const uint64_t *)list)[i], length, 0};
     case COPY_EVEN_SEGMENTS:

@@ -452,6 +452,106 @@ START_TEST(a_long_piece_goes_by_the_copy_engine)
 }
 END_TEST
 
+/* `length` bytes between two places, given to the kernel without a list. */
+static copy_cuda_job_t *start_one(void *address, void *other, uint32_t length,
+                                  copy_flag_t flag, bool is_gather)
+{
+    copy_cuda_job_t   *job  = copy_cuda_job_get(copier);
+    const copy_table_t list = {.form        = COPY_ONE,
+                               .entries     = address,
+                               .num_entries = 1,
+                               .length      = length,
+                               .stream      = (uintptr_t)other};
+
+    job->flag = flag;
+    ck_assert(copy_cuda_job_add(copier, job, &list, length));
+    ck_assert_int_eq(
+        copy_cuda_job_start(copier, job, COPY_ONE, length, is_gather),
+        UCXPOOL_OK);
+    return job;
+}
+
+static void end_one(copy_cuda_job_t *job, uint32_t fault)
+{
+    wait_for(job);
+    ck_assert_uint_eq(copy_cuda_job_fault(job), fault);
+    copy_cuda_job_put(copier, job);
+}
+
+static const uint32_t one_lengths[] = {1, 15, 16, 17, 4096, 60001, 1 << 20};
+#define NUM_LENGTHS ((int)(sizeof(one_lengths) / sizeof(one_lengths[0])))
+
+START_TEST(one_piece_needs_no_list)
+{
+    const copy_flag_t none   = {.word = NULL};
+    const size_t      behind = (size_t)2 << 20;
+    uint32_t          length = one_lengths[_i];
+    char             *piece;
+    char             *stream;
+
+    init_memory(&mem_kind_cuda_vmm);
+    for (size_t at = 0; at < 3; at++) {
+        piece  = (char *)scattered.address + 5 * at;
+        stream = (char *)contiguous.address + 16 * at;
+        poison_stream();
+        end_one(start_one(piece, stream, length, none, true), 0);
+        get(result, contiguous.address, SIZE);
+        ck_assert(is_all(result, 16 * at, 0xee));
+        ck_assert_int_eq(memcmp(result + 16 * at, pattern + 5 * at, length), 0);
+        ck_assert(
+            is_all(result + 16 * at + length, SIZE - 16 * at - length, 0xee));
+        end_one(start_one(piece + behind, stream, length, none, false), 0);
+        get(result, scattered.address, SIZE);
+        ck_assert_int_eq(
+            memcmp(result + behind + 5 * at, pattern + 5 * at, length), 0);
+        ck_assert_int_eq(memcmp(result + behind + 5 * at + length,
+                                pattern + behind + 5 * at + length,
+                                SIZE - behind - 5 * at - length),
+                         0);
+        memcpy(pattern + behind + 5 * at, pattern + 5 * at, length);
+    }
+}
+END_TEST
+
+/* What is awaited may be written by the kernel's stream, or the copy engine's.
+ */
+START_TEST(a_scatter_waits_for_its_flag)
+{
+    const uint32_t length = 60000;
+    const size_t   behind = (size_t)2 << 20;
+    char          *stream;
+    char          *target;
+    copy_flag_t    flag;
+
+    init_memory(&mem_kind_cuda_vmm);
+    stream = contiguous.address;
+    target = (char *)scattered.address + behind;
+    flag   = (copy_flag_t){(uint32_t *)(void *)(stream + SIZE - 64), 7};
+    ck_assert_int_eq(copy_cuda_copier_clear(copier, stream + SIZE - 128, 64, 2),
+                     UCXPOOL_OK);
+    end_one(start_one(target, stream, length, flag, false), COPY_LATE);
+    get(result, scattered.address, SIZE);
+    ck_assert_int_eq(memcmp(result, pattern, SIZE), 0);
+    if (_i == 0) {
+        end_one(start_one(scattered.address, stream, length, flag, true), 0);
+    } else {
+        copy_cuda_job_t *job = copy_cuda_job_get(copier);
+
+        job->flag = flag;
+        ck_assert_int_eq(copy_cuda_job_start_long(copier, job, stream,
+                                                  scattered.address, length),
+                         UCXPOOL_OK);
+        end_one(job, 0);
+    }
+    end_one(start_one(target, stream, length, flag, false), 0);
+    get(result, scattered.address, SIZE);
+    ck_assert_int_eq(memcmp(result + behind, pattern, length), 0);
+    /* Another number is not awaited. */
+    flag.number = 8;
+    end_one(start_one(target, stream, length, flag, false), COPY_LATE);
+}
+END_TEST
+
 START_TEST(an_empty_job_is_done)
 {
     copy_cuda_job_t *job = copy_cuda_job_get(copier);
@@ -806,6 +906,8 @@ static void add_tests(TCase *tcase)
                         NUM_WAYS);
     tcase_add_test(tcase, a_job_takes_several_lists);
     tcase_add_test(tcase, a_long_piece_goes_by_the_copy_engine);
+    tcase_add_loop_test(tcase, one_piece_needs_no_list, 0, NUM_LENGTHS);
+    tcase_add_loop_test(tcase, a_scatter_waits_for_its_flag, 0, 2);
     tcase_add_test(tcase, an_empty_job_is_done);
     tcase_add_test(tcase, a_job_is_used_again_and_again);
     tcase_add_test(tcase, there_are_as_many_jobs_as_were_asked_for);

@@ -715,6 +715,7 @@ copy_cuda_job_t *copy_cuda_job_get(copy_cuda_copier_t *copier)
         copier->free_jobs = job->next;
         job->num_tiles    = 0;
         job->is_pushed    = false;
+        job->flag         = (copy_flag_t){.word = NULL};
     }
     return job;
 }
@@ -772,15 +773,18 @@ static CUresult launch_kernel(const copy_cuda_copier_t *copier,
                               uint32_t length, bool is_gather)
 {
     bool     is_even  = copy_is_even(form);
-    uint64_t tiles    = is_even ? (uintptr_t)job->fault : (uintptr_t)job->tiles;
+    uint64_t tiles    = (uintptr_t)job->tiles;
     uint64_t entries  = (uintptr_t)(is_even ? job->even.entries : job->entries);
     uint64_t stream   = is_even ? job->even.stream : 0;
     uint32_t size     = is_even ? copy_even_size(&job->even) : 0;
     uint32_t is_form  = (uint32_t)form;
     uint32_t gather   = is_gather ? 1 : 0;
     uint32_t tile     = job->tile_size;
-    void    *params[] = {&tiles,  &entries, &is_form, &length,
-                         &gather, &stream,  &size,    &tile};
+    uint64_t fault    = (uintptr_t)job->fault;
+    uint64_t awaited  = is_gather ? 0 : (uintptr_t)job->flag.word;
+    uint32_t mark     = job->flag.number;
+    void    *params[] = {&tiles, &entries, &is_form, &length,  &gather, &stream,
+                         &size,  &tile,    &fault,   &awaited, &mark};
 
     if (job->num_tiles == 0) {
         return CUDA_SUCCESS;
@@ -804,12 +808,28 @@ static ucxpool_status_t begin(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
     return mem_cuda_device_enter(copier->device);
 }
 
-/* The work has been posted, with this result; let the word follow. */
+static CUresult write_flag(const copy_cuda_copier_t *copier,
+                           const copy_cuda_job_t    *job)
+{
+    if (job->flag.word == NULL) {
+        return CUDA_SUCCESS;
+    }
+    return mem_cuda_word_write(copier->device, job->stream, job->flag.word,
+                               job->flag.number);
+}
+
+/* The work has been posted, with this result; let the word follow, and where
+ * the bytes are for another GPU the flag before it. */
 static ucxpool_status_t finish(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
-                               CUresult result, const char *call)
+                               bool is_gather, CUresult result,
+                               const char *call)
 {
     const mem_cuda_driver_t *driver = copier->device->driver;
 
+    if ((result == CUDA_SUCCESS) && is_gather) {
+        call   = "having a flag written";
+        result = write_flag(copier, job);
+    }
     if (result == CUDA_SUCCESS) {
         call   = "having a word written";
         result = mem_cuda_word_write(copier->device, job->stream, job->word,
@@ -835,7 +855,7 @@ ucxpool_status_t copy_cuda_job_start(copy_cuda_copier_t *copier,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    return finish(copier, job,
+    return finish(copier, job, is_gather,
                   launch_kernel(copier, job, form, length, is_gather),
                   "cuLaunchKernel of a copy");
 }
@@ -853,7 +873,7 @@ ucxpool_status_t copy_cuda_job_start_long(copy_cuda_copier_t *copier,
     result = copier->device->driver->cuMemcpyAsync(
         (CUdeviceptr)(uintptr_t)target, (CUdeviceptr)(uintptr_t)source, length,
         job->stream);
-    return finish(copier, job, result, "cuMemcpyAsync");
+    return finish(copier, job, true, result, "cuMemcpyAsync");
 }
 
 /* A word that does not come: is the GPU still well? */
@@ -895,6 +915,34 @@ ucxpool_status_t copy_cuda_job_poll(copy_cuda_copier_t *copier,
 uint32_t copy_cuda_job_fault(const copy_cuda_job_t *job)
 {
     return *job->fault;
+}
+
+/* By words, not by a memset: the driver may wait for much before it loads the
+ * kernel of its first one. */
+ucxpool_status_t copy_cuda_copier_clear(copy_cuda_copier_t *copier, void *first,
+                                        size_t stride, unsigned num)
+{
+    const mem_cuda_device_t *device = copier->device;
+    CUstream                 stream = copier->lanes[WAY_NEAR].streams[0];
+    ucxpool_status_t         status;
+    CUresult                 result = CUDA_SUCCESS;
+
+    status = mem_cuda_device_enter(device);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    for (unsigned i = 0; (i < num) && (result == CUDA_SUCCESS); i++) {
+        uint32_t *word = (uint32_t *)(void *)((char *)first + i * stride);
+
+        result = mem_cuda_word_write(device, stream, word, 0);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = device->driver->cuStreamSynchronize(stream);
+    }
+    mem_cuda_device_leave(device);
+    return (result == CUDA_SUCCESS)
+               ? UCXPOOL_OK
+               : copier_error(copier, result, "clearing flags");
 }
 
 ucxpool_status_t copy_cuda_copier_check(const copy_cuda_copier_t *copier)

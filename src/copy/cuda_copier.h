@@ -81,6 +81,12 @@ ucxpool_status_t copy_launch_no_address(size_t piece);
 
 typedef struct copy_cuda_copier copy_cuda_copier_t;
 
+/* A word that one GPU writes and another waits for, with what it has then. */
+typedef struct copy_flag {
+    uint32_t *word; /* NULL: none */
+    uint32_t  number;
+} copy_flag_t;
+
 typedef struct copy_cuda_job {
     /* For the caller to fill, before add; not after start until it is done. */
     void *entries;
@@ -89,6 +95,10 @@ typedef struct copy_cuda_job {
     /* For the caller to set, before start; false when it is got: the sender's
      * GPU writes to blocks of the receiver's. Else the receiver's reads. */
     bool is_pushed;
+    /* Likewise; none when it is got. A gather writes it when its bytes are
+     * there; a scatter waits for it, but not for long: see
+     * copy_cuda_job_fault(). */
+    copy_flag_t flag;
     /* The copier's own. */
     copy_tile_t          *tiles;
     size_t                num_tiles;
@@ -162,7 +172,8 @@ ucxpool_status_t copy_cuda_job_start(copy_cuda_copier_t *copier,
 
 /*
  * Let the GPU's copy engine copy one piece: the fastest way for a long one
- * between GPUs. Errors as for start.
+ * between GPUs. A flag is written, and cannot be waited for. Errors as for
+ * start.
  */
 ucxpool_status_t copy_cuda_job_start_long(copy_cuda_copier_t *copier,
                                           copy_cuda_job_t *job, void *target,
@@ -179,11 +190,20 @@ ucxpool_status_t copy_cuda_job_poll(copy_cuda_copier_t *copier,
                                     copy_cuda_job_t    *job);
 
 /*
- * Of a job that is done, of addresses or segments of one length: the number of
+ * Of a job that is done: COPY_LATE if it waited for its flag in vain, and is to
+ * be started again; or, of addresses or segments of one length, the number of
  * an entry that was NULL, from 1 on; 0 if none was. Where one was, other bytes
  * may have been copied to wrong places of the stream, or of the pieces.
  */
 uint32_t copy_cuda_job_fault(const copy_cuda_job_t *job);
+
+/*
+ * Write 0 to words of this GPU's memory, `stride` bytes apart, and wait for it.
+ *
+ * UCXPOOL_ERR_IO and others  the driver failed
+ */
+ucxpool_status_t copy_cuda_copier_clear(copy_cuda_copier_t *copier, void *first,
+                                        size_t stride, unsigned num);
 
 /*
  * Is the GPU well? Asked while another stream than the copier's is waited for.

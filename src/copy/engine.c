@@ -556,21 +556,27 @@ static ucxpool_status_t start_launch(copy_engine_t       *engine,
                                      const copy_launch_t *launch,
                                      bool                 is_gather)
 {
+    bool           waits = !is_gather && (job->flag.word != NULL);
+    copy_table_t   list  = launch->list;
     copy_segment_t piece;
 
     if (is_one_piece(launch, &piece)) {
-        return start_long(engine, job, &piece, launch->list.stream, is_gather);
+        if (!waits) {
+            return start_long(engine, job, &piece, list.stream, is_gather);
+        }
+        list.form    = COPY_ONE;
+        list.entries = (const void *)(uintptr_t)piece.address;
+        list.length  = (uint32_t)piece.length;
     }
-    if (!copy_cuda_job_add(engine->copier, job, &launch->list,
-                           launch->covered)) {
+    if (!copy_cuda_job_add(engine->copier, job, &list, launch->covered)) {
         return base_error(UCXPOOL_ERR_LIMIT,
                           "%llu bytes in %u pieces are too much for one launch "
                           "of the copy kernel: lower UCXPOOL_FRAG_SIZE",
                           (unsigned long long)launch->covered,
-                          launch->list.num_entries);
+                          list.num_entries);
     }
-    return copy_cuda_job_start(engine->copier, job, launch->list.form,
-                               launch->list.length, is_gather);
+    return copy_cuda_job_start(engine->copier, job, list.form, list.length,
+                               is_gather);
 }
 
 /* Fill the job's list; what the GPU does not reach goes through the job's
@@ -595,6 +601,7 @@ static ucxpool_status_t fill(copy_engine_t *engine, copy_job_t *copy,
     launch->list.stream = (uintptr_t)work->block;
     launch->list.is_far = work->has_far_block || work->has_host_block;
     job->is_pushed      = work->is_pushed;
+    job->flag           = work->flag;
     copy->num_rest      = 0;
     copy->first         = launch->first;
     if (work->has_host_segments) {
@@ -634,6 +641,8 @@ static ucxpool_status_t gpu_start(copy_engine_t *engine, copy_job_t *copy,
         status = fill(engine, copy, job, work, &launch);
     }
     if (status == UCXPOOL_OK) {
+        assert((job->flag.word == NULL) || !work->is_gather ||
+               (launch.covered == work->length));
         status = start_launch(engine, job, &launch, work->is_gather);
     }
     if (status != UCXPOOL_OK) {
@@ -721,6 +730,9 @@ static ucxpool_status_t poll(copy_engine_t *engine, const copy_job_t *copy)
         return status;
     }
     fault = copy_cuda_job_fault(copy->job);
+    if (fault == COPY_LATE) {
+        return UCXPOOL_ERR_BUSY;
+    }
     return (fault == 0) ? UCXPOOL_OK
                         : copy_launch_no_address(copy->first + fault - 1);
 }
@@ -740,6 +752,12 @@ static copy_job_t *find_finished(copy_engine_t    *engine,
     return NULL;
 }
 
+static ucxpool_status_t gpu_clear_flags(copy_engine_t *engine, void *first,
+                                        size_t stride, unsigned num)
+{
+    return copy_cuda_copier_clear(engine->copier, first, stride, num);
+}
+
 static unsigned gpu_progress(copy_engine_t *engine)
 {
     unsigned         count = 0;
@@ -749,7 +767,9 @@ static unsigned gpu_progress(copy_engine_t *engine)
     /* What a copy's end leads to may change the list. */
     while ((copy = find_finished(engine, &status)) != NULL) {
         base_list_del(&copy->link);
-        copy_list(copy->rest, copy->num_rest);
+        if (status == UCXPOOL_OK) {
+            copy_list(copy->rest, copy->num_rest);
+        }
         copy_cuda_job_put(engine->copier, copy->job);
         copy->job = NULL;
         engine->num_scatters -= copy->is_scatter ? 1 : 0;
@@ -875,6 +895,7 @@ static const copy_engine_calls_t gpu_calls = {
     .start         = gpu_start,
     .pairs_get     = gpu_pairs_get,
     .pairs_start   = gpu_pairs_start,
+    .clear_flags   = gpu_clear_flags,
     .progress      = gpu_progress,
 };
 
@@ -973,6 +994,15 @@ static ucxpool_status_t host_pairs_start(copy_engine_t      *engine,
     return host_pairs_get(engine, copy, NULL);
 }
 
+static ucxpool_status_t host_clear_flags(copy_engine_t *engine, void *first,
+                                         size_t stride, unsigned num)
+{
+    (void)first;
+    (void)stride;
+    (void)num;
+    return host_pairs_get(engine, NULL, NULL);
+}
+
 static unsigned host_progress(copy_engine_t *engine)
 {
     (void)engine;
@@ -1026,6 +1056,7 @@ static const copy_engine_calls_t host_calls = {
     .start         = host_start,
     .pairs_get     = host_pairs_get,
     .pairs_start   = host_pairs_start,
+    .clear_flags   = host_clear_flags,
     .progress      = host_progress,
 };
 
@@ -1089,6 +1120,12 @@ ucxpool_status_t copy_engine_pairs_start(copy_engine_t      *engine,
                                          uint64_t size, bool is_to_other)
 {
     return engine->calls->pairs_start(engine, copy, list, size, is_to_other);
+}
+
+ucxpool_status_t copy_engine_clear_flags(copy_engine_t *engine, void *first,
+                                         size_t stride, unsigned num)
+{
+    return engine->calls->clear_flags(engine, first, stride, num);
 }
 
 unsigned copy_engine_progress(copy_engine_t *engine)

@@ -91,7 +91,8 @@ ucxpool_status_t copy_memtypes_of_ranges(const mem_cuda_driver_t *driver,
 
 struct copy_job;
 
-/* The copy is over, its job given back. */
+/* The copy is over, its job given back. UCXPOOL_ERR_BUSY: its flag was not
+ * written for a while, start it again. */
 typedef void (*copy_job_cb_t)(struct copy_job *copy, ucxpool_status_t status);
 
 /* One copy under way: embedded in what it is for. */
@@ -115,6 +116,10 @@ typedef struct copy_work {
     bool         is_gather;     /* to the block; else from there */
     bool         has_far_block; /* of a scatter: another GPU's */
     bool         is_pushed;     /* the block is the receiver's */
+    /* In the receiver's memory: of a gather to there, which then takes all in
+     * one launch, and of the scatter from there, which may be started before
+     * that is over. */
+    copy_flag_t flag;
     /* The GPU does not reach the block (of a scatter); some of the segments. */
     bool has_host_block;
     bool has_host_segments;
@@ -146,6 +151,8 @@ typedef struct copy_engine_calls {
     ucxpool_status_t (*pairs_start)(copy_engine_t *engine, copy_job_t *copy,
                                     const copy_table_t *list, uint64_t size,
                                     bool is_to_other);
+    ucxpool_status_t (*clear_flags)(copy_engine_t *engine, void *first,
+                                    size_t stride, unsigned num);
     unsigned (*progress)(copy_engine_t *engine);
     ucxpool_status_t (*memtypes)(const copy_engine_t *engine,
                                  const copy_memory_t *memory,
@@ -241,6 +248,16 @@ ucxpool_status_t copy_engine_pairs_start(copy_engine_t      *engine,
 
 /* What was filled is not wanted. */
 void copy_engine_pairs_put(copy_engine_t *engine, copy_job_t *copy);
+
+/*
+ * Let flags have the number 0, before anybody writes them: waits for what is
+ * under way.
+ *
+ * UCXPOOL_ERR_UNSUPPORTED  the engine is the processor's
+ * UCXPOOL_ERR_IO, others   the GPU failed
+ */
+ucxpool_status_t copy_engine_clear_flags(copy_engine_t *engine, void *first,
+                                         size_t stride, unsigned num);
 
 /* What has been done since. */
 unsigned copy_engine_progress(copy_engine_t *engine);

@@ -32,6 +32,7 @@ SHARED uint32_t ucxpool_copy_length[COPY_THREADS]; /* with zeros behind */
 SHARED uint32_t ucxpool_copy_data[COPY_THREADS];   /* without           */
 SHARED uint32_t ucxpool_copy_unit[COPY_THREADS];
 SHARED uint32_t ucxpool_copy_sums[WARPS];
+SHARED uint32_t ucxpool_copy_has_come;
 
 DEVICE uint32_t thread_index()
 {
@@ -161,7 +162,9 @@ DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
         p.length = 0;
         return p;
     }
-    if ((form == COPY_UNIFORM) || (form == COPY_EVEN_SEGMENTS)) {
+    if (form == COPY_ONE) {
+        p.address = (uint64_t)list;
+    } else if ((form == COPY_UNIFORM) || (form == COPY_EVEN_SEGMENTS)) {
         p.address = (form == COPY_UNIFORM) ? load_entry(list + entry)
                                            : load_first(list + 2 * entry);
         if (p.address == 0) {
@@ -191,16 +194,39 @@ DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
 }
 
 /*
+ * Wait until a word, which another GPU writes, has this number; what it wrote
+ * before is there then. Not for long: who waits for all of this GPU must not
+ * wait for a peer that is gone, nor may a peer that has this GPU by turns.
+ */
+DEVICE bool has_come(uint64_t word, uint32_t number)
+{
+    uint64_t start = clock_now();
+
+    if (thread_index() == 0) {
+        uint32_t v;
+
+        do {
+            v = load4_acquire(word);
+        } while ((v != number) && (clock_now() - start < COPY_PATIENCE));
+        ucxpool_copy_has_come = (v == number) ? 1 : 0;
+    }
+    barrier();
+    return ucxpool_copy_has_come != 0;
+}
+
+/*
  * Copy a list, one tile per thread block of COPY_THREADS. `gather` is 1 or
  * 0. Where all pieces have one length stream, stream_size and tile_size are in
- * place of tiles; `tiles` then is the address of a word: the number, from 1 on,
- * of a piece that has no address.
+ * place of tiles. `fault` is the address of a word: the number, from 1 on, of a
+ * piece that has no address, where all have one length; or COPY_LATE, where the
+ * word at `awaited`, if that is not 0, did not get the number `mark`.
  */
 extern "C" __attribute__((global))
 __attribute__((launch_bounds(COPY_THREADS, BLOCKS))) void
 ucxpool_copy(const copy_tile_t *tiles, const uint64_t *list, uint32_t form,
              uint32_t length, uint32_t gather, uint64_t stream,
-             uint32_t stream_size, uint32_t tile_size)
+             uint32_t stream_size, uint32_t tile_size, uint64_t fault,
+             uint64_t awaited, uint32_t mark)
 {
     uint32_t        number = __nvvm_read_ptx_sreg_ctaid_x();
     bool            is_even = copy_is_even((copy_form_t)form);
@@ -215,9 +241,14 @@ ucxpool_copy(const copy_tile_t *tiles, const uint64_t *list, uint32_t form,
     uint32_t        align = is_exact ? 1 : UNIT;
     uint32_t        left = tile.size;
 
+    if ((awaited != 0) && !has_come(awaited, mark)) {
+        if (me == 0) {
+            store4(fault, COPY_LATE);
+        }
+        return;
+    }
     for (uint32_t index = 0; index < tile.count; index += COPY_THREADS) {
-        piece p = load_piece(&tile, list, form, length, index + me,
-                             (uint64_t)tiles);
+        piece p = load_piece(&tile, list, form, length, index + me, fault);
 
         /* Where the pieces lie in the tile, each with its padding; what is past
          * the tile's end is cut. */

@@ -34,8 +34,15 @@
 /* Threads of a block; as many entries of a list are looked at together. */
 #define COPY_THREADS 256
 
+/* What a launch tells that has waited for a word in vain, and copied nothing,
+ * or a part; and the cycles that it waits, about 100 us. */
+#define COPY_LATE     UINT32_MAX
+#define COPY_PATIENCE 200000u
+
 /* How an entry of the list looks. */
 typedef enum copy_form {
+    /* There is no list, but one piece: its address is given in place of it. */
+    COPY_ONE,
     /* 8 bytes: an address. All pieces have one length. */
     COPY_UNIFORM,
     /* 16 bytes: copy_segment_t, as a caller's segments are. */
@@ -112,8 +119,8 @@ typedef struct copy_list {
 /* Are the pieces of this form of one length, and cut by the kernel? */
 COPY_BOTH static inline bool copy_is_even(copy_form_t form)
 {
-    return (form == COPY_UNIFORM) || (form == COPY_EVEN_SEGMENTS) ||
-           (form == COPY_EVEN_PAIRS);
+    return (form == COPY_ONE) || (form == COPY_UNIFORM) ||
+           (form == COPY_EVEN_SEGMENTS) || (form == COPY_EVEN_PAIRS);
 }
 
 /* Bytes of the stream from one such piece to the next; pairs have no padding.

@@ -35,6 +35,27 @@ DEVICE uint32_t load4(uint64_t address)
     return v;
 }
 
+/* Loads that follow see what was written before the word was. */
+DEVICE uint32_t load4_acquire(uint64_t address)
+{
+    uint32_t v;
+
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];"
+                 : "=r"(v)
+                 : "l"(address)
+                 : "memory");
+    return v;
+}
+
+/* In cycles of this multiprocessor. */
+DEVICE uint64_t clock_now()
+{
+    uint64_t v;
+
+    asm volatile("mov.u64 %0, %%clock64;" : "=l"(v));
+    return v;
+}
+
 DEVICE uint32_t load1(uint64_t address)
 {
     uint32_t v;

@@ -115,12 +115,12 @@ static CUresult run_copy_even(const unsigned long long *arguments,
     launch_t               launch = {device, CUDA_SUCCESS};
     const void            *list   = (const void *)(uintptr_t)arguments[1];
     size_t                 run    = 0;
-    char                  *fault  = resolve(arguments[0], device, true, &run);
+    char                  *fault  = resolve(arguments[8], device, true, &run);
 
     if ((fault == NULL) || (run < sizeof(uint32_t))) {
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     }
-    if ((even.form == COPY_EVEN_PAIRS) ||
+    if ((even.form == COPY_ONE) || (even.form == COPY_EVEN_PAIRS) ||
         !has_fault(list, &even, (uint32_t)arguments[3],
                    (uint32_t *)(void *)fault)) {
         copy_twin_even_by(move, &launch, num_blocks, &even, list,
@@ -129,9 +129,26 @@ static CUresult run_copy_even(const unsigned long long *arguments,
     return launch.result;
 }
 
+/* Has the word that the launch waits for its number? It is looked at for a
+ * moment, as another process may be about to write it; if not, that is told. */
+static bool has_come(const unsigned long long *arguments, int device)
+{
+    size_t    run   = 0;
+    uint32_t *word  = (void *)resolve(arguments[9], device, false, &run);
+    uint32_t *fault = (void *)resolve(arguments[8], device, true, &run);
+
+    for (unsigned i = 0; i < 1000; i++) {
+        if (__atomic_load_n(word, __ATOMIC_ACQUIRE) == arguments[10]) {
+            return true;
+        }
+    }
+    *fault = COPY_LATE;
+    return false;
+}
+
 /* ucxpool_copy(tiles, list, form, length, gather, stream, stream_size,
- * tile_size); what it reads itself lies in host memory, which has one address
- * for both. */
+ * tile_size, fault, awaited, mark); what it reads itself lies in host memory,
+ * which has one address for both. */
 static CUresult run_copy(const unsigned long long *arguments,
                          unsigned num_blocks, int device)
 {
@@ -142,6 +159,9 @@ static CUresult run_copy(const unsigned long long *arguments,
 
     if (resolve(arguments[1], device, false, &run) == NULL) {
         return CUDA_ERROR_ILLEGAL_ADDRESS;
+    }
+    if ((arguments[9] != 0) && !has_come(arguments, device)) {
+        return CUDA_SUCCESS;
     }
     if (copy_is_even((copy_form_t)arguments[2])) {
         return run_copy_even(arguments, num_blocks, device);
@@ -158,7 +178,10 @@ static CUresult run_copy(const unsigned long long *arguments,
 }
 
 static struct CUfunc_st twins[] = {
-    {COPY_KERNEL_NAME, {8, 8, 4, 4, 4, 8, 4, 4}, COPY_THREADS, run_copy},
+    {COPY_KERNEL_NAME,
+     {8, 8, 4, 4, 4, 8, 4, 4, 8, 8, 4},
+     COPY_THREADS,
+     run_copy},
 };
 
 int kernel_arguments(CUfunction function, void **params, unsigned num_threads,
