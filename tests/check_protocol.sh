@@ -74,7 +74,7 @@ prologue() {
     echo '#include "window/window.h"'
     for name in HELLO READY DESC RUNS ACCEPT DATA TAKEN DONE CANCEL SHORT \
         WINDOW_OPEN WINDOW_OPENED WINDOW_CLOSE WINDOW_REVOKE WINDOW_END \
-        WINDOW_OFFER WINDOW_ADOPT PLACES RETURNED; do
+        WINDOW_OFFER WINDOW_ADOPT PLACES RETURNED MAILBOX; do
         type=$(echo "$name" | tr '[:upper:]' '[:lower:]')
         echo "#define FIXED_PROTO_$name proto_${type}_t x;"
     done

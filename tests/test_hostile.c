@@ -658,6 +658,137 @@ static void lent_at_an_odd_place(hostile_t *hostile)
     lend_pushed(hostile, (proto_lent_t){.offset = 8, .length = 65536});
 }
 
+static void lend_mailbox(hostile_t *hostile, proto_mailbox_t mailbox)
+{
+    proto_fixed_t fixed = {.mailbox = mailbox};
+
+    hostile_say(hostile, PROTO_MAILBOX, &fixed, NULL, 0);
+    hostile_let_read(hostile);
+}
+
+static void lend_mailbox_pushed(hostile_t *hostile, proto_mailbox_t mailbox)
+{
+    push(hostile, true);
+    lend_mailbox(hostile, mailbox);
+    push(hostile, false);
+}
+
+static void mailbox_to_one_that_does_not_push(hostile_t *hostile)
+{
+    lend_mailbox(hostile, (proto_mailbox_t){.num_slots = 8, .slot_size = 4096});
+}
+
+/* None of them is in the hostile one's regions, or as it should be. */
+static const struct {
+    const char *what;
+    uint64_t    offset;
+    uint64_t    slot_size;
+    uint32_t    region;
+    uint32_t    num_slots;
+} wrong_mailboxes[] = {
+    {"no region", 0, 4096, 1000, 8},
+    {"over the end", 0, UINT64_C(1) << 40, 0, 8},
+    {"an offset that overflows", UINT64_MAX - 63, 4096, 0, 8},
+    {"sizes that overflow", 0, UINT64_C(1) << 61, 0, 8},
+    {"no slots", 0, 4096, 0, 0},
+    {"too many slots", 0, 4096, 0, PROTO_SLOTS_MAX + 1},
+    {"no room beside the flag", 0, PROTO_FLAG_SIZE, 0, 8},
+    {"an odd size", 0, 4100, 0, 8},
+    {"an odd offset", 16, 4096, 0, 8},
+};
+#define NUM_WRONG ((int)(sizeof(wrong_mailboxes) / sizeof(wrong_mailboxes[0])))
+
+static void wrong_mailbox(hostile_t *hostile, unsigned i)
+{
+    lend_mailbox_pushed(
+        hostile, (proto_mailbox_t){.offset    = wrong_mailboxes[i].offset,
+                                   .region    = wrong_mailboxes[i].region,
+                                   .num_slots = wrong_mailboxes[i].num_slots,
+                                   .slot_size = wrong_mailboxes[i].slot_size});
+}
+
+static void two_mailboxes(hostile_t *hostile)
+{
+    const proto_mailbox_t mailbox = {.num_slots = 2, .slot_size = 4096};
+
+    lend_mailbox_pushed(hostile, mailbox);
+    ck_assert(!hostile_is_over(hostile));
+    lend_mailbox_pushed(hostile, mailbox);
+}
+
+static void mail(hostile_t *hostile, uint64_t size, uint32_t slot,
+                 uint32_t flags)
+{
+    const copy_run_t run  = {size, 1};
+    proto_desc_t     desc = hostile_desc(MESSAGE, 0);
+
+    desc.payload_size = size;
+    desc.flags        = PROTO_DESC_MAILED | flags;
+    desc.slot         = slot;
+    say_desc(hostile, desc, &run, (flags & PROTO_DESC_RUNS) ? 0 : sizeof(run));
+    hostile_let_read(hostile);
+}
+
+static void mailed_without_a_mailbox(hostile_t *hostile)
+{
+    mail(hostile, 100, 0, 0);
+}
+
+/* On the host none is lent, so the victim is told that one was. */
+static void mail_lent(hostile_t *hostile, uint64_t size, uint32_t slot,
+                      uint32_t flags)
+{
+    ucxpool_t *pool = hostile->pair.a;
+
+    ck_assert_int_eq(block_pool_get(pool->memory.blocks, BLOCK_SHARE_RECV,
+                                    &pool->mail.block),
+                     UCXPOOL_OK);
+    pool->mail.used                    = 1;
+    hostile->victim->mailboxes.part    = 0;
+    hostile->victim->mailboxes.is_lent = true;
+    mail(hostile, size, slot, flags);
+}
+
+static void mailed_to_no_slot(hostile_t *hostile)
+{
+    mail_lent(hostile, 100, 8, 0);
+}
+
+static void mailed_and_more_than_a_slot(hostile_t *hostile)
+{
+    mail_lent(hostile, 65536 - PROTO_FLAG_SIZE + 1, 0, 0);
+}
+
+static void mailed_and_nothing(hostile_t *hostile)
+{
+    mail_lent(hostile, 0, 0, 0);
+}
+
+static void mailed_with_runs_to_come(hostile_t *hostile)
+{
+    mail_lent(hostile, 100, 0, PROTO_DESC_RUNS);
+}
+
+static void mailed_and_placed(hostile_t *hostile)
+{
+    mail_lent(hostile, 100, 0, PROTO_DESC_PLACED);
+}
+
+static void mailed_and_of_a_window(hostile_t *hostile)
+{
+    mail_lent(hostile, 100, 0, PROTO_DESC_WRITE);
+}
+
+static void accept_of_what_is_in_its_mailbox(hostile_t *hostile)
+{
+    uint64_t message = hostile_send(hostile);
+
+    hostile->send->send.slot = 1;
+    say_accept(hostile, message, 65536, 4);
+    hostile_let_read(hostile);
+    hostile->send->send.slot = 0;
+}
+
 static void say_pushed(hostile_t *hostile, uint32_t region, uint64_t offset)
 {
     proto_data_t data = fragment(hostile, 0, 0, 4096);
@@ -795,6 +926,16 @@ static const deed_t crimes[] = {
     DEED(lent_without_end),
     DEED(lent_too_short),
     DEED(lent_at_an_odd_place),
+    DEED(mailbox_to_one_that_does_not_push),
+    DEED(two_mailboxes),
+    DEED(mailed_without_a_mailbox),
+    DEED(mailed_to_no_slot),
+    DEED(mailed_and_more_than_a_slot),
+    DEED(mailed_and_nothing),
+    DEED(mailed_with_runs_to_come),
+    DEED(mailed_and_placed),
+    DEED(mailed_and_of_a_window),
+    DEED(accept_of_what_is_in_its_mailbox),
     DEED(pushed_where_nothing_is_lent),
     DEED(pushed_to_another_block),
     DEED(pushed_at_an_offset_that_overflows),
@@ -868,6 +1009,18 @@ START_TEST(the_channel_fails_and_nothing_else)
 }
 END_TEST
 
+START_TEST(a_mailbox_that_is_not_its_own_is_not_used)
+{
+    hostile_init(&hostile, SETTINGS);
+    hostile_let_read(&hostile);
+    wrong_mailbox(&hostile, (unsigned)_i);
+    ck_assert_msg(hostile_is_over(&hostile), "%s", wrong_mailboxes[_i].what);
+    ck_assert_int_eq(hostile.victim->status, UCXPOOL_ERR_PROTOCOL);
+    hostile_check(&hostile);
+    hostile_cleanup(&hostile);
+}
+END_TEST
+
 START_TEST(the_channel_goes_on)
 {
     pair_t honest;
@@ -936,6 +1089,8 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, the_channel_fails_and_nothing_else, 0,
                         NUM_CRIMES);
+    tcase_add_loop_test(tcase, a_mailbox_that_is_not_its_own_is_not_used, 0,
+                        NUM_WRONG);
     tcase_add_loop_test(tcase, the_channel_goes_on, 0, NUM_NOISES);
     tcase_add_test(tcase, lists_of_runs_are_bounded_per_channel);
     tcase_add_test(tcase, a_message_in_order_is_received);

@@ -403,8 +403,10 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "How messages go over the map wire between pools on GPUs. pull: the "
          "receiver's GPU reads the sender's blocks. push: the sender's GPU "
          "writes to blocks that the receiver lends, of its RECV_SHARE and of "
-         "its SEND_SHARE. auto: push between two GPUs, but pull what is faster "
-         "so, short messages and those of segments of 512 KiB or more; pull "
+         "its SEND_SHARE, and short messages, between two GPUs, to a mailbox "
+         "in one of them before they are accepted. auto: push between two "
+         "GPUs, but pull what is faster so, messages under 2 MiB that find no "
+         "room in the mailbox and those of segments of 512 KiB to 16 MiB; pull "
          "between two processes on one GPU. Where the two pools are not set "
          "alike, pull goes before auto, and auto before push."),
     WORD("WINDOW_WAY", window_way, "auto", window_way_words,

@@ -221,6 +221,7 @@ bool core_channel_lends_memory(const ucxpool_channel_t *channel)
 {
     return (channel->requests.num_sends != 0) ||
            !base_list_is_empty(&channel->requests.loans) ||
+           channel->mailboxes.is_lent ||
            !base_list_is_empty(&channel->windows.grants);
 }
 

@@ -128,6 +128,17 @@ typedef struct core_channel_requests {
     uint32_t           num_receives;
 } core_channel_requests_t;
 
+/* For short messages between GPUs: see xfer/mailbox.h. */
+typedef struct core_mailboxes {
+    bool     is_lent; /* one of ours, to the peer */
+    unsigned part;    /* which, of the pool's block */
+    uint8_t *slots;   /* the peer's, lent to us; NULL: none */
+    unsigned region;  /* of it */
+    uint64_t offset;
+    uint64_t slot_size;
+    uint64_t free_slots; /* bit i: number i is */
+} core_mailboxes_t;
+
 /* Windows over this channel; see window/window.h. */
 typedef struct core_channel_windows {
     base_list_t remotes; /* the peer's, imported here */
@@ -201,6 +212,7 @@ struct ucxpool_channel {
     core_flow_t             flow;
     core_messages_t         messages;
     core_channel_requests_t requests;
+    core_mailboxes_t        mailboxes;
     core_channel_windows_t  windows;
     core_controls_t         control;
     core_closing_t          closing;

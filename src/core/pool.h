@@ -154,6 +154,12 @@ typedef struct core_windows {
     bool may_emulate;
 } core_windows_t;
 
+/* A block of the receive share that is lent in parts: see xfer/mailbox.h. */
+typedef struct core_mail {
+    uint32_t block; /* valid if parts are used */
+    uint64_t used;  /* bit i: part i is lent to a channel */
+} core_mail_t;
+
 /* Free lists. */
 typedef struct core_free {
     base_list_t requests;
@@ -179,6 +185,7 @@ struct ucxpool {
     core_wireup_t       wireup;
     core_requests_t     requests;
     core_windows_t      windows;
+    core_mail_t         mail;
     core_free_t         free;
 
     const struct core_dispatch *dispatch; /* of what arrives */

@@ -32,6 +32,7 @@ static const size_t fixed_sizes[PROTO_LAST] = {
     [PROTO_WINDOW_ADOPT]  = sizeof(proto_window_adopt_t),
     [PROTO_PLACES]        = sizeof(proto_places_t),
     [PROTO_RETURNED]      = sizeof(proto_returned_t),
+    [PROTO_MAILBOX]       = sizeof(proto_mailbox_t),
 };
 
 static_assert(sizeof(proto_head_t) == 16, "layout");
@@ -61,6 +62,7 @@ static_assert(sizeof(proto_window_adopt_t) == 24, "layout");
 static_assert(sizeof(proto_places_t) == 56, "layout");
 static_assert(sizeof(proto_lent_t) == 24, "layout");
 static_assert(sizeof(proto_returned_t) == 24, "layout");
+static_assert(sizeof(proto_mailbox_t) == 40, "layout");
 static_assert(sizeof(proto_call_t) == 48, "layout");
 static_assert(sizeof(proto_import_t) == 32, "layout");
 static_assert(sizeof(proto_given_t) == 16, "layout");

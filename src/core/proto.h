@@ -46,6 +46,8 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define PROTO_PLACED_SIZE_MAX (UINT64_C(32) << 20)
 /* Blocks that a receiver lends to a sender for one message. */
 #define PROTO_LENT_MAX 8u
+/* Slots of a mailbox. */
+#define PROTO_SLOTS_MAX 64u
 /* Longest message. */
 #define PROTO_SIZE_MAX (UINT64_C(1) << 62)
 
@@ -74,6 +76,7 @@ typedef enum proto_type {
     PROTO_WINDOW_ADOPT,
     PROTO_PLACES,
     PROTO_RETURNED,
+    PROTO_MAILBOX,
     PROTO_LAST
 } proto_type_t;
 
@@ -156,7 +159,9 @@ typedef enum proto_desc_flags {
     PROTO_DESC_READ  = 1u << 3, /* what a read has asked for; tag: which */
     PROTO_DESC_WRITE = 1u << 4, /* what a write brings; tag: which */
     /* It lies in a window of the sender's: PLACES follow. */
-    PROTO_DESC_PLACED = 1u << 5
+    PROTO_DESC_PLACED = 1u << 5,
+    /* It is on its way to a slot of the receiver's mailbox. */
+    PROTO_DESC_MAILED = 1u << 6
 } proto_desc_flags_t;
 
 #define PROTO_DESC_WINDOW (PROTO_DESC_CALL | PROTO_DESC_READ | PROTO_DESC_WRITE)
@@ -171,7 +176,7 @@ typedef struct proto_desc {
     uint32_t     num_runs;
     uint32_t     metadata_size;
     uint32_t     flags; /* proto_desc_flags_t */
-    uint32_t     reserved;
+    uint32_t     slot;  /* with PROTO_DESC_MAILED; else 0 */
 } proto_desc_t;
 
 /* Longest variable part of a SHORT, so that it and its run fit in the place of
@@ -218,6 +223,20 @@ typedef struct proto_returned {
     proto_head_t head;
     uint64_t     message; /* the sender's number */
 } proto_returned_t;
+
+/* For the sender to write short messages to, for as long as the channel lives:
+ * slots side by side, each with a flag in its last 64 bytes. */
+typedef struct proto_mailbox {
+    proto_head_t head;
+    uint64_t     offset; /* in the region */
+    uint32_t     region; /* the receiver's */
+    uint32_t     num_slots;
+    uint64_t     slot_size; /* a multiple of 64 */
+} proto_mailbox_t;
+
+/* Of a slot, at its end: the flag is the first word of it, and has the low 32
+ * bits of the message's number when the message is there. */
+#define PROTO_FLAG_SIZE 64u
 
 typedef enum proto_data_flags {
     PROTO_DATA_LAST     = 1u << 0, /* index is the highest of the message */
@@ -409,6 +428,7 @@ typedef union proto_fixed {
     proto_window_adopt_t  window_adopt;
     proto_places_t        places;
     proto_returned_t      returned;
+    proto_mailbox_t       mailbox;
 } proto_fixed_t;
 
 /* Size of the fixed part of a type; 0 for a type that does not exist. */

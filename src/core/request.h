@@ -114,6 +114,7 @@ typedef struct core_send {
     uint64_t         receive;     /* the receiver's number */
     uint64_t         loan;        /* the same as message, where the blocks were
                                      lent for it; 0: they are ours */
+    unsigned          slot; /* of the peer's mailbox, from 1 on; 0: none */
     uint64_t          block_size; /* of the shortest */
     uint64_t          sequence;
     uint64_t          offset; /* of the next fragment */

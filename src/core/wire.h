@@ -43,6 +43,9 @@ typedef struct core_wire {
     /* The place of a fragment has come through the ring. NULL: none may. */
     void (*arrived)(ucxpool_channel_t *channel, const proto_data_t *data);
 
+    /* The message of a receive is on its way to our mailbox. NULL: there is
+     * none. */
+    void (*mailed)(ucxpool_request_t *request, const proto_desc_t *desc);
     /* A fragment has come as an active message: UCX's handler. NULL: none may.
      */
     ucs_status_t (*arrived_am)(ucxpool_channel_t  *channel,

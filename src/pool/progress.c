@@ -15,6 +15,7 @@
 #include "window/window.h"
 #include "xfer/delivery.h"
 #include "xfer/loan.h"
+#include "xfer/mailbox.h"
 #include "xfer/message.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
@@ -90,6 +91,9 @@ static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
         break;
     case PROTO_RETURNED:
         xfer_loan_returned(channel, message->returned.message);
+        break;
+    case PROTO_MAILBOX:
+        xfer_mailbox_lent(channel, &message->mailbox);
         break;
     case PROTO_BYE:
         core_channel_peer_left(channel);

@@ -6,6 +6,7 @@
 #include "core/control.h"
 #include "xfer/delivery.h"
 #include "xfer/loan.h"
+#include "xfer/mailbox.h"
 #include "xfer/recv.h"
 #include "wire/wires.h"
 
@@ -217,6 +218,24 @@ static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
                                            .done = delivered});
 }
 
+/* It will be whole, as one fragment that was pushed is. */
+static void map_mailed(ucxpool_request_t *request, const proto_desc_t *desc)
+{
+    const proto_data_t data = {
+        .message = desc->message,
+        .receive = request->recv.receive,
+        .length  = request->data.totals.stream_size,
+        .flags   = PROTO_DATA_LAST | PROTO_DATA_PUSHED,
+    };
+    xfer_delivery_params_t params = {.data = &data, .done = delivered};
+
+    if (!xfer_recv_check(request, &data)) {
+        return;
+    }
+    params.bytes = xfer_mailbox_slot(request->channel, desc, &params.flag);
+    xfer_deliver(request, &params);
+}
+
 const core_wire_t wire_map = {
     .id        = UCXPOOL_WIRE_MAP,
     .name      = "map",
@@ -229,4 +248,5 @@ const core_wire_t wire_map = {
     .frag_size = map_frag_size,
     .send      = map_send,
     .arrived   = map_arrived,
+    .mailed    = map_mailed,
 };

@@ -20,6 +20,7 @@
 #include "wireup/mapping.h"
 #include "window/window.h"
 #include "xfer/loan.h"
+#include "xfer/mailbox.h"
 #include "xfer/message.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
@@ -431,6 +432,7 @@ static unsigned progress_close(ucxpool_channel_t *channel)
     }
     if (channel->peer.gone) {
         xfer_loans_end(channel);
+        xfer_mailbox_end(channel);
     }
     if (is_unused(channel) && !base_list_is_empty(&channel->link)) {
         base_list_del(&channel->link);

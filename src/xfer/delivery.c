@@ -18,6 +18,8 @@ typedef struct xfer_delivery {
     bool               are_far;
     uint64_t           offset; /* in the stream */
     uint64_t           length;
+    copy_flag_t        flag;
+    uint64_t           covered; /* by the last launch */
     copy_job_t         copy;
     xfer_delivery_cb_t done;
     void              *arg;
@@ -96,6 +98,7 @@ static bool launch(delivery_t *delivery)
             .block             = delivery->bytes,
             .has_far_block     = delivery->are_far,
             .is_pushed         = delivery->data.flags & PROTO_DATA_PUSHED,
+            .flag              = delivery->flag,
             .has_host_block    = delivery->copy_of_bytes != NULL,
             .has_host_segments = request->stream.has_host_segments,
     };
@@ -121,6 +124,7 @@ static bool launch(delivery_t *delivery)
     }
     base_range_begin(&delivery->range, BASE_RANGE_SCATTER, covered);
     request->recv.in_place++;
+    delivery->covered = covered;
     delivery->bytes += covered;
     delivery->offset += covered;
     delivery->length -= covered;
@@ -133,6 +137,13 @@ static void copied(copy_job_t *copy, ucxpool_status_t status)
 
     base_range_end(&delivery->range);
     delivery->request->recv.in_place--;
+    if (status == UCXPOOL_ERR_BUSY) {
+        /* The bytes had not come: once more. */
+        delivery->bytes -= delivery->covered;
+        delivery->offset -= delivery->covered;
+        delivery->length += delivery->covered;
+        status = UCXPOOL_OK;
+    }
     if ((status == UCXPOOL_OK) && (delivery->length != 0) &&
         is_wanted(delivery->request)) {
         delivery->waits = true;
@@ -194,6 +205,7 @@ static void deliver_later(ucxpool_request_t            *request,
     delivery->offset  = params->data->offset;
     delivery->length  = params->data->length;
     delivery->are_far = params->are_far;
+    delivery->flag    = params->flag;
     delivery->done    = params->done;
     delivery->arg     = params->arg;
     delivery->waits   = true;

@@ -31,6 +31,7 @@ typedef struct xfer_delivery_params {
     bool                must_copy; /* they are host memory of somebody else's,
                                       that stays no longer than this call */
     bool               are_far;    /* another GPU's memory */
+    copy_flag_t        flag;       /* to wait for: the bytes are on their way */
     xfer_delivery_cb_t done;
     void              *arg;
 } xfer_delivery_params_t;

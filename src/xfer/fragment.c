@@ -7,6 +7,7 @@
 #include "core/channel.h"
 #include "copy/list.h"
 #include "core/wire.h"
+#include "xfer/mailbox.h"
 #include "xfer/send.h"
 
 #include <stdlib.h>
@@ -43,7 +44,7 @@ static bool take_from(core_send_block_t *block, unsigned *slice_p)
 /* Are its blocks the receiver's? */
 static bool is_pushed(const core_send_t *send)
 {
-    return send->loan != 0;
+    return (send->loan != 0) || (send->slot != 0);
 }
 
 static bool has_block(const core_send_t *send)
@@ -440,6 +441,7 @@ static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
         .block             = slice,
         .is_gather         = true,
         .is_pushed         = fragment->is_pushed,
+        .flag              = xfer_mailbox_flag(request),
         .has_host_segments = request->stream.has_host_segments,
         .has_gpu_segments  = request->stream.has_gpu_segments,
     };
@@ -656,6 +658,9 @@ ucxpool_status_t xfer_fragment_flush(ucxpool_request_t *request)
         base_list_del(&fragment->link);
         base_range_begin(&fragment->range, BASE_RANGE_WIRE,
                          fragment->data.length);
+        if (send->slot != 0) {
+            continue; /* the receiver knows */
+        }
         status = channel->wire->send(channel, fragment);
         if (status == UCXPOOL_ERR_BUSY) {
             base_list_add_head(&send->unsent, &fragment->link);

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "core/control.h"
 #include "core/inbox.h"
+#include "xfer/mailbox.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -279,6 +280,13 @@ void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
                           "the peer placed a message that cannot be");
         return;
     }
+    if ((desc->flags & PROTO_DESC_MAILED) &&
+        (desc->flags & (PROTO_DESC_WINDOW | PROTO_DESC_EAGER | PROTO_DESC_RUNS |
+                        PROTO_DESC_PLACED))) {
+        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer mailed a message that cannot be");
+        return;
+    }
     if (desc->metadata_size > channel->pool->config.max_metadata) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer sent %u bytes of metadata; "
@@ -297,6 +305,11 @@ void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
     memcpy(message->data, data, data_size);
     if ((desc->flags & PROTO_DESC_RUNS) ? !expect_runs(message)
                                         : !settle(message, data_size)) {
+        message_put(message);
+        return;
+    }
+    if ((desc->flags & PROTO_DESC_MAILED) &&
+        !xfer_mailbox_check(channel, desc, message->totals.stream_size)) {
         message_put(message);
         return;
     }

@@ -10,6 +10,7 @@
 #include "ucx/status.h"
 #include "xfer/delivery.h"
 #include "xfer/loan.h"
+#include "xfer/mailbox.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -234,6 +235,7 @@ static void send_accept(ucxpool_request_t *request)
     fixed->accept.frag_size = frag_size_of(request);
     fixed->accept.window    = window(request);
     core_control_end(request->channel);
+    xfer_mailbox_lend(request);
 }
 
 /* Keep what the request needs of the message: its runs. */
@@ -366,7 +368,9 @@ static void start_large(ucxpool_request_t *request, ucxpool_message_t *message)
                    request->data.num_runs, &request->data.totals,
                    &request->data.memory);
     take_number(request);
-    if (!is_pulled(request, message)) {
+    if (message->desc.flags & PROTO_DESC_MAILED) {
+        request->channel->wire->mailed(request, &message->desc);
+    } else if (!is_pulled(request, message)) {
         xfer_recv_accept(request);
     }
 }

@@ -6,6 +6,7 @@
 #include "core/inbox.h"
 #include "core/wire.h"
 #include "xfer/fragment.h"
+#include "xfer/mailbox.h"
 
 #include <string.h>
 
@@ -141,6 +142,10 @@ static void fill_desc(ucxpool_request_t *request, proto_desc_t *desc,
     desc->metadata_size = (uint32_t)request->metadata.length;
     desc->flags         = flags | request->send.desc_flags |
                   ((request->send.place.remote != 0) ? PROTO_DESC_PLACED : 0u);
+    if (request->send.slot != 0) {
+        desc->flags |= PROTO_DESC_MAILED;
+        desc->slot = request->send.slot - 1;
+    }
     if (!(flags & PROTO_DESC_RUNS) && (request->data.num_runs != 0)) {
         memcpy(data, request->data.runs, runs_size(request));
         data += runs_size(request);
@@ -197,6 +202,9 @@ static step_result_t send_desc(ucxpool_request_t *request, uint32_t flags,
     request->send.sequence = channel->flow.next_sequence++;
     if (!(flags & PROTO_DESC_EAGER)) {
         take_number(request);
+    }
+    if (flags == 0) {
+        xfer_mailbox_take(request);
     }
     fill_desc(request, &fixed->desc, flags, data, read);
     core_control_end(channel);
@@ -386,7 +394,9 @@ static step_result_t step_places(ucxpool_request_t *request)
 
 static step_result_t step_accept(ucxpool_request_t *request)
 {
-    return (request->send.receive == 0) ? STEP_WAIT : STEP_NEXT;
+    return ((request->send.receive == 0) && (request->send.slot == 0))
+               ? STEP_WAIT
+               : STEP_NEXT;
 }
 
 /* All fragments are laid out, or the channel has failed. */
@@ -727,6 +737,11 @@ void xfer_send_accepted(ucxpool_channel_t    *channel,
         send_cancel(request, core_request_status(request), request->detail);
         return;
     }
+    if (request->send.slot != 0) {
+        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer accepted a message that is in its mailbox");
+        return;
+    }
     if ((accept->receive == 0) || (accept->frag_size < FRAG_SIZE_MIN) ||
         (accept->window == 0)) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
@@ -773,6 +788,7 @@ void xfer_send_fragment_done(core_fragment_t *fragment)
         core_request_end(request, request->send.end, request->detail);
     }
     return_loan(request);
+    xfer_mailbox_put(request);
     if (!core_request_has_ended(request)) {
         core_request_wake(request);
     } else {
@@ -796,6 +812,7 @@ void xfer_send_forget(ucxpool_request_t *request)
         put_number(request);
     }
     return_loan(request);
+    xfer_mailbox_put(request);
     core_request_reuse(request);
 }
 

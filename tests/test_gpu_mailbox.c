@@ -1,0 +1,484 @@
+/*
+ * Short messages between two GPUs, of two processes: by the mailbox that the
+ * receiver has lent, before anybody has accepted them.
+ */
+#include <config.h>
+
+#include "base/clock.h"
+#include "core/channel.h"
+#include "core/pool.h"
+#include "core/request.h"
+#include "segments.h"
+#include "slow.h"
+#include "two_gpu.h"
+
+#include <check.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TAG       UINT64_C(9)
+#define ALL_BITS  UINT64_MAX
+#define SIZE      ((size_t)1 << 20)
+#define SLOT      ((size_t)65536 - PROTO_FLAG_SIZE)
+#define SHORT     ((size_t)4096)
+#define SETTINGS  "WIRE=map CUDA_BACKING=alloc COMM_SIZE=32m "
+#define MAX_NUM   64u
+#define MAX_LISTS 64u
+
+static two_t    two;
+static uint8_t *source;
+static uint8_t *target;
+static uint8_t *bytes;
+
+/* What the process with this role sends; known to both. */
+static uint8_t byte_of(bool childs, unsigned round, size_t i)
+{
+    return (uint8_t)((i * 7) ^ (i >> 8) ^ (round * 31 + (childs ? 128 : 0)));
+}
+
+static void put(unsigned round)
+{
+    for (size_t i = 0; i < SIZE; i++) {
+        bytes[i] = byte_of(two.is_child, round, i);
+    }
+    gpu_write(source, bytes, SIZE);
+    memset(bytes, 0xfe, SIZE);
+    gpu_write(target, bytes, SIZE);
+}
+
+/* Has what the other one sent from there on come to the target? */
+static void check(unsigned round, size_t offset, size_t size)
+{
+    gpu_read(bytes, target, SIZE);
+    for (size_t i = offset; i < offset + size; i++) {
+        two_check(bytes[i] == byte_of(!two.is_child, round, i));
+    }
+}
+
+/* False: there is one real GPU alone. */
+static bool begin(const char *settings, bool is_far)
+{
+    setenv("CUDA_STAND_IN", "run=late,devices=2", 1);
+    if (!two_gpu_start_apart(&two, settings, settings, is_far)) {
+        return false;
+    }
+    source = gpu_alloc(SIZE);
+    target = gpu_alloc(SIZE);
+    bytes  = malloc(SIZE);
+    return true;
+}
+
+static void end_both(void)
+{
+    uint64_t late = pair_deadline();
+
+    two_meet(&two);
+    while (!pair_is_whole(two.pool)) {
+        two_check(!pair_is_late(late));
+        ucxpool_progress(two.pool);
+    }
+    two_check(ucxpool_check(two.pool) == UCXPOOL_OK);
+    two_meet(&two);
+    gpu_free(source);
+    gpu_free(target);
+    free(bytes);
+    mem_cuda_device_close(gpu);
+    two_cleanup(&two);
+}
+
+/* `size` bytes in `num` segments, of which the last takes what is left. The
+ * list is the caller's until the request has ended: some may be under way. */
+static ucxpool_segment_t *cut(uint8_t *memory, size_t size, size_t num)
+{
+    static ucxpool_segment_t lists[MAX_LISTS][MAX_NUM];
+    static unsigned          next;
+    ucxpool_segment_t       *segments = lists[next++ % MAX_LISTS];
+
+    for (size_t i = 0; i < num; i++) {
+        segments[i] =
+            (ucxpool_segment_t){memory + i * (size / num), size / num};
+    }
+    segments[num - 1].length += size % num;
+    return segments;
+}
+
+/* What is sent and received is there, and free. */
+static const ucxpool_request_params_t ready = {
+    .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_STREAM,
+    .stream     = UCXPOOL_STREAM_READY,
+};
+
+static ucxpool_request_t *post_send(size_t offset, size_t size, size_t num)
+{
+    ucxpool_segment_t *segments = cut(source + offset, size, num);
+    ucxpool_request_t *request;
+
+    two_check(send_segments(two.channel, segments, num, TAG, &ready,
+                            &request) == UCXPOOL_OK);
+    return request;
+}
+
+static ucxpool_request_t *post_recv(size_t offset, size_t size, size_t num)
+{
+    ucxpool_segment_t *segments = cut(target + offset, size, num);
+    ucxpool_request_t *request;
+
+    two_check(recv_segments(two.pool, two.channel, segments, num, TAG, ALL_BITS,
+                            &ready, &request) == UCXPOOL_OK);
+    return request;
+}
+
+static uint64_t num_mailed(void)
+{
+    return two_count(&two, "sent_map_pushed_fragments");
+}
+
+/* The first of them, which is accepted: a mailbox is lent with it. */
+static void get_mailbox(void)
+{
+    ucxpool_request_t *requests[2];
+    uint64_t           late = pair_deadline();
+
+    put(1000);
+    two_meet(&two);
+    requests[0] = post_recv(0, SHORT, 1);
+    requests[1] = post_send(0, SHORT, 1);
+    two_check(two_finish(&two, requests[0]) == UCXPOOL_OK);
+    two_check(two_finish(&two, requests[1]) == UCXPOOL_OK);
+    check(1000, 0, SHORT);
+    while (two.channel->mailboxes.slots == NULL) {
+        two_check(!pair_is_late(late));
+        ucxpool_progress(two.pool);
+    }
+}
+
+static const struct {
+    size_t   size;
+    size_t   num_sent; /* segments */
+    size_t   num_received;
+    uint64_t num_mailed;
+} shapes[] = {
+    {1, 1, 1, 1},       {SHORT, 1, 1, 1},     {SHORT, 16, 1, 1},
+    {SHORT, 16, 16, 1}, {SHORT + 5, 3, 3, 1}, {SHORT + 5, 3, 1, 1},
+    {SLOT, 1, 1, 1},    {SLOT + 1, 1, 1, 0},  {SLOT - 64, 2, 2, 1},
+    {SLOT, 62, 1, 1},   {SLOT, 64, 64, 0},    {100000, 1, 1, 0},
+};
+#define NUM_SHAPES ((int)(sizeof(shapes) / sizeof(shapes[0])))
+
+/* Segments but the last are padded to 16 bytes in the stream. */
+START_TEST(short_messages_are_mailed)
+{
+    size_t             size     = shapes[_i].size;
+    unsigned           is_early = 0;
+    uint64_t           before;
+    ucxpool_request_t *requests[2];
+
+    if (!begin(SETTINGS, true)) {
+        return;
+    }
+    get_mailbox();
+    before = num_mailed();
+    for (unsigned round = 0; round < 4; round++) {
+        put(round);
+        two_meet(&two);
+        is_early = round % 2;
+        if (is_early) {
+            requests[1] = post_send(0, size, shapes[_i].num_sent);
+            two_progress(&two, 20);
+            two_meet(&two);
+            requests[0] = post_recv(0, size, shapes[_i].num_received);
+        } else {
+            requests[0] = post_recv(0, size, shapes[_i].num_received);
+            two_meet(&two);
+            requests[1] = post_send(0, size, shapes[_i].num_sent);
+        }
+        two_check(two_finish(&two, requests[0]) == UCXPOOL_OK);
+        two_check(two_finish(&two, requests[1]) == UCXPOOL_OK);
+        check(round, 0, size);
+    }
+    two_check(num_mailed() - before == 4 * shapes[_i].num_mailed);
+    end_both();
+}
+END_TEST
+
+/* More at a time than there are slots: the others go as before. */
+START_TEST(a_mailbox_that_is_full_holds_nobody_up)
+{
+    const size_t       num = 20;
+    ucxpool_request_t *requests[40];
+
+    if (!begin(SETTINGS, true)) {
+        return;
+    }
+    get_mailbox();
+    for (unsigned round = 0; round < 3; round++) {
+        put(round);
+        two_meet(&two);
+        for (size_t i = 0; i < num; i++) {
+            requests[i] = post_send(i * SHORT, SHORT, 1);
+        }
+        two_progress(&two, 50);
+        for (size_t i = 0; i < num; i++) {
+            requests[num + i] = post_recv(i * SHORT, SHORT, 1);
+        }
+        for (size_t i = 0; i < 2 * num; i++) {
+            two_check(two_finish(&two, requests[i]) == UCXPOOL_OK);
+        }
+        check(round, 0, num * SHORT);
+    }
+    two_check(num_mailed() >= 3);
+    two_check(two_count(&two, "sent_map_packed_fragments") >= 1 + 3);
+    end_both();
+}
+END_TEST
+
+static const struct {
+    const char *settings;
+    bool        is_far;
+} without[] = {
+    {SETTINGS "MAP_WAY=pull", true},
+    {SETTINGS "MAP_WAY=push", false},
+    {SETTINGS "BLOCK_SIZE=16k", true},
+};
+#define NUM_WITHOUT ((int)(sizeof(without) / sizeof(without[0])))
+
+/* Nor where two share a GPU, which each has by turns. */
+START_TEST(none_is_lent_where_it_is_no_use)
+{
+    ucxpool_request_t *requests[2];
+
+    if (!begin(without[_i].settings, without[_i].is_far)) {
+        return;
+    }
+    for (unsigned round = 0; round < 3; round++) {
+        put(round);
+        two_meet(&two);
+        requests[0] = post_recv(0, SHORT, 1);
+        requests[1] = post_send(0, SHORT, 1);
+        two_check(two_finish(&two, requests[0]) == UCXPOOL_OK);
+        two_check(two_finish(&two, requests[1]) == UCXPOOL_OK);
+        check(round, 0, SHORT);
+    }
+    two_check(two.channel->mailboxes.slots == NULL);
+    two_check(!two.channel->mailboxes.is_lent);
+    end_both();
+}
+END_TEST
+
+/* The sender's GPU takes its time: the receiver's looks again and again, and a
+ * receive that is canceled meanwhile ends. */
+START_TEST(one_that_is_long_on_its_way_is_waited_for)
+{
+    bool               is_canceled = _i == 1;
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
+
+    if (!begin(SETTINGS, true)) {
+        return;
+    }
+    get_mailbox();
+    put(0);
+    two_meet(&two);
+    if (two.is_child) {
+        cuda_start("run=n,devices=2");
+        request = post_send(0, SHORT, 1);
+        two_progress(&two, 20);
+        two_check(two.channel->requests.num_pushes == 1);
+        two_say(&two);
+        two_hear(&two);
+        two_check(two.channel->requests.num_pushes == 1);
+        cuda_start("run=late,devices=2");
+        while (stand_in.step(1) != 0) {
+        }
+    } else {
+        request = post_recv(0, SHORT, 1);
+        two_hear(&two);
+        two_progress(&two, 200);
+        two_check(!pair_ended(request));
+        if (is_canceled) {
+            ucxpool_request_cancel(request);
+        }
+        two_progress(&two, 20);
+        two_say(&two);
+    }
+    status = two_finish(&two, request);
+    two_check(is_canceled ? (status != UCXPOOL_OK) : (status == UCXPOOL_OK));
+    if (!two.is_child && !is_canceled) {
+        check(0, 0, SHORT);
+    }
+    end_both();
+}
+END_TEST
+
+/* Its slot is free again, and what follows is right. */
+START_TEST(one_that_is_canceled_leaves_nothing)
+{
+    int                num = slow_is() ? 10 : 100;
+    bool               cancels;
+    ucxpool_request_t *request;
+    ucxpool_request_t *requests[2];
+
+    if (!begin(SETTINGS, true)) {
+        return;
+    }
+    get_mailbox();
+    cancels = two.is_child == (_i == 0);
+    srand((unsigned)_i);
+    for (int i = 0; i < num; i++) {
+        request =
+            two.is_child ? post_send(0, SHORT, 2) : post_recv(0, SHORT, 1);
+        two_progress(&two, rand() % 12);
+        if (!cancels) {
+            two_hear(&two);
+        }
+        ucxpool_request_cancel(request);
+        two_check(two_is_early(two_finish(&two, request)));
+        two_say(&two);
+        if (cancels) {
+            two_hear(&two);
+        }
+    }
+    put(1);
+    two_meet(&two);
+    requests[0] = post_recv(SHORT, SHORT, 1);
+    requests[1] = post_send(SHORT, SHORT, 1);
+    two_check(two_finish(&two, requests[0]) == UCXPOOL_OK);
+    two_check(two_finish(&two, requests[1]) == UCXPOOL_OK);
+    check(1, SHORT, SHORT);
+    two_check(two.channel->mailboxes.free_slots == 0xff);
+    end_both();
+}
+END_TEST
+
+START_TEST(a_channel_that_is_closed_gives_it_back)
+{
+    ucxpool_request_t *requests[4];
+    ucxpool_status_t   status;
+    uint64_t           late = pair_deadline();
+
+    if (!begin(SETTINGS, true)) {
+        return;
+    }
+    get_mailbox();
+    two_check(two.pool->mail.used == 1);
+    srand((unsigned)_i);
+    two_meet(&two);
+    for (int i = 0; i < 4; i++) {
+        requests[i] =
+            (i % 2 == 0) ? post_recv(0, SHORT, 1) : post_send(0, SHORT, 1);
+    }
+    two_progress(&two, rand() % 40);
+    if (two.is_child == (_i % 2 == 0)) {
+        ucxpool_channel_abort(two.channel);
+        two.channel = NULL;
+    }
+    for (int i = 0; i < 4; i++) {
+        status = two_finish(&two, requests[i]);
+        two_check(two_is_early(status) || (status == UCXPOOL_ERR_CLOSED));
+    }
+    while (two.pool->mail.used != 0) {
+        two_check(!pair_is_late(late));
+        ucxpool_progress(two.pool);
+    }
+    end_both();
+}
+END_TEST
+
+#define DEPTH 4u
+
+static bool may_end(ucxpool_status_t status)
+{
+    return two_is_early(status) || (status == UCXPOOL_ERR_PEER_LOST);
+}
+
+/* Short messages both ways, DEPTH at a time: the ones that have ended anew. */
+static void flood(ucxpool_request_t **requests)
+{
+    for (unsigned i = 0; i < 2 * DEPTH; i++) {
+        if (!pair_ended(requests[i])) {
+            continue;
+        }
+        two_check(may_end(ucxpool_request_test(requests[i])));
+        ucxpool_request_release(requests[i]);
+        requests[i] = (i % 2 == 0) ? post_recv(i * SHORT, SHORT, 1)
+                                   : post_send(i * SHORT, SHORT, 1);
+    }
+    ucxpool_progress(two.pool);
+}
+
+/* The other one is killed in the middle of it. */
+START_TEST(a_peer_that_is_killed_leaves_nothing)
+{
+    ucxpool_request_t *requests[2 * DEPTH];
+    uint64_t           late = pair_deadline();
+    int                num_steps;
+    int                status;
+
+    if (!begin(SETTINGS, true)) {
+        return;
+    }
+    get_mailbox();
+    for (unsigned i = 0; i < 2 * DEPTH; i++) {
+        requests[i] = (i % 2 == 0) ? post_recv(i * SHORT, SHORT, 1)
+                                   : post_send(i * SHORT, SHORT, 1);
+    }
+    two_meet(&two);
+    if (two.is_child) {
+        alarm(100);
+        for (;;) {
+            flood(requests);
+        }
+    }
+    srand((unsigned)getpid());
+    num_steps = rand() % 1000;
+    for (int i = 0; i < num_steps; i++) {
+        flood(requests);
+    }
+    two_check(num_mailed() != 0);
+    two_check(kill(two.child, SIGKILL) == 0);
+    two_check(waitpid(two.child, &status, 0) == two.child);
+    for (unsigned i = 0; i < 2 * DEPTH; i++) {
+        two_check(may_end(two_finish(&two, requests[i])));
+    }
+    while ((two.pool->mail.used != 0) || !pair_is_whole(two.pool)) {
+        two_check(!pair_is_late(late));
+        ucxpool_progress(two.pool);
+    }
+    two_check(ucxpool_check(two.pool) == UCXPOOL_OK);
+    gpu_free(source);
+    gpu_free(target);
+    free(bytes);
+    ucxpool_destroy(two.pool);
+    close(two.talk);
+    mem_cuda_device_close(gpu);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *suite = suite_create("gpu_mailbox");
+    TCase *tcase = tcase_create("stand-in or real");
+
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, short_messages_are_mailed, 0, NUM_SHAPES);
+    tcase_add_test(tcase, a_mailbox_that_is_full_holds_nobody_up);
+    tcase_add_loop_test(tcase, none_is_lent_where_it_is_no_use, 0, NUM_WITHOUT);
+    tcase_add_loop_test(tcase, one_that_is_canceled_leaves_nothing, 0, 2);
+    tcase_add_loop_test(tcase, a_channel_that_is_closed_gives_it_back, 0, 6);
+    tcase_add_loop_test(tcase, a_peer_that_is_killed_leaves_nothing, 0,
+                        slow_is() ? 2 : 20);
+    if (!cuda_is_real()) {
+        tcase_add_loop_test(tcase, one_that_is_long_on_its_way_is_waited_for, 0,
+                            2);
+    }
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    return cuda_main(suite());
+}
