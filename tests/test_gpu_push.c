@@ -294,6 +294,49 @@ START_TEST(long_segments_are_read)
 }
 END_TEST
 
+#define BIG "WIRE=map CUDA_BACKING=alloc COMM_SIZE=128m"
+
+/* One piece of it fills a fragment. */
+START_TEST(the_longest_segments_are_written)
+{
+    const size_t       size = (size_t)16 << 20;
+    uint8_t           *from;
+    uint8_t           *to;
+    uint8_t           *bytes = malloc(size);
+    ucxpool_request_t *requests[2];
+    ucxpool_segment_t  segments[2];
+
+    setenv("CUDA_STAND_IN", LATE ",devices=2", 1);
+    if (!two_gpu_start_apart(&two, BIG, BIG, true)) {
+        return;
+    }
+    from = gpu_alloc(size);
+    to   = gpu_alloc(size);
+    memset(bytes, two.is_child ? 1 : 2, size);
+    gpu_write(from, bytes, size);
+    segments[0] = (ucxpool_segment_t){to, size};
+    segments[1] = (ucxpool_segment_t){from, size};
+    two_check(recv_segments(two.pool, two.channel, &segments[0], 1, TAG,
+                            ALL_BITS, NULL, &requests[0]) == UCXPOOL_OK);
+    two_check(send_segments(two.channel, &segments[1], 1, TAG, NULL,
+                            &requests[1]) == UCXPOOL_OK);
+    two_check(two_finish(&two, requests[0]) == UCXPOOL_OK);
+    two_check(two_finish(&two, requests[1]) == UCXPOOL_OK);
+    gpu_read(bytes, to, size);
+    for (size_t i = 0; i < size; i++) {
+        two_check(bytes[i] == (two.is_child ? 2 : 1));
+    }
+    two_check(two_count(&two, "sent_map_pushed_bytes") == size);
+    two_check(two_count(&two, "received_map_pushed_bytes") == size);
+    two_meet(&two);
+    free(bytes);
+    gpu_free(from);
+    gpu_free(to);
+    mem_cuda_device_close(gpu);
+    two_cleanup(&two);
+}
+END_TEST
+
 /* --- ended early ---------------------------------------------------------- */
 
 /* Each has read what the other had to say: no message that was canceled waits
@@ -411,6 +454,7 @@ static Suite *suite(void)
     tcase_add_loop_test(tcase, messages_are_pushed_both_ways, 0, NUM_EXCHANGES);
     tcase_add_loop_test(tcase, both_take_the_same_way, 0, 2 * NUM_SETTINGS);
     tcase_add_loop_test(tcase, long_segments_are_read, 0, NUM_LENGTHS);
+    tcase_add_test(tcase, the_longest_segments_are_written);
     tcase_add_loop_test(tcase, one_that_is_canceled_leaves_nothing, 0, 2);
     tcase_add_loop_test(tcase, a_channel_that_is_closed_leaves_nothing, 0, 6);
     if (!cuda_is_real()) {

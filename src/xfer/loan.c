@@ -27,8 +27,18 @@ struct xfer_loan {
 
 /* Segments so long, on average, are read more quickly than they are written
  * (two H100, one way and both ways at once: 1 MiB 372 and 304 GB/s read, 351
- * and 278 written; 8 MiB 370 and 300, 334 and 267; 256 KiB the same both). */
-#define SEGMENT_MAX ((uint64_t)512 << 10)
+ * and 278 written; 8 MiB 370 and 300, 334 and 267; 256 KiB the same both). But
+ * not those that fill a fragment, which copy engines write (16 MiB 313 and 282
+ * read, 368 and 341 written; 1 GiB 342 and 288, 376 and 295). */
+#define SEGMENT_MAX  ((uint64_t)512 << 10)
+#define SEGMENT_LONG ((uint64_t)16 << 20)
+
+static bool are_written_faster(const copy_totals_t *totals)
+{
+    uint64_t length = totals->payload_size / totals->num_segments;
+
+    return (length < SEGMENT_MAX) || (length >= SEGMENT_LONG);
+}
 
 static bool is_worth_it(const ucxpool_request_t *request, uint64_t size)
 {
@@ -38,8 +48,7 @@ static bool is_worth_it(const ucxpool_request_t *request, uint64_t size)
     if (request->pool->config.map_way == BASE_MAP_WAY_PUSH) {
         return true;
     }
-    return (needed >= MESSAGE_MIN) &&
-           (totals->payload_size / totals->num_segments < SEGMENT_MAX) &&
+    return (needed >= MESSAGE_MIN) && are_written_faster(totals) &&
            (size >= base_min(needed, LOAN_MIN));
 }
 
