@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "copy/plan.h"
 #include "core/wakeup.h"
+#include "core/wire.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -254,6 +255,11 @@ void core_request_end_drain(ucxpool_request_t *request, ucxpool_status_t status,
                             const char *what)
 {
     if (base_clock_now() < request->deadline) {
+        return;
+    }
+    if (request->channel->wire->is_read) {
+        /* Our own GPU's copies, which the channel's end would not stop. */
+        core_request_drain(request);
         return;
     }
     if (core_channel_is_live(request->channel)) {

@@ -137,12 +137,13 @@ static void copied(copy_job_t *copy, ucxpool_status_t status)
 
     base_range_end(&delivery->range);
     delivery->request->recv.in_place--;
-    if (status == UCXPOOL_ERR_BUSY) {
-        /* The bytes had not come: once more. */
+    if ((status == UCXPOOL_ERR_BUSY) && is_wanted(delivery->request)) {
+        /* The bytes had not come: once more, in this round of progress. */
         delivery->bytes -= delivery->covered;
         delivery->offset -= delivery->covered;
         delivery->length += delivery->covered;
-        status = UCXPOOL_OK;
+        delivery->waits = true;
+        return;
     }
     if ((status == UCXPOOL_OK) && (delivery->length != 0) &&
         is_wanted(delivery->request)) {
