@@ -155,6 +155,49 @@ START_TEST(any_cut_meets_any_other)
 }
 END_TEST
 
+static const ucxpool_request_params_t host_params = {
+    .field_mask    = UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS,
+    .segments_kind = UCXPOOL_SEGMENTS_HOST,
+};
+
+/* Nor is the driver asked for the kind of memory that is told. */
+START_TEST(host_memory_that_is_told_is_not_looked_at)
+{
+    static ucxpool_segment_t from[2000];
+    static ucxpool_segment_t to[2000];
+    size_t                   size   = 5000000;
+    uint8_t                 *source = malloc(size);
+    uint8_t                 *target = malloc(size);
+    size_t                   num_from, num_to;
+    ucxpool_request_t       *requests[2];
+
+    srand(7);
+    connect_pair(kinds[_i]);
+    pair_fill(source, size);
+    pair_poison(target, size);
+    num_from = cut(source, size, from, 2000);
+    num_to   = cut(target, size, to, 2000);
+    if (!cuda_is_real()) {
+        stand_in.fail_call(NULL, 0, 0); /* counts from here on */
+    }
+    ck_assert_int_eq(recv_segments(pair.b, pair.to_a, to, num_to, TAG, ALL_BITS,
+                                   &host_params, &requests[0]),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(send_segments(pair.to_b, from, num_from, TAG, &host_params,
+                                   &requests[1]),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, requests[0]), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, requests[1]), UCXPOOL_OK);
+    ck_assert_mem_eq(target, source, size);
+    if (!cuda_is_real()) {
+        ck_assert_uint_eq(stand_in.count("cuPointerGetAttributes"), 0);
+    }
+    end_pair();
+    free(source);
+    free(target);
+}
+END_TEST
+
 /* What is known of the pieces: they are looked at, or they are not. */
 static const ucxpool_request_params_t params_of_pieces[] = {
     {.field_mask = 0},
@@ -509,6 +552,8 @@ static Suite *suite(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, one_buffer_of_any_size_arrives, 0, NUM_KINDS);
     tcase_add_loop_test(tcase, any_cut_meets_any_other, 0, NUM_KINDS);
+    tcase_add_loop_test(tcase, host_memory_that_is_told_is_not_looked_at, 0,
+                        NUM_KINDS);
     tcase_add_loop_test(tcase, pieces_meet_pieces, 0, 2 * NUM_KINDS);
     tcase_add_loop_test(tcase, segments_of_one_length_meet_others, 0,
                         2 * NUM_KINDS);

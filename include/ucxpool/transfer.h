@@ -232,12 +232,17 @@ typedef enum ucxpool_request_params_field {
 
 /* What the segments of a request are, for pools of UCXPOOL_MEMORY_CUDA. */
 typedef enum ucxpool_segments_kind {
-    UCXPOOL_SEGMENTS_ANY = 0, /* the CUDA driver is asked, once for each
-                                 allocation that the list leads to */
-    UCXPOOL_SEGMENTS_CUDA = 1 /* all are such that the pool's GPU reaches
-                                 them: device, managed or pinned memory. The
-                                 caller answers for it: where it is not so,
-                                 the GPU's context breaks */
+    UCXPOOL_SEGMENTS_ANY = 0,  /* the CUDA driver is asked, once for each
+                                  allocation that the list leads to */
+    UCXPOOL_SEGMENTS_CUDA = 1, /* all are such that the pool's GPU reaches
+                                  them: device, managed or pinned memory. The
+                                  caller answers for it: where it is not so,
+                                  the GPU's context breaks */
+    UCXPOOL_SEGMENTS_HOST = 2  /* all are host memory, pinned or not, and the
+                                  processor copies them. The caller answers for
+                                  it: where it is not so, the process dies.
+                                  Nothing else is known of pageable memory
+                                  without a question for each segment */
 } ucxpool_segments_kind_t;
 
 /* A stream that there is nothing to wait for in. */

@@ -371,7 +371,7 @@ static bool is_host(const mem_cuda_driver_t *driver, uint64_t address)
  * are there afterwards, a scatter's are left to copy in `copy`. */
 static void bounce_segments(const mem_cuda_driver_t *driver,
                             copy_cuda_job_t *job, copy_launch_t *launch,
-                            bool is_gather, copy_job_t *copy)
+                            const copy_work_t *work, copy_job_t *copy)
 {
     uint64_t next = 0;
 
@@ -383,10 +383,11 @@ static void bounce_segments(const mem_cuda_driver_t *driver,
             (size_t)base_min(entry.length, launch->covered - entry.offset);
         void *memory = (void *)(uintptr_t)*entry.address;
 
-        if ((length == 0) || !is_host(driver, *entry.address)) {
+        if ((length == 0) ||
+            (work->has_gpu_segments && !is_host(driver, *entry.address))) {
             continue;
         }
-        if (is_gather) {
+        if (work->is_gather) {
             memcpy(place, memory, length);
         } else {
             copy->rest[copy->num_rest++] =
@@ -606,8 +607,7 @@ static ucxpool_status_t fill(copy_engine_t *engine, copy_job_t *copy,
     copy->first         = launch->first;
     if (work->has_host_segments) {
         copy->rest = (copy_entry_t *)(void *)((char *)job->entries + list_size);
-        bounce_segments(engine->device->driver, job, launch, work->is_gather,
-                        copy);
+        bounce_segments(engine->device->driver, job, launch, work, copy);
     }
     if (work->has_host_block) {
         launch->list.stream = bounce_block(job, work->block, launch->covered);

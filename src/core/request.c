@@ -426,15 +426,16 @@ void core_request_destroy_all(ucxpool_t *pool)
 /* --- the caller's memory -----------------------------------------------------
  */
 
-/* Does the caller answer for the segments? */
+/* Does the caller answer for the segments to be of this kind? */
 static bool is_told(const ucxpool_request_t        *request,
-                    const ucxpool_request_params_t *params)
+                    const ucxpool_request_params_t *params,
+                    ucxpool_segments_kind_t         kind)
 {
     return (copy_engine_memory_kind(request->pool->engine) ==
             UCXPOOL_MEMORY_CUDA) &&
            (params != NULL) &&
            (params->field_mask & UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS) &&
-           (params->segments_kind == UCXPOOL_SEGMENTS_CUDA);
+           (params->segments_kind == kind);
 }
 
 /* Segments have been looked through when their lengths were added up. */
@@ -476,7 +477,7 @@ void core_request_find_length(ucxpool_request_t              *request,
     copy_memory_t *memory = &request->data.memory;
 
     if (copy_engine_is_even(request->pool->engine, memory,
-                            is_told(request, params))) {
+                            is_told(request, params, UCXPOOL_SEGMENTS_CUDA))) {
         memory->length = memory->segments[0].length;
     }
 }
@@ -489,6 +490,20 @@ static copy_memory_t to_be_asked_for(const copy_memory_t *memory)
                : *memory;
 }
 
+/* The driver is asked, unless the caller answers for it. */
+static ucxpool_status_t find_memtypes(const ucxpool_request_t        *request,
+                                      const ucxpool_request_params_t *params,
+                                      unsigned *memtypes_p)
+{
+    copy_memory_t memory = to_be_asked_for(&request->data.memory);
+
+    if (is_told(request, params, UCXPOOL_SEGMENTS_HOST)) {
+        *memtypes_p = COPY_MEMTYPE_PAGEABLE;
+        return UCXPOOL_OK;
+    }
+    return copy_engine_memtypes(request->pool->engine, &memory, memtypes_p);
+}
+
 ucxpool_status_t
 core_request_find_memtypes(ucxpool_request_t              *request,
                            const ucxpool_request_params_t *params)
@@ -497,18 +512,17 @@ core_request_find_memtypes(ucxpool_request_t              *request,
     uint64_t             fields   = (params == NULL) ? 0 : params->field_mask;
     unsigned             memtypes = COPY_MEMTYPE_DEVICE;
     void                *stream   = NULL;
-    copy_memory_t        memory   = to_be_asked_for(&request->data.memory);
     ucxpool_status_t     status;
 
     if (!copy_engine_is_launched(engine)) {
         return check_pieces(request); /* the processor reaches all */
     }
-    if (!is_told(request, params)) {
+    if (!is_told(request, params, UCXPOOL_SEGMENTS_CUDA)) {
         status = check_pieces(request);
         if (status != UCXPOOL_OK) {
             return status;
         }
-        status = copy_engine_memtypes(engine, &memory, &memtypes);
+        status = find_memtypes(request, params, &memtypes);
         if (status != UCXPOOL_OK) {
             return status;
         }

@@ -101,6 +101,7 @@ static bool launch(delivery_t *delivery)
             .flag              = delivery->flag,
             .has_host_block    = delivery->copy_of_bytes != NULL,
             .has_host_segments = request->stream.has_host_segments,
+            .has_gpu_segments  = request->stream.has_gpu_segments,
     };
     bool             goes_back = work.offset < request->data.plan.at.offset;
     uint64_t         covered   = 0;
