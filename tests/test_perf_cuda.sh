@@ -49,6 +49,14 @@ for device in cuda "$two"; do
     run 0 $short -t pingpong -s 4k --device $device --wire map
     says out 'times as long as copy'
 done
+for side in send recv both; do
+    run 0 $short -t each -s 1001 -n 77 --device "$two" --pageable $side \
+        --sides pool/map,pool-pieces/ucx
+    says out 'every byte verified'
+    says out "pageable host memory: $side"
+done
+run 0 $short -t both -s 1001 -n 77 --device "$two" --pageable send --json
+says out '"pageable": "send"'
 for wire in map ucx; do
     run 0 $short -t mixed -s 100k -n 100 -O 3 --device "$two" --wire $wire
     says out '100 x up to 100 KiB'
@@ -142,6 +150,14 @@ for device in gpu cuda: cuda:x cuda:0, cuda:0,1,2 cuda:-1 cuda0 cuda:99999 \
 done
 run 2 --sides copy
 says err 'give --device'
+run 2 --device cuda --pageable here
+says err 'give send, recv or both'
+run 2 --pageable send
+says err 'give --device'
+run 2 --device cuda --pageable send --sides copy
+says err 'leave out --pageable'
+run 2 --table cuda --device cuda --pageable send
+says err 'leave out -t'
 run 2 -t read --device cuda --sides get/none
 says err 'get and put are of host memory'
 run 2 --table map --device cuda

@@ -39,6 +39,9 @@ static void add_sides(job_t *job, const test_t *test, uint32_t pool_mode)
     for (unsigned i = 0; ways[i] != WAY_LAST; i++) {
         side_t side = {ways[i], MODE_PEER};
 
+        if (side_is_copy(side) && (job->work.pageable != 0)) {
+            continue;
+        }
         if (side_is_copy(side)) {
             side.mode                    = MODE_COPY;
             job->sides[job->num_sides++] = side;
@@ -65,6 +68,11 @@ static void say_why_insane(const job_t *job)
     for (unsigned i = 0; i < job->num_sides; i++) {
         if (side_is_copy(job->sides[i]) && !work_is_on_gpu(&job->work)) {
             perf_error("--sides: copies are a GPU's: give --device");
+            return;
+        }
+        if (side_is_copy(job->sides[i]) && (job->work.pageable != 0)) {
+            perf_error("--sides: copies are between GPUs: leave out "
+                       "--pageable");
             return;
         }
         if ((side_is_pieces(job->sides[i]) ||
@@ -107,9 +115,10 @@ static int add_job(run_t *run, const test_t *test, uint64_t size,
     job->work.both        = test->is_both;
     job->send_size        = test->send_size;
     memcpy(job->work.devices, options->devices, sizeof(options->devices));
-    job->max_rounds = options->rounds;
-    job->may_miss   = table != NULL;
-    job->time_ns    = (uint64_t)(options->seconds * 1e9);
+    job->work.pageable = options->pageable;
+    job->max_rounds    = options->rounds;
+    job->may_miss      = table != NULL;
+    job->time_ns       = (uint64_t)(options->seconds * 1e9);
     if (options->num_sides != 0) {
         job->num_sides = options->num_sides;
         memcpy(job->sides, options->sides, sizeof(job->sides));

@@ -71,6 +71,29 @@ const char *devices_text(const work_t *work, char text[DEVICES_TEXT_SIZE])
     return text;
 }
 
+const char *devices_pageable_text(uint32_t pageable)
+{
+    static const char *const texts[] = {
+        [WORK_PAGEABLE_SEND]                      = "send",
+        [WORK_PAGEABLE_RECV]                      = "recv",
+        [WORK_PAGEABLE_SEND | WORK_PAGEABLE_RECV] = "both",
+    };
+
+    return texts[pageable];
+}
+
+int devices_parse_pageable(const char *text, uint32_t *pageable_p)
+{
+    for (uint32_t i = WORK_PAGEABLE_SEND;
+         i <= (WORK_PAGEABLE_SEND | WORK_PAGEABLE_RECV); i++) {
+        if (strcmp(text, devices_pageable_text(i)) == 0) {
+            *pageable_p = i;
+            return 0;
+        }
+    }
+    return -1;
+}
+
 static int open_each(const int32_t devices[2])
 {
     memory_t memory;
@@ -79,7 +102,7 @@ static int open_each(const int32_t devices[2])
         if ((i == 1) && (devices[1] == devices[0])) {
             break;
         }
-        if (memory_init(&memory, devices[i]) != 0) {
+        if (memory_init(&memory, devices[i], false) != 0) {
             return -1;
         }
         memory_cleanup(&memory);

@@ -18,6 +18,10 @@ int devices_parse(const char *text, int32_t devices[2]);
 /* The same as text; "" for host memory. */
 const char *devices_text(const work_t *work, char text[DEVICES_TEXT_SIZE]);
 
+/* The same of whose buffers lie in pageable host memory: send, recv or both. */
+int         devices_parse_pageable(const char *text, uint32_t *pageable_p);
+const char *devices_pageable_text(uint32_t pageable);
+
 /*
  * Is there a driver, and are there these GPUs? Looked up in a process of its
  * own, because one that has used a GPU cannot fork.

@@ -43,7 +43,8 @@ bool job_is_sane(const job_t *job)
              (job->work.mixed || job->work.echo || job->work.both)) ||
             (side_is_rma(job->sides[i]) && work_is_on_gpu(&job->work)) ||
             ((job->sides[i].way == WAY_BLOCK) && !is_block(job)) ||
-            (side_is_copy(job->sides[i]) && !work_is_on_gpu(&job->work))) {
+            (side_is_copy(job->sides[i]) &&
+             (!work_is_on_gpu(&job->work) || (job->work.pageable != 0)))) {
             return false;
         }
     }

@@ -14,10 +14,11 @@ static int fail(const memory_t *memory)
     return perf_error("%s", memory->gpu.error);
 }
 
-int memory_init(memory_t *memory, int device)
+int memory_init(memory_t *memory, int device, bool is_pageable)
 {
     memset(memory, 0, sizeof(*memory));
-    memory->device = device;
+    memory->device      = device;
+    memory->is_pageable = is_pageable;
     if ((device != WORK_HOST) && (gpu_open(&memory->gpu, device) != 0)) {
         return fail(memory);
     }

@@ -12,19 +12,20 @@
 #include <stdbool.h>
 
 typedef struct memory {
-    int    device; /* WORK_HOST: host memory */
-    gpu_t  gpu;    /* open where it is not */
-    void  *mirror; /* pinned; grows */
+    int    device;      /* WORK_HOST: host memory */
+    bool   is_pageable; /* host memory in any case */
+    gpu_t  gpu;         /* open where it is not */
+    void  *mirror;      /* pinned; grows */
     size_t mirror_size;
 } memory_t;
 
 /* Functions return 0 or -1, the error said. */
-int  memory_init(memory_t *memory, int device);
+int  memory_init(memory_t *memory, int device, bool is_pageable);
 void memory_cleanup(memory_t *memory);
 
 static inline bool memory_is_on_gpu(const memory_t *memory)
 {
-    return memory->gpu.context != NULL;
+    return (memory->gpu.context != NULL) && !memory->is_pageable;
 }
 
 /* Fresh memory, all of its pages touched. */

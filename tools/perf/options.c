@@ -23,7 +23,8 @@ enum {
     OPTION_CSV,
     OPTION_PLOT,
     OPTION_LIST,
-    OPTION_DEVICE
+    OPTION_DEVICE,
+    OPTION_PAGEABLE
 };
 
 static const char short_options[] = "t:s:n:O:r:T:l:qhV";
@@ -37,6 +38,7 @@ static const struct option long_options[] = {
     {"rounds", required_argument, NULL, 'r'},
     {"time", required_argument, NULL, 'T'},
     {"device", required_argument, NULL, OPTION_DEVICE},
+    {"pageable", required_argument, NULL, OPTION_PAGEABLE},
     {"wire", required_argument, NULL, OPTION_WIRE},
     {"sides", required_argument, NULL, OPTION_SIDES},
     {"cpus", required_argument, NULL, OPTION_CPUS},
@@ -73,6 +75,9 @@ static const char help[] =
     "                        buffers in the memory of GPU N (default: 0) for\n"
     "                        both processes, or N at the sender, M at the\n"
     "                        receiver\n"
+    "      --pageable SIDE   with --device: send, recv or both: there buffers "
+    "lie\n"
+    "                        in host memory that no GPU reaches\n"
     "      --wire WIRE       the pool's wire: auto, map, ucx (default: auto)\n"
     "      --sides LIST      sides to compare, as am-each/peer,iov/none; the\n"
     "                        first one is what the others are compared with\n"
@@ -222,6 +227,10 @@ static int set_sides(options_t *options, int option, const char *value)
                    : wrong("--device", value,
                            "give cuda, cuda:N for a GPU that both processes "
                            "use, or cuda:N,M for one each");
+    case OPTION_PAGEABLE:
+        return devices_parse_pageable(value, &options->pageable) == 0
+                   ? 0
+                   : wrong("--pageable", value, "give send, recv or both");
     case OPTION_CPUS:
         return parse_cpus(value, options->cpus) == 0
                    ? 0
@@ -291,11 +300,11 @@ static int check_table(const options_t *options)
     bool is_on_gpu = table_is_on_gpu(options);
 
     if ((options->test != NULL) || (options->num_sides != 0) ||
-        (options->pool_mode != MODE_AUTO) ||
+        (options->pool_mode != MODE_AUTO) || (options->pageable != 0) ||
         (!is_on_gpu && ((options->size != 0) || (options->count != 0)))) {
         perf_error("a table has tests, sizes, sides and wires of its own: "
-                   "leave out -t, --sides, --wire, and -s and -n where it is "
-                   "not about a GPU's memory");
+                   "leave out -t, --sides, --wire, --pageable, and -s and -n "
+                   "where it is not about a GPU's memory");
         return 2;
     }
     if (!is_on_gpu && (options->devices[0] != WORK_HOST)) {
@@ -315,6 +324,10 @@ static int check(options_t *options)
     if ((options->num_sides != 0) && (options->pool_mode != MODE_AUTO)) {
         perf_error("--sides names the pool's wires, as in pool/ucx: leave out "
                    "--wire");
+        return 2;
+    }
+    if ((options->pageable != 0) && (options->devices[0] == WORK_HOST)) {
+        perf_error("--pageable is about pools on a GPU: give --device");
         return 2;
     }
     if (options->table == NULL) {

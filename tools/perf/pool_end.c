@@ -91,7 +91,9 @@ void pool_end_fill_params(ucxpool_request_params_t *params, end_slot_t *slot,
         params->stream = UCXPOOL_STREAM_READY;
         if (is_data) {
             params->field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS;
-            params->segments_kind = UCXPOOL_SEGMENTS_CUDA;
+            params->segments_kind = memory_is_on_gpu(slot->end->buffers.memory)
+                                        ? UCXPOOL_SEGMENTS_CUDA
+                                        : UCXPOOL_SEGMENTS_HOST;
         }
     }
     slot->pending++;

@@ -64,6 +64,10 @@ void report_command(const job_t *job, FILE *stream)
     if (work_is_on_gpu(&job->work)) {
         fprintf(stream, " --device %s", devices_text(&job->work, device));
     }
+    if (job->work.pageable != 0) {
+        fprintf(stream, " --pageable %s",
+                devices_pageable_text(job->work.pageable));
+    }
     if (side_is_pool(job->sides[0])) {
         fprintf(stream, " --wire %s", side_mode_name(job->sides[0].mode));
     }

@@ -110,6 +110,10 @@ static void json_gpus(const job_result_t *result, FILE *stream)
     fprintf(stream, ", ");
     print_string(result->gpus[1], stream);
     fprintf(stream, "]");
+    if (job->work.pageable != 0) {
+        fprintf(stream, ", \"pageable\": \"%s\"",
+                devices_pageable_text(job->work.pageable));
+    }
     if (target != 0) {
         fprintf(stream, ", \"target_gb_per_s\": %g, \"verdict\": \"%s\"",
                 target, verdict);

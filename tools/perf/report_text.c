@@ -142,6 +142,10 @@ static void print_gpus(const job_result_t *result, FILE *stream)
                 job->work.devices[0] == job->work.devices[1] ? ""
                                                              : result->gpus[1]);
     }
+    if (job->work.pageable != 0) {
+        fprintf(stream, "; pageable host memory: %s",
+                devices_pageable_text(job->work.pageable));
+    }
     fprintf(stream, "\n");
     for (unsigned i = 0; i < job->num_sides; i++) {
         const job_side_t *side = &result->sides[i];

@@ -207,7 +207,8 @@ int stage_init(stage_t *stage, const job_t *job, control_t *control,
     memset(stage, 0, sizeof(*stage));
     stage->control   = control;
     stage->num_sides = job->num_sides;
-    status = memory_init(&stage->memory, job->work.devices[is_sender ? 0 : 1]);
+    status = memory_init(&stage->memory, job->work.devices[is_sender ? 0 : 1],
+                         work_is_pageable(&job->work, is_sender));
     if ((status == 0) && work_is_on_gpu(&job->work)) {
         status = introduce(stage, job, is_sender);
     }

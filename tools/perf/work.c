@@ -83,5 +83,8 @@ bool work_is_sane(const work_t *work)
            (!work->mixed || (work->size >= VALUE_SIZE)) &&
            (work->misaligned < WORK_LINE) && device_is_sane(work->devices[0]) &&
            device_is_sane(work->devices[1]) &&
-           ((work->devices[0] == WORK_HOST) == (work->devices[1] == WORK_HOST));
+           ((work->devices[0] == WORK_HOST) ==
+            (work->devices[1] == WORK_HOST)) &&
+           (work->pageable <= (WORK_PAGEABLE_SEND | WORK_PAGEABLE_RECV)) &&
+           ((work->pageable == 0) || work_is_on_gpu(work));
 }

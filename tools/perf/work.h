@@ -31,6 +31,11 @@
 /* A device of host memory. */
 #define WORK_HOST (-1)
 
+typedef enum work_pageable {
+    WORK_PAGEABLE_SEND = 1u << 0,
+    WORK_PAGEABLE_RECV = 1u << 1
+} work_pageable_t;
+
 /* Goes from process to process as is: both run the same program. */
 typedef struct work {
     uint64_t size;        /* bytes of a buffer, 1 or more */
@@ -41,9 +46,10 @@ typedef struct work {
     uint32_t misaligned;  /* bytes from a line's begin to a scattered buffer
                              of the sender's */
     uint32_t both;        /* as many go the other way at the same time */
-    uint32_t unused;
-    int32_t  devices[2]; /* the GPU in which the buffers of the sender and of
-                            the receiver lie; both WORK_HOST: in host memory */
+    uint32_t pageable;  /* of work_pageable_t: whose buffers lie in host memory
+                           all the same, which the GPU does not reach */
+    int32_t devices[2]; /* the GPU in which the buffers of the sender and of
+                           the receiver lie; both WORK_HOST: in host memory */
 } work_t;
 
 /*
@@ -60,6 +66,12 @@ uint64_t work_bytes(const work_t *work);
 static inline bool work_is_on_gpu(const work_t *work)
 {
     return work->devices[0] != WORK_HOST;
+}
+
+static inline bool work_is_pageable(const work_t *work, bool is_sender)
+{
+    return (work->pageable &
+            (is_sender ? WORK_PAGEABLE_SEND : WORK_PAGEABLE_RECV)) != 0;
 }
 
 /* True when all products fit and nothing is absurd. */
