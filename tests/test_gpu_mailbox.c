@@ -79,15 +79,7 @@ static bool begin(const char *settings, bool is_far)
 
 static void end_both(void)
 {
-    uint64_t late = pair_deadline();
-
-    two_meet(&two);
-    while (!pair_is_whole(two.pool)) {
-        two_check(!pair_is_late(late));
-        ucxpool_progress(two.pool);
-    }
-    two_check(ucxpool_check(two.pool) == UCXPOOL_OK);
-    two_meet(&two);
+    two_settle(&two);
     gpu_free(source);
     gpu_free(target);
     free(bytes);

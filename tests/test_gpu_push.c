@@ -66,15 +66,7 @@ static void begin(const char *settings)
 
 static void end_both(void)
 {
-    uint64_t late = pair_deadline();
-
-    two_meet(&two);
-    while (!pair_is_whole(two.pool)) {
-        two_check(!pair_is_late(late));
-        ucxpool_progress(two.pool);
-    }
-    two_check(ucxpool_check(two.pool) == UCXPOOL_OK);
-    two_meet(&two);
+    two_settle(&two);
     gpu_free(source.memory);
     gpu_free(target.memory);
     mem_cuda_device_close(gpu);

@@ -138,6 +138,19 @@ void two_meet(two_t *two)
     two_hear(two);
 }
 
+void two_settle(two_t *two)
+{
+    uint64_t late = pair_deadline();
+
+    two_meet(two);
+    while (!pair_is_whole(two->pool)) {
+        two_check(!pair_is_late(late));
+        ucxpool_progress(two->pool);
+    }
+    two_check(ucxpool_check(two->pool) == UCXPOOL_OK);
+    two_meet(two);
+}
+
 uint64_t two_count(two_t *two, const char *name)
 {
     uint64_t value;

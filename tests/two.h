@@ -43,6 +43,9 @@ void two_hear(two_t *two);
 /* Both have come here. */
 void two_meet(two_t *two);
 
+/* Both have come here, and all blocks of both pools are free. */
+void two_settle(two_t *two);
+
 /* The pool's statistic of this name. */
 uint64_t two_count(two_t *two, const char *name);
 

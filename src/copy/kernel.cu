@@ -195,8 +195,9 @@ DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
 
 /*
  * Wait until a word, which another GPU writes, has this number; what it wrote
- * before is there then. Not for long: who waits for all of this GPU must not
- * wait for a peer that is gone, nor may a peer that has this GPU by turns.
+ * before is there then. Not for long: a caller that waits for all of this GPU
+ * must not wait for a peer that is gone, nor a peer for us that has the GPU by
+ * turns with us.
  */
 DEVICE bool has_come(uint64_t word, uint32_t number)
 {
