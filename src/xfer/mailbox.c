@@ -46,13 +46,6 @@ static bool take_block(ucxpool_t *pool)
             UCXPOOL_OK);
 }
 
-static void put_block(ucxpool_t *pool)
-{
-    if (pool->mail.used == 0) {
-        block_pool_put(pool->memory.blocks, BLOCK_SHARE_RECV, pool->mail.block);
-    }
-}
-
 static bool part_get(ucxpool_t *pool, unsigned *part_p)
 {
     unsigned part = (pool->mail.used == UINT64_MAX)
@@ -70,7 +63,9 @@ static bool part_get(ucxpool_t *pool, unsigned *part_p)
 static void part_put(ucxpool_t *pool, unsigned part)
 {
     pool->mail.used &= ~(UINT64_C(1) << part);
-    put_block(pool);
+    if (pool->mail.used == 0) {
+        block_pool_put(pool->memory.blocks, BLOCK_SHARE_RECV, pool->mail.block);
+    }
 }
 
 static uint8_t *slot_of(const ucxpool_channel_t *channel, unsigned slot)
@@ -227,14 +222,14 @@ static bool is_mailable(const ucxpool_request_t *request)
            ((uint32_t)send->message != 0);
 }
 
-bool xfer_mailbox_take(ucxpool_request_t *request)
+void xfer_mailbox_take(ucxpool_request_t *request)
 {
     core_mailboxes_t *theirs = &request->channel->mailboxes;
     core_send_t      *send   = &request->send;
     unsigned          slot;
 
     if (!is_mailable(request)) {
-        return false;
+        return;
     }
     slot = (unsigned)__builtin_ctzll(theirs->free_slots);
     theirs->free_slots &= theirs->free_slots - 1;
@@ -250,7 +245,6 @@ bool xfer_mailbox_take(ucxpool_request_t *request)
          .where       = {.region = theirs->region,
                          .offset = theirs->offset + slot * theirs->slot_size},
     };
-    return true;
 }
 
 copy_flag_t xfer_mailbox_flag(const ucxpool_request_t *request)

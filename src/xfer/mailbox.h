@@ -39,14 +39,16 @@ void xfer_mailbox_end(ucxpool_channel_t *channel);
 /* The peer has lent one. */
 void xfer_mailbox_lent(ucxpool_channel_t *channel, const proto_mailbox_t *lent);
 
-/* Take a slot for a send, as its block; false: it goes another way. */
-bool xfer_mailbox_take(ucxpool_request_t *request);
+/* Give a send a slot as its block, if it may have one and there is one; without
+ * it goes another way. */
+void xfer_mailbox_take(ucxpool_request_t *request);
 
 /* What its gather is to write when the bytes are there; none if it has no slot.
  */
 copy_flag_t xfer_mailbox_flag(const ucxpool_request_t *request);
 
-/* The message is over, and nothing of ours writes to its slot. */
+/* Take the slot back, if the message is over and nothing of ours writes to it.
+ */
 void xfer_mailbox_put(ucxpool_request_t *request);
 
 #endif
