@@ -51,6 +51,8 @@ says out 'wire ucx'
 run 0 $short -t both -s 300001 -n 2 \
     --sides pool/map,pool-comm/ucx,pool-window/map,pool-each/ucx,tag-each/none
 run 0 $short -t both -s 20k -n 5 --sides tag/peer,am/none,iov/none,am-memh/peer
+run 0 $short -t both -s 1001 -n 77 -O 3 \
+    --sides pool-write/map,pool-read/map,pool-write/ucx,pool-read/ucx
 # Windows on both sides, or on one.
 run 0 $short -s 1001 -n 77 -O 3 \
     --sides pool-window/map,pool-window-send/ucx,pool-window-recv/map
@@ -231,10 +233,12 @@ says err 'pieces have one length'
 for side in pool-read/map get/none pool-write-asleep/auto; do
     run 2 -t mixed --sides $side
     says err 'pieces have one length'
-    run 2 -t both --sides $side
-    says err 'a read or a write goes one way'
     run 2 -t pingpong --sides $side
     says err 'a read or a write goes one way'
+done
+for side in pool-read-asleep/map get/none pool-write-asleep/auto; do
+    run 2 -t both --sides $side
+    says err 'pool-read and pool-write go both ways'
 done
 run 2 -t mixed -s 4
 says err 'raise -s'

@@ -82,11 +82,15 @@ static void say_why_insane(const job_t *job)
                        job->test);
             return;
         }
-        if (side_is_one_sided(job->sides[i]) &&
-            (job->work.echo || job->work.both)) {
+        if (side_is_one_sided(job->sides[i]) && job->work.echo) {
             perf_error("--sides: a read or a write goes one way, and %s goes "
                        "both",
                        job->test);
+            return;
+        }
+        if (job->work.both && !side_goes_both_ways(job->sides[i])) {
+            perf_error("--sides: of reads and writes, pool-read and pool-write "
+                       "go both ways");
             return;
         }
         if (side_is_rma(job->sides[i]) && work_is_on_gpu(&job->work)) {

@@ -1,4 +1,5 @@
 #include "perf/batch.h"
+#include "common/clock.h"
 #include "perf/error.h"
 #include "perf/exchange.h"
 #include "perf/pattern.h"
@@ -95,23 +96,53 @@ static int verify_here(const stage_t *stage, const batch_order_t *order,
     return 0;
 }
 
+static int say_over(const stage_t *stage, const batch_order_t *order)
+{
+    batch_order_t over = {BATCH_OVER, order->side, 0, 0, 0, 0};
+
+    return control_send(stage->control, &over, sizeof(over));
+}
+
+static int check_over(const batch_order_t *over)
+{
+    return over->kind == BATCH_OVER
+               ? 0
+               : perf_error("the other process speaks another version");
+}
+
+static int lead_one_sided(stage_t *stage, const batch_order_t *order,
+                          samples_t *times, double *seconds_p)
+{
+    uint64_t      start = clock_now();
+    batch_order_t over;
+
+    if (exchange_send(stage->ends[order->side], order->num_messages, times,
+                      seconds_p) != 0) {
+        return -1;
+    }
+    if (stage->back_ends[order->side] != NULL) {
+        if ((control_recv(stage->control, &over, sizeof(over)) != 0) ||
+            (check_over(&over) != 0)) {
+            return -1;
+        }
+        *seconds_p = (double)(clock_now() - start) * 1e-9;
+    }
+    return say_over(stage, order);
+}
+
 /* The clock runs. */
 static int lead_messages(stage_t *stage, const batch_order_t *order,
                          samples_t *times, double *seconds_p)
 {
-    end_t        *end  = stage->ends[order->side];
-    end_t        *back = stage->back_ends[order->side];
-    batch_order_t over = {BATCH_OVER, order->side, 0, 0, 0, 0};
+    end_t *end  = stage->ends[order->side];
+    end_t *back = stage->back_ends[order->side];
 
-    if (back != NULL) {
-        return exchange_both(end, back, order->num_messages, times, seconds_p);
+    if (side_is_one_sided(end->side)) {
+        return lead_one_sided(stage, order, times, seconds_p);
     }
-    if (exchange_send(end, order->num_messages, times, seconds_p) != 0) {
-        return -1;
-    }
-    return side_is_one_sided(end->side)
-               ? control_send(stage->control, &over, sizeof(over))
-               : 0;
+    return back != NULL
+               ? exchange_both(end, back, order->num_messages, times, seconds_p)
+               : exchange_send(end, order->num_messages, times, seconds_p);
 }
 
 int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
@@ -127,7 +158,8 @@ int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
         order.seed = pattern_seed();
     }
     if ((prepare_all(stage, &order) != 0) ||
-        ((back != NULL) && (exchange_expect(back, num_messages) != 0))) {
+        ((back != NULL) && !side_is_one_sided(end->side) &&
+         (exchange_expect(back, num_messages) != 0))) {
         return -1;
     }
     if ((control_send(stage->control, &order, sizeof(order)) != 0) ||
@@ -176,9 +208,22 @@ static int serve(stage_t *stage, end_t *end)
     if (taken < 0) {
         return -1;
     }
-    return (length == sizeof(over)) && (over.kind == BATCH_OVER)
-               ? 0
+    return length == sizeof(over)
+               ? check_over(&over)
                : perf_error("the other process speaks another version");
+}
+
+static int follow_one_sided(stage_t *stage, const batch_order_t *order)
+{
+    end_t *back = stage->back_ends[order->side];
+    double seconds;
+
+    if ((back != NULL) &&
+        ((exchange_send(back, order->num_messages, NULL, &seconds) != 0) ||
+         (say_over(stage, order) != 0))) {
+        return -1;
+    }
+    return serve(stage, stage->ends[order->side]);
 }
 
 static int follow_messages(stage_t *stage, const batch_order_t *order)
@@ -188,7 +233,7 @@ static int follow_messages(stage_t *stage, const batch_order_t *order)
     double seconds;
 
     if (side_is_one_sided(end->side)) {
-        return serve(stage, end);
+        return follow_one_sided(stage, order);
     }
     return back != NULL
                ? exchange_both(back, end, order->num_messages, NULL, &seconds)

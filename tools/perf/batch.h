@@ -12,6 +12,8 @@
  *
  *                ==== reads, writes ==>          progresses, or sleeps
  *     leader     OVER ------------->
+ *
+ * and where both do it, the leader waits for the follower's OVER before.
  */
 #ifndef PERF_BATCH_H
 #define PERF_BATCH_H

@@ -40,7 +40,8 @@ bool job_is_sane(const job_t *job)
         if (!side_is_sane(job->sides[i]) ||
             (side_is_pieces(job->sides[i]) && job->work.mixed) ||
             (side_is_one_sided(job->sides[i]) &&
-             (job->work.mixed || job->work.echo || job->work.both)) ||
+             (job->work.mixed || job->work.echo)) ||
+            (job->work.both && !side_goes_both_ways(job->sides[i])) ||
             (side_is_rma(job->sides[i]) && work_is_on_gpu(&job->work)) ||
             ((job->sides[i].way == WAY_BLOCK) && !is_block(job)) ||
             (side_is_copy(job->sides[i]) &&

@@ -111,6 +111,11 @@ bool side_is_asleep(side_t side)
            (side.way == WAY_POOL_WRITE_ASLEEP);
 }
 
+bool side_goes_both_ways(side_t side)
+{
+    return !side_is_rma(side) && !side_is_asleep(side);
+}
+
 bool side_has_window(side_t side)
 {
     return (side.way >= WAY_POOL_WINDOW) && (side.way <= WAY_POOL_WRITE_ASLEEP);

@@ -95,6 +95,9 @@ bool side_is_asleep(side_t side);
 /* Gets and puts of raw UCX. */
 bool side_is_rma(side_t side);
 
+/* Can both processes do the same at one time? */
+bool side_goes_both_ways(side_t side);
+
 /* Is it about windows; do the buffers of that end lie in one? */
 bool side_has_window(side_t side);
 bool side_is_in_window(side_t side, bool is_sender);
