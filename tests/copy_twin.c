@@ -31,26 +31,37 @@ typedef struct twin_piece {
     uint64_t offset;
 } twin_piece_t;
 
-static twin_piece_t twin_entry(const void *list, copy_form_t form,
-                               uint32_t length, size_t i)
+/* What a launch is told of its list. */
+typedef struct twin_list {
+    const void     *entries;
+    const uint64_t *offsets; /* of COPY_EVEN_PLACES, and from where on */
+    uint64_t        start;
+    copy_form_t     form;
+    uint32_t        length;
+} twin_list_t;
+
+static twin_piece_t twin_entry(const twin_list_t *list, size_t i)
 {
-    const copy_segment_t *segments = list;
-    const copy_exact_t   *exact    = list;
-    const copy_pair_t    *pairs    = list;
+    const uint64_t         *addresses = list->entries;
+    const copy_segment_t   *segments  = list->entries;
+    const copy_exact_t     *exact     = list->entries;
+    const copy_pair_t      *pairs     = list->entries;
+    const copy_even_pair_t *even      = list->entries;
 
-    const copy_even_pair_t *even = list;
-
-    switch (form) {
+    switch (list->form) {
     case COPY_ONE:
-        return (twin_piece_t){(uintptr_t)list, length, 0};
+        return (twin_piece_t){(uintptr_t)list->entries, list->length, 0};
     case COPY_UNIFORM:
-        return (twin_piece_t){((const uint64_t *)list)[i], length, 0};
+        return (twin_piece_t){addresses[i], list->length, 0};
     case COPY_EVEN_SEGMENTS:
-        return (twin_piece_t){segments[i].address, length, 0};
+        return (twin_piece_t){segments[i].address, list->length, 0};
     case COPY_SEGMENTS:
         return (twin_piece_t){segments[i].address, segments[i].length, 0};
     case COPY_EVEN_PAIRS:
-        return (twin_piece_t){even[i].address, length, even[i].other};
+        return (twin_piece_t){even[i].address, list->length, even[i].other};
+    case COPY_EVEN_PLACES:
+        return (twin_piece_t){addresses[i], list->length,
+                              list->start + list->offsets[i]};
     case COPY_PAIRS:
         return (twin_piece_t){pairs[i].address, pairs[i].length,
                               pairs[i].other};
@@ -68,14 +79,14 @@ static uint64_t twin_address(const twin_piece_t *entry, uint64_t skip)
 }
 
 static void twin_tile(const twin_mover_t *mover, const copy_tile_t *tile,
-                      const void *list, copy_form_t form, uint32_t length)
+                      const twin_list_t *list)
 {
-    bool     is_exact = form >= COPY_EXACT;
+    bool     is_exact = list->form >= COPY_EXACT;
     uint64_t align    = is_exact ? 1 : COPY_UNIT;
     uint64_t done     = 0;
 
-    if ((tile->count == 1) && !copy_is_even(form)) {
-        uint64_t origin = ((form == COPY_EXACT) && (tile->origin == 0))
+    if ((tile->count == 1) && !copy_is_even(list->form)) {
+        uint64_t origin = ((list->form == COPY_EXACT) && (tile->origin == 0))
                               ? COPY_TWIN_ZEROS
                               : tile->origin;
 
@@ -85,12 +96,11 @@ static void twin_tile(const twin_mover_t *mover, const copy_tile_t *tile,
         return;
     }
     for (uint32_t i = 0; (i < tile->count) && (done < tile->size); i++) {
-        twin_piece_t entry =
-            twin_entry(list, form, length, (size_t)tile->first + i);
-        uint64_t skip = (i == 0) ? tile->origin : 0;
-        uint64_t left = tile->size - done;
-        uint64_t base = (form == COPY_EVEN_PAIRS) ? 0 : tile->stream;
-        uint64_t stream =
+        twin_piece_t entry = twin_entry(list, (size_t)tile->first + i);
+        uint64_t     skip  = (i == 0) ? tile->origin : 0;
+        uint64_t     left  = tile->size - done;
+        uint64_t     base  = (list->form >= COPY_EVEN_PAIRS) ? 0 : tile->stream;
+        uint64_t     stream =
             is_exact ? base + entry.offset + skip : tile->stream + done;
         uint64_t size   = base_min(entry.length - skip, left);
         uint64_t padded = base_min(base_align_up(size, align), left);
@@ -106,9 +116,10 @@ void copy_twin_by(copy_twin_move_t move, void *context, size_t num_tiles,
                   uint32_t length, bool gather)
 {
     const twin_mover_t mover = {move, context, gather};
+    const twin_list_t  told  = {list, NULL, 0, form, length};
 
     for (size_t i = 0; i < num_tiles; i++) {
-        twin_tile(&mover, &tiles[i], list, form, length);
+        twin_tile(&mover, &tiles[i], &told);
     }
 }
 
@@ -117,13 +128,15 @@ void copy_twin_even_by(copy_twin_move_t move, void *context, size_t num_tiles,
                        uint32_t length, bool gather)
 {
     const twin_mover_t mover  = {move, context, gather};
+    const twin_list_t  told   = {list, even->offsets, even->stream, even->form,
+                                 length};
     uint32_t           stride = copy_even_stride(even->form, length);
 
     for (size_t i = 0; i < num_tiles; i++) {
         copy_tile_t tile = copy_tile_even(even->stream, even->stream_size,
                                           stride, even->tile_size, (uint32_t)i);
 
-        twin_tile(&mover, &tile, list, even->form, length);
+        twin_tile(&mover, &tile, &told);
     }
 }
 
@@ -147,7 +160,7 @@ void copy_twin(size_t num_tiles, const copy_tile_t *tiles, const void *list,
 
 void copy_twin_even(const copy_table_t *list, uint32_t tile_size, bool gather)
 {
-    const copy_twin_even_t even = {list->form, list->stream,
+    const copy_twin_even_t even = {list->form, list->offsets, list->stream,
                                    copy_even_size(list), tile_size};
     size_t num_tiles = (even.stream_size + tile_size - 1) / tile_size;
 

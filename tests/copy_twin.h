@@ -28,10 +28,11 @@ void copy_twin_by(copy_twin_move_t move, void *context, size_t num_tiles,
 
 /* As the kernel has them: of a list of one length. */
 typedef struct copy_twin_even {
-    copy_form_t form;
-    uint64_t    stream;
-    uint32_t    stream_size;
-    uint32_t    tile_size;
+    copy_form_t     form;
+    const uint64_t *offsets;
+    uint64_t        stream;
+    uint32_t        stream_size;
+    uint32_t        tile_size;
 } copy_twin_even_t;
 
 void copy_twin_even_by(copy_twin_move_t move, void *context, size_t num_tiles,

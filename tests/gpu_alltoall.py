@@ -174,13 +174,11 @@ class Pieces:
 
 
 class Offsets:
-    """Pieces of a peer's window."""
+    """Pieces of a peer's window, in memory that the GPU reads."""
 
     def __init__(self, numbers, length):
-        import numpy
-        self.array = (numbers.cpu().numpy().astype(numpy.uint64) *
-                      numpy.uint64(length))
-        self.list = Places(offsets=self.array.ctypes.data,
+        self.array = (numbers.cpu() * length).pin_memory()
+        self.list = Places(offsets=self.array.data_ptr(),
                            count=len(self.array), length=length)
 
 
@@ -213,16 +211,17 @@ class OwnShare:
         self.kernel = cupy.RawKernel(self.KERNEL, "copy_pieces")
         self.stream = cupy.cuda.ExternalStream(
             torch.cuda.current_stream().cuda_stream)
+        addresses = [tensor.data_ptr() for tensor in (
+            self.source, self.target, self.sources, self.targets)]
+        self.launch = ((len(self.sources),), (min(256, self.words),),
+                       (*addresses, self.words))
 
     def copy_by_index(self):
         self.target[self.targets] = self.source[self.sources]
 
     def copy(self):
-        addresses = [tensor.data_ptr() for tensor in (
-            self.source, self.target, self.sources, self.targets)]
         with self.stream:
-            self.kernel((len(self.sources),), (min(256, self.words),),
-                        (*addresses, self.words))
+            self.kernel(*self.launch)
 
 
 def shuffled(torch, count, seed):
@@ -270,24 +269,27 @@ class AllToAll:
         self.places = {p: Offsets(self.targets_of(p)[self.rank], self.piece)
                        for p in self.peers()}
 
+    # The own share first: behind the library's kernels, which go before those of
+    # the default priority, it would be left when these are through.
     def message_round(self, pool):
+        self.own.copy()
         requests = [pool.recv(p, self.incoming[p]) for p in self.peers()]
         requests += [pool.send(p, self.outgoing[p]) for p in self.peers()]
         self.finish(pool, requests)
 
     def window_round(self, pool):
+        self.own.copy()
         self.finish(pool, [pool.write(p, self.places[p], self.outgoing[p])
                            for p in self.peers()])
 
     def finish(self, pool, requests):
-        self.own.copy()
         for request in requests:
             pool.wait(request)
-        self.torch.cuda.synchronize()
+        self.torch.cuda.current_stream().synchronize()
 
     def nccl_round(self):
         self.torch.distributed.all_to_all_single(self.target, self.source)
-        self.torch.cuda.synchronize()
+        self.torch.cuda.current_stream().synchronize()
 
     def check(self):
         """Each piece is where it belongs."""

@@ -197,6 +197,9 @@ static void fill_entries(void *entries, copy_form_t form)
 
         if (form == COPY_UNIFORM) {
             addresses[i] = address;
+        } else if (form == COPY_EVEN_PLACES) {
+            addresses[i]              = address;
+            addresses[NUM_PIECES + i] = layout.stream[i];
         } else if ((form == COPY_SEGMENTS) || (form == COPY_EVEN_SEGMENTS)) {
             segments[i] = (copy_segment_t){address, layout.lengths[i]};
         } else if (form == COPY_EVEN_PAIRS) {
@@ -231,6 +234,7 @@ static copy_cuda_job_t *make_job_padded(copy_form_t form, size_t uniform,
     lay_out(form, uniform);
     fill_entries(job->entries, form);
     list.entries = job->entries;
+    list.offsets = (const uint64_t *)job->entries + NUM_PIECES;
     ck_assert(copy_cuda_job_add(copier, job, &list, layout.size));
     return job;
 }
@@ -275,9 +279,12 @@ static const struct {
     copy_form_t form;
     size_t      uniform;
 } ways[] = {
-    {COPY_UNIFORM, 4096},       {COPY_UNIFORM, 77},    {COPY_SEGMENTS, 0},
-    {COPY_EVEN_SEGMENTS, 4096}, {COPY_EXACT, 0},       {COPY_PAIRS, 0},
-    {COPY_EVEN_SEGMENTS, 77},   {COPY_EVEN_PAIRS, 77}, {COPY_EVEN_PAIRS, 4096},
+    {COPY_UNIFORM, 4096},     {COPY_UNIFORM, 77},
+    {COPY_SEGMENTS, 0},       {COPY_EVEN_SEGMENTS, 4096},
+    {COPY_EXACT, 0},          {COPY_PAIRS, 0},
+    {COPY_EVEN_SEGMENTS, 77}, {COPY_EVEN_PAIRS, 77},
+    {COPY_EVEN_PAIRS, 4096},  {COPY_EVEN_PLACES, 77},
+    {COPY_EVEN_PLACES, 4096},
 };
 
 #define NUM_WAYS ((int)(sizeof(ways) / sizeof(ways[0])))

@@ -342,6 +342,101 @@ static void read_and_write(where_t where, uint8_t *memory, uint8_t *right,
     free(bytes);
 }
 
+/* --- pieces of one length ------------------------------------------------- */
+
+/* So many that a GPU is asked to read the lists itself. */
+#define NUM_EVEN ((size_t)4500)
+
+typedef struct even {
+    where_t   where; /* the lists */
+    void    **pieces;
+    uint64_t *offsets;
+    size_t    length;
+} even_t;
+
+static void make_even(even_t *even, where_t where, uint8_t *memory,
+                      size_t length)
+{
+    even->where   = where;
+    even->length  = length;
+    even->pieces  = (void **)(void *)get_memory(where, NUM_EVEN * 8);
+    even->offsets = (uint64_t *)(void *)get_memory(where, NUM_EVEN * 8);
+    for (size_t i = 0; i < NUM_EVEN; i++) {
+        even->pieces[i]  = memory + (i * 7) % NUM_EVEN * length;
+        even->offsets[i] = (i * 13) % NUM_EVEN * (SIZE / NUM_EVEN) + i % 3;
+    }
+}
+
+static void free_even(const even_t *even)
+{
+    free_memory(even->where, (uint8_t *)even->pieces, NUM_EVEN * 8);
+    free_memory(even->where, (uint8_t *)even->offsets, NUM_EVEN * 8);
+}
+
+static ucxpool_status_t operate_even(const even_t *even, bool is_write,
+                                     char *detail, size_t detail_size)
+{
+    const ucxpool_request_params_t params = {
+        .field_mask    = UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS,
+        .segments_kind = UCXPOOL_SEGMENTS_CUDA,
+    };
+    ucxpool_places_t list =
+        ucxpool_places_even(even->offsets, NUM_EVEN, even->length);
+    ucxpool_data_t data =
+        ucxpool_data_pieces(even->pieces, NUM_EVEN, even->length);
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
+
+    two_check((is_write ? ucxpool_write(remote, &list, &data, &params, &request)
+                        : ucxpool_read(remote, &list, &data, &params,
+                                       &request)) == UCXPOOL_OK);
+    status = ucxpool_request_wait(request, MINUTE);
+    snprintf(detail, detail_size, "%s", ucxpool_error_detail());
+    ucxpool_request_release(request);
+    return status;
+}
+
+static void read_and_write_even(where_t lists, uint8_t *memory, uint8_t *right,
+                                size_t length, unsigned seed)
+{
+    const size_t size  = NUM_EVEN * length;
+    uint8_t     *bytes = malloc(size);
+    char         detail[200];
+    even_t       even;
+
+    make_even(&even, lists, memory, length);
+    two_check(operate_even(&even, false, detail, sizeof(detail)) == UCXPOOL_OK);
+    get(ON_GPU, bytes, memory, size);
+    for (size_t i = 0; i < NUM_EVEN; i++) {
+        two_check(memcmp(bytes + ((uint8_t *)even.pieces[i] - memory),
+                         right + even.offsets[i], length) == 0);
+    }
+    fill(bytes, size, seed);
+    put(ON_GPU, memory, bytes, size);
+    two_check(operate_even(&even, true, detail, sizeof(detail)) == UCXPOOL_OK);
+    for (size_t i = 0; i < NUM_EVEN; i++) {
+        memcpy(right + even.offsets[i],
+               bytes + ((uint8_t *)even.pieces[i] - memory), length);
+    }
+    free_even(&even);
+    free(bytes);
+}
+
+/* A piece without an address, of which nobody knew when it was posted, and
+ * whose number is told. What is read lands in our own memory alone. */
+static void miss_a_piece(where_t lists, uint8_t *memory)
+{
+    char   detail[200];
+    even_t even;
+
+    make_even(&even, lists, memory, 1000);
+    even.pieces[NUM_EVEN - 5] = NULL;
+    two_check(operate_even(&even, false, detail, sizeof(detail)) ==
+              UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_str_eq(detail, "piece 4495 has no address; give it memory");
+    free_even(&even);
+}
+
 static void use(int kind)
 {
     where_t  where  = kinds[kind].ours;
@@ -355,6 +450,15 @@ static void use(int kind)
     read_and_write(where, memory, right, 100, 50000, 4);
     read_and_write(where, memory, right, MAX, 256, 5);
     read_and_write(where, memory, right, MAX, 1500, 6);
+    if (where == ON_GPU) {
+        read_and_write_even(PINNED, memory, right, 1111, 7);
+        read_and_write_even(PINNED, memory, right, 16, 8);
+        read_and_write_even(PAGEABLE, memory, right, 1200, 9);
+    }
+    if ((where == ON_GPU) && (kinds[kind].way == UCXPOOL_WAY_CUDA)) {
+        miss_a_piece(PINNED, memory);
+        miss_a_piece(PAGEABLE, memory);
+    }
     ucxpool_remote_release(remote);
     two_check(send(two.talk, "e", 1, MSG_NOSIGNAL) == 1);
     two_check(send(two.talk, right, SIZE, MSG_NOSIGNAL) == (ssize_t)SIZE);

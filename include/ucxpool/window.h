@@ -288,7 +288,12 @@ static inline ucxpool_places_t ucxpool_places(const ucxpool_place_t *places,
     return list;
 }
 
-/* Pieces of one length at these offsets. For many short ones it is quicker. */
+/*
+ * Pieces of one length at these offsets. For many short ones it is quicker,
+ * above all where a GPU can read the lists itself: 4,096 pieces or more, the
+ * offsets and the addresses of our own pieces (ucxpool_data_pieces()) in arrays
+ * in pinned memory.
+ */
 static inline ucxpool_places_t
 ucxpool_places_even(const uint64_t *offsets, size_t count, uint64_t length)
 {

@@ -772,8 +772,10 @@ static CUresult launch_kernel(const copy_cuda_copier_t *copier,
                               const copy_cuda_job_t *job, copy_form_t form,
                               uint32_t length, bool is_gather)
 {
-    bool     is_even  = copy_is_even(form);
-    uint64_t tiles    = (uintptr_t)job->tiles;
+    bool     is_even = copy_is_even(form);
+    uint64_t tiles =
+        (uintptr_t)((form == COPY_EVEN_PLACES) ? (const void *)job->even.offsets
+                                               : (const void *)job->tiles);
     uint64_t entries  = (uintptr_t)(is_even ? job->even.entries : job->entries);
     uint64_t stream   = is_even ? job->even.stream : 0;
     uint32_t size     = is_even ? copy_even_size(&job->even) : 0;

@@ -713,7 +713,6 @@ static ucxpool_status_t gpu_pairs_start(copy_engine_t *engine, copy_job_t *copy,
         return status;
     }
     copy->num_rest   = 0;
-    copy->first      = 0;
     copy->is_scatter = true;
     engine->num_scatters++;
     base_list_add_tail(&engine->copies, &copy->link);
@@ -857,22 +856,17 @@ static bool gpu_is_even(const copy_engine_t *engine,
                            pointer.size) == memory->num;
 }
 
-static bool gpu_reaches_list(const copy_engine_t *engine,
-                             const copy_memory_t *memory)
+static bool gpu_reaches_array(const copy_engine_t *engine, const void *array,
+                              size_t num, size_t size)
 {
-    bool     is_pieces = copy_memory_is_pieces(memory);
-    uint64_t start =
-        is_pieces ? (uintptr_t)memory->addresses : (uintptr_t)memory->segments;
-    uint64_t size =
-        memory->num * (is_pieces ? sizeof(void *) : sizeof(ucxpool_segment_t));
+    uint64_t       start = (uintptr_t)array;
     copy_pointer_t pointer;
 
-    return copy_memory_is_even(memory) && (memory->num >= PINNED_LIST_MIN) &&
+    return (num >= PINNED_LIST_MIN) &&
            (copy_pointer_query(engine->device->driver, start, &pointer) ==
             UCXPOOL_OK) &&
            (pointer.place == COPY_MEMTYPE_PINNED) &&
-           (start - pointer.start < pointer.size) &&
-           (size <= pointer.size - (start - pointer.start));
+           is_inside(pointer.start, pointer.size, start, num * size);
 }
 
 static bool gpu_shares_device(const copy_engine_t *engine, const void *uuid)
@@ -886,7 +880,7 @@ static const copy_engine_calls_t gpu_calls = {
     .is_launched   = true,
     .memtypes      = gpu_memtypes,
     .is_even       = gpu_is_even,
-    .reaches_list  = gpu_reaches_list,
+    .reaches_array = gpu_reaches_array,
     .shares_device = gpu_shares_device,
     .destroy       = gpu_destroy,
     .enter         = gpu_enter,
@@ -1029,11 +1023,13 @@ static bool host_is_even(const copy_engine_t *engine,
     return false;
 }
 
-static bool host_reaches_list(const copy_engine_t *engine,
-                              const copy_memory_t *memory)
+static bool host_reaches_array(const copy_engine_t *engine, const void *array,
+                               size_t num, size_t size)
 {
     (void)engine;
-    (void)memory;
+    (void)array;
+    (void)num;
+    (void)size;
     return false; /* there is no kernel */
 }
 
@@ -1049,7 +1045,7 @@ static const copy_engine_calls_t host_calls = {
     .is_launched   = false,
     .memtypes      = host_memtypes,
     .is_even       = host_is_even,
-    .reaches_list  = host_reaches_list,
+    .reaches_array = host_reaches_array,
     .shares_device = host_shares_device,
     .destroy       = host_destroy,
     .deadline      = host_deadline,
@@ -1146,10 +1142,24 @@ bool copy_engine_is_even(const copy_engine_t *engine,
     return engine->calls->is_even(engine, memory, is_told);
 }
 
+bool copy_engine_reaches_array(const copy_engine_t *engine, const void *array,
+                               size_t num, size_t size)
+{
+    return engine->calls->reaches_array(engine, array, num, size);
+}
+
 bool copy_engine_reaches_list(const copy_engine_t *engine,
                               const copy_memory_t *memory)
 {
-    return engine->calls->reaches_list(engine, memory);
+    if (!copy_memory_is_even(memory)) {
+        return false;
+    }
+    return copy_memory_is_pieces(memory)
+               ? copy_engine_reaches_array(engine, memory->addresses,
+                                           memory->num, sizeof(void *))
+               : copy_engine_reaches_array(engine, memory->segments,
+                                           memory->num,
+                                           sizeof(ucxpool_segment_t));
 }
 
 bool copy_engine_shares_device(const copy_engine_t *engine, const void *uuid)

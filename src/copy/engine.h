@@ -159,8 +159,8 @@ typedef struct copy_engine_calls {
                                  unsigned            *memtypes_p);
     bool (*is_even)(const copy_engine_t *engine, const copy_memory_t *memory,
                     bool is_told);
-    bool (*reaches_list)(const copy_engine_t *engine,
-                         const copy_memory_t *memory);
+    bool (*reaches_array)(const copy_engine_t *engine, const void *array,
+                          size_t num, size_t size);
     bool (*shares_device)(const copy_engine_t *engine, const void *uuid);
 } copy_engine_calls_t;
 
@@ -229,7 +229,9 @@ ucxpool_status_t copy_engine_start(copy_engine_t *engine, copy_job_t *copy,
  * steps: room for a list in a job, which the caller fills, and the launch.
  * After an error of either there is no job.
  *
- * list         Of COPY_PAIRS or COPY_EVEN_PAIRS, in that room.
+ * copy->first  The number of the list's first piece, for an error.
+ * list         Of COPY_PAIRS or COPY_EVEN_PAIRS, in that room; or of
+ *              COPY_EVEN_PLACES, of two pieces or more, wherever it lies.
  * size         Bytes of all pairs.
  * is_to_other  From the addresses to their other sides; else the other way.
  *
@@ -295,8 +297,13 @@ ucxpool_status_t copy_engine_memtypes(const copy_engine_t *engine,
 bool copy_engine_is_even(const copy_engine_t *engine,
                          const copy_memory_t *memory, bool is_told);
 
-/* May a kernel read the array of the pieces' addresses itself, or of segments
- * that are known to have one length? A short one is not worth the question. */
+/* May a kernel read an array itself, of so many entries of `size` bytes? A
+ * short one is not worth the question. */
+bool copy_engine_reaches_array(const copy_engine_t *engine, const void *array,
+                               size_t num, size_t size);
+
+/* The same of the array of the pieces' addresses, or of segments that are known
+ * to have one length. */
 bool copy_engine_reaches_list(const copy_engine_t *engine,
                               const copy_memory_t *memory);
 

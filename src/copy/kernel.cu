@@ -147,8 +147,8 @@ struct piece {
 /* A piece of a tile, from where the tile begins. `fault` is where to tell of
  * one that has no address, where all have one length. */
 DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
-                        uint32_t form, uint32_t length, uint32_t index,
-                        uint64_t fault)
+                        const uint64_t *offsets, uint32_t form,
+                        uint32_t length, uint32_t index, uint64_t fault)
 {
     uint64_t entry = tile->first + index;
     piece    p = {0, length, 0};
@@ -164,9 +164,13 @@ DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
     }
     if (form == COPY_ONE) {
         p.address = (uint64_t)list;
-    } else if ((form == COPY_UNIFORM) || (form == COPY_EVEN_SEGMENTS)) {
-        p.address = (form == COPY_UNIFORM) ? load_entry(list + entry)
-                                           : load_first(list + 2 * entry);
+    } else if ((form == COPY_UNIFORM) || (form == COPY_EVEN_SEGMENTS) ||
+               (form == COPY_EVEN_PLACES)) {
+        p.address = (form == COPY_EVEN_SEGMENTS) ? load_first(list + 2 * entry)
+                                                 : load_entry(list + entry);
+        if (form == COPY_EVEN_PLACES) {
+            p.stream = load_entry(offsets + entry);
+        }
         if (p.address == 0) {
             store4(fault, (uint32_t)entry + 1);
             p.length = 0;
@@ -218,9 +222,10 @@ DEVICE bool has_come(uint64_t word, uint32_t number)
 /*
  * Copy a list, one tile per thread block of COPY_THREADS. `gather` is 1 or
  * 0. Where all pieces have one length stream, stream_size and tile_size are in
- * place of tiles. `fault` is the address of a word: the number, from 1 on, of a
- * piece that has no address, where all have one length; or COPY_LATE, where the
- * word at `awaited`, if that is not 0, did not get the number `mark`.
+ * place of tiles, which are then the offsets of COPY_EVEN_PLACES. `fault` is
+ * the address of a word: the number, from 1 on, of a piece that has no address,
+ * where all have one length; or COPY_LATE, where the word at `awaited`, if that
+ * is not 0, did not get the number `mark`.
  */
 extern "C" __attribute__((global))
 __attribute__((launch_bounds(COPY_THREADS, BLOCKS))) void
@@ -249,7 +254,8 @@ ucxpool_copy(const copy_tile_t *tiles, const uint64_t *list, uint32_t form,
         return;
     }
     for (uint32_t index = 0; index < tile.count; index += COPY_THREADS) {
-        piece p = load_piece(&tile, list, form, length, index + me, fault);
+        piece p = load_piece(&tile, list, (const uint64_t *)tiles, form, length,
+                             index + me, fault);
 
         /* Where the pieces lie in the tile, each with its padding; what is past
          * the tile's end is cut. */
@@ -271,7 +277,7 @@ ucxpool_copy(const copy_tile_t *tiles, const uint64_t *list, uint32_t form,
             p.stream = start;
         }
         if (form != COPY_EVEN_PAIRS) {
-            p.stream += tile.stream;
+            p.stream += (form == COPY_EVEN_PLACES) ? stream : tile.stream;
         }
 
         uint64_t target = gather ? p.stream : p.address;

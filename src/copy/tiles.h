@@ -56,7 +56,10 @@ typedef enum copy_form {
      * is. */
     COPY_PAIRS,
     /* 16 bytes: copy_even_pair_t. The same of pieces that have one length. */
-    COPY_EVEN_PAIRS
+    COPY_EVEN_PAIRS,
+    /* 8 bytes: an address. The same, in two lists: the second one has the
+     * offsets of the other sides from the stream's address. */
+    COPY_EVEN_PLACES
 } copy_form_t;
 
 typedef struct copy_segment {
@@ -98,13 +101,14 @@ typedef struct copy_tile {
 
 /* What one launch copies. */
 typedef struct copy_list {
-    copy_form_t form;
-    const void *entries;
-    uint32_t    num_entries;
-    uint32_t    length; /* of each piece, over 0, where they have one */
-    uint64_t    stream; /* its address */
+    copy_form_t     form;
+    const void     *entries;
+    uint32_t        num_entries;
+    uint32_t        length;  /* of each piece, over 0, where they have one */
+    uint64_t        stream;  /* its address */
+    const uint64_t *offsets; /* of COPY_EVEN_PLACES */
     /* Is there padding behind the last piece, as there is behind the others?
-     * Not with COPY_EXACT and pairs. */
+     * Not with COPY_EXACT, pairs and places. */
     bool is_padded;
     /* The stream lies behind a link, which is what takes the time. */
     bool is_far;
@@ -120,7 +124,7 @@ typedef struct copy_list {
 COPY_BOTH static inline bool copy_is_even(copy_form_t form)
 {
     return (form == COPY_ONE) || (form == COPY_UNIFORM) ||
-           (form == COPY_EVEN_SEGMENTS) || (form == COPY_EVEN_PAIRS);
+           (form == COPY_EVEN_SEGMENTS) || (form >= COPY_EVEN_PAIRS);
 }
 
 /* Bytes of the stream from one such piece to the next; pairs have no padding.
@@ -128,7 +132,7 @@ COPY_BOTH static inline bool copy_is_even(copy_form_t form)
 COPY_BOTH static inline uint32_t copy_even_stride(copy_form_t form,
                                                   uint32_t    length)
 {
-    return (form == COPY_EVEN_PAIRS)
+    return (form >= COPY_EVEN_PAIRS)
                ? length
                : (length + COPY_UNIT - 1) & ~(uint32_t)(COPY_UNIT - 1);
 }

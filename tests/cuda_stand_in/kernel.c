@@ -109,13 +109,13 @@ static bool has_fault(const uint64_t *list, const copy_twin_even_t *even,
 static CUresult run_copy_even(const unsigned long long *arguments,
                               unsigned num_blocks, int device)
 {
-    const copy_twin_even_t even   = {(copy_form_t)arguments[2], arguments[5],
-                                     (uint32_t)arguments[6],
-                                     (uint32_t)arguments[7]};
-    launch_t               launch = {device, CUDA_SUCCESS};
-    const void            *list   = (const void *)(uintptr_t)arguments[1];
-    size_t                 run    = 0;
-    char                  *fault  = resolve(arguments[8], device, true, &run);
+    const copy_twin_even_t even = {
+        (copy_form_t)arguments[2], (const uint64_t *)(uintptr_t)arguments[0],
+        arguments[5], (uint32_t)arguments[6], (uint32_t)arguments[7]};
+    launch_t    launch = {device, CUDA_SUCCESS};
+    const void *list   = (const void *)(uintptr_t)arguments[1];
+    size_t      run    = 0;
+    char       *fault  = resolve(arguments[8], device, true, &run);
 
     if ((fault == NULL) || (run < sizeof(uint32_t))) {
         return CUDA_ERROR_ILLEGAL_ADDRESS;

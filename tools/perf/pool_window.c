@@ -133,7 +133,7 @@ void pool_window_destroy(pool_end_t *pool_end)
 {
     ucxpool_remote_release(pool_end->remote);
     ucxpool_window_destroy(pool_end->window);
-    free(pool_end->offsets);
+    memory_list_free(pool_end->end.buffers.memory, pool_end->offsets);
     pool_end->remote  = NULL;
     pool_end->window  = NULL;
     pool_end->offsets = NULL;
@@ -212,7 +212,8 @@ static int make_offsets(pool_end_t *pool_end)
     const buffers_t *buffers = &pool_end->end.buffers;
     size_t           num     = buffers->num_slots * buffers->num_segments;
 
-    pool_end->offsets = calloc(num, sizeof(*pool_end->offsets));
+    pool_end->offsets =
+        memory_list_alloc(buffers->memory, num, sizeof(*pool_end->offsets));
     if (pool_end->offsets == NULL) {
         return perf_error("out of memory for a list of offsets: lower -n");
     }
