@@ -1,0 +1,283 @@
+#include "copy/memtypes.h"
+
+#include "base/error.h"
+#include "copy/plan.h"
+#include "mem/readable.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+/* Allocations that are remembered while a list is gone through. */
+#define NUM_REMEMBERED 8u
+
+/* Asked for several attributes at once, the driver answers for an address that
+ * it does not know by values that say so. */
+ucxpool_status_t copy_pointer_query(const mem_cuda_driver_t *driver,
+                                    uint64_t address, copy_pointer_t *pointer_p)
+{
+    unsigned            type       = 0;
+    int                 is_managed = 0;
+    int                 ordinal    = -1;
+    CUdeviceptr         start      = 0;
+    size_t              size       = 0;
+    CUpointer_attribute wanted[]   = {
+          CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+          CU_POINTER_ATTRIBUTE_IS_MANAGED,
+          CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+          CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+          CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+    };
+    void    *values[] = {&type, &is_managed, &ordinal, &start, &size};
+    CUresult result;
+
+    result = driver->cuPointerGetAttributes(5, wanted, values, address);
+    if (result != CUDA_SUCCESS) {
+        return mem_cuda_error(driver, result,
+                              "cuPointerGetAttributes of address 0x%llx",
+                              (unsigned long long)address);
+    }
+    pointer_p->place  = is_managed                     ? COPY_MEMTYPE_MANAGED
+                        : type == CU_MEMORYTYPE_DEVICE ? COPY_MEMTYPE_DEVICE
+                        : type == CU_MEMORYTYPE_HOST   ? COPY_MEMTYPE_PINNED
+                                                       : COPY_MEMTYPE_PAGEABLE;
+    pointer_p->device = pointer_p->place == COPY_MEMTYPE_DEVICE ? ordinal : -1;
+    pointer_p->start  = start;
+    pointer_p->size   = address - start < size ? size : 0;
+    return UCXPOOL_OK;
+}
+
+/* A list that is gone through. */
+typedef struct walk {
+    const mem_cuda_driver_t *driver;
+    copy_pointer_t           remembered[NUM_REMEMBERED];
+    unsigned                 next;  /* to be forgotten */
+    uint64_t                 start; /* of the allocation that was met last */
+    uint64_t                 size;
+    copy_memtypes_t          found;
+    /* Segments that the driver does not know, and their numbers. */
+    mem_span_t unknown[MEM_SPANS_MAX];
+    size_t     indexes[MEM_SPANS_MAX];
+    size_t     num_unknown;
+} walk_t;
+
+static inline bool is_inside(uint64_t start, uint64_t size, uint64_t address,
+                             uint64_t length)
+{
+    return (length <= size) && (address - start <= size - length);
+}
+
+/* Does a segment lie in the allocation that was met last? Most do. */
+static inline bool walk_stays(const walk_t *walk, uint64_t address,
+                              uint64_t length)
+{
+    return is_inside(walk->start, walk->size, address, length);
+}
+
+static void walk_meet(walk_t *walk, const copy_pointer_t *pointer)
+{
+    walk->start = pointer->start;
+    walk->size  = pointer->size;
+}
+
+/* Does it lie in one that is remembered? */
+static bool walk_knows(walk_t *walk, uint64_t address, uint64_t length)
+{
+    for (unsigned i = 0; i < NUM_REMEMBERED; i++) {
+        if (is_inside(walk->remembered[i].start, walk->remembered[i].size,
+                      address, length)) {
+            walk_meet(walk, &walk->remembered[i]);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void walk_add(walk_t *walk, const copy_pointer_t *pointer)
+{
+    walk->remembered[walk->next] = *pointer;
+    walk->next                   = (walk->next + 1) % NUM_REMEMBERED;
+    walk_meet(walk, pointer);
+    walk->found.types |= (unsigned)pointer->place;
+    if (pointer->place != COPY_MEMTYPE_DEVICE) {
+        return;
+    }
+    if (walk->found.device == -1) {
+        walk->found.device = pointer->device;
+    } else if (walk->found.device != pointer->device) {
+        walk->found.device = -2;
+    }
+}
+
+static ucxpool_status_t say_nothing_there(const mem_span_t *span, size_t index)
+{
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "segment %zu, %llu bytes at 0x%llx, is memory neither of "
+                      "the host nor of a GPU: has it been freed?",
+                      index, (unsigned long long)span->length,
+                      (unsigned long long)span->address);
+}
+
+/* What the driver does not know may be nothing at all: memory that was freed,
+ * say. */
+static ucxpool_status_t walk_check_unknown(walk_t *walk)
+{
+    size_t num   = walk->num_unknown;
+    size_t first = mem_find_unreadable(walk->unknown, num);
+
+    walk->num_unknown = 0;
+    return (first == num)
+               ? UCXPOOL_OK
+               : say_nothing_there(&walk->unknown[first], walk->indexes[first]);
+}
+
+/* The kernel is asked of many at a time. */
+static ucxpool_status_t walk_add_unknown(walk_t *walk, uint64_t address,
+                                         uint64_t length, size_t index)
+{
+    walk->found.types |= COPY_MEMTYPE_PAGEABLE;
+    walk->unknown[walk->num_unknown] = (mem_span_t){address, length};
+    walk->indexes[walk->num_unknown] = index;
+    walk->num_unknown++;
+    return (walk->num_unknown == MEM_SPANS_MAX) ? walk_check_unknown(walk)
+                                                : UCXPOOL_OK;
+}
+
+/* The allocation of an address; *is_known_p: it is in one that is remembered,
+ * or there is one. */
+static ucxpool_status_t walk_address(walk_t *walk, uint64_t address,
+                                     bool *is_known_p)
+{
+    copy_pointer_t   pointer;
+    ucxpool_status_t status;
+
+    *is_known_p = true;
+    if (walk_knows(walk, address, 1)) {
+        return UCXPOOL_OK;
+    }
+    walk->found.num_questions++;
+    status = copy_pointer_query(walk->driver, address, &pointer);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    *is_known_p = pointer.place != COPY_MEMTYPE_PAGEABLE;
+    if (*is_known_p) {
+        walk_add(walk, &pointer);
+    }
+    return UCXPOOL_OK;
+}
+
+/* A segment, of 1 byte or more, that does not lie where the last one did. */
+static ucxpool_status_t walk_segment(walk_t *walk, uint64_t address,
+                                     uint64_t length, size_t index)
+{
+    bool             is_known = false;
+    ucxpool_status_t status;
+
+    if (walk_knows(walk, address, length)) {
+        return UCXPOOL_OK;
+    }
+    status = walk_address(walk, address, &is_known);
+    if ((status == UCXPOOL_OK) && is_known) {
+        address += length - 1;
+        length = 1;
+        status = walk_address(walk, address, &is_known);
+    }
+    if ((status != UCXPOOL_OK) || is_known) {
+        return status;
+    }
+    return walk_add_unknown(walk, address, length, index);
+}
+
+static ucxpool_status_t walk_end(walk_t *walk, copy_memtypes_t *memtypes_p)
+{
+    *memtypes_p = walk->found;
+    return walk_check_unknown(walk);
+}
+
+/* What is unknown is set when it is met. */
+static void walk_begin(walk_t *walk, const mem_cuda_driver_t *driver)
+{
+    memset(walk, 0, offsetof(walk_t, unknown));
+    walk->driver       = driver;
+    walk->found.device = -1;
+    walk->num_unknown  = 0;
+}
+
+ucxpool_status_t copy_memtypes_query(const mem_cuda_driver_t *driver,
+                                     const copy_segment_t    *segments,
+                                     size_t                   num_segments,
+                                     copy_memtypes_t         *memtypes_p)
+{
+    walk_t           walk;
+    ucxpool_status_t status;
+
+    walk_begin(&walk, driver);
+    for (size_t i = 0; i < num_segments; i++) {
+        uint64_t address = segments[i].address;
+        uint64_t length  = segments[i].length;
+
+        if (length == 0) {
+            continue;
+        }
+        if (walk_stays(&walk, address, length)) {
+            i += copy_pairs_inside((const ucxpool_segment_t *)&segments[i + 1],
+                                   num_segments - i - 1, walk.start, walk.size);
+            continue;
+        }
+        status = walk_segment(&walk, address, length, i);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+    }
+    return walk_end(&walk, memtypes_p);
+}
+
+ucxpool_status_t copy_memtypes_of_pieces(const mem_cuda_driver_t *driver,
+                                         void *const             *addresses,
+                                         size_t num_pieces, uint64_t length,
+                                         copy_memtypes_t *memtypes_p)
+{
+    walk_t           walk;
+    ucxpool_status_t status;
+
+    walk_begin(&walk, driver);
+    for (size_t i = 0; (i < num_pieces) && (length != 0); i++) {
+        uint64_t address = (uintptr_t)addresses[i];
+
+        if (walk_stays(&walk, address, length)) {
+            i += copy_pairs_within(&addresses[i + 1], num_pieces - i - 1,
+                                   length, walk.start, walk.size);
+            continue;
+        }
+        status = walk_segment(&walk, address, length, i);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+    }
+    return walk_end(&walk, memtypes_p);
+}
+
+ucxpool_status_t copy_memtypes_of_ranges(const mem_cuda_driver_t *driver,
+                                         const ucxpool_range_t   *ranges,
+                                         size_t                   num_ranges,
+                                         copy_memtypes_t         *memtypes_p)
+{
+    walk_t           walk;
+    ucxpool_status_t status;
+
+    walk_begin(&walk, driver);
+    for (size_t i = 0; i < num_ranges; i++) {
+        uint64_t address = (uintptr_t)ranges[i].at.address;
+        uint64_t length  = ranges[i].length;
+
+        if ((ranges[i].kind == UCXPOOL_RANGE_FILE) || (length == 0) ||
+            walk_stays(&walk, address, length)) {
+            continue;
+        }
+        status = walk_segment(&walk, address, length, i);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+    }
+    return walk_end(&walk, memtypes_p);
+}

@@ -1,0 +1,180 @@
+#define _GNU_SOURCE
+#include "mem/readable.h"
+
+#include "base/math.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <sys/ioctl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* --- by mappings ------------------------------------------------------------
+ * From Linux 6.11 on a file tells of the mapping at an address, its bounds and
+ * what may be done with it, so that a heap takes one question.
+ */
+
+/* As struct procmap_query of <linux/fs.h>, which may be older. */
+typedef struct procmap {
+    uint64_t size;
+    uint64_t query_flags;
+    uint64_t address;
+    uint64_t start;
+    uint64_t end;
+    uint64_t flags; /* bit 0: readable */
+    uint64_t page_size;
+    uint64_t offset;
+    uint64_t inode;
+    uint32_t device[2];
+    uint32_t sizes[2];
+    uint64_t names[2];
+} procmap_t;
+
+static_assert(sizeof(procmap_t) == 104, "the kernel's layout");
+
+#define PROCMAP_QUERY    _IOWR('f', 17, procmap_t)
+#define PROCMAP_READABLE UINT64_C(1)
+
+/* Mappings that are remembered during one question. */
+#define NUM_MAPPINGS 8u
+
+typedef struct mappings {
+    int      fd; /* of /proc/self/maps */
+    uint64_t starts[NUM_MAPPINGS];
+    uint64_t ends[NUM_MAPPINGS];
+    unsigned num;
+} mappings_t;
+
+#define NOT_TOLD UINT64_MAX
+
+/* The end of the readable mapping at an address; 0: there is none. */
+static uint64_t ask_end(mappings_t *mappings, uint64_t address)
+{
+    procmap_t query = {.size = sizeof(query), .address = address};
+    unsigned  place = mappings->num % NUM_MAPPINGS;
+
+    if (ioctl(mappings->fd, PROCMAP_QUERY, &query) != 0) {
+        return (errno == ENOENT) ? 0 : NOT_TOLD;
+    }
+    if (!(query.flags & PROCMAP_READABLE)) {
+        return 0;
+    }
+    mappings->starts[place] = query.start;
+    mappings->ends[place]   = query.end;
+    mappings->num++;
+    return query.end;
+}
+
+static uint64_t find_end(mappings_t *mappings, uint64_t address)
+{
+    for (unsigned i = 0; i < base_min(mappings->num, NUM_MAPPINGS); i++) {
+        if ((address >= mappings->starts[i]) && (address < mappings->ends[i])) {
+            return mappings->ends[i];
+        }
+    }
+    return ask_end(mappings, address);
+}
+
+/* Bytes of a span, from its first on, that are in such mappings. */
+static uint64_t covered_of(mappings_t *mappings, const mem_span_t *span)
+{
+    uint64_t done = 0;
+
+    while (done < span->length) {
+        uint64_t at  = span->address + done;
+        uint64_t end = find_end(mappings, at);
+
+        if (end == NOT_TOLD) {
+            return NOT_TOLD;
+        }
+        if (end <= at) {
+            break;
+        }
+        done += base_min(end - at, span->length - done);
+    }
+    return done;
+}
+
+/* False: the kernel does not tell. */
+static bool find_by_mappings(const mem_span_t *spans, size_t num,
+                             size_t *first_p)
+{
+    mappings_t mappings = {.fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC)};
+    uint64_t   covered  = 0;
+    size_t     i;
+
+    if (mappings.fd < 0) {
+        return false;
+    }
+    for (i = 0; i < num; i++) {
+        covered = covered_of(&mappings, &spans[i]);
+        if (covered != spans[i].length) {
+            break;
+        }
+    }
+    close(mappings.fd);
+    *first_p = i;
+    return (i == num) || (covered != NOT_TOLD);
+}
+
+/* --- by bytes --------------------------------------------------------------
+ * The kernel is asked to read the first byte of each span, and the last.
+ */
+
+/* No page is smaller. */
+#define PAGE_MASK (~(uint64_t)4095)
+
+typedef struct bytes {
+    struct iovec there[2 * MEM_SPANS_MAX];
+    uint16_t     spans[2 * MEM_SPANS_MAX]; /* that they are of */
+    size_t       num;
+} bytes_t;
+
+static void add_byte(bytes_t *bytes, uint64_t address, size_t span)
+{
+    bytes->there[bytes->num] = (struct iovec){(void *)(uintptr_t)address, 1};
+    bytes->spans[bytes->num] = (uint16_t)span;
+    bytes->num++;
+}
+
+static size_t find_by_bytes(const mem_span_t *spans, size_t num)
+{
+    char         values[2 * MEM_SPANS_MAX];
+    struct iovec here  = {values, sizeof(values)};
+    bytes_t      bytes = {.num = 0};
+    ssize_t      result;
+
+    for (size_t i = 0; i < num; i++) {
+        uint64_t last = spans[i].address + (spans[i].length - 1);
+
+        add_byte(&bytes, spans[i].address, i);
+        if ((spans[i].address & PAGE_MASK) != (last & PAGE_MASK)) {
+            add_byte(&bytes, last, i);
+        }
+    }
+    result = process_vm_readv(getpid(), &here, 1, bytes.there, bytes.num, 0);
+    if (result >= 0) {
+        return ((size_t)result == bytes.num) ? num : bytes.spans[result];
+    }
+    return (errno == EFAULT) ? 0 : num;
+}
+
+/* From so many on, mappings are quicker than bytes, by what it takes to open
+ * the file. */
+#define MAPPINGS_MIN 16u
+
+size_t mem_find_unreadable(const mem_span_t *spans, size_t num)
+{
+    size_t first;
+
+    assert(num <= MEM_SPANS_MAX);
+    if (num == 0) {
+        return 0;
+    }
+    if ((num >= MAPPINGS_MIN) && find_by_mappings(spans, num, &first)) {
+        return first;
+    }
+    return find_by_bytes(spans, num);
+}

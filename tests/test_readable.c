@@ -1,0 +1,99 @@
+/*
+ * What is said of memory that is there, that is not, and that may not be read:
+ * of few spans by their bytes, of many by mappings, where the kernel tells.
+ */
+#include "mem/readable.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define NUM  MEM_SPANS_MAX
+#define PAGE ((size_t)65536)
+
+static mem_span_t spans[NUM];
+static char      *memory; /* pages: there, there, gone, there, forbidden */
+
+static void set_up(void)
+{
+    memory = mmap(NULL, 5 * PAGE, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(memory, MAP_FAILED);
+    ck_assert_int_eq(munmap(memory + 2 * PAGE, PAGE), 0);
+    ck_assert_int_eq(mprotect(memory + 4 * PAGE, PAGE, PROT_NONE), 0);
+    for (size_t i = 0; i < NUM; i++) {
+        spans[i] = (mem_span_t){(uintptr_t)memory + i * 37, 60000};
+    }
+}
+
+static void tear_down(void)
+{
+    munmap(memory, 5 * PAGE);
+}
+
+/* By bytes; by mappings. */
+static const size_t numbers[] = {1, 5, 15, 16, 100, NUM};
+#define NUM_NUMBERS ((int)(sizeof(numbers) / sizeof(numbers[0])))
+
+START_TEST(what_is_there_is_readable)
+{
+    ck_assert_uint_eq(mem_find_unreadable(spans, 0), 0);
+    ck_assert_uint_eq(mem_find_unreadable(spans, numbers[_i]), numbers[_i]);
+    /* Untouched pages, read-only ones, and those of two mappings. */
+    ck_assert_int_eq(mprotect(memory + PAGE, PAGE, PROT_READ), 0);
+    spans[0] = (mem_span_t){(uintptr_t)memory, 2 * PAGE};
+    ck_assert_uint_eq(mem_find_unreadable(spans, numbers[_i]), numbers[_i]);
+}
+END_TEST
+
+static void check_found(size_t num, size_t at, uint64_t address,
+                        uint64_t length)
+{
+    mem_span_t before = spans[at];
+
+    spans[at] = (mem_span_t){address, length};
+    ck_assert_uint_eq(mem_find_unreadable(spans, num), at);
+    spans[at] = before;
+    ck_assert_uint_eq(mem_find_unreadable(spans, num), num);
+}
+
+START_TEST(the_first_that_is_not_there_is_found)
+{
+    uintptr_t start = (uintptr_t)memory;
+    size_t    num   = numbers[_i];
+
+    for (size_t at = 0; at < num; at += 1 + num / 4) {
+        check_found(num, at, start + 2 * PAGE, 1);
+        check_found(num, at, start + 2 * PAGE + 77, 10);
+        check_found(num, at, start + 2 * PAGE - 1, 2);
+        check_found(num, at, start + 3 * PAGE - 1, 2);
+        check_found(num, at, start + 4 * PAGE, 100);
+        check_found(num, at, start + 3 * PAGE, PAGE + 1);
+        check_found(num, at, start, (uint64_t)1 << 62);
+        check_found(num, at, 0, 1);
+        check_found(num, at, UINT64_MAX, 1);
+    }
+    spans[num - 1].address = 5;
+    spans[num / 2].address = 5;
+    ck_assert_uint_eq(mem_find_unreadable(spans, num), num / 2);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite  = suite_create("readable");
+    TCase   *tcase  = tcase_create("spans");
+    SRunner *runner = srunner_create(suite);
+    int      failed;
+
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_loop_test(tcase, what_is_there_is_readable, 0, NUM_NUMBERS);
+    tcase_add_loop_test(tcase, the_first_that_is_not_there_is_found, 0,
+                        NUM_NUMBERS);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
