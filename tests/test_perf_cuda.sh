@@ -55,8 +55,11 @@ for side in send recv both; do
     says out 'every byte verified'
     says out "pageable host memory: $side"
 done
-run 0 $short -t both -s 1001 -n 77 --device "$two" --pageable send --json
-says out '"pageable": "send"'
+run 0 $short -t both -s 1001 -n 77 --device "$two" --pageable send --untold --json
+says out '"pageable": "send", "untold": true'
+run 0 $short -t each -s 1001 -n 300 --device "$two" --pageable both --untold \
+    --sides pool/map,pool-pieces/map
+says out 'the pool asks what memory it is'
 for wire in map ucx; do
     run 0 $short -t mixed -s 100k -n 100 -O 3 --device "$two" --wire $wire
     says out '100 x up to 100 KiB'
@@ -152,6 +155,8 @@ run 2 --sides copy
 says err 'give --device'
 run 2 --device cuda --pageable here
 says err 'give send, recv or both'
+run 2 --untold
+says err 'give --device'
 run 2 --pageable send
 says err 'give --device'
 run 2 --device cuda --pageable send --sides copy

@@ -120,6 +120,7 @@ static int add_job(run_t *run, const test_t *test, uint64_t size,
     job->send_size        = test->send_size;
     memcpy(job->work.devices, options->devices, sizeof(options->devices));
     job->work.pageable = options->pageable;
+    job->work.untold   = options->untold;
     job->max_rounds    = options->rounds;
     job->may_miss      = table != NULL;
     job->time_ns       = (uint64_t)(options->seconds * 1e9);

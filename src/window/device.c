@@ -12,7 +12,7 @@
 
 /* Bytes of one launch: some, so that the lists of one are filled while others
  * are copied; the copy engine, which takes a long piece, wants it longer. */
-#define LAUNCHES   8u
+#define LAUNCHES   4u
 #define LAUNCH_MIN ((uint64_t)1 << 20)
 #define LAUNCH_MAX ((uint64_t)32 << 20)
 #define LONG_MAX   ((uint64_t)128 << 20)

@@ -24,7 +24,8 @@ enum {
     OPTION_PLOT,
     OPTION_LIST,
     OPTION_DEVICE,
-    OPTION_PAGEABLE
+    OPTION_PAGEABLE,
+    OPTION_UNTOLD
 };
 
 static const char short_options[] = "t:s:n:O:r:T:l:qhV";
@@ -39,6 +40,7 @@ static const struct option long_options[] = {
     {"time", required_argument, NULL, 'T'},
     {"device", required_argument, NULL, OPTION_DEVICE},
     {"pageable", required_argument, NULL, OPTION_PAGEABLE},
+    {"untold", no_argument, NULL, OPTION_UNTOLD},
     {"wire", required_argument, NULL, OPTION_WIRE},
     {"sides", required_argument, NULL, OPTION_SIDES},
     {"cpus", required_argument, NULL, OPTION_CPUS},
@@ -78,6 +80,8 @@ static const char help[] =
     "      --pageable SIDE   with --device: send, recv or both: there buffers "
     "lie\n"
     "                        in host memory that no GPU reaches\n"
+    "      --untold          with --device: the pool has to find out what\n"
+    "                        memory the buffers are\n"
     "      --wire WIRE       the pool's wire: auto, map, ucx (default: auto)\n"
     "      --sides LIST      sides to compare, as am-each/peer,iov/none; the\n"
     "                        first one is what the others are compared with\n"
@@ -231,6 +235,9 @@ static int set_sides(options_t *options, int option, const char *value)
         return devices_parse_pageable(value, &options->pageable) == 0
                    ? 0
                    : wrong("--pageable", value, "give send, recv or both");
+    case OPTION_UNTOLD:
+        options->untold = true;
+        return 0;
     case OPTION_CPUS:
         return parse_cpus(value, options->cpus) == 0
                    ? 0
@@ -301,10 +308,12 @@ static int check_table(const options_t *options)
 
     if ((options->test != NULL) || (options->num_sides != 0) ||
         (options->pool_mode != MODE_AUTO) || (options->pageable != 0) ||
+        options->untold ||
         (!is_on_gpu && ((options->size != 0) || (options->count != 0)))) {
-        perf_error("a table has tests, sizes, sides and wires of its own: "
-                   "leave out -t, --sides, --wire, --pageable, and -s and -n "
-                   "where it is not about a GPU's memory");
+        perf_error(
+            "a table has tests, sizes, sides and wires of its own: "
+            "leave out -t, --sides, --wire, --pageable, --untold, and -s "
+            "and -n where it is not about a GPU's memory");
         return 2;
     }
     if (!is_on_gpu && (options->devices[0] != WORK_HOST)) {
@@ -328,6 +337,10 @@ static int check(options_t *options)
     }
     if ((options->pageable != 0) && (options->devices[0] == WORK_HOST)) {
         perf_error("--pageable is about pools on a GPU: give --device");
+        return 2;
+    }
+    if (options->untold && (options->devices[0] == WORK_HOST)) {
+        perf_error("--untold is about pools on a GPU: give --device");
         return 2;
     }
     if (options->table == NULL) {

@@ -22,8 +22,9 @@ typedef struct options {
     const char      *table;      /* one of test_row_t, "all", or NULL */
     int32_t          devices[2]; /* as in work_t */
     uint32_t         pageable;   /* likewise */
-    uint64_t         size;       /* 0: as the test has it */
-    uint64_t         count;      /* 0: as the test has it */
+    bool             untold;
+    uint64_t         size;  /* 0: as the test has it */
+    uint64_t         count; /* 0: as the test has it */
     unsigned         outstanding;
     unsigned         rounds;
     double           seconds; /* of a job */

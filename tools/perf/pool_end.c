@@ -89,7 +89,7 @@ void pool_end_fill_params(ucxpool_request_params_t *params, end_slot_t *slot,
     if (work_is_on_gpu(&slot->end->work)) {
         params->field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_STREAM;
         params->stream = UCXPOOL_STREAM_READY;
-        if (is_data) {
+        if (is_data && !slot->end->work.untold) {
             params->field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS;
             params->segments_kind = memory_is_on_gpu(slot->end->buffers.memory)
                                         ? UCXPOOL_SEGMENTS_CUDA

@@ -68,6 +68,9 @@ void report_command(const job_t *job, FILE *stream)
         fprintf(stream, " --pageable %s",
                 devices_pageable_text(job->work.pageable));
     }
+    if (job->work.untold) {
+        fprintf(stream, " --untold");
+    }
     if (side_is_pool(job->sides[0])) {
         fprintf(stream, " --wire %s", side_mode_name(job->sides[0].mode));
     }

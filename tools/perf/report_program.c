@@ -114,6 +114,9 @@ static void json_gpus(const job_result_t *result, FILE *stream)
         fprintf(stream, ", \"pageable\": \"%s\"",
                 devices_pageable_text(job->work.pageable));
     }
+    if (job->work.untold) {
+        fprintf(stream, ", \"untold\": true");
+    }
     if (target != 0) {
         fprintf(stream, ", \"target_gb_per_s\": %g, \"verdict\": \"%s\"",
                 target, verdict);

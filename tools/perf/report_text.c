@@ -146,6 +146,9 @@ static void print_gpus(const job_result_t *result, FILE *stream)
         fprintf(stream, "; pageable host memory: %s",
                 devices_pageable_text(job->work.pageable));
     }
+    if (job->work.untold) {
+        fprintf(stream, "; the pool asks what memory it is");
+    }
     fprintf(stream, "\n");
     for (unsigned i = 0; i < job->num_sides; i++) {
         const job_side_t *side = &result->sides[i];

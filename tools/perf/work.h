@@ -46,10 +46,11 @@ typedef struct work {
     uint32_t misaligned;  /* bytes from a line's begin to a scattered buffer
                              of the sender's */
     uint32_t both;        /* as many go the other way at the same time */
-    uint32_t pageable;  /* of work_pageable_t: whose buffers lie in host memory
-                           all the same, which the GPU does not reach */
-    int32_t devices[2]; /* the GPU in which the buffers of the sender and of
-                           the receiver lie; both WORK_HOST: in host memory */
+    uint32_t pageable;   /* of work_pageable_t: whose buffers lie in host memory
+                            all the same, which the GPU does not reach */
+    uint32_t untold;     /* the pool asks what memory they are */
+    int32_t  devices[2]; /* the GPU in which the buffers of the sender and of
+                            the receiver lie; both WORK_HOST: in host memory */
 } work_t;
 
 /*
