@@ -235,6 +235,7 @@ static copy_cuda_job_t *make_job_padded(copy_form_t form, size_t uniform,
     fill_entries(job->entries, form);
     list.entries = job->entries;
     list.offsets = (const uint64_t *)job->entries + NUM_PIECES;
+    list.limit   = layout.stream[NUM_PIECES - 1];
     ck_assert(copy_cuda_job_add(copier, job, &list, layout.size));
     return job;
 }
@@ -517,6 +518,43 @@ START_TEST(one_piece_needs_no_list)
                          0);
         memcpy(pattern + behind + 5 * at, pattern + 5 * at, length);
     }
+}
+END_TEST
+
+/* What a kernel is to leave out, and to tell: the others may have been copied.
+ */
+START_TEST(a_place_beyond_the_limit_is_told_and_left_alone)
+{
+    const size_t     at        = NUM_PIECES / 2;
+    const bool       is_gather = _i == 0;
+    copy_cuda_job_t *job;
+    uint64_t        *entries;
+
+    init_memory(&mem_kind_cuda_vmm);
+    job                      = make_job(COPY_EVEN_PLACES, 1000);
+    entries                  = job->entries;
+    entries[NUM_PIECES + at] = layout.stream[NUM_PIECES - 1] + 1;
+    ck_assert_int_eq(
+        copy_cuda_job_start(copier, job, COPY_EVEN_PLACES, 1000, is_gather),
+        UCXPOOL_OK);
+    wait_for(job);
+    ck_assert_uint_eq(copy_cuda_job_fault(job), COPY_BEYOND | (at + 1));
+    get(result, contiguous.address, SIZE);
+    ck_assert(is_all(result + layout.size, SIZE - layout.size, 0xee));
+    ck_assert(!is_gather || is_all(result + layout.stream[at], 1000, 0xee));
+    get(result, scattered.address, SIZE);
+    ck_assert_int_eq(
+        memcmp(result + layout.offsets[at], pattern + layout.offsets[at], 1000),
+        0);
+
+    entries[NUM_PIECES + at] = layout.stream[at];
+    entries[at]              = 0;
+    ck_assert_int_eq(
+        copy_cuda_job_start(copier, job, COPY_EVEN_PLACES, 1000, is_gather),
+        UCXPOOL_OK);
+    wait_for(job);
+    ck_assert_uint_eq(copy_cuda_job_fault(job), at + 1);
+    copy_cuda_job_put(copier, job);
 }
 END_TEST
 
@@ -914,6 +952,8 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, a_job_takes_several_lists);
     tcase_add_test(tcase, a_long_piece_goes_by_the_copy_engine);
     tcase_add_loop_test(tcase, one_piece_needs_no_list, 0, NUM_LENGTHS);
+    tcase_add_loop_test(tcase, a_place_beyond_the_limit_is_told_and_left_alone,
+                        0, 2);
     tcase_add_loop_test(tcase, a_scatter_waits_for_its_flag, 0, 2);
     tcase_add_test(tcase, an_empty_job_is_done);
     tcase_add_test(tcase, a_job_is_used_again_and_again);

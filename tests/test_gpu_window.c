@@ -437,6 +437,52 @@ static void miss_a_piece(where_t lists, uint8_t *memory)
     free_even(&even);
 }
 
+/* So of a place that is not in the window: the last that is, and the first that
+ * is not, and far ones. */
+static void miss_a_place(uint8_t *memory)
+{
+    const uint64_t beyond[] = {SIZE - 999, SIZE, UINT64_MAX, 1ull << 63};
+    char           detail[200];
+    even_t         even;
+
+    make_even(&even, PINNED, memory, 1000);
+    even.offsets[NUM_EVEN - 7] = SIZE - 1000;
+    two_check(operate_even(&even, false, detail, sizeof(detail)) == UCXPOOL_OK);
+    for (unsigned i = 0; i < 4; i++) {
+        even.offsets[NUM_EVEN - 7] = beyond[i];
+        two_check(operate_even(&even, false, detail, sizeof(detail)) ==
+                  UCXPOOL_ERR_INVALID_PARAM);
+        ck_assert_str_eq(detail, "place 4493 goes beyond the window's end");
+    }
+    free_even(&even);
+}
+
+/* And one whose list the processor reads is refused at once. */
+static void be_refused(uint8_t *memory)
+{
+    const ucxpool_request_params_t params = {
+        .field_mask    = UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS,
+        .segments_kind = UCXPOOL_SEGMENTS_CUDA,
+    };
+    ucxpool_places_t list;
+    ucxpool_data_t   data;
+    even_t           even;
+
+    make_even(&even, PAGEABLE, memory, 1000);
+    even.offsets[NUM_EVEN - 7] = SIZE - 999;
+    list = ucxpool_places_even(even.offsets, NUM_EVEN, 1000);
+    data = ucxpool_data_pieces(even.pieces, NUM_EVEN, 1000);
+    two_check(ucxpool_write(remote, &list, &data, &params, NULL) ==
+              UCXPOOL_ERR_INVALID_PARAM);
+    free_even(&even);
+    make_even(&even, PINNED, memory, SIZE + 1);
+    list = ucxpool_places_even(even.offsets, NUM_EVEN, SIZE + 1);
+    data = ucxpool_data_pieces(even.pieces, NUM_EVEN, SIZE + 1);
+    two_check(ucxpool_write(remote, &list, &data, &params, NULL) ==
+              UCXPOOL_ERR_INVALID_PARAM);
+    free_even(&even);
+}
+
 static void use(int kind)
 {
     where_t  where  = kinds[kind].ours;
@@ -458,6 +504,8 @@ static void use(int kind)
     if ((where == ON_GPU) && (kinds[kind].way == UCXPOOL_WAY_CUDA)) {
         miss_a_piece(PINNED, memory);
         miss_a_piece(PAGEABLE, memory);
+        miss_a_place(memory);
+        be_refused(memory);
     }
     ucxpool_remote_release(remote);
     two_check(send(two.talk, "e", 1, MSG_NOSIGNAL) == 1);

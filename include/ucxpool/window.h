@@ -292,7 +292,9 @@ static inline ucxpool_places_t ucxpool_places(const ucxpool_place_t *places,
  * Pieces of one length at these offsets. For many short ones it is quicker,
  * above all where a GPU can read the lists itself: 4,096 pieces or more, the
  * offsets and the addresses of our own pieces (ucxpool_data_pieces()) in arrays
- * in pinned memory.
+ * in pinned memory. It is also the GPU then that finds a place beyond the
+ * window's end: that one is left out, others are moved or not, and the request
+ * ends with UCXPOOL_ERR_INVALID_PARAM.
  */
 static inline ucxpool_places_t
 ucxpool_places_even(const uint64_t *offsets, size_t count, uint64_t length)
@@ -317,6 +319,8 @@ ucxpool_places_even(const uint64_t *offsets, size_t count, uint64_t length)
  * UCXPOOL_OK            the bytes are here
  * UCXPOOL_ERR_REFUSED   the owner does not allow it; the detail has its reason
  * UCXPOOL_ERR_CANCELED  canceled here, or the owner has revoked the window
+ * UCXPOOL_ERR_INVALID_PARAM  a piece or a place of a list that only a GPU has
+ *                            read cannot be; the detail tells its number
  * UCXPOOL_ERR_TIMED_OUT, UCXPOOL_ERR_PEER_LOST, UCXPOOL_ERR_CLOSED,
  * UCXPOOL_ERR_CHECKSUM
  *

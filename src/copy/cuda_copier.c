@@ -316,6 +316,13 @@ ucxpool_status_t copy_launch_no_address(size_t piece)
                       "piece %zu has no address; give it memory", piece);
 }
 
+ucxpool_status_t copy_launch_beyond(uint64_t place)
+{
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "place %llu goes beyond the window's end",
+                      (unsigned long long)place);
+}
+
 ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
                                   uint64_t length, bool is_gather,
                                   void *entries, size_t entries_size,
@@ -785,8 +792,9 @@ static CUresult launch_kernel(const copy_cuda_copier_t *copier,
     uint64_t fault    = (uintptr_t)job->fault;
     uint64_t awaited  = is_gather ? 0 : (uintptr_t)job->flag.word;
     uint32_t mark     = job->flag.number;
+    uint64_t limit    = (form == COPY_EVEN_PLACES) ? job->even.limit : 0;
     void    *params[] = {&tiles, &entries, &is_form, &length,  &gather, &stream,
-                         &size,  &tile,    &fault,   &awaited, &mark};
+                         &size,  &tile,    &fault,   &awaited, &mark,   &limit};
 
     if (job->num_tiles == 0) {
         return CUDA_SUCCESS;

@@ -77,6 +77,9 @@ ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
 /* The error of a piece that has no address. */
 ucxpool_status_t copy_launch_no_address(size_t piece);
 
+/* The same of a place that is not in its window. */
+ucxpool_status_t copy_launch_beyond(uint64_t place);
+
 /* --- copiers and jobs ----------------------------------------------------- */
 
 typedef struct copy_cuda_copier copy_cuda_copier_t;

@@ -416,7 +416,8 @@ void copy_engine_pairs_put(copy_engine_t *engine, copy_job_t *copy)
     copy->job = NULL;
 }
 
-/* One pair alone goes by the GPU's copy engine. Both forms begin alike. */
+/* One pair alone goes by the GPU's copy engine, but of lists that nobody has
+ * looked at. The other forms begin alike. */
 static ucxpool_status_t launch_pairs(copy_engine_t      *engine,
                                      copy_cuda_job_t    *job,
                                      const copy_table_t *list, uint64_t size,
@@ -424,7 +425,7 @@ static ucxpool_status_t launch_pairs(copy_engine_t      *engine,
 {
     const copy_even_pair_t *first = list->entries;
 
-    if (list->num_entries == 1) {
+    if ((list->num_entries == 1) && (list->form != COPY_EVEN_PLACES)) {
         return copy_cuda_job_start_long(
             engine->copier, job,
             (void *)(uintptr_t)(is_to_other ? first->other : first->address),
@@ -473,6 +474,9 @@ static ucxpool_status_t poll(copy_engine_t *engine, const copy_job_t *copy)
     fault = copy_cuda_job_fault(copy->job);
     if (fault == COPY_LATE) {
         return UCXPOOL_ERR_BUSY;
+    }
+    if (fault & COPY_BEYOND) {
+        return copy_launch_beyond(copy->first + (fault & ~COPY_BEYOND) - 1);
     }
     return (fault == 0) ? UCXPOOL_OK
                         : copy_launch_no_address(copy->first + fault - 1);

@@ -147,7 +147,7 @@ struct piece {
 /* A piece of a tile, from where the tile begins. `fault` is where to tell of
  * one that has no address, where all have one length. */
 DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
-                        const uint64_t *offsets, uint32_t form,
+                        const uint64_t *offsets, uint64_t limit, uint32_t form,
                         uint32_t length, uint32_t index, uint64_t fault)
 {
     uint64_t entry = tile->first + index;
@@ -171,8 +171,9 @@ DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
         if (form == COPY_EVEN_PLACES) {
             p.stream = load_entry(offsets + entry);
         }
-        if (p.address == 0) {
-            store4(fault, (uint32_t)entry + 1);
+        if ((p.address == 0) || (p.stream > limit)) {
+            store4(fault, ((uint32_t)entry + 1) |
+                              ((p.address == 0) ? 0 : COPY_BEYOND));
             p.length = 0;
             return p;
         }
@@ -222,17 +223,18 @@ DEVICE bool has_come(uint64_t word, uint32_t number)
 /*
  * Copy a list, one tile per thread block of COPY_THREADS. `gather` is 1 or
  * 0. Where all pieces have one length stream, stream_size and tile_size are in
- * place of tiles, which are then the offsets of COPY_EVEN_PLACES. `fault` is
- * the address of a word: the number, from 1 on, of a piece that has no address,
- * where all have one length; or COPY_LATE, where the word at `awaited`, if that
- * is not 0, did not get the number `mark`.
+ * place of tiles, which are then the offsets of COPY_EVEN_PLACES, none of them
+ * greater than `limit`. `fault` is the address of a word: the number, from 1 on,
+ * of a piece that has no address, or COPY_BEYOND with that of one whose offset
+ * is, where all have one length; or COPY_LATE, where the word at `awaited`, if
+ * that is not 0, did not get the number `mark`.
  */
 extern "C" __attribute__((global))
 __attribute__((launch_bounds(COPY_THREADS, BLOCKS))) void
 ucxpool_copy(const copy_tile_t *tiles, const uint64_t *list, uint32_t form,
              uint32_t length, uint32_t gather, uint64_t stream,
              uint32_t stream_size, uint32_t tile_size, uint64_t fault,
-             uint64_t awaited, uint32_t mark)
+             uint64_t awaited, uint32_t mark, uint64_t limit)
 {
     uint32_t        number = __nvvm_read_ptx_sreg_ctaid_x();
     bool            is_even = copy_is_even((copy_form_t)form);
@@ -254,8 +256,8 @@ ucxpool_copy(const copy_tile_t *tiles, const uint64_t *list, uint32_t form,
         return;
     }
     for (uint32_t index = 0; index < tile.count; index += COPY_THREADS) {
-        piece p = load_piece(&tile, list, (const uint64_t *)tiles, form, length,
-                             index + me, fault);
+        piece p = load_piece(&tile, list, (const uint64_t *)tiles, limit, form,
+                             length, index + me, fault);
 
         /* Where the pieces lie in the tile, each with its padding; what is past
          * the tile's end is cut. */

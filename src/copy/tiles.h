@@ -39,6 +39,10 @@
 #define COPY_LATE     UINT32_MAX
 #define COPY_PATIENCE 200000u
 
+/* A launch tells the number of an entry that it left out, from 1 on: it has no
+ * address; or, with this bit, its offset is greater than the limit. */
+#define COPY_BEYOND (UINT32_C(1) << 31)
+
 /* How an entry of the list looks. */
 typedef enum copy_form {
     /* There is no list, but one piece: its address is given in place of it. */
@@ -107,6 +111,7 @@ typedef struct copy_list {
     uint32_t        length;  /* of each piece, over 0, where they have one */
     uint64_t        stream;  /* its address */
     const uint64_t *offsets; /* of COPY_EVEN_PLACES */
+    uint64_t        limit;   /* greater ones are left out, and told */
     /* Is there padding behind the last piece, as there is behind the others?
      * Not with COPY_EXACT, pairs and places. */
     bool is_padded;

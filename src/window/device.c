@@ -339,28 +339,28 @@ static void fill_buffer(const window_operation_t *operation, size_t num,
     }
 }
 
-/* Does the GPU read both of the caller's arrays? Then nobody copies them, which
- * takes the processor as long as the link takes for 1 KiB pieces. */
-static bool are_read_in_place(const window_operation_t *operation)
+bool window_device_reads_lists(const window_operation_t *operation)
 {
     const copy_memory_t    *memory = &operation->request->data.memory;
     const ucxpool_places_t *places = &operation->places;
 
-    return copy_memory_is_pieces(memory) && memory->is_pinned &&
+    return window_device_fits(operation) && is_even(operation) &&
+           copy_memory_is_pieces(memory) && memory->is_pinned &&
            copy_engine_reaches_array(operation->remote->channel->pool->engine,
                                      places->offsets, places->count,
                                      sizeof(*places->offsets));
 }
 
-static void take_in_place(const window_operation_t *operation,
-                          copy_table_t             *list)
+static void take_lists(const window_operation_t *operation, copy_table_t *list)
 {
-    size_t first = operation->next_place;
+    const ucxpool_remote_t *remote = operation->remote;
+    size_t                  first  = operation->next_place;
 
     list->form    = COPY_EVEN_PLACES;
     list->entries = operation->request->data.memory.addresses + first;
     list->offsets = operation->places.offsets + first;
-    list->stream  = operation->remote->address;
+    list->limit   = remote->length - operation->places.length;
+    list->stream  = remote->address;
 }
 
 static ucxpool_status_t fill_even(window_operation_t *operation,
@@ -374,8 +374,8 @@ static ucxpool_status_t fill_even(window_operation_t *operation,
 
     num        = base_min(base_max(num, (size_t)1), left);
     list->form = COPY_EVEN_PAIRS;
-    if ((num > 1) && are_read_in_place(operation)) {
-        take_in_place(operation, list);
+    if (operation->lists_are_read) {
+        take_lists(operation, list);
     } else {
         num = base_min(num, room->size / sizeof(copy_even_pair_t));
         if (copy_memory_is_pieces(&operation->request->data.memory)) {

@@ -170,10 +170,15 @@ static ucxpool_status_t check_allowed(const ucxpool_remote_t *remote,
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t check_places(const window_operation_t *operation)
+static ucxpool_way_t way_of(const window_operation_t *operation)
+{
+    return operation->is_write ? operation->remote->write_way
+                               : operation->remote->way;
+}
+
+static ucxpool_status_t check_list(const window_operation_t *operation)
 {
     const ucxpool_places_t *places = &operation->places;
-    const proto_call_t      call   = describe(operation);
 
     if ((places->count != 0) && (places_of(operation) == NULL)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
@@ -187,7 +192,26 @@ static ucxpool_status_t check_places(const window_operation_t *operation)
                           "(%llu): make several of it",
                           places->count, (unsigned long long)PROTO_PLACES_MAX);
     }
-    if (operation->size == 0) {
+    return UCXPOOL_OK;
+}
+
+/* Will the GPU look whether all of them are in the window? */
+static bool are_checked_later(const window_operation_t *operation)
+{
+    const ucxpool_remote_t *remote = operation->remote;
+
+    return (remote->status == UCXPOOL_OK) &&
+           (way_of(operation) == UCXPOOL_WAY_CUDA) &&
+           (operation->places.length <= remote->length) &&
+           window_device_reads_lists(operation);
+}
+
+static ucxpool_status_t check_places(window_operation_t *operation)
+{
+    const proto_call_t call = describe(operation);
+
+    operation->lists_are_read = are_checked_later(operation);
+    if (operation->lists_are_read || (operation->size == 0)) {
         return UCXPOOL_OK;
     }
     return proto_check_call(&call, places_of(operation), places_size(operation),
@@ -257,11 +281,16 @@ static ucxpool_status_t make_request(window_operation_t             *operation,
     if (!operation->is_write) {
         core_request_set_channel(request, channel);
     }
-    status = check_data(operation, request);
+    operation->request = request;
+    status             = check_places(operation);
+    if (status == UCXPOOL_OK) {
+        status = check_data(operation, request);
+    }
     if (status == UCXPOOL_OK) {
         status = make_notification(operation, params);
     }
     if (status != UCXPOOL_OK) {
+        operation->request = NULL;
         core_request_discard(request);
         return status;
     }
@@ -269,7 +298,6 @@ static ucxpool_status_t make_request(window_operation_t             *operation,
     request->kind            = &operation_kind;
     request->told.hook       = ended;
     request->told.hook_arg   = operation;
-    operation->request       = request;
     return UCXPOOL_OK;
 }
 
@@ -303,12 +331,6 @@ static window_operation_t *create(ucxpool_remote_t *remote, bool is_write,
 }
 
 /* --- on its way ----------------------------------------------------------- */
-
-static ucxpool_way_t way_of(const window_operation_t *operation)
-{
-    return operation->is_write ? operation->remote->write_way
-                               : operation->remote->way;
-}
 
 /*
  * UCXPOOL_OK          that was all
@@ -419,7 +441,7 @@ ucxpool_status_t window_operate(ucxpool_remote_t *remote, bool is_write,
     if (operation == NULL) {
         return UCXPOOL_ERR_NO_MEMORY;
     }
-    status = check_places(operation);
+    status = check_list(operation);
     if (status == UCXPOOL_OK) {
         status = make_request(operation, memory, params);
     }

@@ -298,7 +298,8 @@ typedef struct window_operation {
     window_over_cb_t   over;         /* NULL: its request ends */
     uint64_t           number;
     bool               is_write;
-    bool               was_called; /* the CALL counts at the owner */
+    bool               was_called;     /* the CALL counts at the owner */
+    bool               lists_are_read; /* by the GPU, and places checked */
     ucxpool_places_t   places;
     ucxpool_place_t    place; /* the list of one */
     uint64_t           size;  /* bytes of all places */
@@ -457,6 +458,11 @@ void window_virtual_unmap(ucxpool_remote_t *remote);
 
 /* Does the GPU reach our memory of an operation, too? */
 bool window_device_fits(const window_operation_t *operation);
+
+/* Will the GPU read the lists itself? Then nobody copies them, nor looks
+ * whether all places are in the window: on some machines that takes the
+ * processor as long as the link takes for 512 bytes of each. */
+bool window_device_reads_lists(const window_operation_t *operation);
 
 /* Launch what can be. As window_process_copy(); UCXPOOL_ERR_BUSY: later. */
 ucxpool_status_t window_device_copy(window_operation_t *operation);

@@ -88,17 +88,22 @@ static void move(void *context, uint64_t target, uint64_t source, uint64_t size)
             : copy_bytes(target, source, size, launch->device, false);
 }
 
-/* Tell of an entry without an address, in the word that the launch has for it;
- * and copy nothing then. */
+/* Tell of an entry without an address, or with an offset beyond the limit, in
+ * the word that the launch has for it; and copy nothing then. */
 static bool has_fault(const uint64_t *list, const copy_twin_even_t *even,
-                      uint32_t length, uint32_t *fault)
+                      uint32_t length, uint64_t limit, uint32_t *fault)
 {
     uint32_t stride = copy_even_stride(even->form, length);
     uint32_t num    = (even->stream_size + stride - 1) / stride;
+    size_t   step   = (even->form == COPY_EVEN_SEGMENTS) ? 2 : 1;
 
     for (uint32_t i = 0; i < num; i++) {
-        if (list[i] == 0) {
+        if (list[i * step] == 0) {
             *fault = i + 1;
+            return true;
+        }
+        if ((even->form == COPY_EVEN_PLACES) && (even->offsets[i] > limit)) {
+            *fault = (i + 1) | COPY_BEYOND;
             return true;
         }
     }
@@ -121,7 +126,7 @@ static CUresult run_copy_even(const unsigned long long *arguments,
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     }
     if ((even.form == COPY_ONE) || (even.form == COPY_EVEN_PAIRS) ||
-        !has_fault(list, &even, (uint32_t)arguments[3],
+        !has_fault(list, &even, (uint32_t)arguments[3], arguments[11],
                    (uint32_t *)(void *)fault)) {
         copy_twin_even_by(move, &launch, num_blocks, &even, list,
                           (uint32_t)arguments[3], arguments[4] != 0);
@@ -147,8 +152,8 @@ static bool has_come(const unsigned long long *arguments, int device)
 }
 
 /* ucxpool_copy(tiles, list, form, length, gather, stream, stream_size,
- * tile_size, fault, awaited, mark); what it reads itself lies in host memory,
- * which has one address for both. */
+ * tile_size, fault, awaited, mark, limit); what it reads itself lies in host
+ * memory, which has one address for both. */
 static CUresult run_copy(const unsigned long long *arguments,
                          unsigned num_blocks, int device)
 {
@@ -179,7 +184,7 @@ static CUresult run_copy(const unsigned long long *arguments,
 
 static struct CUfunc_st twins[] = {
     {COPY_KERNEL_NAME,
-     {8, 8, 4, 4, 4, 8, 4, 4, 8, 8, 4},
+     {8, 8, 4, 4, 4, 8, 4, 4, 8, 8, 4, 8},
      COPY_THREADS,
      run_copy},
 };

@@ -16,7 +16,7 @@ extern "C" {
 
 #define MAX_DEVICES   8
 #define MAX_NAMES     128
-#define MAX_ARGUMENTS 11
+#define MAX_ARGUMENTS 12
 #define GRANULARITY   ((size_t)2 << 20)
 
 /* Visible where everything else is hidden. */
