@@ -224,10 +224,10 @@ DEVICE bool has_come(uint64_t word, uint32_t number)
  * Copy a list, one tile per thread block of COPY_THREADS. `gather` is 1 or
  * 0. Where all pieces have one length stream, stream_size and tile_size are in
  * place of tiles, which are then the offsets of COPY_EVEN_PLACES, none of them
- * greater than `limit`. `fault` is the address of a word: the number, from 1 on,
- * of a piece that has no address, or COPY_BEYOND with that of one whose offset
- * is, where all have one length; or COPY_LATE, where the word at `awaited`, if
- * that is not 0, did not get the number `mark`.
+ * greater than `limit`. `fault` is the address of a word: the number, from 1
+ * on, of a piece that has no address, or COPY_BEYOND with that of one whose
+ * offset is, where all have one length; or COPY_LATE, where the word at
+ * `awaited`, if that is not 0, did not get the number `mark`.
  */
 extern "C" __attribute__((global))
 __attribute__((launch_bounds(COPY_THREADS, BLOCKS))) void
