@@ -2,6 +2,7 @@
 #include <config.h>
 
 #include "base/error.h"
+#include "copy/memtypes.h"
 #include "cuda_fixture.h"
 #include "mem/nvml.h"
 
@@ -281,6 +282,65 @@ START_TEST(a_failed_call_leaves_nothing_and_the_next_query_works)
 }
 END_TEST
 
+START_TEST(a_list_is_memory_that_gpus_read)
+{
+    const mem_cuda_driver_t *driver;
+    copy_pointer_t           pointer;
+    void                    *lists[2];
+
+    start("devices=2");
+    ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(ucxpool_device_list_alloc(1 - i, 100000, &lists[i]),
+                         UCXPOOL_OK);
+        ck_assert_uint_eq((uintptr_t)lists[i] % 64, 0);
+        memset(lists[i], i, 100000);
+        ck_assert_int_eq(
+            copy_pointer_query(driver, (uintptr_t)lists[i], &pointer),
+            UCXPOOL_OK);
+        ck_assert_int_eq(pointer.place, COPY_MEMTYPE_PINNED);
+        ck_assert_uint_ge(pointer.start + pointer.size,
+                          (uintptr_t)lists[i] + 100000);
+    }
+    ucxpool_device_list_free(lists[0]);
+    ck_assert_uint_gt(stand_in.live(), 0);
+    ucxpool_device_list_free(lists[1]);
+    ucxpool_device_list_free(NULL);
+    ck_assert_uint_eq(stand_in.live(), 0);
+}
+END_TEST
+
+START_TEST(a_list_that_cannot_be_is_told_and_leaves_nothing)
+{
+    void    *list       = &list;
+    unsigned num_failed = 0;
+
+    start("devices=2");
+    ck_assert_int_eq(ucxpool_device_list_alloc(2, 64, &list),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    check_text(ucxpool_error_detail(), "this process has 2");
+    ck_assert_ptr_null(list);
+    ck_assert_int_eq(ucxpool_device_list_alloc(0, 0, &list),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(ucxpool_device_list_alloc(0, 64, NULL),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(ucxpool_device_list_alloc(0, SIZE_MAX, &list),
+                     UCXPOOL_ERR_NO_MEMORY);
+    for (bool has_failed = true; has_failed; num_failed++) {
+        stand_in.fail_call(NULL, num_failed + 1, CUDA_ERROR_OUT_OF_MEMORY);
+        if (ucxpool_device_list_alloc(0, 64, &list) != UCXPOOL_OK) {
+            ck_assert_ptr_null(list);
+        }
+        has_failed = stand_in.has_failed();
+        stand_in.fail_call(NULL, 0, 0);
+        ucxpool_device_list_free(list);
+        ck_assert_uint_eq(stand_in.live(), 0);
+    }
+    ck_assert_uint_ge(num_failed, 5);
+    ck_assert_uint_eq(stand_in.live(), 0);
+}
+END_TEST
+
 START_TEST(the_threads_context_is_left_as_it_is)
 {
     const mem_cuda_driver_t *driver;
@@ -417,6 +477,8 @@ static void add_stand_in_tests(TCase *tcase)
     tcase_add_test(tcase, a_gpu_that_does_not_exist_is_an_error);
     tcase_add_test(tcase,
                    a_failed_call_leaves_nothing_and_the_next_query_works);
+    tcase_add_test(tcase, a_list_is_memory_that_gpus_read);
+    tcase_add_test(tcase, a_list_that_cannot_be_is_told_and_leaves_nothing);
     tcase_add_test(tcase, the_threads_context_is_left_as_it_is);
     tcase_add_test(tcase, the_budget_is_told_with_its_figures);
     tcase_add_test(tcase, the_budget_follows_the_settings);

@@ -396,6 +396,9 @@ START_TEST(questions_to_ucx_and_to_gpus)
                      UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_int_eq(ucxpool_device_budget(0, NULL, NULL),
                      UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(ucxpool_device_list_alloc(0, 64, NULL),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ucxpool_device_list_free(NULL);
     ucxpool_destroy(pool);
 }
 END_TEST

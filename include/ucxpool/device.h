@@ -11,6 +11,7 @@
 #include <ucxpool/config.h>
 #include <ucxpool/status.h>
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -126,6 +127,29 @@ int ucxpool_device_count(void);
 ucxpool_status_t ucxpool_device_query(int                     device,
                                       const ucxpool_config_t *config,
                                       ucxpool_device_attr_t  *attr_p);
+
+/*
+ * Memory for arrays that are given to a pool on a GPU: of addresses of pieces
+ * (ucxpool_data_pieces()), of segments, and of offsets in windows
+ * (ucxpool_places_even()). It is pinned host memory, so that the GPU reads long
+ * arrays itself; any that CUDA gives (cuMemHostAlloc(), cudaMallocHost()) does
+ * as well. To get it takes some 100 us or more, so keep it and use it again.
+ *
+ * device      From 0; other GPUs read it, too.
+ * size        Bytes, 1 or more.
+ * list_p      [out] At a multiple of 64. To be given back by
+ *             ucxpool_device_list_free(), also after the last pool is gone.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  no such GPU, size is 0, or list_p is NULL
+ * UCXPOOL_ERR_UNSUPPORTED    there is no GPU, as for ucxpool_device_count()
+ * UCXPOOL_ERR_NO_MEMORY      there is not so much memory to be pinned
+ * UCXPOOL_ERR_IO             the driver failed
+ */
+ucxpool_status_t ucxpool_device_list_alloc(int device, size_t size,
+                                           void **list_p);
+
+/* NULL is allowed. May wait for what GPUs are doing. */
+void ucxpool_device_list_free(void *list);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

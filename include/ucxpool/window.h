@@ -292,9 +292,9 @@ static inline ucxpool_places_t ucxpool_places(const ucxpool_place_t *places,
  * Pieces of one length at these offsets. For many short ones it is quicker,
  * above all where a GPU can read the lists itself: 4,096 pieces or more, the
  * offsets and the addresses of our own pieces (ucxpool_data_pieces()) in arrays
- * in pinned memory. It is also the GPU then that finds a place beyond the
- * window's end: that one is left out, others are moved or not, and the request
- * ends with UCXPOOL_ERR_INVALID_PARAM.
+ * in pinned memory (ucxpool_device_list_alloc(), or CUDA's own). It is also the
+ * GPU then that finds a place beyond the window's end: that one is left out,
+ * others are moved or not, and the request ends with UCXPOOL_ERR_INVALID_PARAM.
  */
 static inline ucxpool_places_t
 ucxpool_places_even(const uint64_t *offsets, size_t count, uint64_t length)

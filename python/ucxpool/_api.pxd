@@ -254,6 +254,9 @@ cdef extern from "ucxpool/ucxpool.h" nogil:
         size_t registered
         const char *not_registered
         unsigned num_pulling
+    ucxpool_status_t ucxpool_device_list_alloc(int device, size_t size,
+                                               void **list_p)
+    void ucxpool_device_list_free(void *list)
     ucxpool_status_t ucxpool_window_create(
         ucxpool_t *pool, void *address, size_t length,
         const ucxpool_window_params_t *params, ucxpool_window_t **window_p)

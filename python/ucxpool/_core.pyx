@@ -94,6 +94,8 @@ DEF PAGE = 4096
 # What is kept of memory that was freed.
 DEF MAX_SPARES = 128
 DEF MAX_SPARE_BYTES = 64 << 20
+DEF MAX_LISTS = 64
+DEF MAX_LIST_BYTES = 32 << 20
 
 
 cdef str _text(const char *text):
@@ -250,19 +252,79 @@ cdef void _memory_put(void *address, Py_ssize_t size) noexcept:
     _spare_bytes += capacity
 
 
+cdef struct list_t:
+    void *address
+    Py_ssize_t capacity
+    int device
+
+# Lists that a GPU read, the oldest first: to pin memory takes longer still.
+cdef list_t _lists[MAX_LISTS]
+cdef int _num_lists = 0
+cdef Py_ssize_t _list_bytes = 0
+
+
+cdef void *_list_take(int index) noexcept:
+    global _num_lists, _list_bytes
+    cdef void *address = _lists[index].address
+
+    _list_bytes -= _lists[index].capacity
+    _num_lists -= 1
+    memmove(&_lists[index], &_lists[index + 1],
+            (_num_lists - index) * sizeof(list_t))
+    return address
+
+
+cdef void *_list_get(int device, Py_ssize_t size) noexcept:
+    cdef void *address = NULL
+    cdef Py_ssize_t capacity = _capacity_of(size)
+    cdef int i
+
+    for i in reversed(range(_num_lists)):
+        if _lists[i].capacity == capacity and _lists[i].device == device:
+            return _list_take(i)
+    if ucxpool_device_list_alloc(device, capacity, &address) != UCXPOOL_OK:
+        return NULL
+    return address
+
+
+cdef void _list_put(int device, void *address, Py_ssize_t size) noexcept:
+    global _num_lists, _list_bytes
+    cdef Py_ssize_t capacity = _capacity_of(size)
+
+    if capacity > MAX_LIST_BYTES:
+        ucxpool_device_list_free(address)
+        return
+    while (_num_lists == MAX_LISTS
+           or _list_bytes + capacity > MAX_LIST_BYTES):
+        ucxpool_device_list_free(_list_take(0))
+    _lists[_num_lists] = list_t(address, capacity, device)
+    _num_lists += 1
+    _list_bytes += capacity
+
+
 cdef class Memory:
-    """Bytes that nothing has written yet, as a writable buffer."""
+    """Bytes that nothing has written yet, as a writable buffer; with the number of
+    a GPU where that is to read them, if such memory can be had."""
     cdef void *_address
     cdef Py_ssize_t _size
+    cdef int _device # -1: not a GPU's list
+    cdef readonly bint is_list
 
-    def __cinit__(self, Py_ssize_t size):
-        self._address = _memory_get(size)
+    def __cinit__(self, Py_ssize_t size, device=None):
+        self._device = -1 if device is None else device
+        if self._device >= 0:
+            self._address = _list_get(self._device, size)
+            self.is_list = self._address != NULL
+        if not self.is_list:
+            self._address = _memory_get(size)
         if self._address == NULL:
             raise MemoryError(f"no memory for {size} bytes")
         self._size = size
 
     def __dealloc__(self):
-        if self._address != NULL:
+        if self.is_list:
+            _list_put(self._device, self._address, self._size)
+        elif self._address != NULL:
             _memory_put(self._address, self._size)
 
     def __len__(self):

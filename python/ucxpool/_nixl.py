@@ -24,6 +24,8 @@ SHORT_NOTE = 1024
 # as many as before: it copies for longer than the next ones take to look up.
 FIRST_PART = 8192
 PART_GROWTH = 4
+# Lists from so many entries on a GPU reads itself, from memory that it reaches.
+LIST_MIN = 4096
 
 
 # --- memory -------------------------------------------------------------------
@@ -313,12 +315,21 @@ class Prepared:
     regions: list
     numbers: Any  # of the region of each, or one for all
 
-    def select(self, indices):
+    def reader(self):
+        """The GPU that will read what is selected, if it is one."""
+        if (self.peer is None and self.kind == "VRAM"
+                and isinstance(self.numbers, int)):
+            return self.regions[self.numbers].device
+        return None
+
+    def select(self, indices, reader):
         """The same of some of them. IndexError where there is none."""
         def of(values):
             return values if isinstance(values, int) else values[indices]
         # Of memory that is used again: new memory has page faults.
-        firsts = numpy.frombuffer(_core.Memory(8 * len(indices)), "u8")
+        firsts = numpy.frombuffer(
+            _core.Memory(8 * len(indices),
+                         reader if len(indices) >= LIST_MIN else None), "u8")
         _core.take(self.firsts, self.step, indices, firsts)
         return Prepared(self.peer, self.kind, firsts, None, of(self.lengths),
                         self.regions, of(self.numbers))
@@ -425,6 +436,7 @@ class Parts:
     def __init__(self, local, remote, ours, theirs):
         self._sides = ((local, checked(ours, len(local.firsts))),
                        (remote, checked(theirs, len(remote.firsts))))
+        self._reader = local.reader()
         self._slices = list(parts_of(len(ours)))
         self._made = []
 
@@ -435,7 +447,7 @@ class Parts:
         for number, of in enumerate(self._slices):
             if number == len(self._made):
                 self._made += groups_of(*[
-                    prepared.select(indices[of])
+                    prepared.select(indices[of], self._reader)
                     for prepared, indices in self._sides])
             yield self._made[number]
 

@@ -800,7 +800,8 @@ class nixl_agent:
                 f"{count} descriptors here, {other} there")
         in_parts = indices is not None and _nixl.Parts.fit(local, remote, count)
         if indices is not None and not in_parts:
-            local, remote = local.select(indices[0]), remote.select(indices[1])
+            local, remote = [one.select(of, local.reader()) for one, of in
+                             zip((local, remote), indices)]
         if not numpy.all(numpy.equal(local.lengths, remote.lengths)):
             raise nixlInvalidParamError(
                 "descriptors here and there have different lengths")

@@ -11,6 +11,7 @@
 #include "block/budget.h"
 #include "mem/cuda_device.h"
 #include "mem/cuda_driver.h"
+#include "mem/cuda_pinned.h"
 #include "mem/cuda_stream.h"
 #include "mem/nvml.h"
 #include "mem/system.h"
@@ -395,6 +396,27 @@ ucxpool_status_t ucxpool_device_query(int                     device,
         status = fill_memory_free(device, attr_p);
     }
     return status;
+}
+
+/* --- lists ---------------------------------------------------------------- */
+
+ucxpool_status_t ucxpool_device_list_alloc(int device, size_t size,
+                                           void **list_p)
+{
+    if (base_missing(list_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    *list_p = NULL;
+    if (size == 0) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "a list of 0 bytes was asked for");
+    }
+    return mem_cuda_pinned_alloc(device, size, list_p);
+}
+
+void ucxpool_device_list_free(void *list)
+{
+    mem_cuda_pinned_free(list);
 }
 
 /* --- streams -------------------------------------------------------------- */

@@ -372,6 +372,23 @@ class OnGpu(unittest.TestCase):
             notes += self.owner.get_new_notifs().get("reader", [])
         self.assertEqual(notes, [b"moved"] * 4)
 
+    def test_memory_for_lists_is_used_again(self):
+        for size in (1, 4096, 1 << 20, 100 << 20):
+            memory = ucxpool._core.Memory(size, 0)
+            self.assertTrue(memory.is_list)
+            bytes_of = numpy.frombuffer(memory, "u1")
+            bytes_of[:] = 7
+            address = bytes_of.ctypes.data
+            del memory, bytes_of
+            again = numpy.frombuffer(ucxpool._core.Memory(size, 0), "u1")
+            if size < 32 << 20:
+                self.assertEqual(again.ctypes.data, address)
+        many = [ucxpool._core.Memory(8 << 20, 0) for _ in range(6)]
+        del many
+        # No such GPU: it is other memory then.
+        self.assertFalse(ucxpool._core.Memory(64, 77).is_list)
+        self.assertFalse(ucxpool._core.Memory(64).is_list)
+
     def test_a_long_list_goes_in_parts(self):
         theirs, ours = self.on_gpu(self.owner), self.on_gpu(self.reader)
         source = numpy.random.default_rng(2).integers(
@@ -386,7 +403,8 @@ class OnGpu(unittest.TestCase):
         mine, its = [numpy.random.default_rng(seed).permutation(
             self.PAGES).astype("i4") for seed in (3, 4)]
         given = mine.copy(), its.copy()
-        with unittest.mock.patch.object(ucxpool._nixl, "FIRST_PART", 8):
+        with unittest.mock.patch.multiple(ucxpool._nixl, FIRST_PART=8,
+                                          LIST_MIN=8):
             handle = self.reader.make_prepped_xfer("READ", local, given[0],
                                                    remote, given[1], b"parts")
             for wrong in (-1, self.PAGES):
@@ -394,6 +412,8 @@ class OnGpu(unittest.TestCase):
                     self.reader.make_prepped_xfer(
                         "READ", local, [*mine[1:], wrong], remote, its)
             self.assertGreater(len(handle._value.groups), 1)
+            for group in handle._value.groups:
+                self.assertTrue(memory_of(group.places).is_list)
         for indices in given:
             indices[:] = 0
         for _ in range(2):
@@ -405,6 +425,13 @@ class OnGpu(unittest.TestCase):
         while len(notes) < 5:
             notes += self.owner.get_new_notifs().get("reader", [])
         self.assertEqual(sorted(notes), [b"moved"] * 3 + [b"parts"] * 2)
+
+
+def memory_of(array):
+    """What an array was made of."""
+    while isinstance(array, (numpy.ndarray, memoryview)):
+        array = array.base if isinstance(array, numpy.ndarray) else array.obj
+    return array
 
 
 class Tensor:

@@ -1,0 +1,81 @@
+#include "mem/cuda_pinned.h"
+
+#include "base/error.h"
+#include "base/math.h"
+#include "mem/cuda_device.h"
+#include "mem/cuda_driver.h"
+
+#include <assert.h>
+#include <stdint.h>
+
+/* In front of the memory, on a line of its own. */
+typedef struct header {
+    mem_cuda_device_t *device;
+} header_t;
+
+#define HEADER_SIZE ((size_t)64)
+
+static_assert(sizeof(header_t) <= HEADER_SIZE, "a header has room");
+
+static ucxpool_status_t take(const mem_cuda_device_t *device, size_t size,
+                             void **base_p)
+{
+    ucxpool_status_t status = mem_cuda_device_enter(device);
+    CUresult         result;
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    result = device->driver->cuMemHostAlloc(
+        base_p, size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    mem_cuda_device_leave(device);
+    if (result != CUDA_SUCCESS) {
+        return mem_cuda_error(device->driver, result,
+                              "cuMemHostAlloc of %zu bytes on GPU %d (%s)",
+                              size, device->ordinal, device->name);
+    }
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t mem_cuda_pinned_alloc(int ordinal, size_t size,
+                                       void **address_p)
+{
+    mem_cuda_device_t *device;
+    ucxpool_status_t   status;
+    void              *base;
+
+    if (size > SIZE_MAX - HEADER_SIZE) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "%zu bytes are too many",
+                          size);
+    }
+    status = mem_cuda_device_open(ordinal, &device);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = take(device, size + HEADER_SIZE, &base);
+    if (status != UCXPOOL_OK) {
+        mem_cuda_device_close(device);
+        return status;
+    }
+    ((header_t *)base)->device = device;
+    *address_p                 = (char *)base + HEADER_SIZE;
+    return UCXPOOL_OK;
+}
+
+void mem_cuda_pinned_free(void *address)
+{
+    header_t          *header;
+    mem_cuda_device_t *device;
+
+    if (address == NULL) {
+        return;
+    }
+    header = (header_t *)(void *)((char *)address - HEADER_SIZE);
+    device = header->device;
+    if (mem_cuda_device_enter(device) == UCXPOOL_OK) {
+        mem_cuda_ignore(device->driver, device->driver->cuMemFreeHost(header),
+                        "cuMemFreeHost");
+        mem_cuda_device_leave(device);
+    }
+    mem_cuda_device_close(device);
+}
