@@ -606,14 +606,14 @@ static bool gpu_reaches_array(const copy_engine_t *engine, const void *array,
                               size_t num, size_t size)
 {
     uint64_t       start = (uintptr_t)array;
-    uint64_t       bytes = num * size;
     copy_pointer_t pointer;
 
     return (num >= PINNED_LIST_MIN) &&
            (copy_pointer_query(engine->device->driver, start, &pointer) ==
             UCXPOOL_OK) &&
-           (pointer.place == COPY_MEMTYPE_PINNED) && (bytes <= pointer.size) &&
-           (start - pointer.start <= pointer.size - bytes);
+           (pointer.place == COPY_MEMTYPE_PINNED) &&
+           (num <= pointer.size / size) &&
+           (start - pointer.start <= pointer.size - num * size);
 }
 
 static bool gpu_shares_device(const copy_engine_t *engine, const void *uuid)

@@ -168,9 +168,10 @@ ucxpool_status_t copy_engine_start(copy_engine_t *engine, copy_job_t *copy,
  *
  * copy->first  The number of the list's first piece, for an error.
  * list         Of COPY_PAIRS or COPY_EVEN_PAIRS, in that room; or of
- *              COPY_EVEN_PLACES, wherever it lies, which nobody need have
- * looked at. size         Bytes of all pairs. is_to_other  From the addresses
- * to their other sides; else the other way.
+ *              COPY_EVEN_PLACES, wherever it lies, at which nobody need have
+ *              looked.
+ * size         Bytes of all pairs.
+ * is_to_other  From the addresses to their other sides; else the other way.
  *
  * UCXPOOL_OK, UCXPOOL_INPROGRESS  of the first; of the second: copy->done will
  *                                 be called
