@@ -113,8 +113,8 @@ static void begin(int way, unsigned access)
 {
     pair_init(&pair, ways[way], ways[way]);
     /* Under valgrind UCX may take longer over what is canceled. */
-    pair.a->drain_ns = UCXPOOL_FOREVER;
-    pair.b->drain_ns = UCXPOOL_FOREVER;
+    pair.a->drain_ns            = UCXPOOL_FOREVER;
+    pair.b->drain_ns            = UCXPOOL_FOREVER;
     pair.a->windows.may_emulate = true; /* over tcp */
     make_window(way, access);
     import();
