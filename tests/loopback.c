@@ -41,7 +41,7 @@ bootstrap_listener_params_t loopback_params(const base_secret_t *secret)
         .blob_length          = sizeof(LOOPBACK_LISTENER_BLOB),
         .max_half_open        = 8,
         .accept_queue         = LOOPBACK_QUEUE,
-        .handshake_timeout_ns = 5000000000u,
+        .handshake_timeout_ns = LOOPBACK_TIMEOUT_NS,
     };
 
     ck_assert_int_eq(
@@ -71,9 +71,10 @@ bootstrap_client_t *loopback_client(const bootstrap_listener_t *listener,
     ck_assert_int_eq(
         bootstrap_where_resolve(text, BOOTSTRAP_WHERE_CONNECT, &where),
         UCXPOOL_OK);
-    ck_assert_int_eq(bootstrap_client_connect(
-                         &where, secret, LOOPBACK_CLIENT_BLOB,
-                         sizeof(LOOPBACK_CLIENT_BLOB), 5000000000u, &client),
+    ck_assert_int_eq(bootstrap_client_connect(&where, secret,
+                                              LOOPBACK_CLIENT_BLOB,
+                                              sizeof(LOOPBACK_CLIENT_BLOB),
+                                              LOOPBACK_TIMEOUT_NS, &client),
                      UCXPOOL_OK);
     return client;
 }

@@ -14,6 +14,10 @@
 /* Proven peers that may wait in its queue. */
 #define LOOPBACK_QUEUE 12
 
+/* Of a handshake, at both ends. Under valgrind one takes a second of processor
+ * time, of which others may leave a tenth. */
+#define LOOPBACK_TIMEOUT_NS 60000000000u
+
 /* A secret made from this text. */
 base_secret_t *loopback_secret(const char *text);
 

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 /* The time-out that loopback_client() asks for. */
-#define TIMEOUT_NS 60000000000u
+#define TIMEOUT_NS LOOPBACK_TIMEOUT_NS
 
 static base_secret_t *secret;
 

@@ -124,10 +124,10 @@ START_TEST(a_silent_stranger_is_hung_up_on_in_time)
     loopback_settle(listener);
     ck_assert_uint_eq(num_half_open(listener), 1);
     ck_assert_uint_ge(bootstrap_listener_deadline(listener),
-                      begin + 5000000000u);
+                      begin + LOOPBACK_TIMEOUT_NS);
     ck_assert_uint_le(bootstrap_listener_deadline(listener),
-                      base_clock_now() + 5000000000u);
-    net_call_skip(5000000000u);
+                      base_clock_now() + LOOPBACK_TIMEOUT_NS);
+    net_call_skip(LOOPBACK_TIMEOUT_NS);
     ck_assert_uint_gt(bootstrap_listener_progress(listener), 0);
     ck_assert_uint_eq(loopback_read(listener, fd, &byte, 1), 0);
     bootstrap_listener_get_stats(listener, &stats);
@@ -372,7 +372,7 @@ START_TEST(a_forked_child_does_not_confuse_the_listener)
         close(pipe_fds[1]);
         _exit(read(pipe_fds[0], &byte, 1) == 0 ? 0 : 1);
     }
-    net_call_skip(5000000000u);
+    net_call_skip(LOOPBACK_TIMEOUT_NS);
     loopback_settle(listener);
     ck_assert_int_eq(send(fd, "x", 1, MSG_NOSIGNAL), 1);
     ck_assert_uint_eq(bootstrap_listener_progress(listener), 0);
@@ -423,7 +423,7 @@ START_TEST(an_answer_that_does_not_get_out_gives_its_place_back)
         bootstrap_client_t *client = client_without_answer(listener);
 
         if ((i % 2) == 0) {
-            net_call_skip(5000000000u);
+            net_call_skip(LOOPBACK_TIMEOUT_NS);
         } else {
             net_call_reset();
             net_call_fail(NET_CALL_SEND, 1, ECONNRESET);
@@ -479,7 +479,7 @@ START_TEST(a_refused_client_that_stays_is_hung_up_on_in_time)
     /* The stranger has the words and the end, and does not hang up. */
     ck_assert_uint_gt(loopback_read(listener, fd, bytes, sizeof(bytes)), 12);
     ck_assert_uint_eq(num_half_open(listener), 1);
-    net_call_skip(5000000000u);
+    net_call_skip(LOOPBACK_TIMEOUT_NS);
     loopback_settle(listener);
     ck_assert_uint_eq(num_half_open(listener), 0);
     close(fd);
