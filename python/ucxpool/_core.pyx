@@ -94,8 +94,6 @@ DEF PAGE = 4096
 # What is kept of memory that was freed.
 DEF MAX_SPARES = 128
 DEF MAX_SPARE_BYTES = 64 << 20
-DEF MAX_LISTS = 64
-DEF MAX_LIST_BYTES = 32 << 20
 
 
 cdef str _text(const char *text):
@@ -190,9 +188,13 @@ if _log.IS_USED:
 cdef struct spare_t:
     void *address
     Py_ssize_t capacity
+    int device # that reads it, a list; or NO_DEVICE
+
+DEF NO_DEVICE = -1
 
 # Memory that was freed, the oldest first: new memory costs a page fault for each
-# page, which takes longer than to fill it. Under the GIL.
+# page, which takes longer than to fill it, and longer still where it is pinned.
+# Under the GIL.
 cdef spare_t _spares[MAX_SPARES]
 cdef int _num_spares = 0
 cdef Py_ssize_t _spare_bytes = 0
@@ -209,6 +211,13 @@ cdef void *_spare_take(int index) noexcept:
     return address
 
 
+cdef void _memory_free(void *address, int device) noexcept:
+    if device == NO_DEVICE:
+        free(address)
+    else:
+        ucxpool_device_list_free(address)
+
+
 cdef Py_ssize_t _capacity_of(Py_ssize_t size) noexcept:
     """What is taken for so many bytes, at most an eighth more: what is freed
     serves the next of about its size."""
@@ -219,16 +228,20 @@ cdef Py_ssize_t _capacity_of(Py_ssize_t size) noexcept:
     return (size + step - 1) // step * step
 
 
-cdef void *_memory_get(Py_ssize_t size) noexcept:
+cdef void *_memory_get(Py_ssize_t size, int device) noexcept:
     cdef void *address = NULL
     cdef Py_ssize_t capacity = _capacity_of(size)
     cdef int i
 
-    if size <= SHORT_FRAME:
+    if device == NO_DEVICE and size <= SHORT_FRAME:
         return malloc(max(size, 1))
     for i in reversed(range(_num_spares)):
-        if _spares[i].capacity == capacity:
+        if _spares[i].capacity == capacity and _spares[i].device == device:
             return _spare_take(i)
+    if device != NO_DEVICE:
+        # NULL where it cannot be had.
+        ucxpool_device_list_alloc(device, capacity, &address)
+        return address
     if capacity < LARGE_MEMORY:
         return malloc(capacity)
     if posix_memalign(&address, LARGE_PAGE, capacity) == 0:
@@ -236,70 +249,22 @@ cdef void *_memory_get(Py_ssize_t size) noexcept:
     return address
 
 
-cdef void _memory_put(void *address, Py_ssize_t size) noexcept:
+cdef void _memory_put(void *address, Py_ssize_t size, int device) noexcept:
     global _num_spares, _spare_bytes
     cdef Py_ssize_t capacity = _capacity_of(size)
+    cdef int oldest
 
-    if size <= SHORT_FRAME or capacity > MAX_SPARE_BYTES:
-        free(address)
+    if (device == NO_DEVICE and size <= SHORT_FRAME
+            or capacity > MAX_SPARE_BYTES):
+        _memory_free(address, device)
         return
     while (_num_spares == MAX_SPARES
            or _spare_bytes + capacity > MAX_SPARE_BYTES):
-        free(_spare_take(0))
-    _spares[_num_spares].address = address
-    _spares[_num_spares].capacity = capacity
+        oldest = _spares[0].device
+        _memory_free(_spare_take(0), oldest)
+    _spares[_num_spares] = spare_t(address, capacity, device)
     _num_spares += 1
     _spare_bytes += capacity
-
-
-cdef struct list_t:
-    void *address
-    Py_ssize_t capacity
-    int device
-
-# Lists that a GPU read, the oldest first: to pin memory takes longer still.
-cdef list_t _lists[MAX_LISTS]
-cdef int _num_lists = 0
-cdef Py_ssize_t _list_bytes = 0
-
-
-cdef void *_list_take(int index) noexcept:
-    global _num_lists, _list_bytes
-    cdef void *address = _lists[index].address
-
-    _list_bytes -= _lists[index].capacity
-    _num_lists -= 1
-    memmove(&_lists[index], &_lists[index + 1],
-            (_num_lists - index) * sizeof(list_t))
-    return address
-
-
-cdef void *_list_get(int device, Py_ssize_t size) noexcept:
-    cdef void *address = NULL
-    cdef Py_ssize_t capacity = _capacity_of(size)
-    cdef int i
-
-    for i in reversed(range(_num_lists)):
-        if _lists[i].capacity == capacity and _lists[i].device == device:
-            return _list_take(i)
-    if ucxpool_device_list_alloc(device, capacity, &address) != UCXPOOL_OK:
-        return NULL
-    return address
-
-
-cdef void _list_put(int device, void *address, Py_ssize_t size) noexcept:
-    global _num_lists, _list_bytes
-    cdef Py_ssize_t capacity = _capacity_of(size)
-
-    if capacity > MAX_LIST_BYTES:
-        ucxpool_device_list_free(address)
-        return
-    while (_num_lists == MAX_LISTS
-           or _list_bytes + capacity > MAX_LIST_BYTES):
-        ucxpool_device_list_free(_list_take(0))
-    _lists[_num_lists] = list_t(address, capacity, device)
-    _num_lists += 1
-    _list_bytes += capacity
 
 
 cdef class Memory:
@@ -307,25 +272,26 @@ cdef class Memory:
     a GPU where that is to read them, if such memory can be had."""
     cdef void *_address
     cdef Py_ssize_t _size
-    cdef int _device # -1: not a GPU's list
-    cdef readonly bint is_list
+    cdef int _device
 
     def __cinit__(self, Py_ssize_t size, device=None):
-        self._device = -1 if device is None else device
-        if self._device >= 0:
-            self._address = _list_get(self._device, size)
-            self.is_list = self._address != NULL
-        if not self.is_list:
-            self._address = _memory_get(size)
+        self._device = NO_DEVICE if device is None else device
+        self._address = _memory_get(size, self._device)
+        if self._address == NULL and self._device != NO_DEVICE:
+            self._device = NO_DEVICE
+            self._address = _memory_get(size, NO_DEVICE)
         if self._address == NULL:
             raise MemoryError(f"no memory for {size} bytes")
         self._size = size
 
+    @property
+    def is_list(self):
+        """Does a GPU read it?"""
+        return self._device != NO_DEVICE
+
     def __dealloc__(self):
-        if self.is_list:
-            _list_put(self._device, self._address, self._size)
-        elif self._address != NULL:
-            _memory_put(self._address, self._size)
+        if self._address != NULL:
+            _memory_put(self._address, self._size, self._device)
 
     def __len__(self):
         return self._size
