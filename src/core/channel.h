@@ -214,8 +214,9 @@ struct ucxpool_channel {
     core_channel_requests_t requests;
     core_mailboxes_t        mailboxes;
     core_channel_windows_t  windows;
-    core_controls_t         control;
-    core_closing_t          closing;
+    uint64_t        link_ends[CORE_NUM_LINKS]; /* of its works, in bytes */
+    core_controls_t control;
+    core_closing_t  closing;
 };
 
 /* Ways to a peer that are the caller's own. */

@@ -30,6 +30,7 @@
 #include "base/lock.h"
 #include "block/comm.h"
 #include "block/pool.h"
+#include "core/link.h"
 #include "core/stats.h"
 #include "mem/reg_verbs.h"
 #include "ucx/child.h"
@@ -185,6 +186,7 @@ struct ucxpool {
     core_wireup_t       wireup;
     core_requests_t     requests;
     core_windows_t      windows;
+    core_link_t         links[CORE_NUM_LINKS]; /* of its GPU */
     core_mail_t         mail;
     core_free_t         free;
 

@@ -129,6 +129,7 @@ typedef struct core_send {
     uint64_t          inplace_size; /* of the longest fragment in place */
     base_list_t       unsent;    /* that the wire has not got yet, in order */
     base_list_t       read_link; /* pool->requests.readers */
+    core_link_work_t  push;      /* if it has a loan */
     uint64_t          busy;      /* bit i: fragments[i] is there */
     unsigned          num_blocks;
     core_send_block_t blocks[CORE_SEND_BLOCKS_MAX];

@@ -146,6 +146,9 @@ static void init_lists(ucxpool_t *pool)
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
         base_list_init(lists[i]);
     }
+    for (unsigned i = 0; i < CORE_NUM_LINKS; i++) {
+        core_link_init(&pool->links[i]);
+    }
     pool->requests.next_deadline = BASE_CLOCK_FOREVER;
     pool->wireup.next_hello      = BASE_CLOCK_FOREVER;
     pool->wakeup.timer_moment    = BASE_CLOCK_FOREVER;

@@ -376,6 +376,8 @@ static unsigned progress(ucxpool_t *pool)
     if (copy_engine_is_launched(pool->engine)) {
         count += copy_engine_progress(pool->engine);
         count += core_request_markers_progress(pool);
+        core_link_progress(&pool->links[CORE_LINK_OUT]);
+        core_link_progress(&pool->links[CORE_LINK_IN]);
     }
     if (!base_list_is_empty(&pool->requests.deliveries)) {
         count += xfer_delivery_progress(pool);

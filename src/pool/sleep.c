@@ -56,7 +56,9 @@ static bool has_work(ucxpool_t *pool)
     ucxpool_channel_t *channel;
 
     if (!base_list_is_empty(&pool->requests.runnable) ||
-        !base_list_is_empty(&pool->requests.completed)) {
+        !base_list_is_empty(&pool->requests.completed) ||
+        core_link_has_work(&pool->links[CORE_LINK_OUT]) ||
+        core_link_has_work(&pool->links[CORE_LINK_IN])) {
         return true;
     }
     base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {

@@ -13,7 +13,7 @@
 /* Bytes of one launch: some, so that the lists of one are filled while others
  * are copied; the copy engine, which takes a long piece, wants it longer. */
 #define LAUNCHES   4u
-#define LAUNCH_MIN ((uint64_t)1 << 20)
+#define LAUNCH_MIN CORE_LINK_SHORT
 #define LAUNCH_MAX ((uint64_t)32 << 20)
 #define LONG_MAX   ((uint64_t)128 << 20)
 
@@ -222,6 +222,28 @@ static void fail(window_operation_t *operation, ucxpool_status_t status)
     }
 }
 
+/* Launch what can be; the operation may be gone afterwards. */
+static void advance(window_operation_t *operation)
+{
+    ucxpool_status_t status;
+
+    if (goes_on(operation)) {
+        status = window_device_copy(operation);
+        if ((status != UCXPOOL_INPROGRESS) && (status != UCXPOOL_ERR_BUSY)) {
+            fail(operation, status);
+        }
+    }
+    if (!goes_on(operation)) {
+        core_link_leave(&operation->work);
+    }
+    end_if_over(operation);
+}
+
+static void go(core_link_work_t *work)
+{
+    advance(base_container_of(work, window_operation_t, work));
+}
+
 static void job_done(copy_job_t *copy, ucxpool_status_t status)
 {
     window_job_t       *job       = base_container_of(copy, window_job_t, copy);
@@ -229,16 +251,11 @@ static void job_done(copy_job_t *copy, ucxpool_status_t status)
 
     job->operation = NULL;
     count_jobs(operation, -1);
+    core_link_ended(&operation->work, job->size);
     if (status != UCXPOOL_OK) {
         fail(operation, status);
     }
-    if (goes_on(operation)) {
-        status = window_device_copy(operation);
-        if ((status != UCXPOOL_INPROGRESS) && (status != UCXPOOL_ERR_BUSY)) {
-            fail(operation, status);
-        }
-    }
-    end_if_over(operation);
+    advance(operation);
 }
 
 static window_job_t *free_job(window_operation_t *operation)
@@ -420,9 +437,19 @@ static ucxpool_status_t launch(window_operation_t *operation, window_job_t *job)
                                      operation->is_write);
     if (status == UCXPOOL_INPROGRESS) {
         job->operation = operation;
+        job->size      = size;
         count_jobs(operation, 1);
+        core_link_began(&operation->work, size);
     }
     return status;
+}
+
+ucxpool_status_t window_device_start(window_operation_t *operation)
+{
+    core_link_post(&operation->work, operation->remote->channel,
+                   operation->is_write ? CORE_LINK_OUT : CORE_LINK_IN,
+                   operation->size, go);
+    return window_device_copy(operation);
 }
 
 ucxpool_status_t window_device_copy(window_operation_t *operation)
@@ -433,11 +460,15 @@ ucxpool_status_t window_device_copy(window_operation_t *operation)
     if (operation->request->stream.marker != NULL) {
         return UCXPOOL_ERR_BUSY;
     }
-    while (goes_on(operation) && ((job = free_job(operation)) != NULL)) {
+    while (goes_on(operation) && core_link_take(&operation->work) &&
+           ((job = free_job(operation)) != NULL)) {
         status = launch(operation, job);
         if (status != UCXPOOL_INPROGRESS) {
             return status;
         }
+    }
+    if (!has_more(operation)) {
+        core_link_leave(&operation->work);
     }
     return status;
 }

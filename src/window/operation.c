@@ -86,6 +86,7 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status,
     request->told.hook = NULL;
     operation->request = NULL;
     base_list_del(&operation->link);
+    core_link_leave(&operation->work);
     if (operation->was_called) {
         channel->windows.num_calls--;
         channel->windows.calls_size -= operation->call.length;
@@ -399,7 +400,7 @@ void window_operation_copy(window_operation_t *operation)
         window_rma_start(operation);
         return;
     } else if (way_of(operation) == UCXPOOL_WAY_CUDA) {
-        status = window_device_copy(operation);
+        status = window_device_start(operation);
     } else if (operation->size <= AT_ONCE) {
         while (status == UCXPOOL_INPROGRESS) {
             status = copy_some(operation);

@@ -35,6 +35,7 @@ static void drop_operation(window_placed_t *placed)
     if (operation != NULL) {
         placed->operation = NULL;
         base_list_del(&operation->link);
+        core_link_leave(&operation->work);
         window_remote_put(operation->remote);
         free(operation);
     }

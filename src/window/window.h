@@ -275,10 +275,11 @@ void window_remote_end(ucxpool_remote_t *remote, ucxpool_status_t status,
 
 /* Launches of one operation under way: the link is busy while the next list is
  * filled. */
-#define WINDOW_JOBS 4u
+#define WINDOW_JOBS 8u
 
 typedef struct window_job {
     copy_job_t               copy;
+    uint64_t                 size;
     struct window_operation *operation;
 } window_job_t;
 
@@ -310,6 +311,7 @@ typedef struct window_operation {
     uint64_t         memory_offset;
     window_job_t     jobs[WINDOW_JOBS];
     unsigned         num_jobs;
+    core_link_work_t work;  /* of a GPU */
     ucxpool_status_t end;   /* that waits for these; OK: none */
     base_range_t     range; /* from its post to its end */
     /* By UCX's get and put: what it will call back, and whether it was asked to
@@ -464,7 +466,9 @@ bool window_device_fits(const window_operation_t *operation);
  * processor as long as the link takes for 512 bytes of each. */
 bool window_device_reads_lists(const window_operation_t *operation);
 
-/* Launch what can be. As window_process_copy(); UCXPOOL_ERR_BUSY: later. */
+/* Launch what can be. As window_process_copy(); UCXPOOL_ERR_BUSY: later. A long
+ * one has the GPU's link in its turn: core/link.h. */
+ucxpool_status_t window_device_start(window_operation_t *operation);
 ucxpool_status_t window_device_copy(window_operation_t *operation);
 
 /* --- by UCX's get and put, rma.c ------------------------------------------ */

@@ -414,6 +414,7 @@ static void gathered(copy_job_t *copy, ucxpool_status_t status)
     base_range_end(&fragment->range);
     if (fragment->is_pushed) {
         request->channel->requests.num_pushes--;
+        core_link_ended(&request->send.push, fragment->data.length);
     }
     if (core_request_has_ended(request) || request->send.ending) {
         xfer_send_fragment_done(fragment);
@@ -453,7 +454,10 @@ static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
     status = copy_engine_start(engine, &fragment->copy, &work, &range->length);
     if (status == UCXPOOL_INPROGRESS) {
         /* It is under way: the fragment's copy tells. */
-        request->channel->requests.num_pushes += fragment->is_pushed ? 1 : 0;
+        if (fragment->is_pushed) {
+            request->channel->requests.num_pushes++;
+            core_link_began(&request->send.push, range->length);
+        }
         base_range_begin(&fragment->range, BASE_RANGE_GATHER, range->length);
         return UCXPOOL_OK;
     }

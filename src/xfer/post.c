@@ -186,6 +186,7 @@ void xfer_send_queue(ucxpool_request_t *request)
     ucxpool_channel_t *channel = request->channel;
 
     request->order = channel->flow.num_posted++;
+    xfer_send_want_link(request);
     base_list_add_tail(&channel->requests.queue, &request->link);
     if (channel->requests.queue.next == &request->link) {
         xfer_send_advance(request);

@@ -419,6 +419,23 @@ static step_result_t stop_fragments(ucxpool_request_t *request,
     return STEP_END;
 }
 
+/* --- sends that push ------------------------------------------------------ */
+
+static void go(core_link_work_t *work)
+{
+    core_send_t *send = base_container_of(work, core_send_t, push);
+
+    core_request_wake(base_container_of(send, ucxpool_request_t, send));
+}
+
+void xfer_send_want_link(ucxpool_request_t *request)
+{
+    if (core_channel_is_pushed(request->channel)) {
+        core_link_post(&request->send.push, request->channel, CORE_LINK_OUT,
+                       request->data.totals.stream_size, go);
+    }
+}
+
 /* --- sends that read files ---------------------------------------------------
  * A read may take as long as a disk does. So in a round of progress one
  * fragment is read, and those who want to read stand in a line for it.
@@ -511,7 +528,13 @@ static step_result_t step_fragments(ucxpool_request_t *request)
         if (copy_memory_is_ranges(&request->data.memory)) {
             return read_fragment(request);
         }
+        if ((send->loan != 0) && !core_link_take(&send->push)) {
+            return STEP_WAIT;
+        }
         status = xfer_fragment_post(request);
+        if (send->all_posted || (status == UCXPOOL_INPROGRESS)) {
+            core_link_leave(&send->push);
+        }
         if (status != UCXPOOL_OK) {
             return stop_fragments(request, status);
         }
@@ -683,6 +706,7 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
         request->send.end    = status;
         xfer_slice_leave(request);
         leave_readers(request);
+        core_link_leave(&request->send.push);
         core_request_set_detail(request, detail);
         core_request_drain(request);
     }
@@ -926,6 +950,7 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status)
     }
     if (!request->send.is_short) {
         leave_readers(request);
+        core_link_leave(&request->send.push);
         xfer_send_release(request);
     }
 }

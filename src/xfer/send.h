@@ -27,6 +27,9 @@ bool xfer_send_short(ucxpool_channel_t *channel, uint64_t tag,
 /* Will the channel take such a message, at once or later? */
 bool xfer_send_takes_short(const ucxpool_channel_t *channel);
 
+/* It is posted: where it is pushed, it has the GPU's link in its turn. */
+void xfer_send_want_link(ucxpool_request_t *request);
+
 /* Do the next steps, as far as they can go; false: not at all. */
 bool xfer_send_advance(ucxpool_request_t *request);
 

@@ -1,0 +1,374 @@
+/*
+ * Long works of several peers at one GPU's link: the parent's pool has a
+ * channel to each of two pools of the child's, on another GPU, and works for
+ * both under way at once.
+ */
+#include <config.h>
+
+#include "core/channel.h"
+#include "core/pool.h"
+#include "segments.h"
+#include "two_gpu.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define PEERS    2u
+#define TAG      UINT64_C(5)
+#define ALL_BITS UINT64_MAX
+#define PIECE    ((size_t)4096)
+#define NUM      ((size_t)1600)
+#define SIZE     (NUM * PIECE)
+/* More than the link takes at a time. */
+#define DEPTH  6u
+#define MINUTE UINT64_C(60000000000)
+
+/* What the parent does to the child's memory; SENDS are pushed. */
+typedef enum work { WRITES, READS, SENDS, NUM_WORKS } work_t;
+
+typedef struct peer {
+    ucxpool_t         *pool; /* of this side */
+    ucxpool_channel_t *channel;
+    ucxpool_window_t  *window; /* the child's */
+    ucxpool_remote_t  *remote; /* the parent's */
+    uint8_t           *memory;
+    ucxpool_segment_t  pieces[NUM];
+    ucxpool_place_t    places[NUM];
+    uint8_t            bytes[SIZE]; /* what the memory is to hold */
+} peer_t;
+
+static two_t  two;
+static peer_t peers[PEERS];
+
+/* What one side's memory holds at first; both know it. */
+static void fill(uint8_t *bytes, unsigned seed)
+{
+    for (size_t i = 0; i < SIZE; i++) {
+        seed     = seed * 1664525u + 1013904223u;
+        bytes[i] = (uint8_t)(seed >> 24);
+    }
+}
+
+static void init_peer(unsigned number)
+{
+    peer_t *peer = &peers[number];
+
+    peer->memory = gpu_alloc(SIZE);
+    for (size_t i = 0; i < NUM; i++) {
+        peer->pieces[i] =
+            (ucxpool_segment_t){peer->memory + i * 7 % NUM * PIECE, PIECE};
+        peer->places[i] = (ucxpool_place_t){i * 7 % NUM * PIECE, PIECE};
+    }
+    fill(peer->bytes, 2 * number + (two.is_child ? 1 : 0));
+    gpu_write(peer->memory, peer->bytes, SIZE);
+}
+
+static void say(const void *bytes, size_t length)
+{
+    two_check(send(two.talk, bytes, length, MSG_NOSIGNAL) == (ssize_t)length);
+}
+
+static void hear(void *bytes, size_t length)
+{
+    two_check(recv(two.talk, bytes, length, MSG_WAITALL) == (ssize_t)length);
+}
+
+/* Progresses all pools of this side. */
+static void progress(void)
+{
+    for (unsigned i = 0; i < PEERS; i++) {
+        ucxpool_progress(peers[i].pool);
+    }
+}
+
+/* Both sides progress all their pools until both have come here. */
+static void meet(void)
+{
+    uint64_t late = pair_deadline();
+    char     byte;
+
+    two_say(&two);
+    while (recv(two.talk, &byte, 1, MSG_DONTWAIT) != 1) {
+        progress();
+        two_check(!pair_is_late(late));
+    }
+}
+
+static void say_address(ucxpool_t *pool)
+{
+    void  *address;
+    size_t length;
+
+    two_check(ucxpool_address_get(pool, &address, &length) == UCXPOOL_OK);
+    say(&length, sizeof(length));
+    say(address, length);
+    ucxpool_address_release(address);
+}
+
+static ucxpool_channel_t *connect_to_heard(ucxpool_t *pool)
+{
+    static uint8_t           address[65536];
+    ucxpool_channel_t       *channel;
+    ucxpool_channel_params_t params = {
+        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
+        .address    = address,
+    };
+
+    hear(&params.address_length, sizeof(params.address_length));
+    two_check(params.address_length <= sizeof(address));
+    hear(address, params.address_length);
+    two_check(ucxpool_channel_create(pool, &params, &channel) == UCXPOOL_OK);
+    two_check(ucxpool_channel_wait(channel, MINUTE) == UCXPOOL_OK);
+    return channel;
+}
+
+/* The second pool of the child's has a channel, too. */
+static void connect_second(const char *settings)
+{
+    peers[0].pool    = two.pool;
+    peers[0].channel = two.channel;
+    peers[1].pool =
+        two.is_child ? pair_pool_on(gpu->ordinal, settings) : two.pool;
+    say_address(peers[1].pool);
+    peers[1].channel = connect_to_heard(peers[1].pool);
+    two_check(core_channel_is_pushed(peers[1].channel));
+}
+
+static void share(peer_t *peer)
+{
+    uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
+
+    two_check(ucxpool_window_create(peer->pool, peer->memory, SIZE, NULL,
+                                    &peer->window) == UCXPOOL_OK);
+    two_check(ucxpool_window_export(peer->window,
+                                    UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE,
+                                    blob) == UCXPOOL_OK);
+    say(blob, sizeof(blob));
+}
+
+static void import(peer_t *peer)
+{
+    uint8_t               blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    ucxpool_remote_attr_t attr = {.status = UCXPOOL_INPROGRESS};
+
+    hear(blob, sizeof(blob));
+    two_check(ucxpool_window_import(peer->channel, blob, sizeof(blob),
+                                    &peer->remote) == UCXPOOL_OK);
+    while (attr.status == UCXPOOL_INPROGRESS) {
+        ucxpool_wait(peer->pool, 1000000);
+        ucxpool_remote_query(peer->remote, &attr, sizeof(attr));
+    }
+    ck_assert_msg(attr.way == UCXPOOL_WAY_CUDA, "%s", attr.way_reason);
+}
+
+static bool begin(void)
+{
+    const char *settings = "WIRE=map MAP_WAY=push";
+
+    setenv("CUDA_STAND_IN", "run=late,devices=2", 1);
+    if (!two_gpu_start_apart(&two, settings, settings, true)) {
+        return false;
+    }
+    connect_second(settings);
+    for (unsigned i = 0; i < PEERS; i++) {
+        init_peer(i);
+    }
+    for (unsigned i = 0; i < PEERS; i++) {
+        if (two.is_child) {
+            share(&peers[i]);
+        } else {
+            import(&peers[i]);
+        }
+        meet();
+    }
+    return true;
+}
+
+static void require_idle(const core_link_t *link)
+{
+    two_check(base_list_is_empty(&link->queue));
+    two_check(link->num_jobs == 0);
+    two_check(link->size == 0);
+}
+
+static void finish(void)
+{
+    two_settle(&two);
+    require_idle(&two.pool->links[CORE_LINK_OUT]);
+    require_idle(&two.pool->links[CORE_LINK_IN]);
+    for (unsigned i = 0; i < PEERS; i++) {
+        if (two.is_child) {
+            ucxpool_window_destroy(peers[i].window);
+        } else {
+            ucxpool_remote_release(peers[i].remote);
+        }
+    }
+    if (two.is_child) {
+        ucxpool_destroy(peers[1].pool);
+    }
+    for (unsigned i = 0; i < PEERS; i++) {
+        gpu_free(peers[i].memory);
+    }
+    mem_cuda_device_close(gpu);
+    two_cleanup(&two);
+}
+
+static ucxpool_request_t *post(const peer_t *peer, work_t work)
+{
+    ucxpool_places_t   places = ucxpool_places(peer->places, NUM);
+    ucxpool_data_t     data   = ucxpool_data_segments(peer->pieces, NUM);
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
+
+    if (work == WRITES) {
+        status = ucxpool_write(peer->remote, &places, &data, NULL, &request);
+    } else if (work == READS) {
+        status = ucxpool_read(peer->remote, &places, &data, NULL, &request);
+    } else {
+        status = ucxpool_send(peer->channel, &data, TAG, NULL, &request);
+    }
+    two_check(status == UCXPOOL_OK);
+    return request;
+}
+
+static ucxpool_request_t *post_recv(const peer_t *peer)
+{
+    ucxpool_request_t *request;
+
+    two_check(recv_segments(peer->pool, peer->channel, peer->pieces, NUM, TAG,
+                            ALL_BITS, NULL, &request) == UCXPOOL_OK);
+    return request;
+}
+
+static ucxpool_status_t wait_for(ucxpool_request_t *request)
+{
+    uint64_t         late = pair_deadline();
+    ucxpool_status_t status;
+
+    while ((status = ucxpool_request_test(request)) == UCXPOOL_INPROGRESS) {
+        progress();
+        two_check(!pair_is_late(late));
+    }
+    ucxpool_request_release(request);
+    return status;
+}
+
+static void check_memory(const peer_t *peer, const uint8_t *right)
+{
+    static uint8_t bytes[SIZE];
+
+    gpu_read(bytes, peer->memory, SIZE);
+    two_check(memcmp(bytes, right, SIZE) == 0);
+}
+
+/* What this side's memory holds after it. */
+static void check_all(work_t work)
+{
+    static uint8_t others[SIZE];
+
+    for (unsigned i = 0; i < PEERS; i++) {
+        bool changes = two.is_child != (work == READS);
+
+        fill(others, 2 * i + (two.is_child ? 0 : 1));
+        check_memory(&peers[i], changes ? others : peers[i].bytes);
+    }
+}
+
+static void serve(work_t work)
+{
+    ucxpool_request_t *requests[DEPTH][PEERS];
+
+    for (unsigned i = 0; (work == SENDS) && (i < DEPTH); i++) {
+        for (unsigned j = 0; j < PEERS; j++) {
+            requests[i][j] = post_recv(&peers[j]);
+        }
+    }
+    for (unsigned i = 0; (work == SENDS) && (i < DEPTH); i++) {
+        for (unsigned j = 0; j < PEERS; j++) {
+            two_check(wait_for(requests[i][j]) == UCXPOOL_OK);
+        }
+    }
+}
+
+static void use(work_t work)
+{
+    ucxpool_request_t *requests[DEPTH][PEERS];
+
+    for (unsigned i = 0; i < DEPTH; i++) {
+        for (unsigned j = 0; j < PEERS; j++) {
+            requests[i][j] = post(&peers[j], work);
+        }
+    }
+    for (unsigned i = 0; i < DEPTH; i++) {
+        for (unsigned j = 0; j < PEERS; j++) {
+            two_check(wait_for(requests[i][j]) == UCXPOOL_OK);
+        }
+    }
+}
+
+START_TEST(works_of_two_peers_take_turns)
+{
+    if (!begin()) {
+        return;
+    }
+    if (two.is_child) {
+        serve((work_t)_i);
+    } else {
+        use((work_t)_i);
+    }
+    meet();
+    check_all((work_t)_i);
+    meet();
+    finish();
+}
+END_TEST
+
+/* Those that wait for the link and are canceled, the first among them, hold up
+ * no other. */
+START_TEST(one_that_is_canceled_gives_its_turn_away)
+{
+    ucxpool_request_t *requests[DEPTH][PEERS];
+
+    if (!begin()) {
+        return;
+    }
+    for (unsigned i = 0; !two.is_child && (i < DEPTH); i++) {
+        for (unsigned j = 0; j < PEERS; j++) {
+            requests[i][j] = post(&peers[j], (work_t)_i);
+        }
+    }
+    for (unsigned i = 0; !two.is_child && (i < DEPTH); i++) {
+        ucxpool_request_cancel(requests[i][i % PEERS]);
+    }
+    for (unsigned i = 0; !two.is_child && (i < DEPTH); i++) {
+        for (unsigned j = 0; j < PEERS; j++) {
+            bool is_canceled = j == i % PEERS;
+
+            two_check(wait_for(requests[i][j]) ==
+                      (is_canceled ? UCXPOOL_ERR_CANCELED : UCXPOOL_OK));
+        }
+    }
+    meet();
+    finish();
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *suite = suite_create("gpu_link");
+    TCase *tcase = tcase_create("stand-in or real");
+
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, works_of_two_peers_take_turns, 0, NUM_WORKS);
+    tcase_add_loop_test(tcase, one_that_is_canceled_gives_its_turn_away, 0,
+                        SENDS);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    return cuda_main(suite());
+}

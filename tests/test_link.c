@@ -1,0 +1,248 @@
+/*
+ * Whose turn it is at the link of a pool's GPU. Pool, channels and engine are
+ * doubles: what the link wants to know of them is filled in here.
+ */
+#include "copy/engine.h"
+#include "core/channel.h"
+#include "core/link.h"
+#include "core/pool.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB         ((uint64_t)1 << 20)
+#define LONG        (64 * MIB)
+#define NUM_PEERS   3u
+#define NUM_WORKS   4u
+#define OUR_GPU     1
+#define ANOTHER_GPU 2
+
+static ucxpool_t         pool;
+static ucxpool_channel_t channels[NUM_PEERS];
+static copy_engine_t     engine;
+static core_link_t      *link_out;
+static core_link_work_t  works[NUM_WORKS];
+static core_link_work_t *told; /* the last one */
+static unsigned          num_told;
+
+static bool shares_device(const copy_engine_t *of, const void *uuid)
+{
+    (void)of;
+    return *(const uint8_t *)uuid == OUR_GPU;
+}
+
+static const copy_engine_calls_t calls = {.shares_device = shares_device};
+
+static void go(core_link_work_t *work)
+{
+    told = work;
+    num_told++;
+}
+
+static void setup(void)
+{
+    memset(&pool, 0, sizeof(pool));
+    memset(channels, 0, sizeof(channels));
+    memset(works, 0, sizeof(works));
+    engine.calls = &calls;
+    pool.engine  = &engine;
+    link_out     = &pool.links[CORE_LINK_OUT];
+    core_link_init(link_out);
+    core_link_init(&pool.links[CORE_LINK_IN]);
+    for (unsigned i = 0; i < NUM_PEERS; i++) {
+        channels[i].pool             = &pool;
+        channels[i].peer.gpu.uuid[0] = ANOTHER_GPU;
+    }
+    told     = NULL;
+    num_told = 0;
+}
+
+static core_link_work_t *post(unsigned work, unsigned peer, uint64_t size)
+{
+    core_link_post(&works[work], &channels[peer], CORE_LINK_OUT, size, go);
+    return &works[work];
+}
+
+static void require_first(const core_link_work_t *work)
+{
+    told = NULL;
+    core_link_progress(link_out);
+    ck_assert_ptr_eq(told, work);
+}
+
+START_TEST(one_has_the_link_and_the_next_is_told)
+{
+    core_link_work_t *first  = post(0, 0, LONG);
+    core_link_work_t *second = post(1, 0, LONG);
+
+    ck_assert(core_link_take(first));
+    ck_assert(!core_link_take(second));
+    ck_assert(core_link_take(first));
+    core_link_leave(first);
+    ck_assert(core_link_has_work(link_out));
+    require_first(second);
+    ck_assert(core_link_take(second));
+    core_link_leave(second);
+    ck_assert(!core_link_has_work(link_out));
+    core_link_progress(link_out);
+    ck_assert_uint_eq(num_told, 1);
+}
+END_TEST
+
+START_TEST(equal_works_go_in_the_order_of_posting)
+{
+    for (unsigned i = 0; i < NUM_PEERS; i++) {
+        post(i, i, LONG);
+    }
+    for (unsigned i = NUM_PEERS; i-- > 0;) {
+        core_link_take(&works[i]);
+    }
+    for (unsigned i = 0; i < NUM_PEERS; i++) {
+        require_first(&works[i]);
+        core_link_leave(&works[i]);
+    }
+}
+END_TEST
+
+START_TEST(a_channel_waits_behind_its_own_last_work)
+{
+    core_link_work_t *first  = post(0, 2, LONG);
+    core_link_work_t *second = post(1, 2, LONG);
+    core_link_work_t *other  = post(2, 0, LONG);
+
+    ck_assert(core_link_take(first));
+    ck_assert(!core_link_take(second));
+    ck_assert(!core_link_take(other));
+    core_link_leave(first);
+    require_first(other);
+    core_link_leave(other);
+    require_first(second);
+}
+END_TEST
+
+/* A long work of one peer has come far when another peer's first begins. */
+START_TEST(who_comes_late_does_not_get_what_it_did_not_use)
+{
+    core_link_work_t *first  = post(0, 0, LONG);
+    core_link_work_t *second = post(1, 0, LONG);
+    core_link_work_t *late;
+
+    ck_assert(core_link_take(first));
+    core_link_take(second);
+    core_link_leave(first);
+    ck_assert(core_link_take(second));
+    core_link_began(second, LONG);
+    late = post(2, 1, LONG);
+    ck_assert_uint_eq(late->start, second->start);
+    core_link_ended(second, LONG);
+}
+END_TEST
+
+START_TEST(one_that_could_not_launch_comes_back_to_its_place)
+{
+    core_link_work_t *blocked = post(0, 2, LONG);
+    core_link_work_t *other   = post(1, 1, LONG);
+
+    ck_assert(core_link_take(blocked));
+    ck_assert(!core_link_take(other));
+    core_link_leave(blocked);
+    ck_assert(core_link_take(other));
+    ck_assert(core_link_take(blocked));
+    ck_assert(!core_link_take(other));
+}
+END_TEST
+
+START_TEST(after_a_pause_all_start_alike)
+{
+    core_link_take(post(0, 2, LONG));
+    core_link_leave(&works[0]);
+    core_link_take(post(1, 2, LONG));
+    core_link_take(post(2, 0, LONG));
+    ck_assert_uint_eq(works[1].start, works[2].start);
+    require_first(&works[1]);
+}
+END_TEST
+
+START_TEST(few_long_launches_are_under_way)
+{
+    core_link_work_t *work = post(0, 0, LONG);
+
+    for (unsigned i = 0; i < 3; i++) {
+        ck_assert(core_link_take(work));
+        core_link_began(work, 32 * MIB);
+    }
+    ck_assert(!core_link_take(work));
+    ck_assert(!core_link_has_work(link_out));
+    core_link_progress(link_out);
+    ck_assert_uint_eq(num_told, 0);
+    core_link_ended(work, 32 * MIB);
+    require_first(work);
+    ck_assert(core_link_take(work));
+}
+END_TEST
+
+START_TEST(of_short_launches_there_may_be_more)
+{
+    core_link_work_t *work = post(0, 0, LONG);
+
+    for (unsigned i = 0; i < 8; i++) {
+        ck_assert(core_link_take(work));
+        core_link_began(work, 4 * MIB);
+    }
+    ck_assert(!core_link_take(work));
+}
+END_TEST
+
+START_TEST(short_works_and_those_within_a_gpu_wait_for_nobody)
+{
+    core_link_take(post(0, 0, LONG));
+    ck_assert(core_link_take(post(1, 1, CORE_LINK_SHORT)));
+    channels[2].peer.gpu.uuid[0] = OUR_GPU;
+    ck_assert(core_link_take(post(2, 2, LONG)));
+    core_link_began(&works[1], CORE_LINK_SHORT);
+    core_link_began(&works[2], LONG);
+    ck_assert_uint_eq(link_out->num_jobs, 0);
+    core_link_ended(&works[2], LONG);
+    core_link_ended(&works[1], CORE_LINK_SHORT);
+    core_link_leave(&works[2]);
+    core_link_leave(&works[1]);
+    require_first(&works[0]);
+}
+END_TEST
+
+START_TEST(each_direction_has_its_own_turns)
+{
+    core_link_take(post(0, 0, LONG));
+    core_link_post(&works[1], &channels[0], CORE_LINK_IN, LONG, go);
+    ck_assert_uint_eq(works[1].start, 0);
+    ck_assert(core_link_take(&works[1]));
+    require_first(&works[0]);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("link");
+    TCase   *tcase = tcase_create("link");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, setup, NULL);
+    tcase_add_test(tcase, one_has_the_link_and_the_next_is_told);
+    tcase_add_test(tcase, equal_works_go_in_the_order_of_posting);
+    tcase_add_test(tcase, a_channel_waits_behind_its_own_last_work);
+    tcase_add_test(tcase, who_comes_late_does_not_get_what_it_did_not_use);
+    tcase_add_test(tcase, one_that_could_not_launch_comes_back_to_its_place);
+    tcase_add_test(tcase, after_a_pause_all_start_alike);
+    tcase_add_test(tcase, few_long_launches_are_under_way);
+    tcase_add_test(tcase, of_short_launches_there_may_be_more);
+    tcase_add_test(tcase, short_works_and_those_within_a_gpu_wait_for_nobody);
+    tcase_add_test(tcase, each_direction_has_its_own_turns);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
