@@ -18,8 +18,8 @@ order in the sender's tensor, and go to places in random order in the
 receiver's: as messages, whose blocks are read by the receiver, or written by
 the sender (UCXPOOL_MAP_WAY=push), and by writes to windows of the receivers'.
 Its own share a process copies from place to place by one kernel, through CuPy;
-by two of PyTorch's where there is no CuPy. All bytes are random, and every one
-is compared once.
+by two of PyTorch's where there is no CuPy. What a call takes is laid out
+before. All bytes are random, and every one is compared once.
 
 Prints GB/s that leave a process, by the time of the slowest, medians; and how
 many times as fast as NCCL.
@@ -39,6 +39,7 @@ import time
 import gpu_torch
 from gpu_torch import ChannelParams, Data, RequestParams, TIMEOUT
 
+LONGEST = ctypes.c_uint64(TIMEOUT)
 SEGMENTS = 16               # field: what the segments are is told
 STREAM_READY = 2**64 - 1    # nothing to wait for
 SEGMENTS_CUDA = 1
@@ -65,12 +66,21 @@ class RemoteAttr(ctypes.Structure):
                 ("way", ctypes.c_int), ("way_reason", ctypes.c_char_p)]
 
 
+class Failure(RuntimeError):
+    def __init__(self, name, status, detail):
+        super().__init__(f"ucxpool_{name}: {status}: {detail}")
+        self.status = status
+
+
 class Pool(gpu_torch.Pool):
     """A pool on a GPU, with a channel to each other process."""
 
     def __init__(self, path, gpu, exchange, map_way):
         self.open(path, gpu, COMM_SIZE="1g", MAP_WAY=map_way)
         self.channels = self.connect(exchange(self.address()), gpu)
+        self.request_params = self.params()
+        self.release = self.lib.ucxpool_request_release
+        self.wait = self.function("request_wait")
 
     def connect(self, addresses, me):
         channels = {}
@@ -94,19 +104,38 @@ class Pool(gpu_torch.Pool):
                              SEGMENTS)
         return ctypes.byref(params)
 
+    def function(self, name):
+        """One of the library's, which raises."""
+        function = getattr(self.lib, "ucxpool_" + name)
+
+        def checked(status, *_):
+            if status != 0:
+                raise Failure(name, status,
+                              self.lib.ucxpool_error_detail().decode())
+            return status
+
+        function.errcheck = checked
+        return function
+
     def send(self, peer, pieces):
-        request = ctypes.c_void_p()
-        self.call("send", self.channels[peer], ctypes.byref(pieces.data),
-                  ctypes.c_uint64(42), self.params(), ctypes.byref(request))
-        return request
+        return Post(self.function("send"), self.channels[peer],
+                    ctypes.byref(pieces.data), ctypes.c_uint64(42),
+                    self.request_params)
 
     def recv(self, peer, pieces):
-        request = ctypes.c_void_p()
-        self.call("recv", self.handle, self.channels[peer],
-                  ctypes.byref(pieces.data), ctypes.c_uint64(42),
-                  ctypes.c_uint64(2**64 - 1), self.params(),
-                  ctypes.byref(request))
-        return request
+        return Post(self.function("recv"), self.handle, self.channels[peer],
+                    ctypes.byref(pieces.data), ctypes.c_uint64(42),
+                    ctypes.c_uint64(2**64 - 1), self.request_params)
+
+    def write(self, peer, places, pieces):
+        return Post(self.function("write"), self.remotes[peer],
+                    ctypes.byref(places.list), ctypes.byref(pieces.data),
+                    self.request_params)
+
+    def finish(self, posts):
+        for post in posts:
+            self.wait(post.request, LONGEST)
+            self.release(post.request)
 
     def share(self, address, length, exchange):
         """Let the others write to memory, and import theirs."""
@@ -136,19 +165,24 @@ class Pool(gpu_torch.Pool):
                 raise RuntimeError(f"windows go by way {attr.way}: "
                                    f"{attr.way_reason.decode()}")
 
-    def write(self, peer, places, pieces):
-        request = ctypes.c_void_p()
-        self.call("write", self.remotes[peer], ctypes.byref(places.list),
-                  ctypes.byref(pieces.data), self.params(),
-                  ctypes.byref(request))
-        return request
-
     def close(self):
         if hasattr(self, "window"):
             for remote in self.remotes.values():
                 self.lib.ucxpool_remote_release(remote)
             self.lib.ucxpool_window_destroy(self.window)
         self.lib.ucxpool_destroy(self.handle)
+
+
+class Post:
+    """A call that posts a request, with all that it takes."""
+
+    def __init__(self, function, *arguments):
+        self.request = ctypes.c_void_p()
+        self.function = function
+        self.arguments = (*arguments, ctypes.byref(self.request))
+
+    def __call__(self):
+        self.function(*self.arguments)
 
 
 class Pieces:
@@ -201,27 +235,34 @@ class OwnShare:
     def __init__(self, torch, source, target, sources, targets):
         self.source, self.target = source, target
         self.sources, self.targets = sources, targets
-        self.words = source.shape[1] * source.element_size() // 16
         try:
             import cupy
         except ImportError:
             self.copy = self.copy_by_index
             return
         cupy.cuda.Device(source.device.index).use()
+        words = source.shape[1] * source.element_size() // 16
         self.kernel = cupy.RawKernel(self.KERNEL, "copy_pieces")
-        self.stream = cupy.cuda.ExternalStream(
-            torch.cuda.current_stream().cuda_stream)
-        addresses = [tensor.data_ptr() for tensor in (
-            self.source, self.target, self.sources, self.targets)]
-        self.launch = ((len(self.sources),), (min(256, self.words),),
-                       (*addresses, self.words))
+        self.values = [ctypes.c_int64(value) for value in (
+            *(tensor.data_ptr() for tensor in (source, target, sources,
+                                               targets)),
+            words)]
+        pointers = (ctypes.c_void_p * len(self.values))(
+            *map(ctypes.addressof, self.values))
+        self.start = ctypes.CDLL("libcuda.so.1").cuLaunchKernel
+        self.launch = (
+            ctypes.c_void_p(self.kernel.kernel.ptr),
+            len(sources), 1, 1, min(256, words), 1, 1, 0,
+            ctypes.c_void_p(torch.cuda.current_stream().cuda_stream),
+            pointers, None)
 
     def copy_by_index(self):
         self.target[self.targets] = self.source[self.sources]
 
     def copy(self):
-        with self.stream:
-            self.kernel(*self.launch)
+        status = self.start(*self.launch)
+        if status != 0:
+            raise RuntimeError(f"cuLaunchKernel: {status}")
 
 
 def shuffled(torch, count, seed):
@@ -233,6 +274,7 @@ class AllToAll:
 
     def __init__(self, torch, rank, gpus, size, piece):
         self.torch, self.rank, self.gpus, self.piece = torch, rank, gpus, piece
+        self.stream = torch.cuda.current_stream()
         self.share = size // gpus // piece
         count = self.share * gpus
         self.device = torch.device("cuda", rank)
@@ -260,40 +302,38 @@ class AllToAll:
         return shuffled(self.torch, self.share * self.gpus,
                         100 + peer).split(self.share)
 
-    def prepare(self, kind):
+    def prepare(self, pool, kind, is_written):
+        """Lay out a round, once for all."""
         lay = lambda tensor, numbers: Pieces(kind, tensor, numbers, self.piece)
+        peers = self.peers()
         self.outgoing = {p: lay(self.source, self.sources[self.rank][p])
-                         for p in self.peers()}
-        self.incoming = {p: lay(self.target, self.targets[p])
-                         for p in self.peers()}
-        self.places = {p: Offsets(self.targets_of(p)[self.rank], self.piece)
-                       for p in self.peers()}
+                         for p in peers}
+        if is_written:
+            self.places = {p: Offsets(self.targets_of(p)[self.rank],
+                                      self.piece) for p in peers}
+            self.posts = [pool.write(p, self.places[p], self.outgoing[p])
+                          for p in peers]
+            return
+        self.incoming = {p: lay(self.target, self.targets[p]) for p in peers}
+        self.posts = [pool.recv(p, self.incoming[p]) for p in peers]
+        self.posts += [pool.send(p, self.outgoing[p]) for p in peers]
 
     # The own share first: behind the library's kernels, which go before those of
     # the default priority, it would be left when these are through.
-    def message_round(self, pool):
+    def round(self, pool):
         self.own.copy()
-        requests = [pool.recv(p, self.incoming[p]) for p in self.peers()]
-        requests += [pool.send(p, self.outgoing[p]) for p in self.peers()]
-        self.finish(pool, requests)
-
-    def window_round(self, pool):
-        self.own.copy()
-        self.finish(pool, [pool.write(p, self.places[p], self.outgoing[p])
-                           for p in self.peers()])
-
-    def finish(self, pool, requests):
-        for request in requests:
-            pool.wait(request)
-        self.torch.cuda.current_stream().synchronize()
+        for post in self.posts:
+            post()
+        pool.finish(self.posts)
+        self.stream.synchronize()
 
     def nccl_round(self):
         self.torch.distributed.all_to_all_single(self.target, self.source)
-        self.torch.cuda.current_stream().synchronize()
+        self.stream.synchronize()
 
-    def check(self):
+    def check(self, peers=None):
         """Each piece is where it belongs."""
-        for peer in range(self.gpus):
+        for peer in range(self.gpus) if peers is None else peers:
             theirs = self.data(peer, self.share * self.gpus)
             sent = self.sources[peer][self.rank].to(self.device)
             here = self.targets[peer].to(self.device)
@@ -334,18 +374,17 @@ def work(rank, options, folder):
     times = {name: [] for name in (*(way[0] for way in WAYS), "NCCL")}
     for name, kind, map_way in WAYS:
         pool = pools[map_way or "pull"]
-        one = part.message_round if map_way else part.window_round
-        part.prepare(kind)
+        part.prepare(pool, kind, not map_way)
         part.target.fill_(-1)
         torch.cuda.synchronize()
         distributed.barrier()
-        one(pool)
+        part.round(pool)
         distributed.barrier()
         part.check()
         if not map_way:
             pool.check_ways()
         for number in range(options.rounds + 2):
-            times[name].append(measure(torch, lambda: one(pool)))
+            times[name].append(measure(torch, lambda: part.round(pool)))
             times["NCCL"].append(measure(torch, part.nccl_round))
     if rank == 0:
         report(options, part.share * options.piece * (options.gpus - 1),
