@@ -1,9 +1,9 @@
-"""dask_cluster.py [--gpu | --lineitem SF] [--rounds N] [--protocols LIST]
-                [--works PART] [--json FILE]
+"""dask_cluster.py [--gpu | --lineitem SF] [--workers N] [--rounds N]
+                [--protocols LIST] [--works PART] [--json FILE]
 
-Clusters of two workers of Dask's `distributed`, one for each protocol in turn,
-do the same work; medians of wall time, and of the processor time of all
-processes (scheduler, client and workers). With --gpu arrays are CuPy's; a
+Clusters of two workers of Dask's `distributed`, or of N, one for each protocol
+in turn, do the same work; medians of wall time, and of the processor time of
+all processes (scheduler, client and workers). With --gpu arrays are CuPy's; a
 machine of several GPUs gives each worker its own. With --lineitem the work is
 a p2p shuffle of TPC-H's table lineitem, of this scale, by its order's key.
 """
@@ -28,11 +28,11 @@ def total(*parts):
     return sum(int(part[::4096].sum()) for part in parts)
 
 
-def two_workers(client):
-    """Their addresses, once the client has heard of both."""
+def workers_of(client):
+    """Their addresses, once the client has heard of all."""
     for _ in range(100):
         found = sorted(client.scheduler_info(n_workers=-1)["workers"])
-        if len(found) == 2:
+        if len(found) == client.cluster.num_workers:
             return found
         time.sleep(0.1)
     raise SystemExit(f"workers are gone: only {found} are left")
@@ -41,7 +41,7 @@ def two_workers(client):
 def between_workers(client, num, size, seed):
     """Arrays made on one worker, used on the other. The clock runs from when
     they are there."""
-    one, other = two_workers(client)
+    one, other = workers_of(client)[:2]
     parts = [client.submit(make, size, seed * 1000 + i, workers=[one],
                            pure=False) for i in range(num)]
     wait(parts)
@@ -82,7 +82,7 @@ def ends_on_gpu(parts, every):
 
 
 def on_gpus(client, num, size, seed):
-    one, other = two_workers(client)
+    one, other = workers_of(client)[:2]
     parts = client.submit(make_on_gpu, num, size, seed, workers=[one],
                           pure=False)
     wait(parts)
@@ -92,6 +92,31 @@ def on_gpus(client, num, size, seed):
                                    workers=[other], pure=False).result()
         if kind != "cupy" or ends != [(seed + i) % 251
                                       for i in range(0, num, num // 10)]:
+            raise SystemExit("the bytes differ")
+    return run
+
+
+def all_ends_on_gpu(every, *lists):
+    return [ends_on_gpu(parts, every) for parts in lists]
+
+
+def each_to_each(client, size, seed):
+    """Each worker uses what each other has made for it, 1 GB in all."""
+    workers = workers_of(client)
+    num = max(1, 10**9 // size // (len(workers) - 1))
+    every = max(1, num // 10)
+    parts = {(one, other): client.submit(
+        make_on_gpu, num, size, seed, workers=[one], pure=False)
+        for one in workers for other in workers if one != other}
+    wait(list(parts.values()))
+    right = ("cupy", [(seed + i) % 251 for i in range(0, num, every)])
+
+    def run():
+        ends = client.gather([client.submit(
+            all_ends_on_gpu, every,
+            *(made for (_, other), made in parts.items() if other == worker),
+            workers=[worker], pure=False) for worker in workers])
+        if any(tuple(end) != right for of_one in ends for end in of_one):
             raise SystemExit("the bytes differ")
     return run
 
@@ -155,6 +180,8 @@ GPU_WORKS = {
         lambda client, seed: on_gpus(client, 100, 10_000_000, seed),
     "10,000 frames of 64 KiB":
         lambda client, seed: on_gpus(client, 10000, 65536, seed),
+    "each to each, 1 GB a worker in frames of 10 MB":
+        lambda client, seed: each_to_each(client, 10_000_000, seed),
 }
 
 WORKS = {
@@ -174,27 +201,30 @@ def processor_time(processes):
     return sum(sum(one.cpu_times()[:2]) for one in processes)
 
 
-def cluster_of(protocol, num_gpus):
-    """Two workers, each with a GPU if there are any."""
+def cluster_of(protocol, num_workers, num_gpus):
+    """Workers, each with a GPU if there are any."""
     if not num_gpus:
-        return LocalCluster(n_workers=2, threads_per_worker=1,
+        return LocalCluster(n_workers=num_workers, threads_per_worker=1,
                             protocol=protocol, dashboard_address=None,
                             silence_logs=50)
     workers = {i: {"cls": Nanny, "options": {
         "protocol": protocol, "nthreads": 1, "dashboard": False,
         "host": "127.0.0.1",
-        "env": {"CUDA_VISIBLE_DEVICES": str(i % num_gpus)}}} for i in range(2)}
+        "env": {"CUDA_VISIBLE_DEVICES": str(i % num_gpus)}}}
+        for i in range(num_workers)}
     return SpecCluster(workers, {"cls": Scheduler, "options": {
         "protocol": protocol, "host": "127.0.0.1", "dashboard": False}},
         silence_logs=50)
 
 
-def measure(protocol, works, num_gpus, round):
+def measure(protocol, works, num_workers, num_gpus, round):
     found = {}
     dask.config.set({"distributed.comm.ucxpool.device":
                      0 if num_gpus and protocol == "ucxpool" else None})
-    with cluster_of(protocol, num_gpus) as cluster, Client(cluster) as client:
-        client.wait_for_workers(2)
+    with cluster_of(protocol, num_workers, num_gpus) as cluster, \
+            Client(cluster) as client:
+        cluster.num_workers = num_workers
+        client.wait_for_workers(num_workers)
         here = psutil.Process()
         processes = [here, *here.children(recursive=True)]
         for number, (work, prepare) in enumerate(works.items()):
@@ -214,6 +244,7 @@ def count_gpus():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--protocols", default="tcp,ucxpool")
     parser.add_argument("--gpu", action="store_true")
@@ -236,7 +267,7 @@ def main():
         turn = round % len(protocols)
         for protocol in protocols[turn:] + protocols[:turn]:
             for work, (wall, used) in measure(
-                    protocol, works, num_gpus, round).items():
+                    protocol, works, given.workers, num_gpus, round).items():
                 results.setdefault(work, {}).setdefault(
                     protocol, []).append((wall, used))
     for work, found in results.items():
