@@ -353,6 +353,11 @@ ucxpool_status_t ucxpool_read(ucxpool_remote_t               *remote,
  * have been written. Errors that are returned at once: likewise, and
  * UCXPOOL_ERR_PERMISSION where the blob was not made for writing. A
  * notification comes after the bytes.
+ *
+ * Long reads, and long writes, of the windows of GPUs go one after the other,
+ * in the order in which they are posted, as far as one channel does not get
+ * more than the others. Where each of several pools writes to all, let each
+ * begin with another: number i with i + 1.
  */
 ucxpool_status_t ucxpool_write(ucxpool_remote_t               *remote,
                                const ucxpool_places_t         *places,
