@@ -5,6 +5,7 @@
 #include "copy/engine.h"
 #include "cuda_fixture.h"
 #include "mem/cuda_device.h"
+#include "mem/readable.h"
 #include "mem/region.h"
 
 #include <ucxpool/ucxpool.h>
@@ -13,6 +14,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define NUM_REGIONS 2u
 #define REGION_SIZE ((size_t)2 << 20)
@@ -184,6 +186,42 @@ START_TEST(a_mixed_list_is_all_that_it_holds)
 }
 END_TEST
 
+/* Where the kernel tells of mappings, and otherwise one for each. */
+START_TEST(many_segments_of_one_mapping_take_few_questions)
+{
+    enum { NUM = 300, LENGTH = 4096 };
+    char *memory = mmap(NULL, (NUM + 2) * LENGTH, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    copy_segment_t  segments[NUM];
+    copy_memtypes_t found;
+    mem_span_t      mapping;
+
+    ck_assert_ptr_ne(memory, MAP_FAILED);
+    /* Another mapping ends this one. */
+    ck_assert_int_eq(mprotect(memory + (NUM + 1) * LENGTH, LENGTH, PROT_NONE),
+                     0);
+    for (size_t i = 0; i < NUM; i++) {
+        segments[i] = (copy_segment_t){
+            address_in(memory, (i * 397 % NUM) * LENGTH), LENGTH};
+    }
+    found = types_of(segments, NUM);
+    ck_assert_uint_eq(found.types, COPY_MEMTYPE_PAGEABLE);
+    ck_assert_int_eq(found.device, -1);
+    ck_assert_uint_eq(found.num_questions,
+                      mem_find_anonymous((uintptr_t)memory, &mapping) ? 16
+                                                                      : NUM);
+    segments[NUM - 1].length = (NUM + 1) * LENGTH;
+    ck_assert_int_eq(copy_memtypes_query(driver, segments, NUM, &found),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 299,"));
+    segments[NUM - 1] =
+        (copy_segment_t){address_in(allocated.address, 0), LENGTH};
+    ck_assert_uint_eq(types_of(segments, NUM).types,
+                      COPY_MEMTYPE_PAGEABLE | COPY_MEMTYPE_DEVICE);
+    munmap(memory, (NUM + 2) * LENGTH);
+}
+END_TEST
+
 START_TEST(a_segment_that_runs_out_of_its_allocation_is_noticed)
 {
     const copy_segment_t segment = {
@@ -248,6 +286,7 @@ int main(void)
     tcase_add_test(tcase, segments_of_one_allocation_take_one_question);
     tcase_add_test(tcase, pieces_are_as_segments_of_one_length);
     tcase_add_test(tcase, a_mixed_list_is_all_that_it_holds);
+    tcase_add_test(tcase, many_segments_of_one_mapping_take_few_questions);
     tcase_add_test(tcase, a_segment_that_runs_out_of_its_allocation_is_noticed);
     tcase_add_test(tcase, two_gpus_are_told_apart);
     if (!cuda_is_real()) {

@@ -2,6 +2,7 @@
  * What is said of memory that is there, that is not, and that may not be read:
  * of few spans by their bytes, of many by mappings, where the kernel tells.
  */
+#define _GNU_SOURCE
 #include "mem/readable.h"
 
 #include <check.h>
@@ -80,6 +81,34 @@ START_TEST(the_first_that_is_not_there_is_found)
 }
 END_TEST
 
+/* Where the kernel tells of mappings; no other may be taken for one. */
+START_TEST(a_mapping_without_a_file_is_found)
+{
+    uintptr_t  start = (uintptr_t)memory;
+    int        fd    = memfd_create("readable", MFD_CLOEXEC);
+    mem_span_t found;
+    void      *file;
+
+    ck_assert_int_eq(ftruncate(fd, PAGE), 0);
+    file = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    ck_assert_ptr_ne(file, MAP_FAILED);
+    if (mem_find_anonymous(start + 3 * PAGE + 5, &found)) {
+        ck_assert_uint_eq(found.address, start + 3 * PAGE);
+        ck_assert_uint_eq(found.length, PAGE);
+        ck_assert(mem_find_anonymous(start + PAGE, &found));
+        ck_assert_uint_le(found.address, start);
+        ck_assert_uint_eq(found.address + found.length, start + 2 * PAGE);
+    }
+    ck_assert(!mem_find_anonymous(start + 2 * PAGE, &found));
+    ck_assert(!mem_find_anonymous(start + 4 * PAGE, &found));
+    ck_assert(!mem_find_anonymous((uintptr_t)file, &found));
+    ck_assert(!mem_find_anonymous(5, &found));
+    ck_assert(!mem_find_anonymous(UINT64_MAX, &found));
+    munmap(file, PAGE);
+    close(fd);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite  = suite_create("readable");
@@ -91,6 +120,7 @@ int main(void)
     tcase_add_loop_test(tcase, what_is_there_is_readable, 0, NUM_NUMBERS);
     tcase_add_loop_test(tcase, the_first_that_is_not_there_is_found, 0,
                         NUM_NUMBERS);
+    tcase_add_test(tcase, a_mapping_without_a_file_is_found);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);

@@ -58,6 +58,7 @@ typedef struct walk {
     mem_span_t unknown[MEM_SPANS_MAX];
     size_t     indexes[MEM_SPANS_MAX];
     size_t     num_unknown;
+    size_t     num_met; /* of them, in all */
 } walk_t;
 
 static inline bool is_inside(uint64_t start, uint64_t size, uint64_t address,
@@ -79,17 +80,18 @@ static void walk_meet(walk_t *walk, const copy_pointer_t *pointer)
     walk->size  = pointer->size;
 }
 
-/* Does it lie in one that is remembered? */
-static bool walk_knows(walk_t *walk, uint64_t address, uint64_t length)
+/* The remembered one that it lies in; NULL: in none. */
+static const copy_pointer_t *walk_find(walk_t *walk, uint64_t address,
+                                       uint64_t length)
 {
     for (unsigned i = 0; i < NUM_REMEMBERED; i++) {
         if (is_inside(walk->remembered[i].start, walk->remembered[i].size,
                       address, length)) {
             walk_meet(walk, &walk->remembered[i]);
-            return true;
+            return &walk->remembered[i];
         }
     }
-    return false;
+    return NULL;
 }
 
 static void walk_add(walk_t *walk, const copy_pointer_t *pointer)
@@ -130,11 +132,43 @@ static ucxpool_status_t walk_check_unknown(walk_t *walk)
                : say_nothing_there(&walk->unknown[first], walk->indexes[first]);
 }
 
+/*
+ * Where the driver knows none of so many segments, the kernel is asked for the
+ * mapping that the next one is in, and of what else lies there nobody is asked.
+ * Some of it may be registered with the driver, but the processor reaches that
+ * as well. What the driver itself has mapped has a file behind it.
+ */
+#define UNKNOWN_MIN 16u
+
+/* Seldom, where each is in another. */
+static bool is_worth_asking(size_t num_met)
+{
+    return (num_met >= UNKNOWN_MIN) && ((num_met & (num_met - 1)) == 0);
+}
+
+static bool walk_add_mapping(walk_t *walk, uint64_t address, uint64_t length)
+{
+    mem_span_t mapping;
+
+    if (!is_worth_asking(++walk->num_met) ||
+        !mem_find_anonymous(address, &mapping)) {
+        return false;
+    }
+    walk_add(walk, &(copy_pointer_t){.place  = COPY_MEMTYPE_PAGEABLE,
+                                     .device = -1,
+                                     .start  = mapping.address,
+                                     .size   = mapping.length});
+    return walk_stays(walk, address, length);
+}
+
 /* The kernel is asked of many at a time. */
 static ucxpool_status_t walk_add_unknown(walk_t *walk, uint64_t address,
                                          uint64_t length, size_t index)
 {
     walk->found.types |= COPY_MEMTYPE_PAGEABLE;
+    if (walk_add_mapping(walk, address, length)) {
+        return UCXPOOL_OK;
+    }
     walk->unknown[walk->num_unknown] = (mem_span_t){address, length};
     walk->indexes[walk->num_unknown] = index;
     walk->num_unknown++;
@@ -142,16 +176,16 @@ static ucxpool_status_t walk_add_unknown(walk_t *walk, uint64_t address,
                                                 : UCXPOOL_OK;
 }
 
-/* The allocation of an address; *is_known_p: it is in one that is remembered,
- * or there is one. */
+/* The allocation of an address; *is_known_p: the driver knows of one. */
 static ucxpool_status_t walk_address(walk_t *walk, uint64_t address,
                                      bool *is_known_p)
 {
-    copy_pointer_t   pointer;
-    ucxpool_status_t status;
+    const copy_pointer_t *found = walk_find(walk, address, 1);
+    copy_pointer_t        pointer;
+    ucxpool_status_t      status;
 
-    *is_known_p = true;
-    if (walk_knows(walk, address, 1)) {
+    if (found != NULL) {
+        *is_known_p = found->place != COPY_MEMTYPE_PAGEABLE;
         return UCXPOOL_OK;
     }
     walk->found.num_questions++;
@@ -173,7 +207,7 @@ static ucxpool_status_t walk_segment(walk_t *walk, uint64_t address,
     bool             is_known = false;
     ucxpool_status_t status;
 
-    if (walk_knows(walk, address, length)) {
+    if (walk_find(walk, address, length) != NULL) {
         return UCXPOOL_OK;
     }
     status = walk_address(walk, address, &is_known);
@@ -201,6 +235,7 @@ static void walk_begin(walk_t *walk, const mem_cuda_driver_t *driver)
     walk->driver       = driver;
     walk->found.device = -1;
     walk->num_unknown  = 0;
+    walk->num_met      = 0;
 }
 
 ucxpool_status_t copy_memtypes_query(const mem_cuda_driver_t *driver,

@@ -6,7 +6,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <sys/ioctl.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -49,13 +48,20 @@ typedef struct mappings {
 
 #define NOT_TOLD UINT64_MAX
 
+/* False: there is none, or the kernel does not tell; errno says which. */
+static bool ask_mapping(int fd, uint64_t address, procmap_t *query_p)
+{
+    *query_p = (procmap_t){.size = sizeof(*query_p), .address = address};
+    return ioctl(fd, PROCMAP_QUERY, query_p) == 0;
+}
+
 /* The end of the readable mapping at an address; 0: there is none. */
 static uint64_t ask_end(mappings_t *mappings, uint64_t address)
 {
-    procmap_t query = {.size = sizeof(query), .address = address};
     unsigned  place = mappings->num % NUM_MAPPINGS;
+    procmap_t query;
 
-    if (ioctl(mappings->fd, PROCMAP_QUERY, &query) != 0) {
+    if (!ask_mapping(mappings->fd, address, &query)) {
         return (errno == ENOENT) ? 0 : NOT_TOLD;
     }
     if (!(query.flags & PROCMAP_READABLE)) {
@@ -117,6 +123,24 @@ static bool find_by_mappings(const mem_span_t *spans, size_t num,
     close(mappings.fd);
     *first_p = i;
     return (i == num) || (covered != NOT_TOLD);
+}
+
+bool mem_find_anonymous(uint64_t address, mem_span_t *mapping_p)
+{
+    int       fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    procmap_t query;
+    bool      is_told;
+
+    if (fd < 0) {
+        return false;
+    }
+    is_told = ask_mapping(fd, address, &query);
+    close(fd);
+    if (!is_told || !(query.flags & PROCMAP_READABLE) || (query.inode != 0)) {
+        return false;
+    }
+    *mapping_p = (mem_span_t){query.start, query.end - query.start};
+    return true;
 }
 
 /* --- by bytes --------------------------------------------------------------

@@ -6,6 +6,7 @@
 #ifndef MEM_READABLE_H
 #define MEM_READABLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,5 +25,12 @@ typedef struct mem_span {
  * such questions are forbidden, the caller is believed.
  */
 size_t mem_find_unreadable(const mem_span_t *spans, size_t num);
+
+/*
+ * The mapping in which an address lies, if it can be read and has no file
+ * behind it: a heap's, say. False: it is none such, or the kernel does not
+ * tell.
+ */
+bool mem_find_anonymous(uint64_t address, mem_span_t *mapping_p);
 
 #endif
