@@ -8,6 +8,7 @@
 #include "core/channel.h"
 #include "core/pool.h"
 #include "segments.h"
+#include "slow.h"
 #include "two_gpu.h"
 
 #include <check.h>
@@ -21,9 +22,10 @@
 #define PIECE    ((size_t)4096)
 #define NUM      ((size_t)1600)
 #define SIZE     (NUM * PIECE)
-/* More than the link takes at a time. */
-#define DEPTH  6u
-#define MINUTE UINT64_C(60000000000)
+/* Works for each peer: more than the link takes at a time. */
+#define DEPTH_MAX 6u
+#define DEPTH_MIN 3u
+#define MINUTE    UINT64_C(60000000000)
 
 /* What the parent does to the child's memory; SENDS are pushed. */
 typedef enum work { WRITES, READS, SENDS, NUM_WORKS } work_t;
@@ -39,8 +41,9 @@ typedef struct peer {
     uint8_t            bytes[SIZE]; /* what the memory is to hold */
 } peer_t;
 
-static two_t  two;
-static peer_t peers[PEERS];
+static two_t    two;
+static peer_t   peers[PEERS];
+static unsigned depth;
 
 /* What one side's memory holds at first; both know it. */
 static void fill(uint8_t *bytes, unsigned seed)
@@ -167,6 +170,7 @@ static bool begin(void)
 {
     const char *settings = "WIRE=map MAP_WAY=push";
 
+    depth = slow_is() ? DEPTH_MIN : DEPTH_MAX;
     setenv("CUDA_STAND_IN", "run=late,devices=2", 1);
     if (!two_gpu_start_apart(&two, settings, settings, true)) {
         return false;
@@ -278,14 +282,14 @@ static void check_all(work_t work)
 
 static void serve(work_t work)
 {
-    ucxpool_request_t *requests[DEPTH][PEERS];
+    ucxpool_request_t *requests[DEPTH_MAX][PEERS];
 
-    for (unsigned i = 0; (work == SENDS) && (i < DEPTH); i++) {
+    for (unsigned i = 0; (work == SENDS) && (i < depth); i++) {
         for (unsigned j = 0; j < PEERS; j++) {
             requests[i][j] = post_recv(&peers[j]);
         }
     }
-    for (unsigned i = 0; (work == SENDS) && (i < DEPTH); i++) {
+    for (unsigned i = 0; (work == SENDS) && (i < depth); i++) {
         for (unsigned j = 0; j < PEERS; j++) {
             two_check(wait_for(requests[i][j]) == UCXPOOL_OK);
         }
@@ -294,14 +298,14 @@ static void serve(work_t work)
 
 static void use(work_t work)
 {
-    ucxpool_request_t *requests[DEPTH][PEERS];
+    ucxpool_request_t *requests[DEPTH_MAX][PEERS];
 
-    for (unsigned i = 0; i < DEPTH; i++) {
+    for (unsigned i = 0; i < depth; i++) {
         for (unsigned j = 0; j < PEERS; j++) {
             requests[i][j] = post(&peers[j], work);
         }
     }
-    for (unsigned i = 0; i < DEPTH; i++) {
+    for (unsigned i = 0; i < depth; i++) {
         for (unsigned j = 0; j < PEERS; j++) {
             two_check(wait_for(requests[i][j]) == UCXPOOL_OK);
         }
@@ -329,20 +333,20 @@ END_TEST
  * no other. */
 START_TEST(one_that_is_canceled_gives_its_turn_away)
 {
-    ucxpool_request_t *requests[DEPTH][PEERS];
+    ucxpool_request_t *requests[DEPTH_MAX][PEERS];
 
     if (!begin()) {
         return;
     }
-    for (unsigned i = 0; !two.is_child && (i < DEPTH); i++) {
+    for (unsigned i = 0; !two.is_child && (i < depth); i++) {
         for (unsigned j = 0; j < PEERS; j++) {
             requests[i][j] = post(&peers[j], (work_t)_i);
         }
     }
-    for (unsigned i = 0; !two.is_child && (i < DEPTH); i++) {
+    for (unsigned i = 0; !two.is_child && (i < depth); i++) {
         ucxpool_request_cancel(requests[i][i % PEERS]);
     }
-    for (unsigned i = 0; !two.is_child && (i < DEPTH); i++) {
+    for (unsigned i = 0; !two.is_child && (i < depth); i++) {
         for (unsigned j = 0; j < PEERS; j++) {
             bool is_canceled = j == i % PEERS;
 
