@@ -22,9 +22,9 @@
 #define PIECE    ((size_t)4096)
 #define NUM      ((size_t)1600)
 #define SIZE     (NUM * PIECE)
-/* Works for each peer: more than the link takes at a time. */
+/* Works for each peer, of which the link takes five in all at a time. */
 #define DEPTH_MAX 6u
-#define DEPTH_MIN 3u
+#define DEPTH_MIN 5u
 #define MINUTE    UINT64_C(60000000000)
 
 /* What the parent does to the child's memory; SENDS are pushed. */
@@ -280,34 +280,51 @@ static void check_all(work_t work)
     }
 }
 
-static void serve(work_t work)
+/* Until works stand in line behind the one that has the link. False: a real GPU
+ * was through with all before. */
+static bool await_line(work_t work, const ucxpool_request_t *last)
 {
-    ucxpool_request_t *requests[DEPTH_MAX][PEERS];
+    const core_link_t *link =
+        &two.pool->links[(work == READS) ? CORE_LINK_IN : CORE_LINK_OUT];
 
-    for (unsigned i = 0; (work == SENDS) && (i < depth); i++) {
-        for (unsigned j = 0; j < PEERS; j++) {
-            requests[i][j] = post_recv(&peers[j]);
+    while (link->queue.next == link->queue.prev) {
+        if (pair_ended(last)) {
+            two_check(cuda_is_real());
+            return false;
         }
+        progress();
     }
-    for (unsigned i = 0; (work == SENDS) && (i < depth); i++) {
-        for (unsigned j = 0; j < PEERS; j++) {
-            two_check(wait_for(requests[i][j]) == UCXPOOL_OK);
-        }
-    }
+    return true;
 }
 
-static void use(work_t work)
+/* All of this side's, and how they end; is_canceled: one of each pair is, the
+ * last of which waits for the link. */
+static void run_all(work_t work, bool is_canceled)
 {
     ucxpool_request_t *requests[DEPTH_MAX][PEERS];
+    bool               must_wait = false;
 
     for (unsigned i = 0; i < depth; i++) {
         for (unsigned j = 0; j < PEERS; j++) {
-            requests[i][j] = post(&peers[j], work);
+            requests[i][j] =
+                two.is_child ? post_recv(&peers[j]) : post(&peers[j], work);
+        }
+    }
+    if (is_canceled) {
+        must_wait = await_line(work, requests[depth - 1][(depth - 1) % PEERS]);
+        for (unsigned i = 0; i < depth; i++) {
+            ucxpool_request_cancel(requests[i][i % PEERS]);
         }
     }
     for (unsigned i = 0; i < depth; i++) {
         for (unsigned j = 0; j < PEERS; j++) {
-            two_check(wait_for(requests[i][j]) == UCXPOOL_OK);
+            ucxpool_status_t status  = wait_for(requests[i][j]);
+            bool             is_this = is_canceled && (j == i % PEERS);
+
+            two_check((status == UCXPOOL_OK) ||
+                      (is_this && (status == UCXPOOL_ERR_CANCELED)));
+            two_check(!is_this || !must_wait || (i + 1 < depth) ||
+                      (status != UCXPOOL_OK));
         }
     }
 }
@@ -317,10 +334,9 @@ START_TEST(works_of_two_peers_take_turns)
     if (!begin()) {
         return;
     }
-    if (two.is_child) {
-        serve((work_t)_i);
-    } else {
-        use((work_t)_i);
+    /* Of reads and writes the child need not know. */
+    if (!two.is_child || (_i == SENDS)) {
+        run_all((work_t)_i, false);
     }
     meet();
     check_all((work_t)_i);
@@ -329,30 +345,15 @@ START_TEST(works_of_two_peers_take_turns)
 }
 END_TEST
 
-/* Those that wait for the link and are canceled, the first among them, hold up
- * no other. */
+/* Those that have the link, or wait for it, and are canceled hold up no other.
+ */
 START_TEST(one_that_is_canceled_gives_its_turn_away)
 {
-    ucxpool_request_t *requests[DEPTH_MAX][PEERS];
-
     if (!begin()) {
         return;
     }
-    for (unsigned i = 0; !two.is_child && (i < depth); i++) {
-        for (unsigned j = 0; j < PEERS; j++) {
-            requests[i][j] = post(&peers[j], (work_t)_i);
-        }
-    }
-    for (unsigned i = 0; !two.is_child && (i < depth); i++) {
-        ucxpool_request_cancel(requests[i][i % PEERS]);
-    }
-    for (unsigned i = 0; !two.is_child && (i < depth); i++) {
-        for (unsigned j = 0; j < PEERS; j++) {
-            bool is_canceled = j == i % PEERS;
-
-            two_check(wait_for(requests[i][j]) ==
-                      (is_canceled ? UCXPOOL_ERR_CANCELED : UCXPOOL_OK));
-        }
+    if (!two.is_child) {
+        run_all((work_t)_i, true);
     }
     meet();
     finish();
