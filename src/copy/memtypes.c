@@ -133,10 +133,11 @@ static ucxpool_status_t walk_check_unknown(walk_t *walk)
 }
 
 /*
- * Where the driver knows none of so many segments, the kernel is asked for the
- * mapping that the next one is in, and of what else lies there nobody is asked.
- * Some of it may be registered with the driver, but the processor reaches that
- * as well. What the driver itself has mapped has a file behind it.
+ * From so many segments on that the driver does not know, the kernel is asked
+ * for the mapping that the next one is in, and of what else lies there nobody
+ * is asked. Some of it the driver may know all the same, because it is
+ * registered, say; but what can be read the processor reaches, and so it copies
+ * that too.
  */
 #define UNKNOWN_MIN 16u
 
