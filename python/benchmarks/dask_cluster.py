@@ -32,7 +32,7 @@ def workers_of(client):
     """Their addresses, once the client has heard of all."""
     for _ in range(100):
         found = sorted(client.scheduler_info(n_workers=-1)["workers"])
-        if len(found) == client.cluster.num_workers:
+        if len(found) == len(client.cluster.worker_spec):
             return found
         time.sleep(0.1)
     raise SystemExit(f"workers are gone: only {found} are left")
@@ -223,7 +223,6 @@ def measure(protocol, works, num_workers, num_gpus, round):
                      0 if num_gpus and protocol == "ucxpool" else None})
     with cluster_of(protocol, num_workers, num_gpus) as cluster, \
             Client(cluster) as client:
-        cluster.num_workers = num_workers
         client.wait_for_workers(num_workers)
         here = psutil.Process()
         processes = [here, *here.children(recursive=True)]
@@ -252,6 +251,8 @@ def main():
     parser.add_argument("--works", default="", help="a part of their names")
     parser.add_argument("--json")
     given = parser.parse_args()
+    if given.workers < 2:
+        parser.error(f"--workers {given.workers}: give 2 or more")
     num_gpus = count_gpus() if given.gpu else 0
     works = WORKS
     if given.gpu:
