@@ -13,9 +13,10 @@ LIBRARY   libucxpool.so
 
 In a round each process sends one share to each other one as a message, whose
 blocks the receiver lends or the sender's are read, in turn, and writes another
-into its window. The last one is killed at a random moment of the rounds. What
-the others have under way with it has to end, with an error or without; what
-they have among each other has to end well. Then they make one round among
+into its window. The last one is killed at a random moment, up to 0.1 s from when
+the rounds begin, which may be after their end. What the others have under way
+with it has to end, with an error or without; what they have among each other
+has to end well. Then they make one round among
 themselves, compare every byte, and count their blocks: none may be missing.
 So it goes on until two are left.
 

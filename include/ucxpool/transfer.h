@@ -309,6 +309,9 @@ typedef struct ucxpool_request_params {
  *
  * After any end the caller's memory and descriptors are the caller's again.
  *
+ * Long messages to several GPUs take turns as ucxpool_write() does; the order
+ * in which they are posted matters as there.
+ *
  * Returned at once, with no request made:
  * UCXPOOL_ERR_INVALID_PARAM  lengths overflow, a NULL address with a length; in
  *                            a pool on a GPU: memory that is not there; a range
