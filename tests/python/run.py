@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-LIMIT = 900
+LIMIT = 600
 
 
 def run(module):

@@ -1,6 +1,7 @@
 """The plugin on two hosts that reach each other by TCP alone: the same rows as over
 Netty, also when an executor is killed and when the cable is cut. The hosts are
 network name spaces; skipped where such cannot be made."""
+import faulthandler
 import json
 import os
 import pathlib
@@ -78,7 +79,6 @@ class TwoHosts(unittest.TestCase):
     def test_a_cable_that_is_cut(self):
         self.check_computed_again("cut")
 
-
     def test_a_copy_of_a_task_that_is_late(self):
         """Spark starts one on another host alone."""
         came_first, rows, counters = self.told["late"]
@@ -154,6 +154,8 @@ def while_a_copy_runs(cluster):
 
 def drive(url, work, other_host):
     """The driver, in the network of host one."""
+    # Where it waits for ever, this says for what.
+    faulthandler.dump_traceback_later(5 * LIMIT, exit=True)
     told = {}
     with Cluster({**PLUGIN, **DRIVER}) as cluster:
         wanted = [query(cluster.spark).collect() for query in QUERIES]
