@@ -275,6 +275,12 @@ void core_request_wake(ucxpool_request_t *request)
     base_list_add_tail(&request->pool->requests.runnable, &request->run_link);
 }
 
+void core_request_stall(ucxpool_request_t *request)
+{
+    base_list_del(&request->run_link);
+    base_list_add_tail(&request->pool->requests.stalled, &request->run_link);
+}
+
 void core_request_set_channel(ucxpool_request_t *request,
                               ucxpool_channel_t *channel)
 {

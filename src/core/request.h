@@ -22,8 +22,8 @@
 #define CORE_LENT_BLOCK      (UINT32_MAX - 1)
 #define CORE_SEND_BLOCKS_MAX 8u
 
-/* What differs between sends, receives and flushes. All but stop may be NULL.
- */
+/* What differs between sends, receives and flushes. All but stop may be NULL;
+ * sends have advance, is_quick and abort. */
 typedef struct core_request_kind {
     void (*init)(ucxpool_request_t *request);
 
@@ -38,9 +38,19 @@ typedef struct core_request_kind {
     /* Its caller's stream has come to where it was posted. */
     void (*resume)(ucxpool_request_t *request);
 
+    /* Go on as far as it can; false: not at all. */
+    bool (*advance)(ucxpool_request_t *request);
+
+    /* The first of its queue: does it go with all that it has, at once? */
+    bool (*is_quick)(const ucxpool_request_t *request);
+
     /* End it early, for its caller and for the peer. */
     void (*stop)(ucxpool_request_t *request, ucxpool_status_t status,
                  const char *detail);
+
+    /* Its channel has ended, and so does it. */
+    void (*abort)(ucxpool_request_t *request, ucxpool_status_t status,
+                  const char *detail);
 
     /* It ends now: give back what it holds, and count it. */
     void (*ended)(ucxpool_request_t *request, ucxpool_status_t status);
@@ -104,7 +114,6 @@ typedef struct core_place {
 typedef struct core_send {
     core_send_step_t step;
     uint32_t         desc_flags;  /* of PROTO_DESC_WINDOW; 0: the caller's */
-    bool             is_short;    /* goes as a SHORT: it has no plan */
     bool             in_place;    /* something can be sent in place */
     bool             ending;      /* ends when UCX has let go of the memory */
     ucxpool_status_t end;         /* how, if ending */
@@ -273,6 +282,9 @@ void core_request_end_drain(ucxpool_request_t *request, ucxpool_status_t status,
 
 /* Let the request go on at the next progress. */
 void core_request_wake(ucxpool_request_t *request);
+
+/* The same, where the wire has had no room for it. */
+void core_request_stall(ucxpool_request_t *request);
 
 /* UCXPOOL_INPROGRESS, or how it has ended; what it did is visible then. Needs
  * no lock. */

@@ -17,6 +17,7 @@
 #include "xfer/loan.h"
 #include "xfer/mailbox.h"
 #include "xfer/message.h"
+#include "xfer/queue.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
 
@@ -29,10 +30,7 @@ static void credits_came(ucxpool_channel_t *channel, uint32_t credits)
     }
     channel->flow.credits = (uint32_t)base_min(
         (uint64_t)channel->flow.credits + credits, (uint64_t)UINT16_MAX);
-    if (!base_list_is_empty(&channel->requests.queue)) {
-        core_request_wake(
-            base_list_head(&channel->requests.queue, ucxpool_request_t, link));
-    }
+    xfer_queue_wake(channel);
 }
 
 static void handle_done(ucxpool_channel_t *channel, const proto_done_t *done,
@@ -293,7 +291,7 @@ static unsigned progress_runnable(ucxpool_t *pool)
     while (!base_list_is_empty(&round)) {
         request = base_list_head(&round, ucxpool_request_t, run_link);
         base_list_del(&request->run_link);
-        count += xfer_send_progress(request);
+        count += xfer_queue_progress(request);
     }
     return count;
 }

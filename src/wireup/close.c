@@ -22,6 +22,7 @@
 #include "xfer/loan.h"
 #include "xfer/mailbox.h"
 #include "xfer/message.h"
+#include "xfer/queue.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
 
@@ -255,19 +256,10 @@ static void abort_posted(ucxpool_channel_t *channel, ucxpool_status_t status,
 /* End every request of the channel, for the same reason. */
 static void abort_requests(ucxpool_channel_t *channel)
 {
-    ucxpool_status_t   status = channel->status;
-    ucxpool_request_t *request;
+    ucxpool_status_t status = channel->status;
 
     abort_posted(channel, status, channel->reason);
-    /* The end of one may be that of the next, as with a window's CALL and what
-     * it brings. */
-    while (!base_list_is_empty(&channel->requests.queue)) {
-        request =
-            base_list_head(&channel->requests.queue, ucxpool_request_t, link);
-        base_list_del(&request->link);
-        xfer_send_abort(request, status, channel->reason);
-        core_request_reuse(request);
-    }
+    xfer_queue_abort(channel, status, channel->reason);
     for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
         if (channel->requests.sends[i] != NULL) {
             xfer_send_abort(channel->requests.sends[i], status,

@@ -2,8 +2,10 @@
 
 #include "base/error.h"
 #include "copy/file.h"
+#include "xfer/queue.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
+#include "xfer/short.h"
 
 /* --- sends ------------------------------------------------------------------
  */
@@ -129,30 +131,23 @@ static ucxpool_status_t plan_send(ucxpool_request_t *request)
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t create_send(ucxpool_channel_t              *channel,
-                                    const copy_memory_t            *memory,
-                                    const ucxpool_request_params_t *params,
-                                    ucxpool_request_t             **request_p)
+ucxpool_status_t xfer_send_create(ucxpool_channel_t              *channel,
+                                  const copy_memory_t            *memory,
+                                  const ucxpool_request_params_t *params,
+                                  ucxpool_request_t             **request_p)
 {
-    ucxpool_status_t status;
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
 
     if (!core_channel_is_live(channel)) {
         return core_channel_say_ended(channel);
     }
     status = core_request_create(channel->pool, &xfer_send_kind, memory, params,
-                                 request_p);
-    if (status == UCXPOOL_OK) {
-        core_request_set_channel(*request_p, channel);
+                                 &request);
+    if (status != UCXPOOL_OK) {
+        return status;
     }
-    return status;
-}
-
-/* After an error the request is gone. */
-static ucxpool_status_t prepare_send(ucxpool_request_t              *request,
-                                     const ucxpool_request_params_t *params)
-{
-    ucxpool_status_t status;
-
+    core_request_set_channel(request, channel);
     core_request_find_length(request, params);
     status = plan_send(request);
     if (status == UCXPOOL_OK) {
@@ -168,83 +163,16 @@ static ucxpool_status_t prepare_send(ucxpool_request_t              *request,
     copy_plan_init(&request->data.plan, request->data.runs,
                    request->data.num_runs, &request->data.totals,
                    &request->data.memory);
+    *request_p = request;
     return UCXPOOL_OK;
-}
-
-ucxpool_status_t xfer_send_create(ucxpool_channel_t              *channel,
-                                  const copy_memory_t            *memory,
-                                  const ucxpool_request_params_t *params,
-                                  ucxpool_request_t             **request_p)
-{
-    ucxpool_status_t status = create_send(channel, memory, params, request_p);
-
-    return (status == UCXPOOL_OK) ? prepare_send(*request_p, params) : status;
 }
 
 void xfer_send_queue(ucxpool_request_t *request)
 {
-    ucxpool_channel_t *channel = request->channel;
-
-    request->order = channel->flow.num_posted++;
     xfer_send_want_link(request);
-    base_list_add_tail(&channel->requests.queue, &request->link);
-    if (channel->requests.queue.next == &request->link) {
+    if (xfer_queue_add(request)) {
         xfer_send_advance(request);
     }
-}
-
-/* Is it one short piece of host memory, with nothing but a tag? */
-static bool is_short(const ucxpool_t *pool, const copy_memory_t *memory,
-                     const ucxpool_request_params_t *params)
-{
-    const ucxpool_segment_t *segment = memory->segments;
-
-    return (segment != NULL) && (memory->num == 1) && (segment->length != 0) &&
-           (segment->address != NULL) &&
-           (segment->length <= pool->config.eager_size) &&
-           !copy_engine_is_launched(pool->engine) &&
-           ((params == NULL) ||
-            !(params->field_mask & UCXPOOL_REQUEST_PARAM_FIELD_METADATA));
-}
-
-/* Nobody has a request, or is told of its end. */
-static bool is_untold(const ucxpool_request_params_t *params,
-                      ucxpool_request_t             **request_p)
-{
-    return (request_p == NULL) &&
-           ((params == NULL) ||
-            !(params->field_mask & (UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK |
-                                    UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION)));
-}
-
-/* Without a request. */
-static bool send_untold(ucxpool_channel_t       *channel,
-                        const ucxpool_segment_t *segment, uint64_t tag)
-{
-    if (!xfer_send_short(channel, tag, segment)) {
-        return false;
-    }
-    channel->flow.num_posted++;
-    channel->pool->stats.messages_sent++;
-    return true;
-}
-
-/* With a request, which has ended then, or waits for its turn. */
-static void send_short(ucxpool_request_t *request)
-{
-    const ucxpool_segment_t *segment = &request->data.segment;
-
-    request->data.totals = (copy_totals_t){.num_segments = 1,
-                                           .payload_size = segment->length,
-                                           .stream_size  = segment->length};
-    if (xfer_send_short(request->channel, request->tag, segment)) {
-        request->order = request->channel->flow.num_posted++;
-        core_request_end(request, UCXPOOL_OK, NULL);
-        return;
-    }
-    request->send.is_short = true;
-    core_request_arm(request);
-    xfer_send_queue(request);
 }
 
 ucxpool_status_t xfer_post_send(ucxpool_channel_t   *channel,
@@ -252,29 +180,17 @@ ucxpool_status_t xfer_post_send(ucxpool_channel_t   *channel,
                                 const ucxpool_request_params_t *params,
                                 ucxpool_request_t             **request_p)
 {
-    bool               as_short = is_short(channel->pool, memory, params);
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
-    if (as_short && is_untold(params, request_p) &&
-        core_channel_is_live(channel) &&
-        send_untold(channel, memory->segments, tag)) {
-        return UCXPOOL_OK;
+    if (xfer_short_fits(channel, memory, params)) {
+        return xfer_short_post(channel, memory, tag, params, request_p);
     }
-    status = create_send(channel, memory, params, &request);
+    status = xfer_send_create(channel, memory, params, &request);
     if (status != UCXPOOL_OK) {
         return status;
     }
     request->tag = tag;
-    if (as_short && xfer_send_takes_short(channel)) {
-        send_short(request);
-        core_request_hand_out(request, request_p);
-        return UCXPOOL_OK;
-    }
-    status = prepare_send(request, params);
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
     core_request_arm(request);
     xfer_send_queue(request);
     core_request_hand_out(request, request_p);

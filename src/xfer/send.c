@@ -7,6 +7,7 @@
 #include "core/wire.h"
 #include "xfer/fragment.h"
 #include "xfer/mailbox.h"
+#include "xfer/queue.h"
 
 #include <string.h>
 
@@ -51,18 +52,6 @@ ucxpool_status_t xfer_send_check_limits(const ucxpool_request_t *request)
     return UCXPOOL_OK;
 }
 
-/* The next of the queue may take its turn. */
-static void leave_queue(ucxpool_request_t *request)
-{
-    ucxpool_channel_t *channel = request->channel;
-
-    base_list_del(&request->link);
-    if (!base_list_is_empty(&channel->requests.queue)) {
-        core_request_wake(
-            base_list_head(&channel->requests.queue, ucxpool_request_t, link));
-    }
-}
-
 static step_result_t step_turn(ucxpool_request_t *request)
 {
     ucxpool_channel_t *channel = request->channel;
@@ -70,11 +59,11 @@ static step_result_t step_turn(ucxpool_request_t *request)
     if ((channel->state != UCXPOOL_CHANNEL_OPEN) ||
         (channel->flow.credits == 0) ||
         (channel->requests.num_sends == PROTO_SENDS_MAX) ||
-        (channel->requests.queue.next != &request->link)) {
+        !xfer_queue_is_first(request)) {
         return STEP_WAIT;
     }
     if (xfer_send_check_limits(request) != UCXPOOL_OK) {
-        leave_queue(request);
+        xfer_queue_leave(request);
         core_request_end(request, UCXPOOL_ERR_LIMIT, ucxpool_error_detail());
         return STEP_END;
     }
@@ -122,10 +111,7 @@ static void put_number(ucxpool_request_t *request)
     channel->requests.sends[number % PROTO_SENDS_MAX] = NULL;
     channel->requests.num_sends--;
     request->send.message = 0;
-    if (!base_list_is_empty(&channel->requests.queue)) {
-        core_request_wake(
-            base_list_head(&channel->requests.queue, ucxpool_request_t, link));
-    }
+    xfer_queue_wake(channel);
 }
 
 /* `read`: the stream, where files had to be read for it; else NULL. */
@@ -210,7 +196,7 @@ static step_result_t send_desc(ucxpool_request_t *request, uint32_t flags,
     core_control_end(channel);
     if (flags & PROTO_DESC_EAGER) {
         count_eager(request->pool, request->data.totals.payload_size);
-        leave_queue(request);
+        xfer_queue_leave(request);
         core_request_end(request, UCXPOOL_OK, NULL);
         return STEP_END;
     }
@@ -247,61 +233,11 @@ static void find_place(ucxpool_request_t *request)
     }
 }
 
-/* One that has a credit. False: there is no room. */
-static bool put_short(ucxpool_channel_t *channel, uint64_t tag,
-                      const ucxpool_segment_t *segment)
-{
-    proto_fixed_t *fixed;
-    void          *data;
-
-    fixed = core_control_begin(channel, PROTO_SHORT, segment->length, CORE_MAY,
-                               &data);
-    if (fixed == NULL) {
-        return false;
-    }
-    channel->flow.credits--;
-    channel->flow.next_sequence++;
-    fixed->in_short.tag = tag;
-    memcpy(data, segment->address, segment->length);
-    core_control_end(channel);
-    count_eager(channel->pool, segment->length);
-    return true;
-}
-
-bool xfer_send_takes_short(const ucxpool_channel_t *channel)
-{
-    return channel->wire->has_ring &&
-           (channel->state == UCXPOOL_CHANNEL_OPEN) &&
-           (channel->peer.max_runs != 0);
-}
-
-bool xfer_send_short(ucxpool_channel_t *channel, uint64_t tag,
-                     const ucxpool_segment_t *segment)
-{
-    return xfer_send_takes_short(channel) && (channel->flow.credits != 0) &&
-           base_list_is_empty(&channel->requests.queue) &&
-           put_short(channel, tag, segment);
-}
-
-/* The same of one that stood in the queue. */
-static step_result_t send_short(ucxpool_request_t *request)
-{
-    if (!put_short(request->channel, request->tag, &request->data.segment)) {
-        return STEP_STALL;
-    }
-    leave_queue(request);
-    core_request_end(request, UCXPOOL_OK, NULL);
-    return STEP_END;
-}
-
 static step_result_t step_desc(ucxpool_request_t *request)
 {
     uint32_t flags;
     size_t   size;
 
-    if (request->send.is_short) {
-        return send_short(request);
-    }
     size = desc_data_size(request, &flags);
     if (!(flags & PROTO_DESC_EAGER)) {
         find_place(request);
@@ -337,7 +273,7 @@ static step_result_t step_runs(ucxpool_request_t *request)
         core_control_end(request->channel);
         send->runs_sent += count;
     }
-    leave_queue(request);
+    xfer_queue_leave(request);
     return STEP_NEXT;
 }
 
@@ -570,9 +506,7 @@ static void take_steps(ucxpool_request_t *request)
             break;
         case STEP_STALL:
             if (!core_request_has_ended(request)) {
-                base_list_del(&request->run_link);
-                base_list_add_tail(&request->pool->requests.stalled,
-                                   &request->run_link);
+                core_request_stall(request);
             }
             return;
         case STEP_WAIT:
@@ -596,54 +530,10 @@ bool xfer_send_advance(ucxpool_request_t *request)
            (send->place.num_places != places);
 }
 
-/* The first of a channel's queue, if it needs no more than a credit, and there
- * is one. A file is read in a round of its own. */
-static ucxpool_request_t *next_eager(const ucxpool_channel_t *channel)
+/* A file is read in a round of its own. */
+static bool is_quick(const ucxpool_request_t *request)
 {
-    const base_list_t *queue = &channel->requests.queue;
-    ucxpool_request_t *first;
-
-    if (base_list_is_empty(queue) || (channel->flow.credits == 0) ||
-        (channel->state != UCXPOOL_CHANNEL_OPEN)) {
-        return NULL;
-    }
-    first = base_list_head(queue, ucxpool_request_t, link);
-    return (first->send.is_short ||
-            (is_eager(first) && !copy_memory_is_ranges(&first->data.memory)))
-               ? first
-               : NULL;
-}
-
-/* A short one needs no steps. */
-static bool advance_eager(ucxpool_request_t *request)
-{
-    return (request->send.is_short && (send_short(request) == STEP_END)) ||
-           xfer_send_advance(request);
-}
-
-unsigned xfer_send_progress(ucxpool_request_t *request)
-{
-    ucxpool_channel_t *channel = request->channel;
-    bool               moved   = xfer_send_advance(request);
-    unsigned           count   = 0;
-    ucxpool_request_t *next;
-
-    core_channel_get(channel);
-    while (moved) {
-        count++;
-        core_request_reuse(request);
-        next = next_eager(channel);
-        if (next == NULL) {
-            break;
-        }
-        request = next;
-        moved   = advance_eager(request);
-    }
-    if (!moved) {
-        core_request_reuse(request);
-    }
-    core_channel_put(channel);
-    return count;
+    return is_eager(request) && !copy_memory_is_ranges(&request->data.memory);
 }
 
 /* --- what its peer says, and how it ends ---------------------------------- */
@@ -882,15 +772,8 @@ void xfer_send_done(ucxpool_channel_t *channel, const proto_done_t *done,
 void xfer_send_stop(ucxpool_request_t *request, ucxpool_status_t status,
                     const char *detail)
 {
-    ucxpool_channel_t *channel = request->channel;
-    bool was_first             = channel->requests.queue.next == &request->link;
-
     if (request->send.step <= CORE_SEND_DESC) {
-        core_request_end(request, status, detail);
-        if (was_first && !base_list_is_empty(&channel->requests.queue)) {
-            core_request_wake(base_list_head(&channel->requests.queue,
-                                             ucxpool_request_t, link));
-        }
+        xfer_queue_end(request, status, detail);
         return;
     }
     if (request->send.ending) {
@@ -901,7 +784,7 @@ void xfer_send_stop(ucxpool_request_t *request, ucxpool_status_t status,
         return;
     }
     if (request->send.step == CORE_SEND_RUNS) {
-        leave_queue(request);
+        xfer_queue_leave(request);
     }
     send_cancel(request, status, detail);
     end(request, status, detail);
@@ -941,18 +824,10 @@ static void resume(ucxpool_request_t *request)
 
 static void ended(ucxpool_request_t *request, ucxpool_status_t status)
 {
-    core_stats_t *stats = &request->pool->stats;
-
-    if (status == UCXPOOL_OK) {
-        stats->messages_sent++;
-    } else {
-        stats->messages_failed++;
-    }
-    if (!request->send.is_short) {
-        leave_readers(request);
-        core_link_leave(&request->send.push);
-        xfer_send_release(request);
-    }
+    xfer_queue_count(request, status);
+    leave_readers(request);
+    core_link_leave(&request->send.push);
+    xfer_send_release(request);
 }
 
 static bool is_busy(const ucxpool_request_t *request)
@@ -961,11 +836,14 @@ static bool is_busy(const ucxpool_request_t *request)
 }
 
 const core_request_kind_t xfer_send_kind = {
-    .init    = init,
-    .resume  = resume,
-    .stop    = xfer_send_stop,
-    .ended   = ended,
-    .is_busy = is_busy,
+    .init     = init,
+    .resume   = resume,
+    .advance  = xfer_send_advance,
+    .is_quick = is_quick,
+    .stop     = xfer_send_stop,
+    .abort    = xfer_send_abort,
+    .ended    = ended,
+    .is_busy  = is_busy,
 };
 
 /* --- flushes -------------------------------------------------------------- */

@@ -16,29 +16,11 @@ extern const core_request_kind_t xfer_send_kind;
  */
 ucxpool_status_t xfer_send_check_limits(const ucxpool_request_t *request);
 
-/*
- * Send a message that is one piece of this host's memory, and short (eager),
- * without steps: as a SHORT. False: it is not the next one, or there is no ring
- * for it, or no room, or no credit, and nothing was done.
- */
-bool xfer_send_short(ucxpool_channel_t *channel, uint64_t tag,
-                     const ucxpool_segment_t *segment);
-
-/* Will the channel take such a message, at once or later? */
-bool xfer_send_takes_short(const ucxpool_channel_t *channel);
-
 /* It is posted: where it is pushed, it has the GPU's link in its turn. */
 void xfer_send_want_link(ucxpool_request_t *request);
 
 /* Do the next steps, as far as they can go; false: not at all. */
 bool xfer_send_advance(ucxpool_request_t *request);
-
-/*
- * The same in progress. Those that are first in the channel's queue then, and
- * eager, follow in the same round, as far as there are credits. Returns how
- * many have moved. The request may be gone.
- */
-unsigned xfer_send_progress(ucxpool_request_t *request);
 
 /* A fragment is not in flight any more. */
 void xfer_send_fragment_done(core_fragment_t *fragment);

@@ -1,0 +1,110 @@
+#include "xfer/queue.h"
+
+static ucxpool_request_t *first_of(const ucxpool_channel_t *channel)
+{
+    return base_list_is_empty(&channel->requests.queue)
+               ? NULL
+               : base_list_head(&channel->requests.queue, ucxpool_request_t,
+                                link);
+}
+
+bool xfer_queue_add(ucxpool_request_t *request)
+{
+    request->order = request->channel->flow.num_posted++;
+    base_list_add_tail(&request->channel->requests.queue, &request->link);
+    return xfer_queue_is_first(request);
+}
+
+bool xfer_queue_is_first(const ucxpool_request_t *request)
+{
+    return request->channel->requests.queue.next == &request->link;
+}
+
+void xfer_queue_wake(ucxpool_channel_t *channel)
+{
+    ucxpool_request_t *first = first_of(channel);
+
+    if (first != NULL) {
+        core_request_wake(first);
+    }
+}
+
+void xfer_queue_leave(ucxpool_request_t *request)
+{
+    base_list_del(&request->link);
+    xfer_queue_wake(request->channel);
+}
+
+void xfer_queue_end(ucxpool_request_t *request, ucxpool_status_t status,
+                    const char *detail)
+{
+    ucxpool_channel_t *channel   = request->channel;
+    bool               was_first = xfer_queue_is_first(request);
+
+    core_request_end(request, status, detail);
+    if (was_first) {
+        xfer_queue_wake(channel);
+    }
+}
+
+void xfer_queue_count(ucxpool_request_t *request, ucxpool_status_t status)
+{
+    core_stats_t *stats = &request->pool->stats;
+
+    if (status == UCXPOOL_OK) {
+        stats->messages_sent++;
+    } else {
+        stats->messages_failed++;
+    }
+}
+
+/* The first, if it needs no more than a credit, and there is one. */
+static ucxpool_request_t *next_quick(const ucxpool_channel_t *channel)
+{
+    ucxpool_request_t *first = first_of(channel);
+
+    if ((first == NULL) || (channel->flow.credits == 0) ||
+        (channel->state != UCXPOOL_CHANNEL_OPEN)) {
+        return NULL;
+    }
+    return first->kind->is_quick(first) ? first : NULL;
+}
+
+unsigned xfer_queue_progress(ucxpool_request_t *request)
+{
+    ucxpool_channel_t *channel = request->channel;
+    bool               moved   = request->kind->advance(request);
+    unsigned           count   = 0;
+    ucxpool_request_t *next;
+
+    core_channel_get(channel);
+    while (moved) {
+        count++;
+        core_request_reuse(request);
+        next = next_quick(channel);
+        if (next == NULL) {
+            break;
+        }
+        request = next;
+        moved   = request->kind->advance(request);
+    }
+    if (!moved) {
+        core_request_reuse(request);
+    }
+    core_channel_put(channel);
+    return count;
+}
+
+void xfer_queue_abort(ucxpool_channel_t *channel, ucxpool_status_t status,
+                      const char *detail)
+{
+    ucxpool_request_t *request;
+
+    /* The end of one may be that of the next, as with a window's CALL and what
+     * it brings. */
+    while ((request = first_of(channel)) != NULL) {
+        base_list_del(&request->link);
+        request->kind->abort(request, status, detail);
+        core_request_reuse(request);
+    }
+}

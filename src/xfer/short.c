@@ -1,0 +1,149 @@
+#include "xfer/short.h"
+
+#include "core/control.h"
+#include "core/wire.h"
+#include "xfer/queue.h"
+
+#include <string.h>
+
+static bool is_taken(const ucxpool_channel_t *channel)
+{
+    return channel->wire->has_ring &&
+           (channel->state == UCXPOOL_CHANNEL_OPEN) &&
+           (channel->peer.max_runs != 0);
+}
+
+bool xfer_short_fits(const ucxpool_channel_t        *channel,
+                     const copy_memory_t            *memory,
+                     const ucxpool_request_params_t *params)
+{
+    const ucxpool_t         *pool    = channel->pool;
+    const ucxpool_segment_t *segment = memory->segments;
+
+    return (segment != NULL) && (memory->num == 1) && (segment->length != 0) &&
+           (segment->address != NULL) &&
+           (segment->length <= pool->config.eager_size) &&
+           !copy_engine_is_launched(pool->engine) &&
+           ((params == NULL) ||
+            !(params->field_mask & UCXPOOL_REQUEST_PARAM_FIELD_METADATA)) &&
+           is_taken(channel);
+}
+
+/* Its turn has come, if there is a credit. False: there is none, or no room. */
+static bool put(ucxpool_channel_t *channel, const ucxpool_segment_t *segment,
+                uint64_t tag)
+{
+    core_traffic_t *sent = &channel->pool->stats.sent[CORE_MODE_EAGER];
+    proto_fixed_t  *fixed;
+    void           *data;
+
+    if (channel->flow.credits == 0) {
+        return false;
+    }
+    fixed = core_control_begin(channel, PROTO_SHORT, segment->length, CORE_MAY,
+                               &data);
+    if (fixed == NULL) {
+        return false;
+    }
+    channel->flow.credits--;
+    channel->flow.next_sequence++;
+    fixed->in_short.tag = tag;
+    memcpy(data, segment->address, segment->length);
+    core_control_end(channel);
+    sent->bytes += segment->length;
+    sent->fragments++;
+    return true;
+}
+
+/* Nobody has a request, or is told of its end. */
+static bool is_untold(const ucxpool_request_params_t *params,
+                      ucxpool_request_t             **request_p)
+{
+    return (request_p == NULL) &&
+           ((params == NULL) ||
+            !(params->field_mask & (UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK |
+                                    UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION)));
+}
+
+/* Without a request. False: it is not the next one, or cannot go now. */
+static bool send_untold(ucxpool_channel_t       *channel,
+                        const ucxpool_segment_t *segment, uint64_t tag)
+{
+    if (!base_list_is_empty(&channel->requests.queue) ||
+        !put(channel, segment, tag)) {
+        return false;
+    }
+    channel->flow.num_posted++;
+    channel->pool->stats.messages_sent++;
+    return true;
+}
+
+/* --- as a request --------------------------------------------------------- */
+
+static bool is_quick(const ucxpool_request_t *request)
+{
+    (void)request;
+    return true;
+}
+
+static bool advance(ucxpool_request_t *request)
+{
+    ucxpool_channel_t *channel = request->channel;
+
+    if (core_request_has_ended(request)) {
+        return true;
+    }
+    if ((channel->state != UCXPOOL_CHANNEL_OPEN) ||
+        !xfer_queue_is_first(request)) {
+        return false;
+    }
+    if (!put(channel, &request->data.segment, request->tag)) {
+        if (channel->flow.credits != 0) {
+            core_request_stall(request);
+        }
+        return false;
+    }
+    xfer_queue_leave(request);
+    core_request_end(request, UCXPOOL_OK, NULL);
+    return true;
+}
+
+static const core_request_kind_t short_kind = {
+    .advance  = advance,
+    .is_quick = is_quick,
+    .stop     = xfer_queue_end,
+    .abort    = core_request_end,
+    .ended    = xfer_queue_count,
+};
+
+ucxpool_status_t xfer_short_post(ucxpool_channel_t   *channel,
+                                 const copy_memory_t *memory, uint64_t tag,
+                                 const ucxpool_request_params_t *params,
+                                 ucxpool_request_t             **request_p)
+{
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
+
+    if (is_untold(params, request_p) &&
+        send_untold(channel, memory->segments, tag)) {
+        return UCXPOOL_OK;
+    }
+    status = core_request_create(channel->pool, &short_kind, memory, params,
+                                 &request);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    core_request_set_channel(request, channel);
+    request->tag                      = tag;
+    request->data.totals.num_segments = 1;
+    request->data.totals.payload_size = request->data.segment.length;
+    request->data.totals.stream_size  = request->data.segment.length;
+    if (xfer_queue_add(request)) {
+        (void)advance(request);
+    }
+    if (!core_request_has_ended(request)) {
+        core_request_arm(request);
+    }
+    core_request_hand_out(request, request_p);
+    return UCXPOOL_OK;
+}

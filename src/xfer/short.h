@@ -1,0 +1,24 @@
+/*
+ * Shorts: messages that are one piece of host memory, go through a ring as one
+ * entry, and need nothing but a credit. One that goes at once needs no request
+ * either, where nobody is to be told of its end; another's stands in the queue
+ * until it goes, and has no plan, no number, no fragments: core_send is not
+ * touched.
+ */
+#ifndef XFER_SHORT_H
+#define XFER_SHORT_H
+
+#include "core/request.h"
+
+/* Can it be one: by itself, and on this channel, now or later? */
+bool xfer_short_fits(const ucxpool_channel_t        *channel,
+                     const copy_memory_t            *memory,
+                     const ucxpool_request_params_t *params);
+
+/* Post one that can. */
+ucxpool_status_t xfer_short_post(ucxpool_channel_t   *channel,
+                                 const copy_memory_t *memory, uint64_t tag,
+                                 const ucxpool_request_params_t *params,
+                                 ucxpool_request_t             **request_p);
+
+#endif
