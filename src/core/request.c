@@ -375,7 +375,7 @@ void core_request_reuse(ucxpool_request_t *request)
     request->channel          = NULL;
     request->told.called_back = false; /* a second call finds nothing to do */
     base_list_del(&request->run_link);
-    base_list_add_tail(&request->pool->free.requests, &request->link);
+    base_list_add_head(&request->pool->free.requests, &request->link);
     if (channel != NULL) {
         core_channel_put(channel);
     }

@@ -185,7 +185,6 @@ typedef struct core_data {
     size_t            num_runs;
     size_t            runs_size; /* room */
     copy_totals_t     totals;
-    copy_plan_t       plan;
 } core_data_t;
 
 typedef struct core_metadata {
@@ -238,6 +237,8 @@ struct ucxpool_request {
         core_send_t send;
         core_recv_t recv;
     };
+
+    copy_plan_t plan; /* of the data */
 };
 
 /* What the caller of the library gave, in one place. A list of one segment, or

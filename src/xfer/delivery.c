@@ -92,7 +92,7 @@ static bool launch(delivery_t *delivery)
 {
     ucxpool_request_t *request = delivery->request;
     const copy_work_t  work    = {
-            .plan              = &request->data.plan,
+            .plan              = &request->plan,
             .offset            = delivery->offset,
             .length            = delivery->length,
             .block             = delivery->bytes,
@@ -103,7 +103,7 @@ static bool launch(delivery_t *delivery)
             .has_host_segments = request->stream.has_host_segments,
             .has_gpu_segments  = request->stream.has_gpu_segments,
     };
-    bool             goes_back = work.offset < request->data.plan.at.offset;
+    bool             goes_back = work.offset < request->plan.at.offset;
     uint64_t         covered   = 0;
     ucxpool_status_t status;
 

@@ -277,7 +277,7 @@ static bool is_in_place(ucxpool_request_t *request, const copy_extent_t *extent,
 static void mixed_range(ucxpool_request_t *request, range_t *range)
 {
     core_send_t  *send   = &request->send;
-    copy_plan_t  *plan   = &request->data.plan;
+    copy_plan_t  *plan   = &request->plan;
     uint64_t      limit  = send->frag_size;
     uint64_t      left   = request->data.totals.stream_size - send->offset;
     copy_plan_t   before = *plan;
@@ -304,7 +304,7 @@ static void mixed_range(ucxpool_request_t *request, range_t *range)
 /* Padding behind a fragment in place goes over no wire. */
 static uint64_t skip_padding(ucxpool_request_t *request, uint64_t offset)
 {
-    return offset + copy_plan_padding(&request->data.plan, offset);
+    return offset + copy_plan_padding(&request->plan, offset);
 }
 
 /* The range from send.offset on. */
@@ -436,7 +436,7 @@ static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
     ucxpool_status_t status;
 
     work = (copy_work_t){
-        .plan              = &request->data.plan,
+        .plan              = &request->plan,
         .offset            = request->send.offset,
         .length            = range->length,
         .block             = slice,

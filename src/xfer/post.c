@@ -160,9 +160,8 @@ ucxpool_status_t xfer_send_create(ucxpool_channel_t              *channel,
         core_request_discard(request);
         return status;
     }
-    copy_plan_init(&request->data.plan, request->data.runs,
-                   request->data.num_runs, &request->data.totals,
-                   &request->data.memory);
+    copy_plan_init(&request->plan, request->data.runs, request->data.num_runs,
+                   &request->data.totals, &request->data.memory);
     *request_p = request;
     return UCXPOOL_OK;
 }

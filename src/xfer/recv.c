@@ -299,9 +299,8 @@ static void receive_eager(ucxpool_request_t *request,
         refuse_no_memory(request, message);
         return;
     }
-    copy_plan_init(&request->data.plan, request->data.runs,
-                   request->data.num_runs, &message->totals,
-                   &request->data.memory);
+    copy_plan_init(&request->plan, request->data.runs, request->data.num_runs,
+                   &message->totals, &request->data.memory);
     if (data.length == 0) {
         end_eager(request);
         return;
@@ -364,9 +363,8 @@ static void start_large(ucxpool_request_t *request, ucxpool_message_t *message)
         refuse_no_memory(request, message);
         return;
     }
-    copy_plan_init(&request->data.plan, request->data.runs,
-                   request->data.num_runs, &request->data.totals,
-                   &request->data.memory);
+    copy_plan_init(&request->plan, request->data.runs, request->data.num_runs,
+                   &request->data.totals, &request->data.memory);
     take_number(request);
     if (message->desc.flags & PROTO_DESC_MAILED) {
         request->channel->wire->mailed(request, &message->desc);
@@ -462,8 +460,8 @@ bool xfer_recv_scatter(ucxpool_request_t *request, const proto_data_t *data,
         (copy_crc32c(0, bytes, data->length) != data->checksum)) {
         return false;
     }
-    request->recv.restarts += (data->offset < request->data.plan.at.offset);
-    copy_scatter(&request->data.plan, data->offset, data->length, bytes);
+    request->recv.restarts += (data->offset < request->plan.at.offset);
+    copy_scatter(&request->plan, data->offset, data->length, bytes);
     return true;
 }
 
@@ -796,8 +794,8 @@ static bool find_in_place(rndv_t *rndv, void **target_p, ucp_mem_h *memh_p)
          (request->data.capacity / request->data.memory.num < length))) {
         return false; /* to look for one among many pieces costs a walk */
     }
-    request->recv.restarts += rndv->data.offset < request->data.plan.at.offset;
-    copy_plan_extent(&request->data.plan, rndv->data.offset, length, &extent);
+    request->recv.restarts += rndv->data.offset < request->plan.at.offset;
+    copy_plan_extent(&request->plan, rndv->data.offset, length, &extent);
     if ((extent.address == NULL) || (extent.length != length)) {
         return false;
     }

@@ -143,7 +143,7 @@ static void fill_desc(ucxpool_request_t *request, proto_desc_t *desc,
     if ((flags & PROTO_DESC_EAGER) && (read != NULL)) {
         memcpy(data, read, stream_size);
     } else if (flags & PROTO_DESC_EAGER) {
-        (void)copy_gather(&request->data.plan, 0, stream_size, data);
+        (void)copy_gather(&request->plan, 0, stream_size, data);
     }
 }
 
@@ -212,8 +212,8 @@ static step_result_t send_read(ucxpool_request_t *request, uint32_t flags,
     uint8_t          stream[PROTO_DATA_MAX];
     ucxpool_status_t status;
 
-    status = copy_gather(&request->data.plan, 0,
-                         request->data.totals.stream_size, stream);
+    status = copy_gather(&request->plan, 0, request->data.totals.stream_size,
+                         stream);
     if (status != UCXPOOL_OK) {
         xfer_send_stop(request, status, ucxpool_error_detail());
         return STEP_END;
