@@ -97,11 +97,19 @@ ucxpool_status_t core_request_set_metadata(ucxpool_request_t *request,
     return status;
 }
 
+void core_request_set_kind(ucxpool_request_t         *request,
+                           const core_request_kind_t *kind)
+{
+    request->kind = kind;
+    if (kind->init != NULL) {
+        kind->init(request);
+    }
+}
+
 static void reset(ucxpool_request_t *request, const core_request_kind_t *kind)
 {
     request->channel     = NULL;
     request->any_channel = false;
-    request->kind        = kind;
     request->user_ref    = true; /* the creator's, until it is handed out */
     request->told.called_back         = false;
     request->told.callback            = NULL;
@@ -120,9 +128,7 @@ static void reset(ucxpool_request_t *request, const core_request_kind_t *kind)
     request->detail[0]                = '\0';
     memset(&request->data.totals, 0, sizeof(request->data.totals));
     __atomic_store_n(&request->status, UCXPOOL_INPROGRESS, __ATOMIC_RELAXED);
-    if (kind->init != NULL) {
-        kind->init(request);
-    }
+    core_request_set_kind(request, kind);
 }
 
 static ucxpool_status_t read_params(ucxpool_request_t              *request,

@@ -23,11 +23,12 @@
 #define CORE_SEND_BLOCKS_MAX 8u
 
 /* What differs between sends, receives and flushes. All but stop may be NULL;
- * sends have advance, is_quick and abort. */
+ * sends have advance, is_quick and abort, receives that wait for their message
+ * match and match_short. */
 typedef struct core_request_kind {
     void (*init)(ucxpool_request_t *request);
 
-    /* It was posted, and its message has come, which it uses up. */
+    /* Its message has come, which it uses up. */
     void (*match)(ucxpool_request_t *request, ucxpool_message_t *message);
 
     /* The same, of a message whose bytes are all in one piece. False: it does
@@ -248,6 +249,10 @@ ucxpool_status_t core_request_create(ucxpool_t                      *pool,
                                      const copy_memory_t            *memory,
                                      const ucxpool_request_params_t *params,
                                      ucxpool_request_t             **request_p);
+
+/* It is of another kind from now on. */
+void core_request_set_kind(ucxpool_request_t         *request,
+                           const core_request_kind_t *kind);
 
 /* The caller does not want the request any more, nor be told of its end. */
 void core_request_release(ucxpool_request_t *request);

@@ -22,6 +22,7 @@
 #include "xfer/loan.h"
 #include "xfer/mailbox.h"
 #include "xfer/message.h"
+#include "xfer/posted.h"
 #include "xfer/queue.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
@@ -238,27 +239,12 @@ uint64_t wireup_channel_close_deadline(const ucxpool_channel_t *channel)
 /* --- what follows from its end ---------------------------------------------
  */
 
-/* Receives from this channel that have no message will have none. */
-static void abort_posted(ucxpool_channel_t *channel, ucxpool_status_t status,
-                         const char *reason)
-{
-    ucxpool_request_t *request;
-    ucxpool_request_t *next;
-
-    base_list_for_each_safe(request, next, &channel->pool->requests.posted,
-                            ucxpool_request_t, link) {
-        if (request->channel == channel) {
-            xfer_recv_abort(request, status, reason);
-        }
-    }
-}
-
 /* End every request of the channel, for the same reason. */
 static void abort_requests(ucxpool_channel_t *channel)
 {
     ucxpool_status_t status = channel->status;
 
-    abort_posted(channel, status, channel->reason);
+    xfer_posted_abort(channel, status, channel->reason);
     xfer_queue_abort(channel, status, channel->reason);
     for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
         if (channel->requests.sends[i] != NULL) {
@@ -378,7 +364,7 @@ void wireup_channel_close(ucxpool_channel_t *channel)
     channel->closing.drains = true;
     channel->closing.drain_deadline =
         base_clock_deadline(channel->pool->config.close_timeout_ns);
-    abort_posted(channel, UCXPOOL_ERR_CANCELED, CORE_CLOSED_HERE);
+    xfer_posted_abort(channel, UCXPOOL_ERR_CANCELED, CORE_CLOSED_HERE);
     core_channel_put(channel);
 }
 

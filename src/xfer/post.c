@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "copy/file.h"
+#include "xfer/posted.h"
 #include "xfer/queue.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
@@ -248,15 +249,16 @@ static ucxpool_status_t add_capacity(ucxpool_request_t *request)
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t xfer_recv_create(ucxpool_t *pool, const copy_memory_t *memory,
-                                  const ucxpool_request_params_t *params,
-                                  ucxpool_request_t             **request_p)
+static ucxpool_status_t create_recv(ucxpool_t                      *pool,
+                                    const core_request_kind_t      *kind,
+                                    const copy_memory_t            *memory,
+                                    const ucxpool_request_params_t *params,
+                                    ucxpool_request_t             **request_p)
 {
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
-    status =
-        core_request_create(pool, &xfer_recv_kind, memory, params, &request);
+    status = core_request_create(pool, kind, memory, params, &request);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -273,6 +275,13 @@ ucxpool_status_t xfer_recv_create(ucxpool_t *pool, const copy_memory_t *memory,
     return UCXPOOL_OK;
 }
 
+ucxpool_status_t xfer_recv_create(ucxpool_t *pool, const copy_memory_t *memory,
+                                  const ucxpool_request_params_t *params,
+                                  ucxpool_request_t             **request_p)
+{
+    return create_recv(pool, &xfer_recv_kind, memory, params, request_p);
+}
+
 ucxpool_status_t xfer_post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
                                 const copy_memory_t *memory, uint64_t tag,
                                 uint64_t                        mask,
@@ -286,7 +295,7 @@ ucxpool_status_t xfer_post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
     if (pool->closing) {
         return base_error(UCXPOOL_ERR_CLOSED, "the pool is being destroyed");
     }
-    status = xfer_recv_create(pool, memory, params, &request);
+    status = create_recv(pool, &xfer_posted_kind, memory, params, &request);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -304,9 +313,9 @@ ucxpool_status_t xfer_post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
     }
     core_request_arm(request);
     if (message != NULL) {
-        xfer_recv_start(request, message);
+        request->kind->match(request, message);
     } else {
-        base_list_add_tail(&pool->requests.posted, &request->link);
+        xfer_posted_add(request);
     }
     core_request_hand_out(request, request_p);
     return UCXPOOL_OK;

@@ -413,33 +413,6 @@ void xfer_recv_start(ucxpool_request_t *request, ucxpool_message_t *message)
     xfer_message_release(message);
 }
 
-/*
- * From the ring to the target, where that is one piece of memory that the
- * processor writes to: no message is made of it, and no plan.
- */
-static bool start_short(ucxpool_request_t *request, ucxpool_channel_t *channel,
-                        uint64_t tag, const void *bytes, size_t size)
-{
-    core_traffic_t *received = &request->pool->stats.received[CORE_MODE_EAGER];
-
-    if (request->stream.has_gpu_segments || (request->data.memory.num != 1) ||
-        (request->data.capacity < size)) {
-        return false;
-    }
-    if (request->channel == NULL) {
-        core_request_set_channel(request, channel);
-    }
-    memcpy(request->data.segment.address, bytes, size);
-    request->tag         = tag;
-    request->data.totals = (copy_totals_t){
-        .num_segments = 1, .payload_size = size, .stream_size = size};
-    received->bytes += size;
-    received->fragments++;
-    core_request_end(request, UCXPOOL_OK, NULL);
-    core_request_reuse(request);
-    return true;
-}
-
 ucxpool_request_t *xfer_recv_find(ucxpool_channel_t  *channel,
                                   const proto_data_t *data)
 {
@@ -578,7 +551,7 @@ static void init(ucxpool_request_t *request)
     memset(&request->recv, 0, sizeof(request->recv));
 }
 
-static void ended(ucxpool_request_t *request, ucxpool_status_t status)
+void xfer_recv_count(ucxpool_request_t *request, ucxpool_status_t status)
 {
     core_stats_t *stats = &request->pool->stats;
 
@@ -587,6 +560,11 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status)
     } else {
         stats->messages_failed++;
     }
+}
+
+static void ended(ucxpool_request_t *request, ucxpool_status_t status)
+{
+    xfer_recv_count(request, status);
     if (request->recv.loan != NULL) {
         xfer_loan_end(request->channel, request->recv.loan,
                       status == UCXPOOL_OK);
@@ -600,12 +578,10 @@ static bool is_busy(const ucxpool_request_t *request)
 }
 
 const core_request_kind_t xfer_recv_kind = {
-    .init        = init,
-    .match       = xfer_recv_start,
-    .match_short = start_short,
-    .stop        = xfer_recv_stop,
-    .ended       = ended,
-    .is_busy     = is_busy,
+    .init    = init,
+    .stop    = xfer_recv_stop,
+    .ended   = ended,
+    .is_busy = is_busy,
 };
 
 /* --- rendezvous ----------------------------------------------------------- */

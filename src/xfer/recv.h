@@ -11,6 +11,9 @@
 
 extern const core_request_kind_t xfer_recv_kind;
 
+/* Any receive has ended. */
+void xfer_recv_count(ucxpool_request_t *request, ucxpool_status_t status);
+
 /* A message has met its receive; the message is used up. */
 void xfer_recv_start(ucxpool_request_t *request, ucxpool_message_t *message);
 
