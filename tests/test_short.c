@@ -1,0 +1,247 @@
+/* Shorts: those that wait for their turn, and receives that wait for them. */
+#include "pair.h"
+
+#include "core/request.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALL_BITS UINT64_MAX
+#define TAG      UINT64_C(0x5407)
+#define LONG_TAG UINT64_C(0x10)
+
+/* More credits than messages. */
+static const char settings[] = "WIRE=map CREDITS=1024";
+
+/* --- in the queue ----------------------------------------------------------
+ */
+
+/* So many that no other can have a number: nobody receives them. */
+static uint8_t *send_longs(pair_t *pair)
+{
+    const size_t length = 100000;
+    uint8_t     *bytes  = calloc(1, length);
+
+    for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
+        ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, bytes, length,
+                                             LONG_TAG, NULL, NULL),
+                         UCXPOOL_OK);
+    }
+    pair_until(pair, pair->to_b->requests.num_sends == PROTO_SENDS_MAX);
+    return bytes;
+}
+
+/* How the one before it in the queue ends. */
+static void cancel(ucxpool_request_t *request)
+{
+    ucxpool_request_cancel(request);
+}
+
+static void let_expire(ucxpool_request_t *request)
+{
+    uint64_t until = pair_deadline();
+
+    while (!pair_ended(request)) {
+        ucxpool_progress(request->pool);
+        ck_assert(!pair_is_late(until));
+    }
+}
+
+static void (*const ends[])(ucxpool_request_t *) = {cancel, let_expire};
+
+/* A long one waits for a number, which a short one does not need. */
+START_TEST(the_end_of_the_first_lets_the_next_one_go)
+{
+    static const uint64_t    timeouts[] = {UCXPOOL_FOREVER, 50000000};
+    ucxpool_request_params_t params     = {
+            .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT,
+            .timeout_ns = timeouts[_i],
+    };
+    char               target = 0;
+    uint8_t           *longs;
+    ucxpool_request_t *first;
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+    pair_t             pair;
+
+    pair_init(&pair, settings, settings);
+    longs = send_longs(&pair);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, longs, 100000, LONG_TAG,
+                                         &params, &first),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "s", 1, TAG, NULL, &send),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, &target, 1, TAG,
+                                         ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    pair_progress(&pair);
+    ck_assert(!pair_ended(send));
+    ends[_i](first);
+    ck_assert_int_eq(pair_finish(&pair, first),
+                     (_i == 0) ? UCXPOOL_ERR_CANCELED : UCXPOOL_ERR_TIMED_OUT);
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    ck_assert_int_eq(target, 's');
+    pair_cleanup(&pair);
+    free(longs);
+}
+END_TEST
+
+/* The short one itself; what is behind it goes on. */
+START_TEST(one_that_ends_in_the_queue_is_not_sent)
+{
+    static const char  letters[] = "abc";
+    uint8_t           *longs;
+    char               target = 0;
+    ucxpool_request_t *first;
+    ucxpool_request_t *sends[3];
+    ucxpool_request_t *recv;
+    pair_t             pair;
+
+    pair_init(&pair, settings, settings);
+    longs = send_longs(&pair);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair.to_b, longs, 100000, LONG_TAG, NULL, &first),
+        UCXPOOL_OK);
+    for (unsigned i = 0; i < 3; i++) {
+        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, &letters[i], 1, TAG,
+                                             NULL, &sends[i]),
+                         UCXPOOL_OK);
+    }
+    ucxpool_request_cancel(sends[0]);
+    ucxpool_request_cancel(sends[1]);
+    ck_assert_int_eq(pair_finish(&pair, sends[0]), UCXPOOL_ERR_CANCELED);
+    ck_assert_int_eq(pair_finish(&pair, sends[1]), UCXPOOL_ERR_CANCELED);
+    ck_assert(!pair_ended(sends[2]));
+    ucxpool_request_cancel(first);
+    ucxpool_request_release(first);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, &target, 1, TAG,
+                                         ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, sends[2]), UCXPOOL_OK);
+    ck_assert_int_eq(target, 'c');
+    pair_cleanup(&pair);
+    free(longs);
+}
+END_TEST
+
+#define FULL_NUM    100u
+#define FULL_LENGTH 4000u
+
+/* No credit comes back that would wake a sender. */
+START_TEST(those_that_find_the_ring_full_go_when_there_is_room)
+{
+    const size_t       size    = (size_t)FULL_NUM * FULL_LENGTH;
+    uint8_t           *sources = malloc(size);
+    uint8_t           *targets = malloc(size);
+    unsigned           ended   = 0;
+    ucxpool_request_t *sends[FULL_NUM];
+    ucxpool_request_t *recvs[FULL_NUM];
+    pair_t             pair;
+
+    pair_fill(sources, size);
+    pair_init(&pair, settings, settings);
+    for (unsigned i = 0; i < FULL_NUM; i++) {
+        ck_assert_int_eq(
+            ucxpool_recv_buffer(pair.b, NULL, targets + i * FULL_LENGTH,
+                                FULL_LENGTH, TAG, ALL_BITS, NULL, &recvs[i]),
+            UCXPOOL_OK);
+        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b,
+                                             sources + i * FULL_LENGTH,
+                                             FULL_LENGTH, TAG, NULL, &sends[i]),
+                         UCXPOOL_OK);
+        ended += pair_ended(sends[i]) ? 1 : 0;
+    }
+    if (pair_is_mapped(&pair)) {
+        ck_assert_uint_gt(ended, 0);
+        ck_assert_uint_lt(ended, FULL_NUM);
+    }
+    for (unsigned i = 0; i < FULL_NUM; i++) {
+        ck_assert_int_eq(pair_finish(&pair, sends[i]), UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, recvs[i]), UCXPOOL_OK);
+    }
+    ck_assert_mem_eq(targets, sources, size);
+    ck_assert_uint_ge(pair.to_b->flow.credits, 1024 - FULL_NUM);
+    pair_cleanup(&pair);
+    free(sources);
+    free(targets);
+}
+END_TEST
+
+/* --- receives ---------------------------------------------------------------
+ */
+
+/* One of the channel that ends, one of another channel, one of any. */
+START_TEST(the_end_of_a_channel_ends_the_receives_of_this_one_alone)
+{
+    char               targets[3] = "";
+    ucxpool_request_t *recvs[3];
+    ucxpool_channel_t *from_c;
+    ucxpool_channel_t *to_c;
+    ucxpool_t         *c;
+    uint64_t           until;
+    pair_t             pair;
+
+    pair_init(&pair, settings, settings);
+    c      = pair_pool(settings);
+    from_c = pair_meet(c, pair.b);
+    to_c   = pair_meet(pair.b, c);
+    until  = pair_deadline();
+    while (!pair_is_open(from_c) || !pair_is_open(to_c)) {
+        ucxpool_progress(c);
+        ucxpool_progress(pair.b);
+        ck_assert(!pair_is_late(until));
+    }
+    const ucxpool_channel_t *const channels[] = {pair.to_a, to_c, NULL};
+    for (unsigned i = 0; i < 3; i++) {
+        ck_assert_int_eq(
+            ucxpool_recv_buffer(pair.b, (ucxpool_channel_t *)channels[i],
+                                &targets[i], 1, TAG, ALL_BITS, NULL, &recvs[i]),
+            UCXPOOL_OK);
+    }
+    ucxpool_channel_abort(pair.to_a);
+    ck_assert_int_eq(pair_finish(&pair, recvs[0]), UCXPOOL_ERR_CANCELED);
+    ck_assert(!pair_ended(recvs[1]));
+    ck_assert(!pair_ended(recvs[2]));
+    ck_assert_int_eq(ucxpool_send_buffer(from_c, "1", 1, TAG, NULL, NULL),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(from_c, "2", 1, TAG, NULL, NULL),
+                     UCXPOOL_OK);
+    while (!pair_ended(recvs[1]) || !pair_ended(recvs[2])) {
+        ucxpool_progress(c);
+        ucxpool_progress(pair.b);
+        ck_assert(!pair_is_late(until));
+    }
+    ck_assert_int_eq(pair_finish(&pair, recvs[1]), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, recvs[2]), UCXPOOL_OK);
+    ck_assert_mem_eq(targets,
+                     "\0"
+                     "12",
+                     3);
+    ucxpool_destroy(c);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("short");
+    TCase   *tcase = tcase_create("short");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, the_end_of_the_first_lets_the_next_one_go, 0, 2);
+    tcase_add_test(tcase, one_that_ends_in_the_queue_is_not_sent);
+    tcase_add_test(tcase, those_that_find_the_ring_full_go_when_there_is_room);
+    tcase_add_test(tcase,
+                   the_end_of_a_channel_ends_the_receives_of_this_one_alone);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (num_failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
