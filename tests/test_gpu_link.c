@@ -7,6 +7,7 @@
 
 #include "core/channel.h"
 #include "core/pool.h"
+#include "core/request.h"
 #include "segments.h"
 #include "slow.h"
 #include "two_gpu.h"
@@ -110,6 +111,7 @@ static void say_address(ucxpool_t *pool)
     ucxpool_address_release(address);
 }
 
+/* Not open yet. */
 static ucxpool_channel_t *connect_to_heard(ucxpool_t *pool)
 {
     static uint8_t           address[65536];
@@ -123,8 +125,13 @@ static ucxpool_channel_t *connect_to_heard(ucxpool_t *pool)
     two_check(params.address_length <= sizeof(address));
     hear(address, params.address_length);
     two_check(ucxpool_channel_create(pool, &params, &channel) == UCXPOOL_OK);
-    two_check(ucxpool_channel_wait(channel, MINUTE) == UCXPOOL_OK);
     return channel;
+}
+
+static void await_open(ucxpool_channel_t *channel)
+{
+    two_check(ucxpool_channel_wait(channel, MINUTE) == UCXPOOL_OK);
+    two_check(core_channel_is_pushed(channel));
 }
 
 /* The second pool of the child's has a channel, too. */
@@ -136,7 +143,7 @@ static void connect_second(const char *settings)
         two.is_child ? pair_pool_on(gpu->ordinal, settings) : two.pool;
     say_address(peers[1].pool);
     peers[1].channel = connect_to_heard(peers[1].pool);
-    two_check(core_channel_is_pushed(peers[1].channel));
+    await_open(peers[1].channel);
 }
 
 static void share(peer_t *peer)
@@ -345,6 +352,33 @@ START_TEST(works_of_two_peers_take_turns)
 }
 END_TEST
 
+/* When nobody knew yet whether it would be pushed. */
+START_TEST(one_that_is_posted_before_its_channel_is_open_has_its_turn)
+{
+    ucxpool_request_t *request;
+    peer_t            *peer = &peers[1];
+
+    if (!begin()) {
+        return;
+    }
+    ucxpool_channel_close(peer->channel);
+    say_address(peer->pool);
+    peer->channel = connect_to_heard(peer->pool);
+    if (two.is_child) {
+        request = post_recv(peer);
+        await_open(peer->channel);
+    } else {
+        request = post(peer, SENDS);
+        two_check(request->send.push.link == NULL);
+        await_open(peer->channel);
+        two_check(request->send.push.link == &peer->pool->links[CORE_LINK_OUT]);
+    }
+    two_check(wait_for(request) == UCXPOOL_OK);
+    meet();
+    finish();
+}
+END_TEST
+
 /* Those that have the link, or wait for it, and are canceled hold up no other.
  */
 START_TEST(one_that_is_canceled_gives_its_turn_away)
@@ -367,6 +401,8 @@ static Suite *suite(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, works_of_two_peers_take_turns, 0, NUM_WORKS);
+    tcase_add_test(tcase,
+                   one_that_is_posted_before_its_channel_is_open_has_its_turn);
     tcase_add_loop_test(tcase, one_that_is_canceled_gives_its_turn_away, 0,
                         SENDS);
     suite_add_tcase(suite, tcase);

@@ -11,7 +11,7 @@
 #include "ipc/socket.h"
 #include "wire/wires.h"
 #include "wireup/mapping.h"
-#include "xfer/queue.h"
+#include "xfer/send.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -519,7 +519,7 @@ static void try_open(ucxpool_channel_t *channel)
     pool->channels.num_mapped += channel->wire->has_ring ? 1 : 0;
     base_info("%s: open over the %s wire: %s", channel->name,
               channel->wire->name, channel->wire_reason);
-    xfer_queue_wake(channel);
+    xfer_send_opened(channel);
 }
 
 /* Say it, and again after a while: the peer may have had no room for it. */

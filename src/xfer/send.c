@@ -372,6 +372,17 @@ void xfer_send_want_link(ucxpool_request_t *request)
     }
 }
 
+void xfer_send_opened(ucxpool_channel_t *channel)
+{
+    ucxpool_request_t *request;
+
+    base_list_for_each(request, &channel->requests.queue, ucxpool_request_t,
+                       link) {
+        xfer_send_want_link(request);
+    }
+    xfer_queue_wake(channel);
+}
+
 /* --- sends that read files ---------------------------------------------------
  * A read may take as long as a disk does. So in a round of progress one
  * fragment is read, and those who want to read stand in a line for it.

@@ -19,6 +19,10 @@ ucxpool_status_t xfer_send_check_limits(const ucxpool_request_t *request);
 /* It is posted: where it is pushed, it has the GPU's link in its turn. */
 void xfer_send_want_link(ucxpool_request_t *request);
 
+/* The channel is open: so have those that were posted before, and the first
+ * one goes. */
+void xfer_send_opened(ucxpool_channel_t *channel);
+
 /* Do the next steps, as far as they can go; false: not at all. */
 bool xfer_send_advance(ucxpool_request_t *request);
 
