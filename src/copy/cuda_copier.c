@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "mem/cuda_driver.h"
+#include "mem/cuda_pinned.h"
 
 #include <assert.h>
 #include <stdint.h>
@@ -522,17 +523,14 @@ static bool job_size(const copy_cuda_copier_params_t *params, size_t *size_p)
 
 static ucxpool_status_t pinned_take(copy_cuda_copier_t *copier, size_t size)
 {
-    void    *pinned;
-    CUresult result;
+    void            *pinned;
+    ucxpool_status_t status =
+        mem_cuda_pinned_take(copier->device, size, "lists of copies", &pinned);
 
-    result = copier->device->driver->cuMemHostAlloc(
-        &pinned, size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-    if (result != CUDA_SUCCESS) {
-        return copier_error(copier, result,
-                            "cuMemHostAlloc for lists of copies");
+    if (status == UCXPOOL_OK) {
+        copier->pinned = pinned;
     }
-    copier->pinned = pinned;
-    return UCXPOOL_OK;
+    return status;
 }
 
 static void jobs_init(copy_cuda_copier_t *copier, size_t size)

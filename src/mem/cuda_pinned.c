@@ -16,8 +16,9 @@ typedef struct header {
 
 static_assert(sizeof(header_t) <= HEADER_SIZE, "a header has room");
 
-static ucxpool_status_t take(const mem_cuda_device_t *device, size_t size,
-                             void **base_p)
+ucxpool_status_t mem_cuda_pinned_take(const mem_cuda_device_t *device,
+                                      size_t size, const char *what,
+                                      void **address_p)
 {
     ucxpool_status_t status = mem_cuda_device_enter(device);
     CUresult         result;
@@ -26,12 +27,13 @@ static ucxpool_status_t take(const mem_cuda_device_t *device, size_t size,
         return status;
     }
     result = device->driver->cuMemHostAlloc(
-        base_p, size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+        address_p, size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     mem_cuda_device_leave(device);
     if (result != CUDA_SUCCESS) {
         return mem_cuda_error(device->driver, result,
-                              "cuMemHostAlloc of %zu bytes on GPU %d (%s)",
-                              size, device->ordinal, device->name);
+                              "cuMemHostAlloc of %zu bytes for %s on GPU %d "
+                              "(%s)",
+                              size, what, device->ordinal, device->name);
     }
     return UCXPOOL_OK;
 }
@@ -51,7 +53,7 @@ ucxpool_status_t mem_cuda_pinned_alloc(int ordinal, size_t size,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = take(device, size + HEADER_SIZE, &base);
+    status = mem_cuda_pinned_take(device, size + HEADER_SIZE, "a list", &base);
     if (status != UCXPOOL_OK) {
         mem_cuda_device_close(device);
         return status;

@@ -5,7 +5,7 @@
 #ifndef MEM_CUDA_PINNED_H
 #define MEM_CUDA_PINNED_H
 
-#include <ucxpool/status.h>
+#include "mem/cuda_device.h"
 
 #include <stddef.h>
 
@@ -20,5 +20,16 @@ ucxpool_status_t mem_cuda_pinned_alloc(int ordinal, size_t size,
 
 /* NULL is allowed. */
 void mem_cuda_pinned_free(void *address);
+
+/*
+ * The same for who has the GPU open, and frees it by cuMemFreeHost() before he
+ * closes it. `what` it is for is said in errors: "markers".
+ *
+ * UCXPOOL_ERR_NO_MEMORY  there is not so much
+ * UCXPOOL_ERR_IO         the driver failed
+ */
+ucxpool_status_t mem_cuda_pinned_take(const mem_cuda_device_t *device,
+                                      size_t size, const char *what,
+                                      void **address_p);
 
 #endif

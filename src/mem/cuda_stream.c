@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "mem/cuda_driver.h"
+#include "mem/cuda_pinned.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -27,25 +28,13 @@ struct mem_cuda_markers {
 
 static ucxpool_status_t words_take(mem_cuda_markers_t *markers)
 {
-    const mem_cuda_driver_t *driver = markers->device->driver;
-    size_t                   size   = markers->num_markers * LINE_SIZE;
-    ucxpool_status_t         status;
-    void                    *pinned;
-    CUresult                 result;
+    size_t           size = markers->num_markers * LINE_SIZE;
+    void            *pinned;
+    ucxpool_status_t status = mem_cuda_pinned_take(
+        markers->device, size, "markers in streams", &pinned);
 
-    status = mem_cuda_device_enter(markers->device);
     if (status != UCXPOOL_OK) {
         return status;
-    }
-    result = driver->cuMemHostAlloc(
-        &pinned, size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-    mem_cuda_device_leave(markers->device);
-    if (result != CUDA_SUCCESS) {
-        return mem_cuda_error(driver, result,
-                              "cuMemHostAlloc of %zu bytes for markers in "
-                              "streams of GPU %d (%s)",
-                              size, markers->device->ordinal,
-                              markers->device->name);
     }
     markers->pinned = pinned;
     memset(pinned, 0, size);
