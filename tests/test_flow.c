@@ -562,7 +562,7 @@ static ucxpool_request_t *send_one(pair_t *pair, ucxpool_segment_t segments[3],
  * are fetched; some have receives that wait for them, others wait. */
 START_TEST(messages_of_one_tag_arrive_in_their_order)
 {
-    enum { SIZE = 5000 };
+    enum { SIZE = 20000 };
     static ucxpool_segment_t segments[ORDERED_NUM][3];
     static uint8_t           sources[ORDERED_NUM][SIZE];
     static uint8_t           targets[ORDERED_NUM][SIZE];

@@ -98,9 +98,10 @@ static void twins_cleanup(twins_t *twins)
 
 START_TEST(one_buffer_of_any_size_arrives)
 {
-    static const size_t sizes[] = {
-        0, 1, 63, 4096, 4097, 65535, 65536, 2097152, 2097153, 5000000, 9000000};
-    twins_t twins;
+    static const size_t sizes[] = {0,       1,       63,     16384,
+                                   16385,   65535,   65536,  2097152,
+                                   2097153, 5000000, 9000000};
+    twins_t             twins;
 
     connect_pair(kinds[_i]);
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {

@@ -26,7 +26,7 @@ START_TEST(defaults_are_those_of_the_header)
     ck_assert_int_eq(values->cuda_backing, BASE_BACKING_AUTO);
     ck_assert_int_eq(values->wire, BASE_WIRE_AUTO);
     ck_assert_uint_eq(values->frag_size, BASE_SIZE_AUTO);
-    ck_assert_uint_eq(values->eager_size, 4 * KIB);
+    ck_assert_uint_eq(values->eager_size, 16 * KIB);
     ck_assert_uint_eq(values->credits, 64);
     ck_assert_uint_eq(values->inplace_min, 16 * KIB);
     ck_assert_uint_eq(values->max_metadata, 2 * KIB);
@@ -133,7 +133,7 @@ START_TEST(limits_of_a_key_are_inside_and_what_is_past_them_is_refused)
         {"RECV_SHARE", "0", "1", "99", "100"},
         {"FRAG_SIZE", "4095", "4096", "1g", "1073741825"},
         {"DEPTH", "0", "1", "64", "65"},
-        {"EAGER_SIZE", "-1", "0", "4k", "4097"},
+        {"EAGER_SIZE", "-1", "0", "16k", "16385"},
         {"CREDITS", "0", "1", "1024", "1025"},
         {"MAX_METADATA", "-1", "0", "4k", "4097"},
         {"MAX_SEGMENTS", "0", "1", "1g", "1073741825"},

@@ -134,7 +134,7 @@ END_TEST
 
 START_TEST(messages_allocate_nothing_in_steady_state)
 {
-    static const size_t lengths[] = {0, 100, 4096, 5000, 60000, 200000};
+    static const size_t lengths[] = {0, 100, 5000, 16384, 60000, 200000};
     core_stats_t        before[2];
     core_stats_t        after[2];
     pair_t              pair;

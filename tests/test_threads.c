@@ -20,8 +20,8 @@
 static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
 #define NUM_WIRES 2
 
-static const size_t lengths[] = {1,     100,  4096,  5000,   0,
-                                 60000, 8193, 70000, 200000, 65536};
+static const size_t lengths[] = {1,     100,   4096,  17000,  0,
+                                 60000, 16385, 70000, 200000, 65536};
 #define NUM_LENGTHS (sizeof(lengths) / sizeof(lengths[0]))
 #define MAX_LENGTH  200000
 

@@ -36,8 +36,8 @@ static void exchange(pair_t *pair, const void *source, void *target,
 
 START_TEST(one_buffer_of_any_size_arrives)
 {
-    static const size_t sizes[] = {0,     1,     63,    4096,        4097,
-                                   65535, 65536, 65537, 1000 * 1000, 5000000};
+    static const size_t sizes[] = {0,     1,     63,    4096,        16384,
+                                   16385, 65535, 65537, 1000 * 1000, 5000000};
     pair_t              pair;
 
     pair_init(&pair, wires[_i], wires[_i]);

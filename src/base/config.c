@@ -427,7 +427,7 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
     UNSIGNED("DEPTH", depth, "4", 1, 64,
              "Fragments of one message that are in flight at one time. To a "
              "pool on a GPU, twice as many."),
-    SIZE("EAGER_SIZE", eager_size, "4k", 0, 0, 4 * KIB,
+    SIZE("EAGER_SIZE", eager_size, "16k", 0, 0, 16 * KIB,
          "Messages up to this size travel with their descriptor, without a "
          "block and without waiting for the receiver."),
     UNSIGNED("CREDITS", credits, "64", 1, 1024,

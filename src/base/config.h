@@ -88,7 +88,7 @@ typedef struct base_config {
     size_t            window_budget; /* WINDOW_BUDGET: inf */
     size_t            frag_size;     /* FRAG_SIZE: auto; slice of a block */
     unsigned          depth;      /* DEPTH: fragments in flight per message */
-    size_t            eager_size; /* EAGER_SIZE: 4k */
+    size_t            eager_size; /* EAGER_SIZE: 16k */
     unsigned          credits;    /* CREDITS: unreceived messages a peer may
                                      leave with us: 64 */
     size_t inplace_min;           /* INPLACE_MIN: 16k; shorter pieces of

@@ -24,53 +24,77 @@ static unsigned backlog_max(const ucxpool_channel_t *channel)
            channel->pool->config.credits;
 }
 
+/* Room for the variable part: what waits in a backlog has a few words. */
+static const size_t rooms[CORE_CONTROL_SIZES] = {256, PROTO_DATA_MAX};
+
+static_assert(PROTO_TEXT_MAX <= 256, "words fit in the smallest room");
+static_assert(PROTO_LENT_MAX * sizeof(proto_lent_t) <= 256, "and loans");
+
 /* A message outside of the ring. */
 typedef struct core_control {
     base_list_t        link; /* free, a backlog, or none */
     ucxpool_channel_t *channel;
-    size_t             fixed_size;
-    size_t             data_size;
-    proto_fixed_t      fixed;
-    uint8_t           *data;
-    bool               in_backlog;
-    uint8_t            space[PROTO_DATA_MAX];
+    base_list_t       *home; /* the list of free ones with this room; NULL: it
+                                is freed */
+    size_t        fixed_size;
+    size_t        data_size;
+    bool          in_backlog;
+    proto_fixed_t fixed;
+    uint8_t       data[];
 } core_control_t;
+
+static core_control_t *control_alloc(ucxpool_t *pool, base_list_t *home,
+                                     size_t room)
+{
+    core_control_t *control = core_alloc(pool, sizeof(*control) + room);
+
+    if (control != NULL) {
+        base_list_init(&control->link);
+        control->home = home;
+    }
+    return control;
+}
+
+/* One with room; a HELLO alone may be longer than all others. */
+static core_control_t *control_with_room(ucxpool_t *pool, size_t data_size)
+{
+    core_control_t *control;
+
+    for (unsigned i = 0; i < CORE_CONTROL_SIZES; i++) {
+        base_list_t *home = &pool->free.controls[i];
+
+        if (data_size > rooms[i]) {
+            continue;
+        }
+        if (base_list_is_empty(home)) {
+            return control_alloc(pool, home, rooms[i]);
+        }
+        control = base_list_head(home, core_control_t, link);
+        base_list_del(&control->link);
+        return control;
+    }
+    return control_alloc(pool, NULL, data_size);
+}
 
 static core_control_t *control_get(ucxpool_channel_t *channel, size_t data_size)
 {
-    ucxpool_t      *pool = channel->pool;
-    core_control_t *control;
+    core_control_t *control = control_with_room(channel->pool, data_size);
 
-    if (!base_list_is_empty(&pool->free.controls)) {
-        control = base_list_head(&pool->free.controls, core_control_t, link);
-        base_list_del(&control->link);
-    } else {
-        control = core_alloc(pool, sizeof(*control));
-        if (control == NULL) {
-            return NULL;
-        }
-        base_list_init(&control->link);
+    if (control != NULL) {
+        control->channel    = channel;
+        control->data_size  = data_size;
+        control->in_backlog = false;
     }
-    control->data = control->space;
-    if (data_size > sizeof(control->space)) {
-        control->data = core_alloc(pool, data_size);
-        if (control->data == NULL) {
-            base_list_add_tail(&pool->free.controls, &control->link);
-            return NULL;
-        }
-    }
-    control->channel    = channel;
-    control->data_size  = data_size;
-    control->in_backlog = false;
     return control;
 }
 
 static void control_put(core_control_t *control)
 {
-    if (control->data != control->space) {
-        free(control->data);
+    if (control->home == NULL) {
+        free(control);
+    } else {
+        base_list_add_head(control->home, &control->link);
     }
-    base_list_add_tail(&control->channel->pool->free.controls, &control->link);
 }
 
 static void fill_head(ucxpool_channel_t *channel, proto_head_t *head,
@@ -380,9 +404,13 @@ void core_control_destroy_all(ucxpool_t *pool)
 {
     core_control_t *control;
 
-    while (!base_list_is_empty(&pool->free.controls)) {
-        control = base_list_head(&pool->free.controls, core_control_t, link);
-        base_list_del(&control->link);
-        free(control);
+    for (unsigned i = 0; i < CORE_CONTROL_SIZES; i++) {
+        base_list_t *home = &pool->free.controls[i];
+
+        while (!base_list_is_empty(home)) {
+            control = base_list_head(home, core_control_t, link);
+            base_list_del(&control->link);
+            free(control);
+        }
     }
 }

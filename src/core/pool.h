@@ -45,6 +45,9 @@
 #define CORE_ID_SIZE   16u
 #define CORE_NAME_SIZE 32u
 
+/* Rooms that messages outside of rings have. */
+#define CORE_CONTROL_SIZES 2u
+
 /* core/domains.h */
 typedef struct core_domains {
     pthread_mutex_t    lock; /* of the list */
@@ -165,7 +168,7 @@ typedef struct core_mail {
 typedef struct core_free {
     base_list_t requests;
     base_list_t fragments;
-    base_list_t controls;
+    base_list_t controls[CORE_CONTROL_SIZES]; /* by their room */
     base_list_t rndvs;
     base_list_t deliveries;
 } core_free_t;

@@ -22,8 +22,9 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 #define PROTO_VERSION 1
 
-/* Longest variable part of a control message. */
-#define PROTO_DATA_MAX 8192u
+/* Longest variable part of a control message: an eager message of 16 KiB, with
+ * room for its runs and metadata. */
+#define PROTO_DATA_MAX 20480u
 /* Longest text, without a final 0. */
 #define PROTO_TEXT_MAX 127u
 /* Most files a peer may announce. */

@@ -125,26 +125,44 @@ err_close_epoll:
 static void init_lists(ucxpool_t *pool)
 {
     base_list_t *lists[] = {
-        &pool->channels.open,         &pool->channels.gone,
-        &pool->wireup.early,          &pool->wireup.listeners,
-        &pool->wireup.clients,        &pool->requests.posted,
-        &pool->requests.unexpected,   &pool->requests.probed,
-        &pool->requests.runnable,     &pool->requests.waiters,
-        &pool->requests.stalled,      &pool->requests.rndvs,
-        &pool->requests.rndv_waiters, &pool->requests.completed,
-        &pool->requests.deadlines,    &pool->free.requests,
-        &pool->free.controls,         &pool->free.rndvs,
-        &pool->requests.all,          &pool->channels.remotes,
-        &pool->requests.deliveries,   &pool->free.deliveries,
-        &pool->wireup.fd_imports,     &pool->channels.endpoints,
-        &pool->channels.events,       &pool->requests.fragments,
-        &pool->free.fragments,        &pool->requests.to_tell,
-        &pool->requests.readers,      &pool->windows.all,
-        &pool->windows.copying,       &pool->windows.runnable,
+        &pool->channels.open,
+        &pool->channels.gone,
+        &pool->wireup.early,
+        &pool->wireup.listeners,
+        &pool->wireup.clients,
+        &pool->requests.posted,
+        &pool->requests.unexpected,
+        &pool->requests.probed,
+        &pool->requests.runnable,
+        &pool->requests.waiters,
+        &pool->requests.stalled,
+        &pool->requests.rndvs,
+        &pool->requests.rndv_waiters,
+        &pool->requests.completed,
+        &pool->requests.deadlines,
+        &pool->free.requests,
+        &pool->free.rndvs,
+        &pool->requests.all,
+        &pool->channels.remotes,
+        &pool->requests.deliveries,
+        &pool->free.deliveries,
+        &pool->wireup.fd_imports,
+        &pool->channels.endpoints,
+        &pool->channels.events,
+        &pool->requests.fragments,
+        &pool->free.fragments,
+        &pool->requests.to_tell,
+        &pool->requests.readers,
+        &pool->windows.all,
+        &pool->windows.copying,
+        &pool->windows.runnable,
     };
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
         base_list_init(lists[i]);
+    }
+    for (unsigned i = 0; i < CORE_CONTROL_SIZES; i++) {
+        base_list_init(&pool->free.controls[i]);
     }
     for (unsigned i = 0; i < CORE_NUM_LINKS; i++) {
         core_link_init(&pool->links[i]);
