@@ -24,11 +24,20 @@ static unsigned backlog_max(const ucxpool_channel_t *channel)
            channel->pool->config.credits;
 }
 
-/* Room for the variable part: what waits in a backlog has a few words. */
-static const size_t rooms[CORE_CONTROL_SIZES] = {256, PROTO_DATA_MAX};
+/* Room for the variable part. What waits in a backlog has a few words, or tells
+ * what a window is: no peer can have us keep more of the longest than UCX holds
+ * for us. */
+#define ROOM_WORDS  256u
+#define ROOM_WINDOW 8192u
 
-static_assert(PROTO_TEXT_MAX <= 256, "words fit in the smallest room");
-static_assert(PROTO_LENT_MAX * sizeof(proto_lent_t) <= 256, "and loans");
+static const size_t rooms[CORE_CONTROL_SIZES] = {ROOM_WORDS, ROOM_WINDOW,
+                                                 PROTO_DATA_MAX};
+
+static_assert(PROTO_TEXT_MAX <= ROOM_WORDS, "words fit there");
+static_assert(PROTO_LENT_MAX * sizeof(proto_lent_t) <= ROOM_WORDS,
+              "so do loans");
+static_assert(PROTO_PARTS_MAX * sizeof(proto_window_part_t) <= ROOM_WINDOW,
+              "and windows there");
 
 /* A message outside of the ring. */
 typedef struct core_control {

@@ -46,7 +46,7 @@
 #define CORE_NAME_SIZE 32u
 
 /* Rooms that messages outside of rings have. */
-#define CORE_CONTROL_SIZES 2u
+#define CORE_CONTROL_SIZES 3u
 
 /* core/domains.h */
 typedef struct core_domains {
