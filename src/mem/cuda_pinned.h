@@ -22,8 +22,8 @@ ucxpool_status_t mem_cuda_pinned_alloc(int ordinal, size_t size,
 void mem_cuda_pinned_free(void *address);
 
 /*
- * The same for who has the GPU open, and frees it by cuMemFreeHost() before he
- * closes it. `what` it is for is said in errors: "markers".
+ * The same on a GPU that is open already; to be freed by cuMemFreeHost() before
+ * that is closed. `what` it is for is said in errors: "markers".
  *
  * UCXPOOL_ERR_NO_MEMORY  there is not so much
  * UCXPOOL_ERR_IO         the driver failed

@@ -10,7 +10,7 @@
 
 #include "core/request.h"
 
-/* Can it be one: by itself, and on this channel, now or later? */
+/* Can this message be one, and does this channel take such, now or later? */
 bool xfer_short_fits(const ucxpool_channel_t        *channel,
                      const copy_memory_t            *memory,
                      const ucxpool_request_params_t *params);
