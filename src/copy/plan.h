@@ -40,6 +40,14 @@ typedef struct copy_totals {
     uint64_t stream_size;  /* with padding between segments, none at the end */
 } copy_totals_t;
 
+/* Of a message in one piece. */
+static inline copy_totals_t copy_totals_of_piece(uint64_t size)
+{
+    copy_totals_t totals = {1, size, size};
+
+    return totals;
+}
+
 /*
  * Count the runs of a segment list and add them up. The first max_runs of them
  * are written to `runs`, so that one look at the list is enough where these are

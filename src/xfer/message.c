@@ -343,11 +343,10 @@ static void fill_short(ucxpool_message_t *message, const proto_desc_t *desc,
 
     message->desc         = *desc;
     message->runs_missing = 0;
-    message->totals       = (copy_totals_t){
-              .num_segments = 1, .payload_size = size, .stream_size = size};
-    message->runs     = (copy_run_t *)(void *)message->data;
-    message->metadata = message->data + sizeof(run);
-    message->stream   = message->metadata;
+    message->totals       = copy_totals_of_piece(size);
+    message->runs         = (copy_run_t *)(void *)message->data;
+    message->metadata     = message->data + sizeof(run);
+    message->stream       = message->metadata;
     memcpy(message->runs, &run, sizeof(run));
     memcpy(message->stream, data, size);
 }

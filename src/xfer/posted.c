@@ -28,8 +28,7 @@ static bool match_short(ucxpool_request_t *request, ucxpool_channel_t *channel,
     }
     memcpy(request->data.segment.address, bytes, size);
     request->tag         = tag;
-    request->data.totals = (copy_totals_t){
-        .num_segments = 1, .payload_size = size, .stream_size = size};
+    request->data.totals = copy_totals_of_piece(size);
     received->bytes += size;
     received->fragments++;
     core_request_end(request, UCXPOOL_OK, NULL);

@@ -134,10 +134,8 @@ ucxpool_status_t xfer_short_post(ucxpool_channel_t   *channel,
         return status;
     }
     core_request_set_channel(request, channel);
-    request->tag                      = tag;
-    request->data.totals.num_segments = 1;
-    request->data.totals.payload_size = request->data.segment.length;
-    request->data.totals.stream_size  = request->data.segment.length;
+    request->tag         = tag;
+    request->data.totals = copy_totals_of_piece(request->data.segment.length);
     if (xfer_queue_add(request)) {
         (void)advance(request);
     }
