@@ -432,7 +432,7 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "block and without waiting for the receiver."),
     UNSIGNED("CREDITS", credits, "64", 1, 1024,
              "Messages that a peer may have sent us and that no receive has "
-             "taken. The next one waits at the peer."),
+             "taken, 20 KiB of memory each. The next one waits at the peer."),
     SIZE("INPLACE_MIN", inplace_min, "16k", BASE_KEY_INF, 0, BASE_KEY_NO_MAX,
          "Shorter pieces of ucxpool_comm_alloc() memory are packed, not sent "
          "in place. Other memory goes in place over the ucx wire alone, from "
