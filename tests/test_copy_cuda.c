@@ -558,6 +558,34 @@ START_TEST(a_place_beyond_the_limit_is_told_and_left_alone)
 }
 END_TEST
 
+START_TEST(a_segment_of_another_length_is_told_and_left_alone)
+{
+    const size_t     at        = NUM_PIECES / 2;
+    const bool       is_gather = _i == 0;
+    copy_cuda_job_t *job;
+    copy_segment_t  *segments;
+
+    init_memory(&mem_kind_cuda_vmm);
+    job      = make_job(COPY_EVEN_SEGMENTS, 1000);
+    segments = (copy_segment_t *)job->entries;
+    for (int is_longer = 0; is_longer < 2; is_longer++) {
+        segments[at].length = is_longer ? 1001 : 996;
+        ck_assert_int_eq(copy_cuda_job_start(copier, job, COPY_EVEN_SEGMENTS,
+                                             1000, is_gather),
+                         UCXPOOL_OK);
+        wait_for(job);
+        ck_assert_uint_eq(copy_cuda_job_fault(job), COPY_OTHER | (at + 1));
+        get(result, contiguous.address, SIZE);
+        ck_assert(is_all(result + layout.size, SIZE - layout.size, 0xee));
+        get(result, scattered.address, SIZE);
+        ck_assert_int_eq(memcmp(result + layout.offsets[at],
+                                pattern + layout.offsets[at], 1000),
+                         0);
+    }
+    copy_cuda_job_put(copier, job);
+}
+END_TEST
+
 /* What is awaited may be written by the kernel's stream, or the copy engine's.
  */
 START_TEST(a_scatter_waits_for_its_flag)
@@ -952,6 +980,8 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, a_job_takes_several_lists);
     tcase_add_test(tcase, a_long_piece_goes_by_the_copy_engine);
     tcase_add_loop_test(tcase, one_piece_needs_no_list, 0, NUM_LENGTHS);
+    tcase_add_loop_test(
+        tcase, a_segment_of_another_length_is_told_and_left_alone, 0, 2);
     tcase_add_loop_test(tcase, a_place_beyond_the_limit_is_told_and_left_alone,
                         0, 2);
     tcase_add_loop_test(tcase, a_scatter_waits_for_its_flag, 0, 2);

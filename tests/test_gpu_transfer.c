@@ -203,7 +203,12 @@ END_TEST
 static const ucxpool_request_params_t params_of_pieces[] = {
     {.field_mask = 0},
     {.field_mask    = UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS,
-     .segments_kind = UCXPOOL_SEGMENTS_CUDA}};
+     .segments_kind = UCXPOOL_SEGMENTS_CUDA},
+    {.field_mask    = UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS,
+     .segments_kind = UCXPOOL_SEGMENTS_EVEN}};
+
+#define EVEN     2
+#define NUM_TOLD 3
 
 /* Lay pieces into memory, neighbours and others, in another order. */
 static void lay_pieces(uint8_t *memory, size_t num, size_t length,
@@ -283,13 +288,9 @@ static const ucxpool_segment_t *as_segments(ucxpool_segment_t *segments,
     return segments;
 }
 
-static void start_segments(void *const *from, size_t num_from,
-                           size_t from_length, void *const *to, size_t num_to,
-                           size_t to_length, int kind,
-                           ucxpool_request_t *requests[2])
+static void post_segments(size_t num_from, size_t num_to, int kind,
+                          ucxpool_request_t *requests[2])
 {
-    as_segments(from_segments, from, num_from, from_length);
-    as_segments(to_segments, to, num_to, to_length);
     ck_assert_msg(recv_segments(pair.b, pair.to_a, to_segments, num_to, TAG,
                                 ALL_BITS, &params_of_pieces[kind],
                                 &requests[0]) == UCXPOOL_OK,
@@ -298,6 +299,16 @@ static void start_segments(void *const *from, size_t num_from,
                                 &params_of_pieces[kind],
                                 &requests[1]) == UCXPOOL_OK,
                   "%s", ucxpool_error_detail());
+}
+
+static void start_segments(void *const *from, size_t num_from,
+                           size_t from_length, void *const *to, size_t num_to,
+                           size_t to_length, int kind,
+                           ucxpool_request_t *requests[2])
+{
+    as_segments(from_segments, from, num_from, from_length);
+    as_segments(to_segments, to, num_to, to_length);
+    post_segments(num_from, num_to, kind, requests);
 }
 
 typedef void start_t(void *const *from, size_t num_from, size_t from_length,
@@ -363,7 +374,7 @@ START_TEST(segments_of_one_length_meet_others)
 {
     connect_pair(kinds[_i % NUM_KINDS]);
     segments_init(_i >= NUM_KINDS);
-    for (int kind = 0; kind < 2; kind++) {
+    for (int kind = 0; kind < NUM_TOLD; kind++) {
         exchange_by(start_segments, 36000, 64, 36000, 64, kind);
         exchange_by(start_segments, 36000, 100, 36000, 100, kind);
         exchange_by(start_segments, 5000, 400, 20000, 100, kind);
@@ -372,6 +383,58 @@ START_TEST(segments_of_one_length_meet_others)
         exchange_by(start_segments, 1, 400000, 40000, 10, kind);
     }
     segments_cleanup(_i >= NUM_KINDS);
+    end_pair();
+}
+END_TEST
+
+#define NUM_CLAIMED 8000u
+#define CLAIMED     ((size_t)64)
+
+static void check_refused(ucxpool_request_t *request, size_t one)
+{
+    ucxpool_request_attr_t attr;
+    char                   name[32];
+
+    snprintf(name, sizeof(name), "segment %zu ", one);
+    pair_until(&pair, pair_ended(request));
+    ucxpool_request_query(request, &attr, sizeof(attr));
+    ck_assert_int_eq(attr.status, UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_msg(strstr(attr.detail, name) != NULL, "%s", attr.detail);
+    ucxpool_request_release(request);
+}
+
+/* By the kernel, or as the last ones, which are few, by the processor. */
+static void claim_falsely(bool is_sender, size_t one)
+{
+    ucxpool_segment_t *segments = is_sender ? from_segments : to_segments;
+    ucxpool_request_t *requests[2];
+    twins_t            twins;
+
+    twins_init(&twins, NUM_CLAIMED * CLAIMED);
+    lay_pieces(twins.source, NUM_CLAIMED, CLAIMED, from_pieces);
+    lay_pieces(twins.target, NUM_CLAIMED, CLAIMED, to_pieces);
+    as_segments(from_segments, from_pieces, NUM_CLAIMED, CLAIMED);
+    as_segments(to_segments, to_pieces, NUM_CLAIMED, CLAIMED);
+    segments[one].length = CLAIMED - 4;
+    post_segments(NUM_CLAIMED, NUM_CLAIMED, EVEN, requests);
+    check_refused(requests[is_sender], one);
+    ck_assert_int_ne(pair_finish(&pair, requests[!is_sender]), UCXPOOL_OK);
+    twins_cleanup(&twins);
+}
+
+START_TEST(segments_that_are_not_as_is_told_end_the_request)
+{
+    connect_pair(kinds[_i]);
+    segments_init(true);
+    for (int is_sender = 0; is_sender < 2; is_sender++) {
+        claim_falsely(is_sender, 1);
+        claim_falsely(is_sender, 5000);
+        claim_falsely(is_sender, NUM_CLAIMED - 1);
+    }
+    exchange_by(start_segments, NUM_CLAIMED, CLAIMED, NUM_CLAIMED, CLAIMED,
+                EVEN);
+    segments_cleanup(true);
+    pair_check_blocks(&pair);
     end_pair();
 }
 END_TEST
@@ -558,6 +621,8 @@ static Suite *suite(void)
     tcase_add_loop_test(tcase, pieces_meet_pieces, 0, 2 * NUM_KINDS);
     tcase_add_loop_test(tcase, segments_of_one_length_meet_others, 0,
                         2 * NUM_KINDS);
+    tcase_add_loop_test(tcase, segments_that_are_not_as_is_told_end_the_request,
+                        0, NUM_KINDS);
     tcase_add_loop_test(tcase,
                         one_segment_that_is_not_as_the_others_arrives_too, 0,
                         2 * NUM_KINDS);

@@ -238,11 +238,17 @@ typedef enum ucxpool_segments_kind {
                                   them: device, managed or pinned memory. The
                                   caller answers for it: where it is not so,
                                   the GPU's context breaks */
-    UCXPOOL_SEGMENTS_HOST = 2  /* all are host memory, pinned or not, and the
+    UCXPOOL_SEGMENTS_HOST = 2, /* all are host memory, pinned or not, and the
                                   processor copies them. The caller answers for
                                   it: where it is not so, the process dies.
                                   Nothing else is known of pageable memory
                                   without a question for each segment */
+    UCXPOOL_SEGMENTS_EVEN = 3  /* as CUDA, and all have the length of the first
+                                  one: of many short ones, in pinned memory,
+                                  nobody but the GPU looks at the array then.
+                                  A request of which it is not so may end with
+                                  UCXPOOL_ERR_INVALID_PARAM, and the detail
+                                  names the segment */
 } ucxpool_segments_kind_t;
 
 /* A stream that there is nothing to wait for in. */

@@ -289,6 +289,38 @@ static void fill_exact(filling_t *filling, copy_exact_t *entries,
     }
 }
 
+/* With lengths, or places in the stream. */
+static copy_form_t fill_uneven(filling_t *filling, void *entries,
+                               bool is_gather)
+{
+    if (fill_segments(filling, entries)) {
+        return COPY_SEGMENTS;
+    }
+    fill_exact(filling, entries, is_gather);
+    return COPY_EXACT;
+}
+
+/* Nobody may have looked at the lengths of segments before. Looks at
+ * those that a list of ours may be about; of the caller's array the kernel
+ * does. */
+static ucxpool_status_t check_lengths(const filling_t *filling)
+{
+    const copy_plan_t   *plan   = filling->plan;
+    const copy_memory_t *memory = &plan->memory;
+    size_t               end    = plan->at.memory + filling->room;
+
+    if (!memory->is_unseen) {
+        return UCXPOOL_OK;
+    }
+    end = base_min(end, memory->num);
+    for (size_t i = plan->at.memory; i < end; i++) {
+        if (memory->segments[i].length != memory->length) {
+            return copy_launch_other_length(i);
+        }
+    }
+    return UCXPOOL_OK;
+}
+
 /* Nobody may have looked at the pieces' addresses before. Looks at those from
  * number `first` up to a place of the stream. */
 static ucxpool_status_t check_pieces(copy_plan_t *plan, size_t first,
@@ -324,12 +356,21 @@ ucxpool_status_t copy_launch_beyond(uint64_t place)
                       (unsigned long long)place);
 }
 
+ucxpool_status_t copy_launch_other_length(size_t segment)
+{
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "segment %zu has another length than the first one, "
+                      "against UCXPOOL_SEGMENTS_EVEN",
+                      segment);
+}
+
 ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
                                   uint64_t length, bool is_gather,
                                   void *entries, size_t entries_size,
                                   copy_launch_t *launch_p)
 {
-    filling_t filling = {.plan = plan, .entries = entries};
+    filling_t        filling = {.plan = plan, .entries = entries};
+    ucxpool_status_t status;
 
     length         = copy_walk_clip(plan, offset, length);
     filling.length = base_min(length, LENGTH_MAX);
@@ -343,13 +384,12 @@ ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
     settle(plan);
     launch_p->first       = plan->at.memory;
     launch_p->list.length = (uint32_t)plan->runs[plan->at.run].length;
-    if (fill_even(&filling, entries, &launch_p->list.form)) {
-        /* The form is told. */
-    } else if (fill_segments(&filling, entries)) {
-        launch_p->list.form = COPY_SEGMENTS;
-    } else {
-        fill_exact(&filling, entries, is_gather);
-        launch_p->list.form = COPY_EXACT;
+    if (!fill_even(&filling, entries, &launch_p->list.form)) {
+        status = check_lengths(&filling);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+        launch_p->list.form = fill_uneven(&filling, entries, is_gather);
     }
     launch_p->list.entries     = filling.entries;
     launch_p->list.num_entries = filling.num;

@@ -64,10 +64,12 @@ typedef struct copy_launch {
  * COPY_ALIGNMENT and its end is one or the stream's. A scatter takes any range.
  *
  * The list may be a part of the caller's array, where that is pinned: nobody
- * may have looked at pieces then, and the kernel tells of a NULL.
+ * may have looked at it then, and the kernel tells of a NULL, or of a segment
+ * of another length.
  *
- * UCXPOOL_ERR_INVALID_PARAM  the address of a piece in it is NULL; the detail
- *                            names the piece
+ * UCXPOOL_ERR_INVALID_PARAM  the address of a piece in it is NULL, or a segment
+ *                            of unseen memory has another length than the
+ *                            first; the detail names it
  */
 ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
                                   uint64_t length, bool is_gather,
@@ -79,6 +81,9 @@ ucxpool_status_t copy_launch_no_address(size_t piece);
 
 /* The same of a place that is not in its window. */
 ucxpool_status_t copy_launch_beyond(uint64_t place);
+
+/* The same of a segment whose length is not that of the first one. */
+ucxpool_status_t copy_launch_other_length(size_t segment);
 
 /* --- copiers and jobs ----------------------------------------------------- */
 

@@ -478,6 +478,10 @@ static ucxpool_status_t poll(copy_engine_t *engine, const copy_job_t *copy)
     if (fault & COPY_BEYOND) {
         return copy_launch_beyond(copy->first + (fault & ~COPY_BEYOND) - 1);
     }
+    if (fault & COPY_OTHER) {
+        return copy_launch_other_length(copy->first + (fault & ~COPY_OTHER) -
+                                        1);
+    }
     return (fault == 0) ? UCXPOOL_OK
                         : copy_launch_no_address(copy->first + fault - 1);
 }
@@ -579,8 +583,21 @@ static ucxpool_status_t gpu_memtypes(const copy_engine_t *engine,
  * quick, 1 KiB 0.8 to 1.0 times. */
 #define EVEN_MAX 512u
 
+/* Nobody but the GPU reads the array where the caller tells of it. Of longer
+ * ones the bytes take the time. */
+#define TOLD_EVEN_MAX (64u << 10)
+
 /* Where a segment may lie for whose place the caller answers. */
 #define ANYWHERE ((uint64_t)1 << 61)
+
+/* Many short segments, if all are as the first. */
+static bool is_even_by_first(const copy_memory_t *memory, size_t max)
+{
+    const ucxpool_segment_t *first = memory->segments;
+
+    return (first != NULL) && (memory->num >= PINNED_LIST_MIN) &&
+           (first->length != 0) && (first->length < max);
+}
 
 static bool gpu_is_even(const copy_engine_t *engine,
                         const copy_memory_t *memory, bool is_told)
@@ -588,8 +605,7 @@ static bool gpu_is_even(const copy_engine_t *engine,
     const ucxpool_segment_t *first   = memory->segments;
     copy_pointer_t           pointer = {.start = 1, .size = ANYWHERE};
 
-    if ((first == NULL) || (memory->num < PINNED_LIST_MIN) ||
-        (first->length == 0) || (first->length >= EVEN_MAX)) {
+    if (!is_even_by_first(memory, EVEN_MAX)) {
         return false;
     }
     if (!is_told &&
@@ -622,11 +638,20 @@ static bool gpu_shares_device(const copy_engine_t *engine, const void *uuid)
            0;
 }
 
+static bool gpu_takes_even(const copy_engine_t *engine,
+                           const copy_memory_t *memory)
+{
+    return is_even_by_first(memory, TOLD_EVEN_MAX) &&
+           gpu_reaches_array(engine, memory->segments, memory->num,
+                             sizeof(*memory->segments));
+}
+
 static const copy_engine_calls_t gpu_calls = {
     .memory_kind   = UCXPOOL_MEMORY_CUDA,
     .is_launched   = true,
     .memtypes      = gpu_memtypes,
     .is_even       = gpu_is_even,
+    .takes_even    = gpu_takes_even,
     .reaches_array = gpu_reaches_array,
     .shares_device = gpu_shares_device,
     .destroy       = gpu_destroy,
@@ -770,6 +795,14 @@ static bool host_is_even(const copy_engine_t *engine,
     return false;
 }
 
+static bool host_takes_even(const copy_engine_t *engine,
+                            const copy_memory_t *memory)
+{
+    (void)engine;
+    (void)memory;
+    return false;
+}
+
 static bool host_reaches_array(const copy_engine_t *engine, const void *array,
                                size_t num, size_t size)
 {
@@ -792,6 +825,7 @@ static const copy_engine_calls_t host_calls = {
     .is_launched   = false,
     .memtypes      = host_memtypes,
     .is_even       = host_is_even,
+    .takes_even    = host_takes_even,
     .reaches_array = host_reaches_array,
     .shares_device = host_shares_device,
     .destroy       = host_destroy,
@@ -887,6 +921,12 @@ bool copy_engine_is_even(const copy_engine_t *engine,
                          const copy_memory_t *memory, bool is_told)
 {
     return engine->calls->is_even(engine, memory, is_told);
+}
+
+bool copy_engine_takes_even(const copy_engine_t *engine,
+                            const copy_memory_t *memory)
+{
+    return engine->calls->takes_even(engine, memory);
 }
 
 bool copy_engine_reaches_array(const copy_engine_t *engine, const void *array,

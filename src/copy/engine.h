@@ -96,6 +96,8 @@ typedef struct copy_engine_calls {
                                  unsigned            *memtypes_p);
     bool (*is_even)(const copy_engine_t *engine, const copy_memory_t *memory,
                     bool is_told);
+    bool (*takes_even)(const copy_engine_t *engine,
+                       const copy_memory_t *memory);
     bool (*reaches_array)(const copy_engine_t *engine, const void *array,
                           size_t num, size_t size);
     bool (*shares_device)(const copy_engine_t *engine, const void *uuid);
@@ -234,6 +236,11 @@ ucxpool_status_t copy_engine_memtypes(const copy_engine_t *engine,
  */
 bool copy_engine_is_even(const copy_engine_t *engine,
                          const copy_memory_t *memory, bool is_told);
+
+/* The same where the caller says so: is a kernel to find out? It reads the
+ * array then, where that is pinned and long. */
+bool copy_engine_takes_even(const copy_engine_t *engine,
+                            const copy_memory_t *memory);
 
 /* May a kernel read an array itself, of so many entries of `size` bytes? A
  * short one is not worth the question. */

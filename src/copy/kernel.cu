@@ -144,6 +144,21 @@ struct piece {
     uint64_t stream; /* its offset there, with COPY_EXACT; its other side */
 };                   /* with COPY_PAIRS */
 
+/* What is wrong with an entry of a list of one length; 0: nothing. */
+DEVICE uint32_t fault_of(const piece &p, uint64_t entry, uint64_t limit,
+                         uint32_t length)
+{
+    uint32_t number = (uint32_t)entry + 1;
+
+    if (p.length != length) {
+        return number | COPY_OTHER;
+    }
+    if (p.address == 0) {
+        return number;
+    }
+    return (p.stream > limit) ? (number | COPY_BEYOND) : 0;
+}
+
 /* A piece of a tile, from where the tile begins. `fault` is where to tell of
  * one that has no address, where all have one length. */
 DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
@@ -166,14 +181,19 @@ DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
         p.address = (uint64_t)list;
     } else if ((form == COPY_UNIFORM) || (form == COPY_EVEN_SEGMENTS) ||
                (form == COPY_EVEN_PLACES)) {
-        p.address = (form == COPY_EVEN_SEGMENTS) ? load_first(list + 2 * entry)
-                                                 : load_entry(list + entry);
+        if (form == COPY_EVEN_SEGMENTS) {
+            load_entry(list + 2 * entry, &p.address, &p.length);
+        } else {
+            p.address = load_entry(list + entry);
+        }
         if (form == COPY_EVEN_PLACES) {
             p.stream = load_entry(offsets + entry);
         }
-        if ((p.address == 0) || (p.stream > limit)) {
-            store4(fault, ((uint32_t)entry + 1) |
-                              ((p.address == 0) ? 0 : COPY_BEYOND));
+
+        uint32_t wrong = fault_of(p, entry, limit, length);
+
+        if (wrong != 0) {
+            store4(fault, wrong);
             p.length = 0;
             return p;
         }
@@ -225,8 +245,9 @@ DEVICE bool has_come(uint64_t word, uint32_t number)
  * 0. Where all pieces have one length stream, stream_size and tile_size are in
  * place of tiles, which are then the offsets of COPY_EVEN_PLACES, none of them
  * greater than `limit`. `fault` is the address of a word: the number, from 1
- * on, of a piece that has no address, or COPY_BEYOND with that of one whose
- * offset is, where all have one length; or COPY_LATE, where the word at
+ * on, of a piece that has no address, COPY_BEYOND with that of one whose offset
+ * is, or COPY_OTHER with that of a segment of another length, where all have
+ * one; or COPY_LATE, where the word at
  * `awaited`, if that is not 0, did not get the number `mark`.
  */
 extern "C" __attribute__((global))

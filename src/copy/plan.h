@@ -116,12 +116,14 @@ typedef struct copy_memory {
                                         it is known that all have one: else 0 */
     size_t num;                      /* segments, pieces, or ranges */
     bool is_pinned; /* a GPU can read the array of segments or pieces itself */
+    bool is_unseen; /* the caller says that the segments have one length, and
+                       nobody has looked: who reads the array does */
 } copy_memory_t;
 
 static inline copy_memory_t
 copy_memory_of_segments(const ucxpool_segment_t *segments, size_t num)
 {
-    copy_memory_t memory = {segments, NULL, NULL, 0, num, false};
+    copy_memory_t memory = {segments, NULL, NULL, 0, num, false, false};
 
     return memory;
 }
@@ -129,7 +131,7 @@ copy_memory_of_segments(const ucxpool_segment_t *segments, size_t num)
 static inline copy_memory_t copy_memory_of_pieces(void *const *addresses,
                                                   size_t num, uint64_t length)
 {
-    copy_memory_t memory = {NULL, addresses, NULL, length, num, false};
+    copy_memory_t memory = {NULL, addresses, NULL, length, num, false, false};
 
     return memory;
 }
@@ -137,7 +139,7 @@ static inline copy_memory_t copy_memory_of_pieces(void *const *addresses,
 static inline copy_memory_t copy_memory_of_ranges(const ucxpool_range_t *ranges,
                                                   size_t                 num)
 {
-    copy_memory_t memory = {NULL, NULL, ranges, 0, num, false};
+    copy_memory_t memory = {NULL, NULL, ranges, 0, num, false, false};
 
     return memory;
 }
@@ -163,8 +165,8 @@ static inline uint64_t copy_memory_length(const copy_memory_t *memory, size_t i)
     if (copy_memory_is_ranges(memory)) {
         return memory->ranges[i].length;
     }
-    return copy_memory_is_pieces(memory) ? memory->length
-                                         : memory->segments[i].length;
+    return copy_memory_is_even(memory) ? memory->length
+                                       : memory->segments[i].length;
 }
 
 /* NULL where there is no memory, but a part of a file. */

@@ -40,8 +40,10 @@
 #define COPY_PATIENCE 200000u
 
 /* A launch tells the number of an entry that it left out, from 1 on: it has no
- * address; or, with this bit, its offset is greater than the limit. */
+ * address; or, with one of these bits, its offset is greater than the limit, or
+ * its length is another than that of the list. */
 #define COPY_BEYOND (UINT32_C(1) << 31)
+#define COPY_OTHER  (UINT32_C(1) << 30)
 
 /* How an entry of the list looks. */
 typedef enum copy_form {

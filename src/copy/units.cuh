@@ -81,15 +81,6 @@ DEVICE void load_entry(const uint64_t *entry, uint64_t *first_p,
                  : "l"(entry));
 }
 
-/* The first of two, by a load of both: a warp then asks for whole lines. */
-DEVICE uint64_t load_first(const uint64_t *entry)
-{
-    uint64_t first, second;
-
-    load_entry(entry, &first, &second);
-    return first;
-}
-
 DEVICE void store16(uint64_t address, words4 v)
 {
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address),

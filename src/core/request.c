@@ -438,16 +438,27 @@ void core_request_destroy_all(ucxpool_t *pool)
 /* --- the caller's memory -----------------------------------------------------
  */
 
-/* Does the caller answer for the segments to be of this kind? */
-static bool is_told(const ucxpool_request_t        *request,
-                    const ucxpool_request_params_t *params,
-                    ucxpool_segments_kind_t         kind)
+/* What the caller answers for; in a pool of host memory nobody needs to know.
+ */
+static ucxpool_segments_kind_t told_kind(const ucxpool_request_t *request,
+                                         const ucxpool_request_params_t *params)
 {
-    return (copy_engine_memory_kind(request->pool->engine) ==
-            UCXPOOL_MEMORY_CUDA) &&
-           (params != NULL) &&
-           (params->field_mask & UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS) &&
-           (params->segments_kind == kind);
+    if ((copy_engine_memory_kind(request->pool->engine) !=
+         UCXPOOL_MEMORY_CUDA) ||
+        (params == NULL) ||
+        !(params->field_mask & UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS)) {
+        return UCXPOOL_SEGMENTS_ANY;
+    }
+    return params->segments_kind;
+}
+
+/* Does the caller say that the GPU reaches all? */
+static bool is_told_reached(const ucxpool_request_t        *request,
+                            const ucxpool_request_params_t *params)
+{
+    ucxpool_segments_kind_t kind = told_kind(request, params);
+
+    return (kind == UCXPOOL_SEGMENTS_CUDA) || (kind == UCXPOOL_SEGMENTS_EVEN);
 }
 
 /* Segments have been looked through when their lengths were added up. */
@@ -486,12 +497,31 @@ static ucxpool_status_t set_marker(ucxpool_request_t *request, void *stream)
 void core_request_find_length(ucxpool_request_t              *request,
                               const ucxpool_request_params_t *params)
 {
-    copy_memory_t *memory = &request->data.memory;
+    const copy_engine_t *engine = request->pool->engine;
+    copy_memory_t       *memory = &request->data.memory;
 
-    if (copy_engine_is_even(request->pool->engine, memory,
-                            is_told(request, params, UCXPOOL_SEGMENTS_CUDA))) {
+    memory->is_unseen = (told_kind(request, params) == UCXPOOL_SEGMENTS_EVEN) &&
+                        copy_engine_takes_even(engine, memory);
+    if (memory->is_unseen ||
+        copy_engine_is_even(engine, memory, is_told_reached(request, params))) {
         memory->length = memory->segments[0].length;
     }
+}
+
+ucxpool_status_t core_request_check_lengths(ucxpool_request_t *request)
+{
+    copy_memory_t *memory = &request->data.memory;
+
+    if (!memory->is_unseen) {
+        return UCXPOOL_OK;
+    }
+    memory->is_unseen = false;
+    for (size_t i = 0; i < memory->num; i++) {
+        if (memory->segments[i].length != memory->length) {
+            return copy_launch_other_length(i);
+        }
+    }
+    return UCXPOOL_OK;
 }
 
 /* Even segments lie where the first one does. */
@@ -509,7 +539,7 @@ static ucxpool_status_t find_memtypes(const ucxpool_request_t        *request,
 {
     copy_memory_t memory = to_be_asked_for(&request->data.memory);
 
-    if (is_told(request, params, UCXPOOL_SEGMENTS_HOST)) {
+    if (told_kind(request, params) == UCXPOOL_SEGMENTS_HOST) {
         *memtypes_p = COPY_MEMTYPE_PAGEABLE;
         return UCXPOOL_OK;
     }
@@ -529,7 +559,7 @@ core_request_find_memtypes(ucxpool_request_t              *request,
     if (!copy_engine_is_launched(engine)) {
         return check_pieces(request); /* the processor reaches all */
     }
-    if (!is_told(request, params, UCXPOOL_SEGMENTS_CUDA)) {
+    if (!is_told_reached(request, params)) {
         status = check_pieces(request);
         if (status != UCXPOOL_OK) {
             return status;

@@ -336,6 +336,14 @@ void core_request_find_length(ucxpool_request_t              *request,
                               const ucxpool_request_params_t *params);
 
 /*
+ * Have they one length where the caller says so? For who reads the array by the
+ * processor: else whoever copies looks, a kernel most often.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  one has not
+ */
+ucxpool_status_t core_request_check_lengths(ucxpool_request_t *request);
+
+/*
  * Look at the segments as they are posted, and set a marker in the caller's
  * stream. In a pool of host memory, only pieces are looked at, for NULL; in one
  * on a GPU nothing is, where the caller says what the segments are. Ranges are

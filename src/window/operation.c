@@ -285,6 +285,9 @@ static ucxpool_status_t make_request(window_operation_t             *operation,
     operation->request = request;
     status             = check_places(operation);
     if (status == UCXPOOL_OK) {
+        status = core_request_check_lengths(request);
+    }
+    if (status == UCXPOOL_OK) {
         status = check_data(operation, request);
     }
     if (status == UCXPOOL_OK) {

@@ -88,8 +88,9 @@ static void move(void *context, uint64_t target, uint64_t source, uint64_t size)
             : copy_bytes(target, source, size, launch->device, false);
 }
 
-/* Tell of an entry without an address, or with an offset beyond the limit, in
- * the word that the launch has for it; and copy nothing then. */
+/* Tell of an entry without an address, with another length, or with an offset
+ * beyond the limit, in the word that the launch has for it; and copy nothing
+ * then. */
 static bool has_fault(const uint64_t *list, const copy_twin_even_t *even,
                       uint32_t length, uint64_t limit, uint32_t *fault)
 {
@@ -98,6 +99,10 @@ static bool has_fault(const uint64_t *list, const copy_twin_even_t *even,
     size_t   step   = (even->form == COPY_EVEN_SEGMENTS) ? 2 : 1;
 
     for (uint32_t i = 0; i < num; i++) {
+        if ((step == 2) && (list[i * step + 1] != length)) {
+            *fault = (i + 1) | COPY_OTHER;
+            return true;
+        }
         if (list[i * step] == 0) {
             *fault = i + 1;
             return true;
