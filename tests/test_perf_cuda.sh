@@ -60,6 +60,8 @@ says out '"pageable": "send", "untold": true'
 run 0 $short -t each -s 1001 -n 300 --device "$two" --pageable both --untold \
     --sides pool/map,pool-pieces/map
 says out 'the pool asks what memory it is'
+run 0 $short -t each -s 64 -n 6000 --device "$two" --sides pool/map,pool-even/map
+says out 'pool-even/map'
 for wire in map ucx; do
     run 0 $short -t mixed -s 100k -n 100 -O 3 --device "$two" --wire $wire
     says out '100 x up to 100 KiB'

@@ -75,8 +75,7 @@ static void say_why_insane(const job_t *job)
                        "--pageable");
             return;
         }
-        if ((side_is_pieces(job->sides[i]) ||
-             side_is_one_sided(job->sides[i])) &&
+        if ((side_is_even(job->sides[i]) || side_is_one_sided(job->sides[i])) &&
             job->work.mixed) {
             perf_error("--sides: pieces have one length, those of %s do not",
                        job->test);

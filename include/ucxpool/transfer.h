@@ -55,7 +55,8 @@ extern "C" {
  * (cuMemHostAlloc(), cudaMallocHost()) and has 4,096 addresses or more.
  * So it is with 4,096 segments or more in a pinned array that turn out to have
  * one length, of less than 512 bytes, and to lie in one allocation; these are
- * looked through once, when they are posted.
+ * looked through once, when they are posted, but not where the params say
+ * UCXPOOL_SEGMENTS_EVEN.
  *
  * Ranges are of memory and of files, in any order; to the receiver each is a
  * segment. A file is read as its bytes go to the wire, not mapped, and by its

@@ -38,7 +38,7 @@ bool job_is_sane(const job_t *job)
     }
     for (unsigned i = 0; i < job->num_sides; i++) {
         if (!side_is_sane(job->sides[i]) ||
-            (side_is_pieces(job->sides[i]) && job->work.mixed) ||
+            (side_is_even(job->sides[i]) && job->work.mixed) ||
             (side_is_one_sided(job->sides[i]) &&
              (job->work.mixed || job->work.echo)) ||
             (job->work.both && !side_goes_both_ways(job->sides[i])) ||

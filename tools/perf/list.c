@@ -67,7 +67,7 @@ void list_print(void)
            "                                             /none without\n"
            "  copy-each, copy                            with --device: "
            "cuMemcpyAsync()\n"
-           "  pool, pool-pieces, pool-each, pool-event, pool-wait,\n"
+           "  pool, pool-pieces, pool-even, pool-each, pool-event, pool-wait,\n"
            "  pool-comm, pool-comm-send, pool-comm-recv,\n"
            "  pool-window, pool-window-send, pool-window-recv,\n"
            "  pool-read, pool-read-asleep, pool-write, pool-write-asleep\n"

@@ -80,6 +80,16 @@ static void part_arrived(ucxpool_request_t *request, ucxpool_status_t status,
     }
 }
 
+/* What is told of the buffers in a pool on a GPU. */
+static ucxpool_segments_kind_t segments_kind(const end_t *end)
+{
+    if (!memory_is_on_gpu(end->buffers.memory)) {
+        return UCXPOOL_SEGMENTS_HOST;
+    }
+    return (end->side.way == WAY_POOL_EVEN) ? UCXPOOL_SEGMENTS_EVEN
+                                            : UCXPOOL_SEGMENTS_CUDA;
+}
+
 void pool_end_fill_params(ucxpool_request_params_t *params, end_slot_t *slot,
                           ucxpool_request_cb_t callback, bool is_data)
 {
@@ -91,9 +101,7 @@ void pool_end_fill_params(ucxpool_request_params_t *params, end_slot_t *slot,
         params->stream = UCXPOOL_STREAM_READY;
         if (is_data && !slot->end->work.untold) {
             params->field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS;
-            params->segments_kind = memory_is_on_gpu(slot->end->buffers.memory)
-                                        ? UCXPOOL_SEGMENTS_CUDA
-                                        : UCXPOOL_SEGMENTS_HOST;
+            params->segments_kind = segments_kind(slot->end);
         }
     }
     slot->pending++;

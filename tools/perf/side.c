@@ -19,6 +19,7 @@ static const char *const way_names[WAY_LAST] = {
     [WAY_COPY]              = "copy",
     [WAY_POOL]              = "pool",
     [WAY_POOL_PIECES]       = "pool-pieces",
+    [WAY_POOL_EVEN]         = "pool-even",
     [WAY_POOL_EACH]         = "pool-each",
     [WAY_POOL_EVENT]        = "pool-event",
     [WAY_POOL_WAIT]         = "pool-wait",
@@ -76,6 +77,11 @@ bool side_is_pool(side_t side)
 bool side_is_pieces(side_t side)
 {
     return side.way == WAY_POOL_PIECES;
+}
+
+bool side_is_even(side_t side)
+{
+    return side_is_pieces(side) || (side.way == WAY_POOL_EVEN);
 }
 
 bool side_is_copy(side_t side)

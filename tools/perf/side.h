@@ -34,6 +34,7 @@ typedef enum way {
     WAY_POOL,           /* any memory on both sides */
     WAY_POOL_PIECES,    /* the same as ucxpool_data_pieces():
                            buffers of one length */
+    WAY_POOL_EVEN,      /* WAY_POOL, told that the buffers have one length */
     WAY_POOL_EACH,      /* one message per buffer */
     WAY_POOL_EVENT,     /* WAY_POOL; both sides sleep on the event descriptor */
     WAY_POOL_WAIT,      /* the same in ucxpool_wait() */
@@ -81,6 +82,9 @@ int side_parse(const char *name, side_t *side_p);
 
 bool side_is_pool(side_t side);
 bool side_is_pieces(side_t side);
+
+/* Does it need buffers of one length? */
+bool side_is_even(side_t side);
 bool side_is_raw(side_t side);
 bool side_is_copy(side_t side);
 
