@@ -1,24 +1,22 @@
 #!/usr/bin/env python3
 """All-to-all between GPUs, of which one process after the other is killed.
 
-usage: gpu_alltoall_death.py LIBRARY [--gpus N] [--size BYTES] [--rounds N]
-                             [--seed N]
+usage: gpu_alltoall_death.py LIBRARY [--gpus N] [--size BYTES] [--seed N]
 
 LIBRARY   libucxpool.so
 --gpus    processes, one on each GPU; default: as many as PyTorch sees, 8 at
           most
 --size    that each process sends in a round; default 64 MiB
---rounds  while one is killed; default 60
 --seed    of the moments of death; default: random, and printed
 
 In a round each process sends one share to each other one as a message, whose
 blocks the receiver lends or the sender's are read, in turn, and writes another
-into its window. The last one is killed at a random moment, up to 0.1 s from when
-the rounds begin, which may be after their end. What the others have under way
-with it has to end, with an error or without; what they have among each other
-has to end well. Then they make one round among
-themselves, compare every byte, and count their blocks: none may be missing.
-So it goes on until two are left.
+into its window. At a random moment within one of the first rounds, when it has
+posted all of it, the last one kills itself. What the others have under way with
+it, in this round and in the next four, has to end, and each way of sending with
+an error at least once; what they have among each other has to end well. Then
+they make one round among themselves, compare every byte, and count their
+blocks: none may be missing. So it goes on until two are left.
 
 Exit status: 0 all is right, 1 not so, 77 no PyTorch, or fewer than three GPUs.
 """
@@ -50,6 +48,8 @@ class Process:
         self.pools = [gpu_alltoall.Pool(options.library, rank, self.exchange,
                                         way) for way in ("pull", "push")]
         self.living = set(range(options.gpus)) - {rank}
+        self.lost = set()           # the pools in which something failed
+        self.took = [0, 0]          # seconds of a round, by pool
         self.kept = []              # what requests refer to
         target = self.part.target
         self.pools[0].share(target.data_ptr(), target.nbytes, self.exchange)
@@ -92,7 +92,7 @@ class Process:
         self.kept.append(pieces)
         return pieces
 
-    def attempt(self, peer, function):
+    def attempt(self, peer, number, function):
         """Only what has to do with the dead may fail."""
         try:
             function()
@@ -101,16 +101,32 @@ class Process:
             if (peer in self.living) or (error.status != PEER_LOST):
                 raise RuntimeError(f"GPU {self.rank}, of {peer}: {error}; "
                                    f"alive are {self.living}") from error
+            self.lost.add(number)
             return False
 
     def round(self, number):
-        pool = self.pools[number % 2]
-        posted = [(peer, post) for peer, post in self.posts[number % 2]
-                  if self.attempt(peer, post)]
+        number %= 2
+        pool = self.pools[number]
+        start = time.perf_counter()
+        posted = [(peer, post) for peer, post in self.posts[number]
+                  if self.attempt(peer, number, post)]
         for peer, post in posted:
-            self.attempt(peer, lambda: pool.wait(post.request,
-                                                 gpu_alltoall.LONGEST))
+            self.attempt(peer, number,
+                         lambda: pool.wait(post.request,
+                                           gpu_alltoall.LONGEST))
             pool.release(post.request)
+        self.took[number] = time.perf_counter() - start
+
+    def die(self, number, part):
+        """In the middle of a round, after a part of the time that one takes."""
+        number %= 2
+        pool = self.pools[number]
+        until = time.perf_counter() + part * self.took[number]
+        for _, post in self.posts[number]:
+            post()
+        while time.perf_counter() < until:
+            pool.lib.ucxpool_progress(pool.handle)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     def require_whole(self):
         """No block is missing; those for short messages stay lent."""
@@ -133,14 +149,22 @@ class Process:
                   ctypes.byref(value))
         return value.value
 
-    def survive(self, victim, rounds):
-        """The victim does the same, until it is killed."""
+    def survive(self, victim, number, part):
+        """The victim does the same, until it is in this part of this round."""
         self.exchange("ready")
+        for i in range(number - 1):
+            self.round(i)
+        if self.rank == victim:
+            self.round(number - 1)
+            self.die(number, part)
+        # Its last words on the round before may have been lost with it.
         self.living -= {victim}
-        number = 0
-        while (number < rounds) or (self.rank == victim):
-            self.round(number)
-            number += 1
+        self.lost.clear()
+        for i in range(number - 1, number + 5):
+            self.round(i)
+        if self.lost != {0, 1}:
+            raise RuntimeError(f"GPU {self.rank} has not noticed the end of "
+                               f"GPU {victim} in pools {self.lost}")
         self.posts = [[(peer, post) for peer, post in posts
                        if peer in self.living] for posts in self.posts]
         self.part.target.fill_(-1)
@@ -154,13 +178,20 @@ class Process:
         self.require_whole()
 
 
+def moments(options):
+    """Who dies, in which round, and how far in it: the same for all."""
+    rng = random.Random(options.seed)
+    return [(victim, rng.randrange(3, 9), rng.random())
+            for victim in range(options.gpus - 1, 1, -1)]
+
+
 def work(rank, options, pipe):
     import torch
     torch.cuda.set_device(rank)
     process = Process(torch, rank, options, pipe)
     process.round(0)
-    for victim in range(options.gpus - 1, 1, -1):
-        process.survive(victim, options.rounds)
+    for victim, number, part in moments(options):
+        process.survive(victim, number, part)
     process.exchange("end")
     for pool in process.pools:
         pool.close()
@@ -174,16 +205,18 @@ def pass_round(pipes):
 
 
 def lead(options, processes, pipes):
-    rng = random.Random(options.seed)
     while pass_round(pipes)[0] != "ready":
         pass
-    for victim in range(options.gpus - 1, 1, -1):
-        time.sleep(rng.uniform(0, 0.1))
-        os.kill(processes[victim].pid, signal.SIGKILL)
+    for victim, number, part in moments(options):
         pipes = pipes[:victim]
         while pass_round(pipes)[0] not in ("ready", "end"):
             pass
-        print(f"GPU {victim} was killed, {victim} went on", flush=True)
+        processes[victim].join(SECONDS)
+        if processes[victim].exitcode != -signal.SIGKILL:
+            raise RuntimeError(f"GPU {victim} was to be killed, and ended with "
+                               f"{processes[victim].exitcode}")
+        print(f"GPU {victim} was killed in round {number}, {part:.2f} of it "
+              f"done; {victim} went on", flush=True)
 
 
 def main():
@@ -192,7 +225,6 @@ def main():
     parser.add_argument("library")
     parser.add_argument("--gpus", type=int)
     parser.add_argument("--size", type=int, default=64 << 20)
-    parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--seed", type=int,
                         default=random.SystemRandom().randrange(1 << 30))
     options = parser.parse_args()
