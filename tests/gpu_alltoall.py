@@ -217,17 +217,44 @@ class Offsets:
 
 
 class OwnShare:
-    """The pieces that a process sends to itself, and how it copies them."""
+    """The pieces that a process sends to itself, and how it copies them: on some
+    multiprocessors that it has for itself. Beside the library's kernels, whose
+    stores wait for the link, its own would wait behind them."""
 
+    PART = 5  # of the multiprocessors, a fifth
+    THREADS = 1024
     KERNEL = r"""
-    extern "C" __global__ void copy_pieces(
+    #define AT_A_TIME 4
+
+    /* A piece is copied by as many threads as it has words, or by all. */
+    extern "C" __global__ void __launch_bounds__(1024, 1) copy_pieces(
         const ulonglong2 *source, ulonglong2 *target, const long long *from,
-        const long long *to, long long words)
+        const long long *to, long long words, long long count)
     {
-        source += from[blockIdx.x] * words;
-        target += to[blockIdx.x] * words;
-        for (long long i = threadIdx.x; i < words; i += blockDim.x) {
-            target[i] = source[i];
+        const long long lanes = (words < blockDim.x) ? blockDim.x / words : 1;
+        const long long width = blockDim.x / lanes;
+        const long long lane  = threadIdx.x / width;
+        long long first = (blockIdx.x * lanes + lane) * AT_A_TIME;
+
+        if (lane >= lanes) {
+            return;
+        }
+        for (; first < count; first += gridDim.x * lanes * AT_A_TIME) {
+            for (long long i = threadIdx.x % width; i < words; i += width) {
+                ulonglong2 word[AT_A_TIME];
+    #pragma unroll
+                for (int j = 0; j < AT_A_TIME; j++) {
+                    if (first + j < count) {
+                        word[j] = source[from[first + j] * words + i];
+                    }
+                }
+    #pragma unroll
+                for (int j = 0; j < AT_A_TIME; j++) {
+                    if (first + j < count) {
+                        target[to[first + j] * words + i] = word[j];
+                    }
+                }
+            }
         }
     }
     """
@@ -240,19 +267,24 @@ class OwnShare:
         except ImportError:
             self.copy = self.copy_by_index
             return
-        cupy.cuda.Device(source.device.index).use()
-        words = source.shape[1] * source.element_size() // 16
+        device = cupy.cuda.Device(source.device.index)
+        device.use()
         self.kernel = cupy.RawKernel(self.KERNEL, "copy_pieces")
+        # With all shared memory nothing else fits on the multiprocessor.
+        room = device.attributes["MaxSharedMemoryPerBlockOptin"]
+        self.kernel.max_dynamic_shared_size_bytes = room
+        words = source.shape[1] * source.element_size() // 16
         self.values = [ctypes.c_int64(value) for value in (
             *(tensor.data_ptr() for tensor in (source, target, sources,
                                                targets)),
-            words)]
+            words, len(sources))]
         pointers = (ctypes.c_void_p * len(self.values))(
             *map(ctypes.addressof, self.values))
         self.start = ctypes.CDLL("libcuda.so.1").cuLaunchKernel
+        blocks = device.attributes["MultiProcessorCount"] // self.PART
         self.launch = (
             ctypes.c_void_p(self.kernel.kernel.ptr),
-            len(sources), 1, 1, min(256, words), 1, 1, 0,
+            blocks, 1, 1, self.THREADS, 1, 1, room,
             ctypes.c_void_p(torch.cuda.current_stream().cuda_stream),
             pointers, None)
 
