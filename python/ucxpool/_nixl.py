@@ -20,9 +20,13 @@ HOST = -1
 MAGIC = b"ucxpool.nixl 1 "
 # A notification up to this length travels with its message's descriptor.
 SHORT_NOTE = 1024
-# Of a list for a GPU so many are posted first, and each time PART_GROWTH times
-# as many as before: it copies for longer than the next ones take to look up.
-FIRST_PART = 8192
+# Lists for a GPU of so many entries are looked up in parts, while it copies those
+# before: first FIRST_BYTES, which it copies for 0.2 ms, then NEXT_PART entries,
+# which take less to look up, and each time PART_GROWTH times as many.
+PARTED_MIN = 16384
+FIRST_BYTES = 64 << 20
+FIRST_MIN, FIRST_MAX = 1024, 16384
+NEXT_PART = 65536
 PART_GROWTH = 4
 # Lists from so many entries on a GPU reads itself, from memory that it reaches.
 LIST_MIN = 4096
@@ -405,14 +409,27 @@ def groups_of(local, remote):
     return groups
 
 
-def parts_of(count):
-    """Slices of so many, each longer than the one before."""
-    begin, length = 0, FIRST_PART
+def first_part(each):
+    """Of how many pieces of so many bytes."""
+    return min(max(FIRST_BYTES // max(each, 1), FIRST_MIN), FIRST_MAX)
+
+
+def parts_of(count, each):
+    """Slices of so many pieces of so many bytes."""
+    yield slice(0, first_part(each))
+    begin, num = first_part(each), NEXT_PART
     while begin < count:
         # The last one takes what would be short.
-        end = begin + length if begin + 2 * length <= count else count
+        end = begin + num if begin + 2 * num <= count else count
         yield slice(begin, end)
-        begin, length = end, length * PART_GROWTH
+        begin, num = end, num * PART_GROWTH
+
+
+def same(ours, theirs):
+    """Of lengths: of each, or one for all."""
+    if isinstance(ours, int) and isinstance(theirs, int):
+        return ours == theirs
+    return bool(numpy.all(numpy.equal(ours, theirs)))
 
 
 def checked(indices, count):
@@ -429,7 +446,7 @@ class Parts:
 
     @staticmethod
     def fit(local, remote, count):
-        return (local.kind == "VRAM" and count >= 2 * FIRST_PART
+        return (local.kind == "VRAM" and count >= PARTED_MIN
                 and all(isinstance(one, int) for prepared in (local, remote)
                         for one in (prepared.numbers, prepared.lengths)))
 
@@ -437,7 +454,7 @@ class Parts:
         self._sides = ((local, checked(ours, len(local.firsts))),
                        (remote, checked(theirs, len(remote.firsts))))
         self._reader = local.reader()
-        self._slices = list(parts_of(len(ours)))
+        self._slices = list(parts_of(len(ours), local.lengths))
         self._made = []
 
     def __len__(self):

@@ -802,7 +802,7 @@ class nixl_agent:
         if indices is not None and not in_parts:
             local, remote = [one.select(of, local.reader()) for one, of in
                              zip((local, remote), indices)]
-        if not numpy.all(numpy.equal(local.lengths, remote.lengths)):
+        if not _nixl.same(local.lengths, remote.lengths):
             raise nixlInvalidParamError(
                 "descriptors here and there have different lengths")
         groups = (_nixl.Parts(local, remote, *indices) if in_parts

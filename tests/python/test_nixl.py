@@ -403,8 +403,9 @@ class OnGpu(unittest.TestCase):
         mine, its = [numpy.random.default_rng(seed).permutation(
             self.PAGES).astype("i4") for seed in (3, 4)]
         given = mine.copy(), its.copy()
-        with unittest.mock.patch.multiple(ucxpool._nixl, FIRST_PART=8,
-                                          LIST_MIN=8):
+        with unittest.mock.patch.multiple(
+                ucxpool._nixl, PARTED_MIN=16, FIRST_MIN=8, FIRST_MAX=8,
+                NEXT_PART=8, LIST_MIN=8):
             handle = self.reader.make_prepped_xfer("READ", local, given[0],
                                                    remote, given[1], b"parts")
             for wrong in (-1, self.PAGES):
@@ -425,6 +426,28 @@ class OnGpu(unittest.TestCase):
         while len(notes) < 5:
             notes += self.owner.get_new_notifs().get("reader", [])
         self.assertEqual(sorted(notes), [b"moved"] * 3 + [b"parts"] * 2)
+
+
+class PartsOfLists(unittest.TestCase):
+    """How long lists for a GPU are cut."""
+
+    @staticmethod
+    def cut(count, each):
+        return [(of.start, of.stop)
+                for of in ucxpool._nixl.parts_of(count, each)]
+
+    def test_the_first_is_of_64_mib(self):
+        self.assertEqual(self.cut(65536, 8192), [(0, 8192), (8192, 65536)])
+        self.assertEqual(self.cut(16384, 64 << 10), [(0, 1024), (1024, 16384)])
+
+    def test_the_first_is_neither_tiny_nor_long_to_look_up(self):
+        self.assertEqual(self.cut(20000, 1 << 30)[0], (0, 1024))
+        self.assertEqual(self.cut(20000, 0), [(0, 16384), (16384, 20000)])
+
+    def test_they_grow_and_the_last_takes_what_would_be_short(self):
+        self.assertEqual(self.cut(500000, 4096),
+                         [(0, 16384), (16384, 81920), (81920, 500000)])
+        self.assertEqual(self.cut(16384, 1), [(0, 16384)])
 
 
 def memory_of(array):
