@@ -155,7 +155,7 @@ class Side:
     @staticmethod
     def _drive(pool, stop, told, reference):
         while not stop.is_set():
-            events = pool.wait(None)
+            events = pool.drive()
             call, side = told(), reference()
             if call is None or side is None:
                 return
