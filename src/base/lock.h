@@ -78,4 +78,12 @@ static inline void base_own_lock_give(base_own_lock_t *lock)
     base_lock_give(&lock->lock);
 }
 
+/* Has another thread taken it? It may have given it back since. */
+static inline bool base_own_lock_is_taken(const base_own_lock_t *lock)
+{
+    const char *owner = __atomic_load_n(&lock->owner, __ATOMIC_RELAXED);
+
+    return (owner != NULL) && (owner != &base_lock_me);
+}
+
 #endif

@@ -96,6 +96,12 @@ typedef struct core_wakeup {
                                     that wait sleep on leader_woke */
     uint64_t num_wakes;          /* of leaders */
     uint64_t spin_ns; /* that a wait polls now: SPIN at most; atomic */
+    /* See pool/nap.h; atomic. */
+    const char *waiter;     /* who waits for anything, or did; base_lock_me */
+    uint64_t    num_polls;  /* of other threads since */
+    uint64_t    num_known;  /* of them, when the waiter looked last */
+    unsigned    num_naps;   /* threads that leave the pool to them */
+    uint64_t    nap_events; /* num_events when the last one began */
 } core_wakeup_t;
 
 typedef struct core_channels {

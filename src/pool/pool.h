@@ -62,6 +62,11 @@ typedef struct pool_goal {
 ucxpool_status_t pool_wait(ucxpool_t *pool, const pool_goal_t *wanted,
                            uint64_t until);
 
+/* Of threads that sleep without the descriptors: wake all; and sleep, with
+ * leader_lock held, until that or `until`. False: the time is over. */
+void pool_wake_others(ucxpool_t *pool);
+bool pool_follow(ucxpool_t *pool, uint64_t until);
+
 /* When the sockets want to be looked after though nothing happens. */
 uint64_t pool_sockets_deadline(ucxpool_t *pool);
 

@@ -10,6 +10,7 @@
 #include "core/wakeup.h"
 #include "core/local.h"
 #include "core/wire.h"
+#include "pool/nap.h"
 #include "pool/pool.h"
 #include "ucx/status.h"
 #include "wireup/close.h"
@@ -126,14 +127,15 @@ static void note_seen(ucxpool_t *pool)
     }
 }
 
-unsigned ucxpool_progress(ucxpool_t *pool)
+/* is_poll  It is none of a wait. */
+static unsigned progress(ucxpool_t *pool, bool is_poll)
 {
     unsigned count;
 
-    if (base_missing(pool)) {
-        return 0;
-    }
     core_lock(pool);
+    if (is_poll) {
+        pool_nap_note(pool);
+    }
     if (pool->wakeup.is_armed) {
         /* Most sleeps end with a message in a ring. What other descriptors have
          * keeps them readable, and the next sleep is short. */
@@ -148,8 +150,14 @@ unsigned ucxpool_progress(ucxpool_t *pool)
         count = pool_progress(pool);
         count += pool_call_back(pool);
     }
+    pool_nap_wake(pool);
     core_unlock(pool);
     return count;
+}
+
+unsigned ucxpool_progress(ucxpool_t *pool)
+{
+    return base_missing(pool) ? 0 : progress(pool, true);
 }
 
 static void note_sleeper(ucxpool_t *pool)
@@ -284,6 +292,27 @@ static struct timespec to_timespec(uint64_t ns)
     };
 }
 
+void pool_wake_others(ucxpool_t *pool)
+{
+    pthread_mutex_lock(&pool->wakeup.leader_lock);
+    pool->wakeup.num_wakes++;
+    pthread_cond_broadcast(&pool->wakeup.leader_woke);
+    pthread_mutex_unlock(&pool->wakeup.leader_lock);
+}
+
+bool pool_follow(ucxpool_t *pool, uint64_t until)
+{
+    core_wakeup_t  *wakeup = &pool->wakeup;
+    struct timespec moment = to_timespec(until);
+
+    if (until == BASE_CLOCK_FOREVER) {
+        return pthread_cond_wait(&wakeup->leader_woke, &wakeup->leader_lock) ==
+               0;
+    }
+    return pthread_cond_timedwait(&wakeup->leader_woke, &wakeup->leader_lock,
+                                  &moment) == 0;
+}
+
 /* One sleep of the leader, until an event or `until`. */
 static void lead(ucxpool_t *pool, uint64_t until)
 {
@@ -296,32 +325,22 @@ static void lead(ucxpool_t *pool, uint64_t until)
     ppoll(&event, 1, (until == BASE_CLOCK_FOREVER) ? NULL : &timeout, NULL);
     core_lock(pool);
     pool->wakeup.has_leader = false;
-    pthread_mutex_lock(&pool->wakeup.leader_lock);
-    pool->wakeup.num_wakes++;
-    pthread_cond_broadcast(&pool->wakeup.leader_woke);
-    pthread_mutex_unlock(&pool->wakeup.leader_lock);
+    pool_wake_others(pool);
 }
 
 /* One sleep of another thread, until the leader wakes or `until`. The leader
  * cannot wake before the pool's lock is given, so nothing comes between. */
 static void follow(ucxpool_t *pool, uint64_t until)
 {
-    core_wakeup_t  *wakeup = &pool->wakeup;
-    struct timespec moment = to_timespec(until);
-    int             error  = 0;
-    uint64_t        num_wakes;
+    core_wakeup_t *wakeup  = &pool->wakeup;
+    bool           is_time = false;
+    uint64_t       num_wakes;
 
     pthread_mutex_lock(&wakeup->leader_lock);
     num_wakes = wakeup->num_wakes;
     core_unlock(pool);
-    while ((wakeup->num_wakes == num_wakes) && (error == 0)) {
-        if (until == BASE_CLOCK_FOREVER) {
-            error =
-                pthread_cond_wait(&wakeup->leader_woke, &wakeup->leader_lock);
-        } else {
-            error = pthread_cond_timedwait(&wakeup->leader_woke,
-                                           &wakeup->leader_lock, &moment);
-        }
+    while ((wakeup->num_wakes == num_wakes) && !is_time) {
+        is_time = !pool_follow(pool, until);
     }
     pthread_mutex_unlock(&wakeup->leader_lock);
     core_lock(pool);
@@ -402,14 +421,20 @@ ucxpool_status_t pool_wait(ucxpool_t *pool, const pool_goal_t *wanted,
                            uint64_t until)
 {
     pool_goal_t goal       = *wanted;
+    bool        is_any     = goal.is_reached == NULL;
     uint64_t    idle_since = 0;
     unsigned    count      = 0;
 
     goal.num_events = core_event_counted(pool);
+    if (is_any) {
+        pool_nap_enter(pool);
+    }
     for (;;) {
-        count += ucxpool_progress(pool);
-        if (is_there(pool, &goal) ||
-            ((count != 0) && (goal.is_reached == NULL))) {
+        if (is_any) {
+            pool_nap_take(pool, &goal, until);
+        }
+        count += progress(pool, false);
+        if (is_there(pool, &goal) || (is_any && (count != 0))) {
             return UCXPOOL_OK;
         }
         if ((until != BASE_CLOCK_FOREVER) && (base_clock_now() >= until)) {

@@ -1,0 +1,227 @@
+/* A thread that waits for anything beside one that polls: see pool/nap.h. */
+#include "core/pool.h"
+#include "pair.h"
+
+#include <check.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#define TAG          UINT64_C(7)
+#define ALL_BITS     UINT64_MAX
+#define MILLISECOND  UINT64_C(1000000)
+#define WITHOUT_SPIN "WIRE=map SPIN=0us"
+
+static pair_t pair;
+
+/* The thread that polls. */
+static pthread_t poller;
+static bool      is_polled; /* atomic */
+
+/* The one that waits, what it was told, and how its wait has ended. */
+static pthread_t          waiter;
+static bool               asks_for_events;
+static uint64_t           timeout_ns;
+static bool               is_over; /* atomic */
+static ucxpool_status_t   status;
+static ucxpool_message_t *message;
+
+static void *wait_for_message(void *arg)
+{
+    ucxpool_event_t event;
+    size_t          num = 0;
+
+    (void)arg;
+    if (asks_for_events) {
+        (void)ucxpool_event_get(pair.a, &event, 1, &num);
+    }
+    /* A wait ends when anything moves in it. */
+    do {
+        status = ucxpool_wait(pair.a, timeout_ns);
+    } while ((status == UCXPOOL_OK) &&
+             (ucxpool_probe(pair.a, pair.to_b, TAG, ALL_BITS, &message) !=
+              UCXPOOL_OK));
+    __atomic_store_n(&is_over, true, __ATOMIC_SEQ_CST);
+    return NULL;
+}
+
+static bool is_napping(void)
+{
+    return __atomic_load_n(&pair.a->wakeup.num_naps, __ATOMIC_SEQ_CST) == 1;
+}
+
+static bool has_ended(void)
+{
+    return __atomic_load_n(&is_over, __ATOMIC_SEQ_CST);
+}
+
+static void *poll_until_told(void *arg)
+{
+    (void)arg;
+    while (__atomic_load_n(&is_polled, __ATOMIC_SEQ_CST)) {
+        ucxpool_progress(pair.a);
+    }
+    return NULL;
+}
+
+static void start_thread(pthread_t *thread, void *(*run)(void *))
+{
+    ck_assert_int_eq(pthread_create(thread, NULL, run, NULL), 0);
+}
+
+static void stop_polling(void)
+{
+    __atomic_store_n(&is_polled, false, __ATOMIC_SEQ_CST);
+    ck_assert_int_eq(pthread_join(poller, NULL), 0);
+}
+
+/* The other pool's part, ten seconds at most. */
+static void until(bool (*is_so)(void))
+{
+    uint64_t deadline = pair_deadline();
+
+    while (!is_so()) {
+        ucxpool_progress(pair.b);
+        sched_yield();
+        ck_assert(!pair_is_late(deadline));
+    }
+}
+
+/* A thread that polls a, and one that waits on it, and therefore naps. */
+static void begin(bool with_events, uint64_t time_ns)
+{
+    asks_for_events = with_events;
+    timeout_ns      = time_ns;
+    is_over         = false;
+    is_polled       = true;
+    start_thread(&poller, poll_until_told);
+    start_thread(&waiter, wait_for_message);
+    until(is_napping);
+}
+
+static void start(void)
+{
+    pair_init(&pair, WITHOUT_SPIN, WITHOUT_SPIN);
+}
+
+static void stop(void)
+{
+    pair_cleanup(&pair);
+}
+
+/* To a, from b. */
+static ucxpool_request_t *post(void)
+{
+    static char        byte = 'x';
+    ucxpool_request_t *send;
+
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_a, &byte, 1, TAG, NULL, &send),
+                     UCXPOOL_OK);
+    return send;
+}
+
+static void finish(ucxpool_request_t *send)
+{
+    ck_assert_int_eq(pthread_join(waiter, NULL), 0);
+    ck_assert_int_eq(status, UCXPOOL_OK);
+    ucxpool_message_refuse(message, NULL);
+    (void)pair_finish(&pair, send);
+}
+
+START_TEST(what_another_finds_ends_a_nap)
+{
+    ucxpool_request_t *send;
+
+    begin(_i == 1, UCXPOOL_FOREVER);
+    send = post();
+    until(has_ended);
+    stop_polling();
+    finish(send);
+}
+END_TEST
+
+/* The same without threads. */
+START_TEST(those_who_nap_are_woken_for_what_is_found)
+{
+    core_wakeup_t     *wakeup = &pair.a->wakeup;
+    ucxpool_event_t    events[4];
+    size_t             num = 0;
+    uint64_t           num_wakes;
+    ucxpool_request_t *send;
+
+    if (_i == 1) {
+        (void)ucxpool_event_get(pair.a, events, 4, &num);
+    }
+    wakeup->num_naps   = 1;
+    wakeup->nap_events = wakeup->num_events;
+    num_wakes          = wakeup->num_wakes;
+    pair_progress(&pair);
+    ck_assert_uint_eq(wakeup->num_wakes, num_wakes);
+    send = post();
+    pair_until(&pair, wakeup->num_wakes != num_wakes);
+    wakeup->num_naps = 0;
+    ck_assert_int_eq(ucxpool_probe(pair.a, pair.to_b, TAG, ALL_BITS, &message),
+                     UCXPOOL_OK);
+    ucxpool_message_refuse(message, NULL);
+    (void)pair_finish(&pair, send);
+}
+END_TEST
+
+START_TEST(it_sees_to_the_pool_when_nobody_polls_any_more)
+{
+    ucxpool_request_t *send;
+
+    begin(_i == 1, UCXPOOL_FOREVER);
+    stop_polling();
+    send = post();
+    until(has_ended);
+    finish(send);
+}
+END_TEST
+
+START_TEST(its_time_is_over_while_another_polls)
+{
+    begin(false, 200 * MILLISECOND);
+    until(has_ended);
+    stop_polling();
+    ck_assert_int_eq(pthread_join(waiter, NULL), 0);
+    ck_assert_int_eq(status, UCXPOOL_INPROGRESS);
+}
+END_TEST
+
+/* The same thread polls between its waits: that makes it no other. */
+START_TEST(who_polls_between_its_waits_does_not_nap)
+{
+    uint64_t num_polls;
+
+    ck_assert_int_eq(ucxpool_wait(pair.a, 1), UCXPOOL_INPROGRESS);
+    num_polls = pair.a->wakeup.num_polls;
+    for (int i = 0; i < 100; i++) {
+        ucxpool_progress(pair.a);
+        ck_assert_int_eq(ucxpool_wait(pair.a, 1), UCXPOOL_INPROGRESS);
+    }
+    ck_assert_uint_eq(pair.a->wakeup.num_polls, num_polls);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("nap");
+    TCase   *tcase = tcase_create("nap");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, start, stop);
+    tcase_add_loop_test(tcase, what_another_finds_ends_a_nap, 0, 2);
+    tcase_add_loop_test(tcase, those_who_nap_are_woken_for_what_is_found, 0, 2);
+    tcase_add_loop_test(tcase, it_sees_to_the_pool_when_nobody_polls_any_more,
+                        0, 2);
+    tcase_add_test(tcase, its_time_is_over_while_another_polls);
+    tcase_add_test(tcase, who_polls_between_its_waits_does_not_nap);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
