@@ -94,6 +94,8 @@ DEF PAGE = 4096
 # What is kept of memory that was freed.
 DEF MAX_SPARES = 128
 DEF MAX_SPARE_BYTES = 64 << 20
+# Of memory that a GPU reads a process has so much: it is pinned.
+DEF MAX_LIST_BYTES = 256 << 20
 
 
 cdef str _text(const char *text):
@@ -198,6 +200,8 @@ DEF NO_DEVICE = -1
 cdef spare_t _spares[MAX_SPARES]
 cdef int _num_spares = 0
 cdef Py_ssize_t _spare_bytes = 0
+# Of lists, spare ones too.
+cdef Py_ssize_t _list_bytes = 0
 
 
 cdef void *_spare_take(int index) noexcept:
@@ -211,11 +215,28 @@ cdef void *_spare_take(int index) noexcept:
     return address
 
 
-cdef void _memory_free(void *address, int device) noexcept:
+cdef void _memory_free(void *address, Py_ssize_t capacity,
+                       int device) noexcept:
+    global _list_bytes
+
     if device == NO_DEVICE:
         free(address)
     else:
         ucxpool_device_list_free(address)
+        _list_bytes -= capacity
+
+
+cdef void *_list_get(Py_ssize_t capacity, int device) noexcept:
+    """NULL where it cannot be had."""
+    global _list_bytes
+    cdef void *address = NULL
+
+    if _list_bytes + capacity > MAX_LIST_BYTES:
+        return NULL
+    ucxpool_device_list_alloc(device, capacity, &address)
+    if address != NULL:
+        _list_bytes += capacity
+    return address
 
 
 cdef Py_ssize_t _capacity_of(Py_ssize_t size) noexcept:
@@ -239,9 +260,7 @@ cdef void *_memory_get(Py_ssize_t size, int device) noexcept:
         if _spares[i].capacity == capacity and _spares[i].device == device:
             return _spare_take(i)
     if device != NO_DEVICE:
-        # NULL where it cannot be had.
-        ucxpool_device_list_alloc(device, capacity, &address)
-        return address
+        return _list_get(capacity, device)
     if capacity < LARGE_MEMORY:
         return malloc(capacity)
     if posix_memalign(&address, LARGE_PAGE, capacity) == 0:
@@ -252,16 +271,16 @@ cdef void *_memory_get(Py_ssize_t size, int device) noexcept:
 cdef void _memory_put(void *address, Py_ssize_t size, int device) noexcept:
     global _num_spares, _spare_bytes
     cdef Py_ssize_t capacity = _capacity_of(size)
-    cdef int oldest
+    cdef spare_t oldest
 
     if (device == NO_DEVICE and size <= SHORT_FRAME
             or capacity > MAX_SPARE_BYTES):
-        _memory_free(address, device)
+        _memory_free(address, capacity, device)
         return
     while (_num_spares == MAX_SPARES
            or _spare_bytes + capacity > MAX_SPARE_BYTES):
-        oldest = _spares[0].device
-        _memory_free(_spare_take(0), oldest)
+        oldest = _spares[0]
+        _memory_free(_spare_take(0), oldest.capacity, oldest.device)
     _spares[_num_spares] = spare_t(address, capacity, device)
     _num_spares += 1
     _spare_bytes += capacity

@@ -383,8 +383,15 @@ class OnGpu(unittest.TestCase):
             again = numpy.frombuffer(ucxpool._core.Memory(size, 0), "u1")
             if size < 32 << 20:
                 self.assertEqual(again.ctypes.data, address)
+        del again
         many = [ucxpool._core.Memory(8 << 20, 0) for _ in range(6)]
         del many
+        # A process has 256 MiB of it, with what is kept.
+        held = [ucxpool._core.Memory(64 << 20, 0) for _ in range(5)]
+        self.assertEqual([one.is_list for one in held[:3]], [True] * 3)
+        self.assertFalse(held[4].is_list)
+        del held
+        self.assertTrue(ucxpool._core.Memory(64 << 20, 0).is_list)
         # No such GPU: it is other memory then.
         self.assertFalse(ucxpool._core.Memory(64, 77).is_list)
         self.assertFalse(ucxpool._core.Memory(64).is_list)
