@@ -121,30 +121,6 @@ static void fill(uint8_t *at, unsigned seed)
     }
 }
 
-static void say(const char *word)
-{
-    two_check(send(two.talk, word, 1, MSG_NOSIGNAL) == 1);
-}
-
-/* Progresses until the other process has said something. */
-static char hear(void)
-{
-    char byte;
-
-    while (recv(two.talk, &byte, 1, MSG_DONTWAIT) != 1) {
-        ucxpool_progress(two.pool);
-    }
-    return byte;
-}
-
-static uint64_t count(const char *name)
-{
-    uint64_t value;
-
-    two_check(ucxpool_stats_get(two.pool, name, &value) == UCXPOOL_OK);
-    return value;
-}
-
 /* --- the bytes of one message ---------------------------------------------
  * Pieces in any order, the same list on both sides.
  */
@@ -255,38 +231,13 @@ static void begin(int kind)
 
 static void end(void)
 {
-    uint64_t late = pair_deadline();
-
     if (two.is_child) {
         ucxpool_window_destroy(window);
-        say("x");
-        hear();
-    } else {
-        two_check(hear() == 'x');
-        say("x");
     }
-    while (!pair_is_whole(two.pool)) {
-        two_check(!pair_is_late(late));
-        ucxpool_progress(two.pool);
-    }
-    two_check(ucxpool_check(two.pool) == UCXPOOL_OK);
+    two_settle(&two);
     free_memory();
     mem_cuda_device_close(gpu);
     two_cleanup(&two);
-}
-
-static ucxpool_status_t finish(ucxpool_request_t *request)
-{
-    ucxpool_status_t status;
-    uint64_t         late = pair_deadline();
-
-    while (!pair_ended(request)) {
-        two_check(!pair_is_late(late));
-        ucxpool_progress(two.pool);
-    }
-    status = ucxpool_request_test(request);
-    ucxpool_request_release(request);
-    return status;
 }
 
 static ucxpool_request_t *post(const ucxpool_data_t           *data,
@@ -307,15 +258,15 @@ static void warm(int kind)
     ucxpool_window_attr_t attr = {.num_pulling = 0};
     ucxpool_data_t        data = ucxpool_data_buffer(memory, 100000);
 
-    two_check(finish(post(&data, NULL)) == UCXPOOL_OK);
+    two_check(two_finish(&two, post(&data, NULL)) == UCXPOOL_OK);
     while (two.is_child && kinds[kind].is_adopted && (attr.num_pulling == 0)) {
         ucxpool_progress(two.pool);
         ucxpool_window_query(window, &attr, sizeof(attr));
     }
     if (two.is_child) {
-        say("w");
+        two_say(&two);
     } else {
-        two_check(hear() == 'w');
+        two_hear(&two);
     }
 }
 
@@ -350,13 +301,13 @@ START_TEST(every_byte_is_pulled)
         }
         data = two.is_child ? sent_data(&works[i])
                             : received_data(&works[i], total);
-        two_check(finish(post(&data, NULL)) == UCXPOOL_OK);
+        two_check(two_finish(&two, post(&data, NULL)) == UCXPOOL_OK);
         if (!two.is_child) {
             check_received(&works[i], right);
         }
     }
-    two_check(count(two.is_child ? "sent_map_placed_fragments"
-                                 : "received_map_placed_fragments") ==
+    two_check(two_count(&two, two.is_child ? "sent_map_placed_fragments"
+                                           : "received_map_placed_fragments") ==
               num_placed(kinds[_i].placed));
     end();
     free(right);
@@ -395,7 +346,7 @@ START_TEST(a_message_is_pulled_when_both_streams_are_there)
         }
         two_check(!pair_ended(request));
         __atomic_store_n(gate.word, 1, __ATOMIC_RELEASE);
-        two_check(finish(request) == UCXPOOL_OK);
+        two_check(two_finish(&two, request) == UCXPOOL_OK);
     } else {
         /* What the stream still reads of the target. */
         get();
@@ -406,14 +357,15 @@ START_TEST(a_message_is_pulled_when_both_streams_are_there)
         }
         two_check(!pair_ended(request));
         __atomic_store_n(gate.word, 1, __ATOMIC_RELEASE);
-        two_check(finish(request) == UCXPOOL_OK);
+        two_check(two_finish(&two, request) == UCXPOOL_OK);
         two_check(memcmp(staged, bytes, SIZE) == 0);
         get();
         fill(staged, 77);
         two_check(memcmp(staged, bytes, SIZE) == 0);
     }
-    two_check(count(two.is_child ? "sent_map_placed_fragments"
-                                 : "received_map_placed_fragments") == 1);
+    two_check(two_count(&two, two.is_child
+                                  ? "sent_map_placed_fragments"
+                                  : "received_map_placed_fragments") == 1);
     gpu_stream_wait(stream);
     gpu_gate_cleanup(&gate);
     gpu_stream_destroy(stream);
@@ -423,19 +375,6 @@ START_TEST(a_message_is_pulled_when_both_streams_are_there)
 END_TEST
 
 /* --- ended early ---------------------------------------------------------- */
-
-static void progress_some(int rounds)
-{
-    for (int i = 0; i < rounds; i++) {
-        ucxpool_progress(two.pool);
-    }
-}
-
-static bool is_early(ucxpool_status_t status)
-{
-    return (status == UCXPOOL_OK) || (status == UCXPOOL_ERR_CANCELED) ||
-           (status == UCXPOOL_ERR_REFUSED);
-}
 
 START_TEST(one_that_is_canceled_leaves_nothing)
 {
@@ -452,16 +391,16 @@ START_TEST(one_that_is_canceled_leaves_nothing)
     cancels = two.is_child == (_i == 0);
     for (int i = 0; i < num; i++) {
         request = post(&data, NULL);
-        progress_some(rand() % 60);
+        two_progress(&two, rand() % 60);
         /* The other one's may wait for what has been canceled. */
         if (!cancels) {
-            hear();
+            two_hear(&two);
         }
         ucxpool_request_cancel(request);
-        two_check(is_early(finish(request)));
-        say("n");
+        two_check(two_is_early(two_finish(&two, request)));
+        two_say(&two);
         if (cancels) {
-            hear();
+            two_hear(&two);
         }
     }
     end();
@@ -485,12 +424,12 @@ START_TEST(a_send_outlives_its_window)
     for (int i = 0; i < 6; i++) {
         requests[i] = post(&data, NULL);
     }
-    progress_some(rand() % 300);
+    two_progress(&two, rand() % 300);
     if (two.is_child) {
         two_check(ucxpool_window_revoke(window, MINUTE) == UCXPOOL_OK);
     }
     for (int i = 0; i < 6; i++) {
-        two_check(finish(requests[i]) == UCXPOOL_OK);
+        two_check(two_finish(&two, requests[i]) == UCXPOOL_OK);
     }
     if (!two.is_child) {
         check_received(&work, right);
