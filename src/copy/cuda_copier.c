@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/math.h"
+#include "copy/fault.h"
 #include "mem/cuda_driver.h"
 #include "mem/cuda_pinned.h"
 
@@ -315,7 +316,7 @@ static ucxpool_status_t check_lengths(const filling_t *filling)
     end = base_min(end, memory->num);
     for (size_t i = plan->at.memory; i < end; i++) {
         if (memory->segments[i].length != memory->length) {
-            return copy_launch_other_length(i);
+            return copy_fault_other_length(i);
         }
     }
     return UCXPOOL_OK;
@@ -340,28 +341,7 @@ static ucxpool_status_t check_pieces(copy_plan_t *plan, size_t first,
     if (num == end - first) {
         return UCXPOOL_OK;
     }
-    return copy_launch_no_address(first + num);
-}
-
-ucxpool_status_t copy_launch_no_address(size_t piece)
-{
-    return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "piece %zu has no address; give it memory", piece);
-}
-
-ucxpool_status_t copy_launch_beyond(uint64_t place)
-{
-    return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "place %llu goes beyond the window's end",
-                      (unsigned long long)place);
-}
-
-ucxpool_status_t copy_launch_other_length(size_t segment)
-{
-    return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "segment %zu has another length than the first one, "
-                      "against UCXPOOL_SEGMENTS_EVEN",
-                      segment);
+    return copy_fault_no_address(first + num);
 }
 
 ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,

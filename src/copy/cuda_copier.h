@@ -76,15 +76,6 @@ ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
                                   void *entries, size_t entries_size,
                                   copy_launch_t *launch_p);
 
-/* The error of a piece that has no address. */
-ucxpool_status_t copy_launch_no_address(size_t piece);
-
-/* The same of a place that is not in its window. */
-ucxpool_status_t copy_launch_beyond(uint64_t place);
-
-/* The same of a segment whose length is not that of the first one. */
-ucxpool_status_t copy_launch_other_length(size_t segment);
-
 /* --- copiers and jobs ----------------------------------------------------- */
 
 typedef struct copy_cuda_copier copy_cuda_copier_t;

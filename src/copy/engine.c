@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/math.h"
+#include "copy/fault.h"
 #include "mem/cuda_driver.h"
 
 #include <assert.h>
@@ -466,24 +467,10 @@ static ucxpool_status_t gpu_pairs_start(copy_engine_t *engine, copy_job_t *copy,
 static ucxpool_status_t poll(copy_engine_t *engine, const copy_job_t *copy)
 {
     ucxpool_status_t status = copy_cuda_job_poll(engine->copier, copy->job);
-    uint32_t         fault;
 
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    fault = copy_cuda_job_fault(copy->job);
-    if (fault == COPY_LATE) {
-        return UCXPOOL_ERR_BUSY;
-    }
-    if (fault & COPY_BEYOND) {
-        return copy_launch_beyond(copy->first + (fault & ~COPY_BEYOND) - 1);
-    }
-    if (fault & COPY_OTHER) {
-        return copy_launch_other_length(copy->first + (fault & ~COPY_OTHER) -
-                                        1);
-    }
-    return (fault == 0) ? UCXPOOL_OK
-                        : copy_launch_no_address(copy->first + fault - 1);
+    return (status == UCXPOOL_OK)
+               ? copy_fault_of(copy_cuda_job_fault(copy->job), copy->first)
+               : status;
 }
 
 /* The first that is over. */
@@ -583,8 +570,8 @@ static ucxpool_status_t gpu_memtypes(const copy_engine_t *engine,
  * quick, 1 KiB 0.8 to 1.0 times. */
 #define EVEN_MAX 512u
 
-/* Nobody but the GPU reads the array where the caller tells of it. Of longer
- * ones the bytes take the time. */
+/* Nobody but the GPU reads the array where the caller tells of it. From 16 KiB
+ * on the bytes take the time (H200). */
 #define TOLD_EVEN_MAX (64u << 10)
 
 /* Where a segment may lie for whose place the caller answers. */

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/math.h"
+#include "copy/fault.h"
 
 #include <ucxpool/window.h>
 
@@ -218,13 +219,6 @@ ucxpool_status_t proto_check_desc(const proto_desc_t *desc,
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t say_place(uint64_t place)
-{
-    return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "place %llu goes beyond the window's end",
-                      (unsigned long long)place);
-}
-
 static ucxpool_status_t say_size(const proto_call_t *call)
 {
     return base_error(UCXPOOL_ERR_INVALID_PARAM,
@@ -242,7 +236,7 @@ static ucxpool_status_t check_places(const proto_call_t    *call,
     for (uint64_t i = 0; i < call->num_places; i++) {
         if ((places[i].offset > window_length) ||
             (places[i].length > window_length - places[i].offset)) {
-            return say_place(i);
+            return copy_fault_beyond(i);
         }
         if (!base_add(size, places[i].length, &size)) {
             return say_size(call);
@@ -264,7 +258,7 @@ static ucxpool_status_t check_even_places(const proto_call_t *call,
     for (uint64_t i = 0; i < call->num_places; i++) {
         if ((call->length > window_length) ||
             (offsets[i] > window_length - call->length)) {
-            return say_place(i);
+            return copy_fault_beyond(i);
         }
     }
     return UCXPOOL_OK;

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "copy/fault.h"
 #include "copy/plan.h"
 #include "core/wakeup.h"
 #include "core/wire.h"
@@ -518,7 +519,7 @@ ucxpool_status_t core_request_check_lengths(ucxpool_request_t *request)
     memory->is_unseen = false;
     for (size_t i = 0; i < memory->num; i++) {
         if (memory->segments[i].length != memory->length) {
-            return copy_launch_other_length(i);
+            return copy_fault_other_length(i);
         }
     }
     return UCXPOOL_OK;

@@ -3,6 +3,7 @@
  * from scattered pieces to scattered pieces (copy/tiles.h, COPY_PAIRS).
  */
 #include "base/error.h"
+#include "copy/fault.h"
 #include "core/wire.h"
 #include "window/window.h"
 
@@ -293,7 +294,7 @@ static ucxpool_status_t fill_any(window_operation_t *operation,
             continue;
         }
         if (piece.ours == NULL) {
-            return copy_launch_no_address(operation->next_memory);
+            return copy_fault_no_address(operation->next_memory);
         }
         pairs[num++] = (copy_pair_t){(uintptr_t)piece.ours,
                                      address + piece.offset, piece.length};
@@ -338,7 +339,7 @@ static ucxpool_status_t fill_pieces(const window_operation_t *operation,
     while (pieces[first] != NULL) {
         first++;
     }
-    return copy_launch_no_address(operation->next_place + first);
+    return copy_fault_no_address(operation->next_place + first);
 }
 
 static void fill_buffer(const window_operation_t *operation, size_t num,

@@ -1,0 +1,42 @@
+#include "copy/fault.h"
+
+#include "base/error.h"
+#include "copy/tiles.h"
+
+ucxpool_status_t copy_fault_no_address(size_t piece)
+{
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "piece %zu has no address; give it memory", piece);
+}
+
+ucxpool_status_t copy_fault_beyond(uint64_t place)
+{
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "place %llu goes beyond the window's end",
+                      (unsigned long long)place);
+}
+
+ucxpool_status_t copy_fault_other_length(size_t segment)
+{
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "segment %zu has another length than the first one, "
+                      "against UCXPOOL_SEGMENTS_EVEN",
+                      segment);
+}
+
+ucxpool_status_t copy_fault_of(uint32_t fault, size_t first)
+{
+    size_t number = first + (fault & ~(COPY_BEYOND | COPY_OTHER)) - 1;
+
+    if (fault == 0) {
+        return UCXPOOL_OK;
+    }
+    if (fault == COPY_LATE) {
+        return UCXPOOL_ERR_BUSY;
+    }
+    if (fault & COPY_BEYOND) {
+        return copy_fault_beyond(number);
+    }
+    return (fault & COPY_OTHER) ? copy_fault_other_length(number)
+                                : copy_fault_no_address(number);
+}
