@@ -1,0 +1,202 @@
+/* A window that goes while several peers read it: each has a pool of its own.
+ */
+#include "pair.h"
+#include "rounds.h"
+
+#include <check.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const ways[] = {
+    "WIRE=map",
+    "WIRE=map WINDOW_WAY=messages",
+    "WIRE=ucx",
+};
+#define NUM_WAYS ((int)(sizeof(ways) / sizeof(ways[0])))
+
+#define NUM_PEERS   3
+#define SIZE        ((size_t)600000)
+#define MILLISECOND UINT64_C(1000000)
+#define MINUTE      UINT64_C(60000000000)
+
+static ucxpool_t *owner;
+static uint8_t    memory[SIZE];
+static uint8_t    blob[UCXPOOL_WINDOW_BLOB_SIZE];
+
+typedef struct peer {
+    ucxpool_t         *pool;
+    ucxpool_channel_t *to_owner;
+    ucxpool_channel_t *of_owner;
+    pthread_t          thread;
+    unsigned           num_reads; /* of this window; atomic */
+    uint8_t            bytes[SIZE];
+} peer_t;
+
+static peer_t peers[NUM_PEERS];
+
+/* What the window holds, and whether it is gone; atomic. */
+static int  value;
+static bool is_gone;
+
+static void progress_all(void)
+{
+    ucxpool_progress(owner);
+    for (int i = 0; i < NUM_PEERS; i++) {
+        ucxpool_progress(peers[i].pool);
+    }
+}
+
+static void begin(const char *settings)
+{
+    owner = pair_pool(settings);
+    for (int i = 0; i < NUM_PEERS; i++) {
+        peer_t *peer = &peers[i];
+
+        peer->pool     = pair_pool(settings);
+        peer->to_owner = pair_meet(peer->pool, owner);
+        peer->of_owner = pair_meet(owner, peer->pool);
+        while (!pair_is_open(peer->to_owner) || !pair_is_open(peer->of_owner)) {
+            ucxpool_progress(owner);
+            ucxpool_progress(peer->pool);
+        }
+    }
+}
+
+static bool all_are_whole(void)
+{
+    bool are_whole = pair_is_whole(owner);
+
+    for (int i = 0; i < NUM_PEERS; i++) {
+        are_whole = are_whole && pair_is_whole(peers[i].pool);
+    }
+    return are_whole;
+}
+
+static void end(void)
+{
+    uint64_t late = pair_deadline();
+
+    while (!all_are_whole()) {
+        ck_assert(!pair_is_late(late));
+        progress_all();
+    }
+    ucxpool_destroy(owner);
+    for (int i = 0; i < NUM_PEERS; i++) {
+        ucxpool_destroy(peers[i].pool);
+    }
+}
+
+static ucxpool_status_t read_all(peer_t *peer, ucxpool_remote_t *remote)
+{
+    static const uint64_t start;
+    ucxpool_places_t      places = ucxpool_places_even(&start, 1, SIZE);
+    ucxpool_data_t        data   = ucxpool_data_buffer(peer->bytes, SIZE);
+    ucxpool_request_t    *request;
+    ucxpool_status_t      status;
+
+    status = ucxpool_read(remote, &places, &data, NULL, &request);
+    if (status == UCXPOOL_OK) {
+        status = ucxpool_request_wait(request, MINUTE);
+        ucxpool_request_release(request);
+    }
+    return status;
+}
+
+/* All of the window as it was. */
+static bool is_right(const peer_t *peer)
+{
+    return (peer->bytes[0] == value) &&
+           (memcmp(peer->bytes, peer->bytes + 1, SIZE - 1) == 0);
+}
+
+/* Until it ends with an error, and then as long as the owner waits. */
+static void *read_while_it_is_there(void *arg)
+{
+    peer_t           *peer = arg;
+    ucxpool_remote_t *remote;
+    ucxpool_status_t  status;
+
+    ck_assert_int_eq(
+        ucxpool_window_import(peer->to_owner, blob, sizeof(blob), &remote),
+        UCXPOOL_OK);
+    while ((status = read_all(peer, remote)) == UCXPOOL_OK) {
+        ck_assert(is_right(peer));
+        __atomic_add_fetch(&peer->num_reads, 1, __ATOMIC_RELAXED);
+    }
+    ck_assert((status == UCXPOOL_ERR_CANCELED) ||
+              (status == UCXPOOL_ERR_REFUSED));
+    while (!__atomic_load_n(&is_gone, __ATOMIC_ACQUIRE)) {
+        ucxpool_wait(peer->pool, MILLISECOND);
+    }
+    ucxpool_remote_release(remote);
+    return NULL;
+}
+
+static bool all_have_read(void)
+{
+    bool have_all = true;
+
+    for (int i = 0; i < NUM_PEERS; i++) {
+        have_all = have_all &&
+                   (__atomic_load_n(&peers[i].num_reads, __ATOMIC_RELAXED) > 0);
+    }
+    return have_all;
+}
+
+/* A window of this value is read by all, and destroyed. */
+static void show_and_destroy(int new_value)
+{
+    ucxpool_window_t *window;
+
+    value = new_value;
+    memset(memory, value, SIZE);
+    ck_assert_int_eq(ucxpool_window_create(owner, memory, SIZE, NULL, &window),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob),
+                     UCXPOOL_OK);
+    is_gone = false;
+    for (int i = 0; i < NUM_PEERS; i++) {
+        peers[i].num_reads = 0;
+        ck_assert_int_eq(pthread_create(&peers[i].thread, NULL,
+                                        read_while_it_is_there, &peers[i]),
+                         0);
+    }
+    while (!all_have_read()) {
+        ucxpool_wait(owner, MILLISECOND);
+    }
+    ucxpool_window_destroy(window);
+    /* What is read from now on is wrong. */
+    memset(memory, 0, SIZE);
+    __atomic_store_n(&is_gone, true, __ATOMIC_RELEASE);
+    for (int i = 0; i < NUM_PEERS; i++) {
+        ck_assert_int_eq(pthread_join(peers[i].thread, NULL), 0);
+    }
+}
+
+START_TEST(a_window_goes_while_three_peers_read_it)
+{
+    begin(ways[_i]);
+    for (unsigned i = 0; i < rounds(20); i++) {
+        show_and_destroy(1 + (int)i % 255);
+    }
+    end();
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite  = suite_create("window_peers");
+    TCase   *tcase  = tcase_create("peers");
+    SRunner *runner = srunner_create(suite);
+    int      failed;
+
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, a_window_goes_while_three_peers_read_it, 0,
+                        NUM_WAYS);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? 0 : 1;
+}
