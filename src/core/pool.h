@@ -99,6 +99,7 @@ typedef struct core_wakeup {
     /* See pool/nap.h; atomic. */
     const char *waiter;     /* who waits for anything, or did; base_lock_me */
     uint64_t    num_polls;  /* of other threads since */
+    uint64_t    polled_at;  /* when the last one was */
     uint64_t    num_known;  /* of them, when the waiter looked last */
     unsigned    num_naps;   /* threads that leave the pool to them */
     uint64_t    nap_events; /* num_events when the last one began */

@@ -6,10 +6,15 @@
 
 #include <sched.h>
 
-/* How often others have polled before it is for them to see to the pool, and
- * how long they are trusted to go on. */
+/* How often others have polled before it is for them to see to the pool, how
+ * long they are trusted to go on, and how long that lasts in all. */
 #define POLLS_MIN 4u
-#define NAP_NS    UINT64_C(100000)
+#define TRUST_NS  UINT64_C(100000)
+#define NAP_NS    UINT64_C(1000000)
+
+/* How long one waits for the lock that they have without sleeping: to sleep for
+ * it would cost them a system call. */
+#define YIELD_NS UINT64_C(20000)
 
 static uint64_t num_polls(const ucxpool_t *pool)
 {
@@ -22,23 +27,24 @@ static void know_polls(ucxpool_t *pool)
                      __ATOMIC_RELAXED);
 }
 
-/* Have others polled since? */
+/* Have others polled since, until now? */
 static bool is_polled(const ucxpool_t *pool)
 {
     uint64_t known = __atomic_load_n(&pool->wakeup.num_known, __ATOMIC_RELAXED);
+    uint64_t last  = __atomic_load_n(&pool->wakeup.polled_at, __ATOMIC_RELAXED);
 
-    return num_polls(pool) - known >= POLLS_MIN;
+    return (num_polls(pool) - known >= POLLS_MIN) &&
+           (base_clock_now() < last + TRUST_NS);
 }
 
-static bool is_waiter(const ucxpool_t *pool)
+static const char *waiter(const ucxpool_t *pool)
 {
-    return __atomic_load_n(&pool->wakeup.waiter, __ATOMIC_RELAXED) ==
-           &base_lock_me;
+    return __atomic_load_n(&pool->wakeup.waiter, __ATOMIC_RELAXED);
 }
 
 void pool_nap_enter(ucxpool_t *pool)
 {
-    if (!is_waiter(pool)) {
+    if (waiter(pool) != &base_lock_me) {
         know_polls(pool);
         __atomic_store_n(&pool->wakeup.waiter, &base_lock_me, __ATOMIC_RELAXED);
     }
@@ -46,7 +52,11 @@ void pool_nap_enter(ucxpool_t *pool)
 
 void pool_nap_note(ucxpool_t *pool)
 {
-    if (!is_waiter(pool)) {
+    const char *other = waiter(pool);
+
+    if ((other != NULL) && (other != &base_lock_me)) {
+        __atomic_store_n(&pool->wakeup.polled_at, base_clock_now(),
+                         __ATOMIC_RELAXED);
         __atomic_store_n(&pool->wakeup.num_polls, num_polls(pool) + 1,
                          __ATOMIC_RELAXED);
     }
@@ -65,7 +75,7 @@ void pool_nap_wake(ucxpool_t *pool)
 }
 
 /* Until they stop, or have found something. A round of theirs may take longer
- * than a nap. */
+ * than they are trusted for. */
 static void look_on(ucxpool_t *pool, const pool_goal_t *goal, uint64_t until)
 {
     core_wakeup_t *wakeup = &pool->wakeup;
@@ -73,6 +83,7 @@ static void look_on(ucxpool_t *pool, const pool_goal_t *goal, uint64_t until)
     uint64_t       polls  = num_polls(pool) - 1;
     uint64_t       num_wakes;
 
+    until = base_min(until, now + NAP_NS);
     pthread_mutex_lock(&wakeup->leader_lock);
     num_wakes = wakeup->num_wakes;
     while (
@@ -80,25 +91,39 @@ static void look_on(ucxpool_t *pool, const pool_goal_t *goal, uint64_t until)
         (core_event_counted(pool) == goal->num_events) &&
         ((num_polls(pool) != polls) || base_own_lock_is_taken(&pool->lock))) {
         polls = num_polls(pool);
-        pool_follow(pool, base_min(now + NAP_NS, until));
+        pool_follow(pool, base_min(now + TRUST_NS, until));
         now = base_clock_now();
     }
     pthread_mutex_unlock(&wakeup->leader_lock);
 }
 
-void pool_nap_take(ucxpool_t *pool, const pool_goal_t *goal, uint64_t until)
+/* While they have the lock, and it is not known yet whether they poll. */
+static void yield(const ucxpool_t *pool)
+{
+    uint64_t until;
+
+    if (!base_own_lock_is_taken(&pool->lock)) {
+        return; /* most often, and the clock is not asked */
+    }
+    until = base_clock_now() + YIELD_NS;
+    while (base_own_lock_is_taken(&pool->lock) && !is_polled(pool) &&
+           (base_clock_now() < until)) {
+        sched_yield();
+    }
+}
+
+bool pool_nap_take(ucxpool_t *pool, const pool_goal_t *goal, uint64_t until)
 {
     core_wakeup_t *wakeup = &pool->wakeup;
 
-    while (base_own_lock_is_taken(&pool->lock) && !is_polled(pool)) {
-        sched_yield();
+    yield(pool);
+    if (!is_polled(pool) || core_event_is_pending(pool)) {
+        return false;
     }
-    if (is_polled(pool)) {
-        __atomic_store_n(&wakeup->nap_events, goal->num_events,
-                         __ATOMIC_RELAXED);
-        __atomic_add_fetch(&wakeup->num_naps, 1, __ATOMIC_SEQ_CST);
-        look_on(pool, goal, until);
-        __atomic_sub_fetch(&wakeup->num_naps, 1, __ATOMIC_SEQ_CST);
-        know_polls(pool);
-    }
+    __atomic_store_n(&wakeup->nap_events, goal->num_events, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&wakeup->num_naps, 1, __ATOMIC_SEQ_CST);
+    look_on(pool, goal, until);
+    __atomic_sub_fetch(&wakeup->num_naps, 1, __ATOMIC_SEQ_CST);
+    know_polls(pool);
+    return true;
 }

@@ -127,13 +127,18 @@ static void note_seen(ucxpool_t *pool)
     }
 }
 
-/* is_poll  It is none of a wait. */
-static unsigned progress(ucxpool_t *pool, bool is_poll)
+typedef enum round {
+    ROUND_POLL, /* of a thread that does not wait */
+    ROUND_WAIT,
+    ROUND_ALL /* of one that waits, and has looked at nothing for a while */
+} round_t;
+
+static unsigned progress(ucxpool_t *pool, round_t round)
 {
     unsigned count;
 
     core_lock(pool);
-    if (is_poll) {
+    if (round == ROUND_POLL) {
         pool_nap_note(pool);
     }
     if (pool->wakeup.is_armed) {
@@ -147,7 +152,8 @@ static unsigned progress(ucxpool_t *pool, bool is_poll)
         count += pool_call_back(pool);
         note_seen(pool);
     } else {
-        count = pool_progress(pool);
+        count = (round == ROUND_ALL) ? pool_progress_all(pool)
+                                     : pool_progress(pool);
         count += pool_call_back(pool);
     }
     pool_nap_wake(pool);
@@ -157,7 +163,7 @@ static unsigned progress(ucxpool_t *pool, bool is_poll)
 
 unsigned ucxpool_progress(ucxpool_t *pool)
 {
-    return base_missing(pool) ? 0 : progress(pool, true);
+    return base_missing(pool) ? 0 : progress(pool, ROUND_POLL);
 }
 
 static void note_sleeper(ucxpool_t *pool)
@@ -422,6 +428,7 @@ ucxpool_status_t pool_wait(ucxpool_t *pool, const pool_goal_t *wanted,
 {
     pool_goal_t goal       = *wanted;
     bool        is_any     = goal.is_reached == NULL;
+    bool        has_napped = false;
     uint64_t    idle_since = 0;
     unsigned    count      = 0;
 
@@ -431,9 +438,9 @@ ucxpool_status_t pool_wait(ucxpool_t *pool, const pool_goal_t *wanted,
     }
     for (;;) {
         if (is_any) {
-            pool_nap_take(pool, &goal, until);
+            has_napped = pool_nap_take(pool, &goal, until);
         }
-        count += progress(pool, false);
+        count += progress(pool, has_napped ? ROUND_ALL : ROUND_WAIT);
         if (is_there(pool, &goal) || (is_any && (count != 0))) {
             return UCXPOOL_OK;
         }
