@@ -388,14 +388,19 @@ START_TEST(segments_of_one_length_meet_others)
 END_TEST
 
 #define NUM_CLAIMED 8000u
-#define CLAIMED     ((size_t)64)
 
-static void check_refused(ucxpool_request_t *request, size_t one)
+/* Of the longer ones a fragment has too few for the caller's array to be read:
+ * the list is ours. */
+static const size_t claimed[] = {64, 272};
+#define NUM_LENGTHS (sizeof(claimed) / sizeof(claimed[0]))
+
+static void check_refused(ucxpool_request_t *request, const char *what,
+                          size_t one)
 {
     ucxpool_request_attr_t attr;
     char                   name[32];
 
-    snprintf(name, sizeof(name), "segment %zu ", one);
+    snprintf(name, sizeof(name), "%s %zu ", what, one);
     pair_until(&pair, pair_ended(request));
     ucxpool_request_query(request, &attr, sizeof(attr));
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_INVALID_PARAM);
@@ -404,20 +409,25 @@ static void check_refused(ucxpool_request_t *request, size_t one)
 }
 
 /* By the kernel, or as the last ones, which are few, by the processor. */
-static void claim_falsely(bool is_sender, size_t one)
+static void claim_falsely(size_t length, bool is_sender, size_t one,
+                          bool is_null)
 {
     ucxpool_segment_t *segments = is_sender ? from_segments : to_segments;
     ucxpool_request_t *requests[2];
     twins_t            twins;
 
-    twins_init(&twins, NUM_CLAIMED * CLAIMED);
-    lay_pieces(twins.source, NUM_CLAIMED, CLAIMED, from_pieces);
-    lay_pieces(twins.target, NUM_CLAIMED, CLAIMED, to_pieces);
-    as_segments(from_segments, from_pieces, NUM_CLAIMED, CLAIMED);
-    as_segments(to_segments, to_pieces, NUM_CLAIMED, CLAIMED);
-    segments[one].length = CLAIMED - 4;
+    twins_init(&twins, NUM_CLAIMED * length);
+    lay_pieces(twins.source, NUM_CLAIMED, length, from_pieces);
+    lay_pieces(twins.target, NUM_CLAIMED, length, to_pieces);
+    as_segments(from_segments, from_pieces, NUM_CLAIMED, length);
+    as_segments(to_segments, to_pieces, NUM_CLAIMED, length);
+    if (is_null) {
+        segments[one].address = NULL;
+    } else {
+        segments[one].length = length - 4;
+    }
     post_segments(NUM_CLAIMED, NUM_CLAIMED, EVEN, requests);
-    check_refused(requests[is_sender], one);
+    check_refused(requests[is_sender], is_null ? "piece" : "segment", one);
     ck_assert_int_ne(pair_finish(&pair, requests[!is_sender]), UCXPOOL_OK);
     twins_cleanup(&twins);
 }
@@ -426,15 +436,39 @@ START_TEST(segments_that_are_not_as_is_told_end_the_request)
 {
     connect_pair(kinds[_i]);
     segments_init(true);
-    for (int is_sender = 0; is_sender < 2; is_sender++) {
-        claim_falsely(is_sender, 1);
-        claim_falsely(is_sender, 5000);
-        claim_falsely(is_sender, NUM_CLAIMED - 1);
+    for (unsigned i = 0; i < 4 * NUM_LENGTHS; i++) {
+        size_t length = claimed[i / 4];
+
+        claim_falsely(length, i % 2 == 0, 1, i / 2 % 2 == 0);
+        claim_falsely(length, i % 2 == 0, 5000, i / 2 % 2 == 0);
+        claim_falsely(length, i % 2 == 0, NUM_CLAIMED - 1, i / 2 % 2 == 0);
     }
-    exchange_by(start_segments, NUM_CLAIMED, CLAIMED, NUM_CLAIMED, CLAIMED,
-                EVEN);
+    exchange_by(start_segments, NUM_CLAIMED, claimed[0], NUM_CLAIMED,
+                claimed[0], EVEN);
     segments_cleanup(true);
     pair_check_blocks(&pair);
+    end_pair();
+}
+END_TEST
+
+/* No bytes lie nowhere, whatever is told of them. */
+START_TEST(an_empty_message_arrives)
+{
+    const ucxpool_data_t data = ucxpool_data_buffer(NULL, 0);
+    ucxpool_request_t   *send;
+    ucxpool_request_t   *recv;
+
+    connect_pair(kinds[_i]);
+    for (int kind = 0; kind < NUM_TOLD; kind++) {
+        ck_assert_int_eq(ucxpool_recv(pair.b, pair.to_a, &data, TAG, ALL_BITS,
+                                      &params_of_pieces[kind], &recv),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(
+            ucxpool_send(pair.to_b, &data, TAG, &params_of_pieces[kind], &send),
+            UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    }
     end_pair();
 }
 END_TEST
@@ -623,6 +657,7 @@ static Suite *suite(void)
                         2 * NUM_KINDS);
     tcase_add_loop_test(tcase, segments_that_are_not_as_is_told_end_the_request,
                         0, NUM_KINDS);
+    tcase_add_loop_test(tcase, an_empty_message_arrives, 0, NUM_KINDS);
     tcase_add_loop_test(tcase,
                         one_segment_that_is_not_as_the_others_arrives_too, 0,
                         2 * NUM_KINDS);

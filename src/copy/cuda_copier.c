@@ -301,25 +301,20 @@ static copy_form_t fill_uneven(filling_t *filling, void *entries,
     return COPY_EXACT;
 }
 
-/* Nobody may have looked at the lengths of segments before. Looks at
- * those that a list of ours may be about; of the caller's array the kernel
- * does. */
-static ucxpool_status_t check_lengths(const filling_t *filling)
+/* Nobody may have looked at the caller's segments before: looks at those that a
+ * list of ours is about. Of the caller's array itself the kernel does. */
+static ucxpool_status_t check_even(const filling_t *filling)
 {
     const copy_plan_t   *plan   = filling->plan;
     const copy_memory_t *memory = &plan->memory;
-    size_t               end    = plan->at.memory + filling->room;
+    uint64_t             num;
 
     if (!memory->is_unseen) {
         return UCXPOOL_OK;
     }
-    end = base_min(end, memory->num);
-    for (size_t i = plan->at.memory; i < end; i++) {
-        if (memory->segments[i].length != memory->length) {
-            return copy_fault_other_length(i);
-        }
-    }
-    return UCXPOOL_OK;
+    num = filling->length / memory->length + 2; /* two may be cut */
+    return copy_fault_find(memory, plan->at.memory,
+                           plan->at.memory + (size_t)num);
 }
 
 /* Nobody may have looked at the pieces' addresses before. Looks at those from
@@ -365,7 +360,7 @@ ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
     launch_p->first       = plan->at.memory;
     launch_p->list.length = (uint32_t)plan->runs[plan->at.run].length;
     if (!fill_even(&filling, entries, &launch_p->list.form)) {
-        status = check_lengths(&filling);
+        status = check_even(&filling);
         if (status != UCXPOOL_OK) {
             return status;
         }

@@ -280,7 +280,8 @@ static bool is_one_piece(const copy_launch_t *launch, copy_segment_t *piece_p)
     } else {
         *piece_p = *(const copy_segment_t *)list->entries;
     }
-    return piece_p->length == launch->covered;
+    /* Of what has no address the kernel tells. */
+    return (piece_p->address != 0) && (piece_p->length == launch->covered);
 }
 
 static ucxpool_status_t start_long(copy_engine_t *engine, copy_cuda_job_t *job,
@@ -570,9 +571,9 @@ static ucxpool_status_t gpu_memtypes(const copy_engine_t *engine,
  * quick, 1 KiB 0.8 to 1.0 times. */
 #define EVEN_MAX 512u
 
-/* Nobody but the GPU reads the array where the caller tells of it. From 16 KiB
- * on the bytes take the time (H200). */
-#define TOLD_EVEN_MAX (64u << 10)
+/* Nobody but the GPU reads the array where the caller tells of it. Of longer
+ * ones the bytes take the time (H200). */
+#define TOLD_EVEN_MAX (16u << 10)
 
 /* Where a segment may lie for whose place the caller answers. */
 #define ANYWHERE ((uint64_t)1 << 61)

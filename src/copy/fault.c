@@ -24,6 +24,20 @@ ucxpool_status_t copy_fault_other_length(size_t segment)
                       segment);
 }
 
+ucxpool_status_t copy_fault_find(const copy_memory_t *memory, size_t first,
+                                 size_t end)
+{
+    for (size_t i = first; i < base_min(end, memory->num); i++) {
+        if (memory->segments[i].length != memory->length) {
+            return copy_fault_other_length(i);
+        }
+        if (memory->segments[i].address == NULL) {
+            return copy_fault_no_address(i);
+        }
+    }
+    return UCXPOOL_OK;
+}
+
 ucxpool_status_t copy_fault_of(uint32_t fault, size_t first)
 {
     size_t number = first + (fault & ~(COPY_BEYOND | COPY_OTHER)) - 1;

@@ -5,6 +5,8 @@
 #ifndef COPY_FAULT_H
 #define COPY_FAULT_H
 
+#include "copy/plan.h"
+
 #include <ucxpool/status.h>
 
 #include <stddef.h>
@@ -16,6 +18,11 @@
 ucxpool_status_t copy_fault_no_address(size_t piece);
 ucxpool_status_t copy_fault_beyond(uint64_t place);
 ucxpool_status_t copy_fault_other_length(size_t segment);
+
+/* The first fault of segments that the caller says to have one length, from
+ * number `first` to before number `end`. */
+ucxpool_status_t copy_fault_find(const copy_memory_t *memory, size_t first,
+                                 size_t end);
 
 /*
  * What a kernel has left, whose list began with number `first`.

@@ -509,7 +509,7 @@ void core_request_find_length(ucxpool_request_t              *request,
     }
 }
 
-ucxpool_status_t core_request_check_lengths(ucxpool_request_t *request)
+ucxpool_status_t core_request_check_even(ucxpool_request_t *request)
 {
     copy_memory_t *memory = &request->data.memory;
 
@@ -517,12 +517,7 @@ ucxpool_status_t core_request_check_lengths(ucxpool_request_t *request)
         return UCXPOOL_OK;
     }
     memory->is_unseen = false;
-    for (size_t i = 0; i < memory->num; i++) {
-        if (memory->segments[i].length != memory->length) {
-            return copy_fault_other_length(i);
-        }
-    }
-    return UCXPOOL_OK;
+    return copy_fault_find(memory, 0, memory->num);
 }
 
 /* Even segments lie where the first one does. */

@@ -341,7 +341,7 @@ void core_request_find_length(ucxpool_request_t              *request,
  *
  * UCXPOOL_ERR_INVALID_PARAM  one has not
  */
-ucxpool_status_t core_request_check_lengths(ucxpool_request_t *request);
+ucxpool_status_t core_request_check_even(ucxpool_request_t *request);
 
 /*
  * Look at the segments as they are posted, and set a marker in the caller's

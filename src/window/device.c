@@ -294,7 +294,9 @@ static ucxpool_status_t fill_any(window_operation_t *operation,
             continue;
         }
         if (piece.ours == NULL) {
-            return copy_fault_no_address(operation->next_memory);
+            /* The next one's number, where all of it was taken. */
+            return copy_fault_no_address(operation->next_memory -
+                                         (operation->memory_offset == 0));
         }
         pairs[num++] = (copy_pair_t){(uintptr_t)piece.ours,
                                      address + piece.offset, piece.length};

@@ -221,8 +221,6 @@ static bool lies_within(const ucxpool_window_t *window,
     return true;
 }
 
-/* The first such send offers the window, and goes by blocks, as all do until
- * the peer has adopted it. */
 /* Where blocks are quicker: the list of many pieces goes before the first byte,
  * 6 ns a piece between two H100, while blocks hide theirs behind the copies of
  * others (131,072 x 4 KiB: 302 GB/s, 222 pulled). */
@@ -238,6 +236,8 @@ static bool is_quicker(const ucxpool_request_t *request)
            (request->pool->config.window_way == BASE_WINDOW_WAY_DIRECT);
 }
 
+/* The first such send offers the window, and goes by blocks, as all do until
+ * the peer has adopted it. */
 void window_place(ucxpool_request_t *request)
 {
     ucxpool_channel_t   *channel = request->channel;
@@ -247,7 +247,8 @@ void window_place(ucxpool_request_t *request)
     window_offer_t      *offer;
 
     if (!channel->wire->is_read || copy_memory_is_ranges(memory) ||
-        (memory->num > PROTO_PLACES_MAX) || !is_quicker(request)) {
+        memory->is_unseen || (memory->num > PROTO_PLACES_MAX) ||
+        !is_quicker(request)) {
         return;
     }
     window = find_window(&request->pool->windows, memory);

@@ -147,6 +147,7 @@ static bool start(window_placed_t *placed)
     ucxpool_request_t *request = placed->request;
     ucxpool_remote_t  *remote =
         window_remote_find(placed->channel, placed->remote);
+    ucxpool_status_t status;
 
     if (placed->size != request->data.totals.payload_size) {
         core_channel_fail(placed->channel, UCXPOOL_ERR_PROTOCOL,
@@ -157,6 +158,11 @@ static bool start(window_placed_t *placed)
     }
     if (!can_pull(remote, request)) {
         return false;
+    }
+    status = core_request_check_even(request);
+    if (status != UCXPOOL_OK) {
+        xfer_recv_stop(request, status, ucxpool_error_detail());
+        return true;
     }
     placed->operation = make_operation(placed, remote);
     if (placed->operation == NULL) {

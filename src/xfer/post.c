@@ -42,14 +42,16 @@ static uint64_t inplace_min(const ucxpool_request_t *request)
     return request->pool->config.inplace_min;
 }
 
-/* Does any segment lie in comm memory, and is worth a fragment? */
+/* Does any segment lie in comm memory, and is worth a fragment? Segments that
+ * nobody has looked at are packed by who looks. */
 static bool has_comm_memory(const ucxpool_request_t *request)
 {
     const copy_memory_t *memory = &request->data.memory;
     mem_piece_t          where;
     block_comm_buffer_t *buffer;
 
-    if (request->send.longest < request->send.inplace_min) {
+    if ((request->send.longest < request->send.inplace_min) ||
+        memory->is_unseen) {
         return false;
     }
     for (size_t i = 0; i < memory->num; i++) {

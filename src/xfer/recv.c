@@ -766,6 +766,7 @@ static bool find_in_place(rndv_t *rndv, void **target_p, ucp_mem_h *memh_p)
     mem_piece_t          where;
 
     if ((rndv->data.flags & PROTO_DATA_CHECKSUM) ||
+        request->data.memory.is_unseen ||
         (copy_engine_is_launched(pool->engine) &&
          (request->data.capacity / request->data.memory.num < length))) {
         return false; /* to look for one among many pieces costs a walk */
