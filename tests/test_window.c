@@ -375,6 +375,112 @@ START_TEST(many_operations_are_under_way_at_once)
 }
 END_TEST
 
+/* More than an owner serves at a time. Each side has its rounds by itself, so
+ * that one calls again when the other has not put away what it has answered. */
+START_TEST(an_owner_is_asked_again_before_it_has_put_away)
+{
+    enum { NUM = 200, LENGTH = 1000 };
+    static uint8_t     bytes[NUM][LENGTH];
+    ucxpool_request_t *requests[NUM];
+
+    begin(_i, BOTH);
+    for (size_t i = 0; i < NUM; i++) {
+        ucxpool_place_t  place  = {i * LENGTH, LENGTH};
+        ucxpool_places_t places = ucxpool_places(&place, 1);
+        ucxpool_data_t   data   = ucxpool_data_buffer(bytes[i], LENGTH);
+
+        ck_assert_int_eq(post(false, &places, &data, NULL, &requests[i]),
+                         UCXPOOL_OK);
+    }
+    for (size_t i = 0; i < NUM; i++) {
+        while (!pair_ended(requests[i])) {
+            while (ucxpool_progress(pair.a) != 0) {
+            }
+            ucxpool_progress(pair.b);
+        }
+        ck_assert_int_eq(pair_finish(&pair, requests[i]), UCXPOOL_OK);
+        ck_assert_mem_eq(bytes[i], memory + i * LENGTH, LENGTH);
+    }
+    end();
+}
+END_TEST
+
+/* It has no credit, and so the owner has not heard of it. */
+START_TEST(one_that_ends_before_it_is_called_leaves_nothing)
+{
+    static char        byte;
+    uint8_t            bytes[5000] = {1};
+    ucxpool_place_t    place       = {10, sizeof(bytes)};
+    ucxpool_places_t   places      = ucxpool_places(&place, 1);
+    ucxpool_data_t     data        = ucxpool_data_buffer(bytes, sizeof(bytes));
+    ucxpool_request_t *send, *recv, *request;
+
+    begin(_i, BOTH);
+    while (pair.to_b->flow.credits > 0) {
+        ck_assert_int_eq(
+            ucxpool_send_buffer(pair.to_b, &byte, 1, TAG, NULL, &send),
+            UCXPOOL_OK);
+        ucxpool_request_release(send);
+    }
+    ck_assert_int_eq(post(true, &places, &data, NULL, &request), UCXPOOL_OK);
+    ucxpool_request_cancel(request);
+    (void)pair_finish(&pair, request);
+    for (size_t i = 0; i < 64; i++) {
+        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, &byte, 1, TAG,
+                                             UINT64_MAX, NULL, &recv),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    }
+    for (int i = 0; i < 1000; i++) {
+        pair_progress(&pair);
+    }
+    ck_assert(base_list_is_empty(&pair.to_a->windows.served));
+    end();
+}
+END_TEST
+
+/* What the peer offers in the meantime comes first. */
+START_TEST(an_import_is_asked_for_whatever_is_offered)
+{
+    const char        *settings = "WIRE=map WINDOW_WAY=direct";
+    static uint8_t     outside[100000];
+    uint8_t            bytes[100];
+    ucxpool_place_t    place  = {10, sizeof(bytes)};
+    ucxpool_places_t   places = ucxpool_places(&place, 1);
+    ucxpool_data_t     data   = ucxpool_data_buffer(bytes, sizeof(bytes));
+    ucxpool_request_t *send, *recv, *request;
+
+    pair_init(&pair, settings, settings);
+    if (pair_is_mapped(&pair)) {
+        make_window(0, BOTH);
+        /* b sends out of its window, which offers it; a has not looked yet. */
+        ck_assert_int_eq(
+            ucxpool_send_buffer(pair.to_a, memory, 100000, TAG, NULL, &send),
+            UCXPOOL_OK);
+        for (int i = 0; i < 100; i++) {
+            ucxpool_progress(pair.b);
+        }
+        import();
+        ck_assert_int_eq(ucxpool_recv_buffer(pair.a, pair.to_b, outside,
+                                             sizeof(outside), TAG, UINT64_MAX,
+                                             NULL, &recv),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(post(false, &places, &data, NULL, &request),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_OK);
+        ck_assert_mem_eq(bytes, memory + 10, sizeof(bytes));
+        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+        ucxpool_remote_release(remote);
+        ucxpool_window_revoke(window, 0);
+        pair_until(&pair, ucxpool_window_revoke(window, 0) == UCXPOOL_OK);
+        ucxpool_window_destroy(window);
+        free_memory();
+    }
+    pair_cleanup(&pair);
+}
+END_TEST
+
 START_TEST(operations_that_are_posted_early_wait)
 {
     uint8_t            bytes[5000];
@@ -831,6 +937,11 @@ int main(void)
                         NUM_WAYS);
     tcase_add_loop_test(tcase, operations_that_are_posted_early_wait, 0,
                         NUM_WAYS);
+    tcase_add_loop_test(tcase, an_owner_is_asked_again_before_it_has_put_away,
+                        0, NUM_WAYS);
+    tcase_add_loop_test(tcase, one_that_ends_before_it_is_called_leaves_nothing,
+                        0, NUM_WAYS);
+    tcase_add_test(tcase, an_import_is_asked_for_whatever_is_offered);
     tcase_add_loop_test(tcase, the_owner_is_notified, 0, NUM_WAYS);
     tcase_add_loop_test(
         tcase, no_receive_of_the_callers_takes_what_is_a_windows, 0, NUM_WAYS);

@@ -97,6 +97,12 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status,
     if (operation->notification != NULL) {
         notify(operation->notification, status);
     }
+    if ((status != UCXPOOL_OK) && (operation->call_request != NULL)) {
+        /* The owner does not know of it, or has been told. Frees the operation.
+         */
+        core_request_cancel(operation->call_request);
+        return;
+    }
     free_if_over(operation);
 }
 
@@ -285,7 +291,7 @@ static ucxpool_status_t make_request(window_operation_t             *operation,
     operation->request = request;
     status             = check_places(operation);
     if (status == UCXPOOL_OK) {
-        status = core_request_check_lengths(request);
+        status = core_request_check_even(request);
     }
     if (status == UCXPOOL_OK) {
         status = check_data(operation, request);

@@ -140,7 +140,8 @@ void window_remote_offered(ucxpool_channel_t          *channel,
     base_list_init(&remote->waiting);
     windows->num_offered++;
     core_channel_get(channel);
-    base_list_add_tail(&windows->remotes, &remote->link);
+    /* Before those that wait to be asked for: see window_channel_is_quiet(). */
+    base_list_add_head(&windows->remotes, &remote->link);
     ask(remote);
 }
 
@@ -317,7 +318,8 @@ static bool ask_for_files(ucxpool_remote_t *remote, const answer_t *answer)
     if (remote->answer == NULL) {
         return false;
     }
-    *remote->answer = *answer;
+    *remote->answer        = *answer;
+    remote->answer->reason = ""; /* of this call's */
     if (channel->pool->dispatch->window_files(remote->channel, remote->number,
                                               remote->grant,
                                               num_files(answer))) {

@@ -139,6 +139,28 @@ static bool is_call(const ucxpool_message_t *message)
             sizeof(proto_call_t) + PROTO_PLACES_MAX * sizeof(ucxpool_place_t));
 }
 
+/* Nothing is left to do for it. */
+static bool is_at_end(const window_served_t *served)
+{
+    return (served->request == NULL) &&
+           (served->is_over || (served->step == WINDOW_STEP_MOVE));
+}
+
+/* Those that progress has not come to yet: the importer has their answers, and
+ * may have called again. */
+static void destroy_ended(ucxpool_channel_t *channel)
+{
+    window_served_t *served;
+    window_served_t *next;
+
+    base_list_for_each_safe(served, next, &channel->windows.served,
+                            window_served_t, link) {
+        if (is_at_end(served)) {
+            destroy(served);
+        }
+    }
+}
+
 static bool has_room(const ucxpool_message_t *message)
 {
     const core_channel_windows_t *windows = &message->channel->windows;
@@ -164,6 +186,9 @@ void window_served_called(ucxpool_message_t *message)
                           (unsigned long long)message->totals.payload_size);
         xfer_message_release(message);
         return;
+    }
+    if (!has_room(message)) {
+        destroy_ended(channel);
     }
     if (has_room(message)) {
         served = create(message);
@@ -302,7 +327,7 @@ static void advance(window_served_t *served)
     if (served->request != NULL) {
         return; /* its end wakes us again */
     }
-    if (served->is_over || (served->step == WINDOW_STEP_MOVE)) {
+    if (is_at_end(served)) {
         destroy(served);
         return;
     }
