@@ -60,6 +60,7 @@ static void delivery_put(delivery_t *delivery)
     request->recv.pending--;
     request->recv.rndvs--;
     free(delivery->copy_of_bytes);
+    delivery->copy_of_bytes = NULL;
     base_list_del(&delivery->link);
     base_list_add_tail(&request->pool->free.deliveries, &delivery->link);
     core_channel_put(delivery->channel);
@@ -286,6 +287,7 @@ void xfer_delivery_destroy_all(ucxpool_t *pool)
         delivery = base_list_head(&pool->free.deliveries, delivery_t, link);
         base_list_del(&delivery->link);
         base_range_end(&delivery->range);
+        free(delivery->copy_of_bytes);
         free(delivery);
     }
 }

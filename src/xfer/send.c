@@ -80,7 +80,8 @@ static bool is_eager(const ucxpool_request_t *request)
     uint64_t limit = request->pool->config.eager_size;
 
     /* The end of a write says that it is in its place. */
-    return !request->stream.has_gpu_segments &&
+    return (!request->stream.has_gpu_segments ||
+            (request->data.totals.payload_size == 0)) &&
            (request->send.desc_flags != PROTO_DESC_WRITE) &&
            (request->data.totals.payload_size <= limit) &&
            (request->data.totals.stream_size + runs_size(request) +
@@ -364,9 +365,11 @@ static void go(core_link_work_t *work)
     core_request_wake(base_container_of(send, ucxpool_request_t, send));
 }
 
+/* While the channel is being opened they wait for xfer_send_opened(). */
 void xfer_send_want_link(ucxpool_request_t *request)
 {
-    if (core_channel_is_pushed(request->channel)) {
+    if ((request->channel->state == UCXPOOL_CHANNEL_OPEN) &&
+        core_channel_is_pushed(request->channel)) {
         core_link_post(&request->send.push, request->channel, CORE_LINK_OUT,
                        request->data.totals.stream_size, go);
     }
@@ -467,6 +470,7 @@ static step_result_t step_fragments(ucxpool_request_t *request)
         status = xfer_fragment_flush(request);
         if (status == UCXPOOL_ERR_BUSY) {
             leave_readers(request);
+            core_link_leave(&send->push);
             return STEP_STALL;
         }
         if ((status != UCXPOOL_OK) || send->all_posted) {
@@ -760,9 +764,6 @@ void xfer_send_done(ucxpool_channel_t *channel, const proto_done_t *done,
 
     if (request == NULL) {
         return;
-    }
-    if ((status > UCXPOOL_OK) || (status < UCXPOOL_ERR_LIMIT)) {
-        status = UCXPOOL_ERR_PROTOCOL;
     }
     if ((status != UCXPOOL_OK) && (status != UCXPOOL_ERR_CANCELED)) {
         status = UCXPOOL_ERR_REFUSED;
