@@ -1903,13 +1903,14 @@ cdef class Pool:
         cdef uint64_t until = now + WAIT_SLICE_NS
 
         self._check()
+        # Before anything is taken, which would be lost.
+        PyErr_CheckSignals()
         with nogil:
             while num_ended == 0 and num_told == 0 and now < until:
                 ucxpool_wait(self._pool, until - now)
                 ucxpool_completion_get(self._pool, ended, BATCH, &num_ended)
                 ucxpool_event_get(self._pool, told, BATCH, &num_told)
                 now = _now()
-        PyErr_CheckSignals()
         self.num_ended = 0
         self._end(ended, num_ended)
         _tell()

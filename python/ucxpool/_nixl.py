@@ -207,9 +207,10 @@ def read_metadata(metadata):
         if HOST not in sides:
             raise ValueError("there is no pool of the host")
         if any(one.device not in sides or one.start < 0 or one.length < 1
-               or one.start + one.length > 2**64 for one in regions):
+               or one.start + one.length >= 2**64 for one in regions):
             raise ValueError("a region is of no memory")
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, RecursionError,
+            TypeError, ValueError) as error:
         raise ValueError(f"damaged metadata: {error}") from None
     return name, identity, sides, regions, bool(told.get("all"))
 
@@ -460,6 +461,11 @@ class Parts:
     def __len__(self):
         return len(self._slices)
 
+    def length(self):
+        """Bytes, of all."""
+        prepared, indices = self._sides[0]
+        return prepared.lengths * len(indices)
+
     def __iter__(self):
         for number, of in enumerate(self._slices):
             if number == len(self._made):
@@ -485,11 +491,13 @@ class Transfer:
     posted_after: int = 0
     ended_after: int = 0
     _lock: Any = field(default_factory=threading.Lock)
+    _is_ending: bool = False
     _is_over: bool = True
 
     def post(self):
         self.begun = time.time_ns()
-        self.was_posted, self.error, self._is_over = True, None, False
+        self.was_posted, self.error = True, None
+        self._is_ending = self._is_over = False
         self.requests = []
         travels = len(self.groups) == 1 and len(self.note) <= SHORT_NOTE
         tag = NOTIFY if self.note and travels else None
@@ -507,11 +515,12 @@ class Transfer:
         self._look()
 
     def _look(self):
-        """Is it over? Then a note goes, unless it went with the bytes."""
+        """Is it over? Then a note goes, unless it went with the bytes. Others
+        may ask for the state at any moment: that comes last."""
         with self._lock:
-            if self._is_over or not all(one.done for one in self.requests):
+            if self._is_ending or not all(one.done for one in self.requests):
                 return
-            self._is_over = True
+            self._is_ending = True
         self.ended_after = time.time_ns() - self.begun
         for one in self.requests:
             if one.status != 0 and self.error is None:
@@ -522,6 +531,7 @@ class Transfer:
                 send_note(self.peer.channel(self.host, HOST), self.note)
             except Error as error:
                 self.error = error
+        self._is_over = True
 
     def state(self):
         if not self._is_over:
@@ -533,4 +543,6 @@ class Transfer:
             request.cancel()
 
     def length(self):
+        if isinstance(self.groups, Parts):
+            return self.groups.length()
         return sum(group.pieces.length for group in self.groups)

@@ -406,7 +406,7 @@ class nixl_agent:
             elif tag == _nixl.FETCH:
                 channel.send(self.get_agent_metadata(), tag=_nixl.METADATA)
             elif tag == _nixl.FORGET:
-                self.remove_remote_agent(what)
+                self.remove_remote_agent(what.decode(errors="replace"))
 
     def _learn(self, metadata: bytes) -> None:
         try:
@@ -820,14 +820,14 @@ class nixl_agent:
         """Begin it: "DONE", "PROC" (under way) or "ERR". It may be begun again
         when it has ended."""
         transfer = self._transfer_of(handle)
-        if transfer.state() == "PROC":
-            raise nixlRepostActiveError("this transfer is under way")
-        if transfer.peer.is_removed:
-            raise nixlNotFoundError(
-                f"the agent {transfer.peer.name} was removed")
-        if notif_msg:
-            transfer.note = _note(notif_msg)
         with self._lock:
+            if transfer.state() == "PROC":
+                raise nixlRepostActiveError("this transfer is under way")
+            if transfer.peer.is_removed:
+                raise nixlNotFoundError(
+                    f"the agent {transfer.peer.name} was removed")
+            if notif_msg:
+                transfer.note = _note(notif_msg)
             transfer.post()
         return str(transfer.state())
 
@@ -885,10 +885,12 @@ class nixl_agent:
     def update_notifs(self,
                       backends: list[str] = []) -> dict[str, list[bytes]]:
         """All that has come and is not taken, in `notifs`."""
-        notifs = {name: list(notes) for name, notes in self.notifs.items()}
-        for name, notes in self._collect().items():
-            notifs.setdefault(name, []).extend(notes)
-        self.notifs = notifs
+        newer = self._collect()
+        with self._lock:
+            notifs = {name: list(notes) for name, notes in self.notifs.items()}
+            for name, notes in newer.items():
+                notifs.setdefault(name, []).extend(notes)
+            self.notifs = notifs
         return notifs
 
     def check_remote_xfer_done(self, remote_agent_name: str | bytes,
@@ -896,10 +898,12 @@ class nixl_agent:
                                tag_is_prefix: bool = True) -> bool:
         """Has a notification come that begins with these bytes, or has them in
         it? It is taken out of `notifs` then."""
-        notes = self.update_notifs().get(_text(remote_agent_name), [])
-        for note in notes:
-            if (note.startswith(lookup_tag) if tag_is_prefix
-                    else lookup_tag in note):
-                notes.remove(note)
-                return True
+        self.update_notifs()
+        with self._lock:
+            notes = self.notifs.get(_text(remote_agent_name), [])
+            for note in notes:
+                if (note.startswith(lookup_tag) if tag_is_prefix
+                        else lookup_tag in note):
+                    notes.remove(note)
+                    return True
         return False

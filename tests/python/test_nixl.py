@@ -181,6 +181,8 @@ class Agents(unittest.TestCase):
         self.assertEqual(self.finish(handle), "DONE")
 
     def test_a_transfer_is_begun_once_at_a_time(self):
+        if self.words["enable_prog_thread"]:
+            self.skipTest("a thread may have ended it")
         self.know()
         handle = self.handle()
         self.assertEqual(self.two.transfer(handle), "PROC")
@@ -391,7 +393,7 @@ class OnGpu(unittest.TestCase):
         self.assertEqual([one.is_list for one in held[:3]], [True] * 3)
         self.assertFalse(held[4].is_list)
         del held
-        self.assertTrue(ucxpool._core.Memory(64 << 20, 0).is_list)
+        self.assertTrue(ucxpool._core.Memory(128 << 20, 0).is_list)
         # No such GPU: it is other memory then.
         self.assertFalse(ucxpool._core.Memory(64, 77).is_list)
         self.assertFalse(ucxpool._core.Memory(64).is_list)
