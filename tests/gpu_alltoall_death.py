@@ -53,22 +53,24 @@ class Process:
         self.kept = []              # what requests refer to
         target = self.part.target
         self.pools[0].share(target.data_ptr(), target.nbytes, self.exchange)
-        self.posts = [self.lay(pool) for pool in self.pools]
+        self.posts = [self.lay(number) for number in range(len(self.pools))]
 
     def exchange(self, value):
         """With all that live: also a barrier."""
         self.pipe.send(value)
         return self.pipe.recv()
 
-    def lay(self, pool):
-        """The requests of a round, and whom each is for."""
-        part, posts = self.part, []
+    def lay(self, number):
+        """The requests of a round, whom each is for, and its way: writes, or
+        messages of one of the pools."""
+        part, posts, pool = self.part, [], self.pools[number]
         for kind in ("recv", "send", "write"):
             for peer in part.peers():
                 if kind == "write":
-                    posts.append((peer, self.write(peer)))
+                    posts.append((peer, "write", self.write(peer)))
                 else:
-                    posts.append((peer, self.message(pool, kind, peer)))
+                    posts.append((peer, number,
+                                  self.message(pool, kind, peer)))
         return posts
 
     def pieces(self, is_source, peer):
@@ -92,7 +94,7 @@ class Process:
         self.kept.append(pieces)
         return pieces
 
-    def attempt(self, peer, number, function):
+    def attempt(self, peer, way, function):
         """Only what has to do with the dead may fail."""
         try:
             function()
@@ -101,17 +103,17 @@ class Process:
             if (peer in self.living) or (error.status != PEER_LOST):
                 raise RuntimeError(f"GPU {self.rank}, of {peer}: {error}; "
                                    f"alive are {self.living}") from error
-            self.lost.add(number)
+            self.lost.add(way)
             return False
 
     def round(self, number):
         number %= 2
         pool = self.pools[number]
         start = time.perf_counter()
-        posted = [(peer, post) for peer, post in self.posts[number]
-                  if self.attempt(peer, number, post)]
-        for peer, post in posted:
-            self.attempt(peer, number,
+        posted = [(peer, way, post) for peer, way, post in self.posts[number]
+                  if self.attempt(peer, way, post)]
+        for peer, way, post in posted:
+            self.attempt(peer, way,
                          lambda: pool.wait(post.request,
                                            gpu_alltoall.LONGEST))
             pool.release(post.request)
@@ -122,7 +124,7 @@ class Process:
         number %= 2
         pool = self.pools[number]
         until = time.perf_counter() + part * self.took[number]
-        for _, post in self.posts[number]:
+        for _, _, post in self.posts[number]:
             post()
         while time.perf_counter() < until:
             pool.lib.ucxpool_progress(pool.handle)
@@ -162,11 +164,11 @@ class Process:
         self.lost.clear()
         for i in range(number - 1, number + 5):
             self.round(i)
-        if self.lost != {0, 1}:
-            raise RuntimeError(f"GPU {self.rank} has not noticed the end of "
-                               f"GPU {victim} in pools {self.lost}")
-        self.posts = [[(peer, post) for peer, post in posts
-                       if peer in self.living] for posts in self.posts]
+        if self.lost != {0, 1, "write"}:
+            raise RuntimeError(f"GPU {self.rank} has noticed the end of "
+                               f"GPU {victim} only by {self.lost}")
+        self.posts = [[one for one in posts if one[0] in self.living]
+                      for posts in self.posts]
         self.part.target.fill_(-1)
         self.torch.cuda.synchronize()
         self.exchange("filled")
@@ -254,7 +256,8 @@ def main():
         sys.exit(1)
     for process in processes[:2]:
         process.join(SECONDS)
-    sys.exit(1 if any(process.exitcode for process in processes[:2]) else 0)
+    sys.exit(1 if any(process.exitcode != 0 for process in processes[:2])
+             else 0)
 
 
 if __name__ == "__main__":
