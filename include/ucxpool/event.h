@@ -30,7 +30,7 @@
  * it then is the program's, and is told of no more.
  *
  * Nothing is allocated for an event, and none is lost. Requests are not told
- * of: they have callbacks.
+ * of: they have callbacks, and ucxpool_completion_get().
  */
 #ifndef UCXPOOL_EVENT_H
 #define UCXPOOL_EVENT_H

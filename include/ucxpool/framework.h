@@ -12,11 +12,12 @@
  *
  * Pools. Each device has one pool for all frameworks: that which was given with
  * ucxpool_framework_set_pool(), or one that is made when it is first asked for,
- * with the settings of the environment (UCXPOOL_*); where that says nothing of
- * them, COMM_SIZE is as small as a pool can be (nothing is sent), and
- * HEAP_ALIGNMENT 512, which PyTorch and CuPy count on. Such a pool is never
- * destroyed: frameworks free memory until the very end of a process. Devices
- * are counted as the CUDA driver counts them in this process.
+ * with the settings of the environment (UCXPOOL_*). Where that sets none of
+ * COMM_SIZE, BLOCK_SIZE and REGION_SIZE, COMM_SIZE is 8m, as little is sent,
+ * and where it does not set HEAP_ALIGNMENT, that is 512, which PyTorch and CuPy
+ * count on. Such a pool is never destroyed: frameworks free memory until the
+ * very end of a process. Devices are counted as the CUDA driver counts them in
+ * this process.
  *
  * Size 0 gives NULL, which is no error and may be freed.
  *

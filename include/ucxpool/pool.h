@@ -142,8 +142,9 @@ void ucxpool_query(const ucxpool_t *pool, ucxpool_attr_t *attr_p,
  * from here). Memory that a peer has mapped stays valid for that peer. Waits
  * at most CLOSE_TIMEOUT for peers. NULL is allowed.
  *
- * Requests and messages of the pool that the caller did not free are freed, and
- * registrations in protection domains (verbs.h) deregistered.
+ * Requests, messages and remotes (window.h) of the pool that the caller did not
+ * free are freed, and registrations in protection domains (verbs.h)
+ * deregistered.
  */
 void ucxpool_destroy(ucxpool_t *pool);
 

@@ -300,9 +300,9 @@ typedef struct ucxpool_request_params {
  *              NULL: the library releases it when it ends.
  *
  * The request ends with
- * UCXPOOL_OK                 a message of up to EAGER_SIZE bytes of host
- *                            memory: its bytes were copied; any other: the
- *                            receiver has it
+ * UCXPOOL_OK                 a message of up to EAGER_SIZE bytes, none of
+ *                            which the pool's GPU reaches: its bytes were
+ *                            copied; any other: the receiver has it
  * UCXPOOL_ERR_REFUSED        the receiver refused; the detail has its reason
  * UCXPOOL_ERR_CANCELED       canceled here, or the receive there was
  * UCXPOOL_ERR_TIMED_OUT      the deadline passed

@@ -139,6 +139,7 @@ typedef struct ucxpool_window_params {
  *                            shared mapping of the file that is given; in a
  *                            pool on a GPU: there is no memory
  * UCXPOOL_ERR_UNSUPPORTED    it lies on a GPU that the pool's does not reach
+ * UCXPOOL_ERR_CLOSED         the pool is being destroyed
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */
 ucxpool_status_t ucxpool_window_create(ucxpool_t *pool, void *address,
@@ -173,8 +174,10 @@ ucxpool_status_t ucxpool_window_export(const ucxpool_window_t *window,
  * Let no peer touch the memory any more: imports are refused from now on, and
  * reads and writes that peers have under way end with UCXPOOL_ERR_CANCELED.
  * Progresses until all have let go, or the time is over. A peer lets go when it
- * progresses, when its channel has ended, or when its process has; that goes
- * for peers to which messages were sent out of the window, too. Sends out of it
+ * progresses, or when its channel or its process has ended; one of this host
+ * that has the memory mapped when it has said goodbye or ended, and not with a
+ * failed channel. That goes for peers to which messages were sent out of the
+ * window, too. Sends out of it
  * that are under way go on, by blocks.
  *
  * UCXPOOL_OK          nobody touches the memory

@@ -429,7 +429,8 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
              "pool on a GPU, twice as many."),
     SIZE("EAGER_SIZE", eager_size, "16k", 0, 0, 16 * KIB,
          "Messages up to this size travel with their descriptor, without a "
-         "block and without waiting for the receiver."),
+         "block and without waiting for the receiver; not those of memory "
+         "that the pool's GPU reaches."),
     UNSIGNED("CREDITS", credits, "64", 1, 1024,
              "Messages that a peer may have sent us and that no receive has "
              "taken, 20 KiB of memory each. The next one waits at the peer."),
@@ -441,8 +442,8 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
     SIZE("MAX_METADATA", max_metadata, "2k", 0, 0, 4 * KIB,
          "Longest metadata of a message that is sent or taken."),
     SIZE("MAX_SEGMENTS", max_segments, "4m", 0, 1, GIB,
-         "Most segments of a message that is sent or taken (4m is "
-         "4,194,304)."),
+         "Most runs of segments of one length in a message that is sent or "
+         "taken (4m is 4,194,304); a run may have any number of them."),
     WORD("CHECKSUM", checksum, "none", checksum_words,
          "Checksum that each fragment carries and the receiver verifies."),
     UNSIGNED("AM_ID", am_id, "100", 0, 65000,
@@ -453,7 +454,8 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "Time after which a request that names no timeout of its own ends."),
     TIME("CLOSE_TIMEOUT", close_timeout_ns, "2s", BASE_KEY_INF, 0,
          BASE_KEY_NO_MAX,
-         "Longest time that ucxpool_destroy() waits for peers."),
+         "Longest time that ucxpool_destroy() waits for peers, and that what "
+         "a closed channel has under way goes on."),
     TIME("PEER_TIMEOUT", peer_timeout_ns, "10s", BASE_KEY_INF, SEC, 86400 * SEC,
          "Time in which a peer's host that is gone is to be noticed: by UCX "
          "where a network card does the work, in contexts that the pool makes "
@@ -472,8 +474,8 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "Listen beyond this machine though there is no SECRET_FILE. Whoever "
          "reaches the port can then talk to the pool."),
     UNSIGNED("MAX_HALF_OPEN", max_half_open, "64", 1, 65536,
-             "Connections that may be in their handshake at one time; more "
-             "are refused."),
+             "Connections that may be in their handshake at one time; one "
+             "more takes the place of the oldest."),
     UNSIGNED("ACCEPT_QUEUE", accept_queue, "16", 1, 4096,
              "Peers that have proven themselves to a listener and may wait to "
              "be accepted; more are refused."),
