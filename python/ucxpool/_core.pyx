@@ -33,6 +33,9 @@ cdef extern from "<stdlib.h>" nogil:
 cdef extern from "<sched.h>" nogil:
     int sched_yield()
 
+cdef extern from "<unistd.h>" nogil:
+    int usleep(unsigned us)
+
 cdef extern from "<sys/mman.h>" nogil:
     enum:
         MADV_HUGEPAGE
@@ -83,6 +86,8 @@ DEF SPIN_PURE_NS = 2000
 DEF SPIN_TURNS = 32
 # A thread that waits looks this often whether a signal has come.
 DEF WAIT_SLICE_NS = 100000000
+# How often a pool that is to go looks whether threads are still inside.
+DEF INSIDE_US = 1000
 # Frames up to this length share one piece of memory; those that are to be apart,
 # up to the second, share pieces of the first.
 DEF SHORT_FRAME = 65536
@@ -809,13 +814,15 @@ cdef class Request:
             if left == 0:
                 return False
             self._num_waiting += 1
+            self._pool._num_inside += 1
             try:
                 with nogil:
                     status = ucxpool_request_wait(self._handle,
                                                   min(left, WAIT_SLICE_NS))
-                PyErr_CheckSignals()
             finally:
+                self._pool._num_inside -= 1
                 self._num_waiting -= 1
+            PyErr_CheckSignals()
             self._look()
             _tell()
         return True
@@ -1538,6 +1545,7 @@ cdef class Pool:
     cdef readonly size_t num_ended # requests that ended in the last turn
     cdef readonly unsigned num_rounds # of it, in which something moved
     cdef public size_t num_waiting # who wait for a message
+    cdef int _num_inside # threads that move it or wait, without the GIL
     cdef uint64_t _spin_ns
     cdef unsigned _num_unspun
     # Types that a subclass of this one makes.
@@ -1615,6 +1623,9 @@ cdef class Pool:
         self._pool = NULL
         if pool != NULL:
             with nogil:
+                # Others come back within WAIT_SLICE_NS, and find it closed.
+                while self._num_inside > 0:
+                    usleep(INSIDE_US)
                 ucxpool_destroy(pool)
             for request in list(self._requests.values()):
                 (<Request>request)._lost()
@@ -1781,10 +1792,12 @@ cdef class Pool:
         cdef bint is_awaited = self.num_waiting > 0 or len(self._requests) > 0
 
         self._check()
+        self._num_inside += 1
         with nogil:
             self.num_rounds = self._move()
             if self.num_rounds == 0 and is_awaited and self._spin():
                 self.num_rounds = self._move()
+        self._num_inside -= 1
         self._complete()
         _tell()
         return self._events()
@@ -1885,8 +1898,10 @@ cdef class Pool:
         cdef uint64_t left = min(_nanoseconds(timeout), WAIT_SLICE_NS)
 
         self._check()
+        self._num_inside += 1
         with nogil:
             ucxpool_wait(self._pool, left)
+        self._num_inside -= 1
         PyErr_CheckSignals()
         return self.turn()
 
@@ -1905,12 +1920,15 @@ cdef class Pool:
         self._check()
         # Before anything is taken, which would be lost.
         PyErr_CheckSignals()
+        self._num_inside += 1
         with nogil:
-            while num_ended == 0 and num_told == 0 and now < until:
+            while (num_ended == 0 and num_told == 0 and now < until
+                   and self._pool != NULL):
                 ucxpool_wait(self._pool, until - now)
                 ucxpool_completion_get(self._pool, ended, BATCH, &num_ended)
                 ucxpool_event_get(self._pool, told, BATCH, &num_told)
                 now = _now()
+        self._num_inside -= 1
         self.num_ended = 0
         self._end(ended, num_ended)
         _tell()

@@ -104,10 +104,11 @@ class Gpu:
         """The channel that a peer has opened, and named so."""
         limit = parse_timedelta(
             dask.config.get("distributed.comm.timeouts.connect"), "seconds")
-        async with asyncio.timeout(limit):
-            channel = await self._opened_by(token)
-        del self._opened[token]
-        return channel
+        try:
+            async with asyncio.timeout(limit):
+                return await self._opened_by(token)
+        finally:
+            self._opened.pop(token, None)
 
 
 class Frames:

@@ -102,12 +102,17 @@ class Transfer(_core.Request):
     def _woken(self):
         """A future that is done when the transfer is."""
         future = self._pool.loop().create_future()
-        self.on_done = _Wake(future)
+        self._tell_also(_Wake(future))
         if self.done and not future.done():
             # Another thread has ended it meanwhile.
             self.on_done = None
             future.set_result(None)
         return future
+
+    def _tell_also(self, call):
+        """When it has ended; several may wait."""
+        before = self.on_done
+        self.on_done = call if before is None else _Both(before, call)
 
     def wait(self, timeout=None):
         """Wait for it without an event loop, from any thread. TimedOutError
@@ -116,7 +121,7 @@ class Transfer(_core.Request):
             self.wait_done(timeout)
         elif not self.done:
             ended = threading.Event()
-            self.on_done = ended.set
+            self._tell_also(ended.set)
             if self.done:
                 ended.set()
             ended.wait(timeout)
@@ -124,6 +129,19 @@ class Transfer(_core.Request):
             raise TimedOutError(f"not done after {timeout} s: it goes on; "
                                 "cancel() ends it")
         return self.outcome()
+
+
+class _Both:
+    """Call one, and then another."""
+
+    __slots__ = ("first", "second")
+
+    def __init__(self, first, second):
+        self.first, self.second = first, second
+
+    def __call__(self):
+        self.first()
+        self.second()
 
 
 class _Wake:
@@ -303,19 +321,31 @@ class Channel(_core.Channel):
 
     # --- messages
 
+    def _take_kept(self, tag, mask):
+        """The oldest message that matches, of those that were taken for nobody;
+        or None. Threads may do so at the same time."""
+        for message in list(self._kept):
+            if (message.tag ^ tag) & mask == 0:
+                try:
+                    self._kept.remove(message)
+                except ValueError:
+                    continue
+                return message
+        return None
+
     def _take(self, tag, mask):
         """The oldest message here that matches, or None."""
-        for message in self._kept:
-            if (message.tag ^ tag) & mask == 0:
-                self._kept.remove(message)
-                return message
-        return self.probe(tag, mask)
+        message = self._take_kept(tag, mask)
+        return self.probe(tag, mask) if message is None else message
 
     async def _recv(self, tag, mask):
         pool = self._pool
         pool.loop()
         self._fail_if_closed()
-        message = None if self._waiting else self._take(tag, mask)
+        # What is kept was for none of those who wait. What is not taken yet may
+        # be.
+        message = (self._take_kept(tag, mask) if self._waiting
+                   else self._take(tag, mask))
         if message is not None:
             return message
         error = self.ended_with()
@@ -478,7 +508,7 @@ class Listener(_core.Listener):
             if future.done() and not future.cancelled():
                 if future.exception() is None:
                     self._accepted.appendleft(future.result())
-            else:
+            elif future in self._waiting:
                 self._waiting.remove(future)
             raise
 
@@ -785,12 +815,12 @@ class Pool(_core.Pool):
 
     def kick(self):
         """See to it that there is a turn soon."""
-        if self._loop is None or self._is_due:
+        if self._loop is None or self._loop.is_closed() or self._is_due:
             return
         if self._thread == threading.get_ident():
             self._is_due = True
             self._loop.call_soon(self._turn)
-        elif not self._loop.is_closed():
+        else:
             self._loop.call_soon_threadsafe(self._turn)
 
     def _turn(self):
@@ -839,6 +869,7 @@ class Pool(_core.Pool):
         if self._loop is not None and not self._loop.is_closed():
             self._loop.remove_reader(self._fd)
         self._loop = None
+        self._is_due = False
 
     def _end_all(self):
         error = ClosedError("this pool is closed")
@@ -867,7 +898,8 @@ class Pool(_core.Pool):
         try:
             return future.result(timeout)
         except TimeoutError:
-            future.cancel()
+            if future.done() or not future.cancel():
+                return future.result()  # or its own error
             raise TimedOutError(f"nothing after {timeout} s") from None
 
     def wait_until(self, look, timeout, what):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 import unittest
 
 import ucxpool
@@ -159,6 +160,30 @@ class Messages(Pair):
         self.assertEqual([one.tag for one in messages], [3, 1, 2])
         for one in messages:
             await one.frames()
+
+    async def test_what_is_kept_is_found_while_another_waits(self):
+        other = asyncio.create_task(self.y.recv(1, ucxpool.ANY))
+        await asyncio.sleep(0)
+        for value in (b"a", b"b"):
+            await self.x.send(value, tag=2)
+        while len(self.y._kept) < 2:
+            await asyncio.sleep(0.01)
+        for value in (b"a", b"b"):
+            message = await asyncio.wait_for(self.y.recv(2, ucxpool.ANY), 10)
+            self.assertEqual(bytes((await message.frames())[0]), value)
+        await self.x.send(b"c", tag=1)
+        await (await other).frames()
+
+    async def test_several_may_await_one_transfer(self):
+        sent = self.x.send(bytes(1 << 20))
+
+        async def wait():
+            await sent
+
+        waits = [asyncio.create_task(wait()) for _ in range(3)]
+        await asyncio.sleep(0)
+        await (await self.y.recv()).frames()
+        await asyncio.wait_for(asyncio.gather(*waits), 10)
 
     async def test_an_allocator_makes_the_frames(self):
         made = []
@@ -453,6 +478,14 @@ class Listeners(Pair):
         self.listener.close()
         await task
 
+    async def test_an_accept_that_is_canceled_while_its_listener_closes(self):
+        accepting = asyncio.create_task(self.listener.accept())
+        await asyncio.sleep(0)
+        accepting.cancel()
+        self.listener.close()
+        with self.assertRaises(asyncio.CancelledError):
+            await accepting
+
     async def test_a_handler_for_each(self):
         async def handler(channel):
             message = await channel.recv()
@@ -640,6 +673,42 @@ class Threads(unittest.TestCase):
 
             asyncio.run(main())
             asyncio.run(main())
+
+    def test_a_thread_goes_on_when_the_loop_has_closed(self):
+        with ucxpool.Pool(**SETTINGS) as pool:
+            listener = pool.listen()
+
+            async def main():
+                return await asyncio.gather(
+                    pool.connect(f"127.0.0.1:{listener.port}"),
+                    listener.accept())
+
+            mine, other = asyncio.run(main())
+            sent = mine.send(bytes(1 << 20))
+            frames = other.recv().wait(10).frames().wait(10)
+            self.assertEqual(len(frames[0]), 1 << 20)
+            sent.wait(10)
+
+    def test_a_pool_is_closed_while_threads_wait(self):
+        for _ in range(20):
+            pool = ucxpool.Pool(**SETTINGS)
+            listener = pool.listen()
+            ends = []
+
+            def work():
+                try:
+                    listener.accept().wait(10)
+                except ucxpool.Error as error:
+                    ends.append(type(error))
+
+            threads = [threading.Thread(target=work) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            time.sleep(0.01)
+            pool.close()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(ends, [ucxpool.ClosedError] * 2)
 
 
 class Processes(unittest.TestCase):
