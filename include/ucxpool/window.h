@@ -175,10 +175,11 @@ ucxpool_status_t ucxpool_window_export(const ucxpool_window_t *window,
  * reads and writes that peers have under way end with UCXPOOL_ERR_CANCELED.
  * Progresses until all have let go, or the time is over. A peer lets go when it
  * progresses, or when its channel or its process has ended; one of this host
- * that has the memory mapped when it has said goodbye or ended, and not with a
- * failed channel. That goes for peers to which messages were sent out of the
- * window, too. Sends out of it
- * that are under way go on, by blocks.
+ * that has the memory mapped, when it has said goodbye or its process has
+ * ended. Whose channel failed with UCXPOOL_ERR_PROTOCOL is not waited for, and
+ * may still write where it has the memory mapped. All that goes for peers to
+ * which messages were sent out of the window, too. Sends out of it that are
+ * under way go on, by blocks.
  *
  * UCXPOOL_OK          nobody touches the memory
  * UCXPOOL_INPROGRESS  a peer may still: call again

@@ -97,7 +97,7 @@ typedef struct core_wakeup {
     uint64_t num_wakes;          /* of leaders */
     uint64_t spin_ns; /* that a wait polls now: SPIN at most; atomic */
     /* See pool/nap.h; atomic. */
-    const char *waiter;     /* who waits for anything, or did; base_lock_me */
+    const char *waiter;     /* base_lock_me of the thread that waited last */
     uint64_t    num_polls;  /* of other threads since */
     uint64_t    polled_at;  /* when the last one was */
     uint64_t    num_known;  /* of them, when the waiter looked last */
