@@ -56,6 +56,7 @@ static uint8_t           *copy;
 static ucxpool_segment_t  pieces[LENGTH / PIECE];
 static ucxpool_request_t *sending, *receiving;
 static bool               send_ended, recv_ended;
+static unsigned           num_send_ends, num_recv_ends; /* as callbacks say */
 
 /* LeakSanitizer asks this when a process ends. The stand-in keeps what nobody
  * could give back, as the driver does with a GPU that has failed. */
@@ -114,13 +115,29 @@ static void connect_all(const char *settings)
     gpu_connect(&pair, settings, settings);
 }
 
+static void count_end(ucxpool_request_t *request, ucxpool_status_t status,
+                      void *num)
+{
+    (void)request;
+    (void)status;
+    (*(unsigned *)num)++;
+}
+
+static ucxpool_request_params_t params_of(const plan_t *plan, unsigned *num)
+{
+    return (ucxpool_request_params_t){
+        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_STREAM |
+                      UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK,
+        .stream       = plan->is_waiting ? NULL : UCXPOOL_STREAM_READY,
+        .callback     = count_end,
+        .callback_arg = num,
+    };
+}
+
 static void post(const plan_t *plan)
 {
-    const ucxpool_request_params_t ready = {
-        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_STREAM,
-        .stream     = UCXPOOL_STREAM_READY,
-    };
-    const ucxpool_request_params_t *params = plan->is_waiting ? NULL : &ready;
+    const ucxpool_request_params_t send = params_of(plan, &num_send_ends);
+    const ucxpool_request_params_t recv = params_of(plan, &num_recv_ends);
 
     in_source = inside(source);
     in_target = inside(target);
@@ -128,13 +145,15 @@ static void post(const plan_t *plan)
     memcpy(copy, in_source, LENGTH);
     pair_poison(in_target, LENGTH);
     ck_assert_int_eq(recv_segments(pair.b, pair.to_a, pieces, LENGTH / PIECE,
-                                   TAG, ALL_BITS, params, &receiving),
+                                   TAG, ALL_BITS, &recv, &receiving),
                      UCXPOOL_OK);
     ck_assert_int_eq(
-        ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, params, &sending),
+        ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, &send, &sending),
         UCXPOOL_OK);
-    send_ended = false;
-    recv_ended = false;
+    send_ended    = false;
+    recv_ended    = false;
+    num_send_ends = 0;
+    num_recv_ends = 0;
 }
 
 /* What has ended is the caller's again, who uses it at once. */
@@ -290,6 +309,8 @@ static void end_channel(const plan_t *plan, end_t end)
     if (end == END_DESTROY) {
         ucxpool_destroy(*pool);
         *pool = NULL;
+        ck_assert_uint_eq(plan->is_by_sender ? num_send_ends : num_recv_ends,
+                          1);
         return;
     }
     ucxpool_channel_close(plan->is_by_sender ? pair.to_b : pair.to_a);

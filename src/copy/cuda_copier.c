@@ -700,6 +700,14 @@ err_free_copier:
     return status;
 }
 
+void copy_cuda_copier_wait(const copy_cuda_copier_t *copier)
+{
+    if (mem_cuda_device_enter(copier->device) == UCXPOOL_OK) {
+        streams_wait(copier);
+        mem_cuda_device_leave(copier->device);
+    }
+}
+
 void copy_cuda_copier_destroy(copy_cuda_copier_t *copier)
 {
     const mem_cuda_driver_t *driver;

@@ -130,6 +130,8 @@ ucxpool_status_t
 copy_cuda_copier_create(const copy_cuda_kernels_t       *kernels,
                         const copy_cuda_copier_params_t *params,
                         copy_cuda_copier_t             **copier_p);
+/* Until what is under way is over. */
+void copy_cuda_copier_wait(const copy_cuda_copier_t *copier);
 /* Waits for what is under way. NULL is allowed. */
 void copy_cuda_copier_destroy(copy_cuda_copier_t *copier);
 

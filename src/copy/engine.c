@@ -253,6 +253,11 @@ static void gpu_leave(copy_engine_t *engine)
     }
 }
 
+static void gpu_wait(const copy_engine_t *engine)
+{
+    copy_cuda_copier_wait(engine->copier);
+}
+
 static uint64_t gpu_deadline(const copy_engine_t *engine)
 {
     if (base_list_is_empty(&engine->copies) &&
@@ -645,6 +650,7 @@ static const copy_engine_calls_t gpu_calls = {
     .destroy       = gpu_destroy,
     .enter         = gpu_enter,
     .leave         = gpu_leave,
+    .wait          = gpu_wait,
     .deadline      = gpu_deadline,
     .start         = gpu_start,
     .pairs_get     = gpu_pairs_get,
@@ -859,6 +865,13 @@ void copy_engine_leave(copy_engine_t *engine)
 {
     if ((engine != NULL) && (engine->calls->leave != NULL)) {
         engine->calls->leave(engine);
+    }
+}
+
+void copy_engine_wait(const copy_engine_t *engine)
+{
+    if (engine->calls->wait != NULL) {
+        engine->calls->wait(engine);
     }
 }
 

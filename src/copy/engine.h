@@ -80,6 +80,7 @@ typedef struct copy_engine_calls {
     void (*destroy)(copy_engine_t *engine);
     void (*enter)(copy_engine_t *engine);
     void (*leave)(copy_engine_t *engine);
+    void (*wait)(const copy_engine_t *engine);
     uint64_t (*deadline)(const copy_engine_t *engine);
     ucxpool_status_t (*start)(copy_engine_t *engine, copy_job_t *copy,
                               const copy_work_t *work, uint64_t *covered_p);
@@ -141,6 +142,9 @@ void copy_engine_destroy(copy_engine_t *engine);
 /* With the pool's lock; NULL, of a pool that is being made, is allowed. */
 void copy_engine_enter(copy_engine_t *engine);
 void copy_engine_leave(copy_engine_t *engine);
+
+/* Until what is under way is over; the next progress says so. */
+void copy_engine_wait(const copy_engine_t *engine);
 
 /* When to look at what is under way: nothing that a GPU does makes a descriptor
  * readable. BASE_CLOCK_FOREVER when nothing is. */

@@ -206,7 +206,7 @@ ucxpool_status_t core_request_create(ucxpool_t                      *pool,
     }
     status = read_params(request, params);
     if (status != UCXPOOL_OK) {
-        base_list_add_tail(&pool->free.requests, &request->link);
+        core_request_discard(request);
         return status;
     }
     *request_p = request;
@@ -328,6 +328,19 @@ void core_request_cancel(ucxpool_request_t *request)
         core_request_stop(request, UCXPOOL_ERR_CANCELED,
                           "the request was canceled");
     }
+}
+
+bool core_request_cancel_all(ucxpool_t *pool)
+{
+    ucxpool_request_t *request;
+    bool               any = false;
+
+    base_list_for_each(request, &pool->requests.all, ucxpool_request_t,
+                       all_link) {
+        core_request_cancel(request);
+        any |= !core_request_has_ended(request);
+    }
+    return any;
 }
 
 void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,

@@ -299,6 +299,9 @@ ucxpool_status_t core_request_status(const ucxpool_request_t *request);
 /* The caller does not want it any more; one that has ended stays so. */
 void core_request_cancel(ucxpool_request_t *request);
 
+/* The same of all. Returns whether there are such that have not ended yet. */
+bool core_request_cancel_all(ucxpool_t *pool);
+
 /* End it early, whatever it is, and tell the peer. */
 void core_request_stop(ucxpool_request_t *request, ucxpool_status_t status,
                        const char *detail);

@@ -270,6 +270,20 @@ static void cancel_posted(ucxpool_t *pool)
     core_unlock_posted(pool);
 }
 
+/* Requests that no channel ended: what they wait for is a stream of the
+ * caller's, or what a GPU copies. After it nothing of the pool's memory is in
+ * use on a GPU. */
+static void end_requests(ucxpool_t *pool, uint64_t limit)
+{
+    core_lock(pool);
+    while (core_request_cancel_all(pool) && (base_clock_now() < limit)) {
+        copy_engine_wait(pool->engine);
+        pool_progress(pool);
+    }
+    copy_engine_wait(pool->engine);
+    core_unlock(pool);
+}
+
 /* Own ones end with their endpoints. */
 static bool has_borrowed_operations(const ucxpool_t *pool)
 {
@@ -328,6 +342,7 @@ void pool_shutdown(ucxpool_t *pool)
             wireup_channel_end_drains(pool);
         }
     }
+    end_requests(pool, limit);
     close_endpoints(pool, deadline, limit);
     core_lock(pool);
     pool_call_back(pool);
