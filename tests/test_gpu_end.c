@@ -54,7 +54,7 @@ static uint8_t           *source, *target;       /* as the pools know them */
 static uint8_t           *in_source, *in_target; /* and as we write to them */
 static uint8_t           *copy;
 static ucxpool_segment_t  pieces[LENGTH / PIECE];
-static ucxpool_request_t *sending, *receiving;
+static ucxpool_request_t *sending, *receiving, *flushing;
 static bool               send_ended, recv_ended;
 static unsigned           num_send_ends, num_recv_ends; /* as callbacks say */
 
@@ -150,6 +150,8 @@ static void post(const plan_t *plan)
     ck_assert_int_eq(
         ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, &send, &sending),
         UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_channel_flush(pair.to_b, NULL, &flushing),
+                     UCXPOOL_OK);
     send_ended    = false;
     recv_ended    = false;
     num_send_ends = 0;
@@ -159,6 +161,7 @@ static void post(const plan_t *plan)
 /* What has ended is the caller's again, who uses it at once. */
 static bool look(void)
 {
+    ck_assert(!pair_ended(flushing) || pair_ended(sending));
     if (!send_ended && pair_ended(sending)) {
         send_ended = true;
         memset(in_source, AFTERWARDS, LENGTH);
@@ -247,6 +250,7 @@ static void check_channel(const plan_t *plan)
     ck_assert_int_eq(ucxpool_request_test(sending), UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_request_test(receiving), UCXPOOL_OK);
     ucxpool_request_release(sending);
+    ucxpool_request_release(flushing);
     ucxpool_request_release(receiving);
 }
 
@@ -269,6 +273,7 @@ static bool cancel_after(const plan_t *plan, unsigned num_steps)
     sent     = ucxpool_request_test(sending);
     received = ucxpool_request_test(receiving);
     ucxpool_request_release(sending);
+    ucxpool_request_release(flushing);
     ucxpool_request_release(receiving);
     if (received != UCXPOOL_OK) {
         ck_assert_int_ne(sent, UCXPOOL_OK);
@@ -337,6 +342,7 @@ static void free_requests(void)
 {
     if (pair.a != NULL) {
         ucxpool_request_release(sending);
+        ucxpool_request_release(flushing);
     }
     if (pair.b != NULL) {
         ucxpool_request_release(receiving);
@@ -553,6 +559,7 @@ START_TEST(a_gpu_that_has_failed_ends_all_requests)
     ck_assert(has_detail(bad));
     gpu_until(&pair, pair_ended(sending) && pair_ended(receiving));
     ucxpool_request_release(sending);
+    ucxpool_request_release(flushing);
     ucxpool_request_release(receiving);
     ucxpool_request_release(bad);
     pair_cleanup(&pair);

@@ -58,6 +58,7 @@ static void init_lists(ucxpool_channel_t *channel)
     base_list_init(&channel->requests.queue);
     base_list_init(&channel->requests.flushes);
     base_list_init(&channel->requests.packing);
+    base_list_init(&channel->requests.ending);
     base_list_init(&channel->requests.loans);
     base_list_init(&channel->messages.arriving);
     base_list_init(&channel->messages.free);

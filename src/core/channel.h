@@ -120,6 +120,7 @@ typedef struct core_channel_requests {
     base_list_t        queue;
     base_list_t        flushes;
     base_list_t        packing;    /* sends that fill blocks, in that order */
+    base_list_t        ending;     /* sends that end when nobody reads them */
     base_list_t        loans;      /* of blocks, to the peer: xfer/loan.h */
     unsigned           num_pushes; /* copies to blocks of the peer's */
     ucxpool_request_t *sends[PROTO_SENDS_MAX];

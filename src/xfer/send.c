@@ -610,6 +610,7 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
         request->send.ending = true;
         request->send.end    = status;
         xfer_slice_leave(request);
+        base_list_add_tail(&request->channel->requests.ending, &request->link);
         leave_readers(request);
         core_link_leave(&request->send.push);
         core_request_set_detail(request, detail);
@@ -868,7 +869,8 @@ static bool is_under_way(const ucxpool_request_t *request, uint64_t before)
 
 bool xfer_flush_has_sends(const ucxpool_channel_t *channel, uint64_t before)
 {
-    const base_list_t *queue = &channel->requests.queue;
+    const base_list_t       *queue = &channel->requests.queue;
+    const ucxpool_request_t *request;
 
     /* The oldest comes first. */
     if (!base_list_is_empty(queue) &&
@@ -877,6 +879,13 @@ bool xfer_flush_has_sends(const ucxpool_channel_t *channel, uint64_t before)
     }
     for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
         if (is_under_way(channel->requests.sends[i], before)) {
+            return true;
+        }
+    }
+    /* Of which the peer knows no more. */
+    base_list_for_each(request, &channel->requests.ending, ucxpool_request_t,
+                       link) {
+        if (is_under_way(request, before)) {
             return true;
         }
     }
