@@ -289,6 +289,21 @@ START_TEST(a_pool_keeps_to_its_limit_and_uses_it)
 }
 END_TEST
 
+START_TEST(blocks_take_a_quarter_of_what_the_heap_shares)
+{
+    const base_config_t asked = config;
+
+    for (size_t limit = 32 * MIB; limit <= 4 * GIB; limit *= 2) {
+        config              = asked;
+        config.memory_limit = limit;
+        settle(&mem_kind_cuda_vmm, BLOCK_BUDGET_NONE);
+        ck_assert_uint_le(config.comm_size, limit / 4);
+        ck_assert_uint_ge(config.comm_size,
+                          base_min(limit / 8, (size_t)448 * MIB));
+    }
+}
+END_TEST
+
 START_TEST(t4s_200_mib_are_all_used)
 {
     ck_assert_uint_eq(settle(&mem_kind_cuda_alloc, 200 * MIB), 1);
@@ -357,6 +372,7 @@ int main(void)
     tcase_add_test(tcase, an_unknown_window_has_no_limit);
     tcase_add_test(tcase, a_preset_cannot_make_a_window_larger);
     tcase_add_loop_test(tcase, a_pool_keeps_to_its_limit_and_uses_it, 0, 2);
+    tcase_add_test(tcase, blocks_take_a_quarter_of_what_the_heap_shares);
     tcase_add_test(tcase, t4s_200_mib_are_all_used);
     tcase_add_test(tcase, without_a_limit_nothing_changes);
     tcase_add_test(tcase, any_size_that_is_given_makes_a_pool);

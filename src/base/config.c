@@ -339,8 +339,9 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "Memory of all blocks together. It is taken and registered when the "
          "pool is created. auto takes 64m, or a 32nd of the machine's memory "
          "where that is less; on a GPU 500m, or a 32nd of its memory, or what "
-         "its BAR1 can take, where that is less. 0 makes a pool for its heap "
-         "alone: it has no blocks and no channels."),
+         "its BAR1 can take, where that is less; and no more than a quarter of "
+         "MEMORY_LIMIT. 0 makes a pool for its heap alone: it has no blocks "
+         "and no channels."),
     SIZE("COMM_RESERVE", comm_reserve, "auto", BASE_KEY_AUTO, 0,
          BASE_KEY_NO_MAX,
          "Part of a GPU's BAR1 that COMM_SIZE=auto leaves to others: to UCX's "

@@ -353,12 +353,16 @@ ucxpool_status_t block_budget_query(const base_config_t *config,
 #define SMALL_BLOCK (256 * KIB)
 
 /* What UCXPOOL_COMM_SIZE=auto means: less where memory is small, or the window
- * is. */
-static size_t auto_comm_size(const block_sizes_params_t *params)
+ * is, or what the heap shares with it. */
+static size_t auto_comm_size(const block_sizes_params_t *params,
+                             const base_config_t        *config)
 {
     uint64_t size = base_min(params->for_gpu ? GPU_SIZE : HOST_SIZE,
                              params->memory_size / 32);
 
+    if (config->memory_limit != BASE_SIZE_AUTO) {
+        size = base_min(size, (uint64_t)config->memory_limit / 4);
+    }
     return (size_t)base_min(size, params->limit);
 }
 
@@ -418,7 +422,7 @@ ucxpool_status_t block_sizes_settle(const block_sizes_params_t *params,
     size_t num_regions;
 
     if (is_auto) {
-        config->comm_size = auto_comm_size(params);
+        config->comm_size = auto_comm_size(params, config);
     }
     if (config->comm_size > SIZE_MAX / 4) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
