@@ -39,6 +39,9 @@ static unsigned num_spoilt;
 static bool     is_native; /* the endpoints look like those of a card */
 static int      num_maps, num_mapped, num_keys;
 static unsigned num_gets, num_puts, num_flushes;
+static int      num_late_keys; /* when this worker goes */
+
+static ucp_worker_h watched_worker;
 
 static bool is_spoilt(spoil_t what)
 {
@@ -63,6 +66,7 @@ DECLARE(ucs_status_t, ucp_rkey_pack, ucp_context_h, ucp_mem_h, void **,
         size_t *)
 DECLARE(ucs_status_t, ucp_ep_rkey_unpack, ucp_ep_h, const void *, ucp_rkey_h *)
 DECLARE(void, ucp_rkey_destroy, ucp_rkey_h)
+DECLARE(void, ucp_worker_destroy, ucp_worker_h)
 DECLARE(ucs_status_ptr_t, ucp_get_nbx, ucp_ep_h, void *, size_t, uint64_t,
         ucp_rkey_h, const ucp_request_param_t *)
 DECLARE(ucs_status_ptr_t, ucp_put_nbx, ucp_ep_h, const void *, size_t, uint64_t,
@@ -134,6 +138,14 @@ void __wrap_ucp_rkey_destroy(ucp_rkey_h key)
 {
     num_keys--;
     __real_ucp_rkey_destroy(key);
+}
+
+void __wrap_ucp_worker_destroy(ucp_worker_h worker)
+{
+    if (worker == watched_worker) {
+        num_late_keys = num_keys;
+    }
+    __real_ucp_worker_destroy(worker);
 }
 
 ucs_status_ptr_t __wrap_ucp_get_nbx(ucp_ep_h ep, void *buffer, size_t size,
@@ -618,6 +630,22 @@ START_TEST(an_import_that_is_given_up_early_leaves_nothing)
 }
 END_TEST
 
+/* A key belongs to its worker, and goes before it. */
+START_TEST(a_pool_goes_with_what_it_has_imported)
+{
+    begin(DIRECT, DIRECT);
+    import(window);
+    ck_assert_int_eq(num_keys, 1);
+    watched_worker = pair.a->ucx.worker;
+    num_late_keys  = -1;
+    ucxpool_destroy(pair.a);
+    ck_assert_int_eq(num_late_keys, 0);
+    ucxpool_window_destroy(window);
+    ucxpool_destroy(pair.b);
+    check_end();
+}
+END_TEST
+
 /* --- a peer that breaks the rules ----------------------------------------- */
 
 START_TEST(a_damaged_key_ends_the_channel)
@@ -714,6 +742,7 @@ int main(void)
         tcase,
         an_owner_keeps_what_a_peer_may_touch_until_the_endpoint_is_closed);
     tcase_add_test(tcase, an_import_that_is_given_up_early_leaves_nothing);
+    tcase_add_test(tcase, a_pool_goes_with_what_it_has_imported);
     tcase_add_loop_test(tcase, a_damaged_key_ends_the_channel, 0, 2);
     tcase_add_test(tcase, a_second_answer_is_not_taken);
     tcase_add_test(tcase, a_key_that_nobody_asked_for_does_no_harm);

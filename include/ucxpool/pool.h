@@ -220,7 +220,8 @@ ucxpool_status_t ucxpool_arm(ucxpool_t *pool);
 /*
  * Verify the pool's invariants: for each kind of block,
  * free + held + quarantined == total, and each block is where the counts say.
- * Meant for tests and for a doubtful moment: it takes time.
+ * Meant for tests and for a doubtful moment: it takes time, and is right only
+ * while no other thread uses the pool.
  *
  * UCXPOOL_OK            all hold
  * UCXPOOL_ERR_PROTOCOL  one does not; the detail tells which

@@ -163,13 +163,6 @@ static ucxpool_status_t descend(ucxpool_t *pool, const wish_t *wish,
 }
 
 /*
- * config [in,out]  Sizes that are `auto` become numbers: those of the memory
- *                  that was outcome. As it was after an error.
- *
- * Errors as for mem_regions_init() and ucx_reg_regions(). That there is not
- * so much is not logged: the caller knows what follows.
- */
-/*
  * Allocate memory for blocks and register it; where not all can be had, less.
  *
  * The size goes down to what the regions that did register make, or by an

@@ -157,12 +157,11 @@ typedef struct core_recv {
     uint32_t num_seen;  /* of these, in their place */
     uint32_t max_index; /* of these, the highest */
     uint32_t num_all;   /* fragments of the message; 0: not known yet */
-    unsigned rndvs;     /* operations of UCX that write for us */
-    unsigned pending;   /* these, and those that wait for a block */
-    unsigned in_place;  /* of these, straight into the caller's memory */
-    bool     is_placed; /* it waits for its message to be pulled out of a
-                           window, and has not accepted it. DONE is said by
-                           who pulls */
+    unsigned rndvs;    /* operations of UCX that write for us, and deliveries */
+    unsigned pending;  /* these, and those that wait for a block */
+    unsigned in_place; /* of these, straight into the caller's memory */
+    bool is_placed;    /* it waits for its message to be pulled out of a window,
+                          and has not accepted it. DONE is said by who pulls */
     ucxpool_status_t  failing; /* the end that waits for these; OK: none */
     struct xfer_loan *loan; /* blocks that the sender writes to; NULL: none */
 } core_recv_t;

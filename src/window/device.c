@@ -73,12 +73,6 @@ void window_device_unshare(ucxpool_window_t *window)
     window_virtual_unshare(window);
 }
 
-static bool no(ucxpool_remote_t *remote, const char *reason)
-{
-    snprintf(remote->way_reason, sizeof(remote->way_reason), "%s", reason);
-    return false;
-}
-
 static ucxpool_status_t map_handle(ucxpool_remote_t *remote,
                                    const ipc_cuda_t *share)
 {
@@ -138,10 +132,11 @@ bool window_device_map(ucxpool_remote_t            *remote,
 
     if ((channel->wire->id != UCXPOOL_WIRE_MAP) ||
         !copy_engine_is_launched(engine)) {
-        return no(remote, channel->wire_reason);
+        return window_remote_no(remote, channel->wire_reason);
     }
     if (!is_inside(cuda, opened->length)) {
-        return no(remote, "the owner's window goes beyond its allocation");
+        return window_remote_no(
+            remote, "the owner's window goes beyond its allocation");
     }
     level  = base_error_log_at(BASE_LOG_DEBUG);
     status = (window_cuda_num_files(cuda) != 0)
@@ -149,7 +144,7 @@ bool window_device_map(ucxpool_remote_t            *remote,
                  : map_handle(remote, &cuda->share);
     base_error_log_at(level);
     if (status != UCXPOOL_OK) {
-        return no(remote, ucxpool_error_detail());
+        return window_remote_no(remote, ucxpool_error_detail());
     }
     remote->address += cuda->offset;
     snprintf(remote->way_reason, sizeof(remote->way_reason), "%s",

@@ -170,12 +170,6 @@ bool window_rma_may_touch(const ucxpool_channel_t *channel)
 
 /* --- importer: the key ---------------------------------------------------- */
 
-static bool no(ucxpool_remote_t *remote, const char *reason)
-{
-    snprintf(remote->way_reason, sizeof(remote->way_reason), "%s", reason);
-    return false;
-}
-
 static bool is_native(ucxpool_remote_t *remote, bool for_gpu)
 {
     ucxpool_channel_t *channel = remote->channel;
@@ -200,7 +194,7 @@ bool window_rma_is_wanted(ucxpool_remote_t *remote)
         return false;
     }
     if (!endpoint->is_own) {
-        return no(remote, "the endpoint is the caller's own");
+        return window_remote_no(remote, "the endpoint is the caller's own");
     }
     return is_native(remote, copy_engine_is_launched(channel->pool->engine));
 }
@@ -282,13 +276,13 @@ void window_rma_open(ucxpool_remote_t *remote, const void *key, size_t key_size)
         return;
     }
     if (!core_channel_can_send(channel) || !channel->conn.endpoint->is_own) {
-        no(remote, "the endpoint cannot be used for it");
+        window_remote_no(remote, "the endpoint cannot be used for it");
         window_remote_begin(remote, UCXPOOL_WAY_MESSAGES);
     } else if (!is_native(remote, remote->is_on_gpu)) {
         window_remote_begin(remote, UCXPOOL_WAY_MESSAGES);
     } else if (ucx_rma_key_unpack(channel->conn.endpoint->ep, key, key_size,
                                   &remote->key) != UCXPOOL_OK) {
-        no(remote, ucxpool_error_detail());
+        window_remote_no(remote, ucxpool_error_detail());
         window_remote_begin(remote, UCXPOOL_WAY_MESSAGES);
     } else if (remote->is_on_gpu) {
         tried(remote, UCS_OK); /* a byte of the host would go another way */

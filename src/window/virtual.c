@@ -56,12 +56,6 @@ void window_virtual_unshare(ucxpool_window_t *window)
 
 /* --- importer ------------------------------------------------------------- */
 
-static bool no(ucxpool_remote_t *remote, const char *reason)
-{
-    snprintf(remote->way_reason, sizeof(remote->way_reason), "%s", reason);
-    return false;
-}
-
 static void close_all(const int *fds, size_t num)
 {
     for (size_t i = 0; i < num; i++) {
@@ -148,17 +142,18 @@ bool window_virtual_map(ucxpool_remote_t *remote, const window_parts_t *parts)
     ucxpool_status_t         status;
 
     if (channel->wire->id != UCXPOOL_WIRE_MAP) {
-        return no(remote, channel->wire_reason);
+        return window_remote_no(remote, channel->wire_reason);
     }
     if (!is_whole(parts->parts, parts->num_parts, remote->length)) {
-        return no(remote, "the owner's window does not go through its "
-                          "allocations");
+        return window_remote_no(remote,
+                                "the owner's window does not go through its "
+                                "allocations");
     }
     level  = base_error_log_at(BASE_LOG_DEBUG);
     status = map(remote, parts);
     base_error_log_at(level);
     if (status != UCXPOOL_OK) {
-        return no(remote, ucxpool_error_detail());
+        return window_remote_no(remote, ucxpool_error_detail());
     }
     remote->address = remote->range.address + parts->parts[0].offset;
     snprintf(remote->way_reason, sizeof(remote->way_reason), "%s",

@@ -260,6 +260,9 @@ void window_remote_given(ucxpool_channel_t *channel, uint64_t number,
 
 void window_remote_revoked(ucxpool_channel_t *channel, uint64_t number);
 
+/* Not by this way, and why. Returns false. */
+bool window_remote_no(ucxpool_remote_t *remote, const char *reason);
+
 /* Let go of all that is mapped of it. */
 void window_remote_unmap(ucxpool_remote_t *remote);
 

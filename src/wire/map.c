@@ -1,6 +1,7 @@
 /*
- * The `map` wire: the receiver has mapped the sender's regions and copies
- * straight out of them; only the place of a fragment is told, through the ring.
+ * The `map` wire: each side has mapped the other's regions. The receiver copies
+ * straight out of the sender's, or the sender's GPU writes to what it was lent;
+ * only the place of a fragment is told, through the ring.
  */
 #include "base/error.h"
 #include "core/control.h"

@@ -44,7 +44,7 @@ void xfer_deliver(ucxpool_request_t            *request,
 /* The receive has ended: drop what is not being copied yet. */
 void xfer_delivery_forget(ucxpool_request_t *request);
 
-/* Those that wait, as far as they can go. */
+/* The first of those that wait, that can go. Returns how many have. */
 unsigned xfer_delivery_progress(ucxpool_t *pool);
 
 void xfer_delivery_destroy_all(ucxpool_t *pool);
