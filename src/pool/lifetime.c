@@ -270,20 +270,6 @@ static void cancel_posted(ucxpool_t *pool)
     core_unlock_posted(pool);
 }
 
-/* Requests that no channel ended: what they wait for is a stream of the
- * caller's, or what a GPU copies. After it nothing of the pool's memory is in
- * use on a GPU. */
-static void end_requests(ucxpool_t *pool, uint64_t limit)
-{
-    core_lock(pool);
-    while (core_request_cancel_all(pool) && (base_clock_now() < limit)) {
-        copy_engine_wait(pool->engine);
-        pool_progress(pool);
-    }
-    copy_engine_wait(pool->engine);
-    core_unlock(pool);
-}
-
 /* Own ones end with their endpoints. */
 static bool has_borrowed_operations(const ucxpool_t *pool)
 {
@@ -304,6 +290,22 @@ static void rest(unsigned num_moved, uint64_t *idle_since)
     } else if (now - *idle_since > REST_NS) {
         nanosleep(&moment, NULL);
     }
+}
+
+/* Requests that no channel ended: what they wait for is a stream of the
+ * caller's, or what a GPU copies. After it nothing of the pool's memory is in
+ * use on a GPU. */
+static void end_requests(ucxpool_t *pool, uint64_t limit)
+{
+    uint64_t idle_since = base_clock_now();
+
+    core_lock(pool);
+    while (core_request_cancel_all(pool) && (base_clock_now() < limit)) {
+        copy_engine_wait(pool->engine);
+        rest(pool_progress(pool), &idle_since);
+    }
+    copy_engine_wait(pool->engine);
+    core_unlock(pool);
 }
 
 /* Those that no channel uses. What was said over them was answered; only UCX
