@@ -332,6 +332,126 @@ START_TEST(a_stream_that_ends_leaves_nothing_to_wait_for)
 }
 END_TEST
 
+/* Trim, with a fence for each stream that must be waited for. */
+static void trim_all(unsigned num_fences)
+{
+    vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
+    ck_assert_int_eq(heap_trim(heap, 0, NULL), UCXPOOL_OK);
+    ck_assert_uint_eq(vmm_double_count(vmm, VMM_FENCE_SET), num_fences);
+    ck_assert_uint_eq(vmm_double_held(vmm), 0);
+}
+
+START_TEST(no_fence_is_set_in_a_stream_that_has_ended)
+{
+    static const size_t sizes[] = {100, 20 * MIB};
+    char               *first;
+
+    start(true, 20 * MIB);
+    first = get(sizes[_i], A);
+    put(first, A);
+    ck_assert_int_eq(heap_stream_end(heap, A), UCXPOOL_OK);
+    trim_all(0);
+    stop();
+}
+END_TEST
+
+START_TEST(what_outlives_its_stream_is_freed_in_another)
+{
+    char *first;
+
+    start(true, 20 * MIB);
+    first = get(100, A);
+    ck_assert_int_eq(heap_stream_end(heap, A), UCXPOOL_OK);
+    vmm_double_post(vmm, B, first, 100, NULL, NULL);
+    put(first, B);
+    trim_all(1);
+    stop();
+}
+END_TEST
+
+/* What it has freed in a page that stays its own has no ticket. */
+START_TEST(the_end_of_a_stream_waits_for_work_in_its_pages)
+{
+    char *first, *second;
+
+    start(true, 20 * MIB);
+    first  = get(256, A);
+    second = get(256, A);
+    /* The ticket of the page's memory is over then. */
+    ck_assert_int_eq(heap_trim(heap, 0, NULL), UCXPOOL_OK);
+    vmm_double_post(vmm, A, first, 256, NULL, NULL);
+    put(first, A);
+    ck_assert_int_eq(heap_stream_end(heap, A), UCXPOOL_OK);
+    put(second, B);
+    /* The double ends the process if A's work may be running. */
+    trim_all(1);
+    stop();
+}
+END_TEST
+
+/* Without being asked for: whoever borrows one range looks into no pages. */
+START_TEST(the_empty_pages_of_a_stream_that_ended_are_anybodys)
+{
+    start(true, 4 * MIB);
+    put(get(100, A), A);
+    ck_assert_int_eq(heap_stream_end(heap, A), UCXPOOL_OK);
+    (void)get(2 * MIB, B);
+    ck_assert_uint_eq(vmm_double_held(vmm), 2 * MIB);
+    stop();
+}
+END_TEST
+
+START_TEST(a_stream_with_the_handle_of_one_that_ended_is_waited_for)
+{
+    static const size_t sizes[] = {100, 20 * MIB};
+    char               *first;
+
+    start(true, 20 * MIB);
+    put(get(sizes[_i], A), A);
+    ck_assert_int_eq(heap_stream_end(heap, A), UCXPOOL_OK);
+    ck_assert_int_eq(heap_stream_end(heap, A), UCXPOOL_OK);
+    first = get(sizes[_i], A);
+    vmm_double_post(vmm, A, first, sizes[_i], NULL, NULL);
+    put(first, A);
+    first = get(20 * MIB, B);
+    /* The double ends the process if this is not behind A's work. */
+    vmm_double_post(vmm, B, first, 20 * MIB, NULL, NULL);
+    put(first, B);
+    stop();
+}
+END_TEST
+
+START_TEST(an_unknown_stream_ends_without_a_call)
+{
+    start(true, 20 * MIB);
+    vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
+    ck_assert_int_eq(heap_stream_end(heap, A), UCXPOOL_OK);
+    ck_assert_uint_eq(vmm_double_count(vmm, VMM_LAST), 0);
+    ck_assert_int_eq(heap_stream_end(heap, (void *)0x2),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    stop();
+}
+END_TEST
+
+START_TEST(a_stream_whose_end_failed_has_not_ended)
+{
+    char *first;
+
+    start(true, 20 * MIB);
+    first = get(20 * MIB, A);
+    vmm_double_post(vmm, A, first, 20 * MIB, NULL, NULL);
+    put(first, A);
+    vmm_double_fail(vmm, (_i == 0) ? VMM_FENCE_SET : VMM_FENCE_SYNC, 1,
+                    UCXPOOL_ERR_IO);
+    ck_assert_int_eq(heap_stream_end(heap, A), UCXPOOL_ERR_IO);
+    first = get(20 * MIB, B);
+    vmm_double_post(vmm, B, first, 20 * MIB, NULL, NULL);
+    put(first, B);
+    ck_assert_int_eq(heap_stream_end(heap, A), UCXPOOL_OK);
+    stop();
+}
+END_TEST
+
 START_TEST(a_stream_of_each_thread_is_refused)
 {
     void *address;
@@ -637,6 +757,17 @@ static void add_streams(Suite *suite)
     tcase_add_test(streams, small_ones_freed_elsewhere_come_back_to_their_page);
     tcase_add_test(streams, before_it_fails_it_waits_for_streams);
     tcase_add_test(streams, a_stream_that_ends_leaves_nothing_to_wait_for);
+    tcase_add_loop_test(streams, no_fence_is_set_in_a_stream_that_has_ended, 0,
+                        2);
+    tcase_add_test(streams, what_outlives_its_stream_is_freed_in_another);
+    tcase_add_test(streams, the_end_of_a_stream_waits_for_work_in_its_pages);
+    tcase_add_test(streams,
+                   the_empty_pages_of_a_stream_that_ended_are_anybodys);
+    tcase_add_loop_test(
+        streams, a_stream_with_the_handle_of_one_that_ended_is_waited_for, 0,
+        2);
+    tcase_add_test(streams, an_unknown_stream_ends_without_a_call);
+    tcase_add_loop_test(streams, a_stream_whose_end_failed_has_not_ended, 0, 2);
     tcase_add_test(streams, a_stream_of_each_thread_is_refused);
     tcase_add_test(streams, the_default_stream_has_two_names);
     tcase_add_test(streams,

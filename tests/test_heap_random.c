@@ -172,6 +172,12 @@ static void step(world_t *world)
         vmm_double_run(world->vmm, stream_of(draw(world, NUM_STREAMS)),
                        (unsigned)draw(world, 8));
     }
+    if (draw(world, 100) == 0) {
+        /* What is live is freed in one that has the same handle. */
+        ck_assert_int_eq(
+            heap_stream_end(world->heap, stream_of(draw(world, NUM_STREAMS))),
+            UCXPOOL_OK);
+    }
     if (draw(world, 400) == 0) {
         ck_assert_int_eq(heap_trim(world->heap, draw(world, 64 * MIB), NULL),
                          UCXPOOL_OK);

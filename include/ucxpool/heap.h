@@ -102,7 +102,9 @@ ucxpool_status_t ucxpool_heap_usable_size(ucxpool_t *pool, const void *address,
 
 /*
  * Forget a stream that the caller will destroy: waits for its work, so that
- * what was freed in it is free.
+ * what was freed in it is free. Nothing is set in it afterwards. What was
+ * allocated for it may live on, and is freed in another stream; whoever names
+ * its handle later means a new stream that has it.
  *
  * UCXPOOL_ERR_IO  the driver failed; the stream is not forgotten
  */

@@ -152,23 +152,34 @@ void heap_destroy(heap_t *heap)
 #define STREAM_LEGACY     ((void *)0x1)
 #define STREAM_PER_THREAD ((void *)0x2)
 
-/* A stream by its handle, known from now on; refuses what is none. */
-static ucxpool_status_t stream_of(heap_t *heap, void *handle,
-                                  heap_stream_t **stream_p)
+/* A stream by its handle; *stream_p is NULL where it is not known, or has
+ * ended. Refuses what is none. */
+static ucxpool_status_t find_stream(const heap_t *heap, void *handle,
+                                    heap_stream_t **stream_p)
 {
-    ucxpool_status_t status;
-
     if (handle == STREAM_LEGACY) {
         handle = NULL;
     }
     *stream_p = heap_streams_find(&heap->streams, handle);
-    if (*stream_p != NULL) {
-        return UCXPOOL_OK;
-    }
     if (handle == STREAM_PER_THREAD) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "CU_STREAM_PER_THREAD names another stream in each "
                           "thread: pass a stream made by cuStreamCreate()");
+    }
+    return UCXPOOL_OK;
+}
+
+/* The same, known from now on. */
+static ucxpool_status_t stream_of(heap_t *heap, void *handle,
+                                  heap_stream_t **stream_p)
+{
+    ucxpool_status_t status = find_stream(heap, handle, stream_p);
+
+    if ((status != UCXPOOL_OK) || (*stream_p != NULL)) {
+        return status;
+    }
+    if (handle == STREAM_LEGACY) {
+        handle = NULL;
     }
     pthread_mutex_lock(&heap->lock);
     status = heap_streams_get(&heap->streams, handle, stream_p);
@@ -189,14 +200,14 @@ static bool offset_of(const heap_t *heap, const void *address,
 ucxpool_status_t heap_stream_end(heap_t *heap, void *handle)
 {
     heap_stream_t   *stream;
-    ucxpool_status_t status = stream_of(heap, handle, &stream);
+    ucxpool_status_t status = find_stream(heap, handle, &stream);
 
-    if (status != UCXPOOL_OK) {
+    if ((status != UCXPOOL_OK) || (stream == NULL)) {
         return status;
     }
     pthread_mutex_lock(&heap->lock);
-    heap_collect(heap, stream);
-    status = heap_stream_sync(&heap->streams, stream);
+    heap_collect(heap, stream, 0);
+    status = heap_stream_retire(&heap->streams, stream);
     pthread_mutex_unlock(&heap->lock);
     return status;
 }

@@ -34,8 +34,7 @@ void heap_release_page(heap_t *heap, heap_page_t *page, heap_stream_t *stream)
     heap->spare_pages = page;
 }
 
-/* All that is in no allocation, with `keep` empty pages left. */
-static void collect(heap_t *heap, heap_stream_t *stream, unsigned keep)
+void heap_collect(heap_t *heap, heap_stream_t *stream, unsigned keep)
 {
     heap_range_t *ranges[HEAP_FREE_CACHE_DEPTH];
     heap_page_t  *page;
@@ -57,17 +56,12 @@ static void collect(heap_t *heap, heap_stream_t *stream, unsigned keep)
     base_lock_give(&stream->lock);
 }
 
-void heap_collect(heap_t *heap, heap_stream_t *stream)
-{
-    collect(heap, stream, 1);
-}
-
 void heap_collect_all(heap_t *heap)
 {
     for (heap_stream_t *stream = heap->streams.all; stream != NULL;
          stream                = stream->next) {
         heap_stream_look(&heap->streams, stream);
-        collect(heap, stream, 0);
+        heap_collect(heap, stream, 0);
     }
 }
 
@@ -97,6 +91,18 @@ static void give_all_to(heap_t *heap, heap_stream_t *stream)
     }
 }
 
+/* One that can be made to wait, if there is any. */
+static heap_stream_t *any_stream(const heap_t *heap)
+{
+    heap_stream_t *stream = heap->streams.all;
+
+    while ((stream != NULL) && heap_stream_is_ended(stream)) {
+        stream = stream->next;
+    }
+    /* Where all have ended, all that is free is over. */
+    return (stream != NULL) ? stream : heap->streams.all;
+}
+
 ucxpool_status_t heap_settle(heap_t *heap, heap_stream_t *stream)
 {
     ucxpool_status_t status = UCXPOOL_OK;
@@ -107,7 +113,7 @@ ucxpool_status_t heap_settle(heap_t *heap, heap_stream_t *stream)
         status = heap_streams_sync(&heap->streams);
     }
     if (stream == NULL) {
-        stream = heap->streams.all;
+        stream = any_stream(heap);
     }
     if ((status == UCXPOOL_OK) && (stream != NULL)) {
         give_all_to(heap, stream);
@@ -382,7 +388,7 @@ static void own(wish_t *wish)
 /* And what is in its cache. */
 static void own_cached(wish_t *wish)
 {
-    heap_collect(wish->heap, wish->stream);
+    heap_collect(wish->heap, wish->stream, 1);
     own(wish);
 }
 
@@ -402,7 +408,7 @@ static void borrow_from(wish_t *wish, heap_stream_t *other)
 
     if (wish->size >= wish->heap->space.home.slot_size) {
         /* Worth it, even if that one has to search the next time. */
-        heap_collect(wish->heap, other);
+        heap_collect(wish->heap, other, 1);
     }
     range = look_up(wish, &other->index, &offset);
     if (range == NULL) {

@@ -24,9 +24,10 @@ ucxpool_status_t heap_find(heap_t *heap, heap_stream_t *stream, uint64_t size,
 ucxpool_status_t heap_find_page_soon(heap_t *heap, heap_stream_t *stream,
                                      heap_range_t **range_p);
 
-/* Put back into the index what streams have in their caches, and pages that
- * they do not need. */
-void heap_collect(heap_t *heap, heap_stream_t *stream);
+/* Put back into the index what a stream has in its caches, and all its empty
+ * pages but `keep`. */
+void heap_collect(heap_t *heap, heap_stream_t *stream, unsigned keep);
+/* The same of all streams, with no page kept. */
 void heap_collect_all(heap_t *heap);
 
 /* Wait for all streams, so that all that is free is free for anybody, and lies

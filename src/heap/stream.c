@@ -233,6 +233,9 @@ heap_page_t *heap_small_remove(heap_small_t *small, unsigned keep)
 
 #define FIRST_CAPACITY 64
 
+/* Those to come included. */
+#define ALL_TICKETS UINT64_MAX
+
 /* Open addressing, never more than half full. A table that has become too small
  * is kept, since somebody may be reading it. */
 typedef struct heap_streams_table {
@@ -278,7 +281,8 @@ static size_t first_entry(const heap_streams_table_t *table, void *handle)
            (table->capacity - 1);
 }
 
-heap_stream_t *heap_streams_find(const heap_streams_t *streams, void *handle)
+/* A stream that is known, ended or not. */
+static heap_stream_t *look_up(const heap_streams_t *streams, void *handle)
 {
     const heap_streams_table_t *table =
         __atomic_load_n(&streams->table, __ATOMIC_ACQUIRE);
@@ -295,6 +299,13 @@ heap_stream_t *heap_streams_find(const heap_streams_t *streams, void *handle)
             return stream;
         }
     }
+}
+
+heap_stream_t *heap_streams_find(const heap_streams_t *streams, void *handle)
+{
+    heap_stream_t *stream = look_up(streams, handle);
+
+    return ((stream != NULL) && !heap_stream_is_ended(stream)) ? stream : NULL;
 }
 
 static void enter(heap_streams_table_t *table, heap_stream_t *stream)
@@ -343,33 +354,30 @@ static ucxpool_status_t stream_create(const mem_vmm_t *vmm, void *handle,
                           "no host memory for what the heap knows of a stream");
     }
     stream->handle = handle;
-    stream->over   = vmm->is_host ? UINT64_MAX : 0;
+    stream->over   = vmm->is_host ? ALL_TICKETS : 0;
     heap_index_init(&stream->index);
     small_init(&stream->small);
     *stream_p = stream;
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t heap_streams_get(heap_streams_t *streams, void *handle,
-                                  heap_stream_t **stream_p)
+static ucxpool_status_t add(heap_streams_t *streams, void *handle,
+                            heap_stream_t **stream_p)
 {
-    heap_stream_t   *stream = heap_streams_find(streams, handle);
-    ucxpool_status_t status;
+    heap_stream_t   *stream = NULL;
+    ucxpool_status_t status = prepare_table(streams);
 
-    if (stream == NULL) {
-        status = prepare_table(streams);
-        if (status != UCXPOOL_OK) {
-            return status;
-        }
-        status = stream_create(streams->vmm, handle, &stream);
-        if (status != UCXPOOL_OK) {
-            return status;
-        }
-        stream->next = streams->all;
-        streams->all = stream;
-        streams->count++;
-        enter(streams->table, stream);
+    if (status != UCXPOOL_OK) {
+        return status;
     }
+    status = stream_create(streams->vmm, handle, &stream);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    stream->next = streams->all;
+    streams->all = stream;
+    streams->count++;
+    enter(streams->table, stream);
     *stream_p = stream;
     return UCXPOOL_OK;
 }
@@ -377,6 +385,31 @@ ucxpool_status_t heap_streams_get(heap_streams_t *streams, void *handle,
 static void be_over(heap_stream_t *stream, uint64_t ticket)
 {
     __atomic_store_n(&stream->over, ticket, __ATOMIC_RELEASE);
+}
+
+/* What was freed before is over, and what will be is not. Nobody takes a ticket
+ * of it by its handle before he sees that it has not ended. */
+static void begin_again(const heap_streams_t *streams, heap_stream_t *stream)
+{
+    if (!streams->vmm->is_host) {
+        be_over(stream, __atomic_load_n(&stream->frees, __ATOMIC_RELAXED));
+    }
+    __atomic_store_n(&stream->is_ended, false, __ATOMIC_RELEASE);
+}
+
+ucxpool_status_t heap_streams_get(heap_streams_t *streams, void *handle,
+                                  heap_stream_t **stream_p)
+{
+    heap_stream_t *stream = look_up(streams, handle);
+
+    if (stream == NULL) {
+        return add(streams, handle, stream_p);
+    }
+    if (heap_stream_is_ended(stream)) {
+        begin_again(streams, stream);
+    }
+    *stream_p = stream;
+    return UCXPOOL_OK;
 }
 
 static void put_fence(heap_streams_t *streams, heap_stream_t *stream)
@@ -469,6 +502,21 @@ ucxpool_status_t heap_stream_sync(heap_streams_t *streams,
         be_over(stream, stream->covers);
         put_fence(streams, stream);
         streams->num_syncs++;
+    }
+    return status;
+}
+
+ucxpool_status_t heap_stream_retire(heap_streams_t *streams,
+                                    heap_stream_t  *stream)
+{
+    ucxpool_status_t status;
+
+    /* What was freed in its own pages has no ticket: this one covers it. */
+    (void)heap_stream_ticket(stream);
+    status = heap_stream_sync(streams, stream);
+    if (status == UCXPOOL_OK) {
+        be_over(stream, ALL_TICKETS);
+        __atomic_store_n(&stream->is_ended, true, __ATOMIC_RELEASE);
     }
     return status;
 }

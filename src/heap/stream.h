@@ -6,6 +6,10 @@
  * in the stream covers all tickets until then; when it is reached, these are
  * over: what was freed with them may be used by anybody. Fences are set only
  * when another stream asks for memory.
+ *
+ * A stream that has ended is known still, since its pages may hold what is
+ * live. No fence is set in it, and all its tickets are over, those to come
+ * included. When its handle is named again, it is another stream's.
  */
 #ifndef HEAP_STREAM_H
 #define HEAP_STREAM_H
@@ -56,11 +60,13 @@ struct heap_stream {
     void               *handle;
     heap_index_t        index; /* free ranges of the home that were freed in
                                   it; under the heap's lock */
-    uint64_t     frees;        /* the last ticket; atomic */
-    uint64_t     over;         /* tickets up to it are over; atomic */
-    mem_fence_t *fence;        /* NULL: none; under the heap's lock */
-    uint64_t     covers;       /* tickets up to it are over when the fence is
-                                  reached */
+    bool is_ended;       /* the handle is no stream's; atomic, written under
+                            the heap's lock */
+    uint64_t     frees;  /* the last ticket; atomic */
+    uint64_t     over;   /* tickets up to it are over; atomic */
+    mem_fence_t *fence;  /* NULL: none; under the heap's lock */
+    uint64_t     covers; /* tickets up to it are over when the fence is
+                            reached */
 
     /* What a stream's own threads need, without the heap's lock. */
     char              apart_before[HEAP_APART];
@@ -83,10 +89,10 @@ typedef struct heap_streams {
 void heap_streams_init(heap_streams_t *streams, mem_vmm_t *vmm);
 void heap_streams_cleanup(heap_streams_t *streams);
 
-/* A stream that is known; NULL: it is not. No lock. */
+/* A stream that is known and has not ended; NULL: there is none. No lock. */
 heap_stream_t *heap_streams_find(const heap_streams_t *streams, void *handle);
 
-/* The same; it is added if need be. Under the heap's lock.
+/* The same; it is added if need be, or begins again. Under the heap's lock.
  *
  * UCXPOOL_ERR_NO_MEMORY */
 ucxpool_status_t heap_streams_get(heap_streams_t *streams, void *handle,
@@ -113,7 +119,12 @@ static inline bool heap_stream_may_use(const heap_stream_t *user,
     return (user == stream) || heap_stream_is_over(stream, ticket);
 }
 
-/* The five below are under the heap's lock. */
+static inline bool heap_stream_is_ended(const heap_stream_t *stream)
+{
+    return __atomic_load_n(&stream->is_ended, __ATOMIC_ACQUIRE);
+}
+
+/* The six below are under the heap's lock. */
 
 /* Look how far a stream has come, if a fence tells. */
 void heap_stream_look(heap_streams_t *streams, heap_stream_t *stream);
@@ -134,7 +145,11 @@ ucxpool_status_t heap_stream_wait(heap_streams_t *streams,
 ucxpool_status_t heap_stream_sync(heap_streams_t *streams,
                                   heap_stream_t  *stream);
 
-/* The same for all. */
+/* The same, and the stream has ended afterwards. */
+ucxpool_status_t heap_stream_retire(heap_streams_t *streams,
+                                    heap_stream_t  *stream);
+
+/* Wait for what is in all streams now. */
 ucxpool_status_t heap_streams_sync(heap_streams_t *streams);
 
 /* --- small allocations ------------------------------------------------------
