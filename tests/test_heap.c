@@ -644,11 +644,13 @@ START_TEST(a_quiet_time_saves_up_for_few_stitches)
 }
 END_TEST
 
+/* The heap's limit, and what there is below it. */
 START_TEST(a_chunk_is_cut_into_pages_at_the_limit)
 {
     void *first, *address;
 
-    start(false, 32 * MIB);
+    start(false, (_i == 0) ? 32 * MIB : 64 * MIB);
+    vmm_double_limit(vmm, 32 * MIB);
     first = get(32 * MIB, NULL);
     ck_assert_int_eq(heap_alloc(heap, 2 * MIB, NULL, &address),
                      UCXPOOL_ERR_NO_MEMORY);
@@ -789,7 +791,8 @@ static void add_stitching(Suite *suite)
     tcase_add_test(stitching, who_stitches_again_and_again_gets_more_memory);
     tcase_add_test(stitching, who_stitches_seldom_gets_no_more_memory);
     tcase_add_test(stitching, a_quiet_time_saves_up_for_few_stitches);
-    tcase_add_test(stitching, a_chunk_is_cut_into_pages_at_the_limit);
+    tcase_add_loop_test(stitching, a_chunk_is_cut_into_pages_at_the_limit, 0,
+                        2);
     tcase_add_loop_test(stitching, a_chunk_is_cut_where_a_page_lies, 0, 2);
     tcase_add_test(stitching, mappings_go_when_there_is_no_room_for_more);
     suite_add_tcase(suite, stitching);

@@ -78,6 +78,21 @@ START_TEST(they_fill_a_heap_to_its_limit)
 }
 END_TEST
 
+START_TEST(they_share_no_pages_where_the_driver_has_no_more)
+{
+    void *address;
+
+    start(true, PLENTY);
+    vmm_double_limit(vmm, 4 * MIB);
+    (void)get(700 * KIB, A);
+    ck_assert_int_eq(heap_alloc(heap, 5 * MIB, A, &address),
+                     UCXPOOL_ERR_NO_MEMORY);
+    (void)get(600 * KIB, A);
+    ck_assert_uint_eq(vmm_double_held(vmm), 4 * MIB);
+    stop();
+}
+END_TEST
+
 START_TEST(what_is_kept_for_quick_use_is_bounded)
 {
     void *live[MAX_MEDIUMS];
@@ -395,6 +410,7 @@ static Suite *suite(void)
     tcase_add_test(medium, more_of_them_than_may_be_do_not_waste_pages);
     tcase_add_loop_test(medium, one_that_is_freed_makes_room_for_another, 0, 2);
     tcase_add_test(medium, they_fill_a_heap_to_its_limit);
+    tcase_add_test(medium, they_share_no_pages_where_the_driver_has_no_more);
     tcase_add_test(medium, what_is_kept_for_quick_use_is_bounded);
     tcase_add_test(medium,
                    medium_ones_freed_elsewhere_come_back_to_their_pages);

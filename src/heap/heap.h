@@ -96,9 +96,9 @@ typedef struct heap {
     struct heap_log *log; /* NULL: none */
     /* Medium allocations that a stream may have in its pages. */
     unsigned max_mediums;
-    /* Memory has been asked for over the limit: from now on chunks are cut
-     * where an allocation ends, and pages have small allocations alone. Atomic;
-     * set under the lock. */
+    /* Memory has been asked for over the limit, or the driver had none: until
+     * some is given back, chunks are cut where an allocation ends, and pages
+     * have small allocations alone. Atomic; set under the lock. */
     bool is_tight;
 
     char            apart[HEAP_APART];

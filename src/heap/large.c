@@ -189,7 +189,14 @@ static bool find_site(const heap_t *heap, const heap_stream_t *stream,
     return best->hole != NULL;
 }
 
-/* Its memory is free afterwards, with that ticket of a stream. */
+static void become_tight(heap_t *heap)
+{
+    __atomic_store_n(&heap->is_tight, true, __ATOMIC_RELAXED);
+}
+
+/* Its memory is free afterwards, with that ticket of a stream. A GPU has less
+ * than a limit that is all of its memory: then it is the driver that says so.
+ */
 static ucxpool_status_t back_site(heap_t *heap, const site_t *site,
                                   heap_stream_t *stream, uint64_t ticket,
                                   heap_range_t **range_p)
@@ -198,11 +205,14 @@ static ucxpool_status_t back_site(heap_t *heap, const site_t *site,
     ucxpool_status_t status;
 
     if (site->size > heap->options.limit - home->reserved) {
-        __atomic_store_n(&heap->is_tight, true, __ATOMIC_RELAXED);
+        become_tight(heap);
         return UCXPOOL_OK;
     }
     status = heap_space_back(&heap->space, site->hole, site->offset, site->size,
                              stream, ticket, range_p);
+    if (status == UCXPOOL_ERR_NO_MEMORY) {
+        become_tight(heap);
+    }
     if (status == UCXPOOL_OK) {
         heap_page_map_open(&heap->page_map, site->offset, site->size);
         heap->num_grows++;
