@@ -702,6 +702,36 @@ START_TEST(mappings_go_when_there_is_no_room_for_more)
 }
 END_TEST
 
+/* Of ranges that are nearly as long, more than are looked at first; the one
+ * that fits is the last. */
+START_TEST(the_only_range_that_fits_is_found)
+{
+    enum { NUM = 20 };
+
+    const size_t nearly = MIB + 8 * KIB, size = MIB + 16 * KIB;
+    char        *pieces[NUM], *fit;
+    void        *address;
+
+    start(false, 32 * MIB);
+    fit = get(size, NULL);
+    (void)get(300 * KIB, NULL);
+    for (size_t i = 0; i < NUM; i++) {
+        pieces[i] = get(nearly, NULL);
+        (void)get(300 * KIB, NULL);
+    }
+    while (heap_alloc(heap, 300 * KIB, NULL, &address) == UCXPOOL_OK) {
+    }
+    put(fit, NULL);
+    (void)stats(); /* collects what is quick */
+    for (size_t i = 0; i < NUM; i++) {
+        put(pieces[i], NULL);
+    }
+    (void)stats();
+    ck_assert_ptr_eq(get(size, NULL), fit);
+    stop();
+}
+END_TEST
+
 #define NUM_THREADS 4
 
 static void *work(void *arg)
@@ -810,6 +840,7 @@ static Suite *suite(void)
     tcase_add_loop_test(calls, what_is_no_allocation_is_not_freed, 0, 3);
     tcase_add_loop_test(calls, the_usable_size_is_rounded_up, 0, 4);
     tcase_add_test(calls, a_small_one_keeps_no_more_than_a_page);
+    tcase_add_test(calls, the_only_range_that_fits_is_found);
     tcase_add_test(calls, trim_gives_back_what_is_free);
     tcase_add_test(calls, what_is_reserved_is_taken_at_once);
     tcase_add_test(calls, the_callback_may_make_room);

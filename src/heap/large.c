@@ -318,7 +318,7 @@ static bool fits(const wish_t *wish, const heap_range_t *range,
     return *offset_p + wish->size <= heap_range_end(range);
 }
 
-static heap_range_t *look_up(const wish_t *wish, const heap_index_t *index,
+static heap_range_t *look_up(const wish_t *wish, heap_index_t *index,
                              uint64_t *offset_p)
 {
     heap_range_t *range = heap_index_find(index, wish->size);
@@ -381,9 +381,9 @@ static void take(wish_t *wish, heap_range_t *range, uint64_t offset)
 /* What the stream itself has freed. */
 static void own(wish_t *wish)
 {
-    const heap_index_t *index = &wish->stream->index;
-    uint64_t            offset;
-    heap_range_t       *range = look_up(wish, index, &offset);
+    heap_index_t *index = &wish->stream->index;
+    uint64_t      offset;
+    heap_range_t *range = look_up(wish, index, &offset);
 
     if ((range != NULL) && (wish->heap->is_tight || wish->is_page) &&
         (split_chunk(wish, range, offset) ||

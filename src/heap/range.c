@@ -204,16 +204,19 @@ void heap_index_init(heap_index_t *index)
     for (unsigned row = 0; row < HEAP_INDEX_ROWS; row++) {
         index->columns[row] = 0;
         for (unsigned column = 0; column < HEAP_INDEX_COLUMNS; column++) {
-            base_list_init(&index->bins[row][column]);
+            base_list_init(&index->bins[row][column].ranges);
+            index->bins[row][column].longest = 0;
         }
     }
 }
 
 void heap_index_add(heap_index_t *index, heap_range_t *range)
 {
-    bin_t bin = bin_of(range->size);
+    bin_t             bin    = bin_of(range->size);
+    heap_index_bin_t *ranges = &index->bins[bin.row][bin.column];
 
-    base_list_add_head(&index->bins[bin.row][bin.column], &range->link);
+    base_list_add_head(&ranges->ranges, &range->link);
+    ranges->longest = base_max(ranges->longest, range->size);
     index->rows |= UINT64_C(1) << bin.row;
     index->columns[bin.row] |= 1u << bin.column;
     index->size += range->size;
@@ -222,10 +225,12 @@ void heap_index_add(heap_index_t *index, heap_range_t *range)
 
 void heap_index_remove(heap_index_t *index, heap_range_t *range)
 {
-    bin_t bin = bin_of(range->size);
+    bin_t             bin    = bin_of(range->size);
+    heap_index_bin_t *ranges = &index->bins[bin.row][bin.column];
 
     base_list_del(&range->link);
-    if (base_list_is_empty(&index->bins[bin.row][bin.column])) {
+    if (base_list_is_empty(&ranges->ranges)) {
+        ranges->longest = 0;
         index->columns[bin.row] &= ~(1u << bin.column);
         if (index->columns[bin.row] == 0) {
             index->rows &= ~(UINT64_C(1) << bin.row);
@@ -236,13 +241,16 @@ void heap_index_remove(heap_index_t *index, heap_range_t *range)
 }
 
 /* The shortest of the first few in a bin that are long enough. */
-static heap_range_t *best_of(const base_list_t *bin, uint64_t size)
+static heap_range_t *best_of(const heap_index_bin_t *bin, uint64_t size)
 {
     heap_range_t *best = NULL;
     heap_range_t *range;
     unsigned      looks = 0;
 
-    base_list_for_each(range, bin, heap_range_t, link) {
+    if (bin->longest < size) {
+        return NULL;
+    }
+    base_list_for_each(range, &bin->ranges, heap_range_t, link) {
         if ((range->size >= size) &&
             ((best == NULL) || (range->size < best->size))) {
             best = range;
@@ -252,6 +260,26 @@ static heap_range_t *best_of(const base_list_t *bin, uint64_t size)
         }
     }
     return best;
+}
+
+/* The first of all in a bin that is long enough; where none is, it is known how
+ * long they are. */
+static heap_range_t *any_of(heap_index_bin_t *bin, uint64_t size)
+{
+    heap_range_t *range;
+    uint64_t      longest = 0;
+
+    if (bin->longest < size) {
+        return NULL;
+    }
+    base_list_for_each(range, &bin->ranges, heap_range_t, link) {
+        if (range->size >= size) {
+            return range;
+        }
+        longest = base_max(longest, range->size);
+    }
+    bin->longest = longest;
+    return NULL;
 }
 
 /* The next bin that is not empty, behind one; false: there is none. */
@@ -278,22 +306,22 @@ static bool bin_above(const heap_index_t *index, bin_t *bin)
     return true;
 }
 
-heap_range_t *heap_index_find(const heap_index_t *index, uint64_t size)
+heap_range_t *heap_index_find(heap_index_t *index, uint64_t size)
 {
-    bin_t         bin   = bin_of(size);
-    heap_range_t *range = best_of(&index->bins[bin.row][bin.column], size);
+    bin_t             bin   = bin_of(size);
+    heap_index_bin_t *own   = &index->bins[bin.row][bin.column];
+    heap_range_t     *range = best_of(own, size);
 
-    /* All that is in the bins above is long enough. */
-    while ((range == NULL) && bin_above(index, &bin)) {
-        range = best_of(&index->bins[bin.row][bin.column], size);
+    if ((range == NULL) && bin_above(index, &bin)) {
+        return best_of(&index->bins[bin.row][bin.column], size);
     }
-    return range;
+    return (range != NULL) ? range : any_of(own, size);
 }
 
 static heap_range_t *head_of(const heap_index_t *index, bin_t bin)
 {
-    return base_list_head(&index->bins[bin.row][bin.column], heap_range_t,
-                          link);
+    return base_list_head(&index->bins[bin.row][bin.column].ranges,
+                          heap_range_t, link);
 }
 
 /* The last bin that is not empty, before one; false: there is none. */
@@ -336,7 +364,7 @@ heap_range_t *heap_index_next(const heap_index_t *index,
                               const heap_range_t *range, uint64_t size)
 {
     bin_t              bin  = bin_of(range->size);
-    const base_list_t *head = &index->bins[bin.row][bin.column];
+    const base_list_t *head = &index->bins[bin.row][bin.column].ranges;
 
     if (range->link.next != head) {
         return at_least(base_container_of(range->link.next, heap_range_t, link),

@@ -152,25 +152,39 @@ void heap_range_join_front(heap_ranges_t *ranges, heap_range_t *range);
  *
  * Row 0 has the sizes below, a column for each. A bit for each row and each
  * column tells where there are any.
+ *
+ * All that is in the bins above that of a size is long enough; in its own bin
+ * some may be too short.
  */
 
 #define HEAP_INDEX_ROWS    44
 #define HEAP_INDEX_COLUMNS 32
 
+typedef struct heap_index_bin {
+    base_list_t ranges;
+    uint64_t    longest; /* none of them is longer; 0 where there are none */
+} heap_index_bin_t;
+
 typedef struct heap_index {
-    uint64_t    rows; /* a bit for each that is not empty */
-    uint32_t    columns[HEAP_INDEX_ROWS];
-    base_list_t bins[HEAP_INDEX_ROWS][HEAP_INDEX_COLUMNS];
-    uint64_t    size; /* of all ranges together */
-    size_t      count;
+    uint64_t         rows; /* a bit for each that is not empty */
+    uint32_t         columns[HEAP_INDEX_ROWS];
+    heap_index_bin_t bins[HEAP_INDEX_ROWS][HEAP_INDEX_COLUMNS];
+    uint64_t         size; /* of all ranges together */
+    size_t           count;
 } heap_index_t;
 
 void heap_index_init(heap_index_t *index);
 void heap_index_add(heap_index_t *index, heap_range_t *range);
 void heap_index_remove(heap_index_t *index, heap_range_t *range);
 
-/* A range of at least `size` bytes, and of those a short one; NULL: none. */
-heap_range_t *heap_index_find(const heap_index_t *index, uint64_t size);
+/*
+ * A range of at least `size` bytes, and of those a short one; NULL: none.
+ *
+ * It looks at a few ranges, unless those that are long enough can only be in
+ * the size's own bin: then at all of that, but once. A bin in which none was
+ * long enough is searched again when it has got one that is.
+ */
+heap_range_t *heap_index_find(heap_index_t *index, uint64_t size);
 
 /*
  * The ranges from the longest bin down: the first one, and the one behind a
