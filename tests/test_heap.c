@@ -732,6 +732,26 @@ START_TEST(the_only_range_that_fits_is_found)
 }
 END_TEST
 
+/* Two free ranges of a page's length, of which the one that is found first lies
+ * across two pages. */
+START_TEST(a_free_page_is_found_behind_what_is_none)
+{
+    void *across, *page;
+
+    start(false, 8 * MIB);
+    (void)get(3 * MIB, NULL);
+    across = get(2 * MIB, NULL);
+    (void)get(MIB, NULL);
+    page = get(2 * MIB, NULL);
+    put(page, NULL);
+    (void)stats();
+    put(across, NULL);
+    (void)stats();
+    ck_assert_ptr_eq(get(100, NULL), page);
+    stop();
+}
+END_TEST
+
 #define NUM_THREADS 4
 
 static void *work(void *arg)
@@ -841,6 +861,7 @@ static Suite *suite(void)
     tcase_add_loop_test(calls, the_usable_size_is_rounded_up, 0, 4);
     tcase_add_test(calls, a_small_one_keeps_no_more_than_a_page);
     tcase_add_test(calls, the_only_range_that_fits_is_found);
+    tcase_add_test(calls, a_free_page_is_found_behind_what_is_none);
     tcase_add_test(calls, trim_gives_back_what_is_free);
     tcase_add_test(calls, what_is_reserved_is_taken_at_once);
     tcase_add_test(calls, the_callback_may_make_room);

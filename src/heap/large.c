@@ -298,8 +298,9 @@ typedef struct wish {
     heap_stream_t   *stream;
     uint64_t         size;
     bool             is_page;
-    heap_range_t    *range;  /* what was found, or NULL */
-    ucxpool_status_t status; /* of the last call that failed */
+    bool             is_late; /* what is quick has been tried */
+    heap_range_t    *range;   /* what was found, or NULL */
+    ucxpool_status_t status;  /* of the last call that failed */
 } wish_t;
 
 static void note(wish_t *wish, ucxpool_status_t status)
@@ -318,6 +319,19 @@ static bool fits(const wish_t *wish, const heap_range_t *range,
     return *offset_p + wish->size <= heap_range_end(range);
 }
 
+/* A page in any of the ranges that are long enough: one that is not twice as
+ * long may have none. */
+static heap_range_t *
+look_for_page(const wish_t *wish, const heap_index_t *index, uint64_t *offset_p)
+{
+    heap_range_t *range = heap_index_first(index, HEAP_PAGE);
+
+    while ((range != NULL) && !fits(wish, range, offset_p)) {
+        range = heap_index_next(index, range, HEAP_PAGE);
+    }
+    return range;
+}
+
 static heap_range_t *look_up(const wish_t *wish, heap_index_t *index,
                              uint64_t *offset_p)
 {
@@ -326,6 +340,9 @@ static heap_range_t *look_up(const wish_t *wish, heap_index_t *index,
     if ((range != NULL) && !fits(wish, range, offset_p)) {
         /* Wherever such a range begins, a page lies in it. */
         range = heap_index_find(index, 2 * HEAP_PAGE - HEAP_UNIT);
+        if ((range == NULL) && wish->is_late) {
+            return look_for_page(wish, index, offset_p);
+        }
     }
     return ((range != NULL) && fits(wish, range, offset_p)) ? range : NULL;
 }
@@ -522,8 +539,12 @@ static void stitch(wish_t *wish)
 /* All of what the others have freed, and what is in their caches. */
 static void reclaim(wish_t *wish)
 {
+    wish->is_late = true;
     heap_collect_all(wish->heap);
-    borrow_all(wish);
+    own(wish);
+    if (wish->range == NULL) {
+        borrow_all(wish);
+    }
     if (wish->range == NULL) {
         stitch(wish);
     }
