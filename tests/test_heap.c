@@ -517,6 +517,33 @@ START_TEST(what_is_reserved_is_taken_at_once)
 }
 END_TEST
 
+START_TEST(where_there_is_less_to_reserve_all_that_there_is_is_taken)
+{
+    start(true, 64 * MIB);
+    vmm_double_limit(vmm, 26 * MIB);
+    ck_assert_int_eq(heap_reserve(heap, 40 * MIB), UCXPOOL_ERR_NO_MEMORY);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "holds 27262976"));
+    ck_assert_uint_eq(stats().reserved, 26 * MIB);
+    ck_assert_uint_eq(stats().chunks, 3);
+    vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
+    (void)get(26 * MIB, A);
+    ck_assert_uint_eq(vmm_double_count(vmm, VMM_LAST), 0);
+    stop();
+}
+END_TEST
+
+START_TEST(nothing_is_tried_again_where_the_driver_failed)
+{
+    start(true, 64 * MIB);
+    vmm_double_fail(vmm, VMM_CHUNK_CREATE, 2, UCXPOOL_ERR_IO);
+    ck_assert_int_eq(heap_reserve(heap, 40 * MIB), UCXPOOL_ERR_IO);
+    ck_assert_uint_eq(vmm_double_count(vmm, VMM_CHUNK_CREATE), 2);
+    ck_assert_int_eq(heap_reserve(heap, 40 * MIB), UCXPOOL_OK);
+    ck_assert_uint_eq(stats().reserved, 40 * MIB);
+    stop();
+}
+END_TEST
+
 static bool make_room(void *arg, ucxpool_t *pool, size_t size, void *stream)
 {
     void **victim = arg;
@@ -864,6 +891,9 @@ static Suite *suite(void)
     tcase_add_test(calls, a_free_page_is_found_behind_what_is_none);
     tcase_add_test(calls, trim_gives_back_what_is_free);
     tcase_add_test(calls, what_is_reserved_is_taken_at_once);
+    tcase_add_test(calls,
+                   where_there_is_less_to_reserve_all_that_there_is_is_taken);
+    tcase_add_test(calls, nothing_is_tried_again_where_the_driver_failed);
     tcase_add_test(calls, the_callback_may_make_room);
     suite_add_tcase(suite, calls);
     add_stitching(suite);

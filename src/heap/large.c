@@ -6,6 +6,9 @@
 #include "base/log.h"
 #include "base/math.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 /* --- what becomes free ------------------------------------------------------
  * What streams keep for themselves, and what they have freed, made available to
  * one that needs it.
@@ -635,22 +638,64 @@ ucxpool_status_t heap_find_page_soon(heap_t *heap, heap_stream_t *stream,
 
 /* --- memory taken and given back at once ---------------------------------- */
 
-static ucxpool_status_t reserve(heap_t *heap, uint64_t missing)
+/* About half, which is whole chunks as long as it can be. */
+static uint64_t half_of(const heap_t *heap, uint64_t size)
 {
+    uint64_t slot_size = heap->space.home.slot_size;
+
+    return base_align_up(size / 2, (size > slot_size) ? slot_size : HEAP_PAGE);
+}
+
+/* In shorter and shorter pieces where there is not so much. */
+static ucxpool_status_t back_what_there_is(heap_t *heap, heap_stream_t *stream,
+                                           uint64_t missing)
+{
+    uint64_t piece = missing;
+
+    while (missing > 0) {
+        uint64_t         before = heap->space.home.reserved;
+        ucxpool_status_t status;
+
+        piece = base_min(piece, missing);
+        /* Nobody has used it: anybody may. */
+        status = back_pages(heap, stream, 0, piece);
+        missing -= heap->space.home.reserved - before;
+        if ((status == UCXPOOL_ERR_NO_MEMORY) && (piece > HEAP_PAGE)) {
+            piece = half_of(heap, piece);
+        } else if (status != UCXPOOL_OK) {
+            return status;
+        }
+    }
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t reserve(heap_t *heap, uint64_t size)
+{
+    uint64_t         reserved = heap->space.home.reserved;
+    char             cause[160];
+    base_log_level_t level;
     heap_stream_t   *stream;
     ucxpool_status_t status = heap_streams_get(&heap->streams, NULL, &stream);
 
-    if (status != UCXPOOL_OK) {
+    if ((status != UCXPOOL_OK) || (size <= reserved)) {
         return status;
     }
-    /* Nobody has used it: anybody may. */
-    return back_pages(heap, stream, 0, missing);
+    level  = base_error_log_at(BASE_LOG_DEBUG);
+    status = back_what_there_is(heap, stream, size - reserved);
+    base_error_log_at(level);
+    if (status == UCXPOOL_OK) {
+        return UCXPOOL_OK;
+    }
+    snprintf(cause, sizeof(cause), "%s", ucxpool_error_detail());
+    return base_error(status,
+                      "of %" PRIu64 " bytes to reserve the heap holds %" PRIu64
+                      ": %s",
+                      size, heap->space.home.reserved, cause);
 }
 
 ucxpool_status_t heap_reserve(heap_t *heap, size_t size)
 {
-    uint64_t         missing;
-    ucxpool_status_t status = UCXPOOL_OK;
+    ucxpool_status_t status;
 
     if (size > heap->options.limit) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
@@ -659,11 +704,7 @@ ucxpool_status_t heap_reserve(heap_t *heap, size_t size)
                           size, (size_t)heap->options.limit);
     }
     pthread_mutex_lock(&heap->lock);
-    missing = base_align_up((uint64_t)size, HEAP_PAGE);
-    missing -= base_min(missing, heap->space.home.reserved);
-    if (missing > 0) {
-        status = reserve(heap, missing);
-    }
+    status = reserve(heap, base_align_up((uint64_t)size, HEAP_PAGE));
     pthread_mutex_unlock(&heap->lock);
     return status;
 }
