@@ -546,6 +546,30 @@ START_TEST(a_child_frees_nothing_of_its_parents)
 }
 END_TEST
 
+/* Whatever of its copy of the parent's heap: its locks may be held, by threads
+ * that the child has not. */
+START_TEST(a_child_does_not_free_to_a_pool_that_it_names)
+{
+    ucxpool_t *pool    = pool_of(UCXPOOL_FRAMEWORK_HOST);
+    void      *address = ucxpool_rmm_alloc(5000, NULL, pool);
+    size_t     size;
+    int        status;
+    pid_t      child;
+
+    ck_assert_ptr_nonnull(address);
+    child = fork();
+    if (child == 0) {
+        ucxpool_rmm_free(address, 5000, NULL, pool);
+        _exit(ucxpool_heap_usable_size(pool, address, &size) == UCXPOOL_OK ? 0
+                                                                           : 1);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+    ucxpool_rmm_free(address, 5000, NULL, pool);
+    require_nothing_live(UCXPOOL_FRAMEWORK_HOST);
+}
+END_TEST
+
 static void *churn(void *arg)
 {
     unsigned seed      = (unsigned)(uintptr_t)arg;
@@ -630,6 +654,7 @@ int main(void)
     /* The driver itself does not survive a fork. */
     if (!cuda_is_real()) {
         tcase_add_test(pools, a_child_frees_nothing_of_its_parents);
+        tcase_add_test(pools, a_child_does_not_free_to_a_pool_that_it_names);
         tcase_add_test(pools, memory_may_be_freed_when_the_process_ends);
     }
     suite_add_tcase(suite, pools);

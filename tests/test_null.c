@@ -418,6 +418,7 @@ START_TEST(errors_and_streams)
     ck_assert_int_eq(ucxpool_device_join_streams(-1, NULL, NULL, 0, &stream),
                      UCXPOOL_ERR_INVALID_PARAM);
     ucxpool_device_synchronize(-1);
+    ck_assert(!ucxpool_is_foreign(NULL));
 }
 END_TEST
 

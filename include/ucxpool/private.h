@@ -10,6 +10,7 @@
 #include <ucxpool/pool.h>
 #include <ucxpool/status.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -56,6 +57,12 @@ ucxpool_status_t ucxpool_device_join_streams(int device, void *stream,
 
 /* Wait here for all work on a GPU. */
 void ucxpool_device_synchronize(int device);
+
+/* --- forks ------------------------------------------------------------------
+ */
+
+/* Is this process a child, forked from the one that the pool belongs to? */
+bool ucxpool_is_foreign(const ucxpool_t *pool);
 
 /* --- memory domains ---------------------------------------------------------
  */

@@ -1,6 +1,7 @@
 /*
  * Ties the layers: create, destroy, and the functions on memory.
  */
+#include <ucxpool/private.h>
 #include <ucxpool/ucxpool.h>
 
 #include "base/clock.h"
@@ -212,9 +213,14 @@ static void finish_destroy(ucxpool_t *pool)
     free(pool);
 }
 
+bool ucxpool_is_foreign(const ucxpool_t *pool)
+{
+    return (pool != NULL) && pool->wakeup.child.is_foreign;
+}
+
 static void destroy(ucxpool_t *pool)
 {
-    if (pool->wakeup.child.is_foreign) {
+    if (ucxpool_is_foreign(pool)) {
         base_info("%s: a forked child leaves its parent's pool as it is",
                   pool->name);
         return;

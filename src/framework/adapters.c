@@ -332,7 +332,7 @@ void ucxpool_rmm_free(void *address, size_t size, void *stream, void *pool)
     (void)size;
     if (pool == NULL) {
         free_on(0, address, stream);
-    } else {
+    } else if (!ucxpool_is_foreign(pool)) {
         free_to(pool, address, stream);
     }
 }
