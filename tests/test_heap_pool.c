@@ -148,6 +148,19 @@ START_TEST(blocks_and_heap_share_one_limit)
 }
 END_TEST
 
+START_TEST(blocks_of_the_host_take_nothing_from_a_gpu)
+{
+    heap_stats_t stats;
+
+    create(1, "CUDA_BACKING=host COMM_SIZE=16m BLOCK_SIZE=2m REGION_SIZE=2m "
+              "MEMORY_LIMIT=64m");
+    (void)get(64 * MIB);
+    core_heap_stats_get(pool, &stats);
+    ck_assert_uint_eq(stats.limit, 64 * MIB);
+    destroy();
+}
+END_TEST
+
 START_TEST(a_limit_that_the_blocks_fill_leaves_no_heap)
 {
     void *address;
@@ -321,6 +334,7 @@ static Suite *suite(void)
     suite_add_tcase(suite, both);
     tcase_set_timeout(gpus, 60);
     tcase_add_test(gpus, a_stitched_buffer_of_the_heap_is_sent_like_any_other);
+    tcase_add_test(gpus, blocks_of_the_host_take_nothing_from_a_gpu);
     tcase_add_test(gpus, a_gpu_without_virtual_memory_has_no_heap);
     suite_add_tcase(suite, gpus);
     return suite;

@@ -18,7 +18,8 @@
  * not move, and its addresses are contiguous.
  *
  * The heap of a pool is host memory, or that of the pool's GPU. It never takes
- * a block, and blocks are never taken from it; both count against MEMORY_LIMIT.
+ * a block, and blocks are never taken from it; both count against MEMORY_LIMIT,
+ * but for blocks in pinned memory beside a heap on a GPU.
  * With COMM_SIZE=0 the pool has no blocks, so all is the heap's; channels and
  * listeners cannot be made of it (UCXPOOL_ERR_UNSUPPORTED).
  * It starts empty, and takes memory when it is needed.

@@ -14,10 +14,15 @@
 
 #define SMALLEST ((uint64_t)2 << 20)
 
-static uint64_t block_bytes(const ucxpool_t *pool)
+/* Of blocks in the heap's memory: those of a pool on a GPU may be pinned memory
+ * of the host. */
+static uint64_t block_bytes(const ucxpool_t *pool, const mem_vmm_t *vmm)
 {
-    return (uint64_t)pool->memory.regions.num_regions *
-           pool->memory.regions.region_size;
+    const mem_regions_t *regions = &pool->memory.regions;
+
+    return (mem_regions_are_on_gpu(regions) == vmm->is_host)
+               ? 0
+               : (uint64_t)regions->num_regions * regions->region_size;
 }
 
 /* MEMORY_LIMIT, or all that there is if that is less. */
@@ -42,7 +47,7 @@ static ucxpool_status_t find_memory(const ucxpool_t *pool, mem_vmm_t *vmm,
 static ucxpool_status_t find_limit(const ucxpool_t *pool, mem_vmm_t *vmm,
                                    uint64_t *limit_p)
 {
-    uint64_t         blocks = block_bytes(pool);
+    uint64_t         blocks = block_bytes(pool, vmm);
     uint64_t         memory;
     char             text[BASE_FORMAT_SIZE];
     ucxpool_status_t status = find_memory(pool, vmm, &memory);

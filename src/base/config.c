@@ -381,7 +381,8 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
     SIZE("MEMORY_LIMIT", memory_limit, "auto", BASE_KEY_AUTO, 4 * MIB,
          BASE_KEY_NO_MAX,
          "Memory of blocks and heap together. What COMM_SIZE leaves is for the "
-         "heap. auto takes all of a GPU's memory, or half of the machine's."),
+         "heap. Pinned blocks of a pool on a GPU do not count. auto takes all "
+         "of a GPU's memory, or half of the machine's."),
     SIZE("HEAP_CHUNK", heap_chunk, "32m", BASE_KEY_POW2, 2 * MIB, 128 * MIB,
          "Size of the heap's large chunks, of which long allocations are made. "
          "Short ones are made of chunks of 2m."),
