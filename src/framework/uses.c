@@ -14,7 +14,7 @@
 
 static framework_use_t *buckets[NUM_BUCKETS];
 static pthread_mutex_t  uses_lock = PTHREAD_MUTEX_INITIALIZER;
-/* Allocations in the table: while it is empty, to free takes no uses_lock. */
+/* Allocations in the table: while it is empty, freeing takes no lock. */
 static atomic_size_t num_uses;
 static atomic_bool   is_one_lost;
 

@@ -727,7 +727,7 @@ static ucxpool_status_t give_back(heap_t *heap, uint64_t offset, uint64_t size)
     return status;
 }
 
-/* All of one free range, from its end, so that the heap becomes shorter. */
+/* Of one free range, from its start, as much as has to go. */
 static ucxpool_status_t trim_range(heap_t *heap, const heap_range_t *range,
                                    size_t keep_size)
 {

@@ -90,7 +90,7 @@ void heap_ranges_put(heap_ranges_t *ranges, heap_range_t *range)
     ranges->num_spare++;
 }
 
-/* A new one, copy_of_part another in all but where it lies. */
+/* A new one, like another in all but where it lies. */
 static heap_range_t *copy_of_part(heap_ranges_t      *ranges,
                                   const heap_range_t *range, uint64_t offset,
                                   uint64_t end)
