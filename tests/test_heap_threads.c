@@ -278,6 +278,12 @@ static void exchange(worker_t *worker, live_t *live)
     *live = left;
 }
 
+/* Does nobody else name the worker's stream? */
+static bool is_alone(const worker_t *worker)
+{
+    return !worker->shares && !worker->strays;
+}
+
 static void *work(void *arg)
 {
     worker_t *worker         = arg;
@@ -286,6 +292,10 @@ static void *work(void *arg)
     for (unsigned i = 0; i < rounds(400); i++) {
         live_t *one = &live[draw(worker, NUM_LIVE)];
 
+        if (is_alone(worker) && (draw(worker, 50) == 0)) {
+            ck_assert_int_eq(heap_stream_end(heap, own_stream(worker)),
+                             UCXPOOL_OK);
+        }
         if (one->address == NULL) {
             begin(worker, one);
         } else if (worker->strays && (draw(worker, 4) == 0)) {
