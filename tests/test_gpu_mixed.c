@@ -8,6 +8,7 @@
 #include "segments.h"
 #include "slow.h"
 
+#include "copy/list.h"
 #include "core/stats.h"
 
 #include <check.h>
@@ -68,18 +69,12 @@ static void stop(void)
     gpu_stop();
 }
 
-/* One message; the receiver may have more room than it needs. */
-static void pass(size_t length, size_t room, unsigned from_places,
-                 unsigned to_places, const ucxpool_request_params_t *params)
+static void post_and_finish(size_t num_from, size_t num_to,
+                            const ucxpool_request_params_t *params)
 {
-    size_t num_from = gpu_cut(&source, from_places, length, from, MAX_SEGMENTS);
-    size_t num_to   = gpu_cut(&target, to_places, room, to, MAX_SEGMENTS);
-    uint8_t           *message = malloc(length + 1);
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
 
-    gpu_fill(&source, from, num_from, message);
-    gpu_poison(&target);
     ck_assert_msg(recv_segments(pair.b, pair.to_a, to, num_to, TAG, ALL_BITS,
                                 params, &recv) == UCXPOOL_OK,
                   "%s", ucxpool_error_detail());
@@ -88,6 +83,19 @@ static void pass(size_t length, size_t room, unsigned from_places,
                   "%s", ucxpool_error_detail());
     ck_assert_int_eq(gpu_finish(&pair, send), UCXPOOL_OK);
     ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_OK);
+}
+
+/* One message; the receiver may have more room than it needs. */
+static void pass(size_t length, size_t room, unsigned from_places,
+                 unsigned to_places, const ucxpool_request_params_t *params)
+{
+    size_t num_from = gpu_cut(&source, from_places, length, from, MAX_SEGMENTS);
+    size_t num_to   = gpu_cut(&target, to_places, room, to, MAX_SEGMENTS);
+    uint8_t *message = malloc(length + 1);
+
+    gpu_fill(&source, from, num_from, message);
+    gpu_poison(&target);
+    post_and_finish(num_from, num_to, params);
     gpu_check(&target, to, num_to, message, length);
     free(message);
 }
@@ -133,6 +141,30 @@ START_TEST(each_kind_goes_to_each_other)
         }
     }
     stop();
+}
+END_TEST
+
+/* So long that it is written past the cache. */
+START_TEST(a_long_message_goes_from_host_memory_to_host_memory)
+{
+    const size_t piece = 8191;
+    const size_t num   = COPY_STREAM_TOTAL / piece + 1;
+    uint8_t     *bytes = malloc(num * piece);
+    uint8_t     *found = malloc(num * piece);
+
+    ck_assert_uint_le(num, MAX_SEGMENTS);
+    start("", kinds[_i]);
+    pair_fill(bytes, num * piece);
+    pair_poison(found, num * piece);
+    for (size_t i = 0; i < num; i++) {
+        from[i] = (ucxpool_segment_t){bytes + i * piece, piece};
+        to[i]   = (ucxpool_segment_t){found + i * piece, piece};
+    }
+    post_and_finish(num, num, NULL);
+    ck_assert(memcmp(found, bytes, num * piece) == 0);
+    stop();
+    free(bytes);
+    free(found);
 }
 END_TEST
 
@@ -435,6 +467,9 @@ static Suite *suite(void)
     tcase_add_loop_test(both, segments_of_all_kinds_mix_on_both_sides, 0,
                         NUM_KINDS * num_ways());
     tcase_add_loop_test(both, each_kind_goes_to_each_other, 0, NUM_KINDS);
+    tcase_add_loop_test(both,
+                        a_long_message_goes_from_host_memory_to_host_memory, 0,
+                        NUM_KINDS);
     tcase_add_loop_test(both, who_says_that_the_gpu_reaches_all_is_not_asked, 0,
                         NUM_KINDS);
     tcase_add_loop_test(both,

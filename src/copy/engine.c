@@ -130,13 +130,14 @@ static void bounce_segments(const mem_cuda_driver_t *driver,
             (work->has_gpu_segments && !is_host(driver, *entry.address))) {
             continue;
         }
-        if (work->is_gather) {
-            memcpy(place, memory, length);
-        } else {
-            copy->rest[copy->num_rest++] =
-                (copy_entry_t){memory, place, length};
-        }
+        copy->rest[copy->num_rest++] =
+            work->is_gather ? (copy_entry_t){place, memory, length}
+                            : (copy_entry_t){memory, place, length};
         *entry.address = (uintptr_t)place;
+    }
+    if (work->is_gather) {
+        copy_list(copy->rest, copy->num_rest);
+        copy->num_rest = 0;
     }
 }
 
@@ -356,6 +357,7 @@ static ucxpool_status_t fill(copy_engine_t *engine, copy_job_t *copy,
     copy->first         = launch->first;
     if (work->has_host_segments) {
         copy->rest = (copy_entry_t *)(void *)((char *)job->entries + list_size);
+        copy->streams = copy_streams(work->plan->totals.payload_size);
         bounce_segments(engine->device->driver, job, launch, work, copy);
     }
     if (work->has_host_block) {
@@ -500,6 +502,19 @@ static ucxpool_status_t gpu_clear_flags(copy_engine_t *engine, void *first,
     return copy_cuda_copier_clear(engine->copier, first, stride, num);
 }
 
+/* What a scatter has left to the processor. */
+static void copy_rest(const copy_job_t *copy)
+{
+    if (copy->num_rest == 0) {
+        return;
+    }
+    if (copy->streams) {
+        copy_list_stream(copy->rest, copy->num_rest);
+    } else {
+        copy_list(copy->rest, copy->num_rest);
+    }
+}
+
 static unsigned gpu_progress(copy_engine_t *engine)
 {
     unsigned         count = 0;
@@ -510,7 +525,7 @@ static unsigned gpu_progress(copy_engine_t *engine)
     while ((copy = find_finished(engine, &status)) != NULL) {
         base_list_del(&copy->link);
         if (status == UCXPOOL_OK) {
-            copy_list(copy->rest, copy->num_rest);
+            copy_rest(copy);
         }
         copy_cuda_job_put(engine->copier, copy->job);
         copy->job = NULL;

@@ -41,6 +41,7 @@ typedef struct copy_job {
     /* What the processor has to copy when the GPU is done: in the job. */
     copy_entry_t *rest;
     size_t        num_rest;
+    bool          streams; /* past the cache: copy_streams() */
     bool          is_scatter;
 } copy_job_t;
 
