@@ -91,12 +91,30 @@ ucxpool_status_t core_blob_check(const void *data, size_t length,
 /* How long a peer that has called and is not accepted is kept. */
 #define KEEP_NS UINT64_C(10000000000)
 
-static core_remote_t *find(ucxpool_t *pool, const uint8_t *id)
+/*
+ * Is it the pool of this blob? A pool says the same of itself each time, but
+ * for what belongs to one call. Its id alone is no proof: each of its peers
+ * knows it, and could have us look for the pool elsewhere.
+ */
+static bool is_of(const core_remote_t *remote, const core_blob_t *head,
+                  const void *blob)
+{
+    core_blob_t wanted = *head;
+
+    wanted.pair = remote->blob.pair;
+    wanted.turn = remote->blob.turn;
+    return (memcmp(&remote->blob, &wanted, sizeof(wanted)) == 0) &&
+           (memcmp(remote->blob.worker, (const uint8_t *)blob + sizeof(*head),
+                   head->worker_length) == 0);
+}
+
+static core_remote_t *find(ucxpool_t *pool, const core_blob_t *head,
+                           const void *blob)
 {
     core_remote_t *remote;
 
     base_list_for_each(remote, &pool->channels.remotes, core_remote_t, link) {
-        if (memcmp(remote->blob.id, id, CORE_ID_SIZE) == 0) {
+        if (is_of(remote, head, blob)) {
             return remote;
         }
     }
@@ -150,7 +168,7 @@ core_remote_t *core_remote_get(ucxpool_t *pool, const void *blob)
     core_remote_t *remote;
 
     memcpy(&head, blob, sizeof(head));
-    remote = find(pool, head.id);
+    remote = find(pool, &head, blob);
     if (remote == NULL) {
         remote = create(pool, blob, sizeof(head) + head.worker_length);
     }

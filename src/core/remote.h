@@ -72,7 +72,8 @@ typedef struct core_remote {
     core_blob_t blob;       /* ends in UCX's worker address */
 } core_remote_t;
 
-/* The pool of a checked blob; with a reference. NULL: no memory. */
+/* The pool of a checked blob; with a reference. One that says anything else of
+ * itself is another one, be its id the same. NULL: no memory. */
 core_remote_t *core_remote_get(ucxpool_t *pool, const void *blob);
 void           core_remote_put(core_remote_t *remote);
 

@@ -1,0 +1,193 @@
+/*
+ * What is known of other pools: which blobs are one pool's, and how many of
+ * those that have called are remembered.
+ */
+#include "core/remote.h"
+#include "base/clock.h"
+#include "bootstrap/client.h"
+#include "core/pool.h"
+#include "pair.h"
+
+#include <check.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+static core_blob_t *address_of(ucxpool_t *pool, size_t *length_p)
+{
+    void *address;
+
+    ck_assert_int_eq(ucxpool_address_get(pool, &address, length_p), UCXPOOL_OK);
+    return address;
+}
+
+static core_remote_t *get(ucxpool_t *pool, const core_blob_t *blob)
+{
+    core_remote_t *remote;
+
+    core_lock(pool);
+    remote = core_remote_get(pool, blob);
+    core_unlock(pool);
+    ck_assert_ptr_nonnull(remote);
+    return remote;
+}
+
+static void put(core_remote_t *remote)
+{
+    ucxpool_t *pool = remote->pool;
+
+    core_lock(pool);
+    core_remote_put(remote);
+    core_unlock(pool);
+}
+
+static const struct {
+    size_t offset; /* of a byte of a blob */
+    bool   is_of_one_call;
+} bytes[] = {
+    {offsetof(core_blob_t, am_id), false},
+    {offsetof(core_blob_t, id), false},
+    {offsetof(core_blob_t, key), false},
+    {offsetof(core_blob_t, pair), true},
+    {offsetof(core_blob_t, turn), true},
+    {offsetof(core_blob_t, net_namespace), false},
+    {offsetof(core_blob_t, host) + offsetof(ipc_host_t, pid), false},
+    {offsetof(core_blob_t, worker), false},
+    {offsetof(core_blob_t, worker) + 20, false},
+};
+
+#define NUM_BYTES ((int)(sizeof(bytes) / sizeof(bytes[0])))
+
+START_TEST(a_pool_is_told_by_all_that_it_says_of_itself)
+{
+    pair_t         pair = {.a = pair_pool(NULL), .b = pair_pool(NULL)};
+    size_t         length;
+    core_blob_t   *blob  = address_of(pair.b, &length);
+    core_remote_t *known = get(pair.a, blob);
+    core_remote_t *other;
+
+    ck_assert_uint_gt(length, bytes[_i].offset);
+    ((uint8_t *)blob)[bytes[_i].offset] ^= 1;
+    other = get(pair.a, blob);
+    ck_assert_int_eq(other == known, bytes[_i].is_of_one_call);
+    ((uint8_t *)blob)[bytes[_i].offset] ^= 1;
+    put(other);
+    other = get(pair.a, blob);
+    ck_assert_ptr_eq(other, known);
+    put(other);
+    put(known);
+    ucxpool_address_release(blob);
+    ucxpool_destroy(pair.a);
+    ucxpool_destroy(pair.b);
+}
+END_TEST
+
+static void check_address(ucxpool_t *pool, const core_blob_t *first,
+                          size_t length)
+{
+    size_t       now_length;
+    core_blob_t *now = address_of(pool, &now_length);
+
+    ck_assert_uint_eq(now_length, length);
+    ck_assert_mem_eq(now, first, length);
+    ucxpool_address_release(now);
+}
+
+START_TEST(a_pool_says_the_same_of_itself_for_all_its_life)
+{
+    pair_t pair = {.a = pair_pool("WIRE=ucx"), .b = pair_pool("WIRE=ucx")};
+    size_t length;
+    core_blob_t *first = address_of(pair.a, &length);
+
+    for (int i = 0; i < 5; i++) {
+        pair_connect(&pair);
+        check_address(pair.a, first, length);
+        pair_exchange(&pair, 100000);
+        check_address(pair.a, first, length);
+        ucxpool_channel_close(pair.to_a);
+        ucxpool_channel_close(pair.to_b);
+        pair_until(&pair, pair.a->channels.count == 0);
+        pair_until(&pair, pair.b->channels.count == 0);
+        check_address(pair.a, first, length);
+    }
+    ucxpool_address_release(first);
+    ucxpool_destroy(pair.a);
+    ucxpool_destroy(pair.b);
+}
+END_TEST
+
+/* --- a proven caller whose blob is written by the test -------------------- */
+
+static bootstrap_client_t *begin_call(ucxpool_listener_t *listener,
+                                      const core_blob_t *blob, size_t length)
+{
+    char                text[32];
+    bootstrap_where_t   where;
+    bootstrap_client_t *client;
+
+    snprintf(text, sizeof(text), "127.0.0.1:%u",
+             ucxpool_listener_port(listener));
+    ck_assert_int_eq(
+        bootstrap_where_resolve(text, BOOTSTRAP_WHERE_CONNECT, &where),
+        UCXPOOL_OK);
+    ck_assert_int_eq(bootstrap_client_connect(&where, NULL, blob, length,
+                                              BASE_CLOCK_FOREVER, &client),
+                     UCXPOOL_OK);
+    return client;
+}
+
+static void call(ucxpool_t *pool, ucxpool_listener_t *listener,
+                 const core_blob_t *blob, size_t length)
+{
+    bootstrap_client_t *client = begin_call(listener, blob, length);
+    ucxpool_status_t    status = UCXPOOL_INPROGRESS;
+
+    while (status == UCXPOOL_INPROGRESS) {
+        ucxpool_progress(pool);
+        status = bootstrap_client_progress(client);
+    }
+    ck_assert_int_eq(status, UCXPOOL_OK);
+    bootstrap_client_destroy(client);
+}
+
+static const char *const wires[] = {"WIRE=ucx", "WIRE=auto"};
+
+/* As a member of a group can, who has the addresses of all. */
+START_TEST(who_calls_with_anothers_id_is_led_nothing)
+{
+    pair_t     pair  = {.a = pair_pool(wires[_i]), .b = pair_pool(wires[_i])};
+    ucxpool_t *poser = pair_pool(wires[_i]);
+    ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
+    size_t              length;
+    core_blob_t        *blob = address_of(poser, &length);
+
+    memcpy(blob->id, pair.b->id, sizeof(blob->id));
+    memcpy(blob->key, pair.b->key, sizeof(blob->key));
+    call(pair.a, listener, blob, length);
+    pair_connect(&pair);
+    pair_exchange(&pair, 100000);
+    ucxpool_address_release(blob);
+    pair_cleanup(&pair);
+    ucxpool_destroy(poser);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("remote");
+    TCase   *tcase = tcase_create("remote");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, a_pool_is_told_by_all_that_it_says_of_itself, 0,
+                        NUM_BYTES);
+    tcase_add_test(tcase, a_pool_says_the_same_of_itself_for_all_its_life);
+    tcase_add_loop_test(tcase, who_calls_with_anothers_id_is_led_nothing, 0, 2);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (num_failed == 0) ? 0 : 1;
+}
