@@ -5,6 +5,7 @@
 #include <config.h>
 
 #include "core/channel.h"
+#include "core/remote.h"
 #include "forbid.h"
 #include "ipc/socket.h"
 #include "net_calls.h"
@@ -620,6 +621,59 @@ START_TEST(who_asks_twice_before_an_answer_is_hung_up_on)
 }
 END_TEST
 
+/* In the name of b, for a's channel to it. */
+static void say_hello_as_b(int fd, uint32_t pid)
+{
+    proto_hello_t hello = {
+        .head        = {.type = PROTO_HELLO, .version = PROTO_VERSION},
+        .channel     = 1,
+        .channel_key = 1,
+        .pair        = pair.to_b->wireup.pair,
+        .credits     = 1,
+    };
+
+    memcpy(hello.to_id, pair.a->id, sizeof(hello.to_id));
+    memcpy(hello.to_key, pair.a->key, sizeof(hello.to_key));
+    memcpy(hello.from_id, pair.b->id, sizeof(hello.from_id));
+    memcpy(hello.from_key, pair.b->key, sizeof(hello.from_key));
+    ipc_host_fill(&hello.host);
+    hello.host.pid = pid;
+    ck_assert_int_eq(ipc_socket_send(fd, &hello, sizeof(hello), NULL, 0), 0);
+}
+
+/* Two pools, b with the smaller id: it begins. */
+static void init_pools(void)
+{
+    ucxpool_t *first      = pair_pool(NULL);
+    ucxpool_t *second     = pair_pool(NULL);
+    bool       is_smaller = memcmp(first->id, second->id, CORE_ID_SIZE) < 0;
+
+    pair.a = is_smaller ? second : first;
+    pair.b = is_smaller ? first : second;
+}
+
+/* It has the addresses of both, but is another process than b's; or has the
+ * same number on another host. */
+START_TEST(another_process_on_the_host_cannot_pose_as_a_pool)
+{
+    int fd;
+
+    init_pools();
+    add_pid      = (_i == 1) ? 1 : 0;
+    fakes_caller = true;
+    pair.to_b    = pair_meet(pair.a, pair.b);
+    pair.to_b->conn.remote->blob.host.boot_id[0] ^= (_i == 2) ? 1 : 0;
+    fd = stranger();
+    say_hello_as_b(fd, (uint32_t)getpid() + add_pid);
+    pair_until(&pair, (pair.a->wireup.num_early != 0) ||
+                          (pair.to_b->wireup.handshake & CORE_HELLO_RECEIVED));
+    ck_assert_uint_eq(pair.a->wireup.num_early, (_i == 0) ? 0 : 1);
+    fakes_caller = false;
+    close(fd);
+    pair_cleanup(&pair);
+}
+END_TEST
+
 START_TEST(who_says_nothing_has_a_limited_time)
 {
     int fd;
@@ -1015,6 +1069,8 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, a_caller_may_be_quicker_than_its_hello);
     tcase_add_loop_test(tcase, who_talks_nonsense_is_hung_up_on, 0, 8);
     tcase_add_test(tcase, who_asks_twice_before_an_answer_is_hung_up_on);
+    tcase_add_loop_test(
+        tcase, another_process_on_the_host_cannot_pose_as_a_pool, 0, 3);
     tcase_add_test(tcase, who_says_nothing_has_a_limited_time);
     tcase_add_test(tcase, who_leaves_is_forgotten);
     tcase_add_test(tcase,

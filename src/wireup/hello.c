@@ -31,9 +31,22 @@ static bool is_of(const ucxpool_channel_t *channel, const proto_hello_t *hello)
            (hello->channel_key == channel->key);
 }
 
+/* Over a connection within the host: is it from the process that the address
+ * names? The HELLO names the one that the kernel has told us, and its sender
+ * may pose as any pool whose address it has. */
+static bool is_of_process(const core_remote_t *remote,
+                          const proto_hello_t *hello, const core_way_t *way)
+{
+    const ipc_host_t *host = &remote->blob.host;
+    char              reason[PROTO_TEXT_MAX + 1];
+
+    return (way->fd < 0) || ((hello->host.pid == host->pid) &&
+                             ipc_host_fits(host, reason, sizeof(reason)));
+}
+
 /* By endpoint where the channel is made of one, otherwise by address. */
 static bool fits(const ucxpool_channel_t *channel, const proto_hello_t *hello,
-                 ucp_ep_h reply_ep)
+                 const core_way_t *way)
 {
     const core_peer_t *peer = &channel->peer;
 
@@ -42,12 +55,13 @@ static bool fits(const ucxpool_channel_t *channel, const proto_hello_t *hello,
     }
     if (hello->flags & PROTO_HELLO_BY_EP) {
         return channel->conn.by_ep && (channel->conn.endpoint != NULL) &&
-               (channel->conn.endpoint->ep == reply_ep);
+               (channel->conn.endpoint->ep == way->reply_ep);
     }
     return (channel->conn.remote != NULL) &&
            (hello->pair == channel->wireup.pair) &&
            (memcmp(hello->from_id, peer->id, CORE_ID_SIZE) == 0) &&
-           (memcmp(hello->from_key, peer->key, CORE_ID_SIZE) == 0);
+           (memcmp(hello->from_key, peer->key, CORE_ID_SIZE) == 0) &&
+           is_of_process(channel->conn.remote, hello, way);
 }
 
 /* Has this HELLO met its channel before? */
@@ -61,7 +75,7 @@ static bool is_repeated(const ucxpool_channel_t *channel,
 
 /* The channel that a HELLO is for, or that it has met before; NULL: none. */
 static ucxpool_channel_t *
-match_find(ucxpool_t *pool, const proto_hello_t *hello, ucp_ep_h reply_ep)
+match_find(ucxpool_t *pool, const proto_hello_t *hello, const core_way_t *way)
 {
     ucxpool_channel_t *channel;
 
@@ -69,7 +83,7 @@ match_find(ucxpool_t *pool, const proto_hello_t *hello, ucp_ep_h reply_ep)
         if (is_repeated(channel, hello) ||
             (!(channel->wireup.handshake & CORE_HELLO_RECEIVED) &&
              (channel->closing.step <= CORE_CLOSE_GOODBYE) &&
-             fits(channel, hello, reply_ep))) {
+             fits(channel, hello, way))) {
             return channel;
         }
     }
@@ -172,7 +186,7 @@ static wireup_early_t *match_take(ucxpool_channel_t *channel)
     wireup_early_t *early;
 
     base_list_for_each(early, &pool->wireup.early, wireup_early_t, link) {
-        if (fits(channel, &early->hello, early->way.reply_ep)) {
+        if (fits(channel, &early->hello, &early->way)) {
             base_list_del(&early->link);
             pool->wireup.num_early--;
             return early;
@@ -746,7 +760,7 @@ void wireup_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
         }
         return;
     }
-    channel = match_find(pool, hello, way->reply_ep);
+    channel = match_find(pool, hello, way);
     if (channel == NULL) {
         match_put_aside(pool, hello, files, way);
         return;
@@ -762,7 +776,7 @@ void wireup_hello_answered(ucxpool_channel_t   *channel,
     const core_way_t none = {.fd = -1};
 
     if (may_speak(channel->pool, hello) &&
-        (match_find(channel->pool, hello, NULL) == channel)) {
+        (match_find(channel->pool, hello, &none) == channel)) {
         memcpy(copies, files, hello->num_files * sizeof(copies[0]));
         meet(channel, hello, copies, &none);
     }
