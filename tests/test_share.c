@@ -494,6 +494,45 @@ START_TEST(a_dead_process_does_not_fit_nor_map_nor_is_watched)
 }
 END_TEST
 
+/* The system does not tell, which is not the end of anybody. */
+START_TEST(a_process_that_cannot_be_looked_at_has_not_ended)
+{
+    static const int errors[] = {EMFILE, ENFILE, ENOMEM, EACCES};
+    ipc_host_t       host;
+    ipc_file_t       file;
+    void            *address;
+    int              fd;
+
+    ck_assert_int_eq(ipc_create("mine", SIZE, &fd, &address), UCXPOOL_OK);
+    announce(fd, &host, &file);
+    calls_fail_from(CALLS_FOPEN, 1, errors[_i]);
+    ck_assert(!ipc_host_is_gone(&host));
+    ck_assert(!ipc_host_is_alive(&host));
+    ck_assert(!ipc_host_has_ended(&host));
+    check_refused(&host, &file, UCXPOOL_ERR_PERMISSION, "still there");
+    calls_reset();
+    ck_assert(ipc_host_is_alive(&host));
+    ipc_unmap(address, SIZE);
+    close(fd);
+}
+END_TEST
+
+START_TEST(only_these_errors_tell_the_end_of_a_process)
+{
+    static const int errors[] = {ENOENT, ESRCH};
+    ipc_host_t       host;
+
+    ipc_host_fill(&host);
+    calls_fail_from(CALLS_FOPEN, 1, errors[_i]);
+    ck_assert(ipc_host_is_gone(&host));
+    ck_assert(ipc_host_has_ended(&host));
+    calls_reset();
+    ck_assert(!ipc_host_is_gone(&host));
+    host.start_time++;
+    ck_assert(ipc_host_is_gone(&host));
+}
+END_TEST
+
 START_TEST(numbers_that_are_no_process_do_not_fit)
 {
     static const uint32_t pids[] = {0, 0x80000000u, UINT32_MAX};
@@ -1015,6 +1054,10 @@ static TCase *host_case(void)
     tcase_add_test(tcase,
                    another_start_time_does_not_fit_nor_map_nor_is_watched);
     tcase_add_test(tcase, a_dead_process_does_not_fit_nor_map_nor_is_watched);
+    tcase_add_loop_test(tcase, a_process_that_cannot_be_looked_at_has_not_ended,
+                        0, 4);
+    tcase_add_loop_test(tcase, only_these_errors_tell_the_end_of_a_process, 0,
+                        2);
     tcase_add_test(tcase, numbers_that_are_no_process_do_not_fit);
     tcase_add_test(tcase, a_proc_of_another_name_space_fits_nobody);
     tcase_add_test(tcase, a_proc_that_cannot_be_read_fits_nobody);

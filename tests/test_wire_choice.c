@@ -1,8 +1,11 @@
 /* Which wire it becomes, and what is said when it is not the one asked for. */
+#include "core/channel.h"
 #include "pair.h"
+#include "wireup/mapping.h"
 
 #include <check.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #define TAG    UINT64_C(0x77)
 #define LENGTH 200000u
@@ -103,6 +106,31 @@ START_TEST(two_that_have_parted_can_meet_again)
 }
 END_TEST
 
+/* Without pidfds a peer is looked for, which takes a descriptor. */
+START_TEST(a_peer_that_cannot_be_looked_for_is_not_lost)
+{
+    pair_t        pair;
+    struct rlimit limit;
+    struct rlimit none = {0};
+
+    pair_init(&pair, NULL, NULL);
+    core_lock(pair.a);
+    wireup_process_watch_stop(pair.to_b);
+    pair.to_b->peer.next_look = 0;
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none.rlim_max = limit.rlim_max;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    ck_assert_uint_eq(wireup_process_watch_look(pair.to_b), 0);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    ck_assert(!pair.to_b->peer.has_ended);
+    /* It is looked for again. */
+    ck_assert_uint_ne(pair.to_b->peer.next_look, BASE_CLOCK_FOREVER);
+    core_unlock(pair.a);
+    pair_exchange(&pair, LENGTH);
+    pair_cleanup(&pair);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("wire_choice");
@@ -117,6 +145,7 @@ int main(void)
     tcase_add_test(tcase,
                    what_waited_for_a_channel_that_cannot_be_ends_with_it);
     tcase_add_loop_test(tcase, two_that_have_parted_can_meet_again, 0, 2);
+    tcase_add_test(tcase, a_peer_that_cannot_be_looked_for_is_not_lost);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -90,25 +90,28 @@ static uint64_t stat_field(const char *line, int wanted)
     return (field == NULL) ? 0 : strtoull(field, NULL, 10);
 }
 
-static bool stat_read(uint32_t pid, proc_stat_t *stat_p)
+/* An errno, or 0. */
+static int stat_read(uint32_t pid, proc_stat_t *stat_p)
 {
     char  path[32], line[1024];
     FILE *file;
     bool  is_read;
+    int   error;
 
     snprintf(path, sizeof(path), "/proc/%" PRIu32 "/stat", pid);
     file = fopen(path, "re");
     if (file == NULL) {
-        return false;
+        return errno;
     }
     is_read = fgets(line, sizeof(line), file) != NULL;
+    error   = ferror(file) ? errno : EIO;
     fclose(file);
     if (!is_read) {
-        return false;
+        return error;
     }
     stat_p->is_exiting = (stat_field(line, 9) & FLAG_EXITING) != 0;
     stat_p->start_time = stat_field(line, 22);
-    return stat_p->start_time != 0;
+    return (stat_p->start_time != 0) ? 0 : EIO;
 }
 
 /* /proc may have been mounted in another PID name space than ours; then its
@@ -152,7 +155,7 @@ static uint64_t own_start_time(uint32_t pid)
     if (__atomic_load_n(&kept.pid, __ATOMIC_ACQUIRE) == pid) {
         return __atomic_load_n(&kept.start_time, __ATOMIC_RELAXED);
     }
-    if (!stat_read(pid, &own)) {
+    if (stat_read(pid, &own) != 0) {
         return 0;
     }
     __atomic_store_n(&kept.start_time, own.start_time, __ATOMIC_RELAXED);
@@ -183,19 +186,45 @@ uint64_t ipc_net_namespace(void)
                : 0;
 }
 
-/* False: the number is no process's, or another one's by now. */
-static bool process_read(const ipc_host_t *peer, proc_stat_t *process_p)
+/* What is known of a process. */
+typedef enum process_state {
+    PROCESS_IS_THERE,
+    PROCESS_IS_GONE,  /* the number is no process's, or another one's by now */
+    PROCESS_IS_HIDDEN /* the system does not tell, for want of a descriptor
+                         perhaps */
+} process_state_t;
+
+static process_state_t process_look(const ipc_host_t *peer,
+                                    proc_stat_t      *process_p)
 {
-    return (peer->pid != 0) && (peer->pid <= INT_MAX) &&
-           (peer->start_time != 0) && stat_read(peer->pid, process_p) &&
-           (process_p->start_time == peer->start_time);
+    int error;
+
+    if ((peer->pid == 0) || (peer->pid > INT_MAX)) {
+        return PROCESS_IS_GONE;
+    }
+    error = stat_read(peer->pid, process_p);
+    if ((error == ENOENT) || (error == ESRCH)) {
+        return PROCESS_IS_GONE;
+    }
+    if ((error != 0) || (peer->start_time == 0)) {
+        return PROCESS_IS_HIDDEN;
+    }
+    return (process_p->start_time == peer->start_time) ? PROCESS_IS_THERE
+                                                       : PROCESS_IS_GONE;
 }
 
 bool ipc_host_is_alive(const ipc_host_t *peer)
 {
     proc_stat_t process;
 
-    return process_read(peer, &process);
+    return process_look(peer, &process) == PROCESS_IS_THERE;
+}
+
+bool ipc_host_is_gone(const ipc_host_t *peer)
+{
+    proc_stat_t process;
+
+    return process_look(peer, &process) == PROCESS_IS_GONE;
 }
 
 /* Would this process see that one, if it is there, and may it map its files? */
@@ -255,12 +284,16 @@ bool ipc_host_fits(const ipc_host_t *peer, char *reason, size_t reason_size)
 
 bool ipc_host_has_ended(const ipc_host_t *peer)
 {
-    char        reason[128];
-    proc_stat_t process;
+    char            reason[128];
+    proc_stat_t     process;
+    process_state_t state;
 
-    return is_within_reach(peer, reason, sizeof(reason)) &&
-           (peer->start_time != 0) &&
-           (!process_read(peer, &process) || process.is_exiting);
+    if (!is_within_reach(peer, reason, sizeof(reason))) {
+        return false;
+    }
+    state = process_look(peer, &process);
+    return (state == PROCESS_IS_GONE) ||
+           ((state == PROCESS_IS_THERE) && process.is_exiting);
 }
 
 int ipc_watch(const ipc_host_t *host)
@@ -420,11 +453,26 @@ static ucxpool_status_t refuse(const attempt_t *attempt,
                       attempt->file->fd, attempt->host->pid, text);
 }
 
+static ucxpool_status_t refuse_ended(const attempt_t *attempt)
+{
+    return refuse(attempt, UCXPOOL_ERR_PEER_LOST, "the process has ended");
+}
+
+/* The owner is not seen to be there. */
+static ucxpool_status_t refuse_unseen(const attempt_t *attempt)
+{
+    if (ipc_host_is_gone(attempt->host)) {
+        return refuse_ended(attempt);
+    }
+    return refuse(attempt, UCXPOOL_ERR_PERMISSION,
+                  "/proc does not tell whether its process is still there");
+}
+
 /* A file could not be found or opened: is there nobody any more? */
 static ucxpool_status_t refuse_open(const attempt_t *attempt, int error)
 {
-    if (!ipc_host_is_alive(attempt->host)) {
-        return refuse(attempt, UCXPOOL_ERR_PEER_LOST, "the process has ended");
+    if (ipc_host_is_gone(attempt->host)) {
+        return refuse_ended(attempt);
     }
     return refuse(attempt, UCXPOOL_ERR_PERMISSION,
                   "it cannot be opened: %s (other user or name space, or the "
@@ -596,7 +644,7 @@ static ucxpool_status_t file_open(const attempt_t *attempt, int *fd_p)
     /* The number may have changed hands while we looked. */
     if (!ipc_host_is_alive(attempt->host)) {
         close(fd);
-        return refuse(attempt, UCXPOOL_ERR_PEER_LOST, "the process has ended");
+        return refuse_unseen(attempt);
     }
     *fd_p = fd;
     return UCXPOOL_OK;
@@ -841,7 +889,7 @@ ucxpool_status_t ipc_cuda_fill_memory(const mem_cuda_device_t *device,
 
 static ucxpool_status_t import_error(const ipc_host_t *host, int error)
 {
-    if ((error == ESRCH) || !ipc_host_is_alive(host)) {
+    if ((error == ESRCH) || ipc_host_is_gone(host)) {
         return base_error(UCXPOOL_ERR_PEER_LOST,
                           "process %" PRIu32 " has ended", host->pid);
     }
@@ -874,7 +922,7 @@ ucxpool_status_t ipc_cuda_import(const ipc_host_t *host,
     /* Of that very process: the number could be another's by now. */
     process = ipc_watch(host);
     if (process < 0) {
-        return ipc_host_is_alive(host)
+        return !ipc_host_is_gone(host)
                    ? base_error(UCXPOOL_ERR_UNSUPPORTED,
                                 "process %" PRIu32 " cannot be named by "
                                 "pidfd_open: Linux 5.3 or later is needed",

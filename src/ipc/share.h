@@ -63,8 +63,13 @@ ucxpool_status_t ipc_file_fill(int fd, ipc_file_t *file);
  */
 bool ipc_host_fits(const ipc_host_t *peer, char *reason, size_t reason_size);
 
-/* Is the process still the one that was announced? A zombie still is. */
+/*
+ * Is the process still the one that was announced? A zombie still is. Both are
+ * false where the system does not tell, as without a descriptor to look with:
+ * that is the end of nobody.
+ */
 bool ipc_host_is_alive(const ipc_host_t *peer);
+bool ipc_host_is_gone(const ipc_host_t *peer);
 
 /* Is it known that the process has ended, or is about to, be it a zombie? False
  * of one that cannot be seen from here. */

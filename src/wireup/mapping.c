@@ -67,12 +67,12 @@ unsigned wireup_process_watch_look(ucxpool_channel_t *channel)
     if (base_clock_now() < peer->next_look) {
         return 0;
     }
-    if (ipc_host_is_alive(&peer->host)) {
-        peer->next_look = base_clock_deadline(LOOK_NS);
-        return 0;
+    if (ipc_host_is_gone(&peer->host)) {
+        process_ended(channel);
+        return 1;
     }
-    process_ended(channel);
-    return 1;
+    peer->next_look = base_clock_deadline(LOOK_NS);
+    return 0;
 }
 
 /* --- its memory ----------------------------------------------------------- */
