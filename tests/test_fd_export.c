@@ -621,6 +621,40 @@ START_TEST(who_asks_twice_before_an_answer_is_hung_up_on)
 }
 END_TEST
 
+/* From the middle; the same again; or the rest of another channel's. */
+START_TEST(who_asks_out_of_turn_is_hung_up_on)
+{
+    uint64_t           refused;
+    proto_import_t     asked;
+    ucxpool_channel_t *second;
+    int                fd;
+
+    pair_init(&pair, MANY, NULL);
+    ck_assert_uint_gt(pair.to_a->peer.num_regions, IPC_FDS_MAX);
+    second = pair.to_b;
+    pair_connect(&pair);
+    refused = pair.a->stats.handshakes_refused;
+    asked   = question();
+    fd      = stranger();
+    if (_i != 0) {
+        say(fd, asked);
+        ck_assert_uint_eq(hear(fd), IPC_FDS_MAX);
+    }
+    asked.first = (_i == 1) ? 0 : IPC_FDS_MAX;
+    if (_i == 2) {
+        asked.channel = second->number;
+        asked.key     = second->key;
+    }
+    say(fd, asked);
+    pair_until(&pair, is_hung_up(fd));
+    ck_assert_uint_eq(pair.a->stats.handshakes_refused, refused + 1);
+    /* Nothing more was given. */
+    ck_assert_int_le(recv(fd, &asked, sizeof(asked), MSG_DONTWAIT), 0);
+    close(fd);
+    pair_cleanup(&pair);
+}
+END_TEST
+
 /* In the name of b, for a's channel to it. */
 static void say_hello_as_b(int fd, uint32_t pid)
 {
@@ -1069,6 +1103,7 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, a_caller_may_be_quicker_than_its_hello);
     tcase_add_loop_test(tcase, who_talks_nonsense_is_hung_up_on, 0, 8);
     tcase_add_test(tcase, who_asks_twice_before_an_answer_is_hung_up_on);
+    tcase_add_loop_test(tcase, who_asks_out_of_turn_is_hung_up_on, 0, 3);
     tcase_add_loop_test(
         tcase, another_process_on_the_host_cannot_pose_as_a_pool, 0, 3);
     tcase_add_test(tcase, who_says_nothing_has_a_limited_time);

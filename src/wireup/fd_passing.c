@@ -39,6 +39,7 @@ typedef struct caller {
     ipc_caller_t   who;
     bool           has_asked;
     proto_import_t asked;
+    uint32_t       num_given; /* of what it asks for */
 } caller_t;
 
 struct wireup_fd_export {
@@ -225,6 +226,7 @@ static bool give(ucxpool_t *pool, caller_t *caller,
         return refuse(pool, caller, strerror(error));
     }
     caller->has_asked = false;
+    caller->num_given = first + count;
     caller->next_try  = 0;
     caller->deadline  = base_clock_deadline(pool->config.handshake_timeout_ns);
     if (first + count == total) {
@@ -278,9 +280,22 @@ static bool hear_hello(ucxpool_t *pool, caller_t *caller, const uint8_t *bytes,
     return true;
 }
 
+/* Does it go on where it was? Otherwise it could ask for the same again and
+ * again, and keep its place with it. */
+static bool is_in_turn(const caller_t *caller, const proto_import_t *asked)
+{
+    const proto_import_t *before = &caller->asked;
+
+    return (asked->first == caller->num_given) &&
+           ((caller->num_given == 0) ||
+            ((asked->channel == before->channel) &&
+             (asked->key == before->key) && (asked->grant == before->grant)));
+}
+
 static bool export_hear(ucxpool_t *pool, caller_t *caller)
 {
     _Alignas(proto_hello_t) uint8_t bytes[CORE_LOCAL_MAX];
+    proto_import_t                  asked;
     size_t                          length;
     int                             error;
 
@@ -298,9 +313,13 @@ static bool export_hear(ucxpool_t *pool, caller_t *caller)
     if (caller->has_asked) {
         return refuse(pool, caller, "it does not wait for its answer");
     }
-    if (!proto_parse_import(bytes, length, &caller->asked)) {
+    if (!proto_parse_import(bytes, length, &asked)) {
         return hear_hello(pool, caller, bytes, length);
     }
+    if (!is_in_turn(caller, &asked)) {
+        return refuse(pool, caller, "it asks out of turn");
+    }
+    caller->asked     = asked;
     caller->has_asked = true;
     return answer(pool, caller);
 }
