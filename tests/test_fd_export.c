@@ -675,6 +675,28 @@ static void say_hello_as_b(int fd, uint32_t pid)
     ck_assert_int_eq(ipc_socket_send(fd, &hello, sizeof(hello), NULL, 0), 0);
 }
 
+/* One that tells no address, and so no key of one: it belongs to an endpoint,
+ * which this is not. */
+START_TEST(a_hello_without_an_address_is_hung_up_on)
+{
+    proto_hello_t hello = {
+        .head  = {.type = PROTO_HELLO, .version = PROTO_VERSION},
+        .flags = PROTO_HELLO_BY_EP,
+    };
+    int fd;
+
+    pair_init(&pair, NULL, NULL);
+    ipc_host_fill(&hello.host);
+    fd = stranger();
+    ck_assert_int_eq(ipc_socket_send(fd, &hello, sizeof(hello), NULL, 0), 0);
+    pair_until(&pair, is_hung_up(fd));
+    ck_assert_uint_eq(pair.a->wireup.num_early, 0);
+    ck_assert_uint_eq(pair.a->stats.handshakes_refused, 1);
+    close(fd);
+    pair_cleanup(&pair);
+}
+END_TEST
+
 /* Two pools, b with the smaller id: it begins. */
 static void init_pools(void)
 {
@@ -1104,6 +1126,7 @@ static void add_tests(TCase *tcase)
     tcase_add_loop_test(tcase, who_talks_nonsense_is_hung_up_on, 0, 8);
     tcase_add_test(tcase, who_asks_twice_before_an_answer_is_hung_up_on);
     tcase_add_loop_test(tcase, who_asks_out_of_turn_is_hung_up_on, 0, 3);
+    tcase_add_test(tcase, a_hello_without_an_address_is_hung_up_on);
     tcase_add_loop_test(
         tcase, another_process_on_the_host_cannot_pose_as_a_pool, 0, 3);
     tcase_add_test(tcase, who_says_nothing_has_a_limited_time);

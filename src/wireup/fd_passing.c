@@ -275,6 +275,9 @@ static bool hear_hello(ucxpool_t *pool, caller_t *caller, const uint8_t *bytes,
     if (hello.host.pid != caller->who.pid) {
         return refuse(pool, caller, "its HELLO names another process");
     }
+    if (hello.flags & PROTO_HELLO_BY_EP) {
+        return refuse(pool, caller, "its HELLO is for an endpoint");
+    }
     pool->dispatch->hello(pool, &hello, bytes + sizeof(hello),
                           &(core_way_t){.fd = export_detach(pool, caller)});
     return true;
