@@ -10,7 +10,10 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+
+static const char *const wires[] = {"WIRE=ucx", "WIRE=auto"};
 
 static void meet(pair_t *pair, const char *settings)
 {
@@ -120,18 +123,50 @@ START_TEST(one_that_is_closed_unheard_takes_no_time)
 }
 END_TEST
 
+/* Whom nobody has accepted is told that the process lives; and may call
+ * again. */
 START_TEST(a_listener_that_goes_lets_its_callers_know)
 {
-    pair_t pair = {.a = pair_pool("WIRE=ucx"), .b = pair_pool("WIRE=ucx")};
-    ucxpool_listener_t    *listener = pair_listen(pair.a, "127.0.0.1:0");
-    ucxpool_channel_attr_t attr;
+    pair_t pair = {.a = pair_pool(wires[_i]), .b = pair_pool(wires[_i])};
+    ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
 
     pair.to_a = pair_call(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
     pair_until(&pair, core_lifeline_is_up(pair.to_a));
     ucxpool_listener_destroy(listener);
+    pair_until(&pair, pair_state(pair.to_a) != UCXPOOL_CHANNEL_CONNECTING);
+    ck_assert_int_eq(pair_state(pair.to_a), UCXPOOL_CHANNEL_CLOSED);
+    ucxpool_channel_close(pair.to_a);
+    listener  = pair_listen(pair.a, "127.0.0.1:0");
+    pair.to_a = pair_call(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
+    pair_until(&pair, ucxpool_listener_accept(listener, NULL, &pair.to_b) ==
+                          UCXPOOL_OK);
+    pair_until(&pair, pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
+    pair_exchange(&pair, 1000);
+    end(&pair);
+}
+END_TEST
+
+/* There is no descriptor for the channel's ring. */
+START_TEST(who_cannot_be_accepted_is_told_that_it_failed)
+{
+    pair_t                 pair     = {.a = pair_pool("LOG_LEVEL=none"),
+                                       .b = pair_pool("LOG_LEVEL=none")};
+    ucxpool_listener_t    *listener = pair_listen(pair.a, "127.0.0.1:0");
+    struct rlimit          none     = {0};
+    struct rlimit          limit;
+    ucxpool_channel_attr_t attr;
+
+    pair.to_a = pair_call(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
+    pair_until(&pair, core_lifeline_is_up(pair.to_a));
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none.rlim_max = limit.rlim_max;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    ck_assert_int_lt(ucxpool_listener_accept(listener, NULL, &pair.to_b),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
     pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_FAILED);
     ucxpool_channel_query(pair.to_a, &attr, sizeof(attr));
-    ck_assert_int_eq(attr.status, UCXPOOL_ERR_PEER_LOST);
+    ck_assert_str_eq(attr.reason, "the peer's end of the channel has failed");
     end(&pair);
 }
 END_TEST
@@ -195,7 +230,9 @@ int main(void)
     tcase_add_test(tcase, it_goes_with_the_channel);
     tcase_add_loop_test(tcase, one_that_hangs_up_is_lost, 0, 2);
     tcase_add_test(tcase, one_that_is_closed_unheard_takes_no_time);
-    tcase_add_test(tcase, a_listener_that_goes_lets_its_callers_know);
+    tcase_add_test(tcase, who_cannot_be_accepted_is_told_that_it_failed);
+    tcase_add_loop_test(tcase, a_listener_that_goes_lets_its_callers_know, 0,
+                        2);
     tcase_add_test(tcase, a_host_that_goes_while_the_channel_opens_is_noticed);
     tcase_add_test(tcase, an_open_channel_lives_without_it);
     suite_add_tcase(suite, tcase);

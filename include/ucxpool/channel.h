@@ -137,7 +137,8 @@ ucxpool_status_t ucxpool_listener_accept(ucxpool_listener_t *listener,
                                          const ucxpool_channel_params_t *params,
                                          ucxpool_channel_t **channel_p);
 
-/* Stop listening. Channels that were accepted stay. NULL is allowed. */
+/* Stop listening. Channels that were accepted stay; those of peers that wait to
+ * be accepted are closed. NULL is allowed. */
 void ucxpool_listener_destroy(ucxpool_listener_t *listener);
 
 /*

@@ -552,7 +552,9 @@ static void pending_destroy(pending_t *pending)
         slot_close(pending,
                    base_list_head(&pending->half_open, pending_slot_t, link));
     }
+    /* Nobody accepts them any more, but this process lives. */
     while (pending_accept(pending, &peer) == UCXPOOL_OK) {
+        bootstrap_close_notify(peer.fd, BOOTSTRAP_CLOSE_CLOSED);
         close(peer.fd);
     }
     free(pending->queue);

@@ -397,6 +397,7 @@ static ucxpool_status_t admit(ucxpool_t *pool, const bootstrap_peer_t *peer,
 
     status = core_channel_create(pool, params, peer->ends.remote, &channel);
     if (status != UCXPOOL_OK) {
+        bootstrap_close_notify(peer->fd, BOOTSTRAP_CLOSE_FAILED);
         close(peer->fd);
         return status;
     }
