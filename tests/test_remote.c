@@ -172,6 +172,69 @@ START_TEST(who_calls_with_anothers_id_is_led_nothing)
 }
 END_TEST
 
+/* --- callers that nobody accepts ------------------------------------------ */
+
+static unsigned num_remotes(const ucxpool_t *pool)
+{
+    const base_list_t *link  = pool->channels.remotes.next;
+    unsigned           count = 0;
+
+    for (; link != &pool->channels.remotes; link = link->next) {
+        count++;
+    }
+    return count;
+}
+
+static void flood(ucxpool_t *pool, core_blob_t *blob, uint32_t num)
+{
+    for (uint32_t i = 0; i < num; i++) {
+        memcpy(blob->id, &i, sizeof(i));
+        core_lock(pool);
+        ck_assert_int_eq(core_remote_called(pool, blob), CORE_BLOB_CALLERS);
+        core_unlock(pool);
+    }
+}
+
+START_TEST(so_many_that_have_called_are_remembered)
+{
+    pair_t         pair = {.a = pair_pool(NULL), .b = pair_pool(NULL)};
+    size_t         length;
+    core_blob_t   *blob = address_of(pair.b, &length);
+    core_remote_t *used = get(pair.a, blob);
+
+    flood(pair.a, blob, CORE_CALLED_MAX);
+    ck_assert_uint_eq(num_remotes(pair.a), CORE_CALLED_MAX + 1);
+    flood(pair.a, blob, 3 * CORE_CALLED_MAX);
+    ck_assert_uint_eq(num_remotes(pair.a), CORE_CALLED_MAX + 1);
+    memcpy(blob->id, pair.b->id, sizeof(blob->id));
+    put(get(pair.a, blob));
+    ck_assert_uint_eq(num_remotes(pair.a), CORE_CALLED_MAX + 1);
+    put(used);
+    ucxpool_address_release(blob);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(who_is_forgotten_before_it_is_accepted_gets_in)
+{
+    pair_t pair = {.a = pair_pool(wires[_i]), .b = pair_pool(wires[_i])};
+    ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
+    size_t              length;
+    core_blob_t        *blob = address_of(pair.b, &length);
+
+    pair.to_a = pair_call(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
+    pair_until(&pair, pair.to_a->wireup.client == NULL);
+    flood(pair.a, blob, 2 * CORE_CALLED_MAX);
+    pair_until(&pair, ucxpool_listener_accept(listener, NULL, &pair.to_b) ==
+                          UCXPOOL_OK);
+    ck_assert(!core_remote_is_our_turn(pair.to_b));
+    pair_until(&pair, pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
+    pair_exchange(&pair, 1000);
+    ucxpool_address_release(blob);
+    pair_cleanup(&pair);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("remote");
@@ -184,6 +247,9 @@ int main(void)
                         NUM_BYTES);
     tcase_add_test(tcase, a_pool_says_the_same_of_itself_for_all_its_life);
     tcase_add_loop_test(tcase, who_calls_with_anothers_id_is_led_nothing, 0, 2);
+    tcase_add_test(tcase, so_many_that_have_called_are_remembered);
+    tcase_add_loop_test(tcase, who_is_forgotten_before_it_is_accepted_gets_in,
+                        0, 2);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

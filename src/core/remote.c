@@ -127,11 +127,16 @@ static void destroy(core_remote_t *remote)
     free(remote);
 }
 
+/* There is nothing of it but that it may have called. */
+static bool is_unused(const core_remote_t *remote)
+{
+    return (remote->refs == 0) && (remote->num_pairs == 0) &&
+           base_list_is_empty(&remote->idle);
+}
+
 static void destroy_if_unused(core_remote_t *remote)
 {
-    if ((remote->refs == 0) && (remote->num_pairs == 0) &&
-        (remote->kept_until <= base_clock_now()) &&
-        base_list_is_empty(&remote->idle)) {
+    if (is_unused(remote) && (remote->kept_until <= base_clock_now())) {
         destroy(remote);
     }
 }
@@ -145,6 +150,27 @@ static void destroy_unused(ucxpool_t *pool)
     base_list_for_each_safe(remote, next, &pool->channels.remotes,
                             core_remote_t, link) {
         destroy_if_unused(remote);
+    }
+}
+
+/* Too many have called: the one of which this is longest ago is forgotten. It
+ * was told that it begins, and when it is accepted that is decided again. */
+static void bound_called(ucxpool_t *pool)
+{
+    unsigned       num    = 0;
+    core_remote_t *oldest = NULL;
+    core_remote_t *remote;
+
+    base_list_for_each(remote, &pool->channels.remotes, core_remote_t, link) {
+        if (is_unused(remote)) {
+            num++;
+            if ((oldest == NULL) || (remote->kept_until < oldest->kept_until)) {
+                oldest = remote;
+            }
+        }
+    }
+    if (num > CORE_CALLED_MAX) {
+        destroy(oldest);
     }
 }
 
@@ -217,7 +243,8 @@ static void decide(core_remote_t *remote, core_turn_t turn)
 
 core_blob_turn_t core_remote_called(ucxpool_t *pool, const void *blob)
 {
-    core_remote_t *remote = core_remote_get(pool, blob);
+    core_remote_t   *remote = core_remote_get(pool, blob);
+    core_blob_turn_t turn;
 
     if (remote == NULL) {
         return CORE_BLOB_NO_TURN;
@@ -228,8 +255,10 @@ core_blob_turn_t core_remote_called(ucxpool_t *pool, const void *blob)
     /* Until its channel is accepted. */
     remote->kept_until = base_clock_deadline(KEEP_NS);
     remote->refs--;
-    return (remote->turn == CORE_TURN_OURS) ? CORE_BLOB_LISTENERS
+    turn = (remote->turn == CORE_TURN_OURS) ? CORE_BLOB_LISTENERS
                                             : CORE_BLOB_CALLERS;
+    bound_called(pool);
+    return turn;
 }
 
 /*

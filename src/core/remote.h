@@ -88,6 +88,10 @@ bool core_remote_is_self(const core_remote_t *remote);
 void core_remote_set_turn(core_remote_t *remote, ucxpool_channel_t *channel,
                           core_blob_turn_t told);
 
+/* Pools that have called, and have no channel, that are remembered: the last
+ * ones, for ten seconds. */
+#define CORE_CALLED_MAX 256u
+
 /* The pool of a checked blob has called a listener here: what to answer. */
 core_blob_turn_t core_remote_called(ucxpool_t *pool, const void *blob);
 
