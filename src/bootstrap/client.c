@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "bootstrap/auth.h"
-#include "bootstrap/auth.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>

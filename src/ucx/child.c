@@ -92,8 +92,9 @@ static bool find_number(const char *line, const char *name, unsigned base,
 static void visit_at(int epoll_fd, ucx_epoll_visit_t *visit, void *arg,
                      int depth);
 
-/* "tfd: 12 events: 19 data: 5 pos:0 ino:3c15 sdev:8". A number that is another
- * file's by now is passed over. */
+/* "tfd: 12 events: 19 data: 5 pos:0 ino:3c15 sdev:8". The number may be another
+ * file's by now: it is passed over if that is another socket, or no anonymous
+ * file. Anonymous files have one inode in common, and are not told apart. */
 static void visit_line(const char *line, ucx_epoll_visit_t *visit, void *arg,
                        int depth)
 {

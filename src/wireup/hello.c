@@ -168,7 +168,7 @@ static void keep(ucxpool_t *pool, const proto_hello_t *hello, const void *files,
 /* A HELLO for which there is no channel is kept, with its connection, until
  * there is one: one that says the same again takes the place of the first, and
  * the oldest goes when there are too many. Where it is known that the channel
- * was closed here, BYE is said. */
+ * was closed here, it is dropped: the peer has been told by other ways. */
 static void match_put_aside(ucxpool_t *pool, const proto_hello_t *hello,
                             const void *files, const core_way_t *way)
 {
@@ -218,8 +218,6 @@ void wireup_match_destroy_all(ucxpool_t *pool)
         let_go(pool, base_list_head(&pool->wireup.early, wireup_early_t, link));
     }
 }
-
-/* --- the handshake -------------------------------------------------------- */
 
 /* --- which wire a channel takes ------------------------------------------- */
 
