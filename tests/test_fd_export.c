@@ -786,6 +786,38 @@ START_TEST(many_who_say_nothing_keep_a_peer_waiting_and_no_longer)
 }
 END_TEST
 
+static void count_waits(ucxpool_log_level_t level, const char *message,
+                        void *arg)
+{
+    *(unsigned *)arg += (strstr(message, "has to wait") != NULL) ? 1 : 0;
+}
+
+/* It is tried again ten times a second. */
+START_TEST(a_caller_that_has_to_wait_is_told_of_once_in_a_while)
+{
+    unsigned count = 0;
+    unsigned tries = 0;
+    int      fd;
+
+    pair_init(&pair, NULL, NULL);
+    ck_assert_int_eq(ucxpool_log_set_handler(count_waits, &count), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_log_set_level(UCXPOOL_LOG_WARN), UCXPOOL_OK);
+    fd = stranger();
+    for (; tries < 5; tries++) {
+        net_call_fail(NET_CALL_ACCEPT4, 1, EMFILE);
+        pair_until(&pair, net_call_has_failed());
+        net_call_skip(UINT64_C(150000000));
+    }
+    ck_assert_uint_eq(count, 1);
+    ck_assert_uint_eq(pair.a->stats.handshakes_refused, 0);
+    net_call_reset();
+    pair_until(&pair, wireup_fd_export_is_busy(pair.a));
+    ck_assert_int_eq(ucxpool_log_set_handler(NULL, NULL), UCXPOOL_OK);
+    close(fd);
+    pair_cleanup(&pair);
+}
+END_TEST
+
 START_TEST(a_caller_wakes_who_sleeps_on_the_event_descriptor)
 {
     struct pollfd event = {.events = POLLIN};
@@ -1133,6 +1165,7 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, who_leaves_is_forgotten);
     tcase_add_test(tcase,
                    many_who_say_nothing_keep_a_peer_waiting_and_no_longer);
+    tcase_add_test(tcase, a_caller_that_has_to_wait_is_told_of_once_in_a_while);
     tcase_add_test(tcase, a_caller_wakes_who_sleeps_on_the_event_descriptor);
     tcase_add_test(tcase, who_asks_of_a_channel_that_has_ended_is_hung_up_on);
     tcase_add_loop_test(tcase, a_channel_closed_meanwhile_leaves_nothing, 0, 2);

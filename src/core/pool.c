@@ -43,16 +43,21 @@ void core_pool_end_operation(ucxpool_t *pool)
     }
 }
 
-bool core_pool_turn_away(ucxpool_t *pool)
+bool core_pool_may_warn(ucxpool_t *pool)
 {
     uint64_t now = base_clock_now();
 
-    pool->stats.handshakes_refused++;
     if (now < pool->wireup.next_warning) {
         return false;
     }
     pool->wireup.next_warning = now + WARN_NS;
     return true;
+}
+
+bool core_pool_turn_away(ucxpool_t *pool)
+{
+    pool->stats.handshakes_refused++;
+    return core_pool_may_warn(pool);
 }
 
 void *core_alloc(ucxpool_t *pool, size_t size)

@@ -227,8 +227,10 @@ void core_wake(ucxpool_t *pool);
  * has been let go: the pool may be gone after this. */
 void core_pool_end_operation(ucxpool_t *pool);
 
-/* Somebody was turned away: he is counted. Returns whether the log should tell
- * of him, which it does of strangers once in a while. */
+/* May the log tell of what strangers cause? Once in a while it may. */
+bool core_pool_may_warn(ucxpool_t *pool);
+
+/* The same when somebody was turned away, who is counted. */
 bool core_pool_turn_away(ucxpool_t *pool);
 
 /* A heap allocation made by a transfer: counted. */

@@ -130,6 +130,15 @@ err_close:
     ipc_socket_close(fd);
 }
 
+/* Who knocks is not known yet. */
+static void warn_of_wait(ucxpool_t *pool, int error)
+{
+    if (core_pool_may_warn(pool)) {
+        base_warn("%s: a peer that wants descriptors has to wait: %s",
+                  pool->name, strerror(error));
+    }
+}
+
 /* Somebody has come. */
 static unsigned accept_callers(core_source_t *source)
 {
@@ -149,8 +158,7 @@ static unsigned accept_callers(core_source_t *source)
             continue;
         }
         if (error != 0) {
-            base_warn("%s: a peer that wants descriptors has to wait: %s",
-                      pool->name, strerror(error));
+            warn_of_wait(pool, error);
             fd_export->pause_end = base_clock_deadline(PAUSE_NS);
             break;
         }
