@@ -484,12 +484,6 @@ void window_remote_revoked(ucxpool_channel_t *channel, uint64_t number)
 
 /* --- its end -------------------------------------------------------------- */
 
-bool window_remote_no(ucxpool_remote_t *remote, const char *reason)
-{
-    snprintf(remote->way_reason, sizeof(remote->way_reason), "%s", reason);
-    return false;
-}
-
 void window_remote_unmap(ucxpool_remote_t *remote)
 {
     window_device_unmap(remote);

@@ -39,6 +39,8 @@
 
 #include <ucxpool/window.h>
 
+#include <stdio.h>
+
 #define WINDOW_KEY_SIZE 16u
 
 #define WINDOW_BLOB_MAGIC 0x77786375u /* "ucxw" */
@@ -261,7 +263,12 @@ void window_remote_given(ucxpool_channel_t *channel, uint64_t number,
 void window_remote_revoked(ucxpool_channel_t *channel, uint64_t number);
 
 /* Not by this way, and why. Returns false. */
-bool window_remote_no(ucxpool_remote_t *remote, const char *reason);
+static inline bool window_remote_no(ucxpool_remote_t *remote,
+                                    const char       *reason)
+{
+    snprintf(remote->way_reason, sizeof(remote->way_reason), "%s", reason);
+    return false;
+}
 
 /* Let go of all that is mapped of it. */
 void window_remote_unmap(ucxpool_remote_t *remote);
