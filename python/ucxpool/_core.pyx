@@ -86,7 +86,7 @@ DEF SPIN_PURE_NS = 2000
 DEF SPIN_TURNS = 32
 # A thread that waits looks this often whether a signal has come.
 DEF WAIT_SLICE_NS = 100000000
-# How often a pool that is to go looks whether threads are still inside.
+# How often what is to go is looked at, whether threads are still inside.
 DEF INSIDE_US = 1000
 # Frames up to this length share one piece of memory; those that are to be apart,
 # up to the second, share pieces of the first.
@@ -135,6 +135,12 @@ cdef uint64_t _now() noexcept nogil:
 
     clock_gettime(CLOCK_MONOTONIC, &now)
     return <uint64_t>now.tv_sec * 1000000000 + <uint64_t>now.tv_nsec
+
+
+cdef void _wait_for(int *num_inside) noexcept nogil:
+    """Until no thread is inside. None comes anew: the handle is NULL."""
+    while num_inside[0] > 0:
+        usleep(INSIDE_US)
 
 
 def version():
@@ -789,7 +795,7 @@ cdef class Request:
     def cancel(self):
         """End it early. It has ended when `done` says so, at the latest after
         the next turn or wait; the memory is the caller's again then."""
-        if self._handle != NULL:
+        if self._handle != NULL and self._pool._pool != NULL:
             ucxpool_request_cancel(self._handle)
             self._look()
 
@@ -808,20 +814,17 @@ cdef class Request:
 
         until = until if until == UCXPOOL_FOREVER else _now() + until
         while not self.done:
-            self._pool._check()
             left = UCXPOOL_FOREVER if until == UCXPOOL_FOREVER else (
                 until - min(_now(), until))
             if left == 0:
                 return False
+            self._pool._enter(None)
             self._num_waiting += 1
-            self._pool._num_inside += 1
-            try:
-                with nogil:
-                    status = ucxpool_request_wait(self._handle,
-                                                  min(left, WAIT_SLICE_NS))
-            finally:
-                self._pool._num_inside -= 1
-                self._num_waiting -= 1
+            with nogil:
+                status = ucxpool_request_wait(self._handle,
+                                              min(left, WAIT_SLICE_NS))
+            self._num_waiting -= 1
+            self._pool._leave()
             PyErr_CheckSignals()
             self._look()
             _tell()
@@ -831,17 +834,21 @@ cdef class Request:
         """Has it ended?"""
         cdef ucxpool_status_t status
 
-        if self._handle != NULL:
+        if self._handle != NULL and self._pool._pool != NULL:
             status = ucxpool_request_test(self._handle)
             if status != UCXPOOL_INPROGRESS:
                 self._end(status)
 
     cdef void _end(self, ucxpool_status_t status) noexcept:
         """Take what there is to know, and give handle and memory back. A
-        thread that waits keeps the handle until it has seen the end."""
+        thread that waits keeps the handle until it has seen the end. Of a pool
+        that is being closed, _lost() is the end."""
         cdef ucxpool_request_attr_t attr
+        cdef bint is_new = self.status == UCXPOOL_INPROGRESS
 
-        if self.status == UCXPOOL_INPROGRESS:
+        if self._pool._pool == NULL:
+            return
+        if is_new:
             ucxpool_request_query(self._handle, &attr, sizeof(attr))
             self.tag = attr.tag
             self.length = attr.length
@@ -853,10 +860,12 @@ cdef class Request:
                 self.detail = (_text(attr.detail)
                                or _text(ucxpool_status_string(status)))
             self.status = <int>status
-            self._forget()
         if self._num_waiting == 0 and self._handle != NULL:
             ucxpool_request_release(self._handle)
             self._handle = NULL
+        # Whom this calls may close the pool.
+        if is_new:
+            self._forget()
 
     cdef void _forget(self) noexcept:
         self._pool._requests.pop(self.number, None)
@@ -900,7 +909,6 @@ cdef class _Params:
                                        | UCXPOOL_REQUEST_PARAM_FIELD_STREAM)
             self.params.segments_kind = UCXPOOL_SEGMENTS_CUDA
             self.params.stream = UCXPOOL_STREAM_READY
-        request._pool._requests[request.number] = request
 
     cdef void add_metadata(self, bytes metadata) except *:
         if metadata:
@@ -1005,16 +1013,22 @@ cdef class Message:
     cdef Request _receive(self, Buffers buffers, timeout):
         cdef Request request = self._pool._new_request(buffers)
         cdef _Params params = _Params.__new__(_Params)
+        cdef ucxpool_message_t *handle
         cdef ucxpool_data_t data
         cdef ucxpool_status_t status
 
         params.begin(request, buffers, timeout)
         data = buffers.data(False)
+        self._check()
+        self._pool._enter(request)
+        # Another thread that receives it, too, finds that it has been.
+        handle, self._handle = self._handle, NULL
         with nogil:
-            status = ucxpool_message_recv(self._handle, &data, &params.params,
+            status = ucxpool_message_recv(handle, &data, &params.params,
                                           &request._handle)
-        if status == UCXPOOL_OK:
-            self._handle = NULL
+        self._pool._leave()
+        if status != UCXPOOL_OK:
+            self._handle = handle
         return self._pool._posted(request, status)
 
     def refuse(self, reason=""):
@@ -1033,6 +1047,7 @@ cdef class Channel:
     cdef ucxpool_channel_t *_handle
     cdef readonly Pool _pool
     cdef readonly uint64_t number
+    cdef int _num_inside # threads that use the handle without the GIL
     cdef object __weakref__
     cdef ucxpool_channel_attr_t _attr
 
@@ -1047,6 +1062,18 @@ cdef class Channel:
             raise ClosedError("this channel is closed")
         self._pool._check()
         return 0
+
+    cdef int _enter(self, Request request) except -1:
+        """As Pool._enter(), for a call that uses the handle: release() waits,
+        too."""
+        self._check()
+        self._pool._enter(request)
+        self._num_inside += 1
+        return 0
+
+    cdef void _leave(self) noexcept:
+        self._num_inside -= 1
+        self._pool._leave()
 
     cdef ucxpool_channel_attr_t *_query(self) except NULL:
         self._check()
@@ -1129,13 +1156,16 @@ cdef class Channel:
         params.begin(request, held, timeout)
         params.add_metadata(text)
         data = held.data(True)
+        self._enter(request)
         with nogil:
             status = ucxpool_send(self._handle, &data, number, &params.params,
                                   &request._handle)
+        self._leave()
         return self._pool._posted(request, status)
 
     def post_recv(self, buffers, tag=0, mask=0, timeout=None):
         """Receive the next message that matches; the request that does."""
+        cdef ucxpool_t *pool
         cdef Buffers held
         cdef Request request
         cdef _Params params = _Params.__new__(_Params)
@@ -1149,9 +1179,12 @@ cdef class Channel:
         request = self._pool._new_request(held)
         params.begin(request, held, timeout)
         data = held.data(False)
+        self._enter(request)
+        pool = self._pool._pool
         with nogil:
-            status = ucxpool_recv(self._pool._pool, self._handle, &data, number,
-                                  bits, &params.params, &request._handle)
+            status = ucxpool_recv(pool, self._handle, &data, number, bits,
+                                  &params.params, &request._handle)
+        self._leave()
         return self._pool._posted(request, status)
 
     def post_flush(self, timeout=None):
@@ -1163,9 +1196,11 @@ cdef class Channel:
         self._check()
         request = self._pool._new_request(None)
         params.begin(request, None, timeout)
+        self._enter(request)
         with nogil:
             status = ucxpool_channel_flush(self._handle, &params.params,
                                            &request._handle)
+        self._leave()
         return self._pool._posted(request, status)
 
     def post_import(self, blob):
@@ -1177,9 +1212,10 @@ cdef class Channel:
         cdef ucxpool_status_t status
         cdef Remote remote
 
-        self._check()
+        self._enter(None)
         with nogil:
             status = ucxpool_window_import(self._handle, text, size, &handle)
+        self._leave()
         _check(status)
         remote = self._pool.remote_type.__new__(self._pool.remote_type)
         remote._handle = handle
@@ -1219,11 +1255,14 @@ cdef class Channel:
         self._handle = NULL
         self._pool._channels.pop(self.number, None)
         if handle != NULL and self._pool._pool != NULL:
+            self._pool._enter(None)
             with nogil:
+                _wait_for(&self._num_inside)
                 if at_once:
                     ucxpool_channel_abort(handle)
                 else:
                     ucxpool_channel_close(handle)
+            self._pool._leave()
 
 
 @cython.no_gc_clear
@@ -1281,6 +1320,7 @@ cdef class Window:
     cdef readonly Pool _pool
     cdef Buffers _buffers
     cdef bint _is_read_only
+    cdef int _num_inside # threads that use the handle without the GIL
     cdef object __weakref__
     cdef ucxpool_window_attr_t _attr
 
@@ -1345,8 +1385,12 @@ cdef class Window:
         cdef ucxpool_status_t status
 
         self._query()
+        self._pool._enter(None)
+        self._num_inside += 1
         with nogil:
             status = ucxpool_window_revoke(self._handle, timeout_ns)
+        self._num_inside -= 1
+        self._pool._leave()
         PyErr_CheckSignals()
         if status == UCXPOOL_INPROGRESS:
             return False
@@ -1358,10 +1402,12 @@ cdef class Window:
         cdef ucxpool_window_t *handle = self._handle
 
         if handle != NULL and self._pool._pool != NULL:
-            self._pool._check()
+            self._pool._enter(None)
             self._handle = NULL
             with nogil:
+                _wait_for(&self._num_inside)
                 ucxpool_window_destroy(handle)
+            self._pool._leave()
             self._pool._windows.pop(<uintptr_t>handle, None)
             self._lost()
 
@@ -1379,6 +1425,7 @@ cdef class Remote:
     cdef ucxpool_remote_t *_handle
     cdef readonly Pool _pool
     cdef readonly Channel _channel
+    cdef int _num_inside # threads that use the handle without the GIL
     cdef object __weakref__
     cdef ucxpool_remote_attr_t _attr
 
@@ -1478,6 +1525,10 @@ cdef class Remote:
             params.params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_NOTIFY
         params.add_metadata(text)
         described = held.data(is_write)
+        if self._handle == NULL:
+            raise ClosedError("this window was closed here")
+        self._pool._enter(request)
+        self._num_inside += 1
         with nogil:
             if is_write:
                 status = ucxpool_write(self._handle, &list, &described,
@@ -1485,6 +1536,8 @@ cdef class Remote:
             else:
                 status = ucxpool_read(self._handle, &list, &described,
                                       &params.params, &request._handle)
+        self._num_inside -= 1
+        self._pool._leave()
         return self._pool._posted(request, status)
 
     def release(self):
@@ -1493,8 +1546,11 @@ cdef class Remote:
 
         self._handle = NULL
         if handle != NULL and self._pool._pool != NULL:
+            self._pool._enter(None)
             with nogil:
+                _wait_for(&self._num_inside)
                 ucxpool_remote_release(handle)
+            self._pool._leave()
 
 
 # --- the pool -----------------------------------------------------------------
@@ -1545,7 +1601,7 @@ cdef class Pool:
     cdef readonly size_t num_ended # requests that ended in the last turn
     cdef readonly unsigned num_rounds # of it, in which something moved
     cdef public size_t num_waiting # who wait for a message
-    cdef int _num_inside # threads that move it or wait, without the GIL
+    cdef int _num_inside # threads in the library, without the GIL
     cdef uint64_t _spin_ns
     cdef unsigned _num_unspun
     # Types that a subclass of this one makes.
@@ -1624,8 +1680,7 @@ cdef class Pool:
         if pool != NULL:
             with nogil:
                 # Others come back within WAIT_SLICE_NS, and find it closed.
-                while self._num_inside > 0:
-                    usleep(INSIDE_US)
+                _wait_for(&self._num_inside)
                 ucxpool_destroy(pool)
             for request in list(self._requests.values()):
                 (<Request>request)._lost()
@@ -1641,6 +1696,19 @@ cdef class Pool:
         if self._pool == NULL:
             raise ClosedError("this pool is closed")
         return 0
+
+    cdef int _enter(self, Request request) except -1:
+        """Before a call without the GIL: from here to _leave() destroy() waits.
+        request is what the call posts, or None. In between no Python runs, which
+        could close the pool and wait for itself."""
+        self._check()
+        if request is not None:
+            self._requests[request.number] = request
+        self._num_inside += 1
+        return 0
+
+    cdef void _leave(self) noexcept:
+        self._num_inside -= 1
 
     @property
     def closed(self):
@@ -1664,6 +1732,7 @@ cdef class Pool:
 
     def connect_channel(self, where):
         """A channel to a listener; it is not connected yet."""
+        cdef ucxpool_t *pool
         cdef ucxpool_channel_t *handle = NULL
         cdef bytes text = where.encode()
         cdef const char *place = text
@@ -1673,9 +1742,11 @@ cdef class Pool:
         self._check()
         _follow_level()
         self._number(&params)
+        self._enter(None)
+        pool = self._pool
         with nogil:
-            status = ucxpool_channel_connect(self._pool, place, &params,
-                                             &handle)
+            status = ucxpool_channel_connect(pool, place, &params, &handle)
+        self._leave()
         _check(status)
         _tell()
         return self._new_channel(handle, &params)
@@ -1698,6 +1769,7 @@ cdef class Pool:
         return channel
 
     def create_listener(self, where):
+        cdef ucxpool_t *pool
         cdef ucxpool_listener_t *handle = NULL
         cdef bytes text = where.encode()
         cdef const char *place = text
@@ -1706,8 +1778,11 @@ cdef class Pool:
 
         self._check()
         _follow_level()
+        self._enter(None)
+        pool = self._pool
         with nogil:
-            status = ucxpool_listener_create(self._pool, place, &handle)
+            status = ucxpool_listener_create(pool, place, &handle)
+        self._leave()
         _check(status)
         _tell()
         listener = self.listener_type.__new__(self.listener_type)
@@ -1720,6 +1795,7 @@ cdef class Pool:
     def create_window(self, buffer, name, file):
         """Make memory known as a window; file is None, or that which it is a
         mapping of."""
+        cdef ucxpool_t *pool
         cdef ucxpool_window_t *handle = NULL
         cdef ucxpool_window_params_t params
         cdef ucxpool_status_t status
@@ -1742,10 +1818,13 @@ cdef class Pool:
         if file is not None:
             params.field_mask |= UCXPOOL_WINDOW_PARAM_FIELD_FD
             params.fd = PyObject_AsFileDescriptor(file)
+        self._enter(None)
+        pool = self._pool
         with nogil:
             status = ucxpool_window_create(
-                self._pool, held.segments[0].address, held.segments[0].length,
+                pool, held.segments[0].address, held.segments[0].length,
                 &params, &handle)
+        self._leave()
         _check(status)
         window = self.window_type.__new__(self.window_type)
         window._handle = handle
@@ -1790,30 +1869,31 @@ cdef class Pool:
         ended. Returns the events: pairs of a channel or listener and of what
         it has to tell."""
         cdef bint is_awaited = self.num_waiting > 0 or len(self._requests) > 0
+        cdef ucxpool_t *pool
 
-        self._check()
-        self._num_inside += 1
+        self._enter(None)
+        pool = self._pool
         with nogil:
-            self.num_rounds = self._move()
-            if self.num_rounds == 0 and is_awaited and self._spin():
-                self.num_rounds = self._move()
-        self._num_inside -= 1
+            self.num_rounds = self._move(pool)
+            if self.num_rounds == 0 and is_awaited and self._spin(pool):
+                self.num_rounds = self._move(pool)
+        self._leave()
         self._complete()
         _tell()
         return self._events()
 
-    cdef unsigned _move(self) noexcept nogil:
+    cdef unsigned _move(self, ucxpool_t *pool) noexcept nogil:
         """Returns how many rounds moved something."""
         cdef uint64_t until = _now() + TURN_NS
         cdef unsigned rounds = 0
 
-        while (rounds < TURN_ROUNDS and ucxpool_progress(self._pool) != 0):
+        while rounds < TURN_ROUNDS and ucxpool_progress(pool) != 0:
             rounds += 1
             if _now() >= until:
                 break
         return rounds
 
-    cdef bint _spin(self) noexcept nogil:
+    cdef bint _spin(self, ucxpool_t *pool) noexcept nogil:
         """Look on for a while; has anything come?"""
         cdef uint64_t begin = _now()
         cdef uint64_t now = begin
@@ -1825,7 +1905,7 @@ cdef class Pool:
             self._num_unspun = 0
             self._spin_ns = SPIN_MAX_NS
         while now - begin < self._spin_ns:
-            if ucxpool_progress(self._pool) != 0:
+            if ucxpool_progress(pool) != 0:
                 self._spin_ns = min(2 * self._spin_ns,
                                     <uint64_t>SPIN_MAX_NS)
                 return True
@@ -1896,12 +1976,13 @@ cdef class Pool:
         """Progress until something has moved, for a tenth of a second at
         most; for a thread that has no event loop."""
         cdef uint64_t left = min(_nanoseconds(timeout), WAIT_SLICE_NS)
+        cdef ucxpool_t *pool
 
-        self._check()
-        self._num_inside += 1
+        self._enter(None)
+        pool = self._pool
         with nogil:
-            ucxpool_wait(self._pool, left)
-        self._num_inside -= 1
+            ucxpool_wait(pool, left)
+        self._leave()
         PyErr_CheckSignals()
         return self.turn()
 
@@ -1916,19 +1997,20 @@ cdef class Pool:
         cdef size_t num_told = 0
         cdef uint64_t now = _now()
         cdef uint64_t until = now + WAIT_SLICE_NS
+        cdef ucxpool_t *pool
 
-        self._check()
         # Before anything is taken, which would be lost.
         PyErr_CheckSignals()
-        self._num_inside += 1
+        self._enter(None)
+        pool = self._pool
         with nogil:
             while (num_ended == 0 and num_told == 0 and now < until
                    and self._pool != NULL):
-                ucxpool_wait(self._pool, until - now)
-                ucxpool_completion_get(self._pool, ended, BATCH, &num_ended)
-                ucxpool_event_get(self._pool, told, BATCH, &num_told)
+                ucxpool_wait(pool, until - now)
+                ucxpool_completion_get(pool, ended, BATCH, &num_ended)
+                ucxpool_event_get(pool, told, BATCH, &num_told)
                 now = _now()
-        self._num_inside -= 1
+        self._leave()
         self.num_ended = 0
         self._end(ended, num_ended)
         _tell()

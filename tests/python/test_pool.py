@@ -737,6 +737,68 @@ class Processes(unittest.TestCase):
             """)
         self.assertEqual(said, "end\n")
 
+    def run_connected(self, text):
+        """Where what is freed has other bytes at once, beside a connected pool;
+        by itself, since it may crash."""
+        said = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent("""
+                import threading, ucxpool
+
+                def connected():
+                    pool = ucxpool.Pool(comm_size="8m", close_timeout="50ms")
+                    listener = pool.listen()
+                    mine = pool.connect(f"127.0.0.1:{listener.port}").wait(10)
+                    return pool, mine, listener.accept().wait(10)
+                """) + textwrap.dedent(text)],
+            capture_output=True, text=True, timeout=60,
+            env={**os.environ, "MALLOC_PERTURB_": "165"})
+        self.assertEqual(said.returncode, 0, said.stderr)
+        return said.stdout
+
+    def test_a_pool_is_closed_while_threads_send(self):
+        said = self.run_connected("""
+            def send(mine, sent):
+                try:
+                    while True:
+                        mine.send(bytes(100))
+                        sent.release()
+                except ucxpool.ClosedError:
+                    pass
+
+            for _ in range(40):
+                pool, mine, other = connected()
+                sent = threading.Semaphore(0)
+                threads = [threading.Thread(target=send, args=(mine, sent))
+                           for _ in range(3)]
+                for thread in threads:
+                    thread.start()
+                for _ in range(50):
+                    sent.acquire()
+                pool.close()
+                for thread in threads:
+                    thread.join()
+            print("end")
+            """)
+        self.assertEqual(said, "end\n")
+
+    def test_what_is_sent_closes_pool_or_channel(self):
+        said = self.run_connected("""
+            for closes_pool in (True, False):
+                pool, mine, other = connected()
+
+                def buffers():
+                    yield b"some"
+                    (pool if closes_pool else mine).close()
+                    yield b"more"
+
+                try:
+                    mine.send(buffers())
+                except ucxpool.ClosedError as error:
+                    print(error)
+            """)
+        self.assertEqual(said, "the pool of this channel is closed\n"
+                               "this channel is closed\n")
+
     def test_what_is_in_a_circle_is_collected(self):
         said = self.run_python("""
             import gc, weakref, ucxpool
