@@ -362,8 +362,7 @@ class Channel(_core.Channel):
             if future.done() and not future.cancelled():
                 # It was given a message in the same turn: back with that.
                 if future.exception() is None:
-                    self._kept.appendleft(future.result())
-                    self._hand_over()
+                    self._put_back(future.result())
             elif entry in self._waiting:
                 self._waiting.remove(entry)
             raise
@@ -374,7 +373,8 @@ class Channel(_core.Channel):
         self._fail_if_closed()
         pool = self._pool
         if pool.is_driven_elsewhere():
-            return pool.run_in_loop(self._recv(tag, mask), timeout)
+            return pool.run_in_loop(self._recv(tag, mask), timeout,
+                                    self._put_back)
 
         def look():
             message = self._take(tag, mask)
@@ -399,6 +399,12 @@ class Channel(_core.Channel):
                 future.set_result(message)
                 return
         self._kept.append(message)
+
+    def _put_back(self, message):
+        """A message that nobody takes after all comes before all others."""
+        if not self.closed:
+            self._kept.appendleft(message)
+            self._hand_over()
 
     def _hand_over(self):
         """Give kept messages to those who wait for such."""
@@ -507,14 +513,15 @@ class Listener(_core.Listener):
         except asyncio.CancelledError:
             if future.done() and not future.cancelled():
                 if future.exception() is None:
-                    self._accepted.appendleft(future.result())
+                    self._put_back(future.result())
             elif future in self._waiting:
                 self._waiting.remove(future)
             raise
 
     def _accept_wait(self, timeout):
         if self._pool.is_driven_elsewhere():
-            return self._pool.run_in_loop(self._accept(), timeout)
+            return self._pool.run_in_loop(self._accept(), timeout,
+                                          self._put_back)
         return self._pool.wait_until(
             lambda: self._accepted.popleft() if self._accepted
             else self.take(), timeout, "nobody has connected")
@@ -530,13 +537,22 @@ class Listener(_core.Listener):
             task = self._pool.loop().create_task(self.handler(channel))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            return
+        elif not self._give_to_one(channel):
+            self._accepted.append(channel)
+
+    def _give_to_one(self, channel):
+        """Give it to the first that waits; did one?"""
         while self._waiting:
             future = self._waiting.popleft()
             if not future.done():
                 future.set_result(channel)
-                return
-        self._accepted.append(channel)
+                return True
+        return False
+
+    def _put_back(self, channel):
+        """One that nobody takes after all comes before all others."""
+        if not self._give_to_one(channel):
+            self._accepted.appendleft(channel)
 
 
 class Window(_core.Window):
@@ -893,14 +909,31 @@ class Pool(_core.Pool):
         return (self._loop is not None and not self._loop.is_closed()
                 and self._thread != threading.get_ident())
 
-    def run_in_loop(self, coroutine, timeout):
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+    def run_in_loop(self, coroutine, timeout, put_back=None):
+        """Its result, for a thread. What it finds when the thread has gone,
+        put_back() gets, in the loop."""
+        # Who is first, the result or the thread that goes, has it.
+        first = threading.Lock()
+
+        async def run():
+            found = await coroutine
+            if not first.acquire(blocking=False) and put_back is not None:
+                put_back(found)
+            return found
+
+        future = asyncio.run_coroutine_threadsafe(run(), self._loop)
         try:
             return future.result(timeout)
         except TimeoutError:
-            if future.done() or not future.cancel():
+            if future.done() or not first.acquire(blocking=False):
                 return future.result()  # or its own error
+            future.cancel()
             raise TimedOutError(f"nothing after {timeout} s") from None
+        except BaseException:
+            # Its own error, or a signal's handler has raised.
+            if first.acquire(blocking=False):
+                future.cancel()
+            raise
 
     def wait_until(self, look, timeout, what):
         """Progress until look() finds something; what it has found."""

@@ -1,6 +1,7 @@
 """What the pool does with an event loop that has much else to do, and in all the
 ways in which a program may wait."""
 import asyncio
+import concurrent.futures
 import os
 import socket
 import threading
@@ -217,6 +218,22 @@ class Awaiting(test_pool.Pair):
         there = await self.listener.accept()
         self.assertEqual(there.local_address, mine.remote_address)
 
+    async def test_accept_cancelled_gives_the_channel_to_the_next(self):
+        first, second = [asyncio.create_task(self.listener.accept())
+                         for _ in range(2)]
+        await asyncio.sleep(0)
+        give = self.listener._give
+
+        def give_and_cancel(channel):
+            give(channel)
+            first.cancel()
+
+        self.listener._give = give_and_cancel
+        await self.a.connect(self.where)
+        with self.assertRaises(asyncio.CancelledError):
+            await first
+        await asyncio.wait_for(second, LIMIT)
+
     async def test_an_aborted_channel_ends_what_is_under_way(self):
         memory = bytearray(1 << 20)
         sent = self.x.send(memory)
@@ -328,6 +345,39 @@ class ThreadsBesideALoop(test_pool.Pair):
             sent.wait(LIMIT)
 
         await asyncio.to_thread(work)
+
+    async def wait_in_vain(self, operation):
+        """A thread waits, and goes while the loop stands still; then the loop
+        begins what the thread has asked for."""
+        def work():
+            with self.assertRaises(ucxpool.TimedOutError):
+                operation.wait(0.01)
+            return True
+
+        with concurrent.futures.ThreadPoolExecutor(1) as threads:
+            self.assertTrue(threads.submit(work).result(LIMIT))
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    async def test_what_is_there_when_the_time_is_over_stays(self):
+        first, second = self.x.send(b"first"), self.x.send(b"second")
+        while len(self.y._kept) < 2:
+            await asyncio.sleep(0)
+        for expected in (b"first", b"second"):
+            await self.wait_in_vain(self.y.recv())
+            message = await asyncio.wait_for(self.y.recv(), LIMIT)
+            self.assertEqual(bytes((await message.frames())[0]), expected)
+        await asyncio.gather(first, second)
+
+    async def test_who_is_there_when_the_time_is_over_stays(self):
+        mine = await self.a.connect(self.where)
+        while not self.listener._accepted:
+            await asyncio.sleep(0)
+        await self.wait_in_vain(self.listener.accept())
+        other = await asyncio.wait_for(self.listener.accept(), LIMIT)
+        sent = mine.send(b"hello")
+        await (await other.recv()).frames()
+        await sent
 
     async def test_they_await_what_a_thread_began(self):
         sent = await asyncio.to_thread(self.x.send, bytes(1 << 20))
