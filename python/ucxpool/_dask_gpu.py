@@ -144,6 +144,10 @@ class Frames:
         parts = (iter(host[1:]), iter(there))
         return [next(parts[one]) for one in on_gpu]
 
+    def outgoing(self):
+        """The channels that frames are sent on."""
+        return [] if self._out is None else [self._out]
+
     def close(self, at_once=False):
         for channel in (self._out, self._in):
             if channel is not None:

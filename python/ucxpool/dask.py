@@ -31,7 +31,7 @@ import sys
 import threading
 
 import dask
-from dask.utils import parse_bytes
+from dask.utils import parse_bytes, parse_timedelta
 from distributed.comm.addressing import (get_address_host, parse_host_port,
                                          unparse_host_port)
 from distributed.comm.core import (BaseListener, Comm, CommClosedError,
@@ -42,7 +42,7 @@ from distributed.comm.utils import (ensure_concrete_host, from_frames,
 from distributed.utils import ensure_ip, get_ip, nbytes
 
 from . import (ClosedError, Error, LimitError, NotPermittedError, Pool,
-               ProtocolError, RefusedError, _dask_gpu)
+               ProtocolError, RefusedError, TimedOutError, _dask_gpu)
 
 logger = logging.getLogger(__name__)
 
@@ -149,6 +149,7 @@ class UcxPool(Comm):
         self._local_addr = PREFIX + channel.local_address
         self._peer_addr = PREFIX + channel.remote_address
         self._writes = collections.deque()
+        self._closing = None
         self._gpu_frames = None
         self._extra_info = {}
 
@@ -246,16 +247,46 @@ class UcxPool(Comm):
                 await self._writes.popleft()
         return sum(map(nbytes, frames))
 
+    async def _flush(self, channel):
+        """Until all that was written has arrived, or none of it has for as
+        long as a peer may be silent."""
+        limit = parse_timedelta(
+            dask.config.get("distributed.comm.timeouts.tcp"), "seconds")
+        left = None
+        while True:
+            before, left = left, sum(not one.done for one in self._writes)
+            if left == before:
+                logger.warning("%r: the peer has taken nothing for %s s, and "
+                               "%d messages are lost", self, limit, left)
+                return
+            try:
+                await channel.flush(limit)
+                return
+            except TimedOutError:
+                pass
+            except Error as error:
+                logger.debug("%r: %s", self, error)
+                return
+
     async def close(self):
-        # What was written goes on to the peer.
+        # As over TCP, what was written arrives first.
         channel, self._channel = self._channel, None
-        if channel is not None:
+        if channel is None:
+            return
+        self._closing = channel
+        try:
+            await self._flush(channel)
+            if self._gpu_frames is not None:
+                for one in self._gpu_frames.outgoing():
+                    await self._flush(one)
+        finally:
+            self._closing = None
             channel.close()
-        if self._gpu_frames is not None:
-            self._gpu_frames.close()
+            if self._gpu_frames is not None:
+                self._gpu_frames.close()
 
     def abort(self):
-        channel, self._channel = self._channel, None
+        channel, self._channel = self._channel or self._closing, None
         if channel is not None:
             channel.abort()
         if self._gpu_frames is not None:

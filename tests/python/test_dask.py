@@ -26,6 +26,24 @@ import ucxpool.dask
 WHERE = "ucxpool://127.0.0.1"
 
 
+# Looks at nothing until it is told to.
+BUSY_PEER = """
+import asyncio, sys
+from distributed.comm import CommClosedError, connect
+
+async def main():
+    comm = await connect(sys.argv[1])
+    sys.stdin.readline()
+    try:
+        while True:
+            print(len(await comm.read()))
+    except CommClosedError:
+        print("closed")
+
+asyncio.run(main())
+"""
+
+
 class Comms(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self):
         self.accepted = asyncio.Queue()
@@ -85,9 +103,10 @@ class Comms(unittest.IsolatedAsyncioTestCase):
     async def test_what_was_written_before_a_close_arrives(self):
         data = os.urandom(3 << 20)
         await self.comm.write(data)
-        await self.comm.close()
-        self.assertTrue(self.comm.closed())
+        closing = asyncio.create_task(self.comm.close())
         self.assertEqual(await self.peer.read(), data)
+        await closing
+        self.assertTrue(self.comm.closed())
         with self.assertRaises(CommClosedError):
             await self.peer.read()
         with self.assertRaises(CommClosedError):
@@ -95,6 +114,37 @@ class Comms(unittest.IsolatedAsyncioTestCase):
         self.assertTrue(self.peer.closed())
         with self.assertRaises(CommClosedError):
             await self.comm.read()
+
+    async def test_a_close_waits_for_a_peer_that_is_busy(self):
+        peer = subprocess.Popen(
+            [sys.executable, "-c", BUSY_PEER, self.listener.contact_address],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        comm = await self.accepted.get()
+        data = [b"first", os.urandom(3 << 20), b"last"]
+        for one in data:
+            await comm.write(one)
+        closing = asyncio.create_task(comm.close())
+        # Longer than what a closed channel has under way goes on.
+        await asyncio.sleep(3)
+        self.assertFalse(closing.done())
+        said, _ = await asyncio.to_thread(peer.communicate, "go on\n")
+        await closing
+        self.assertEqual(said, "5\n3145728\n4\nclosed\n")
+
+    async def test_a_close_gives_a_silent_peer_up_and_an_abort_ends_it(self):
+        with dask.config.set({"distributed.comm.timeouts.tcp": "100ms"}):
+            await self.comm.write(bytes(3 << 20))
+            with self.assertLogs("ucxpool.dask", "WARNING") as logged:
+                await self.comm.close()
+        self.assertIn("1 messages are lost", logged.output[0])
+        comm = await connect(self.listener.contact_address)
+        await comm.write(bytes(3 << 20))
+        closing = asyncio.create_task(comm.close())
+        await asyncio.sleep(0.01)
+        self.assertFalse(closing.done())
+        comm.abort()
+        await asyncio.wait_for(closing, 10)
+        (await self.accepted.get()).abort()
 
     async def test_a_close_here_ends_a_read_here_and_there(self):
         reads = [asyncio.create_task(one.read())
