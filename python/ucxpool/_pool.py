@@ -455,7 +455,6 @@ class Listener(_core.Listener):
         self._accepted = collections.deque()
         self._waiting = collections.deque()
         self.handler = None
-        self._tasks = set()
 
     @property
     def pool(self):
@@ -535,8 +534,8 @@ class Listener(_core.Listener):
     def _give(self, channel):
         if self.handler is not None:
             task = self._pool.loop().create_task(self.handler(channel))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._pool._tasks.add(task)
+            task.add_done_callback(self._pool._tasks.discard)
         elif not self._give_to_one(channel):
             self._accepted.append(channel)
 
@@ -719,6 +718,7 @@ class Pool(_core.Pool):
         self.window_type = Window
         self.remote_type = RemoteWindow
         self._looks = []
+        self._tasks = set()  # handlers of its listeners
         self._loop = None
         self._fd = -1
         self._is_due = False

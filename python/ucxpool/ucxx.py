@@ -137,13 +137,13 @@ class Listener:
     """Where peers connect to, until it is closed."""
 
     def __init__(self, pool, where, callback):
-        self._callback = callback
-        self._listener = pool.listen(where, self._on_channel)
+        # The pool keeps the handler: with this object in it, it were never lost.
+        async def on_channel(channel):
+            result = callback(Endpoint(channel))
+            if inspect.isawaitable(result):
+                await result
 
-    async def _on_channel(self, channel):
-        result = self._callback(Endpoint(channel))
-        if inspect.isawaitable(result):
-            await result
+        self._listener = pool.listen(where, on_channel)
 
     def __del__(self):
         if hasattr(self, "_listener"):

@@ -1,6 +1,7 @@
 """The calls that ucxpool.ucxx has in common with UCXX, on both: what holds here
 holds there."""
 import asyncio
+import gc
 import pickle
 import unittest
 
@@ -118,6 +119,37 @@ class OnThePool(Calls, unittest.IsolatedAsyncioTestCase):
             await asyncio.gather(self.a.send(b"x"),
                                  self.b.recv(bytearray(1)))
         self.assertTrue(self.b.closed)
+
+    async def test_who_loses_a_listener_stops_it(self):
+        lost = self.ucxx.create_listener(self.accepted.put, 0)
+        port = lost.port
+        endpoint = await self.ucxx.create_endpoint("127.0.0.1", port)
+        other = await self.accepted.get()
+        del lost
+        gc.collect()
+        with self.assertRaises(self.ucxx.UCXConnectionResetError):
+            await self.ucxx.create_endpoint("127.0.0.1", port)
+        # Endpoints stay.
+        _, got = await asyncio.gather(endpoint.am_send(b"still"),
+                                      other.am_recv())
+        self.assertEqual(bytes(got), b"still")
+        await endpoint.close()
+        await other.close()
+
+    async def test_a_handler_outlives_its_listener(self):
+        async def echo(endpoint):
+            await endpoint.send_obj(await endpoint.recv_obj())
+
+        lost = self.ucxx.create_listener(echo, 0)
+        endpoint = await self.ucxx.create_endpoint("127.0.0.1", lost.port)
+        while not self.a.channel.pool._tasks:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        del lost
+        gc.collect()
+        await endpoint.send_obj(b"hello")
+        self.assertEqual(bytes(await endpoint.recv_obj()), b"hello")
+        await endpoint.close()
 
 
 class OnUcxx(Calls, unittest.IsolatedAsyncioTestCase):
