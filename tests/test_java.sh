@@ -11,7 +11,9 @@ if [ -n "$SANITIZER_CFLAGS" ]; then
     exit 77
 fi
 UCXPOOL_LOG_LEVEL=none
-export UCXPOOL_LOG_LEVEL
+# What is freed has other bytes at once.
+MALLOC_PERTURB_=165
+export UCXPOOL_LOG_LEVEL MALLOC_PERTURB_
 library=-Dorg.ucxpool.library=$top_builddir/.libs/libucxpool.so
 jni=-Djava.library.path=$top_builddir/java/.libs
 jar=$top_builddir/java/ucxpool.jar

@@ -667,12 +667,18 @@ static jlong now(void)
     return (jlong)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-static jint collect(ucxpool_t *pool, jlong memory, jlong size)
+/* Channels and listeners that events name are released with the monitor of
+ * handles held, and so not before they have been looked at. */
+static jint collect(JNIEnv *env, ucxpool_t *pool, jobject handles, jlong memory,
+                    jlong size)
 {
     records_t records = {to_pointer(memory), (size_t)size, 0};
 
     add_completions(pool, &records);
-    add_events(pool, &records);
+    if ((*env)->MonitorEnter(env, handles) == JNI_OK) {
+        add_events(pool, &records);
+        (*env)->MonitorExit(env, handles);
+    }
     return records.count;
 }
 
@@ -703,8 +709,8 @@ static bool sleep_once(ucxpool_t *pool, int wake_fd, jlong timeout_ns)
     return true;
 }
 
-METHOD(jint, poll, jlong pool, jint wake_fd, jlong memory, jlong size,
-       jlong timeout_ns)
+METHOD(jint, poll, jlong pool, jobject handles, jint wake_fd, jlong memory,
+       jlong size, jlong timeout_ns)
 {
     jlong deadline = now() + timeout_ns;
     jlong left     = timeout_ns;
@@ -712,7 +718,7 @@ METHOD(jint, poll, jlong pool, jint wake_fd, jlong memory, jlong size,
 
     for (;;) {
         library.progress(to_pointer(pool));
-        count = collect(to_pointer(pool), memory, size);
+        count = collect(env, to_pointer(pool), handles, memory, size);
         if ((count != 0) || (left <= 0)) {
             return count;
         }

@@ -314,7 +314,7 @@ public final class Channel implements AutoCloseable {
             if (handle == 0) {
                 return;
             }
-            Native.channelClose(handle, atOnce);
+            pool.release(this, handle, atOnce);
             /* To their sender the channel has ended; here they are freed. */
             while (!arrived.isEmpty()) {
                 arrived.remove().refuse("the channel was closed");
@@ -322,6 +322,5 @@ public final class Channel implements AutoCloseable {
             handle = 0;
             state = State.CLOSED;
         }
-        pool.forget(this);
     }
 }

@@ -28,10 +28,6 @@ public final class Listener implements AutoCloseable {
         return port;
     }
 
-    synchronized long handle() {
-        return handle;
-    }
-
     /**
      * Have peers handled where they come, in place of {@link #accept accept()},
      * by the thread that polls.
@@ -85,8 +81,7 @@ public final class Listener implements AutoCloseable {
             if (handle == 0) {
                 return;
             }
-            pool.forget(this);
-            Native.listenerDestroy(handle);
+            pool.release(this, handle);
             handle = 0;
         }
     }

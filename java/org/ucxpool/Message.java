@@ -69,12 +69,13 @@ public final class Message {
      * The lengths of the sender's segments, in their order.
      *
      * @return an array of one number a segment
-     * @throws IllegalStateException the message was received or refused
+     * @throws IllegalStateException the message was received or refused, or its
+     *         pool is closed
      */
     public synchronized long[] lengths() {
         long[] lengths = new long[numSegments];
 
-        Native.lengths(live(), lengths, numSegments);
+        pool.lengths(live(), lengths);
         return lengths;
     }
 

@@ -138,8 +138,8 @@ final class Native {
 
     static native int lengths(long message, long[] lengths, int count);
 
-    static native int poll(long pool, int wakeDescriptor, long memory,
-                           long size, long timeoutNs);
+    static native int poll(long pool, Object handles, int wakeDescriptor,
+                           long memory, long size, long timeoutNs);
 
     static native int wakeCreate();
 

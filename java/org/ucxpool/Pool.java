@@ -43,7 +43,8 @@ public final class Pool implements AutoCloseable {
     private final Map<Long, Transfer> transfers = new ConcurrentHashMap<>();
 
     /** Held while handles are made, so that no record comes before the object
-     * that it is for. */
+     * that it is for; and while they are released, so that none goes that the
+     * thread that polls has just been told of. */
     private final Object handles = new Object();
     private final Map<Long, Channel> channels = new HashMap<>();
     private final Map<Long, Listener> listeners = new HashMap<>();
@@ -59,6 +60,7 @@ public final class Pool implements AutoCloseable {
 
     /** The open pool itself, each buffer, and each call under way. */
     private final AtomicLong users = new AtomicLong(1);
+    private boolean isClosing; /* no more handles are made */
     private volatile boolean isClosed;
 
     /**
@@ -120,8 +122,12 @@ public final class Pool implements AutoCloseable {
     private void enter() throws UcxpoolException {
         if (isClosed
             || users.getAndUpdate(n -> n > 0 ? n + 1 : n) == 0) {
-            throw UcxpoolException.of(Status.CLOSED, "the pool is closed");
+            throw closed();
         }
+    }
+
+    private static UcxpoolException closed() {
+        return UcxpoolException.of(Status.CLOSED, "the pool is closed");
     }
 
     private void leave() {
@@ -218,6 +224,7 @@ public final class Pool implements AutoCloseable {
         enter();
         try {
             synchronized (handles) {
+                throwIfClosing();
                 long channel =
                     Native.connect(handle, Native.bytes(where), number);
 
@@ -226,6 +233,13 @@ public final class Pool implements AutoCloseable {
             }
         } finally {
             leave();
+        }
+    }
+
+    /** What is made now would not be closed. */
+    private void throwIfClosing() throws UcxpoolException {
+        if (isClosing) {
+            throw closed();
         }
     }
 
@@ -248,6 +262,7 @@ public final class Pool implements AutoCloseable {
         enter();
         try {
             synchronized (handles) {
+                throwIfClosing();
                 long address = Native.listen(handle, Native.bytes(where));
 
                 check(address);
@@ -261,15 +276,19 @@ public final class Pool implements AutoCloseable {
         }
     }
 
-    void forget(Channel channel) {
+    /** Release a channel, with its monitor held. */
+    void release(Channel channel, long address, boolean atOnce) {
         synchronized (handles) {
             channels.remove(channel.number());
+            Native.channelClose(address, atOnce);
         }
     }
 
-    void forget(Listener listener) {
+    /** Release a listener, with its monitor held. */
+    void release(Listener listener, long address) {
         synchronized (handles) {
-            listeners.remove(listener.handle());
+            listeners.remove(address, listener);
+            Native.listenerDestroy(address);
         }
     }
 
@@ -301,26 +320,50 @@ public final class Pool implements AutoCloseable {
 
     Transfer receive(long message, Source target, Transfer.Listener listener)
             throws UcxpoolException {
-        Transfer transfer =
-            new Transfer(this, target.retainAll(), listener);
-        long number = lastNumber.incrementAndGet();
-        long request;
-
         enter();
-        transfers.put(number, transfer);
         try {
-            request = Native.receive(message, target.list(), target.count(),
-                                     number, 0);
-            check(request);
-        } catch (UcxpoolException e) {
-            transfers.remove(number);
-            transfer.drop();
-            throw e;
+            Transfer transfer =
+                new Transfer(this, target.retainAll(), listener);
+            long number = lastNumber.incrementAndGet();
+            long request;
+
+            transfers.put(number, transfer);
+            try {
+                request = Native.receive(message, target.list(),
+                                         target.count(), number, 0);
+                check(request);
+            } catch (UcxpoolException e) {
+                transfers.remove(number);
+                transfer.drop();
+                throw e;
+            }
+            transfer.start(request);
+            return transfer;
         } finally {
             leave();
         }
-        transfer.start(request);
-        return transfer;
+    }
+
+    void cancel(long request) {
+        try {
+            enter();
+        } catch (UcxpoolException e) {
+            /* It has gone with the pool. */
+            return;
+        }
+        Native.cancel(request);
+        leave();
+    }
+
+    void lengths(long message, long[] lengths) {
+        try {
+            enter();
+        } catch (UcxpoolException e) {
+            throw new IllegalStateException("the message's pool is closed",
+                                            e);
+        }
+        Native.lengths(message, lengths, lengths.length);
+        leave();
     }
 
     void refuse(long message, String reason) {
@@ -393,8 +436,8 @@ public final class Pool implements AutoCloseable {
                 return;
             }
             try {
-                int num = Native.poll(handle, wakeDescriptor, recordsAddress,
-                                      RECORDS_SIZE,
+                int num = Native.poll(handle, handles, wakeDescriptor,
+                                      recordsAddress, RECORDS_SIZE,
                                       isThere.getAsBoolean() ? 0 : wait);
 
                 dispatch(num);
@@ -529,7 +572,7 @@ public final class Pool implements AutoCloseable {
         Channel channel = null;
 
         synchronized (handles) {
-            listener = listeners.get(listenerAddress);
+            listener = isClosing ? null : listeners.get(listenerAddress);
             if (listener != null) {
                 channel = add(address, number, Channel.State.OPEN);
             }
@@ -582,6 +625,7 @@ public final class Pool implements AutoCloseable {
             if (isClosed) {
                 return;
             }
+            isClosing = true;
             open = new ArrayList<>(channels.values());
             listening = new ArrayList<>(listeners.values());
         }

@@ -126,7 +126,7 @@ public final class Transfer {
     /** End it early: it ends as canceled, or as it had ended before. */
     public synchronized void cancel() {
         if (!isDone && request != 0) {
-            Native.cancel(request);
+            pool.cancel(request);
         }
     }
 }

@@ -31,6 +31,7 @@ import org.junit.rules.TemporaryFolder;
 /** Two pools of one process that are connected; each polls as it waits. */
 public class PoolTest {
     private static final long LIMIT = 60;
+    private static final int ROUNDS = 1000;
     private static final byte[] SECRET =
         "a secret of a test".getBytes(StandardCharsets.UTF_8);
 
@@ -456,6 +457,74 @@ public class PoolTest {
                      () -> right.listen("127.0.0.1:0"));
         assertThrows(UcxpoolException.Closed.class,
                      () -> right.poll(0, TimeUnit.SECONDS));
+    }
+
+    @Test
+    public void a_message_is_of_no_use_without_its_pool() throws Exception {
+        Buffer buffer = right.allocate(100);
+
+        toRight.send(new Source().add(direct(random(100))), 1);
+        Message message = receive();
+
+        right.close();
+        assertThrows(UcxpoolException.Closed.class,
+                     () -> message.receive(buffer, null));
+        assertThrows(IllegalStateException.class, message::lengths);
+        message.refuse("too late");
+        /* Nobody else holds it. */
+        buffer.release();
+        assertThrows(IllegalStateException.class, buffer::retain);
+    }
+
+    @Test
+    public void nothing_is_made_while_a_pool_closes() throws Exception {
+        List<Class<?>> thrown = new ArrayList<>();
+
+        try (Listener listener = right.listen("127.0.0.1:0")) {
+            String where = "127.0.0.1:" + listener.port();
+
+            toRight.send(new Source().add(direct(random(100000))), 1, null,
+                         sent -> {
+                             try {
+                                 left.connect(where);
+                             } catch (UcxpoolException e) {
+                                 thrown.add(e.getClass());
+                             }
+                             try {
+                                 left.listen("127.0.0.1:0");
+                             } catch (UcxpoolException e) {
+                                 thrown.add(e.getClass());
+                             }
+                         });
+            /* The pool is closed when this has ended, too. */
+            toRight.send(new Source().add(direct(random(100000))), 2);
+            left.close();
+        }
+        assertEquals(List.of(UcxpoolException.Closed.class,
+                             UcxpoolException.Closed.class),
+                     thrown);
+    }
+
+    /** What the thread that polls has been told of stays until it has looked
+     * at that. */
+    @Test
+    public void a_listener_is_closed_while_peers_come() throws Exception {
+        for (int i = 0; i < ROUNDS; i++) {
+            Listener listener = right.listen("127.0.0.1:0");
+            List<Channel> callers = new ArrayList<>();
+
+            for (int j = 0; j < 4; j++) {
+                callers.add(left.connect("127.0.0.1:" + listener.port()));
+            }
+            /* One of these moments is when it is being looked at. */
+            long until = System.nanoTime() + i % 100 * 10000;
+
+            while (System.nanoTime() < until) {
+                Thread.onSpinWait();
+            }
+            listener.close();
+            callers.forEach(Channel::abort);
+        }
     }
 
     @Test
