@@ -42,6 +42,9 @@ class JUnit(unittest.TestCase):
     def test_received_blocks(self):
         self.run_class("org.ucxpool.spark.ReceivedBlockTest")
 
+    def test_servers(self):
+        self.run_class("org.ucxpool.spark.ServerTest")
+
     def run_class(self, name):
         library = BUILD.parent / ".libs" / "libucxpool.so"
         done = subprocess.run(

@@ -12,6 +12,7 @@ import org.ucxpool.Channel;
 import org.ucxpool.DataFile;
 import org.ucxpool.Message;
 import org.ucxpool.Source;
+import org.ucxpool.Status;
 import org.ucxpool.Transfer;
 import org.ucxpool.UcxpoolException;
 
@@ -78,26 +79,31 @@ final class Server implements Channel.Handler {
             message.refuse("not a request");
             return;
         }
+        List<BlockRange> blocks;
+
         try {
-            answers.add(new Answer(Protocol.request(message.tag()),
-                                   Protocol.blocks(message.metadata())));
+            blocks = Protocol.blocks(message.metadata());
             message.receive();
         } catch (IllegalArgumentException e) {
             message.refuse(e.getMessage());
             return;
         } catch (UcxpoolException e) {
-            /* The channel has ended, and says so next. */
-            LOG.debug("a request cannot be taken", e);
+            giveUp("a request cannot be taken", e);
             return;
         }
+        answers.add(new Answer(Protocol.request(message.tag()), blocks));
         sendMore();
     }
 
     @Override
     public void changed(Channel ended, Channel.State state, String reason) {
-        if (state == Channel.State.OPEN) {
-            return;
+        if (state != Channel.State.OPEN) {
+            drop();
+            ended.close();
         }
+    }
+
+    private void drop() {
         for (Answer answer : answers) {
             while (!answer.isOver()) {
                 end(answer);
@@ -105,7 +111,20 @@ final class Server implements Channel.Handler {
         }
         releaseFiles();
         answers.clear();
-        ended.close();
+    }
+
+    /** The other side waits for what cannot be said: it learns of that by the
+     * channel's end. */
+    private void giveUp(String what, UcxpoolException why) {
+        if (why.status() == Status.CLOSED
+            || why.status() == Status.PEER_LOST) {
+            LOG.debug("{}: the channel has ended", what, why);
+        } else {
+            LOG.warn("an executor at {} is answered no more, {}: {}",
+                     channel.remoteAddress(), what, why.getMessage());
+        }
+        drop();
+        channel.abort();
     }
 
     private void sendMore() {
@@ -119,7 +138,7 @@ final class Server implements Channel.Handler {
                 }
             }
         } catch (UcxpoolException e) {
-            LOG.debug("a reply cannot be sent", e);
+            giveUp("a reply cannot be sent", e);
         }
     }
 
@@ -143,7 +162,7 @@ final class Server implements Channel.Handler {
             }
         }
         if (count > 0) {
-            send(answer, source, first, count, isLastComplete);
+            sendReply(answer, source, first, count, isLastComplete);
         }
         if (failure != null) {
             LOG.warn("block {} cannot be read: {}",
@@ -192,13 +211,23 @@ final class Server implements Channel.Handler {
         return true;
     }
 
-    private void send(Answer answer, Source source, int first, int count,
-                      boolean isLastComplete) throws UcxpoolException {
+    /** Send it; if that cannot begin, its blocks fail. */
+    private void sendReply(Answer answer, Source source, int first, int count,
+                           boolean isLastComplete) throws UcxpoolException {
         long request = answer.request;
 
-        channel.send(source, Protocol.tag(Protocol.REPLY, request),
-                     Protocol.reply(first, isLastComplete),
-                     sent -> sent(request, first, count, sent));
+        try {
+            channel.send(source, Protocol.tag(Protocol.REPLY, request),
+                         Protocol.reply(first, isLastComplete),
+                         sent -> sent(request, first, count, sent));
+        } catch (UcxpoolException e) {
+            if (!isLastComplete) {
+                end(answer);
+            }
+            sendFailures(request, first, count, e.getMessage());
+            LOG.warn("{} blocks cannot be sent: {}", count, e.getMessage());
+            return;
+        }
         numUnderWay++;
         statistics.replies.inc();
         statistics.servedBytes.inc(source.length());
@@ -211,14 +240,22 @@ final class Server implements Channel.Handler {
         if (channel.state() != Channel.State.OPEN) {
             return;
         }
-        try {
-            for (int i = 0; failure != null && i < count; i++) {
-                sendFailure(request, first + i, failure.getMessage());
+        if (failure != null) {
+            try {
+                sendFailures(request, first, count, failure.getMessage());
+            } catch (UcxpoolException e) {
+                giveUp("a failure cannot be told", e);
+                return;
             }
-        } catch (UcxpoolException e) {
-            LOG.debug("a failure cannot be told", e);
         }
         sendMore();
+    }
+
+    private void sendFailures(long request, int first, int count, String why)
+            throws UcxpoolException {
+        for (int i = 0; i < count; i++) {
+            sendFailure(request, first + i, why);
+        }
     }
 
     private void sendFailure(long request, int index, String why)
