@@ -173,30 +173,57 @@ static int run(board_t *board, int rank)
     return 0;
 }
 
-int main(void)
+/* End those that run. */
+static void end_ranks(const pid_t *ranks)
 {
-    board_t *board = make_board();
-    pid_t    ranks[NUM_RANKS];
-    int      result = 0, status;
+    for (int rank = 0; rank < NUM_RANKS; rank++) {
+        if (ranks[rank] > 0) {
+            kill(ranks[rank], SIGTERM);
+        }
+    }
+}
 
+static int start_ranks(board_t *board, pid_t *ranks)
+{
     for (int rank = 0; rank < NUM_RANKS; rank++) {
         ranks[rank] = fork();
         if (ranks[rank] == 0) {
             exit(run(board, rank));
         }
+        if (ranks[rank] < 0) {
+            perror("all_to_all: fork");
+            end_ranks(ranks);
+            return 1;
+        }
     }
-    /* One that fails at the start leaves the others at the barrier. */
-    for (int i = 0; i < NUM_RANKS; i++) {
-        pid_t ended = wait(&status);
+    return 0;
+}
 
+/* One that fails at the start leaves the others at the barrier. */
+static int reap_ranks(pid_t *ranks)
+{
+    int   result = 0, status;
+    pid_t ended;
+
+    while ((ended = wait(&status)) > 0) {
         for (int rank = 0; rank < NUM_RANKS; rank++) {
             if (ranks[rank] == ended) {
                 ranks[rank] = 0;
-            } else if (status != 0 && ranks[rank] != 0) {
-                kill(ranks[rank], SIGTERM);
             }
         }
-        result |= status != 0;
+        if (status != 0) {
+            end_ranks(ranks);
+            result = 1;
+        }
     }
     return result;
+}
+
+int main(void)
+{
+    board_t *board            = make_board();
+    pid_t    ranks[NUM_RANKS] = {0};
+    int      result           = start_ranks(board, ranks);
+
+    return reap_ranks(ranks) | result;
 }
