@@ -118,6 +118,7 @@ static ucxpool_channel_t *meet(ucxpool_t *pool, int port_fd)
     char                where[32];
     ucxpool_listener_t *listener;
     ucxpool_channel_t  *channel;
+    ucxpool_status_t    status;
 
     must(ucxpool_listener_create(pool, "127.0.0.1:0", &listener));
     snprintf(where, sizeof(where), "127.0.0.1:%u",
@@ -126,10 +127,11 @@ static ucxpool_channel_t *meet(ucxpool_t *pool, int port_fd)
         perror("page_cache: write");
         exit(1);
     }
-    while (ucxpool_listener_accept(listener, NULL, &channel) ==
+    while ((status = ucxpool_listener_accept(listener, NULL, &channel)) ==
            UCXPOOL_INPROGRESS) {
         must(ucxpool_wait(pool, UCXPOOL_FOREVER));
     }
+    must(status);
     ucxpool_listener_destroy(listener);
     return channel;
 }
