@@ -168,9 +168,12 @@ int main(void)
         perror("event_loop");
         return 1;
     }
+    /* Each closes the other's end, and hears of it when that one is gone. */
     if (client == 0) {
+        close(port[1]);
         return run_client(port[0]);
     }
+    close(port[0]);
     must(ucxpool_create(NULL, &pool));
     must(ucxpool_listener_create(pool, "127.0.0.1:0", &listener));
     snprintf(where, sizeof(where), "127.0.0.1:%u",

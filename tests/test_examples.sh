@@ -70,6 +70,12 @@ for wire in auto ucx; do
         fail "page_cache says $(cat "$dir/said")"
 done
 
+# A client whose server cannot begin ends with it: else the pipe stays open.
+UCXPOOL_BLOCK_SIZE=nonsense timeout 60 sh -c '"$0" 2>&1 | cat' \
+    "$top_builddir/examples/event_loop" >"$dir/err" ||
+    fail 'the client of an event_loop that failed stays'
+grep -q 'UCXPOOL_BLOCK_SIZE' "$dir/err" || fail 'event_loop does not say why'
+
 # On the stand-in for the CUDA driver; without any driver it says so.
 status=0
 UCXPOOL_CUDA_DRIVER=/nonexistent "$top_builddir/examples/gpu_buffers" \
