@@ -125,6 +125,13 @@ run 0 $short -t read -s 100 -n 33 "$where"
 says out 'pool-read/auto is'
 wait $server || fail "the server failed: $(cat "$dir/server")"
 
+# What a read allocates is not put down to the messages on the same wire.
+UCXPOOL_WINDOW_WAY=messages run 0 $short -s 4k -n 64 --json \
+    --sides pool/map,pool-read/map
+[ "$(grep -c allocations_per_message "$dir/out")" -eq 1 ] ||
+    fail 'allocations of other sides than pool/map'
+says out '"allocations_per_message": 0}'
+
 run 0 $short -t each -s 100 -n 33 --wire map --json
 says out '"pool": "pool-pieces/map"'
 run 0 $short -t any -s 64k --json

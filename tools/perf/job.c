@@ -138,6 +138,7 @@ static int measure_round(stage_t *stage, const job_t *job, unsigned round,
         if (!stage_has(stage, side)) {
             continue;
         }
+        stage_count_begin(stage, side);
         if ((batch_lead(stage, side, measure->num_messages, false,
                         &measure->trips, &seconds) != 0) ||
             (samples_add(&measure->batches,
@@ -145,6 +146,7 @@ static int measure_round(stage_t *stage, const job_t *job, unsigned round,
                              (double)measure->num_messages) != 0)) {
             return -1;
         }
+        stage_count_end(stage, side);
     }
     return 0;
 }
@@ -161,7 +163,6 @@ static int measure_all(stage_t *stage, const job_t *job, measure_t *measures,
             return -1;
         }
     }
-    stage_mark(stage);
     for (round = 0; round < job->max_rounds; round++) {
         if ((round >= MIN_ROUNDS) && (clock_now() - start > job->time_ns)) {
             break;

@@ -187,7 +187,6 @@ int pool_lane_create(const pool_lane_params_t *params, control_t *control,
         pool_lane_destroy(lane);
         return -1;
     }
-    pool_lane_mark(lane);
     *lane_p = lane;
     return 0;
 }
@@ -200,35 +199,29 @@ void pool_lane_destroy(pool_lane_t *lane)
     }
 }
 
-void pool_lane_mark(pool_lane_t *lane)
+pool_count_t pool_lane_count(const pool_lane_t *lane)
 {
-    pool_stats_read(lane->pool, &lane->before);
+    pool_count_t count = {0};
+
+    (void)ucxpool_stats_get(lane->pool, "allocations", &count.num_allocations);
+    (void)ucxpool_stats_get(lane->pool, "messages_sent", &count.num_messages);
+    return count;
 }
 
-/* How much since the mark. */
-static uint64_t grown(const pool_lane_t *lane, const pool_stats_t *now,
-                      const char *name)
-{
-    return pool_stats_value(now, "%s", name) -
-           pool_stats_value(&lane->before, "%s", name);
-}
-
-void pool_lane_describe(const pool_lane_t *lane, job_side_t *side)
+void pool_lane_describe(const pool_lane_t *lane, const pool_count_t *count,
+                        job_side_t *side)
 {
     ucxpool_channel_attr_t attr;
-    pool_stats_t           now;
-    uint64_t               num_messages;
 
     ucxpool_channel_query(lane->channel, &attr, sizeof(attr));
-    pool_stats_read(lane->pool, &now);
-    num_messages = grown(lane, &now, "messages_sent");
     snprintf(side->wire, sizeof(side->wire), "%s",
              attr.wire == UCXPOOL_WIRE_MAP ? "map" : "ucx");
     snprintf(side->wire_reason, sizeof(side->wire_reason), "%s",
              attr.wire_reason);
-    side->registrations = pool_stats_value(&now, "registrations_after_start");
+    (void)ucxpool_stats_get(lane->pool, "registrations_after_start",
+                            &side->registrations);
     side->allocations =
-        num_messages == 0
+        count->num_messages == 0
             ? 0
-            : (double)grown(lane, &now, "allocations") / (double)num_messages;
+            : (double)count->num_allocations / (double)count->num_messages;
 }

@@ -9,15 +9,18 @@
 #include "perf/end.h"
 #include "perf/job.h"
 
-#include "common/pool_stats.h"
-
 #include <ucxpool/ucxpool.h>
+
+/* What a pool counts. */
+typedef struct pool_count {
+    uint64_t num_allocations; /* of the heap */
+    uint64_t num_messages;    /* sent */
+} pool_count_t;
 
 typedef struct pool_lane {
     uint32_t           mode; /* MODE_AUTO, MODE_MAP or MODE_UCX */
     ucxpool_t         *pool;
     ucxpool_channel_t *channel;
-    pool_stats_t       before; /* at the last mark */
 } pool_lane_t;
 
 /* What pools are made for. */
@@ -47,11 +50,12 @@ int  pool_lane_create(const pool_lane_params_t *params, control_t *control,
                       char *missing, pool_lane_t **lane_p);
 void pool_lane_destroy(pool_lane_t *lane);
 
-/* Count from here: what comes before was warming up. */
-void pool_lane_mark(pool_lane_t *lane);
+/* What was counted so far, by all sides that share the lane. */
+pool_count_t pool_lane_count(const pool_lane_t *lane);
 
-/* Tell about the wire, and what was counted since the mark. */
-void pool_lane_describe(const pool_lane_t *lane, job_side_t *side);
+/* Tell about the wire, and what was counted in the side's own batches. */
+void pool_lane_describe(const pool_lane_t *lane, const pool_count_t *count,
+                        job_side_t *side);
 
 /*
  * Create an end for a side of the pool. It borrows the lane. Both processes

@@ -237,20 +237,42 @@ end_t *stage_enter(stage_t *stage, unsigned side)
     return stage->ends[side];
 }
 
-void stage_mark(stage_t *stage)
+/* NULL: the side is none of the pool's. */
+static pool_lane_t *pool_lane_of(const stage_t *stage, unsigned side)
 {
-    for (unsigned mode = 0; mode < MODE_LAST; mode++) {
-        if (stage->pool_lanes[mode] != NULL) {
-            pool_lane_mark(stage->pool_lanes[mode]);
-        }
+    return stage->pool_lanes[stage->ends[side]->side.mode];
+}
+
+void stage_count_begin(stage_t *stage, unsigned side)
+{
+    const pool_lane_t *lane = pool_lane_of(stage, side);
+
+    if (lane != NULL) {
+        stage->before = pool_lane_count(lane);
     }
+}
+
+void stage_count_end(stage_t *stage, unsigned side)
+{
+    const pool_lane_t *lane  = pool_lane_of(stage, side);
+    pool_count_t      *count = &stage->counts[side];
+    pool_count_t       now;
+
+    if (lane == NULL) {
+        return;
+    }
+    now = pool_lane_count(lane);
+    count->num_allocations +=
+        now.num_allocations - stage->before.num_allocations;
+    count->num_messages += now.num_messages - stage->before.num_messages;
 }
 
 void stage_describe(const stage_t *stage, unsigned index, job_side_t *side)
 {
     memcpy(side->missing, stage->missing[index], sizeof(side->missing));
     if (stage->pool_lanes[side->side.mode] != NULL) {
-        pool_lane_describe(stage->pool_lanes[side->side.mode], side);
+        pool_lane_describe(stage->pool_lanes[side->side.mode],
+                           &stage->counts[index], side);
     }
     if (stage_has(stage, index) &&
         (stage->ends[index]->ops->describe != NULL)) {

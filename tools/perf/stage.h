@@ -24,9 +24,12 @@ typedef struct stage {
     /* Of the other direction, where both go at once; else NULL. */
     end_t   *back_ends[JOB_MAX_SIDES];
     unsigned current; /* side, that stage_enter() has chosen */
-    char     missing[JOB_MAX_SIDES][JOB_REASON_SIZE]; /* why */
-    memory_t memory;                                  /* of the buffers */
-    char     gpus[2][JOB_GPU_SIZE]; /* the sender's and the receiver's */
+    /* Of each side's own batches; and before the present one. */
+    pool_count_t counts[JOB_MAX_SIDES];
+    pool_count_t before;
+    char         missing[JOB_MAX_SIDES][JOB_REASON_SIZE]; /* why */
+    memory_t     memory;                                  /* of the buffers */
+    char         gpus[2][JOB_GPU_SIZE]; /* the sender's and the receiver's */
 } stage_t;
 
 /*
@@ -52,8 +55,9 @@ static inline bool stage_has(const stage_t *stage, unsigned side)
 /* Choose the end that is progressed while the control connection waits. */
 end_t *stage_enter(stage_t *stage, unsigned side);
 
-/* Count allocations from here. */
-void stage_mark(stage_t *stage);
+/* Count what the side's pool does from here, and up to here. */
+void stage_count_begin(stage_t *stage, unsigned side);
+void stage_count_end(stage_t *stage, unsigned side);
 
 /* Tell what the side's lane knows. */
 void stage_describe(const stage_t *stage, unsigned index, job_side_t *side);
