@@ -189,6 +189,12 @@ if command -v gnuplot >/dev/null; then
             }
             exit !(width > 450 && above == 2 && inside == 1)
         }' "$dir/it's.svg" || fail 'the plot is small, or under its title'
+    run 0 $short -t rate -n 50 --wire map --plot "$dir/rate.svg"
+    for words in 'million messages per second' pool-each/map tag-each/none; do
+        grep -q "$words" "$dir/rate.svg" || fail "no $words in the picture"
+    done
+    run 0 $short -t pingpong --sides am/none --plot "$dir/trip.svg"
+    grep -q 'microseconds' "$dir/trip.svg" || fail 'a trip is no time'
     run 2 $short -t block --plot "$dir/x.svg"
     says err 'nothing to draw'
     run 1 $short -s 64 -n 2 --sides am/none --plot "$dir/none/x.svg"

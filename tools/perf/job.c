@@ -57,6 +57,11 @@ double job_rate(const job_t *job, double seconds)
     return seconds > 0 ? (double)work_bytes(&job->work) / seconds * 1e-9 : 0;
 }
 
+double job_message_rate(const job_t *job, double seconds)
+{
+    return seconds > 0 ? (double)job->work.count / seconds * 1e-6 : 0;
+}
+
 static double batch_ns(const job_t *job)
 {
     double ns = BATCH_SHARE * (double)job->time_ns;

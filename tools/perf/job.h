@@ -92,4 +92,7 @@ int job_follow(const job_t *job, control_t *control);
 /* Bytes of a batch's message in the way that a reader counts. */
 double job_rate(const job_t *job, double seconds);
 
+/* Million messages a second, where each buffer is one. */
+double job_message_rate(const job_t *job, double seconds);
+
 #endif

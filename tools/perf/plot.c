@@ -37,16 +37,33 @@ static double value_of(const job_result_t *result, unsigned side)
 {
     double seconds = result->sides[side].median;
 
-    return result->job.work.echo ? seconds * 1e6
-                                 : job_rate(&result->job, seconds);
+    switch (test_find(result->job.test)->unit) {
+    case TEST_UNIT_TRIP:
+        return seconds * 1e6;
+    case TEST_UNIT_MESSAGES:
+        return job_message_rate(&result->job, seconds);
+    default:
+        return job_rate(&result->job, seconds);
+    }
 }
 
 /* Does this result belong in the picture? */
-static bool fits(const job_result_t *result, bool trips)
+static bool fits(const job_result_t *result, test_unit_t unit)
 {
     return (result->job.num_sides != 0) &&
-           (test_find(result->job.test)->unit ==
-            (trips ? TEST_UNIT_TRIP : TEST_UNIT_RATE));
+           (test_find(result->job.test)->unit == unit);
+}
+
+static const char *axis_title(test_unit_t unit)
+{
+    switch (unit) {
+    case TEST_UNIT_TRIP:
+        return "microseconds, there and back (less is better)";
+    case TEST_UNIT_MESSAGES:
+        return "million messages per second (more is better)";
+    default:
+        return "GB/s (more is better)";
+    }
 }
 
 static bool is_drawn(const job_result_t *result, unsigned side)
@@ -66,7 +83,7 @@ static unsigned num_drawn(const job_result_t *result)
 
 /* One data block: x, value, colour, label below; returns the next free x. */
 static unsigned print_data(const job_result_t *results, unsigned num_results,
-                           bool trips, FILE *stream)
+                           test_unit_t unit, FILE *stream)
 {
     char     name[SIDE_NAME_SIZE];
     unsigned x = 0;
@@ -74,7 +91,7 @@ static unsigned print_data(const job_result_t *results, unsigned num_results,
     fprintf(stream, "$bars << EOD\n");
     for (unsigned i = 0; i < num_results; i++) {
         for (unsigned k = 0;
-             fits(&results[i], trips) && (k < results[i].job.num_sides); k++) {
+             fits(&results[i], unit) && (k < results[i].job.num_sides); k++) {
             if (!is_drawn(&results[i], k)) {
                 continue;
             }
@@ -83,14 +100,15 @@ static unsigned print_data(const job_result_t *results, unsigned num_results,
                     color_of(results[i].job.sides[k].mode),
                     side_name(results[i].job.sides[k], name));
         }
-        x += fits(&results[i], trips) ? 1 : 0;
+        x += fits(&results[i], unit) ? 1 : 0;
     }
     fprintf(stream, "EOD\n");
     return x;
 }
 
 static void print_group_titles(const job_result_t *results,
-                               unsigned num_results, bool trips, FILE *stream)
+                               unsigned num_results, test_unit_t unit,
+                               FILE *stream)
 {
     char     work[REPORT_TEXT_SIZE];
     unsigned x = 0;
@@ -98,7 +116,7 @@ static void print_group_titles(const job_result_t *results,
     for (unsigned i = 0; i < num_results; i++) {
         const job_t *job = &results[i].job;
 
-        if (!fits(&results[i], trips)) {
+        if (!fits(&results[i], unit)) {
             continue;
         }
         fprintf(stream,
@@ -111,13 +129,13 @@ static void print_group_titles(const job_result_t *results,
 }
 
 static double highest_value(const job_result_t *results, unsigned num_results,
-                            bool trips)
+                            test_unit_t unit)
 {
     double highest = 0;
 
     for (unsigned i = 0; i < num_results; i++) {
         for (unsigned k = 0;
-             fits(&results[i], trips) && (k < results[i].job.num_sides); k++) {
+             fits(&results[i], unit) && (k < results[i].job.num_sides); k++) {
             if (is_drawn(&results[i], k) &&
                 (value_of(&results[i], k) > highest)) {
                 highest = value_of(&results[i], k);
@@ -141,9 +159,9 @@ static bool has_copies(const job_result_t *results, unsigned num_results)
 }
 
 static void print_script(const job_result_t *results, unsigned num_results,
-                         bool trips, const char *path, FILE *stream)
+                         test_unit_t unit, const char *path, FILE *stream)
 {
-    unsigned width = print_data(results, num_results, trips, stream);
+    unsigned width = print_data(results, num_results, unit, stream);
 
     gnuplot_terminal(path, width < 10 ? 640 : 160 + width * 48, 480, stream);
     fprintf(stream,
@@ -155,10 +173,9 @@ static void print_script(const job_result_t *results, unsigned num_results,
             "set tmargin 5\nset rmargin 6\n"
             "set key outside bottom center horizontal\n"
             "array c[4] = [0x1b7837, 0xb2182b, 0x7f8fa6, 0xd9a441]\n",
-            trips ? "microseconds, there and back (less is better)"
-                  : "GB/s (more is better)",
-            width - 1.3, HEADROOM * highest_value(results, num_results, trips));
-    print_group_titles(results, num_results, trips, stream);
+            axis_title(unit), width - 1.3,
+            HEADROOM * highest_value(results, num_results, unit));
+    print_group_titles(results, num_results, unit, stream);
     fprintf(stream,
             "plot $bars using 1:2:(c[$3+1]):xtic(4) with boxes lc rgb "
             "variable notitle, \\\n"
@@ -174,19 +191,32 @@ static void print_script(const job_result_t *results, unsigned num_results,
                 : "");
 }
 
+/* What the picture is of: rates, where there are any. */
+static test_unit_t choose_unit(const job_result_t *results,
+                               unsigned            num_results)
+{
+    static const test_unit_t units[] = {TEST_UNIT_RATE, TEST_UNIT_MESSAGES};
+
+    for (unsigned i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+        for (unsigned k = 0; k < num_results; k++) {
+            if (fits(&results[k], units[i])) {
+                return units[i];
+            }
+        }
+    }
+    return TEST_UNIT_TRIP;
+}
+
 int plot_draw(const job_result_t *results, unsigned num_results,
               const char *path, FILE *stream)
 {
-    gnuplot_t gnuplot;
-    bool      trips = true;
+    test_unit_t unit = choose_unit(results, num_results);
+    gnuplot_t   gnuplot;
 
-    for (unsigned i = 0; i < num_results; i++) {
-        trips = trips && !fits(&results[i], false);
-    }
     if (gnuplot_start(&gnuplot) != 0) {
         return perf_error("gnuplot does not start: %s", strerror(errno));
     }
-    print_script(results, num_results, trips, path, gnuplot.script);
+    print_script(results, num_results, unit, path, gnuplot.script);
     return gnuplot_finish(&gnuplot, stream) == 0
                ? 0
                : perf_error("gnuplot could not draw for %s: its own message "

@@ -12,12 +12,6 @@ static bool counts_messages(const job_result_t *result)
     return test_find(result->job.test)->unit == TEST_UNIT_MESSAGES;
 }
 
-/* Millions a second, where each buffer is one. */
-static double message_rate(const job_t *job, double seconds)
-{
-    return seconds > 0 ? (double)job->work.count / seconds * 1e-6 : 0;
-}
-
 static void print_side(const job_result_t *result, unsigned index, FILE *stream)
 {
     const job_side_t *side = &result->sides[index];
@@ -31,9 +25,9 @@ static void print_side(const job_result_t *result, unsigned index, FILE *stream)
                 side->p05 * 1e9, side->p95 * 1e9);
     } else if (counts_messages(result)) {
         fprintf(stream, "%9.3f %9.3f %9.3f\n",
-                message_rate(&result->job, side->median),
-                message_rate(&result->job, side->p95),
-                message_rate(&result->job, side->p05));
+                job_message_rate(&result->job, side->median),
+                job_message_rate(&result->job, side->p95),
+                job_message_rate(&result->job, side->p05));
     } else if (result->job.work.echo) {
         fprintf(stream, "%9.2f %9.2f %9.2f  %10.1f %10.1f\n",
                 side->median * 1e6, side->p05 * 1e6, side->p95 * 1e6,
