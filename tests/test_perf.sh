@@ -237,6 +237,11 @@ run 2 --wire nonsense
 says err 'auto, map or ucx'
 run 2 --table nonsense
 run 2 --table map -s 4
+# No row of a table is left out.
+run 2 --table cuda -s 4
+says err 'raise -s'
+run 2 -t all --device cuda -O 64
+says err 'too much memory'
 run 2 -l 0 localhost:1
 run 2 --nonsense
 run 2 -t pingpong -n 2

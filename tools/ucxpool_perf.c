@@ -143,28 +143,36 @@ static uint64_t at_most(uint64_t row, uint64_t option)
     return (option != 0) && (option < row) ? option : row;
 }
 
+/* Is a row of the table that was asked for? */
+static bool is_asked_for(const options_t *options, const test_row_t *row)
+{
+    return strcmp(options->table, "all") == 0
+               ? test_table_is_on_gpu(row->table) ==
+                     (options->devices[0] != WORK_HOST)
+               : strcmp(options->table, row->table) == 0;
+}
+
+/* Returns -1 to go on, or the exit code: a table has all of its rows. */
 static int add_jobs(run_t *run)
 {
     const options_t  *options = &run->options;
     const test_row_t *row;
+    int               code = -1;
 
     if (options->table == NULL) {
         return add_job(
             run, test_find(options->test != NULL ? options->test : "each"),
             options->size, options->count, options->pool_mode, NULL);
     }
-    for (unsigned i = 0; (row = test_row_at(i)) != NULL; i++) {
-        if (strcmp(options->table, "all") == 0
-                ? test_table_is_on_gpu(row->table) ==
-                      (options->devices[0] != WORK_HOST)
-                : strcmp(options->table, row->table) == 0) {
-            add_job(run, test_find(row->test),
-                    at_most(row->size, options->size),
-                    at_most(row->count, options->count), row->pool_mode,
-                    row->table);
+    for (unsigned i = 0; (code < 0) && ((row = test_row_at(i)) != NULL); i++) {
+        if (is_asked_for(options, row)) {
+            code = add_job(run, test_find(row->test),
+                           at_most(row->size, options->size),
+                           at_most(row->count, options->count), row->pool_mode,
+                           row->table);
         }
     }
-    return -1;
+    return code;
 }
 
 static void tell_progress(const run_t *run, unsigned index)
