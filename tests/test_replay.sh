@@ -169,6 +169,11 @@ run 0 -r 1 -w checkerboard:4,64m -a heap -m --csv
 [ "$(field 20)" = 67108864 ] || fail 'the checkerboard needs more than it holds'
 run 0 -r 1 -w rmm:200,1 -a heap -c 64m
 says out 'capacity 64.00 MiB'
+# Settings of the blocks, of which the heap's pool has next to none.
+for setting in FRAG_SIZE=1m REGION_SIZE=8m BLOCK_SIZE=8m HUGE_PAGES=y; do
+    (export UCXPOOL_$setting
+     run 0 -r 1 -w pair:1k,10 -a heap) || exit 1
+done
 
 # What is reserved before is what is held: bytes, or a part of what is free.
 run 0 -r 1 -w rmm:200,1 -a heap,bestfit --reserve 128m --csv

@@ -17,16 +17,15 @@ typedef struct pair {
     ucxpool_channel_t *channels[2];
 } pair_t;
 
-/* Settings for a small pool: those of the environment but for sizes. Neither
- * waits for the other's good-bye, which could not come meanwhile. */
+/* Settings for a small pool: those of the environment but for sizes, and for
+ * pages that it is too small to fill. Neither waits for the other's good-bye,
+ * which could not come meanwhile. */
 static ucxpool_status_t read_small_config(ucxpool_config_t **config_p)
 {
-    static const char *const changes[][2] = {{"BLOCK_SIZE", "64k"},
-                                             {"REGION_SIZE", "auto"},
-                                             {"COMM_SIZE", "1m"},
-                                             {"FRAG_SIZE", "auto"},
-                                             {"CLOSE_TIMEOUT", "0"}};
-    ucxpool_status_t         status       = ucxpool_config_read(config_p);
+    static const char *const changes[][2] = {
+        {"BLOCK_SIZE", "64k"}, {"REGION_SIZE", "auto"}, {"COMM_SIZE", "1m"},
+        {"FRAG_SIZE", "auto"}, {"HUGE_PAGES", "try"},   {"CLOSE_TIMEOUT", "0"}};
+    ucxpool_status_t status = ucxpool_config_read(config_p);
 
     for (size_t i = 0;
          (status == UCXPOOL_OK) && (i < sizeof(changes) / sizeof(changes[0]));

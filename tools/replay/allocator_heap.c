@@ -40,18 +40,33 @@ static ucxpool_status_t set_bytes(ucxpool_config_t *config, const char *key,
     return ucxpool_config_modify(config, key, text);
 }
 
+/* Blocks as small as they can be, whatever the environment says of theirs. */
+static ucxpool_status_t set_blocks(ucxpool_config_t *config,
+                                   const device_t *device, uint64_t comm_size)
+{
+    const char *const changes[][2] = {
+        {"BLOCK_SIZE",
+         device->ordinal == DEVICE_HOST ? HOST_BLOCK_SIZE : GPU_BLOCK_SIZE},
+        {"REGION_SIZE", "auto"},
+        {"FRAG_SIZE", "auto"},
+        {"HUGE_PAGES", "try"},
+    };
+    ucxpool_status_t status = set_bytes(config, "COMM_SIZE", comm_size);
+
+    for (size_t i = 0;
+         (status == UCXPOOL_OK) && (i < sizeof(changes) / sizeof(changes[0]));
+         i++) {
+        status = ucxpool_config_modify(config, changes[i][0], changes[i][1]);
+    }
+    return status;
+}
+
 static ucxpool_status_t set(ucxpool_config_t *config, const device_t *device,
                             uint64_t capacity)
 {
-    uint64_t         comm = comm_size(device, capacity);
-    ucxpool_status_t status;
+    uint64_t         comm   = comm_size(device, capacity);
+    ucxpool_status_t status = set_blocks(config, device, comm);
 
-    status = set_bytes(config, "COMM_SIZE", comm);
-    if (status == UCXPOOL_OK) {
-        status = ucxpool_config_modify(
-            config, "BLOCK_SIZE",
-            device->ordinal == DEVICE_HOST ? HOST_BLOCK_SIZE : GPU_BLOCK_SIZE);
-    }
     if ((status == UCXPOOL_OK) && (capacity != 0)) {
         status = set_bytes(config, "MEMORY_LIMIT", capacity + comm);
     }
