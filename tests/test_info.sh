@@ -230,6 +230,25 @@ has out '"memory": \{"value": 16777216, "why": "UCXPOOL_COMM_SIZE=16m '
 ends 0 $small UCXPOOL_SEND_SHARE=50 UCXPOOL_RECV_SHARE=50 "$info"
 has out '^  page +unknown: there is no block'
 
+echo 'settings of large pools are not those of two small ones'
+ends 0 $small UCXPOOL_FRAG_SIZE=1m "$info"
+status=0
+UCXPOOL_HUGE_PAGES=y "$info" >"$dir/out" 2>"$dir/err" || status=$?
+has_not err 'cannot connect two pools'
+has out '^  to this host +map \(.+\)$'
+
+echo 'a pool without blocks'
+ends 0 env UCXPOOL_COMM_SIZE=0 "$info"
+is_empty err
+has out '^  memory +0b \(UCXPOOL_COMM_SIZE=0 in the environment\)$'
+for name in 'registered with' page 'listens on' 'to this host'; do
+    has out "^  $name +none \\(no blocks\\)\$"
+done
+ends 0 env UCXPOOL_COMM_SIZE=0 "$info" -j
+is_json
+ends 1 env UCXPOOL_COMM_SIZE=0 "$info" -t
+has err 'the self-test failed: .*set COMM_SIZE'
+
 echo 'a pool that cannot be is told'
 ends 1 env UCXPOOL_COMM_SIZE=1000t "$info"
 has err 'cannot create the pool: .*COMM_SIZE'

@@ -99,7 +99,7 @@ static end_t print_report(const ucxpool_config_t *config,
         if (!info_pool_report(&report, config, settings, options->self_test)) {
             end = END_FAILED;
         }
-        if (!info_wire_report(&report)) {
+        if (!info_wire_report(&report, settings)) {
             end = END_FAILED;
         }
     }

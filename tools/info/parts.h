@@ -40,9 +40,10 @@ bool info_pool_report(report_t *report, const ucxpool_config_t *config,
 
 /*
  * What carries the bytes between two pools of this host: two small ones are
- * connected. False when they cannot be.
+ * connected. False when they cannot be. Where the settings leave no blocks,
+ * nothing does.
  */
-bool info_wire_report(report_t *report);
+bool info_wire_report(report_t *report, const settings_t *settings);
 
 /*
  * How soon a peer that is gone is noticed, with each transport. False when UCX

@@ -202,6 +202,30 @@ static bool report_self_test(report_t *report, ucxpool_t *pool)
     return false;
 }
 
+static bool report_blocks(report_t *report, const settings_t *settings,
+                          ucxpool_t *pool, const pool_stats_t *stats)
+{
+    report_domains(report, pool, stats);
+    report_shares(report, settings, stats);
+    report_pages(report, settings, pool);
+    report_transfer(report, settings);
+    return report_secret(report, settings, pool);
+}
+
+/* COMM_SIZE=0 is a pool for its heap alone: what has to do with blocks it has
+ * not, and that is as it should be. */
+static bool report_no_blocks(report_t *report)
+{
+    static const char *const names[] = {"registered_with", "page",
+                                        "listens_on"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        report_because(report, "no blocks");
+        report_text(report, names[i], "none");
+    }
+    return true;
+}
+
 static bool report_pool(report_t *report, const settings_t *settings,
                         ucxpool_t *pool, bool self_test)
 {
@@ -213,11 +237,11 @@ static bool report_pool(report_t *report, const settings_t *settings,
     ucxpool_query(pool, &attr, sizeof(attr));
     report_sizes(report, settings, &stats);
     report_degraded(report, &attr, &stats);
-    report_domains(report, pool, &stats);
-    report_shares(report, settings, &stats);
-    report_pages(report, settings, pool);
-    report_transfer(report, settings);
-    is_good = report_secret(report, settings, pool);
+    if (pool_stats_value(&stats, "num_regions") == 0) {
+        is_good = report_no_blocks(report);
+    } else {
+        is_good = report_blocks(report, settings, pool, &stats);
+    }
     if (self_test) {
         is_good = report_self_test(report, pool) && is_good;
     }
