@@ -5,7 +5,7 @@
 #define INFO_PARTS_H
 
 #include "info/report.h"
-#include "info/settings.h"
+#include "common/settings.h"
 
 /* The version of the library and how this tool was built. */
 void info_build_report(report_t *report);

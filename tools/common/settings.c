@@ -1,6 +1,6 @@
 #include <config.h>
 
-#include "info/settings.h"
+#include "common/settings.h"
 
 #include <stdio.h>
 #include <stdlib.h>

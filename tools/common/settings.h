@@ -1,8 +1,8 @@
 /*
  * The settings as text, taken from what ucxpool_config_print() prints.
  */
-#ifndef INFO_SETTINGS_H
-#define INFO_SETTINGS_H
+#ifndef COMMON_SETTINGS_H
+#define COMMON_SETTINGS_H
 
 #include <ucxpool/config.h>
 
