@@ -101,13 +101,19 @@ run 0 $short -s 20k -n 3 -O 64 --sides am-each/peer,tag/none
 run 0 $short --table both
 says out '| block get + put, one thread |'
 
+# serve - a server in the background; $where is what it listens on.
+serve() {
+    : >"$dir/server"
+    "$perf" -l 0 >"$dir/server" 2>&1 &
+    server=$!
+    while ! grep -q listening "$dir/server"; do
+        kill -0 $server || fail 'no server'
+    done
+    where=$(sed -n 's/^listening on //p' "$dir/server")
+}
+
 # Two programs, as on two hosts.
-"$perf" -l 0 >"$dir/server" 2>&1 &
-server=$!
-while ! grep -q listening "$dir/server"; do
-    kill -0 $server || fail 'no server'
-done
-where=$(sed -n 's/^listening on //p' "$dir/server")
+serve
 run 0 $short -t each -s 100 -n 33 "$where"
 says out 'pool/auto is'
 wait $server || fail "the server failed: $(cat "$dir/server")"
@@ -115,15 +121,25 @@ run 1 $short "$where"
 says err 'ucxpool_perf -l'
 
 # The same with reads, whose owner is on the other host.
-"$perf" -l 0 >"$dir/server" 2>&1 &
-server=$!
-while ! grep -q listening "$dir/server"; do
-    kill -0 $server || fail 'no server'
-done
-where=$(sed -n 's/^listening on //p' "$dir/server")
+serve
 run 0 $short -t read -s 100 -n 33 "$where"
 says out 'pool-read/auto is'
 wait $server || fail "the server failed: $(cat "$dir/server")"
+
+# A port alone is of all addresses where the library listens there, whichever
+# way a setting is written.
+for setting in LISTEN_WITHOUT_SECRET=1 LISTEN_WITHOUT_SECRET=Yes SECRET_FILE=; do
+    export "UCXPOOL_$setting"
+    serve
+    unset UCXPOOL_LISTEN_WITHOUT_SECRET UCXPOOL_SECRET_FILE
+    case $setting,$where in
+    LISTEN*,:*) where=127.0.0.1$where ;;
+    SECRET*,127.0.0.1:*) ;;
+    *) fail "$setting: it listens on $where" ;;
+    esac
+    run 0 $short -s 64 -n 2 --sides am/none "$where"
+    wait $server || fail "the server failed: $(cat "$dir/server")"
+done
 
 # What a read allocates is not put down to the messages on the same wire.
 UCXPOOL_WINDOW_WAY=messages run 0 $short -s 4k -n 64 --json \

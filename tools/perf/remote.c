@@ -1,4 +1,5 @@
 #include "perf/remote.h"
+#include "common/settings.h"
 #include "perf/error.h"
 #include "perf/pool_lane.h"
 
@@ -130,19 +131,43 @@ static void remote_release(remote_t *remote)
     free(remote);
 }
 
-/* A port alone: all addresses where strangers are asked for a secret, or may
- * come; else this host only. */
-static void complete_where(const char *where, char *text, size_t size)
+/* Will the library listen on all addresses: are strangers asked for a secret,
+ * or may they come? As the library reads its settings. */
+static int may_listen(bool *may_p)
 {
-    const char *any = getenv("UCXPOOL_LISTEN_WITHOUT_SECRET");
-    bool        all = (getenv("UCXPOOL_SECRET_FILE") != NULL) ||
-               ((any != NULL) && (any[0] == 'y'));
+    ucxpool_config_t *config;
+    settings_t        settings;
+
+    if (ucxpool_config_read(&config) != UCXPOOL_OK) {
+        return fail("the settings of the pool");
+    }
+    if (!settings_init(&settings, config)) {
+        ucxpool_config_release(config);
+        return perf_error("out of memory for the settings");
+    }
+    *may_p = (settings_find(&settings, "SECRET_FILE")->value[0] != '\0') ||
+             (strcmp(settings_find(&settings, "LISTEN_WITHOUT_SECRET")->value,
+                     "y") == 0);
+    settings_cleanup(&settings);
+    ucxpool_config_release(config);
+    return 0;
+}
+
+/* A port alone: all addresses where they may be listened on, else this host
+ * only. */
+static int complete_where(const char *where, char *text, size_t size)
+{
+    bool all = false;
 
     if (strchr(where, ':') != NULL) {
         snprintf(text, size, "%s", where);
-    } else {
-        snprintf(text, size, "%s:%s", all ? "" : "127.0.0.1", where);
+        return 0;
     }
+    if (may_listen(&all) != 0) {
+        return -1;
+    }
+    snprintf(text, size, "%s:%s", all ? "" : "127.0.0.1", where);
+    return 0;
 }
 
 static int accept_client(remote_t *remote, const char *where, FILE *output)
@@ -151,7 +176,9 @@ static int accept_client(remote_t *remote, const char *where, FILE *output)
     ucxpool_status_t    status;
     char                text[256];
 
-    complete_where(where, text, sizeof(text));
+    if (complete_where(where, text, sizeof(text)) != 0) {
+        return -1;
+    }
     if (ucxpool_listener_create(remote->pool, text, &listener) != UCXPOOL_OK) {
         return fail(text);
     }
