@@ -258,6 +258,11 @@ run 2 --table cuda -s 4
 says err 'raise -s'
 run 2 -t all --device cuda -O 64
 says err 'too much memory'
+for option in '-s 4k' '-n 2' '--wire map' '--sides pool/map' \
+    '--device cuda --untold' '--device cuda --pageable send'; do
+    run 2 -t block $option
+    says err 'block sends nothing'
+done
 run 2 -l 0 localhost:1
 run 2 --nonsense
 run 2 -t pingpong -n 2

@@ -326,6 +326,24 @@ static int check_table(const options_t *options)
     return -1;
 }
 
+/* A block's get and put moves nothing. */
+static int check_block(const options_t *options)
+{
+    if ((options->test == NULL) ||
+        (test_find(options->test)->unit != TEST_UNIT_BLOCK)) {
+        return -1;
+    }
+    if ((options->num_sides != 0) || (options->pool_mode != MODE_AUTO) ||
+        (options->size != 0) || (options->count != 0) ||
+        (options->pageable != 0) || options->untold) {
+        perf_error("%s sends nothing: leave out -s, -n, --sides, --wire, "
+                   "--pageable and --untold",
+                   options->test);
+        return 2;
+    }
+    return -1;
+}
+
 static int check(options_t *options)
 {
     if ((options->listen != NULL) && (options->connect != NULL)) {
@@ -346,7 +364,7 @@ static int check(options_t *options)
         return 2;
     }
     if (options->table == NULL) {
-        return -1;
+        return check_block(options);
     }
     if (check_table(options) >= 0) {
         return 2;
