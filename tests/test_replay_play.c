@@ -379,7 +379,8 @@ START_TEST(percentiles_are_of_the_sorted_times)
 {
     times_t         times;
     times_summary_t summary;
-    uint64_t        few[] = {5, 1, 3};
+    uint64_t        few[]  = {5, 1, 3};
+    uint64_t        even[] = {UINT64_MAX, 1, 3, UINT64_MAX - 4};
 
     ck_assert_int_eq(times_init(&times, 200), 0);
     times_summarize(&times, &summary);
@@ -394,6 +395,8 @@ START_TEST(percentiles_are_of_the_sorted_times)
     times_cleanup(&times);
     ck_assert_uint_eq(times_median(few, 3), 3);
     ck_assert_uint_eq(times_median(few, 0), 0);
+    ck_assert_uint_eq(times_median(few, 2), 2); /* they are 1, 3, 5 now */
+    ck_assert_uint_eq(times_median(even, 4), UINT64_MAX / 2);
 }
 END_TEST
 

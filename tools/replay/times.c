@@ -53,9 +53,14 @@ void times_summarize(times_t *times, times_summary_t *summary_p)
 
 uint64_t times_median(uint64_t *ns, size_t num)
 {
+    uint64_t low, high;
+
     if (num == 0) {
         return 0;
     }
     qsort(ns, num, sizeof(*ns), compare);
-    return ns[(num - 1) / 2];
+    /* One in the middle, or two. */
+    low  = ns[(num - 1) / 2];
+    high = ns[num / 2];
+    return low + (high - low) / 2;
 }

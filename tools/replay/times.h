@@ -36,7 +36,8 @@ typedef struct times_summary {
 /* Sorts them. */
 void times_summarize(times_t *times, times_summary_t *summary_p);
 
-/* Of a few numbers, which are sorted. */
+/* Of a few numbers, which are sorted; of an even number of them the mean of the
+ * two in the middle. */
 uint64_t times_median(uint64_t *ns, size_t num);
 
 #endif
