@@ -359,6 +359,9 @@ part_inputs() {
     fails 1 'folder.tbl.*is a directory' -o out folder.tbl
     mkfifo pipe.tbl
     fails 1 'pipe.tbl.*not a regular file' -o out pipe.tbl
+    # A regular file of 0 bytes, as fstat() tells, with something in it.
+    fails 1 'filesystems.*does not tell its size' -d blank -o out \
+        /proc/filesystems
     cp in.tbl secret.tbl
     chmod 0 secret.tbl
     if [ "$(id -u)" -ne 0 ]; then

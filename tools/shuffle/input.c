@@ -14,10 +14,32 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A file that tells no size is empty, or one of /proc. */
+static int input_file_check_size(const char *path, int fd,
+                                 const struct stat *status)
+{
+    char    byte;
+    ssize_t got;
+
+    if (!S_ISREG(status->st_mode) || (status->st_size != 0)) {
+        return 0;
+    }
+    got = read(fd, &byte, sizeof(byte));
+    if (got < 0) {
+        return say_error("cannot read input file '%s': %s", path,
+                         strerror(errno));
+    }
+    return got == 0 ? 0
+                    : say_error("'%s' does not tell its size, as files of "
+                                "/proc: save its contents to a file first",
+                                path);
+}
+
 static int input_file_check(const char *path, struct stat *status_p)
 {
     /* Without O_NONBLOCK, opening a pipe that nobody writes would hang. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int result;
 
     if (fd < 0) {
         return say_error("cannot open input file '%s': %s", path,
@@ -28,6 +50,7 @@ static int input_file_check(const char *path, struct stat *status_p)
         return say_error("cannot stat input file '%s': %s", path,
                          strerror(errno));
     }
+    result = input_file_check_size(path, fd, status_p);
     close(fd);
     if (S_ISDIR(status_p->st_mode)) {
         return say_error("'%s' is a directory: name the files in it", path);
@@ -37,7 +60,7 @@ static int input_file_check(const char *path, struct stat *status_p)
                          "at once, so save its contents to a file first",
                          path);
     }
-    return 0;
+    return result;
 }
 
 static int input_file_init(input_file_t *file, const char *path, int delimiter)
