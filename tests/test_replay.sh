@@ -342,6 +342,13 @@ run 1 -w pair:60000g -a heap
 says err 'divide its sizes with --scale'
 run 1 -w rmm:100,1 --write "$dir/none/a.csv"
 run 1 -w rmm:100,1 --write /dev/full
+for option in --json --json="$dir/y.json" --csv --csv="$dir/y.csv" \
+    --picture="$dir/y.svg"; do
+    run 2 -w rmm:10,1 --write "$dir/x.csv" "$option"
+    says err 'leave out --json, --csv and --picture'
+    run 2 -w rmm:10,1 --write - "$option"
+done
+[ ! -e "$dir/x.csv" ] || fail 'a log is written by wrong usage'
 UCXPOOL_DEPTH=nonsense run 1 -w rmm:100,1 -a heap
 says err UCXPOOL_DEPTH=nonsense
 UCXPOOL_CUDA_DRIVER=$dir/none.so run 1 -w rmm:100,1 -d cuda -a cuda

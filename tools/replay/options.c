@@ -262,6 +262,20 @@ static int check_source(const options_t *options)
     return -1;
 }
 
+/* What --write asks for is all that is done. */
+static int check_log(const options_t *options)
+{
+    if (options->writes_log && ((options->format != FORMAT_TEXT) ||
+                                (options->files[FILE_JSON].path != NULL) ||
+                                (options->files[FILE_CSV].path != NULL) ||
+                                (options->files[FILE_PICTURE].path != NULL))) {
+        replay_error("--write plays nothing: leave out --json, --csv and "
+                     "--picture");
+        return 2;
+    }
+    return -1;
+}
+
 /* What the device can have, and plug-ins. */
 static void take_all(options_t *options)
 {
@@ -350,6 +364,9 @@ int options_parse(options_t *options, int argc, char **argv)
         return -1;
     }
     code = check_source(options);
+    if (code < 0) {
+        code = check_log(options);
+    }
     if (code < 0) {
         code = set_kinds(options);
     }
