@@ -76,6 +76,9 @@ has err '--help'
 is_empty out
 ends 2 "$info" --no-pool --test
 has err 'leave out --no-pool'
+ends 2 "$info" -c -t
+has err 'leave out --test'
+is_empty out
 ends 2 "$info" something
 has err "here is 'something'"
 is_empty out

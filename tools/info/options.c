@@ -109,5 +109,9 @@ bool options_read(int argc, char *const *argv, options_t *options, end_t *end_p)
                   options->config ? "--config" : "--test");
         return wrong_usage(end_p);
     }
+    if (options->config && options->self_test) {
+        say_error("--config prints nothing else: leave out --test");
+        return wrong_usage(end_p);
+    }
     return true;
 }
