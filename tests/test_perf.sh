@@ -12,6 +12,12 @@ says out 'libucxpool'
 says out 'UCX'
 run 0 --list
 says out 'am-each'
+for option in --help --version --list; do
+    code=0
+    "$perf" $option >/dev/full 2>"$dir/err" || code=$?
+    [ "$code" -eq 1 ] || fail "$option on a full disk: exit code $code"
+    says err 'No space left on device'
+done
 
 # Every side moves every byte; sizes are odd on purpose.
 run 0 $short -t each -s 100 -n 333 --wire map

@@ -115,6 +115,12 @@ says out 'libucxpool'
 run 0 --list
 says out 'rmm:N,MIB'
 says out 'bestfit'
+for option in --help --version --list; do
+    code=0
+    "$replay" $option >/dev/full 2>"$dir/err" || code=$?
+    [ "$code" -eq 1 ] || fail "$option on a full disk: exit code $code"
+    says err 'No space left on device'
+done
 
 run 0 --mark "$dir/log.csv"
 says out '4 calls, 3 allocations; 2 threads, 3 streams'

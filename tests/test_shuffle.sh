@@ -335,6 +335,11 @@ part_usage() {
     records 10 >in.tbl
     "$shuffle" --help | grep -q '^usage:' || failed "--help"
     "$shuffle" --version | grep -q '[0-9]\.[0-9]' || failed "--version"
+    for option in --help --version; do
+        "$shuffle" $option >/dev/full 2>stderr
+        [ $? -eq 1 ] || failed "$option that nobody gets is no error"
+        grep -q 'No space left' stderr || failed "$option: $(cat stderr)"
+    done
     fails 2 'output folder' in.tbl
     fails 2 'input file' -o out
     fails 2 "from 1 to" -w 0 -o out in.tbl

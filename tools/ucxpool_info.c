@@ -158,15 +158,11 @@ static end_t run(const options_t *options, FILE *output)
     return end;
 }
 
-/* What was not written was not done: a full disk shows here. */
+/* What was not written was not done. */
 static end_t close_output(FILE *output, end_t end)
 {
-    bool is_bad = ferror(output);
-
-    errno = 0;
-    if ((fclose(output) != 0) || is_bad) {
-        say_error("cannot write the output: %s",
-                  (errno != 0) ? strerror(errno) : "input/output error");
+    if (output_close(output) != 0) {
+        say_error("cannot write the output: %s", strerror(errno));
         return END_FAILED;
     }
     return end;

@@ -360,6 +360,16 @@ static int run_and_report(run_t *run)
     return report(run);
 }
 
+/* What was not written was not done. Returns the exit code. */
+static int close_output(FILE *output, int code)
+{
+    if ((output_close(output) != 0) && (code == 0)) {
+        perf_error("standard output cannot be written: %s", strerror(errno));
+        return 1;
+    }
+    return code;
+}
+
 /* The exit code. */
 static int run_with_output(run_t *run)
 {
@@ -380,8 +390,7 @@ static int run_with_output(run_t *run)
             code = run_and_report(run) != 0;
         }
     }
-    fclose(run->output);
-    return code;
+    return close_output(run->output, code);
 }
 
 int main(int argc, char **argv)
@@ -396,11 +405,11 @@ int main(int argc, char **argv)
     code = options_parse(&run->options, argc, argv);
     if (code >= 0) {
         free(run);
-        return code;
+        return close_output(stdout, code);
     }
     if (run->options.list) {
         list_print();
-        code = 0;
+        code = close_output(stdout, 0);
     } else {
         code = run_with_output(run);
     }

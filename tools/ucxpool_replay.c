@@ -236,6 +236,16 @@ static int play(run_t *run)
     return code;
 }
 
+/* What was not written was not done. Returns the exit code. */
+static int close_output(FILE *output, int code)
+{
+    if ((output_close(output) != 0) && (code == 0)) {
+        replay_error("standard output cannot be written: %s", strerror(errno));
+        return 1;
+    }
+    return code;
+}
+
 /* The exit code. */
 static int run_with_output(run_t *run)
 {
@@ -255,8 +265,7 @@ static int run_with_output(run_t *run)
     if (code < 0) {
         code = (run->options.writes_log ? write_log(run) : play(run)) != 0;
     }
-    fclose(run->output);
-    return code;
+    return close_output(run->output, code);
 }
 
 static void print_list(void)
@@ -280,10 +289,12 @@ int main(int argc, char **argv)
     if (code < 0) {
         if (run->options.list) {
             print_list();
-            code = 0;
+            code = close_output(stdout, 0);
         } else {
             code = run_with_output(run);
         }
+    } else {
+        code = close_output(stdout, code);
     }
     trace_destroy(run->trace);
     free(run);

@@ -181,6 +181,16 @@ static status_t main_run_launched(const options_t *options, FILE *stream)
     return status;
 }
 
+/* What was not written was not shown. */
+static status_t main_close(FILE *stream)
+{
+    if (output_close(stream) != 0) {
+        say_error("standard output cannot be written: %s", strerror(errno));
+        return main_fail(STATUS_FAILED);
+    }
+    return STATUS_DONE;
+}
+
 int main(int argc, char **argv)
 {
     options_t options;
@@ -189,7 +199,7 @@ int main(int argc, char **argv)
 
     switch (options_parse(&options, argc, argv)) {
     case OPTIONS_SHOWN:
-        return STATUS_DONE;
+        return main_close(stdout);
     case OPTIONS_WRONG:
         return main_fail(STATUS_USAGE);
     case OPTIONS_RUN:

@@ -2,7 +2,9 @@
 
 #include "common/output.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <unistd.h>
 
 int output_take(FILE **stream_p)
@@ -22,4 +24,17 @@ int output_take(FILE **stream_p)
     }
     *stream_p = stream;
     return 0;
+}
+
+int output_close(FILE *stream)
+{
+    bool is_bad = ferror(stream);
+
+    errno = 0;
+    if ((fclose(stream) == 0) && !is_bad) {
+        return 0;
+    }
+    /* Who wrote what was lost has seen why. */
+    errno = errno != 0 ? errno : EIO;
+    return -1;
 }

@@ -16,4 +16,8 @@
  */
 int output_take(FILE **stream_p);
 
+/* Close a stream that was printed to. Returns 0; or -1, with errno, where not
+ * all was written: a full disk shows here. */
+int output_close(FILE *stream);
+
 #endif
