@@ -86,13 +86,14 @@ static int run_peer(const char *name, int port_fd)
 /* A process and the pipe by which it is told where to connect. */
 static int start_peer(const char *name)
 {
-    int fds[2];
+    int   fds[2];
+    pid_t child;
 
-    if (pipe(fds) != 0) {
-        perror("dead_peer: pipe");
+    if ((pipe(fds) != 0) || ((child = fork()) < 0)) {
+        perror("dead_peer");
         exit(1);
     }
-    if (fork() == 0) {
+    if (child == 0) {
         close(fds[1]);
         exit(run_peer(name, fds[0]));
     }

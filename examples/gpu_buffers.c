@@ -205,14 +205,15 @@ static void run_receiver(int port_fd, char *letters)
 int main(void)
 {
     char *letters = malloc(LENGTH);
+    pid_t child;
     int   fds[2];
     int   status = 0;
 
-    if (letters == NULL || pipe(fds) != 0) {
-        fprintf(stderr, "gpu_buffers: no memory, or no pipe\n");
+    if ((letters == NULL) || (pipe(fds) != 0) || ((child = fork()) < 0)) {
+        perror("gpu_buffers");
         return 1;
     }
-    if (fork() == 0) {
+    if (child == 0) {
         close(fds[1]);
         exit(run_sender(fds[0], letters));
     }

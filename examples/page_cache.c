@@ -99,13 +99,14 @@ static int run_reader(int port_fd)
 /* A process and the pipe by which it is told where to connect. */
 static int start_reader(void)
 {
-    int fds[2];
+    int   fds[2];
+    pid_t child;
 
-    if (pipe(fds) != 0) {
-        perror("page_cache: pipe");
+    if ((pipe(fds) != 0) || ((child = fork()) < 0)) {
+        perror("page_cache");
         exit(1);
     }
-    if (fork() == 0) {
+    if (child == 0) {
         close(fds[1]);
         exit(run_reader(fds[0]));
     }
