@@ -18,7 +18,9 @@ from ._library import library
 library()
 
 from . import _core  # noqa: E402
-from ._errors import ClosedError, TimedOutError, TruncatedError  # noqa: E402
+from ._errors import (ClosedError, Error, TimedOutError,  # noqa: E402
+                      TruncatedError)
+from ._log import logger  # noqa: E402
 
 ANY = _core.ANY
 
@@ -526,10 +528,20 @@ class Listener(_core.Listener):
             else self.take(), timeout, "nobody has connected")
 
     def _on_event(self, kinds):
-        channel = None if self.closed else self.take()
+        channel = self._take_next()
         while channel is not None:
             self._give(channel)
-            channel = None if self.closed else self.take()
+            channel = self._take_next()
+
+    def _take_next(self):
+        """The channel of the next peer, or None. One that cannot have a channel
+        does not end the wait for others."""
+        while not self.closed:
+            try:
+                return self.take()
+            except Error as error:
+                logger.warning("a peer is sent away: %s", error)
+        return None
 
     def _give(self, channel):
         if self.handler is not None:
@@ -844,13 +856,30 @@ class Pool(_core.Pool):
         if self.closed:
             return
         events = self.turn()
-        for one, kinds in events:
-            one._on_event(kinds)
+        self.hand_out(events)
         self._look()
         # Those who were told something have the next word, and what they post
         # would only wake what is armed now.
         if events or self.num_ended or (not self.closed and not self.arm()):
             self.kick()
+
+    def hand_out(self, events):
+        """Tell each of its event. What one fails with is reported, and the
+        others are told all the same: no turn tells them again."""
+        for one, kinds in events:
+            try:
+                one._on_event(kinds)
+            except Exception as error:
+                self._report(one, error)
+
+    def _report(self, one, error):
+        what = "a channel or listener has failed in its part of a turn"
+        if self._loop is None or self._loop.is_closed():
+            logger.error("%s: %r", what, one, exc_info=error)
+        else:
+            self._loop.call_exception_handler(
+                {"message": f"ucxpool: {what}", "exception": error,
+                 "of": one})
 
     async def until(self, look):
         """What look() finds, which is asked after each turn; None: nothing."""
@@ -945,8 +974,7 @@ class Pool(_core.Pool):
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
                 raise TimedOutError(f"{what} after {timeout} s")
-            for one, kinds in self.wait(left):
-                one._on_event(kinds)
+            self.hand_out(self.wait(left))
 
     # --- connecting
 

@@ -371,8 +371,7 @@ class nixl_agent:
     def _told(self, side: Any, events: list[tuple[Any, int]]) -> None:
         """Of new peers, and of messages."""
         with self._lock:
-            for one, kinds in events:
-                one._on_event(kinds)
+            side.pool.hand_out(events)
             channels = side.accepted() + [
                 one for one, _ in events if hasattr(one, "_take")] + [
                 one for one, inbox in self._inboxes.items()

@@ -315,6 +315,94 @@ class Awaiting(test_pool.Pair):
         self.assertIs(self.a.driven_by, asyncio.get_running_loop())
 
 
+class Failing:
+    """In the place of a channel."""
+
+    def _on_event(self, kinds):
+        raise ZeroDivisionError("in an event")
+
+
+class WhatFailsInATurn(test_pool.Pair):
+    async def asyncSetUp(self):
+        await super().asyncSetUp()
+        self.reported = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda loop, context: self.reported.append(context["exception"]))
+
+    def fail_before_all_others(self, pool):
+        turn = pool.turn
+        pool.turn = lambda: [(Failing(), 0), *turn()]
+
+    async def test_others_are_told_of_what_is_theirs(self):
+        """A state is told once."""
+        waiting = asyncio.create_task(self.y.recv())
+        await asyncio.sleep(0)
+        self.fail_before_all_others(self.b)
+        await self.x.send(b"hello")
+        await (await asyncio.wait_for(waiting, LIMIT)).frames()
+        waiting = asyncio.create_task(self.y.recv())
+        await asyncio.sleep(0)
+        self.x.close()
+        with self.assertRaises(ucxpool.ClosedError):
+            await asyncio.wait_for(waiting, LIMIT)
+        del self.b.turn
+        self.assertEqual({type(one) for one in self.reported},
+                         {ZeroDivisionError})
+
+    async def test_a_thread_without_a_loop_is_told_of_what_is_its(self):
+        def work():
+            with ucxpool.Pool(**SETTINGS) as pool:
+                self.fail_before_all_others(pool)
+                listener = pool.listen()
+                mine = pool.connect(f"127.0.0.1:{listener.port}").wait(LIMIT)
+                other = listener.accept().wait(LIMIT)
+                sent = mine.send(b"hello")
+                other.recv().wait(LIMIT).frames().wait(LIMIT)
+                sent.wait(LIMIT)
+
+        with self.assertLogs("ucxpool", "ERROR") as said:
+            await asyncio.to_thread(work)
+        self.assertIn("in an event", said.output[0])
+
+    async def test_a_peer_that_gets_no_channel_keeps_no_other_out(self):
+        take = self.listener.take
+        failures = [ucxpool.OutOfMemoryError("no memory for a channel")]
+
+        def take_or_fail():
+            channel = take()
+            if channel is not None and failures:
+                channel.abort()
+                raise failures.pop()
+            return channel
+
+        accepting = asyncio.create_task(self.listener.accept())
+        await asyncio.sleep(0)
+        self.listener.take = take_or_fail
+        with self.assertLogs("ucxpool", "WARNING") as said:
+            await asyncio.gather(*[self.a.connect(self.where)
+                                   for _ in range(2)],
+                                 return_exceptions=True)
+            await asyncio.wait_for(accepting, LIMIT)
+        self.assertIn("no memory for a channel", said.output[0])
+        self.assertEqual(self.reported, [])
+
+    async def test_a_handler_that_makes_no_task_keeps_no_other_out(self):
+        handled = asyncio.Queue()
+
+        async def take(channel):
+            await handled.put(channel)
+
+        def handler(channel):
+            self.listener.handler = take
+            raise ZeroDivisionError("at once")
+
+        self.listener.handler = handler
+        await asyncio.gather(*[self.a.connect(self.where) for _ in range(2)],
+                             return_exceptions=True)
+        await asyncio.wait_for(handled.get(), LIMIT)
+        self.assertEqual([str(one) for one in self.reported], ["at once"])
+
+
 class ThreadsBesideALoop(test_pool.Pair):
     async def test_they_connect_and_accept(self):
         def work():
