@@ -1052,6 +1052,8 @@ cdef class Channel:
     cdef ucxpool_channel_attr_t _attr
 
     def __dealloc__(self):
+        if self._pool is not None:
+            self._pool._channels.pop(self.number, None)
         if self._handle != NULL and self._pool._pool != NULL:
             ucxpool_channel_close(self._handle)
 

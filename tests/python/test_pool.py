@@ -424,6 +424,18 @@ class Ends(Pair):
         with self.assertRaises(ucxpool.ClosedError):
             await self.y.recv()
 
+    async def test_of_channels_that_are_dropped_nothing_is_kept(self):
+        for _ in range(10):
+            mine = await self.a.connect(self.where)
+            other = await self.listener.accept()
+            del mine
+            gc.collect()
+            with self.assertRaises(ucxpool.ClosedError):
+                await other.recv()
+        self.assertEqual(self.a.info()["channels"], 1)
+        # y, and the last one that was accepted.
+        self.assertEqual(self.b.info()["channels"], 2)
+
     async def test_flush_waits_for_the_receiver(self):
         self.x.send(bytes(1 << 20))
         flush = self.x.flush()
