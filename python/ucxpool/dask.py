@@ -27,6 +27,7 @@ import contextlib
 import inspect
 import logging
 import re
+import resource
 import sys
 import threading
 
@@ -56,6 +57,10 @@ DEFAULTS = {"comm-size": "8MiB", "block-size": "256KiB", "send-share": 60,
 # The library takes no longer queue of peers that wait to be accepted.
 MAX_ACCEPT_QUEUE = 4096
 
+# Connections in their handshake: one more takes the place of the oldest, which
+# must try again. A listener's memory for so many is 4 MiB.
+MAX_HALF_OPEN = 1024
+
 # Sends of one comm that are under way before a write waits for the oldest.
 MAX_WRITES = 32
 
@@ -77,6 +82,14 @@ def _configured():
             (dask.config.get("distributed.comm.ucxpool", None) or {}).items()}
 
 
+def _half_open():
+    """Strangers leave most descriptors to comms, each of which has 2 or 3."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return MAX_HALF_OPEN
+    return min(max(limit // 4, 64), MAX_HALF_OPEN)
+
+
 def settings(on_gpu=False):
     """What Dask's configuration says, as keywords of a Pool."""
     said = _configured()
@@ -84,7 +97,8 @@ def settings(on_gpu=False):
     said.pop("device-allocator", None)
     gpu_size = said.pop("gpu-comm-size", GPU_DEFAULTS["comm-size"])
     backlog = int(dask.config.get("distributed.comm.socket-backlog"))
-    said = {**DEFAULTS, "accept-queue": min(backlog, MAX_ACCEPT_QUEUE), **said}
+    said = {**DEFAULTS, "accept-queue": min(backlog, MAX_ACCEPT_QUEUE),
+            "max-half-open": _half_open(), **said}
     if on_gpu:
         said = {**said, **GPU_DEFAULTS, "comm-size": gpu_size,
                 "device": int(device)}

@@ -3,13 +3,16 @@ this process, and clusters of processes that are killed."""
 import asyncio
 import contextlib
 import os
+import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
+from unittest import mock
 
 os.environ["DASK_DISTRIBUTED__COMM__DEFAULT_SCHEME"] = "ucxpool"
 
@@ -185,6 +188,31 @@ class Comms(unittest.IsolatedAsyncioTestCase):
         with dask.config.set({"distributed.comm.ucxpool": {"no-such": 1}}):
             with self.assertRaises(ucxpool.InvalidParameterError):
                 ucxpool.Pool(**ucxpool.dask.settings()).close()
+
+    async def test_many_may_be_in_their_handshake_at_once(self):
+        """As many as a cluster's workers that all begin at once."""
+        loop = asyncio.get_running_loop()
+        where = get_address_host_port(self.listener.contact_address)
+        with contextlib.ExitStack() as ends:
+            slow = []
+            for _ in range(200):
+                slow.append(ends.enter_context(socket.socket()))
+                slow[-1].setblocking(False)
+                await loop.sock_connect(slow[-1], where)
+            # Who comes after them is taken after them.
+            comm = await connect(self.listener.contact_address)
+            for one in slow:
+                with self.assertRaises(BlockingIOError):
+                    one.recv(1)
+            comm.abort()
+            (await self.accepted.get()).abort()
+
+    async def test_what_is_in_its_handshake_leaves_descriptors(self):
+        for limit, expected in ((100, 64), (1024, 256), (1 << 20, 1024),
+                                (resource.RLIM_INFINITY, 1024)):
+            with mock.patch("resource.getrlimit", lambda _: (limit, limit)):
+                said = ucxpool.dask.settings()
+            self.assertEqual(said["max_half_open"], expected)
 
 
 def dask_serialize(array):
