@@ -61,6 +61,9 @@ MAX_ACCEPT_QUEUE = 4096
 # must try again. A listener's memory for so many is 4 MiB.
 MAX_HALF_OPEN = 1024
 
+# What the library takes as a time, in milliseconds.
+MIN_TIMEOUT, MAX_TIMEOUT = 1, 3600 * 1000
+
 # Sends of one comm that are under way before a write waits for the oldest.
 MAX_WRITES = 32
 
@@ -90,6 +93,13 @@ def _half_open():
     return min(max(limit // 4, 64), MAX_HALF_OPEN)
 
 
+def _handshake_timeout():
+    """An attempt to connect may take as long as Dask goes on with attempts."""
+    seconds = parse_timedelta(
+        dask.config.get("distributed.comm.timeouts.connect"), "seconds")
+    return f"{min(max(round(seconds * 1000), MIN_TIMEOUT), MAX_TIMEOUT)}ms"
+
+
 def settings(on_gpu=False):
     """What Dask's configuration says, as keywords of a Pool."""
     said = _configured()
@@ -98,7 +108,8 @@ def settings(on_gpu=False):
     gpu_size = said.pop("gpu-comm-size", GPU_DEFAULTS["comm-size"])
     backlog = int(dask.config.get("distributed.comm.socket-backlog"))
     said = {**DEFAULTS, "accept-queue": min(backlog, MAX_ACCEPT_QUEUE),
-            "max-half-open": _half_open(), **said}
+            "max-half-open": _half_open(),
+            "handshake-timeout": _handshake_timeout(), **said}
     if on_gpu:
         said = {**said, **GPU_DEFAULTS, "comm-size": gpu_size,
                 "device": int(device)}

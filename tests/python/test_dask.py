@@ -214,6 +214,19 @@ class Comms(unittest.IsolatedAsyncioTestCase):
                 said = ucxpool.dask.settings()
             self.assertEqual(said["max_half_open"], expected)
 
+    async def test_a_handshake_may_take_as_long_as_a_connect(self):
+        for connect, expected in (("30s", "30000ms"), ("0.5s", "500ms"),
+                                  (2, "2000ms"), ("1us", "1ms"),
+                                  ("5h", "3600000ms")):
+            with dask.config.set({"distributed.comm.timeouts.connect": connect}):
+                said = ucxpool.dask.settings()
+            self.assertEqual(said["handshake_timeout"], expected)
+            ucxpool.Pool(**said).close()
+        with dask.config.set(
+                {"distributed.comm.ucxpool.handshake-timeout": "7s"}):
+            self.assertEqual(ucxpool.dask.settings()["handshake_timeout"],
+                             "7s")
+
 
 def dask_serialize(array):
     from distributed.protocol import to_serialize
