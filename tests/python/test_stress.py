@@ -2,6 +2,7 @@
 hangs, no buffer stays held, no byte is wrong. KILLS and CANCELS say how many."""
 import asyncio
 import gc
+import linecache
 import os
 import random
 import subprocess
@@ -71,6 +72,8 @@ class Memory:
             self.before = self._now()
 
     def _now(self):
+        # asyncio's warnings of slow callbacks read source files.
+        linecache.clearcache()
         gc.collect()
         return tracemalloc.get_traced_memory()[0]
 
