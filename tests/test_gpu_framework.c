@@ -9,6 +9,7 @@
 
 #include <ucxpool/framework.h>
 #include <ucxpool/heap.h>
+#include <ucxpool/log.h>
 #include <ucxpool/ucxpool.h>
 
 #include <check.h>
@@ -546,6 +547,41 @@ START_TEST(a_child_frees_nothing_of_its_parents)
 }
 END_TEST
 
+/* A child that is forked while this thread makes a pool, as cuInit() may do. */
+static int  forked_status = -1;
+static bool wants_fork;
+
+static void fork_once(ucxpool_log_level_t level, const char *message, void *arg)
+{
+    const int host = UCXPOOL_FRAMEWORK_HOST;
+    pid_t     child;
+
+    (void)level;
+    (void)message;
+    (void)arg;
+    if (!wants_fork) {
+        return;
+    }
+    wants_fork = false;
+    child      = fork();
+    if (child == 0) {
+        _exit(ucxpool_torch_alloc(5000, host, NULL) == NULL ? 1 : 0);
+    }
+    ck_assert_int_eq(waitpid(child, &forked_status, 0), child);
+}
+
+START_TEST(a_process_may_fork_while_a_pool_is_made)
+{
+    setenv("UCXPOOL_LOG_LEVEL", "trace", 1);
+    ck_assert_int_eq(ucxpool_log_set_handler(fork_once, NULL), UCXPOOL_OK);
+    wants_fork = true;
+    (void)pool_of(UCXPOOL_FRAMEWORK_HOST);
+    ck_assert(!wants_fork);
+    ck_assert_int_eq(forked_status, 0);
+    ck_assert_int_eq(ucxpool_log_set_handler(NULL, NULL), UCXPOOL_OK);
+}
+END_TEST
+
 /* Whatever of its copy of the parent's heap: its locks may be held, by threads
  * that the child has not. */
 START_TEST(a_child_does_not_free_to_a_pool_that_it_names)
@@ -655,6 +691,7 @@ int main(void)
     if (!cuda_is_real()) {
         tcase_add_test(pools, a_child_frees_nothing_of_its_parents);
         tcase_add_test(pools, a_child_does_not_free_to_a_pool_that_it_names);
+        tcase_add_test(pools, a_process_may_fork_while_a_pool_is_made);
         tcase_add_test(pools, memory_may_be_freed_when_the_process_ends);
     }
     suite_add_tcase(suite, pools);

@@ -18,29 +18,23 @@ static _Atomic(ucxpool_t *) pools[NUM_PLACES];
 static pthread_mutex_t      lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t       once = PTHREAD_ONCE_INIT;
 
-static void before_fork(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-static void after_fork(void)
-{
-    pthread_mutex_unlock(&lock);
-}
-
 /* The pools are the parent's. Their memory stays as it is: a child may not even
- * destroy them. */
+ * destroy them. A thread that the child has not may hold the lock; nothing is
+ * half done where it is held but the pool that this thread was making.
+ *
+ * Fork does not wait for the lock: it is held while a pool is made, and there
+ * cuInit() may fork, to load a module of the kernel. */
 static void in_child(void)
 {
     for (size_t i = 0; i < NUM_PLACES; i++) {
         atomic_store(&pools[i], NULL);
     }
-    after_fork();
+    pthread_mutex_init(&lock, NULL);
 }
 
 static void watch_forks(void)
 {
-    (void)pthread_atfork(before_fork, after_fork, in_child);
+    (void)pthread_atfork(NULL, NULL, in_child);
 }
 
 /* Where the device's pool is kept, NULL where there is no such device. */
