@@ -7,6 +7,7 @@
 #include "core/stats.h"
 
 #include <check.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -232,6 +233,39 @@ START_TEST(a_close_waits_for_so_long_and_an_abort_does_not)
 }
 END_TEST
 
+static void *destroy(void *pool)
+{
+    ucxpool_destroy(pool);
+    return NULL;
+}
+
+/* Longer than what is added to a time-out for work that waits for nobody. */
+START_TEST(a_pool_that_goes_waits_for_a_drain_without_end)
+{
+    const char *const  settings = "WIRE=map CLOSE_TIMEOUT=inf";
+    uint64_t           later;
+    ucxpool_request_t *recv;
+    pthread_t          thread;
+    pair_t             pair;
+
+    pair_init(&pair, settings, settings);
+    (void)post_send(&pair); /* freed with its pool */
+    ucxpool_channel_close(pair.to_b);
+    later = base_clock_deadline(UINT64_C(1500000000));
+    ck_assert_int_eq(pthread_create(&thread, NULL, destroy, pair.a), 0);
+    while (base_clock_now() < later) {
+        (void)ucxpool_wait(pair.b, UINT64_C(10000000));
+    }
+    recv = post_recv(&pair);
+    ck_assert_int_eq(ucxpool_request_wait(recv, UINT64_C(10000000000)),
+                     UCXPOOL_OK);
+    ck_assert_mem_eq(sent, got, LENGTH);
+    ucxpool_request_release(recv);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ucxpool_destroy(pair.b);
+}
+END_TEST
+
 START_TEST(a_flush_ends_after_the_sends_before_it)
 {
     ucxpool_request_t *sends[3];
@@ -316,6 +350,7 @@ int main(void)
     tcase_add_loop_test(tcase, what_was_posted_before_a_close_arrives, 0, 2);
     tcase_add_loop_test(tcase, a_close_waits_for_so_long_and_an_abort_does_not,
                         0, 2);
+    tcase_add_test(tcase, a_pool_that_goes_waits_for_a_drain_without_end);
     tcase_add_loop_test(tcase, a_flush_ends_after_the_sends_before_it, 0, 2);
     tcase_add_test(tcase, a_close_does_not_wait_for_a_peer_that_has_hung_up);
     suite_add_tcase(suite, tcase);

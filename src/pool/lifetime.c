@@ -122,6 +122,9 @@ err_close_epoll:
  * endpoints that no channel uses. */
 #define IDLE_NS UINT64_C(50000000)
 
+/* Forced closes are local work, but UCX may need some rounds for them. */
+#define FORCED_NS UINT64_C(1000000000)
+
 static void init_lists(ucxpool_t *pool)
 {
     base_list_t *lists[] = {
@@ -309,10 +312,12 @@ static void end_requests(ucxpool_t *pool, uint64_t limit)
 }
 
 /* Those that no channel uses. What was said over them was answered; only UCX
- * may hold on to one whose other end is gone. */
-static void close_endpoints(ucxpool_t *pool, uint64_t deadline, uint64_t limit)
+ * may hold on to one whose other end is gone, which no time-out is to wait for:
+ * it may be infinite. */
+static void close_endpoints(ucxpool_t *pool, uint64_t deadline)
 {
     uint64_t idle_since = base_clock_now();
+    uint64_t limit      = base_clock_deadline(IDLE_NS + FORCED_NS);
 
     core_lock(pool);
     core_remote_close_all(pool,
@@ -325,10 +330,10 @@ static void close_endpoints(ucxpool_t *pool, uint64_t deadline, uint64_t limit)
 
 void pool_shutdown(ucxpool_t *pool)
 {
-    uint64_t deadline = base_clock_deadline(pool->config.close_timeout_ns);
-    /* Forced closes are local work, but UCX may need some rounds for them. */
-    uint64_t limit =
-        base_clock_deadline(pool->config.close_timeout_ns + 1000000000u);
+    uint64_t deadline   = base_clock_deadline(pool->config.close_timeout_ns);
+    uint64_t limit      = (deadline < BASE_CLOCK_FOREVER - FORCED_NS)
+                              ? deadline + FORCED_NS
+                              : BASE_CLOCK_FOREVER;
     uint64_t idle_since = base_clock_now();
 
     core_lock(pool);
@@ -345,7 +350,7 @@ void pool_shutdown(ucxpool_t *pool)
         }
     }
     end_requests(pool, limit);
-    close_endpoints(pool, deadline, limit);
+    close_endpoints(pool, deadline);
     core_lock(pool);
     pool_call_back(pool);
     core_unlock(pool);
