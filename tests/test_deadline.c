@@ -76,6 +76,27 @@ START_TEST(a_receive_without_a_message_expires)
 }
 END_TEST
 
+START_TEST(who_waits_for_a_request_is_told_why_it_failed)
+{
+    const ucxpool_request_params_t params = within(1);
+    ucxpool_t                     *pool   = pair_pool("");
+    ucxpool_request_t             *recv;
+    char                           target;
+
+    /* Something else that has failed before. */
+    ck_assert_int_eq(ucxpool_request_wait(NULL, 0), UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "NULL"));
+    ck_assert_int_eq(ucxpool_recv_buffer(pool, NULL, &target, 1, TAG, ALL_BITS,
+                                         &params, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_request_wait(recv, UCXPOOL_FOREVER),
+                     UCXPOOL_ERR_TIMED_OUT);
+    ck_assert_str_eq(ucxpool_error_detail(), "the deadline passed");
+    ucxpool_request_release(recv);
+    ucxpool_destroy(pool);
+}
+END_TEST
+
 START_TEST(a_send_that_nobody_receives_expires)
 {
     ucxpool_request_params_t params = within(20);
@@ -506,6 +527,7 @@ int main(void)
     int      num_failed;
 
     tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, who_waits_for_a_request_is_told_why_it_failed);
     tcase_add_loop_test(tcase, a_receive_without_a_message_expires, 0, 2);
     tcase_add_loop_test(tcase, a_send_that_nobody_receives_expires, 0, 2);
     tcase_add_loop_test(tcase, the_receiver_of_a_send_that_expires_is_told, 0,

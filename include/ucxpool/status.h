@@ -55,8 +55,9 @@ const char *ucxpool_status_string(ucxpool_status_t status);
  *
  * The string belongs to the library and is valid until the next call into it
  * from the same thread. A request that failed carries its own sentence, see
- * ucxpool_request_query(). What a call returns is logged at level info, so it
- * is the caller's to tell; what nobody is returned is a warning in the log.
+ * ucxpool_request_query(); ucxpool_request_wait() makes it the thread's. What a
+ * call returns is logged at level info, so it is the caller's to tell; what
+ * nobody is returned is a warning in the log.
  */
 const char *ucxpool_error_detail(void);
 

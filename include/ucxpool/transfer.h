@@ -456,7 +456,8 @@ ucxpool_status_t ucxpool_channel_flush(ucxpool_channel_t              *channel,
 ucxpool_status_t ucxpool_request_test(const ucxpool_request_t *request);
 
 /*
- * Progress until the request has ended, or the time is over.
+ * Progress until the request has ended, or the time is over. The sentence of
+ * one that failed is then what ucxpool_error_detail() returns.
  *
  * UCXPOOL_INPROGRESS  it has not ended yet
  * others              how it ended

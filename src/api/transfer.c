@@ -278,15 +278,32 @@ static bool has_ended(const void *request)
     return ucxpool_request_test(request) != UCXPOOL_INPROGRESS;
 }
 
+/* Its sentence becomes the thread's. */
+static ucxpool_status_t say_why(const ucxpool_request_t *request)
+{
+    ucxpool_request_attr_t attr;
+
+    ucxpool_request_query(request, &attr, sizeof(attr));
+    return base_error(attr.status, "%s",
+                      (attr.detail[0] != '\0')
+                          ? attr.detail
+                          : ucxpool_status_string(attr.status));
+}
+
 ucxpool_status_t ucxpool_request_wait(ucxpool_request_t *request,
                                       uint64_t           timeout_ns)
 {
-    pool_goal_t goal = {.is_reached = has_ended, .object = request};
+    pool_goal_t      goal = {.is_reached = has_ended, .object = request};
+    ucxpool_status_t status;
 
+    if (base_missing(request)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
     if (!has_ended(request)) {
         pool_wait(request->pool, &goal, base_clock_deadline(timeout_ns));
     }
-    return ucxpool_request_test(request);
+    status = ucxpool_request_test(request);
+    return (status < 0) ? say_why(request) : status;
 }
 
 ucxpool_status_t ucxpool_channel_flush(ucxpool_channel_t              *channel,
