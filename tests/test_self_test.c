@@ -109,6 +109,18 @@ START_TEST(channels_that_are_open_stay_open)
 }
 END_TEST
 
+START_TEST(why_a_message_failed_is_told)
+{
+    /* Too short for so long a message. */
+    ucxpool_t *pool = pair_pool("BLOCK_SIZE=32m REGION_SIZE=32m COMM_SIZE=128m "
+                                "WIRE=ucx REQUEST_TIMEOUT=1ms");
+
+    ck_assert_int_eq(ucxpool_self_test(pool), UCXPOOL_ERR_TIMED_OUT);
+    ck_assert_str_eq(ucxpool_error_detail(), "the deadline passed");
+    ucxpool_destroy(pool);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("self_test");
@@ -121,6 +133,7 @@ int main(void)
     tcase_add_test(tcase, a_pool_of_one_region_passes);
     tcase_add_test(tcase, the_callers_blocks_are_left_alone);
     tcase_add_test(tcase, channels_that_are_open_stay_open);
+    tcase_add_test(tcase, why_a_message_failed_is_told);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -94,30 +94,48 @@ static bool has_ended(ucxpool_request_t *request)
     return ucxpool_request_test(request) != UCXPOOL_INPROGRESS;
 }
 
-/* Progress both ends until both requests have ended: what was canceled does so
- * by itself, and the bytes are the caller's only then. */
+/* NULL: neither has failed. */
+static ucxpool_request_t *find_failed(ucxpool_request_t *send,
+                                      ucxpool_request_t *recv)
+{
+    if (ucxpool_request_test(send) < 0) {
+        return send;
+    }
+    return (ucxpool_request_test(recv) < 0) ? recv : NULL;
+}
+
+/* Progress both ends until both requests have ended: what was canceled, since
+ * the other has failed or it is late, does so by itself, and the bytes are the
+ * caller's only then. */
 static ucxpool_status_t finish(loop_t *loop, ucxpool_request_t *send,
                                ucxpool_request_t *recv)
 {
-    uint64_t         deadline = base_clock_deadline(10 * SECOND);
-    bool             is_late  = false;
-    ucxpool_status_t status;
+    uint64_t           deadline    = base_clock_deadline(10 * SECOND);
+    bool               is_canceled = false;
+    ucxpool_request_t *failed      = NULL;
 
     while (!has_ended(send) || !has_ended(recv)) {
         ucxpool_progress(loop->near);
         ucxpool_progress(loop->far);
-        if (!is_late && (base_clock_now() >= deadline)) {
-            is_late = true;
+        if (is_canceled) {
+            continue;
+        }
+        failed = find_failed(send, recv);
+        if ((failed != NULL) || (base_clock_now() >= deadline)) {
+            is_canceled = true;
             ucxpool_request_cancel(send);
             ucxpool_request_cancel(recv);
         }
     }
-    status = ucxpool_request_test(send);
-    if (is_late && (status != UCXPOOL_OK)) {
+    if (failed != NULL) {
+        return ucxpool_request_wait(failed, 0); /* which says why */
+    }
+    failed = find_failed(send, recv);
+    if (is_canceled && (failed != NULL)) {
         return base_error(UCXPOOL_ERR_TIMED_OUT,
                           "the self-test's message did not arrive");
     }
-    return (status != UCXPOOL_OK) ? status : ucxpool_request_test(recv);
+    return (failed != NULL) ? ucxpool_request_wait(failed, 0) : UCXPOOL_OK;
 }
 
 static ucxpool_status_t pass_message(loop_t *loop, uint32_t region)
