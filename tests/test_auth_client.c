@@ -213,6 +213,39 @@ START_TEST(a_connection_that_never_stands_is_given_up_in_time)
 }
 END_TEST
 
+/* Nothing comes from the first address: it does not use up the time of the
+ * second. */
+START_TEST(the_next_address_is_tried_when_one_does_not_answer)
+{
+    enum { NUM_OTHERS = 4 };
+    uint16_t              port;
+    int                   fd       = closed_port(&port);
+    bootstrap_listener_t *listener = loopback_listener(secret);
+    bootstrap_where_t     where    = where_of(port);
+    bootstrap_where_t     good = where_of(bootstrap_listener_port(listener));
+    bootstrap_client_t   *others[NUM_OTHERS];
+    bootstrap_client_t   *client;
+
+    ck_assert_int_eq(listen(fd, 0), 0);
+    for (int i = 0; i < NUM_OTHERS; i++) {
+        others[i] = call(&where);
+    }
+    where.addresses[where.num_addresses++] = good.addresses[0];
+    client                                 = call(&where);
+    ck_assert_uint_le(bootstrap_client_deadline(client),
+                      base_clock_now() + TIMEOUT_NS / 2);
+    ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
+    net_call_skip(TIMEOUT_NS / 2);
+    ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_OK);
+    bootstrap_client_destroy(client);
+    for (int i = 0; i < NUM_OTHERS; i++) {
+        bootstrap_client_destroy(others[i]);
+    }
+    bootstrap_listener_destroy(listener);
+    close(fd);
+}
+END_TEST
+
 /* A child that was forked holds a copy of the socket that failed. */
 START_TEST(a_forked_child_does_not_confuse_the_client)
 {
@@ -471,6 +504,7 @@ int main(void)
     tcase_add_test(tcase, over_ipv6_it_is_the_same);
     tcase_add_test(tcase, a_silent_listener_is_given_up_in_time);
     tcase_add_test(tcase, a_connection_that_never_stands_is_given_up_in_time);
+    tcase_add_test(tcase, the_next_address_is_tried_when_one_does_not_answer);
     tcase_add_test(tcase, a_forked_child_does_not_confuse_the_client);
     tcase_add_test(tcase, without_a_time_out_it_waits_for_ever);
     tcase_add_test(tcase, a_listener_that_hangs_up_is_lost);

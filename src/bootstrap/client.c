@@ -27,6 +27,7 @@ struct bootstrap_client {
     bootstrap_ends_t  ends;
     int               error; /* errno of the last address that failed */
     uint64_t          deadline;
+    uint64_t          turn_end; /* when the next address has its turn */
     ucxpool_status_t  status;
     char              reason[BASE_ERROR_SIZE];
     bootstrap_auth_t  auth;
@@ -95,11 +96,26 @@ static bool dial(bootstrap_client_t *client, const bootstrap_address_t *address)
     return watch(client, EPOLL_CTL_ADD, EPOLLOUT);
 }
 
+/* Of the time that is left each address has its part, so that one from which
+ * nothing comes does not use it up; the last one has all of it. */
+static uint64_t next_turn_end(const bootstrap_client_t *client)
+{
+    uint64_t now      = base_clock_now();
+    size_t   num_left = client->where.num_addresses - client->address_index + 1;
+
+    if ((client->deadline == BASE_CLOCK_FOREVER) || (num_left == 1)) {
+        return BASE_CLOCK_FOREVER;
+    }
+    return (client->deadline > now) ? now + (client->deadline - now) / num_left
+                                    : now;
+}
+
 /* Begin with the next address that can be begun with. */
 static ucxpool_status_t dial_next(bootstrap_client_t *client)
 {
     while (client->address_index < client->where.num_addresses) {
         if (dial(client, &client->where.addresses[client->address_index++])) {
+            client->turn_end = next_turn_end(client);
             return UCXPOOL_OK;
         }
         client->error = errno;
@@ -111,6 +127,16 @@ static ucxpool_status_t dial_next(bootstrap_client_t *client)
                             client->where.text);
 }
 
+/* The last address that was begun with has failed. */
+static ucxpool_status_t go_to_next(bootstrap_client_t *client, int error)
+{
+    client->error = error;
+    hang_up(client);
+    return dial_next(client) == UCXPOOL_OK
+               ? UCXPOOL_INPROGRESS
+               : finish(client, UCXPOOL_ERR_PEER_LOST);
+}
+
 /* Whether the connection stands: OK, INPROGRESS, or an error. */
 static ucxpool_status_t check_connected(bootstrap_client_t *client)
 {
@@ -119,19 +145,14 @@ static ucxpool_status_t check_connected(bootstrap_client_t *client)
     int                error  = 0;
 
     if (epoll_wait(client->epoll_fd, &event, 1, 0) <= 0) {
-        return UCXPOOL_INPROGRESS;
+        return (base_clock_now() < client->turn_end)
+                   ? UCXPOOL_INPROGRESS
+                   : go_to_next(client, ETIMEDOUT);
     }
     if (getsockopt(client->fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) {
         error = errno;
     }
-    if (error == 0) {
-        return UCXPOOL_OK;
-    }
-    client->error = error;
-    hang_up(client);
-    return dial_next(client) == UCXPOOL_OK
-               ? UCXPOOL_INPROGRESS
-               : finish(client, UCXPOOL_ERR_PEER_LOST);
+    return (error == 0) ? UCXPOOL_OK : go_to_next(client, error);
 }
 
 /* --- authentication
@@ -302,8 +323,11 @@ int bootstrap_client_fd(const bootstrap_client_t *client)
 
 uint64_t bootstrap_client_deadline(const bootstrap_client_t *client)
 {
-    return client->status == UCXPOOL_INPROGRESS ? client->deadline
-                                                : BASE_CLOCK_FOREVER;
+    if (client->status != UCXPOOL_INPROGRESS) {
+        return BASE_CLOCK_FOREVER;
+    }
+    return client->is_connected ? client->deadline
+                                : base_min(client->deadline, client->turn_end);
 }
 
 const char *bootstrap_client_reason(const bootstrap_client_t *client)

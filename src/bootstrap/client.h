@@ -17,7 +17,7 @@ typedef struct bootstrap_client bootstrap_client_t;
  * bootstrap_client_progress().
  *
  * where        From bootstrap_where_resolve(); copied. Its addresses are tried
- *              in turn.
+ *              in turn, each for its part of the time until it has connected.
  * secret       NULL: none. Lives longer than the client.
  * blob         What the listener gets once it is proven that it may; copied.
  * blob_length  At most BOOTSTRAP_BLOB_MAX.
