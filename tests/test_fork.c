@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -17,7 +18,8 @@
 #define TAG      UINT64_C(3)
 #define ALL_BITS UINT64_MAX
 #define LENGTH   100000
-#define MAX_FDS  1024
+#define MAX_FDS  2048
+#define MANY     1100 /* more than fit in an fd_set */
 
 /* What a child has of UCX's is its parent's, and never freed there. The
  * sanitizer for leaks asks this, if it is here. */
@@ -140,11 +142,32 @@ START_TEST(a_child_that_destroys_its_parents_pools_does_no_harm)
 }
 END_TEST
 
+/* From now on this process gets no descriptor below MANY. */
+static void open_many(void)
+{
+    struct rlimit limit;
+
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (limit.rlim_max < MAX_FDS) {
+        fprintf(stderr, "so many files may not be open here\n");
+        return;
+    }
+    limit.rlim_cur = MAX_FDS;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    for (int fd = 0; fd < MANY;) {
+        fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        ck_assert_int_ge(fd, 0);
+    }
+}
+
 START_TEST(programs_that_are_started_inherit_nothing)
 {
     bool   was_open[MAX_FDS];
     pair_t pair;
 
+    if (_i != 0) {
+        open_many();
+    }
     for (int fd = 0; fd < MAX_FDS; fd++) {
         was_open[fd] = fcntl(fd, F_GETFD) >= 0;
     }
@@ -248,7 +271,7 @@ int main(void)
     tcase_add_test(tcase, a_forked_child_keeps_its_own_descriptors);
     tcase_add_loop_test(
         tcase, a_child_that_destroys_its_parents_pools_does_no_harm, 0, 2);
-    tcase_add_test(tcase, programs_that_are_started_inherit_nothing);
+    tcase_add_loop_test(tcase, programs_that_are_started_inherit_nothing, 0, 2);
     tcase_add_test(tcase,
                    a_child_that_lives_on_does_not_hide_its_parents_death);
     suite_add_tcase(suite, tcase);

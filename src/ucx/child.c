@@ -249,8 +249,6 @@ void ucx_child_close_on_exec(const ucx_child_t *child)
     ucx_epoll_visit(child->epoll_fd, close_on_exec, NULL);
 }
 
-#define NUM_LOOKED_AT ((int)(8 * sizeof(((ucx_child_before_t *)0)->is_open)))
-
 /* Each descriptor of this process. False: the system does not tell. */
 static bool visit_open(ucx_epoll_visit_t *visit, void *arg)
 {
@@ -271,35 +269,61 @@ static bool visit_open(ucx_epoll_visit_t *visit, void *arg)
     return true;
 }
 
+/* Room for the bit of fd. */
+static bool grow(ucx_child_before_t *before, size_t fd)
+{
+    size_t         size = (fd / 8 + 1) * 2;
+    unsigned char *is_open;
+
+    if (fd / 8 < before->size) {
+        return true;
+    }
+    is_open = realloc(before->is_open, size);
+    if (is_open == NULL) {
+        return false;
+    }
+    memset(is_open + before->size, 0, size - before->size);
+    before->is_open = is_open;
+    before->size    = size;
+    return true;
+}
+
 static void mark_open(int fd, void *arg)
 {
     ucx_child_before_t *before = arg;
 
-    if (fd < NUM_LOOKED_AT) {
-        before->is_open[fd / 8] |= (unsigned char)(1u << (fd % 8));
+    if (!grow(before, (size_t)fd)) {
+        before->is_unknown = true;
+        return;
     }
+    before->is_open[fd / 8] |= (unsigned char)(1u << (fd % 8));
+}
+
+static bool was_open(const ucx_child_before_t *before, int fd)
+{
+    return ((size_t)fd / 8 < before->size) &&
+           (before->is_open[fd / 8] & (1u << (fd % 8)));
 }
 
 static void close_new_on_exec(int fd, void *arg)
 {
-    const ucx_child_before_t *before = arg;
-
-    if ((fd < NUM_LOOKED_AT) && !(before->is_open[fd / 8] & (1u << (fd % 8))) &&
-        epoll_is_kin(fd)) {
+    if (!was_open(arg, fd) && epoll_is_kin(fd)) {
         close_on_exec(fd, NULL);
     }
 }
 
 void ucx_child_look_before(ucx_child_before_t *before)
 {
-    memset(before, 0, sizeof(*before));
+    *before = (ucx_child_before_t){0};
     if (!visit_open(mark_open, before)) {
-        /* Then none counts as new. */
-        memset(before, 0xff, sizeof(*before));
+        before->is_unknown = true;
     }
 }
 
 void ucx_child_look_after(ucx_child_before_t *before)
 {
-    (void)visit_open(close_new_on_exec, before);
+    if (!before->is_unknown) {
+        (void)visit_open(close_new_on_exec, before);
+    }
+    free(before->is_open);
 }

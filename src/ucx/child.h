@@ -21,6 +21,7 @@
 #include "base/list.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 typedef struct ucx_child {
     base_list_t link;
@@ -36,9 +37,11 @@ void ucx_child_remove(ucx_child_t *child);
 void ucx_child_close_on_exec(const ucx_child_t *child);
 
 /* Sockets and epolls that are opened between these two calls, by this thread
- * or another, are closed on exec. */
+ * or another, are closed on exec. The second belongs to each first. */
 typedef struct ucx_child_before {
-    unsigned char is_open[128]; /* bits, of the first descriptors */
+    unsigned char *is_open; /* bits, of the descriptors up to the last open */
+    size_t         size;    /* of is_open, in bytes */
+    bool           is_unknown; /* then none counts as new */
 } ucx_child_before_t;
 
 void ucx_child_look_before(ucx_child_before_t *before);

@@ -478,19 +478,12 @@ static ucxpool_status_t create_worker(ucx_context_t *ucx)
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t ucx_context_init(ucx_context_t              *ucx,
-                                  const ucx_context_params_t *params)
+/* A context and a worker, where the caller has none. */
+static ucxpool_status_t create(ucx_context_t              *ucx,
+                               const ucx_context_params_t *params)
 {
-    ucx_child_before_t before;
-    ucxpool_status_t   status;
+    ucxpool_status_t status;
 
-    *ucx = (ucx_context_t){
-        .context = params->context,
-        .worker  = params->worker,
-    };
-    base_list_init(&ucx->claim.link);
-    signals_give_back();
-    ucx_child_look_before(&before);
     if (params->context == NULL) {
         status = base_limits_check_ucx();
         if (status != UCXPOOL_OK) {
@@ -509,13 +502,30 @@ ucxpool_status_t ucx_context_init(ucx_context_t              *ucx,
             goto err_cleanup_context;
         }
     }
-    ucx_child_look_after(&before);
     return UCXPOOL_OK;
 
 err_cleanup_context:
     if (ucx->own_context) {
         ucp_cleanup(ucx->context);
     }
+    return status;
+}
+
+ucxpool_status_t ucx_context_init(ucx_context_t              *ucx,
+                                  const ucx_context_params_t *params)
+{
+    ucx_child_before_t before;
+    ucxpool_status_t   status;
+
+    *ucx = (ucx_context_t){
+        .context = params->context,
+        .worker  = params->worker,
+    };
+    base_list_init(&ucx->claim.link);
+    signals_give_back();
+    ucx_child_look_before(&before);
+    status = create(ucx, params);
+    ucx_child_look_after(&before);
     return status;
 }
 
