@@ -24,6 +24,27 @@ START_TEST(letters_beyond_ascii_stay)
 }
 END_TEST
 
+/* U+009B begins a command to a terminal, as ESC [ does. */
+START_TEST(control_characters_beyond_ascii_become_question_marks)
+{
+    char utf8[]  = "a\xc2\x9b"
+                   "31mb\xc2\x80\xc2\xa0";
+    char byte[]  = "a\x9b"
+                   "31mb\x80\xa0\xfc";
+    char inner[] = "\xe2\x82\xac\xc3\x9b\xf0\x9f\x98\x80";
+    char cut[]   = "a\xe2\x9b";
+
+    base_text_clean(utf8);
+    ck_assert_str_eq(utf8, "a??31mb??\xc2\xa0");
+    base_text_clean(byte);
+    ck_assert_str_eq(byte, "a?31mb?\xa0\xfc");
+    base_text_clean(inner);
+    ck_assert_str_eq(inner, "\xe2\x82\xac\xc3\x9b\xf0\x9f\x98\x80");
+    base_text_clean(cut);
+    ck_assert_str_eq(cut, "a\xe2?");
+}
+END_TEST
+
 START_TEST(equal_texts_have_distance_0_in_any_case)
 {
     ck_assert_uint_eq(base_text_distance("", ""), 0);
@@ -74,6 +95,8 @@ int main(void)
 
     tcase_add_test(tcase, control_characters_become_question_marks);
     tcase_add_test(tcase, letters_beyond_ascii_stay);
+    tcase_add_test(tcase,
+                   control_characters_beyond_ascii_become_question_marks);
     tcase_add_test(tcase, equal_texts_have_distance_0_in_any_case);
     tcase_add_test(tcase, one_slip_has_distance_1);
     tcase_add_test(tcase, distance_counts_every_slip);

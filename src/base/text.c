@@ -13,12 +13,56 @@
 
 /* --- what may be printed, and what it resembles --------------------------- */
 
+/* Bytes of the UTF-8 letter at `text`; 0: there is none. A name that was too
+ * long may have been cut inside of one. */
+static unsigned letter_size(const char *text)
+{
+    const unsigned char *bytes = (const unsigned char *)text;
+    unsigned             size;
+
+    if (bytes[0] < 0x80) {
+        return 1;
+    }
+    if ((bytes[0] < 0xc2) || (bytes[0] > 0xf4)) {
+        return 0;
+    }
+    size = (bytes[0] < 0xe0) ? 2 : (bytes[0] < 0xf0) ? 3 : 4;
+    for (unsigned i = 1; i < size; i++) {
+        if ((bytes[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    /* Longer than needed, a half of a pair, or beyond the last letter. */
+    if (((bytes[0] == 0xe0) && (bytes[1] < 0xa0)) ||
+        ((bytes[0] == 0xed) && (bytes[1] > 0x9f)) ||
+        ((bytes[0] == 0xf0) && (bytes[1] < 0x90)) ||
+        ((bytes[0] == 0xf4) && (bytes[1] > 0x8f))) {
+        return 0;
+    }
+    return size;
+}
+
+/* Of ASCII, and of the 32 that stand behind it: as UTF-8, or as the one byte
+ * that they are in older encodings, which some terminals obey. */
+static bool is_control(const char *text, unsigned size)
+{
+    const unsigned char *bytes = (const unsigned char *)text;
+
+    return (bytes[0] < 0x20) || (bytes[0] == 0x7f) ||
+           ((size == 0) && (bytes[0] >= 0x80) && (bytes[0] <= 0x9f)) ||
+           ((size == 2) && (bytes[0] == 0xc2) && (bytes[1] <= 0x9f));
+}
+
 void base_text_clean(char *text)
 {
-    for (; *text != '\0'; text++) {
-        if (((unsigned char)*text < 0x20) || (*text == 0x7f)) {
-            *text = '?';
+    while (*text != '\0') {
+        unsigned size = letter_size(text);
+        unsigned step = (size == 0) ? 1 : size;
+
+        if (is_control(text, size)) {
+            memset(text, '?', step);
         }
+        text += step;
     }
 }
 
@@ -69,35 +113,6 @@ size_t base_text_distance(const char *a, const char *b)
 }
 
 /* --- between quotes ------------------------------------------------------- */
-
-/* Bytes of the UTF-8 letter at `text`; 0: there is none. A name that was too
- * long may have been cut inside of one. */
-static unsigned letter_size(const char *text)
-{
-    const unsigned char *bytes = (const unsigned char *)text;
-    unsigned             size;
-
-    if (bytes[0] < 0x80) {
-        return 1;
-    }
-    if ((bytes[0] < 0xc2) || (bytes[0] > 0xf4)) {
-        return 0;
-    }
-    size = (bytes[0] < 0xe0) ? 2 : (bytes[0] < 0xf0) ? 3 : 4;
-    for (unsigned i = 1; i < size; i++) {
-        if ((bytes[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    /* Longer than needed, a half of a pair, or beyond the last letter. */
-    if (((bytes[0] == 0xe0) && (bytes[1] < 0xa0)) ||
-        ((bytes[0] == 0xed) && (bytes[1] > 0x9f)) ||
-        ((bytes[0] == 0xf0) && (bytes[1] < 0x90)) ||
-        ((bytes[0] == 0xf4) && (bytes[1] > 0x8f))) {
-        return 0;
-    }
-    return size;
-}
 
 void base_quote_print(FILE *stream, const char *text)
 {

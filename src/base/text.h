@@ -11,9 +11,9 @@
 #include <stdio.h>
 
 /*
- * Replace control characters by '?', in place. Text in errors and log lines
- * may come from a peer or the environment; it must neither break a line nor
- * speak to a terminal.
+ * Replace each byte of a control character by '?', in place. Text in errors and
+ * log lines may come from a peer or the environment; it must neither break a
+ * line nor speak to a terminal.
  */
 void base_text_clean(char *text);
 
