@@ -22,7 +22,7 @@ void clear_environment(void)
         snprintf(name, sizeof(name), "UCXPOOL_%s", base_keys[i].name);
         unsetenv(name);
     }
-    base_log_set_level(BASE_LOG_NONE);
+    base_log_set_initial_level(BASE_LOG_NONE);
 }
 
 void read_config(void)

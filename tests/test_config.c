@@ -170,6 +170,18 @@ START_TEST(the_environment_sets_the_log_level_at_once)
 }
 END_TEST
 
+START_TEST(a_log_level_that_was_set_stays)
+{
+    ucxpool_config_t *read;
+
+    ck_assert_int_eq(ucxpool_log_set_level(UCXPOOL_LOG_ERROR), UCXPOOL_OK);
+    setenv("UCXPOOL_LOG_LEVEL", "info", 1);
+    ck_assert_int_eq(ucxpool_config_read(&read), UCXPOOL_OK);
+    ck_assert_int_eq(base_log_get_level(), BASE_LOG_ERROR);
+    ucxpool_config_release(read);
+}
+END_TEST
+
 START_TEST(values_that_do_not_fit_are_refused_when_read)
 {
     setenv("UCXPOOL_SEND_SHARE", "60", 1);
@@ -359,6 +371,7 @@ static void add_environment_tests(TCase *tcase)
     tcase_add_test(tcase, a_bad_value_in_the_environment_is_refused);
     tcase_add_test(tcase, an_empty_value_in_the_environment_is_refused);
     tcase_add_test(tcase, the_environment_sets_the_log_level_at_once);
+    tcase_add_test(tcase, a_log_level_that_was_set_stays);
     tcase_add_test(tcase, no_memory_is_told_and_a_retry_works);
     tcase_add_test(tcase, release_takes_null);
 }

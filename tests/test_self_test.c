@@ -1,4 +1,5 @@
 /* The self-test: it succeeds, it uses every region, and it leaves no trace. */
+#include "base/log.h"
 #include "core/pool.h"
 #include "pair.h"
 
@@ -121,6 +122,17 @@ START_TEST(why_a_message_failed_is_told)
 }
 END_TEST
 
+START_TEST(the_level_of_the_log_stays)
+{
+    ucxpool_t *pool = pair_pool("");
+
+    ck_assert_int_eq(ucxpool_log_set_level(UCXPOOL_LOG_NONE), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_self_test(pool), UCXPOOL_OK);
+    ck_assert_int_eq(base_log_get_level(), BASE_LOG_NONE);
+    ucxpool_destroy(pool);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("self_test");
@@ -134,6 +146,7 @@ int main(void)
     tcase_add_test(tcase, the_callers_blocks_are_left_alone);
     tcase_add_test(tcase, channels_that_are_open_stay_open);
     tcase_add_test(tcase, why_a_message_failed_is_told);
+    tcase_add_test(tcase, the_level_of_the_log_stays);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

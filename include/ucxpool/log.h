@@ -55,7 +55,8 @@ ucxpool_status_t ucxpool_log_set_handler(ucxpool_log_handler_t handler,
 
 /*
  * Set the level from here on, for all pools of this process. A pool that is
- * created sets that of its settings.
+ * created sets that of its settings. Before either, what ucxpool_config_read()
+ * finds in the environment counts.
  *
  * UCXPOOL_ERR_INVALID_PARAM  no such level; nothing was changed
  */

@@ -58,6 +58,11 @@ static ucxpool_status_t create_far(loop_t *loop)
     if (status == UCXPOOL_OK) {
         status = set_size(config, "COMM_SIZE", 4 * near->block_size);
     }
+    /* A pool sets the level of the process: this one the level that it has. */
+    if (status == UCXPOOL_OK) {
+        status = ucxpool_config_modify(
+            config, "LOG_LEVEL", base_log_level_name(base_log_get_level()));
+    }
     if ((status == UCXPOOL_OK) && (near->wire != BASE_WIRE_MAP)) {
         status = ucxpool_config_modify(config, "WIRE", "ucx");
     }

@@ -689,7 +689,8 @@ static ucxpool_status_t read_variable(ucxpool_config_t *config,
     return set_value(config, key, value, SOURCE_ENVIRONMENT);
 }
 
-/* The level first: what the others have to say obeys it. */
+/* The level first: what the others have to say obeys it, unless a pool or the
+ * program has set one. */
 static ucxpool_status_t read_log_level(ucxpool_config_t *config)
 {
     const base_key_t *key    = base_key_find("LOG_LEVEL");
@@ -697,7 +698,7 @@ static ucxpool_status_t read_log_level(ucxpool_config_t *config)
 
     if ((status == UCXPOOL_OK) &&
         (config->sources[key - base_keys] == SOURCE_ENVIRONMENT)) {
-        base_log_set_level((base_log_level_t)config->values.log_level);
+        base_log_set_initial_level((base_log_level_t)config->values.log_level);
     }
     return status;
 }

@@ -9,6 +9,7 @@
 #include <ucxpool/log.h>
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -19,7 +20,11 @@
 /* Bytes of the longest message, with its end. */
 #define MESSAGE_SIZE 1024
 
-static _Atomic unsigned log_level = BASE_LOG_WARN;
+/* No pool and no program has set a level yet. */
+#define UNSET UINT_MAX
+
+static _Atomic unsigned log_level     = UNSET;
+static _Atomic unsigned initial_level = BASE_LOG_WARN;
 
 static const char *const level_names[] = {
     [BASE_LOG_NONE] = "NONE",   [BASE_LOG_ERROR] = "ERROR",
@@ -32,10 +37,24 @@ void base_log_set_level(base_log_level_t level)
     atomic_store_explicit(&log_level, level, memory_order_relaxed);
 }
 
+void base_log_set_initial_level(base_log_level_t level)
+{
+    atomic_store_explicit(&initial_level, level, memory_order_relaxed);
+}
+
 base_log_level_t base_log_get_level(void)
 {
-    return (base_log_level_t)atomic_load_explicit(&log_level,
-                                                  memory_order_relaxed);
+    unsigned level = atomic_load_explicit(&log_level, memory_order_relaxed);
+
+    if (level == UNSET) {
+        level = atomic_load_explicit(&initial_level, memory_order_relaxed);
+    }
+    return (base_log_level_t)level;
+}
+
+const char *base_log_level_name(base_log_level_t level)
+{
+    return level_names[level];
 }
 
 _Static_assert(((int)UCXPOOL_LOG_NONE == (int)BASE_LOG_NONE) &&

@@ -17,6 +17,12 @@ typedef enum base_log_level {
 void             base_log_set_level(base_log_level_t level);
 base_log_level_t base_log_get_level(void);
 
+/* The level until base_log_set_level() is called, if it has not been. */
+void base_log_set_initial_level(base_log_level_t level);
+
+/* "WARN"; as a value of the setting, too. */
+const char *base_log_level_name(base_log_level_t level);
+
 void base_log_write(base_log_level_t level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
