@@ -12,6 +12,7 @@
 
 #include <check.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -382,6 +383,34 @@ START_TEST(a_forked_child_does_not_confuse_the_listener)
     ck_assert_int_eq(waitpid(child, NULL, 0), child);
     close(fd);
     bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(a_forked_child_does_not_keep_connections_that_wait)
+{
+    bootstrap_listener_t *listener = loopback_listener(secret);
+    bootstrap_client_t   *client   = loopback_client(listener, secret);
+    struct pollfd         fd       = {.events = POLLRDHUP};
+    int                   pipe_fds[2];
+    pid_t                 child;
+    char                  byte;
+
+    ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_OK);
+    ck_assert_int_eq(pipe(pipe_fds), 0);
+    child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        close(pipe_fds[1]);
+        _exit(read(pipe_fds[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    bootstrap_listener_destroy(listener);
+    fd.fd = bootstrap_client_detach_fd(client);
+    ck_assert_int_eq(poll(&fd, 1, 10000), 1);
+    close(pipe_fds[0]);
+    close(pipe_fds[1]);
+    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+    close(fd.fd);
+    bootstrap_client_destroy(client);
 }
 END_TEST
 
@@ -896,6 +925,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, the_fd_can_be_watched_by_an_epoll_of_the_client);
     tcase_add_test(tcase, destroying_the_listener_hangs_up_on_strangers);
     tcase_add_test(tcase, a_forked_child_does_not_confuse_the_listener);
+    tcase_add_test(tcase, a_forked_child_does_not_keep_connections_that_wait);
     tcase_add_test(
         tcase, an_answer_that_the_system_does_not_take_at_once_is_sent_later);
     tcase_add_test(tcase, an_answer_that_does_not_get_out_gives_its_place_back);

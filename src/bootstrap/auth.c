@@ -715,4 +715,5 @@ void bootstrap_close_notify(int fd, bootstrap_close_t reason)
     uint8_t byte = (uint8_t)reason;
 
     (void)send(fd, &byte, sizeof(byte), MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)shutdown(fd, SHUT_RDWR);
 }

@@ -229,7 +229,8 @@ typedef enum bootstrap_close {
     BOOTSTRAP_CLOSE_SPARE  = 3 /* it is not needed: the channel is on `map` */
 } bootstrap_close_t;
 
-/* Send it, unless the connection takes nothing. */
+/* Send it, unless the connection takes nothing, and end the connection: a
+ * forked child may hold a copy, which would keep it. */
 void bootstrap_close_notify(int fd, bootstrap_close_t reason);
 
 #endif
