@@ -1,12 +1,14 @@
 /*
- * Runs a fuzz target over the files named, once each. Where the build has
- * --enable-fuzzers, libFuzzer's main() takes its place.
+ * Runs a fuzz target over the files named, once each, and tells what each did.
+ * Where the build has --enable-fuzzers, libFuzzer's main() takes its place.
  */
-#include <stdint.h>
+#include <config.h>
+
+#include "fuzz.h"
+
 #include <stdio.h>
 #include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include <string.h>
 
 /* The data has memory of exactly its size, so that a checker sees each byte
  * that is read behind it. */
@@ -30,6 +32,7 @@ static void run_file(const char *path)
     fclose(file);
     LLVMFuzzerTestOneInput(data, (size_t)size);
     free(data);
+    printf("%s: %s\n", basename(path), fuzz_told());
 }
 
 int main(int argc, char **argv)
@@ -41,6 +44,5 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         run_file(argv[i]);
     }
-    printf("%d inputs\n", argc - 1);
     return EXIT_SUCCESS;
 }

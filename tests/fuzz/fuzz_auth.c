@@ -3,6 +3,8 @@
  * either role. The first byte is made of the FLAGs below; a script follows, of
  * which each step begins with a byte that tells what the stranger does.
  */
+#include "fuzz.h"
+
 #include "base/math.h"
 #include "bootstrap/auth.h"
 
@@ -42,8 +44,6 @@ typedef struct stranger {
             abort(); \
         } \
     } while (0)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static uint8_t take_byte(stranger_t *stranger)
 {
@@ -177,6 +177,20 @@ static void take_step(stranger_t *stranger)
     }
 }
 
+static char told[512];
+
+const char *fuzz_told(void)
+{
+    return told;
+}
+
+static void tell(const stranger_t *stranger, ucxpool_status_t status)
+{
+    snprintf(told, sizeof(told), "%s, %zu bytes left: %s",
+             ucxpool_status_string(status), stranger->size,
+             stranger->auth.reason);
+}
+
 /* Whatever it ends with, the words are text and nobody is let in unproven. */
 static void check_end(const stranger_t *stranger, ucxpool_status_t status)
 {
@@ -231,7 +245,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             take_step(&stranger);
         }
     } while ((stranger.size > 0) && (status == UCXPOOL_INPROGRESS));
-    check_end(&stranger, bootstrap_auth_progress(&stranger.auth));
+    status = bootstrap_auth_progress(&stranger.auth);
+    tell(&stranger, status);
+    check_end(&stranger, status);
     bootstrap_auth_cleanup(&stranger.auth);
     close(fds[0]);
     close(fds[1]);

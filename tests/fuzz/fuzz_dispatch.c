@@ -14,9 +14,12 @@
  * Afterwards the channels are closed, and the victim must be whole. The pools
  * stay: one input's channel is the next one's past.
  */
+#include "fuzz.h"
+
 #include "../hostile.h"
 
 #include "base/log.h"
+#include "core/stats.h"
 #include "window/window.h"
 
 #include <check.h>
@@ -33,8 +36,6 @@
 #define NUM_REMOTES 3u
 #define WINDOW_SIZE 3000u
 #define REMOTE_SIZE 70000u
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 typedef struct input {
     const uint8_t *at;
@@ -58,6 +59,9 @@ enum {
 };
 
 static hostile_t hostile;
+
+/* When the input began. */
+static core_stats_t before;
 
 /* The victim's windows, each with memory that ends where a sanitizer looks. */
 static uint8_t           memory[NUM_WINDOWS][WINDOW_SIZE];
@@ -482,6 +486,41 @@ static void start(void)
     hostile_post(&hostile);
     make_window(0);
     hostile_let_read(&hostile);
+    core_stats_get(hostile.pair.a, &before);
+}
+
+static char told[512];
+
+const char *fuzz_told(void)
+{
+    return told;
+}
+
+static const char *end_of(const ucxpool_request_t *request)
+{
+    return ucxpool_status_string(ucxpool_request_test(request));
+}
+
+static unsigned long long since(uint64_t now, uint64_t then)
+{
+    return now - then;
+}
+
+/* How the victim fares, before the peer goes. */
+static void tell(void)
+{
+    ucxpool_channel_attr_t attr;
+    core_stats_t           stats;
+
+    ucxpool_channel_query(hostile.victim, &attr, sizeof(attr));
+    core_stats_get(hostile.pair.a, &stats);
+    snprintf(told, sizeof(told),
+             "receive %s, send %s, %llu received, %llu sent, %llu refused; %s",
+             end_of(hostile.recv), end_of(hostile.send),
+             since(stats.messages_received, before.messages_received),
+             since(stats.messages_sent, before.messages_sent),
+             since(stats.messages_refused, before.messages_refused),
+             attr.reason);
 }
 
 /* The peer goes, then the victim's caller closes. */
@@ -490,6 +529,7 @@ static void finish(void)
     proto_fixed_t bye = {.head = {.credits = 0}};
 
     hostile_let_read(&hostile);
+    tell();
     if (!hostile_is_over(&hostile)) {
         /* Whatever was done to the words of its page. */
         hostile_write_word(&hostile, hostile.channel->ring.head, 0);

@@ -6,6 +6,8 @@
  *             shifted left by byte (i + 1) % 8, modulo 48
  *    16       the runs, 16 bytes each
  */
+#include "fuzz.h"
+
 #include "base/log.h"
 #include "base/math.h"
 #include "copy/list.h"
@@ -42,8 +44,6 @@ typedef struct input {
     size_t            num_segments;
     ucxpool_segment_t segments[MAX_SEGMENTS];
 } input_t;
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* The sums, with numbers that cannot overflow. */
 static void check_totals(const input_t *input)
@@ -168,12 +168,20 @@ static void check_copy(input_t *input)
     free(block);
 }
 
+static char told[512];
+
+const char *fuzz_told(void)
+{
+    return told;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     input_t input;
     size_t  runs_size;
 
     base_log_set_level(BASE_LOG_NONE);
+    told[0] = '\0';
     if (size < HEADER_SIZE) {
         return 0;
     }
@@ -184,8 +192,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     runs_size      = input.num_runs * sizeof(copy_run_t);
     if (copy_lengths_check(data + HEADER_SIZE, input.num_runs, &input.totals) !=
         UCXPOOL_OK) {
+        snprintf(told, sizeof(told), "refused: %s", ucxpool_error_detail());
         return 0;
     }
+    snprintf(told, sizeof(told), "%llu segments, %llu bytes",
+             (unsigned long long)input.totals.num_segments,
+             (unsigned long long)input.totals.payload_size);
     input.runs = malloc(runs_size + 1);
     memcpy(input.runs, data + HEADER_SIZE, runs_size);
     check_totals(&input);

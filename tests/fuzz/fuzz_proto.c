@@ -7,6 +7,9 @@
  * What the parser lets pass must be safe to use as the rest of the library
  * uses it.
  */
+#include "fuzz.h"
+
+#include "base/error.h"
 #include "base/log.h"
 #include "base/math.h"
 #include "copy/list.h"
@@ -28,7 +31,12 @@
         } \
     } while (0)
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+static char told[512];
+
+const char *fuzz_told(void)
+{
+    return told;
+}
 
 /* A copy of exactly that size, so that a byte read behind it is seen. */
 static uint8_t *copy_of(const uint8_t *data, size_t size)
@@ -87,7 +95,9 @@ static void check_desc(const proto_desc_t *desc, const uint8_t *data,
     }
     CHECK(runs_size + desc->metadata_size <= size);
     runs = (copy_run_t *)copy_of(data, runs_size);
-    if (proto_check_desc(desc, runs, size - runs_size, &totals) == UCXPOOL_OK) {
+    if (proto_check_desc(desc, runs, size - runs_size, &totals) != UCXPOOL_OK) {
+        snprintf(told, sizeof(told), "refused: %s", ucxpool_error_detail());
+    } else {
         CHECK(totals.payload_size == desc->payload_size);
         CHECK(totals.payload_size <= PROTO_SIZE_MAX);
         if (desc->flags & PROTO_DESC_EAGER) {
@@ -116,6 +126,8 @@ static void check_places(const proto_places_t *places, const uint8_t *data,
           (num <= places->num_places - places->first));
     if (proto_add_places(list, num, places->length, window, &sum)) {
         CHECK(sum <= num * window);
+    } else {
+        snprintf(told, sizeof(told), "refused: beyond the window");
     }
     free(list);
 }
@@ -180,6 +192,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint8_t      *fixed, *variable;
 
     base_log_set_level(BASE_LOG_NONE);
+    told[0] = '\0';
     if (size == 0) {
         return 0;
     }
@@ -192,7 +205,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         CHECK(message.head.version == PROTO_VERSION);
         CHECK(fixed_size == proto_fixed_size(message.head.type));
         CHECK(memcmp(&message, fixed, fixed_size) == 0);
+        snprintf(told, sizeof(told), "type %u", message.head.type);
         check_message(&message, variable, size);
+    } else {
+        snprintf(told, sizeof(told), "refused: %s", ucxpool_error_detail());
     }
     free(fixed);
     free(variable);

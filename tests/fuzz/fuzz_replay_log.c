@@ -2,6 +2,8 @@
  * Fuzz target: a log of allocations. What is read of it can be played, and is
  * the same when it is written and read again.
  */
+#include "fuzz.h"
+
 #include "replay/log.h"
 
 #include <stdio.h>
@@ -17,8 +19,6 @@
             abort(); \
         } \
     } while (0)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static trace_t *read_bytes(const void *data, size_t size)
 {
@@ -91,17 +91,27 @@ static bool can_be_written(const trace_t *trace)
     return true;
 }
 
+static char told[512];
+
+const char *fuzz_told(void)
+{
+    return told;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     trace_t *trace;
 
+    told[0] = '\0';
     if (size == 0) {
         return 0;
     }
     /* What it complains of is not looked at. */
     CHECK(freopen("/dev/null", "w", stderr) != NULL);
     trace = read_bytes(data, size);
+    snprintf(told, sizeof(told), "refused");
     if (trace != NULL) {
+        snprintf(told, sizeof(told), "%zu events", trace->num_events);
         check(trace);
         if (can_be_written(trace)) {
             check_copy(trace);

@@ -3,6 +3,8 @@
  * write to while we do. A script: each step begins with a byte that tells what
  * the peer does. Its head is a place in the ring, where it writes next.
  */
+#include "fuzz.h"
+
 #include "base/log.h"
 #include "base/math.h"
 #include "core/ring.h"
@@ -13,7 +15,7 @@
 
 typedef enum step {
     STEP_ENTRY, /* write an entry at its head: sizes, then bytes */
-    STEP_SKIP,  /* skip to the ring's start */
+    STEP_SKIP,  /* skip to the ring's start, and write an entry there */
     STEP_HEAD,  /* move its head by 64 times a signed 16-bit number */
     STEP_LAP,   /* write the word of an entry of the lap before */
     STEP_TAIL,  /* say how far it has read: a 16-bit number less than written */
@@ -36,12 +38,11 @@ typedef struct script {
         } \
     } while (0)
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 #define LINE UINT64_C(64)
 
 static core_ring_page_t *theirs;
 static uint64_t          head; /* theirs */
+static unsigned          num_read;
 
 static uint32_t take(script_t *script, size_t size)
 {
@@ -54,20 +55,25 @@ static uint32_t take(script_t *script, size_t size)
     return value;
 }
 
+static void put_word(uint64_t place, uint64_t word)
+{
+    memcpy(theirs->entries + place % CORE_RING_SIZE, &word, sizeof(word));
+}
+
+static uint64_t lap_of(uint64_t place)
+{
+    return (uint32_t)(place / CORE_RING_SIZE + 1);
+}
+
 /* How an entry begins: its sizes, and the lap of the ring. */
-static void write_word(uint32_t fixed_size, uint32_t data_size, uint64_t lap)
+static void write_word(uint64_t place, uint32_t fixed_size, uint32_t data_size)
 {
-    uint64_t word = fixed_size | (uint64_t)data_size << 16 | lap << 32;
-
-    memcpy(theirs->entries + head % CORE_RING_SIZE, &word, sizeof(word));
+    put_word(place,
+             fixed_size | (uint64_t)data_size << 16 | lap_of(place) << 32);
 }
 
-static uint64_t lap(void)
-{
-    return (uint32_t)(head / CORE_RING_SIZE + 1);
-}
-
-/* The entry may say one thing and hold another; it stays in the ring. */
+/* The entry may say one thing and hold another; it stays in the ring. Behind it
+ * nothing stands that is left of the lap before, as writers see to. */
 static void write_entry(script_t *script)
 {
     uint64_t at         = head % CORE_RING_SIZE + sizeof(uint64_t);
@@ -75,13 +81,24 @@ static void write_entry(script_t *script)
     uint32_t data_size  = take(script, 2);
     size_t   length = base_min(script->size, (size_t)fixed_size + data_size);
 
-    write_word(fixed_size, data_size, lap());
+    write_word(head, fixed_size, data_size);
     length = base_min(length, CORE_RING_SIZE - at);
     memcpy(theirs->entries + at, script->data, length);
     script->data += length;
     script->size -= length;
     head += base_align_up(sizeof(uint64_t) + (uint64_t)fixed_size + data_size,
                           LINE);
+    put_word(head, 0);
+}
+
+/* What is skipped to is there before. */
+static void write_skip(script_t *script)
+{
+    uint64_t place = head;
+
+    head += CORE_RING_SIZE - head % CORE_RING_SIZE;
+    write_entry(script);
+    write_word(place, UINT16_MAX, 0);
 }
 
 static void take_step(script_t *script, const core_ring_t *ring)
@@ -93,14 +110,13 @@ static void take_step(script_t *script, const core_ring_t *ring)
         write_entry(script);
         break;
     case STEP_SKIP:
-        write_word(UINT16_MAX, 0, lap());
-        head += CORE_RING_SIZE - head % CORE_RING_SIZE;
+        write_skip(script);
         break;
     case STEP_HEAD:
         head += (uint64_t)(int16_t)take(script, 2) * LINE;
         break;
     case STEP_LAP:
-        write_word(sizeof(proto_head_t), 0, lap() - 1);
+        put_word(head, sizeof(proto_head_t) | (lap_of(head) - 1) << 32);
         break;
     case STEP_TAIL:
         theirs->tail = ring->head - take(script, 2);
@@ -141,6 +157,7 @@ static bool read_entries(core_ring_t *ring)
                         &message) != UCXPOOL_OK) {
             return false;
         }
+        num_read++;
         (void)core_ring_consume(ring);
     }
     /* The peer does not write meanwhile, so there is an end. */
@@ -185,8 +202,16 @@ static void init(core_ring_t *ring)
     memset(mine->entries, 0, sizeof(mine->entries));
     memset(theirs, 0, sizeof(*theirs));
     head          = 0;
+    num_read      = 0;
     ring->cleared = CORE_RING_SIZE;
     core_ring_attach(ring, theirs);
+}
+
+static char told[512];
+
+const char *fuzz_told(void)
+{
+    return told;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -196,13 +221,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     base_log_set_level(BASE_LOG_NONE);
     init(&ring);
+    told[0] = '\0';
     while (script.size > 0) {
         take_step(&script, &ring);
         if (!read_entries(&ring)) {
-            break;
+            snprintf(told, sizeof(told), "%u entries, refused: %s", num_read,
+                     ucxpool_error_detail());
+            return 0;
         }
         write_answer(&ring, script.size % PROTO_DATA_MAX);
         (void)core_ring_is_revoked(&ring, script.size);
     }
+    snprintf(told, sizeof(told), "%u entries", num_read);
     return 0;
 }
