@@ -137,10 +137,15 @@ static bool read_one(ucxpool_channel_t *channel, unsigned *type_p)
     if (status == UCXPOOL_INPROGRESS) {
         return false;
     }
-    if ((status != UCXPOOL_OK) ||
-        (proto_parse(entry.fixed, entry.fixed_size, entry.data_size,
-                     &message) != UCXPOOL_OK) ||
-        (message.head.type == PROTO_HELLO)) {
+    if (status == UCXPOOL_OK) {
+        status = proto_parse(entry.fixed, entry.fixed_size, entry.data_size,
+                             &message);
+    }
+    if ((status == UCXPOOL_OK) && (message.head.type == PROTO_HELLO)) {
+        status = base_error(UCXPOOL_ERR_PROTOCOL,
+                            "the peer says hello where it is known");
+    }
+    if (status != UCXPOOL_OK) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL, "%s",
                           ucxpool_error_detail());
         channel->status = UCXPOOL_ERR_PROTOCOL;
