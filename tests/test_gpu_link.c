@@ -175,7 +175,8 @@ static void import(peer_t *peer)
 
 static bool begin(void)
 {
-    const char *settings = "WIRE=map MAP_WAY=push";
+    /* To be lent for more messages than the link takes at a time. */
+    const char *settings = "WIRE=map MAP_WAY=push COMM_SIZE=48m";
 
     depth = slow_is() ? DEPTH_MIN : DEPTH_MAX;
     setenv("CUDA_STAND_IN", "run=late,devices=2", 1);
@@ -304,8 +305,8 @@ static bool await_line(work_t work, const ucxpool_request_t *last)
     return true;
 }
 
-/* All of this side's, and how they end; is_canceled: one of each pair is, the
- * last of which waits for the link. */
+/* All of this side's, and how they end; at the parent they stand in line.
+ * is_canceled: one of each pair is, the last of which waits for the link. */
 static void run_all(work_t work, bool is_canceled)
 {
     ucxpool_request_t *requests[DEPTH_MAX][PEERS];
@@ -317,8 +318,10 @@ static void run_all(work_t work, bool is_canceled)
                 two.is_child ? post_recv(&peers[j]) : post(&peers[j], work);
         }
     }
-    if (is_canceled) {
+    if (!two.is_child) {
         must_wait = await_line(work, requests[depth - 1][(depth - 1) % PEERS]);
+    }
+    if (is_canceled) {
         for (unsigned i = 0; i < depth; i++) {
             ucxpool_request_cancel(requests[i][i % PEERS]);
         }
