@@ -7,6 +7,7 @@
 
 #include <check.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -94,6 +95,24 @@ START_TEST(who_waits_for_a_request_is_told_why_it_failed)
     ck_assert_str_eq(ucxpool_error_detail(), "the deadline passed");
     ucxpool_request_release(recv);
     ucxpool_destroy(pool);
+}
+END_TEST
+
+START_TEST(a_request_without_a_deadline_has_that_of_the_setting)
+{
+    char               settings[128];
+    pair_t             pair;
+    char               target = 7;
+    ucxpool_request_t *recv;
+
+    snprintf(settings, sizeof(settings), "%s REQUEST_TIMEOUT=20ms", wires[_i]);
+    pair_init(&pair, settings, settings);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, &target, 1, TAG,
+                                         ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    check_expires(&pair, recv);
+    ck_assert_int_eq(target, 7);
+    pair_cleanup(&pair);
 }
 END_TEST
 
@@ -529,6 +548,8 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, who_waits_for_a_request_is_told_why_it_failed);
     tcase_add_loop_test(tcase, a_receive_without_a_message_expires, 0, 2);
+    tcase_add_loop_test(
+        tcase, a_request_without_a_deadline_has_that_of_the_setting, 0, 2);
     tcase_add_loop_test(tcase, a_send_that_nobody_receives_expires, 0, 2);
     tcase_add_loop_test(tcase, the_receiver_of_a_send_that_expires_is_told, 0,
                         2);
