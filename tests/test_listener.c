@@ -5,6 +5,7 @@
 #include "core/stats.h"
 
 #include <check.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -615,6 +616,103 @@ START_TEST(silent_strangers_lock_nobody_out)
 }
 END_TEST
 
+/* Has the other end hung up? What it has said is thrown away. */
+static bool is_hung_up(int fd)
+{
+    char    bytes[256];
+    ssize_t length;
+
+    do {
+        length = read(fd, bytes, sizeof(bytes));
+    } while (length > 0);
+    return (length == 0) || (errno != EAGAIN);
+}
+
+START_TEST(the_oldest_of_too_many_strangers_is_hung_up_on)
+{
+    ucxpool_listener_t *listener;
+    pair_t              pair;
+    int                 first;
+    int                 second;
+
+    pair.a   = pool_with(NULL, "LOG_LEVEL=none MAX_HALF_OPEN=1 "
+                                 "HANDSHAKE_TIMEOUT=1h");
+    pair.b   = pool_with(NULL, "");
+    listener = pair_listen(pair.a, "127.0.0.1:0");
+    first    = be_silent(ucxpool_listener_port(listener));
+    second   = be_silent(ucxpool_listener_port(listener));
+    pair_until(&pair, is_hung_up(first));
+    ck_assert(!is_hung_up(second));
+    close(first);
+    close(second);
+    ucxpool_listener_destroy(listener);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+/* The one who may wait for an hour came first. */
+START_TEST(a_silent_stranger_is_hung_up_on_when_the_setting_says)
+{
+    ucxpool_listener_t *patient;
+    ucxpool_listener_t *quick;
+    pair_t              pair;
+    int                 fd_a;
+    int                 fd_b;
+
+    pair.a  = pool_with(NULL, "LOG_LEVEL=none HANDSHAKE_TIMEOUT=1h");
+    pair.b  = pool_with(NULL, "LOG_LEVEL=none HANDSHAKE_TIMEOUT=20ms");
+    patient = pair_listen(pair.a, "127.0.0.1:0");
+    quick   = pair_listen(pair.b, "127.0.0.1:0");
+    fd_a    = be_silent(ucxpool_listener_port(patient));
+    ck_assert_int_eq(ucxpool_wait(pair.a, UCXPOOL_FOREVER), UCXPOOL_OK);
+    fd_b = be_silent(ucxpool_listener_port(quick));
+    pair_until(&pair, is_hung_up(fd_b));
+    ck_assert(!is_hung_up(fd_a));
+    close(fd_a);
+    close(fd_b);
+    ucxpool_listener_destroy(patient);
+    ucxpool_listener_destroy(quick);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+/* Listens, and says nothing to who calls. */
+static int listen_silently(uint16_t *port_p)
+{
+    struct sockaddr_in where  = {.sin_family = AF_INET};
+    socklen_t          length = sizeof(where);
+    int                fd     = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&where, length), 0);
+    ck_assert_int_eq(listen(fd, 2), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&where, &length), 0);
+    *port_p = ntohs(where.sin_port);
+    return fd;
+}
+
+START_TEST(a_caller_waits_for_an_answer_as_long_as_the_setting_says)
+{
+    ucxpool_channel_attr_t attr;
+    ucxpool_channel_t     *patient;
+    ucxpool_channel_t     *quick;
+    pair_t                 pair;
+    uint16_t               port;
+    int                    fd = listen_silently(&port);
+
+    pair.a  = pool_with(NULL, "LOG_LEVEL=none HANDSHAKE_TIMEOUT=1h");
+    pair.b  = pool_with(NULL, "LOG_LEVEL=none HANDSHAKE_TIMEOUT=20ms");
+    patient = pair_call(pair.a, "127.0.0.1", port);
+    quick   = pair_call(pair.b, "127.0.0.1", port);
+    pair_until(&pair, pair_state(quick) == UCXPOOL_CHANNEL_FAILED);
+    ucxpool_channel_query(quick, &attr, sizeof(attr));
+    ck_assert_int_eq(attr.status, UCXPOOL_ERR_TIMED_OUT);
+    ck_assert_int_eq(pair_state(patient), UCXPOOL_CHANNEL_CONNECTING);
+    close(fd);
+    pair_cleanup(&pair);
+}
+END_TEST
+
 START_TEST(who_finds_too_many_waiting_is_told_and_may_come_again)
 {
     enum { PLACES = 16 };
@@ -793,6 +891,11 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, as_many_wait_to_be_accepted_as_the_setting_says);
     tcase_add_test(tcase, nothing_is_remembered_of_a_client_that_is_gone);
     tcase_add_test(tcase, silent_strangers_lock_nobody_out);
+    tcase_add_test(tcase, the_oldest_of_too_many_strangers_is_hung_up_on);
+    tcase_add_test(tcase,
+                   a_silent_stranger_is_hung_up_on_when_the_setting_says);
+    tcase_add_test(tcase,
+                   a_caller_waits_for_an_answer_as_long_as_the_setting_says);
     tcase_add_test(tcase,
                    who_finds_too_many_waiting_is_told_and_may_come_again);
     tcase_add_test(tcase, a_hello_with_a_wrong_key_is_refused);
