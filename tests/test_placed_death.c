@@ -65,6 +65,7 @@ static void run_step(side_t *side)
         ucxpool_request_t **request = &side->requests[i];
 
         if ((*request != NULL) && pair_ended(*request)) {
+            two_check(ucxpool_request_test(*request) == UCXPOOL_OK);
             ucxpool_request_release(*request);
             *request = NULL;
         }
@@ -165,6 +166,7 @@ START_TEST(one_outlives_the_other)
     run_steps(&side, (unsigned)rand() % 2000);
     two_check(kill(side.two.child, SIGKILL) == 0);
     two_check(waitpid(side.two.child, &status, 0) == side.two.child);
+    two_check(WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL));
     check_lost(&side);
     check_whole(&side);
     if (side.sends) {
