@@ -137,6 +137,7 @@ static void kill_child(side_t *side)
 
     two_check(kill(side->two.child, SIGKILL) == 0);
     two_check(waitpid(side->two.child, &status, 0) == side->two.child);
+    two_check(WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL));
 }
 
 static void free_memory(side_t *side)
