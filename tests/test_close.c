@@ -107,7 +107,8 @@ START_TEST(a_pool_goes_without_waiting_for_a_peer_that_stands_still)
     pair_t             pair;
 
     pair_fill(source, LENGTH);
-    pair_init(&pair, "WIRE=map", "WIRE=map");
+    pair_init(&pair, "WIRE=map CLOSE_TIMEOUT=1000s",
+              "WIRE=map CLOSE_TIMEOUT=1000s");
     send = start_send(&pair, source, target, &recv);
     ucxpool_destroy(pair.a);
     pair.a = NULL;
