@@ -6,6 +6,7 @@
  * ucxpool_torch_refuse_graph(). What takes none for another purpose:
  * ucxpool_log_set_handler().
  */
+#include "base/error.h"
 #include "pair.h"
 
 #include <ucxpool/framework.h>
@@ -37,9 +38,20 @@ static void check_refused(ucxpool_status_t status, const char *call)
     check_said(call);
 }
 
-#define refused(_call) check_refused(_call, #_call)
+/* What the call before has said is not taken for this one's. */
+static void forget(void)
+{
+    (void)base_error(UCXPOOL_ERR_IO, "nothing was said");
+}
+
+#define refused(_call) \
+    do { \
+        forget(); \
+        check_refused(_call, #_call); \
+    } while (0)
 #define ignored(_call) \
     do { \
+        forget(); \
         _call; \
         check_said(#_call); \
     } while (0)
