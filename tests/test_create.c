@@ -189,17 +189,29 @@ static bool make_with_failure(maker_t *maker, const failure_t *failure,
     return !has_failed;
 }
 
-static void make_with_failures(maker_t *maker, const failure_t *failure)
+/* Has a call failed? */
+static bool make_with_failures(maker_t *maker, const failure_t *failure)
 {
-    void *made;
+    unsigned n = 1;
+    void    *made;
 
     /* What is taken once, by UCX for example, is taken now. */
     ck_assert_int_eq(maker->make(maker, &made), UCXPOOL_OK);
     maker->unmake(maker, made);
-    for (unsigned n = 1; !make_with_failure(maker, failure, n); n++) {
+    while (!make_with_failure(maker, failure, n)) {
+        n++;
     }
     ck_assert_int_eq(maker->make(maker, &made), UCXPOOL_OK);
     maker->unmake(maker, made);
+    return n > 1;
+}
+
+/* The channels' alone; a pool makes each of the other calls that must not fail.
+ */
+static bool is_of_channels(calls_name_t name)
+{
+    return (name == CALLS_FSTAT) || (name == CALLS_UCP_GET_ADDRESS) ||
+           (name == CALLS_UCP_EP_CREATE);
 }
 
 static ucxpool_status_t make_pool(maker_t *maker, void **made_p)
@@ -224,7 +236,8 @@ START_TEST(a_pool_is_made_whole_or_not_at_all)
     maker_t maker = {.make = make_pool, .unmake = unmake_pool};
 
     maker.config = read_settings(small);
-    make_with_failures(&maker, &failures[_i]);
+    ck_assert(make_with_failures(&maker, &failures[_i]) ||
+              !failures[_i].is_fatal || is_of_channels(failures[_i].name));
     ucxpool_config_release(maker.config);
 }
 END_TEST
