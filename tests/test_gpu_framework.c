@@ -235,6 +235,22 @@ START_TEST(what_is_allocated_is_aligned_and_on_its_device)
 }
 END_TEST
 
+/* Each that is alone lies where a block begins. */
+START_TEST(neighbours_are_aligned)
+{
+    const framework_t *is = &frameworks[_i];
+    void              *a  = is->alloc(1, 0, NULL);
+    void              *b  = is->alloc(1, 0, NULL);
+
+    ck_assert_msg((a != NULL) && (b != NULL), "%s", ucxpool_error_detail());
+    ck_assert_uint_eq((uintptr_t)a % 512, 0);
+    ck_assert_uint_eq((uintptr_t)b % 512, 0);
+    is->free_it(a, 1, 0, NULL);
+    is->free_it(b, 1, 0, NULL);
+    require_nothing_live(0);
+}
+END_TEST
+
 START_TEST(nothing_is_no_address_and_may_be_freed)
 {
     const framework_t *is = &frameworks[_i];
@@ -699,6 +715,7 @@ int main(void)
     tcase_add_checked_fixture(calls, start, NULL);
     tcase_add_loop_test(calls, what_is_allocated_is_aligned_and_on_its_device,
                         0, NUM_FRAMEWORKS);
+    tcase_add_loop_test(calls, neighbours_are_aligned, 0, NUM_FRAMEWORKS);
     tcase_add_loop_test(calls, nothing_is_no_address_and_may_be_freed, 0,
                         NUM_FRAMEWORKS);
     tcase_add_loop_test(calls, both_names_of_the_default_stream_are_one, 0,
