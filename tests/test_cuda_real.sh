@@ -51,6 +51,8 @@ for test in "$@"; do
     case $result in
     0) ;;
     77)
+        # What has failed before is not forgotten.
+        [ $status -eq 0 ] || exit 1
         echo 'no CUDA driver, or no GPU'
         exit 77
         ;;
