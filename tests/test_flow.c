@@ -1,4 +1,5 @@
 /* Flow: few blocks, few credits, odd sizes, limits, and refusals. */
+#include "core/stats.h"
 #include "pair.h"
 
 #include "xfer/fragment.h"
@@ -187,6 +188,7 @@ START_TEST(all_to_all_with_one_block_each_way_comes_to_an_end)
 {
     static crowd_t crowd;
     uint64_t       until;
+    uint64_t       blocked_ns = 0;
 
     for (int i = 0; i < PEERS; i++) {
         crowd.pools[i] = pair_pool(with(wires[_i], TINY));
@@ -204,9 +206,14 @@ START_TEST(all_to_all_with_one_block_each_way_comes_to_an_end)
     }
     check_all(&crowd);
     for (int i = 0; i < PEERS; i++) {
+        core_stats_t stats;
+
+        core_stats_get(crowd.pools[i], &stats);
+        blocked_ns += stats.blocked_ns;
         ucxpool_destroy(crowd.pools[i]);
         free(crowd.sources[i]);
     }
+    ck_assert_uint_gt(blocked_ns, 0);
 }
 END_TEST
 

@@ -39,6 +39,11 @@ START_TEST(a_range_is_stitched_of_every_second_piece)
     start(false, 128 * MIB);
     fill_every_second(size, num, pieces);
     ck_assert_uint_eq(stats().reserved, 128 * MIB);
+    ck_assert_uint_eq(stats().free, 64 * MIB);
+    ck_assert_uint_eq(stats().largest_contiguous, size);
+    ck_assert_uint_eq(stats().largest_stitchable, 64 * MIB);
+    ck_assert_double_eq(stats().fragmentation, 1 - (double)size / (64 * MIB));
+    ck_assert_double_eq(stats().fragmentation_stitched, 0);
     range = get(64 * MIB, NULL);
     ck_assert_uint_eq(stats().stitched_live, 1);
     memset(range, 7, 64 * MIB);
@@ -58,8 +63,9 @@ START_TEST(a_stitched_range_is_used_again_without_a_call)
     start(false, 64 * MIB);
     fill_every_second(8 * MIB, 8, pieces);
     range = get(32 * MIB, NULL);
+    ck_assert_uint_eq(stats().stitched_kept, 0);
     put(range, NULL);
-    (void)stats(); /* collects what is quick */
+    ck_assert_uint_eq(stats().stitched_kept, 1); /* collects what is quick */
     vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
     ck_assert_ptr_eq(get(32 * MIB, NULL), range);
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_LAST), 0);
@@ -480,6 +486,7 @@ START_TEST(trim_gives_back_what_is_free)
 {
     char  *small, *large, *kept;
     size_t released = 0;
+    size_t first;
 
     start(false, 64 * MIB);
     small = get(100, A);
@@ -489,12 +496,15 @@ START_TEST(trim_gives_back_what_is_free)
     put(large, B);
     ck_assert_int_eq(heap_trim(heap, 0, &released), UCXPOOL_OK);
     ck_assert_uint_ge(released, 20 * MIB);
+    ck_assert_uint_eq(stats().trimmed, released);
+    first = released;
     ck_assert_uint_eq(vmm_double_held(vmm), stats().reserved);
     ck_assert_uint_le(stats().reserved, 16 * MIB);
     memset(kept, 1, 10 * MIB);
     put(kept, A);
     ck_assert_int_eq(heap_trim(heap, 4 * MIB, &released), UCXPOOL_OK);
     ck_assert_uint_le(stats().reserved, 4 * MIB);
+    ck_assert_uint_eq(stats().trimmed, first + released);
     (void)get(64 * MIB, A);
     stop();
 }
@@ -506,11 +516,14 @@ START_TEST(what_is_reserved_is_taken_at_once)
     ck_assert_int_eq(heap_reserve(heap, 40 * MIB + 1), UCXPOOL_OK);
     ck_assert_uint_eq(stats().reserved, 42 * MIB);
     ck_assert_uint_eq(stats().chunks, 5);
+    ck_assert_uint_eq(stats().grows, 1);
     vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
     (void)get(42 * MIB, A);
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_LAST), 0);
+    ck_assert_uint_eq(stats().grows, 1);
     ck_assert_int_eq(heap_reserve(heap, 64 * MIB), UCXPOOL_OK);
     ck_assert_uint_eq(stats().reserved, 64 * MIB);
+    ck_assert_uint_eq(stats().grows, 2);
     ck_assert_int_eq(heap_reserve(heap, 64 * MIB + 1),
                      UCXPOOL_ERR_INVALID_PARAM);
     stop();
