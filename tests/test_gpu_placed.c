@@ -2,6 +2,7 @@
  * Messages that lie in a window of the sender's, between pools on GPUs in two
  * processes: the child sends, the parent receives.
  */
+#include "core/request.h"
 #include "slow.h"
 
 #include "two_gpu.h"
@@ -316,7 +317,8 @@ END_TEST
 /* --- the callers' streams ------------------------------------------------- */
 
 /* What would be done by then if nothing waited. */
-#define ROUNDS 2000
+#define TURNS  20
+#define ROUNDS 100
 
 /* The child's message, or the parent's receive, which its stream holds up. */
 static ucxpool_request_t *post_behind(CUstream stream, uint8_t *staged)
@@ -338,11 +340,26 @@ static ucxpool_request_t *post_behind(CUstream stream, uint8_t *staged)
     return post(&data, &params);
 }
 
-/* Nothing ends, for all that the other side does. */
+/* Until it is seen that the stream has come to the request. */
+static void await_stream(const ucxpool_request_t *request)
+{
+    uint64_t late = pair_deadline();
+
+    while (request->stream.marker != NULL) {
+        ucxpool_progress(two.pool);
+        two_check(!pair_is_late(late));
+    }
+}
+
+/* Nothing ends, though both sides go on in turns. */
 static void require_held(const ucxpool_request_t *request)
 {
-    for (int i = 0; i < ROUNDS; i++) {
-        ucxpool_progress(two.pool);
+    for (int i = 0; i < TURNS; i++) {
+        for (int j = 0; j < ROUNDS; j++) {
+            ucxpool_progress(two.pool);
+        }
+        two_say(&two);
+        two_hear(&two);
     }
     two_check(!pair_ended(request));
 }
@@ -366,9 +383,9 @@ START_TEST(a_message_is_pulled_when_both_streams_are_there)
     require_held(request);
     if (two.is_child == (_i == 0)) {
         __atomic_store_n(gate.word, 1, __ATOMIC_RELEASE);
-        two_say(&two);
+        await_stream(request);
+        require_held(request);
     } else {
-        two_hear(&two);
         require_held(request);
         __atomic_store_n(gate.word, 1, __ATOMIC_RELEASE);
     }
