@@ -50,6 +50,16 @@ sed -n 's/^[0-9]* [0-9]* \([a-z_]*\).*/\1/p' "$top_srcdir/tests/rdma/list" |
         }
     done
 
+# Each script is one of a test's, or what they have in common.
+for script in "$top_srcdir"/tests/rdma/*.sh; do
+    name=$(basename "$script" .sh)
+    [ "$name" = verbs ] ||
+        grep -q "^[0-9]* [0-9]* $name\( \|\$\)" "$top_srcdir/tests/rdma/list" || {
+        echo "no line of tests/rdma/list runs $name.sh"
+        exit 1
+    }
+done
+
 # A machine without QEMU, with all else that the script needs.
 mkdir "$dir/bin"
 for program in bash basename cat cut dirname grep nproc paste sed sort tail \
