@@ -292,6 +292,41 @@ START_TEST(many_callers_at_once_are_let_in)
 }
 END_TEST
 
+/* What the system allows: it cuts a longer queue to this. */
+static int longest_queue(void)
+{
+    FILE *file = fopen("/proc/sys/net/core/somaxconn", "r");
+    int   most = 0;
+
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_eq(fscanf(file, "%d", &most), 1);
+    ck_assert_int_eq(fclose(file), 0);
+    return most;
+}
+
+START_TEST(strangers_who_come_at_once_find_a_place_in_the_systems_queue)
+{
+    bootstrap_listener_params_t params = loopback_params(secret);
+    int                         num    = longest_queue();
+    int                         fds[200];
+    bootstrap_listener_t       *listener;
+
+    num                  = (num < 200) ? num : 200;
+    params.max_half_open = 200;
+    ck_assert_int_eq(bootstrap_listener_create(&params, &listener), UCXPOOL_OK);
+    for (int i = 0; i < num; i++) {
+        /* Without a place it would wait for one. */
+        fds[i] = loopback_stranger(listener);
+    }
+    loopback_settle(listener);
+    ck_assert_uint_eq(num_half_open(listener), (unsigned)num);
+    for (int i = 0; i < num; i++) {
+        close(fds[i]);
+    }
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
 START_TEST(the_work_of_one_call_is_bounded)
 {
     bootstrap_listener_params_t params = loopback_params(secret);
@@ -921,6 +956,8 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, a_stranger_may_send_nonsense_of_any_length);
     tcase_add_test(tcase, proven_peers_wait_in_a_bounded_queue);
     tcase_add_test(tcase, many_callers_at_once_are_let_in);
+    tcase_add_test(
+        tcase, strangers_who_come_at_once_find_a_place_in_the_systems_queue);
     tcase_add_test(tcase, the_work_of_one_call_is_bounded);
     tcase_add_test(tcase, the_fd_can_be_watched_by_an_epoll_of_the_client);
     tcase_add_test(tcase, destroying_the_listener_hangs_up_on_strangers);

@@ -20,9 +20,6 @@
 
 /* --- the socket ----------------------------------------------------------- */
 
-/* Connections that the system keeps for us until we accept them. */
-#define BACKLOG 128
-
 /* Broken connections that one call passes over. */
 #define ACCEPT_TRIES 16
 
@@ -51,8 +48,11 @@ static int open_address(const bootstrap_address_t *address)
     if (family == AF_INET6) {
         set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
     }
+    /* The system keeps as many connections for us as it is allowed to: hundreds
+     * of peers may come at once, and one that finds no place tries again only
+     * after a second. */
     if ((bind(fd, &address->any, address->length) == 0) &&
-        (listen(fd, BACKLOG) == 0)) {
+        (listen(fd, SOMAXCONN) == 0)) {
         return fd;
     }
     saved_errno = errno;
@@ -224,7 +224,9 @@ typedef struct pending {
     uint64_t                   next_log;
     uint64_t                   num_unlogged;
     bootstrap_listener_stats_t stats;
-    base_list_t                free;
+    size_t                     num_slots;
+    size_t                     num_used; /* the slots that ever had one */
+    base_list_t                free;     /* of them */
     base_list_t       half_open;   /* oldest first: the first to time out */
     unsigned          num_answers; /* slots that have a place in the queue */
     size_t            queue_size;
@@ -369,11 +371,16 @@ static void slot_abort(pending_t *pending, pending_slot_t *slot,
     slot_refuse(pending, slot, reason);
 }
 
+/* A slot's memory is not touched before it is needed: where there are thousands
+ * of slots, most never are. */
 static pending_slot_t *slot_take(pending_t *pending)
 {
     pending_slot_t *slot;
 
     if (base_list_is_empty(&pending->free)) {
+        if (pending->num_used < pending->num_slots) {
+            return &pending->slots[pending->num_used++];
+        }
         slot = base_list_head(&pending->half_open, pending_slot_t, link);
         pending->stats.num_dropped++;
         slot_abort(pending, slot,
@@ -505,10 +512,7 @@ static pending_t *pending_create(const bootstrap_listener_params_t *params,
     }
     base_list_init(&pending->free);
     base_list_init(&pending->half_open);
-    for (size_t i = 0; i < num_slots; i++) {
-        pending->slots[i].fd = -1;
-        base_list_add_tail(&pending->free, &pending->slots[i].link);
-    }
+    pending->num_slots = num_slots;
     if (params->blob_length > 0) {
         memcpy(pending->blob, params->blob, params->blob_length);
     }
