@@ -42,12 +42,25 @@ final class Peer implements Channel.Handler {
     final int port; /* Spark's, for Netty */
     private final String address;
 
+    /** A request that is not over. */
+    private static final class Posted {
+        final Fetch fetch;
+        final byte[] blocks;
+
+        Posted(Fetch fetch, byte[] blocks) {
+            this.fetch = fetch;
+            this.blocks = blocks;
+        }
+    }
+
     /* Held while they are used, and never while Spark is called. */
-    private final Map<Long, Fetch> fetches = new HashMap<>();
+    private final Map<Long, Posted> posted = new HashMap<>();
     private Channel channel;
     private long lastRequest;
     /* It has been there at least once: if it is not now, it is gone. */
     private boolean hasOpened;
+    private boolean isOpened; /* the channel has been open */
+    private boolean isSecondTry; /* the one before was hung up on */
     private boolean isWithoutPool;
     private IOException lastEnd;
 
@@ -74,9 +87,8 @@ final class Peer implements Channel.Handler {
      */
     synchronized boolean post(Fetch fetch, byte[] blocks) throws IOException {
         if (channel == null && !isWithoutPool) {
-            channel = owner.connect(address);
-            /* If it has ended by now, that is told here. */
-            channel.handle(this);
+            isSecondTry = false;
+            connect();
         }
         if (isWithoutPool) {
             return false;
@@ -86,21 +98,34 @@ final class Peer implements Channel.Handler {
         }
         long request = ++lastRequest;
 
-        fetches.put(request, fetch);
+        posted.put(request, new Posted(fetch, blocks));
         try {
-            channel.send(new Source(), Protocol.tag(Protocol.REQUEST, request),
-                         blocks, sent -> sent(request, sent));
+            send(request, blocks);
         } catch (IOException e) {
-            fetches.remove(request);
+            posted.remove(request);
             throw e;
         }
         owner.statistics().requests.inc();
         return true;
     }
 
+    private void connect() throws UcxpoolException {
+        isOpened = false;
+        channel = owner.connect(address);
+        /* If it has ended by now, that is told here. */
+        channel.handle(this);
+    }
+
+    private void send(long request, byte[] blocks) throws UcxpoolException {
+        Channel by = channel;
+
+        by.send(new Source(), Protocol.tag(Protocol.REQUEST, request), blocks,
+                sent -> sent(by, request, sent));
+    }
+
     /* If the channel has ended, all of its fetches are told of that. */
-    private void sent(long request, Transfer sent) {
-        if (sent.failure() != null && isOpen()) {
+    private void sent(Channel by, long request, Transfer sent) {
+        if (sent.failure() != null && isOpen(by)) {
             Fetch fetch = remove(request);
 
             if (fetch != null) {
@@ -109,16 +134,20 @@ final class Peer implements Channel.Handler {
         }
     }
 
-    private synchronized boolean isOpen() {
-        return channel != null && channel.state() == Channel.State.OPEN;
+    private synchronized boolean isOpen(Channel by) {
+        return channel == by && by.state() == Channel.State.OPEN;
     }
 
     private synchronized Fetch find(long request) {
-        return fetches.get(request);
+        Posted found = posted.get(request);
+
+        return found == null ? null : found.fetch;
     }
 
     private synchronized Fetch remove(long request) {
-        return fetches.remove(request);
+        Posted removed = posted.remove(request);
+
+        return removed == null ? null : removed.fetch;
     }
 
     private IOException lost(String what, Throwable why) {
@@ -191,44 +220,96 @@ final class Peer implements Channel.Handler {
     }
 
     @Override
-    public void changed(Channel ended, Channel.State state, String reason) {
-        IOException why;
-        List<Fetch> left;
-
+    public void changed(Channel changed, Channel.State state, String reason) {
         if (state == Channel.State.OPEN) {
-            synchronized (this) {
-                hasOpened = true;
-            }
-            LOG.info("shuffle blocks of executor {} at {} come over the wire "
-                         + "{}: {}", executorId, address, ended.wire(),
-                     ended.wireReason());
-            return;
+            opened(changed);
+        } else {
+            ended(changed, reason);
+            changed.close();
         }
+    }
+
+    private void opened(Channel open) {
         synchronized (this) {
-            if (channel != ended) {
+            hasOpened = true;
+            isOpened = true;
+        }
+        LOG.info("shuffle blocks of executor {} at {} come over the wire "
+                     + "{}: {}", executorId, address, open.wire(),
+                 open.wireReason());
+    }
+
+    private void ended(Channel ended, String reason) {
+        IOException why;
+        boolean isToNetty;
+        List<Posted> left;
+
+        synchronized (this) {
+            if (channel != ended || triesAgain()) {
                 return;
             }
             why = new IOException("executor " + executorId + " at " + address
-                + (hasOpened ? " was lost: " : " cannot be reached: ")
+                + (isOpened ? " was lost: " : " cannot be reached: ")
                 + (reason.isEmpty() ? "it closed the channel" : reason));
             lastEnd = why;
-            isWithoutPool =
-                !hasOpened && ended.failure().status() != Status.PEER_LOST;
+            isToNetty = !isGone();
+            isWithoutPool = isToNetty;
             channel = null;
-            left = new ArrayList<>(fetches.values());
-            fetches.clear();
+            left = new ArrayList<>(posted.values());
+            posted.clear();
         }
-        ended.close();
-        if (isWithoutPool()) {
+        if (isToNetty) {
             LOG.warn("shuffle blocks of executor {} come over Netty: {}",
                      executorId, reason);
         }
-        for (Fetch fetch : left) {
-            if (isWithoutPool()) {
-                owner.toNetty(this, fetch);
+        for (Posted one : left) {
+            if (isToNetty) {
+                owner.toNetty(this, one.fetch);
             } else {
-                fetch.failAll(why);
+                one.fetch.failAll(why);
             }
+        }
+    }
+
+    /** The connection stood, and was closed before the channel opened. Whoever
+     * does that may be alive: its listener closes the oldest of too many. */
+    private boolean isHungUpOn() {
+        return !isOpened
+            && channel.failure().status() == Status.PEER_LOST
+            && !channel.remoteAddress().isEmpty();
+    }
+
+    /** Has the executor ended, as far as the channel's end shows? */
+    private boolean isGone() {
+        Status status = channel.failure().status();
+
+        return isOpened
+            || status == Status.PEER_LOST && !isHungUpOn()
+            || status == Status.TIMED_OUT && hasOpened
+            || status == Status.CLOSED && hasOpened;
+    }
+
+    /** Ask for all by a new channel, once, if the old one was hung up on. */
+    private boolean triesAgain() {
+        if (isSecondTry || !isHungUpOn()) {
+            return false;
+        }
+        Channel before = channel;
+
+        isSecondTry = true;
+        try {
+            connect();
+            for (Map.Entry<Long, Posted> one : posted.entrySet()) {
+                send(one.getKey(), one.getValue().blocks);
+            }
+            return true;
+        } catch (UcxpoolException e) {
+            LOG.debug("no second try to connect to {}", address, e);
+            if (channel != null && channel != before) {
+                channel.abort();
+            }
+            channel = before;
+            return false;
         }
     }
 

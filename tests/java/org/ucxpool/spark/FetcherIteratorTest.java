@@ -11,6 +11,8 @@ import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
+import java.net.Socket;
+import java.net.SocketTimeoutException;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
@@ -20,6 +22,7 @@ import java.util.Random;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 
 import org.apache.spark.SparkContext;
 import org.apache.spark.TaskContext;
@@ -37,6 +40,8 @@ import org.junit.BeforeClass;
 import org.junit.Rule;
 import org.junit.Test;
 import org.junit.rules.Timeout;
+import org.ucxpool.Channel;
+import org.ucxpool.Pool;
 import scala.Option;
 import scala.Tuple2;
 import scala.Tuple3;
@@ -545,5 +550,31 @@ public class FetcherIteratorTest {
         }
         assertEquals(80, ends.statistics.fetchedBlocks.getCount() - 1);
         ends.awaitIdle();
+    }
+
+    /** When a stage begins, all executors may connect at once. */
+    @Test
+    public void connections_do_not_take_the_place_of_each_other()
+            throws IOException {
+        String[] where = ends.answering.address().split(":");
+        List<Socket> sockets = new ArrayList<>();
+
+        for (int i = 0; i < 100; i++) {
+            sockets.add(new Socket(where[0], Integer.parseInt(where[1])));
+        }
+        try (Pool pool = new Pool("late", Map.of("COMM_SIZE", "1m"), null)) {
+            /* It is taken after the others. */
+            Channel channel = pool.connect(ends.answering.address());
+
+            assertTrue(channel.await(60, TimeUnit.SECONDS));
+        }
+        Socket first = sockets.get(0);
+
+        first.setSoTimeout(1);
+        assertThrows(SocketTimeoutException.class,
+                     () -> first.getInputStream().read());
+        for (Socket socket : sockets) {
+            socket.close();
+        }
     }
 }

@@ -22,7 +22,9 @@ import org.apache.spark.network.shuffle.BlockFetchingListener;
 import org.apache.spark.network.util.TransportConf;
 import org.junit.After;
 import org.junit.Before;
+import org.junit.Rule;
 import org.junit.Test;
+import org.junit.rules.Timeout;
 import org.ucxpool.Channel;
 import org.ucxpool.Listener;
 import org.ucxpool.Message;
@@ -33,8 +35,11 @@ import org.ucxpool.UcxpoolException;
 /** A peer that is not there, is another's, or says what it should not. */
 public class PeerTest implements Peer.Owner, Fetch.Surroundings,
                                  BlockFetchingListener {
-    private static final long LIMIT = 60;
+    private static final long LIMIT = 30;
     private static final String[] IDS = {"shuffle_0_0_0", "shuffle_0_1_0"};
+
+    @Rule
+    public final Timeout limit = Timeout.seconds(60);
 
     private final Statistics statistics = new Statistics();
     private final List<String> fetched = new ArrayList<>();
@@ -210,6 +215,59 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
             assertFalse(peer.post(fetch, new byte[0]));
             other.close();
             thread.join();
+        }
+    }
+
+    private static ServerSocket anyPort() throws IOException {
+        return new ServerSocket(0, 1, InetAddress.getLoopbackAddress());
+    }
+
+    /** A listener closes the oldest connection when too many come at once. */
+    @Test
+    public void a_peer_that_hangs_up_is_asked_once_more() throws Exception {
+        ServerSocket socket = anyPort();
+        String address = "127.0.0.1:" + socket.getLocalPort();
+
+        post(new Peer(this, "1", "127.0.0.1", 1, address));
+        socket.accept().close();
+        socket.close();
+        other = makePool("other", null);
+        try (Listener listener = other.listen(address)) {
+            Thread thread = poll(other);
+
+            answer(listener, new byte[0]);
+            pollUntilTold();
+            assertEquals(Arrays.asList(IDS), failed);
+            assertTrue(why.getMessage(),
+                       why.getMessage().contains("sent nonsense"));
+            other.close();
+            thread.join();
+        }
+    }
+
+    /** What lets connections in is alive. */
+    @Test
+    public void a_peer_that_hangs_up_twice_goes_over_netty()
+            throws Exception {
+        try (ServerSocket socket = anyPort()) {
+            Peer peer = new Peer(this, "1", "127.0.0.1", 1,
+                                 "127.0.0.1:" + socket.getLocalPort());
+            Thread closing = new Thread(() -> {
+                try {
+                    socket.accept().close();
+                    socket.accept().close();
+                } catch (IOException e) {
+                    throw new AssertionError(e);
+                }
+            });
+            Fetch fetch = post(peer);
+
+            closing.start();
+            pollUntilTold();
+            assertEquals(List.of(fetch), overNetty);
+            assertTrue(failed.isEmpty());
+            assertTrue(peer.isWithoutPool());
+            closing.join();
         }
     }
 
