@@ -34,6 +34,9 @@ final class Peer implements Channel.Handler {
         void toNetty(Peer peer, Fetch fetch);
 
         Statistics statistics();
+
+        /** Nanoseconds, since some moment. */
+        long now();
     }
 
     private final Owner owner;
@@ -57,6 +60,7 @@ final class Peer implements Channel.Handler {
     private final Map<Long, Posted> posted = new HashMap<>();
     private Channel channel;
     private long lastRequest;
+    private long lastProgress; /* when it last answered, or was first asked */
     /* It has been there at least once: if it is not now, it is gone. */
     private boolean hasOpened;
     private boolean isOpened; /* the channel has been open */
@@ -98,6 +102,9 @@ final class Peer implements Channel.Handler {
         }
         long request = ++lastRequest;
 
+        if (posted.isEmpty()) {
+            lastProgress = owner.now();
+        }
         posted.put(request, new Posted(fetch, blocks));
         try {
             send(request, blocks);
@@ -160,6 +167,7 @@ final class Peer implements Channel.Handler {
         long request = Protocol.request(message.tag());
         Fetch fetch = find(request);
 
+        noteProgress();
         if (fetch == null) {
             message.refuse("no such request, or it is over");
             return;
@@ -212,8 +220,14 @@ final class Peer implements Channel.Handler {
         }
     }
 
+    /** It is not the other side that is waited for. */
+    synchronized void noteProgress() {
+        lastProgress = owner.now();
+    }
+
     /** A reply has come, or will not. */
     void ended(Fetch.Arrival arrival) {
+        noteProgress();
         if (arrival.fetch.isOver()) {
             remove(Protocol.request(arrival.message.tag()));
         }
@@ -251,12 +265,9 @@ final class Peer implements Channel.Handler {
             why = new IOException("executor " + executorId + " at " + address
                 + (isOpened ? " was lost: " : " cannot be reached: ")
                 + (reason.isEmpty() ? "it closed the channel" : reason));
-            lastEnd = why;
             isToNetty = !isGone();
             isWithoutPool = isToNetty;
-            channel = null;
-            left = new ArrayList<>(posted.values());
-            posted.clear();
+            left = dropChannel(why);
         }
         if (isToNetty) {
             LOG.warn("shuffle blocks of executor {} come over Netty: {}",
@@ -269,6 +280,37 @@ final class Peer implements Channel.Handler {
                 one.fetch.failAll(why);
             }
         }
+    }
+
+    /** Returns what had been asked for. */
+    private List<Posted> dropChannel(IOException why) {
+        List<Posted> left = new ArrayList<>(posted.values());
+
+        lastEnd = why;
+        channel = null;
+        posted.clear();
+        return left;
+    }
+
+    /** Fail what has been asked for, if nothing has come for that long. */
+    void endIfSilent(long timeoutNs) {
+        Channel silent;
+        List<Posted> left;
+        IOException why = new IOException(
+            "executor " + executorId + " at " + address
+            + " has answered nothing for " + timeoutNs / 1000000000 + " s");
+
+        synchronized (this) {
+            if (posted.isEmpty() || channel == null
+                || owner.now() - lastProgress < timeoutNs) {
+                return;
+            }
+            silent = channel;
+            left = dropChannel(why);
+        }
+        LOG.warn("{}: its channel is closed", why.getMessage());
+        silent.abort();
+        left.forEach(one -> one.fetch.failAll(why));
     }
 
     /** The connection stood, and was closed before the channel opened. Whoever

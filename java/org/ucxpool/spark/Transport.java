@@ -40,7 +40,7 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
         LoggerFactory.getLogger(Transport.class);
 
     private static final int NUM_STAGING = 2;
-    private static final long POLL_SECONDS = 60;
+    private static final long LONGEST_POLL_NS = TimeUnit.SECONDS.toNanos(60);
 
     private final Settings settings;
     private final SparkEnv env;
@@ -154,15 +154,36 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
     /* --- the thread ------------------------------------------------------ */
 
     private void run() {
+        long timeout = TimeUnit.MILLISECONDS.toNanos(
+            transportConf.connectionTimeoutMs());
+        long wait = Math.max(1, Math.min(timeout / 4, LONGEST_POLL_NS));
+        long lastLook = now();
+
         while (!isClosed) {
             try {
-                pool.poll(POLL_SECONDS, TimeUnit.SECONDS);
+                pool.poll(wait, TimeUnit.NANOSECONDS);
+                if (now() - lastLook >= wait) {
+                    lastLook = now();
+                    endSilentPeers(timeout);
+                }
             } catch (UcxpoolException.Closed e) {
                 return;
             } catch (UcxpoolException | RuntimeException e) {
                 LOG.error("the pool's thread goes on after an error", e);
             }
         }
+    }
+
+    /** As Netty does, after the same time. What waits for memory here has been
+     * answered. */
+    private void endSilentPeers(long timeoutNs) {
+        waiting.forEach(admission -> admission.peer.noteProgress());
+        peers.values().forEach(peer -> peer.endIfSilent(timeoutNs));
+    }
+
+    @Override
+    public long now() {
+        return System.nanoTime();
     }
 
     private void serve(Channel channel) {

@@ -166,8 +166,8 @@ final class Ends implements AutoCloseable {
     }
 
     Ends() throws IOException {
-        answering = start(served, "");
-        asking = start(statistics, answering.address());
+        answering = start(env.conf(), served, "");
+        asking = start(env.conf(), statistics, answering.address());
         client = new Client(new PooledBlockStoreClient(netty, asking));
         writeOutput(Integer.MAX_VALUE, new byte[0]);
         /* The first block opens the channel. */
@@ -175,12 +175,13 @@ final class Ends implements AutoCloseable {
         idle = heapLive();
     }
 
-    private Transport start(Statistics counted, String other)
+    /** One more end, which asks another. */
+    Transport start(SparkConf settings, Statistics counted, String other)
             throws IOException {
         TransportConf conf = SparkTransportConf.fromSparkConf(
-            env.conf(), "shuffle", 0, Option.empty(), Option.empty());
+            settings, "shuffle", 0, Option.empty(), Option.empty());
 
-        return new Transport(new Settings(env.conf()), env, netty, conf, null,
+        return new Transport(new Settings(settings), env, netty, conf, null,
                              counted, executorId -> other);
     }
 

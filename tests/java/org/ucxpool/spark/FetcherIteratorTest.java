@@ -21,13 +21,17 @@ import java.util.Map;
 import java.util.Random;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 
+import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
 import org.apache.spark.TaskContext;
 import org.apache.spark.TaskContext$;
 import org.apache.spark.io.CompressionCodec;
+import org.apache.spark.network.buffer.ManagedBuffer;
+import org.apache.spark.network.shuffle.BlockFetchingListener;
 import org.apache.spark.shuffle.FetchFailedException;
 import org.apache.spark.storage.BlockId;
 import org.apache.spark.storage.BlockManagerId;
@@ -41,6 +45,7 @@ import org.junit.Rule;
 import org.junit.Test;
 import org.junit.rules.Timeout;
 import org.ucxpool.Channel;
+import org.ucxpool.Listener;
 import org.ucxpool.Pool;
 import scala.Option;
 import scala.Tuple2;
@@ -575,6 +580,51 @@ public class FetcherIteratorTest {
                      () -> first.getInputStream().read());
         for (Socket socket : sockets) {
             socket.close();
+        }
+    }
+
+    /** Takes the first failure. */
+    private static final class Failure implements BlockFetchingListener {
+        final CompletableFuture<Throwable> why = new CompletableFuture<>();
+
+        @Override
+        public void onBlockFetchSuccess(String id, ManagedBuffer block) {
+            why.completeExceptionally(new AssertionError(id));
+        }
+
+        @Override
+        public void onBlockFetchFailure(String id, Throwable thrown) {
+            why.complete(thrown);
+        }
+    }
+
+    /** As with Netty, an executor may stand still for so long. */
+    @Test
+    public void a_peer_that_is_silent_fails_after_sparks_timeout()
+            throws Exception {
+        SparkConf conf = ends.env.conf().clone().set(
+            "spark.network.timeout", "1s");
+        Failure failure = new Failure();
+
+        try (Pool silent = new Pool("silent", Map.of("COMM_SIZE", "1m"),
+                                    null);
+             Listener listener = silent.listen("127.0.0.1:0")) {
+            Transport asking =
+                ends.start(conf, new Statistics(),
+                           "127.0.0.1:" + listener.port());
+
+            assertTrue(asking.fetch("127.0.0.1", ends.port(), "1",
+                                    ids(0, 1), failure, null));
+            Channel channel = listener.accept(60, TimeUnit.SECONDS);
+
+            while (!failure.why.isDone()) {
+                silent.poll(10, TimeUnit.MILLISECONDS);
+            }
+            assertTrue(failure.why.get().getMessage(),
+                       failure.why.get().getMessage().endsWith(
+                           "has answered nothing for 1 s"));
+            asking.close();
+            channel.close();
         }
     }
 }

@@ -48,6 +48,7 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
     private Throwable why;
     /* Connecting comes to its end before the peer hears of it. */
     private boolean isConnectAwaited;
+    private long now;
     private Pool pool;
     private Pool other;
     private Channel accepted;
@@ -96,6 +97,11 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
     @Override
     public Statistics statistics() {
         return statistics;
+    }
+
+    @Override
+    public long now() {
+        return now;
     }
 
     @Override
@@ -308,6 +314,42 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
                            why.getMessage().contains("sent nonsense"));
             }
             assertTrue(fetched.isEmpty());
+            other.close();
+            thread.join();
+        }
+    }
+
+    /** A process may stand still, and its host be there. */
+    @Test
+    public void a_peer_that_answers_nothing_is_given_up() throws Exception {
+        other = makePool("other", null);
+        try (Listener listener = other.listen("127.0.0.1:0")) {
+            Peer peer = new Peer(this, "1", "127.0.0.1", 1,
+                                 "127.0.0.1:" + listener.port());
+            Thread thread = poll(other);
+
+            isConnectAwaited = true;
+            now = 1000;
+            post(peer);
+            now = 1100;
+            post(peer);
+            now = 2999;
+            peer.endIfSilent(2000);
+            assertTrue(failed.isEmpty());
+            peer.noteProgress();
+            now = 4998;
+            peer.endIfSilent(2000);
+            assertTrue(failed.isEmpty());
+            now = 4999;
+            peer.endIfSilent(2000);
+            assertEquals(4, failed.size());
+            assertTrue(why.getMessage(),
+                       why.getMessage().contains("has answered nothing"));
+            assertFalse(peer.isWithoutPool());
+            /* The next request goes by a new channel, and is in time. */
+            post(peer);
+            peer.endIfSilent(2000);
+            assertEquals(4, failed.size());
             other.close();
             thread.join();
         }
