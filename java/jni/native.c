@@ -580,15 +580,23 @@ static void add_completions(ucxpool_t *pool, records_t *records)
     }
 }
 
-static void add_messages(ucxpool_t *pool, const ucxpool_event_t *event,
-                         records_t *records)
+/* What a channel or listener may take without the room that is kept. */
+static bool has_room(const records_t *records, size_t kept)
+{
+    return records->left >= kept + RECORD_MAX;
+}
+
+/* False: there is no room for all. */
+static bool add_messages(ucxpool_t *pool, const ucxpool_event_t *event,
+                         records_t *records, size_t kept)
 {
     ucxpool_message_attr_t attr;
     ucxpool_message_t     *message;
 
-    while (
-        (records->left >= RECORD_MAX) &&
-        (library.probe(pool, event->channel, 0, 0, &message) == UCXPOOL_OK)) {
+    while (has_room(records, kept)) {
+        if (library.probe(pool, event->channel, 0, 0, &message) != UCXPOOL_OK) {
+            return true;
+        }
         library.message_query(message, &attr, sizeof(attr));
         add_record(records,
                    &(record_t){.kind         = RECORD_MESSAGE,
@@ -599,24 +607,48 @@ static void add_messages(ucxpool_t *pool, const ucxpool_event_t *event,
                                .num_segments = (int64_t)attr.num_segments},
                    attr.metadata, attr.metadata_length);
     }
+    return false;
 }
 
-static void add_state(const ucxpool_event_t *event, records_t *records)
+static void add_state(const ucxpool_event_t        *event,
+                      const ucxpool_channel_attr_t *attr, records_t *records)
 {
-    ucxpool_channel_attr_t attr;
-
-    library.channel_query(event->channel, &attr, sizeof(attr));
     add_record(records,
                &(record_t){.kind   = RECORD_STATE,
-                           .status = attr.status,
+                           .status = attr->status,
                            .number = to_handle(event->user_ptr),
-                           .length = attr.state},
-               attr.reason, strlen(attr.reason));
+                           .length = attr->state},
+               attr->reason, strlen(attr->reason));
 }
 
-static void add_callers(const ucxpool_event_t *event, records_t *records)
+/*
+ * Java learns that a channel is open before what came by it, and that it has
+ * ended when all of that is told. Messages without room are told of again, by
+ * an event without the state; so the end is told with the last of them, and
+ * perhaps twice.
+ */
+static void add_channel(ucxpool_t *pool, const ucxpool_event_t *event,
+                        records_t *records, size_t kept)
 {
-    while (records->left >= RECORD_MAX) {
+    ucxpool_channel_attr_t attr;
+    bool                   has_ended;
+
+    library.channel_query(event->channel, &attr, sizeof(attr));
+    has_ended = (attr.state == UCXPOOL_CHANNEL_CLOSED) ||
+                (attr.state == UCXPOOL_CHANNEL_FAILED);
+    if ((event->kinds & UCXPOOL_EVENT_STATE) && !has_ended) {
+        add_state(event, &attr, records);
+        kept -= RECORD_MAX;
+    }
+    if (add_messages(pool, event, records, kept) && has_ended) {
+        add_state(event, &attr, records);
+    }
+}
+
+static void add_callers(const ucxpool_event_t *event, records_t *records,
+                        size_t kept)
+{
+    while (has_room(records, kept)) {
         jlong                    number = next_number();
         ucxpool_channel_params_t params = with_number(number);
         ucxpool_channel_t       *channel;
@@ -634,7 +666,8 @@ static void add_callers(const ucxpool_event_t *event, records_t *records)
     }
 }
 
-/* A state is told once, so each event has its room before it is asked for. */
+/* A state is told once, so each event has its room before it is asked for, and
+ * keeps that until its turn. */
 static void add_events(ucxpool_t *pool, records_t *records)
 {
     ucxpool_event_t events[NUM_AT_ONCE];
@@ -645,16 +678,12 @@ static void add_events(ucxpool_t *pool, records_t *records)
     }
     library.event_get(pool, events, NUM_AT_ONCE, &num);
     for (size_t i = 0; i < num; i++) {
-        if (events[i].kinds & UCXPOOL_EVENT_STATE) {
-            add_state(&events[i], records);
-        }
-    }
-    for (size_t i = 0; i < num; i++) {
-        if (events[i].kinds & UCXPOOL_EVENT_MESSAGE) {
-            add_messages(pool, &events[i], records);
-        }
-        if (events[i].kinds & UCXPOOL_EVENT_CALLER) {
-            add_callers(&events[i], records);
+        size_t kept = (num - i) * RECORD_MAX;
+
+        if (events[i].channel != NULL) {
+            add_channel(pool, &events[i], records, kept);
+        } else {
+            add_callers(&events[i], records, kept);
         }
     }
 }

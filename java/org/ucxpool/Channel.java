@@ -31,8 +31,9 @@ public final class Channel implements AutoCloseable {
         void arrived(Message message);
 
         /**
-         * The channel has opened, or has ended. An ended one is to be closed,
-         * all the same.
+         * The channel has opened, or has ended: once each. Messages that came
+         * before the end are told of before it. An ended channel is to be
+         * closed, all the same.
          *
          * @param channel the channel
          * @param state what it is now
@@ -126,6 +127,11 @@ public final class Channel implements AutoCloseable {
         Handler told;
 
         synchronized (this) {
+            /* A channel that was accepted is open, and an end comes twice
+             * where messages had to wait for room. */
+            if (to == state || hasEnded()) {
+                return;
+            }
             state = to;
             status = why;
             reason = text;

@@ -326,6 +326,77 @@ public class PoolTest {
                      () -> toRight.send(new Source(), 1));
     }
 
+    /** Receives what comes, and closes with the other side. */
+    private static final class Closes implements Channel.Handler {
+        final List<Channel.State> told = new ArrayList<>();
+        int numArrived;
+
+        @Override
+        public void arrived(Message message) {
+            numArrived++;
+            try {
+                message.receive();
+            } catch (UcxpoolException e) {
+                throw new AssertionError(e);
+            }
+        }
+
+        @Override
+        public void changed(Channel channel, Channel.State state,
+                            String reason) {
+            told.add(state);
+            if (state != Channel.State.OPEN) {
+                channel.close();
+            }
+        }
+    }
+
+    /** Messages that came before the end are told before it, also where there
+     * is no room to tell of all at once. */
+    private void sendAndClose(String wire, int num) throws Exception {
+        Map<String, String> settings =
+            Map.of("COMM_SIZE", "8m", "HUGE_PAGES", "n", "CREDITS", "1024",
+                   "MAX_METADATA", "4096", "WIRE", wire);
+        Closes closes = new Closes();
+
+        try (Pool sends = new Pool("sends", settings, null);
+             Pool receives = new Pool("receives", settings, null);
+             Listener listener = receives.listen("127.0.0.1:0")) {
+            Channel channel =
+                sends.connect("127.0.0.1:" + listener.port());
+
+            listener.handle(caller -> caller.handle(closes));
+            while (channel.state() != Channel.State.OPEN
+                   || closes.told.isEmpty()) {
+                sends.poll(1, TimeUnit.MILLISECONDS);
+                receives.poll(1, TimeUnit.MILLISECONDS);
+            }
+            for (int i = 0; i < num; i++) {
+                channel.send(new Source(), i, new byte[4096], null);
+            }
+            channel.close();
+            while (closes.told.size() < 2) {
+                /* The end comes with the last message. */
+                for (int i = 0; i < 100; i++) {
+                    sends.poll(0, TimeUnit.MILLISECONDS);
+                }
+                receives.poll(1, TimeUnit.MILLISECONDS);
+            }
+        }
+        assertEquals(List.of(Channel.State.OPEN, Channel.State.CLOSED),
+                     closes.told);
+        assertEquals(num, closes.numArrived);
+    }
+
+    @Test
+    public void what_came_before_the_end_is_told_before_it()
+            throws Exception {
+        for (String wire : new String[] {"map", "ucx"}) {
+            sendAndClose(wire, 1);
+            sendAndClose(wire, 1000);
+        }
+    }
+
     /** Notes the states that it is told of. */
     private static final class States implements Channel.Handler {
         final List<Channel.State> told = new ArrayList<>();
