@@ -52,7 +52,7 @@ abstract class Part {
 
         @Override
         InputStream open() {
-            return new ViewInputStream(view());
+            return new BufferInputStream(buffer, view());
         }
 
         @Override
@@ -66,27 +66,50 @@ abstract class Part {
         }
     }
 
-    /** Reads a view. */
-    private static final class ViewInputStream extends InputStream {
+    /** Reads a buffer, which may be given back meanwhile: threads of a task
+     * that has ended may go on. The stream does not hold it between two calls,
+     * for Spark does not close all streams. */
+    private static final class BufferInputStream extends InputStream {
+        private final Buffer buffer;
         private final ByteBuffer view;
 
-        ViewInputStream(ByteBuffer view) {
+        BufferInputStream(Buffer buffer, ByteBuffer view) {
+            this.buffer = buffer;
             this.view = view;
         }
 
-        @Override
-        public int read() {
-            return view.hasRemaining() ? view.get() & 0xff : -1;
+        private void hold() throws IOException {
+            try {
+                buffer.retain();
+            } catch (IllegalStateException e) {
+                throw new IOException("the block was released", e);
+            }
         }
 
         @Override
-        public int read(byte[] bytes, int offset, int length) {
+        public int read() throws IOException {
+            hold();
+            try {
+                return view.hasRemaining() ? view.get() & 0xff : -1;
+            } finally {
+                buffer.release();
+            }
+        }
+
+        @Override
+        public int read(byte[] bytes, int offset, int length)
+                throws IOException {
             int count = Math.min(length, view.remaining());
 
             if (count == 0 && length > 0) {
                 return -1;
             }
-            view.get(bytes, offset, count);
+            hold();
+            try {
+                view.get(bytes, offset, count);
+            } finally {
+                buffer.release();
+            }
             return count;
         }
 

@@ -117,6 +117,22 @@ public class ReceivedBlockTest {
         block.release();
     }
 
+    /** A thread that a task has started may outlive the task. */
+    @Test
+    public void a_block_that_was_released_cannot_be_read()
+            throws IOException {
+        ReceivedBlock block = block();
+        InputStream in = block.createInputStream();
+        InputStream late = block.createInputStream();
+
+        assertEquals(bytes[0], in.read());
+        block.release();
+        assertEquals(0, heapLive());
+        assertThrows(IOException.class, in::read);
+        assertThrows(IOException.class, () -> in.readNBytes(10));
+        assertThrows(IOException.class, late::read);
+    }
+
     @Test
     public void a_block_without_bytes_is_at_its_end() throws IOException {
         ReceivedBlock block = new ReceivedBlock(List.of());
