@@ -105,10 +105,10 @@ final class ExecutorSide implements ExecutorPlugin {
             executorId -> ask(context, DriverSide.where(executorId)));
 
         try {
-            context.ask(DriverSide.here(context.executorID(),
-                                        transport.address()));
             field.set(manager, new PooledBlockStoreClient(netty, transport));
+            tell(context, transport.address());
         } catch (Exception e) {
+            field.set(manager, netty);
             transport.close();
             throw e;
         }
@@ -177,6 +177,24 @@ final class ExecutorSide implements ExecutorPlugin {
             text.append(String.format("%02x", part));
         }
         return text.toString().getBytes(StandardCharsets.UTF_8);
+    }
+
+    /** Tell the driver where the pool listens. If that fails it may hear of it
+     * all the same, and later: so it is told that there is none. */
+    static void tell(PluginContext context, String address)
+            throws Exception {
+        String executorId = context.executorID();
+
+        try {
+            context.ask(DriverSide.here(executorId, address));
+        } catch (Exception e) {
+            try {
+                context.send(DriverSide.here(executorId, ""));
+            } catch (Exception unsent) {
+                e.addSuppressed(unsent);
+            }
+            throw e;
+        }
     }
 
     private static String ask(PluginContext context, Object question) {

@@ -1,10 +1,17 @@
 package org.ucxpool.spark;
 
 import static org.junit.Assert.assertEquals;
+import static org.junit.Assert.assertSame;
 import static org.junit.Assert.assertThrows;
 import static org.junit.Assert.assertTrue;
 
+import java.io.IOException;
+import java.lang.reflect.Proxy;
+import java.util.ArrayList;
+import java.util.List;
+
 import org.apache.spark.SparkConf;
+import org.apache.spark.api.plugin.PluginContext;
 import org.apache.spark.network.shuffle.BlockStoreClient;
 import org.apache.spark.storage.BlockManager;
 import org.junit.Test;
@@ -67,5 +74,41 @@ public class ExecutorSideTest {
         assertEquals(BlockStoreClient.class,
                      ExecutorSide.field(BlockManager.class,
                                         "blockStoreClient").getType());
+    }
+
+    /** A context whose driver does not answer; what is sent is noted. */
+    private static PluginContext silent(Exception why,
+                                        List<String> said) {
+        return (PluginContext) Proxy.newProxyInstance(
+            PluginContext.class.getClassLoader(),
+            new Class<?>[] {PluginContext.class},
+            (proxy, method, arguments) -> {
+                switch (method.getName()) {
+                case "executorID":
+                    return "7";
+                case "send":
+                    said.add("send "
+                             + String.join(" ", (String[]) arguments[0]));
+                    return null;
+                case "ask":
+                    said.add("ask "
+                             + String.join(" ", (String[]) arguments[0]));
+                    throw why;
+                default:
+                    throw new AssertionError(method);
+                }
+            });
+    }
+
+    @Test
+    public void a_pool_that_was_announced_in_vain_is_taken_back() {
+        List<String> said = new ArrayList<>();
+        IOException why = new IOException("no answer in time");
+        PluginContext context = silent(why, said);
+
+        assertSame(why, assertThrows(
+            IOException.class,
+            () -> ExecutorSide.tell(context, "127.0.0.1:1")));
+        assertEquals(List.of("ask here 7 127.0.0.1:1", "send here 7 "), said);
     }
 }
