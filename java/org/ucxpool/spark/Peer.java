@@ -92,7 +92,14 @@ final class Peer implements Channel.Handler {
     synchronized boolean post(Fetch fetch, byte[] blocks) throws IOException {
         if (channel == null && !isWithoutPool) {
             isSecondTry = false;
-            connect();
+            try {
+                connect();
+            } catch (UcxpoolException e) {
+                throwIfOfPeer(e);
+                LOG.warn("blocks of executor {} come over Netty: {}",
+                         executorId, e.getMessage());
+                return false;
+            }
         }
         if (isWithoutPool) {
             return false;
@@ -108,12 +115,24 @@ final class Peer implements Channel.Handler {
         posted.put(request, new Posted(fetch, blocks));
         try {
             send(request, blocks);
-        } catch (IOException e) {
+        } catch (UcxpoolException e) {
             posted.remove(request);
-            throw e;
+            throwIfOfPeer(e);
+            LOG.warn("blocks of executor {} come over Netty: {}", executorId,
+                     e.getMessage());
+            return false;
         }
         owner.statistics().requests.inc();
         return true;
+    }
+
+    /** What fails here, as where there are no descriptors, says nothing of the
+     * peer. */
+    private static void throwIfOfPeer(UcxpoolException e)
+            throws UcxpoolException {
+        if (e.status() == Status.PEER_LOST || e.status() == Status.CLOSED) {
+            throw e;
+        }
     }
 
     private void connect() throws UcxpoolException {

@@ -355,6 +355,37 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
         }
     }
 
+    /** It may lack descriptors, or be told of a host that it cannot find. */
+    @Test
+    public void a_side_that_cannot_connect_does_not_blame_the_peer()
+            throws Exception {
+        Peer peer = new Peer(this, "1", "127.0.0.1", 1, "not an address");
+        Fetch fetch = new Fetch(this, IDS, this, null);
+
+        assertFalse(peer.post(fetch, new byte[0]));
+        assertTrue(failed.isEmpty());
+        assertEquals(0, statistics.requests.getCount());
+        pool.close();
+        assertThrows(UcxpoolException.Closed.class,
+                     () -> peer.post(fetch, new byte[0]));
+    }
+
+    /** So with what it has no room for. */
+    @Test
+    public void a_side_that_cannot_send_does_not_blame_the_peer()
+            throws Exception {
+        other = makePool("other", null);
+        try (Listener listener = other.listen("127.0.0.1:0")) {
+            Peer peer = new Peer(this, "1", "127.0.0.1", 1,
+                                 "127.0.0.1:" + listener.port());
+            Fetch fetch = new Fetch(this, IDS, this, null);
+
+            assertFalse(peer.post(fetch, new byte[1 << 20]));
+            assertTrue(failed.isEmpty());
+            assertEquals(0, statistics.requests.getCount());
+        }
+    }
+
     /** Answer the next request with one reply. */
     private void answer(Listener listener, byte[] reply) throws Exception {
         while (accepted == null) {
