@@ -197,12 +197,16 @@ final class ExecutorSide implements ExecutorPlugin {
         }
     }
 
-    private static String ask(PluginContext context, Object question) {
+    /** Returns null where the driver does not answer. */
+    static String ask(PluginContext context, Object question) {
         try {
             return (String) context.ask(question);
         } catch (Exception e) {
+            if (e instanceof InterruptedException) {
+                Thread.currentThread().interrupt();
+            }
             LOG.warn("the driver does not answer", e);
-            return "";
+            return null;
         }
     }
 

@@ -6,6 +6,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -22,6 +23,10 @@ import org.ucxpool.UcxpoolException;
  */
 final class Peer implements Channel.Handler {
     private static final Logger LOG = LoggerFactory.getLogger(Peer.class);
+
+    /** How long a peer goes over Netty at first, and at most. */
+    private static final long NETTY_NS = TimeUnit.MINUTES.toNanos(1);
+    private static final long LONGEST_NETTY_NS = TimeUnit.HOURS.toNanos(1);
 
     /** What a peer needs of the transport. */
     interface Owner {
@@ -65,7 +70,10 @@ final class Peer implements Channel.Handler {
     private boolean hasOpened;
     private boolean isOpened; /* the channel has been open */
     private boolean isSecondTry; /* the one before was hung up on */
-    private boolean isWithoutPool;
+    /* What is in the way may pass: an executor was busy, say. */
+    private boolean isOverNetty;
+    private long nettyUntil;
+    private long nettyNs = NETTY_NS;
     private IOException lastEnd;
 
     Peer(Owner owner, String executorId, String host, int port,
@@ -75,12 +83,21 @@ final class Peer implements Channel.Handler {
         this.host = host;
         this.port = port;
         this.address = address;
-        this.isWithoutPool = address == null;
     }
 
-    /** Is there no way to it but Netty? */
+    /** Is there no way to it but Netty, for now? */
     synchronized boolean isWithoutPool() {
-        return isWithoutPool;
+        if (isOverNetty && owner.now() - nettyUntil >= 0) {
+            isOverNetty = false;
+        }
+        return address == null || isOverNetty;
+    }
+
+    /** For a time, twice as long with each try in vain. */
+    private void goOverNetty() {
+        isOverNetty = true;
+        nettyUntil = owner.now() + nettyNs;
+        nettyNs = Math.min(2 * nettyNs, LONGEST_NETTY_NS);
     }
 
     /**
@@ -90,7 +107,7 @@ final class Peer implements Channel.Handler {
      * @throws IOException the channel has just ended
      */
     synchronized boolean post(Fetch fetch, byte[] blocks) throws IOException {
-        if (channel == null && !isWithoutPool) {
+        if (channel == null && !isWithoutPool()) {
             isSecondTry = false;
             try {
                 connect();
@@ -101,7 +118,7 @@ final class Peer implements Channel.Handler {
                 return false;
             }
         }
-        if (isWithoutPool) {
+        if (isWithoutPool()) {
             return false;
         }
         if (channel == null) {
@@ -266,6 +283,7 @@ final class Peer implements Channel.Handler {
         synchronized (this) {
             hasOpened = true;
             isOpened = true;
+            nettyNs = NETTY_NS;
         }
         LOG.info("shuffle blocks of executor {} at {} come over the wire "
                      + "{}: {}", executorId, address, open.wire(),
@@ -285,7 +303,9 @@ final class Peer implements Channel.Handler {
                 + (isOpened ? " was lost: " : " cannot be reached: ")
                 + (reason.isEmpty() ? "it closed the channel" : reason));
             isToNetty = !isGone();
-            isWithoutPool = isToNetty;
+            if (isToNetty) {
+                goOverNetty();
+            }
             left = dropChannel(why);
         }
         if (isToNetty) {

@@ -40,6 +40,7 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
         LoggerFactory.getLogger(Transport.class);
 
     private static final int NUM_STAGING = 2;
+    private static final long ASK_AGAIN_NS = TimeUnit.MINUTES.toNanos(1);
     private static final long LONGEST_POLL_NS = TimeUnit.SECONDS.toNanos(60);
 
     private final Settings settings;
@@ -52,6 +53,8 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
     private final MapOutputs outputs;
     private final Function<String, String> addresses;
     private final Map<String, Peer> peers = new ConcurrentHashMap<>();
+    /** When an executor's address was asked for in vain. */
+    private final Map<String, Long> unanswered = new ConcurrentHashMap<>();
     private final Thread thread;
     private final ExecutorService toNetty;
     private volatile boolean isClosed;
@@ -75,7 +78,8 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
      * Start it.
      *
      * @param netty fetches what does not go over the pool
-     * @param addresses of executors, by their id; "" where there is none
+     * @param addresses of executors, by their id; "" where there is none, null
+     *        where that is not known
      */
     Transport(Settings settings, SparkEnv env, BlockStoreClient netty,
               TransportConf transportConf, byte[] secret,
@@ -294,10 +298,9 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
         if (ranges == null) {
             return false;
         }
-        Peer peer = peers.computeIfAbsent(
-            executorId, id -> find(id, host, port));
+        Peer peer = find(executorId, host, port);
 
-        if (peer.isWithoutPool()) {
+        if (peer == null || peer.isWithoutPool()) {
             statistics.nettyBlocks.inc(ids.length);
             return false;
         }
@@ -305,15 +308,34 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
         return true;
     }
 
+    /** Returns null where it is not known, now, where its pool is. Several
+     * tasks may ask for that at one time. */
     private Peer find(String executorId, String host, int port) {
+        Peer known = peers.get(executorId);
+        Long before = unanswered.get(executorId);
+
+        if (known != null
+            || before != null && now() - before < ASK_AGAIN_NS) {
+            return known;
+        }
         String address = addresses.apply(executorId);
 
-        if (address.isEmpty()) {
+        if (address == null) {
+            /* A task that is stopped says nothing of the driver. */
+            if (!Thread.currentThread().isInterrupted()) {
+                unanswered.put(executorId, now());
+            }
+            return null;
+        }
+        Peer found = new Peer(this, executorId, host, port,
+                              address.isEmpty() ? null : address);
+
+        known = peers.putIfAbsent(executorId, found);
+        if (known == null && address.isEmpty()) {
             LOG.warn("shuffle blocks of executor {} come over Netty: it has "
                          + "no pool", executorId);
         }
-        return new Peer(this, executorId, host, port,
-                        address.isEmpty() ? null : address);
+        return known == null ? found : known;
     }
 
     private void post(Peer peer, String[] ids, List<BlockRange> ranges,

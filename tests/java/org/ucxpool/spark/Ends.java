@@ -12,6 +12,7 @@ import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.CountDownLatch;
+import java.util.function.Function;
 
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
@@ -166,8 +167,8 @@ final class Ends implements AutoCloseable {
     }
 
     Ends() throws IOException {
-        answering = start(env.conf(), served, "");
-        asking = start(env.conf(), statistics, answering.address());
+        answering = start(env.conf(), served, id -> "");
+        asking = start(env.conf(), statistics, id -> answering.address());
         client = new Client(new PooledBlockStoreClient(netty, asking));
         writeOutput(Integer.MAX_VALUE, new byte[0]);
         /* The first block opens the channel. */
@@ -175,14 +176,14 @@ final class Ends implements AutoCloseable {
         idle = heapLive();
     }
 
-    /** One more end, which asks another. */
-    Transport start(SparkConf settings, Statistics counted, String other)
-            throws IOException {
+    /** One more end, which asks others, at these addresses. */
+    Transport start(SparkConf settings, Statistics counted,
+                    Function<String, String> others) throws IOException {
         TransportConf conf = SparkTransportConf.fromSparkConf(
             settings, "shuffle", 0, Option.empty(), Option.empty());
 
         return new Transport(new Settings(settings), env, netty, conf, null,
-                             counted, executorId -> other);
+                             counted, others);
     }
 
     int port() {

@@ -1,6 +1,7 @@
 package org.ucxpool.spark;
 
 import static org.junit.Assert.assertEquals;
+import static org.junit.Assert.assertNull;
 import static org.junit.Assert.assertSame;
 import static org.junit.Assert.assertThrows;
 import static org.junit.Assert.assertTrue;
@@ -110,5 +111,14 @@ public class ExecutorSideTest {
             IOException.class,
             () -> ExecutorSide.tell(context, "127.0.0.1:1")));
         assertEquals(List.of("ask here 7 127.0.0.1:1", "send here 7 "), said);
+    }
+
+    @Test
+    public void a_task_that_is_stopped_while_it_asks_stays_stopped() {
+        PluginContext context =
+            silent(new InterruptedException(), new ArrayList<>());
+
+        assertNull(ExecutorSide.ask(context, DriverSide.where("1")));
+        assertTrue(Thread.interrupted());
     }
 }

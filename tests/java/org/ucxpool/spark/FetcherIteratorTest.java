@@ -611,7 +611,7 @@ public class FetcherIteratorTest {
              Listener listener = silent.listen("127.0.0.1:0")) {
             Transport asking =
                 ends.start(conf, new Statistics(),
-                           "127.0.0.1:" + listener.port());
+                           id -> "127.0.0.1:" + listener.port());
 
             assertTrue(asking.fetch("127.0.0.1", ends.port(), "1",
                                     ids(0, 1), failure, null));
@@ -626,5 +626,34 @@ public class FetcherIteratorTest {
             asking.close();
             channel.close();
         }
+    }
+
+    @Test
+    public void a_driver_that_does_not_answer_is_asked_again_later()
+            throws Exception {
+        List<String> asked = new ArrayList<>();
+        Transport asking =
+            ends.start(ends.env.conf(), new Statistics(), id -> {
+                asked.add(id);
+                if (id.equals("stopped") && asked.size() == 1) {
+                    Thread.currentThread().interrupt();
+                    return null;
+                }
+                return id.equals("silent") ? null : ends.answering.address();
+            });
+        Failure failure = new Failure();
+
+        /* A task that was stopped says nothing for the next one. */
+        assertFalse(asking.fetch("127.0.0.1", ends.port(), "stopped",
+                                 ids(0, 1), failure, null));
+        assertTrue(Thread.interrupted());
+        assertTrue(asking.fetch("127.0.0.1", ends.port(), "stopped",
+                                ids(0, 1), failure, null));
+        for (int i = 0; i < 2; i++) {
+            assertFalse(asking.fetch("127.0.0.1", ends.port(), "silent",
+                                     ids(0, 1), failure, null));
+        }
+        assertEquals(List.of("stopped", "stopped", "silent"), asked);
+        asking.close();
     }
 }

@@ -386,6 +386,40 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
         }
     }
 
+    private void pollUntilOverNetty(int count) throws IOException {
+        while (overNetty.size() < count) {
+            pool.poll(LIMIT, TimeUnit.SECONDS);
+        }
+    }
+
+    @Test
+    public void what_goes_over_netty_is_tried_again_after_some_time()
+            throws Exception {
+        long minute = TimeUnit.MINUTES.toNanos(1);
+
+        other = makePool("other", "another secret!!".getBytes("US-ASCII"));
+        try (Listener listener = other.listen("127.0.0.1:0")) {
+            Peer peer = new Peer(this, "1", "127.0.0.1", 1,
+                                 "127.0.0.1:" + listener.port());
+            Thread thread = poll(other);
+
+            post(peer);
+            pollUntilOverNetty(1);
+            now = minute - 1;
+            assertTrue(peer.isWithoutPool());
+            now = minute;
+            assertFalse(peer.isWithoutPool());
+            post(peer);
+            pollUntilOverNetty(2);
+            now = 3 * minute - 1;
+            assertTrue(peer.isWithoutPool());
+            now = 3 * minute;
+            assertFalse(peer.isWithoutPool());
+            other.close();
+            thread.join();
+        }
+    }
+
     /** Answer the next request with one reply. */
     private void answer(Listener listener, byte[] reply) throws Exception {
         while (accepted == null) {
