@@ -237,9 +237,15 @@ static ucxpool_channel_params_t with_number(jlong number)
                                       .user_ptr = to_pointer(number)};
 }
 
-METHOD(jlong, connect, jlong pool, jbyteArray where, jlongArray number_out)
+/* Java has a channel by this number before there is one: what it connects to
+ * may have to be looked up, and an event may come first. */
+METHOD(jlong, nextNumber)
 {
-    jlong                    number  = next_number();
+    return next_number();
+}
+
+METHOD(jlong, connect, jlong pool, jbyteArray where, jlong number)
+{
     ucxpool_channel_params_t params  = with_number(number);
     ucxpool_channel_t       *channel = NULL;
     ucxpool_status_t         status  = UCXPOOL_ERR_NO_MEMORY;
@@ -251,11 +257,7 @@ METHOD(jlong, connect, jlong pool, jbyteArray where, jlongArray number_out)
             library.channel_connect(to_pointer(pool), text, &params, &channel);
         free(text);
     }
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    (*env)->SetLongArrayRegion(env, number_out, 0, 1, &number);
-    return to_handle(channel);
+    return (status == UCXPOOL_OK) ? to_handle(channel) : status;
 }
 
 METHOD(jlong, listen, jlong pool, jbyteArray where)

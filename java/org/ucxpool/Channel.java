@@ -63,6 +63,11 @@ public final class Channel implements AutoCloseable {
         return number;
     }
 
+    /** What it is in the library, where that is made after it. */
+    synchronized void setHandle(long made) {
+        handle = made;
+    }
+
     synchronized long handle() throws UcxpoolException {
         if (handle == 0) {
             throw UcxpoolException.of(Status.CLOSED,

@@ -112,7 +112,9 @@ final class Native {
 
     static native long addressOf(ByteBuffer buffer);
 
-    static native long connect(long pool, byte[] where, long[] number);
+    static native long nextNumber();
+
+    static native long connect(long pool, byte[] where, long number);
 
     static native long listen(long pool, byte[] where);
 

@@ -42,8 +42,8 @@ public final class Pool implements AutoCloseable {
     private final AtomicLong lastNumber = new AtomicLong();
     private final Map<Long, Transfer> transfers = new ConcurrentHashMap<>();
 
-    /** Held while handles are made, so that no record comes before the object
-     * that it is for; and while they are released, so that none goes that the
+    /** Held while listeners are made, so that no record comes before the object
+     * that it is for (channels are noted before they are made); and while they are released, so that none goes that the
      * thread that polls has just been told of. */
     private final Object handles = new Object();
     private final Map<Long, Channel> channels = new HashMap<>();
@@ -219,21 +219,45 @@ public final class Pool implements AutoCloseable {
      * @throws UcxpoolException there is no such host
      */
     public Channel connect(String where) throws UcxpoolException {
-        long[] number = new long[1];
-
         enter();
         try {
-            synchronized (handles) {
-                throwIfClosing();
-                long channel =
-                    Native.connect(handle, Native.bytes(where), number);
-
-                check(channel);
-                return add(channel, number[0], Channel.State.CONNECTING);
-            }
+            return connect(note(Native.nextNumber(), 0,
+                                Channel.State.CONNECTING),
+                           where);
         } finally {
             leave();
         }
+    }
+
+    private Channel note(long number, long address, Channel.State state)
+            throws UcxpoolException {
+        synchronized (handles) {
+            throwIfClosing();
+            return add(address, number, state);
+        }
+    }
+
+    /** A name may take seconds to be found: nobody waits for that meanwhile,
+     * and the pool may be closed. */
+    private Channel connect(Channel channel, String where)
+            throws UcxpoolException {
+        long address =
+            Native.connect(handle, Native.bytes(where), channel.number());
+
+        synchronized (handles) {
+            if (address < 0 || isClosing) {
+                channels.remove(channel.number());
+            }
+            if (address >= 0 && isClosing) {
+                Native.channelClose(address, true);
+            }
+            check(address);
+            throwIfClosing();
+            /* Nobody has its monitor and waits for this one: nobody knows it
+             * yet, but for close(), to which it is nothing without this. */
+            channel.setHandle(address);
+        }
+        return channel;
     }
 
     /** What is made now would not be closed. */

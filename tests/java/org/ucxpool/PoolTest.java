@@ -576,6 +576,39 @@ public class PoolTest {
                      thrown);
     }
 
+    @Test
+    public void a_pool_is_closed_while_names_are_looked_up()
+            throws Exception {
+        try (Listener listener = right.listen("127.0.0.1:0")) {
+            String where = "localhost:" + listener.port();
+
+            for (int i = 0; i < 50; i++) {
+                Pool pool = pool("connects", SECRET);
+                CompletableFuture<Throwable> thrown =
+                    new CompletableFuture<>();
+                CountDownLatch connected = new CountDownLatch(1);
+                Thread thread = new Thread(() -> {
+                    try {
+                        for (;;) {
+                            pool.connect(where).abort();
+                            connected.countDown();
+                            pool.poll(0, TimeUnit.SECONDS);
+                        }
+                    } catch (UcxpoolException | RuntimeException e) {
+                        thrown.complete(e);
+                    }
+                });
+
+                thread.start();
+                assertTrue(connected.await(LIMIT, TimeUnit.SECONDS));
+                pool.close();
+                assertSame(UcxpoolException.Closed.class,
+                           thrown.get(LIMIT, TimeUnit.SECONDS).getClass());
+                thread.join();
+            }
+        }
+    }
+
     /** What the thread that polls has been told of stays until it has looked
      * at that. */
     @Test
