@@ -438,15 +438,24 @@ public final class Pool implements AutoCloseable {
             throws UcxpoolException {
         long start = System.nanoTime();
         long left = timeoutNs;
+        boolean isInterrupted = false;
 
-        while (!isThere.getAsBoolean()) {
-            if (left <= 0) {
-                return false;
+        try {
+            while (!isThere.getAsBoolean()) {
+                if (left <= 0) {
+                    return false;
+                }
+                /* Else waiting would end at once, again and again. */
+                isInterrupted |= Thread.interrupted();
+                take(isThere, left, null);
+                left = timeoutNs - (System.nanoTime() - start);
             }
-            take(isThere, left, null);
-            left = timeoutNs - (System.nanoTime() - start);
+            return true;
+        } finally {
+            if (isInterrupted) {
+                Thread.currentThread().interrupt();
+            }
         }
-        return true;
     }
 
     /** One turn: as the leader, or while another one leads. */

@@ -450,6 +450,18 @@ public class PoolTest {
     }
 
     @Test
+    public void a_thread_that_was_interrupted_waits_and_stays_interrupted()
+            throws Exception {
+        AtomicInteger asked = new AtomicInteger();
+
+        /* Another thread polls. */
+        Thread.currentThread().interrupt();
+        assertFalse(left.await(() -> asked.incrementAndGet() > 1000,
+                               TimeUnit.MILLISECONDS.toNanos(200)));
+        assertTrue(Thread.interrupted());
+    }
+
+    @Test
     public void many_threads_wait_on_one_pool() throws Exception {
         int numThreads = 8;
         int numMessages = 200;
