@@ -43,8 +43,9 @@ public final class Pool implements AutoCloseable {
     private final Map<Long, Transfer> transfers = new ConcurrentHashMap<>();
 
     /** Held while listeners are made, so that no record comes before the object
-     * that it is for (channels are noted before they are made); and while they are released, so that none goes that the
-     * thread that polls has just been told of. */
+     * that it is for (channels are noted before they are made); and while
+     * handles are released, so that none goes that the thread that polls has
+     * just been told of. */
     private final Object handles = new Object();
     private final Map<Long, Channel> channels = new HashMap<>();
     private final Map<Long, Listener> listeners = new HashMap<>();

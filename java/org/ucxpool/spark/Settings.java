@@ -16,7 +16,7 @@ final class Settings {
     private static final String[] KEYS =
         {"memory", "messageSize", "port", "wire", "library"};
 
-    /** All memory of the pool, bytes. */
+    /** Blocks and heap of the pool, bytes. */
     final long memory;
     /** The longest message. */
     final int messageSize;
@@ -68,6 +68,8 @@ final class Settings {
         /* All executors may connect at once, when a stage begins. */
         pool.put("MAX_HALF_OPEN", "4096");
         pool.put("ACCEPT_QUEUE", "4096");
+        /* Requests are taken as they come, and replies are a few at a time. */
+        pool.put("CREDITS", "16");
         pool.put("WIRE", conf.get(PREFIX + "wire", "auto"));
         for (Tuple2<String, String> entry :
              conf.getAllWithPrefix(POOL_PREFIX)) {
