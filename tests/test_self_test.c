@@ -112,9 +112,11 @@ END_TEST
 
 START_TEST(why_a_message_failed_is_told)
 {
-    /* Too short for so long a message. */
+    /* Too short for so long a message. Not over `ucx`: a UCX built with
+     * assertions (Debian's 1.13) does not bear that a peer goes while their
+     * endpoints connect. */
     ucxpool_t *pool = pair_pool("BLOCK_SIZE=32m REGION_SIZE=32m COMM_SIZE=128m "
-                                "WIRE=ucx REQUEST_TIMEOUT=1ms");
+                                "WIRE=map REQUEST_TIMEOUT=1ms");
 
     ck_assert_int_eq(ucxpool_self_test(pool), UCXPOOL_ERR_TIMED_OUT);
     ck_assert_str_eq(ucxpool_error_detail(), "the deadline passed");
