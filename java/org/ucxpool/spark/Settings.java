@@ -68,8 +68,6 @@ final class Settings {
         /* All executors may connect at once, when a stage begins. */
         pool.put("MAX_HALF_OPEN", "4096");
         pool.put("ACCEPT_QUEUE", "4096");
-        /* Requests are taken as they come, and replies are a few at a time. */
-        pool.put("CREDITS", "16");
         pool.put("WIRE", conf.get(PREFIX + "wire", "auto"));
         for (Tuple2<String, String> entry :
              conf.getAllWithPrefix(POOL_PREFIX)) {
