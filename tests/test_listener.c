@@ -650,7 +650,7 @@ START_TEST(the_oldest_of_too_many_strangers_is_hung_up_on)
 }
 END_TEST
 
-/* The one who may wait for an hour came first. */
+/* The first to come is the one that has an hour. */
 START_TEST(a_silent_stranger_is_hung_up_on_when_the_setting_says)
 {
     ucxpool_listener_t *patient;

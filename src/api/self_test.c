@@ -109,9 +109,9 @@ static ucxpool_request_t *find_failed(ucxpool_request_t *send,
     return (ucxpool_request_test(recv) < 0) ? recv : NULL;
 }
 
-/* Progress both ends until both requests have ended: what was canceled, since
- * the other has failed or it is late, does so by itself, and the bytes are the
- * caller's only then. */
+/* Progress both ends until both requests have ended: only then are the bytes
+ * the caller's. Where one has failed, or it is late, both are canceled, and end
+ * by themselves. */
 static ucxpool_status_t finish(loop_t *loop, ucxpool_request_t *send,
                                ucxpool_request_t *recv)
 {

@@ -128,8 +128,8 @@ class Comms(unittest.IsolatedAsyncioTestCase):
             await comm.write(one)
         closing = asyncio.create_task(comm.close())
         # Longer than what a closed channel has under way goes on.
-        await asyncio.sleep(3)
-        self.assertFalse(closing.done())
+        done, _ = await asyncio.wait({closing}, timeout=3)
+        self.assertFalse(done)
         said, _ = await asyncio.to_thread(peer.communicate, "go on\n")
         await closing
         self.assertEqual(said, "5\n3145728\n4\nclosed\n")
@@ -143,8 +143,8 @@ class Comms(unittest.IsolatedAsyncioTestCase):
         comm = await connect(self.listener.contact_address)
         await comm.write(bytes(3 << 20))
         closing = asyncio.create_task(comm.close())
-        await asyncio.sleep(0.01)
-        self.assertFalse(closing.done())
+        done, _ = await asyncio.wait({closing}, timeout=0.01)
+        self.assertFalse(done)
         comm.abort()
         await asyncio.wait_for(closing, 10)
         (await self.accepted.get()).abort()
