@@ -2,9 +2,9 @@
 
 The library comes from the checkout around this folder, or from the build tree
 that the variable LIBUCXPOOL_BUILD names. UCX is the wheel's (libucx-cu13), or the
-one that UCXPOOL_WITH_UCX names as configure's --with-ucx does.
+one that LIBUCXPOOL_WITH_UCX names as configure's --with-ucx does.
 
-With the variable UCXPOOL_SYSTEM set, as a distribution's package has it, there
+With the variable LIBUCXPOOL_SYSTEM set, as a distribution's package has it, there
 is no library in the package: it is the system's, and so is UCX, and the
 extension is for the Python that builds it."""
 import os
@@ -18,7 +18,7 @@ from setuptools.command.build_ext import build_ext
 HERE = pathlib.Path(__file__).resolve().parent
 TOP = HERE.parent
 LIBRARIES = ("libucxpool.so.0", "libucxpool-framework.so.0")
-SYSTEM = bool(os.environ.get("UCXPOOL_SYSTEM"))
+SYSTEM = bool(os.environ.get("LIBUCXPOOL_SYSTEM"))
 
 
 def run(*command, cwd):
@@ -34,7 +34,7 @@ def finish(file, path):
 
 
 def with_ucx():
-    named = os.environ.get("UCXPOOL_WITH_UCX")
+    named = os.environ.get("LIBUCXPOOL_WITH_UCX")
     if named is None:
         import libucx
         named = pathlib.Path(libucx.__file__).parent

@@ -22,3 +22,22 @@ if ! diff -u "$page" "$dir/updated"; then
     exit 1
 fi
 echo "$keys settings"
+
+# The library warns of UCXPOOL_* in the environment that is no setting, so no
+# variable of the build, the scripts or the Python package begins so.
+cd "$top_srcdir"
+{
+    sed -n 's/^\(UCXPOOL_[A-Z0-9_]*\).*/\1/p' "$dir/settings"
+    cat include/ucxpool/*.h src/base/config.h |
+        grep -oE '\bUCXPOOL_[A-Z0-9_]+'
+} | sort -u >"$dir/known"
+find README.md HACKING.md docs debian/rules python scripts quickstart \
+    run-gpu-tests run-rdma-tests run-tests -type f \
+    ! -name "*.awk" ! -name "*.h" ! -path "*/build/*" ! -path "docs/html/*" -exec \
+    grep -IHoE '\bUCXPOOL_[A-Z0-9_]*[A-Z0-9]\b' {} + |
+    sort -u -t : -k 2 >"$dir/used"
+if awk -F : 'NR == FNR { known[$1]; next } !($2 in known)' \
+    "$dir/known" "$dir/used" | grep .; then
+    echo 'these variables are no settings: name them otherwise'
+    exit 1
+fi

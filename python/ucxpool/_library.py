@@ -8,7 +8,7 @@ import sys
 from ._errors import of_status
 
 VARIABLE = "LIBUCXPOOL"
-UCX_VARIABLE = "UCXPOOL_PYTHON_UCX"
+UCX_VARIABLE = "LIBUCXPOOL_UCX"
 SONAME = "libucxpool-framework.so.0"
 CORE = "libucxpool.so.0"
 
