@@ -198,6 +198,7 @@ int   __wrap_madvise(void *address, size_t size, int advice);
 int   __wrap_fcntl(int fd, int command, long argument);
 FILE *__wrap_fopen(const char *path, const char *mode);
 int   __wrap_open(const char *path, int flags, mode_t mode);
+int   __wrap___open_2(const char *path, int flags);
 ssize_t __wrap_readlink(const char *path, char *text, size_t size);
 int     __wrap_fstat(int fd, struct stat *is);
 int     __wrap_fstatfs(int fd, struct statfs *is);
@@ -256,6 +257,13 @@ int __wrap_fcntl(int fd, int command, long argument)
 int __wrap_open(const char *path, int flags, mode_t mode)
 {
     return calls_is_due(CALLS_OPEN) ? -1 : __real_open(path, flags, mode);
+}
+
+/* With _FORTIFY_SOURCE an open() without a mode, whose flags are no constant,
+ * is a call of this one. */
+int __wrap___open_2(const char *path, int flags)
+{
+    return __wrap_open(path, flags, 0);
 }
 
 FILE *__wrap_fopen(const char *path, const char *mode)
