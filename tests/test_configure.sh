@@ -31,12 +31,21 @@ export REAL_PKG_CONFIG
 HIDDEN='check pmix libibverbs'
 export HIDDEN
 
+# A tree that was configured in place refuses to be configured from another
+# folder, so this is one that has no results of that.
+mkdir "$dir/source" "$dir/build"
+for file in "$top_srcdir"/*; do
+    case ${file##*/} in
+    config.status | config.h | Makefile | libtool) ;;
+    *) ln -s "$file" "$dir/source/" ;;
+    esac
+done
+
 # As this tree was configured, but from another folder.
 eval "set -- $("$top_builddir/config.status" --config)"
-set -- "$@" "--srcdir=$top_srcdir" "PKG_CONFIG=$dir/pkg-config"
-mkdir "$dir/build"
+set -- "$@" "--srcdir=$dir/source" "PKG_CONFIG=$dir/pkg-config"
 cd "$dir/build"
-"$top_srcdir/configure" "$@" >"$dir/log" 2>&1 ||
+"$dir/source/configure" "$@" >"$dir/log" 2>&1 ||
     fail 'configure failed'
 for line in 'libucxpool [0-9.]*, to be installed in /' \
     '  UCX  *[1-9]\.[1-9][0-9]' \
@@ -51,7 +60,7 @@ tail -n 3 "$dir/log" | grep -q '^NOT TESTED: .*Check' ||
 
 # With all of them there is nothing of that.
 HIDDEN=
-"$top_srcdir/configure" "$@" >"$dir/log" 2>&1 ||
+"$dir/source/configure" "$@" >"$dir/log" 2>&1 ||
     fail 'configure failed the second time'
 if grep -q '^  Check  *yes' "$dir/log"; then
     make -s check-local >"$dir/log" 2>&1 || fail 'make check-local failed'
