@@ -18,7 +18,7 @@
 #define SECOND   UINT64_C(1000000000)
 
 /* As in the protocol's page. */
-#define EARLY_MAX 256u
+#define EARLY_MAX 1024u
 
 /* --- a clock that the test moves on --------------------------------------- */
 

@@ -153,14 +153,21 @@ bool core_local_adopt(ucxpool_channel_t *channel, int fd)
 
 ucxpool_status_t core_local_connect(ucxpool_channel_t *channel)
 {
-    int fd;
-    int error;
+    core_remote_t *remote = channel->conn.remote;
+    int            fd;
+    int            error;
 
+    /* One channel has tried for all of them: a thousand would try all the
+     * time, and the peer may be a pool of this thread. */
+    if (base_clock_now() < remote->full_until) {
+        return UCXPOOL_INPROGRESS;
+    }
     if (!is_possible(channel)) {
         return UCXPOOL_ERR_UNSUPPORTED;
     }
-    error = ipc_socket_connect(channel->conn.remote->blob.id, &fd);
+    error = ipc_socket_connect(remote->blob.id, &fd);
     if (error == EAGAIN) {
+        remote->full_until = base_clock_deadline(CORE_LOCAL_RETRY_NS);
         return UCXPOOL_INPROGRESS;
     }
     if (error != 0) {

@@ -13,10 +13,14 @@
 #define CORE_LOCAL_MAX \
     (sizeof(proto_hello_t) + PROTO_FILES_MAX * sizeof(ipc_file_t))
 
+/* When the peer's socket has more callers waiting than the system keeps. */
+#define CORE_LOCAL_RETRY_NS UINT64_C(10000000)
+
 /*
  * Connect to the peer.
  *
- * UCXPOOL_INPROGRESS       it has too many callers: try again soon
+ * UCXPOOL_INPROGRESS       it has too many callers: try again after
+ *                          CORE_LOCAL_RETRY_NS
  * UCXPOOL_ERR_UNSUPPORTED  it is not to be reached in this way
  */
 ucxpool_status_t core_local_connect(ucxpool_channel_t *channel);

@@ -68,6 +68,7 @@ typedef struct core_remote {
     core_turn_t turn;
     uint64_t    decided_at;
     uint64_t    kept_until; /* though there is no channel */
+    uint64_t    full_until; /* its socket had no room; local.c */
     base_list_t idle;       /* endpoints, the one that was used last first */
     core_blob_t blob;       /* ends in UCX's worker address */
 } core_remote_t;
@@ -90,7 +91,7 @@ void core_remote_set_turn(core_remote_t *remote, ucxpool_channel_t *channel,
 
 /* Pools that have called, and have no channel, that are remembered: the last
  * ones, for ten seconds. */
-#define CORE_CALLED_MAX 256u
+#define CORE_CALLED_MAX 1024u
 
 /* The pool of a checked blob has called a listener here: what to answer. */
 core_blob_turn_t core_remote_called(ucxpool_t *pool, const void *blob);

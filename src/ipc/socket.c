@@ -13,7 +13,7 @@
 #define NAME_PREFIX "ucxpool-"
 
 /* Callers that the system keeps for us; the others try again. */
-#define BACKLOG 128
+#define BACKLOG 1024
 
 /* Room for the descriptors of a message, aligned as the system wants it. */
 typedef union room {

@@ -21,7 +21,7 @@
 
 /* HELLOs that are kept, and for how long: several times what lies between two
  * of the same sender. */
-#define EARLY_MAX 256u
+#define EARLY_MAX 1024u
 #define KEEP_NS   (10 * CORE_HELLO_NS)
 
 /* Has this very channel said it? A pool may connect to itself. */
@@ -465,9 +465,6 @@ static void hello_say_ready(ucxpool_channel_t *channel)
 /* When the peer has hung up before it answered. */
 #define UNHEARD_NS UINT64_C(100000000)
 
-/* When the peer's socket has more callers waiting than the system keeps. */
-#define RETRY_NS UINT64_C(10000000)
-
 static bool has_way(const ucxpool_channel_t *channel)
 {
     return core_local_is_up(channel) || (channel->conn.endpoint != NULL);
@@ -581,7 +578,8 @@ static ucxpool_status_t begin(ucxpool_channel_t *channel)
     ucxpool_status_t status = open_way(channel);
 
     if (status == UCXPOOL_INPROGRESS) {
-        core_channel_say_hello_at(channel, base_clock_deadline(RETRY_NS));
+        core_channel_say_hello_at(channel,
+                                  base_clock_deadline(CORE_LOCAL_RETRY_NS));
         return UCXPOOL_OK;
     }
     if (status == UCXPOOL_OK) {
