@@ -79,14 +79,25 @@ bootstrap_client_t *loopback_client(const bootstrap_listener_t *listener,
     return client;
 }
 
-static void wait_for(int fd, int other_fd)
+/* Until one is readable, or until the deadline. */
+static void wait_until(int fd, int other_fd, uint64_t deadline)
 {
     struct pollfd fds[] = {
         {.fd = fd, .events = POLLIN},
         {.fd = other_fd, .events = POLLIN},
     };
+    uint64_t now     = base_clock_now();
+    uint64_t wait_ms = (deadline > now) ? (deadline - now) / 1000000 + 1 : 0;
+    bool     is_near = wait_ms < PATIENCE_MS;
 
-    ck_assert_msg(poll(fds, 2, PATIENCE_MS) > 0, "nothing happens");
+    ck_assert_msg((poll(fds, 2, is_near ? (int)wait_ms : PATIENCE_MS) > 0) ||
+                      is_near,
+                  "nothing happens");
+}
+
+static void wait_for(int fd, int other_fd)
+{
+    wait_until(fd, other_fd, BASE_CLOCK_FOREVER);
 }
 
 void loopback_wait(int fd)
@@ -102,8 +113,9 @@ ucxpool_status_t loopback_meet(bootstrap_listener_t *listener,
     while ((status = bootstrap_client_progress(client)) == UCXPOOL_INPROGRESS) {
         if ((listener == NULL) ||
             (bootstrap_listener_progress(listener) == 0)) {
-            wait_for(bootstrap_client_fd(client),
-                     listener != NULL ? bootstrap_listener_fd(listener) : -1);
+            wait_until(bootstrap_client_fd(client),
+                       listener != NULL ? bootstrap_listener_fd(listener) : -1,
+                       bootstrap_client_deadline(client));
         }
     }
     return status;

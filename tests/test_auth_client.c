@@ -320,6 +320,49 @@ START_TEST(a_listener_that_hangs_up_is_lost)
 }
 END_TEST
 
+/* Accept the client's connection, and reset it. */
+static void reset_connection(int fd)
+{
+    struct linger at_once = {.l_onoff = 1};
+    int           peer    = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+
+    ck_assert_int_ge(peer, 0);
+    ck_assert_int_eq(
+        setsockopt(peer, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
+    close(peer);
+}
+
+/* As a system does whose queue is full: before or after the client's HELLO. */
+START_TEST(a_client_whose_connection_is_reset_tries_again)
+{
+    uint16_t            port;
+    int                 fd     = open_listener(&port);
+    bootstrap_where_t   where  = where_of(port);
+    bootstrap_client_t *client = call(&where);
+    struct pollfd       again  = {.fd = fd, .events = POLLIN};
+
+    for (int i = 0; i < 4; i++) {
+        if (i % 2 == 0) {
+            advance(client);
+        }
+        reset_connection(fd);
+        while (poll(&again, 1, 0) == 0) {
+            ck_assert_int_eq(bootstrap_client_progress(client),
+                             UCXPOOL_INPROGRESS);
+            net_call_skip(10000000);
+        }
+    }
+    reset_connection(fd);
+    loopback_wait(bootstrap_client_fd(client));
+    ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
+    net_call_skip(TIMEOUT_NS);
+    ck_assert_int_eq(loopback_meet(NULL, client), UCXPOOL_ERR_PEER_LOST);
+    assert_reason(client, "reset");
+    bootstrap_client_destroy(client);
+    close(fd);
+}
+END_TEST
+
 START_TEST(a_listener_that_is_no_pool_is_called_so)
 {
     static const char   banner[] = "220 mail.example ESMTP ready\r\n";
@@ -508,6 +551,7 @@ int main(void)
     tcase_add_test(tcase, a_forked_child_does_not_confuse_the_client);
     tcase_add_test(tcase, without_a_time_out_it_waits_for_ever);
     tcase_add_test(tcase, a_listener_that_hangs_up_is_lost);
+    tcase_add_test(tcase, a_client_whose_connection_is_reset_tries_again);
     tcase_add_test(tcase, a_listener_that_is_no_pool_is_called_so);
     tcase_add_test(tcase, a_client_that_calls_itself_is_not_let_in);
     tcase_add_test(tcase, too_long_a_blob_is_refused);

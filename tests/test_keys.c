@@ -38,8 +38,8 @@ START_TEST(defaults_are_those_of_the_header)
     ck_assert_uint_eq(values->spin_ns, 200000);
     ck_assert_str_eq(values->secret_file, "");
     ck_assert(!values->listen_without_secret);
-    ck_assert_uint_eq(values->max_half_open, 64);
-    ck_assert_uint_eq(values->accept_queue, 16);
+    ck_assert_uint_eq(values->max_half_open, 1024);
+    ck_assert_uint_eq(values->accept_queue, 1024);
     ck_assert_uint_eq(values->handshake_timeout_ns, 5 * SEC);
     ck_assert_uint_eq(values->log_level, BASE_LOG_WARN);
 }

@@ -85,9 +85,9 @@ ucxpool_status_t ucxpool_channel_create(ucxpool_t                      *pool,
 
 /*
  * Connect to a listener. Returns before the connection stands; errors that show
- * later end the channel (see ucxpool_channel_query()) and its requests. One of
- * them is UCXPOOL_ERR_LIMIT: too many wait there to be accepted; close the
- * channel and connect again.
+ * later end the channel (see ucxpool_channel_query()) and its requests. A
+ * listener that is full is called again, with growing random pauses, until
+ * HANDSHAKE_TIMEOUT; then the error is UCXPOOL_ERR_LIMIT.
  *
  * where   "host:port", "1.2.3.4:port" or "[::1]:port".
  * params  The channel's name (default: where) and its user_ptr; NULL for
@@ -122,8 +122,8 @@ uint16_t ucxpool_listener_port(const ucxpool_listener_t *listener);
 
 /*
  * Take the next proven peer, if there is one. Does not wait. As many as the
- * setting ACCEPT_QUEUE says may wait to be taken; more are refused, and are
- * told so.
+ * setting ACCEPT_QUEUE says may wait to be taken. More are refused, and their
+ * channels try again until HANDSHAKE_TIMEOUT.
  *
  * params  The channel's name (default: the peer's address) and its user_ptr;
  *         NULL for neither.

@@ -475,12 +475,15 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
     BOOL("LISTEN_WITHOUT_SECRET", listen_without_secret, "n",
          "Listen beyond this machine though there is no SECRET_FILE. Whoever "
          "reaches the port can then talk to the pool."),
-    UNSIGNED("MAX_HALF_OPEN", max_half_open, "64", 1, 65536,
-             "Connections that may be in their handshake at one time; one "
-             "more takes the place of the oldest."),
-    UNSIGNED("ACCEPT_QUEUE", accept_queue, "16", 1, 4096,
+    UNSIGNED("MAX_HALF_OPEN", max_half_open, "1024", 1, 65536,
+             "Connections that may be in their handshake at one time, at most "
+             "a quarter of the files that the process may open. One more "
+             "takes the place of the oldest, which tries again. Each that is "
+             "in use has 9 KiB."),
+    UNSIGNED("ACCEPT_QUEUE", accept_queue, "1024", 1, 4096,
              "Peers that have proven themselves to a listener and may wait to "
-             "be accepted; more are refused."),
+             "be accepted, with 5 KiB each. More are refused, and try again "
+             "until HANDSHAKE_TIMEOUT."),
     TIME("HANDSHAKE_TIMEOUT", handshake_timeout_ns, "5s", 0, MS, 3600 * SEC,
          "Time in which a connection must be through its handshake."),
 

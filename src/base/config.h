@@ -106,8 +106,8 @@ typedef struct base_config {
     char           secret_file[BASE_PATH_SIZE]; /* SECRET_FILE: empty */
     base_secret_t *secret; /* in place of the file's; no key. NULL: none */
     bool           listen_without_secret; /* LISTEN_WITHOUT_SECRET: n */
-    unsigned       max_half_open;         /* MAX_HALF_OPEN: 64 */
-    unsigned       accept_queue;          /* ACCEPT_QUEUE: 16 */
+    unsigned       max_half_open;         /* MAX_HALF_OPEN: 1024 */
+    unsigned       accept_queue;          /* ACCEPT_QUEUE: 1024 */
     uint64_t       handshake_timeout_ns;  /* HANDSHAKE_TIMEOUT: 5s */
 
     /* all over */

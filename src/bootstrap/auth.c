@@ -501,7 +501,8 @@ static ucxpool_status_t handle_nonce(bootstrap_auth_t                 *auth,
     bool                   we_have = auth->secret != NULL;
     bool they_have = header->flags & BOOTSTRAP_MESSAGE_FLAG_SECRET;
 
-    side->flags = header->flags;
+    auth->is_heard = true;
+    side->flags    = header->flags;
     memcpy(side->nonce, auth->io.in + BOOTSTRAP_MESSAGE_HEADER_SIZE,
            BOOTSTRAP_NONCE_SIZE);
     if (we_have != they_have) {
@@ -627,6 +628,24 @@ static ucxpool_status_t drain(bootstrap_auth_t *auth)
     return auth->status;
 }
 
+/* Before it closed the connection, the listener may have sent a refusal. */
+static ucxpool_status_t fail_send(bootstrap_auth_t *auth,
+                                  ucxpool_status_t  status)
+{
+    int error = auth->io.error;
+
+    if (auth->is_client && (status == UCXPOOL_ERR_PEER_LOST)) {
+        auth->io.out_offset = auth->io.out_length;
+        (void)receive(auth);
+        if ((auth->state == BOOTSTRAP_AUTH_FAILED) &&
+            (auth->status != UCXPOOL_ERR_PEER_LOST)) {
+            return auth->status;
+        }
+        auth->io.error = error;
+    }
+    return fail_box(auth, status);
+}
+
 ucxpool_status_t bootstrap_auth_progress(bootstrap_auth_t *auth)
 {
     ucxpool_status_t status = UCXPOOL_OK;
@@ -640,7 +659,7 @@ ucxpool_status_t bootstrap_auth_progress(bootstrap_auth_t *auth)
             break;
         }
         if (status != UCXPOOL_OK) {
-            return fail_box(auth, status);
+            return fail_send(auth, status);
         }
         switch (auth->state) {
         case BOOTSTRAP_AUTH_ANSWER:
@@ -666,6 +685,7 @@ ucxpool_status_t bootstrap_auth_init(bootstrap_auth_t *auth, int fd,
     io_init(&auth->io, fd);
     auth->is_client = is_client;
     auth->is_full   = false;
+    auth->is_heard  = false;
     auth->secret    = self->secret;
     auth->self      = self;
     auth->status    = UCXPOOL_INPROGRESS;
@@ -709,6 +729,15 @@ const void *bootstrap_auth_blob(const bootstrap_auth_t *auth, size_t *length_p)
 }
 
 /* --- after it ------------------------------------------------------------- */
+
+void bootstrap_refuse_full(int fd, const char *text)
+{
+    uint8_t bytes[BOOTSTRAP_MESSAGE_MAX];
+    size_t  length =
+        bootstrap_message_pack_refuse(BOOTSTRAP_REFUSAL_FULL, text, bytes);
+
+    (void)send(fd, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
 
 void bootstrap_close_notify(int fd, bootstrap_close_t reason)
 {

@@ -73,7 +73,7 @@ typedef enum bootstrap_refusal {
     BOOTSTRAP_REFUSAL_OTHER   = 0,
     BOOTSTRAP_REFUSAL_VERSION = 1, /* another version of the protocol */
     BOOTSTRAP_REFUSAL_SECRET  = 2, /* no secret, or another one */
-    BOOTSTRAP_REFUSAL_FULL    = 3, /* too many peers wait */
+    BOOTSTRAP_REFUSAL_FULL    = 3, /* too many peers wait: try again */
     BOOTSTRAP_REFUSAL_FORMAT  = 4  /* a message that breaks the protocol */
 } bootstrap_refusal_t;
 
@@ -173,6 +173,7 @@ typedef struct bootstrap_auth {
     bool is_client;
     /* Set by a listener that has no room for one more proven peer. */
     bool                    is_full;
+    bool                    is_heard; /* the first message has come */
     bootstrap_auth_state_t  state;
     const base_secret_t    *secret;
     const bootstrap_self_t *self;
@@ -218,7 +219,10 @@ bool bootstrap_auth_wants_send(const bootstrap_auth_t *auth);
 /* The peer's blob; valid once done, until cleanup. */
 const void *bootstrap_auth_blob(const bootstrap_auth_t *auth, size_t *length_p);
 
-/* --- after it ------------------------------------------------------------- */
+/* --- in place of it, and after it ----------------------------------------- */
+
+/* Tell a client that is about to be hung up on to try again. */
+void bootstrap_refuse_full(int fd, const char *text);
 
 /* What the side that hangs up tells the other over the connection of two proven
  * peers: one byte; docs/protocol.md. */

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <openssl/rand.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,11 +28,15 @@ struct bootstrap_client {
     bootstrap_ends_t  ends;
     int               error; /* errno of the last address that failed */
     uint64_t          deadline;
-    uint64_t          turn_end; /* when the next address has its turn */
-    ucxpool_status_t  status;
-    char              reason[BASE_ERROR_SIZE];
-    bootstrap_auth_t  auth;
-    uint8_t           blob[BOOTSTRAP_BLOB_MAX];
+    /* When the next address has its turn; without a connection (fd -1), when
+     * the same one is called again. */
+    uint64_t         turn_end;
+    unsigned         num_refused; /* by a full listener */
+    ucxpool_status_t refusal;     /* the last time */
+    ucxpool_status_t status;
+    char             reason[BASE_ERROR_SIZE];
+    bootstrap_auth_t auth;
+    uint8_t          blob[BOOTSTRAP_BLOB_MAX];
 };
 
 int bootstrap_client_detach_fd(bootstrap_client_t *client)
@@ -137,6 +142,44 @@ static ucxpool_status_t go_to_next(bootstrap_client_t *client, int error)
                : finish(client, UCXPOOL_ERR_PEER_LOST);
 }
 
+/* Nothing has happened to the connection, or there is none for now. */
+static ucxpool_status_t check_turn(bootstrap_client_t *client)
+{
+    if (base_clock_now() < client->turn_end) {
+        return UCXPOOL_INPROGRESS;
+    }
+    return go_to_next(client, (client->fd < 0) ? client->error : ETIMEDOUT);
+}
+
+/*
+ * Before the next try a client waits between half and one and a half times
+ * this. It doubles with each try, so that a thousand clients come apart, up to
+ * the last, which asks little of a listener that stays full.
+ */
+#define RETRY_FIRST_NS UINT64_C(10000000)
+#define RETRY_LAST_NS  UINT64_C(500000000)
+
+/* Call the same address again, after a random time. */
+static ucxpool_status_t call_again_later(bootstrap_client_t *client,
+                                         ucxpool_status_t    status,
+                                         const char         *reason)
+{
+    unsigned num_doubled = base_min(client->num_refused, 16u);
+    uint64_t wait_ns = base_min(RETRY_FIRST_NS << num_doubled, RETRY_LAST_NS);
+    uint32_t number  = 0;
+
+    /* Without random numbers the next try finds that there are none. */
+    (void)RAND_bytes((unsigned char *)&number, sizeof(number));
+    snprintf(client->reason, sizeof(client->reason), "%s", reason);
+    hang_up(client);
+    client->refusal = status;
+    client->num_refused++;
+    client->address_index--;
+    client->is_connected = false;
+    client->turn_end     = base_clock_now() + wait_ns / 2 + number % wait_ns;
+    return UCXPOOL_INPROGRESS;
+}
+
 /* Whether the connection stands: OK, INPROGRESS, or an error. */
 static ucxpool_status_t check_connected(bootstrap_client_t *client)
 {
@@ -144,13 +187,15 @@ static ucxpool_status_t check_connected(bootstrap_client_t *client)
     socklen_t          length = sizeof(int);
     int                error  = 0;
 
-    if (epoll_wait(client->epoll_fd, &event, 1, 0) <= 0) {
-        return (base_clock_now() < client->turn_end)
-                   ? UCXPOOL_INPROGRESS
-                   : go_to_next(client, ETIMEDOUT);
+    if ((client->fd < 0) || (epoll_wait(client->epoll_fd, &event, 1, 0) <= 0)) {
+        return check_turn(client);
     }
     if (getsockopt(client->fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) {
         error = errno;
+    }
+    if (error == ECONNRESET) {
+        return call_again_later(client, UCXPOOL_ERR_PEER_LOST,
+                                "the connection was reset");
     }
     return (error == 0) ? UCXPOOL_OK : go_to_next(client, error);
 }
@@ -177,6 +222,17 @@ static ucxpool_status_t begin_handshake(bootstrap_client_t *client)
     return UCXPOOL_OK;
 }
 
+/*
+ * Does another try make sense? A full listener says so. Where the system's own
+ * queue is full it may reset the connection before the listener has seen it.
+ */
+static bool is_full(const bootstrap_auth_t *auth, ucxpool_status_t status)
+{
+    return (status == UCXPOOL_ERR_LIMIT) ||
+           ((status == UCXPOOL_ERR_PEER_LOST) && (auth->io.error != 0) &&
+            !auth->is_heard);
+}
+
 static ucxpool_status_t go_on(bootstrap_client_t *client)
 {
     ucxpool_status_t status     = bootstrap_auth_progress(&client->auth);
@@ -184,6 +240,9 @@ static ucxpool_status_t go_on(bootstrap_client_t *client)
 
     if (status == UCXPOOL_OK) {
         return finish(client, UCXPOOL_OK);
+    }
+    if (is_full(&client->auth, status)) {
+        return call_again_later(client, status, client->auth.reason);
     }
     if (status != UCXPOOL_INPROGRESS) {
         return finish(client, base_error(status, "%s: %s", client->where.text,
@@ -215,6 +274,24 @@ static ucxpool_status_t advance(bootstrap_client_t *client)
     return go_on(client);
 }
 
+/* HANDSHAKE_TIMEOUT is over. */
+static ucxpool_status_t give_up(const bootstrap_client_t *client)
+{
+    if (client->num_refused != 0) {
+        return base_error(client->refusal,
+                          "%s: %s (tried %u times within HANDSHAKE_TIMEOUT: "
+                          "raise it, or ACCEPT_QUEUE of the listener)",
+                          client->where.text, client->reason,
+                          client->num_refused);
+    }
+    return base_error(UCXPOOL_ERR_TIMED_OUT,
+                      "%s: no answer in time (%s): see that a pool listens "
+                      "there, or raise HANDSHAKE_TIMEOUT",
+                      client->where.text,
+                      client->is_connected ? "it took the connection"
+                                           : "not connected");
+}
+
 ucxpool_status_t bootstrap_client_progress(bootstrap_client_t *client)
 {
     ucxpool_status_t status = client->status;
@@ -225,15 +302,7 @@ ucxpool_status_t bootstrap_client_progress(bootstrap_client_t *client)
     if ((status == UCXPOOL_INPROGRESS) &&
         (client->deadline != BASE_CLOCK_FOREVER) &&
         (base_clock_now() >= client->deadline)) {
-        status =
-            finish(client, base_error(UCXPOOL_ERR_TIMED_OUT,
-                                      "%s: no answer in time (%s): see that a "
-                                      "pool listens there, or raise "
-                                      "HANDSHAKE_TIMEOUT",
-                                      client->where.text,
-                                      client->is_connected ? "it took the "
-                                                             "connection"
-                                                           : "not connected"));
+        status = finish(client, give_up(client));
     }
     return status;
 }

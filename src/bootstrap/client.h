@@ -13,8 +13,10 @@
 typedef struct bootstrap_client bootstrap_client_t;
 
 /*
- * Begin to connect. Errors of the connection show in
- * bootstrap_client_progress().
+ * Begin to connect. A listener that is full is called again after a random
+ * time, which grows, until timeout_ns is over; so is one whose system resets
+ * the connection before the listener has answered. Errors of the connection
+ * show in bootstrap_client_progress().
  *
  * where        From bootstrap_where_resolve(); copied. Its addresses are tried
  *              in turn, each for its part of the time until it has connected.
@@ -53,13 +55,13 @@ uint64_t bootstrap_client_deadline(const bootstrap_client_t *client);
  * UCXPOOL_ERR_TIMED_OUT   no (whole) answer in time
  * UCXPOOL_ERR_PERMISSION  a side has no secret, or another one
  * UCXPOOL_ERR_PROTOCOL    another version of the protocol, or not a pool
- * UCXPOOL_ERR_LIMIT       too many peers wait there
+ * UCXPOOL_ERR_LIMIT       the listener was full until the time was over
  * UCXPOOL_ERR_REFUSED     the listener says no for another reason
  * UCXPOOL_ERR_IO, UCXPOOL_ERR_NO_MEMORY
  */
 ucxpool_status_t bootstrap_client_progress(bootstrap_client_t *client);
 
-/* Why it failed, in a sentence; "" before. Valid until destroy. */
+/* Why it failed, in a sentence. Valid until destroy. */
 const char *bootstrap_client_reason(const bootstrap_client_t *client);
 
 /* Both ends of the connection, also of one that was ended; "" before it stands.

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -371,6 +372,21 @@ static void slot_abort(pending_t *pending, pending_slot_t *slot,
     slot_refuse(pending, slot, reason);
 }
 
+/* End the oldest slot: its client may try again. */
+static void drop_oldest(pending_t *pending, const char *reason)
+{
+    pending_slot_t *slot =
+        base_list_head(&pending->half_open, pending_slot_t, link);
+
+    /* Not in the middle of another message. */
+    if (!bootstrap_auth_wants_send(&slot->auth) &&
+        (slot->auth.state != BOOTSTRAP_AUTH_DRAIN)) {
+        bootstrap_refuse_full(slot->fd, reason);
+    }
+    pending->stats.num_dropped++;
+    slot_abort(pending, slot, reason);
+}
+
 /* A slot's memory is not touched before it is needed: where there are thousands
  * of slots, most never are. */
 static pending_slot_t *slot_take(pending_t *pending)
@@ -381,11 +397,8 @@ static pending_slot_t *slot_take(pending_t *pending)
         if (pending->num_used < pending->num_slots) {
             return &pending->slots[pending->num_used++];
         }
-        slot = base_list_head(&pending->half_open, pending_slot_t, link);
-        pending->stats.num_dropped++;
-        slot_abort(pending, slot,
-                   "all MAX_HALF_OPEN connections are in use, and this was "
-                   "the oldest");
+        drop_oldest(pending, "all MAX_HALF_OPEN connections are in use, and "
+                             "this was the oldest");
     }
     slot = base_list_head(&pending->free, pending_slot_t, link);
     base_list_del(&slot->link);
@@ -400,11 +413,8 @@ static bool make_spare(pending_t *pending)
         if (base_list_is_empty(&pending->half_open)) {
             return false;
         }
-        pending->stats.num_dropped++;
-        slot_abort(pending,
-                   base_list_head(&pending->half_open, pending_slot_t, link),
-                   "descriptors are short (raise the limit of open files), and "
-                   "this was the oldest connection");
+        drop_oldest(pending, "descriptors are short (raise the limit of open "
+                             "files), and this was the oldest connection");
     }
     return true;
 }
@@ -414,16 +424,18 @@ static bool make_spare(pending_t *pending)
 static void pending_add(pending_t *pending, int fd,
                         const bootstrap_address_t *peer)
 {
-    pending_slot_t  *slot;
-    ucxpool_status_t status;
-    char             name[BOOTSTRAP_ADDRESS_NAME_SIZE];
+    pending_slot_t   *slot;
+    ucxpool_status_t  status;
+    char              name[BOOTSTRAP_ADDRESS_NAME_SIZE];
+    static const char no_descriptors[] =
+        "no descriptors are left for a connection, raise the limit of open "
+        "files";
 
     if (!make_spare(pending)) {
         bootstrap_address_format(peer, name);
         pending->stats.num_refused++;
-        pending_warn(pending, name,
-                     "no descriptors are left for a connection, raise the "
-                     "limit of open files");
+        pending_warn(pending, name, no_descriptors);
+        bootstrap_refuse_full(fd, no_descriptors);
         close(fd);
         return;
     }
@@ -488,11 +500,23 @@ static void fit_blob(void *arg, const void *client, size_t length)
     pending->fit_blob(pending->arg, pending->blob, client, length);
 }
 
+/* Strangers get a quarter of the files that the process may open, at most. */
+static size_t num_slots_for(unsigned max_half_open)
+{
+    struct rlimit files;
+
+    if ((getrlimit(RLIMIT_NOFILE, &files) != 0) ||
+        (files.rlim_cur / 4 >= max_half_open)) {
+        return max_half_open;
+    }
+    return base_max((size_t)files.rlim_cur / 4, (size_t)1);
+}
+
 /* NULL: no memory. The epoll outlives it. */
 static pending_t *pending_create(const bootstrap_listener_params_t *params,
                                  int                                epoll_fd)
 {
-    size_t     num_slots = params->max_half_open;
+    size_t     num_slots = num_slots_for(params->max_half_open);
     pending_t *pending;
     size_t     size;
 
@@ -541,10 +565,14 @@ static ucxpool_status_t pending_accept(pending_t        *pending,
     }
     peer_p->ends = peer->ends;
     memcpy(peer_p->blob, peer->blob, peer->length);
-    peer_p->length      = peer->length;
-    peer_p->fd          = peer->fd;
-    pending->queue_head = (pending->queue_head + 1) % pending->queue_size;
+    peer_p->length = peer->length;
+    peer_p->fd     = peer->fd;
     pending->queue_length--;
+    /* From the first place where that is possible: the others' memory is not
+     * touched as long as few wait. */
+    pending->queue_head = (pending->queue_length == 0)
+                              ? 0
+                              : (pending->queue_head + 1) % pending->queue_size;
     return UCXPOOL_OK;
 }
 
