@@ -60,7 +60,9 @@ ucxpool_status_t ucxpool_block_get(ucxpool_t *pool, ucxpool_block_t *block_p);
 ucxpool_status_t ucxpool_block_get_n(ucxpool_t *pool, size_t num_blocks,
                                      ucxpool_block_t *blocks);
 
-/* Give a block back. The caller must have ended what reads or writes it. */
+/* Give a block back to the pool that it was taken from. The caller must have
+ * ended what reads or writes it. A block of another pool, or one that was given
+ * back before, is left alone; the log and ucxpool_error_detail() say so. */
 void ucxpool_block_put(ucxpool_t *pool, const ucxpool_block_t *block);
 
 /*

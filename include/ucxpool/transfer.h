@@ -348,7 +348,8 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
 /*
  * Receive a message.
  *
- * channel      From this peer only; NULL: from any channel of the pool.
+ * channel      A channel of this pool: receive from this peer only. NULL: from
+ *              any channel of the pool.
  * data         Where to. It must hold the message, which may be shorter, and
  *              must not be a source.
  * tag, mask    Messages match whose tag equals `tag` in the bits of `mask`;
@@ -367,6 +368,13 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
  *
  * After an error the memory may hold a part of the message; nothing writes to
  * it any more.
+ *
+ * Returned at once, with no request made:
+ * UCXPOOL_ERR_INVALID_PARAM  the channel belongs to another pool; the data is a
+ *                            source; lengths overflow, or an address is NULL
+ *                            with a length
+ * UCXPOOL_ERR_CLOSED, UCXPOOL_ERR_PEER_LOST  the channel has ended
+ * UCXPOOL_ERR_NO_MEMORY
  */
 ucxpool_status_t ucxpool_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
                               const ucxpool_data_t *data, uint64_t tag,
@@ -386,7 +394,8 @@ ucxpool_status_t ucxpool_recv_buffer(ucxpool_t         *pool,
  * at it first. The caller then owns it and must end it by
  * ucxpool_message_recv() or ucxpool_message_refuse(). Does not progress.
  *
- * UCXPOOL_ERR_NO_MESSAGE  there is none now
+ * UCXPOOL_ERR_NO_MESSAGE     there is none now
+ * UCXPOOL_ERR_INVALID_PARAM  the channel belongs to another pool
  */
 ucxpool_status_t ucxpool_probe(ucxpool_t *pool, ucxpool_channel_t *channel,
                                uint64_t tag, uint64_t mask,

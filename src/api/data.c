@@ -1,6 +1,7 @@
 #include "api/data.h"
 
 #include "base/error.h"
+#include "core/channel.h"
 
 static ucxpool_status_t refuse_unknown(const ucxpool_data_t *data)
 {
@@ -51,4 +52,17 @@ ucxpool_status_t api_data_read_target(const ucxpool_data_t *data,
                           "sent: use ucxpool_data_...()");
     }
     return api_data_read(data, caller);
+}
+
+bool api_is_foreign(const ucxpool_t *pool, const ucxpool_channel_t *channel,
+                    const char *function)
+{
+    if ((channel == NULL) || (channel->pool == pool)) {
+        return false;
+    }
+    (void)base_error(UCXPOOL_ERR_INVALID_PARAM,
+                     "%s(): the channel belongs to pool %s, not to pool %s: "
+                     "pass the pool that the channel was created with",
+                     function, channel->pool->name, pool->name);
+    return true;
 }

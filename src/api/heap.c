@@ -155,7 +155,9 @@ ucxpool_status_t ucxpool_heap_alloc(ucxpool_t *pool, size_t size, void *stream,
 static ucxpool_status_t refuse(const void *address)
 {
     return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "%p is not of this pool's heap, which is empty", address);
+                      "%p is not in this pool's heap, which is empty: pass "
+                      "the pool that allocated it",
+                      address);
 }
 
 ucxpool_status_t ucxpool_heap_free(ucxpool_t *pool, void *address, void *stream)

@@ -339,15 +339,25 @@ ucxpool_status_t ucxpool_block_get_n(ucxpool_t *pool, size_t num_blocks,
     return UCXPOOL_OK;
 }
 
+static bool is_own_block(const ucxpool_t *pool, const ucxpool_block_t *block)
+{
+    block_pool_t *blocks = pool->memory.blocks;
+
+    return (block->index < block_pool_num_blocks(blocks)) &&
+           (block->address == block_pool_address(blocks, block->index)) &&
+           !block_comm_has_block(pool->memory.comm, block->index);
+}
+
 static ucxpool_status_t put_block(ucxpool_t *pool, const ucxpool_block_t *block)
 {
-    if (block_comm_has_block(pool->memory.comm, block->index) ||
+    if (!is_own_block(pool, block) ||
         !block_pool_try_put(pool->memory.blocks, BLOCK_SHARE_USER,
                             block->index)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "block %u was put back, but is not one that "
-                          "ucxpool_block_get() gave out",
-                          block->index);
+                          "block %u at %p was put back into pool %s, but "
+                          "ucxpool_block_get() did not take it from there: put "
+                          "each block back once, into its own pool",
+                          block->index, block->address, pool->name);
     }
     return UCXPOOL_OK;
 }

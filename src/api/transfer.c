@@ -60,7 +60,8 @@ ucxpool_status_t ucxpool_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
     api_data_t       caller;
     ucxpool_status_t status;
 
-    if (base_missing(pool) || base_missing(data)) {
+    if (base_missing(pool) || base_missing(data) ||
+        api_foreign(pool, channel)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     status = api_data_read_target(data, &caller);
@@ -82,7 +83,7 @@ ucxpool_status_t ucxpool_recv_buffer(ucxpool_t         *pool,
 {
     ucxpool_data_t data = ucxpool_data_buffer(address, length);
 
-    if (base_missing(pool)) {
+    if (base_missing(pool) || api_foreign(pool, channel)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     return ucxpool_recv(pool, channel, &data, tag, mask, params, request_p);
@@ -199,7 +200,8 @@ ucxpool_status_t ucxpool_probe(ucxpool_t *pool, ucxpool_channel_t *channel,
 {
     ucxpool_message_t *message;
 
-    if (base_missing(pool) || base_missing(message_p)) {
+    if (base_missing(pool) || base_missing(message_p) ||
+        api_foreign(pool, channel)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     core_lock(pool);

@@ -557,7 +557,8 @@ ucxpool_status_t block_comm_free(block_comm_t *comm, void *address)
         pthread_mutex_unlock(&comm->lock);
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "no buffer starts at %p: free each buffer once, by "
-                          "the address it was allocated with",
+                          "the address it was allocated with, and with "
+                          "the pool that allocated it",
                           address);
     }
     /* Under the lock, so that a last drop finds the blocks quarantined. */

@@ -780,7 +780,8 @@ ucxpool_status_t heap_free(heap_t *heap, void *address, void *handle)
         return status;
     }
     if (!offset_of(heap, address, &offset)) {
-        return refuse(address, "the address is somebody else's");
+        return refuse(address,
+                      "it lies elsewhere; pass the pool that allocated it");
     }
     page = heap_page_map_page(&heap->page_map, offset);
     if (page != NULL) {
@@ -855,7 +856,8 @@ static ucxpool_status_t find_live(heap_t *heap, const void *address,
     }
     if (!is_found || (place->offset >= place->begin + place->size)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "%p lies in no live allocation of this heap",
+                          "%p lies in no live allocation of this heap: pass "
+                          "the pool that allocated it",
                           address);
     }
     return UCXPOOL_OK;

@@ -45,7 +45,9 @@ static bool is_peers(const ucxpool_remote_t *remote)
                   sizeof(remote->blob.pool)) == 0;
 }
 
-#define NOT_PEERS "the window is of another pool than the channel's peer"
+#define NOT_PEERS \
+    "the window belongs to another pool than the channel's peer: import it " \
+    "over a channel to its owner"
 
 ucxpool_status_t window_import(ucxpool_channel_t *channel, const void *blob,
                                size_t blob_size, ucxpool_remote_t **remote_p)
