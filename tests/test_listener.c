@@ -352,6 +352,8 @@ static ucxpool_t *pool_given(const char *secret)
                      UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_config_set_secret(config, "too short", 9),
                      UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(ucxpool_config_set_secret(config, secret, SIZE_MAX / 2),
+                     UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_int_eq(ucxpool_config_set_secret(config, secret, strlen(secret)),
                      UCXPOOL_OK);
     params.config = config;

@@ -50,7 +50,9 @@ static ucxpool_status_t copy(const uint8_t *bytes, size_t length,
 ucxpool_status_t base_secret_create(const void *bytes, size_t length,
                                     base_secret_t **secret_p)
 {
-    length = strip(bytes, length);
+    if (length < READ_SIZE) {
+        length = strip(bytes, length);
+    }
     if ((length < BASE_SECRET_MIN) || (length > BASE_SECRET_MAX)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "a secret of %zu bytes was given: it has %d to %d, "
