@@ -46,7 +46,7 @@ static bool is_peers(const ucxpool_remote_t *remote)
 }
 
 #define NOT_PEERS \
-    "the window belongs to another pool than the channel's peer: import it " \
+    "the window is of another pool than the channel's peer: import it " \
     "over a channel to its owner"
 
 ucxpool_status_t window_import(ucxpool_channel_t *channel, const void *blob,
