@@ -335,6 +335,80 @@ START_TEST(a_close_does_not_wait_for_a_peer_that_has_hung_up)
 }
 END_TEST
 
+/* --- messages of a channel that has ended --------------------------------- */
+
+static void closed_here(pair_t *pair)
+{
+    ucxpool_channel_close(pair->to_a);
+}
+
+static void aborted_here(pair_t *pair)
+{
+    ucxpool_channel_abort(pair->to_a);
+}
+
+static void closed_by_the_peer(pair_t *pair)
+{
+    ucxpool_channel_abort(pair->to_b);
+    pair_until(pair, pair_state(pair->to_a) != UCXPOOL_CHANNEL_OPEN);
+}
+
+static void lost(pair_t *pair)
+{
+    ucxpool_channel_fail(pair->to_a);
+    pair_until(pair, pair_state(pair->to_a) != UCXPOOL_CHANNEL_OPEN);
+}
+
+static const struct {
+    void (*end)(pair_t *);
+    ucxpool_status_t status;
+} channel_ends[] = {
+    {closed_here, UCXPOOL_ERR_CANCELED},
+    {aborted_here, UCXPOOL_ERR_CANCELED},
+    {closed_by_the_peer, UCXPOOL_ERR_CANCELED}, /* which cancels its sends */
+    {lost, UCXPOOL_ERR_PEER_LOST},
+};
+#define NUM_CHANNEL_ENDS ((int)(sizeof(channel_ends) / sizeof(channel_ends[0])))
+
+/* Its bytes are still the sender's: it ends as the channel has, and one whose
+ * bytes have come is received. */
+START_TEST(a_probed_message_ends_as_its_channel_has)
+{
+    static const char *const plain[] = {"WIRE=map", "WIRE=ucx"};
+    const char              *wire    = plain[_i / NUM_CHANNEL_ENDS];
+    int                      index   = _i % NUM_CHANNEL_ENDS;
+    uint8_t                 *bytes   = calloc(1, LENGTH);
+    ucxpool_data_t           data    = ucxpool_data_buffer(bytes, LENGTH);
+    ucxpool_message_t       *message[2];
+    ucxpool_request_t       *recv;
+    ucxpool_request_attr_t   attr;
+    pair_t                   pair;
+
+    pair_init(&pair, wire, wire);
+    for (uint64_t tag = 0; tag < 2; tag++) {
+        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, bytes,
+                                             (tag == 0) ? LENGTH : 10, tag,
+                                             NULL, NULL),
+                         UCXPOOL_OK);
+        pair_until(&pair, ucxpool_probe(pair.b, pair.to_a, tag, UINT64_MAX,
+                                        &message[tag]) == UCXPOOL_OK);
+    }
+    channel_ends[index].end(&pair);
+    ck_assert_int_eq(ucxpool_message_recv(message[0], &data, NULL, &recv),
+                     UCXPOOL_OK);
+    pair_until(&pair, pair_ended(recv));
+    ucxpool_request_query(recv, &attr, sizeof(attr));
+    ck_assert_int_eq(attr.status, channel_ends[index].status);
+    ck_assert_str_ne(attr.detail, "");
+    ucxpool_request_release(recv);
+    ck_assert_int_eq(ucxpool_message_recv(message[1], &data, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    pair_cleanup(&pair);
+    free(bytes);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("close");
@@ -354,6 +428,8 @@ int main(void)
     tcase_add_test(tcase, a_pool_that_goes_waits_for_a_drain_without_end);
     tcase_add_loop_test(tcase, a_flush_ends_after_the_sends_before_it, 0, 2);
     tcase_add_test(tcase, a_close_does_not_wait_for_a_peer_that_has_hung_up);
+    tcase_add_loop_test(tcase, a_probed_message_ends_as_its_channel_has, 0,
+                        2 * NUM_CHANNEL_ENDS);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

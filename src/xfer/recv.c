@@ -348,7 +348,7 @@ static void start_large(ucxpool_request_t *request, ucxpool_message_t *message)
     ucxpool_channel_t *channel = message->channel;
 
     if (!core_channel_is_live(channel)) {
-        end(request, UCXPOOL_ERR_PEER_LOST, channel->reason);
+        end(request, channel->status, channel->reason);
         return;
     }
     if (channel->requests.num_receives == PROTO_SENDS_MAX) {
