@@ -166,12 +166,41 @@ static ucxpool_status_t post(bool is_write, const ucxpool_places_t *places,
                     : ucxpool_read(remote, places, data, params, request_p);
 }
 
+/* A request and its completion report the bytes of all places and no tag, by
+ * whatever way they went. */
+static void check_reported(const ucxpool_request_t *request, uint64_t length)
+{
+    ucxpool_request_attr_t attr;
+    ucxpool_completion_t   completion;
+    size_t                 num;
+
+    ucxpool_request_query(request, &attr, sizeof(attr));
+    ck_assert_uint_eq(attr.length, length);
+    ck_assert_uint_eq(attr.tag, 0);
+    ck_assert_uint_eq(attr.metadata_length, 0);
+    ck_assert_int_eq(ucxpool_completion_get(pair.a, &completion, 1, &num),
+                     UCXPOOL_OK);
+    ck_assert_uint_eq(num, 1);
+    ck_assert_uint_eq(completion.length, length);
+    ck_assert_uint_eq(completion.tag, 0);
+}
+
 static void move(bool is_write, const ucxpool_places_t *places,
                  const ucxpool_data_t *data)
 {
+    const ucxpool_request_params_t params = {
+        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION,
+    };
+    uint64_t           length = places->count * places->length;
     ucxpool_request_t *request;
 
-    ck_assert_int_eq(post(is_write, places, data, NULL, &request), UCXPOOL_OK);
+    for (size_t i = 0; (places->places != NULL) && (i < places->count); i++) {
+        length += places->places[i].length;
+    }
+    ck_assert_int_eq(post(is_write, places, data, &params, &request),
+                     UCXPOOL_OK);
+    pair_until(&pair, pair_ended(request));
+    check_reported(request, length);
     ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_OK);
 }
 

@@ -83,6 +83,8 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status,
     ucxpool_channel_t  *channel   = operation->remote->channel;
 
     base_range_end(&operation->range);
+    /* The number of the message that it went by is the library's own. */
+    request->tag       = 0;
     request->told.hook = NULL;
     operation->request = NULL;
     base_list_del(&operation->link);
@@ -304,10 +306,11 @@ static ucxpool_status_t make_request(window_operation_t             *operation,
         core_request_discard(request);
         return status;
     }
-    request->metadata.length = 0; /* the notification has it */
-    request->kind            = &operation_kind;
-    request->told.hook       = ended;
-    request->told.hook_arg   = operation;
+    request->metadata.length          = 0; /* the notification has it */
+    request->data.totals.payload_size = operation->size;
+    request->kind                     = &operation_kind;
+    request->told.hook                = ended;
+    request->told.hook_arg            = operation;
     return UCXPOOL_OK;
 }
 
