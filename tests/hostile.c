@@ -123,6 +123,9 @@ bool hostile_is_over(hostile_t *hostile)
 static void finish(ucxpool_request_t **request)
 {
     require((*request == NULL) || pair_ended(*request));
+    if (*request != NULL) {
+        (void)pair_end_of(*request); /* an error has a detail */
+    }
     ucxpool_request_release(*request);
     *request = NULL;
 }

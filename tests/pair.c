@@ -205,12 +205,24 @@ bool pair_ended(const ucxpool_request_t *request)
     return ucxpool_request_test(request) != UCXPOOL_INPROGRESS;
 }
 
+ucxpool_status_t pair_end_of(const ucxpool_request_t *request)
+{
+    ucxpool_request_attr_t attr;
+
+    ucxpool_request_query(request, &attr, sizeof(attr));
+    if ((attr.status < UCXPOOL_OK) == (attr.detail[0] == '\0')) {
+        ck_abort_msg("a request ended with \"%s\" and the detail \"%s\"",
+                     ucxpool_status_string(attr.status), attr.detail);
+    }
+    return attr.status;
+}
+
 ucxpool_status_t pair_finish(pair_t *pair, ucxpool_request_t *request)
 {
     ucxpool_status_t status;
 
     pair_until(pair, pair_ended(request));
-    status = ucxpool_request_test(request);
+    status = pair_end_of(request);
     ucxpool_request_release(request);
     return status;
 }

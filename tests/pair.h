@@ -71,6 +71,10 @@ bool pair_is_readable(ucxpool_t *pool);
 /* Has the request ended? */
 bool pair_ended(const ucxpool_request_t *request);
 
+/* How the request ended. Fails the test where an error has no detail, or where
+ * success has one. */
+ucxpool_status_t pair_end_of(const ucxpool_request_t *request);
+
 /* Progress until the request has ended, free it, and return how it ended. */
 ucxpool_status_t pair_finish(pair_t *pair, ucxpool_request_t *request);
 

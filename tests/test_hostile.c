@@ -526,6 +526,50 @@ static void tail_that_lies(hostile_t *hostile)
 
 /* --- which end a request ------------------------------------------------- */
 
+static void check_said(const ucxpool_request_t *request, ucxpool_status_t end)
+{
+    ucxpool_request_attr_t attr;
+
+    ucxpool_request_query(request, &attr, sizeof(attr));
+    ck_assert_int_eq(attr.status, end);
+    ck_assert_str_ne(attr.detail, "");
+    ck_assert_int_eq(ucxpool_request_wait((ucxpool_request_t *)request, 0),
+                     end);
+    ck_assert_str_eq(ucxpool_error_detail(), attr.detail);
+}
+
+static void done_without_a_reason(hostile_t *hostile)
+{
+    proto_fixed_t fixed = {.done = {.message = hostile_send(hostile),
+                                    .status  = UCXPOOL_ERR_REFUSED}};
+
+    hostile_say(hostile, PROTO_DONE, &fixed, NULL, 0);
+    hostile_let_read(hostile);
+    check_said(hostile->send, UCXPOOL_ERR_REFUSED);
+}
+
+static void canceled_without_a_reason(hostile_t *hostile)
+{
+    proto_fixed_t fixed = {.cancel = {.message = 1, .status = UCXPOOL_ERR_IO}};
+    copy_run_t    run   = {HOSTILE_SIZE, 1};
+
+    say_desc(hostile, hostile_desc(1, 0), &run, sizeof(run));
+    hostile_let_read(hostile);
+    hostile_say(hostile, PROTO_CANCEL, &fixed, NULL, 0);
+    hostile_let_read(hostile);
+    check_said(hostile->recv, UCXPOOL_ERR_CANCELED);
+}
+
+static void done_with_control_characters(hostile_t *hostile)
+{
+    proto_fixed_t fixed = {.done = {.message = hostile_send(hostile),
+                                    .status  = UCXPOOL_ERR_REFUSED}};
+
+    hostile_say(hostile, PROTO_DONE, &fixed, "\033[2J\n", 5);
+    hostile_let_read(hostile);
+    check_said(hostile->send, UCXPOOL_ERR_REFUSED);
+}
+
 static void done_with_a_positive_status(hostile_t *hostile)
 {
     say_done(hostile, hostile_send(hostile), UCXPOOL_INPROGRESS);
@@ -953,6 +997,9 @@ static const deed_t noises[] = {
     DEED(numbers_of_others_revoked),
     DEED(tail_that_lies),
     DEED(done_with_a_positive_status),
+    DEED(done_without_a_reason),
+    DEED(canceled_without_a_reason),
+    DEED(done_with_control_characters),
     DEED(done_in_the_middle),
     DEED(accept_of_a_canceled_send),
     DEED(cancel_again_and_again),

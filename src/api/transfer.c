@@ -267,8 +267,7 @@ void ucxpool_message_refuse(ucxpool_message_t *message, const char *reason)
     core_lock(pool);
     if ((message->desc.message != 0) && !message->canceled) {
         core_control_done(message->channel, message->desc.message,
-                          UCXPOOL_ERR_REFUSED,
-                          (reason == NULL) ? "no reason given" : reason);
+                          UCXPOOL_ERR_REFUSED, (reason == NULL) ? "" : reason);
     }
     pool->stats.messages_refused++;
     xfer_message_release(message);
@@ -286,10 +285,7 @@ static ucxpool_status_t say_why(const ucxpool_request_t *request)
     ucxpool_request_attr_t attr;
 
     ucxpool_request_query(request, &attr, sizeof(attr));
-    return base_error(attr.status, "%s",
-                      (attr.detail[0] != '\0')
-                          ? attr.detail
-                          : ucxpool_status_string(attr.status));
+    return base_error(attr.status, "%s", attr.detail);
 }
 
 ucxpool_status_t ucxpool_request_wait(ucxpool_request_t *request,

@@ -127,6 +127,20 @@ ucxpool_error_level_t ucxpool_error_set_level(ucxpool_error_level_t level)
     return (ucxpool_error_level_t)base_error_log_at((base_log_level_t)level);
 }
 
+void base_error_detail(char *text, size_t text_size, ucxpool_status_t status,
+                       const char *reason)
+{
+    if (status >= UCXPOOL_OK) {
+        text[0] = '\0';
+    } else if ((reason == NULL) || (reason[0] == '\0')) {
+        snprintf(text, text_size, "%s; no reason was given",
+                 ucxpool_status_string(status));
+    } else if (reason != text) {
+        snprintf(text, text_size, "%s", reason);
+    }
+    base_text_clean(text);
+}
+
 void base_error_missing(const char *function, const char *name)
 {
     (void)base_error(UCXPOOL_ERR_INVALID_PARAM, "%s(): %s is NULL", function,

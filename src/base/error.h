@@ -31,6 +31,14 @@ ucxpool_status_t base_error(ucxpool_status_t status, const char *format, ...)
 ucxpool_status_t base_error_errno(int error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/*
+ * The detail of an error, for those who look later: `reason`, or that there is
+ * none where it is NULL or empty, as a peer's may be. "" for what is no error.
+ * Control characters are replaced. `text` may be `reason`.
+ */
+void base_error_detail(char *text, size_t text_size, ucxpool_status_t status,
+                       const char *reason);
+
 /* Does a caller's pointer fail that must be there? Then that is the error:
  * `if (base_missing(pool)) { return UCXPOOL_ERR_INVALID_PARAM; }` */
 #define base_missing(_pointer) \

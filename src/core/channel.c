@@ -308,6 +308,8 @@ void core_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
     va_start(arguments, format);
     vsnprintf(channel->reason, sizeof(channel->reason), format, arguments);
     va_end(arguments);
+    base_error_detail(channel->reason, sizeof(channel->reason), status,
+                      channel->reason);
     base_warn("%s: the channel has failed: %s", channel->name, channel->reason);
     channel->pool->stats.channels_failed++;
     /* No word of such a peer is waited for, TAKEN neither: what it still reads

@@ -349,7 +349,7 @@ void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
     if (core_request_has_ended(request)) {
         return;
     }
-    core_request_set_detail(request, detail);
+    base_error_detail(request->detail, sizeof(request->detail), status, detail);
     base_list_del(&request->link);
     base_list_del(&request->run_link);
     base_list_del(&request->deadline_link);

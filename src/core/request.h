@@ -307,7 +307,8 @@ void core_request_stop(ucxpool_request_t *request, ucxpool_status_t status,
 
 /*
  * End a request for its caller. Only the first call counts. `detail` is the
- * sentence for ucxpool_request_query(); NULL for none.
+ * sentence for ucxpool_request_query(). Where an error comes without one (NULL
+ * or ""), as peers may send it, the sentence is that no reason was given.
  */
 void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
                       const char *detail);

@@ -539,7 +539,7 @@ void window_remote_end(ucxpool_remote_t *remote, ucxpool_status_t status,
         return;
     }
     remote->status = status;
-    snprintf(remote->reason, sizeof(remote->reason), "%s", reason);
+    base_error_detail(remote->reason, sizeof(remote->reason), status, reason);
     remote->refs++; /* until we are through here */
     window_operations_abort(remote, status, remote->reason);
     if (remote->is_offered) {
