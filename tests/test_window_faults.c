@@ -236,6 +236,44 @@ START_TEST(a_call_that_fails_is_told_and_costs_nothing)
 }
 END_TEST
 
+static ucxpool_way_t way_of_remote(void)
+{
+    ucxpool_remote_attr_t attr;
+
+    ucxpool_remote_query(remote, &attr, sizeof(attr));
+    return attr.way;
+}
+
+/* A filter of system calls may deny one of the two ways to copy. What cannot be
+ * copied goes by messages. */
+START_TEST(denied_copies_go_by_messages)
+{
+    bool denies_reads = (_i == 1);
+
+    make_places();
+    pair_init(&pair, ways[0], ways[0]);
+    calls_fail_from(denies_reads ? CALLS_PROCESS_READ : CALLS_PROCESS_WRITE, 1,
+                    EPERM);
+    ck_assert_int_eq(ucxpool_window_create(pair.b, memory, SIZE, NULL, &window),
+                     UCXPOOL_OK);
+    pair_fill(memory, SIZE);
+    ck_assert_int_eq(import(), UCXPOOL_OK);
+    if (pair_is_mapped(&pair)) {
+        ck_assert_int_eq(way_of_remote(), denies_reads ? UCXPOOL_WAY_MESSAGES
+                                                       : UCXPOOL_WAY_PROCESS);
+    }
+    ck_assert_int_eq(move(false), UCXPOOL_OK);
+    ck_assert_int_eq(move(true), UCXPOOL_OK);
+    ck_assert_int_eq(take_notices(), UCXPOOL_OK);
+    calls_reset();
+    ucxpool_remote_release(remote);
+    pair_until(&pair, ucxpool_window_revoke(window, 0) == UCXPOOL_OK);
+    ucxpool_window_destroy(window);
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite  = suite_create("window_faults");
@@ -247,6 +285,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, NULL, calls_reset);
     tcase_add_loop_test(tcase, a_call_that_fails_is_told_and_costs_nothing, 0,
                         NUM_WAYS * NUM_FAILURES);
+    tcase_add_loop_test(tcase, denied_copies_go_by_messages, 0, 2);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);

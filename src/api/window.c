@@ -169,7 +169,8 @@ void ucxpool_remote_query(const ucxpool_remote_t *remote,
             .reason     = remote->reason,
             .length     = remote->length,
             .access     = remote->access,
-            .way        = remote->way,
+            .way        = (remote->access & UCXPOOL_WINDOW_READ) ? remote->way
+                                                                 : remote->write_way,
             .way_reason = remote->way_reason,
             .channel    = channel->user_ref ? channel : NULL,
         };

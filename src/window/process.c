@@ -50,12 +50,24 @@ static bool no(char *reason, size_t reason_size, const char *text)
     return false;
 }
 
-bool window_process_fits(const ucxpool_channel_t     *channel,
-                         const proto_window_opened_t *opened, char *reason,
-                         size_t reason_size)
+/* So many bytes at the window's start; false: the system does not allow it. */
+static bool try_copy(const ucxpool_channel_t     *channel,
+                     const proto_window_opened_t *opened, uint8_t *bytes,
+                     size_t size, bool is_write)
+{
+    step_t step;
+
+    step.ours[0]   = (struct iovec){bytes, size};
+    step.theirs[0] = (struct iovec){(void *)(uintptr_t)opened->address, size};
+    step.num       = 1;
+    return copy(channel, &step, is_write) == (ssize_t)size;
+}
+
+bool window_process_reads(const ucxpool_channel_t     *channel,
+                          const proto_window_opened_t *opened, char *reason,
+                          size_t reason_size)
 {
     uint8_t byte;
-    step_t  step;
 
     if (channel->wire->id != UCXPOOL_WIRE_MAP) {
         return no(reason, reason_size, channel->wire_reason);
@@ -69,10 +81,7 @@ bool window_process_fits(const ucxpool_channel_t     *channel,
         return no(reason, reason_size,
                   "the kernel does not tell of a process's end");
     }
-    step.ours[0]   = (struct iovec){&byte, 1};
-    step.theirs[0] = (struct iovec){(void *)(uintptr_t)opened->address, 1};
-    step.num       = 1;
-    if (copy(channel, &step, false) != 1) {
+    if (!try_copy(channel, opened, &byte, 1, false)) {
         snprintf(reason, reason_size,
                  "the system does not let us read the owner's memory: %s",
                  strerror(errno));
@@ -80,6 +89,22 @@ bool window_process_fits(const ucxpool_channel_t     *channel,
     }
     snprintf(reason, reason_size, "same host and user");
     return true;
+}
+
+bool window_process_writes(const ucxpool_channel_t     *channel,
+                           const proto_window_opened_t *opened, char *reason,
+                           size_t reason_size)
+{
+    uint8_t nothing = 0;
+
+    if (try_copy(channel, opened, &nothing, 0, true)) {
+        return true;
+    }
+    snprintf(reason, reason_size,
+             "the system does not let us write to the owner's memory, so "
+             "writes go by messages: %s",
+             strerror(errno));
+    return false;
 }
 
 /* --- copying -------------------------------------------------------------- */

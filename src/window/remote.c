@@ -243,30 +243,53 @@ static bool map_files(ucxpool_remote_t *remote, const answer_t *answer,
     return false;
 }
 
+/* The ways of reads and of writes that do not go by a mapping. */
+static void choose_without_mapping(ucxpool_remote_t *remote,
+                                   const answer_t *answer, char *reason,
+                                   size_t reason_size)
+{
+    const ucxpool_channel_t *channel = remote->channel;
+
+    if (!window_process_reads(channel, &answer->opened, reason, reason_size)) {
+        return;
+    }
+    remote->way = UCXPOOL_WAY_PROCESS;
+    if ((remote->access & UCXPOOL_WINDOW_WRITE) &&
+        window_process_writes(channel, &answer->opened, reason, reason_size)) {
+        remote->write_way = UCXPOOL_WAY_PROCESS;
+    }
+}
+
+static void say_read_only(ucxpool_remote_t *remote)
+{
+    snprintf(remote->way_reason, sizeof(remote->way_reason),
+             "same host and user; mapped for reading alone, so that writes go "
+             "by %s",
+             (remote->write_way == UCXPOOL_WAY_PROCESS) ? "process"
+                                                        : "messages");
+}
+
 /* In host memory: by a mapping, where there is one, or by the kernel. */
 static void choose_on_host(ucxpool_remote_t *remote, const answer_t *answer)
 {
-    char          process[CORE_REASON_SIZE] = "";
-    char          mapped[CORE_REASON_SIZE]  = "";
-    ucxpool_way_t other                     = UCXPOOL_WAY_MESSAGES;
-    bool          is_mapped = map_files(remote, answer, mapped, sizeof(mapped));
+    char process[CORE_REASON_SIZE] = "";
+    char mapped[CORE_REASON_SIZE]  = "";
+    bool is_mapped = map_files(remote, answer, mapped, sizeof(mapped));
 
     if (!is_mapped || !remote->can_write) {
-        other = window_process_fits(remote->channel, &answer->opened, process,
-                                    sizeof(process))
-                    ? UCXPOOL_WAY_PROCESS
-                    : UCXPOOL_WAY_MESSAGES;
+        choose_without_mapping(remote, answer, process, sizeof(process));
     }
-    remote->way       = is_mapped ? UCXPOOL_WAY_MAPPED : other;
-    remote->write_way = remote->can_write ? UCXPOOL_WAY_MAPPED : other;
     if (!is_mapped) {
         snprintf(remote->way_reason, sizeof(remote->way_reason),
                  "%s; not mapped: %s", process, mapped);
-    } else if ((remote->access & UCXPOOL_WINDOW_WRITE) && !remote->can_write) {
-        snprintf(remote->way_reason, sizeof(remote->way_reason),
-                 "same host and user; mapped for reading alone, so that writes "
-                 "go by %s",
-                 (other == UCXPOOL_WAY_PROCESS) ? "process" : "messages");
+        return;
+    }
+    remote->way = UCXPOOL_WAY_MAPPED;
+    if (remote->can_write) {
+        remote->write_way = UCXPOOL_WAY_MAPPED;
+    }
+    if ((remote->access & UCXPOOL_WINDOW_WRITE) && !remote->can_write) {
+        say_read_only(remote);
     } else {
         snprintf(remote->way_reason, sizeof(remote->way_reason),
                  "same host and user");

@@ -403,12 +403,21 @@ static inline void window_operation_end(window_operation_t *operation,
 bool window_process_has_ended(const ucxpool_channel_t *channel);
 
 /*
- * Can the owner's memory be reached? Tried with one byte; where not, the
- * reason is written.
+ * Can the owner's memory be read by the kernel? Tried with one byte. If not,
+ * the reason is written.
  */
-bool window_process_fits(const ucxpool_channel_t     *channel,
-                         const proto_window_opened_t *opened, char *reason,
-                         size_t reason_size);
+bool window_process_reads(const ucxpool_channel_t     *channel,
+                          const proto_window_opened_t *opened, char *reason,
+                          size_t reason_size);
+
+/*
+ * Can it be written, too? For memory that can be read. Tried with no byte,
+ * since the bytes are the owner's. The kernel checks the rights for both alike;
+ * a system call filter (seccomp) may reject one call and allow the other.
+ */
+bool window_process_writes(const ucxpool_channel_t     *channel,
+                           const proto_window_opened_t *opened, char *reason,
+                           size_t reason_size);
 
 /*
  * Copy some of an operation.
