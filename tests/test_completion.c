@@ -275,18 +275,19 @@ static void count_call(ucxpool_request_t *request, ucxpool_status_t status,
     (void)request;
     (void)status;
     num_called++;
-    /* It is there by then. */
-    ck_assert_uint_eq(collect(arg, &completion, 1), 1);
+    /* Its own comes when it has returned. */
+    ck_assert_uint_eq(collect(arg, &completion, 1), 0);
 }
 
-START_TEST(a_callback_may_collect)
+START_TEST(a_completion_comes_after_its_callback)
 {
     ucxpool_request_params_t params = {
         .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION |
                       UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK,
         .callback = count_call,
     };
-    pair_t pair;
+    ucxpool_completion_t completion;
+    pair_t               pair;
 
     pair_init(&pair, wires[_i], wires[_i]);
     num_called          = 0;
@@ -297,6 +298,107 @@ START_TEST(a_callback_may_collect)
                      UCXPOOL_OK);
     send_word(&pair, 0);
     pair_until(&pair, num_called == 1);
+    ck_assert_uint_eq(collect(pair.b, &completion, 1), 1);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+/* --- callbacks ------------------------------------------------------------ */
+
+/* What a callback writes to, and what is seen within it. */
+typedef struct called {
+    unsigned         count;
+    ucxpool_status_t tested;
+    ucxpool_status_t waited;
+    ucxpool_status_t queried;
+} called_t;
+
+static void look_within(ucxpool_request_t *request, ucxpool_status_t status,
+                        void *arg)
+{
+    called_t              *called = arg;
+    ucxpool_request_attr_t attr;
+
+    (void)status;
+    ucxpool_request_query(request, &attr, sizeof(attr));
+    called->count++;
+    called->tested  = ucxpool_request_test(request);
+    called->waited  = ucxpool_request_wait(request, UCXPOOL_FOREVER);
+    called->queried = attr.status;
+}
+
+/* No function reports the end: the callback has not been called. */
+static void check_not_ended(ucxpool_t *pool, ucxpool_request_t *request)
+{
+    ucxpool_request_attr_t attr;
+    ucxpool_completion_t   completion;
+
+    ck_assert_int_eq(ucxpool_request_test(request), UCXPOOL_INPROGRESS);
+    ucxpool_request_query(request, &attr, sizeof(attr));
+    ck_assert_int_eq(attr.status, UCXPOOL_INPROGRESS);
+    ck_assert_uint_eq(collect(pool, &completion, 1), 0);
+}
+
+static void check_called(called_t *called, ucxpool_status_t status)
+{
+    ck_assert_uint_eq(called->count, 1);
+    ck_assert_int_eq(called->tested, status);
+    ck_assert_int_eq(called->waited, status);
+    ck_assert_int_eq(called->queried, status);
+    free(called); /* nothing uses it any more */
+}
+
+static ucxpool_request_params_t with_callback(called_t *called)
+{
+    return (ucxpool_request_params_t){
+        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK |
+                      UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION,
+        .callback     = look_within,
+        .callback_arg = called,
+    };
+}
+
+/* Requests that end inside the function that posts or cancels them. */
+START_TEST(an_end_is_reported_after_the_callback)
+{
+    called_t                *called[3];
+    ucxpool_request_params_t params;
+    ucxpool_request_t       *requests[3];
+    ucxpool_completion_t     completions[3];
+    pair_t                   pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    for (int i = 0; i < 3; i++) {
+        called[i] = calloc(1, sizeof(*called[i]));
+    }
+    params = with_callback(called[0]);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair.to_b, "word", 5, TAG, &params, &requests[0]),
+        UCXPOOL_OK);
+    params = with_callback(called[1]);
+    ck_assert_int_eq(ucxpool_channel_flush(pair.to_b, &params, &requests[1]),
+                     UCXPOOL_OK);
+    params = with_callback(called[2]);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.a, NULL, received[0], 8, TAG,
+                                         ALL_BITS, &params, &requests[2]),
+                     UCXPOOL_OK);
+    ucxpool_request_cancel(requests[2]);
+    for (int i = 0; i < 3; i++) {
+        check_not_ended(pair.a, requests[i]);
+    }
+    ck_assert_int_eq(ucxpool_request_wait(requests[0], UCXPOOL_FOREVER),
+                     UCXPOOL_OK);
+    check_called(called[0], UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_request_wait(requests[1], UCXPOOL_FOREVER),
+                     UCXPOOL_OK);
+    check_called(called[1], UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_request_wait(requests[2], UCXPOOL_FOREVER),
+                     UCXPOOL_ERR_CANCELED);
+    check_called(called[2], UCXPOOL_ERR_CANCELED);
+    ck_assert_uint_eq(collect(pair.a, completions, 3), 3);
+    for (int i = 0; i < 3; i++) {
+        ucxpool_request_release(requests[i]);
+    }
     pair_cleanup(&pair);
 }
 END_TEST
@@ -320,7 +422,10 @@ int main(void)
     tcase_add_loop_test(tcase, an_event_loop_that_was_told_all_sleeps, 0,
                         NUM_WIRES);
     tcase_add_test(tcase, a_sender_sleeps_on_while_its_message_is_read);
-    tcase_add_loop_test(tcase, a_callback_may_collect, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, a_completion_comes_after_its_callback, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, an_end_is_reported_after_the_callback, 0,
+                        NUM_WIRES);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);

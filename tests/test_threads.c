@@ -560,6 +560,92 @@ START_TEST(a_wait_for_anything_sees_what_another_thread_ended)
 }
 END_TEST
 
+/* A callback that returns when it is let. */
+typedef struct gate {
+    ucxpool_t *pool;
+    bool       is_entered; /* atomic */
+    bool       is_open;    /* atomic */
+    bool       is_left;
+} gate_t;
+
+static void pass_gate(ucxpool_request_t *request, ucxpool_status_t status,
+                      void *arg)
+{
+    gate_t *gate = arg;
+
+    (void)status;
+    ck_assert_int_eq(ucxpool_request_test(request), UCXPOOL_OK);
+    __atomic_store_n(&gate->is_entered, true, __ATOMIC_RELEASE);
+    while (!__atomic_load_n(&gate->is_open, __ATOMIC_ACQUIRE)) {
+        sched_yield();
+    }
+    gate->is_left = true;
+}
+
+static void *progress_into_gate(void *arg)
+{
+    gate_t *gate = arg;
+
+    while (!__atomic_load_n(&gate->is_entered, __ATOMIC_ACQUIRE)) {
+        ucxpool_progress(gate->pool);
+    }
+    return NULL;
+}
+
+static ucxpool_request_t *post_to_gate(pair_t *pair, gate_t *gate)
+{
+    const ucxpool_request_params_t params = {
+        .field_mask   = UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK,
+        .callback     = pass_gate,
+        .callback_arg = gate,
+    };
+    static uint8_t     byte;
+    ucxpool_request_t *request;
+
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair->to_b, &byte, 1, 1, &params, &request),
+        UCXPOOL_OK);
+    return request;
+}
+
+/* One thread is in the callback, another sleeps until the request has ended. */
+START_TEST(a_wait_ends_after_a_callback_in_another_thread)
+{
+    pair_t   pair;
+    waiter_t waiter;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    waiter.pool = pair.a;
+    for (unsigned i = 0; i < rounds(20); i++) {
+        gate_t   *gate = calloc(1, sizeof(*gate));
+        pthread_t thread;
+
+        gate->pool     = pair.a;
+        waiter.request = post_to_gate(&pair, gate);
+        ck_assert_int_eq(
+            pthread_create(&thread, NULL, progress_into_gate, gate), 0);
+        while (!__atomic_load_n(&gate->is_entered, __ATOMIC_ACQUIRE)) {
+            sched_yield();
+        }
+        ck_assert_int_eq(ucxpool_request_test(waiter.request),
+                         UCXPOOL_INPROGRESS);
+        ck_assert_int_eq(
+            pthread_create(&waiter.thread, NULL, wait_for_request, &waiter), 0);
+        while (!is_asleep(pair.a)) {
+            sched_yield();
+        }
+        __atomic_store_n(&gate->is_open, true, __ATOMIC_RELEASE);
+        ck_assert_int_eq(pthread_join(waiter.thread, NULL), 0);
+        ck_assert(gate->is_left);
+        ck_assert_int_eq(waiter.status, UCXPOOL_OK);
+        ucxpool_request_release(waiter.request);
+        ck_assert_int_eq(pthread_join(thread, NULL), 0);
+        free(gate);
+    }
+    pair_cleanup(&pair);
+}
+END_TEST
+
 /* Two threads sleep; what one of them is woken for is the other's. */
 START_TEST(two_sleepers_are_both_woken)
 {
@@ -605,6 +691,8 @@ static void add_tests(TCase *tcase)
     tcase_add_loop_test(tcase,
                         a_wait_for_anything_sees_what_another_thread_ended, 0,
                         NUM_WIRES);
+    tcase_add_loop_test(tcase, a_wait_ends_after_a_callback_in_another_thread,
+                        0, NUM_WIRES);
     tcase_add_loop_test(tcase, two_sleepers_are_both_woken, 0, NUM_WIRES);
 }
 

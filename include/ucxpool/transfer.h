@@ -215,8 +215,17 @@ typedef struct ucxpool_message ucxpool_message_t;
 
 /*
  * Called once when a request ends, from ucxpool_progress() and the functions
- * that wait or destroy, with no lock held. May call anything but destroy, and
- * may free the request.
+ * that wait or destroy, with no lock held. Never called from the function that
+ * posts the request, even if the request ends there. May call anything but
+ * ucxpool_destroy(), and may release the request.
+ *
+ * Other functions report the end only after the callback has returned:
+ * ucxpool_request_test(), ucxpool_request_wait(), ucxpool_request_query() and
+ * ucxpool_completion_get(). So what the callback uses may be freed as soon as
+ * any of them has reported the end. Inside the callback, in its thread, test,
+ * wait and query report the end already. Do not wait for a request while
+ * holding a lock that its callback takes: another thread may be in the
+ * callback.
  */
 typedef void (*ucxpool_request_cb_t)(ucxpool_request_t *request,
                                      ucxpool_status_t status, void *arg);
@@ -363,8 +372,11 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
  * UCXPOOL_ERR_INVALID_PARAM  a piece is NULL that was looked at late, as for
  *                        sends. The sender's request ends with
  *                        UCXPOOL_ERR_REFUSED
- * UCXPOOL_ERR_CANCELED, UCXPOOL_ERR_TIMED_OUT, UCXPOOL_ERR_PEER_LOST,
- * UCXPOOL_ERR_CHECKSUM, UCXPOOL_ERR_PROTOCOL
+ * UCXPOOL_ERR_CANCELED   canceled here or by the sender, or the channel was
+ *                        closed here
+ * UCXPOOL_ERR_CLOSED     the peer closed the channel
+ * UCXPOOL_ERR_TIMED_OUT, UCXPOOL_ERR_PEER_LOST, UCXPOOL_ERR_CHECKSUM,
+ * UCXPOOL_ERR_PROTOCOL
  *
  * After an error the memory may hold a part of the message; nothing writes to
  * it any more.
@@ -448,7 +460,8 @@ void ucxpool_message_refuse(ucxpool_message_t *message, const char *reason);
 /*
  * A request that ends with UCXPOOL_OK when all sends that were posted to the
  * channel before have ended, in whatever way. Of params callback and timeout
- * count. Where nothing is under way it has ended at once.
+ * count. Where nothing is under way it has ended at once, unless it has a
+ * callback, which is called by progress.
  *
  * It ends with UCXPOOL_ERR_CANCELED, UCXPOOL_ERR_TIMED_OUT, and with the error
  * of the channel where that has ended.
@@ -460,13 +473,14 @@ ucxpool_status_t ucxpool_channel_flush(ucxpool_channel_t              *channel,
                                        const ucxpool_request_params_t *params,
                                        ucxpool_request_t **request_p);
 
-/* The state of a request: UCXPOOL_INPROGRESS, or how it ended. Does not
- * progress. */
+/* The state of a request: UCXPOOL_INPROGRESS, or how it ended. A request with a
+ * callback has ended when that has returned. Does not progress. */
 ucxpool_status_t ucxpool_request_test(const ucxpool_request_t *request);
 
 /*
- * Progress until the request has ended, or the time is over. The sentence of
- * one that failed is then what ucxpool_error_detail() returns.
+ * Progress until the request has ended, or the time is over. A request with a
+ * callback has ended when that has returned. The sentence of one that failed is
+ * then what ucxpool_error_detail() returns.
  *
  * UCXPOOL_INPROGRESS  it has not ended yet
  * others              how it ended
@@ -475,12 +489,13 @@ ucxpool_status_t ucxpool_request_wait(ucxpool_request_t *request,
                                       uint64_t           timeout_ns);
 
 typedef struct ucxpool_request_attr {
-    ucxpool_status_t   status;
-    const char        *detail;   /* why it failed, in words; or "" */
-    uint64_t           tag;      /* of the message */
-    size_t             length;   /* bytes of the message */
-    const void        *metadata; /* receive: the sender's */
-    size_t             metadata_length;
+    ucxpool_status_t status;
+    const char      *detail; /* why it failed, in words; or "" */
+    uint64_t         tag;    /* of the message; 0 for reads and writes */
+    size_t           length; /* bytes of the message; of a read or a write:
+                                of all its places */
+    const void *metadata;    /* receive: the sender's; NULL before the end */
+    size_t      metadata_length;
     ucxpool_channel_t *channel; /* NULL when not known or closed */
 } ucxpool_request_attr_t;
 
@@ -506,8 +521,8 @@ typedef struct ucxpool_completion {
     ucxpool_request_t *request; /* to be released; NULL: nobody wanted it */
     void              *completion_ptr;
     ucxpool_status_t   status;
-    uint64_t           tag;    /* of the message */
-    uint64_t           length; /* bytes of it */
+    uint64_t           tag;    /* as ucxpool_request_query() reports it */
+    uint64_t           length; /* likewise */
     uint64_t           reserved[3];
 } ucxpool_completion_t;
 

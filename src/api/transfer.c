@@ -119,16 +119,18 @@ ucxpool_status_t ucxpool_request_test(const ucxpool_request_t *request)
     if (base_missing(request)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    return core_request_status(request);
+    return core_request_shown(request);
 }
 
 static ucxpool_request_attr_t describe_request(const ucxpool_request_t *request)
 {
     ucxpool_channel_t *channel = request->channel;
-    size_t             length  = request->metadata.length;
+    ucxpool_status_t   status  = core_request_shown(request);
+    size_t             length =
+        (status == UCXPOOL_INPROGRESS) ? 0 : request->metadata.length;
 
     return (ucxpool_request_attr_t){
-        .status          = core_request_status(request),
+        .status          = status,
         .detail          = request->detail,
         .tag             = request->tag,
         .length          = request->data.totals.payload_size,

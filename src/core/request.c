@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/lock.h"
 #include "copy/fault.h"
 #include "copy/plan.h"
 #include "core/wakeup.h"
@@ -113,6 +114,7 @@ static void reset(ucxpool_request_t *request, const core_request_kind_t *kind)
     request->any_channel = false;
     request->user_ref    = true; /* the creator's, until it is handed out */
     request->told.called_back         = false;
+    request->told.caller              = NULL;
     request->told.callback            = NULL;
     request->told.callback_arg        = NULL;
     request->told.has_completion      = false;
@@ -129,6 +131,7 @@ static void reset(ucxpool_request_t *request, const core_request_kind_t *kind)
     request->detail[0]                = '\0';
     memset(&request->data.totals, 0, sizeof(request->data.totals));
     __atomic_store_n(&request->status, UCXPOOL_INPROGRESS, __ATOMIC_RELAXED);
+    __atomic_store_n(&request->shown, UCXPOOL_INPROGRESS, __ATOMIC_RELAXED);
     core_request_set_kind(request, kind);
 }
 
@@ -298,7 +301,19 @@ void core_request_set_channel(ucxpool_request_t *request,
 ucxpool_status_t core_request_status(const ucxpool_request_t *request)
 {
     return (ucxpool_status_t)__atomic_load_n(&request->status,
-                                             __ATOMIC_ACQUIRE);
+                                             __ATOMIC_RELAXED);
+}
+
+ucxpool_status_t core_request_shown(const ucxpool_request_t *request)
+{
+    int shown = __atomic_load_n(&request->shown, __ATOMIC_ACQUIRE);
+
+    if ((shown == UCXPOOL_INPROGRESS) &&
+        (__atomic_load_n(&request->told.caller, __ATOMIC_RELAXED) ==
+         &base_lock_me)) {
+        return core_request_status(request);
+    }
+    return (ucxpool_status_t)shown;
 }
 
 bool core_request_has_ended(const ucxpool_request_t *request)
@@ -343,6 +358,41 @@ bool core_request_cancel_all(ucxpool_t *pool)
     return any;
 }
 
+static void show(ucxpool_request_t *request)
+{
+    request->told.called_back = true;
+    if (request->told.has_completion) {
+        base_list_add_tail(&request->pool->requests.to_tell,
+                           &request->told_link);
+    } else {
+        core_event_count(request->pool);
+    }
+    /* After this store the caller may look at the request without a lock. */
+    __atomic_store_n(&request->shown, core_request_status(request),
+                     __ATOMIC_RELEASE);
+}
+
+void core_request_call_back(ucxpool_request_t *request)
+{
+    ucxpool_t           *pool     = request->pool;
+    ucxpool_request_cb_t callback = request->told.callback;
+    void                *arg      = request->told.callback_arg;
+
+    base_list_del(&request->done_link);
+    __atomic_store_n(&request->told.caller, (const char *)&base_lock_me,
+                     __ATOMIC_RELAXED);
+    core_unlock(pool);
+    callback(request, core_request_status(request), arg);
+    core_lock(pool);
+    __atomic_store_n(&request->told.caller, (const char *)NULL,
+                     __ATOMIC_RELAXED);
+    show(request);
+    core_request_reuse(request);
+    if (pool->wakeup.is_armed) {
+        core_wake(pool); /* another thread may sleep until the end is shown */
+    }
+}
+
 void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
                       const char *detail)
 {
@@ -356,22 +406,15 @@ void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
     if (request->kind->ended != NULL) {
         request->kind->ended(request, status);
     }
-    if (request->told.has_completion) {
-        base_list_add_tail(&request->pool->requests.to_tell,
-                           &request->told_link);
-    } else {
-        core_event_count(request->pool);
-    }
     if (request->told.hook != NULL) {
         request->told.hook(request, status, request->told.hook_arg);
     }
-    /* After this store the caller may look at the request without a lock. */
-    __atomic_store_n(&request->status, status, __ATOMIC_RELEASE);
+    __atomic_store_n(&request->status, status, __ATOMIC_RELAXED);
     if (request->told.callback != NULL) {
         base_list_add_tail(&request->pool->requests.completed,
                            &request->done_link);
     } else {
-        request->told.called_back = true;
+        show(request);
     }
 }
 

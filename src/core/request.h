@@ -201,8 +201,10 @@ typedef struct core_told {
     ucxpool_request_cb_t callback; /* NULL: none */
     void                *callback_arg;
     bool                 called_back;
-    bool                 has_completion; /* ucxpool_completion_get() tells it */
-    void                *completion_ptr;
+    const char          *caller; /* the thread that is in the callback, named by
+                                    base_lock_me; NULL: none; atomic */
+    bool  has_completion;        /* ucxpool_completion_get() tells it */
+    void *completion_ptr;
     /* For the library itself: called at the end, with the lock held. NULL: not.
      */
     core_request_hook_t hook;
@@ -222,16 +224,19 @@ struct ucxpool_request {
     bool                       any_channel; /* posted without one */
     const core_request_kind_t *kind;
     int                        status; /* ucxpool_status_t; atomic */
-    bool                       user_ref;
-    core_told_t                told;
-    uint64_t                   deadline;
-    uint64_t                   order; /* of a send and a flush in its channel */
-    uint64_t                   tag;
-    uint64_t                   mask;
-    core_stream_t              stream;
-    core_data_t                data;
-    core_metadata_t            metadata;
-    char                       detail[160];
+    int                        shown;  /* the same as callers see it; atomic:
+                                          shown != UCXPOOL_INPROGRESS
+                                          == told.called_back */
+    bool            user_ref;
+    core_told_t     told;
+    uint64_t        deadline;
+    uint64_t        order; /* of a send and a flush in its channel */
+    uint64_t        tag;
+    uint64_t        mask;
+    core_stream_t   stream;
+    core_data_t     data;
+    core_metadata_t metadata;
+    char            detail[160];
 
     union {
         core_send_t send;
@@ -291,9 +296,19 @@ void core_request_wake(ucxpool_request_t *request);
 /* The same, where the wire has had no room for it. */
 void core_request_stall(ucxpool_request_t *request);
 
-/* UCXPOOL_INPROGRESS, or how it has ended; what it did is visible then. Needs
- * no lock. */
+/* UCXPOOL_INPROGRESS, or how it has ended. */
 ucxpool_status_t core_request_status(const ucxpool_request_t *request);
+
+/*
+ * The same as callers see it: a request with a callback has ended when that has
+ * returned, and within it, for its thread. What the request did is visible
+ * then. Needs no lock.
+ */
+ucxpool_status_t core_request_shown(const ucxpool_request_t *request);
+
+/* Call the callback of a request that has ended, and show its end. With the
+ * lock held, once; it is released meanwhile. */
+void core_request_call_back(ucxpool_request_t *request);
 
 /* The caller does not want it any more; one that has ended stays so. */
 void core_request_cancel(ucxpool_request_t *request);

@@ -433,22 +433,11 @@ unsigned pool_progress_all(ucxpool_t *pool)
 
 unsigned pool_call_back(ucxpool_t *pool)
 {
-    unsigned             count = 0;
-    ucxpool_request_t   *request;
-    ucxpool_request_cb_t callback;
-    void                *arg;
+    unsigned count = 0;
 
     while (!base_list_is_empty(&pool->requests.completed)) {
-        request = base_list_head(&pool->requests.completed, ucxpool_request_t,
-                                 done_link);
-        base_list_del(&request->done_link);
-        callback = request->told.callback;
-        arg      = request->told.callback_arg;
-        core_unlock(pool);
-        callback(request, core_request_status(request), arg);
-        core_lock(pool);
-        request->told.called_back = true;
-        core_request_reuse(request);
+        core_request_call_back(base_list_head(&pool->requests.completed,
+                                              ucxpool_request_t, done_link));
         count++;
     }
     return count;
