@@ -297,13 +297,13 @@ START_TEST(callers_of_other_versions_get_what_both_know)
     ucxpool_channel_query(pair.to_b, &attr, sizeof(attr));
     ucxpool_channel_query(pair.to_b, &small, known);
     ck_assert_int_eq(small.state, attr.state);
-    ck_assert_ptr_eq(small.wire_reason, attr.wire_reason);
+    ck_assert_str_eq(small.wire_reason, attr.wire_reason);
     for (size_t i = known; i < sizeof(small); i++) {
         ck_assert_uint_eq(((unsigned char *)&small)[i], 0xff);
     }
     ucxpool_channel_query(pair.to_b, &large.attr, sizeof(large));
     ck_assert_int_eq(large.attr.state, attr.state);
-    ck_assert_ptr_eq(large.attr.remote_address, attr.remote_address);
+    ck_assert_str_eq(large.attr.remote_address, attr.remote_address);
     ck_assert_uint_eq(large.newer, 0);
     pair_cleanup(&pair);
 }

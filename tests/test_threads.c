@@ -560,6 +560,145 @@ START_TEST(a_wait_for_anything_sees_what_another_thread_ended)
 }
 END_TEST
 
+/* What one thread queries while another changes it. */
+#define NUM_QUERIED 4
+
+typedef struct queried {
+    pair_t             pairs[NUM_QUERIED];
+    ucxpool_window_t  *windows[NUM_QUERIED];
+    ucxpool_remote_t  *remotes[NUM_QUERIED];
+    ucxpool_request_t *requests[NUM_QUERIED];
+    bool               is_over; /* atomic */
+    size_t             length;  /* of all strings */
+    pthread_t          thread;
+} queried_t;
+
+static uint8_t queried_byte;
+
+static size_t text_length(const char *text, size_t size)
+{
+    size_t length = strnlen(text, size);
+
+    ck_assert_uint_lt(length, size);
+    return length;
+}
+
+static size_t query_one(const queried_t *queried, unsigned number)
+{
+    ucxpool_channel_attr_t channel;
+    ucxpool_window_attr_t  window;
+    ucxpool_remote_attr_t  remote;
+    ucxpool_request_attr_t request;
+
+    ucxpool_channel_query(queried->pairs[number].to_b, &channel,
+                          sizeof(channel));
+    ucxpool_window_query(queried->windows[number], &window, sizeof(window));
+    ucxpool_remote_query(queried->remotes[number], &remote, sizeof(remote));
+    ucxpool_request_query(queried->requests[number], &request, sizeof(request));
+    return text_length(channel.reason, sizeof(channel.reason)) +
+           text_length(channel.wire_reason, sizeof(channel.wire_reason)) +
+           text_length(channel.name, sizeof(channel.name)) +
+           text_length(channel.local_address, sizeof(channel.local_address)) +
+           text_length(channel.remote_address, sizeof(channel.remote_address)) +
+           text_length(window.name, sizeof(window.name)) +
+           text_length(window.not_registered, sizeof(window.not_registered)) +
+           text_length(remote.reason, sizeof(remote.reason)) +
+           text_length(remote.way_reason, sizeof(remote.way_reason)) +
+           text_length(request.detail, sizeof(request.detail)) +
+           ((request.metadata_length != 0) ? *(const uint8_t *)request.metadata
+                                           : 0);
+}
+
+static void *query_all(void *arg)
+{
+    queried_t *queried = arg;
+
+    while (!__atomic_load_n(&queried->is_over, __ATOMIC_ACQUIRE)) {
+        for (unsigned i = 0; i < NUM_QUERIED; i++) {
+            queried->length += query_one(queried, i);
+        }
+    }
+    return NULL;
+}
+
+/* A channel, and what there is of it: all between the same two pools. */
+static void make_queried(queried_t *queried, unsigned number)
+{
+    pair_t *pair = &queried->pairs[number];
+    uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
+
+    ck_assert_int_eq(ucxpool_window_create(pair->b, &queried_byte, 1, NULL,
+                                           &queried->windows[number]),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_window_export(queried->windows[number],
+                                           UCXPOOL_WINDOW_READ, blob),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_window_import(pair->to_b, blob, sizeof(blob),
+                                           &queried->remotes[number]),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair->a, pair->to_b, NULL, 0, 1,
+                                         ALL_BITS, NULL,
+                                         &queried->requests[number]),
+                     UCXPOOL_OK);
+}
+
+/* Every second one by the peer, with a message before. */
+static void change_queried(queried_t *queried, unsigned number)
+{
+    const ucxpool_request_params_t params = {
+        .field_mask      = UCXPOOL_REQUEST_PARAM_FIELD_METADATA,
+        .metadata        = "there",
+        .metadata_length = 5,
+    };
+    pair_t                 *pair = &queried->pairs[number];
+    ucxpool_remote_attr_t   attr;
+    const ucxpool_remote_t *remote = queried->remotes[number];
+
+    pair_until(pair, (ucxpool_remote_query(remote, &attr, sizeof(attr)),
+                      attr.status != UCXPOOL_INPROGRESS));
+    ucxpool_channel_set_name(pair->to_b, "another name");
+    if (number % 2 == 0) {
+        ucxpool_channel_fail(pair->to_b);
+    } else {
+        ck_assert_int_eq(
+            ucxpool_send_buffer(pair->to_a, NULL, 0, 1, &params, NULL),
+            UCXPOOL_OK);
+        pair_until(pair, pair_ended(queried->requests[number]));
+        ucxpool_channel_abort(pair->to_a);
+    }
+    pair_until(pair, pair_state(pair->to_b) > UCXPOOL_CHANNEL_OPEN);
+}
+
+/* The thread sanitizer finds a string that is written while it is read. */
+START_TEST(queries_return_copies_while_channels_fail)
+{
+    static queried_t queried;
+
+    pair_init(&queried.pairs[0], wires[_i], wires[_i]);
+    for (unsigned i = 0; i < NUM_QUERIED; i++) {
+        queried.pairs[i].a = queried.pairs[0].a;
+        queried.pairs[i].b = queried.pairs[0].b;
+        if (i != 0) {
+            pair_connect(&queried.pairs[i]);
+        }
+        make_queried(&queried, i);
+    }
+    ck_assert_int_eq(pthread_create(&queried.thread, NULL, query_all, &queried),
+                     0);
+    for (unsigned i = 0; i < NUM_QUERIED; i++) {
+        change_queried(&queried, i);
+    }
+    __atomic_store_n(&queried.is_over, true, __ATOMIC_RELEASE);
+    ck_assert_int_eq(pthread_join(queried.thread, NULL), 0);
+    ck_assert_uint_gt(queried.length, 0);
+    for (unsigned i = 0; i < NUM_QUERIED; i++) {
+        ucxpool_request_release(queried.requests[i]);
+        ucxpool_remote_release(queried.remotes[i]);
+    }
+    pair_cleanup(&queried.pairs[0]);
+}
+END_TEST
+
 /* A callback that returns when it is let. */
 typedef struct gate {
     ucxpool_t *pool;
@@ -690,6 +829,8 @@ static void add_tests(TCase *tcase)
                         NUM_WIRES);
     tcase_add_loop_test(tcase,
                         a_wait_for_anything_sees_what_another_thread_ended, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, queries_return_copies_while_channels_fail, 0,
                         NUM_WIRES);
     tcase_add_loop_test(tcase, a_wait_ends_after_a_callback_in_another_thread,
                         0, NUM_WIRES);

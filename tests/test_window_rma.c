@@ -322,7 +322,7 @@ START_TEST(a_window_is_registered_once_for_all_that_ask)
 {
     begin(DIRECT, DIRECT);
     ck_assert_uint_eq(told().registered, 0);
-    ck_assert_str_eq(told().not_registered, "");
+    ck_assert(told().not_registered[0] == '\0');
     for (int i = 0; i < 3; i++) {
         import(window);
         ck_assert_int_eq(asked().way, UCXPOOL_WAY_RMA);
@@ -379,7 +379,7 @@ START_TEST(over_tcp_it_goes_by_messages)
     ck_assert_int_eq(asked().way, UCXPOOL_WAY_MESSAGES);
     ck_assert_ptr_nonnull(strstr(asked().way_reason, "no get and put"));
     ck_assert_int_eq(num_maps, num_maps_before);
-    ck_assert_str_eq(told().not_registered, "");
+    ck_assert(told().not_registered[0] == '\0');
     check_moves();
     ck_assert_uint_eq(num_gets + num_puts, 0);
     end();
@@ -437,7 +437,7 @@ START_TEST(what_is_beyond_the_budget_goes_by_messages)
     import(window);
     ck_assert_int_eq(asked().way, UCXPOOL_WAY_RMA);
     ck_assert_uint_eq(told().registered, SIZE);
-    ck_assert_str_eq(told().not_registered, "");
+    ck_assert(told().not_registered[0] == '\0');
     check_moves();
     end();
     free(more);
@@ -463,7 +463,7 @@ START_TEST(where_ucx_does_not_register_it_goes_by_messages)
         ck_assert_int_eq(asked().way, UCXPOOL_WAY_MESSAGES);
         ck_assert_msg(strstr(asked().way_reason, cases[i].reason) != NULL, "%s",
                       asked().way_reason);
-        ck_assert_str_eq(told().not_registered, asked().way_reason);
+        ck_assert(strcmp(told().not_registered, asked().way_reason) == 0);
         ck_assert_int_eq(num_mapped, num_mapped_before);
         check_moves();
         release();

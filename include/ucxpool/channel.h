@@ -29,6 +29,12 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
+/* Bytes of the strings that queries copy, their final 0 included: a name, a
+ * reason or another sentence, and "host:port". */
+#define UCXPOOL_NAME_SIZE      32
+#define UCXPOOL_REASON_SIZE    352
+#define UCXPOOL_HOST_PORT_SIZE 80
+
 typedef struct ucxpool_channel  ucxpool_channel_t;
 typedef struct ucxpool_listener ucxpool_listener_t;
 
@@ -146,9 +152,6 @@ void ucxpool_listener_destroy(ucxpool_listener_t *listener);
  * accepted has the peer's address as its name until then.
  *
  * name  Copied; at most 31 bytes are kept. "": a name made of a number.
- *
- * The name that a query has given changes with it: while another thread may
- * read that, do not.
  */
 void ucxpool_channel_set_name(ucxpool_channel_t *channel, const char *name);
 
@@ -175,24 +178,24 @@ typedef enum ucxpool_wire {
 typedef struct ucxpool_channel_attr {
     ucxpool_channel_state_t state;
     ucxpool_status_t        status; /* why it failed; OK otherwise */
-    const char             *reason; /* the same in words; "" if none */
-    ucxpool_wire_t          wire;
-    const char             *wire_reason; /* why this wire and not the other */
-    const char             *name;
-    void                   *user_ptr;
-    ucxpool_t              *pool;
+    char           reason[UCXPOOL_REASON_SIZE]; /* the same in words, or "" */
+    ucxpool_wire_t wire;
+    char wire_reason[UCXPOOL_REASON_SIZE]; /* why this wire and not the other */
+    char name[UCXPOOL_NAME_SIZE];
+    void      *user_ptr;
+    ucxpool_t *pool;
     /*
      * Both ends of the connection between listener and caller, in numbers, as
      * this machine sees them: "10.0.0.1:7000", "[::1]:7000". The bytes may go
      * another way, see wire. "" before the caller is connected, and always for
      * channels over an address or an endpoint.
      */
-    const char *local_address;
-    const char *remote_address;
+    char local_address[UCXPOOL_HOST_PORT_SIZE];
+    char remote_address[UCXPOOL_HOST_PORT_SIZE];
 } ucxpool_channel_attr_t;
 
-/* The state of a channel, its wire, the reasons of both, and whose it is.
- * attr_size is sizeof(*attr_p), see ucxpool.h. */
+/* The state of a channel, its wire, the reasons of both, and its pool. All
+ * strings are copies. attr_size is sizeof(*attr_p), see ucxpool.h. */
 void ucxpool_channel_query(const ucxpool_channel_t *channel,
                            ucxpool_channel_attr_t *attr_p, size_t attr_size);
 

@@ -490,16 +490,18 @@ ucxpool_status_t ucxpool_request_wait(ucxpool_request_t *request,
 
 typedef struct ucxpool_request_attr {
     ucxpool_status_t status;
-    const char      *detail; /* why it failed, in words; or "" */
-    uint64_t         tag;    /* of the message; 0 for reads and writes */
-    size_t           length; /* bytes of the message; of a read or a write:
-                                of all its places */
-    const void *metadata;    /* receive: the sender's; NULL before the end */
+    char             detail[UCXPOOL_REASON_SIZE]; /* why it failed, in words;
+                                                     never "" then */
+    uint64_t tag;         /* of the message; 0 for reads and writes */
+    size_t   length;      /* bytes of the message; of a read or a write:
+                             of all its places */
+    const void *metadata; /* receive: the sender's; NULL before the end */
     size_t      metadata_length;
     ucxpool_channel_t *channel; /* NULL when not known or closed */
 } ucxpool_request_attr_t;
 
-/* How a request stands, and the message it moves. attr_size is
+/* The state of a request, and the message it moves. The detail is a copy; the
+ * metadata stay valid until the request is released. attr_size is
  * sizeof(*attr_p), see ucxpool.h. */
 void ucxpool_request_query(const ucxpool_request_t *request,
                            ucxpool_request_attr_t *attr_p, size_t attr_size);

@@ -195,20 +195,21 @@ ucxpool_status_t ucxpool_window_revoke(ucxpool_window_t *window,
 void ucxpool_window_destroy(ucxpool_window_t *window);
 
 typedef struct ucxpool_window_attr {
-    const char *name; /* "": it has none */
-    void       *address;
-    size_t      length;
-    unsigned    num_peers; /* channels over which it is imported, also for
-                              messages */
+    char     name[UCXPOOL_NAME_SIZE]; /* "": it has none */
+    void    *address;
+    size_t   length;
+    unsigned num_peers; /* channels over which it is imported, also for
+                           messages */
     int    is_revoked;
     size_t registered; /* bytes registered with UCX: all or none */
     /* Why a peer that asked for that was not given it, the last time; "". */
-    const char *not_registered;
-    unsigned    num_pulling; /* of num_peers, those whose peers pull what is
-                                sent out of it */
+    char     not_registered[UCXPOOL_REASON_SIZE];
+    unsigned num_pulling; /* of num_peers, those whose peers pull what is
+                             sent out of it */
 } ucxpool_window_attr_t;
 
-/* What a window is. attr_size is sizeof(*attr_p), see ucxpool.h. */
+/* What a window is. The strings are copies. attr_size is sizeof(*attr_p), see
+ * ucxpool.h. */
 void ucxpool_window_query(const ucxpool_window_t *window,
                           ucxpool_window_attr_t *attr_p, size_t attr_size);
 
@@ -251,17 +252,18 @@ typedef enum ucxpool_way {
 typedef struct ucxpool_remote_attr {
     /* UCXPOOL_INPROGRESS: the owner has not answered yet; UCXPOOL_OK; or why
      * it cannot be used (any more), and reason has the same in words. */
-    ucxpool_status_t   status;
-    const char        *reason;
-    size_t             length; /* bytes of the window */
-    unsigned           access; /* ucxpool_window_access_t */
-    ucxpool_way_t      way; /* of reads; of writes, if it is for these alone */
-    const char        *way_reason; /* why this way and no other */
-    ucxpool_channel_t *channel;    /* NULL when it has been closed */
+    ucxpool_status_t status;
+    char             reason[UCXPOOL_REASON_SIZE];
+    size_t           length; /* bytes of the window */
+    unsigned         access; /* ucxpool_window_access_t */
+    ucxpool_way_t    way;    /* of reads; of writes, if it is for these alone */
+    char             way_reason[UCXPOOL_REASON_SIZE]; /* why this way and no
+                                                         other */
+    ucxpool_channel_t *channel; /* NULL when it has been closed */
 } ucxpool_remote_attr_t;
 
-/* What is known of a peer's window. attr_size is sizeof(*attr_p), see
- * ucxpool.h. */
+/* What is known of a peer's window. The strings are copies. attr_size is
+ * sizeof(*attr_p), see ucxpool.h. */
 void ucxpool_remote_query(const ucxpool_remote_t *remote,
                           ucxpool_remote_attr_t *attr_p, size_t attr_size);
 

@@ -310,7 +310,7 @@ METHOD(void, channelQuery, jlong channel, jintArray numbers_out,
                                  attr.local_address, attr.remote_address};
 
     for (jsize i = 0; i < 4; i++) {
-        jbyteArray text = new_text(env, (texts[i] == NULL) ? "" : texts[i]);
+        jbyteArray text = new_text(env, texts[i]);
 
         (*env)->SetObjectArrayElement(env, texts_out, i, text);
         (*env)->DeleteLocalRef(env, text);
@@ -562,8 +562,7 @@ static void add_completion(records_t                  *records,
     if (completion->status != UCXPOOL_OK) {
         library.request_query(completion->request, &attr, sizeof(attr));
     }
-    add_record(records, &record, attr.detail,
-               (attr.detail == NULL) ? 0 : strlen(attr.detail));
+    add_record(records, &record, attr.detail, strlen(attr.detail));
     free(transfer);
 }
 

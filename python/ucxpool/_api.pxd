@@ -97,13 +97,13 @@ cdef extern from "ucxpool/ucxpool.h" nogil:
     ctypedef struct ucxpool_channel_attr_t:
         ucxpool_channel_state_t state
         ucxpool_status_t status
-        const char *reason
+        char reason[352]  # UCXPOOL_REASON_SIZE
         int wire
-        const char *wire_reason
-        const char *name
+        char wire_reason[352]
+        char name[32]  # UCXPOOL_NAME_SIZE
         void *user_ptr
-        const char *local_address
-        const char *remote_address
+        char local_address[80]  # UCXPOOL_HOST_PORT_SIZE
+        char remote_address[80]
     enum:
         UCXPOOL_CHANNEL_PARAM_FIELD_USER_PTR
     ctypedef struct ucxpool_channel_params_t:
@@ -214,7 +214,7 @@ cdef extern from "ucxpool/ucxpool.h" nogil:
                                           uint64_t timeout_ns)
     ctypedef struct ucxpool_request_attr_t:
         ucxpool_status_t status
-        const char *detail
+        char detail[352]
         uint64_t tag
         size_t length
         const void *metadata
@@ -246,13 +246,13 @@ cdef extern from "ucxpool/ucxpool.h" nogil:
         const char *name
         int fd
     ctypedef struct ucxpool_window_attr_t:
-        const char *name
+        char name[32]
         void *address
         size_t length
         unsigned num_peers
         int is_revoked
         size_t registered
-        const char *not_registered
+        char not_registered[352]
         unsigned num_pulling
     ucxpool_status_t ucxpool_device_list_alloc(int device, size_t size,
                                                void **list_p)
@@ -273,11 +273,11 @@ cdef extern from "ucxpool/ucxpool.h" nogil:
     void ucxpool_remote_release(ucxpool_remote_t *remote)
     ctypedef struct ucxpool_remote_attr_t:
         ucxpool_status_t status
-        const char *reason
+        char reason[352]
         size_t length
         unsigned access
         int way
-        const char *way_reason
+        char way_reason[352]
         ucxpool_channel_t *channel
     void ucxpool_remote_query(const ucxpool_remote_t *remote,
                               ucxpool_remote_attr_t *attr_p, size_t attr_size)

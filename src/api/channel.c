@@ -3,6 +3,7 @@
  */
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "core/memory.h"
 #include "core/remote.h"
 #include "core/wire.h"
@@ -151,34 +152,38 @@ void ucxpool_channel_set_user_ptr(ucxpool_channel_t *channel, void *user_ptr)
     core_unlock(channel->pool);
 }
 
-static ucxpool_channel_attr_t describe(const ucxpool_channel_t *channel)
+_Static_assert((CORE_NAME_SIZE <= UCXPOOL_NAME_SIZE) &&
+                   (CORE_REASON_SIZE <= UCXPOOL_REASON_SIZE) &&
+                   (BOOTSTRAP_ADDRESS_NAME_SIZE <= UCXPOOL_HOST_PORT_SIZE),
+               "queries copy whole strings");
+
+/* The strings change in progress: they are copied under the lock. */
+static void describe(const ucxpool_channel_t *channel,
+                     ucxpool_channel_attr_t  *attr)
 {
-    return (ucxpool_channel_attr_t){
-        .state          = channel->state,
-        .status         = channel->status,
-        .reason         = channel->reason,
-        .wire           = channel->wire->id,
-        .wire_reason    = channel->wire_reason,
-        .name           = channel->name,
-        .user_ptr       = channel->user_ptr,
-        .pool           = channel->pool,
-        .local_address  = channel->ends.local,
-        .remote_address = channel->ends.remote,
-    };
+    attr->state    = channel->state;
+    attr->status   = channel->status;
+    attr->wire     = channel->wire->id;
+    attr->user_ptr = channel->user_ptr;
+    attr->pool     = channel->pool;
+    base_text_copy(attr->reason, sizeof(attr->reason), channel->reason);
+    base_text_copy(attr->wire_reason, sizeof(attr->wire_reason),
+                   channel->wire_reason);
+    base_text_copy(attr->name, sizeof(attr->name), channel->name);
+    base_text_copy(attr->local_address, sizeof(attr->local_address),
+                   channel->ends.local);
+    base_text_copy(attr->remote_address, sizeof(attr->remote_address),
+                   channel->ends.remote);
 }
 
 void ucxpool_channel_query(const ucxpool_channel_t *channel,
                            ucxpool_channel_attr_t *attr_p, size_t attr_size)
 {
     ucxpool_channel_attr_t attr = {
-        .state          = UCXPOOL_CHANNEL_FAILED,
-        .status         = UCXPOOL_ERR_INVALID_PARAM,
-        .reason         = "the channel is NULL",
-        .wire           = UCXPOOL_WIRE_NONE,
-        .wire_reason    = "",
-        .name           = "",
-        .local_address  = "",
-        .remote_address = "",
+        .state  = UCXPOOL_CHANNEL_FAILED,
+        .status = UCXPOOL_ERR_INVALID_PARAM,
+        .reason = "the channel is NULL",
+        .wire   = UCXPOOL_WIRE_NONE,
     };
 
     if (base_missing(attr_p)) {
@@ -186,7 +191,7 @@ void ucxpool_channel_query(const ucxpool_channel_t *channel,
     }
     if (!base_missing(channel)) {
         core_lock(channel->pool);
-        attr = describe(channel);
+        describe(channel, &attr);
         core_unlock(channel->pool);
     }
     base_output(attr_p, attr_size, &attr, sizeof(attr));
@@ -227,12 +232,15 @@ void ucxpool_channel_abort(ucxpool_channel_t *channel)
     core_unlock_posted(pool);
 }
 
-static bool is_settled(const void *channel)
+static bool is_settled(const void *object)
 {
-    ucxpool_channel_attr_t attr;
+    const ucxpool_channel_t *channel = object;
+    bool                     settled;
 
-    ucxpool_channel_query(channel, &attr, sizeof(attr));
-    return attr.state != UCXPOOL_CHANNEL_CONNECTING;
+    core_lock(channel->pool);
+    settled = channel->state != UCXPOOL_CHANNEL_CONNECTING;
+    core_unlock(channel->pool);
+    return settled;
 }
 
 ucxpool_status_t ucxpool_channel_wait(ucxpool_channel_t *channel,
@@ -241,6 +249,9 @@ ucxpool_status_t ucxpool_channel_wait(ucxpool_channel_t *channel,
     pool_goal_t            goal = {.is_reached = is_settled, .object = channel};
     ucxpool_channel_attr_t attr;
 
+    if (base_missing(channel)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
     if (!is_settled(channel)) {
         pool_wait(channel->pool, &goal, base_clock_deadline(timeout_ns));
     }

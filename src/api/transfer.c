@@ -6,6 +6,7 @@
 #include "api/data.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "core/control.h"
 #include "core/request.h"
 #include "pool/pool.h"
@@ -122,22 +123,29 @@ ucxpool_status_t ucxpool_request_test(const ucxpool_request_t *request)
     return core_request_shown(request);
 }
 
-static ucxpool_request_attr_t describe_request(const ucxpool_request_t *request)
+_Static_assert(sizeof(((ucxpool_request_t *)NULL)->detail) <=
+                   UCXPOOL_REASON_SIZE,
+               "queries copy whole strings");
+
+static void describe_request(const ucxpool_request_t *request,
+                             ucxpool_request_attr_t  *attr)
 {
     ucxpool_channel_t *channel = request->channel;
     ucxpool_status_t   status  = core_request_shown(request);
     size_t             length =
         (status == UCXPOOL_INPROGRESS) ? 0 : request->metadata.length;
 
-    return (ucxpool_request_attr_t){
+    *attr = (ucxpool_request_attr_t){
         .status          = status,
-        .detail          = request->detail,
         .tag             = request->tag,
         .length          = request->data.totals.payload_size,
         .metadata        = (length != 0) ? request->metadata.bytes : NULL,
         .metadata_length = length,
         .channel = ((channel != NULL) && channel->user_ref) ? channel : NULL,
     };
+    if (status < UCXPOOL_OK) {
+        base_text_copy(attr->detail, sizeof(attr->detail), request->detail);
+    }
 }
 
 void ucxpool_request_query(const ucxpool_request_t *request,
@@ -153,7 +161,7 @@ void ucxpool_request_query(const ucxpool_request_t *request,
     }
     if (!base_missing(request)) {
         core_lock(request->pool);
-        attr = describe_request(request);
+        describe_request(request, &attr);
         core_unlock(request->pool);
     }
     base_output(attr_p, attr_size, &attr, sizeof(attr));

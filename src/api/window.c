@@ -6,6 +6,7 @@
 #include "api/data.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "pool/pool.h"
 
 /* --- the owner's side ----------------------------------------------------- */
@@ -83,36 +84,40 @@ void ucxpool_window_destroy(ucxpool_window_t *window)
     core_unlock(pool);
 }
 
-static ucxpool_window_attr_t describe(const ucxpool_window_t *window)
+_Static_assert(WINDOW_REASON_SIZE <= UCXPOOL_REASON_SIZE,
+               "queries copy whole strings");
+
+static void describe(const ucxpool_window_t *window,
+                     ucxpool_window_attr_t  *attr)
 {
     const window_grant_t *grant;
-    ucxpool_window_attr_t attr = {
-        .name       = window->name,
-        .address    = window->address,
-        .length     = window->length,
-        .is_revoked = window->is_revoked,
-        .registered = (window->registered.memh != NULL) ? window->length : 0,
-        .not_registered = window->not_registered,
-    };
 
+    *attr = (ucxpool_window_attr_t){
+        .address     = window->address,
+        .length      = window->length,
+        .is_revoked  = window->is_revoked,
+        .registered  = (window->registered.memh != NULL) ? window->length : 0,
+        .num_pulling = window_offers_adopted(window),
+    };
+    base_text_copy(attr->name, sizeof(attr->name), window->name);
+    base_text_copy(attr->not_registered, sizeof(attr->not_registered),
+                   window->not_registered);
     base_list_for_each(grant, &window->grants, const window_grant_t, link) {
-        attr.num_peers++;
+        attr->num_peers++;
     }
-    attr.num_pulling = window_offers_adopted(window);
-    return attr;
 }
 
 void ucxpool_window_query(const ucxpool_window_t *window,
                           ucxpool_window_attr_t *attr_p, size_t attr_size)
 {
-    ucxpool_window_attr_t attr = {.name = "", .not_registered = ""};
+    ucxpool_window_attr_t attr = {.name = ""};
 
     if (base_missing(attr_p)) {
         return;
     }
     if (!base_missing(window)) {
         core_lock(window->pool);
-        attr = describe(window);
+        describe(window, &attr);
         core_unlock(window->pool);
     }
     base_output(attr_p, attr_size, &attr, sizeof(attr));
@@ -148,33 +153,39 @@ void ucxpool_remote_release(ucxpool_remote_t *remote)
     core_unlock_posted(pool);
 }
 
+static void describe_remote(const ucxpool_remote_t *remote,
+                            ucxpool_remote_attr_t  *attr)
+{
+    ucxpool_channel_t *channel = remote->channel;
+
+    *attr = (ucxpool_remote_attr_t){
+        .status  = remote->status,
+        .length  = remote->length,
+        .access  = remote->access,
+        .way     = (remote->access & UCXPOOL_WINDOW_READ) ? remote->way
+                                                          : remote->write_way,
+        .channel = channel->user_ref ? channel : NULL,
+    };
+    base_text_copy(attr->reason, sizeof(attr->reason), remote->reason);
+    base_text_copy(attr->way_reason, sizeof(attr->way_reason),
+                   remote->way_reason);
+}
+
 void ucxpool_remote_query(const ucxpool_remote_t *remote,
                           ucxpool_remote_attr_t *attr_p, size_t attr_size)
 {
     ucxpool_remote_attr_t attr = {
-        .status     = UCXPOOL_ERR_INVALID_PARAM,
-        .reason     = "the remote is NULL",
-        .way_reason = "",
+        .status = UCXPOOL_ERR_INVALID_PARAM,
+        .reason = "the remote is NULL",
     };
-    ucxpool_channel_t *channel;
 
     if (base_missing(attr_p)) {
         return;
     }
     if (!base_missing(remote)) {
-        channel = remote->channel;
-        core_lock(channel->pool);
-        attr = (ucxpool_remote_attr_t){
-            .status     = remote->status,
-            .reason     = remote->reason,
-            .length     = remote->length,
-            .access     = remote->access,
-            .way        = (remote->access & UCXPOOL_WINDOW_READ) ? remote->way
-                                                                 : remote->write_way,
-            .way_reason = remote->way_reason,
-            .channel    = channel->user_ref ? channel : NULL,
-        };
-        core_unlock(channel->pool);
+        core_lock(remote->channel->pool);
+        describe_remote(remote, &attr);
+        core_unlock(remote->channel->pool);
     }
     base_output(attr_p, attr_size, &attr, sizeof(attr));
 }

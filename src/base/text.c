@@ -53,6 +53,14 @@ static bool is_control(const char *text, unsigned size)
            ((size == 2) && (bytes[0] == 0xc2) && (bytes[1] <= 0x9f));
 }
 
+void base_text_copy(char *to, size_t to_size, const char *from)
+{
+    size_t length = strnlen(from, to_size - 1);
+
+    memcpy(to, from, length);
+    to[length] = '\0';
+}
+
 void base_text_clean(char *text)
 {
     while (*text != '\0') {

@@ -17,6 +17,9 @@
  */
 void base_text_clean(char *text);
 
+/* Copy a text, or as much of it as fits; its end is a 0 always. */
+void base_text_copy(char *to, size_t to_size, const char *from);
+
 /*
  * How many letters must be changed, added, dropped or swapped with their
  * neighbour to turn one text into the other; case does not count. Texts longer

@@ -138,8 +138,8 @@ static int check_wire(const pool_lane_t *lane, char *missing)
     if ((lane->mode != MODE_AUTO) &&
         (strcmp(used, side_mode_name(lane->mode)) != 0)) {
         snprintf(missing, JOB_MISSING_SIZE,
-                 "the wire %s cannot be had between these two (%s)",
-                 side_mode_name(lane->mode), attr.wire_reason);
+                 "the wire %s cannot be had between these two (%.*s)",
+                 side_mode_name(lane->mode), JOB_REASON_SIZE, attr.wire_reason);
         return -1;
     }
     return 0;
@@ -216,8 +216,8 @@ void pool_lane_describe(const pool_lane_t *lane, const pool_count_t *count,
     ucxpool_channel_query(lane->channel, &attr, sizeof(attr));
     snprintf(side->wire, sizeof(side->wire), "%s",
              attr.wire == UCXPOOL_WIRE_MAP ? "map" : "ucx");
-    snprintf(side->wire_reason, sizeof(side->wire_reason), "%s",
-             attr.wire_reason);
+    snprintf(side->wire_reason, sizeof(side->wire_reason), "%.*s",
+             (int)sizeof(side->wire_reason) - 1, attr.wire_reason);
     (void)ucxpool_stats_get(lane->pool, "registrations_after_start",
                             &side->registrations);
     side->allocations =

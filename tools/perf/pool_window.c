@@ -97,8 +97,8 @@ static void window_describe(const end_t *end, struct job_side *side)
     if (pool_end->remote != NULL) {
         attr = query(pool_end);
         snprintf(side->way, sizeof(side->way), "%s", way_name(attr.way));
-        snprintf(side->way_reason, sizeof(side->way_reason), "%s",
-                 attr.way_reason);
+        snprintf(side->way_reason, sizeof(side->way_reason), "%.*s",
+                 (int)sizeof(side->way_reason) - 1, attr.way_reason);
     }
 }
 
@@ -243,7 +243,8 @@ static int take(pool_end_t *pool_end, control_t *control, char *missing)
         (attr.way == UCXPOOL_WAY_MESSAGES)) {
         answer.is_missing = 1;
         snprintf(answer.reason, sizeof(answer.reason),
-                 "by messages the owner has to progress (%s)", attr.way_reason);
+                 "by messages the owner has to progress (%.*s)",
+                 JOB_REASON_SIZE - 48, attr.way_reason);
         snprintf(missing, JOB_REASON_SIZE, "%s", answer.reason);
     }
     if (control_send(control, &answer, sizeof(answer)) != 0) {
