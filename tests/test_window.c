@@ -791,7 +791,6 @@ START_TEST(a_revoked_window_is_touched_no_more)
                          UCXPOOL_OK);
     }
     pair_progress(&pair);
-    ck_assert_int_eq(ucxpool_window_revoke(window, 0), UCXPOOL_INPROGRESS);
     pair_until(&pair, ucxpool_window_revoke(window, 0) == UCXPOOL_OK);
     memset(memory, 0x5a, SIZE);
     for (size_t i = 0; i < NUM; i++) {
@@ -809,6 +808,117 @@ START_TEST(a_revoked_window_is_touched_no_more)
     import();
     pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
     ck_assert_int_eq(asked().status, UCXPOOL_ERR_REFUSED);
+    end();
+}
+END_TEST
+
+/* The window has been destroyed. */
+static void end_destroyed(void)
+{
+    ucxpool_remote_release(remote);
+    if (origin == COMM) {
+        ucxpool_comm_free(pair.b, memory);
+    }
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+    free_memory();
+}
+
+/* The importer is a pool of this thread, so it makes no progress meanwhile. On
+ * `map` it need not. */
+START_TEST(destroy_does_not_wait_for_an_importer_that_does_not_copy)
+{
+    static uint8_t     bytes[4 << 20];
+    ucxpool_place_t    place  = {0, sizeof(bytes)};
+    ucxpool_places_t   places = ucxpool_places(&place, 1);
+    ucxpool_data_t     data   = ucxpool_data_buffer(bytes, sizeof(bytes));
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
+
+    begin(_i, BOTH);
+    pair_fill(bytes, sizeof(bytes));
+    ck_assert_int_eq(post(true, &places, &data, NULL, &request), UCXPOOL_OK);
+    pair_progress(&pair);
+    pair.b->config.close_timeout_ns =
+        pair_is_mapped(&pair) ? UCXPOOL_FOREVER : 100000000;
+    ucxpool_window_destroy(window);
+    memset(memory, 0x5a, SIZE);
+    status = pair_finish(&pair, request);
+    ck_assert_msg((status == UCXPOOL_ERR_CANCELED) || !pair_is_mapped(&pair),
+                  "%s", ucxpool_status_string(status));
+    ck_assert_int_ne(status, UCXPOOL_OK);
+    ck_assert_uint_eq(memory[0], 0x5a);
+    ck_assert_int_eq(memcmp(memory, memory + 1, SIZE - 1), 0);
+    end_destroyed();
+}
+END_TEST
+
+static void say_copying(uint32_t is_copying)
+{
+    __atomic_store_n(&pair.to_b->ring.mine->copying, is_copying,
+                     __ATOMIC_SEQ_CST);
+}
+
+/* It stopped in the middle of a copy. */
+START_TEST(destroy_abandons_an_importer_that_copies_for_too_long)
+{
+    begin(_i, BOTH);
+    pair.b->config.close_timeout_ns = 10000000;
+    if (pair_is_mapped(&pair)) {
+        say_copying(1);
+        ck_assert_int_eq(ucxpool_window_revoke(window, 1000000),
+                         UCXPOOL_INPROGRESS);
+        ucxpool_window_destroy(window);
+        ck_assert(!base_list_is_empty(&pair.to_a->windows.grants));
+        say_copying(0);
+        pair_until(&pair, base_list_is_empty(&pair.to_a->windows.grants));
+        ck_assert(base_list_is_empty(&pair.b->windows.all));
+        ck_assert_int_eq(asked().status, UCXPOOL_ERR_CANCELED);
+    } else {
+        ucxpool_window_destroy(window);
+    }
+    end_destroyed();
+}
+END_TEST
+
+START_TEST(pool_destroy_abandons_an_importer_that_copies_for_too_long)
+{
+    begin(_i, BOTH);
+    if (pair_is_mapped(&pair)) {
+        pair.b->config.close_timeout_ns = 10000000;
+        say_copying(1);
+    }
+    ucxpool_destroy(pair.b);
+    if (pair_is_mapped(&pair)) {
+        say_copying(0);
+    }
+    ucxpool_remote_release(remote);
+    ucxpool_destroy(pair.a);
+    free_memory();
+}
+END_TEST
+
+/* Its revocation is known before the message about it is. */
+START_TEST(nothing_is_copied_once_the_owner_has_withdrawn)
+{
+    static uint8_t     bytes[100];
+    ucxpool_place_t    place  = {0, sizeof(bytes)};
+    ucxpool_places_t   places = ucxpool_places(&place, 1);
+    ucxpool_data_t     data   = ucxpool_data_buffer(bytes, sizeof(bytes));
+    ucxpool_request_t *request;
+
+    begin(_i, BOTH);
+    if (asked().way >= UCXPOOL_WAY_PROCESS && pair_is_mapped(&pair)) {
+        core_ring_withdraw(&pair.to_a->ring);
+        ck_assert_int_eq(post(false, &places, &data, NULL, &request),
+                         UCXPOOL_OK);
+        for (int i = 0; i < 100; i++) {
+            pair_progress(&pair);
+        }
+        ck_assert_int_eq(ucxpool_request_test(request), UCXPOOL_INPROGRESS);
+        ucxpool_request_cancel(request);
+        ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_ERR_CANCELED);
+    }
     end();
 }
 END_TEST
@@ -983,6 +1093,17 @@ int main(void)
     tcase_add_test(tcase, a_way_that_is_demanded_and_cannot_be_is_told);
     tcase_add_loop_test(tcase, a_revoked_window_is_touched_no_more, 0,
                         NUM_WAYS);
+    tcase_add_loop_test(
+        tcase, destroy_does_not_wait_for_an_importer_that_does_not_copy, 0,
+        NUM_WAYS);
+    tcase_add_loop_test(tcase,
+                        destroy_abandons_an_importer_that_copies_for_too_long,
+                        0, NUM_WAYS);
+    tcase_add_loop_test(
+        tcase, pool_destroy_abandons_an_importer_that_copies_for_too_long, 0,
+        NUM_WAYS);
+    tcase_add_loop_test(tcase, nothing_is_copied_once_the_owner_has_withdrawn,
+                        0, NUM_WAYS);
     tcase_add_loop_test(tcase, a_canceled_operation_leaves_nothing, 0,
                         NUM_WAYS);
     tcase_add_loop_test(tcase, operations_end_with_their_channel, 0, NUM_WAYS);

@@ -275,23 +275,111 @@ START_TEST(a_window_is_revoked_under_a_busy_peer)
 }
 END_TEST
 
-START_TEST(a_peer_that_stands_still_is_waited_for)
+/* Writes until that fails, which the owner is told. At each number of rounds of
+ * progress the process stops, until the owner lets it go on. */
+static void write_and_stop(side_t *side, unsigned stop_after)
+{
+    ucxpool_request_t *request = NULL;
+    ucxpool_status_t   status  = UCXPOOL_OK;
+    unsigned           rounds  = 0;
+
+    alarm(100);
+    while (status >= UCXPOOL_OK) {
+        if (status == UCXPOOL_OK) {
+            ucxpool_request_release(request);
+            request = NULL;
+            status  = post(side, true, &request);
+        }
+        ucxpool_progress(side->two.pool);
+        if (++rounds == stop_after) {
+            raise(SIGSTOP);
+        }
+        if (request != NULL) {
+            status = ucxpool_request_test(request);
+        }
+    }
+    ucxpool_request_release(request);
+    ucxpool_remote_release(side->remote);
+    two_check(send(side->two.talk, "e", 1, MSG_NOSIGNAL) == 1);
+    ucxpool_destroy(side->two.pool);
+    _exit(0);
+}
+
+static void wait_until_stopped(side_t *side)
+{
+    int status = 0;
+
+    while (waitpid(side->two.child, &status, WNOHANG | WUNTRACED) == 0) {
+        ucxpool_progress(side->two.pool);
+    }
+    two_check(WIFSTOPPED(status));
+}
+
+/* The memory is the owner's alone. The importer goes on, and ends. */
+static void check_nothing_is_written(side_t *side, ucxpool_t *pool)
+{
+    char byte;
+    int  status;
+
+    memset(side->memory, 0x77, SIZE);
+    two_check(kill(side->two.child, SIGCONT) == 0);
+    while (recv(side->two.talk, &byte, 1, MSG_DONTWAIT) != 1) {
+        if (pool != NULL) {
+            ucxpool_progress(pool);
+        }
+    }
+    two_check(waitpid(side->two.child, &status, 0) == side->two.child);
+    two_check(WIFEXITED(status) && (WEXITSTATUS(status) == 0));
+    two_check(side->memory[0] == 0x77);
+    two_check(memcmp(side->memory, side->memory + 1, SIZE - 1) == 0);
+}
+
+/* It is stopped between two steps of a copy: on `map` that is seen. */
+START_TEST(destroy_does_not_wait_for_a_stopped_importer)
 {
     side_t side;
 
-    begin(&side, _i, false);
+    begin(&side, _i % NUM_WAYS, false);
     if (side.two.is_child) {
-        operate_for_ever(&side);
+        write_and_stop(&side, 20 + 10 * (unsigned)_i);
+    }
+    wait_until_stopped(&side);
+    ucxpool_window_destroy(side.window);
+    check_nothing_is_written(&side, side.two.pool);
+    end_side(&side);
+}
+END_TEST
+
+START_TEST(pool_destroy_leaves_no_importer_that_writes)
+{
+    side_t side;
+
+    begin(&side, _i % NUM_WAYS, false);
+    if (side.two.is_child) {
+        write_and_stop(&side, 20 + 10 * (unsigned)_i);
+    }
+    wait_until_stopped(&side);
+    ucxpool_destroy(side.two.pool);
+    check_nothing_is_written(&side, NULL);
+    close(side.two.talk);
+    free_memory(&side);
+}
+END_TEST
+
+START_TEST(pool_destroy_waits_for_importers_that_copy)
+{
+    side_t side;
+
+    begin(&side, _i % NUM_WAYS, false);
+    if (side.two.is_child) {
+        write_and_stop(&side, 0);
     }
     until_imported(&side);
-    progress_for(side.two.pool, 3000);
-    two_check(kill(side.two.child, SIGSTOP) == 0);
-    two_check(ucxpool_window_revoke(side.window, 1000000) ==
-              UCXPOOL_INPROGRESS);
-    kill_child(&side);
-    two_check(ucxpool_window_revoke(side.window, MINUTE) == UCXPOOL_OK);
-    ucxpool_window_destroy(side.window);
-    end_side(&side);
+    progress_for(side.two.pool, 1000 * (1 + (unsigned)_i));
+    ucxpool_destroy(side.two.pool);
+    check_nothing_is_written(&side, NULL);
+    close(side.two.talk);
+    free_memory(&side);
 }
 END_TEST
 
@@ -344,6 +432,7 @@ int main(void)
     TCase   *tcase  = tcase_create("windows");
     SRunner *runner = srunner_create(suite);
     int      rounds = slow_is() ? NUM_WAYS : 20 * NUM_WAYS;
+    int      few    = has_rdma() ? 1 : 3 * NUM_WAYS;
     int      failed;
 
     rounds = has_rdma() ? 3 : rounds;
@@ -354,8 +443,12 @@ int main(void)
                         rounds);
     tcase_add_loop_test(tcase, a_window_is_revoked_under_a_busy_peer, 0,
                         NUM_WAYS);
-    tcase_add_loop_test(tcase, a_peer_that_stands_still_is_waited_for, 0,
-                        NUM_WAYS);
+    tcase_add_loop_test(tcase, destroy_does_not_wait_for_a_stopped_importer, 0,
+                        few);
+    tcase_add_loop_test(tcase, pool_destroy_leaves_no_importer_that_writes, 0,
+                        few);
+    tcase_add_loop_test(tcase, pool_destroy_waits_for_importers_that_copy, 0,
+                        few);
     if (!has_rdma()) {
         tcase_add_loop_test(tcase, the_owner_need_not_do_anything_within_a_host,
                             0, 2);

@@ -183,9 +183,10 @@ static ucxpool_status_t live(void)
     return status;
 }
 
-/* What was lost is a channel at the most. */
+/* What was lost is a channel at the most, which ends in progress. */
 static void mend(void)
 {
+    pair_progress(&pair);
     if (pair_is_open(pair.to_a) && pair_is_open(pair.to_b)) {
         return;
     }

@@ -140,7 +140,12 @@ void ucxpool_query(const ucxpool_t *pool, ucxpool_attr_t *attr_p,
  * Destroy a pool with all its channels and listeners. Peers are told; requests
  * still in progress end with UCXPOOL_ERR_CANCELED (their callbacks are called
  * from here). Memory that a peer has mapped stays valid for that peer. Waits
- * at most CLOSE_TIMEOUT for peers. NULL is allowed.
+ * at most CLOSE_TIMEOUT for peers, and up to 1 s more for UCX to close
+ * endpoints by force. NULL is allowed.
+ *
+ * Windows are revoked and waited for as by ucxpool_window_destroy(), within the
+ * same CLOSE_TIMEOUT: window.h says what a peer may still do to their memory
+ * after that.
  *
  * Requests, messages and remotes (window.h) of the pool that the caller did not
  * free are freed, and registrations in protection domains (verbs.h)

@@ -171,26 +171,49 @@ ucxpool_status_t ucxpool_window_export(const ucxpool_window_t *window,
                                        unsigned access, void *blob);
 
 /*
- * Let no peer touch the memory any more: imports are refused from now on, and
- * reads and writes that peers have under way end with UCXPOOL_ERR_CANCELED.
- * Progresses until all have let go, or the time is over. A peer lets go when it
- * progresses, or when its channel or its process has ended; one of this host
- * that has the memory mapped, when it has said goodbye or its process has
- * ended. Whose channel failed with UCXPOOL_ERR_PROTOCOL is not waited for, and
- * may still write where it has the memory mapped. All that goes for peers to
- * which messages were sent out of the window, too. Sends out of it that are
- * under way go on, by blocks.
+ * Stop all access by peers: imports are refused from now on, and reads and
+ * writes that peers have under way end with UCXPOOL_ERR_CANCELED. Progresses
+ * until no peer accesses the memory, or the time is over. When a peer stops
+ * depends on how it accesses the window:
  *
- * UCXPOOL_OK          nobody touches the memory
- * UCXPOOL_INPROGRESS  a peer may still: call again
+ *     mapped, process  at the end of the step of its copy that is under way, of
+ *                      1 MiB at most. A peer that is not copying need not
+ *                      progress
+ *     messages         at once, as soon as this pool has ended its copies. Over
+ *                      `ucx`, when UCX has ended what it moves in place
+ *     CUDA             when the peer progresses, or its process has ended
+ *     RMA              the same, or when its endpoint is closed
+ *
+ * Does not wait for a peer whose channel failed with UCXPOOL_ERR_PROTOCOL: it
+ * may still write where it has mapped the memory. Peers to which messages were
+ * sent out of the window count as well. Sends out of it that are under way
+ * continue, by blocks.
+ *
+ * UCXPOOL_OK          no peer accesses the memory
+ * UCXPOOL_INPROGRESS  a peer still may: call again
  */
 ucxpool_status_t ucxpool_window_revoke(ucxpool_window_t *window,
                                        uint64_t          timeout_ns);
 
 /*
- * Revoke a window, wait for as long as that takes, and release it. Where peers
- * may stand still for long, call ucxpool_window_revoke() with a time before.
- * NULL is allowed.
+ * Revoke a window, wait as ucxpool_window_revoke() does, for CLOSE_TIMEOUT at
+ * most, and release it. NULL is allowed.
+ *
+ * A peer that still accesses the memory after CLOSE_TIMEOUT is abandoned, and
+ * logged as a warning with its channel and the window. How it accesses the
+ * window decides what it may still do:
+ *
+ *     mapped, process  finish one step of a copy, of 1 MiB at most. This takes
+ *                      a process that was stopped (SIGSTOP, a debugger) in the
+ *                      middle of that step
+ *     CUDA             finish the kernels that it has launched, and launch more
+ *                      until it progresses
+ *     RMA, messages    nothing: its channel fails with UCXPOOL_ERR_TIMED_OUT,
+ *                      which closes its endpoint. That takes 1 s more at most.
+ *                      The caller's own endpoint must be closed by the caller
+ *
+ * To be certain, call ucxpool_window_revoke() until it returns UCXPOOL_OK, and
+ * keep the memory until then.
  */
 void ucxpool_window_destroy(ucxpool_window_t *window);
 

@@ -585,20 +585,23 @@ class Window(_core.Window):
     def revoke(self):
         """Let no peer touch it any more: from now on imports are refused, and
         what peers read or write ends with CanceledError there. Awaited, or by
-        wait(), it is done when nobody touches the memory. A peer lets go in a
-        turn of its pool, at its channel's end, or at its process's."""
+        wait(), it is done when no peer accesses the memory. On a GPU, and over
+        RDMA, a peer must progress for that, or its channel or process end."""
         return Operation(self._revoke, self._revoke_wait)
 
     def close(self):
-        """Revoke it, wait for as long as that takes, and let the buffer go.
-        Blocks the thread: a peer in the same thread never lets go. Twice is
+        """Revoke it, and release the buffer. Blocks the thread while a peer
+        accesses the window, for the setting CLOSE_TIMEOUT at most; without a
+        limit where an event loop of another thread drives the pool. Twice is
         allowed."""
         if not self.closed:
-            self._revoke_wait(None)
+            if self._pool.is_driven_elsewhere():
+                self._revoke_wait(None)
             self.release()
 
     async def aclose(self):
-        """The same, awaited."""
+        """Revoke it, wait until no peer accesses it, and release the buffer. To
+        bound the wait use asyncio.timeout(), and then close()."""
         if not self.closed:
             await self._revoke()
             self.release()

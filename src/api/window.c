@@ -52,35 +52,59 @@ static bool is_free(const void *window)
     return free;
 }
 
+/* An importer that ends its copy and then does not progress sends no message:
+ * its ring page is read this often. */
+#define LOOK_NS UINT64_C(10000000)
+
+/* Revoke it, and progress until it is free or the moment has come. */
+static ucxpool_status_t revoke_until(ucxpool_window_t *window, uint64_t moment)
+{
+    const pool_goal_t goal  = {.is_reached = is_free, .object = window};
+    bool              is_in = true;
+
+    while (is_in) {
+        core_lock(window->pool);
+        window_revoke(window);
+        core_unlock_posted(window->pool);
+        if (is_free(window)) {
+            return UCXPOOL_OK;
+        }
+        pool_wait(window->pool, &goal,
+                  base_min(moment, base_clock_deadline(LOOK_NS)));
+        is_in = base_clock_now() < moment;
+    }
+    return is_free(window) ? UCXPOOL_OK : UCXPOOL_INPROGRESS;
+}
+
 ucxpool_status_t ucxpool_window_revoke(ucxpool_window_t *window,
                                        uint64_t          timeout_ns)
 {
-    const pool_goal_t goal = {.is_reached = is_free, .object = window};
-
-    if (base_missing(window)) {
-        return UCXPOOL_ERR_INVALID_PARAM;
-    }
-    core_lock(window->pool);
-    window_revoke(window);
-    core_unlock_posted(window->pool);
-    if (!is_free(window)) {
-        pool_wait(window->pool, &goal, base_clock_deadline(timeout_ns));
-    }
-    return is_free(window) ? UCXPOOL_OK : UCXPOOL_INPROGRESS;
+    return base_missing(window)
+               ? UCXPOOL_ERR_INVALID_PARAM
+               : revoke_until(window, base_clock_deadline(timeout_ns));
 }
 
 void ucxpool_window_destroy(ucxpool_window_t *window)
 {
     ucxpool_t *pool;
+    uint64_t   moment;
+    bool       ends_soon;
 
     if (window == NULL) {
         return;
     }
-    pool = window->pool;
-    while (ucxpool_window_revoke(window, UCXPOOL_FOREVER) != UCXPOOL_OK) {
+    pool   = window->pool;
+    moment = base_clock_deadline(pool->config.close_timeout_ns);
+    if (revoke_until(window, moment) != UCXPOOL_OK) {
+        core_lock(pool);
+        ends_soon = window_abandon(window);
+        core_unlock_posted(pool);
+        if (ends_soon) {
+            revoke_until(window, base_clock_deadline(POOL_FORCED_NS));
+        }
     }
     core_lock(pool);
-    window_free(window);
+    window_destroy(window);
     core_unlock(pool);
 }
 

@@ -456,8 +456,8 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "Time after which a request that names no timeout of its own ends."),
     TIME("CLOSE_TIMEOUT", close_timeout_ns, "2s", BASE_KEY_INF, 0,
          BASE_KEY_NO_MAX,
-         "Longest time that ucxpool_destroy() waits for peers, and that what "
-         "a closed channel has under way goes on."),
+         "Longest time that ucxpool_destroy() and ucxpool_window_destroy() "
+         "wait for peers, and that requests of a closed channel go on."),
     TIME("PEER_TIMEOUT", peer_timeout_ns, "10s", BASE_KEY_INF, SEC, 86400 * SEC,
          "Time in which a peer's host that is gone is to be noticed: by UCX "
          "where a network card does the work, in contexts that the pool makes "

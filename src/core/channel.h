@@ -163,6 +163,7 @@ typedef struct core_channel_windows {
     base_list_t placed;      /* the peer's messages that lie in its windows */
     uint64_t    placed_size; /* bytes of their places */
     uint64_t    next_number; /* of remotes and operations */
+    uint64_t    num_revokes; /* REVOKE messages that have been read */
 } core_channel_windows_t;
 
 /* Control messages on their way out. */

@@ -289,3 +289,29 @@ bool core_ring_is_revoked(const core_ring_t *ring, uint64_t message)
     return __atomic_load_n(&ring->theirs->revoked[message % PROTO_SENDS_MAX],
                            __ATOMIC_RELAXED) == message;
 }
+
+void core_ring_withdraw(core_ring_t *ring)
+{
+    (void)__atomic_add_fetch(&ring->mine->withdrawn, 1, __ATOMIC_SEQ_CST);
+}
+
+bool core_ring_peer_copies(const core_ring_t *ring)
+{
+    return __atomic_load_n(&ring->theirs->copying, __ATOMIC_SEQ_CST) != 0;
+}
+
+bool core_ring_begin_copy(core_ring_t *ring, uint64_t num_read)
+{
+    __atomic_store_n(&ring->mine->copying, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&ring->theirs->withdrawn, __ATOMIC_SEQ_CST) ==
+        num_read) {
+        return true;
+    }
+    core_ring_end_copy(ring);
+    return false;
+}
+
+void core_ring_end_copy(core_ring_t *ring)
+{
+    __atomic_store_n(&ring->mine->copying, 0, __ATOMIC_RELEASE);
+}

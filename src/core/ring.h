@@ -9,6 +9,7 @@
  *     | sleeping                   |        | sleeping                   |
  *     | tail: bytes I have read    |        | tail: how far they read me |
  *     | revoked[]                  |        | revoked[]                  |
+ *     | copying, withdrawn         |        | copying, withdrawn         |
  *     | ring of entries            | -----> |                            |
  *     +----------------------------+        +----------------------------+
  *
@@ -33,6 +34,21 @@
  * before it ends a send early, and only then gives the memory back to the
  * caller. The receiver copies a fragment and then looks: if the number stands
  * there, the bytes may be newer than the message, and it does not complete.
+ *
+ * Withdrawal: the owner of a window takes it back without the importer's help.
+ * The importer sets `copying` before each step of a copy, and then compares the
+ * owner's `withdrawn` with the number of REVOKE messages that it has read. The
+ * owner counts in `withdrawn` the REVOKE messages that it sends, and then reads
+ * `copying`:
+ *
+ *     importer                           owner
+ *     copying = 1                        withdrawn += 1
+ *     withdrawn == number read?          copying == 0?
+ *       yes: copy                          yes: the memory is free
+ *     copying = 0
+ *
+ * Each side writes its word before it reads the other's, so at least one of
+ * them sees the other.
  */
 #ifndef CORE_RING_H
 #define CORE_RING_H
@@ -49,10 +65,12 @@
 
 /* Words are read and written by atomic builtins only. */
 typedef struct core_ring_page {
-    uint32_t sleeping CORE_RING_LINE;
-    uint64_t tail     CORE_RING_LINE;
-    uint64_t          revoked[PROTO_SENDS_MAX] CORE_RING_LINE;
-    uint8_t           entries[CORE_RING_SIZE] __attribute__((aligned(4096)));
+    uint32_t sleeping  CORE_RING_LINE;
+    uint64_t tail      CORE_RING_LINE;
+    uint64_t           revoked[PROTO_SENDS_MAX] CORE_RING_LINE;
+    uint32_t copying   CORE_RING_LINE;
+    uint64_t withdrawn CORE_RING_LINE;
+    uint8_t            entries[CORE_RING_SIZE] __attribute__((aligned(4096)));
 } core_ring_page_t;
 
 typedef struct core_ring {
@@ -128,5 +146,16 @@ bool core_ring_needs_doorbell(core_ring_t *ring);
 
 void core_ring_revoke(core_ring_t *ring, uint64_t message);
 bool core_ring_is_revoked(const core_ring_t *ring, uint64_t message);
+
+/* Owner of a window: count a REVOKE that is being sent. */
+void core_ring_withdraw(core_ring_t *ring);
+
+/* Owner: is the peer in a step of a copy that began before that? */
+bool core_ring_peer_copies(const core_ring_t *ring);
+
+/* Importer: begin a step of a copy. False where the owner has sent more REVOKE
+ * messages than the num_read that have been read: no step may begin then. */
+bool core_ring_begin_copy(core_ring_t *ring, uint64_t num_read);
+void core_ring_end_copy(core_ring_t *ring);
 
 #endif

@@ -122,9 +122,6 @@ err_close_epoll:
  * endpoints that no channel uses. */
 #define IDLE_NS UINT64_C(50000000)
 
-/* Forced closes are local work, but UCX may need some rounds for them. */
-#define FORCED_NS UINT64_C(1000000000)
-
 static void init_lists(ucxpool_t *pool)
 {
     base_list_t *lists[] = {
@@ -317,7 +314,7 @@ static void end_requests(ucxpool_t *pool, uint64_t limit)
 static void close_endpoints(ucxpool_t *pool, uint64_t deadline)
 {
     uint64_t idle_since = base_clock_now();
-    uint64_t limit      = base_clock_deadline(IDLE_NS + FORCED_NS);
+    uint64_t limit      = base_clock_deadline(IDLE_NS + POOL_FORCED_NS);
 
     core_lock(pool);
     core_remote_close_all(pool,
@@ -328,27 +325,44 @@ static void close_endpoints(ucxpool_t *pool, uint64_t deadline)
     core_unlock(pool);
 }
 
+/* Is a peer still to release a window of ours? Looks at their pages again. */
+static bool has_importers(ucxpool_t *pool)
+{
+    bool all_are_free;
+
+    core_lock(pool);
+    window_revoke_all(pool);
+    all_are_free = window_all_are_free(pool);
+    core_unlock_posted(pool);
+    return !all_are_free;
+}
+
 void pool_shutdown(ucxpool_t *pool)
 {
     uint64_t deadline   = base_clock_deadline(pool->config.close_timeout_ns);
-    uint64_t limit      = (deadline < BASE_CLOCK_FOREVER - FORCED_NS)
-                              ? deadline + FORCED_NS
+    uint64_t limit      = (deadline < BASE_CLOCK_FOREVER - POOL_FORCED_NS)
+                              ? deadline + POOL_FORCED_NS
                               : BASE_CLOCK_FOREVER;
     uint64_t idle_since = base_clock_now();
 
     core_lock(pool);
     pool->closing = true;
+    window_revoke_all(pool);
     close_channels(pool);
     cancel_posted(pool);
     pool_call_back(pool);
     core_unlock(pool);
     while ((has_open_channels(pool) && (base_clock_now() < limit)) ||
-           (has_borrowed_operations(pool) && (base_clock_now() < deadline))) {
+           ((has_borrowed_operations(pool) || has_importers(pool)) &&
+            (base_clock_now() < deadline))) {
         rest(ucxpool_progress(pool), &idle_since);
         if (base_clock_now() >= deadline) {
             wireup_channel_end_drains(pool);
         }
     }
+    core_lock(pool);
+    window_abandon_all(pool);
+    core_unlock(pool);
     end_requests(pool, limit);
     close_endpoints(pool, deadline);
     core_lock(pool);

@@ -19,6 +19,9 @@
 /* Lists, identity, UCX's handlers, the event descriptor. */
 ucxpool_status_t pool_init(ucxpool_t *pool);
 
+/* Forced closes are local work, but UCX may need some rounds for them. */
+#define POOL_FORCED_NS UINT64_C(1000000000)
+
 /* End everything and tell the peers; waits for CLOSE_TIMEOUT at most. UCX may
  * still have operations of a pool over a borrowed worker then. */
 void pool_shutdown(ucxpool_t *pool);

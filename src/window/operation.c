@@ -345,6 +345,24 @@ static window_operation_t *create(ucxpool_remote_t *remote, bool is_write,
 
 /* --- on its way ----------------------------------------------------------- */
 
+/* The processor's copy is a step that the owner can see (core/ring.h). A
+ * channel that has ended ends its operations later in the same round. */
+static ucxpool_status_t copy_on_host(window_operation_t *operation)
+{
+    ucxpool_channel_t *channel = operation->remote->channel;
+    ucxpool_status_t   status;
+
+    if (!core_channel_is_live(channel) ||
+        !core_ring_begin_copy(&channel->ring, channel->windows.num_revokes)) {
+        return UCXPOOL_ERR_BUSY;
+    }
+    status = (way_of(operation) == UCXPOOL_WAY_MAPPED)
+                 ? window_mapped_copy(operation)
+                 : window_process_copy(operation);
+    core_ring_end_copy(&channel->ring);
+    return status;
+}
+
 /*
  * UCXPOOL_OK          that was all
  * UCXPOOL_INPROGRESS  some, and there is more
@@ -352,14 +370,9 @@ static window_operation_t *create(ucxpool_remote_t *remote, bool is_write,
  */
 static ucxpool_status_t copy_some(window_operation_t *operation)
 {
-    switch (way_of(operation)) {
-    case UCXPOOL_WAY_CUDA:
-        return window_device_copy(operation);
-    case UCXPOOL_WAY_MAPPED:
-        return window_mapped_copy(operation);
-    default:
-        return window_process_copy(operation);
-    }
+    return (way_of(operation) == UCXPOOL_WAY_CUDA)
+               ? window_device_copy(operation)
+               : copy_on_host(operation);
 }
 
 unsigned window_copy_progress(ucxpool_t *pool)

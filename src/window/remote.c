@@ -501,6 +501,7 @@ void window_remote_revoked(ucxpool_channel_t *channel, uint64_t number)
 {
     ucxpool_remote_t *remote = window_remote_find(channel, number);
 
+    channel->windows.num_revokes++;
     if (remote != NULL) {
         window_remote_end(remote, UCXPOOL_ERR_CANCELED,
                           "the owner has revoked the window");

@@ -4,6 +4,7 @@
 #include "window/window.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "core/control.h"
 #include "core/wire.h"
 #include "copy/engine.h"
@@ -116,6 +117,14 @@ ucxpool_status_t window_export(const ucxpool_window_t *window, unsigned access,
     return UCXPOOL_OK;
 }
 
+/* Destroyed, and of no peer any more. */
+static void free_if_over(ucxpool_window_t *window)
+{
+    if (window->is_destroyed && window_is_free(window)) {
+        window_free(window);
+    }
+}
+
 static void ask_to_let_go(const window_grant_t *grant)
 {
     proto_fixed_t *fixed;
@@ -139,25 +148,129 @@ static void unregister_if_over(ucxpool_window_t *window)
     }
 }
 
-void window_revoke(ucxpool_window_t *window)
+static void ask_all_to_let_go(ucxpool_window_t *window)
 {
     window_grant_t *grant;
 
-    if (window->is_revoked) {
-        return;
-    }
     window->is_revoked = true;
     window_offers_stop(window);
     base_list_for_each(grant, &window->grants, window_grant_t, link) {
         window_served_cancel(grant->channel, grant);
+        if (grant->channel->wire->has_ring) {
+            core_ring_withdraw(&grant->channel->ring);
+        }
         ask_to_let_go(grant);
     }
+}
+
+/*
+ * Can the importer touch the revoked window? Without UCX's key it cannot over
+ * `ucx`. In a ring it says whether it is in the middle of a copy. A GPU's
+ * copies are not seen there, and its memory must not be freed while it is
+ * mapped elsewhere.
+ */
+static bool may_touch(const window_grant_t *grant)
+{
+    const ucxpool_channel_t *channel = grant->channel;
+
+    if (!channel->wire->has_ring) {
+        return grant->has_key;
+    }
+    return copy_engine_is_launched(channel->pool->engine) ||
+           core_ring_peer_copies(&channel->ring);
+}
+
+void window_revoke(ucxpool_window_t *window)
+{
+    window_grant_t *grant;
+    window_grant_t *next;
+
+    if (!window->is_revoked) {
+        ask_all_to_let_go(window);
+    }
+    base_list_for_each_safe(grant, next, &window->grants, window_grant_t,
+                            link) {
+        if (!grant->is_let_go && !may_touch(grant)) {
+            window_grant_let_go(grant);
+        }
+    }
     unregister_if_over(window);
+}
+
+void window_revoke_all(ucxpool_t *pool)
+{
+    ucxpool_window_t *window;
+    ucxpool_window_t *next;
+
+    base_list_for_each_safe(window, next, &pool->windows.all, ucxpool_window_t,
+                            link) {
+        if (!window->is_destroyed) {
+            window_revoke(window);
+        }
+    }
 }
 
 bool window_is_free(const ucxpool_window_t *window)
 {
     return base_list_is_empty(&window->grants);
+}
+
+bool window_all_are_free(const ucxpool_t *pool)
+{
+    const ucxpool_window_t *window;
+
+    base_list_for_each(window, &pool->windows.all, const ucxpool_window_t,
+                       link) {
+        if (!window->is_destroyed && !window_is_free(window)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* UCX's put and get, and messages in place, end with the endpoint alone. */
+bool window_abandon(const ucxpool_window_t *window)
+{
+    bool                  any_failed = false;
+    const window_grant_t *grant;
+
+    base_list_for_each(grant, &window->grants, const window_grant_t, link) {
+        ucxpool_channel_t *channel = grant->channel;
+
+        base_warn("%s: the window %s%s%llu bytes at %p is no longer waited "
+                  "for: the peer of %s has not released it within "
+                  "CLOSE_TIMEOUT%s",
+                  window->pool->name, window->name,
+                  (window->name[0] != '\0') ? ", " : "of ",
+                  (unsigned long long)window->length, window->address,
+                  channel->name,
+                  channel->wire->has_ring ? ", and may still be copying" : "");
+        if (!channel->wire->has_ring) {
+            core_channel_fail(channel, UCXPOOL_ERR_TIMED_OUT,
+                              "the peer did not release a window within "
+                              "CLOSE_TIMEOUT");
+            any_failed = true;
+        }
+    }
+    return any_failed;
+}
+
+void window_abandon_all(const ucxpool_t *pool)
+{
+    const ucxpool_window_t *window;
+
+    base_list_for_each(window, &pool->windows.all, const ucxpool_window_t,
+                       link) {
+        if (!window->is_destroyed) {
+            window_abandon(window);
+        }
+    }
+}
+
+void window_destroy(ucxpool_window_t *window)
+{
+    window->is_destroyed = true;
+    free_if_over(window);
 }
 
 /* --- grants --------------------------------------------------------------- */
@@ -362,6 +475,7 @@ static void free_if_unused(window_grant_t *grant)
         grant->channel->windows.num_keys -= grant->has_key ? 1 : 0;
         free(grant);
         unregister_if_over(window);
+        free_if_over(window);
     }
 }
 

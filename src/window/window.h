@@ -72,6 +72,7 @@ struct ucxpool_window {
     /* Of a blob for each access: key[access - 1]. */
     uint8_t key[UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE][WINDOW_KEY_SIZE];
     bool    is_revoked;
+    bool    is_destroyed; /* the caller has it no more; its grants have */
     base_list_t grants;
     base_list_t offers;
     /* Of a GPU's memory: how peers may map it; `way` 0: they may not. */
@@ -110,16 +111,29 @@ ucxpool_status_t window_create(ucxpool_t *pool, void *address, size_t length,
 /* No grant refers to it any more. */
 void window_free(ucxpool_window_t *window);
 
+/* The caller has it no more: it is freed now, or with its last grant. */
+void window_destroy(ucxpool_window_t *window);
+
 /* As ucxpool_window_export(). */
 ucxpool_status_t window_export(const ucxpool_window_t *window, unsigned access,
                                void *blob);
 
-/* Refuse imports from now on, end what is served, and ask all importers to let
- * go. */
+/* Refuse imports from now on, end what is served, and ask all importers to
+ * release it. To be called again until the window is free: an importer that is
+ * seen not to touch it is not waited for. */
 void window_revoke(ucxpool_window_t *window);
 
-/* May nobody touch it any more? */
+/* The same for all that have not been destroyed. */
+void window_revoke_all(ucxpool_t *pool);
+
+/* Does no importer touch it any more? */
 bool window_is_free(const ucxpool_window_t *window);
+bool window_all_are_free(const ucxpool_t *pool);
+
+/* Log the importers that have not released it in time. Their channels over UCX
+ * fail; true: some have, and the window is free when their endpoints close. */
+bool window_abandon(const ucxpool_window_t *window);
+void window_abandon_all(const ucxpool_t *pool);
 
 /* An import is wanted: grant or refuse it. */
 void window_grant_open(ucxpool_channel_t         *channel,
