@@ -2,6 +2,7 @@
 this process, and the peers with their windows."""
 import ctypes
 import json
+import logging
 import threading
 import time
 import weakref
@@ -11,8 +12,11 @@ from typing import Any
 
 import numpy
 
+from . import _address
 from ._errors import Error
 from ._pool import Pool, _core
+
+_log = logging.getLogger("ucxpool.nixl")
 
 # What messages between agents are, by their tags.
 HELLO, NOTIFY, METADATA, FETCH, FORGET = range(1, 6)
@@ -20,6 +24,9 @@ HOST = -1
 MAGIC = b"ucxpool.nixl 1 "
 # A notification up to this length travels with its message's descriptor.
 SHORT_NOTE = 1024
+# Channels that a notification is sent on, one after the other, before it is
+# given up.
+MAX_TRIES = 3
 # Lists for a GPU of so many entries are looked up in parts, while it copies those
 # before: first FIRST_BYTES, which it copies for 0.2 ms, then NEXT_PART entries,
 # which take less to look up, and each time PART_GROWTH times as many.
@@ -136,8 +143,8 @@ class Side:
     def __init__(self, device, host, told):
         self.device = device
         self.pool = Pool(None if device == HOST else device, name="nixl")
-        self.listeners = [self.pool.listen(f"{host}:0")]
-        self.address = f"{host}:{self.listeners[0].port}"
+        self.listeners = [self.pool.listen(_address.at(host, 0))]
+        self.address = _address.at(host, self.listeners[0].port)
         self.inbound = []
         self._told = weakref.WeakMethod(told)
         self._stop = threading.Event()
@@ -172,12 +179,14 @@ class Side:
         return found
 
     def close(self):
+        """Twice is allowed."""
+        if self.pool.closed:
+            return
         self._stop.set()
         if (self._thread is not None
                 and self._thread is not threading.current_thread()):
             self._thread.join()
-        if not self.pool.closed:
-            self.pool.close()
+        self.pool.close()
 
 
 # --- peers --------------------------------------------------------------------
@@ -215,9 +224,18 @@ def read_metadata(metadata):
     return name, identity, sides, regions, bool(told.get("all"))
 
 
+@dataclass(eq=False)
+class Note:
+    """A notification that is under way."""
+    text: bytes
+    request: Any = None
+    num_tries: int = 0
+
+
 class Peer:
-    """A remote agent: its channels, made when they are needed, and what of its
-    memory is imported."""
+    """A remote agent: its channels, made when they are needed, the
+    notifications that are on their way to it, and what of its memory is
+    imported. Any thread may use it."""
 
     def __init__(self, name, identity, own_name):
         self.name = name
@@ -228,6 +246,9 @@ class Peer:
         self._own_name = own_name
         self._channels = {}
         self._imports = {}
+        self._notes = []
+        self._failed = []
+        self._lock = threading.RLock()
 
     def learn(self, sides, regions, are_all):
         """What new metadata tell."""
@@ -245,39 +266,84 @@ class Peer:
     def channel(self, side, device):
         """From a pool of ours to one of its."""
         key = (side.device, device)
-        channel = self._channels.get(key)
-        if channel is None or channel.ended:
-            channel = side.pool.connect_channel(self.sides[device])
-            channel.name = self.name[:31]
-            channel.send([], tag=HELLO, metadata=self._own_name.encode())
-            self._channels[key] = channel
-        return channel
+        with self._lock:
+            channel = self._channels.get(key)
+            if channel is None or channel.ended_with() is not None:
+                channel = side.pool.connect_channel(self.sides[device])
+                channel.name = self.name[:31]
+                channel.send([], tag=HELLO, metadata=self._own_name.encode())
+                self._channels[key] = channel
+            return channel
+
+    def notify(self, side, text):
+        """Send a notification, which resend() follows until it is sent."""
+        with self._lock:
+            self.resend(side)
+            self._post(side, Note(text), "")
+
+    def _send(self, side, text):
+        channel = self.channel(side, HOST)
+        if len(text) <= SHORT_NOTE:
+            return channel.send([], tag=NOTIFY, metadata=text)
+        return channel.send(text, tag=NOTIFY)
+
+    def resend(self, side):
+        """Send notifications again whose channel has failed."""
+        with self._lock:
+            ended = [one for one in self._notes if one.request.done]
+            self._notes = [one for one in self._notes if one not in ended]
+            for note in ended:
+                if note.request.status != 0 and not self.is_removed:
+                    self._post(side, note, note.request.detail)
+
+    def _post(self, side, note, reason):
+        """Try once more; reason is why the last try has failed."""
+        while note.num_tries < MAX_TRIES and not side.pool.closed:
+            note.num_tries += 1
+            try:
+                note.request = self._send(side, note.text)
+                self._notes.append(note)
+                return
+            except Error as error:
+                reason = str(error)
+        if not side.pool.closed:
+            _log.error("a notification to %s was not sent: %s", self.name,
+                       reason)
+        self._failed.append(reason)
+
+    def is_connecting(self, side):
+        """Is a notification under way to a peer that has not answered yet?"""
+        with self._lock:
+            self.resend(side)
+            return (bool(self._notes) and not side.pool.closed and
+                    self.channel(side, HOST).state == "connecting")
+
+    def take_failed(self):
+        """Why notifications were given up, for each of them."""
+        with self._lock:
+            failed, self._failed = self._failed, []
+            return failed
 
     def window(self, side, region):
         """A region of its, for a pool of ours."""
-        channel = self.channel(side, region.device)
-        key = (side.device, region.blob)
-        remote = self._imports.get(key)
-        if remote is None or remote.channel is not channel:
-            remote = channel.import_window(region.blob)
-            self._imports[key] = remote
-        return remote
+        with self._lock:
+            channel = self.channel(side, region.device)
+            key = (side.device, region.blob)
+            remote = self._imports.get(key)
+            if remote is None or remote.channel is not channel:
+                remote = channel.import_window(region.blob)
+                self._imports[key] = remote
+            return remote
 
     def remove(self):
-        self.is_removed = True
-        for remote in self._imports.values():
-            remote.close()
-        for channel in self._channels.values():
-            channel.close()
-        self._imports.clear()
-        self._channels.clear()
-
-
-def send_note(channel, note):
-    if len(note) <= SHORT_NOTE:
-        channel.send([], tag=NOTIFY, metadata=note)
-    else:
-        channel.send(note, tag=NOTIFY)
+        with self._lock:
+            self.is_removed = True
+            for remote in self._imports.values():
+                remote.close()
+            for channel in self._channels.values():
+                channel.close()
+            self._imports.clear()
+            self._channels.clear()
 
 
 class Inbox:
@@ -528,7 +594,7 @@ class Transfer:
         if self.error is None and self.note and (
                 len(self.groups) > 1 or len(self.note) > SHORT_NOTE):
             try:
-                send_note(self.peer.channel(self.host, HOST), self.note)
+                self.peer.notify(self.host, self.note)
             except Error as error:
                 self.error = error
         self._is_over = True

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy
 
-from . import _nixl
+from . import _address, _nixl
 from ._errors import Error
 from .ucxx import get_address
 
@@ -41,6 +41,8 @@ _MEM_TYPES = ["DRAM_SEG", "VRAM_SEG"]
 # How long a peer has to let go of memory that is deregistered, and a transfer
 # to end that is released.
 _LET_GO = 10.0
+# Between two looks at what a thread moves.
+_PAUSE = 0.0002
 
 
 # --- exceptions ---------------------------------------------------------------
@@ -237,7 +239,9 @@ class nixl_xfer_handle:
                                "the transfer has not ended")
             self._value = None
 
-    def __del__(self) -> None:
+    def __del__(self, _is_finalizing: Any = sys.is_finalizing) -> None:
+        if _is_finalizing():
+            return  # the pools are closed
         try:
             self.release()
         except Error as error:
@@ -263,6 +267,11 @@ class nixl_agent_config:
     enable_prog_thread    move things in a thread; else only calls of the agent do
     enable_listen_thread  let peers fetch and send metadata, at listen_port
     capture_telemetry     have get_xfer_telemetry()
+    listen_address        an address or a network interface of this machine to
+                          listen on, also for transfers. None:
+                          LIBUCXPOOL_LISTEN of the environment names it; or
+                          else ucxpool.ucxx.get_address(), and all addresses
+                          for metadata where there is a secret
     num_threads           has no meaning here
     backends              ["UCX"]: what is named otherwise is left out
     sync_mode             has no meaning here"""
@@ -272,7 +281,8 @@ class nixl_agent_config:
                  listen_port: int = DEFAULT_COMM_PORT,
                  capture_telemetry: bool = False, num_threads: int = 0,
                  backends: list[str] = [_BACKEND],
-                 sync_mode: nixl_thread_sync_t | None = None) -> None:
+                 sync_mode: nixl_thread_sync_t | None = None, *,
+                 listen_address: str | None = None) -> None:
         if sync_mode is not None and not isinstance(sync_mode,
                                                     nixl_thread_sync_t):
             raise TypeError(f"sync_mode is a {type(sync_mode).__name__}: give "
@@ -281,6 +291,7 @@ class nixl_agent_config:
         self.enable_pthread = enable_prog_thread
         self.enable_listen = enable_listen_thread
         self.port = listen_port
+        self.listen_address = listen_address
         self.capture_telemetry = capture_telemetry
         self.num_threads = num_threads
         self.sync_mode = sync_mode
@@ -332,9 +343,10 @@ class nixl_agent:
         self._sides: dict[int, Any] = {}
         self._host = self._side(_nixl.HOST)
         if config.enable_listen:
-            where = "127.0.0.1" if get_address() == "127.0.0.1" else ""
+            where = _address.chosen(config.listen_address) or (
+                "127.0.0.1" if get_address() == "127.0.0.1" else "")
             self._host.listeners.append(
-                self._host.pool.listen(f"{where}:{config.port}"))
+                self._host.pool.listen(_address.at(where, config.port)))
             self._host.start()
         for backend in config.backends:
             if backend == _BACKEND:
@@ -343,8 +355,11 @@ class nixl_agent:
                 _log.warning("there is no backend %s here", backend)
         _agents.add(self)
 
-    def __del__(self) -> None:
-        self._close()
+    def __del__(self, _is_finalizing: Any = sys.is_finalizing) -> None:
+        # At the end of the interpreter _close_all() has been here, and modules
+        # that this needs may be empty.
+        if not _is_finalizing():
+            self._close()
 
     def _close(self) -> None:
         for side in list(getattr(self, "_sides", {}).values()):
@@ -355,7 +370,9 @@ class nixl_agent:
     def _side(self, device: int) -> Any:
         with self._lock:
             if device not in self._sides:
-                side = _nixl.Side(device, get_address(), self._told)
+                side = _nixl.Side(
+                    device, _address.chosen(self._config.listen_address)
+                    or get_address(), self._told)
                 self._sides[device] = side
                 if self._config.enable_pthread:
                     side.start()
@@ -381,18 +398,23 @@ class nixl_agent:
                     self._receive(channel)
                 except Error as error:
                     _log.warning("a peer has left: %s", error)
+            for peer in list(self._peers.values()):
+                peer.resend(self._host)
 
     def _receive(self, channel: Any) -> None:
+        """Take its messages. What came before its end counts."""
         inbox = self._inboxes.get(channel)
         if inbox is None:
-            self._inboxes = {one: box for one, box in self._inboxes.items()
-                             if not one.closed and not one.ended}
             inbox = self._inboxes[channel] = _nixl.Inbox()
-        message = None if channel.closed else channel._take(0, 0)
-        while message is not None:
-            inbox.add(message)
-            message = channel._take(0, 0)
-        self._open(channel, inbox)
+        try:
+            message = None if channel.closed else channel._take(0, 0)
+            while message is not None:
+                inbox.add(message)
+                message = channel._take(0, 0)
+        finally:
+            self._open(channel, inbox)
+            if channel.ended and inbox.is_empty():
+                self._inboxes.pop(channel, None)
 
     def _open(self, channel: Any, inbox: Any) -> None:
         for tag, what in inbox.take():
@@ -421,15 +443,18 @@ class nixl_agent:
             notes, self._notes = self._notes, {}
         return notes
 
-    def _until(self, look: Any, what: str) -> None:
+    def _until(self, look: Any, what: str,
+               limit: float | None = _LET_GO) -> None:
         """Progress until it is so; also agents of this process, which may have
         no thread."""
-        until = time.monotonic() + _LET_GO
+        until = time.monotonic() + (limit or 0)
         while not look():
-            if time.monotonic() > until:
-                raise nixlBackendError(f"{what} after {_LET_GO} s")
+            if limit is not None and time.monotonic() > until:
+                raise nixlBackendError(f"{what} after {limit} s")
             for agent in list(_agents):
                 agent._progress()
+            if self._config.enable_pthread:
+                time.sleep(_PAUSE)
 
     # --- backends
 
@@ -690,7 +715,7 @@ class nixl_agent:
         if not host:
             raise nixlNotSupportedError(
                 "there is no central server of metadata: name a peer's address")
-        where = f"{host}:{port}"
+        where = _address.at(host, port)
         with self._lock:
             channel = self._asked.get(where)
             if channel is None or channel.ended:
@@ -870,11 +895,19 @@ class nixl_agent:
     def send_notif(self, remote_agent_name: str | bytes,
                    notif_msg: str | bytes,
                    backend: str | None = None) -> None:
-        """Notify a peer, without a transfer."""
+        """Notify a peer, without a transfer. Connects where there is no channel
+        to it, and waits for that. nixlBackendError where the peer is not
+        reached, or where earlier notifications, those of transfers too, could
+        not be sent."""
         peer = self._peer(remote_agent_name)
-        with self._lock:
-            _nixl.send_note(peer.channel(self._host, _nixl.HOST),
-                            _note(notif_msg))
+        self._progress()
+        peer.notify(self._host, _note(notif_msg))
+        self._until(lambda: not peer.is_connecting(self._host), "", None)
+        failed = peer.take_failed()
+        if failed:
+            raise nixlBackendError(
+                f"{len(failed)} notifications to {peer.name} were not sent: "
+                f"{failed[-1]}")
 
     def get_new_notifs(self,
                        backends: list[str] = []) -> dict[str, list[bytes]]:

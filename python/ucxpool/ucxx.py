@@ -15,9 +15,11 @@ says so.
 import asyncio
 import inspect
 import os
+import socket
+import sys
 
 from . import (ANY, CanceledError, ClosedError, Error, PeerLostError, Pool,
-               TimedOutError, TruncatedError, ucx_version)
+               TimedOutError, TruncatedError, _address, ucx_version)
 
 UCXError = Error
 UCXCanceled = CanceledError
@@ -97,18 +99,14 @@ def get_ucx_version():
 
 def get_address(ifname=None):
     """The address that others of this machine, or of others where there is a
-    secret, reach a listener at."""
+    secret, reach a listener at. The environment's LIBUCXPOOL_LISTEN counts
+    more."""
+    if ifname is None and _address.chosen():
+        return _address.chosen()
     if not _has_secret():
         return "127.0.0.1"
     if ifname is not None:
-        import fcntl
-        import socket
-        import struct
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-            return socket.inet_ntoa(fcntl.ioctl(
-                one.fileno(), 0x8915,  # SIOCGIFADDR
-                struct.pack("256s", ifname[:15].encode()))[20:24])
-    import socket
+        return _address.of_interface(ifname)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
         try:
             one.connect(("192.0.2.1", 1))  # sends nothing
@@ -118,25 +116,31 @@ def get_address(ifname=None):
 
 
 def create_listener(callback_func, port=None, endpoint_error_handling=True,
-                    connect_timeout=5.0):
+                    connect_timeout=5.0, *, address=None):
     """Listen; callback_func(endpoint), a function or a coroutine, is called
-    for each peer. Close the Listener, or lose it, to stop."""
-    host = "" if _has_secret() else "127.0.0.1"
-    return Listener(_get_pool(), f"{host}:{port or 0}", callback_func)
+    for each peer. Close the Listener, or lose it, to stop.
+
+    address  an address or a network interface of this machine to listen on.
+             None: LIBUCXPOOL_LISTEN of the environment names it; or else all
+             addresses where there is a secret, and 127.0.0.1 where there is
+             none"""
+    named = _address.chosen(address)
+    host = named or ("" if _has_secret() else "127.0.0.1")
+    return Listener(_get_pool(), _address.at(host, port or 0), callback_func,
+                    named or None)
 
 
 async def create_endpoint(ip_address, port, endpoint_error_handling=True,
                           connect_timeout=5.0):
     """Connect to a listener."""
-    host = f"[{ip_address}]" if ":" in ip_address else ip_address
-    return Endpoint(await _get_pool().connect(f"{host}:{port}",
+    return Endpoint(await _get_pool().connect(_address.at(ip_address, port),
                                               timeout=connect_timeout))
 
 
 class Listener:
     """Where peers connect to, until it is closed."""
 
-    def __init__(self, pool, where, callback):
+    def __init__(self, pool, where, callback, address=None):
         # The pool keeps the handler: with this object in it, it were never lost.
         async def on_channel(channel):
             result = callback(Endpoint(channel))
@@ -144,9 +148,11 @@ class Listener:
                 await result
 
         self._listener = pool.listen(where, on_channel)
+        self._address = address
 
-    def __del__(self):
-        if hasattr(self, "_listener"):
+    def __del__(self, _is_finalizing=sys.is_finalizing):
+        # At the end of the interpreter the pool is closed.
+        if not _is_finalizing() and hasattr(self, "_listener"):
             self.close()
 
     @property
@@ -156,8 +162,8 @@ class Listener:
 
     @property
     def ip(self):
-        """get_address()."""
-        return get_address()
+        """The address that peers connect to."""
+        return self._address or get_address()
 
     @property
     def closed(self):

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import random
+import socket
 import subprocess
 import sys
 import threading
@@ -70,6 +71,15 @@ class OneProgram(unittest.TestCase):
                              ("DONE", "ERR"))
             if second is not None:
                 self.assertEqual(result["second"], second)
+
+
+KILLED = """
+import time
+from ucxpool.nixl import nixl_agent
+agent = nixl_agent("killed")
+print(agent.get_agent_metadata().hex(), flush=True)
+time.sleep(1000)
+"""
 
 
 def descs_of(array, *pieces):
@@ -209,6 +219,58 @@ class Agents(unittest.TestCase):
                          expected[:8192] + expected[6000:10096]
                          + expected[8192:12288])
 
+    def test_a_notification_whose_channel_fails_is_sent_again(self):
+        self.know()
+        peer = self.two._peers["one"]
+        long = bytes(100000)
+        for note in (b"first", long):
+            peer.notify(self.two._host, note)
+        peer.channel(self.two._host, ucxpool._nixl.HOST).abort()
+        self.two.send_notif("one", b"last")
+        notes = []
+        while len(notes) < 3:
+            notes += self.one.get_new_notifs().get("two", [])
+            self.two.update_notifs()
+        self.assertEqual(sorted(notes), sorted([b"first", long, b"last"]))
+
+    def test_a_peer_that_is_not_reached_is_an_error(self):
+        self.know()
+        self.one._close()
+        with self.assertRaisesRegex(ucxpool.nixl.nixlBackendError,
+                                    "notifications to one"):
+            self.until(lambda: self.two.send_notif("one", b"note"))
+        # Each time.
+        with self.assertRaises(ucxpool.nixl.nixlBackendError):
+            self.two.send_notif("one", b"note")
+
+    def test_a_killed_peer_is_an_error(self):
+        peer = subprocess.Popen(
+            [sys.executable, "-c", KILLED], stdout=subprocess.PIPE)
+        self.two.add_remote_agent(bytes.fromhex(
+            peer.stdout.readline().decode()))
+        self.two.send_notif("killed", b"alive")
+        peer.kill()
+        peer.wait()
+        peer.stdout.close()
+        with self.assertRaises(ucxpool.nixl.nixlBackendError):
+            self.until(lambda: self.two.send_notif("killed", b"note"))
+
+    def test_where_it_listens_is_set(self):
+        for words, variable in (({"listen_address": "127.0.0.2"}, ""),
+                                ({}, "127.0.0.2"), ({}, "lo")):
+            with unittest.mock.patch.dict(os.environ,
+                                          LIBUCXPOOL_LISTEN=variable):
+                agent = nixl_agent("elsewhere", nixl_agent_config(
+                    enable_listen_thread=True, listen_port=0, **words))
+            host = "127.0.0.1" if variable == "lo" else "127.0.0.2"
+            self.assertEqual(agent._host.address.rpartition(":")[0], host)
+            for listener in agent._host.listeners:
+                with socket.create_connection((host, listener.port)):
+                    pass
+                with self.assertRaises(OSError):
+                    socket.create_connection(("127.0.0.3", listener.port))
+            agent._close()
+
     def test_telemetry(self):
         self.know()
         handle = self.handle()
@@ -262,6 +324,69 @@ class Agents(unittest.TestCase):
             except ucxpool.nixl.nixlMismatchError:
                 refused += 1
         self.assertGreater(refused, 100)
+
+
+class Many(unittest.TestCase):
+    """Many agents that call one at once: more than may wait there."""
+    AGENTS = 24
+
+    def setUp(self):
+        with unittest.mock.patch.dict(os.environ, UCXPOOL_ACCEPT_QUEUE="2",
+                                      UCXPOOL_HANDSHAKE_TIMEOUT="10m"):
+            self.owner = nixl_agent("owner")
+            self.agents = [nixl_agent(f"agent {number}")
+                           for number in range(self.AGENTS)]
+        self.addCleanup(self.owner._close)
+        self.source = numpy.arange(1000)
+        self.owner.register_memory([(*descs_of(self.source)[0], "")], "DRAM")
+        for agent in self.agents:
+            self.addCleanup(agent._close)
+            agent.add_remote_agent(self.owner.get_agent_metadata())
+
+    def take(self, count):
+        notes = {}
+        while sum(map(len, notes.values())) < count:
+            for name, more in self.owner.get_new_notifs().items():
+                notes.setdefault(name, []).extend(more)
+            time.sleep(0.001)
+        return notes
+
+    def test_all_read_at_once(self):
+        targets, handles = [], []
+        for agent in self.agents:
+            target = numpy.zeros_like(self.source)
+            agent.register_memory([(*descs_of(target)[0], "")], "DRAM")
+            handle = agent.initialize_xfer(
+                "READ", agent.get_xfer_descs(descs_of(target), "DRAM"),
+                agent.get_xfer_descs(descs_of(self.source), "DRAM"), "owner",
+                b"read")
+            agent.transfer(handle)
+            targets.append(target)
+            handles.append(handle)
+        for agent, handle, target in zip(self.agents, handles, targets):
+            while agent.check_xfer_state(handle) == "PROC":
+                time.sleep(0.001)
+            self.assertEqual((agent.check_xfer_state(handle),
+                              agent.get_xfer_error(handle)), ("DONE", None))
+            self.assertTrue((target == self.source).all())
+        self.assertEqual(self.take(self.AGENTS),
+                         {agent.name: [b"read"] for agent in self.agents})
+
+    def test_notifications_of_agents_that_leave_arrive(self):
+        told = [b"%d" % number for number in range(5)]
+
+        def send(agent):
+            for note in told:
+                agent.send_notif("owner", note)
+            agent._close()
+        threads = [threading.Thread(target=send, args=(agent,))
+                   for agent in self.agents]
+        for thread in threads:
+            thread.start()
+        self.assertEqual(self.take(self.AGENTS * len(told)),
+                         {agent.name: told for agent in self.agents})
+        for thread in threads:
+            thread.join()
 
 
 class AgentsWithThreads(Agents):

@@ -2,10 +2,14 @@
 holds there."""
 import asyncio
 import gc
+import os
 import pickle
 import unittest
+import unittest.mock
 
 import numpy
+
+os.environ.setdefault("UCXPOOL_HANDSHAKE_TIMEOUT", "10m")
 
 
 class Calls:
@@ -150,6 +154,34 @@ class OnThePool(Calls, unittest.IsolatedAsyncioTestCase):
         await endpoint.send_obj(b"hello")
         self.assertEqual(bytes(await endpoint.recv_obj()), b"hello")
         await endpoint.close()
+
+    async def test_many_connect_at_once(self):
+        ucxx = self.ucxx
+        endpoints = await asyncio.gather(*[
+            ucxx.create_endpoint("127.0.0.1", self.listener.port,
+                                 connect_timeout=600) for _ in range(200)])
+        others = [await self.accepted.get() for _ in endpoints]
+        await asyncio.gather(*[
+            one.am_send(b"%d" % number)
+            for number, one in enumerate(endpoints)])
+        got = await asyncio.gather(*[one.am_recv() for one in others])
+        self.assertEqual(sorted(int(bytes(one)) for one in got),
+                         list(range(200)))
+        for one in endpoints + others:
+            one.abort()
+
+    async def test_where_it_listens_is_set(self):
+        ucxx = self.ucxx
+        here = ucxx.create_listener(self.accepted.put, 0, address="127.0.0.2")
+        with unittest.mock.patch.dict(os.environ, LIBUCXPOOL_LISTEN="lo"):
+            there = ucxx.create_listener(self.accepted.put, 0)
+            self.assertEqual(ucxx.get_address(), "127.0.0.1")
+        self.assertEqual((here.ip, there.ip), ("127.0.0.2", "127.0.0.1"))
+        for listener in (here, there):
+            await (await ucxx.create_endpoint(listener.ip,
+                                              listener.port)).close()
+        with self.assertRaises(ucxx.UCXConnectionResetError):
+            await ucxx.create_endpoint("127.0.0.1", here.port)
 
 
 class OnUcxx(Calls, unittest.IsolatedAsyncioTestCase):
