@@ -27,7 +27,6 @@ import contextlib
 import inspect
 import logging
 import re
-import resource
 import sys
 import threading
 
@@ -57,10 +56,6 @@ DEFAULTS = {"comm-size": "8MiB", "block-size": "256KiB", "send-share": 60,
 # The library takes no longer queue of peers that wait to be accepted.
 MAX_ACCEPT_QUEUE = 4096
 
-# Connections in their handshake: one more takes the place of the oldest, which
-# must try again. A listener's memory for so many is 4 MiB.
-MAX_HALF_OPEN = 1024
-
 # What the library takes as a time, in milliseconds.
 MIN_TIMEOUT, MAX_TIMEOUT = 1, 3600 * 1000
 
@@ -85,14 +80,6 @@ def _configured():
             (dask.config.get("distributed.comm.ucxpool", None) or {}).items()}
 
 
-def _half_open():
-    """Strangers leave most descriptors to comms, each of which has 2 or 3."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limit == resource.RLIM_INFINITY:
-        return MAX_HALF_OPEN
-    return min(max(limit // 4, 64), MAX_HALF_OPEN)
-
-
 def _handshake_timeout():
     """An attempt to connect may take as long as Dask goes on with attempts."""
     seconds = parse_timedelta(
@@ -108,7 +95,6 @@ def settings(on_gpu=False):
     gpu_size = said.pop("gpu-comm-size", GPU_DEFAULTS["comm-size"])
     backlog = int(dask.config.get("distributed.comm.socket-backlog"))
     said = {**DEFAULTS, "accept-queue": min(backlog, MAX_ACCEPT_QUEUE),
-            "max-half-open": _half_open(),
             "handshake-timeout": _handshake_timeout(), **said}
     if on_gpu:
         said = {**said, **GPU_DEFAULTS, "comm-size": gpu_size,

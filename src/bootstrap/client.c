@@ -142,7 +142,7 @@ static ucxpool_status_t go_to_next(bootstrap_client_t *client, int error)
                : finish(client, UCXPOOL_ERR_PEER_LOST);
 }
 
-/* Nothing has happened to the connection, or there is none for now. */
+/* Nothing has happened to the connection, or the next try is not due. */
 static ucxpool_status_t check_turn(bootstrap_client_t *client)
 {
     if (base_clock_now() < client->turn_end) {
@@ -168,7 +168,7 @@ static ucxpool_status_t call_again_later(bootstrap_client_t *client,
     uint64_t wait_ns = base_min(RETRY_FIRST_NS << num_doubled, RETRY_LAST_NS);
     uint32_t number  = 0;
 
-    /* Without random numbers the next try finds that there are none. */
+    /* The next try needs random numbers, too, and reports a failure. */
     (void)RAND_bytes((unsigned char *)&number, sizeof(number));
     snprintf(client->reason, sizeof(client->reason), "%s", reason);
     hang_up(client);
@@ -223,8 +223,9 @@ static ucxpool_status_t begin_handshake(bootstrap_client_t *client)
 }
 
 /*
- * Does another try make sense? A full listener says so. Where the system's own
- * queue is full it may reset the connection before the listener has seen it.
+ * Is another try useful? A full listener sends BOOTSTRAP_REFUSAL_FULL. The
+ * system resets the connection before the listener sees it, if its own queue is
+ * full.
  */
 static bool is_full(const bootstrap_auth_t *auth, ucxpool_status_t status)
 {

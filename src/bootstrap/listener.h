@@ -6,14 +6,14 @@
  *                          |
  *                          +-> refused, timed out, or dropped for a new one
  *
- * What strangers can make us hold is fixed at creation: max_half_open slots
- * (fewer where that is more than a quarter of RLIMIT_NOFILE), each with a fixed
- * buffer, a small socket buffer and a deadline. A full queue of accept_queue
+ * The memory that strangers can take is fixed at creation: max_half_open slots,
+ * at most a quarter of RLIMIT_NOFILE, each with a fixed buffer, a small socket
+ * buffer and a deadline. A full queue of accept_queue
  * proven peers refuses more. When all slots are taken, or fewer than
  * BASE_LIMITS_DESCRIPTORS would be left, the oldest is dropped for the new one,
  * so that silent connections can neither lock anyone out nor take the
  * descriptors that UCX needs. A client that is refused or dropped for these
- * reasons is told that the listener is full, and tries again. Nothing is
+ * reasons receives BOOTSTRAP_REFUSAL_FULL, and tries again. Nothing is
  * allocated after creation; the memory of a slot or a place in the queue is not
  * touched before it is needed.
  *

@@ -3,7 +3,6 @@ this process, and clusters of processes that are killed."""
 import asyncio
 import contextlib
 import os
-import resource
 import shutil
 import signal
 import socket
@@ -206,13 +205,6 @@ class Comms(unittest.IsolatedAsyncioTestCase):
                     one.recv(1)
             comm.abort()
             (await self.accepted.get()).abort()
-
-    async def test_what_is_in_its_handshake_leaves_descriptors(self):
-        for limit, expected in ((100, 64), (1024, 256), (1 << 20, 1024),
-                                (resource.RLIM_INFINITY, 1024)):
-            with mock.patch("resource.getrlimit", lambda _: (limit, limit)):
-                said = ucxpool.dask.settings()
-            self.assertEqual(said["max_half_open"], expected)
 
     async def test_a_handshake_may_take_as_long_as_a_connect(self):
         for connect, expected in (("30s", "30000ms"), ("0.5s", "500ms"),

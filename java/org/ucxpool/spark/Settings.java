@@ -65,9 +65,6 @@ final class Settings {
         pool.put("HEAP_CHUNK", "2m");
         pool.put("HUGE_PAGES", "n");
         pool.put("MAX_METADATA", Integer.toString(Protocol.METADATA_MAX));
-        /* All executors may connect at once, when a stage begins. */
-        pool.put("MAX_HALF_OPEN", "4096");
-        pool.put("ACCEPT_QUEUE", "4096");
         pool.put("WIRE", conf.get(PREFIX + "wire", "auto"));
         for (Tuple2<String, String> entry :
              conf.getAllWithPrefix(POOL_PREFIX)) {
