@@ -10,8 +10,8 @@
  * The three alternate; GB/s of payload, medians. usage: bench_pack [ROUNDS]
  */
 #include "base/clock.h"
+#include "base/crc32c.h"
 #include "base/math.h"
-#include "copy/crc32c.h"
 #include "copy/list.h"
 #include "copy/plan.h"
 
@@ -235,14 +235,14 @@ static void measure_crc(size_t num_rounds)
             uint64_t start = base_clock_now();
 
             for (size_t j = 0; j < num; j++) {
-                crc = copy_crc32c(crc, arena, sizes[i]);
+                crc = base_crc32c(crc, arena, sizes[i]);
             }
             rates[round] =
                 (double)(num * sizes[i]) / (double)(base_clock_now() - start);
         }
         qsort(rates, num_rounds, sizeof(rates[0]), compare);
         printf("crc32c (%s) of %7zu bytes: %.2f GB/s (%08x)\n",
-               copy_crc32c_name(), sizes[i], rates[num_rounds / 2], crc);
+               base_crc32c_name(), sizes[i], rates[num_rounds / 2], crc);
     }
 }
 

@@ -2,7 +2,7 @@
  * CRC32C: the vectors of RFC 3720 B.4, and any cut of the data. The source is
  * included, to reach the table on processors that have the instruction.
  */
-#include "copy/crc32c.c"
+#include "base/crc32c.c"
 
 #include <check.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static uint32_t crc_of_table(uint32_t crc, const void *bytes, size_t length)
 
 typedef uint32_t (*way_t)(uint32_t crc, const void *bytes, size_t length);
 
-static const way_t ways[] = {copy_crc32c, crc_of_table};
+static const way_t ways[] = {base_crc32c, crc_of_table};
 
 /* Bit by bit, as the definition has it. */
 static uint32_t crc_by_bits(uint32_t crc, const uint8_t *bytes, size_t length)
@@ -116,7 +116,7 @@ END_TEST
 
 START_TEST(the_implementation_has_a_name)
 {
-    const char *name = copy_crc32c_name();
+    const char *name = base_crc32c_name();
 
     ck_assert(strcmp(name, "sse4.2") == 0 || strcmp(name, "armv8") == 0 ||
               strcmp(name, "table") == 0);

@@ -3,7 +3,7 @@
  * wire: fragments that are none of the message, each sent in all ways in which
  * UCX may bring it. Pool b of the pair is hostile; the test speaks for it.
  */
-#include "copy/crc32c.h"
+#include "base/crc32c.h"
 #include "core/request.h"
 #include "pair.h"
 
@@ -108,7 +108,7 @@ static void say_data_of(proto_data_t data, size_t data_size)
 
     if (scene.way == WAY_BLOCK) {
         data.flags |= PROTO_DATA_CHECKSUM;
-        data.checksum = copy_crc32c(0, scene.bytes, data_size);
+        data.checksum = base_crc32c(0, scene.bytes, data_size);
     }
     say(first_id() + 1, &(proto_fixed_t){.data = data}, scene.bytes, data_size,
         flags);

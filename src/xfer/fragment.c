@@ -1,8 +1,8 @@
 #include "xfer/fragment.h"
 
 #include "base/clock.h"
+#include "base/crc32c.h"
 #include "base/error.h"
-#include "copy/crc32c.h"
 #include "copy/engine.h"
 #include "core/channel.h"
 #include "copy/list.h"
@@ -532,7 +532,7 @@ static void fill_data(ucxpool_request_t *request, core_fragment_t *fragment,
                   (fragment->is_pushed ? PROTO_DATA_PUSHED : 0u);
     if (request->pool->config.checksum == BASE_CHECKSUM_CRC32C) {
         data->flags |= PROTO_DATA_CHECKSUM;
-        data->checksum = copy_crc32c(0, fragment->bytes, data->length);
+        data->checksum = base_crc32c(0, fragment->bytes, data->length);
     }
 }
 

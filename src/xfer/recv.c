@@ -1,7 +1,7 @@
 #include "xfer/recv.h"
 
+#include "base/crc32c.h"
 #include "base/error.h"
-#include "copy/crc32c.h"
 #include "copy/list.h"
 #include "core/control.h"
 #include "core/inbox.h"
@@ -430,7 +430,7 @@ bool xfer_recv_scatter(ucxpool_request_t *request, const proto_data_t *data,
                        const void *bytes)
 {
     if ((data->flags & PROTO_DATA_CHECKSUM) &&
-        (copy_crc32c(0, bytes, data->length) != data->checksum)) {
+        (base_crc32c(0, bytes, data->length) != data->checksum)) {
         return false;
     }
     request->recv.restarts += (data->offset < request->plan.at.offset);

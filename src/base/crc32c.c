@@ -1,4 +1,4 @@
-#include "copy/crc32c.h"
+#include "base/crc32c.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -219,13 +219,13 @@ static void crc_choose(void)
     }
 }
 
-uint32_t copy_crc32c(uint32_t crc, const void *data, size_t length)
+uint32_t base_crc32c(uint32_t crc, const void *data, size_t length)
 {
     pthread_once(&crc_once, crc_choose);
     return ~crc_function(~crc, data, length);
 }
 
-const char *copy_crc32c_name(void)
+const char *base_crc32c_name(void)
 {
     pthread_once(&crc_once, crc_choose);
     return crc_name;

@@ -2,16 +2,16 @@
  * CRC32C (Castagnoli, RFC 3720 section 12.1), by the processor's instruction
  * where there is one, chosen at run time.
  */
-#ifndef COPY_CRC32C_H
-#define COPY_CRC32C_H
+#ifndef BASE_CRC32C_H
+#define BASE_CRC32C_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 /* crc is 0 to begin with, or the result for the bytes before. */
-uint32_t copy_crc32c(uint32_t crc, const void *data, size_t length);
+uint32_t base_crc32c(uint32_t crc, const void *data, size_t length);
 
 /* Which implementation runs: "sse4.2", "armv8" or "table". */
-const char *copy_crc32c_name(void);
+const char *base_crc32c_name(void);
 
 #endif
