@@ -4,6 +4,7 @@
  */
 #include "core/remote.h"
 #include "base/clock.h"
+#include "base/crc32c.h"
 #include "bootstrap/client.h"
 #include "core/pool.h"
 #include "pair.h"
@@ -116,6 +117,66 @@ START_TEST(a_pool_says_the_same_of_itself_for_all_its_life)
 }
 END_TEST
 
+/* --- addresses that are damaged --------------------------------------------
+ */
+
+static const char *const wires[] = {"WIRE=ucx", "WIRE=auto"};
+
+static void create_fails(ucxpool_t *pool, const void *address, size_t length,
+                         const char *words)
+{
+    ucxpool_channel_params_t params = {
+        .field_mask     = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
+        .address        = address,
+        .address_length = length,
+    };
+    ucxpool_channel_t *none = NULL;
+
+    ck_assert_int_eq(ucxpool_channel_create(pool, &params, &none),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_null(none);
+    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
+                  ucxpool_error_detail());
+}
+
+static void set_checksum(core_blob_t *blob, size_t length)
+{
+    blob->checksum =
+        base_crc32c_of_record(blob, length, offsetof(core_blob_t, checksum));
+}
+
+/* The peer's other channel and its request go on. */
+START_TEST(every_wrong_bit_of_an_address_is_refused)
+{
+    pair_t       pair;
+    size_t       length;
+    core_blob_t *blob;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    blob = address_of(pair.b, &length);
+    for (size_t bit = 0; bit < 8 * length; bit++) {
+        ((uint8_t *)blob)[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        create_fails(pair.a, blob, length,
+                     (bit < 32) ? "not one of a pool" : "damaged");
+        ((uint8_t *)blob)[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    for (size_t cut = 0; cut < length; cut++) {
+        create_fails(pair.a, blob, cut, "address");
+    }
+    blob->reserved = 1;
+    set_checksum(blob, length);
+    create_fails(pair.a, blob, length, "reserved");
+    blob->reserved = 0;
+    blob->worker_length--;
+    set_checksum(blob, length);
+    create_fails(pair.a, blob, length, "length");
+    ucxpool_address_release(blob);
+    ck_assert(pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
+    pair_exchange(&pair, 100000);
+    pair_cleanup(&pair);
+}
+END_TEST
+
 /* --- a proven caller whose blob is written by the test -------------------- */
 
 static bootstrap_client_t *begin_call(ucxpool_listener_t *listener,
@@ -150,8 +211,6 @@ static void call(ucxpool_t *pool, ucxpool_listener_t *listener,
     bootstrap_client_destroy(client);
 }
 
-static const char *const wires[] = {"WIRE=ucx", "WIRE=auto"};
-
 /* As a member of a group can, who has the addresses of all. */
 START_TEST(who_calls_with_anothers_id_is_led_nothing)
 {
@@ -163,6 +222,7 @@ START_TEST(who_calls_with_anothers_id_is_led_nothing)
 
     memcpy(blob->id, pair.b->id, sizeof(blob->id));
     memcpy(blob->key, pair.b->key, sizeof(blob->key));
+    core_blob_set_turn(blob, CORE_BLOB_NO_TURN); /* and the checksum */
     call(pair.a, listener, blob, length);
     pair_connect(&pair);
     pair_exchange(&pair, 100000);
@@ -246,6 +306,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_pool_is_told_by_all_that_it_says_of_itself, 0,
                         NUM_BYTES);
     tcase_add_test(tcase, a_pool_says_the_same_of_itself_for_all_its_life);
+    tcase_add_loop_test(tcase, every_wrong_bit_of_an_address_is_refused, 0, 2);
     tcase_add_loop_test(tcase, who_calls_with_anothers_id_is_led_nothing, 0, 2);
     tcase_add_test(tcase, so_many_that_have_called_are_remembered);
     tcase_add_loop_test(tcase, who_is_forgotten_before_it_is_accepted_gets_in,

@@ -6,6 +6,7 @@
 #include "window/window.h"
 
 #include <check.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -695,6 +696,69 @@ static void import_fails(ucxpool_status_t status, const char *words)
                   ucxpool_error_detail());
 }
 
+/* A byte of the blob that no damage has changed. */
+static void forge(size_t byte, uint8_t bits)
+{
+    window_blob_t forged;
+
+    blob[byte] ^= bits;
+    memcpy(&forged, blob, sizeof(forged));
+    forged.checksum = window_blob_checksum(&forged);
+    memcpy(blob, &forged, sizeof(forged));
+}
+
+START_TEST(every_wrong_bit_of_a_blob_is_refused)
+{
+    uint8_t            bytes[10];
+    ucxpool_request_t *innocent;
+    ucxpool_request_t *send;
+
+    begin(_i, BOTH);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.a, pair.to_b, bytes,
+                                         sizeof(bytes), TAG, UINT64_MAX, NULL,
+                                         &innocent),
+                     UCXPOOL_OK);
+    for (size_t bit = 0; bit < 8 * sizeof(blob); bit++) {
+        blob[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        import_fails(UCXPOOL_ERR_INVALID_PARAM,
+                     (bit < 32) ? "are no window's" : "damaged");
+        blob[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    pair_progress(&pair);
+    ck_assert(pair_is_open(pair.to_b));
+    ck_assert(!pair_ended(innocent));
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair.to_a, memory, sizeof(bytes), TAG, NULL, &send),
+        UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, innocent), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+    end();
+}
+END_TEST
+
+START_TEST(a_blob_of_another_length_ends_the_import_alone)
+{
+    ucxpool_remote_t *damaged;
+
+    begin(_i, BOTH);
+    damaged = remote;
+    forge(offsetof(window_blob_t, length), 1);
+    import();
+    pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
+    ck_assert_int_eq(asked().status, UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(asked().reason, "its blob says"));
+    ucxpool_remote_release(remote);
+    remote = damaged;
+    ck_assert(pair_is_open(pair.to_b));
+    ck_assert(pair_is_open(pair.to_a));
+    ck_assert_int_eq(asked().status, UCXPOOL_OK);
+    forge(offsetof(window_blob_t, length), 1);
+    forge(offsetof(window_blob_t, reserved), 1);
+    import_fails(UCXPOOL_ERR_INVALID_PARAM, "reserved");
+    end();
+}
+END_TEST
+
 START_TEST(a_damaged_or_foreign_blob_is_refused)
 {
     ucxpool_window_t *own;
@@ -708,7 +772,7 @@ START_TEST(a_damaged_or_foreign_blob_is_refused)
     blob[0] ^= 1;
     import_fails(UCXPOOL_ERR_INVALID_PARAM, "are no window's");
     blob[0] ^= 1;
-    blob[4] ^= 8;
+    forge(offsetof(window_blob_t, version), 8);
     import_fails(UCXPOOL_ERR_PROTOCOL, "protocol version");
     ck_assert_int_eq(ucxpool_window_create(pair.a, memory, SIZE, NULL, &own),
                      UCXPOOL_OK);
@@ -721,7 +785,7 @@ START_TEST(a_damaged_or_foreign_blob_is_refused)
         ck_assert_int_eq(
             ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob),
             UCXPOOL_OK);
-        blob[bytes[i]] ^= 2;
+        forge(bytes[i], 2);
         import();
         pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
         ck_assert_int_eq(asked().status, UCXPOOL_ERR_REFUSED);
@@ -1087,6 +1151,10 @@ int main(void)
     tcase_add_loop_test(tcase, what_does_not_fit_is_refused_at_once, 0,
                         NUM_WAYS);
     tcase_add_loop_test(tcase, a_blob_allows_what_it_was_made_for, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase, every_wrong_bit_of_a_blob_is_refused, 0,
+                        NUM_WAYS);
+    tcase_add_loop_test(tcase, a_blob_of_another_length_ends_the_import_alone,
+                        0, NUM_WAYS);
     tcase_add_loop_test(tcase, a_damaged_or_foreign_blob_is_refused, 0,
                         NUM_WAYS);
     tcase_add_loop_test(tcase, what_no_window_can_be_is_refused, 0, 1);

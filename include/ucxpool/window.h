@@ -249,8 +249,8 @@ typedef struct ucxpool_remote ucxpool_remote_t;
  * blob          From the owner's ucxpool_window_export().
  * remote_p [out]  Released by ucxpool_remote_release().
  *
- * UCXPOOL_ERR_INVALID_PARAM  the blob is damaged, or a window's of another pool
- *                            than the channel's peer
+ * UCXPOOL_ERR_INVALID_PARAM  the blob is damaged (it has a checksum), or a
+ *                            window's of another pool than the channel's peer
  * UCXPOOL_ERR_PROTOCOL       it is of another version of libucxpool
  * UCXPOOL_ERR_CLOSED, UCXPOOL_ERR_PEER_LOST  the channel has ended
  * UCXPOOL_ERR_NO_MEMORY

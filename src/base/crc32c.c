@@ -225,6 +225,17 @@ uint32_t base_crc32c(uint32_t crc, const void *data, size_t length)
     return ~crc_function(~crc, data, length);
 }
 
+uint32_t base_crc32c_of_record(const void *record, size_t length, size_t offset)
+{
+    static const uint8_t zeros[sizeof(uint32_t)];
+    const uint8_t       *bytes = record;
+    const size_t         rest  = offset + sizeof(zeros);
+    uint32_t             crc   = base_crc32c(0, bytes, offset);
+
+    crc = base_crc32c(crc, zeros, sizeof(zeros));
+    return base_crc32c(crc, bytes + rest, length - rest);
+}
+
 const char *base_crc32c_name(void)
 {
     pthread_once(&crc_once, crc_choose);

@@ -1,6 +1,7 @@
 #include "core/remote.h"
 
 #include "base/clock.h"
+#include "base/crc32c.h"
 #include "base/error.h"
 #include "core/proto.h"
 #include "ucx/status.h"
@@ -12,6 +13,18 @@
 /* --- addresses ------------------------------------------------------------ */
 
 #define ADDRESS_MAGIC 0x70786375u /* "ucxp" */
+
+static uint32_t checksum_of(const void *address, size_t length)
+{
+    return base_crc32c_of_record(address, length,
+                                 offsetof(core_blob_t, checksum));
+}
+
+static void set_checksum(core_blob_t *address)
+{
+    address->checksum =
+        checksum_of(address, sizeof(*address) + address->worker_length);
+}
 
 ucxpool_status_t core_blob_create(ucxpool_t *pool, uint64_t pair,
                                   core_blob_t **address_p, size_t *length_p)
@@ -45,9 +58,24 @@ ucxpool_status_t core_blob_create(ucxpool_t *pool, uint64_t pair,
     memcpy(address->key, pool->key, sizeof(address->key));
     memcpy(address->worker, worker, worker_length);
     ucp_worker_release_address(pool->ucx.worker, worker);
+    set_checksum(address);
     *address_p = address;
     *length_p  = sizeof(*address) + worker_length;
     return UCXPOOL_OK;
+}
+
+void core_blob_set_turn(core_blob_t *address, core_blob_turn_t turn)
+{
+    address->turn = turn;
+    set_checksum(address);
+}
+
+static ucxpool_status_t say_damaged(const char *what)
+{
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "the address is damaged (%s): hand over the bytes of "
+                      "ucxpool_address_get() unchanged",
+                      what);
 }
 
 ucxpool_status_t core_blob_check(const void *data, size_t length,
@@ -64,6 +92,9 @@ ucxpool_status_t core_blob_check(const void *data, size_t length,
                           "the address is not one of a pool: it must come from "
                           "ucxpool_address_get()");
     }
+    if (head_p->checksum != checksum_of(data, length)) {
+        return say_damaged("its checksum is wrong");
+    }
     if (head_p->version != PROTO_VERSION) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
                           "the peer speaks protocol version %u, we speak %u: "
@@ -72,9 +103,10 @@ ucxpool_status_t core_blob_check(const void *data, size_t length,
     }
     if ((head_p->worker_length != length - sizeof(*head_p)) ||
         (head_p->worker_length == 0)) {
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "the address is damaged: %zu bytes in place of %zu",
-                          length, sizeof(*head_p) + head_p->worker_length);
+        return say_damaged("its length is wrong");
+    }
+    if (head_p->reserved != 0) {
+        return say_damaged("its reserved bytes are not 0");
     }
     return UCXPOOL_OK;
 }
@@ -101,8 +133,9 @@ static bool is_of(const core_remote_t *remote, const core_blob_t *head,
 {
     core_blob_t wanted = *head;
 
-    wanted.pair = remote->blob.pair;
-    wanted.turn = remote->blob.turn;
+    wanted.pair     = remote->blob.pair;
+    wanted.turn     = remote->blob.turn;
+    wanted.checksum = remote->blob.checksum; /* of these, too */
     return (memcmp(&remote->blob, &wanted, sizeof(wanted)) == 0) &&
            (memcmp(remote->blob.worker, (const uint8_t *)blob + sizeof(*head),
                    head->worker_length) == 0);

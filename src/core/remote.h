@@ -23,18 +23,21 @@ typedef enum core_blob_turn {
 /*
  * What ucxpool_address_get() gives: how a pool can be reached. Little-endian.
  *
- *     magic | version | AM_ID | id of the pool | its key | ... | UCX's worker
- *                                                                    address
+ *     magic | version | AM_ID | checksum | ... | UCX's worker address
+ *
+ * Magic, version and checksum stay where they are in every version.
  */
 typedef struct core_blob {
     uint32_t   magic;
     uint16_t   version;
-    uint16_t   am_id; /* of its active messages; the next is used too */
+    uint16_t   am_id;    /* of its active messages; the next is used too */
+    uint32_t   checksum; /* CRC32C of all bytes, where this field counts as 0 */
+    uint32_t   worker_length;
     uint8_t    id[CORE_ID_SIZE];
     uint8_t    key[CORE_ID_SIZE];
     uint64_t   pair; /* through a listener: the number of the pair; else 0 */
-    uint32_t   worker_length;
-    uint32_t   turn;          /* core_blob_turn_t */
+    uint32_t   turn; /* core_blob_turn_t */
+    uint32_t   reserved;      /* 0 */
     uint64_t   net_namespace; /* where its socket is seen; 0: it has none */
     ipc_host_t host;
     uint8_t    worker[];
@@ -44,10 +47,14 @@ typedef struct core_blob {
 ucxpool_status_t core_blob_create(ucxpool_t *pool, uint64_t pair,
                                   core_blob_t **address_p, size_t *length_p);
 
+/* What a listener tells one caller, in its own blob. */
+void core_blob_set_turn(core_blob_t *address, core_blob_turn_t turn);
+
 /*
  * Check a blob that came from somewhere; its head.
  *
- * UCXPOOL_ERR_INVALID_PARAM, UCXPOOL_ERR_PROTOCOL
+ * UCXPOOL_ERR_INVALID_PARAM  it is damaged, or not an address
+ * UCXPOOL_ERR_PROTOCOL       it is of another version
  */
 ucxpool_status_t core_blob_check(const void *data, size_t length,
                                  core_blob_t *head_p);

@@ -10,6 +10,7 @@
 #include "core/wire.h"
 #include "copy/engine.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,12 +29,24 @@ static ucxpool_status_t check_blob(const void *bytes, size_t size,
                           "from ucxpool_window_export()",
                           size);
     }
+    if (blob_p->checksum != window_blob_checksum(blob_p)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "the window's blob is damaged (its checksum is "
+                          "wrong): hand over the bytes of "
+                          "ucxpool_window_export() unchanged");
+    }
     if (blob_p->version != PROTO_VERSION) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
                           "the window's owner speaks protocol version %u, we "
                           "speak %u: use the same version of libucxpool on "
                           "both sides",
                           blob_p->version, PROTO_VERSION);
+    }
+    if (blob_p->reserved != 0) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "the reserved bytes of the window's blob are %#x, "
+                          "not 0",
+                          blob_p->reserved);
     }
     return UCXPOOL_OK;
 }
@@ -443,6 +456,22 @@ static void open_by_ucx(ucxpool_remote_t            *remote,
     }
 }
 
+/* The blob was made by someone else than the owner; or the peer, which has
+ * offered the window itself, contradicts itself. */
+static void end_of_other_length(ucxpool_remote_t *remote, uint64_t length)
+{
+    char reason[CORE_REASON_SIZE];
+
+    snprintf(reason, sizeof(reason),
+             "the owner's window has %" PRIu64 " bytes, its blob says %" PRIu64,
+             length, remote->blob.length);
+    if (remote->is_offered) {
+        core_channel_fail(remote->channel, UCXPOOL_ERR_PROTOCOL, "%s", reason);
+    } else {
+        window_remote_end(remote, UCXPOOL_ERR_INVALID_PARAM, reason);
+    }
+}
+
 void window_remote_opened(ucxpool_channel_t           *channel,
                           const proto_window_opened_t *opened, const void *data,
                           size_t data_size, const char *reason)
@@ -459,14 +488,12 @@ void window_remote_opened(ucxpool_channel_t           *channel,
         window_remote_end(remote, UCXPOOL_ERR_REFUSED, reason);
         return;
     }
-    if (opened->length != remote->blob.length) {
-        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                          "the peer's window has another length than its blob "
-                          "says");
-        return;
-    }
     remote->grant   = opened->grant;
     remote->address = opened->address;
+    if (opened->length != remote->blob.length) {
+        end_of_other_length(remote, opened->length);
+        return;
+    }
     if (channel->wire->has_endpoint) {
         open_by_ucx(remote, opened, data, data_size, reason);
         return;

@@ -113,6 +113,7 @@ ucxpool_status_t window_export(const ucxpool_window_t *window, unsigned access,
     }
     memcpy(filled.pool, window->pool->id, sizeof(filled.pool));
     memcpy(filled.key, window->key[access - 1], sizeof(filled.key));
+    filled.checksum = window_blob_checksum(&filled);
     memcpy(blob, &filled, sizeof(filled));
     return UCXPOOL_OK;
 }

@@ -31,6 +31,7 @@
 #ifndef WINDOW_WINDOW_H
 #define WINDOW_WINDOW_H
 
+#include "base/crc32c.h"
 #include "core/files.h"
 #include "core/request.h"
 #include "ipc/mempool.h"
@@ -39,6 +40,7 @@
 
 #include <ucxpool/window.h>
 
+#include <stddef.h>
 #include <stdio.h>
 
 #define WINDOW_KEY_SIZE 16u
@@ -54,8 +56,16 @@ typedef struct window_blob {
     uint64_t window;
     uint8_t  key[WINDOW_KEY_SIZE];
     uint64_t length;
-    uint64_t reserved;
+    uint32_t checksum; /* CRC32C of all bytes, where this field counts as 0; in
+                          every version */
+    uint32_t reserved; /* 0 */
 } window_blob_t;
+
+static inline uint32_t window_blob_checksum(const window_blob_t *blob)
+{
+    return base_crc32c_of_record(blob, sizeof(*blob),
+                                 offsetof(window_blob_t, checksum));
+}
 
 static_assert(sizeof(window_blob_t) == UCXPOOL_WINDOW_BLOB_SIZE,
               "the size of a blob is public");

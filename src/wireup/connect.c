@@ -235,13 +235,13 @@ struct ucxpool_listener {
 /* A caller is told who begins. */
 static void fit_blob(void *arg, void *blob, const void *caller, size_t length)
 {
-    core_blob_t *own = blob;
-    core_blob_t  head;
+    core_blob_turn_t turn = CORE_BLOB_NO_TURN;
+    core_blob_t      head;
 
-    own->turn = CORE_BLOB_NO_TURN;
     if (core_blob_check(caller, length, &head) == UCXPOOL_OK) {
-        own->turn = core_remote_called(arg, caller);
+        turn = core_remote_called(arg, caller);
     }
+    core_blob_set_turn(blob, turn);
 }
 
 static ucxpool_status_t open_socket(ucxpool_listener_t      *listener,

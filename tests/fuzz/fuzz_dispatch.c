@@ -322,6 +322,7 @@ static void import(unsigned which)
                           .length  = REMOTE_SIZE};
 
     memcpy(blob.pool, hostile.pair.b->id, sizeof(blob.pool));
+    blob.checksum = window_blob_checksum(&blob);
     if ((remotes[which] == NULL) &&
         (ucxpool_window_import(hostile.victim, &blob, sizeof(blob),
                                &remotes[which]) != UCXPOOL_OK)) {
