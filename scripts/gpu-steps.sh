@@ -27,24 +27,22 @@ log_of() {
         tr -cs 'A-Za-z0-9.-' '_')"
 }
 
-# try NAME LIMIT COMMAND... - a step: at most LIMIT seconds, and none past the
-# deadline. Exit status 77 means that it has nothing to do here, for the reason
+# try NAME LIMIT COMMAND... - a step: ended when it hangs, that is, when it writes
+# nothing for LIMIT seconds (scripts/end-hung), and none past the deadline. Exit status 77 means that it has nothing to do here, for the reason
 # in its last line. Returns 0 only if it ended well.
 try() {
-    local name=$1 time=$2 log start status is_cut=no how words
+    local name=$1 time=$2 left log start status how words
     shift 2
     log=$(log_of "$name")
-    if [ $((deadline - SECONDS)) -lt "$time" ]; then
-        time=$((deadline - SECONDS))
-        is_cut=yes
-    fi
-    if [ "$time" -lt 3 ]; then
+    left=$((deadline - SECONDS))
+    if [ "$left" -lt 3 ]; then
         skip "$name" 'no time is left'
         return 1
     fi
     printf '  %-54s ' "$name"
     start=$SECONDS
-    timeout -k 10 "$time" "$@" >"$log" 2>&1 </dev/null
+    timeout -k 30 "$left" "$top/scripts/end-hung" "$time" "$@" \
+        >"$log" 2>&1 </dev/null
     status=$?
     how=FAILED
     words="exit status $status"
@@ -58,10 +56,11 @@ try() {
         words=$(tail -n 1 "$log")
         ;;
     124 | 137)
-        words="ended after $time s"
-        if [ $is_cut = yes ]; then
-            how=skipped
-            words="cut off by --limit after $time s"
+        how=skipped
+        words="cut off by --limit after $left s"
+        if grep -q '^end-hung: ' "$log"; then
+            how=FAILED
+            words="no output for $time s"
         fi
         ;;
     esac

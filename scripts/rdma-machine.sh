@@ -109,7 +109,8 @@ machine_make() {
 }
 
 # machine_boot LIMIT RESULTS BUILD COMMAND [TEST...] - the tests, or else the
-# command, in the machine, for at most LIMIT seconds. What it prints comes out;
+# command, in the machine, for at most LIMIT seconds as scripts/end-hung counts
+# them. What it prints comes out;
 # RESULTS is the only folder that it writes to. Returns how it ended, and 125
 # when it did not come to an end.
 machine_boot() {
@@ -122,7 +123,7 @@ machine_boot() {
     } >"$results/job"
     # No KVM: a machine that is virtual itself may offer it and hang. A comma
     # in a folder's name is written twice.
-    timeout -k 10 "$limit" qemu-system-x86_64 -accel tcg,thread=multi \
+    "$top/scripts/end-hung" "$limit" qemu-system-x86_64 -accel tcg,thread=multi \
         -cpu max -smp 2 -m 2048 -nodefaults -display none -no-reboot \
         -kernel "$machine/kernel" -initrd "$machine/initramfs" \
         -append 'console=ttyS0 quiet panic=-1 oops=panic' \

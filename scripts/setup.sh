@@ -47,9 +47,10 @@ die() {
     exit 1
 }
 
-# step NAME LIMIT COMMAND... - run a command with its output in a log file, for
-# at most LIMIT seconds. Says what, how it ended and how long it took; when it
-# failed, which command it was and the end of its output. With $step_whole set,
+# step NAME LIMIT COMMAND... - run a command with its output in a log file, and
+# end it when it hangs: when it writes nothing for LIMIT seconds, as
+# scripts/end-hung counts them. Says what, how it ended and how long it took; when
+# it failed, which command it was and the end of its output. With $step_whole set,
 # nothing is said before the end.
 step() {
     local name=$1 limit=$2 log start status
@@ -58,7 +59,7 @@ step() {
     log=$logs/$(printf '%s' "$name" | tr -c 'A-Za-z0-9.\n-' '_').log
     start=$SECONDS
     [ -n "${step_whole-}" ] || printf '  %-42s ' "$name"
-    timeout -k 10 "$limit" "$@" >"$log" 2>&1 </dev/null
+    "$top/scripts/end-hung" "$limit" "$@" >"$log" 2>&1 </dev/null
     status=$?
     if [ -n "${step_whole-}" ]; then
         name=$(printf '  %-42s ' "$name")
@@ -70,8 +71,8 @@ step() {
         return 0
     fi
     printf '%sFAILED %d s\n' "$name" $((SECONDS - start))
-    if [ $status -eq 124 ] || [ $status -eq 137 ]; then
-        say "    it ran longer than $limit s and was ended:"
+    if [ $status -eq 124 ]; then
+        say "    it hung and was ended:"
     else
         say "    it ended with status $status:"
     fi

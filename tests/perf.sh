@@ -11,8 +11,6 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 # Short runs: what is moved counts, not how fast.
 short='-q -r 1 -T 0.02'
-# Seconds. Only a run that hangs is cut off, on the slowest machine too.
-patience=600
 export UCX_LOG_LEVEL=error
 
 fail() {
@@ -30,7 +28,7 @@ run() {
     expected=$1
     shift
     code=0
-    timeout $patience "$perf" "$@" >"$dir/out" 2>"$dir/err" || code=$?
+    "$perf" "$@" >"$dir/out" 2>"$dir/err" || code=$?
     [ "$code" -eq "$expected" ] ||
         fail "ucxpool_perf $*: exit code $code, $expected expected"
 }

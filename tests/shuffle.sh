@@ -14,8 +14,6 @@ export LC_ALL
 : "${top_builddir:=$(pwd)}"
 top_builddir=$(cd "$top_builddir" && pwd)
 shuffle=${SHUFFLE:-$top_builddir/tools/ucxpool_shuffle}
-# Seconds. Only a run that hangs is cut off, on the slowest machine too.
-patience=600
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -36,7 +34,7 @@ failed() {
 }
 
 run_tool() {
-    timeout $patience "$shuffle" "$@" >stdout 2>stderr
+    "$shuffle" "$@" >stdout 2>stderr
     status=$?
 }
 

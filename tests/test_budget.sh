@@ -183,7 +183,7 @@ shuffles() {
     *) REG_STAND_IN=$REG_STAND_IN,shared=$work/shared ;;
     esac
     export REG_STAND_IN
-    UCXPOOL_COMM_SIZE=$comm_size LD_PRELOAD=$reg timeout 120 "$shuffle" \
+    UCXPOOL_COMM_SIZE=$comm_size LD_PRELOAD=$reg "$shuffle" \
         -w $# -p 8 --device=cuda --json -o out in.tbl >stdout 2>stderr
     status=$?
     [ $status -eq 0 ] || failed "$title: status $status: $(cat stderr)"

@@ -57,7 +57,7 @@ failed() {
 # start ARG... - two workers on each host, or as many as $each says.
 start() {
     each=${each:-2}
-    timeout -k 5 600 ip netns exec "$host_one" unshare --uts sh -c '
+    ip netns exec "$host_one" unshare --uts sh -c '
         hostname one
         TMPDIR=$1/tmp.1
         export TMPDIR

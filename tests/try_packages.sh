@@ -63,7 +63,7 @@ END
 python() {
     python3 -c 'import ucxpool; print(ucxpool.__file__)' |
         grep -q /usr/lib/python3/dist-packages/ &&
-        UCXPOOL_LOG_LEVEL=none python3 python/run.py tests test_pool
+        UCXPOOL_LOG_LEVEL=none python3 tree/tests/python/run.py tests test_pool
 }
 
 # The backend is found by Debian's own Dask.

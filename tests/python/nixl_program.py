@@ -14,7 +14,7 @@ import time
 import numpy
 
 PAGE, PAGES, REGIONS = 4096, 64, 3
-LIMIT = 60
+LIMIT = 1800
 
 
 def say(**words):

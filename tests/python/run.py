@@ -1,17 +1,22 @@
 """run.py [--in FOLDER] RESULTS MODULE... - run test modules of this folder, or
 another one, each in a process of its own, with results where those of other tests
-are: RESULTS/MODULE.log and .trs."""
+are: RESULTS/MODULE.log and .trs. One that hangs is ended by scripts/end-hung,
+so times in the tests themselves are longer than anything takes."""
 import pathlib
 import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-LIMIT = 600
+END_HUNG = HERE.parent.parent / "scripts" / "end-hung"
 
 
 def run(module):
     """One module, in this process; what scripts/count-tests counts."""
+    import faulthandler
+    import signal
     import unittest
+    # Where it hangs, when it is ended.
+    faulthandler.register(signal.SIGTERM, chain=True)
     program = unittest.main(module=module, argv=[module, "-v"], exit=False)
     result = program.result
     failed = len(result.failures) + len(result.unexpectedSuccesses)
@@ -25,15 +30,10 @@ def start(folder, results, module):
     """The same in a process of its own."""
     log = results / f"{module}.log"
     with open(log, "wb") as said:
-        try:
-            status = subprocess.run(
-                [sys.executable, "-X", "faulthandler", "-X", "dev", "-W",
-                 "ignore::ResourceWarning", __file__, "--inside", module],
-                cwd=folder, stdout=said, stderr=subprocess.STDOUT,
-                timeout=LIMIT).returncode
-        except subprocess.TimeoutExpired:
-            said.write(f"ended after {LIMIT} s\n".encode())
-            status = 1
+        status = subprocess.run(
+            [END_HUNG, "600", sys.executable, "-X", "faulthandler", "-X", "dev",
+             "-W", "ignore::ResourceWarning", __file__, "--inside", module],
+            cwd=folder, stdout=said, stderr=subprocess.STDOUT).returncode
     log.with_suffix(".trs").write_text(
         f":test-result: {'FAIL' if status else 'PASS'}\n")
     print(f"{module}: {'FAILED' if status else 'ok'}")

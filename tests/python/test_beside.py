@@ -53,7 +53,7 @@ def read(theirs, ours):
 class Beside(unittest.TestCase):
     def run_python(self, text):
         done = subprocess.run([sys.executable, "-c", text], text=True,
-                              capture_output=True, timeout=60)
+                              capture_output=True, timeout=1800)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout.split()[-4:]  # UCX warns on stdout
 

@@ -305,7 +305,7 @@ class Clusters(unittest.TestCase):
             end_of(sorted(pids.values())[0])
             total = client.submit(lambda all: sum(int(one.sum())
                                                   for one in all), parts)
-            self.assertEqual(total.result(timeout=60),
+            self.assertEqual(total.result(timeout=1800),
                              200000 * sum(range(20)))
 
     def test_resident_memory_of_a_worker_with_16_peers(self):
@@ -349,10 +349,10 @@ class Clusters(unittest.TestCase):
             ends.enter_context(dask.config.set(
                 {"distributed.comm.ucxpool.secret-file": secret}))
             client = ends.enter_context(
-                Client(scheduler_file=where, timeout=60))
-            client.wait_for_workers(1, timeout=60)
+                Client(scheduler_file=where, timeout=1800))
+            client.wait_for_workers(1, timeout=1800)
             address = client.submit(
-                lambda: get_worker().address).result(timeout=60)
+                lambda: get_worker().address).result(timeout=1800)
             self.assertTrue(address.startswith("ucxpool://"))
 
     def test_without_a_word_about_hosts_it_is_this_machine(self):

@@ -68,7 +68,7 @@ def on_cluster(client=True, config={}, **words):
 
             with dask.config.set(config), mock.patch(  # of the pools, too
                     "distributed.utils_test.start_cluster", start_or_fail):
-                gen_cluster(client=client, timeout=120, config=config,
+                gen_cluster(client=client, timeout=1800, config=config,
                             **words)(inside)()
 
         return run

@@ -332,7 +332,7 @@ class Closing(Case):
     async def test_who_only_looks_sees_the_peers_close(self):
         comm, peer = await self.pair()
         await comm.close()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(1800):
             while not peer.closed():
                 await asyncio.sleep(0.01)
 
@@ -512,7 +512,7 @@ class Handshakes(Case):
     async def test_a_listener_that_comes_late_is_found(self):
         port = free_port()
         task = asyncio.create_task(
-            connect(f"{WHERE}:{port}", timeout=60))
+            connect(f"{WHERE}:{port}", timeout=1800))
         await asyncio.sleep(0)
         listener = await self.serve(echo, f"{WHERE}:{port}")
         comm = await task
@@ -530,7 +530,7 @@ class Handshakes(Case):
             await accept(channel)
 
         listener._listener.handler = stop_first
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(1800):
             with self.assertRaises(CommClosedError):
                 await connect(listener.contact_address)
 

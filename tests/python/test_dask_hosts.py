@@ -177,8 +177,8 @@ def client(address):
     def say(**words):
         print(json.dumps(words), flush=True)
 
-    with Client(address, timeout=120) as client:
-        client.wait_for_workers(2, timeout=120)
+    with Client(address, timeout=1800) as client:
+        client.wait_for_workers(2, timeout=1800)
         names = {one: info["name"] for one, info in
                  client.scheduler_info()["workers"].items()}
         addresses = {name: one for one, name in names.items()}

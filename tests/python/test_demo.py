@@ -58,7 +58,7 @@ class Parts(unittest.TestCase):
     def run_demo(self, *words):
         return subprocess.run(
             [sys.executable, "-m", "ucxpool.demo", *words], text=True,
-            capture_output=True, timeout=120)
+            capture_output=True, timeout=1800)
 
     def test_a_run(self):
         rng = random.Random(2)

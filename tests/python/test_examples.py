@@ -25,7 +25,7 @@ class Examples(unittest.TestCase):
 
     def run_example(self, name, *arguments):
         process = start(name, *arguments)
-        said, errors = process.communicate(timeout=120)
+        said, errors = process.communicate(timeout=1800)
         self.assertEqual((process.returncode, errors), (0, ""))
         return said
 

@@ -241,7 +241,7 @@ class LibraryTest(unittest.TestCase):
         environment = dict(os.environ, **variables)
         return subprocess.run([sys.executable, "-B", "-c", code],
                               env=environment, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, timeout=60)
+                              stderr=subprocess.PIPE, text=True, timeout=1800)
 
     def test_structures_are_those_of_the_headers(self):
         # What the compiler must find true.

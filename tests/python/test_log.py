@@ -51,7 +51,7 @@ class Log(unittest.TestCase):
                        if not name.startswith("UCXPOOL_LOG")}
         done = subprocess.run(
             [sys.executable, "-c", BEGIN + text], text=True,
-            capture_output=True, timeout=60, env={**environment, **variables})
+            capture_output=True, timeout=1800, env={**environment, **variables})
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout, done.stderr
 

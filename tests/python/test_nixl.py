@@ -22,7 +22,7 @@ import ucxpool.nixl
 from ucxpool.nixl import nixl_agent, nixl_agent_config
 
 HERE = pathlib.Path(__file__).resolve().parent
-LIMIT = 60
+LIMIT = 1800
 os.environ.setdefault("UCXPOOL_COMM_SIZE", "8m")
 
 

@@ -726,7 +726,7 @@ class Threads(unittest.TestCase):
 class Processes(unittest.TestCase):
     def run_python(self, text, returncode=0):
         process = python(text)
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=1800)
         self.assertEqual(process.returncode, returncode)
         return said
 
@@ -762,7 +762,7 @@ class Processes(unittest.TestCase):
                     mine = pool.connect(f"127.0.0.1:{listener.port}").wait(10)
                     return pool, mine, listener.accept().wait(10)
                 """) + textwrap.dedent(text)],
-            capture_output=True, text=True, timeout=60,
+            capture_output=True, text=True, timeout=1800,
             env={**os.environ, "MALLOC_PERTURB_": "165"})
         self.assertEqual(said.returncode, 0, said.stderr)
         return said.stdout
@@ -911,7 +911,7 @@ class Processes(unittest.TestCase):
         self.assertEqual(process.stdout.readline(), "waiting\n")
         __import__("time").sleep(0.1)
         process.send_signal(signal.SIGINT)
-        self.assertEqual(process.communicate(timeout=20)[0], "interrupted\n")
+        self.assertEqual(process.communicate(timeout=1800)[0], "interrupted\n")
 
 
 def send_hello(where):

@@ -13,7 +13,7 @@ from test_pool import SETTINGS
 
 # ucxpool._core: a turn ends after so many rounds in which something moved.
 TURN_ROUNDS = 64
-LIMIT = 60
+LIMIT = 1800
 
 
 class Busy(test_pool.Pair):

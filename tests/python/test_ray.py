@@ -113,7 +113,7 @@ class Actor:
 
     def kept_after_the_end(self):
         """Objects that the transport keeps, once `kept` is no part of one."""
-        ray.experimental.wait_tensor_freed(self.kept, timeout=60)
+        ray.experimental.wait_tensor_freed(self.kept, timeout=1800)
         return len(the_transport()._objects)
 
 
@@ -140,7 +140,7 @@ class Actors(unittest.TestCase):
 
     def test_an_object_of_many_tensors(self):
         self.assertIsNone(ray.get(
-            self.two.check.remote(7, self.one.make.remote(7)), timeout=60))
+            self.two.check.remote(7, self.one.make.remote(7)), timeout=1800))
 
     def test_many_objects_both_ways_at_once(self):
         seeds = range(100)
@@ -148,36 +148,36 @@ class Actors(unittest.TestCase):
                                              for seed in seeds])
                 for here, there in ((self.one, self.two),
                                     (self.two, self.one))]
-        self.assertEqual(ray.get(said, timeout=120), [[None] * 100] * 2)
+        self.assertEqual(ray.get(said, timeout=1800), [[None] * 100] * 2)
 
     def test_a_tensor_longer_than_the_blocks(self):
         got = self.one.fill.remote(LARGE, 5)
         self.assertEqual(
-            ray.get(self.two.count.remote(got, 5), timeout=120), LARGE)
+            ray.get(self.two.count.remote(got, 5), timeout=1800), LARGE)
 
     def test_the_driver_gets_and_puts(self):
         self.assertIsNone(difference(
-            ray.get(self.one.make.remote(3), timeout=60), tensors(3)))
+            ray.get(self.one.make.remote(3), timeout=1800), tensors(3)))
         put = ray.put(tensors(4), _tensor_transport="ucxpool")
-        self.assertIsNone(ray.get(self.two.check.remote(4, put), timeout=60))
+        self.assertIsNone(ray.get(self.two.check.remote(4, put), timeout=1800))
 
     def test_many_are_got_in_one_call(self):
         got = ray.get([self.one.make.remote(seed) for seed in range(20)],
-                      timeout=60)
+                      timeout=1800)
         self.assertEqual([difference(one, tensors(seed))
                           for seed, one in enumerate(got)], [None] * 20)
 
     def test_an_actor_gets_what_another_has_put(self):
-        references = ray.get(self.one.put.remote(1), timeout=60)
+        references = ray.get(self.one.put.remote(1), timeout=1800)
         self.assertIsNone(ray.get(self.two.get.remote(references),
-                                  timeout=60))
+                                  timeout=1800))
 
     def test_a_chain(self):
         got = ray.put([torch.zeros(1000), torch.ones(3)],
                       _tensor_transport="ucxpool")
         for actor in (self.one, self.two) * 3:
             got = actor.pass_on.remote(got)
-        zeros, ones = ray.get(got, timeout=60)
+        zeros, ones = ray.get(got, timeout=1800)
         self.assertTrue(torch.equal(zeros, torch.full((1000,), 6.)))
         self.assertTrue(torch.equal(ones, torch.full((3,), 7.)))
 
@@ -185,7 +185,7 @@ class Actors(unittest.TestCase):
         mine = torch.empty(1000, dtype=torch.uint8)
         reference = self.one.fill.remote(1000, 9)
         ray.experimental.set_target_for_ref(reference, [mine])
-        got = ray.get(reference, timeout=60)
+        got = ray.get(reference, timeout=1800)
         self.assertEqual(got.data_ptr(), mine.data_ptr())
         self.assertTrue(bool((mine == 9).all()))
 
@@ -197,52 +197,52 @@ class Actors(unittest.TestCase):
             one, two = [Actor.options(runtime_env=environment).remote()
                         for _ in range(2)]
             got = one.make.remote(5)
-            self.assertIsNone(ray.get(two.check.remote(5, got), timeout=60))
-            self.assertEqual(ray.get(one.listens_at.remote(), timeout=60),
+            self.assertIsNone(ray.get(two.check.remote(5, got), timeout=1800))
+            self.assertEqual(ray.get(one.listens_at.remote(), timeout=1800),
                              ray.util.get_node_ip_address())
             # The driver does not know the secret.
             with self.assertRaisesRegex(RayDirectTransportError,
                                         "did not arrive"):
-                ray.get(got, timeout=60)
+                ray.get(got, timeout=1800)
 
     def test_an_object_without_tensors(self):
-        self.assertEqual(ray.get(self.one.nothing.remote(), timeout=60),
+        self.assertEqual(ray.get(self.one.nothing.remote(), timeout=1800),
                          {"words": "no tensor"})
 
     def test_nothing_is_kept_of_what_has_gone(self):
         actor = Actor.remote()
         reference = actor.fill.remote(1000, 1)
         self.assertEqual(
-            ray.get(self.two.count.remote(reference, 1), timeout=60), 1000)
+            ray.get(self.two.count.remote(reference, 1), timeout=1800), 1000)
         del reference
         self.assertEqual(
-            ray.get(actor.kept_after_the_end.remote(), timeout=90), 0)
+            ray.get(actor.kept_after_the_end.remote(), timeout=1800), 0)
 
     def test_a_sender_killed_in_mid_transfer(self):
-        for receive in (lambda got: ray.get(got, timeout=60),
+        for receive in (lambda got: ray.get(got, timeout=1800),
                         lambda got: ray.get(self.two.count.remote(got, 1),
-                                            timeout=60)):
+                                            timeout=1800)):
             victim = Actor.remote()
             got = victim.fill.remote(LARGE, 1)
-            ray.get(victim.die_in_mid_transfer.remote(), timeout=60)
+            ray.get(victim.die_in_mid_transfer.remote(), timeout=1800)
             with self.assertRaises((RayDirectTransportError,
                                     RayTaskError)) as caught:
                 receive(got)
             self.assertIn("did not arrive", str(caught.exception))
         # The others go on.
         self.assertIsNone(ray.get(
-            self.two.check.remote(1, self.one.make.remote(1)), timeout=60))
+            self.two.check.remote(1, self.one.make.remote(1)), timeout=1800))
 
     def test_a_receiver_killed_in_mid_transfer(self):
         victim = Actor.remote()
         got = self.one.fill.remote(LARGE, 2)
         ray.get(self.two.count.remote(victim.fill.remote(10, 3), 3),
-                timeout=60)
-        ray.get(victim.die_in_mid_transfer.remote(), timeout=60)
+                timeout=1800)
+        ray.get(victim.die_in_mid_transfer.remote(), timeout=1800)
         with self.assertRaises(ray.exceptions.RayActorError):
-            ray.get(victim.count.remote(got, 2), timeout=60)
+            ray.get(victim.count.remote(got, 2), timeout=1800)
         self.assertEqual(
-            ray.get(self.two.count.remote(got, 2), timeout=60), LARGE)
+            ray.get(self.two.count.remote(got, 2), timeout=1800), LARGE)
 
 
 class Fetches(unittest.IsolatedAsyncioTestCase):
@@ -265,7 +265,7 @@ class Fetches(unittest.IsolatedAsyncioTestCase):
             "0badcafe", ucxpool.ray.Metadata(
                 [(torch.Size([4]), torch.float32)], "cpu", address), None)
 
-    def wait(self, timeout=60):
+    def wait(self, timeout=1800):
         return asyncio.to_thread(self.transport.wait_fetch_complete,
                                  self.fetch, timeout)
 

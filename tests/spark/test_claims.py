@@ -15,7 +15,7 @@ from cluster import PLUGIN, Cluster, event_log, events, shuffle_read
 
 # Two staging buffers are kept; all else is given back.
 IDLE = 2 << 20
-LIMIT = 120
+LIMIT = 1800
 
 # One short request at a time, so that there are many.
 SLOW = {"spark.reducer.maxSizeInFlight": "64k",

@@ -24,7 +24,7 @@ def run(name, settings, *arguments):
         [sys.executable, str(EXAMPLES / name), *map(str, arguments)],
         env={**os.environ, "PYSPARK_PYTHON": sys.executable,
              "PYSPARK_SUBMIT_ARGS": " ".join([*options, "pyspark-shell"])},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300)
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=1800)
     if done.returncode:
         raise AssertionError(f"{name} ended with {done.returncode}:\n"
                              f"{done.stderr[-4000:]}")

@@ -51,7 +51,7 @@ class JUnit(unittest.TestCase):
             ["java", *OPENS, f"-Dorg.ucxpool.library={library}",
              "-cp", ":".join(map(str, JARS)), "org.junit.runner.JUnitCore",
              name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, timeout=300)
+            text=True, timeout=1800)
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertRegex(done.stdout, re.compile(r"^OK \(\d+ tests?\)$", re.M))
 

@@ -14,7 +14,7 @@ def generate(folder, scale):
     program = pathlib.Path(sysconfig.get_path("scripts"), "tpchgen-cli")
     subprocess.run(
         [program, "parquet", "--scale-factor", str(scale), "--parts", "4",
-         "--quiet", "--output-dir", folder], check=True, timeout=120)
+         "--quiet", "--output-dir", folder], check=True, timeout=1800)
 
 
 def load(spark, folder):

@@ -30,7 +30,7 @@ import org.junit.rules.TemporaryFolder;
 
 /** Two pools of one process that are connected; each polls as it waits. */
 public class PoolTest {
-    private static final long LIMIT = 60;
+    private static final long LIMIT = 1800;
     private static final int ROUNDS = 1000;
     private static final byte[] SECRET =
         "a secret of a test".getBytes(StandardCharsets.UTF_8);

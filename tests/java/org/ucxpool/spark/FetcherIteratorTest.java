@@ -58,7 +58,7 @@ public class FetcherIteratorTest {
     private static SparkContext spark;
 
     @Rule
-    public final Timeout limit = Timeout.seconds(60);
+    public final Timeout limit = Timeout.seconds(1800);
 
     private final Random random = new Random(7);
     private final Map<String, byte[]> written = new HashMap<>();

@@ -35,11 +35,11 @@ import org.ucxpool.UcxpoolException;
 /** A peer that is not there, is another's, or says what it should not. */
 public class PeerTest implements Peer.Owner, Fetch.Surroundings,
                                  BlockFetchingListener {
-    private static final long LIMIT = 30;
+    private static final long LIMIT = 1800;
     private static final String[] IDS = {"shuffle_0_0_0", "shuffle_0_1_0"};
 
     @Rule
-    public final Timeout limit = Timeout.seconds(60);
+    public final Timeout limit = Timeout.seconds(1800);
 
     private final Statistics statistics = new Statistics();
     private final List<String> fetched = new ArrayList<>();

@@ -31,7 +31,7 @@ import scala.Option;
 
 /** A server whose pool cannot send what it should. */
 public class ServerTest implements Channel.Handler {
-    private static final int LIMIT_MS = 60000;
+    private static final int LIMIT_MS = 1800000;
     private static final int MESSAGE_SIZE = 1 << 20;
 
     @Rule

@@ -1,0 +1,114 @@
+#!/bin/sh
+# scripts/end-hung ends a command that hangs, and does not end a slow one. The
+# clock is this test's: each sleep of the script moves it.
+set -eu
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+end_hung=$top_srcdir/scripts/end-hung
+processors=$(getconf _NPROCESSORS_ONLN)
+export FAKE=''
+unset CK_TIMEOUT_MULTIPLIER
+
+fail() {
+    echo "$*"
+    cat "$dir/out" "$dir/err" 2>/dev/null || true
+    exit 1
+}
+
+# A stand-in for sleep, by which $TICK seconds pass. With $STEALS the host takes
+# half of them from this machine. After $TICKS calls the command ends; with 0 it
+# hangs.
+mkdir "$dir/bin"
+cat >"$dir/bin/sleep" <<'END_OF_SLEEP'
+#!/bin/sh
+read -r ticks <"$FAKE/ticks"
+ticks=$((ticks + 1))
+echo "$ticks" >"$FAKE/ticks"
+echo "$((1000 + ticks * TICK)).00 0.00" >"$FAKE/proc/uptime"
+half=$((ticks * 1000))
+[ -n "${STEALS-}" ] || half=0
+echo "cpu $half 0 0 100 0 0 0 $half 0 0" >"$FAKE/proc/stat"
+[ -z "${WRITES-}" ] || echo written >>"$FAKE/out"
+[ "$ticks" -ne "$TICKS" ] || {
+    echo >"$FAKE/pipe"
+    exit 1
+}
+END_OF_SLEEP
+chmod +x "$dir/bin/sleep"
+
+num_runs=0
+# run RUNNABLE TICK TICKS - a command under a limit of 100 seconds, while that
+# many threads are runnable. Sets code and ticks.
+run() {
+    num_runs=$((num_runs + 1))
+    FAKE=$dir/$num_runs
+    mkdir "$FAKE" "$FAKE/proc"
+    mkfifo "$FAKE/pipe"
+    echo 0 >"$FAKE/ticks"
+    echo '1000.00 0.00' >"$FAKE/proc/uptime"
+    echo 'cpu 0 0 0 100 0 0 0 0 0 0' >"$FAKE/proc/stat"
+    echo "0.00 0.00 0.00 $(($1 + 1))/999 12345" >"$FAKE/proc/loadavg"
+    code=0
+    TICK=$2 TICKS=$3 END_HUNG_PROC=$FAKE/proc PATH="$dir/bin:$PATH" \
+        "$end_hung" 100 sh -c 'read -r line <"$FAKE/pipe"; exit 7' \
+        >>"$FAKE/out" 2>"$dir/err" || code=$?
+    read -r ticks <"$FAKE/ticks"
+}
+
+# ends WHAT TICKS - it was ended after so many, with a message.
+ends() {
+    [ "$code" -eq 124 ] || fail "$1: exit status $code, 124 expected"
+    [ "$ticks" -eq "$2" ] || fail "$1: ended after $ticks ticks, not $2"
+    grep -q '^end-hung: no output for 100 s' "$dir/err" &&
+        grep -q 'read -r line' "$dir/err" ||
+        fail "$1: it does not say which command hung"
+}
+
+survives() {
+    [ "$code" -eq 7 ] || fail "$1: exit status $code, 7 expected"
+    [ ! -s "$dir/err" ] || fail "$1: it complains"
+}
+
+run 1 10 0
+ends 'a command that hangs' 10
+run 1 10 9
+survives 'a command that takes 90 s'
+# Each gets a quarter of a processor.
+run $((4 * processors)) 10 39
+survives 'a command that takes 390 s on a busy machine'
+run $((4 * processors)) 10 0
+ends 'a command that hangs on a busy machine' 40
+STEALS=yes run 1 10 19
+survives 'a command that takes 190 s where the host takes half'
+WRITES=yes run 1 10 50
+survives 'a command that writes'
+# The clock of a machine that was stopped for an hour jumps.
+run 1 3600 3
+survives 'a command on a machine that stood still'
+
+# Input, output, exit status and signals are the command's own.
+"$end_hung" 100 sh -c 'cat; echo wrong >&2; exit 3' >"$dir/out" 2>"$dir/err" \
+    <<END_OF_INPUT || code=$?
+input
+END_OF_INPUT
+[ "$code $(cat "$dir/out") $(cat "$dir/err")" = '3 input wrong' ] ||
+    fail "exit status $code, 3 expected, or other output"
+code=0
+"$end_hung" 100 sh -c 'kill -INT $$' 2>"$dir/err" || code=$?
+[ "$code" -eq 130 ] || fail "SIGINT does not end the command: $code"
+"$end_hung" 100 sh -c 'echo $$ >"$FAKE/pipe"; exec sleep 1000' 2>"$dir/err" &
+script=$!
+read -r command <"$FAKE/pipe"
+kill "$script"
+code=0
+wait "$script" || code=$?
+[ "$code" -ne 0 ] && ! kill -0 "$command" 2>/dev/null ||
+    fail 'SIGTERM leaves the command behind'
+
+# Check's own limits are longer if the machine is busy at the start.
+echo "0 0 0 $((4 * processors + 1))/9 9" >"$FAKE/proc/loadavg"
+said=$(CK_TIMEOUT_MULTIPLIER=10 END_HUNG_PROC=$FAKE/proc "$end_hung" 100 \
+    sh -c 'echo $CK_TIMEOUT_MULTIPLIER')
+[ "$said" = 40 ] || fail "a multiplier of 10 becomes $said, not 40"
+echo 'hung commands are ended, and slow ones are not'
