@@ -103,6 +103,13 @@ says out 'at most 50 ns'
 run 0 $short -s 1 -n 1 -O 1 --sides am/none,iov/none
 run 0 $short -s 20k -n 3 -O 64 --sides am-each/peer,tag/none
 
+# Several tests, in the order of the options.
+run 0 $short -t pingpong -t any -t block
+[ "$(sed -n 's/^\(pingpong\|any\|block\): .*/\1/p' "$dir/out" | tr '\n' ' ')" = \
+    'pingpong any block ' ] || fail 'it does not run each of three -t in turn'
+run 2 $short -t any -t block -s 4k
+says err 'block sends nothing'
+
 # A table: no times are asserted, only that each line is there.
 run 0 $short --table both
 says out '| block get + put, one thread |'

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_RESULTS 32
+#define MAX_RESULTS OPTIONS_MAX_TESTS
 
 /* Everything that one run of the program does. */
 typedef struct run {
@@ -152,6 +152,22 @@ static bool is_asked_for(const options_t *options, const test_row_t *row)
                : strcmp(options->table, row->table) == 0;
 }
 
+/* Those that -t names, in its order. Returns as add_jobs() does. */
+static int add_tests(run_t *run)
+{
+    const options_t *options = &run->options;
+    unsigned         num     = options->num_tests;
+    int              code    = -1;
+
+    for (unsigned i = 0; (code < 0) && ((i < num) || (i == 0)); i++) {
+        const char *name = num != 0 ? options->tests[i] : "each";
+
+        code = add_job(run, test_find(name), options->size, options->count,
+                       options->pool_mode, NULL);
+    }
+    return code;
+}
+
 /* Returns -1 to go on, or the exit code: a table has all of its rows. */
 static int add_jobs(run_t *run)
 {
@@ -160,9 +176,7 @@ static int add_jobs(run_t *run)
     int               code = -1;
 
     if (options->table == NULL) {
-        return add_job(
-            run, test_find(options->test != NULL ? options->test : "each"),
-            options->size, options->count, options->pool_mode, NULL);
+        return add_tests(run);
     }
     for (unsigned i = 0; (code < 0) && ((row = test_row_at(i)) != NULL); i++) {
         if (is_asked_for(options, row)) {

@@ -64,8 +64,8 @@ static const char help[] =
     "Do the same transfer through the pool and through raw UCX, in turn, and\n"
     "tell how fast each is.\n"
     "\n"
-    "  -t, --test TEST       what to do (--list tells; default: each);\n"
-    "                        all: every table\n"
+    "  -t, --test TEST       what to do (--list tells; default: each); given\n"
+    "                        several times: these in turn; all: every table\n"
     "      --table TABLE     make a table of the project's targets: map, ucx,\n"
     "                        both; cuda, cuda-ucx with a GPU's memory; or all\n"
     "  -s, --size SIZE       bytes of a buffer, as 256, 4k, 64m\n"
@@ -151,7 +151,7 @@ static int parse_sides(const char *text, options_t *options)
     return options->num_sides == 0 ? -1 : 0;
 }
 
-static int set_test(options_t *options, const char *name)
+static int add_test(options_t *options, const char *name)
 {
     if (strcmp(name, "all") == 0) {
         options->table = "all";
@@ -160,7 +160,10 @@ static int set_test(options_t *options, const char *name)
     if (test_find(name) == NULL) {
         return wrong("-t", name, "no such test; --list names them");
     }
-    options->test = name;
+    if (options->num_tests == OPTIONS_MAX_TESTS) {
+        return wrong("-t", name, "32 tests at most");
+    }
+    options->tests[options->num_tests++] = name;
     return 0;
 }
 
@@ -256,7 +259,7 @@ static int set_option(options_t *options, int option, const char *value)
 
     switch (option) {
     case 't':
-        code = set_test(options, value);
+        code = add_test(options, value);
         break;
     case OPTION_TABLE:
         code = set_table(options, value);
@@ -308,7 +311,7 @@ static int check_table(const options_t *options)
 {
     bool is_on_gpu = table_is_on_gpu(options);
 
-    if ((options->test != NULL) || (options->num_sides != 0) ||
+    if ((options->num_tests != 0) || (options->num_sides != 0) ||
         (options->pool_mode != MODE_AUTO) || (options->pageable != 0) ||
         options->untold ||
         (!is_on_gpu && ((options->size != 0) || (options->count != 0)))) {
@@ -329,16 +332,19 @@ static int check_table(const options_t *options)
 /* A block's get and put moves nothing. */
 static int check_block(const options_t *options)
 {
-    if ((options->test == NULL) ||
-        (test_find(options->test)->unit != TEST_UNIT_BLOCK)) {
+    bool has_block = false;
+
+    for (unsigned i = 0; i < options->num_tests; i++) {
+        has_block |= test_find(options->tests[i])->unit == TEST_UNIT_BLOCK;
+    }
+    if (!has_block) {
         return -1;
     }
     if ((options->num_sides != 0) || (options->pool_mode != MODE_AUTO) ||
         (options->size != 0) || (options->count != 0) ||
         (options->pageable != 0) || options->untold) {
-        perf_error("%s sends nothing: leave out -s, -n, --sides, --wire, "
-                   "--pageable and --untold",
-                   options->test);
+        perf_error("block sends nothing: leave out -s, -n, --sides, --wire, "
+                   "--pageable and --untold");
         return 2;
     }
     return -1;

@@ -17,8 +17,11 @@ typedef enum options_format {
 
 typedef enum file { FILE_JSON, FILE_CSV, FILE_PLOT, FILE_LAST } file_t;
 
+enum { OPTIONS_MAX_TESTS = 32 };
+
 typedef struct options {
-    const char      *test;       /* NULL where a table was asked for */
+    const char      *tests[OPTIONS_MAX_TESTS];
+    unsigned         num_tests;
     const char      *table;      /* one of test_row_t, "all", or NULL */
     int32_t          devices[2]; /* as in work_t */
     uint32_t         pageable;   /* likewise */
