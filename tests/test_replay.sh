@@ -189,6 +189,12 @@ run 0 -r 1 -w rmm:200,1 -a heap --reserve 1% --csv
 run 1 -r 1 -w rmm:200,1 -a heap -c 64m --reserve 128m
 says err 'lower --reserve or raise -c'
 ! grep -q MEMORY_LIMIT "$dir/err" || fail 'it speaks of what nobody typed'
+# Without -c the heap's limit is that of what it is compared with, too.
+UCXPOOL_MEMORY_LIMIT=64m run 0 -r 1 -w rmm:200,64 -a heap,bestfit --csv
+unquoted | awk -F, 'NR > 1 && $18 > 64 * 1024 * 1024 { exit 1 }' ||
+    fail 'bestfit holds more than the limit of the heap'
+UCXPOOL_MEMORY_LIMIT=64m run 0 -r 1 -w rmm:200,64 -a heap,bestfit
+says out 'the heap and what is simulated have 62.00 MiB at most'
 # The least capacity, and less.
 run 0 -r 1 -w rmm:200,1 -c 2m -a heap
 says out 'capacity 2.00 MiB'

@@ -200,15 +200,33 @@ static int write_log(run_t *run)
     return log_write(run->trace, run->output) == 0 ? flush_output(run) : -1;
 }
 
+/* The heap has a limit even without -c. What is compared with it and would have
+ * none gets the same. */
+static int limit_simulated(run_t *run)
+{
+    options_t *options  = &run->options;
+    bool       has_heap = false, is_simulated = false;
+
+    for (unsigned i = 0; i < options->num_kinds; i++) {
+        has_heap |= options->kinds[i] == &allocator_heap;
+        is_simulated |= options->kinds[i]->is_simulated;
+    }
+    if ((options->params.capacity != 0) || !has_heap || !is_simulated) {
+        return 0;
+    }
+    return allocator_heap_limit(&run->device, &options->params.heap_limit);
+}
+
 static int measure_all(run_t *run)
 {
     const options_t *options  = &run->options;
     uint64_t         clock_ns = measure_clock();
-    report_t         report   = report_of(run, clock_ns);
+    report_t         report;
 
-    if (check_memory(run) != 0) {
+    if ((check_memory(run) != 0) || (limit_simulated(run) != 0)) {
         return -1;
     }
+    report = report_of(run, clock_ns);
     if (options->format == FORMAT_TEXT) {
         report_trace(&report, run->output);
         fflush(run->output);

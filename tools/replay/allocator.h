@@ -66,6 +66,11 @@ extern const allocator_kind_t allocator_cuda;
 extern const allocator_kind_t allocator_async;
 extern const allocator_kind_t allocator_best_fit;
 
+/* Bytes that the heap may have where no capacity is given: what
+ * UCXPOOL_MEMORY_LIMIT leaves beside its blocks, a multiple of ALLOCATOR_UNIT.
+ * Returns 0, or -1 after having said why. */
+int allocator_heap_limit(device_t *device, uint64_t *bytes_p);
+
 #define ALLOCATOR_NUM_KINDS 4
 
 extern const allocator_kind_t *const allocator_kinds[ALLOCATOR_NUM_KINDS];

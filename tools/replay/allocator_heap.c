@@ -1,11 +1,14 @@
 /* The heap of a pool, which has next to no blocks. */
 #include "replay/allocator.h"
+#include "common/number.h"
+#include "common/settings.h"
 #include "replay/error.h"
 
 #include <ucxpool/heap.h>
 #include <ucxpool/pool.h>
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Blocks are not what this is about. Those of a GPU are pages of it. */
 #define HOST_COMM_SIZE  (UINT64_C(1) << 20)
@@ -75,6 +78,49 @@ static ucxpool_status_t set(ucxpool_config_t *config, const device_t *device,
         status = ucxpool_config_modify(config, "LOG_LEVEL", "error");
     }
     return status;
+}
+
+/* The setting, as the environment has it; 0: auto. */
+static int read_memory_limit(uint64_t *bytes_p)
+{
+    ucxpool_config_t *config;
+    settings_t        settings;
+    const char       *value;
+    bool              is_read;
+
+    if (ucxpool_config_read(&config) != UCXPOOL_OK) {
+        return replay_error("%s", ucxpool_error_detail());
+    }
+    is_read = settings_init(&settings, config);
+    ucxpool_config_release(config);
+    if (!is_read) {
+        return replay_error("out of memory");
+    }
+    *bytes_p = 0;
+    value    = settings_find(&settings, "MEMORY_LIMIT")->value;
+    if (strcmp(value, "auto") != 0) {
+        (void)number_parse_size(value, UINT64_MAX, bytes_p);
+    }
+    settings_cleanup(&settings);
+    return 0;
+}
+
+int allocator_heap_limit(device_t *device, uint64_t *bytes_p)
+{
+    uint64_t blocks = comm_size(device, 0);
+    uint64_t total, limit;
+
+    if ((read_memory_limit(&limit) != 0) ||
+        (device_total_bytes(device, &total) != 0)) {
+        return -1;
+    }
+    if (limit == 0) {
+        limit = device->ordinal == DEVICE_HOST ? total / 2 : total;
+    }
+    *bytes_p = limit > blocks + ALLOCATOR_UNIT
+                   ? (limit - blocks) / ALLOCATOR_UNIT * ALLOCATOR_UNIT
+                   : ALLOCATOR_UNIT;
+    return 0;
 }
 
 static int make_pool(device_t *device, uint64_t capacity, ucxpool_t **pool_p)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Of the CUDA runtime: the default stream by its other name. */
 #define LEGACY_STREAM 1
@@ -103,10 +104,33 @@ int device_settle(device_t *device)
     return 0;
 }
 
+static int gpu_bytes(device_t *device, size_t *left_p, size_t *total_p)
+{
+    CUresult result = device->gpu.driver.cuMemGetInfo(left_p, total_p);
+
+    return result == CUDA_SUCCESS ? 0
+                                  : device_fail(device, result, "cuMemGetInfo");
+}
+
+int device_total_bytes(device_t *device, uint64_t *bytes_p)
+{
+    size_t left, total;
+
+    if (device->ordinal == DEVICE_HOST) {
+        *bytes_p =
+            (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+        return 0;
+    }
+    if (gpu_bytes(device, &left, &total) != 0) {
+        return -1;
+    }
+    *bytes_p = total;
+    return 0;
+}
+
 int device_free_bytes(device_t *device, uint64_t *bytes_p)
 {
-    size_t   left, total;
-    CUresult result;
+    size_t left, total;
 
     if (device->ordinal == DEVICE_HOST) {
         return memory_left(bytes_p) == 0
@@ -114,9 +138,8 @@ int device_free_bytes(device_t *device, uint64_t *bytes_p)
                    : replay_error("/proc/meminfo does not tell how much memory "
                                   "is available");
     }
-    result = device->gpu.driver.cuMemGetInfo(&left, &total);
-    if (result != CUDA_SUCCESS) {
-        return device_fail(device, result, "cuMemGetInfo");
+    if (gpu_bytes(device, &left, &total) != 0) {
+        return -1;
     }
     *bytes_p = left;
     return 0;

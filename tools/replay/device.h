@@ -31,6 +31,9 @@ int device_enter(device_t *device);
 /* Wait for the work in all streams. */
 int device_settle(device_t *device);
 
+/* Bytes that there are: of the GPU, or of the machine. */
+int device_total_bytes(device_t *device, uint64_t *bytes_p);
+
 /* Bytes that may be taken now. */
 int device_free_bytes(device_t *device, uint64_t *bytes_p);
 

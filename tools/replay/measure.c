@@ -142,9 +142,14 @@ static int with_allocator(step_t step, const trace_t *trace, device_t *device,
 {
     play_t play = {
         .trace = trace, .device = device, .has_threads = params->has_threads};
-    int code;
+    uint64_t capacity = params->capacity;
+    int      code;
 
-    if (measure->kind->create(measure->kind, device, params->capacity,
+    if ((capacity == 0) &&
+        (measure->kind->is_simulated || (measure->kind == &allocator_heap))) {
+        capacity = params->heap_limit;
+    }
+    if (measure->kind->create(measure->kind, device, capacity,
                               &play.allocator) != 0) {
         return -1;
     }

@@ -16,8 +16,10 @@
 #define MEASURE_MAX_ROUNDS 1000
 
 typedef struct measure_params {
-    uint64_t  capacity;    /* 0: none */
-    unsigned  num_rounds;  /* that are timed as a whole */
+    uint64_t capacity;    /* 0: none */
+    uint64_t heap_limit;  /* without one, for the heap and simulated ones; 0: */
+                          /* none */
+    unsigned  num_rounds; /* that are timed as a whole */
     bool      has_threads; /* each thread of the trace has one */
     bool      is_marked;   /* a further round writes and reads memory */
     bool      is_searched; /* find the smallest capacity */

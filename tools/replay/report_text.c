@@ -84,6 +84,12 @@ static void tell_where(const report_t *report, FILE *stream)
     if (report->params.capacity != 0) {
         report_size(report->params.capacity, text);
         fprintf(stream, "; capacity %s", text);
+    } else if (report->params.heap_limit != 0) {
+        report_size(report->params.heap_limit, text);
+        fprintf(stream,
+                "; the heap and what is simulated have %s at most "
+                "(UCXPOOL_MEMORY_LIMIT)",
+                text);
     }
     if (report->params.reserve.percent != 0) {
         fprintf(stream, "; the heap takes %u%% before",
