@@ -14,6 +14,26 @@ flock "$top_builddir/libucxpool-framework.la" \
     cat "$dir/log"
     exit 1
 }
+# The documentation and the examples, with their links.
+docs=$(dirname "$(find "$root" -name README.md)")
+(cd "$top_srcdir" && find docs examples python/examples -name '[!.]*' \
+    \( -name '*.md' -o -name '*.svg' -o -name '*.c' -o -name '*.java' \
+    -o -path '*/examples/*.py' \) ! -path 'docs/html/*') |
+    while read -r file; do
+        cmp "$top_srcdir/$file" "$docs/$file" || {
+            echo "make install does not install $file: add it to Makefile.am"
+            exit 1
+        }
+    done
+(cd "$docs" &&
+    grep -oE '\]\((\.\./)*[A-Za-z0-9_/.-]+\.(c|java|md|py|svg)[)#]' \
+        README.md docs/*.md) |
+    sed 's/[)#]$//; s/:](/ /' | while read -r page link; do
+        [ -e "$docs/$(dirname "$page")/$link" ] || {
+            echo "$page links to $link, which is not installed"
+            exit 1
+        }
+    done
 pc=$(find "$root" -name ucxpool.pc)
 libdir=$(dirname "$(dirname "$pc")")
 PKG_CONFIG_SYSROOT_DIR=$root

@@ -59,6 +59,14 @@ END
     cc program.c $(pkg-config --cflags --libs ucxpool) -o program && ./program
 }
 
+# It is compiled as it is installed.
+example() {
+    docs=/usr/share/doc/libucxpool-dev
+    test -f $docs/docs/design.md &&
+        cc $docs/examples/sender.c $(pkg-config --cflags --libs ucxpool) \
+            -o sender
+}
+
 # This machine's Cython is an older one than the wheel is made with.
 python() {
     python3 -c 'import ucxpool; print(ucxpool.__file__)' |
@@ -97,6 +105,7 @@ try python python
 try entry-point entry_point
 try install-dev install libucxpool-dev gcc libc6-dev pkg-config
 try program program
+try example example
 try install-java install libucxpool-java libucxpool-jni default-jdk-headless
 try java bounce_transport
 try purge purge
