@@ -96,9 +96,10 @@ proto_desc_t hostile_desc(uint64_t message, uint64_t sequence)
 
 uint64_t hostile_receive(const hostile_t *hostile, uint64_t message)
 {
-    for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
-        const ucxpool_request_t *request =
-            hostile->victim->requests.receives[i];
+    const core_numbers_t *receives = &hostile->victim->requests.receives;
+
+    for (uint32_t i = 0; i < receives->size; i++) {
+        const ucxpool_request_t *request = receives->slots[i].request;
 
         if ((request != NULL) && (request->recv.message == message)) {
             return request->recv.receive;

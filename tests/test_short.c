@@ -28,7 +28,7 @@ static uint8_t *send_longs(pair_t *pair)
                                              LONG_TAG, NULL, NULL),
                          UCXPOOL_OK);
     }
-    pair_until(pair, pair->to_b->requests.num_sends == PROTO_SENDS_MAX);
+    pair_until(pair, pair->to_b->requests.sends.num == PROTO_SENDS_MAX);
     return bytes;
 }
 

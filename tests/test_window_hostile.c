@@ -512,11 +512,11 @@ static void calls_after_the_grant_was_closed(void)
 /* Whether the victim takes its bytes, or says that it goes by blocks. */
 static bool is_accepted(void)
 {
-    uint64_t receive = hostile_receive(&hostile, 7);
+    const ucxpool_request_t *request =
+        core_numbers_find(&hostile.victim->requests.receives,
+                          hostile_receive(&hostile, 7));
 
-    return (receive != 0) &&
-           !hostile.victim->requests.receives[receive % PROTO_SENDS_MAX]
-                ->recv.is_placed;
+    return (request != NULL) && !request->recv.is_placed;
 }
 
 static void placed_as_it_should_be(void)

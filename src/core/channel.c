@@ -60,6 +60,8 @@ static void init_lists(ucxpool_channel_t *channel)
     base_list_init(&channel->requests.packing);
     base_list_init(&channel->requests.ending);
     base_list_init(&channel->requests.loans);
+    base_list_init(&channel->requests.sent);
+    base_list_init(&channel->requests.wordless);
     base_list_init(&channel->messages.arriving);
     base_list_init(&channel->messages.free);
     base_list_init(&channel->control.backlog);
@@ -124,11 +126,10 @@ ucxpool_status_t core_channel_create(ucxpool_t                      *pool,
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a channel");
     }
     init_lists(channel);
-    channel->pool             = pool;
-    channel->refs             = 1; /* the pool's, until it is closed */
-    channel->flow.next_number = 1;
-    channel->ring.fd          = -1;
-    channel->wire             = &core_wire_none;
+    channel->pool    = pool;
+    channel->refs    = 1; /* the pool's, until it is closed */
+    channel->ring.fd = -1;
+    channel->wire    = &core_wire_none;
     core_event_init(&channel->event, pool, channel, NULL);
     core_source_init(&channel->peer.watch);
     core_source_init(&channel->wireup.client_source);
@@ -220,7 +221,7 @@ ucxpool_status_t core_channel_say_ended(const ucxpool_channel_t *channel)
 
 bool core_channel_lends_memory(const ucxpool_channel_t *channel)
 {
-    return (channel->requests.num_sends != 0) ||
+    return (channel->requests.sends.num != 0) ||
            !base_list_is_empty(&channel->requests.loans) ||
            channel->mailboxes.is_lent ||
            !base_list_is_empty(&channel->windows.grants);

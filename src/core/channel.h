@@ -14,6 +14,7 @@
 #include "bootstrap/address.h"
 #include "core/endpoint.h"
 #include "core/lifeline.h"
+#include "core/numbers.h"
 #include "core/ring.h"
 #include "core/wakeup.h"
 #include "ipc/share.h"
@@ -103,7 +104,6 @@ typedef struct core_flow {
     uint64_t next_sequence;
     uint64_t expected_sequence;
     uint64_t arrived_sequence; /* after that of the last descriptor; ring */
-    uint64_t next_number;      /* of sends and receives */
     uint64_t num_posted;       /* sends */
 } core_flow_t;
 
@@ -117,16 +117,19 @@ typedef struct core_messages {
 } core_messages_t;
 
 typedef struct core_channel_requests {
-    base_list_t        queue;
-    base_list_t        flushes;
-    base_list_t        packing;    /* sends that fill blocks, in that order */
-    base_list_t        ending;     /* sends that end when nobody reads them */
-    base_list_t        loans;      /* of blocks, to the peer: xfer/loan.h */
-    unsigned           num_pushes; /* copies to blocks of the peer's */
-    ucxpool_request_t *sends[PROTO_SENDS_MAX];
-    ucxpool_request_t *receives[PROTO_SENDS_MAX];
-    uint32_t           num_sends;
-    uint32_t           num_receives;
+    base_list_t    queue;
+    base_list_t    flushes;
+    base_list_t    packing;    /* sends that fill blocks, in that order */
+    base_list_t    ending;     /* sends that end when nobody reads them */
+    base_list_t    loans;      /* of blocks, to the peer: xfer/loan.h */
+    unsigned       num_pushes; /* copies to blocks of the peer's */
+    core_numbers_t sends;      /* that the peer has not said DONE to */
+    core_numbers_t receives;   /* that have their message */
+    base_list_t    sent;       /* of these sends, those that have not ended, in
+                                  the order in which they were posted */
+    base_list_t wordless;      /* accepted sends that wait for a word */
+    uint64_t    words[PROTO_SENDS_MAX / 64]; /* bit i: a send has the word
+                                                revoked[i] */
 } core_channel_requests_t;
 
 /* For short messages between GPUs: see xfer/mailbox.h. */

@@ -309,13 +309,15 @@ void core_control_done(ucxpool_channel_t *channel, uint64_t message,
 }
 
 void core_control_cancel(ucxpool_channel_t *channel, uint64_t message,
-                         ucxpool_status_t status, const char *reason)
+                         uint64_t receive, ucxpool_status_t status,
+                         const char *reason)
 {
     proto_fixed_t *fixed =
         core_control_begin_words(channel, PROTO_CANCEL, reason);
 
     if (fixed != NULL) {
         fixed->cancel.message = message;
+        fixed->cancel.receive = receive;
         fixed->cancel.status  = status;
         core_control_end(channel);
     }

@@ -40,7 +40,8 @@ proto_fixed_t *core_control_begin_words(ucxpool_channel_t *channel,
 void core_control_done(ucxpool_channel_t *channel, uint64_t message,
                        ucxpool_status_t status, const char *reason);
 void core_control_cancel(ucxpool_channel_t *channel, uint64_t message,
-                         ucxpool_status_t status, const char *reason);
+                         uint64_t receive, ucxpool_status_t status,
+                         const char *reason);
 
 /* Is there something to be sent by core_control_flush(), if there is room? */
 bool core_control_is_due(const ucxpool_channel_t *channel);

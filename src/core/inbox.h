@@ -41,8 +41,8 @@ typedef struct core_dispatch {
     void (*place)(ucxpool_request_t *request);
 
     /* A placed message has come, whose places follow. NULL: no memory. */
-    struct window_placed *(*placed_came)(ucxpool_channel_t *channel,
-                                         uint64_t           message);
+    struct window_placed *(*placed_came)(ucxpool_channel_t  *channel,
+                                         const proto_desc_t *desc);
 
     /* It has met its receive. True: its bytes are pulled, which ends that, or
      * xfer_recv_accept() will be called. False: they are not. */

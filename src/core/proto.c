@@ -46,7 +46,7 @@ static_assert(sizeof(proto_accept_t) == 48, "layout");
 static_assert(sizeof(proto_data_t) == 80, "layout");
 static_assert(sizeof(proto_taken_t) == 32, "layout");
 static_assert(sizeof(proto_done_t) == 32, "layout");
-static_assert(sizeof(proto_cancel_t) == 32, "layout");
+static_assert(sizeof(proto_cancel_t) == 40, "layout");
 static_assert(PROTO_SHORT_MAX + sizeof(copy_run_t) == PROTO_DATA_MAX,
               "a SHORT and its run fit");
 static_assert(sizeof(proto_window_open_t) == 56, "layout");

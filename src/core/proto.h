@@ -29,7 +29,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define PROTO_TEXT_MAX 127u
 /* Most files a peer may announce. */
 #define PROTO_FILES_MAX 1024u
-/* Sends of one channel that may be on their way at a time. */
+/* Sends of one channel whose bytes may be on their way at a time. */
 #define PROTO_SENDS_MAX 256u
 /* Imports of windows over one channel. */
 #define PROTO_GRANTS_MAX 4096u
@@ -177,7 +177,8 @@ typedef struct proto_desc {
     uint32_t     num_runs;
     uint32_t     metadata_size;
     uint32_t     flags; /* proto_desc_flags_t */
-    uint32_t     slot;  /* with PROTO_DESC_MAILED; else 0 */
+    uint32_t     slot;  /* with PROTO_DESC_MAILED; with PROTO_DESC_PLACED its
+                           word of revoked[]; else 0 */
 } proto_desc_t;
 
 /* Longest variable part of a SHORT, so that it and its run fit in the place of
@@ -259,7 +260,7 @@ typedef struct proto_data {
     uint32_t     piece;         /* to be told in TAKEN */
     uint64_t     region_offset; /* `map` wire: where the bytes lie */
     uint32_t     region;
-    uint32_t     reserved;
+    uint32_t     word; /* `map` wire: which of revoked[] the message has */
 } proto_data_t;
 
 typedef struct proto_taken {
@@ -281,7 +282,8 @@ typedef struct proto_done {
 typedef struct proto_cancel {
     proto_head_t head;
     uint64_t     message;
-    int32_t      status; /* how its send ended: an error of ucxpool_status_t */
+    uint64_t     receive; /* the receiver's number; 0: not known */
+    int32_t      status;  /* how its send ended: an error of ucxpool_status_t */
     uint32_t     reserved;
 } proto_cancel_t;
 

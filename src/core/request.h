@@ -125,6 +125,7 @@ typedef struct core_send {
     uint64_t         loan;        /* the same as message, where the blocks were
                                      lent for it; 0: they are ours */
     unsigned          slot; /* of the peer's mailbox, from 1 on; 0: none */
+    unsigned          word; /* of revoked[], from 1 on; 0: none */
     uint64_t          block_size; /* of the shortest */
     uint64_t          sequence;
     uint64_t          offset; /* of the next fragment */
@@ -139,6 +140,7 @@ typedef struct core_send {
     uint64_t          inplace_size; /* of the longest fragment in place */
     base_list_t       unsent;    /* that the wire has not got yet, in order */
     base_list_t       read_link; /* pool->requests.readers */
+    base_list_t       sent_link; /* the channel's sent ones */
     core_link_work_t  push;      /* if it has a loan */
     uint64_t          busy;      /* bit i: fragments[i] is there */
     unsigned          num_blocks;

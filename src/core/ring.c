@@ -274,19 +274,20 @@ bool core_ring_needs_doorbell(core_ring_t *ring)
     return true;
 }
 
-void core_ring_revoke(core_ring_t *ring, uint64_t message)
+void core_ring_revoke(core_ring_t *ring, unsigned word, uint64_t message)
 {
     /* An exchange, because the caller's writes to its memory must come after
      * it. */
-    (void)__atomic_exchange_n(&ring->mine->revoked[message % PROTO_SENDS_MAX],
+    (void)__atomic_exchange_n(&ring->mine->revoked[word % PROTO_SENDS_MAX],
                               message, __ATOMIC_SEQ_CST);
 }
 
-bool core_ring_is_revoked(const core_ring_t *ring, uint64_t message)
+bool core_ring_is_revoked(const core_ring_t *ring, unsigned word,
+                          uint64_t message)
 {
     /* The bytes were read before this load. */
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
-    return __atomic_load_n(&ring->theirs->revoked[message % PROTO_SENDS_MAX],
+    return __atomic_load_n(&ring->theirs->revoked[word % PROTO_SENDS_MAX],
                            __ATOMIC_RELAXED) == message;
 }
 

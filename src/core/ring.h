@@ -30,10 +30,11 @@
  * writer that sees a new odd value rings the doorbell (a message DOORBELL),
  * once for each value.
  *
- * Revocation: a message's sender writes the message's number to revoked[]
- * before it ends a send early, and only then gives the memory back to the
- * caller. The receiver copies a fragment and then looks: if the number stands
- * there, the bytes may be newer than the message, and it does not complete.
+ * Revocation: a message whose bytes the receiver reads by itself has a word of
+ * revoked[]. Before its sender ends it early, it writes the message's number to
+ * that word, and only then gives the memory back to the caller. The receiver
+ * copies a fragment and then looks: if the number stands there, the bytes may
+ * be newer than the message, and it does not complete.
  *
  * Withdrawal: the owner of a window takes it back without the importer's help.
  * The importer sets `copying` before each step of a copy, and then compares the
@@ -144,8 +145,10 @@ bool core_ring_was_read_since_sleep(const core_ring_t *ring);
  * a commit, and after a consume that was true. */
 bool core_ring_needs_doorbell(core_ring_t *ring);
 
-void core_ring_revoke(core_ring_t *ring, uint64_t message);
-bool core_ring_is_revoked(const core_ring_t *ring, uint64_t message);
+/* word: which of revoked[] the message has. A peer's may be any number. */
+void core_ring_revoke(core_ring_t *ring, unsigned word, uint64_t message);
+bool core_ring_is_revoked(const core_ring_t *ring, unsigned word,
+                          uint64_t message);
 
 /* Owner of a window: count a REVOKE that is being sent. */
 void core_ring_withdraw(core_ring_t *ring);

@@ -87,7 +87,8 @@ static void over(window_operation_t *operation, ucxpool_status_t status)
         xfer_recv_let_go(request);
     } else if (status != UCXPOOL_OK) {
         go_by_blocks(placed);
-    } else if (core_ring_is_revoked(&placed->channel->ring, placed->message)) {
+    } else if (core_ring_is_revoked(&placed->channel->ring, placed->word,
+                                    placed->message)) {
         /* The CANCEL that ends the receive comes, or the channel's end. */
         drop_operation(placed);
     } else {
@@ -179,13 +180,14 @@ static bool is_whole(const window_placed_t *placed)
 
 /* --- what comes of it ----------------------------------------------------- */
 
-window_placed_t *window_placed_came(ucxpool_channel_t *channel,
-                                    uint64_t           message)
+window_placed_t *window_placed_came(ucxpool_channel_t  *channel,
+                                    const proto_desc_t *desc)
 {
     window_placed_t *placed = core_alloc(channel->pool, sizeof(*placed));
 
     if (placed != NULL) {
-        *placed = (window_placed_t){.channel = channel, .message = message};
+        *placed = (window_placed_t){
+            .channel = channel, .message = desc->message, .word = desc->slot};
         base_list_add_tail(&channel->windows.placed, &placed->link);
     }
     return placed;

@@ -548,6 +548,7 @@ typedef struct window_placed {
     base_list_t         link;    /* the channel's */
     ucxpool_channel_t  *channel; /* the message has a reference, or request */
     uint64_t            message; /* the sender's number */
+    uint32_t            word;    /* of revoked[] */
     uint64_t            remote;
     uint64_t            length; /* of each place; 0: of their own */
     size_t              num_places;
@@ -561,8 +562,8 @@ typedef struct window_placed {
 } window_placed_t;
 
 /* As the functions of core_dispatch_t. */
-window_placed_t *window_placed_came(ucxpool_channel_t *channel,
-                                    uint64_t           message);
+window_placed_t *window_placed_came(ucxpool_channel_t  *channel,
+                                    const proto_desc_t *desc);
 bool window_placed_met(window_placed_t *placed, ucxpool_request_t *request);
 void window_placed_dropped(window_placed_t *placed);
 

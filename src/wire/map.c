@@ -180,7 +180,7 @@ static void delivered(ucxpool_request_t *request, const proto_data_t *data,
     if ((status != UCXPOOL_OK) && (status != UCXPOOL_ERR_CHECKSUM)) {
         return;
     }
-    if (core_ring_is_revoked(&channel->ring, data->message)) {
+    if (core_ring_is_revoked(&channel->ring, data->word, data->message)) {
         /* The CANCEL that ends the receive comes, and says why; or else the end
          * of the channel. */
         return;

@@ -239,6 +239,20 @@ uint64_t wireup_channel_close_deadline(const ucxpool_channel_t *channel)
 /* --- what follows from its end ---------------------------------------------
  */
 
+typedef void (*end_t)(ucxpool_request_t *request, ucxpool_status_t status,
+                      const char *detail);
+
+/* The end of one may be that of others. */
+static void for_each_of(const core_numbers_t *numbers, end_t end,
+                        ucxpool_status_t status, const char *detail)
+{
+    for (uint32_t i = 0; i < numbers->size; i++) {
+        if (numbers->slots[i].request != NULL) {
+            end(numbers->slots[i].request, status, detail);
+        }
+    }
+}
+
 /* End every request of the channel, for the same reason. */
 static void abort_requests(ucxpool_channel_t *channel)
 {
@@ -246,16 +260,10 @@ static void abort_requests(ucxpool_channel_t *channel)
 
     xfer_posted_abort(channel, status, channel->reason);
     xfer_queue_abort(channel, status, channel->reason);
-    for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
-        if (channel->requests.sends[i] != NULL) {
-            xfer_send_abort(channel->requests.sends[i], status,
-                            channel->reason);
-        }
-        if (channel->requests.receives[i] != NULL) {
-            xfer_recv_abort(channel->requests.receives[i], status,
-                            channel->reason);
-        }
-    }
+    for_each_of(&channel->requests.sends, xfer_send_abort, status,
+                channel->reason);
+    for_each_of(&channel->requests.receives, xfer_recv_abort, status,
+                channel->reason);
     xfer_flush_abort(channel, status);
     window_channel_ended(channel);
     xfer_message_channel_ended(channel);
@@ -266,23 +274,19 @@ static void cancel_requests(ucxpool_channel_t *channel)
 {
     static const char text[] = "the channel was closed";
 
-    for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
-        if (channel->requests.sends[i] != NULL) {
-            xfer_send_stop(channel->requests.sends[i], UCXPOOL_ERR_CANCELED,
-                           text);
-        }
-        if (channel->requests.receives[i] != NULL) {
-            xfer_recv_stop(channel->requests.receives[i], UCXPOOL_ERR_CANCELED,
-                           text);
-        }
-    }
+    for_each_of(&channel->requests.sends, xfer_send_stop, UCXPOOL_ERR_CANCELED,
+                text);
+    for_each_of(&channel->requests.receives, xfer_recv_stop,
+                UCXPOOL_ERR_CANCELED, text);
 }
 
 /* Sends that have ended, but whose memory the peer might still have read. */
 static void forget_sends(ucxpool_channel_t *channel)
 {
-    for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
-        ucxpool_request_t *request = channel->requests.sends[i];
+    const core_numbers_t *sends = &channel->requests.sends;
+
+    for (uint32_t i = 0; i < sends->size; i++) {
+        ucxpool_request_t *request = sends->slots[i].request;
 
         if ((request != NULL) && core_request_has_ended(request)) {
             xfer_send_forget(request);
@@ -343,14 +347,9 @@ void wireup_channel_abort(ucxpool_channel_t *channel)
 /* Sends that were posted, and receives that have their message. */
 static bool has_requests(const ucxpool_channel_t *channel)
 {
-    bool any = xfer_flush_has_sends(channel, UINT64_MAX) ||
-               window_channel_is_busy(channel);
-
-    for (unsigned i = 0; (i < PROTO_SENDS_MAX) && !any; i++) {
-        any = (channel->requests.receives[i] != NULL) &&
-              !core_request_has_ended(channel->requests.receives[i]);
-    }
-    return any;
+    return xfer_flush_has_sends(channel, UINT64_MAX) ||
+           window_channel_is_busy(channel) ||
+           (channel->requests.receives.num != 0);
 }
 
 void wireup_channel_close(ucxpool_channel_t *channel)
@@ -405,7 +404,7 @@ static unsigned progress_close(ucxpool_channel_t *channel)
 {
     unsigned count = progress_goodbye(channel);
 
-    if (channel->peer.gone && (channel->requests.num_sends != 0)) {
+    if (channel->peer.gone && (channel->requests.sends.num != 0)) {
         forget_sends(channel);
     }
     if (channel->peer.gone) {
@@ -486,6 +485,8 @@ static void destroy(ucxpool_channel_t *channel)
     wireup_mapping_close(channel);
     wireup_process_watch_stop(channel);
     core_ring_cleanup(&channel->ring);
+    core_numbers_cleanup(&channel->requests.sends);
+    core_numbers_cleanup(&channel->requests.receives);
     if (channel->conn.endpoint != NULL) {
         core_endpoint_destroy(channel->conn.endpoint);
     }

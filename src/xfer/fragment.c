@@ -526,6 +526,7 @@ static void fill_data(ucxpool_request_t *request, core_fragment_t *fragment,
     data->index         = send->index;
     data->piece         = fragment->number;
     data->region        = fragment->where.region;
+    data->word          = base_max(request->send.word, 1u) - 1;
     data->region_offset = fragment->where.offset;
     data->flags         = (range->last ? PROTO_DATA_LAST : 0u) |
                   (fragment->in_place ? PROTO_DATA_INPLACE : 0u) |

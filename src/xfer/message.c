@@ -131,6 +131,10 @@ static void deliver(ucxpool_message_t *message)
                           UCXPOOL_ERR_LIMIT,
                           "too many lists of lengths wait for a receive");
     }
+    if (message->canceled) {
+        core_control_done(message->channel, message->desc.message,
+                          UCXPOOL_ERR_CANCELED, NULL);
+    }
     if (message->refused || message->canceled) {
         xfer_message_release(message);
         return;
@@ -314,8 +318,7 @@ void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
         return;
     }
     if (desc->flags & PROTO_DESC_PLACED) {
-        message->placed =
-            channel->pool->dispatch->placed_came(channel, desc->message);
+        message->placed = channel->pool->dispatch->placed_came(channel, desc);
     }
     base_list_add_tail(&channel->messages.arriving, &message->link);
     deliver_arriving(channel);
@@ -480,6 +483,7 @@ bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t number,
                 message->canceled = true;
                 snprintf(message->canceled_why, sizeof(message->canceled_why),
                          "%s", why);
+                core_control_done(channel, number, UCXPOOL_ERR_CANCELED, NULL);
                 if (!message->probed) {
                     xfer_message_release(message);
                 }

@@ -56,7 +56,8 @@ void xfer_message_release(ucxpool_message_t *message);
 void xfer_message_drop(ucxpool_message_t *message, ucxpool_status_t status,
                        const char *reason);
 
-/* The sender has canceled it, for this reason. True when it was there. */
+/* The sender has canceled it, for this reason, and is told DONE: at once, or
+ * when its turn comes. True when it was there. */
 bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t message,
                          const char *why);
 

@@ -145,29 +145,11 @@ static bool check_whole(ucxpool_request_t *request)
     return true;
 }
 
-/* Take a number for the receive: its low bits are an index of receives[]. */
-static void take_number(ucxpool_request_t *request)
-{
-    ucxpool_channel_t *channel = request->channel;
-    uint64_t           number  = channel->flow.next_number;
-
-    while (channel->requests.receives[number % PROTO_SENDS_MAX] != NULL) {
-        number++;
-    }
-    channel->flow.next_number                            = number + 1;
-    channel->requests.receives[number % PROTO_SENDS_MAX] = request;
-    channel->requests.num_receives++;
-    request->recv.receive = number;
-}
-
 static void put_number(ucxpool_request_t *request)
 {
-    ucxpool_channel_t *channel = request->channel;
-
     if (request->recv.receive != 0) {
-        channel->requests.receives[request->recv.receive % PROTO_SENDS_MAX] =
-            NULL;
-        channel->requests.num_receives--;
+        core_numbers_put(&request->channel->requests.receives,
+                         request->recv.receive);
         request->recv.receive = 0;
     }
 }
@@ -351,21 +333,16 @@ static void start_large(ucxpool_request_t *request, ucxpool_message_t *message)
         end(request, channel->status, channel->reason);
         return;
     }
-    if (channel->requests.num_receives == PROTO_SENDS_MAX) {
-        end(request, UCXPOOL_ERR_PROTOCOL, "the peer sends too much at once");
-        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                          "the peer began more than %u messages at once",
-                          PROTO_SENDS_MAX);
-        return;
-    }
     request->recv.message = message->desc.message;
-    if (take_runs(request, message) != UCXPOOL_OK) {
+    if (!core_numbers_reserve(&channel->requests.receives) ||
+        (take_runs(request, message) != UCXPOOL_OK)) {
         refuse_no_memory(request, message);
         return;
     }
     copy_plan_init(&request->plan, request->data.runs, request->data.num_runs,
                    &request->data.totals, &request->data.memory);
-    take_number(request);
+    request->recv.receive =
+        core_numbers_take(&channel->requests.receives, request);
     if (message->desc.flags & PROTO_DESC_MAILED) {
         request->channel->wire->mailed(request, &message->desc);
     } else if (!is_pulled(request, message)) {
@@ -417,10 +394,10 @@ ucxpool_request_t *xfer_recv_find(ucxpool_channel_t  *channel,
                                   const proto_data_t *data)
 {
     ucxpool_request_t *request =
-        channel->requests.receives[data->receive % PROTO_SENDS_MAX];
+        core_numbers_find(&channel->requests.receives, data->receive);
 
-    if ((request == NULL) || (request->recv.receive != data->receive) ||
-        (request->recv.message != data->message) || request->recv.is_placed) {
+    if ((request == NULL) || (request->recv.message != data->message) ||
+        request->recv.is_placed) {
         return NULL;
     }
     return request;
@@ -511,18 +488,24 @@ static void say_why(char text[CORE_REASON_SIZE], ucxpool_status_t status,
     }
 }
 
-/* The receive of a message that has met one; NULL: it has not, or has ended. */
+/* The receive of a message that has met one; NULL: it has not, or has ended. A
+ * sender that has not heard of it cannot name it. */
 static ucxpool_request_t *find_of(const ucxpool_channel_t *channel,
-                                  uint64_t                 message)
+                                  const proto_cancel_t    *cancel)
 {
-    for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
-        ucxpool_request_t *request = channel->requests.receives[i];
+    const core_numbers_t *receives = &channel->requests.receives;
+    ucxpool_request_t    *request;
 
-        if ((request != NULL) && (request->recv.message == message)) {
-            return request;
+    request = core_numbers_find(receives, cancel->receive);
+    for (uint32_t i = 0; (cancel->receive == 0) && (i < receives->size); i++) {
+        request = receives->slots[i].request;
+        if ((request != NULL) && (request->recv.message == cancel->message)) {
+            break;
         }
     }
-    return NULL;
+    return ((request != NULL) && (request->recv.message == cancel->message))
+               ? request
+               : NULL;
 }
 
 void xfer_recv_canceled(ucxpool_channel_t    *channel,
@@ -535,12 +518,13 @@ void xfer_recv_canceled(ucxpool_channel_t    *channel,
         return; /* the number of all that came with their descriptors */
     }
     say_why(text, (ucxpool_status_t)cancel->status, reason);
-    request = find_of(channel, cancel->message);
+    if (xfer_message_cancel(channel, cancel->message, text)) {
+        return;
+    }
+    request = find_of(channel, cancel);
     if (request != NULL) {
         say_done(request, UCXPOOL_ERR_CANCELED, NULL);
         end(request, UCXPOOL_ERR_CANCELED, text);
-    } else if (xfer_message_cancel(channel, cancel->message, text)) {
-        core_control_done(channel, cancel->message, UCXPOOL_ERR_CANCELED, NULL);
     }
 }
 

@@ -58,7 +58,7 @@ static step_result_t step_turn(ucxpool_request_t *request)
 
     if ((channel->state != UCXPOOL_CHANNEL_OPEN) ||
         (channel->flow.credits == 0) ||
-        (channel->requests.num_sends == PROTO_SENDS_MAX) ||
+        (channel->requests.sends.num == PROTO_SENDS_MAX) ||
         !xfer_queue_is_first(request)) {
         return STEP_WAIT;
     }
@@ -89,29 +89,66 @@ static bool is_eager(const ucxpool_request_t *request)
             PROTO_DATA_MAX);
 }
 
-/* Take a number for the message: its low bits are an index of sends[]. */
+/* --- words of revoked[] ---------------------------------------------------
+ * A send has one while its receiver may read its bytes: so there are only so
+ * many whose bytes are on their way. The others wait in requests.wordless.
+ */
+
+/* False: all are taken. */
+static bool take_word(ucxpool_request_t *request)
+{
+    uint64_t *words = request->channel->requests.words;
+
+    for (unsigned i = 0; i < PROTO_SENDS_MAX / 64; i++) {
+        if (words[i] != UINT64_MAX) {
+            unsigned bit = (unsigned)__builtin_ctzll(~words[i]);
+
+            words[i] |= UINT64_C(1) << bit;
+            request->send.word = 64 * i + bit + 1;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Let the first that waits for a word look whether there is one. */
+static void wake_wordless(ucxpool_channel_t *channel)
+{
+    base_list_t *wordless = &channel->requests.wordless;
+
+    if (!base_list_is_empty(wordless)) {
+        core_request_wake(base_list_head(wordless, ucxpool_request_t, link));
+    }
+}
+
+static void put_word(ucxpool_request_t *request)
+{
+    unsigned i = request->send.word - 1;
+
+    if (request->send.word != 0) {
+        request->channel->requests.words[i / 64] &= ~(UINT64_C(1) << i % 64);
+        request->send.word = 0;
+        wake_wordless(request->channel);
+    }
+}
+
+/* --- steps ---------------------------------------------------------------- */
+
 static void take_number(ucxpool_request_t *request)
 {
-    ucxpool_channel_t *channel = request->channel;
-    uint64_t           number  = channel->flow.next_number;
+    core_channel_requests_t *requests = &request->channel->requests;
 
-    while (channel->requests.sends[number % PROTO_SENDS_MAX] != NULL) {
-        number++;
-    }
-    channel->flow.next_number                         = number + 1;
-    channel->requests.sends[number % PROTO_SENDS_MAX] = request;
-    channel->requests.num_sends++;
-    request->send.message = number;
+    request->send.message = core_numbers_take(&requests->sends, request);
+    base_list_add_tail(&requests->sent, &request->send.sent_link);
 }
 
 static void put_number(ucxpool_request_t *request)
 {
     ucxpool_channel_t *channel = request->channel;
-    uint64_t           number  = request->send.message;
 
-    channel->requests.sends[number % PROTO_SENDS_MAX] = NULL;
-    channel->requests.num_sends--;
+    core_numbers_put(&channel->requests.sends, request->send.message);
     request->send.message = 0;
+    put_word(request);
     xfer_queue_wake(channel);
 }
 
@@ -132,6 +169,8 @@ static void fill_desc(ucxpool_request_t *request, proto_desc_t *desc,
     if (request->send.slot != 0) {
         desc->flags |= PROTO_DESC_MAILED;
         desc->slot = request->send.slot - 1;
+    } else if (request->send.place.remote != 0) {
+        desc->slot = request->send.word - 1;
     }
     if (!(flags & PROTO_DESC_RUNS) && (request->data.num_runs != 0)) {
         memcpy(data, request->data.runs, runs_size(request));
@@ -189,6 +228,9 @@ static step_result_t send_desc(ucxpool_request_t *request, uint32_t flags,
     request->send.sequence = channel->flow.next_sequence++;
     if (!(flags & PROTO_DESC_EAGER)) {
         take_number(request);
+        if ((request->send.place.remote != 0) && !take_word(request)) {
+            request->send.place.remote = 0;
+        }
     }
     if (flags == 0) {
         xfer_mailbox_take(request);
@@ -241,6 +283,11 @@ static step_result_t step_desc(ucxpool_request_t *request)
 
     size = desc_data_size(request, &flags);
     if (!(flags & PROTO_DESC_EAGER)) {
+        if (!core_numbers_reserve(&request->channel->requests.sends)) {
+            xfer_queue_end(request, UCXPOOL_ERR_NO_MEMORY,
+                           "no memory for the number of a send");
+            return STEP_END;
+        }
         find_place(request);
     }
     if ((flags & PROTO_DESC_EAGER) &&
@@ -331,9 +378,25 @@ static step_result_t step_places(ucxpool_request_t *request)
 
 static step_result_t step_accept(ucxpool_request_t *request)
 {
-    return ((request->send.receive == 0) && (request->send.slot == 0))
-               ? STEP_WAIT
-               : STEP_NEXT;
+    base_list_t *wordless = &request->channel->requests.wordless;
+
+    if ((request->send.slot != 0) || (request->send.word != 0)) {
+        return ((request->send.slot != 0) || (request->send.receive != 0))
+                   ? STEP_NEXT
+                   : STEP_WAIT;
+    }
+    if (request->send.receive == 0) {
+        return STEP_WAIT;
+    }
+    if (base_list_is_empty(&request->link)) {
+        base_list_add_tail(wordless, &request->link);
+    }
+    if ((wordless->next != &request->link) || !take_word(request)) {
+        return STEP_WAIT;
+    }
+    base_list_del(&request->link);
+    wake_wordless(request->channel);
+    return STEP_NEXT;
 }
 
 /* All fragments are laid out, or the channel has failed. */
@@ -558,15 +621,10 @@ static bool is_quick(const ucxpool_request_t *request)
 #define FRAG_SIZE_MIN 4096u
 
 /* The send with this number, if it is still known. */
-static ucxpool_request_t *find(ucxpool_channel_t *channel, uint64_t message)
+static ucxpool_request_t *find(const ucxpool_channel_t *channel,
+                               uint64_t                 message)
 {
-    ucxpool_request_t *request =
-        channel->requests.sends[message % PROTO_SENDS_MAX];
-
-    if ((request == NULL) || (request->send.message != message)) {
-        return NULL;
-    }
-    return request;
+    return core_numbers_find(&channel->requests.sends, message);
 }
 
 /* Is the caller's own memory still being read: by operations of UCX, or by
@@ -585,15 +643,26 @@ static bool is_being_read(const ucxpool_request_t *request)
     return false;
 }
 
+/* Where the receiver reads by itself: what it reads from now on is not the
+ * message. */
+static void revoke(const ucxpool_request_t *request)
+{
+    ucxpool_channel_t *channel = request->channel;
+
+    if (channel->wire->is_read && (request->send.word != 0)) {
+        core_ring_revoke(&channel->ring, request->send.word - 1,
+                         request->send.message);
+    }
+}
+
 static void send_cancel(ucxpool_request_t *request, ucxpool_status_t status,
                         const char *detail)
 {
     ucxpool_channel_t *channel = request->channel;
 
-    if (channel->wire->is_read) {
-        core_ring_revoke(&channel->ring, request->send.message);
-    }
-    core_control_cancel(channel, request->send.message, status, detail);
+    revoke(request);
+    core_control_cancel(channel, request->send.message, request->send.receive,
+                        status, detail);
 }
 
 /*
@@ -663,7 +732,8 @@ void xfer_send_accepted(ucxpool_channel_t    *channel,
     }
     if (core_request_has_ended(request)) {
         /* Our CANCEL came before the descriptor was known there. */
-        request->send.loan = (data_size != 0) ? accept->message : 0;
+        request->send.loan    = (data_size != 0) ? accept->message : 0;
+        request->send.receive = accept->receive;
         send_cancel(request, core_request_status(request), request->detail);
         return;
     }
@@ -808,9 +878,7 @@ void xfer_send_abort(ucxpool_request_t *request, ucxpool_status_t status,
 {
     ucxpool_channel_t *channel = request->channel;
 
-    if ((request->send.message != 0) && channel->wire->is_read) {
-        core_ring_revoke(&channel->ring, request->send.message);
-    }
+    revoke(request);
     end(request, status, detail);
     if (!channel->wire->is_read || channel->peer.gone) {
         xfer_send_forget(request);
@@ -825,6 +893,7 @@ static void init(ucxpool_request_t *request)
     memset(&request->send, 0, offsetof(core_send_t, fragments));
     base_list_init(&request->send.unsent);
     base_list_init(&request->send.read_link);
+    base_list_init(&request->send.sent_link);
 }
 
 static void resume(ucxpool_request_t *request)
@@ -838,6 +907,8 @@ static void resume(ucxpool_request_t *request)
 static void ended(ucxpool_request_t *request, ucxpool_status_t status)
 {
     xfer_queue_count(request, status);
+    base_list_del(&request->send.sent_link);
+    wake_wordless(request->channel);
     leave_readers(request);
     core_link_leave(&request->send.push);
     xfer_send_release(request);
@@ -861,35 +932,17 @@ const core_request_kind_t xfer_send_kind = {
 
 /* --- flushes -------------------------------------------------------------- */
 
-static bool is_under_way(const ucxpool_request_t *request, uint64_t before)
-{
-    return (request != NULL) && (request->order < before) &&
-           !core_request_has_ended(request);
-}
-
 bool xfer_flush_has_sends(const ucxpool_channel_t *channel, uint64_t before)
 {
-    const base_list_t       *queue = &channel->requests.queue;
-    const ucxpool_request_t *request;
+    const base_list_t *queue = &channel->requests.queue;
+    const base_list_t *sent  = &channel->requests.sent;
 
-    /* The oldest comes first. */
-    if (!base_list_is_empty(queue) &&
-        is_under_way(base_list_head(queue, ucxpool_request_t, link), before)) {
-        return true;
-    }
-    for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
-        if (is_under_way(channel->requests.sends[i], before)) {
-            return true;
-        }
-    }
-    /* Of which the peer knows no more. */
-    base_list_for_each(request, &channel->requests.ending, ucxpool_request_t,
-                       link) {
-        if (is_under_way(request, before)) {
-            return true;
-        }
-    }
-    return false;
+    /* In both the oldest comes first. */
+    return (!base_list_is_empty(queue) &&
+            (base_list_head(queue, ucxpool_request_t, link)->order < before)) ||
+           (!base_list_is_empty(sent) &&
+            (base_list_head(sent, ucxpool_request_t, send.sent_link)->order <
+             before));
 }
 
 unsigned xfer_flush_progress(ucxpool_channel_t *channel)
