@@ -1,6 +1,7 @@
 /*
- * What memory a process has with a pool and its peers, and how long a process
- * takes that sends four words: figures of docs/benchmarks/memory.md.
+ * What memory a process has with a pool and its peers, and with messages that
+ * it does not receive, and how long a process takes that sends four words:
+ * figures of docs/benchmarks/memory.md.
  *
  * All processes have a channel to each of the others. RSS and PSS are those of
  * /proc/PID/smaps_rollup, of the first process, first when all channels stand,
@@ -30,6 +31,7 @@
 #define PIECE        4096
 #define NUM_MESSAGES 8
 #define NUM_STARTS   21
+#define NUM_UNWANTED 100000u
 
 typedef struct memory {
     double rss, pss; /* MiB */
@@ -40,7 +42,9 @@ typedef struct board {
     atomic_uint num_arrived;
     size_t      lengths[MAX_RANKS];
     char        addresses[MAX_RANKS][8192];
-    memory_t    idle, used; /* of the first */
+    memory_t    idle, used;         /* of the first */
+    memory_t    before[2], with[2]; /* of sender and receiver */
+    double      first_us, rest_us;  /* to receive */
     unsigned    port;
 } shared_t;
 
@@ -266,6 +270,107 @@ static void tell_peers(const char *wire, unsigned num_peers)
     munmap(board, sizeof(*board));
 }
 
+/* --- messages that are not received -----------------------------------------
+ */
+
+static void send_unwanted(rank_t *rank)
+{
+    static uint64_t           words[NUM_UNWANTED];
+    static ucxpool_request_t *sends[NUM_UNWANTED];
+
+    for (unsigned i = 0; i < NUM_UNWANTED; i++) {
+        words[i] = i;
+        must(ucxpool_send_buffer(rank->channels[1], &words[i], sizeof(words[i]),
+                                 i, NULL, &sends[i]));
+    }
+    meet(rank);
+    measure(&rank->board->with[0]);
+    meet(rank);
+    for (unsigned i = 0; i < NUM_UNWANTED; i++) {
+        finish(sends[i]);
+    }
+}
+
+static double receive_word(rank_t *rank, uint64_t tag)
+{
+    uint64_t           begin = clock_now();
+    uint64_t           word;
+    ucxpool_request_t *request;
+
+    must(ucxpool_recv_buffer(rank->pool, rank->channels[0], &word, sizeof(word),
+                             tag, UINT64_MAX, NULL, &request));
+    finish(request);
+    if (word != tag) {
+        fail("a message", "it is another one");
+    }
+    return (double)(clock_now() - begin) / 1e3;
+}
+
+/* The last one first. */
+static void receive_unwanted(rank_t *rank)
+{
+    shared_t          *board = rank->board;
+    ucxpool_message_t *last;
+    uint64_t           word, begin;
+    ucxpool_data_t     data = ucxpool_data_buffer(&word, sizeof(word));
+    ucxpool_request_t *request;
+
+    while (ucxpool_probe(rank->pool, rank->channels[0], NUM_UNWANTED - 1,
+                         UINT64_MAX, &last) != UCXPOOL_OK) {
+        must(ucxpool_wait(rank->pool, UCXPOOL_FOREVER));
+    }
+    meet(rank);
+    measure(&board->with[1]);
+    meet(rank);
+    begin = clock_now();
+    must(ucxpool_message_recv(last, &data, NULL, &request));
+    finish(request);
+    board->first_us = (double)(clock_now() - begin) / 1e3;
+    board->rest_us  = 0;
+    for (unsigned i = NUM_UNWANTED - 1; i-- > 0;) {
+        board->rest_us += receive_word(rank, i);
+    }
+}
+
+static void run_unwanted(shared_t *board, const char *wire, unsigned index)
+{
+    rank_t rank = {.board = board, .index = index, .num_ranks = 2};
+
+    rank.pool = make_pool(wire);
+    tell_address(&rank);
+    connect_all(&rank);
+    measure(&board->before[index]);
+    meet(&rank);
+    if (index == 0) {
+        send_unwanted(&rank);
+    } else {
+        receive_unwanted(&rank);
+    }
+    meet(&rank);
+    ucxpool_destroy(rank.pool);
+}
+
+static void tell_unwanted(const char *wire)
+{
+    shared_t *board = shared(sizeof(*board));
+
+    for (unsigned i = 0; i < 2; i++) {
+        if (start() == 0) {
+            run_unwanted(board, wire, i);
+            _exit(EXIT_SUCCESS);
+        }
+    }
+    wait_for(2);
+    printf("| %s | %.0f | %.0f | %.0f | %.0f | %.0f us | %.1f us |\n", wire,
+           board->before[0].rss, board->with[0].rss, board->before[1].rss,
+           board->with[1].rss, board->first_us,
+           board->rest_us / (NUM_UNWANTED - 1));
+    munmap(board, sizeof(*board));
+}
+
+/* --- starts ----------------------------------------------------------------
+ */
+
 /* Take one message from each process that connects. */
 static void receive_words(shared_t *board)
 {
@@ -363,6 +468,14 @@ int main(int argc, char **argv)
             }
             tell_peers(wires[w], (unsigned)num_peers);
         }
+    }
+    printf("\n%u messages of 8 bytes that are not received\n\n"
+           "| wire | RSS of the sender before | with | RSS of the receiver "
+           "before | with | last first | each other |\n"
+           "|---|---|---|---|---|---|---|\n",
+           NUM_UNWANTED);
+    for (unsigned w = 0; w < 2; w++) {
+        tell_unwanted(wires[w]);
     }
     tell_starts();
     return EXIT_SUCCESS;

@@ -129,6 +129,7 @@ START_TEST(a_send_in_the_queue_ends_at_once_and_the_next_goes_on)
     ucxpool_request_t *recv;
 
     pair_init(&pair, wires[_i], "CREDITS=1");
+    pair.a->announce_ns = UCXPOOL_FOREVER;
     for (int i = 0; i < 3; i++) {
         bytes[i] = (char)('a' + i);
         sends[i] = post_send(&pair, &bytes[i], 1, TAG);

@@ -177,6 +177,7 @@ START_TEST(a_send_in_the_queue_expires_and_the_next_goes_on)
     ucxpool_request_t       *recv;
 
     pair_init(&pair, wires[_i], "CREDITS=1");
+    pair.a->announce_ns = UCXPOOL_FOREVER;
     ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "a", 1, TAG, NULL, NULL),
                      UCXPOOL_OK);
     ck_assert_int_eq(

@@ -227,21 +227,22 @@ static void idle(pair_t *pair)
     }
 }
 
-START_TEST(messages_that_nobody_receives_are_bounded_by_credits)
+START_TEST(unreceived_messages_are_bounded_by_credits_and_max_unexpected)
 {
-    enum { CREDITS = 4, COUNT = 20 };
+    enum { CREDITS = 4, MAX = CREDITS + 6, COUNT = 30 };
     pair_t             pair;
     ucxpool_request_t *sends[COUNT];
     ucxpool_message_t *messages[COUNT];
     unsigned           num_sent    = 0;
     unsigned           num_arrived = 0;
 
-    pair_init(&pair, wires[_i], with(wires[_i], "CREDITS=4"));
+    pair_init(&pair, wires[_i], with(wires[_i], "CREDITS=4 MAX_UNEXPECTED=6"));
     for (int i = 0; i < COUNT; i++) {
         ck_assert_int_eq(
             ucxpool_send_buffer(pair.to_b, "m", 1, TAG, NULL, &sends[i]),
             UCXPOOL_OK);
     }
+    pair_until(&pair, pair.to_a->messages.num_unexpected == MAX);
     idle(&pair);
     for (int i = 0; i < COUNT; i++) {
         num_sent += pair_ended(sends[i]);
@@ -251,18 +252,222 @@ START_TEST(messages_that_nobody_receives_are_bounded_by_credits)
            UCXPOOL_OK) {
         num_arrived++;
     }
-    ck_assert_uint_eq(num_arrived, CREDITS);
+    ck_assert_uint_eq(num_arrived, MAX);
     /* Each one that goes makes room for the next. */
     for (int i = 0; i < COUNT; i++) {
-        if (i >= CREDITS) {
+        if (i >= MAX) {
             pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS,
                                             &messages[i]) == UCXPOOL_OK);
         }
         ucxpool_message_refuse(messages[i], NULL);
     }
     for (int i = 0; i < COUNT; i++) {
+        ucxpool_status_t status = pair_finish(&pair, sends[i]);
+
+        ck_assert((status == UCXPOOL_OK) ||
+                  ((i >= CREDITS) && (status == UCXPOOL_ERR_REFUSED)));
+    }
+    pair_cleanup(&pair);
+}
+END_TEST
+
+#define MANY_NUM      100000u
+#define MANY_RECEIVED 2000u
+
+static void receive_many(pair_t *pair, uint64_t tag, const uint32_t *sources,
+                         uint32_t *target)
+{
+    ucxpool_request_t *recv;
+
+    *target = UINT32_MAX;
+    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target,
+                                         sizeof(*target), tag, ALL_BITS, NULL,
+                                         &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+    ck_assert_uint_eq(*target, sources[tag]);
+}
+
+/* All with tags of their own, and the last one received first. */
+START_TEST(the_last_of_many_unreceived_messages_is_received_first)
+{
+    pair_t    pair;
+    uint32_t *sources = calloc(MANY_NUM, sizeof(*sources));
+    uint32_t  target;
+
+    pair_init(&pair, wires[_i], with(wires[_i], "CREDITS=64"));
+    for (uint32_t i = 0; i < MANY_NUM; i++) {
+        sources[i] = i;
+        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, &sources[i],
+                                             sizeof(sources[i]), i, NULL, NULL),
+                         UCXPOOL_OK);
+    }
+    pair_until(&pair, pair.to_a->messages.num_unexpected == MANY_NUM);
+    for (uint32_t i = MANY_NUM; i-- > MANY_NUM - MANY_RECEIVED;) {
+        receive_many(&pair, i, sources, &target);
+    }
+    /* Those that came with their bytes, and those behind them. */
+    for (uint32_t i = 0; i < MANY_RECEIVED; i++) {
+        receive_many(&pair, i, sources, &target);
+    }
+    pair_cleanup(&pair);
+    free(sources);
+}
+END_TEST
+
+#define KIND_NUM 5u
+
+/* Empty, short, with metadata, in several segments, long. */
+static void send_kind(pair_t *pair, const uint8_t *bytes, unsigned i,
+                      ucxpool_request_t **send_p)
+{
+    static const size_t sizes[KIND_NUM] = {0, 100, 5000, 9000, 70000};
+    const size_t        cut             = sizes[i] / 3;
+
+    ucxpool_const_segment_t  segments[] = {{bytes, cut},
+                                           {bytes + cut, sizes[i] - cut}};
+    ucxpool_data_t           data       = ucxpool_source_segments(segments, 2);
+    ucxpool_request_params_t params     = {
+            .field_mask      = UCXPOOL_REQUEST_PARAM_FIELD_METADATA,
+            .metadata        = bytes,
+            .metadata_length = 300,
+    };
+
+    if (i < 3) {
+        data = ucxpool_source_buffer(bytes, sizes[i]);
+    }
+    ck_assert_int_eq(
+        ucxpool_send(pair->to_b, &data, i, (i == 2) ? &params : NULL, send_p),
+        UCXPOOL_OK);
+}
+
+START_TEST(unreceived_messages_of_each_kind_arrive_whole)
+{
+    pair_t                 pair;
+    uint8_t               *bytes  = calloc(2, 70000);
+    uint8_t               *target = bytes + 70000;
+    ucxpool_request_t     *sends[KIND_NUM], *recv;
+    ucxpool_request_attr_t attr;
+
+    for (unsigned i = 0; i < 70000; i++) {
+        bytes[i] = (uint8_t)(i * 7 + i / 256);
+    }
+    pair_init(&pair, wires[_i], with(wires[_i], "CREDITS=1"));
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "1", 1, 99, NULL, NULL),
+                     UCXPOOL_OK);
+    for (unsigned i = 0; i < KIND_NUM; i++) {
+        send_kind(&pair, bytes, i, &sends[i]);
+    }
+    for (unsigned i = KIND_NUM; i-- > 0;) {
+        memset(target, 0, 70000);
+        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target, 70000, i,
+                                             ALL_BITS, NULL, &recv),
+                         UCXPOOL_OK);
+        while (!pair_ended(recv)) {
+            pair_progress(&pair);
+        }
+        ucxpool_request_query(recv, &attr, sizeof(attr));
+        ck_assert_mem_eq(target, bytes, attr.length);
+        ck_assert_uint_eq(attr.metadata_length, (i == 2) ? 300 : 0);
+        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
         ck_assert_int_eq(pair_finish(&pair, sends[i]), UCXPOOL_OK);
     }
+    ck_assert_uint_eq(pair.to_b->flow.announced, 0);
+    pair_cleanup(&pair);
+    free(bytes);
+}
+END_TEST
+
+START_TEST(full_unexpected_queue_fails_sends_if_so_set)
+{
+    enum { CREDITS = 1, MAX = 3, COUNT = 6 };
+    pair_t                 pair;
+    ucxpool_request_t     *sends[COUNT], *recv;
+    ucxpool_request_attr_t attr;
+    char                   target;
+
+    pair_init(&pair, with(wires[_i], "UNEXPECTED_FULL=fail"),
+              with(wires[_i], "CREDITS=1 MAX_UNEXPECTED=3"));
+    for (int i = 0; i < COUNT; i++) {
+        ck_assert_int_eq(
+            ucxpool_send_buffer(pair.to_b, "m", 1, TAG, NULL, &sends[i]),
+            UCXPOOL_OK);
+    }
+    for (int i = CREDITS + MAX; i < COUNT; i++) {
+        pair_until(&pair, pair_ended(sends[i]));
+        ucxpool_request_query(sends[i], &attr, sizeof(attr));
+        ck_assert_int_eq(attr.status, UCXPOOL_ERR_LIMIT);
+        ck_assert_ptr_nonnull(strstr(attr.detail, "UCXPOOL_MAX_UNEXPECTED=3"));
+        ucxpool_request_release(sends[i]);
+    }
+    for (int i = 0; i < CREDITS + MAX; i++) {
+        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, &target, 1, TAG,
+                                             ALL_BITS, NULL, &recv),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, sends[i]), UCXPOOL_OK);
+    }
+    pair_cleanup(&pair);
+}
+END_TEST
+
+#define LEFT_NUM 3000u
+
+static void leave_unreceived(pair_t *pair, const char *settings,
+                             ucxpool_request_t *sends[LEFT_NUM])
+{
+    pair_init(pair, settings, settings);
+    for (unsigned i = 0; i < LEFT_NUM; i++) {
+        ck_assert_int_eq(
+            ucxpool_send_buffer(pair->to_b, "m", 1, TAG, NULL, &sends[i]),
+            UCXPOOL_OK);
+    }
+    pair_until(pair, pair->to_a->messages.num_unexpected == LEFT_NUM);
+}
+
+START_TEST(unreceived_messages_end_with_their_channel)
+{
+    enum { CREDITS = 8 };
+    static ucxpool_request_t *sends[LEFT_NUM];
+    pair_t                    pair;
+    ucxpool_request_t        *flush;
+
+    leave_unreceived(&pair, with(wires[_i], "CREDITS=8 CLOSE_TIMEOUT=0"),
+                     sends);
+    ck_assert_int_eq(ucxpool_channel_flush(pair.to_b, NULL, &flush),
+                     UCXPOOL_OK);
+    ck_assert(!pair_ended(flush));
+    ucxpool_channel_close(pair.to_b);
+    for (unsigned i = 0; i < LEFT_NUM; i++) {
+        ck_assert_int_eq(pair_finish(&pair, sends[i]),
+                         (i < CREDITS) ? UCXPOOL_OK : UCXPOOL_ERR_CANCELED);
+    }
+    ck_assert_int_eq(pair_finish(&pair, flush), UCXPOOL_ERR_CANCELED);
+    /* What came with its bytes can still be received. */
+    pair_until(&pair, pair.to_a->messages.num_unexpected == CREDITS);
+    pair.to_b = NULL;
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(canceled_unreceived_messages_make_room)
+{
+    enum { CREDITS = 8 };
+    static ucxpool_request_t *sends[LEFT_NUM];
+    pair_t                    pair;
+
+    leave_unreceived(&pair, with(wires[_i], "CREDITS=8 MAX_UNEXPECTED=2992"),
+                     sends);
+    for (unsigned i = LEFT_NUM; i-- > CREDITS;) {
+        ucxpool_request_cancel(sends[i]);
+    }
+    for (unsigned i = 0; i < LEFT_NUM; i++) {
+        ck_assert_int_eq(pair_finish(&pair, sends[i]),
+                         (i < CREDITS) ? UCXPOOL_OK : UCXPOOL_ERR_CANCELED);
+    }
+    pair_until(&pair, pair.to_b->flow.announced == 0);
+    ck_assert_uint_eq(pair.to_a->messages.announced, 0);
+    ck_assert_uint_eq(pair.to_a->messages.num_unexpected, CREDITS);
     pair_cleanup(&pair);
 }
 END_TEST
@@ -324,6 +529,7 @@ START_TEST(short_sends_that_wait_go_in_one_round_as_far_as_credits_come)
     pair_t             pair;
 
     pair_init(&pair, wires[_i], with(wires[_i], "CREDITS=8"));
+    pair.a->announce_ns = UCXPOOL_FOREVER;
     pair_fill(bytes, sizeof(bytes));
     send_waiting(&pair, bytes, sends);
     for (unsigned i = 0; i < WAITING_NUM; i++) {
@@ -355,6 +561,7 @@ START_TEST(credits_are_given_back_before_a_ring_has_been_read_to_its_end)
     pair_t             pair;
 
     pair_init(&pair, "WIRE=map", "WIRE=map CREDITS=8");
+    pair.a->announce_ns = UCXPOOL_FOREVER;
     pair_fill(bytes, sizeof(bytes));
     for (unsigned i = 0; i < WAITING_CREDITS; i++) {
         ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, &targets[i], 1, TAG,
@@ -803,7 +1010,12 @@ int main(void)
 
     ADD(suite, messages_pass_whatever_the_sizes_are_on_the_two_sides);
     ADD(suite, all_to_all_with_one_block_each_way_comes_to_an_end);
-    ADD(suite, messages_that_nobody_receives_are_bounded_by_credits);
+    ADD(suite, unreceived_messages_are_bounded_by_credits_and_max_unexpected);
+    ADD(suite, the_last_of_many_unreceived_messages_is_received_first);
+    ADD(suite, unreceived_messages_of_each_kind_arrive_whole);
+    ADD(suite, full_unexpected_queue_fails_sends_if_so_set);
+    ADD(suite, unreceived_messages_end_with_their_channel);
+    ADD(suite, canceled_unreceived_messages_make_room);
     ADD(suite, a_message_that_waits_stops_no_other_while_there_are_credits);
     ADD(suite, short_sends_that_wait_go_in_one_round_as_far_as_credits_come);
     ADD_WIRES(suite,

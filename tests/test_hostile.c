@@ -12,7 +12,7 @@
 #define MESSAGE 7u /* the peer's number of what the victim receives */
 
 /* The settings that most tests use: eight fragments of 64k in flight. */
-#define SETTINGS "WIRE=map DEPTH=4 CREDITS=8 MAX_SEGMENTS=2000"
+#define SETTINGS "WIRE=map DEPTH=4 CREDITS=8 MAX_UNEXPECTED=8 MAX_SEGMENTS=2000"
 
 static const copy_run_t whole[] = {{HOSTILE_SIZE, 1}};
 
@@ -257,11 +257,65 @@ static void descriptor_twice(hostile_t *hostile)
     say_desc(hostile, hostile_desc(MESSAGE + 1, 0), whole, sizeof(whole));
 }
 
-static void descriptors_beyond_the_credits(hostile_t *hostile)
+/* The victim reads what is said, and has no receive for it. */
+static void say_unwanted(hostile_t *hostile, uint64_t i, uint32_t flags,
+                         size_t metadata_size)
 {
-    /* All wait for number 0, which does not come. */
-    for (uint64_t i = 1; i < 20; i++) {
-        say_desc(hostile, hostile_desc(i, i), whole, sizeof(whole));
+    static uint8_t data[sizeof(whole) + 4096];
+    proto_desc_t   desc = hostile_desc(i + 1, i);
+
+    ck_assert(!hostile_is_over(hostile));
+    desc.tag           = 99;
+    desc.flags         = flags;
+    desc.metadata_size = (uint32_t)metadata_size;
+    if (flags & PROTO_DESC_EAGER) {
+        desc.message      = 0;
+        desc.payload_size = 0;
+        desc.num_runs     = 0;
+        say_desc(hostile, desc, NULL, 0);
+    } else {
+        memcpy(data, whole, sizeof(whole));
+        say_desc(hostile, desc, data, sizeof(whole) + metadata_size);
+    }
+    hostile_let_read(hostile);
+}
+
+static void say_cancel(hostile_t *hostile, uint64_t message)
+{
+    proto_fixed_t cancel = {
+        .cancel = {.message = message, .status = UCXPOOL_ERR_CANCELED}};
+
+    hostile_say(hostile, PROTO_CANCEL, &cancel, NULL, 0);
+    hostile_let_read(hostile);
+}
+
+static void descriptors_beyond_max_unexpected(hostile_t *hostile)
+{
+    for (uint64_t i = 0; i < 9; i++) {
+        say_unwanted(hostile, i, 0, 0);
+    }
+}
+
+static void eager_descriptors_beyond_the_credits(hostile_t *hostile)
+{
+    for (uint64_t i = 0; i < 9; i++) {
+        say_unwanted(hostile, i, PROTO_DESC_EAGER, 0);
+    }
+}
+
+/* They count as five and four. */
+static void descriptors_of_more_bytes_than_max_unexpected(hostile_t *hostile)
+{
+    say_unwanted(hostile, 0, 0, 4 * PROTO_DESC_UNIT);
+    say_unwanted(hostile, 1, 0, 3 * PROTO_DESC_UNIT);
+}
+
+/* Those whose turn does not come are kept, though they are canceled. */
+static void canceled_descriptors_out_of_turn(hostile_t *hostile)
+{
+    for (uint64_t i = 1; i < 10; i++) {
+        say_unwanted(hostile, i, 0, 0);
+        say_cancel(hostile, i + 1);
     }
 }
 
@@ -440,6 +494,33 @@ static void words_about_unknown_messages(hostile_t *hostile)
     hostile_say(hostile, PROTO_CANCEL, &cancel, NULL, 0);
     say_done(hostile, 0, UCXPOOL_OK);
     say_accept(hostile, 0, 65536, 4);
+}
+
+static void descriptors_canceled_over_and_over(hostile_t *hostile)
+{
+    for (uint64_t i = 0; i < 100; i++) {
+        say_unwanted(hostile, i, 0, 0);
+        say_cancel(hostile, i + 1);
+        say_cancel(hostile, i + 1);
+        ck_assert_uint_eq(hostile->victim->messages.announced, 0);
+    }
+}
+
+/* It counts no more, once, and is the caller's until it is refused. */
+static void canceled_descriptor_that_was_probed(hostile_t *hostile)
+{
+    ucxpool_message_t *message;
+
+    say_unwanted(hostile, 0, 0, 0);
+    ck_assert_int_eq(ucxpool_probe(hostile->pair.a, hostile->victim, 99,
+                                   UINT64_MAX, &message),
+                     UCXPOOL_OK);
+    ck_assert_uint_eq(hostile->victim->messages.announced, 1);
+    say_cancel(hostile, 1);
+    say_cancel(hostile, 1);
+    ck_assert_uint_eq(hostile->victim->messages.announced, 0);
+    ucxpool_message_refuse(message, NULL);
+    ck_assert_uint_eq(hostile->victim->messages.announced, 0);
 }
 
 static void pieces_that_are_not_in_flight(hostile_t *hostile)
@@ -942,7 +1023,10 @@ static const deed_t crimes[] = {
     DEED(single_bytes_backwards),
     DEED(last_too_early),
     DEED(descriptor_twice),
-    DEED(descriptors_beyond_the_credits),
+    DEED(descriptors_beyond_max_unexpected),
+    DEED(eager_descriptors_beyond_the_credits),
+    DEED(descriptors_of_more_bytes_than_max_unexpected),
+    DEED(canceled_descriptors_out_of_turn),
     DEED(message_number_0),
     DEED(payload_that_differs_from_runs),
     DEED(runs_that_overflow),
@@ -993,6 +1077,8 @@ static const deed_t noises[] = {
     DEED(accept_twice),
     DEED(ready_and_go_again),
     DEED(credits_that_overflow),
+    DEED(descriptors_canceled_over_and_over),
+    DEED(canceled_descriptor_that_was_probed),
     DEED(sleeping_that_never_rests),
     DEED(numbers_of_others_revoked),
     DEED(tail_that_lies),
@@ -1032,6 +1118,19 @@ static void check_exchange(pair_t *pair)
 }
 
 static hostile_t hostile;
+
+START_TEST(descriptors_without_the_one_before_them_are_bounded)
+{
+    hostile_init(&hostile, "WIRE=map MAX_UNEXPECTED=1000");
+    for (uint64_t i = 1; !hostile_is_over(&hostile); i++) {
+        ck_assert_uint_le(i, PROTO_ARRIVING_MAX + 1);
+        say_unwanted(&hostile, i, 0, 0);
+    }
+    ck_assert_int_eq(hostile.victim->status, UCXPOOL_ERR_PROTOCOL);
+    hostile_check(&hostile);
+    hostile_cleanup(&hostile);
+}
+END_TEST
 
 START_TEST(the_channel_fails_and_nothing_else)
 {
@@ -1139,6 +1238,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_mailbox_that_is_not_its_own_is_not_used, 0,
                         NUM_WRONG);
     tcase_add_loop_test(tcase, the_channel_goes_on, 0, NUM_NOISES);
+    tcase_add_test(tcase, descriptors_without_the_one_before_them_are_bounded);
     tcase_add_test(tcase, lists_of_runs_are_bounded_per_channel);
     tcase_add_test(tcase, a_message_in_order_is_received);
     suite_add_tcase(suite, tcase);

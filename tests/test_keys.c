@@ -28,6 +28,8 @@ START_TEST(defaults_are_those_of_the_header)
     ck_assert_uint_eq(values->frag_size, BASE_SIZE_AUTO);
     ck_assert_uint_eq(values->eager_size, 16 * KIB);
     ck_assert_uint_eq(values->credits, 64);
+    ck_assert_uint_eq(values->max_unexpected, 131072);
+    ck_assert_int_eq(values->unexpected_full, BASE_UNEXPECTED_WAIT);
     ck_assert_uint_eq(values->inplace_min, 16 * KIB);
     ck_assert_uint_eq(values->max_metadata, 2 * KIB);
     ck_assert_uint_eq(values->max_segments, 4 * MIB);

@@ -12,23 +12,24 @@
 #define LONG_TAG UINT64_C(0x10)
 
 /* More credits than messages. */
-static const char settings[] = "WIRE=map CREDITS=1024";
+static const char settings[] = "WIRE=map CREDITS=1024 MAX_UNEXPECTED=256";
 
 /* --- in the queue ----------------------------------------------------------
  */
 
-/* So many that no other can have a number: nobody receives them. */
+/* So many that the receiver keeps no more: nobody receives them. */
 static uint8_t *send_longs(pair_t *pair)
 {
+    enum { NUM_LONGS = 256 };
     const size_t length = 100000;
     uint8_t     *bytes  = calloc(1, length);
 
-    for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
+    for (unsigned i = 0; i < NUM_LONGS; i++) {
         ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, bytes, length,
                                              LONG_TAG, NULL, NULL),
                          UCXPOOL_OK);
     }
-    pair_until(pair, pair->to_b->requests.sends.num == PROTO_SENDS_MAX);
+    pair_until(pair, pair->to_b->requests.sends.num == NUM_LONGS);
     return bytes;
 }
 
@@ -50,7 +51,7 @@ static void let_expire(ucxpool_request_t *request)
 
 static void (*const ends[])(ucxpool_request_t *) = {cancel, let_expire};
 
-/* A long one waits for a number, which a short one does not need. */
+/* A long one waits for room, which a short one does not need. */
 START_TEST(the_end_of_the_first_lets_the_next_one_go)
 {
     static const uint64_t    timeouts[] = {UCXPOOL_FOREVER, 50000000};

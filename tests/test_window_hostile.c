@@ -512,9 +512,8 @@ static void calls_after_the_grant_was_closed(void)
 /* Whether the victim takes its bytes, or says that it goes by blocks. */
 static bool is_accepted(void)
 {
-    const ucxpool_request_t *request =
-        core_numbers_find(&hostile.victim->requests.receives,
-                          hostile_receive(&hostile, 7));
+    const ucxpool_request_t *request = core_numbers_find(
+        &hostile.victim->requests.receives, hostile_receive(&hostile, 7));
 
     return (request != NULL) && !request->recv.is_placed;
 }

@@ -311,11 +311,15 @@ typedef struct ucxpool_request_params {
  * The request ends with
  * UCXPOOL_OK                 a message of up to EAGER_SIZE bytes, none of
  *                            which the pool's GPU reaches: its bytes were
- *                            copied; any other: the receiver has it
+ *                            copied, unless the receiver has CREDITS such
+ *                            messages already that it has not received; that
+ *                            one, and any other: the receiver has it
  * UCXPOOL_ERR_REFUSED        the receiver refused; the detail has its reason
  * UCXPOOL_ERR_CANCELED       canceled here, or the receive there was
  * UCXPOOL_ERR_TIMED_OUT      the deadline passed
  * UCXPOOL_ERR_PEER_LOST      the peer died or cannot be reached
+ * UCXPOOL_ERR_LIMIT          the receiver has MAX_UNEXPECTED messages that it
+ *                            has not received, and UNEXPECTED_FULL is `fail`
  * UCXPOOL_ERR_INVALID_PARAM  a piece is NULL that was looked at late (a pool on
  *                            a GPU, UCXPOOL_SEGMENTS_CUDA); the detail names it
  * UCXPOOL_ERR_IO             a file cannot be read, or ends before its range

@@ -299,6 +299,8 @@ static const char *const backing_words[] = {[BASE_BACKING_AUTO]  = "auto",
                                             [BASE_BACKING_HOST]  = "host",
                                             NULL};
 
+static const char *const unexpected_full_words[] = {
+    [BASE_UNEXPECTED_WAIT] = "wait", [BASE_UNEXPECTED_FAIL] = "fail", NULL};
 static const char *const checksum_words[] = {
     [BASE_CHECKSUM_NONE] = "none", [BASE_CHECKSUM_CRC32C] = "crc32c", NULL};
 
@@ -434,8 +436,19 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "block and without waiting for the receiver; not those of memory "
          "that the pool's GPU reaches."),
     UNSIGNED("CREDITS", credits, "64", 1, 1024,
-             "Messages that a peer may have sent us and that no receive has "
-             "taken, 20 KiB of memory each. The next one waits at the peer."),
+             "Messages up to EAGER_SIZE that a peer may have sent us with "
+             "their bytes and that no receive has taken, 20 KiB of memory "
+             "each. A sender without a credit for 1 ms sends the descriptor "
+             "alone."),
+    UNSIGNED("MAX_UNEXPECTED", max_unexpected, "131072", 1, 16777216,
+             "Messages of one channel whose descriptor alone has come and that "
+             "no receive has taken. Each needs about 320 bytes. One whose "
+             "metadata and lengths have 256 bytes or more counts as one more "
+             "for each 256 bytes."),
+    WORD("UNEXPECTED_FULL", unexpected_full, "wait", unexpected_full_words,
+         "What a send does when the peer's MAX_UNEXPECTED is reached: wait "
+         "until the peer has received a message, or fail with "
+         "UCXPOOL_ERR_LIMIT."),
     SIZE("INPLACE_MIN", inplace_min, "16k", BASE_KEY_INF, 0, BASE_KEY_NO_MAX,
          "Shorter pieces of ucxpool_comm_alloc() memory are packed, not sent "
          "in place. Other memory goes in place over the ucx wire alone, from "
@@ -498,6 +511,8 @@ static_assert(sizeof(base_map_way_t) == sizeof(unsigned), "words are unsigned");
 static_assert(sizeof(base_window_way_t) == sizeof(unsigned),
               "words are unsigned");
 static_assert(sizeof(base_backing_t) == sizeof(unsigned), "words are unsigned");
+static_assert(sizeof(base_unexpected_full_t) == sizeof(unsigned),
+              "words are unsigned");
 static_assert(sizeof(base_checksum_t) == sizeof(unsigned),
               "words are unsigned");
 static_assert(sizeof(base_switch_t) == sizeof(unsigned),

@@ -42,6 +42,12 @@ typedef enum base_window_way {
     BASE_WINDOW_WAY_DIRECT
 } base_window_way_t;
 
+/* What a send does that its receiver has no room to be told of. */
+typedef enum base_unexpected_full {
+    BASE_UNEXPECTED_WAIT,
+    BASE_UNEXPECTED_FAIL
+} base_unexpected_full_t;
+
 typedef enum base_checksum {
     BASE_CHECKSUM_NONE,
     BASE_CHECKSUM_CRC32C
@@ -91,12 +97,15 @@ typedef struct base_config {
     size_t            eager_size; /* EAGER_SIZE: 16k */
     unsigned          credits;    /* CREDITS: unreceived messages a peer may
                                      leave with us: 64 */
-    size_t inplace_min;           /* INPLACE_MIN: 16k; shorter pieces of
-                                     registered memory are packed */
-    size_t          max_metadata; /* MAX_METADATA: 2k; at most 4k */
-    size_t          max_segments; /* MAX_SEGMENTS: 4m (4,194,304) */
-    base_checksum_t checksum;     /* CHECKSUM: none, crc32c */
-    unsigned        am_id;        /* AM_ID: 100; this and the next are used */
+    unsigned max_unexpected;      /* MAX_UNEXPECTED: those without their bytes:
+                                     128k */
+    base_unexpected_full_t unexpected_full; /* UNEXPECTED_FULL: wait, fail */
+    size_t                 inplace_min; /* INPLACE_MIN: 16k; shorter pieces of
+                                           registered memory are packed */
+    size_t          max_metadata;       /* MAX_METADATA: 2k; at most 4k */
+    size_t          max_segments;       /* MAX_SEGMENTS: 4m (4,194,304) */
+    base_checksum_t checksum;           /* CHECKSUM: none, crc32c */
+    unsigned        am_id; /* AM_ID: 100; this and the next are used */
     uint64_t        request_timeout_ns; /* REQUEST_TIMEOUT: inf */
     uint64_t        close_timeout_ns;   /* CLOSE_TIMEOUT: 2s */
     uint64_t        peer_timeout_ns;    /* PEER_TIMEOUT: 10s */
@@ -183,7 +192,7 @@ typedef struct base_key {
 /* A size or time that has no upper limit of its own. */
 #define BASE_KEY_NO_MAX UINT64_MAX
 
-#define BASE_NUM_KEYS 38
+#define BASE_NUM_KEYS 40
 
 extern const base_key_t base_keys[BASE_NUM_KEYS];
 

@@ -56,6 +56,7 @@ typedef struct core_peer {
     uint64_t        max_runs;
     uint64_t        block_size;
     uint32_t        max_metadata;
+    uint32_t        max_unexpected;
     unsigned        am_id;   /* of its active messages */
     bool            we_map;  /* its memory is mapped here */
     bool            it_maps; /* our memory is mapped there */
@@ -99,8 +100,11 @@ typedef struct core_closing {
 } core_closing_t;
 
 typedef struct core_flow {
-    uint32_t credits;      /* messages we may send */
-    uint32_t credits_owed; /* messages received, not told yet */
+    uint32_t credits;      /* eager messages we may send */
+    uint32_t credits_owed; /* eager messages received, not told yet */
+    uint32_t announced;    /* of the peer's max_unexpected, by our sends */
+    uint64_t announce_at;  /* when eager messages that have no credit are
+                              announced; 0: none waits for a credit */
     uint64_t next_sequence;
     uint64_t expected_sequence;
     uint64_t arrived_sequence; /* after that of the last descriptor; ring */
@@ -109,9 +113,13 @@ typedef struct core_flow {
 
 typedef struct core_messages {
     base_list_t arriving;
-    base_list_t free;
-    uint32_t    count;          /* allocated */
-    uint32_t    num_waiting;    /* in use */
+    base_list_t free;      /* for eager ones */
+    base_list_t spare;     /* for others */
+    uint32_t    count;     /* of eager ones, allocated */
+    uint32_t    num_eager; /* of these, in use */
+    uint32_t    announced; /* of our max_unexpected, by the others */
+    uint32_t    num_spare;
+    uint32_t    num_arriving;
     uint32_t    num_unexpected; /* in use, and no receive has matched it */
     size_t      num_runs;       /* in lists that have no receive yet */
 } core_messages_t;
@@ -174,6 +182,7 @@ typedef struct core_controls {
     struct core_control *writing; /* begun; NULL: it lies in the ring */
     base_list_t          backlog; /* that found no room */
     unsigned             num_backlog;
+    unsigned             num_long;   /* of these, longer than a few words */
     unsigned             num_in_ucx; /* active messages not sent yet */
 } core_controls_t;
 

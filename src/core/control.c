@@ -12,23 +12,31 @@
 /* Active messages of one channel that UCX may hold for us. */
 #define CONTROLS_MAX 64u
 
-/*
- * Messages that may wait in a backlog. What an honest peer can have us say
- * while it does not read is TAKEN for each fragment that it has in flight, and
- * a few words for each message; one that lets more pile up never reads, and is
- * after our memory.
- */
-static unsigned backlog_max(const ucxpool_channel_t *channel)
-{
-    return PROTO_SENDS_MAX * (channel->pool->config.depth + 4) +
-           channel->pool->config.credits;
-}
-
 /* Room for the variable part. What waits in a backlog has a few words, or tells
  * what a window is: no peer can have us keep more of the longest than UCX holds
  * for us. */
 #define ROOM_WORDS  256u
 #define ROOM_WINDOW 8192u
+
+/*
+ * Messages that may wait in a backlog. What an honest peer can have us say
+ * while it does not read is TAKEN for each fragment that it has in flight, a
+ * few words for each message that it has announced, and our own CANCELs, two
+ * for a send; one that lets more pile up never reads, and is after our memory.
+ * Of long ones there are fewer.
+ */
+static bool is_backlog_full(const ucxpool_channel_t *channel, size_t data_size)
+{
+    const base_config_t *config = &channel->pool->config;
+    uint64_t             max    = PROTO_SENDS_MAX * (config->depth + 4);
+
+    max += config->credits;
+    if (data_size > ROOM_WORDS) {
+        return channel->control.num_long >= max;
+    }
+    max += config->max_unexpected + 2 * (uint64_t)channel->requests.sends.num;
+    return channel->control.num_backlog >= max;
+}
 
 static const size_t rooms[CORE_CONTROL_SIZES] = {ROOM_WORDS, ROOM_WINDOW,
                                                  PROTO_DATA_MAX};
@@ -129,7 +137,7 @@ static proto_fixed_t *begin_outside(ucxpool_channel_t *channel,
 {
     core_control_t *control;
 
-    if (in_backlog && (channel->control.num_backlog >= backlog_max(channel))) {
+    if (in_backlog && is_backlog_full(channel, data_size)) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer does not read: %u messages wait for it",
                           channel->control.num_backlog);
@@ -263,6 +271,7 @@ void core_control_end(ucxpool_channel_t *channel)
         channel->control.writing = NULL;
         base_list_add_tail(&channel->control.backlog, &control->link);
         channel->control.num_backlog++;
+        channel->control.num_long += (control->data_size > ROOM_WORDS);
     } else {
         channel->control.writing = NULL;
         send_outside(control);
@@ -323,6 +332,15 @@ void core_control_cancel(ucxpool_channel_t *channel, uint64_t message,
     }
 }
 
+static void leave_backlog(core_control_t *control)
+{
+    core_controls_t *controls = &control->channel->control;
+
+    base_list_del(&control->link);
+    controls->num_backlog--;
+    controls->num_long -= (control->data_size > ROOM_WORDS);
+}
+
 /* Move one message of the backlog to the ring or to UCX. */
 static bool flush_one(ucxpool_channel_t *channel, core_control_t *control)
 {
@@ -333,8 +351,7 @@ static bool flush_one(ucxpool_channel_t *channel, core_control_t *control)
         if (channel->control.num_in_ucx >= CONTROLS_MAX) {
             return false;
         }
-        base_list_del(&control->link);
-        channel->control.num_backlog--;
+        leave_backlog(control);
         send_outside(control);
         return true;
     }
@@ -346,18 +363,17 @@ static bool flush_one(ucxpool_channel_t *channel, core_control_t *control)
     memcpy(data, control->data, control->data_size);
     core_ring_commit(&channel->ring);
     core_control_doorbell(channel);
-    base_list_del(&control->link);
-    channel->control.num_backlog--;
+    leave_backlog(control);
     control_put(control);
     return true;
 }
 
-/* Messages that the peer may still send, and would if it knew. */
+/* Eager messages that the peer may still send, and would if it knew. */
 static uint32_t credits_free(const ucxpool_channel_t *channel)
 {
     uint32_t credits = channel->pool->config.credits;
 
-    return credits - base_min(channel->messages.num_waiting, credits);
+    return credits - base_min(channel->messages.num_eager, credits);
 }
 
 static bool owes_credits(const ucxpool_channel_t *channel)
@@ -405,8 +421,7 @@ void core_control_drop(ucxpool_channel_t *channel)
     while (!base_list_is_empty(&channel->control.backlog)) {
         control =
             base_list_head(&channel->control.backlog, core_control_t, link);
-        base_list_del(&control->link);
-        channel->control.num_backlog--;
+        leave_backlog(control);
         control_put(control);
     }
 }

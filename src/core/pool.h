@@ -13,7 +13,9 @@
  *       channels.events     --> channels and listeners that have something to
  *                               tell
  *       requests.posted     --> receives without a message
- *       requests.unexpected --> messages without a receive
+ *       requests.unexpected --> messages without a receive, in their order
+ *       requests.index      --> the same by tag, by channel and tag, and by
+ *                               channel and number
  *       requests.runnable   --> requests that can go on
  *       requests.waiters    --> sends that wait for a block
  *       requests.stalled    --> sends whose wire has no room
@@ -132,23 +134,27 @@ typedef struct core_wireup {
 } core_wireup_t;
 
 typedef struct core_requests {
-    base_list_t all; /* that a caller may hold */
-    base_list_t posted;
-    base_list_t unexpected;
-    base_list_t probed; /* messages that a caller looks at */
-    base_list_t runnable;
-    base_list_t waiters;
-    base_list_t stalled; /* no room in their wire; tried again */
-    base_list_t readers; /* the first may read, if nobody has in this round */
-    unsigned    read_in; /* progress_count when one did last */
-    base_list_t completed;
-    base_list_t to_tell; /* ended, with a completion that was not told yet */
-    base_list_t deadlines;
-    uint64_t    next_deadline;
-    base_list_t fragments;    /* of all sends */
-    base_list_t rndvs;        /* fragments that UCX is writing */
-    base_list_t rndv_waiters; /* fragments that wait for a receive block */
-    base_list_t deliveries;   /* bytes that a GPU puts in their place */
+    base_list_t  all; /* that a caller may hold */
+    base_list_t  posted;
+    base_list_t  unexpected;
+    base_list_t *index;          /* see xfer/message.c; NULL: none yet */
+    uint32_t     index_size;     /* lists for each kind of key */
+    uint32_t     num_unexpected; /* messages */
+    base_list_t  probed;         /* messages that a caller looks at */
+    uint64_t     next_announce;  /* when a channel is to look at announce_at */
+    base_list_t  runnable;
+    base_list_t  waiters;
+    base_list_t  stalled; /* no room in their wire; tried again */
+    base_list_t  readers; /* the first may read, if nobody has in this round */
+    unsigned     read_in; /* progress_count when one did last */
+    base_list_t  completed;
+    base_list_t  to_tell; /* ended, with a completion that was not told yet */
+    base_list_t  deadlines;
+    uint64_t     next_deadline;
+    base_list_t  fragments;    /* of all sends */
+    base_list_t  rndvs;        /* fragments that UCX is writing */
+    base_list_t  rndv_waiters; /* fragments that wait for a receive block */
+    base_list_t  deliveries;   /* bytes that a GPU puts in their place */
 } core_requests_t;
 
 /* See window/window.h. */
@@ -204,6 +210,7 @@ struct ucxpool {
 
     bool     needs_registration; /* RDMA: no transfer of foreign memory */
     uint64_t drain_ns;           /* see core_request_drain() */
+    uint64_t announce_ns;        /* how long a short send waits for a credit */
     bool     closing;            /* being destroyed: nothing more is posted */
     unsigned num_operations;     /* of UCX, that will call back */
     /* The pool is destroyed, but UCX still has operations of it, because its

@@ -37,7 +37,7 @@ static const size_t fixed_sizes[PROTO_LAST] = {
 };
 
 static_assert(sizeof(proto_head_t) == 16, "layout");
-static_assert(sizeof(proto_hello_t) == 176, "layout");
+static_assert(sizeof(proto_hello_t) == 184, "layout");
 static_assert(sizeof(proto_ready_t) == 24, "layout");
 static_assert(sizeof(proto_desc_t) == 64, "layout");
 static_assert(sizeof(proto_short_t) == 24, "layout");

@@ -31,6 +31,8 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define PROTO_FILES_MAX 1024u
 /* Sends of one channel whose bytes may be on their way at a time. */
 #define PROTO_SENDS_MAX 256u
+/* Descriptors of one channel that may wait for one before them. */
+#define PROTO_ARRIVING_MAX 256u
 /* Imports of windows over one channel. */
 #define PROTO_GRANTS_MAX 4096u
 /* Parts of files or allocations that a window lies in. */
@@ -84,7 +86,8 @@ typedef enum proto_type {
 typedef struct proto_head {
     uint8_t  type;    /* proto_type_t */
     uint8_t  version; /* PROTO_VERSION */
-    uint16_t credits; /* messages of the other side that were received since */
+    uint16_t credits; /* eager messages of the other side that were received
+                         since */
     uint32_t channel; /* the receiver's number of the channel */
     uint64_t key;     /* the receiver's random number for the channel */
 } proto_head_t;
@@ -111,11 +114,14 @@ typedef struct proto_hello {
     uint32_t     flags;        /* proto_hello_flags_t */
     uint64_t     block_size;
     uint64_t     max_runs; /* longest list of runs that is taken */
-    uint32_t     credits;  /* messages that may wait at the sender */
+    uint32_t     credits;  /* messages whose bytes may wait at the sender */
     uint32_t     max_metadata;
     uint32_t     memory_kind;
     uint32_t     num_files;
-    ipc_host_t   host;
+    uint32_t     max_unexpected; /* announcements that may wait: see
+                                    proto_desc_cost() */
+    uint32_t   reserved;
+    ipc_host_t host;
 } proto_hello_t;
 
 /* Variable part: the reason in words. */
@@ -180,6 +186,20 @@ typedef struct proto_desc {
     uint32_t     slot;  /* with PROTO_DESC_MAILED; with PROTO_DESC_PLACED its
                            word of revoked[]; else 0 */
 } proto_desc_t;
+
+/*
+ * What a descriptor that is not eager takes of its receiver's max_unexpected,
+ * until ACCEPT or DONE: 1, and 1 more for each 256 bytes of its variable part;
+ * but never more than all.
+ */
+#define PROTO_DESC_UNIT 256u
+
+static inline uint32_t proto_desc_cost(size_t data_size, uint32_t max)
+{
+    uint32_t cost = 1 + (uint32_t)(data_size / PROTO_DESC_UNIT);
+
+    return (cost < max) ? cost : max;
+}
 
 /* Longest variable part of a SHORT, so that it and its run fit in the place of
  * a descriptor. */

@@ -126,6 +126,7 @@ typedef struct core_send {
                                      lent for it; 0: they are ours */
     unsigned          slot; /* of the peer's mailbox, from 1 on; 0: none */
     unsigned          word; /* of revoked[], from 1 on; 0: none */
+    uint32_t          cost; /* of the peer's max_unexpected, until ACCEPT */
     uint64_t          block_size; /* of the shortest */
     uint64_t          sequence;
     uint64_t          offset; /* of the next fragment */

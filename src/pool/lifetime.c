@@ -118,6 +118,10 @@ err_close_epoll:
  * time, unless the peer does not progress. */
 #define DRAIN_NS UINT64_C(250000000)
 
+/* A receiver that takes messages as they come gives credits back much sooner;
+ * to send an announced message costs several short ones. */
+#define ANNOUNCE_NS UINT64_C(1000000)
+
 /* How long a pool that goes waits for UCX to hand over what it holds of
  * endpoints that no channel uses. */
 #define IDLE_NS UINT64_C(50000000)
@@ -171,6 +175,8 @@ static void init_lists(ucxpool_t *pool)
     pool->wireup.next_hello      = BASE_CLOCK_FOREVER;
     pool->wakeup.timer_moment    = BASE_CLOCK_FOREVER;
     pool->drain_ns               = DRAIN_NS;
+    pool->announce_ns            = ANNOUNCE_NS;
+    pool->requests.next_announce = BASE_CLOCK_FOREVER;
 }
 
 /* The two ids of which a pool has handlers, where others may want them too. */
@@ -389,6 +395,7 @@ void pool_cleanup(ucxpool_t *pool)
     core_control_destroy_all(pool);
     core_remote_destroy_all(pool);
     free(pool->channels.table);
+    free(pool->requests.index);
     wireup_fd_export_destroy(pool);
     descriptors_cleanup(pool);
 }

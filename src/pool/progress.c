@@ -30,6 +30,7 @@ static void credits_came(ucxpool_channel_t *channel, uint32_t credits)
     }
     channel->flow.credits = (uint32_t)base_min(
         (uint64_t)channel->flow.credits + credits, (uint64_t)UINT16_MAX);
+    channel->flow.announce_at = 0;
     xfer_queue_wake(channel);
 }
 
@@ -400,6 +401,7 @@ static unsigned progress(ucxpool_t *pool)
     }
     count += window_progress(pool);
     count += progress_deadlines(pool);
+    count += xfer_queue_announce(pool);
     if (pool->wireup.next_hello != BASE_CLOCK_FOREVER) {
         count += wireup_hello_progress(pool);
     }

@@ -408,16 +408,17 @@ static void fill_hello(ucxpool_channel_t *channel, proto_hello_t *hello,
     if (!channel->conn.by_ep) {
         memcpy(hello->from_key, pool->key, sizeof(hello->from_key));
     }
-    hello->pair         = channel->wireup.pair;
-    hello->channel_key  = channel->key;
-    hello->channel      = channel->number;
-    hello->flags        = hello_flags(channel, num_files != 0);
-    hello->block_size   = pool->config.block_size;
-    hello->max_runs     = pool->config.max_segments;
-    hello->credits      = pool->config.credits;
-    hello->max_metadata = (uint32_t)pool->config.max_metadata;
-    hello->memory_kind  = wireup_mapping_kind(pool);
-    hello->num_files    = num_files;
+    hello->pair           = channel->wireup.pair;
+    hello->channel_key    = channel->key;
+    hello->channel        = channel->number;
+    hello->flags          = hello_flags(channel, num_files != 0);
+    hello->block_size     = pool->config.block_size;
+    hello->max_runs       = pool->config.max_segments;
+    hello->credits        = pool->config.credits;
+    hello->max_unexpected = pool->config.max_unexpected;
+    hello->max_metadata   = (uint32_t)pool->config.max_metadata;
+    hello->memory_kind    = wireup_mapping_kind(pool);
+    hello->num_files      = num_files;
     ipc_host_fill(&hello->host);
 }
 
@@ -623,6 +624,7 @@ static void take_over(ucxpool_channel_t *channel, const proto_hello_t *hello)
     peer->channel_key     = hello->channel_key;
     peer->max_runs        = hello->max_runs;
     peer->max_metadata    = hello->max_metadata;
+    peer->max_unexpected  = hello->max_unexpected;
     peer->block_size      = hello->block_size;
     channel->flow.credits = hello->credits;
     peer->host            = hello->host;

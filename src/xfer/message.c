@@ -5,49 +5,96 @@
 #include "core/inbox.h"
 #include "xfer/mailbox.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A place for a message; the peer has no more credits than there are places. */
-static ucxpool_message_t *message_get(ucxpool_channel_t *channel)
+/* Room for the lengths of most messages whose bytes come later. */
+#define SMALL_ROOM 64u
+
+/* --- the index of messages without a receive -------------------------------
+ * For each kind of key, lists of the messages whose keys have one hash, in the
+ * order of pool->requests.unexpected. As many lists as messages, or more.
+ */
+
+static base_list_t *find_list(const ucxpool_t *pool, xfer_message_key_t key,
+                              const ucxpool_channel_t *channel, uint64_t value)
 {
+    uint64_t hash = (value ^ (uintptr_t)channel) * UINT64_C(0x9e3779b97f4a7c15);
+    uint32_t size = pool->requests.index_size;
+
+    return &pool->requests.index[key * size + ((hash >> 32) & (size - 1))];
+}
+
+static void index_add(ucxpool_message_t *message)
+{
+    const ucxpool_t         *pool    = message->pool;
+    const ucxpool_channel_t *channel = message->channel;
+    base_list_t             *links   = message->index_links;
+    const proto_desc_t      *desc    = &message->desc;
+
+    if (pool->requests.index == NULL) {
+        return;
+    }
+    base_list_add_tail(find_list(pool, XFER_BY_TAG, NULL, desc->tag),
+                       &links[XFER_BY_TAG]);
+    base_list_add_tail(
+        find_list(pool, XFER_BY_CHANNEL_AND_TAG, channel, desc->tag),
+        &links[XFER_BY_CHANNEL_AND_TAG]);
+    if (desc->message != 0) {
+        base_list_add_tail(
+            find_list(pool, XFER_BY_NUMBER, channel, desc->message),
+            &links[XFER_BY_NUMBER]);
+    }
+}
+
+static void index_del(ucxpool_message_t *message)
+{
+    for (unsigned i = 0; i < XFER_NUM_KEYS; i++) {
+        base_list_del(&message->index_links[i]);
+    }
+}
+
+/* Without memory it stays as it is. */
+static void index_grow(ucxpool_t *pool)
+{
+    uint32_t     size = base_max(2 * pool->requests.index_size, 64u);
+    base_list_t *lists =
+        core_alloc(pool, XFER_NUM_KEYS * size * sizeof(*lists));
     ucxpool_message_t *message;
 
-    if (!base_list_is_empty(&channel->messages.free)) {
-        message =
-            base_list_head(&channel->messages.free, ucxpool_message_t, link);
-        base_list_del(&message->link);
-    } else {
-        if (channel->messages.count == channel->pool->config.credits) {
-            core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                              "the peer sent more messages than it has "
-                              "credits (%u)",
-                              channel->messages.count);
-            return NULL;
-        }
-        message = core_alloc(channel->pool, sizeof(*message));
-        if (message == NULL) {
-            core_channel_fail(channel, UCXPOOL_ERR_NO_MEMORY,
-                              "no memory for a message");
-            return NULL;
-        }
-        base_list_init(&message->link);
-        channel->messages.count++;
+    if (lists == NULL) {
+        return;
     }
-    message->pool     = channel->pool;
-    message->channel  = channel;
-    message->waits    = false;
-    message->probed   = false;
-    message->canceled = false;
-    message->refused  = false;
-    message->own_runs = false;
-    message->runs     = NULL;
-    message->stream   = NULL;
-    message->placed   = NULL;
-    channel->messages.num_waiting++;
-    core_channel_get(channel);
-    return message;
+    base_list_for_each(message, &pool->requests.unexpected, ucxpool_message_t,
+                       link) {
+        index_del(message);
+    }
+    for (uint32_t i = 0; i < XFER_NUM_KEYS * size; i++) {
+        base_list_init(&lists[i]);
+    }
+    free(pool->requests.index);
+    pool->requests.index      = lists;
+    pool->requests.index_size = size;
+    base_list_for_each(message, &pool->requests.unexpected, ucxpool_message_t,
+                       link) {
+        index_add(message);
+    }
+}
+
+/* It waits for a receive. */
+static void enter_unexpected(ucxpool_message_t *message)
+{
+    ucxpool_t *pool = message->pool;
+
+    if (pool->requests.num_unexpected >= pool->requests.index_size) {
+        index_grow(pool);
+    }
+    base_list_add_tail(&pool->requests.unexpected, &message->link);
+    index_add(message);
+    message->waits = true;
+    pool->requests.num_unexpected++;
+    message->channel->messages.num_unexpected++;
+    core_event_set(&message->channel->event, UCXPOOL_EVENT_MESSAGE);
 }
 
 static void leave_list(ucxpool_message_t *message)
@@ -55,10 +102,189 @@ static void leave_list(ucxpool_message_t *message)
     ucxpool_channel_t *channel = message->channel;
 
     base_list_del(&message->link);
-    if (message->waits && (--channel->messages.num_unexpected == 0)) {
-        core_event_clear(&channel->event, UCXPOOL_EVENT_MESSAGE);
+    if (message->waits) {
+        index_del(message);
+        message->waits = false;
+        message->pool->requests.num_unexpected--;
+        if (--channel->messages.num_unexpected == 0) {
+            core_event_clear(&channel->event, UCXPOOL_EVENT_MESSAGE);
+        }
     }
-    message->waits = false;
+}
+
+/* The first of a list of those that wait; link: the offset of the list's. */
+static ucxpool_message_t *find_in(const base_list_t *list, size_t link,
+                                  const ucxpool_channel_t *channel,
+                                  uint64_t tag, uint64_t mask)
+{
+    for (base_list_t *at = list->next; at != list; at = at->next) {
+        ucxpool_message_t *message =
+            (ucxpool_message_t *)(void *)((uint8_t *)at - link);
+
+        if (((channel == NULL) || (message->channel == channel)) &&
+            (((tag ^ message->desc.tag) & mask) == 0)) {
+            return message;
+        }
+    }
+    return NULL;
+}
+
+ucxpool_message_t *xfer_message_match(ucxpool_t               *pool,
+                                      const ucxpool_channel_t *channel,
+                                      uint64_t tag, uint64_t mask)
+{
+    const base_list_t *list = &pool->requests.unexpected;
+    size_t             link = offsetof(ucxpool_message_t, link);
+    xfer_message_key_t key =
+        (channel == NULL) ? XFER_BY_TAG : XFER_BY_CHANNEL_AND_TAG;
+    ucxpool_message_t *message;
+
+    if (base_list_is_empty(list)) {
+        return NULL;
+    }
+    if ((mask == UINT64_MAX) && (pool->requests.index != NULL)) {
+        list = find_list(pool, key, channel, tag);
+        link = offsetof(ucxpool_message_t, index_links) +
+               key * sizeof(base_list_t);
+    }
+    message = find_in(list, link, channel, tag, mask);
+    if (message != NULL) {
+        leave_list(message);
+    }
+    return message;
+}
+
+/* --- their memory ----------------------------------------------------------
+ */
+
+static ucxpool_message_t *message_alloc(ucxpool_channel_t *channel, size_t room)
+{
+    ucxpool_message_t *message =
+        core_alloc(channel->pool, sizeof(*message) + room);
+
+    if (message == NULL) {
+        core_channel_fail(channel, UCXPOOL_ERR_NO_MEMORY,
+                          "no memory for a message");
+        return NULL;
+    }
+    base_list_init(&message->link);
+    for (unsigned i = 0; i < XFER_NUM_KEYS; i++) {
+        base_list_init(&message->index_links[i]);
+    }
+    message->room = room;
+    return message;
+}
+
+static ucxpool_message_t *take_first(base_list_t *list)
+{
+    ucxpool_message_t *message = base_list_head(list, ucxpool_message_t, link);
+
+    base_list_del(&message->link);
+    return message;
+}
+
+/* With room for an eager one; the peer has no more credits than there are. */
+static ucxpool_message_t *get_eager(ucxpool_channel_t *channel)
+{
+    core_messages_t   *messages = &channel->messages;
+    ucxpool_message_t *message;
+
+    if (!base_list_is_empty(&messages->free)) {
+        message = take_first(&messages->free);
+    } else if (messages->count == channel->pool->config.credits) {
+        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer sent more messages than it has "
+                          "credits (%u)",
+                          messages->count);
+        return NULL;
+    } else {
+        message = message_alloc(channel, PROTO_DATA_MAX);
+        if (message == NULL) {
+            return NULL;
+        }
+        messages->count++;
+    }
+    message->cost = 0;
+    messages->num_eager++;
+    return message;
+}
+
+/* For a descriptor that is not eager, and the bytes that came with it. */
+static ucxpool_message_t *get_announced(ucxpool_channel_t *channel,
+                                        size_t             data_size)
+{
+    core_messages_t   *messages = &channel->messages;
+    uint32_t           max      = channel->pool->config.max_unexpected;
+    uint32_t           cost     = proto_desc_cost(data_size, max);
+    ucxpool_message_t *message;
+
+    if (cost > max - messages->announced) {
+        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer announced more messages than are taken; "
+                          "UCXPOOL_MAX_UNEXPECTED=%u",
+                          max);
+        return NULL;
+    }
+    if ((data_size <= SMALL_ROOM) && (messages->num_spare != 0)) {
+        message = take_first(&messages->spare);
+        messages->num_spare--;
+    } else {
+        message =
+            message_alloc(channel, base_max(data_size, (size_t)SMALL_ROOM));
+    }
+    if (message != NULL) {
+        message->cost = cost;
+        messages->announced += cost;
+    }
+    return message;
+}
+
+static ucxpool_message_t *message_get(ucxpool_channel_t *channel, bool is_eager,
+                                      size_t data_size)
+{
+    ucxpool_message_t *message =
+        is_eager ? get_eager(channel) : get_announced(channel, data_size);
+
+    if (message == NULL) {
+        return NULL;
+    }
+    message->pool         = channel->pool;
+    message->channel      = channel;
+    message->waits        = false;
+    message->probed       = false;
+    message->canceled     = false;
+    message->canceled_why = NULL;
+    message->refused      = false;
+    message->own_runs     = false;
+    message->runs         = NULL;
+    message->stream       = NULL;
+    message->placed       = NULL;
+    core_channel_get(channel);
+    return message;
+}
+
+/* It does not count any more among those that the peer has announced. */
+static void uncount(ucxpool_message_t *message)
+{
+    message->channel->messages.announced -= message->cost;
+    message->cost = 0;
+}
+
+/* A few are kept for the next ones. */
+static void put_memory(ucxpool_message_t *message)
+{
+    core_messages_t *messages = &message->channel->messages;
+
+    if (message->desc.flags & PROTO_DESC_EAGER) {
+        base_list_add_tail(&messages->free, &message->link);
+        messages->num_eager--;
+    } else if ((message->room == SMALL_ROOM) &&
+               (messages->num_spare < message->pool->config.credits)) {
+        base_list_add_head(&messages->spare, &message->link);
+        messages->num_spare++;
+    } else {
+        free(message);
+    }
 }
 
 /* Back to the channel, without a credit. */
@@ -76,8 +302,9 @@ static void message_put(ucxpool_message_t *message)
         channel->pool->dispatch->placed_dropped(message->placed);
         message->placed = NULL;
     }
-    base_list_add_tail(&channel->messages.free, &message->link);
-    channel->messages.num_waiting--;
+    free(message->canceled_why);
+    uncount(message);
+    put_memory(message);
     core_channel_put(channel);
 }
 
@@ -89,7 +316,9 @@ void xfer_message_keep(ucxpool_message_t *message)
 
 void xfer_message_release(ucxpool_message_t *message)
 {
-    message->channel->flow.credits_owed++;
+    if (message->desc.flags & PROTO_DESC_EAGER) {
+        message->channel->flow.credits_owed++;
+    }
     message_put(message);
 }
 
@@ -149,10 +378,7 @@ static void deliver(ucxpool_message_t *message)
         request->kind->match(request, message);
         return;
     }
-    base_list_add_tail(&pool->requests.unexpected, &message->link);
-    message->waits = true;
-    message->channel->messages.num_unexpected++;
-    core_event_set(&message->channel->event, UCXPOOL_EVENT_MESSAGE);
+    enter_unexpected(message);
 }
 
 /* Where the parts of a complete descriptor lie; checked. */
@@ -178,6 +404,13 @@ static bool settle(ucxpool_message_t *message, size_t data_size)
     return true;
 }
 
+/* Its turn, or its end, has come. */
+static void leave_arriving(ucxpool_message_t *message)
+{
+    base_list_del(&message->link);
+    message->channel->messages.num_arriving--;
+}
+
 /* Deliver what stands next in the order. */
 static void deliver_arriving(ucxpool_channel_t *channel)
 {
@@ -192,7 +425,7 @@ static void deliver_arriving(ucxpool_channel_t *channel)
             if ((message->desc.sequence == channel->flow.expected_sequence) &&
                 (message->runs_missing == 0)) {
                 channel->flow.expected_sequence++;
-                base_list_del(&message->link);
+                leave_arriving(message);
                 deliver(message);
                 found = true;
                 break;
@@ -253,6 +486,22 @@ static bool is_known(const ucxpool_channel_t *channel, uint64_t sequence)
     return false;
 }
 
+/* To the others whose turn has not come, and all whose turn has now. */
+static void arrive(ucxpool_message_t *message)
+{
+    ucxpool_channel_t *channel = message->channel;
+
+    base_list_add_tail(&channel->messages.arriving, &message->link);
+    channel->messages.num_arriving++;
+    deliver_arriving(channel);
+    if (channel->messages.num_arriving > PROTO_ARRIVING_MAX) {
+        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer sent %u descriptors and not the one before "
+                          "them",
+                          channel->messages.num_arriving);
+    }
+}
+
 /* One bit, or none. */
 static bool is_for_one(uint32_t flags)
 {
@@ -299,7 +548,8 @@ void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
                           channel->pool->config.max_metadata);
         return;
     }
-    message = message_get(channel);
+    message =
+        message_get(channel, (desc->flags & PROTO_DESC_EAGER) != 0, data_size);
     if (message == NULL) {
         return;
     }
@@ -320,8 +570,7 @@ void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
     if (desc->flags & PROTO_DESC_PLACED) {
         message->placed = channel->pool->dispatch->placed_came(channel, desc);
     }
-    base_list_add_tail(&channel->messages.arriving, &message->link);
-    deliver_arriving(channel);
+    arrive(message);
 }
 
 /* The descriptor that a SHORT stands for. */
@@ -384,14 +633,13 @@ void xfer_message_short(ucxpool_channel_t   *channel,
                           (unsigned long long)sequence);
         return;
     }
-    message = message_get(channel);
+    message = message_get(channel, true, data_size);
     if (message == NULL) {
         return;
     }
     desc = desc_of(in_short, sequence, data_size);
     fill_short(message, &desc, data);
-    base_list_add_tail(&channel->messages.arriving, &message->link);
-    deliver_arriving(channel);
+    arrive(message);
 }
 
 /* More runs of a message, checked to be some of those that are missing. */
@@ -434,23 +682,6 @@ void xfer_message_runs(ucxpool_channel_t *channel, const proto_runs_t *runs,
                       "the peer sent lengths that belong to no message");
 }
 
-ucxpool_message_t *xfer_message_match(ucxpool_t               *pool,
-                                      const ucxpool_channel_t *channel,
-                                      uint64_t tag, uint64_t mask)
-{
-    ucxpool_message_t *message;
-
-    base_list_for_each(message, &pool->requests.unexpected, ucxpool_message_t,
-                       link) {
-        if (((channel == NULL) || (message->channel == channel)) &&
-            (((tag ^ message->desc.tag) & mask) == 0)) {
-            leave_list(message);
-            return message;
-        }
-    }
-    return NULL;
-}
-
 /* One that has not been delivered: nothing more of it comes, but those behind
  * it wait for its turn to pass. */
 static bool cancel_arriving(ucxpool_channel_t *channel, uint64_t number)
@@ -469,29 +700,52 @@ static bool cancel_arriving(ucxpool_channel_t *channel, uint64_t number)
     return false;
 }
 
-bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t number,
-                         const char *why)
+/* One that waits for a receive, or that the caller looks at; NULL: none. */
+static ucxpool_message_t *find_number(const ucxpool_channel_t *channel,
+                                      uint64_t                 number)
 {
+    const ucxpool_t   *pool = channel->pool;
     ucxpool_message_t *message;
-    base_list_t       *lists[] = {&channel->pool->requests.unexpected,
-                                  &channel->pool->requests.probed};
 
-    for (unsigned i = 0; i < 2; i++) {
-        base_list_for_each(message, lists[i], ucxpool_message_t, link) {
+    if (pool->requests.index != NULL) {
+        base_list_for_each(message,
+                           find_list(pool, XFER_BY_NUMBER, channel, number),
+                           ucxpool_message_t, index_links[XFER_BY_NUMBER]) {
             if ((message->channel == channel) &&
                 (message->desc.message == number)) {
-                message->canceled = true;
-                snprintf(message->canceled_why, sizeof(message->canceled_why),
-                         "%s", why);
-                core_control_done(channel, number, UCXPOOL_ERR_CANCELED, NULL);
-                if (!message->probed) {
-                    xfer_message_release(message);
-                }
-                return true;
+                return message;
             }
         }
     }
-    return cancel_arriving(channel, number);
+    base_list_for_each(message, &pool->requests.probed, ucxpool_message_t,
+                       link) {
+        if ((message->channel == channel) &&
+            (message->desc.message == number)) {
+            return message;
+        }
+    }
+    return NULL;
+}
+
+bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t number,
+                         const char *why)
+{
+    ucxpool_message_t *message = find_number(channel, number);
+
+    if (message == NULL) {
+        return cancel_arriving(channel, number);
+    }
+    if (!message->canceled) {
+        message->canceled     = true;
+        message->canceled_why = strdup(why);
+        core_control_done(channel, number, UCXPOOL_ERR_CANCELED, NULL);
+    }
+    if (message->probed) {
+        uncount(message); /* the sender may announce another one */
+    } else {
+        xfer_message_release(message);
+    }
+    return true;
 }
 
 void xfer_message_channel_ended(ucxpool_channel_t *channel)
@@ -501,6 +755,7 @@ void xfer_message_channel_ended(ucxpool_channel_t *channel)
 
     base_list_for_each_safe(message, next, &channel->messages.arriving,
                             ucxpool_message_t, link) {
+        leave_arriving(message);
         message_put(message);
     }
     base_list_for_each_safe(message, next, &channel->pool->requests.unexpected,
@@ -534,12 +789,8 @@ void xfer_message_drop_all(ucxpool_channel_t *channel)
 
 void xfer_message_destroy_all(ucxpool_channel_t *channel)
 {
-    ucxpool_message_t *message;
-
+    base_list_splice_tail(&channel->messages.free, &channel->messages.spare);
     while (!base_list_is_empty(&channel->messages.free)) {
-        message =
-            base_list_head(&channel->messages.free, ucxpool_message_t, link);
-        base_list_del(&message->link);
-        free(message);
+        free(take_first(&channel->messages.free));
     }
 }

@@ -10,15 +10,24 @@
 
 #include "core/request.h"
 
+/* Keys of the index of messages without a receive. */
+typedef enum xfer_message_key {
+    XFER_BY_TAG,
+    XFER_BY_CHANNEL_AND_TAG,
+    XFER_BY_NUMBER, /* of the channel's sender */
+    XFER_NUM_KEYS
+} xfer_message_key_t;
+
 struct ucxpool_message {
-    base_list_t           link; /* arriving, unexpected, free, or none */
+    base_list_t           link; /* arriving, unexpected, free, spare, or none */
+    base_list_t           index_links[XFER_NUM_KEYS]; /* if it waits */
     ucxpool_t            *pool;
-    ucxpool_channel_t    *channel;  /* a reference */
-    bool                  waits;    /* in pool->requests.unexpected */
-    bool                  probed;   /* the caller's */
-    bool                  canceled; /* by the sender */
-    char                  canceled_why[CORE_REASON_SIZE];
-    bool                  refused; /* no room for its runs */
+    ucxpool_channel_t    *channel;      /* a reference */
+    bool                  waits;        /* in pool->requests.unexpected */
+    bool                  probed;       /* the caller's */
+    bool                  canceled;     /* by the sender */
+    char                 *canceled_why; /* NULL: there was no memory */
+    bool                  refused;      /* no room for its runs */
     proto_desc_t          desc;
     uint32_t              runs_missing;
     copy_totals_t         totals;
@@ -27,7 +36,9 @@ struct ucxpool_message {
     struct window_placed *placed;   /* where it lies; NULL: not in a window */
     uint8_t              *metadata; /* in data */
     uint8_t              *stream;   /* in data; eager only */
-    uint8_t               data[PROTO_DATA_MAX] __attribute__((aligned(16)));
+    uint32_t              cost;     /* of max_unexpected; 0: a credit */
+    size_t                room;     /* bytes of data */
+    uint8_t               data[] __attribute__((aligned(16)));
 };
 
 /* A descriptor has arrived, or more of its runs. What a SHORT has with it may
@@ -56,8 +67,8 @@ void xfer_message_release(ucxpool_message_t *message);
 void xfer_message_drop(ucxpool_message_t *message, ucxpool_status_t status,
                        const char *reason);
 
-/* The sender has canceled it, for this reason, and is told DONE: at once, or
- * when its turn comes. True when it was there. */
+/* The sender has canceled it, for this reason. DONE answers at once, or when
+ * its turn comes. True when it was there. */
 bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t message,
                          const char *why);
 

@@ -169,6 +169,18 @@ ucxpool_status_t xfer_send_create(ucxpool_channel_t              *channel,
     return UCXPOOL_OK;
 }
 
+bool xfer_send_from_short(ucxpool_request_t *request)
+{
+    core_request_set_kind(request, &xfer_send_kind);
+    if (plan_send(request) != UCXPOOL_OK) {
+        xfer_queue_end(request, UCXPOOL_ERR_NO_MEMORY, ucxpool_error_detail());
+        return false;
+    }
+    copy_plan_init(&request->plan, request->data.runs, request->data.num_runs,
+                   &request->data.totals, &request->data.memory);
+    return true;
+}
+
 void xfer_send_queue(ucxpool_request_t *request)
 {
     xfer_send_want_link(request);

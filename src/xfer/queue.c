@@ -1,5 +1,7 @@
 #include "xfer/queue.h"
 
+#include "base/clock.h"
+
 static ucxpool_request_t *first_of(const ucxpool_channel_t *channel)
 {
     return base_list_is_empty(&channel->requests.queue)
@@ -56,6 +58,47 @@ void xfer_queue_count(ucxpool_request_t *request, ucxpool_status_t status)
     } else {
         stats->messages_failed++;
     }
+}
+
+bool xfer_queue_may_announce(ucxpool_channel_t *channel)
+{
+    core_flow_t *flow = &channel->flow;
+    ucxpool_t   *pool = channel->pool;
+
+    if (flow->announce_at == 0) {
+        flow->announce_at = base_clock_deadline(pool->announce_ns);
+        pool->requests.next_announce =
+            base_min(pool->requests.next_announce, flow->announce_at);
+    }
+    return base_clock_now() >= flow->announce_at;
+}
+
+unsigned xfer_queue_announce(ucxpool_t *pool)
+{
+    unsigned           count = 0;
+    uint64_t           now;
+    ucxpool_channel_t *channel;
+
+    if (pool->requests.next_announce == BASE_CLOCK_FOREVER) {
+        return 0;
+    }
+    now = base_clock_now();
+    if (now < pool->requests.next_announce) {
+        return 0;
+    }
+    pool->requests.next_announce = BASE_CLOCK_FOREVER;
+    base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {
+        uint64_t moment = channel->flow.announce_at;
+
+        if (moment > now) {
+            pool->requests.next_announce =
+                base_min(pool->requests.next_announce, moment);
+        } else if (moment != 0) {
+            xfer_queue_wake(channel);
+            count++;
+        }
+    }
+    return count;
 }
 
 /* The first, if it needs no more than a credit, and there is one. */

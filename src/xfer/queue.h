@@ -27,6 +27,16 @@ void xfer_queue_count(ucxpool_request_t *request, ucxpool_status_t status);
 void xfer_queue_wake(ucxpool_channel_t *channel);
 
 /*
+ * The first send needs a credit, and the channel has none. False: the send
+ * waits on. True: the channel has had none for announce_ns; its sends announce
+ * themselves without their bytes until a credit comes.
+ */
+bool xfer_queue_may_announce(ucxpool_channel_t *channel);
+
+/* Wake the first send of each channel for which that has become true. */
+unsigned xfer_queue_announce(ucxpool_t *pool);
+
+/*
  * A round of progress of any send, in the queue or behind it. Those that are
  * first then, and need no more than a credit, follow in the same round, as far
  * as there are credits. Returns how many have moved. The request may be gone.

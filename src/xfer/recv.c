@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CANCELED_BY_SENDER "the sender canceled the message"
+
 static void rndv_forget(ucxpool_request_t *request);
 
 /* Fragments of one message that may be on their way into memory: several times
@@ -271,7 +273,7 @@ static void delivered_eager(ucxpool_request_t  *request,
     }
 }
 
-/* Everything that came with the descriptor. */
+/* Everything that came with the descriptor, or there is nothing to come. */
 static void receive_eager(ucxpool_request_t *request,
                           ucxpool_message_t *message)
 {
@@ -284,6 +286,10 @@ static void receive_eager(ucxpool_request_t *request,
     copy_plan_init(&request->plan, request->data.runs, request->data.num_runs,
                    &message->totals, &request->data.memory);
     if (data.length == 0) {
+        if (message->desc.message != 0) {
+            core_control_done(message->channel, message->desc.message,
+                              UCXPOOL_OK, NULL);
+        }
         end_eager(request);
         return;
     }
@@ -375,14 +381,17 @@ void xfer_recv_start(ucxpool_request_t *request, ucxpool_message_t *message)
     request->tag         = message->desc.tag;
     request->data.totals = message->totals;
     if (message->canceled) {
-        end(request, UCXPOOL_ERR_CANCELED, message->canceled_why);
+        end(request, UCXPOOL_ERR_CANCELED,
+            (message->canceled_why != NULL) ? message->canceled_why
+                                            : CANCELED_BY_SENDER);
     } else if (message->totals.payload_size > request->data.capacity) {
         refuse_truncated(request, message);
     } else if (core_request_set_metadata(request, message->metadata,
                                          message->desc.metadata_size) !=
                UCXPOOL_OK) {
         refuse_no_memory(request, message);
-    } else if (message->desc.flags & PROTO_DESC_EAGER) {
+    } else if ((message->desc.flags & PROTO_DESC_EAGER) ||
+               (message->totals.stream_size == 0)) {
         receive_eager(request, message);
     } else {
         start_large(request, message);
@@ -481,7 +490,7 @@ static void say_why(char text[CORE_REASON_SIZE], ucxpool_status_t status,
                     const char *reason)
 {
     if (status == UCXPOOL_ERR_CANCELED) {
-        snprintf(text, CORE_REASON_SIZE, "the sender canceled the message");
+        snprintf(text, CORE_REASON_SIZE, "%s", CANCELED_BY_SENDER);
     } else {
         snprintf(text, CORE_REASON_SIZE, "the sender ended the message: %s",
                  (reason[0] != '\0') ? reason : ucxpool_status_string(status));

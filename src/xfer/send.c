@@ -14,7 +14,8 @@
 /*
  * A send is done in steps, in the order of core_send_step_t:
  *
- *   TURN       it is the first in its channel's queue, and there is a credit
+ *   TURN       it is the first in its channel's queue, and has a credit, or
+ *              its receiver has room for its descriptor alone
  *   DESC       the descriptor goes out; if the bytes fit in it, that was all
  *   RUNS       long lists of lengths follow
  *   PLACES     the places of what lies in a window; the receiver may pull it
@@ -52,24 +53,6 @@ ucxpool_status_t xfer_send_check_limits(const ucxpool_request_t *request)
     return UCXPOOL_OK;
 }
 
-static step_result_t step_turn(ucxpool_request_t *request)
-{
-    ucxpool_channel_t *channel = request->channel;
-
-    if ((channel->state != UCXPOOL_CHANNEL_OPEN) ||
-        (channel->flow.credits == 0) ||
-        (channel->requests.sends.num == PROTO_SENDS_MAX) ||
-        !xfer_queue_is_first(request)) {
-        return STEP_WAIT;
-    }
-    if (xfer_send_check_limits(request) != UCXPOOL_OK) {
-        xfer_queue_leave(request);
-        core_request_end(request, UCXPOOL_ERR_LIMIT, ucxpool_error_detail());
-        return STEP_END;
-    }
-    return STEP_NEXT;
-}
-
 static size_t runs_size(const ucxpool_request_t *request)
 {
     return request->data.num_runs * sizeof(copy_run_t);
@@ -87,6 +70,87 @@ static bool is_eager(const ucxpool_request_t *request)
            (request->data.totals.stream_size + runs_size(request) +
                 request->metadata.length <=
             PROTO_DATA_MAX);
+}
+
+/* With its bytes in the descriptor, for a credit. */
+static bool goes_eager(const ucxpool_request_t *request)
+{
+    return (request->channel->flow.credits != 0) && is_eager(request);
+}
+
+static size_t desc_data_size(const ucxpool_request_t *request,
+                             uint32_t                *flags_p)
+{
+    size_t size = request->metadata.length;
+
+    *flags_p = 0;
+    if (goes_eager(request)) {
+        *flags_p = PROTO_DESC_EAGER;
+        return size + runs_size(request) + request->data.totals.stream_size;
+    }
+    if (size + runs_size(request) > PROTO_DATA_MAX) {
+        *flags_p = PROTO_DESC_RUNS;
+        return size;
+    }
+    return size + runs_size(request);
+}
+
+/* How much of the receiver's max_unexpected the descriptor alone takes. */
+static uint32_t cost_of(const ucxpool_request_t *request)
+{
+    uint32_t flags;
+
+    return proto_desc_cost(desc_data_size(request, &flags),
+                           request->channel->peer.max_unexpected);
+}
+
+static void put_cost(ucxpool_request_t *request)
+{
+    request->channel->flow.announced -= request->send.cost;
+    request->send.cost = 0;
+}
+
+/* The receiver has no room for another descriptor. */
+static step_result_t wait_or_fail(ucxpool_request_t *request)
+{
+    const ucxpool_t *pool = request->pool;
+
+    if ((pool->config.unexpected_full == BASE_UNEXPECTED_WAIT) ||
+        (request->send.desc_flags != 0)) {
+        return STEP_WAIT;
+    }
+    base_error(UCXPOOL_ERR_LIMIT,
+               "the peer has not received the messages before this one and "
+               "keeps no more of them; its UCXPOOL_MAX_UNEXPECTED=%u",
+               request->channel->peer.max_unexpected);
+    xfer_queue_leave(request);
+    core_request_end(request, UCXPOOL_ERR_LIMIT, ucxpool_error_detail());
+    return STEP_END;
+}
+
+static step_result_t step_turn(ucxpool_request_t *request)
+{
+    ucxpool_channel_t *channel = request->channel;
+
+    if ((channel->state != UCXPOOL_CHANNEL_OPEN) ||
+        !xfer_queue_is_first(request)) {
+        return STEP_WAIT;
+    }
+    if (xfer_send_check_limits(request) != UCXPOOL_OK) {
+        xfer_queue_leave(request);
+        core_request_end(request, UCXPOOL_ERR_LIMIT, ucxpool_error_detail());
+        return STEP_END;
+    }
+    if (goes_eager(request)) {
+        return STEP_NEXT;
+    }
+    if (is_eager(request) && !xfer_queue_may_announce(channel)) {
+        return STEP_WAIT;
+    }
+    return (cost_of(request) <=
+            channel->peer.max_unexpected - channel->flow.announced)
+               ? STEP_NEXT
+               : wait_or_fail(request);
 }
 
 /* --- words of revoked[] ---------------------------------------------------
@@ -134,10 +198,14 @@ static void put_word(ucxpool_request_t *request)
 
 /* --- steps ---------------------------------------------------------------- */
 
-static void take_number(ucxpool_request_t *request)
+/* It is announced, with so many bytes in its descriptor. */
+static void take_number(ucxpool_request_t *request, size_t size)
 {
-    core_channel_requests_t *requests = &request->channel->requests;
+    ucxpool_channel_t       *channel  = request->channel;
+    core_channel_requests_t *requests = &channel->requests;
 
+    request->send.cost = proto_desc_cost(size, channel->peer.max_unexpected);
+    channel->flow.announced += request->send.cost;
     request->send.message = core_numbers_take(&requests->sends, request);
     base_list_add_tail(&requests->sent, &request->send.sent_link);
 }
@@ -148,6 +216,7 @@ static void put_number(ucxpool_request_t *request)
 
     core_numbers_put(&channel->requests.sends, request->send.message);
     request->send.message = 0;
+    put_cost(request);
     put_word(request);
     xfer_queue_wake(channel);
 }
@@ -187,23 +256,6 @@ static void fill_desc(ucxpool_request_t *request, proto_desc_t *desc,
     }
 }
 
-static size_t desc_data_size(const ucxpool_request_t *request,
-                             uint32_t                *flags_p)
-{
-    size_t size = request->metadata.length;
-
-    *flags_p = 0;
-    if (is_eager(request)) {
-        *flags_p = PROTO_DESC_EAGER;
-        return size + runs_size(request) + request->data.totals.stream_size;
-    }
-    if (size + runs_size(request) > PROTO_DATA_MAX) {
-        *flags_p = PROTO_DESC_RUNS;
-        return size;
-    }
-    return size + runs_size(request);
-}
-
 static void count_eager(ucxpool_t *pool, uint64_t size)
 {
     core_traffic_t *sent = &pool->stats.sent[CORE_MODE_EAGER];
@@ -224,10 +276,11 @@ static step_result_t send_desc(ucxpool_request_t *request, uint32_t flags,
     if (fixed == NULL) {
         return STEP_STALL;
     }
-    channel->flow.credits--;
     request->send.sequence = channel->flow.next_sequence++;
-    if (!(flags & PROTO_DESC_EAGER)) {
-        take_number(request);
+    if (flags & PROTO_DESC_EAGER) {
+        channel->flow.credits--;
+    } else {
+        take_number(request, size);
         if ((request->send.place.remote != 0) && !take_word(request)) {
             request->send.place.remote = 0;
         }
@@ -643,8 +696,8 @@ static bool is_being_read(const ucxpool_request_t *request)
     return false;
 }
 
-/* Where the receiver reads by itself: what it reads from now on is not the
- * message. */
+/* A receiver that reads our memory by itself: the bytes that it reads from now
+ * on are not the message. */
 static void revoke(const ucxpool_request_t *request)
 {
     ucxpool_channel_t *channel = request->channel;
@@ -730,6 +783,8 @@ void xfer_send_accepted(ucxpool_channel_t    *channel,
     if ((request == NULL) || (request->send.receive != 0)) {
         return;
     }
+    put_cost(request);
+    xfer_queue_wake(channel);
     if (core_request_has_ended(request)) {
         /* Our CANCEL came before the descriptor was known there. */
         request->send.loan    = (data_size != 0) ? accept->message : 0;

@@ -16,6 +16,12 @@ extern const core_request_kind_t xfer_send_kind;
  */
 ucxpool_status_t xfer_send_check_limits(const ucxpool_request_t *request);
 
+/*
+ * A short send that is the first in its queue, and that no credit has come for,
+ * becomes one of xfer_send_kind. False: it has ended, without memory.
+ */
+bool xfer_send_from_short(ucxpool_request_t *request);
+
 /* It is posted: where it is pushed, it has the GPU's link in its turn. */
 void xfer_send_want_link(ucxpool_request_t *request);
 

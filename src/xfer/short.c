@@ -3,6 +3,7 @@
 #include "core/control.h"
 #include "core/wire.h"
 #include "xfer/queue.h"
+#include "xfer/send.h"
 
 #include <string.h>
 
@@ -100,8 +101,10 @@ static bool advance(ucxpool_request_t *request)
     if (!put(channel, &request->data.segment, request->tag)) {
         if (channel->flow.credits != 0) {
             core_request_stall(request);
+            return false;
         }
-        return false;
+        return xfer_queue_may_announce(channel) &&
+               (!xfer_send_from_short(request) || xfer_send_advance(request));
     }
     xfer_queue_leave(request);
     core_request_end(request, UCXPOOL_OK, NULL);

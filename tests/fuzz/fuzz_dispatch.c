@@ -479,6 +479,8 @@ static void start(void)
         }
         hostile.pair.a = pair_pool(SETTINGS);
         hostile.pair.b = pair_pool(SETTINGS);
+        /* What a seed does must not depend on time. */
+        hostile.pair.a->announce_ns = UCXPOOL_FOREVER;
         base_log_set_level(BASE_LOG_NONE);
     }
     pair_connect(&hostile.pair);

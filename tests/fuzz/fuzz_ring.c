@@ -230,8 +230,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             return 0;
         }
         write_answer(&ring, script.size % PROTO_DATA_MAX);
-        (void)core_ring_is_revoked(&ring, (unsigned)script.size,
-                                   script.size);
+        (void)core_ring_is_revoked(&ring, (unsigned)script.size, script.size);
     }
     snprintf(told, sizeof(told), "%u entries", num_read);
     return 0;

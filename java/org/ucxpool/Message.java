@@ -6,8 +6,8 @@ import java.nio.ReadOnlyBufferException;
 /**
  * A message that has arrived, or whose description has: its bytes are with the
  * sender until it is received. Each is ended by {@link #receive} or
- * {@link #refuse}; one that is kept holds the sender back, which may have
- * CREDITS of them (a setting) waiting here.
+ * {@link #refuse}; one that is kept counts among those that may
+ * wait here (the settings CREDITS and MAX_UNEXPECTED).
  */
 public final class Message {
     private final Pool pool;
