@@ -2,6 +2,7 @@
 #include "slow.h"
 
 #include "base/clock.h"
+#include "core/channel.h"
 #include "pair.h"
 #include "rounds.h"
 #include "two.h"
@@ -295,6 +296,105 @@ START_TEST(a_pool_may_go_while_a_peer_reads_its_memory)
 }
 END_TEST
 
+/* Report the end of this side's turn, and wait for the next. */
+static void take_turns(int talk)
+{
+    char byte = 0;
+
+    two_check(send(talk, &byte, 1, MSG_NOSIGNAL) == 1);
+    two_check(recv(talk, &byte, 1, 0) == 1);
+}
+
+/* Connects to the port that it receives; after HELLO it progresses once a
+ * turn. */
+static void call_by_turns(int talk)
+{
+    char               where[32];
+    uint16_t           port;
+    ucxpool_t         *pool;
+    ucxpool_channel_t *channel;
+
+    two_check(recv(talk, &port, sizeof(port), 0) == sizeof(port));
+    snprintf(where, sizeof(where), "127.0.0.1:%u", port);
+    pool = pair_pool("WIRE=ucx");
+    two_check(ucxpool_channel_connect(pool, where, NULL, &channel) ==
+              UCXPOOL_OK);
+    while (!(channel->wireup.handshake & CORE_HELLO_SENT)) {
+        ucxpool_progress(pool);
+    }
+    for (;;) {
+        take_turns(talk);
+        ucxpool_progress(pool);
+    }
+}
+
+/* Progress until the caller's turn has ended and nothing is left to do here. */
+static void await_turn(ucxpool_t *pool, int talk)
+{
+    uint64_t until = pair_deadline();
+    char     byte;
+
+    while (recv(talk, &byte, 1, MSG_DONTWAIT) != 1) {
+        ucxpool_progress(pool);
+        two_check(!pair_is_late(until));
+    }
+    for (int i = 0; i < 100; i++) {
+        ucxpool_progress(pool);
+    }
+}
+
+static ucxpool_status_t await_failure(ucxpool_listener_t *listener)
+{
+    uint64_t           until = pair_deadline();
+    ucxpool_channel_t *channel;
+    ucxpool_status_t   status;
+
+    ck_assert_int_eq(ucxpool_listener_accept(listener, NULL, &channel),
+                     UCXPOOL_OK);
+    while ((status = ucxpool_channel_wait(channel, SECOND / 100)) >= 0) {
+        ck_assert(!pair_is_late(until));
+        if (status == UCXPOOL_OK) {
+            (void)ucxpool_send_buffer(channel, "x", 1, TAG, NULL, NULL);
+        }
+    }
+    ucxpool_channel_close(channel);
+    return status;
+}
+
+START_TEST(a_caller_that_dies_while_it_connects_aborts_nothing)
+{
+    ucxpool_t          *pool;
+    ucxpool_listener_t *listener;
+    uint16_t            port;
+    int                 talk[2];
+    pid_t               child;
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, talk),
+                     0);
+    child = fork();
+    if (child == 0) {
+        alarm(100);
+        call_by_turns(talk[1]);
+    }
+    pool = pair_pool("WIRE=ucx");
+    ck_assert_int_eq(ucxpool_listener_create(pool, "127.0.0.1:0", &listener),
+                     UCXPOOL_OK);
+    port = ucxpool_listener_port(listener);
+    ck_assert_int_eq(send(talk[0], &port, sizeof(port), 0), sizeof(port));
+    await_turn(pool, talk[0]);
+    for (int i = 0; i < _i; i++) {
+        ck_assert_int_eq(send(talk[0], "", 1, MSG_NOSIGNAL), 1);
+        await_turn(pool, talk[0]);
+    }
+    ck_assert_int_eq(kill(child, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+    ck_assert_int_eq(await_failure(listener), UCXPOOL_ERR_PEER_LOST);
+    ucxpool_destroy(pool);
+    close(talk[0]);
+    close(talk[1]);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("peer_death");
@@ -310,6 +410,8 @@ int main(void)
                         2);
     tcase_add_loop_test(tcase, a_pool_may_go_while_a_peer_reads_its_memory, 0,
                         2);
+    tcase_add_loop_test(
+        tcase, a_caller_that_dies_while_it_connects_aborts_nothing, 0, 8);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -250,7 +250,8 @@ static void flood(ucxpool_t *pool, core_blob_t *blob, uint32_t num)
     for (uint32_t i = 0; i < num; i++) {
         memcpy(blob->id, &i, sizeof(i));
         core_lock(pool);
-        ck_assert_int_eq(core_remote_called(pool, blob), CORE_BLOB_CALLERS);
+        ck_assert_int_eq(core_remote_called(pool, blob, false),
+                         CORE_BLOB_CALLERS);
         core_unlock(pool);
     }
 }

@@ -26,10 +26,11 @@ typedef struct core_endpoint {
     base_list_t          idle_link; /* no channel uses it: remote.h */
     ucxpool_t           *pool;
     ucp_ep_h             ep;
-    bool                 is_own;     /* made here; else the caller's */
-    bool                 is_cloexec; /* its connection is closed on exec */
-    bool                 is_sure;    /* idle, and its other end stands */
-    bool                 has_failed; /* told by UCX or the caller; atomic */
+    bool                 is_own;      /* made here; else the caller's */
+    bool                 is_cloexec;  /* its connection is closed on exec */
+    bool                 is_sure;     /* idle, and its other end stands */
+    bool                 is_prepared; /* idle, and was not used yet */
+    bool                 has_failed;  /* told by UCX or the caller; atomic */
     core_endpoint_step_t step;
     unsigned             num_operations; /* that UCX will call back */
     uint64_t             deadline;       /* of the close */

@@ -25,14 +25,11 @@
  * and a good-bye in the ring does. */
 #define GRACE_NS UINT64_C(100000000)
 
-static bool is_possible(const ucxpool_channel_t *channel)
+bool core_local_reaches(const ucxpool_t *pool, const core_blob_t *blob)
 {
-    const core_blob_t *blob = &channel->conn.remote->blob;
-    char               reason[PROTO_TEXT_MAX + 1];
+    char reason[PROTO_TEXT_MAX + 1];
 
-    return (channel->pool->config.wire != BASE_WIRE_UCX) &&
-           (channel->conn.num_unheard < UNHEARD_MAX) &&
-           (blob->net_namespace != 0) &&
+    return (pool->config.wire != BASE_WIRE_UCX) && (blob->net_namespace != 0) &&
            (blob->net_namespace == ipc_net_namespace()) &&
            ipc_host_fits(&blob->host, reason, sizeof(reason));
 }
@@ -162,7 +159,8 @@ ucxpool_status_t core_local_connect(ucxpool_channel_t *channel)
     if (base_clock_now() < remote->full_until) {
         return UCXPOOL_INPROGRESS;
     }
-    if (!is_possible(channel)) {
+    if ((channel->conn.num_unheard >= UNHEARD_MAX) ||
+        !core_local_reaches(channel->pool, &remote->blob)) {
         return UCXPOOL_ERR_UNSUPPORTED;
     }
     error = ipc_socket_connect(remote->blob.id, &fd);

@@ -7,7 +7,7 @@
 #ifndef CORE_LOCAL_H
 #define CORE_LOCAL_H
 
-#include "core/channel.h"
+#include "core/remote.h"
 
 /* Longest message: HELLO. */
 #define CORE_LOCAL_MAX \
@@ -15,6 +15,9 @@
 
 /* When the peer's socket has more callers waiting than the system keeps. */
 #define CORE_LOCAL_RETRY_NS UINT64_C(10000000)
+
+/* May the pool of this blob be reached in this way? */
+bool core_local_reaches(const ucxpool_t *pool, const core_blob_t *blob);
 
 /*
  * Connect to the peer.

@@ -4,6 +4,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "core/proto.h"
+#include "ucx/context.h"
 #include "ucx/status.h"
 
 #include <stddef.h>
@@ -119,6 +120,10 @@ ucxpool_status_t core_blob_check(const void *data, size_t length,
  * way are for HELLOs that it has overtaken.
  */
 #define OVERTAKEN_MAX 16
+
+/* A peer that calls again and again, and makes no endpoint, has no more made
+ * for it. */
+#define AWAITED_MAX 16u
 
 /* How long a peer that has called and is not accepted is kept. */
 #define KEEP_NS UINT64_C(10000000000)
@@ -274,26 +279,6 @@ static void decide(core_remote_t *remote, core_turn_t turn)
     }
 }
 
-core_blob_turn_t core_remote_called(ucxpool_t *pool, const void *blob)
-{
-    core_remote_t   *remote = core_remote_get(pool, blob);
-    core_blob_turn_t turn;
-
-    if (remote == NULL) {
-        return CORE_BLOB_NO_TURN;
-    }
-    if (remote->turn == CORE_TURN_UNKNOWN) {
-        decide(remote, CORE_TURN_THEIRS);
-    }
-    /* Until its channel is accepted. */
-    remote->kept_until = base_clock_deadline(KEEP_NS);
-    remote->refs--;
-    turn = (remote->turn == CORE_TURN_OURS) ? CORE_BLOB_LISTENERS
-                                            : CORE_BLOB_CALLERS;
-    bound_called(pool);
-    return turn;
-}
-
 /*
  * The listener that we have called says otherwise than we had decided. If that
  * was since we called, both have called at the same moment, and each told the
@@ -354,6 +339,7 @@ static core_endpoint_t *take_idle(core_remote_t *remote, ucp_ep_h ep)
         if (is_usable(endpoint) &&
             ((ep == NULL) ? endpoint->is_sure : (endpoint->ep == ep))) {
             base_list_del(&endpoint->idle_link);
+            endpoint->is_prepared = false;
             return endpoint;
         }
     }
@@ -408,6 +394,9 @@ ucxpool_status_t core_remote_take_endpoint(ucxpool_channel_t *channel,
     core_endpoint_t *endpoint = take_idle(remote, reply_ep);
     ucxpool_status_t status   = UCXPOOL_OK;
 
+    if ((reply_ep != NULL) && (remote->num_awaited > 0)) {
+        remote->num_awaited--;
+    }
     if ((endpoint == NULL) && (reply_ep != NULL) &&
         is_in_use(remote->pool, reply_ep)) {
         reply_ep = NULL;
@@ -420,6 +409,60 @@ ucxpool_status_t core_remote_take_endpoint(ucxpool_channel_t *channel,
         channel->conn.endpoint = endpoint;
     }
     return status;
+}
+
+/* Endpoints that wait for UCX to pair them with the peer's next ones. */
+static unsigned count_prepared(const core_remote_t *remote)
+{
+    unsigned         count = 0;
+    core_endpoint_t *endpoint;
+
+    base_list_for_each(endpoint, &remote->idle, core_endpoint_t, idle_link) {
+        count += (endpoint->is_prepared && is_usable(endpoint)) ? 1 : 0;
+    }
+    return count;
+}
+
+void core_remote_prepare_endpoint(core_remote_t *remote)
+{
+    core_endpoint_t *endpoint;
+
+    if (!ucx_asserts_on_answers() || remote->pool->needs_registration ||
+        core_remote_is_self(remote) ||
+        !ipc_host_shares_network(&remote->blob.host)) {
+        return;
+    }
+    remote->num_awaited = base_min(remote->num_awaited + 1, AWAITED_MAX);
+    if ((count_prepared(remote) < remote->num_awaited) &&
+        (core_endpoint_create(remote->pool, remote->blob.worker, &endpoint) ==
+         UCXPOOL_OK)) {
+        endpoint->is_prepared = true;
+        put_idle(remote, endpoint);
+    }
+}
+
+core_blob_turn_t core_remote_called(ucxpool_t *pool, const void *blob,
+                                    bool by_endpoint)
+{
+    core_remote_t   *remote = core_remote_get(pool, blob);
+    core_blob_turn_t turn;
+
+    if (remote == NULL) {
+        return CORE_BLOB_NO_TURN;
+    }
+    if (remote->turn == CORE_TURN_UNKNOWN) {
+        decide(remote, CORE_TURN_THEIRS);
+    }
+    if (by_endpoint && (remote->turn == CORE_TURN_THEIRS)) {
+        core_remote_prepare_endpoint(remote);
+    }
+    /* Until its channel is accepted. */
+    remote->kept_until = base_clock_deadline(KEEP_NS);
+    remote->refs--;
+    turn = (remote->turn == CORE_TURN_OURS) ? CORE_BLOB_LISTENERS
+                                            : CORE_BLOB_CALLERS;
+    bound_called(pool);
+    return turn;
 }
 
 /* One to this very pool is its own other end. */

@@ -74,10 +74,11 @@ typedef struct core_remote {
                               so it is remembered when they are gone */
     core_turn_t turn;
     uint64_t    decided_at;
-    uint64_t    kept_until; /* though there is no channel */
-    uint64_t    full_until; /* its socket had no room; local.c */
-    base_list_t idle;       /* endpoints, the one that was used last first */
-    core_blob_t blob;       /* ends in UCX's worker address */
+    uint64_t    kept_until;  /* though there is no channel */
+    uint64_t    full_until;  /* its socket had no room; local.c */
+    unsigned    num_awaited; /* endpoints of the peer that are yet to come */
+    base_list_t idle;        /* endpoints, the one that was used last first */
+    core_blob_t blob;        /* ends in UCX's worker address */
 } core_remote_t;
 
 /* The pool of a checked blob; with a reference. One that says anything else of
@@ -100,8 +101,10 @@ void core_remote_set_turn(core_remote_t *remote, ucxpool_channel_t *channel,
  * ones, for ten seconds. */
 #define CORE_CALLED_MAX 1024u
 
-/* The pool of a checked blob has called a listener here: what to answer. */
-core_blob_turn_t core_remote_called(ucxpool_t *pool, const void *blob);
+/* The pool of a checked blob has called a listener here: what to answer.
+ * by_endpoint: its HELLO will come over an endpoint. */
+core_blob_turn_t core_remote_called(ucxpool_t *pool, const void *blob,
+                                    bool by_endpoint);
 
 /* Do we begin this channel? */
 bool core_remote_is_our_turn(const ucxpool_channel_t *channel);
@@ -114,6 +117,20 @@ bool core_remote_is_our_turn(const ucxpool_channel_t *channel);
  */
 ucxpool_status_t core_remote_take_endpoint(ucxpool_channel_t *channel,
                                            ucp_ep_h           reply_ep);
+
+/*
+ * The peer is about to make an endpoint to this pool: make the other end first,
+ * where the peer's death could otherwise abort this process.
+ *
+ * UCX before 1.14 answers a request to connect over an endpoint that it makes
+ * at that moment. Over TCP the answer is queued until the peer confirms the
+ * connection, and UCX fails an assertion if the peer dies before it does. The
+ * endpoint made here is connected by the time the request comes, and UCX pairs
+ * the two. A channel takes it by name, as it takes those of UCX. Only for a
+ * peer in this network namespace: UCX blocks while it connects, which takes
+ * minutes where the peer's address cannot be reached from here.
+ */
+void core_remote_prepare_endpoint(core_remote_t *remote);
 
 /* The channel does not need its endpoint any more, on which nothing is in
  * flight and to which the peer has said good-bye. */

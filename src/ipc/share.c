@@ -177,13 +177,16 @@ void ipc_host_fill(ipc_host_t *host)
     host->start_time = proc_is_ours() ? own_start_time(host->pid) : 0;
 }
 
-uint64_t ipc_net_namespace(void)
+static uint64_t net_namespace(const char *path)
 {
     struct stat name_space;
 
-    return (stat("/proc/self/ns/net", &name_space) == 0)
-               ? (uint64_t)name_space.st_ino
-               : 0;
+    return (stat(path, &name_space) == 0) ? (uint64_t)name_space.st_ino : 0;
+}
+
+uint64_t ipc_net_namespace(void)
+{
+    return net_namespace("/proc/self/ns/net");
 }
 
 /* What is known of a process. */
@@ -280,6 +283,18 @@ bool ipc_host_fits(const ipc_host_t *peer, char *reason, size_t reason_size)
     }
     snprintf(reason, reason_size, "same host and user");
     return true;
+}
+
+bool ipc_host_shares_network(const ipc_host_t *peer)
+{
+    uint64_t ours = ipc_net_namespace();
+    char     text[128];
+
+    if ((ours == 0) || !ipc_host_fits(peer, text, sizeof(text))) {
+        return false;
+    }
+    snprintf(text, sizeof(text), "/proc/%" PRIu32 "/ns/net", peer->pid);
+    return net_namespace(text) == ours;
 }
 
 bool ipc_host_has_ended(const ipc_host_t *peer)

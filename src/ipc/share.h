@@ -63,6 +63,10 @@ ucxpool_status_t ipc_file_fill(int fd, ipc_file_t *file);
  */
 bool ipc_host_fits(const ipc_host_t *peer, char *reason, size_t reason_size);
 
+/* Is it a process of this host and user, in this network namespace? False where
+ * the system does not tell. */
+bool ipc_host_shares_network(const ipc_host_t *peer);
+
 /*
  * Is the process still the one that was announced? A zombie still is. Both are
  * false where the system does not tell, as without a descriptor to look with:

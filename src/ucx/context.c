@@ -99,8 +99,7 @@ __attribute__((constructor)) static void loaded(void)
 
 #define SETTLE_NS UINT64_C(50000000)
 
-/* Does this UCX assert that all answers to handshakes have left? */
-static bool needs_settling(void)
+bool ucx_asserts_on_answers(void)
 {
     unsigned major, minor, patch;
 
@@ -125,7 +124,7 @@ static bool worker_settle(ucp_worker_h worker)
     ucs_status_ptr_t    flush;
     ucs_status_t        status;
 
-    if (!needs_settling()) {
+    if (!ucx_asserts_on_answers()) {
         return true;
     }
     flush = ucp_worker_flush_nbx(worker, &param);

@@ -37,6 +37,12 @@ ucxpool_status_t ucx_claim_take(ucx_claim_t *claim);
 /* One that was not taken, with an initialized link, too. */
 void ucx_claim_release(ucx_claim_t *claim);
 
+/*
+ * UCX before 1.14 aborts the process where its answer to a peer's request to
+ * connect is still queued when the worker is destroyed, or when the peer dies.
+ */
+bool ucx_asserts_on_answers(void);
+
 typedef struct ucx_context {
     ucp_context_h context;
     ucp_worker_h  worker;

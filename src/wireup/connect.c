@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "bootstrap/client.h"
 #include "bootstrap/listener.h"
+#include "core/local.h"
 #include "core/memory.h"
 #include "core/remote.h"
 #include "wireup/close.h"
@@ -239,7 +240,7 @@ static void fit_blob(void *arg, void *blob, const void *caller, size_t length)
     core_blob_t      head;
 
     if (core_blob_check(caller, length, &head) == UCXPOOL_OK) {
-        turn = core_remote_called(arg, caller);
+        turn = core_remote_called(arg, caller, !core_local_reaches(arg, &head));
     }
     core_blob_set_turn(blob, turn);
 }

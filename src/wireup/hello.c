@@ -690,6 +690,10 @@ ucxpool_status_t wireup_hello_start(ucxpool_channel_t *channel)
     if (core_remote_is_our_turn(channel)) {
         return begin(channel);
     }
+    if ((!channel->wireup.via_listener || channel->wireup.begins) &&
+        !core_local_reaches(channel->pool, &channel->conn.remote->blob)) {
+        core_remote_prepare_endpoint(channel->conn.remote);
+    }
     core_channel_say_hello_at(channel, base_clock_deadline(PATIENCE_NS));
     return UCXPOOL_OK;
 }
