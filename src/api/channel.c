@@ -10,6 +10,7 @@
 #include "pool/pool.h"
 #include "wireup/close.h"
 #include "wireup/connect.h"
+#include "wireup/network.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +26,11 @@ ucxpool_status_t ucxpool_address_get(ucxpool_t *pool, void **address_p,
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     core_lock(pool);
-    status = core_blob_create(pool, 0, &address, length_p);
-    core_unlock(pool);
+    status = wireup_network_share(pool);
+    if (status == UCXPOOL_OK) {
+        status = core_blob_create(pool, 0, &address, length_p);
+    }
+    core_unlock_posted(pool);
     if (status == UCXPOOL_OK) {
         *address_p = address;
     }

@@ -77,8 +77,10 @@ static void cleanup_locks(ucxpool_t *pool)
 static ucxpool_status_t init_context(ucxpool_t              *pool,
                                      const ucxpool_params_t *params)
 {
-    uint64_t             fields  = params->field_mask;
+    uint64_t             fields = params->field_mask;
+    char                 devices[UCX_DEVICES_SIZE];
     ucx_context_params_t context = {
+        .devices         = devices,
         .for_gpu         = core_memory_kind(params) == UCXPOOL_MEMORY_CUDA,
         .has_rdma        = mem_has_rdma_device(),
         .peer_timeout_ns = pool->config.peer_timeout_ns,
@@ -90,6 +92,7 @@ static ucxpool_status_t init_context(ucxpool_t              *pool,
     if (fields & UCXPOOL_PARAM_FIELD_WORKER) {
         context.worker = params->worker;
     }
+    ucx_tune_local_devices(devices, sizeof(devices));
     pool->needs_registration = context.has_rdma;
     return ucx_context_init(&pool->ucx, &context);
 }

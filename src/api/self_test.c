@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "core/memory.h"
 #include "core/pool.h"
+#include "core/remote.h"
 
 #include <ucxpool/ucxpool.h>
 
@@ -81,10 +82,12 @@ static ucxpool_status_t connect_to(ucxpool_t *from, ucxpool_t *to,
                       UCXPOOL_CHANNEL_PARAM_FIELD_NAME,
         .name = "self-test",
     };
-    void            *address;
+    core_blob_t     *address;
     ucxpool_status_t status;
 
-    status = ucxpool_address_get(to, &address, &params.address_length);
+    core_lock(to);
+    status = core_blob_create(to, 0, &address, &params.address_length);
+    core_unlock(to);
     if (status != UCXPOOL_OK) {
         return status;
     }

@@ -6,9 +6,11 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <ifaddrs.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MAX_PORT 65535u
 
@@ -200,6 +202,86 @@ bool bootstrap_address_is_loopback(const bootstrap_address_t *address)
         return (ipv4 >> 24) == 127;
     }
     return IN6_IS_ADDR_LOOPBACK(&address->ipv6.sin6_addr);
+}
+
+bool bootstrap_address_is_any(const bootstrap_address_t *address)
+{
+    uint32_t ipv4;
+
+    if (as_ipv4(address, &ipv4)) {
+        return ipv4 == INADDR_ANY;
+    }
+    return IN6_IS_ADDR_UNSPECIFIED(&address->ipv6.sin6_addr);
+}
+
+/* Leaves ports out. */
+static bool is_same_host(const bootstrap_address_t *a,
+                         const bootstrap_address_t *b)
+{
+    uint32_t ipv4_a;
+    uint32_t ipv4_b;
+    bool     is_ipv4 = as_ipv4(a, &ipv4_a);
+
+    if (is_ipv4 != as_ipv4(b, &ipv4_b)) {
+        return false;
+    }
+    return is_ipv4 ? (ipv4_a == ipv4_b)
+                   : IN6_ARE_ADDR_EQUAL(&a->ipv6.sin6_addr, &b->ipv6.sin6_addr);
+}
+
+static bool is_address_of(const struct ifaddrs      *device,
+                          const bootstrap_address_t *address)
+{
+    bootstrap_address_t own = {.length = 0};
+    sa_family_t         family;
+
+    if (device->ifa_addr == NULL) {
+        return false;
+    }
+    family = device->ifa_addr->sa_family;
+    if ((family != AF_INET) && (family != AF_INET6)) {
+        return false;
+    }
+    own.length = (family == AF_INET) ? sizeof(own.ipv4) : sizeof(own.ipv6);
+    memcpy(&own.any, device->ifa_addr, own.length);
+    return is_same_host(&own, address);
+}
+
+bool bootstrap_address_device(const bootstrap_address_t *address,
+                              char                       name_p[IF_NAMESIZE])
+{
+    struct ifaddrs *all;
+    bool            found = false;
+
+    if (getifaddrs(&all) != 0) {
+        return false;
+    }
+    for (const struct ifaddrs *one = all; (one != NULL) && !found;
+         one                       = one->ifa_next) {
+        found = is_address_of(one, address);
+        if (found) {
+            snprintf(name_p, IF_NAMESIZE, "%s", one->ifa_name);
+            name_p[strcspn(name_p, ":")] = '\0'; /* the label of an alias */
+        }
+    }
+    freeifaddrs(all);
+    return found;
+}
+
+bool bootstrap_address_source(const bootstrap_address_t *address,
+                              bootstrap_address_t       *source_p)
+{
+    int  fd = socket(address->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool is_known;
+
+    if (fd < 0) {
+        return false;
+    }
+    source_p->length = sizeof(source_p->ipv6);
+    is_known         = (connect(fd, &address->any, address->length) == 0) &&
+               (getsockname(fd, &source_p->any, &source_p->length) == 0);
+    close(fd);
+    return is_known;
 }
 
 uint16_t bootstrap_address_port(const bootstrap_address_t *address)

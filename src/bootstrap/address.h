@@ -6,6 +6,7 @@
 
 #include <ucxpool/status.h>
 
+#include <net/if.h>
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,6 +60,18 @@ ucxpool_status_t bootstrap_where_resolve(const char           *text,
 
 /* Whether only this machine can reach the address. */
 bool bootstrap_address_is_loopback(const bootstrap_address_t *address);
+
+/* Whether it stands for all addresses of the machine. */
+bool bootstrap_address_is_any(const bootstrap_address_t *address);
+
+/* The network device that has the address; false: none has. */
+bool bootstrap_address_device(const bootstrap_address_t *address,
+                              char                       name_p[IF_NAMESIZE]);
+
+/* The address from which this machine would connect to one; false: there is no
+ * way to it. Sends nothing. */
+bool bootstrap_address_source(const bootstrap_address_t *address,
+                              bootstrap_address_t       *source_p);
 
 /* The port, in the host's byte order. */
 uint16_t bootstrap_address_port(const bootstrap_address_t *address);

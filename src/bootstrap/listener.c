@@ -812,6 +812,13 @@ int bootstrap_listener_fd(const bootstrap_listener_t *listener)
     return listener->epoll_fd;
 }
 
+void bootstrap_listener_set_blob(bootstrap_listener_t *listener,
+                                 const void *blob, size_t length)
+{
+    memcpy(listener->pending->blob, blob, length);
+    listener->pending->self.blob_length = length;
+}
+
 uint16_t bootstrap_listener_port(const bootstrap_listener_t *listener)
 {
     return listener->port;

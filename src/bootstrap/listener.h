@@ -103,6 +103,10 @@ size_t bootstrap_listener_num_waiting(const bootstrap_listener_t *listener);
 ucxpool_status_t bootstrap_listener_accept(bootstrap_listener_t *listener,
                                            bootstrap_peer_t     *peer_p);
 
+/* What clients are told from now on; BOOTSTRAP_BLOB_MAX bytes at most. */
+void bootstrap_listener_set_blob(bootstrap_listener_t *listener,
+                                 const void *blob, size_t length);
+
 uint16_t bootstrap_listener_port(const bootstrap_listener_t *listener);
 uint64_t bootstrap_listener_num_refused(const bootstrap_listener_t *listener);
 void     bootstrap_listener_get_stats(const bootstrap_listener_t *listener,

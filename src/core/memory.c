@@ -693,6 +693,38 @@ const mem_regions_t *core_memory_registered(const ucxpool_t *pool)
                : &pool->memory.pinned_regions;
 }
 
+/* What is registered with one context goes to the other. */
+static ucxpool_status_t move(mem_regions_t *regions, ucp_context_h from,
+                             ucp_context_h to)
+{
+    ucxpool_status_t status;
+
+    if (regions->domains == NULL) {
+        return UCXPOOL_OK; /* it is not registered */
+    }
+    ucx_dereg_regions(regions, from);
+    status = ucx_reg_regions(regions, to);
+    if (status != UCXPOOL_OK) {
+        (void)ucx_reg_regions(regions, from);
+    }
+    return status;
+}
+
+ucxpool_status_t core_memory_move(ucxpool_t *pool, ucp_context_h from)
+{
+    mem_regions_t   *regions = &pool->memory.regions;
+    ucp_context_h    to      = pool->ucx.context;
+    ucxpool_status_t status  = move(regions, from, to);
+
+    if (status == UCXPOOL_OK) {
+        status = move(&pool->memory.pinned_regions, from, to);
+        if (status != UCXPOOL_OK) {
+            (void)move(regions, to, from);
+        }
+    }
+    return status;
+}
+
 void core_memory_deregister(ucxpool_t *pool)
 {
     if (pool->memory.ucx_blocks != pool->memory.blocks) {

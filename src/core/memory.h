@@ -23,6 +23,12 @@ void core_memory_deregister(ucxpool_t *pool);
 void core_memory_cleanup(ucxpool_t *pool);
 
 /*
+ * Register with pool->ucx.context what is registered with this one. After an
+ * error it is registered with this one still, if UCX takes it again.
+ */
+ucxpool_status_t core_memory_move(ucxpool_t *pool, ucp_context_h from);
+
+/*
  * Can the pool send and receive?
  *
  * UCXPOOL_ERR_UNSUPPORTED  no: it was made with COMM_SIZE=0

@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "core/control.h"
 #include "core/inbox.h"
+#include "core/network.h"
 #include "core/remote.h"
 #include "ipc/share.h"
 #include "ucx/context.h"
@@ -31,10 +32,9 @@
 
 /* --- its descriptors ------------------------------------------------------ */
 
-/* source: what core_source_progress() sees when it is ready. */
-static ucxpool_status_t watch(ucxpool_t *pool, int fd, void *source)
+static ucxpool_status_t watch(ucxpool_t *pool, int fd)
 {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = source};
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
 
     if (epoll_ctl(pool->wakeup.epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
         return base_error_errno(errno, "a descriptor cannot be watched");
@@ -79,26 +79,15 @@ static ucxpool_status_t descriptors_init(ucxpool_t *pool)
         status = say_not_made("eventfd");
         goto err_close_timer;
     }
-    pool->wakeup.spin_ns   = pool->config.spin_ns;
-    pool->wakeup.worker_fd = -1;
-    if ((ucp_worker_get_efd(pool->ucx.worker, &pool->wakeup.worker_fd) !=
-         UCS_OK) ||
-        (pool->wakeup.worker_fd < 0)) {
-        /* UCX 1.22 says OK, and gives none. */
-        pool->wakeup.worker_fd = -1;
-    } else {
-        status = watch(pool, pool->wakeup.worker_fd, pool);
+    pool->wakeup.spin_ns = pool->config.spin_ns;
+    status               = core_network_watch(pool);
+    if (status == UCXPOOL_OK) {
+        status = watch(pool, pool->wakeup.timer_fd);
     }
     if (status == UCXPOOL_OK) {
-        status = watch(pool, pool->wakeup.timer_fd, NULL);
+        status = watch(pool, pool->wakeup.event_fd);
     }
     if (status == UCXPOOL_OK) {
-        status = watch(pool, pool->wakeup.event_fd, NULL);
-    }
-    if (status == UCXPOOL_OK) {
-        ucx_tcp_watch_init(&pool->wakeup.tcp_watch, pool->name,
-                           pool->wakeup.worker_fd,
-                           pool->config.peer_timeout_ns);
         pool->wakeup.child.epoll_fd = pool->wakeup.epoll_fd;
         ucx_child_add(&pool->wakeup.child);
         ucx_child_close_on_exec(&pool->wakeup.child);

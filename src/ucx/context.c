@@ -10,7 +10,6 @@
 #include "ucx/child.h"
 #include "ucx/peer_timeout.h"
 #include "ucx/status.h"
-#include "ucx/tune.h"
 
 #include <dlfcn.h>
 #include <signal.h>
@@ -447,6 +446,9 @@ static ucxpool_status_t create_context(ucx_context_t              *ucx,
     }
     ucx_tune(config, wish->for_gpu);
     ucx_peer_timeout_tune(config, wish->peer_timeout_ns, wish->has_rdma);
+    if (ucx_tune_devices(config, wish->devices)) {
+        snprintf(ucx->devices, sizeof(ucx->devices), "%s", wish->devices);
+    }
     status = ucp_init(&params, config, &ucx->context);
     ucp_config_release(config);
     if (status != UCS_OK) {

@@ -5,6 +5,7 @@
 #define UCX_CONTEXT_H
 
 #include "base/list.h"
+#include "ucx/tune.h"
 
 #include <ucxpool/status.h>
 
@@ -48,8 +49,10 @@ typedef struct ucx_context {
     ucp_worker_h  worker;
     bool          own_context;
     bool          own_worker;
-    bool          worker_stays; /* it cannot be destroyed */
-    ucx_claim_t   claim;        /* of a borrowed worker's ids */
+    bool          worker_stays;              /* it cannot be destroyed */
+    ucx_claim_t   claim;                     /* of a borrowed worker's ids */
+    char          devices[UCX_DEVICES_SIZE]; /* that it was limited to here; "":
+                                                it was not */
 } ucx_context_t;
 
 typedef struct ucx_context_params {
@@ -58,6 +61,7 @@ typedef struct ucx_context_params {
     bool          for_gpu;  /* the pool's blocks will be memory of a GPU */
     bool          has_rdma; /* the machine has a card for it */
     uint64_t      peer_timeout_ns;
+    const char   *devices; /* as ucx_tune_devices() */
 } ucx_context_params_t;
 
 /* Comes before the pool's memory, which is registered with the context. */

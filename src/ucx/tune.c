@@ -1,5 +1,8 @@
 #include "ucx/tune.h"
 
+#include <glob.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -204,6 +207,83 @@ static void tune_transports(ucp_config_t *config, const char *transports)
         (void)ucp_config_modify(config, "TLS", "^posix,sysv");
     }
 }
+
+/* --- devices of networks ---------------------------------------------------
+ */
+
+bool ucx_tune_devices(ucp_config_t *config, const char *devices)
+{
+    char *transports = ucx_tune_read(config, "UCX_TLS");
+    char *chosen     = ucx_tune_read(config, "UCX_NET_DEVICES");
+    bool  limits     = (devices[0] != '\0') && (transports != NULL) &&
+                  has_tcp(transports) && (chosen != NULL) &&
+                  (strcmp(chosen, "all") == 0) &&
+                  (getenv("UCX_NET_DEVICES") == NULL);
+
+    limits =
+        limits && (ucp_config_modify(config, "NET_DEVICES", devices) == UCS_OK);
+    free(transports);
+    free(chosen);
+    return limits;
+}
+
+/* Is the file's first byte that of the state ACTIVE, "4: ACTIVE"? */
+static bool is_active(const char *path)
+{
+    FILE *file  = fopen(path, "re");
+    int   state = EOF;
+
+    if (file != NULL) {
+        state = fgetc(file);
+        fclose(file);
+    }
+    return state == '4';
+}
+
+/* Each port as UCX names it, "mlx5_0:1". */
+static void add_rdma_ports(char *devices, size_t size)
+{
+    static const char pattern[] = "/sys/class/infiniband/*/ports/*/state";
+    glob_t            found;
+    char              name[64];
+    unsigned          port;
+    size_t            length;
+
+    if (glob(pattern, 0, NULL, &found) != 0) {
+        return;
+    }
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        if ((sscanf(found.gl_pathv[i], "/sys/class/infiniband/%63[^/]/ports/%u",
+                    name, &port) == 2) &&
+            is_active(found.gl_pathv[i])) {
+            length = strlen(devices);
+            snprintf(devices + length, size - length, ",%s:%u", name, port);
+        }
+    }
+    globfree(&found);
+}
+
+void ucx_tune_local_devices(char *devices, size_t size)
+{
+    struct ifaddrs *all;
+
+    devices[0] = '\0';
+    if (getifaddrs(&all) != 0) {
+        return;
+    }
+    for (const struct ifaddrs *one = all; one != NULL; one = one->ifa_next) {
+        if ((one->ifa_flags & IFF_LOOPBACK) && (one->ifa_flags & IFF_UP) &&
+            (one->ifa_addr != NULL) && (one->ifa_addr->sa_family == AF_INET)) {
+            snprintf(devices, size, "%s", one->ifa_name);
+            add_rdma_ports(devices, size);
+            break;
+        }
+    }
+    freeifaddrs(all);
+}
+
+/* --- all of them -----------------------------------------------------------
+ */
 
 void ucx_tune(ucp_config_t *config, bool for_gpu)
 {

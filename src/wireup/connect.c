@@ -10,6 +10,7 @@
 #include "core/remote.h"
 #include "wireup/close.h"
 #include "wireup/hello.h"
+#include "wireup/network.h"
 
 #include <openssl/rand.h>
 #include <stdlib.h>
@@ -121,6 +122,10 @@ ucxpool_status_t wireup_connect_listener(ucxpool_channel_t       *channel,
 {
     ucxpool_status_t status;
 
+    status = wireup_network_connect(channel->pool, where);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
     status =
         base_config_secret(&channel->pool->config, &channel->wireup.secret);
     if (status != UCXPOOL_OK) {
@@ -311,6 +316,54 @@ err_free_listener:
     return status;
 }
 
+static void destroy(ucxpool_listener_t *listener);
+
+ucxpool_status_t wireup_listeners_renew(ucxpool_t *pool)
+{
+    ucxpool_listener_t *listener;
+    core_blob_t        *blob;
+    size_t              length;
+    ucxpool_status_t    status = core_blob_create(pool, 0, &blob, &length);
+
+    if ((status == UCXPOOL_OK) && (length > BOOTSTRAP_BLOB_MAX)) {
+        status = base_error(UCXPOOL_ERR_LIMIT,
+                            "the pool's address has %zu bytes, and a listener "
+                            "hands out %u at most: set UCX_NET_DEVICES to "
+                            "fewer devices",
+                            length, BOOTSTRAP_BLOB_MAX);
+        free(blob);
+    }
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    base_list_for_each(listener, &pool->wireup.listeners, ucxpool_listener_t,
+                       link) {
+        bootstrap_listener_set_blob(listener->bootstrap, blob, length);
+    }
+    free(blob);
+    return UCXPOOL_OK;
+}
+
+/* The networks come after the socket, which may be refused. */
+static ucxpool_status_t create_and_open(ucxpool_t               *pool,
+                                        const bootstrap_where_t *where,
+                                        ucxpool_listener_t     **listener_p)
+{
+    ucxpool_listener_t *listener = NULL;
+    ucxpool_status_t    status   = create(pool, where, &listener);
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = wireup_network_listen(pool, where);
+    if (status != UCXPOOL_OK) {
+        destroy(listener);
+        return status;
+    }
+    *listener_p = listener;
+    return UCXPOOL_OK;
+}
+
 ucxpool_status_t ucxpool_listener_create(ucxpool_t *pool, const char *where,
                                          ucxpool_listener_t **listener_p)
 {
@@ -329,7 +382,7 @@ ucxpool_status_t ucxpool_listener_create(ucxpool_t *pool, const char *where,
         return status;
     }
     core_lock(pool);
-    status = create(pool, &resolved, listener_p);
+    status = create_and_open(pool, &resolved, listener_p);
     core_unlock_posted(pool);
     return status;
 }

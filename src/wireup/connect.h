@@ -35,6 +35,9 @@ unsigned wireup_listener_progress(ucxpool_t *pool);
 /* When the next of them wants to be called. */
 uint64_t wireup_listener_deadline(ucxpool_t *pool);
 
+/* The pool's address has changed: callers are told the new one. */
+ucxpool_status_t wireup_listeners_renew(ucxpool_t *pool);
+
 void wireup_listener_destroy_all(ucxpool_t *pool);
 
 #endif

@@ -12,6 +12,7 @@
 #include <ucxpool/ucxpool.h>
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The reason of the next value: a setting, and who set it. */
@@ -155,6 +156,23 @@ static void report_transfer(report_t *report, const settings_t *settings)
     }
 }
 
+/* UCX's TCP listens, too, and knows no secret. */
+static void report_ucx_ports(report_t *report)
+{
+    const char *devices = getenv("UCX_NET_DEVICES");
+
+    if (devices != NULL) {
+        report_because(report, "UCX_NET_DEVICES");
+        report_text(report, "ucx_listens_on", "%s", devices);
+    } else {
+        report_because(report, "UCX_NET_DEVICES is not set; its ports check no "
+                               "secret");
+        report_text(report, "ucx_listens_on",
+                    "loopback, and the devices of other addresses that the "
+                    "pool listens on or connects from");
+    }
+}
+
 /* A listener on loopback, which is gone at once, shows what the library says to
  * the secret file. */
 static bool report_secret(report_t *report, const settings_t *settings,
@@ -184,6 +202,7 @@ static bool report_secret(report_t *report, const settings_t *settings,
         report_because(report, "there is no UCXPOOL_SECRET_FILE");
         report_text(report, "listens_on", "loopback addresses only");
     }
+    report_ucx_ports(report);
     return true;
 }
 

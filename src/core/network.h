@@ -1,0 +1,32 @@
+/*
+ * The networks that a pool's UCX uses. Its TCP listens on each of them, and a
+ * process that reaches such a port needs no secret. So UCX begins with loopback
+ * alone, and others are added when the pool is used on them.
+ */
+#ifndef CORE_NETWORK_H
+#define CORE_NETWORK_H
+
+#include "core/pool.h"
+
+/*
+ * Watch UCX's worker, the pool's descriptors being there.
+ *
+ * UCXPOOL_ERR_IO, UCXPOOL_ERR_NO_MEMORY
+ */
+ucxpool_status_t core_network_watch(ucxpool_t *pool);
+
+/*
+ * Let UCX use a network device; NULL: all. Does nothing where UCX is not
+ * limited, or uses the device already. Otherwise UCX's context and worker are
+ * replaced, and the pool's addresses are others afterwards: *moved_p.
+ *
+ * UCXPOOL_ERR_UNSUPPORTED  UCX is in use: the pool has endpoints, channels that
+ *                          are connecting, or windows registered with UCX, or
+ *                          its address was handed out
+ * others                   as ucx_context_init(), ucx_reg_regions(); UCX is as
+ *                          before
+ */
+ucxpool_status_t core_network_open(ucxpool_t *pool, const char *device,
+                                   bool *moved_p);
+
+#endif

@@ -1,0 +1,94 @@
+#include "wireup/network.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "bootstrap/listener.h"
+#include "core/network.h"
+#include "core/remote.h"
+#include "wireup/connect.h"
+
+/* device: NULL, all. */
+static ucxpool_status_t open_device(ucxpool_t *pool, const char *device,
+                                    bool *moved_p)
+{
+    ucxpool_status_t status = core_network_open(pool, device, moved_p);
+
+    if (*moved_p) {
+        status = wireup_listeners_renew(pool);
+    }
+    return status;
+}
+
+static ucxpool_status_t open_and_warn(ucxpool_t *pool, const char *device)
+{
+    bool             moved;
+    ucxpool_status_t status = open_device(pool, device, &moved);
+
+    if (moved) {
+        base_warn("%s: UCX listens on %s%s, too: a process that reaches its "
+                  "ports can read and write the memory of this process "
+                  "without the secret. Let a firewall keep strangers out; to "
+                  "end this "
+                  "warning, set UCX_NET_DEVICES to the devices that UCX may "
+                  "use",
+                  pool->name, (device != NULL) ? "the device " : "all devices",
+                  (device != NULL) ? device : "");
+    }
+    return status;
+}
+
+/* One that no device has is left to UCX. */
+static ucxpool_status_t open_address(ucxpool_t                 *pool,
+                                     const bootstrap_address_t *address)
+{
+    char name[IF_NAMESIZE];
+
+    if (bootstrap_address_is_loopback(address)) {
+        return UCXPOOL_OK;
+    }
+    return open_and_warn(pool,
+                         bootstrap_address_device(address, name) ? name : NULL);
+}
+
+ucxpool_status_t wireup_network_listen(ucxpool_t               *pool,
+                                       const bootstrap_where_t *where)
+{
+    ucxpool_status_t status = UCXPOOL_OK;
+
+    for (size_t i = 0; (i < where->num_addresses) && (status == UCXPOOL_OK);
+         i++) {
+        status = open_address(pool, &where->addresses[i]);
+    }
+    return status;
+}
+
+ucxpool_status_t wireup_network_connect(ucxpool_t               *pool,
+                                        const bootstrap_where_t *where)
+{
+    ucxpool_status_t    status = UCXPOOL_OK;
+    bootstrap_address_t source;
+
+    for (size_t i = 0; (i < where->num_addresses) && (status == UCXPOOL_OK);
+         i++) {
+        if (bootstrap_address_source(&where->addresses[i], &source)) {
+            status = open_address(pool, &source);
+        }
+    }
+    return status;
+}
+
+ucxpool_status_t wireup_network_share(ucxpool_t *pool)
+{
+    bool             moved;
+    ucxpool_status_t status = open_device(pool, NULL, &moved);
+
+    pool->wireup.is_shared = true;
+    if (moved) {
+        base_info("%s: UCX listens on all devices, because the pool's address "
+                  "is handed out",
+                  pool->name);
+    } else if (status == UCXPOOL_ERR_UNSUPPORTED) {
+        status = UCXPOOL_OK; /* peers reach what is open already */
+    }
+    return status;
+}

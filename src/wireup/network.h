@@ -1,0 +1,22 @@
+/*
+ * Which of UCX's networks a pool opens: those of the addresses that it listens
+ * on and connects from, and all when its address is handed out.
+ */
+#ifndef WIREUP_NETWORK_H
+#define WIREUP_NETWORK_H
+
+#include "bootstrap/address.h"
+#include "core/pool.h"
+
+/*
+ * The pool listens on one of these addresses; it connects to one of them; its
+ * address goes to peers anywhere. As core_network_open(). Listeners tell their
+ * clients the new address.
+ */
+ucxpool_status_t wireup_network_listen(ucxpool_t               *pool,
+                                       const bootstrap_where_t *where);
+ucxpool_status_t wireup_network_connect(ucxpool_t               *pool,
+                                        const bootstrap_where_t *where);
+ucxpool_status_t wireup_network_share(ucxpool_t *pool);
+
+#endif
