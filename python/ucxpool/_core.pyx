@@ -777,7 +777,7 @@ cdef class Request:
     cdef Buffers _buffers
     cdef int _num_waiting
     cdef object __weakref__
-    cdef readonly uint64_t number
+    cdef uint64_t number
     cdef readonly int status
     cdef readonly str detail
     cdef readonly uint64_t tag
@@ -785,7 +785,7 @@ cdef class Request:
     cdef readonly bytes metadata
     cdef public object result
     # What is called, once, when the request has ended.
-    cdef public object on_done
+    cdef public object _on_done
 
     @property
     def done(self):
@@ -805,7 +805,7 @@ cdef class Request:
             raise of_status(self.status, self.detail)
         return self.result
 
-    def wait_done(self, timeout=None):
+    def _wait_done(self, timeout=None):
         """Progress until it has ended or the time, in seconds, is over. Of a
         pool that an event loop of another thread drives, wait for that."""
         cdef uint64_t until = _nanoseconds(timeout)
@@ -872,7 +872,7 @@ cdef class Request:
         if self._buffers is not None:
             self._buffers.release()
             self._buffers = None
-        call, self.on_done = self.on_done, None
+        call, self._on_done = self._on_done, None
         if call is not None:
             try:
                 call()
@@ -965,13 +965,13 @@ cdef class Message:
         self._pool._check()
         return 0
 
-    def post_into(self, buffers, timeout=None):
+    def _post_into(self, buffers, timeout=None):
         """Receive it; the request that does."""
         self._check()
         return self._receive(_buffers(buffers, True, self._pool.is_cuda),
                              timeout)
 
-    def post_frames(self, timeout=None, bint apart=False):
+    def _post_frames(self, timeout=None, bint apart=False):
         """Receive it into memory of its own, cut as the sender's; the request
         that does, whose result is a list of memoryviews. What is short shares
         one piece of memory, or, apart, pieces that are short themselves."""
@@ -1088,7 +1088,7 @@ cdef class Channel:
         return self._handle == NULL or self._pool._pool == NULL
 
     @property
-    def state_number(self):
+    def _state_number(self):
         return <int>self._query().state
 
     @property
@@ -1142,7 +1142,7 @@ cdef class Channel:
             return of_status(<int>attr.status, _text(attr.reason))
         return None
 
-    def post_send(self, buffers, tag=0, metadata=b"", timeout=None):
+    def _post_send(self, buffers, tag=0, metadata=b"", timeout=None):
         """Send buffers as one message; the request that does."""
         cdef Buffers held
         cdef Request request
@@ -1165,7 +1165,7 @@ cdef class Channel:
         self._leave()
         return self._pool._posted(request, status)
 
-    def post_recv(self, buffers, tag=0, mask=0, timeout=None):
+    def _post_recv(self, buffers, tag=0, mask=0, timeout=None):
         """Receive the next message that matches; the request that does."""
         cdef ucxpool_t *pool
         cdef Buffers held
@@ -1189,7 +1189,7 @@ cdef class Channel:
         self._leave()
         return self._pool._posted(request, status)
 
-    def post_flush(self, timeout=None):
+    def _post_flush(self, timeout=None):
         """A request that ends when all sends posted before have ended."""
         cdef Request request
         cdef _Params params = _Params.__new__(_Params)
@@ -1205,7 +1205,7 @@ cdef class Channel:
         self._leave()
         return self._pool._posted(request, status)
 
-    def post_import(self, blob):
+    def _post_import(self, blob):
         """A window of the peer's; it is not asked yet."""
         cdef bytes given = bytes(blob)
         cdef const char *text = given
@@ -1219,13 +1219,13 @@ cdef class Channel:
             status = ucxpool_window_import(self._handle, text, size, &handle)
         self._leave()
         _check(status)
-        remote = self._pool.remote_type.__new__(self._pool.remote_type)
+        remote = self._pool._remote_type.__new__(self._pool._remote_type)
         remote._handle = handle
         remote._channel = self
         remote._pool = self._pool
         return remote
 
-    def probe(self, tag=0, mask=0):
+    def _probe(self, tag=0, mask=0):
         """The oldest message that matches and is not received, or None."""
         cdef ucxpool_message_t *handle = NULL
         cdef ucxpool_message_attr_t attr
@@ -1239,7 +1239,7 @@ cdef class Channel:
             return None
         _check(status)
         ucxpool_message_query(handle, &attr, sizeof(attr))
-        message = self._pool.message_type.__new__(self._pool.message_type)
+        message = self._pool._message_type.__new__(self._pool._message_type)
         message._handle = handle
         message._pool = self._pool
         message.channel = self
@@ -1250,7 +1250,7 @@ cdef class Channel:
             <const char *>attr.metadata, <Py_ssize_t>attr.metadata_length)
         return message
 
-    def release(self, bint at_once=False):
+    def _release(self, bint at_once=False):
         """Close it: what was posted comes to its end first, unless at once."""
         cdef ucxpool_channel_t *handle = self._handle
 
@@ -1287,7 +1287,7 @@ cdef class Listener:
         """Was it, or its pool, closed?"""
         return self._handle == NULL or self._pool._pool == NULL
 
-    def take(self):
+    def _take_channel(self):
         """The channel of the next peer that has connected, or None."""
         cdef ucxpool_channel_t *handle = NULL
         cdef ucxpool_channel_params_t params
@@ -1302,7 +1302,7 @@ cdef class Listener:
         _check(status)
         return self._pool._new_channel(handle, &params)
 
-    def release(self):
+    def _release(self):
         """Stop listening; channels that were accepted stay."""
         cdef ucxpool_listener_t *handle = self._handle
 
@@ -1380,7 +1380,7 @@ cdef class Window:
                                      PyBytes_AsString(blob)))
         return blob
 
-    def revoke_for(self, timeout):
+    def _revoke_for(self, timeout):
         """Revoke it, and progress until no peer touches it, for so many seconds
         at most; is that so?"""
         cdef uint64_t timeout_ns = min(_nanoseconds(timeout), WAIT_SLICE_NS)
@@ -1399,7 +1399,7 @@ cdef class Window:
         _check(status)
         return True
 
-    def release(self):
+    def _release(self):
         """Destroy it, when it is revoked."""
         cdef ucxpool_window_t *handle = self._handle
 
@@ -1496,11 +1496,11 @@ cdef class Remote:
             return None
         return of_status(<int>attr.status, _text(attr.reason))
 
-    def is_answered(self):
+    def _is_answered(self):
         """Has the owner answered?"""
         return self._query().status != UCXPOOL_INPROGRESS
 
-    def post(self, bint is_write, places, data, length, notify, metadata,
+    def _post(self, bint is_write, places, data, length, notify, metadata,
              timeout):
         """Read or write; the request that does."""
         cdef _Words words = _Words(places, length)
@@ -1542,7 +1542,7 @@ cdef class Remote:
         self._pool._leave()
         return self._pool._posted(request, status)
 
-    def release(self):
+    def _release(self):
         """Let go of it, when what is under way has ended."""
         cdef ucxpool_remote_t *handle = self._handle
 
@@ -1581,7 +1581,7 @@ def close_all():
     for reference in list(_pools.values()):
         pool = reference()
         if pool is not None:
-            pool.destroy()
+            pool._destroy()
     # From here on nobody would tell what is kept.
     if _log.IS_USED:
         ucxpool_log_set_handler(NULL, NULL)
@@ -1600,19 +1600,19 @@ cdef class Pool:
     cdef bint _forked
     cdef object __weakref__
     cdef readonly bint is_cuda
-    cdef readonly size_t num_ended # requests that ended in the last turn
-    cdef readonly unsigned num_rounds # of it, in which something moved
-    cdef public size_t num_waiting # who wait for a message
+    cdef readonly size_t _num_ended # requests that ended in the last turn
+    cdef readonly unsigned _num_rounds # of it, in which something moved
+    cdef public size_t _num_waiting # who wait for a message
     cdef int _num_inside # threads in the library, without the GIL
     cdef uint64_t _spin_ns
     cdef unsigned _num_unspun
     # Types that a subclass of this one makes.
-    cdef public object channel_type
-    cdef public object listener_type
-    cdef public object message_type
-    cdef public object request_type
-    cdef public object window_type
-    cdef public object remote_type
+    cdef public object _channel_type
+    cdef public object _listener_type
+    cdef public object _message_type
+    cdef public object _request_type
+    cdef public object _window_type
+    cdef public object _remote_type
 
     def __cinit__(self, *args, **kwargs):
         self._requests = {}
@@ -1620,14 +1620,14 @@ cdef class Pool:
         self._listeners = {}
         self._windows = {}
         self._spin_ns = SPIN_MAX_NS
-        self.channel_type = Channel
-        self.listener_type = Listener
-        self.message_type = Message
-        self.request_type = Request
-        self.window_type = Window
-        self.remote_type = Remote
+        self._channel_type = Channel
+        self._listener_type = Listener
+        self._message_type = Message
+        self._request_type = Request
+        self._window_type = Window
+        self._remote_type = Remote
 
-    def create(self, device, name, secret, settings):
+    def _create(self, device, name, secret, settings):
         """Make the pool; settings are texts by their names."""
         cdef ucxpool_params_t params
         cdef ucxpool_config_t *config = NULL
@@ -1673,7 +1673,7 @@ cdef class Pool:
         if self._pool != NULL:
             ucxpool_destroy(self._pool)
 
-    def destroy(self):
+    def _destroy(self):
         """Close the pool with all its channels. Waits for peers, for the
         setting CLOSE_TIMEOUT at most."""
         cdef ucxpool_t *pool = self._pool
@@ -1700,7 +1700,7 @@ cdef class Pool:
         return 0
 
     cdef int _enter(self, Request request) except -1:
-        """Before a call without the GIL: from here to _leave() destroy() waits.
+        """Before a call without the GIL: from here to _leave() _destroy() waits.
         request is what the call posts, or None. In between no Python runs, which
         could close the pool and wait for itself."""
         self._check()
@@ -1723,16 +1723,16 @@ cdef class Pool:
         self._check()
         return <uintptr_t>self._pool
 
-    def fileno(self):
-        """A descriptor that becomes readable when turn() has something to
-        do, once arm() has said so."""
+    def _fileno(self):
+        """A descriptor that becomes readable when _progress() has something to
+        do, once _arm() has said so."""
         cdef int fd = -1
 
         self._check()
         _check(ucxpool_event_fd(self._pool, &fd))
         return fd
 
-    def connect_channel(self, where):
+    def _connect_channel(self, where):
         """A channel to a listener; it is not connected yet."""
         cdef ucxpool_t *pool
         cdef ucxpool_channel_t *handle = NULL
@@ -1761,7 +1761,7 @@ cdef class Pool:
 
     cdef Channel _new_channel(self, ucxpool_channel_t *handle,
                               const ucxpool_channel_params_t *params):
-        cdef Channel channel = self.channel_type.__new__(self.channel_type)
+        cdef Channel channel = self._channel_type.__new__(self._channel_type)
 
         channel._handle = handle
         channel._pool = self
@@ -1770,7 +1770,7 @@ cdef class Pool:
         channel.__init__()
         return channel
 
-    def create_listener(self, where):
+    def _create_listener(self, where):
         cdef ucxpool_t *pool
         cdef ucxpool_listener_t *handle = NULL
         cdef bytes text = where.encode()
@@ -1787,14 +1787,14 @@ cdef class Pool:
         self._leave()
         _check(status)
         _tell()
-        listener = self.listener_type.__new__(self.listener_type)
+        listener = self._listener_type.__new__(self._listener_type)
         listener._handle = handle
         listener._pool = self
         self._listeners[<uintptr_t>handle] = listener
         listener.__init__()
         return listener
 
-    def create_window(self, buffer, name, file):
+    def _create_window(self, buffer, name, file):
         """Make memory known as a window; file is None, or that which it is a
         mapping of."""
         cdef ucxpool_t *pool
@@ -1828,7 +1828,7 @@ cdef class Pool:
                 &params, &handle)
         self._leave()
         _check(status)
-        window = self.window_type.__new__(self.window_type)
+        window = self._window_type.__new__(self._window_type)
         window._handle = handle
         window._pool = self
         window._buffers = held
@@ -1837,7 +1837,7 @@ cdef class Pool:
         return window
 
     cdef Request _new_request(self, Buffers buffers):
-        cdef Request request = self.request_type.__new__(self.request_type)
+        cdef Request request = self._request_type.__new__(self._request_type)
 
         self._last_number += 1
         request._pool = self
@@ -1846,7 +1846,7 @@ cdef class Pool:
         request.status = UCXPOOL_INPROGRESS
         return request
 
-    def failed(self, error):
+    def _failed(self, error):
         """A request that has ended with this error."""
         cdef Request request = self._new_request(None)
 
@@ -1866,19 +1866,19 @@ cdef class Pool:
         request._look()
         return request
 
-    def turn(self):
+    def _progress(self):
         """Move what can move, for a short time, and end requests that have
         ended. Returns the events: pairs of a channel or listener and of what
         it has to tell."""
-        cdef bint is_awaited = self.num_waiting > 0 or len(self._requests) > 0
+        cdef bint is_awaited = self._num_waiting > 0 or len(self._requests) > 0
         cdef ucxpool_t *pool
 
         self._enter(None)
         pool = self._pool
         with nogil:
-            self.num_rounds = self._move(pool)
-            if self.num_rounds == 0 and is_awaited and self._spin(pool):
-                self.num_rounds = self._move(pool)
+            self._num_rounds = self._move(pool)
+            if self._num_rounds == 0 and is_awaited and self._spin(pool):
+                self._num_rounds = self._move(pool)
         self._leave()
         self._complete()
         _tell()
@@ -1921,7 +1921,7 @@ cdef class Pool:
         cdef ucxpool_completion_t completions[BATCH]
         cdef size_t num = BATCH
 
-        self.num_ended = 0
+        self._num_ended = 0
         while num == BATCH and self._pool != NULL:
             _check(ucxpool_completion_get(self._pool, completions, BATCH,
                                           &num))
@@ -1938,7 +1938,7 @@ cdef class Pool:
                 <uintptr_t>completions[i].completion_ptr)
             if request is not None:
                 request._end(completions[i].status)
-        self.num_ended += num
+        self._num_ended += num
 
     cdef list _events(self):
         cdef ucxpool_event_t events[BATCH]
@@ -1963,7 +1963,7 @@ cdef class Pool:
                 found.append((one, events[i].kinds))
         return found
 
-    def arm(self):
+    def _arm(self):
         """False: there is more to do now. True: the descriptor tells."""
         cdef ucxpool_status_t status
 
@@ -1974,7 +1974,7 @@ cdef class Pool:
         _check(status)
         return True
 
-    def wait(self, timeout=None):
+    def _wait_some(self, timeout=None):
         """Progress until something has moved, for a tenth of a second at
         most; for a thread that has no event loop."""
         cdef uint64_t left = min(_nanoseconds(timeout), WAIT_SLICE_NS)
@@ -1986,13 +1986,13 @@ cdef class Pool:
             ucxpool_wait(pool, left)
         self._leave()
         PyErr_CheckSignals()
-        return self.turn()
+        return self._progress()
 
-    def drive(self):
+    def _drive(self):
         """Progress until there is something to tell, for a tenth of a second at
         most; for a thread that does nothing else. What only moves wants no
         Python, so others are not kept from it. Returns the events, as
-        turn()."""
+        _progress()."""
         cdef ucxpool_completion_t ended[BATCH]
         cdef ucxpool_event_t told[BATCH]
         cdef size_t num_ended = 0
@@ -2013,7 +2013,7 @@ cdef class Pool:
                 ucxpool_event_get(pool, told, BATCH, &num_told)
                 now = _now()
         self._leave()
-        self.num_ended = 0
+        self._num_ended = 0
         self._end(ended, num_ended)
         _tell()
         return self._found(told, num_told)

@@ -162,7 +162,7 @@ class Side:
     @staticmethod
     def _drive(pool, stop, told, reference):
         while not stop.is_set():
-            events = pool.drive()
+            events = pool._drive()
             call, side = told(), reference()
             if call is None or side is None:
                 return
@@ -269,7 +269,7 @@ class Peer:
         with self._lock:
             channel = self._channels.get(key)
             if channel is None or channel.ended_with() is not None:
-                channel = side.pool.connect_channel(self.sides[device])
+                channel = side.pool._connect_channel(self.sides[device])
                 channel.name = self.name[:31]
                 channel.send([], tag=HELLO, metadata=self._own_name.encode())
                 self._channels[key] = channel
@@ -358,11 +358,11 @@ class Inbox:
 
     def add(self, message):
         if message.length == 0:
-            self._waiting.append((message.tag, message.post_into([]),
+            self._waiting.append((message.tag, message._post_into([]),
                                   message.metadata))
         else:
             buffer = bytearray(message.length)
-            self._waiting.append((message.tag, message.post_into(buffer),
+            self._waiting.append((message.tag, message._post_into(buffer),
                                   buffer))
 
     def take(self):
@@ -570,14 +570,14 @@ class Transfer:
         try:
             for group in self.groups:
                 window = self.peer.window(group.side, group.region)
-                self.requests.append(window.post(
+                self.requests.append(window._post(
                     self.is_write, group.places, group.pieces, group.each,
                     tag, self.note if tag else b"", None))
         except Error as error:
             self.error = error
         self.posted_after = time.time_ns() - self.begun
         for request in self.requests:
-            request.on_done = self._look
+            request._on_done = self._look
         self._look()
 
     def _look(self):

@@ -94,7 +94,7 @@ class Transfer(_core.Request):
         except asyncio.CancelledError:
             self.cancel()
             while not self.done:
-                self._pool.kick()
+                self._pool._kick()
                 try:
                     await self._woken()
                 except asyncio.CancelledError:
@@ -103,24 +103,24 @@ class Transfer(_core.Request):
 
     def _woken(self):
         """A future that is done when the transfer is."""
-        future = self._pool.loop().create_future()
+        future = self._pool._use_loop().create_future()
         self._tell_also(_Wake(future))
         if self.done and not future.done():
             # Another thread has ended it meanwhile.
-            self.on_done = None
+            self._on_done = None
             future.set_result(None)
         return future
 
     def _tell_also(self, call):
         """When it has ended; several may wait."""
-        before = self.on_done
-        self.on_done = call if before is None else _Both(before, call)
+        before = self._on_done
+        self._on_done = call if before is None else _Both(before, call)
 
     def wait(self, timeout=None):
         """Wait for it without an event loop, from any thread. TimedOutError
         after so many seconds (None: as long as it takes), and it goes on."""
-        if not self.done and not self._pool.is_driven_elsewhere():
-            self.wait_done(timeout)
+        if not self.done and not self._pool._is_driven_elsewhere():
+            self._wait_done(timeout)
         elif not self.done:
             ended = threading.Event()
             self._tell_also(ended.set)
@@ -188,7 +188,7 @@ class Message(_core.Message):
         message.into(array)`, or `.into(array).wait()`. TruncatedError, at once,
         where they are too short, and the message is still there. timeout is in
         seconds (None: the setting REQUEST_TIMEOUT)."""
-        return self._pool.posted(self.post_into(buffers, timeout))
+        return self._pool._started(self._post_into(buffers, timeout))
 
     def frames(self, allocator=None, timeout=None, *, apart=False):
         """Receive it into new memory, cut as the sender's buffers: awaited, a
@@ -203,11 +203,11 @@ class Message(_core.Message):
         of what it returned. timeout is in seconds (None: the setting
         REQUEST_TIMEOUT)."""
         if allocator is None:
-            return self._pool.posted(self.post_frames(timeout, apart))
+            return self._pool._started(self._post_frames(timeout, apart))
         frames = [allocator(length) for length in self.lengths]
-        transfer = self.post_into(frames, timeout)
+        transfer = self._post_into(frames, timeout)
         transfer.result = frames
-        return self._pool.posted(transfer)
+        return self._pool._started(transfer)
 
 
 class Channel(_core.Channel):
@@ -235,7 +235,7 @@ class Channel(_core.Channel):
     def ended(self):
         """Closed here or by the peer, or failed; and no message is left."""
         return self.closed or (
-            self.state_number > _core.OPEN and not self._kept)
+            self._state_number > _core.OPEN and not self._kept)
 
     def send(self, buffers, tag=0, metadata=b"", timeout=None):
         """Send one buffer, or an iterable of them, as one message.
@@ -251,8 +251,8 @@ class Channel(_core.Channel):
         buffer that is strided or of a GPU in a pool of the host, TypeError for
         what is no buffer, OverflowError for a tag of more bits, LimitError for
         longer metadata, ClosedError for a channel that has ended."""
-        return self._pool.posted(
-            self.post_send(buffers, tag, metadata, timeout))
+        return self._pool._started(
+            self._post_send(buffers, tag, metadata, timeout))
 
     def recv(self, tag=0, mask=0):
         """The next message whose tag equals `tag` in the bits of `mask` (0:
@@ -271,26 +271,26 @@ class Channel(_core.Channel):
         message is lost: its sender gets an error, too."""
         message = self._take(tag, mask)
         if message is None:
-            return self._pool.posted(
-                self.post_recv(buffers, tag, mask, timeout))
+            return self._pool._started(
+                self._post_recv(buffers, tag, mask, timeout))
         try:
             return message.into(buffers, timeout)
         except TruncatedError as error:
             message.refuse(str(error))
-            return self._pool.failed(error)
+            return self._pool._failed(error)
 
     def flush(self, timeout=None):
         """A Transfer that ends when all sends before it have ended. timeout is
         in seconds (None: the setting REQUEST_TIMEOUT). ClosedError, at once,
         where the peer has closed the channel."""
-        return self._pool.posted(self.post_flush(timeout))
+        return self._pool._started(self._post_flush(timeout))
 
     def import_window(self, blob):
         """A window of the peer's, as a RemoteWindow, by the blob that its owner
         has exported. Returns at once: what is read and written waits until the
         owner has answered. ValueError for what is no window's blob."""
-        remote = self.post_import(blob)
-        self._pool.kick()
+        remote = self._post_import(blob)
+        self._pool._kick()
         return remote
 
     def close(self):
@@ -299,15 +299,15 @@ class Channel(_core.Channel):
         waits in recv() gets ClosedError. Twice is allowed."""
         self._end(ClosedError("this channel is closed"))
         if not self.closed:
-            self.release()
-            self._pool.kick()
+            self._release()
+            self._pool._kick()
 
     def abort(self):
         """Close it at once; what is under way ends with CanceledError."""
         self._end(ClosedError("this channel is closed"))
         if not self.closed:
-            self.release(True)
-            self._pool.kick()
+            self._release(True)
+            self._pool._kick()
 
     def __enter__(self):
         return self
@@ -338,11 +338,11 @@ class Channel(_core.Channel):
     def _take(self, tag, mask):
         """The oldest message here that matches, or None."""
         message = self._take_kept(tag, mask)
-        return self.probe(tag, mask) if message is None else message
+        return self._probe(tag, mask) if message is None else message
 
     async def _recv(self, tag, mask):
         pool = self._pool
-        pool.loop()
+        pool._use_loop()
         self._fail_if_closed()
         # What is kept was for none of those who wait. What is not taken yet may
         # be.
@@ -353,11 +353,11 @@ class Channel(_core.Channel):
         error = self.ended_with()
         if error is not None:
             raise error
-        future = pool.loop().create_future()
+        future = pool._use_loop().create_future()
         entry = (future, tag, mask)
         self._waiting.append(entry)
-        pool.num_waiting += 1
-        pool.kick()
+        pool._num_waiting += 1
+        pool._kick()
         try:
             return await future
         except asyncio.CancelledError:
@@ -369,13 +369,13 @@ class Channel(_core.Channel):
                 self._waiting.remove(entry)
             raise
         finally:
-            pool.num_waiting -= 1
+            pool._num_waiting -= 1
 
     def _recv_wait(self, tag, mask, timeout):
         self._fail_if_closed()
         pool = self._pool
-        if pool.is_driven_elsewhere():
-            return pool.run_in_loop(self._recv(tag, mask), timeout,
+        if pool._is_driven_elsewhere():
+            return pool._run_in_loop(self._recv(tag, mask), timeout,
                                     self._put_back)
 
         def look():
@@ -386,7 +386,7 @@ class Channel(_core.Channel):
                     raise error
             return message
 
-        return pool.wait_until(look, timeout, "no message")
+        return pool._wait_until(look, timeout, "no message")
 
     def _fail_if_closed(self):
         if self.closed:
@@ -429,13 +429,13 @@ class Channel(_core.Channel):
         if self.closed:
             return
         if kinds & _core.EVENT_MESSAGE:
-            message = self.probe()
+            message = self._probe()
             while message is not None:
                 self._keep(message)
-                message = self.probe()
+                message = self._probe()
         if kinds & _core.EVENT_STATE:
             if (self._opening is not None and not self._opening.done()
-                    and self.state_number != _core.CONNECTING):
+                    and self._state_number != _core.CONNECTING):
                 self._opening.set_result(None)
             error = self.ended_with()
             if error is not None:
@@ -471,7 +471,7 @@ class Listener(_core.Listener):
     def close(self):
         """Stop listening; channels that were accepted stay. An accept()
         that waits ends with ClosedError. Twice is allowed."""
-        self.release()
+        self._release()
         waiting, self._waiting = self._waiting, collections.deque()
         for future in waiting:
             if not future.done():
@@ -500,15 +500,15 @@ class Listener(_core.Listener):
             raise StopAsyncIteration from None
 
     async def _accept(self):
-        self._pool.loop()
+        self._pool._use_loop()
         if self._accepted:
             return self._accepted.popleft()
-        channel = self.take()
+        channel = self._take_channel()
         if channel is not None:
             return channel
-        future = self._pool.loop().create_future()
+        future = self._pool._use_loop().create_future()
         self._waiting.append(future)
-        self._pool.kick()
+        self._pool._kick()
         try:
             return await future
         except asyncio.CancelledError:
@@ -520,12 +520,12 @@ class Listener(_core.Listener):
             raise
 
     def _accept_wait(self, timeout):
-        if self._pool.is_driven_elsewhere():
-            return self._pool.run_in_loop(self._accept(), timeout,
+        if self._pool._is_driven_elsewhere():
+            return self._pool._run_in_loop(self._accept(), timeout,
                                           self._put_back)
-        return self._pool.wait_until(
+        return self._pool._wait_until(
             lambda: self._accepted.popleft() if self._accepted
-            else self.take(), timeout, "nobody has connected")
+            else self._take_channel(), timeout, "nobody has connected")
 
     def _on_event(self, kinds):
         channel = self._take_next()
@@ -538,14 +538,14 @@ class Listener(_core.Listener):
         does not end the wait for others."""
         while not self.closed:
             try:
-                return self.take()
+                return self._take_channel()
             except Error as error:
                 logger.warning("a peer is sent away: %s", error)
         return None
 
     def _give(self, channel):
         if self.handler is not None:
-            task = self._pool.loop().create_task(self.handler(channel))
+            task = self._pool._use_loop().create_task(self.handler(channel))
             self._pool._tasks.add(task)
             task.add_done_callback(self._pool._tasks.discard)
         elif not self._give_to_one(channel):
@@ -595,16 +595,16 @@ class Window(_core.Window):
         limit where an event loop of another thread drives the pool. Twice is
         allowed."""
         if not self.closed:
-            if self._pool.is_driven_elsewhere():
+            if self._pool._is_driven_elsewhere():
                 self._revoke_wait(None)
-            self.release()
+            self._release()
 
     async def aclose(self):
         """Revoke it, wait until no peer accesses it, and release the buffer. To
         bound the wait use asyncio.timeout(), and then close()."""
         if not self.closed:
             await self._revoke()
-            self.release()
+            self._release()
 
     def __enter__(self):
         return self
@@ -619,16 +619,16 @@ class Window(_core.Window):
         await self.aclose()
 
     def _look(self):
-        return True if self.revoke_for(0) else None
+        return True if self._revoke_for(0) else None
 
     async def _revoke(self):
-        await self._pool.until(self._look)
+        await self._pool._until(self._look)
 
     def _revoke_wait(self, timeout):
-        if self._pool.is_driven_elsewhere():
-            self._pool.run_in_loop(self._revoke(), timeout)
+        if self._pool._is_driven_elsewhere():
+            self._pool._run_in_loop(self._revoke(), timeout)
         else:
-            self._pool.wait_until(self._look, timeout,
+            self._pool._wait_until(self._look, timeout,
                                   "a peer touches the window still")
 
 
@@ -668,7 +668,7 @@ class RemoteWindow(_core.Remote):
         is not for reading. It ends with RefusedError where the owner refuses,
         CanceledError where it has revoked the window, PeerLostError where it
         dies; the buffers may have some of the bytes then."""
-        return self._pool.posted(self.post(
+        return self._pool._started(self._post(
             False, places, into, length, notify, metadata, timeout))
 
     def write(self, places, data, *, length=None, notify=None, metadata=b"",
@@ -676,13 +676,13 @@ class RemoteWindow(_core.Remote):
         """Write a buffer, several, or Pieces of one, which together are as long
         as the places, into these, one after the other. Ended, the bytes are in
         their places; a notification comes after them. Otherwise as read()."""
-        return self._pool.posted(self.post(
+        return self._pool._started(self._post(
             True, places, data, length, notify, metadata, timeout))
 
     def close(self):
         """Let go of it, once what was posted has ended. Twice is allowed."""
-        self.release()
-        self._pool.kick()
+        self._release()
+        self._pool._kick()
 
     def __enter__(self):
         return self
@@ -694,15 +694,15 @@ class RemoteWindow(_core.Remote):
         error = self.ended_with()
         if error is not None:
             raise error
-        return self if self.is_answered() else None
+        return self if self._is_answered() else None
 
     async def _opened(self):
-        return await self._pool.until(self._look)
+        return await self._pool._until(self._look)
 
     def _opened_wait(self, timeout):
-        if self._pool.is_driven_elsewhere():
-            return self._pool.run_in_loop(self._opened(), timeout)
-        return self._pool.wait_until(self._look, timeout,
+        if self._pool._is_driven_elsewhere():
+            return self._pool._run_in_loop(self._opened(), timeout)
+        return self._pool._wait_until(self._look, timeout,
                                      "the window's owner has not answered")
 
 
@@ -726,19 +726,19 @@ class Pool(_core.Pool):
     end."""
 
     def __init__(self, device=None, *, name="python", secret=None, **settings):
-        self.channel_type = Channel
-        self.listener_type = Listener
-        self.message_type = Message
-        self.request_type = Transfer
-        self.window_type = Window
-        self.remote_type = RemoteWindow
+        self._channel_type = Channel
+        self._listener_type = Listener
+        self._message_type = Message
+        self._request_type = Transfer
+        self._window_type = Window
+        self._remote_type = RemoteWindow
         self._looks = []
         self._tasks = set()  # handlers of its listeners
         self._loop = None
         self._fd = -1
         self._is_due = False
         self._thread = None
-        self.create(device, name, secret,
+        self._create(device, name, secret,
                     {key.upper(): _setting(value)
                      for key, value in settings.items()})
 
@@ -770,10 +770,10 @@ class Pool(_core.Pool):
         taken, NotPermittedError where other machines could connect and there is
         no secret."""
         if handler is not None:
-            self.loop()
-        listener = self.create_listener(where)
+            self._use_loop()
+        listener = self._create_listener(where)
         listener.handler = handler
-        self.kick()
+        self._kick()
         return listener
 
     def window(self, buffer, name="", file=None):
@@ -785,7 +785,7 @@ class Pool(_core.Pool):
         to by the system. ValueError for an empty buffer, or one that is no
         mapping of the file, UnsupportedError for memory that the pool's GPU
         does not reach."""
-        return self.create_window(buffer, name, file)
+        return self._create_window(buffer, name, file)
 
     def close(self):
         """Close all channels, and give the memory back. Waits for peers, for
@@ -794,7 +794,7 @@ class Pool(_core.Pool):
         ClosedError. Twice is allowed."""
         self._leave_loop()
         self._end_all()
-        self.destroy()
+        self._destroy()
 
     async def aclose(self):
         """The same in another thread, while the event loop goes on."""
@@ -802,7 +802,7 @@ class Pool(_core.Pool):
             self._leave_loop()
             self._end_all()
             await asyncio.get_running_loop().run_in_executor(
-                None, self.destroy)
+                None, self._destroy)
 
     def __enter__(self):
         return self
@@ -823,7 +823,7 @@ class Pool(_core.Pool):
         """The event loop that drives the pool, or None."""
         return self._loop
 
-    def loop(self):
+    def _use_loop(self):
         """The event loop that drives the pool: the running one, from the first
         await on."""
         running = asyncio._get_running_loop()
@@ -837,14 +837,14 @@ class Pool(_core.Pool):
             self._leave_loop()
         if running is None:
             raise RuntimeError("no event loop is running: use .wait()")
-        self._fd = self.fileno()
+        self._fd = self._fileno()
         self._loop = running
         self._thread = threading.get_ident()
         running.add_reader(self._fd, self._turn)
-        self.kick()
+        self._kick()
         return running
 
-    def kick(self):
+    def _kick(self):
         """See to it that there is a turn soon."""
         if self._loop is None or self._loop.is_closed() or self._is_due:
             return
@@ -858,15 +858,15 @@ class Pool(_core.Pool):
         self._is_due = False
         if self.closed:
             return
-        events = self.turn()
-        self.hand_out(events)
+        events = self._progress()
+        self._hand_out(events)
         self._look()
         # Those who were told something have the next word, and what they post
         # would only wake what is armed now.
-        if events or self.num_ended or (not self.closed and not self.arm()):
-            self.kick()
+        if events or self._num_ended or (not self.closed and not self._arm()):
+            self._kick()
 
-    def hand_out(self, events):
+    def _hand_out(self, events):
         """Tell each of its event. What one fails with is reported, and the
         others are told all the same: no turn tells them again."""
         for one, kinds in events:
@@ -884,20 +884,20 @@ class Pool(_core.Pool):
                 {"message": f"ucxpool: {what}", "exception": error,
                  "of": one})
 
-    async def until(self, look):
+    async def _until(self, look):
         """What look() finds, which is asked after each turn; None: nothing."""
-        future = self.loop().create_future()
+        future = self._use_loop().create_future()
         found = look()
         if found is not None:
             return found
         entry = (look, future)
         self._looks.append(entry)
-        self.num_waiting += 1
-        self.kick()
+        self._num_waiting += 1
+        self._kick()
         try:
             return await future
         finally:
-            self.num_waiting -= 1
+            self._num_waiting -= 1
             if entry in self._looks:
                 self._looks.remove(entry)
 
@@ -929,19 +929,19 @@ class Pool(_core.Pool):
             if not future.done():
                 future.set_exception(error)
 
-    def posted(self, transfer):
+    def _started(self, transfer):
         if not transfer.done:
-            self.kick()
+            self._kick()
         return transfer
 
     # --- without an event loop
 
-    def is_driven_elsewhere(self):
+    def _is_driven_elsewhere(self):
         """Does an event loop of another thread move things?"""
         return (self._loop is not None and not self._loop.is_closed()
                 and self._thread != threading.get_ident())
 
-    def run_in_loop(self, coroutine, timeout, put_back=None):
+    def _run_in_loop(self, coroutine, timeout, put_back=None):
         """Its result, for a thread. What it finds when the thread has gone,
         put_back() gets, in the loop."""
         # Who is first, the result or the thread that goes, has it.
@@ -967,7 +967,7 @@ class Pool(_core.Pool):
                 future.cancel()
             raise
 
-    def wait_until(self, look, timeout, what):
+    def _wait_until(self, look, timeout, what):
         """Progress until look() finds something; what it has found."""
         until = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -977,20 +977,20 @@ class Pool(_core.Pool):
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
                 raise TimedOutError(f"{what} after {timeout} s")
-            self.hand_out(self.wait(left))
+            self._hand_out(self._wait_some(left))
 
     # --- connecting
 
     async def _connect(self, where, name, timeout):
-        loop = self.loop()
-        channel = self.connect_channel(where)
+        loop = self._use_loop()
+        channel = self._connect_channel(where)
         if name is not None:
             channel.name = name
         channel._opening = loop.create_future()
-        self.kick()
+        self._kick()
         try:
             async with asyncio.timeout(timeout):
-                while channel.state_number == _core.CONNECTING:
+                while channel._state_number == _core.CONNECTING:
                     await channel._opening
                     if channel.closed:
                         raise channel.ended_with()
@@ -1004,14 +1004,14 @@ class Pool(_core.Pool):
         return self._opened(channel)
 
     def _connect_wait(self, where, name, timeout):
-        if self.is_driven_elsewhere():
-            return self.run_in_loop(self._connect(where, name, timeout), None)
-        channel = self.connect_channel(where)
+        if self._is_driven_elsewhere():
+            return self._run_in_loop(self._connect(where, name, timeout), None)
+        channel = self._connect_channel(where)
         if name is not None:
             channel.name = name
         try:
-            self.wait_until(
-                lambda: True if channel.state_number != _core.CONNECTING
+            self._wait_until(
+                lambda: True if channel._state_number != _core.CONNECTING
                 else None, timeout, f"no answer from {where}")
         except BaseException:
             channel.abort()

@@ -130,7 +130,7 @@ def pool(on_gpu=False):
         if free is None:
             free = Pool(**wanted)
             _pools.append((free, wanted))
-        free.loop()
+        free._use_loop()
         return free
 
 

@@ -381,14 +381,14 @@ class nixl_agent:
     def _progress(self) -> None:
         for side in list(self._sides.values()):
             if not side.pool.closed:
-                events = side.pool.turn()
+                events = side.pool._progress()
                 if events:
                     self._told(side, events)
 
     def _told(self, side: Any, events: list[tuple[Any, int]]) -> None:
         """Of new peers, and of messages."""
         with self._lock:
-            side.pool.hand_out(events)
+            side.pool._hand_out(events)
             channels = side.accepted() + [
                 one for one, _ in events if hasattr(one, "_take")] + [
                 one for one, inbox in self._inboxes.items()
@@ -580,10 +580,10 @@ class nixl_agent:
 
     def _forget(self, region: Any) -> None:
         window = region.window
-        self._until(lambda: window.revoke_for(0), "a peer touches the memory")
+        self._until(lambda: window._revoke_for(0), "a peer touches the memory")
         with self._lock:
             self._regions.remove(region)
-        window.release()
+        window._release()
 
     def deregister_memory(self, dereg_list: nixlRegDList,
                           backends: list[str] = []) -> None:
@@ -719,7 +719,7 @@ class nixl_agent:
         with self._lock:
             channel = self._asked.get(where)
             if channel is None or channel.ended:
-                channel = self._host.pool.connect_channel(where)
+                channel = self._host.pool._connect_channel(where)
                 self._asked[where] = channel
             channel.send(what, tag=tag)
 

@@ -142,7 +142,7 @@ for thread in threads:
     thread.start()
 for thread in threads:
     thread.join()
-pool.turn()
+pool._progress()
 num = sum("nowhere" in text for text in kept.texts())
 assert num == 800, num
 logger.removeHandler(kept)
@@ -198,7 +198,7 @@ if child == 0:
     os._exit(0 if len(kept.records) == 1 else 1)
 assert os.waitpid(child, 0)[1] == 0
 assert not kept.records
-pool.turn()
+pool._progress()
 assert len(kept.records) == 1, kept.texts()
 pool.close()
 """)
@@ -240,12 +240,12 @@ with ucxpool.Pool(comm_size="8m") as pool:
     kept.records.clear()
     for number in range(1234):
         say(number)
-    pool.turn()
+    pool._progress()
     assert len(kept.records) == 1001, len(kept.records)
     assert kept.texts()[-1].startswith("234 "), kept.texts()[-1]
     assert kept.records[-1].levelno == logging.WARNING
     say(0)
-    pool.turn()
+    pool._progress()
     assert len(kept.records) == 1002, kept.texts()[1000:]
 """)
 

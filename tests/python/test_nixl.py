@@ -401,7 +401,7 @@ class AgentsWithThreads(Agents):
         def ended():
             transfer._look()
             told.set()
-        transfer.requests[0].on_done = ended
+        transfer.requests[0]._on_done = ended
         if not transfer.requests[0].done:
             self.assertTrue(told.wait(LIMIT))
         self.assertTrue((self.source == self.target).all())

@@ -34,15 +34,15 @@ class Busy(test_pool.Pair):
 
     def watch(self, pool):
         """Note each turn. The loop was given the method before."""
-        turn = pool.turn
+        turn = pool._progress
 
         def noted():
             events = turn()
             self.turns.append(pool)
-            self.most_rounds = max(self.most_rounds, pool.num_rounds)
+            self.most_rounds = max(self.most_rounds, pool._num_rounds)
             return events
 
-        pool.turn = noted
+        pool._progress = noted
 
     def beat(self):
         self.turns.append(None)
@@ -330,8 +330,8 @@ class WhatFailsInATurn(test_pool.Pair):
             lambda loop, context: self.reported.append(context["exception"]))
 
     def fail_before_all_others(self, pool):
-        turn = pool.turn
-        pool.turn = lambda: [(Failing(), 0), *turn()]
+        turn = pool._progress
+        pool._progress = lambda: [(Failing(), 0), *turn()]
 
     async def test_others_are_told_of_what_is_theirs(self):
         """A state is told once."""
@@ -345,7 +345,7 @@ class WhatFailsInATurn(test_pool.Pair):
         self.x.close()
         with self.assertRaises(ucxpool.ClosedError):
             await asyncio.wait_for(waiting, LIMIT)
-        del self.b.turn
+        del self.b._progress
         self.assertEqual({type(one) for one in self.reported},
                          {ZeroDivisionError})
 
@@ -365,7 +365,7 @@ class WhatFailsInATurn(test_pool.Pair):
         self.assertIn("in an event", said.output[0])
 
     async def test_a_peer_that_gets_no_channel_keeps_no_other_out(self):
-        take = self.listener.take
+        take = self.listener._take_channel
         failures = [ucxpool.OutOfMemoryError("no memory for a channel")]
 
         def take_or_fail():
@@ -377,7 +377,7 @@ class WhatFailsInATurn(test_pool.Pair):
 
         accepting = asyncio.create_task(self.listener.accept())
         await asyncio.sleep(0)
-        self.listener.take = take_or_fail
+        self.listener._take_channel = take_or_fail
         with self.assertLogs("ucxpool", "WARNING") as said:
             await asyncio.gather(*[self.a.connect(self.where)
                                    for _ in range(2)],

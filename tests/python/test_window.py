@@ -260,7 +260,7 @@ class Windows(Pair):
             with self.assertRaises(ucxpool.ClosedError):
                 call()
         while self.window.peers:
-            await self.b.until(lambda: None if self.window.peers else True)
+            await self.b._until(lambda: None if self.window.peers else True)
 
     async def test_a_remote_window_ends_with_its_channel(self):
         await self.remote.opened()
@@ -396,21 +396,21 @@ class WithoutAsyncio(unittest.TestCase):
         with ucxpool.Pool(**SETTINGS) as a, ucxpool.Pool(**SETTINGS) as b:
             window = b.window(bytearray(8))
             listener = b.listen()
-            channel = a.connect_channel(f"127.0.0.1:{listener.port}")
+            channel = a._connect_channel(f"127.0.0.1:{listener.port}")
             remote = channel.import_window(window.export())
             accepted = None
-            while not remote.is_answered():
-                a.wait(0.01)
-                b.wait(0.01)
-                accepted = accepted or listener.take()
+            while not remote._is_answered():
+                a._wait_some(0.01)
+                b._wait_some(0.01)
+                accepted = accepted or listener._take_channel()
             # a makes no progress.
             with self.assertRaises(ucxpool.TimedOutError):
                 window.revoke().wait(0.05)
             self.assertEqual(window.peers, 1)
             channel.abort()
             while window.peers:
-                a.wait(0.01)
-                b.wait(0.01)
+                a._wait_some(0.01)
+                b._wait_some(0.01)
             window.close()
 
 
