@@ -14,7 +14,7 @@ from dask.utils import parse_timedelta
 from distributed.comm.addressing import parse_host_port, unparse_host_port
 from distributed.utils import ensure_memoryview
 
-from . import Error, Heap
+from . import Error, Heap, ProtocolError
 
 # What tells a peer where to send GPU frames, in Dask's handshake.
 KEY = "ucxpool-gpu"
@@ -31,6 +31,15 @@ def which(frames):
 def as_it_lies(frame):
     """A frame of the host, for a channel."""
     return frame if isinstance(frame, bytes) else ensure_memoryview(frame)
+
+
+def check_number(message, expected):
+    """Is it the next message of its comm?"""
+    if message.tag != expected:
+        raise ProtocolError(
+            f"message {expected} of this comm was lost, and message "
+            f"{message.tag} follows it: the sender gave up a message that was "
+            "not taken in time, or runs another version of ucxpool")
 
 
 def _allocator(name, device):
@@ -125,19 +134,23 @@ class Frames:
         if self._out is None:
             self._out, self._token = await self._gpu.open(where)
 
-    def send(self, channel, frames, on_gpu):
-        """Send frames of both kinds; the transfers under way."""
+    def send(self, channel, frames, on_gpu, number):
+        """Send frames of both kinds as the message of this number; the transfers
+        under way."""
         host = [as_it_lies(frame)
                 for frame, there in zip(frames, on_gpu) if not there]
         there = [frame for frame, there in zip(frames, on_gpu) if there]
-        return [channel.send([bytes(on_gpu), *host], metadata=self._token),
-                self._out.send(there)]
+        return [channel.send([bytes(on_gpu), *host], number,
+                             metadata=self._token),
+                self._out.send(there, number)]
 
-    async def merge(self, token, host):
-        """The frames of a message, of which those of the host are here."""
+    async def merge(self, token, host, number):
+        """The frames of the message of this number, of which those of the host
+        are here."""
         if self._in is None:
             self._in = await self._gpu.opened(token)
         message = await self._in.recv()
+        check_number(message, number)
         there = self._gpu.allocate(message.lengths)
         await message.into(there)
         on_gpu = memoryview(host[0]).cast("B")

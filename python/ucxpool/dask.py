@@ -19,7 +19,7 @@ names it:
 secret is needed, as the library's listeners want one. It proves who a peer is;
 nothing is encrypted, and where Dask's configuration requires encryption, comms
 are refused. `device: 0` lets frames of that GPU go from GPU to GPU, between
-processes that have one each.
+workers that have one each.
 """
 import asyncio
 import collections
@@ -39,7 +39,9 @@ from distributed.comm.core import (BaseListener, Comm, CommClosedError,
 from distributed.comm.registry import Backend
 from distributed.comm.utils import (ensure_concrete_host, from_frames,
                                     to_frames)
+from distributed.core import Status
 from distributed.utils import ensure_ip, get_ip, nbytes
+from distributed.worker import Worker
 
 from . import (ClosedError, Error, LimitError, NotPermittedError, Pool,
                ProtocolError, RefusedError, TimedOutError, _dask_gpu)
@@ -134,25 +136,41 @@ def pool(on_gpu=False):
         return free
 
 
+def _has_worker():
+    """Does a worker run in this process?"""
+    return any(one.status not in (Status.closed, Status.failed)
+               for one in Worker._instances)
+
+
 def gpu():
     """What comms of the running event loop share of the GPU that Dask's
-    configuration names, or None."""
+    configuration names, or None. Only workers have one: schedulers, clients and
+    nannies read the same configuration, often on hosts without a GPU."""
     configured = _configured()
-    if configured.get("device") is None:
+    device = configured.get("device")
+    if device is None or not _has_worker():
         return None
-    its_pool = pool(True)
+    try:
+        its_pool = pool(True)
+    except Error as error:
+        raise type(error)(
+            f"distributed.comm.ucxpool.device is {device!r}, and this worker "
+            f"cannot use that GPU: {error}. Set it to a GPU of this host, or "
+            "leave it out in the configuration of workers without a GPU"
+        ) from error
     loop = asyncio.get_running_loop()
     for one in [one for one in _gpus if one.is_closed()]:
         del _gpus[one]
     if loop not in _gpus:
-        _gpus[loop] = _dask_gpu.Gpu(its_pool, int(configured["device"]),
+        _gpus[loop] = _dask_gpu.Gpu(its_pool, int(device),
                                     configured.get("device-allocator"))
     return _gpus[loop]
 
 
 class UcxPool(Comm):
     """A comm over one channel; a message of Dask is a message of the
-    channel, its frames as they lie."""
+    channel, its frames as they lie. Its tag is its number in the comm: where one
+    was lost, as its sender has given it up, the next one ends the comm."""
 
     def __init__(self, channel, deserialize=True):
         super().__init__(deserialize)
@@ -160,6 +178,8 @@ class UcxPool(Comm):
         self._local_addr = PREFIX + channel.local_address
         self._peer_addr = PREFIX + channel.remote_address
         self._writes = collections.deque()
+        self._num_written = 0
+        self._num_read = 0
         self._closing = None
         self._gpu_frames = None
         self._extra_info = {}
@@ -204,10 +224,13 @@ class UcxPool(Comm):
 
     async def _read_frames(self):
         message = await self._channel.recv()
+        _dask_gpu.check_number(message, self._num_read)
+        self._num_read += 1
         # What is made of one frame may outlive the others.
         frames = await message.frames(apart=True)
         if message.metadata:
-            frames = await self._gpu_frames.merge(message.metadata, frames)
+            frames = await self._gpu_frames.merge(message.metadata, frames,
+                                                  message.tag)
         return frames
 
     async def read(self, deserializers=None):
@@ -248,11 +271,13 @@ class UcxPool(Comm):
             if self._channel is None:
                 raise CommClosedError(f"{self!r} is closed")
             # As over TCP, written is what is under way.
+            number = self._num_written
             self._writes.extend(
-                self._gpu_frames.send(self._channel, frames, on_gpu)
+                self._gpu_frames.send(self._channel, frames, on_gpu, number)
                 if on_gpu else
                 [self._channel.send([_dask_gpu.as_it_lies(frame)
-                                     for frame in frames])])
+                                     for frame in frames], number)])
+            self._num_written += 1
             while self._writes and (self._writes[0].done
                                     or len(self._writes) > MAX_WRITES):
                 await self._writes.popleft()
@@ -371,6 +396,9 @@ class UcxPoolListener(BaseListener):
 
     async def start(self):
         where = unparse_host_port(self.ip, self.port)
+        # A worker without its GPU ends here, with the reason, and not by a
+        # handshake that its peers see fail.
+        gpu()
         try:
             self._listener = pool().listen(where, self._on_channel)
         except NotPermittedError as error:

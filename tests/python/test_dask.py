@@ -148,6 +148,24 @@ class Comms(unittest.IsolatedAsyncioTestCase):
         await asyncio.wait_for(closing, 10)
         (await self.accepted.get()).abort()
 
+    async def test_what_follows_a_lost_message_is_not_delivered(self):
+        peer = subprocess.Popen(
+            [sys.executable, "-c", BUSY_PEER, self.listener.contact_address],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        comm = await self.accepted.get()
+        await comm.write(b"first")
+        await comm.write(bytes(3 << 20))
+        long = comm._writes[-1]
+        await comm.write(b"last")
+        with dask.config.set({"distributed.comm.timeouts.tcp": "10ms"}):
+            with self.assertLogs("ucxpool.dask", "WARNING"):
+                await comm.close()
+        # A closed channel gives it up after CLOSE_TIMEOUT.
+        with self.assertRaises(ucxpool.Error):
+            await long
+        said, _ = await asyncio.to_thread(peer.communicate, "go on\n")
+        self.assertEqual(said, "5\nclosed\n")
+
     async def test_a_close_here_ends_a_read_here_and_there(self):
         reads = [asyncio.create_task(one.read())
                  for one in (self.comm, self.peer)]

@@ -5,11 +5,13 @@ import asyncio
 import os
 import threading
 import unittest
+from unittest import mock
 
 os.environ["DASK_DISTRIBUTED__COMM__DEFAULT_SCHEME"] = "ucxpool"
 
 import dask
 import numpy
+from distributed import Client, Scheduler, Worker
 from distributed.comm import CommClosedError, connect, listen
 from distributed.protocol import to_serialize
 from distributed.protocol.cuda import cuda_deserialize, cuda_serialize
@@ -88,8 +90,12 @@ def setUpModule():
 
 
 class Comms(unittest.IsolatedAsyncioTestCase):
+    """Of workers, as far as the configuration's device is concerned."""
+
     async def asyncSetUp(self):
         self.enterContext(dask.config.set(CONFIG))
+        self.enterContext(
+            mock.patch("ucxpool.dask._has_worker", return_value=True))
         self.accepted = asyncio.Queue()
         self.listener = await listen("ucxpool://127.0.0.1", self.accepted.put)
         self.comm = await connect(self.listener.contact_address)
@@ -162,6 +168,30 @@ class Comms(unittest.IsolatedAsyncioTestCase):
             await task
         if not self.peer.closed():
             self.assertEqual((await self.peer.read())[0], make(1 << 20))
+
+
+class WithoutThisGpu(unittest.IsolatedAsyncioTestCase):
+    """The stand-in has one GPU, and the configuration names another."""
+
+    async def asyncSetUp(self):
+        self.enterContext(dask.config.set(
+            {"distributed.comm.ucxpool": {**CONFIG["distributed.comm.ucxpool"],
+                                          "device": 77}}))
+
+    async def asyncTearDown(self):
+        ucxpool.dask.pool().close()
+
+    async def test_only_a_worker_makes_a_pool_on_the_gpu(self):
+        async with Scheduler(protocol="ucxpool", dashboard_address=":0",
+                             host="127.0.0.1") as scheduler:
+            async with Client(scheduler.address, asynchronous=True) as client:
+                self.assertEqual(
+                    (await client.scheduler.identity())["type"], "Scheduler")
+                with self.assertRaises(RuntimeError) as raised:
+                    await Worker(scheduler.address, host="127.0.0.1")
+        told = str(raised.exception) + str(raised.exception.__cause__)
+        self.assertIn("distributed.comm.ucxpool.device is 77, and this worker "
+                      "cannot use that GPU", told)
 
 
 class InOneProcess(unittest.TestCase):
