@@ -42,13 +42,19 @@ public final class Pool implements AutoCloseable {
     private final AtomicLong lastNumber = new AtomicLong();
     private final Map<Long, Transfer> transfers = new ConcurrentHashMap<>();
 
-    /** Held while listeners are made, so that no record comes before the object
-     * that it is for (channels are noted before they are made); and while
-     * handles are released, so that none goes that the thread that polls has
-     * just been told of. */
+    /** Held while a handle is released, so that the polling thread holds no
+     * record of a handle that has been released. Not held while a name is
+     * looked up: a channel is noted before it is made, and peers that connect
+     * to a listener before listen() has noted it wait in early. */
     private final Object handles = new Object();
     private final Map<Long, Channel> channels = new HashMap<>();
     private final Map<Long, Listener> listeners = new HashMap<>();
+    private final List<Early> early = new ArrayList<>();
+    private int numListening; /* calls of listen() in progress */
+
+    /** A channel that was accepted for a listener that is not noted yet. */
+    private record Early(long number, long channel, long listener) {
+    }
 
     /** Of those who wait one leads. */
     private final Object turn = new Object();
@@ -288,17 +294,55 @@ public final class Pool implements AutoCloseable {
         try {
             synchronized (handles) {
                 throwIfClosing();
-                long address = Native.listen(handle, Native.bytes(where));
-
-                check(address);
-                Listener listener = new Listener(this, address);
-
-                listeners.put(address, listener);
-                return listener;
+                numListening++;
             }
+            long address = Native.listen(handle, Native.bytes(where));
+            UcxpoolException failure =
+                address < 0 ? UcxpoolException.ofLastCall(address) : closed();
+            Listener listener;
+            List<Early> known;
+
+            synchronized (handles) {
+                listener = noteListener(address);
+                known = takeEarly();
+            }
+            known.forEach(one -> called(one.number, one.channel,
+                                        one.listener));
+            if (listener == null) {
+                throw failure;
+            }
+            return listener;
         } finally {
             leave();
         }
+    }
+
+    /** Returns null where listening failed, or the pool is being closed. */
+    private Listener noteListener(long address) {
+        Listener listener = null;
+
+        numListening--;
+        if (address >= 0 && isClosing) {
+            Native.listenerDestroy(address);
+        } else if (address >= 0) {
+            listener = new Listener(this, address);
+            listeners.put(address, listener);
+        }
+        return listener;
+    }
+
+    /** Removes the early channels whose listener is noted by now, and all of
+     * them if no call of listen() is left that could note it. */
+    private List<Early> takeEarly() {
+        List<Early> taken = new ArrayList<>();
+
+        early.removeIf(one -> {
+            boolean isKnown = numListening == 0
+                || listeners.containsKey(one.listener);
+
+            return isKnown && taken.add(one);
+        });
+        return taken;
     }
 
     /** Release a channel, with its monitor held. */
@@ -319,51 +363,48 @@ public final class Pool implements AutoCloseable {
 
     /* --- transfers ------------------------------------------------------- */
 
-    Transfer send(Channel channel, Source source, long tag, byte[] metadata,
-                  Transfer.Listener listener) throws UcxpoolException {
+    /** Starts a request that ends with this number. */
+    private interface Post {
+        long post(Source source, long number) throws UcxpoolException;
+    }
+
+    private Transfer start(Source source, Transfer.Listener listener,
+                           Post post) throws UcxpoolException {
         Transfer transfer =
             new Transfer(this, source.retainAll(), listener);
         long number = lastNumber.incrementAndGet();
-        long request;
 
         transfers.put(number, transfer);
         try {
-            synchronized (channel) {
-                request = Native.send(channel.handle(), source.list(),
-                                      source.count(), source.hasFiles(), tag,
-                                      metadata, number, 0);
-                check(request);
-            }
+            long request = post.post(source, number);
+
+            check(request);
+            transfer.start(request);
+            return transfer;
         } catch (UcxpoolException e) {
             transfers.remove(number);
             transfer.drop();
             throw e;
         }
-        transfer.start(request);
-        return transfer;
+    }
+
+    Transfer send(Channel channel, Source source, long tag, byte[] metadata,
+                  Transfer.Listener listener) throws UcxpoolException {
+        return start(source, listener, (from, number) -> {
+            synchronized (channel) {
+                return Native.send(channel.handle(), from.list(), from.count(),
+                                   from.hasFiles(), tag, metadata, number, 0);
+            }
+        });
     }
 
     Transfer receive(long message, Source target, Transfer.Listener listener)
             throws UcxpoolException {
         enter();
         try {
-            Transfer transfer =
-                new Transfer(this, target.retainAll(), listener);
-            long number = lastNumber.incrementAndGet();
-            long request;
-
-            transfers.put(number, transfer);
-            try {
-                request = Native.receive(message, target.list(),
-                                         target.count(), number, 0);
-                check(request);
-            } catch (UcxpoolException e) {
-                transfers.remove(number);
-                transfer.drop();
-                throw e;
-            }
-            transfer.start(request);
-            return transfer;
+            return start(target, listener, (into, number) ->
+                Native.receive(message, into.list(), into.count(), number,
+                               0));
         } finally {
             leave();
         }
@@ -407,8 +448,9 @@ public final class Pool implements AutoCloseable {
     /* --- polling --------------------------------------------------------- */
 
     /**
-     * Move what can move, and tell of what has come: the one call of an event
-     * loop. While another thread polls, wait for what that finds.
+     * Make progress and report events: the one call of an event loop. While
+     * another thread polls, waits until that thread has found something. An
+     * interrupted thread waits as any other; {@link #wakeup} ends the wait.
      *
      * @param timeout how long to wait at most when nothing has come
      * @param unit of the timeout
@@ -417,9 +459,16 @@ public final class Pool implements AutoCloseable {
      */
     public int poll(long timeout, TimeUnit unit) throws UcxpoolException {
         int[] count = new int[1];
+        boolean isInterrupted = Thread.interrupted();
 
-        take(() -> false, unit.toNanos(timeout), count);
-        return count[0];
+        try {
+            take(() -> false, unit.toNanos(timeout), count);
+            return count[0];
+        } finally {
+            if (isInterrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
     }
 
     /** End the wait of the thread that polls. */
@@ -607,6 +656,10 @@ public final class Pool implements AutoCloseable {
 
         synchronized (handles) {
             listener = isClosing ? null : listeners.get(listenerAddress);
+            if (listener == null && numListening > 0) {
+                early.add(new Early(number, address, listenerAddress));
+                return;
+            }
             if (listener != null) {
                 channel = add(address, number, Channel.State.OPEN);
             }

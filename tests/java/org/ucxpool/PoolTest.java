@@ -20,6 +20,7 @@ import java.util.Random;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 
 import org.junit.After;
@@ -459,6 +460,34 @@ public class PoolTest {
         assertFalse(left.await(() -> asked.incrementAndGet() > 1000,
                                TimeUnit.MILLISECONDS.toNanos(200)));
         assertTrue(Thread.interrupted());
+    }
+
+    @Test
+    public void poll_waits_in_an_interrupted_thread_while_another_polls()
+            throws Exception {
+        AtomicInteger found = new AtomicInteger(-1);
+        AtomicBoolean stays = new AtomicBoolean();
+        /* The thread that polls left waits for LIMIT, too. */
+        Thread thread = new Thread(() -> {
+            Thread.currentThread().interrupt();
+            try {
+                found.set(left.poll(LIMIT, TimeUnit.SECONDS));
+            } catch (UcxpoolException e) {
+                /* found stays -1. */
+            }
+            stays.set(Thread.interrupted());
+        });
+
+        thread.start();
+        while (thread.isAlive()
+               && thread.getState() != Thread.State.TIMED_WAITING) {
+            Thread.onSpinWait();
+        }
+        assertTrue(thread.isAlive());
+        left.wakeup();
+        thread.join();
+        assertEquals(0, found.get());
+        assertTrue(stays.get());
     }
 
     @Test
