@@ -49,6 +49,9 @@ AC_DEFUN([UCXPOOL_CHECK_JAVA], [
      done
      AS_IF([test -z "$SPARK_JARS"],
        [AC_MSG_ERROR([there is no spark-core_*.jar in $with_spark])])
+     AS_IF([ls "$SPARK_JARS"/spark-core_*-4.*.jar >/dev/null 2>&1], [],
+       [spark_core=`cd "$SPARK_JARS" && ls spark-core_*.jar`
+        AC_MSG_ERROR([the plugin needs Spark 4, and $SPARK_JARS has $spark_core: name the jars of Spark 4.0 or newer, or leave the plugin out by --without-spark])])
      SPARK_JARS=`cd "$SPARK_JARS" && pwd`])
   junit=/usr/share/java/junit4.jar
   hamcrest=/usr/share/java/hamcrest.jar

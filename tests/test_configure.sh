@@ -66,3 +66,13 @@ if grep -q '^  Check  *yes' "$dir/log"; then
     make -s check-local >"$dir/log" 2>&1 || fail 'make check-local failed'
     [ ! -s "$dir/log" ] || fail 'make check complains without a reason'
 fi
+
+# The plugin is for Spark 4, which the name of a jar tells.
+mkdir "$dir/spark"
+: >"$dir/spark/spark-core_2.12-3.5.9.jar"
+if "$top_srcdir/configure" "$@" "--with-spark=$dir/spark" >"$dir/log" 2>&1
+then
+    fail 'configure takes the jars of Spark 3.5'
+fi
+grep -q 'the plugin needs Spark 4, and .* has spark-core_2.12-3.5.9.jar' \
+    "$dir/log" || fail 'configure does not refuse Spark 3.5 by a sentence'

@@ -24,6 +24,9 @@ class JUnit(unittest.TestCase):
     def test_block_ranges(self):
         self.run_class("org.ucxpool.spark.BlockRangeTest")
 
+    def test_driver_side(self):
+        self.run_class("org.ucxpool.spark.DriverSideTest")
+
     def test_executor_side(self):
         self.run_class("org.ucxpool.spark.ExecutorSideTest")
 

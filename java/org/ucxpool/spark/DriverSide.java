@@ -1,19 +1,33 @@
 package org.ucxpool.spark;
 
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
+import org.apache.spark.SparkConf;
+import org.apache.spark.SparkContext;
 import org.apache.spark.api.plugin.DriverPlugin;
+import org.apache.spark.api.plugin.PluginContext;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
- * Knows where the pools of the executors listen. Questions and answers are made
- * of the JDK's classes alone: Spark reads them before it has the plugin's jar.
+ * Knows where the pools of the executors listen, and reports in the driver's log
+ * why an executor has no pool. Questions and answers are made of the JDK's
+ * classes alone: Spark reads them before it has the plugin's jar.
  */
 final class DriverSide implements DriverPlugin {
+    private static final Logger LOG =
+        LoggerFactory.getLogger(DriverSide.class);
+
     private static final String HERE = "here";
     private static final String WHERE = "where";
+    private static final String WITHOUT = "without";
 
     private final Map<String, String> addresses = new ConcurrentHashMap<>();
+    private final Set<String> warned = ConcurrentHashMap.newKeySet();
+    private boolean isRequired;
+    private Runnable stop;
 
     /** An executor tells where its pool listens. */
     static String[] here(String executorId, String address) {
@@ -26,6 +40,59 @@ final class DriverSide implements DriverPlugin {
         return new String[] {WHERE, executorId};
     }
 
+    /** An executor reports that it has no pool. */
+    static String[] without(String executorId, Obstacle obstacle) {
+        return new String[] {WITHOUT, executorId, obstacle.getMessage(),
+                             obstacle.remedy};
+    }
+
+    @Override
+    public Map<String, String> init(SparkContext context,
+                                    PluginContext plugin) {
+        /* stop() waits for what calls receive(). */
+        start(plugin.conf(), org.apache.spark.package$.MODULE$.SPARK_VERSION(),
+              () -> new Thread(() -> context.stop(1), "ucxpool-stop").start());
+        return Map.of();
+    }
+
+    /** Check the settings before there is an executor. */
+    void start(SparkConf conf, String version, Runnable stop) {
+        this.stop = stop;
+        isRequired = conf.getBoolean(Settings.REQUIRED, false);
+        try {
+            ExecutorSide.check(version, conf);
+            Settings.read(conf);
+        } catch (Obstacle e) {
+            if (isRequired) {
+                throw e.ofRequired();
+            }
+            warn("all executors", e.getMessage(), e.remedy);
+        }
+    }
+
+    private void warn(String whose, String why, String remedy) {
+        String line = "shuffle blocks of " + whose + " go over Netty: " + why
+            + ". " + remedy;
+
+        /* One line is enough for what all executors have in common. */
+        if (warned.add(remedy)) {
+            LOG.warn(line);
+        } else {
+            LOG.info(line);
+        }
+    }
+
+    private void reportWithout(String executorId, String why, String remedy) {
+        if (!isRequired) {
+            warn("executor " + executorId, why, remedy);
+        } else if (warned.add(WITHOUT)) {
+            LOG.error("{} is set, and executor {} cannot use the pool: {}. {}."
+                          + " The application is stopped",
+                      Settings.REQUIRED, executorId, why, remedy);
+            stop.run();
+        }
+    }
+
     @Override
     public Object receive(Object message) {
         String[] words = (String[]) message;
@@ -36,6 +103,10 @@ final class DriverSide implements DriverPlugin {
         }
         if (words[0].equals(WHERE)) {
             return addresses.getOrDefault(words[1], "");
+        }
+        if (words[0].equals(WITHOUT)) {
+            reportWithout(words[1], words[2], words[3]);
+            return "";
         }
         throw new IllegalArgumentException("not a question: " + words[0]);
     }

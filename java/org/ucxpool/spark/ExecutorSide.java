@@ -16,12 +16,13 @@ import org.apache.spark.network.shuffle.BlockStoreClient;
 import org.apache.spark.storage.BlockManager;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.ucxpool.Status;
 import org.ucxpool.UcxpoolException;
 
 /**
- * Starts the transport of an executor, and puts it in the place of Spark's. If
- * something is in its way, all goes over Netty as it would without the plugin,
- * and the log has one line that says what it was.
+ * Starts the transport of an executor and replaces Spark's with it. If that is not
+ * possible, blocks go over Netty as they would without the plugin, and the logs of
+ * the executor and of the driver say why and what to change.
  */
 final class ExecutorSide implements ExecutorPlugin {
     private static final Logger LOG =
@@ -31,15 +32,6 @@ final class ExecutorSide implements ExecutorPlugin {
     private static final String FIELD = "blockStoreClient";
 
     private static volatile Transport current;
-
-    /** Why the pool is not used. */
-    static final class NotHere extends Exception {
-        private static final long serialVersionUID = 1;
-
-        NotHere(String why) {
-            super(why);
-        }
-    }
 
     /** Spark removes a shuffle. */
     static void forget(int shuffleId) {
@@ -66,13 +58,23 @@ final class ExecutorSide implements ExecutorPlugin {
         }
         try {
             start(context, statistics);
-        } catch (NotHere e) {
-            LOG.warn("shuffle blocks go over Netty: {}", e.getMessage());
-        } catch (UcxpoolException | UnsatisfiedLinkError e) {
-            LOG.warn("shuffle blocks go over Netty: {}", e.toString());
+        } catch (Obstacle e) {
+            report(context, e);
         } catch (Exception | LinkageError e) {
-            LOG.warn("shuffle blocks go over Netty: the plugin does not fit "
-                         + "this Spark", e);
+            report(context, new Obstacle(
+                "the plugin does not fit this Spark: " + e,
+                "Build the plugin against the jars of this Spark", e));
+        }
+    }
+
+    /** Tell the driver, whose log is the one that is read; end this executor
+     * if the application does not run without the pool. */
+    static void report(PluginContext context, Obstacle obstacle) {
+        LOG.warn("shuffle blocks go over Netty: {}. {}", obstacle.getMessage(),
+                 obstacle.remedy, obstacle.getCause());
+        ask(context, DriverSide.without(context.executorID(), obstacle));
+        if (context.conf().getBoolean(Settings.REQUIRED, false)) {
+            throw obstacle.ofRequired();
         }
     }
 
@@ -83,26 +85,31 @@ final class ExecutorSide implements ExecutorPlugin {
         BlockManager manager = env.blockManager();
 
         check(org.apache.spark.package$.MODULE$.SPARK_VERSION(), conf);
-        Settings settings;
-
-        try {
-            settings = new Settings(conf);
-        } catch (IllegalArgumentException e) {
-            throw new NotHere(e.getMessage());
-        }
+        Settings settings = Settings.read(conf);
         Field field = field(BlockManager.class, FIELD);
 
         if (settings.library != null) {
             System.setProperty(LIBRARY_PROPERTY, settings.library);
         }
         BlockStoreClient netty = manager.blockStoreClient();
-        Transport transport = new Transport(
-            settings, env, netty,
-            SparkTransportConf.fromSparkConf(conf, "shuffle", 0,
-                                             scala.Option.empty(),
-                                             scala.Option.empty()),
-            secret(env.securityManager()), statistics,
-            executorId -> ask(context, DriverSide.where(executorId)));
+        byte[] secret = secret(env.securityManager());
+        Transport transport;
+
+        try {
+            transport = new Transport(
+                settings, env, netty,
+                SparkTransportConf.fromSparkConf(conf, "shuffle", 0,
+                                                 scala.Option.empty(),
+                                                 scala.Option.empty()),
+                secret, statistics,
+                executorId -> ask(context, DriverSide.where(executorId)));
+        } catch (UcxpoolException e) {
+            throw obstacle(e.status(), e.getMessage(), secret != null);
+        } catch (UnsatisfiedLinkError e) {
+            throw new Obstacle(e.getMessage(), "Set " + Settings.PREFIX
+                + "library to the path of libucxpool.so.0 on the executors' "
+                + "hosts");
+        }
 
         try {
             field.set(manager, new PooledBlockStoreClient(netty, transport));
@@ -119,42 +126,68 @@ final class ExecutorSide implements ExecutorPlugin {
                  transport.address());
     }
 
+    /** What to change where the pool cannot be made. */
+    static Obstacle obstacle(Status status, String why,
+                             boolean hasSecret) {
+        String remedy = "Change the setting " + Settings.PREFIX
+            + "* or " + Settings.POOL_PREFIX + "KEY that it names";
+
+        if (status == Status.PERMISSION && !hasSecret) {
+            remedy = "Set spark.authenticate=true, and "
+                + "spark.authenticate.secret where the cluster manager makes "
+                + "none: executors on other hosts need a secret";
+        } else if (status == Status.NO_MEMORY) {
+            remedy = "Set " + Settings.PREFIX + "memory to less";
+        } else if (status == Status.ADDRESS_IN_USE) {
+            remedy = "Set " + Settings.PREFIX + "port to 0 or a free port";
+        }
+        return new Obstacle(why, remedy);
+    }
+
     /** Is there a way for the pool in a Spark of this version? */
-    static void check(String version, SparkConf conf) throws NotHere {
+    static void check(String version, SparkConf conf) throws Obstacle {
         if (!version.startsWith("4.")) {
-            throw new NotHere("Spark " + version + " is not supported, 4.x "
-                              + "is");
+            throw new Obstacle("Spark " + version + " is not supported, 4.x "
+                               + "is",
+                               "Use Spark 4.0 or newer");
         }
         if (!conf.get(Settings.MANAGER, "sort").equals(
                 UcxPoolShuffleManager.class.getName())) {
-            throw new NotHere(Settings.MANAGER + " is not "
-                              + UcxPoolShuffleManager.class.getName());
+            throw new Obstacle(Settings.MANAGER + " is not "
+                               + UcxPoolShuffleManager.class.getName(),
+                               "Set " + Settings.MANAGER + "="
+                               + UcxPoolShuffleManager.class.getName());
         }
         if (conf.getBoolean("spark.shuffle.service.enabled", false)) {
-            throw new NotHere("spark.shuffle.service.enabled: an external "
-                              + "shuffle service has no pool");
+            throw new Obstacle("spark.shuffle.service.enabled: an external "
+                               + "shuffle service has no pool",
+                               "Set spark.shuffle.service.enabled=false");
         }
         for (String key : new String[] {
                  "spark.network.crypto.enabled",
                  "spark.authenticate.enableSaslEncryption",
                  "spark.ssl.rpc.enabled"}) {
             if (conf.getBoolean(key, false)) {
-                throw new NotHere(key + ": the pool does not encrypt");
+                throw new Obstacle(key + ": the pool does not encrypt",
+                                   "Set " + key + "=false if the network is "
+                                   + "trusted");
             }
         }
     }
 
     /** The field of a class of Spark's that the plugin sets. */
-    static Field field(Class<?> owner, String name) throws NotHere {
+    static Field field(Class<?> owner, String name) throws Obstacle {
         try {
             Field field = owner.getDeclaredField(name);
 
             field.setAccessible(true);
             return field;
         } catch (NoSuchFieldException | RuntimeException e) {
-            throw new NotHere("this Spark's " + owner.getSimpleName()
-                              + " has no field " + name
-                              + " that can be set: " + e.getMessage());
+            throw new Obstacle("this Spark's " + owner.getSimpleName()
+                               + " has no field " + name
+                               + " that can be set: " + e.getMessage(),
+                               "Use a version of Spark that docs/spark.md "
+                               + "lists");
         }
     }
 

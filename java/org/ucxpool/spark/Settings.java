@@ -12,9 +12,11 @@ final class Settings {
     static final String POOL_PREFIX = PREFIX + "conf.";
     static final String MANAGER = "spark.shuffle.manager";
     static final String PLUGINS = "spark.plugins";
+    /** Fail the application where blocks would go over Netty. */
+    static final String REQUIRED = PREFIX + "required";
 
     private static final String[] KEYS =
-        {"memory", "messageSize", "port", "wire", "library"};
+        {"memory", "messageSize", "port", "wire", "library", "required"};
 
     /** Blocks and heap of the pool, bytes. */
     final long memory;
@@ -24,8 +26,19 @@ final class Settings {
     final int port;
     /** Where libucxpool is; null: where the dynamic linker finds it. */
     final String library;
+    /** Does the application fail where blocks would go over Netty? */
+    final boolean isRequired;
     /** The pool's. */
     final Map<String, String> pool = new HashMap<>();
+
+    /** Read them; what is wrong is in the pool's way. */
+    static Settings read(SparkConf conf) throws Obstacle {
+        try {
+            return new Settings(conf);
+        } catch (IllegalArgumentException e) {
+            throw new Obstacle(e.getMessage(), "Correct that setting", e);
+        }
+    }
 
     /**
      * Read them.
@@ -40,6 +53,7 @@ final class Settings {
         long size = conf.getSizeAsBytes(PREFIX + "messageSize", "1m");
         port = conf.getInt(PREFIX + "port", 0);
         library = conf.get(PREFIX + "library", null);
+        isRequired = conf.getBoolean(REQUIRED, false);
         if (memory < 8 << 20) {
             throw wrong("memory", memory, "8m or more");
         }

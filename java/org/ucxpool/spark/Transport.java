@@ -301,6 +301,14 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
         Peer peer = find(executorId, host, port);
 
         if (peer == null || peer.isWithoutPool()) {
+            if (settings.isRequired) {
+                IOException why = wouldUseNetty(executorId);
+
+                for (String id : ids) {
+                    told.onBlockFetchFailure(id, why);
+                }
+                return true;
+            }
             statistics.nettyBlocks.inc(ids.length);
             return false;
         }
@@ -360,8 +368,19 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
         }
     }
 
+    private static IOException wouldUseNetty(String executorId) {
+        return new IOException(
+            Settings.REQUIRED + " is set, and the blocks of executor "
+                + executorId + " would come over Netty: the log of the "
+                + "executor that fetches them says why");
+    }
+
     @Override
     public void toNetty(Peer peer, Fetch fetch) {
+        if (settings.isRequired) {
+            fetch.failAll(wouldUseNetty(peer.executorId));
+            return;
+        }
         String[] left = fetch.giveUp();
 
         statistics.nettyBlocks.inc(left.length);

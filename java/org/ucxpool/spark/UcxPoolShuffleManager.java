@@ -28,8 +28,17 @@ public final class UcxPoolShuffleManager extends SortShuffleManager {
         current = this;
         if (!conf.get(Settings.PLUGINS, "").contains(
                 UcxPoolPlugin.class.getName())) {
-            LOG.warn("shuffle blocks go over Netty: {} does not name {}",
-                     Settings.PLUGINS, UcxPoolPlugin.class.getName());
+            Obstacle obstacle = new Obstacle(
+                Settings.PLUGINS + " does not name "
+                    + UcxPoolPlugin.class.getName(),
+                "Set " + Settings.PLUGINS + "="
+                    + UcxPoolPlugin.class.getName());
+
+            if (conf.getBoolean(Settings.REQUIRED, false)) {
+                throw obstacle.ofRequired();
+            }
+            LOG.warn("shuffle blocks go over Netty: {}. {}",
+                     obstacle.getMessage(), obstacle.remedy);
         }
     }
 

@@ -1,6 +1,7 @@
 package org.ucxpool.spark;
 
 import static org.junit.Assert.assertEquals;
+import static org.junit.Assert.assertFalse;
 import static org.junit.Assert.assertNull;
 import static org.junit.Assert.assertSame;
 import static org.junit.Assert.assertThrows;
@@ -16,6 +17,7 @@ import org.apache.spark.api.plugin.PluginContext;
 import org.apache.spark.network.shuffle.BlockStoreClient;
 import org.apache.spark.storage.BlockManager;
 import org.junit.Test;
+import org.ucxpool.Status;
 
 /** What is in the way of the pool, and is told by its name. */
 public class ExecutorSideTest {
@@ -24,10 +26,13 @@ public class ExecutorSideTest {
             Settings.MANAGER, UcxPoolShuffleManager.class.getName());
     }
 
+    private static Obstacle obstacle(String version, SparkConf conf) {
+        return assertThrows(Obstacle.class,
+                            () -> ExecutorSide.check(version, conf));
+    }
+
     private static String why(String version, SparkConf conf) {
-        return assertThrows(ExecutorSide.NotHere.class,
-                            () -> ExecutorSide.check(version, conf))
-            .getMessage();
+        return obstacle(version, conf).getMessage();
     }
 
     @Test
@@ -60,13 +65,47 @@ public class ExecutorSideTest {
         assertTrue(why, why.startsWith(Settings.MANAGER + " is not "));
     }
 
+    private static String remedy(Status status, boolean hasSecret) {
+        return ExecutorSide.obstacle(status, "why", hasSecret).remedy;
+    }
+
+    @Test
+    public void the_key_to_set_is_named() {
+        Obstacle crypto = obstacle(
+            "4.3.0", conf().set("spark.network.crypto.enabled", "true"));
+
+        assertTrue(crypto.remedy, crypto.remedy.startsWith(
+            "Set spark.network.crypto.enabled=false"));
+        assertTrue(remedy(Status.PERMISSION, false).startsWith(
+            "Set spark.authenticate=true"));
+        assertFalse(remedy(Status.PERMISSION, true).contains(
+            "spark.authenticate"));
+        assertEquals("Set spark.ucxpool.port to 0 or a free port",
+                     remedy(Status.ADDRESS_IN_USE, true));
+    }
+
+    @Test
+    public void an_executor_without_a_pool_tells_the_driver() {
+        List<String> said = new ArrayList<>();
+        Obstacle obstacle = new Obstacle("no library", "Set it");
+        SparkConf conf = conf();
+        PluginContext context = context(conf, null, said);
+
+        ExecutorSide.report(context, obstacle);
+        assertEquals(List.of("ask without 7 no library Set it"), said);
+        conf.set(Settings.REQUIRED, "true");
+        assertSame(obstacle, assertThrows(
+            IllegalStateException.class,
+            () -> ExecutorSide.report(context, obstacle)).getCause());
+    }
+
     private static final class OtherManager {
     }
 
     @Test
     public void a_field_that_is_missing_is_named() throws Exception {
         String why = assertThrows(
-            ExecutorSide.NotHere.class,
+            Obstacle.class,
             () -> ExecutorSide.field(OtherManager.class, "blockStoreClient"))
             .getMessage();
 
@@ -80,6 +119,12 @@ public class ExecutorSideTest {
     /** A context whose driver does not answer; what is sent is noted. */
     private static PluginContext silent(Exception why,
                                         List<String> said) {
+        return context(conf(), why, said);
+    }
+
+    /** A context whose driver fails if why is given; what is sent is noted. */
+    private static PluginContext context(SparkConf conf, Exception why,
+                                         List<String> said) {
         return (PluginContext) Proxy.newProxyInstance(
             PluginContext.class.getClassLoader(),
             new Class<?>[] {PluginContext.class},
@@ -87,6 +132,8 @@ public class ExecutorSideTest {
                 switch (method.getName()) {
                 case "executorID":
                     return "7";
+                case "conf":
+                    return conf;
                 case "send":
                     said.add("send "
                              + String.join(" ", (String[]) arguments[0]));
@@ -94,7 +141,10 @@ public class ExecutorSideTest {
                 case "ask":
                     said.add("ask "
                              + String.join(" ", (String[]) arguments[0]));
-                    throw why;
+                    if (why != null) {
+                        throw why;
+                    }
+                    return "";
                 default:
                     throw new AssertionError(method);
                 }
