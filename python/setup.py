@@ -101,8 +101,14 @@ def wheel():
             "options": {"bdist_wheel": {"py_limited_api": "cp311"}}}
 
 
+ENTRY_POINTS = {
+    "distributed.comm.backends": ["ucxpool = ucxpool.dask:UcxPoolBackend"],
+    # A system has the library's own program of this name.
+    "console_scripts": [] if SYSTEM else ["ucxpool_info = ucxpool.info:main"]}
+
 setup(cmdclass={"build_ext": BuildExt},
       ext_modules=[extension("_core", libraries=["ucxpool"],
                              depends=["ucxpool/_log.h"]),
                    extension("_cupy")],
+      entry_points=ENTRY_POINTS,
       **{"packages": ["ucxpool"]} if SYSTEM else wheel())

@@ -64,7 +64,7 @@ def library_path():
 
 
 def version():
-    """Its version."""
+    """Its version; that of the package is ucxpool.__version__."""
     return _load().version_string().decode()
 
 
@@ -74,6 +74,9 @@ def ucx_version():
 
 
 def __getattr__(name):
+    if name == "__version__":
+        metadata = importlib.import_module("importlib.metadata")
+        return metadata.version(__name__)
     if name in _MODULES:
         return importlib.import_module("." + name, __name__)
     if name in _POOL:
@@ -82,4 +85,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({*globals(), *__all__, *_MODULES})
+    return sorted({*globals(), *__all__, *_MODULES, "__version__"})

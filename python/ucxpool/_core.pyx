@@ -783,7 +783,7 @@ cdef class Request:
     cdef readonly uint64_t tag
     cdef readonly uint64_t length
     cdef readonly bytes metadata
-    cdef public object result
+    cdef public object _result
     # What is called, once, when the request has ended.
     cdef public object _on_done
 
@@ -800,10 +800,20 @@ cdef class Request:
             self._look()
 
     def outcome(self):
-        """Its result, when it is done; raises what it failed with."""
+        """Its result, when it is done; raises what it failed with, and
+        asyncio.InvalidStateError while it is in progress."""
         if self.status != UCXPOOL_OK:
+            if self.status == UCXPOOL_INPROGRESS:
+                import asyncio
+                raise asyncio.InvalidStateError(
+                    "this transfer is in progress: await it, or call wait()")
             raise of_status(self.status, self.detail)
-        return self.result
+        return self._result
+
+    @property
+    def result(self):
+        """What awaiting it gives, as outcome()."""
+        return self.outcome()
 
     def _wait_done(self, timeout=None):
         """Progress until it has ended or the time, in seconds, is over. Of a
@@ -930,32 +940,47 @@ cdef class Message:
     cdef readonly uint64_t length
     cdef readonly size_t num_buffers
     cdef readonly bytes metadata
+    cdef size_t *_kept_lengths # of a message that was received or refused
     cdef tuple _lengths
 
     def __dealloc__(self):
+        free(self._kept_lengths)
         if self._handle != NULL and self._pool._pool != NULL:
             ucxpool_message_refuse(self._handle,
                                    b"the receiver dropped the message")
 
     @property
     def lengths(self):
-        """The lengths of the sender's buffers, in bytes."""
-        cdef size_t *lengths
+        """The lengths of the sender's buffers, in bytes; also when the message
+        has been received or refused."""
         cdef size_t i
 
         if self._lengths is None:
-            self._check()
-            lengths = <size_t *>calloc(self.num_buffers + 1, sizeof(size_t))
-            if lengths == NULL:
-                raise MemoryError("no memory for a list of lengths")
-            try:
-                ucxpool_message_lengths(self._handle, 0, self.num_buffers,
-                                        lengths)
-                self._lengths = tuple([lengths[i]
-                                       for i in range(self.num_buffers)])
-            finally:
-                free(lengths)
+            self._keep_lengths()
+            self._lengths = (
+                (self.length,) if self._kept_lengths == NULL else
+                tuple([self._kept_lengths[i]
+                       for i in range(self.num_buffers)]))
         return self._lengths
+
+    @property
+    def _is_taken(self):
+        """Was it received or refused?"""
+        return self._handle == NULL
+
+    cdef int _keep_lengths(self) except -1:
+        """Ask for the lengths while the library has them. The length of a
+        single buffer is known."""
+        if self._kept_lengths != NULL or self.num_buffers == 1:
+            return 0
+        self._check()
+        self._kept_lengths = <size_t *>calloc(self.num_buffers + 1,
+                                              sizeof(size_t))
+        if self._kept_lengths == NULL:
+            raise MemoryError("no memory for a list of lengths")
+        ucxpool_message_lengths(self._handle, 0, self.num_buffers,
+                                self._kept_lengths)
+        return 0
 
     cdef int _check(self) except -1:
         if self._pool._pool == NULL and not self._pool._forked:
@@ -1007,7 +1032,7 @@ cdef class Message:
             at += length
             left -= length
         request = self._receive(buffers, timeout)
-        request.result = frames
+        request._result = frames
         return request
 
     cdef Request _receive(self, Buffers buffers, timeout):
@@ -1020,6 +1045,7 @@ cdef class Message:
         params.begin(request, buffers, timeout)
         data = buffers.data(False)
         self._check()
+        self._keep_lengths()
         self._pool._enter(request)
         # Another thread that receives it, too, finds that it has been.
         handle, self._handle = self._handle, NULL
@@ -1035,6 +1061,7 @@ cdef class Message:
         """Do not take it: its sender's transfer ends with RefusedError and this
         reason."""
         self._check()
+        self._keep_lengths()
         ucxpool_message_refuse(self._handle, reason.encode())
         self._handle = NULL
 

@@ -61,6 +61,7 @@ _FUNCTIONS = (
     ("config_read", ctypes.c_int, (_out,)),
     ("config_modify", ctypes.c_int,
      (_pointer, ctypes.c_char_p, ctypes.c_char_p)),
+    ("config_print", None, (_pointer, _pointer, ctypes.c_uint)),
     ("config_release", None, (_pointer,)),
     ("create", ctypes.c_int, (ctypes.POINTER(Params), _out)),
     ("destroy", None, (_pointer,)),

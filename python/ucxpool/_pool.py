@@ -39,6 +39,10 @@ class Operation:
         self._wait = wait
         self._coroutine = None
 
+    def __repr__(self):
+        return ("<ucxpool.Operation, not begun>" if self._coroutine is None
+                else f"<ucxpool.Operation, {self._coroutine!r}>")
+
     def _begin(self):
         if self._coroutine is None:
             self._coroutine = self._start()
@@ -82,6 +86,12 @@ class Transfer(_core.Request):
     was closed before its end."""
 
     __class_getitem__ = classmethod(types.GenericAlias)
+
+    def __repr__(self):
+        how = ("in progress" if not self.done else
+               f"failed: {self.detail}" if self.status != 0 else
+               f"done, {self.length} bytes")
+        return f"<ucxpool.Transfer, {how}>"
 
     def __await__(self):
         if not self.done:
@@ -175,12 +185,22 @@ class Pieces(_core.Pieces):
     def __init__(self, buffer, places, length=None):
         """By __cinit__()."""
 
+    def __repr__(self):
+        where = "a GPU" if self.is_cuda else "the host"
+        return (f"<ucxpool.Pieces, {self.count} of {where}, "
+                f"{self.length} bytes together>")
+
 
 class Message(_core.Message):
     """A message that has arrived, and is not received yet: its bytes are
     still the sender's, or in blocks. It is received by into() or frames(), or
     refused; one that is dropped is refused. ValueError where it is received a
     second time."""
+
+    def __repr__(self):
+        state = ", received or refused" if self._is_taken else ""
+        return (f"<ucxpool.Message, tag {self.tag}, {self.length} bytes in "
+                f"{self.num_buffers} buffers{state}>")
 
     def into(self, buffers, timeout=None):
         """Receive it into one writable buffer or several, which need not be
@@ -206,7 +226,7 @@ class Message(_core.Message):
             return self._pool._started(self._post_frames(timeout, apart))
         frames = [allocator(length) for length in self.lengths]
         transfer = self._post_into(frames, timeout)
-        transfer.result = frames
+        transfer._result = frames
         return self._pool._started(transfer)
 
 
@@ -457,6 +477,10 @@ class Listener(_core.Listener):
         self._accepted = collections.deque()
         self._waiting = collections.deque()
         self.handler = None
+
+    def __repr__(self):
+        return ("<ucxpool.Listener, closed>" if self.closed
+                else f"<ucxpool.Listener, port {self.port}>")
 
     @property
     def pool(self):
@@ -723,7 +747,11 @@ class Pool(_core.Pool):
     RuntimeError), and to the first event loop in which something of it is
     awaited; other threads may use it, too, by wait(). It is a context manager;
     also closed by close(), by `await aclose()`, and at the interpreter's
-    end."""
+    end.
+
+    The first pool of a process takes up to half a second: UCX loads its modules
+    and looks for devices. `await asyncio.to_thread(ucxpool.Pool)`, with its
+    arguments after it, keeps the event loop running meanwhile."""
 
     def __init__(self, device=None, *, name="python", secret=None, **settings):
         self._channel_type = Channel

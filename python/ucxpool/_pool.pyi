@@ -12,11 +12,17 @@ class _CudaArray(Protocol):
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]: ...
 
+# NumPy's arrays have __buffer__() in its stubs from Python 3.12 on.
+class _Array(Protocol):
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+
 class _File(Protocol):
     def fileno(self) -> int: ...
 
-_Buffers = Buffer | _CudaArray | Iterable[Buffer | _CudaArray] | Pieces
-_Places = Buffer | Iterable[tuple[int, int]] | Iterable[int]
+_Memory = Buffer | _Array | _CudaArray
+_Buffers = _Memory | Iterable[_Memory] | Pieces
+_Places = Buffer | _Array | Iterable[tuple[int, int]] | Iterable[int]
 
 ANY: Final[int]
 
@@ -61,7 +67,7 @@ class Transfer(Generic[_T]):
     def __class_getitem__(cls, item: Any, /) -> GenericAlias: ...
 
 class Pieces:
-    def __init__(self, buffer: Buffer | _CudaArray, places: _Places,
+    def __init__(self, buffer: _Memory, places: _Places,
                  length: int | None = None) -> None: ...
     @property
     def count(self) -> int:
@@ -220,7 +226,7 @@ class Pool:
     def listen(self, where: str = "127.0.0.1:0",
                handler: Callable[[Channel], Coroutine[Any, Any, object]] | None
                = None) -> Listener: ...
-    def window(self, buffer: Buffer | _CudaArray, name: str = "",
+    def window(self, buffer: _Memory, name: str = "",
                file: int | _File | None = None) -> Window: ...
     def close(self) -> None: ...
     async def aclose(self) -> None: ...

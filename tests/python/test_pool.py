@@ -2,6 +2,7 @@
 import asyncio
 import ctypes
 import gc
+import importlib.metadata
 import os
 import signal
 import subprocess
@@ -211,6 +212,76 @@ class Messages(Pair):
         self.assertLessEqual(max(len(one.obj) for one in frames
                                  if len(one) <= 4096), 65536)
         self.assertEqual(len(pieces), 3 + 5)
+
+    async def test_lengths_are_known_after_the_message_was_taken(self):
+        for take in ("into", "frames", "refuse"):
+            for lengths in ((3, 0, 70000), (5,), ()):
+                sent = self.x.send([bytes(length) for length in lengths])
+                message = await self.y.recv()
+                if take == "into":
+                    await message.into([bytearray(70003)])
+                elif take == "frames":
+                    await message.frames()
+                else:
+                    message.refuse("not wanted")
+                try:
+                    await sent
+                except ucxpool.RefusedError:
+                    self.assertEqual(take, "refuse")
+                self.assertEqual(message.lengths, lengths)
+
+    async def test_a_transfer_in_progress_has_no_result(self):
+        transfer = self.y.recv_into(bytearray(4))
+        for ask in (transfer.outcome, lambda: transfer.result):
+            with self.assertRaisesRegex(asyncio.InvalidStateError,
+                                        "in progress: await it"):
+                ask()
+        await self.x.send(b"four")
+        await transfer
+        self.assertIsNone(transfer.result)
+        self.x.send(b"five")
+        frames = (await self.y.recv()).frames()
+        self.assertEqual(await frames, frames.result)
+        short = self.y.recv_into(bytearray(1))
+        self.x.send(b"long")
+        with self.assertRaises(ucxpool.TruncatedError):
+            await short
+        with self.assertRaises(ucxpool.TruncatedError):
+            short.result
+
+    async def test_objects_are_printed_with_what_they_are(self):
+        sending = self.x.send([b"ab", b"cde"], tag=7)
+        message = await self.y.recv()
+        self.assertEqual(repr(message),
+                         "<ucxpool.Message, tag 7, 5 bytes in 2 buffers>")
+        receiving = message.into(bytearray(5))
+        await receiving
+        await sending
+        self.assertEqual(repr(message),
+                         "<ucxpool.Message, tag 7, 5 bytes in 2 buffers, "
+                         "received or refused>")
+        self.assertEqual(repr(receiving), "<ucxpool.Transfer, done, 5 bytes>")
+        waiting = self.y.recv_into(bytearray(1))
+        self.assertEqual(repr(waiting), "<ucxpool.Transfer, in progress>")
+        waiting.cancel()
+        with self.assertRaises(ucxpool.CanceledError):
+            await waiting
+        self.assertRegex(repr(waiting), "^<ucxpool.Transfer, failed: .+>$")
+        self.assertEqual(repr(self.listener),
+                         f"<ucxpool.Listener, port {self.listener.port}>")
+        self.assertEqual(repr(self.y.recv()),
+                         "<ucxpool.Operation, not begun>")
+        self.assertEqual(
+            repr(ucxpool.Pieces(bytearray(64), [0, 8], 4)),
+            "<ucxpool.Pieces, 2 of the host, 8 bytes together>")
+        self.assertRegex(repr(self.a), "^<ucxpool.Pool a on the host, ")
+        self.assertRegex(repr(self.x), "^<ucxpool.Channel x, open, wire ")
+
+    async def test_a_pool_may_be_made_in_another_thread(self):
+        async with await asyncio.to_thread(ucxpool.Pool, **SETTINGS) as pool:
+            channel = await pool.connect(self.where)
+            self.assertEqual(channel.state, "open")
+            await self.listener.accept()
 
     async def test_a_refusal_reaches_the_sender(self):
         for drop in (False, True):
@@ -536,6 +607,25 @@ class Package(unittest.TestCase):
             files = {line.split()[-1] for line in maps
                      if "/libucxpool" in line}
         self.assertEqual(len(files), 2, files)
+
+    def test_the_package_has_a_version(self):
+        self.assertEqual(ucxpool.__version__,
+                         importlib.metadata.version("ucxpool"))
+        self.assertIn("__version__", dir(ucxpool))
+
+    def test_ucxpool_info_prints_every_setting(self):
+        def told(*arguments):
+            return subprocess.run(
+                [sys.executable, "-m", "ucxpool.info", *arguments],
+                check=True, stdout=subprocess.PIPE, text=True).stdout
+
+        report = told()
+        for line in (f"package +{ucxpool.__version__}\n",
+                     f"library +{ucxpool.version()}, .*libucxpool",
+                     r"UCX +1\.\d+\.\d+, /", r"block size +\d+\n"):
+            self.assertRegex(report, line)
+        for key in ("COMM_SIZE", "SECRET_FILE", "LOG_LEVEL"):
+            self.assertRegex(told("--config"), rf"(?m)^UCXPOOL_{key}=")
 
     def test_each_status_is_the_builtin_that_fits(self):
         for kind, builtin in ((ucxpool.InvalidParameterError, ValueError),

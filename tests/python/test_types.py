@@ -106,6 +106,30 @@ class Programs(unittest.TestCase):
         self.assertIn(f"no issues found in {len(paths)} source files",
                       done.stdout)
 
+    def test_arrays_of_numpy_are_buffers(self):
+        text = """\
+import numpy
+import ucxpool
+
+async def use(pool: ucxpool.Pool, channel: ucxpool.Channel) -> None:
+    array = numpy.zeros((4, 2), "u8")
+    await channel.send(array)
+    await channel.send([array, b"x", array])
+    await channel.recv_into(array)
+    await (await channel.recv()).into([array])
+    pieces = ucxpool.Pieces(array, array)
+    window = pool.window(array)
+    remote = channel.import_window(window.export())
+    await remote.read(array, pieces)
+    await remote.write(array, array)
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "arrays.py"
+            path.write_text(text)
+            for version in ("3.11", "3.12"):
+                done = mypy("--python-version", version, path)
+                self.assertEqual(done.returncode, 0, done.stdout)
+
     def test_a_wrong_argument_is_seen(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "wrong.py"
