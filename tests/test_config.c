@@ -218,9 +218,9 @@ START_TEST(a_region_is_a_multiple_of_a_block)
 {
     set("BLOCK_SIZE", "4m");
     set("REGION_SIZE", "6m");
-    assert_unfit("REGION_SIZE=6m", "BLOCK_SIZE=4m");
+    assert_unfit("UCXPOOL_REGION_SIZE=6m", "UCXPOOL_BLOCK_SIZE=4m");
     set("REGION_SIZE", "2m");
-    assert_unfit("REGION_SIZE=2m", "BLOCK_SIZE=4m");
+    assert_unfit("UCXPOOL_REGION_SIZE=2m", "UCXPOOL_BLOCK_SIZE=4m");
     set("REGION_SIZE", "8m");
     ck_assert_int_eq(base_config_check(base_config_values(config)), UCXPOOL_OK);
 }
@@ -230,7 +230,7 @@ START_TEST(the_pool_has_two_blocks_at_least)
 {
     set("BLOCK_SIZE", "4m");
     set("COMM_SIZE", "8388607");
-    assert_unfit("COMM_SIZE=8388607", "BLOCK_SIZE=4m");
+    assert_unfit("UCXPOOL_COMM_SIZE=8388607", "UCXPOOL_BLOCK_SIZE=4m");
     set("COMM_SIZE", "8m");
     ck_assert_int_eq(base_config_check(base_config_values(config)), UCXPOOL_OK);
 }
@@ -240,7 +240,7 @@ START_TEST(a_region_is_not_larger_than_the_pool)
 {
     set("COMM_SIZE", "64m");
     set("REGION_SIZE", "68m");
-    assert_unfit("REGION_SIZE=68m", "COMM_SIZE=64m");
+    assert_unfit("UCXPOOL_REGION_SIZE=68m", "UCXPOOL_COMM_SIZE=64m");
     set("REGION_SIZE", "64m");
     ck_assert_int_eq(base_config_check(base_config_values(config)), UCXPOOL_OK);
 }
@@ -250,7 +250,7 @@ START_TEST(a_fragment_lies_in_one_block)
 {
     set("BLOCK_SIZE", "4m");
     set("FRAG_SIZE", "4194305");
-    assert_unfit("FRAG_SIZE=4194305", "BLOCK_SIZE=4m");
+    assert_unfit("UCXPOOL_FRAG_SIZE=4194305", "UCXPOOL_BLOCK_SIZE=4m");
     set("FRAG_SIZE", "4m");
     ck_assert_int_eq(base_config_check(base_config_values(config)), UCXPOOL_OK);
 }

@@ -57,10 +57,11 @@ static ucxpool_status_t find_limit(const ucxpool_t *pool, mem_vmm_t *vmm,
     }
     if (memory < blocks + SMALLEST) {
         base_format_size(memory, text);
-        return base_error(UCXPOOL_ERR_NO_MEMORY,
-                          "MEMORY_LIMIT=%s leaves nothing for the heap beside "
-                          "%zu bytes of blocks: raise it, or lower COMM_SIZE",
-                          text, (size_t)blocks);
+        return base_error(
+            UCXPOOL_ERR_NO_MEMORY,
+            "UCXPOOL_MEMORY_LIMIT=%s leaves nothing for the heap beside "
+            "%zu bytes of blocks: raise it, or lower UCXPOOL_COMM_SIZE",
+            text, (size_t)blocks);
     }
     *limit_p = (memory - blocks) & ~(SMALLEST - 1);
     return UCXPOOL_OK;

@@ -898,7 +898,8 @@ static ucxpool_status_t check_shares(const base_config_t *config)
     if ((config->send_share < 1) || (config->recv_share < 1) ||
         (config->send_share + config->recv_share > 100)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "SEND_SHARE=%u and RECV_SHARE=%u: each must be 1 or "
+                          "UCXPOOL_SEND_SHARE=%u and UCXPOOL_RECV_SHARE=%u: "
+                          "each must be 1 or "
                           "more, and both together 100 or less",
                           config->send_share, config->recv_share);
     }
@@ -918,17 +919,19 @@ static ucxpool_status_t check_comm_size(const base_config_t *config)
         (config->comm_size / 2 < config->block_size)) {
         base_format_size(config->block_size, other);
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "COMM_SIZE=%s is less than two blocks of "
-                          "BLOCK_SIZE=%s: raise COMM_SIZE or lower BLOCK_SIZE",
+                          "UCXPOOL_COMM_SIZE=%s is less than two blocks of "
+                          "UCXPOOL_BLOCK_SIZE=%s: raise UCXPOOL_COMM_SIZE or "
+                          "lower UCXPOOL_BLOCK_SIZE",
                           comm, other);
     }
     if ((config->region_size != BASE_SIZE_AUTO) &&
         (config->region_size > config->comm_size)) {
         base_format_size(config->region_size, other);
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "REGION_SIZE=%s is more than COMM_SIZE=%s: lower "
-                          "REGION_SIZE, or set it to auto",
-                          other, comm);
+        return base_error(
+            UCXPOOL_ERR_INVALID_PARAM,
+            "UCXPOOL_REGION_SIZE=%s is more than UCXPOOL_COMM_SIZE=%s: lower "
+            "UCXPOOL_REGION_SIZE, or set it to auto",
+            other, comm);
     }
     return UCXPOOL_OK;
 }
@@ -946,7 +949,8 @@ static ucxpool_status_t check_region_size(const base_config_t *config)
     base_format_size(config->region_size, region);
     base_format_size(config->block_size, block);
     return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "REGION_SIZE=%s is not a multiple of BLOCK_SIZE=%s: set "
+                      "UCXPOOL_REGION_SIZE=%s is not a multiple of "
+                      "UCXPOOL_BLOCK_SIZE=%s: set "
                       "it to a multiple, or to auto",
                       region, block);
 }
@@ -962,10 +966,11 @@ static ucxpool_status_t check_frag_size(const base_config_t *config)
     }
     base_format_size(config->frag_size, frag);
     base_format_size(config->block_size, block);
-    return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "FRAG_SIZE=%s is more than BLOCK_SIZE=%s: a fragment "
-                      "lies in one block; lower FRAG_SIZE, or set it to auto",
-                      frag, block);
+    return base_error(
+        UCXPOOL_ERR_INVALID_PARAM,
+        "UCXPOOL_FRAG_SIZE=%s is more than UCXPOOL_BLOCK_SIZE=%s: a fragment "
+        "lies in one block; lower UCXPOOL_FRAG_SIZE, or set it to auto",
+        frag, block);
 }
 
 static ucxpool_status_t check_memory_limit(const base_config_t *config)
@@ -979,11 +984,12 @@ static ucxpool_status_t check_memory_limit(const base_config_t *config)
     }
     base_format_size(config->memory_limit, limit);
     base_format_size(config->comm_size, comm);
-    return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "COMM_SIZE=%s is more than MEMORY_LIMIT=%s, which is for "
-                      "blocks and heap together: lower COMM_SIZE, or raise "
-                      "MEMORY_LIMIT",
-                      comm, limit);
+    return base_error(
+        UCXPOOL_ERR_INVALID_PARAM,
+        "UCXPOOL_COMM_SIZE=%s is more than UCXPOOL_MEMORY_LIMIT=%s, which is "
+        "for blocks and heap together: lower UCXPOOL_COMM_SIZE, or raise "
+        "UCXPOOL_MEMORY_LIMIT",
+        comm, limit);
 }
 
 ucxpool_status_t base_config_check(const base_config_t *config)

@@ -161,7 +161,8 @@ static ucxpool_status_t cannot_open(int error, const char *path)
     ucxpool_status_t status;
 
     status = base_error_errno(
-        error, "cannot open the secret file %s (setting SECRET_FILE)", path);
+        error, "cannot open the secret file %s (setting UCXPOOL_SECRET_FILE)",
+        path);
     return (error == ENOMEM) || (error == EMFILE) || (error == ENFILE)
                ? status
                : UCXPOOL_ERR_PERMISSION;

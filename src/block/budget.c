@@ -478,30 +478,34 @@ static ucxpool_status_t count_blocks(const block_pool_params_t *params,
 
     if ((params->block_size == 0) ||
         (regions->region_size % params->block_size != 0)) {
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "REGION_SIZE (%zu bytes) is not a multiple of "
-                          "BLOCK_SIZE (%zu bytes)",
-                          regions->region_size, params->block_size);
+        return base_error(
+            UCXPOOL_ERR_INVALID_PARAM,
+            "UCXPOOL_REGION_SIZE (%zu bytes) is not a multiple of "
+            "UCXPOOL_BLOCK_SIZE (%zu bytes)",
+            regions->region_size, params->block_size);
     }
     if (!base_mul(regions->region_size / params->block_size,
                   (size_t)regions->num_regions, &num) ||
         (num > BLOCK_MAX_BLOCKS)) {
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "more than %u blocks: lower COMM_SIZE or raise "
-                          "BLOCK_SIZE (%zu bytes)",
-                          BLOCK_MAX_BLOCKS, params->block_size);
+        return base_error(
+            UCXPOOL_ERR_INVALID_PARAM,
+            "more than %u blocks: lower UCXPOOL_COMM_SIZE or raise "
+            "UCXPOOL_BLOCK_SIZE (%zu bytes)",
+            BLOCK_MAX_BLOCKS, params->block_size);
     }
     if (num < 2) {
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "%zu block(s) of BLOCK_SIZE (%zu bytes), but sending "
-                          "and receiving need one each: raise COMM_SIZE or "
-                          "lower BLOCK_SIZE",
-                          num, params->block_size);
+        return base_error(
+            UCXPOOL_ERR_INVALID_PARAM,
+            "%zu block(s) of UCXPOOL_BLOCK_SIZE (%zu bytes), but sending "
+            "and receiving need one each: raise UCXPOOL_COMM_SIZE or "
+            "lower UCXPOOL_BLOCK_SIZE",
+            num, params->block_size);
     }
     if ((params->send_share > 100) ||
         (params->recv_share > 100 - params->send_share)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "SEND_SHARE (%u) and RECV_SHARE (%u) make more than "
+                          "UCXPOOL_SEND_SHARE (%u) and UCXPOOL_RECV_SHARE (%u) "
+                          "make more than "
                           "100 percent",
                           params->send_share, params->recv_share);
     }

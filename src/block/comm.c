@@ -381,16 +381,16 @@ static ucxpool_status_t stitch(block_comm_t *comm, block_comm_buffer_t *buffer)
     ucxpool_status_t status;
 
     if (comm->block_size % comm->regions->page_size != 0) {
-        return base_error(UCXPOOL_ERR_NO_BLOCKS,
-                          "no %u free blocks lie side by side, and blocks of "
-                          "BLOCK_SIZE (%zu bytes) on pages of %zu cannot be "
-                          "mapped so: %s",
-                          buffer->num_blocks, comm->block_size,
-                          comm->regions->page_size,
-                          mem_regions_are_on_gpu(comm->regions)
-                              ? "set CUDA_BACKING=vmm with regions of one "
-                                "block (REGION_SIZE=auto)"
-                              : "raise BLOCK_SIZE, or set HUGE_PAGES=n");
+        return base_error(
+            UCXPOOL_ERR_NO_BLOCKS,
+            "no %u free blocks lie side by side, and blocks of "
+            "UCXPOOL_BLOCK_SIZE (%zu bytes) on pages of %zu cannot be "
+            "mapped so: %s",
+            buffer->num_blocks, comm->block_size, comm->regions->page_size,
+            mem_regions_are_on_gpu(comm->regions)
+                ? "set UCXPOOL_CUDA_BACKING=vmm with regions of one "
+                  "block (UCXPOOL_REGION_SIZE=auto)"
+                : "raise UCXPOOL_BLOCK_SIZE, or set UCXPOOL_HUGE_PAGES=n");
     }
     pieces = calloc(buffer->num_blocks, sizeof(*pieces));
     if (pieces == NULL) {
@@ -418,13 +418,13 @@ static ucxpool_status_t too_few_blocks(const block_comm_t *comm, size_t length,
     block_stats_t stats;
 
     block_pool_stats(comm->pool, BLOCK_SHARE_USER, &stats);
-    return base_error(UCXPOOL_ERR_NO_BLOCKS,
-                      "a buffer of %zu bytes needs %zu blocks of %zu bytes; "
-                      "%llu of the user's %llu are free: raise COMM_SIZE, or "
-                      "lower SEND_SHARE and RECV_SHARE",
-                      length, num_blocks, comm->block_size,
-                      (unsigned long long)stats.free,
-                      (unsigned long long)stats.total);
+    return base_error(
+        UCXPOOL_ERR_NO_BLOCKS,
+        "a buffer of %zu bytes needs %zu blocks of %zu bytes; "
+        "%llu of the user's %llu are free: raise UCXPOOL_COMM_SIZE, or "
+        "lower UCXPOOL_SEND_SHARE and UCXPOOL_RECV_SHARE",
+        length, num_blocks, comm->block_size, (unsigned long long)stats.free,
+        (unsigned long long)stats.total);
 }
 
 static void set_owner(block_comm_t *comm, const block_comm_buffer_t *buffer,

@@ -279,15 +279,15 @@ static ucxpool_status_t advance(bootstrap_client_t *client)
 static ucxpool_status_t give_up(const bootstrap_client_t *client)
 {
     if (client->num_refused != 0) {
-        return base_error(client->refusal,
-                          "%s: %s (tried %u times within HANDSHAKE_TIMEOUT: "
-                          "raise it, or ACCEPT_QUEUE of the listener)",
-                          client->where.text, client->reason,
-                          client->num_refused);
+        return base_error(
+            client->refusal,
+            "%s: %s (tried %u times within UCXPOOL_HANDSHAKE_TIMEOUT: "
+            "raise it, or UCXPOOL_ACCEPT_QUEUE of the listener)",
+            client->where.text, client->reason, client->num_refused);
     }
     return base_error(UCXPOOL_ERR_TIMED_OUT,
                       "%s: no answer in time (%s): see that a pool listens "
-                      "there, or raise HANDSHAKE_TIMEOUT",
+                      "there, or raise UCXPOOL_HANDSHAKE_TIMEOUT",
                       client->where.text,
                       client->is_connected ? "it took the connection"
                                            : "not connected");

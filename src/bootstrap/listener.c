@@ -92,13 +92,14 @@ static ucxpool_status_t refuse_open(const bootstrap_where_t   *where,
 
     bootstrap_address_format(address, name);
     is_name = strcmp(where->text, name) != 0;
-    return base_error(UCXPOOL_ERR_PERMISSION,
-                      "cannot listen on %s%s%s%s without a secret, since other "
-                      "machines reach it: set SECRET_FILE, or listen on "
-                      "127.0.0.1, or set LISTEN_WITHOUT_SECRET=y to let "
-                      "anybody in",
-                      where->text, is_name ? " (" : "", is_name ? name : "",
-                      is_name ? ")" : "");
+    return base_error(
+        UCXPOOL_ERR_PERMISSION,
+        "cannot listen on %s%s%s%s without a secret, since other "
+        "machines reach it: set UCXPOOL_SECRET_FILE, or listen on "
+        "127.0.0.1, or set UCXPOOL_LISTEN_WITHOUT_SECRET=y to let "
+        "anybody in",
+        where->text, is_name ? " (" : "", is_name ? name : "",
+        is_name ? ")" : "");
 }
 
 static ucxpool_status_t check_loopback(const bootstrap_where_t *where)
@@ -397,8 +398,9 @@ static pending_slot_t *slot_take(pending_t *pending)
         if (pending->num_used < pending->num_slots) {
             return &pending->slots[pending->num_used++];
         }
-        drop_oldest(pending, "all MAX_HALF_OPEN connections are in use, and "
-                             "this was the oldest");
+        drop_oldest(pending,
+                    "all UCXPOOL_MAX_HALF_OPEN connections are in use, and "
+                    "this was the oldest");
     }
     slot = base_list_head(&pending->free, pending_slot_t, link);
     base_list_del(&slot->link);
@@ -487,7 +489,8 @@ static unsigned pending_end_late(pending_t *pending)
     while (pending_deadline(pending) <= now) {
         slot = base_list_head(&pending->half_open, pending_slot_t, link);
         pending->stats.num_timed_out++;
-        slot_abort(pending, slot, "it took longer than HANDSHAKE_TIMEOUT");
+        slot_abort(pending, slot,
+                   "it took longer than UCXPOOL_HANDSHAKE_TIMEOUT");
         num_late++;
     }
     return num_late;
@@ -745,7 +748,8 @@ bootstrap_listener_create(const bootstrap_listener_params_t *params,
     if ((params->blob_length > BOOTSTRAP_BLOB_MAX) ||
         (params->max_half_open == 0) || (params->accept_queue == 0)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "a listener needs MAX_HALF_OPEN and ACCEPT_QUEUE of "
+                          "a listener needs UCXPOOL_MAX_HALF_OPEN and "
+                          "UCXPOOL_ACCEPT_QUEUE of "
                           "at least 1 and at most %d bytes to hand over",
                           BOOTSTRAP_BLOB_MAX);
     }
@@ -762,11 +766,11 @@ bootstrap_listener_create(const bootstrap_listener_params_t *params,
     }
     listener->pending = pending_create(params, listener->epoll_fd);
     if (listener->pending == NULL) {
-        status = base_error(UCXPOOL_ERR_NO_MEMORY,
-                            "no memory to listen on %s with MAX_HALF_OPEN=%u "
-                            "and ACCEPT_QUEUE=%u",
-                            params->where->text, params->max_half_open,
-                            params->accept_queue);
+        status = base_error(
+            UCXPOOL_ERR_NO_MEMORY,
+            "no memory to listen on %s with UCXPOOL_MAX_HALF_OPEN=%u "
+            "and UCXPOOL_ACCEPT_QUEUE=%u",
+            params->where->text, params->max_half_open, params->accept_queue);
         goto err_close_epoll;
     }
     status = open_listener(listener, params);

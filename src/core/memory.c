@@ -680,7 +680,7 @@ ucxpool_status_t core_memory_check(const ucxpool_t *pool)
     if (pool->memory.regions.num_regions == 0) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
                           "%s: the pool has no blocks to send and receive "
-                          "with: set COMM_SIZE to auto, or to a size",
+                          "with: set UCXPOOL_COMM_SIZE to auto, or to a size",
                           pool->name);
     }
     return UCXPOOL_OK;

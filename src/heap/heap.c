@@ -362,7 +362,7 @@ static const char *advice(const heap_stats_t *stats, uint64_t size)
 {
     return (size <= stats->limit - stats->reserved)
                ? "and no more memory can be had: free some, here or elsewhere"
-               : "raise MEMORY_LIMIT, or free memory";
+               : "raise UCXPOOL_MEMORY_LIMIT, or free memory";
 }
 
 /* Record why an allocation for a stream fails: what is live and free, and in

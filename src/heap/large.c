@@ -700,7 +700,7 @@ ucxpool_status_t heap_reserve(heap_t *heap, size_t size)
     if (size > heap->options.limit) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "%zu bytes are more than the %zu that the heap may "
-                          "hold: raise MEMORY_LIMIT",
+                          "hold: raise UCXPOOL_MEMORY_LIMIT",
                           size, (size_t)heap->options.limit);
     }
     pthread_mutex_lock(&heap->lock);
