@@ -18,7 +18,10 @@ library=-Dorg.ucxpool.library=$top_builddir/.libs/libucxpool.so
 jni=-Djava.library.path=$top_builddir/java/.libs
 jar=$top_builddir/java/ucxpool.jar
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+SLOW_NAMES=$log.fifo
+export SLOW_NAMES
+mkfifo "$SLOW_NAMES"
+trap 'rm -f "$log" "$SLOW_NAMES"' EXIT
 
 java -Xmx128m "$library" "$jni" -cp "$jar" "$top_srcdir/examples/BounceTransport.java" \
     >"$log" 2>&1 || {
@@ -31,7 +34,8 @@ grep -q '^2000 blocks, [0-9]* bytes, through bounce buffers$' "$log" || {
 }
 
 status=0
-java -Xcheck:jni -Xmx128m "$library" "$jni" \
+LD_PRELOAD=$top_builddir/tests/.libs/libslow_names.so \
+    java -Xcheck:jni -Xmx128m "$library" "$jni" \
     -cp "$jar:$top_builddir/java/ucxpool-tests.jar:$JUNIT_JARS" \
     org.junit.runner.JUnitCore org.ucxpool.BounceBufferTest \
     org.ucxpool.PoolTest >"$log" 2>&1 || status=$?

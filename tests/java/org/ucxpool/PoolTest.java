@@ -8,6 +8,7 @@ import static org.junit.Assert.assertSame;
 import static org.junit.Assert.assertThrows;
 import static org.junit.Assert.assertTrue;
 
+import java.io.FileOutputStream;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -24,6 +25,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 
 import org.junit.After;
+import org.junit.Assume;
 import org.junit.Before;
 import org.junit.Rule;
 import org.junit.Test;
@@ -648,6 +650,32 @@ public class PoolTest {
                 thread.join();
             }
         }
+    }
+
+    /** With tests/slow_names.c, which tests/test_java.sh loads. */
+    @Test
+    public void messages_arrive_while_listen_looks_a_name_up()
+            throws Exception {
+        String fifo = System.getenv("SLOW_NAMES");
+        CompletableFuture<Integer> port = new CompletableFuture<>();
+
+        Assume.assumeNotNull(fifo);
+        Thread thread = new Thread(() -> {
+            try (Listener listener = left.listen("waits.test:0")) {
+                port.complete(listener.port());
+            } catch (UcxpoolException e) {
+                port.completeExceptionally(e);
+            }
+        });
+
+        thread.start();
+        /* Opening waits for the name server, which then waits for its end. */
+        try (FileOutputStream lookup = new FileOutputStream(fifo)) {
+            toLeft.send(new Source(), 1);
+            assertEquals(1, toRight.receive(LIMIT, TimeUnit.SECONDS).tag());
+        }
+        assertTrue(port.get(LIMIT, TimeUnit.SECONDS) > 0);
+        thread.join();
     }
 
     /** What the thread that polls has been told of stays until it has looked
