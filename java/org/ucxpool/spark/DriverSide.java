@@ -12,8 +12,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Knows where the pools of the executors listen, and reports in the driver's log
- * why an executor has no pool. Questions and answers are made of the JDK's
+ * Knows where the pools of the executors listen, and reports in the driver's
+ * log why an executor has no pool. Questions and answers are made of the JDK's
  * classes alone: Spark reads them before it has the plugin's jar.
  */
 final class DriverSide implements DriverPlugin {

@@ -20,9 +20,9 @@ import org.ucxpool.Status;
 import org.ucxpool.UcxpoolException;
 
 /**
- * Starts the transport of an executor and replaces Spark's with it. If that is not
- * possible, blocks go over Netty as they would without the plugin, and the logs of
- * the executor and of the driver say why and what to change.
+ * Starts the transport of an executor and replaces Spark's with it. If that is
+ * not possible, blocks go over Netty as they would without the plugin, and the
+ * logs of the executor and of the driver say why and what to change.
  */
 final class ExecutorSide implements ExecutorPlugin {
     private static final Logger LOG =
