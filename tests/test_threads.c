@@ -568,8 +568,9 @@ typedef struct queried {
     ucxpool_window_t  *windows[NUM_QUERIED];
     ucxpool_remote_t  *remotes[NUM_QUERIED];
     ucxpool_request_t *requests[NUM_QUERIED];
-    bool               is_over; /* atomic */
-    size_t             length;  /* of all strings */
+    bool               is_over;    /* atomic */
+    unsigned           num_rounds; /* of queries of all; atomic */
+    size_t             length;     /* of all strings */
     pthread_t          thread;
 } queried_t;
 
@@ -617,6 +618,7 @@ static void *query_all(void *arg)
         for (unsigned i = 0; i < NUM_QUERIED; i++) {
             queried->length += query_one(queried, i);
         }
+        __atomic_add_fetch(&queried->num_rounds, 1, __ATOMIC_RELAXED);
     }
     return NULL;
 }
@@ -686,6 +688,11 @@ START_TEST(queries_return_copies_while_channels_fail)
     ck_assert_int_eq(pthread_create(&queried.thread, NULL, query_all, &queried),
                      0);
     for (unsigned i = 0; i < NUM_QUERIED; i++) {
+        unsigned seen = __atomic_load_n(&queried.num_rounds, __ATOMIC_RELAXED);
+
+        while (__atomic_load_n(&queried.num_rounds, __ATOMIC_RELAXED) == seen) {
+            sched_yield();
+        }
         change_queried(&queried, i);
     }
     __atomic_store_n(&queried.is_over, true, __ATOMIC_RELEASE);
