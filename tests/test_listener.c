@@ -151,9 +151,12 @@ static void check_named(ucxpool_channel_t *channel, void *user_ptr)
     ck_assert_str_eq(attr.name, "the first worker");
     ck_assert_ptr_eq(attr.user_ptr, user_ptr);
     ucxpool_channel_set_name(channel, long_name);
+    ck_assert_str_eq(attr.name, "the first worker"); /* a copy */
+    ucxpool_channel_query(channel, &attr, sizeof(attr));
     ck_assert_uint_eq(strlen(attr.name), 31);
     ck_assert_int_eq(strncmp(attr.name, long_name, 31), 0);
     ucxpool_channel_set_name(channel, "");
+    ucxpool_channel_query(channel, &attr, sizeof(attr));
     ck_assert_int_eq(strncmp(attr.name, "channel-", 8), 0);
 }
 
