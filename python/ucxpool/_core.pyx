@@ -867,8 +867,7 @@ cdef class Request:
                     <const char *>attr.metadata,
                     <Py_ssize_t>attr.metadata_length)
             if status != UCXPOOL_OK:
-                self.detail = (_text(attr.detail)
-                               or _text(ucxpool_status_string(status)))
+                self.detail = _text(attr.detail)
             self.status = <int>status
         if self._num_waiting == 0 and self._handle != NULL:
             ucxpool_request_release(self._handle)
