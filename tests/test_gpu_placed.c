@@ -2,6 +2,8 @@
  * Messages that lie in a window of the sender's, between pools on GPUs in two
  * processes: the child sends, the parent receives.
  */
+#include "copy/engine.h"
+#include "core/pool.h"
 #include "core/request.h"
 #include "slow.h"
 
@@ -351,13 +353,15 @@ static void await_stream(const ucxpool_request_t *request)
     }
 }
 
-/* Nothing ends, though both sides go on in turns. */
+/* Nothing ends, though both sides progress in turns. The GPU takes as long as
+ * it likes: a copy that was launched too early is waited for. */
 static void require_held(const ucxpool_request_t *request)
 {
     for (int i = 0; i < TURNS; i++) {
         for (int j = 0; j < ROUNDS; j++) {
             ucxpool_progress(two.pool);
         }
+        copy_engine_wait(two.pool->engine);
         two_say(&two);
         two_hear(&two);
     }
