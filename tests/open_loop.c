@@ -380,8 +380,6 @@ int main(int argc, char **argv)
         return 1;
     }
     setpgid(0, 0);
-    /* All may call one of them before it looks at its own. */
-    setenv("UCXPOOL_ACCEPT_QUEUE", "1024", 0);
     signal(SIGTERM, SIG_IGN);
     for (unsigned i = 0; i < num_processes; i++) {
         pids[i] = start(i);
