@@ -325,9 +325,16 @@ typedef struct ucxpool_request_params {
  * UCXPOOL_ERR_IO             a file cannot be read, or ends before its range
  *                            does; the detail has its name, the offset and the
  *                            reason. The receive ends with
- *                            UCXPOOL_ERR_CANCELED, and tells the same
+ *                            UCXPOOL_ERR_CANCELED and the same detail; of a
+ *                            message of up to EAGER_SIZE bytes see below
  *
  * After any end the caller's memory and descriptors are the caller's again.
+ *
+ * The receiver learns nothing of a message that ends before it is announced: a
+ * receive that is posted for it stays in progress, and takes the next message
+ * that matches. Over both wires these are messages of up to EAGER_SIZE bytes
+ * whose ranges of files cannot be read, and sends that are canceled or time out
+ * while they wait for their turn.
  *
  * Long messages to several GPUs take turns as ucxpool_write() does; the order
  * in which they are posted matters as there.
