@@ -44,6 +44,18 @@ typedef enum calls_name {
     CALLS_UCP_AM_RECV,
     CALLS_PROCESS_READ,
     CALLS_PROCESS_WRITE,
+    /* in test_call_faults.c */
+    CALLS_REALLOC,
+    CALLS_SOCKET,
+    CALLS_ACCEPT,
+    CALLS_CONNECT,
+    CALLS_SEND,
+    CALLS_RECV,
+    CALLS_SENDMSG,
+    CALLS_RECVMSG,
+    CALLS_PREAD,
+    CALLS_PREADV,
+    CALLS_UCP_ARM,
     CALLS_LAST
 } calls_name_t;
 

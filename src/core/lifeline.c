@@ -106,16 +106,21 @@ static void keep_alive(int fd, uint64_t timeout_ns)
     }
 }
 
-void core_lifeline_start(ucxpool_channel_t *channel, int fd)
+ucxpool_status_t core_lifeline_start(ucxpool_channel_t *channel, int fd)
 {
-    if (fd >= 0) {
-        keep_alive(fd, channel->pool->config.peer_timeout_ns);
+    ucxpool_status_t status;
+
+    if (fd < 0) {
+        return UCXPOOL_OK;
     }
-    if ((fd >= 0) &&
-        (core_source_add(&channel->conn.lifeline.source, channel->pool, fd,
-                         lifeline_ready) != UCXPOOL_OK)) {
+    keep_alive(fd, channel->pool->config.peer_timeout_ns);
+    status = core_source_add(&channel->conn.lifeline.source, channel->pool, fd,
+                             lifeline_ready);
+    if (status != UCXPOOL_OK) {
+        bootstrap_close_notify(fd, BOOTSTRAP_CLOSE_FAILED);
         close(fd);
     }
+    return status;
 }
 
 bool core_lifeline_is_up(const ucxpool_channel_t *channel)

@@ -27,9 +27,14 @@ static inline void core_lifeline_init(core_lifeline_t *lifeline)
     lifeline->deadline = BASE_CLOCK_FOREVER;
 }
 
-/* Begin with a connected socket, which is ours from now on. Without it (-1, or
- * where it cannot be watched) UCX alone finds out what has gone. */
-void core_lifeline_start(ucxpool_channel_t *channel, int fd);
+/*
+ * Begin with a connected socket, which is ours from now on, also after an
+ * error. -1: there is none, and UCX alone detects the peer's end.
+ *
+ * UCXPOOL_ERR_IO, UCXPOOL_ERR_NO_MEMORY  it cannot be watched: nothing would
+ *     end a channel that is opening
+ */
+ucxpool_status_t core_lifeline_start(ucxpool_channel_t *channel, int fd);
 
 bool core_lifeline_is_up(const ucxpool_channel_t *channel);
 

@@ -157,11 +157,14 @@ void wireup_connect_stop(ucxpool_channel_t *channel)
 /* The listener has proven itself. */
 static ucxpool_status_t connect_proven(ucxpool_channel_t *channel)
 {
-    const void *blob;
-    size_t      length;
+    int              fd = bootstrap_client_detach_fd(channel->wireup.client);
+    ucxpool_status_t status = core_lifeline_start(channel, fd);
+    const void      *blob;
+    size_t           length;
 
-    core_lifeline_start(channel,
-                        bootstrap_client_detach_fd(channel->wireup.client));
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
     bootstrap_client_peer(channel->wireup.client, &blob, &length);
     return wireup_connect_address(channel, blob, length);
 }
@@ -457,8 +460,10 @@ static ucxpool_status_t admit(ucxpool_t *pool, const bootstrap_peer_t *peer,
     }
     channel->wireup.via_listener = true;
     channel->ends                = peer->ends;
-    core_lifeline_start(channel, peer->fd);
-    status = wireup_connect_address(channel, peer->blob, peer->length);
+    status                       = core_lifeline_start(channel, peer->fd);
+    if (status == UCXPOOL_OK) {
+        status = wireup_connect_address(channel, peer->blob, peer->length);
+    }
     if (status != UCXPOOL_OK) {
         wireup_channel_discard(channel);
         return status;

@@ -678,13 +678,21 @@ static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
     }
 }
 
-ucxpool_status_t wireup_hello_start(ucxpool_channel_t *channel)
+/* Has the HELLO for this channel come before? */
+static bool meet_early(ucxpool_channel_t *channel)
 {
     wireup_early_t *early = match_take(channel);
 
     if (early != NULL) {
         meet(channel, &early->hello, early->files, &early->way);
         free(early);
+    }
+    return early != NULL;
+}
+
+ucxpool_status_t wireup_hello_start(ucxpool_channel_t *channel)
+{
+    if (meet_early(channel)) {
         return UCXPOOL_OK;
     }
     if (core_remote_is_our_turn(channel)) {
@@ -729,7 +737,11 @@ unsigned wireup_hello_progress(ucxpool_t *pool)
             continue;
         }
         if (channel->wireup.next_hello <= now) {
-            fail_unless_ok(channel, begin(channel));
+            /* One that did not fit before may do so now: its process could not
+             * be looked at, for want of a descriptor perhaps. */
+            if (!meet_early(channel)) {
+                fail_unless_ok(channel, begin(channel));
+            }
             count++;
         } else {
             pool->wireup.next_hello =
