@@ -673,6 +673,7 @@ public class PoolTest {
         try (FileOutputStream lookup = new FileOutputStream(fifo)) {
             toLeft.send(new Source(), 1);
             assertEquals(1, toRight.receive(LIMIT, TimeUnit.SECONDS).tag());
+            lookup.write(1);
         }
         assertTrue(port.get(LIMIT, TimeUnit.SECONDS) > 0);
         thread.join();
