@@ -15,8 +15,9 @@ typedef int (*getaddrinfo_t)(const char *node, const char *service,
                              const struct addrinfo *hints,
                              struct addrinfo      **list_p);
 
-int getaddrinfo(const char *node, const char *service,
-                const struct addrinfo *hints, struct addrinfo **list_p)
+__attribute__((visibility("default"))) int
+getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+            struct addrinfo **list_p)
 {
     getaddrinfo_t next = (getaddrinfo_t)dlsym(RTLD_NEXT, "getaddrinfo");
 
