@@ -401,7 +401,9 @@ static unsigned progress(ucxpool_t *pool)
     }
     count += window_progress(pool);
     count += progress_deadlines(pool);
-    count += xfer_queue_announce(pool);
+    if (pool->requests.next_announce != BASE_CLOCK_FOREVER) {
+        count += xfer_queue_announce(pool);
+    }
     if (pool->wireup.next_hello != BASE_CLOCK_FOREVER) {
         count += wireup_hello_progress(pool);
     }

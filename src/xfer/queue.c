@@ -76,13 +76,9 @@ bool xfer_queue_may_announce(ucxpool_channel_t *channel)
 unsigned xfer_queue_announce(ucxpool_t *pool)
 {
     unsigned           count = 0;
-    uint64_t           now;
+    uint64_t           now   = base_clock_now();
     ucxpool_channel_t *channel;
 
-    if (pool->requests.next_announce == BASE_CLOCK_FOREVER) {
-        return 0;
-    }
-    now = base_clock_now();
     if (now < pool->requests.next_announce) {
         return 0;
     }
