@@ -4,6 +4,7 @@
 
 #include "core/pool.h"
 #include "core/stats.h"
+#include "window/window.h"
 
 #include <check.h>
 #include <poll.h>
@@ -188,6 +189,16 @@ void pair_cleanup(pair_t *pair)
 {
     ucxpool_destroy(pair->a);
     ucxpool_destroy(pair->b);
+}
+
+void pair_destroy_window(ucxpool_window_t *window)
+{
+    uint64_t *timeout_ns = &window->pool->config.close_timeout_ns;
+    uint64_t  before     = *timeout_ns;
+
+    *timeout_ns = UCXPOOL_FOREVER;
+    ucxpool_window_destroy(window);
+    *timeout_ns = before;
 }
 
 void pair_progress(pair_t *pair)

@@ -35,6 +35,9 @@ void pair_connect(pair_t *pair);
 /* Begin a channel from one pool to another, by its address. */
 ucxpool_channel_t *pair_meet(ucxpool_t *from, ucxpool_t *to);
 void               pair_cleanup(pair_t *pair);
+/* Waits for importers as long as a loaded machine may take, where
+ * CLOSE_TIMEOUT of the pool is short. */
+void pair_destroy_window(ucxpool_window_t *window);
 
 /* Listen, and connect to a listener by one of the host's addresses. */
 ucxpool_listener_t *pair_listen(ucxpool_t *pool, const char *where);

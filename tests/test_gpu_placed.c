@@ -234,7 +234,7 @@ static void begin(int kind)
 static void end(void)
 {
     if (two.is_child) {
-        ucxpool_window_destroy(window);
+        pair_destroy_window(window);
     }
     two_settle(&two);
     free_memory();

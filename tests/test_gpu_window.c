@@ -234,7 +234,7 @@ static void own(int kind)
     }
     /* The importer has said what should be there now. */
     two_check(recv(two.talk, bytes, SIZE, MSG_WAITALL) == (ssize_t)SIZE);
-    ucxpool_window_destroy(window);
+    pair_destroy_window(window);
     for (size_t i = 0; i < SIZE; i += SIZE / 2) {
         static uint8_t half[SIZE / 2];
 

@@ -111,7 +111,7 @@ static void own_once(uint8_t *memory)
     say(&answer, sizeof(answer));
     hear(&byte, 1);
     if (window != NULL) {
-        ucxpool_window_destroy(window);
+        pair_destroy_window(window);
     }
 }
 

@@ -5,6 +5,8 @@
 #include "sealed.h"
 #include "two.h"
 
+#include "core/pool.h"
+
 #include <check.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -263,7 +265,7 @@ START_TEST(a_window_is_revoked_under_a_busy_peer)
     }
     until_imported(&side);
     progress_for(side.two.pool, 3000);
-    ucxpool_window_destroy(side.window);
+    pair_destroy_window(side.window);
     /* Its memory may go at once. */
     memset(side.memory, 0x77, SIZE);
     progress_for(side.two.pool, 3000);
@@ -376,6 +378,7 @@ START_TEST(pool_destroy_waits_for_importers_that_copy)
     }
     until_imported(&side);
     progress_for(side.two.pool, 1000 * (1 + (unsigned)_i));
+    side.two.pool->config.close_timeout_ns = MINUTE;
     ucxpool_destroy(side.two.pool);
     check_nothing_is_written(&side, NULL);
     close(side.two.talk);
@@ -391,7 +394,7 @@ static void only_own(side_t *side)
     memset(side->memory, 9, SIZE);
     until_imported(side);
     two_check(recv(side->two.talk, &byte, 1, MSG_WAITALL) == 1);
-    ucxpool_window_destroy(side->window);
+    pair_destroy_window(side->window);
     two_cleanup(&side->two);
 }
 

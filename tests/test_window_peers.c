@@ -165,7 +165,7 @@ static void show_and_destroy(int new_value)
     while (!all_have_read()) {
         ucxpool_wait(owner, MILLISECOND);
     }
-    ucxpool_window_destroy(window);
+    pair_destroy_window(window);
     /* What is read from now on is wrong. */
     memset(memory, 0, SIZE);
     __atomic_store_n(&is_gone, true, __ATOMIC_RELEASE);

@@ -163,7 +163,7 @@ START_TEST(threads_share_a_remote)
     start(remote, write_and_read_back);
     join();
     ucxpool_remote_release(remote);
-    ucxpool_window_destroy(window);
+    pair_destroy_window(window);
     end();
 }
 END_TEST
@@ -242,7 +242,7 @@ START_TEST(windows_come_and_go_under_threads_that_read)
         if (i + 1 == num) {
             __atomic_store_n(&shown.is_last, true, __ATOMIC_RELEASE);
         }
-        ucxpool_window_destroy(window);
+        pair_destroy_window(window);
         memset(memory, (int)i, SIZE); /* it is nobody else's any more */
     }
     join();
@@ -282,7 +282,7 @@ START_TEST(a_thread_revokes_while_others_read_and_write)
         memset(memory, (int)i, SIZE);
         join();
         ucxpool_remote_release(remote);
-        ucxpool_window_destroy(window);
+        pair_destroy_window(window);
     }
     end();
 }
