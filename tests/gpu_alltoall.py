@@ -61,9 +61,9 @@ class Places(ctypes.Structure):
 
 
 class RemoteAttr(ctypes.Structure):
-    _fields_ = [("status", ctypes.c_int), ("reason", ctypes.c_char_p),
+    _fields_ = [("status", ctypes.c_int), ("reason", ctypes.c_char * 352),
                 ("length", ctypes.c_size_t), ("access", ctypes.c_uint),
-                ("way", ctypes.c_int), ("way_reason", ctypes.c_char_p)]
+                ("way", ctypes.c_int), ("way_reason", ctypes.c_char * 352)]
 
 
 class Failure(RuntimeError):

@@ -47,11 +47,12 @@ class ChannelParams(ctypes.Structure):
 
 class ChannelAttr(ctypes.Structure):
     _fields_ = [("state", ctypes.c_int), ("status", ctypes.c_int),
-                ("reason", ctypes.c_char_p), ("wire", ctypes.c_int),
-                ("wire_reason", ctypes.c_char_p), ("name", ctypes.c_char_p),
+                ("reason", ctypes.c_char * 352), ("wire", ctypes.c_int),
+                ("wire_reason", ctypes.c_char * 352),
+                ("name", ctypes.c_char * 32),
                 ("user_ptr", ctypes.c_void_p), ("pool", ctypes.c_void_p),
-                ("local_address", ctypes.c_char_p),
-                ("remote_address", ctypes.c_char_p)]
+                ("local_address", ctypes.c_char * 80),
+                ("remote_address", ctypes.c_char * 80)]
 
 
 class RequestParams(ctypes.Structure):

@@ -250,7 +250,7 @@ done
 ends 0 env UCXPOOL_COMM_SIZE=0 "$info" -j
 is_json
 ends 1 env UCXPOOL_COMM_SIZE=0 "$info" -t
-has err 'the self-test failed: .*set COMM_SIZE'
+has err 'the self-test failed: .*set UCXPOOL_COMM_SIZE'
 
 echo 'a pool that cannot be is told'
 ends 1 env UCXPOOL_COMM_SIZE=1000t "$info"

@@ -86,7 +86,7 @@ START_TEST(what_nobody_is_returned_is_a_warning)
     ucxpool_comm_free(pool, &block);
     assert_told("buffer");
     ucxpool_rmm_free(&block, 1, NULL, pool);
-    assert_told("is not of this pool's heap");
+    assert_told("is not in this pool's heap");
 }
 END_TEST
 
