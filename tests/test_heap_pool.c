@@ -87,7 +87,8 @@ END_TEST
 static void assert_no_channels(ucxpool_status_t status)
 {
     ck_assert_int_eq(status, UCXPOOL_ERR_UNSUPPORTED);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "set UCXPOOL_COMM_SIZE"));
+    ck_assert_ptr_nonnull(
+        strstr(ucxpool_error_detail(), "set UCXPOOL_COMM_SIZE"));
 }
 
 START_TEST(a_heap_alone_has_no_channels)
