@@ -12,7 +12,8 @@ check() {
         cd "$1"
         # What is generated is for compilers.
         find src include tools examples java tests fuzz \( -name '*.[ch]' \
-            -o -name '*.cu' -o -name '*.java' \) ! -name '*_ptx.c' 2>/dev/null |
+            -o -name '*.cu' -o -name '*.java' \) ! -name '*_ptx.c' \
+            ! -name 'org_ucxpool_*.h' 2>/dev/null |
             LC_ALL=C sort | while read -r file; do
             awk -v file="$file" \
                 -v max_function=$max_function -v max_column=$max_column '
