@@ -104,3 +104,12 @@ receive 10.213.7.1
 ports_are 10.213.7.1 10.213.8.1
 [ ! -s "$dir/receiver.err" ] || fail "it warns"
 stop
+
+# Where there is no other network, nothing is opened.
+unset UCX_NET_DEVICES
+ip -n "$host_one" link set cable down
+ip -n "$host_one" link set other down
+receive 0.0.0.0
+ports_are 127.0.0.1 0.0.0.0
+[ ! -s "$dir/receiver.err" ] || fail "it warns"
+stop

@@ -121,6 +121,8 @@ START_TEST(nothing_is_registered_after_the_start)
         pass(&pair, from, target, 200000);
         pass(&pair, source, target, 200000);
     }
+    core_stats_get(pair.b, &stats);
+    ck_assert_uint_eq(stats.registrations_after_start, 0);
     core_stats_get(pair.a, &stats);
     ck_assert_uint_eq(stats.registrations_after_start, 0);
     ck_assert_uint_eq(stats.registrations, stats.num_regions);

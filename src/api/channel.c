@@ -122,7 +122,10 @@ ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
         return status;
     }
     core_lock(pool);
-    status = core_channel_create(pool, params, where, &channel);
+    status = wireup_network_connect(pool, &resolved);
+    if (status == UCXPOOL_OK) {
+        status = core_channel_create(pool, params, where, &channel);
+    }
     if (status == UCXPOOL_OK) {
         status = wireup_connect_listener(channel, &resolved);
         if (status != UCXPOOL_OK) {

@@ -57,14 +57,18 @@ static bool may_be_short(const mem_kind_t *kind, ucxpool_status_t status)
     return (status == UCXPOOL_ERR_NO_MEMORY) && kind->is_gpu;
 }
 
-static ucxpool_status_t regions_register(ucxpool_t     *pool,
-                                         mem_regions_t *regions)
+ucxpool_status_t core_memory_register(ucxpool_t *pool, mem_regions_t *regions)
 {
-    uint64_t         start  = base_clock_now();
-    ucxpool_status_t status = ucx_reg_regions(regions, pool->ucx.context);
+    uint64_t         start    = base_clock_now();
+    unsigned         num_maps = regions->num_maps;
+    ucxpool_status_t status   = ucx_reg_regions(regions, pool->ucx.context);
 
+    num_maps = regions->num_maps - num_maps;
     pool->stats.registration_ns += base_clock_now() - start;
-    pool->stats.registrations += regions->num_maps;
+    pool->stats.registrations += num_maps;
+    if (pool->channels.table_size != 0) { /* there was a channel */
+        pool->stats.registrations_after_start += num_maps;
+    }
     return status;
 }
 
@@ -83,7 +87,7 @@ static ucxpool_status_t attempt(ucxpool_t *pool, const wish_t *wish,
     if ((status != UCXPOOL_OK) || !wish->is_registered) {
         return status;
     }
-    status = regions_register(pool, regions);
+    status = core_memory_register(pool, regions);
     if (status != UCXPOOL_OK) {
         attempt->registered_size =
             regions->num_registered * regions->region_size;
@@ -670,8 +674,6 @@ ucxpool_status_t core_memory_init(ucxpool_t              *pool,
         copy_engine_destroy(pool->engine);
         return status;
     }
-    pool->memory.num_maps_at_start = (uint64_t)pool->memory.regions.num_maps +
-                                     pool->memory.pinned_regions.num_maps;
     return status;
 }
 
@@ -686,43 +688,11 @@ ucxpool_status_t core_memory_check(const ucxpool_t *pool)
     return UCXPOOL_OK;
 }
 
-const mem_regions_t *core_memory_registered(const ucxpool_t *pool)
+mem_regions_t *core_memory_registered(ucxpool_t *pool)
 {
     return (pool->memory.regions.domains != NULL)
                ? &pool->memory.regions
                : &pool->memory.pinned_regions;
-}
-
-/* What is registered with one context goes to the other. */
-static ucxpool_status_t move(mem_regions_t *regions, ucp_context_h from,
-                             ucp_context_h to)
-{
-    ucxpool_status_t status;
-
-    if (regions->domains == NULL) {
-        return UCXPOOL_OK; /* it is not registered */
-    }
-    ucx_dereg_regions(regions, from);
-    status = ucx_reg_regions(regions, to);
-    if (status != UCXPOOL_OK) {
-        (void)ucx_reg_regions(regions, from);
-    }
-    return status;
-}
-
-ucxpool_status_t core_memory_move(ucxpool_t *pool, ucp_context_h from)
-{
-    mem_regions_t   *regions = &pool->memory.regions;
-    ucp_context_h    to      = pool->ucx.context;
-    ucxpool_status_t status  = move(regions, from, to);
-
-    if (status == UCXPOOL_OK) {
-        status = move(&pool->memory.pinned_regions, from, to);
-        if (status != UCXPOOL_OK) {
-            (void)move(regions, to, from);
-        }
-    }
-    return status;
 }
 
 void core_memory_deregister(ucxpool_t *pool)

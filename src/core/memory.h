@@ -22,11 +22,8 @@ ucxpool_status_t core_memory_init(ucxpool_t              *pool,
 void core_memory_deregister(ucxpool_t *pool);
 void core_memory_cleanup(ucxpool_t *pool);
 
-/*
- * Register with pool->ucx.context what is registered with this one. After an
- * error it is registered with this one still, if UCX takes it again.
- */
-ucxpool_status_t core_memory_move(ucxpool_t *pool, ucp_context_h from);
+/* Register with pool->ucx.context, and count it; as ucx_reg_regions(). */
+ucxpool_status_t core_memory_register(ucxpool_t *pool, mem_regions_t *regions);
 
 /*
  * Can the pool send and receive?
@@ -36,7 +33,7 @@ ucxpool_status_t core_memory_move(ucxpool_t *pool, ucp_context_h from);
 ucxpool_status_t core_memory_check(const ucxpool_t *pool);
 
 /* What UCX is given: the pool's regions, or the pinned ones beside a GPU's. */
-const mem_regions_t *core_memory_registered(const ucxpool_t *pool);
+mem_regions_t *core_memory_registered(ucxpool_t *pool);
 
 /* Which memory the caller wants. */
 ucxpool_memory_kind_t core_memory_kind(const ucxpool_params_t *params);

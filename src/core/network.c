@@ -7,6 +7,7 @@
 #include "core/memory.h"
 #include "mem/system.h"
 #include "ucx/context.h"
+#include "ucx/reg.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -39,23 +40,7 @@ static void unwatch(ucxpool_t *pool)
     if (pool->wakeup.worker_fd >= 0) {
         (void)epoll_ctl(pool->wakeup.epoll_fd, EPOLL_CTL_DEL,
                         pool->wakeup.worker_fd, NULL);
-    }
-}
-
-/* Is the name in a list with commas? */
-static bool has_device(const char *devices, const char *name)
-{
-    size_t length = strlen(name);
-
-    for (;; devices++) {
-        if ((strncmp(devices, name, length) == 0) &&
-            ((devices[length] == ',') || (devices[length] == '\0'))) {
-            return true;
-        }
-        devices = strchr(devices, ',');
-        if (devices == NULL) {
-            return false;
-        }
+        pool->wakeup.worker_fd = -1;
     }
 }
 
@@ -83,55 +68,47 @@ static bool is_in_use(const ucxpool_t *pool)
     return false;
 }
 
-/* Nothing refers to it any more. */
-static void discard(ucxpool_t *pool, ucx_context_t *ucx)
+/* Nothing refers to its context and worker any more. */
+static void discard(ucxpool_t *pool)
 {
-    ucx_context_settle_worker(ucx);
-    ucx_context_destroy_worker(ucx, pool->name);
-    ucx_context_cleanup(ucx);
+    ucx_context_settle_worker(&pool->ucx);
+    ucx_context_destroy_worker(&pool->ucx, pool->name);
+    ucx_context_cleanup(&pool->ucx);
 }
 
-static void use(ucxpool_t *pool, const ucx_context_t *ucx)
+/* The registrations of the old context end before the new one's begin, because
+ * there may not be room for both: with the context, since UCX may keep one that
+ * is given up until then. */
+static void leave(ucxpool_t *pool, mem_regions_t *regions)
 {
-    pool->ucx = *ucx;
-    base_list_init(&pool->ucx.claim.link);
-}
-
-/* Everything of the pool's that is tied to a context or its worker goes to
- * another one, or stays all together. */
-static ucxpool_status_t move_to(ucxpool_t *pool, const ucx_context_t *fresh)
-{
-    const ucx_context_t old = pool->ucx;
-    ucxpool_status_t    status;
-
-    use(pool, fresh);
-    status = core_memory_move(pool, old.context);
-    if (status != UCXPOOL_OK) {
-        goto err_use_old;
-    }
-    status = core_inbox_init(pool);
-    if (status != UCXPOOL_OK) {
-        goto err_move_memory;
-    }
     unwatch(pool);
-    status = core_network_watch(pool);
-    if (status != UCXPOOL_OK) {
-        goto err_watch_old;
-    }
-    return UCXPOOL_OK;
+    ucx_dereg_regions(regions, pool->ucx.context);
+    discard(pool);
+}
 
-err_watch_old:
-    use(pool, &old);
-    (void)core_network_watch(pool);
-err_move_memory:
-    use(pool, &old);
-    (void)core_memory_move(pool, fresh->context);
-err_use_old:
-    use(pool, &old);
+static ucxpool_status_t enter(ucxpool_t *pool, const ucx_context_t *fresh,
+                              mem_regions_t *regions)
+{
+    ucxpool_status_t status = UCXPOOL_OK;
+
+    pool->ucx = *fresh;
+    base_list_init(&pool->ucx.claim.link);
+    if (regions->num_regions != 0) {
+        status = core_memory_register(pool, regions);
+    }
+    if (status == UCXPOOL_OK) {
+        status = core_inbox_init(pool);
+    }
+    if (status == UCXPOOL_OK) {
+        status = core_network_watch(pool);
+    }
     return status;
 }
 
-static ucxpool_status_t replace(ucxpool_t *pool, const char *devices)
+/* Everything of the pool's that is tied to a context or its worker goes to a
+ * new one. *moved_p: it has left the old one. */
+static ucxpool_status_t move_to(ucxpool_t *pool, const char *devices,
+                                mem_regions_t *regions, bool *moved_p)
 {
     ucx_context_params_t params = {
         .for_gpu         = pool->memory.regions.device >= 0,
@@ -139,28 +116,43 @@ static ucxpool_status_t replace(ucxpool_t *pool, const char *devices)
         .peer_timeout_ns = pool->config.peer_timeout_ns,
         .devices         = devices,
     };
-    ucx_context_t    old = pool->ucx;
     ucx_context_t    fresh;
     ucxpool_status_t status = ucx_context_init(&fresh, &params);
 
+    *moved_p = status == UCXPOOL_OK;
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = move_to(pool, &fresh);
-    discard(pool, (status == UCXPOOL_OK) ? &old : &fresh);
+    leave(pool, regions);
+    status = enter(pool, &fresh, regions);
     ucx_child_close_on_exec(&pool->wakeup.child);
+    return status;
+}
+
+static ucxpool_status_t replace(ucxpool_t *pool, const char *devices,
+                                bool *moved_p)
+{
+    mem_regions_t   *regions = core_memory_registered(pool);
+    char             old[UCX_DEVICES_SIZE];
+    bool             is_back;
+    ucxpool_status_t status;
+
+    memcpy(old, pool->ucx.devices, sizeof(old));
+    status = move_to(pool, devices, regions, moved_p);
+    if ((status != UCXPOOL_OK) && *moved_p) {
+        (void)move_to(pool, old, regions, &is_back);
+    }
     return status;
 }
 
 ucxpool_status_t core_network_open(ucxpool_t *pool, const char *device,
                                    bool *moved_p)
 {
-    const char      *limit = pool->ucx.devices;
-    char             devices[UCX_DEVICES_SIZE];
-    ucxpool_status_t status;
+    const char *limit = pool->ucx.devices;
+    char        devices[UCX_DEVICES_SIZE];
 
     *moved_p = false;
-    if ((limit[0] == '\0') || ((device != NULL) && has_device(limit, device))) {
+    if ((limit[0] == '\0') || ucx_tune_has_device(limit, device)) {
         return UCXPOOL_OK;
     }
     if (is_in_use(pool)) {
@@ -181,9 +173,5 @@ ucxpool_status_t core_network_open(ucxpool_t *pool, const char *device,
                           "set UCX_NET_DEVICES",
                           sizeof(devices));
     }
-    status = replace(pool, devices);
-    if (status == UCXPOOL_OK) {
-        *moved_p = true;
-    }
-    return status;
+    return replace(pool, devices, moved_p);
 }

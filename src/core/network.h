@@ -17,14 +17,16 @@ ucxpool_status_t core_network_watch(ucxpool_t *pool);
 
 /*
  * Let UCX use a network device; NULL: all. Does nothing where UCX is not
- * limited, or uses the device already. Otherwise UCX's context and worker are
- * replaced, and the pool's addresses are others afterwards: *moved_p.
+ * limited, or uses these already. Otherwise UCX's context and worker are
+ * replaced, and the pool's addresses are others afterwards: *moved_p, also
+ * after an error. What is registered is given up first, and registered again.
  *
  * UCXPOOL_ERR_UNSUPPORTED  UCX is in use: the pool has endpoints, channels that
  *                          are connecting, or windows registered with UCX, or
  *                          its address was handed out
- * others                   as ucx_context_init(), ucx_reg_regions(); UCX is as
- *                          before
+ * others                   as ucx_context_init(), ucx_reg_regions(); UCX uses
+ *                          the devices that it did, if it takes the memory
+ *                          again
  */
 ucxpool_status_t core_network_open(ucxpool_t *pool, const char *device,
                                    bool *moved_p);

@@ -67,7 +67,6 @@ typedef struct core_pool_memory {
      * Elsewhere the same blocks. */
     mem_regions_t pinned_regions;
     block_pool_t *ucx_blocks;
-    uint64_t      num_maps_at_start; /* of these regions' registrations */
 } core_pool_memory_t;
 
 /* Sleeping and waking; pool/sleep.c. */

@@ -18,23 +18,16 @@ static uint64_t registered_bytes(const mem_regions_t *regions)
 
 void core_stats_get(ucxpool_t *pool, core_stats_t *stats_p)
 {
-    uint64_t num_maps;
-
-    num_maps = (uint64_t)pool->memory.regions.num_maps +
-               pool->memory.pinned_regions.num_maps;
     core_lock(pool);
-    *stats_p = pool->stats;
-    core_unlock(pool);
+    *stats_p                  = pool->stats;
     stats_p->block_size       = block_pool_block_size(pool->memory.blocks);
     stats_p->num_regions      = pool->memory.regions.num_regions;
     stats_p->registered_bytes = registered_bytes(&pool->memory.regions) +
                                 registered_bytes(&pool->memory.pinned_regions);
-    stats_p->registrations_after_start =
-        num_maps - pool->memory.num_maps_at_start;
-    stats_p->registrations += stats_p->registrations_after_start;
-    core_domains_stats(&pool->domains, stats_p);
     ucx_reg_verified(core_memory_registered(pool), &stats_p->domains_needed,
                      &stats_p->regions_verified);
+    core_unlock(pool);
+    core_domains_stats(&pool->domains, stats_p);
     for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
         block_pool_stats(pool->memory.blocks, (block_share_t)i,
                          &stats_p->blocks[i]);

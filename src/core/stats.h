@@ -30,11 +30,11 @@ typedef struct core_stats {
     uint64_t block_size;
     uint64_t num_regions;
     uint64_t registered_bytes;
-    uint64_t registrations; /* ucp_mem_map calls, ever */
-    uint64_t registrations_after_start;
-    uint64_t domains_needed;         /* UCX's memory domains that have
-                                        to register all; see ucx.h */
-    uint64_t       regions_verified; /* that they have registered */
+    uint64_t registrations;             /* ucp_mem_map calls, ever */
+    uint64_t registrations_after_start; /* once there was a channel */
+    uint64_t domains_needed;            /* UCX's memory domains that have
+                                           to register all; see ucx.h */
+    uint64_t       regions_verified;    /* that they have registered */
     block_stats_t  blocks[BLOCK_SHARE_LAST];
     core_traffic_t sent[CORE_MODE_LAST];
     core_traffic_t received[CORE_MODE_LAST];
@@ -48,9 +48,8 @@ typedef struct core_stats {
     uint64_t       channels_failed;
     uint64_t       handshakes_refused;
     uint64_t       allocations;     /* heap allocations made by transfers */
-    uint64_t       registration_ns; /* time that registrations took, at
-                                       the start */
-    uint64_t budget_bytes;          /* what BAR1 lets COMM_SIZE=auto have;
+    uint64_t       registration_ns; /* time that registrations took */
+    uint64_t       budget_bytes;    /* what BAR1 lets COMM_SIZE=auto have;
                                        0: no limit, or not asked */
     uint64_t bytes_asked;           /* of blocks; less stands in
                                        registered_bytes after degradation */

@@ -282,6 +282,50 @@ void ucx_tune_local_devices(char *devices, size_t size)
     freeifaddrs(all);
 }
 
+/* What follows a ':' in the name is the label of an alias. */
+static bool has_name(const char *devices, const char *name)
+{
+    size_t length = strcspn(name, ":");
+
+    for (;; devices++) {
+        if ((strncmp(devices, name, length) == 0) &&
+            ((devices[length] == ',') || (devices[length] == '\0'))) {
+            return true;
+        }
+        devices = strchr(devices, ',');
+        if (devices == NULL) {
+            return false;
+        }
+    }
+}
+
+/* Does the system give it addresses that TCP can use? */
+static bool is_up(const struct ifaddrs *device)
+{
+    return (device->ifa_flags & IFF_UP) && (device->ifa_addr != NULL) &&
+           ((device->ifa_addr->sa_family == AF_INET) ||
+            (device->ifa_addr->sa_family == AF_INET6));
+}
+
+bool ucx_tune_has_device(const char *devices, const char *name)
+{
+    struct ifaddrs *all;
+    bool            has_all = true;
+
+    if (name != NULL) {
+        return has_name(devices, name);
+    }
+    if (getifaddrs(&all) != 0) {
+        return false;
+    }
+    for (const struct ifaddrs *one = all; (one != NULL) && has_all;
+         one                       = one->ifa_next) {
+        has_all = !is_up(one) || has_name(devices, one->ifa_name);
+    }
+    freeifaddrs(all);
+    return has_all;
+}
+
 /* --- all of them -----------------------------------------------------------
  */
 

@@ -27,6 +27,9 @@ bool ucx_tune_devices(ucp_config_t *config, const char *devices);
  * RDMA. "" where there is no loopback. */
 void ucx_tune_local_devices(char *devices, size_t size);
 
+/* Is the network device in the list? NULL: are all that UCX's TCP may use? */
+bool ucx_tune_has_device(const char *devices, const char *name);
+
 /* What a setting is by now ("UCX_TLS"), from the environment or a ucx.conf;
  * NULL if there is none of that name, or no memory. The caller frees it. */
 char *ucx_tune_read(const ucp_config_t *config, const char *name);

@@ -83,7 +83,7 @@ static ucxpool_status_t find_kind(const ucxpool_window_t *window,
     return UCXPOOL_OK;
 }
 
-static const ucx_domains_t *domains_of(const ucxpool_t *pool, bool is_on_gpu)
+static const ucx_domains_t *domains_of(ucxpool_t *pool, bool is_on_gpu)
 {
     const mem_regions_t *regions = core_memory_registered(pool);
 

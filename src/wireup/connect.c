@@ -122,10 +122,6 @@ ucxpool_status_t wireup_connect_listener(ucxpool_channel_t       *channel,
 {
     ucxpool_status_t status;
 
-    status = wireup_network_connect(channel->pool, where);
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
     status =
         base_config_secret(&channel->pool->config, &channel->wireup.secret);
     if (status != UCXPOOL_OK) {

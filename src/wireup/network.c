@@ -12,9 +12,11 @@ static ucxpool_status_t open_device(ucxpool_t *pool, const char *device,
                                     bool *moved_p)
 {
     ucxpool_status_t status = core_network_open(pool, device, moved_p);
+    ucxpool_status_t renewed;
 
     if (*moved_p) {
-        status = wireup_listeners_renew(pool);
+        renewed = wireup_listeners_renew(pool);
+        status  = (status == UCXPOOL_OK) ? renewed : status;
     }
     return status;
 }
@@ -24,7 +26,7 @@ static ucxpool_status_t open_and_warn(ucxpool_t *pool, const char *device)
     bool             moved;
     ucxpool_status_t status = open_device(pool, device, &moved);
 
-    if (moved) {
+    if (moved && (status == UCXPOOL_OK)) {
         base_warn("%s: UCX listens on %s%s, too: a process that reaches its "
                   "ports can read and write the memory of this process "
                   "without the secret. Let a firewall keep strangers out; to "
@@ -83,7 +85,7 @@ ucxpool_status_t wireup_network_share(ucxpool_t *pool)
     ucxpool_status_t status = open_device(pool, NULL, &moved);
 
     pool->wireup.is_shared = true;
-    if (moved) {
+    if (moved && (status == UCXPOOL_OK)) {
         base_info("%s: UCX listens on all devices, because the pool's address "
                   "is handed out",
                   pool->name);
