@@ -213,7 +213,9 @@ ucxpool_status_t ucxpool_window_revoke(ucxpool_window_t *window,
  *                      The caller's own endpoint must be closed by the caller
  *
  * To be certain, call ucxpool_window_revoke() until it returns UCXPOOL_OK, and
- * keep the memory until then.
+ * keep the memory until then. Over `ucx`, keep progressing afterwards as long
+ * as peers may have been reading or writing by messages: a channel whose bytes
+ * do not move for 250 ms fails.
  */
 void ucxpool_window_destroy(ucxpool_window_t *window);
 

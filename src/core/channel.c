@@ -63,8 +63,9 @@ static void init_lists(ucxpool_channel_t *channel)
     base_list_init(&channel->requests.sent);
     base_list_init(&channel->requests.wordless);
     base_list_init(&channel->messages.arriving);
-    base_list_init(&channel->messages.free);
-    base_list_init(&channel->messages.spare);
+    base_list_init(&channel->messages.eager.free);
+    base_list_init(&channel->messages.small.free);
+    base_list_init(&channel->messages.large.free);
     base_list_init(&channel->control.backlog);
     base_list_init(&channel->windows.remotes);
     base_list_init(&channel->windows.grants);

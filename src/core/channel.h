@@ -111,17 +111,22 @@ typedef struct core_flow {
     uint64_t num_posted;       /* sends */
 } core_flow_t;
 
+/* Records of messages, all with the same room, that are used again. */
+typedef struct core_records {
+    base_list_t free;
+    uint32_t    count; /* allocated, at most CREDITS */
+} core_records_t;
+
 typedef struct core_messages {
-    base_list_t arriving;
-    base_list_t free;      /* for eager ones */
-    base_list_t spare;     /* for others */
-    uint32_t    count;     /* of eager ones, allocated */
-    uint32_t    num_eager; /* of these, in use */
-    uint32_t    announced; /* of our max_unexpected, by the others */
-    uint32_t    num_spare;
-    uint32_t    num_arriving;
-    uint32_t    num_unexpected; /* in use, and no receive has matched it */
-    size_t      num_runs;       /* in lists that have no receive yet */
+    base_list_t    arriving;
+    core_records_t eager;     /* for messages that come with their bytes */
+    core_records_t small;     /* for others, with few lengths or none */
+    core_records_t large;     /* for others, with many lengths or metadata */
+    uint32_t       num_eager; /* in use */
+    uint32_t       announced; /* of our max_unexpected, by the others */
+    uint32_t       num_arriving;
+    uint32_t       num_unexpected; /* in use, and no receive has matched it */
+    size_t         num_runs;       /* in lists that have no receive yet */
 } core_messages_t;
 
 typedef struct core_channel_requests {

@@ -157,7 +157,8 @@ ucxpool_message_t *xfer_message_match(ucxpool_t               *pool,
 /* --- their memory ----------------------------------------------------------
  */
 
-static ucxpool_message_t *message_alloc(ucxpool_channel_t *channel, size_t room)
+static ucxpool_message_t *message_alloc(ucxpool_channel_t *channel,
+                                        base_list_t *home, size_t room)
 {
     ucxpool_message_t *message =
         core_alloc(channel->pool, sizeof(*message) + room);
@@ -171,7 +172,7 @@ static ucxpool_message_t *message_alloc(ucxpool_channel_t *channel, size_t room)
     for (unsigned i = 0; i < XFER_NUM_KEYS; i++) {
         base_list_init(&message->index_links[i]);
     }
-    message->room = room;
+    message->home = home;
     return message;
 }
 
@@ -183,29 +184,47 @@ static ucxpool_message_t *take_first(base_list_t *list)
     return message;
 }
 
+/* One that is free; else another one with this room, if there may be more. */
+static ucxpool_message_t *get_record(ucxpool_channel_t *channel,
+                                     core_records_t *records, size_t room)
+{
+    ucxpool_message_t *message;
+
+    if (!base_list_is_empty(&records->free)) {
+        return take_first(&records->free);
+    }
+    message = message_alloc(channel, &records->free, room);
+    if (message != NULL) {
+        records->count++;
+    }
+    return message;
+}
+
+static bool has_record(const ucxpool_channel_t *channel,
+                       const core_records_t    *records)
+{
+    return !base_list_is_empty(&records->free) ||
+           (records->count < channel->pool->config.credits);
+}
+
 /* With room for an eager one; the peer has no more credits than there are. */
 static ucxpool_message_t *get_eager(ucxpool_channel_t *channel)
 {
     core_messages_t   *messages = &channel->messages;
     ucxpool_message_t *message;
 
-    if (!base_list_is_empty(&messages->free)) {
-        message = take_first(&messages->free);
-    } else if (messages->count == channel->pool->config.credits) {
+    if (!has_record(channel, &messages->eager)) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer sent more messages than it has "
                           "credits (%u)",
-                          messages->count);
+                          messages->eager.count);
         return NULL;
-    } else {
-        message = message_alloc(channel, PROTO_DATA_MAX);
-        if (message == NULL) {
-            return NULL;
-        }
-        messages->count++;
     }
-    message->cost = 0;
-    messages->num_eager++;
+    message = get_record(channel, &messages->eager, PROTO_DATA_MAX);
+    if (message != NULL) {
+        message->cost = 0;
+        messages->num_eager++;
+    }
     return message;
 }
 
@@ -214,8 +233,11 @@ static ucxpool_message_t *get_announced(ucxpool_channel_t *channel,
                                         size_t             data_size)
 {
     core_messages_t   *messages = &channel->messages;
-    uint32_t           max      = channel->pool->config.max_unexpected;
-    uint32_t           cost     = proto_desc_cost(data_size, max);
+    bool               is_small = data_size <= SMALL_ROOM;
+    core_records_t    *records = is_small ? &messages->small : &messages->large;
+    size_t             room    = is_small ? SMALL_ROOM : PROTO_DATA_MAX;
+    uint32_t           max     = channel->pool->config.max_unexpected;
+    uint32_t           cost    = proto_desc_cost(data_size, max);
     ucxpool_message_t *message;
 
     if (cost > max - messages->announced) {
@@ -225,13 +247,9 @@ static ucxpool_message_t *get_announced(ucxpool_channel_t *channel,
                           max);
         return NULL;
     }
-    if ((data_size <= SMALL_ROOM) && (messages->num_spare != 0)) {
-        message = take_first(&messages->spare);
-        messages->num_spare--;
-    } else {
-        message =
-            message_alloc(channel, base_max(data_size, (size_t)SMALL_ROOM));
-    }
+    message = has_record(channel, records)
+                  ? get_record(channel, records, room)
+                  : message_alloc(channel, NULL, data_size);
     if (message != NULL) {
         message->cost = cost;
         messages->announced += cost;
@@ -270,18 +288,13 @@ static void uncount(ucxpool_message_t *message)
     message->cost = 0;
 }
 
-/* A few are kept for the next ones. */
 static void put_memory(ucxpool_message_t *message)
 {
-    core_messages_t *messages = &message->channel->messages;
-
     if (message->desc.flags & PROTO_DESC_EAGER) {
-        base_list_add_tail(&messages->free, &message->link);
-        messages->num_eager--;
-    } else if ((message->room == SMALL_ROOM) &&
-               (messages->num_spare < message->pool->config.credits)) {
-        base_list_add_head(&messages->spare, &message->link);
-        messages->num_spare++;
+        message->channel->messages.num_eager--;
+    }
+    if (message->home != NULL) {
+        base_list_add_head(message->home, &message->link);
     } else {
         free(message);
     }
@@ -789,8 +802,11 @@ void xfer_message_drop_all(ucxpool_channel_t *channel)
 
 void xfer_message_destroy_all(ucxpool_channel_t *channel)
 {
-    base_list_splice_tail(&channel->messages.free, &channel->messages.spare);
-    while (!base_list_is_empty(&channel->messages.free)) {
-        free(take_first(&channel->messages.free));
+    base_list_t *free_ones = &channel->messages.eager.free;
+
+    base_list_splice_tail(free_ones, &channel->messages.small.free);
+    base_list_splice_tail(free_ones, &channel->messages.large.free);
+    while (!base_list_is_empty(free_ones)) {
+        free(take_first(free_ones));
     }
 }

@@ -19,25 +19,25 @@ typedef enum xfer_message_key {
 } xfer_message_key_t;
 
 struct ucxpool_message {
-    base_list_t           link; /* arriving, unexpected, free, spare, or none */
-    base_list_t           index_links[XFER_NUM_KEYS]; /* if it waits */
-    ucxpool_t            *pool;
-    ucxpool_channel_t    *channel;      /* a reference */
-    bool                  waits;        /* in pool->requests.unexpected */
-    bool                  probed;       /* the caller's */
-    bool                  canceled;     /* by the sender */
-    char                 *canceled_why; /* NULL: there was no memory */
-    bool                  refused;      /* no room for its runs */
-    proto_desc_t          desc;
-    uint32_t              runs_missing;
-    copy_totals_t         totals;
-    copy_run_t           *runs; /* in data, or allocated */
-    bool                  own_runs;
+    base_list_t        link; /* arriving, unexpected, free records, or none */
+    base_list_t        index_links[XFER_NUM_KEYS]; /* if it waits */
+    ucxpool_t         *pool;
+    ucxpool_channel_t *channel;      /* a reference */
+    bool               waits;        /* in pool->requests.unexpected */
+    bool               probed;       /* the caller's */
+    bool               canceled;     /* by the sender */
+    char              *canceled_why; /* NULL: there was no memory */
+    bool               refused;      /* no room for its runs */
+    proto_desc_t       desc;
+    uint32_t           runs_missing;
+    copy_totals_t      totals;
+    copy_run_t        *runs; /* in data, or allocated */
+    bool               own_runs;
     struct window_placed *placed;   /* where it lies; NULL: not in a window */
     uint8_t              *metadata; /* in data */
     uint8_t              *stream;   /* in data; eager only */
     uint32_t              cost;     /* of max_unexpected; 0: a credit */
-    size_t                room;     /* bytes of data */
+    base_list_t          *home;     /* free records; NULL: freed after use */
     uint8_t               data[] __attribute__((aligned(16)));
 };
 
