@@ -12,8 +12,8 @@
  *
  * A channel can be used for posting at once; requests wait for the handshake.
  * Between a listener and its client the proof of the secret takes at most
- * HANDSHAKE_TIMEOUT; then the channel fails. What follows has no limit of its
- * own: a channel is CONNECTING until the other program accepts or creates its
+ * HANDSHAKE_TIMEOUT; then the channel fails. After that there is no time limit:
+ * a channel is CONNECTING until the other program accepts or creates its
  * channel, or its process is seen to have ended. ucxpool_channel_wait() waits
  * for a limited time, ucxpool_channel_abort() gives up.
  *
@@ -53,8 +53,8 @@ typedef struct ucxpool_listener ucxpool_listener_t;
  * process that has the address may connect. Keep it from strangers.
  *
  * The peers may be on any network: from now on UCX listens on all devices, or
- * on those of UCX_NET_DEVICES. Where UCX is in use already, the address is of
- * the devices that it uses.
+ * on those of UCX_NET_DEVICES. If UCX is in use already, the address has only
+ * the devices that it uses now.
  */
 ucxpool_status_t ucxpool_address_get(ucxpool_t *pool, void **address_p,
                                      size_t *length_p);
@@ -112,9 +112,9 @@ ucxpool_status_t ucxpool_channel_create(ucxpool_t                      *pool,
  *                            params has an address or an endpoint
  * UCXPOOL_ERR_PERMISSION     SECRET_FILE cannot be read, or is readable by
  *                            others
- * UCXPOOL_ERR_UNSUPPORTED    UCX does not use the network device that the way
- *                            to the host begins with, and is in use: connect
- *                            there first, or set UCX_NET_DEVICES
+ * UCXPOOL_ERR_UNSUPPORTED    UCX does not use the network device through which
+ *                            this host is reached, and is in use: connect to it
+ *                            before other channels, or set UCX_NET_DEVICES
  */
 ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
                                          const ucxpool_channel_params_t *params,

@@ -309,11 +309,11 @@ typedef struct ucxpool_request_params {
  *              NULL: the library releases it when it ends.
  *
  * The request ends with
- * UCXPOOL_OK                 a message of up to EAGER_SIZE bytes, none of
- *                            which the pool's GPU reaches: its bytes were
- *                            copied, unless the receiver has CREDITS such
- *                            messages already that it has not received; that
- *                            one, and any other: the receiver has it
+ * UCXPOOL_OK                 the receiver has the message. A message of up to
+ *                            EAGER_SIZE bytes, none of which the pool's GPU
+ *                            reaches, ends earlier, when its bytes were copied,
+ *                            unless the receiver already holds CREDITS such
+ *                            messages that it has not received
  * UCXPOOL_ERR_REFUSED        the receiver refused; the detail has its reason
  * UCXPOOL_ERR_CANCELED       canceled here, or the receive there was
  * UCXPOOL_ERR_TIMED_OUT      the deadline passed
@@ -330,11 +330,11 @@ typedef struct ucxpool_request_params {
  *
  * After any end the caller's memory and descriptors are the caller's again.
  *
- * The receiver learns nothing of a message that ends before it is announced: a
- * receive that is posted for it stays in progress, and takes the next message
- * that matches. Over both wires these are messages of up to EAGER_SIZE bytes
- * whose ranges of files cannot be read, and sends that are canceled or time out
- * while they wait for their turn.
+ * The receiver does not learn of a message that ends before it is announced. A
+ * receive posted for it stays in progress and takes the next message that
+ * matches. This happens, over both wires, if a range of a file in a message of
+ * up to EAGER_SIZE bytes cannot be read, or if a send is canceled or times out
+ * while it waits for its turn.
  *
  * Long messages to several GPUs take turns as ucxpool_write() does; the order
  * in which they are posted matters as there.
@@ -471,8 +471,8 @@ void ucxpool_message_refuse(ucxpool_message_t *message, const char *reason);
 /*
  * A request that ends with UCXPOOL_OK when all sends that were posted to the
  * channel before have ended, in whatever way. Of params callback and timeout
- * count. Where nothing is under way it has ended at once, unless it has a
- * callback, which is called by progress.
+ * count. If nothing is under way it has ended at once; one with a callback ends
+ * when progress has called it.
  *
  * It ends with UCXPOOL_ERR_CANCELED, UCXPOOL_ERR_TIMED_OUT, and with the error
  * of the channel where that has ended.
