@@ -3,6 +3,7 @@
 
 #include "loopback.h"
 #include "net_calls.h"
+#include "slow.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -357,7 +358,10 @@ START_TEST(a_client_for_which_no_descriptor_is_left_tries_again)
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
     loopback_settle(listener);
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &old_limit), 0);
-    ck_assert_uint_eq(bootstrap_listener_num_refused(listener), 1);
+    /* Valgrind's own descriptors count in /proc/self/fd, but not here. */
+    if (!RUNNING_ON_VALGRIND) {
+        ck_assert_uint_eq(bootstrap_listener_num_refused(listener), 1);
+    }
     ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_OK);
     assert_peer_waits(listener);
     bootstrap_client_destroy(client);
