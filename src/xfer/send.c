@@ -155,15 +155,17 @@ static step_result_t step_turn(ucxpool_request_t *request)
 
 /* --- words of revoked[] ---------------------------------------------------
  * A send has one while its receiver may read its bytes: so there are only so
- * many whose bytes are on their way. The others wait in requests.wordless.
+ * many whose bytes are on their way. The others wait in requests.wordless. A
+ * send out of a window has one before its message is received, so such sends
+ * take words of the first half alone, and leave the others to accepted ones.
  */
 
-/* False: all are taken. */
-static bool take_word(ucxpool_request_t *request)
+/* One of the first num_words. False: all are taken. */
+static bool take_word(ucxpool_request_t *request, unsigned num_words)
 {
     uint64_t *words = request->channel->requests.words;
 
-    for (unsigned i = 0; i < PROTO_SENDS_MAX / 64; i++) {
+    for (unsigned i = 0; i < num_words / 64; i++) {
         if (words[i] != UINT64_MAX) {
             unsigned bit = (unsigned)__builtin_ctzll(~words[i]);
 
@@ -281,7 +283,8 @@ static step_result_t send_desc(ucxpool_request_t *request, uint32_t flags,
         channel->flow.credits--;
     } else {
         take_number(request, size);
-        if ((request->send.place.remote != 0) && !take_word(request)) {
+        if ((request->send.place.remote != 0) &&
+            !take_word(request, PROTO_SENDS_MAX / 2)) {
             request->send.place.remote = 0;
         }
     }
@@ -444,7 +447,8 @@ static step_result_t step_accept(ucxpool_request_t *request)
     if (base_list_is_empty(&request->link)) {
         base_list_add_tail(wordless, &request->link);
     }
-    if ((wordless->next != &request->link) || !take_word(request)) {
+    if ((wordless->next != &request->link) ||
+        !take_word(request, PROTO_SENDS_MAX)) {
         return STEP_WAIT;
     }
     base_list_del(&request->link);
