@@ -805,6 +805,12 @@ size_t bootstrap_listener_num_waiting(const bootstrap_listener_t *listener)
     return listener->pending->queue_length;
 }
 
+bool bootstrap_listener_has_callers(const bootstrap_listener_t *listener)
+{
+    return (listener->pending->queue_length != 0) ||
+           (listener->pending->num_answers != 0);
+}
+
 ucxpool_status_t bootstrap_listener_accept(bootstrap_listener_t *listener,
                                            bootstrap_peer_t     *peer_p)
 {

@@ -94,6 +94,9 @@ unsigned bootstrap_listener_progress(bootstrap_listener_t *listener);
 /* Proven peers that wait to be accepted. */
 size_t bootstrap_listener_num_waiting(const bootstrap_listener_t *listener);
 
+/* Peers that have been sent the listener's blob and are not accepted yet. */
+bool bootstrap_listener_has_callers(const bootstrap_listener_t *listener);
+
 /*
  * Accept the next proven peer.
  *

@@ -146,7 +146,7 @@ static ucxpool_status_t replace(ucxpool_t *pool, const char *devices,
 }
 
 ucxpool_status_t core_network_open(ucxpool_t *pool, const char *device,
-                                   bool *moved_p)
+                                   bool has_callers, bool *moved_p)
 {
     const char *limit = pool->ucx.devices;
     char        devices[UCX_DEVICES_SIZE];
@@ -155,7 +155,7 @@ ucxpool_status_t core_network_open(ucxpool_t *pool, const char *device,
     if ((limit[0] == '\0') || ucx_tune_has_device(limit, device)) {
         return UCXPOOL_OK;
     }
-    if (is_in_use(pool)) {
+    if (has_callers || is_in_use(pool)) {
         return base_error(
             UCXPOOL_ERR_UNSUPPORTED,
             "UCX is in use on %.80s alone, and cannot add %s "

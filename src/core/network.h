@@ -21,6 +21,9 @@ ucxpool_status_t core_network_watch(ucxpool_t *pool);
  * replaced, and the pool's addresses are others afterwards: *moved_p, also
  * after an error. What is registered is given up first, and registered again.
  *
+ * has_callers  Clients of listeners were told the address and are not accepted
+ *              yet: UCX is in use.
+ *
  * UCXPOOL_ERR_UNSUPPORTED  UCX is in use: the pool has endpoints, channels that
  *                          are connecting, or windows registered with UCX, or
  *                          its address was handed out
@@ -29,6 +32,6 @@ ucxpool_status_t core_network_watch(ucxpool_t *pool);
  *                          again
  */
 ucxpool_status_t core_network_open(ucxpool_t *pool, const char *device,
-                                   bool *moved_p);
+                                   bool has_callers, bool *moved_p);
 
 #endif

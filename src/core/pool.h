@@ -124,6 +124,7 @@ typedef struct core_wireup {
     base_list_t early; /* HELLOs of channels not created here yet */
     uint32_t    num_early;
     bool        is_shared;    /* its address was handed out, and must stay */
+    bool        is_stale;     /* listeners could not be given the new address */
     uint64_t    next_hello;   /* when HELLOs want looking after */
     uint64_t    next_warning; /* about one of a stranger */
     base_list_t listeners;

@@ -125,6 +125,9 @@ ucxpool_status_t core_blob_check(const void *data, size_t length,
  * for it. */
 #define AWAITED_MAX 16u
 
+/* The same for all peers of a pool: callers name themselves. */
+#define PREPARED_MAX 64u
+
 /* How long a peer that has called and is not accepted is kept. */
 #define KEEP_NS UINT64_C(10000000000)
 
@@ -423,6 +426,17 @@ static unsigned count_prepared(const core_remote_t *remote)
     return count;
 }
 
+static bool may_prepare(const ucxpool_t *pool)
+{
+    unsigned             count = 0;
+    const core_remote_t *remote;
+
+    base_list_for_each(remote, &pool->channels.remotes, core_remote_t, link) {
+        count += count_prepared(remote);
+    }
+    return count < PREPARED_MAX;
+}
+
 void core_remote_prepare_endpoint(core_remote_t *remote)
 {
     core_endpoint_t *endpoint;
@@ -434,6 +448,7 @@ void core_remote_prepare_endpoint(core_remote_t *remote)
     }
     remote->num_awaited = base_min(remote->num_awaited + 1, AWAITED_MAX);
     if ((count_prepared(remote) < remote->num_awaited) &&
+        may_prepare(remote->pool) &&
         (core_endpoint_create(remote->pool, remote->blob.worker, &endpoint) ==
          UCXPOOL_OK)) {
         endpoint->is_prepared = true;

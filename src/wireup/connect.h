@@ -38,6 +38,9 @@ uint64_t wireup_listener_deadline(ucxpool_t *pool);
 /* The pool's address has changed: callers are told the new one. */
 ucxpool_status_t wireup_listeners_renew(ucxpool_t *pool);
 
+/* Were peers told the address that are not accepted yet? */
+bool wireup_listeners_have_callers(ucxpool_t *pool);
+
 void wireup_listener_destroy_all(ucxpool_t *pool);
 
 #endif

@@ -11,12 +11,15 @@
 static ucxpool_status_t open_device(ucxpool_t *pool, const char *device,
                                     bool *moved_p)
 {
-    ucxpool_status_t status = core_network_open(pool, device, moved_p);
+    bool             has_callers = wireup_listeners_have_callers(pool);
+    ucxpool_status_t status =
+        core_network_open(pool, device, has_callers, moved_p);
     ucxpool_status_t renewed;
 
-    if (*moved_p) {
-        renewed = wireup_listeners_renew(pool);
-        status  = (status == UCXPOOL_OK) ? renewed : status;
+    if (*moved_p || pool->wireup.is_stale) {
+        renewed               = wireup_listeners_renew(pool);
+        pool->wireup.is_stale = renewed != UCXPOOL_OK;
+        status                = (status == UCXPOOL_OK) ? renewed : status;
     }
     return status;
 }
@@ -84,7 +87,6 @@ ucxpool_status_t wireup_network_share(ucxpool_t *pool)
     bool             moved;
     ucxpool_status_t status = open_device(pool, NULL, &moved);
 
-    pool->wireup.is_shared = true;
     if (moved && (status == UCXPOOL_OK)) {
         base_info("%s: UCX listens on all devices, because the pool's address "
                   "is handed out",
@@ -92,5 +94,6 @@ ucxpool_status_t wireup_network_share(ucxpool_t *pool)
     } else if (status == UCXPOOL_ERR_UNSUPPORTED) {
         status = UCXPOOL_OK; /* peers reach what is open already */
     }
+    pool->wireup.is_shared |= status == UCXPOOL_OK;
     return status;
 }
