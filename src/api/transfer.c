@@ -84,7 +84,7 @@ ucxpool_status_t ucxpool_recv_buffer(ucxpool_t         *pool,
 {
     ucxpool_data_t data = ucxpool_data_buffer(address, length);
 
-    if (base_missing(pool) || api_foreign(pool, channel)) {
+    if (base_missing(pool)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     return ucxpool_recv(pool, channel, &data, tag, mask, params, request_p);
