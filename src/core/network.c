@@ -140,7 +140,12 @@ static ucxpool_status_t replace(ucxpool_t *pool, const char *devices,
     memcpy(old, pool->ucx.devices, sizeof(old));
     status = move_to(pool, devices, regions, moved_p);
     if ((status != UCXPOOL_OK) && *moved_p) {
-        (void)move_to(pool, old, regions, &is_back);
+        if (move_to(pool, old, regions, &is_back) != UCXPOOL_OK) {
+            base_warn("%s: UCX failed with other network devices, and fails "
+                      "with %s, too: this pool cannot use the ucx wire any "
+                      "more; destroy it, and set UCX_NET_DEVICES",
+                      pool->name, old);
+        }
     }
     return status;
 }
