@@ -140,7 +140,7 @@ void ucxpool_query(const ucxpool_t *pool, ucxpool_attr_t *attr_p,
  * Destroy a pool with all its channels and listeners. Peers are told; requests
  * still in progress end with UCXPOOL_ERR_CANCELED (their callbacks are called
  * from here). Memory that a peer has mapped stays valid for that peer. Waits
- * at most CLOSE_TIMEOUT for peers, and up to 1 s more for UCX to close
+ * at most CLOSE_TIMEOUT for peers, and up to 2 s more for UCX to close
  * endpoints by force. NULL is allowed.
  *
  * Windows are revoked and waited for as by ucxpool_window_destroy(), within the
