@@ -469,7 +469,8 @@ public class PoolTest {
             throws Exception {
         AtomicInteger found = new AtomicInteger(-1);
         AtomicBoolean stays = new AtomicBoolean();
-        /* The thread that polls left waits for LIMIT, too. */
+        CountDownLatch isPolling = new CountDownLatch(1);
+        CountDownLatch hasWaited = new CountDownLatch(1);
         Thread thread = new Thread(() -> {
             Thread.currentThread().interrupt();
             try {
@@ -480,13 +481,23 @@ public class PoolTest {
             stays.set(Thread.interrupted());
         });
 
+        /* Keeps the other thread in poll(). */
+        toRight.send(new Source(), 1, null, sent -> {
+            isPolling.countDown();
+            try {
+                hasWaited.await();
+            } catch (InterruptedException e) {
+                throw new AssertionError(e);
+            }
+        });
+        isPolling.await();
         thread.start();
         while (thread.isAlive()
                && thread.getState() != Thread.State.TIMED_WAITING) {
             Thread.onSpinWait();
         }
         assertTrue(thread.isAlive());
-        left.wakeup();
+        hasWaited.countDown();
         thread.join();
         assertEquals(0, found.get());
         assertTrue(stays.get());
