@@ -63,6 +63,7 @@ END
 example() {
     docs=/usr/share/doc/libucxpool-dev
     test -f $docs/docs/design.md &&
+        grep -q Redistribution $docs/COPYING && test -f $docs/NEWS &&
         cc $docs/examples/sender.c $(pkg-config --cflags --libs ucxpool) \
             -o sender
 }
