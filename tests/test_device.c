@@ -59,7 +59,7 @@ static void start(const char *configuration)
 static ucxpool_status_t query(int device, uint64_t fields)
 {
     attr.field_mask = fields;
-    return ucxpool_device_query(device, NULL, &attr);
+    return ucxpool_device_query(device, NULL, &attr, sizeof(attr));
 }
 
 static void check_text(const char *text, const char *words)
@@ -206,7 +206,8 @@ static void check_backing(const char *setting, ucxpool_cuda_backing_t backing,
     ck_assert_int_eq(ucxpool_config_modify(config, "CUDA_BACKING", setting),
                      UCXPOOL_OK);
     attr.field_mask = UCXPOOL_DEVICE_ATTR_FIELD_BACKING;
-    ck_assert_int_eq(ucxpool_device_query(0, config, &attr), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_device_query(0, config, &attr, sizeof(attr)),
+                     UCXPOOL_OK);
     ck_assert_int_eq(attr.backing, backing);
     check_text(attr.backing_reason, words);
     ucxpool_config_release(config);
@@ -257,7 +258,7 @@ START_TEST(a_gpu_that_does_not_exist_is_an_error)
     ck_assert_int_eq(query(2, 0), UCXPOOL_ERR_INVALID_PARAM);
     check_text(ucxpool_error_detail(), "this process has 2");
     ck_assert_int_eq(query(-1, 0), UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(ucxpool_device_query(0, NULL, NULL),
+    ck_assert_int_eq(ucxpool_device_query(0, NULL, NULL, 0),
                      UCXPOOL_ERR_INVALID_PARAM);
 }
 END_TEST

@@ -404,7 +404,7 @@ START_TEST(questions_to_ucx_and_to_gpus)
     ignored(ck_assert_uint_eq(ucxpool_domains_query(pool, NULL, 1), 0));
     refused(ucxpool_peer_timeouts_query(NULL, &timeout, 1, NULL));
     refused(ucxpool_peer_timeouts_query(NULL, NULL, 1, &size));
-    ck_assert_int_eq(ucxpool_device_query(0, NULL, NULL),
+    ck_assert_int_eq(ucxpool_device_query(0, NULL, NULL, 0),
                      UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_int_eq(ucxpool_device_budget(0, NULL, NULL),
                      UCXPOOL_ERR_INVALID_PARAM);

@@ -116,9 +116,11 @@ int ucxpool_device_count(void);
  * device           From 0.
  * config           Settings; NULL: as ucxpool_config_read() has them. Used for
  *                  CUDA_BACKING.
- * attr_p [in,out]  Undefined after an error, but for field_mask.
+ * attr_p [in,out]  Unchanged after an error.
+ * attr_size        sizeof(*attr_p), see ucxpool.h.
  *
- * UCXPOOL_ERR_INVALID_PARAM  no such GPU, or attr_p is NULL; without config:
+ * UCXPOOL_ERR_INVALID_PARAM  no such GPU, attr_p is NULL, or attr_size is less
+ *                            than sizeof(attr_p->field_mask); without config:
  *                            as for ucxpool_config_read()
  * UCXPOOL_ERR_UNSUPPORTED    there is no GPU, as for ucxpool_device_count()
  * UCXPOOL_ERR_NO_MEMORY      no room for a context on the GPU
@@ -126,7 +128,8 @@ int ucxpool_device_count(void);
  */
 ucxpool_status_t ucxpool_device_query(int                     device,
                                       const ucxpool_config_t *config,
-                                      ucxpool_device_attr_t  *attr_p);
+                                      ucxpool_device_attr_t  *attr_p,
+                                      size_t                  attr_size);
 
 /*
  * Memory for arrays that are given to a pool on a GPU: of addresses of pieces

@@ -361,18 +361,21 @@ static ucxpool_status_t wanted_backing(const ucxpool_config_t *config,
 
 ucxpool_status_t ucxpool_device_query(int                     device,
                                       const ucxpool_config_t *config,
-                                      ucxpool_device_attr_t  *attr_p)
+                                      ucxpool_device_attr_t  *attr_p,
+                                      size_t                  attr_size)
 {
-    mem_cuda_device_t described;
-    ucxpool_status_t  status;
-    uint64_t          fields;
-    int               wanted;
+    ucxpool_device_attr_t attr = {.field_mask = 0};
+    mem_cuda_device_t     described;
+    ucxpool_status_t      status;
+    int                   wanted;
 
-    if (attr_p == NULL) {
+    if (base_missing(attr_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    if (attr_size < sizeof(attr.field_mask)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "what is asked of GPU %d has no place: attr_p is "
-                          "NULL",
-                          device);
+                          "attr_size is %zu bytes: pass sizeof(*attr_p)",
+                          attr_size);
     }
     status = wanted_backing(config, &wanted);
     if (status != UCXPOOL_OK) {
@@ -382,18 +385,19 @@ ucxpool_status_t ucxpool_device_query(int                     device,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    fields = attr_p->field_mask;
-    memset(attr_p, 0, sizeof(*attr_p));
-    attr_p->field_mask = fields;
-    fill_device(&described, attr_p);
-    if (fields & UCXPOOL_DEVICE_ATTR_FIELD_BAR1) {
-        fill_bar1(attr_p);
+    attr.field_mask = attr_p->field_mask;
+    fill_device(&described, &attr);
+    if (attr.field_mask & UCXPOOL_DEVICE_ATTR_FIELD_BAR1) {
+        fill_bar1(&attr);
     }
-    if (fields & UCXPOOL_DEVICE_ATTR_FIELD_BACKING) {
-        fill_backing(&described, wanted, attr_p);
+    if (attr.field_mask & UCXPOOL_DEVICE_ATTR_FIELD_BACKING) {
+        fill_backing(&described, wanted, &attr);
     }
-    if (fields & UCXPOOL_DEVICE_ATTR_FIELD_MEMORY_FREE) {
-        status = fill_memory_free(device, attr_p);
+    if (attr.field_mask & UCXPOOL_DEVICE_ATTR_FIELD_MEMORY_FREE) {
+        status = fill_memory_free(device, &attr);
+    }
+    if (status == UCXPOOL_OK) {
+        base_output(attr_p, attr_size, &attr, sizeof(attr));
     }
     return status;
 }

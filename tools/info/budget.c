@@ -136,7 +136,8 @@ static bool report_device(report_t *report, int device,
     ucxpool_device_budget_t budget;
     ucxpool_device_attr_t   attr = {.field_mask = 0};
 
-    if ((ucxpool_device_query(device, config, &attr) != UCXPOOL_OK) ||
+    if ((ucxpool_device_query(device, config, &attr, sizeof(attr)) !=
+         UCXPOOL_OK) ||
         (ucxpool_device_budget(device, config, &budget) != UCXPOOL_OK)) {
         say_error("no budget for GPU %d: %s", device, ucxpool_error_detail());
         report_text(report, "error", "%s", ucxpool_error_detail());

@@ -102,12 +102,12 @@ static ucxpool_status_t query(int device, const ucxpool_config_t *config,
     ucxpool_status_t status;
 
     attr->field_mask = ALL_FIELDS;
-    status           = ucxpool_device_query(device, config, attr);
+    status = ucxpool_device_query(device, config, attr, sizeof(*attr));
     if (status != UCXPOOL_ERR_NO_MEMORY) {
         return status;
     }
     attr->field_mask &= ~(uint64_t)UCXPOOL_DEVICE_ATTR_FIELD_MEMORY_FREE;
-    return ucxpool_device_query(device, config, attr);
+    return ucxpool_device_query(device, config, attr, sizeof(*attr));
 }
 
 static bool report_gpu(report_t *report, int device,

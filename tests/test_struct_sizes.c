@@ -1,0 +1,159 @@
+/* Structs that the library fills: programs that were compiled with other
+ * versions of the headers know fewer fields, or more. */
+#include "cuda_fixture.h"
+#include "pair.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALL_BITS UINT64_MAX
+#define OTHER    16 /* bytes by which the struct of another version differs */
+
+static pair_t             pair;
+static ucxpool_window_t  *window;
+static ucxpool_remote_t  *remote;
+static ucxpool_message_t *message;
+static ucxpool_request_t *request;
+static char               memory[4096];
+
+static void query_pool(void *attr, size_t size)
+{
+    ucxpool_query(pair.a, attr, size);
+}
+
+static void query_stat(void *attr, size_t size)
+{
+    ck_assert_int_eq(ucxpool_stats_query(0, attr, size), UCXPOOL_OK);
+}
+
+static void query_channel(void *attr, size_t size)
+{
+    ucxpool_channel_query(pair.to_b, attr, size);
+}
+
+static void query_message(void *attr, size_t size)
+{
+    ucxpool_message_query(message, attr, size);
+}
+
+static void query_request(void *attr, size_t size)
+{
+    ucxpool_request_query(request, attr, size);
+}
+
+static void query_window(void *attr, size_t size)
+{
+    ucxpool_window_query(window, attr, size);
+}
+
+static void query_remote(void *attr, size_t size)
+{
+    ucxpool_remote_query(remote, attr, size);
+}
+
+static void query_device(void *attr, size_t size)
+{
+    ((ucxpool_device_attr_t *)attr)->field_mask = 0;
+    ck_assert_int_eq(ucxpool_device_query(0, NULL, attr, size), UCXPOOL_OK);
+}
+
+static const struct {
+    size_t size;
+    void (*query)(void *attr, size_t size);
+} structs[] = {
+    {sizeof(ucxpool_attr_t), query_pool},
+    {sizeof(ucxpool_stat_attr_t), query_stat},
+    {sizeof(ucxpool_channel_attr_t), query_channel},
+    {sizeof(ucxpool_message_attr_t), query_message},
+    {sizeof(ucxpool_request_attr_t), query_request},
+    {sizeof(ucxpool_window_attr_t), query_window},
+    {sizeof(ucxpool_remote_attr_t), query_remote},
+    {sizeof(ucxpool_device_attr_t), query_device},
+};
+#define NUM_STRUCTS (sizeof(structs) / sizeof(structs[0]))
+
+static void make_objects(void)
+{
+    char blob[UCXPOOL_WINDOW_BLOB_SIZE];
+
+    cuda_start("devices=1");
+    pair_init(&pair, "", "");
+    ck_assert_int_eq(
+        ucxpool_window_create(pair.b, memory, sizeof(memory), NULL, &window),
+        UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_window_import(pair.to_b, blob, sizeof(blob), &remote),
+        UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, memory, sizeof(memory), 1,
+                                         NULL, &request),
+                     UCXPOOL_OK);
+    do {
+        pair_progress(&pair);
+        ck_assert_int_eq(ucxpool_probe(pair.b, NULL, 1, ALL_BITS, &message),
+                         UCXPOOL_OK);
+    } while (message == NULL);
+}
+
+static void release_objects(void)
+{
+    ucxpool_message_refuse(message, NULL);
+    pair_finish(&pair, request);
+    ucxpool_remote_release(remote);
+    pair_destroy_window(window);
+    pair_cleanup(&pair);
+}
+
+/* The memory ends with the struct, so that AddressSanitizer and valgrind see
+ * each byte that is written behind it. */
+static unsigned char *query(int which, size_t size)
+{
+    unsigned char *attr = malloc(size);
+
+    ck_assert_ptr_nonnull(attr);
+    memset(attr, 0xa5, size);
+    structs[which].query(attr, size);
+    return attr;
+}
+
+START_TEST(queries_fill_what_an_older_program_knows)
+{
+    size_t         size  = structs[_i].size;
+    unsigned char *whole = query(_i, size);
+    unsigned char *older = query(_i, size - OTHER);
+
+    ck_assert_mem_eq(older, whole, size - OTHER);
+    free(older);
+    free(whole);
+}
+END_TEST
+
+START_TEST(queries_clear_what_a_newer_program_knows)
+{
+    static const unsigned char zeros[OTHER];
+    size_t                     size  = structs[_i].size;
+    unsigned char             *whole = query(_i, size);
+    unsigned char             *newer = query(_i, size + OTHER);
+
+    ck_assert_mem_eq(newer, whole, size);
+    ck_assert_mem_eq(newer + size, zeros, OTHER);
+    free(newer);
+    free(whole);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("struct sizes");
+    TCase *tcase = tcase_create("queries");
+
+    tcase_add_checked_fixture(tcase, make_objects, release_objects);
+    tcase_add_loop_test(tcase, queries_fill_what_an_older_program_knows, 0,
+                        NUM_STRUCTS);
+    tcase_add_loop_test(tcase, queries_clear_what_a_newer_program_knows, 0,
+                        NUM_STRUCTS);
+    suite_add_tcase(suite, tcase);
+    return cuda_main(suite);
+}
