@@ -2,29 +2,183 @@
 
 #include "tools/shuffle/input.h"
 #include "tools/shuffle/error.h"
-#include "tools/shuffle/csv.h"
-#include "tools/shuffle/field.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A file that tells no size is empty, or one of /proc. */
-static int input_file_check_size(const char *path, int fd,
-                                 const struct stat *status)
+/* --- fields ------------------------------------------------------------- */
+
+/* The state between two bytes of text with quotes. A quote opens a field only
+ * at its start; anywhere else it is a character. */
+typedef enum csv_state {
+    CSV_START, /* of a field */
+    CSV_PLAIN,
+    CSV_QUOTED,
+    CSV_CLOSED /* behind a quote that closes, or is the first of two */
+} csv_state_t;
+
+static csv_state_t csv_next(csv_state_t state, char c)
+{
+    if (state == CSV_QUOTED) {
+        return c == '"' ? CSV_CLOSED : CSV_QUOTED;
+    }
+    if ((c == '"') && (state != CSV_PLAIN)) {
+        return CSV_QUOTED;
+    }
+    return (c == ',') || (c == '\n') ? CSV_START : CSV_PLAIN;
+}
+
+/* The length up to the end of a record, or 0. */
+static size_t csv_find_end(int *state_p, const char *data, size_t length)
+{
+    csv_state_t state = (csv_state_t)*state_p;
+    size_t      i     = 0;
+    bool        ended = false;
+
+    while ((i < length) && !ended) {
+        state = csv_next(state, data[i]);
+        ended = (data[i++] == '\n') && (state == CSV_START);
+    }
+    *state_p = (int)state;
+    return ended ? i : 0;
+}
+
+static bool field_find_csv(unsigned field, const char *data, size_t length,
+                           char *value, size_t *value_length_p)
+{
+    csv_state_t state = CSV_START;
+    csv_state_t before;
+    size_t      used = 0;
+
+    if ((length > 0) && (data[length - 1] == '\r')) {
+        length--;
+    }
+    for (size_t i = 0; (i < length) && (field > 0); i++) {
+        before = state;
+        state  = csv_next(state, data[i]);
+        if (state == CSV_START) {
+            field--;
+        } else if ((field == 1) && (state != CSV_CLOSED) &&
+                   ((before != CSV_START) || (state != CSV_QUOTED))) {
+            value[used++] = data[i];
+        }
+    }
+    *value_length_p = used;
+    return field <= 1;
+}
+
+static const char *field_end(int delimiter, const char *at, const char *end)
+{
+    const char *found = NULL;
+
+    if (delimiter != FIELD_BLANKS) {
+        found = memchr(at, delimiter, (size_t)(end - at));
+        return found != NULL ? found : end;
+    }
+    while ((at < end) && (*at != ' ') && (*at != '\t')) {
+        at++;
+    }
+    return at;
+}
+
+bool field_find(int delimiter, unsigned field, const char *data, size_t length,
+                char *value, const char **key_p, size_t *key_length_p)
+{
+    const char *end = data + length;
+    const char *stop;
+
+    *key_p = value;
+    if (delimiter == FIELD_CSV) {
+        return field_find_csv(field, data, length, value, key_length_p);
+    }
+    for (;; data = stop + 1) {
+        while ((delimiter == FIELD_BLANKS) && (data < end) &&
+               ((*data == ' ') || (*data == '\t'))) {
+            data++;
+        }
+        if ((delimiter == FIELD_BLANKS) && (data == end)) {
+            return false;
+        }
+        stop = field_end(delimiter, data, end);
+        if (--field == 0) {
+            break;
+        }
+        if (stop == end) {
+            return false;
+        }
+    }
+    *key_p        = data;
+    *key_length_p = (size_t)(stop - data);
+    return true;
+}
+
+int field_delimiter_parse(const char *text)
+{
+    if (strcmp(text, "tab") == 0) {
+        return '\t';
+    }
+    if (strcmp(text, "blank") == 0) {
+        return FIELD_BLANKS;
+    }
+    if (strcmp(text, "csv") == 0) {
+        return FIELD_CSV;
+    }
+    /* A newline ends records. */
+    if ((strlen(text) == 1) && (text[0] != '\n')) {
+        return (unsigned char)text[0];
+    }
+    return FIELD_UNKNOWN;
+}
+
+int field_delimiter_guess(const char *path)
+{
+    static const struct {
+        const char *ending;
+        int         delimiter;
+    } guesses[] = {
+        {".tbl", '|'},          {".csv", FIELD_CSV},    {".tsv", '\t'},
+        {".tab", '\t'},         {".passwd", ':'},       {".group", ':'},
+        {".txt", FIELD_BLANKS}, {".log", FIELD_BLANKS}, {"passwd", ':'},
+        {"group", ':'},
+    };
+    const char *slash  = strrchr(path, '/');
+    const char *name   = slash != NULL ? slash + 1 : path;
+    const char *suffix = strrchr(name, '.');
+
+    for (size_t i = 0; i < sizeof(guesses) / sizeof(guesses[0]); i++) {
+        if (strcmp(suffix != NULL ? suffix : name, guesses[i].ending) == 0) {
+            return guesses[i].delimiter;
+        }
+    }
+    return FIELD_UNKNOWN;
+}
+
+/* --- files -------------------------------------------------------------- */
+
+static int input_file_check(const char *path, int fd, struct stat *status_p)
 {
     char    byte;
-    ssize_t got;
+    ssize_t got = 0;
 
-    if (!S_ISREG(status->st_mode) || (status->st_size != 0)) {
-        return 0;
+    if (fstat(fd, status_p) != 0) {
+        return say_error("cannot stat input file '%s': %s", path,
+                         strerror(errno));
     }
-    got = read(fd, &byte, sizeof(byte));
+    if (S_ISDIR(status_p->st_mode)) {
+        return say_error("'%s' is a directory: name the files in it", path);
+    }
+    if (!S_ISREG(status_p->st_mode)) {
+        return say_error("'%s' is not a regular file: several workers read it "
+                         "at once, so save its contents to a file first",
+                         path);
+    }
+    if (status_p->st_size == 0) {
+        got = read(fd, &byte, sizeof(byte));
+    }
     if (got < 0) {
         return say_error("cannot read input file '%s': %s", path,
                          strerror(errno));
@@ -35,39 +189,20 @@ static int input_file_check_size(const char *path, int fd,
                                 path);
 }
 
-static int input_file_check(const char *path, struct stat *status_p)
+static int input_file_init(input_file_t *file, const char *path, int delimiter)
 {
-    /* Without O_NONBLOCK, opening a pipe that nobody writes would hang. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    int result;
+    /* Without O_NONBLOCK, opening a pipe without a writer blocks. */
+    int         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat status;
+    int         result;
 
     if (fd < 0) {
         return say_error("cannot open input file '%s': %s", path,
                          strerror(errno));
     }
-    if (fstat(fd, status_p) != 0) {
-        close(fd);
-        return say_error("cannot stat input file '%s': %s", path,
-                         strerror(errno));
-    }
-    result = input_file_check_size(path, fd, status_p);
+    result = input_file_check(path, fd, &status);
     close(fd);
-    if (S_ISDIR(status_p->st_mode)) {
-        return say_error("'%s' is a directory: name the files in it", path);
-    }
-    if (!S_ISREG(status_p->st_mode)) {
-        return say_error("'%s' is not a regular file: several workers read it "
-                         "at once, so save its contents to a file first",
-                         path);
-    }
-    return result;
-}
-
-static int input_file_init(input_file_t *file, const char *path, int delimiter)
-{
-    struct stat status;
-
-    if (input_file_check(path, &status) != 0) {
+    if (result != 0) {
         return -1;
     }
     file->path = path;
@@ -107,9 +242,7 @@ void inputs_cleanup(inputs_t *inputs)
 {
     free(inputs->files);
     free(inputs->header);
-    inputs->header    = NULL;
-    inputs->files     = NULL;
-    inputs->num_files = 0;
+    memset(inputs, 0, sizeof(*inputs));
 }
 
 uint64_t inputs_begin(const inputs_t *inputs, unsigned worker,
@@ -118,86 +251,291 @@ uint64_t inputs_begin(const inputs_t *inputs, unsigned worker,
     return (uint64_t)((unsigned __int128)inputs->size * worker / num_workers);
 }
 
-/* Append one more line of a stream. Returns -1 where there is none. */
-static int input_append_line(FILE *stream, char **text, size_t *length)
-{
-    char   *line = NULL;
-    size_t  size = 0;
-    ssize_t got  = getline(&line, &size, stream);
-    char   *longer;
+/* --- the reader --------------------------------------------------------- */
 
-    /* Room for the newline that the last line may lack. */
-    longer = got > 0 ? realloc(*text, *length + (size_t)got + 1) : NULL;
-    if (longer != NULL) {
-        memcpy(longer + *length, line, (size_t)got);
-        *text = longer;
-        *length += (size_t)got;
+int reader_init(reader_t *reader, const inputs_t *inputs, uint64_t begin,
+                uint64_t end, unsigned field, size_t buffer_size)
+{
+    memset(reader, 0, sizeof(*reader));
+    reader->inputs   = inputs;
+    reader->begin    = begin;
+    reader->end      = end;
+    reader->field    = field;
+    reader->fd       = -1;
+    reader->capacity = buffer_size;
+    reader->buffer   = malloc(buffer_size);
+    reader->value    = malloc(buffer_size);
+    if ((reader->buffer == NULL) || (reader->value == NULL)) {
+        reader_cleanup(reader);
+        return say_error("out of memory for a buffer of %zu bytes",
+                         buffer_size);
     }
-    free(line);
-    return longer != NULL ? 0 : -1;
+    return 0;
 }
 
-/* The first record of a file, to be released by free(); with a newline, which
- * it may lack in the file. NULL with an error. */
-static char *input_read_header(const input_file_t *file, size_t *length_p)
+static void reader_close(reader_t *reader)
 {
-    FILE       *stream = fopen(file->path, "re");
-    char       *text   = NULL;
-    size_t      length = 0;
-    csv_state_t state  = CSV_START;
-    size_t      before;
-
-    do {
-        before = length;
-        if ((stream == NULL) ||
-            (input_append_line(stream, &text, &length) != 0)) {
-            say_error("cannot read the header of '%s': %s", file->path,
-                      before > 0 ? "a quote is not closed" : strerror(errno));
-            free(text);
-            text = NULL;
-            break;
-        }
-        state = csv_scan(state, text + before, length - before);
-    } while ((file->delimiter == FIELD_CSV) && (state == CSV_QUOTED));
-    if (stream != NULL) {
-        fclose(stream);
+    if (reader->fd >= 0) {
+        close(reader->fd);
+        reader->fd = -1;
+        reader->index++;
     }
-    if ((text != NULL) && (text[length - 1] != '\n')) {
-        text[length++] = '\n';
-    }
-    *length_p = length;
-    return text;
 }
 
-static int input_take_header(inputs_t *inputs, input_file_t *file)
+void reader_cleanup(reader_t *reader)
 {
-    size_t length;
-    char  *line = input_read_header(file, &length);
-    bool   is_same;
+    reader_close(reader);
+    free(reader->buffer);
+    free(reader->value);
+    memset(reader, 0, sizeof(*reader));
+    reader->fd = -1;
+}
 
-    if (line == NULL) {
-        return -1;
+static const input_file_t *reader_file(const reader_t *reader)
+{
+    return &reader->inputs->files[reader->index];
+}
+
+static bool reader_has_quotes(const reader_t *reader)
+{
+    return reader_file(reader)->delimiter == FIELD_CSV;
+}
+
+/* Open the next file that has bytes of the part. Returns 0 when none has. */
+static int reader_open(reader_t *reader)
+{
+    const input_file_t *file = reader_file(reader);
+
+    while ((reader->index < reader->inputs->num_files) &&
+           (file->start + file->size <= reader->begin)) {
+        file = &reader->inputs->files[++reader->index];
     }
-    file->header = length < file->size ? length : file->size;
-    if (inputs->header == NULL) {
-        inputs->header        = line;
-        inputs->header_length = length;
+    if ((reader->index == reader->inputs->num_files) ||
+        (file->start >= reader->end)) {
         return 0;
     }
-    is_same = (length == inputs->header_length) &&
-              (memcmp(line, inputs->header, length) == 0);
-    free(line);
-    return is_same ? 0
-                   : say_error("the header of '%s' is not that of the files "
-                               "before: with --header all must have the same",
-                               file->path);
+    reader->fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    if (reader->fd < 0) {
+        return say_error("cannot open input file '%s': %s", file->path,
+                         strerror(errno));
+    }
+    reader->low = reader->begin > file->start ? reader->begin - file->start : 0;
+    reader->high = reader->end - file->start < file->size
+                       ? reader->end - file->start
+                       : file->size;
+    if (reader->low <= file->header) {
+        reader->low    = file->header;
+        reader->offset = file->header;
+    } else {
+        /* The byte before the part tells whether a record starts with the
+         * part; with quotes, only all bytes before it do. */
+        reader->offset =
+            reader_has_quotes(reader) ? file->header : reader->low - 1;
+    }
+    reader->head    = 0;
+    reader->scanned = 0;
+    reader->tail    = 0;
+    reader->quotes  = CSV_START;
+    return 1;
+}
+
+static int reader_grow(reader_t *reader)
+{
+    size_t capacity = reader->capacity * 2;
+    char  *buffer   = realloc(reader->buffer, capacity);
+    char  *value    = realloc(reader->value, capacity);
+
+    reader->buffer = buffer != NULL ? buffer : reader->buffer;
+    reader->value  = value != NULL ? value : reader->value;
+    if ((buffer == NULL) || (value == NULL)) {
+        return say_error("out of memory: a record of '%s' before byte %llu is "
+                         "longer than %zu bytes",
+                         reader_file(reader)->path,
+                         (unsigned long long)reader->offset, reader->capacity);
+    }
+    reader->capacity = capacity;
+    return 0;
+}
+
+/* Read more behind what is left. */
+static int reader_fill(reader_t *reader)
+{
+    const input_file_t *file = reader_file(reader);
+    size_t              wanted;
+    ssize_t             got;
+
+    reader->tail -= reader->head;
+    reader->scanned -= reader->head;
+    memmove(reader->buffer, reader->buffer + reader->head, reader->tail);
+    reader->head = 0;
+    /* One byte stays free for the newline that a file may lack. */
+    if ((reader->tail + 1 >= reader->capacity) && (reader_grow(reader) != 0)) {
+        return -1;
+    }
+    wanted = reader->capacity - 1 - reader->tail;
+    if (wanted > file->size - reader->offset) {
+        wanted = (size_t)(file->size - reader->offset);
+    }
+    do {
+        got = pread(reader->fd, reader->buffer + reader->tail, wanted,
+                    (off_t)reader->offset);
+    } while ((got < 0) && (errno == EINTR));
+    if (got < 0) {
+        return say_error("cannot read '%s' at byte %llu: %s", file->path,
+                         (unsigned long long)reader->offset, strerror(errno));
+    }
+    if (got == 0) {
+        return say_error("'%s' was cut short while it was read: byte %llu of "
+                         "%llu is not there any more",
+                         file->path, (unsigned long long)reader->offset,
+                         (unsigned long long)file->size);
+    }
+    reader->tail += (size_t)got;
+    reader->offset += (uint64_t)got;
+    return 0;
+}
+
+/* The length of the record at head; 0: it goes on behind what was read. */
+static size_t reader_find_end(reader_t *reader)
+{
+    const char *at   = reader->buffer + reader->scanned;
+    size_t      left = reader->tail - reader->scanned;
+    const char *newline;
+    size_t      length;
+
+    if (reader_has_quotes(reader)) {
+        length = csv_find_end(&reader->quotes, at, left);
+    } else {
+        newline = memchr(at, '\n', left);
+        length  = newline != NULL ? (size_t)(newline + 1 - at) : 0;
+    }
+    reader->scanned += length > 0 ? length : left;
+    return length > 0 ? reader->scanned - reader->head : 0;
+}
+
+/* End the last record of a file, which lacks its newline. Returns the record's
+ * length, or 0 with an error. */
+static size_t reader_end_file(reader_t *reader, uint64_t start)
+{
+    if (reader->quotes == CSV_QUOTED) {
+        say_error("the last record of '%s', which begins at byte %llu, has a "
+                  "quote that is not closed: mend it, or give -d , where "
+                  "quotes are characters as others",
+                  reader_file(reader)->path, (unsigned long long)start);
+        return 0;
+    }
+    reader->buffer[reader->tail++] = '\n';
+    reader->scanned                = reader->tail;
+    reader->num_added += start >= reader->low;
+    return reader->tail - reader->head;
+}
+
+/* reader_next() without the key. */
+static int reader_next_record(reader_t *reader, record_t *record)
+{
+    size_t length;
+    int    result;
+
+    memset(record, 0, sizeof(*record));
+    for (;;) {
+        if ((reader->fd < 0) && ((result = reader_open(reader)) <= 0)) {
+            return result;
+        }
+        record->file   = reader_file(reader);
+        record->offset = reader->offset - (reader->tail - reader->head);
+        if (record->offset >= reader->high) {
+            reader_close(reader);
+            continue;
+        }
+        length = reader_find_end(reader);
+        if ((length == 0) && (reader->offset < record->file->size)) {
+            if (reader_fill(reader) != 0) {
+                return -1;
+            }
+            if (record->offset < reader->low) {
+                return 1;
+            }
+            continue;
+        }
+        if (length == 0) {
+            length = reader_end_file(reader, record->offset);
+        }
+        if (length == 0) {
+            return -1;
+        }
+        record->data = reader->buffer + reader->head;
+        reader->head += length;
+        if (record->offset >= reader->low) {
+            record->length = length;
+            return 1;
+        }
+    }
+}
+
+static int reader_complain_field(const reader_t *reader, const record_t *record)
+{
+    char   excerpt[41] = "";
+    size_t length      = record->length - 1;
+
+    for (size_t i = 0; (i < length) && (i < sizeof(excerpt) - 1); i++) {
+        char c = record->data[i];
+
+        excerpt[i] = (c >= ' ') && (c <= '~') ? c : '?';
+    }
+    return say_error("the record at byte %llu of '%s' has no field %u (it "
+                     "begins with '%s'): mend it, or give another -k or -d",
+                     (unsigned long long)record->offset, record->file->path,
+                     reader->field, excerpt);
+}
+
+int reader_next(reader_t *reader, record_t *record_p)
+{
+    int result = reader_next_record(reader, record_p);
+
+    if ((result <= 0) || (record_p->length == 0)) {
+        return result;
+    }
+    return field_find(record_p->file->delimiter, reader->field, record_p->data,
+                      record_p->length - 1, reader->value, &record_p->key,
+                      &record_p->key_length)
+               ? 1
+               : reader_complain_field(reader, record_p);
+}
+
+/* --- the header --------------------------------------------------------- */
+
+static int inputs_take_header_of(inputs_t *inputs, input_file_t *file)
+{
+    reader_t reader;
+    record_t record;
+    int      result =
+        reader_init(&reader, inputs, file->start, file->start + 1, 1, 4096);
+
+    if (result != 0) {
+        return -1;
+    }
+    if (reader_next_record(&reader, &record) < 0) {
+        result = -1;
+    } else if (inputs->header == NULL) {
+        inputs->header        = reader.buffer;
+        inputs->header_length = record.length;
+        reader.buffer         = NULL;
+    } else if ((record.length != inputs->header_length) ||
+               (memcmp(record.data, inputs->header, record.length) != 0)) {
+        result = say_error("the header of '%s' is not that of the files "
+                           "before: with --header all must have the same",
+                           file->path);
+    }
+    file->header = record.length < file->size ? record.length : file->size;
+    reader_cleanup(&reader);
+    return result;
 }
 
 int inputs_take_header(inputs_t *inputs)
 {
     for (size_t i = 0; i < inputs->num_files; i++) {
         if ((inputs->files[i].size > 0) &&
-            (input_take_header(inputs, &inputs->files[i]) != 0)) {
+            (inputs_take_header_of(inputs, &inputs->files[i]) != 0)) {
             return -1;
         }
     }

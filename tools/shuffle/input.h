@@ -1,24 +1,40 @@
 /*
- * The input files, laid side by side into one range of bytes.
+ * The input: files side by side in one range of bytes, their records, and the
+ * key field of each record.
  *
  *     | file 0        | file 1  | (empty) | file 2               |
  *     0          worker 0          |          worker 1           size
  *
- * A worker has the records that start in its part of the range. A record never
- * spans files.
+ * A worker reads the records that start in its part of the range. A record
+ * never spans files. A last line without a newline gets one.
+ *
+ *     delimiter '|'    a|b||d           fields "a" "b" "" "d"
+ *     FIELD_BLANKS     ' a \t b'        fields "a" "b"
+ *     FIELD_CSV        1,"a, b","5"""   fields "1" "a, b" "5\"" (RFC 4180)
+ *
+ * With a delimiter an empty record has one field, which is empty; with blanks
+ * it has none.
+ *
+ * Functions that return an int return -1 with an error.
  */
 #ifndef SHUFFLE_INPUT_H
 #define SHUFFLE_INPUT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+/* Delimiters other than a byte 0 .. 255. */
+#define FIELD_BLANKS  256 /* runs of spaces and tabs */
+#define FIELD_CSV     257 /* commas, and quotes */
+#define FIELD_UNKNOWN (-1)
+
 typedef struct input_file {
     const char *path;
-    uint64_t    start;     /* of its first byte in the whole range */
-    uint64_t    size;      /* when the run began */
-    int         delimiter; /* see field.h */
-    uint64_t    header;    /* bytes at its begin that are no record */
+    uint64_t    start; /* of its first byte in the whole range */
+    uint64_t    size;  /* when the run began */
+    int         delimiter;
+    uint64_t    header; /* bytes at its start that are no record */
 } input_file_t;
 
 typedef struct inputs {
@@ -29,23 +45,71 @@ typedef struct inputs {
     size_t        header_length;
 } inputs_t;
 
-/*
- * Check that each file is a regular one that can be read, and take its size.
- * delimiter is FIELD_UNKNOWN to guess it from each name. The paths are
- * borrowed. Returns -1 with an error; nothing is left then.
- */
+/* delimiter: FIELD_UNKNOWN to choose it by each name. The paths are borrowed.
+ * After an error nothing is left. */
 int  inputs_init(inputs_t *inputs, char *const *paths, size_t num_paths,
                  int delimiter);
 void inputs_cleanup(inputs_t *inputs);
 
-/*
- * The first line of each file is a header, the same in all, and no record. An
- * empty file has none. Returns -1 with an error.
- */
+/* The first line of each file is a header, the same in all, and no record. An
+ * empty file has none. */
 int inputs_take_header(inputs_t *inputs);
 
 /* Where the part of a worker begins; that of worker num_workers is the end. */
 uint64_t inputs_begin(const inputs_t *inputs, unsigned worker,
                       unsigned num_workers);
+
+/* Valid until the next call of reader_next(). */
+typedef struct record {
+    const input_file_t *file;
+    uint64_t            offset; /* in the file */
+    const char         *data;
+    size_t              length; /* with the newline */
+    const char         *key;
+    size_t              key_length;
+} record_t;
+
+typedef struct reader {
+    const inputs_t *inputs;
+    uint64_t        begin; /* the part, in the whole range */
+    uint64_t        end;
+    unsigned        field; /* the key's, from 1 */
+    size_t          index; /* of the file */
+    int             fd;    /* of that file, or -1 */
+    uint64_t        low;   /* the part, in that file */
+    uint64_t        high;
+    uint64_t        offset; /* in that file, of the next byte to be read */
+    char           *buffer;
+    char           *value; /* of a quoted key; as large as the buffer */
+    size_t          capacity;
+    size_t          head;      /* of the next record in the buffer */
+    size_t          scanned;   /* no record ends between head and here */
+    size_t          tail;      /* end of what was read */
+    int             quotes;    /* a csv_state_t, at `scanned` */
+    uint64_t        num_added; /* newlines */
+} reader_t;
+
+/* buffer_size: bytes to read at a time, 2 or more; a longer record makes the
+ * buffer grow. */
+int  reader_init(reader_t *reader, const inputs_t *inputs, uint64_t begin,
+                 uint64_t end, unsigned field, size_t buffer_size);
+void reader_cleanup(reader_t *reader);
+
+/*
+ * Returns 1 with the next record, 0 at the end. A record of length 0 is none:
+ * it only gives the caller a turn while the reader looks for the first record
+ * of the part.
+ */
+int reader_next(reader_t *reader, record_t *record_p);
+
+/* Find the key field of a record without its newline. value: room for length
+ * bytes. False: the record has too few fields. */
+bool field_find(int delimiter, unsigned field, const char *data, size_t length,
+                char *value, const char **key_p, size_t *key_length_p);
+
+/* The delimiter that the command line names (one character, tab, blank, csv),
+ * or that a file's name suggests; or FIELD_UNKNOWN. */
+int field_delimiter_parse(const char *text);
+int field_delimiter_guess(const char *path);
 
 #endif

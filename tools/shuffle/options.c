@@ -2,7 +2,7 @@
 
 #include "tools/shuffle/options.h"
 #include "tools/shuffle/error.h"
-#include "tools/shuffle/field.h"
+#include "tools/shuffle/input.h"
 #include "tools/shuffle/output.h"
 
 #include <ucxpool/version.h>

@@ -2,9 +2,7 @@
 
 #include "tools/shuffle/worker.h"
 #include "tools/shuffle/error.h"
-#include "tools/shuffle/csv.h"
-#include "tools/shuffle/field.h"
-#include "tools/shuffle/splitter.h"
+#include "tools/shuffle/input.h"
 #include "tools/shuffle/stopwatch.h"
 #include "tools/shuffle/store.h"
 #include "tools/shuffle/writer.h"
@@ -28,7 +26,7 @@ typedef struct worker {
     store_t         own_memory;
     batch_t        *own;  /* for the worker's own partitions */
     batch_t       **open; /* by target: being filled, or NULL */
-    splitter_t      splitter;
+    reader_t        reader;
     writer_t        writer;
     tally_t         in;
     char           *value; /* of a key that is not as it stands there */
@@ -135,98 +133,37 @@ static int worker_append(worker_t *worker, uint64_t hash, const char *record,
     }
 }
 
-static int worker_complain_field(const worker_t *worker, const span_t *span,
-                                 const char *record, size_t length)
+static int worker_take_record(worker_t *worker, const record_t *record)
 {
-    char   excerpt[41];
-    size_t shown = length < sizeof(excerpt) - 1 ? length : sizeof(excerpt) - 1;
+    uint64_t hash = hash_bytes(record->key, record->key_length, HASH_SEED_KEY);
 
-    for (size_t i = 0; i < shown; i++) {
-        excerpt[i] = (record[i] >= ' ') && (record[i] <= '~') ? record[i] : '?';
-    }
-    excerpt[shown] = '\0';
-    return say_error(
-        "the record at byte %llu of '%s' has no field %u (it "
-        "begins with '%s'): mend it, or give another -k or -d",
-        (unsigned long long)(span->offset + (uint64_t)(record - span->data)),
-        span->file->path, worker->job->field, excerpt);
-}
-
-/* The hash of a key's value. Returns -1 with an error. */
-static int worker_hash(worker_t *worker, const field_key_t *key,
-                       uint64_t *hash_p)
-{
-    const char *data   = key->data;
-    size_t      length = key->length;
-    char       *value;
-
-    if (key->is_raw) {
-        if (length > worker->value_size) {
-            value = realloc(worker->value, length);
-            if (value == NULL) {
-                say_error("out of memory for a key of %zu bytes", length);
-                return -1;
-            }
-            worker->value      = value;
-            worker->value_size = length;
-        }
-        length = csv_value(key, worker->value);
-        data   = worker->value;
-    }
-    *hash_p = hash_bytes(data, length, HASH_SEED_KEY);
-    return 0;
-}
-
-/* The length of the record that begins there, with its newline. */
-static size_t worker_record(const span_t *span, const char *record)
-{
-    size_t      left  = (size_t)(span->data + span->length - record);
-    csv_state_t state = CSV_START;
-
-    if (span->file->delimiter == FIELD_CSV) {
-        return csv_record_end(&state, record, left);
-    }
-    return (size_t)((const char *)memchr(record, '\n', left) + 1 - record);
-}
-
-static int worker_take_span(worker_t *worker, const span_t *span)
-{
-    const field_rule_t rule = {span->file->delimiter, worker->job->field};
-    const char        *at   = span->data;
-    const char        *end  = at + span->length;
-    field_key_t        key;
-    uint64_t           hash;
-    size_t             length;
-
-    for (; at < end; at += length) {
-        length = worker_record(span, at);
-        if (!field_find(&rule, at, length - 1, &key)) {
-            return worker_complain_field(worker, span, at, length - 1);
-        }
-        tally_record(&worker->in, at, length);
-        if ((worker_hash(worker, &key, &hash) != 0) ||
-            (worker_append(worker, hash, at, length) != 0)) {
-            return -1;
-        }
-    }
-    progress_add(&worker->params.progress->bytes_read, span->length);
-    return 0;
+    tally_record(&worker->in, record->data, record->length);
+    return worker_append(worker, hash, record->data, record->length);
 }
 
 static int worker_read(worker_t *worker)
 {
-    span_t span;
-    int    result;
+    record_t record;
+    size_t   size = 0; /* since the last turn */
+    int      result;
 
-    while ((result = splitter_next(&worker->splitter, &span)) > 0) {
-        if ((worker_take_span(worker, &span) != 0) ||
-            (worker_turn(worker) != 0)) {
+    while ((result = reader_next(&worker->reader, &record)) > 0) {
+        if ((record.length > 0) && (worker_take_record(worker, &record) != 0)) {
             return -1;
+        }
+        size += record.length;
+        if ((record.length == 0) || (size >= WORKER_BUFFER_SIZE)) {
+            progress_add(&worker->params.progress->bytes_read, size);
+            size = 0;
+            if (worker_turn(worker) != 0) {
+                return -1;
+            }
         }
     }
     if (result < 0) {
         return -1;
     }
+    progress_add(&worker->params.progress->bytes_read, size);
     for (unsigned i = 0; i < worker->job->num_workers; i++) {
         if (worker_flush(worker, i) != 0) {
             return -1;
@@ -269,11 +206,11 @@ static int worker_init(worker_t *worker, const worker_params_t *params)
     worker->job      = job;
     worker->exchange = params->exchange;
     job_batch_shape(job, &worker->shape);
-    if (splitter_init(
-            &worker->splitter, &job->inputs,
+    if (reader_init(
+            &worker->reader, &job->inputs,
             inputs_begin(&job->inputs, params->index, job->num_workers),
             inputs_begin(&job->inputs, params->index + 1, job->num_workers),
-            WORKER_BUFFER_SIZE) != 0) {
+            job->field, WORKER_BUFFER_SIZE) != 0) {
         return -1;
     }
     return worker_init_own(worker) == 0
@@ -287,9 +224,8 @@ static void worker_cleanup(worker_t *worker)
     writer_cleanup(&worker->writer);
     batch_destroy(worker->own);
     free(worker->open);
-    free(worker->value);
     store_cleanup(&worker->own_memory);
-    splitter_cleanup(&worker->splitter);
+    reader_cleanup(&worker->reader);
 }
 
 /* The last batches, both ways. */
@@ -346,7 +282,7 @@ static void worker_report(const worker_t *worker, result_t *result)
     result->max_resident = (uint64_t)usage.ru_maxrss * 1024;
     result->in           = worker->in;
     result->out          = worker->writer.out;
-    result->num_added    = worker->splitter.num_added;
+    result->num_added    = worker->reader.num_added;
     result->early        = worker->writer.early;
     if (worker->params.gpu_store != NULL) {
         gpu_store_stats_get(worker->params.gpu_store, &result->gpu_store);

@@ -1,7 +1,6 @@
-/* The splitter: parts of files, cut at the ends of records. */
+/* The input: parts of files, cut at the ends of records, and key fields. */
 #include "tools/shuffle/error.h"
-#include "tools/shuffle/field.h"
-#include "tools/shuffle/splitter.h"
+#include "tools/shuffle/input.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -23,7 +22,7 @@ static void write_file(unsigned index, const char *data, size_t length)
 {
     FILE *file;
 
-    snprintf(paths[index], sizeof(paths[index]), "splitter-%ld-%u.txt",
+    snprintf(paths[index], sizeof(paths[index]), "input-%ld-%u.txt",
              (long)getpid(), index);
     file = fopen(paths[index], "w");
     ck_assert_ptr_nonnull(file);
@@ -61,30 +60,28 @@ static void cleanup(void)
     }
 }
 
-/* Read one part and require that spans are whole records of one file. */
+/* Read one part and require that each record ends with its newline. */
 static int read_part(unsigned part, unsigned num_parts, size_t buffer_size)
 {
-    splitter_t splitter;
-    span_t     span;
-    int        result;
+    reader_t reader;
+    record_t record;
+    int      result;
 
-    ck_assert_int_eq(splitter_init(&splitter, &inputs,
-                                   inputs_begin(&inputs, part, num_parts),
-                                   inputs_begin(&inputs, part + 1, num_parts),
-                                   buffer_size),
-                     0);
-    while ((result = splitter_next(&splitter, &span)) > 0) {
-        if ((span.length == 0) && (delimiter == FIELD_CSV)) {
+    ck_assert_int_eq(
+        reader_init(&reader, &inputs, inputs_begin(&inputs, part, num_parts),
+                    inputs_begin(&inputs, part + 1, num_parts), 1, buffer_size),
+        0);
+    while ((result = reader_next(&reader, &record)) > 0) {
+        if (record.length == 0) {
             continue;
         }
-        ck_assert_uint_gt(span.length, 0);
-        ck_assert_int_eq(span.data[span.length - 1], '\n');
-        ck_assert_uint_le(output_length + span.length, sizeof(output));
-        memcpy(output + output_length, span.data, span.length);
-        output_length += span.length;
+        ck_assert_int_eq(record.data[record.length - 1], '\n');
+        ck_assert_uint_le(output_length + record.length, sizeof(output));
+        memcpy(output + output_length, record.data, record.length);
+        output_length += record.length;
     }
-    num_added += splitter.num_added;
-    splitter_cleanup(&splitter);
+    num_added += reader.num_added;
+    reader_cleanup(&reader);
     return result;
 }
 
@@ -162,19 +159,41 @@ START_TEST(a_record_may_be_longer_than_parts_and_buffer)
 }
 END_TEST
 
-START_TEST(a_span_tells_where_it_lies)
+START_TEST(a_record_has_its_place_and_key)
 {
-    const char *texts[] = {"aa\n", "bbb\ncc\n"};
-    splitter_t  splitter;
-    span_t      span;
+    const char *texts[] = {"aa\n", "bbb\ncc,\"d,\"\"\"\n"};
+    reader_t    reader;
+    record_t    record;
 
+    delimiter = FIELD_CSV;
     write_texts(texts, 2);
-    ck_assert_int_eq(splitter_init(&splitter, &inputs, 4, inputs.size, 64), 0);
-    ck_assert_int_eq(splitter_next(&splitter, &span), 1);
-    ck_assert_str_eq(span.file->path, paths[1]);
-    ck_assert_uint_eq(span.offset, 4);
-    ck_assert_uint_eq(span.length, 3);
-    splitter_cleanup(&splitter);
+    ck_assert_int_eq(reader_init(&reader, &inputs, 4, inputs.size, 2, 64), 0);
+    do {
+        ck_assert_int_eq(reader_next(&reader, &record), 1);
+    } while (record.length == 0);
+    ck_assert_str_eq(record.file->path, paths[1]);
+    ck_assert_uint_eq(record.offset, 4);
+    ck_assert_uint_eq(record.length, 10);
+    ck_assert_uint_eq(record.key_length, 3);
+    ck_assert_mem_eq(record.key, "d,\"", 3);
+    ck_assert_int_eq(reader_next(&reader, &record), 0);
+    reader_cleanup(&reader);
+}
+END_TEST
+
+START_TEST(a_record_without_the_key_is_an_error_with_its_place)
+{
+    const char *text = "a,b\nc\n";
+    reader_t    reader;
+    record_t    record;
+
+    write_texts(&text, 1);
+    ck_assert_int_eq(reader_init(&reader, &inputs, 0, inputs.size, 2, 64), 0);
+    ck_assert_int_eq(reader_next(&reader, &record), 1);
+    ck_assert_int_eq(reader_next(&reader, &record), -1);
+    ck_assert_ptr_nonnull(strstr(error_text(), "at byte 4 of"));
+    ck_assert_ptr_nonnull(strstr(error_text(), "begins with 'c'"));
+    reader_cleanup(&reader);
 }
 END_TEST
 
@@ -262,17 +281,137 @@ START_TEST(a_file_of_unknown_suffix_needs_a_delimiter)
 
     write_texts(&text, 1);
     inputs_cleanup(&inputs);
-    rename(paths[0], "splitter.unknown");
-    snprintf(paths[0], sizeof(paths[0]), "splitter.unknown");
+    rename(paths[0], "input.unknown");
+    snprintf(paths[0], sizeof(paths[0]), "input.unknown");
     ck_assert_int_eq(inputs_init(&inputs, names, 1, FIELD_UNKNOWN), -1);
     ck_assert_ptr_nonnull(strstr(error_text(), "-d"));
 }
 END_TEST
 
+/* The field as text, or NULL where there is none. */
+static const char *find(int which, unsigned number, const char *record)
+{
+    static char text[64];
+    char        value[64];
+    const char *key;
+    size_t      length;
+
+    if (!field_find(which, number, record, strlen(record), value, &key,
+                    &length)) {
+        return NULL;
+    }
+    memcpy(text, key, length);
+    text[length] = '\0';
+    return text;
+}
+
+START_TEST(fields_are_counted_from_1)
+{
+    ck_assert_str_eq(find('|', 1, "a|bc|d"), "a");
+    ck_assert_str_eq(find('|', 2, "a|bc|d"), "bc");
+    ck_assert_str_eq(find('|', 3, "a|bc|d"), "d");
+    ck_assert_ptr_null(find('|', 4, "a|bc|d"));
+}
+END_TEST
+
+START_TEST(a_field_may_be_empty)
+{
+    ck_assert_str_eq(find(',', 1, ",b"), "");
+    ck_assert_str_eq(find(',', 2, "a,,c"), "");
+    ck_assert_str_eq(find(',', 2, "a,"), "");
+}
+END_TEST
+
+START_TEST(an_empty_record_has_one_empty_field)
+{
+    ck_assert_str_eq(find(',', 1, ""), "");
+    ck_assert_ptr_null(find(',', 2, ""));
+}
+END_TEST
+
+START_TEST(runs_of_blanks_part_fields)
+{
+    ck_assert_str_eq(find(FIELD_BLANKS, 1, " \t a \t b"), "a");
+    ck_assert_str_eq(find(FIELD_BLANKS, 2, " \t a \t b"), "b");
+    ck_assert_str_eq(find(FIELD_BLANKS, 2, "a b  "), "b");
+    ck_assert_ptr_null(find(FIELD_BLANKS, 3, "a b  "));
+}
+END_TEST
+
+START_TEST(between_blanks_an_empty_record_has_no_field)
+{
+    ck_assert_ptr_null(find(FIELD_BLANKS, 1, ""));
+    ck_assert_ptr_null(find(FIELD_BLANKS, 1, " \t "));
+}
+END_TEST
+
+START_TEST(a_key_may_hold_nul_bytes)
+{
+    const char *key;
+    size_t      length;
+
+    ck_assert(field_find(',', 2, "a,\0b\0,c", 7, NULL, &key, &length));
+    ck_assert_uint_eq(length, 3);
+    ck_assert_mem_eq(key, "\0b\0", 3);
+}
+END_TEST
+
+START_TEST(a_quoted_field_is_its_value)
+{
+    const char *record   = "a,\"b, c\",\"5\"\" disk\",\"\",x \"y\" z,\"p\"q\r";
+    const char *values[] = {"a", "b, c", "5\" disk", "", "x \"y\" z", "pq"};
+
+    for (unsigned i = 0; i < 6; i++) {
+        ck_assert_str_eq(find(FIELD_CSV, i + 1, record), values[i]);
+    }
+    ck_assert_ptr_null(find(FIELD_CSV, 7, record));
+    ck_assert_str_eq(find(FIELD_CSV, 1, "\"two\nlines\",x"), "two\nlines");
+    ck_assert_str_eq(find(FIELD_CSV, 2, ","), "");
+    ck_assert_str_eq(find(FIELD_CSV, 1, ""), "");
+    ck_assert_str_eq(find(FIELD_CSV, 1, "\"\"\"\""), "\"");
+}
+END_TEST
+
+START_TEST(quotes_are_characters_with_a_plain_comma)
+{
+    ck_assert_str_eq(find(',', 1, "\"a,b\""), "\"a");
+}
+END_TEST
+
+START_TEST(a_delimiter_may_be_a_byte_above_127)
+{
+    ck_assert_str_eq(find(field_delimiter_parse("\xa7"), 2, "a\xa7z"), "z");
+}
+END_TEST
+
+START_TEST(delimiters_are_one_character_or_a_word)
+{
+    ck_assert_int_eq(field_delimiter_parse("|"), '|');
+    ck_assert_int_eq(field_delimiter_parse("tab"), '\t');
+    ck_assert_int_eq(field_delimiter_parse("blank"), FIELD_BLANKS);
+    ck_assert_int_eq(field_delimiter_parse(""), FIELD_UNKNOWN);
+    ck_assert_int_eq(field_delimiter_parse("||"), FIELD_UNKNOWN);
+    ck_assert_int_eq(field_delimiter_parse("\n"), FIELD_UNKNOWN);
+}
+END_TEST
+
+START_TEST(the_suffix_suggests_a_delimiter)
+{
+    ck_assert_int_eq(field_delimiter_guess("a.d/lineitem.tbl"), '|');
+    ck_assert_int_eq(field_delimiter_guess("x.csv"), FIELD_CSV);
+    ck_assert_int_eq(field_delimiter_guess("x.tsv"), '\t');
+    ck_assert_int_eq(field_delimiter_guess("/etc/passwd"), ':');
+    ck_assert_int_eq(field_delimiter_guess("x.txt"), FIELD_BLANKS);
+    ck_assert_int_eq(field_delimiter_guess("a.csv/x"), FIELD_UNKNOWN);
+    ck_assert_int_eq(field_delimiter_guess("x.csv.gz"), FIELD_UNKNOWN);
+}
+END_TEST
+
 int main(void)
 {
-    Suite   *suite = suite_create("shuffle splitter");
-    TCase   *tcase = tcase_create("splitter");
+    Suite   *suite  = suite_create("shuffle input");
+    TCase   *tcase  = tcase_create("reader");
+    TCase   *fields = tcase_create("fields");
     SRunner *runner;
     int      num_failed;
 
@@ -284,7 +423,8 @@ int main(void)
     tcase_add_test(tcase, empty_files_have_no_records);
     tcase_add_test(tcase, a_record_may_hold_nul_bytes);
     tcase_add_test(tcase, a_record_may_be_longer_than_parts_and_buffer);
-    tcase_add_test(tcase, a_span_tells_where_it_lies);
+    tcase_add_test(tcase, a_record_has_its_place_and_key);
+    tcase_add_test(tcase, a_record_without_the_key_is_an_error_with_its_place);
     tcase_add_test(tcase, quoted_newlines_end_no_record);
     tcase_add_test(tcase, a_header_is_in_no_part);
     tcase_add_test(tcase, an_open_quote_is_an_error_with_its_place);
@@ -294,6 +434,18 @@ int main(void)
     tcase_add_test(tcase, a_missing_file_is_no_input);
     tcase_add_test(tcase, a_file_of_unknown_suffix_needs_a_delimiter);
     suite_add_tcase(suite, tcase);
+    tcase_add_test(fields, fields_are_counted_from_1);
+    tcase_add_test(fields, a_field_may_be_empty);
+    tcase_add_test(fields, an_empty_record_has_one_empty_field);
+    tcase_add_test(fields, runs_of_blanks_part_fields);
+    tcase_add_test(fields, between_blanks_an_empty_record_has_no_field);
+    tcase_add_test(fields, a_key_may_hold_nul_bytes);
+    tcase_add_test(fields, a_quoted_field_is_its_value);
+    tcase_add_test(fields, quotes_are_characters_with_a_plain_comma);
+    tcase_add_test(fields, a_delimiter_may_be_a_byte_above_127);
+    tcase_add_test(fields, delimiters_are_one_character_or_a_word);
+    tcase_add_test(fields, the_suffix_suggests_a_delimiter);
+    suite_add_tcase(suite, fields);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     num_failed = srunner_ntests_failed(runner);
