@@ -138,6 +138,16 @@ DEVICE void copy_units(uint32_t num_units, uint32_t num_pieces)
     }
 }
 
+/* A tile of pieces of one length. */
+DEVICE copy_tile_t even_tile(uint32_t form, uint32_t length, uint64_t stream,
+                             uint32_t stream_size, uint32_t tile_size,
+                             uint32_t number)
+{
+    return copy_tile_even(stream, stream_size,
+                          copy_even_stride((copy_form_t)form, length),
+                          tile_size, number);
+}
+
 struct piece {
     uint64_t address;
     uint64_t length;
@@ -218,6 +228,37 @@ DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
     return p;
 }
 
+/* A piece of COPY_EXACT that has no address is zeros. Bounds of what may be
+ * read would wrap around at 0. */
+DEVICE void replace_null(piece *p, uint32_t form, uint32_t gather,
+                         uint32_t *size_p, uint32_t *data_p)
+{
+    if ((form == COPY_EXACT) && (p->address == 0)) {
+        *size_p = gather ? *size_p : 0;
+        *data_p = 0;
+        p->address = UNIT;
+    }
+}
+
+/* Show the piece of this thread to all threads of the block. Returns the number
+ * of units in the pieces of all of them. */
+DEVICE uint32_t share_piece(uint64_t target, uint64_t source, uint32_t size,
+                            uint32_t data)
+{
+    uint32_t me = thread_index();
+    uint32_t units = ((uint32_t)(target % UNIT) + size + UNIT - 1) / UNIT;
+    uint32_t num_units;
+
+    barrier();
+    ucxpool_copy_target[me] = target;
+    ucxpool_copy_source[me] = source;
+    ucxpool_copy_length[me] = size;
+    ucxpool_copy_data[me] = data;
+    ucxpool_copy_unit[me] = sum_before((size > 0) ? units : 0, &num_units);
+    barrier();
+    return num_units;
+}
+
 /*
  * Wait until a word, which another GPU writes, has this number; what it wrote
  * before is there then. Not for long: a caller that waits for all of this GPU
@@ -257,18 +298,16 @@ ucxpool_copy(const copy_tile_t *tiles, const uint64_t *list, uint32_t form,
              uint32_t stream_size, uint32_t tile_size, uint64_t fault,
              uint64_t awaited, uint32_t mark, uint64_t limit)
 {
-    uint32_t        number = __nvvm_read_ptx_sreg_ctaid_x();
-    bool            is_even = copy_is_even((copy_form_t)form);
-    copy_tile_t     tile =
-        is_even ? copy_tile_even(stream, stream_size,
-                                 copy_even_stride((copy_form_t)form, length),
-                                 tile_size, number)
-                : tiles[number];
-    uint32_t        me = thread_index();
+    uint32_t    number = __nvvm_read_ptx_sreg_ctaid_x();
+    bool        is_even = copy_is_even((copy_form_t)form);
+    copy_tile_t tile = is_even ? even_tile(form, length, stream, stream_size,
+                                           tile_size, number)
+                               : tiles[number];
+    uint32_t    me = thread_index();
     /* Each piece says where its other side is. */
-    bool            is_exact = form >= COPY_EXACT;
-    uint32_t        align = is_exact ? 1 : UNIT;
-    uint32_t        left = tile.size;
+    bool        is_exact = form >= COPY_EXACT;
+    uint32_t    align = is_exact ? 1 : UNIT;
+    uint32_t    left = tile.size;
 
     if ((awaited != 0) && !has_come(awaited, mark)) {
         if (me == 0) {
@@ -290,12 +329,7 @@ ucxpool_copy(const copy_tile_t *tiles, const uint64_t *list, uint32_t form,
         size = (start < left) ? smaller(size, left - start) : 0;
         data = smaller(data, size);
         size = gather ? size : data;
-        if ((form == COPY_EXACT) && (p.address == 0)) {
-            /* Zeros. Bounds of what may be read would wrap around at 0. */
-            size = gather ? size : 0;
-            data = 0;
-            p.address = UNIT;
-        }
+        replace_null(&p, form, gather, &size, &data);
         if (!is_exact || ((tile.count == 1) && !is_even)) {
             p.stream = start;
         }
@@ -303,18 +337,10 @@ ucxpool_copy(const copy_tile_t *tiles, const uint64_t *list, uint32_t form,
             p.stream += (form == COPY_EVEN_PLACES) ? stream : tile.stream;
         }
 
-        uint64_t target = gather ? p.stream : p.address;
-        uint32_t units = ((uint32_t)(target % UNIT) + size + UNIT - 1) / UNIT;
-        uint32_t num_units;
+        uint32_t num_units = share_piece(gather ? p.stream : p.address,
+                                         gather ? p.address : p.stream, size,
+                                         data);
 
-        barrier();
-        ucxpool_copy_target[me] = target;
-        ucxpool_copy_source[me] = gather ? p.address : p.stream;
-        ucxpool_copy_length[me] = size;
-        ucxpool_copy_data[me] = data;
-        ucxpool_copy_unit[me] = sum_before((size > 0) ? units : 0,
-                                           &num_units);
-        barrier();
         copy_units(num_units, smaller(COPY_THREADS, tile.count - index));
         barrier();
 
