@@ -80,7 +80,7 @@ ends 2 "$info" -c -t
 has err 'leave out --test'
 is_empty out
 ends 2 "$info" something
-has err "here is 'something'"
+has err "unexpected argument 'something'"
 is_empty out
 
 echo 'the report'

@@ -3,8 +3,9 @@
  */
 #include <config.h>
 
+#include "common/error.h"
+#include "common/options.h"
 #include "common/output.h"
-#include "info/options.h"
 #include "info/parts.h"
 
 #include <ucxpool/ucxpool.h>
@@ -15,6 +16,45 @@
 #include <string.h>
 
 #define PREFIX "UCXPOOL_"
+
+typedef enum end { END_DONE = 0, END_FAILED = 1 } end_t;
+
+typedef struct options {
+    bool config;
+    bool budget;
+    bool json;
+    bool no_pool;
+    bool self_test;
+} options_t;
+
+static const option_row_t option_rows[] = {
+    {"budget", 'b', NULL,
+     "print how much of its BAR1 a pool on each GPU may take, line by line; "
+     "nothing else",
+     OPTION_FLAG(options_t, budget)},
+    {"config", 'c', NULL,
+     "print every setting with its meaning, its default and where its value "
+     "comes from; nothing else",
+     OPTION_FLAG(options_t, config)},
+    {"json", 'j', NULL, "print one JSON object, for programs",
+     OPTION_FLAG(options_t, json)},
+    {"no-pool", 'n', NULL,
+     "create no pool (else one is created with the present settings, looked "
+     "at, and destroyed)",
+     OPTION_FLAG(options_t, no_pool)},
+    {"test", 't', NULL, "send a message through every region of that pool",
+     OPTION_FLAG(options_t, self_test)},
+    {NULL},
+};
+
+static const program_t program = {
+    .name    = "ucxpool_info",
+    .usage   = "[OPTION]...",
+    .purpose = "Show what the pool would do on this machine, and why.",
+    .rows    = option_rows,
+    .notes   = "Settings are read from the environment: UCXPOOL_<KEY>=<value>. "
+               "Exit status: 0 done, 1 something failed, 2 wrong usage.",
+};
 
 extern char **environ;
 
@@ -52,13 +92,13 @@ static ucxpool_config_t *read_config(end_t *end_p)
         return config;
     }
     *end_p = END_FAILED;
-    say_error("%s", ucxpool_error_detail());
-    say_error("the settings shown are the defaults, because of this error");
+    tool_error("%s", ucxpool_error_detail());
+    tool_error("the settings shown are the defaults, because of this error");
     clear_environment();
     if (ucxpool_config_read(&config) == UCXPOOL_OK) {
         return config;
     }
-    say_error("%s", ucxpool_error_detail());
+    tool_error("%s", ucxpool_error_detail());
     return NULL;
 }
 
@@ -146,7 +186,7 @@ static end_t run(const options_t *options, FILE *output)
         return END_FAILED;
     }
     if (!settings_init(&settings, config)) {
-        say_error("no memory for the settings");
+        tool_error("no memory for the settings");
         ucxpool_config_release(config);
         return END_FAILED;
     }
@@ -159,26 +199,46 @@ static end_t run(const options_t *options, FILE *output)
 }
 
 /* What was not written was not done. */
-static end_t close_output(FILE *output, end_t end)
+static int close_output(FILE *output, int code)
 {
     if (output_close(output) != 0) {
-        say_error("cannot write the output: %s", strerror(errno));
+        tool_error("cannot write the output: %s", strerror(errno));
         return END_FAILED;
     }
-    return end;
+    return code;
+}
+
+/* Returns -1 to go on, or the exit code. */
+static int check_options(const options_t *options)
+{
+    if (options->no_pool && options->self_test) {
+        return options_wrong("--test needs a pool: leave out --no-pool");
+    }
+    if (options->budget && (options->config || options->self_test)) {
+        return options_wrong("--budget prints nothing else: leave out %s",
+                             options->config ? "--config" : "--test");
+    }
+    if (options->config && options->self_test) {
+        return options_wrong("--config prints nothing else: leave out --test");
+    }
+    return -1;
 }
 
 int main(int argc, char **argv)
 {
-    options_t options;
-    end_t     end;
+    options_t options = {0};
+    char    **arguments;
     FILE     *output;
+    int       code = options_read(&program, &options, argc, argv, &arguments);
 
-    if (!options_read(argc, argv, &options, &end)) {
-        return close_output(stdout, end);
+    if (code < 0) {
+        code = check_options(&options);
+    }
+    if (code >= 0) {
+        return close_output(stdout, code);
     }
     if (output_take(&output) != 0) {
-        say_error("cannot use the standard output: %s", strerror(errno));
+        tool_error("cannot use the standard output: %s", strerror(errno));
         return END_FAILED;
     }
     return close_output(output, run(&options, output));

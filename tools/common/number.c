@@ -2,6 +2,8 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,4 +55,23 @@ int number_parse(const char *text, uint64_t max, unsigned *number_p)
     }
     *number_p = (unsigned)number;
     return 0;
+}
+
+void number_print_size(uint64_t bytes, char text[NUMBER_TEXT_SIZE])
+{
+    static const char units[] = "bkmgt";
+    uint64_t          factor  = 1;
+    unsigned          unit    = 0;
+
+    while ((unit < sizeof(units) - 2) && (bytes / factor >= 1024)) {
+        factor *= 1024;
+        unit++;
+    }
+    if (bytes % factor == 0) {
+        snprintf(text, NUMBER_TEXT_SIZE, "%" PRIu64 "%c", bytes / factor,
+                 units[unit]);
+    } else {
+        snprintf(text, NUMBER_TEXT_SIZE, "%.1f%c",
+                 (double)bytes / (double)factor, units[unit]);
+    }
 }

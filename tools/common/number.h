@@ -1,11 +1,14 @@
 /*
- * Numbers of the command line. Each returns 0, or -1 (nothing said) when the
- * text is none or out of bounds.
+ * Numbers of the command line, and sizes as people write them. The functions
+ * that parse return 0, or -1, silently, when the text is not a number or is out
+ * of bounds.
  */
 #ifndef COMMON_NUMBER_H
 #define COMMON_NUMBER_H
 
 #include <stdint.h>
+
+#define NUMBER_TEXT_SIZE 32
 
 /* 1 to max, with a suffix k, m or g. */
 int number_parse_size(const char *text, uint64_t max, uint64_t *size_p);
@@ -15,5 +18,8 @@ int number_parse(const char *text, uint64_t max, unsigned *number_p);
 
 /* More than 0, at most a million. */
 int number_parse_seconds(const char *text, double *seconds_p);
+
+/* Bytes as 4m or 1.9g. */
+void number_print_size(uint64_t bytes, char text[NUMBER_TEXT_SIZE]);
 
 #endif

@@ -16,6 +16,12 @@ static const char *const result_promises[] = {
     ".csv",  ".json", ".svg",  ".png",  ".pdf", ".ps", ".eps", ".jpg",
     ".jpeg", ".gif",  ".webp", ".html", ".xml", ".gz", ".xz",  ".zst"};
 
+void result_file_ask(result_file_t *file, const char *path)
+{
+    file->is_asked = true;
+    file->path     = (path == NULL) || (strcmp(path, "-") == 0) ? NULL : path;
+}
+
 bool result_name_ends(const char *path, const char *suffix)
 {
     size_t length = strlen(path);

@@ -15,10 +15,12 @@
 typedef struct result_file {
     const char *option;   /* as "--json" */
     const char *suffixes; /* of names for this, as ".svg .png" */
-    const char *path;     /* NULL: it is not asked for */
-    bool        is_new;   /* made for the trial */
-    dev_t       device;   /* of a regular file; else inode is 0 */
-    ino_t       inode;
+    const char *path;     /* NULL: it is not asked for, or goes to the standard
+                             output */
+    bool  is_asked;
+    bool  is_new; /* made for the trial */
+    dev_t device; /* of a regular file; else inode is 0 */
+    ino_t inode;
 } result_file_t;
 
 /* A file that is used besides. path may be NULL. */
@@ -26,6 +28,9 @@ typedef struct result_other {
     const char *what; /* as "the log that is read" */
     const char *path;
 } result_other_t;
+
+/* What the option names; NULL and "-" are the standard output. */
+void result_file_ask(result_file_t *file, const char *path);
 
 /* Whether a name ends so, in capitals or not. */
 bool result_name_ends(const char *path, const char *suffix);

@@ -1,7 +1,7 @@
 /* The BAR budget of each GPU, line by line. */
 #include <config.h>
 
-#include "info/options.h"
+#include "common/error.h"
 #include "info/parts.h"
 
 #include <ucxpool/private.h>
@@ -139,7 +139,7 @@ static bool report_device(report_t *report, int device,
     if ((ucxpool_device_query(device, config, &attr, sizeof(attr)) !=
          UCXPOOL_OK) ||
         (ucxpool_device_budget(device, config, &budget) != UCXPOOL_OK)) {
-        say_error("no budget for GPU %d: %s", device, ucxpool_error_detail());
+        tool_error("no budget for GPU %d: %s", device, ucxpool_error_detail());
         report_text(report, "error", "%s", ucxpool_error_detail());
         return false;
     }

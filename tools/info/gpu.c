@@ -1,7 +1,7 @@
 /* The GPUs, and what a pool would make of them. */
 #include <config.h>
 
-#include "info/options.h"
+#include "common/error.h"
 #include "info/parts.h"
 
 #include <ucxpool/ucxpool.h>
@@ -87,8 +87,8 @@ static bool report_backing(report_t *report, int device,
     report_bool(report, "ucx_shares_virtual_memory",
                 (attr->ucx_abilities & UCXPOOL_DEVICE_UCX_SHARES_VMM) != 0);
     if (!is_good) {
-        say_error("no pool is possible on GPU %d: %s", device,
-                  attr->backing_reason);
+        tool_error("no pool is possible on GPU %d: %s", device,
+                   attr->backing_reason);
     }
     report_because(report, "%s", attr->backing_reason);
     report_text(report, "blocks", "%s", names[attr->backing]);
@@ -116,7 +116,8 @@ static bool report_gpu(report_t *report, int device,
     ucxpool_device_attr_t attr;
 
     if (query(device, config, &attr) != UCXPOOL_OK) {
-        say_error("GPU %d does not answer: %s", device, ucxpool_error_detail());
+        tool_error("GPU %d does not answer: %s", device,
+                   ucxpool_error_detail());
         report_text(report, "error", "%s", ucxpool_error_detail());
         return false;
     }

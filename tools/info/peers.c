@@ -1,7 +1,7 @@
 /* How soon a peer that is gone is noticed. */
 #include <config.h>
 
-#include "info/options.h"
+#include "common/error.h"
 #include "info/parts.h"
 
 #include <ucxpool/private.h>

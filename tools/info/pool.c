@@ -1,7 +1,7 @@
 /* What a pool with the present settings looks like, and why. */
 #include <config.h>
 
-#include "info/options.h"
+#include "common/error.h"
 #include "info/page.h"
 #include "info/parts.h"
 #include "info/words.h"
@@ -184,7 +184,7 @@ static bool report_secret(report_t *report, const settings_t *settings,
     ucxpool_listener_t *listener;
 
     if (ucxpool_listener_create(pool, "127.0.0.1:0", &listener) != UCXPOOL_OK) {
-        say_error("cannot listen: %s", ucxpool_error_detail());
+        tool_error("cannot listen: %s", ucxpool_error_detail());
         report_because(report, "%s", ucxpool_error_detail());
         report_text(report, "listens_on", "nothing");
         return false;
@@ -214,7 +214,7 @@ static bool report_self_test(report_t *report, ucxpool_t *pool)
         report_text(report, "self_test", "passed");
         return true;
     }
-    say_error("the self-test failed: %s", ucxpool_error_detail());
+    tool_error("the self-test failed: %s", ucxpool_error_detail());
     report_because(report, "%s", ucxpool_error_detail());
     report_text(report, "self_test", "failed: %s",
                 ucxpool_status_string(status));
@@ -283,7 +283,7 @@ bool info_pool_report(report_t *report, const ucxpool_config_t *config,
         is_good = report_pool(report, settings, pool, self_test);
         ucxpool_destroy(pool);
     } else {
-        say_error("cannot create the pool: %s", ucxpool_error_detail());
+        tool_error("cannot create the pool: %s", ucxpool_error_detail());
         report_because(report, "%s", ucxpool_error_detail());
         report_bool(report, "works", false);
         is_good = false;

@@ -1,7 +1,7 @@
 /* What carries the bytes between two pools of this host. */
 #include <config.h>
 
-#include "info/options.h"
+#include "common/error.h"
 #include "info/parts.h"
 
 #include <ucxpool/ucxpool.h>
@@ -105,8 +105,8 @@ static bool report_channel(report_t *report, const ucxpool_channel_attr_t *attr)
         report_text(report, "to_this_host", "%s", wire_name(attr->wire));
         return true;
     }
-    say_error("two pools of this host did not connect: %s",
-              (attr->reason[0] != '\0') ? attr->reason : "no answer");
+    tool_error("two pools of this host did not connect: %s",
+               (attr->reason[0] != '\0') ? attr->reason : "no answer");
     report_because(report, "%s", attr->reason);
     report_text(report, "to_this_host", "failed");
     return false;
@@ -130,7 +130,7 @@ static bool report_wire(report_t *report)
         progress(&pair, attrs);
         is_good = report_channel(report, &attrs[0]);
     } else {
-        say_error("cannot connect two pools: %s", ucxpool_error_detail());
+        tool_error("cannot connect two pools: %s", ucxpool_error_detail());
         report_text(report, "error", "%s", ucxpool_error_detail());
     }
 

@@ -1,0 +1,46 @@
+#include <config.h>
+
+#include "common/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+const char *tool_name = "ucxpool";
+
+int tool_error(const char *format, ...)
+{
+    char    text[4608]; /* room for a path */
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    tool_progress_clear();
+    /* One write: several processes may share the stream. */
+    fflush(NULL);
+    fprintf(stderr, "%s: %s\n", tool_name, text);
+    return -1;
+}
+
+void tool_progress(const char *format, ...)
+{
+    va_list args;
+
+    if (!isatty(STDERR_FILENO)) {
+        return;
+    }
+    tool_progress_clear();
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fflush(stderr);
+}
+
+void tool_progress_clear(void)
+{
+    if (isatty(STDERR_FILENO)) {
+        fputs("\r\033[K", stderr);
+        fflush(stderr);
+    }
+}

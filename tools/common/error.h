@@ -1,0 +1,22 @@
+/*
+ * What a tool says on the standard error: one line for an error, said by the
+ * first function that knows the cause, and one line of progress.
+ */
+#ifndef COMMON_ERROR_H
+#define COMMON_ERROR_H
+
+/* Begins each error. options_read() sets it. */
+extern const char *tool_name;
+
+/* Print "NAME: ..." and return -1. */
+int tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Replace the line of progress. Prints nothing unless the standard error is a
+ * terminal. */
+void tool_progress(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
+
+/* Remove the line of progress, before something else is printed. */
+void tool_progress_clear(void);
+
+#endif

@@ -1,0 +1,256 @@
+#include <config.h>
+
+#include "common/options.h"
+#include "common/error.h"
+#include "common/number.h"
+#include "common/result_file.h"
+
+#include <ucxpool/version.h>
+
+#include <assert.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#define EXIT_USAGE  2
+#define MAX_ROWS    32
+#define FIRST_LONG  256 /* behind all letters */
+#define HELP_COLUMN 24
+#define HELP_WIDTH  79
+
+static const option_row_t common_rows[] = {
+    {"help", 'h', .help = "print this and end"},
+    {"version", 'V', .help = "print the version and end"},
+};
+
+/* --- help ---------------------------------------------------------------- */
+
+static void print_wrapped(const char *text, int column)
+{
+    int at = column;
+
+    while (*text != '\0') {
+        int length = (int)strcspn(text, " ");
+
+        if ((at > column) && (at + 1 + length > HELP_WIDTH)) {
+            printf("\n%*s", column, "");
+            at = column;
+        }
+        at += printf("%s%.*s", at > column ? " " : "", length, text);
+        text += length;
+        text += strspn(text, " ");
+    }
+    putchar('\n');
+}
+
+static void print_row(const option_row_t *row)
+{
+    const char *value        = row->value != NULL ? row->value : "";
+    char        short_name[] = {'-', row->letter, ',', '\0'};
+    int         width;
+
+    width = printf("  %3s --%s%s%s", row->letter != '\0' ? short_name : "",
+                   row->name, (*value == '\0') || (*value == '[') ? "" : " ",
+                   value);
+    if (width > HELP_COLUMN - 2) {
+        putchar('\n');
+        width = 0;
+    }
+    printf("%*s", HELP_COLUMN - width, "");
+    print_wrapped(row->help, HELP_COLUMN);
+}
+
+static void print_help(const program_t *program, const option_row_t *rows,
+                       unsigned num_rows)
+{
+    const char *start = "usage:";
+    const char *usage = program->usage;
+    size_t      length;
+
+    do {
+        length = strcspn(usage, "\n");
+        printf("%6s %s %.*s\n", start, program->name, (int)length, usage);
+        start = "";
+        usage += length;
+    } while (*usage++ != '\0');
+    putchar('\n');
+    print_wrapped(program->purpose, 0);
+    putchar('\n');
+    for (unsigned i = 0; i < num_rows; i++) {
+        print_row(&rows[i]);
+    }
+    putchar('\n');
+    print_wrapped(program->notes, 0);
+}
+
+static void print_version(const program_t *program)
+{
+    printf("%s (libucxpool) %s\n", program->name, ucxpool_version_string());
+    if (program->ucx_version != NULL) {
+        printf("UCX %s\n", program->ucx_version());
+    }
+}
+
+/* --- errors -------------------------------------------------------------- */
+
+static int point_to_help(void)
+{
+    fprintf(stderr, "Try '%s --help'.\n", tool_name);
+    return EXIT_USAGE;
+}
+
+int options_wrong(const char *format, ...)
+{
+    char    text[1024];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    tool_error("%s", text);
+    return point_to_help();
+}
+
+static int say_wrong_value(const option_row_t *row, const char *value)
+{
+    char most[NUMBER_TEXT_SIZE];
+    char name[64];
+
+    if (row->letter != '\0') {
+        snprintf(name, sizeof(name), "-%c", row->letter);
+    } else {
+        snprintf(name, sizeof(name), "--%s", row->name);
+    }
+    if (row->right != NULL) {
+        return options_wrong("%s %s: %s", name, value, row->right);
+    }
+    if (row->type == OPTION_TYPE_SECONDS) {
+        return options_wrong("%s %s: give seconds, as 10 or 0.5", name, value);
+    }
+    if (row->type == OPTION_TYPE_NUMBER) {
+        return options_wrong("%s %s: give a number, 1 to %llu", name, value,
+                             (unsigned long long)row->max);
+    }
+    number_print_size(row->max, most);
+    return options_wrong("%s %s: give bytes, 1 to %s, as 256, 4k, 64m", name,
+                         value, most);
+}
+
+/* --- reading ------------------------------------------------------------- */
+
+static int read_value(const option_row_t *row, void *options, char *value)
+{
+    void *target = (char *)options + row->offset;
+
+    switch (row->type) {
+    case OPTION_TYPE_FLAG:
+        *(bool *)target = true;
+        return 0;
+    case OPTION_TYPE_TEXT:
+        *(const char **)target = value;
+        return 0;
+    case OPTION_TYPE_NUMBER:
+        return number_parse(value, row->max, target);
+    case OPTION_TYPE_SIZE:
+        return number_parse_size(value, row->max, target);
+    case OPTION_TYPE_SECONDS:
+        return number_parse_seconds(value, target);
+    case OPTION_TYPE_FILE:
+        result_file_ask(target, value);
+        return 0;
+    case OPTION_TYPE_CALL:
+        break;
+    }
+    return row->read(options, value);
+}
+
+static unsigned collect_rows(const program_t *program, option_row_t *rows)
+{
+    unsigned num = 0;
+
+    for (const option_row_t *row = program->rows; row->name != NULL; row++) {
+        assert(num < MAX_ROWS - 2);
+        rows[num++] = *row;
+    }
+    memcpy(rows + num, common_rows, sizeof(common_rows));
+    return num + 2;
+}
+
+static void make_getopt(const option_row_t *rows, unsigned num_rows,
+                        struct option *long_options, char *letters)
+{
+    for (unsigned i = 0; i < num_rows; i++) {
+        const char *value = rows[i].value;
+        int         has   = value == NULL     ? no_argument
+                            : value[0] == '[' ? optional_argument
+                                              : required_argument;
+
+        long_options[i] =
+            (struct option){rows[i].name, has, NULL, FIRST_LONG + (int)i};
+        if (rows[i].letter != '\0') {
+            *letters++ = rows[i].letter;
+            for (int k = 0; k < has; k++) {
+                *letters++ = ':';
+            }
+        }
+    }
+    *letters               = '\0';
+    long_options[num_rows] = (struct option){NULL, 0, NULL, 0};
+}
+
+static const option_row_t *find_row(const option_row_t *rows, unsigned num_rows,
+                                    int option)
+{
+    if (option >= FIRST_LONG) {
+        return &rows[option - FIRST_LONG];
+    }
+    for (unsigned i = 0; i < num_rows; i++) {
+        if (rows[i].letter == option) {
+            return &rows[i];
+        }
+    }
+    return NULL;
+}
+
+int options_read(const program_t *program, void *options, int argc, char **argv,
+                 char ***arguments_p)
+{
+    option_row_t  rows[MAX_ROWS];
+    struct option long_options[MAX_ROWS + 1];
+    char          letters[3 * MAX_ROWS + 1];
+    unsigned      num_rows = collect_rows(program, rows);
+    int           option;
+
+    tool_name = program->name;
+    make_getopt(rows, num_rows, long_options, letters);
+    while ((option = getopt_long(argc, argv, letters, long_options, NULL)) !=
+           -1) {
+        const option_row_t *row = find_row(rows, num_rows, option);
+        int                 code;
+
+        if (row == NULL) {
+            /* getopt_long() has printed why. */
+            return point_to_help();
+        }
+        if (row->letter == 'h') {
+            print_help(program, rows, num_rows);
+            return 0;
+        }
+        if (row->letter == 'V') {
+            print_version(program);
+            return 0;
+        }
+        code = read_value(row, options, optarg);
+        if (code != 0) {
+            return code < 0 ? say_wrong_value(row, optarg) : code;
+        }
+    }
+    if ((unsigned)(argc - optind) > program->max_arguments) {
+        return options_wrong("unexpected argument '%s'",
+                             argv[optind + (int)program->max_arguments]);
+    }
+    *arguments_p = argv + optind;
+    return -1;
+}
