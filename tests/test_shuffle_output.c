@@ -122,7 +122,7 @@ UNWATCHED int __wrap_setrlimit(__rlimit_resource_t  which,
 static char               path[64];
 static output_folder_t    folder;
 static output_t           output;
-static const claim_id_t   run = "0123456789abcdef0123456789abcdef";
+static const uint64_t     run = 0x0123456789abcdef;
 static const output_set_t set = {1, 2, 6}; /* partitions 1, 3 and 5 */
 
 static void setup(void)

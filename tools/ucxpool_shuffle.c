@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 typedef enum status {
@@ -52,14 +53,16 @@ static unsigned main_count_processors(void)
 static int main_open_folder(const options_t *options, launcher_t *launcher,
                             output_folder_t *folder)
 {
-    claim_id_t id;
+    uint64_t run;
 
-    if ((claim_id_make(id) != 0) ||
-        ((launcher != NULL) &&
-         (launcher_share(launcher, id, sizeof(id)) != 0))) {
+    if (getrandom(&run, sizeof(run), 0) != (ssize_t)sizeof(run)) {
+        return say_error("cannot get random bytes: %s", strerror(errno));
+    }
+    if ((launcher != NULL) &&
+        (launcher_share(launcher, (char *)&run, sizeof(run)) != 0)) {
         return -1;
     }
-    return output_folder_open(folder, options->folder, id);
+    return output_folder_open(folder, options->folder, run);
 }
 
 /* Everything that can be checked before a process is started. */

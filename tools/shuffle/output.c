@@ -3,40 +3,381 @@
 #include "tools/shuffle/output.h"
 #include "tools/shuffle/error.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Descriptors that the rest of a worker may need: files, sockets, memory. */
+#define CLAIM_NAME ".ucxpool_shuffle.claim"
+/* How long another process of the run may take from its lock to its text, and
+ * how often a run that ends may remove the folder while this one starts. */
+#define CLAIM_TRIES   100u
+#define CLAIM_WAIT_MS 10
+#define CLAIM_TEXT    (HOST_NAME_MAX + 96)
+
+/* Descriptors that the rest of a worker may need. */
 #define OUTPUT_OTHER_FILES 256u
-/* All buffers of all workers together, however many partitions there are. */
+/* All buffers of all workers together. */
 #define OUTPUT_BUFFERS_SIZE ((size_t)64 * 1024 * 1024)
 #define OUTPUT_BUFFER_MAX   ((size_t)64 * 1024)
 /* A system call costs more than to copy this much. */
 #define OUTPUT_BUFFER_MIN ((size_t)512)
 #define OUTPUT_PAGE       ((size_t)4096)
 
-/* --- opening ------------------------------------------------------------ */
+/* --- the claim ---------------------------------------------------------- */
+
+typedef enum claim_result {
+    CLAIM_TAKEN  = 0,
+    CLAIM_AGAIN  = 1,
+    CLAIM_GONE   = 2, /* the folder was removed */
+    CLAIM_FAILED = -1 /* with an error */
+} claim_result_t;
+
+static claim_result_t claim_fail(const output_folder_t *folder,
+                                 const char            *what)
+{
+    say_error("cannot %s output folder '%s': %s", what, folder->path,
+              strerror(errno));
+    return CLAIM_FAILED;
+}
+
+/* Whether the folder holds nothing but the claim. */
+static claim_result_t claim_check_empty(const output_folder_t *folder)
+{
+    int            fd  = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY);
+    DIR           *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    struct dirent *entry;
+    claim_result_t result = CLAIM_TAKEN;
+
+    if (dir == NULL) {
+        result = claim_fail(folder, "list");
+        close(fd);
+        return result;
+    }
+    while ((result == CLAIM_TAKEN) && ((entry = readdir(dir)) != NULL)) {
+        if ((strcmp(entry->d_name, ".") != 0) &&
+            (strcmp(entry->d_name, "..") != 0) &&
+            (strcmp(entry->d_name, CLAIM_NAME) != 0)) {
+            say_error("output folder '%s' is not empty (it holds '%s'): empty "
+                      "it or name another with -o",
+                      folder->path, entry->d_name);
+            result = CLAIM_FAILED;
+        }
+    }
+    closedir(dir);
+    return result;
+}
+
+static bool same_file(const struct stat *one, const struct stat *other)
+{
+    return (one->st_dev == other->st_dev) && (one->st_ino == other->st_ino);
+}
+
+/* Whether the open file still has its name. */
+static bool claim_is_named(const output_folder_t *folder, int fd)
+{
+    struct stat own;
+    struct stat named;
+
+    return (fstat(fd, &own) == 0) &&
+           (fstatat(folder->fd, CLAIM_NAME, &named, AT_SYMLINK_NOFOLLOW) ==
+            0) &&
+           same_file(&own, &named);
+}
+
+static void claim_read(int fd, char text[CLAIM_TEXT])
+{
+    ssize_t length = pread(fd, text, CLAIM_TEXT - 1, 0);
+
+    text[length > 0 ? length : 0] = '\0';
+    text[strcspn(text, "\n")]     = '\0';
+}
+
+/* Whether the file names this run. */
+static bool claim_is_ours(const output_folder_t *folder, int fd,
+                          char text[CLAIM_TEXT])
+{
+    char id[32];
+
+    claim_read(fd, text);
+    snprintf(id, sizeof(id), " %016" PRIx64 " ", folder->run);
+    return strstr(text, id) != NULL;
+}
+
+static claim_result_t claim_write(const output_folder_t *folder, int fd)
+{
+    char host[HOST_NAME_MAX + 1] = "";
+    char text[CLAIM_TEXT];
+    int  length;
+
+    gethostname(host, sizeof(host) - 1);
+    length =
+        snprintf(text, sizeof(text), "- %016" PRIx64 " process %ld on %s\n",
+                 folder->run, (long)getpid(), host);
+    return (ftruncate(fd, 0) == 0) &&
+                   (pwrite(fd, text, (size_t)length, 0) == length)
+               ? CLAIM_TAKEN
+               : claim_fail(folder, "claim");
+}
+
+/* Lock the file. flock(2) may lose a lock while it turns from exclusive to
+ * shared; therefore the file is read again after that. */
+static claim_result_t claim_lock(const output_folder_t *folder, int fd,
+                                 char text[CLAIM_TEXT])
+{
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        if (!claim_is_named(folder, fd)) {
+            return CLAIM_AGAIN;
+        }
+        if ((claim_check_empty(folder) != CLAIM_TAKEN) ||
+            (claim_write(folder, fd) != CLAIM_TAKEN)) {
+            unlinkat(folder->fd, CLAIM_NAME, 0);
+            return CLAIM_FAILED;
+        }
+    } else if (errno != EWOULDBLOCK) {
+        return claim_fail(folder, "claim");
+    }
+    return claim_is_ours(folder, fd, text) &&
+                   (flock(fd, LOCK_SH | LOCK_NB) == 0) &&
+                   claim_is_named(folder, fd) && claim_is_ours(folder, fd, text)
+               ? CLAIM_TAKEN
+               : CLAIM_AGAIN;
+}
+
+static claim_result_t claim_try(output_folder_t *folder, char text[CLAIM_TEXT])
+{
+    int            flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+    int            fd    = openat(folder->fd, CLAIM_NAME, flags, 0);
+    claim_result_t result;
+
+    if ((fd < 0) && (errno == ENOENT)) {
+        if (claim_check_empty(folder) != CLAIM_TAKEN) {
+            return CLAIM_FAILED;
+        }
+        fd = openat(folder->fd, CLAIM_NAME, flags | O_CREAT, 0666);
+    }
+    if (fd < 0) {
+        return errno == ENOENT ? CLAIM_GONE : claim_fail(folder, "claim");
+    }
+    result = claim_lock(folder, fd, text);
+    if (result != CLAIM_TAKEN) {
+        close(fd);
+        return result;
+    }
+    folder->claim = fd;
+    return CLAIM_TAKEN;
+}
+
+static claim_result_t claim_take(output_folder_t *folder)
+{
+    char           text[CLAIM_TEXT] = "";
+    const char    *process;
+    claim_result_t result;
+
+    for (unsigned i = 0; i < CLAIM_TRIES; i++) {
+        result = claim_try(folder, text);
+        if (result != CLAIM_AGAIN) {
+            return result;
+        }
+        poll(NULL, 0, CLAIM_WAIT_MS);
+    }
+    process = strstr(text, "process");
+    say_error("another run of ucxpool_shuffle (%s) writes into output folder "
+              "'%s': let it end, or name another folder with -o",
+              process != NULL ? process : "just started", folder->path);
+    return CLAIM_FAILED;
+}
+
+/* --- the folder --------------------------------------------------------- */
+
+static claim_result_t output_folder_try(output_folder_t *folder)
+{
+    claim_result_t result;
+
+    folder->created = mkdir(folder->path, 0777) == 0;
+    if (!folder->created && (errno != EEXIST)) {
+        return claim_fail(folder, "create");
+    }
+    folder->fd = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder->fd < 0) {
+        return errno == ENOENT ? CLAIM_GONE : claim_fail(folder, "open");
+    }
+    result = faccessat(folder->fd, ".", W_OK | X_OK, AT_EACCESS) == 0
+                 ? claim_take(folder)
+                 : claim_fail(folder, "write into");
+    if (result != CLAIM_TAKEN) {
+        close(folder->fd);
+        if (folder->created) {
+            rmdir(folder->path);
+        }
+    } else if (folder->created) {
+        (void)!pwrite(folder->claim, "+", 1, 0);
+    }
+    return result;
+}
+
+int output_folder_open(output_folder_t *folder, const char *path, uint64_t run)
+{
+    claim_result_t result;
+
+    memset(folder, 0, sizeof(*folder));
+    folder->path = path;
+    folder->run  = run;
+    for (unsigned i = 0; i < CLAIM_TRIES; i++) {
+        result = output_folder_try(folder);
+        if (result != CLAIM_GONE) {
+            return (int)result;
+        }
+    }
+    return say_error("output folder '%s' is removed again and again: name "
+                     "another with -o",
+                     path);
+}
+
+int output_folder_join(output_folder_t *folder)
+{
+    close(folder->claim);
+    return claim_take(folder) == CLAIM_TAKEN ? 0 : -1;
+}
+
+void output_folder_close(output_folder_t *folder)
+{
+    char text[CLAIM_TEXT];
+
+    if ((flock(folder->claim, LOCK_EX | LOCK_NB) == 0) &&
+        claim_is_named(folder, folder->claim)) {
+        claim_read(folder->claim, text);
+        unlinkat(folder->fd, CLAIM_NAME, 0);
+        if ((text[0] == '+') && folder->is_discarded) {
+            rmdir(folder->path);
+        }
+    }
+    close(folder->claim);
+    close(folder->fd);
+    folder->claim = -1;
+    folder->fd    = -1;
+}
+
+/* --- names -------------------------------------------------------------- */
+
+typedef struct output_names {
+    char temporary[32];
+    char final[32];
+} output_names_t;
+
+static output_names_t output_names(uint32_t partition)
+{
+    output_names_t names;
+
+    snprintf(names.temporary, sizeof(names.temporary), ".part-%05u.tmp",
+             partition);
+    snprintf(names.final, sizeof(names.final), "part-%05u", partition);
+    return names;
+}
+
+/* Whether both names are of one file. */
+static bool output_is_committed(const output_folder_t *folder,
+                                const output_names_t  *names)
+{
+    struct stat one;
+    struct stat other;
+
+    return (fstatat(folder->fd, names->temporary, &one, AT_SYMLINK_NOFOLLOW) ==
+            0) &&
+           (fstatat(folder->fd, names->final, &other, AT_SYMLINK_NOFOLLOW) ==
+            0) &&
+           same_file(&one, &other);
+}
+
+/* Neither call takes a name away from another file. */
+static int output_commit_one(const output_folder_t *folder, uint32_t partition)
+{
+    output_names_t names = output_names(partition);
+
+    if (linkat(folder->fd, names.temporary, folder->fd, names.final, 0) == 0) {
+        return 0;
+    }
+    /* A file system without hard links. */
+    if (((errno == EPERM) || (errno == EOPNOTSUPP) || (errno == ENOSYS) ||
+         (errno == EMLINK)) &&
+        (renameat2(folder->fd, names.temporary, folder->fd, names.final,
+                   RENAME_NOREPLACE) == 0)) {
+        return 0;
+    }
+    return say_error("cannot name '%s/%s' '%s': %s", folder->path,
+                     names.temporary, names.final, strerror(errno));
+}
+
+int output_commit(const output_folder_t *folder, const output_set_t *set)
+{
+    output_set_t named = *set;
+
+    for (uint32_t i = set->first; i < set->num; i += set->step) {
+        if (output_commit_one(folder, i) != 0) {
+            named.num = i;
+            output_withdraw(folder, &named);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+void output_withdraw(const output_folder_t *folder, const output_set_t *set)
+{
+    for (uint32_t i = set->first; i < set->num; i += set->step) {
+        output_names_t names = output_names(i);
+
+        if (output_is_committed(folder, &names)) {
+            unlinkat(folder->fd, names.final, 0);
+        } else {
+            renameat2(folder->fd, names.final, folder->fd, names.temporary,
+                      RENAME_NOREPLACE);
+        }
+    }
+}
+
+void output_settle(const output_folder_t *folder, const output_set_t *set)
+{
+    for (uint32_t i = set->first; i < set->num; i += set->step) {
+        unlinkat(folder->fd, output_names(i).temporary, 0);
+    }
+}
+
+void output_discard(output_folder_t *folder, const output_set_t *set)
+{
+    for (uint32_t i = set->first; i < set->num; i += set->step) {
+        output_names_t names = output_names(i);
+
+        if (output_is_committed(folder, &names)) {
+            unlinkat(folder->fd, names.final, 0);
+        }
+        unlinkat(folder->fd, names.temporary, 0);
+    }
+    folder->is_discarded = true;
+}
+
+/* --- the files ---------------------------------------------------------- */
 
 static uint32_t output_partition(const output_t *output, uint32_t slot)
 {
     return output->set.first + slot * output->set.step;
 }
 
-/* Say why a file could not be used, and what helps. */
-static int output_say_error(const output_t *output, uint32_t slot,
-                            const char *what, int error)
+static int output_fail(const output_t *output, uint32_t slot, const char *what)
 {
-    output_name_t name;
-
-    output_name_temporary(name, output_partition(output, slot));
     return say_error("cannot %s '%s/%s': %s%s", what, output->folder->path,
-                     name, strerror(error),
-                     (error == ENOSPC) || (error == EDQUOT)
+                     output_names(output_partition(output, slot)).temporary,
+                     strerror(errno),
+                     (errno == ENOSPC) || (errno == EDQUOT)
                          ? ": free some space, or name another folder with -o"
                          : "");
 }
@@ -44,61 +385,43 @@ static int output_say_error(const output_t *output, uint32_t slot,
 /* Returns a descriptor, or -1 with an error. */
 static int output_open(const output_t *output, uint32_t slot, int flags)
 {
-    output_name_t name;
-    int           fd;
+    output_names_t names = output_names(output_partition(output, slot));
+    int            fd    = openat(output->folder->fd, names.temporary,
+                                  O_WRONLY | O_CLOEXEC | flags, 0666);
 
-    output_name_temporary(name, output_partition(output, slot));
-    fd = openat(output->folder->fd, name, O_WRONLY | O_CLOEXEC | flags, 0666);
-    if (fd < 0) {
-        output_say_error(output, slot, (flags & O_CREAT) ? "create" : "open",
-                         errno);
+    return fd >= 0 ? fd
+                   : output_fail(output, slot,
+                                 (flags & O_CREAT) ? "create" : "open");
+}
+
+/* Close what output_open() opened, unless it stays open. Some file systems
+ * report only here that the disk is full. */
+static int output_close(const output_t *output, uint32_t slot, int fd,
+                        int result)
+{
+    if (fd == output->files[slot].fd) {
+        return result;
     }
-    return fd;
+    return (close(fd) != 0) && (result == 0)
+               ? output_fail(output, slot, "write")
+               : result;
 }
 
-/* Some file systems say only here that the disk is full. */
-static int output_close(const output_t *output, uint32_t slot, int fd)
+/* How many files can stay open. */
+static uint32_t output_raise_limit(void)
 {
-    return close(fd) == 0 ? 0 : output_say_error(output, slot, "write", errno);
-}
+    struct rlimit limit = {0, 0};
 
-/* How many files can stay open: ask the system for as many as it allows. */
-static uint32_t output_raise_limit(uint32_t num_files)
-{
-    struct rlimit limit;
-    rlim_t        wanted = (rlim_t)num_files + OUTPUT_OTHER_FILES;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    getrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_cur <= OUTPUT_OTHER_FILES) {
         return 0;
     }
-    if (limit.rlim_cur < wanted) {
-        limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
-        /* What is refused here is felt below: fewer stay open. */
-        setrlimit(RLIMIT_NOFILE, &limit);
-        getrlimit(RLIMIT_NOFILE, &limit);
-    }
-    if (limit.rlim_cur >= wanted) {
-        return num_files;
-    }
-    return limit.rlim_cur > OUTPUT_OTHER_FILES
-               ? (uint32_t)(limit.rlim_cur - OUTPUT_OTHER_FILES)
-               : 0;
-}
-
-static int output_create(output_t *output, uint32_t slot)
-{
-    int fd = output_open(output, slot, O_CREAT | O_EXCL);
-
-    if (fd < 0) {
-        return -1;
-    }
-    output->files[slot].fd = -1;
-    output->num_files++;
-    if (slot < output->num_kept) {
-        output->files[slot].fd = fd;
-        return 0;
-    }
-    return output_close(output, slot, fd);
+    return limit.rlim_cur < OUTPUT_MAX_PARTITIONS + OUTPUT_OTHER_FILES
+               ? (uint32_t)limit.rlim_cur - OUTPUT_OTHER_FILES
+               : OUTPUT_MAX_PARTITIONS;
 }
 
 static size_t output_fit_buffer(uint32_t num_partitions)
@@ -110,58 +433,59 @@ static size_t output_fit_buffer(uint32_t num_partitions)
     return size > OUTPUT_PAGE ? size / OUTPUT_PAGE * OUTPUT_PAGE : size;
 }
 
+static int output_create(output_t *output, uint32_t slot)
+{
+    int fd = output_open(output, slot, O_CREAT | O_EXCL);
+
+    output->files[slot].fd = slot < output->num_kept ? fd : -1;
+    output->num_files++;
+    return fd >= 0 ? output_close(output, slot, fd, 0) : -1;
+}
+
 int output_init(output_t *output, const output_folder_t *folder,
                 const output_set_t *set)
 {
-    uint32_t num_files =
-        set->first < set->num
-            ? (set->num - set->first + set->step - 1) / set->step
-            : 0;
+    uint32_t num    = set->first < set->num
+                          ? (set->num - set->first + set->step - 1) / set->step
+                          : 0;
+    int      result = 0;
 
     memset(output, 0, sizeof(*output));
     output->folder      = folder;
     output->set         = *set;
-    output->num_kept    = output_raise_limit(num_files);
+    output->num_kept    = output_raise_limit();
     output->buffer_size = output_fit_buffer(set->num);
-    output->files       = calloc(num_files + 1, sizeof(*output->files));
+    output->files       = calloc(num + 1, sizeof(*output->files));
     output->buffers     = aligned_alloc(
             OUTPUT_PAGE,
-            (num_files * output->buffer_size / OUTPUT_PAGE + 1) * OUTPUT_PAGE);
+            (num * output->buffer_size / OUTPUT_PAGE + 1) * OUTPUT_PAGE);
     if ((output->files == NULL) || (output->buffers == NULL)) {
-        say_error("out of memory for %u partition files", num_files);
-        goto err_cleanup;
+        result = say_error("out of memory for %u partition files", num);
     }
-    for (uint32_t i = 0; i < num_files; i++) {
-        if (output_create(output, i) != 0) {
-            goto err_cleanup;
-        }
+    for (uint32_t i = 0; (i < num) && (result == 0); i++) {
+        result = output_create(output, i);
     }
-    return 0;
-
-err_cleanup:
-    output_cleanup(output);
-    return -1;
+    if (result != 0) {
+        output_cleanup(output);
+    }
+    return result;
 }
 
-/* --- writing ------------------------------------------------------------ */
-
-static int output_write_to(output_t *output, uint32_t slot, int fd,
-                           const char *data, size_t length)
+static int output_write_all(output_t *output, uint32_t slot, int fd,
+                            const char *data, size_t length)
 {
     output_file_t *file = &output->files[slot];
     ssize_t        written;
 
     while (length > 0) {
         written = pwrite(fd, data, length, (off_t)file->length);
-        if (written < 0) {
-            if (errno == EINTR) {
-                continue;
-            }
-            return output_say_error(output, slot, "write", errno);
+        if (written >= 0) {
+            data += written;
+            length -= (size_t)written;
+            file->length += (uint64_t)written;
+        } else if (errno != EINTR) {
+            return output_fail(output, slot, "write");
         }
-        data += written;
-        length -= (size_t)written;
-        file->length += (uint64_t)written;
     }
     return 0;
 }
@@ -170,21 +494,12 @@ static int output_write(output_t *output, uint32_t slot, const char *data,
                         size_t length)
 {
     int fd = output->files[slot].fd;
-    int result;
 
-    if (fd >= 0) {
-        return output_write_to(output, slot, fd, data, length);
-    }
-    fd = output_open(output, slot, 0);
-    if (fd < 0) {
+    if ((fd < 0) && ((fd = output_open(output, slot, 0)) < 0)) {
         return -1;
     }
-    result = output_write_to(output, slot, fd, data, length);
-    if (result != 0) {
-        close(fd);
-        return result;
-    }
-    return output_close(output, slot, fd);
+    return output_close(output, slot, fd,
+                        output_write_all(output, slot, fd, data, length));
 }
 
 static char *output_buffer(const output_t *output, uint32_t slot)
@@ -197,7 +512,9 @@ static int output_flush(output_t *output, uint32_t slot)
     uint32_t fill = output->files[slot].fill;
 
     output->files[slot].fill = 0;
-    return output_write(output, slot, output_buffer(output, slot), fill);
+    return fill > 0
+               ? output_write(output, slot, output_buffer(output, slot), fill)
+               : 0;
 }
 
 int output_append(output_t *output, uint32_t partition, const char *data,
@@ -226,16 +543,14 @@ int output_append(output_t *output, uint32_t partition, const char *data,
 
 int output_write_header(output_t *output, const char *data, size_t length)
 {
-    for (uint32_t i = 0; i < output->num_files; i++) {
-        if (output_append(output, output_partition(output, i), data, length) !=
-            0) {
-            return -1;
-        }
-    }
-    return 0;
-}
+    int result = 0;
 
-/* --- the end ------------------------------------------------------------ */
+    for (uint32_t i = 0; (i < output->num_files) && (result == 0); i++) {
+        result =
+            output_append(output, output_partition(output, i), data, length);
+    }
+    return result;
+}
 
 static int output_check(const output_t *output, uint32_t slot, int fd)
 {
@@ -243,7 +558,7 @@ static int output_check(const output_t *output, uint32_t slot, int fd)
     struct stat status;
 
     if (fstat(fd, &status) != 0) {
-        return output_say_error(output, slot, "write", errno);
+        return output_fail(output, slot, "write");
     }
     if ((uint64_t)status.st_size == length) {
         return 0;
@@ -257,35 +572,27 @@ static int output_check(const output_t *output, uint32_t slot, int fd)
 
 static int output_finish_file(output_t *output, uint32_t slot)
 {
-    int result = output_flush(output, slot);
-    int fd     = output->files[slot].fd;
+    int fd;
 
-    if (result != 0) {
-        return result;
+    if (output_flush(output, slot) != 0) {
+        return -1;
     }
+    fd                     = output->files[slot].fd;
     output->files[slot].fd = -1;
-    if (fd < 0) {
-        fd = output_open(output, slot, 0);
-        if (fd < 0) {
-            return -1;
-        }
+    if ((fd < 0) && ((fd = output_open(output, slot, 0)) < 0)) {
+        return -1;
     }
-    result = output_check(output, slot, fd);
-    if (result != 0) {
-        close(fd);
-        return result;
-    }
-    return output_close(output, slot, fd);
+    return output_close(output, slot, fd, output_check(output, slot, fd));
 }
 
 int output_finish(output_t *output)
 {
-    for (uint32_t i = 0; i < output->num_files; i++) {
-        if (output_finish_file(output, i) != 0) {
-            return -1;
-        }
+    int result = 0;
+
+    for (uint32_t i = 0; (i < output->num_files) && (result == 0); i++) {
+        result = output_finish_file(output, i);
     }
-    return 0;
+    return result;
 }
 
 void output_cleanup(output_t *output)
@@ -297,7 +604,5 @@ void output_cleanup(output_t *output)
     }
     free(output->files);
     free(output->buffers);
-    output->files     = NULL;
-    output->buffers   = NULL;
-    output->num_files = 0;
+    memset(output, 0, sizeof(*output));
 }

@@ -1,28 +1,82 @@
 /*
- * The partition files of one worker.
+ * The output: the folder of a run, and the partition files of one worker.
  *
- * With many partitions little comes for each at a time, so every file has a
- * buffer, and is written when that is full:
+ * A run claims its folder, which must be empty:
  *
- *     buffers  [ slot 0 #####... | slot 1 ##...... | slot 2 ######## ] -> write
+ *     DIR/.ucxpool_shuffle.claim   "+ <id of the run> process 17 on alpha"
+ *                                   '+': the run created the folder
  *
- * What is at least as long as a buffer goes straight to the file. The memory of
- * a buffer is the system's until something is in it.
+ * Each process of the run holds a shared lock on this file, so the claim ends
+ * with the last process. A file without a lock is left from a killed run; the
+ * next run takes it over.
  *
- * As many files stay open as the system allows; the others are opened for each
- * write.
+ * Files get their final names only when everything checked out. Until all
+ * workers have committed, a file has both names, which shows that it is the
+ * run's: no other file is replaced or removed.
+ *
+ *     DIR/.part-00003.tmp              written
+ *     DIR/.part-00003.tmp, part-00003  committed
+ *     DIR/part-00003                   settled
+ *
+ * A file system without hard links renames the file on commit.
+ *
+ * Functions that return an int return -1 with an error.
  */
 #ifndef SHUFFLE_OUTPUT_H
 #define SHUFFLE_OUTPUT_H
 
-#include "tools/shuffle/output_folder.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Names have five digits. */
+#define OUTPUT_MAX_PARTITIONS 100000u
+
+typedef struct output_folder {
+    const char *path;
+    uint64_t    run; /* its id */
+    int         fd;
+    int         claim;
+    bool        created;      /* by this process */
+    bool        is_discarded; /* by output_discard() */
+} output_folder_t;
+
+/* Open the folder, or create it, and claim it for a run. */
+int output_folder_open(output_folder_t *folder, const char *path, uint64_t run);
+
+/* In a process that was forked: hold the claim as one of its own. */
+int output_folder_join(output_folder_t *folder);
+
+/* Release the claim. After output_discard() the last process of the run removes
+ * the folder, if the run has created it. */
+void output_folder_close(output_folder_t *folder);
+
+/* Partitions first, first + step, first + 2 step, ... below num. */
+typedef struct output_set {
+    uint32_t first;
+    uint32_t step;
+    uint32_t num;
+} output_set_t;
+
+/* Give the files of a set their final names, all or none. */
+int output_commit(const output_folder_t *folder, const output_set_t *set);
+
+/* Take these names away again. */
+void output_withdraw(const output_folder_t *folder, const output_set_t *set);
+
+/* Every worker has committed: remove the temporary names. */
+void output_settle(const output_folder_t *folder, const output_set_t *set);
+
+/* Remove the files of a set that have a temporary name. */
+void output_discard(output_folder_t *folder, const output_set_t *set);
 
 typedef struct output_file {
     int      fd;     /* -1: it is opened for each write */
-    uint32_t fill;   /* bytes that wait in its buffer */
+    uint32_t fill;   /* bytes in its buffer */
     uint64_t length; /* bytes that were written */
 } output_file_t;
 
+/* As many files stay open as the system allows. */
 typedef struct output {
     const output_folder_t *folder;
     output_set_t           set;
@@ -30,25 +84,25 @@ typedef struct output {
     uint32_t               num_files;
     uint32_t               num_kept; /* that stay open */
     size_t                 buffer_size;
-    char                  *buffers;
+    char                  *buffers; /* one for each file */
 } output_t;
 
-/* Create the files of a set. Returns -1 with an error. */
+/* Create the files of a set. */
 int output_init(output_t *output, const output_folder_t *folder,
                 const output_set_t *set);
-
-/* Begin each file with a header. */
-int output_write_header(output_t *output, const char *data, size_t length);
 
 /* Append to the file of a partition of the set. */
 int output_append(output_t *output, uint32_t partition, const char *data,
                   size_t length);
 
-/* Write what waits, close the files, and check that the system kept every
+/* Begin each file with a header. */
+int output_write_header(output_t *output, const char *data, size_t length);
+
+/* Write the buffers, close the files, and check that the system kept every
  * byte. */
 int output_finish(output_t *output);
 
-/* Close what is open and release; the files stay. */
+/* Close and release; the files stay. */
 void output_cleanup(output_t *output);
 
 #endif
