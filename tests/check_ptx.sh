@@ -10,18 +10,16 @@ fi
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-sh "$top_srcdir/scripts/make-ptx" "$top_srcdir" >"$dir/made.c"
-if ! diff -u "$top_srcdir/src/copy/kernel_ptx.c" "$dir/made.c"; then
-    echo "src/copy/kernel_ptx.c is not what src/copy/kernel.cu gives:" \
-        "run scripts/make-ptx >src/copy/kernel_ptx.c"
+sh "$top_srcdir/scripts/make-ptx" "$top_srcdir" >"$dir/kernel.ptx"
+if ! diff -u "$top_srcdir/src/copy/kernel.ptx" "$dir/kernel.ptx"; then
+    echo "src/copy/kernel.ptx is not what src/copy/kernel.cu gives:" \
+        "run scripts/make-ptx >src/copy/kernel.ptx"
     exit 1
 fi
 
 if ! command -v ptxas >/dev/null; then
     exit 0
 fi
-sed -n 's/^    "\(.*\)\\n"$/\1/p' "$dir/made.c" |
-    sed -e 's/\\"/"/g' -e 's/\\\\/\\/g' >"$dir/kernel.ptx"
 for capability in 75 80 90; do
     ptxas -arch=sm_$capability -o "$dir/kernel.cubin" "$dir/kernel.ptx"
 done

@@ -12,7 +12,7 @@ check() {
         cd "$1"
         # What is generated is for compilers.
         find src include tools examples java tests fuzz \( -name '*.[ch]' \
-            -o -name '*.cu' -o -name '*.java' \) ! -name '*_ptx.c' \
+            -o -name '*.cu' -o -name '*.java' \) \
             ! -name 'org_ucxpool_*.h' 2>/dev/null |
             LC_ALL=C sort | while read -r file; do
             awk -v file="$file" \

@@ -15,6 +15,11 @@
 
 /* --- the kernels ---------------------------------------------------------- */
 
+/* PTX, for cuModuleLoadData(): kernel.ptx as C strings. */
+static const char kernel_ptx[] =
+#include "src/copy/kernel_ptx.inc"
+    ;
+
 /* Between enter and leave. */
 static ucxpool_status_t kernels_load(copy_cuda_kernels_t *kernels)
 {
@@ -22,7 +27,7 @@ static ucxpool_status_t kernels_load(copy_cuda_kernels_t *kernels)
     const mem_cuda_driver_t *driver = device->driver;
     CUresult                 result;
 
-    result = driver->cuModuleLoadData(&kernels->module, copy_kernel_ptx);
+    result = driver->cuModuleLoadData(&kernels->module, kernel_ptx);
     if (result != CUDA_SUCCESS) {
         return mem_cuda_error(driver, result,
                               "compiling kernels by cuModuleLoadData for GPU "

@@ -26,9 +26,6 @@
 
 #define COPY_KERNEL_NAME "ucxpool_copy"
 
-/* As PTX text, for cuModuleLoadData(). */
-extern const char copy_kernel_ptx[];
-
 typedef struct copy_cuda_kernels {
     const mem_cuda_device_t *device;
     CUmodule                 module;
