@@ -6,10 +6,7 @@
  *
  *     read      ucxpool_read()
  *     write     ucxpool_write()
- *     blocks    the peer sends, by ucxpool_send() of pieces that lie elsewhere
- *     window    the same, of pieces in the window; "pulled" tells whether that
- *               went in place, which in host memory UCXPOOL_WINDOW_WAY=direct
- *               is needed for
+ *     blocks    the peer sends, by ucxpool_send()
  *     get, put  read and write by UCX's get and put (-u)
  *
  * usage: bench_window [-g | -f | -u] [-n NUM_PIECES] [-s SIZE] [-r ROUNDS]
@@ -46,14 +43,12 @@ typedef enum way {
     WAY_READ,
     WAY_WRITE,
     WAY_BLOCKS,
-    WAY_WINDOW,
     WAY_GET, /* from here on with -u alone */
     WAY_PUT,
     NUM_WAYS
 } way_t;
 
-static const char *const names[] = {"read",   "write", "blocks",
-                                    "window", "get",   "put"};
+static const char *const names[] = {"read", "write", "blocks", "get", "put"};
 
 typedef struct work {
     size_t num, size;
@@ -321,19 +316,16 @@ static void tell(const side_t *side)
     say(side->bytes, side->size);
 }
 
-/* The owner, whose turn it is to send when told: out of the window, or the same
- * from elsewhere. */
+/* The owner, which sends the pieces or all bytes when it is asked to. */
 static void own(const work_t *work)
 {
     ucxpool_window_t *window;
     uint8_t           blob[UCXPOOL_WINDOW_BLOB_SIZE];
-    side_t            side, elsewhere;
+    side_t            side;
     char              word;
 
     side_init(&side, work, 7);
-    side_init(&elsewhere, work, 7);
     fill(&side, 1);
-    fill(&elsewhere, 5);
     must(ucxpool_window_create(pool, side.memory, side.size, NULL, &window));
     must(ucxpool_window_export(
         window, UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE, blob));
@@ -343,12 +335,8 @@ static void own(const work_t *work)
 
         if ((num == 1) && (word == 's')) {
             send_pieces(work, &side);
-        } else if ((num == 1) && (word == 'e')) {
-            send_pieces(work, &elsewhere);
         } else if ((num == 1) && (word == 'S')) {
             tell(&side);
-        } else if ((num == 1) && (word == 'E')) {
-            tell(&elsewhere);
         } else if (num == 1) {
             break;
         }
@@ -356,7 +344,6 @@ static void own(const work_t *work)
     }
     ucxpool_window_destroy(window);
     side_cleanup(&side);
-    side_cleanup(&elsewhere);
 }
 
 static double operate(way_t way, const work_t *work, const side_t *side,
@@ -382,17 +369,17 @@ static double operate(way_t way, const work_t *work, const side_t *side,
     } else {
         must(ucxpool_recv(pool, channel, &data, TAG, UINT64_MAX, &params,
                           &request));
-        say((way == WAY_BLOCKS) ? "e" : "s", 1);
+        say("s", 1);
     }
     finish(request);
     return (double)side->size / (double)(base_clock_now() - start);
 }
 
 /* Are the bytes of all pieces those of the owner? */
-static void compare(way_t way, const work_t *work, side_t *side,
-                    const uint64_t *offsets, uint8_t *theirs)
+static void compare(const work_t *work, side_t *side, const uint64_t *offsets,
+                    uint8_t *theirs)
 {
-    say((way == WAY_BLOCKS) ? "E" : "S", 1);
+    say("S", 1);
     hear(theirs, side->size);
     memory_copy(side->bytes, side->memory, side->size);
     for (size_t i = 0; i < work->num; i++) {
@@ -426,14 +413,6 @@ static ucxpool_remote_t *import(const uint8_t *blob, ucxpool_way_t *way_p)
     return remote;
 }
 
-static uint64_t num_pulled(void)
-{
-    uint64_t num;
-
-    must(ucxpool_stats_get(pool, "received_map_placed_fragments", &num));
-    return num;
-}
-
 static void use(const work_t *work)
 {
     static const char *const way_names[] = {"none", "messages", "process",
@@ -446,7 +425,6 @@ static void use(const work_t *work)
     ucxpool_remote_t        *direct = NULL;
     side_t                   side;
     uint8_t                 *theirs;
-    uint64_t                 pulled = num_pulled();
 
     side_init(&side, work, 9);
     theirs = malloc(side.size);
@@ -478,7 +456,7 @@ static void use(const work_t *work)
             speed = operate(way, work, &side, offsets,
                             (way >= WAY_GET) ? direct : remote);
             if (round == 0) {
-                compare(way, work, &side, offsets, theirs);
+                compare(work, &side, offsets, theirs);
             } else {
                 speeds[way][round - 1] = speed;
             }
@@ -489,7 +467,7 @@ static void use(const work_t *work)
         qsort(speeds[way], num_rounds, sizeof(double), compare_numbers);
         printf(" %.2f |", speeds[way][num_rounds / 2]);
     }
-    printf(" %s |\n", (num_pulled() != pulled) ? "yes" : "no");
+    printf("\n");
     fflush(stdout);
     ucxpool_remote_release(remote);
     ucxpool_remote_release(direct);
@@ -508,8 +486,7 @@ static void run(const work_t *list, size_t num)
         for (way_t way = 0; way < num_ways(); way++) {
             printf(" %s |", names[way]);
         }
-        printf(" pulled |\n|---|---|---|---|---|---|---|%s\n",
-               over_ucx ? "---|---|" : "");
+        printf("\n|---|---|---|---|---|%s\n", over_ucx ? "---|---|" : "");
     }
     for (size_t i = 0; i < num; i++) {
         if (is_owner) {

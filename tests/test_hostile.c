@@ -894,11 +894,6 @@ static void mailed_with_runs_to_come(hostile_t *hostile)
     mail_lent(hostile, 100, 0, PROTO_DESC_RUNS);
 }
 
-static void mailed_and_placed(hostile_t *hostile)
-{
-    mail_lent(hostile, 100, 0, PROTO_DESC_PLACED);
-}
-
 static void mailed_and_of_a_window(hostile_t *hostile)
 {
     mail_lent(hostile, 100, 0, PROTO_DESC_WRITE);
@@ -1061,7 +1056,6 @@ static const deed_t crimes[] = {
     DEED(mailed_and_more_than_a_slot),
     DEED(mailed_and_nothing),
     DEED(mailed_with_runs_to_come),
-    DEED(mailed_and_placed),
     DEED(mailed_and_of_a_window),
     DEED(accept_of_what_is_in_its_mailbox),
     DEED(pushed_where_nothing_is_lent),

@@ -474,48 +474,6 @@ START_TEST(one_that_ends_before_it_is_called_leaves_nothing)
 }
 END_TEST
 
-/* What the peer offers in the meantime comes first. */
-START_TEST(an_import_is_asked_for_whatever_is_offered)
-{
-    const char        *settings = "WIRE=map WINDOW_WAY=direct";
-    static uint8_t     outside[100000];
-    uint8_t            bytes[100];
-    ucxpool_place_t    place  = {10, sizeof(bytes)};
-    ucxpool_places_t   places = ucxpool_places(&place, 1);
-    ucxpool_data_t     data   = ucxpool_data_buffer(bytes, sizeof(bytes));
-    ucxpool_request_t *send, *recv, *request;
-
-    pair_init(&pair, settings, settings);
-    if (pair_is_mapped(&pair) && pair_has_pidfd()) {
-        make_window(0, BOTH);
-        /* b sends out of its window, which offers it; a has not looked yet. */
-        ck_assert_int_eq(
-            ucxpool_send_buffer(pair.to_a, memory, 100000, TAG, NULL, &send),
-            UCXPOOL_OK);
-        for (int i = 0; i < 100; i++) {
-            ucxpool_progress(pair.b);
-        }
-        import();
-        ck_assert_int_eq(ucxpool_recv_buffer(pair.a, pair.to_b, outside,
-                                             sizeof(outside), TAG, UINT64_MAX,
-                                             NULL, &recv),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(post(false, &places, &data, NULL, &request),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_OK);
-        ck_assert_mem_eq(bytes, memory + 10, sizeof(bytes));
-        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
-        ucxpool_remote_release(remote);
-        ucxpool_window_revoke(window, 0);
-        pair_until(&pair, ucxpool_window_revoke(window, 0) == UCXPOOL_OK);
-        ucxpool_window_destroy(window);
-        free_memory();
-    }
-    pair_cleanup(&pair);
-}
-END_TEST
-
 START_TEST(operations_that_are_posted_early_wait)
 {
     uint8_t            bytes[5000];
@@ -1149,7 +1107,6 @@ int main(void)
                         0, NUM_WAYS);
     tcase_add_loop_test(tcase, one_that_ends_before_it_is_called_leaves_nothing,
                         0, NUM_WAYS);
-    tcase_add_test(tcase, an_import_is_asked_for_whatever_is_offered);
     tcase_add_loop_test(tcase, the_owner_is_notified, 0, NUM_WAYS);
     tcase_add_loop_test(
         tcase, no_receive_of_the_callers_takes_what_is_a_windows, 0, NUM_WAYS);

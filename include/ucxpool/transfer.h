@@ -17,8 +17,7 @@
  * Segments may have any alignment and any length, 0 included. What lies in
  * ucxpool_comm_alloc() memory is sent and received in place; so are long
  * segments in any memory over the `ucx` wire, where the machine has no RDMA
- * device. What lies in a window is pulled from there, where window.h says so.
- * Everything else is packed.
+ * device. Everything else is packed.
  *
  * Order. Messages of one channel that match the same receive are received in
  * the order in which they were sent. A receive takes the oldest message that

@@ -57,37 +57,14 @@
  * as long as the window: what is freed under it is somebody else's, and is read
  * and written all the same.
  *
- * Messages. What is sent by ucxpool_send() and lies all in one window may be
- * pulled from there by its receiver, without a block: between pools on GPUs by
- * one kernel, from the sender's scattered pieces to the receiver's. The first
- * such message over a channel offers the window to the peer, which imports it
- * by itself, for reading; it goes by blocks, as all do until the peer has
- * adopted the window, and as all do wherever that cannot be:
- *
- *     - over the `ucx` wire, or by WINDOW_WAY=messages on either side
- *     - in a window that peers' GPUs cannot map, in a pool on a GPU
- *     - in a pool of host memory, but where its WINDOW_WAY is `direct`: the
- *       copy from process to process is slower than blocks, but spares the
- *       sender's processor
- *     - of more than 1,024 pieces of under 32 KiB in the mean, but where the
- *       sender's WINDOW_WAY is `direct`: blocks are quicker
- *     - with checksums, of ranges, of more than 1 Mi pieces, and of what is
- *       short enough to go with its descriptor (EAGER_SIZE)
- *     - into memory that the receiver's GPU does not reach
- *
- * Where a message's bytes lie in several windows, the one that begins last at
- * its first byte or before it is looked at. The statistics map_placed count
- * what was pulled.
- *
  * The blob is a capability: who has it, and a channel to the owner's pool, can
  * do what it was made for. Keep it from strangers. What the library holds a
  * peer to is not what the system does: a process of the same user may reach
  * all memory of another one anyway, as far as the rules on debugging let it;
  * one that maps a file can reach all of it; one that imports memory of a GPU
- * has CUDA's handle of the whole allocation, for reading and for writing, and a
- * peer to which messages are sent out of a window is given that without a blob;
- * one that was given UCX's key of a window can do both with all of it, until
- * its channel's endpoint is closed.
+ * has CUDA's handle of the whole allocation, for reading and for writing; one
+ * that was given UCX's key of a window can do both with all of it, until its
+ * channel's endpoint is closed.
  */
 #ifndef UCXPOOL_WINDOW_H
 #define UCXPOOL_WINDOW_H
@@ -223,14 +200,11 @@ typedef struct ucxpool_window_attr {
     char     name[UCXPOOL_NAME_SIZE]; /* "": it has none */
     void    *address;
     size_t   length;
-    unsigned num_peers; /* channels over which it is imported, also for
-                           messages */
-    int    is_revoked;
-    size_t registered; /* bytes registered with UCX: all or none */
+    unsigned num_peers; /* channels over which it is imported */
+    int      is_revoked;
+    size_t   registered; /* bytes registered with UCX: all or none */
     /* Why a peer that asked for that was not given it, the last time; "". */
-    char     not_registered[UCXPOOL_REASON_SIZE];
-    unsigned num_pulling; /* of num_peers, those whose peers pull what is
-                             sent out of it */
+    char not_registered[UCXPOOL_REASON_SIZE];
 } ucxpool_window_attr_t;
 
 /* What a window is. The strings are copies. attr_size is sizeof(*attr_p), see

@@ -253,7 +253,6 @@ cdef extern from "ucxpool/ucxpool.h" nogil:
         int is_revoked
         size_t registered
         char not_registered[352]
-        unsigned num_pulling
     ucxpool_status_t ucxpool_device_list_alloc(int device, size_t size,
                                                void **list_p)
     void ucxpool_device_list_free(void *list)

@@ -1380,11 +1380,6 @@ cdef class Window:
         return self._query().num_peers
 
     @property
-    def pulling(self):
-        """Of peers, those who pull messages that are sent out of it."""
-        return self._query().num_pulling
-
-    @property
     def revoked(self):
         """Was revoke() called?"""
         return bool(self._query().is_revoked)

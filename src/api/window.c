@@ -117,11 +117,10 @@ static void describe(const ucxpool_window_t *window,
     const window_grant_t *grant;
 
     *attr = (ucxpool_window_attr_t){
-        .address     = window->address,
-        .length      = window->length,
-        .is_revoked  = window->is_revoked,
-        .registered  = (window->registered.memh != NULL) ? window->length : 0,
-        .num_pulling = window_offers_adopted(window),
+        .address    = window->address,
+        .length     = window->length,
+        .is_revoked = window->is_revoked,
+        .registered = (window->registered.memh != NULL) ? window->length : 0,
     };
     base_text_copy(attr->name, sizeof(attr->name), window->name);
     base_text_copy(attr->not_registered, sizeof(attr->not_registered),

@@ -418,8 +418,7 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "user by our own processor or GPU, over the ucx wire by the get and "
          "put of its transports. messages: with the owner's pool. auto: "
          "direct where it is possible, over the ucx wire for long pieces; else "
-         "messages. What is sent out of a window of ours is pulled from there "
-         "by its receiver with direct, by auto only between GPUs."),
+         "messages."),
     SIZE("WINDOW_BUDGET", window_budget, "inf", BASE_KEY_INF, 0,
          BASE_KEY_NO_MAX,
          "Most bytes of windows that are registered with UCX, for peers that "

@@ -74,8 +74,6 @@ static void init_lists(ucxpool_channel_t *channel)
     base_list_init(&channel->windows.called);
     base_list_init(&channel->windows.moving);
     base_list_init(&channel->windows.moved);
-    base_list_init(&channel->windows.offers);
-    base_list_init(&channel->windows.placed);
 }
 
 void core_channel_set_name(ucxpool_channel_t *channel, const char *name)

@@ -174,10 +174,6 @@ typedef struct core_channel_windows {
     unsigned    num_rma;   /* operations of UCX for these, under way */
     unsigned    num_calls; /* of ours that the peer may hold */
     uint64_t    calls_size;
-    base_list_t offers;      /* of our windows, to the peer */
-    unsigned    num_offered; /* of the peer's, among the remotes */
-    base_list_t placed;      /* the peer's messages that lie in its windows */
-    uint64_t    placed_size; /* bytes of their places */
     uint64_t    next_number; /* of remotes and operations */
     uint64_t    num_revokes; /* REVOKE messages that have been read */
 } core_channel_windows_t;

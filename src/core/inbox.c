@@ -123,7 +123,7 @@ void core_inbox_cleanup(ucxpool_t *pool)
 /* Lists are copied, and no more: they do not count as messages of a round. */
 static bool is_list(unsigned type)
 {
-    return (type == PROTO_RUNS) || (type == PROTO_PLACES);
+    return type == PROTO_RUNS;
 }
 
 /* One message from a ring, and its type; false: there is none, or the channel

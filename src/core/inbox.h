@@ -9,8 +9,6 @@
 #include "core/channel.h"
 #include "core/local.h"
 
-struct window_placed;
-
 typedef struct core_dispatch {
     /* A HELLO, from whoever. A connection within the host is taken over. */
     void (*hello)(ucxpool_t *pool, const proto_hello_t *hello,
@@ -35,22 +33,6 @@ typedef struct core_dispatch {
      * window_remote_given() will bring them. False: there is no memory. */
     bool (*window_files)(ucxpool_channel_t *channel, uint64_t remote,
                          uint64_t grant, uint32_t num_files);
-
-    /* Do the bytes of a send lie where the receiver can pull them from? Fills
-     * send.place. */
-    void (*place)(ucxpool_request_t *request);
-
-    /* A placed message has come, whose places follow. NULL: no memory. */
-    struct window_placed *(*placed_came)(ucxpool_channel_t  *channel,
-                                         const proto_desc_t *desc);
-
-    /* It has met its receive. True: its bytes are pulled, which ends that, or
-     * xfer_recv_accept() will be called. False: they are not. */
-    bool (*placed_met)(struct window_placed *placed,
-                       ucxpool_request_t    *request);
-
-    /* It is not wanted. */
-    void (*placed_dropped)(struct window_placed *placed);
 
     /* The channel's connection within the host has broken while it opens. */
     void (*unheard)(ucxpool_channel_t *channel);

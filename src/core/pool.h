@@ -164,9 +164,6 @@ typedef struct core_windows {
     base_list_t copying;     /* operations that copy by themselves, in turns */
     base_list_t runnable;    /* the peers' operations that can go on */
     uint64_t    next_number; /* of windows and grants */
-    /* Those that peers may be offered, by their addresses. */
-    struct ucxpool_window **table;
-    size_t                  num_table;
     /* For tests and benchmarks: get and put over transports that have none,
      * too, where a peer that dies may take its owner with it (window/rma.c). */
     bool may_emulate;

@@ -97,20 +97,10 @@ typedef enum core_send_step {
     CORE_SEND_TURN,
     CORE_SEND_DESC,
     CORE_SEND_RUNS,
-    CORE_SEND_PLACES,
     CORE_SEND_ACCEPT,
     CORE_SEND_FRAGMENTS,
     CORE_SEND_DONE
 } core_send_step_t;
-
-/* Where a placed send lies: see window/offer.c. */
-typedef struct core_place {
-    bool     is_known;   /* it has been looked for */
-    uint64_t remote;     /* the peer's number of the window; 0: in none */
-    uint64_t address;    /* of that window */
-    uint64_t length;     /* of each place; 0: they have lengths of their own */
-    size_t   num_places; /* that have been told */
-} core_place_t;
 
 typedef struct core_send {
     core_send_step_t step;
@@ -136,7 +126,6 @@ typedef struct core_send {
     uint32_t          runs_sent;
     uint32_t          index; /* of the next fragment */
     uint32_t          window;
-    core_place_t      place;
     bool              all_posted;   /* all of the stream has its piece */
     uint64_t          inplace_size; /* of the longest fragment in place */
     base_list_t       unsent;    /* that the wire has not got yet, in order */
@@ -163,8 +152,6 @@ typedef struct core_recv {
     unsigned rndvs;    /* operations of UCX that write for us, and deliveries */
     unsigned pending;  /* these, and those that wait for a block */
     unsigned in_place; /* of these, straight into the caller's memory */
-    bool is_placed;    /* it waits for its message to be pulled out of a window,
-                          and has not accepted it. DONE is said by who pulls */
     ucxpool_status_t  failing; /* the end that waits for these; OK: none */
     struct xfer_loan *loan; /* blocks that the sender writes to; NULL: none */
 } core_recv_t;

@@ -102,9 +102,6 @@ static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
     case PROTO_WINDOW_CLOSE:
     case PROTO_WINDOW_REVOKE:
     case PROTO_WINDOW_END:
-    case PROTO_WINDOW_OFFER:
-    case PROTO_WINDOW_ADOPT:
-    case PROTO_PLACES:
         window_received(channel, message, data, data_size);
         break;
     default: /* CREDIT and DOORBELL have said all with their head, and GO and
@@ -192,10 +189,6 @@ const core_dispatch_t pool_dispatch = {
     .from_ucx       = handle_outside,
     .window_message = window_message,
     .window_files   = wireup_fd_import_window,
-    .place          = window_place,
-    .placed_came    = window_placed_came,
-    .placed_met     = window_placed_met,
-    .placed_dropped = window_placed_dropped,
     .unheard        = wireup_hello_unheard,
 };
 

@@ -181,17 +181,7 @@ static bool has_more(const window_operation_t *operation)
 /* Should more be launched? */
 static bool goes_on(const window_operation_t *operation)
 {
-    return (operation->end == UCXPOOL_OK) && has_more(operation) &&
-           !window_operation_is_stopped(operation);
-}
-
-/* The receive of a placed message ends when no launch writes to it. */
-static void count_jobs(window_operation_t *operation, int num)
-{
-    operation->num_jobs += (unsigned)num;
-    if (operation->over != NULL) {
-        operation->request->recv.in_place += (unsigned)num;
-    }
+    return (operation->end == UCXPOOL_OK) && has_more(operation);
 }
 
 static void end_if_over(window_operation_t *operation)
@@ -201,9 +191,7 @@ static void end_if_over(window_operation_t *operation)
     if (operation->num_jobs != 0) {
         return;
     }
-    if (window_operation_is_stopped(operation)) {
-        window_operation_end(operation, UCXPOOL_ERR_CANCELED, NULL);
-    } else if (operation->end != UCXPOOL_OK) {
+    if (operation->end != UCXPOOL_OK) {
         window_operation_end(operation, operation->end, detail);
     } else if (!has_more(operation)) {
         window_operation_end(operation, UCXPOOL_OK, NULL);
@@ -246,7 +234,7 @@ static void job_done(copy_job_t *copy, ucxpool_status_t status)
     window_operation_t *operation = job->operation;
 
     job->operation = NULL;
-    count_jobs(operation, -1);
+    operation->num_jobs--;
     core_link_ended(&operation->work, job->size);
     if (status != UCXPOOL_OK) {
         fail(operation, status);
@@ -436,7 +424,7 @@ static ucxpool_status_t launch(window_operation_t *operation, window_job_t *job)
     if (status == UCXPOOL_INPROGRESS) {
         job->operation = operation;
         job->size      = size;
-        count_jobs(operation, 1);
+        operation->num_jobs++;
         core_link_began(&operation->work, size);
     }
     return status;

@@ -414,7 +414,8 @@ static bool goes_directly(const window_operation_t *operation)
     }
 }
 
-void window_operation_copy(window_operation_t *operation)
+/* Copy without the owner's pool, now or later. */
+static void copy(window_operation_t *operation)
 {
     ucxpool_channel_t *channel = operation->remote->channel;
     ucxpool_status_t   status  = UCXPOOL_INPROGRESS;
@@ -443,7 +444,7 @@ void window_operation_copy(window_operation_t *operation)
 static void begin(window_operation_t *operation)
 {
     if ((operation->size == 0) || goes_directly(operation)) {
-        window_operation_copy(operation);
+        copy(operation);
     } else {
         base_list_add_tail(&operation->remote->channel->windows.queued,
                            &operation->link);

@@ -4,7 +4,6 @@
 #include "window/window.h"
 
 #include "base/error.h"
-#include "base/log.h"
 #include "core/control.h"
 #include "core/inbox.h"
 #include "core/wire.h"
@@ -125,41 +124,6 @@ static void ask(ucxpool_remote_t *remote)
     core_control_end(remote->channel);
 }
 
-void window_remote_offered(ucxpool_channel_t          *channel,
-                           const proto_window_offer_t *answer)
-{
-    core_channel_windows_t *windows = &channel->windows;
-    ucxpool_remote_t       *remote;
-
-    if (windows->num_offered == PROTO_GRANTS_MAX) {
-        return;
-    }
-    remote = core_alloc(channel->pool, sizeof(*remote));
-    if (remote == NULL) {
-        return; /* its messages go by blocks */
-    }
-    *remote = (ucxpool_remote_t){
-        .channel    = channel,
-        .number     = ++windows->next_number,
-        .blob       = {.access = UCXPOOL_WINDOW_READ,
-                       .window = answer->window,
-                       .length = answer->length},
-        .user_ref   = true,
-        .is_offered = true,
-        .status     = UCXPOOL_INPROGRESS,
-        .length     = answer->length,
-        .access     = UCXPOOL_WINDOW_READ,
-    };
-    memcpy(remote->blob.pool, channel->peer.id, sizeof(remote->blob.pool));
-    memcpy(remote->blob.key, answer->key, sizeof(remote->blob.key));
-    base_list_init(&remote->waiting);
-    windows->num_offered++;
-    core_channel_get(channel);
-    /* Before those that wait to be asked for: see window_channel_is_quiet(). */
-    base_list_add_head(&windows->remotes, &remote->link);
-    ask(remote);
-}
-
 unsigned window_remotes_progress(ucxpool_channel_t *channel)
 {
     unsigned          count = 0;
@@ -178,8 +142,8 @@ unsigned window_remotes_progress(ucxpool_channel_t *channel)
 
 /* --- what the owner says -------------------------------------------------- */
 
-ucxpool_remote_t *window_remote_find(const ucxpool_channel_t *channel,
-                                     uint64_t                 number)
+/* By our number; NULL: there is none. */
+static ucxpool_remote_t *find(const ucxpool_channel_t *channel, uint64_t number)
 {
     ucxpool_remote_t *remote;
 
@@ -368,25 +332,6 @@ static bool ask_for_files(ucxpool_remote_t *remote, const answer_t *answer)
     return false;
 }
 
-/* Messages may lie there, or not: the peer is told, or finds it closed. */
-static void adopt(ucxpool_remote_t *remote)
-{
-    ucxpool_channel_t *channel = remote->channel;
-    proto_fixed_t     *fixed;
-
-    if (remote->way == UCXPOOL_WAY_MESSAGES) {
-        base_info("%s: messages out of a window of the peer's go by blocks: %s",
-                  channel->name, remote->way_reason);
-        window_remote_end(remote, UCXPOOL_ERR_UNSUPPORTED, remote->way_reason);
-        return;
-    }
-    fixed = core_control_begin(channel, PROTO_WINDOW_ADOPT, 0, CORE_MUST, NULL);
-    if (fixed != NULL) {
-        fixed->window_adopt.grant = remote->grant;
-        core_control_end(channel);
-    }
-}
-
 /* The ways are known: operations begin, if they are what was demanded. */
 static void begin(ucxpool_remote_t *remote)
 {
@@ -400,11 +345,7 @@ static void begin(ucxpool_remote_t *remote)
         return;
     }
     remote->status = UCXPOOL_OK;
-    if (remote->is_offered) {
-        adopt(remote);
-    } else {
-        window_operations_begin(remote);
-    }
+    window_operations_begin(remote);
 }
 
 void window_remote_begin(ucxpool_remote_t *remote, ucxpool_way_t way)
@@ -456,8 +397,7 @@ static void open_by_ucx(ucxpool_remote_t            *remote,
     }
 }
 
-/* The blob was made by someone else than the owner; or the peer, which has
- * offered the window itself, contradicts itself. */
+/* The owner did not make the blob. */
 static void end_of_other_length(ucxpool_remote_t *remote, uint64_t length)
 {
     char reason[CORE_REASON_SIZE];
@@ -465,18 +405,14 @@ static void end_of_other_length(ucxpool_remote_t *remote, uint64_t length)
     snprintf(reason, sizeof(reason),
              "the owner's window has %" PRIu64 " bytes, its blob says %" PRIu64,
              length, remote->blob.length);
-    if (remote->is_offered) {
-        core_channel_fail(remote->channel, UCXPOOL_ERR_PROTOCOL, "%s", reason);
-    } else {
-        window_remote_end(remote, UCXPOOL_ERR_INVALID_PARAM, reason);
-    }
+    window_remote_end(remote, UCXPOOL_ERR_INVALID_PARAM, reason);
 }
 
 void window_remote_opened(ucxpool_channel_t           *channel,
                           const proto_window_opened_t *opened, const void *data,
                           size_t data_size, const char *reason)
 {
-    ucxpool_remote_t *remote = window_remote_find(channel, opened->remote);
+    ucxpool_remote_t *remote = find(channel, opened->remote);
     answer_t          answer;
 
     if ((remote == NULL) || (remote->status != UCXPOOL_INPROGRESS) ||
@@ -505,7 +441,7 @@ void window_remote_opened(ucxpool_channel_t           *channel,
 void window_remote_given(ucxpool_channel_t *channel, uint64_t number,
                          const int *fds, const char *reason)
 {
-    ucxpool_remote_t *remote = window_remote_find(channel, number);
+    ucxpool_remote_t *remote = find(channel, number);
     answer_t         *answer;
 
     if ((remote == NULL) || (remote->answer == NULL) ||
@@ -526,7 +462,7 @@ void window_remote_given(ucxpool_channel_t *channel, uint64_t number,
 
 void window_remote_revoked(ucxpool_channel_t *channel, uint64_t number)
 {
-    ucxpool_remote_t *remote = window_remote_find(channel, number);
+    ucxpool_remote_t *remote = find(channel, number);
 
     channel->windows.num_revokes++;
     if (remote != NULL) {
@@ -593,9 +529,5 @@ void window_remote_end(ucxpool_remote_t *remote, ucxpool_status_t status,
     base_error_detail(remote->reason, sizeof(remote->reason), status, reason);
     remote->refs++; /* until we are through here */
     window_operations_abort(remote, status, remote->reason);
-    if (remote->is_offered) {
-        remote->user_ref = false; /* it was nobody's but ours */
-        remote->channel->windows.num_offered--;
-    }
     window_remote_put(remote);
 }

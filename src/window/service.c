@@ -20,15 +20,6 @@ static void let_go(ucxpool_channel_t *channel, uint64_t number)
     }
 }
 
-static void adopted(ucxpool_channel_t *channel, uint64_t number)
-{
-    const window_grant_t *grant = window_grant_find(channel, number);
-
-    if (grant != NULL) {
-        window_offer_adopted(grant);
-    }
-}
-
 void window_received(ucxpool_channel_t *channel, const proto_fixed_t *message,
                      const void *data, size_t data_size)
 {
@@ -48,15 +39,6 @@ void window_received(ucxpool_channel_t *channel, const proto_fixed_t *message,
         break;
     case PROTO_WINDOW_REVOKE:
         window_remote_revoked(channel, message->window_revoke.remote);
-        break;
-    case PROTO_WINDOW_OFFER:
-        window_remote_offered(channel, &message->window_offer);
-        break;
-    case PROTO_WINDOW_ADOPT:
-        adopted(channel, message->window_adopt.grant);
-        break;
-    case PROTO_PLACES:
-        window_places(channel, &message->places, data, data_size);
         break;
     case PROTO_WINDOW_END:
         if (message->window_end.refused) {
@@ -163,7 +145,6 @@ void window_channel_ended(ucxpool_channel_t *channel)
         window_remote_end(remote, channel->status, channel->reason);
     }
     window_served_cancel(channel, NULL);
-    window_offers_end(channel);
 }
 
 void window_channel_destroy(ucxpool_channel_t *channel)
@@ -175,7 +156,6 @@ void window_channel_destroy(ucxpool_channel_t *channel)
     window_served_cancel(channel, NULL);
     window_served_progress(channel->pool);
     let_all_go(channel);
-    window_offers_end(channel);
     while (!base_list_is_empty(&windows->remotes)) {
         ucxpool_remote_t *remote =
             base_list_head(&windows->remotes, ucxpool_remote_t, link);

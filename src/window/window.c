@@ -65,12 +65,8 @@ ucxpool_status_t window_create(ucxpool_t *pool, void *address, size_t length,
     window->address = address;
     window->length  = length;
     base_list_init(&window->grants);
-    base_list_init(&window->offers);
     window_device_share(window);
     status = window_mapped_share(window, params);
-    if (status == UCXPOOL_OK) {
-        status = window_offers_begin(window);
-    }
     if (status != UCXPOOL_OK) {
         window_mapped_unshare(window);
         free(window);
@@ -83,7 +79,6 @@ ucxpool_status_t window_create(ucxpool_t *pool, void *address, size_t length,
 
 void window_free(ucxpool_window_t *window)
 {
-    window_offers_free(window);
     window_rma_unregister(window);
     base_list_del(&window->link);
     window_mapped_unshare(window);
@@ -154,7 +149,6 @@ static void ask_all_to_let_go(ucxpool_window_t *window)
     window_grant_t *grant;
 
     window->is_revoked = true;
-    window_offers_stop(window);
     base_list_for_each(grant, &window->grants, window_grant_t, link) {
         window_served_cancel(grant->channel, grant);
         if (grant->channel->wire->has_ring) {
@@ -483,7 +477,6 @@ static void free_if_unused(window_grant_t *grant)
 void window_grant_let_go(window_grant_t *grant)
 {
     grant->is_let_go = true;
-    window_offer_closed(grant);
     grant->num_served++; /* until we are through here */
     window_served_cancel(grant->channel, grant);
     window_grant_put(grant);

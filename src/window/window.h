@@ -16,17 +16,6 @@
  * served     the same by messages, as the owner has it
  *
  * A grant is there for as long as its importer may touch the memory.
- *
- * Out of a window messages go in place, over channels that are on one host:
- *
- *     window
- *       offers --> offer <-- one of a channel -->  remote (is_offered)
- *                                                    |
- *     send (send.place) --- DESC, PLACES -->  placed -- operation --> receive
- *
- * offer      that a window was offered to a peer; with the grant that this has
- *            adopted
- * placed     a message that lies in a window, as its receiver has it
  */
 #ifndef WINDOW_WINDOW_H
 #define WINDOW_WINDOW_H
@@ -84,7 +73,6 @@ struct ucxpool_window {
     bool    is_revoked;
     bool    is_destroyed; /* the caller has it no more; its grants have */
     base_list_t grants;
-    base_list_t offers;
     /* Of a GPU's memory: how peers may map it; `way` 0: they may not. */
     proto_window_cuda_t cuda;
     /* Where it lies in files; none: it is not to be mapped so, and why ("": it
@@ -166,34 +154,6 @@ void window_grant_let_go(window_grant_t *grant);
 /* An operation of it is not served any more. */
 void window_grant_put(window_grant_t *grant);
 
-/* --- owner: messages out of a window: offer.c ----------------------------- */
-
-typedef struct window_offer {
-    base_list_t           link; /* the channel's */
-    base_list_t           window_link;
-    ucxpool_window_t     *window;
-    const window_grant_t *grant; /* NULL: the peer has not adopted it */
-} window_offer_t;
-
-/* Sends may be looked for in it, and not any more; it goes.
- * UCXPOOL_ERR_NO_MEMORY */
-ucxpool_status_t window_offers_begin(ucxpool_window_t *window);
-void             window_offers_stop(ucxpool_window_t *window);
-void             window_offers_free(ucxpool_window_t *window);
-
-/* The peer has adopted the grant's window; and closed it. */
-void window_offer_adopted(const window_grant_t *grant);
-void window_offer_closed(const window_grant_t *grant);
-
-/* The channel has ended. */
-void window_offers_end(ucxpool_channel_t *channel);
-
-/* Channels whose peers have adopted it. */
-unsigned window_offers_adopted(const ucxpool_window_t *window);
-
-/* As place of core_dispatch_t. */
-void window_place(ucxpool_request_t *request);
-
 /* --- importer: remotes ---------------------------------------------------- */
 
 /* Why it goes in that way, and why not in another. */
@@ -229,8 +189,7 @@ struct ucxpool_remote {
     window_blob_t      blob;
     bool               was_asked; /* for; when the channel is open */
     bool               user_ref;
-    bool               is_offered; /* by the owner, for its messages */
-    unsigned           refs;       /* operations */
+    unsigned           refs; /* operations */
     ucxpool_status_t   status;
     char               reason[WINDOW_REASON_SIZE];
     uint64_t           length;
@@ -258,14 +217,6 @@ struct ucxpool_remote {
 /* As ucxpool_window_import(). */
 ucxpool_status_t window_import(ucxpool_channel_t *channel, const void *blob,
                                size_t blob_size, ucxpool_remote_t **remote_p);
-
-/* The owner sends out of a window of its. */
-void window_remote_offered(ucxpool_channel_t          *channel,
-                           const proto_window_offer_t *offer);
-
-/* By our number; NULL: there is none. */
-ucxpool_remote_t *window_remote_find(const ucxpool_channel_t *channel,
-                                     uint64_t                 number);
 
 /* The caller, or an operation, has it no more. */
 void window_remote_release(ucxpool_remote_t *remote);
@@ -317,12 +268,6 @@ typedef struct window_job {
     struct window_operation *operation;
 } window_job_t;
 
-struct window_operation;
-
-/* What becomes of one that is not a request's of its own. */
-typedef void (*window_over_cb_t)(struct window_operation *operation,
-                                 ucxpool_status_t         status);
-
 typedef struct window_operation {
     base_list_t link; /* the remote's waiting ones, the channel's queued,
                          called, moving or moved ones, the pool's copying ones,
@@ -330,7 +275,6 @@ typedef struct window_operation {
     ucxpool_remote_t  *remote;       /* a reference */
     ucxpool_request_t *request;      /* the caller's; NULL: it has ended */
     ucxpool_request_t *call_request; /* sends the CALL; NULL: not under way */
-    window_over_cb_t   over;         /* NULL: its request ends */
     uint64_t           number;
     bool               is_write;
     bool               was_called;     /* the CALL counts at the owner */
@@ -394,18 +338,6 @@ typedef struct window_piece {
 bool window_operation_next(window_operation_t *operation, uint64_t max_length,
                            window_piece_t *piece_p);
 
-/* Copy by ourselves, now or later. */
-void window_operation_copy(window_operation_t *operation);
-
-/* Does the receive of a placed message wait for no more than what is under way?
- */
-static inline bool
-window_operation_is_stopped(const window_operation_t *operation)
-{
-    return (operation->over != NULL) &&
-           (operation->request->recv.failing != UCXPOOL_OK);
-}
-
 /* It is over: the request ends, and the operation may be gone. */
 static inline void window_operation_end(window_operation_t *operation,
                                         ucxpool_status_t    status,
@@ -413,10 +345,6 @@ static inline void window_operation_end(window_operation_t *operation,
 {
     ucxpool_request_t *request = operation->request;
 
-    if (operation->over != NULL) {
-        operation->over(operation, status);
-        return;
-    }
     core_request_stop(request, status, detail);
     core_request_reuse(request);
 }
@@ -542,34 +470,6 @@ bool window_rma_fits(const window_operation_t *operation);
 
 /* Begin. The operation may be gone after it. */
 void window_rma_start(window_operation_t *operation);
-/* --- importer: placed messages: placed.c ---------------------------------- */
-
-typedef struct window_placed {
-    base_list_t         link;    /* the channel's */
-    ucxpool_channel_t  *channel; /* the message has a reference, or request */
-    uint64_t            message; /* the sender's number */
-    uint32_t            word;    /* of revoked[] */
-    uint64_t            remote;
-    uint64_t            length; /* of each place; 0: of their own */
-    size_t              num_places;
-    size_t              num_come; /* of them */
-    uint64_t            size;     /* bytes of these */
-    void               *places;
-    size_t              room;       /* bytes of it */
-    bool                is_refused; /* its bytes go by blocks */
-    ucxpool_request_t  *request;    /* that has met it; NULL: none yet */
-    window_operation_t *operation;  /* that copies; NULL: not */
-} window_placed_t;
-
-/* As the functions of core_dispatch_t. */
-window_placed_t *window_placed_came(ucxpool_channel_t  *channel,
-                                    const proto_desc_t *desc);
-bool window_placed_met(window_placed_t *placed, ucxpool_request_t *request);
-void window_placed_dropped(window_placed_t *placed);
-
-/* Some of the places of one. */
-void window_places(ucxpool_channel_t *channel, const proto_places_t *places,
-                   const void *data, size_t data_size);
 
 /* --- what copies, in turns ------------------------------------------------ */
 

@@ -217,7 +217,6 @@ static bool is_mailable(const ucxpool_request_t *request)
            (request->stream.marker == NULL) && (size != 0) &&
            (size <= theirs->slot_size - PROTO_FLAG_SIZE) &&
            (send->desc_flags == 0) && !send->in_place &&
-           (send->place.remote == 0) &&
            !copy_memory_is_ranges(&request->data.memory) &&
            ((uint32_t)send->message != 0);
 }

@@ -276,7 +276,6 @@ static ucxpool_message_t *message_get(ucxpool_channel_t *channel, bool is_eager,
     message->own_runs     = false;
     message->runs         = NULL;
     message->stream       = NULL;
-    message->placed       = NULL;
     core_channel_get(channel);
     return message;
 }
@@ -310,10 +309,6 @@ static void message_put(ucxpool_message_t *message)
         free(message->runs);
         message->own_runs = false;
         channel->messages.num_runs -= message->desc.num_runs;
-    }
-    if (message->placed != NULL) {
-        channel->pool->dispatch->placed_dropped(message->placed);
-        message->placed = NULL;
     }
     free(message->canceled_why);
     uncount(message);
@@ -540,15 +535,9 @@ void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
                           "the peer sent a message of a window of two kinds");
         return;
     }
-    if ((desc->flags & PROTO_DESC_PLACED) &&
-        (desc->flags & (PROTO_DESC_WINDOW | PROTO_DESC_EAGER))) {
-        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                          "the peer placed a message that cannot be");
-        return;
-    }
     if ((desc->flags & PROTO_DESC_MAILED) &&
-        (desc->flags & (PROTO_DESC_WINDOW | PROTO_DESC_EAGER | PROTO_DESC_RUNS |
-                        PROTO_DESC_PLACED))) {
+        (desc->flags &
+         (PROTO_DESC_WINDOW | PROTO_DESC_EAGER | PROTO_DESC_RUNS))) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer mailed a message that cannot be");
         return;
@@ -579,9 +568,6 @@ void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
         !xfer_mailbox_check(channel, desc, message->totals.stream_size)) {
         message_put(message);
         return;
-    }
-    if (desc->flags & PROTO_DESC_PLACED) {
-        message->placed = channel->pool->dispatch->placed_came(channel, desc);
     }
     arrive(message);
 }

@@ -33,12 +33,11 @@ struct ucxpool_message {
     copy_totals_t      totals;
     copy_run_t        *runs; /* in data, or allocated */
     bool               own_runs;
-    struct window_placed *placed;   /* where it lies; NULL: not in a window */
-    uint8_t              *metadata; /* in data */
-    uint8_t              *stream;   /* in data; eager only */
-    uint32_t              cost;     /* of max_unexpected; 0: a credit */
-    base_list_t          *home;     /* free records; NULL: freed after use */
-    uint8_t               data[] __attribute__((aligned(16)));
+    uint8_t           *metadata; /* in data */
+    uint8_t           *stream;   /* in data; eager only */
+    uint32_t           cost;     /* of max_unexpected; 0: a credit */
+    base_list_t       *home;     /* free records; NULL: freed after use */
+    uint8_t            data[] __attribute__((aligned(16)));
 };
 
 /* A descriptor has arrived, or more of its runs. What a SHORT has with it may

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "copy/list.h"
 #include "core/control.h"
-#include "core/inbox.h"
 #include "core/memory.h"
 #include "core/wire.h"
 #include "ucx/status.h"
@@ -168,25 +167,12 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
         if (request->recv.failing == UCXPOOL_OK) {
             request->recv.failing = status;
             core_request_set_detail(request, detail);
-            if (!request->recv.is_placed) {
-                core_request_drain(request);
-            }
+            core_request_drain(request);
         }
         return;
     }
     core_request_end(request, status, detail);
     core_request_reuse(request);
-}
-
-/* Of a placed message it is said when nothing reads the sender's window any
- * more. */
-static void say_done(ucxpool_request_t *request, ucxpool_status_t status,
-                     const char *reason)
-{
-    if (!request->recv.is_placed) {
-        core_control_done(request->channel, request->recv.message, status,
-                          reason);
-    }
 }
 
 /* A GPU works on several at a time: as many must be on their way besides. */
@@ -299,38 +285,6 @@ static void receive_eager(ucxpool_request_t *request,
                                                     .done = delivered_eager});
 }
 
-void xfer_recv_accept(ucxpool_request_t *request)
-{
-    request->recv.is_placed = false;
-    send_accept(request);
-}
-
-void xfer_recv_pulled(ucxpool_request_t *request)
-{
-    ucxpool_t      *pool     = request->pool;
-    core_traffic_t *received = &pool->stats.received[CORE_MODE_MAP_PLACED];
-    uint64_t        size     = request->data.totals.payload_size;
-
-    received->bytes += size;
-    received->fragments++;
-    pool->stats.copies_avoided_bytes += size;
-    end(request, UCXPOOL_OK, NULL);
-}
-
-/* Is it pulled out of a window of the sender's? What another part of the
- * library waits for is not. */
-static bool is_pulled(ucxpool_request_t *request, ucxpool_message_t *message)
-{
-    struct window_placed *placed = message->placed;
-
-    if ((placed == NULL) || (request->told.hook != NULL)) {
-        return false;
-    }
-    message->placed         = NULL;
-    request->recv.is_placed = true;
-    return request->pool->dispatch->placed_met(placed, request);
-}
-
 static void start_large(ucxpool_request_t *request, ucxpool_message_t *message)
 {
     ucxpool_channel_t *channel = message->channel;
@@ -351,8 +305,8 @@ static void start_large(ucxpool_request_t *request, ucxpool_message_t *message)
         core_numbers_take(&channel->requests.receives, request);
     if (message->desc.flags & PROTO_DESC_MAILED) {
         request->channel->wire->mailed(request, &message->desc);
-    } else if (!is_pulled(request, message)) {
-        xfer_recv_accept(request);
+    } else {
+        send_accept(request);
     }
 }
 
@@ -405,8 +359,7 @@ ucxpool_request_t *xfer_recv_find(ucxpool_channel_t  *channel,
     ucxpool_request_t *request =
         core_numbers_find(&channel->requests.receives, data->receive);
 
-    if ((request == NULL) || (request->recv.message != data->message) ||
-        request->recv.is_placed) {
+    if ((request == NULL) || (request->recv.message != data->message)) {
         return NULL;
     }
     return request;
@@ -464,9 +417,6 @@ void xfer_recv_let_go(ucxpool_request_t *request)
 void xfer_recv_stop(ucxpool_request_t *request, ucxpool_status_t status,
                     const char *detail)
 {
-    if ((request->recv.failing != UCXPOOL_OK) && request->recv.is_placed) {
-        return;
-    }
     if (request->recv.failing != UCXPOOL_OK) {
         core_request_end_drain(request, request->recv.failing,
                                "the peer did not send the rest of a receive in "
@@ -474,7 +424,8 @@ void xfer_recv_stop(ucxpool_request_t *request, ucxpool_status_t status,
         return;
     }
     if (request->recv.receive != 0) {
-        say_done(request, status, detail);
+        core_control_done(request->channel, request->recv.message, status,
+                          detail);
     }
     end(request, status, detail);
 }
@@ -532,7 +483,7 @@ void xfer_recv_canceled(ucxpool_channel_t    *channel,
     }
     request = find_of(channel, cancel);
     if (request != NULL) {
-        say_done(request, UCXPOOL_ERR_CANCELED, NULL);
+        core_control_done(channel, cancel->message, UCXPOOL_ERR_CANCELED, NULL);
         end(request, UCXPOOL_ERR_CANCELED, text);
     }
 }

@@ -45,13 +45,6 @@ void xfer_recv_stop(ucxpool_request_t *request, ucxpool_status_t status,
 void xfer_recv_abort(ucxpool_request_t *request, ucxpool_status_t status,
                      const char *detail);
 
-/* A placed message is not pulled, or not any more: its sender goes by blocks,
- * from the first byte. */
-void xfer_recv_accept(ucxpool_request_t *request);
-
-/* All of it has been pulled, and is in its place. */
-void xfer_recv_pulled(ucxpool_request_t *request);
-
 /* The sender has taken a message back, for a reason of one line, or "". */
 void xfer_recv_canceled(ucxpool_channel_t    *channel,
                         const proto_cancel_t *cancel, const char *reason);

@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "core/control.h"
-#include "core/inbox.h"
 #include "core/wire.h"
 #include "xfer/fragment.h"
 #include "xfer/mailbox.h"
@@ -18,8 +17,6 @@
  *              its receiver has room for its descriptor alone
  *   DESC       the descriptor goes out; if the bytes fit in it, that was all
  *   RUNS       long lists of lengths follow
- *   PLACES     the places of what lies in a window; the receiver may pull it
- *              from there, and then says that it is done
  *   ACCEPT     wait until a receive has been found for it
  *   FRAGMENTS  gather (or not) and hand to the wire, as many as the window has
  *   DONE       wait for the receiver's last word
@@ -155,17 +152,15 @@ static step_result_t step_turn(ucxpool_request_t *request)
 
 /* --- words of revoked[] ---------------------------------------------------
  * A send has one while its receiver may read its bytes: so there are only so
- * many whose bytes are on their way. The others wait in requests.wordless. A
- * send out of a window has one before its message is received, so such sends
- * take words of the first half alone, and leave the others to accepted ones.
+ * many whose bytes are on their way. The others wait in requests.wordless.
  */
 
-/* One of the first num_words. False: all are taken. */
-static bool take_word(ucxpool_request_t *request, unsigned num_words)
+/* False: all are taken. */
+static bool take_word(ucxpool_request_t *request)
 {
     uint64_t *words = request->channel->requests.words;
 
-    for (unsigned i = 0; i < num_words / 64; i++) {
+    for (unsigned i = 0; i < PROTO_SENDS_MAX / 64; i++) {
         if (words[i] != UINT64_MAX) {
             unsigned bit = (unsigned)__builtin_ctzll(~words[i]);
 
@@ -235,13 +230,10 @@ static void fill_desc(ucxpool_request_t *request, proto_desc_t *desc,
     desc->payload_size  = request->data.totals.payload_size;
     desc->num_runs      = (uint32_t)request->data.num_runs;
     desc->metadata_size = (uint32_t)request->metadata.length;
-    desc->flags         = flags | request->send.desc_flags |
-                  ((request->send.place.remote != 0) ? PROTO_DESC_PLACED : 0u);
+    desc->flags         = flags | request->send.desc_flags;
     if (request->send.slot != 0) {
         desc->flags |= PROTO_DESC_MAILED;
         desc->slot = request->send.slot - 1;
-    } else if (request->send.place.remote != 0) {
-        desc->slot = request->send.word - 1;
     }
     if (!(flags & PROTO_DESC_RUNS) && (request->data.num_runs != 0)) {
         memcpy(data, request->data.runs, runs_size(request));
@@ -283,10 +275,6 @@ static step_result_t send_desc(ucxpool_request_t *request, uint32_t flags,
         channel->flow.credits--;
     } else {
         take_number(request, size);
-        if ((request->send.place.remote != 0) &&
-            !take_word(request, PROTO_SENDS_MAX / 2)) {
-            request->send.place.remote = 0;
-        }
     }
     if (flags == 0) {
         xfer_mailbox_take(request);
@@ -320,31 +308,17 @@ static step_result_t send_read(ucxpool_request_t *request, uint32_t flags,
     return send_desc(request, flags, size, stream);
 }
 
-/* Nothing is looked for where no window is that peers may be offered. */
-static void find_place(ucxpool_request_t *request)
-{
-    core_place_t *place = &request->send.place;
-
-    if (!place->is_known && (request->pool->windows.num_table != 0) &&
-        (request->send.desc_flags == 0)) {
-        place->is_known = true;
-        request->pool->dispatch->place(request);
-    }
-}
-
 static step_result_t step_desc(ucxpool_request_t *request)
 {
     uint32_t flags;
     size_t   size;
 
     size = desc_data_size(request, &flags);
-    if (!(flags & PROTO_DESC_EAGER)) {
-        if (!core_numbers_reserve(&request->channel->requests.sends)) {
-            xfer_queue_end(request, UCXPOOL_ERR_NO_MEMORY,
-                           "no memory for the number of a send");
-            return STEP_END;
-        }
-        find_place(request);
+    if (!(flags & PROTO_DESC_EAGER) &&
+        !core_numbers_reserve(&request->channel->requests.sends)) {
+        xfer_queue_end(request, UCXPOOL_ERR_NO_MEMORY,
+                       "no memory for the number of a send");
+        return STEP_END;
     }
     if ((flags & PROTO_DESC_EAGER) &&
         copy_memory_is_ranges(&request->data.memory)) {
@@ -381,65 +355,12 @@ static step_result_t step_runs(ucxpool_request_t *request)
     return STEP_NEXT;
 }
 
-static void fill_places(const ucxpool_request_t *request, size_t num,
-                        uint64_t *words)
-{
-    const copy_memory_t *memory = &request->data.memory;
-    const core_place_t  *place  = &request->send.place;
-
-    for (size_t i = place->num_places; i < place->num_places + num; i++) {
-        uint64_t length = copy_memory_length(memory, i);
-
-        *words++ = (length == 0) ? 0
-                                 : (uintptr_t)copy_memory_address(memory, i) -
-                                       place->address;
-        if (place->length == 0) {
-            *words++ = length;
-        }
-    }
-}
-
-/* Not before the caller's stream has come here: the receiver pulls at once. */
-static step_result_t step_places(ucxpool_request_t *request)
-{
-    core_place_t  *place = &request->send.place;
-    size_t         all   = request->data.memory.num;
-    size_t         entry = proto_place_size(place->length);
-    proto_fixed_t *fixed;
-    void          *data;
-
-    if ((place->remote != 0) && (request->stream.marker != NULL)) {
-        return (request->send.receive == 0) ? STEP_WAIT : STEP_NEXT;
-    }
-    while ((place->remote != 0) && (request->send.receive == 0) &&
-           (place->num_places < all)) {
-        size_t num = base_min(all - place->num_places, PROTO_DATA_MAX / entry);
-
-        fixed = core_control_begin(request->channel, PROTO_PLACES, num * entry,
-                                   CORE_MAY, &data);
-        if (fixed == NULL) {
-            return STEP_STALL;
-        }
-        fixed->places.message    = request->send.message;
-        fixed->places.remote     = place->remote;
-        fixed->places.first      = place->num_places;
-        fixed->places.num_places = all;
-        fixed->places.length     = place->length;
-        fill_places(request, num, data);
-        core_control_end(request->channel);
-        place->num_places += num;
-    }
-    return STEP_NEXT;
-}
-
 static step_result_t step_accept(ucxpool_request_t *request)
 {
     base_list_t *wordless = &request->channel->requests.wordless;
 
-    if ((request->send.slot != 0) || (request->send.word != 0)) {
-        return ((request->send.slot != 0) || (request->send.receive != 0))
-                   ? STEP_NEXT
-                   : STEP_WAIT;
+    if (request->send.slot != 0) {
+        return STEP_NEXT;
     }
     if (request->send.receive == 0) {
         return STEP_WAIT;
@@ -447,8 +368,7 @@ static step_result_t step_accept(ucxpool_request_t *request)
     if (base_list_is_empty(&request->link)) {
         base_list_add_tail(wordless, &request->link);
     }
-    if ((wordless->next != &request->link) ||
-        !take_word(request, PROTO_SENDS_MAX)) {
+    if ((wordless->next != &request->link) || !take_word(request)) {
         return STEP_WAIT;
     }
     base_list_del(&request->link);
@@ -625,9 +545,8 @@ static step_result_t step_done(ucxpool_request_t *request)
 
 static const step_t steps[] = {
     [CORE_SEND_TURN] = step_turn,           [CORE_SEND_DESC] = step_desc,
-    [CORE_SEND_RUNS] = step_runs,           [CORE_SEND_PLACES] = step_places,
-    [CORE_SEND_ACCEPT] = step_accept,       [CORE_SEND_DONE] = step_done,
-    [CORE_SEND_FRAGMENTS] = step_fragments,
+    [CORE_SEND_RUNS] = step_runs,           [CORE_SEND_ACCEPT] = step_accept,
+    [CORE_SEND_FRAGMENTS] = step_fragments, [CORE_SEND_DONE] = step_done,
 };
 
 /* Take the steps that can be taken now. */
@@ -657,12 +576,10 @@ bool xfer_send_advance(ucxpool_request_t *request)
     core_send_step_t   step      = send->step;
     uint32_t           runs_sent = send->runs_sent;
     uint32_t           index     = send->index;
-    size_t             places    = send->place.num_places;
 
     take_steps(request);
     return core_request_has_ended(request) || (send->step != step) ||
-           (send->runs_sent != runs_sent) || (send->index != index) ||
-           (send->place.num_places != places);
+           (send->runs_sent != runs_sent) || (send->index != index);
 }
 
 /* A file is read in a round of its own. */
@@ -875,17 +792,6 @@ void xfer_send_forget(ucxpool_request_t *request)
     core_request_reuse(request);
 }
 
-/* It was pulled by the receiver. */
-static void count_placed(const ucxpool_request_t *request)
-{
-    core_stats_t   *stats = &request->pool->stats;
-    core_traffic_t *sent  = &stats->sent[CORE_MODE_MAP_PLACED];
-
-    sent->bytes += request->data.totals.payload_size;
-    sent->fragments++;
-    stats->copies_avoided_bytes += request->data.totals.payload_size;
-}
-
 void xfer_send_done(ucxpool_channel_t *channel, const proto_done_t *done,
                     const char *reason)
 {
@@ -897,10 +803,6 @@ void xfer_send_done(ucxpool_channel_t *channel, const proto_done_t *done,
     }
     if ((status != UCXPOOL_OK) && (status != UCXPOOL_ERR_CANCELED)) {
         status = UCXPOOL_ERR_REFUSED;
-    }
-    if ((status == UCXPOOL_OK) && (request->send.place.remote != 0) &&
-        (request->send.receive == 0) && !core_request_has_ended(request)) {
-        count_placed(request);
     }
     if (status == UCXPOOL_OK) {
         request->send.loan = 0; /* the receiver has them back */
@@ -957,8 +859,7 @@ static void init(ucxpool_request_t *request)
 
 static void resume(ucxpool_request_t *request)
 {
-    if ((request->send.step == CORE_SEND_FRAGMENTS) ||
-        (request->send.step == CORE_SEND_PLACES)) {
+    if (request->send.step == CORE_SEND_FRAGMENTS) {
         core_request_wake(request);
     }
 }
