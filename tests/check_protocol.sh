@@ -74,7 +74,7 @@ prologue() {
     echo '#include "window/window.h"'
     for name in HELLO READY DESC RUNS ACCEPT DATA TAKEN DONE CANCEL SHORT \
         WINDOW_OPEN WINDOW_OPENED WINDOW_CLOSE WINDOW_REVOKE WINDOW_END \
-        WINDOW_OFFER WINDOW_ADOPT PLACES RETURNED MAILBOX; do
+        RETURNED MAILBOX; do
         type=$(echo "$name" | tr '[:upper:]' '[:lower:]')
         echo "#define FIXED_PROTO_$name proto_${type}_t x;"
     done
@@ -136,7 +136,7 @@ for wrong in 's/^| 16 | 16 | `to_id`/| 16 | 15 | `to_id`/' \
     's/^| `PROTO_DONE` | 9 | 32 |/| `PROTO_DONE` | 9 | 24 |/' \
     's/`core_ring_page_t`, 266,240/`core_ring_page_t`, 266,244/' \
     's/^| `PROTO_KEPT` | 14 .*//' \
-    's/`proto_window_adopt_t`, 24 bytes/as many bytes/' \
+    's/`proto_window_revoke_t`, 24 bytes/as many bytes/' \
     's/^| `PROTO_TEXT_MAX` | 127/| `PROTO_TEXT_MAX` | 128/'; do
     sed "$wrong" "$document" >"$dir/wrong.md"
     if cmp -s "$dir/wrong.md" "$document"; then

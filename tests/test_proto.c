@@ -17,17 +17,12 @@ static void begin(unsigned type)
     if (type == PROTO_CANCEL) {
         fixed.cancel.status = UCXPOOL_ERR_CANCELED;
     }
-    if (type == PROTO_PLACES) {
-        fixed.places.num_places = 5000;
-    }
 }
 
 /* The shortest that a type can have with nothing else said. */
 static size_t least_data(unsigned type)
 {
-    return (type == PROTO_SHORT)    ? 1
-           : (type == PROTO_PLACES) ? sizeof(ucxpool_place_t)
-                                    : 0;
+    return (type == PROTO_SHORT) ? 1 : 0;
 }
 
 static ucxpool_status_t parse(size_t data_size)
@@ -234,29 +229,6 @@ START_TEST(a_call_adds_up)
 }
 END_TEST
 
-START_TEST(places_come_in_whole_ones)
-{
-    begin(PROTO_PLACES);
-    ck_assert_int_eq(UCXPOOL_OK, parse(PROTO_DATA_MAX));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(0));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(PROTO_DATA_MAX + 16));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(24));
-    fixed.places.length = 100;
-    ck_assert_int_eq(UCXPOOL_OK, parse(24));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(20));
-    fixed.places.first = 4997;
-    ck_assert_int_eq(UCXPOOL_OK, parse(24));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(32));
-    fixed.places.first = 5000;
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(8));
-    fixed.places.first = UINT64_MAX;
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(8));
-    fixed.places.first      = 0;
-    fixed.places.num_places = PROTO_PLACES_MAX + 1;
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(8));
-}
-END_TEST
-
 START_TEST(not_too_much_is_lent)
 {
     const size_t lent = sizeof(proto_lent_t);
@@ -267,26 +239,6 @@ START_TEST(not_too_much_is_lent)
     ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse((PROTO_LENT_MAX + 1) * lent));
     ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(lent - 1));
     ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(lent + 1));
-}
-END_TEST
-
-START_TEST(places_add_up_within_their_window)
-{
-    static const uint64_t        good[] = {0, 900, 5};
-    static const uint64_t        bad[]  = {0, 901};
-    static const ucxpool_place_t cut[]  = {{0, 1}, {999, 1}, {1000, 0}};
-    static const ucxpool_place_t past[] = {{0, 1}, {999, 2}};
-    uint64_t                     size   = 7;
-
-    ck_assert(proto_add_places(good, 3, 100, WINDOW, &size));
-    ck_assert_uint_eq(size, 307);
-    ck_assert(proto_add_places(cut, 3, 0, WINDOW, &size));
-    ck_assert_uint_eq(size, 309);
-    ck_assert(!proto_add_places(bad, 2, 100, WINDOW, &size));
-    ck_assert(!proto_add_places(past, 2, 0, WINDOW, &size));
-    ck_assert(!proto_add_places(good, 1, UINT64_MAX, WINDOW, &size));
-    size = UINT64_MAX;
-    ck_assert(!proto_add_places(cut, 1, 0, WINDOW, &size));
 }
 END_TEST
 
@@ -341,8 +293,6 @@ int main(void)
     tcase_add_test(tcase, a_call_names_places_within_its_window);
     tcase_add_test(tcase, a_call_adds_up);
     tcase_add_test(tcase, not_too_much_is_lent);
-    tcase_add_test(tcase, places_come_in_whole_ones);
-    tcase_add_test(tcase, places_add_up_within_their_window);
     tcase_add_test(tcase, how_a_gpu_is_shared_has_one_length);
     tcase_add_test(tcase, a_window_has_whole_parts_and_not_too_many);
     tcase_add_test(tcase, a_key_has_an_end);

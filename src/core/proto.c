@@ -29,9 +29,6 @@ static const size_t fixed_sizes[PROTO_LAST] = {
     [PROTO_WINDOW_CLOSE]  = sizeof(proto_window_close_t),
     [PROTO_WINDOW_REVOKE] = sizeof(proto_window_revoke_t),
     [PROTO_WINDOW_END]    = sizeof(proto_window_end_t),
-    [PROTO_WINDOW_OFFER]  = sizeof(proto_window_offer_t),
-    [PROTO_WINDOW_ADOPT]  = sizeof(proto_window_adopt_t),
-    [PROTO_PLACES]        = sizeof(proto_places_t),
     [PROTO_RETURNED]      = sizeof(proto_returned_t),
     [PROTO_MAILBOX]       = sizeof(proto_mailbox_t),
 };
@@ -58,9 +55,6 @@ static_assert(PROTO_PARTS_MAX * sizeof(proto_window_part_t) <= PROTO_DATA_MAX,
 static_assert(sizeof(proto_window_close_t) == 24, "layout");
 static_assert(sizeof(proto_window_revoke_t) == 24, "layout");
 static_assert(sizeof(proto_window_end_t) == 32, "layout");
-static_assert(sizeof(proto_window_offer_t) == 48, "layout");
-static_assert(sizeof(proto_window_adopt_t) == 24, "layout");
-static_assert(sizeof(proto_places_t) == 56, "layout");
 static_assert(sizeof(proto_lent_t) == 24, "layout");
 static_assert(sizeof(proto_returned_t) == 24, "layout");
 static_assert(sizeof(proto_mailbox_t) == 40, "layout");
@@ -89,17 +83,6 @@ static bool opened_size_fits(const proto_window_opened_t *opened, size_t size)
     default:
         return false;
     }
-}
-
-/* At least one of the places that are left. */
-static bool places_fit(const proto_places_t *places, size_t data_size)
-{
-    size_t entry = proto_place_size(places->length);
-
-    return (places->num_places <= PROTO_PLACES_MAX) &&
-           (places->first < places->num_places) && (data_size != 0) &&
-           (data_size <= PROTO_DATA_MAX) && (data_size % entry == 0) &&
-           (data_size / entry <= places->num_places - places->first);
 }
 
 /* What the variable part must hold at least and at most. */
@@ -138,8 +121,6 @@ static bool data_size_fits(const proto_fixed_t *message, size_t data_size)
     case PROTO_ACCEPT:
         return (data_size % sizeof(proto_lent_t) == 0) &&
                (data_size / sizeof(proto_lent_t) <= PROTO_LENT_MAX);
-    case PROTO_PLACES:
-        return places_fit(&message->places, data_size);
     case PROTO_DATA:
         return true;
     default:
@@ -281,25 +262,6 @@ ucxpool_status_t proto_check_call(const proto_call_t *call, const void *places,
     }
     return (call->length != 0) ? check_even_places(call, places, window_length)
                                : check_places(call, places, window_length);
-}
-
-bool proto_add_places(const void *places, size_t num_places, uint64_t length,
-                      uint64_t window_length, uint64_t *size_p)
-{
-    const ucxpool_place_t *own     = places;
-    const uint64_t        *offsets = places;
-
-    for (size_t i = 0; i < num_places; i++) {
-        ucxpool_place_t place =
-            (length == 0) ? own[i] : (ucxpool_place_t){offsets[i], length};
-
-        if ((place.offset > window_length) ||
-            (place.length > window_length - place.offset) ||
-            !base_add(*size_p, place.length, size_p)) {
-            return false;
-        }
-    }
-    return true;
 }
 
 bool proto_parse_import(const void *bytes, size_t length,

@@ -43,10 +43,8 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define PROTO_CALLS_SIZE_MAX (UINT64_C(32) << 20)
 /* Bytes of a key of UCX's. */
 #define PROTO_KEY_MAX 2048u
-/* Places of one operation, or of one placed message. */
+/* Places of one operation. */
 #define PROTO_PLACES_MAX (UINT64_C(1) << 20)
-/* Bytes of the lists of placed messages that a receiver keeps for a channel. */
-#define PROTO_PLACED_SIZE_MAX (UINT64_C(32) << 20)
 /* Blocks that a receiver lends to a sender for one message. */
 #define PROTO_LENT_MAX 8u
 /* Slots of a mailbox. */
@@ -75,9 +73,6 @@ typedef enum proto_type {
     PROTO_WINDOW_CLOSE,
     PROTO_WINDOW_REVOKE,
     PROTO_WINDOW_END,
-    PROTO_WINDOW_OFFER,
-    PROTO_WINDOW_ADOPT,
-    PROTO_PLACES,
     PROTO_RETURNED,
     PROTO_MAILBOX,
     PROTO_LAST
@@ -165,10 +160,8 @@ typedef enum proto_desc_flags {
     PROTO_DESC_CALL  = 1u << 2, /* an operation on a window: proto_call_t */
     PROTO_DESC_READ  = 1u << 3, /* what a read has asked for; tag: which */
     PROTO_DESC_WRITE = 1u << 4, /* what a write brings; tag: which */
-    /* It lies in a window of the sender's: PLACES follow. */
-    PROTO_DESC_PLACED = 1u << 5,
     /* It is on its way to a slot of the receiver's mailbox. */
-    PROTO_DESC_MAILED = 1u << 6
+    PROTO_DESC_MAILED = 1u << 5
 } proto_desc_flags_t;
 
 #define PROTO_DESC_WINDOW (PROTO_DESC_CALL | PROTO_DESC_READ | PROTO_DESC_WRITE)
@@ -183,8 +176,7 @@ typedef struct proto_desc {
     uint32_t     num_runs;
     uint32_t     metadata_size;
     uint32_t     flags; /* proto_desc_flags_t */
-    uint32_t     slot;  /* with PROTO_DESC_MAILED; with PROTO_DESC_PLACED its
-                           word of revoked[]; else 0 */
+    uint32_t     slot;  /* with PROTO_DESC_MAILED; else 0 */
 } proto_desc_t;
 
 /*
@@ -383,31 +375,6 @@ typedef struct proto_window_end {
     uint32_t     refused; /* 1: by the owner; 0: the importer gives it up */
 } proto_window_end_t;
 
-/* A window out of which the sender means to send; as in a blob for reading. */
-typedef struct proto_window_offer {
-    proto_head_t head;
-    uint64_t     window;
-    uint8_t      key[16];
-    uint64_t     length;
-} proto_window_offer_t;
-
-/* Messages may lie in the window of this grant. */
-typedef struct proto_window_adopt {
-    proto_head_t head;
-    uint64_t     grant;
-} proto_window_adopt_t;
-
-/* Where in a window a placed message lies. Variable part: the next of its
- * places, as those of a CALL; one at the least. */
-typedef struct proto_places {
-    proto_head_t head;
-    uint64_t     message; /* the sender's number */
-    uint64_t     remote;  /* the receiver's number of the window */
-    uint64_t     first;   /* in the whole list */
-    uint64_t     num_places;
-    uint64_t     length; /* of each; 0: they have lengths of their own */
-} proto_places_t;
-
 typedef enum proto_call_kind {
     PROTO_CALL_READ  = 1,
     PROTO_CALL_WRITE = 2
@@ -447,9 +414,6 @@ typedef union proto_fixed {
     proto_window_close_t  window_close;
     proto_window_revoke_t window_revoke;
     proto_window_end_t    window_end;
-    proto_window_offer_t  window_offer;
-    proto_window_adopt_t  window_adopt;
-    proto_places_t        places;
     proto_returned_t      returned;
     proto_mailbox_t       mailbox;
 } proto_fixed_t;
@@ -478,22 +442,6 @@ ucxpool_status_t proto_parse(const void *fixed, size_t fixed_size,
  */
 ucxpool_status_t proto_check_call(const proto_call_t *call, const void *places,
                                   uint64_t data_size, uint64_t window_length);
-
-/* Bytes of one entry in a list of places. */
-static inline size_t proto_place_size(uint64_t length)
-{
-    return (length != 0) ? sizeof(uint64_t) : 2 * sizeof(uint64_t);
-}
-
-/*
- * Add up some places of a message, each of which must lie within a window of
- * window_length bytes. False: one does not, or the sum overflows.
- *
- * length  Of each; 0: they have lengths of their own.
- * size_p  [inout] The sum.
- */
-bool proto_add_places(const void *places, size_t num_places, uint64_t length,
-                      uint64_t window_length, uint64_t *size_p);
 
 /* Copy an IMPORT, checked likewise. False: it is none, and *import_p stays. */
 bool proto_parse_import(const void *bytes, size_t length,

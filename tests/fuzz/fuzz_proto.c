@@ -110,28 +110,6 @@ static void check_desc(const proto_desc_t *desc, const uint8_t *data,
     free(runs);
 }
 
-/* A window of a MiB. */
-static void check_places(const proto_places_t *places, const uint8_t *data,
-                         size_t size)
-{
-    const uint64_t window = UINT64_C(1) << 20;
-    size_t         entry  = (places->length != 0) ? 8 : 16;
-    size_t         num    = size / entry;
-    void          *list   = copy_of(data, size);
-    uint64_t       sum    = 0;
-
-    CHECK((size != 0) && (size <= PROTO_DATA_MAX) && (size % entry == 0));
-    CHECK((places->num_places <= PROTO_PLACES_MAX) &&
-          (places->first < places->num_places) &&
-          (num <= places->num_places - places->first));
-    if (proto_add_places(list, num, places->length, window, &sum)) {
-        CHECK(sum <= num * window);
-    } else {
-        snprintf(told, sizeof(told), "refused: beyond the window");
-    }
-    free(list);
-}
-
 static void check_message(const proto_fixed_t *message, const uint8_t *data,
                           size_t size)
 {
@@ -167,9 +145,6 @@ static void check_message(const proto_fixed_t *message, const uint8_t *data,
         break;
     case PROTO_RUNS:
         CHECK(size == message->runs.num_runs * sizeof(copy_run_t));
-        break;
-    case PROTO_PLACES:
-        check_places(&message->places, data, size);
         break;
     case PROTO_ACCEPT:
         CHECK(size % sizeof(proto_lent_t) == 0);
