@@ -112,9 +112,11 @@ ucxpool_status_t ucxpool_channel_create(ucxpool_t                      *pool,
  *                            params has an address or an endpoint
  * UCXPOOL_ERR_PERMISSION     SECRET_FILE cannot be read, or is readable by
  *                            others
- * UCXPOOL_ERR_UNSUPPORTED    UCX does not use the network device through which
- *                            this host is reached, and is in use: connect to it
- *                            before other channels, or set UCX_NET_DEVICES
+ *
+ * If UCX does not use the network device that leads to the listener and cannot
+ * add it, because UCX is in use, the log has a warning. The channel can then
+ * take the `map` wire alone, and otherwise fails with UCXPOOL_ERR_UNSUPPORTED:
+ * connect there before other channels are opened, or set UCX_NET_DEVICES.
  */
 ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
                                          const ucxpool_channel_params_t *params,

@@ -106,6 +106,7 @@ ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
     bootstrap_where_t  resolved;
     ucxpool_channel_t *channel;
     ucxpool_status_t   status;
+    bool               has_way;
 
     if (base_missing(pool) || base_missing(where) || base_missing(channel_p)) {
         return UCXPOOL_ERR_INVALID_PARAM;
@@ -122,11 +123,10 @@ ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
         return status;
     }
     core_lock(pool);
-    status = wireup_network_connect(pool, &resolved);
+    has_way = wireup_network_connect(pool, &resolved);
+    status  = core_channel_create(pool, params, where, &channel);
     if (status == UCXPOOL_OK) {
-        status = core_channel_create(pool, params, where, &channel);
-    }
-    if (status == UCXPOOL_OK) {
+        channel->conn.lacks_device = !has_way;
         status = wireup_connect_listener(channel, &resolved);
         if (status != UCXPOOL_OK) {
             wireup_channel_discard(channel);

@@ -401,7 +401,7 @@ ucxpool_status_t ucxpool_event_fd(ucxpool_t *pool, int *fd_p)
     if (base_missing(pool) || base_missing(fd_p)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    if (pool->wakeup.worker_fd < 0) {
+    if (!pool_can_sleep(pool)) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
                           "the borrowed UCX context was made without "
                           "UCP_FEATURE_WAKEUP");

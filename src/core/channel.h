@@ -84,7 +84,8 @@ typedef struct core_connection {
     unsigned            num_unheard; /* times that it was broken too early */
     uint64_t            lost_at; /* it counts as broken since it has ended */
     bool                by_ep;   /* it is the caller's, and tells the pair */
-    bool                broken;  /* the caller says that it failed; atomic */
+    bool lacks_device;           /* UCX has none for the way to the listener */
+    bool broken;                 /* the caller says that it failed; atomic */
 } core_connection_t;
 
 typedef struct core_closing {

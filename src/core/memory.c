@@ -690,7 +690,7 @@ ucxpool_status_t core_memory_check(const ucxpool_t *pool)
 
 mem_regions_t *core_memory_registered(ucxpool_t *pool)
 {
-    return (pool->memory.regions.domains != NULL)
+    return (pool->memory.ucx_blocks == pool->memory.blocks)
                ? &pool->memory.regions
                : &pool->memory.pinned_regions;
 }

@@ -42,6 +42,7 @@ static void unwatch(ucxpool_t *pool)
                         pool->wakeup.worker_fd, NULL);
         pool->wakeup.worker_fd = -1;
     }
+    pool->wakeup.tcp_watch.worker_fd = -1;
 }
 
 /* Its address may be on the way to a peer. */
@@ -129,25 +130,76 @@ static ucxpool_status_t move_to(ucxpool_t *pool, const char *devices,
     return status;
 }
 
+/* The worker is kept until UCX is restarted or the pool is destroyed, but it
+ * has no handlers and nothing registered: nothing is sent over it or
+ * progressed. */
+static void lose(ucxpool_t *pool, const char *devices)
+{
+    unwatch(pool);
+    memcpy(pool->ucx.devices, devices, sizeof(pool->ucx.devices));
+    pool->ucx.is_lost = true;
+    base_warn("%s: UCX failed with other network devices, and fails with %s, "
+              "too: the pool cannot use the ucx wire until a later connection "
+              "can restart UCX. Set UCX_NET_DEVICES, so that the devices do "
+              "not change",
+              pool->name, devices);
+}
+
 static ucxpool_status_t replace(ucxpool_t *pool, const char *devices,
                                 bool *moved_p)
 {
-    mem_regions_t   *regions = core_memory_registered(pool);
+    mem_regions_t   *regions  = core_memory_registered(pool);
+    bool             was_lost = pool->ucx.is_lost;
     char             old[UCX_DEVICES_SIZE];
     bool             is_back;
     ucxpool_status_t status;
 
     memcpy(old, pool->ucx.devices, sizeof(old));
     status = move_to(pool, devices, regions, moved_p);
-    if ((status != UCXPOOL_OK) && *moved_p) {
-        if (move_to(pool, old, regions, &is_back) != UCXPOOL_OK) {
-            base_warn("%s: UCX failed with other network devices, and fails "
-                      "with %s, too: this pool cannot use the ucx wire any "
-                      "more; destroy it, and set UCX_NET_DEVICES",
-                      pool->name, old);
-        }
+    if ((status != UCXPOOL_OK) && *moved_p &&
+        (was_lost || (move_to(pool, old, regions, &is_back) != UCXPOOL_OK))) {
+        lose(pool, old);
     }
     return status;
+}
+
+/* Why UCX stays as it is: it is in use. */
+static ucxpool_status_t refuse(const ucxpool_t *pool, const char *device)
+{
+    return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                      "UCX is in use on %.80s alone, and cannot add %s now: "
+                      "listen or connect there first, before other channels "
+                      "are opened and the pool's address is handed out, or set "
+                      "UCX_NET_DEVICES",
+                      pool->ucx.devices,
+                      (device != NULL) ? device : "other devices");
+}
+
+ucxpool_status_t core_network_check(const ucxpool_t *pool)
+{
+    if (pool->ucx.is_lost) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "the pool has no ucx wire, because UCX could not be "
+                          "restarted on other devices: connect again, or set "
+                          "UCX_NET_DEVICES");
+    }
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t core_network_restart(ucxpool_t *pool, bool has_callers,
+                                      bool *moved_p)
+{
+    char devices[UCX_DEVICES_SIZE];
+
+    *moved_p = false;
+    if (!pool->ucx.is_lost) {
+        return UCXPOOL_OK;
+    }
+    if (has_callers || is_in_use(pool)) {
+        return core_network_check(pool);
+    }
+    memcpy(devices, pool->ucx.devices, sizeof(devices));
+    return replace(pool, devices, moved_p);
 }
 
 ucxpool_status_t core_network_open(ucxpool_t *pool, const char *device,
@@ -157,17 +209,14 @@ ucxpool_status_t core_network_open(ucxpool_t *pool, const char *device,
     char        devices[UCX_DEVICES_SIZE];
 
     *moved_p = false;
+    if (pool->ucx.is_lost) {
+        return core_network_check(pool);
+    }
     if ((limit[0] == '\0') || ucx_tune_has_device(limit, device)) {
         return UCXPOOL_OK;
     }
     if (has_callers || is_in_use(pool)) {
-        return base_error(
-            UCXPOOL_ERR_UNSUPPORTED,
-            "UCX is in use on %.80s alone, and cannot add %s "
-            "now: listen or connect there first, before other "
-            "channels are opened and the pool's address is handed "
-            "out, or set UCX_NET_DEVICES",
-            limit, (device != NULL) ? device : "other devices");
+        return refuse(pool, device);
     }
     if (device == NULL) {
         devices[0] = '\0';

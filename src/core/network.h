@@ -29,9 +29,20 @@ ucxpool_status_t core_network_watch(ucxpool_t *pool);
  *                          its address was handed out
  * others                   as ucx_context_init(), ucx_reg_regions(); UCX uses
  *                          the devices that it did, if it takes the memory
- *                          again
+ *                          again; otherwise UCX is lost: the channels on the
+ *                          `map` wire work, and core_network_check() fails
  */
 ucxpool_status_t core_network_open(ucxpool_t *pool, const char *device,
                                    bool has_callers, bool *moved_p);
+
+/*
+ * Restart UCX if it is lost, with the devices that it had before. As
+ * core_network_open().
+ */
+ucxpool_status_t core_network_restart(ucxpool_t *pool, bool has_callers,
+                                      bool *moved_p);
+
+/* UCXPOOL_ERR_UNSUPPORTED  UCX is lost: no endpoint can be made */
+ucxpool_status_t core_network_check(const ucxpool_t *pool);
 
 #endif

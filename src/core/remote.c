@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "core/network.h"
 #include "core/proto.h"
 #include "ucx/context.h"
 #include "ucx/status.h"
@@ -390,6 +391,21 @@ static ucxpool_status_t make(core_remote_t *remote, ucp_ep_h ep,
     }
 }
 
+/* Can a new endpoint lead to the peer? */
+static ucxpool_status_t check_devices(const ucxpool_channel_t *channel)
+{
+    ucxpool_status_t status = core_network_check(channel->pool);
+
+    if ((status == UCXPOOL_OK) && channel->conn.lacks_device) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "UCX has only %.30s, and could not add a device for "
+                          "the peer's host: connect to it before other "
+                          "channels, or set UCX_NET_DEVICES",
+                          channel->pool->ucx.devices);
+    }
+    return status;
+}
+
 ucxpool_status_t core_remote_take_endpoint(ucxpool_channel_t *channel,
                                            ucp_ep_h           reply_ep)
 {
@@ -397,6 +413,12 @@ ucxpool_status_t core_remote_take_endpoint(ucxpool_channel_t *channel,
     core_endpoint_t *endpoint = take_idle(remote, reply_ep);
     ucxpool_status_t status   = UCXPOOL_OK;
 
+    if ((endpoint == NULL) && (reply_ep == NULL)) {
+        status = check_devices(channel);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+    }
     if ((reply_ep != NULL) && (remote->num_awaited > 0)) {
         remote->num_awaited--;
     }
@@ -441,8 +463,8 @@ void core_remote_prepare_endpoint(core_remote_t *remote)
 {
     core_endpoint_t *endpoint;
 
-    if (!ucx_asserts_on_answers() || remote->pool->needs_registration ||
-        core_remote_is_self(remote) ||
+    if (!ucx_asserts_on_answers() || remote->pool->ucx.is_lost ||
+        remote->pool->needs_registration || core_remote_is_self(remote) ||
         !ipc_host_shares_network(&remote->blob.host)) {
         return;
     }

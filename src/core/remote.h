@@ -114,6 +114,7 @@ bool core_remote_is_our_turn(const ucxpool_channel_t *channel);
  * that can be had: reply_ep is how UCX names it, NULL says that we are first.
  *
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO, UCXPOOL_ERR_PEER_LOST
+ * UCXPOOL_ERR_UNSUPPORTED  UCX is lost, or has no device for the channel
  */
 ucxpool_status_t core_remote_take_endpoint(ucxpool_channel_t *channel,
                                            ucp_ep_h           reply_ep);

@@ -39,8 +39,11 @@ unsigned pool_progress(ucxpool_t *pool);
  * once; it is released around each callback. */
 unsigned pool_call_back(ucxpool_t *pool);
 
+/* False: the borrowed UCX context has no descriptor to sleep on. */
+bool pool_can_sleep(const ucxpool_t *pool);
+
 /* Is UCX armed, and nothing posted to it: will its descriptor tell before there
- * is anything for it to do? */
+ * is anything for it to do? So it is, too, if UCX is lost. */
 bool pool_ucx_sleeps(const ucxpool_t *pool);
 
 /* A round that leaves nothing out; with the lock held. */

@@ -210,8 +210,9 @@ static bool has_endpoints(const ucxpool_t *pool)
 
 bool pool_ucx_sleeps(const ucxpool_t *pool)
 {
-    return pool->wakeup.is_ucx_armed && pool->ucx.own_worker &&
-           !has_endpoints(pool) && (pool->num_operations == 0);
+    return pool->ucx.is_lost ||
+           (pool->wakeup.is_ucx_armed && pool->ucx.own_worker &&
+            !has_endpoints(pool) && (pool->num_operations == 0));
 }
 
 static unsigned progress_ucx(ucxpool_t *pool)

@@ -176,13 +176,18 @@ static void note_sleeper(ucxpool_t *pool)
     pool->wakeup.armed_by  = pthread_self();
 }
 
+bool pool_can_sleep(const ucxpool_t *pool)
+{
+    return (pool->wakeup.worker_fd >= 0) || pool->ucx.is_lost;
+}
+
 /* num_moved_p [out]  What moved on the way; with any, the answer is busy. */
 static ucxpool_status_t arm(ucxpool_t *pool, unsigned *num_moved_p)
 {
     ucs_status_t status;
 
     *num_moved_p = 0;
-    if (pool->wakeup.worker_fd < 0) {
+    if (!pool_can_sleep(pool)) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
                           "the borrowed UCX context was made without "
                           "UCP_FEATURE_WAKEUP");
@@ -415,7 +420,7 @@ static unsigned be_idle(ucxpool_t *pool, const pool_goal_t *goal,
     if (now - idle_since < base_min(PURE_SPIN_NS, spin)) {
         return 0;
     }
-    if ((now - idle_since < spin) || (pool->wakeup.worker_fd < 0)) {
+    if ((now - idle_since < spin) || !pool_can_sleep(pool)) {
         sched_yield();
         return 0;
     }

@@ -49,8 +49,9 @@ typedef struct ucx_context {
     ucp_worker_h  worker;
     bool          own_context;
     bool          own_worker;
-    bool          worker_stays;              /* it cannot be destroyed */
-    ucx_claim_t   claim;                     /* of a borrowed worker's ids */
+    bool          worker_stays; /* it cannot be destroyed */
+    bool          is_lost;      /* it cannot be used: core/network.h */
+    ucx_claim_t   claim;        /* of a borrowed worker's ids */
     char          devices[UCX_DEVICES_SIZE]; /* that it was limited to here; "":
                                                 it was not */
 } ucx_context_t;

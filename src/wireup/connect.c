@@ -474,6 +474,7 @@ static ucxpool_status_t admit(ucxpool_t *pool, const bootstrap_peer_t *peer,
         status = wireup_connect_address(channel, peer->blob, peer->length);
     }
     if (status != UCXPOOL_OK) {
+        core_lifeline_end(channel, BOOTSTRAP_CLOSE_FAILED);
         wireup_channel_discard(channel);
         return status;
     }

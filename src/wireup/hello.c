@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "core/control.h"
 #include "core/local.h"
+#include "core/network.h"
 #include "core/remote.h"
 #include "core/request.h"
 #include "core/wire.h"
@@ -692,15 +693,22 @@ static bool meet_early(ucxpool_channel_t *channel)
 
 ucxpool_status_t wireup_hello_start(ucxpool_channel_t *channel)
 {
+    ucxpool_status_t status;
+
     if (meet_early(channel)) {
         return UCXPOOL_OK;
     }
     if (core_remote_is_our_turn(channel)) {
         return begin(channel);
     }
-    if ((!channel->wireup.via_listener || channel->wireup.begins) &&
-        !core_local_reaches(channel->pool, &channel->conn.remote->blob)) {
-        core_remote_prepare_endpoint(channel->conn.remote);
+    if (!core_local_reaches(channel->pool, &channel->conn.remote->blob)) {
+        status = core_network_check(channel->pool);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+        if (!channel->wireup.via_listener || channel->wireup.begins) {
+            core_remote_prepare_endpoint(channel->conn.remote);
+        }
     }
     core_channel_say_hello_at(channel, base_clock_deadline(PATIENCE_NS));
     return UCXPOOL_OK;

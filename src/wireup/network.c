@@ -7,6 +7,20 @@
 #include "core/remote.h"
 #include "wireup/connect.h"
 
+/* Listeners tell their clients the new address. */
+static ucxpool_status_t renew(ucxpool_t *pool, bool moved,
+                              ucxpool_status_t status)
+{
+    ucxpool_status_t renewed;
+
+    if (moved || pool->wireup.is_stale) {
+        renewed               = wireup_listeners_renew(pool);
+        pool->wireup.is_stale = renewed != UCXPOOL_OK;
+        status                = (status == UCXPOOL_OK) ? renewed : status;
+    }
+    return status;
+}
+
 /* device: NULL, all. */
 static ucxpool_status_t open_device(ucxpool_t *pool, const char *device,
                                     bool *moved_p)
@@ -14,14 +28,18 @@ static ucxpool_status_t open_device(ucxpool_t *pool, const char *device,
     bool             has_callers = wireup_listeners_have_callers(pool);
     ucxpool_status_t status =
         core_network_open(pool, device, has_callers, moved_p);
-    ucxpool_status_t renewed;
 
-    if (*moved_p || pool->wireup.is_stale) {
-        renewed               = wireup_listeners_renew(pool);
-        pool->wireup.is_stale = renewed != UCXPOOL_OK;
-        status                = (status == UCXPOOL_OK) ? renewed : status;
-    }
-    return status;
+    return renew(pool, *moved_p, status);
+}
+
+/* If it fails, UCX stays lost, and the `map` wire is left. */
+static void restart(ucxpool_t *pool)
+{
+    bool             has_callers = wireup_listeners_have_callers(pool);
+    bool             moved;
+    ucxpool_status_t status = core_network_restart(pool, has_callers, &moved);
+
+    (void)renew(pool, moved, status);
 }
 
 static ucxpool_status_t open_and_warn(ucxpool_t *pool, const char *device)
@@ -60,6 +78,7 @@ ucxpool_status_t wireup_network_listen(ucxpool_t               *pool,
 {
     ucxpool_status_t status = UCXPOOL_OK;
 
+    restart(pool);
     for (size_t i = 0; (i < where->num_addresses) && (status == UCXPOOL_OK);
          i++) {
         status = open_address(pool, &where->addresses[i]);
@@ -67,31 +86,45 @@ ucxpool_status_t wireup_network_listen(ucxpool_t               *pool,
     return status;
 }
 
-ucxpool_status_t wireup_network_connect(ucxpool_t               *pool,
-                                        const bootstrap_where_t *where)
+/* False: UCX cannot use the device that leads to the address. */
+static bool open_way(ucxpool_t *pool, const bootstrap_address_t *address)
 {
-    ucxpool_status_t    status = UCXPOOL_OK;
+    char                name[BOOTSTRAP_ADDRESS_NAME_SIZE];
     bootstrap_address_t source;
 
-    for (size_t i = 0; (i < where->num_addresses) && (status == UCXPOOL_OK);
-         i++) {
-        if (bootstrap_address_source(&where->addresses[i], &source)) {
-            status = open_address(pool, &source);
-        }
+    if (!bootstrap_address_source(address, &source) ||
+        (open_address(pool, &source) == UCXPOOL_OK)) {
+        return true;
     }
-    return status;
+    bootstrap_address_format(address, name);
+    base_warn("%s: the ucx wire cannot reach %s: %s", pool->name, name,
+              ucxpool_error_detail());
+    return false;
+}
+
+bool wireup_network_connect(ucxpool_t *pool, const bootstrap_where_t *where)
+{
+    bool has_way = false;
+
+    restart(pool);
+    for (size_t i = 0; i < where->num_addresses; i++) {
+        has_way |= open_way(pool, &where->addresses[i]);
+    }
+    return has_way;
 }
 
 ucxpool_status_t wireup_network_share(ucxpool_t *pool)
 {
     bool             moved;
-    ucxpool_status_t status = open_device(pool, NULL, &moved);
+    ucxpool_status_t status;
 
+    restart(pool);
+    status = open_device(pool, NULL, &moved);
     if (moved && (status == UCXPOOL_OK)) {
         base_info("%s: UCX listens on all devices, because the pool's address "
                   "is handed out",
                   pool->name);
-    } else if (status == UCXPOOL_ERR_UNSUPPORTED) {
+    } else if ((status == UCXPOOL_ERR_UNSUPPORTED) || pool->ucx.is_lost) {
         status = UCXPOOL_OK; /* peers reach what is open already */
     }
     pool->wireup.is_shared |= status == UCXPOOL_OK;

@@ -1,0 +1,233 @@
+/* UCX is to use another network device, and cannot. */
+#include "calls.h"
+#include "core/pool.h"
+#include "pair.h"
+
+#include <arpa/inet.h>
+#include <check.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EVERYWHERE "LISTEN_WITHOUT_SECRET=y LOG_LEVEL=none "
+
+/* An address of this host on a device that pools do not begin with. */
+static char outside[INET_ADDRSTRLEN];
+
+static void find_outside(void)
+{
+    struct ifaddrs *all;
+
+    if (getifaddrs(&all) != 0) {
+        return;
+    }
+    for (const struct ifaddrs *one = all; one != NULL; one = one->ifa_next) {
+        if ((one->ifa_flags & IFF_UP) && !(one->ifa_flags & IFF_LOOPBACK) &&
+            (one->ifa_addr != NULL) && (one->ifa_addr->sa_family == AF_INET)) {
+            inet_ntop(AF_INET,
+                      &((const struct sockaddr_in *)one->ifa_addr)->sin_addr,
+                      outside, sizeof(outside));
+        }
+    }
+    freeifaddrs(all);
+}
+
+static ucxpool_channel_attr_t attr_of(const ucxpool_channel_t *channel)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(channel, &attr, sizeof(attr));
+    return attr;
+}
+
+/* a calls b there, and both ends are open. */
+static void open_pair(pair_t *pair, ucxpool_listener_t *listener,
+                      const char *host)
+{
+    pair->to_b = pair_call(pair->a, host, ucxpool_listener_port(listener));
+    pair_until(pair, ucxpool_listener_accept(listener, NULL, &pair->to_a) !=
+                         UCXPOOL_INPROGRESS);
+    pair_until(pair, pair_is_open(pair->to_b) && pair_is_open(pair->to_a));
+}
+
+static void close_pair(pair_t *pair)
+{
+    ucxpool_channel_close(pair->to_b);
+    ucxpool_channel_close(pair->to_a);
+}
+
+/* The channel of a cannot have the ucx wire. */
+static void require_refused(pair_t *pair, ucxpool_listener_t *listener,
+                            const char *host)
+{
+    ucxpool_channel_attr_t attr;
+
+    pair->to_b = pair_call(pair->a, host, ucxpool_listener_port(listener));
+    pair_until(pair, pair_state(pair->to_b) == UCXPOOL_CHANNEL_FAILED);
+    attr = attr_of(pair->to_b);
+    ck_assert_int_eq(attr.status, UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_msg(strstr(attr.reason, "set UCX_NET_DEVICES") != NULL, "%s",
+                  attr.reason);
+    ucxpool_channel_close(pair->to_b);
+    pair_until(pair, ucxpool_listener_accept(listener, NULL, &pair->to_a) ==
+                         UCXPOOL_OK);
+    ucxpool_channel_close(pair->to_a);
+}
+
+static void destroy(pair_t *pair)
+{
+    ucxpool_destroy(pair->a);
+    ucxpool_destroy(pair->b);
+}
+
+/* Registering, or taking a handler, fails with the other devices, and with
+ * those that UCX had before. */
+static void lose(ucxpool_t *pool, calls_name_t call)
+{
+    ucxpool_listener_t *listener;
+
+    calls_fail_from(call, 1, 0);
+    ck_assert_int_ne(ucxpool_listener_create(pool, "0.0.0.0:0", &listener),
+                     UCXPOOL_OK);
+    ck_assert(pool->ucx.is_lost);
+}
+
+static const calls_name_t calls[] = {CALLS_UCP_MEM_MAP, CALLS_UCP_SET_HANDLER};
+#define NUM_CALLS 2
+
+START_TEST(lost_ucx_leaves_the_map_wire)
+{
+    ucxpool_listener_t *listener;
+    pair_t              pair = {
+                     .a = pair_pool(EVERYWHERE),
+                     .b = pair_pool(EVERYWHERE),
+    };
+
+    listener = pair_listen(pair.b, "127.0.0.1:0");
+    lose(pair.a, calls[_i]);
+    open_pair(&pair, listener, "127.0.0.1");
+    ck_assert(pair.a->ucx.is_lost);
+    ck_assert_int_eq(attr_of(pair.to_b).wire, UCXPOOL_WIRE_MAP);
+    pair_exchange(&pair, 100000);
+    pair_arm(pair.a);
+    close_pair(&pair);
+    calls_reset();
+    destroy(&pair);
+}
+END_TEST
+
+START_TEST(lost_ucx_refuses_the_ucx_wire_and_is_restarted)
+{
+    ucxpool_listener_t *listener;
+    pair_t              pair = {
+                     .a = pair_pool(EVERYWHERE "WIRE=ucx"),
+                     .b = pair_pool(EVERYWHERE),
+    };
+
+    listener = pair_listen(pair.b, "127.0.0.1:0");
+    lose(pair.a, calls[_i]);
+    require_refused(&pair, listener, "127.0.0.1");
+    ck_assert(pair.a->ucx.is_lost);
+    calls_reset();
+    open_pair(&pair, listener, "127.0.0.1");
+    ck_assert(!pair.a->ucx.is_lost);
+    ck_assert_int_eq(attr_of(pair.to_b).wire, UCXPOOL_WIRE_UCX);
+    pair_exchange(&pair, 100000);
+    close_pair(&pair);
+    destroy(&pair);
+}
+END_TEST
+
+/* A peer that can only use `ucx` calls the pool: its channel fails, too. */
+START_TEST(lost_ucx_refuses_a_caller)
+{
+    ucxpool_listener_t *listener;
+    pair_t              pair = {
+                     .a = pair_pool(EVERYWHERE "WIRE=ucx"),
+                     .b = pair_pool(EVERYWHERE),
+    };
+
+    listener = pair_listen(pair.b, "127.0.0.1:0");
+    lose(pair.b, calls[_i]);
+    pair.to_b = pair_call(pair.a, "127.0.0.1", ucxpool_listener_port(listener));
+    pair_until(&pair, ucxpool_listener_accept(listener, NULL, &pair.to_a) ==
+                          UCXPOOL_ERR_UNSUPPORTED);
+    pair_until(&pair, pair_state(pair.to_b) == UCXPOOL_CHANNEL_FAILED);
+    ucxpool_channel_close(pair.to_b);
+    calls_reset();
+    destroy(&pair);
+}
+END_TEST
+
+/* Pool a has an endpoint, so that UCX cannot be restarted with the device. */
+START_TEST(a_device_that_cannot_be_added_leaves_the_map_wire)
+{
+    ucxpool_t          *a         = pair_pool(EVERYWHERE);
+    ucxpool_t          *b         = pair_pool(EVERYWHERE);
+    ucxpool_t          *c         = pair_pool(EVERYWHERE "WIRE=ucx");
+    pair_t              to_c      = {.a = a, .b = c};
+    pair_t              to_b      = {.a = a, .b = b};
+    ucxpool_listener_t *c_listens = pair_listen(c, "127.0.0.1:0");
+    ucxpool_listener_t *b_listens = pair_listen(b, "0.0.0.0:0");
+
+    open_pair(&to_c, c_listens, "127.0.0.1");
+    ck_assert_int_eq(attr_of(to_c.to_b).wire, UCXPOOL_WIRE_UCX);
+    open_pair(&to_b, b_listens, outside);
+    ck_assert_int_eq(attr_of(to_b.to_b).wire, UCXPOOL_WIRE_MAP);
+    pair_exchange(&to_b, 100000);
+    close_pair(&to_b);
+    close_pair(&to_c);
+    ucxpool_destroy(b);
+    destroy(&to_c);
+}
+END_TEST
+
+START_TEST(a_device_that_cannot_be_added_fails_the_ucx_wire)
+{
+    ucxpool_t          *a         = pair_pool(EVERYWHERE "WIRE=ucx");
+    ucxpool_t          *b         = pair_pool(EVERYWHERE);
+    ucxpool_t          *c         = pair_pool(EVERYWHERE);
+    pair_t              to_c      = {.a = a, .b = c};
+    pair_t              to_b      = {.a = a, .b = b};
+    ucxpool_listener_t *c_listens = pair_listen(c, "127.0.0.1:0");
+    ucxpool_listener_t *b_listens = pair_listen(b, "0.0.0.0:0");
+
+    open_pair(&to_c, c_listens, "127.0.0.1");
+    require_refused(&to_b, b_listens, outside);
+    pair_exchange(&to_c, 100000);
+    close_pair(&to_c);
+    ucxpool_destroy(b);
+    destroy(&to_c);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite  = suite_create("network_faults");
+    TCase   *tcase  = tcase_create("devices");
+    SRunner *runner = srunner_create(suite);
+    int      failed;
+
+    find_outside();
+    if (outside[0] == '\0') {
+        puts("skipped: no network but loopback");
+        return 77;
+    }
+    unsetenv("UCX_NET_DEVICES");
+    unsetenv("UCX_TLS");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_checked_fixture(tcase, NULL, calls_reset);
+    tcase_add_loop_test(tcase, lost_ucx_leaves_the_map_wire, 0, NUM_CALLS);
+    tcase_add_loop_test(tcase, lost_ucx_refuses_the_ucx_wire_and_is_restarted,
+                        0, NUM_CALLS);
+    tcase_add_loop_test(tcase, lost_ucx_refuses_a_caller, 0, NUM_CALLS);
+    tcase_add_test(tcase, a_device_that_cannot_be_added_leaves_the_map_wire);
+    tcase_add_test(tcase, a_device_that_cannot_be_added_fails_the_ucx_wire);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? 0 : 1;
+}
