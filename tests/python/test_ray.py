@@ -9,6 +9,11 @@ import unittest.mock
 
 import ucxpool
 
+# Limits that a busy machine does not reach. Ray reads its limit of a fetch when
+# it is imported. Its workers have niceness 15, and would hardly run next to others.
+os.environ.update(RAY_rdt_fetch_fail_timeout_milliseconds="1800000",
+                  RAY_worker_niceness="0", UCXPOOL_HANDSHAKE_TIMEOUT="10m")
+
 try:
     import ray
     import torch
@@ -16,6 +21,7 @@ except ImportError as error:
     raise unittest.SkipTest(f"Ray's transport takes Ray and PyTorch: {error}")
 
 import ucxpool.ray
+from ray._private.ray_constants import RDT_FETCH_FAIL_TIMEOUT_SECONDS
 from ray.exceptions import RayDirectTransportError, RayTaskError
 from ray.experimental.rdt.util import get_tensor_transport_manager
 
@@ -111,6 +117,10 @@ class Actor:
 
         threading.Thread(target=watch, daemon=True).start()
 
+    def limits(self):
+        """The time limit of a fetch, and the niceness of this process."""
+        return RDT_FETCH_FAIL_TIMEOUT_SECONDS, os.nice(0)
+
     def kept_after_the_end(self):
         """Objects that the transport keeps, once `kept` is no part of one."""
         ray.experimental.wait_tensor_freed(self.kept, timeout=1800)
@@ -137,6 +147,11 @@ class Actors(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.one, cls.two = Actor.remote(), Actor.remote()
+
+    def test_rays_limits_are_the_environments(self):
+        self.assertEqual(RDT_FETCH_FAIL_TIMEOUT_SECONDS, 1800)
+        self.assertEqual(ray.get(self.one.limits.remote(), timeout=1800),
+                         (1800, os.nice(0)))
 
     def test_an_object_of_many_tensors(self):
         self.assertIsNone(ray.get(
