@@ -12,7 +12,7 @@
 #include "bench_mapped.h"
 #include "bench_rivals.h"
 #include "common/clock.h"
-#include "replay/times.h"
+#include "common/times.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -83,7 +83,7 @@ static void bench_pairs(void)
         for (unsigned i = 0; i < num_works; i++) {
             time_pairs(with, works[i].size, is_quick ? 20 : 20001, cells[i][k]);
         }
-        with->kind->destroy(with);
+        allocator_destroy(with);
     }
     print_head("allocate + free, one stream: median; p99");
     for (unsigned i = 0; i < num_works; i++) {
@@ -142,7 +142,7 @@ static void bench_holes(void)
             time_pairs(with, MIB, is_quick ? 20 : 2001, cells[1][k]);
         }
         free_pieces(with, HOLE_SIZE, pieces, num);
-        with->kind->destroy(with);
+        allocator_destroy(with);
     }
     free(pieces);
     snprintf(text, sizeof(text), "the same with %u holes of 1 KiB: median; p99",
@@ -269,7 +269,7 @@ static void bench_threads(void)
         snprintf(cells[0][k], CELL_SIZE, "%.2f", one);
         snprintf(cells[1][k], CELL_SIZE, "%.2f", all);
         snprintf(cells[2][k], CELL_SIZE, "%.2f", one > 0 ? all / one : 0);
-        with->kind->destroy(with);
+        allocator_destroy(with);
     }
     print_head("1 KiB to 1 MiB, 16 live in each thread: pairs in 1 us");
     print_row("1 thread", (const cell_t *)cells[0]);
@@ -307,7 +307,7 @@ static bool stitch(const allocator_kind_t *kind, size_t chunk, unsigned num,
         *again_p = times_median(again, WARM);
     }
     free_pieces(with, chunk, pieces, num);
-    with->kind->destroy(with);
+    allocator_destroy(with);
     return passes;
 }
 

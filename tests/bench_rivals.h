@@ -5,7 +5,7 @@
 #ifndef TESTS_BENCH_RIVALS_H
 #define TESTS_BENCH_RIVALS_H
 
-#include "replay/plugin.h"
+#include "replay/allocator.h"
 
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 /* ucxpool_replay reads and writes logs of allocations. */
-#include "replay/log.h"
+#include "replay/trace.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -53,8 +53,7 @@ static void assert_bad(const char *line, const char *words)
     snprintf(text, sizeof(text),
              HEADER "1,10:00:00.000001,allocate,0x100,64,0\n%s\n", line);
     ck_assert_ptr_null(read_text(text));
-    ck_assert_msg(strstr(said, "ucxpool_replay: a.csv:3: ") != NULL, "%s",
-                  said);
+    ck_assert_msg(strstr(said, "ucxpool: a.csv:3: ") != NULL, "%s", said);
     ck_assert_msg(strstr(said, words) != NULL, "%s", said);
 }
 

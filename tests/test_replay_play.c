@@ -1,10 +1,6 @@
 /* ucxpool_replay plays traces: the simulated pool, rounds, threads, marks, and
  * the search for the smallest capacity. */
-#include "replay/best_fit.h"
 #include "replay/measure.h"
-#include "replay/play.h"
-#include "replay/random.h"
-#include "replay/search.h"
 #include "replay/workload.h"
 
 #include <check.h>
@@ -26,21 +22,17 @@ typedef struct piece {
     char   bytes[];
 } piece_t;
 
-static int fake_create(const allocator_kind_t *kind, device_t *device,
-                       uint64_t capacity, allocator_t **allocator_p)
+static int fake_init(allocator_t *allocator, uint64_t capacity)
 {
-    *allocator_p = calloc(1, sizeof(**allocator_p));
-    ck_assert_ptr_nonnull(*allocator_p);
-    (*allocator_p)->kind   = kind;
-    (*allocator_p)->device = device;
-    limit                  = capacity;
-    used                   = 0;
+    (void)allocator;
+    limit = capacity;
+    used  = 0;
     return 0;
 }
 
-static void fake_destroy(allocator_t *allocator)
+static void fake_cleanup(allocator_t *allocator)
 {
-    free(allocator);
+    (void)allocator;
 }
 
 static allocator_answer_t fake_alloc(allocator_t *allocator, size_t size,
@@ -96,8 +88,8 @@ static uint64_t fake_reserved(allocator_t *allocator)
 
 static const allocator_kind_t fake = {
     .name     = "fake",
-    .create   = fake_create,
-    .destroy  = fake_destroy,
+    .init     = fake_init,
+    .cleanup  = fake_cleanup,
     .alloc    = fake_alloc,
     .free     = fake_free,
     .reserved = fake_reserved,
@@ -122,13 +114,14 @@ static void begin(const char *workload, uint64_t capacity)
     trace = workload_make(workload, &is_wrong);
     ck_assert_ptr_nonnull(trace);
     ck_assert_int_eq(device_open(&device, DEVICE_HOST, trace), 0);
-    play = (play_t){.trace = trace, .device = &device};
-    ck_assert_int_eq(fake.create(&fake, &device, capacity, &play.allocator), 0);
+    play           = (play_t){.trace = trace, .device = &device};
+    play.allocator = allocator_create(&fake, &device, capacity);
+    ck_assert_ptr_nonnull(play.allocator);
 }
 
 static void end(void)
 {
-    fake.destroy(play.allocator);
+    allocator_destroy(play.allocator);
     device_close(&device);
     trace_destroy(trace);
 }
@@ -298,7 +291,7 @@ START_TEST(a_curve_has_the_peak)
     }
     ck_assert(is_right);
     ck_assert_uint_eq(live, trace->peak_live);
-    ck_assert_uint_eq(curve_peak(curve), trace->peak_live);
+    ck_assert_uint_eq(curve->peak, trace->peak_live);
     ck_assert_uint_eq(curve->points[curve->num - 1].live, 0);
     free(curve);
     end();

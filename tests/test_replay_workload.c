@@ -1,6 +1,4 @@
 /* The workloads of ucxpool_replay, and the numbers they are made of. */
-#include "replay/owners.h"
-#include "replay/random.h"
 #include "replay/workload.h"
 
 #include <check.h>
@@ -279,31 +277,6 @@ START_TEST(what_is_no_workload_is_refused)
 }
 END_TEST
 
-START_TEST(owners_are_found_until_removed)
-{
-    owners_t owners = {0};
-    uint32_t allocation;
-    bool     is_right = true;
-
-    ck_assert(!owners_find(&owners, 256, &allocation));
-    for (uint32_t i = 1; i <= 5000; i++) {
-        is_right &= owners_add(&owners, i * UINT64_C(256), i) == 0;
-    }
-    for (uint32_t i = 1; i <= 5000; i += 2) {
-        owners_remove(&owners, i * UINT64_C(256));
-    }
-    for (uint32_t i = 1; i <= 5000; i++) {
-        bool is_there = owners_find(&owners, i * UINT64_C(256), &allocation);
-
-        is_right &=
-            (is_there == (i % 2 == 0)) && (!is_there || (allocation == i));
-    }
-    ck_assert(is_right);
-    ck_assert_uint_eq(owners.num, 2500);
-    owners_cleanup(&owners);
-}
-END_TEST
-
 int main(void)
 {
     Suite   *suite  = suite_create("replay workload");
@@ -323,7 +296,6 @@ int main(void)
     tcase_add_test(tcase, aba_keeps_3_gib_and_needs_8);
     tcase_add_test(tcase, threads_have_a_stream_each);
     tcase_add_test(tcase, what_is_no_workload_is_refused);
-    tcase_add_test(tcase, owners_are_found_until_removed);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     num_failed = srunner_ntests_failed(runner);

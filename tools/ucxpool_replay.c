@@ -2,72 +2,379 @@
  * ucxpool_replay: a trace of allocations against the heap and the allocators
  * that it competes with.
  */
+#include <config.h>
+
+#include "common/error.h"
+#include "common/number.h"
+#include "common/options.h"
 #include "common/output.h"
-#include "replay/error.h"
-#include "replay/log.h"
+#include "common/result_file.h"
 #include "replay/measure.h"
-#include "replay/options.h"
-#include "replay/picture.h"
-#include "replay/progress.h"
-#include "replay/report.h"
 #include "replay/workload.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define MAX_CAPACITY (UINT64_C(1) << 47)
+#define MAX_DIVISOR  65536
+#define MAX_KINDS    (ALLOCATOR_NUM_KINDS + PLUGIN_MAX)
+
 /* A trace may take so much of the host's free memory. */
 #define MEMORY_PERCENT 75
 
-/* Everything that one run of the program does. */
+typedef enum file {
+    FILE_LOG,
+    FILE_JSON,
+    FILE_CSV,
+    FILE_PICTURE,
+    FILE_LAST
+} file_t;
+
 typedef struct run {
-    options_t options;
+    /* Options. */
+    const char *log;        /* the file; NULL: a workload */
+    const char *workload;   /* NULL: a log */
+    const char *allocators; /* their names; NULL: all that the
+                               device can have, and plug-ins */
+    const allocator_kind_t *kinds[MAX_KINDS];
+    unsigned                num_kinds;
+    plugin_t                plugins[PLUGIN_MAX];
+    unsigned                num_plugins;
+    int                     ordinal; /* DEVICE_HOST or a GPU */
+    unsigned                divisor; /* of sizes */
+    measure_params_t        params;
+    result_file_t           files[FILE_LAST];
+    bool                    list;
+
     FILE     *output; /* the standard output */
     trace_t  *trace;
     device_t  device;
-    measure_t measures[OPTIONS_MAX_KINDS];
-    unsigned  num_measures;
+    measure_t measures[MAX_KINDS];
 } run_t;
 
-/* -1 to go on, or the exit code. */
-static int load(run_t *run)
-{
-    options_t *options  = &run->options;
-    bool       is_wrong = false;
+/* --- options ------------------------------------------------------------- */
 
-    if (options->log != NULL) {
-        progress_say("reading %s", options->log);
+static const allocator_kind_t *find_kind(const run_t *run, const char *name)
+{
+    for (unsigned i = 0; i < run->num_plugins; i++) {
+        if (strcmp(run->plugins[i].name, name) == 0) {
+            return &run->plugins[i].kind;
+        }
     }
-    run->trace = options->workload != NULL
-                     ? workload_make(options->workload, &is_wrong)
-                     : log_read(options->log);
-    progress_clear();
-    if (run->trace == NULL) {
-        return is_wrong ? 2 : 1;
+    return allocator_find(name);
+}
+
+static int read_plugin(void *arg, const char *text)
+{
+    run_t    *run    = arg;
+    plugin_t *plugin = &run->plugins[run->num_plugins];
+
+    if (run->num_plugins == PLUGIN_MAX) {
+        return options_wrong("-p %s: %d plug-ins at most", text, PLUGIN_MAX);
     }
-    if (options->divisor != 1) {
-        trace_scale(run->trace, options->divisor);
-        trace_survey(run->trace);
+    if ((plugin_name(plugin, text) != 0) ||
+        (find_kind(run, plugin->name) != NULL)) {
+        return -1;
     }
-    if (options->params.capacity == 0) {
-        options->params.capacity = (run->trace->capacity + ALLOCATOR_UNIT - 1) /
-                                   ALLOCATOR_UNIT * ALLOCATOR_UNIT;
+    run->num_plugins++;
+    return 0;
+}
+
+static int read_device(void *arg, const char *text)
+{
+    run_t *run = arg;
+    char   extra;
+
+    if (strcmp(text, "host") == 0) {
+        run->ordinal = DEVICE_HOST;
+        return 0;
+    }
+    run->ordinal = 0;
+    if (strcmp(text, "cuda") == 0) {
+        return 0;
+    }
+    return (sscanf(text, "cuda:%d%c", &run->ordinal, &extra) == 1) &&
+                   (run->ordinal >= 0)
+               ? 0
+               : -1;
+}
+
+static int read_capacity(void *arg, const char *text)
+{
+    uint64_t *capacity = &((run_t *)arg)->params.capacity;
+
+    if ((number_parse_size(text, MAX_CAPACITY, capacity) != 0) ||
+        (*capacity < ALLOCATOR_UNIT)) {
+        return -1;
+    }
+    *capacity =
+        (*capacity + ALLOCATOR_UNIT - 1) / ALLOCATOR_UNIT * ALLOCATOR_UNIT;
+    return 0;
+}
+
+static int read_step(void *arg, const char *text)
+{
+    double *percent = &((run_t *)arg)->params.percent;
+
+    return (number_parse_seconds(text, percent) == 0) && (*percent >= 0.01) &&
+                   (*percent <= 100)
+               ? 0
+               : -1;
+}
+
+static int read_reserve(void *arg, const char *text)
+{
+    measure_params_t *params = &((run_t *)arg)->params;
+    char              sign, extra;
+
+    if ((sscanf(text, "%3u%c%c", &params->reserve_percent, &sign, &extra) ==
+         2) &&
+        (sign == '%')) {
+        return (params->reserve_percent > 0) && (params->reserve_percent <= 100)
+                   ? 0
+                   : -1;
+    }
+    params->reserve_percent = 0;
+    return number_parse_size(text, MAX_CAPACITY, &params->reserve_bytes);
+}
+
+static int read_scale(void *arg, const char *text)
+{
+    return strncmp(text, "1/", 2) == 0
+               ? number_parse(text + 2, MAX_DIVISOR, &((run_t *)arg)->divisor)
+               : -1;
+}
+
+static const option_row_t option_rows[] = {
+    {"workload", 'w', "NAME", "make the calls instead (--list names them)",
+     OPTION_TEXT(run_t, workload)},
+    {"allocators", 'a', "LIST",
+     "of heap,cuda,async,bestfit and plugins (default: all that the device can "
+     "have)",
+     OPTION_TEXT(run_t, allocators)},
+    {"plugin", 'p', "[NAME=]FILE.so",
+     "an allocator of your own, called plugin or NAME; again for more",
+     OPTION_CALL(read_plugin,
+                 "give NAME=FILE.so, with a name of its own: at most 15 "
+                 "letters, digits, - _ .")},
+    {"device", 'd', "host|cuda[:N]", "memory of the host (default) or of GPU N",
+     OPTION_CALL(read_device, "give host, cuda or cuda:N")},
+    {"capacity", 'c', "SIZE", "an allocator may have so much, as 512m, 8g",
+     OPTION_CALL(read_capacity, "give bytes, 2m or more, as 512m or 8g")},
+    {"min-capacity", 'm', NULL, "find the smallest capacity that suffices",
+     OPTION_FLAG(run_t, params.is_searched)},
+    {"step", 0, "PERCENT",
+     "of the peak of live bytes: the steps of that (default: 1)",
+     OPTION_CALL(read_step, "give percent, 0.01 to 100")},
+    {"reserve", 0, "SIZE",
+     "the heap reserves so much before the first run, or N% of the free "
+     "memory",
+     OPTION_CALL(read_reserve, "give bytes, as 8g, or 50%")},
+    {"scale", 's', "1/N", "divide all sizes by N",
+     OPTION_CALL(read_scale, "give 1/N, N from 1 to 64k")},
+    {"rounds", 'r', "NUM", "play NUM times, each timed as a whole (default: 3)",
+     OPTION_NUMBER(run_t, params.num_rounds, MEASURE_MAX_ROUNDS)},
+    {"threads", 't', NULL, "play each thread of the log in one of its own",
+     OPTION_FLAG(run_t, params.has_threads)},
+    {"mark", 0, NULL,
+     "once more, writing and reading the memory: see that no two allocations "
+     "share any",
+     OPTION_FLAG(run_t, params.is_marked)},
+    {"write", 0, "FILE", "write the calls as a log, and end",
+     OPTION_FILE(run_t, files[FILE_LOG])},
+    {"json", 0, "[=FILE]", "for programs: to a file, or instead of the text",
+     OPTION_FILE(run_t, files[FILE_JSON])},
+    {"csv", 0, "[=FILE]", "the same as CSV",
+     OPTION_FILE(run_t, files[FILE_CSV])},
+    {"picture", 0, "FILE.svg",
+     "draw what is live and held over time (or .png; needs gnuplot)",
+     OPTION_FILE(run_t, files[FILE_PICTURE])},
+    {"list", 0, NULL, "print workloads and allocators, and end",
+     OPTION_FLAG(run_t, list)},
+    {NULL},
+};
+
+static const program_t program = {
+    .name    = "ucxpool_replay",
+    .usage   = "[options] LOG.csv\n[options] -w WORKLOAD",
+    .purpose = "Play a log of allocations, as RMM and UCXPOOL_HEAP_LOG write "
+               "them, or a workload, against the pool's heap and other "
+               "allocators; tell how long calls take and how much memory is "
+               "held.",
+    .rows    = option_rows,
+    .notes   = "LOG.csv may be -: the standard input. UCXPOOL_ variables apply "
+               "to the heap. Exit code: 0 done, 1 something broke, 2 wrong "
+               "usage. Allocations that fail are a result.",
+    .max_arguments = 1,
+};
+
+/* Returns 0, or -1 where the list is wrong. */
+static int parse_allocators(run_t *run)
+{
+    char  list[256];
+    char *rest = list;
+
+    if (strlen(run->allocators) >= sizeof(list)) {
+        return -1;
+    }
+    strcpy(list, run->allocators);
+    while (rest != NULL) {
+        const allocator_kind_t *kind = find_kind(run, strsep(&rest, ","));
+
+        if (kind == NULL) {
+            return -1;
+        }
+        for (unsigned i = 0; i < run->num_kinds; i++) {
+            if (run->kinds[i] == kind) {
+                return -1;
+            }
+        }
+        run->kinds[run->num_kinds++] = kind;
+    }
+    return 0;
+}
+
+/* All allocators of the device, and plug-ins. */
+static void take_all(run_t *run)
+{
+    for (unsigned i = 0; i < ALLOCATOR_NUM_KINDS; i++) {
+        if ((run->ordinal != DEVICE_HOST) || !allocator_kinds[i]->needs_gpu) {
+            run->kinds[run->num_kinds++] = allocator_kinds[i];
+        }
+    }
+    for (unsigned i = 0; i < run->num_plugins; i++) {
+        run->kinds[run->num_kinds++] = &run->plugins[i].kind;
+    }
+}
+
+/* Once all options are known: -a may come before the plug-ins it names. */
+static int set_kinds(run_t *run)
+{
+    if (run->allocators == NULL) {
+        take_all(run);
+    } else if (parse_allocators(run) != 0) {
+        return options_wrong("-a %s: give some of heap,cuda,async,bestfit and "
+                             "the names of plug-ins, each once",
+                             run->allocators);
+    }
+    for (unsigned i = 0; i < run->num_kinds; i++) {
+        if ((run->ordinal == DEVICE_HOST) && run->kinds[i]->needs_gpu) {
+            return options_wrong("-a %s: its memory is a GPU's: give --device "
+                                 "cuda",
+                                 run->kinds[i]->name);
+        }
+    }
+    for (unsigned i = 0; i < run->num_plugins; i++) {
+        if (plugin_load(&run->plugins[i]) != 0) {
+            return 1;
+        }
     }
     return -1;
 }
 
+/* Returns -1 to go on, or the exit code. */
+static int read_options(run_t *run, int argc, char **argv)
+{
+    static const result_file_t files[FILE_LAST] = {
+        [FILE_LOG]     = {.option = "--write", .suffixes = ".csv"},
+        [FILE_JSON]    = {.option = "--json", .suffixes = ".json"},
+        [FILE_CSV]     = {.option = "--csv", .suffixes = ".csv"},
+        [FILE_PICTURE] = {.option = "--picture", .suffixes = ".svg or .png"},
+    };
+    char **arguments;
+    int    code;
+
+    memcpy(run->files, files, sizeof(files));
+    run->ordinal           = DEVICE_HOST;
+    run->divisor           = 1;
+    run->params.num_rounds = 3;
+    run->params.percent    = 1;
+    code = options_read(&program, run, argc, argv, &arguments);
+    if ((code >= 0) || run->list) {
+        return code;
+    }
+    run->log = arguments[0];
+    if ((run->log == NULL) == (run->workload == NULL)) {
+        return options_wrong(run->log == NULL
+                                 ? "give a log, or a workload with -w"
+                                 : "give a log or a workload, not both");
+    }
+    if (run->files[FILE_LOG].is_asked &&
+        (run->files[FILE_JSON].is_asked || run->files[FILE_CSV].is_asked ||
+         run->files[FILE_PICTURE].is_asked)) {
+        return options_wrong("--write plays nothing: leave out --json, --csv "
+                             "and --picture");
+    }
+    return set_kinds(run);
+}
+
+/* --- before the work ------------------------------------------------------
+ *
+ * Functions return -1 to go on, or the exit code.
+ */
+
+static int try_files(run_t *run)
+{
+    const result_other_t others[] = {
+        {"the log that is read",
+         (run->log != NULL) && (strcmp(run->log, "-") == 0) ? "/dev/stdin"
+                                                            : run->log},
+        {"the file of UCXPOOL_HEAP_LOG", getenv("UCXPOOL_HEAP_LOG")},
+    };
+    char error[RESULT_ERROR_SIZE];
+    int  code;
+
+    if (run->files[FILE_PICTURE].is_asked && (report_check_gnuplot() != 0)) {
+        return 1;
+    }
+    code = result_files_try(run->files, FILE_LAST, others,
+                            sizeof(others) / sizeof(others[0]), error);
+    if (code != 0) {
+        tool_error("%s", error);
+        return code;
+    }
+    return -1;
+}
+
+static int load(run_t *run)
+{
+    bool is_wrong = false;
+
+    if (run->log != NULL) {
+        tool_progress("reading %s", run->log);
+    }
+    run->trace = run->workload != NULL ? workload_make(run->workload, &is_wrong)
+                                       : log_read(run->log);
+    tool_progress_clear();
+    if (run->trace == NULL) {
+        return is_wrong ? 2 : 1;
+    }
+    if (run->divisor != 1) {
+        trace_scale(run->trace, run->divisor);
+        trace_survey(run->trace);
+    }
+    if (run->params.capacity == 0) {
+        run->params.capacity = (run->trace->capacity + ALLOCATOR_UNIT - 1) /
+                               ALLOCATOR_UNIT * ALLOCATOR_UNIT;
+    }
+    return -1;
+}
+
+/* --- the work: functions return 0, or -1 after an error was printed --------
+ */
+
 /* Host memory that the trace takes is taken from other programs. */
 static int check_memory(run_t *run)
 {
-    const options_t *options = &run->options;
-    char             needed[REPORT_SIZE_TEXT], left[REPORT_SIZE_TEXT];
-    uint64_t         bytes;
-    bool             is_real = false;
+    char     needed[REPORT_SIZE_TEXT], left[REPORT_SIZE_TEXT];
+    uint64_t bytes;
+    bool     is_real = false;
 
-    for (unsigned i = 0; i < options->num_kinds; i++) {
-        is_real |= !options->kinds[i]->is_simulated;
+    for (unsigned i = 0; i < run->num_kinds; i++) {
+        is_real |= !run->kinds[i]->is_simulated;
     }
-    if ((options->ordinal != DEVICE_HOST) || !is_real) {
+    if ((run->ordinal != DEVICE_HOST) || !is_real) {
         return 0;
     }
     if (device_free_bytes(&run->device, &bytes) != 0) {
@@ -76,177 +383,100 @@ static int check_memory(run_t *run)
     if (run->trace->peak_live > bytes / 100 * MEMORY_PERCENT) {
         report_size(run->trace->peak_live, needed);
         report_size(bytes, left);
-        return replay_error("%s takes %s at its peak, and this machine has %s "
-                            "left: divide its sizes with --scale",
-                            run->trace->name, needed, left);
+        return tool_error("%s takes %s at its peak, and this machine has %s "
+                          "left: divide its sizes with --scale",
+                          run->trace->name, needed, left);
     }
     return 0;
 }
 
-static report_t report_of(const run_t *run, uint64_t clock_ns)
-{
-    return (report_t){.trace        = run->trace,
-                      .device       = &run->device,
-                      .params       = run->options.params,
-                      .clock_ns     = clock_ns,
-                      .measures     = run->measures,
-                      .num_measures = run->num_measures};
-}
-
-/* What a file is to hold; 0, or -1 after having said why it cannot. */
-typedef int (*printer_t)(const run_t *run, const report_t *report,
-                         FILE *stream);
-
-static int print_log(const run_t *run, const report_t *report, FILE *stream)
-{
-    (void)report;
-    return log_write(run->trace, stream);
-}
-
-static int print_json(const run_t *run, const report_t *report, FILE *stream)
-{
-    (void)run;
-    report_json(report, stream);
-    return 0;
-}
-
-static int print_csv(const run_t *run, const report_t *report, FILE *stream)
-{
-    (void)run;
-    report_csv(report, stream);
-    return 0;
-}
-
-static int print_picture(const run_t *run, const report_t *report, FILE *stream)
-{
-    return picture_draw(report, run->options.files[FILE_PICTURE].path, stream);
-}
-
-/* Nothing is written to a file that no option names. */
-static int print_to_file(run_t *run, const report_t *report, file_t which,
-                         printer_t print)
-{
-    result_file_t *file = &run->options.files[which];
-    char           error[RESULT_ERROR_SIZE];
-    FILE          *stream;
-    bool           is_good;
-
-    if (file->path == NULL) {
-        return 0;
-    }
-    stream = result_file_begin(file, error);
-    if (stream == NULL) {
-        return replay_error("%s", error);
-    }
-    is_good = print(run, report, stream) == 0;
-    if (result_file_end(file, stream, is_good, error) != 0) {
-        return is_good ? replay_error("%s", error) : -1;
-    }
-    return 0;
-}
-
-/* Before the work. Returns as load() does. */
-static int try_files(run_t *run)
-{
-    options_t           *options  = &run->options;
-    const char          *log      = options->log;
-    const result_other_t others[] = {
-        {"the log that is read",
-         (log != NULL) && (strcmp(log, "-") == 0) ? "/dev/stdin" : log},
-        {"the file of UCXPOOL_HEAP_LOG", getenv("UCXPOOL_HEAP_LOG")},
-    };
-    char error[RESULT_ERROR_SIZE];
-    int  code = result_files_try(options->files, FILE_LAST, others,
-                                 sizeof(others) / sizeof(others[0]), error);
-
-    if (code != 0) {
-        replay_error("%s", error);
-        return code;
-    }
-    return -1;
-}
-
-static int flush_output(const run_t *run)
-{
-    return (fflush(run->output) == 0) && !ferror(run->output)
-               ? 0
-               : replay_error("standard output cannot be written");
-}
-
-static int tell(run_t *run, const report_t *report)
-{
-    switch (run->options.format) {
-    case FORMAT_JSON:
-        report_json(report, run->output);
-        break;
-    case FORMAT_CSV:
-        report_csv(report, run->output);
-        break;
-    default:
-        report_table(report, run->output);
-    }
-    return (flush_output(run) == 0) &&
-                   (print_to_file(run, report, FILE_JSON, print_json) == 0) &&
-                   (print_to_file(run, report, FILE_CSV, print_csv) == 0)
-               ? print_to_file(run, report, FILE_PICTURE, print_picture)
-               : -1;
-}
-
-static int write_log(run_t *run)
-{
-    if (run->options.files[FILE_LOG].path != NULL) {
-        return print_to_file(run, NULL, FILE_LOG, print_log);
-    }
-    return log_write(run->trace, run->output) == 0 ? flush_output(run) : -1;
-}
-
-/* The heap has a limit even without -c. What is compared with it and would have
- * none gets the same. */
+/* The heap has a limit even without -c. Simulated allocators, which would have
+ * none, get the same. */
 static int limit_simulated(run_t *run)
 {
-    options_t *options  = &run->options;
-    bool       has_heap = false, is_simulated = false;
+    bool has_heap = false, is_simulated = false;
 
-    for (unsigned i = 0; i < options->num_kinds; i++) {
-        has_heap |= options->kinds[i] == &allocator_heap;
-        is_simulated |= options->kinds[i]->is_simulated;
+    for (unsigned i = 0; i < run->num_kinds; i++) {
+        has_heap |= run->kinds[i] == &allocator_heap;
+        is_simulated |= run->kinds[i]->is_simulated;
     }
-    if ((options->params.capacity != 0) || !has_heap || !is_simulated) {
+    if ((run->params.capacity != 0) || !has_heap || !is_simulated) {
         return 0;
     }
-    return allocator_heap_limit(&run->device, &options->params.heap_limit);
+    return allocator_heap_limit(&run->device, &run->params.heap_limit);
+}
+
+/* Text is printed unless something else goes to the standard output. */
+static bool has_text(const run_t *run)
+{
+    bool has_text = true;
+
+    for (unsigned i = 0; i < FILE_LAST; i++) {
+        has_text &= !run->files[i].is_asked || (run->files[i].path != NULL);
+    }
+    return has_text;
+}
+
+static int write_results(run_t *run, const report_t *report)
+{
+    int (*const printers[])(const void *, FILE *) = {
+        [FILE_JSON]    = report_json,
+        [FILE_CSV]     = report_csv,
+        [FILE_PICTURE] = report_picture,
+    };
+    result_file_t table = {.is_asked = has_text(run)};
+    int code = result_file_write(&table, report_table, report, run->output);
+
+    for (unsigned i = FILE_JSON; (i < FILE_LAST) && (code == 0); i++) {
+        code =
+            result_file_write(&run->files[i], printers[i], report, run->output);
+    }
+    return code;
 }
 
 static int measure_all(run_t *run)
 {
-    const options_t *options  = &run->options;
-    uint64_t         clock_ns = measure_clock();
-    report_t         report;
+    report_t report;
 
     if ((check_memory(run) != 0) || (limit_simulated(run) != 0)) {
         return -1;
     }
-    report = report_of(run, clock_ns);
-    if (options->format == FORMAT_TEXT) {
+    report = (report_t){.trace        = run->trace,
+                        .device       = &run->device,
+                        .params       = run->params,
+                        .clock_ns     = measure_clock(),
+                        .measures     = run->measures,
+                        .num_measures = run->num_kinds,
+                        .picture_path = run->files[FILE_PICTURE].path != NULL
+                                            ? run->files[FILE_PICTURE].path
+                                            : ""};
+    if (has_text(run)) {
         report_trace(&report, run->output);
         fflush(run->output);
     }
-    for (unsigned i = 0; i < options->num_kinds; i++) {
-        if (measure_run(run->trace, &run->device, options->kinds[i],
-                        &options->params, &run->measures[i]) != 0) {
+    for (unsigned i = 0; i < run->num_kinds; i++) {
+        if (measure_run(run->trace, &run->device, run->kinds[i], &run->params,
+                        &run->measures[i]) != 0) {
             return -1;
         }
-        run->num_measures++;
     }
-    report = report_of(run, clock_ns);
-    return tell(run, &report);
+    return write_results(run, &report);
 }
 
-static int play(run_t *run)
+static int print_log(const void *trace, FILE *stream)
+{
+    return log_write(trace, stream);
+}
+
+static int work(run_t *run)
 {
     int code;
 
-    if (device_open(&run->device, run->options.ordinal, run->trace) != 0) {
+    if (run->files[FILE_LOG].is_asked) {
+        return result_file_write(&run->files[FILE_LOG], print_log, run->trace,
+                                 run->output);
+    }
+    if (device_open(&run->device, run->ordinal, run->trace) != 0) {
         return -1;
     }
     code = measure_all(run);
@@ -254,36 +484,25 @@ static int play(run_t *run)
     return code;
 }
 
-/* What was not written was not done. Returns the exit code. */
-static int close_output(FILE *output, int code)
-{
-    if ((output_close(output) != 0) && (code == 0)) {
-        replay_error("standard output cannot be written: %s", strerror(errno));
-        return 1;
-    }
-    return code;
-}
+/* --- the program --------------------------------------------------------- */
 
-/* The exit code. */
+/* Returns the exit code. */
 static int run_with_output(run_t *run)
 {
     int code;
 
     if (output_take(&run->output) != 0) {
-        replay_error("cannot use the standard output: %s", strerror(errno));
+        tool_error("cannot use the standard output: %s", strerror(errno));
         return 1;
     }
-    code = (run->options.files[FILE_PICTURE].path != NULL) &&
-                   (picture_check() != 0)
-               ? 1
-               : try_files(run);
+    code = try_files(run);
     if (code < 0) {
         code = load(run);
     }
     if (code < 0) {
-        code = (run->options.writes_log ? write_log(run) : play(run)) != 0;
+        code = work(run) != 0;
     }
-    return close_output(run->output, code);
+    return output_end(run->output, code);
 }
 
 static void print_list(void)
@@ -291,7 +510,10 @@ static void print_list(void)
     printf("Workloads:\n");
     workload_list(stdout);
     printf("\nAllocators:\n");
-    allocator_list(stdout);
+    for (unsigned i = 0; i < ALLOCATOR_NUM_KINDS; i++) {
+        printf("  %-10s %s\n", allocator_kinds[i]->name,
+               allocator_kinds[i]->doc);
+    }
 }
 
 int main(int argc, char **argv)
@@ -300,19 +522,17 @@ int main(int argc, char **argv)
     int    code;
 
     if (run == NULL) {
-        replay_error("out of memory");
+        tool_error("out of memory");
         return 1;
     }
-    code = options_parse(&run->options, argc, argv);
-    if (code < 0) {
-        if (run->options.list) {
-            print_list();
-            code = close_output(stdout, 0);
-        } else {
-            code = run_with_output(run);
-        }
+    code = read_options(run, argc, argv);
+    if (code >= 0) {
+        code = output_end(stdout, code);
+    } else if (run->list) {
+        print_list();
+        code = output_end(stdout, 0);
     } else {
-        code = close_output(stdout, code);
+        code = run_with_output(run);
     }
     trace_destroy(run->trace);
     free(run);

@@ -4,7 +4,7 @@
  */
 #include "fuzz.h"
 
-#include "replay/log.h"
+#include "replay/trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -51,9 +51,9 @@ static void print_row(const option_row_t *row)
     char        short_name[] = {'-', row->letter, ',', '\0'};
     int         width;
 
-    width = printf("  %3s --%s%s%s", row->letter != '\0' ? short_name : "",
-                   row->name, (*value == '\0') || (*value == '[') ? "" : " ",
-                   value);
+    width = printf(
+        "  %3s --%s%s%s", row->letter != '\0' ? short_name : "", row->name,
+        (*value == '\0') || (strncmp(value, "[=", 2) == 0) ? "" : " ", value);
     if (width > HELP_COLUMN - 2) {
         putchar('\n');
         width = 0;
@@ -183,9 +183,9 @@ static void make_getopt(const option_row_t *rows, unsigned num_rows,
 {
     for (unsigned i = 0; i < num_rows; i++) {
         const char *value = rows[i].value;
-        int         has   = value == NULL     ? no_argument
-                            : value[0] == '[' ? optional_argument
-                                              : required_argument;
+        int         has   = value == NULL                  ? no_argument
+                            : strncmp(value, "[=", 2) == 0 ? optional_argument
+                                                           : required_argument;
 
         long_options[i] =
             (struct option){rows[i].name, has, NULL, FIRST_LONG + (int)i};

@@ -1,10 +1,12 @@
 #include <config.h>
 
 #include "common/output.h"
+#include "common/error.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <string.h>
 #include <unistd.h>
 
 int output_take(FILE **stream_p)
@@ -37,4 +39,13 @@ int output_close(FILE *stream)
     /* Who wrote what was lost has seen why. */
     errno = errno != 0 ? errno : EIO;
     return -1;
+}
+
+int output_end(FILE *stream, int code)
+{
+    if ((output_close(stream) != 0) && (code == 0)) {
+        tool_error("standard output cannot be written: %s", strerror(errno));
+        return 1;
+    }
+    return code;
 }

@@ -20,4 +20,8 @@ int output_take(FILE **stream_p);
  * all was written: a full disk shows here. */
 int output_close(FILE *stream);
 
+/* Close a stream at the end of the program. Returns the exit code: 1, after an
+ * error was printed, where not all was written; else code. */
+int output_end(FILE *stream, int code);
+
 #endif

@@ -1,6 +1,7 @@
 #include <config.h>
 
 #include "common/result_file.h"
+#include "common/error.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -215,4 +216,34 @@ int result_file_end(result_file_t *file, FILE *stream, bool is_good,
         result_remove(file);
     }
     return code;
+}
+
+int result_file_write(result_file_t *file,
+                      int (*print)(const void *run, FILE *stream),
+                      const void *run, FILE *output)
+{
+    char  error[RESULT_ERROR_SIZE];
+    FILE *stream;
+    bool  is_good;
+
+    if (!file->is_asked) {
+        return 0;
+    }
+    if (file->path == NULL) {
+        if (print(run, output) != 0) {
+            return -1;
+        }
+        return (fflush(output) == 0) && !ferror(output)
+                   ? 0
+                   : tool_error("standard output cannot be written");
+    }
+    stream = result_file_begin(file, error);
+    if (stream == NULL) {
+        return tool_error("%s", error);
+    }
+    is_good = print(run, stream) == 0;
+    if (result_file_end(file, stream, is_good, error) != 0) {
+        return is_good ? tool_error("%s", error) : -1;
+    }
+    return 0;
 }

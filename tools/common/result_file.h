@@ -29,7 +29,7 @@ typedef struct result_other {
     const char *path;
 } result_other_t;
 
-/* What the option names; NULL and "-" are the standard output. */
+/* Take the value of the option; NULL and "-" are the standard output. */
 void result_file_ask(result_file_t *file, const char *path);
 
 /* Whether a name ends so, in capitals or not. */
@@ -55,5 +55,16 @@ FILE *result_file_begin(result_file_t *file, char error[RESULT_ERROR_SIZE]);
  * removed. Returns -1 with the reason in error where it was not written. */
 int result_file_end(result_file_t *file, FILE *stream, bool is_good,
                     char error[RESULT_ERROR_SIZE]);
+
+/*
+ * Write a file that is asked for, the standard output included. Returns 0, or
+ * -1 after an error was printed.
+ *
+ * print   Writes the content; returns 0, or -1 after it printed why it cannot.
+ * output  The standard output.
+ */
+int result_file_write(result_file_t *file,
+                      int (*print)(const void *run, FILE *stream),
+                      const void *run, FILE *output);
 
 #endif

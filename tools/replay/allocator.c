@@ -1,6 +1,691 @@
-#include "replay/allocator.h"
+#include <config.h>
 
+#include "replay/allocator.h"
+#include "common/error.h"
+#include "common/memory_left.h"
+#include "common/number.h"
+#include "common/settings.h"
+
+#include <ucxpool/heap.h>
+
+#include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* --- devices ------------------------------------------------------------- */
+
+/* Of the CUDA runtime: the default stream by its other name. */
+#define LEGACY_STREAM 1
+
+static bool is_host(const device_t *device)
+{
+    return device->ordinal == DEVICE_HOST;
+}
+
+int device_fail(device_t *device, CUresult result, const char *what)
+{
+    char words[160];
+
+    gpu_driver_words(&device->gpu.driver, result, words, sizeof(words));
+    return tool_error("GPU %d: %s: %s", device->ordinal, what, words);
+}
+
+/* The default stream is itself; each other stream of the log is one here. */
+static int make_streams(device_t *device, const trace_t *trace)
+{
+    device->streams = calloc(trace->num_streams, sizeof(void *));
+    if (device->streams == NULL) {
+        return tool_error("out of memory");
+    }
+    for (unsigned i = 0; i < trace->num_streams; i++) {
+        CUstream stream = (CUstream)(((uintptr_t)i + 1) << 8);
+        CUresult result = CUDA_SUCCESS;
+
+        device->num_streams++;
+        if (trace->streams[i] <= LEGACY_STREAM) {
+            continue;
+        }
+        if (!is_host(device)) {
+            result = device->gpu.driver.cuStreamCreate(&stream,
+                                                       CU_STREAM_NON_BLOCKING);
+        }
+        if (result != CUDA_SUCCESS) {
+            return device_fail(device, result, "no stream");
+        }
+        device->streams[i] = stream;
+    }
+    return 0;
+}
+
+int device_open(device_t *device, int ordinal, const trace_t *trace)
+{
+    memset(device, 0, sizeof(*device));
+    device->ordinal = ordinal;
+    if (!is_host(device) && (gpu_open(&device->gpu, ordinal) != 0)) {
+        return tool_error("%s", device->gpu.error);
+    }
+    if (make_streams(device, trace) != 0) {
+        device_close(device);
+        return -1;
+    }
+    return 0;
+}
+
+void device_close(device_t *device)
+{
+    for (unsigned i = 0; i < device->num_streams; i++) {
+        if (!is_host(device) && (device->streams[i] != NULL)) {
+            device->gpu.driver.cuStreamDestroy(device->streams[i]);
+        }
+    }
+    free(device->streams);
+    gpu_close(&device->gpu);
+    memset(device, 0, sizeof(*device));
+}
+
+int device_enter(device_t *device)
+{
+    CUresult result =
+        is_host(device)
+            ? CUDA_SUCCESS
+            : device->gpu.driver.cuCtxSetCurrent(device->gpu.context);
+
+    return result == CUDA_SUCCESS
+               ? 0
+               : device_fail(device, result, "cuCtxSetCurrent");
+}
+
+int device_settle(device_t *device)
+{
+    for (unsigned i = 0; !is_host(device) && (i < device->num_streams); i++) {
+        if (gpu_wait(&device->gpu, device->streams[i]) != 0) {
+            return tool_error("%s", device->gpu.error);
+        }
+    }
+    return 0;
+}
+
+static int gpu_bytes(device_t *device, size_t *left_p, size_t *total_p)
+{
+    CUresult result = device->gpu.driver.cuMemGetInfo(left_p, total_p);
+
+    return result == CUDA_SUCCESS ? 0
+                                  : device_fail(device, result, "cuMemGetInfo");
+}
+
+int device_free_bytes(device_t *device, uint64_t *bytes_p)
+{
+    size_t left, total;
+
+    if (is_host(device)) {
+        return memory_left(bytes_p) == 0
+                   ? 0
+                   : tool_error("/proc/meminfo does not tell how much memory "
+                                "is available");
+    }
+    if (gpu_bytes(device, &left, &total) != 0) {
+        return -1;
+    }
+    *bytes_p = left;
+    return 0;
+}
+
+/* --- the heap of a pool, which has next to no blocks ---------------------- */
+
+/* Blocks are not what this is about. Those of a GPU are pages of it. */
+#define HOST_COMM_SIZE  (UINT64_C(1) << 20)
+#define HOST_BLOCK_SIZE "64k"
+#define GPU_COMM_SIZE   (UINT64_C(8) << 20)
+#define GPU_BLOCK_SIZE  "2m"
+/* The least that MEMORY_LIMIT can be. */
+#define LEAST_LIMIT (UINT64_C(4) << 20)
+
+static int pool_error(void)
+{
+    return tool_error("%s", ucxpool_error_detail());
+}
+
+/* Blocks take what is missing of the least limit. */
+static uint64_t comm_size(const device_t *device, uint64_t capacity)
+{
+    uint64_t size = is_host(device) ? HOST_COMM_SIZE : GPU_COMM_SIZE;
+
+    return (capacity != 0) && (capacity + size < LEAST_LIMIT)
+               ? LEAST_LIMIT - capacity
+               : size;
+}
+
+/* Blocks as small as they can be, whatever the environment says of theirs. */
+static ucxpool_status_t configure(ucxpool_config_t *config,
+                                  const device_t *device, uint64_t capacity)
+{
+    uint64_t          comm = comm_size(device, capacity);
+    char              comm_text[32], limit_text[32];
+    const char *const changes[][2] = {
+        {"BLOCK_SIZE", is_host(device) ? HOST_BLOCK_SIZE : GPU_BLOCK_SIZE},
+        {"REGION_SIZE", "auto"},
+        {"FRAG_SIZE", "auto"},
+        {"HUGE_PAGES", "try"},
+        {"COMM_SIZE", comm_text},
+        {"MEMORY_LIMIT", capacity != 0 ? limit_text : NULL},
+        /* That an allocation fails is a result, and reported as one. */
+        {"LOG_LEVEL", getenv("UCXPOOL_LOG_LEVEL") == NULL ? "error" : NULL},
+    };
+    ucxpool_status_t status = UCXPOOL_OK;
+
+    snprintf(comm_text, sizeof(comm_text), "%llu", (unsigned long long)comm);
+    snprintf(limit_text, sizeof(limit_text), "%llu",
+             (unsigned long long)(capacity + comm));
+    for (size_t i = 0;
+         (status == UCXPOOL_OK) && (i < sizeof(changes) / sizeof(changes[0]));
+         i++) {
+        if (changes[i][1] != NULL) {
+            status =
+                ucxpool_config_modify(config, changes[i][0], changes[i][1]);
+        }
+    }
+    return status;
+}
+
+/* The setting, as the environment has it; 0: auto. */
+static int read_memory_limit(uint64_t *bytes_p)
+{
+    ucxpool_config_t *config;
+    settings_t        settings;
+    bool              is_read;
+
+    if (ucxpool_config_read(&config) != UCXPOOL_OK) {
+        return pool_error();
+    }
+    is_read = settings_init(&settings, config);
+    ucxpool_config_release(config);
+    if (!is_read) {
+        return tool_error("out of memory");
+    }
+    *bytes_p = 0; /* stays so for "auto" */
+    (void)number_parse_size(settings_find(&settings, "MEMORY_LIMIT")->value,
+                            UINT64_MAX, bytes_p);
+    settings_cleanup(&settings);
+    return 0;
+}
+
+int allocator_heap_limit(device_t *device, uint64_t *bytes_p)
+{
+    uint64_t blocks = comm_size(device, 0);
+    uint64_t limit;
+    size_t   left, total;
+
+    if (read_memory_limit(&limit) != 0) {
+        return -1;
+    }
+    if ((limit == 0) && is_host(device)) {
+        limit = (uint64_t)sysconf(_SC_PHYS_PAGES) *
+                (uint64_t)sysconf(_SC_PAGESIZE) / 2;
+    } else if (limit == 0) {
+        if (gpu_bytes(device, &left, &total) != 0) {
+            return -1;
+        }
+        limit = total;
+    }
+    *bytes_p = limit > blocks + ALLOCATOR_UNIT
+                   ? (limit - blocks) / ALLOCATOR_UNIT * ALLOCATOR_UNIT
+                   : ALLOCATOR_UNIT;
+    return 0;
+}
+
+static int heap_init(allocator_t *allocator, uint64_t capacity)
+{
+    device_t         *device = allocator->device;
+    ucxpool_params_t  params = {0};
+    ucxpool_config_t *config;
+    ucxpool_status_t  status;
+
+    if (ucxpool_config_read(&config) != UCXPOOL_OK) {
+        return pool_error();
+    }
+    status = configure(config, device, capacity);
+    if (status == UCXPOOL_OK) {
+        params.field_mask =
+            UCXPOOL_PARAM_FIELD_CONFIG | UCXPOOL_PARAM_FIELD_MEMORY_KIND;
+        params.config      = config;
+        params.memory_kind = UCXPOOL_MEMORY_HOST;
+        if (!is_host(device)) {
+            params.field_mask |= UCXPOOL_PARAM_FIELD_DEVICE;
+            params.memory_kind = UCXPOOL_MEMORY_CUDA;
+            params.device      = device->ordinal;
+        }
+        status = ucxpool_create(&params, &allocator->pool);
+    }
+    ucxpool_config_release(config);
+    return status == UCXPOOL_OK ? 0 : pool_error();
+}
+
+static void heap_cleanup(allocator_t *allocator)
+{
+    ucxpool_destroy(allocator->pool);
+}
+
+static int heap_reserve(allocator_t *allocator, uint64_t bytes)
+{
+    return ucxpool_heap_reserve(allocator->pool, bytes) == UCXPOOL_OK
+               ? 0
+               : pool_error();
+}
+
+static allocator_answer_t heap_alloc(allocator_t *allocator, size_t size,
+                                     void *stream, void **address_p)
+{
+    ucxpool_status_t status =
+        ucxpool_heap_alloc(allocator->pool, size, stream, address_p);
+
+    if (status == UCXPOOL_OK) {
+        return ALLOCATOR_OK;
+    }
+    if (status == UCXPOOL_ERR_NO_MEMORY) {
+        return ALLOCATOR_FULL;
+    }
+    pool_error();
+    return ALLOCATOR_BROKEN;
+}
+
+static allocator_answer_t heap_free(allocator_t *allocator, void *address,
+                                    size_t size, void *stream)
+{
+    (void)size;
+    if (ucxpool_heap_free(allocator->pool, address, stream) != UCXPOOL_OK) {
+        pool_error();
+        return ALLOCATOR_BROKEN;
+    }
+    return ALLOCATOR_OK;
+}
+
+static uint64_t heap_reserved(allocator_t *allocator)
+{
+    uint64_t value = 0;
+
+    (void)ucxpool_stats_get(allocator->pool, "heap_reserved", &value);
+    return value;
+}
+
+static uint64_t heap_peak_reserved(allocator_t *allocator)
+{
+    uint64_t value = 0;
+
+    (void)ucxpool_stats_get(allocator->pool, "heap_peak_reserved", &value);
+    return value;
+}
+
+const allocator_kind_t allocator_heap = {
+    .name          = "heap",
+    .doc           = "the heap of a pool: ucxpool_heap_alloc()",
+    .init          = heap_init,
+    .cleanup       = heap_cleanup,
+    .reserve       = heap_reserve,
+    .alloc         = heap_alloc,
+    .free          = heap_free,
+    .reserved      = heap_reserved,
+    .peak_reserved = heap_peak_reserved,
+};
+
+/* --- ballast: memory of a GPU that is taken away from other allocators, which
+ *     gives them a capacity ------------------------------------------------ */
+
+static void ballast_drop(allocator_t *allocator)
+{
+    if (allocator->ballast != 0) {
+        allocator->device->gpu.driver.cuMemFree(allocator->ballast);
+        allocator->ballast = 0;
+    }
+}
+
+/* Leave `capacity` bytes free; 0: all. */
+static int ballast_take(allocator_t *allocator, uint64_t capacity)
+{
+    device_t *device = allocator->device;
+    uint64_t  left;
+    CUresult  result;
+
+    if (device_free_bytes(device, &left) != 0) {
+        return -1;
+    }
+    if (capacity > left) {
+        return tool_error("GPU %d has %llu MiB free, and %llu are asked for",
+                          device->ordinal, (unsigned long long)left >> 20,
+                          (unsigned long long)capacity >> 20);
+    }
+    if ((capacity != 0) && (left > capacity)) {
+        result =
+            device->gpu.driver.cuMemAlloc(&allocator->ballast, left - capacity);
+        if (result != CUDA_SUCCESS) {
+            allocator->ballast = 0;
+            return device_fail(device, result,
+                               "all but the capacity cannot be taken away");
+        }
+    }
+    if (device_free_bytes(device, &allocator->free_bytes) != 0) {
+        ballast_drop(allocator);
+        return -1;
+    }
+    return 0;
+}
+
+/* Bytes that were taken from the GPU since then. */
+static uint64_t ballast_used(allocator_t *allocator)
+{
+    uint64_t left;
+
+    return (device_free_bytes(allocator->device, &left) == 0) &&
+                   (left <= allocator->free_bytes)
+               ? allocator->free_bytes - left
+               : 0;
+}
+
+/* --- the driver's allocators --------------------------------------------- */
+
+static allocator_answer_t cuda_answer(allocator_t *allocator, CUresult result,
+                                      const char *call)
+{
+    if (result == CUDA_SUCCESS) {
+        return ALLOCATOR_OK;
+    }
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        return ALLOCATOR_FULL;
+    }
+    device_fail(allocator->device, result, call);
+    return ALLOCATOR_BROKEN;
+}
+
+static allocator_answer_t cuda_alloc(allocator_t *allocator, size_t size,
+                                     void *stream, void **address_p)
+{
+    CUdeviceptr address = 0;
+    CUresult result = allocator->device->gpu.driver.cuMemAlloc(&address, size);
+
+    (void)stream;
+    *address_p = (void *)(size_t)address;
+    return cuda_answer(allocator, result, "cuMemAlloc");
+}
+
+static allocator_answer_t cuda_free(allocator_t *allocator, void *address,
+                                    size_t size, void *stream)
+{
+    (void)size;
+    (void)stream;
+    return cuda_answer(
+        allocator,
+        allocator->device->gpu.driver.cuMemFree(gpu_address(address)),
+        "cuMemFree");
+}
+
+static const allocator_kind_t allocator_cuda = {
+    .name      = "cuda",
+    .doc       = "the driver: cuMemAlloc()",
+    .needs_gpu = true,
+    .init      = ballast_take,
+    .cleanup   = ballast_drop,
+    .alloc     = cuda_alloc,
+    .free      = cuda_free,
+    .reserved  = ballast_used,
+};
+
+static int make_driver_pool(allocator_t *allocator)
+{
+    device_t      *device    = allocator->device;
+    uint64_t       threshold = UINT64_MAX;
+    CUmemPoolProps props     = {
+            .allocation_type = CU_MEM_ALLOCATION_TYPE_PINNED,
+            .location_type   = CU_MEM_LOCATION_TYPE_DEVICE,
+            .location_id     = device->gpu.device,
+    };
+    CUresult result =
+        allocator->calls.cuMemPoolCreate(&allocator->driver_pool, &props);
+
+    if (result != CUDA_SUCCESS) {
+        return device_fail(device, result, "cuMemPoolCreate");
+    }
+    result = allocator->calls.cuMemPoolSetAttribute(
+        allocator->driver_pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold);
+    if (result != CUDA_SUCCESS) {
+        allocator->calls.cuMemPoolDestroy(allocator->driver_pool);
+        return device_fail(device, result, "cuMemPoolSetAttribute");
+    }
+    return 0;
+}
+
+static int async_init(allocator_t *allocator, uint64_t capacity)
+{
+    char text[512];
+
+    if (gpu_pools_load(&allocator->calls, text, sizeof(text)) != 0) {
+        return tool_error("%s", text);
+    }
+    if (ballast_take(allocator, capacity) != 0) {
+        return -1;
+    }
+    if (make_driver_pool(allocator) != 0) {
+        ballast_drop(allocator);
+        return -1;
+    }
+    return 0;
+}
+
+static void async_cleanup(allocator_t *allocator)
+{
+    allocator->calls.cuMemPoolDestroy(allocator->driver_pool);
+    ballast_drop(allocator);
+}
+
+static allocator_answer_t async_alloc(allocator_t *allocator, size_t size,
+                                      void *stream, void **address_p)
+{
+    CUdeviceptr address = 0;
+    CUresult    result  = allocator->calls.cuMemAllocFromPoolAsync(
+            &address, size, allocator->driver_pool, stream);
+
+    *address_p = (void *)(size_t)address;
+    return cuda_answer(allocator, result, "cuMemAllocFromPoolAsync");
+}
+
+static allocator_answer_t async_free(allocator_t *allocator, void *address,
+                                     size_t size, void *stream)
+{
+    (void)size;
+    return cuda_answer(
+        allocator,
+        allocator->calls.cuMemFreeAsync(gpu_address(address), stream),
+        "cuMemFreeAsync");
+}
+
+static uint64_t driver_pool_attribute(allocator_t *allocator, int which)
+{
+    uint64_t value  = 0;
+    CUresult result = allocator->calls.cuMemPoolGetAttribute(
+        allocator->driver_pool, which, &value);
+
+    if (result != CUDA_SUCCESS) {
+        device_fail(allocator->device, result, "cuMemPoolGetAttribute");
+        return 0;
+    }
+    return value;
+}
+
+static uint64_t async_reserved(allocator_t *allocator)
+{
+    return driver_pool_attribute(allocator, CU_MEMPOOL_ATTR_RESERVED_CURRENT);
+}
+
+static uint64_t async_peak_reserved(allocator_t *allocator)
+{
+    return driver_pool_attribute(allocator, CU_MEMPOOL_ATTR_RESERVED_HIGH);
+}
+
+const allocator_kind_t allocator_async = {
+    .name          = "async",
+    .doc           = "a memory pool of the driver: cuMemAllocAsync(), release "
+                     "threshold unlimited",
+    .needs_gpu     = true,
+    .init          = async_init,
+    .cleanup       = async_cleanup,
+    .alloc         = async_alloc,
+    .free          = async_free,
+    .reserved      = async_reserved,
+    .peak_reserved = async_peak_reserved,
+};
+
+/* --- plug-ins ------------------------------------------------------------ */
+
+static const plugin_t *plugin_of(const allocator_t *allocator)
+{
+    return (const plugin_t *)allocator->kind;
+}
+
+/* A plug-in with plugin_init() keeps to its capacity itself; from another one
+ * all other memory is taken away, as from the driver's allocators. */
+static int plugin_init(allocator_t *allocator, uint64_t capacity)
+{
+    const plugin_t *plugin  = plugin_of(allocator);
+    int             ordinal = allocator->device->ordinal;
+    int             code;
+
+    if (!is_host(allocator->device) &&
+        (ballast_take(allocator, plugin->init == NULL ? capacity : 0) != 0)) {
+        return -1;
+    }
+    code = plugin->init == NULL ? 0 : plugin->init(ordinal, capacity);
+    if (code != 0) {
+        ballast_drop(allocator);
+        return tool_error("%s: plugin_init(%d, %llu) returns %d", plugin->path,
+                          ordinal, (unsigned long long)capacity, code);
+    }
+    return 0;
+}
+
+static void plugin_cleanup(allocator_t *allocator)
+{
+    if (plugin_of(allocator)->end != NULL) {
+        plugin_of(allocator)->end();
+    }
+    ballast_drop(allocator);
+}
+
+static allocator_answer_t plugin_alloc(allocator_t *allocator, size_t size,
+                                       void *stream, void **address_p)
+{
+    *address_p = plugin_of(allocator)->alloc(
+        (ssize_t)size, allocator->device->ordinal, stream);
+    return *address_p == NULL ? ALLOCATOR_FULL : ALLOCATOR_OK;
+}
+
+static allocator_answer_t plugin_free(allocator_t *allocator, void *address,
+                                      size_t size, void *stream)
+{
+    plugin_of(allocator)->free(address, (ssize_t)size,
+                               allocator->device->ordinal, stream);
+    return ALLOCATOR_OK;
+}
+
+static uint64_t plugin_reserved(allocator_t *allocator)
+{
+    if (plugin_of(allocator)->reserved != NULL) {
+        return plugin_of(allocator)->reserved();
+    }
+    return is_host(allocator->device) ? 0 : ballast_used(allocator);
+}
+
+int plugin_name(plugin_t *plugin, const char *text)
+{
+    const char *equals = strchr(text, '=');
+    size_t      length = strspn(text, "abcdefghijklmnopqrstuvwxyz"
+                                           "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                           "0123456789_-.");
+
+    memset(plugin, 0, sizeof(*plugin));
+    /* A path may have such a character as well, behind a slash. */
+    if ((equals == NULL) || (memchr(text, '/', (size_t)(equals - text)))) {
+        strcpy(plugin->name, "plugin");
+        plugin->path = text;
+    } else if ((length == 0) || (length >= sizeof(plugin->name)) ||
+               (text + length != equals)) {
+        return -1;
+    } else {
+        memcpy(plugin->name, text, length);
+        plugin->path = equals + 1;
+    }
+    if ((plugin->path[0] == '\0') || (allocator_find(plugin->name) != NULL)) {
+        return -1;
+    }
+    plugin->kind = (allocator_kind_t){.name     = plugin->name,
+                                      .doc      = plugin->path,
+                                      .init     = plugin_init,
+                                      .cleanup  = plugin_cleanup,
+                                      .alloc    = plugin_alloc,
+                                      .free     = plugin_free,
+                                      .reserved = plugin_reserved};
+    return 0;
+}
+
+/* The address of a function, for a pointer to one. */
+static void find(const plugin_t *plugin, const char *symbol, void *function_p)
+{
+    void *function = dlsym(plugin->library, symbol);
+
+    memcpy(function_p, &function, sizeof(function));
+}
+
+int plugin_load(plugin_t *plugin)
+{
+    char path[4096];
+
+    /* Without a slash the loader would look for it elsewhere. */
+    if (snprintf(path, sizeof(path), "%s%s",
+                 strchr(plugin->path, '/') == NULL ? "./" : "",
+                 plugin->path) >= (int)sizeof(path)) {
+        return tool_error("%s: such a path is too long", plugin->path);
+    }
+    plugin->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (plugin->library == NULL) {
+        return tool_error("the plug-in %s cannot be loaded: %s", plugin->path,
+                          dlerror());
+    }
+    find(plugin, "plugin_alloc", &plugin->alloc);
+    find(plugin, "plugin_free", &plugin->free);
+    find(plugin, "plugin_init", &plugin->init);
+    find(plugin, "plugin_end", &plugin->end);
+    find(plugin, "plugin_reserved", &plugin->reserved);
+    if ((plugin->alloc == NULL) || (plugin->free == NULL)) {
+        return tool_error(
+            "%s has no function %s(): see ucxpool_replay(1)", plugin->path,
+            plugin->alloc == NULL ? "plugin_alloc" : "plugin_free");
+    }
+    return 0;
+}
+
+/* --- all kinds ----------------------------------------------------------- */
+
+allocator_t *allocator_create(const allocator_kind_t *kind, device_t *device,
+                              uint64_t capacity)
+{
+    allocator_t *allocator = calloc(1, sizeof(*allocator));
+
+    if (allocator == NULL) {
+        tool_error("out of memory");
+        return NULL;
+    }
+    allocator->kind   = kind;
+    allocator->device = device;
+    if (kind->init(allocator, capacity) != 0) {
+        free(allocator);
+        return NULL;
+    }
+    return allocator;
+}
+
+void allocator_destroy(allocator_t *allocator)
+{
+    allocator->kind->cleanup(allocator);
+    free(allocator);
+}
 
 const allocator_kind_t *const allocator_kinds[ALLOCATOR_NUM_KINDS] = {
     &allocator_heap, &allocator_cuda, &allocator_async, &allocator_best_fit};
@@ -13,12 +698,4 @@ const allocator_kind_t *allocator_find(const char *name)
         }
     }
     return NULL;
-}
-
-void allocator_list(FILE *stream)
-{
-    for (unsigned i = 0; i < ALLOCATOR_NUM_KINDS; i++) {
-        fprintf(stream, "  %-10s %s\n", allocator_kinds[i]->name,
-                allocator_kinds[i]->doc);
-    }
 }

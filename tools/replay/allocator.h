@@ -1,42 +1,112 @@
 /*
- * Allocators that a trace is played against, behind one table of functions.
+ * Allocators that a trace is played against, behind one table of functions, and
+ * the memory that they give out: the host's, or a GPU's.
+ *
+ * Functions return 0, or -1 after an error was printed.
  */
 #ifndef REPLAY_ALLOCATOR_H
 #define REPLAY_ALLOCATOR_H
 
-#include "replay/device.h"
+#include "gpu/gpu.h"
+#include "gpu/pools.h"
+#include "replay/trace.h"
 
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
+#include <ucxpool/pool.h>
+
+#include <pthread.h>
+#include <sys/types.h>
+
+/* --- devices ------------------------------------------------------------- */
+
+#define DEVICE_HOST (-1)
+
+typedef struct device {
+    int    ordinal; /* DEVICE_HOST, or as the driver counts */
+    gpu_t  gpu;
+    void **streams; /* of the trace, as allocators take them: names on the */
+                    /* host, CUstreams on a GPU; NULL: the default one */
+    unsigned num_streams;
+} device_t;
+
+/* After an error nothing is left to be closed. */
+int  device_open(device_t *device, int ordinal, const trace_t *trace);
+void device_close(device_t *device);
+
+/* Let the calling thread use the GPU; device_open() does for its own. */
+int device_enter(device_t *device);
+
+/* Wait for the work in all streams. */
+int device_settle(device_t *device);
+
+/* Bytes that may be taken now. */
+int device_free_bytes(device_t *device, uint64_t *bytes_p);
+
+/* Print that a call of the driver failed. Returns -1. */
+int device_fail(device_t *device, CUresult result, const char *what);
+
+/* --- best fit ------------------------------------------------------------ */
+
+/*
+ * A classic pool, in simulation: one arena, best fit, neighbours that are free
+ * become one. It has no memory.
+ *
+ *     arena   | live |  free  | live | live |   free          |
+ *     blocks   <----> <------> ...       doubly linked, in order of addresses
+ *
+ * An allocation takes the smallest free block that is long enough, of equals
+ * the first, and cuts off what it does not need. RMM's pool and its likes
+ * decide so; their lists for each stream are left out: what is freed is free
+ * for every stream, so that they can only need more memory than this one.
+ */
+#define BEST_FIT_ALIGNMENT ((uint64_t)256)
+
+typedef struct best_fit       best_fit_t;
+typedef struct best_fit_block best_fit_block_t;
+
+/* NULL: out of memory. */
+best_fit_t *best_fit_create(uint64_t capacity);
+/* With all of its blocks. */
+void best_fit_destroy(best_fit_t *pool);
+
+/* 0; or 1, no free block is long enough; or -1, out of memory. size is not 0.
+ */
+int best_fit_alloc(best_fit_t *pool, uint64_t size, best_fit_block_t **block_p);
+void best_fit_free(best_fit_t *pool, best_fit_block_t *block);
+
+/* Offset in the arena, and bytes. */
+uint64_t best_fit_offset(const best_fit_block_t *block);
+uint64_t best_fit_size(const best_fit_block_t *block);
+
+/* How far the arena was ever used. */
+uint64_t best_fit_top(const best_fit_t *pool);
+
+/* Are the blocks side by side, from the arena's begin to its end, no two free
+ * ones together, and all free ones found by their size? */
+int best_fit_is_sane(const best_fit_t *pool);
+
+/* --- allocators ---------------------------------------------------------- */
 
 typedef struct allocator allocator_t;
 
 typedef enum allocator_answer {
     ALLOCATOR_OK,
-    ALLOCATOR_FULL,  /* there is not so much memory */
-    ALLOCATOR_BROKEN /* something else is wrong, and has been told */
+    ALLOCATOR_FULL,  /* out of memory */
+    ALLOCATOR_BROKEN /* an error was printed */
 } allocator_answer_t;
 
-typedef struct allocator_kind allocator_kind_t;
-
-struct allocator_kind {
+typedef struct allocator_kind {
     const char *name;
     const char *doc;
     bool        needs_gpu;
-    /* It only says where memory would be, and there is none. */
-    bool is_simulated;
+    bool        is_simulated; /* addresses have no memory */
 
     /* capacity  Bytes that it may have, a multiple of ALLOCATOR_UNIT; 0: as
-     *           many as it gets.
-     *
-     * Returns 0, or -1 after having said why. */
-    int (*create)(const allocator_kind_t *kind, device_t *device,
-                  uint64_t capacity, allocator_t **allocator_p);
-    void (*destroy)(allocator_t *allocator);
+     *           many as it gets. */
+    int (*init)(allocator_t *allocator, uint64_t capacity);
+    void (*cleanup)(allocator_t *allocator);
 
     /* Take memory before the first call, bytes a multiple of ALLOCATOR_UNIT.
-     * Returns 0, or -1 after having said why. NULL: it cannot. */
+     * NULL: it cannot. */
     int (*reserve)(allocator_t *allocator, uint64_t bytes);
 
     /* Called from any thread. stream: one of device->streams. size: as it was
@@ -47,28 +117,38 @@ struct allocator_kind {
                                size_t size, void *stream);
 
     /* Bytes of memory that it holds, now; and that it held at most so far (may
-     * be NULL, when nobody counts). 0 after a failure, which is told. */
+     * be NULL). 0 after an error. */
     uint64_t (*reserved)(allocator_t *allocator);
     uint64_t (*peak_reserved)(allocator_t *allocator);
-};
+} allocator_kind_t;
 
-/* What each kind of allocator begins with. */
+/* Each kind uses some of the members. */
 struct allocator {
     const allocator_kind_t *kind;
     device_t               *device;
+    ucxpool_t              *pool;       /* heap */
+    CUdeviceptr             ballast;    /* cuda, async, plug-ins; 0: none */
+    uint64_t                free_bytes; /* with the ballast, before all else */
+    gpu_pools_t             calls;      /* async */
+    CUmemoryPool            driver_pool;
+    best_fit_t             *best_fit;
+    pthread_mutex_t         mutex; /* of best_fit */
 };
 
 /* A GPU gives memory out in such pieces, and so does the heap. */
 #define ALLOCATOR_UNIT (UINT64_C(2) << 20)
 
+/* With zeroed memory, and after that. */
+allocator_t *allocator_create(const allocator_kind_t *kind, device_t *device,
+                              uint64_t capacity);
+void         allocator_destroy(allocator_t *allocator);
+
 extern const allocator_kind_t allocator_heap;
-extern const allocator_kind_t allocator_cuda;
 extern const allocator_kind_t allocator_async;
 extern const allocator_kind_t allocator_best_fit;
 
-/* Bytes that the heap may have where no capacity is given: what
- * UCXPOOL_MEMORY_LIMIT leaves beside its blocks, a multiple of ALLOCATOR_UNIT.
- * Returns 0, or -1 after having said why. */
+/* Capacity of the heap if none is given: UCXPOOL_MEMORY_LIMIT less its blocks,
+ * a multiple of ALLOCATOR_UNIT. */
 int allocator_heap_limit(device_t *device, uint64_t *bytes_p);
 
 #define ALLOCATOR_NUM_KINDS 4
@@ -78,7 +158,30 @@ extern const allocator_kind_t *const allocator_kinds[ALLOCATOR_NUM_KINDS];
 /* NULL: none of these has that name. */
 const allocator_kind_t *allocator_find(const char *name);
 
-/* Names and what they are. */
-void allocator_list(FILE *stream);
+/* --- plug-ins: man/ucxpool_replay.1 documents them ------------------------ */
+
+#define PLUGIN_NAME_SIZE 16 /* with the zero */
+#define PLUGIN_MAX       8
+
+typedef struct plugin {
+    allocator_kind_t kind; /* comes first: allocators point to it */
+    char             name[PLUGIN_NAME_SIZE];
+    const char      *path;
+    void            *library;
+    /* Shapes of PyTorch's CUDAPluggableAllocator. */
+    void *(*alloc)(ssize_t size, int device, void *stream);
+    void (*free)(void *address, ssize_t size, int device, void *stream);
+    /* These may be NULL. */
+    int (*init)(int device, size_t capacity);
+    void (*end)(void);
+    size_t (*reserved)(void);
+} plugin_t;
+
+/* Take the name and the path from "NAME=FILE", or "FILE", which is called
+ * plugin. The text must stay. Returns -1, silently, where that is no name. */
+int plugin_name(plugin_t *plugin, const char *text);
+
+/* Load it; it stays forever. */
+int plugin_load(plugin_t *plugin);
 
 #endif

@@ -1,7 +1,9 @@
-#include "replay/best_fit.h"
-#include "replay/random.h"
+#include <config.h>
 
-#include <stdbool.h>
+#include "common/error.h"
+#include "replay/allocator.h"
+#include "replay/workload.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -193,7 +195,7 @@ int best_fit_alloc(best_fit_t *pool, uint64_t size, best_fit_block_t **block_p)
     return 0;
 }
 
-/* Two free neighbours, of which `block` is in no tree, become one. */
+/* Join a block, which is not in the tree, and the next one if that is free. */
 static void swallow(best_fit_t *pool, best_fit_block_t *block)
 {
     best_fit_block_t *behind = block->behind;
@@ -215,17 +217,12 @@ void best_fit_free(best_fit_t *pool, best_fit_block_t *block)
     best_fit_block_t *before = block->before;
 
     swallow(pool, block);
+    tree_add(pool, block);
     if ((before != NULL) && before->is_free) {
         tree_remove(pool, before);
-        before->size += block->size;
-        before->behind = block->behind;
-        if (before->behind != NULL) {
-            before->behind->before = before;
-        }
-        free(block);
-        block = before;
+        swallow(pool, before);
+        tree_add(pool, before);
     }
-    tree_add(pool, block);
 }
 
 uint64_t best_fit_offset(const best_fit_block_t *block)
@@ -265,3 +262,77 @@ int best_fit_is_sane(const best_fit_t *pool)
     }
     return end == pool->capacity;
 }
+
+/* --- an allocator -------------------------------------------------------- */
+
+/* More than any machine has. */
+#define NO_LIMIT (UINT64_C(1) << 48)
+
+static int init(allocator_t *allocator, uint64_t capacity)
+{
+    allocator->best_fit = best_fit_create(capacity == 0 ? NO_LIMIT : capacity);
+    if (allocator->best_fit == NULL) {
+        return tool_error("out of memory");
+    }
+    pthread_mutex_init(&allocator->mutex, NULL);
+    return 0;
+}
+
+static void cleanup(allocator_t *allocator)
+{
+    best_fit_destroy(allocator->best_fit);
+    pthread_mutex_destroy(&allocator->mutex);
+}
+
+/* The address is the block. */
+static allocator_answer_t take(allocator_t *allocator, size_t size,
+                               void *stream, void **address_p)
+{
+    best_fit_block_t *block = NULL;
+    int               code;
+
+    (void)stream;
+    pthread_mutex_lock(&allocator->mutex);
+    code = best_fit_alloc(allocator->best_fit, size, &block);
+    pthread_mutex_unlock(&allocator->mutex);
+    *address_p = block;
+    if (code < 0) {
+        tool_error("out of memory");
+        return ALLOCATOR_BROKEN;
+    }
+    return code == 0 ? ALLOCATOR_OK : ALLOCATOR_FULL;
+}
+
+static allocator_answer_t give(allocator_t *allocator, void *address,
+                               size_t size, void *stream)
+{
+    (void)size;
+    (void)stream;
+    pthread_mutex_lock(&allocator->mutex);
+    best_fit_free(allocator->best_fit, address);
+    pthread_mutex_unlock(&allocator->mutex);
+    return ALLOCATOR_OK;
+}
+
+static uint64_t reserved(allocator_t *allocator)
+{
+    uint64_t top;
+
+    pthread_mutex_lock(&allocator->mutex);
+    top = best_fit_top(allocator->best_fit);
+    pthread_mutex_unlock(&allocator->mutex);
+    return top;
+}
+
+const allocator_kind_t allocator_best_fit = {
+    .name          = "bestfit",
+    .doc           = "a classic best-fit pool over one arena, in simulation: "
+                     "no memory, no streams",
+    .is_simulated  = true,
+    .init          = init,
+    .cleanup       = cleanup,
+    .alloc         = take,
+    .free          = give,
+    .reserved      = reserved,
+    .peak_reserved = reserved,
+};

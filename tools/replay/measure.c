@@ -1,32 +1,146 @@
+#include <config.h>
+
 #include "replay/measure.h"
 #include "common/clock.h"
-#include "replay/error.h"
-#include "replay/play.h"
-#include "replay/progress.h"
+#include "common/error.h"
 
 #include <string.h>
 
 #define CLOCK_READINGS 10001
 
-static void note_failures(measure_t *measure, uint64_t num)
+/* A capacity is not tried beyond so many times the peak, */
+#define MAX_RATIO 16
+
+/* nor beyond so much of the free memory. */
+#define MEMORY_PERCENT 75
+
+/* --- the smallest capacity ----------------------------------------------- */
+
+typedef struct attempt {
+    const trace_t          *trace;
+    device_t               *device;
+    const allocator_kind_t *kind;
+    double                  percent;
+    search_t               *search;
+} attempt_t;
+
+/* The capacity of a step, in whole pages. */
+static uint64_t capacity_of(const attempt_t *attempt, uint64_t step)
 {
-    if (num > measure->num_failures) {
-        measure->num_failures = num;
-    }
+    double bytes = (double)attempt->trace->peak_live *
+                   (1 + attempt->percent / 100 * (double)step);
+
+    return ((uint64_t)bytes + ALLOCATOR_UNIT - 1) / ALLOCATOR_UNIT *
+           ALLOCATOR_UNIT;
 }
 
-static void note_peak(measure_t *measure, uint64_t reserved)
+static int try_step(const attempt_t *attempt, uint64_t step, bool *passes_p)
 {
-    if (reserved > measure->peak_reserved) {
-        measure->peak_reserved = reserved;
+    play_t        play   = {.trace = attempt->trace, .device = attempt->device};
+    play_result_t result = {0};
+    int           code;
+
+    play.allocator = allocator_create(attempt->kind, attempt->device,
+                                      capacity_of(attempt, step));
+    if (play.allocator == NULL) {
+        return -1;
     }
+    attempt->search->num_trials++;
+    tool_progress(
+        "%s: capacity %.3f of the peak, trial %u", attempt->kind->name,
+        (double)capacity_of(attempt, step) / (double)attempt->trace->peak_live,
+        (unsigned)attempt->search->num_trials);
+    code      = play_round(&play, PLAY_STRICT, NULL, &result);
+    *passes_p = result.num_failures == 0;
+    allocator_destroy(play.allocator);
+    return code;
 }
 
-/* What an allocator that counts has held at most. */
+/* Steps that may be tried. */
+static int find_last(const attempt_t *attempt, uint64_t *last_p)
+{
+    uint64_t bytes;
+
+    *last_p = (uint64_t)((MAX_RATIO - 1) * 100 / attempt->percent);
+    if (attempt->kind->is_simulated) {
+        return 0;
+    }
+    if (device_free_bytes(attempt->device, &bytes) != 0) {
+        return -1;
+    }
+    bytes = bytes / 100 * MEMORY_PERCENT;
+    while ((*last_p > 0) && (capacity_of(attempt, *last_p) > bytes)) {
+        *last_p -= *last_p > 64 ? *last_p / 64 : 1;
+    }
+    return 0;
+}
+
+/* The first step of 0, 1, 2, 4, ... that passes; failed_p: the one before. */
+static int gallop(const attempt_t *attempt, uint64_t last, int64_t *failed_p,
+                  uint64_t *passed_p)
+{
+    bool passes = false;
+    bool is_end = false;
+
+    *failed_p = -1;
+    *passed_p = 0;
+    while (!is_end) {
+        if (try_step(attempt, *passed_p, &passes) != 0) {
+            return -1;
+        }
+        is_end = passes || (*passed_p == last);
+        if (!is_end) {
+            *failed_p = (int64_t)*passed_p;
+            *passed_p = *passed_p == 0 ? 1 : 2 * *passed_p;
+            *passed_p = *passed_p < last ? *passed_p : last;
+        }
+    }
+    attempt->search->has_found = passes;
+    return 0;
+}
+
+int search_run(const trace_t *trace, device_t *device,
+               const allocator_kind_t *kind, double percent, search_t *search_p)
+{
+    attempt_t attempt = {trace, device, kind, percent, search_p};
+    uint64_t  last, passed, middle;
+    int64_t   failed;
+    bool      passes;
+
+    memset(search_p, 0, sizeof(*search_p));
+    search_p->was_made = true;
+    if ((find_last(&attempt, &last) != 0) ||
+        (gallop(&attempt, last, &failed, &passed) != 0)) {
+        return -1;
+    }
+    while (search_p->has_found && ((int64_t)passed - failed > 1)) {
+        middle = (uint64_t)((int64_t)passed + failed) / 2;
+        if (try_step(&attempt, middle, &passes) != 0) {
+            return -1;
+        }
+        if (passes) {
+            passed = middle;
+        } else {
+            failed = (int64_t)middle;
+        }
+    }
+    search_p->capacity = capacity_of(&attempt, passed);
+    return 0;
+}
+
+/* --- an allocator -------------------------------------------------------- */
+
+static void note_max(uint64_t *max, uint64_t value)
+{
+    *max = value > *max ? value : *max;
+}
+
+/* Only some allocators count. */
 static void note_counted_peak(measure_t *measure, allocator_t *allocator)
 {
     if (measure->kind->peak_reserved != NULL) {
-        note_peak(measure, measure->kind->peak_reserved(allocator));
+        note_max(&measure->peak_reserved,
+                 measure->kind->peak_reserved(allocator));
     }
 }
 
@@ -35,12 +149,12 @@ static int look(const play_t *play, measure_t *measure)
 {
     play_result_t result = {0};
 
-    progress_say("%s: a round to see what it holds", measure->kind->name);
+    tool_progress("%s: a round to see what it holds", measure->kind->name);
     if (play_round(play, PLAY_SAMPLED, &measure->curve, &result) != 0) {
         return -1;
     }
-    note_failures(measure, result.num_failures);
-    note_peak(measure, curve_peak(&measure->curve));
+    note_max(&measure->num_failures, result.num_failures);
+    note_max(&measure->peak_reserved, measure->curve.peak);
     note_counted_peak(measure, play->allocator);
     return 0;
 }
@@ -52,12 +166,12 @@ static int time_rounds(const play_t *play, unsigned num_rounds,
     play_result_t result = {0};
 
     for (unsigned i = 0; i < num_rounds; i++) {
-        progress_say("%s: round %u of %u", measure->kind->name, i + 1,
-                     num_rounds);
+        tool_progress("%s: round %u of %u", measure->kind->name, i + 1,
+                      num_rounds);
         if (play_round(play, PLAY_PLAIN, NULL, &result) != 0) {
             return -1;
         }
-        note_failures(measure, result.num_failures);
+        note_max(&measure->num_failures, result.num_failures);
         if (i == 0) {
             measure->first_ns = result.ns;
         } else {
@@ -73,10 +187,10 @@ static int time_calls(const play_t *play, measure_t *measure)
     play_result_t result = {0};
     int           code;
 
-    progress_say("%s: a round in which calls are timed", measure->kind->name);
+    tool_progress("%s: a round in which calls are timed", measure->kind->name);
     code = play_round(play, PLAY_TIMED, NULL, &result);
     if (code == 0) {
-        note_failures(measure, result.num_failures);
+        note_max(&measure->num_failures, result.num_failures);
         times_summarize(&result.allocs, &measure->alloc);
         times_summarize(&result.frees, &measure->free);
     }
@@ -95,8 +209,8 @@ static int time_all(const play_t *play, const measure_params_t *params,
         return -1;
     }
     if (params->is_marked && !measure->kind->is_simulated) {
-        progress_say("%s: a round in which memory is read and written",
-                     measure->kind->name);
+        tool_progress("%s: a round in which memory is read and written",
+                      measure->kind->name);
         if (play_round(play, PLAY_MARKED, NULL, &result) != 0) {
             return -1;
         }
@@ -117,20 +231,24 @@ static int look_first(const play_t *play, const measure_params_t *params,
 
 static int reserve(const play_t *play, const measure_params_t *params)
 {
-    const reserve_t *reserve = &params->reserve;
-    uint64_t         bytes;
+    uint64_t bytes = params->reserve_bytes;
+    uint64_t left;
 
     if (play->allocator->kind->reserve == NULL) {
         return 0;
     }
-    if (reserve_bytes(reserve, play->device, &bytes) != 0) {
-        return -1;
+    if (params->reserve_percent > 0) {
+        if (device_free_bytes(play->device, &left) != 0) {
+            return -1;
+        }
+        bytes = left / 100 * params->reserve_percent;
     }
+    bytes -= bytes % ALLOCATOR_UNIT;
     if ((params->capacity != 0) && (bytes > params->capacity)) {
-        return replay_error("--reserve takes %llu bytes and -c allows %llu: "
-                            "lower --reserve or raise -c",
-                            (unsigned long long)bytes,
-                            (unsigned long long)params->capacity);
+        return tool_error("--reserve takes %llu bytes and -c allows %llu: "
+                          "lower --reserve or raise -c",
+                          (unsigned long long)bytes,
+                          (unsigned long long)params->capacity);
     }
     return bytes > 0 ? play->allocator->kind->reserve(play->allocator, bytes)
                      : 0;
@@ -149,15 +267,15 @@ static int with_allocator(step_t step, const trace_t *trace, device_t *device,
         (measure->kind->is_simulated || (measure->kind == &allocator_heap))) {
         capacity = params->heap_limit;
     }
-    if (measure->kind->create(measure->kind, device, capacity,
-                              &play.allocator) != 0) {
+    play.allocator = allocator_create(measure->kind, device, capacity);
+    if (play.allocator == NULL) {
         return -1;
     }
     code = reserve(&play, params);
     if (code == 0) {
         code = step(&play, params, measure);
     }
-    measure->kind->destroy(play.allocator);
+    allocator_destroy(play.allocator);
     return code;
 }
 
@@ -182,7 +300,7 @@ int measure_run(const trace_t *trace, device_t *device,
     memset(measure_p, 0, sizeof(*measure_p));
     measure_p->kind = kind;
     code            = run_all(trace, device, params, measure_p);
-    progress_clear();
+    tool_progress_clear();
     return code;
 }
 

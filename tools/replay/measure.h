@@ -1,17 +1,10 @@
 /*
- * All that is measured of one allocator.
+ * Measures allocators and reports the results.
  */
 #ifndef REPLAY_MEASURE_H
 #define REPLAY_MEASURE_H
 
-#include "replay/allocator.h"
-#include "replay/curve.h"
-#include "replay/reserve.h"
-#include "replay/search.h"
-#include "replay/times.h"
-#include "replay/trace.h"
-
-#include <stdbool.h>
+#include "replay/play.h"
 
 #define MEASURE_MAX_ROUNDS 1000
 
@@ -19,13 +12,25 @@ typedef struct measure_params {
     uint64_t capacity;    /* 0: none */
     uint64_t heap_limit;  /* without one, for the heap and simulated ones; 0: */
                           /* none */
-    unsigned  num_rounds; /* that are timed as a whole */
-    bool      has_threads; /* each thread of the trace has one */
-    bool      is_marked;   /* a further round writes and reads memory */
-    bool      is_searched; /* find the smallest capacity */
-    double    percent;     /* of the peak: the steps of that */
-    reserve_t reserve;     /* before the first round, where one can */
+    unsigned num_rounds;  /* that are timed as a whole */
+    bool     has_threads; /* each thread of the trace has one */
+    bool     is_marked;   /* a further round writes and reads memory */
+    bool     is_searched; /* find the smallest capacity */
+    double   percent;     /* of the peak: the steps of that */
+
+    /* Memory that the heap reserves before the first round; both 0: none. */
+    uint64_t reserve_bytes;
+    unsigned reserve_percent; /* of the memory that is free */
 } measure_params_t;
+
+/* The smallest capacity at which an allocator plays a whole trace. */
+typedef struct search {
+    bool was_made;
+    bool has_found;
+    /* The smallest that passed; else the largest that was tried, and failed. */
+    uint64_t capacity;
+    unsigned num_trials;
+} search_t;
 
 typedef struct measure {
     const allocator_kind_t *kind;
@@ -39,12 +44,52 @@ typedef struct measure {
     curve_t                 curve; /* of a round of its own, from empty */
 } measure_t;
 
-/* Returns 0, or -1 when something broke, which has been told. */
+/* Returns 0, or -1 when something broke, after an error was printed. */
 int measure_run(const trace_t *trace, device_t *device,
                 const allocator_kind_t *kind, const measure_params_t *params,
                 measure_t *measure_p);
 
-/* What reading the clock once takes, ns. */
+/*
+ * Try capacities in steps of a part of the trace's peak of live bytes, from
+ * that peak on: doubling the way while they fail, then by bisection. Each trial
+ * begins with a new allocator. Assumes that a larger capacity passes too.
+ *
+ * percent  The step, in percent of the peak.
+ *
+ * Returns as measure_run() does.
+ */
+int search_run(const trace_t *trace, device_t *device,
+               const allocator_kind_t *kind, double percent,
+               search_t *search_p);
+
+/* How long reading the clock once takes, ns. */
 uint64_t measure_clock(void);
+
+typedef struct report {
+    const trace_t   *trace;
+    const device_t  *device;
+    measure_params_t params;
+    uint64_t         clock_ns;
+    const measure_t *measures;
+    unsigned         num_measures;
+    const char      *picture_path;
+} report_t;
+
+/* "1.50 GiB". */
+#define REPORT_SIZE_TEXT 32
+void report_size(uint64_t bytes, char text[REPORT_SIZE_TEXT]);
+
+/* The trace and what of it was left out. */
+void report_trace(const report_t *report, FILE *stream);
+
+/* The results, of a report_t. report_picture() needs gnuplot and draws PNG or
+ * SVG, by the path. Return 0, or -1 after an error was printed. */
+int report_table(const void *report, FILE *stream);
+int report_csv(const void *report, FILE *stream);
+int report_json(const void *report, FILE *stream);
+int report_picture(const void *report, FILE *stream);
+
+/* Is gnuplot there? 0, or -1 after an error was printed. */
+int report_check_gnuplot(void);
 
 #endif

@@ -1,290 +1,520 @@
+#include <config.h>
+
 #include "replay/play.h"
 #include "common/clock.h"
-#include "replay/error.h"
-#include "replay/marks.h"
-#include "replay/player.h"
+#include "common/error.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The players of a round; the first one has the events that are not timed. */
-typedef struct band {
-    stage_t           stage;
-    player_t         *players;
-    size_t          **orders; /* of each player; NULL where there is one only */
-    unsigned          num;
+typedef struct round round_t;
+
+/* One thread and its part of the trace. */
+typedef struct player {
+    round_t  *round;
+    size_t   *order; /* indices of its events */
+    uint64_t *ns;    /* PLAY_TIMED: of each call; NOT_CALLED */
+    size_t    num_events;
+    uint64_t  num_failures;
+    uint64_t  start_ns;
+    uint64_t  end_ns;
+    int       code;
+} player_t;
+
+struct round {
+    const play_t *play;
+    play_mode_t   mode;
+    curve_t      *curve;
+    void        **addresses; /* of each allocation; NULL: not live */
+    size_t       *orders;    /* of all players, one behind the other */
+    uint64_t     *ns;
+    player_t      first; /* events that are not timed, in the trace's order */
+    player_t     *players;
+    unsigned      num_players;
+    uint64_t      live;    /* bytes; PLAY_SAMPLED */
+    bool          is_over; /* a player gave up */
+
     pthread_barrier_t barrier;
-} band_t;
+};
 
-typedef struct seat {
-    band_t   *band;
-    player_t *player;
-} seat_t;
+#define NOT_CALLED UINT64_MAX
 
-/* Which events each thread has. */
-static int deal(band_t *band, const trace_t *trace)
+/* The address of an allocation that failed. */
+static char failed_allocation;
+
+/* --- marks ---------------------------------------------------------------
+ *
+ * A word of its own is written to each allocation: to its begin, its end, and
+ * once in 2 MiB, so that two allocations that share memory are found.
+ */
+
+#define MARK_STRIDE (UINT64_C(2) << 20)
+
+static uint64_t mark_of(size_t allocation)
 {
-    size_t *counts = calloc(band->num, sizeof(*counts));
-    int     code   = counts == NULL ? -1 : 0;
-
-    for (size_t i = trace->first_timed; (code == 0) && (i < trace->num_events);
-         i++) {
-        counts[trace->events[i].thread]++;
-    }
-    for (unsigned k = 0; (code == 0) && (k < band->num); k++) {
-        band->orders[k] = malloc((counts[k] + 1) * sizeof(size_t));
-        code            = band->orders[k] == NULL ? -1 : 0;
-    }
-    for (size_t i = trace->first_timed; (code == 0) && (i < trace->num_events);
-         i++) {
-        player_t *player = &band->players[trace->events[i].thread];
-
-        band->orders[trace->events[i].thread][player->end++] = i;
-    }
-    for (unsigned k = 0; (code == 0) && (k < band->num); k++) {
-        band->players[k].order = band->orders[k];
-    }
-    free(counts);
-    return code == 0 ? 0 : replay_error("out of memory");
+    return (allocation + UINT64_C(1)) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static int make_room_for_times(band_t *band)
+static size_t at_most_a_word(uint64_t size)
 {
-    for (unsigned k = 0; k < band->num; k++) {
-        player_t *player = &band->players[k];
-        size_t    num    = player->end - player->begin;
+    return size < sizeof(uint64_t) ? (size_t)size : sizeof(uint64_t);
+}
 
-        if ((times_init(&player->allocs, num) != 0) ||
-            (times_init(&player->frees, num) != 0)) {
+/* The next mark behind one of `length` bytes, 0: the first. Returns its length;
+ * 0: there are no more. */
+static size_t next_mark(uint64_t size, uint64_t *offset, size_t length)
+{
+    uint64_t end  = *offset + length;
+    uint64_t last = size - at_most_a_word(size);
+
+    if (length == 0) {
+        *offset = 0;
+    } else if (end == size) {
+        return 0;
+    } else {
+        *offset += MARK_STRIDE;
+        *offset = *offset < last ? *offset : last;
+        *offset = *offset > end ? *offset : end;
+    }
+    return at_most_a_word(size - *offset);
+}
+
+static int copy_mark(device_t *device, void *target, const void *source,
+                     size_t length, void *stream)
+{
+    CUresult result;
+
+    if (device->ordinal == DEVICE_HOST) {
+        memcpy(target, source, length);
+        return 0;
+    }
+    result = device->gpu.driver.cuMemcpyAsync(
+        gpu_address(target), gpu_address(source), length, stream);
+    if (result == CUDA_SUCCESS) {
+        result = device->gpu.driver.cuStreamSynchronize(stream);
+    }
+    return result == CUDA_SUCCESS
+               ? 0
+               : device_fail(device, result, "a mark cannot be copied");
+}
+
+static int write_marks(const play_t *play, void *address, size_t allocation,
+                       void *stream)
+{
+    uint64_t size   = play->trace->sizes[allocation];
+    uint64_t word   = mark_of(allocation);
+    uint64_t offset = 0;
+    size_t   length = 0;
+
+    while ((length = next_mark(size, &offset, length)) != 0) {
+        if (copy_mark(play->device, (char *)address + offset, &word, length,
+                      stream) != 0) {
             return -1;
         }
     }
     return 0;
 }
 
-static int band_init(band_t *band, const play_t *play, play_mode_t mode,
-                     curve_t *curve)
+static int check_marks(const play_t *play, void *address, size_t allocation,
+                       void *stream)
+{
+    uint64_t size   = play->trace->sizes[allocation];
+    uint64_t word   = mark_of(allocation);
+    uint64_t offset = 0;
+    size_t   length = 0;
+
+    while ((length = next_mark(size, &offset, length)) != 0) {
+        uint64_t found = 0;
+
+        if (copy_mark(play->device, &found, (char *)address + offset, length,
+                      stream) != 0) {
+            return -1;
+        }
+        if (memcmp(&found, &word, length) != 0) {
+            return tool_error(
+                "%llu bytes of memory at %p were overwritten while they were "
+                "live, %llu bytes behind their begin",
+                (unsigned long long)size, address, (unsigned long long)offset);
+        }
+    }
+    return 0;
+}
+
+/* --- a player ------------------------------------------------------------ */
+
+static int give_up(player_t *player)
+{
+    __atomic_store_n(&player->round->is_over, true, __ATOMIC_RELAXED);
+    player->code = -1;
+    return -1;
+}
+
+/* The address of an allocation, which another thread may still have to make;
+ * NULL: the round is over. */
+static void *wait_for(const player_t *player, uint32_t allocation)
+{
+    void **address_p = &player->round->addresses[allocation];
+    void  *address;
+
+    while ((address = __atomic_load_n(address_p, __ATOMIC_ACQUIRE)) == NULL) {
+        if (__atomic_load_n(&player->round->is_over, __ATOMIC_RELAXED)) {
+            return NULL;
+        }
+        sched_yield();
+    }
+    return address;
+}
+
+static inline int play_alloc(player_t *player, const trace_event_t *event,
+                             uint64_t *ns, play_mode_t mode)
+{
+    const play_t      *play    = player->round->play;
+    allocator_t       *to      = play->allocator;
+    void              *stream  = play->device->streams[event->stream];
+    uint64_t           size    = play->trace->sizes[event->allocation];
+    void              *address = NULL;
+    allocator_answer_t answer;
+    uint64_t           start;
+
+    start  = mode == PLAY_TIMED ? clock_now() : 0;
+    answer = to->kind->alloc(to, size, stream, &address);
+    if (mode == PLAY_TIMED) {
+        *ns = clock_now() - start;
+    }
+    if (answer == ALLOCATOR_FULL) {
+        player->num_failures++;
+        address = &failed_allocation;
+    }
+    if ((answer == ALLOCATOR_BROKEN) ||
+        ((mode == PLAY_STRICT) && (answer == ALLOCATOR_FULL))) {
+        return give_up(player);
+    }
+    if ((mode == PLAY_MARKED) && (answer == ALLOCATOR_OK) &&
+        (write_marks(play, address, event->allocation, stream) != 0)) {
+        return give_up(player);
+    }
+    if ((mode == PLAY_SAMPLED) && (answer == ALLOCATOR_OK)) {
+        player->round->live += size;
+    }
+    __atomic_store_n(&player->round->addresses[event->allocation], address,
+                     __ATOMIC_RELEASE);
+    return 0;
+}
+
+static inline int play_free(player_t *player, const trace_event_t *event,
+                            uint64_t *ns, play_mode_t mode)
+{
+    const play_t *play    = player->round->play;
+    allocator_t  *to      = play->allocator;
+    void         *stream  = play->device->streams[event->stream];
+    uint64_t      size    = play->trace->sizes[event->allocation];
+    void         *address = wait_for(player, event->allocation);
+    uint64_t      start;
+
+    if (address == NULL) {
+        return give_up(player);
+    }
+    player->round->addresses[event->allocation] = NULL;
+    if (address == &failed_allocation) {
+        if (mode == PLAY_TIMED) {
+            *ns = NOT_CALLED;
+        }
+        return 0;
+    }
+    if ((mode == PLAY_MARKED) &&
+        (check_marks(play, address, event->allocation, stream) != 0)) {
+        return give_up(player);
+    }
+    if (mode == PLAY_SAMPLED) {
+        player->round->live -= size;
+    }
+    start = mode == PLAY_TIMED ? clock_now() : 0;
+    if (to->kind->free(to, address, size, stream) != ALLOCATOR_OK) {
+        return give_up(player);
+    }
+    if (mode == PLAY_TIMED) {
+        *ns = clock_now() - start;
+    }
+    return 0;
+}
+
+static void sample(const round_t *round, size_t event)
+{
+    const trace_t *trace = round->play->trace;
+    allocator_t   *from  = round->play->allocator;
+    curve_t       *curve = round->curve;
+    uint64_t       reserved;
+
+    if (((event % (trace->num_events / (CURVE_MAX_POINTS - 4) + 1) != 0) &&
+         (event != trace->peak_event) && (event + 1 != trace->num_events)) ||
+        (curve->num == CURVE_MAX_POINTS)) {
+        return;
+    }
+    reserved    = from->kind->reserved(from);
+    curve->peak = reserved > curve->peak ? reserved : curve->peak;
+    curve->points[curve->num].event      = event;
+    curve->points[curve->num].live       = round->live;
+    curve->points[curve->num++].reserved = reserved;
+}
+
+static inline __attribute__((always_inline)) int play_events(player_t   *player,
+                                                             play_mode_t mode)
+{
+    const trace_event_t *events = player->round->play->trace->events;
+
+    for (size_t i = 0; i < player->num_events; i++) {
+        const trace_event_t *event = &events[player->order[i]];
+        uint64_t            *ns    = player->ns + i;
+
+        if ((event->is_free ? play_free(player, event, ns, mode)
+                            : play_alloc(player, event, ns, mode)) != 0) {
+            return -1;
+        }
+        if (mode == PLAY_SAMPLED) {
+            sample(player->round, player->order[i]);
+        }
+    }
+    return 0;
+}
+
+/* The loop is compiled for each mode, so that a mode does not slow another. */
+static int run_player(player_t *player, play_mode_t mode)
+{
+    switch (mode) {
+    case PLAY_TIMED:
+        return play_events(player, PLAY_TIMED);
+    case PLAY_SAMPLED:
+        return play_events(player, PLAY_SAMPLED);
+    case PLAY_MARKED:
+        return play_events(player, PLAY_MARKED);
+    case PLAY_STRICT:
+        return play_events(player, PLAY_STRICT);
+    default:
+        return play_events(player, PLAY_PLAIN);
+    }
+}
+
+/* --- a round ------------------------------------------------------------- */
+
+static player_t *player_of(round_t *round, size_t event)
+{
+    const trace_t *trace = round->play->trace;
+
+    if (event < trace->first_timed) {
+        return &round->first;
+    }
+    return &round->players[round->num_players == 1
+                               ? 0
+                               : trace->events[event].thread];
+}
+
+/* Sort the events by player. */
+static void deal(round_t *round)
+{
+    size_t num_events = round->play->trace->num_events;
+    size_t begin;
+
+    for (size_t i = 0; i < num_events; i++) {
+        player_of(round, i)->num_events++;
+    }
+    begin                   = round->first.num_events;
+    round->first.order      = round->orders;
+    round->first.ns         = round->ns;
+    round->first.num_events = 0;
+    for (unsigned k = 0; k < round->num_players; k++) {
+        player_t *player = &round->players[k];
+
+        player->round = round;
+        player->order = round->orders + begin;
+        player->ns    = round->ns + begin;
+        begin += player->num_events;
+        player->num_events = 0;
+    }
+    for (size_t i = 0; i < num_events; i++) {
+        player_t *player = player_of(round, i);
+
+        player->order[player->num_events++] = i;
+    }
+}
+
+static int round_init(round_t *round, const play_t *play, play_mode_t mode,
+                      curve_t *curve)
 {
     const trace_t *trace = play->trace;
 
-    memset(band, 0, sizeof(*band));
-    band->num =
+    *round             = (round_t){.play = play, .mode = mode, .curve = curve};
+    round->first.round = round;
+    round->num_players =
         play->has_threads && (mode != PLAY_SAMPLED) ? trace->num_threads : 1;
-    band->stage = (stage_t){.play = play, .mode = mode, .curve = curve};
-    band->stage.addresses = calloc(trace->num_allocations, sizeof(void *));
-    band->players         = calloc(band->num, sizeof(*band->players));
-    band->orders          = calloc(band->num, sizeof(*band->orders));
-    if ((band->stage.addresses == NULL) || (band->players == NULL) ||
-        (band->orders == NULL)) {
-        return replay_error("out of memory");
+    round->addresses = calloc(trace->num_allocations, sizeof(void *));
+    round->orders    = malloc(trace->num_events * sizeof(*round->orders));
+    round->ns        = malloc(trace->num_events * sizeof(*round->ns));
+    round->players   = calloc(round->num_players, sizeof(*round->players));
+    if ((round->addresses == NULL) || (round->orders == NULL) ||
+        (round->ns == NULL) || (round->players == NULL)) {
+        return tool_error("out of memory");
     }
-    for (unsigned k = 0; k < band->num; k++) {
-        band->players[k].stage = &band->stage;
-    }
-    if (band->num > 1) {
-        if (deal(band, trace) != 0) {
-            return -1;
-        }
-    } else {
-        band->players[0].begin = trace->first_timed;
-        band->players[0].end   = trace->num_events;
-    }
-    return mode == PLAY_TIMED ? make_room_for_times(band) : 0;
+    deal(round);
+    return 0;
 }
 
-static void band_cleanup(band_t *band)
+static void round_cleanup(round_t *round)
 {
-    for (unsigned k = 0; k < band->num; k++) {
-        if (band->orders != NULL) {
-            free(band->orders[k]);
-        }
-        if (band->players != NULL) {
-            times_cleanup(&band->players[k].allocs);
-            times_cleanup(&band->players[k].frees);
-        }
-    }
-    free(band->orders);
-    free(band->players);
-    free(band->stage.addresses);
+    free(round->players);
+    free(round->ns);
+    free(round->orders);
+    free(round->addresses);
 }
 
-/* What comes before the first timed event, in the order of the trace. */
-static int prepare(band_t *band)
+static void *play_in_thread(void *arg)
 {
-    play_mode_t mode   = band->stage.mode;
-    player_t    player = {
-           .stage = &band->stage,
-           .end   = band->stage.play->trace->first_timed,
-    };
+    player_t *player = arg;
+    round_t  *round  = player->round;
 
-    player_run(&player, mode == PLAY_TIMED ? PLAY_PLAIN : mode);
-    band->players[0].num_failures = player.num_failures;
-    return player.code;
-}
-
-static void *run_player(void *arg)
-{
-    seat_t   *seat   = arg;
-    player_t *player = seat->player;
-    stage_t  *stage  = player->stage;
-
-    if (device_enter(stage->play->device) != 0) {
-        player->code = -1;
-        __atomic_store_n(&stage->is_over, true, __ATOMIC_RELAXED);
+    if (device_enter(round->play->device) != 0) {
+        give_up(player);
     }
-    pthread_barrier_wait(&seat->band->barrier);
+    pthread_barrier_wait(&round->barrier);
     player->start_ns = clock_now();
     if (player->code == 0) {
-        player_run(player, stage->mode);
+        run_player(player, round->mode);
     }
     player->end_ns = clock_now();
     return NULL;
 }
 
-/* From when the first began until the last had ended. */
-static uint64_t span_of(const band_t *band)
+/* All start at the barrier. */
+static int run_threads(round_t *round)
 {
-    uint64_t start = UINT64_MAX, end = 0;
+    pthread_t *threads = calloc(round->num_players, sizeof(*threads));
 
-    for (unsigned k = 0; k < band->num; k++) {
-        const player_t *player = &band->players[k];
-
-        start = player->start_ns < start ? player->start_ns : start;
-        end   = player->end_ns > end ? player->end_ns : end;
+    if (threads == NULL) {
+        return tool_error("out of memory");
     }
-    return end - start;
-}
-
-/* All at once, from a meeting at the barrier on. */
-static int run_threads(band_t *band, uint64_t *ns_p)
-{
-    pthread_t *threads = calloc(band->num, sizeof(*threads));
-    seat_t    *seats   = calloc(band->num, sizeof(*seats));
-
-    if ((threads == NULL) || (seats == NULL)) {
-        free(threads);
-        free(seats);
-        return replay_error("out of memory");
-    }
-    pthread_barrier_init(&band->barrier, NULL, band->num);
-    for (unsigned k = 0; k < band->num; k++) {
-        seats[k] = (seat_t){band, &band->players[k]};
-        if (pthread_create(&threads[k], NULL, run_player, &seats[k]) != 0) {
-            /* Those that are there wait for ever. */
-            replay_error("the system gives no %u threads", band->num);
+    pthread_barrier_init(&round->barrier, NULL, round->num_players);
+    for (unsigned k = 0; k < round->num_players; k++) {
+        if (pthread_create(&threads[k], NULL, play_in_thread,
+                           &round->players[k]) != 0) {
+            /* The others wait at the barrier forever. */
+            tool_error("the system cannot start %u threads",
+                       round->num_players);
             exit(1);
         }
     }
-    for (unsigned k = 0; k < band->num; k++) {
+    for (unsigned k = 0; k < round->num_players; k++) {
         pthread_join(threads[k], NULL);
     }
-    *ns_p = span_of(band);
-    pthread_barrier_destroy(&band->barrier);
+    pthread_barrier_destroy(&round->barrier);
     free(threads);
-    free(seats);
     return 0;
 }
 
-static int run(band_t *band, uint64_t *ns_p)
+static int run_all(round_t *round)
 {
-    uint64_t start;
+    player_t *player = &round->players[0];
 
-    if (band->num > 1) {
-        return run_threads(band, ns_p);
+    /* Nothing before the first timed event is timed. */
+    if (run_player(&round->first,
+                   round->mode == PLAY_TIMED ? PLAY_PLAIN : round->mode) != 0) {
+        return -1;
     }
-    start = clock_now();
-    player_run(&band->players[0], band->stage.mode);
-    *ns_p = clock_now() - start;
+    if (round->num_players > 1) {
+        return run_threads(round);
+    }
+    player->start_ns = clock_now();
+    run_player(player, round->mode);
+    player->end_ns = clock_now();
     return 0;
 }
 
-static int free_one(const band_t *band, size_t allocation, void *address)
+static void collect_times(const round_t *round, const player_t *player,
+                          play_result_t *result)
 {
-    const play_t *play   = band->stage.play;
+    for (size_t i = 0; i < player->num_events; i++) {
+        size_t event = player->order[i];
+
+        if (player->ns[i] != NOT_CALLED) {
+            times_add(round->play->trace->events[event].is_free
+                          ? &result->frees
+                          : &result->allocs,
+                      player->ns[i]);
+        }
+    }
+}
+
+/* Returns -1 where a player gave up. */
+static int collect(const round_t *round, play_result_t *result)
+{
+    uint64_t start = UINT64_MAX, end = 0;
+    int      code       = round->first.code;
+    size_t   num_events = round->play->trace->num_events;
+
+    result->num_failures = round->first.num_failures;
+    for (unsigned k = 0; k < round->num_players; k++) {
+        const player_t *player = &round->players[k];
+
+        result->num_failures += player->num_failures;
+        start = player->start_ns < start ? player->start_ns : start;
+        end   = player->end_ns > end ? player->end_ns : end;
+        code  = player->code != 0 ? -1 : code;
+    }
+    result->ns = end - start;
+    if ((round->mode != PLAY_TIMED) || (code != 0)) {
+        return code;
+    }
+    if ((times_init(&result->allocs, num_events) != 0) ||
+        (times_init(&result->frees, num_events) != 0)) {
+        return -1;
+    }
+    for (unsigned k = 0; k < round->num_players; k++) {
+        collect_times(round, &round->players[k], result);
+    }
+    return 0;
+}
+
+static int free_left(const round_t *round)
+{
+    const play_t *play   = round->play;
     allocator_t  *to     = play->allocator;
     void         *stream = play->device->streams[0];
 
-    if ((band->stage.mode == PLAY_MARKED) &&
-        (marks_check(play->device, address, play->trace->sizes[allocation],
-                     player_mark(allocation), stream) != 0)) {
-        return -1;
-    }
-    return to->kind->free(to, address, play->trace->sizes[allocation],
-                          stream) == ALLOCATOR_OK
-               ? 0
-               : -1;
-}
+    for (size_t i = 0; i < play->trace->num_allocations; i++) {
+        void *address = round->addresses[i];
 
-static int free_left(const band_t *band)
-{
-    const trace_t *trace = band->stage.play->trace;
-
-    for (size_t i = 0; i < trace->num_allocations; i++) {
-        void *address = band->stage.addresses[i];
-
-        if ((address != NULL) && (address != &player_failed) &&
-            (free_one(band, i, address) != 0)) {
+        if ((address == NULL) || (address == &failed_allocation)) {
+            continue;
+        }
+        if (((round->mode == PLAY_MARKED) &&
+             (check_marks(play, address, i, stream) != 0)) ||
+            (to->kind->free(to, address, play->trace->sizes[i], stream) !=
+             ALLOCATOR_OK)) {
             return -1;
         }
     }
-    return device_settle(band->stage.play->device);
-}
-
-static int collect(const band_t *band, play_mode_t mode,
-                   play_result_t *result_p)
-{
-    size_t num_allocs = 0, num_frees = 0;
-    int    code = 0;
-
-    result_p->num_failures = 0;
-    for (unsigned k = 0; k < band->num; k++) {
-        const player_t *player = &band->players[k];
-
-        result_p->num_failures += player->num_failures;
-        num_allocs += player->allocs.num;
-        num_frees += player->frees.num;
-        code = player->code != 0 ? -1 : code;
-    }
-    if ((mode != PLAY_TIMED) || (code != 0)) {
-        return code;
-    }
-    if ((times_init(&result_p->allocs, num_allocs) != 0) ||
-        (times_init(&result_p->frees, num_frees) != 0)) {
-        return -1;
-    }
-    for (unsigned k = 0; k < band->num; k++) {
-        times_append(&result_p->allocs, &band->players[k].allocs);
-        times_append(&result_p->frees, &band->players[k].frees);
-    }
-    return 0;
+    return device_settle(play->device);
 }
 
 int play_round(const play_t *play, play_mode_t mode, curve_t *curve,
                play_result_t *result_p)
 {
-    band_t band;
-    int    code;
+    round_t round;
+    int     code = round_init(&round, play, mode, curve);
 
-    code = band_init(&band, play, mode, curve);
     if (code == 0) {
-        code = prepare(&band);
-        if (code == 0) {
-            code = run(&band, &result_p->ns);
+        code = run_all(&round);
+        if ((collect(&round, result_p) != 0) && (code == 0)) {
+            code = -1;
         }
-        if (code == 0) {
-            code = collect(&band, mode, result_p);
-        } else {
-            result_p->num_failures = band.players[0].num_failures;
-        }
-        /* That there is not enough memory is an answer, not an error. */
+        /* A failed allocation is a result of PLAY_STRICT, not an error. */
         if ((mode == PLAY_STRICT) && (result_p->num_failures > 0)) {
             code = 0;
         }
         if (code == 0) {
-            code = free_left(&band);
+            code = free_left(&round);
         }
     }
-    band_cleanup(&band);
+    round_cleanup(&round);
     return code;
 }

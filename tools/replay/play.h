@@ -4,17 +4,13 @@
 #ifndef REPLAY_PLAY_H
 #define REPLAY_PLAY_H
 
+#include "common/times.h"
 #include "replay/allocator.h"
-#include "replay/curve.h"
-#include "replay/times.h"
-#include "replay/trace.h"
-
-#include <stdbool.h>
 
 typedef enum play_mode {
     PLAY_PLAIN,   /* the clock is read at the begin and at the end */
     PLAY_TIMED,   /* and around every call */
-    PLAY_SAMPLED, /* what is live and held is looked at */
+    PLAY_SAMPLED, /* what is live and held is sampled; in one thread */
     PLAY_MARKED,  /* memory is written, and read before it is freed */
     PLAY_STRICT   /* the first failure ends it */
 } play_mode_t;
@@ -25,7 +21,7 @@ typedef struct play {
     allocator_t   *allocator;
     /* In one thread, in the order of the trace; or each thread of the trace in
      * one of its own, as fast as it can. Then a free waits for its allocation,
-     * and nothing else is held in order. PLAY_SAMPLED has one thread. */
+     * and nothing else is ordered. */
     bool has_threads;
 } play_t;
 
@@ -37,12 +33,25 @@ typedef struct play_result {
     times_t frees;
 } play_result_t;
 
+/* Evenly spaced samples, that of the peak and the last one. */
+#define CURVE_MAX_POINTS 2048
+
+typedef struct curve {
+    struct {
+        size_t   event;
+        uint64_t live;     /* bytes, as asked for */
+        uint64_t reserved; /* bytes */
+    } points[CURVE_MAX_POINTS];
+    size_t   num;
+    uint64_t peak; /* the most that was reserved */
+} curve_t;
+
 /*
- * Play one round. What is left live is freed behind it. Zeroed memory is a
- * result without times. Returns 0, or -1 when the allocator broke, which has
- * been told.
+ * Play one round, then free what is still live. Returns 0, or -1 when the
+ * allocator broke, after an error was printed.
  *
- * curve  PLAY_SAMPLED: to be filled; else NULL.
+ * curve     Filled in PLAY_SAMPLED; else NULL.
+ * result_p  Zeroed by the caller.
  */
 int play_round(const play_t *play, play_mode_t mode, curve_t *curve,
                play_result_t *result_p);

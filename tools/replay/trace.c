@@ -1,16 +1,23 @@
-#include "replay/trace.h"
-#include "replay/error.h"
+#include <config.h>
 
-#include <stdio.h>
+#include "replay/trace.h"
+#include "common/error.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define HEADER     "Thread,Time,Action,Pointer,Size,Stream"
+#define NUM_FIELDS 6
 
 trace_t *trace_create(const char *name)
 {
     trace_t *trace = calloc(1, sizeof(*trace));
 
     if (trace == NULL) {
-        replay_error("out of memory");
+        tool_error("out of memory");
         return NULL;
     }
     snprintf(trace->name, sizeof(trace->name), "%s", name);
@@ -67,7 +74,7 @@ static int grow(void *array_p, size_t num, size_t *room, size_t element_size)
     memcpy(&array, array_p, sizeof(array));
     array = realloc(array, larger * element_size);
     if (array == NULL) {
-        return replay_error("out of memory for a trace of %zu calls", larger);
+        return tool_error("out of memory for a trace of %zu calls", larger);
     }
     memcpy(array_p, &array, sizeof(array));
     *room = larger;
@@ -91,8 +98,8 @@ int trace_alloc(trace_t *trace, unsigned thread, unsigned stream, uint64_t size,
                            .stream = (uint16_t)stream};
 
     if (trace->num_allocations == TRACE_MAX_ALLOCATIONS) {
-        return replay_error("a trace has %zu allocations at most",
-                            TRACE_MAX_ALLOCATIONS);
+        return tool_error("a trace has %zu allocations at most",
+                          TRACE_MAX_ALLOCATIONS);
     }
     event.allocation = trace->num_allocations & 0x7fffffff;
     if ((grow(&trace->sizes, trace->num_allocations, &trace->size_room,
@@ -154,4 +161,389 @@ void trace_survey(trace_t *trace)
         }
     }
     trace->num_left = num;
+}
+
+/* --- live allocations by address, of a log that is read ------------------ */
+
+typedef struct owner {
+    uint64_t address;
+    uint32_t allocation;
+} owner_t;
+
+static int compare_owners(const void *a, const void *b)
+{
+    uint64_t x = ((const owner_t *)a)->address;
+    uint64_t y = ((const owner_t *)b)->address;
+
+    return (x > y) - (x < y);
+}
+
+static int owners_add(void **owners, uint64_t address, uint32_t allocation)
+{
+    owner_t *owner = malloc(sizeof(*owner));
+
+    if (owner != NULL) {
+        *owner = (owner_t){address, allocation};
+        if (tsearch(owner, owners, compare_owners) != NULL) {
+            return 0;
+        }
+        free(owner);
+    }
+    return tool_error("out of memory for the live allocations");
+}
+
+/* Removes the owner of an address; false: it has none. */
+static bool owners_take(void **owners, uint64_t address, uint32_t *allocation_p)
+{
+    owner_t   key   = {.address = address};
+    owner_t **found = (owner_t **)tfind(&key, owners, compare_owners);
+    owner_t  *owner;
+
+    if (found == NULL) {
+        return false;
+    }
+    owner         = *found;
+    *allocation_p = owner->allocation;
+    tdelete(&key, owners, compare_owners);
+    free(owner);
+    return true;
+}
+
+/* --- reading a log ------------------------------------------------------- */
+
+enum {
+    FIELD_THREAD,
+    FIELD_TIME,
+    FIELD_ACTION,
+    FIELD_POINTER,
+    FIELD_SIZE,
+    FIELD_STREAM
+};
+
+/* One line, understood. */
+typedef struct call {
+    const char *action;
+    uint64_t    thread_name;
+    uint64_t    stream_name;
+    uint64_t    pointer; /* 0: none */
+    uint64_t    size;
+    unsigned    thread; /* numbers in the trace */
+    unsigned    stream;
+} call_t;
+
+typedef struct reader {
+    const char *name;
+    uint64_t    line;
+    trace_t    *trace;
+    void       *owners;
+} reader_t;
+
+static int line_error(const reader_t *reader, const char *what,
+                      const char *text)
+{
+    return tool_error("%s:%llu: %s: %.60s", reader->name,
+                      (unsigned long long)reader->line, what, text);
+}
+
+/* A number, all of the text; base 0 takes 0x. */
+static bool parse(const char *text, int base, uint64_t *number_p)
+{
+    char *end;
+
+    if (!isdigit((unsigned char)text[0])) {
+        return false;
+    }
+    errno     = 0;
+    *number_p = strtoull(text, &end, base);
+    return (errno == 0) && (*end == '\0');
+}
+
+/* printf() has several ways to print a pointer; all are hexadecimal. */
+static bool parse_pointer(const char *text, uint64_t *pointer_p)
+{
+    if ((strcmp(text, "(nil)") == 0) || (strcmp(text, "nullptr") == 0)) {
+        *pointer_p = 0;
+        return true;
+    }
+    if (!isxdigit((unsigned char)text[0])) {
+        return false;
+    }
+    if ((text[0] == '0') && ((text[1] == 'x') || (text[1] == 'X'))) {
+        text += 2;
+    }
+    return isxdigit((unsigned char)text[0]) &&
+           (strspn(text, "0123456789abcdefABCDEF") == strlen(text)) &&
+           (strlen(text) <= 16) &&
+           (sscanf(text, "%llx", (unsigned long long *)pointer_p) == 1);
+}
+
+static char *trim(char *text)
+{
+    char *end;
+
+    while ((*text == ' ') || (*text == '\t')) {
+        text++;
+    }
+    end = text + strlen(text);
+    while ((end > text) && isspace((unsigned char)end[-1])) {
+        *--end = '\0';
+    }
+    return text;
+}
+
+static int split(const reader_t *reader, char *line, char *fields[NUM_FIELDS])
+{
+    char    *rest = line;
+    unsigned num  = 0;
+
+    while (rest != NULL) {
+        char *field = strsep(&rest, ",");
+
+        if (num < NUM_FIELDS) {
+            fields[num] = trim(field);
+        }
+        num++;
+    }
+    if (num != NUM_FIELDS) {
+        return tool_error("%s:%llu: %u fields, where there are %u in "
+                          "\"" HEADER "\"",
+                          reader->name, (unsigned long long)reader->line, num,
+                          NUM_FIELDS);
+    }
+    return 0;
+}
+
+static int understand(const reader_t *reader, char *fields[NUM_FIELDS],
+                      call_t *call)
+{
+    call->action = fields[FIELD_ACTION];
+    if (!parse(fields[FIELD_THREAD], 10, &call->thread_name)) {
+        return line_error(reader, "this thread is no number",
+                          fields[FIELD_THREAD]);
+    }
+    if (!parse_pointer(fields[FIELD_STREAM], &call->stream_name)) {
+        return line_error(reader, "this stream is neither 0 nor an address",
+                          fields[FIELD_STREAM]);
+    }
+    if (!parse_pointer(fields[FIELD_POINTER], &call->pointer)) {
+        return line_error(reader, "this pointer is no address",
+                          fields[FIELD_POINTER]);
+    }
+    if (!parse(fields[FIELD_SIZE], 10, &call->size)) {
+        return line_error(reader, "this size is no number of bytes",
+                          fields[FIELD_SIZE]);
+    }
+    return 0;
+}
+
+/* Only threads and streams of calls that are played are numbered. */
+static int number(reader_t *reader, call_t *call)
+{
+    int thread = trace_thread(reader->trace, call->thread_name);
+    int stream = trace_stream(reader->trace, call->stream_name);
+
+    if ((thread < 0) || (stream < 0)) {
+        return line_error(reader, "more than can be played",
+                          thread < 0 ? "threads" : "streams");
+    }
+    call->thread = (unsigned)thread;
+    call->stream = (unsigned)stream;
+    return 0;
+}
+
+static void count(uint64_t *num, uint64_t *first_line, const reader_t *reader)
+{
+    if ((*num)++ == 0) {
+        *first_line = reader->line;
+    }
+}
+
+static int add_alloc(reader_t *reader, call_t *call)
+{
+    trace_remarks_t *remarks = &reader->trace->remarks;
+    uint32_t         earlier, allocation;
+
+    if (call->size == 0) {
+        count(&remarks->num_empty, &remarks->empty_line, reader);
+        return 0;
+    }
+    if (call->pointer == 0) {
+        return tool_error("%s:%llu: an allocation without an address: a "
+                          "failed one is an \"allocate failure\"",
+                          reader->name, (unsigned long long)reader->line);
+    }
+    if (number(reader, call) != 0) {
+        return -1;
+    }
+    if (owners_take(&reader->owners, call->pointer, &earlier)) {
+        count(&remarks->num_twice, &remarks->twice_line, reader);
+        if (trace_free(reader->trace, call->thread, call->stream, earlier) !=
+            0) {
+            return -1;
+        }
+    }
+    return (trace_alloc(reader->trace, call->thread, call->stream, call->size,
+                        &allocation) != 0)
+               ? -1
+               : owners_add(&reader->owners, call->pointer, allocation);
+}
+
+static int add_free(reader_t *reader, call_t *call)
+{
+    trace_remarks_t *remarks = &reader->trace->remarks;
+    uint32_t         allocation;
+
+    if ((call->pointer == 0) && (call->size == 0)) {
+        count(&remarks->num_empty, &remarks->empty_line, reader);
+        return 0;
+    }
+    if ((call->pointer == 0) ||
+        !owners_take(&reader->owners, call->pointer, &allocation)) {
+        count(&remarks->num_unknown, &remarks->unknown_line, reader);
+        return 0;
+    }
+    if (reader->trace->sizes[allocation] != call->size) {
+        count(&remarks->num_other_sizes, &remarks->other_size_line, reader);
+    }
+    if (number(reader, call) != 0) {
+        return -1;
+    }
+    return trace_free(reader->trace, call->thread, call->stream, allocation);
+}
+
+static int read_line(reader_t *reader, char *line)
+{
+    char  *fields[NUM_FIELDS];
+    call_t call;
+
+    line = trim(line);
+    if ((*line == '\0') || (strcmp(line, HEADER) == 0)) {
+        return 0;
+    }
+    if ((split(reader, line, fields) != 0) ||
+        (understand(reader, fields, &call) != 0)) {
+        return -1;
+    }
+    if (strcmp(call.action, "allocate") == 0) {
+        return add_alloc(reader, &call);
+    }
+    if (strcmp(call.action, "free") == 0) {
+        return add_free(reader, &call);
+    }
+    if (strcmp(call.action, "allocate failure") == 0) {
+        reader->trace->remarks.num_failures++;
+        return 0;
+    }
+    return line_error(reader,
+                      "this action is not allocate, free or allocate failure",
+                      call.action);
+}
+
+static int read_lines(reader_t *reader, FILE *stream)
+{
+    char  *line = NULL;
+    size_t room = 0;
+    int    code = 0;
+
+    while ((code == 0) && (getline(&line, &room, stream) >= 0)) {
+        reader->line++;
+        code = read_line(reader, line);
+    }
+    free(line);
+    if ((code == 0) && ferror(stream)) {
+        code = tool_error("%s: %s", reader->name, strerror(errno));
+    }
+    if ((code == 0) && (reader->trace->num_allocations == 0)) {
+        code = tool_error("%s: nothing is allocated in it", reader->name);
+    }
+    return code;
+}
+
+trace_t *log_read_stream(FILE *stream, const char *name)
+{
+    reader_t reader = {.name = name};
+    int      code;
+
+    reader.trace = trace_create(name);
+    if (reader.trace == NULL) {
+        return NULL;
+    }
+    code = read_lines(&reader, stream);
+    tdestroy(reader.owners, free);
+    if (code != 0) {
+        trace_destroy(reader.trace);
+        return NULL;
+    }
+    trace_survey(reader.trace);
+    return reader.trace;
+}
+
+trace_t *log_read(const char *path)
+{
+    FILE    *stream;
+    trace_t *trace;
+
+    if (strcmp(path, "-") == 0) {
+        return log_read_stream(stdin, "standard input");
+    }
+    stream = fopen(path, "r");
+    if (stream == NULL) {
+        tool_error("%s: %s", path, strerror(errno));
+        return NULL;
+    }
+    trace = log_read_stream(stream, path);
+    fclose(stream);
+    return trace;
+}
+
+/* --- writing a log ------------------------------------------------------- */
+
+/* Addresses begin behind NULL, and are multiples of this. */
+#define ALIGNMENT UINT64_C(256)
+
+/* The address of each allocation: side by side, none twice. NULL: no memory. */
+static uint64_t *lay_out(const trace_t *trace)
+{
+    uint64_t *addresses = calloc(trace->num_allocations, sizeof(*addresses));
+    uint64_t  next      = ALIGNMENT;
+
+    for (size_t i = 0; (addresses != NULL) && (i < trace->num_allocations);
+         i++) {
+        addresses[i] = next;
+        next += (trace->sizes[i] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    }
+    return addresses;
+}
+
+static void write_events(const trace_t *trace, const uint64_t *addresses,
+                         FILE *stream)
+{
+    fprintf(stream, HEADER "\n");
+    for (size_t i = 0; i < trace->num_events; i++) {
+        const trace_event_t *event  = &trace->events[i];
+        uint64_t             name   = trace->streams[event->stream];
+        unsigned long        second = (unsigned long)(i / 1000000);
+
+        /* There was no clock: a call takes a microsecond. */
+        fprintf(stream, "%llu,%02lu:%02lu:%02lu.%06lu,%s,0x%llx,%llu,%s%llx\n",
+                (unsigned long long)trace->threads[event->thread],
+                second / 3600 % 24, second / 60 % 60, second % 60,
+                (unsigned long)(i % 1000000),
+                event->is_free ? "free" : "allocate",
+                (unsigned long long)addresses[event->allocation],
+                (unsigned long long)trace->sizes[event->allocation],
+                name == 0 ? "" : "0x", (unsigned long long)name);
+    }
+}
+
+int log_write(const trace_t *trace, FILE *stream)
+{
+    uint64_t *addresses = lay_out(trace);
+
+    if (addresses == NULL) {
+        return tool_error("out of memory");
+    }
+    write_events(trace, addresses, stream);
+    free(addresses);
+    return 0;
 }

@@ -1,11 +1,13 @@
 /*
- * A trace: what some program asked of an allocator, call by call. It is read
- * from a log (log.h), or made (workload.h).
+ * A trace: what a program asked of an allocator, call by call. It is read from
+ * a log, or made (workload.h).
  *
  *     allocation   0  1  2  ...  in the order in which they begin
  *     event        allocate 0, allocate 1, free 0, allocate 2, ...
  *     thread, stream   numbered in the order in which they first appear; the
- *                      log's own numbers are kept beside
+ *                      log's own numbers are kept too
+ *
+ * Functions print errors and return -1 or NULL.
  */
 #ifndef REPLAY_TRACE_H
 #define REPLAY_TRACE_H
@@ -13,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define TRACE_MAX_ALLOCATIONS ((size_t)1 << 31)
 #define TRACE_MAX_STREAMS     4096
@@ -26,10 +29,10 @@ typedef struct trace_event {
     uint16_t stream;
 } trace_event_t;
 
-/* What a log has that cannot be played, and is left out. */
+/* Calls of a log that cannot be played, and are left out. */
 typedef struct trace_remarks {
     uint64_t num_failures;    /* allocations that failed when it was written */
-    uint64_t num_unknown;     /* frees of what was allocated before it began */
+    uint64_t num_unknown;     /* frees of memory allocated before it began */
     uint64_t num_twice;       /* addresses allocated that were not free; the */
                               /* first owner's memory is freed then */
     uint64_t num_other_sizes; /* frees that tell another size */
@@ -55,7 +58,7 @@ typedef struct trace {
 
     trace_remarks_t remarks;
 
-    /* What trace_survey() finds. */
+    /* Found by trace_survey(). */
     uint64_t peak_live;  /* bytes, as asked for */
     size_t   peak_num;   /* allocations live at that moment */
     size_t   peak_event; /* index of the event that brings it */
@@ -64,20 +67,15 @@ typedef struct trace {
     size_t event_room, size_room;
 } trace_t;
 
-/* An empty trace; NULL (and told) where there is no memory. */
 trace_t *trace_create(const char *name);
-/* NULL is allowed. */
-void trace_destroy(trace_t *trace);
+void     trace_destroy(trace_t *trace);
 
 /* The number of a thread or a stream; a new one where it is new. -1: there are
  * too many. */
 int trace_thread(trace_t *trace, uint64_t name);
 int trace_stream(trace_t *trace, uint64_t name);
 
-/* Add an event. Returns 0, or -1 when there is no memory.
- *
- * allocation_p [out]  Its number.
- */
+/* Add an event. */
 int trace_alloc(trace_t *trace, unsigned thread, unsigned stream, uint64_t size,
                 uint32_t *allocation_p);
 int trace_free(trace_t *trace, unsigned thread, unsigned stream,
@@ -88,5 +86,25 @@ void trace_scale(trace_t *trace, unsigned divisor);
 
 /* Look through the events for peaks. */
 void trace_survey(trace_t *trace);
+
+/*
+ * Logs of allocations, as RMM's logging adaptor and UCXPOOL_HEAP_LOG write
+ * them:
+ *
+ *     Thread,Time,Action,Pointer,Size,Stream
+ *     4711,10:15:30.123456,allocate,0x7f3c40000000,1048576,0x55d0c0
+ *     4711,10:15:30.123460,free,0x7f3c40000000,1048576,0x55d0c0
+ *     4711,10:15:30.123470,allocate failure,(nil),99999999999,0x55d0c0
+ *
+ * A header may begin any of several logs in one file. Calls that cannot be
+ * played are left out and counted in trace->remarks. Path "-" is the standard
+ * input; `name` is for messages.
+ */
+trace_t *log_read(const char *path);
+trace_t *log_read_stream(FILE *stream, const char *name);
+
+/* Write a trace as a log; each address is used once. The caller checks the
+ * stream for errors. */
+int log_write(const trace_t *trace, FILE *stream);
 
 #endif

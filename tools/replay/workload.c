@@ -1,13 +1,343 @@
-#include "replay/workload.h"
-#include "common/number.h"
-#include "replay/error.h"
-#include "replay/workloads.h"
+#include <config.h>
 
+#include "replay/workload.h"
+#include "common/error.h"
+#include "common/number.h"
+
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define KIB (UINT64_C(1) << 10)
+#define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
 #define TIB (UINT64_C(1) << 40)
+
+#define MAX_NUMBERS 2
+
+/* --- random numbers ------------------------------------------------------ */
+
+uint64_t random64_next(random64_t *random)
+{
+    uint64_t mixed = random->state += UINT64_C(0x9e3779b97f4a7c15);
+
+    mixed = (mixed ^ (mixed >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    mixed = (mixed ^ (mixed >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return mixed ^ (mixed >> 31);
+}
+
+uint64_t random64_below(random64_t *random, uint64_t bound)
+{
+    return (uint64_t)(((unsigned __int128)random64_next(random) * bound) >> 64);
+}
+
+double random64_fraction(random64_t *random)
+{
+    return (double)(random64_next(random) >> 11) * 0x1p-53;
+}
+
+/* Lehmer's generator: 1 to MODULUS - 1. */
+#define MODULUS    UINT64_C(2147483647)
+#define MULTIPLIER UINT64_C(16807)
+
+/* One of NUM_VALUES, from 0. */
+#define NUM_VALUES (MODULUS - 1)
+
+static uint64_t minstd_next(minstd_t *minstd)
+{
+    minstd->state = (uint32_t)(minstd->state * MULTIPLIER % MODULUS);
+    return minstd->state - 1;
+}
+
+/* From 0 to span, which is less than NUM_VALUES - 1: what does not divide
+ * evenly is drawn again. */
+static uint64_t draw_few(minstd_t *minstd, uint64_t span)
+{
+    uint64_t scale = (NUM_VALUES - 1) / (span + 1);
+    uint64_t past  = scale * (span + 1);
+    uint64_t value;
+
+    do {
+        value = minstd_next(minstd);
+    } while (value >= past);
+    return value / scale;
+}
+
+/* From 0 to span, which is larger: put together of several. */
+static uint64_t draw_many(minstd_t *minstd, uint64_t span)
+{
+    uint64_t high, value;
+
+    do {
+        high  = minstd_between(minstd, 0, span / NUM_VALUES) * NUM_VALUES;
+        value = high + minstd_next(minstd);
+    } while ((value > span) || (value < high));
+    return value;
+}
+
+uint64_t minstd_between(minstd_t *minstd, uint64_t low, uint64_t high)
+{
+    uint64_t span = high - low;
+
+    if (span < NUM_VALUES - 1) {
+        return low + draw_few(minstd, span);
+    }
+    return low + (span == NUM_VALUES - 1 ? minstd_next(minstd)
+                                         : draw_many(minstd, span));
+}
+
+/* --- a maker: adds the calls of one thread and one stream to a trace ------ */
+
+typedef struct maker {
+    trace_t  *trace;
+    unsigned  thread;
+    unsigned  stream;
+    uint32_t *live; /* allocations, in no order */
+    size_t    num_live;
+    size_t    room;
+    uint64_t  live_bytes;
+} maker_t;
+
+/* Ends the program on an error, which was printed. */
+static void must(int code)
+{
+    if (code < 0) {
+        exit(1);
+    }
+}
+
+static void maker_init(maker_t *maker, trace_t *trace, unsigned thread,
+                       uint64_t stream_name)
+{
+    int number = trace_thread(trace, thread);
+    int stream = trace_stream(trace, stream_name);
+
+    must(number);
+    must(stream);
+    *maker = (maker_t){
+        .trace = trace, .thread = (unsigned)number, .stream = (unsigned)stream};
+}
+
+static void maker_alloc(maker_t *maker, uint64_t size)
+{
+    if (maker->num_live == maker->room) {
+        maker->room = maker->room == 0 ? 256 : 2 * maker->room;
+        maker->live = realloc(maker->live, maker->room * sizeof(*maker->live));
+        if (maker->live == NULL) {
+            must(tool_error("out of memory for %zu live allocations",
+                            maker->room));
+        }
+    }
+    must(trace_alloc(maker->trace, maker->thread, maker->stream, size,
+                     &maker->live[maker->num_live++]));
+    maker->live_bytes += size;
+}
+
+/* Free the allocation at an index of live[]; the last one takes its place. */
+static void maker_free(maker_t *maker, size_t index)
+{
+    uint32_t allocation = maker->live[index];
+
+    maker->live[index] = maker->live[--maker->num_live];
+    maker->live_bytes -= maker->trace->sizes[allocation];
+    must(trace_free(maker->trace, maker->thread, maker->stream, allocation));
+}
+
+/* --- random sizes in random order ---------------------------------------- */
+
+/* RMM's benchmark random_allocations, as in its source. */
+#define RMM_PERCENT   73
+#define RMM_MAX_USAGE (16000 * MIB)
+
+static void make_rmm(maker_t *maker, const uint64_t *numbers)
+{
+    uint64_t num_allocations = numbers[0];
+    uint64_t max_size        = numbers[1] * MIB;
+    minstd_t minstd          = {1};
+
+    for (uint64_t i = 0; i < 2 * num_allocations; i++) {
+        uint64_t size   = minstd_between(&minstd, 1, max_size);
+        bool     allocs = true;
+
+        if (maker->num_live > 0) {
+            allocs = (minstd_between(&minstd, 0, 99) < RMM_PERCENT) &&
+                     (maker->trace->num_allocations < num_allocations) &&
+                     (maker->live_bytes + size < RMM_MAX_USAGE);
+        }
+        if (allocs) {
+            maker_alloc(maker, size);
+        } else {
+            maker_free(maker, minstd_between(&minstd, 0, num_allocations - 1) %
+                                  maker->num_live);
+        }
+    }
+}
+
+typedef struct plan {
+    uint64_t seed;
+    uint64_t num_allocations;
+    uint64_t min_size;
+    uint64_t max_size;
+    bool     is_log_uniform;
+    uint64_t max_live;
+} plan_t;
+
+static uint64_t draw_size(const plan_t *plan, random64_t *random)
+{
+    double low  = log2((double)plan->min_size);
+    double high = log2((double)plan->max_size);
+
+    if (plan->is_log_uniform) {
+        return (uint64_t)exp2(low + (high - low) * random64_fraction(random));
+    }
+    return plan->min_size +
+           random64_below(random, plan->max_size - plan->min_size + 1);
+}
+
+/* Allocate or free by a coin; a random live one is freed, also where there is
+ * no room for more; at last all that is left. */
+static void make_plan(maker_t *maker, const plan_t *plan)
+{
+    random64_t random = {plan->seed};
+
+    while (maker->trace->num_allocations < plan->num_allocations) {
+        uint64_t size   = draw_size(plan, &random);
+        bool     allocs = random64_below(&random, 2) == 0;
+
+        if ((maker->num_live == 0) ||
+            (allocs && (maker->live_bytes + size < plan->max_live))) {
+            maker_alloc(maker, size);
+        } else {
+            maker_free(maker, random64_below(&random, maker->num_live));
+        }
+    }
+    while (maker->num_live > 0) {
+        maker_free(maker, random64_below(&random, maker->num_live));
+    }
+}
+
+static void make_trace1(maker_t *maker, const uint64_t *numbers)
+{
+    (void)numbers;
+    make_plan(maker, &(plan_t){1, 3000, 1, 256 * MIB, false, 16 * GIB});
+}
+
+static void make_trace2(maker_t *maker, const uint64_t *numbers)
+{
+    (void)numbers;
+    make_plan(maker, &(plan_t){2, 5000, 256, GIB, true, 16 * GIB});
+}
+
+static void make_trace3(maker_t *maker, const uint64_t *numbers)
+{
+    (void)numbers;
+    make_plan(maker, &(plan_t){3, 600, 1, 2 * GIB, false, 24 * GIB});
+}
+
+static void make_trace4(maker_t *maker, const uint64_t *numbers)
+{
+    (void)numbers;
+    make_plan(maker, &(plan_t){4, 20000, 256, 64 * MIB, true, 8 * GIB});
+}
+
+/* --- workloads of one shape ---------------------------------------------- */
+
+#define NUM_HOLES 65536
+#define HOLE_SIZE KIB
+
+/* Allocate and free, again and again. */
+static void add_pairs(maker_t *maker, uint64_t size, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        maker_alloc(maker, size);
+        maker_free(maker, maker->num_live - 1);
+    }
+}
+
+static void make_pair(maker_t *maker, const uint64_t *numbers)
+{
+    add_pairs(maker, numbers[0], numbers[1]);
+}
+
+/* Fill with pieces and free every second one; those that stay are left live. */
+static void add_holes(maker_t *maker, uint64_t num_pieces, uint64_t size)
+{
+    for (uint64_t i = 0; i < num_pieces; i++) {
+        maker_alloc(maker, size);
+    }
+    /* From behind: what takes the place of a freed one is seen already. */
+    for (uint64_t i = num_pieces - num_pieces % 2; i > 0; i -= 2) {
+        maker_free(maker, i - 1);
+    }
+}
+
+static void make_holes(maker_t *maker, const uint64_t *numbers)
+{
+    add_holes(maker, 2 * NUM_HOLES, HOLE_SIZE);
+    maker->trace->first_timed = maker->trace->num_events;
+    add_pairs(maker, numbers[0], numbers[1]);
+}
+
+static void make_checkerboard(maker_t *maker, const uint64_t *numbers)
+{
+    uint64_t size  = numbers[0] * MIB;
+    uint64_t total = numbers[1];
+    uint64_t num   = total / size;
+
+    add_holes(maker, num, size);
+    maker->trace->first_timed = maker->trace->num_events;
+    maker_alloc(maker, (total - maker->live_bytes) / 16 * 15);
+    maker->trace->capacity = total;
+}
+
+/* A: 1 GiB that stays and 4 GiB that do not. B: 1 GiB that stays. A again. */
+static void make_aba(maker_t *maker, const uint64_t *numbers)
+{
+    (void)numbers;
+    maker_alloc(maker, GIB);
+    maker_alloc(maker, 4 * GIB);
+    maker_free(maker, 1);
+    maker_alloc(maker, GIB);
+    maker_alloc(maker, GIB);
+    maker_alloc(maker, 4 * GIB);
+    maker_free(maker, 3);
+    maker->trace->capacity = 8 * GIB;
+}
+
+/* Allocations that each thread of a workload has at most. */
+#define THREAD_LIVE 16
+
+/* Sizes are log-uniform from 1 KiB to 1 MiB; threads take turns. */
+static void make_threads(maker_t *maker, const uint64_t *numbers)
+{
+    unsigned   num_threads = (unsigned)numbers[0];
+    random64_t random      = {5};
+    maker_t    makers[64];
+
+    /* None has the default stream. */
+    maker->trace->num_streams = 0;
+    for (unsigned k = 0; k < num_threads; k++) {
+        maker_init(&makers[k], maker->trace, k + 1, (k + UINT64_C(1)) << 8);
+    }
+    for (uint64_t i = 0; i < numbers[1]; i++) {
+        for (unsigned k = 0; k < num_threads; k++) {
+            if (makers[k].num_live == THREAD_LIVE) {
+                maker_free(&makers[k], random64_below(&random, THREAD_LIVE));
+            }
+            maker_alloc(&makers[k],
+                        (uint64_t)(exp2(10 * random64_fraction(&random)) *
+                                   (double)KIB));
+        }
+    }
+    for (unsigned k = 0; k < num_threads; k++) {
+        while (makers[k].num_live > 0) {
+            maker_free(&makers[k], 0);
+        }
+        free(makers[k].live);
+    }
+}
+
+/* --- their names --------------------------------------------------------- */
 
 /* A number that may stand behind a workload's name. */
 typedef struct number {
@@ -17,65 +347,65 @@ typedef struct number {
 } number_t;
 
 typedef struct workload {
-    const char     *name;
-    const char     *usage;
-    const char     *doc;
-    workload_make_t make;
-    number_t        numbers[WORKLOAD_MAX_NUMBERS];
+    const char *name;
+    const char *usage;
+    const char *doc;
+    void (*make)(maker_t *maker, const uint64_t *numbers);
+    number_t numbers[MAX_NUMBERS];
 } workload_t;
 
 static const workload_t workloads[] = {
     {"rmm",
      "rmm:N,MIB",
      "RMM's benchmark random_allocations: N allocations of up to MIB MiB",
-     workload_make_rmm,
+     make_rmm,
      {{1, 10000000, 0}, {1, 65536, 0}}},
     {"trace1",
      "trace1",
      "3,000 sizes, uniform to 256 MiB, under 16 GiB live",
-     workload_make_trace1,
+     make_trace1,
      {{0, 0, 0}}},
     {"trace2",
      "trace2",
      "5,000 sizes, log-uniform from 256 B to 1 GiB, under 16 GiB",
-     workload_make_trace2,
+     make_trace2,
      {{0, 0, 0}}},
     {"trace3",
      "trace3",
      "600 sizes, uniform to 2 GiB, under 24 GiB",
-     workload_make_trace3,
+     make_trace3,
      {{0, 0, 0}}},
     {"trace4",
      "trace4",
      "20,000 sizes, log-uniform from 256 B to 64 MiB, under 8 GiB",
-     workload_make_trace4,
+     make_trace4,
      {{0, 0, 0}}},
     {"checkerboard",
      "checkerboard:MIB[,TOTAL]",
      "fill TOTAL (8g) with pieces of MIB MiB, free every second one, ask for "
      "15/16 of what is free",
-     workload_make_checkerboard,
+     make_checkerboard,
      {{1, 65536, 0}, {1, 64 * TIB, 8 * GIB}}},
     {"pair",
      "pair:SIZE[,NUM]",
      "allocate and free SIZE, NUM times (100,000)",
-     workload_make_pair,
+     make_pair,
      {{1, 64 * TIB, 0}, {1, 100000000, 100000}}},
     {"holes",
      "holes:SIZE[,NUM]",
      "the same where 65,536 holes of 1 KiB are free among live pieces",
-     workload_make_holes,
+     make_holes,
      {{1, 64 * TIB, 0}, {1, 100000000, 10000}}},
     {"aba",
      "aba",
      "8 GiB: 1 GiB kept and 4 GiB freed, 1 GiB kept, the first again",
-     workload_make_aba,
+     make_aba,
      {{0, 0, 0}}},
     {"threads",
      "threads:N[,NUM]",
      "N threads, each with a stream of its own and NUM (100,000) allocations "
      "of 1 KiB to 1 MiB, at most 16 live",
-     workload_make_threads,
+     make_threads,
      {{1, 64, 0}, {1, 100000000, 100000}}},
 };
 
@@ -110,7 +440,7 @@ static bool parse_numbers(const workload_t *workload, const char *text,
         return false;
     }
     strcpy(copy, text);
-    for (unsigned i = 0; i < WORKLOAD_MAX_NUMBERS; i++) {
+    for (unsigned i = 0; i < MAX_NUMBERS; i++) {
         const number_t *number = &workload->numbers[i];
         const char     *word   = rest == NULL ? NULL : strsep(&rest, ",");
 
@@ -139,28 +469,28 @@ trace_t *workload_make(const char *text, bool *is_wrong_p)
 {
     size_t            length   = strcspn(text, ":");
     const workload_t *workload = find(text, length);
-    uint64_t          numbers[WORKLOAD_MAX_NUMBERS];
+    uint64_t          numbers[MAX_NUMBERS];
     trace_t          *trace;
+    maker_t           maker;
 
     *is_wrong_p = true;
     if (workload == NULL) {
-        replay_error("%s: no such workload; --list names them", text);
+        tool_error("%s: no such workload; --list names them", text);
         return NULL;
     }
     if (!parse_numbers(workload, text[length] == ':' ? text + length + 1 : "",
                        numbers) ||
         !fits(workload, numbers)) {
-        replay_error("%s: a workload of that kind is %s; --list tells more",
-                     text, workload->usage);
+        tool_error("%s: a workload of that kind is %s; --list tells more", text,
+                   workload->usage);
         return NULL;
     }
     *is_wrong_p = false;
     trace       = trace_create(text);
-    if ((trace != NULL) && (workload->make(trace, numbers) != 0)) {
-        trace_destroy(trace);
-        trace = NULL;
-    }
     if (trace != NULL) {
+        maker_init(&maker, trace, 1, 0);
+        workload->make(&maker, numbers);
+        free(maker.live);
         trace_survey(trace);
     }
     return trace;

@@ -1,8 +1,8 @@
 /*
  * How long calls took, each in nanoseconds.
  */
-#ifndef REPLAY_TIMES_H
-#define REPLAY_TIMES_H
+#ifndef COMMON_TIMES_H
+#define COMMON_TIMES_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -10,10 +10,9 @@
 typedef struct times {
     uint64_t *ns;
     size_t    num;
-    size_t    room;
 } times_t;
 
-/* Make room for so many, none of which is there. 0, or -1: no memory. */
+/* Room for so many. 0, or -1 after an error was printed. */
 int  times_init(times_t *times, size_t room);
 void times_cleanup(times_t *times);
 
@@ -23,10 +22,7 @@ static inline void times_add(times_t *times, uint64_t ns)
     times->ns[times->num++] = ns;
 }
 
-/* Add those of another. */
-void times_append(times_t *times, const times_t *more);
-
-/* What is told of them; 0 where there are none. */
+/* All 0 where there are no times. */
 typedef struct times_summary {
     uint64_t median;
     uint64_t p99;
@@ -36,8 +32,7 @@ typedef struct times_summary {
 /* Sorts them. */
 void times_summarize(times_t *times, times_summary_t *summary_p);
 
-/* Of a few numbers, which are sorted; of an even number of them the mean of the
- * two in the middle. */
+/* Sorts the numbers; of an even number of them, the mean of the middle two. */
 uint64_t times_median(uint64_t *ns, size_t num);
 
 #endif

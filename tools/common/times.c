@@ -1,15 +1,14 @@
-#include "replay/times.h"
-#include "replay/error.h"
+#include "common/times.h"
+#include "common/error.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 int times_init(times_t *times, size_t room)
 {
-    times->num  = 0;
-    times->room = room;
-    times->ns   = malloc((room + 1) * sizeof(*times->ns));
-    return times->ns == NULL ? replay_error("out of memory for %zu times", room)
+    times->num = 0;
+    times->ns  = malloc((room + 1) * sizeof(*times->ns));
+    return times->ns == NULL ? tool_error("out of memory for %zu times", room)
                              : 0;
 }
 
@@ -17,12 +16,6 @@ void times_cleanup(times_t *times)
 {
     free(times->ns);
     memset(times, 0, sizeof(*times));
-}
-
-void times_append(times_t *times, const times_t *more)
-{
-    memcpy(times->ns + times->num, more->ns, more->num * sizeof(*more->ns));
-    times->num += more->num;
 }
 
 static int compare(const void *a, const void *b)
