@@ -35,8 +35,7 @@ extern "C" {
  * Bytes and fragments (operations of a wire) are counted by how they went, sent
  * and received: eager with the message's descriptor, map_packed and ucx_packed
  * through a block, map_inplace and ucx_inplace from or to where they belong,
- * map_placed out of a window (window.h), whole messages at a time, map_pushed
- * through a block of the receiver's (UCXPOOL_MAP_WAY).
+ * map_pushed through a block of the receiver's (UCXPOOL_MAP_WAY).
  *
  * The heap's (heap.h) begin with heap_, and are 0 before its first allocation;
  * heap_reserved == heap_live + heap_free, which counts what waits for a stream.

@@ -26,7 +26,6 @@ static const char *const mode_names[CORE_MODE_LAST] = {
     [CORE_MODE_MAP_INPLACE] = "map_inplace",
     [CORE_MODE_UCX_PACKED]  = "ucx_packed",
     [CORE_MODE_UCX_INPLACE] = "ucx_inplace",
-    [CORE_MODE_MAP_PLACED]  = "map_placed",
     [CORE_MODE_MAP_PUSHED]  = "map_pushed",
 };
 
@@ -131,7 +130,6 @@ static const stat_entry_t entries[] = {
     MODE("map_inplace", CORE_MODE_MAP_INPLACE),
     MODE("ucx_packed", CORE_MODE_UCX_PACKED),
     MODE("ucx_inplace", CORE_MODE_UCX_INPLACE),
-    MODE("map_placed", CORE_MODE_MAP_PLACED),
     MODE("map_pushed", CORE_MODE_MAP_PUSHED),
 #define NUM_HEAP 24
     HEAP(limit, GAUGE, "bytes", "Bytes that the heap may hold."),

@@ -16,8 +16,7 @@ typedef enum core_mode {
     CORE_MODE_MAP_INPLACE = 2, /* map wire, from registered memory */
     CORE_MODE_UCX_PACKED  = 3, /* ucx wire, through a block */
     CORE_MODE_UCX_INPLACE = 4, /* ucx wire, from or to where they belong */
-    CORE_MODE_MAP_PLACED  = 5, /* map wire, out of a window */
-    CORE_MODE_MAP_PUSHED  = 6, /* map wire, into a block that was lent */
+    CORE_MODE_MAP_PUSHED  = 5, /* map wire, into a block that was lent */
     CORE_MODE_LAST
 } core_mode_t;
 

@@ -6,8 +6,8 @@
 #include <inttypes.h>
 
 static const char *const summary_modes[] = {
-    "eager",       "map_packed", "map_inplace", "ucx_packed",
-    "ucx_inplace", "map_placed", "map_pushed",
+    "eager",      "map_packed",  "map_inplace",
+    "ucx_packed", "ucx_inplace", "map_pushed",
 };
 #define SUMMARY_NUM_MODES (sizeof(summary_modes) / sizeof(summary_modes[0]))
 
