@@ -55,14 +55,10 @@ says out 'pool-pieces/map is'
 run 0 $short -t both -s 1001 -n 77 -O 3 --wire ucx
 says out 'wire ucx'
 run 0 $short -t both -s 300001 -n 2 \
-    --sides pool/map,pool-comm/ucx,pool-window/map,pool-each/ucx,tag-each/none
+    --sides pool/map,pool-comm/ucx,pool-each/ucx,tag-each/none
 run 0 $short -t both -s 20k -n 5 --sides tag/peer,am/none,iov/none,am-memh/peer
 run 0 $short -t both -s 1001 -n 77 -O 3 \
     --sides pool-write/map,pool-read/map,pool-write/ucx,pool-read/ucx
-# Windows on both sides, or on one.
-run 0 $short -s 1001 -n 77 -O 3 \
-    --sides pool-window/map,pool-window-send/ucx,pool-window-recv/map
-run 0 $short -t mixed -s 20k -n 100 --sides pool-window/ucx
 # Reads and writes of the other side's window. No way but by messages goes from
 # one process to another over `ucx`, and there the owner has to progress.
 for test in read write; do

@@ -70,7 +70,7 @@ done
 run 0 $short -t both -s 1001 -n 77 --device "$two" --wire map
 says out 'each way'
 run 0 $short -t both -s 1001 -n 77 --device "$two" \
-    --sides pool-window/map,pool-pieces/ucx,copy
+    --sides pool-pieces/ucx,copy
 # By its own GPU, without the owner; by messages elsewhere.
 for test in read write; do
     run 0 $short -t $test -s 1001 -n 77 --device "$two" --wire map

@@ -69,7 +69,6 @@ void list_print(void)
            "cuMemcpyAsync()\n"
            "  pool, pool-pieces, pool-even, pool-each, pool-event, pool-wait,\n"
            "  pool-comm, pool-comm-send, pool-comm-recv,\n"
-           "  pool-window, pool-window-send, pool-window-recv,\n"
            "  pool-read, pool-read-asleep, pool-write, pool-write-asleep\n"
            "                                             the pool: /auto, "
            "/map, /ucx name the wire\n"

@@ -117,19 +117,11 @@ int pool_end_posted(end_slot_t *slot, ucxpool_status_t status)
                          ucxpool_error_detail());
 }
 
-/* Those of a window as pieces, too, where they have one length. */
-static bool are_pieces(const end_t *end)
-{
-    return side_is_pieces(end->side) ||
-           (side_has_window(end->side) && !end->work.mixed &&
-            (end->buffers.num_segments != 1));
-}
-
 static ucxpool_data_t describe(const end_t *end, unsigned index)
 {
     const buffers_t *buffers = &end->buffers;
 
-    if (are_pieces(end)) {
+    if (side_is_pieces(end->side)) {
         return ucxpool_data_pieces(buffers_addresses(buffers, index),
                                    buffers->num_segments, end->work.size);
     }

@@ -1,6 +1,5 @@
 /*
- * Windows: buffers that the pool was told of, and reads and writes of the
- * receiver's by the sender.
+ * Windows: the sender reads and writes the receiver's.
  */
 #include "perf/pool_end.h"
 #include "common/clock.h"
@@ -117,7 +116,7 @@ int pool_window_create(pool_end_t *pool_end)
 {
     const end_t *end = &pool_end->end;
 
-    if (!side_is_in_window(end->side, end->is_sender)) {
+    if (!side_is_one_sided(end->side) || end->is_sender) {
         return 0;
     }
     if (ucxpool_window_create(pool_end->lane->pool, end->buffers.arena,

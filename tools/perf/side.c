@@ -26,9 +26,6 @@ static const char *const way_names[WAY_LAST] = {
     [WAY_POOL_COMM]         = "pool-comm",
     [WAY_POOL_COMM_SEND]    = "pool-comm-send",
     [WAY_POOL_COMM_RECV]    = "pool-comm-recv",
-    [WAY_POOL_WINDOW]       = "pool-window",
-    [WAY_POOL_WINDOW_SEND]  = "pool-window-send",
-    [WAY_POOL_WINDOW_RECV]  = "pool-window-recv",
     [WAY_POOL_READ]         = "pool-read",
     [WAY_POOL_READ_ASLEEP]  = "pool-read-asleep",
     [WAY_POOL_WRITE]        = "pool-write",
@@ -120,23 +117,6 @@ bool side_is_asleep(side_t side)
 bool side_goes_both_ways(side_t side)
 {
     return !side_is_rma(side) && !side_is_asleep(side);
-}
-
-bool side_has_window(side_t side)
-{
-    return (side.way >= WAY_POOL_WINDOW) && (side.way <= WAY_POOL_WRITE_ASLEEP);
-}
-
-bool side_is_in_window(side_t side, bool is_sender)
-{
-    switch (side.way) {
-    case WAY_POOL_WINDOW:
-        return true;
-    case WAY_POOL_WINDOW_SEND:
-        return is_sender;
-    default:
-        return side_has_window(side) && !is_sender;
-    }
 }
 
 side_group_t side_group(side_t side)

@@ -41,10 +41,7 @@ typedef enum way {
     WAY_POOL_COMM,      /* ucxpool_comm_alloc() memory on both sides */
     WAY_POOL_COMM_SEND, /* at the sender only */
     WAY_POOL_COMM_RECV, /* at the receiver only */
-    WAY_POOL_WINDOW,    /* the buffers lie in a window on both sides */
-    WAY_POOL_WINDOW_SEND,  /* at the sender only */
-    WAY_POOL_WINDOW_RECV,  /* at the receiver only */
-    WAY_POOL_READ,         /* the sender reads from the receiver's window */
+    WAY_POOL_READ,      /* the sender reads from the receiver's window */
     WAY_POOL_READ_ASLEEP,  /* and the receiver does not progress meanwhile */
     WAY_POOL_WRITE,        /* the sender writes to the receiver's window */
     WAY_POOL_WRITE_ASLEEP, /* and the receiver does not progress meanwhile */
@@ -101,10 +98,6 @@ bool side_is_rma(side_t side);
 
 /* Can both processes do the same at one time? */
 bool side_goes_both_ways(side_t side);
-
-/* Is it about windows; do the buffers of that end lie in one? */
-bool side_has_window(side_t side);
-bool side_is_in_window(side_t side, bool is_sender);
 
 /* Sides that do the same thing by other means: of a group and mode, the fastest
  * is what the pool is compared with. */
