@@ -281,6 +281,6 @@ if [ -w /dev/full ]; then
     "$info" -n >/dev/full 2>"$dir/err" || status=$?
     : >"$dir/out"
     [ "$status" -eq 1 ] || fail "with a full disk it ended with $status"
-    has err 'cannot write the output: No space left'
+    has err 'standard output cannot be written: No space left'
 fi
 echo done

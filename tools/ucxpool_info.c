@@ -6,7 +6,7 @@
 #include "common/error.h"
 #include "common/options.h"
 #include "common/output.h"
-#include "info/parts.h"
+#include "info/report.h"
 
 #include <ucxpool/ucxpool.h>
 
@@ -80,9 +80,9 @@ static void clear_environment(void)
 }
 
 /*
- * Read the settings. Where the environment is wrong, the defaults are taken:
- * the error says "ucxpool_info -c prints all", so this must work then too.
- * NULL when even that fails.
+ * Read the settings; if the environment is wrong, the defaults: the error says
+ * "ucxpool_info -c prints all", so this must work then too. NULL when even that
+ * fails.
  */
 static ucxpool_config_t *read_config(end_t *end_p)
 {
@@ -198,16 +198,6 @@ static end_t run(const options_t *options, FILE *output)
     return end;
 }
 
-/* What was not written was not done. */
-static int close_output(FILE *output, int code)
-{
-    if (output_close(output) != 0) {
-        tool_error("cannot write the output: %s", strerror(errno));
-        return END_FAILED;
-    }
-    return code;
-}
-
 /* Returns -1 to go on, or the exit code. */
 static int check_options(const options_t *options)
 {
@@ -235,11 +225,11 @@ int main(int argc, char **argv)
         code = check_options(&options);
     }
     if (code >= 0) {
-        return close_output(stdout, code);
+        return output_end(stdout, code);
     }
     if (output_take(&output) != 0) {
         tool_error("cannot use the standard output: %s", strerror(errno));
         return END_FAILED;
     }
-    return close_output(output, run(&options, output));
+    return output_end(output, run(&options, output));
 }

@@ -1,13 +1,38 @@
-/* What the pool depends on: memory, huge pages, limits. */
+/* The library, this machine, and the settings. */
 #include <config.h>
 
-#include "info/parts.h"
+#include "info/report.h"
+
+#include <ucxpool/version.h>
 
 #include <inttypes.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
+#include <ucp/api/ucp.h>
 #include <unistd.h>
+
+#ifdef __clang__
+#define COMPILER "clang " __clang_version__
+#else
+#define COMPILER "gcc " __VERSION__
+#endif
+
+void info_build_report(report_t *report)
+{
+    report_section_begin(report, "libucxpool", "libucxpool");
+    report_text(report, "version", "%s", ucxpool_version_string());
+    report_text(report, "built_for", "%s", UCXPOOL_HOST);
+    report_text(report, "configure_arguments", "%s", UCXPOOL_CONFIGURE_ARGS);
+    report_text(report, "compiler", "%s", COMPILER);
+    report_text(report, "compiler_flags", "%s", UCXPOOL_CFLAGS);
+    report_text(report, "sanitizers", "%s",
+                (UCXPOOL_SANITIZER_LIST[0] != '\0') ? UCXPOOL_SANITIZER_LIST
+                                                    : "none");
+    report_text(report, "ucx_headers", "%u.%u", UCP_API_MAJOR, UCP_API_MINOR);
+    report_bool(report, "verbs", UCXPOOL_HAS_VERBS != 0);
+    report_section_end(report);
+}
 
 /* One line of /proc/meminfo, in bytes. */
 static void report_meminfo(report_t *report, const char *name, uint64_t value)
@@ -80,5 +105,47 @@ void info_machine_report(report_t *report)
     report_size(report, "page", (uint64_t)sysconf(_SC_PAGESIZE));
     report_memory(report);
     report_locked(report);
+    report_section_end(report);
+}
+
+static void report_one(report_t *report, const setting_t *setting)
+{
+    if (!report->json) {
+        report_text(report, setting->name, "%s (%s)", setting->value,
+                    setting->from);
+        return;
+    }
+    report_section_begin(report, setting->name, setting->name);
+    report_text(report, "value", "%s", setting->value);
+    report_text(report, "from", "%s", setting->from);
+    report_text(report, "default", "%s", setting->fallback);
+    report_text(report, "takes", "%s", setting->takes);
+    report_text(report, "means", "%s", setting->means);
+    report_section_end(report);
+}
+
+static bool are_all_defaults(const settings_t *settings)
+{
+    for (size_t i = 0; i < settings->num_settings; i++) {
+        if (setting_is_set(&settings->list[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void info_settings_report(report_t *report, const settings_t *settings)
+{
+    report_section_begin(report, "settings",
+                         are_all_defaults(settings)
+                             ? "Settings: all at their defaults "
+                               "(ucxpool_info -c prints them)"
+                             : "Settings that are not at their defaults "
+                               "(ucxpool_info -c prints all)");
+    for (size_t i = 0; i < settings->num_settings; i++) {
+        if (report->json || setting_is_set(&settings->list[i])) {
+            report_one(report, &settings->list[i]);
+        }
+    }
     report_section_end(report);
 }

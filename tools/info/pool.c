@@ -1,21 +1,21 @@
-/* What a pool with the present settings looks like, and why. */
+/* Pools with the present settings: what they are, how two are connected, and
+ * how soon one notices that a peer failed. */
 #include <config.h>
 
 #include "common/error.h"
-#include "info/page.h"
-#include "info/parts.h"
-#include "info/words.h"
-
 #include "common/pool_stats.h"
+#include "info/report.h"
 
 #include <ucxpool/private.h>
 #include <ucxpool/ucxpool.h>
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-/* The reason of the next value: a setting, and who set it. */
+/* The reason of the next value: a setting, and where it was set. */
 static void because_setting(report_t *report, const settings_t *settings,
                             const char *name)
 {
@@ -58,7 +58,7 @@ static void report_sizes(report_t *report, const settings_t *settings,
                 (double)pool_stats_value(stats, "registration_ns") / 1e6);
 }
 
-/* What the pool had to become; nothing where it is what was asked for. */
+/* How the pool differs from what was asked for, if it does. */
 static void report_degraded(report_t *report, const ucxpool_attr_t *attr,
                             const pool_stats_t *stats)
 {
@@ -92,6 +92,31 @@ static void report_shares(report_t *report, const settings_t *settings,
                   pool_stats_value(stats, "blocks_user_total"));
 }
 
+/* Bytes of the pages of an address, from /proc/self/smaps; 0: unknown. */
+static uint64_t page_size(const void *address)
+{
+    FILE     *maps      = fopen("/proc/self/smaps", "re");
+    uint64_t  size      = 0;
+    bool      is_inside = false;
+    uintptr_t start, end;
+    char      line[512];
+
+    if (maps == NULL) {
+        return 0;
+    }
+    /* Lines of a mapping follow its line of addresses. */
+    while ((size == 0) && (fgets(line, sizeof(line), maps) != NULL)) {
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &start, &end) == 2) {
+            is_inside =
+                ((uintptr_t)address >= start) && ((uintptr_t)address < end);
+        } else if (is_inside) {
+            (void)sscanf(line, "KernelPageSize: %" SCNu64 " kB", &size);
+        }
+    }
+    fclose(maps);
+    return size * 1024;
+}
+
 /* The pages are looked up where the kernel keeps them, behind one block. */
 static void report_pages(report_t *report, const settings_t *settings,
                          ucxpool_t *pool)
@@ -106,7 +131,7 @@ static void report_pages(report_t *report, const settings_t *settings,
                     "caller to look at");
         return;
     }
-    size = info_page_size(block.address);
+    size = page_size(block.address);
     ucxpool_block_put(pool, &block);
     if (size == 0) {
         report_text(report, "page", "unknown: /proc/self/smaps does not tell");
@@ -121,7 +146,7 @@ static void report_domains(report_t *report, ucxpool_t *pool,
 {
     ucxpool_domain_t domains[64];
     size_t           num   = ucxpool_domains_query(pool, domains, 64);
-    words_t          words = WORDS_EMPTY;
+    words_t          words = {NULL, 0};
     char             text[160];
 
     if (num == 0) {
@@ -139,8 +164,7 @@ static void report_domains(report_t *report, ucxpool_t *pool,
             words_add(&words, text, strlen(text));
         }
     }
-    report_list(report, "registered_with", words.texts, words.num_texts);
-    words_cleanup(&words);
+    report_words(report, "registered_with", &words);
     report_number(report, "regions_verified",
                   pool_stats_value(stats, "regions_verified"));
 }
@@ -173,8 +197,7 @@ static void report_ucx_ports(report_t *report)
     }
 }
 
-/* A listener on loopback, which is gone at once, shows what the library says to
- * the secret file. */
+/* Creating a listener on loopback shows whether the secret file can be used. */
 static bool report_secret(report_t *report, const settings_t *settings,
                           ucxpool_t *pool)
 {
@@ -287,6 +310,212 @@ bool info_pool_report(report_t *report, const ucxpool_config_t *config,
         report_because(report, "%s", ucxpool_error_detail());
         report_bool(report, "works", false);
         is_good = false;
+    }
+    report_section_end(report);
+    return is_good;
+}
+
+/* --- the wire ------------------------------------------------------------- */
+
+/* Longest time that the two may take to connect. */
+#define CONNECT_SECONDS 10
+
+/* Two pools of this process stand for two processes. */
+typedef struct pair {
+    ucxpool_t         *pools[2];
+    ucxpool_channel_t *channels[2];
+} pair_t;
+
+/* Settings for a small pool: those of the environment but for sizes, and for
+ * pages that it is too small to fill. Neither waits for the other's good-bye,
+ * which could not come meanwhile. */
+static ucxpool_status_t read_small_config(ucxpool_config_t **config_p)
+{
+    static const char *const changes[][2] = {
+        {"BLOCK_SIZE", "64k"}, {"REGION_SIZE", "auto"}, {"COMM_SIZE", "1m"},
+        {"FRAG_SIZE", "auto"}, {"HUGE_PAGES", "try"},   {"CLOSE_TIMEOUT", "0"}};
+    ucxpool_status_t status = ucxpool_config_read(config_p);
+
+    for (size_t i = 0;
+         (status == UCXPOOL_OK) && (i < sizeof(changes) / sizeof(changes[0]));
+         i++) {
+        status = ucxpool_config_modify(*config_p, changes[i][0], changes[i][1]);
+    }
+    return status;
+}
+
+static ucxpool_status_t create_pools(pair_t *pair)
+{
+    ucxpool_config_t *config = NULL;
+    ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG |
+                                              UCXPOOL_PARAM_FIELD_NAME,
+                                .name = "ucxpool_info"};
+    ucxpool_status_t  status = read_small_config(&config);
+
+    params.config = config;
+    for (int i = 0; (status == UCXPOOL_OK) && (i < 2); i++) {
+        status = ucxpool_create(&params, &pair->pools[i]);
+    }
+    ucxpool_config_release(config);
+    return status;
+}
+
+static ucxpool_status_t create_channel(pair_t *pair, int from, int to)
+{
+    ucxpool_channel_params_t params = {.field_mask =
+                                           UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS};
+    void                    *address;
+    ucxpool_status_t         status =
+        ucxpool_address_get(pair->pools[to], &address, &params.address_length);
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    params.address = address;
+    status         = ucxpool_channel_create(pair->pools[from], &params,
+                                            &pair->channels[from]);
+    ucxpool_address_release(address);
+    return status;
+}
+
+/* Nothing moves but by our own calls, so both are called in turns. */
+static void progress(pair_t *pair, ucxpool_channel_attr_t attrs[2])
+{
+    time_t deadline = time(NULL) + CONNECT_SECONDS;
+
+    do {
+        for (int i = 0; i < 2; i++) {
+            ucxpool_progress(pair->pools[i]);
+            ucxpool_channel_query(pair->channels[i], &attrs[i],
+                                  sizeof(attrs[i]));
+        }
+    } while (((attrs[0].state == UCXPOOL_CHANNEL_CONNECTING) ||
+              (attrs[1].state == UCXPOOL_CHANNEL_CONNECTING)) &&
+             (time(NULL) < deadline));
+}
+
+static const char *wire_name(ucxpool_wire_t wire)
+{
+    switch (wire) {
+    case UCXPOOL_WIRE_MAP:
+        return "map";
+    case UCXPOOL_WIRE_UCX:
+        return "ucx";
+    default:
+        return "none";
+    }
+}
+
+static bool report_channel(report_t *report, const ucxpool_channel_attr_t *attr)
+{
+    if (attr->state == UCXPOOL_CHANNEL_OPEN) {
+        report_because(report, "%s", attr->wire_reason);
+        report_text(report, "to_this_host", "%s", wire_name(attr->wire));
+        return true;
+    }
+    tool_error("two pools of this host did not connect: %s",
+               (attr->reason[0] != '\0') ? attr->reason : "no answer");
+    report_because(report, "%s", attr->reason);
+    report_text(report, "to_this_host", "failed");
+    return false;
+}
+
+static bool report_wire(report_t *report)
+{
+    pair_t                 pair   = {{NULL, NULL}, {NULL, NULL}};
+    ucxpool_status_t       status = create_pools(&pair);
+    ucxpool_channel_attr_t attrs[2];
+    bool                   is_good = false;
+
+    if (status == UCXPOOL_OK) {
+        status = create_channel(&pair, 0, 1);
+    }
+    if (status == UCXPOOL_OK) {
+        status = create_channel(&pair, 1, 0);
+    }
+
+    if (status == UCXPOOL_OK) {
+        progress(&pair, attrs);
+        is_good = report_channel(report, &attrs[0]);
+    } else {
+        tool_error("cannot connect two pools: %s", ucxpool_error_detail());
+        report_text(report, "error", "%s", ucxpool_error_detail());
+    }
+
+    for (int i = 0; i < 2; i++) {
+        ucxpool_channel_close(pair.channels[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        ucxpool_destroy(pair.pools[i]);
+    }
+    return is_good;
+}
+
+/* Without blocks the user's pools have no channels, whatever small ones do. */
+bool info_wire_report(report_t *report, const settings_t *settings)
+{
+    bool is_good = true;
+
+    report_section_begin(report, "wire", "What carries the bytes");
+    if (strcmp(settings_find(settings, "COMM_SIZE")->value, "0") == 0) {
+        report_because(report, "no blocks");
+        report_text(report, "to_this_host", "none");
+    } else {
+        is_good = report_wire(report);
+    }
+    report_section_end(report);
+    return is_good;
+}
+
+/* --- peers ---------------------------------------------------------------- */
+
+#define MAX_TIMEOUTS 16u
+
+static void report_time(report_t *report, const char *key, uint64_t ns)
+{
+    uint64_t ms = ns / 1000000;
+
+    if (ns == UINT64_MAX) {
+        report_text(report, key, "not known, or never");
+    } else {
+        report_text(report, key, "%" PRIu64 ".%03" PRIu64 "s", ms / 1000,
+                    ms % 1000);
+    }
+}
+
+static void report_transport(report_t                     *report,
+                             const ucxpool_peer_timeout_t *timeout)
+{
+    report_section_begin(report, timeout->transport, timeout->transport);
+    report_time(report, "idle", timeout->idle_ns);
+    report_time(report, "busy", timeout->busy_ns);
+    report_time(report, "idle_in_a_borrowed_context",
+                timeout->borrowed_idle_ns);
+    report_time(report, "busy_in_a_borrowed_context",
+                timeout->borrowed_busy_ns);
+    report_text(report, "settings_to_give_it", "%s",
+                (timeout->settings[0] == '\0') ? "none" : timeout->settings);
+    report_section_end(report);
+}
+
+bool info_peers_report(report_t *report, const ucxpool_config_t *config,
+                       const settings_t *settings)
+{
+    const setting_t       *setting = settings_find(settings, "PEER_TIMEOUT");
+    ucxpool_peer_timeout_t timeouts[MAX_TIMEOUTS];
+    size_t                 num     = 0;
+    bool                   is_good = true;
+
+    report_section_begin(report, "peers",
+                         "A peer that is gone is noticed after");
+    report_text(report, "peer_timeout", "%s", setting->value);
+    if (ucxpool_peer_timeouts_query(config, timeouts, MAX_TIMEOUTS, &num) !=
+        UCXPOOL_OK) {
+        report_text(report, "error", "%s", ucxpool_error_detail());
+        is_good = false;
+    }
+    for (size_t i = 0; (i < num) && (i < MAX_TIMEOUTS); i++) {
+        report_transport(report, &timeouts[i]);
     }
     report_section_end(report);
     return is_good;

@@ -1,4 +1,5 @@
 #include "info/report.h"
+#include "common/number.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -14,25 +15,6 @@ static void indent(const report_t *report)
     fprintf(report->stream, "%*s", (int)(2 * report->depth), "");
 }
 
-/* Bytes that are no UTF-8 go out as they came: they can only stem from a path
- * or variable of the user's. */
-static void write_string(FILE *stream, const char *text)
-{
-    fputc('"', stream);
-    for (; *text != '\0'; text++) {
-        unsigned char c = (unsigned char)*text;
-
-        if ((c == '"') || (c == '\\')) {
-            fprintf(stream, "\\%c", c);
-        } else if ((c < 0x20) || (c == 0x7f)) {
-            fprintf(stream, "\\u%04x", c);
-        } else {
-            fputc(c, stream);
-        }
-    }
-    fputc('"', stream);
-}
-
 static void write_plain(FILE *stream, const char *text)
 {
     for (; *text != '\0'; text++) {
@@ -40,16 +22,6 @@ static void write_plain(FILE *stream, const char *text)
 
         fputc(((c < 0x20) || (c == 0x7f)) ? '?' : c, stream);
     }
-}
-
-/* What stands before a value or a section. */
-static void write_key(report_t *report, const char *key)
-{
-    fputs(report->is_first ? "\n" : ",\n", report->stream);
-    report->is_first = false;
-    indent(report);
-    write_string(report->stream, key);
-    fputs(": ", report->stream);
 }
 
 static void write_label(report_t *report, const char *key)
@@ -65,17 +37,16 @@ static void write_label(report_t *report, const char *key)
             (column < VALUE_COLUMN) ? VALUE_COLUMN - column : 1, "");
 }
 
-/* What stands before and behind a value, with the reason for it. */
-static void value_begin(report_t *report, const char *key)
+/* Returns the key of the value in JSON. */
+static const char *value_begin(report_t *report, const char *key)
 {
     if (!report->json) {
         write_label(report, key);
-        return;
+    } else if (report->why[0] != '\0') {
+        json_open_inline(&report->writer, key, '{');
+        return "value";
     }
-    write_key(report, key);
-    if (report->why[0] != '\0') {
-        fputs("{\"value\": ", report->stream);
-    }
+    return key;
 }
 
 static void value_end(report_t *report)
@@ -83,9 +54,8 @@ static void value_end(report_t *report)
     bool has_reason = (report->why[0] != '\0');
 
     if (has_reason && report->json) {
-        fputs(", \"why\": ", report->stream);
-        write_string(report->stream, report->why);
-        fputc('}', report->stream);
+        json_text(&report->writer, "why", report->why);
+        json_close(&report->writer);
     } else if (has_reason) {
         fputs(" (", report->stream);
         write_plain(report->stream, report->why);
@@ -97,73 +67,57 @@ static void value_end(report_t *report)
     report->why[0] = '\0';
 }
 
-static void write_text(report_t *report, const char *key, const char *text)
-{
-    value_begin(report, key);
-    if (report->json) {
-        write_string(report->stream, text);
-    } else {
-        write_plain(report->stream, text);
-    }
-    value_end(report);
-}
-
 /* A value that is written without quotes; people see `plain`. */
 static void write_bare(report_t *report, const char *key, const char *json,
                        const char *plain)
 {
-    value_begin(report, key);
-    fputs(report->json ? json : plain, report->stream);
+    key = value_begin(report, key);
+    if (report->json) {
+        json_bare(&report->writer, key, "%s", json);
+    } else {
+        fputs(plain, report->stream);
+    }
     value_end(report);
 }
 
 void report_begin(report_t *report, FILE *stream, bool json)
 {
-    report->stream   = stream;
-    report->json     = json;
-    report->depth    = 0;
-    report->is_first = true;
-    report->why[0]   = '\0';
+    *report = (report_t){.stream = stream, .json = json, .is_first = true};
+    json_init(&report->writer, stream);
     if (json) {
-        fputc('{', stream);
-        report->depth = 1;
+        json_open(&report->writer, NULL, '{');
     }
 }
 
 void report_end(report_t *report)
 {
     if (report->json) {
-        fputs("\n}\n", report->stream);
+        json_close(&report->writer);
     }
 }
 
 void report_section_begin(report_t *report, const char *key, const char *title)
 {
     if (report->json) {
-        write_key(report, key);
-        fputc('{', report->stream);
-    } else {
-        if ((report->depth == 0) && !report->is_first) {
-            fputc('\n', report->stream);
-        }
-        indent(report);
-        fprintf(report->stream, "%s\n", title);
+        json_open(&report->writer, key, '{');
+        return;
     }
-    report->is_first = true;
+    if ((report->depth == 0) && !report->is_first) {
+        fputc('\n', report->stream);
+    }
+    indent(report);
+    fprintf(report->stream, "%s\n", title);
+    report->is_first = false;
     report->depth++;
 }
 
 void report_section_end(report_t *report)
 {
-    report->depth--;
     if (report->json) {
-        if (!report->is_first) {
-            fputc('\n', report->stream);
-            indent(report);
-        }
-        fputc('}', report->stream);
+        json_close(&report->writer);
+    } else {
+        report->depth--;
     }
-    report->is_first = false;
 }
 
 void report_because(report_t *report, const char *format, ...)
@@ -183,7 +137,13 @@ void report_text(report_t *report, const char *key, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    write_text(report, key, text);
+    key = value_begin(report, key);
+    if (report->json) {
+        json_text(&report->writer, key, text);
+    } else {
+        write_plain(report->stream, text);
+    }
+    value_end(report);
 }
 
 void report_bool(report_t *report, const char *key, bool value)
@@ -201,43 +161,60 @@ void report_number(report_t *report, const char *key, uint64_t value)
 
 void report_size(report_t *report, const char *key, uint64_t bytes)
 {
-    static const char units[] = "bkmgt";
-    char              number[32], plain[32];
-    uint64_t          factor = 1;
-    size_t            unit   = 0;
+    char number[32], plain[NUMBER_TEXT_SIZE];
 
-    while ((unit < sizeof(units) - 2) && (bytes / factor >= 1024)) {
-        factor *= 1024;
-        unit++;
-    }
     snprintf(number, sizeof(number), "%" PRIu64, bytes);
-    if (bytes % factor == 0) {
-        snprintf(plain, sizeof(plain), "%" PRIu64 "%c", bytes / factor,
-                 units[unit]);
-    } else {
-        snprintf(plain, sizeof(plain), "%.1f%c", (double)bytes / (double)factor,
-                 units[unit]);
-    }
+    number_print_size(bytes, plain);
     write_bare(report, key, number, plain);
 }
 
-void report_list(report_t *report, const char *key, char *const *texts,
-                 size_t num_texts)
+static bool contains(const words_t *words, const char *text)
 {
-    value_begin(report, key);
-    fputs(report->json ? "[" : "", report->stream);
-    for (size_t i = 0; i < num_texts; i++) {
-        fputs((i == 0) ? "" : ", ", report->stream);
-        if (report->json) {
-            write_string(report->stream, texts[i]);
-        } else {
-            write_plain(report->stream, texts[i]);
+    for (size_t i = 0; i < words->num_texts; i++) {
+        if (strcmp(words->texts[i], text) == 0) {
+            return true;
         }
     }
+    return false;
+}
+
+void words_add(words_t *words, const char *text, size_t length)
+{
+    char  *copy  = strndup(text, length);
+    char **texts = NULL;
+
+    if ((copy != NULL) && !contains(words, copy)) {
+        texts = realloc(words->texts, (words->num_texts + 1) * sizeof(*texts));
+    }
+    if (texts == NULL) {
+        free(copy);
+        return;
+    }
+    texts[words->num_texts++] = copy;
+    words->texts              = texts;
+}
+
+void report_words(report_t *report, const char *key, words_t *words)
+{
+    key = value_begin(report, key);
     if (report->json) {
-        fputc(']', report->stream);
-    } else if (num_texts == 0) {
+        json_open_inline(&report->writer, key, '[');
+    } else if (words->num_texts == 0) {
         fputs("none", report->stream);
     }
+    for (size_t i = 0; i < words->num_texts; i++) {
+        if (report->json) {
+            json_text(&report->writer, NULL, words->texts[i]);
+        } else {
+            fputs((i == 0) ? "" : ", ", report->stream);
+            write_plain(report->stream, words->texts[i]);
+        }
+        free(words->texts[i]);
+    }
+    if (report->json) {
+        json_close(&report->writer);
+    }
     value_end(report);
+    free(words->texts);
+    *words = (words_t){NULL, 0};
 }

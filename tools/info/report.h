@@ -1,7 +1,8 @@
 /*
- * A report: named values in named sections, for people as lines and for
- * programs as one JSON object. Keys are lower case with _ between words, for
- * which people see a blank; a key in capitals is a name and stays as it is.
+ * The report of ucxpool_info: named values in named sections, for people as
+ * lines and for programs as one JSON object. Keys are lower case with _ between
+ * words, for which people see a blank; a key in capitals is a name and stays as
+ * it is.
  *
  *     text     title                      JSON   {"key": {
  *                key    value                       "key": value
@@ -9,6 +10,9 @@
  */
 #ifndef INFO_REPORT_H
 #define INFO_REPORT_H
+
+#include "common/json.h"
+#include "common/settings.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,8 +22,9 @@
 typedef struct report {
     FILE    *stream;
     bool     json;
-    unsigned depth;    /* sections that are open */
-    bool     is_first; /* nothing was written in the open section yet */
+    json_t   writer;
+    unsigned depth;    /* sections that are open, in text */
+    bool     is_first; /* nothing was written yet */
     char     why[512]; /* why the next value is what it is; "" for none */
 } report_t;
 
@@ -47,8 +52,60 @@ void report_number(report_t *report, const char *key, uint64_t value);
 /* Bytes: programs get the number, people 4m or 1.9g. */
 void report_size(report_t *report, const char *key, uint64_t bytes);
 
-/* Texts in a row; people see "none" where there are none. */
-void report_list(report_t *report, const char *key, char *const *texts,
-                 size_t num_texts);
+/* A list of texts that grows, without doubles; it begins with zeros. */
+typedef struct words {
+    char **texts;
+    size_t num_texts;
+} words_t;
+
+/* Add `length` bytes of text, unless they are in the list; without memory they
+ * are left out. */
+void words_add(words_t *words, const char *text, size_t length);
+
+/* Report them in one value, and free them; people see "none" for an empty
+ * list. */
+void report_words(report_t *report, const char *key, words_t *words);
+
+/* --- the sections --------------------------------------------------------
+ *
+ * Those that can fail return false after an error was printed and reported.
+ */
+
+/* The version of the library and how this tool was built. */
+void info_build_report(report_t *report);
+
+/* UCX: its version, devices and lanes. */
+bool info_ucx_report(report_t *report);
+
+/* This machine: memory, huge pages, limits. */
+void info_machine_report(report_t *report);
+
+/* The GPUs, and the blocks that a pool on each would have. No GPU is not a
+ * failure. */
+bool info_gpu_report(report_t *report, const ucxpool_config_t *config);
+
+/* How much of its BAR1 a pool on each GPU may take, line by line. */
+bool info_budget_report(report_t *report, const ucxpool_config_t *config);
+
+/*
+ * A pool with these settings, and why it is so. The pool is created and
+ * destroyed.
+ *
+ * self_test  Send a message through every region.
+ */
+bool info_pool_report(report_t *report, const ucxpool_config_t *config,
+                      const settings_t *settings, bool self_test);
+
+/* The wire between two pools of this host: two small ones are connected, unless
+ * the settings leave no blocks. */
+bool info_wire_report(report_t *report, const settings_t *settings);
+
+/* How soon the failure of a peer is detected, with each transport. */
+bool info_peers_report(report_t *report, const ucxpool_config_t *config,
+                       const settings_t *settings);
+
+/* Settings: for people those that are not at their defaults, for programs
+ * all. */
+void info_settings_report(report_t *report, const settings_t *settings);
 
 #endif

@@ -1,8 +1,7 @@
-/* What UCX is and what it can do here. */
+/* UCX: its version, devices and lanes. */
 #include <config.h>
 
-#include "info/parts.h"
-#include "info/words.h"
+#include "info/report.h"
 
 #include <ucp/api/ucp.h>
 
@@ -145,7 +144,7 @@ static void collect_lanes(char *text, words_t *words)
  * version that we support. */
 static void report_devices(report_t *report, ucp_context_h context)
 {
-    words_t words = WORDS_EMPTY;
+    words_t words = {NULL, 0};
     char   *text  = NULL;
     size_t  size;
     FILE   *stream = open_memstream(&text, &size);
@@ -156,8 +155,7 @@ static void report_devices(report_t *report, ucp_context_h context)
     ucp_context_print_info(context, stream);
     fclose(stream);
     collect_last(text, " resource ", &words);
-    report_list(report, "transports", words.texts, words.num_texts);
-    words_cleanup(&words);
+    report_words(report, "transports", &words);
     free(text);
 }
 
@@ -170,7 +168,7 @@ static void report_lanes(report_t *report, const char *key,
                                         UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
                                     .address  = address,
                                     .err_mode = mode};
-    words_t               words  = WORDS_EMPTY;
+    words_t               words  = {NULL, 0};
     char                 *text   = NULL;
     size_t                size;
     FILE                 *stream;
@@ -188,8 +186,7 @@ static void report_lanes(report_t *report, const char *key,
     ucp_ep_print_info(ep, stream);
     fclose(stream);
     collect_lanes(text, &words);
-    report_list(report, key, words.texts, words.num_texts);
-    words_cleanup(&words);
+    report_words(report, key, &words);
     free(text);
 }
 
@@ -212,7 +209,7 @@ static void report_connections(report_t *report, const probe_t *probe)
 static void report_memory_types(report_t *report, ucp_context_h context)
 {
     ucp_context_attr_t attr  = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
-    words_t            words = WORDS_EMPTY;
+    words_t            words = {NULL, 0};
 
     if (ucp_context_query(context, &attr) != UCS_OK) {
         return;
@@ -223,8 +220,7 @@ static void report_memory_types(report_t *report, ucp_context_h context)
                       strlen(ucs_memory_type_names[i]));
         }
     }
-    report_list(report, "memory_types", words.texts, words.num_texts);
-    words_cleanup(&words);
+    report_words(report, "memory_types", &words);
 }
 
 static void report_header_limit(report_t *report, ucp_worker_h worker)
@@ -254,15 +250,14 @@ static void report_thread_level(report_t *report)
 
 static void report_environment(report_t *report)
 {
-    words_t words = WORDS_EMPTY;
+    words_t words = {NULL, 0};
 
     for (char **variable = environ; *variable != NULL; variable++) {
         if (strncmp(*variable, "UCX_", 4) == 0) {
             words_add(&words, *variable, strlen(*variable));
         }
     }
-    report_list(report, "environment", words.texts, words.num_texts);
-    words_cleanup(&words);
+    report_words(report, "environment", &words);
 }
 
 bool info_ucx_report(report_t *report)
