@@ -14,5 +14,6 @@ AC_DEFUN([UCXPOOL_CHECK_PMIX], [
         AS_IF([test "x$with_pmix" = xyes],
           [AC_MSG_ERROR([PMIx 3.1 or newer was not found: install libpmix-dev])])])],
     [AC_MSG_ERROR([--with-pmix takes no folder: set PKG_CONFIG_PATH])])
-  AM_CONDITIONAL([HAVE_PMIX], [test "x$have_pmix" = xyes])
+  AS_IF([test "x$have_pmix" = xyes],
+    [PMIX_CFLAGS="$PMIX_CFLAGS -DHAVE_PMIX=1"])
 ])

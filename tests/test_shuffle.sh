@@ -342,16 +342,16 @@ part_usage() {
     done
     fails 2 'output folder' in.tbl
     fails 2 'input file' -o out
-    fails 2 "from 1 to" -w 0 -o out in.tbl
-    fails 2 "from 1 to" -w 2x -o out in.tbl
-    fails 2 "from 1 to" -p -1 -o out in.tbl
-    fails 2 "from 1 to" -p 100001 -o out in.tbl
-    fails 2 "from 1 to" -k 0 -o out in.tbl
+    fails 2 "give a number, 1 to" -w 0 -o out in.tbl
+    fails 2 "give a number, 1 to" -w 2x -o out in.tbl
+    fails 2 "give a number, 1 to" -p -1 -o out in.tbl
+    fails 2 "give a number, 1 to" -p 100001 -o out in.tbl
+    fails 2 "give a number, 1 to" -k 0 -o out in.tbl
     fails 2 "one character" -d '||' -o out in.tbl
     fails 2 "one character" -d '' -o out in.tbl
-    fails 2 "unknown" --nonsense -o out in.tbl
-    fails 2 "unknown" -x -o out in.tbl
-    fails 2 "needs a value" -o
+    fails 2 "unrecognized option" --nonsense -o out in.tbl
+    fails 2 "invalid option" -x -o out in.tbl
+    fails 2 "requires an argument" -o
     UCXPOOL_WIRE=pigeon fails 2 pigeon -o out in.tbl
     UCXPOOL_DEPTH=nonsense fails 2 DEPTH=nonsense -o out in.tbl
     [ ! -e out ] || failed "an output folder was made for wrong usage"

@@ -1,4 +1,4 @@
-/* Batches: built record by record, sent as segments, parsed from one buffer. */
+/* Batches: built record by record, sent as segments, found in one buffer. */
 #include "tools/shuffle/batch.h"
 #include "tools/shuffle/error.h"
 
@@ -7,29 +7,27 @@
 #include <string.h>
 
 #define NUM_PARTITIONS 3u
+#define SIZE           ((size_t)16384)
 
-static batch_shape_t shape;
-static char         *memory;
-static batch_t      *batch;
-static char         *message;
-static size_t        message_length;
-static chunk_t       chunks[64];
+static char   *memory[2];
+static batch_t batch;    /* of the sender */
+static batch_t received; /* of the receiver */
 
 static void setup(void)
 {
-    batch_shape_init(&shape, NUM_PARTITIONS, 16384);
-    memory = aligned_alloc(16, batch_memory_size(&shape));
-    batch  = batch_create(&shape, memory, NULL);
-    ck_assert_ptr_nonnull(batch);
-    ck_assert_uint_le(shape.max_chunks, 64);
-    batch_reset(batch, 1);
+    for (unsigned i = 0; i < 2; i++) {
+        memory[i] = aligned_alloc(64, batch_memory_size(SIZE));
+    }
+    batch_init(&batch, memory[0], SIZE);
+    batch_init(&received, memory[1], SIZE);
 }
 
 static void teardown(void)
 {
-    batch_destroy(batch);
-    free(memory);
-    free(message);
+    batch_reset(&batch);
+    batch_reset(&received);
+    free(memory[0]);
+    free(memory[1]);
 }
 
 /* A hash that belongs to the partition. */
@@ -38,20 +36,19 @@ static uint64_t hash_of(uint32_t partition)
     return UINT64_MAX / NUM_PARTITIONS * partition + 12345;
 }
 
-/* Each partition is a bucket of its own. */
 static int append(uint32_t partition, const char *record, size_t length)
 {
-    return batch_append(batch, partition, hash_of(partition), record, length);
+    return batch_append(&batch, hash_of(partition), record, length);
 }
 
-/* Go through a chunk; returns the number of runs, or -1. */
-static int count_runs(const chunk_t *chunk, tally_t *tally)
+/* Go through a batch; returns the number of runs, or -1. */
+static int count_runs(const batch_t *of, tally_t *tally)
 {
-    chunk_run_t run      = {0};
+    batch_run_t run      = {0};
     int         num_runs = 0;
     int         result;
 
-    while ((result = chunk_next_run(chunk, NUM_PARTITIONS, &run, tally)) > 0) {
+    while ((result = batch_next_run(of, NUM_PARTITIONS, &run, tally)) > 0) {
         num_runs++;
     }
     return result == 0 ? num_runs : -1;
@@ -61,20 +58,18 @@ static int count_runs(const chunk_t *chunk, tally_t *tally)
 static void transmit(void)
 {
     const ucxpool_segment_t *segments;
-    size_t                   num_segments = batch_segments(batch, &segments);
+    size_t                   num_segments = batch_segments(&batch, &segments);
+    size_t                   length       = batch_length(&batch);
+    char                    *at;
 
-    free(message);
-    message        = aligned_alloc(16, batch_message_size(batch) + 16 -
-                                           batch_message_size(batch) % 16);
-    message_length = 0;
+    ck_assert_int_eq(batch_prepare(&received, batch.num_records, length), 0);
+    at = batch_place(&received);
     for (size_t i = 0; i < num_segments; i++) {
-        if (segments[i].length > 0) {
-            memcpy(message + message_length, segments[i].address,
-                   segments[i].length);
-        }
-        message_length += segments[i].length;
+        memcpy(at, segments[i].address, segments[i].length);
+        at += segments[i].length;
     }
-    ck_assert_uint_eq(message_length, batch_message_size(batch));
+    ck_assert_uint_eq((size_t)(at - batch_place(&received)), length);
+    batch_parse(&received, batch_place(&received));
 }
 
 static void fill(void)
@@ -85,89 +80,21 @@ static void fill(void)
     ck_assert_int_eq(append(1, "b\0b\n", 4), 1);
 }
 
-START_TEST(what_is_sent_is_what_arrives)
+START_TEST(a_message_has_the_records_that_were_appended)
 {
-    tally_t sent     = {0};
-    tally_t received = {0};
+    tally_t expected = {0};
+    tally_t tally    = {0};
 
     fill();
-    tally_record(&sent, "a\n", 2);
-    tally_record(&sent, "\n", 1);
-    tally_record(&sent, "b\0b\n", 4);
-    tally_record(&sent, "ccc\n", 4);
+    tally_record(&expected, "a\n", 2);
+    tally_record(&expected, "\n", 1);
+    tally_record(&expected, "b\0b\n", 4);
+    tally_record(&expected, "ccc\n", 4);
     transmit();
-    ck_assert_int_eq(
-        batch_parse(message, message_length, batch->num_chunks, chunks), 0);
-    for (uint32_t i = 0; i < batch->num_chunks; i++) {
-        ck_assert_int_eq(count_runs(&chunks[i], &received), 1);
-    }
-    ck_assert(tally_is_equal(&sent, &received));
-    ck_assert_uint_eq(received.records, 4);
-    ck_assert_uint_eq(received.bytes, 11);
-}
-END_TEST
-
-START_TEST(a_batch_with_a_mirror_is_sent_from_there)
-{
-    char    *mirror   = aligned_alloc(16, batch_memory_size(&shape));
-    batch_t *other    = batch;
-    tally_t  received = {0};
-
-    batch = batch_create(&shape, memory, mirror);
-    batch_reset(batch, 1);
-    fill();
-    /* The directory is made with the segments. */
-    batch_segments(batch, &(const ucxpool_segment_t *){NULL});
-    ck_assert(!batch_is_large(batch));
-    memcpy(mirror, memory, batch_extent(batch));
-    memset(batch->arena, 0, batch->used);
-    transmit();
-    ck_assert_int_eq(
-        batch_parse(message, message_length, batch->num_chunks, chunks), 0);
-    for (uint32_t i = 0; i < batch->num_chunks; i++) {
-        ck_assert_int_eq(count_runs(&chunks[i], &received), 1);
-    }
-    ck_assert_uint_eq(received.records, 4);
-    ck_assert_uint_eq(received.bytes, 11);
-    batch_destroy(batch);
-    free(mirror);
-    batch = other;
-}
-END_TEST
-
-START_TEST(a_large_record_is_sent_from_where_it_was_built)
-{
-    size_t   length = 4 * shape.arena_size;
-    char    *record = malloc(length);
-    char    *mirror = aligned_alloc(16, batch_memory_size(&shape));
-    batch_t *other  = batch;
-
-    memset(record, 'x', length);
-    record[length - 1] = '\n';
-    batch              = batch_create(&shape, memory, mirror);
-    batch_reset(batch, 1);
-    ck_assert_int_eq(append(1, record, length), 1);
-    ck_assert(batch_is_large(batch));
-    transmit();
-    ck_assert_int_eq(batch_parse(message, message_length, 1, chunks), 0);
-    ck_assert_int_eq(memcmp(chunks[0].bytes, record, length), 0);
-    batch_destroy(batch);
-    free(mirror);
-    free(record);
-    batch = other;
-}
-END_TEST
-
-START_TEST(columns_of_a_received_message_are_aligned)
-{
-    fill();
-    transmit();
-    ck_assert_int_eq(
-        batch_parse(message, message_length, batch->num_chunks, chunks), 0);
-    for (uint32_t i = 0; i < batch->num_chunks; i++) {
-        ck_assert_uint_eq((uintptr_t)chunks[i].hashes % 8, 0);
-        ck_assert_uint_eq((uintptr_t)chunks[i].ends % 4, 0);
-    }
+    ck_assert_int_eq(count_runs(&received, &tally), 4);
+    ck_assert(tally_is_equal(&expected, &tally));
+    ck_assert_uint_eq(tally.records, 4);
+    ck_assert_uint_eq(tally.bytes, 11);
 }
 END_TEST
 
@@ -181,16 +108,29 @@ START_TEST(a_full_batch_takes_no_more)
     while (append(num_records % NUM_PARTITIONS, record, sizeof(record)) == 1) {
         num_records++;
     }
-    ck_assert_uint_gt(num_records, 50);
-    ck_assert_uint_eq(batch->num_records, num_records);
-    batch_reset(batch, 1);
+    ck_assert_uint_eq(num_records, SIZE / sizeof(record));
+    ck_assert_uint_eq(batch.num_records, num_records);
+    ck_assert_uint_le(batch_length(&batch), batch_memory_size(SIZE));
+    batch_reset(&batch);
     ck_assert_int_eq(append(0, record, sizeof(record)), 1);
+}
+END_TEST
+
+START_TEST(a_batch_of_short_records_fits_its_memory)
+{
+    while (append(0, "\n", 1) == 1) {
+    }
+    ck_assert_uint_gt(batch.num_records, 500);
+    ck_assert(batch.bytes + batch.num_bytes <=
+              memory[0] + batch_memory_size(SIZE));
+    transmit();
+    ck_assert_ptr_null(received.large);
 }
 END_TEST
 
 START_TEST(an_empty_batch_takes_a_record_of_any_length)
 {
-    size_t length = 4 * shape.arena_size;
+    size_t length = 4 * SIZE;
     char  *record = malloc(length);
 
     memset(record, 'x', length);
@@ -198,98 +138,85 @@ START_TEST(an_empty_batch_takes_a_record_of_any_length)
     ck_assert_int_eq(append(1, record, length), 1);
     ck_assert_int_eq(append(1, "a\n", 2), 0);
     transmit();
-    ck_assert_int_eq(batch_parse(message, message_length, 1, chunks), 0);
-    ck_assert_uint_eq(chunks[0].num_bytes, length);
-    ck_assert_int_eq(memcmp(chunks[0].bytes, record, length), 0);
-    batch_reset(batch, 1);
+    ck_assert_ptr_nonnull(received.large);
+    ck_assert_uint_eq(received.num_bytes, length);
+    ck_assert_mem_eq(received.bytes, record, length);
+    batch_reset(&batch);
     ck_assert_int_eq(append(0, "a\n", 2), 1);
     ck_assert_int_eq(append(1, record, length), 0);
     free(record);
 }
 END_TEST
 
-START_TEST(a_message_of_the_wrong_length_is_refused)
+START_TEST(a_message_too_short_for_its_records_is_refused)
 {
-    fill();
-    transmit();
-    for (size_t length = 0; length < message_length; length++) {
-        ck_assert_int_eq(
-            batch_parse(message, length, batch->num_chunks, chunks), -1);
-    }
-    ck_assert_ptr_nonnull(strstr(error_text(), "directory"));
-    ck_assert_int_eq(batch_parse(message, message_length, UINT32_MAX, chunks),
-                     -1);
+    ck_assert_int_eq(batch_prepare(&received, 0, 100), -1);
+    ck_assert_int_eq(batch_prepare(&received, 9, 100), -1);
+    ck_assert_int_eq(batch_prepare(&received, UINT64_MAX, 100), -1);
+    ck_assert_ptr_nonnull(strstr(error_text(), "100 bytes"));
+    ck_assert_int_eq(batch_prepare(&received, 8, 100), 0);
 }
 END_TEST
 
-START_TEST(a_directory_that_overflows_is_refused)
-{
-    batch_entry_t *directory;
-
-    fill();
-    transmit();
-    directory              = (batch_entry_t *)message;
-    directory[0].num_bytes = UINT64_MAX - 3;
-    ck_assert_int_eq(
-        batch_parse(message, message_length, batch->num_chunks, chunks), -1);
-    directory[0].num_bytes   = 3;
-    directory[0].num_records = 0;
-    ck_assert_int_eq(
-        batch_parse(message, message_length, batch->num_chunks, chunks), -1);
-}
-END_TEST
-
-START_TEST(ends_that_lie_are_noticed)
+START_TEST(wrong_ends_are_an_error)
 {
     tally_t tally = {0};
 
     fill();
-    batch->chunks[0].ends[0] = 3;
-    ck_assert_int_eq(count_runs(&batch->chunks[0], &tally), -1);
-    batch->chunks[0].ends[0] = 1;
-    ck_assert_int_eq(count_runs(&batch->chunks[0], &tally), -1);
-    batch->chunks[0].ends[0] = UINT32_MAX;
-    ck_assert_int_eq(count_runs(&batch->chunks[0], &tally), -1);
+    batch.ends[0] = 3;
+    ck_assert_int_eq(count_runs(&batch, &tally), -1);
+    batch.ends[0] = 1;
+    ck_assert_int_eq(count_runs(&batch, &tally), -1);
+    batch.ends[0] = UINT32_MAX;
+    ck_assert_int_eq(count_runs(&batch, &tally), -1);
 }
 END_TEST
 
-/* Append to the first bucket, whatever the partition. */
-static void append_mixed(uint32_t partition, const char *record)
+static void expect_run(batch_run_t *run, uint32_t partition, const char *text)
 {
-    ck_assert_int_eq(
-        batch_append(batch, 0, hash_of(partition), record, strlen(record)), 1);
-}
+    tally_t tally = {0};
 
-static void expect_run(chunk_run_t *run, uint32_t partition, const char *text)
-{
-    const chunk_t *chunk = &batch->chunks[0];
-    tally_t        tally = {0};
-
-    ck_assert_int_eq(chunk_next_run(chunk, NUM_PARTITIONS, run, &tally), 1);
+    ck_assert_int_eq(batch_next_run(&batch, NUM_PARTITIONS, run, &tally), 1);
     ck_assert_uint_eq(run->partition, partition);
     ck_assert_uint_eq(run->length, strlen(text));
-    ck_assert_int_eq(memcmp(chunk->bytes + run->offset, text, run->length), 0);
+    ck_assert_mem_eq(batch.bytes + run->offset, text, run->length);
     ck_assert_uint_eq(tally.bytes, run->length);
 }
 
-START_TEST(a_bucket_of_several_partitions_is_parted_into_runs)
+START_TEST(a_batch_is_parted_into_runs_of_one_partition)
 {
-    chunk_run_t run   = {0};
+    batch_run_t run   = {0};
     tally_t     tally = {0};
 
-    append_mixed(0, "a\n");
-    append_mixed(2, "cc\n");
-    append_mixed(2, "c\n");
-    append_mixed(0, "aaa\n");
-    ck_assert_uint_eq(batch->num_chunks, 1);
+    append(0, "a\n", 2);
+    append(2, "cc\n", 3);
+    append(2, "c\n", 2);
+    append(0, "aaa\n", 4);
     expect_run(&run, 0, "a\n");
     expect_run(&run, 2, "cc\nc\n");
     expect_run(&run, 0, "aaa\n");
-    ck_assert_int_eq(
-        chunk_next_run(&batch->chunks[0], NUM_PARTITIONS, &run, &tally), 0);
-    ck_assert_int_eq(
-        chunk_next_run(&batch->chunks[0], NUM_PARTITIONS, &run, &tally), 0);
+    ck_assert_int_eq(batch_next_run(&batch, NUM_PARTITIONS, &run, &tally), 0);
+    ck_assert_int_eq(batch_next_run(&batch, NUM_PARTITIONS, &run, &tally), 0);
     ck_assert_uint_eq(tally.records, 0);
+}
+END_TEST
+
+START_TEST(a_list_has_a_fixed_number_of_batches)
+{
+    char        *both = aligned_alloc(64, 2 * batch_memory_size(SIZE));
+    batch_list_t list;
+    batch_t     *one;
+
+    ck_assert_int_eq(batch_list_init(&list, both, 2, SIZE), 0);
+    one = batch_list_get(&list);
+    ck_assert_ptr_ne(one, batch_list_get(&list));
+    ck_assert_ptr_null(batch_list_get(&list));
+    batch_append(one, 0, "a\n", 2);
+    batch_list_put(&list, one);
+    ck_assert_ptr_eq(batch_list_get(&list), one);
+    ck_assert_uint_eq(one->num_records, 0);
+    batch_list_cleanup(&list);
+    free(both);
 }
 END_TEST
 
@@ -341,16 +268,14 @@ int main(void)
     int      num_failed;
 
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, what_is_sent_is_what_arrives);
-    tcase_add_test(tcase, columns_of_a_received_message_are_aligned);
-    tcase_add_test(tcase, a_batch_with_a_mirror_is_sent_from_there);
-    tcase_add_test(tcase, a_large_record_is_sent_from_where_it_was_built);
+    tcase_add_test(tcase, a_message_has_the_records_that_were_appended);
     tcase_add_test(tcase, a_full_batch_takes_no_more);
+    tcase_add_test(tcase, a_batch_of_short_records_fits_its_memory);
     tcase_add_test(tcase, an_empty_batch_takes_a_record_of_any_length);
-    tcase_add_test(tcase, a_message_of_the_wrong_length_is_refused);
-    tcase_add_test(tcase, a_directory_that_overflows_is_refused);
-    tcase_add_test(tcase, ends_that_lie_are_noticed);
-    tcase_add_test(tcase, a_bucket_of_several_partitions_is_parted_into_runs);
+    tcase_add_test(tcase, a_message_too_short_for_its_records_is_refused);
+    tcase_add_test(tcase, wrong_ends_are_an_error);
+    tcase_add_test(tcase, a_batch_is_parted_into_runs_of_one_partition);
+    tcase_add_test(tcase, a_list_has_a_fixed_number_of_batches);
     tcase_add_test(tcase, the_checksum_sees_any_change_but_not_the_order);
     tcase_add_test(tcase, keys_spread_evenly_over_partitions);
     suite_add_tcase(suite, tcase);

@@ -255,10 +255,10 @@ part_usage() {
     records 10 >in.tbl
     for device in gpu cuda: cuda:x cuda:1x cuda:-1 cuda:9999 cuda:99999999999 \
         cudax ''; do
-        fails 2 'must be cuda, or cuda:N' --device="$device" in.tbl
+        fails 2 'give cuda, or cuda:N' --device="$device" in.tbl
     done
     for size in 0 x 12x 12mm -1m 99999999999999999999 18446744073709551615k; do
-        fails 2 'must be a size' --device=cuda --device-memory=$size in.tbl
+        fails 2 'give bytes' --device=cuda --device-memory=$size in.tbl
     done
     fails 2 'for use with --device' --device-memory=12m in.tbl
     fails 1 'too few for the batches' --device=cuda --device-memory=64k in.tbl

@@ -2,7 +2,6 @@
 #include "cuda_fixture.h"
 
 #include "tools/shuffle/error.h"
-#include "tools/shuffle/store.h"
 #include "tools/shuffle/gpu_store.h"
 
 #include <check.h>
@@ -10,51 +9,47 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NUM_BUCKETS 3u
-#define MIB         ((size_t)1 << 20)
+#define BATCH_SIZE ((size_t)64 * 1024)
+#define MIB        ((size_t)1 << 20)
 
-static batch_shape_t      shape;
 static gpu_store_params_t params;
 static gpu_store_t       *gpu_store;
-static store_t            memory; /* of the batch */
-static batch_t           *batch;
+static char              *memory; /* of the batch */
+static batch_t            batch;
 
 static void setup(void)
 {
     cuda_start("");
-    batch_shape_init(&shape, NUM_BUCKETS, 64 * 1024);
     memset(&params, 0, sizeof(params));
     params.gpu         = -1;
     params.num_workers = 1;
-    params.shape       = &shape;
+    params.batch_size  = BATCH_SIZE;
     params.num_bytes   = 64 * MIB;
     gpu_store          = NULL;
-    batch              = NULL;
+    memory             = NULL;
 }
 
 static int open_gpu_store(void)
 {
-    size_t size = batch_memory_size(&shape);
-
-    if ((gpu_store_create(&params, &gpu_store) != 0) ||
-        (store_init_pinned(&memory, gpu_store_device(gpu_store), size) != 0)) {
+    if (gpu_store_create(&params, &gpu_store) != 0) {
         return -1;
     }
-    batch = batch_create(&shape, store_take(&memory, size), NULL);
-    ck_assert_ptr_nonnull(batch);
+    memory = gpu_store_host_alloc(gpu_store, batch_memory_size(BATCH_SIZE));
+    if (memory == NULL) {
+        return -1;
+    }
+    batch_init(&batch, memory, BATCH_SIZE);
     return 0;
 }
 
 static void close_gpu_store(void)
 {
-    batch_destroy(batch);
     if (gpu_store != NULL) {
-        store_cleanup(&memory);
+        gpu_store_host_free(gpu_store, memory);
     }
     gpu_store_destroy(gpu_store);
     gpu_store = NULL;
-    batch     = NULL;
-    memset(&memory, 0, sizeof(memory));
+    memory    = NULL;
 }
 
 static void teardown(void)
@@ -78,9 +73,9 @@ static void fill_batch(unsigned first, unsigned num)
 {
     char record[128];
 
-    batch_reset(batch, 0);
+    batch_reset(&batch);
     for (unsigned i = first; i < first + num; i++) {
-        ck_assert_int_eq(batch_append(batch, i % NUM_BUCKETS, i, record,
+        ck_assert_int_eq(batch_append(&batch, i, record,
                                       make_record(i, record, sizeof(record))),
                          1);
     }
@@ -89,45 +84,35 @@ static void fill_batch(unsigned first, unsigned num)
 static int hold(unsigned first, unsigned num)
 {
     fill_batch(first, num);
-    return gpu_store_hold_batch(gpu_store, batch);
+    return gpu_store_hold_batch(gpu_store, &batch);
 }
 
-/* Each record is the one that its hash numbers. */
-static void check_chunk(const chunk_t *chunk, unsigned *num_p)
-{
-    char   record[128];
-    size_t start = 0;
-    size_t end;
-
-    for (uint32_t i = 0; i < chunk->num_records; i++, (*num_p)++) {
-        end = i + 1 < chunk->num_records ? chunk->ends[i] : chunk->num_bytes;
-        ck_assert_uint_eq(chunk->hashes[i] % NUM_BUCKETS, chunk->bucket);
-        ck_assert_uint_eq(
-            make_record((unsigned)chunk->hashes[i], record, sizeof(record)),
-            end - start);
-        ck_assert_mem_eq(chunk->bytes + start, record, end - start);
-        start = end;
-    }
-}
-
-/* Bring one out; its lowest number and how many there are. */
+/* Bring one out; its lowest number and how many there are. Each record is the
+ * one that its hash numbers. */
 static int bring(unsigned *first_p, unsigned *num_p)
 {
-    incoming_t *incoming;
-    int         result = gpu_store_bring(gpu_store, &incoming);
+    char     record[128];
+    batch_t *held;
+    size_t   start = 0;
+    size_t   end;
+    int      result = gpu_store_bring(gpu_store, &held);
 
     *num_p   = 0;
     *first_p = UINT32_MAX;
     if (result <= 0) {
         return result;
     }
-    for (uint32_t i = 0; i < incoming->num_chunks; i++) {
-        check_chunk(&incoming->chunks[i], num_p);
-        if (incoming->chunks[i].hashes[0] < *first_p) {
-            *first_p = (unsigned)incoming->chunks[i].hashes[0];
-        }
+    *num_p   = (unsigned)held->num_records;
+    *first_p = (unsigned)held->hashes[0];
+    for (size_t i = 0; i < held->num_records; i++) {
+        end = i + 1 < held->num_records ? held->ends[i] : held->num_bytes;
+        ck_assert_uint_eq(
+            make_record((unsigned)held->hashes[i], record, sizeof(record)),
+            end - start);
+        ck_assert_mem_eq(held->bytes + start, record, end - start);
+        start = end;
     }
-    incoming_list_put(gpu_store_list(gpu_store), incoming);
+    batch_list_put(gpu_store_list(gpu_store), held);
     return result;
 }
 
@@ -169,7 +154,7 @@ START_TEST(what_is_held_comes_out_oldest_first)
     ck_assert_int_eq(hold(6000, 1), 0);
     expect(6000, 1);
     expect_nothing();
-    gpu_store_stats_get(gpu_store, &stats);
+    stats = *gpu_store_stats(gpu_store);
     ck_assert_uint_gt(stats.held, stats.held_max);
     ck_assert_uint_ge(stats.size, stats.held_max);
 }
@@ -199,7 +184,7 @@ START_TEST(few_places_left_is_full)
 {
     unsigned num = 0;
 
-    params.most = gpu_store_least_size(&shape);
+    params.most = gpu_store_least_size(BATCH_SIZE);
     ck_assert_msg(open_gpu_store() == 0, "%s", error_text());
     ck_assert(!gpu_store_is_full(gpu_store));
     while (!gpu_store_is_full(gpu_store)) {
@@ -222,17 +207,17 @@ START_TEST(a_store_is_no_larger_than_the_input_needs)
 
     params.num_bytes = 100;
     ck_assert_int_eq(open_gpu_store(), 0);
-    gpu_store_stats_get(gpu_store, &small);
+    small = *gpu_store_stats(gpu_store);
     close_gpu_store();
     params.num_bytes = 1000 * MIB;
     ck_assert_int_eq(open_gpu_store(), 0);
-    gpu_store_stats_get(gpu_store, &large);
+    large = *gpu_store_stats(gpu_store);
     ck_assert_uint_lt(small.size, 4 * MIB);
     ck_assert_uint_gt(large.size, 32 * MIB);
     close_gpu_store();
     params.most = 8 * MIB;
     ck_assert_int_eq(open_gpu_store(), 0);
-    gpu_store_stats_get(gpu_store, &large);
+    large = *gpu_store_stats(gpu_store);
     ck_assert_uint_le(large.size, 8 * MIB);
 }
 END_TEST
@@ -247,7 +232,7 @@ START_TEST(a_gpu_that_has_less_gives_less)
     stand_in.configure("memory=24m");
     params.most = 64 * MIB;
     ck_assert_msg(open_gpu_store() == 0, "%s", error_text());
-    gpu_store_stats_get(gpu_store, &stats);
+    stats = *gpu_store_stats(gpu_store);
     ck_assert_uint_le(stats.size, 24 * MIB);
     ck_assert_int_eq(hold(0, 10), 0);
     expect(0, 10);
@@ -278,13 +263,13 @@ START_TEST(workers_take_the_gpus_in_turn)
     for (unsigned turn = 0; turn < 7; turn++) {
         params.turn = turn;
         ck_assert_int_eq(open_gpu_store(), 0);
-        gpu_store_stats_get(gpu_store, &stats);
+        stats = *gpu_store_stats(gpu_store);
         ck_assert_int_eq(stats.gpu, (int)(turn % 3));
         close_gpu_store();
     }
     params.gpu = 2;
     ck_assert_int_eq(open_gpu_store(), 0);
-    ck_assert_int_eq(device_number(gpu_store_device(gpu_store)), 2);
+    ck_assert_int_eq(gpu_store_stats(gpu_store)->gpu, 2);
     close_gpu_store();
     params.gpu = 3;
     ck_assert_int_eq(open_gpu_store(), -1);
@@ -315,7 +300,7 @@ START_TEST(a_call_that_fails_is_an_error_and_leaves_nothing)
     if (cuda_is_real()) {
         return;
     }
-    params.most = gpu_store_least_size(&shape);
+    params.most = gpu_store_least_size(BATCH_SIZE);
     for (unsigned n = 1;; n++) {
         say_error("nothing");
         stand_in.fail_call(NULL, n, 999);

@@ -3,42 +3,154 @@
  */
 #include <config.h>
 
+#include "tools/common/error.h"
+#include "tools/common/options.h"
 #include "tools/common/output.h"
 #include "tools/shuffle/error.h"
 #include "tools/shuffle/job.h"
-#include "tools/shuffle/launcher.h"
-#include "tools/shuffle/local.h"
-#include "tools/shuffle/options.h"
-#include "tools/shuffle/pool.h"
-#include "tools/shuffle/ranks.h"
-#include "tools/shuffle/stopwatch.h"
-#include "tools/shuffle/summary.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
 
-typedef enum status {
-    STATUS_DONE   = 0,
-    STATUS_FAILED = 1,
-    STATUS_USAGE  = 2
-} status_t;
+#define MAX_WORKERS 256u
+#define MAX_FIELD   1000000u
+#define MAX_GPU     1023u
 
-static status_t main_fail(status_t status)
+typedef enum end { END_DONE = 0, END_FAILED = 1 } end_t;
+
+typedef struct options {
+    unsigned    num_workers;    /* 0: not given */
+    unsigned    num_partitions; /* 0: not given */
+    int         delimiter;
+    unsigned    field;
+    const char *folder;
+    bool        has_header;
+    bool        json;
+    bool        compare_memcpy;
+    bool        on_gpu;
+    int         gpu;        /* -1: not given */
+    uint64_t    gpu_memory; /* 0: not given */
+} options_t;
+
+/* Under a launcher this process is one rank of several. */
+typedef struct launch {
+    bool     is_launched;
+    unsigned rank;
+    unsigned num_ranks;
+} launch_t;
+
+static int read_delimiter(void *arg, const char *value)
 {
-    fprintf(stderr, "ucxpool_shuffle: %s\n", error_text());
-    if (status == STATUS_USAGE) {
-        fprintf(stderr, "Try 'ucxpool_shuffle --help'.\n");
-    }
-    return status;
+    options_t *options = arg;
+
+    options->delimiter = field_delimiter_parse(value);
+    return options->delimiter != FIELD_UNKNOWN ? 0 : -1;
 }
 
-static unsigned main_count_processors(void)
+/* cuda, or cuda:N. */
+static int read_device(void *arg, const char *value)
+{
+    options_t    *options = arg;
+    char         *end;
+    unsigned long number;
+
+    options->on_gpu = true;
+    options->gpu    = -1;
+    if (strcmp(value, "cuda") == 0) {
+        return 0;
+    }
+    if ((strncmp(value, "cuda:", 5) != 0) || (value[5] < '0') ||
+        (value[5] > '9')) {
+        return -1;
+    }
+    number       = strtoul(value + 5, &end, 10);
+    options->gpu = (int)number;
+    return (*end == '\0') && (number <= MAX_GPU) ? 0 : -1;
+}
+
+static const option_row_t rows[] = {
+    {"workers", 'w', "N", "worker processes (default: one per processor)",
+     OPTION_NUMBER(options_t, num_workers, MAX_WORKERS)},
+    {"partitions", 'p', "N", "partitions (default: as many as workers)",
+     OPTION_NUMBER(options_t, num_partitions, OUTPUT_MAX_PARTITIONS)},
+    {"delimiter", 'd', "C",
+     "what parts the fields: one character, 'tab', 'blank' for runs of blanks, "
+     "'csv' for commas and quoted fields (default: by suffix: .tbl '|', .csv "
+     "csv, .tsv .tab tab, .passwd .group ':', .txt .log blank)",
+     OPTION_CALL(read_delimiter,
+                 "give one character, 'tab', 'blank' or 'csv'")},
+    {"field", 'k', "N", "number of the key field, from 1 (default: 1)",
+     OPTION_NUMBER(options_t, field, MAX_FIELD)},
+    {"output", 'o', "DIR", "output folder, empty or to be created",
+     OPTION_TEXT(options_t, folder)},
+    {"device", 0, "cuda[:N]",
+     "hold the partitions in GPU memory, exchanged from GPU to GPU; the "
+     "workers take the GPUs in turn (cuda:N: all take GPU N, counted from 0)",
+     OPTION_CALL(read_device, "give cuda, or cuda:N with N from 0 to 1023")},
+    {"device-memory", 0, "SIZE",
+     "hold at most SIZE per worker (default: its share of half of what is "
+     "free)",
+     OPTION_SIZE(options_t, gpu_memory, SIZE_MAX)},
+    {"header", 0, NULL,
+     "the first line of each file is a header: no record, but the first line "
+     "of each output",
+     OPTION_FLAG(options_t, has_header)},
+    {"json", 0, NULL, "print the summary as JSON",
+     OPTION_FLAG(options_t, json)},
+    {"memcpy", 0, NULL, "also time a plain copy of the bytes transferred",
+     OPTION_FLAG(options_t, compare_memcpy)},
+    {0},
+};
+
+static const program_t program = {
+    .name  = "ucxpool_shuffle",
+    .usage = "[-w WORKERS] [OPTION...] -o DIR FILE...\n"
+             "[OPTION...] -o DIR FILE...   (under mpirun or srun)",
+    .purpose =
+        "Partition the records (lines) of files by a key field. Workers "
+        "exchange the records through libucxpool; records with equal keys end "
+        "in the same file DIR/part-NNNNN.",
+    .rows = rows,
+    .notes =
+        "Under mpirun or srun (PMIx) each process is one worker, and -w is not "
+        "given. Settings of the pool: UCXPOOL_*, see ucxpool_info -c. Exit "
+        "status: 0 done, 1 failed, 2 wrong usage.",
+    .max_arguments = INT_MAX,
+};
+
+/* Returns -1 to go on, or the exit code. */
+static int check_options(const options_t *options, const launch_t *launch,
+                         char *const *files)
+{
+    ucxpool_config_t *config;
+
+    if ((options->folder == NULL) || (options->folder[0] == '\0')) {
+        return options_wrong("name an output folder with -o");
+    }
+    if ((options->gpu_memory != 0) && !options->on_gpu) {
+        return options_wrong("--device-memory is for use with --device=cuda");
+    }
+    if (files[0] == NULL) {
+        return options_wrong("name at least one input file");
+    }
+    if (launch->is_launched && (options->num_workers != 0)) {
+        return options_wrong("-w is not for use under a launcher: it starts "
+                             "the workers");
+    }
+    if (ucxpool_config_read(&config) != UCXPOOL_OK) {
+        return options_wrong("%s", ucxpool_error_detail());
+    }
+    ucxpool_config_release(config);
+    return -1;
+}
+
+static unsigned count_processors(void)
 {
     cpu_set_t set;
     int       count = 1;
@@ -49,26 +161,26 @@ static unsigned main_count_processors(void)
     return count < 64 ? (unsigned)count : 64;
 }
 
-/* All workers of a run write by one claim on the folder. */
-static int main_open_folder(const options_t *options, launcher_t *launcher,
-                            output_folder_t *folder)
+/* All workers write by one claim on the folder, which names their run. */
+static int init_run(launch_t *launch, uint64_t *run_p)
 {
-    uint64_t run;
-
-    if (getrandom(&run, sizeof(run), 0) != (ssize_t)sizeof(run)) {
-        return say_error("cannot get random bytes: %s", strerror(errno));
+    if (launch->is_launched) {
+        return ranks_init(&launch->rank, &launch->num_ranks, run_p);
     }
-    if ((launcher != NULL) &&
-        (launcher_share(launcher, (char *)&run, sizeof(run)) != 0)) {
-        return -1;
-    }
-    return output_folder_open(folder, options->folder, run);
+    return getrandom(run_p, sizeof(*run_p), 0) == (ssize_t)sizeof(*run_p)
+               ? 0
+               : say_error("cannot get random bytes: %s", strerror(errno));
 }
 
-/* Everything that can be checked before a process is started. */
-static int main_init_job(const options_t *options, launcher_t *launcher,
-                         job_t *job)
+/* Check everything that can be checked before a process is started. */
+static int init_job(const options_t *options, char *const *files, uint64_t run,
+                    job_t *job)
 {
+    size_t num_files = 0;
+
+    while (files[num_files] != NULL) {
+        num_files++;
+    }
     job->num_partitions = options->num_partitions != 0 ? options->num_partitions
                                                        : job->num_workers;
     job->field          = options->field;
@@ -76,30 +188,22 @@ static int main_init_job(const options_t *options, launcher_t *launcher,
     job->on_gpu         = options->on_gpu;
     job->gpu            = options->gpu;
     job->gpu_memory     = options->gpu_memory;
-    job_choose_buckets(job);
-    if (job_check_gpu_memory(job) != 0) {
-        return -1;
-    }
-    if (inputs_init(&job->inputs, options->files, options->num_files,
-                    options->delimiter) != 0) {
-        return -1;
-    }
-    if ((options->has_header && (inputs_take_header(&job->inputs) != 0)) ||
-        (main_open_folder(options, launcher, &job->folder) != 0)) {
-        inputs_cleanup(&job->inputs);
-        return -1;
-    }
-    return 0;
+    return (worker_choose_batch(job) == 0) &&
+                   (inputs_init(&job->inputs, files, num_files,
+                                options->delimiter) == 0) &&
+                   (!options->has_header ||
+                    (inputs_take_header(&job->inputs) == 0)) &&
+                   (output_folder_open(&job->folder, options->folder, run) == 0)
+               ? 0
+               : -1;
 }
 
-static int main_print(const options_t *options, const summary_t *summary,
-                      FILE *stream)
+static int print_summary(const options_t *options, const job_t *job,
+                         const result_t *results, uint64_t elapsed_ns,
+                         FILE *stream)
 {
-    if (options->json) {
-        summary_print_json(summary, stream);
-    } else {
-        summary_print_text(summary, stream);
-    }
+    (options->json ? summary_print_json
+                   : summary_print_text)(job, results, elapsed_ns, stream);
     if ((fflush(stream) != 0) || ferror(stream)) {
         return say_error("the partitions are complete, but the summary could "
                          "not be printed: %s",
@@ -108,115 +212,104 @@ static int main_print(const options_t *options, const summary_t *summary,
     return 0;
 }
 
-/* As if nobody had caught the signal: the shell sees how we ended. Of those
- * that a launcher ends together, one says so. */
-static status_t main_raise(int signal_number, const launcher_t *launcher)
+/* Returns 0; -1 with an error; or the signal that ended the run. */
+static int run_job(const options_t *options, const launch_t *launch,
+                   char *const *files, uint64_t run, FILE *stream)
 {
-    if ((launcher == NULL) || (launcher->rank == 0)) {
-        fprintf(stderr, "ucxpool_shuffle: ended by %s, nothing was written\n",
-                strsignal(signal_number));
+    uint64_t  since   = clock_now();
+    job_t     job     = {0};
+    result_t *results = NULL;
+    int       result;
+
+    job.num_workers = launch->is_launched         ? launch->num_ranks
+                      : options->num_workers != 0 ? options->num_workers
+                                                  : count_processors();
+    result          = init_job(options, files, run, &job);
+    if (result == 0) {
+        results = calloc(job.num_workers, sizeof(*results));
+        result  = results == NULL       ? say_error("out of memory")
+                  : launch->is_launched ? ranks_run(&job, results)
+                                        : local_run(&job, results);
+        if ((result == 0) && (launch->rank == 0)) {
+            result = print_summary(options, &job, results, clock_now() - since,
+                                   stream);
+        }
+        output_folder_close(&job.folder);
+        free(results);
     }
-    if (launcher != NULL) {
-        launcher_delay_exit(launcher);
+    inputs_cleanup(&job.inputs);
+    return result;
+}
+
+/* End as if the signal had not been caught: the shell sees how. Of those that a
+ * launcher ends together, one says so. */
+static void end_by_signal(int signal_number, const launch_t *launch)
+{
+    if (launch->rank == 0) {
+        tool_error("ended by %s, nothing was written",
+                   strsignal(signal_number));
+    }
+    if (launch->is_launched) {
+        ranks_abort(END_FAILED, signal_number);
     }
     signal(signal_number, SIG_DFL);
     raise(signal_number);
-    return STATUS_FAILED;
 }
 
-static status_t main_run(const options_t *options, launcher_t *launcher,
-                         FILE *stream)
+static end_t run_and_end(const options_t *options, launch_t *launch,
+                         char *const *files, FILE *stream)
 {
-    uint64_t  since = stopwatch_now();
-    summary_t summary;
-    result_t *results;
-    job_t     job = {0};
-    int       result;
+    uint64_t run    = 0;
+    int      result = init_run(launch, &run);
 
-    job.num_workers = launcher != NULL            ? launcher->num_ranks
-                      : options->num_workers != 0 ? options->num_workers
-                                                  : main_count_processors();
-    results         = calloc(job.num_workers, sizeof(*results));
-    if (results == NULL) {
-        say_error("out of memory for %u workers", job.num_workers);
-        return main_fail(STATUS_FAILED);
+    if (result == 0) {
+        result = run_job(options, launch, files, run, stream);
     }
-    if (main_init_job(options, launcher, &job) != 0) {
-        free(results);
-        return main_fail(STATUS_FAILED);
-    }
-    result = launcher != NULL ? ranks_run(&job, launcher, results)
-                              : local_run(&job, results);
-    if ((result == 0) && ((launcher == NULL) || (launcher->rank == 0))) {
-        summary.job        = &job;
-        summary.results    = results;
-        summary.elapsed_ns = stopwatch_now() - since;
-        result             = main_print(options, &summary, stream);
-    }
-    output_folder_close(&job.folder);
-    inputs_cleanup(&job.inputs);
-    free(results);
     if (result > 0) {
-        return main_raise(result, launcher);
+        end_by_signal(result, launch);
     }
-    return result == 0 ? STATUS_DONE : main_fail(STATUS_FAILED);
-}
-
-static status_t main_run_launched(const options_t *options, FILE *stream)
-{
-    launcher_t launcher;
-    status_t   status;
-
-    if (options->num_workers != 0) {
-        say_error("-w is not for use under a launcher: it starts the workers");
-        return main_fail(STATUS_USAGE);
+    if (result != 0) {
+        tool_error("%s", error_text());
     }
-    if (launcher_init(&launcher) != 0) {
-        return main_fail(STATUS_FAILED);
-    }
-    status = main_run(options, &launcher, stream);
-    if (status != STATUS_DONE) {
-        launcher_abort(&launcher, status);
+    if (launch->is_launched && (result == 0)) {
+        ranks_cleanup();
+    } else if (launch->is_launched) {
+        ranks_abort(END_FAILED, 0);
         /* UCX and PMIx would say good-bye to those that leave as well. */
-        _exit((int)status);
+        _exit(END_FAILED);
     }
-    launcher_cleanup(&launcher);
-    return status;
+    return result == 0 ? END_DONE : END_FAILED;
 }
 
 /* What was not written was not shown. */
-static status_t main_close(FILE *stream)
+static int close_output(int code)
 {
-    if (output_close(stream) != 0) {
-        say_error("standard output cannot be written: %s", strerror(errno));
-        return main_fail(STATUS_FAILED);
+    if (output_close(stdout) != 0) {
+        tool_error("standard output cannot be written: %s", strerror(errno));
+        return END_FAILED;
     }
-    return STATUS_DONE;
+    return code;
 }
 
 int main(int argc, char **argv)
 {
-    options_t options;
-    status_t  status;
+    options_t options = {.delimiter = FIELD_UNKNOWN, .field = 1, .gpu = -1};
+    launch_t  launch  = {.is_launched = ranks_are_launched()};
+    char    **files;
     FILE     *stream;
+    int       code = options_read(&program, &options, argc, argv, &files);
 
-    switch (options_parse(&options, argc, argv)) {
-    case OPTIONS_SHOWN:
-        return main_close(stdout);
-    case OPTIONS_WRONG:
-        return main_fail(STATUS_USAGE);
-    case OPTIONS_RUN:
-        break;
+    if (code < 0) {
+        code = check_options(&options, &launch, files);
     }
-    if (pool_check_settings() != 0) {
-        return main_fail(STATUS_USAGE);
+    if (code >= 0) {
+        return close_output(code);
     }
     if (output_take(&stream) != 0) {
-        say_error("cannot use the standard output: %s", strerror(errno));
-        return main_fail(STATUS_FAILED);
+        tool_error("cannot use the standard output: %s", strerror(errno));
+        return END_FAILED;
     }
-    status = launcher_is_present() ? main_run_launched(&options, stream)
-                                   : main_run(&options, NULL, stream);
+    code = (int)run_and_end(&options, &launch, files, stream);
     fclose(stream);
-    return status;
+    return code;
 }

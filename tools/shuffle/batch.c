@@ -3,287 +3,279 @@
 #include "tools/shuffle/batch.h"
 #include "tools/shuffle/error.h"
 
+#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH_ALIGNMENT 16u
 /* Records are seldom shorter; where they are, the columns fill first. */
 #define BATCH_RECORD_SIZE 32u
-#define BATCH_CHUNK_MIN   512u
-#define BATCH_CHUNK_MAX   (256u * 1024)
-/* More, and chunks are short; with one, a batch is full when one bucket is. */
-#define BATCH_CHUNKS_PER_BUCKET 2u
+#define BATCH_ALIGNMENT   64u
 
-_Static_assert(sizeof(batch_entry_t) == 16, "it is a wire format");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "columns are sent as they lie in memory");
 
-static size_t batch_align(size_t size)
+/* --- hashes and tallies ------------------------------------------------- */
+
+static uint64_t hash_load(const unsigned char *data)
 {
-    return (size + BATCH_ALIGNMENT - 1) & ~(size_t)(BATCH_ALIGNMENT - 1);
+    uint64_t word;
+
+    memcpy(&word, data, sizeof(word));
+    return le64toh(word);
 }
 
-/* Bytes of the arena that a chunk takes. */
-static size_t batch_chunk_size(const batch_shape_t *shape, size_t num_bytes)
+/* The product's halves and the factors: a factor of 0 keeps what came before.
+ */
+static uint64_t hash_fold(uint64_t a, uint64_t b)
 {
-    return batch_align(shape->chunk_records * sizeof(uint64_t)) +
-           batch_align(shape->chunk_records * sizeof(uint32_t)) +
-           batch_align(num_bytes);
+    unsigned __int128 product = (unsigned __int128)a * b;
+
+    return (uint64_t)product ^ (uint64_t)(product >> 64) ^ a ^
+           ((b << 32) | (b >> 32));
 }
 
-void batch_shape_init(batch_shape_t *shape, uint32_t num_buckets, size_t size)
+static uint64_t hash_step(uint64_t state, const unsigned char *data)
 {
-    size_t chunk_size = size / (BATCH_CHUNKS_PER_BUCKET * (size_t)num_buckets);
-    uint32_t num_chunks;
+    return hash_fold(hash_load(data) ^ 0x9e3779b97f4a7c15u,
+                     hash_load(data + 8) ^ state);
+}
 
-    if (chunk_size < BATCH_CHUNK_MIN) {
-        chunk_size = BATCH_CHUNK_MIN;
+uint64_t hash_bytes(const void *bytes, size_t length, uint64_t seed)
+{
+    const unsigned char *data     = bytes;
+    unsigned char        tail[16] = {0};
+    uint64_t             one      = seed ^ (length * 0xd6e8feb86659fd93u);
+    uint64_t             two      = seed + 0xa0761d6478bd642fu;
+
+    /* Two chains, so that the multiplier is not idle. */
+    for (; length >= 32; data += 32, length -= 32) {
+        one = hash_step(one, data);
+        two = hash_step(two, data + 16);
     }
-    if (chunk_size > BATCH_CHUNK_MAX) {
-        chunk_size = BATCH_CHUNK_MAX;
+    if (length >= 16) {
+        one = hash_step(one, data);
+        data += 16;
+        length -= 16;
     }
-    num_chunks           = (uint32_t)(size / chunk_size);
-    shape->num_buckets   = num_buckets;
-    shape->chunk_size    = chunk_size;
-    shape->chunk_records = (uint32_t)(chunk_size / BATCH_RECORD_SIZE);
-    shape->max_chunks    = num_chunks > 0 ? num_chunks : 1;
-    shape->arena_size = shape->max_chunks * batch_chunk_size(shape, chunk_size);
+    memcpy(tail, data, length);
+    one = hash_step(one, tail);
+    one = hash_fold(one ^ 0xe7037ed1a0b428dbu, two ^ 0x8ebc6af09c88c6e3u);
+    return one ^ (one >> 29);
 }
 
-static size_t batch_directory_size(const batch_shape_t *shape)
+void tally_record(tally_t *tally, const char *record, size_t length)
 {
-    return shape->max_chunks * sizeof(batch_entry_t);
+    tally->records++;
+    tally->bytes += length;
+    tally->checksum += hash_bytes(record, length, HASH_SEED_RECORD);
 }
 
-size_t batch_memory_size(const batch_shape_t *shape)
+void tally_add(tally_t *tally, const tally_t *other)
 {
-    return batch_directory_size(shape) + shape->arena_size;
+    tally->records += other->records;
+    tally->bytes += other->bytes;
+    tally->checksum += other->checksum;
 }
 
-batch_t *batch_create(const batch_shape_t *shape, char *memory, char *mirror)
+bool tally_is_equal(const tally_t *one, const tally_t *other)
 {
-    batch_t *batch = calloc(1, sizeof(*batch));
-
-    if (batch == NULL) {
-        goto err;
-    }
-    batch->shape     = shape;
-    batch->memory    = memory;
-    batch->mirror    = mirror != NULL ? mirror : memory;
-    batch->directory = (batch_entry_t *)memory;
-    batch->arena     = memory + batch_directory_size(shape);
-    batch->chunks    = calloc(shape->max_chunks, sizeof(*batch->chunks));
-    batch->sizes     = calloc(shape->max_chunks, sizeof(*batch->sizes));
-    batch->open      = calloc(shape->num_buckets, sizeof(*batch->open));
-    batch->segments =
-        calloc(1 + 3 * (size_t)shape->max_chunks, sizeof(*batch->segments));
-    if ((batch->chunks == NULL) || (batch->sizes == NULL) ||
-        (batch->open == NULL) || (batch->segments == NULL)) {
-        goto err;
-    }
-    return batch;
-
-err:
-    batch_destroy(batch);
-    say_error("out of memory for a batch of %u chunks", shape->max_chunks);
-    return NULL;
+    return (one->records == other->records) && (one->bytes == other->bytes) &&
+           (one->checksum == other->checksum);
 }
 
-void batch_destroy(batch_t *batch)
+/* --- a batch ------------------------------------------------------------ */
+
+static size_t batch_max_records(size_t size)
 {
-    if (batch != NULL) {
-        free(batch->large);
-        free(batch->chunks);
-        free(batch->sizes);
-        free(batch->open);
-        free(batch->segments);
-        free(batch);
-    }
+    return size / BATCH_RECORD_SIZE + 1;
 }
 
-void batch_reset(batch_t *batch, unsigned target)
+static size_t batch_columns_size(size_t num_records)
+{
+    return num_records * (sizeof(uint64_t) + sizeof(uint32_t)) -
+           sizeof(uint32_t);
+}
+
+size_t batch_memory_size(size_t size)
+{
+    size_t all = batch_columns_size(batch_max_records(size)) + size;
+
+    return (all + BATCH_ALIGNMENT - 1) / BATCH_ALIGNMENT * BATCH_ALIGNMENT;
+}
+
+/* Columns with room for so many records. */
+static void batch_lay_out(batch_t *batch, char *memory, size_t num_records)
+{
+    batch->hashes = (uint64_t *)memory;
+    batch->ends   = (uint32_t *)(batch->hashes + num_records);
+    batch->bytes  = (char *)(batch->ends + num_records - 1);
+}
+
+void batch_init(batch_t *batch, char *memory, size_t size)
+{
+    memset(batch, 0, sizeof(*batch));
+    batch->memory = memory;
+    batch->size   = size;
+    batch_reset(batch);
+}
+
+void batch_reset(batch_t *batch)
 {
     free(batch->large);
     batch->large       = NULL;
-    batch->target      = target;
-    batch->used        = 0;
-    batch->num_chunks  = 0;
     batch->num_records = 0;
     batch->num_bytes   = 0;
-    memset(batch->open, 0, batch->shape->num_buckets * sizeof(*batch->open));
+    batch_lay_out(batch, batch->memory, batch_max_records(batch->size));
 }
 
-/*
- * Open a chunk with room for `length` bytes at least. A record that is larger
- * than the arena gets memory of its own, in a batch of its own.
- */
-static int batch_open_chunk(batch_t *batch, uint32_t bucket, size_t length)
+static int batch_take_large(batch_t *batch, size_t length)
 {
-    const batch_shape_t *shape = batch->shape;
-    size_t   size   = length > shape->chunk_size ? length : shape->chunk_size;
-    char    *memory = batch->arena + batch->used;
-    chunk_t *chunk  = &batch->chunks[batch->num_chunks];
+    batch->large = malloc(length);
+    return batch->large != NULL
+               ? 0
+               : say_error("out of memory for a batch of %zu bytes", length);
+}
 
-    if ((batch->large != NULL) || (batch->num_chunks == shape->max_chunks)) {
+int batch_append(batch_t *batch, uint64_t hash, const char *record,
+                 size_t length)
+{
+    if ((batch->large != NULL) ||
+        (batch->num_records == batch_max_records(batch->size)) ||
+        ((length > batch->size - batch->num_bytes) &&
+         (batch->num_records > 0))) {
         return 0;
     }
-    if (batch_chunk_size(shape, size) > shape->arena_size - batch->used) {
-        if (batch->num_chunks > 0) {
-            return 0;
+    if (length > batch->size) {
+        if (batch_take_large(batch, batch_columns_size(1) + length) != 0) {
+            return -1;
         }
-        batch->large = malloc(batch_chunk_size(shape, size));
-        if (batch->large == NULL) {
-            return say_error("out of memory for a record of %zu bytes", length);
-        }
-        memory = batch->large;
-    } else {
-        batch->used += batch_chunk_size(shape, size);
+        batch_lay_out(batch, batch->large, 1);
     }
-    chunk->bucket      = bucket;
-    chunk->num_records = 0;
-    chunk->num_bytes   = 0;
-    chunk->hashes      = (uint64_t *)memory;
-    memory += batch_align(shape->chunk_records * sizeof(uint64_t));
-    chunk->ends = (uint32_t *)memory;
-    memory += batch_align(shape->chunk_records * sizeof(uint32_t));
-    chunk->bytes                    = memory;
-    batch->sizes[batch->num_chunks] = size;
-    batch->open[bucket]             = ++batch->num_chunks;
-    return 1;
-}
-
-int batch_append(batch_t *batch, uint32_t bucket, uint64_t hash,
-                 const char *record, size_t length)
-{
-    uint32_t index = batch->open[bucket];
-    chunk_t *chunk = &batch->chunks[index - (index > 0)];
-    int      result;
-
-    if ((index == 0) || (chunk->num_records == batch->shape->chunk_records) ||
-        (length > batch->sizes[index - 1] - chunk->num_bytes)) {
-        result = batch_open_chunk(batch, bucket, length);
-        if (result <= 0) {
-            return result;
-        }
-        chunk = &batch->chunks[batch->num_chunks - 1];
+    if (batch->num_records > 0) {
+        batch->ends[batch->num_records - 1] = (uint32_t)batch->num_bytes;
     }
-    if (chunk->num_records > 0) {
-        chunk->ends[chunk->num_records - 1] = (uint32_t)chunk->num_bytes;
-    }
-    chunk->hashes[chunk->num_records++] = hash;
-    memcpy(chunk->bytes + chunk->num_bytes, record, length);
-    chunk->num_bytes += length;
-    batch->num_records++;
+    batch->hashes[batch->num_records++] = hash;
+    memcpy(batch->bytes + batch->num_bytes, record, length);
     batch->num_bytes += length;
     return 1;
 }
 
-size_t batch_message_size(const batch_t *batch)
+size_t batch_length(const batch_t *batch)
 {
-    return batch->num_chunks * (sizeof(batch_entry_t) - sizeof(uint32_t)) +
-           batch->num_records * (sizeof(uint64_t) + sizeof(uint32_t)) +
-           batch->num_bytes;
-}
-
-bool batch_is_large(const batch_t *batch)
-{
-    return batch->large != NULL;
-}
-
-size_t batch_extent(const batch_t *batch)
-{
-    return batch_directory_size(batch->shape) + batch->used;
-}
-
-/* Where something is sent from. */
-static void *batch_place(const batch_t *batch, const void *address)
-{
-    return batch_is_large(batch)
-               ? (void *)address
-               : batch->mirror + ((const char *)address - batch->memory);
+    return batch_columns_size(batch->num_records) + batch->num_bytes;
 }
 
 size_t batch_segments(batch_t *batch, const ucxpool_segment_t **segments_p)
 {
-    size_t             n       = batch->num_chunks;
-    ucxpool_segment_t *segment = batch->segments;
+    ucxpool_segment_t *segments = batch->segments;
 
-    segment[0].address = batch_place(batch, batch->directory);
-    segment[0].length  = n * sizeof(*batch->directory);
-    segment++;
-    for (size_t i = 0; i < n; i++, segment++) {
-        const chunk_t *chunk = &batch->chunks[i];
-
-        batch->directory[i].bucket      = chunk->bucket;
-        batch->directory[i].num_records = chunk->num_records;
-        batch->directory[i].num_bytes   = chunk->num_bytes;
-        segment[0].address              = batch_place(batch, chunk->hashes);
-        segment[0].length               = chunk->num_records * sizeof(uint64_t);
-        segment[n].address              = batch_place(batch, chunk->ends);
-        segment[n].length      = (chunk->num_records - 1) * sizeof(uint32_t);
-        segment[2 * n].address = batch_place(batch, chunk->bytes);
-        segment[2 * n].length  = chunk->num_bytes;
-    }
-    *segments_p = batch->segments;
-    return 1 + 3 * n;
+    segments[0].address = batch->hashes;
+    segments[0].length  = batch->num_records * sizeof(*batch->hashes);
+    segments[1].address = batch->ends;
+    segments[1].length  = (batch->num_records - 1) * sizeof(*batch->ends);
+    segments[2].address = batch->bytes;
+    segments[2].length  = batch->num_bytes;
+    *segments_p         = segments;
+    return 3;
 }
 
-/* Sizes of the columns of all chunks, or -1 when they cannot be. */
-static int batch_measure(const batch_entry_t *directory, uint32_t num_chunks,
-                         size_t length, size_t *hashes_p, size_t *ends_p)
+int batch_prepare(batch_t *batch, uint64_t num_records, size_t length)
 {
-    size_t rest   = length - num_chunks * sizeof(*directory);
-    size_t hashes = 0;
-    size_t ends   = 0;
-    size_t columns;
-
-    for (uint32_t i = 0; i < num_chunks; i++) {
-        const batch_entry_t *entry = &directory[i];
-
-        if ((entry->num_records == 0) || (entry->num_bytes > rest)) {
-            return -1;
-        }
-        rest -= (size_t)entry->num_bytes;
-        columns = entry->num_records * (size_t)12 - 4;
-        if (columns > rest) {
-            return -1;
-        }
-        rest -= columns;
-        hashes += entry->num_records * sizeof(uint64_t);
-        ends += (entry->num_records - 1) * sizeof(uint32_t);
+    if ((num_records == 0) || (num_records > length / sizeof(uint64_t)) ||
+        (batch_columns_size(num_records) > length)) {
+        return say_error("a batch of %zu bytes cannot have %llu records",
+                         length, (unsigned long long)num_records);
     }
-    *hashes_p = hashes;
-    *ends_p   = ends;
-    return rest == 0 ? 0 : -1;
+    batch->num_records = num_records;
+    batch->num_bytes   = length - batch_columns_size(num_records);
+    return length <= batch_memory_size(batch->size)
+               ? 0
+               : batch_take_large(batch, length);
 }
 
-int batch_parse(char *message, size_t length, uint32_t num_chunks,
-                chunk_t *chunks)
+char *batch_place(const batch_t *batch)
 {
-    const batch_entry_t *directory = (const batch_entry_t *)message;
-    char                *at        = message + num_chunks * sizeof(*directory);
-    size_t               hashes;
-    size_t               ends;
+    return batch->large != NULL ? batch->large : batch->memory;
+}
 
-    if ((num_chunks > length / sizeof(*directory)) ||
-        (batch_measure(directory, num_chunks, length, &hashes, &ends) != 0)) {
-        return say_error("a batch of %zu bytes is not what its directory says",
-                         length);
+void batch_parse(batch_t *batch, char *message)
+{
+    batch_lay_out(batch, message, batch->num_records);
+}
+
+int batch_next_run(const batch_t *batch, uint32_t num_partitions,
+                   batch_run_t *run, tally_t *tally)
+{
+    size_t start = run->offset + run->length;
+    size_t i     = run->end;
+    size_t end;
+
+    run->offset = start;
+    run->length = 0;
+    if (i == batch->num_records) {
+        return 0;
     }
-    for (uint32_t i = 0; i < num_chunks; i++) {
-        chunks[i].bucket      = directory[i].bucket;
-        chunks[i].num_records = directory[i].num_records;
-        chunks[i].num_bytes   = (size_t)directory[i].num_bytes;
-        chunks[i].hashes      = (uint64_t *)at;
-        at += directory[i].num_records * sizeof(uint64_t);
+    run->partition = hash_partition(batch->hashes[i], num_partitions);
+    do {
+        end = i + 1 < batch->num_records ? batch->ends[i] : batch->num_bytes;
+        if ((end <= start) || (end > batch->num_bytes) ||
+            (batch->bytes[end - 1] != '\n')) {
+            return say_error("record %zu of a batch of worker %u does not end "
+                             "where its column says",
+                             i, batch->peer);
+        }
+        tally_record(tally, batch->bytes + start, end - start);
+        start = end;
+        i++;
+    } while (
+        (i < batch->num_records) &&
+        (hash_partition(batch->hashes[i], num_partitions) == run->partition));
+    run->end    = i;
+    run->length = start - run->offset;
+    return 1;
+}
+
+/* --- lists -------------------------------------------------------------- */
+
+int batch_list_init(batch_list_t *list, char *memory, unsigned num, size_t size)
+{
+    memset(list, 0, sizeof(*list));
+    list->all = calloc(num, sizeof(*list->all));
+    if (list->all == NULL) {
+        return say_error("out of memory for %u batches", num);
     }
-    for (uint32_t i = 0; i < num_chunks; i++) {
-        chunks[i].ends = (uint32_t *)at;
-        at += (directory[i].num_records - 1) * sizeof(uint32_t);
-    }
-    for (uint32_t i = 0; i < num_chunks; i++) {
-        chunks[i].bytes = at;
-        at += directory[i].num_bytes;
+    list->num = num;
+    for (unsigned i = 0; i < num; i++) {
+        batch_init(&list->all[i], memory + i * batch_memory_size(size), size);
+        batch_list_put(list, &list->all[i]);
     }
     return 0;
+}
+
+void batch_list_cleanup(batch_list_t *list)
+{
+    for (unsigned i = 0; i < list->num; i++) {
+        free(list->all[i].large);
+    }
+    free(list->all);
+    memset(list, 0, sizeof(*list));
+}
+
+batch_t *batch_list_get(batch_list_t *list)
+{
+    batch_t *batch = list->idle;
+
+    if (batch != NULL) {
+        list->idle = batch->next;
+        list->num_idle--;
+    }
+    return batch;
+}
+
+void batch_list_put(batch_list_t *list, batch_t *batch)
+{
+    batch_reset(batch);
+    batch->next = list->idle;
+    list->idle  = batch;
+    list->num_idle++;
 }

@@ -1,108 +1,127 @@
 /*
- * A batch: what one worker sends to another at a time, chunks of several
- * buckets. It is one message of many segments of very different sizes:
+ * Records on their way from the worker that reads them to the one that writes
+ * them: their hashes, their tally, and batches of them.
  *
- *     [ directory | hashes of each chunk | ends of each chunk | bytes of ... ]
+ * A batch has three columns, and is sent as one message of three segments:
  *
- * In this order every column is aligned when the message is received into one
- * buffer.
+ *     hashes  [ h0 h1 h2 ]    of the keys
+ *     ends    [ e0 e1 ]       where records end; the last ends with bytes
+ *     bytes   [ record 0 \n record 1 \n record 2 \n ]
+ *               0          e0          e1           num_bytes
  *
- * All of it lies in one piece of memory, the directory and then the arena, from
- * the front of which chunks are cut:
- *
- *     memory  [ directory | hashes ends bytes ][ hashes ends bytes ]...free...
- *                          chunk of bucket 2    chunk of bucket 0
- *
- * The memory may have a mirror, memory of the same size to which the sender of
- * the batch copies it; the segments of the message then are those of the
- * mirror.
+ * A sender builds a batch in memory with room for whole columns; a message lies
+ * in the memory of the receiver without gaps. A batch of one record has no
+ * ends, and its record may be of any size.
  */
 #ifndef SHUFFLE_BATCH_H
 #define SHUFFLE_BATCH_H
 
-#include "tools/shuffle/chunk.h"
-
 #include <ucxpool/transfer.h>
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-/* Goes over the wire: little-endian, as the hosts are. */
-typedef struct batch_entry {
-    uint32_t bucket;
-    uint32_t num_records;
-    uint64_t num_bytes;
-} batch_entry_t;
+/* Different hashes of keys and of whole records. */
+#define HASH_SEED_KEY    0x6a09e667f3bcc909u
+#define HASH_SEED_RECORD 0xbb67ae8584caa73bu
 
-/* The same for all batches of a worker. */
-typedef struct batch_shape {
-    uint32_t num_buckets;
-    size_t   chunk_size;    /* bytes of records per chunk */
-    uint32_t chunk_records; /* records per chunk, at most */
-    size_t   arena_size;
-    uint32_t max_chunks;
-} batch_shape_t;
+/* The same on every machine and in every run. No protection against keys that
+ * are chosen to collide. */
+uint64_t hash_bytes(const void *bytes, size_t length, uint64_t seed);
+
+/* Partition of a key hash: its place in 0 .. num_partitions - 1. */
+static inline uint32_t hash_partition(uint64_t hash, uint32_t num_partitions)
+{
+    return (uint32_t)(((unsigned __int128)hash * num_partitions) >> 64);
+}
+
+/* The checksum is the sum of the hashes of records modulo 2^64: it does not
+ * depend on their order, and a lost, doubled or changed record changes it. */
+typedef struct tally {
+    uint64_t records;
+    uint64_t bytes; /* with newlines */
+    uint64_t checksum;
+} tally_t;
+
+void tally_record(tally_t *tally, const char *record, size_t length);
+void tally_add(tally_t *tally, const tally_t *other);
+bool tally_is_equal(const tally_t *one, const tally_t *other);
 
 typedef struct batch {
-    struct batch        *next; /* of a list of its holder */
-    void                *holder;
-    const batch_shape_t *shape;
-    unsigned             target; /* worker */
-    char                *memory;
-    char                *mirror; /* of the memory, or the memory itself */
-    char                *arena;
-    size_t               used;  /* bytes of the arena */
-    char                *large; /* memory of a record over the arena's size */
-    uint32_t             num_chunks;
-    size_t               num_records;
-    size_t               num_bytes;
-    chunk_t             *chunks;    /* max_chunks */
-    size_t              *sizes;     /* room for bytes in each chunk */
-    uint32_t            *open;      /* by bucket: 1 + index of its open chunk */
-    batch_entry_t       *directory; /* at the front of the memory */
-    ucxpool_segment_t   *segments;
+    struct batch *next; /* of a list */
+    void         *owner;
+    unsigned      peer; /* the worker that it goes to, or comes from */
+    char         *memory;
+    size_t        size;  /* room for bytes of records */
+    char         *large; /* memory of its own for what needs more, or NULL */
+    size_t        num_records;
+    size_t        num_bytes;
+    uint64_t     *hashes;
+    uint32_t     *ends;
+    char         *bytes;
+
+    ucxpool_segment_t segments[3]; /* see batch_segments() */
 } batch_t;
 
-/*
- * The shape for about `size` bytes of records in num_buckets buckets.
- */
-void batch_shape_init(batch_shape_t *shape, uint32_t num_buckets, size_t size);
+/* Bytes of memory for a batch with room for `size` bytes of records; a multiple
+ * of 64. */
+size_t batch_memory_size(size_t size);
 
-/* Bytes of memory that a batch needs. A message that was received into one
- * buffer needs no more, but for a record over the arena's size. */
-size_t batch_memory_size(const batch_shape_t *shape);
+/* The memory is borrowed, and aligned to 8. */
+void batch_init(batch_t *batch, char *memory, size_t size);
 
-/* memory, mirror: batch_memory_size() bytes, borrowed, aligned to 16; mirror is
- * NULL for none. NULL without memory, with an error. */
-batch_t *batch_create(const batch_shape_t *shape, char *memory, char *mirror);
-void     batch_destroy(batch_t *batch);
+/* Make it empty again, and release what only its last content needed. */
+void batch_reset(batch_t *batch);
 
-/* Make it empty again. */
-void batch_reset(batch_t *batch, unsigned target);
-
-/*
- * Append a record with its newline. Returns 1 when it is in, 0 when the batch
- * is full (an empty one never is), -1 with an error.
- */
-int batch_append(batch_t *batch, uint32_t bucket, uint64_t hash,
-                 const char *record, size_t length);
+/* Append a record with its newline. Returns 1 when it is in; 0 when the batch
+ * is full, which an empty one never is; -1 with an error. */
+int batch_append(batch_t *batch, uint64_t hash, const char *record,
+                 size_t length);
 
 /* The batch as a message; the segments belong to the batch. */
-size_t batch_message_size(const batch_t *batch);
+size_t batch_length(const batch_t *batch);
 size_t batch_segments(batch_t *batch, const ucxpool_segment_t **segments_p);
 
-/* A record over the arena's size has memory of its own, and no mirror: the
- * whole message is where it was built. */
-bool batch_is_large(const batch_t *batch);
+/* Prepare for a message: batch_place() is where it goes. Returns -1 with an
+ * error. */
+int   batch_prepare(batch_t *batch, uint64_t num_records, size_t length);
+char *batch_place(const batch_t *batch);
 
-/* Bytes at the front of the memory that the segments lie in. */
-size_t batch_extent(const batch_t *batch);
+/* Find the columns of the message, which is at its place, or was copied. */
+void batch_parse(batch_t *batch, char *message);
+
+/* Records of one partition that follow each other. All 0: none yet. */
+typedef struct batch_run {
+    size_t   end; /* index of the record behind the run */
+    uint32_t partition;
+    size_t   offset; /* in the bytes */
+    size_t   length;
+} batch_run_t;
 
 /*
- * Find the chunks of a message that was received into one buffer. chunks has
- * room for num_chunks. Everything is checked against the length. Returns -1
- * with an error.
+ * Go on to the next run. Its records are counted from the bytes themselves, and
+ * each must end where its column says, with a newline. Returns 1, 0 when there
+ * is none, -1 with an error.
  */
-int batch_parse(char *message, size_t length, uint32_t num_chunks,
-                chunk_t *chunks);
+int batch_next_run(const batch_t *batch, uint32_t num_partitions,
+                   batch_run_t *run, tally_t *tally);
+
+/* A fixed number of batches, side by side in memory. */
+typedef struct batch_list {
+    batch_t *all;
+    unsigned num;
+    unsigned num_idle;
+    batch_t *idle;
+} batch_list_t;
+
+/* memory: num times batch_memory_size(), borrowed. Returns -1 with an error. */
+int  batch_list_init(batch_list_t *list, char *memory, unsigned num,
+                     size_t size);
+void batch_list_cleanup(batch_list_t *list);
+
+/* An empty batch that is not in use, or NULL. */
+batch_t *batch_list_get(batch_list_t *list);
+void     batch_list_put(batch_list_t *list, batch_t *batch);
 
 #endif

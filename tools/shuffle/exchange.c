@@ -1,61 +1,295 @@
 #include <config.h>
 
-#include "tools/shuffle/exchange_inside.h"
+#include "tools/shuffle/exchange.h"
 #include "tools/shuffle/error.h"
-#include "tools/shuffle/pool.h"
 
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-static size_t exchange_memory_size(const exchange_params_t *params)
+#define MIB ((size_t)1 << 20)
+
+/* One being filled, two under way. */
+#define EXCHANGE_BATCHES_PER_PEER 3u
+/* One being written, others on their way in. */
+#define EXCHANGE_INCOMING_MIN 3u
+#define EXCHANGE_INCOMING_MAX 8u
+
+/* Batches are sent and received in place, in the caller's share of the pool:
+ * what is left after these shares, in percent. */
+#define POOL_SEND_SHARE 20
+#define POOL_RECV_SHARE 10
+#define POOL_USER_SHARE (100 - POOL_SEND_SHARE - POOL_RECV_SHARE)
+/* Beyond what the batches need: for packing. */
+#define POOL_SPARE (8 * MIB)
+
+#define POOL_TEXT(_number)  POOL_TEXT_(_number)
+#define POOL_TEXT_(_number) #_number
+
+typedef enum exchange_kind {
+    EXCHANGE_BATCH = 1,
+    EXCHANGE_END   = 2
+} exchange_kind_t;
+
+/* The metadata of each message. */
+typedef struct exchange_header {
+    uint32_t kind;
+    uint32_t source;
+    uint64_t count; /* batch: records; end: batches that were sent */
+} exchange_header_t;
+
+typedef struct exchange_peer {
+    exchange_t        *exchange;
+    ucxpool_channel_t *channel;
+    batch_list_t       list;
+    unsigned           pending; /* sends that have not ended */
+    uint64_t           num_sent;
+    uint64_t           num_received;
+    uint64_t           num_expected; /* known when it has ended */
+    bool               has_ended;
+} exchange_peer_t;
+
+/* Batches of the host, and their mirrors. */
+typedef struct exchange_memory {
+    char *address;
+    bool  is_of_pool; /* registered; it is released with the pool */
+} exchange_memory_t;
+
+struct exchange {
+    exchange_params_t params;
+    ucxpool_t        *pool;
+    void             *address;
+    size_t            address_length;
+    exchange_memory_t memory;
+    exchange_memory_t mirrors;
+    exchange_peer_t  *peers;
+    batch_list_t      own_list;
+    batch_list_t     *list; /* to receive into */
+    batch_t          *ready;
+    batch_t         **ready_end;
+    unsigned          num_receiving;
+    bool              failed; /* the error is there already */
+    bool              lost_peer;
+    exchange_report_t report;
+};
+
+/* --- time --------------------------------------------------------------- */
+
+stopwatch_t stopwatch_start(void)
 {
-    size_t num_batches =
-        EXCHANGE_BATCHES_PER_PEER * (size_t)(params->num_workers - 1);
-    size_t num_arrivals =
-        params->gpu_store == NULL ? exchange_num_arrivals(params) : 0;
+    struct timespec cpu;
+    stopwatch_t     start;
 
-    return (num_batches + num_arrivals) *
-           store_round(batch_memory_size(params->shape));
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+    start.wall_ns = clock_now();
+    start.cpu_ns  = (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec;
+    return start;
 }
 
-static int exchange_init_memory(exchange_t *exchange)
+void stopwatch_stop(stopwatch_t *total, const stopwatch_t *start)
 {
-    size_t size = exchange_memory_size(&exchange->params);
+    stopwatch_t now = stopwatch_start();
 
-    if (exchange->params.gpu_store == NULL) {
-        return store_init(&exchange->memory, exchange->pool, NULL, size);
+    total->wall_ns += now.wall_ns - start->wall_ns;
+    total->cpu_ns += now.cpu_ns - start->cpu_ns;
+}
+
+void stopwatch_add(stopwatch_t *total, const stopwatch_t *other)
+{
+    total->wall_ns += other->wall_ns;
+    total->cpu_ns += other->cpu_ns;
+}
+
+/* --- the pool ----------------------------------------------------------- */
+
+/* Settings that fit this tool, where the user has none. */
+static int pool_config_fit(ucxpool_config_t *config, bool on_gpu,
+                           size_t memory_size)
+{
+    /* In whole large pages: every worker maps the pool of every other, and
+     * 4 KiB at a time that takes longer than the transfer. */
+    size_t size = (memory_size / POOL_USER_SHARE * 100 + POOL_SPARE) / MIB;
+    char   comm_size[32];
+    char   variable[64];
+    /* Another block size than ours has a best size of its own. */
+    bool sizes = getenv("UCXPOOL_BLOCK_SIZE") == NULL;
+    /* The library chooses regions of a GPU: they need not be one for each
+     * pool to be mapped fast. */
+    bool region = sizes && !on_gpu && (getenv("UCXPOOL_COMM_SIZE") == NULL);
+    const struct {
+        const char *key;
+        const char *value; /* NULL: the library's default */
+    } settings[] = {
+        {"SEND_SHARE", POOL_TEXT(POOL_SEND_SHARE)},
+        {"RECV_SHARE", POOL_TEXT(POOL_RECV_SHARE)},
+        /* What fails is said once, by the main process. */
+        {"LOG_LEVEL", "error"},
+        /* After a failure a worker must not keep the others waiting. */
+        {"CLOSE_TIMEOUT", "300ms"},
+        /* For a processor, packing short columns costs less than an operation
+         * for each. */
+        {"INPLACE_MIN", on_gpu ? NULL : "32k"},
+        {"REGION_SIZE", region ? comm_size : NULL},
+        {"COMM_SIZE", sizes ? comm_size : NULL},
+        {"BLOCK_SIZE", !sizes   ? NULL
+                       : on_gpu ? "2m"
+                                : "1m"},
+    };
+
+    snprintf(comm_size, sizeof(comm_size), "%zum", (size / 2 + 1) * 2);
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        snprintf(variable, sizeof(variable), "UCXPOOL_%s", settings[i].key);
+        if ((settings[i].value != NULL) && (getenv(variable) == NULL) &&
+            (ucxpool_config_modify(config, settings[i].key,
+                                   settings[i].value) != UCXPOOL_OK)) {
+            return say_error("%s", ucxpool_error_detail());
+        }
     }
-    return store_init_pinned(&exchange->memory, exchange->device, size) == 0
-               ? store_init(&exchange->mirrors, exchange->pool,
-                            exchange->device, size)
-               : -1;
+    return 0;
+}
+
+static int pool_make(unsigned worker, const ucxpool_config_t *config,
+                     const gpu_store_t *gpu_store, ucxpool_t **pool_p)
+{
+    ucxpool_params_t params = {0};
+    char             name[32];
+
+    snprintf(name, sizeof(name), "worker-%u", worker);
+    params.field_mask = UCXPOOL_PARAM_FIELD_CONFIG | UCXPOOL_PARAM_FIELD_NAME;
+    params.config     = config;
+    params.name       = name;
+    if (gpu_store != NULL) {
+        params.field_mask |=
+            UCXPOOL_PARAM_FIELD_MEMORY_KIND | UCXPOOL_PARAM_FIELD_DEVICE;
+        params.memory_kind = UCXPOOL_MEMORY_CUDA;
+        params.device      = gpu_store_stats(gpu_store)->gpu;
+    }
+    if (ucxpool_create(&params, pool_p) != UCXPOOL_OK) {
+        return say_error("cannot create the pool of worker %u: %s", worker,
+                         ucxpool_error_detail());
+    }
+    return 0;
+}
+
+static int exchange_create_pool(exchange_t *exchange, size_t memory_size)
+{
+    const gpu_store_t *gpu_store = exchange->params.gpu_store;
+    ucxpool_config_t  *config;
+    int                result;
+
+    if (ucxpool_config_read(&config) != UCXPOOL_OK) {
+        return say_error("%s", ucxpool_error_detail());
+    }
+    result = pool_config_fit(config, gpu_store != NULL, memory_size);
+    if (result == 0) {
+        result = pool_make(exchange->params.self, config, gpu_store,
+                           &exchange->pool);
+    }
+    ucxpool_config_release(config);
+    return result;
+}
+
+/* Asked first, because a refusal is a warning in the log. */
+static bool pool_has_room(ucxpool_t *pool, size_t size)
+{
+    uint64_t block_size = 1, num_free = 0;
+
+    (void)ucxpool_stats_get(pool, "block_size", &block_size);
+    (void)ucxpool_stats_get(pool, "blocks_user_free", &num_free);
+    return num_free >= (size + block_size - 1) / block_size;
+}
+
+static bool pool_alloc(ucxpool_t *pool, size_t size, exchange_memory_t *memory)
+{
+    void *address;
+
+    memory->is_of_pool =
+        pool_has_room(pool, size) &&
+        (ucxpool_comm_alloc(pool, size, &address) == UCXPOOL_OK);
+    if (memory->is_of_pool) {
+        memory->address = address;
+    }
+    return memory->is_of_pool;
+}
+
+/* --- making it ---------------------------------------------------------- */
+
+static int exchange_init_memory(exchange_t *exchange, size_t size)
+{
+    gpu_store_t *gpu_store = exchange->params.gpu_store;
+
+    if ((gpu_store != NULL) &&
+        !pool_alloc(exchange->pool, size, &exchange->mirrors)) {
+        exchange->mirrors.address = gpu_store_alloc(gpu_store, size);
+        if (exchange->mirrors.address == NULL) {
+            return -1;
+        }
+    }
+    if ((gpu_store != NULL) ||
+        !pool_alloc(exchange->pool, size, &exchange->memory)) {
+        exchange->memory.address = gpu_store_host_alloc(gpu_store, size);
+    }
+    return exchange->memory.address != NULL ? 0 : -1;
+}
+
+static int exchange_init_peer(exchange_t *exchange, unsigned index,
+                              size_t offset)
+{
+    exchange_peer_t *peer = &exchange->peers[index];
+
+    peer->exchange = exchange;
+    if (batch_list_init(&peer->list, exchange->memory.address + offset,
+                        EXCHANGE_BATCHES_PER_PEER,
+                        exchange->params.batch_size) != 0) {
+        return -1;
+    }
+    for (unsigned i = 0; i < EXCHANGE_BATCHES_PER_PEER; i++) {
+        peer->list.all[i].owner = peer;
+        peer->list.all[i].peer  = index;
+    }
+    return 0;
 }
 
 static int exchange_init(exchange_t *exchange)
 {
-    if (exchange->params.gpu_store != NULL) {
-        exchange->device = gpu_store_device(exchange->params.gpu_store);
+    const exchange_params_t *params = &exchange->params;
+    size_t                   place  = batch_memory_size(params->batch_size);
+    unsigned                 peers  = params->num_workers - 1;
+    unsigned                 num    = 2 * peers;
+    size_t                   offset = 0;
+    size_t                   size;
+
+    num  = num < EXCHANGE_INCOMING_MIN ? EXCHANGE_INCOMING_MIN : num;
+    num  = num > EXCHANGE_INCOMING_MAX ? EXCHANGE_INCOMING_MAX : num;
+    num  = params->gpu_store != NULL ? 0 : num;
+    size = (EXCHANGE_BATCHES_PER_PEER * (size_t)peers + num) * place;
+
+    exchange->ready_end = &exchange->ready;
+    exchange->peers     = calloc(params->num_workers, sizeof(*exchange->peers));
+    if (exchange->peers == NULL) {
+        return say_error("out of memory for %u peers", params->num_workers);
     }
-    if ((pool_create(exchange->params.self, exchange->device,
-                     exchange_memory_size(&exchange->params),
-                     &exchange->pool) != 0) ||
-        (exchange_init_memory(exchange) != 0)) {
+    if ((exchange_create_pool(exchange, size) != 0) ||
+        (exchange_init_memory(exchange, size) != 0)) {
         return -1;
     }
-    exchange->peers =
-        calloc(exchange->params.num_workers, sizeof(*exchange->peers));
-    if (exchange->peers == NULL) {
-        return say_error("out of memory for %u peers",
-                         exchange->params.num_workers);
-    }
-    for (unsigned i = 0; i < exchange->params.num_workers; i++) {
-        if ((i != exchange->params.self) &&
-            (exchange_peer_init(exchange, i) != 0)) {
+    for (unsigned i = 0; i < params->num_workers; i++) {
+        if (i == params->self) {
+            continue;
+        }
+        if (exchange_init_peer(exchange, i, offset) != 0) {
             return -1;
         }
+        offset += EXCHANGE_BATCHES_PER_PEER * place;
     }
-    return exchange_incoming_init(exchange);
+    if (params->gpu_store != NULL) {
+        exchange->list = gpu_store_list(params->gpu_store);
+        return 0;
+    }
+    exchange->list = &exchange->own_list;
+    return batch_list_init(exchange->list, exchange->memory.address + offset,
+                           num, params->batch_size);
 }
 
 int exchange_create(const exchange_params_t *params, exchange_t **exchange_p)
@@ -74,55 +308,43 @@ int exchange_create(const exchange_params_t *params, exchange_t **exchange_p)
     return 0;
 }
 
-static void exchange_free(exchange_t *exchange)
+void exchange_destroy(exchange_t *exchange)
 {
-    exchange_note_t *note;
+    gpu_store_t *gpu_store;
 
-    while ((note = exchange_note_get(exchange)) != NULL) {
-        free(note);
+    if (exchange == NULL) {
+        return;
     }
-    incoming_list_cleanup(&exchange->own_list);
-    for (unsigned i = 0; i < exchange->params.num_workers; i++) {
-        for (unsigned j = 0; j < EXCHANGE_BATCHES_PER_PEER; j++) {
-            if (exchange->peers != NULL) {
-                batch_destroy(exchange->peers[i].all[j]);
-            }
-        }
+    gpu_store = exchange->params.gpu_store;
+    /* What ends now is no failure to report. */
+    exchange->failed = true;
+    ucxpool_address_release(exchange->address);
+    /* Peers may still read registered memory: it is released with the pool. */
+    ucxpool_destroy(exchange->pool);
+    /* After a failure a batch may be on its way to its mirror. */
+    if (gpu_store != NULL) {
+        gpu_store_wait(gpu_store);
+    }
+    if ((exchange->mirrors.address != NULL) && !exchange->mirrors.is_of_pool) {
+        gpu_store_free(gpu_store, exchange->mirrors.address);
+    }
+    if (!exchange->memory.is_of_pool) {
+        gpu_store_host_free(gpu_store, exchange->memory.address);
+    }
+    batch_list_cleanup(&exchange->own_list);
+    for (unsigned i = 0;
+         (exchange->peers != NULL) && (i < exchange->params.num_workers); i++) {
+        batch_list_cleanup(&exchange->peers[i].list);
     }
     free(exchange->peers);
     free(exchange);
 }
 
-void exchange_destroy(exchange_t *exchange)
-{
-    if (exchange == NULL) {
-        return;
-    }
-    /* What ends now is no failure to report an error about. */
-    exchange->failed = true;
-    ucxpool_address_release(exchange->address);
-    /* Registered memory may still be read by a peer: it goes with the pool,
-     * which asks for the batches back. */
-    ucxpool_destroy(exchange->pool);
-    /* After a failure a batch may be on its way to its mirror. */
-    if (exchange->device != NULL) {
-        device_wait_in(exchange->device);
-    }
-    if (exchange->mirrors.origin != STORE_OF_POOL) {
-        store_cleanup(&exchange->mirrors);
-    }
-    if (exchange->memory.origin != STORE_OF_POOL) {
-        store_cleanup(&exchange->memory);
-    }
-    exchange_free(exchange);
-}
-
 int exchange_address(exchange_t *exchange, const void **address_p,
                      size_t *length_p)
 {
-    if ((exchange->address == NULL) &&
-        (ucxpool_address_get(exchange->pool, &exchange->address,
-                             &exchange->address_length) != UCXPOOL_OK)) {
+    if (ucxpool_address_get(exchange->pool, &exchange->address,
+                            &exchange->address_length) != UCXPOOL_OK) {
         return say_error("cannot get the pool's address: %s",
                          ucxpool_error_detail());
     }
@@ -131,11 +353,37 @@ int exchange_address(exchange_t *exchange, const void **address_p,
     return 0;
 }
 
+/* --- failures ----------------------------------------------------------- */
+
 /* What the end of a peer looks like. */
 static bool exchange_is_loss(ucxpool_status_t status)
 {
     return (status == UCXPOOL_ERR_PEER_LOST) ||
            (status == UCXPOOL_ERR_CLOSED) || (status == UCXPOOL_ERR_CANCELED);
+}
+
+/* Remember a failure and its error. Only the first counts: those that follow
+ * are its consequences. */
+static void exchange_fail(exchange_t *exchange, ucxpool_status_t status,
+                          unsigned peer, const char *what, const char *detail)
+{
+    if (exchange->failed) {
+        return;
+    }
+    exchange->failed    = true;
+    exchange->lost_peer = exchange_is_loss(status);
+    say_error("%s worker %u: %s: %s", what, peer, ucxpool_status_string(status),
+              detail);
+}
+
+static void exchange_fail_request(exchange_t        *exchange,
+                                  ucxpool_request_t *request, unsigned peer,
+                                  const char *what)
+{
+    ucxpool_request_attr_t attr;
+
+    ucxpool_request_query(request, &attr, sizeof(attr));
+    exchange_fail(exchange, attr.status, peer, what, attr.detail);
 }
 
 int exchange_connect(exchange_t *exchange, unsigned peer, const void *address,
@@ -162,39 +410,262 @@ int exchange_connect(exchange_t *exchange, unsigned peer, const void *address,
     return 0;
 }
 
-void exchange_fail(exchange_t *exchange, ucxpool_status_t status, unsigned peer,
-                   const char *what, const char *detail)
+/* --- sending ------------------------------------------------------------ */
+
+batch_t *exchange_batch_get(exchange_t *exchange, unsigned target)
 {
-    if (exchange->failed) {
-        return;
-    }
-    exchange->failed    = true;
-    exchange->lost_peer = exchange_is_loss(status);
-    say_error("%s worker %u: %s: %s", what, peer, ucxpool_status_string(status),
-              detail);
+    return batch_list_get(&exchange->peers[target].list);
 }
 
-void exchange_params_on_device(const exchange_t *exchange, void *stream,
-                               bool is_large, ucxpool_request_params_t *params)
+static void exchange_sent(ucxpool_request_t *request, ucxpool_status_t status,
+                          void *arg)
 {
-    if (exchange->device == NULL) {
+    exchange_peer_t *peer = arg;
+
+    peer->pending--;
+    if (status != UCXPOOL_OK) {
+        exchange_fail_request(peer->exchange, request,
+                              (unsigned)(peer - peer->exchange->peers),
+                              "cannot send to");
+    }
+}
+
+static void exchange_batch_sent(ucxpool_request_t *request,
+                                ucxpool_status_t status, void *arg)
+{
+    batch_t         *batch = arg;
+    exchange_peer_t *peer  = batch->owner;
+
+    exchange_sent(request, status, peer);
+    batch_list_put(&peer->list, batch);
+}
+
+/* For a pool of GPU memory: where the data is, and the stream after whose work
+ * it is used. A large batch is in host memory. */
+static void exchange_params_on_gpu(const exchange_t *exchange, void *stream,
+                                   bool                      is_large,
+                                   ucxpool_request_params_t *params)
+{
+    if (exchange->params.gpu_store == NULL) {
         return;
     }
     params->field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_STREAM |
                           UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS;
-    params->stream = stream;
+    params->stream = is_large ? UCXPOOL_STREAM_READY : stream;
     params->segments_kind =
         is_large ? UCXPOOL_SEGMENTS_ANY : UCXPOOL_SEGMENTS_CUDA;
 }
 
-void exchange_fail_request(exchange_t *exchange, ucxpool_request_t *request,
-                           unsigned peer, const char *what)
+static void exchange_send(exchange_t *exchange, unsigned target,
+                          const exchange_header_t *header,
+                          const ucxpool_data_t *data, batch_t *batch)
 {
-    ucxpool_request_attr_t attr;
+    exchange_peer_t         *peer   = &exchange->peers[target];
+    ucxpool_request_params_t params = {0};
+    ucxpool_status_t         status;
 
-    ucxpool_request_query(request, &attr, sizeof(attr));
-    exchange_fail(exchange, attr.status, peer, what, attr.detail);
+    params.field_mask = UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK |
+                        UCXPOOL_REQUEST_PARAM_FIELD_METADATA;
+    params.callback        = exchange_sent;
+    params.callback_arg    = peer;
+    params.metadata        = header;
+    params.metadata_length = sizeof(*header);
+    if (batch != NULL) {
+        params.callback     = exchange_batch_sent;
+        params.callback_arg = batch;
+        exchange_params_on_gpu(
+            exchange,
+            exchange->params.gpu_store != NULL
+                ? gpu_store_stream(exchange->params.gpu_store)
+                : NULL,
+            batch->large != NULL, &params);
+    }
+    peer->pending++;
+    status = ucxpool_send(peer->channel, data, header->kind, &params, NULL);
+    if (status != UCXPOOL_OK) {
+        peer->pending--;
+        exchange_fail(exchange, status, target, "cannot send to",
+                      ucxpool_error_detail());
+    }
 }
+
+int exchange_post(exchange_t *exchange, batch_t *batch)
+{
+    exchange_peer_t         *peer      = batch->owner;
+    gpu_store_t             *gpu_store = exchange->params.gpu_store;
+    stopwatch_t              start     = stopwatch_start();
+    exchange_header_t        header    = {EXCHANGE_BATCH, exchange->params.self,
+                                          batch->num_records};
+    const ucxpool_segment_t *segments;
+    ucxpool_data_t           data;
+    size_t                   num;
+
+    peer->num_sent++;
+    exchange->report.batches_sent++;
+    exchange->report.bytes_sent += batch_length(batch);
+    if ((gpu_store != NULL) && (batch->large == NULL)) {
+        char *mirror = exchange->mirrors.address +
+                       (batch->memory - exchange->memory.address);
+
+        if (gpu_store_copy_in(gpu_store, mirror, batch) != 0) {
+            exchange_fail(exchange, UCXPOOL_ERR_IO, batch->peer,
+                          "cannot send to", error_text());
+            return -1;
+        }
+        data = ucxpool_data_buffer(mirror, batch_length(batch));
+    } else {
+        num  = batch_segments(batch, &segments);
+        data = ucxpool_data_segments(segments, num);
+    }
+    exchange_send(exchange, batch->peer, &header, &data, batch);
+    stopwatch_stop(&exchange->report.transfer, &start);
+    return exchange->failed ? -1 : 0;
+}
+
+int exchange_end(exchange_t *exchange)
+{
+    ucxpool_data_t nothing = ucxpool_data_buffer(NULL, 0);
+
+    for (unsigned i = 0; i < exchange->params.num_workers; i++) {
+        exchange_header_t header = {EXCHANGE_END, exchange->params.self,
+                                    exchange->peers[i].num_sent};
+
+        if (i != exchange->params.self) {
+            exchange_send(exchange, i, &header, &nothing, NULL);
+        }
+    }
+    return exchange->failed ? -1 : 0;
+}
+
+/* --- receiving ---------------------------------------------------------- */
+
+static void exchange_batch_received(ucxpool_request_t *request,
+                                    ucxpool_status_t status, void *arg)
+{
+    batch_t    *batch    = arg;
+    exchange_t *exchange = batch->owner;
+
+    exchange->num_receiving--;
+    if (status != UCXPOOL_OK) {
+        exchange_fail_request(exchange, request, batch->peer,
+                              "cannot receive from");
+        batch_list_put(exchange->list, batch);
+        return;
+    }
+    exchange->report.batches_received++;
+    exchange->report.bytes_received += batch_length(batch);
+    exchange->peers[batch->peer].num_received++;
+    batch->next          = NULL;
+    *exchange->ready_end = batch;
+    exchange->ready_end  = &batch->next;
+}
+
+static void exchange_refuse(exchange_t *exchange, ucxpool_message_t *message,
+                            ucxpool_status_t status, unsigned peer,
+                            const char *detail)
+{
+    exchange_fail(exchange, status, peer, "cannot receive from", detail);
+    ucxpool_message_refuse(message, error_text());
+}
+
+static void exchange_take_batch(exchange_t              *exchange,
+                                ucxpool_message_t       *message,
+                                const exchange_header_t *header, size_t length)
+{
+    batch_t                 *batch  = batch_list_get(exchange->list);
+    ucxpool_request_params_t params = {0};
+    ucxpool_data_t           data;
+    ucxpool_status_t         status;
+
+    batch->owner = exchange;
+    batch->peer  = header->source;
+    if (batch_prepare(batch, header->count, length) != 0) {
+        exchange_refuse(exchange, message, UCXPOOL_ERR_LIMIT, header->source,
+                        error_text());
+        batch_list_put(exchange->list, batch);
+        return;
+    }
+    data = ucxpool_data_buffer(batch_place(batch), length);
+    exchange_params_on_gpu(exchange, UCXPOOL_STREAM_READY, batch->large != NULL,
+                           &params);
+    params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK;
+    params.callback     = exchange_batch_received;
+    params.callback_arg = batch;
+    exchange->num_receiving++;
+    status = ucxpool_message_recv(message, &data, &params, NULL);
+    if (status != UCXPOOL_OK) {
+        exchange->num_receiving--;
+        exchange_refuse(exchange, message, status, header->source,
+                        ucxpool_error_detail());
+        batch_list_put(exchange->list, batch);
+    }
+}
+
+/* Its metadata is all it has. */
+static void exchange_take_end(exchange_t *exchange, ucxpool_message_t *message,
+                              const exchange_header_t *header)
+{
+    exchange_peer_t *peer    = &exchange->peers[header->source];
+    ucxpool_data_t   nothing = ucxpool_data_buffer(NULL, 0);
+    ucxpool_status_t status;
+
+    peer->has_ended    = true;
+    peer->num_expected = header->count;
+    status             = ucxpool_message_recv(message, &nothing, NULL, NULL);
+    if (status != UCXPOOL_OK) {
+        exchange_refuse(exchange, message, status, header->source,
+                        ucxpool_error_detail());
+    }
+}
+
+/* Start to receive what has come. Without an idle batch, messages wait with
+ * their senders. */
+static void exchange_take(exchange_t *exchange)
+{
+    ucxpool_message_t     *message;
+    ucxpool_message_attr_t attr;
+    exchange_header_t      header;
+
+    while (
+        (exchange->list->idle != NULL) && !exchange->failed &&
+        (ucxpool_probe(exchange->pool, NULL, 0, 0, &message) == UCXPOOL_OK)) {
+        ucxpool_message_query(message, &attr, sizeof(attr));
+        memset(&header, 0, sizeof(header));
+        if (attr.metadata_length == sizeof(header)) {
+            memcpy(&header, attr.metadata, sizeof(header));
+        }
+        if ((header.kind == 0) ||
+            (header.source >= exchange->params.num_workers)) {
+            exchange_refuse(exchange, message, UCXPOOL_ERR_PROTOCOL,
+                            exchange->params.self,
+                            "is every worker of the same version?");
+        } else if (header.kind == EXCHANGE_BATCH) {
+            exchange_take_batch(exchange, message, &header, attr.length);
+        } else {
+            exchange_take_end(exchange, message, &header);
+        }
+    }
+}
+
+batch_t *exchange_received(exchange_t *exchange)
+{
+    batch_t *batch = exchange->ready;
+
+    if (batch != NULL) {
+        exchange->ready = batch->next;
+        if (exchange->ready == NULL) {
+            exchange->ready_end = &exchange->ready;
+        }
+    }
+    return batch;
+}
+
+void exchange_put(exchange_t *exchange, batch_t *batch)
+{
+    batch_list_put(exchange->list, batch);
+}
+
+/* --- progress ----------------------------------------------------------- */
 
 /* A peer that went away is noticed even when nothing is under way to it. */
 static void exchange_watch(exchange_t *exchange)
@@ -223,8 +694,9 @@ int exchange_progress(exchange_t *exchange)
 
     exchange_take(exchange);
     /* Looking in vain is part of waiting. */
-    stopwatch_stop(
-        moved > 0 ? &exchange->times.transfer : &exchange->times.wait, &start);
+    stopwatch_stop(moved > 0 ? &exchange->report.transfer
+                             : &exchange->report.wait,
+                   &start);
     exchange_watch(exchange);
     return exchange->failed ? -1 : 0;
 }
@@ -239,31 +711,21 @@ void exchange_wait(exchange_t *exchange, int timeout_ms)
         (ucxpool_arm(exchange->pool) == UCXPOOL_OK)) {
         poll(&event, 1, timeout_ms);
     }
-    stopwatch_stop(&exchange->times.wait, &start);
+    stopwatch_stop(&exchange->report.wait, &start);
 }
 
 bool exchange_is_over(const exchange_t *exchange)
 {
     const exchange_peer_t *peer;
+    bool is_over = (exchange->num_receiving == 0) && (exchange->ready == NULL);
 
-    if ((exchange->notes_pending > 0) || (exchange->num_receiving > 0) ||
-        (exchange->ready != NULL)) {
-        return false;
-    }
     for (unsigned i = 0; i < exchange->params.num_workers; i++) {
         peer = &exchange->peers[i];
-        if ((i != exchange->params.self) &&
-            (!peer->has_ended || (peer->pending > 0) ||
-             (peer->batches_received != peer->batches_expected))) {
-            return false;
-        }
+        is_over &= (i == exchange->params.self) ||
+                   (peer->has_ended && (peer->pending == 0) &&
+                    (peer->num_received == peer->num_expected));
     }
-    return true;
-}
-
-unsigned exchange_notes_pending(const exchange_t *exchange)
-{
-    return exchange->notes_pending;
+    return is_over;
 }
 
 bool exchange_lost_peer(const exchange_t *exchange)
@@ -271,41 +733,21 @@ bool exchange_lost_peer(const exchange_t *exchange)
     return exchange->lost_peer;
 }
 
-int exchange_check(exchange_t *exchange)
+void exchange_report(exchange_t *exchange, exchange_report_t *report_p)
 {
-    if (ucxpool_check(exchange->pool) != UCXPOOL_OK) {
-        return say_error("the pool of worker %u lost count of its blocks: %s",
-                         exchange->params.self, ucxpool_error_detail());
-    }
-    return 0;
-}
+    ucxpool_attr_t         attr;
+    ucxpool_channel_attr_t channel;
 
-void exchange_times_get(const exchange_t *exchange, exchange_times_t *times_p)
-{
-    *times_p = exchange->times;
-}
-
-void exchange_stats_get(exchange_t *exchange, pool_stats_t *stats_p,
-                        ucxpool_degraded_t *degraded_to_p)
-{
-    ucxpool_attr_t attr;
-
-    pool_stats_read(exchange->pool, stats_p);
+    *report_p = exchange->report;
+    pool_stats_read(exchange->pool, &report_p->stats);
     ucxpool_query(exchange->pool, &attr, sizeof(attr));
-    *degraded_to_p = attr.degraded_to;
-}
-
-unsigned exchange_count_wire(const exchange_t *exchange, ucxpool_wire_t wire)
-{
-    ucxpool_channel_attr_t attr;
-    unsigned               count = 0;
-
+    report_p->degraded_to = attr.degraded_to;
     for (unsigned i = 0; i < exchange->params.num_workers; i++) {
         if (exchange->peers[i].channel != NULL) {
-            ucxpool_channel_query(exchange->peers[i].channel, &attr,
-                                  sizeof(attr));
-            count += attr.wire == wire;
+            ucxpool_channel_query(exchange->peers[i].channel, &channel,
+                                  sizeof(channel));
+            report_p->num_map += channel.wire == UCXPOOL_WIRE_MAP;
+            report_p->num_ucx += channel.wire == UCXPOOL_WIRE_UCX;
         }
     }
-    return count;
 }

@@ -3,15 +3,15 @@
  *
  *     batch_get(target) -> batch_append() ... -> post(batch)
  *                                                   |  message
- *     incoming_release() <- (written) <- incoming_get()
+ *     put(batch) <- (written) <- received() <-------'
  *
- * Each target has a fixed number of batches, and there is a fixed number of
- * incoming: memory is bounded, and a slow worker stops those that send to it,
- * and nobody else. A worker that cannot send goes on receiving, so nobody waits
- * in a circle.
+ * Each target has a fixed number of batches, and there is a fixed number to
+ * receive into: memory is bounded, and a slow worker stops only those that send
+ * to it. A worker that cannot send goes on receiving, so no circle of workers
+ * waits.
  *
- * With a store, batches are built in pinned memory, copied to the GPU and sent
- * from there; incoming are places of the store.
+ * With a GPU store, batches are built in pinned memory, copied to the GPU and
+ * sent from there, and received into places of the store.
  *
  * At the end every worker tells every other how many batches it sent.
  *
@@ -20,35 +20,43 @@
 #ifndef SHUFFLE_EXCHANGE_H
 #define SHUFFLE_EXCHANGE_H
 
-#include "tools/shuffle/incoming.h"
-#include "tools/shuffle/batch.h"
-#include "tools/shuffle/stopwatch.h"
 #include "tools/shuffle/gpu_store.h"
 
+#include "common/clock.h"
 #include "common/pool_stats.h"
 
 #include <ucxpool/ucxpool.h>
 
-#include <stdbool.h>
+/* Time by the clock, and of the processor. */
+typedef struct stopwatch {
+    uint64_t wall_ns;
+    uint64_t cpu_ns;
+} stopwatch_t;
 
-/* Bytes of the longest note. */
-#define EXCHANGE_NOTE_SIZE 1536u
+stopwatch_t stopwatch_start(void);
+/* Add the time since then. */
+void stopwatch_stop(stopwatch_t *total, const stopwatch_t *start);
+void stopwatch_add(stopwatch_t *total, const stopwatch_t *other);
 
 typedef struct exchange_params {
-    unsigned             self;
-    unsigned             num_workers;
-    const batch_shape_t *shape;     /* outlives the exchange */
-    gpu_store_t         *gpu_store; /* the same; NULL for none */
+    unsigned     self;
+    unsigned     num_workers;
+    size_t       batch_size;
+    gpu_store_t *gpu_store; /* outlives the exchange; NULL: none */
 } exchange_params_t;
 
-typedef struct exchange_times {
-    stopwatch_t transfer;   /* in calls that send, receive and progress */
-    stopwatch_t wait;       /* until something arrives */
-    uint64_t    bytes_sent; /* batches with their columns */
-    uint64_t    bytes_received;
-    uint64_t    batches_sent;
-    uint64_t    batches_received;
-} exchange_times_t;
+typedef struct exchange_report {
+    stopwatch_t        transfer;   /* in calls that send, receive, progress */
+    stopwatch_t        wait;       /* until something arrives */
+    uint64_t           bytes_sent; /* batches with their columns */
+    uint64_t           bytes_received;
+    uint64_t           batches_sent;
+    uint64_t           batches_received;
+    unsigned           num_map; /* peers by wire */
+    unsigned           num_ucx;
+    ucxpool_degraded_t degraded_to;
+    pool_stats_t       stats;
+} exchange_report_t;
 
 typedef struct exchange exchange_t;
 
@@ -77,43 +85,19 @@ int exchange_progress(exchange_t *exchange);
 /* Sleep until something may move, or the time is over. */
 void exchange_wait(exchange_t *exchange, int timeout_ms);
 
-/* The next batch that is here, or NULL. It is to be released, or held in the
- * gpu_store. */
-incoming_t *exchange_incoming_get(exchange_t *exchange);
-void exchange_incoming_release(exchange_t *exchange, incoming_t *incoming);
+/* The next batch that is here, or NULL; and back, unless the GPU store holds
+ * it. */
+batch_t *exchange_received(exchange_t *exchange);
+void     exchange_put(exchange_t *exchange, batch_t *batch);
 
 /* All that was sent has gone, and all others have ended and all of theirs was
- * got. */
+ * received. */
 bool exchange_is_over(const exchange_t *exchange);
-
-/*
- * Notes: small messages beside the batches, for the launcher of the workers. A
- * note is at most EXCHANGE_NOTE_SIZE bytes.
- */
-typedef struct exchange_note {
-    struct exchange_note *next;
-    unsigned              source;
-    uint32_t              length;
-    char                  data[EXCHANGE_NOTE_SIZE];
-} exchange_note_t;
-
-int exchange_note_send(exchange_t *exchange, unsigned target, const void *data,
-                       size_t length);
-/* The oldest note, to be freed, or NULL. */
-exchange_note_t *exchange_note_get(exchange_t *exchange);
-/* Notes that were sent and are not there yet. */
-unsigned exchange_notes_pending(const exchange_t *exchange);
 
 /* True when the failure was that another worker went away. */
 bool exchange_lost_peer(const exchange_t *exchange);
 
-/* The pool's invariants. */
-int exchange_check(exchange_t *exchange);
-
-/* What was moved and how; how many peers use which wire. */
-void exchange_times_get(const exchange_t *exchange, exchange_times_t *times_p);
-void exchange_stats_get(exchange_t *exchange, pool_stats_t *stats_p,
-                        ucxpool_degraded_t *degraded_to_p);
-unsigned exchange_count_wire(const exchange_t *exchange, ucxpool_wire_t wire);
+/* What was moved, and how. */
+void exchange_report(exchange_t *exchange, exchange_report_t *report_p);
 
 #endif

@@ -2,128 +2,244 @@
 
 #include "tools/shuffle/gpu_store.h"
 #include "tools/shuffle/error.h"
-#include "tools/shuffle/store.h"
 
-#include <assert.h>
+#include "gpu/gpu.h"
+
 #include <stdlib.h>
 
 /* One held, and others to be received into. */
-#define VAULT_PLACES_MIN 4u
+#define STORE_PLACES_MIN 4u
 /* As many as the exchange has without a GPU. */
-#define VAULT_IDLE_MAX 8u
-#define VAULT_STAGES   2u
+#define STORE_IDLE_MAX  8u
+#define STORE_STAGES    2u
+#define STORE_ALIGNMENT 64u
 
 typedef struct gpu_store_stage {
-    char       *memory;   /* pinned */
-    incoming_t *incoming; /* whose message is on its way here, or NULL */
+    char    *memory; /* pinned */
+    batch_t *batch;  /* whose message is being copied here, or NULL */
 } gpu_store_stage_t;
 
 struct gpu_store {
-    device_t         *device;
+    gpu_t             gpu;        /* its stream is for copies to the GPU */
+    CUstream          stream_out; /* for copies from it */
+    unsigned          num_gpus;
     char             *memory; /* of the GPU */
-    incoming_list_t   list;
+    batch_list_t      list;
     unsigned          num_reserved; /* places that are not for holding */
-    incoming_t       *oldest;       /* of what is held */
-    incoming_t      **end;
-    gpu_store_stage_t stages[VAULT_STAGES];
+    batch_t          *oldest;       /* of what is held */
+    batch_t         **end;
+    gpu_store_stage_t stages[STORE_STAGES];
     unsigned          turn;      /* stage of the oldest */
     uint64_t          num_bytes; /* held now */
     gpu_store_stats_t stats;
 };
 
-static size_t gpu_store_place_size(const batch_shape_t *shape)
+static int gpu_store_fail(const gpu_store_t *gpu_store)
 {
-    return store_round(batch_memory_size(shape));
+    return say_error("%s", gpu_store->gpu.error);
 }
 
-size_t gpu_store_least_size(const batch_shape_t *shape)
+static int gpu_store_check(gpu_store_t *gpu_store, CUresult result,
+                           const char *what)
 {
-    return VAULT_PLACES_MIN * gpu_store_place_size(shape);
+    if (result == CUDA_SUCCESS) {
+        return 0;
+    }
+    gpu_fail(&gpu_store->gpu, result, "%s", what);
+    return gpu_store_fail(gpu_store);
+}
+
+/* --- memory and copies -------------------------------------------------- */
+
+char *gpu_store_host_alloc(gpu_store_t *gpu_store, size_t size)
+{
+    void *address = NULL;
+
+    size = (size + STORE_ALIGNMENT - 1) / STORE_ALIGNMENT * STORE_ALIGNMENT;
+    if (gpu_store != NULL) {
+        if (gpu_host_alloc(&gpu_store->gpu, size, &address) != 0) {
+            gpu_store_fail(gpu_store);
+            return NULL;
+        }
+        return address;
+    }
+    address = aligned_alloc(STORE_ALIGNMENT, size);
+    if (address == NULL) {
+        say_error("out of memory for %zu bytes of batches: use fewer workers "
+                  "(-w) or partitions (-p)",
+                  size);
+    }
+    return address;
+}
+
+void gpu_store_host_free(gpu_store_t *gpu_store, char *address)
+{
+    if (gpu_store == NULL) {
+        free(address);
+    } else if (address != NULL) {
+        gpu_host_free(&gpu_store->gpu, address);
+    }
+}
+
+char *gpu_store_alloc(gpu_store_t *gpu_store, size_t size)
+{
+    void *address;
+
+    if (gpu_alloc(&gpu_store->gpu, size, &address) != 0) {
+        gpu_store_fail(gpu_store);
+        return NULL;
+    }
+    return address;
+}
+
+void gpu_store_free(gpu_store_t *gpu_store, char *address)
+{
+    gpu_free(&gpu_store->gpu, address);
+}
+
+static int gpu_store_copy(gpu_store_t *gpu_store, char *target,
+                          const char *source, size_t size, CUstream stream)
+{
+    return size == 0 ? 0
+                     : gpu_store_check(gpu_store,
+                                       gpu_store->gpu.driver.cuMemcpyAsync(
+                                           gpu_address(target),
+                                           gpu_address(source), size, stream),
+                                       "a copy of a batch");
+}
+
+int gpu_store_copy_in(gpu_store_t *gpu_store, char *target, batch_t *batch)
+{
+    const ucxpool_segment_t *segments;
+    size_t                   num    = batch_segments(batch, &segments);
+    int                      result = 0;
+
+    for (size_t i = 0; (i < num) && (result == 0); i++) {
+        result = gpu_store_copy(gpu_store, target, segments[i].address,
+                                segments[i].length, gpu_store->gpu.stream);
+        target += segments[i].length;
+    }
+    return result;
+}
+
+void *gpu_store_stream(const gpu_store_t *gpu_store)
+{
+    return gpu_store->gpu.stream;
+}
+
+static int gpu_store_wait_for(gpu_store_t *gpu_store, CUstream stream)
+{
+    return gpu_wait(&gpu_store->gpu, stream) == 0 ? 0
+                                                  : gpu_store_fail(gpu_store);
+}
+
+int gpu_store_wait(gpu_store_t *gpu_store)
+{
+    return gpu_store_wait_for(gpu_store, gpu_store->gpu.stream);
 }
 
 /* --- making it ---------------------------------------------------------- */
 
-/* Workers that use the same GPU, at most. */
-static unsigned gpu_store_num_sharers(const gpu_store_params_t *params,
-                                      const device_t           *device)
+size_t gpu_store_least_size(size_t batch_size)
 {
-    unsigned count = device_count(device);
-
-    return params->gpu >= 0 ? params->num_workers
-                            : (params->num_workers + count - 1) / count;
+    return STORE_PLACES_MIN * batch_memory_size(batch_size);
 }
 
-/* Places for all of the input: more are of no use. Batches that are sent
+static int gpu_store_open(gpu_store_t              *gpu_store,
+                          const gpu_store_params_t *params)
+{
+    gpu_t *gpu   = &gpu_store->gpu;
+    int    count = 0;
+
+    if (gpu_driver_load(&gpu->driver, gpu->error, sizeof(gpu->error)) != 0) {
+        return gpu_store_fail(gpu_store);
+    }
+    if ((gpu->driver.cuDeviceGetCount(&count) != CUDA_SUCCESS) || (count < 1)) {
+        return say_error("the CUDA driver shows no GPU: is one hidden by "
+                         "CUDA_VISIBLE_DEVICES?");
+    }
+    gpu_store->num_gpus  = (unsigned)count;
+    gpu_store->stats.gpu = params->gpu >= 0
+                               ? params->gpu
+                               : (int32_t)(params->turn % gpu_store->num_gpus);
+    if (gpu_open(gpu, gpu_store->stats.gpu) != 0) {
+        return gpu_store_fail(gpu_store);
+    }
+    return gpu_store_check(gpu_store,
+                           gpu->driver.cuStreamCreate(&gpu_store->stream_out,
+                                                      CU_STREAM_NON_BLOCKING),
+                           "cuStreamCreate");
+}
+
+/* Places for all of the input, where there is memory. Batches that are sent
  * before they are full are allowed for. */
-static uint64_t gpu_store_useful_places(const gpu_store_params_t *params)
+static int gpu_store_choose_places(gpu_store_t              *gpu_store,
+                                   const gpu_store_params_t *params,
+                                   unsigned                 *num_p)
 {
-    const batch_shape_t *shape = params->shape;
-    uint64_t             half  = shape->chunk_size * shape->max_chunks / 2 + 1;
-
-    return params->num_bytes / half + 4 * (uint64_t)params->num_workers +
-           VAULT_IDLE_MAX;
-}
-
-static int gpu_store_choose_places(const gpu_store_params_t *params,
-                                   gpu_store_t *gpu_store, unsigned *num_p)
-{
-    uint64_t useful = gpu_store_useful_places(params);
-    uint64_t num;
+    uint64_t useful = params->num_bytes / (params->batch_size / 2 + 1) +
+                      4 * (uint64_t)params->num_workers + STORE_IDLE_MAX;
+    unsigned sharers = params->num_workers;
     size_t   size;
-    size_t   share;
+    size_t   total;
+    uint64_t num;
 
-    if (device_free_size(gpu_store->device, &size) != 0) {
+    if (gpu_store_check(gpu_store,
+                        gpu_store->gpu.driver.cuMemGetInfo(&size, &total),
+                        "cuMemGetInfo") != 0) {
         return -1;
     }
-    share = size / 2 / gpu_store_num_sharers(params, gpu_store->device);
-    num   = (params->most != 0 ? params->most : share) /
-          gpu_store_place_size(params->shape);
+    if (params->gpu < 0) {
+        sharers = (sharers + gpu_store->num_gpus - 1) / gpu_store->num_gpus;
+    }
+    num = (params->most != 0 ? params->most : size / 2 / sharers) /
+          batch_memory_size(params->batch_size);
     num    = num > useful ? useful : num;
-    *num_p = num > INT32_MAX ? INT32_MAX : (unsigned)num;
+    num    = num > INT32_MAX ? INT32_MAX : num;
+    *num_p = num < STORE_PLACES_MIN ? STORE_PLACES_MIN : (unsigned)num;
     return 0;
 }
 
-/* As much as there is, up to num places: what does not fit is written earlier.
- */
-static int gpu_store_take_memory(gpu_store_t         *gpu_store,
-                                 const batch_shape_t *shape, unsigned num)
+/* As much as there is, up to num places. */
+static int gpu_store_take_memory(gpu_store_t *gpu_store, size_t batch_size,
+                                 unsigned num)
 {
-    size_t place = gpu_store_place_size(shape);
+    size_t place = batch_memory_size(batch_size);
 
-    num = num < VAULT_PLACES_MIN ? VAULT_PLACES_MIN : num;
-    while (device_alloc(gpu_store->device, num * place, &gpu_store->memory) !=
-           0) {
-        if (num == VAULT_PLACES_MIN) {
+    while ((gpu_store->memory = gpu_store_alloc(gpu_store, num * place)) ==
+           NULL) {
+        if (num == STORE_PLACES_MIN) {
             return say_error("%s: use fewer workers (-w), or another GPU",
                              error_text());
         }
-        num = num / 2 < VAULT_PLACES_MIN ? VAULT_PLACES_MIN : num / 2;
+        num = num / 2 < STORE_PLACES_MIN ? STORE_PLACES_MIN : num / 2;
     }
-    gpu_store->stats.size = num * place;
-    return incoming_list_init(&gpu_store->list, shape, gpu_store->memory, num);
+    gpu_store->stats.size   = num * place;
+    gpu_store->num_reserved = num / STORE_PLACES_MIN < STORE_IDLE_MAX
+                                  ? num / STORE_PLACES_MIN
+                                  : STORE_IDLE_MAX;
+    return batch_list_init(&gpu_store->list, gpu_store->memory, num,
+                           batch_size);
 }
 
 static int gpu_store_init(gpu_store_t              *gpu_store,
                           const gpu_store_params_t *params)
 {
-    size_t   place = gpu_store_place_size(params->shape);
     unsigned num;
 
     gpu_store->end = &gpu_store->oldest;
-    if ((device_open(params->gpu, params->turn, &gpu_store->device) != 0) ||
-        (gpu_store_choose_places(params, gpu_store, &num) != 0) ||
-        (gpu_store_take_memory(gpu_store, params->shape, num) != 0)) {
+    if ((gpu_store_open(gpu_store, params) != 0) ||
+        (gpu_store_choose_places(gpu_store, params, &num) != 0) ||
+        (gpu_store_take_memory(gpu_store, params->batch_size, num) != 0)) {
         return -1;
     }
-    for (unsigned i = 0; i < VAULT_STAGES; i++) {
-        if (device_pin(gpu_store->device, place,
-                       &gpu_store->stages[i].memory) != 0) {
+    for (unsigned i = 0; i < STORE_STAGES; i++) {
+        gpu_store->stages[i].memory = gpu_store_host_alloc(
+            gpu_store, batch_memory_size(params->batch_size));
+        if (gpu_store->stages[i].memory == NULL) {
             return -1;
         }
     }
-    num                     = gpu_store->list.num / VAULT_PLACES_MIN;
-    gpu_store->num_reserved = num > VAULT_IDLE_MAX ? VAULT_IDLE_MAX : num;
-    gpu_store->stats.gpu    = device_number(gpu_store->device);
     return 0;
 }
 
@@ -148,77 +264,59 @@ void gpu_store_destroy(gpu_store_t *gpu_store)
     if (gpu_store == NULL) {
         return;
     }
-    incoming_list_cleanup(&gpu_store->list);
-    /* After a failure something may be on its way to a stage. */
-    if (gpu_store->device != NULL) {
-        device_wait_out(gpu_store->device);
+    batch_list_cleanup(&gpu_store->list);
+    /* After a failure a message may be on its way to a stage. */
+    if (gpu_store->stream_out != NULL) {
+        gpu_store_wait_for(gpu_store, gpu_store->stream_out);
+        gpu_store->gpu.driver.cuStreamDestroy(gpu_store->stream_out);
     }
-    for (unsigned i = 0; i < VAULT_STAGES; i++) {
-        if (gpu_store->stages[i].memory != NULL) {
-            device_unpin(gpu_store->device, gpu_store->stages[i].memory);
-        }
+    for (unsigned i = 0; i < STORE_STAGES; i++) {
+        gpu_store_host_free(gpu_store, gpu_store->stages[i].memory);
     }
     if (gpu_store->memory != NULL) {
-        device_free(gpu_store->device, gpu_store->memory);
+        gpu_store_free(gpu_store, gpu_store->memory);
     }
-    device_close(gpu_store->device);
+    gpu_close(&gpu_store->gpu);
     free(gpu_store);
 }
 
-device_t *gpu_store_device(gpu_store_t *gpu_store)
-{
-    return gpu_store->device;
-}
-
-incoming_list_t *gpu_store_list(gpu_store_t *gpu_store)
+batch_list_t *gpu_store_list(gpu_store_t *gpu_store)
 {
     return &gpu_store->list;
 }
 
+const gpu_store_stats_t *gpu_store_stats(const gpu_store_t *gpu_store)
+{
+    return &gpu_store->stats;
+}
+
 /* --- holding ------------------------------------------------------------ */
 
-void gpu_store_hold(gpu_store_t *gpu_store, incoming_t *incoming)
+void gpu_store_hold(gpu_store_t *gpu_store, batch_t *batch)
 {
-    assert(!incoming_is_large(incoming));
-    incoming->next  = NULL;
-    *gpu_store->end = incoming;
-    gpu_store->end  = &incoming->next;
-    gpu_store->num_bytes += incoming->length;
-    gpu_store->stats.held += incoming->length;
+    batch->next     = NULL;
+    *gpu_store->end = batch;
+    gpu_store->end  = &batch->next;
+    gpu_store->num_bytes += batch_length(batch);
+    gpu_store->stats.held += batch_length(batch);
     if (gpu_store->num_bytes > gpu_store->stats.held_max) {
         gpu_store->stats.held_max = gpu_store->num_bytes;
     }
 }
 
-/* As if it had been received: its segments one after the other. */
 int gpu_store_hold_batch(gpu_store_t *gpu_store, batch_t *batch)
 {
-    incoming_t              *incoming = incoming_list_get(&gpu_store->list);
-    const ucxpool_segment_t *segments;
-    size_t                   num = batch_segments(batch, &segments);
-    char                    *target;
+    batch_t *held = batch_list_get(&gpu_store->list);
 
-    if (incoming_prepare(incoming, batch->target, batch_message_size(batch),
-                         batch->num_chunks, &target) != 0) {
-        goto err_give;
+    held->peer = batch->peer;
+    if ((batch_prepare(held, batch->num_records, batch_length(batch)) != 0) ||
+        (gpu_store_copy_in(gpu_store, held->memory, batch) != 0) ||
+        (gpu_store_wait(gpu_store) != 0)) {
+        batch_list_put(&gpu_store->list, held);
+        return -1;
     }
-    for (size_t i = 0; i < num; i++) {
-        if ((segments[i].length > 0) &&
-            (device_copy_in(gpu_store->device, target, segments[i].address,
-                            segments[i].length) != 0)) {
-            goto err_give;
-        }
-        target += segments[i].length;
-    }
-    if (device_wait_in(gpu_store->device) != 0) {
-        goto err_give;
-    }
-    gpu_store_hold(gpu_store, incoming);
+    gpu_store_hold(gpu_store, held);
     return 0;
-
-err_give:
-    incoming_list_put(&gpu_store->list, incoming);
-    return -1;
 }
 
 bool gpu_store_is_full(const gpu_store_t *gpu_store)
@@ -229,59 +327,43 @@ bool gpu_store_is_full(const gpu_store_t *gpu_store)
 
 size_t gpu_store_oldest_size(const gpu_store_t *gpu_store)
 {
-    return gpu_store->oldest->length;
+    return batch_length(gpu_store->oldest);
 }
-
-/* --- bringing out ------------------------------------------------------- */
 
 /* Start to bring the oldest out, unless it is on its way. */
 static int gpu_store_start(gpu_store_t *gpu_store, gpu_store_stage_t *stage)
 {
-    if ((stage->incoming != NULL) || (gpu_store->oldest == NULL)) {
+    if ((stage->batch != NULL) || (gpu_store->oldest == NULL)) {
         return 0;
     }
-    stage->incoming = gpu_store->oldest;
-    return device_copy_out(gpu_store->device, stage->memory,
-                           stage->incoming->buffer, stage->incoming->length);
+    stage->batch = gpu_store->oldest;
+    return gpu_store_copy(gpu_store, stage->memory, stage->batch->memory,
+                          batch_length(stage->batch), gpu_store->stream_out);
 }
 
-static void gpu_store_drop_oldest(gpu_store_t *gpu_store)
+int gpu_store_bring(gpu_store_t *gpu_store, batch_t **batch_p)
 {
-    incoming_t *incoming = gpu_store->oldest;
+    gpu_store_stage_t *stage = &gpu_store->stages[gpu_store->turn];
+    batch_t           *batch = gpu_store->oldest;
 
-    gpu_store->num_bytes -= incoming->length;
-    gpu_store->oldest = incoming->next;
-    if (gpu_store->oldest == NULL) {
-        gpu_store->end = &gpu_store->oldest;
-    }
-}
-
-int gpu_store_bring(gpu_store_t *gpu_store, incoming_t **incoming_p)
-{
-    gpu_store_stage_t *stage    = &gpu_store->stages[gpu_store->turn];
-    incoming_t        *incoming = gpu_store->oldest;
-
-    if (incoming == NULL) {
+    if (batch == NULL) {
         return 0;
     }
     if ((gpu_store_start(gpu_store, stage) != 0) ||
-        (device_wait_out(gpu_store->device) != 0)) {
+        (gpu_store_wait_for(gpu_store, gpu_store->stream_out) != 0)) {
         return -1;
     }
-    stage->incoming = NULL;
-    gpu_store_drop_oldest(gpu_store);
-    gpu_store->turn = (gpu_store->turn + 1) % VAULT_STAGES;
-    if ((gpu_store_start(gpu_store, &gpu_store->stages[gpu_store->turn]) !=
-         0) ||
-        (incoming_parse(incoming, stage->memory) != 0)) {
+    stage->batch = NULL;
+    gpu_store->num_bytes -= batch_length(batch);
+    gpu_store->oldest = batch->next;
+    if (gpu_store->oldest == NULL) {
+        gpu_store->end = &gpu_store->oldest;
+    }
+    gpu_store->turn = (gpu_store->turn + 1) % STORE_STAGES;
+    if (gpu_store_start(gpu_store, &gpu_store->stages[gpu_store->turn]) != 0) {
         return -1;
     }
-    *incoming_p = incoming;
+    batch_parse(batch, stage->memory);
+    *batch_p = batch;
     return 1;
-}
-
-void gpu_store_stats_get(const gpu_store_t *gpu_store,
-                         gpu_store_stats_t *stats_p)
-{
-    *stats_p = gpu_store->stats;
 }

@@ -3,41 +3,36 @@
  *
  *     own batches  ----------- copy in ---.
  *                                         v
- *     exchange -> incoming (received  -> held, oldest first -> stage -> files
- *                 into the store)                   copy out
+ *     exchange -> received into it --> held, oldest first -> stage -> files
+ *                                                   copy out
  *
- * Its memory has a fixed number of places for messages. All are on one list:
- * the exchange receives into them, what has arrived stays where it is, and so
- * does what comes from the worker itself. Only when few places are left is the
- * oldest one brought out, to be written; the others are when the worker has
- * nothing else to do.
+ * Its memory has places for messages, on one list: the exchange receives into
+ * them, and what has arrived stays where it is. When few places are left, the
+ * oldest message is written to the files; the others are when the worker has
+ * nothing else to do. While one of two stages (pinned memory) is written, the
+ * next message is copied to the other.
  *
- * Two stages in pinned memory: while one is written, the next message is on
- * its way.
+ * A message that is too large for a place is in host memory, and written at
+ * once.
  *
- * A message with a record that is too large for a place is none of the store's:
- * it is in host memory, and to be written at once.
- *
+ * To be used in the worker's own process only: CUDA does not survive a fork.
  * Functions that return an int return -1 with an error.
  */
 #ifndef SHUFFLE_GPU_STORE_H
 #define SHUFFLE_GPU_STORE_H
 
-#include "tools/shuffle/device.h"
-#include "tools/shuffle/incoming_list.h"
-
-#include <stdint.h>
+#include "tools/shuffle/batch.h"
 
 typedef struct gpu_store gpu_store_t;
 
 typedef struct gpu_store_params {
-    int                  gpu;  /* or -1; see device_open() */
-    unsigned             turn; /* among the workers of this host */
-    unsigned             num_workers;
-    const batch_shape_t *shape; /* outlives the store */
-    size_t               most;  /* bytes to hold; 0: half of what is free,
-                                   shared among the workers of the GPU */
-    uint64_t num_bytes;         /* of the inputs: no more is needed */
+    int      gpu;  /* as the driver counts, or -1: by turn */
+    unsigned turn; /* among the workers of this host */
+    unsigned num_workers;
+    size_t   batch_size;
+    size_t   most;      /* bytes to hold; 0: half of what is free, shared among
+                           the workers of the GPU */
+    uint64_t num_bytes; /* of the inputs */
 } gpu_store_params_t;
 
 typedef struct gpu_store_stats {
@@ -48,21 +43,34 @@ typedef struct gpu_store_stats {
 } gpu_store_stats_t;
 
 /* The least that `most` can be. */
-size_t gpu_store_least_size(const batch_shape_t *shape);
+size_t gpu_store_least_size(size_t batch_size);
 
 int  gpu_store_create(const gpu_store_params_t *params,
                       gpu_store_t             **gpu_store_p);
 void gpu_store_destroy(gpu_store_t *gpu_store);
 
-device_t        *gpu_store_device(gpu_store_t *gpu_store);
-incoming_list_t *gpu_store_list(gpu_store_t *gpu_store);
+batch_list_t            *gpu_store_list(gpu_store_t *gpu_store);
+const gpu_store_stats_t *gpu_store_stats(const gpu_store_t *gpu_store);
 
-/* Hold a batch. It may be filled again then; its memory is pinned. The list
- * has an idle one. */
+/* Host memory for batches, aligned to 64: pinned; or without a store (NULL) the
+ * C library's. NULL with an error. */
+char *gpu_store_host_alloc(gpu_store_t *gpu_store, size_t size);
+void  gpu_store_host_free(gpu_store_t *gpu_store, char *address);
+
+/* Memory of the GPU. NULL with an error. */
+char *gpu_store_alloc(gpu_store_t *gpu_store, size_t size);
+void  gpu_store_free(gpu_store_t *gpu_store, char *address);
+
+/* Start to copy a batch to the GPU as one message, in a stream. */
+int   gpu_store_copy_in(gpu_store_t *gpu_store, char *target, batch_t *batch);
+void *gpu_store_stream(const gpu_store_t *gpu_store);
+int   gpu_store_wait(gpu_store_t *gpu_store);
+
+/* Hold a batch, which may be filled again then. The list has an idle one. */
 int gpu_store_hold_batch(gpu_store_t *gpu_store, batch_t *batch);
 
-/* Hold an incoming batch from the list, which has its message. */
-void gpu_store_hold(gpu_store_t *gpu_store, incoming_t *incoming);
+/* Hold a batch of the list, which has its message. */
+void gpu_store_hold(gpu_store_t *gpu_store, batch_t *batch);
 
 /* Whether something is held and few places are left. */
 bool gpu_store_is_full(const gpu_store_t *gpu_store);
@@ -70,14 +78,8 @@ bool gpu_store_is_full(const gpu_store_t *gpu_store);
 /* Bytes of the oldest message; something is held. */
 size_t gpu_store_oldest_size(const gpu_store_t *gpu_store);
 
-/*
- * Bring out the oldest message, and find its chunks. They are valid until the
- * next call, and the incoming batch is to be given back to the list. Returns 1,
- * 0 when nothing is held, -1.
- */
-int gpu_store_bring(gpu_store_t *gpu_store, incoming_t **incoming_p);
-
-void gpu_store_stats_get(const gpu_store_t *gpu_store,
-                         gpu_store_stats_t *stats_p);
+/* Bring out the oldest batch; it is valid until the next call, and goes back to
+ * the list. Returns 1, 0 when nothing is held, -1. */
+int gpu_store_bring(gpu_store_t *gpu_store, batch_t **batch_p);
 
 #endif

@@ -1,41 +1,43 @@
 /*
- * The job: what the command line asks for, checked.
+ * A run of ucxpool_shuffle.
+ *
+ *     inputs -> reader -> batch of the worker that owns the partition
+ *                              | own           | another's, when full
+ *                              |               v
+ *                              |           exchange -> batches of the others
+ *                              v                            |
+ *                        (GPU store) <----------------------'
+ *                              |  count, check
+ *                              v
+ *                        output -> names, when all results agree -> summary
+ *
+ * local.c runs the workers on this host; ranks.c is one of those that mpirun or
+ * srun started. Partition p belongs to worker p modulo the number of workers.
  */
 #ifndef SHUFFLE_JOB_H
 #define SHUFFLE_JOB_H
 
-#include "tools/shuffle/batch.h"
+#include "tools/shuffle/exchange.h"
 #include "tools/shuffle/input.h"
 #include "tools/shuffle/output.h"
-#include "tools/shuffle/gpu_store.h"
 
-#include <stdbool.h>
+#include <stdio.h>
 
+/* What the command line asks for, checked. */
 typedef struct job {
     unsigned        num_workers;
     uint32_t        num_partitions;
-    unsigned        bucket_shift; /* 2^n partitions of a worker are a bucket */
     unsigned        field;
+    size_t          batch_size; /* bytes of records */
     bool            compare_memcpy;
     bool            on_gpu;
-    int             gpu;        /* -1: dealt out in turn */
+    int             gpu;        /* -1: by turn */
     size_t          gpu_memory; /* 0: chosen */
     inputs_t        inputs;
     output_folder_t folder;
 } job_t;
 
-/* Partition p belongs to worker p modulo the number of workers. */
-static inline unsigned job_worker(const job_t *job, uint32_t partition)
-{
-    return partition % job->num_workers;
-}
-
-/* The bucket that it shares with neighbours, of those of its worker. */
-static inline uint32_t job_bucket(const job_t *job, uint32_t partition)
-{
-    return partition / job->num_workers >> job->bucket_shift;
-}
-
+/* The partitions of a worker. */
 static inline output_set_t job_partitions(const job_t *job, unsigned worker)
 {
     output_set_t set = {worker, job->num_workers, job->num_partitions};
@@ -43,24 +45,80 @@ static inline output_set_t job_partitions(const job_t *job, unsigned worker)
     return set;
 }
 
-/* Choose the buckets; num_workers and num_partitions are there. */
-void job_choose_buckets(job_t *job);
+/* What one worker did. */
+typedef struct result {
+    tally_t           in;           /* records read */
+    tally_t           out;          /* counted from what was written */
+    uint64_t          num_added;    /* newlines */
+    uint64_t          max_resident; /* bytes of memory */
+    stopwatch_t       whole;
+    stopwatch_t       copy; /* memcpy of bytes_received, if it was asked for */
+    exchange_report_t exchange;
+    gpu_store_stats_t gpu_store; /* size 0: there was none */
+    uint64_t          early;     /* bytes written to make room in the store */
+} result_t;
 
-/* The shape of all batches: it bounds the memory of a worker. */
-void job_batch_shape(const job_t *job, batch_shape_t *shape_p);
+/* How far a worker is. Another process may read it. */
+typedef struct progress {
+    uint64_t bytes_read;
+    uint64_t bytes_written;
+} progress_t;
 
-/* Whether gpu_memory is enough. Returns -1 with an error. */
-int job_check_gpu_memory(const job_t *job);
+typedef struct worker_params {
+    const job_t *job;
+    unsigned     index;
+    exchange_t  *exchange;  /* NULL for a lone worker */
+    gpu_store_t *gpu_store; /* NULL for none */
+    progress_t  *progress;
+    /* Asked often. -1 with an error: end now. */
+    int (*interrupt)(void *arg);
+    void *interrupt_arg;
+} worker_params_t;
+
+/* The functions below that return an int return -1 with an error. */
 
 /*
- * Make the store of a worker, where the job wants one; otherwise it is NULL. To
- * be called in the worker's own process.
- *
- * turn  Which one it is on this host.
- *
- * Returns -1 with an error.
+ * Choose the size of a batch, which bounds the memory of a worker, and check
+ * that gpu_memory is enough.
  */
-int job_make_gpu_store(const job_t *job, unsigned turn,
-                       const batch_shape_t *shape, gpu_store_t **gpu_store_p);
+int worker_choose_batch(job_t *job);
+
+/* Make the GPU store and the exchange of a worker, in its own process; NULL
+ * where it needs none. turn: which one it is on this host. */
+int  worker_prepare(worker_params_t *params, unsigned turn);
+void worker_release(worker_params_t *params);
+
+/* Do it all, except for the final names of the files. */
+int worker_run(const worker_params_t *params, result_t *result_p);
+
+/*
+ * Run the job with one process per worker. Returns 0 with the results; -1 with
+ * an error; or the number of the signal that ended the run. After the last two
+ * no file is left.
+ */
+int local_run(job_t *job, result_t *results);
+
+/* The same as one worker of a launcher. */
+bool ranks_are_launched(void);
+/* run_p [out]  An id that all ranks have. */
+int  ranks_init(unsigned *rank_p, unsigned *num_ranks_p, uint64_t *run_p);
+int  ranks_run(job_t *job, result_t *results);
+void ranks_cleanup(void);
+
+/*
+ * After a failure: end all ranks, unless a signal does. Workers are to stop
+ * before any connection breaks, which makes UCX loud, and 1.13 abort those that
+ * use it; so this waits some seconds for the end.
+ */
+void ranks_abort(int status, int signal_number);
+
+/* The sum of all results; whether what was read was written. */
+void result_sum(const result_t *results, unsigned num_workers, result_t *sum_p);
+int  result_check(const result_t *sum);
+
+void summary_print_text(const job_t *job, const result_t *results,
+                        uint64_t elapsed_ns, FILE *stream);
+void summary_print_json(const job_t *job, const result_t *results,
+                        uint64_t elapsed_ns, FILE *stream);
 
 #endif

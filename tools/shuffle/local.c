@@ -1,65 +1,324 @@
+/*
+ * A job on one host: the main process starts the workers, introduces them to
+ * each other, waits, compares what they read with what they wrote, and only
+ * then gives the files their final names.
+ *
+ *     start -> all ready: go -> all done: compare, leave -> all gone: commit
+ *        \______________________ any failure: abort -> all park: kill, discard
+ *
+ * A worker that has failed does not leave, because its connections would break
+ * while others use them: UCX is loud then, and 1.13 may abort the process. It
+ * waits until all do, and they are ended together.
+ *
+ * A word on a worker's socket announces what is new in its place of the shared
+ * memory.
+ */
 #include <config.h>
 
-#include "tools/shuffle/local.h"
-#include "tools/shuffle/bar.h"
-#include "tools/shuffle/worker_group.h"
-#include "tools/shuffle/stopwatch.h"
-#include "tools/shuffle/verdict.h"
+#include "tools/shuffle/error.h"
+#include "tools/shuffle/job.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#define LOCAL_BAR_MS 100
+#define LOCAL_BAR_MS    100
+#define LOCAL_BAR_WIDTH 40u
 /* A worker that was told to end has this long; it needs much less. */
-#define LOCAL_GRACE_NS 10000000000u
+#define LOCAL_GRACE_NS     10000000000u
+#define LOCAL_ADDRESS_SIZE 16384u
+#define CHILD_WAIT_MS      20
+/* Milliseconds; the alarm comes later. */
+#define CHILD_LEAVE_TRIES 1000u
+
+typedef enum word {
+    WORD_NONE   = 0,
+    WORD_READY  = 'r', /* worker: the address is there */
+    WORD_DONE   = 'd', /* worker: the result is there */
+    WORD_FAILED = 'f', /* worker: the error is there; I wait */
+    WORD_GO     = 'g', /* main: all addresses are there */
+    WORD_LEAVE  = 'l', /* main: all are done, end */
+    WORD_ABORT  = 'a'  /* main: something went wrong, end */
+} word_t;
+
+/* Shared memory: each worker writes only to its own place. */
+typedef struct place {
+    progress_t progress;
+    size_t     address_length;
+    char       address[LOCAL_ADDRESS_SIZE]; /* of the worker's pool */
+    result_t   result;
+    char       error[ERROR_SIZE];
+    bool       is_consequence; /* of another worker's end */
+} place_t;
+
+/* A worker, as the main process sees it. */
+typedef struct member {
+    pid_t    pid;        /* 0: never started */
+    int      socket;     /* -1: closed, the process is gone */
+    int      status;     /* of waitpid() */
+    bool     has_failed; /* waits for its end */
+    bool     was_killed; /* by us */
+    bool     is_late;    /* failed, or gone, after the run had failed */
+    unsigned order;      /* in which they failed, or went */
+} member_t;
 
 typedef struct local {
     job_t         *job;
     result_t      *results;
-    worker_group_t group;
-    bar_t          bar;
+    place_t       *places;
+    member_t      *members;
     struct pollfd *polls; /* by worker, then the signals */
     int            signal_fd;
     sigset_t       old_mask;
+    unsigned       num_alive;
     unsigned       num_ready;
     unsigned       num_done;
+    unsigned       num_ended; /* failed or gone */
     bool           has_failed;
+    uint64_t       since;
     uint64_t       failed_at;
     int            signal_number;     /* that ended the run */
     char           error[ERROR_SIZE]; /* of the main process, "" */
 } local_t;
 
-static int local_signals_init(local_t *local)
-{
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-    sigset_t         mask;
+/* --- a worker's process ------------------------------------------------- */
 
-    sigemptyset(&mask);
-    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
-        sigaddset(&mask, signals[i]);
+typedef struct child {
+    const local_t  *local;
+    place_t        *place;
+    int             socket; /* to the main process */
+    pid_t           parent;
+    worker_params_t worker;
+    output_folder_t folder; /* the job's, with a claim of the child's own */
+    bool            told_to_end;
+} child_t;
+
+static volatile sig_atomic_t child_stop;
+
+/* The kernel sends it when the main process has died. A worker that does not
+ * end soon is ended by the alarm. */
+static void child_on_term(int signal_number)
+{
+    child_stop = 1;
+    alarm(2);
+}
+
+static void child_init_signals(pid_t parent)
+{
+    /* Ctrl-C goes to all processes of the terminal; the main one decides. A
+     * file over the limit is an error of write(). */
+    static const int ignored[] = {SIGINT, SIGQUIT, SIGHUP, SIGPIPE, SIGXFSZ};
+    struct sigaction action    = {0};
+    sigset_t         none;
+
+    for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++) {
+        signal(ignored[i], SIG_IGN);
     }
-    sigprocmask(SIG_BLOCK, &mask, &local->old_mask);
-    local->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (local->signal_fd < 0) {
-        say_error("cannot make a signal descriptor: %s", strerror(errno));
-        sigprocmask(SIG_SETMASK, &local->old_mask, NULL);
+    action.sa_handler = child_on_term;
+    sigaction(SIGTERM, &action, NULL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) {
+        child_stop = 1;
+    }
+}
+
+static void child_say(const child_t *child, word_t word)
+{
+    char byte = (char)word;
+
+    (void)!write(child->socket, &byte, 1);
+}
+
+/* End of file counts as abort. */
+static word_t child_hear(const child_t *child, int flags)
+{
+    char    byte;
+    ssize_t got;
+
+    do {
+        got = recv(child->socket, &byte, 1, flags);
+    } while ((got < 0) && (errno == EINTR) && !child_stop);
+    if ((got < 0) && (errno == EAGAIN) && !child_stop) {
+        return WORD_NONE;
+    }
+    return (got == 1) && !child_stop ? (word_t)byte : WORD_ABORT;
+}
+
+/* Go on if this word came, or else end. */
+static int child_expect(child_t *child, word_t word, word_t expected)
+{
+    if (word == expected) {
+        return 0;
+    }
+    child->told_to_end = true;
+    return say_error("worker %u was told to end", child->worker.index);
+}
+
+static int child_interrupt(void *arg)
+{
+    child_t *child = arg;
+
+    return child_expect(child, child_hear(child, MSG_DONTWAIT), WORD_NONE);
+}
+
+static int child_meet(child_t *child)
+{
+    unsigned    index    = child->worker.index;
+    exchange_t *exchange = child->worker.exchange;
+    const void *address;
+    size_t      length;
+    int         result;
+
+    if (exchange == NULL) {
+        return 0;
+    }
+    if (exchange_address(exchange, &address, &length) != 0) {
         return -1;
     }
+    if (length > LOCAL_ADDRESS_SIZE) {
+        return say_error("the pool's address has %zu bytes, more than %u",
+                         length, LOCAL_ADDRESS_SIZE);
+    }
+    memcpy(child->place->address, address, length);
+    child->place->address_length = length;
+    child_say(child, WORD_READY);
+    result = child_expect(child, child_hear(child, 0), WORD_GO);
+    for (unsigned i = 0; (i < child->local->job->num_workers) && (result == 0);
+         i++) {
+        const place_t *peer = &child->local->places[i];
+
+        if (i != index) {
+            result = exchange_connect(exchange, i, peer->address,
+                                      peer->address_length);
+        }
+    }
+    return result;
+}
+
+/* The others may still need our pool: stay until all are done. */
+static int child_stay(child_t *child)
+{
+    exchange_t *exchange = child->worker.exchange;
+    word_t      word;
+
+    child_say(child, WORD_DONE);
+    while ((word = child_hear(child, exchange != NULL ? MSG_DONTWAIT : 0)) ==
+           WORD_NONE) {
+        exchange_wait(exchange, CHILD_WAIT_MS);
+        exchange_progress(exchange);
+    }
+    return child_expect(child, word, WORD_LEAVE);
+}
+
+static void child_fail(child_t *child)
+{
+    exchange_t  *exchange = child->worker.exchange;
+    output_set_t set = job_partitions(child->worker.job, child->worker.index);
+    char         word;
+    ssize_t      got;
+
+    child->place->is_consequence =
+        child->told_to_end ||
+        ((exchange != NULL) && exchange_lost_peer(exchange));
+    strcpy(child->place->error, error_text());
+    output_discard(&child->folder, &set);
+    child_say(child, WORD_FAILED);
+    /* Until the main process ends this one, or has died itself. */
+    do {
+        got = recv(child->socket, &word, 1, 0);
+    } while ((got > 0) || ((got < 0) && (errno == EINTR)));
+    /* As long as the main process is there, the folder is its business:
+     * another worker may be about to create its files. Its socket is closed a
+     * moment before its claim. */
+    for (unsigned i = 0;
+         (i < CHILD_LEAVE_TRIES) && (getppid() == child->parent); i++) {
+        poll(NULL, 0, 1);
+    }
+    output_folder_close(&child->folder);
+}
+
+/* Be that worker. Returns the exit status. */
+static int child_main(local_t *local, unsigned index, int socket, pid_t parent)
+{
+    child_t child = {0};
+
+    child.local                = local;
+    child.place                = &local->places[index];
+    child.socket               = socket;
+    child.parent               = parent;
+    child.folder               = local->job->folder;
+    child.worker.job           = local->job;
+    child.worker.index         = index;
+    child.worker.progress      = &child.place->progress;
+    child.worker.interrupt     = child_interrupt;
+    child.worker.interrupt_arg = &child;
+    child_init_signals(parent);
+    if ((output_folder_join(&child.folder) != 0) ||
+        (worker_prepare(&child.worker, index) != 0) ||
+        (child_meet(&child) != 0) ||
+        (worker_run(&child.worker, &child.place->result) != 0) ||
+        (child_stay(&child) != 0)) {
+        child_fail(&child);
+        /* To say good-bye to others that leave as well would be in vain. */
+        _exit(1);
+    }
+    worker_release(&child.worker);
     return 0;
 }
 
-/* Once the files have their names it is too late for a signal: it could only
- * end the summary, and make what is complete look as if it were not. */
-static void local_signals_cleanup(local_t *local, bool is_complete)
+/* --- the workers, as the main process sees them -------------------------- */
+
+static int local_start_one(local_t *local, unsigned index)
 {
-    close(local->signal_fd);
-    if (!is_complete) {
-        sigprocmask(SIG_SETMASK, &local->old_mask, NULL);
+    pid_t parent = getpid();
+    int   sockets[2];
+    pid_t pid;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
+        return say_error("cannot make a socket pair for worker %u: %s", index,
+                         strerror(errno));
+    }
+    pid = fork();
+    if (pid < 0) {
+        say_error("cannot start worker %u: %s", index, strerror(errno));
+        close(sockets[0]);
+        close(sockets[1]);
+        return -1;
+    }
+    if (pid == 0) {
+        /* The end of the others must be seen by the main process alone. */
+        close(sockets[0]);
+        for (unsigned i = 0; i < index; i++) {
+            close(local->members[i].socket);
+        }
+        exit(child_main(local, index, sockets[1], parent));
+    }
+    close(sockets[1]);
+    local->members[index].pid    = pid;
+    local->members[index].socket = sockets[0];
+    local->num_alive++;
+    return 0;
+}
+
+static void local_tell(const local_t *local, word_t word)
+{
+    char byte = (char)word;
+
+    for (unsigned i = 0; i < local->job->num_workers; i++) {
+        if (local->members[i].socket >= 0) {
+            send(local->members[i].socket, &byte, 1,
+                 MSG_NOSIGNAL | MSG_DONTWAIT);
+        }
     }
 }
 
@@ -67,8 +326,8 @@ static void local_fail(local_t *local)
 {
     if (!local->has_failed) {
         local->has_failed = true;
-        local->failed_at  = stopwatch_now();
-        group_tell(&local->group, SHARED_ABORT);
+        local->failed_at  = clock_now();
+        local_tell(local, WORD_ABORT);
     }
 }
 
@@ -81,99 +340,230 @@ static void local_fail_here(local_t *local)
     local_fail(local);
 }
 
-static void local_take_signal(local_t *local)
+/* End all that are alive, at once: UCX reports an error, or aborts the process,
+ * when a peer goes away. */
+static void local_kill(local_t *local)
 {
-    struct signalfd_siginfo info;
+    static const int signals[] = {SIGSTOP, SIGKILL};
 
-    if (read(local->signal_fd, &info, sizeof(info)) != sizeof(info)) {
-        return;
-    }
-    /* Asked a second time: no more patience. */
-    if (local->signal_number != 0) {
-        group_kill(&local->group);
-    }
-    local->signal_number = (int)info.ssi_signo;
     local_fail(local);
+    for (unsigned i = 0; i < 2 * local->job->num_workers; i++) {
+        member_t *member = &local->members[i % local->job->num_workers];
+
+        if (member->socket >= 0) {
+            member->was_killed = true;
+            kill(member->pid, signals[i / local->job->num_workers]);
+        }
+    }
 }
+
+static void local_note_end(local_t *local, member_t *member)
+{
+    member->is_late = local->has_failed;
+    member->order   = local->num_ended++;
+}
+
+/* What a worker says; WORD_NONE when it is gone, and reaped. */
+static word_t local_hear(local_t *local, member_t *member)
+{
+    char    byte;
+    ssize_t got;
+
+    do {
+        got = recv(member->socket, &byte, 1, 0);
+    } while ((got < 0) && (errno == EINTR));
+    if ((got == 1) && (byte != WORD_FAILED)) {
+        return (word_t)byte;
+    }
+    if (!member->has_failed) {
+        local_note_end(local, member);
+    }
+    if (got == 1) {
+        member->has_failed = true;
+        return WORD_FAILED;
+    }
+    close(member->socket);
+    member->socket = -1;
+    local->num_alive--;
+    while ((waitpid(member->pid, &member->status, 0) < 0) && (errno == EINTR)) {
+    }
+    return WORD_NONE;
+}
+
+/* Ended without a word: by a signal, or by an exit that is not ours. */
+static bool member_is_dead(const member_t *member)
+{
+    return (member->pid != 0) && !member->was_killed && !member->has_failed &&
+           (member->status != 0);
+}
+
+/* By a signal that UCX does not raise. */
+static bool member_is_slain(const member_t *member)
+{
+    return member_is_dead(member) && WIFSIGNALED(member->status) &&
+           (WTERMSIG(member->status) == SIGKILL);
+}
+
+/*
+ * How likely a worker is the cause of the failure, 0 the likeliest. The end of
+ * one that was killed may be heard after what comes of it. One that failed
+ * before all were told to end is a cause; one that died by itself may have done
+ * so for want of a peer, by a fault of UCX; one that only lost a peer never is.
+ */
+static unsigned local_blame(const local_t *local, unsigned index)
+{
+    const member_t *member = &local->members[index];
+
+    if (member_is_slain(member)) {
+        return 0;
+    }
+    if (member_is_dead(member)) {
+        return member->is_late ? 4 : 2;
+    }
+    if (!member->has_failed) {
+        return 6;
+    }
+    return local->places[index].is_consequence ? 5 : member->is_late ? 3 : 1;
+}
+
+/* Report an error about the worker that is the cause of the failure. */
+static int local_say_cause(const local_t *local)
+{
+    unsigned        cause = 0;
+    const member_t *member;
+
+    for (unsigned i = 1; i < local->job->num_workers; i++) {
+        unsigned one   = local_blame(local, i);
+        unsigned other = local_blame(local, cause);
+
+        if ((one < other) ||
+            ((one == other) &&
+             (local->members[i].order < local->members[cause].order))) {
+            cause = i;
+        }
+    }
+    member = &local->members[cause];
+    if (member->has_failed) {
+        return say_error("%s", local->places[cause].error);
+    }
+    if (!member_is_dead(member)) {
+        return say_error("a worker did not end when it was told to");
+    }
+    if (WIFSIGNALED(member->status)) {
+        return say_error("worker %u (process %ld) was killed by signal %d (%s)",
+                         cause, (long)member->pid, WTERMSIG(member->status),
+                         strsignal(WTERMSIG(member->status)));
+    }
+    return say_error("worker %u (process %ld) ended early, with exit status %d",
+                     cause, (long)member->pid, WEXITSTATUS(member->status));
+}
+
+/* --- the main process --------------------------------------------------- */
 
 static void local_compare(local_t *local)
 {
+    unsigned num_workers = local->job->num_workers;
     result_t sum;
 
-    for (unsigned i = 0; i < local->job->num_workers; i++) {
-        local->results[i] = local->group.shared[i].result;
+    for (unsigned i = 0; i < num_workers; i++) {
+        local->results[i] = local->places[i].result;
     }
-    verdict_sum(local->results, local->job->num_workers, &sum);
-    if (verdict_check(&sum) != 0) {
+    result_sum(local->results, num_workers, &sum);
+    if (result_check(&sum) != 0) {
         local_fail_here(local);
     } else {
-        group_tell(&local->group, SHARED_LEAVE);
-    }
-}
-
-/* A worker is gone. Those that are connected to it run into its end before they
- * can be told; those that are not yet are in the middle of UCX's start, which
- * leaves files behind if it is cut off. */
-static void local_lose(local_t *local, unsigned index)
-{
-    local_fail(local);
-    if ((local->num_ready == local->job->num_workers) &&
-        group_was_slain(&local->group, index)) {
-        group_kill(&local->group);
+        local_tell(local, WORD_LEAVE);
     }
 }
 
 static void local_take_word(local_t *local, unsigned index)
 {
-    char word = group_hear(&local->group, index);
+    member_t *member      = &local->members[index];
+    unsigned  num_workers = local->job->num_workers;
 
-    if (word == SHARED_READY) {
-        if ((++local->num_ready == local->job->num_workers) &&
-            !local->has_failed) {
-            group_tell(&local->group, SHARED_GO);
+    switch (local_hear(local, member)) {
+    case WORD_READY:
+        if ((++local->num_ready == num_workers) && !local->has_failed) {
+            local_tell(local, WORD_GO);
         }
-    } else if (word == SHARED_DONE) {
-        if ((++local->num_done == local->job->num_workers) &&
-            !local->has_failed) {
+        break;
+    case WORD_DONE:
+        if ((++local->num_done == num_workers) && !local->has_failed) {
             local_compare(local);
         }
-    } else if (word == SHARED_FAILED) {
+        break;
+    case WORD_NONE:
+        if ((local->num_done == num_workers) && (member->status == 0)) {
+            break;
+        }
         local_fail(local);
-    } else if ((local->num_done < local->job->num_workers) ||
-               (local->group.members[index].status != 0)) {
-        local_lose(local, index);
+        /* Those that are connected to it run into its end before they can be
+         * told; those that are not yet are in the middle of UCX's start, which
+         * leaves files behind if it is cut off. */
+        if ((local->num_ready == num_workers) && member_is_slain(member)) {
+            local_kill(local);
+        }
+        break;
+    default:
+        local_fail(local);
     }
 }
 
-static void local_draw(local_t *local)
+static void local_take_signal(local_t *local)
 {
-    uint64_t bytes_read    = 0;
-    uint64_t bytes_written = 0;
+    struct signalfd_siginfo info;
+
+    if (read(local->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+        /* Asked a second time: no more patience. */
+        if (local->signal_number != 0) {
+            local_kill(local);
+        }
+        local->signal_number = (int)info.ssi_signo;
+        local_fail(local);
+    }
+}
+
+static void local_draw_bar(const local_t *local)
+{
+    char     line[LOCAL_BAR_WIDTH + 1];
+    uint64_t size    = local->job->inputs.size;
+    uint64_t read    = 0;
+    uint64_t written = 0;
+    double   seconds = (double)(clock_now() - local->since) / 1e9;
+    double   part;
 
     for (unsigned i = 0; i < local->job->num_workers; i++) {
-        const progress_t *progress = &local->group.shared[i].progress;
+        const progress_t *progress = &local->places[i].progress;
 
-        bytes_read += progress_get(&progress->bytes_read);
-        bytes_written += progress_get(&progress->bytes_written);
+        read += __atomic_load_n(&progress->bytes_read, __ATOMIC_RELAXED);
+        written += __atomic_load_n(&progress->bytes_written, __ATOMIC_RELAXED);
     }
-    bar_draw(&local->bar, bytes_read, bytes_written);
+    part = size > 0 ? (double)(read + written) / (2 * (double)size) : 1;
+    /* Newlines that were added are written, but are not of the input. */
+    part = part > 1 ? 1 : part;
+    memset(line, '.', LOCAL_BAR_WIDTH);
+    memset(line, '#', (size_t)(part * LOCAL_BAR_WIDTH));
+    line[LOCAL_BAR_WIDTH] = '\0';
+    fprintf(stderr, "\r[%s] %3u %%  %.1f s  %.0f MB/s ", line,
+            (unsigned)(part * 100), seconds,
+            seconds > 0 ? (double)written / seconds / 1e6 : 0.0);
+    fflush(stderr);
 }
 
 /* Wait for something, and take it. */
-static void local_turn(local_t *local)
+static void local_turn(local_t *local, bool has_bar)
 {
     unsigned num_workers = local->job->num_workers;
-    bool     needs_time  = local->bar.is_shown || local->has_failed;
 
     for (unsigned i = 0; i < num_workers; i++) {
-        local->polls[i].fd      = local->group.members[i].socket;
+        local->polls[i].fd      = local->members[i].socket;
         local->polls[i].events  = POLLIN;
         local->polls[i].revents = 0;
     }
     local->polls[num_workers].fd     = local->signal_fd;
     local->polls[num_workers].events = POLLIN;
-    if (poll(local->polls, num_workers + 1, needs_time ? LOCAL_BAR_MS : -1) <
-        0) {
+    if (poll(local->polls, num_workers + 1,
+             has_bar || local->has_failed ? LOCAL_BAR_MS : -1) < 0) {
         return;
     }
     local_take_signal(local);
@@ -182,24 +572,47 @@ static void local_turn(local_t *local)
             local_take_word(local, i);
         }
     }
-    local_draw(local);
-    if (local->has_failed &&
-        (group_is_parked(&local->group) ||
-         (stopwatch_now() - local->failed_at > LOCAL_GRACE_NS))) {
-        group_kill(&local->group);
+    if (has_bar) {
+        local_draw_bar(local);
     }
+}
+
+/* Whether all that are alive have failed, and wait for their end. */
+static bool local_is_parked(const local_t *local)
+{
+    bool is_parked = true;
+
+    for (unsigned i = 0; i < local->job->num_workers; i++) {
+        is_parked &=
+            (local->members[i].socket < 0) || local->members[i].has_failed;
+    }
+    return is_parked;
 }
 
 static void local_work(local_t *local)
 {
-    bar_init(&local->bar, local->job->inputs.size);
-    if (group_start(&local->group) != 0) {
+    bool has_bar = isatty(STDERR_FILENO) != 0;
+    int  result  = 0;
+
+    /* What is buffered must not be written by every process. */
+    fflush(NULL);
+    for (unsigned i = 0; (i < local->job->num_workers) && (result == 0); i++) {
+        result = local_start_one(local, i);
+    }
+    if (result != 0) {
         local_fail_here(local);
     }
-    while (local->group.num_alive > 0) {
-        local_turn(local);
+    while (local->num_alive > 0) {
+        local_turn(local, has_bar);
+        if (local->has_failed &&
+            (local_is_parked(local) ||
+             (clock_now() - local->failed_at > LOCAL_GRACE_NS))) {
+            local_kill(local);
+        }
     }
-    bar_clear(&local->bar);
+    if (has_bar) {
+        fprintf(stderr, "\r\033[K");
+    }
 }
 
 static int local_end(local_t *local)
@@ -207,46 +620,79 @@ static int local_end(local_t *local)
     job_t       *job = local->job;
     output_set_t all = {0, 1, job->num_partitions};
 
-    if (!local->has_failed && (output_commit(&job->folder, &all) == 0)) {
-        output_settle(&job->folder, &all);
-        return 0;
-    }
     if (!local->has_failed) {
+        if (output_commit(&job->folder, &all) == 0) {
+            output_settle(&job->folder, &all);
+            return 0;
+        }
         strcpy(local->error, error_text());
     }
     output_discard(&job->folder, &all);
     if (local->signal_number != 0) {
         return local->signal_number;
     }
-    if (local->error[0] != '\0') {
-        return say_error("%s", local->error);
+    return local->error[0] != '\0' ? say_error("%s", local->error)
+                                   : local_say_cause(local);
+}
+
+static int local_init_signals(local_t *local)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    sigset_t         mask;
+
+    sigemptyset(&mask);
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+        sigaddset(&mask, signals[i]);
     }
-    return group_say_error(&local->group);
+    sigprocmask(SIG_BLOCK, &mask, &local->old_mask);
+    local->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    return local->signal_fd >= 0
+               ? 0
+               : say_error("cannot make a signal descriptor: %s",
+                           strerror(errno));
+}
+
+static int local_init(local_t *local)
+{
+    unsigned num_workers = local->job->num_workers;
+
+    local->since   = clock_now();
+    local->members = calloc(num_workers, sizeof(*local->members));
+    local->polls   = calloc(num_workers + 1, sizeof(*local->polls));
+    local->places =
+        mmap(NULL, num_workers * sizeof(*local->places), PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if ((local->members == NULL) || (local->polls == NULL) ||
+        (local->places == MAP_FAILED)) {
+        return say_error("out of memory for %u workers", num_workers);
+    }
+    for (unsigned i = 0; i < num_workers; i++) {
+        local->members[i].socket = -1;
+    }
+    return local_init_signals(local);
 }
 
 int local_run(job_t *job, result_t *results)
 {
-    local_t local  = {0};
+    local_t local  = {.job = job, .results = results, .signal_fd = -1};
     int     result = -1;
 
-    local.job     = job;
-    local.results = results;
-    local.polls   = calloc(job->num_workers + 1, sizeof(*local.polls));
-    if (local.polls == NULL) {
-        return say_error("out of memory for %u workers", job->num_workers);
+    if (local_init(&local) == 0) {
+        local_work(&local);
+        result = local_end(&local);
     }
-    if (group_init(&local.group, job) != 0) {
-        goto err_free;
+    if (local.signal_fd >= 0) {
+        close(local.signal_fd);
     }
-    if (local_signals_init(&local) != 0) {
-        goto err_group_cleanup;
+    /* Once the files have their names it is too late for a signal: it could
+     * only end the summary. */
+    if (result != 0) {
+        sigprocmask(SIG_SETMASK, &local.old_mask, NULL);
     }
-    local_work(&local);
-    result = local_end(&local);
-    local_signals_cleanup(&local, result == 0);
-err_group_cleanup:
-    group_cleanup(&local.group);
-err_free:
+    if (local.places != MAP_FAILED) {
+        munmap(local.places, job->num_workers * sizeof(*local.places));
+    }
     free(local.polls);
+    free(local.members);
     return result;
 }

@@ -1,16 +1,39 @@
+/*
+ * A job under a launcher (mpirun, srun): each process is one worker, a rank.
+ * They meet through PMIx, where each shows something to all others, and waits
+ * until all have:
+ *
+ *     card    its job and the address of its pool -> connect, work
+ *     result  all compute the same sum            -> commit
+ *     end     whether its files have their names  -> settle, or withdraw
+ *
+ * Each rank names the files of its own partitions, in its own folder.
+ */
 #include <config.h>
 
-#include "tools/shuffle/ranks.h"
 #include "tools/shuffle/error.h"
-#include "tools/shuffle/verdict.h"
-#include "tools/shuffle/worker.h"
+#include "tools/shuffle/job.h"
 
-#include <signal.h>
 #include <stdlib.h>
+
+bool ranks_are_launched(void)
+{
+    return (getenv("PMIX_RANK") != NULL) || (getenv("PMI_RANK") != NULL);
+}
+
+#ifdef HAVE_PMIX
+
+#include <pmix.h>
+#include <poll.h>
+#include <signal.h>
 #include <string.h>
 
 #define RANKS_WAIT_MS 20
-#define RANKS_VERSION 2u
+/* Bounds for a launcher that does nothing: mpirun sends SIGTERM, and SIGKILL a
+ * second later. */
+#define RANKS_PATIENCE_MS 3000
+#define RANKS_LINGER_MS   2000
+#define RANKS_VERSION     3u
 
 /* What each rank shows before its pool's address: all must have the same job,
  * or the parts would not fit together. */
@@ -23,37 +46,86 @@ typedef struct ranks_card {
     uint64_t header; /* its hash, 0: none */
 } ranks_card_t;
 
-typedef enum ranks_word {
-    RANKS_RESULT    = 1,
-    RANKS_COMMITTED = 2,
-    RANKS_VERDICT   = 3
-} ranks_word_t;
-
-typedef struct ranks_note {
-    uint32_t word;
-    int32_t  is_good;
-    result_t result;
-} ranks_note_t;
-
-_Static_assert(sizeof(ranks_note_t) <= EXCHANGE_NOTE_SIZE, "it is one note");
-
-typedef struct ranks {
-    job_t       *job;
-    launcher_t  *launcher;
-    result_t    *results;
-    gpu_store_t *gpu_store;
-    exchange_t  *exchange;
-    progress_t   progress;
-} ranks_t;
-
+/* PMIx knows one job for a process. */
+static pmix_proc_t           ranks_self;
+static unsigned              ranks_num;
+static bool                  ranks_may_be_connected;
 static volatile sig_atomic_t ranks_signal;
+
+static int ranks_say_error(const char *what, pmix_status_t status)
+{
+    return say_error("cannot %s the other workers: %s", what,
+                     PMIx_Error_string(status));
+}
+
+int ranks_init(unsigned *rank_p, unsigned *num_ranks_p, uint64_t *run_p)
+{
+    pmix_proc_t   all;
+    pmix_value_t *value;
+    pmix_status_t status;
+
+    if (getenv("PMIX_RANK") == NULL) {
+        return say_error("the launcher does not speak PMIx: use the mpirun of "
+                         "Open MPI, or srun --mpi=pmix");
+    }
+    status = PMIx_Init(&ranks_self, NULL, 0);
+    if (status != PMIX_SUCCESS) {
+        return ranks_say_error("meet", status);
+    }
+    PMIX_PROC_CONSTRUCT(&all);
+    PMIX_LOAD_PROCID(&all, ranks_self.nspace, PMIX_RANK_WILDCARD);
+    status = PMIx_Get(&all, PMIX_JOB_SIZE, NULL, 0, &value);
+    if (status != PMIX_SUCCESS) {
+        PMIx_Finalize(NULL, 0);
+        return ranks_say_error("count", status);
+    }
+    ranks_num = value->data.uint32;
+    PMIX_VALUE_RELEASE(value);
+    *rank_p      = ranks_self.rank;
+    *num_ranks_p = ranks_num;
+    *run_p       = hash_bytes(ranks_self.nspace, strlen(ranks_self.nspace), 0);
+    return 0;
+}
+
+void ranks_cleanup(void)
+{
+    PMIx_Finalize(NULL, 0);
+}
+
+void ranks_abort(int status, int signal_number)
+{
+    if (!ranks_may_be_connected) {
+        return;
+    }
+    if (signal_number == 0) {
+        PMIx_Abort(status, "a worker of ucxpool_shuffle failed", NULL, 0);
+        /* A signal ends the call. */
+        poll(NULL, 0, RANKS_PATIENCE_MS);
+    }
+    poll(NULL, 0, RANKS_LINGER_MS);
+}
+
+/* Where the launcher does not tell, by the rank: right where the ranks of a
+ * host follow each other. */
+static unsigned ranks_local_rank(void)
+{
+    pmix_value_t *value;
+    unsigned      rank = ranks_self.rank;
+
+    if (PMIx_Get(&ranks_self, PMIX_LOCAL_RANK, NULL, 0, &value) ==
+        PMIX_SUCCESS) {
+        rank = value->data.uint16;
+        PMIX_VALUE_RELEASE(value);
+    }
+    return rank;
+}
 
 static void ranks_on_signal(int signal_number)
 {
     ranks_signal = signal_number;
 }
 
-static void ranks_signals_init(void)
+static void ranks_init_signals(void)
 {
     struct sigaction action = {0};
 
@@ -74,302 +146,250 @@ static int ranks_interrupt(void *arg)
     return 0;
 }
 
-static void ranks_card_fill(const ranks_t *ranks, ranks_card_t *card)
+/* --- meeting ------------------------------------------------------------ */
+
+/* By a thread of PMIx. */
+static void ranks_on_fence(pmix_status_t status, void *arg)
 {
-    const inputs_t *inputs = &ranks->job->inputs;
-
-    card->version        = RANKS_VERSION;
-    card->num_files      = inputs->num_files;
-    card->num_bytes      = inputs->size;
-    card->num_partitions = ranks->job->num_partitions;
-    card->field          = ranks->job->field;
-
-    card->header = inputs->header == NULL
-                       ? 0
-                       : hash_bytes(inputs->header, inputs->header_length,
-                                    HASH_SEED_RECORD);
+    __atomic_store_n((int *)arg, (int)status, __ATOMIC_RELEASE);
 }
 
-static int ranks_show(ranks_t *ranks)
+/* Show something to all, and wait until all have shown theirs. Others may need
+ * our pool meanwhile. */
+static int ranks_show(exchange_t *exchange, const char *key, const void *data,
+                      size_t length)
 {
-    const void *address;
-    size_t      length;
-    char       *card;
-    int         result;
+    static const int waiting = 1; /* no status: they are 0 or less */
+    /* Used until the end of the fence, even after an interrupt. */
+    static int         fence;
+    static pmix_info_t info;
+    bool               collect = true;
+    pmix_value_t       value;
+    pmix_status_t      status;
 
-    if (exchange_address(ranks->exchange, &address, &length) != 0) {
+    PMIX_VALUE_CONSTRUCT(&value);
+    value.type          = PMIX_BYTE_OBJECT;
+    value.data.bo.bytes = (char *)data;
+    value.data.bo.size  = length;
+    fence               = waiting;
+    PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
+    if (((status = PMIx_Put(PMIX_GLOBAL, key, &value)) != PMIX_SUCCESS) ||
+        ((status = PMIx_Commit()) != PMIX_SUCCESS) ||
+        ((status = PMIx_Fence_nb(NULL, 0, &info, 1, ranks_on_fence, &fence)) !=
+         PMIX_SUCCESS)) {
+        return ranks_say_error("tell", status);
+    }
+    while ((status = __atomic_load_n(&fence, __ATOMIC_ACQUIRE)) == waiting) {
+        if (ranks_interrupt(NULL) != 0) {
+            return -1;
+        }
+        if (exchange == NULL) {
+            poll(NULL, 0, 1);
+            continue;
+        }
+        exchange_wait(exchange, RANKS_WAIT_MS);
+        if (exchange_progress(exchange) != 0) {
+            return -1;
+        }
+    }
+    return status == PMIX_SUCCESS ? 0 : ranks_say_error("meet", status);
+}
+
+/* What a rank has shown; to be released. NULL with an error. */
+static pmix_value_t *ranks_look(unsigned rank, const char *key, size_t least)
+{
+    pmix_proc_t   peer;
+    pmix_value_t *value;
+    pmix_status_t status;
+
+    PMIX_PROC_CONSTRUCT(&peer);
+    PMIX_LOAD_PROCID(&peer, ranks_self.nspace, rank);
+    status = PMIx_Get(&peer, key, NULL, 0, &value);
+    if (status != PMIX_SUCCESS) {
+        ranks_say_error("hear from", status);
+        return NULL;
+    }
+    if ((value->type != PMIX_BYTE_OBJECT) || (value->data.bo.size < least)) {
+        say_error("worker %u is of another version", rank);
+        PMIX_VALUE_RELEASE(value);
+        return NULL;
+    }
+    return value;
+}
+
+static int ranks_connect(exchange_t *exchange, unsigned rank,
+                         const ranks_card_t *own)
+{
+    pmix_value_t *value =
+        ranks_look(rank, "ucxpool.shuffle.card", sizeof(*own));
+    const char  *address;
+    ranks_card_t card;
+    int          result;
+
+    if (value == NULL) {
         return -1;
     }
-    card = calloc(1, sizeof(ranks_card_t) + length);
-    if (card == NULL) {
-        return say_error("out of memory");
+    address = value->data.bo.bytes + sizeof(card);
+    memcpy(&card, value->data.bo.bytes, sizeof(card));
+    if (memcmp(&card, own, sizeof(card)) != 0) {
+        result = say_error("worker %u has another job: %llu bytes in %llu "
+                           "files there, %llu bytes in %llu files here; all "
+                           "hosts must have the same files",
+                           rank, (unsigned long long)card.num_bytes,
+                           (unsigned long long)card.num_files,
+                           (unsigned long long)own->num_bytes,
+                           (unsigned long long)own->num_files);
+    } else {
+        result = exchange_connect(exchange, rank, address,
+                                  value->data.bo.size - sizeof(card));
     }
-    ranks_card_fill(ranks, (ranks_card_t *)card);
-    memcpy(card + sizeof(ranks_card_t), address, length);
-    result =
-        launcher_show(ranks->launcher, card, sizeof(ranks_card_t) + length);
-    free(card);
+    PMIX_VALUE_RELEASE(value);
     return result;
 }
 
-static int ranks_connect_one(ranks_t *ranks, unsigned rank)
+static int ranks_meet(const job_t *job, exchange_t *exchange)
 {
-    ranks_card_t own;
-    ranks_card_t peer;
-    void        *card;
+    const inputs_t *inputs = &job->inputs;
+    ranks_card_t card = {RANKS_VERSION,       inputs->num_files, inputs->size,
+                         job->num_partitions, job->field,        0};
+    const void  *address;
+    char        *shown;
     size_t       length;
     int          result;
 
-    if (launcher_look(ranks->launcher, rank, &card, &length) != 0) {
+    if (exchange == NULL) {
+        return 0;
+    }
+    if (inputs->header != NULL) {
+        card.header =
+            hash_bytes(inputs->header, inputs->header_length, HASH_SEED_RECORD);
+    }
+    if (exchange_address(exchange, &address, &length) != 0) {
         return -1;
     }
-    ranks_card_fill(ranks, &own);
-    if (length < sizeof(peer)) {
-        result = say_error("worker %u is of another version", rank);
-    } else if (memcmp(card, &own, sizeof(own)) != 0) {
-        memcpy(&peer, card, sizeof(peer));
-        result =
-            say_error("worker %u has another job: %llu bytes in %llu files "
-                      "there, %llu bytes in %llu files here; all hosts "
-                      "must have the same files",
-                      rank, (unsigned long long)peer.num_bytes,
-                      (unsigned long long)peer.num_files,
-                      (unsigned long long)own.num_bytes,
-                      (unsigned long long)own.num_files);
-    } else {
-        result =
-            exchange_connect(ranks->exchange, rank, (char *)card + sizeof(own),
-                             length - sizeof(own));
+    shown = malloc(sizeof(card) + length);
+    if (shown == NULL) {
+        return say_error("out of memory");
     }
-    free(card);
-    return result;
-}
-
-static int ranks_meet(ranks_t *ranks, const batch_shape_t *shape)
-{
-    exchange_params_t params = {ranks->launcher->rank,
-                                ranks->launcher->num_ranks, shape,
-                                ranks->gpu_store};
-
-    if ((exchange_create(&params, &ranks->exchange) != 0) ||
-        (ranks_show(ranks) != 0)) {
-        return -1;
-    }
-    for (unsigned i = 0; i < ranks->launcher->num_ranks; i++) {
-        if ((i != ranks->launcher->rank) &&
-            (ranks_connect_one(ranks, i) != 0)) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
-static int ranks_work(ranks_t *ranks, result_t *result)
-{
-    worker_params_t params = {0};
-
-    params.job       = ranks->job;
-    params.index     = ranks->launcher->rank;
-    params.exchange  = ranks->exchange;
-    params.gpu_store = ranks->gpu_store;
-    params.progress  = &ranks->progress;
-    params.interrupt = ranks_interrupt;
-    return worker_run(&params, result);
-}
-
-static int ranks_commit(const ranks_t *ranks)
-{
-    output_set_t own = job_partitions(ranks->job, ranks->launcher->rank);
-
-    return output_commit(&ranks->job->folder, &own);
-}
-
-/* After the commit, when it is known how those of the others ended. */
-static int ranks_settle(const ranks_t *ranks, int result)
-{
-    output_set_t own = job_partitions(ranks->job, ranks->launcher->rank);
-
-    if (result == 0) {
-        output_settle(&ranks->job->folder, &own);
-    } else {
-        output_withdraw(&ranks->job->folder, &own);
-    }
-    return result;
-}
-
-/* --- notes -------------------------------------------------------------- */
-
-static int ranks_say(ranks_t *ranks, unsigned target, ranks_word_t word,
-                     bool is_good, const result_t *result)
-{
-    ranks_note_t note = {0};
-
-    note.word    = word;
-    note.is_good = is_good;
-    if (result != NULL) {
-        note.result = *result;
-    }
-    return exchange_note_send(ranks->exchange, target, &note, sizeof(note));
-}
-
-/* Wait for a note of that word; from whom is in *source_p. */
-static int ranks_hear(ranks_t *ranks, ranks_word_t word, ranks_note_t *note_p,
-                      unsigned *source_p)
-{
-    exchange_note_t *note;
-    uint32_t         length;
-
-    while ((note = exchange_note_get(ranks->exchange)) == NULL) {
-        if ((ranks_interrupt(NULL) != 0) ||
-            (exchange_progress(ranks->exchange) != 0)) {
-            return -1;
-        }
-        exchange_wait(ranks->exchange, RANKS_WAIT_MS);
-    }
-    length    = note->length;
-    *source_p = note->source;
-    memcpy(note_p, note->data, sizeof(*note_p));
-    free(note);
-    if ((length != sizeof(*note_p)) || (note_p->word != word)) {
-        return say_error("worker %u said something out of turn", *source_p);
-    }
-    return 0;
-}
-
-/* Rank 0: one note of that word from each other rank. */
-static int ranks_gather(ranks_t *ranks, ranks_word_t word)
-{
-    ranks_note_t note;
-    unsigned     source;
-
-    for (unsigned i = 1; i < ranks->launcher->num_ranks; i++) {
-        if (ranks_hear(ranks, word, &note, &source) != 0) {
-            return -1;
-        }
-        if (!note.is_good) {
-            return say_error("worker %u could not finish", source);
-        }
-        if (word == RANKS_RESULT) {
-            ranks->results[source] = note.result;
-        }
-    }
-    return 0;
-}
-
-/* The notes must have gone before the pool goes. */
-static int ranks_flush(ranks_t *ranks)
-{
-    while (exchange_notes_pending(ranks->exchange) > 0) {
-        if ((ranks_interrupt(NULL) != 0) ||
-            (exchange_progress(ranks->exchange) != 0)) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
-static int ranks_judge(ranks_t *ranks, int result)
-{
-    for (unsigned i = 1; i < ranks->launcher->num_ranks; i++) {
-        if (ranks_say(ranks, i, RANKS_VERDICT, result == 0, NULL) != 0) {
-            return -1;
+    memcpy(shown, &card, sizeof(card));
+    memcpy(shown + sizeof(card), address, length);
+    ranks_may_be_connected = true;
+    result =
+        ranks_show(NULL, "ucxpool.shuffle.card", shown, sizeof(card) + length);
+    free(shown);
+    for (unsigned i = 0; (i < ranks_num) && (result == 0); i++) {
+        if (i != ranks_self.rank) {
+            result = ranks_connect(exchange, i, &card);
         }
     }
     return result;
 }
 
-static int ranks_lead(ranks_t *ranks)
+/* --- the end ------------------------------------------------------------ */
+
+/* All compare, and come to the same end. */
+static int ranks_compare(exchange_t *exchange, result_t *results)
 {
     result_t sum;
-    int      result = ranks_gather(ranks, RANKS_RESULT);
 
+    if (ranks_show(exchange, "ucxpool.shuffle.result",
+                   &results[ranks_self.rank], sizeof(*results)) != 0) {
+        return -1;
+    }
+    for (unsigned i = 0; i < ranks_num; i++) {
+        pmix_value_t *value =
+            ranks_look(i, "ucxpool.shuffle.result", sizeof(*results));
+
+        if (value == NULL) {
+            return -1;
+        }
+        memcpy(&results[i], value->data.bo.bytes, sizeof(*results));
+        PMIX_VALUE_RELEASE(value);
+    }
+    result_sum(results, ranks_num, &sum);
+    return result_check(&sum);
+}
+
+/* Name the own files, unless one of the others cannot name its own. */
+static int ranks_commit(exchange_t *exchange, job_t *job)
+{
+    output_set_t own     = job_partitions(job, ranks_self.rank);
+    int          result  = output_commit(&job->folder, &own);
+    char         is_good = result == 0;
+
+    if (ranks_show(exchange, "ucxpool.shuffle.end", &is_good, 1) != 0) {
+        is_good = 0;
+    }
+    for (unsigned i = 0; (i < ranks_num) && is_good; i++) {
+        pmix_value_t *value = ranks_look(i, "ucxpool.shuffle.end", 1);
+
+        is_good = (value != NULL) && value->data.bo.bytes[0];
+        if ((value != NULL) && !is_good) {
+            say_error("worker %u could not finish", i);
+        }
+        if (value != NULL) {
+            PMIX_VALUE_RELEASE(value);
+        }
+    }
+    if (is_good) {
+        output_settle(&job->folder, &own);
+        return 0;
+    }
     if (result == 0) {
-        verdict_sum(ranks->results, ranks->launcher->num_ranks, &sum);
-        result = verdict_check(&sum);
+        output_withdraw(&job->folder, &own);
     }
-    if (ranks_judge(ranks, result) != 0) {
-        return -1;
-    }
-    if (ranks_commit(ranks) != 0) {
-        ranks_judge(ranks, -1);
-        return -1;
-    }
-    result = ranks_judge(ranks, ranks_gather(ranks, RANKS_COMMITTED));
-    return ranks_settle(ranks, result) == 0 ? ranks_flush(ranks) : -1;
+    return -1;
 }
 
-static int ranks_obey(ranks_t *ranks)
+int ranks_run(job_t *job, result_t *results)
 {
-    ranks_note_t note;
-    unsigned     source;
+    output_set_t    all      = {0, 1, job->num_partitions};
+    progress_t      progress = {0};
+    worker_params_t worker   = {0};
 
-    if (ranks_hear(ranks, RANKS_VERDICT, &note, &source) != 0) {
-        return -1;
-    }
-    return note.is_good ? 0 : say_error("worker 0 ended the run");
-}
-
-static int ranks_follow(ranks_t *ranks, const result_t *result)
-{
-    int committed;
-    int said;
-
-    if ((ranks_say(ranks, 0, RANKS_RESULT, true, result) != 0) ||
-        (ranks_obey(ranks) != 0)) {
-        return -1;
-    }
-    committed = ranks_commit(ranks);
-    said      = ranks_say(ranks, 0, RANKS_COMMITTED, committed == 0, NULL);
-    if (committed != 0) {
-        ranks_flush(ranks);
-        return -1;
-    }
-    return ranks_settle(ranks, said == 0 ? ranks_obey(ranks) : -1);
-}
-
-/* One process alone has nobody to talk to. */
-static int ranks_conclude(ranks_t *ranks, result_t *result)
-{
-    if (ranks->exchange == NULL) {
-        return (verdict_check(result) == 0) && (ranks_commit(ranks) == 0)
-                   ? ranks_settle(ranks, 0)
-                   : -1;
-    }
-    if (ranks->launcher->rank == 0) {
-        return ranks_lead(ranks);
-    }
-    return ranks_follow(ranks, result);
-}
-
-int ranks_run(job_t *job, launcher_t *launcher, result_t *results)
-{
-    output_set_t  all   = {0, 1, job->num_partitions};
-    ranks_t       ranks = {0};
-    result_t     *own   = &results[launcher->rank];
-    batch_shape_t shape;
-    int           result;
-
-    ranks.job      = job;
-    ranks.launcher = launcher;
-    ranks.results  = results;
-    ranks_signals_init();
-    job_batch_shape(job, &shape);
-    result =
-        job_make_gpu_store(job, launcher->local_rank, &shape, &ranks.gpu_store);
-    if ((result == 0) && (launcher->num_ranks > 1)) {
-        result = ranks_meet(&ranks, &shape);
-    }
-    if ((result != 0) || (ranks_work(&ranks, own) != 0) ||
-        (ranks_conclude(&ranks, own) != 0)) {
+    worker.job       = job;
+    worker.index     = ranks_self.rank;
+    worker.progress  = &progress;
+    worker.interrupt = ranks_interrupt;
+    ranks_init_signals();
+    if ((worker_prepare(&worker, ranks_local_rank()) != 0) ||
+        (ranks_meet(job, worker.exchange) != 0) ||
+        (worker_run(&worker, &results[ranks_self.rank]) != 0) ||
+        (ranks_compare(worker.exchange, results) != 0) ||
+        (ranks_commit(worker.exchange, job) != 0)) {
         /* Of all partitions: one of the others may have died in this folder. */
         output_discard(&job->folder, &all);
-        if ((ranks.exchange != NULL) && exchange_lost_peer(ranks.exchange)) {
-            launcher_await(launcher);
+        if ((worker.exchange != NULL) && exchange_lost_peer(worker.exchange)) {
+            /* The lost worker has told why, or the launcher does. */
+            poll(NULL, 0, RANKS_PATIENCE_MS);
         }
-        /* The pool stays, and its connections: see launcher_abort(). */
+        /* The pool stays, and its connections: see ranks_abort(). */
         return ranks_signal != 0 ? ranks_signal : -1;
     }
-    exchange_destroy(ranks.exchange);
-    gpu_store_destroy(ranks.gpu_store);
+    worker_release(&worker);
     return 0;
 }
+
+#else
+
+int ranks_init(unsigned *rank_p, unsigned *num_ranks_p, uint64_t *run_p)
+{
+    return say_error("started by a launcher, but built without PMIx: install "
+                     "libpmix-dev and build again, or start it on one host "
+                     "with -w");
+}
+
+int ranks_run(job_t *job, result_t *results)
+{
+    return -1;
+}
+
+void ranks_abort(int status, int signal_number)
+{
+}
+
+void ranks_cleanup(void)
+{
+}
+
+#endif

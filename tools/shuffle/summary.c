@@ -1,9 +1,11 @@
+/* The results of the workers, compared and printed. */
 #include <config.h>
 
-#include "tools/shuffle/summary.h"
-#include "tools/shuffle/verdict.h"
+#include "tools/shuffle/error.h"
+#include "tools/shuffle/job.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static const char *const summary_modes[] = {
     "eager",      "map_packed",  "map_inplace",
@@ -11,147 +13,143 @@ static const char *const summary_modes[] = {
 };
 #define SUMMARY_NUM_MODES (sizeof(summary_modes) / sizeof(summary_modes[0]))
 
-static double summary_seconds(uint64_t ns)
+static const char *const summary_degraded[] = {
+    [UCXPOOL_DEGRADED_NONE]   = "none",
+    [UCXPOOL_DEGRADED_FEWER]  = "fewer",
+    [UCXPOOL_DEGRADED_PINNED] = "pinned",
+};
+
+void result_sum(const result_t *results, unsigned num_workers, result_t *sum_p)
+{
+    exchange_report_t *sum = &sum_p->exchange;
+
+    memset(sum_p, 0, sizeof(*sum_p));
+    for (unsigned i = 0; i < num_workers; i++) {
+        const result_t          *result   = &results[i];
+        const exchange_report_t *exchange = &result->exchange;
+
+        tally_add(&sum_p->in, &result->in);
+        tally_add(&sum_p->out, &result->out);
+        sum_p->num_added += result->num_added;
+        stopwatch_add(&sum_p->copy, &result->copy);
+        stopwatch_add(&sum->transfer, &exchange->transfer);
+        stopwatch_add(&sum->wait, &exchange->wait);
+        sum->bytes_sent += exchange->bytes_sent;
+        sum->bytes_received += exchange->bytes_received;
+        sum->batches_sent += exchange->batches_sent;
+        sum->batches_received += exchange->batches_received;
+        pool_stats_add(&sum->stats, &exchange->stats);
+        sum_p->gpu_store.size += result->gpu_store.size;
+        sum_p->gpu_store.held += result->gpu_store.held;
+        sum_p->gpu_store.held_max += result->gpu_store.held_max;
+        sum_p->early += result->early;
+    }
+}
+
+int result_check(const result_t *sum)
+{
+    if (tally_is_equal(&sum->in, &sum->out)) {
+        return 0;
+    }
+    return say_error("the output differs from the input: %" PRIu64
+                     " records, %" PRIu64 " bytes, checksum %016" PRIx64
+                     " were read, but %" PRIu64 " records, %" PRIu64
+                     " bytes, checksum %016" PRIx64 " written",
+                     sum->in.records, sum->in.bytes, sum->in.checksum,
+                     sum->out.records, sum->out.bytes, sum->out.checksum);
+}
+
+static double seconds(uint64_t ns)
 {
     return (double)ns / 1e9;
 }
 
-static double summary_megabytes(uint64_t bytes)
+static double megabytes(uint64_t bytes)
 {
     return (double)bytes / 1e6;
 }
 
-/* Megabytes per second. */
-static double summary_rate(uint64_t bytes, uint64_t ns)
+static const char *plural(size_t num)
 {
-    return ns > 0 ? (double)bytes * 1e3 / (double)ns : 0.0;
+    return num == 1 ? "" : "s";
 }
 
-static const char *summary_wire(const result_t *result)
+static const char *summary_wire(const exchange_report_t *exchange)
 {
-    if ((result->num_map > 0) && (result->num_ucx > 0)) {
-        return "both";
+    if (exchange->num_map > 0) {
+        return exchange->num_ucx > 0 ? "both" : "map";
     }
-    if (result->num_map > 0) {
-        return "map";
-    }
-    return result->num_ucx > 0 ? "ucx" : "none";
+    return exchange->num_ucx > 0 ? "ucx" : "none";
 }
 
 /* --- text --------------------------------------------------------------- */
 
-/* What a pool had to become. */
-static const char *summary_degraded(const result_t *result)
+static void summary_text_worker(unsigned index, const result_t *result,
+                                FILE *stream)
 {
-    static const char *const names[] = {
-        [UCXPOOL_DEGRADED_NONE]   = "none",
-        [UCXPOOL_DEGRADED_FEWER]  = "fewer",
-        [UCXPOOL_DEGRADED_PINNED] = "pinned",
-    };
+    const exchange_report_t *exchange = &result->exchange;
 
-    return names[result->degraded_to];
+    fprintf(
+        stream,
+        "%6u %9.1f %10.1f %9.1f %9.1f %11.3f %7.3f  %-4s  %" PRIu64
+        ", later %" PRIu64 "%s%s\n",
+        index, megabytes(result->in.bytes), megabytes(result->out.bytes),
+        megabytes(exchange->bytes_sent), megabytes(exchange->bytes_received),
+        seconds(exchange->transfer.wall_ns), seconds(exchange->wait.wall_ns),
+        summary_wire(exchange),
+        pool_stats_value(&exchange->stats, "registrations"),
+        pool_stats_value(&exchange->stats, "registrations_after_start"),
+        exchange->degraded_to == UCXPOOL_DEGRADED_NONE ? "" : "; degraded to ",
+        exchange->degraded_to == UCXPOOL_DEGRADED_NONE
+            ? ""
+            : summary_degraded[exchange->degraded_to]);
 }
 
-static void summary_text_workers(const summary_t *summary, FILE *stream)
+static void summary_text_transfer(const result_t *sum, FILE *stream)
 {
-    const result_t *result;
+    const exchange_report_t *exchange = &sum->exchange;
 
-    fprintf(stream, "\n%-6s %9s %10s %9s %9s %11s %7s  %-4s  %s\n", "worker",
-            "read MB", "written MB", "sent MB", "recv MB", "transfer s",
-            "wait s", "wire", "registered");
-    for (unsigned i = 0; i < summary->job->num_workers; i++) {
-        result = &summary->results[i];
-        fprintf(stream,
-                "%6u %9.1f %10.1f %9.1f %9.1f %11.3f %7.3f  %-4s  %" PRIu64
-                ", later %" PRIu64 "%s%s\n",
-                i, summary_megabytes(result->in.bytes),
-                summary_megabytes(result->out.bytes),
-                summary_megabytes(result->times.bytes_sent),
-                summary_megabytes(result->times.bytes_received),
-                summary_seconds(result->times.transfer.wall_ns),
-                summary_seconds(result->times.wait.wall_ns),
-                summary_wire(result),
-                pool_stats_value(&result->stats, "registrations"),
-                pool_stats_value(&result->stats, "registrations_after_start"),
-                result->degraded_to == UCXPOOL_DEGRADED_NONE ? ""
-                                                             : "; degraded to ",
-                result->degraded_to == UCXPOOL_DEGRADED_NONE
-                    ? ""
-                    : summary_degraded(result));
-    }
-}
-
-/* Where the bytes of all workers went by. */
-static void summary_text_modes(const result_t *sum, FILE *stream)
-{
-    uint64_t bytes;
-
-    for (size_t i = 0; i < SUMMARY_NUM_MODES; i++) {
-        bytes =
-            pool_stats_value(&sum->stats, "sent_%s_bytes", summary_modes[i]);
-        if (bytes > 0) {
-            fprintf(stream, "  %s: %.1f MB in %" PRIu64 " operations\n",
-                    summary_modes[i], summary_megabytes(bytes),
-                    pool_stats_value(&sum->stats, "sent_%s_fragments",
-                                     summary_modes[i]));
-        }
-    }
-}
-
-static void summary_text_transfer(const summary_t *summary, const result_t *sum,
-                                  FILE *stream)
-{
-    uint64_t bytes = sum->times.bytes_received;
-
-    if (summary->job->num_workers == 1) {
-        return;
-    }
     fprintf(stream,
             "Between workers: %.1f MB in %" PRIu64 " batches; all workers' "
             "transfer calls took %.3f s, %.3f s of processor time\n",
-            summary_megabytes(bytes), sum->times.batches_received,
-            summary_seconds(sum->times.transfer.wall_ns),
-            summary_seconds(sum->times.transfer.cpu_ns));
+            megabytes(exchange->bytes_received), exchange->batches_received,
+            seconds(exchange->transfer.wall_ns),
+            seconds(exchange->transfer.cpu_ns));
     if (sum->copy.cpu_ns > 0) {
         fprintf(stream,
                 "  memcpy of the same bytes: %.3f s, %.3f s of processor time; "
                 "transfer takes %.2f times that\n",
-                summary_seconds(sum->copy.wall_ns),
-                summary_seconds(sum->copy.cpu_ns),
-                (double)sum->times.transfer.cpu_ns / (double)sum->copy.cpu_ns);
+                seconds(sum->copy.wall_ns), seconds(sum->copy.cpu_ns),
+                (double)exchange->transfer.cpu_ns / (double)sum->copy.cpu_ns);
     }
-    summary_text_modes(sum, stream);
+    for (size_t i = 0; i < SUMMARY_NUM_MODES; i++) {
+        const char *mode = summary_modes[i];
+        uint64_t    bytes =
+            pool_stats_value(&exchange->stats, "sent_%s_bytes", mode);
+
+        if (bytes > 0) {
+            fprintf(
+                stream, "  %s: %.1f MB in %" PRIu64 " operations\n", mode,
+                megabytes(bytes),
+                pool_stats_value(&exchange->stats, "sent_%s_fragments", mode));
+        }
+    }
 }
 
-static void summary_text_gpu(const result_t *sum, FILE *stream)
+void summary_print_text(const job_t *job, const result_t *results,
+                        uint64_t elapsed_ns, FILE *stream)
 {
-    if (sum->gpu_store.size == 0) {
-        return;
-    }
-    fprintf(stream,
-            "In GPU memory: %.1f MB held, %.1f MB at the most, of %.1f MB; "
-            "%.1f MB written before the end to make room\n",
-            summary_megabytes(sum->gpu_store.held),
-            summary_megabytes(sum->gpu_store.held_max),
-            summary_megabytes(sum->gpu_store.size),
-            summary_megabytes(sum->early));
-}
+    result_t sum;
 
-void summary_print_text(const summary_t *summary, FILE *stream)
-{
-    const job_t *job = summary->job;
-    result_t     sum;
-
-    verdict_sum(summary->results, job->num_workers, &sum);
+    result_sum(results, job->num_workers, &sum);
     fprintf(stream,
             "%" PRIu64 " records, %.1f MB, from %zu file%s into %" PRIu32
             " partition%s in %s: %.3f s (%.0f MB/s), %u worker%s\n",
-            sum.in.records, summary_megabytes(sum.in.bytes),
-            job->inputs.num_files, job->inputs.num_files == 1 ? "" : "s",
-            job->num_partitions, job->num_partitions == 1 ? "" : "s",
-            job->folder.path, summary_seconds(summary->elapsed_ns),
-            summary_rate(sum.in.bytes, summary->elapsed_ns), job->num_workers,
-            job->num_workers == 1 ? "" : "s");
+            sum.in.records, megabytes(sum.in.bytes), job->inputs.num_files,
+            plural(job->inputs.num_files), job->num_partitions,
+            plural(job->num_partitions), job->folder.path, seconds(elapsed_ns),
+            megabytes(sum.in.bytes) / seconds(elapsed_ns + 1), job->num_workers,
+            plural(job->num_workers));
     fprintf(stream,
             "Checked: %" PRIu64 " records, %" PRIu64
             " bytes, checksum %016" PRIx64 " read and written\n",
@@ -161,14 +159,28 @@ void summary_print_text(const summary_t *summary, FILE *stream)
                 "Newlines added to last lines that had none: %" PRIu64 "\n",
                 sum.num_added);
     }
-    summary_text_transfer(summary, &sum, stream);
-    summary_text_gpu(&sum, stream);
-    summary_text_workers(summary, stream);
+    if (job->num_workers > 1) {
+        summary_text_transfer(&sum, stream);
+    }
+    if (sum.gpu_store.size > 0) {
+        fprintf(stream,
+                "In GPU memory: %.1f MB held, %.1f MB at the most, of %.1f MB; "
+                "%.1f MB written before the end to make room\n",
+                megabytes(sum.gpu_store.held),
+                megabytes(sum.gpu_store.held_max),
+                megabytes(sum.gpu_store.size), megabytes(sum.early));
+    }
+    fprintf(stream, "\n%-6s %9s %10s %9s %9s %11s %7s  %-4s  %s\n", "worker",
+            "read MB", "written MB", "sent MB", "recv MB", "transfer s",
+            "wait s", "wire", "registered");
+    for (unsigned i = 0; i < job->num_workers; i++) {
+        summary_text_worker(i, &results[i], stream);
+    }
 }
 
 /* --- JSON --------------------------------------------------------------- */
 
-static void summary_json_string(const char *text, FILE *stream)
+static void json_string(const char *text, FILE *stream)
 {
     fputc('"', stream);
     for (; *text != '\0'; text++) {
@@ -185,34 +197,32 @@ static void summary_json_string(const char *text, FILE *stream)
     fputc('"', stream);
 }
 
-static void summary_json_tally(const char *name, const tally_t *tally,
-                               FILE *stream)
+static void json_tally(const char *name, const tally_t *tally, FILE *stream)
 {
     fprintf(stream,
             "\"%s\": {\"records\": %" PRIu64 ", \"bytes\": %" PRIu64
-            ", \"checksum\": \"%016" PRIx64 "\"}",
+            ", \"checksum\": \"%016" PRIx64 "\"}, ",
             name, tally->records, tally->bytes, tally->checksum);
 }
 
-static void summary_json_transfer(const result_t *result, FILE *stream)
+static void json_transfer(const result_t *result, FILE *stream)
 {
-    const exchange_times_t *times = &result->times;
+    const exchange_report_t *exchange = &result->exchange;
 
-    fprintf(stream,
-            "\"transfer\": {\"bytes_sent\": %" PRIu64
-            ", \"bytes_received\": %" PRIu64 ", \"batches_sent\": %" PRIu64
-            ", \"batches_received\": %" PRIu64
-            ", \"seconds\": %.6f, \"cpu_seconds\": %.6f, "
-            "\"wait_seconds\": %.6f, ",
-            times->bytes_sent, times->bytes_received, times->batches_sent,
-            times->batches_received, summary_seconds(times->transfer.wall_ns),
-            summary_seconds(times->transfer.cpu_ns),
-            summary_seconds(times->wait.wall_ns));
+    fprintf(
+        stream,
+        "\"transfer\": {\"bytes_sent\": %" PRIu64
+        ", \"bytes_received\": %" PRIu64 ", \"batches_sent\": %" PRIu64
+        ", \"batches_received\": %" PRIu64
+        ", \"seconds\": %.6f, \"cpu_seconds\": %.6f, "
+        "\"wait_seconds\": %.6f, ",
+        exchange->bytes_sent, exchange->bytes_received, exchange->batches_sent,
+        exchange->batches_received, seconds(exchange->transfer.wall_ns),
+        seconds(exchange->transfer.cpu_ns), seconds(exchange->wait.wall_ns));
     if (result->copy.wall_ns > 0) {
         fprintf(stream,
                 "\"memcpy_seconds\": %.6f, \"memcpy_cpu_seconds\": %.6f}",
-                summary_seconds(result->copy.wall_ns),
-                summary_seconds(result->copy.cpu_ns));
+                seconds(result->copy.wall_ns), seconds(result->copy.cpu_ns));
     } else {
         fprintf(stream,
                 "\"memcpy_seconds\": null, \"memcpy_cpu_seconds\": null}");
@@ -220,10 +230,10 @@ static void summary_json_transfer(const result_t *result, FILE *stream)
 }
 
 /* direction: "sent" or "received". */
-static void summary_json_traffic(const pool_stats_t *stats,
-                                 const char *direction, FILE *stream)
+static void json_traffic(const pool_stats_t *stats, const char *direction,
+                         FILE *stream)
 {
-    fprintf(stream, "\"%s\": {", direction);
+    fprintf(stream, ", \"%s\": {", direction);
     for (size_t i = 0; i < SUMMARY_NUM_MODES; i++) {
         const char *mode = summary_modes[i];
 
@@ -237,7 +247,32 @@ static void summary_json_traffic(const pool_stats_t *stats,
     fputc('}', stream);
 }
 
-static void summary_json_gpu(const result_t *result, FILE *stream)
+static void json_stats(const exchange_report_t *exchange, FILE *stream)
+{
+    static const char *const names[] = {
+        "registered_bytes",     "registrations", "registrations_after_start",
+        "copies_avoided_bytes", "allocations",   "bytes_asked",
+        "blocks_asked",
+    };
+    const pool_stats_t *stats = &exchange->stats;
+
+    json_traffic(stats, "sent", stream);
+    json_traffic(stats, "received", stream);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        fprintf(stream, ", \"%s\": %" PRIu64, names[i],
+                pool_stats_value(stats, names[i]));
+    }
+    fprintf(stream,
+            ", \"blocked_seconds\": %.6f, \"blocks\": %" PRIu64
+            ", \"degraded_to\": \"%s\"}",
+            seconds(pool_stats_value(stats, "blocked_ns")),
+            pool_stats_value(stats, "blocks_send_total") +
+                pool_stats_value(stats, "blocks_recv_total") +
+                pool_stats_value(stats, "blocks_user_total"),
+            summary_degraded[exchange->degraded_to]);
+}
+
+static void json_gpu(const result_t *result, FILE *stream)
 {
     if (result->gpu_store.size == 0) {
         fprintf(stream, "\"gpu\": null, ");
@@ -251,76 +286,45 @@ static void summary_json_gpu(const result_t *result, FILE *stream)
             result->gpu_store.held, result->gpu_store.held_max, result->early);
 }
 
-static uint64_t summary_blocks(const pool_stats_t *stats)
+static void json_worker(const result_t *result, unsigned index, FILE *stream)
 {
-    return pool_stats_value(stats, "blocks_send_total") +
-           pool_stats_value(stats, "blocks_recv_total") +
-           pool_stats_value(stats, "blocks_user_total");
-}
-
-static void summary_json_worker(const result_t *result, unsigned index,
-                                FILE *stream)
-{
-    const pool_stats_t *stats = &result->stats;
-
     fprintf(stream, "{\"worker\": %u, ", index);
-    summary_json_tally("input", &result->in, stream);
-    fprintf(stream, ", ");
-    summary_json_tally("output", &result->out, stream);
+    json_tally("input", &result->in, stream);
+    json_tally("output", &result->out, stream);
     fprintf(stream,
-            ", \"seconds\": %.6f, \"cpu_seconds\": %.6f, "
+            "\"seconds\": %.6f, \"cpu_seconds\": %.6f, "
             "\"max_resident_bytes\": %" PRIu64 ", ",
-            summary_seconds(result->whole.wall_ns),
-            summary_seconds(result->whole.cpu_ns), result->max_resident);
-    summary_json_gpu(result, stream);
-    summary_json_transfer(result, stream);
-    fprintf(stream, ", \"wire\": \"%s\", ", summary_wire(result));
-    summary_json_traffic(stats, "sent", stream);
-    fprintf(stream, ", ");
-    summary_json_traffic(stats, "received", stream);
-    fprintf(stream,
-            ", \"registered_bytes\": %" PRIu64 ", \"registrations\": %" PRIu64
-            ", \"registrations_after_start\": %" PRIu64
-            ", \"copies_avoided_bytes\": %" PRIu64
-            ", \"blocked_seconds\": %.6f, \"allocations\": %" PRIu64,
-            pool_stats_value(stats, "registered_bytes"),
-            pool_stats_value(stats, "registrations"),
-            pool_stats_value(stats, "registrations_after_start"),
-            pool_stats_value(stats, "copies_avoided_bytes"),
-            summary_seconds(pool_stats_value(stats, "blocked_ns")),
-            pool_stats_value(stats, "allocations"));
-    fprintf(stream,
-            ", \"bytes_asked\": %" PRIu64 ", \"blocks_asked\": %" PRIu64
-            ", \"blocks\": %" PRIu64 ", \"degraded_to\": \"%s\"}",
-            pool_stats_value(stats, "bytes_asked"),
-            pool_stats_value(stats, "blocks_asked"), summary_blocks(stats),
-            summary_degraded(result));
+            seconds(result->whole.wall_ns), seconds(result->whole.cpu_ns),
+            result->max_resident);
+    json_gpu(result, stream);
+    json_transfer(result, stream);
+    fprintf(stream, ", \"wire\": \"%s\"", summary_wire(&result->exchange));
+    json_stats(&result->exchange, stream);
 }
 
-void summary_print_json(const summary_t *summary, FILE *stream)
+void summary_print_json(const job_t *job, const result_t *results,
+                        uint64_t elapsed_ns, FILE *stream)
 {
-    const job_t *job = summary->job;
-    result_t     sum;
+    result_t sum;
 
-    verdict_sum(summary->results, job->num_workers, &sum);
+    result_sum(results, job->num_workers, &sum);
     fprintf(stream, "{\"output_folder\": ");
-    summary_json_string(job->folder.path, stream);
+    json_string(job->folder.path, stream);
     fprintf(stream,
             ", \"workers\": %u, \"partitions\": %" PRIu32
             ", \"files\": %zu, \"field\": %u, \"seconds\": %.6f, ",
             job->num_workers, job->num_partitions, job->inputs.num_files,
-            job->field, summary_seconds(summary->elapsed_ns));
-    summary_json_tally("input", &sum.in, stream);
-    fprintf(stream, ", ");
-    summary_json_tally("output", &sum.out, stream);
-    fprintf(stream, ", \"newlines_added\": %" PRIu64 ", ", sum.num_added);
-    summary_json_transfer(&sum, stream);
+            job->field, seconds(elapsed_ns));
+    json_tally("input", &sum.in, stream);
+    json_tally("output", &sum.out, stream);
+    fprintf(stream, "\"newlines_added\": %" PRIu64 ", ", sum.num_added);
+    json_transfer(&sum, stream);
     fprintf(stream,
             ", \"registrations_after_start\": %" PRIu64 ", \"by_worker\": [",
-            pool_stats_value(&sum.stats, "registrations_after_start"));
+            pool_stats_value(&sum.exchange.stats, "registrations_after_start"));
     for (unsigned i = 0; i < job->num_workers; i++) {
         fprintf(stream, "%s", i > 0 ? ", " : "");
-        summary_json_worker(&summary->results[i], i, stream);
+        json_worker(&results[i], i, stream);
     }
     fprintf(stream, "]}\n");
 }

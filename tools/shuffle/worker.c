@@ -1,56 +1,227 @@
+/* One loop, one thread: after each buffer that was read a worker looks at what
+ * has arrived; while it has no batch left for a target it does nothing else. */
 #include <config.h>
 
-#include "tools/shuffle/worker.h"
 #include "tools/shuffle/error.h"
-#include "tools/shuffle/input.h"
-#include "tools/shuffle/stopwatch.h"
-#include "tools/shuffle/store.h"
-#include "tools/shuffle/writer.h"
+#include "tools/shuffle/job.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+
+/* Larger, and a batch leaves the processor's cache before it is received;
+ * smaller, and the control messages cost more than the copies. */
+#define WORKER_BATCH_MAX (2 * MIB)
+#define WORKER_BATCH_MIN (64 * KIB)
+/* Of all batches that a worker may have under way. With many workers it is
+ * less, because each maps the memory of all others. */
+#define WORKER_BATCHES_FEW  (64 * MIB)
+#define WORKER_BATCHES_MANY (24 * MIB)
 /* Read at a time: what stays in the processor's cache. */
-#define WORKER_BUFFER_SIZE ((size_t)256 * 1024)
+#define WORKER_BUFFER_SIZE (256 * KIB)
 /* How long to sleep before looking again whether to end. */
 #define WORKER_WAIT_MS 20
 /* More than the processor's cache holds. */
-#define WORKER_MEMCPY_SIZE ((size_t)64 * 1024 * 1024)
+#define WORKER_MEMCPY_SIZE (64 * MIB)
 
 typedef struct worker {
     worker_params_t params;
     const job_t    *job;
-    exchange_t     *exchange;
-    batch_shape_t   shape;
-    store_t         own_memory;
-    batch_t        *own;  /* for the worker's own partitions */
+    char           *own_memory;
+    batch_t         own;  /* for the worker's own partitions */
     batch_t       **open; /* by target: being filled, or NULL */
     reader_t        reader;
-    writer_t        writer;
-    tally_t         in;
-    char           *value; /* of a key that is not as it stands there */
-    size_t          value_size;
+    output_t        output;
+    result_t       *result;
 } worker_t;
+
+/* --- before ------------------------------------------------------------- */
+
+int worker_choose_batch(job_t *job)
+{
+    size_t all =
+        job->num_workers <= 4 ? WORKER_BATCHES_FEW : WORKER_BATCHES_MANY;
+    size_t size = all / (3 * (size_t)job->num_workers);
+    size_t least;
+
+    size            = size > WORKER_BATCH_MAX ? WORKER_BATCH_MAX : size;
+    size            = size < WORKER_BATCH_MIN ? WORKER_BATCH_MIN : size;
+    job->batch_size = size;
+    least           = gpu_store_least_size(size);
+    if ((job->gpu_memory == 0) || (job->gpu_memory >= least)) {
+        return 0;
+    }
+    return say_error("--device-memory: %zu bytes are too few for the batches "
+                     "of a worker: give %zum or more",
+                     job->gpu_memory, least / MIB + 1);
+}
+
+int worker_prepare(worker_params_t *params, unsigned turn)
+{
+    const job_t       *job      = params->job;
+    gpu_store_params_t store    = {job->gpu,         turn,
+                                   job->num_workers, job->batch_size,
+                                   job->gpu_memory,  job->inputs.size};
+    exchange_params_t  exchange = {params->index, job->num_workers,
+                                   job->batch_size, NULL};
+
+    if (job->on_gpu && (gpu_store_create(&store, &params->gpu_store) != 0)) {
+        return -1;
+    }
+    exchange.gpu_store = params->gpu_store;
+    return job->num_workers > 1 ? exchange_create(&exchange, &params->exchange)
+                                : 0;
+}
+
+void worker_release(worker_params_t *params)
+{
+    exchange_destroy(params->exchange);
+    gpu_store_destroy(params->gpu_store);
+}
+
+static int worker_init(worker_t *worker)
+{
+    const worker_params_t *params = &worker->params;
+    const job_t           *job    = params->job;
+    output_set_t           set    = job_partitions(job, params->index);
+
+    worker->job = job;
+    if (reader_init(
+            &worker->reader, &job->inputs,
+            inputs_begin(&job->inputs, params->index, job->num_workers),
+            inputs_begin(&job->inputs, params->index + 1, job->num_workers),
+            job->field, WORKER_BUFFER_SIZE) != 0) {
+        return -1;
+    }
+    worker->open = calloc(job->num_workers, sizeof(*worker->open));
+    if (worker->open == NULL) {
+        return say_error("out of memory for %u workers", job->num_workers);
+    }
+    worker->own_memory = gpu_store_host_alloc(
+        params->gpu_store, batch_memory_size(job->batch_size));
+    if ((worker->own_memory == NULL) ||
+        (output_init(&worker->output, &job->folder, &set) != 0)) {
+        return -1;
+    }
+    batch_init(&worker->own, worker->own_memory, job->batch_size);
+    worker->own.peer = params->index;
+    return job->inputs.header == NULL
+               ? 0
+               : output_write_header(&worker->output, job->inputs.header,
+                                     job->inputs.header_length);
+}
+
+static void worker_cleanup(worker_t *worker)
+{
+    output_cleanup(&worker->output);
+    reader_cleanup(&worker->reader);
+    free(worker->own.large);
+    gpu_store_host_free(worker->params.gpu_store, worker->own_memory);
+    free(worker->open);
+}
+
+/* --- what is written ---------------------------------------------------- */
+
+static int worker_write(worker_t *worker, const batch_t *batch)
+{
+    const job_t *job = worker->job;
+    batch_run_t  run = {0};
+    int          result;
+
+    while ((result = batch_next_run(batch, job->num_partitions, &run,
+                                    &worker->result->out)) > 0) {
+        if (run.partition % job->num_workers != worker->params.index) {
+            return say_error("worker %u got records of partition %u, which is "
+                             "not its own",
+                             worker->params.index, run.partition);
+        }
+        if (output_append(&worker->output, run.partition,
+                          batch->bytes + run.offset, run.length) != 0) {
+            return -1;
+        }
+    }
+    __atomic_fetch_add(&worker->params.progress->bytes_written,
+                       batch->num_bytes, __ATOMIC_RELAXED);
+    return result;
+}
+
+/* Write the oldest batch that the store holds. Returns 1, 0 when it holds none,
+ * -1. */
+static int worker_write_oldest(worker_t *worker)
+{
+    gpu_store_t *gpu_store = worker->params.gpu_store;
+    batch_t     *batch;
+    int          result;
+
+    if (gpu_store == NULL) {
+        return 0;
+    }
+    result = gpu_store_bring(gpu_store, &batch);
+    if (result <= 0) {
+        return result;
+    }
+    result = worker_write(worker, batch);
+    batch_list_put(gpu_store_list(gpu_store), batch);
+    return result == 0 ? 1 : -1;
+}
+
+/* No worker may have to wait for a place of the store. */
+static int worker_make_room(worker_t *worker)
+{
+    gpu_store_t *gpu_store = worker->params.gpu_store;
+
+    while ((gpu_store != NULL) && gpu_store_is_full(gpu_store)) {
+        worker->result->early += gpu_store_oldest_size(gpu_store);
+        if (worker_write_oldest(worker) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int worker_take_arrivals(worker_t *worker)
+{
+    gpu_store_t *gpu_store = worker->params.gpu_store;
+    batch_t     *batch;
+    int          result;
+
+    while ((batch = exchange_received(worker->params.exchange)) != NULL) {
+        if ((gpu_store != NULL) && (batch->large == NULL)) {
+            gpu_store_hold(gpu_store, batch);
+            continue;
+        }
+        batch_parse(batch, batch_place(batch));
+        result = worker_write(worker, batch);
+        exchange_put(worker->params.exchange, batch);
+        if (result != 0) {
+            return -1;
+        }
+    }
+    return worker_make_room(worker);
+}
+
+/* --- turns -------------------------------------------------------------- */
 
 /* One look at everything that is not reading. */
 static int worker_turn(worker_t *worker)
 {
+    exchange_t *exchange = worker->params.exchange;
+
     if (worker->params.interrupt(worker->params.interrupt_arg) != 0) {
         return -1;
     }
-    if (worker->exchange == NULL) {
-        return 0;
-    }
-    if (exchange_progress(worker->exchange) != 0) {
-        return -1;
-    }
-    return writer_take_arrivals(&worker->writer, worker->exchange);
+    return (exchange == NULL) || ((exchange_progress(exchange) == 0) &&
+                                  (worker_take_arrivals(worker) == 0))
+               ? 0
+               : -1;
 }
 
 static int worker_wait(worker_t *worker)
 {
-    exchange_wait(worker->exchange, WORKER_WAIT_MS);
+    exchange_wait(worker->params.exchange, WORKER_WAIT_MS);
     return worker_turn(worker);
 }
 
@@ -59,7 +230,7 @@ static int worker_write_held(worker_t *worker)
 {
     int result;
 
-    while ((result = writer_write_held(&worker->writer)) > 0) {
+    while ((result = worker_write_oldest(worker)) > 0) {
         if (worker_turn(worker) != 0) {
             return -1;
         }
@@ -72,73 +243,80 @@ static int worker_write_held(worker_t *worker)
 /* The batch of a target that takes records now. NULL with an error. */
 static batch_t *worker_batch(worker_t *worker, unsigned target)
 {
-    batch_t *batch = worker->open[target];
+    batch_t **batch = &worker->open[target];
 
-    if (batch != NULL) {
-        return batch;
+    if (*batch != NULL) {
+        return *batch;
     }
     if (target == worker->params.index) {
-        batch = worker->own;
-        batch_reset(batch, target);
-    } else {
-        while ((batch = exchange_batch_get(worker->exchange, target)) == NULL) {
-            if (worker_wait(worker) != 0) {
-                return NULL;
-            }
+        batch_reset(&worker->own);
+        *batch = &worker->own;
+    }
+    while ((*batch == NULL) &&
+           ((*batch = exchange_batch_get(worker->params.exchange, target)) ==
+            NULL)) {
+        if (worker_wait(worker) != 0) {
+            return NULL;
         }
     }
-    worker->open[target] = batch;
-    return batch;
+    return *batch;
+}
+
+static int worker_flush_own(worker_t *worker)
+{
+    gpu_store_t *gpu_store = worker->params.gpu_store;
+
+    if (gpu_store == NULL) {
+        return worker_write(worker, &worker->own);
+    }
+    if (worker->own.large != NULL) {
+        /* In the order in which a worker without a store writes it. */
+        return worker_write_held(worker) == 0
+                   ? worker_write(worker, &worker->own)
+                   : -1;
+    }
+    if (worker_make_room(worker) != 0) {
+        return -1;
+    }
+    /* The exchange may have all places. */
+    return gpu_store_list(gpu_store)->idle != NULL
+               ? gpu_store_hold_batch(gpu_store, &worker->own)
+               : worker_write(worker, &worker->own);
 }
 
 static int worker_flush(worker_t *worker, unsigned target)
 {
     batch_t *batch = worker->open[target];
 
-    worker->open[target] = NULL;
-    if ((batch == NULL) || (batch->num_chunks == 0)) {
+    if ((batch == NULL) || (batch->num_records == 0)) {
         return 0;
     }
-    if (target == worker->params.index) {
-        /* What is too large to be held comes after what is: in the order in
-         * which a lone worker without a store writes it. */
-        return batch_is_large(batch) && (worker_write_held(worker) != 0)
-                   ? -1
-                   : writer_take_batch(&worker->writer, batch);
-    }
-    return exchange_post(worker->exchange, batch);
-}
-
-static int worker_append(worker_t *worker, uint64_t hash, const char *record,
-                         size_t length)
-{
-    uint32_t partition = hash_partition(hash, worker->job->num_partitions);
-    unsigned target    = job_worker(worker->job, partition);
-    uint32_t bucket    = job_bucket(worker->job, partition);
-    batch_t *batch;
-    int      result;
-
-    for (;;) {
-        batch = worker_batch(worker, target);
-        if (batch == NULL) {
-            return -1;
-        }
-        result = batch_append(batch, bucket, hash, record, length);
-        if (result != 0) {
-            return result < 0 ? -1 : 0;
-        }
-        if (worker_flush(worker, target) != 0) {
-            return -1;
-        }
-    }
+    worker->open[target] = NULL;
+    return batch == &worker->own
+               ? worker_flush_own(worker)
+               : exchange_post(worker->params.exchange, batch);
 }
 
 static int worker_take_record(worker_t *worker, const record_t *record)
 {
     uint64_t hash = hash_bytes(record->key, record->key_length, HASH_SEED_KEY);
+    unsigned target = hash_partition(hash, worker->job->num_partitions) %
+                      worker->job->num_workers;
+    batch_t *batch;
+    int      result = 0;
 
-    tally_record(&worker->in, record->data, record->length);
-    return worker_append(worker, hash, record->data, record->length);
+    tally_record(&worker->result->in, record->data, record->length);
+    while (result == 0) {
+        batch = worker_batch(worker, target);
+        if (batch == NULL) {
+            return -1;
+        }
+        result = batch_append(batch, hash, record->data, record->length);
+        if ((result == 0) && (worker_flush(worker, target) != 0)) {
+            return -1;
+        }
+    }
+    return result < 0 ? -1 : 0;
 }
 
 static int worker_read(worker_t *worker)
@@ -153,91 +331,34 @@ static int worker_read(worker_t *worker)
         }
         size += record.length;
         if ((record.length == 0) || (size >= WORKER_BUFFER_SIZE)) {
-            progress_add(&worker->params.progress->bytes_read, size);
+            __atomic_fetch_add(&worker->params.progress->bytes_read, size,
+                               __ATOMIC_RELAXED);
             size = 0;
             if (worker_turn(worker) != 0) {
                 return -1;
             }
         }
     }
-    if (result < 0) {
-        return -1;
+    __atomic_fetch_add(&worker->params.progress->bytes_read, size,
+                       __ATOMIC_RELAXED);
+    for (unsigned i = 0; (i < worker->job->num_workers) && (result == 0); i++) {
+        result = worker_flush(worker, i);
     }
-    progress_add(&worker->params.progress->bytes_read, size);
-    for (unsigned i = 0; i < worker->job->num_workers; i++) {
-        if (worker_flush(worker, i) != 0) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
-/* --- all of it ---------------------------------------------------------- */
-
-/* What is held in a store is copied there from pinned memory. */
-static int worker_init_own(worker_t *worker)
-{
-    size_t size   = batch_memory_size(&worker->shape);
-    int    result = worker->params.gpu_store != NULL
-                        ? store_init_pinned(
-                              &worker->own_memory,
-                              gpu_store_device(worker->params.gpu_store), size)
-                        : store_init_plain(&worker->own_memory, size);
-
-    if (result != 0) {
-        return -1;
-    }
-    worker->open = calloc(worker->job->num_workers, sizeof(*worker->open));
-    if (worker->open == NULL) {
-        return say_error("out of memory for %u workers",
-                         worker->job->num_workers);
-    }
-    worker->own = batch_create(&worker->shape,
-                               store_take(&worker->own_memory, size), NULL);
-    return worker->own != NULL ? 0 : -1;
-}
-
-static int worker_init(worker_t *worker, const worker_params_t *params)
-{
-    const job_t *job = params->job;
-
-    memset(worker, 0, sizeof(*worker));
-    worker->params   = *params;
-    worker->job      = job;
-    worker->exchange = params->exchange;
-    job_batch_shape(job, &worker->shape);
-    if (reader_init(
-            &worker->reader, &job->inputs,
-            inputs_begin(&job->inputs, params->index, job->num_workers),
-            inputs_begin(&job->inputs, params->index + 1, job->num_workers),
-            job->field, WORKER_BUFFER_SIZE) != 0) {
-        return -1;
-    }
-    return worker_init_own(worker) == 0
-               ? writer_init(&worker->writer, job, params->index,
-                             params->progress, params->gpu_store)
-               : -1;
-}
-
-static void worker_cleanup(worker_t *worker)
-{
-    writer_cleanup(&worker->writer);
-    batch_destroy(worker->own);
-    free(worker->open);
-    store_cleanup(&worker->own_memory);
-    reader_cleanup(&worker->reader);
+    return result;
 }
 
 /* The last batches, both ways. */
 static int worker_drain(worker_t *worker)
 {
-    if (worker->exchange == NULL) {
+    exchange_t *exchange = worker->params.exchange;
+
+    if (exchange == NULL) {
         return 0;
     }
-    if ((exchange_end(worker->exchange) != 0) || (worker_turn(worker) != 0)) {
+    if ((exchange_end(exchange) != 0) || (worker_turn(worker) != 0)) {
         return -1;
     }
-    while (!exchange_is_over(worker->exchange)) {
+    while (!exchange_is_over(exchange)) {
         if (worker_wait(worker) != 0) {
             return -1;
         }
@@ -245,14 +366,15 @@ static int worker_drain(worker_t *worker)
     return 0;
 }
 
+/* --- the result --------------------------------------------------------- */
+
 /*
  * For comparison: how long the plain copy of as many bytes takes, in pieces of
  * the size of a batch, from memory that is not in the cache.
  */
-static void worker_time_memcpy(const worker_t *worker, uint64_t num_bytes,
+static void worker_time_memcpy(size_t piece, uint64_t num_bytes,
                                stopwatch_t *total_p)
 {
-    size_t      piece  = worker->shape.arena_size;
     size_t      pieces = WORKER_MEMCPY_SIZE / piece + 1;
     char       *source = malloc(piece * pieces);
     char       *target = malloc(piece);
@@ -274,43 +396,41 @@ static void worker_time_memcpy(const worker_t *worker, uint64_t num_bytes,
     free(target);
 }
 
-static void worker_report(const worker_t *worker, result_t *result)
+static void worker_report(const worker_t *worker)
 {
-    struct rusage usage = {0};
+    const worker_params_t *params = &worker->params;
+    result_t              *result = worker->result;
+    struct rusage          usage  = {0};
 
     getrusage(RUSAGE_SELF, &usage);
     result->max_resident = (uint64_t)usage.ru_maxrss * 1024;
-    result->in           = worker->in;
-    result->out          = worker->writer.out;
     result->num_added    = worker->reader.num_added;
-    result->early        = worker->writer.early;
-    if (worker->params.gpu_store != NULL) {
-        gpu_store_stats_get(worker->params.gpu_store, &result->gpu_store);
+    if (params->gpu_store != NULL) {
+        result->gpu_store = *gpu_store_stats(params->gpu_store);
     }
-    if (worker->exchange == NULL) {
-        return;
+    if (params->exchange != NULL) {
+        exchange_report(params->exchange, &result->exchange);
     }
-    exchange_times_get(worker->exchange, &result->times);
-    exchange_stats_get(worker->exchange, &result->stats, &result->degraded_to);
-    result->num_map = exchange_count_wire(worker->exchange, UCXPOOL_WIRE_MAP);
-    result->num_ucx = exchange_count_wire(worker->exchange, UCXPOOL_WIRE_UCX);
     if (worker->job->compare_memcpy) {
-        worker_time_memcpy(worker, result->times.bytes_received, &result->copy);
+        worker_time_memcpy(worker->job->batch_size,
+                           result->exchange.bytes_received, &result->copy);
     }
 }
 
 int worker_run(const worker_params_t *params, result_t *result_p)
 {
-    stopwatch_t start = stopwatch_start();
-    worker_t    worker;
+    stopwatch_t start  = stopwatch_start();
+    worker_t    worker = {0};
     int         result = -1;
 
     memset(result_p, 0, sizeof(*result_p));
-    if ((worker_init(&worker, params) == 0) && (worker_read(&worker) == 0) &&
+    worker.params = *params;
+    worker.result = result_p;
+    if ((worker_init(&worker) == 0) && (worker_read(&worker) == 0) &&
         (worker_drain(&worker) == 0) && (worker_write_held(&worker) == 0) &&
-        (writer_finish(&worker.writer) == 0)) {
+        (output_finish(&worker.output) == 0)) {
         stopwatch_stop(&result_p->whole, &start);
-        worker_report(&worker, result_p);
+        worker_report(&worker);
         result = 0;
     }
     worker_cleanup(&worker);
