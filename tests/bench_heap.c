@@ -186,8 +186,7 @@ static void report(const char *name, const trace_t *trace, double capacity,
 
 static void run(const char *name, uint64_t chunk_size)
 {
-    bool         is_wrong;
-    trace_t     *trace = workload_make(name, &is_wrong);
+    trace_t     *trace = workload_make(name);
     void       **addresses;
     double       low = 1, high = 1.5;
     uint64_t     time;
@@ -262,8 +261,7 @@ static void report_rounds(const char *name, const trace_t *trace,
 /* From an empty heap, and with three times the peak reserved before. */
 static void run_rounds(const char *name, uint64_t chunk_size)
 {
-    bool     is_wrong;
-    trace_t *trace = workload_make(name, &is_wrong);
+    trace_t *trace = workload_make(name);
     void   **addresses;
 
     if (trace == NULL) {

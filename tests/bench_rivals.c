@@ -101,10 +101,8 @@ static void parse(int argc, char **argv)
 
 void rivals_open(int argc, char **argv)
 {
-    bool is_wrong;
-
     parse(argc, argv);
-    trace = workload_make("threads:8,1", &is_wrong);
+    trace = workload_make("threads:8,1");
     check((trace != NULL) && (device_open(&device, 0, trace) == 0));
 }
 

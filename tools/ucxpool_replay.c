@@ -339,16 +339,14 @@ static int try_files(run_t *run)
 
 static int load(run_t *run)
 {
-    bool is_wrong = false;
-
     if (run->log != NULL) {
         tool_progress("reading %s", run->log);
     }
-    run->trace = run->workload != NULL ? workload_make(run->workload, &is_wrong)
+    run->trace = run->workload != NULL ? workload_make(run->workload)
                                        : log_read(run->log);
     tool_progress_clear();
     if (run->trace == NULL) {
-        return is_wrong ? 2 : 1;
+        return run->workload != NULL ? 2 : 1;
     }
     if (run->divisor != 1) {
         trace_scale(run->trace, run->divisor);
@@ -463,17 +461,12 @@ static int measure_all(run_t *run)
     return write_results(run, &report);
 }
 
-static int print_log(const void *trace, FILE *stream)
-{
-    return log_write(trace, stream);
-}
-
 static int work(run_t *run)
 {
     int code;
 
     if (run->files[FILE_LOG].is_asked) {
-        return result_file_write(&run->files[FILE_LOG], print_log, run->trace,
+        return result_file_write(&run->files[FILE_LOG], log_write, run->trace,
                                  run->output);
     }
     if (device_open(&run->device, run->ordinal, run->trace) != 0) {
@@ -518,14 +511,9 @@ static void print_list(void)
 
 int main(int argc, char **argv)
 {
-    run_t *run = calloc(1, sizeof(*run));
-    int    code;
+    run_t *run  = tool_calloc(1, sizeof(*run));
+    int    code = read_options(run, argc, argv);
 
-    if (run == NULL) {
-        tool_error("out of memory");
-        return 1;
-    }
-    code = read_options(run, argc, argv);
     if (code >= 0) {
         code = output_end(stdout, code);
     } else if (run->list) {

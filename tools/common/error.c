@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 const char *tool_name = "ucxpool";
@@ -21,6 +22,25 @@ int tool_error(const char *format, ...)
     fflush(NULL);
     fprintf(stderr, "%s: %s\n", tool_name, text);
     return -1;
+}
+
+static void *check_memory(void *memory, size_t num, size_t size)
+{
+    if ((memory == NULL) && (num > 0) && (size > 0)) {
+        tool_error("out of memory for %zu times %zu bytes", num, size);
+        exit(1);
+    }
+    return memory;
+}
+
+void *tool_calloc(size_t num, size_t size)
+{
+    return check_memory(calloc(num, size), num, size);
+}
+
+void *tool_realloc(void *memory, size_t num, size_t size)
+{
+    return check_memory(reallocarray(memory, num, size), num, size);
 }
 
 void tool_progress(const char *format, ...)

@@ -5,11 +5,18 @@
 #ifndef COMMON_ERROR_H
 #define COMMON_ERROR_H
 
+#include <stddef.h>
+
 /* Begins each error. options_read() sets it. */
 extern const char *tool_name;
 
 /* Print "NAME: ..." and return -1. */
 int tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Memory as calloc() and reallocarray() give it. End the program, with exit
+ * code 1, when there is none. */
+void *tool_calloc(size_t num, size_t size);
+void *tool_realloc(void *memory, size_t num, size_t size);
 
 /* Replace the line of progress. Prints nothing unless the standard error is a
  * terminal. */

@@ -4,12 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-int times_init(times_t *times, size_t room)
+void times_init(times_t *times, size_t room)
 {
     times->num = 0;
-    times->ns  = malloc((room + 1) * sizeof(*times->ns));
-    return times->ns == NULL ? tool_error("out of memory for %zu times", room)
-                             : 0;
+    times->ns  = tool_calloc(room, sizeof(*times->ns));
 }
 
 void times_cleanup(times_t *times)

@@ -12,8 +12,8 @@ typedef struct times {
     size_t    num;
 } times_t;
 
-/* Room for so many. 0, or -1 after an error was printed. */
-int  times_init(times_t *times, size_t room);
+/* Room for so many. */
+void times_init(times_t *times, size_t room);
 void times_cleanup(times_t *times);
 
 /* Within the room. */

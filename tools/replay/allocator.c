@@ -34,10 +34,7 @@ int device_fail(device_t *device, CUresult result, const char *what)
 /* The default stream is itself; each other stream of the log is one here. */
 static int make_streams(device_t *device, const trace_t *trace)
 {
-    device->streams = calloc(trace->num_streams, sizeof(void *));
-    if (device->streams == NULL) {
-        return tool_error("out of memory");
-    }
+    device->streams = tool_calloc(trace->num_streams, sizeof(void *));
     for (unsigned i = 0; i < trace->num_streams; i++) {
         CUstream stream = (CUstream)(((uintptr_t)i + 1) << 8);
         CUresult result = CUDA_SUCCESS;
@@ -666,12 +663,8 @@ int plugin_load(plugin_t *plugin)
 allocator_t *allocator_create(const allocator_kind_t *kind, device_t *device,
                               uint64_t capacity)
 {
-    allocator_t *allocator = calloc(1, sizeof(*allocator));
+    allocator_t *allocator = tool_calloc(1, sizeof(*allocator));
 
-    if (allocator == NULL) {
-        tool_error("out of memory");
-        return NULL;
-    }
     allocator->kind   = kind;
     allocator->device = device;
     if (kind->init(allocator, capacity) != 0) {

@@ -63,13 +63,11 @@ int device_fail(device_t *device, CUresult result, const char *what);
 typedef struct best_fit       best_fit_t;
 typedef struct best_fit_block best_fit_block_t;
 
-/* NULL: out of memory. */
 best_fit_t *best_fit_create(uint64_t capacity);
 /* With all of its blocks. */
 void best_fit_destroy(best_fit_t *pool);
 
-/* 0; or 1, no free block is long enough; or -1, out of memory. size is not 0.
- */
+/* 0; or 1, no free block is long enough. size is not 0. */
 int best_fit_alloc(best_fit_t *pool, uint64_t size, best_fit_block_t **block_p);
 void best_fit_free(best_fit_t *pool, best_fit_block_t *block);
 

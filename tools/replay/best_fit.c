@@ -114,18 +114,11 @@ static best_fit_block_t *tree_find(const best_fit_t *pool, uint64_t size)
 
 best_fit_t *best_fit_create(uint64_t capacity)
 {
-    best_fit_t *pool = calloc(1, sizeof(*pool));
+    best_fit_t *pool = tool_calloc(1, sizeof(*pool));
 
-    if (pool == NULL) {
-        return NULL;
-    }
     pool->capacity = capacity / BEST_FIT_ALIGNMENT * BEST_FIT_ALIGNMENT;
     if (pool->capacity > 0) {
-        pool->first = calloc(1, sizeof(*pool->first));
-        if (pool->first == NULL) {
-            free(pool);
-            return NULL;
-        }
+        pool->first       = tool_calloc(1, sizeof(*pool->first));
         pool->first->size = pool->capacity;
         tree_add(pool, pool->first);
     }
@@ -147,17 +140,14 @@ void best_fit_destroy(best_fit_t *pool)
 }
 
 /* Make what is behind `size` bytes of a block a free block. */
-static int cut(best_fit_t *pool, best_fit_block_t *block, uint64_t size)
+static void cut(best_fit_t *pool, best_fit_block_t *block, uint64_t size)
 {
     best_fit_block_t *rest;
 
     if (block->size == size) {
-        return 0;
+        return;
     }
-    rest = calloc(1, sizeof(*rest));
-    if (rest == NULL) {
-        return -1;
-    }
+    rest         = tool_calloc(1, sizeof(*rest));
     rest->offset = block->offset + size;
     rest->size   = block->size - size;
     rest->before = block;
@@ -168,7 +158,6 @@ static int cut(best_fit_t *pool, best_fit_block_t *block, uint64_t size)
     block->behind = rest;
     block->size   = size;
     tree_add(pool, rest);
-    return 0;
 }
 
 int best_fit_alloc(best_fit_t *pool, uint64_t size, best_fit_block_t **block_p)
@@ -184,10 +173,7 @@ int best_fit_alloc(best_fit_t *pool, uint64_t size, best_fit_block_t **block_p)
         return 1;
     }
     tree_remove(pool, block);
-    if (cut(pool, block, size) != 0) {
-        tree_add(pool, block);
-        return -1;
-    }
+    cut(pool, block, size);
     if (block->offset + block->size > pool->top) {
         pool->top = block->offset + block->size;
     }
@@ -271,9 +257,6 @@ int best_fit_is_sane(const best_fit_t *pool)
 static int init(allocator_t *allocator, uint64_t capacity)
 {
     allocator->best_fit = best_fit_create(capacity == 0 ? NO_LIMIT : capacity);
-    if (allocator->best_fit == NULL) {
-        return tool_error("out of memory");
-    }
     pthread_mutex_init(&allocator->mutex, NULL);
     return 0;
 }
@@ -296,10 +279,6 @@ static allocator_answer_t take(allocator_t *allocator, size_t size,
     code = best_fit_alloc(allocator->best_fit, size, &block);
     pthread_mutex_unlock(&allocator->mutex);
     *address_p = block;
-    if (code < 0) {
-        tool_error("out of memory");
-        return ALLOCATOR_BROKEN;
-    }
     return code == 0 ? ALLOCATOR_OK : ALLOCATOR_FULL;
 }
 

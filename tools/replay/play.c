@@ -339,8 +339,8 @@ static void deal(round_t *round)
     }
 }
 
-static int round_init(round_t *round, const play_t *play, play_mode_t mode,
-                      curve_t *curve)
+static void round_init(round_t *round, const play_t *play, play_mode_t mode,
+                       curve_t *curve)
 {
     const trace_t *trace = play->trace;
 
@@ -348,16 +348,11 @@ static int round_init(round_t *round, const play_t *play, play_mode_t mode,
     round->first.round = round;
     round->num_players =
         play->has_threads && (mode != PLAY_SAMPLED) ? trace->num_threads : 1;
-    round->addresses = calloc(trace->num_allocations, sizeof(void *));
-    round->orders    = malloc(trace->num_events * sizeof(*round->orders));
-    round->ns        = malloc(trace->num_events * sizeof(*round->ns));
-    round->players   = calloc(round->num_players, sizeof(*round->players));
-    if ((round->addresses == NULL) || (round->orders == NULL) ||
-        (round->ns == NULL) || (round->players == NULL)) {
-        return tool_error("out of memory");
-    }
+    round->addresses = tool_calloc(trace->num_allocations, sizeof(void *));
+    round->orders    = tool_calloc(trace->num_events, sizeof(*round->orders));
+    round->ns        = tool_calloc(trace->num_events, sizeof(*round->ns));
+    round->players   = tool_calloc(round->num_players, sizeof(*round->players));
     deal(round);
-    return 0;
 }
 
 static void round_cleanup(round_t *round)
@@ -386,13 +381,10 @@ static void *play_in_thread(void *arg)
 }
 
 /* All start at the barrier. */
-static int run_threads(round_t *round)
+static void run_threads(round_t *round)
 {
-    pthread_t *threads = calloc(round->num_players, sizeof(*threads));
+    pthread_t *threads = tool_calloc(round->num_players, sizeof(*threads));
 
-    if (threads == NULL) {
-        return tool_error("out of memory");
-    }
     pthread_barrier_init(&round->barrier, NULL, round->num_players);
     for (unsigned k = 0; k < round->num_players; k++) {
         if (pthread_create(&threads[k], NULL, play_in_thread,
@@ -408,25 +400,24 @@ static int run_threads(round_t *round)
     }
     pthread_barrier_destroy(&round->barrier);
     free(threads);
-    return 0;
 }
 
-static int run_all(round_t *round)
+static void run_all(round_t *round)
 {
     player_t *player = &round->players[0];
 
     /* Nothing before the first timed event is timed. */
     if (run_player(&round->first,
                    round->mode == PLAY_TIMED ? PLAY_PLAIN : round->mode) != 0) {
-        return -1;
+        return;
     }
     if (round->num_players > 1) {
-        return run_threads(round);
+        run_threads(round);
+        return;
     }
     player->start_ns = clock_now();
     run_player(player, round->mode);
     player->end_ns = clock_now();
-    return 0;
 }
 
 static void collect_times(const round_t *round, const player_t *player,
@@ -464,10 +455,8 @@ static int collect(const round_t *round, play_result_t *result)
     if ((round->mode != PLAY_TIMED) || (code != 0)) {
         return code;
     }
-    if ((times_init(&result->allocs, num_events) != 0) ||
-        (times_init(&result->frees, num_events) != 0)) {
-        return -1;
-    }
+    times_init(&result->allocs, num_events);
+    times_init(&result->frees, num_events);
     for (unsigned k = 0; k < round->num_players; k++) {
         collect_times(round, &round->players[k], result);
     }
@@ -500,20 +489,17 @@ int play_round(const play_t *play, play_mode_t mode, curve_t *curve,
                play_result_t *result_p)
 {
     round_t round;
-    int     code = round_init(&round, play, mode, curve);
+    int     code;
 
+    round_init(&round, play, mode, curve);
+    run_all(&round);
+    code = collect(&round, result_p);
+    /* A failed allocation is a result of PLAY_STRICT, not an error. */
+    if ((mode == PLAY_STRICT) && (result_p->num_failures > 0)) {
+        code = 0;
+    }
     if (code == 0) {
-        code = run_all(&round);
-        if ((collect(&round, result_p) != 0) && (code == 0)) {
-            code = -1;
-        }
-        /* A failed allocation is a result of PLAY_STRICT, not an error. */
-        if ((mode == PLAY_STRICT) && (result_p->num_failures > 0)) {
-            code = 0;
-        }
-        if (code == 0) {
-            code = free_left(&round);
-        }
+        code = free_left(&round);
     }
     round_cleanup(&round);
     return code;

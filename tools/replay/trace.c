@@ -14,12 +14,8 @@
 
 trace_t *trace_create(const char *name)
 {
-    trace_t *trace = calloc(1, sizeof(*trace));
+    trace_t *trace = tool_calloc(1, sizeof(*trace));
 
-    if (trace == NULL) {
-        tool_error("out of memory");
-        return NULL;
-    }
     snprintf(trace->name, sizeof(trace->name), "%s", name);
     trace->divisor = 1;
     return trace;
@@ -62,64 +58,48 @@ int trace_stream(trace_t *trace, uint64_t name)
                      name);
 }
 
-/* Room for one more element. */
-static int grow(void *array_p, size_t num, size_t *room, size_t element_size)
+/* Room for one more element: doubled whenever it is full. */
+static void *grow(void *array, size_t num, size_t element_size)
 {
-    size_t larger = *room == 0 ? 1024 : 2 * *room;
-    void  *array;
-
-    if (num < *room) {
-        return 0;
+    if ((num & (num - 1)) != 0) {
+        return array;
     }
-    memcpy(&array, array_p, sizeof(array));
-    array = realloc(array, larger * element_size);
-    if (array == NULL) {
-        return tool_error("out of memory for a trace of %zu calls", larger);
-    }
-    memcpy(array_p, &array, sizeof(array));
-    *room = larger;
-    return 0;
+    return tool_realloc(array, num == 0 ? 1 : 2 * num, element_size);
 }
 
-static int add_event(trace_t *trace, trace_event_t event)
+static void add_event(trace_t *trace, unsigned thread, unsigned stream,
+                      uint32_t allocation, bool is_free)
 {
-    if (grow(&trace->events, trace->num_events, &trace->event_room,
-             sizeof(*trace->events)) != 0) {
-        return -1;
-    }
-    trace->events[trace->num_events++] = event;
-    return 0;
+    trace->events =
+        grow(trace->events, trace->num_events, sizeof(*trace->events));
+    trace->events[trace->num_events++] =
+        (trace_event_t){.allocation = allocation & (TRACE_MAX_ALLOCATIONS - 1),
+                        .is_free    = is_free,
+                        .thread     = (uint16_t)thread,
+                        .stream     = (uint16_t)stream};
 }
 
-int trace_alloc(trace_t *trace, unsigned thread, unsigned stream, uint64_t size,
-                uint32_t *allocation_p)
+uint32_t trace_alloc(trace_t *trace, unsigned thread, unsigned stream,
+                     uint64_t size)
 {
-    trace_event_t event = {.thread = (uint16_t)thread,
-                           .stream = (uint16_t)stream};
+    uint32_t allocation = (uint32_t)trace->num_allocations;
 
     if (trace->num_allocations == TRACE_MAX_ALLOCATIONS) {
-        return tool_error("a trace has %zu allocations at most",
-                          TRACE_MAX_ALLOCATIONS);
+        tool_error("a trace has %zu allocations at most",
+                   TRACE_MAX_ALLOCATIONS);
+        exit(1);
     }
-    event.allocation = trace->num_allocations & 0x7fffffff;
-    if ((grow(&trace->sizes, trace->num_allocations, &trace->size_room,
-              sizeof(*trace->sizes)) != 0) ||
-        (add_event(trace, event) != 0)) {
-        return -1;
-    }
+    trace->sizes =
+        grow(trace->sizes, trace->num_allocations, sizeof(*trace->sizes));
     trace->sizes[trace->num_allocations++] = size;
-    *allocation_p                          = event.allocation;
-    return 0;
+    add_event(trace, thread, stream, allocation, false);
+    return allocation;
 }
 
-int trace_free(trace_t *trace, unsigned thread, unsigned stream,
-               uint32_t allocation)
+void trace_free(trace_t *trace, unsigned thread, unsigned stream,
+                uint32_t allocation)
 {
-    return add_event(trace,
-                     (trace_event_t){.allocation = allocation & 0x7fffffff,
-                                     .is_free    = 1,
-                                     .thread     = (uint16_t)thread,
-                                     .stream     = (uint16_t)stream});
+    add_event(trace, thread, stream, allocation, true);
 }
 
 static uint64_t divide_up(uint64_t size, unsigned divisor)
@@ -178,18 +158,15 @@ static int compare_owners(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int owners_add(void **owners, uint64_t address, uint32_t allocation)
+static void owners_add(void **owners, uint64_t address, uint32_t allocation)
 {
-    owner_t *owner = malloc(sizeof(*owner));
+    owner_t *owner = tool_calloc(1, sizeof(*owner));
 
-    if (owner != NULL) {
-        *owner = (owner_t){address, allocation};
-        if (tsearch(owner, owners, compare_owners) != NULL) {
-            return 0;
-        }
-        free(owner);
+    *owner = (owner_t){address, allocation};
+    if (tsearch(owner, owners, compare_owners) == NULL) {
+        tool_error("out of memory");
+        exit(1);
     }
-    return tool_error("out of memory for the live allocations");
 }
 
 /* Removes the owner of an address; false: it has none. */
@@ -361,7 +338,7 @@ static void count(uint64_t *num, uint64_t *first_line, const reader_t *reader)
 static int add_alloc(reader_t *reader, call_t *call)
 {
     trace_remarks_t *remarks = &reader->trace->remarks;
-    uint32_t         earlier, allocation;
+    uint32_t         earlier;
 
     if (call->size == 0) {
         count(&remarks->num_empty, &remarks->empty_line, reader);
@@ -377,15 +354,12 @@ static int add_alloc(reader_t *reader, call_t *call)
     }
     if (owners_take(&reader->owners, call->pointer, &earlier)) {
         count(&remarks->num_twice, &remarks->twice_line, reader);
-        if (trace_free(reader->trace, call->thread, call->stream, earlier) !=
-            0) {
-            return -1;
-        }
+        trace_free(reader->trace, call->thread, call->stream, earlier);
     }
-    return (trace_alloc(reader->trace, call->thread, call->stream, call->size,
-                        &allocation) != 0)
-               ? -1
-               : owners_add(&reader->owners, call->pointer, allocation);
+    owners_add(
+        &reader->owners, call->pointer,
+        trace_alloc(reader->trace, call->thread, call->stream, call->size));
+    return 0;
 }
 
 static int add_free(reader_t *reader, call_t *call)
@@ -408,7 +382,8 @@ static int add_free(reader_t *reader, call_t *call)
     if (number(reader, call) != 0) {
         return -1;
     }
-    return trace_free(reader->trace, call->thread, call->stream, allocation);
+    trace_free(reader->trace, call->thread, call->stream, allocation);
+    return 0;
 }
 
 static int read_line(reader_t *reader, char *line)
@@ -461,14 +436,9 @@ static int read_lines(reader_t *reader, FILE *stream)
 
 trace_t *log_read_stream(FILE *stream, const char *name)
 {
-    reader_t reader = {.name = name};
-    int      code;
+    reader_t reader = {.name = name, .trace = trace_create(name)};
+    int      code   = read_lines(&reader, stream);
 
-    reader.trace = trace_create(name);
-    if (reader.trace == NULL) {
-        return NULL;
-    }
-    code = read_lines(&reader, stream);
     tdestroy(reader.owners, free);
     if (code != 0) {
         trace_destroy(reader.trace);
@@ -498,26 +468,23 @@ trace_t *log_read(const char *path)
 
 /* --- writing a log ------------------------------------------------------- */
 
-/* Addresses begin behind NULL, and are multiples of this. */
+/* Of addresses; the first one is not NULL. */
 #define ALIGNMENT UINT64_C(256)
 
-/* The address of each allocation: side by side, none twice. NULL: no memory. */
-static uint64_t *lay_out(const trace_t *trace)
+/* The addresses of allocations are side by side, and each is used once. */
+int log_write(const void *arg, FILE *stream)
 {
-    uint64_t *addresses = calloc(trace->num_allocations, sizeof(*addresses));
-    uint64_t  next      = ALIGNMENT;
+    const trace_t *trace     = arg;
+    uint64_t      *addresses = calloc(trace->num_allocations, sizeof(uint64_t));
+    uint64_t       next      = ALIGNMENT;
 
-    for (size_t i = 0; (addresses != NULL) && (i < trace->num_allocations);
-         i++) {
+    if (addresses == NULL) {
+        return tool_error("out of memory");
+    }
+    for (size_t i = 0; i < trace->num_allocations; i++) {
         addresses[i] = next;
         next += (trace->sizes[i] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
-    return addresses;
-}
-
-static void write_events(const trace_t *trace, const uint64_t *addresses,
-                         FILE *stream)
-{
     fprintf(stream, HEADER "\n");
     for (size_t i = 0; i < trace->num_events; i++) {
         const trace_event_t *event  = &trace->events[i];
@@ -534,16 +501,6 @@ static void write_events(const trace_t *trace, const uint64_t *addresses,
                 (unsigned long long)trace->sizes[event->allocation],
                 name == 0 ? "" : "0x", (unsigned long long)name);
     }
-}
-
-int log_write(const trace_t *trace, FILE *stream)
-{
-    uint64_t *addresses = lay_out(trace);
-
-    if (addresses == NULL) {
-        return tool_error("out of memory");
-    }
-    write_events(trace, addresses, stream);
     free(addresses);
     return 0;
 }

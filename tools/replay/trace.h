@@ -7,7 +7,8 @@
  *     thread, stream   numbered in the order in which they first appear; the
  *                      log's own numbers are kept too
  *
- * Functions print errors and return -1 or NULL.
+ * Functions print errors and return -1 or NULL. Running out of memory ends the
+ * program.
  */
 #ifndef REPLAY_TRACE_H
 #define REPLAY_TRACE_H
@@ -63,8 +64,6 @@ typedef struct trace {
     size_t   peak_num;   /* allocations live at that moment */
     size_t   peak_event; /* index of the event that brings it */
     size_t   num_left;   /* allocations that are never freed */
-
-    size_t event_room, size_room;
 } trace_t;
 
 trace_t *trace_create(const char *name);
@@ -75,11 +74,11 @@ void     trace_destroy(trace_t *trace);
 int trace_thread(trace_t *trace, uint64_t name);
 int trace_stream(trace_t *trace, uint64_t name);
 
-/* Add an event. */
-int trace_alloc(trace_t *trace, unsigned thread, unsigned stream, uint64_t size,
-                uint32_t *allocation_p);
-int trace_free(trace_t *trace, unsigned thread, unsigned stream,
-               uint32_t allocation);
+/* Add an event; trace_alloc() returns the number of the allocation. */
+uint32_t trace_alloc(trace_t *trace, unsigned thread, unsigned stream,
+                     uint64_t size);
+void     trace_free(trace_t *trace, unsigned thread, unsigned stream,
+                    uint32_t allocation);
 
 /* Divide all sizes (and the capacity), rounding up. */
 void trace_scale(trace_t *trace, unsigned divisor);
@@ -103,8 +102,7 @@ void trace_survey(trace_t *trace);
 trace_t *log_read(const char *path);
 trace_t *log_read_stream(FILE *stream, const char *name);
 
-/* Write a trace as a log; each address is used once. The caller checks the
- * stream for errors. */
-int log_write(const trace_t *trace, FILE *stream);
+/* Write a trace_t as a log. The caller checks the stream for errors. */
+int log_write(const void *trace, FILE *stream);
 
 #endif

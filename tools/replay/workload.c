@@ -98,38 +98,23 @@ typedef struct maker {
     uint64_t  live_bytes;
 } maker_t;
 
-/* Ends the program on an error, which was printed. */
-static void must(int code)
-{
-    if (code < 0) {
-        exit(1);
-    }
-}
-
 static void maker_init(maker_t *maker, trace_t *trace, unsigned thread,
-                       uint64_t stream_name)
+                       uint64_t stream)
 {
-    int number = trace_thread(trace, thread);
-    int stream = trace_stream(trace, stream_name);
-
-    must(number);
-    must(stream);
-    *maker = (maker_t){
-        .trace = trace, .thread = (unsigned)number, .stream = (unsigned)stream};
+    *maker = (maker_t){.trace  = trace,
+                       .thread = (unsigned)trace_thread(trace, thread),
+                       .stream = (unsigned)trace_stream(trace, stream)};
 }
 
 static void maker_alloc(maker_t *maker, uint64_t size)
 {
     if (maker->num_live == maker->room) {
         maker->room = maker->room == 0 ? 256 : 2 * maker->room;
-        maker->live = realloc(maker->live, maker->room * sizeof(*maker->live));
-        if (maker->live == NULL) {
-            must(tool_error("out of memory for %zu live allocations",
-                            maker->room));
-        }
+        maker->live =
+            tool_realloc(maker->live, maker->room, sizeof(*maker->live));
     }
-    must(trace_alloc(maker->trace, maker->thread, maker->stream, size,
-                     &maker->live[maker->num_live++]));
+    maker->live[maker->num_live++] =
+        trace_alloc(maker->trace, maker->thread, maker->stream, size);
     maker->live_bytes += size;
 }
 
@@ -140,7 +125,7 @@ static void maker_free(maker_t *maker, size_t index)
 
     maker->live[index] = maker->live[--maker->num_live];
     maker->live_bytes -= maker->trace->sizes[allocation];
-    must(trace_free(maker->trace, maker->thread, maker->stream, allocation));
+    trace_free(maker->trace, maker->thread, maker->stream, allocation);
 }
 
 /* --- random sizes in random order ---------------------------------------- */
@@ -465,7 +450,7 @@ static bool fits(const workload_t *workload, const uint64_t *numbers)
            (numbers[0] * KIB * KIB * 2 <= numbers[1]);
 }
 
-trace_t *workload_make(const char *text, bool *is_wrong_p)
+trace_t *workload_make(const char *text)
 {
     size_t            length   = strcspn(text, ":");
     const workload_t *workload = find(text, length);
@@ -473,7 +458,6 @@ trace_t *workload_make(const char *text, bool *is_wrong_p)
     trace_t          *trace;
     maker_t           maker;
 
-    *is_wrong_p = true;
     if (workload == NULL) {
         tool_error("%s: no such workload; --list names them", text);
         return NULL;
@@ -481,17 +465,14 @@ trace_t *workload_make(const char *text, bool *is_wrong_p)
     if (!parse_numbers(workload, text[length] == ':' ? text + length + 1 : "",
                        numbers) ||
         !fits(workload, numbers)) {
-        tool_error("%s: a workload of that kind is %s; --list tells more", text,
+        tool_error("%s: a workload of that kind is %s; see --list", text,
                    workload->usage);
         return NULL;
     }
-    *is_wrong_p = false;
-    trace       = trace_create(text);
-    if (trace != NULL) {
-        maker_init(&maker, trace, 1, 0);
-        workload->make(&maker, numbers);
-        free(maker.live);
-        trace_survey(trace);
-    }
+    trace = trace_create(text);
+    maker_init(&maker, trace, 1, 0);
+    workload->make(&maker, numbers);
+    free(maker.live);
+    trace_survey(trace);
     return trace;
 }

@@ -8,11 +8,9 @@
 
 #include <stdio.h>
 
-/*
- * Make the workload of that name, "rmm:10000,64" for example. NULL after having
- * said what is wrong: *is_wrong_p tells whether it is the name.
- */
-trace_t *workload_make(const char *text, bool *is_wrong_p);
+/* Make the workload of that name, "rmm:10000,64" for example. NULL, after an
+ * error was printed, if there is no such workload. */
+trace_t *workload_make(const char *text);
 
 /* Print their names and descriptions. */
 void workload_list(FILE *stream);
