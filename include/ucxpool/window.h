@@ -162,9 +162,7 @@ ucxpool_status_t ucxpool_window_export(const ucxpool_window_t *window,
  *     RMA              the same, or when its endpoint is closed
  *
  * Does not wait for a peer whose channel failed with UCXPOOL_ERR_PROTOCOL: it
- * may still write where it has mapped the memory. Peers to which messages were
- * sent out of the window count as well. Sends out of it that are under way
- * continue, by blocks.
+ * may still write where it has mapped the memory.
  *
  * UCXPOOL_OK          no peer accesses the memory
  * UCXPOOL_INPROGRESS  a peer still may: call again
