@@ -671,7 +671,7 @@ static void import_blob(imported_t *imported, ucxpool_message_t *message)
         ucxpool_message_refuse(message, NULL);
         return;
     }
-    status = ucxpool_request_wait(request, 0);
+    status = ucxpool_request_wait(request, PATIENCE);
     ucxpool_request_release(request);
     if ((status != UCXPOOL_OK) || (attr.channel == NULL) ||
         !is_posted(ucxpool_window_import(attr.channel, blob, sizeof(blob),
