@@ -32,16 +32,17 @@ static void ep_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
 
 static ucxpool_status_t say_not_made(ucs_status_t status)
 {
-    /* What UCX says when no transport of both sides will do. */
+    /* Also what UCX 1.22 returns when the peer has ended. */
     bool lacks_transport = (status == UCS_ERR_UNREACHABLE) ||
                            (status == UCS_ERR_UNSUPPORTED) ||
                            (status == UCS_ERR_NO_DEVICE);
 
     return base_error(
-        ucx_status(status), "UCX made no endpoint to the peer: %s%s",
+        ucx_status(status), "UCX cannot connect to the peer: %s%s",
         ucs_status_string(status),
-        lacks_transport ? " (UCX_TLS and UCX_NET_DEVICES must leave it a "
-                          "transport with failure handling, such as tcp)"
+        lacks_transport ? "; if the peer still runs, let UCX_TLS and "
+                          "UCX_NET_DEVICES leave both sides a transport with "
+                          "failure handling, such as tcp"
                         : "");
 }
 
