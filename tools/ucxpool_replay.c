@@ -5,6 +5,7 @@
 #include <config.h>
 
 #include "common/error.h"
+#include "common/gnuplot.h"
 #include "common/number.h"
 #include "common/options.h"
 #include "common/output.h"
@@ -325,7 +326,8 @@ static int try_files(run_t *run)
     char error[RESULT_ERROR_SIZE];
     int  code;
 
-    if (run->files[FILE_PICTURE].is_asked && (report_check_gnuplot() != 0)) {
+    if (run->files[FILE_PICTURE].is_asked &&
+        (gnuplot_check("--picture") != 0)) {
         return 1;
     }
     code = result_files_try(run->files, FILE_LAST, others,

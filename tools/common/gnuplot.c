@@ -1,14 +1,26 @@
 #include <config.h>
 
 #include "common/gnuplot.h"
+#include "common/error.h"
 #include "common/result_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+int gnuplot_check(const char *option)
+{
+    if (system("gnuplot --version >/dev/null 2>&1") != 0) {
+        return tool_error("%s needs gnuplot, which is not on PATH: install it "
+                          "(Debian: gnuplot-nox), or leave %s out",
+                          option, option);
+    }
+    return 0;
+}
 
 static void gnuplot_close_pair(const int pair[2])
 {

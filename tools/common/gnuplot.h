@@ -14,6 +14,9 @@ typedef struct gnuplot {
     pid_t pid;
 } gnuplot_t;
 
+/* Is gnuplot there, for an option? 0, or -1 after an error was printed. */
+int gnuplot_check(const char *option);
+
 /* Returns 0; or -1, with errno. */
 int gnuplot_start(gnuplot_t *gnuplot);
 

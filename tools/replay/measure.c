@@ -144,16 +144,28 @@ static void note_counted_peak(measure_t *measure, allocator_t *allocator)
     }
 }
 
-/* How much memory it takes, when it begins with none. */
-static int look(const play_t *play, measure_t *measure)
+static int run_round(const play_t *play, play_mode_t mode, measure_t *measure,
+                     play_result_t *result)
 {
-    play_result_t result = {0};
-
-    tool_progress("%s: a round to see what it holds", measure->kind->name);
-    if (play_round(play, PLAY_SAMPLED, &measure->curve, &result) != 0) {
+    memset(result, 0, sizeof(*result));
+    if (play_round(play, mode, &measure->curve, result) != 0) {
         return -1;
     }
-    note_max(&measure->num_failures, result.num_failures);
+    note_max(&measure->num_failures, result->num_failures);
+    return 0;
+}
+
+/* How much memory it takes, when it begins with none. */
+static int look(const play_t *play, const measure_params_t *params,
+                measure_t *measure)
+{
+    play_result_t result;
+
+    (void)params;
+    tool_progress("%s: a round to see what it holds", measure->kind->name);
+    if (run_round(play, PLAY_SAMPLED, measure, &result) != 0) {
+        return -1;
+    }
     note_max(&measure->peak_reserved, measure->curve.peak);
     note_counted_peak(measure, play->allocator);
     return 0;
@@ -163,15 +175,14 @@ static int time_rounds(const play_t *play, unsigned num_rounds,
                        measure_t *measure)
 {
     uint64_t      again[MEASURE_MAX_ROUNDS];
-    play_result_t result = {0};
+    play_result_t result;
 
     for (unsigned i = 0; i < num_rounds; i++) {
         tool_progress("%s: round %u of %u", measure->kind->name, i + 1,
                       num_rounds);
-        if (play_round(play, PLAY_PLAIN, NULL, &result) != 0) {
+        if (run_round(play, PLAY_PLAIN, measure, &result) != 0) {
             return -1;
         }
-        note_max(&measure->num_failures, result.num_failures);
         if (i == 0) {
             measure->first_ns = result.ns;
         } else {
@@ -182,51 +193,33 @@ static int time_rounds(const play_t *play, unsigned num_rounds,
     return 0;
 }
 
-static int time_calls(const play_t *play, measure_t *measure)
-{
-    play_result_t result = {0};
-    int           code;
-
-    tool_progress("%s: a round in which calls are timed", measure->kind->name);
-    code = play_round(play, PLAY_TIMED, NULL, &result);
-    if (code == 0) {
-        note_max(&measure->num_failures, result.num_failures);
-        times_summarize(&result.allocs, &measure->alloc);
-        times_summarize(&result.frees, &measure->free);
-    }
-    times_cleanup(&result.allocs);
-    times_cleanup(&result.frees);
-    return code;
-}
-
 static int time_all(const play_t *play, const measure_params_t *params,
                     measure_t *measure)
 {
-    play_result_t result = {0};
+    play_result_t result;
+    int           code;
 
-    if ((time_rounds(play, params->num_rounds, measure) != 0) ||
-        (time_calls(play, measure) != 0)) {
+    if (time_rounds(play, params->num_rounds, measure) != 0) {
+        return -1;
+    }
+    tool_progress("%s: a round in which calls are timed", measure->kind->name);
+    code = run_round(play, PLAY_TIMED, measure, &result);
+    times_summarize(&result.allocs, &measure->alloc);
+    times_summarize(&result.frees, &measure->free);
+    times_cleanup(&result.allocs);
+    times_cleanup(&result.frees);
+    if (code != 0) {
         return -1;
     }
     if (params->is_marked && !measure->kind->is_simulated) {
         tool_progress("%s: a round in which memory is read and written",
                       measure->kind->name);
-        if (play_round(play, PLAY_MARKED, NULL, &result) != 0) {
+        if (run_round(play, PLAY_MARKED, measure, &result) != 0) {
             return -1;
         }
     }
     note_counted_peak(measure, play->allocator);
     return 0;
-}
-
-typedef int (*step_t)(const play_t *play, const measure_params_t *params,
-                      measure_t *measure);
-
-static int look_first(const play_t *play, const measure_params_t *params,
-                      measure_t *measure)
-{
-    (void)params;
-    return look(play, measure);
 }
 
 static int reserve(const play_t *play, const measure_params_t *params)
@@ -255,7 +248,10 @@ static int reserve(const play_t *play, const measure_params_t *params)
 }
 
 /* Do a step with a new allocator. */
-static int with_allocator(step_t step, const trace_t *trace, device_t *device,
+static int with_allocator(int (*step)(const play_t           *play,
+                                      const measure_params_t *params,
+                                      measure_t              *measure),
+                          const trace_t *trace, device_t *device,
                           const measure_params_t *params, measure_t *measure)
 {
     play_t play = {
@@ -279,18 +275,6 @@ static int with_allocator(step_t step, const trace_t *trace, device_t *device,
     return code;
 }
 
-static int run_all(const trace_t *trace, device_t *device,
-                   const measure_params_t *params, measure_t *measure)
-{
-    if ((with_allocator(look_first, trace, device, params, measure) != 0) ||
-        (with_allocator(time_all, trace, device, params, measure) != 0)) {
-        return -1;
-    }
-    return params->is_searched ? search_run(trace, device, measure->kind,
-                                            params->percent, &measure->search)
-                               : 0;
-}
-
 int measure_run(const trace_t *trace, device_t *device,
                 const allocator_kind_t *kind, const measure_params_t *params,
                 measure_t *measure_p)
@@ -299,7 +283,14 @@ int measure_run(const trace_t *trace, device_t *device,
 
     memset(measure_p, 0, sizeof(*measure_p));
     measure_p->kind = kind;
-    code            = run_all(trace, device, params, measure_p);
+    code            = with_allocator(look, trace, device, params, measure_p);
+    if (code == 0) {
+        code = with_allocator(time_all, trace, device, params, measure_p);
+    }
+    if ((code == 0) && params->is_searched) {
+        code = search_run(trace, device, kind, params->percent,
+                          &measure_p->search);
+    }
     tool_progress_clear();
     return code;
 }

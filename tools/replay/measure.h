@@ -89,7 +89,4 @@ int report_csv(const void *report, FILE *stream);
 int report_json(const void *report, FILE *stream);
 int report_picture(const void *report, FILE *stream);
 
-/* Is gnuplot there? 0, or -1 after an error was printed. */
-int report_check_gnuplot(void);
-
 #endif

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define NUM_COLORS 6u
@@ -400,16 +399,6 @@ int report_json(const void *arg, FILE *stream)
 }
 
 /* --- a picture ----------------------------------------------------------- */
-
-int report_check_gnuplot(void)
-{
-    if (system("gnuplot --version >/dev/null 2>&1") != 0) {
-        return tool_error("--picture needs gnuplot, which is not on PATH: "
-                          "install it (Debian: gnuplot-nox), or leave "
-                          "--picture out");
-    }
-    return 0;
-}
 
 /* One data block for each allocator: event, live, held. */
 static void print_data(const report_t *report, FILE *stream)
