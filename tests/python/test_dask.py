@@ -169,7 +169,7 @@ class Comms(unittest.IsolatedAsyncioTestCase):
     async def test_a_close_here_ends_a_read_here_and_there(self):
         reads = [asyncio.create_task(one.read())
                  for one in (self.comm, self.peer)]
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         await self.comm.close()
         for one in reads:
             with self.assertRaises(CommClosedError):

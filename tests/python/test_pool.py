@@ -25,6 +25,18 @@ def python(text, *arguments):
                             text=True)
 
 
+async def until(condition):
+    """Let the event loop run until the condition is true."""
+    while not condition():
+        await asyncio.sleep(0.01)
+
+
+def is_asleep(pid):
+    """Does the main thread of the process sleep?"""
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0] == "S"
+
+
 class Pair(unittest.IsolatedAsyncioTestCase):
     """Two pools with a channel between them."""
     wire = "map"
@@ -119,9 +131,10 @@ class Messages(Pair):
         self.assertEqual(target, b"abc")
 
     async def test_recv_into_buffers_too_short(self):
-        for wait in (0, 0.05):
+        for has_arrived in (False, True):
             sent = self.x.send(bytes(1 << 20))
-            await asyncio.sleep(wait)
+            if has_arrived:
+                await until(lambda: self.y._kept)
             with self.assertRaises(ucxpool.TruncatedError):
                 await self.y.recv_into(bytearray(1))
             with self.assertRaises(ucxpool.Error):
@@ -135,7 +148,7 @@ class Messages(Pair):
                 sent = self.x.send(b"hello", tag=4, metadata=b"m")
             else:
                 sent = self.x.send(b"hello", tag=4, metadata=b"m")
-                await asyncio.sleep(0.05)
+                await until(lambda: self.y._kept)
                 received = self.y.recv_into(target, tag=4, mask=ucxpool.ANY)
             await received
             await sent
@@ -167,8 +180,7 @@ class Messages(Pair):
         await asyncio.sleep(0)
         for value in (b"a", b"b"):
             await self.x.send(value, tag=2)
-        while len(self.y._kept) < 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(self.y._kept) == 2)
         for value in (b"a", b"b"):
             message = await asyncio.wait_for(self.y.recv(2, ucxpool.ANY), 10)
             self.assertEqual(bytes((await message.frames())[0]), value)
@@ -386,9 +398,10 @@ class Ends(Pair):
         self.assertIn("127.0.0.1:1", str(caught.exception))
 
     async def test_a_cancelled_receive_loses_no_message(self):
-        for wait in (0, 0.01):
+        for num_turns in (1, 10):
             task = asyncio.create_task(self.y.recv())
-            await asyncio.sleep(wait)
+            for _ in range(num_turns):
+                await asyncio.sleep(0)
             task.cancel()
             with self.assertRaises(asyncio.CancelledError):
                 await task
@@ -422,7 +435,7 @@ class Ends(Pair):
             await self.x.send(memory)
 
         task = asyncio.create_task(send())
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         with self.assertRaises(BufferError):
             memory.append(1)
         task.cancel()
@@ -510,7 +523,7 @@ class Ends(Pair):
     async def test_flush_waits_for_the_receiver(self):
         self.x.send(bytes(1 << 20))
         flush = self.x.flush()
-        await asyncio.sleep(0.02)
+        await until(lambda: self.y._kept)
         self.assertFalse(flush.done)
         await (await self.y.recv()).frames()
         await flush
@@ -533,7 +546,7 @@ class Ends(Pair):
         sent = channel.send(memory)
         received = asyncio.create_task(channel.recv())
         into = channel.recv_into(bytearray(9), tag=1, mask=1)
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)
         peer.kill()
         for one in (sent, received, into):
             with self.assertRaises(ConnectionError) as caught:
@@ -556,8 +569,7 @@ class Listeners(Pair):
         task = asyncio.create_task(serve())
         for _ in range(3):
             await self.a.connect(self.where)
-        while len(seen) < 3:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(seen) == 3)
         self.listener.close()
         await task
 
@@ -999,7 +1011,8 @@ class Processes(unittest.TestCase):
                     print("interrupted")
             """)
         self.assertEqual(process.stdout.readline(), "waiting\n")
-        __import__("time").sleep(0.1)
+        while not is_asleep(process.pid):
+            time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.communicate(timeout=1800)[0], "interrupted\n")
 

@@ -79,15 +79,12 @@ class Calls:
 
     async def test_a_closed_peer_ends_a_receive(self):
         receive = asyncio.create_task(self.a.recv(bytearray(1)))
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         await self.b.close()
         with self.assertRaises(Exception):
-            await asyncio.wait_for(receive, 10)
-        for _ in range(1000):
-            if self.a.closed:
-                break
+            await receive
+        while not self.a.closed:
             await asyncio.sleep(0.01)
-        self.assertTrue(self.a.closed)
         self.assertFalse(self.a.alive)
 
     async def test_a_handler_that_is_a_coroutine(self):
