@@ -895,10 +895,10 @@ class nixl_agent:
     def send_notif(self, remote_agent_name: str | bytes,
                    notif_msg: str | bytes,
                    backend: str | None = None) -> None:
-        """Notify a peer, without a transfer. Connects where there is no channel
-        to it, and waits for that. nixlBackendError where the peer is not
-        reached, or where earlier notifications, those of transfers too, could
-        not be sent."""
+        """Send a notification that belongs to no transfer. If there is no
+        channel to the peer, this connects, and returns when the peer has
+        answered. nixlBackendError if the peer cannot be reached, or if an earlier
+        notification to it could not be sent, also one of a transfer."""
         peer = self._peer(remote_agent_name)
         self._progress()
         peer.notify(self._host, _note(notif_msg))

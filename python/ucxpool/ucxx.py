@@ -98,9 +98,11 @@ def get_ucx_version():
 
 
 def get_address(ifname=None):
-    """The address that others of this machine, or of others where there is a
-    secret, reach a listener at. The environment's LIBUCXPOOL_LISTEN counts
-    more."""
+    """The address of this machine at which peers reach a listener. Without a
+    secret it is 127.0.0.1, because only processes of this machine may connect
+    then. With a secret it is the address of the network interface `ifname`, or
+    of the default route. Without `ifname`, LIBUCXPOOL_LISTEN of the environment
+    overrides all of these."""
     if ifname is None and _address.chosen():
         return _address.chosen()
     if not _has_secret():
