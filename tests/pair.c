@@ -5,6 +5,7 @@
 #include "core/pool.h"
 #include "core/stats.h"
 #include "window/window.h"
+#include "xfer/state.h"
 
 #include <check.h>
 #include <poll.h>
@@ -307,7 +308,7 @@ bool pair_is_whole(ucxpool_t *pool)
     core_stats_get(pool, &stats);
     for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
         /* Mailboxes that channels were lent stay theirs. */
-        uint64_t lent = (i == BLOCK_SHARE_RECV) && (pool->mail.used != 0);
+        uint64_t lent = (i == BLOCK_SHARE_RECV) && (pool->xfer->mail.used != 0);
 
         if (stats.blocks[i].free + lent != stats.blocks[i].total) {
             return false;

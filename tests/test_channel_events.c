@@ -3,6 +3,7 @@
 #include "pair.h"
 #include "rounds.h"
 #include "two.h"
+#include "xfer/state.h"
 
 #include <check.h>
 #include <poll.h>
@@ -74,7 +75,7 @@ static void send_bytes(ucxpool_channel_t *channel, size_t length)
 
 /* The other end has so many messages that nobody has taken. */
 #define until_waiting(_pair, _channel, _num) \
-    pair_until(_pair, (_channel)->messages.num_unexpected == (_num))
+    pair_until(_pair, (_channel)->xfer->messages.num_unexpected == (_num))
 
 static void receive(pair_t *pair, ucxpool_channel_t *channel, size_t length)
 {

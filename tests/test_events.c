@@ -4,6 +4,7 @@
 #include "pair.h"
 #include "rounds.h"
 #include "two.h"
+#include "xfer/state.h"
 
 #include <check.h>
 #include <poll.h>
@@ -69,7 +70,7 @@ START_TEST(what_arrives_while_arming_is_not_slept_on)
     ucxpool_progress(pair.b);
     ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, &byte, 1, TAG, NULL, &send),
                      UCXPOOL_OK);
-    pair_until(&pair, !base_list_is_empty(&pair.b->requests.unexpected));
+    pair_until(&pair, !base_list_is_empty(&pair.b->xfer->unexpected));
     while (ucxpool_arm(pair.b) == UCXPOOL_ERR_BUSY) {
         ucxpool_progress(pair.b);
     }

@@ -4,6 +4,7 @@
 
 #include "xfer/fragment.h"
 #include "segments.h"
+#include "xfer/state.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -242,7 +243,7 @@ START_TEST(unreceived_messages_are_bounded_by_credits_and_max_unexpected)
             ucxpool_send_buffer(pair.to_b, "m", 1, TAG, NULL, &sends[i]),
             UCXPOOL_OK);
     }
-    pair_until(&pair, pair.to_a->messages.num_unexpected == MAX);
+    pair_until(&pair, pair.to_a->xfer->messages.num_unexpected == MAX);
     idle(&pair);
     for (int i = 0; i < COUNT; i++) {
         num_sent += pair_ended(sends[i]);
@@ -303,7 +304,7 @@ START_TEST(the_last_of_many_unreceived_messages_is_received_first)
                                              sizeof(sources[i]), i, NULL, NULL),
                          UCXPOOL_OK);
     }
-    pair_until(&pair, pair.to_a->messages.num_unexpected == MANY_NUM);
+    pair_until(&pair, pair.to_a->xfer->messages.num_unexpected == MANY_NUM);
     for (uint32_t i = MANY_NUM; i-- > MANY_NUM - MANY_RECEIVED;) {
         receive_many(&pair, i, sources, &target);
     }
@@ -313,7 +314,7 @@ START_TEST(the_last_of_many_unreceived_messages_is_received_first)
     }
     /* UCX leaks what it has not sent when an endpoint is closed by force. */
     ucxpool_channel_close(pair.to_b);
-    pair_until(&pair, pair.to_a->messages.num_unexpected == 0);
+    pair_until(&pair, pair.to_a->xfer->messages.num_unexpected == 0);
     pair_cleanup(&pair);
     free(sources);
 }
@@ -428,7 +429,7 @@ static void leave_unreceived(pair_t *pair, const char *settings,
             ucxpool_send_buffer(pair->to_b, "m", 1, TAG, NULL, &sends[i]),
             UCXPOOL_OK);
     }
-    pair_until(pair, pair->to_a->messages.num_unexpected == LEFT_NUM);
+    pair_until(pair, pair->to_a->xfer->messages.num_unexpected == LEFT_NUM);
 }
 
 START_TEST(unreceived_messages_end_with_their_channel)
@@ -450,7 +451,7 @@ START_TEST(unreceived_messages_end_with_their_channel)
     }
     ck_assert_int_eq(pair_finish(&pair, flush), UCXPOOL_ERR_CANCELED);
     /* What came with its bytes can still be received. */
-    pair_until(&pair, pair.to_a->messages.num_unexpected == CREDITS);
+    pair_until(&pair, pair.to_a->xfer->messages.num_unexpected == CREDITS);
     pair.to_b = NULL;
     pair_cleanup(&pair);
 }
@@ -472,8 +473,8 @@ START_TEST(canceled_unreceived_messages_make_room)
                          (i < CREDITS) ? UCXPOOL_OK : UCXPOOL_ERR_CANCELED);
     }
     pair_until(&pair, pair.to_b->flow.announced == 0);
-    ck_assert_uint_eq(pair.to_a->messages.announced, 0);
-    ck_assert_uint_eq(pair.to_a->messages.num_unexpected, CREDITS);
+    ck_assert_uint_eq(pair.to_a->xfer->messages.announced, 0);
+    ck_assert_uint_eq(pair.to_a->xfer->messages.num_unexpected, CREDITS);
     pair_cleanup(&pair);
 }
 END_TEST

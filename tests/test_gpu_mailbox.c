@@ -11,6 +11,7 @@
 #include "segments.h"
 #include "slow.h"
 #include "two_gpu.h"
+#include "xfer/state.h"
 
 #include <check.h>
 #include <signal.h>
@@ -147,7 +148,7 @@ static void get_mailbox(void)
     two_check(two_finish(&two, requests[0]) == UCXPOOL_OK);
     two_check(two_finish(&two, requests[1]) == UCXPOOL_OK);
     check(1000, 0, SHORT);
-    while (two.channel->mailboxes.slots == NULL) {
+    while (two.channel->xfer->mailbox.slots == NULL) {
         two_check(!pair_is_late(late));
         ucxpool_progress(two.pool);
     }
@@ -260,8 +261,8 @@ START_TEST(none_is_lent_where_it_is_no_use)
         two_check(two_finish(&two, requests[1]) == UCXPOOL_OK);
         check(round, 0, SHORT);
     }
-    two_check(two.channel->mailboxes.slots == NULL);
-    two_check(!two.channel->mailboxes.is_lent);
+    two_check(two.channel->xfer->mailbox.slots == NULL);
+    two_check(!two.channel->xfer->mailbox.is_lent);
     end_both();
 }
 END_TEST
@@ -298,13 +299,13 @@ START_TEST(one_that_is_long_on_its_way_is_waited_for)
         cuda_start("run=n,devices=2");
         request = post_send(0, SHORT, 1);
         two_progress(&two, 20);
-        two_check(two.channel->requests.num_pushes == 1);
+        two_check(two.channel->xfer->num_pushes == 1);
         if (_i == 2) {
             cancel_and_wait(request);
         }
         two_say(&two);
         two_hear(&two);
-        two_check(two.channel->requests.num_pushes == 1);
+        two_check(two.channel->xfer->num_pushes == 1);
         cuda_start("devices=2");
         while (stand_in.step(1) != 0) {
         }
@@ -363,7 +364,7 @@ START_TEST(one_that_is_canceled_leaves_nothing)
     two_check(two_finish(&two, requests[0]) == UCXPOOL_OK);
     two_check(two_finish(&two, requests[1]) == UCXPOOL_OK);
     check(1, SHORT, SHORT);
-    two_check(two.channel->mailboxes.free_slots == 0xff);
+    two_check(two.channel->xfer->mailbox.free_slots == 0xff);
     end_both();
 }
 END_TEST
@@ -378,7 +379,7 @@ START_TEST(a_channel_that_is_closed_gives_it_back)
         return;
     }
     get_mailbox();
-    two_check(two.pool->mail.used == 1);
+    two_check(two.pool->xfer->mail.used == 1);
     srand((unsigned)_i);
     two_meet(&two);
     for (int i = 0; i < 4; i++) {
@@ -394,7 +395,7 @@ START_TEST(a_channel_that_is_closed_gives_it_back)
         status = two_finish(&two, requests[i]);
         two_check(two_is_early(status) || (status == UCXPOOL_ERR_CLOSED));
     }
-    while (two.pool->mail.used != 0) {
+    while (two.pool->xfer->mail.used != 0) {
         two_check(!pair_is_late(late));
         ucxpool_progress(two.pool);
     }
@@ -458,7 +459,7 @@ START_TEST(a_peer_that_is_killed_leaves_nothing)
     for (unsigned i = 0; i < 2 * DEPTH; i++) {
         two_check(may_end(two_finish(&two, requests[i])));
     }
-    while ((two.pool->mail.used != 0) || !pair_is_whole(two.pool)) {
+    while ((two.pool->xfer->mail.used != 0) || !pair_is_whole(two.pool)) {
         two_check(!pair_is_late(late));
         ucxpool_progress(two.pool);
     }

@@ -11,6 +11,7 @@
 #include "segments.h"
 #include "slow.h"
 #include "two_gpu.h"
+#include "xfer/state.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -413,7 +414,7 @@ START_TEST(the_end_of_what_is_written_late_is_told)
         cuda_start("run=n");
         request = post_send();
         late    = pair_deadline();
-        while (two.channel->requests.num_pushes == 0) {
+        while (two.channel->xfer->num_pushes == 0) {
             two_check(!pair_is_late(late));
             stand_in.step(1); /* until the caller's stream is waited for */
             ucxpool_progress(two.pool);
@@ -425,7 +426,7 @@ START_TEST(the_end_of_what_is_written_late_is_told)
         while (base_clock_now() < late) {
             ucxpool_progress(two.pool);
         }
-        two_check(two.channel->requests.num_pushes != 0);
+        two_check(two.channel->xfer->num_pushes != 0);
         cuda_start("");
         while (stand_in.step(1) != 0) {
         }

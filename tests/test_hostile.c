@@ -4,6 +4,7 @@
  * the victim loses nothing, and its other channels go on.
  */
 #include "hostile.h"
+#include "xfer/state.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -502,7 +503,7 @@ static void descriptors_canceled_over_and_over(hostile_t *hostile)
         say_unwanted(hostile, i, 0, 0);
         say_cancel(hostile, i + 1);
         say_cancel(hostile, i + 1);
-        ck_assert_uint_eq(hostile->victim->messages.announced, 0);
+        ck_assert_uint_eq(hostile->victim->xfer->messages.announced, 0);
     }
 }
 
@@ -515,12 +516,12 @@ static void canceled_descriptor_that_was_probed(hostile_t *hostile)
     ck_assert_int_eq(ucxpool_probe(hostile->pair.a, hostile->victim, 99,
                                    UINT64_MAX, &message),
                      UCXPOOL_OK);
-    ck_assert_uint_eq(hostile->victim->messages.announced, 1);
+    ck_assert_uint_eq(hostile->victim->xfer->messages.announced, 1);
     say_cancel(hostile, 1);
     say_cancel(hostile, 1);
-    ck_assert_uint_eq(hostile->victim->messages.announced, 0);
+    ck_assert_uint_eq(hostile->victim->xfer->messages.announced, 0);
     ucxpool_message_refuse(message, NULL);
-    ck_assert_uint_eq(hostile->victim->messages.announced, 0);
+    ck_assert_uint_eq(hostile->victim->xfer->messages.announced, 0);
 }
 
 static void pieces_that_are_not_in_flight(hostile_t *hostile)
@@ -866,11 +867,12 @@ static void mail_lent(hostile_t *hostile, uint64_t size, uint32_t slot,
     ucxpool_t *pool = hostile->pair.a;
 
     ck_assert_int_eq(block_pool_get(pool->memory.blocks, BLOCK_SHARE_RECV,
-                                    &pool->mail.block),
+                                    &pool->xfer->mail.block),
                      UCXPOOL_OK);
-    pool->mail.used                    = 1;
-    hostile->victim->mailboxes.part    = 0;
-    hostile->victim->mailboxes.is_lent = true;
+    pool->xfer->mail.used                  = 1;
+    hostile->victim->xfer->mailbox.part    = 0;
+    hostile->victim->xfer->mailbox.is_lent = true;
+    hostile->victim->num_lent++;
     mail(hostile, size, slot, flags);
 }
 
@@ -1193,11 +1195,11 @@ START_TEST(lists_of_runs_are_bounded_per_channel)
         say_runs(&hostile, i, 0, 500);
         say_runs(&hostile, i, 500, 500);
         hostile_let_read(&hostile);
-        ck_assert_uint_le(hostile.victim->messages.num_runs, 2000);
+        ck_assert_uint_le(hostile.victim->xfer->messages.num_runs, 2000);
     }
     /* Two are held, two were refused; nothing is broken. */
     ck_assert(!hostile_is_over(&hostile));
-    ck_assert_uint_eq(hostile.victim->messages.num_runs, 2000);
+    ck_assert_uint_eq(hostile.victim->xfer->messages.num_runs, 2000);
     ck_assert_uint_eq(hostile.victim->flow.expected_sequence, 4);
     hostile_cleanup(&hostile);
 }

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "core/inbox.h"
 #include "core/wire.h"
 
 #include <openssl/rand.h>
@@ -55,17 +56,6 @@ static void init_lists(ucxpool_channel_t *channel)
 {
     base_list_init(&channel->link);
     base_list_init(&channel->wireup.client_link);
-    base_list_init(&channel->requests.queue);
-    base_list_init(&channel->requests.flushes);
-    base_list_init(&channel->requests.packing);
-    base_list_init(&channel->requests.ending);
-    base_list_init(&channel->requests.loans);
-    base_list_init(&channel->requests.sent);
-    base_list_init(&channel->requests.wordless);
-    base_list_init(&channel->messages.arriving);
-    base_list_init(&channel->messages.eager.free);
-    base_list_init(&channel->messages.small.free);
-    base_list_init(&channel->messages.large.free);
     base_list_init(&channel->control.backlog);
     base_list_init(&channel->windows.remotes);
     base_list_init(&channel->windows.grants);
@@ -155,11 +145,17 @@ ucxpool_status_t core_channel_create(ucxpool_t                      *pool,
             goto err_table_del;
         }
     }
+    status = pool->dispatch->channel_created(channel);
+    if (status != UCXPOOL_OK) {
+        goto err_cleanup_ring;
+    }
     base_list_add_tail(&pool->channels.open, &channel->link);
     pool->channels.count++;
     *channel_p = channel;
     return UCXPOOL_OK;
 
+err_cleanup_ring:
+    core_ring_cleanup(&channel->ring);
 err_table_del:
     pool->channels.table[channel->number] = NULL;
 err_free_channel:
@@ -221,10 +217,7 @@ ucxpool_status_t core_channel_say_ended(const ucxpool_channel_t *channel)
 
 bool core_channel_lends_memory(const ucxpool_channel_t *channel)
 {
-    return (channel->requests.sends.num != 0) ||
-           !base_list_is_empty(&channel->requests.loans) ||
-           channel->mailboxes.is_lent ||
-           !base_list_is_empty(&channel->windows.grants);
+    return (channel->requests.sends.num != 0) || (channel->num_lent != 0);
 }
 
 bool core_channel_is_readable(const ucxpool_channel_t *channel)

@@ -28,6 +28,7 @@
 
 struct core_wire;
 struct bootstrap_client;
+struct xfer_channel;
 
 /* Where the handshake stands; see hello.c. */
 typedef enum core_handshake {
@@ -103,6 +104,7 @@ typedef struct core_closing {
 typedef struct core_flow {
     uint32_t credits;      /* eager messages we may send */
     uint32_t credits_owed; /* eager messages received, not told yet */
+    uint32_t num_eager;    /* eager messages received, in use */
     uint32_t announced;    /* of the peer's max_unexpected, by our sends */
     uint64_t announce_at;  /* when eager messages that have no credit are
                               announced; 0: none waits for a credit */
@@ -112,50 +114,11 @@ typedef struct core_flow {
     uint64_t num_posted;       /* sends */
 } core_flow_t;
 
-/* Records of messages, all with the same room, that are used again. */
-typedef struct core_records {
-    base_list_t free;
-    uint32_t    count; /* allocated, at most CREDITS */
-} core_records_t;
-
-typedef struct core_messages {
-    base_list_t    arriving;
-    core_records_t eager;     /* for messages that come with their bytes */
-    core_records_t small;     /* for others, with few lengths or none */
-    core_records_t large;     /* for others, with many lengths or metadata */
-    uint32_t       num_eager; /* in use */
-    uint32_t       announced; /* of our max_unexpected, by the others */
-    uint32_t       num_arriving;
-    uint32_t       num_unexpected; /* in use, and no receive has matched it */
-    size_t         num_runs;       /* in lists that have no receive yet */
-} core_messages_t;
-
+/* By their numbers. */
 typedef struct core_channel_requests {
-    base_list_t    queue;
-    base_list_t    flushes;
-    base_list_t    packing;    /* sends that fill blocks, in that order */
-    base_list_t    ending;     /* sends that end when nobody reads them */
-    base_list_t    loans;      /* of blocks, to the peer: xfer/loan.h */
-    unsigned       num_pushes; /* copies to blocks of the peer's */
-    core_numbers_t sends;      /* that the peer has not said DONE to */
-    core_numbers_t receives;   /* that have their message */
-    base_list_t    sent;       /* of these sends, those that have not ended, in
-                                  the order in which they were posted */
-    base_list_t wordless;      /* accepted sends that wait for a word */
-    uint64_t    words[PROTO_SENDS_MAX / 64]; /* bit i: a send has the word
-                                                revoked[i] */
+    core_numbers_t sends;    /* that the peer has not said DONE to */
+    core_numbers_t receives; /* that have their message */
 } core_channel_requests_t;
-
-/* For short messages between GPUs: see xfer/mailbox.h. */
-typedef struct core_mailboxes {
-    bool     is_lent; /* one of ours, to the peer */
-    unsigned part;    /* which, of the pool's block */
-    uint8_t *slots;   /* the peer's, lent to us; NULL: none */
-    unsigned region;  /* of it */
-    uint64_t offset;
-    uint64_t slot_size;
-    uint64_t free_slots; /* bit i: number i is */
-} core_mailboxes_t;
 
 /* Windows over this channel; see window/window.h. */
 typedef struct core_channel_windows {
@@ -226,10 +189,11 @@ struct ucxpool_channel {
     core_peer_t             peer;
     core_ring_t             ring;
     core_flow_t             flow;
-    core_messages_t         messages;
     core_channel_requests_t requests;
-    core_mailboxes_t        mailboxes;
-    core_channel_windows_t  windows;
+    struct xfer_channel    *xfer; /* xfer/state.h */
+    unsigned num_lent; /* loans, mailboxes and windows that the peer may touch
+                        */
+    core_channel_windows_t windows;
     uint64_t        link_ends[CORE_NUM_LINKS]; /* of its works, in bytes */
     core_controls_t control;
     core_closing_t  closing;

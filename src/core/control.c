@@ -373,7 +373,7 @@ static uint32_t credits_free(const ucxpool_channel_t *channel)
 {
     uint32_t credits = channel->pool->config.credits;
 
-    return credits - base_min(channel->messages.num_eager, credits);
+    return credits - base_min(channel->flow.num_eager, credits);
 }
 
 static bool owes_credits(const ucxpool_channel_t *channel)

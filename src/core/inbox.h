@@ -10,6 +10,10 @@
 #include "core/local.h"
 
 typedef struct core_dispatch {
+    /* A channel is made: give it what the layers above keep of it.
+     * UCXPOOL_ERR_NO_MEMORY */
+    ucxpool_status_t (*channel_created)(ucxpool_channel_t *channel);
+
     /* A HELLO, from whoever. A connection within the host is taken over. */
     void (*hello)(ucxpool_t *pool, const proto_hello_t *hello,
                   const void *files, const core_way_t *way);

@@ -7,22 +7,16 @@
  *
  *     ucxpool
  *       channels.open       --> channel: endpoint, ring, credits
- *                                 queue      sends that wait for their turn
  *                                 sends[]    sends on their way
  *                                 receives[] receives in progress
  *       channels.events     --> channels and listeners that have something to
  *                               tell
- *       requests.posted     --> receives without a message
- *       requests.unexpected --> messages without a receive, in their order
- *       requests.index      --> the same by tag, by channel and tag, and by
- *                               channel and number
  *       requests.runnable   --> requests that can go on
- *       requests.waiters    --> sends that wait for a block
  *       requests.stalled    --> sends whose wire has no room
- *       requests.readers    --> sends that want to read files, in turns
  *       requests.completed  --> ended requests whose callback is to be called
  *       requests.to_tell    --> ended requests whose completion is to be told
  *       windows.all         --> memory that peers read and write
+ *       xfer                --> messages, and what sends and receives wait for
  */
 #ifndef CORE_POOL_H
 #define CORE_POOL_H
@@ -135,27 +129,13 @@ typedef struct core_wireup {
 } core_wireup_t;
 
 typedef struct core_requests {
-    base_list_t  all; /* that a caller may hold */
-    base_list_t  posted;
-    base_list_t  unexpected;
-    base_list_t *index;          /* see xfer/message.c; NULL: none yet */
-    uint32_t     index_size;     /* lists for each kind of key */
-    uint32_t     num_unexpected; /* messages */
-    base_list_t  probed;         /* messages that a caller looks at */
-    uint64_t     next_announce;  /* when a channel is to look at announce_at */
-    base_list_t  runnable;
-    base_list_t  waiters;
-    base_list_t  stalled; /* no room in their wire; tried again */
-    base_list_t  readers; /* the first may read, if nobody has in this round */
-    unsigned     read_in; /* progress_count when one did last */
-    base_list_t  completed;
-    base_list_t  to_tell; /* ended, with a completion that was not told yet */
-    base_list_t  deadlines;
-    uint64_t     next_deadline;
-    base_list_t  fragments;    /* of all sends */
-    base_list_t  rndvs;        /* fragments that UCX is writing */
-    base_list_t  rndv_waiters; /* fragments that wait for a receive block */
-    base_list_t  deliveries;   /* bytes that a GPU puts in their place */
+    base_list_t all; /* that a caller may hold */
+    base_list_t runnable;
+    base_list_t stalled; /* no room in their wire; tried again */
+    base_list_t completed;
+    base_list_t to_tell; /* ended, with a completion that was not told yet */
+    base_list_t deadlines;
+    uint64_t    next_deadline;
 } core_requests_t;
 
 /* See window/window.h. */
@@ -169,20 +149,13 @@ typedef struct core_windows {
     bool may_emulate;
 } core_windows_t;
 
-/* A block of the receive share that is lent in parts: see xfer/mailbox.h. */
-typedef struct core_mail {
-    uint32_t block; /* valid if parts are used */
-    uint64_t used;  /* bit i: part i is lent to a channel */
-} core_mail_t;
-
 /* Free lists. */
 typedef struct core_free {
     base_list_t requests;
-    base_list_t fragments;
     base_list_t controls[CORE_CONTROL_SIZES]; /* by their room */
-    base_list_t rndvs;
-    base_list_t deliveries;
 } core_free_t;
+
+struct xfer_pool;
 
 struct ucxpool {
     base_config_t config;
@@ -199,9 +172,9 @@ struct ucxpool {
     core_channels_t     channels;
     core_wireup_t       wireup;
     core_requests_t     requests;
+    struct xfer_pool   *xfer; /* xfer/state.h */
     core_windows_t      windows;
     core_link_t         links[CORE_NUM_LINKS]; /* of its GPU */
-    core_mail_t         mail;
     core_free_t         free;
 
     const struct core_dispatch *dispatch; /* of what arrives */

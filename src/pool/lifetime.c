@@ -19,6 +19,7 @@
 #include "xfer/delivery.h"
 #include "xfer/fragment.h"
 #include "xfer/recv.h"
+#include "xfer/state.h"
 
 #include <errno.h>
 #include <openssl/rand.h>
@@ -118,36 +119,15 @@ err_close_epoll:
 static void init_lists(ucxpool_t *pool)
 {
     base_list_t *lists[] = {
-        &pool->channels.open,
-        &pool->channels.gone,
-        &pool->wireup.early,
-        &pool->wireup.listeners,
-        &pool->wireup.clients,
-        &pool->requests.posted,
-        &pool->requests.unexpected,
-        &pool->requests.probed,
-        &pool->requests.runnable,
-        &pool->requests.waiters,
-        &pool->requests.stalled,
-        &pool->requests.rndvs,
-        &pool->requests.rndv_waiters,
-        &pool->requests.completed,
-        &pool->requests.deadlines,
-        &pool->free.requests,
-        &pool->free.rndvs,
-        &pool->requests.all,
-        &pool->channels.remotes,
-        &pool->requests.deliveries,
-        &pool->free.deliveries,
-        &pool->wireup.fd_imports,
-        &pool->channels.endpoints,
-        &pool->channels.events,
-        &pool->requests.fragments,
-        &pool->free.fragments,
-        &pool->requests.to_tell,
-        &pool->requests.readers,
-        &pool->windows.all,
-        &pool->windows.copying,
+        &pool->channels.open,      &pool->channels.gone,
+        &pool->wireup.early,       &pool->wireup.listeners,
+        &pool->wireup.clients,     &pool->requests.runnable,
+        &pool->requests.stalled,   &pool->requests.completed,
+        &pool->requests.deadlines, &pool->free.requests,
+        &pool->requests.all,       &pool->channels.remotes,
+        &pool->wireup.fd_imports,  &pool->channels.endpoints,
+        &pool->channels.events,    &pool->requests.to_tell,
+        &pool->windows.all,        &pool->windows.copying,
         &pool->windows.runnable,
     };
 
@@ -165,7 +145,6 @@ static void init_lists(ucxpool_t *pool)
     pool->wakeup.timer_moment    = BASE_CLOCK_FOREVER;
     pool->drain_ns               = DRAIN_NS;
     pool->announce_ns            = ANNOUNCE_NS;
-    pool->requests.next_announce = BASE_CLOCK_FOREVER;
 }
 
 /* The two ids of which a pool has handlers, where others may want them too. */
@@ -204,9 +183,13 @@ ucxpool_status_t pool_init(ucxpool_t *pool)
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = take_ids(pool);
+    status = xfer_pool_create(pool);
     if (status != UCXPOOL_OK) {
         goto err_cleanup_descriptors;
+    }
+    status = take_ids(pool);
+    if (status != UCXPOOL_OK) {
+        goto err_destroy_xfer;
     }
     status = core_inbox_init(pool);
     if (status != UCXPOOL_OK) {
@@ -222,6 +205,8 @@ err_cleanup_inbox:
     core_inbox_cleanup(pool);
 err_release_ids:
     ucx_claim_release(&pool->ucx.claim);
+err_destroy_xfer:
+    xfer_pool_destroy(pool);
 err_cleanup_descriptors:
     descriptors_cleanup(pool);
     return status;
@@ -258,9 +243,9 @@ static bool has_open_channels(ucxpool_t *pool)
 static void cancel_posted(ucxpool_t *pool)
 {
     core_lock(pool);
-    while (!base_list_is_empty(&pool->requests.posted)) {
+    while (!base_list_is_empty(&pool->xfer->posted)) {
         core_request_cancel(
-            base_list_head(&pool->requests.posted, ucxpool_request_t, link));
+            base_list_head(&pool->xfer->posted, ucxpool_request_t, link));
     }
     core_unlock_posted(pool);
 }
@@ -384,7 +369,7 @@ void pool_cleanup(ucxpool_t *pool)
     core_control_destroy_all(pool);
     core_remote_destroy_all(pool);
     free(pool->channels.table);
-    free(pool->requests.index);
     wireup_fd_export_destroy(pool);
+    xfer_pool_destroy(pool);
     descriptors_cleanup(pool);
 }

@@ -20,6 +20,7 @@
 #include "xfer/queue.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
+#include "xfer/state.h"
 
 /* --- dispatch ------------------------------------------------------------- */
 
@@ -183,13 +184,14 @@ static void handle_local(ucxpool_channel_t   *channel,
 }
 
 const core_dispatch_t pool_dispatch = {
-    .hello          = wireup_hello_received,
-    .from_ring      = handle_ring,
-    .from_local     = handle_local,
-    .from_ucx       = handle_outside,
-    .window_message = window_message,
-    .window_files   = wireup_fd_import_window,
-    .unheard        = wireup_hello_unheard,
+    .channel_created = xfer_channel_create,
+    .hello           = wireup_hello_received,
+    .from_ring       = handle_ring,
+    .from_local      = handle_local,
+    .from_ucx        = handle_outside,
+    .window_message  = window_message,
+    .window_files    = wireup_fd_import_window,
+    .unheard         = wireup_hello_unheard,
 };
 
 /* --- rounds --------------------------------------------------------------- */
@@ -372,7 +374,7 @@ static unsigned progress(ucxpool_t *pool)
         core_link_progress(&pool->links[CORE_LINK_OUT]);
         core_link_progress(&pool->links[CORE_LINK_IN]);
     }
-    if (!base_list_is_empty(&pool->requests.deliveries)) {
+    if (!base_list_is_empty(&pool->xfer->deliveries)) {
         count += xfer_delivery_progress(pool);
     }
     if (is_ucx_due(pool)) {
@@ -383,10 +385,10 @@ static unsigned progress(ucxpool_t *pool)
          has_strangers(pool))) {
         count += progress_sockets(pool);
     }
-    if (!base_list_is_empty(&pool->requests.rndv_waiters)) {
+    if (!base_list_is_empty(&pool->xfer->rndv_waiters)) {
         count += xfer_rndv_progress(pool);
     }
-    if (!base_list_is_empty(&pool->requests.waiters)) {
+    if (!base_list_is_empty(&pool->xfer->waiters)) {
         count += xfer_send_wake_waiters(pool);
     }
     if (!base_list_is_empty(&pool->requests.runnable) ||
@@ -395,7 +397,7 @@ static unsigned progress(ucxpool_t *pool)
     }
     count += window_progress(pool);
     count += progress_deadlines(pool);
-    if (pool->requests.next_announce != BASE_CLOCK_FOREVER) {
+    if (pool->xfer->next_announce != BASE_CLOCK_FOREVER) {
         count += xfer_queue_announce(pool);
     }
     if (pool->wireup.next_hello != BASE_CLOCK_FOREVER) {

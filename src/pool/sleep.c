@@ -14,6 +14,7 @@
 #include "pool/pool.h"
 #include "ucx/status.h"
 #include "wireup/close.h"
+#include "xfer/state.h"
 
 #include <poll.h>
 #include <sched.h>
@@ -229,7 +230,7 @@ static uint64_t next_moment(ucxpool_t *pool)
                  copy_engine_deadline(pool->engine)));
     ucxpool_channel_t *channel;
 
-    moment = base_min(moment, pool->requests.next_announce);
+    moment = base_min(moment, pool->xfer->next_announce);
     base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {
         moment = base_min(moment, wireup_channel_close_deadline(channel));
         moment = base_min(moment, core_local_deadline(channel));

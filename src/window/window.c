@@ -428,6 +428,7 @@ static window_grant_t *make_grant(ucxpool_channel_t         *channel,
     base_list_add_tail(&window->grants, &grant->link);
     base_list_add_tail(&channel->windows.grants, &grant->channel_link);
     channel->windows.num_grants++;
+    channel->num_lent++;
     return grant;
 }
 
@@ -467,6 +468,7 @@ static void free_if_unused(window_grant_t *grant)
         base_list_del(&grant->link);
         base_list_del(&grant->channel_link);
         grant->channel->windows.num_grants--;
+        grant->channel->num_lent--;
         grant->channel->windows.num_keys -= grant->has_key ? 1 : 0;
         free(grant);
         unregister_if_over(window);

@@ -26,6 +26,7 @@
 #include "xfer/queue.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
+#include "xfer/state.h"
 
 #include <stdlib.h>
 
@@ -128,7 +129,7 @@ static bool is_answer_due(const ucxpool_channel_t *channel)
  * itself, and is said however late that is. */
 static bool has_said_goodbye(ucxpool_channel_t *channel)
 {
-    if (channel->requests.num_pushes != 0) {
+    if (channel->xfer->num_pushes != 0) {
         return false;
     }
     if (base_clock_now() >= last_moment(channel)) {
@@ -429,7 +430,7 @@ static bool is_quiet(const ucxpool_channel_t *channel)
            (channel->conn.lost_at == BASE_CLOCK_FOREVER) &&
            !channel->peer.has_ended && !core_channel_is_broken(channel) &&
            !channel->closing.drains &&
-           base_list_is_empty(&channel->requests.flushes) &&
+           base_list_is_empty(&channel->xfer->flushes) &&
            window_channel_is_quiet(channel) && !core_control_is_due(channel);
 }
 
@@ -493,6 +494,7 @@ static void destroy(ucxpool_channel_t *channel)
     if (channel->conn.remote != NULL) {
         core_remote_put(channel->conn.remote);
     }
+    xfer_channel_destroy(channel);
     free(channel);
 }
 

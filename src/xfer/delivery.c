@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "xfer/recv.h"
+#include "xfer/state.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -31,8 +32,9 @@ static delivery_t *delivery_get(ucxpool_request_t *request)
     ucxpool_t  *pool = request->pool;
     delivery_t *delivery;
 
-    if (!base_list_is_empty(&pool->free.deliveries)) {
-        delivery = base_list_head(&pool->free.deliveries, delivery_t, link);
+    if (!base_list_is_empty(&pool->xfer->free_deliveries)) {
+        delivery =
+            base_list_head(&pool->xfer->free_deliveries, delivery_t, link);
         base_list_del(&delivery->link);
     } else {
         delivery = core_alloc(pool, sizeof(*delivery));
@@ -49,7 +51,7 @@ static delivery_t *delivery_get(ucxpool_request_t *request)
     core_channel_get(delivery->channel);
     request->recv.pending++;
     request->recv.rndvs++;
-    base_list_add_tail(&pool->requests.deliveries, &delivery->link);
+    base_list_add_tail(&pool->xfer->deliveries, &delivery->link);
     return delivery;
 }
 
@@ -62,7 +64,7 @@ static void delivery_put(delivery_t *delivery)
     free(delivery->copy_of_bytes);
     delivery->copy_of_bytes = NULL;
     base_list_del(&delivery->link);
-    base_list_add_tail(&request->pool->free.deliveries, &delivery->link);
+    base_list_add_tail(&request->pool->xfer->free_deliveries, &delivery->link);
     core_channel_put(delivery->channel);
 }
 
@@ -179,7 +181,7 @@ static bool is_behind_another(const delivery_t *delivery)
 {
     delivery_t *other;
 
-    base_list_for_each(other, &delivery->request->pool->requests.deliveries,
+    base_list_for_each(other, &delivery->request->pool->xfer->deliveries,
                        delivery_t, link) {
         if ((other != delivery) && other->waits &&
             (other->request == delivery->request)) {
@@ -254,7 +256,7 @@ void xfer_delivery_forget(ucxpool_request_t *request)
     delivery_t *delivery;
     delivery_t *next;
 
-    base_list_for_each_safe(delivery, next, &request->pool->requests.deliveries,
+    base_list_for_each_safe(delivery, next, &request->pool->xfer->deliveries,
                             delivery_t, link) {
         if ((delivery->request == request) && delivery->waits) {
             delivery->done(request, &delivery->data, UCXPOOL_ERR_CANCELED,
@@ -268,7 +270,7 @@ unsigned xfer_delivery_progress(ucxpool_t *pool)
 {
     delivery_t *delivery;
 
-    base_list_for_each(delivery, &pool->requests.deliveries, delivery_t, link) {
+    base_list_for_each(delivery, &pool->xfer->deliveries, delivery_t, link) {
         if (delivery->waits && launch(delivery)) {
             /* One that fails ends its request, and other deliveries with it:
              * the list is another one then. */
@@ -282,9 +284,11 @@ void xfer_delivery_destroy_all(ucxpool_t *pool)
 {
     delivery_t *delivery;
 
-    base_list_splice_tail(&pool->free.deliveries, &pool->requests.deliveries);
-    while (!base_list_is_empty(&pool->free.deliveries)) {
-        delivery = base_list_head(&pool->free.deliveries, delivery_t, link);
+    base_list_splice_tail(&pool->xfer->free_deliveries,
+                          &pool->xfer->deliveries);
+    while (!base_list_is_empty(&pool->xfer->free_deliveries)) {
+        delivery =
+            base_list_head(&pool->xfer->free_deliveries, delivery_t, link);
         base_list_del(&delivery->link);
         base_range_end(&delivery->range);
         free(delivery->copy_of_bytes);

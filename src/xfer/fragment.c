@@ -9,6 +9,7 @@
 #include "core/wire.h"
 #include "xfer/mailbox.h"
 #include "xfer/send.h"
+#include "xfer/state.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +63,7 @@ static core_send_block_t *new_block(ucxpool_request_t *request)
 {
     core_send_t *send = &request->send;
 
-    if ((request->channel->requests.packing.next != &request->link) &&
+    if ((request->channel->xfer->packing.next != &request->link) &&
         has_block(send)) {
         return NULL;
     }
@@ -95,7 +96,7 @@ static bool slice_get(ucxpool_request_t *request, unsigned *block_p,
     core_send_block_t *block;
 
     if (!is_pushed(send) && base_list_is_empty(&request->link)) {
-        base_list_add_tail(&request->channel->requests.packing, &request->link);
+        base_list_add_tail(&request->channel->xfer->packing, &request->link);
     }
     for (unsigned i = 0; i < send->num_blocks; i++) {
         if (take_from(&send->blocks[i], slice_p)) {
@@ -118,9 +119,9 @@ static bool slice_get(ucxpool_request_t *request, unsigned *block_p,
 /* It may have more blocks than it has. */
 static void wake_first(ucxpool_channel_t *channel)
 {
-    if (!base_list_is_empty(&channel->requests.packing)) {
-        core_request_wake(base_list_head(&channel->requests.packing,
-                                         ucxpool_request_t, link));
+    if (!base_list_is_empty(&channel->xfer->packing)) {
+        core_request_wake(
+            base_list_head(&channel->xfer->packing, ucxpool_request_t, link));
     }
 }
 
@@ -149,7 +150,7 @@ static void slice_put(ucxpool_request_t *request, unsigned block,
     } else if (request->send.all_posted) {
         put_block(request, held);
         wake_first(request->channel);
-    } else if (!base_list_is_empty(&request->pool->requests.waiters)) {
+    } else if (!base_list_is_empty(&request->pool->xfer->waiters)) {
         /* Others wait: a block is kept no longer than it is in use, so that
          * every send gets one in turn. */
         put_block(request, held);
@@ -392,7 +393,7 @@ static void wait_for_block(ucxpool_request_t *request)
     base_range_begin(&request->send.blocked, BASE_RANGE_BLOCK,
                      request->send.frag_size);
     base_list_del(&request->run_link);
-    base_list_add_tail(&request->pool->requests.waiters, &request->run_link);
+    base_list_add_tail(&request->pool->xfer->waiters, &request->run_link);
 }
 
 static void stop_waiting(ucxpool_request_t *request)
@@ -413,7 +414,7 @@ static void gathered(copy_job_t *copy, ucxpool_status_t status)
 
     base_range_end(&fragment->range);
     if (fragment->is_pushed) {
-        request->channel->requests.num_pushes--;
+        request->channel->xfer->num_pushes--;
         core_link_ended(&request->send.push, fragment->data.length);
     }
     if (core_request_has_ended(request) || request->send.ending) {
@@ -455,7 +456,7 @@ static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
     if (status == UCXPOOL_INPROGRESS) {
         /* It is under way: the fragment's copy tells. */
         if (fragment->is_pushed) {
-            request->channel->requests.num_pushes++;
+            request->channel->xfer->num_pushes++;
             core_link_began(&request->send.push, range->length);
         }
         base_range_begin(&fragment->range, BASE_RANGE_GATHER, range->length);
@@ -571,8 +572,9 @@ static core_fragment_t *fragment_get(ucxpool_request_t *request)
     ucxpool_t       *pool = request->pool;
     core_fragment_t *fragment;
 
-    if (!base_list_is_empty(&pool->free.fragments)) {
-        fragment = base_list_head(&pool->free.fragments, core_fragment_t, link);
+    if (!base_list_is_empty(&pool->xfer->free_fragments)) {
+        fragment =
+            base_list_head(&pool->xfer->free_fragments, core_fragment_t, link);
         base_list_del(&fragment->link);
     } else {
         fragment = core_alloc(pool, sizeof(*fragment));
@@ -581,7 +583,7 @@ static core_fragment_t *fragment_get(ucxpool_request_t *request)
             return NULL;
         }
         base_list_init(&fragment->link);
-        base_list_add_tail(&pool->requests.fragments, &fragment->all_link);
+        base_list_add_tail(&pool->xfer->fragments, &fragment->all_link);
     }
     fragment->request       = request;
     fragment->number        = (unsigned)__builtin_ctzll(~request->send.busy);
@@ -597,7 +599,7 @@ static void fragment_put(core_fragment_t *fragment)
     ucxpool_t *pool = fragment->request->pool;
 
     base_list_del(&fragment->link);
-    base_list_add_head(&pool->free.fragments, &fragment->link);
+    base_list_add_head(&pool->xfer->free_fragments, &fragment->link);
 }
 
 /* Lay the range where the wire can take it from. */
@@ -696,9 +698,9 @@ void xfer_fragment_destroy_all(ucxpool_t *pool)
 {
     core_fragment_t *fragment;
 
-    while (!base_list_is_empty(&pool->requests.fragments)) {
-        fragment = base_list_head(&pool->requests.fragments, core_fragment_t,
-                                  all_link);
+    while (!base_list_is_empty(&pool->xfer->fragments)) {
+        fragment =
+            base_list_head(&pool->xfer->fragments, core_fragment_t, all_link);
         base_list_del(&fragment->all_link);
         base_range_end(&fragment->range);
         free(fragment);
@@ -720,16 +722,16 @@ unsigned xfer_send_wake_waiters(ucxpool_t *pool)
     uint64_t           num_free = 0;
     unsigned           count    = 0;
 
-    if (base_list_is_empty(&pool->requests.waiters)) {
+    if (base_list_is_empty(&pool->xfer->waiters)) {
         return 0;
     }
     for (unsigned i = 0; i < num_pools; i++) {
         block_pool_stats(pools[i], BLOCK_SHARE_SEND, &share);
         num_free += share.free;
     }
-    while ((count < num_free) && !base_list_is_empty(&pool->requests.waiters)) {
-        request = base_list_head(&pool->requests.waiters, ucxpool_request_t,
-                                 run_link);
+    while ((count < num_free) && !base_list_is_empty(&pool->xfer->waiters)) {
+        request =
+            base_list_head(&pool->xfer->waiters, ucxpool_request_t, run_link);
         core_request_wake(request);
         count++;
     }

@@ -3,6 +3,7 @@
 #include "base/math.h"
 #include "core/channel.h"
 #include "core/pool.h"
+#include "xfer/state.h"
 
 #include <stdlib.h>
 
@@ -138,7 +139,8 @@ xfer_loan_t *xfer_loan_create(const ucxpool_request_t *request,
     loan->message     = request->recv.message;
     loan->is_in_use   = true;
     loan->is_returned = false;
-    base_list_add_tail(&channel->requests.loans, &loan->link);
+    base_list_add_tail(&channel->xfer->loans, &loan->link);
+    channel->num_lent++;
     for (unsigned i = 0; i < loan->num_blocks; i++) {
         block_pool_locate(blocks, loan->blocks[i], &where);
         lent[i] = (proto_lent_t){.offset = where.offset,
@@ -170,8 +172,9 @@ const uint8_t *xfer_loan_locate(const xfer_loan_t *loan, const ucxpool_t *pool,
     return NULL;
 }
 
-static void destroy(xfer_loan_t *loan)
+static void destroy(ucxpool_channel_t *channel, xfer_loan_t *loan)
 {
+    channel->num_lent--;
     base_list_del(&loan->link);
     free(loan);
 }
@@ -190,7 +193,7 @@ void xfer_loan_end(ucxpool_channel_t *channel, xfer_loan_t *loan, bool is_well)
         }
     }
     if (is_free) {
-        destroy(loan);
+        destroy(channel, loan);
     }
 }
 
@@ -206,7 +209,7 @@ static void give_back(ucxpool_channel_t *channel, xfer_loan_t *loan)
     for (unsigned i = 0; i < loan->num_blocks; i++) {
         block_pool_release(blocks, share_of(loan, i), loan->blocks[i]);
     }
-    destroy(loan);
+    destroy(channel, loan);
 }
 
 void xfer_loan_returned(ucxpool_channel_t *channel, uint64_t message)
@@ -214,7 +217,7 @@ void xfer_loan_returned(ucxpool_channel_t *channel, uint64_t message)
     xfer_loan_t *loan;
     xfer_loan_t *next;
 
-    base_list_for_each_safe(loan, next, &channel->requests.loans, xfer_loan_t,
+    base_list_for_each_safe(loan, next, &channel->xfer->loans, xfer_loan_t,
                             link) {
         if (loan->message == message) {
             give_back(channel, loan);
@@ -227,7 +230,7 @@ void xfer_loans_end(ucxpool_channel_t *channel)
     xfer_loan_t *loan;
     xfer_loan_t *next;
 
-    base_list_for_each_safe(loan, next, &channel->requests.loans, xfer_loan_t,
+    base_list_for_each_safe(loan, next, &channel->xfer->loans, xfer_loan_t,
                             link) {
         give_back(channel, loan);
     }
@@ -235,7 +238,8 @@ void xfer_loans_end(ucxpool_channel_t *channel)
 
 void xfer_loans_destroy(ucxpool_channel_t *channel)
 {
-    while (!base_list_is_empty(&channel->requests.loans)) {
-        destroy(base_list_head(&channel->requests.loans, xfer_loan_t, link));
+    while (!base_list_is_empty(&channel->xfer->loans)) {
+        destroy(channel,
+                base_list_head(&channel->xfer->loans, xfer_loan_t, link));
     }
 }

@@ -4,6 +4,7 @@
 #include "core/channel.h"
 #include "core/control.h"
 #include "core/pool.h"
+#include "xfer/state.h"
 
 /* Messages on their way at a time, and the longest, with its flag. One of 64
  * KiB still takes less time by two copies that overlap. */
@@ -37,44 +38,46 @@ static bool take_block(ucxpool_t *pool)
     block_pool_t *blocks = pool->memory.blocks;
     block_stats_t share;
 
-    if (pool->mail.used != 0) {
+    if (pool->xfer->mail.used != 0) {
         return true;
     }
     block_pool_stats(blocks, BLOCK_SHARE_RECV, &share);
     return (share.free > 1) &&
-           (block_pool_get(blocks, BLOCK_SHARE_RECV, &pool->mail.block) ==
+           (block_pool_get(blocks, BLOCK_SHARE_RECV, &pool->xfer->mail.block) ==
             UCXPOOL_OK);
 }
 
 static bool part_get(ucxpool_t *pool, unsigned *part_p)
 {
-    unsigned part = (pool->mail.used == UINT64_MAX)
+    unsigned part = (pool->xfer->mail.used == UINT64_MAX)
                         ? PARTS_MAX
-                        : (unsigned)__builtin_ctzll(~pool->mail.used);
+                        : (unsigned)__builtin_ctzll(~pool->xfer->mail.used);
 
     if ((part >= num_parts(pool)) || !take_block(pool)) {
         return false;
     }
-    pool->mail.used |= UINT64_C(1) << part;
+    pool->xfer->mail.used |= UINT64_C(1) << part;
     *part_p = part;
     return true;
 }
 
 static void part_put(ucxpool_t *pool, unsigned part)
 {
-    pool->mail.used &= ~(UINT64_C(1) << part);
-    if (pool->mail.used == 0) {
-        block_pool_put(pool->memory.blocks, BLOCK_SHARE_RECV, pool->mail.block);
+    pool->xfer->mail.used &= ~(UINT64_C(1) << part);
+    if (pool->xfer->mail.used == 0) {
+        block_pool_put(pool->memory.blocks, BLOCK_SHARE_RECV,
+                       pool->xfer->mail.block);
     }
 }
 
 static uint8_t *slot_of(const ucxpool_channel_t *channel, unsigned slot)
 {
     ucxpool_t *pool = channel->pool;
-    uint8_t *block  = block_pool_address(pool->memory.blocks, pool->mail.block);
+    uint8_t   *block =
+        block_pool_address(pool->memory.blocks, pool->xfer->mail.block);
 
-    return block +
-           (channel->mailboxes.part * NUM_SLOTS + slot) * slot_size_of(pool);
+    return block + (channel->xfer->mailbox.part * NUM_SLOTS + slot) *
+                       slot_size_of(pool);
 }
 
 static uint32_t *flag_of(uint8_t *slot, size_t slot_size)
@@ -101,7 +104,7 @@ static void tell(ucxpool_channel_t *channel)
     mem_piece_t    where;
     proto_fixed_t *fixed;
 
-    block_pool_locate(pool->memory.blocks, pool->mail.block, &where);
+    block_pool_locate(pool->memory.blocks, pool->xfer->mail.block, &where);
     fixed = core_control_begin(channel, PROTO_MAILBOX, 0, CORE_MUST, NULL);
     if (fixed == NULL) {
         return;
@@ -109,7 +112,8 @@ static void tell(ucxpool_channel_t *channel)
     fixed->mailbox.region    = where.region;
     fixed->mailbox.num_slots = NUM_SLOTS;
     fixed->mailbox.slot_size = slot_size_of(pool);
-    fixed->mailbox.offset = where.offset + channel->mailboxes.part * NUM_SLOTS *
+    fixed->mailbox.offset    = where.offset + channel->xfer->mailbox.part *
+                                               NUM_SLOTS *
                                                fixed->mailbox.slot_size;
     core_control_end(channel);
 }
@@ -117,7 +121,7 @@ static void tell(ucxpool_channel_t *channel)
 void xfer_mailbox_lend(const ucxpool_request_t *request)
 {
     ucxpool_channel_t *channel = request->channel;
-    core_mailboxes_t  *own     = &channel->mailboxes;
+    xfer_mailbox_t    *own     = &channel->xfer->mailbox;
     ucxpool_t         *pool    = request->pool;
     size_t             size    = slot_size_of(pool);
 
@@ -131,13 +135,14 @@ void xfer_mailbox_lend(const ucxpool_request_t *request)
         return;
     }
     own->is_lent = true;
+    channel->num_lent++;
     tell(channel);
 }
 
 bool xfer_mailbox_check(ucxpool_channel_t *channel, const proto_desc_t *desc,
                         uint64_t stream_size)
 {
-    if (channel->mailboxes.is_lent && (desc->slot < NUM_SLOTS) &&
+    if (channel->xfer->mailbox.is_lent && (desc->slot < NUM_SLOTS) &&
         (stream_size != 0) &&
         (stream_size <= slot_size_of(channel->pool) - PROTO_FLAG_SIZE)) {
         return true;
@@ -161,9 +166,10 @@ const uint8_t *xfer_mailbox_slot(const ucxpool_channel_t *channel,
 
 void xfer_mailbox_end(ucxpool_channel_t *channel)
 {
-    if (channel->mailboxes.is_lent) {
-        channel->mailboxes.is_lent = false;
-        part_put(channel->pool, channel->mailboxes.part);
+    if (channel->xfer->mailbox.is_lent) {
+        channel->xfer->mailbox.is_lent = false;
+        channel->num_lent--;
+        part_put(channel->pool, channel->xfer->mailbox.part);
     }
 }
 
@@ -187,7 +193,7 @@ static bool is_good(const core_peer_t *peer, const proto_mailbox_t *lent)
 
 void xfer_mailbox_lent(ucxpool_channel_t *channel, const proto_mailbox_t *lent)
 {
-    core_mailboxes_t  *theirs = &channel->mailboxes;
+    xfer_mailbox_t    *theirs = &channel->xfer->mailbox;
     const core_peer_t *peer   = &channel->peer;
 
     if (!core_channel_is_pushed(channel) || (theirs->slots != NULL) ||
@@ -208,9 +214,9 @@ void xfer_mailbox_lent(ucxpool_channel_t *channel, const proto_mailbox_t *lent)
 /* One of a few pieces of this GPU, that is ready. */
 static bool is_mailable(const ucxpool_request_t *request)
 {
-    const core_mailboxes_t *theirs = &request->channel->mailboxes;
-    const core_send_t      *send   = &request->send;
-    uint64_t                size   = request->data.totals.stream_size;
+    const xfer_mailbox_t *theirs = &request->channel->xfer->mailbox;
+    const core_send_t    *send   = &request->send;
+    uint64_t              size   = request->data.totals.stream_size;
 
     return (theirs->free_slots != 0) && request->stream.has_gpu_segments &&
            !request->stream.has_host_segments &&
@@ -223,9 +229,9 @@ static bool is_mailable(const ucxpool_request_t *request)
 
 void xfer_mailbox_take(ucxpool_request_t *request)
 {
-    core_mailboxes_t *theirs = &request->channel->mailboxes;
-    core_send_t      *send   = &request->send;
-    unsigned          slot;
+    xfer_mailbox_t *theirs = &request->channel->xfer->mailbox;
+    core_send_t    *send   = &request->send;
+    unsigned        slot;
 
     if (!is_mailable(request)) {
         return;
@@ -253,9 +259,9 @@ copy_flag_t xfer_mailbox_flag(const ucxpool_request_t *request)
     if (send->slot == 0) {
         return (copy_flag_t){.word = NULL};
     }
-    return (copy_flag_t){
-        flag_of(send->blocks[0].address, request->channel->mailboxes.slot_size),
-        (uint32_t)send->message};
+    return (copy_flag_t){flag_of(send->blocks[0].address,
+                                 request->channel->xfer->mailbox.slot_size),
+                         (uint32_t)send->message};
 }
 
 void xfer_mailbox_put(ucxpool_request_t *request)
@@ -265,6 +271,7 @@ void xfer_mailbox_put(ucxpool_request_t *request)
     if ((send->slot == 0) || (send->message != 0) || (send->busy != 0)) {
         return;
     }
-    request->channel->mailboxes.free_slots |= UINT64_C(1) << (send->slot - 1);
+    request->channel->xfer->mailbox.free_slots |= UINT64_C(1)
+                                                  << (send->slot - 1);
     send->slot = 0;
 }

@@ -4,6 +4,7 @@
 #include "core/control.h"
 #include "core/inbox.h"
 #include "xfer/mailbox.h"
+#include "xfer/state.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,16 +14,16 @@
 
 /* --- the index of messages without a receive -------------------------------
  * For each kind of key, lists of the messages whose keys have one hash, in the
- * order of pool->requests.unexpected. As many lists as messages, or more.
+ * order of pool->xfer->unexpected. As many lists as messages, or more.
  */
 
 static base_list_t *find_list(const ucxpool_t *pool, xfer_message_key_t key,
                               const ucxpool_channel_t *channel, uint64_t value)
 {
     uint64_t hash = (value ^ (uintptr_t)channel) * UINT64_C(0x9e3779b97f4a7c15);
-    uint32_t size = pool->requests.index_size;
+    uint32_t size = pool->xfer->index_size;
 
-    return &pool->requests.index[key * size + ((hash >> 32) & (size - 1))];
+    return &pool->xfer->index[key * size + ((hash >> 32) & (size - 1))];
 }
 
 static void index_add(ucxpool_message_t *message)
@@ -32,7 +33,7 @@ static void index_add(ucxpool_message_t *message)
     base_list_t             *links   = message->index_links;
     const proto_desc_t      *desc    = &message->desc;
 
-    if (pool->requests.index == NULL) {
+    if (pool->xfer->index == NULL) {
         return;
     }
     base_list_add_tail(find_list(pool, XFER_BY_TAG, NULL, desc->tag),
@@ -57,7 +58,7 @@ static void index_del(ucxpool_message_t *message)
 /* Without memory it stays as it is. */
 static void index_grow(ucxpool_t *pool)
 {
-    uint32_t     size = base_max(2 * pool->requests.index_size, 64u);
+    uint32_t     size = base_max(2 * pool->xfer->index_size, 64u);
     base_list_t *lists =
         core_alloc(pool, XFER_NUM_KEYS * size * sizeof(*lists));
     ucxpool_message_t *message;
@@ -65,17 +66,17 @@ static void index_grow(ucxpool_t *pool)
     if (lists == NULL) {
         return;
     }
-    base_list_for_each(message, &pool->requests.unexpected, ucxpool_message_t,
+    base_list_for_each(message, &pool->xfer->unexpected, ucxpool_message_t,
                        link) {
         index_del(message);
     }
     for (uint32_t i = 0; i < XFER_NUM_KEYS * size; i++) {
         base_list_init(&lists[i]);
     }
-    free(pool->requests.index);
-    pool->requests.index      = lists;
-    pool->requests.index_size = size;
-    base_list_for_each(message, &pool->requests.unexpected, ucxpool_message_t,
+    free(pool->xfer->index);
+    pool->xfer->index      = lists;
+    pool->xfer->index_size = size;
+    base_list_for_each(message, &pool->xfer->unexpected, ucxpool_message_t,
                        link) {
         index_add(message);
     }
@@ -86,14 +87,14 @@ static void enter_unexpected(ucxpool_message_t *message)
 {
     ucxpool_t *pool = message->pool;
 
-    if (pool->requests.num_unexpected >= pool->requests.index_size) {
+    if (pool->xfer->num_unexpected >= pool->xfer->index_size) {
         index_grow(pool);
     }
-    base_list_add_tail(&pool->requests.unexpected, &message->link);
+    base_list_add_tail(&pool->xfer->unexpected, &message->link);
     index_add(message);
     message->waits = true;
-    pool->requests.num_unexpected++;
-    message->channel->messages.num_unexpected++;
+    pool->xfer->num_unexpected++;
+    message->channel->xfer->messages.num_unexpected++;
     core_event_set(&message->channel->event, UCXPOOL_EVENT_MESSAGE);
 }
 
@@ -105,8 +106,8 @@ static void leave_list(ucxpool_message_t *message)
     if (message->waits) {
         index_del(message);
         message->waits = false;
-        message->pool->requests.num_unexpected--;
-        if (--channel->messages.num_unexpected == 0) {
+        message->pool->xfer->num_unexpected--;
+        if (--channel->xfer->messages.num_unexpected == 0) {
             core_event_clear(&channel->event, UCXPOOL_EVENT_MESSAGE);
         }
     }
@@ -133,7 +134,7 @@ ucxpool_message_t *xfer_message_match(ucxpool_t               *pool,
                                       const ucxpool_channel_t *channel,
                                       uint64_t tag, uint64_t mask)
 {
-    const base_list_t *list = &pool->requests.unexpected;
+    const base_list_t *list = &pool->xfer->unexpected;
     size_t             link = offsetof(ucxpool_message_t, link);
     xfer_message_key_t key =
         (channel == NULL) ? XFER_BY_TAG : XFER_BY_CHANNEL_AND_TAG;
@@ -142,7 +143,7 @@ ucxpool_message_t *xfer_message_match(ucxpool_t               *pool,
     if (base_list_is_empty(list)) {
         return NULL;
     }
-    if ((mask == UINT64_MAX) && (pool->requests.index != NULL)) {
+    if ((mask == UINT64_MAX) && (pool->xfer->index != NULL)) {
         list = find_list(pool, key, channel, tag);
         link = offsetof(ucxpool_message_t, index_links) +
                key * sizeof(base_list_t);
@@ -186,7 +187,7 @@ static ucxpool_message_t *take_first(base_list_t *list)
 
 /* One that is free; else another one with this room, if there may be more. */
 static ucxpool_message_t *get_record(ucxpool_channel_t *channel,
-                                     core_records_t *records, size_t room)
+                                     xfer_records_t *records, size_t room)
 {
     ucxpool_message_t *message;
 
@@ -201,7 +202,7 @@ static ucxpool_message_t *get_record(ucxpool_channel_t *channel,
 }
 
 static bool has_record(const ucxpool_channel_t *channel,
-                       const core_records_t    *records)
+                       const xfer_records_t    *records)
 {
     return !base_list_is_empty(&records->free) ||
            (records->count < channel->pool->config.credits);
@@ -210,7 +211,7 @@ static bool has_record(const ucxpool_channel_t *channel,
 /* With room for an eager one; the peer has no more credits than there are. */
 static ucxpool_message_t *get_eager(ucxpool_channel_t *channel)
 {
-    core_messages_t   *messages = &channel->messages;
+    xfer_messages_t   *messages = &channel->xfer->messages;
     ucxpool_message_t *message;
 
     if (!has_record(channel, &messages->eager)) {
@@ -223,7 +224,7 @@ static ucxpool_message_t *get_eager(ucxpool_channel_t *channel)
     message = get_record(channel, &messages->eager, PROTO_DATA_MAX);
     if (message != NULL) {
         message->cost = 0;
-        messages->num_eager++;
+        channel->flow.num_eager++;
     }
     return message;
 }
@@ -232,9 +233,9 @@ static ucxpool_message_t *get_eager(ucxpool_channel_t *channel)
 static ucxpool_message_t *get_announced(ucxpool_channel_t *channel,
                                         size_t             data_size)
 {
-    core_messages_t   *messages = &channel->messages;
+    xfer_messages_t   *messages = &channel->xfer->messages;
     bool               is_small = data_size <= SMALL_ROOM;
-    core_records_t    *records = is_small ? &messages->small : &messages->large;
+    xfer_records_t    *records = is_small ? &messages->small : &messages->large;
     size_t             room    = is_small ? SMALL_ROOM : PROTO_DATA_MAX;
     uint32_t           max     = channel->pool->config.max_unexpected;
     uint32_t           cost    = proto_desc_cost(data_size, max);
@@ -283,14 +284,14 @@ static ucxpool_message_t *message_get(ucxpool_channel_t *channel, bool is_eager,
 /* It does not count any more among those that the peer has announced. */
 static void uncount(ucxpool_message_t *message)
 {
-    message->channel->messages.announced -= message->cost;
+    message->channel->xfer->messages.announced -= message->cost;
     message->cost = 0;
 }
 
 static void put_memory(ucxpool_message_t *message)
 {
     if (message->desc.flags & PROTO_DESC_EAGER) {
-        message->channel->messages.num_eager--;
+        message->channel->flow.num_eager--;
     }
     if (message->home != NULL) {
         base_list_add_head(message->home, &message->link);
@@ -308,7 +309,7 @@ static void message_put(ucxpool_message_t *message)
     if (message->own_runs) {
         free(message->runs);
         message->own_runs = false;
-        channel->messages.num_runs -= message->desc.num_runs;
+        channel->xfer->messages.num_runs -= message->desc.num_runs;
     }
     free(message->canceled_why);
     uncount(message);
@@ -319,7 +320,7 @@ static void message_put(ucxpool_message_t *message)
 void xfer_message_keep(ucxpool_message_t *message)
 {
     message->probed = true;
-    base_list_add_tail(&message->pool->requests.probed, &message->link);
+    base_list_add_tail(&message->pool->xfer->probed, &message->link);
 }
 
 void xfer_message_release(ucxpool_message_t *message)
@@ -346,8 +347,8 @@ static ucxpool_request_t *find_posted(const ucxpool_channel_t *channel,
 {
     ucxpool_request_t *request;
 
-    base_list_for_each(request, &channel->pool->requests.posted,
-                       ucxpool_request_t, link) {
+    base_list_for_each(request, &channel->pool->xfer->posted, ucxpool_request_t,
+                       link) {
         if ((request->any_channel || (request->channel == channel)) &&
             (((request->tag ^ tag) & request->mask) == 0)) {
             return request;
@@ -416,7 +417,7 @@ static bool settle(ucxpool_message_t *message, size_t data_size)
 static void leave_arriving(ucxpool_message_t *message)
 {
     base_list_del(&message->link);
-    message->channel->messages.num_arriving--;
+    message->channel->xfer->messages.num_arriving--;
 }
 
 /* Deliver what stands next in the order. */
@@ -428,7 +429,8 @@ static void deliver_arriving(ucxpool_channel_t *channel)
 
     while (found) {
         found = false;
-        base_list_for_each_safe(message, next, &channel->messages.arriving,
+        base_list_for_each_safe(message, next,
+                                &channel->xfer->messages.arriving,
                                 ucxpool_message_t, link) {
             if ((message->desc.sequence == channel->flow.expected_sequence) &&
                 (message->runs_missing == 0)) {
@@ -461,7 +463,7 @@ static bool expect_runs(ucxpool_message_t *message)
                           num_runs, max);
         return false;
     }
-    if (num_runs > max - channel->messages.num_runs) {
+    if (num_runs > max - channel->xfer->messages.num_runs) {
         message->refused = true;
         return true;
     }
@@ -474,7 +476,7 @@ static bool expect_runs(ucxpool_message_t *message)
         return false;
     }
     message->own_runs = true;
-    channel->messages.num_runs += num_runs;
+    channel->xfer->messages.num_runs += num_runs;
     return true;
 }
 
@@ -485,8 +487,8 @@ static bool is_known(const ucxpool_channel_t *channel, uint64_t sequence)
     if (sequence < channel->flow.expected_sequence) {
         return true;
     }
-    base_list_for_each(other, &channel->messages.arriving, ucxpool_message_t,
-                       link) {
+    base_list_for_each(other, &channel->xfer->messages.arriving,
+                       ucxpool_message_t, link) {
         if (other->desc.sequence == sequence) {
             return true;
         }
@@ -499,14 +501,14 @@ static void arrive(ucxpool_message_t *message)
 {
     ucxpool_channel_t *channel = message->channel;
 
-    base_list_add_tail(&channel->messages.arriving, &message->link);
-    channel->messages.num_arriving++;
+    base_list_add_tail(&channel->xfer->messages.arriving, &message->link);
+    channel->xfer->messages.num_arriving++;
     deliver_arriving(channel);
-    if (channel->messages.num_arriving > PROTO_ARRIVING_MAX) {
+    if (channel->xfer->messages.num_arriving > PROTO_ARRIVING_MAX) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer sent %u descriptors and not the one before "
                           "them",
-                          channel->messages.num_arriving);
+                          channel->xfer->messages.num_arriving);
     }
 }
 
@@ -616,7 +618,7 @@ void xfer_message_short(ucxpool_channel_t   *channel,
     proto_desc_t       desc;
 
     if ((sequence == channel->flow.expected_sequence) &&
-        base_list_is_empty(&channel->messages.arriving)) {
+        base_list_is_empty(&channel->xfer->messages.arriving)) {
         request = find_posted(channel, in_short->tag);
     }
     if ((request != NULL) &&
@@ -661,8 +663,8 @@ void xfer_message_runs(ucxpool_channel_t *channel, const proto_runs_t *runs,
 {
     ucxpool_message_t *message;
 
-    base_list_for_each(message, &channel->messages.arriving, ucxpool_message_t,
-                       link) {
+    base_list_for_each(message, &channel->xfer->messages.arriving,
+                       ucxpool_message_t, link) {
         if (message->desc.sequence != runs->sequence) {
             continue;
         }
@@ -687,8 +689,8 @@ static bool cancel_arriving(ucxpool_channel_t *channel, uint64_t number)
 {
     ucxpool_message_t *message;
 
-    base_list_for_each(message, &channel->messages.arriving, ucxpool_message_t,
-                       link) {
+    base_list_for_each(message, &channel->xfer->messages.arriving,
+                       ucxpool_message_t, link) {
         if (message->desc.message == number) {
             message->canceled     = true;
             message->runs_missing = 0;
@@ -706,7 +708,7 @@ static ucxpool_message_t *find_number(const ucxpool_channel_t *channel,
     const ucxpool_t   *pool = channel->pool;
     ucxpool_message_t *message;
 
-    if (pool->requests.index != NULL) {
+    if (pool->xfer->index != NULL) {
         base_list_for_each(message,
                            find_list(pool, XFER_BY_NUMBER, channel, number),
                            ucxpool_message_t, index_links[XFER_BY_NUMBER]) {
@@ -716,8 +718,7 @@ static ucxpool_message_t *find_number(const ucxpool_channel_t *channel,
             }
         }
     }
-    base_list_for_each(message, &pool->requests.probed, ucxpool_message_t,
-                       link) {
+    base_list_for_each(message, &pool->xfer->probed, ucxpool_message_t, link) {
         if ((message->channel == channel) &&
             (message->desc.message == number)) {
             return message;
@@ -752,12 +753,12 @@ void xfer_message_channel_ended(ucxpool_channel_t *channel)
     ucxpool_message_t *message;
     ucxpool_message_t *next;
 
-    base_list_for_each_safe(message, next, &channel->messages.arriving,
+    base_list_for_each_safe(message, next, &channel->xfer->messages.arriving,
                             ucxpool_message_t, link) {
         leave_arriving(message);
         message_put(message);
     }
-    base_list_for_each_safe(message, next, &channel->pool->requests.unexpected,
+    base_list_for_each_safe(message, next, &channel->pool->xfer->unexpected,
                             ucxpool_message_t, link) {
         /* One that came with its bytes can still be received. */
         if ((message->channel == channel) && (message->desc.message != 0)) {
@@ -768,9 +769,9 @@ void xfer_message_channel_ended(ucxpool_channel_t *channel)
 
 void xfer_message_drop_all(ucxpool_channel_t *channel)
 {
-    base_list_t *lists[] = {&channel->messages.arriving,
-                            &channel->pool->requests.unexpected,
-                            &channel->pool->requests.probed};
+    base_list_t *lists[] = {&channel->xfer->messages.arriving,
+                            &channel->pool->xfer->unexpected,
+                            &channel->pool->xfer->probed};
 
     for (unsigned i = 0; i < 3; i++) {
         ucxpool_message_t *message;
@@ -788,10 +789,10 @@ void xfer_message_drop_all(ucxpool_channel_t *channel)
 
 void xfer_message_destroy_all(ucxpool_channel_t *channel)
 {
-    base_list_t *free_ones = &channel->messages.eager.free;
+    base_list_t *free_ones = &channel->xfer->messages.eager.free;
 
-    base_list_splice_tail(free_ones, &channel->messages.small.free);
-    base_list_splice_tail(free_ones, &channel->messages.large.free);
+    base_list_splice_tail(free_ones, &channel->xfer->messages.small.free);
+    base_list_splice_tail(free_ones, &channel->xfer->messages.large.free);
     while (!base_list_is_empty(free_ones)) {
         free(take_first(free_ones));
     }

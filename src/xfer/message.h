@@ -3,7 +3,7 @@
  *
  * Descriptors are matched in the order of their sequence numbers; one that
  * comes early, or whose runs are not all there, waits in
- * channel->messages.arriving.
+ * channel->xfer->messages.arriving.
  */
 #ifndef XFER_MESSAGE_H
 #define XFER_MESSAGE_H
@@ -23,7 +23,7 @@ struct ucxpool_message {
     base_list_t        index_links[XFER_NUM_KEYS]; /* if it waits */
     ucxpool_t         *pool;
     ucxpool_channel_t *channel;      /* a reference */
-    bool               waits;        /* in pool->requests.unexpected */
+    bool               waits;        /* in pool->xfer->unexpected */
     bool               probed;       /* the caller's */
     bool               canceled;     /* by the sender */
     char              *canceled_why; /* NULL: there was no memory */

@@ -1,6 +1,7 @@
 #include "xfer/posted.h"
 
 #include "xfer/recv.h"
+#include "xfer/state.h"
 
 #include <string.h>
 
@@ -52,7 +53,7 @@ const core_request_kind_t xfer_posted_kind = {
 
 void xfer_posted_add(ucxpool_request_t *request)
 {
-    base_list_add_tail(&request->pool->requests.posted, &request->link);
+    base_list_add_tail(&request->pool->xfer->posted, &request->link);
 }
 
 void xfer_posted_abort(ucxpool_channel_t *channel, ucxpool_status_t status,
@@ -61,7 +62,7 @@ void xfer_posted_abort(ucxpool_channel_t *channel, ucxpool_status_t status,
     ucxpool_request_t *request;
     ucxpool_request_t *next;
 
-    base_list_for_each_safe(request, next, &channel->pool->requests.posted,
+    base_list_for_each_safe(request, next, &channel->pool->xfer->posted,
                             ucxpool_request_t, link) {
         if (request->channel == channel) {
             end(request, status, detail);

@@ -1,25 +1,25 @@
 #include "xfer/queue.h"
 
 #include "base/clock.h"
+#include "xfer/state.h"
 
 static ucxpool_request_t *first_of(const ucxpool_channel_t *channel)
 {
-    return base_list_is_empty(&channel->requests.queue)
+    return base_list_is_empty(&channel->xfer->queue)
                ? NULL
-               : base_list_head(&channel->requests.queue, ucxpool_request_t,
-                                link);
+               : base_list_head(&channel->xfer->queue, ucxpool_request_t, link);
 }
 
 bool xfer_queue_add(ucxpool_request_t *request)
 {
     request->order = request->channel->flow.num_posted++;
-    base_list_add_tail(&request->channel->requests.queue, &request->link);
+    base_list_add_tail(&request->channel->xfer->queue, &request->link);
     return xfer_queue_is_first(request);
 }
 
 bool xfer_queue_is_first(const ucxpool_request_t *request)
 {
-    return request->channel->requests.queue.next == &request->link;
+    return request->channel->xfer->queue.next == &request->link;
 }
 
 void xfer_queue_wake(ucxpool_channel_t *channel)
@@ -67,8 +67,8 @@ bool xfer_queue_may_announce(ucxpool_channel_t *channel)
 
     if (flow->announce_at == 0) {
         flow->announce_at = base_clock_deadline(pool->announce_ns);
-        pool->requests.next_announce =
-            base_min(pool->requests.next_announce, flow->announce_at);
+        pool->xfer->next_announce =
+            base_min(pool->xfer->next_announce, flow->announce_at);
     }
     return base_clock_now() >= flow->announce_at;
 }
@@ -79,16 +79,16 @@ unsigned xfer_queue_announce(ucxpool_t *pool)
     uint64_t           now   = base_clock_now();
     ucxpool_channel_t *channel;
 
-    if (now < pool->requests.next_announce) {
+    if (now < pool->xfer->next_announce) {
         return 0;
     }
-    pool->requests.next_announce = BASE_CLOCK_FOREVER;
+    pool->xfer->next_announce = BASE_CLOCK_FOREVER;
     base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {
         uint64_t moment = channel->flow.announce_at;
 
         if (moment > now) {
-            pool->requests.next_announce =
-                base_min(pool->requests.next_announce, moment);
+            pool->xfer->next_announce =
+                base_min(pool->xfer->next_announce, moment);
         } else if (moment != 0) {
             xfer_queue_wake(channel);
             count++;

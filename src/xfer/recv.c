@@ -10,6 +10,7 @@
 #include "xfer/delivery.h"
 #include "xfer/loan.h"
 #include "xfer/mailbox.h"
+#include "xfer/state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -549,8 +550,8 @@ static rndv_t *rndv_get(ucxpool_channel_t *channel)
     ucxpool_t *pool = channel->pool;
     rndv_t    *rndv;
 
-    if (!base_list_is_empty(&pool->free.rndvs)) {
-        rndv = base_list_head(&pool->free.rndvs, rndv_t, link);
+    if (!base_list_is_empty(&pool->xfer->free_rndvs)) {
+        rndv = base_list_head(&pool->xfer->free_rndvs, rndv_t, link);
         base_list_del(&rndv->link);
     } else {
         rndv = core_alloc(pool, sizeof(*rndv));
@@ -573,7 +574,7 @@ static void rndv_put(rndv_t *rndv)
 {
     base_range_end(&rndv->blocked);
     rndv->request->recv.pending--;
-    base_list_add_tail(&rndv->pool->free.rndvs, &rndv->link);
+    base_list_add_tail(&rndv->pool->xfer->free_rndvs, &rndv->link);
     core_channel_put(rndv->channel);
 }
 
@@ -621,7 +622,7 @@ static void deliver(rndv_t *rndv)
         block_pool_address(rndv->pool->memory.ucx_blocks, rndv->block);
 
     rndv->is_written = true;
-    base_list_add_tail(&rndv->pool->requests.rndvs, &rndv->link);
+    base_list_add_tail(&rndv->pool->xfer->rndvs, &rndv->link);
     xfer_deliver(rndv->request, &(xfer_delivery_params_t){.data  = &rndv->data,
                                                           .bytes = bytes,
                                                           .done  = delivered,
@@ -763,7 +764,7 @@ static bool start_rndv(rndv_t *rndv)
     base_range_end(&rndv->blocked);
     request->recv.rndvs++;
     request->recv.in_place += rndv->in_place;
-    base_list_add_tail(&pool->requests.rndvs, &rndv->link);
+    base_list_add_tail(&pool->xfer->rndvs, &rndv->link);
     land(rndv, target, memh);
     return true;
 }
@@ -781,7 +782,7 @@ bool xfer_rndv_start(ucxpool_request_t *request, const proto_data_t *data,
     rndv->data       = *data;
     rndv->descriptor = descriptor;
     if (!start_rndv(rndv)) {
-        base_list_add_tail(&rndv->pool->requests.rndv_waiters, &rndv->link);
+        base_list_add_tail(&rndv->pool->xfer->rndv_waiters, &rndv->link);
     }
     return true;
 }
@@ -797,7 +798,7 @@ static bool start_one(ucxpool_t *pool)
     rndv_t      *rndv;
     base_list_t *next;
 
-    base_list_for_each(rndv, &pool->requests.rndv_waiters, rndv_t, link) {
+    base_list_for_each(rndv, &pool->xfer->rndv_waiters, rndv_t, link) {
         if (rndv->request->stream.marker != NULL) {
             continue;
         }
@@ -829,7 +830,7 @@ static void rndv_forget(ucxpool_request_t *request)
     rndv_t *rndv;
     rndv_t *next;
 
-    base_list_for_each_safe(rndv, next, &request->pool->requests.rndv_waiters,
+    base_list_for_each_safe(rndv, next, &request->pool->xfer->rndv_waiters,
                             rndv_t, link) {
         if (rndv->request == request) {
             base_list_del(&rndv->link);
@@ -837,7 +838,7 @@ static void rndv_forget(ucxpool_request_t *request)
             rndv_put(rndv);
         }
     }
-    base_list_for_each(rndv, &request->pool->requests.rndvs, rndv_t, link) {
+    base_list_for_each(rndv, &request->pool->xfer->rndvs, rndv_t, link) {
         if ((rndv->request == request) && !rndv->in_place &&
             !rndv->in_quarantine) {
             rndv->in_quarantine = true;
@@ -853,14 +854,14 @@ void xfer_rndv_destroy_all(ucxpool_t *pool)
     rndv_t *next;
 
     /* Those that UCX never came back from stay: it may write to them yet. */
-    base_list_for_each_safe(rndv, next, &pool->requests.rndvs, rndv_t, link) {
+    base_list_for_each_safe(rndv, next, &pool->xfer->rndvs, rndv_t, link) {
         if (rndv->is_written) {
             base_list_del(&rndv->link);
             free(rndv);
         }
     }
-    while (!base_list_is_empty(&pool->free.rndvs)) {
-        rndv = base_list_head(&pool->free.rndvs, rndv_t, link);
+    while (!base_list_is_empty(&pool->xfer->free_rndvs)) {
+        rndv = base_list_head(&pool->xfer->free_rndvs, rndv_t, link);
         base_list_del(&rndv->link);
         free(rndv);
     }

@@ -7,6 +7,7 @@
 #include "xfer/fragment.h"
 #include "xfer/mailbox.h"
 #include "xfer/queue.h"
+#include "xfer/state.h"
 
 #include <string.h>
 
@@ -152,13 +153,13 @@ static step_result_t step_turn(ucxpool_request_t *request)
 
 /* --- words of revoked[] ---------------------------------------------------
  * A send has one while its receiver may read its bytes: so there are only so
- * many whose bytes are on their way. The others wait in requests.wordless.
+ * many whose bytes are on their way. The others wait in xfer->wordless.
  */
 
 /* False: all are taken. */
 static bool take_word(ucxpool_request_t *request)
 {
-    uint64_t *words = request->channel->requests.words;
+    uint64_t *words = request->channel->xfer->words;
 
     for (unsigned i = 0; i < PROTO_SENDS_MAX / 64; i++) {
         if (words[i] != UINT64_MAX) {
@@ -175,7 +176,7 @@ static bool take_word(ucxpool_request_t *request)
 /* Let the first that waits for a word look whether there is one. */
 static void wake_wordless(ucxpool_channel_t *channel)
 {
-    base_list_t *wordless = &channel->requests.wordless;
+    base_list_t *wordless = &channel->xfer->wordless;
 
     if (!base_list_is_empty(wordless)) {
         core_request_wake(base_list_head(wordless, ucxpool_request_t, link));
@@ -187,7 +188,7 @@ static void put_word(ucxpool_request_t *request)
     unsigned i = request->send.word - 1;
 
     if (request->send.word != 0) {
-        request->channel->requests.words[i / 64] &= ~(UINT64_C(1) << i % 64);
+        request->channel->xfer->words[i / 64] &= ~(UINT64_C(1) << i % 64);
         request->send.word = 0;
         wake_wordless(request->channel);
     }
@@ -198,13 +199,13 @@ static void put_word(ucxpool_request_t *request)
 /* It is announced, with so many bytes in its descriptor. */
 static void take_number(ucxpool_request_t *request, size_t size)
 {
-    ucxpool_channel_t       *channel  = request->channel;
-    core_channel_requests_t *requests = &channel->requests;
+    ucxpool_channel_t *channel = request->channel;
 
     request->send.cost = proto_desc_cost(size, channel->peer.max_unexpected);
     channel->flow.announced += request->send.cost;
-    request->send.message = core_numbers_take(&requests->sends, request);
-    base_list_add_tail(&requests->sent, &request->send.sent_link);
+    request->send.message =
+        core_numbers_take(&channel->requests.sends, request);
+    base_list_add_tail(&channel->xfer->sent, &request->send.sent_link);
 }
 
 static void put_number(ucxpool_request_t *request)
@@ -357,7 +358,7 @@ static step_result_t step_runs(ucxpool_request_t *request)
 
 static step_result_t step_accept(ucxpool_request_t *request)
 {
-    base_list_t *wordless = &request->channel->requests.wordless;
+    base_list_t *wordless = &request->channel->xfer->wordless;
 
     if (request->send.slot != 0) {
         return STEP_NEXT;
@@ -419,7 +420,7 @@ void xfer_send_opened(ucxpool_channel_t *channel)
 {
     ucxpool_request_t *request;
 
-    base_list_for_each(request, &channel->requests.queue, ucxpool_request_t,
+    base_list_for_each(request, &channel->xfer->queue, ucxpool_request_t,
                        link) {
         xfer_send_want_link(request);
     }
@@ -435,8 +436,8 @@ static void wake_reader(ucxpool_t *pool)
 {
     ucxpool_request_t *first;
 
-    if (!base_list_is_empty(&pool->requests.readers)) {
-        first = base_list_head(&pool->requests.readers, ucxpool_request_t,
+    if (!base_list_is_empty(&pool->xfer->readers)) {
+        first = base_list_head(&pool->xfer->readers, ucxpool_request_t,
                                send.read_link);
         core_request_wake(first);
     }
@@ -458,12 +459,12 @@ static bool may_read(ucxpool_request_t *request)
     base_list_t *link = &request->send.read_link;
 
     if (base_list_is_empty(link)) {
-        base_list_add_tail(&pool->requests.readers, link);
+        base_list_add_tail(&pool->xfer->readers, link);
     }
-    if (pool->requests.readers.next != link) {
+    if (pool->xfer->readers.next != link) {
         return false;
     }
-    if (pool->requests.read_in == pool->progress_count) {
+    if (pool->xfer->read_in == pool->progress_count) {
         core_request_wake(request);
         return false;
     }
@@ -481,10 +482,9 @@ static step_result_t read_fragment(ucxpool_request_t *request)
     base_list_del(&request->send.read_link);
     status = xfer_fragment_post(request);
     if (status == UCXPOOL_OK) {
-        pool->requests.read_in = pool->progress_count;
+        pool->xfer->read_in = pool->progress_count;
         if (!request->send.all_posted) {
-            base_list_add_tail(&pool->requests.readers,
-                               &request->send.read_link);
+            base_list_add_tail(&pool->xfer->readers, &request->send.read_link);
         }
     }
     wake_reader(pool);
@@ -653,7 +653,7 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
         request->send.ending = true;
         request->send.end    = status;
         xfer_slice_leave(request);
-        base_list_add_tail(&request->channel->requests.ending, &request->link);
+        base_list_add_tail(&request->channel->xfer->ending, &request->link);
         leave_readers(request);
         core_link_leave(&request->send.push);
         core_request_set_detail(request, detail);
@@ -894,8 +894,8 @@ const core_request_kind_t xfer_send_kind = {
 
 bool xfer_flush_has_sends(const ucxpool_channel_t *channel, uint64_t before)
 {
-    const base_list_t *queue = &channel->requests.queue;
-    const base_list_t *sent  = &channel->requests.sent;
+    const base_list_t *queue = &channel->xfer->queue;
+    const base_list_t *sent  = &channel->xfer->sent;
 
     /* In both the oldest comes first. */
     return (!base_list_is_empty(queue) &&
@@ -911,7 +911,7 @@ unsigned xfer_flush_progress(ucxpool_channel_t *channel)
     ucxpool_request_t *request;
     ucxpool_request_t *next;
 
-    base_list_for_each_safe(request, next, &channel->requests.flushes,
+    base_list_for_each_safe(request, next, &channel->xfer->flushes,
                             ucxpool_request_t, link) {
         if (!xfer_flush_has_sends(channel, request->order)) {
             core_request_end(request, UCXPOOL_OK, NULL);
@@ -926,9 +926,9 @@ void xfer_flush_abort(ucxpool_channel_t *channel, ucxpool_status_t status)
 {
     ucxpool_request_t *request;
 
-    while (!base_list_is_empty(&channel->requests.flushes)) {
+    while (!base_list_is_empty(&channel->xfer->flushes)) {
         request =
-            base_list_head(&channel->requests.flushes, ucxpool_request_t, link);
+            base_list_head(&channel->xfer->flushes, ucxpool_request_t, link);
         core_request_end(request, status, channel->reason);
         core_request_reuse(request);
     }
@@ -957,7 +957,7 @@ ucxpool_status_t xfer_flush_post(ucxpool_channel_t              *channel,
     core_request_set_channel(request, channel);
     request->order = channel->flow.num_posted;
     core_request_arm(request);
-    base_list_add_tail(&channel->requests.flushes, &request->link);
+    base_list_add_tail(&channel->xfer->flushes, &request->link);
     xfer_flush_progress(channel);
     core_request_hand_out(request, request_p);
     return UCXPOOL_OK;

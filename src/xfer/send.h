@@ -61,7 +61,7 @@ void xfer_send_release(ucxpool_request_t *request);
 unsigned xfer_send_wake_waiters(ucxpool_t *pool);
 
 /* Is a send under way whose order is lower than `before`? UINT64_MAX: any send.
- * What has left the queue, and goes on, is in channel->requests.sent. */
+ * What has left the queue, and goes on, is in channel->xfer->sent. */
 bool xfer_flush_has_sends(const ucxpool_channel_t *channel, uint64_t before);
 
 /* End those before which no send is left. */

@@ -4,6 +4,7 @@
 #include "core/wire.h"
 #include "xfer/queue.h"
 #include "xfer/send.h"
+#include "xfer/state.h"
 
 #include <string.h>
 
@@ -70,7 +71,7 @@ static bool is_untold(const ucxpool_request_params_t *params,
 static bool send_untold(ucxpool_channel_t       *channel,
                         const ucxpool_segment_t *segment, uint64_t tag)
 {
-    if (!base_list_is_empty(&channel->requests.queue) ||
+    if (!base_list_is_empty(&channel->xfer->queue) ||
         !put(channel, segment, tag)) {
         return false;
     }

@@ -1,0 +1,72 @@
+#include "xfer/state.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <stdlib.h>
+
+static void init_lists(base_list_t *const *lists, size_t num)
+{
+    for (size_t i = 0; i < num; i++) {
+        base_list_init(lists[i]);
+    }
+}
+
+ucxpool_status_t xfer_pool_create(ucxpool_t *pool)
+{
+    struct xfer_pool *xfer = calloc(1, sizeof(*xfer));
+
+    if (xfer == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a pool");
+    }
+    base_list_t *const lists[] = {
+        &xfer->posted,         &xfer->unexpected,   &xfer->probed,
+        &xfer->waiters,        &xfer->readers,      &xfer->fragments,
+        &xfer->rndvs,          &xfer->rndv_waiters, &xfer->deliveries,
+        &xfer->free_fragments, &xfer->free_rndvs,   &xfer->free_deliveries,
+    };
+
+    init_lists(lists, sizeof(lists) / sizeof(lists[0]));
+    xfer->next_announce = BASE_CLOCK_FOREVER;
+    pool->xfer          = xfer;
+    return UCXPOOL_OK;
+}
+
+void xfer_pool_destroy(ucxpool_t *pool)
+{
+    free(pool->xfer->index);
+    free(pool->xfer);
+    pool->xfer = NULL;
+}
+
+ucxpool_status_t xfer_channel_create(ucxpool_channel_t *channel)
+{
+    struct xfer_channel *xfer = calloc(1, sizeof(*xfer));
+
+    if (xfer == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a channel");
+    }
+    base_list_t *const lists[] = {
+        &xfer->queue,
+        &xfer->flushes,
+        &xfer->packing,
+        &xfer->ending,
+        &xfer->loans,
+        &xfer->sent,
+        &xfer->wordless,
+        &xfer->messages.arriving,
+        &xfer->messages.eager.free,
+        &xfer->messages.small.free,
+        &xfer->messages.large.free,
+    };
+
+    init_lists(lists, sizeof(lists) / sizeof(lists[0]));
+    channel->xfer = xfer;
+    return UCXPOOL_OK;
+}
+
+void xfer_channel_destroy(ucxpool_channel_t *channel)
+{
+    free(channel->xfer);
+    channel->xfer = NULL;
+}
