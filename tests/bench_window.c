@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "core/pool.h"
 #include "mem/cuda_device.h"
+#include "window/window.h"
 
 #include <ucxpool/ucxpool.h>
 
@@ -434,10 +435,10 @@ static void use(const work_t *work)
     shuffle(offsets, work, 7);
     hear(blob, sizeof(blob));
     if (over_ucx) { /* one pool, and both; over tcp, too */
-        pool->windows.may_emulate = true;
-        pool->config.window_way   = BASE_WINDOW_WAY_DIRECT;
-        direct                    = import(blob, &by_ucx);
-        pool->config.window_way   = BASE_WINDOW_WAY_MESSAGES;
+        pool->windows->may_emulate = true;
+        pool->config.window_way    = BASE_WINDOW_WAY_DIRECT;
+        direct                     = import(blob, &by_ucx);
+        pool->config.window_way    = BASE_WINDOW_WAY_MESSAGES;
     }
     remote = import(blob, &chosen);
     for (unsigned round = 0; round <= num_rounds; round++) {

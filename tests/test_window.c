@@ -114,9 +114,9 @@ static void begin(int way, unsigned access)
 {
     pair_init(&pair, ways[way], ways[way]);
     /* Under valgrind UCX may take longer over what is canceled. */
-    pair.a->drain_ns            = UCXPOOL_FOREVER;
-    pair.b->drain_ns            = UCXPOOL_FOREVER;
-    pair.a->windows.may_emulate = true; /* over tcp */
+    pair.a->drain_ns             = UCXPOOL_FOREVER;
+    pair.b->drain_ns             = UCXPOOL_FOREVER;
+    pair.a->windows->may_emulate = true; /* over tcp */
     make_window(way, access);
     import();
     pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
@@ -143,12 +143,12 @@ static void end(void)
 {
     ucxpool_remote_release(remote);
     pair_until(&pair, num_peers() == 0);
-    ck_assert(base_list_is_empty(&pair.to_a->windows.served));
-    ck_assert_uint_eq(pair.to_a->windows.served_size, 0);
-    ck_assert_uint_eq(pair.to_b->windows.num_calls, 0);
-    ck_assert_uint_eq(pair.to_b->windows.calls_size, 0);
-    ck_assert_uint_eq(pair.to_b->windows.num_rma, 0);
-    ck_assert(base_list_is_empty(&pair.to_b->windows.remotes));
+    ck_assert(base_list_is_empty(&pair.to_a->windows->served));
+    ck_assert_uint_eq(pair.to_a->windows->served_size, 0);
+    ck_assert_uint_eq(pair.to_b->windows->num_calls, 0);
+    ck_assert_uint_eq(pair.to_b->windows->calls_size, 0);
+    ck_assert_uint_eq(pair.to_b->windows->num_rma, 0);
+    ck_assert(base_list_is_empty(&pair.to_b->windows->remotes));
     ucxpool_window_destroy(window);
     if (origin == COMM) {
         ucxpool_comm_free(pair.b, memory);
@@ -469,7 +469,7 @@ START_TEST(one_that_ends_before_it_is_called_leaves_nothing)
     for (int i = 0; i < 1000; i++) {
         pair_progress(&pair);
     }
-    ck_assert(base_list_is_empty(&pair.to_a->windows.served));
+    ck_assert(base_list_is_empty(&pair.to_a->windows->served));
     end();
 }
 END_TEST
@@ -482,10 +482,10 @@ START_TEST(operations_that_are_posted_early_wait)
     ucxpool_data_t     data   = ucxpool_data_buffer(bytes, sizeof(bytes));
     ucxpool_request_t *request;
 
-    pair.a                      = pair_pool(ways[_i]);
-    pair.b                      = pair_pool(ways[_i]);
-    pair.a->windows.may_emulate = true;
-    pair.to_b                   = pair_meet(pair.a, pair.b);
+    pair.a                       = pair_pool(ways[_i]);
+    pair.b                       = pair_pool(ways[_i]);
+    pair.a->windows->may_emulate = true;
+    pair.to_b                    = pair_meet(pair.a, pair.b);
     make_window(_i, BOTH);
     import();
     ck_assert_int_eq(asked().status, UCXPOOL_INPROGRESS);
@@ -728,7 +728,7 @@ START_TEST(a_damaged_or_foreign_blob_is_refused)
     ucxpool_remote_t *none = NULL;
 
     pair_init(&pair, ways[_i], ways[_i]);
-    pair.a->windows.may_emulate = true;
+    pair.a->windows->may_emulate = true;
     make_window(_i, BOTH);
     ck_assert_int_eq(ucxpool_window_import(pair.to_b, blob, 63, &none),
                      UCXPOOL_ERR_INVALID_PARAM);
@@ -896,10 +896,10 @@ START_TEST(destroy_abandons_an_importer_that_copies_for_too_long)
         ck_assert_int_eq(ucxpool_window_revoke(window, 1000000),
                          UCXPOOL_INPROGRESS);
         ucxpool_window_destroy(window);
-        ck_assert(!base_list_is_empty(&pair.to_a->windows.grants));
+        ck_assert(!base_list_is_empty(&pair.to_a->windows->grants));
         say_copying(0);
-        pair_until(&pair, base_list_is_empty(&pair.to_a->windows.grants));
-        ck_assert(base_list_is_empty(&pair.b->windows.all));
+        pair_until(&pair, base_list_is_empty(&pair.to_a->windows->grants));
+        ck_assert(base_list_is_empty(&pair.b->windows->all));
         ck_assert_int_eq(asked().status, UCXPOOL_ERR_CANCELED);
     } else {
         ucxpool_window_destroy(window);

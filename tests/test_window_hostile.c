@@ -92,7 +92,7 @@ static void call(told_t told)
 
 static bool is_served(void)
 {
-    return !base_list_is_empty(&hostile.victim->windows.served);
+    return !base_list_is_empty(&hostile.victim->windows->served);
 }
 
 /* --- the victim's own import, of a window that the peer does not have ------
@@ -298,8 +298,8 @@ static void answer_of_another_length(void)
     ck_assert_int_eq(ucxpool_read(remote, &places, &data, NULL, NULL),
                      UCXPOOL_OK);
     hostile_let_read(&hostile);
-    number = base_list_head(&hostile.victim->windows.called, window_operation_t,
-                            link)
+    number = base_list_head(&hostile.victim->windows->called,
+                            window_operation_t, link)
                  ->number;
     say_eager(PROTO_DESC_READ, number, bytes, 99);
     hostile_let_read(&hostile);
@@ -340,7 +340,7 @@ static void more_imports_than_are_granted(void)
     for (unsigned i = 0; i < PROTO_GRANTS_MAX + 10; i++) {
         open_window(window->number, UCXPOOL_WINDOW_READ, 0);
     }
-    ck_assert_uint_eq(hostile.victim->windows.num_grants, PROTO_GRANTS_MAX);
+    ck_assert_uint_eq(hostile.victim->windows->num_grants, PROTO_GRANTS_MAX);
 }
 
 static void calls_beyond_what_was_granted(void)

@@ -228,10 +228,10 @@ static uint64_t stat(const char *name)
 static void begin(const char *importers, const char *owners)
 {
     pair_init(&pair, importers, owners);
-    pair.a->windows.may_emulate = strstr(importers, "direct") != NULL;
-    num_maps_before             = num_maps;
-    num_mapped_before           = num_mapped;
-    memory                      = malloc(SIZE);
+    pair.a->windows->may_emulate = strstr(importers, "direct") != NULL;
+    num_maps_before              = num_maps;
+    num_mapped_before            = num_mapped;
+    memory                       = malloc(SIZE);
     pair_fill(memory, SIZE);
     ck_assert_int_eq(ucxpool_window_create(pair.b, memory, SIZE, NULL, &window),
                      UCXPOOL_OK);
@@ -306,8 +306,8 @@ static void end(void)
 {
     release();
     ck_assert_int_eq(num_keys, 0);
-    ck_assert_uint_eq(pair.to_a->windows.num_keys, 0);
-    ck_assert_uint_eq(pair.to_b->windows.num_rma, 0);
+    ck_assert_uint_eq(pair.to_a->windows->num_keys, 0);
+    ck_assert_uint_eq(pair.to_b->windows->num_rma, 0);
     ucxpool_window_destroy(window);
     ck_assert_uint_eq(stat("window_registered_bytes"), 0);
     ck_assert_int_eq(num_mapped, num_mapped_before);
@@ -362,7 +362,7 @@ END_TEST
 START_TEST(over_tcp_there_is_none)
 {
     begin(DIRECT, DIRECT);
-    pair.a->windows.may_emulate = false;
+    pair.a->windows->may_emulate = false;
     import(window);
     ck_assert_int_eq(asked().status, UCXPOOL_ERR_UNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(asked().reason, "no get and put"));
@@ -553,8 +553,8 @@ START_TEST(an_operation_that_fails_in_the_middle_leaves_nothing)
         ck_assert_int_eq(move(false, 12, 50000), UCXPOOL_ERR_UNSUPPORTED);
         spoil_the(SPOIL_PUT, nth);
         ck_assert_int_eq(move(true, 12, 50000), UCXPOOL_ERR_NO_MEMORY);
-        ck_assert(base_list_is_empty(&pair.to_b->windows.moving));
-        ck_assert(base_list_is_empty(&pair.to_b->windows.moved));
+        ck_assert(base_list_is_empty(&pair.to_b->windows->moving));
+        ck_assert(base_list_is_empty(&pair.to_b->windows->moved));
     }
     spoil_the(SPOIL_FLUSH, 1);
     ck_assert_int_eq(move(true, 12, 50000), UCXPOOL_ERR_NO_MEMORY);

@@ -57,13 +57,6 @@ static void init_lists(ucxpool_channel_t *channel)
     base_list_init(&channel->link);
     base_list_init(&channel->wireup.client_link);
     base_list_init(&channel->control.backlog);
-    base_list_init(&channel->windows.remotes);
-    base_list_init(&channel->windows.grants);
-    base_list_init(&channel->windows.served);
-    base_list_init(&channel->windows.queued);
-    base_list_init(&channel->windows.called);
-    base_list_init(&channel->windows.moving);
-    base_list_init(&channel->windows.moved);
 }
 
 void core_channel_set_name(ucxpool_channel_t *channel, const char *name)

@@ -28,6 +28,7 @@
 
 struct core_wire;
 struct bootstrap_client;
+struct window_channel;
 struct xfer_channel;
 
 /* Where the handshake stands; see hello.c. */
@@ -120,28 +121,6 @@ typedef struct core_channel_requests {
     core_numbers_t receives; /* that have their message */
 } core_channel_requests_t;
 
-/* Windows over this channel; see window/window.h. */
-typedef struct core_channel_windows {
-    base_list_t remotes; /* the peer's, imported here */
-    base_list_t grants;  /* ours, imported there */
-    unsigned    num_grants;
-    unsigned    num_keys; /* of these, whose peer has UCX's key */
-    base_list_t served;   /* the peer's operations on ours, by messages */
-    unsigned    num_served;
-    uint64_t    served_size; /* bytes of their CALLs */
-    base_list_t queued;    /* operations on the peer's, by messages, whose CALL
-                              has not been sent */
-    base_list_t called;    /* likewise, whose CALL has */
-    base_list_t moving;    /* operations on the peer's, by UCX's get and put,
-                              with something left to be posted */
-    base_list_t moved;     /* likewise, without */
-    unsigned    num_rma;   /* operations of UCX for these, under way */
-    unsigned    num_calls; /* of ours that the peer may hold */
-    uint64_t    calls_size;
-    uint64_t    next_number; /* of remotes and operations */
-    uint64_t    num_revokes; /* REVOKE messages that have been read */
-} core_channel_windows_t;
-
 /* Control messages on their way out. */
 typedef struct core_controls {
     struct core_control *writing; /* begun; NULL: it lies in the ring */
@@ -193,7 +172,7 @@ struct ucxpool_channel {
     struct xfer_channel    *xfer; /* xfer/state.h */
     unsigned num_lent; /* loans, mailboxes and windows that the peer may touch
                         */
-    core_channel_windows_t windows;
+    struct window_channel *windows;            /* window/window.h */
     uint64_t        link_ends[CORE_NUM_LINKS]; /* of its works, in bytes */
     core_controls_t control;
     core_closing_t  closing;

@@ -15,7 +15,7 @@
  *       requests.stalled    --> sends whose wire has no room
  *       requests.completed  --> ended requests whose callback is to be called
  *       requests.to_tell    --> ended requests whose completion is to be told
- *       windows.all         --> memory that peers read and write
+ *       windows             --> memory that peers read and write
  *       xfer                --> messages, and what sends and receives wait for
  */
 #ifndef CORE_POOL_H
@@ -138,23 +138,13 @@ typedef struct core_requests {
     uint64_t    next_deadline;
 } core_requests_t;
 
-/* See window/window.h. */
-typedef struct core_windows {
-    base_list_t all;         /* of the caller's */
-    base_list_t copying;     /* operations that copy by themselves, in turns */
-    base_list_t runnable;    /* the peers' operations that can go on */
-    uint64_t    next_number; /* of windows and grants */
-    /* For tests and benchmarks: get and put over transports that have none,
-     * too, where a peer that dies may take its owner with it (window/rma.c). */
-    bool may_emulate;
-} core_windows_t;
-
 /* Free lists. */
 typedef struct core_free {
     base_list_t requests;
     base_list_t controls[CORE_CONTROL_SIZES]; /* by their room */
 } core_free_t;
 
+struct window_pool;
 struct xfer_pool;
 
 struct ucxpool {
@@ -172,8 +162,8 @@ struct ucxpool {
     core_channels_t     channels;
     core_wireup_t       wireup;
     core_requests_t     requests;
-    struct xfer_pool   *xfer; /* xfer/state.h */
-    core_windows_t      windows;
+    struct xfer_pool   *xfer;                  /* xfer/state.h */
+    struct window_pool *windows;               /* window/window.h */
     core_link_t         links[CORE_NUM_LINKS]; /* of its GPU */
     core_free_t         free;
 

@@ -127,8 +127,6 @@ static void init_lists(ucxpool_t *pool)
         &pool->requests.all,       &pool->channels.remotes,
         &pool->wireup.fd_imports,  &pool->channels.endpoints,
         &pool->channels.events,    &pool->requests.to_tell,
-        &pool->windows.all,        &pool->windows.copying,
-        &pool->windows.runnable,
     };
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
@@ -187,9 +185,13 @@ ucxpool_status_t pool_init(ucxpool_t *pool)
     if (status != UCXPOOL_OK) {
         goto err_cleanup_descriptors;
     }
-    status = take_ids(pool);
+    status = window_pool_create(pool);
     if (status != UCXPOOL_OK) {
         goto err_destroy_xfer;
+    }
+    status = take_ids(pool);
+    if (status != UCXPOOL_OK) {
+        goto err_destroy_windows;
     }
     status = core_inbox_init(pool);
     if (status != UCXPOOL_OK) {
@@ -205,6 +207,8 @@ err_cleanup_inbox:
     core_inbox_cleanup(pool);
 err_release_ids:
     ucx_claim_release(&pool->ucx.claim);
+err_destroy_windows:
+    window_pool_destroy(pool);
 err_destroy_xfer:
     xfer_pool_destroy(pool);
 err_cleanup_descriptors:
@@ -361,7 +365,7 @@ void pool_cleanup(ucxpool_t *pool)
     wireup_listener_destroy_all(pool);
     wireup_match_destroy_all(pool);
     wireup_channel_destroy_all(pool);
-    window_destroy_all(pool);
+    window_pool_destroy(pool);
     core_request_destroy_all(pool);
     xfer_fragment_destroy_all(pool);
     xfer_delivery_destroy_all(pool);

@@ -183,8 +183,21 @@ static void handle_local(ucxpool_channel_t   *channel,
     }
 }
 
+static ucxpool_status_t channel_created(ucxpool_channel_t *channel)
+{
+    ucxpool_status_t status = xfer_channel_create(channel);
+
+    if (status == UCXPOOL_OK) {
+        status = window_channel_create(channel);
+    }
+    if (status != UCXPOOL_OK) {
+        xfer_channel_destroy(channel);
+    }
+    return status;
+}
+
 const core_dispatch_t pool_dispatch = {
-    .channel_created = xfer_channel_create,
+    .channel_created = channel_created,
     .hello           = wireup_hello_received,
     .from_ring       = handle_ring,
     .from_local      = handle_local,

@@ -90,8 +90,8 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status,
     base_list_del(&operation->link);
     core_link_leave(&operation->work);
     if (operation->was_called) {
-        channel->windows.num_calls--;
-        channel->windows.calls_size -= operation->call.length;
+        channel->windows->num_calls--;
+        channel->windows->calls_size -= operation->call.length;
         if (status != UCXPOOL_OK) {
             say_given_up(operation);
         }
@@ -326,7 +326,7 @@ static window_operation_t *create(ucxpool_remote_t *remote, bool is_write,
     }
     *operation = (window_operation_t){
         .remote   = remote,
-        .number   = ++remote->channel->windows.next_number,
+        .number   = ++remote->channel->windows->next_number,
         .is_write = is_write,
         .places   = *places,
         .size     = add_places(places),
@@ -353,7 +353,7 @@ static ucxpool_status_t copy_on_host(window_operation_t *operation)
     ucxpool_status_t   status;
 
     if (!core_channel_is_live(channel) ||
-        !core_ring_begin_copy(&channel->ring, channel->windows.num_revokes)) {
+        !core_ring_begin_copy(&channel->ring, channel->windows->num_revokes)) {
         return UCXPOOL_ERR_BUSY;
     }
     status = (way_of(operation) == UCXPOOL_WAY_MAPPED)
@@ -377,7 +377,7 @@ static ucxpool_status_t copy_some(window_operation_t *operation)
 
 unsigned window_copy_progress(ucxpool_t *pool)
 {
-    base_list_t        *copying = &pool->windows.copying;
+    base_list_t        *copying = &pool->windows->copying;
     window_operation_t *operation;
     ucxpool_status_t    status;
 
@@ -433,7 +433,7 @@ static void copy(window_operation_t *operation)
         }
     }
     if ((status == UCXPOOL_INPROGRESS) || (status == UCXPOOL_ERR_BUSY)) {
-        base_list_add_tail(&channel->pool->windows.copying, &operation->link);
+        base_list_add_tail(&channel->pool->windows->copying, &operation->link);
     } else {
         window_operation_end(operation, status,
                              (status == UCXPOOL_OK) ? NULL
@@ -446,7 +446,7 @@ static void begin(window_operation_t *operation)
     if ((operation->size == 0) || goes_directly(operation)) {
         copy(operation);
     } else {
-        base_list_add_tail(&operation->remote->channel->windows.queued,
+        base_list_add_tail(&operation->remote->channel->windows->queued,
                            &operation->link);
     }
 }
@@ -520,14 +520,15 @@ static void abort_list(base_list_t *list, const ucxpool_remote_t *remote,
 void window_operations_abort(ucxpool_remote_t *remote, ucxpool_status_t status,
                              const char *reason)
 {
-    core_channel_windows_t *windows = &remote->channel->windows;
+    struct window_channel *windows = remote->channel->windows;
 
     abort_list(&remote->waiting, remote, status, reason);
     abort_list(&windows->queued, remote, status, reason);
     abort_list(&windows->called, remote, status, reason);
     abort_list(&windows->moving, remote, status, reason);
     abort_list(&windows->moved, remote, status, reason);
-    abort_list(&remote->channel->pool->windows.copying, remote, status, reason);
+    abort_list(&remote->channel->pool->windows->copying, remote, status,
+               reason);
 }
 
 /* --- by messages ---------------------------------------------------------- */
@@ -571,12 +572,12 @@ static void send_call(window_operation_t *operation, ucxpool_request_t *call)
     ucxpool_request_t *request  = operation->request;
     bool               is_write = operation->is_write;
 
-    channel->windows.num_calls++;
-    channel->windows.calls_size += operation->call.length;
+    channel->windows->num_calls++;
+    channel->windows->calls_size += operation->call.length;
     operation->was_called   = true;
     operation->call_request = call;
     base_list_del(&operation->link);
-    base_list_add_tail(&channel->windows.called, &operation->link);
+    base_list_add_tail(&channel->windows->called, &operation->link);
     request->kind = is_write ? &xfer_send_kind : &xfer_recv_kind;
 
     call->send.desc_flags = PROTO_DESC_CALL;
@@ -618,8 +619,8 @@ static void call_owner(window_operation_t *operation)
     send_call(operation, call);
 }
 
-static bool may_call(const core_channel_windows_t *windows,
-                     const window_operation_t     *operation)
+static bool may_call(const struct window_channel *windows,
+                     const window_operation_t    *operation)
 {
     uint64_t size = sizeof(proto_call_t) + places_size(operation);
 
@@ -629,9 +630,9 @@ static bool may_call(const core_channel_windows_t *windows,
 
 unsigned window_operations_progress(ucxpool_channel_t *channel)
 {
-    core_channel_windows_t *windows = &channel->windows;
-    unsigned                count   = 0;
-    window_operation_t     *operation;
+    struct window_channel *windows = channel->windows;
+    unsigned               count   = 0;
+    window_operation_t    *operation;
 
     while (!base_list_is_empty(&windows->queued)) {
         operation = base_list_head(&windows->queued, window_operation_t, link);
@@ -649,7 +650,7 @@ static window_operation_t *find(const ucxpool_channel_t *channel,
 {
     window_operation_t *operation;
 
-    base_list_for_each(operation, &channel->windows.called, window_operation_t,
+    base_list_for_each(operation, &channel->windows->called, window_operation_t,
                        link) {
         if (operation->number == number) {
             return operation;

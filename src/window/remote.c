@@ -81,7 +81,7 @@ ucxpool_status_t window_import(ucxpool_channel_t *channel, const void *blob,
     }
     *remote = (ucxpool_remote_t){
         .channel  = channel,
-        .number   = ++channel->windows.next_number,
+        .number   = ++channel->windows->next_number,
         .blob     = checked,
         .user_ref = true,
         .status   = UCXPOOL_INPROGRESS,
@@ -94,7 +94,7 @@ ucxpool_status_t window_import(ucxpool_channel_t *channel, const void *blob,
         return base_error(UCXPOOL_ERR_INVALID_PARAM, NOT_PEERS);
     }
     core_channel_get(channel);
-    base_list_add_tail(&channel->windows.remotes, &remote->link);
+    base_list_add_tail(&channel->windows->remotes, &remote->link);
     *remote_p = remote;
     return UCXPOOL_OK;
 }
@@ -130,7 +130,7 @@ unsigned window_remotes_progress(ucxpool_channel_t *channel)
     ucxpool_remote_t *remote;
     ucxpool_remote_t *next;
 
-    base_list_for_each_safe(remote, next, &channel->windows.remotes,
+    base_list_for_each_safe(remote, next, &channel->windows->remotes,
                             ucxpool_remote_t, link) {
         if (!remote->was_asked) {
             ask(remote);
@@ -147,7 +147,7 @@ static ucxpool_remote_t *find(const ucxpool_channel_t *channel, uint64_t number)
 {
     ucxpool_remote_t *remote;
 
-    base_list_for_each(remote, &channel->windows.remotes, ucxpool_remote_t,
+    base_list_for_each(remote, &channel->windows->remotes, ucxpool_remote_t,
                        link) {
         if (remote->number == number) {
             return remote;
@@ -464,7 +464,7 @@ void window_remote_revoked(ucxpool_channel_t *channel, uint64_t number)
 {
     ucxpool_remote_t *remote = find(channel, number);
 
-    channel->windows.num_revokes++;
+    channel->windows->num_revokes++;
     if (remote != NULL) {
         window_remote_end(remote, UCXPOOL_ERR_CANCELED,
                           "the owner has revoked the window");

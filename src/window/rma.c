@@ -157,15 +157,16 @@ void window_rma_offer(window_grant_t *grant)
         return;
     }
     grant->has_key = true;
-    channel->windows.num_keys++;
+    channel->windows->num_keys++;
 }
 
 bool window_rma_may_touch(const ucxpool_channel_t *channel)
 {
     const core_endpoint_t *endpoint = channel->conn.endpoint;
 
-    return (channel->windows.num_keys != 0) && !channel->closing.bye_received &&
-           (endpoint != NULL) && (endpoint->step != CORE_ENDPOINT_CLOSED);
+    return (channel->windows->num_keys != 0) &&
+           !channel->closing.bye_received && (endpoint != NULL) &&
+           (endpoint->step != CORE_ENDPOINT_CLOSED);
 }
 
 /* --- importer: the key ---------------------------------------------------- */
@@ -174,7 +175,7 @@ static bool is_native(ucxpool_remote_t *remote, bool for_gpu)
 {
     ucxpool_channel_t *channel = remote->channel;
 
-    if (channel->pool->windows.may_emulate ||
+    if (channel->pool->windows->may_emulate ||
         ucx_rma_is_native(channel->conn.endpoint->ep, for_gpu)) {
         return true;
     }
@@ -385,7 +386,7 @@ static bool has_begun(window_operation_t *operation, ucs_status_ptr_t result)
 
     if (UCS_PTR_IS_PTR(result)) {
         operation->num_rma++;
-        channel->windows.num_rma++;
+        channel->windows->num_rma++;
         core_channel_get(channel);
         core_endpoint_start(channel->conn.endpoint);
         return true;
@@ -471,10 +472,10 @@ static void post_next(window_operation_t *operation)
 /* In turns, a piece each. */
 static void post_some(ucxpool_channel_t *channel)
 {
-    base_list_t        *moving = &channel->windows.moving;
+    base_list_t        *moving = &channel->windows->moving;
     window_operation_t *operation;
 
-    while (!base_list_is_empty(moving) && (channel->windows.num_rma < DEPTH) &&
+    while (!base_list_is_empty(moving) && (channel->windows->num_rma < DEPTH) &&
            core_channel_can_send(channel)) {
         operation = base_list_head(moving, window_operation_t, link);
         post_next(operation);
@@ -482,7 +483,7 @@ static void post_some(ucxpool_channel_t *channel)
         if (has_more(operation)) {
             base_list_add_tail(moving, &operation->link);
         } else {
-            base_list_add_tail(&channel->windows.moved, &operation->link);
+            base_list_add_tail(&channel->windows->moved, &operation->link);
             end_if_over(operation);
         }
     }
@@ -496,13 +497,13 @@ static void done(void *request, ucs_status_t status, void *arg)
 
     ucp_request_free(request);
     operation->num_rma--;
-    channel->windows.num_rma--;
+    channel->windows->num_rma--;
     if (status != UCS_OK) {
         ucx_failed(operation, status);
     }
     if (!has_more(operation)) {
         base_list_del(&operation->link);
-        base_list_add_tail(&channel->windows.moved, &operation->link);
+        base_list_add_tail(&channel->windows->moved, &operation->link);
         end_if_over(operation);
     }
     post_some(channel);
@@ -523,7 +524,7 @@ static void stop(ucxpool_request_t *request, ucxpool_status_t status,
     }
     fail(operation, status, detail);
     base_list_del(&operation->link);
-    base_list_add_tail(&channel->windows.moved, &operation->link);
+    base_list_add_tail(&channel->windows->moved, &operation->link);
     core_request_drain(request);
     end_if_over(operation);
 }
@@ -536,7 +537,7 @@ static void resume(ucxpool_request_t *request)
 
     if (operation->end == UCXPOOL_OK) {
         base_list_del(&operation->link);
-        base_list_add_tail(&channel->windows.moving, &operation->link);
+        base_list_add_tail(&channel->windows->moving, &operation->link);
         post_some(channel);
     }
 }
@@ -550,9 +551,9 @@ void window_rma_start(window_operation_t *operation)
 
     request->kind = &rma_kind;
     if (request->stream.marker != NULL) {
-        base_list_add_tail(&channel->windows.moved, &operation->link);
+        base_list_add_tail(&channel->windows->moved, &operation->link);
         return;
     }
-    base_list_add_tail(&channel->windows.moving, &operation->link);
+    base_list_add_tail(&channel->windows->moving, &operation->link);
     post_some(channel);
 }

@@ -26,7 +26,7 @@ static window_served_t *find(const ucxpool_channel_t *channel, uint64_t number)
 {
     window_served_t *served;
 
-    base_list_for_each(served, &channel->windows.served, window_served_t,
+    base_list_for_each(served, &channel->windows->served, window_served_t,
                        link) {
         if (served->number == number) {
             return served;
@@ -59,7 +59,7 @@ static void refuse(ucxpool_channel_t *channel, uint64_t number,
 static void wake(window_served_t *served)
 {
     base_list_del(&served->run_link);
-    base_list_add_tail(&served->channel->pool->windows.runnable,
+    base_list_add_tail(&served->channel->pool->windows->runnable,
                        &served->run_link);
 }
 
@@ -101,9 +101,9 @@ static window_served_t *create(ucxpool_message_t *message)
         .call    = {bytes, size},
     };
     base_list_init(&served->run_link);
-    base_list_add_tail(&channel->windows.served, &served->link);
-    channel->windows.num_served++;
-    channel->windows.served_size += size;
+    base_list_add_tail(&channel->windows->served, &served->link);
+    channel->windows->num_served++;
+    channel->windows->served_size += size;
     core_channel_get(channel);
     return served;
 }
@@ -121,8 +121,8 @@ static void destroy(window_served_t *served)
     }
     base_list_del(&served->link);
     base_list_del(&served->run_link);
-    channel->windows.num_served--;
-    channel->windows.served_size -= served->call.length;
+    channel->windows->num_served--;
+    channel->windows->served_size -= served->call.length;
     free(served->call.address);
     free(served);
     core_channel_put(channel);
@@ -153,7 +153,7 @@ static void destroy_ended(ucxpool_channel_t *channel)
     window_served_t *served;
     window_served_t *next;
 
-    base_list_for_each_safe(served, next, &channel->windows.served,
+    base_list_for_each_safe(served, next, &channel->windows->served,
                             window_served_t, link) {
         if (is_at_end(served)) {
             destroy(served);
@@ -163,7 +163,7 @@ static void destroy_ended(ucxpool_channel_t *channel)
 
 static bool has_room(const ucxpool_message_t *message)
 {
-    const core_channel_windows_t *windows = &message->channel->windows;
+    const struct window_channel *windows = message->channel->windows;
 
     return (windows->num_served < PROTO_CALLS_MAX) &&
            (message->totals.payload_size <=
@@ -348,11 +348,11 @@ unsigned window_served_progress(ucxpool_t *pool)
     base_list_t      round;
     window_served_t *served;
 
-    if (base_list_is_empty(&pool->windows.runnable)) {
+    if (base_list_is_empty(&pool->windows->runnable)) {
         return 0;
     }
     base_list_init(&round);
-    base_list_splice_tail(&round, &pool->windows.runnable);
+    base_list_splice_tail(&round, &pool->windows->runnable);
     while (!base_list_is_empty(&round)) {
         served = base_list_head(&round, window_served_t, run_link);
         base_list_del(&served->run_link);
@@ -403,7 +403,7 @@ void window_served_cancel(ucxpool_channel_t    *channel,
     window_served_t *served;
     window_served_t *next;
 
-    base_list_for_each_safe(served, next, &channel->windows.served,
+    base_list_for_each_safe(served, next, &channel->windows->served,
                             window_served_t, link) {
         if ((grant == NULL) || (served->grant == grant)) {
             cancel(served);

@@ -3,6 +3,7 @@
  */
 #include "window/window.h"
 
+#include "base/error.h"
 #include "core/control.h"
 #include "core/wire.h"
 #include "xfer/message.h"
@@ -82,7 +83,7 @@ static void let_all_go(ucxpool_channel_t *channel)
     window_grant_t *grant;
     window_grant_t *next;
 
-    base_list_for_each_safe(grant, next, &channel->windows.grants,
+    base_list_for_each_safe(grant, next, &channel->windows->grants,
                             window_grant_t, channel_link) {
         if (!grant->is_let_go) {
             window_grant_let_go(grant);
@@ -92,7 +93,7 @@ static void let_all_go(ucxpool_channel_t *channel)
 
 bool window_channel_is_quiet(const ucxpool_channel_t *channel)
 {
-    const core_channel_windows_t *windows = &channel->windows;
+    const struct window_channel *windows = channel->windows;
 
     if (base_list_is_empty(&windows->remotes)) {
         return true;
@@ -108,12 +109,12 @@ unsigned window_channel_progress(ucxpool_channel_t *channel)
     unsigned count = 0;
 
     if (channel->state == UCXPOOL_CHANNEL_OPEN) {
-        if (!base_list_is_empty(&channel->windows.remotes)) {
+        if (!base_list_is_empty(&channel->windows->remotes)) {
             count += window_remotes_progress(channel);
             count += window_operations_progress(channel);
         }
     } else if (!core_channel_is_live(channel) &&
-               !base_list_is_empty(&channel->windows.grants) &&
+               !base_list_is_empty(&channel->windows->grants) &&
                !may_touch(channel)) {
         let_all_go(channel);
     }
@@ -126,7 +127,7 @@ bool window_channel_is_busy(const ucxpool_channel_t *channel)
 {
     const ucxpool_remote_t *remote;
 
-    base_list_for_each(remote, &channel->windows.remotes, ucxpool_remote_t,
+    base_list_for_each(remote, &channel->windows->remotes, ucxpool_remote_t,
                        link) {
         if (remote->refs != 0) {
             return true;
@@ -140,16 +141,16 @@ void window_channel_ended(ucxpool_channel_t *channel)
     ucxpool_remote_t *remote;
     ucxpool_remote_t *next;
 
-    base_list_for_each_safe(remote, next, &channel->windows.remotes,
+    base_list_for_each_safe(remote, next, &channel->windows->remotes,
                             ucxpool_remote_t, link) {
         window_remote_end(remote, channel->status, channel->reason);
     }
     window_served_cancel(channel, NULL);
 }
 
-void window_channel_destroy(ucxpool_channel_t *channel)
+void window_channel_drop_all(ucxpool_channel_t *channel)
 {
-    core_channel_windows_t *windows = &channel->windows;
+    struct window_channel *windows = channel->windows;
 
     channel->refs++; /* of the last that is served, until all are through */
     /* Their requests went before; what still waits to run will not. */
@@ -166,9 +167,52 @@ void window_channel_destroy(ucxpool_channel_t *channel)
     }
 }
 
-void window_destroy_all(ucxpool_t *pool)
+/* --- state ---------------------------------------------------------------- */
+
+ucxpool_status_t window_pool_create(ucxpool_t *pool)
 {
-    while (!base_list_is_empty(&pool->windows.all)) {
-        window_free(base_list_head(&pool->windows.all, ucxpool_window_t, link));
+    struct window_pool *windows = calloc(1, sizeof(*windows));
+
+    if (windows == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a pool");
     }
+    base_list_init(&windows->all);
+    base_list_init(&windows->copying);
+    base_list_init(&windows->runnable);
+    pool->windows = windows;
+    return UCXPOOL_OK;
+}
+
+void window_pool_destroy(ucxpool_t *pool)
+{
+    while (!base_list_is_empty(&pool->windows->all)) {
+        window_free(
+            base_list_head(&pool->windows->all, ucxpool_window_t, link));
+    }
+    free(pool->windows);
+    pool->windows = NULL;
+}
+
+ucxpool_status_t window_channel_create(ucxpool_channel_t *channel)
+{
+    struct window_channel *windows = calloc(1, sizeof(*windows));
+
+    if (windows == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a channel");
+    }
+    base_list_init(&windows->remotes);
+    base_list_init(&windows->grants);
+    base_list_init(&windows->served);
+    base_list_init(&windows->queued);
+    base_list_init(&windows->called);
+    base_list_init(&windows->moving);
+    base_list_init(&windows->moved);
+    channel->windows = windows;
+    return UCXPOOL_OK;
+}
+
+void window_channel_destroy(ucxpool_channel_t *channel)
+{
+    free(channel->windows);
+    channel->windows = NULL;
 }

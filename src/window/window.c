@@ -61,7 +61,7 @@ ucxpool_status_t window_create(ucxpool_t *pool, void *address, size_t length,
         snprintf(window->name, sizeof(window->name), "%s", params->name);
     }
     window->pool    = pool;
-    window->number  = ++pool->windows.next_number;
+    window->number  = ++pool->windows->next_number;
     window->address = address;
     window->length  = length;
     base_list_init(&window->grants);
@@ -72,7 +72,7 @@ ucxpool_status_t window_create(ucxpool_t *pool, void *address, size_t length,
         free(window);
         return status;
     }
-    base_list_add_tail(&pool->windows.all, &window->link);
+    base_list_add_tail(&pool->windows->all, &window->link);
     *window_p = window;
     return UCXPOOL_OK;
 }
@@ -197,7 +197,7 @@ void window_revoke_all(ucxpool_t *pool)
     ucxpool_window_t *window;
     ucxpool_window_t *next;
 
-    base_list_for_each_safe(window, next, &pool->windows.all, ucxpool_window_t,
+    base_list_for_each_safe(window, next, &pool->windows->all, ucxpool_window_t,
                             link) {
         if (!window->is_destroyed) {
             window_revoke(window);
@@ -214,7 +214,7 @@ bool window_all_are_free(const ucxpool_t *pool)
 {
     const ucxpool_window_t *window;
 
-    base_list_for_each(window, &pool->windows.all, const ucxpool_window_t,
+    base_list_for_each(window, &pool->windows->all, const ucxpool_window_t,
                        link) {
         if (!window->is_destroyed && !window_is_free(window)) {
             return false;
@@ -254,7 +254,7 @@ void window_abandon_all(const ucxpool_t *pool)
 {
     const ucxpool_window_t *window;
 
-    base_list_for_each(window, &pool->windows.all, const ucxpool_window_t,
+    base_list_for_each(window, &pool->windows->all, const ucxpool_window_t,
                        link) {
         if (!window->is_destroyed) {
             window_abandon(window);
@@ -275,7 +275,7 @@ window_grant_t *window_grant_find(const ucxpool_channel_t *channel,
 {
     window_grant_t *grant;
 
-    base_list_for_each(grant, &channel->windows.grants, window_grant_t,
+    base_list_for_each(grant, &channel->windows->grants, window_grant_t,
                        channel_link) {
         if (grant->number == number) {
             return grant;
@@ -398,7 +398,7 @@ static ucxpool_window_t *find(ucxpool_t *pool, const proto_window_open_t *open)
     if ((open->access == 0) || ((open->access & ~ALL_ACCESS) != 0)) {
         return NULL;
     }
-    base_list_for_each(window, &pool->windows.all, ucxpool_window_t, link) {
+    base_list_for_each(window, &pool->windows->all, ucxpool_window_t, link) {
         if (window->number == open->window) {
             return (CRYPTO_memcmp(window->key[open->access - 1], open->key,
                                   sizeof(open->key)) == 0)
@@ -421,13 +421,13 @@ static window_grant_t *make_grant(ucxpool_channel_t         *channel,
     *grant = (window_grant_t){
         .window  = window,
         .channel = channel,
-        .number  = ++channel->pool->windows.next_number,
+        .number  = ++channel->pool->windows->next_number,
         .remote  = open->remote,
         .access  = open->access,
     };
     base_list_add_tail(&window->grants, &grant->link);
-    base_list_add_tail(&channel->windows.grants, &grant->channel_link);
-    channel->windows.num_grants++;
+    base_list_add_tail(&channel->windows->grants, &grant->channel_link);
+    channel->windows->num_grants++;
     channel->num_lent++;
     return grant;
 }
@@ -444,7 +444,7 @@ void window_grant_open(ucxpool_channel_t         *channel,
         reason = "the peer's pool has no such window (any more)";
     } else if (window->is_revoked) {
         reason = "the window has been revoked";
-    } else if (channel->windows.num_grants == PROTO_GRANTS_MAX) {
+    } else if (channel->windows->num_grants == PROTO_GRANTS_MAX) {
         status = UCXPOOL_ERR_LIMIT;
         reason = "too many windows are imported over one channel";
     } else if ((grant = make_grant(channel, window, open)) == NULL) {
@@ -467,9 +467,9 @@ static void free_if_unused(window_grant_t *grant)
     if (grant->is_let_go && (grant->num_served == 0)) {
         base_list_del(&grant->link);
         base_list_del(&grant->channel_link);
-        grant->channel->windows.num_grants--;
+        grant->channel->windows->num_grants--;
         grant->channel->num_lent--;
-        grant->channel->windows.num_keys -= grant->has_key ? 1 : 0;
+        grant->channel->windows->num_keys -= grant->has_key ? 1 : 0;
         free(grant);
         unregister_if_over(window);
         free_if_over(window);

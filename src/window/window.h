@@ -4,7 +4,7 @@
  *
  *     owner                                     peer
  *
- *     window  (pool->windows.all)
+ *     window  (pool->windows->all)
  *       grants --> grant  <-- one of a channel --> remote
  *                    |                              |
  *                    +-- served <------ CALL ------ operation --> request
@@ -58,6 +58,53 @@ static inline uint32_t window_blob_checksum(const window_blob_t *blob)
 
 static_assert(sizeof(window_blob_t) == UCXPOOL_WINDOW_BLOB_SIZE,
               "the size of a blob is public");
+
+/* --- state ---------------------------------------------------------------- */
+
+/* The windows of a pool. */
+struct window_pool {
+    base_list_t all;         /* of the caller's */
+    base_list_t copying;     /* operations that copy by themselves, in turns */
+    base_list_t runnable;    /* the peers' operations that can go on */
+    uint64_t    next_number; /* of windows and grants */
+    /* For tests and benchmarks: get and put over transports that have none,
+     * too, where a peer that dies may take its owner with it (window/rma.c). */
+    bool may_emulate;
+};
+
+/* The windows over a channel. */
+struct window_channel {
+    base_list_t remotes; /* the peer's, imported here */
+    base_list_t grants;  /* ours, imported there */
+    unsigned    num_grants;
+    unsigned    num_keys; /* of these, whose peer has UCX's key */
+    base_list_t served;   /* the peer's operations on ours, by messages */
+    unsigned    num_served;
+    uint64_t    served_size; /* bytes of their CALLs */
+    base_list_t queued;    /* operations on the peer's, by messages, whose CALL
+                              has not been sent */
+    base_list_t called;    /* likewise, whose CALL has */
+    base_list_t moving;    /* operations on the peer's, by UCX's get and put,
+                              with something left to be posted */
+    base_list_t moved;     /* likewise, without */
+    unsigned    num_rma;   /* operations of UCX for these, under way */
+    unsigned    num_calls; /* of ours that the peer may hold */
+    uint64_t    calls_size;
+    uint64_t    next_number; /* of remotes and operations */
+    uint64_t    num_revokes; /* REVOKE messages that have been read */
+};
+
+/* UCXPOOL_ERR_NO_MEMORY */
+ucxpool_status_t window_pool_create(ucxpool_t *pool);
+
+/* With the windows that are left. */
+void window_pool_destroy(ucxpool_t *pool);
+
+/* UCXPOOL_ERR_NO_MEMORY */
+ucxpool_status_t window_channel_create(ucxpool_channel_t *channel);
+
+/* Nothing is left over it. */
+void window_channel_destroy(ucxpool_channel_t *channel);
 
 /* --- owner: windows and grants -------------------------------------------- */
 
@@ -535,10 +582,7 @@ bool window_channel_is_busy(const ucxpool_channel_t *channel);
  * when the peer can touch nothing any more. */
 void window_channel_ended(ucxpool_channel_t *channel);
 
-/* The channel goes, with all that is left. */
-void window_channel_destroy(ucxpool_channel_t *channel);
-
-/* Windows that are left when the pool goes. */
-void window_destroy_all(ucxpool_t *pool);
+/* The pool is being freed: drop what is left over the channel. */
+void window_channel_drop_all(ucxpool_channel_t *channel);
 
 #endif

@@ -494,6 +494,7 @@ static void destroy(ucxpool_channel_t *channel)
     if (channel->conn.remote != NULL) {
         core_remote_put(channel->conn.remote);
     }
+    window_channel_destroy(channel);
     xfer_channel_destroy(channel);
     free(channel);
 }
@@ -526,7 +527,7 @@ void wireup_channel_destroy_all(ucxpool_t *pool)
         }
         channel->peer.gone = true;
         forget_sends(channel);
-        window_channel_destroy(channel);
+        window_channel_drop_all(channel);
         xfer_message_drop_all(channel);
         channel->refs = 1;
         core_channel_put(channel);

@@ -104,7 +104,7 @@ static uint64_t some_grant(unsigned place)
     uint64_t        number = 0;
     window_grant_t *grant;
 
-    base_list_for_each(grant, &hostile.victim->windows.grants, window_grant_t,
+    base_list_for_each(grant, &hostile.victim->windows->grants, window_grant_t,
                        channel_link) {
         if ((number == 0) || (place == 0)) {
             number = grant->number;
@@ -118,7 +118,7 @@ static uint64_t some_grant(unsigned place)
 /* An operation of the victim's that the peer is to serve. */
 static uint64_t some_operation(void)
 {
-    base_list_t *called = &hostile.victim->windows.called;
+    base_list_t *called = &hostile.victim->windows->called;
 
     return base_list_is_empty(called)
                ? 0
