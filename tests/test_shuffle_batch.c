@@ -1,6 +1,7 @@
 /* Batches: built record by record, sent as segments, found in one buffer. */
 #include "tools/shuffle/batch.h"
-#include "tools/shuffle/error.h"
+
+#include "common/error.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -153,7 +154,7 @@ START_TEST(a_message_too_short_for_its_records_is_refused)
     ck_assert_int_eq(batch_prepare(&received, 0, 100), -1);
     ck_assert_int_eq(batch_prepare(&received, 9, 100), -1);
     ck_assert_int_eq(batch_prepare(&received, UINT64_MAX, 100), -1);
-    ck_assert_ptr_nonnull(strstr(error_text(), "100 bytes"));
+    ck_assert_ptr_nonnull(strstr(kept_error(), "100 bytes"));
     ck_assert_int_eq(batch_prepare(&received, 8, 100), 0);
 }
 END_TEST

@@ -1,6 +1,7 @@
 /* The claim on an output folder, between runs that live and runs that died. */
-#include "tools/shuffle/error.h"
 #include "tools/shuffle/output.h"
+
+#include "common/error.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -55,8 +56,8 @@ START_TEST(another_run_is_refused_with_the_process_of_the_first)
     ck_assert_int_eq(output_folder_open(&first, path, one), 0);
     ck_assert_int_eq(output_folder_open(&second, path, other), -1);
     snprintf(process, sizeof(process), "(process %ld on ", (long)getpid());
-    ck_assert_ptr_nonnull(strstr(error_text(), process));
-    ck_assert_ptr_nonnull(strstr(error_text(), "another folder with -o"));
+    ck_assert_ptr_nonnull(strstr(kept_error(), process));
+    ck_assert_ptr_nonnull(strstr(kept_error(), "another folder with -o"));
     output_folder_close(&first);
 }
 END_TEST
@@ -103,7 +104,7 @@ START_TEST(a_folder_with_something_in_it_cannot_be_claimed)
     ck_assert_int_ge(fd, 0);
     close(fd);
     ck_assert_int_eq(output_folder_open(&folder, path, one), -1);
-    ck_assert_ptr_nonnull(strstr(error_text(), "it holds 'something'"));
+    ck_assert_ptr_nonnull(strstr(kept_error(), "it holds 'something'"));
     ck_assert_int_ne(access(in_folder(CLAIM), F_OK), 0);
 }
 END_TEST

@@ -171,7 +171,7 @@ part_bound() {
         [ "$(sum max_held_bytes)" -le $((w * 12 << 20)) ] ||
             failed "-w $w: more is held than was allowed"
         # While the exchange has all places in its hands, a worker writes its
-        # own batches at once (tools/shuffle/writer.c); alone it never does.
+        # own batches at once (tools/shuffle/worker.c); alone it never does.
         least=$(wc -c <in.tbl)
         [ $w -eq 1 ] || least=$((least / 2))
         [ "$(sum held_bytes)" -ge "$least" ] ||

@@ -1,8 +1,9 @@
 /* The GPU store: batches in the memory of a GPU, in order and whole. */
 #include "cuda_fixture.h"
 
-#include "tools/shuffle/error.h"
 #include "tools/shuffle/gpu_store.h"
+
+#include "common/error.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -121,7 +122,7 @@ static void expect(unsigned expected_first, unsigned expected_num)
     unsigned first;
     unsigned num;
 
-    ck_assert_msg(bring(&first, &num) == 1, "%s", error_text());
+    ck_assert_msg(bring(&first, &num) == 1, "%s", kept_error());
     ck_assert_uint_eq(first, expected_first);
     ck_assert_uint_eq(num, expected_num);
 }
@@ -138,7 +139,7 @@ START_TEST(what_is_held_comes_out_oldest_first)
 {
     gpu_store_stats_t stats;
 
-    ck_assert_msg(open_gpu_store() == 0, "%s", error_text());
+    ck_assert_msg(open_gpu_store() == 0, "%s", kept_error());
     expect_nothing();
     for (unsigned i = 0; i < 5; i++) {
         ck_assert_int_eq(hold(1000 * i, 20 * (i + 1)), 0);
@@ -167,7 +168,7 @@ START_TEST(copies_that_take_their_time_are_waited_for)
         return;
     }
     stand_in.configure("run=late");
-    ck_assert_msg(open_gpu_store() == 0, "%s", error_text());
+    ck_assert_msg(open_gpu_store() == 0, "%s", kept_error());
     for (unsigned round = 0; round < 3; round++) {
         for (unsigned i = 0; i < 8; i++) {
             ck_assert_int_eq(hold(1000 * i, 200), 0);
@@ -185,7 +186,7 @@ START_TEST(few_places_left_is_full)
     unsigned num = 0;
 
     params.most = gpu_store_least_size(BATCH_SIZE);
-    ck_assert_msg(open_gpu_store() == 0, "%s", error_text());
+    ck_assert_msg(open_gpu_store() == 0, "%s", kept_error());
     ck_assert(!gpu_store_is_full(gpu_store));
     while (!gpu_store_is_full(gpu_store)) {
         ck_assert_int_eq(hold(1000 * num++, 10), 0);
@@ -231,7 +232,7 @@ START_TEST(a_gpu_that_has_less_gives_less)
     }
     stand_in.configure("memory=24m");
     params.most = 64 * MIB;
-    ck_assert_msg(open_gpu_store() == 0, "%s", error_text());
+    ck_assert_msg(open_gpu_store() == 0, "%s", kept_error());
     stats = *gpu_store_stats(gpu_store);
     ck_assert_uint_le(stats.size, 24 * MIB);
     ck_assert_int_eq(hold(0, 10), 0);
@@ -246,8 +247,8 @@ START_TEST(a_gpu_that_is_too_full_is_an_error)
     }
     stand_in.configure("memory=64k");
     ck_assert_int_eq(open_gpu_store(), -1);
-    ck_assert_ptr_nonnull(strstr(error_text(), "65536 of 65536 are free"));
-    ck_assert_ptr_nonnull(strstr(error_text(), "fewer workers"));
+    ck_assert_ptr_nonnull(strstr(kept_error(), "65536 of 65536 are free"));
+    ck_assert_ptr_nonnull(strstr(kept_error(), "fewer workers"));
     ck_assert_uint_eq(stand_in.live(), 0);
 }
 END_TEST
@@ -273,7 +274,7 @@ START_TEST(workers_take_the_gpus_in_turn)
     close_gpu_store();
     params.gpu = 3;
     ck_assert_int_eq(open_gpu_store(), -1);
-    ck_assert_ptr_nonnull(strstr(error_text(), "GPU 3 does not exist"));
+    ck_assert_ptr_nonnull(strstr(kept_error(), "GPU 3 does not exist"));
     ck_assert_uint_eq(stand_in.live(), 0);
 }
 END_TEST
@@ -302,22 +303,22 @@ START_TEST(a_call_that_fails_is_an_error_and_leaves_nothing)
     }
     params.most = gpu_store_least_size(BATCH_SIZE);
     for (unsigned n = 1;; n++) {
-        say_error("nothing");
+        keep_error("nothing");
         stand_in.fail_call(NULL, n, 999);
         result = use_gpu_store();
         close_gpu_store();
         ck_assert_uint_eq(stand_in.live(), 0);
         if (!stand_in.has_failed()) {
-            ck_assert_msg(result == 0, "%s", error_text());
+            ck_assert_msg(result == 0, "%s", kept_error());
             break;
         }
         /* That its words could not be asked for is no failure. */
         if (result != 0) {
             num_failed++;
-            ck_assert_str_ne(error_text(), "nothing");
+            ck_assert_str_ne(kept_error(), "nothing");
         }
         stand_in.fail_call(NULL, 0, 0);
-        ck_assert_msg(use_gpu_store() == 0, "%u: %s", n, error_text());
+        ck_assert_msg(use_gpu_store() == 0, "%u: %s", n, kept_error());
         close_gpu_store();
     }
     ck_assert_uint_gt(num_failed, 15);

@@ -1,6 +1,7 @@
 /* The input: parts of files, cut at the ends of records, and key fields. */
-#include "tools/shuffle/error.h"
 #include "tools/shuffle/input.h"
+
+#include "common/error.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -191,8 +192,8 @@ START_TEST(a_record_without_the_key_is_an_error_with_its_place)
     ck_assert_int_eq(reader_init(&reader, &inputs, 0, inputs.size, 2, 64), 0);
     ck_assert_int_eq(reader_next(&reader, &record), 1);
     ck_assert_int_eq(reader_next(&reader, &record), -1);
-    ck_assert_ptr_nonnull(strstr(error_text(), "at byte 4 of"));
-    ck_assert_ptr_nonnull(strstr(error_text(), "begins with 'c'"));
+    ck_assert_ptr_nonnull(strstr(kept_error(), "at byte 4 of"));
+    ck_assert_ptr_nonnull(strstr(kept_error(), "begins with 'c'"));
     reader_cleanup(&reader);
 }
 END_TEST
@@ -229,7 +230,7 @@ START_TEST(an_open_quote_is_an_error_with_its_place)
     delimiter = FIELD_CSV;
     write_texts(&text, 1);
     ck_assert_int_eq(read_part(0, 1, 16), -1);
-    ck_assert_ptr_nonnull(strstr(error_text(), "begins at byte 2"));
+    ck_assert_ptr_nonnull(strstr(kept_error(), "begins at byte 2"));
 }
 END_TEST
 
@@ -240,8 +241,8 @@ START_TEST(a_file_cut_short_is_an_error_with_its_name)
     write_texts(&text, 1);
     ck_assert_int_eq(truncate(paths[0], 5), 0);
     ck_assert_int_eq(read_part(0, 1, 4), -1);
-    ck_assert_ptr_nonnull(strstr(error_text(), paths[0]));
-    ck_assert_ptr_nonnull(strstr(error_text(), "cut short"));
+    ck_assert_ptr_nonnull(strstr(kept_error(), paths[0]));
+    ck_assert_ptr_nonnull(strstr(kept_error(), "cut short"));
 }
 END_TEST
 
@@ -252,7 +253,7 @@ START_TEST(a_file_that_went_away_is_an_error_with_its_name)
     write_texts(&text, 1);
     unlink(paths[0]);
     ck_assert_int_eq(read_part(0, 1, 4), -1);
-    ck_assert_ptr_nonnull(strstr(error_text(), paths[0]));
+    ck_assert_ptr_nonnull(strstr(kept_error(), paths[0]));
 }
 END_TEST
 
@@ -261,7 +262,7 @@ START_TEST(a_directory_is_no_input)
     char *names[] = {"."};
 
     ck_assert_int_eq(inputs_init(&inputs, names, 1, ','), -1);
-    ck_assert_ptr_nonnull(strstr(error_text(), "directory"));
+    ck_assert_ptr_nonnull(strstr(kept_error(), "directory"));
 }
 END_TEST
 
@@ -270,7 +271,7 @@ START_TEST(a_missing_file_is_no_input)
     char *names[] = {"no such file"};
 
     ck_assert_int_eq(inputs_init(&inputs, names, 1, ','), -1);
-    ck_assert_ptr_nonnull(strstr(error_text(), "no such file"));
+    ck_assert_ptr_nonnull(strstr(kept_error(), "no such file"));
 }
 END_TEST
 
@@ -284,7 +285,7 @@ START_TEST(a_file_of_unknown_suffix_needs_a_delimiter)
     rename(paths[0], "input.unknown");
     snprintf(paths[0], sizeof(paths[0]), "input.unknown");
     ck_assert_int_eq(inputs_init(&inputs, names, 1, FIELD_UNKNOWN), -1);
-    ck_assert_ptr_nonnull(strstr(error_text(), "-d"));
+    ck_assert_ptr_nonnull(strstr(kept_error(), "-d"));
 }
 END_TEST
 

@@ -1,6 +1,7 @@
 /* The partition files, on a system that fails now and then. */
-#include "tools/shuffle/error.h"
 #include "tools/shuffle/output.h"
+
+#include "common/error.h"
 
 #include <check.h>
 #include <errno.h>
@@ -217,8 +218,8 @@ START_TEST(a_full_disk_is_an_error_with_the_file_and_advice)
     for (unsigned n = 1; n <= 2; n++) {
         pwrite_fault = (fault_t){n, 0, ENOSPC};
         ck_assert_int_eq(write_all(), -1);
-        ck_assert_ptr_nonnull(strstr(error_text(), ".part-0000"));
-        ck_assert_ptr_nonnull(strstr(error_text(), "free some space"));
+        ck_assert_ptr_nonnull(strstr(kept_error(), ".part-0000"));
+        ck_assert_ptr_nonnull(strstr(kept_error(), "free some space"));
         output_discard(&folder, &set);
         ck_assert(!exists(".part-00003.tmp"));
         start_again();
@@ -232,7 +233,7 @@ START_TEST(a_disk_that_is_full_at_close_is_an_error)
     for (unsigned n = 1; n <= 3; n++) {
         close_fault = (fault_t){n, 0, ENOSPC};
         ck_assert_int_eq(write_all(), -1);
-        ck_assert_ptr_nonnull(strstr(error_text(), "free some space"));
+        ck_assert_ptr_nonnull(strstr(kept_error(), "free some space"));
         start_again();
     }
 }
@@ -243,7 +244,7 @@ START_TEST(a_file_that_cannot_be_created_is_an_error)
     for (unsigned n = 1; n <= 3; n++) {
         openat_fault = (fault_t){n, 0, EACCES};
         ck_assert_int_eq(write_all(), -1);
-        ck_assert_ptr_nonnull(strstr(error_text(), "cannot create"));
+        ck_assert_ptr_nonnull(strstr(kept_error(), "cannot create"));
         openat_fault.at = 0;
         start_again();
     }
@@ -272,7 +273,7 @@ START_TEST(a_commit_takes_no_name_from_another_file)
     ck_assert_int_eq(write_all(), 0);
     put("part-00003", "another's");
     ck_assert_int_eq(output_commit(&folder, &set), -1);
-    ck_assert_ptr_nonnull(strstr(error_text(), "part-00003"));
+    ck_assert_ptr_nonnull(strstr(kept_error(), "part-00003"));
     ck_assert(!exists("part-00001"));
     output_discard(&folder, &set);
     ck_assert(!exists(".part-00001.tmp"));
@@ -423,7 +424,7 @@ START_TEST(a_file_that_cannot_be_opened_again_is_an_error)
     for (unsigned n = 4; n <= 8; n++) {
         openat_fault = (fault_t){n, 0, EACCES};
         ck_assert_int_eq(write_all(), -1);
-        ck_assert_ptr_nonnull(strstr(error_text(), "cannot open"));
+        ck_assert_ptr_nonnull(strstr(kept_error(), "cannot open"));
         openat_fault.at = 0;
         start_again();
     }
@@ -438,7 +439,7 @@ START_TEST(a_folder_that_is_not_empty_is_refused)
     ck_assert_int_eq(write_all(), 0);
     output_folder_close(&folder);
     ck_assert_int_eq(output_folder_open(&other, path, run), -1);
-    ck_assert_ptr_nonnull(strstr(error_text(), "not empty"));
+    ck_assert_ptr_nonnull(strstr(kept_error(), "not empty"));
     folder.fd = open(path, O_RDONLY | O_DIRECTORY);
     ck_assert(!exists(".ucxpool_shuffle.claim"));
 }

@@ -6,7 +6,6 @@
 #include "tools/common/error.h"
 #include "tools/common/options.h"
 #include "tools/common/output.h"
-#include "tools/shuffle/error.h"
 #include "tools/shuffle/job.h"
 
 #include <errno.h>
@@ -169,7 +168,7 @@ static int init_run(launch_t *launch, uint64_t *run_p)
     }
     return getrandom(run_p, sizeof(*run_p), 0) == (ssize_t)sizeof(*run_p)
                ? 0
-               : say_error("cannot get random bytes: %s", strerror(errno));
+               : keep_error("cannot get random bytes: %s", strerror(errno));
 }
 
 /* Check everything that can be checked before a process is started. */
@@ -205,9 +204,9 @@ static int print_summary(const options_t *options, const job_t *job,
     (options->json ? summary_print_json
                    : summary_print_text)(job, results, elapsed_ns, stream);
     if ((fflush(stream) != 0) || ferror(stream)) {
-        return say_error("the partitions are complete, but the summary could "
-                         "not be printed: %s",
-                         strerror(errno));
+        return keep_error("the partitions are complete, but the summary could "
+                          "not be printed: %s",
+                          strerror(errno));
     }
     return 0;
 }
@@ -227,7 +226,7 @@ static int run_job(const options_t *options, const launch_t *launch,
     result          = init_job(options, files, run, &job);
     if (result == 0) {
         results = calloc(job.num_workers, sizeof(*results));
-        result  = results == NULL       ? say_error("out of memory")
+        result  = results == NULL       ? keep_error("out of memory")
                   : launch->is_launched ? ranks_run(&job, results)
                                         : local_run(&job, results);
         if ((result == 0) && (launch->rank == 0)) {
@@ -269,7 +268,7 @@ static end_t run_and_end(const options_t *options, launch_t *launch,
         end_by_signal(result, launch);
     }
     if (result != 0) {
-        tool_error("%s", error_text());
+        tool_error("%s", kept_error());
     }
     if (launch->is_launched && (result == 0)) {
         ranks_cleanup();

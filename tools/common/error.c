@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -41,6 +42,25 @@ void *tool_calloc(size_t num, size_t size)
 void *tool_realloc(void *memory, size_t num, size_t size)
 {
     return check_memory(reallocarray(memory, num, size), num, size);
+}
+
+static char kept_text[KEPT_ERROR_SIZE];
+
+int keep_error(const char *format, ...)
+{
+    char    text[KEPT_ERROR_SIZE];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    strcpy(kept_text, text);
+    return -1;
+}
+
+const char *kept_error(void)
+{
+    return kept_text;
 }
 
 void tool_progress(const char *format, ...)

@@ -18,6 +18,15 @@ int tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void *tool_calloc(size_t num, size_t size);
 void *tool_realloc(void *memory, size_t num, size_t size);
 
+/*
+ * Keep an error in place of printing it, and return -1: the caller adds to it,
+ * or passes it to the process that prints. The last one is kept; it may quote
+ * the one before.
+ */
+#define KEPT_ERROR_SIZE 1024
+int keep_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+const char *kept_error(void);
+
 /* Replace the line of progress. Prints nothing unless the standard error is a
  * terminal. */
 void tool_progress(const char *format, ...)

@@ -1,7 +1,8 @@
 #include <config.h>
 
 #include "tools/shuffle/batch.h"
-#include "tools/shuffle/error.h"
+
+#include "common/error.h"
 
 #include <endian.h>
 #include <stdlib.h>
@@ -133,7 +134,7 @@ static int batch_take_large(batch_t *batch, size_t length)
     batch->large = malloc(length);
     return batch->large != NULL
                ? 0
-               : say_error("out of memory for a batch of %zu bytes", length);
+               : keep_error("out of memory for a batch of %zu bytes", length);
 }
 
 int batch_append(batch_t *batch, uint64_t hash, const char *record,
@@ -183,8 +184,8 @@ int batch_prepare(batch_t *batch, uint64_t num_records, size_t length)
 {
     if ((num_records == 0) || (num_records > length / sizeof(uint64_t)) ||
         (batch_columns_size(num_records) > length)) {
-        return say_error("a batch of %zu bytes cannot have %llu records",
-                         length, (unsigned long long)num_records);
+        return keep_error("a batch of %zu bytes cannot have %llu records",
+                          length, (unsigned long long)num_records);
     }
     batch->num_records = num_records;
     batch->num_bytes   = length - batch_columns_size(num_records);
@@ -220,9 +221,9 @@ int batch_next_run(const batch_t *batch, uint32_t num_partitions,
         end = i + 1 < batch->num_records ? batch->ends[i] : batch->num_bytes;
         if ((end <= start) || (end > batch->num_bytes) ||
             (batch->bytes[end - 1] != '\n')) {
-            return say_error("record %zu of a batch of worker %u does not end "
-                             "where its column says",
-                             i, batch->peer);
+            return keep_error("record %zu of a batch of worker %u does not end "
+                              "where its column says",
+                              i, batch->peer);
         }
         tally_record(tally, batch->bytes + start, end - start);
         start = end;
@@ -242,7 +243,7 @@ int batch_list_init(batch_list_t *list, char *memory, unsigned num, size_t size)
     memset(list, 0, sizeof(*list));
     list->all = calloc(num, sizeof(*list->all));
     if (list->all == NULL) {
-        return say_error("out of memory for %u batches", num);
+        return keep_error("out of memory for %u batches", num);
     }
     list->num = num;
     for (unsigned i = 0; i < num; i++) {

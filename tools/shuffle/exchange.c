@@ -1,7 +1,8 @@
 #include <config.h>
 
 #include "tools/shuffle/exchange.h"
-#include "tools/shuffle/error.h"
+
+#include "common/error.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -143,7 +144,7 @@ static int pool_config_fit(ucxpool_config_t *config, bool on_gpu,
         if ((settings[i].value != NULL) && (getenv(variable) == NULL) &&
             (ucxpool_config_modify(config, settings[i].key,
                                    settings[i].value) != UCXPOOL_OK)) {
-            return say_error("%s", ucxpool_error_detail());
+            return keep_error("%s", ucxpool_error_detail());
         }
     }
     return 0;
@@ -166,8 +167,8 @@ static int pool_make(unsigned worker, const ucxpool_config_t *config,
         params.device      = gpu_store_stats(gpu_store)->gpu;
     }
     if (ucxpool_create(&params, pool_p) != UCXPOOL_OK) {
-        return say_error("cannot create the pool of worker %u: %s", worker,
-                         ucxpool_error_detail());
+        return keep_error("cannot create the pool of worker %u: %s", worker,
+                          ucxpool_error_detail());
     }
     return 0;
 }
@@ -179,7 +180,7 @@ static int exchange_create_pool(exchange_t *exchange, size_t memory_size)
     int                result;
 
     if (ucxpool_config_read(&config) != UCXPOOL_OK) {
-        return say_error("%s", ucxpool_error_detail());
+        return keep_error("%s", ucxpool_error_detail());
     }
     result = pool_config_fit(config, gpu_store != NULL, memory_size);
     if (result == 0) {
@@ -268,7 +269,7 @@ static int exchange_init(exchange_t *exchange)
     exchange->ready_end = &exchange->ready;
     exchange->peers     = calloc(params->num_workers, sizeof(*exchange->peers));
     if (exchange->peers == NULL) {
-        return say_error("out of memory for %u peers", params->num_workers);
+        return keep_error("out of memory for %u peers", params->num_workers);
     }
     if ((exchange_create_pool(exchange, size) != 0) ||
         (exchange_init_memory(exchange, size) != 0)) {
@@ -297,7 +298,7 @@ int exchange_create(const exchange_params_t *params, exchange_t **exchange_p)
     exchange_t *exchange = calloc(1, sizeof(*exchange));
 
     if (exchange == NULL) {
-        return say_error("out of memory");
+        return keep_error("out of memory");
     }
     exchange->params = *params;
     if (exchange_init(exchange) != 0) {
@@ -345,8 +346,8 @@ int exchange_address(exchange_t *exchange, const void **address_p,
 {
     if (ucxpool_address_get(exchange->pool, &exchange->address,
                             &exchange->address_length) != UCXPOOL_OK) {
-        return say_error("cannot get the pool's address: %s",
-                         ucxpool_error_detail());
+        return keep_error("cannot get the pool's address: %s",
+                          ucxpool_error_detail());
     }
     *address_p = exchange->address;
     *length_p  = exchange->address_length;
@@ -372,8 +373,8 @@ static void exchange_fail(exchange_t *exchange, ucxpool_status_t status,
     }
     exchange->failed    = true;
     exchange->lost_peer = exchange_is_loss(status);
-    say_error("%s worker %u: %s: %s", what, peer, ucxpool_status_string(status),
-              detail);
+    keep_error("%s worker %u: %s: %s", what, peer,
+               ucxpool_status_string(status), detail);
 }
 
 static void exchange_fail_request(exchange_t        *exchange,
@@ -404,8 +405,8 @@ int exchange_connect(exchange_t *exchange, unsigned peer, const void *address,
                                     &exchange->peers[peer].channel);
     if (status != UCXPOOL_OK) {
         exchange->lost_peer = exchange_is_loss(status);
-        return say_error("cannot make a channel to worker %u: %s", peer,
-                         ucxpool_error_detail());
+        return keep_error("cannot make a channel to worker %u: %s", peer,
+                          ucxpool_error_detail());
     }
     return 0;
 }
@@ -509,7 +510,7 @@ int exchange_post(exchange_t *exchange, batch_t *batch)
 
         if (gpu_store_copy_in(gpu_store, mirror, batch) != 0) {
             exchange_fail(exchange, UCXPOOL_ERR_IO, batch->peer,
-                          "cannot send to", error_text());
+                          "cannot send to", kept_error());
             return -1;
         }
         data = ucxpool_data_buffer(mirror, batch_length(batch));
@@ -565,7 +566,7 @@ static void exchange_refuse(exchange_t *exchange, ucxpool_message_t *message,
                             const char *detail)
 {
     exchange_fail(exchange, status, peer, "cannot receive from", detail);
-    ucxpool_message_refuse(message, error_text());
+    ucxpool_message_refuse(message, kept_error());
 }
 
 static void exchange_take_batch(exchange_t              *exchange,
@@ -581,7 +582,7 @@ static void exchange_take_batch(exchange_t              *exchange,
     batch->peer  = header->source;
     if (batch_prepare(batch, header->count, length) != 0) {
         exchange_refuse(exchange, message, UCXPOOL_ERR_LIMIT, header->source,
-                        error_text());
+                        kept_error());
         batch_list_put(exchange->list, batch);
         return;
     }

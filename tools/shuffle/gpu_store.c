@@ -1,7 +1,8 @@
 #include <config.h>
 
 #include "tools/shuffle/gpu_store.h"
-#include "tools/shuffle/error.h"
+
+#include "common/error.h"
 
 #include "gpu/gpu.h"
 
@@ -36,7 +37,7 @@ struct gpu_store {
 
 static int gpu_store_fail(const gpu_store_t *gpu_store)
 {
-    return say_error("%s", gpu_store->gpu.error);
+    return keep_error("%s", gpu_store->gpu.error);
 }
 
 static int gpu_store_check(gpu_store_t *gpu_store, CUresult result,
@@ -65,9 +66,9 @@ char *gpu_store_host_alloc(gpu_store_t *gpu_store, size_t size)
     }
     address = aligned_alloc(STORE_ALIGNMENT, size);
     if (address == NULL) {
-        say_error("out of memory for %zu bytes of batches: use fewer workers "
-                  "(-w) or partitions (-p)",
-                  size);
+        keep_error("out of memory for %zu bytes of batches: use fewer workers "
+                   "(-w) or partitions (-p)",
+                   size);
     }
     return address;
 }
@@ -155,8 +156,8 @@ static int gpu_store_open(gpu_store_t              *gpu_store,
         return gpu_store_fail(gpu_store);
     }
     if ((gpu->driver.cuDeviceGetCount(&count) != CUDA_SUCCESS) || (count < 1)) {
-        return say_error("the CUDA driver shows no GPU: is one hidden by "
-                         "CUDA_VISIBLE_DEVICES?");
+        return keep_error("the CUDA driver shows no GPU: is one hidden by "
+                          "CUDA_VISIBLE_DEVICES?");
     }
     gpu_store->num_gpus  = (unsigned)count;
     gpu_store->stats.gpu = params->gpu >= 0
@@ -209,8 +210,8 @@ static int gpu_store_take_memory(gpu_store_t *gpu_store, size_t batch_size,
     while ((gpu_store->memory = gpu_store_alloc(gpu_store, num * place)) ==
            NULL) {
         if (num == STORE_PLACES_MIN) {
-            return say_error("%s: use fewer workers (-w), or another GPU",
-                             error_text());
+            return keep_error("%s: use fewer workers (-w), or another GPU",
+                              kept_error());
         }
         num = num / 2 < STORE_PLACES_MIN ? STORE_PLACES_MIN : num / 2;
     }
@@ -249,7 +250,7 @@ int gpu_store_create(const gpu_store_params_t *params,
     gpu_store_t *gpu_store = calloc(1, sizeof(*gpu_store));
 
     if (gpu_store == NULL) {
-        return say_error("out of memory");
+        return keep_error("out of memory");
     }
     if (gpu_store_init(gpu_store, params) != 0) {
         gpu_store_destroy(gpu_store);

@@ -1,7 +1,8 @@
 #include <config.h>
 
 #include "tools/shuffle/input.h"
-#include "tools/shuffle/error.h"
+
+#include "common/error.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -165,28 +166,28 @@ static int input_file_check(const char *path, int fd, struct stat *status_p)
     ssize_t got = 0;
 
     if (fstat(fd, status_p) != 0) {
-        return say_error("cannot stat input file '%s': %s", path,
-                         strerror(errno));
+        return keep_error("cannot stat input file '%s': %s", path,
+                          strerror(errno));
     }
     if (S_ISDIR(status_p->st_mode)) {
-        return say_error("'%s' is a directory: name the files in it", path);
+        return keep_error("'%s' is a directory: name the files in it", path);
     }
     if (!S_ISREG(status_p->st_mode)) {
-        return say_error("'%s' is not a regular file: several workers read it "
-                         "at once, so save its contents to a file first",
-                         path);
+        return keep_error("'%s' is not a regular file: several workers read it "
+                          "at once, so save its contents to a file first",
+                          path);
     }
     if (status_p->st_size == 0) {
         got = read(fd, &byte, sizeof(byte));
     }
     if (got < 0) {
-        return say_error("cannot read input file '%s': %s", path,
-                         strerror(errno));
+        return keep_error("cannot read input file '%s': %s", path,
+                          strerror(errno));
     }
     return got == 0 ? 0
-                    : say_error("'%s' does not tell its size, as files of "
-                                "/proc: save its contents to a file first",
-                                path);
+                    : keep_error("'%s' does not tell its size, as files of "
+                                 "/proc: save its contents to a file first",
+                                 path);
 }
 
 static int input_file_init(input_file_t *file, const char *path, int delimiter)
@@ -197,8 +198,8 @@ static int input_file_init(input_file_t *file, const char *path, int delimiter)
     int         result;
 
     if (fd < 0) {
-        return say_error("cannot open input file '%s': %s", path,
-                         strerror(errno));
+        return keep_error("cannot open input file '%s': %s", path,
+                          strerror(errno));
     }
     result = input_file_check(path, fd, &status);
     close(fd);
@@ -210,10 +211,10 @@ static int input_file_init(input_file_t *file, const char *path, int delimiter)
     file->delimiter =
         delimiter != FIELD_UNKNOWN ? delimiter : field_delimiter_guess(path);
     if (file->delimiter == FIELD_UNKNOWN) {
-        return say_error("the suffix of '%s' does not tell what parts its "
-                         "fields: give -d with one character, 'tab', 'blank' "
-                         "or 'csv'",
-                         path);
+        return keep_error("the suffix of '%s' does not tell what parts its "
+                          "fields: give -d with one character, 'tab', 'blank' "
+                          "or 'csv'",
+                          path);
     }
     return 0;
 }
@@ -225,7 +226,8 @@ int inputs_init(inputs_t *inputs, char *const *paths, size_t num_paths,
     inputs->num_files = num_paths;
     inputs->files     = calloc(num_paths, sizeof(*inputs->files));
     if (inputs->files == NULL) {
-        return say_error("out of memory for the names of %zu files", num_paths);
+        return keep_error("out of memory for the names of %zu files",
+                          num_paths);
     }
     for (size_t i = 0; i < num_paths; i++) {
         if (input_file_init(&inputs->files[i], paths[i], delimiter) != 0) {
@@ -267,8 +269,8 @@ int reader_init(reader_t *reader, const inputs_t *inputs, uint64_t begin,
     reader->value    = malloc(buffer_size);
     if ((reader->buffer == NULL) || (reader->value == NULL)) {
         reader_cleanup(reader);
-        return say_error("out of memory for a buffer of %zu bytes",
-                         buffer_size);
+        return keep_error("out of memory for a buffer of %zu bytes",
+                          buffer_size);
     }
     return 0;
 }
@@ -316,8 +318,8 @@ static int reader_open(reader_t *reader)
     }
     reader->fd = open(file->path, O_RDONLY | O_CLOEXEC);
     if (reader->fd < 0) {
-        return say_error("cannot open input file '%s': %s", file->path,
-                         strerror(errno));
+        return keep_error("cannot open input file '%s': %s", file->path,
+                          strerror(errno));
     }
     reader->low = reader->begin > file->start ? reader->begin - file->start : 0;
     reader->high = reader->end - file->start < file->size
@@ -348,10 +350,10 @@ static int reader_grow(reader_t *reader)
     reader->buffer = buffer != NULL ? buffer : reader->buffer;
     reader->value  = value != NULL ? value : reader->value;
     if ((buffer == NULL) || (value == NULL)) {
-        return say_error("out of memory: a record of '%s' before byte %llu is "
-                         "longer than %zu bytes",
-                         reader_file(reader)->path,
-                         (unsigned long long)reader->offset, reader->capacity);
+        return keep_error("out of memory: a record of '%s' before byte %llu is "
+                          "longer than %zu bytes",
+                          reader_file(reader)->path,
+                          (unsigned long long)reader->offset, reader->capacity);
     }
     reader->capacity = capacity;
     return 0;
@@ -381,14 +383,14 @@ static int reader_fill(reader_t *reader)
                     (off_t)reader->offset);
     } while ((got < 0) && (errno == EINTR));
     if (got < 0) {
-        return say_error("cannot read '%s' at byte %llu: %s", file->path,
-                         (unsigned long long)reader->offset, strerror(errno));
+        return keep_error("cannot read '%s' at byte %llu: %s", file->path,
+                          (unsigned long long)reader->offset, strerror(errno));
     }
     if (got == 0) {
-        return say_error("'%s' was cut short while it was read: byte %llu of "
-                         "%llu is not there any more",
-                         file->path, (unsigned long long)reader->offset,
-                         (unsigned long long)file->size);
+        return keep_error("'%s' was cut short while it was read: byte %llu of "
+                          "%llu is not there any more",
+                          file->path, (unsigned long long)reader->offset,
+                          (unsigned long long)file->size);
     }
     reader->tail += (size_t)got;
     reader->offset += (uint64_t)got;
@@ -418,10 +420,10 @@ static size_t reader_find_end(reader_t *reader)
 static size_t reader_end_file(reader_t *reader, uint64_t start)
 {
     if (reader->quotes == CSV_QUOTED) {
-        say_error("the last record of '%s', which begins at byte %llu, has a "
-                  "quote that is not closed: mend it, or give -d , where "
-                  "quotes are characters as others",
-                  reader_file(reader)->path, (unsigned long long)start);
+        keep_error("the last record of '%s', which begins at byte %llu, has a "
+                   "quote that is not closed: mend it, or give -d , where "
+                   "quotes are characters as others",
+                   reader_file(reader)->path, (unsigned long long)start);
         return 0;
     }
     reader->buffer[reader->tail++] = '\n';
@@ -482,10 +484,10 @@ static int reader_complain_field(const reader_t *reader, const record_t *record)
 
         excerpt[i] = (c >= ' ') && (c <= '~') ? c : '?';
     }
-    return say_error("the record at byte %llu of '%s' has no field %u (it "
-                     "begins with '%s'): mend it, or give another -k or -d",
-                     (unsigned long long)record->offset, record->file->path,
-                     reader->field, excerpt);
+    return keep_error("the record at byte %llu of '%s' has no field %u (it "
+                      "begins with '%s'): mend it, or give another -k or -d",
+                      (unsigned long long)record->offset, record->file->path,
+                      reader->field, excerpt);
 }
 
 int reader_next(reader_t *reader, record_t *record_p)
@@ -522,9 +524,9 @@ static int inputs_take_header_of(inputs_t *inputs, input_file_t *file)
         reader.buffer         = NULL;
     } else if ((record.length != inputs->header_length) ||
                (memcmp(record.data, inputs->header, record.length) != 0)) {
-        result = say_error("the header of '%s' is not that of the files "
-                           "before: with --header all must have the same",
-                           file->path);
+        result = keep_error("the header of '%s' is not that of the files "
+                            "before: with --header all must have the same",
+                            file->path);
     }
     file->header = record.length < file->size ? record.length : file->size;
     reader_cleanup(&reader);

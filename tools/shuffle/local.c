@@ -15,8 +15,9 @@
  */
 #include <config.h>
 
-#include "tools/shuffle/error.h"
 #include "tools/shuffle/job.h"
+
+#include "common/error.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -55,7 +56,7 @@ typedef struct place {
     size_t     address_length;
     char       address[LOCAL_ADDRESS_SIZE]; /* of the worker's pool */
     result_t   result;
-    char       error[ERROR_SIZE];
+    char       error[KEPT_ERROR_SIZE];
     bool       is_consequence; /* of another worker's end */
 } place_t;
 
@@ -85,8 +86,8 @@ typedef struct local {
     bool           has_failed;
     uint64_t       since;
     uint64_t       failed_at;
-    int            signal_number;     /* that ended the run */
-    char           error[ERROR_SIZE]; /* of the main process, "" */
+    int            signal_number;          /* that ended the run */
+    char           error[KEPT_ERROR_SIZE]; /* of the main process, "" */
 } local_t;
 
 /* --- a worker's process ------------------------------------------------- */
@@ -161,7 +162,7 @@ static int child_expect(child_t *child, word_t word, word_t expected)
         return 0;
     }
     child->told_to_end = true;
-    return say_error("worker %u was told to end", child->worker.index);
+    return keep_error("worker %u was told to end", child->worker.index);
 }
 
 static int child_interrupt(void *arg)
@@ -186,8 +187,8 @@ static int child_meet(child_t *child)
         return -1;
     }
     if (length > LOCAL_ADDRESS_SIZE) {
-        return say_error("the pool's address has %zu bytes, more than %u",
-                         length, LOCAL_ADDRESS_SIZE);
+        return keep_error("the pool's address has %zu bytes, more than %u",
+                          length, LOCAL_ADDRESS_SIZE);
     }
     memcpy(child->place->address, address, length);
     child->place->address_length = length;
@@ -230,7 +231,7 @@ static void child_fail(child_t *child)
     child->place->is_consequence =
         child->told_to_end ||
         ((exchange != NULL) && exchange_lost_peer(exchange));
-    strcpy(child->place->error, error_text());
+    strcpy(child->place->error, kept_error());
     output_discard(&child->folder, &set);
     child_say(child, WORD_FAILED);
     /* Until the main process ends this one, or has died itself. */
@@ -285,12 +286,12 @@ static int local_start_one(local_t *local, unsigned index)
     pid_t pid;
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
-        return say_error("cannot make a socket pair for worker %u: %s", index,
-                         strerror(errno));
+        return keep_error("cannot make a socket pair for worker %u: %s", index,
+                          strerror(errno));
     }
     pid = fork();
     if (pid < 0) {
-        say_error("cannot start worker %u: %s", index, strerror(errno));
+        keep_error("cannot start worker %u: %s", index, strerror(errno));
         close(sockets[0]);
         close(sockets[1]);
         return -1;
@@ -335,7 +336,7 @@ static void local_fail(local_t *local)
 static void local_fail_here(local_t *local)
 {
     if (!local->has_failed) {
-        strcpy(local->error, error_text());
+        strcpy(local->error, kept_error());
     }
     local_fail(local);
 }
@@ -444,18 +445,20 @@ static int local_say_cause(const local_t *local)
     }
     member = &local->members[cause];
     if (member->has_failed) {
-        return say_error("%s", local->places[cause].error);
+        return keep_error("%s", local->places[cause].error);
     }
     if (!member_is_dead(member)) {
-        return say_error("a worker did not end when it was told to");
+        return keep_error("a worker did not end when it was told to");
     }
     if (WIFSIGNALED(member->status)) {
-        return say_error("worker %u (process %ld) was killed by signal %d (%s)",
-                         cause, (long)member->pid, WTERMSIG(member->status),
-                         strsignal(WTERMSIG(member->status)));
+        return keep_error(
+            "worker %u (process %ld) was killed by signal %d (%s)", cause,
+            (long)member->pid, WTERMSIG(member->status),
+            strsignal(WTERMSIG(member->status)));
     }
-    return say_error("worker %u (process %ld) ended early, with exit status %d",
-                     cause, (long)member->pid, WEXITSTATUS(member->status));
+    return keep_error(
+        "worker %u (process %ld) ended early, with exit status %d", cause,
+        (long)member->pid, WEXITSTATUS(member->status));
 }
 
 /* --- the main process --------------------------------------------------- */
@@ -544,10 +547,9 @@ static void local_draw_bar(const local_t *local)
     memset(line, '.', LOCAL_BAR_WIDTH);
     memset(line, '#', (size_t)(part * LOCAL_BAR_WIDTH));
     line[LOCAL_BAR_WIDTH] = '\0';
-    fprintf(stderr, "\r[%s] %3u %%  %.1f s  %.0f MB/s ", line,
-            (unsigned)(part * 100), seconds,
-            seconds > 0 ? (double)written / seconds / 1e6 : 0.0);
-    fflush(stderr);
+    tool_progress("[%s] %3u %%  %.1f s  %.0f MB/s ", line,
+                  (unsigned)(part * 100), seconds,
+                  seconds > 0 ? (double)written / seconds / 1e6 : 0.0);
 }
 
 /* Wait for something, and take it. */
@@ -610,9 +612,7 @@ static void local_work(local_t *local)
             local_kill(local);
         }
     }
-    if (has_bar) {
-        fprintf(stderr, "\r\033[K");
-    }
+    tool_progress_clear();
 }
 
 static int local_end(local_t *local)
@@ -625,13 +625,13 @@ static int local_end(local_t *local)
             output_settle(&job->folder, &all);
             return 0;
         }
-        strcpy(local->error, error_text());
+        strcpy(local->error, kept_error());
     }
     output_discard(&job->folder, &all);
     if (local->signal_number != 0) {
         return local->signal_number;
     }
-    return local->error[0] != '\0' ? say_error("%s", local->error)
+    return local->error[0] != '\0' ? keep_error("%s", local->error)
                                    : local_say_cause(local);
 }
 
@@ -648,8 +648,8 @@ static int local_init_signals(local_t *local)
     local->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
     return local->signal_fd >= 0
                ? 0
-               : say_error("cannot make a signal descriptor: %s",
-                           strerror(errno));
+               : keep_error("cannot make a signal descriptor: %s",
+                            strerror(errno));
 }
 
 static int local_init(local_t *local)
@@ -664,7 +664,7 @@ static int local_init(local_t *local)
              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if ((local->members == NULL) || (local->polls == NULL) ||
         (local->places == MAP_FAILED)) {
-        return say_error("out of memory for %u workers", num_workers);
+        return keep_error("out of memory for %u workers", num_workers);
     }
     for (unsigned i = 0; i < num_workers; i++) {
         local->members[i].socket = -1;

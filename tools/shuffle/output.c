@@ -1,7 +1,8 @@
 #include <config.h>
 
 #include "tools/shuffle/output.h"
-#include "tools/shuffle/error.h"
+
+#include "common/error.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -45,8 +46,8 @@ typedef enum claim_result {
 static claim_result_t claim_fail(const output_folder_t *folder,
                                  const char            *what)
 {
-    say_error("cannot %s output folder '%s': %s", what, folder->path,
-              strerror(errno));
+    keep_error("cannot %s output folder '%s': %s", what, folder->path,
+               strerror(errno));
     return CLAIM_FAILED;
 }
 
@@ -67,9 +68,9 @@ static claim_result_t claim_check_empty(const output_folder_t *folder)
         if ((strcmp(entry->d_name, ".") != 0) &&
             (strcmp(entry->d_name, "..") != 0) &&
             (strcmp(entry->d_name, CLAIM_NAME) != 0)) {
-            say_error("output folder '%s' is not empty (it holds '%s'): empty "
-                      "it or name another with -o",
-                      folder->path, entry->d_name);
+            keep_error("output folder '%s' is not empty (it holds '%s'): empty "
+                       "it or name another with -o",
+                       folder->path, entry->d_name);
             result = CLAIM_FAILED;
         }
     }
@@ -191,9 +192,9 @@ static claim_result_t claim_take(output_folder_t *folder)
         poll(NULL, 0, CLAIM_WAIT_MS);
     }
     process = strstr(text, "process");
-    say_error("another run of ucxpool_shuffle (%s) writes into output folder "
-              "'%s': let it end, or name another folder with -o",
-              process != NULL ? process : "just started", folder->path);
+    keep_error("another run of ucxpool_shuffle (%s) writes into output folder "
+               "'%s': let it end, or name another folder with -o",
+               process != NULL ? process : "just started", folder->path);
     return CLAIM_FAILED;
 }
 
@@ -238,9 +239,9 @@ int output_folder_open(output_folder_t *folder, const char *path, uint64_t run)
             return (int)result;
         }
     }
-    return say_error("output folder '%s' is removed again and again: name "
-                     "another with -o",
-                     path);
+    return keep_error("output folder '%s' is removed again and again: name "
+                      "another with -o",
+                      path);
 }
 
 int output_folder_join(output_folder_t *folder)
@@ -313,8 +314,8 @@ static int output_commit_one(const output_folder_t *folder, uint32_t partition)
                    RENAME_NOREPLACE) == 0)) {
         return 0;
     }
-    return say_error("cannot name '%s/%s' '%s': %s", folder->path,
-                     names.temporary, names.final, strerror(errno));
+    return keep_error("cannot name '%s/%s' '%s': %s", folder->path,
+                      names.temporary, names.final, strerror(errno));
 }
 
 int output_commit(const output_folder_t *folder, const output_set_t *set)
@@ -374,12 +375,12 @@ static uint32_t output_partition(const output_t *output, uint32_t slot)
 
 static int output_fail(const output_t *output, uint32_t slot, const char *what)
 {
-    return say_error("cannot %s '%s/%s': %s%s", what, output->folder->path,
-                     output_names(output_partition(output, slot)).temporary,
-                     strerror(errno),
-                     (errno == ENOSPC) || (errno == EDQUOT)
-                         ? ": free some space, or name another folder with -o"
-                         : "");
+    return keep_error("cannot %s '%s/%s': %s%s", what, output->folder->path,
+                      output_names(output_partition(output, slot)).temporary,
+                      strerror(errno),
+                      (errno == ENOSPC) || (errno == EDQUOT)
+                          ? ": free some space, or name another folder with -o"
+                          : "");
 }
 
 /* Returns a descriptor, or -1 with an error. */
@@ -460,7 +461,7 @@ int output_init(output_t *output, const output_folder_t *folder,
             OUTPUT_PAGE,
             (num * output->buffer_size / OUTPUT_PAGE + 1) * OUTPUT_PAGE);
     if ((output->files == NULL) || (output->buffers == NULL)) {
-        result = say_error("out of memory for %u partition files", num);
+        result = keep_error("out of memory for %u partition files", num);
     }
     for (uint32_t i = 0; (i < num) && (result == 0); i++) {
         result = output_create(output, i);
@@ -563,11 +564,11 @@ static int output_check(const output_t *output, uint32_t slot, int fd)
     if ((uint64_t)status.st_size == length) {
         return 0;
     }
-    return say_error("partition %u has %llu bytes where %llu were written: "
-                     "does something else write to '%s'?",
-                     output_partition(output, slot),
-                     (unsigned long long)status.st_size,
-                     (unsigned long long)length, output->folder->path);
+    return keep_error("partition %u has %llu bytes where %llu were written: "
+                      "does something else write to '%s'?",
+                      output_partition(output, slot),
+                      (unsigned long long)status.st_size,
+                      (unsigned long long)length, output->folder->path);
 }
 
 static int output_finish_file(output_t *output, uint32_t slot)

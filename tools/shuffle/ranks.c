@@ -11,8 +11,9 @@
  */
 #include <config.h>
 
-#include "tools/shuffle/error.h"
 #include "tools/shuffle/job.h"
+
+#include "common/error.h"
 
 #include <stdlib.h>
 
@@ -54,8 +55,8 @@ static volatile sig_atomic_t ranks_signal;
 
 static int ranks_say_error(const char *what, pmix_status_t status)
 {
-    return say_error("cannot %s the other workers: %s", what,
-                     PMIx_Error_string(status));
+    return keep_error("cannot %s the other workers: %s", what,
+                      PMIx_Error_string(status));
 }
 
 int ranks_init(unsigned *rank_p, unsigned *num_ranks_p, uint64_t *run_p)
@@ -65,8 +66,8 @@ int ranks_init(unsigned *rank_p, unsigned *num_ranks_p, uint64_t *run_p)
     pmix_status_t status;
 
     if (getenv("PMIX_RANK") == NULL) {
-        return say_error("the launcher does not speak PMIx: use the mpirun of "
-                         "Open MPI, or srun --mpi=pmix");
+        return keep_error("the launcher does not speak PMIx: use the mpirun of "
+                          "Open MPI, or srun --mpi=pmix");
     }
     status = PMIx_Init(&ranks_self, NULL, 0);
     if (status != PMIX_SUCCESS) {
@@ -140,8 +141,8 @@ static void ranks_init_signals(void)
 static int ranks_interrupt(void *arg)
 {
     if (ranks_signal != 0) {
-        return say_error("ended by signal %d (%s)", (int)ranks_signal,
-                         strsignal(ranks_signal));
+        return keep_error("ended by signal %d (%s)", (int)ranks_signal,
+                          strsignal(ranks_signal));
     }
     return 0;
 }
@@ -210,7 +211,7 @@ static pmix_value_t *ranks_look(unsigned rank, const char *key, size_t least)
         return NULL;
     }
     if ((value->type != PMIX_BYTE_OBJECT) || (value->data.bo.size < least)) {
-        say_error("worker %u is of another version", rank);
+        keep_error("worker %u is of another version", rank);
         PMIX_VALUE_RELEASE(value);
         return NULL;
     }
@@ -232,13 +233,13 @@ static int ranks_connect(exchange_t *exchange, unsigned rank,
     address = value->data.bo.bytes + sizeof(card);
     memcpy(&card, value->data.bo.bytes, sizeof(card));
     if (memcmp(&card, own, sizeof(card)) != 0) {
-        result = say_error("worker %u has another job: %llu bytes in %llu "
-                           "files there, %llu bytes in %llu files here; all "
-                           "hosts must have the same files",
-                           rank, (unsigned long long)card.num_bytes,
-                           (unsigned long long)card.num_files,
-                           (unsigned long long)own->num_bytes,
-                           (unsigned long long)own->num_files);
+        result = keep_error("worker %u has another job: %llu bytes in %llu "
+                            "files there, %llu bytes in %llu files here; all "
+                            "hosts must have the same files",
+                            rank, (unsigned long long)card.num_bytes,
+                            (unsigned long long)card.num_files,
+                            (unsigned long long)own->num_bytes,
+                            (unsigned long long)own->num_files);
     } else {
         result = exchange_connect(exchange, rank, address,
                                   value->data.bo.size - sizeof(card));
@@ -269,7 +270,7 @@ static int ranks_meet(const job_t *job, exchange_t *exchange)
     }
     shown = malloc(sizeof(card) + length);
     if (shown == NULL) {
-        return say_error("out of memory");
+        return keep_error("out of memory");
     }
     memcpy(shown, &card, sizeof(card));
     memcpy(shown + sizeof(card), address, length);
@@ -325,7 +326,7 @@ static int ranks_commit(exchange_t *exchange, job_t *job)
 
         is_good = (value != NULL) && value->data.bo.bytes[0];
         if ((value != NULL) && !is_good) {
-            say_error("worker %u could not finish", i);
+            keep_error("worker %u could not finish", i);
         }
         if (value != NULL) {
             PMIX_VALUE_RELEASE(value);
@@ -374,9 +375,9 @@ int ranks_run(job_t *job, result_t *results)
 
 int ranks_init(unsigned *rank_p, unsigned *num_ranks_p, uint64_t *run_p)
 {
-    return say_error("started by a launcher, but built without PMIx: install "
-                     "libpmix-dev and build again, or start it on one host "
-                     "with -w");
+    return keep_error("started by a launcher, but built without PMIx: install "
+                      "libpmix-dev and build again, or start it on one host "
+                      "with -w");
 }
 
 int ranks_run(job_t *job, result_t *results)

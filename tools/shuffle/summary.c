@@ -1,8 +1,10 @@
 /* The results of the workers, compared and printed. */
 #include <config.h>
 
-#include "tools/shuffle/error.h"
 #include "tools/shuffle/job.h"
+
+#include "common/json.h"
+#include "common/error.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -51,12 +53,12 @@ int result_check(const result_t *sum)
     if (tally_is_equal(&sum->in, &sum->out)) {
         return 0;
     }
-    return say_error("the output differs from the input: %" PRIu64
-                     " records, %" PRIu64 " bytes, checksum %016" PRIx64
-                     " were read, but %" PRIu64 " records, %" PRIu64
-                     " bytes, checksum %016" PRIx64 " written",
-                     sum->in.records, sum->in.bytes, sum->in.checksum,
-                     sum->out.records, sum->out.bytes, sum->out.checksum);
+    return keep_error("the output differs from the input: %" PRIu64
+                      " records, %" PRIu64 " bytes, checksum %016" PRIx64
+                      " were read, but %" PRIu64 " records, %" PRIu64
+                      " bytes, checksum %016" PRIx64 " written",
+                      sum->in.records, sum->in.bytes, sum->in.checksum,
+                      sum->out.records, sum->out.bytes, sum->out.checksum);
 }
 
 static double seconds(uint64_t ns)
@@ -180,74 +182,70 @@ void summary_print_text(const job_t *job, const result_t *results,
 
 /* --- JSON --------------------------------------------------------------- */
 
-static void json_string(const char *text, FILE *stream)
+static void json_number(json_t *json, const char *key, uint64_t number)
 {
-    fputc('"', stream);
-    for (; *text != '\0'; text++) {
-        unsigned char c = (unsigned char)*text;
-
-        if ((c == '"') || (c == '\\')) {
-            fprintf(stream, "\\%c", c);
-        } else if (c < 0x20) {
-            fprintf(stream, "\\u%04x", c);
-        } else {
-            fputc(c, stream);
-        }
-    }
-    fputc('"', stream);
+    json_bare(json, key, "%" PRIu64, number);
 }
 
-static void json_tally(const char *name, const tally_t *tally, FILE *stream)
+static void json_seconds(json_t *json, const char *key, uint64_t ns)
 {
-    fprintf(stream,
-            "\"%s\": {\"records\": %" PRIu64 ", \"bytes\": %" PRIu64
-            ", \"checksum\": \"%016" PRIx64 "\"}, ",
-            name, tally->records, tally->bytes, tally->checksum);
+    json_bare(json, key, "%.6f", seconds(ns));
 }
 
-static void json_transfer(const result_t *result, FILE *stream)
+static void json_tally(json_t *json, const char *key, const tally_t *tally)
+{
+    char checksum[17];
+
+    snprintf(checksum, sizeof(checksum), "%016" PRIx64, tally->checksum);
+    json_open(json, key, '{');
+    json_number(json, "records", tally->records);
+    json_number(json, "bytes", tally->bytes);
+    json_text(json, "checksum", checksum);
+    json_close(json);
+}
+
+static void json_transfer(json_t *json, const result_t *result)
 {
     const exchange_report_t *exchange = &result->exchange;
 
-    fprintf(
-        stream,
-        "\"transfer\": {\"bytes_sent\": %" PRIu64
-        ", \"bytes_received\": %" PRIu64 ", \"batches_sent\": %" PRIu64
-        ", \"batches_received\": %" PRIu64
-        ", \"seconds\": %.6f, \"cpu_seconds\": %.6f, "
-        "\"wait_seconds\": %.6f, ",
-        exchange->bytes_sent, exchange->bytes_received, exchange->batches_sent,
-        exchange->batches_received, seconds(exchange->transfer.wall_ns),
-        seconds(exchange->transfer.cpu_ns), seconds(exchange->wait.wall_ns));
+    json_open(json, "transfer", '{');
+    json_number(json, "bytes_sent", exchange->bytes_sent);
+    json_number(json, "bytes_received", exchange->bytes_received);
+    json_number(json, "batches_sent", exchange->batches_sent);
+    json_number(json, "batches_received", exchange->batches_received);
+    json_seconds(json, "seconds", exchange->transfer.wall_ns);
+    json_seconds(json, "cpu_seconds", exchange->transfer.cpu_ns);
+    json_seconds(json, "wait_seconds", exchange->wait.wall_ns);
     if (result->copy.wall_ns > 0) {
-        fprintf(stream,
-                "\"memcpy_seconds\": %.6f, \"memcpy_cpu_seconds\": %.6f}",
-                seconds(result->copy.wall_ns), seconds(result->copy.cpu_ns));
+        json_seconds(json, "memcpy_seconds", result->copy.wall_ns);
+        json_seconds(json, "memcpy_cpu_seconds", result->copy.cpu_ns);
     } else {
-        fprintf(stream,
-                "\"memcpy_seconds\": null, \"memcpy_cpu_seconds\": null}");
+        json_bare(json, "memcpy_seconds", "null");
+        json_bare(json, "memcpy_cpu_seconds", "null");
     }
+    json_close(json);
 }
 
 /* direction: "sent" or "received". */
-static void json_traffic(const pool_stats_t *stats, const char *direction,
-                         FILE *stream)
+static void json_traffic(json_t *json, const pool_stats_t *stats,
+                         const char *direction)
 {
-    fprintf(stream, ", \"%s\": {", direction);
+    json_open(json, direction, '{');
     for (size_t i = 0; i < SUMMARY_NUM_MODES; i++) {
         const char *mode = summary_modes[i];
 
-        fprintf(stream,
-                "%s\"%s\": {\"bytes\": %" PRIu64 ", \"fragments\": %" PRIu64
-                "}",
-                i > 0 ? ", " : "", mode,
-                pool_stats_value(stats, "%s_%s_bytes", direction, mode),
-                pool_stats_value(stats, "%s_%s_fragments", direction, mode));
+        json_open(json, mode, '{');
+        json_number(json, "bytes",
+                    pool_stats_value(stats, "%s_%s_bytes", direction, mode));
+        json_number(
+            json, "fragments",
+            pool_stats_value(stats, "%s_%s_fragments", direction, mode));
+        json_close(json);
     }
-    fputc('}', stream);
+    json_close(json);
 }
 
-static void json_stats(const exchange_report_t *exchange, FILE *stream)
+static void json_pool(json_t *json, const exchange_report_t *exchange)
 {
     static const char *const names[] = {
         "registered_bytes",     "registrations", "registrations_after_start",
@@ -256,75 +254,79 @@ static void json_stats(const exchange_report_t *exchange, FILE *stream)
     };
     const pool_stats_t *stats = &exchange->stats;
 
-    json_traffic(stats, "sent", stream);
-    json_traffic(stats, "received", stream);
+    json_text(json, "wire", summary_wire(exchange));
+    json_traffic(json, stats, "sent");
+    json_traffic(json, stats, "received");
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        fprintf(stream, ", \"%s\": %" PRIu64, names[i],
-                pool_stats_value(stats, names[i]));
+        json_number(json, names[i], pool_stats_value(stats, "%s", names[i]));
     }
-    fprintf(stream,
-            ", \"blocked_seconds\": %.6f, \"blocks\": %" PRIu64
-            ", \"degraded_to\": \"%s\"}",
-            seconds(pool_stats_value(stats, "blocked_ns")),
-            pool_stats_value(stats, "blocks_send_total") +
-                pool_stats_value(stats, "blocks_recv_total") +
-                pool_stats_value(stats, "blocks_user_total"),
-            summary_degraded[exchange->degraded_to]);
+    json_seconds(json, "blocked_seconds",
+                 pool_stats_value(stats, "blocked_ns"));
+    json_number(json, "blocks",
+                pool_stats_value(stats, "blocks_send_total") +
+                    pool_stats_value(stats, "blocks_recv_total") +
+                    pool_stats_value(stats, "blocks_user_total"));
+    json_text(json, "degraded_to", summary_degraded[exchange->degraded_to]);
 }
 
-static void json_gpu(const result_t *result, FILE *stream)
+static void json_gpu(json_t *json, const result_t *result)
 {
-    if (result->gpu_store.size == 0) {
-        fprintf(stream, "\"gpu\": null, ");
+    const gpu_store_stats_t *stats = &result->gpu_store;
+
+    if (stats->size == 0) {
+        json_bare(json, "gpu", "null");
         return;
     }
-    fprintf(stream,
-            "\"gpu\": {\"number\": %" PRId32 ", \"bytes\": %" PRIu64
-            ", \"held_bytes\": %" PRIu64 ", \"max_held_bytes\": %" PRIu64
-            ", \"early_bytes\": %" PRIu64 "}, ",
-            result->gpu_store.gpu, result->gpu_store.size,
-            result->gpu_store.held, result->gpu_store.held_max, result->early);
+    json_open(json, "gpu", '{');
+    json_number(json, "number", (uint64_t)stats->gpu);
+    json_number(json, "bytes", stats->size);
+    json_number(json, "held_bytes", stats->held);
+    json_number(json, "max_held_bytes", stats->held_max);
+    json_number(json, "early_bytes", result->early);
+    json_close(json);
 }
 
-static void json_worker(const result_t *result, unsigned index, FILE *stream)
+static void json_worker(json_t *json, unsigned index, const result_t *result)
 {
-    fprintf(stream, "{\"worker\": %u, ", index);
-    json_tally("input", &result->in, stream);
-    json_tally("output", &result->out, stream);
-    fprintf(stream,
-            "\"seconds\": %.6f, \"cpu_seconds\": %.6f, "
-            "\"max_resident_bytes\": %" PRIu64 ", ",
-            seconds(result->whole.wall_ns), seconds(result->whole.cpu_ns),
-            result->max_resident);
-    json_gpu(result, stream);
-    json_transfer(result, stream);
-    fprintf(stream, ", \"wire\": \"%s\"", summary_wire(&result->exchange));
-    json_stats(&result->exchange, stream);
+    json_open(json, NULL, '{');
+    json_number(json, "worker", index);
+    json_tally(json, "input", &result->in);
+    json_tally(json, "output", &result->out);
+    json_seconds(json, "seconds", result->whole.wall_ns);
+    json_seconds(json, "cpu_seconds", result->whole.cpu_ns);
+    json_number(json, "max_resident_bytes", result->max_resident);
+    json_gpu(json, result);
+    json_transfer(json, result);
+    json_pool(json, &result->exchange);
+    json_close(json);
 }
 
 void summary_print_json(const job_t *job, const result_t *results,
                         uint64_t elapsed_ns, FILE *stream)
 {
     result_t sum;
+    json_t   json;
 
     result_sum(results, job->num_workers, &sum);
-    fprintf(stream, "{\"output_folder\": ");
-    json_string(job->folder.path, stream);
-    fprintf(stream,
-            ", \"workers\": %u, \"partitions\": %" PRIu32
-            ", \"files\": %zu, \"field\": %u, \"seconds\": %.6f, ",
-            job->num_workers, job->num_partitions, job->inputs.num_files,
-            job->field, seconds(elapsed_ns));
-    json_tally("input", &sum.in, stream);
-    json_tally("output", &sum.out, stream);
-    fprintf(stream, "\"newlines_added\": %" PRIu64 ", ", sum.num_added);
-    json_transfer(&sum, stream);
-    fprintf(stream,
-            ", \"registrations_after_start\": %" PRIu64 ", \"by_worker\": [",
-            pool_stats_value(&sum.exchange.stats, "registrations_after_start"));
+    json_init(&json, stream);
+    json_open_inline(&json, NULL, '{');
+    json_text(&json, "output_folder", job->folder.path);
+    json_number(&json, "workers", job->num_workers);
+    json_number(&json, "partitions", job->num_partitions);
+    json_number(&json, "files", job->inputs.num_files);
+    json_number(&json, "field", job->field);
+    json_seconds(&json, "seconds", elapsed_ns);
+    json_tally(&json, "input", &sum.in);
+    json_tally(&json, "output", &sum.out);
+    json_number(&json, "newlines_added", sum.num_added);
+    json_transfer(&json, &sum);
+    json_number(
+        &json, "registrations_after_start",
+        pool_stats_value(&sum.exchange.stats, "registrations_after_start"));
+    json_open(&json, "by_worker", '[');
     for (unsigned i = 0; i < job->num_workers; i++) {
-        fprintf(stream, "%s", i > 0 ? ", " : "");
-        json_worker(&results[i], i, stream);
+        json_worker(&json, i, &results[i]);
     }
-    fprintf(stream, "]}\n");
+    json_close(&json);
+    json_close(&json);
 }

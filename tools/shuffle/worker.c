@@ -2,8 +2,9 @@
  * has arrived; while it has no batch left for a target it does nothing else. */
 #include <config.h>
 
-#include "tools/shuffle/error.h"
 #include "tools/shuffle/job.h"
+
+#include "common/error.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,9 +55,9 @@ int worker_choose_batch(job_t *job)
     if ((job->gpu_memory == 0) || (job->gpu_memory >= least)) {
         return 0;
     }
-    return say_error("--device-memory: %zu bytes are too few for the batches "
-                     "of a worker: give %zum or more",
-                     job->gpu_memory, least / MIB + 1);
+    return keep_error("--device-memory: %zu bytes are too few for the batches "
+                      "of a worker: give %zum or more",
+                      job->gpu_memory, least / MIB + 1);
 }
 
 int worker_prepare(worker_params_t *params, unsigned turn)
@@ -98,7 +99,7 @@ static int worker_init(worker_t *worker)
     }
     worker->open = calloc(job->num_workers, sizeof(*worker->open));
     if (worker->open == NULL) {
-        return say_error("out of memory for %u workers", job->num_workers);
+        return keep_error("out of memory for %u workers", job->num_workers);
     }
     worker->own_memory = gpu_store_host_alloc(
         params->gpu_store, batch_memory_size(job->batch_size));
@@ -134,9 +135,9 @@ static int worker_write(worker_t *worker, const batch_t *batch)
     while ((result = batch_next_run(batch, job->num_partitions, &run,
                                     &worker->result->out)) > 0) {
         if (run.partition % job->num_workers != worker->params.index) {
-            return say_error("worker %u got records of partition %u, which is "
-                             "not its own",
-                             worker->params.index, run.partition);
+            return keep_error("worker %u got records of partition %u, which is "
+                              "not its own",
+                              worker->params.index, run.partition);
         }
         if (output_append(&worker->output, run.partition,
                           batch->bytes + run.offset, run.length) != 0) {
