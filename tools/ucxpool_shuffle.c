@@ -225,10 +225,9 @@ static int run_job(const options_t *options, const launch_t *launch,
                                                   : count_processors();
     result          = init_job(options, files, run, &job);
     if (result == 0) {
-        results = calloc(job.num_workers, sizeof(*results));
-        result  = results == NULL       ? keep_error("out of memory")
-                  : launch->is_launched ? ranks_run(&job, results)
-                                        : local_run(&job, results);
+        results = tool_calloc(job.num_workers, sizeof(*results));
+        result  = launch->is_launched ? ranks_run(&job, results)
+                                      : local_run(&job, results);
         if ((result == 0) && (launch->rank == 0)) {
             result = print_summary(options, &job, results, clock_now() - since,
                                    stream);

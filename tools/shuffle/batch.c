@@ -238,19 +238,17 @@ int batch_next_run(const batch_t *batch, uint32_t num_partitions,
 
 /* --- lists -------------------------------------------------------------- */
 
-int batch_list_init(batch_list_t *list, char *memory, unsigned num, size_t size)
+void batch_list_init(batch_list_t *list, char *memory, unsigned num,
+                     size_t size)
 {
-    memset(list, 0, sizeof(*list));
-    list->all = calloc(num, sizeof(*list->all));
-    if (list->all == NULL) {
-        return keep_error("out of memory for %u batches", num);
-    }
-    list->num = num;
+    list->all      = tool_calloc(num, sizeof(*list->all));
+    list->num      = num;
+    list->num_idle = 0;
+    list->idle     = NULL;
     for (unsigned i = 0; i < num; i++) {
         batch_init(&list->all[i], memory + i * batch_memory_size(size), size);
         batch_list_put(list, &list->all[i]);
     }
-    return 0;
 }
 
 void batch_list_cleanup(batch_list_t *list)

@@ -115,8 +115,8 @@ typedef struct batch_list {
     batch_t *idle;
 } batch_list_t;
 
-/* memory: num times batch_memory_size(), borrowed. Returns -1 with an error. */
-int  batch_list_init(batch_list_t *list, char *memory, unsigned num,
+/* memory: num times batch_memory_size(), borrowed. */
+void batch_list_init(batch_list_t *list, char *memory, unsigned num,
                      size_t size);
 void batch_list_cleanup(batch_list_t *list);
 

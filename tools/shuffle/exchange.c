@@ -234,22 +234,18 @@ static int exchange_init_memory(exchange_t *exchange, size_t size)
     return exchange->memory.address != NULL ? 0 : -1;
 }
 
-static int exchange_init_peer(exchange_t *exchange, unsigned index,
-                              size_t offset)
+static void exchange_init_peer(exchange_t *exchange, unsigned index,
+                               char *memory)
 {
     exchange_peer_t *peer = &exchange->peers[index];
 
     peer->exchange = exchange;
-    if (batch_list_init(&peer->list, exchange->memory.address + offset,
-                        EXCHANGE_BATCHES_PER_PEER,
-                        exchange->params.batch_size) != 0) {
-        return -1;
-    }
+    batch_list_init(&peer->list, memory, EXCHANGE_BATCHES_PER_PEER,
+                    exchange->params.batch_size);
     for (unsigned i = 0; i < EXCHANGE_BATCHES_PER_PEER; i++) {
         peer->list.all[i].owner = peer;
         peer->list.all[i].peer  = index;
     }
-    return 0;
 }
 
 static int exchange_init(exchange_t *exchange)
@@ -258,49 +254,41 @@ static int exchange_init(exchange_t *exchange)
     size_t                   place  = batch_memory_size(params->batch_size);
     unsigned                 peers  = params->num_workers - 1;
     unsigned                 num    = 2 * peers;
-    size_t                   offset = 0;
     size_t                   size;
+    char                    *memory;
 
     num  = num < EXCHANGE_INCOMING_MIN ? EXCHANGE_INCOMING_MIN : num;
     num  = num > EXCHANGE_INCOMING_MAX ? EXCHANGE_INCOMING_MAX : num;
     num  = params->gpu_store != NULL ? 0 : num;
     size = (EXCHANGE_BATCHES_PER_PEER * (size_t)peers + num) * place;
-
-    exchange->ready_end = &exchange->ready;
-    exchange->peers     = calloc(params->num_workers, sizeof(*exchange->peers));
-    if (exchange->peers == NULL) {
-        return keep_error("out of memory for %u peers", params->num_workers);
-    }
     if ((exchange_create_pool(exchange, size) != 0) ||
         (exchange_init_memory(exchange, size) != 0)) {
         return -1;
     }
+    memory = exchange->memory.address;
     for (unsigned i = 0; i < params->num_workers; i++) {
-        if (i == params->self) {
-            continue;
+        if (i != params->self) {
+            exchange_init_peer(exchange, i, memory);
+            memory += EXCHANGE_BATCHES_PER_PEER * place;
         }
-        if (exchange_init_peer(exchange, i, offset) != 0) {
-            return -1;
-        }
-        offset += EXCHANGE_BATCHES_PER_PEER * place;
     }
     if (params->gpu_store != NULL) {
         exchange->list = gpu_store_list(params->gpu_store);
-        return 0;
+    } else {
+        exchange->list = &exchange->own_list;
+        batch_list_init(exchange->list, memory, num, params->batch_size);
     }
-    exchange->list = &exchange->own_list;
-    return batch_list_init(exchange->list, exchange->memory.address + offset,
-                           num, params->batch_size);
+    return 0;
 }
 
 int exchange_create(const exchange_params_t *params, exchange_t **exchange_p)
 {
-    exchange_t *exchange = calloc(1, sizeof(*exchange));
+    exchange_t *exchange = tool_calloc(1, sizeof(*exchange));
 
-    if (exchange == NULL) {
-        return keep_error("out of memory");
-    }
-    exchange->params = *params;
+    exchange->params    = *params;
+    exchange->ready_end = &exchange->ready;
+    exchange->peers =
+        tool_calloc(params->num_workers, sizeof(*exchange->peers));
     if (exchange_init(exchange) != 0) {
         exchange_destroy(exchange);
         return -1;
@@ -333,8 +321,7 @@ void exchange_destroy(exchange_t *exchange)
         gpu_store_host_free(gpu_store, exchange->memory.address);
     }
     batch_list_cleanup(&exchange->own_list);
-    for (unsigned i = 0;
-         (exchange->peers != NULL) && (i < exchange->params.num_workers); i++) {
+    for (unsigned i = 0; i < exchange->params.num_workers; i++) {
         batch_list_cleanup(&exchange->peers[i].list);
     }
     free(exchange->peers);

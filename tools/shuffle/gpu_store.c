@@ -219,8 +219,8 @@ static int gpu_store_take_memory(gpu_store_t *gpu_store, size_t batch_size,
     gpu_store->num_reserved = num / STORE_PLACES_MIN < STORE_IDLE_MAX
                                   ? num / STORE_PLACES_MIN
                                   : STORE_IDLE_MAX;
-    return batch_list_init(&gpu_store->list, gpu_store->memory, num,
-                           batch_size);
+    batch_list_init(&gpu_store->list, gpu_store->memory, num, batch_size);
+    return 0;
 }
 
 static int gpu_store_init(gpu_store_t              *gpu_store,
@@ -247,11 +247,8 @@ static int gpu_store_init(gpu_store_t              *gpu_store,
 int gpu_store_create(const gpu_store_params_t *params,
                      gpu_store_t             **gpu_store_p)
 {
-    gpu_store_t *gpu_store = calloc(1, sizeof(*gpu_store));
+    gpu_store_t *gpu_store = tool_calloc(1, sizeof(*gpu_store));
 
-    if (gpu_store == NULL) {
-        return keep_error("out of memory");
-    }
     if (gpu_store_init(gpu_store, params) != 0) {
         gpu_store_destroy(gpu_store);
         return -1;

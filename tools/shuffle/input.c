@@ -224,11 +224,7 @@ int inputs_init(inputs_t *inputs, char *const *paths, size_t num_paths,
 {
     memset(inputs, 0, sizeof(*inputs));
     inputs->num_files = num_paths;
-    inputs->files     = calloc(num_paths, sizeof(*inputs->files));
-    if (inputs->files == NULL) {
-        return keep_error("out of memory for the names of %zu files",
-                          num_paths);
-    }
+    inputs->files     = tool_calloc(num_paths, sizeof(*inputs->files));
     for (size_t i = 0; i < num_paths; i++) {
         if (input_file_init(&inputs->files[i], paths[i], delimiter) != 0) {
             inputs_cleanup(inputs);
@@ -255,8 +251,8 @@ uint64_t inputs_begin(const inputs_t *inputs, unsigned worker,
 
 /* --- the reader --------------------------------------------------------- */
 
-int reader_init(reader_t *reader, const inputs_t *inputs, uint64_t begin,
-                uint64_t end, unsigned field, size_t buffer_size)
+void reader_init(reader_t *reader, const inputs_t *inputs, uint64_t begin,
+                 uint64_t end, unsigned field, size_t buffer_size)
 {
     memset(reader, 0, sizeof(*reader));
     reader->inputs   = inputs;
@@ -265,14 +261,8 @@ int reader_init(reader_t *reader, const inputs_t *inputs, uint64_t begin,
     reader->field    = field;
     reader->fd       = -1;
     reader->capacity = buffer_size;
-    reader->buffer   = malloc(buffer_size);
-    reader->value    = malloc(buffer_size);
-    if ((reader->buffer == NULL) || (reader->value == NULL)) {
-        reader_cleanup(reader);
-        return keep_error("out of memory for a buffer of %zu bytes",
-                          buffer_size);
-    }
-    return 0;
+    reader->buffer   = tool_calloc(1, buffer_size);
+    reader->value    = tool_calloc(1, buffer_size);
 }
 
 static void reader_close(reader_t *reader)
@@ -510,12 +500,9 @@ static int inputs_take_header_of(inputs_t *inputs, input_file_t *file)
 {
     reader_t reader;
     record_t record;
-    int      result =
-        reader_init(&reader, inputs, file->start, file->start + 1, 1, 4096);
+    int      result = 0;
 
-    if (result != 0) {
-        return -1;
-    }
+    reader_init(&reader, inputs, file->start, file->start + 1, 1, 4096);
     if (reader_next_record(&reader, &record) < 0) {
         result = -1;
     } else if (inputs->header == NULL) {

@@ -91,7 +91,7 @@ typedef struct reader {
 
 /* buffer_size: bytes to read at a time, 2 or more; a longer record makes the
  * buffer grow. */
-int  reader_init(reader_t *reader, const inputs_t *inputs, uint64_t begin,
+void reader_init(reader_t *reader, const inputs_t *inputs, uint64_t begin,
                  uint64_t end, unsigned field, size_t buffer_size);
 void reader_cleanup(reader_t *reader);
 

@@ -657,13 +657,12 @@ static int local_init(local_t *local)
     unsigned num_workers = local->job->num_workers;
 
     local->since   = clock_now();
-    local->members = calloc(num_workers, sizeof(*local->members));
-    local->polls   = calloc(num_workers + 1, sizeof(*local->polls));
+    local->members = tool_calloc(num_workers, sizeof(*local->members));
+    local->polls   = tool_calloc(num_workers + 1, sizeof(*local->polls));
     local->places =
         mmap(NULL, num_workers * sizeof(*local->places), PROT_READ | PROT_WRITE,
              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if ((local->members == NULL) || (local->polls == NULL) ||
-        (local->places == MAP_FAILED)) {
+    if (local->places == MAP_FAILED) {
         return keep_error("out of memory for %u workers", num_workers);
     }
     for (unsigned i = 0; i < num_workers; i++) {

@@ -268,10 +268,7 @@ static int ranks_meet(const job_t *job, exchange_t *exchange)
     if (exchange_address(exchange, &address, &length) != 0) {
         return -1;
     }
-    shown = malloc(sizeof(card) + length);
-    if (shown == NULL) {
-        return keep_error("out of memory");
-    }
+    shown = tool_calloc(1, sizeof(card) + length);
     memcpy(shown, &card, sizeof(card));
     memcpy(shown + sizeof(card), address, length);
     ranks_may_be_connected = true;

@@ -90,17 +90,11 @@ static int worker_init(worker_t *worker)
     output_set_t           set    = job_partitions(job, params->index);
 
     worker->job = job;
-    if (reader_init(
-            &worker->reader, &job->inputs,
-            inputs_begin(&job->inputs, params->index, job->num_workers),
-            inputs_begin(&job->inputs, params->index + 1, job->num_workers),
-            job->field, WORKER_BUFFER_SIZE) != 0) {
-        return -1;
-    }
-    worker->open = calloc(job->num_workers, sizeof(*worker->open));
-    if (worker->open == NULL) {
-        return keep_error("out of memory for %u workers", job->num_workers);
-    }
+    reader_init(&worker->reader, &job->inputs,
+                inputs_begin(&job->inputs, params->index, job->num_workers),
+                inputs_begin(&job->inputs, params->index + 1, job->num_workers),
+                job->field, WORKER_BUFFER_SIZE);
+    worker->open       = tool_calloc(job->num_workers, sizeof(*worker->open));
     worker->own_memory = gpu_store_host_alloc(
         params->gpu_store, batch_memory_size(job->batch_size));
     if ((worker->own_memory == NULL) ||
