@@ -1,32 +1,346 @@
 /*
  * ucxpool_perf: the same transfer through the pool and through raw UCX.
+ *
+ *     options    what is asked for
+ *     jobs       for each test a work, and the sides that do it (perf/job.h,
+ *                perf/test.h)
+ *     pair       two processes, here or on two hosts (pair.c, remote.c), that
+ *                run a job as the sender and the receiver
+ *     measure    round after round, each side sends a batch (measure.c)
+ *     stage      lanes (raw.c, pool.c) and ends of all sides, and what the two
+ *                processes say to each other about a batch (stage.c, batch.c)
+ *     end        the loop over messages in flight (end.c, buffers.c)
+ *     report     text and tables, JSON and CSV, a picture
  */
+#include <config.h>
+
+#include "common/error.h"
+#include "common/options.h"
 #include "common/output.h"
-#include "perf/devices.h"
-#include "perf/error.h"
-#include "perf/list.h"
-#include "perf/options.h"
+#include "common/result_file.h"
 #include "perf/pair.h"
-#include "perf/plot.h"
-#include "perf/remote.h"
 #include "perf/report.h"
+#include "perf/test.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <ucp/api/ucp.h>
 
-#define MAX_RESULTS OPTIONS_MAX_TESTS
+#define MAX_JOBS 32
 
-/* Everything that one run of the program does. */
+enum { FILE_JSON, FILE_CSV, FILE_PLOT, FILE_LAST };
+
+typedef struct options {
+    const char   *tests[MAX_JOBS];
+    unsigned      num_tests;
+    const char   *table;      /* one of test_row_t, "all", or NULL */
+    int32_t       devices[2]; /* as in work_t */
+    uint32_t      pageable;   /* likewise */
+    bool          untold;
+    uint64_t      size;  /* 0: as the test has it */
+    uint64_t      count; /* 0: as the test has it */
+    unsigned      outstanding;
+    unsigned      rounds;
+    double        seconds; /* of a job */
+    uint32_t      pool_mode;
+    unsigned      num_sides; /* 0: as the test has them */
+    side_t        sides[JOB_MAX_SIDES];
+    int           cpus[2]; /* -1: not pinned */
+    result_file_t files[FILE_LAST];
+    const char   *listen;
+    const char   *connect;
+    bool          list;
+    bool          quiet;
+} options_t;
+
+/* --- options -------------------------------------------------------------- */
+
+static int read_test(void *options_, const char *name)
+{
+    options_t *options = options_;
+
+    if (strcmp(name, "all") == 0) {
+        options->table = "all";
+        return 0;
+    }
+    if (options->num_tests == MAX_JOBS) {
+        return options_wrong("-t %s: %d tests at most", name, MAX_JOBS);
+    }
+    options->tests[options->num_tests++] = name;
+    return test_find(name) != NULL ? 0 : -1;
+}
+
+static int read_table(void *options_, const char *name)
+{
+    options_t *options = options_;
+
+    options->table = name;
+    for (unsigned i = 0; test_row_at(i) != NULL; i++) {
+        if (strcmp(test_row_at(i)->table, name) == 0) {
+            return 0;
+        }
+    }
+    return strcmp(name, "all") == 0 ? 0 : -1;
+}
+
+static int read_device(void *options, const char *text)
+{
+    return work_parse_devices(text, ((options_t *)options)->devices);
+}
+
+static int read_pageable(void *options, const char *text)
+{
+    return work_parse_pageable(text, &((options_t *)options)->pageable);
+}
+
+static int read_wire(void *options, const char *text)
+{
+    for (uint32_t mode = MODE_AUTO; mode < MODE_LAST; mode++) {
+        if (strcmp(side_mode_name(mode), text) == 0) {
+            ((options_t *)options)->pool_mode = mode;
+            return 0;
+        }
+    }
+    return -1;
+}
+
+static int read_sides(void *options_, const char *text)
+{
+    options_t *options = options_;
+    char       name[SIDE_NAME_SIZE];
+    size_t     length;
+
+    options->num_sides = 0;
+    do {
+        length = strcspn(text, ",");
+        if ((length >= sizeof(name)) || (options->num_sides == JOB_MAX_SIDES)) {
+            return -1;
+        }
+        memcpy(name, text, length);
+        name[length] = '\0';
+        if (side_parse(name, &options->sides[options->num_sides++]) != 0) {
+            return -1;
+        }
+        text += length;
+    } while (*text++ != '\0');
+    return 0;
+}
+
+static int read_cpus(void *options, const char *text)
+{
+    int *cpus = ((options_t *)options)->cpus;
+    char extra;
+
+    return (sscanf(text, "%d,%d%c", &cpus[0], &cpus[1], &extra) == 2) &&
+                   (cpus[0] >= 0) && (cpus[0] < CPU_SETSIZE) &&
+                   (cpus[1] >= 0) && (cpus[1] < CPU_SETSIZE)
+               ? 0
+               : -1;
+}
+
+static const option_row_t option_rows[] = {
+    {"test", 't', "TEST",
+     "what to do, see --list (default: each); given several times, these in "
+     "turn; all: every table",
+     OPTION_CALL(read_test, "no such test; --list names them")},
+    {"table", 0, "TABLE",
+     "make a table of the project's targets: map, ucx, both; cuda, cuda-ucx "
+     "with a GPU's memory; or all",
+     OPTION_CALL(read_table, "give map, ucx, both, cuda, cuda-ucx or all")},
+    {"size", 's', "SIZE", "bytes of a buffer, as 256, 4k, 64m",
+     OPTION_SIZE(options_t, size, WORK_MAX_BYTES)},
+    {"count", 'n', "COUNT", "buffers of a message",
+     OPTION_SIZE(options_t, count, WORK_MAX_BUFFERS),
+     .right = "give a number, 1 to 16m"},
+    {"outstanding", 'O', "NUM", "messages in flight (default: 2)",
+     OPTION_NUMBER(options_t, outstanding, WORK_MAX_OUTSTANDING)},
+    {"rounds", 'r', "NUM", "rounds at most (default: 40)",
+     OPTION_NUMBER(options_t, rounds, 1000000)},
+    {"time", 'T', "SECONDS", "begin no round after that (default: 10)",
+     OPTION_SECONDS(options_t, seconds)},
+    {"device", 0, "cuda[:N[,M]]",
+     "buffers in the memory of GPU N (default: 0) for both processes, or N at "
+     "the sender and M at the receiver",
+     OPTION_CALL(read_device, "give cuda, cuda:N for a GPU that both processes "
+                              "use, or cuda:N,M for one each")},
+    {"pageable", 0, "SIDE",
+     "with --device: send, recv or both: there the buffers are in host memory "
+     "that no GPU reaches",
+     OPTION_CALL(read_pageable, "give send, recv or both")},
+    {"untold", 0, NULL,
+     "with --device: the pool has to find out what memory the buffers are",
+     OPTION_FLAG(options_t, untold)},
+    {"wire", 0, "WIRE", "the pool's wire: auto, map, ucx (default: auto)",
+     OPTION_CALL(read_wire, "give auto, map or ucx")},
+    {"sides", 0, "LIST",
+     "sides to compare, as am-each/peer,iov/none; the others are compared with "
+     "the first one where that is the pool",
+     OPTION_CALL(read_sides, "give names from --list, with commas between")},
+    {"cpus", 0, "A,B", "pin the sender to processor A, the receiver to B",
+     OPTION_CALL(read_cpus, "give two numbers, as 0,1")},
+    {"json", 0, "[=FILE]",
+     "print JSON for programs, to a file or instead of the text",
+     OPTION_FILE(options_t, files[FILE_JSON])},
+    {"csv", 0, "[=FILE]", "the same as CSV",
+     OPTION_FILE(options_t, files[FILE_CSV])},
+    {"plot", 0, "FILE", "draw the rates: .svg or .png (needs gnuplot)",
+     OPTION_FILE(options_t, files[FILE_PLOT])},
+    {"list", 0, NULL, "print tests, sides and tables, and end",
+     OPTION_FLAG(options_t, list)},
+    {"listen", 'l', "PORT",
+     "serve one run from another process, at PORT or HOST:PORT; from another "
+     "host where both know a secret (UCXPOOL_SECRET_FILE)",
+     OPTION_TEXT(options_t, listen)},
+    {"quiet", 'q', NULL, "print no progress on the standard error",
+     OPTION_FLAG(options_t, quiet)},
+    {NULL},
+};
+
+static const program_t program = {
+    .name  = "ucxpool_perf",
+    .usage = "[-t TEST] [-s SIZE] [-n COUNT] [OPTION]...\n"
+             "--table map|ucx|both|cuda|cuda-ucx|all [OPTION]...\n"
+             "-l PORT               on one host, and on the other\n"
+             "[OPTION]... HOST:PORT",
+    .purpose =
+        "Do the same transfer through the pool and through raw UCX, in turn, "
+        "and show how fast each is.",
+    .rows  = option_rows,
+    .notes = "UCX_ and UCXPOOL_ variables apply to both processes. Exit "
+             "status: 0 done, 1 something failed, 2 wrong usage. Missing a "
+             "target is not a failure.",
+    .max_arguments = 1,
+    .ucx_version   = ucp_get_version_string,
+};
+
+static const options_t defaults = {
+    .outstanding = 2,
+    .rounds      = 40,
+    .seconds     = 10,
+    .pool_mode   = MODE_AUTO,
+    .devices     = {WORK_HOST, WORK_HOST},
+    .cpus        = {-1, -1},
+    .files =
+        {
+            [FILE_JSON] = {.option = "--json", .suffixes = ".json"},
+            [FILE_CSV]  = {.option = "--csv", .suffixes = ".csv"},
+            [FILE_PLOT] = {.option = "--plot", .suffixes = ".svg or .png"},
+        },
+};
+
+static bool is_on_gpu(const options_t *options)
+{
+    return options->devices[0] != WORK_HOST;
+}
+
+/* Is a row of the table that was asked for? */
+static bool is_asked_for(const options_t *options, const test_row_t *row)
+{
+    return strcmp(options->table, "all") == 0
+               ? test_table_is_on_gpu(row->table) == is_on_gpu(options)
+               : strcmp(options->table, row->table) == 0;
+}
+
+/* The functions that check return -1 to go on, or the exit code. */
+static int check_table(options_t *options)
+{
+    bool on_gpu = strcmp(options->table, "all") == 0
+                      ? is_on_gpu(options)
+                      : test_table_is_on_gpu(options->table);
+
+    if ((options->num_tests != 0) || (options->num_sides != 0) ||
+        (options->pool_mode != MODE_AUTO) || (options->pageable != 0) ||
+        options->untold ||
+        (!on_gpu && ((options->size != 0) || (options->count != 0)))) {
+        return options_wrong(
+            "a table has tests, sizes, sides and wires of its own: leave out "
+            "-t, --sides, --wire, --pageable, --untold, and -s and -n where it "
+            "is not about a GPU's memory");
+    }
+    if (!on_gpu && is_on_gpu(options)) {
+        return options_wrong("--table %s is about host memory: leave out "
+                             "--device",
+                             options->table);
+    }
+    if (on_gpu && !is_on_gpu(options)) {
+        options->devices[0] = 0;
+        options->devices[1] = 0;
+    }
+    return -1;
+}
+
+static int check_tests(const options_t *options)
+{
+    bool any_block = false;
+    bool any_bar   = options->num_tests == 0;
+
+    for (unsigned i = 0; i < options->num_tests; i++) {
+        bool is_block = test_find(options->tests[i])->unit == UNIT_BLOCK;
+
+        any_block |= is_block;
+        any_bar |= !is_block;
+    }
+    if (any_block &&
+        ((options->num_sides != 0) || (options->pool_mode != MODE_AUTO) ||
+         (options->size != 0) || (options->count != 0) ||
+         (options->pageable != 0) || options->untold)) {
+        return options_wrong("block sends nothing: leave out -s, -n, --sides, "
+                             "--wire, --pageable and --untold");
+    }
+    if (options->files[FILE_PLOT].is_asked && !any_bar) {
+        return options_wrong("--plot: a block's get and put is nothing to "
+                             "draw: leave it out, or give another test");
+    }
+    return -1;
+}
+
+/* Files of which the standard output takes the place. */
+static unsigned num_on_stdout(const options_t *options)
+{
+    unsigned num = 0;
+
+    for (unsigned i = 0; i < FILE_LAST; i++) {
+        num += options->files[i].is_asked && (options->files[i].path == NULL);
+    }
+    return num;
+}
+
+static int check_options(options_t *options)
+{
+    if ((options->listen != NULL) && (options->connect != NULL)) {
+        return options_wrong("give -l PORT on one host and HOST:PORT on the "
+                             "other");
+    }
+    if ((options->num_sides != 0) && (options->pool_mode != MODE_AUTO)) {
+        return options_wrong("--sides names the pool's wires, as in pool/ucx: "
+                             "leave out --wire");
+    }
+    if (((options->pageable != 0) || options->untold) && !is_on_gpu(options)) {
+        return options_wrong("%s is about pools on a GPU: give --device",
+                             options->untold ? "--untold" : "--pageable");
+    }
+    if (num_on_stdout(options) > 1) {
+        return options_wrong("one of --json, --csv and --plot can go to the "
+                             "standard output: name files for the others");
+    }
+    return options->table != NULL ? check_table(options) : check_tests(options);
+}
+
+/* --- jobs ----------------------------------------------------------------- */
+
 typedef struct run {
     options_t    options;
-    FILE        *output; /* the standard output */
+    FILE        *output;  /* the standard output */
+    bool         is_text; /* what goes there */
     unsigned     num_jobs;
-    job_t        jobs[MAX_RESULTS];
-    const char  *tables[MAX_RESULTS]; /* of each job; NULL: a job by itself */
-    job_result_t results[MAX_RESULTS];
+    job_t        jobs[MAX_JOBS];
+    const char  *tables[MAX_JOBS]; /* of each job; NULL: a job by itself */
+    job_result_t results[MAX_JOBS];
 } run_t;
 
+/* The pool, and each way of raw UCX in both modes. */
 static void add_sides(job_t *job, const test_t *test, uint32_t pool_mode)
 {
     const uint32_t *ways =
@@ -36,105 +350,52 @@ static void add_sides(job_t *job, const test_t *test, uint32_t pool_mode)
     if (test->has_pieces) {
         job->sides[job->num_sides++] = (side_t){WAY_POOL_PIECES, pool_mode};
     }
-    for (unsigned i = 0; ways[i] != WAY_LAST; i++) {
-        side_t side = {ways[i], MODE_PEER};
-
-        if (side_is_copy(side) && (job->work.pageable != 0)) {
-            continue;
+    for (unsigned i = 0; ways[i] != WAY_NONE; i++) {
+        if (!side_is((side_t){ways[i], 0}, IS_COPY)) {
+            job->sides[job->num_sides++] = (side_t){ways[i], MODE_PEER};
+            job->sides[job->num_sides++] = (side_t){ways[i], MODE_NONE};
+        } else if (job->work.pageable == 0) {
+            job->sides[job->num_sides++] = (side_t){ways[i], MODE_COPY};
         }
-        if (side_is_copy(side)) {
-            side.mode                    = MODE_COPY;
-            job->sides[job->num_sides++] = side;
-            continue;
-        }
-        job->sides[job->num_sides++] = side;
-        side.mode                    = MODE_NONE;
-        job->sides[job->num_sides++] = side;
     }
 }
 
-/* Why a job is none; what options_parse() has checked is not looked at. */
-static void say_why_insane(const job_t *job)
-{
-    if (job->work.echo && (job->work.count != 1)) {
-        perf_error("%s sends one buffer there and back: leave out -n",
-                   job->test);
-        return;
-    }
-    if (job->work.mixed && (job->work.size < 8)) {
-        perf_error("mixed wants buffers of up to 8 bytes or more: raise -s");
-        return;
-    }
-    for (unsigned i = 0; i < job->num_sides; i++) {
-        if (side_is_copy(job->sides[i]) && !work_is_on_gpu(&job->work)) {
-            perf_error("--sides: copies are a GPU's: give --device");
-            return;
-        }
-        if (side_is_copy(job->sides[i]) && (job->work.pageable != 0)) {
-            perf_error("--sides: copies are between GPUs: leave out "
-                       "--pageable");
-            return;
-        }
-        if ((side_is_even(job->sides[i]) || side_is_one_sided(job->sides[i])) &&
-            job->work.mixed) {
-            perf_error("--sides: pieces have one length, those of %s do not",
-                       job->test);
-            return;
-        }
-        if (side_is_one_sided(job->sides[i]) && job->work.echo) {
-            perf_error("--sides: a read or a write goes one way, and %s goes "
-                       "both",
-                       job->test);
-            return;
-        }
-        if (job->work.both && !side_goes_both_ways(job->sides[i])) {
-            perf_error("--sides: of reads and writes, pool-read and pool-write "
-                       "go both ways");
-            return;
-        }
-        if (side_is_rma(job->sides[i]) && work_is_on_gpu(&job->work)) {
-            perf_error("--sides: get and put are of host memory: leave out "
-                       "--device");
-            return;
-        }
-    }
-    perf_error("-s, -n and -O together ask for too much memory");
-}
-
+/* The functions that add jobs return -1 to go on, or the exit code. */
 static int add_job(run_t *run, const test_t *test, uint64_t size,
                    uint64_t count, uint32_t pool_mode, const char *table)
 {
     const options_t *options = &run->options;
     job_t           *job     = &run->jobs[run->num_jobs];
+    bool             is_trip = test->unit == UNIT_TRIP;
 
-    memset(job, 0, sizeof(*job));
+    *job = (job_t){
+        .work =
+            {
+                .size        = size != 0 ? size : test->size,
+                .count       = count != 0 ? count : test->count,
+                .outstanding = is_trip ? 1 : options->outstanding,
+                .echo        = is_trip,
+                .mixed       = test->is_mixed,
+                .misaligned  = test->misaligned,
+                .both        = test->is_both,
+                .pageable    = options->pageable,
+                .untold      = options->untold,
+                .devices     = {options->devices[0], options->devices[1]},
+            },
+        .send_size  = test->send_size,
+        .max_rounds = options->rounds,
+        .may_miss   = table != NULL,
+        .time_ns    = (uint64_t)(options->seconds * 1e9),
+    };
     strncpy(job->test, test->name, sizeof(job->test) - 1);
-    job->work.size        = size != 0 ? size : test->size;
-    job->work.count       = count != 0 ? count : test->count;
-    job->work.echo        = test->unit == TEST_UNIT_TRIP;
-    job->work.outstanding = job->work.echo ? 1 : options->outstanding;
-    job->work.mixed       = test->is_mixed;
-    job->work.misaligned  = test->misaligned;
-    job->work.both        = test->is_both;
-    job->send_size        = test->send_size;
-    memcpy(job->work.devices, options->devices, sizeof(options->devices));
-    job->work.pageable = options->pageable;
-    job->work.untold   = options->untold;
-    job->max_rounds    = options->rounds;
-    job->may_miss      = table != NULL;
-    job->time_ns       = (uint64_t)(options->seconds * 1e9);
     if (options->num_sides != 0) {
         job->num_sides = options->num_sides;
         memcpy(job->sides, options->sides, sizeof(job->sides));
     } else {
         add_sides(job, test, pool_mode);
     }
-    if (!job_is_sane(job)) {
-        say_why_insane(job);
-        return 2;
-    }
     run->tables[run->num_jobs++] = table;
-    return -1;
+    return job_check(job) == 0 ? -1 : 2;
 }
 
 /* Rows of a GPU's table are made smaller where it has little memory. */
@@ -143,41 +404,12 @@ static uint64_t at_most(uint64_t row, uint64_t option)
     return (option != 0) && (option < row) ? option : row;
 }
 
-/* Is a row of the table that was asked for? */
-static bool is_asked_for(const options_t *options, const test_row_t *row)
-{
-    return strcmp(options->table, "all") == 0
-               ? test_table_is_on_gpu(row->table) ==
-                     (options->devices[0] != WORK_HOST)
-               : strcmp(options->table, row->table) == 0;
-}
-
-/* Those that -t names, in its order. Returns as add_jobs() does. */
-static int add_tests(run_t *run)
-{
-    const options_t *options = &run->options;
-    unsigned         num     = options->num_tests;
-    int              code    = -1;
-
-    for (unsigned i = 0; (code < 0) && ((i < num) || (i == 0)); i++) {
-        const char *name = num != 0 ? options->tests[i] : "each";
-
-        code = add_job(run, test_find(name), options->size, options->count,
-                       options->pool_mode, NULL);
-    }
-    return code;
-}
-
-/* Returns -1 to go on, or the exit code: a table has all of its rows. */
-static int add_jobs(run_t *run)
+static int add_rows(run_t *run)
 {
     const options_t  *options = &run->options;
     const test_row_t *row;
     int               code = -1;
 
-    if (options->table == NULL) {
-        return add_tests(run);
-    }
     for (unsigned i = 0; (code < 0) && ((row = test_row_at(i)) != NULL); i++) {
         if (is_asked_for(options, row)) {
             code = add_job(run, test_find(row->test),
@@ -188,6 +420,26 @@ static int add_jobs(run_t *run)
     }
     return code;
 }
+
+static int add_jobs(run_t *run)
+{
+    options_t *options = &run->options;
+    int        code    = -1;
+
+    if (options->table != NULL) {
+        return add_rows(run);
+    }
+    if (options->num_tests == 0) {
+        options->tests[options->num_tests++] = "each";
+    }
+    for (unsigned i = 0; (code < 0) && (i < options->num_tests); i++) {
+        code = add_job(run, test_find(options->tests[i]), options->size,
+                       options->count, options->pool_mode, NULL);
+    }
+    return code;
+}
+
+/* --- running -------------------------------------------------------------- */
 
 static void tell_progress(const run_t *run, unsigned index)
 {
@@ -202,25 +454,17 @@ static void print_text(const run_t *run, unsigned index)
 {
     const job_result_t *result = &run->results[index];
     const char         *table  = run->tables[index];
-    bool                begins =
-        (table != NULL) &&
-        ((index == 0) || (strcmp(run->tables[index - 1], table) != 0));
 
     if (table == NULL) {
         report_text(result, run->output);
-    } else if (test_table_is_on_gpu(table)) {
-        if (begins) {
-            report_gpu_begin(table, result, run->output);
-        }
-        report_gpu_row(result, run->output);
-        if (index + 1 == run->num_jobs) {
-            report_gpu_end(run->results, run->num_jobs, run->output);
-        }
     } else {
-        if (begins) {
-            report_table_begin(table, run->output);
+        if ((index == 0) || (strcmp(run->tables[index - 1], table) != 0)) {
+            report_table_begin(table, result, run->output);
         }
-        report_table_row(result, run->output);
+        report_table_row(table, result, run->output);
+        if (index + 1 == run->num_jobs) {
+            report_table_end(table, run->results, run->num_jobs, run->output);
+        }
     }
     fflush(run->output);
 }
@@ -236,7 +480,7 @@ static int run_jobs(run_t *run, remote_t *remote)
                             &run->results[i])) != 0) {
             return -1;
         }
-        if (run->options.format == FORMAT_TEXT) {
+        if (run->is_text) {
             print_text(run, i);
         }
     }
@@ -257,37 +501,27 @@ static int run_remote(run_t *run)
     return status;
 }
 
-static int serve(const run_t *run)
+/* --- what comes out ------------------------------------------------------- */
+
+/* 0, or -1 after having said why it cannot. */
+static int print(const run_t *run, unsigned file, FILE *stream)
 {
-    if (pair_pin(run->options.cpus[1]) != 0) {
-        return -1;
+    const char *plot = run->options.files[FILE_PLOT].path;
+
+    switch (file) {
+    case FILE_JSON:
+        report_json(run->results, run->num_jobs, stream);
+        return 0;
+    case FILE_CSV:
+        report_csv(run->results, run->num_jobs, stream);
+        return 0;
+    default:
+        return plot_draw(run->results, run->num_jobs, plot != NULL ? plot : "-",
+                         stream);
     }
-    return remote_serve(run->options.listen, run->output);
 }
 
-/* What a file is to hold; 0, or -1 after having said why it cannot. */
-typedef int (*printer_t)(const run_t *run, FILE *stream);
-
-static int print_json(const run_t *run, FILE *stream)
-{
-    report_json(run->results, run->num_jobs, stream);
-    return 0;
-}
-
-static int print_csv(const run_t *run, FILE *stream)
-{
-    report_csv(run->results, run->num_jobs, stream);
-    return 0;
-}
-
-static int print_plot(const run_t *run, FILE *stream)
-{
-    return plot_draw(run->results, run->num_jobs,
-                     run->options.files[FILE_PLOT].path, stream);
-}
-
-/* Nothing is written to a file that no option names. */
-static int print_to_file(run_t *run, file_t which, printer_t print)
+static int print_file(run_t *run, unsigned which)
 {
     result_file_t *file = &run->options.files[which];
     char           error[RESULT_ERROR_SIZE];
@@ -295,28 +529,17 @@ static int print_to_file(run_t *run, file_t which, printer_t print)
     bool           is_good;
 
     if (file->path == NULL) {
-        return 0;
+        return file->is_asked ? print(run, which, run->output) : 0;
     }
     stream = result_file_begin(file, error);
     if (stream == NULL) {
-        return perf_error("%s", error);
+        return tool_error("%s", error);
     }
-    is_good = print(run, stream) == 0;
+    is_good = print(run, which, stream) == 0;
     if (result_file_end(file, stream, is_good, error) != 0) {
-        return is_good ? perf_error("%s", error) : -1;
+        return is_good ? tool_error("%s", error) : -1;
     }
     return 0;
-}
-
-/* Is there a bar for any of the jobs? */
-static bool can_be_drawn(const run_t *run)
-{
-    for (unsigned i = 0; i < run->num_jobs; i++) {
-        if (test_find(run->jobs[i].test)->unit != TEST_UNIT_BLOCK) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* Before the work. Returns -1 to go on, or the exit code. */
@@ -326,59 +549,42 @@ static int try_files(run_t *run)
     char       error[RESULT_ERROR_SIZE];
     int        code;
 
-    if (options->files[FILE_PLOT].path != NULL) {
-        if (!can_be_drawn(run)) {
-            perf_error("--plot: a block's get and put is nothing to draw: "
-                       "leave it out, or give another test");
-            return 2;
-        }
-        if (plot_check() != 0) {
-            return 1;
-        }
+    if (options->files[FILE_PLOT].is_asked && (plot_check() != 0)) {
+        return 1;
     }
     code = result_files_try(options->files, FILE_LAST, NULL, 0, error);
     if (code != 0) {
-        perf_error("%s", error);
+        tool_error("%s", error);
         return code;
     }
     return -1;
 }
 
-static int report(run_t *run)
-{
-    if (run->options.format == FORMAT_JSON) {
-        report_json(run->results, run->num_jobs, run->output);
-    } else if (run->options.format == FORMAT_CSV) {
-        report_csv(run->results, run->num_jobs, run->output);
-    }
-    if ((fflush(run->output) != 0) || ferror(run->output)) {
-        return perf_error("standard output cannot be written");
-    }
-    return (print_to_file(run, FILE_JSON, print_json) == 0) &&
-                   (print_to_file(run, FILE_CSV, print_csv) == 0)
-               ? print_to_file(run, FILE_PLOT, print_plot)
-               : -1;
-}
-
 static int run_and_report(run_t *run)
 {
-    if ((run->options.devices[0] != WORK_HOST) &&
-        (run->options.connect == NULL) &&
-        (devices_check(run->options.devices) != 0)) {
+    const options_t *options = &run->options;
+
+    if (is_on_gpu(options) && (options->connect == NULL) &&
+        (pair_check_devices(options->devices) != 0)) {
         return -1;
     }
-    if ((run->options.connect != NULL ? run_remote(run)
-                                      : run_jobs(run, NULL)) != 0) {
+    if ((options->connect != NULL ? run_remote(run) : run_jobs(run, NULL)) !=
+        0) {
         return -1;
     }
-    return report(run);
+    for (unsigned i = 0; i < FILE_LAST; i++) {
+        if (print_file(run, i) != 0) {
+            return -1;
+        }
+    }
+    return 0;
 }
 
 /* What was not written was not done. Returns the exit code. */
 static int close_output(FILE *output, int code)
 {
     if ((output_close(output) != 0) && (code == 0)) {
-        perf_error("standard output cannot be written: %s", strerror(errno));
+        tool_error("standard output cannot be written: %s", strerror(errno));
         return 1;
     }
     return code;
@@ -387,22 +593,21 @@ static int close_output(FILE *output, int code)
 /* The exit code. */
 static int run_with_output(run_t *run)
 {
-    int code;
+    const options_t *options = &run->options;
+    int              code;
 
     if (output_take(&run->output) != 0) {
-        perf_error("cannot use the standard output: %s", strerror(errno));
+        tool_error("cannot use the standard output: %s", strerror(errno));
         return 1;
     }
-    if (run->options.listen != NULL) {
-        code = serve(run) != 0;
+    run->is_text = num_on_stdout(options) == 0;
+    if (options->listen != NULL) {
+        code = (pair_pin(options->cpus[1]) != 0) ||
+               (remote_serve(options->listen, run->output) != 0);
     } else {
         code = add_jobs(run);
-        if (code < 0) {
-            code = try_files(run);
-        }
-        if (code < 0) {
-            code = run_and_report(run) != 0;
-        }
+        code = code < 0 ? try_files(run) : code;
+        code = code < 0 ? run_and_report(run) != 0 : code;
     }
     return close_output(run->output, code);
 }
@@ -410,23 +615,23 @@ static int run_with_output(run_t *run)
 int main(int argc, char **argv)
 {
     run_t *run = calloc(1, sizeof(*run));
+    char **arguments;
     int    code;
 
     if (run == NULL) {
-        perf_error("out of memory");
         return 1;
     }
-    code = options_parse(&run->options, argc, argv);
-    if (code >= 0) {
-        free(run);
-        return close_output(stdout, code);
+    run->options = defaults;
+    code = options_read(&program, &run->options, argc, argv, &arguments);
+    if (code < 0) {
+        run->options.connect = arguments[0];
+        code                 = check_options(&run->options);
     }
-    if (run->options.list) {
-        list_print();
-        code = close_output(stdout, 0);
-    } else {
-        code = run_with_output(run);
+    if (code < 0 && run->options.list) {
+        test_list();
+        code = 0;
     }
+    code = code < 0 ? run_with_output(run) : close_output(stdout, code);
     free(run);
     return code;
 }

@@ -22,7 +22,7 @@ CUmemoryPool pool_of(CUdeviceptr address)
 
 #else
 
-/* As in tools/gpu/pools.h; the library does not use these. */
+/* As in tools/gpu/gpu.h; the library does not use these. */
 enum { ATTRIBUTE_THRESHOLD = 4, ATTRIBUTE_CURRENT = 5, ATTRIBUTE_HIGH = 6 };
 
 struct props {

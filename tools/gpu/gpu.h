@@ -1,17 +1,113 @@
 /*
- * One GPU, as a tool uses it: its primary context, which the pool uses too,
- * memory, and copies that are waited for.
+ * One GPU, as a tool uses it: the driver, the GPU's primary context, which the
+ * pool uses too, memory, and copies that are waited for.
  *
- * Functions that can fail return 0, or -1 with a sentence in gpu->error. They
- * are for the thread that opened the GPU, of which the context is the current
- * one until close.
+ * The driver is the part of CUDA's interface that the tools use, as one table
+ * of functions. It is filled by dlopen(), so that a tool needs no GPU to be
+ * built or started. Names and values are those of CUDA's public documentation.
+ * The tools know the library by its public headers only, and so have a table of
+ * their own.
+ *
+ * Functions that can fail return 0, or -1 with a sentence in gpu->error or
+ * text. They are for the thread that opened the GPU, of which the context is
+ * the current one until close.
  */
 #ifndef GPU_GPU_H
 #define GPU_GPU_H
 
-#include "gpu/driver.h"
-
 #include <stddef.h>
+
+/* Names another library to load, as it does for the pool itself. */
+#define GPU_DRIVER_VARIABLE "UCXPOOL_CUDA_DRIVER"
+
+typedef int                 CUresult;
+typedef int                 CUdevice;
+typedef unsigned long long  CUdeviceptr;
+typedef struct CUctx_st    *CUcontext;
+typedef struct CUstream_st *CUstream;
+
+enum {
+    CUDA_SUCCESS             = 0,
+    CUDA_ERROR_OUT_OF_MEMORY = 2,
+    CUDA_ERROR_NOT_READY     = 600
+};
+
+enum {
+    CU_STREAM_NON_BLOCKING             = 0x1,
+    CU_MEMHOSTALLOC_PORTABLE           = 0x1,
+    CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 0x1
+};
+
+/* A handle by which another process opens an allocation. */
+typedef struct CUipcMemHandle_st {
+    char reserved[64];
+} CUipcMemHandle;
+
+/* Every function: its name, the symbol of the version that is meant, and its
+ * parameters. */
+/* clang-format off */
+#define GPU_DRIVER_CALLS(_call) \
+    _call(cuInit, "cuInit", (unsigned flags)) \
+    _call(cuDriverGetVersion, "cuDriverGetVersion", (int *version)) \
+    _call(cuGetErrorName, "cuGetErrorName", \
+          (CUresult error, const char **text)) \
+    _call(cuGetErrorString, "cuGetErrorString", \
+          (CUresult error, const char **text)) \
+    _call(cuDeviceGetCount, "cuDeviceGetCount", (int *count)) \
+    _call(cuDeviceGet, "cuDeviceGet", (CUdevice *device, int ordinal)) \
+    _call(cuDeviceGetName, "cuDeviceGetName", \
+          (char *name, int size, CUdevice device)) \
+    _call(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", \
+          (CUcontext *context, CUdevice device)) \
+    _call(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", \
+          (CUdevice device)) \
+    _call(cuCtxSetCurrent, "cuCtxSetCurrent", (CUcontext context)) \
+    _call(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr *address, size_t size)) \
+    _call(cuMemFree, "cuMemFree_v2", (CUdeviceptr address)) \
+    _call(cuMemGetInfo, "cuMemGetInfo_v2", \
+          (size_t *free_size, size_t *total_size)) \
+    _call(cuMemHostAlloc, "cuMemHostAlloc", \
+          (void **address, size_t size, unsigned flags)) \
+    _call(cuMemFreeHost, "cuMemFreeHost", (void *address)) \
+    _call(cuMemcpyAsync, "cuMemcpyAsync", \
+          (CUdeviceptr target, CUdeviceptr source, size_t size, \
+           CUstream stream)) \
+    _call(cuMemsetD8Async, "cuMemsetD8Async", \
+          (CUdeviceptr target, unsigned char value, size_t size, \
+           CUstream stream)) \
+    _call(cuStreamCreate, "cuStreamCreate", \
+          (CUstream *stream, unsigned flags)) \
+    _call(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream)) \
+    _call(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream)) \
+    _call(cuStreamQuery, "cuStreamQuery", (CUstream stream)) \
+    _call(cuIpcGetMemHandle, "cuIpcGetMemHandle", \
+          (CUipcMemHandle *handle, CUdeviceptr address)) \
+    _call(cuIpcOpenMemHandle, "cuIpcOpenMemHandle_v2", \
+          (CUdeviceptr *address, CUipcMemHandle handle, unsigned flags)) \
+    _call(cuIpcCloseMemHandle, "cuIpcCloseMemHandle", (CUdeviceptr address))
+/* clang-format on */
+
+#define GPU_DRIVER_MEMBER(_name, _symbol, _params) CUresult(*_name) _params;
+
+typedef struct gpu_driver {
+    GPU_DRIVER_CALLS(GPU_DRIVER_MEMBER)
+} gpu_driver_t;
+
+/* Load the driver and initialize it. It stays loaded forever. A process that
+ * was forked from one that had called this cannot use it. */
+int gpu_driver_load(gpu_driver_t *driver, char *text, size_t text_size);
+
+/* For tables of further functions: the library; and a function of it, whose
+ * pointer is written to where function_p points. NULL or -1, with a sentence in
+ * text, where there is none. */
+void *gpu_driver_open(char *text, size_t text_size);
+int   gpu_driver_find(void *library, const char *symbol, void *function_p,
+                      char *text, size_t text_size);
+
+/* The driver's name of a result and its own words: "CUDA_ERROR_OUT_OF_MEMORY,
+ * out of memory". */
+void gpu_driver_words(const gpu_driver_t *driver, CUresult result, char *text,
+                      size_t text_size);
 
 typedef struct gpu {
     gpu_driver_t driver;
@@ -63,5 +159,54 @@ static inline CUdeviceptr gpu_address(const void *address)
 {
     return (CUdeviceptr)(size_t)address;
 }
+
+/* --- memory pools of the driver ------------------------------------------- */
+
+/* cuMemAllocAsync and others, which drivers have from CUDA 11.2 on: a table of
+ * their own, so that nothing else needs them. */
+typedef struct CUmemPoolHandle_st *CUmemoryPool;
+
+enum {
+    CU_MEM_ALLOCATION_TYPE_PINNED     = 1,
+    CU_MEM_LOCATION_TYPE_DEVICE       = 1,
+    CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,
+    CU_MEMPOOL_ATTR_RESERVED_CURRENT  = 5,
+    CU_MEMPOOL_ATTR_RESERVED_HIGH     = 6
+};
+
+typedef struct CUmemPoolProps_st {
+    int            allocation_type;
+    int            handle_types;
+    int            location_type;
+    int            location_id;
+    void          *security_attributes;
+    size_t         max_size;
+    unsigned short usage;
+    unsigned char  reserved[54];
+} CUmemPoolProps;
+
+/* clang-format off */
+#define GPU_POOLS_CALLS(_call) \
+    _call(cuMemPoolCreate, "cuMemPoolCreate", \
+          (CUmemoryPool *pool, const CUmemPoolProps *props)) \
+    _call(cuMemPoolDestroy, "cuMemPoolDestroy", (CUmemoryPool pool)) \
+    _call(cuMemPoolSetAttribute, "cuMemPoolSetAttribute", \
+          (CUmemoryPool pool, int attribute, void *value)) \
+    _call(cuMemPoolGetAttribute, "cuMemPoolGetAttribute", \
+          (CUmemoryPool pool, int attribute, void *value)) \
+    _call(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", \
+          (CUdeviceptr *address, size_t size, CUmemoryPool pool, \
+           CUstream stream)) \
+    _call(cuMemFreeAsync, "cuMemFreeAsync", \
+          (CUdeviceptr address, CUstream stream))
+/* clang-format on */
+
+typedef struct gpu_pools {
+    GPU_POOLS_CALLS(GPU_DRIVER_MEMBER)
+} gpu_pools_t;
+
+/* Find them in the driver, which gpu_driver_load() has loaded. Returns 0; or
+ * -1, with a sentence in text. */
+int gpu_pools_load(gpu_pools_t *pools, char *text, size_t text_size);
 
 #endif

@@ -1,15 +1,257 @@
-#include "perf/buffers.h"
-#include "perf/error.h"
-#include "perf/pattern.h"
+#include <config.h>
 
+#include "perf/buffers.h"
+#include "common/clock.h"
+#include "common/error.h"
+
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
 
 #define PAGE 4096u
 
 /* What a target holds before. */
 #define POISON 0xa5u
+
+/* --- memory --------------------------------------------------------------- */
+
+static int fail(const memory_t *memory)
+{
+    return tool_error("%s", memory->gpu.error);
+}
+
+int memory_init(memory_t *memory, int device, bool is_pageable)
+{
+    memset(memory, 0, sizeof(*memory));
+    memory->device      = device;
+    memory->is_pageable = is_pageable;
+    if ((device != WORK_HOST) && (gpu_open(&memory->gpu, device) != 0)) {
+        return fail(memory);
+    }
+    return 0;
+}
+
+void memory_cleanup(memory_t *memory)
+{
+    gpu_host_free(&memory->gpu, memory->mirror);
+    gpu_close(&memory->gpu);
+    memset(memory, 0, sizeof(*memory));
+}
+
+int memory_alloc(memory_t *memory, size_t size, void **address_p)
+{
+    void *address;
+
+    if (memory_is_on_gpu(memory)) {
+        return gpu_alloc(&memory->gpu, size, address_p) == 0
+                   ? 0
+                   : tool_error("%s: lower -s, -n or -O", memory->gpu.error);
+    }
+    address = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (address == MAP_FAILED) {
+        return tool_error("no memory for %zu bytes of buffers (%s): lower -s, "
+                          "-n or -O",
+                          size, strerror(errno));
+    }
+    *address_p = address;
+    return 0;
+}
+
+void memory_free(memory_t *memory, void *address, size_t size)
+{
+    if (memory_is_on_gpu(memory)) {
+        gpu_free(&memory->gpu, address);
+    } else if (address != NULL) {
+        munmap(address, size);
+    }
+}
+
+void *memory_list_alloc(memory_t *memory, size_t num, size_t size)
+{
+    void *list = NULL;
+
+    if (!memory_is_on_gpu(memory)) {
+        list = calloc(num, size);
+        if (list == NULL) {
+            tool_error("out of memory for the list of buffers: lower -n");
+        }
+    } else if (gpu_host_alloc(&memory->gpu, num * size, &list) != 0) {
+        fail(memory);
+    }
+    return list;
+}
+
+void memory_list_free(memory_t *memory, void *list)
+{
+    if (list == NULL) {
+        return;
+    }
+    if (memory_is_on_gpu(memory)) {
+        gpu_host_free(&memory->gpu, list);
+    } else {
+        free(list);
+    }
+}
+
+static int poison(memory_t *memory, void *address, size_t size)
+{
+    if (!memory_is_on_gpu(memory)) {
+        memset(address, POISON, size);
+        return 0;
+    }
+    return gpu_fill(&memory->gpu, address, POISON, size) == 0 ? 0
+                                                              : fail(memory);
+}
+
+/* Pinning takes a while, so the mirror stays. */
+static int grow_mirror(memory_t *memory, size_t size)
+{
+    if (size <= memory->mirror_size) {
+        return 0;
+    }
+    gpu_host_free(&memory->gpu, memory->mirror);
+    memory->mirror      = NULL;
+    memory->mirror_size = 0;
+    if (gpu_host_alloc(&memory->gpu, size, &memory->mirror) != 0) {
+        return fail(memory);
+    }
+    memory->mirror_size = size;
+    return 0;
+}
+
+/* See memory as host memory, until the next look. is_read: the bytes are to be
+ * seen; else they are to be overwritten, and stored. */
+static int look(memory_t *memory, void *address, size_t size, bool is_read,
+                void **host_p)
+{
+    if (!memory_is_on_gpu(memory)) {
+        *host_p = address;
+        return 0;
+    }
+    if (grow_mirror(memory, size) != 0) {
+        return -1;
+    }
+    *host_p = memory->mirror;
+    return !is_read ||
+                   (gpu_copy(&memory->gpu, memory->mirror, address, size) == 0)
+               ? 0
+               : fail(memory);
+}
+
+int memory_put(memory_t *memory, void *address, const void *source, size_t size)
+{
+    if (!memory_is_on_gpu(memory)) {
+        memcpy(address, source, size);
+        return 0;
+    }
+    return gpu_copy(&memory->gpu, address, source, size) == 0 ? 0
+                                                              : fail(memory);
+}
+
+static int store(memory_t *memory, void *address, size_t size)
+{
+    if (!memory_is_on_gpu(memory)) {
+        return 0;
+    }
+    return memory_put(memory, address, memory->mirror, size);
+}
+
+/* --- bytes that cannot be guessed ----------------------------------------- */
+
+/* A stream of bytes; the same seed gives the same stream. */
+typedef struct pattern {
+    uint64_t state;
+    uint64_t word;     /* what is left of the last word, low byte first */
+    unsigned num_left; /* its bytes */
+} pattern_t;
+
+static void pattern_init(pattern_t *pattern, uint64_t seed)
+{
+    pattern->state    = seed | 1;
+    pattern->word     = 0;
+    pattern->num_left = 0;
+}
+
+/* Marsaglia's xorshift64* (2003, 2014). */
+static uint64_t next_word(pattern_t *pattern)
+{
+    pattern->state ^= pattern->state >> 12;
+    pattern->state ^= pattern->state << 25;
+    pattern->state ^= pattern->state >> 27;
+    return pattern->state * UINT64_C(0x2545f4914f6cdd1d);
+}
+
+static uint8_t next_byte(pattern_t *pattern)
+{
+    uint8_t byte;
+
+    if (pattern->num_left == 0) {
+        pattern->word     = next_word(pattern);
+        pattern->num_left = sizeof(pattern->word);
+    }
+    byte = (uint8_t)pattern->word;
+    pattern->word >>= 8;
+    pattern->num_left--;
+    return byte;
+}
+
+static void pattern_fill(pattern_t *pattern, void *memory, size_t length)
+{
+    uint8_t *bytes = memory;
+    size_t   i     = 0;
+
+    while ((i < length) && (pattern->num_left != 0)) {
+        bytes[i++] = next_byte(pattern);
+    }
+    for (; length - i >= sizeof(uint64_t); i += sizeof(uint64_t)) {
+        uint64_t word = next_word(pattern);
+
+        memcpy(bytes + i, &word, sizeof(word));
+    }
+    while (i < length) {
+        bytes[i++] = next_byte(pattern);
+    }
+}
+
+/* The offset of the first byte that differs from the stream, or `length`. */
+static size_t pattern_compare(pattern_t *pattern, const void *memory,
+                              size_t length)
+{
+    const uint8_t *bytes = memory;
+    uint8_t        expected[4096];
+
+    for (size_t i = 0; i < length; i += sizeof(expected)) {
+        size_t part = length - i;
+
+        part = part < sizeof(expected) ? part : sizeof(expected);
+        pattern_fill(pattern, expected, part);
+        if (memcmp(expected, bytes + i, part) != 0) {
+            size_t k = 0;
+
+            while (expected[k] == bytes[i + k]) {
+                k++;
+            }
+            return i + k;
+        }
+    }
+    return length;
+}
+
+uint64_t buffers_seed(void)
+{
+    uint64_t seed;
+
+    if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed)) {
+        seed = clock_now() * UINT64_C(0x9e3779b97f4a7c15);
+    }
+    return seed;
+}
+
+/* --- the arena ------------------------------------------------------------ */
 
 static size_t round_up(size_t n, size_t unit)
 {
@@ -154,9 +396,10 @@ size_t buffers_reply_size(const buffers_t *buffers)
 int buffers_poison(buffers_t *buffers)
 {
     memset(buffers->words, 0x5a, sizeof(buffers->words));
-    return memory_poison(buffers->memory, buffers->arena, buffers->arena_size,
-                         POISON);
+    return poison(buffers->memory, buffers->arena, buffers->arena_size);
 }
+
+/* --- what was sent, and what arrived -------------------------------------- */
 
 /* Where an address of a slot is to be seen. */
 static char *seen(const buffers_t *buffers, unsigned slot, void *host,
@@ -175,8 +418,7 @@ static int fill_slot(buffers_t *buffers, unsigned slot, uint64_t seed)
     void     *host;
     pattern_t pattern;
 
-    if (memory_look(buffers->memory, start, buffers->slot_size, false, &host) !=
-        0) {
+    if (look(buffers->memory, start, buffers->slot_size, false, &host) != 0) {
         return -1;
     }
     pattern_init(&pattern, seed + slot * 2);
@@ -184,7 +426,7 @@ static int fill_slot(buffers_t *buffers, unsigned slot, uint64_t seed)
         pattern_fill(&pattern, seen(buffers, slot, host, segments[i].address),
                      segments[i].length);
     }
-    return memory_store(buffers->memory, start, buffers->slot_size);
+    return store(buffers->memory, start, buffers->slot_size);
 }
 
 int buffers_fill(buffers_t *buffers, uint64_t seed)
@@ -243,9 +485,9 @@ int buffers_verify(buffers_t *buffers, uint64_t seed, char *text,
     for (unsigned slot = 0; slot < buffers->num_slots; slot++) {
         void *host;
 
-        if (memory_look(buffers->memory,
-                        (char *)buffers->arena + slot * buffers->slot_size,
-                        buffers->slot_size, true, &host) != 0) {
+        if (look(buffers->memory,
+                 (char *)buffers->arena + slot * buffers->slot_size,
+                 buffers->slot_size, true, &host) != 0) {
             snprintf(text, text_size, "message %u cannot be read", slot);
             return -1;
         }
@@ -264,8 +506,8 @@ int buffers_verify_replies(buffers_t *buffers, uint64_t seed, char *text,
         size_t    length;
         void     *host;
 
-        if (memory_look(buffers->memory, buffers_reply(buffers, slot),
-                        buffers->size, true, &host) != 0) {
+        if (look(buffers->memory, buffers_reply(buffers, slot), buffers->size,
+                 true, &host) != 0) {
             snprintf(text, text_size, "reply %u cannot be read", slot);
             return -1;
         }

@@ -9,14 +9,46 @@
  * A reply is a word in host memory, or a whole message behind the slots:
  *
  *     arena   [ slot 0 ][ slot 1 ] ... [ reply 0 ][ reply 1 ] ...
+ *
+ * The arena lies in host memory, or in a GPU's. Functions return 0 or -1, the
+ * error said. None but the inline ones is called while the clock runs.
  */
 #ifndef PERF_BUFFERS_H
 #define PERF_BUFFERS_H
 
-#include "perf/memory.h"
-#include "perf/work.h"
+#include "gpu/gpu.h"
+#include "perf/job.h"
 
 #include <ucxpool/transfer.h>
+
+typedef struct memory {
+    int    device;      /* WORK_HOST: host memory */
+    bool   is_pageable; /* host memory in any case */
+    gpu_t  gpu;         /* open where it is not */
+    void  *mirror;      /* pinned; grows */
+    size_t mirror_size;
+} memory_t;
+
+int  memory_init(memory_t *memory, int device, bool is_pageable);
+void memory_cleanup(memory_t *memory);
+
+static inline bool memory_is_on_gpu(const memory_t *memory)
+{
+    return (memory->gpu.context != NULL) && !memory->is_pageable;
+}
+
+/* Fresh memory, all of its pages touched. */
+int  memory_alloc(memory_t *memory, size_t size, void **address_p);
+void memory_free(memory_t *memory, void *address, size_t size);
+
+/* A list of `num` entries: pinned, where the buffers lie in a GPU's memory.
+ * NULL after an error. */
+void *memory_list_alloc(memory_t *memory, size_t num, size_t size);
+void  memory_list_free(memory_t *memory, void *list);
+
+/* Copy from host memory, where a few bytes came by another way. */
+int memory_put(memory_t *memory, void *address, const void *source,
+               size_t size);
 
 typedef struct buffers {
     memory_t          *memory;       /* in which the arena lies */
@@ -63,9 +95,21 @@ static inline void **buffers_addresses(const buffers_t *buffers, unsigned slot)
     return buffers->addresses + slot * buffers->num_segments;
 }
 
+/* Where bytes of this end's arena are in that of the other end, which is laid
+ * out in the same way. */
+static inline uint64_t buffers_peer_offset(const buffers_t *buffers,
+                                           const void      *address)
+{
+    return (uint64_t)((const char *)address - (const char *)buffers->arena) -
+           buffers->shift;
+}
+
 /* Where a reply comes to, and its bytes. */
 void  *buffers_reply(buffers_t *buffers, unsigned slot);
 size_t buffers_reply_size(const buffers_t *buffers);
+
+/* A seed that was never used before. */
+uint64_t buffers_seed(void);
 
 /* Overwrite everything with bytes that are none of the sender's. */
 int buffers_poison(buffers_t *buffers);

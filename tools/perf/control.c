@@ -1,5 +1,5 @@
 #include "perf/control.h"
-#include "perf/error.h"
+#include "common/error.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -18,7 +18,7 @@ static int socket_send(control_t *control, const void *data, size_t length)
         sent = send(control->fd, data, length, MSG_NOSIGNAL);
     } while ((sent < 0) && (errno == EINTR));
     if (sent != (ssize_t)length) {
-        return perf_error("the other process is gone (%s)", strerror(errno));
+        return tool_error("the other process is gone (%s)", strerror(errno));
     }
     return 0;
 }
@@ -37,7 +37,7 @@ static int socket_poll(control_t *control, int timeout_ms, void *data,
         return 0;
     }
     if (got <= 0) {
-        return perf_error("the other process ended early: its own message "
+        return tool_error("the other process ended early: its own message "
                           "says why");
     }
     *length_p = (size_t)got;
@@ -81,26 +81,45 @@ int control_recv(control_t *control, void *data, size_t length)
         return -1;
     }
     if (got != length) {
-        return perf_error("the other process speaks another version: a control "
+        return tool_error("the other process speaks another version: a control "
                           "message of %zu bytes instead of %zu",
                           got, length);
     }
     return 0;
 }
 
+int control_recv_while(control_t *control, void (*idle)(void *arg), void *arg,
+                       void *data, size_t length)
+{
+    int status;
+
+    control->idle     = idle;
+    control->idle_arg = arg;
+    status            = control_recv(control, data, length);
+    control->idle     = NULL;
+    return status;
+}
+
+int control_swap(control_t *control, const void *mine, void *theirs,
+                 size_t length)
+{
+    return control_send(control, mine, length) != 0
+               ? -1
+               : control_recv(control, theirs, length);
+}
+
 int control_exchange(control_t *control, const void *mine, size_t length,
                      void **theirs_p, size_t *theirs_length_p)
 {
-    void *theirs = malloc(CONTROL_MAX);
-
-    if (theirs == NULL) {
-        return perf_error("out of memory for an address");
+    *theirs_p = malloc(CONTROL_MAX);
+    if (*theirs_p == NULL) {
+        return tool_error("out of memory for an address");
     }
     if ((control_send(control, mine, length) != 0) ||
-        (wait_message(control, theirs, CONTROL_MAX, theirs_length_p) != 0)) {
-        free(theirs);
+        (wait_message(control, *theirs_p, CONTROL_MAX, theirs_length_p) != 0)) {
+        free(*theirs_p);
+        *theirs_p = NULL;
         return -1;
     }
-    *theirs_p = theirs;
     return 0;
 }

@@ -35,8 +35,17 @@ int control_send(control_t *control, const void *data, size_t length);
 /* Wait for the next message; it must have exactly `length` bytes. */
 int control_recv(control_t *control, void *data, size_t length);
 
-/* Both sides call this: mine goes there, theirs comes here.
- * theirs_p [out]  From malloc(). */
+/* The same while idle() is called again and again. */
+int control_recv_while(control_t *control, void (*idle)(void *arg), void *arg,
+                       void *data, size_t length);
+
+/* Both sides call this: mine goes there, theirs, of the same length, comes
+ * here. */
+int control_swap(control_t *control, const void *mine, void *theirs,
+                 size_t length);
+
+/* The same for messages of any length: mine goes there, theirs comes here.
+ * theirs_p [out]  From malloc(); NULL after an error. */
 int control_exchange(control_t *control, const void *mine, size_t length,
                      void **theirs_p, size_t *theirs_length_p);
 

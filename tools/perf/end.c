@@ -1,5 +1,8 @@
 #include "perf/end.h"
+#include "common/clock.h"
+#include "common/error.h"
 
+#include <sched.h>
 #include <string.h>
 
 void end_init(end_t *end, const end_ops_t *ops, const end_params_t *params)
@@ -25,4 +28,194 @@ int end_init_buffers(end_t *end, const end_params_t *params, void *arena)
     };
 
     return buffers_init(&end->buffers, &buffers);
+}
+
+/* --- a batch of messages -------------------------------------------------- */
+
+/* Nothing moved for so long: one of the two hangs. */
+#define STALL_NS (UINT64_C(30) * 1000000000u)
+
+/* Progress calls between two looks at the clock, and between two moments at
+ * which another process may have the processor: the other end may be waiting
+ * for it where there are fewer processors than processes. */
+#define STALL_LOOK  4096u
+#define STALL_YIELD 256u
+
+typedef struct stall {
+    unsigned calls;
+    uint64_t since;
+} stall_t;
+
+static int stall_check(stall_t *stall, const end_t *end)
+{
+    char name[SIDE_NAME_SIZE];
+
+    if (++stall->calls % STALL_YIELD == 0) {
+        sched_yield();
+    }
+    if (stall->calls % STALL_LOOK != 0) {
+        return 0;
+    }
+    if (stall->since == 0) {
+        stall->since = clock_now();
+        return 0;
+    }
+    if (clock_now() - stall->since < STALL_NS) {
+        return 0;
+    }
+    return tool_error("%s: nothing moved for %u seconds; is the other process "
+                      "alive, and do both see the same UCX_ settings?",
+                      side_name(end->side, name),
+                      (unsigned)(STALL_NS / 1000000000u));
+}
+
+void end_progress(end_t *out, end_t *in)
+{
+    out->ops->progress(out);
+    if ((in != NULL) && !side_is(in->side, IS_POOL)) {
+        in->ops->progress(in);
+    }
+}
+
+/* in: NULL for none. */
+static int advance(end_t *out, end_t *in, stall_t *stall)
+{
+    end_progress(out, in);
+    if (out->failed || ((in != NULL) && in->failed)) {
+        return -1;
+    }
+    return stall_check(stall, out);
+}
+
+/* Let operations end whose effect the other side has seen already. */
+static int drain(end_t *end)
+{
+    stall_t stall = {0, 0};
+
+    for (unsigned slot = 0; slot < end->work.outstanding; slot++) {
+        while (end->slots[slot].pending != 0) {
+            if (advance(end, NULL, &stall) != 0) {
+                return -1;
+            }
+        }
+    }
+    return 0;
+}
+
+static int collect_replies(end_t *end, samples_t *times, uint64_t *num_replied)
+{
+    for (unsigned i = 0; i < end->work.outstanding; i++) {
+        end_slot_t *slot = &end->slots[i];
+
+        if (slot->busy && slot->replied) {
+            slot->busy    = false;
+            slot->replied = false;
+            (*num_replied)++;
+            if ((times != NULL) &&
+                (samples_add(times, (double)(clock_now() - slot->posted_at) *
+                                        1e-9) != 0)) {
+                return -1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* Post the next message, if its slot is free: then *num_posted_p grows. */
+static int post(end_t *end, uint64_t num_messages, uint64_t *num_posted_p)
+{
+    unsigned    index = (unsigned)(*num_posted_p % end->work.outstanding);
+    end_slot_t *slot  = &end->slots[index];
+
+    if ((*num_posted_p == num_messages) || slot->busy || (slot->pending != 0)) {
+        return 0;
+    }
+    slot->busy      = true;
+    slot->posted_at = clock_now();
+    (*num_posted_p)++;
+    return end->ops->send(end, index);
+}
+
+/* Messages of a batch that go through one slot. */
+static uint64_t slot_share(const end_t *end, unsigned slot,
+                           uint64_t num_messages)
+{
+    return (num_messages + end->work.outstanding - 1 - slot) /
+           end->work.outstanding;
+}
+
+int end_expect(end_t *end, uint64_t num_messages)
+{
+    for (unsigned i = 0; i < end->work.outstanding; i++) {
+        end->slots[i].num_left = slot_share(end, i, num_messages);
+        if ((end->slots[i].num_left != 0) && (end->ops->expect(end, i) != 0)) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/*
+ * Answer what has arrived. The next message of a slot cannot be missed: it is
+ * expected before anything is progressed again.
+ */
+static int answer(end_t *end, uint64_t *num_answered)
+{
+    for (unsigned i = 0; i < end->work.outstanding; i++) {
+        end_slot_t *slot = &end->slots[i];
+
+        if (!slot->arrived) {
+            continue;
+        }
+        slot->arrived = false;
+        slot->num_left--;
+        (*num_answered)++;
+        if (end->ops->reply(end, i) != 0) {
+            return -1;
+        }
+        if ((slot->num_left != 0) && (end->ops->expect(end, i) != 0)) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int end_exchange(end_t *out, end_t *in, uint64_t num_messages, samples_t *times,
+                 double *seconds_p)
+{
+    end_t   *end          = out != NULL ? out : in;
+    uint64_t num_out      = out != NULL ? num_messages : 0;
+    uint64_t num_in       = in != NULL ? num_messages : 0;
+    uint64_t num_posted   = 0;
+    uint64_t num_replied  = 0;
+    uint64_t num_answered = 0;
+    uint64_t before       = 0;
+    uint64_t start        = clock_now();
+    stall_t  stall        = {0, 0};
+
+    while ((num_replied < num_out) || (num_answered < num_in)) {
+        uint64_t num_before = num_posted;
+
+        if ((out != NULL) && (post(out, num_out, &num_posted) != 0)) {
+            return -1;
+        }
+        if (((in != NULL) || (num_posted == num_before)) &&
+            (advance(end, end == in ? NULL : in, &stall) != 0)) {
+            return -1;
+        }
+        if (((out != NULL) &&
+             (collect_replies(out, times, &num_replied) != 0)) ||
+            ((in != NULL) && (answer(in, &num_answered) != 0))) {
+            return -1;
+        }
+        if (num_replied + num_posted + num_answered != before) {
+            before = num_replied + num_posted + num_answered;
+            stall  = (stall_t){0, 0};
+        }
+    }
+    *seconds_p = (double)(clock_now() - start) * 1e-9;
+    return ((out != NULL) && (drain(out) != 0)) ||
+                   ((in != NULL) && (drain(in) != 0))
+               ? -1
+               : 0;
 }

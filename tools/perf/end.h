@@ -13,11 +13,9 @@
 #define PERF_END_H
 
 #include "perf/buffers.h"
-#include "perf/side.h"
-#include "perf/work.h"
+#include "perf/samples.h"
 
 typedef struct end end_t;
-struct job_side;
 
 /* 0 or -1, the error said. None of them waits. */
 typedef struct end_ops {
@@ -27,7 +25,7 @@ typedef struct end_ops {
     void (*progress)(end_t *end);
     void (*destroy)(end_t *end);
     /* Add what is to be told of it; NULL: nothing. */
-    void (*describe)(const end_t *end, struct job_side *side);
+    void (*describe)(const end_t *end, job_side_t *side);
 } end_ops_t;
 
 typedef struct end_slot {
@@ -63,12 +61,32 @@ typedef struct end_params {
 /* Do the bytes start here, or do they come here? */
 static inline bool end_is_source(const end_t *end)
 {
-    return end->is_sender != side_is_read(end->side);
+    return end->is_sender != side_is(end->side, IS_READ);
 }
 
 void end_init(end_t *end, const end_ops_t *ops, const end_params_t *params);
 
 /* Lay out its buffers, as the way has them. arena: as for buffers_init(). */
 int end_init_buffers(end_t *end, const end_params_t *params, void *arena);
+
+/* --- a batch of messages: the same loops drive every side ----------------- */
+
+/*
+ * Send a batch, receive one, or both at the same time.
+ *
+ * out, in    NULL where nothing goes that way.
+ * times      Gets the seconds from post to reply of each message; NULL: none.
+ * seconds_p  [out] From the first post to the last reply, or until both batches
+ *            are over.
+ */
+int end_exchange(end_t *out, end_t *in, uint64_t num_messages, samples_t *times,
+                 double *seconds_p);
+
+/* Post what the first messages of a batch need. To be called before the sender
+ * is told to start. */
+int end_expect(end_t *end, uint64_t num_messages);
+
+/* Progress both, as far as they do not share it. in: NULL for none. */
+void end_progress(end_t *out, end_t *in);
 
 #endif

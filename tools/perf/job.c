@@ -1,56 +1,369 @@
 #include "perf/job.h"
-#include "common/clock.h"
-#include "perf/batch.h"
-#include "perf/block.h"
-#include "perf/error.h"
-#include "perf/samples.h"
+#include "common/error.h"
+#include "perf/test.h"
 
+#include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
-/* A batch lasts about so long, so that starting it does not count; longer where
- * there is time, since to start some messages of long lists takes a GPU's
- * processor half a millisecond. */
-#define BATCH_NS     20e6
-#define BATCH_MAX_NS 100e6
-#define BATCH_SHARE  0.05
+/* --- work ----------------------------------------------------------------- */
 
-/* Each side must have been measured so often, whatever the time. */
-#define MIN_ROUNDS 5u
+/* Mixed lengths are those of the columns of batches of records, of 64 rows or
+ * twice as many and so on: a bitmap, then values of 1, 2 and 4 bytes, offsets
+ * of strings, and values of 8 bytes, the longest of which have `size` bytes. */
+#define NUM_COLUMNS 6u
+#define FEWEST_ROWS UINT64_C(64)
+#define VALUE_SIZE  8u /* of the widest column */
 
-typedef struct measure {
-    samples_t batches; /* seconds per message, one of each round */
-    samples_t trips;   /* seconds from post to reply */
-    uint64_t  num_messages;
-} measure_t;
-
-static bool is_block(const job_t *job)
+/* How many sizes of batches there are. */
+static uint64_t num_batches(const work_t *work)
 {
-    return (job->num_sides == 1) && (job->sides[0].way == WAY_BLOCK);
+    uint64_t num = 1;
+
+    while (FEWEST_ROWS << num <= work->size / VALUE_SIZE) {
+        num++;
+    }
+    return num;
 }
 
-bool job_is_sane(const job_t *job)
+/* The smallest and the largest batch are whole, the others a bit less, so that
+ * not all lengths are powers of two. */
+static uint64_t num_rows(const work_t *work, uint64_t batch)
 {
-    if ((memchr(job->test, '\0', sizeof(job->test)) == NULL) ||
-        (test_find(job->test) == NULL) || !work_is_sane(&job->work) ||
-        (job->num_sides == 0) || (job->num_sides > JOB_MAX_SIDES) ||
-        (job->send_size > WORK_MAX_BYTES)) {
+    if (work->size / VALUE_SIZE < FEWEST_ROWS) {
+        return work->size / VALUE_SIZE;
+    }
+    return (FEWEST_ROWS << batch) -
+           (batch + 1 < num_batches(work) ? batch * 13 : 0);
+}
+
+uint64_t work_length(const work_t *work, uint64_t index)
+{
+    uint64_t rows;
+
+    if (!work->mixed) {
+        return work->size;
+    }
+    rows = num_rows(work, index / NUM_COLUMNS % num_batches(work));
+    switch (index % NUM_COLUMNS) {
+    case 0:
+        return (rows + 7) / 8;
+    case 1:
+        return rows;
+    case 2:
+        return rows * 2;
+    case 3:
+        return rows * 4;
+    case 4:
+        return rows * 4 + 4;
+    default:
+        return rows * 8;
+    }
+}
+
+uint64_t work_bytes(const work_t *work)
+{
+    uint64_t num_all = NUM_COLUMNS * num_batches(work);
+    uint64_t bytes   = 0;
+
+    if (!work->mixed) {
+        return work->size * work->count;
+    }
+    for (uint64_t i = 0; i < num_all; i++) {
+        bytes += work_length(work, i) *
+                 (work->count / num_all + (i < work->count % num_all ? 1 : 0));
+    }
+    return bytes;
+}
+
+static bool devices_are_sane(const int32_t devices[2])
+{
+    return (devices[0] >= WORK_HOST) && (devices[0] <= WORK_MAX_DEVICE) &&
+           (devices[1] >= WORK_HOST) && (devices[1] <= WORK_MAX_DEVICE) &&
+           ((devices[0] == WORK_HOST) == (devices[1] == WORK_HOST));
+}
+
+/* True when all products fit and nothing is absurd. */
+static bool work_is_sane(const work_t *work)
+{
+    return (work->size >= 1) && (work->size <= WORK_MAX_BYTES) &&
+           (work->count >= 1) && (work->count <= WORK_MAX_BUFFERS) &&
+           (work->size <= WORK_MAX_BYTES / work->count) &&
+           (work->outstanding >= 1) &&
+           (work->outstanding <= WORK_MAX_OUTSTANDING) &&
+           (work->size * work->count <= WORK_MAX_BYTES / work->outstanding) &&
+           (work->misaligned < WORK_LINE) && devices_are_sane(work->devices) &&
+           (work->pageable <= (WORK_PAGEABLE_SEND | WORK_PAGEABLE_RECV)) &&
+           ((work->pageable == 0) || work_is_on_gpu(work));
+}
+
+static bool take_device(const char **text_p, int32_t *device_p)
+{
+    int32_t device = 0;
+
+    if (!isdigit((unsigned char)**text_p)) {
         return false;
     }
-    for (unsigned i = 0; i < job->num_sides; i++) {
-        if (!side_is_sane(job->sides[i]) ||
-            (side_is_even(job->sides[i]) && job->work.mixed) ||
-            (side_is_one_sided(job->sides[i]) &&
-             (job->work.mixed || job->work.echo)) ||
-            (job->work.both && !side_goes_both_ways(job->sides[i])) ||
-            (side_is_rma(job->sides[i]) && work_is_on_gpu(&job->work)) ||
-            ((job->sides[i].way == WAY_BLOCK) && !is_block(job)) ||
-            (side_is_copy(job->sides[i]) &&
-             (!work_is_on_gpu(&job->work) || (job->work.pageable != 0)))) {
-            return false;
+    while (isdigit((unsigned char)**text_p) && (device <= WORK_MAX_DEVICE)) {
+        device = device * 10 + (*(*text_p)++ - '0');
+    }
+    *device_p = device;
+    return device <= WORK_MAX_DEVICE;
+}
+
+int work_parse_devices(const char *text, int32_t devices[2])
+{
+    int32_t found[2] = {0, 0};
+
+    if (strncmp(text, "cuda", 4) != 0) {
+        return -1;
+    }
+    text += 4;
+    if (*text == ':') {
+        text++;
+        if (!take_device(&text, &found[0])) {
+            return -1;
+        }
+        found[1] = found[0];
+        if ((*text == ',') && (text++, !take_device(&text, &found[1]))) {
+            return -1;
         }
     }
-    return true;
+    if (*text != '\0') {
+        return -1;
+    }
+    memcpy(devices, found, sizeof(found));
+    return 0;
 }
+
+const char *work_devices(const work_t *work, char text[DEVICES_TEXT_SIZE])
+{
+    if (!work_is_on_gpu(work)) {
+        text[0] = '\0';
+    } else if (work->devices[0] == work->devices[1]) {
+        snprintf(text, DEVICES_TEXT_SIZE, "cuda:%d", work->devices[0]);
+    } else {
+        snprintf(text, DEVICES_TEXT_SIZE, "cuda:%d,%d", work->devices[0],
+                 work->devices[1]);
+    }
+    return text;
+}
+
+static const char *const pageable_names[] = {"", "send", "recv", "both"};
+
+const char *work_pageable(uint32_t pageable)
+{
+    return pageable_names[pageable];
+}
+
+int work_parse_pageable(const char *text, uint32_t *pageable_p)
+{
+    for (uint32_t i = 1; i < 4; i++) {
+        if (strcmp(text, pageable_names[i]) == 0) {
+            *pageable_p = i;
+            return 0;
+        }
+    }
+    return -1;
+}
+
+/* --- side ----------------------------------------------------------------- */
+
+/* clang-format off */
+#define RMA  (IS_RAW | IS_RMA | IS_REGISTERED | IS_ONE_SIDED)
+#define HERE (IS_POOL | IS_ONE_SIDED)
+
+static const struct {
+    const char  *name;
+    side_group_t group;
+    unsigned     is;
+} ways[WAY_LAST] = {
+    [WAY_AM_EACH]          = {"am-each", GROUP_EACH, IS_RAW | IS_AM},
+    [WAY_AM]               = {"am", GROUP_WHOLE, IS_RAW | IS_AM},
+    [WAY_AM_MEMH]          = {"am-memh", GROUP_WHOLE,
+                              IS_RAW | IS_AM | IS_REGISTERED},
+    [WAY_TAG_EACH]         = {"tag-each", GROUP_EACH, IS_RAW},
+    [WAY_TAG]              = {"tag", GROUP_WHOLE, IS_RAW},
+    [WAY_TAG_MEMH]         = {"tag-memh", GROUP_WHOLE, IS_RAW | IS_REGISTERED},
+    [WAY_IOV]              = {"iov", GROUP_LIST, IS_RAW},
+    [WAY_GET_EACH]         = {"get-each", GROUP_EACH, RMA | IS_READ},
+    [WAY_GET]              = {"get", GROUP_WHOLE, RMA | IS_READ},
+    [WAY_PUT_EACH]         = {"put-each", GROUP_EACH, RMA},
+    [WAY_PUT]              = {"put", GROUP_WHOLE, RMA},
+    [WAY_COPY_EACH]        = {"copy-each", GROUP_COPY_EACH, IS_COPY},
+    [WAY_COPY]             = {"copy", GROUP_COPY, IS_COPY},
+    [WAY_POOL]             = {"pool", GROUP_POOL, IS_POOL},
+    [WAY_POOL_PIECES]      = {"pool-pieces", GROUP_POOL,
+                              IS_POOL | IS_PIECES | IS_EVEN},
+    [WAY_POOL_EVEN]        = {"pool-even", GROUP_POOL, IS_POOL | IS_EVEN},
+    [WAY_POOL_EACH]        = {"pool-each", GROUP_POOL, IS_POOL},
+    [WAY_POOL_EVENT]       = {"pool-event", GROUP_POOL, IS_POOL},
+    [WAY_POOL_WAIT]        = {"pool-wait", GROUP_POOL, IS_POOL},
+    [WAY_POOL_COMM]        = {"pool-comm", GROUP_POOL,
+                              IS_POOL | IS_COMM_SEND | IS_COMM_RECV},
+    [WAY_POOL_COMM_SEND]   = {"pool-comm-send", GROUP_POOL,
+                              IS_POOL | IS_COMM_SEND},
+    [WAY_POOL_COMM_RECV]   = {"pool-comm-recv", GROUP_POOL,
+                              IS_POOL | IS_COMM_RECV},
+    [WAY_POOL_READ]        = {"pool-read", GROUP_POOL, HERE | IS_READ},
+    [WAY_POOL_READ_ASLEEP] = {"pool-read-asleep", GROUP_POOL,
+                              HERE | IS_READ | IS_ASLEEP},
+    [WAY_POOL_WRITE]       = {"pool-write", GROUP_POOL, HERE},
+    [WAY_POOL_WRITE_ASLEEP] = {"pool-write-asleep", GROUP_POOL,
+                               HERE | IS_ASLEEP},
+    [WAY_BLOCK]            = {"block", GROUP_POOL, IS_POOL},
+};
+
+static const struct {
+    const char *name;
+    const char *title;
+    unsigned    is; /* of the ways that have this mode */
+} modes[MODE_LAST] = {
+    [MODE_PEER] = {"peer", "raw UCX with failure handling", IS_RAW},
+    [MODE_NONE] = {"none", "raw UCX without failure handling", IS_RAW},
+    [MODE_COPY] = {"copy", "copies of the GPU", IS_COPY},
+    [MODE_AUTO] = {"auto", "the pool", IS_POOL},
+    [MODE_MAP]  = {"map", "the pool, map wire", IS_POOL},
+    [MODE_UCX]  = {"ucx", "the pool, ucx wire", IS_POOL},
+};
+/* clang-format on */
+
+const char *side_name(side_t side, char name[SIDE_NAME_SIZE])
+{
+    if ((side.way == WAY_BLOCK) || side_is(side, IS_COPY)) {
+        snprintf(name, SIDE_NAME_SIZE, "%s", ways[side.way].name);
+    } else {
+        snprintf(name, SIDE_NAME_SIZE, "%s/%s", ways[side.way].name,
+                 modes[side.mode].name);
+    }
+    return name;
+}
+
+const char *side_mode_title(uint32_t mode)
+{
+    return modes[mode].title;
+}
+
+const char *side_mode_name(uint32_t mode)
+{
+    return modes[mode].name;
+}
+
+bool side_is(side_t side, unsigned what)
+{
+    return (ways[side.way].is & what) != 0;
+}
+
+side_group_t side_group(side_t side)
+{
+    return ways[side.way].group;
+}
+
+bool side_is_scattered(side_t side)
+{
+    return (side_group(side) != GROUP_WHOLE) &&
+           (side_group(side) != GROUP_COPY);
+}
+
+work_t side_work(side_t side, const work_t *work)
+{
+    side_group_t group = side_group(side);
+    work_t       part  = *work;
+
+    if (work_is_on_gpu(work) && (part.count > SIDE_MAX_CALLS) &&
+        ((group == GROUP_EACH) || (group == GROUP_COPY_EACH))) {
+        part.count = SIDE_MAX_CALLS;
+    }
+    return part;
+}
+
+static bool side_is_sane(side_t side)
+{
+    return (side.way > WAY_NONE) && (side.way < WAY_LAST) &&
+           (side.mode < MODE_LAST) && side_is(side, modes[side.mode].is);
+}
+
+int side_parse(const char *name, side_t *side_p)
+{
+    char   known[SIDE_NAME_SIZE];
+    side_t side;
+
+    for (side.way = 1; side.way < WAY_BLOCK; side.way++) {
+        for (side.mode = 0; side.mode < MODE_LAST; side.mode++) {
+            if (side_is_sane(side) &&
+                (strcmp(side_name(side, known), name) == 0)) {
+                *side_p = side;
+                return 0;
+            }
+        }
+    }
+    return -1;
+}
+
+/* --- job ------------------------------------------------------------------ */
+
+static int check_side(const job_t *job, side_t side)
+{
+    const work_t *work = &job->work;
+
+    if (!side_is_sane(side) ||
+        ((side.way == WAY_BLOCK) && (job->num_sides != 1))) {
+        return tool_error("there is no such side");
+    }
+    if (side_is(side, IS_COPY) && !work_is_on_gpu(work)) {
+        return tool_error("--sides: copies are a GPU's: give --device");
+    }
+    if (side_is(side, IS_COPY) && (work->pageable != 0)) {
+        return tool_error("--sides: copies are between GPUs: leave out "
+                          "--pageable");
+    }
+    if (side_is(side, IS_EVEN | IS_ONE_SIDED) && work->mixed) {
+        return tool_error("--sides: pieces have one length, those of %s do not",
+                          job->test);
+    }
+    if (side_is(side, IS_ONE_SIDED) && work->echo) {
+        return tool_error("--sides: a read or a write goes one way, and %s "
+                          "goes both",
+                          job->test);
+    }
+    if (side_is(side, IS_RMA | IS_ASLEEP) && work->both) {
+        return tool_error("--sides: of reads and writes, pool-read and "
+                          "pool-write go both ways");
+    }
+    if (side_is(side, IS_RMA) && work_is_on_gpu(work)) {
+        return tool_error("--sides: get and put are of host memory: leave out "
+                          "--device");
+    }
+    return 0;
+}
+
+int job_check(const job_t *job)
+{
+    if ((memchr(job->test, '\0', sizeof(job->test)) == NULL) ||
+        (test_find(job->test) == NULL) || (job->num_sides == 0) ||
+        (job->num_sides > JOB_MAX_SIDES) ||
+        (job->work.echo && job->work.both)) {
+        return tool_error("there is no such test");
+    }
+    if (job->work.echo && (job->work.count != 1)) {
+        return tool_error("%s sends one buffer there and back: leave out -n",
+                          job->test);
+    }
+    if (job->work.mixed && (job->work.size < VALUE_SIZE)) {
+        return tool_error("mixed wants buffers of up to 8 bytes or more: raise "
+                          "-s");
+    }
+    for (unsigned i = 0; i < job->num_sides; i++) {
+        if (check_side(job, job->sides[i]) != 0) {
+            return -1;
+        }
+    }
+    return work_is_sane(&job->work) && (job->send_size <= WORK_MAX_BYTES)
+               ? 0
+               : tool_error("-s, -n and -O together ask for too much memory");
+}
+
+/* --- result --------------------------------------------------------------- */
 
 double job_rate(const job_t *job, double seconds)
 {
@@ -60,290 +373,4 @@ double job_rate(const job_t *job, double seconds)
 double job_message_rate(const job_t *job, double seconds)
 {
     return seconds > 0 ? (double)job->work.count / seconds * 1e-6 : 0;
-}
-
-static double batch_ns(const job_t *job)
-{
-    double ns = BATCH_SHARE * (double)job->time_ns;
-
-    ns = ns < BATCH_MAX_NS ? ns : BATCH_MAX_NS;
-    return ns > BATCH_NS ? ns : BATCH_NS;
-}
-
-/* The best of some, where one may have lost the processor for a while. */
-static int time_batch(stage_t *stage, const job_t *job, unsigned side,
-                      uint64_t num_messages, double *best_p)
-{
-    double seconds;
-
-    *best_p = 1e9;
-    for (unsigned i = 0; (i < 3) && (*best_p * 1e9 >= batch_ns(job) / 2); i++) {
-        if (batch_lead(stage, side, num_messages, false, NULL, &seconds) != 0) {
-            return -1;
-        }
-        *best_p = seconds < *best_p ? seconds : *best_p;
-    }
-    return 0;
-}
-
-/*
- * How many messages make a batch. At least two rounds through the slots, or
- * there is no pipelining to speak of.
- */
-static int calibrate(stage_t *stage, const job_t *job, unsigned side,
-                     uint64_t *num_p)
-{
-    uint64_t num = job->work.echo ? 16 : 2 * job->work.outstanding;
-    double   seconds;
-
-    for (;;) {
-        if (time_batch(stage, job, side, num, &seconds) != 0) {
-            return -1;
-        }
-        if (seconds * 1e9 >= batch_ns(job) / 2) {
-            break;
-        }
-        num *= seconds * 1e9 >= batch_ns(job) / 8 ? 2 : 4;
-    }
-    *num_p = num;
-    return 0;
-}
-
-static int verify(stage_t *stage, const job_t *job)
-{
-    double seconds;
-
-    for (unsigned side = 0; side < job->num_sides; side++) {
-        if (stage_has(stage, side) &&
-            (batch_lead(stage, side, job->work.outstanding, true, NULL,
-                        &seconds) != 0)) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
-/* What a side of which only a part was timed takes for all. */
-static double whole_of_part(const job_t *job, unsigned side)
-{
-    work_t part = side_work(job->sides[side], &job->work);
-
-    return (double)work_bytes(&job->work) / (double)work_bytes(&part);
-}
-
-static int measure_round(stage_t *stage, const job_t *job, unsigned round,
-                         measure_t *measures)
-{
-    double seconds;
-
-    for (unsigned i = 0; i < job->num_sides; i++) {
-        unsigned   side    = (round + i) % job->num_sides;
-        measure_t *measure = &measures[side];
-
-        if (!stage_has(stage, side)) {
-            continue;
-        }
-        stage_count_begin(stage, side);
-        if ((batch_lead(stage, side, measure->num_messages, false,
-                        &measure->trips, &seconds) != 0) ||
-            (samples_add(&measure->batches,
-                         whole_of_part(job, side) * seconds /
-                             (double)measure->num_messages) != 0)) {
-            return -1;
-        }
-        stage_count_end(stage, side);
-    }
-    return 0;
-}
-
-static int measure_all(stage_t *stage, const job_t *job, measure_t *measures,
-                       unsigned *num_rounds_p)
-{
-    uint64_t start = clock_now();
-    unsigned round;
-
-    for (unsigned side = 0; side < job->num_sides; side++) {
-        if (stage_has(stage, side) &&
-            (calibrate(stage, job, side, &measures[side].num_messages) != 0)) {
-            return -1;
-        }
-    }
-    for (round = 0; round < job->max_rounds; round++) {
-        if ((round >= MIN_ROUNDS) && (clock_now() - start > job->time_ns)) {
-            break;
-        }
-        if (measure_round(stage, job, round, measures) != 0) {
-            return -1;
-        }
-    }
-    *num_rounds_p = round;
-    return 0;
-}
-
-static int add_ratio(job_result_t *result, measure_t *measures, unsigned pool,
-                     unsigned raw)
-{
-    job_ratio_t *ratio   = &result->ratios[result->num_ratios++];
-    samples_t    samples = {0};
-
-    for (unsigned round = 0; round < result->num_rounds; round++) {
-        if (samples_add(&samples, measures[raw].batches.values[round] /
-                                      measures[pool].batches.values[round]) !=
-            0) {
-            return -1;
-        }
-    }
-    ratio->pool   = pool;
-    ratio->raw    = raw;
-    ratio->median = samples_quantile(&samples, 0.5);
-    ratio->p05    = samples_quantile(&samples, 0.05);
-    ratio->p95    = samples_quantile(&samples, 0.95);
-    samples_cleanup(&samples);
-    return 0;
-}
-
-static bool is_alike(side_t a, side_t b)
-{
-    return (a.mode == b.mode) && (side_group(a) == side_group(b));
-}
-
-/* Of those that are alike the one whose ratio is worst for us counts. */
-static void mark_best(job_result_t *result)
-{
-    for (unsigned i = 0; i < result->num_ratios; i++) {
-        job_ratio_t *ratio = &result->ratios[i];
-
-        ratio->is_best = true;
-        for (unsigned k = 0; k < result->num_ratios; k++) {
-            if ((result->ratios[k].pool == ratio->pool) &&
-                is_alike(result->job.sides[result->ratios[k].raw],
-                         result->job.sides[ratio->raw]) &&
-                (result->ratios[k].median < ratio->median)) {
-                ratio->is_best = false;
-            }
-        }
-    }
-}
-
-static int add_ratios_of(job_result_t *result, measure_t *measures,
-                         unsigned pool)
-{
-    const job_t *job = &result->job;
-
-    if (measures[pool].batches.num == 0) {
-        return 0;
-    }
-    for (unsigned i = 0; i < job->num_sides; i++) {
-        if (!side_is_pool(job->sides[i]) && (measures[i].batches.num != 0) &&
-            (add_ratio(result, measures, pool, i) != 0)) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
-/* Ratios first: sorting the samples for their median loses the rounds. */
-static int add_ratios(job_result_t *result, measure_t *measures)
-{
-    const job_t *job = &result->job;
-
-    if (!side_is_pool(job->sides[0])) {
-        return 0;
-    }
-    if ((add_ratios_of(result, measures, 0) != 0) ||
-        ((job->num_sides > 1) && side_is_pieces(job->sides[1]) &&
-         (add_ratios_of(result, measures, 1) != 0))) {
-        return -1;
-    }
-    mark_best(result);
-    return 0;
-}
-
-static void add_side(job_side_t *at, const job_t *job, unsigned index,
-                     measure_t *measure)
-{
-    double whole = whole_of_part(job, index);
-
-    at->side         = job->sides[index];
-    at->num_moved    = side_work(at->side, &job->work).count;
-    at->median       = samples_quantile(&measure->batches, 0.5);
-    at->p05          = samples_quantile(&measure->batches, 0.05);
-    at->p95          = samples_quantile(&measure->batches, 0.95);
-    at->trip_p50     = whole * samples_quantile(&measure->trips, 0.5);
-    at->trip_p99     = whole * samples_quantile(&measure->trips, 0.99);
-    at->num_messages = measure->num_messages;
-    at->verified     = measure->batches.num != 0;
-}
-
-static int measure_and_sum_up(stage_t *stage, const job_t *job,
-                              job_result_t *result)
-{
-    measure_t measures[JOB_MAX_SIDES] = {0};
-    int       status                  = -1;
-
-    result->job = *job;
-    if ((verify(stage, job) == 0) &&
-        (measure_all(stage, job, measures, &result->num_rounds) == 0) &&
-        (verify(stage, job) == 0) && (add_ratios(result, measures) == 0)) {
-        for (unsigned i = 0; i < job->num_sides; i++) {
-            add_side(&result->sides[i], job, i, &measures[i]);
-            stage_describe(stage, i, &result->sides[i]);
-        }
-        memcpy(result->gpus, stage->gpus, sizeof(result->gpus));
-        status = batch_end(stage);
-    }
-    for (unsigned i = 0; i < job->num_sides; i++) {
-        samples_cleanup(&measures[i].batches);
-        samples_cleanup(&measures[i].trips);
-    }
-    return status;
-}
-
-/* The stage was not set: because something is missing, or by an error, which
- * was said. */
-static int miss(const job_t *job, const char *missing)
-{
-    if (missing[0] == '\0') {
-        return -1;
-    }
-    return job->may_miss ? 0 : perf_error("%s", missing);
-}
-
-int job_lead(const job_t *job, control_t *control, job_result_t *result_p)
-{
-    stage_t stage;
-    int     status;
-
-    memset(result_p, 0, sizeof(*result_p));
-    if (is_block(job)) {
-        return block_measure(job, result_p);
-    }
-    if (stage_init(&stage, job, control, true, result_p->missing) != 0) {
-        status                  = miss(job, result_p->missing);
-        result_p->job           = *job;
-        result_p->job.num_sides = 0;
-        result_p->done          = status == 0;
-        return status;
-    }
-    status         = measure_and_sum_up(&stage, job, result_p);
-    result_p->done = status == 0;
-    stage_cleanup(&stage);
-    return status;
-}
-
-int job_follow(const job_t *job, control_t *control)
-{
-    char    missing[JOB_MISSING_SIZE] = "";
-    stage_t stage;
-    int     status;
-
-    if (is_block(job)) {
-        return 0;
-    }
-    if (stage_init(&stage, job, control, false, missing) != 0) {
-        return miss(job, missing);
-    }
-    status = batch_follow(&stage);
-    stage_cleanup(&stage);
-    return status;
 }

@@ -1,5 +1,11 @@
 /*
- * A job: one work, done by several sides in turn, round after round.
+ * What is done, and what came of it. These go from process to process as they
+ * are: both run the same program.
+ *
+ *     work     what every side does in the same way: messages of buffers
+ *     side     a way to move a message, in a mode
+ *     job      one work, done by several sides in turn, round after round
+ *     result   the times of a job
  *
  *     round 0    A B C
  *     round 1    B C A
@@ -11,22 +17,191 @@
 #ifndef PERF_JOB_H
 #define PERF_JOB_H
 
-#include "perf/control.h"
-#include "perf/side.h"
-#include "perf/test.h"
-#include "perf/work.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-#define JOB_MAX_SIDES 12
-#define JOB_NAME_SIZE 16
+/* --- work ----------------------------------------------------------------- */
 
-/* Bytes of what is told of a job that cannot be done, its final 0 included. */
-#define JOB_MISSING_SIZE 200
+#define WORK_MAX_OUTSTANDING 64u
 
-/* Bytes of the longest reason and name of a GPU, their final 0 included. */
-#define JOB_REASON_SIZE 120
-#define JOB_GPU_SIZE    64
+/* Bounds of what a peer on another host may ask us to allocate. */
+#define WORK_MAX_BUFFERS ((uint64_t)1 << 24)
+#define WORK_MAX_BYTES   ((uint64_t)1 << 36)
+#define WORK_MAX_DEVICE  1023
 
-/* Goes from process to process as is. */
+/* Bytes of a cache line: buffers start at the begin of one, unless they are
+ * misaligned. */
+#define WORK_LINE 64u
+
+/* A device of host memory. */
+#define WORK_HOST (-1)
+
+enum { WORK_PAGEABLE_SEND = 1u << 0, WORK_PAGEABLE_RECV = 1u << 1 };
+
+/*
+ * A message has `count` buffers of `size` bytes. A batch is a number of
+ * messages, at most `outstanding` in flight. The clock runs at the sender, from
+ * the first post of a batch until the receiver's reply to the last message has
+ * arrived. The receiver replies, by the same means, once all bytes of a message
+ * lie in its own buffers. A read or a write of a window has no reply: it is
+ * over when it completes at the sender.
+ */
+typedef struct work {
+    uint64_t size;        /* bytes of a buffer, 1 or more */
+    uint64_t count;       /* buffers of a message, 1 or more */
+    uint32_t outstanding; /* messages in flight, 1 or more */
+    uint32_t echo;        /* the reply is the whole message, not a word */
+    uint32_t mixed;       /* lengths as work_length() has them, up to `size` */
+    uint32_t misaligned;  /* bytes from a line's begin to a scattered buffer
+                             of the sender's */
+    uint32_t both;        /* as many go the other way at the same time */
+    uint32_t pageable;    /* WORK_PAGEABLE_: whose buffers lie in host memory
+                             that the GPU does not reach */
+    uint32_t untold;      /* the pool asks what memory they are */
+    int32_t  devices[2];  /* the GPU in which the buffers of the sender and of
+                             the receiver lie; both WORK_HOST: host memory */
+} work_t;
+
+/* Bytes of a buffer, from 0. Mixed lengths are those of columns. */
+uint64_t work_length(const work_t *work, uint64_t index);
+
+/* Bytes of a message. */
+uint64_t work_bytes(const work_t *work);
+
+static inline bool work_is_on_gpu(const work_t *work)
+{
+    return work->devices[0] != WORK_HOST;
+}
+
+#define DEVICES_TEXT_SIZE 24
+
+/*
+ * Devices as text: "cuda" and "cuda:1" for one GPU that both processes use,
+ * "cuda:0,1" for one each; "" for host memory. Pageable: "send", "recv" or
+ * "both". -1 (nothing said) when the text is none of these.
+ */
+int         work_parse_devices(const char *text, int32_t devices[2]);
+const char *work_devices(const work_t *work, char text[DEVICES_TEXT_SIZE]);
+int         work_parse_pageable(const char *text, uint32_t *pageable_p);
+const char *work_pageable(uint32_t pageable);
+
+/* --- side ----------------------------------------------------------------- */
+
+typedef enum side_way {
+    WAY_NONE,
+    /* raw UCX */
+    WAY_AM_EACH,  /* one active message per buffer */
+    WAY_AM,       /* one active message, contiguous memory */
+    WAY_AM_MEMH,  /* the same with a memory handle on both sides */
+    WAY_TAG_EACH, /* one tag message per buffer */
+    WAY_TAG,      /* one tag message, contiguous memory */
+    WAY_TAG_MEMH, /* the same with a memory handle on both sides */
+    WAY_IOV,      /* one tag message, UCP_DATATYPE_IOV on both sides */
+    WAY_GET_EACH, /* one get per buffer of the receiver's, and a flush */
+    WAY_GET,      /* one get, contiguous memory */
+    WAY_PUT_EACH, /* one put per buffer of the receiver's, and a flush */
+    WAY_PUT,      /* one put, contiguous memory */
+    /* cuMemcpyAsync() into the receiver's memory, by its CUDA IPC handle */
+    WAY_COPY_EACH, /* once per buffer */
+    WAY_COPY,      /* once, contiguous memory: the link's limit */
+    /* the pool */
+    WAY_POOL,             /* any memory on both sides */
+    WAY_POOL_PIECES,      /* the same as ucxpool_data_pieces() */
+    WAY_POOL_EVEN,        /* WAY_POOL, told that the buffers have one length */
+    WAY_POOL_EACH,        /* one message per buffer */
+    WAY_POOL_EVENT,       /* both sides sleep on the event descriptor */
+    WAY_POOL_WAIT,        /* the same in ucxpool_wait() */
+    WAY_POOL_COMM,        /* ucxpool_comm_alloc() memory on both sides */
+    WAY_POOL_COMM_SEND,   /* at the sender only */
+    WAY_POOL_COMM_RECV,   /* at the receiver only */
+    WAY_POOL_READ,        /* the sender reads from the receiver's window */
+    WAY_POOL_READ_ASLEEP, /* and the receiver does not progress meanwhile */
+    WAY_POOL_WRITE,       /* the sender writes to the receiver's window */
+    WAY_POOL_WRITE_ASLEEP,
+    WAY_BLOCK, /* ucxpool_block_get() and _put(), nothing is sent */
+    WAY_LAST
+} side_way_t;
+
+typedef enum side_mode {
+    MODE_PEER, /* raw UCX, failure handling on (UCP_ERR_HANDLING_MODE_PEER) */
+    MODE_NONE, /* raw UCX, failure handling off */
+    MODE_COPY, /* copies of the GPU, of which there is one mode */
+    MODE_AUTO, /* the pool, over the wire that it chooses */
+    MODE_MAP,  /* the pool, over the map wire */
+    MODE_UCX,  /* the pool, over the ucx wire */
+    MODE_LAST
+} side_mode_t;
+
+typedef struct side {
+    uint32_t way;  /* side_way_t */
+    uint32_t mode; /* side_mode_t */
+} side_t;
+
+/* What a way is. */
+enum {
+    IS_RAW        = 1u << 0, /* raw UCX */
+    IS_AM         = 1u << 1, /* of active messages */
+    IS_RMA        = 1u << 2, /* of gets and puts */
+    IS_REGISTERED = 1u << 3, /* with a memory handle */
+    IS_COPY       = 1u << 4, /* of the GPU's copy engine */
+    IS_POOL       = 1u << 5,
+    IS_PIECES     = 1u << 6,
+    IS_EVEN       = 1u << 7, /* needs buffers of one length */
+    IS_ONE_SIDED  = 1u << 8, /* the sender reads or writes the receiver's
+                                memory by itself */
+    IS_READ      = 1u << 9,  /* the bytes come to the sender */
+    IS_ASLEEP    = 1u << 10, /* the receiver does not progress meanwhile */
+    IS_COMM_SEND = 1u << 11, /* the sender has memory of the pool's */
+    IS_COMM_RECV = 1u << 12
+};
+
+/* Is it any of these? */
+bool side_is(side_t side, unsigned what);
+
+/* Of a group and mode the fastest is what the pool is compared with. */
+typedef enum side_group {
+    GROUP_EACH,      /* one message, get or put per buffer */
+    GROUP_LIST,      /* one message of a list */
+    GROUP_WHOLE,     /* one of contiguous memory */
+    GROUP_COPY_EACH, /* one copy per buffer */
+    GROUP_COPY,      /* one copy of contiguous memory */
+    GROUP_POOL
+} side_group_t;
+
+side_group_t side_group(side_t side);
+
+/* Does it send scattered buffers? */
+bool side_is_scattered(side_t side);
+
+/*
+ * The part of a work that a side does. With many small buffers in a GPU's
+ * memory a call for each of them takes seconds, so that such a side moves the
+ * first SIDE_MAX_CALLS of a message; its times are told for a whole one.
+ */
+work_t side_work(side_t side, const work_t *work);
+
+#define SIDE_MAX_CALLS 16384u
+
+/* Bytes of the longest name, its final 0 included. */
+#define SIDE_NAME_SIZE 32
+
+/* "am-each/peer"; -1 (nothing said) when the name is none. */
+const char *side_name(side_t side, char name[SIDE_NAME_SIZE]);
+int         side_parse(const char *name, side_t *side_p);
+
+/* The name of a mode, also in words for readers of a table. */
+const char *side_mode_name(uint32_t mode);
+const char *side_mode_title(uint32_t mode);
+
+/* --- job ------------------------------------------------------------------ */
+
+#define JOB_MAX_SIDES    12
+#define JOB_NAME_SIZE    16
+#define JOB_MISSING_SIZE 200 /* why a job cannot be done */
+#define JOB_REASON_SIZE  120 /* why something is as it is */
+#define JOB_GPU_SIZE     64
+
 typedef struct job {
     char     test[JOB_NAME_SIZE];
     work_t   work;
@@ -35,10 +210,14 @@ typedef struct job {
     uint32_t may_miss; /* what cannot be had is told, and no error */
     uint32_t unused;
     uint64_t time_ns;   /* no new round after so long */
-    uint64_t send_size; /* of a pool's blocks for what is sent; 0: the
-                           default */
-    side_t sides[JOB_MAX_SIDES];
+    uint64_t send_size; /* of a pool's blocks for what is sent; 0: default */
+    side_t   sides[JOB_MAX_SIDES];
 } job_t;
+
+/* Is it one that can be done? -1 after having said why not. */
+int job_check(const job_t *job);
+
+/* --- result --------------------------------------------------------------- */
 
 /* All times in seconds and for one message. */
 typedef struct job_side {
@@ -53,11 +232,11 @@ typedef struct job_side {
     char     missing[JOB_REASON_SIZE]; /* not "": it cannot be done, and why */
     uint64_t num_moved;                /* buffers of a message that it moves */
     char     wire[8];                  /* of a pool's side: what was used */
-    char     wire_reason[120];         /* and why */
-    uint64_t registrations;            /* after the start */
-    double   allocations;              /* heap allocations per message */
-    char     way[12];                  /* of a read or write: what was used */
-    char     way_reason[120];          /* and why */
+    char     wire_reason[JOB_REASON_SIZE];
+    uint64_t registrations; /* after the start */
+    double   allocations;   /* heap allocations per message */
+    char     way[12];       /* of a read or write: what was used */
+    char     way_reason[JOB_REASON_SIZE];
 } job_side_t;
 
 /* The pool against another side: how many times as fast it is. */
@@ -82,14 +261,7 @@ typedef struct job_result {
     job_ratio_t ratios[2 * JOB_MAX_SIDES];
 } job_result_t;
 
-/* A job that came from another host: is it one that we would make? */
-bool job_is_sane(const job_t *job);
-
-/* Run a job as the sender, or follow as the receiver. */
-int job_lead(const job_t *job, control_t *control, job_result_t *result_p);
-int job_follow(const job_t *job, control_t *control);
-
-/* Bytes of a batch's message in the way that a reader counts. */
+/* GB/s of a message in so many seconds. */
 double job_rate(const job_t *job, double seconds);
 
 /* Million messages a second, where each buffer is one. */

@@ -1,6 +1,13 @@
 /*
- * A lane: raw UCX between the two processes in one mode. One context, one
- * worker, one endpoint; all ways of that mode share it, one at a time.
+ * What connects the two processes, and the ends that are made over it.
+ *
+ *     raw_lane    raw UCX in one mode: a context, a worker, an endpoint
+ *     pool_lane   a pool in each process, and the channel between them
+ *
+ * All sides of a mode share a lane, one at a time. Copies of a GPU need none.
+ *
+ * Both processes call the functions that take a control connection, at the
+ * same time. Functions return 0 or -1, the error said.
  */
 #ifndef PERF_LANE_H
 #define PERF_LANE_H
@@ -8,79 +15,70 @@
 #include "perf/control.h"
 #include "perf/end.h"
 
-#include <ucp/api/ucp.h>
+#include <ucxpool/ucxpool.h>
 
-/* What comes before the data of an active message. */
-typedef struct lane_header {
-    uint32_t slot;
-    uint32_t index; /* of the buffer in the message */
-} lane_header_t;
+/* --- raw UCX -------------------------------------------------------------- */
 
-struct lane;
+typedef struct raw_lane raw_lane_t;
 
-/* What takes the active messages of a lane. */
-typedef struct lane_handlers {
-    ucs_status_t (*data)(struct lane *lane, const lane_header_t *header,
-                         void *data, size_t length,
-                         const ucp_am_recv_param_t *param);
-    ucs_status_t (*reply)(struct lane *lane, unsigned slot, void *data,
-                          size_t length, const ucp_am_recv_param_t *param);
-} lane_handlers_t;
+int  raw_lane_create(uint32_t mode, bool is_on_gpu, control_t *control,
+                     raw_lane_t **lane_p);
+void raw_lane_destroy(raw_lane_t *lane);
 
-typedef struct lane {
-    const lane_handlers_t *handlers;
-    uint32_t               mode;        /* MODE_PEER or MODE_NONE */
-    ucs_memory_type_t      memory_type; /* of all buffers */
-    ucp_context_h          context;
-    ucp_worker_h           worker;
-    ucp_ep_h               ep;
-    end_t                 *sender;   /* the end that answers are for */
-    end_t                 *receiver; /* the end that messages are for */
-    bool                   closing;  /* errors are no news any more */
-    bool                   failed;
-    /* Headers of replies: UCX 1.13 reads them until the send has ended. */
-    lane_header_t reply_headers[WORK_MAX_OUTSTANDING];
-} lane_t;
-
-/* Create a lane and connect it; both processes call this. */
-int lane_create(uint32_t mode, bool is_on_gpu, const lane_handlers_t *handlers,
-                control_t *control, lane_t **lane_p);
-
-/* Close in good order: both processes call this. */
-void lane_destroy(lane_t *lane);
-
-/* Memory from ucp_mem_map().
- * address_p [inout]  What is registered; NULL: UCX allocates as it likes. */
-int  lane_memory_create(lane_t *lane, size_t length, ucp_mem_h *memh_p,
-                        void **address_p);
-void lane_memory_destroy(lane_t *lane, ucp_mem_h memh);
-
-/*
- * What the ways share. post: what a UCX call with a slot as user data returned.
- * It counts as pending until it ends; an error is said, and -1 returned.
- */
-int  lane_post(lane_t *lane, end_slot_t *slot, ucs_status_ptr_t post);
-void lane_send_done(void *request, ucs_status_t status, void *user_data);
-void lane_fail(end_t *end, ucs_status_t status, const char *what);
-
-/* From now on what arrives is for this end, until there is another of its kind;
- * and not any more. */
-void lane_enter(lane_t *lane, end_t *end);
-void lane_leave(lane_t *lane, const end_t *end);
-
-/* The same for any way: the answer by an active message, and progress. */
-int  lane_reply(lane_t *lane, end_t *end, unsigned slot);
-void lane_progress(lane_t *lane, end_t *end);
-
-/* Handler of answers. */
-ucs_status_t lane_reply_arrived(lane_t *lane, unsigned slot, void *data,
-                                size_t                     length,
-                                const ucp_am_recv_param_t *param);
+int raw_end_create(raw_lane_t *lane, const end_params_t *params,
+                   control_t *control, end_t **end_p);
 
 /* Does the UCX at hand know of a GPU's memory? Else it would take a GPU's
- * pointers for host memory. -1: UCX does not start, which was said. */
-int lane_is_for_gpu(bool *is_for_gpu_p);
+ * pointers for host memory. */
+int raw_is_for_gpu(bool *is_for_gpu_p);
 
-enum { LANE_AM_DATA = 1, LANE_AM_REPLY = 2 };
+/* --- the pool ------------------------------------------------------------- */
+
+typedef struct pool_params {
+    uint32_t mode;   /* MODE_AUTO, MODE_MAP or MODE_UCX */
+    int      device; /* of the blocks; WORK_HOST: host memory */
+    /* Bytes of ucxpool_comm_alloc() memory that will be asked for; the pool is
+     * made larger than its default where they need it. */
+    size_t comm_size;
+    size_t send_size; /* of all blocks for what is sent; 0: the default */
+} pool_params_t;
+
+/* Create a pool with the settings of the environment. */
+int pool_create(const pool_params_t *params, const char *name,
+                ucxpool_t **pool_p);
+
+typedef struct pool_lane pool_lane_t;
+
+/* missing [out]  Where -1 is returned because these two cannot have the wire:
+ *                that, in JOB_MISSING_SIZE bytes. */
+int  pool_lane_create(const pool_params_t *params, control_t *control,
+                      char *missing, pool_lane_t **lane_p);
+void pool_lane_destroy(pool_lane_t *lane);
+
+/* What the pool counted so far, for all sides that share the lane. */
+typedef struct pool_count {
+    uint64_t num_allocations; /* of the heap */
+    uint64_t num_messages;    /* sent */
+} pool_count_t;
+
+pool_count_t pool_lane_count(const pool_lane_t *lane);
+
+/* Report the wire, and what was counted in the side's own batches. */
+void pool_lane_describe(const pool_lane_t *lane, const pool_count_t *count,
+                        job_side_t *side);
+
+/* missing [out]  Why the side cannot be had, in JOB_REASON_SIZE bytes; then no
+ *                end is made. Else "". */
+int pool_end_create(pool_lane_t *lane, const end_params_t *params,
+                    control_t *control, char *missing, end_t **end_p);
+
+/* Bytes of ucxpool_comm_alloc() memory that such an end takes. */
+size_t pool_end_comm_size(side_t side, const work_t *work, bool is_sender);
+
+/* --- copies of a GPU ------------------------------------------------------ */
+
+/* missing [out]  As for pool_end_create(). */
+int copy_end_create(const end_params_t *params, control_t *control,
+                    char *missing, end_t **end_p);
 
 #endif

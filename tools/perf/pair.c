@@ -1,7 +1,8 @@
 #include <config.h>
 
 #include "perf/pair.h"
-#include "perf/error.h"
+#include "common/error.h"
+#include "perf/measure.h"
 #include "perf/stage.h"
 
 #include <errno.h>
@@ -25,7 +26,7 @@ int pair_pin(int cpu)
     CPU_ZERO(&set);
     CPU_SET(cpu, &set);
     if (sched_setaffinity(0, sizeof(set), &set) != 0) {
-        return perf_error("--cpus: processor %d cannot be had (%s); `nproc "
+        return tool_error("--cpus: processor %d cannot be had (%s); `nproc "
                           "--all` tells how many there are",
                           cpu, strerror(errno));
     }
@@ -46,8 +47,8 @@ static void child(const job_t *job, int fd, int cpu, pid_t parent,
     control_init_socket(&control, fd);
     status = pair_pin(cpu);
     if (status == 0) {
-        status = result != NULL ? job_lead(job, &control, result)
-                                : job_follow(job, &control);
+        status = result != NULL ? measure_lead(job, &control, result)
+                                : measure_follow(job, &control);
     }
     exit(status == 0 ? 0 : 1);
 }
@@ -66,14 +67,14 @@ static int wait_both(pid_t pids[2])
             continue;
         }
         if (pid < 0) {
-            return perf_error("waitpid: %s", strerror(errno));
+            return tool_error("waitpid: %s", strerror(errno));
         }
         if ((pid != pids[0]) && (pid != pids[1])) {
             continue;
         }
         left--;
         if (WIFSIGNALED(status) && !failed) {
-            perf_error("the %s died (%s)",
+            tool_error("the %s died (%s)",
                        pid == pids[0] ? "sender" : "receiver",
                        strsignal(WTERMSIG(status)));
         }
@@ -100,7 +101,7 @@ static int fork_both(const job_t *job, const int cpus[2], int fds[2],
             child(job, fds[i], cpus[i], parent, i == 0 ? result : NULL);
         }
         if (pids[i] < 0) {
-            perf_error("fork: %s", strerror(errno));
+            tool_error("fork: %s", strerror(errno));
             if (i == 1) {
                 kill(pids[0], SIGKILL);
                 waitpid(pids[0], NULL, 0);
@@ -124,14 +125,14 @@ int pair_run(const job_t *job, const int cpus[2], job_result_t *result_p)
         return -1;
     }
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) {
-        return perf_error("socketpair: %s", strerror(errno));
+        return tool_error("socketpair: %s", strerror(errno));
     }
     result = mmap(NULL, sizeof(*result), PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (result == MAP_FAILED) {
         close(fds[0]);
         close(fds[1]);
-        return perf_error("mmap: %s", strerror(errno));
+        return tool_error("mmap: %s", strerror(errno));
     }
     status = fork_both(job, cpus, fds, result);
     if (fds[0] >= 0) {
@@ -139,9 +140,50 @@ int pair_run(const job_t *job, const int cpus[2], job_result_t *result_p)
         close(fds[1]);
     }
     if ((status == 0) && !result->done) {
-        status = perf_error("the sender ended without a result");
+        status = tool_error("the sender ended without a result");
     }
     *result_p = *result;
     munmap(result, sizeof(*result));
     return status;
+}
+
+static int open_each(const int32_t devices[2])
+{
+    memory_t memory;
+
+    for (int i = 0; i < 2; i++) {
+        if ((i == 1) && (devices[1] == devices[0])) {
+            break;
+        }
+        if (memory_init(&memory, devices[i], false) != 0) {
+            return -1;
+        }
+        memory_cleanup(&memory);
+    }
+    return 0;
+}
+
+int pair_check_devices(const int32_t devices[2])
+{
+    pid_t child;
+    int   status = 0;
+
+    fflush(NULL);
+    child = fork();
+    if (child == 0) {
+        _exit(open_each(devices) == 0 ? 0 : 1);
+    }
+    if (child < 0) {
+        return tool_error("fork: %s", strerror(errno));
+    }
+    while (waitpid(child, &status, 0) < 0) {
+        if (errno != EINTR) {
+            return tool_error("waitpid: %s", strerror(errno));
+        }
+    }
+    if (WIFSIGNALED(status)) {
+        return tool_error("looking at the GPU, a process died (%s)",
+                          strsignal(WTERMSIG(status)));
+    }
+    return WEXITSTATUS(status) == 0 ? 0 : -1;
 }

@@ -1,10 +1,14 @@
 /*
- * Two forked processes that do a job: the sender and the receiver.
+ * The two processes of a job: the sender and the receiver.
  */
 #ifndef PERF_PAIR_H
 #define PERF_PAIR_H
 
 #include "perf/job.h"
+
+#include <stdio.h>
+
+/* --- forked here (pair.c) ------------------------------------------------- */
 
 /*
  * Run a job in two processes of its own. The calling process never touches
@@ -16,5 +20,32 @@ int pair_run(const job_t *job, const int cpus[2], job_result_t *result_p);
 
 /* Pin the calling process. */
 int pair_pin(int cpu);
+
+/*
+ * Is there a driver, and are there these GPUs? Looked up in a process of its
+ * own, because one that has used a GPU cannot fork. Returns 0 or -1, the error
+ * said.
+ */
+int pair_check_devices(const int32_t devices[2]);
+
+/* --- on two hosts (remote.c) ---------------------------------------------- */
+
+/* A server follows, and a client leads. They find each other by a listener of
+ * the pool, and its channel is their control connection. */
+typedef struct remote remote_t;
+
+/*
+ * Serve the jobs of one client.
+ *
+ * where   "PORT" or "HOST:PORT".
+ * output  Gets the line that tells where the server listens.
+ */
+int remote_serve(const char *where, FILE *output);
+
+int remote_connect(const char *where, remote_t **remote_p);
+int remote_run(remote_t *remote, const job_t *job, job_result_t *result_p);
+
+/* Tell the server that it was all. */
+void remote_destroy(remote_t *remote);
 
 #endif

@@ -1,48 +1,625 @@
-#include "perf/raw.h"
-#include "perf/error.h"
+/*
+ * Raw UCX: active messages, tag messages, gets and puts.
+ */
+#include "common/clock.h"
+#include "common/error.h"
+#include "perf/lane.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <ucp/api/ucp.h>
 
-static bool is_registered(side_t side)
+/* A polite close may take so long. */
+#define CLOSE_NS UINT64_C(2000000000)
+
+/* Operations of one slot that UCX may hold before we let it progress: more only
+ * makes its queues long. */
+#define WINDOW 64u
+
+/* The tag of an answer, next to the slot. */
+#define TAG_REPLY UINT64_C(0x8000000000000000)
+
+enum { AM_DATA = 1, AM_REPLY = 2 };
+
+/* What comes before the data of an active message. */
+typedef struct header {
+    uint32_t slot;
+    uint32_t index; /* of the buffer in the message */
+} header_t;
+
+struct raw_end;
+
+struct raw_lane {
+    uint32_t          mode;        /* MODE_PEER or MODE_NONE */
+    ucs_memory_type_t memory_type; /* of all buffers */
+    ucp_context_h     context;
+    ucp_worker_h      worker;
+    ucp_ep_h          ep;
+    struct raw_end   *sender;   /* the end that answers are for */
+    struct raw_end   *receiver; /* the end that messages are for */
+    bool              closing;  /* errors are no news any more */
+    bool              failed;
+    /* Headers of replies: UCX 1.13 reads them until the send has ended. */
+    header_t reply_headers[WORK_MAX_OUTSTANDING];
+};
+
+typedef struct raw_end {
+    end_t         end; /* first: an end_t * is a raw_end_t * */
+    raw_lane_t   *lane;
+    memory_t     *memory;
+    ucp_mem_h     memh;    /* NULL: memory of no registration */
+    void         *arena;   /* of a GPU, that is registered; or NULL */
+    header_t     *headers; /* of active messages, slot by slot */
+    ucp_dt_iov_t *iov;     /* slot by slot */
+    /* Gets and puts: the other end's arena, and its key. */
+    uint64_t   peer;
+    ucp_rkey_h rkey;
+} raw_end_t;
+
+/* --- what the ways share -------------------------------------------------- */
+
+static void fail(end_t *end, ucs_status_t status, const char *what)
 {
-    return (side.way == WAY_AM_MEMH) || (side.way == WAY_TAG_MEMH) ||
-           side_is_rma(side);
-}
+    char name[SIDE_NAME_SIZE];
 
-static bool way_is_am(uint32_t way)
-{
-    return (way == WAY_AM_EACH) || (way == WAY_AM) || (way == WAY_AM_MEMH);
-}
-
-static int create_headers(raw_t *raw)
-{
-    const buffers_t *buffers = &raw->end.buffers;
-
-    raw->headers = calloc(buffers->num_slots * buffers->num_segments,
-                          sizeof(*raw->headers));
-    if (raw->headers == NULL) {
-        return perf_error("out of memory for headers: lower -n");
+    if (!end->failed) {
+        end->failed = true;
+        tool_error("%s: %s: %s", side_name(end->side, name), what,
+                   ucs_status_string(status));
     }
-    for (unsigned slot = 0; slot < buffers->num_slots; slot++) {
-        for (size_t i = 0; i < buffers->num_segments; i++) {
-            lane_header_t *header =
-                &raw->headers[slot * buffers->num_segments + i];
+}
 
-            header->slot  = slot;
-            header->index = (uint32_t)i;
+/* From now on what arrives is for this end, until there is another of its
+ * kind. */
+static void enter(raw_end_t *raw)
+{
+    if (raw->end.is_sender) {
+        raw->lane->sender = raw;
+    } else {
+        raw->lane->receiver = raw;
+    }
+}
+
+static void raw_progress(end_t *end)
+{
+    raw_end_t *raw = (raw_end_t *)end;
+
+    enter(raw);
+    ucp_worker_progress(raw->lane->worker);
+    if (raw->lane->failed) {
+        end->failed = true;
+    }
+}
+
+static int make_room(raw_end_t *raw, const end_slot_t *slot)
+{
+    while ((slot->pending >= WINDOW) && !raw->end.failed) {
+        raw_progress(&raw->end);
+    }
+    return raw->end.failed ? -1 : 0;
+}
+
+/* post: what a UCX call with a slot as user data returned. It counts as pending
+ * until it ends. */
+static int posted(end_slot_t *slot, ucs_status_ptr_t post)
+{
+    if (UCS_PTR_IS_ERR(post)) {
+        fail(slot->end, UCS_PTR_STATUS(post), "UCX took no message");
+        return -1;
+    }
+    if (post != NULL) {
+        slot->pending++;
+    }
+    return 0;
+}
+
+static void ended(end_slot_t *slot, void *request, ucs_status_t status,
+                  const char *what)
+{
+    slot->pending--;
+    ucp_request_free(request);
+    if (status != UCS_OK) {
+        fail(slot->end, status, what);
+    }
+}
+
+static void sent(void *request, ucs_status_t status, void *user_data)
+{
+    ended(user_data, request, status, "a send ended early");
+}
+
+static void fill_param(const raw_end_t *raw, end_slot_t *slot, ucp_mem_h memh,
+                       ucp_request_param_t *param)
+{
+    param->op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                          UCP_OP_ATTR_FIELD_USER_DATA |
+                          UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    param->cb.send     = sent;
+    param->user_data   = slot;
+    param->memory_type = raw->lane->memory_type;
+    if (memh != NULL) {
+        param->op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+        param->memh = memh;
+    }
+}
+
+static void part_arrived(end_slot_t *slot, size_t num_parts)
+{
+    if (++slot->num_arrived == num_parts) {
+        slot->arrived = true;
+    }
+}
+
+/* The receiver has no part in gets and puts. */
+static int no_part(end_t *end, unsigned slot)
+{
+    char name[SIDE_NAME_SIZE];
+
+    (void)slot;
+    return tool_error("%s: the receiver is asked for what only the sender does",
+                      side_name(end->side, name));
+}
+
+/* --- active messages: one per buffer, or one of contiguous memory --------- */
+
+static int am_send(end_t *end, unsigned index)
+{
+    raw_end_t               *raw   = (raw_end_t *)end;
+    end_slot_t              *slot  = &end->slots[index];
+    size_t                   first = index * end->buffers.num_segments;
+    const ucxpool_segment_t *segments;
+    ucp_request_param_t      param;
+
+    enter(raw);
+    fill_param(raw, slot, raw->memh, &param);
+    segments = end->buffers.segments;
+    for (size_t i = first; i < first + end->buffers.num_segments; i++) {
+        if ((make_room(raw, slot) != 0) ||
+            (posted(slot,
+                    ucp_am_send_nbx(raw->lane->ep, AM_DATA, &raw->headers[i],
+                                    sizeof(header_t), segments[i].address,
+                                    segments[i].length, &param)) != 0)) {
+            return -1;
         }
     }
     return 0;
 }
 
-static int create_iov(raw_t *raw)
+static int am_expect(end_t *end, unsigned slot)
+{
+    enter((raw_end_t *)end);
+    end->slots[slot].num_arrived = 0;
+    return 0;
+}
+
+/* The answer: only a header, or all of the message back. */
+static int am_reply(end_t *end, unsigned index)
+{
+    raw_end_t          *raw    = (raw_end_t *)end;
+    end_slot_t         *slot   = &end->slots[index];
+    header_t           *header = &raw->lane->reply_headers[index];
+    void               *data   = NULL;
+    size_t              length = 0;
+    ucp_request_param_t param;
+
+    /* The last reply of this slot has arrived, else there were no new message;
+     * UCX may still have to notice. */
+    while ((slot->pending != 0) && !end->failed) {
+        raw_progress(end);
+    }
+    fill_param(raw, slot, NULL, &param);
+    if (end->work.echo) {
+        data   = buffers_segments(&end->buffers, index)[0].address;
+        length = end->buffers.size;
+    } else {
+        param.memory_type = UCS_MEMORY_TYPE_HOST;
+    }
+    header->slot  = index;
+    header->index = 0;
+    return posted(slot, ucp_am_send_nbx(raw->lane->ep, AM_REPLY, header,
+                                        sizeof(*header), data, length, &param));
+}
+
+static void data_fetched(void *request, ucs_status_t status, size_t length,
+                         void *user_data)
+{
+    end_slot_t *slot = user_data;
+
+    ended(slot, request, status, "a receive ended early");
+    if (status == UCS_OK) {
+        part_arrived(slot, slot->end->buffers.num_segments);
+    }
+}
+
+static void reply_fetched(void *request, ucs_status_t status, size_t length,
+                          void *user_data)
+{
+    end_slot_t *slot = user_data;
+
+    ended(slot, request, status, "an answer ended early");
+    slot->replied = true;
+}
+
+/* Bring what has arrived to where it belongs; by rendezvous its bytes are still
+ * at the other end. Returns whether it is there. */
+static bool take(raw_end_t *raw, end_slot_t *slot, ucp_mem_h memh, void *data,
+                 void *target, size_t length, const ucp_am_recv_param_t *attr,
+                 ucp_am_recv_data_nbx_callback_t fetched)
+{
+    ucp_request_param_t param;
+    ucs_status_ptr_t    request;
+
+    if (!(attr->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
+        if ((length != 0) &&
+            (memory_put(raw->end.buffers.memory, target, data, length) != 0)) {
+            raw->end.failed = true;
+        }
+        return !raw->end.failed;
+    }
+    fill_param(raw, slot, memh, &param);
+    param.cb.recv_am = fetched;
+    request =
+        ucp_am_recv_data_nbx(raw->lane->worker, data, target, length, &param);
+    return (posted(slot, request) == 0) && (request == NULL);
+}
+
+static ucs_status_t taken(const ucp_am_recv_param_t *attr)
+{
+    return attr->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV ? UCS_INPROGRESS
+                                                        : UCS_OK;
+}
+
+/* UCX does not align headers. */
+static ucs_status_t data_arrived(void *arg, const void *header,
+                                 size_t header_length, void *data,
+                                 size_t length, const ucp_am_recv_param_t *attr)
+{
+    raw_end_t         *raw = ((raw_lane_t *)arg)->receiver;
+    end_slot_t        *slot;
+    ucxpool_segment_t *segment;
+    header_t           at;
+
+    if ((raw == NULL) || (header_length != sizeof(at))) {
+        return UCS_OK;
+    }
+    memcpy(&at, header, sizeof(at));
+    if ((at.slot >= raw->end.work.outstanding) ||
+        (at.index >= raw->end.buffers.num_segments)) {
+        fail(&raw->end, UCS_ERR_INVALID_PARAM, "an unexpected message");
+        return UCS_OK;
+    }
+    segment = buffers_segments(&raw->end.buffers, at.slot) + at.index;
+    if (length != segment->length) {
+        fail(&raw->end, UCS_ERR_MESSAGE_TRUNCATED, "a message of a wrong size");
+        return UCS_OK;
+    }
+    slot = &raw->end.slots[at.slot];
+    if (take(raw, slot, raw->memh, data, segment->address, length, attr,
+             data_fetched)) {
+        part_arrived(slot, raw->end.buffers.num_segments);
+    }
+    return taken(attr);
+}
+
+static ucs_status_t reply_arrived(void *arg, const void *header,
+                                  size_t header_length, void *data,
+                                  size_t                     length,
+                                  const ucp_am_recv_param_t *attr)
+{
+    raw_end_t *raw = ((raw_lane_t *)arg)->sender;
+    header_t   at  = {UINT32_MAX, 0};
+
+    if (raw == NULL) {
+        return UCS_OK;
+    }
+    if (header_length == sizeof(at)) {
+        memcpy(&at, header, sizeof(at));
+    }
+    if ((at.slot >= raw->end.work.outstanding) ||
+        (length != (raw->end.work.echo ? raw->end.buffers.size : 0))) {
+        fail(&raw->end, UCS_ERR_INVALID_PARAM, "an unexpected reply");
+        return UCS_OK;
+    }
+    if (take(raw, &raw->end.slots[at.slot], NULL, data,
+             buffers_reply(&raw->end.buffers, at.slot), length, attr,
+             reply_fetched)) {
+        raw->end.slots[at.slot].replied = true;
+    }
+    return taken(attr);
+}
+
+/* --- tag messages: as these, or one of a list (UCP_DATATYPE_IOV) ---------- */
+
+static uint64_t tag_of(unsigned slot, size_t part)
+{
+    return (uint64_t)slot << 32 | part;
+}
+
+/* Tag messages that a message is made of. */
+static size_t num_parts(const raw_end_t *raw)
+{
+    return raw->iov != NULL ? 1 : raw->end.buffers.num_segments;
+}
+
+static void fill_tag_param(const raw_end_t *raw, end_slot_t *slot,
+                           ucp_request_param_t *param)
+{
+    fill_param(raw, slot, raw->memh, param);
+    param->op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+    param->datatype =
+        raw->iov != NULL ? UCP_DATATYPE_IOV : ucp_dt_make_contig(1);
+}
+
+/* What a part sends or receives, as UCX wants it for the datatype. */
+static void *part_memory(const raw_end_t *raw, unsigned index, size_t part,
+                         size_t *count_p)
+{
+    const buffers_t   *buffers = &raw->end.buffers;
+    ucxpool_segment_t *segment = buffers_segments(buffers, index) + part;
+
+    if (raw->iov != NULL) {
+        *count_p = buffers->num_segments;
+        return raw->iov + index * buffers->num_segments;
+    }
+    *count_p = segment->length;
+    return segment->address;
+}
+
+static void tag_reply_received(void *request, ucs_status_t status,
+                               const ucp_tag_recv_info_t *info, void *user_data)
+{
+    end_slot_t *slot = user_data;
+
+    ended(slot, request, status, "an answer ended early");
+    slot->replied = true;
+}
+
+/* The receive of an answer that repeats the message, before it can come. */
+static int tag_expect_reply(raw_end_t *raw, unsigned index)
+{
+    buffers_t          *buffers = &raw->end.buffers;
+    end_slot_t         *slot    = &raw->end.slots[index];
+    ucp_request_param_t param;
+
+    fill_tag_param(raw, slot, &param);
+    param.datatype = ucp_dt_make_contig(1);
+    param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    param.cb.recv = tag_reply_received;
+    return posted(
+        slot, ucp_tag_recv_nbx(raw->lane->worker, buffers_reply(buffers, index),
+                               buffers_reply_size(buffers), TAG_REPLY | index,
+                               UINT64_MAX, &param));
+}
+
+static int tag_send(end_t *end, unsigned index)
+{
+    raw_end_t          *raw  = (raw_end_t *)end;
+    end_slot_t         *slot = &end->slots[index];
+    ucp_request_param_t param;
+    size_t              count;
+    void               *memory;
+
+    enter(raw);
+    if (end->work.echo && (tag_expect_reply(raw, index) != 0)) {
+        return -1;
+    }
+    fill_tag_param(raw, slot, &param);
+    for (size_t part = 0; part < num_parts(raw); part++) {
+        memory = part_memory(raw, index, part, &count);
+        if ((make_room(raw, slot) != 0) ||
+            (posted(slot, ucp_tag_send_nbx(raw->lane->ep, memory, count,
+                                           tag_of(index, part), &param)) !=
+             0)) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static void tag_received(void *request, ucs_status_t status,
+                         const ucp_tag_recv_info_t *info, void *user_data)
+{
+    end_slot_t *slot = user_data;
+
+    ended(slot, request, status, "a receive ended early");
+    if (status != UCS_OK) {
+        return;
+    }
+    slot->num_bytes += info->length;
+    part_arrived(slot, num_parts((const raw_end_t *)slot->end));
+    if (slot->arrived && (slot->num_bytes != slot->end->buffers.size)) {
+        slot->arrived = false;
+        fail(slot->end, UCS_ERR_MESSAGE_TRUNCATED, "a message of a wrong size");
+    }
+}
+
+static int tag_expect(end_t *end, unsigned index)
+{
+    raw_end_t          *raw  = (raw_end_t *)end;
+    end_slot_t         *slot = &end->slots[index];
+    ucp_request_param_t param;
+    size_t              count;
+    void               *memory;
+
+    enter(raw);
+    slot->num_arrived = 0;
+    slot->num_bytes   = 0;
+    fill_tag_param(raw, slot, &param);
+    param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    param.cb.recv = tag_received;
+    for (size_t part = 0; part < num_parts(raw); part++) {
+        memory = part_memory(raw, index, part, &count);
+        if (posted(slot, ucp_tag_recv_nbx(raw->lane->worker, memory, count,
+                                          tag_of(index, part), UINT64_MAX,
+                                          &param)) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int tag_reply(end_t *end, unsigned index)
+{
+    raw_end_t          *raw  = (raw_end_t *)end;
+    end_slot_t         *slot = &end->slots[index];
+    ucp_request_param_t param;
+    size_t              count;
+    void               *memory;
+
+    if (!end->work.echo) {
+        return am_reply(end, index);
+    }
+    fill_tag_param(raw, slot, &param);
+    memory = part_memory(raw, index, 0, &count);
+    return posted(slot, ucp_tag_send_nbx(raw->lane->ep, memory, count,
+                                         TAG_REPLY | index, &param));
+}
+
+/* --- gets and puts of registered memory, and a flush that tells of the end -
+ */
+
+static void flushed(void *request, ucs_status_t status, void *user_data)
+{
+    end_slot_t *slot = user_data;
+
+    sent(request, status, user_data);
+    slot->replied = true;
+}
+
+static int flush(raw_end_t *raw, end_slot_t *slot)
+{
+    ucp_request_param_t param = {
+        .op_attr_mask =
+            UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+        .cb.send   = flushed,
+        .user_data = slot,
+    };
+    ucs_status_ptr_t request = ucp_ep_flush_nbx(raw->lane->ep, &param);
+
+    if (posted(slot, request) != 0) {
+        return -1;
+    }
+    slot->replied = request == NULL;
+    return 0;
+}
+
+static ucs_status_ptr_t start(const raw_end_t *raw, ucxpool_segment_t *segment,
+                              const ucp_request_param_t *param)
+{
+    uint64_t at =
+        raw->peer + buffers_peer_offset(&raw->end.buffers, segment->address);
+
+    if (side_is(raw->end.side, IS_READ)) {
+        return ucp_get_nbx(raw->lane->ep, segment->address, segment->length, at,
+                           raw->rkey, param);
+    }
+    return ucp_put_nbx(raw->lane->ep, segment->address, segment->length, at,
+                       raw->rkey, param);
+}
+
+static int rma_send(end_t *end, unsigned index)
+{
+    raw_end_t          *raw      = (raw_end_t *)end;
+    end_slot_t         *slot     = &end->slots[index];
+    ucxpool_segment_t  *segments = buffers_segments(&end->buffers, index);
+    ucp_request_param_t param    = {
+           .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                           UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMH,
+           .cb.send   = sent,
+           .user_data = slot,
+           .memh      = raw->memh,
+    };
+
+    for (size_t i = 0; i < end->buffers.num_segments; i++) {
+        if ((make_room(raw, slot) != 0) ||
+            (posted(slot, start(raw, &segments[i], &param)) != 0)) {
+            return -1;
+        }
+    }
+    return flush(raw, slot);
+}
+
+/* Each process tells where its memory is, and the key behind that. */
+static int pack_offer(const raw_end_t *raw, void **offer_p, size_t *length_p)
+{
+    uint64_t     address = (uintptr_t)raw->end.buffers.arena;
+    void        *key;
+    size_t       key_length;
+    char        *offer;
+    ucs_status_t status =
+        ucp_rkey_pack(raw->lane->context, raw->memh, &key, &key_length);
+
+    if (status != UCS_OK) {
+        return tool_error("UCX makes no key of its memory: %s",
+                          ucs_status_string(status));
+    }
+    offer = malloc(sizeof(address) + key_length);
+    if (offer != NULL) {
+        memcpy(offer, &address, sizeof(address));
+        memcpy(offer + sizeof(address), key, key_length);
+    }
+    ucp_rkey_buffer_release(key);
+    *offer_p  = offer;
+    *length_p = sizeof(address) + key_length;
+    return offer != NULL ? 0 : tool_error("out of memory for a key");
+}
+
+static int rma_connect(raw_end_t *raw, control_t *control)
+{
+    void        *mine;
+    void        *theirs;
+    size_t       length;
+    ucs_status_t status;
+    int          result;
+
+    if (pack_offer(raw, &mine, &length) != 0) {
+        return -1;
+    }
+    result = control_exchange(control, mine, length, &theirs, &length);
+    free(mine);
+    if (result != 0) {
+        return -1;
+    }
+    memcpy(&raw->peer, theirs, sizeof(raw->peer));
+    status = ucp_ep_rkey_unpack(raw->lane->ep,
+                                (char *)theirs + sizeof(raw->peer), &raw->rkey);
+    free(theirs);
+    if (status != UCS_OK) {
+        raw->rkey = NULL;
+        return tool_error("%s: the other process's memory cannot be reached: "
+                          "%s",
+                          side_mode_title(raw->lane->mode),
+                          ucs_status_string(status));
+    }
+    return 0;
+}
+
+/* --- an end --------------------------------------------------------------- */
+
+static int create_headers(raw_end_t *raw)
+{
+    size_t per_slot = raw->end.buffers.num_segments;
+    size_t num      = raw->end.buffers.num_slots * per_slot;
+
+    raw->headers = calloc(num, sizeof(*raw->headers));
+    if (raw->headers == NULL) {
+        return tool_error("out of memory for headers: lower -n");
+    }
+    for (size_t i = 0; i < num; i++) {
+        raw->headers[i].slot  = (uint32_t)(i / per_slot);
+        raw->headers[i].index = (uint32_t)(i % per_slot);
+    }
+    return 0;
+}
+
+static int create_iov(raw_end_t *raw)
 {
     const buffers_t *buffers = &raw->end.buffers;
     size_t           num     = buffers->num_slots * buffers->num_segments;
 
     raw->iov = calloc(num, sizeof(*raw->iov));
     if (raw->iov == NULL) {
-        return perf_error("out of memory for a list of buffers: lower -n");
+        return tool_error("out of memory for a list of buffers: lower -n");
     }
     for (size_t i = 0; i < num; i++) {
         raw->iov[i].buffer = buffers->segments[i].address;
@@ -53,61 +630,305 @@ static int create_iov(raw_t *raw)
 
 /* Memory that UCX registers once, before anything is sent. In host memory UCX
  * chooses what it is, a GPU's is given. */
-static int register_memory(raw_t *raw, const end_params_t *params,
+static int register_memory(raw_end_t *raw, const end_params_t *params,
                            void **arena_p)
 {
     size_t size =
         buffers_arena_size(&params->work, side_is_scattered(params->side));
+    ucp_mem_map_params_t map = {
+        .field_mask =
+            UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+            UCP_MEM_MAP_PARAM_FIELD_FLAGS | UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
+        .length      = size,
+        .memory_type = raw->lane->memory_type,
+    };
+    ucp_mem_attr_t attr = {.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS};
+    ucs_status_t   status;
 
     if (memory_is_on_gpu(raw->memory) &&
         (memory_alloc(raw->memory, size, &raw->arena) != 0)) {
         return -1;
     }
-    *arena_p = raw->arena;
-    return lane_memory_create(raw->lane, size, &raw->memh, arena_p);
-}
-
-static const end_ops_t *ops_of(side_t side)
-{
-    if (side_is_rma(side)) {
-        return &raw_rma_ops;
+    map.address = raw->arena;
+    map.flags   = raw->arena == NULL ? UCP_MEM_MAP_ALLOCATE : 0;
+    status      = ucp_mem_map(raw->lane->context, &map, &raw->memh);
+    if (status != UCS_OK) {
+        raw->memh = NULL;
+        return tool_error("UCX registers no %zu bytes: %s; lower -s or -O, or "
+                          "raise `ulimit -l`",
+                          size, ucs_status_string(status));
     }
-    return way_is_am(side.way) ? &raw_am_ops : &raw_tag_ops;
+    status = ucp_mem_query(raw->memh, &attr);
+    if (status != UCS_OK) {
+        return tool_error("UCX does not tell where its memory lies: %s",
+                          ucs_status_string(status));
+    }
+    *arena_p = attr.address;
+    return 0;
 }
 
-int raw_create(lane_t *lane, const end_params_t *params, control_t *control,
-               end_t **end_p)
+static void raw_destroy(end_t *end)
 {
-    uint32_t way   = params->side.way;
-    void    *arena = NULL;
-    raw_t   *raw   = calloc(1, sizeof(*raw));
+    raw_end_t *raw = (raw_end_t *)end;
+
+    if (raw->lane->sender == raw) {
+        raw->lane->sender = NULL;
+    }
+    if (raw->lane->receiver == raw) {
+        raw->lane->receiver = NULL;
+    }
+    if (raw->rkey != NULL) {
+        ucp_rkey_destroy(raw->rkey);
+    }
+    buffers_cleanup(&end->buffers);
+    if (raw->memh != NULL) {
+        ucp_mem_unmap(raw->lane->context, raw->memh);
+    }
+    memory_free(raw->memory, raw->arena, 0);
+    free(raw->headers);
+    free(raw->iov);
+    free(raw);
+}
+
+static const end_ops_t am_ops  = {am_send,      am_expect,   am_reply,
+                                  raw_progress, raw_destroy, NULL};
+static const end_ops_t tag_ops = {tag_send,     tag_expect,  tag_reply,
+                                  raw_progress, raw_destroy, NULL};
+static const end_ops_t rma_ops = {rma_send,     no_part,     no_part,
+                                  raw_progress, raw_destroy, NULL};
+
+int raw_end_create(raw_lane_t *lane, const end_params_t *params,
+                   control_t *control, end_t **end_p)
+{
+    side_t     side  = params->side;
+    void      *arena = NULL;
+    raw_end_t *raw   = calloc(1, sizeof(*raw));
 
     if (raw == NULL) {
-        return perf_error("out of memory for a side");
+        return tool_error("out of memory for a side");
     }
-    end_init(&raw->end, ops_of(params->side), params);
+    end_init(&raw->end,
+             side_is(side, IS_RMA)  ? &rma_ops
+             : side_is(side, IS_AM) ? &am_ops
+                                    : &tag_ops,
+             params);
     raw->lane   = lane;
     raw->memory = params->memory;
-    if (is_registered(params->side) &&
-        (register_memory(raw, params, &arena) != 0)) {
-        goto err_destroy;
-    }
-    if (end_init_buffers(&raw->end, params, arena) != 0) {
-        goto err_destroy;
-    }
-    if (way_is_am(way) && (create_headers(raw) != 0)) {
-        goto err_destroy;
-    }
-    if ((way == WAY_IOV) && (create_iov(raw) != 0)) {
-        goto err_destroy;
-    }
-    if (side_is_rma(params->side) && (raw_rma_connect(raw, control) != 0)) {
-        goto err_destroy;
+    if ((side_is(side, IS_REGISTERED) &&
+         (register_memory(raw, params, &arena) != 0)) ||
+        (end_init_buffers(&raw->end, params, arena) != 0) ||
+        (side_is(side, IS_AM) && (create_headers(raw) != 0)) ||
+        ((side.way == WAY_IOV) && (create_iov(raw) != 0)) ||
+        (side_is(side, IS_RMA) && (rma_connect(raw, control) != 0))) {
+        raw_destroy(&raw->end);
+        return -1;
     }
     *end_p = &raw->end;
     return 0;
+}
 
-err_destroy:
-    raw_destroy(&raw->end);
+/* --- a lane --------------------------------------------------------------- */
+
+static void ep_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
+{
+    raw_lane_t *lane = arg;
+
+    if (!lane->closing && !lane->failed) {
+        lane->failed = true;
+        tool_error("raw UCX lost the other process: %s",
+                   ucs_status_string(status));
+    }
+}
+
+static int create_context(raw_lane_t *lane)
+{
+    ucp_config_t *config;
+    ucp_params_t  params = {
+         .field_mask = UCP_PARAM_FIELD_FEATURES,
+         /* RMA: without it UCX 1.15 and later reach no remote memory by its
+          * handle. */
+         .features = UCP_FEATURE_AM | UCP_FEATURE_TAG | UCP_FEATURE_RMA,
+    };
+    ucs_status_t status;
+
+    status = ucp_config_read(NULL, NULL, &config);
+    if (status != UCS_OK) {
+        return tool_error("UCX cannot read its settings (UCX_*): %s",
+                          ucs_status_string(status));
+    }
+    status = ucp_init(&params, config, &lane->context);
+    ucp_config_release(config);
+    if (status != UCS_OK) {
+        return tool_error("UCX does not start: %s; look at UCX_TLS and "
+                          "UCX_NET_DEVICES",
+                          ucs_status_string(status));
+    }
+    return 0;
+}
+
+int raw_is_for_gpu(bool *is_for_gpu_p)
+{
+    ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
+    raw_lane_t         lane;
+    ucs_status_t       status;
+
+    if (create_context(&lane) != 0) {
+        return -1;
+    }
+    status = ucp_context_query(lane.context, &attr);
+    ucp_cleanup(lane.context);
+    if (status != UCS_OK) {
+        return tool_error("UCX does not tell what memory it knows: %s",
+                          ucs_status_string(status));
+    }
+    *is_for_gpu_p = (attr.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
+    return 0;
+}
+
+static int set_handler(raw_lane_t *lane, unsigned id, ucp_am_recv_callback_t cb)
+{
+    ucp_am_handler_param_t param = {
+        .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
+                      UCP_AM_HANDLER_PARAM_FIELD_CB |
+                      UCP_AM_HANDLER_PARAM_FIELD_ARG,
+        .id  = id,
+        .cb  = cb,
+        .arg = lane,
+    };
+    ucs_status_t status = ucp_worker_set_am_recv_handler(lane->worker, &param);
+
+    if (status != UCS_OK) {
+        return tool_error("UCX takes no handler: %s",
+                          ucs_status_string(status));
+    }
+    return 0;
+}
+
+static int create_worker(raw_lane_t *lane)
+{
+    ucp_worker_params_t params = {
+        .field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+        .thread_mode = UCS_THREAD_MODE_SINGLE,
+    };
+    ucs_status_t status;
+
+    status = ucp_worker_create(lane->context, &params, &lane->worker);
+    if (status != UCS_OK) {
+        return tool_error("UCX makes no worker: %s", ucs_status_string(status));
+    }
+    if ((set_handler(lane, AM_DATA, data_arrived) != 0) ||
+        (set_handler(lane, AM_REPLY, reply_arrived) != 0)) {
+        ucp_worker_destroy(lane->worker);
+        return -1;
+    }
+    return 0;
+}
+
+static int create_ep(raw_lane_t *lane, const ucp_address_t *address)
+{
+    ucp_ep_params_t params = {
+        .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
+        .address         = address,
+        .err_mode        = UCP_ERR_HANDLING_MODE_NONE,
+        .err_handler.cb  = ep_failed,
+        .err_handler.arg = lane,
+    };
+    ucs_status_t status;
+
+    if (lane->mode == MODE_PEER) {
+        params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+        params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    }
+    status = ucp_ep_create(lane->worker, &params, &lane->ep);
+    if (status != UCS_OK) {
+        return tool_error("%s: no way to the other process: %s; look at "
+                          "UCX_TLS",
+                          side_mode_title(lane->mode),
+                          ucs_status_string(status));
+    }
+    return 0;
+}
+
+static int connect_lane(raw_lane_t *lane, control_t *control)
+{
+    ucp_address_t *mine;
+    void          *address;
+    size_t         length;
+    ucs_status_t   status;
+    int            result;
+
+    status = ucp_worker_get_address(lane->worker, &mine, &length);
+    if (status != UCS_OK) {
+        return tool_error("UCX tells no address: %s",
+                          ucs_status_string(status));
+    }
+    result = control_exchange(control, mine, length, &address, &length);
+    ucp_worker_release_address(lane->worker, mine);
+    if (result == 0) {
+        result = create_ep(lane, address);
+    }
+    free(address);
+    return result;
+}
+
+int raw_lane_create(uint32_t mode, bool is_on_gpu, control_t *control,
+                    raw_lane_t **lane_p)
+{
+    raw_lane_t *lane = calloc(1, sizeof(*lane));
+
+    if (lane == NULL) {
+        return tool_error("out of memory for a lane");
+    }
+    lane->mode        = mode;
+    lane->memory_type = is_on_gpu ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
+    if (create_context(lane) != 0) {
+        goto err_free_lane;
+    }
+    if (create_worker(lane) != 0) {
+        goto err_cleanup_context;
+    }
+    if (connect_lane(lane, control) != 0) {
+        goto err_destroy_worker;
+    }
+    *lane_p = lane;
+    return 0;
+
+err_destroy_worker:
+    ucp_worker_destroy(lane->worker);
+err_cleanup_context:
+    ucp_cleanup(lane->context);
+err_free_lane:
+    free(lane);
     return -1;
+}
+
+/* Without failure handling UCX closes only by flushing. */
+static void close_ep(raw_lane_t *lane)
+{
+    ucp_request_param_t param = {0};
+    ucs_status_ptr_t    request;
+    uint64_t            deadline = clock_now() + CLOSE_NS;
+
+    lane->closing = true;
+    request       = ucp_ep_close_nbx(lane->ep, &param);
+    if (!UCS_PTR_IS_PTR(request)) {
+        return;
+    }
+    while ((ucp_request_check_status(request) == UCS_INPROGRESS) &&
+           (clock_now() < deadline)) {
+        ucp_worker_progress(lane->worker);
+    }
+    ucp_request_free(request);
+}
+
+void raw_lane_destroy(raw_lane_t *lane)
+{
+    if (lane == NULL) {
+        return;
+    }
+    close_ep(lane);
+    ucp_worker_destroy(lane->worker);
+    ucp_cleanup(lane->context);
+    free(lane);
 }

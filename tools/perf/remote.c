@@ -1,7 +1,7 @@
-#include "perf/remote.h"
-#include "common/settings.h"
-#include "perf/error.h"
-#include "perf/pool_lane.h"
+#include "perf/pair.h"
+#include "common/error.h"
+#include "perf/measure.h"
+#include "perf/lane.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #define TAG        UINT64_C(0)
 
 /* What a client says first. */
-static const char hello_text[32] = "ucxpool_perf 4";
+static const char hello_text[32] = "ucxpool_perf 5";
 
 struct remote {
     ucxpool_t         *pool;
@@ -24,7 +24,7 @@ struct remote {
 
 static int fail(const char *what)
 {
-    return perf_error("%s: %s", what, ucxpool_error_detail());
+    return tool_error("%s: %s", what, ucxpool_error_detail());
 }
 
 static int remote_send(control_t *control, const void *data, size_t length)
@@ -41,7 +41,7 @@ static int remote_send(control_t *control, const void *data, size_t length)
     status = ucxpool_request_wait(request, SEND_NS);
     ucxpool_request_release(request);
     if (status != UCXPOOL_OK) {
-        return perf_error("the other host is not told: %s",
+        return tool_error("the other host is not told: %s",
                           ucxpool_status_string(status));
     }
     return 0;
@@ -84,7 +84,7 @@ static int remote_poll(control_t *control, int timeout_ms, void *data,
     }
     *length_p = attr.length;
     if (status != UCXPOOL_OK) {
-        perf_error("the other host ended early (%s): its own message says why",
+        tool_error("the other host ended early (%s): its own message says why",
                    ucxpool_status_string(status));
     }
     ucxpool_request_release(remote->receive);
@@ -94,27 +94,15 @@ static int remote_poll(control_t *control, int timeout_ms, void *data,
 
 static int remote_create(remote_t **remote_p)
 {
-    const pool_lane_params_t pool_params = {.mode = MODE_AUTO};
-    ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG |
-                                              UCXPOOL_PARAM_FIELD_NAME,
-                                .name = "perf-control"};
-    remote_t         *remote = calloc(1, sizeof(*remote));
-    ucxpool_config_t *config;
-    ucxpool_status_t  status;
+    const pool_params_t params = {.mode = MODE_AUTO, .device = WORK_HOST};
+    remote_t           *remote = calloc(1, sizeof(*remote));
 
     if (remote == NULL) {
-        return perf_error("out of memory for a connection");
+        return tool_error("out of memory for a connection");
     }
-    if (pool_lane_config(&pool_params, &config) != 0) {
+    if (pool_create(&params, "perf-control", &remote->pool) != 0) {
         free(remote);
         return -1;
-    }
-    params.config = config;
-    status        = ucxpool_create(&params, &remote->pool);
-    ucxpool_config_release(config);
-    if (status != UCXPOOL_OK) {
-        free(remote);
-        return fail("the pool cannot be made");
     }
     remote->control.send       = remote_send;
     remote->control.poll       = remote_poll;
@@ -131,43 +119,21 @@ static void remote_release(remote_t *remote)
     free(remote);
 }
 
-/* Will the library listen on all addresses: are strangers asked for a secret,
- * or may they come? As the library reads its settings. */
-static int may_listen(bool *may_p)
+/* A port alone: all addresses where the library listens there, which takes a
+ * secret, else this host only. */
+static ucxpool_status_t listen_on(remote_t *remote, const char *where,
+                                  char *text, size_t size,
+                                  ucxpool_listener_t **listener_p)
 {
-    ucxpool_config_t *config;
-    settings_t        settings;
+    ucxpool_status_t status;
 
-    if (ucxpool_config_read(&config) != UCXPOOL_OK) {
-        return fail("the settings of the pool");
+    snprintf(text, size, "%s%s", strchr(where, ':') == NULL ? ":" : "", where);
+    status = ucxpool_listener_create(remote->pool, text, listener_p);
+    if ((status == UCXPOOL_ERR_PERMISSION) && (strchr(where, ':') == NULL)) {
+        snprintf(text, size, "127.0.0.1:%s", where);
+        status = ucxpool_listener_create(remote->pool, text, listener_p);
     }
-    if (!settings_init(&settings, config)) {
-        ucxpool_config_release(config);
-        return perf_error("out of memory for the settings");
-    }
-    *may_p = (settings_find(&settings, "SECRET_FILE")->value[0] != '\0') ||
-             (strcmp(settings_find(&settings, "LISTEN_WITHOUT_SECRET")->value,
-                     "y") == 0);
-    settings_cleanup(&settings);
-    ucxpool_config_release(config);
-    return 0;
-}
-
-/* A port alone: all addresses where they may be listened on, else this host
- * only. */
-static int complete_where(const char *where, char *text, size_t size)
-{
-    bool all = false;
-
-    if (strchr(where, ':') != NULL) {
-        snprintf(text, size, "%s", where);
-        return 0;
-    }
-    if (may_listen(&all) != 0) {
-        return -1;
-    }
-    snprintf(text, size, "%s:%s", all ? "" : "127.0.0.1", where);
-    return 0;
+    return status;
 }
 
 static int accept_client(remote_t *remote, const char *where, FILE *output)
@@ -176,13 +142,10 @@ static int accept_client(remote_t *remote, const char *where, FILE *output)
     ucxpool_status_t    status;
     char                text[256];
 
-    if (complete_where(where, text, sizeof(text)) != 0) {
-        return -1;
-    }
-    if (ucxpool_listener_create(remote->pool, text, &listener) != UCXPOOL_OK) {
+    if (listen_on(remote, where, text, sizeof(text), &listener) != UCXPOOL_OK) {
         return fail(text);
     }
-    text[strrchr(text, ':') - text] = '\0';
+    *strrchr(text, ':') = '\0';
     fprintf(output, "listening on %s:%u\n", text,
             ucxpool_listener_port(listener));
     fflush(output);
@@ -203,7 +166,7 @@ static int serve_jobs(remote_t *remote)
         return -1;
     }
     if (memcmp(hello, hello_text, sizeof(hello_text)) != 0) {
-        return perf_error("the client is of another version: run the same "
+        return tool_error("the client is of another version: run the same "
                           "ucxpool_perf on both hosts");
     }
     for (;;) {
@@ -213,10 +176,8 @@ static int serve_jobs(remote_t *remote)
         if (job.num_sides == 0) {
             return 0;
         }
-        if (!job_is_sane(&job)) {
-            return perf_error("the client asks for nonsense");
-        }
-        if (job_follow(&job, &remote->control) != 0) {
+        if ((job_check(&job) != 0) ||
+            (measure_follow(&job, &remote->control) != 0)) {
             return -1;
         }
     }
@@ -253,7 +214,7 @@ int remote_connect(const char *where, remote_t **remote_p)
     }
     if (ucxpool_channel_wait(remote->channel, CONNECT_NS) != UCXPOOL_OK) {
         ucxpool_channel_query(remote->channel, &attr, sizeof(attr));
-        perf_error("%s: %s; is ucxpool_perf -l running there?", where,
+        tool_error("%s: %s; is ucxpool_perf -l running there?", where,
                    attr.reason[0] != '\0' ? attr.reason : "no answer");
         goto err_release_remote;
     }
@@ -271,12 +232,12 @@ err_release_remote:
 int remote_run(remote_t *remote, const job_t *job, job_result_t *result_p)
 {
     if (job->sides[0].way == WAY_BLOCK) {
-        return job_lead(job, &remote->control, result_p);
+        return measure_lead(job, &remote->control, result_p);
     }
     if (remote_send(&remote->control, job, sizeof(*job)) != 0) {
         return -1;
     }
-    return job_lead(job, &remote->control, result_p);
+    return measure_lead(job, &remote->control, result_p);
 }
 
 void remote_destroy(remote_t *remote)

@@ -1,10 +1,11 @@
 #include "perf/report.h"
-#include "perf/devices.h"
-#include "perf/target.h"
+#include "perf/test.h"
 
 #include <string.h>
 
-const char *report_size(uint64_t size, char text[REPORT_TEXT_SIZE])
+/* --- what all reports tell ------------------------------------------------ */
+
+static const char *size_text(uint64_t size, char text[REPORT_TEXT_SIZE])
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
     unsigned                 unit    = 0;
@@ -18,7 +19,7 @@ const char *report_size(uint64_t size, char text[REPORT_TEXT_SIZE])
     return text;
 }
 
-const char *report_number(uint64_t n, char text[REPORT_TEXT_SIZE])
+static const char *number_text(uint64_t n, char text[REPORT_TEXT_SIZE])
 {
     char     digits[REPORT_TEXT_SIZE / 2];
     unsigned length = (unsigned)snprintf(digits, sizeof(digits), "%llu",
@@ -40,11 +41,11 @@ const char *report_work(const work_t *work, char text[REPORT_TEXT_SIZE])
     char count[REPORT_TEXT_SIZE];
     char size[REPORT_TEXT_SIZE];
 
-    report_size(work->size, size);
+    size_text(work->size, size);
     if ((work->count == 1) && !work->mixed) {
         snprintf(text, REPORT_TEXT_SIZE, "%.40s", size);
     } else {
-        report_number(work->count, count);
+        number_text(work->count, count);
         snprintf(text, REPORT_TEXT_SIZE, "%.20s x %s%.20s", count,
                  work->mixed ? "up to " : "", size);
     }
@@ -62,16 +63,15 @@ void report_command(const job_t *job, FILE *stream)
     fprintf(stream, " -s %llu -n %llu", (unsigned long long)job->work.size,
             (unsigned long long)job->work.count);
     if (work_is_on_gpu(&job->work)) {
-        fprintf(stream, " --device %s", devices_text(&job->work, device));
+        fprintf(stream, " --device %s", work_devices(&job->work, device));
     }
     if (job->work.pageable != 0) {
-        fprintf(stream, " --pageable %s",
-                devices_pageable_text(job->work.pageable));
+        fprintf(stream, " --pageable %s", work_pageable(job->work.pageable));
     }
     if (job->work.untold) {
         fprintf(stream, " --untold");
     }
-    if (side_is_pool(job->sides[0])) {
+    if (side_is(job->sides[0], IS_POOL)) {
         fprintf(stream, " --wire %s", side_mode_name(job->sides[0].mode));
     }
 }
@@ -85,56 +85,521 @@ static uint32_t used_mode(const job_side_t *side)
     return strcmp(side->wire, "ucx") == 0 ? MODE_UCX : side->side.mode;
 }
 
-void report_ratio_get(const job_result_t *result, const job_ratio_t *ratio,
-                      report_ratio_t *ratio_p)
+report_ratio_t report_ratio(const job_result_t *result,
+                            const job_ratio_t  *ratio)
 {
-    const job_t    *job    = &result->job;
-    const target_t *target = target_find(
-        job, used_mode(&result->sides[ratio->pool]), job->sides[ratio->raw]);
+    const job_t      *job = &result->job;
+    const test_row_t *row =
+        test_row_of(job, used_mode(&result->sides[ratio->pool]));
+    report_ratio_t at = {.value   = ratio->median,
+                         .low     = ratio->p05,
+                         .high    = ratio->p95,
+                         .verdict = ""};
 
-    memset(ratio_p, 0, sizeof(*ratio_p));
-    ratio_p->value   = ratio->median;
-    ratio_p->low     = ratio->p05;
-    ratio_p->high    = ratio->p95;
-    ratio_p->verdict = "";
     if (job->work.echo && (ratio->median > 0)) {
-        ratio_p->value = 1 / ratio->median;
-        ratio_p->low   = ratio->p95 > 0 ? 1 / ratio->p95 : 0;
-        ratio_p->high  = ratio->p05 > 0 ? 1 / ratio->p05 : 0;
+        at.value = 1 / ratio->median;
+        at.low   = ratio->p95 > 0 ? 1 / ratio->p95 : 0;
+        at.high  = ratio->p05 > 0 ? 1 / ratio->p05 : 0;
     }
-    if ((target == NULL) || (target->ratio == 0) || !ratio->is_best) {
-        return;
+    if ((row != NULL) && ratio->is_best) {
+        at.target =
+            test_target(row, &job->work, job->sides[ratio->raw], &at.aim);
     }
-    ratio_p->target  = target->ratio;
-    ratio_p->aim     = target->aim;
-    ratio_p->verdict = "missed";
-    if (target->at_most ? ratio_p->value <= target->ratio
-                        : ratio_p->value >= target->ratio) {
-        ratio_p->verdict = "met";
+    if (at.target != 0) {
+        at.verdict =
+            (job->work.echo ? at.value <= at.target : at.value >= at.target)
+                ? "met"
+                : "missed";
     }
+    return at;
 }
 
 unsigned report_pieces(const job_result_t *result)
 {
     const job_t *job = &result->job;
 
-    return (job->num_sides > 1) && side_is_pool(job->sides[0]) &&
-           side_is_pieces(job->sides[1]);
+    return (job->num_sides > 1) && side_is(job->sides[0], IS_POOL) &&
+           side_is(job->sides[1], IS_PIECES);
 }
 
 double report_rate_target(const job_result_t *result, unsigned side,
                           const char **verdict_p)
 {
-    const job_side_t *pool   = &result->sides[side];
-    double            target = 0;
+    const int32_t    *devices = result->job.work.devices;
+    const job_side_t *pool    = &result->sides[side];
+    const test_row_t *row;
+    double            target;
 
     *verdict_p = "";
-    if (side_is_pool(pool->side) && (pool->missing[0] == '\0')) {
-        target = target_rate(result, used_mode(pool));
+    if (!side_is(pool->side, IS_POOL) || (pool->missing[0] != '\0') ||
+        (strstr(result->gpus[0], TARGET_GPU) == NULL) ||
+        (strstr(result->gpus[1], TARGET_GPU) == NULL)) {
+        return 0;
     }
+    row = test_row_of(&result->job, used_mode(pool));
+    if (row == NULL) {
+        return 0;
+    }
+    target = devices[0] == devices[1] ? row->one_gpu : row->rate;
     if (target != 0) {
         *verdict_p =
             job_rate(&result->job, pool->median) >= target ? "met" : "missed";
     }
     return target;
+}
+
+double report_figure(const job_result_t *result, double seconds)
+{
+    switch (test_find(result->job.test)->unit) {
+    case UNIT_TRIP:
+        return seconds * 1e6;
+    case UNIT_BLOCK:
+        return seconds * 1e9;
+    case UNIT_MESSAGES:
+        return job_message_rate(&result->job, seconds);
+    default:
+        return job_rate(&result->job, seconds);
+    }
+}
+
+static bool is_rate(const job_result_t *result)
+{
+    test_unit_t unit = test_find(result->job.test)->unit;
+
+    return (unit == UNIT_RATE) || (unit == UNIT_MESSAGES);
+}
+
+/* --- one job in full ------------------------------------------------------ */
+
+static void print_heading(const job_result_t *result, FILE *stream)
+{
+    static const struct {
+        const char *unit;
+        const char *more;
+    } headings[] = {
+        [UNIT_RATE]     = {"GB/s", "  one p50 us one p99 us"},
+        [UNIT_TRIP]     = {"us", "  one p50 us one p99 us"},
+        [UNIT_MESSAGES] = {"M/s", ""},
+        [UNIT_BLOCK]    = {"median", ""},
+    };
+    test_unit_t unit = test_find(result->job.test)->unit;
+
+    fprintf(stream, "  %-18s %9s %9s %9s%s\n", "side",
+            result->job.work.both ? "each way" : headings[unit].unit, "5%",
+            "95%", headings[unit].more);
+}
+
+static void print_side(const job_result_t *result, unsigned index, FILE *stream)
+{
+    const job_side_t *side = &result->sides[index];
+    test_unit_t       unit = test_find(result->job.test)->unit;
+    char              name[SIDE_NAME_SIZE];
+
+    fprintf(stream, "  %-18s ", side_name(side->side, name));
+    if (side->missing[0] != '\0') {
+        fprintf(stream, "missing: %s\n", side->missing);
+        return;
+    }
+    fprintf(stream,
+            unit == UNIT_TRIP    ? "%9.2f %9.2f %9.2f"
+            : unit == UNIT_BLOCK ? "%9.1f %9.1f %9.1f  ns"
+                                 : "%9.3f %9.3f %9.3f",
+            report_figure(result, side->median),
+            report_figure(result, is_rate(result) ? side->p95 : side->p05),
+            report_figure(result, is_rate(result) ? side->p05 : side->p95));
+    if ((unit == UNIT_RATE) || (unit == UNIT_TRIP)) {
+        fprintf(stream, "  %10.1f %10.1f", side->trip_p50 * 1e6,
+                side->trip_p99 * 1e6);
+    }
+    fprintf(stream, "\n");
+}
+
+static void print_ratio(const job_result_t *result, const job_ratio_t *ratio,
+                        FILE *stream)
+{
+    char           pool[SIDE_NAME_SIZE];
+    char           raw[SIDE_NAME_SIZE];
+    report_ratio_t at = report_ratio(result, ratio);
+
+    side_name(result->sides[ratio->pool].side, pool);
+    side_name(result->sides[ratio->raw].side, raw);
+    if (result->job.work.echo) {
+        fprintf(stream, "  %s takes %.2f times as long as %s (%.2f to %.2f)",
+                pool, at.value, raw, at.low, at.high);
+    } else {
+        fprintf(stream, "  %s is %.2f times as fast as %s (%.2f to %.2f)", pool,
+                at.value, raw, at.low, at.high);
+    }
+    if (at.target != 0) {
+        fprintf(stream, "; at %s %g: %s",
+                result->job.work.echo ? "most" : "least", at.target,
+                at.verdict);
+    }
+    fprintf(stream, "\n");
+}
+
+static void print_pool(const job_side_t *side, FILE *stream)
+{
+    char name[SIDE_NAME_SIZE];
+
+    if (side->wire[0] == '\0') {
+        return;
+    }
+    fprintf(stream, "  %s: wire %s (%s)", side_name(side->side, name),
+            side->wire, side->wire_reason);
+    if (side->way[0] != '\0') {
+        fprintf(stream, ", way %s (%s)", side->way, side->way_reason);
+    }
+    fprintf(stream, "; registrations after the start %llu",
+            (unsigned long long)side->registrations);
+    if (!side_is(side->side, IS_ONE_SIDED)) {
+        fprintf(stream, ", heap allocations per message %.2f",
+                side->allocations);
+    }
+    fprintf(stream, "\n");
+}
+
+static void print_rate_target(const job_result_t *result, unsigned side,
+                              FILE *stream)
+{
+    const char *verdict;
+    char        name[SIDE_NAME_SIZE];
+    double      target = report_rate_target(result, side, &verdict);
+
+    if (target != 0) {
+        fprintf(stream, "  %s has %.3g GB/s; at least %g: %s\n",
+                side_name(result->sides[side].side, name),
+                job_rate(&result->job, result->sides[side].median), target,
+                verdict);
+    }
+}
+
+/* Where the buffers lie, and what was not done with all of them. */
+static void print_gpus(const job_result_t *result, FILE *stream)
+{
+    const job_t *job = &result->job;
+    char         device[DEVICES_TEXT_SIZE];
+    char         number[REPORT_TEXT_SIZE];
+    char         name[SIDE_NAME_SIZE];
+
+    if (!work_is_on_gpu(&job->work)) {
+        return;
+    }
+    fprintf(stream, "  in the memory of %s", work_devices(&job->work, device));
+    if (result->gpus[0][0] != '\0') {
+        fprintf(stream, ": %s", result->gpus[0]);
+        if (job->work.devices[0] != job->work.devices[1]) {
+            fprintf(stream, ", %s", result->gpus[1]);
+        }
+    }
+    if (job->work.pageable != 0) {
+        fprintf(stream, "; pageable host memory: %s",
+                work_pageable(job->work.pageable));
+    }
+    if (job->work.untold) {
+        fprintf(stream, "; the pool asks what memory it is");
+    }
+    fprintf(stream, "\n");
+    for (unsigned i = 0; i < job->num_sides; i++) {
+        const job_side_t *side = &result->sides[i];
+
+        if ((side->missing[0] == '\0') && (side->num_moved < job->work.count)) {
+            fprintf(stream, "  %s: of each message the first %s buffers\n",
+                    side_name(side->side, name),
+                    number_text(side->num_moved, number));
+        }
+    }
+}
+
+void report_text(const job_result_t *result, FILE *stream)
+{
+    const job_t  *job = &result->job;
+    char          work[REPORT_TEXT_SIZE];
+    const test_t *test = test_find(job->test);
+
+    fprintf(stream, "%s: %s\n", job->test, test->title);
+    if (test->unit != UNIT_BLOCK) {
+        fprintf(stream, "  %s, %u in flight, %u rounds, every byte verified\n",
+                report_work(&job->work, work), job->work.outstanding,
+                result->num_rounds);
+    }
+    print_gpus(result, stream);
+    fprintf(stream, "\n");
+    print_heading(result, stream);
+    for (unsigned i = 0; i < job->num_sides; i++) {
+        print_side(result, i, stream);
+    }
+    fprintf(stream, "\n");
+    for (unsigned i = 0; i < result->num_ratios; i++) {
+        print_ratio(result, &result->ratios[i], stream);
+    }
+    print_rate_target(result, 0, stream);
+    if (report_pieces(result) != 0) {
+        print_rate_target(result, report_pieces(result), stream);
+    }
+    for (unsigned i = 0; i < job->num_sides; i++) {
+        print_pool(&result->sides[i], stream);
+    }
+    if (test->unit == UNIT_BLOCK) {
+        fprintf(stream, "  at most %g ns: %s\n", TARGET_BLOCK_NS,
+                result->sides[0].median * 1e9 <= TARGET_BLOCK_NS ? "met"
+                                                                 : "missed");
+    }
+    fprintf(stream, "\n");
+}
+
+/* --- tables --------------------------------------------------------------- */
+
+static void print_figure(const job_result_t *result, double seconds,
+                         FILE *stream)
+{
+    fprintf(stream, result->job.work.echo ? "%.2f us" : "%.3g GB/s",
+            report_figure(result, seconds));
+}
+
+static void print_host_target(const job_result_t   *result,
+                              const report_ratio_t *at, FILE *stream)
+{
+    if (at->target == 0) {
+        fprintf(stream, "to be told | |\n");
+        return;
+    }
+    fprintf(stream, "%s%g", result->job.work.echo ? "at most " : "",
+            at->target);
+    if (at->aim != 0) {
+        fprintf(stream, ", aim %g", at->aim);
+    }
+    fprintf(stream, " | %s |\n", at->verdict);
+}
+
+static void print_host_row(const job_result_t *result, FILE *stream)
+{
+    const job_t *job = &result->job;
+    char         work[REPORT_TEXT_SIZE];
+    char         name[SIDE_NAME_SIZE];
+
+    if (job->sides[0].way == WAY_BLOCK) {
+        double ns = result->sides[0].median * 1e9;
+
+        fprintf(stream,
+                "| block get + put, one thread | %.1f ns | | | | %.1f to %.1f "
+                "| %g ns | %s |\n",
+                ns, result->sides[0].p05 * 1e9, result->sides[0].p95 * 1e9,
+                TARGET_BLOCK_NS, ns <= TARGET_BLOCK_NS ? "met" : "missed");
+        return;
+    }
+    for (unsigned i = 0; i < result->num_ratios; i++) {
+        const job_ratio_t *ratio = &result->ratios[i];
+        report_ratio_t     at    = report_ratio(result, ratio);
+
+        if (!ratio->is_best) {
+            continue;
+        }
+        fprintf(stream, "| %s, %s | ", job->test,
+                report_work(&job->work, work));
+        print_figure(result, result->sides[ratio->pool].median, stream);
+        fprintf(stream, "%s | %s | ",
+                side_is(job->sides[ratio->pool], IS_PIECES) ? ", pieces" : "",
+                side_name(job->sides[ratio->raw], name));
+        print_figure(result, result->sides[ratio->raw].median, stream);
+        fprintf(stream, " | %.2f | %.2f to %.2f | ", at.value, at.low, at.high);
+        print_host_target(result, &at, stream);
+    }
+}
+
+/* The fastest side of a group and mode stands in its column. */
+static const struct {
+    side_group_t group;
+    uint32_t     mode;
+    const char  *title;
+} columns[] = {
+    {GROUP_EACH, MODE_PEER, "UCX, a message per buffer, failure handling on"},
+    {GROUP_EACH, MODE_NONE, "the same, off"},
+    {GROUP_WHOLE, MODE_PEER, "UCX, one contiguous buffer, on"},
+    {GROUP_WHOLE, MODE_NONE, "the same, off"},
+    {GROUP_COPY_EACH, MODE_COPY, "a copy per buffer"},
+    {GROUP_COPY, MODE_COPY, "one copy of all"},
+};
+
+#define NUM_COLUMNS (sizeof(columns) / sizeof(columns[0]))
+
+static void print_pieces(const job_result_t *result, FILE *stream)
+{
+    unsigned    side = report_pieces(result);
+    const char *verdict;
+    double      target;
+
+    if (side == 0) {
+        fprintf(stream, " |");
+        return;
+    }
+    target = report_rate_target(result, side, &verdict);
+    fprintf(stream, " ");
+    print_figure(result, result->sides[side].median, stream);
+    if (target != 0) {
+        fprintf(stream, " (at least %g: %s)", target, verdict);
+    }
+    fprintf(stream, " |");
+}
+
+static void print_pool_cells(const job_result_t *result, FILE *stream)
+{
+    const job_side_t *pool = &result->sides[0];
+    const char       *verdict;
+    double            target = report_rate_target(result, 0, &verdict);
+
+    print_figure(result, pool->median, stream);
+    fprintf(stream, " | ");
+    print_figure(result, result->job.work.echo ? pool->p05 : pool->p95, stream);
+    fprintf(stream, " to ");
+    print_figure(result, result->job.work.echo ? pool->p95 : pool->p05, stream);
+    fprintf(stream, " |");
+    if (target != 0) {
+        fprintf(stream, " %g GB/s: %s", target, verdict);
+    }
+    fprintf(stream, " |");
+}
+
+static void print_cell(const job_result_t *result, const job_ratio_t *ratio,
+                       FILE *stream)
+{
+    report_ratio_t at = report_ratio(result, ratio);
+
+    fprintf(stream, " ");
+    print_figure(result, result->sides[ratio->raw].median, stream);
+    fprintf(stream, "; %.3g x%s", at.value,
+            result->job.work.echo ? " its time" : "");
+    if (at.target != 0) {
+        fprintf(stream, " (at %s %g: %s)",
+                result->job.work.echo ? "most" : "least", at.target,
+                at.verdict);
+    }
+}
+
+static void print_gpu_row(const job_result_t *result, FILE *stream)
+{
+    const job_t *job = &result->job;
+
+    print_pool_cells(result, stream);
+    print_pieces(result, stream);
+    for (size_t i = 0; i < NUM_COLUMNS; i++) {
+        for (unsigned k = 0; k < result->num_ratios; k++) {
+            side_t side = job->sides[result->ratios[k].raw];
+
+            if (result->ratios[k].is_best && (result->ratios[k].pool == 0) &&
+                (side.mode == columns[i].mode) &&
+                (side_group(side) == columns[i].group)) {
+                print_cell(result, &result->ratios[k], stream);
+                break;
+            }
+        }
+        fprintf(stream, " |");
+    }
+    fprintf(stream, "\n");
+}
+
+static void begin_gpu_table(const char *table, const job_result_t *result,
+                            FILE *stream)
+{
+    const int32_t *devices = result->job.work.devices;
+
+    if (devices[0] == devices[1]) {
+        fprintf(stream, "\nTwo processes on GPU %d, %s.\n", devices[0],
+                result->gpus[0]);
+    } else {
+        fprintf(stream, "\nFrom GPU %d, %s, to GPU %d, %s.\n", devices[0],
+                result->gpus[0], devices[1], result->gpus[1]);
+    }
+    fprintf(stream,
+            "\n| work (%s) | the pool | 5%% to 95%% | at least | pieces of one "
+            "length |",
+            table);
+    for (size_t i = 0; i < NUM_COLUMNS; i++) {
+        fprintf(stream, " %s |", columns[i].title);
+    }
+    fprintf(stream, "\n|---|---|---|---|---|");
+    for (size_t i = 0; i < NUM_COLUMNS; i++) {
+        fprintf(stream, "---|");
+    }
+    fprintf(stream, "\n");
+}
+
+void report_table_begin(const char *table, const job_result_t *result,
+                        FILE *stream)
+{
+    if (test_table_is_on_gpu(table)) {
+        begin_gpu_table(table, result, stream);
+        return;
+    }
+    fprintf(stream,
+            "\n| work (%s) | the pool | against | its figure | ratio | 5%% to "
+            "95%% | target | verdict |\n"
+            "|---|---|---|---|---|---|---|---|\n",
+            table);
+}
+
+void report_table_row(const char *table, const job_result_t *result,
+                      FILE *stream)
+{
+    bool on_gpu = test_table_is_on_gpu(table);
+    char work[REPORT_TEXT_SIZE];
+
+    if (result->missing[0] != '\0') {
+        fprintf(stream, "| %s, %s | none: %s |", result->job.test,
+                report_work(&result->job.work, work), result->missing);
+        for (size_t i = 0; i < (on_gpu ? 3 + NUM_COLUMNS : 6); i++) {
+            fprintf(stream, " |");
+        }
+        fprintf(stream, "\n");
+    } else if (on_gpu) {
+        fprintf(stream, "| %s, %s | ", result->job.test,
+                report_work(&result->job.work, work));
+        print_gpu_row(result, stream);
+    } else {
+        print_host_row(result, stream);
+    }
+}
+
+/* Was the reason told of a side before this one? */
+static bool is_told(const job_result_t *results, unsigned result, unsigned side)
+{
+    const char *reason = results[result].sides[side].missing;
+
+    for (unsigned i = 0; i <= result; i++) {
+        for (unsigned k = 0; k < results[i].job.num_sides; k++) {
+            if ((i == result) && (k == side)) {
+                return false;
+            }
+            if (strcmp(results[i].sides[k].missing, reason) == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+void report_table_end(const char *table, const job_result_t *results,
+                      unsigned num_results, FILE *stream)
+{
+    char number[REPORT_TEXT_SIZE];
+
+    if (!test_table_is_on_gpu(table)) {
+        return;
+    }
+    fprintf(stream,
+            "\nWith each other side stands how many times as fast the pool is, "
+            "median of\nthe rounds. Of a message's buffers the first %s were "
+            "moved by a call each.\n",
+            number_text(SIDE_MAX_CALLS, number));
+    for (unsigned i = 0; i < num_results; i++) {
+        for (unsigned k = 0; k < results[i].job.num_sides; k++) {
+            const job_side_t *side = &results[i].sides[k];
+
+            if ((side->missing[0] != '\0') && !is_told(results, i, k)) {
+                fprintf(stream, "Empty columns of %s: %s.\n",
+                        side_is(side->side, IS_RAW) ? "UCX" : "copies",
+                        side->missing);
+            }
+        }
+    }
 }

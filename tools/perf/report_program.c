@@ -1,7 +1,6 @@
 /*
  * For programs: JSON and CSV.
  */
-#include "perf/devices.h"
 #include "perf/report.h"
 
 #include <ucxpool/version.h>
@@ -81,7 +80,7 @@ static void json_side(const job_result_t *result, unsigned index, FILE *stream)
         print_string(side->wire_reason, stream);
         fprintf(stream, ", \"registrations_after_start\": %llu",
                 (unsigned long long)side->registrations);
-        if (!side_is_one_sided(side->side)) {
+        if (!side_is(side->side, IS_ONE_SIDED)) {
             fprintf(stream, ", \"allocations_per_message\": %.6g",
                     side->allocations);
         }
@@ -105,14 +104,14 @@ static void json_gpus(const job_result_t *result, FILE *stream)
         return;
     }
     fprintf(stream, ", \"device\": \"%s\", \"gpus\": [",
-            devices_text(&job->work, device));
+            work_devices(&job->work, device));
     print_string(result->gpus[0], stream);
     fprintf(stream, ", ");
     print_string(result->gpus[1], stream);
     fprintf(stream, "]");
     if (job->work.pageable != 0) {
         fprintf(stream, ", \"pageable\": \"%s\"",
-                devices_pageable_text(job->work.pageable));
+                work_pageable(job->work.pageable));
     }
     if (job->work.untold) {
         fprintf(stream, ", \"untold\": true");
@@ -127,9 +126,8 @@ static void json_ratio(const job_result_t *result, unsigned index, FILE *stream)
 {
     const job_ratio_t *ratio = &result->ratios[index];
     char               name[SIDE_NAME_SIZE];
-    report_ratio_t     at;
+    report_ratio_t     at = report_ratio(result, ratio);
 
-    report_ratio_get(result, ratio, &at);
     fprintf(stream,
             "        {\"against\": \"%s\", \"counts\": %s, \"of\": "
             "\"%s\", \"ratio\": %.6g, \"p05\": %.6g, \"p95\": %.6g",
@@ -222,7 +220,7 @@ static void csv_ratio(const job_result_t *result, const job_ratio_t *ratio,
         fprintf(stream, ",,,,,");
         return;
     }
-    report_ratio_get(result, ratio, &at);
+    at = report_ratio(result, ratio);
     fprintf(stream, ",%.6g,%.6g,%.6g,", at.value, at.low, at.high);
     if (at.target != 0) {
         fprintf(stream, "%g", at.target);

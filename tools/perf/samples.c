@@ -1,5 +1,5 @@
 #include "perf/samples.h"
-#include "perf/error.h"
+#include "common/error.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ int samples_add(samples_t *samples, double value)
         double *values = realloc(samples->values, room * sizeof(*values));
 
         if (values == NULL) {
-            return perf_error("out of memory for %zu samples", room);
+            return tool_error("out of memory for %zu samples", room);
         }
         samples->values = values;
         samples->room   = room;

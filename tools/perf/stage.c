@@ -1,12 +1,10 @@
 #include "perf/stage.h"
 #include "common/memory_left.h"
-#include "perf/copy_end.h"
-#include "perf/error.h"
-#include "perf/exchange.h"
-#include "perf/raw.h"
+#include "common/error.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <ucp/api/ucp.h>
 
 /* What is left is needed by the pool and by UCX as well. */
 #define MEMORY_SHARE 0.9
@@ -40,9 +38,9 @@ static int create_pool_end(stage_t *stage, const job_t *job, unsigned index,
                            const end_params_t *params, char *missing,
                            end_t **end_p)
 {
-    uint32_t           mode = params->side.mode;
-    pool_lane_t      **lane = &stage->pool_lanes[mode];
-    pool_lane_params_t pool = {
+    uint32_t      mode = params->side.mode;
+    pool_lane_t **lane = &stage->pool_lanes[mode];
+    pool_params_t pool = {
         .mode      = mode,
         .device    = stage->memory.device,
         .comm_size = comm_size(job, mode),
@@ -60,18 +58,18 @@ static int create_pool_end(stage_t *stage, const job_t *job, unsigned index,
 static int create_raw_end(stage_t *stage, unsigned index,
                           const end_params_t *params, end_t **end_p)
 {
-    uint32_t mode = params->side.mode;
-    lane_t **lane = &stage->lanes[mode];
+    uint32_t     mode = params->side.mode;
+    raw_lane_t **lane = &stage->raw_lanes[mode];
 
     if (stage->missing[index][0] != '\0') {
         return 0;
     }
     if ((*lane == NULL) &&
-        (lane_create(mode, memory_is_on_gpu(&stage->memory), &raw_handlers,
-                     stage->control, lane) != 0)) {
+        (raw_lane_create(mode, memory_is_on_gpu(&stage->memory), stage->control,
+                         lane) != 0)) {
         return -1;
     }
-    return raw_create(*lane, params, stage->control, end_p);
+    return raw_end_create(*lane, params, stage->control, end_p);
 }
 
 static int create_end(stage_t *stage, const job_t *job, unsigned index,
@@ -85,21 +83,23 @@ static int create_end(stage_t *stage, const job_t *job, unsigned index,
         .memory    = &stage->memory,
     };
 
-    if (side_is_pool(side)) {
+    if (side_is(side, IS_POOL)) {
         return create_pool_end(stage, job, index, &params, missing, end_p);
     }
-    if (side_is_copy(side)) {
-        return copy_end_create(stage->control, &params, end_p,
-                               stage->missing[index]);
+    if (side_is(side, IS_COPY)) {
+        return copy_end_create(&params, stage->control, stage->missing[index],
+                               end_p);
     }
     return create_raw_end(stage, index, &params, end_p);
 }
 
-static void destroy_end(end_t **end_p)
+static void destroy_ends(end_t *ends[2])
 {
-    if (*end_p != NULL) {
-        (*end_p)->ops->destroy(*end_p);
-        *end_p = NULL;
+    for (int i = 1; i >= 0; i--) {
+        if (ends[i] != NULL) {
+            ends[i]->ops->destroy(ends[i]);
+            ends[i] = NULL;
+        }
     }
 }
 
@@ -107,37 +107,27 @@ static void destroy_end(end_t **end_p)
 static int create_ends(stage_t *stage, const job_t *job, unsigned index,
                        bool is_sender, char *missing)
 {
-    int status =
-        create_end(stage, job, index, is_sender, missing, &stage->ends[index]);
+    end_t **ends = stage->ends[index];
+    int status   = create_end(stage, job, index, is_sender, missing, &ends[0]);
 
-    if ((status != 0) || !job->work.both || !stage_has(stage, index)) {
+    if ((status != 0) || !job->work.both || (ends[0] == NULL)) {
         return status;
     }
-    status = create_end(stage, job, index, !is_sender, missing,
-                        &stage->back_ends[index]);
-    if (stage->back_ends[index] == NULL) {
-        destroy_end(&stage->ends[index]);
+    status = create_end(stage, job, index, !is_sender, missing, &ends[1]);
+    if (ends[1] == NULL) {
+        destroy_ends(ends);
     }
     return status;
 }
 
-static bool has_raw(const job_t *job)
-{
-    for (unsigned i = 0; i < job->num_sides; i++) {
-        if (side_is_raw(job->sides[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The reason why raw UCX is missing, or "". */
+/* Why raw UCX is missing. */
 static void judge_ucx(stage_t *stage, const job_t *job,
                       const introduction_t introductions[2])
 {
     for (unsigned i = 0; i < job->num_sides; i++) {
-        if (side_is_raw(job->sides[i]) && !(introductions[0].is_ucx_for_gpu &&
-                                            introductions[1].is_ucx_for_gpu)) {
+        if (side_is(job->sides[i], IS_RAW) &&
+            !(introductions[0].is_ucx_for_gpu &&
+              introductions[1].is_ucx_for_gpu)) {
             snprintf(stage->missing[i], sizeof(stage->missing[i]),
                      "UCX %s knows of no GPU's memory%s",
                      ucp_get_version_string(),
@@ -156,14 +146,17 @@ static int introduce(stage_t *stage, const job_t *job, bool is_sender)
     introduction_t *mine             = &introductions[is_sender ? 0 : 1];
     introduction_t *theirs           = &introductions[is_sender ? 1 : 0];
     bool            is_for_gpu       = false;
+    bool            has_raw          = false;
 
-    if (has_raw(job) && (lane_is_for_gpu(&is_for_gpu) != 0)) {
+    for (unsigned i = 0; i < job->num_sides; i++) {
+        has_raw |= side_is(job->sides[i], IS_RAW);
+    }
+    if (has_raw && (raw_is_for_gpu(&is_for_gpu) != 0)) {
         return -1;
     }
     mine->is_ucx_for_gpu = is_for_gpu;
     snprintf(mine->gpu, sizeof(mine->gpu), "%s", stage->memory.gpu.name);
-    if ((control_send(stage->control, mine, sizeof(*mine)) != 0) ||
-        (control_recv(stage->control, theirs, sizeof(*theirs)) != 0)) {
+    if (control_swap(stage->control, mine, theirs, sizeof(*mine)) != 0) {
         return -1;
     }
     theirs->gpu[sizeof(theirs->gpu) - 1] = '\0';
@@ -190,7 +183,7 @@ int stage_check_memory(const job_t *job, unsigned num_processes)
         (bytes <= MEMORY_SHARE * (double)left)) {
         return 0;
     }
-    return perf_error("the buffers of all sides take %.1f GiB, and this "
+    return tool_error("the buffers of all sides take %.1f GiB, and this "
                       "machine has %.1f GiB left: lower -s, -n or -O, or "
                       "name fewer sides with --sides",
                       bytes / gib, (double)left / gib);
@@ -208,7 +201,8 @@ int stage_init(stage_t *stage, const job_t *job, control_t *control,
     stage->control   = control;
     stage->num_sides = job->num_sides;
     status = memory_init(&stage->memory, job->work.devices[is_sender ? 0 : 1],
-                         work_is_pageable(&job->work, is_sender));
+                         job->work.pageable & (is_sender ? WORK_PAGEABLE_SEND
+                                                         : WORK_PAGEABLE_RECV));
     if ((status == 0) && work_is_on_gpu(&job->work)) {
         status = introduce(stage, job, is_sender);
     }
@@ -224,9 +218,9 @@ int stage_init(stage_t *stage, const job_t *job, control_t *control,
 static void idle(void *arg)
 {
     const stage_t *stage = arg;
+    end_t *const  *ends  = stage->ends[stage->current];
 
-    exchange_progress(stage->ends[stage->current],
-                      stage->back_ends[stage->current]);
+    end_progress(ends[0], ends[1]);
 }
 
 end_t *stage_enter(stage_t *stage, unsigned side)
@@ -234,13 +228,13 @@ end_t *stage_enter(stage_t *stage, unsigned side)
     stage->current           = side;
     stage->control->idle     = idle;
     stage->control->idle_arg = stage;
-    return stage->ends[side];
+    return stage->ends[side][0];
 }
 
 /* NULL: the side is none of the pool's. */
 static pool_lane_t *pool_lane_of(const stage_t *stage, unsigned side)
 {
-    return stage->pool_lanes[stage->ends[side]->side.mode];
+    return stage->pool_lanes[stage->ends[side][0]->side.mode];
 }
 
 void stage_count_begin(stage_t *stage, unsigned side)
@@ -275,8 +269,8 @@ void stage_describe(const stage_t *stage, unsigned index, job_side_t *side)
                            &stage->counts[index], side);
     }
     if (stage_has(stage, index) &&
-        (stage->ends[index]->ops->describe != NULL)) {
-        stage->ends[index]->ops->describe(stage->ends[index], side);
+        (stage->ends[index][0]->ops->describe != NULL)) {
+        stage->ends[index][0]->ops->describe(stage->ends[index][0], side);
     }
 }
 
@@ -284,11 +278,10 @@ void stage_cleanup(stage_t *stage)
 {
     stage->control->idle = NULL;
     for (unsigned i = 0; i < stage->num_sides; i++) {
-        destroy_end(&stage->back_ends[i]);
-        destroy_end(&stage->ends[i]);
+        destroy_ends(stage->ends[i]);
     }
     for (unsigned mode = 0; mode < MODE_LAST; mode++) {
-        lane_destroy(stage->lanes[mode]);
+        raw_lane_destroy(stage->raw_lanes[mode]);
         pool_lane_destroy(stage->pool_lanes[mode]);
     }
     memory_cleanup(&stage->memory);

@@ -8,21 +8,17 @@
 #ifndef PERF_STAGE_H
 #define PERF_STAGE_H
 
-#include "perf/control.h"
-#include "perf/end.h"
-#include "perf/job.h"
 #include "perf/lane.h"
-#include "perf/pool_lane.h"
 
 /* Lanes by mode; NULL where none is needed. */
 typedef struct stage {
     control_t   *control;
     unsigned     num_sides;
-    lane_t      *lanes[MODE_LAST];      /* of raw UCX */
-    pool_lane_t *pool_lanes[MODE_LAST]; /* of the pool */
-    end_t       *ends[JOB_MAX_SIDES];   /* NULL: the side is missing */
-    /* Of the other direction, where both go at once; else NULL. */
-    end_t   *back_ends[JOB_MAX_SIDES];
+    raw_lane_t  *raw_lanes[MODE_LAST];
+    pool_lane_t *pool_lanes[MODE_LAST];
+    /* Of this direction and, where both go at once, of the other one; NULL: the
+     * side is missing, or goes one way. */
+    end_t   *ends[JOB_MAX_SIDES][2];
     unsigned current; /* side, that stage_enter() has chosen */
     /* Of each side's own batches; and before the present one. */
     pool_count_t counts[JOB_MAX_SIDES];
@@ -49,7 +45,7 @@ int stage_check_memory(const job_t *job, unsigned num_processes);
 
 static inline bool stage_has(const stage_t *stage, unsigned side)
 {
-    return stage->ends[side] != NULL;
+    return stage->ends[side][0] != NULL;
 }
 
 /* Choose the end that is progressed while the control connection waits. */
@@ -61,5 +57,36 @@ void stage_count_end(stage_t *stage, unsigned side);
 
 /* Tell what the side's lane knows. */
 void stage_describe(const stage_t *stage, unsigned index, job_side_t *side);
+
+/* --- batches -------------------------------------------------------------- */
+
+/*
+ * What the two processes say to each other about a batch.
+ *
+ *     leader     BATCH ------------>  follower   posts what it expects
+ *                <------------ READY
+ *                ====== messages =====>
+ *                <------------- DONE             verified where asked
+ *
+ * Where the messages go both ways at once, the leader posts what it expects
+ * first, and what comes to it is verified there. Where it reads or writes the
+ * follower's memory by itself, it says OVER when that is done:
+ *
+ *                ==== reads, writes ==>          progresses, or sleeps
+ *     leader     OVER ------------->
+ *
+ * and where both do it, the leader waits for the follower's OVER before.
+ */
+
+/* Send one batch of a side. is_verified: fill the memory afresh, and have the
+ * receiver compare every byte. */
+int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
+               bool is_verified, samples_t *times, double *seconds_p);
+
+/* Serve batches until the leader says that it was the last. */
+int batch_follow(stage_t *stage);
+
+/* Say that it was the last. */
+int batch_end(stage_t *stage);
 
 #endif

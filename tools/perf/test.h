@@ -1,20 +1,19 @@
 /*
- * Tests: which work is done, and which sides do it.
+ * The tests, and the tables of the project's targets.
  */
 #ifndef PERF_TEST_H
 #define PERF_TEST_H
 
-#include "perf/side.h"
-#include "perf/work.h"
-
-#define TEST_MAX_WAYS 7
+#include "perf/job.h"
 
 typedef enum test_unit {
-    TEST_UNIT_RATE,     /* GB/s of a stream of messages, or of each way */
-    TEST_UNIT_TRIP,     /* microseconds there and back */
-    TEST_UNIT_MESSAGES, /* millions a second, of one buffer each */
-    TEST_UNIT_BLOCK     /* nanoseconds of a block's get and put */
+    UNIT_RATE,     /* GB/s of a stream of messages, or of each way */
+    UNIT_TRIP,     /* microseconds there and back */
+    UNIT_MESSAGES, /* millions a second, of one buffer each */
+    UNIT_BLOCK     /* nanoseconds of a block's get and put */
 } test_unit_t;
+
+#define TEST_MAX_WAYS 7
 
 typedef struct test {
     const char *name;
@@ -23,37 +22,55 @@ typedef struct test {
     uint64_t    size;  /* unless -s says otherwise */
     uint64_t    count; /* unless -n says otherwise */
     uint32_t    pool_way;
-    /* Each in both modes; the fastest of a mode is what the pool is measured
-     * against. Ends with WAY_LAST. */
+    /* Each in both modes; in host memory, and in a GPU's. WAY_NONE ends it. */
     uint32_t raw_ways[TEST_MAX_WAYS];
-    /* The same, for buffers in a GPU's memory. */
     uint32_t gpu_ways[TEST_MAX_WAYS];
+    bool     has_pieces; /* the pool does it by WAY_POOL_PIECES, too */
     bool     is_mixed;   /* lengths, see work_length() */
     bool     is_both;    /* directions, see work_t */
     uint32_t misaligned; /* bytes, see work_t */
     uint64_t send_size;  /* bytes, see job_t */
-    bool     has_pieces; /* the pool does it by WAY_POOL_PIECES, too */
 } test_t;
 
 /* NULL when there is none of that name. */
 const test_t *test_find(const char *name);
 
-/* By number, from 0; NULL after the last. */
-const test_t *test_at(unsigned index);
-
-/* What -t, -s, -n and --wire together ask for, as a table of the issue has it:
- * a line of ucxpool_perf's own command. */
+/* What -t, -s, -n and --wire together ask for: a row of a table. A target is
+ * how many times as fast as raw UCX the pool is at least; of UNIT_TRIP, how
+ * many times as long it takes at most. 0: none. */
 typedef struct test_row {
     const char *table; /* "map", "ucx", "both"; "cuda", "cuda-ucx" */
     const char *test;
     uint64_t    size;
     uint64_t    count;
     uint32_t    pool_mode;
+    double      peer; /* target against failure handling, and without it */
+    double      none;
+    double      aim;     /* hoped for beyond `none` */
+    double      rate;    /* GB/s, with two GPUs of TARGET_GPU */
+    double      one_gpu; /* GB/s, of two processes on one */
 } test_row_t;
 
+/* The GPU that the targets in GB/s are for, and its links. */
+#define TARGET_GPU "H200"
+
+/* Nanoseconds of a block's get and put, at most. */
+#define TARGET_BLOCK_NS 50.0
+
+/* By number, from 0; NULL after the last. */
 const test_row_t *test_row_at(unsigned index);
 
 /* Is it a table of buffers in a GPU's memory? */
 bool test_table_is_on_gpu(const char *table);
+
+/* The row that a job is, with the pool over `mode`; NULL when it is none. */
+const test_row_t *test_row_of(const job_t *job, uint32_t mode);
+
+/* The row's target against a side of the job; aim_p may be set to 0. */
+double test_target(const test_row_t *row, const work_t *work, side_t other,
+                   double *aim_p);
+
+/* Print tests, sides, and the command of each row. */
+void test_list(void);
 
 #endif

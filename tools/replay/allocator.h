@@ -8,7 +8,6 @@
 #define REPLAY_ALLOCATOR_H
 
 #include "gpu/gpu.h"
-#include "gpu/pools.h"
 #include "replay/trace.h"
 
 #include <ucxpool/pool.h>

@@ -1,0 +1,382 @@
+#include "perf/measure.h"
+#include "common/clock.h"
+#include "common/error.h"
+#include "perf/stage.h"
+
+#include <string.h>
+
+/* A batch lasts about so long, so that starting it does not count; longer where
+ * there is time, since to start some messages of long lists takes a GPU's
+ * processor half a millisecond. */
+#define BATCH_NS     20e6
+#define BATCH_MAX_NS 100e6
+#define BATCH_SHARE  0.05
+
+/* Each side must have been measured so often, whatever the time. */
+#define MIN_ROUNDS 5u
+
+typedef struct measure {
+    samples_t batches; /* seconds per message, one of each round */
+    samples_t trips;   /* seconds from post to reply */
+    uint64_t  num_messages;
+} measure_t;
+
+static bool is_block(const job_t *job)
+{
+    return (job->num_sides == 1) && (job->sides[0].way == WAY_BLOCK);
+}
+
+static void set_quantiles(samples_t *samples, double *median_p, double *p05_p,
+                          double *p95_p)
+{
+    *median_p = samples_quantile(samples, 0.5);
+    *p05_p    = samples_quantile(samples, 0.05);
+    *p95_p    = samples_quantile(samples, 0.95);
+}
+
+/* --- rounds --------------------------------------------------------------- */
+
+static double batch_ns(const job_t *job)
+{
+    double ns = BATCH_SHARE * (double)job->time_ns;
+
+    ns = ns < BATCH_MAX_NS ? ns : BATCH_MAX_NS;
+    return ns > BATCH_NS ? ns : BATCH_NS;
+}
+
+/* The best of some, where one may have lost the processor for a while. */
+static int time_batch(stage_t *stage, const job_t *job, unsigned side,
+                      uint64_t num_messages, double *best_p)
+{
+    double seconds;
+
+    *best_p = 1e9;
+    for (unsigned i = 0; (i < 3) && (*best_p * 1e9 >= batch_ns(job) / 2); i++) {
+        if (batch_lead(stage, side, num_messages, false, NULL, &seconds) != 0) {
+            return -1;
+        }
+        *best_p = seconds < *best_p ? seconds : *best_p;
+    }
+    return 0;
+}
+
+/*
+ * How many messages make a batch. At least two rounds through the slots, or
+ * there is no pipelining to speak of.
+ */
+static int calibrate(stage_t *stage, const job_t *job, unsigned side,
+                     uint64_t *num_p)
+{
+    uint64_t num = job->work.echo ? 16 : 2 * job->work.outstanding;
+    double   seconds;
+
+    for (;;) {
+        if (time_batch(stage, job, side, num, &seconds) != 0) {
+            return -1;
+        }
+        if (seconds * 1e9 >= batch_ns(job) / 2) {
+            break;
+        }
+        num *= seconds * 1e9 >= batch_ns(job) / 8 ? 2 : 4;
+    }
+    *num_p = num;
+    return 0;
+}
+
+static int verify(stage_t *stage, const job_t *job)
+{
+    double seconds;
+
+    for (unsigned side = 0; side < job->num_sides; side++) {
+        if (stage_has(stage, side) &&
+            (batch_lead(stage, side, job->work.outstanding, true, NULL,
+                        &seconds) != 0)) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* What a side of which only a part was timed takes for all. */
+static double whole_of_part(const job_t *job, unsigned side)
+{
+    work_t part = side_work(job->sides[side], &job->work);
+
+    return (double)work_bytes(&job->work) / (double)work_bytes(&part);
+}
+
+static int measure_round(stage_t *stage, const job_t *job, unsigned round,
+                         measure_t *measures)
+{
+    double seconds;
+
+    for (unsigned i = 0; i < job->num_sides; i++) {
+        unsigned   side    = (round + i) % job->num_sides;
+        measure_t *measure = &measures[side];
+
+        if (!stage_has(stage, side)) {
+            continue;
+        }
+        stage_count_begin(stage, side);
+        if ((batch_lead(stage, side, measure->num_messages, false,
+                        &measure->trips, &seconds) != 0) ||
+            (samples_add(&measure->batches,
+                         whole_of_part(job, side) * seconds /
+                             (double)measure->num_messages) != 0)) {
+            return -1;
+        }
+        stage_count_end(stage, side);
+    }
+    return 0;
+}
+
+static int measure_all(stage_t *stage, const job_t *job, measure_t *measures,
+                       unsigned *num_rounds_p)
+{
+    uint64_t start = clock_now();
+    unsigned round;
+
+    for (unsigned side = 0; side < job->num_sides; side++) {
+        if (stage_has(stage, side) &&
+            (calibrate(stage, job, side, &measures[side].num_messages) != 0)) {
+            return -1;
+        }
+    }
+    for (round = 0; round < job->max_rounds; round++) {
+        if ((round >= MIN_ROUNDS) && (clock_now() - start > job->time_ns)) {
+            break;
+        }
+        if (measure_round(stage, job, round, measures) != 0) {
+            return -1;
+        }
+    }
+    *num_rounds_p = round;
+    return 0;
+}
+
+static int add_ratio(job_result_t *result, measure_t *measures, unsigned pool,
+                     unsigned raw)
+{
+    job_ratio_t *ratio   = &result->ratios[result->num_ratios++];
+    samples_t    samples = {0};
+
+    for (unsigned round = 0; round < result->num_rounds; round++) {
+        if (samples_add(&samples, measures[raw].batches.values[round] /
+                                      measures[pool].batches.values[round]) !=
+            0) {
+            return -1;
+        }
+    }
+    ratio->pool = pool;
+    ratio->raw  = raw;
+    set_quantiles(&samples, &ratio->median, &ratio->p05, &ratio->p95);
+    samples_cleanup(&samples);
+    return 0;
+}
+
+static bool is_alike(side_t a, side_t b)
+{
+    return (a.mode == b.mode) && (side_group(a) == side_group(b));
+}
+
+/* Of those that are alike the one whose ratio is worst for us counts. */
+static void mark_best(job_result_t *result)
+{
+    for (unsigned i = 0; i < result->num_ratios; i++) {
+        job_ratio_t *ratio = &result->ratios[i];
+
+        ratio->is_best = true;
+        for (unsigned k = 0; k < result->num_ratios; k++) {
+            if ((result->ratios[k].pool == ratio->pool) &&
+                is_alike(result->job.sides[result->ratios[k].raw],
+                         result->job.sides[ratio->raw]) &&
+                (result->ratios[k].median < ratio->median)) {
+                ratio->is_best = false;
+            }
+        }
+    }
+}
+
+static int add_ratios_of(job_result_t *result, measure_t *measures,
+                         unsigned pool)
+{
+    const job_t *job = &result->job;
+
+    if (measures[pool].batches.num == 0) {
+        return 0;
+    }
+    for (unsigned i = 0; i < job->num_sides; i++) {
+        if (!side_is(job->sides[i], IS_POOL) &&
+            (measures[i].batches.num != 0) &&
+            (add_ratio(result, measures, pool, i) != 0)) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Ratios first: sorting the samples for their median loses the rounds. */
+static int add_ratios(job_result_t *result, measure_t *measures)
+{
+    const job_t *job = &result->job;
+
+    if (!side_is(job->sides[0], IS_POOL)) {
+        return 0;
+    }
+    if ((add_ratios_of(result, measures, 0) != 0) ||
+        ((job->num_sides > 1) && side_is(job->sides[1], IS_PIECES) &&
+         (add_ratios_of(result, measures, 1) != 0))) {
+        return -1;
+    }
+    mark_best(result);
+    return 0;
+}
+
+static void add_side(job_side_t *at, const job_t *job, unsigned index,
+                     measure_t *measure)
+{
+    double whole = whole_of_part(job, index);
+
+    at->side      = job->sides[index];
+    at->num_moved = side_work(at->side, &job->work).count;
+    set_quantiles(&measure->batches, &at->median, &at->p05, &at->p95);
+    at->trip_p50     = whole * samples_quantile(&measure->trips, 0.5);
+    at->trip_p99     = whole * samples_quantile(&measure->trips, 0.99);
+    at->num_messages = measure->num_messages;
+    at->verified     = measure->batches.num != 0;
+}
+
+static int measure_and_sum_up(stage_t *stage, const job_t *job,
+                              job_result_t *result)
+{
+    measure_t measures[JOB_MAX_SIDES] = {0};
+    int       status                  = -1;
+
+    result->job = *job;
+    if ((verify(stage, job) == 0) &&
+        (measure_all(stage, job, measures, &result->num_rounds) == 0) &&
+        (verify(stage, job) == 0) && (add_ratios(result, measures) == 0)) {
+        for (unsigned i = 0; i < job->num_sides; i++) {
+            add_side(&result->sides[i], job, i, &measures[i]);
+            stage_describe(stage, i, &result->sides[i]);
+        }
+        memcpy(result->gpus, stage->gpus, sizeof(result->gpus));
+        status = batch_end(stage);
+    }
+    for (unsigned i = 0; i < job->num_sides; i++) {
+        samples_cleanup(&measures[i].batches);
+        samples_cleanup(&measures[i].trips);
+    }
+    return status;
+}
+
+/* --- a block's get and put: nothing is sent ------------------------------- */
+
+/* Pairs of get and put between two looks at the clock. */
+#define NUM_PAIRS 20000u
+
+static int time_pairs(ucxpool_t *pool, double *seconds_p)
+{
+    ucxpool_block_t block;
+    uint64_t        start = clock_now();
+
+    for (unsigned i = 0; i < NUM_PAIRS; i++) {
+        if (ucxpool_block_get(pool, &block) != UCXPOOL_OK) {
+            return tool_error("no block: %s", ucxpool_error_detail());
+        }
+        ucxpool_block_put(pool, &block);
+    }
+    *seconds_p = (double)(clock_now() - start) * 1e-9 / NUM_PAIRS;
+    return 0;
+}
+
+static int time_rounds(ucxpool_t *pool, const job_t *job, samples_t *samples)
+{
+    uint64_t start   = clock_now();
+    double   seconds = 0;
+
+    for (unsigned round = 0; round < job->max_rounds; round++) {
+        if ((round != 0) && (clock_now() - start > job->time_ns)) {
+            break;
+        }
+        if ((time_pairs(pool, &seconds) != 0) ||
+            (samples_add(samples, seconds) != 0)) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int measure_block(const job_t *job, job_result_t *result_p)
+{
+    const pool_params_t params  = {.mode   = MODE_AUTO,
+                                   .device = job->work.devices[0]};
+    job_side_t         *side    = &result_p->sides[0];
+    samples_t           samples = {0};
+    ucxpool_t          *pool;
+    int                 result;
+
+    if (pool_create(&params, "perf", &pool) != 0) {
+        return -1;
+    }
+    result = time_rounds(pool, job, &samples);
+    ucxpool_destroy(pool);
+    result_p->job        = *job;
+    result_p->num_rounds = (uint32_t)samples.num;
+    result_p->done       = result == 0;
+    side->side           = job->sides[0];
+    side->num_messages   = NUM_PAIRS;
+    side->num_moved      = job->work.count;
+    set_quantiles(&samples, &side->median, &side->p05, &side->p95);
+    samples_cleanup(&samples);
+    return result;
+}
+
+/* The stage was not set: because something is missing, or by an error, which
+ * was said. */
+static int miss(const job_t *job, const char *missing)
+{
+    if (missing[0] == '\0') {
+        return -1;
+    }
+    return job->may_miss ? 0 : tool_error("%s", missing);
+}
+
+int measure_lead(const job_t *job, control_t *control, job_result_t *result_p)
+{
+    stage_t stage;
+    int     status;
+
+    memset(result_p, 0, sizeof(*result_p));
+    if (is_block(job)) {
+        return measure_block(job, result_p);
+    }
+    if (stage_init(&stage, job, control, true, result_p->missing) != 0) {
+        status                  = miss(job, result_p->missing);
+        result_p->job           = *job;
+        result_p->job.num_sides = 0;
+        result_p->done          = status == 0;
+        return status;
+    }
+    status         = measure_and_sum_up(&stage, job, result_p);
+    result_p->done = status == 0;
+    stage_cleanup(&stage);
+    return status;
+}
+
+int measure_follow(const job_t *job, control_t *control)
+{
+    char    missing[JOB_MISSING_SIZE] = "";
+    stage_t stage;
+    int     status;
+
+    if (is_block(job)) {
+        return 0;
+    }
+    if (stage_init(&stage, job, control, false, missing) != 0) {
+        return miss(job, missing);
+    }
+    status = batch_follow(&stage);
+    stage_cleanup(&stage);
+    return status;
+}

@@ -1,0 +1,779 @@
+/*
+ * The pool: one message of scattered buffers, in any memory or in the pool's
+ * own; and reads and writes of a window of the receiver's by the sender.
+ */
+#include "common/clock.h"
+#include "common/error.h"
+#include "perf/lane.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* For a channel, or a window. */
+#define CONNECT_NS (UINT64_C(20) * 1000000000u)
+
+#define MIB ((size_t)1 << 20)
+
+/* Half of a pool is the caller's, a quarter for what is sent (SEND_SHARE,
+ * RECV_SHARE). A pool on a GPU has GPU_SIZE where that is not small; in any
+ * pool the caller has at least SMALL_SIZE. */
+#define GPU_SIZE   (500 * MIB)
+#define SMALL_SIZE (8 * MIB)
+
+/* What a message is; the slot is in the low bits. */
+#define TAG_DATA  (UINT64_C(1) << 32)
+#define TAG_REPLY (UINT64_C(2) << 32)
+
+/* A sleep is that long at most: between batches another descriptor is waited
+ * for. */
+#define SLEEP_MS 10
+
+struct pool_lane {
+    uint32_t           mode; /* MODE_AUTO, MODE_MAP or MODE_UCX */
+    ucxpool_t         *pool;
+    ucxpool_channel_t *channel;
+};
+
+typedef struct pool_end {
+    end_t              end; /* first: an end_t * is a pool_end_t * */
+    ucxpool_t         *pool;
+    ucxpool_channel_t *channel;
+    void              *comm; /* NULL: the buffers are not the pool's */
+    int                event_fd;
+    /* The buffers of this end; those of the other one, of which those of each
+     * slot lie at these offsets. NULL where the way is another one. */
+    ucxpool_window_t *window;
+    ucxpool_remote_t *remote;
+    uint64_t         *offsets;
+} pool_end_t;
+
+static int fail(const char *what)
+{
+    return tool_error("%s: %s", what, ucxpool_error_detail());
+}
+
+static void progress(void *pool)
+{
+    ucxpool_progress(pool);
+}
+
+/* --- requests ------------------------------------------------------------- */
+
+/* Say it once. Returns -1. */
+static int fail_end(end_t *end, const char *what, const char *why)
+{
+    char name[SIDE_NAME_SIZE];
+
+    if (!end->failed) {
+        end->failed = true;
+        tool_error("%s: %s: %s", side_name(end->side, name), what, why);
+    }
+    return -1;
+}
+
+/* A request has completed, and its slot has one less. */
+static bool ended(end_slot_t *slot, ucxpool_request_t *request,
+                  ucxpool_status_t status)
+{
+    ucxpool_request_attr_t attr;
+
+    slot->pending--;
+    if (status == UCXPOOL_OK) {
+        return true;
+    }
+    ucxpool_request_query(request, &attr, sizeof(attr));
+    fail_end(slot->end, ucxpool_status_string(status), attr.detail);
+    return false;
+}
+
+static void sent(ucxpool_request_t *request, ucxpool_status_t status, void *arg)
+{
+    ended(arg, request, status);
+}
+
+/* The reply has arrived, or a read or a write is done. */
+static void replied(ucxpool_request_t *request, ucxpool_status_t status,
+                    void *arg)
+{
+    end_slot_t *slot = arg;
+
+    slot->replied = ended(slot, request, status);
+}
+
+static void data_arrived(ucxpool_request_t *request, ucxpool_status_t status,
+                         void *arg)
+{
+    end_slot_t            *slot = arg;
+    ucxpool_request_attr_t attr;
+
+    if (ended(slot, request, status)) {
+        ucxpool_request_query(request, &attr, sizeof(attr));
+        slot->arrived = attr.length == slot->end->buffers.size;
+        if (!slot->arrived) {
+            fail_end(slot->end, "a message", "of a wrong size");
+        }
+    }
+}
+
+static void part_arrived(ucxpool_request_t *request, ucxpool_status_t status,
+                         void *arg)
+{
+    end_slot_t *slot = arg;
+
+    if (ended(slot, request, status) &&
+        (++slot->num_arrived == slot->end->buffers.num_segments)) {
+        slot->arrived = true;
+    }
+}
+
+/* What is told of the buffers in a pool on a GPU. */
+static ucxpool_segments_kind_t segments_kind(const end_t *end)
+{
+    if (!memory_is_on_gpu(end->buffers.memory)) {
+        return UCXPOOL_SEGMENTS_HOST;
+    }
+    return (end->side.way == WAY_POOL_EVEN) ? UCXPOOL_SEGMENTS_EVEN
+                                            : UCXPOOL_SEGMENTS_CUDA;
+}
+
+/*
+ * Params of a request that counts as pending. No work of the GPU's is on its
+ * way when a message is posted. is_data: the segments are buffers, of which the
+ * caller knows that they lie in the GPU's memory; else they may be a word in
+ * host memory.
+ */
+static void fill_params(ucxpool_request_params_t *params, end_slot_t *slot,
+                        ucxpool_request_cb_t callback, bool is_data)
+{
+    params->field_mask   = UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK;
+    params->callback     = callback;
+    params->callback_arg = slot;
+    if (work_is_on_gpu(&slot->end->work)) {
+        params->field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_STREAM;
+        params->stream = UCXPOOL_STREAM_READY;
+        if (is_data && !slot->end->work.untold) {
+            params->field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS;
+            params->segments_kind = segments_kind(slot->end);
+        }
+    }
+    slot->pending++;
+}
+
+/* What the pool said to such a request. */
+static int posted(end_slot_t *slot, ucxpool_status_t status)
+{
+    if (status == UCXPOOL_OK) {
+        return 0;
+    }
+    slot->pending--;
+    return fail_end(slot->end, "a request was not taken",
+                    ucxpool_error_detail());
+}
+
+/* --- messages ------------------------------------------------------------- */
+
+static ucxpool_data_t describe(const end_t *end, unsigned index)
+{
+    const buffers_t *buffers = &end->buffers;
+
+    if (side_is(end->side, IS_ONE_SIDED) && (buffers->num_segments == 1)) {
+        return ucxpool_data_buffer(buffers_addresses(buffers, index)[0],
+                                   buffers->size);
+    }
+    if (side_is(end->side, IS_PIECES | IS_ONE_SIDED)) {
+        return ucxpool_data_pieces(buffers_addresses(buffers, index),
+                                   buffers->num_segments, end->work.size);
+    }
+    return ucxpool_data_segments(buffers_segments(buffers, index),
+                                 buffers->num_segments);
+}
+
+/* The receive of the answer first, so that it is there in time. */
+static int expect_reply(end_t *end, unsigned index)
+{
+    pool_end_t              *pool = (pool_end_t *)end;
+    end_slot_t              *slot = &end->slots[index];
+    ucxpool_request_params_t params;
+
+    fill_params(&params, slot, replied, end->work.echo);
+    return posted(slot, ucxpool_recv_buffer(pool->pool, pool->channel,
+                                            buffers_reply(&end->buffers, index),
+                                            buffers_reply_size(&end->buffers),
+                                            TAG_REPLY | index, UINT64_MAX,
+                                            &params, NULL));
+}
+
+static int pool_send(end_t *end, unsigned index)
+{
+    pool_end_t              *pool = (pool_end_t *)end;
+    end_slot_t              *slot = &end->slots[index];
+    ucxpool_data_t           data = describe(end, index);
+    ucxpool_request_params_t params;
+
+    if (expect_reply(end, index) != 0) {
+        return -1;
+    }
+    fill_params(&params, slot, sent, true);
+    return posted(slot, ucxpool_send(pool->channel, &data, TAG_DATA | index,
+                                     &params, NULL));
+}
+
+/* That all have ended is told by the answer. */
+static int each_send(end_t *end, unsigned index)
+{
+    const ucxpool_segment_t *segments = buffers_segments(&end->buffers, index);
+    pool_end_t              *pool     = (pool_end_t *)end;
+
+    if (expect_reply(end, index) != 0) {
+        return -1;
+    }
+    for (size_t i = 0; i < end->buffers.num_segments; i++) {
+        if (ucxpool_send_buffer(pool->channel, segments[i].address,
+                                segments[i].length, TAG_DATA | index, NULL,
+                                NULL) != UCXPOOL_OK) {
+            return fail_end(end, "a message was not taken",
+                            ucxpool_error_detail());
+        }
+    }
+    return 0;
+}
+
+static int each_expect(end_t *end, unsigned index)
+{
+    const ucxpool_segment_t *segments = buffers_segments(&end->buffers, index);
+    pool_end_t              *pool     = (pool_end_t *)end;
+    end_slot_t              *slot     = &end->slots[index];
+    ucxpool_request_params_t params;
+
+    slot->num_arrived = 0;
+    for (size_t i = 0; i < end->buffers.num_segments; i++) {
+        fill_params(&params, slot, part_arrived, true);
+        if (posted(slot, ucxpool_recv_buffer(
+                             pool->pool, pool->channel, segments[i].address,
+                             segments[i].length, TAG_DATA | index, UINT64_MAX,
+                             &params, NULL)) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int pool_expect(end_t *end, unsigned index)
+{
+    pool_end_t              *pool = (pool_end_t *)end;
+    end_slot_t              *slot = &end->slots[index];
+    ucxpool_data_t           data = describe(end, index);
+    ucxpool_request_params_t params;
+
+    fill_params(&params, slot, data_arrived, true);
+    return posted(slot,
+                  ucxpool_recv(pool->pool, pool->channel, &data,
+                               TAG_DATA | index, UINT64_MAX, &params, NULL));
+}
+
+static int pool_reply(end_t *end, unsigned index)
+{
+    pool_end_t              *pool = (pool_end_t *)end;
+    end_slot_t              *slot = &end->slots[index];
+    void                    *data = buffers_reply(&end->buffers, index);
+    ucxpool_request_params_t params;
+
+    if (end->work.echo) {
+        data = buffers_segments(&end->buffers, index)[0].address;
+    }
+    fill_params(&params, slot, sent, end->work.echo);
+    return posted(slot, ucxpool_send_buffer(pool->channel, data,
+                                            buffers_reply_size(&end->buffers),
+                                            TAG_REPLY | index, &params, NULL));
+}
+
+static void pool_progress(end_t *end)
+{
+    ucxpool_progress(((pool_end_t *)end)->pool);
+}
+
+static void pool_sleep(end_t *end)
+{
+    pool_end_t   *pool  = (pool_end_t *)end;
+    struct pollfd event = {.fd = pool->event_fd, .events = POLLIN};
+
+    if (ucxpool_arm(pool->pool) == UCXPOOL_OK) {
+        poll(&event, 1, SLEEP_MS);
+    }
+    ucxpool_progress(pool->pool);
+}
+
+static void pool_wait(end_t *end)
+{
+    ucxpool_wait(((pool_end_t *)end)->pool, SLEEP_MS * UINT64_C(1000000));
+}
+
+/* --- reads and writes of a window ----------------------------------------- */
+
+/* What the sender says of the window that it was given. */
+typedef struct answer {
+    uint32_t is_missing;
+    char     reason[JOB_REASON_SIZE];
+} answer_t;
+
+static const char *const way_names[] = {
+    [UCXPOOL_WAY_NONE] = "none",       [UCXPOOL_WAY_MESSAGES] = "messages",
+    [UCXPOOL_WAY_PROCESS] = "process", [UCXPOOL_WAY_CUDA] = "cuda",
+    [UCXPOOL_WAY_MAPPED] = "mapped",   [UCXPOOL_WAY_RMA] = "rma",
+};
+
+static ucxpool_remote_attr_t query(const pool_end_t *pool)
+{
+    ucxpool_remote_attr_t attr;
+
+    ucxpool_remote_query(pool->remote, &attr, sizeof(attr));
+    return attr;
+}
+
+static int window_send(end_t *end, unsigned index)
+{
+    const pool_end_t *pool = (const pool_end_t *)end;
+    size_t            num  = end->buffers.num_segments;
+    ucxpool_data_t    data = describe(end, index);
+    ucxpool_places_t  places;
+    end_slot_t       *slot = &end->slots[index];
+
+    ucxpool_request_params_t params;
+
+    places = ucxpool_places_even(pool->offsets + index * num, num,
+                                 num == 1 ? end->buffers.size : end->work.size);
+    fill_params(&params, slot, replied, true);
+    return posted(
+        slot, side_is(end->side, IS_READ)
+                  ? ucxpool_read(pool->remote, &places, &data, &params, NULL)
+                  : ucxpool_write(pool->remote, &places, &data, &params, NULL));
+}
+
+/* The receiver has no part in it. */
+static int no_part(end_t *end, unsigned slot)
+{
+    (void)slot;
+    return fail_end(end, "the receiver is asked",
+                    "for what only the sender does");
+}
+
+static void window_describe(const end_t *end, struct job_side *side)
+{
+    const pool_end_t     *pool = (const pool_end_t *)end;
+    ucxpool_remote_attr_t attr;
+
+    if (pool->remote != NULL) {
+        attr = query(pool);
+        snprintf(side->way, sizeof(side->way), "%s", way_names[attr.way]);
+        snprintf(side->way_reason, sizeof(side->way_reason), "%.*s",
+                 (int)sizeof(side->way_reason) - 1, attr.way_reason);
+    }
+}
+
+static void close_window(pool_end_t *pool)
+{
+    ucxpool_remote_release(pool->remote);
+    ucxpool_window_destroy(pool->window);
+    memory_list_free(pool->end.buffers.memory, pool->offsets);
+    pool->remote  = NULL;
+    pool->window  = NULL;
+    pool->offsets = NULL;
+}
+
+/* The owner's part. What cannot be had is let go before anybody goes on. */
+static int give(pool_end_t *pool, control_t *control, char *missing)
+{
+    unsigned access = side_is(pool->end.side, IS_READ) ? UCXPOOL_WINDOW_READ
+                                                       : UCXPOOL_WINDOW_WRITE;
+    uint8_t  blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    answer_t answer;
+    char     done = 1;
+
+    if (ucxpool_window_export(pool->window, access, blob) != UCXPOOL_OK) {
+        return fail_end(&pool->end, "no window is given out",
+                        ucxpool_error_detail());
+    }
+    if ((control_send(control, blob, sizeof(blob)) != 0) ||
+        (control_recv_while(control, progress, pool->pool, &answer,
+                            sizeof(answer)) != 0)) {
+        return -1;
+    }
+    if (!answer.is_missing) {
+        return 0;
+    }
+    answer.reason[sizeof(answer.reason) - 1] = '\0';
+    snprintf(missing, JOB_REASON_SIZE, "%s", answer.reason);
+    close_window(pool);
+    return control_send(control, &done, sizeof(done));
+}
+
+static int import(pool_end_t *pool, const uint8_t *blob)
+{
+    uint64_t              deadline = clock_now() + CONNECT_NS;
+    ucxpool_remote_attr_t attr;
+
+    if (ucxpool_window_import(pool->channel, blob, UCXPOOL_WINDOW_BLOB_SIZE,
+                              &pool->remote) != UCXPOOL_OK) {
+        return fail_end(&pool->end, "no window is taken",
+                        ucxpool_error_detail());
+    }
+    do {
+        ucxpool_progress(pool->pool);
+        attr = query(pool);
+    } while ((attr.status == UCXPOOL_INPROGRESS) && (clock_now() < deadline));
+    if (attr.status == UCXPOOL_OK) {
+        return 0;
+    }
+    return fail_end(&pool->end, "no window is taken",
+                    attr.status == UCXPOOL_INPROGRESS
+                        ? "the owner does not answer"
+                        : attr.reason);
+}
+
+static int make_offsets(pool_end_t *pool)
+{
+    const buffers_t *buffers = &pool->end.buffers;
+    size_t           num     = buffers->num_slots * buffers->num_segments;
+
+    pool->offsets =
+        memory_list_alloc(buffers->memory, num, sizeof(*pool->offsets));
+    if (pool->offsets == NULL) {
+        return tool_error("out of memory for a list of offsets: lower -n");
+    }
+    for (size_t i = 0; i < num; i++) {
+        pool->offsets[i] =
+            buffers_peer_offset(buffers, buffers->segments[i].address);
+    }
+    return 0;
+}
+
+static int take(pool_end_t *pool, control_t *control, char *missing)
+{
+    answer_t              answer = {0};
+    ucxpool_remote_attr_t attr;
+    uint8_t               blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    char                  done;
+
+    if ((control_recv(control, blob, sizeof(blob)) != 0) ||
+        (import(pool, blob) != 0) || (make_offsets(pool) != 0)) {
+        return -1;
+    }
+    attr = query(pool);
+    if (side_is(pool->end.side, IS_ASLEEP) &&
+        (attr.way == UCXPOOL_WAY_MESSAGES)) {
+        answer.is_missing = 1;
+        snprintf(answer.reason, sizeof(answer.reason),
+                 "by messages the owner has to progress (%.*s)",
+                 JOB_REASON_SIZE - 48, attr.way_reason);
+        snprintf(missing, JOB_REASON_SIZE, "%s", answer.reason);
+    }
+    if (control_send(control, &answer, sizeof(answer)) != 0) {
+        return -1;
+    }
+    if (!answer.is_missing) {
+        return 0;
+    }
+    close_window(pool);
+    return control_recv_while(control, progress, pool->pool, &done,
+                              sizeof(done));
+}
+
+static int open_window(pool_end_t *pool, control_t *control, char *missing)
+{
+    return pool->end.is_sender ? take(pool, control, missing)
+                               : give(pool, control, missing);
+}
+
+/* --- an end --------------------------------------------------------------- */
+
+static void pool_destroy(end_t *end)
+{
+    pool_end_t *pool = (pool_end_t *)end;
+
+    close_window(pool);
+    buffers_cleanup(&end->buffers);
+    ucxpool_comm_free(pool->pool, pool->comm);
+    free(pool);
+}
+
+static const end_ops_t pool_ops   = {pool_send,     pool_expect,  pool_reply,
+                                     pool_progress, pool_destroy, NULL};
+static const end_ops_t each_ops   = {each_send,     each_expect,  pool_reply,
+                                     pool_progress, pool_destroy, NULL};
+static const end_ops_t event_ops  = {pool_send,  pool_expect,  pool_reply,
+                                     pool_sleep, pool_destroy, NULL};
+static const end_ops_t wait_ops   = {pool_send, pool_expect,  pool_reply,
+                                     pool_wait, pool_destroy, NULL};
+static const end_ops_t window_ops = {window_send,  no_part,
+                                     no_part,      pool_progress,
+                                     pool_destroy, window_describe};
+
+static const end_ops_t *ops_of(side_t side)
+{
+    switch (side.way) {
+    case WAY_POOL_EACH:
+        return &each_ops;
+    case WAY_POOL_EVENT:
+        return &event_ops;
+    case WAY_POOL_WAIT:
+        return &wait_ops;
+    default:
+        return side_is(side, IS_ONE_SIDED) ? &window_ops : &pool_ops;
+    }
+}
+
+size_t pool_end_comm_size(side_t side, const work_t *work, bool is_sender)
+{
+    return side_is(side, is_sender ? IS_COMM_SEND : IS_COMM_RECV)
+               ? buffers_arena_size(work, true)
+               : 0;
+}
+
+/* What an end has of the pool's, as its side wants it. */
+static int create_parts(pool_end_t *pool, const end_params_t *params)
+{
+    size_t comm_size =
+        pool_end_comm_size(params->side, &params->work, params->is_sender);
+
+    if ((params->side.way == WAY_POOL_EVENT) &&
+        (ucxpool_event_fd(pool->pool, &pool->event_fd) != UCXPOOL_OK)) {
+        return fail_end(&pool->end, "no event descriptor",
+                        ucxpool_error_detail());
+    }
+    if ((comm_size != 0) && (ucxpool_comm_alloc(pool->pool, comm_size,
+                                                &pool->comm) != UCXPOOL_OK)) {
+        return fail_end(&pool->end, "no memory of the pool",
+                        ucxpool_error_detail());
+    }
+    if (end_init_buffers(&pool->end, params, pool->comm) != 0) {
+        return -1;
+    }
+    if (side_is(params->side, IS_ONE_SIDED) && !params->is_sender &&
+        (ucxpool_window_create(pool->pool, pool->end.buffers.arena,
+                               pool->end.buffers.arena_size, NULL,
+                               &pool->window) != UCXPOOL_OK)) {
+        return fail_end(&pool->end, "no window", ucxpool_error_detail());
+    }
+    return 0;
+}
+
+int pool_end_create(pool_lane_t *lane, const end_params_t *params,
+                    control_t *control, char *missing, end_t **end_p)
+{
+    pool_end_t *pool   = calloc(1, sizeof(*pool));
+    int         status = 0;
+
+    if (pool == NULL) {
+        return tool_error("out of memory for a side");
+    }
+    end_init(&pool->end, ops_of(params->side), params);
+    pool->pool    = lane->pool;
+    pool->channel = lane->channel;
+    missing[0]    = '\0';
+    if ((create_parts(pool, params) != 0) ||
+        (side_is(params->side, IS_ONE_SIDED) &&
+         (open_window(pool, control, missing) != 0))) {
+        status = -1;
+    }
+    if ((status != 0) || (missing[0] != '\0')) {
+        pool_destroy(&pool->end);
+        return status;
+    }
+    *end_p = &pool->end;
+    return 0;
+}
+
+/* --- a pool --------------------------------------------------------------- */
+
+static int set_size(ucxpool_config_t *config, const pool_params_t *params)
+{
+    size_t size = 2 * params->comm_size + 64 * MIB;
+    char   value[32];
+
+    if (params->send_size != 0) {
+        size = 4 * params->send_size;
+    } else if ((params->comm_size <= SMALL_SIZE) ||
+               (getenv("UCXPOOL_COMM_SIZE") != NULL)) {
+        return 0;
+    } else if ((params->device != WORK_HOST) && (size < GPU_SIZE)) {
+        size = GPU_SIZE;
+    }
+    snprintf(value, sizeof(value), "%zum", size / MIB);
+    return ucxpool_config_modify(config, "COMM_SIZE", value) == UCXPOOL_OK
+               ? 0
+               : fail("COMM_SIZE");
+}
+
+/*
+ * Asked for the map wire, the pool would fail a channel that cannot have it.
+ * With either allowed both ends see which one it is, and take the map wire
+ * wherever they can.
+ */
+static const char *wire_setting(uint32_t mode)
+{
+    return side_mode_name(mode == MODE_MAP ? MODE_AUTO : mode);
+}
+
+static int read_config(const pool_params_t *params, ucxpool_config_t **config_p)
+{
+    if (ucxpool_config_read(config_p) != UCXPOOL_OK) {
+        return fail("the settings of the pool");
+    }
+    if ((params->mode != MODE_AUTO) &&
+        (ucxpool_config_modify(*config_p, "WIRE", wire_setting(params->mode)) !=
+         UCXPOOL_OK)) {
+        ucxpool_config_release(*config_p);
+        return fail("WIRE");
+    }
+    if (set_size(*config_p, params) != 0) {
+        ucxpool_config_release(*config_p);
+        return -1;
+    }
+    return 0;
+}
+
+int pool_create(const pool_params_t *pool_params, const char *name,
+                ucxpool_t **pool_p)
+{
+    ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG |
+                                              UCXPOOL_PARAM_FIELD_NAME,
+                                .name = name};
+    ucxpool_config_t *config;
+    ucxpool_status_t  status;
+
+    if (read_config(pool_params, &config) != 0) {
+        return -1;
+    }
+    if (pool_params->device != WORK_HOST) {
+        params.field_mask |=
+            UCXPOOL_PARAM_FIELD_MEMORY_KIND | UCXPOOL_PARAM_FIELD_DEVICE;
+        params.memory_kind = UCXPOOL_MEMORY_CUDA;
+        params.device      = pool_params->device;
+    }
+    params.config = config;
+    status        = ucxpool_create(&params, pool_p);
+    ucxpool_config_release(config);
+    return status == UCXPOOL_OK ? 0 : fail("the pool cannot be made");
+}
+
+/* --- a lane --------------------------------------------------------------- */
+
+/* The channel stands when both have seen it: until then, progress. */
+static int wait_both(pool_lane_t *lane, control_t *control)
+{
+    ucxpool_channel_attr_t attr;
+    char                   word = 1;
+
+    if (ucxpool_channel_wait(lane->channel, CONNECT_NS) != UCXPOOL_OK) {
+        ucxpool_channel_query(lane->channel, &attr, sizeof(attr));
+        return tool_error(
+            "%s: the two pools do not connect: %s", side_mode_title(lane->mode),
+            attr.reason[0] != '\0' ? attr.reason
+                                   : "no answer from the peer yet");
+    }
+    return (control_send(control, &word, sizeof(word)) != 0) ||
+                   (control_recv_while(control, progress, lane->pool, &word,
+                                       sizeof(word)) != 0)
+               ? -1
+               : 0;
+}
+
+static int check_wire(const pool_lane_t *lane, char *missing)
+{
+    ucxpool_channel_attr_t attr;
+    const char            *used;
+
+    ucxpool_channel_query(lane->channel, &attr, sizeof(attr));
+    used = attr.wire == UCXPOOL_WIRE_MAP ? "map" : "ucx";
+    if ((lane->mode != MODE_AUTO) &&
+        (strcmp(used, side_mode_name(lane->mode)) != 0)) {
+        snprintf(missing, JOB_MISSING_SIZE,
+                 "the wire %s cannot be had between these two (%.*s)",
+                 side_mode_name(lane->mode), JOB_REASON_SIZE, attr.wire_reason);
+        return -1;
+    }
+    return 0;
+}
+
+static int connect_pool(pool_lane_t *lane, control_t *control, char *missing)
+{
+    ucxpool_channel_params_t params = {.field_mask =
+                                           UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS};
+    void                    *mine;
+    void                    *theirs;
+    size_t                   length;
+    ucxpool_status_t         status;
+    int                      result;
+
+    if (ucxpool_address_get(lane->pool, &mine, &length) != UCXPOOL_OK) {
+        return fail("the pool tells no address");
+    }
+    result = control_exchange(control, mine, length, &theirs,
+                              &params.address_length);
+    ucxpool_address_release(mine);
+    if (result != 0) {
+        return -1;
+    }
+    params.address = theirs;
+    status = ucxpool_channel_create(lane->pool, &params, &lane->channel);
+    free(theirs);
+    if (status != UCXPOOL_OK) {
+        return fail("no channel to the other process");
+    }
+    return wait_both(lane, control) != 0 ? -1 : check_wire(lane, missing);
+}
+
+int pool_lane_create(const pool_params_t *params, control_t *control,
+                     char *missing, pool_lane_t **lane_p)
+{
+    pool_lane_t *lane = calloc(1, sizeof(*lane));
+
+    if (lane == NULL) {
+        return tool_error("out of memory for a lane");
+    }
+    lane->mode = params->mode;
+    if ((pool_create(params, "perf", &lane->pool) != 0) ||
+        (connect_pool(lane, control, missing) != 0)) {
+        pool_lane_destroy(lane);
+        return -1;
+    }
+    *lane_p = lane;
+    return 0;
+}
+
+void pool_lane_destroy(pool_lane_t *lane)
+{
+    if (lane != NULL) {
+        ucxpool_destroy(lane->pool);
+        free(lane);
+    }
+}
+
+pool_count_t pool_lane_count(const pool_lane_t *lane)
+{
+    pool_count_t count = {0};
+
+    (void)ucxpool_stats_get(lane->pool, "allocations", &count.num_allocations);
+    (void)ucxpool_stats_get(lane->pool, "messages_sent", &count.num_messages);
+    return count;
+}
+
+void pool_lane_describe(const pool_lane_t *lane, const pool_count_t *count,
+                        job_side_t *side)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(lane->channel, &attr, sizeof(attr));
+    snprintf(side->wire, sizeof(side->wire), "%s",
+             attr.wire == UCXPOOL_WIRE_MAP ? "map" : "ucx");
+    snprintf(side->wire_reason, sizeof(side->wire_reason), "%.*s",
+             (int)sizeof(side->wire_reason) - 1, attr.wire_reason);
+    (void)ucxpool_stats_get(lane->pool, "registrations_after_start",
+                            &side->registrations);
+    side->allocations =
+        count->num_messages == 0
+            ? 0
+            : (double)count->num_allocations / (double)count->num_messages;
+}
