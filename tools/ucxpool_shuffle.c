@@ -123,7 +123,7 @@ static const program_t program = {
     .max_arguments = INT_MAX,
 };
 
-/* Returns -1 to go on, or the exit code. */
+/* Returns -1 to continue, or the exit code. */
 static int check_options(const options_t *options, const launch_t *launch,
                          char *const *files)
 {
@@ -239,8 +239,8 @@ static int run_job(const options_t *options, const launch_t *launch,
     return result;
 }
 
-/* End as if the signal had not been caught: the shell sees how. Of those that a
- * launcher ends together, one says so. */
+/* End as if the signal had not been caught: the shell sees how. Rank 0
+ * prints the message for all ranks. */
 static void end_by_signal(int signal_number, const launch_t *launch)
 {
     if (launch->rank == 0) {
@@ -279,7 +279,7 @@ static end_t run_and_end(const options_t *options, launch_t *launch,
     return result == 0 ? END_DONE : END_FAILED;
 }
 
-/* What was not written was not shown. */
+/* Help that cannot be written is an error. */
 static int close_output(int code)
 {
     if (output_close(stdout) != 0) {

@@ -100,9 +100,9 @@ typedef struct batch_run {
 } batch_run_t;
 
 /*
- * Go on to the next run. Its records are counted from the bytes themselves, and
- * each must end where its column says, with a newline. Returns 1, 0 when there
- * is none, -1 with an error.
+ * Find the next run. Its records are counted from the bytes themselves, and
+ * each must end at its column's value, with a newline. Returns 1, 0 after the
+ * last run, -1 with an error.
  */
 int batch_next_run(const batch_t *batch, uint32_t num_partitions,
                    batch_run_t *run, tally_t *tally);

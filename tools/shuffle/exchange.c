@@ -124,7 +124,7 @@ static int pool_config_fit(ucxpool_config_t *config, bool on_gpu,
     } settings[] = {
         {"SEND_SHARE", POOL_TEXT(POOL_SEND_SHARE)},
         {"RECV_SHARE", POOL_TEXT(POOL_RECV_SHARE)},
-        /* What fails is said once, by the main process. */
+        /* The main process prints one error for all workers. */
         {"LOG_LEVEL", "error"},
         /* After a failure a worker must not keep the others waiting. */
         {"CLOSE_TIMEOUT", "300ms"},
@@ -305,7 +305,7 @@ void exchange_destroy(exchange_t *exchange)
         return;
     }
     gpu_store = exchange->params.gpu_store;
-    /* What ends now is no failure to report. */
+    /* Requests that end now are no failures to report. */
     exchange->failed = true;
     ucxpool_address_release(exchange->address);
     /* Peers may still read registered memory: it is released with the pool. */
@@ -343,7 +343,7 @@ int exchange_address(exchange_t *exchange, const void **address_p,
 
 /* --- failures ----------------------------------------------------------- */
 
-/* What the end of a peer looks like. */
+/* Whether a status means that the peer ended. */
 static bool exchange_is_loss(ucxpool_status_t status)
 {
     return (status == UCXPOOL_ERR_PEER_LOST) ||
@@ -655,7 +655,7 @@ void exchange_put(exchange_t *exchange, batch_t *batch)
 
 /* --- progress ----------------------------------------------------------- */
 
-/* A peer that went away is noticed even when nothing is under way to it. */
+/* Detect the loss of a peer without any request to it. */
 static void exchange_watch(exchange_t *exchange)
 {
     ucxpool_channel_attr_t attr;
@@ -681,7 +681,7 @@ int exchange_progress(exchange_t *exchange)
     unsigned    moved = ucxpool_progress(exchange->pool);
 
     exchange_take(exchange);
-    /* Looking in vain is part of waiting. */
+    /* Progress that moves nothing is part of waiting. */
     stopwatch_stop(moved > 0 ? &exchange->report.transfer
                              : &exchange->report.wait,
                    &start);
@@ -694,7 +694,7 @@ void exchange_wait(exchange_t *exchange, int timeout_ms)
     stopwatch_t   start = stopwatch_start();
     struct pollfd event = {-1, POLLIN, 0};
 
-    /* What is pending is moved, and timed, by exchange_progress(). */
+    /* exchange_progress() moves pending data, and times it. */
     if ((ucxpool_event_fd(exchange->pool, &event.fd) == UCXPOOL_OK) &&
         (ucxpool_arm(exchange->pool) == UCXPOOL_OK)) {
         poll(&event, 1, timeout_ms);

@@ -7,8 +7,8 @@
  *
  * Each target has a fixed number of batches, and there is a fixed number to
  * receive into: memory is bounded, and a slow worker stops only those that send
- * to it. A worker that cannot send goes on receiving, so no circle of workers
- * waits.
+ * to it. A worker that cannot send keeps receiving, so that workers do not wait
+ * in a circle.
  *
  * With a GPU store, batches are built in pinned memory, copied to the GPU and
  * sent from there, and received into places of the store.
@@ -64,7 +64,7 @@ typedef struct exchange exchange_t;
 int  exchange_create(const exchange_params_t *params, exchange_t **exchange_p);
 void exchange_destroy(exchange_t *exchange);
 
-/* What the others need for exchange_connect(); valid until destroy. */
+/* The address for exchange_connect() of the others; valid until destroy. */
 int exchange_address(exchange_t *exchange, const void **address_p,
                      size_t *length_p);
 int exchange_connect(exchange_t *exchange, unsigned peer, const void *address,
@@ -79,7 +79,7 @@ int exchange_post(exchange_t *exchange, batch_t *batch);
 /* Tell all others that no more batches come. */
 int exchange_end(exchange_t *exchange);
 
-/* Move what can move. Also notices that a peer has gone. */
+/* Progress all transfers, and detect the loss of a peer. */
 int exchange_progress(exchange_t *exchange);
 
 /* Sleep until something may move, or the time is over. */
@@ -90,14 +90,13 @@ void exchange_wait(exchange_t *exchange, int timeout_ms);
 batch_t *exchange_received(exchange_t *exchange);
 void     exchange_put(exchange_t *exchange, batch_t *batch);
 
-/* All that was sent has gone, and all others have ended and all of theirs was
- * received. */
+/* All sends have completed, and all batches of all others were received. */
 bool exchange_is_over(const exchange_t *exchange);
 
-/* True when the failure was that another worker went away. */
+/* Whether the failure was the loss of another worker. */
 bool exchange_lost_peer(const exchange_t *exchange);
 
-/* What was moved, and how. */
+/* The bytes that were moved, the time, and the statistics of the pool. */
 void exchange_report(exchange_t *exchange, exchange_report_t *report_p);
 
 #endif

@@ -27,7 +27,7 @@ struct gpu_store {
     char             *memory; /* of the GPU */
     batch_list_t      list;
     unsigned          num_reserved; /* places that are not for holding */
-    batch_t          *oldest;       /* of what is held */
+    batch_t          *oldest;       /* that is held */
     batch_t         **end;
     gpu_store_stage_t stages[STORE_STAGES];
     unsigned          turn;      /* stage of the oldest */
@@ -201,7 +201,7 @@ static int gpu_store_choose_places(gpu_store_t              *gpu_store,
     return 0;
 }
 
-/* As much as there is, up to num places. */
+/* Allocate as many places as possible, at most num. */
 static int gpu_store_take_memory(gpu_store_t *gpu_store, size_t batch_size,
                                  unsigned num)
 {

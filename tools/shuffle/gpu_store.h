@@ -7,7 +7,7 @@
  *                                                   copy out
  *
  * Its memory has places for messages, on one list: the exchange receives into
- * them, and what has arrived stays where it is. When few places are left, the
+ * them, and messages stay in their place. When few places are left, the
  * oldest message is written to the files; the others are when the worker has
  * nothing else to do. While one of two stages (pinned memory) is written, the
  * next message is copied to the other.
@@ -30,8 +30,8 @@ typedef struct gpu_store_params {
     unsigned turn; /* among the workers of this host */
     unsigned num_workers;
     size_t   batch_size;
-    size_t   most;      /* bytes to hold; 0: half of what is free, shared among
-                           the workers of the GPU */
+    size_t   most;      /* bytes to hold; 0: half of the free memory, shared
+                           among the workers of the GPU */
     uint64_t num_bytes; /* of the inputs */
 } gpu_store_params_t;
 

@@ -387,7 +387,7 @@ static int reader_fill(reader_t *reader)
     return 0;
 }
 
-/* The length of the record at head; 0: it goes on behind what was read. */
+/* The length of the record at head; 0: its end was not read yet. */
 static size_t reader_find_end(reader_t *reader)
 {
     const char *at   = reader->buffer + reader->scanned;

@@ -55,7 +55,7 @@ void inputs_cleanup(inputs_t *inputs);
  * empty file has none. */
 int inputs_take_header(inputs_t *inputs);
 
-/* Where the part of a worker begins; that of worker num_workers is the end. */
+/* Offset of a worker's part; that of worker num_workers is the end. */
 uint64_t inputs_begin(const inputs_t *inputs, unsigned worker,
                       unsigned num_workers);
 
@@ -84,7 +84,7 @@ typedef struct reader {
     size_t          capacity;
     size_t          head;      /* of the next record in the buffer */
     size_t          scanned;   /* no record ends between head and here */
-    size_t          tail;      /* end of what was read */
+    size_t          tail;      /* end of the bytes in the buffer */
     int             quotes;    /* a csv_state_t, at `scanned` */
     uint64_t        num_added; /* newlines */
 } reader_t;

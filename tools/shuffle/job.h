@@ -23,7 +23,7 @@
 
 #include <stdio.h>
 
-/* What the command line asks for, checked. */
+/* The options, checked. */
 typedef struct job {
     unsigned        num_workers;
     uint32_t        num_partitions;
@@ -45,10 +45,10 @@ static inline output_set_t job_partitions(const job_t *job, unsigned worker)
     return set;
 }
 
-/* What one worker did. */
+/* The result of one worker. */
 typedef struct result {
     tally_t           in;           /* records read */
-    tally_t           out;          /* counted from what was written */
+    tally_t           out;          /* counted when they are written */
     uint64_t          num_added;    /* newlines */
     uint64_t          max_resident; /* bytes of memory */
     stopwatch_t       whole;
@@ -112,7 +112,7 @@ void ranks_cleanup(void);
  */
 void ranks_abort(int status, int signal_number);
 
-/* The sum of all results; whether what was read was written. */
+/* The sum of all results; whether all records were written. */
 void result_sum(const result_t *results, unsigned num_workers, result_t *sum_p);
 int  result_check(const result_t *sum);
 

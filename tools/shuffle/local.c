@@ -1,7 +1,7 @@
 /*
  * A job on one host: the main process starts the workers, introduces them to
- * each other, waits, compares what they read with what they wrote, and only
- * then gives the files their final names.
+ * each other, waits, compares their input with their output, and only then
+ * gives the files their final names.
  *
  *     start -> all ready: go -> all done: compare, leave -> all gone: commit
  *        \______________________ any failure: abort -> all park: kill, discard
@@ -33,7 +33,7 @@
 
 #define LOCAL_BAR_MS    100
 #define LOCAL_BAR_WIDTH 40u
-/* A worker that was told to end has this long; it needs much less. */
+/* How long a worker may take to end after WORD_ABORT; it needs much less. */
 #define LOCAL_GRACE_NS     10000000000u
 #define LOCAL_ADDRESS_SIZE 16384u
 #define CHILD_WAIT_MS      20
@@ -45,8 +45,8 @@ typedef enum word {
     WORD_READY  = 'r', /* worker: the address is there */
     WORD_DONE   = 'd', /* worker: the result is there */
     WORD_FAILED = 'f', /* worker: the error is there; I wait */
-    WORD_GO     = 'g', /* main: all addresses are there */
-    WORD_LEAVE  = 'l', /* main: all are done, end */
+    WORD_GO     = 'g', /* main: all addresses are valid */
+    WORD_LEAVE  = 'l', /* main: all are done, exit */
     WORD_ABORT  = 'a'  /* main: something went wrong, end */
 } word_t;
 
@@ -63,12 +63,12 @@ typedef struct place {
 /* A worker, as the main process sees it. */
 typedef struct member {
     pid_t    pid;        /* 0: never started */
-    int      socket;     /* -1: closed, the process is gone */
+    int      socket;     /* -1: closed, the process has ended */
     int      status;     /* of waitpid() */
     bool     has_failed; /* waits for its end */
     bool     was_killed; /* by us */
-    bool     is_late;    /* failed, or gone, after the run had failed */
-    unsigned order;      /* in which they failed, or went */
+    bool     is_late;    /* failed or ended after the run had failed */
+    unsigned order;      /* in which they failed or ended */
 } member_t;
 
 typedef struct local {
@@ -82,7 +82,7 @@ typedef struct local {
     unsigned       num_alive;
     unsigned       num_ready;
     unsigned       num_done;
-    unsigned       num_ended; /* failed or gone */
+    unsigned       num_ended; /* or have failed */
     bool           has_failed;
     uint64_t       since;
     uint64_t       failed_at;
@@ -342,7 +342,7 @@ static void local_fail_here(local_t *local)
 }
 
 /* End all that are alive, at once: UCX reports an error, or aborts the process,
- * when a peer goes away. */
+ * when a peer ends. */
 static void local_kill(local_t *local)
 {
     static const int signals[] = {SIGSTOP, SIGKILL};
@@ -364,7 +364,7 @@ static void local_note_end(local_t *local, member_t *member)
     member->order   = local->num_ended++;
 }
 
-/* What a worker says; WORD_NONE when it is gone, and reaped. */
+/* Read a worker's word; WORD_NONE after its end. */
 static word_t local_hear(local_t *local, member_t *member)
 {
     char    byte;
@@ -407,9 +407,9 @@ static bool member_is_slain(const member_t *member)
 
 /*
  * How likely a worker is the cause of the failure, 0 the likeliest. The end of
- * one that was killed may be heard after what comes of it. One that failed
- * before all were told to end is a cause; one that died by itself may have done
- * so for want of a peer, by a fault of UCX; one that only lost a peer never is.
+ * a killed worker may be seen after its consequences. A worker that failed
+ * before WORD_ABORT is a cause. A worker that died by itself may have lost a
+ * peer, because of a fault of UCX. A worker that only lost a peer is no cause.
  */
 static unsigned local_blame(const local_t *local, unsigned index)
 {
@@ -500,9 +500,9 @@ static void local_take_word(local_t *local, unsigned index)
             break;
         }
         local_fail(local);
-        /* Those that are connected to it run into its end before they can be
-         * told; those that are not yet are in the middle of UCX's start, which
-         * leaves files behind if it is cut off. */
+        /* Workers that are connected to it would fail before they read
+         * WORD_ABORT. The others are still starting UCX, which leaves files
+         * behind if it is killed. */
         if ((local->num_ready == num_workers) && member_is_slain(member)) {
             local_kill(local);
         }
@@ -596,7 +596,7 @@ static void local_work(local_t *local)
     bool has_bar = isatty(STDERR_FILENO) != 0;
     int  result  = 0;
 
-    /* What is buffered must not be written by every process. */
+    /* Or every process would write the buffered output. */
     fflush(NULL);
     for (unsigned i = 0; (i < local->job->num_workers) && (result == 0); i++) {
         result = local_start_one(local, i);

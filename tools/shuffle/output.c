@@ -285,7 +285,7 @@ static output_names_t output_names(uint32_t partition)
     return names;
 }
 
-/* Whether both names are of one file. */
+/* Whether both names belong to one file. */
 static bool output_is_committed(const output_folder_t *folder,
                                 const output_names_t  *names)
 {

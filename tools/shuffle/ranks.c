@@ -36,8 +36,8 @@ bool ranks_are_launched(void)
 #define RANKS_LINGER_MS   2000
 #define RANKS_VERSION     3u
 
-/* What each rank shows before its pool's address: all must have the same job,
- * or the parts would not fit together. */
+/* Shown before the pool's address: all ranks must have the same job, or the
+ * parts would not fit together. */
 typedef struct ranks_card {
     uint64_t version;
     uint64_t num_files;
@@ -106,8 +106,8 @@ void ranks_abort(int status, int signal_number)
     poll(NULL, 0, RANKS_LINGER_MS);
 }
 
-/* Where the launcher does not tell, by the rank: right where the ranks of a
- * host follow each other. */
+/* Without an answer of the launcher, the rank: right if the ranks of a host
+ * follow each other. */
 static unsigned ranks_local_rank(void)
 {
     pmix_value_t *value;
@@ -156,7 +156,7 @@ static void ranks_on_fence(pmix_status_t status, void *arg)
 }
 
 /* Show something to all, and wait until all have shown theirs. Others may need
- * our pool meanwhile. */
+ * our pool until then. */
 static int ranks_show(exchange_t *exchange, const char *key, const void *data,
                       size_t length)
 {
@@ -196,7 +196,7 @@ static int ranks_show(exchange_t *exchange, const char *key, const void *data,
     return status == PMIX_SUCCESS ? 0 : ranks_say_error("meet", status);
 }
 
-/* What a rank has shown; to be released. NULL with an error. */
+/* Read the value of a rank, to be released. NULL with an error. */
 static pmix_value_t *ranks_look(unsigned rank, const char *key, size_t least)
 {
     pmix_proc_t   peer;
@@ -358,7 +358,7 @@ int ranks_run(job_t *job, result_t *results)
         /* Of all partitions: one of the others may have died in this folder. */
         output_discard(&job->folder, &all);
         if ((worker.exchange != NULL) && exchange_lost_peer(worker.exchange)) {
-            /* The lost worker has told why, or the launcher does. */
+            /* The lost worker has printed why, or the launcher does. */
             poll(NULL, 0, RANKS_PATIENCE_MS);
         }
         /* The pool stays, and its connections: see ranks_abort(). */
