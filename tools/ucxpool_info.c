@@ -44,7 +44,7 @@ static const option_row_t option_rows[] = {
      OPTION_FLAG(options_t, no_pool)},
     {"test", 't', NULL, "send a message through every region of that pool",
      OPTION_FLAG(options_t, self_test)},
-    {NULL},
+    {.name = NULL},
 };
 
 static const program_t program = {

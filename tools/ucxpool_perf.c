@@ -195,7 +195,7 @@ static const option_row_t option_rows[] = {
      OPTION_TEXT(options_t, listen)},
     {"quiet", 'q', NULL, "print no progress on the standard error",
      OPTION_FLAG(options_t, quiet)},
-    {NULL},
+    {.name = NULL},
 };
 
 static const program_t program = {

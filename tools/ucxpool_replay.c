@@ -193,7 +193,7 @@ static const option_row_t option_rows[] = {
      OPTION_FILE(run_t, files[FILE_PICTURE])},
     {"list", 0, NULL, "print workloads and allocators, and end",
      OPTION_FLAG(run_t, list)},
-    {NULL},
+    {.name = NULL},
 };
 
 static const program_t program = {

@@ -104,7 +104,7 @@ static const option_row_t rows[] = {
      OPTION_FLAG(options_t, json)},
     {"memcpy", 0, NULL, "also time a plain copy of the bytes transferred",
      OPTION_FLAG(options_t, compare_memcpy)},
-    {0},
+    {.name = NULL},
 };
 
 static const program_t program = {
