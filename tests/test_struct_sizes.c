@@ -107,7 +107,7 @@ static void release_objects(void)
 }
 
 /* The memory ends with the struct, so that AddressSanitizer and valgrind see
- * each byte that is written behind it. */
+ * each write beyond it. */
 static unsigned char *query(int which, size_t size)
 {
     unsigned char *attr = malloc(size);

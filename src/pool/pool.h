@@ -43,7 +43,7 @@ unsigned pool_call_back(ucxpool_t *pool);
 bool pool_can_sleep(const ucxpool_t *pool);
 
 /* Is UCX armed, and nothing posted to it: will its descriptor tell before there
- * is anything for it to do? So it is, too, if UCX is lost. */
+ * is anything for it to do? True also if UCX is lost. */
 bool pool_ucx_sleeps(const ucxpool_t *pool);
 
 /* A round that leaves nothing out; with the lock held. */
