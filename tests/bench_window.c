@@ -414,18 +414,31 @@ static ucxpool_remote_t *import(const uint8_t *blob, ucxpool_way_t *way_p)
     return remote;
 }
 
-static void use(const work_t *work)
+static void print_medians(const work_t *work, ucxpool_way_t chosen,
+                          double speeds[NUM_WAYS][MAX_ROUNDS])
 {
     static const char *const way_names[] = {"none", "messages", "process",
                                             "cuda", "mapped",   "rma"};
-    uint8_t                  blob[UCXPOOL_WINDOW_BLOB_SIZE];
-    uint64_t                *offsets = calloc(work->num, sizeof(*offsets));
-    double                   speeds[NUM_WAYS][MAX_ROUNDS];
-    ucxpool_way_t            chosen, by_ucx;
-    ucxpool_remote_t        *remote;
-    ucxpool_remote_t        *direct = NULL;
-    side_t                   side;
-    uint8_t                 *theirs;
+
+    printf("| %zu x %zu | %s |", work->num, work->size, way_names[chosen]);
+    for (way_t way = 0; way < num_ways(); way++) {
+        qsort(speeds[way], num_rounds, sizeof(double), compare_numbers);
+        printf(" %.2f |", speeds[way][num_rounds / 2]);
+    }
+    printf("\n");
+    fflush(stdout);
+}
+
+static void use(const work_t *work)
+{
+    uint8_t           blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    uint64_t         *offsets = calloc(work->num, sizeof(*offsets));
+    double            speeds[NUM_WAYS][MAX_ROUNDS];
+    ucxpool_way_t     chosen, by_ucx;
+    ucxpool_remote_t *remote;
+    ucxpool_remote_t *direct = NULL;
+    side_t            side;
+    uint8_t          *theirs;
 
     side_init(&side, work, 9);
     theirs = malloc(side.size);
@@ -463,13 +476,7 @@ static void use(const work_t *work)
             }
         }
     }
-    printf("| %zu x %zu | %s |", work->num, work->size, way_names[chosen]);
-    for (way_t way = 0; way < num_ways(); way++) {
-        qsort(speeds[way], num_rounds, sizeof(double), compare_numbers);
-        printf(" %.2f |", speeds[way][num_rounds / 2]);
-    }
-    printf("\n");
-    fflush(stdout);
+    print_medians(work, chosen, speeds);
     ucxpool_remote_release(remote);
     ucxpool_remote_release(direct);
     say("q", 1);
@@ -500,12 +507,10 @@ static void run(const work_t *list, size_t num)
     mem_cuda_device_close(device);
 }
 
-int main(int argc, char **argv)
+/* Returns whether they are right. */
+static bool parse_options(int argc, char **argv, work_t *one)
 {
-    work_t one = {0, 4096};
-    int    sockets[2];
-    int    option, status;
-    pid_t  child;
+    int option;
 
     while ((option = getopt(argc, argv, "fgun:s:r:")) != -1) {
         switch (option) {
@@ -519,22 +524,35 @@ int main(int argc, char **argv)
             over_ucx = true;
             break;
         case 'n':
-            one.num = strtoul(optarg, NULL, 0);
+            one->num = strtoul(optarg, NULL, 0);
             break;
         case 's':
-            one.size = strtoul(optarg, NULL, 0);
+            one->size = strtoul(optarg, NULL, 0);
             break;
         case 'r':
             num_rounds = (unsigned)strtoul(optarg, NULL, 0);
             break;
         default:
-            return EXIT_FAILURE;
+            return false;
         }
     }
     if ((num_rounds == 0) || (num_rounds > MAX_ROUNDS) || (optind != argc) ||
-        (one.size == 0) || (on_gpu + in_heap + over_ucx > 1)) {
+        (one->size == 0) || (on_gpu + in_heap + over_ucx > 1)) {
         fprintf(stderr, "usage: bench_window [-g | -f | -u] [-n NUM] [-s SIZE] "
                         "[-r ROUNDS (1 to 99)]\n");
+        return false;
+    }
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    work_t one = {0, 4096};
+    int    sockets[2];
+    int    status;
+    pid_t  child;
+
+    if (!parse_options(argc, argv, &one)) {
         return EXIT_FAILURE;
     }
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {

@@ -27,10 +27,11 @@ check() {
                 }
                 /\t/ { bad(NR, "a tab") }
                 /[ \t]$/ { bad(NR, "blanks at the end") }
-                /^$/ { start = NR + 1 }
-                # A function is what opens and closes in the first column;
-                # it begins after the last blank line, comment, or directive.
-                /^( ?\*\/|#|\/\*.*\*\/$)/ { start = NR + 1 }
+                # A function opens and closes in the first column. It begins
+                # after a blank line, a comment, a directive, or another.
+                !inside && (/^$/ || /^( ?\*\/|#|\/\*.*\*\/$)/) {
+                    start = NR + 1
+                }
                 /^{$/ { inside = 1 }
                 /^}$/ && inside {
                     inside = 0
@@ -102,6 +103,10 @@ trap 'rm -rf "$dir"' EXIT
     plant src/base/function.c 0
 { printf 'int f(int a,\n      int b)\n{\n'; lines 57; echo '}'; } |
     plant src/base/function.c 1
+{ printf 'int f(void)\n{\n    int a;\n\n#if 1\n'; lines 30; printf '/* A. */\n'
+    lines 30; echo '}'; } | plant src/base/function.c 1
+{ printf 'int f(void)\n{\n'; lines 30; printf '}\nint g(void)\n{\n'
+    lines 30; echo '}'; } | plant src/base/function.c 0
 printf '%080d\n' 0 | plant include/ucxpool/wide.h 0
 printf '%081d\n' 0 | plant include/ucxpool/wide.h 1
 printf '%081d\n' 0 | plant java/org/Wide.java 1

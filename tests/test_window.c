@@ -1084,14 +1084,8 @@ START_TEST(memory_that_is_gone_is_an_error)
 }
 END_TEST
 
-int main(void)
+static void add_operations(TCase *tcase)
 {
-    Suite   *suite  = suite_create("window");
-    TCase   *tcase  = tcase_create("windows");
-    SRunner *runner = srunner_create(suite);
-    int      failed;
-
-    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, a_buffer_is_read_and_written, 0, NUM_WAYS);
     tcase_add_loop_test(tcase, scattered_places_meet_segments_cut_otherwise, 0,
                         NUM_WAYS);
@@ -1120,6 +1114,10 @@ int main(void)
     tcase_add_loop_test(tcase, a_damaged_or_foreign_blob_is_refused, 0,
                         NUM_WAYS);
     tcase_add_loop_test(tcase, what_no_window_can_be_is_refused, 0, 1);
+}
+
+static void add_ends(TCase *tcase)
+{
     tcase_add_test(tcase, a_way_that_is_demanded_and_cannot_be_is_told);
     tcase_add_loop_test(tcase, a_revoked_window_is_touched_no_more, 0,
                         NUM_WAYS);
@@ -1142,6 +1140,18 @@ int main(void)
                         0, NUM_WAYS);
     tcase_add_loop_test(tcase, pools_go_with_what_was_left, 0, NUM_WAYS);
     tcase_add_test(tcase, memory_that_is_gone_is_an_error);
+}
+
+int main(void)
+{
+    Suite   *suite  = suite_create("window");
+    TCase   *tcase  = tcase_create("windows");
+    SRunner *runner = srunner_create(suite);
+    int      failed;
+
+    tcase_set_timeout(tcase, 60);
+    add_operations(tcase);
+    add_ends(tcase);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);
