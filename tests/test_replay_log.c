@@ -132,6 +132,36 @@ START_TEST(an_address_may_be_used_again)
 }
 END_TEST
 
+#define NUM_LIVE 5000u
+
+/* 7919 and NUM_LIVE have no common factor: each allocation is freed once. */
+START_TEST(each_free_finds_its_allocation_among_many)
+{
+    char    *text;
+    size_t   size;
+    FILE    *stream = open_memstream(&text, &size);
+    trace_t *trace;
+
+    for (unsigned i = 0; i < NUM_LIVE; i++) {
+        fprintf(stream, "1,t,allocate,0x%x,64,0\n", (i + 1) * 256);
+    }
+    for (unsigned i = 0; i < NUM_LIVE; i++) {
+        fprintf(stream, "1,t,free,0x%x,64,0\n",
+                (i * 7919 % NUM_LIVE + 1) * 256);
+    }
+    fclose(stream);
+    trace = read_good(text);
+    free(text);
+    ck_assert_uint_eq(trace->num_events, 2 * NUM_LIVE);
+    ck_assert_uint_eq(trace->remarks.num_unknown, 0);
+    for (unsigned i = 0; i < NUM_LIVE; i++) {
+        ck_assert_uint_eq(trace->events[NUM_LIVE + i].allocation,
+                          i * 7919 % NUM_LIVE);
+    }
+    trace_destroy(trace);
+}
+END_TEST
+
 START_TEST(failures_of_then_are_counted_and_left_out)
 {
     trace_t *trace = read_good("1,t,allocate,0x100,64,0\n"
@@ -324,6 +354,7 @@ int main(void)
                    headers_blank_lines_and_carriage_returns_do_not_matter);
     tcase_add_test(tcase, the_last_line_may_lack_its_end);
     tcase_add_test(tcase, an_address_may_be_used_again);
+    tcase_add_test(tcase, each_free_finds_its_allocation_among_many);
     tcase_add_test(tcase, failures_of_then_are_counted_and_left_out);
     tcase_add_test(tcase,
                    threads_and_streams_of_which_nothing_is_played_do_not_count);

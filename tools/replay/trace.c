@@ -5,7 +5,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,46 +142,91 @@ void trace_survey(trace_t *trace)
     trace->num_left = num;
 }
 
-/* --- live allocations by address, of a log that is read ------------------ */
+/* --- live allocations by address, of a log that is read ------------------
+ *
+ * A hash table with linear probing, at most half full. The address 0 marks a
+ * free slot.
+ */
 
 typedef struct owner {
     uint64_t address;
     uint32_t allocation;
 } owner_t;
 
-static int compare_owners(const void *a, const void *b)
-{
-    uint64_t x = ((const owner_t *)a)->address;
-    uint64_t y = ((const owner_t *)b)->address;
+typedef struct owners {
+    owner_t *slots;
+    size_t   num_slots; /* a power of two */
+    size_t   num;
+} owners_t;
 
-    return (x > y) - (x < y);
+static size_t owners_home(const owners_t *owners, uint64_t address)
+{
+    return (size_t)((address * UINT64_C(0x9e3779b97f4a7c15)) >> 32) &
+           (owners->num_slots - 1);
 }
 
-static void owners_add(void **owners, uint64_t address, uint32_t allocation)
+/* The slot of an address, or the free one where it belongs. */
+static size_t owners_find(const owners_t *owners, uint64_t address)
 {
-    owner_t *owner = tool_calloc(1, sizeof(*owner));
+    size_t at = owners_home(owners, address);
 
-    *owner = (owner_t){address, allocation};
-    if (tsearch(owner, owners, compare_owners) == NULL) {
-        tool_error("out of memory");
-        exit(1);
+    while ((owners->slots[at].address != 0) &&
+           (owners->slots[at].address != address)) {
+        at = (at + 1) & (owners->num_slots - 1);
     }
+    return at;
+}
+
+static void owners_init(owners_t *owners, size_t num_slots)
+{
+    owners->slots     = tool_calloc(num_slots, sizeof(*owners->slots));
+    owners->num_slots = num_slots;
+    owners->num       = 0;
+}
+
+static void owners_add(owners_t *owners, uint64_t address, uint32_t allocation)
+{
+    owners_t old = *owners;
+
+    if (2 * old.num == old.num_slots) {
+        owners_init(owners, 2 * old.num_slots);
+        for (size_t i = 0; i < old.num_slots; i++) {
+            if (old.slots[i].address != 0) {
+                owners_add(owners, old.slots[i].address,
+                           old.slots[i].allocation);
+            }
+        }
+        free(old.slots);
+    }
+    owners->slots[owners_find(owners, address)] =
+        (owner_t){address, allocation};
+    owners->num++;
 }
 
 /* Removes the owner of an address; false: it has none. */
-static bool owners_take(void **owners, uint64_t address, uint32_t *allocation_p)
+static bool owners_take(owners_t *owners, uint64_t address,
+                        uint32_t *allocation_p)
 {
-    owner_t   key   = {.address = address};
-    owner_t **found = (owner_t **)tfind(&key, owners, compare_owners);
-    owner_t  *owner;
+    size_t   mask  = owners->num_slots - 1;
+    size_t   hole  = owners_find(owners, address);
+    owner_t *slots = owners->slots;
 
-    if (found == NULL) {
+    if (slots[hole].address == 0) {
         return false;
     }
-    owner         = *found;
-    *allocation_p = owner->allocation;
-    tdelete(&key, owners, compare_owners);
-    free(owner);
+    *allocation_p = slots[hole].allocation;
+    owners->num--;
+    /* A later owner moves into the hole, unless its home comes after it. */
+    for (size_t at = (hole + 1) & mask; slots[at].address != 0;
+         at        = (at + 1) & mask) {
+        size_t home = owners_home(owners, slots[at].address);
+
+        if (((at - home) & mask) >= ((at - hole) & mask)) {
+            slots[hole] = slots[at];
+            hole        = at;
+        }
+    }
+    slots[hole].address = 0;
     return true;
 }
 
@@ -212,7 +256,7 @@ typedef struct reader {
     const char *name;
     uint64_t    line;
     trace_t    *trace;
-    void       *owners;
+    owners_t    owners;
 } reader_t;
 
 static int line_error(const reader_t *reader, const char *what,
@@ -222,12 +266,12 @@ static int line_error(const reader_t *reader, const char *what,
                       (unsigned long long)reader->line, what, text);
 }
 
-/* A number, all of the text; base 0 takes 0x. */
+/* A number, all of the text; with base 16, 0x may come before it. */
 static bool parse(const char *text, int base, uint64_t *number_p)
 {
     char *end;
 
-    if (!isdigit((unsigned char)text[0])) {
+    if (!isxdigit((unsigned char)text[0])) {
         return false;
     }
     errno     = 0;
@@ -242,16 +286,7 @@ static bool parse_pointer(const char *text, uint64_t *pointer_p)
         *pointer_p = 0;
         return true;
     }
-    if (!isxdigit((unsigned char)text[0])) {
-        return false;
-    }
-    if ((text[0] == '0') && ((text[1] == 'x') || (text[1] == 'X'))) {
-        text += 2;
-    }
-    return isxdigit((unsigned char)text[0]) &&
-           (strspn(text, "0123456789abcdefABCDEF") == strlen(text)) &&
-           (strlen(text) <= 16) &&
-           (sscanf(text, "%llx", (unsigned long long *)pointer_p) == 1);
+    return parse(text, 16, pointer_p);
 }
 
 static char *trim(char *text)
@@ -437,9 +472,11 @@ static int read_lines(reader_t *reader, FILE *stream)
 trace_t *log_read_stream(FILE *stream, const char *name)
 {
     reader_t reader = {.name = name, .trace = trace_create(name)};
-    int      code   = read_lines(&reader, stream);
+    int      code;
 
-    tdestroy(reader.owners, free);
+    owners_init(&reader.owners, 1024);
+    code = read_lines(&reader, stream);
+    free(reader.owners.slots);
     if (code != 0) {
         trace_destroy(reader.trace);
         return NULL;
@@ -474,13 +511,11 @@ trace_t *log_read(const char *path)
 /* The addresses of allocations are side by side, and each is used once. */
 int log_write(const void *arg, FILE *stream)
 {
-    const trace_t *trace     = arg;
-    uint64_t      *addresses = calloc(trace->num_allocations, sizeof(uint64_t));
-    uint64_t       next      = ALIGNMENT;
+    const trace_t *trace = arg;
+    uint64_t      *addresses;
+    uint64_t       next = ALIGNMENT;
 
-    if (addresses == NULL) {
-        return tool_error("out of memory");
-    }
+    addresses = tool_calloc(trace->num_allocations, sizeof(*addresses));
     for (size_t i = 0; i < trace->num_allocations; i++) {
         addresses[i] = next;
         next += (trace->sizes[i] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
