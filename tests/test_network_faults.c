@@ -2,6 +2,7 @@
 #include "calls.h"
 #include "core/pool.h"
 #include "pair.h"
+#include "wireup/network.h"
 
 #include <arpa/inet.h>
 #include <check.h>
@@ -203,6 +204,36 @@ START_TEST(a_device_that_cannot_be_added_fails_the_ucx_wire)
 }
 END_TEST
 
+/* No socket may connect to the broadcast address without asking for it. */
+START_TEST(an_address_without_a_route_is_no_way)
+{
+    ucxpool_t          *a         = pair_pool(EVERYWHERE);
+    ucxpool_t          *c         = pair_pool(EVERYWHERE "WIRE=ucx");
+    pair_t              to_c      = {.a = a, .b = c};
+    ucxpool_listener_t *c_listens = pair_listen(c, "127.0.0.1:0");
+    bootstrap_where_t   where;
+    bootstrap_where_t   unusable;
+    char                name[INET_ADDRSTRLEN + 8];
+
+    ck_assert_int_eq(bootstrap_where_resolve("255.255.255.255:1",
+                                             BOOTSTRAP_WHERE_CONNECT, &where),
+                     UCXPOOL_OK);
+    snprintf(name, sizeof(name), "%s:1", outside);
+    ck_assert_int_eq(
+        bootstrap_where_resolve(name, BOOTSTRAP_WHERE_CONNECT, &unusable),
+        UCXPOOL_OK);
+    open_pair(&to_c, c_listens, "127.0.0.1");
+    core_lock(a);
+    ck_assert(wireup_network_connect(a, &where)); /* UCX is not the cause */
+    ck_assert(!wireup_network_connect(a, &unusable));
+    where.addresses[where.num_addresses++] = unusable.addresses[0];
+    ck_assert(!wireup_network_connect(a, &where));
+    core_unlock(a);
+    close_pair(&to_c);
+    destroy(&to_c);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite  = suite_create("network_faults");
@@ -225,6 +256,7 @@ int main(void)
     tcase_add_loop_test(tcase, lost_ucx_refuses_a_caller, 0, NUM_CALLS);
     tcase_add_test(tcase, a_device_that_cannot_be_added_leaves_the_map_wire);
     tcase_add_test(tcase, a_device_that_cannot_be_added_fails_the_ucx_wire);
+    tcase_add_test(tcase, an_address_without_a_route_is_no_way);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);

@@ -86,14 +86,13 @@ ucxpool_status_t wireup_network_listen(ucxpool_t               *pool,
     return status;
 }
 
-/* False: UCX cannot use the device that leads to the address. */
-static bool open_way(ucxpool_t *pool, const bootstrap_address_t *address)
+/* Whether UCX can use the device that leads from source to the address. */
+static bool open_way(ucxpool_t *pool, const bootstrap_address_t *address,
+                     const bootstrap_address_t *source)
 {
-    char                name[BOOTSTRAP_ADDRESS_NAME_SIZE];
-    bootstrap_address_t source;
+    char name[BOOTSTRAP_ADDRESS_NAME_SIZE];
 
-    if (!bootstrap_address_source(address, &source) ||
-        (open_address(pool, &source) == UCXPOOL_OK)) {
+    if (open_address(pool, source) == UCXPOOL_OK) {
         return true;
     }
     bootstrap_address_format(address, name);
@@ -104,13 +103,18 @@ static bool open_way(ucxpool_t *pool, const bootstrap_address_t *address)
 
 bool wireup_network_connect(ucxpool_t *pool, const bootstrap_where_t *where)
 {
-    bool has_way = false;
+    bool                has_way   = false;
+    bool                has_route = false;
+    bootstrap_address_t source;
 
     restart(pool);
     for (size_t i = 0; i < where->num_addresses; i++) {
-        has_way |= open_way(pool, &where->addresses[i]);
+        if (bootstrap_address_source(&where->addresses[i], &source)) {
+            has_route = true;
+            has_way |= open_way(pool, &where->addresses[i], &source);
+        }
     }
-    return has_way;
+    return has_way || !has_route;
 }
 
 ucxpool_status_t wireup_network_share(ucxpool_t *pool)
