@@ -19,6 +19,7 @@ import atexit
 import concurrent.futures
 import ctypes
 import itertools
+import logging
 import os
 import threading
 from dataclasses import dataclass
@@ -32,9 +33,12 @@ from ray.experimental import (CommunicatorMetadata, TensorTransportManager,
 from ray.experimental.rdt.tensor_transport_manager import FetchRequest
 from ray.experimental.rdt.util import transport_manager_info
 
-from . import ANY, Error, Pool
+from . import (ANY, CanceledError, ClosedError, Error, PeerLostError, Pool,
+               RefusedError)
 
 NAME = "UCXPOOL"
+
+_log = logging.getLogger("ucxpool.ray")
 
 
 def register():
@@ -89,11 +93,14 @@ def _buffers(tensors):
     return [_buffer(tensor) for tensor in tensors if _size(tensor) > 0]
 
 
-async def _ended(transfer):
+async def _answered(transfer):
+    """Waits for a send. If it fails, its receiver gets an error."""
     try:
         await transfer
-    except Error:
-        pass  # whoever asked has gone, or does not want it any more
+    except (CanceledError, ClosedError, PeerLostError, RefusedError):
+        pass  # the peer has gone, or does not want it any more
+    except Error as error:
+        _log.error("an object was not sent: %s", error)
 
 
 class _Side:
@@ -128,7 +135,7 @@ class _Side:
                 await asked
                 name = (asked.metadata or b"").decode(errors="replace")
                 tensors = self._objects.get(name)
-                self._begin(_ended(
+                self._begin(_answered(
                     channel.send([], asked.tag, b"gone") if tensors is None
                     else channel.send(_buffers(tensors), asked.tag)))
         except Error:
@@ -150,8 +157,8 @@ class _Side:
             await channel.send([], number, obj_id.encode())
             answer = await channel.recv(number, ANY)
         except asyncio.CancelledError:
-            # Its sender would wait for ever.
-            self._begin(_ended(self._refuse(channel, number)))
+            # Otherwise the sender of the answer waits without end.
+            self._begin(self._refuse(channel, number))
             raise
         if answer.metadata:
             raise RayDirectTransportError(
@@ -160,7 +167,11 @@ class _Side:
         return tensors
 
     async def _refuse(self, channel, number):
-        (await channel.recv(number, ANY)).refuse("the fetch was aborted")
+        try:
+            answer = await channel.recv(number, ANY)
+            answer.refuse("the fetch was aborted")
+        except Error:
+            pass  # there is no answer, or no peer that could be told
 
 
 class Transport(TensorTransportManager):

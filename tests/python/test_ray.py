@@ -384,6 +384,20 @@ class GpuTensors(unittest.TestCase):
             self.assertTrue(torch.equal(tensor, expected))
 
 
+class Answers(unittest.IsolatedAsyncioTestCase):
+    async def fail(self, error):
+        raise error("as the test says")
+
+    async def test_an_error_of_this_end_is_logged(self):
+        with self.assertLogs("ucxpool.ray", "ERROR") as logged:
+            await ucxpool.ray._answered(self.fail(ucxpool.OutOfMemoryError))
+        self.assertIn("as the test says", logged.output[0])
+
+    async def test_a_lost_peer_is_not_logged(self):
+        with self.assertNoLogs("ucxpool.ray"):
+            await ucxpool.ray._answered(self.fail(ucxpool.PeerLostError))
+
+
 class Refused(unittest.TestCase):
     def test_tensors_of_several_devices(self):
         with self.assertRaisesRegex(ValueError, "several devices: .*meta"):
