@@ -1,0 +1,38 @@
+# asan       clang, AddressSanitizer (with leaks) and UBSan: whatever runs our
+#            code, and the Python package (without leaks)
+
+# Variables start with a pattern, so that the use of an unset variable has an
+# effect; the sanitizer fills new heap memory. The library is compiled once, with
+# the fuzzer's counters.
+make_asan() {
+    local flags='-O1 -g -fno-omit-frame-pointer' targets=fuzz-targets
+    case $builds in
+    *' asan '*) targets='all test-programs' ;;
+    esac
+    configure asan CC="${cache}clang" --enable-werror --enable-asan \
+        --enable-ubsan --enable-fuzzers \
+        CFLAGS="$flags -ftrivial-auto-var-init=pattern" &&
+        compile asan $targets &&
+        if [ "$targets" != fuzz-targets ]; then make_asan_python; fi
+}
+
+# The Python package, with the sanitizer in its extension, too. Its UCX is the
+# system's, as the library's is.
+make_asan_python() {
+    step 'asan: Python package' 300 nice -n 10 env LIBUCXPOOL_BUILD="$work/asan" \
+        CC=clang CFLAGS='-O1 -g -fno-omit-frame-pointer -fsanitize=address' \
+        sh -c 'rm -rf "$2" && python3 -m venv "$2" &&
+            "$2/bin/pip" install -q --disable-pip-version-check --no-deps \
+                "$1/python"' - "$top" "$work/asan/venv" &&
+        compile asan "$stand_in"
+}
+
+build_asan() {
+    local status=0
+    check asan check-code || status=1
+    run_python 'asan: tests of the Python package' 600 test_sanitizer \
+        test_pool test_pool_loop test_window test_gpu test_cupy_malloc \
+        test_stress ||
+        status=1
+    return $status
+}

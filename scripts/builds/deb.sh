@@ -1,0 +1,23 @@
+# deb        Debian's packages, made from the tarball by dpkg-buildpackage, with
+#            its tests; installed in a bare root of this Debian and tried there
+results_at[deb]=$work/deb
+begins_after[deb]=dist
+
+# Made as the README has it.
+make_deb() {
+    make_tarball deb
+}
+
+build_deb() {
+    local tree
+    rm -rf "$work/deb" && mkdir -p "$work/deb"
+    tar -C "$work/deb" -xf "$work"/dist/libucxpool-*.tar.xz
+    tree=$(echo "$work"/deb/libucxpool-*)
+    step 'deb: dpkg-buildpackage' 900 env -C "$tree" CC="${cache}gcc" \
+        dpkg-buildpackage -b -us -uc || {
+        failed_tests "$tree/_build/debian/tests"
+        return 1
+    }
+    step 'deb: packages in a bare root' 900 "$top/scripts/try-packages" \
+        "$work/deb"
+}

@@ -1,0 +1,45 @@
+# gcc        the tarball, configured in place with gcc, without autotools, as
+#            the README has it: ./configure, make, make check, make install;
+#            and make check-tree. No warning is allowed
+folders[gcc]=tree
+
+# make_tarball BUILD - once in a run.
+make_tarball() {
+    [ ! -f "$state/tarball" ] || return 0
+    make_dist || return 1
+    step "$1: make dist" 300 make -C "$work/dist" -s dist-xz &&
+        touch "$state/tarball"
+}
+
+# in_tree NAME LIMIT COMMAND... - in the tarball's tree, without autotools, and
+# with NVTX, which a machine without CUDA gets as a wheel.
+in_tree() {
+    local name=$1 limit=$2
+    shift 2
+    step "gcc: $name" "$limit" env -C "$work/tree" \
+        PATH="$work/no-autotools:$PATH" \
+        C_INCLUDE_PATH="$nvtx_dir/nvidia/cu13/include" "$@"
+}
+
+# As the README has it. Objects of an earlier run are kept.
+make_tree() {
+    nvtx_fetch && make_tarball gcc && mkdir -p "$work/tree" &&
+        tar -C "$work/tree" --strip-components=1 \
+            -xf "$work"/dist/libucxpool-*.tar.xz &&
+        in_tree ./configure 300 env CC="${cache}gcc" ./configure -q &&
+        in_tree make 900 nice -n 10 make -j"$jobs" &&
+        in_tree 'make test-programs' 900 nice -n 10 \
+            make -j"$jobs" test-programs &&
+        in_tree 'no warnings' 60 sh -c '! grep "warning:" "$@"' sh \
+            "$logs/gcc__make.log" "$logs/gcc__make_test-programs.log"
+}
+
+build_gcc() {
+    local status=0
+    check gcc check || status=1
+    check gcc check-tree || status=1
+    in_tree 'make install' 300 make -s install DESTDIR="$work/tree/installed" ||
+        status=1
+    rm -rf "$work/tree/installed"
+    return $status
+}

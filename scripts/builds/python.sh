@@ -1,0 +1,32 @@
+# python     the Python package as a wheel, in an empty environment, and with
+#            the engines that use it
+
+# The wheel is made as a user makes it, with what pip fetches for that.
+make_python() {
+    step 'python: wheel' 900 nice -n 10 env CC="${cache}gcc" \
+        sh -c 'rm -rf "$2" && "$1/scripts/make-wheel" "$2"' - \
+        "$top" "$work/python/wheel" &&
+        step 'python: environment' 300 sh -c "
+            rm -rf '$work/python/venv' && python3 -m venv '$work/python/venv' &&
+            '$work/python/venv/bin/pip' install -q \
+                --disable-pip-version-check '$work'/python/wheel/*.whl" &&
+        configure python CC="${cache}gcc" &&
+        compile python "$stand_in"
+}
+
+# First with UCX alone.
+build_python() {
+    run_python 'python: tests of the package' 900 \
+        test_pool test_pool_loop test_window test_log test_gpu \
+        test_cupy_malloc test_stress || return 1
+    step 'python: engines' 600 "$work/python/venv/bin/pip" install -q \
+        --disable-pip-version-check -r "$top/tests/python/requirements.txt" &&
+        # Of NIXL what it runs on, not the PyTorch that it may be used with.
+        step 'python: NIXL' 300 "$work/python/venv/bin/pip" install -q \
+            --disable-pip-version-check --no-deps \
+            -r "$top/tests/python/requirements-no-deps.txt" &&
+        run_python 'python: tests with engines' 1800 \
+            test_pool_uvloop test_beside test_ucxx test_nixl test_exit test_dask \
+            test_dask_conformance test_dask_cluster test_dask_hosts \
+            test_dask_gpu test_demo test_examples test_types
+}

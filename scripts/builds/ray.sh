@@ -1,0 +1,14 @@
+# ray        the same wheel under Ray
+folders[ray]=python
+results_at[ray]=$work/ray/tests
+
+# With Debian's PyTorch, for PyPI's brings CUDA along: 3 GB.
+build_ray() {
+    step 'ray: environment' 600 sh -c "
+        rm -rf '$work/ray/venv' &&
+        /usr/bin/python3 -m venv --system-site-packages '$work/ray/venv' &&
+        '$work/ray/venv/bin/pip' install -q --disable-pip-version-check \
+            -r '$top/tests/python/requirements-ray.txt' \
+            '$work'/python/wheel/*.whl" &&
+        run_python 'ray: tests' 600 test_ray
+}

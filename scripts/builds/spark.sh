@@ -1,0 +1,26 @@
+# spark      the plugin for Spark, on clusters of two executors, with it and
+#            without it: equal results, what falls back to Netty, failures
+
+# Spark is what pip finds, whose jars the plugin is compiled against.
+make_spark() {
+    local venv=$work/spark/venv jars
+    mkdir -p "$work/spark"
+    step 'spark: environment' 900 nice -n 10 sh -c "
+        rm -rf '$venv' && python3 -m venv '$venv' &&
+        '$venv/bin/pip' install -q --disable-pip-version-check \
+            -r '$top/tests/spark/requirements.txt'" || return 1
+    jars=$(echo "$venv"/lib/python3*/site-packages/pyspark/jars)
+    configure spark CC="${cache}gcc" --enable-werror --with-java \
+        --with-spark="$jars" &&
+        compile spark libucxpool.la java-tests
+}
+
+# Its virtual machines live for seconds: the second compiler does not pay.
+build_spark() {
+    step 'spark: tests on clusters' 1200 env LIBUCXPOOL_BUILD="$work/spark" \
+        JAVA_TOOL_OPTIONS='-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' \
+        "$work/spark/venv/bin/python" "$top/tests/python/run.py" \
+        --in "$top/tests/spark" "$work/spark/tests" \
+        test_java test_shuffle test_fallback test_failures test_examples test_claims \
+        test_standalone test_hosts
+}

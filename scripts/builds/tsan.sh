@@ -1,0 +1,19 @@
+# tsan       clang, ThreadSanitizer: the unit tests that have threads
+
+make_tsan() {
+    configure tsan CC="${cache}clang" --enable-werror --enable-tsan \
+        CFLAGS='-O1 -g -fno-omit-frame-pointer' &&
+        compile tsan thread-programs
+}
+
+build_tsan() {
+    local run=''
+    # ThreadSanitizer's memory map does not stand much randomness.
+    if [ "$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0)" -gt 28 ]
+    then
+        if setarch -R true 2>/dev/null; then
+            run="LOG_FLAGS=setarch -R"
+        fi
+    fi
+    check tsan check-threads ${run:+"$run"}
+}

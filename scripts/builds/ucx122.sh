@@ -1,0 +1,28 @@
+# ucx122     gcc --coverage, UCX 1.22 from PyPI: the unit tests, and whatever
+#            else has UCX in it
+
+# The wheel is for x86_64 only: elsewhere the system's UCX does for coverage.
+make_ucx122() {
+    local with_ucx=''
+    if [ "$(uname -m)" = x86_64 ]; then
+        ucx_fetch || return 1
+        with_ucx=--with-ucx=$ucx_dir/libucx
+    fi
+    configure ucx122 CC="${cache}gcc" CFLAGS='-O0 -g --coverage' \
+        --enable-werror $with_ucx &&
+        compile ucx122 all test-programs
+}
+
+# check_covered TARGET - run tests, with the counts of earlier runs deleted.
+check_covered() {
+    find "$work/ucx122" -name '*.gcda' -delete
+    check ucx122 "$1"
+}
+
+build_ucx122() {
+    if [ "$(uname -m)" != x86_64 ]; then
+        say "  the wheel $ucx_wheel is for x86_64 only: left out"
+        return 77
+    fi
+    check_covered check-ucx
+}
