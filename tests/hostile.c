@@ -1,6 +1,7 @@
 #include "hostile.h"
 
 #include "core/stats.h"
+#include "xfer/request.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,8 +102,8 @@ uint64_t hostile_receive(const hostile_t *hostile, uint64_t message)
     for (uint32_t i = 0; i < receives->size; i++) {
         const ucxpool_request_t *request = receives->slots[i].request;
 
-        if ((request != NULL) && (request->recv.message == message)) {
-            return request->recv.receive;
+        if ((request != NULL) && (request->recv->message == message)) {
+            return request->recv->receive;
         }
     }
     return 0;
@@ -110,7 +111,7 @@ uint64_t hostile_receive(const hostile_t *hostile, uint64_t message)
 
 uint64_t hostile_send(const hostile_t *hostile)
 {
-    return (hostile->send == NULL) ? 0 : hostile->send->send.message;
+    return (hostile->send == NULL) ? 0 : hostile->send->send->message;
 }
 
 bool hostile_is_over(hostile_t *hostile)

@@ -4,6 +4,7 @@
 
 #include "xfer/fragment.h"
 #include "segments.h"
+#include "xfer/request.h"
 #include "xfer/state.h"
 
 #include <check.h>
@@ -594,8 +595,8 @@ static unsigned num_blocks(const ucxpool_request_t *request)
 {
     unsigned count = 0;
 
-    for (unsigned i = 0; i < request->send.num_blocks; i++) {
-        count += request->send.blocks[i].index != CORE_NO_BLOCK;
+    for (unsigned i = 0; i < request->send->num_blocks; i++) {
+        count += request->send->blocks[i].index != XFER_NO_BLOCK;
     }
     return count;
 }
@@ -626,7 +627,7 @@ START_TEST(of_two_messages_the_first_alone_has_more_than_one_block)
     }
     while (ucxpool_request_test(sends[1]) == UCXPOOL_INPROGRESS) {
         unsigned *most_p =
-            sends[0]->send.all_posted ? &most_after : &most_before;
+            sends[0]->send->all_posted ? &most_after : &most_before;
 
         *most_p = base_max(*most_p, num_blocks(sends[1]));
         pair_progress(&pair);

@@ -11,6 +11,7 @@
 #include "segments.h"
 #include "slow.h"
 #include "two_gpu.h"
+#include "xfer/request.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -376,10 +377,11 @@ START_TEST(one_that_is_posted_before_its_channel_is_open_has_its_turn)
             progress();
         }
         request = post(peer, SENDS);
-        two_check((request->send.push.link == NULL) ||
+        two_check((request->send->push.link == NULL) ||
                   pair_is_open(peer->channel));
         await_open(peer->channel);
-        two_check(request->send.push.link == &peer->pool->links[CORE_LINK_OUT]);
+        two_check(request->send->push.link ==
+                  &peer->pool->links[CORE_LINK_OUT]);
     }
     two_check(wait_for(request) == UCXPOOL_OK);
     meet();

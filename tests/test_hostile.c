@@ -4,6 +4,7 @@
  * the victim loses nothing, and its other channels go on.
  */
 #include "hostile.h"
+#include "xfer/request.h"
 #include "xfer/state.h"
 
 #include <check.h>
@@ -138,7 +139,7 @@ static void nonsense_after_accept(hostile_t *hostile)
     /* Blocks are in flight when the channel fails. */
     say_accept(hostile, hostile_send(hostile), UINT64_MAX, UINT32_MAX);
     hostile_let_read(hostile);
-    ck_assert_uint_ne(hostile->send->send.busy, 0);
+    ck_assert_uint_ne(hostile->send->send->busy, 0);
     say_fragment(hostile, 0, 0, 0);
     begin(hostile);
     say_fragment(hostile, 0, 0, 0);
@@ -531,7 +532,7 @@ static void pieces_that_are_not_in_flight(hostile_t *hostile)
     say_taken(hostile, hostile_send(hostile), 63);
     say_taken(hostile, hostile_send(hostile), UINT32_MAX);
     hostile_let_read(hostile);
-    ck_assert_uint_eq(hostile->send->send.busy, 1);
+    ck_assert_uint_eq(hostile->send->send->busy, 1);
 }
 
 static void pieces_taken_twice(hostile_t *hostile)
@@ -548,8 +549,8 @@ static void accept_twice(hostile_t *hostile)
     hostile_let_read(hostile);
     say_accept(hostile, hostile_send(hostile), 4096, 64);
     hostile_let_read(hostile);
-    ck_assert_uint_eq(hostile->send->send.frag_size, 65536);
-    ck_assert_uint_eq(hostile->send->send.window, 1);
+    ck_assert_uint_eq(hostile->send->send->frag_size, 65536);
+    ck_assert_uint_eq(hostile->send->send->window, 1);
 }
 
 static void ready_and_go_again(hostile_t *hostile)
@@ -905,10 +906,10 @@ static void accept_of_what_is_in_its_mailbox(hostile_t *hostile)
 {
     uint64_t message = hostile_send(hostile);
 
-    hostile->send->send.slot = 1;
+    hostile->send->send->slot = 1;
     say_accept(hostile, message, 65536, 4);
     hostile_let_read(hostile);
-    hostile->send->send.slot = 0;
+    hostile->send->send->slot = 0;
 }
 
 static void say_pushed(hostile_t *hostile, uint32_t region, uint64_t offset)
@@ -935,7 +936,7 @@ static void pushed_to_another_block(hostile_t *hostile)
 
     push(hostile, true);
     begin(hostile);
-    ck_assert_ptr_nonnull(hostile->recv->recv.loan);
+    ck_assert_ptr_nonnull(hostile->recv->recv->loan);
     say_pushed(hostile, regions->num_regions - 1, regions->region_size - 4096);
     push(hostile, false);
 }
@@ -968,11 +969,11 @@ static void returned_too_early_and_twice(hostile_t *hostile)
 {
     push(hostile, true);
     begin(hostile);
-    ck_assert_ptr_nonnull(hostile->recv->recv.loan);
+    ck_assert_ptr_nonnull(hostile->recv->recv->loan);
     push(hostile, false);
     say_returned(hostile, MESSAGE);
     say_returned(hostile, MESSAGE);
-    ck_assert_ptr_nonnull(hostile->recv->recv.loan);
+    ck_assert_ptr_nonnull(hostile->recv->recv->loan);
 }
 
 /* What is not returned waits for BYE. */

@@ -6,6 +6,7 @@
 #include "base/crc32c.h"
 #include "core/request.h"
 #include "pair.h"
+#include "xfer/request.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -92,7 +93,7 @@ static proto_data_t fragment(uint32_t index, uint64_t offset, uint64_t length)
     proto_data_t data = {
         .head    = {.type = PROTO_DATA},
         .message = MESSAGE,
-        .receive = (scene.recv == NULL) ? 0 : scene.recv->recv.receive,
+        .receive = (scene.recv == NULL) ? 0 : scene.recv->recv->receive,
         .index   = index,
         .offset  = offset,
         .length  = length,
@@ -172,7 +173,7 @@ static void let_read(void)
 static void begin(void)
 {
     say_desc();
-    pair_until(&scene.pair, scene.recv->recv.receive != 0);
+    pair_until(&scene.pair, scene.recv->recv->receive != 0);
 }
 
 static void scene_init(way_t way)
@@ -352,7 +353,7 @@ static void more_at_once_than_any_window(void)
     }
     for (int i = 0; i < 1000; i++) {
         ucxpool_progress(scene.pair.a);
-        ck_assert_uint_le(scene.recv->recv.pending, 256);
+        ck_assert_uint_le(scene.recv->recv->pending, 256);
     }
 }
 
@@ -369,7 +370,7 @@ static void say_unknown(uint64_t message, uint64_t receive)
 
 static void fragments_of_no_message(void)
 {
-    uint64_t receive = scene.recv->recv.receive;
+    uint64_t receive = scene.recv->recv->receive;
 
     say_unknown(MESSAGE + 1, receive);
     say_unknown(MESSAGE, receive + 1);
@@ -491,7 +492,7 @@ START_TEST(the_channel_goes_on)
     noises[_i / NUM_WAYS].act();
     let_read();
     ck_assert_int_eq(state_of(scene.victim), UCXPOOL_CHANNEL_OPEN);
-    ck_assert_uint_eq(scene.recv->recv.num_seen, 0);
+    ck_assert_uint_eq(scene.recv->recv->num_seen, 0);
     check_whole_message();
     check_unharmed();
     scene_cleanup();
@@ -505,7 +506,7 @@ START_TEST(nothing_is_taken_before_it_was_accepted)
     say_unknown(MESSAGE, 0);
     let_read();
     begin();
-    ck_assert_uint_eq(scene.recv->recv.num_seen, 0);
+    ck_assert_uint_eq(scene.recv->recv->num_seen, 0);
     check_whole_message();
     check_unharmed();
     scene_cleanup();
@@ -518,7 +519,7 @@ START_TEST(nothing_is_taken_after_the_end)
 
     scene_init((way_t)_i);
     begin();
-    receive = scene.recv->recv.receive;
+    receive = scene.recv->recv->receive;
     check_whole_message();
     memset(scene.memory + GUARD, POISON, SIZE);
     say_unknown(MESSAGE, receive);
@@ -536,7 +537,7 @@ START_TEST(nothing_is_taken_after_a_cancel)
 
     scene_init((way_t)_i);
     begin();
-    receive = scene.recv->recv.receive;
+    receive = scene.recv->recv->receive;
     ucxpool_request_cancel(scene.recv);
     ck_assert_int_eq(ucxpool_request_test(scene.recv), UCXPOOL_ERR_CANCELED);
     say_unknown(MESSAGE, receive);

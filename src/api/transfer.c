@@ -123,8 +123,7 @@ ucxpool_status_t ucxpool_request_test(const ucxpool_request_t *request)
     return core_request_shown(request);
 }
 
-_Static_assert(sizeof(((ucxpool_request_t *)NULL)->detail) <=
-                   UCXPOOL_REASON_SIZE,
+_Static_assert(CORE_DETAIL_SIZE <= UCXPOOL_REASON_SIZE,
                "queries copy whole strings");
 
 static void describe_request(const ucxpool_request_t *request,
@@ -144,7 +143,8 @@ static void describe_request(const ucxpool_request_t *request,
         .channel = ((channel != NULL) && channel->user_ref) ? channel : NULL,
     };
     if (status < UCXPOOL_OK) {
-        base_text_copy(attr->detail, sizeof(attr->detail), request->detail);
+        base_text_copy(attr->detail, sizeof(attr->detail),
+                       core_request_detail(request));
     }
 }
 

@@ -140,7 +140,7 @@ typedef struct core_requests {
 
 /* Free lists. */
 typedef struct core_free {
-    base_list_t requests;
+    base_list_t plans;                        /* of requests */
     base_list_t controls[CORE_CONTROL_SIZES]; /* by their room */
 } core_free_t;
 

@@ -16,32 +16,77 @@ static void init_links(ucxpool_request_t *request)
 {
     base_list_init(&request->link);
     base_list_init(&request->run_link);
-    base_list_init(&request->done_link);
+    base_list_init(&request->end_link);
     base_list_init(&request->deadline_link);
-    base_list_init(&request->told_link);
     base_list_init(&request->stream.link);
 }
 
-static ucxpool_request_t *request_get(ucxpool_t *pool)
+static ucxpool_request_t *request_get(ucxpool_t           *pool,
+                                      core_request_list_t *list)
 {
     ucxpool_request_t *request;
+    size_t             size = sizeof(*request) + list->state_size;
 
-    if (!base_list_is_empty(&pool->free.requests)) {
-        request = base_list_head(&pool->free.requests, ucxpool_request_t, link);
+    if (!base_list_is_empty(&list->free)) {
+        request = base_list_head(&list->free, ucxpool_request_t, link);
         base_list_del(&request->link);
         return request;
     }
-    request = core_alloc(pool, sizeof(*request));
+    request = core_alloc(pool, size);
     if (request == NULL) {
         base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a request");
         return NULL;
     }
-    memset(request, 0, sizeof(*request));
-    request->pool = pool;
+    memset(request, 0, size);
+    request->pool  = pool;
+    request->home  = list;
+    request->state = request + 1;
     init_links(request);
     base_list_add_tail(&pool->requests.all, &request->all_link);
     return request;
 }
+
+/* --- plans ---------------------------------------------------------------- */
+
+/* A request has at most one. */
+typedef struct plan {
+    base_list_t link; /* free */
+    copy_plan_t plan;
+} plan_t;
+
+ucxpool_status_t core_request_make_plan(ucxpool_request_t *request)
+{
+    base_list_t *free_plans = &request->pool->free.plans;
+    plan_t      *plan;
+
+    if (!base_list_is_empty(free_plans)) {
+        plan = base_list_head(free_plans, plan_t, link);
+        base_list_del(&plan->link);
+    } else {
+        plan = core_alloc(request->pool, sizeof(*plan));
+        if (plan == NULL) {
+            return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a plan");
+        }
+        base_list_init(&plan->link);
+    }
+    request->plan = &plan->plan;
+    copy_plan_init(request->plan, request->data.runs, request->data.num_runs,
+                   &request->data.totals, &request->data.memory);
+    return UCXPOOL_OK;
+}
+
+static void put_plan(ucxpool_request_t *request)
+{
+    plan_t *plan;
+
+    if (request->plan != NULL) {
+        plan = base_container_of(request->plan, plan_t, plan);
+        base_list_add_head(&request->pool->free.plans, &plan->link);
+        request->plan = NULL;
+    }
+}
+
+/* --- requests ------------------------------------------------------------- */
 
 /* Double the room until it fits, so that reuse soon needs no more. */
 static ucxpool_status_t reserve(ucxpool_t *pool, void **memory, size_t *room,
@@ -110,14 +155,14 @@ void core_request_set_kind(ucxpool_request_t         *request,
 
 static void reset(ucxpool_request_t *request, const core_request_kind_t *kind)
 {
-    request->channel     = NULL;
-    request->any_channel = false;
-    request->user_ref    = true; /* the creator's, until it is handed out */
-    request->told.called_back         = false;
-    request->told.caller              = NULL;
-    request->told.callback            = NULL;
+    request->channel       = NULL;
+    request->any_channel   = false;
+    request->user_ref      = true; /* the creator's, until it is handed out */
+    request->called_back   = false;
+    request->told.caller   = NULL;
+    request->told.callback = NULL;
     request->told.callback_arg        = NULL;
-    request->told.has_completion      = false;
+    request->has_completion           = false;
     request->told.completion_ptr      = NULL;
     request->told.hook                = NULL;
     request->deadline                 = BASE_CLOCK_FOREVER;
@@ -128,7 +173,9 @@ static void reset(ucxpool_request_t *request, const core_request_kind_t *kind)
     request->stream.has_gpu_segments  = false;
     request->data.num_runs            = 0;
     request->metadata.length          = 0;
-    request->detail[0]                = '\0';
+    if (request->detail != NULL) {
+        request->detail[0] = '\0';
+    }
     memset(&request->data.totals, 0, sizeof(request->data.totals));
     __atomic_store_n(&request->status, UCXPOOL_INPROGRESS, __ATOMIC_RELAXED);
     __atomic_store_n(&request->shown, UCXPOOL_INPROGRESS, __ATOMIC_RELAXED);
@@ -148,7 +195,7 @@ static ucxpool_status_t read_params(ucxpool_request_t              *request,
     if (fields & UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION) {
         __atomic_store_n(&request->pool->wakeup.tells_ends, true,
                          __ATOMIC_RELAXED);
-        request->told.has_completion = true;
+        request->has_completion      = true;
         request->told.completion_ptr = params->completion_ptr;
     }
     if (fields & UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT) {
@@ -176,7 +223,7 @@ static ucxpool_status_t read_params(ucxpool_request_t              *request,
                                      params->metadata_length);
 }
 
-ucxpool_status_t core_request_create(ucxpool_t                      *pool,
+ucxpool_status_t core_request_create(ucxpool_t *pool, core_request_list_t *list,
                                      const core_request_kind_t      *kind,
                                      const copy_memory_t            *memory,
                                      const ucxpool_request_params_t *params,
@@ -192,7 +239,7 @@ ucxpool_status_t core_request_create(ucxpool_t                      *pool,
                           "%zu",
                           memory->num);
     }
-    request = request_get(pool);
+    request = request_get(pool, list);
     if (request == NULL) {
         return UCXPOOL_ERR_NO_MEMORY;
     }
@@ -231,9 +278,9 @@ void core_request_discard(ucxpool_request_t *request)
 {
     ucxpool_channel_t *channel = request->channel;
 
-    request->channel          = NULL;
-    request->user_ref         = false;
-    request->told.called_back = true;
+    request->channel     = NULL;
+    request->user_ref    = false;
+    request->called_back = true;
     __atomic_store_n(&request->status, UCXPOOL_ERR_CANCELED, __ATOMIC_RELAXED);
     /* Its marker may not have been reached. */
     core_request_reuse(request);
@@ -322,12 +369,26 @@ bool core_request_has_ended(const ucxpool_request_t *request)
            UCXPOOL_INPROGRESS;
 }
 
+/* False: there is no memory. */
+static bool reserve_detail(ucxpool_request_t *request)
+{
+    if (request->detail == NULL) {
+        request->detail = core_alloc(request->pool, CORE_DETAIL_SIZE);
+        if (request->detail == NULL) {
+            return false;
+        }
+        request->detail[0] = '\0';
+    }
+    return true;
+}
+
 void core_request_set_detail(ucxpool_request_t *request, const char *detail)
 {
     if (detail == NULL) {
-        request->detail[0] = '\0';
-    } else if (detail != request->detail) {
-        snprintf(request->detail, sizeof(request->detail), "%s", detail);
+        detail = "";
+    }
+    if ((detail != request->detail) && reserve_detail(request)) {
+        snprintf(request->detail, CORE_DETAIL_SIZE, "%s", detail);
     }
 }
 
@@ -360,10 +421,10 @@ bool core_request_cancel_all(ucxpool_t *pool)
 
 static void show(ucxpool_request_t *request)
 {
-    request->told.called_back = true;
-    if (request->told.has_completion) {
+    request->called_back = true;
+    if (request->has_completion) {
         base_list_add_tail(&request->pool->requests.to_tell,
-                           &request->told_link);
+                           &request->end_link);
     } else {
         core_event_count(request->pool);
     }
@@ -378,7 +439,7 @@ void core_request_call_back(ucxpool_request_t *request)
     ucxpool_request_cb_t callback = request->told.callback;
     void                *arg      = request->told.callback_arg;
 
-    base_list_del(&request->done_link);
+    base_list_del(&request->end_link);
     __atomic_store_n(&request->told.caller, (const char *)&base_lock_me,
                      __ATOMIC_RELAXED);
     core_unlock(pool);
@@ -399,7 +460,9 @@ void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
     if (core_request_has_ended(request)) {
         return;
     }
-    base_error_detail(request->detail, sizeof(request->detail), status, detail);
+    if ((status != UCXPOOL_OK) && reserve_detail(request)) {
+        base_error_detail(request->detail, CORE_DETAIL_SIZE, status, detail);
+    }
     base_list_del(&request->link);
     base_list_del(&request->run_link);
     base_list_del(&request->deadline_link);
@@ -412,7 +475,7 @@ void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
     __atomic_store_n(&request->status, status, __ATOMIC_RELAXED);
     if (request->told.callback != NULL) {
         base_list_add_tail(&request->pool->requests.completed,
-                           &request->done_link);
+                           &request->end_link);
     } else {
         show(request);
     }
@@ -423,7 +486,7 @@ static bool is_busy(const ucxpool_request_t *request)
     const core_request_kind_t *kind = request->kind;
 
     return (request->stream.marker != NULL) ||
-           !base_list_is_empty(&request->told_link) ||
+           !base_list_is_empty(&request->end_link) ||
            ((kind->is_busy != NULL) && kind->is_busy(request));
 }
 
@@ -432,13 +495,14 @@ void core_request_reuse(ucxpool_request_t *request)
     ucxpool_channel_t *channel = request->channel;
 
     if (!core_request_has_ended(request) || request->user_ref ||
-        !request->told.called_back || is_busy(request)) {
+        !request->called_back || is_busy(request)) {
         return;
     }
-    request->channel          = NULL;
-    request->told.called_back = false; /* a second call finds nothing to do */
+    request->channel     = NULL;
+    request->called_back = false; /* a second call finds nothing to do */
     base_list_del(&request->run_link);
-    base_list_add_head(&request->pool->free.requests, &request->link);
+    put_plan(request);
+    base_list_add_head(&request->home->free, &request->link);
     if (channel != NULL) {
         core_channel_put(channel);
     }
@@ -446,9 +510,11 @@ void core_request_reuse(ucxpool_request_t *request)
 
 void core_request_release(ucxpool_request_t *request)
 {
-    request->user_ref            = false;
-    request->told.has_completion = false;
-    base_list_del(&request->told_link);
+    request->user_ref       = false;
+    request->has_completion = false;
+    if (request->called_back) {
+        base_list_del(&request->end_link); /* to_tell */
+    }
     core_request_reuse(request);
 }
 
@@ -460,8 +526,8 @@ size_t core_request_tell(ucxpool_t *pool, ucxpool_completion_t *completions,
     size_t             num = 0;
 
     while ((num < max) && !base_list_is_empty(to_tell)) {
-        request = base_list_head(to_tell, ucxpool_request_t, told_link);
-        base_list_del(&request->told_link);
+        request = base_list_head(to_tell, ucxpool_request_t, end_link);
+        base_list_del(&request->end_link);
         completions[num++] = (ucxpool_completion_t){
             .request        = request->user_ref ? request : NULL,
             .completion_ptr = request->told.completion_ptr,
@@ -484,9 +550,16 @@ void core_request_destroy_all(ucxpool_t *pool)
         base_list_del(&request->all_link);
         free(request->data.runs);
         free(request->metadata.bytes);
+        free(request->detail);
+        put_plan(request);
         free(request);
     }
-    base_list_init(&pool->free.requests);
+    while (!base_list_is_empty(&pool->free.plans)) {
+        plan_t *plan = base_list_head(&pool->free.plans, plan_t, link);
+
+        base_list_del(&plan->link);
+        free(plan);
+    }
 }
 
 /* Looks at markers that are not reached, for one question to the driver. */

@@ -16,11 +16,7 @@
 #include "copy/plan.h"
 #include "core/channel.h"
 
-/* Most fragments of one request in flight, and blocks it holds for them. */
-#define CORE_FRAGMENTS_MAX   64u
-#define CORE_NO_BLOCK        UINT32_MAX
-#define CORE_LENT_BLOCK      (UINT32_MAX - 1)
-#define CORE_SEND_BLOCKS_MAX 8u
+#define CORE_DETAIL_SIZE 160u
 
 /* What differs between sends, receives and flushes. All but stop may be NULL;
  * sends have advance, is_quick and abort, receives that wait for their message
@@ -60,102 +56,6 @@ typedef struct core_request_kind {
     bool (*is_busy)(const ucxpool_request_t *request);
 } core_request_kind_t;
 
-/*
- * A block held by a send, cut into slices of one fragment each.
- *
- *     free_slices   1 1 0 1 ...     1: nothing is in flight from it
- */
-typedef struct core_send_block {
-    uint32_t index; /* CORE_NO_BLOCK: not there; CORE_LENT_BLOCK: it is the
-                       receiver's */
-    uint64_t    free_slices;
-    uint8_t    *address;
-    mem_piece_t where; /* in the regions of whose block it is */
-} core_send_block_t;
-
-/* One fragment: being gathered, or in flight. */
-typedef struct core_fragment {
-    ucxpool_request_t *request;
-    unsigned           number;      /* among the request's */
-    base_list_t        link;        /* the request's unsent ones, none, or */
-                                    /* free */
-    base_list_t          all_link;  /* the pool's */
-    copy_job_t           copy;      /* the gather, on a GPU */
-    const void          *bytes;     /* where it lies */
-    bool                 in_place;  /* in the caller's memory */
-    bool                 is_pushed; /* in a block of the receiver's */
-    block_comm_buffer_t *buffer; /* in place: of this buffer; NULL: of none */
-    unsigned     block; /* packed: which of the send's blocks, and slice */
-    unsigned     slice;
-    void        *ucx;   /* UCX's request; NULL on the `map` wire */
-    mem_piece_t  where; /* unless in memory of nobody we know */
-    proto_data_t data;  /* stays valid until UCX has sent it */
-    base_range_t range; /* of its gather, then of its way */
-} core_fragment_t;
-
-typedef enum core_send_step {
-    CORE_SEND_TURN,
-    CORE_SEND_DESC,
-    CORE_SEND_RUNS,
-    CORE_SEND_ACCEPT,
-    CORE_SEND_FRAGMENTS,
-    CORE_SEND_DONE
-} core_send_step_t;
-
-typedef struct core_send {
-    core_send_step_t step;
-    uint32_t         desc_flags;  /* of PROTO_DESC_WINDOW; 0: the caller's */
-    bool             in_place;    /* something can be sent in place */
-    bool             ending;      /* ends when UCX has let go of the memory */
-    ucxpool_status_t end;         /* how, if ending */
-    uint64_t         longest;     /* segment */
-    uint64_t         inplace_min; /* shorter ones are packed */
-    uint64_t         message;     /* our number of it; 0: none */
-    uint64_t         receive;     /* the receiver's number */
-    uint64_t         loan;        /* the same as message, where the blocks were
-                                     lent for it; 0: they are ours */
-    unsigned          slot; /* of the peer's mailbox, from 1 on; 0: none */
-    unsigned          word; /* of revoked[], from 1 on; 0: none */
-    uint32_t          cost; /* of the peer's max_unexpected, until ACCEPT */
-    uint64_t          block_size; /* of the shortest */
-    uint64_t          sequence;
-    uint64_t          offset; /* of the next fragment */
-    uint64_t          frag_size;
-    uint64_t          blocked_since; /* waiting for a block; 0: not */
-    base_range_t      blocked;       /* the same, for profilers */
-    uint32_t          runs_sent;
-    uint32_t          index; /* of the next fragment */
-    uint32_t          window;
-    bool              all_posted;   /* all of the stream has its piece */
-    uint64_t          inplace_size; /* of the longest fragment in place */
-    base_list_t       unsent;    /* that the wire has not got yet, in order */
-    base_list_t       read_link; /* pool->requests.readers */
-    base_list_t       sent_link; /* the channel's sent ones */
-    core_link_work_t  push;      /* if it has a loan */
-    uint64_t          busy;      /* bit i: fragments[i] is there */
-    unsigned          num_blocks;
-    core_send_block_t blocks[CORE_SEND_BLOCKS_MAX];
-    core_fragment_t  *fragments[CORE_FRAGMENTS_MAX];
-} core_send_t;
-
-typedef struct core_recv {
-    uint64_t receive;   /* our number; 0: none */
-    uint64_t message;   /* the sender's */
-    uint64_t begun;     /* bytes of the stream, in fragments that have come */
-    uint64_t received;  /* of these, in their place */
-    uint64_t next;      /* `map` wire: end of the fragment before */
-    uint64_t restarts;  /* walks of the plan that began anew */
-    uint32_t num_begun; /* fragments that have come */
-    uint32_t num_seen;  /* of these, in their place */
-    uint32_t max_index; /* of these, the highest */
-    uint32_t num_all;   /* fragments of the message; 0: not known yet */
-    unsigned rndvs;    /* operations of UCX that write for us, and deliveries */
-    unsigned pending;  /* these, and those that wait for a block */
-    unsigned in_place; /* of these, straight into the caller's memory */
-    ucxpool_status_t  failing; /* the end that waits for these; OK: none */
-    struct xfer_loan *loan; /* blocks that the sender writes to; NULL: none */
-} core_recv_t;
-
 /* The stream of a GPU that the caller's memory is used in, and what that memory
  * is. */
 typedef struct core_stream {
@@ -167,14 +67,16 @@ typedef struct core_stream {
 
 /* What is sent, or where to it is received. */
 typedef struct core_data {
-    copy_memory_t     memory;   /* the caller's */
-    ucxpool_segment_t segment;  /* the list of a single buffer */
-    ucxpool_range_t   range;    /* the list of a single range */
-    uint64_t          capacity; /* receive: bytes in all */
-    copy_run_t       *runs;     /* kept when the request is reused */
-    size_t            num_runs;
-    size_t            runs_size; /* room */
-    copy_totals_t     totals;
+    copy_memory_t memory; /* the caller's */
+    union {
+        ucxpool_segment_t segment; /* the list of a single buffer */
+        ucxpool_range_t   range;   /* the list of a single range */
+    };
+    uint64_t      capacity; /* receive: bytes in all */
+    copy_run_t   *runs;     /* kept when the request is reused */
+    size_t        num_runs;
+    size_t        runs_size; /* room */
+    copy_totals_t totals;
 } core_data_t;
 
 typedef struct core_metadata {
@@ -190,10 +92,8 @@ typedef void (*core_request_hook_t)(ucxpool_request_t *request,
 typedef struct core_told {
     ucxpool_request_cb_t callback; /* NULL: none */
     void                *callback_arg;
-    bool                 called_back;
     const char          *caller; /* the thread that is in the callback, named by
                                     base_lock_me; NULL: none; atomic */
-    bool  has_completion;        /* ucxpool_completion_get() tells it */
     void *completion_ptr;
     /* For the library itself: called at the end, with the lock held. NULL: not.
      */
@@ -201,23 +101,33 @@ typedef struct core_told {
     void               *hook_arg;
 } core_told_t;
 
+/* A free list of requests that are followed by state of one size. */
+typedef struct core_request_list {
+    base_list_t free;
+    size_t      state_size;
+} core_request_list_t;
+
+struct xfer_send;
+struct xfer_recv;
+
 struct ucxpool_request {
     base_list_t link; /* posted, the channel's queue, its packing */
                       /* ones, its flushes, free */
-    base_list_t                run_link;  /* runnable or waiters */
-    base_list_t                done_link; /* completed */
+    base_list_t                run_link; /* runnable or waiters */
+    base_list_t                end_link; /* completed, then to_tell */
     base_list_t                all_link;
     base_list_t                deadline_link;
-    base_list_t                told_link; /* pool->requests.to_tell */
     ucxpool_t                 *pool;
-    ucxpool_channel_t         *channel;     /* a reference, or NULL */
-    bool                       any_channel; /* posted without one */
+    ucxpool_channel_t         *channel; /* a reference, or NULL */
     const core_request_kind_t *kind;
     int                        status; /* ucxpool_status_t; atomic */
     int                        shown;  /* the same as callers see it; atomic:
                                           shown != UCXPOOL_INPROGRESS
-                                          == told.called_back */
+                                          == called_back */
     bool            user_ref;
+    bool            any_channel; /* posted without one */
+    bool            called_back;
+    bool            has_completion; /* ucxpool_completion_get() tells it */
     core_told_t     told;
     uint64_t        deadline;
     uint64_t        order; /* of a send and a flush in its channel */
@@ -226,19 +136,29 @@ struct ucxpool_request {
     core_stream_t   stream;
     core_data_t     data;
     core_metadata_t metadata;
-    char            detail[160];
+    char           *detail; /* kept when the request is reused; NULL: none */
 
+    copy_plan_t         *plan; /* of the data; NULL: not made yet */
+    core_request_list_t *home; /* takes the request when it is reused */
+
+    /* Follows the request in memory. */
     union {
-        core_send_t send;
-        core_recv_t recv;
+        void             *state;
+        struct xfer_send *send;
+        struct xfer_recv *recv;
     };
-
-    copy_plan_t plan; /* of the data */
 };
 
-/* What the caller of the library gave, in one place. A list of one segment, or
- * piece, is copied. */
-ucxpool_status_t core_request_create(ucxpool_t                      *pool,
+static inline void core_request_list_init(core_request_list_t *list,
+                                          size_t               state_size)
+{
+    base_list_init(&list->free);
+    list->state_size = state_size;
+}
+
+/* Take a request from the list, or allocate one, and copy the caller's
+ * parameters. A list of one segment, or piece, is copied too. */
+ucxpool_status_t core_request_create(ucxpool_t *pool, core_request_list_t *list,
                                      const core_request_kind_t      *kind,
                                      const copy_memory_t            *memory,
                                      const ucxpool_request_params_t *params,
@@ -321,6 +241,12 @@ void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
 /* The sentence for an end that must wait. */
 void core_request_set_detail(ucxpool_request_t *request, const char *detail);
 
+/* "": none. */
+static inline const char *core_request_detail(const ucxpool_request_t *request)
+{
+    return (request->detail == NULL) ? "" : request->detail;
+}
+
 bool core_request_has_ended(const ucxpool_request_t *request);
 
 /* To be called whenever something that kept the request busy is over. */
@@ -334,6 +260,9 @@ ucxpool_status_t core_request_reserve_runs(ucxpool_request_t *request,
                                            size_t             num_runs);
 ucxpool_status_t core_request_set_metadata(ucxpool_request_t *request,
                                            const void *metadata, size_t length);
+
+/* Make the plan from the runs and the memory. UCXPOOL_ERR_NO_MEMORY */
+ucxpool_status_t core_request_make_plan(ucxpool_request_t *request);
 
 /* Free what is left when the pool goes. */
 void core_request_destroy_all(ucxpool_t *pool);

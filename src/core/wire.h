@@ -6,6 +6,8 @@
 
 #include "core/request.h"
 
+struct xfer_fragment;
+
 typedef struct core_wire {
     ucxpool_wire_t id;
     const char    *name;
@@ -37,8 +39,8 @@ typedef struct core_wire {
      * UCXPOOL_ERR_BUSY    no room now: try again later
      * other               the channel has failed
      */
-    ucxpool_status_t (*send)(ucxpool_channel_t *channel,
-                             core_fragment_t   *fragment);
+    ucxpool_status_t (*send)(ucxpool_channel_t    *channel,
+                             struct xfer_fragment *fragment);
 
     /* The place of a fragment has come through the ring. NULL: none may. */
     void (*arrived)(ucxpool_channel_t *channel, const proto_data_t *data);

@@ -123,7 +123,7 @@ static void init_lists(ucxpool_t *pool)
         &pool->wireup.early,       &pool->wireup.listeners,
         &pool->wireup.clients,     &pool->requests.runnable,
         &pool->requests.stalled,   &pool->requests.completed,
-        &pool->requests.deadlines, &pool->free.requests,
+        &pool->requests.deadlines, &pool->free.plans,
         &pool->requests.all,       &pool->channels.remotes,
         &pool->wireup.fd_imports,  &pool->channels.endpoints,
         &pool->channels.events,    &pool->requests.to_tell,

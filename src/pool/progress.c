@@ -450,7 +450,7 @@ unsigned pool_call_back(ucxpool_t *pool)
 
     while (!base_list_is_empty(&pool->requests.completed)) {
         core_request_call_back(base_list_head(&pool->requests.completed,
-                                              ucxpool_request_t, done_link));
+                                              ucxpool_request_t, end_link));
         count++;
     }
     return count;

@@ -186,7 +186,7 @@ static bool goes_on(const window_operation_t *operation)
 
 static void end_if_over(window_operation_t *operation)
 {
-    const char *detail = operation->request->detail;
+    const char *detail = core_request_detail(operation->request);
 
     if (operation->num_jobs != 0) {
         return;

@@ -13,6 +13,7 @@
 #include "xfer/message.h"
 #include "xfer/post.h"
 #include "xfer/recv.h"
+#include "xfer/request.h"
 #include "xfer/send.h"
 
 #include <stdlib.h>
@@ -540,7 +541,7 @@ static void call_sent(ucxpool_request_t *request, ucxpool_status_t status,
 
     operation->call_request = NULL;
     if ((status != UCXPOOL_OK) && (operation->request != NULL)) {
-        window_operation_end(operation, status, request->detail);
+        window_operation_end(operation, status, core_request_detail(request));
         return;
     }
     free_if_over(operation);
@@ -580,13 +581,13 @@ static void send_call(window_operation_t *operation, ucxpool_request_t *call)
     base_list_add_tail(&channel->windows->called, &operation->link);
     request->kind = is_write ? &xfer_send_kind : &xfer_recv_kind;
 
-    call->send.desc_flags = PROTO_DESC_CALL;
-    call->tag             = operation->number;
-    call->told.hook       = call_sent;
-    call->told.hook_arg   = operation;
+    call->send->desc_flags = PROTO_DESC_CALL;
+    call->tag              = operation->number;
+    call->told.hook        = call_sent;
+    call->told.hook_arg    = operation;
     if (is_write) {
-        request->send.desc_flags = PROTO_DESC_WRITE;
-        request->tag             = operation->number;
+        request->send->desc_flags = PROTO_DESC_WRITE;
+        request->tag              = operation->number;
     }
     xfer_send_queue(call);
     if (is_write && !core_request_has_ended(request)) {

@@ -423,8 +423,9 @@ static void end_if_over(window_operation_t *operation)
         (operation->is_write && !operation->is_flushed && flush(operation))) {
         return;
     }
-    core_request_end(request, operation->end,
-                     (operation->end == UCXPOOL_OK) ? NULL : request->detail);
+    core_request_end(
+        request, operation->end,
+        (operation->end == UCXPOOL_OK) ? NULL : core_request_detail(request));
     core_request_reuse(request);
 }
 

@@ -11,6 +11,7 @@
 #include "xfer/message.h"
 #include "xfer/post.h"
 #include "xfer/recv.h"
+#include "xfer/request.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +72,8 @@ static void request_ended(ucxpool_request_t *request, ucxpool_status_t status,
     served->request = NULL;
     if (status != UCXPOOL_OK) {
         served->is_over = true;
-        refuse(served->channel, served->number, status, request->detail);
+        refuse(served->channel, served->number, status,
+               core_request_detail(request));
     }
     wake(served);
 }
@@ -272,8 +274,8 @@ static ucxpool_status_t start_read(window_served_t     *served,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    request->send.desc_flags = PROTO_DESC_READ;
-    request->tag             = served->number;
+    request->send->desc_flags = PROTO_DESC_READ;
+    request->tag              = served->number;
     own(served, request);
     xfer_send_queue(request);
     core_request_hand_out(request, NULL);

@@ -10,6 +10,7 @@
 #include "xfer/mailbox.h"
 #include "xfer/recv.h"
 #include "wire/wires.h"
+#include "xfer/request.h"
 
 #include <string.h>
 
@@ -58,12 +59,12 @@ static uint64_t gpu_frag_size(const ucxpool_request_t *request)
     uint64_t         size;
 
     block_pool_stats(pool->memory.blocks, BLOCK_SHARE_SEND, &share);
-    size = (request->send.loan != 0)
-               ? request->send.num_blocks * request->send.block_size
+    size = (request->send->loan != 0)
+               ? request->send->num_blocks * request->send->block_size
                : share.total * block_pool_block_size(pool->memory.blocks);
     /* Two processes that share a GPU have it by turns, and a turn takes longer
      * to come than a fragment to copy: let it be worth it. */
-    if ((request->send.longest >= GPU_LONG_MIN) ||
+    if ((request->send->longest >= GPU_LONG_MIN) ||
         shares_device(request->channel)) {
         return base_max(GPU_FRAG_MIN, base_min(GPU_LONG_SIZE, size / 2));
     }
@@ -77,7 +78,7 @@ static uint64_t host_frag_size(const ucxpool_request_t *request)
 {
     uint64_t size = request->data.totals.stream_size / CUTS;
 
-    if (request->send.in_place || (size >= FRAG_SIZE)) {
+    if (request->send->in_place || (size >= FRAG_SIZE)) {
         return FRAG_SIZE;
     }
     return base_max(FRAG_MIN, base_align_up(size, FRAG_ALIGN));
@@ -91,7 +92,7 @@ static uint64_t map_frag_size(const ucxpool_request_t *request)
 }
 
 static ucxpool_status_t map_send(ucxpool_channel_t *channel,
-                                 core_fragment_t   *fragment)
+                                 xfer_fragment_t   *fragment)
 {
     proto_fixed_t *fixed;
     proto_head_t   head;
@@ -121,7 +122,7 @@ static void taken(ucxpool_channel_t *channel, const proto_data_t *data)
 
 /* Will the message be whole with the fragment that has just been copied? Then
  * DONE says that all have been read. */
-static bool is_last(const core_recv_t *recv)
+static bool is_last(const struct xfer_recv *recv)
 {
     return recv->num_seen + 1 == recv->num_all;
 }
@@ -157,7 +158,7 @@ static const uint8_t *locate(const ucxpool_request_t *request,
                              const proto_data_t      *data)
 {
     return is_pushed(data)
-               ? xfer_loan_locate(request->recv.loan, request->pool, data)
+               ? xfer_loan_locate(request->recv->loan, request->pool, data)
                : locate_pulled(request->channel, data);
 }
 
@@ -185,7 +186,7 @@ static void delivered(ucxpool_request_t *request, const proto_data_t *data,
          * of the channel. */
         return;
     }
-    if ((status == UCXPOOL_OK) && !is_last(&request->recv)) {
+    if ((status == UCXPOOL_OK) && !is_last(request->recv)) {
         taken(channel, data);
     }
     xfer_recv_delivered(request, data, status, mode_of(data));
@@ -224,7 +225,7 @@ static void map_mailed(ucxpool_request_t *request, const proto_desc_t *desc)
 {
     const proto_data_t data = {
         .message = desc->message,
-        .receive = request->recv.receive,
+        .receive = request->recv->receive,
         .length  = request->data.totals.stream_size,
         .flags   = PROTO_DATA_LAST | PROTO_DATA_PUSHED,
     };

@@ -7,6 +7,7 @@
 #include "wire/wires.h"
 #include "xfer/delivery.h"
 #include "xfer/recv.h"
+#include "xfer/request.h"
 #include "xfer/send.h"
 
 /* Short enough to be still in the cache when it is sent, long enough for the
@@ -39,7 +40,7 @@ static uint64_t ucx_frag_size(const ucxpool_request_t *request)
 
 static void fragment_sent(void *request, ucs_status_t status, void *arg)
 {
-    core_fragment_t   *fragment = arg;
+    xfer_fragment_t   *fragment = arg;
     ucxpool_channel_t *channel  = fragment->request->channel;
 
     /* An error is the endpoint's, whose handler fails the channel. */
@@ -51,7 +52,7 @@ static void fragment_sent(void *request, ucs_status_t status, void *arg)
 }
 
 static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
-                                 core_fragment_t   *fragment)
+                                 xfer_fragment_t   *fragment)
 {
     ucxpool_t          *pool  = channel->pool;
     ucp_request_param_t param = {
@@ -112,7 +113,7 @@ static ucs_status_t ucx_arrived(ucxpool_channel_t  *channel,
 {
     ucxpool_request_t *request = xfer_recv_find(channel, data);
 
-    if ((request == NULL) || (request->recv.failing != UCXPOOL_OK)) {
+    if ((request == NULL) || (request->recv->failing != UCXPOOL_OK)) {
         return UCS_OK; /* not wanted any more: UCX drops it */
     }
     if (length != data->length) {

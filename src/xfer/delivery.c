@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "xfer/recv.h"
+#include "xfer/request.h"
 #include "xfer/state.h"
 
 #include <assert.h>
@@ -49,8 +50,8 @@ static delivery_t *delivery_get(ucxpool_request_t *request)
     delivery->request       = request;
     delivery->channel       = request->channel;
     core_channel_get(delivery->channel);
-    request->recv.pending++;
-    request->recv.rndvs++;
+    request->recv->pending++;
+    request->recv->rndvs++;
     base_list_add_tail(&pool->xfer->deliveries, &delivery->link);
     return delivery;
 }
@@ -59,8 +60,8 @@ static void delivery_put(delivery_t *delivery)
 {
     ucxpool_request_t *request = delivery->request;
 
-    request->recv.pending--;
-    request->recv.rndvs--;
+    request->recv->pending--;
+    request->recv->rndvs--;
     free(delivery->copy_of_bytes);
     delivery->copy_of_bytes = NULL;
     base_list_del(&delivery->link);
@@ -70,7 +71,7 @@ static void delivery_put(delivery_t *delivery)
 
 static bool is_wanted(const ucxpool_request_t *request)
 {
-    return (request->recv.failing == UCXPOOL_OK) &&
+    return (request->recv->failing == UCXPOOL_OK) &&
            !core_request_has_ended(request);
 }
 
@@ -95,7 +96,7 @@ static bool launch(delivery_t *delivery)
 {
     ucxpool_request_t *request = delivery->request;
     const copy_work_t  work    = {
-            .plan              = &request->plan,
+            .plan              = request->plan,
             .offset            = delivery->offset,
             .length            = delivery->length,
             .block             = delivery->bytes,
@@ -106,7 +107,7 @@ static bool launch(delivery_t *delivery)
             .has_host_segments = request->stream.has_host_segments,
             .has_gpu_segments  = request->stream.has_gpu_segments,
     };
-    bool             goes_back = work.offset < request->plan.at.offset;
+    bool             goes_back = work.offset < request->plan->at.offset;
     uint64_t         covered   = 0;
     ucxpool_status_t status;
 
@@ -120,14 +121,14 @@ static bool launch(delivery_t *delivery)
     if (status == UCXPOOL_ERR_BUSY) {
         return false;
     }
-    request->recv.restarts += goes_back ? 1 : 0;
+    request->recv->restarts += goes_back ? 1 : 0;
     delivery->waits = false;
     if (status != UCXPOOL_INPROGRESS) {
         finish(delivery, status);
         return true;
     }
     base_range_begin(&delivery->range, BASE_RANGE_SCATTER, covered);
-    request->recv.in_place++;
+    request->recv->in_place++;
     delivery->covered = covered;
     delivery->bytes += covered;
     delivery->offset += covered;
@@ -140,7 +141,7 @@ static void copied(copy_job_t *copy, ucxpool_status_t status)
     delivery_t *delivery = base_container_of(copy, delivery_t, copy);
 
     base_range_end(&delivery->range);
-    delivery->request->recv.in_place--;
+    delivery->request->recv->in_place--;
     if ((status == UCXPOOL_ERR_BUSY) && is_wanted(delivery->request)) {
         /* The bytes had not come: once more, in this round of progress. */
         delivery->bytes -= delivery->covered;

@@ -8,6 +8,7 @@
 #include "copy/list.h"
 #include "core/wire.h"
 #include "xfer/mailbox.h"
+#include "xfer/request.h"
 #include "xfer/send.h"
 #include "xfer/state.h"
 
@@ -20,8 +21,8 @@
 
 static unsigned num_slices(const ucxpool_request_t *request)
 {
-    return (unsigned)base_min(request->send.block_size /
-                                  request->send.frag_size,
+    return (unsigned)base_min(request->send->block_size /
+                                  request->send->frag_size,
                               (uint64_t)SLICES_MAX);
 }
 
@@ -32,9 +33,9 @@ static uint64_t all_free(const ucxpool_request_t *request)
     return (count == SLICES_MAX) ? UINT64_MAX : (UINT64_C(1) << count) - 1;
 }
 
-static bool take_from(core_send_block_t *block, unsigned *slice_p)
+static bool take_from(xfer_send_block_t *block, unsigned *slice_p)
 {
-    if ((block->index == CORE_NO_BLOCK) || (block->free_slices == 0)) {
+    if ((block->index == XFER_NO_BLOCK) || (block->free_slices == 0)) {
         return false;
     }
     *slice_p = (unsigned)__builtin_ctzll(block->free_slices);
@@ -43,15 +44,15 @@ static bool take_from(core_send_block_t *block, unsigned *slice_p)
 }
 
 /* Are its blocks the receiver's? */
-static bool is_pushed(const core_send_t *send)
+static bool is_pushed(const struct xfer_send *send)
 {
     return (send->loan != 0) || (send->slot != 0);
 }
 
-static bool has_block(const core_send_t *send)
+static bool has_block(const struct xfer_send *send)
 {
     for (unsigned i = 0; i < send->num_blocks; i++) {
-        if (send->blocks[i].index != CORE_NO_BLOCK) {
+        if (send->blocks[i].index != XFER_NO_BLOCK) {
             return true;
         }
     }
@@ -59,23 +60,23 @@ static bool has_block(const core_send_t *send)
 }
 
 /* A place for one more block, if the request may have it. */
-static core_send_block_t *new_block(ucxpool_request_t *request)
+static xfer_send_block_t *new_block(ucxpool_request_t *request)
 {
-    core_send_t *send = &request->send;
+    struct xfer_send *send = request->send;
 
     if ((request->channel->xfer->packing.next != &request->link) &&
         has_block(send)) {
         return NULL;
     }
     for (unsigned i = 0; i < send->num_blocks; i++) {
-        if (send->blocks[i].index == CORE_NO_BLOCK) {
+        if (send->blocks[i].index == XFER_NO_BLOCK) {
             return &send->blocks[i];
         }
     }
-    if (send->num_blocks == CORE_SEND_BLOCKS_MAX) {
+    if (send->num_blocks == XFER_SEND_BLOCKS_MAX) {
         return NULL;
     }
-    send->blocks[send->num_blocks].index = CORE_NO_BLOCK;
+    send->blocks[send->num_blocks].index = XFER_NO_BLOCK;
     return &send->blocks[send->num_blocks++];
 }
 
@@ -91,9 +92,10 @@ static core_send_block_t *new_block(ucxpool_request_t *request)
 static bool slice_get(ucxpool_request_t *request, unsigned *block_p,
                       unsigned *slice_p)
 {
-    core_send_t       *send   = &request->send;
+    struct xfer_send  *send   = request->send;
     block_pool_t      *blocks = core_channel_blocks(request->channel);
-    core_send_block_t *block;
+    xfer_send_block_t *block;
+    mem_piece_t        where;
 
     if (!is_pushed(send) && base_list_is_empty(&request->link)) {
         base_list_add_tail(&request->channel->xfer->packing, &request->link);
@@ -111,8 +113,10 @@ static bool slice_get(ucxpool_request_t *request, unsigned *block_p,
     }
     block->free_slices = all_free(request);
     block->address     = block_pool_address(blocks, block->index);
-    block_pool_locate(blocks, block->index, &block->where);
-    *block_p = (unsigned)(block - send->blocks);
+    block_pool_locate(blocks, block->index, &where);
+    block->region = where.region;
+    block->offset = where.offset;
+    *block_p      = (unsigned)(block - send->blocks);
     return take_from(block, slice_p);
 }
 
@@ -125,29 +129,29 @@ static void wake_first(ucxpool_channel_t *channel)
     }
 }
 
-static void put_block(ucxpool_request_t *request, core_send_block_t *block)
+static void put_block(ucxpool_request_t *request, xfer_send_block_t *block)
 {
     block_pool_put(core_channel_blocks(request->channel), BLOCK_SHARE_SEND,
                    block->index);
-    block->index = CORE_NO_BLOCK;
+    block->index = XFER_NO_BLOCK;
 }
 
 /* Nothing is in flight from the slice any more. */
 static void slice_put(ucxpool_request_t *request, unsigned block,
                       unsigned slice)
 {
-    core_send_block_t *held   = &request->send.blocks[block];
+    xfer_send_block_t *held   = &request->send->blocks[block];
     block_pool_t      *blocks = core_channel_blocks(request->channel);
 
     held->free_slices |= UINT64_C(1) << slice;
-    if ((held->index == CORE_LENT_BLOCK) ||
+    if ((held->index == XFER_LENT_BLOCK) ||
         (held->free_slices != all_free(request))) {
         return;
     }
     if (core_request_has_ended(request)) {
         block_pool_release(blocks, BLOCK_SHARE_SEND, held->index);
-        held->index = CORE_NO_BLOCK;
-    } else if (request->send.all_posted) {
+        held->index = XFER_NO_BLOCK;
+    } else if (request->send->all_posted) {
         put_block(request, held);
         wake_first(request->channel);
     } else if (!base_list_is_empty(&request->pool->xfer->waiters)) {
@@ -169,11 +173,11 @@ static void slices_release(ucxpool_request_t *request)
 {
     block_pool_t *blocks = core_channel_blocks(request->channel);
 
-    for (unsigned i = 0; i < request->send.num_blocks; i++) {
-        core_send_block_t *block = &request->send.blocks[i];
+    for (unsigned i = 0; i < request->send->num_blocks; i++) {
+        xfer_send_block_t *block = &request->send->blocks[i];
 
-        if ((block->index == CORE_NO_BLOCK) ||
-            (block->index == CORE_LENT_BLOCK)) {
+        if ((block->index == XFER_NO_BLOCK) ||
+            (block->index == XFER_LENT_BLOCK)) {
             continue;
         }
         if (block->free_slices == all_free(request)) {
@@ -244,11 +248,11 @@ static bool is_in_place(ucxpool_request_t *request, const copy_extent_t *extent,
                         range_t *range)
 {
     const ucxpool_t *pool  = request->pool;
-    uint64_t         limit = request->send.inplace_size;
+    uint64_t         limit = request->send->inplace_size;
 
     memset(range, 0, sizeof(*range));
     if ((extent->address == NULL) ||
-        (extent->length < request->send.inplace_min)) {
+        (extent->length < request->send->inplace_min)) {
         return false;
     }
     range->length = base_min(extent->length, limit);
@@ -277,13 +281,13 @@ static bool is_in_place(ucxpool_request_t *request, const copy_extent_t *extent,
  */
 static void mixed_range(ucxpool_request_t *request, range_t *range)
 {
-    core_send_t  *send   = &request->send;
-    copy_plan_t  *plan   = &request->plan;
-    uint64_t      limit  = send->frag_size;
-    uint64_t      left   = request->data.totals.stream_size - send->offset;
-    copy_plan_t   before = *plan;
-    copy_extent_t extent;
-    range_t       in_place;
+    struct xfer_send *send   = request->send;
+    copy_plan_t      *plan   = request->plan;
+    uint64_t          limit  = send->frag_size;
+    uint64_t          left   = request->data.totals.stream_size - send->offset;
+    copy_plan_t       before = *plan;
+    copy_extent_t     extent;
+    range_t           in_place;
 
     range->length = 0;
     while ((range->length < limit) && (range->length < left)) {
@@ -305,17 +309,17 @@ static void mixed_range(ucxpool_request_t *request, range_t *range)
 /* Padding behind a fragment in place goes over no wire. */
 static uint64_t skip_padding(ucxpool_request_t *request, uint64_t offset)
 {
-    return offset + copy_plan_padding(&request->plan, offset);
+    return offset + copy_plan_padding(request->plan, offset);
 }
 
 /* The range from send.offset on. */
 static void next_range(ucxpool_request_t *request, range_t *range)
 {
-    core_send_t *send = &request->send;
-    uint64_t     left = request->data.totals.stream_size - send->offset;
+    struct xfer_send *send = request->send;
+    uint64_t          left = request->data.totals.stream_size - send->offset;
 
     memset(range, 0, sizeof(*range));
-    if (request->send.in_place) {
+    if (request->send->in_place) {
         mixed_range(request, range);
     } else {
         range->length = base_min(send->frag_size, left);
@@ -327,7 +331,7 @@ static void next_range(ucxpool_request_t *request, range_t *range)
 bool xfer_fragment_take_loan(ucxpool_request_t  *request,
                              const proto_lent_t *lent, unsigned num_lent)
 {
-    core_send_t       *send = &request->send;
+    struct xfer_send  *send = request->send;
     const core_peer_t *peer = &request->channel->peer;
 
     send->block_size = UINT64_MAX;
@@ -341,12 +345,13 @@ bool xfer_fragment_take_loan(ucxpool_request_t  *request,
              peer->region_sizes[block->region] - block->offset)) {
             return false;
         }
-        send->blocks[i] = (core_send_block_t){
-            .index       = CORE_LENT_BLOCK,
+        send->blocks[i] = (xfer_send_block_t){
+            .index       = XFER_LENT_BLOCK,
             .free_slices = UINT64_MAX,
             .address     = (uint8_t *)(uintptr_t)peer->regions[block->region] +
                        block->offset,
-            .where = {.region = block->region, .offset = block->offset},
+            .region = block->region,
+            .offset = block->offset,
         };
         send->block_size = base_min(send->block_size, block->length);
     }
@@ -358,9 +363,9 @@ bool xfer_fragment_take_loan(ucxpool_request_t  *request,
 void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
                               uint32_t window)
 {
-    ucxpool_t   *pool = request->pool;
-    core_send_t *send = &request->send;
-    uint64_t     size = pool->config.frag_size;
+    ucxpool_t        *pool = request->pool;
+    struct xfer_send *send = request->send;
+    uint64_t          size = pool->config.frag_size;
 
     if (!is_pushed(send)) {
         send->block_size =
@@ -380,44 +385,44 @@ void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
     for (unsigned i = 0; i < send->num_blocks; i++) {
         send->blocks[i].free_slices = all_free(request);
     }
-    send->window = base_min(window, CORE_FRAGMENTS_MAX);
+    send->window = base_min(window, XFER_FRAGMENTS_MAX);
     send->in_place |= takes_any_memory(request, send->longest);
 }
 
 /* Wait for a block, in turn with the others. */
 static void wait_for_block(ucxpool_request_t *request)
 {
-    if (request->send.blocked_since == 0) {
-        request->send.blocked_since = base_clock_now();
+    if (request->send->blocked_since == 0) {
+        request->send->blocked_since = base_clock_now();
     }
-    base_range_begin(&request->send.blocked, BASE_RANGE_BLOCK,
-                     request->send.frag_size);
+    base_range_begin(&request->send->blocked, BASE_RANGE_BLOCK,
+                     request->send->frag_size);
     base_list_del(&request->run_link);
     base_list_add_tail(&request->pool->xfer->waiters, &request->run_link);
 }
 
 static void stop_waiting(ucxpool_request_t *request)
 {
-    base_range_end(&request->send.blocked);
-    if (request->send.blocked_since != 0) {
+    base_range_end(&request->send->blocked);
+    if (request->send->blocked_since != 0) {
         request->pool->stats.blocked_ns +=
-            base_clock_now() - request->send.blocked_since;
-        request->send.blocked_since = 0;
+            base_clock_now() - request->send->blocked_since;
+        request->send->blocked_since = 0;
     }
 }
 
 /* The gather of a fragment is over. */
 static void gathered(copy_job_t *copy, ucxpool_status_t status)
 {
-    core_fragment_t *fragment  = base_container_of(copy, core_fragment_t, copy);
+    xfer_fragment_t *fragment  = base_container_of(copy, xfer_fragment_t, copy);
     ucxpool_request_t *request = fragment->request;
 
     base_range_end(&fragment->range);
     if (fragment->is_pushed) {
         request->channel->xfer->num_pushes--;
-        core_link_ended(&request->send.push, fragment->data.length);
+        core_link_ended(&request->send->push, fragment->data.length);
     }
-    if (core_request_has_ended(request) || request->send.ending) {
+    if (core_request_has_ended(request) || request->send->ending) {
         xfer_send_fragment_done(fragment);
     } else if (status != UCXPOOL_OK) {
         xfer_send_fragment_done(fragment);
@@ -430,15 +435,15 @@ static void gathered(copy_job_t *copy, ucxpool_status_t status)
 /* Copy the range into a slice, or begin to, and as much of it as one copy
  * takes. */
 static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
-                               core_fragment_t *fragment, void *slice)
+                               xfer_fragment_t *fragment, void *slice)
 {
     copy_engine_t   *engine = request->pool->engine;
     copy_work_t      work;
     ucxpool_status_t status;
 
     work = (copy_work_t){
-        .plan              = &request->plan,
-        .offset            = request->send.offset,
+        .plan              = request->plan,
+        .offset            = request->send->offset,
         .length            = range->length,
         .block             = slice,
         .is_gather         = true,
@@ -457,7 +462,7 @@ static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
         /* It is under way: the fragment's copy tells. */
         if (fragment->is_pushed) {
             request->channel->xfer->num_pushes++;
-            core_link_began(&request->send.push, range->length);
+            core_link_began(&request->send->push, range->length);
         }
         base_range_begin(&fragment->range, BASE_RANGE_GATHER, range->length);
         return UCXPOOL_OK;
@@ -468,10 +473,10 @@ static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
 
 /* Gather a packed range into a slice. */
 static ucxpool_status_t copy_range(ucxpool_request_t *request, range_t *range,
-                                   core_fragment_t *fragment)
+                                   xfer_fragment_t *fragment)
 {
-    core_send_t             *send = &request->send;
-    const core_send_block_t *block;
+    struct xfer_send        *send = request->send;
+    const xfer_send_block_t *block;
     uint64_t                 slice_offset;
     ucxpool_status_t         status;
 
@@ -493,15 +498,15 @@ static ucxpool_status_t copy_range(ucxpool_request_t *request, range_t *range,
         slice_put(request, fragment->block, fragment->slice);
         return status;
     }
-    fragment->where = block->where;
-    fragment->where.offset += slice_offset;
-    fragment->where.length = range->length;
-    fragment->buffer       = NULL;
-    fragment->in_place     = false;
+    fragment->where    = (mem_piece_t){.region = block->region,
+                                       .offset = block->offset + slice_offset,
+                                       .length = range->length};
+    fragment->buffer   = NULL;
+    fragment->in_place = false;
     return UCXPOOL_OK;
 }
 
-static void lay_in_place(core_fragment_t *fragment, const range_t *range)
+static void lay_in_place(xfer_fragment_t *fragment, const range_t *range)
 {
     fragment->where    = range->where;
     fragment->bytes    = range->bytes;
@@ -513,11 +518,11 @@ static void lay_in_place(core_fragment_t *fragment, const range_t *range)
 }
 
 /* What the receiver is told of a fragment. */
-static void fill_data(ucxpool_request_t *request, core_fragment_t *fragment,
+static void fill_data(ucxpool_request_t *request, xfer_fragment_t *fragment,
                       const range_t *range)
 {
-    core_send_t  *send = &request->send;
-    proto_data_t *data = &fragment->data;
+    struct xfer_send *send = request->send;
+    proto_data_t     *data = &fragment->data;
 
     memset(data, 0, sizeof(*data));
     data->message       = send->message;
@@ -527,7 +532,7 @@ static void fill_data(ucxpool_request_t *request, core_fragment_t *fragment,
     data->index         = send->index;
     data->piece         = fragment->number;
     data->region        = fragment->where.region;
-    data->word          = base_max(request->send.word, 1u) - 1;
+    data->word          = base_max(request->send->word, 1u) - 1;
     data->region_offset = fragment->where.offset;
     data->flags         = (range->last ? PROTO_DATA_LAST : 0u) |
                   (fragment->in_place ? PROTO_DATA_INPLACE : 0u) |
@@ -538,7 +543,7 @@ static void fill_data(ucxpool_request_t *request, core_fragment_t *fragment,
     }
 }
 
-static core_mode_t mode_of(const core_fragment_t *fragment)
+static core_mode_t mode_of(const xfer_fragment_t *fragment)
 {
     const core_wire_t *wire = fragment->request->channel->wire;
 
@@ -548,7 +553,7 @@ static core_mode_t mode_of(const core_fragment_t *fragment)
     return fragment->in_place ? wire->in_place : wire->packed;
 }
 
-static void count_sent(const core_fragment_t *fragment)
+static void count_sent(const xfer_fragment_t *fragment)
 {
     core_stats_t   *stats = &fragment->request->pool->stats;
     core_traffic_t *sent  = &stats->sent[mode_of(fragment)];
@@ -560,21 +565,21 @@ static void count_sent(const core_fragment_t *fragment)
     }
 }
 
-static bool is_window_full(const core_send_t *send)
+static bool is_window_full(const struct xfer_send *send)
 {
     return (send->busy == UINT64_MAX) ||
            ((unsigned)__builtin_popcountll(send->busy) >= send->window);
 }
 
 /* With the lowest number that is free; NULL: no memory. */
-static core_fragment_t *fragment_get(ucxpool_request_t *request)
+static xfer_fragment_t *fragment_get(ucxpool_request_t *request)
 {
     ucxpool_t       *pool = request->pool;
-    core_fragment_t *fragment;
+    xfer_fragment_t *fragment;
 
     if (!base_list_is_empty(&pool->xfer->free_fragments)) {
         fragment =
-            base_list_head(&pool->xfer->free_fragments, core_fragment_t, link);
+            base_list_head(&pool->xfer->free_fragments, xfer_fragment_t, link);
         base_list_del(&fragment->link);
     } else {
         fragment = core_alloc(pool, sizeof(*fragment));
@@ -586,7 +591,7 @@ static core_fragment_t *fragment_get(ucxpool_request_t *request)
         base_list_add_tail(&pool->xfer->fragments, &fragment->all_link);
     }
     fragment->request       = request;
-    fragment->number        = (unsigned)__builtin_ctzll(~request->send.busy);
+    fragment->number        = (unsigned)__builtin_ctzll(~request->send->busy);
     fragment->ucx           = NULL;
     fragment->copy.job      = NULL;
     fragment->is_pushed     = false;
@@ -594,7 +599,7 @@ static core_fragment_t *fragment_get(ucxpool_request_t *request)
     return fragment;
 }
 
-static void fragment_put(core_fragment_t *fragment)
+static void fragment_put(xfer_fragment_t *fragment)
 {
     ucxpool_t *pool = fragment->request->pool;
 
@@ -604,7 +609,7 @@ static void fragment_put(core_fragment_t *fragment)
 
 /* Lay the range where the wire can take it from. */
 static ucxpool_status_t lay(ucxpool_request_t *request, range_t *range,
-                            core_fragment_t *fragment)
+                            xfer_fragment_t *fragment)
 {
     if (!range->in_place) {
         return copy_range(request, range, fragment);
@@ -615,11 +620,11 @@ static ucxpool_status_t lay(ucxpool_request_t *request, range_t *range,
 
 ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request)
 {
-    core_send_t     *send = &request->send;
-    core_fragment_t *fragment;
-    range_t          range;
-    uint64_t         next;
-    ucxpool_status_t status;
+    struct xfer_send *send = request->send;
+    xfer_fragment_t  *fragment;
+    range_t           range;
+    uint64_t          next;
+    ucxpool_status_t  status;
 
     if (is_window_full(send)) {
         return UCXPOOL_INPROGRESS;
@@ -652,13 +657,13 @@ ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request)
 
 ucxpool_status_t xfer_fragment_flush(ucxpool_request_t *request)
 {
-    core_send_t       *send    = &request->send;
+    struct xfer_send  *send    = request->send;
     ucxpool_channel_t *channel = request->channel;
-    core_fragment_t   *fragment;
+    xfer_fragment_t   *fragment;
     ucxpool_status_t   status;
 
     while (!base_list_is_empty(&send->unsent)) {
-        fragment = base_list_head(&send->unsent, core_fragment_t, link);
+        fragment = base_list_head(&send->unsent, xfer_fragment_t, link);
         if (fragment->copy.job != NULL) {
             break;
         }
@@ -681,10 +686,10 @@ ucxpool_status_t xfer_fragment_flush(ucxpool_request_t *request)
     return UCXPOOL_OK;
 }
 
-void xfer_fragment_free(core_fragment_t *fragment)
+void xfer_fragment_free(xfer_fragment_t *fragment)
 {
     base_range_end(&fragment->range);
-    fragment->request->send.busy &= ~(UINT64_C(1) << fragment->number);
+    fragment->request->send->busy &= ~(UINT64_C(1) << fragment->number);
     if (fragment->buffer != NULL) {
         block_comm_drop(fragment->request->pool->memory.comm, fragment->buffer);
         fragment->buffer = NULL;
@@ -696,11 +701,11 @@ void xfer_fragment_free(core_fragment_t *fragment)
 
 void xfer_fragment_destroy_all(ucxpool_t *pool)
 {
-    core_fragment_t *fragment;
+    xfer_fragment_t *fragment;
 
     while (!base_list_is_empty(&pool->xfer->fragments)) {
         fragment =
-            base_list_head(&pool->xfer->fragments, core_fragment_t, all_link);
+            base_list_head(&pool->xfer->fragments, xfer_fragment_t, all_link);
         base_list_del(&fragment->all_link);
         base_range_end(&fragment->range);
         free(fragment);

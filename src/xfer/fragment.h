@@ -7,6 +7,8 @@
 
 #include "core/request.h"
 
+#include "xfer/request.h"
+
 /* The send takes no more slices: blocks that fall free are for others. */
 void xfer_slice_leave(ucxpool_request_t *request);
 
@@ -42,7 +44,7 @@ ucxpool_status_t xfer_fragment_flush(ucxpool_request_t *request);
 
 /* A fragment is not in flight any more: give back where it lay, and its number.
  */
-void xfer_fragment_free(core_fragment_t *fragment);
+void xfer_fragment_free(xfer_fragment_t *fragment);
 
 /* Free what is left when the pool goes. */
 void xfer_fragment_destroy_all(ucxpool_t *pool);

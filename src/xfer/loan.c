@@ -3,6 +3,7 @@
 #include "base/math.h"
 #include "core/channel.h"
 #include "core/pool.h"
+#include "xfer/request.h"
 #include "xfer/state.h"
 
 #include <stdlib.h>
@@ -136,7 +137,7 @@ xfer_loan_t *xfer_loan_create(const ucxpool_request_t *request,
         free(loan);
         return NULL;
     }
-    loan->message     = request->recv.message;
+    loan->message     = request->recv->message;
     loan->is_in_use   = true;
     loan->is_returned = false;
     base_list_add_tail(&channel->xfer->loans, &loan->link);

@@ -4,6 +4,7 @@
 #include "core/channel.h"
 #include "core/control.h"
 #include "core/pool.h"
+#include "xfer/request.h"
 #include "xfer/state.h"
 
 /* Messages on their way at a time, and the longest, with its flag. One of 64
@@ -214,9 +215,9 @@ void xfer_mailbox_lent(ucxpool_channel_t *channel, const proto_mailbox_t *lent)
 /* One of a few pieces of this GPU, that is ready. */
 static bool is_mailable(const ucxpool_request_t *request)
 {
-    const xfer_mailbox_t *theirs = &request->channel->xfer->mailbox;
-    const core_send_t    *send   = &request->send;
-    uint64_t              size   = request->data.totals.stream_size;
+    const xfer_mailbox_t   *theirs = &request->channel->xfer->mailbox;
+    const struct xfer_send *send   = request->send;
+    uint64_t                size   = request->data.totals.stream_size;
 
     return (theirs->free_slots != 0) && request->stream.has_gpu_segments &&
            !request->stream.has_host_segments &&
@@ -229,9 +230,9 @@ static bool is_mailable(const ucxpool_request_t *request)
 
 void xfer_mailbox_take(ucxpool_request_t *request)
 {
-    xfer_mailbox_t *theirs = &request->channel->xfer->mailbox;
-    core_send_t    *send   = &request->send;
-    unsigned        slot;
+    xfer_mailbox_t   *theirs = &request->channel->xfer->mailbox;
+    struct xfer_send *send   = request->send;
+    unsigned          slot;
 
     if (!is_mailable(request)) {
         return;
@@ -243,18 +244,18 @@ void xfer_mailbox_take(ucxpool_request_t *request)
     send->frag_size  = send->block_size;
     send->window     = 1;
     send->num_blocks = 1;
-    send->blocks[0]  = (core_send_block_t){
-         .index       = CORE_LENT_BLOCK,
+    send->blocks[0]  = (xfer_send_block_t){
+         .index       = XFER_LENT_BLOCK,
          .free_slices = 1,
          .address     = theirs->slots + slot * theirs->slot_size,
-         .where       = {.region = theirs->region,
-                         .offset = theirs->offset + slot * theirs->slot_size},
+         .region      = theirs->region,
+         .offset      = theirs->offset + slot * theirs->slot_size,
     };
 }
 
 copy_flag_t xfer_mailbox_flag(const ucxpool_request_t *request)
 {
-    const core_send_t *send = &request->send;
+    const struct xfer_send *send = request->send;
 
     if (send->slot == 0) {
         return (copy_flag_t){.word = NULL};
@@ -266,7 +267,7 @@ copy_flag_t xfer_mailbox_flag(const ucxpool_request_t *request)
 
 void xfer_mailbox_put(ucxpool_request_t *request)
 {
-    core_send_t *send = &request->send;
+    struct xfer_send *send = request->send;
 
     if ((send->slot == 0) || (send->message != 0) || (send->busy != 0)) {
         return;

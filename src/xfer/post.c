@@ -5,8 +5,10 @@
 #include "xfer/posted.h"
 #include "xfer/queue.h"
 #include "xfer/recv.h"
+#include "xfer/request.h"
 #include "xfer/send.h"
 #include "xfer/short.h"
+#include "xfer/state.h"
 
 /* --- sends ------------------------------------------------------------------
  */
@@ -50,14 +52,14 @@ static bool has_comm_memory(const ucxpool_request_t *request)
     mem_piece_t          where;
     block_comm_buffer_t *buffer;
 
-    if ((request->send.longest < request->send.inplace_min) ||
+    if ((request->send->longest < request->send->inplace_min) ||
         memory->is_unseen) {
         return false;
     }
     for (size_t i = 0; i < memory->num; i++) {
         uint64_t length = copy_memory_length(memory, i);
 
-        if ((length >= request->send.inplace_min) &&
+        if ((length >= request->send->inplace_min) &&
             block_comm_find(request->pool->memory.comm,
                             copy_memory_address(memory, i), length, &where,
                             &buffer)) {
@@ -128,9 +130,9 @@ static ucxpool_status_t plan_send(ucxpool_request_t *request)
             return status;
         }
     }
-    request->send.longest     = longest_segment(request);
-    request->send.inplace_min = inplace_min(request);
-    request->send.in_place    = has_comm_memory(request);
+    request->send->longest     = longest_segment(request);
+    request->send->inplace_min = inplace_min(request);
+    request->send->in_place    = has_comm_memory(request);
     return UCXPOOL_OK;
 }
 
@@ -145,8 +147,8 @@ ucxpool_status_t xfer_send_create(ucxpool_channel_t              *channel,
     if (!core_channel_is_live(channel)) {
         return core_channel_say_ended(channel);
     }
-    status = core_request_create(channel->pool, &xfer_send_kind, memory, params,
-                                 &request);
+    status = core_request_create(channel->pool, &channel->pool->xfer->sends,
+                                 &xfer_send_kind, memory, params, &request);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -159,12 +161,13 @@ ucxpool_status_t xfer_send_create(ucxpool_channel_t              *channel,
     if (status == UCXPOOL_OK) {
         status = core_request_find_memtypes(request, params);
     }
+    if (status == UCXPOOL_OK) {
+        status = core_request_make_plan(request);
+    }
     if (status != UCXPOOL_OK) {
         core_request_discard(request);
         return status;
     }
-    copy_plan_init(&request->plan, request->data.runs, request->data.num_runs,
-                   &request->data.totals, &request->data.memory);
     *request_p = request;
     return UCXPOOL_OK;
 }
@@ -172,12 +175,11 @@ ucxpool_status_t xfer_send_create(ucxpool_channel_t              *channel,
 bool xfer_send_from_short(ucxpool_request_t *request)
 {
     core_request_set_kind(request, &xfer_send_kind);
-    if (plan_send(request) != UCXPOOL_OK) {
+    if ((plan_send(request) != UCXPOOL_OK) ||
+        (core_request_make_plan(request) != UCXPOOL_OK)) {
         xfer_queue_end(request, UCXPOOL_ERR_NO_MEMORY, ucxpool_error_detail());
         return false;
     }
-    copy_plan_init(&request->plan, request->data.runs, request->data.num_runs,
-                   &request->data.totals, &request->data.memory);
     return true;
 }
 
@@ -272,7 +274,8 @@ static ucxpool_status_t create_recv(ucxpool_t                      *pool,
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
-    status = core_request_create(pool, kind, memory, params, &request);
+    status = core_request_create(pool, &pool->xfer->recvs, kind, memory, params,
+                                 &request);
     if (status != UCXPOOL_OK) {
         return status;
     }

@@ -1,6 +1,6 @@
 /*
  * Receives that no message has met yet: they wait in pool->xfer->posted, the
- * oldest first, and core_recv is not touched before one has. A short message
+ * oldest first, and struct xfer_recv is not touched before. A short message
  * goes from the ring to its place, and its receive ends as what it was; another
  * makes it a receive of xfer_recv_kind.
  */

@@ -10,6 +10,7 @@
 #include "xfer/delivery.h"
 #include "xfer/loan.h"
 #include "xfer/mailbox.h"
+#include "xfer/request.h"
 #include "xfer/state.h"
 
 #include <stdio.h>
@@ -23,7 +24,7 @@ static void rndv_forget(ucxpool_request_t *request);
 /* Fragments of one message that may be on their way into memory: several times
  * what any window allows, because on the `ucx` wire the sender may hear of a
  * fragment's end before we do. */
-#define PENDING_MAX (4 * CORE_FRAGMENTS_MAX)
+#define PENDING_MAX (4 * XFER_FRAGMENTS_MAX)
 
 /* A GPU reads a peer's memory best in long pieces, and needs no block for it.
  */
@@ -50,14 +51,14 @@ static bool lies_inside(const ucxpool_request_t *request,
 
     return (data->length != 0) && (data->length <= frag_size_of(request)) &&
            (data->offset <= size) && (data->length <= size - data->offset) &&
-           (data->length <= size - request->recv.begun);
+           (data->length <= size - request->recv->begun);
 }
 
 /* Where fragments come in their order, they cover all but padding, of which
  * there are fewer bytes than an alignment. */
 static bool is_next(const ucxpool_request_t *request, const proto_data_t *data)
 {
-    const core_recv_t *recv = &request->recv;
+    const struct xfer_recv *recv = request->recv;
 
     return (data->index == recv->num_begun) && (data->offset >= recv->next) &&
            (data->offset - recv->next < COPY_ALIGNMENT);
@@ -68,7 +69,7 @@ static bool is_next(const ucxpool_request_t *request, const proto_data_t *data)
 static bool has_good_index(const ucxpool_request_t *request,
                            const proto_data_t      *data)
 {
-    const core_recv_t *recv = &request->recv;
+    const struct xfer_recv *recv = request->recv;
 
     if (data->index == UINT32_MAX) {
         return false;
@@ -85,7 +86,7 @@ static bool has_good_index(const ucxpool_request_t *request,
            ((recv->num_begun < recv->num_all) && (data->index < recv->num_all));
 }
 
-static void count_begun(core_recv_t *recv, const proto_data_t *data)
+static void count_begun(struct xfer_recv *recv, const proto_data_t *data)
 {
     recv->begun += data->length;
     recv->num_begun++;
@@ -106,11 +107,11 @@ static bool is_worth_its_cost(const ucxpool_request_t *request)
     const uint64_t free_restarts = 64;
     const uint64_t steps_a_byte  = 16;
     uint64_t       steps    = request->data.num_runs + request->data.memory.num;
-    uint64_t       restarts = request->recv.restarts;
+    uint64_t       restarts = request->recv->restarts;
 
     return (restarts <= free_restarts) ||
            (restarts - free_restarts <=
-            request->recv.received * steps_a_byte / steps);
+            request->recv->received * steps_a_byte / steps);
 }
 
 bool xfer_recv_check(ucxpool_request_t *request, const proto_data_t *data)
@@ -124,12 +125,13 @@ bool xfer_recv_check(ucxpool_request_t *request, const proto_data_t *data)
                           (unsigned long long)request->data.totals.stream_size);
         return false;
     }
-    if ((request->recv.pending >= PENDING_MAX) || !is_worth_its_cost(request)) {
+    if ((request->recv->pending >= PENDING_MAX) ||
+        !is_worth_its_cost(request)) {
         core_channel_fail(request->channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer cut a message into too many fragments");
         return false;
     }
-    count_begun(&request->recv, data);
+    count_begun(request->recv, data);
     return true;
 }
 
@@ -137,11 +139,11 @@ bool xfer_recv_check(ucxpool_request_t *request, const proto_data_t *data)
  * not. */
 static bool check_whole(ucxpool_request_t *request)
 {
-    if (request->recv.received < request->data.totals.payload_size) {
+    if (request->recv->received < request->data.totals.payload_size) {
         core_channel_fail(request->channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer ended a message of %llu bytes after %llu",
                           (unsigned long long)request->data.totals.payload_size,
-                          (unsigned long long)request->recv.received);
+                          (unsigned long long)request->recv->received);
         return false;
     }
     return true;
@@ -149,10 +151,10 @@ static bool check_whole(ucxpool_request_t *request)
 
 static void put_number(ucxpool_request_t *request)
 {
-    if (request->recv.receive != 0) {
+    if (request->recv->receive != 0) {
         core_numbers_put(&request->channel->requests.receives,
-                         request->recv.receive);
-        request->recv.receive = 0;
+                         request->recv->receive);
+        request->recv->receive = 0;
     }
 }
 
@@ -164,9 +166,9 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
     put_number(request);
     xfer_delivery_forget(request);
     rndv_forget(request);
-    if (request->recv.in_place != 0) {
-        if (request->recv.failing == UCXPOOL_OK) {
-            request->recv.failing = status;
+    if (request->recv->in_place != 0) {
+        if (request->recv->failing == UCXPOOL_OK) {
+            request->recv->failing = status;
             core_request_set_detail(request, detail);
             core_request_drain(request);
         }
@@ -193,16 +195,16 @@ static void send_accept(ucxpool_request_t *request)
     proto_fixed_t *fixed;
     void          *data;
 
-    request->recv.loan = xfer_loan_create(request, lent, &num_lent);
-    size               = num_lent * sizeof(lent[0]);
+    request->recv->loan = xfer_loan_create(request, lent, &num_lent);
+    size                = num_lent * sizeof(lent[0]);
     fixed = core_control_begin(request->channel, PROTO_ACCEPT, size, CORE_MUST,
                                &data);
     if (fixed == NULL) {
         return;
     }
     memcpy(data, lent, size);
-    fixed->accept.message   = request->recv.message;
-    fixed->accept.receive   = request->recv.receive;
+    fixed->accept.message   = request->recv->message;
+    fixed->accept.receive   = request->recv->receive;
     fixed->accept.frag_size = frag_size_of(request);
     fixed->accept.window    = window(request);
     core_control_end(request->channel);
@@ -266,12 +268,11 @@ static void receive_eager(ucxpool_request_t *request,
 {
     const proto_data_t data = {.length = message->totals.stream_size};
 
-    if (take_runs(request, message) != UCXPOOL_OK) {
+    if ((take_runs(request, message) != UCXPOOL_OK) ||
+        (core_request_make_plan(request) != UCXPOOL_OK)) {
         refuse_no_memory(request, message);
         return;
     }
-    copy_plan_init(&request->plan, request->data.runs, request->data.num_runs,
-                   &message->totals, &request->data.memory);
     if (data.length == 0) {
         if (message->desc.message != 0) {
             core_control_done(message->channel, message->desc.message,
@@ -294,15 +295,14 @@ static void start_large(ucxpool_request_t *request, ucxpool_message_t *message)
         end(request, channel->status, channel->reason);
         return;
     }
-    request->recv.message = message->desc.message;
+    request->recv->message = message->desc.message;
     if (!core_numbers_reserve(&channel->requests.receives) ||
-        (take_runs(request, message) != UCXPOOL_OK)) {
+        (take_runs(request, message) != UCXPOOL_OK) ||
+        (core_request_make_plan(request) != UCXPOOL_OK)) {
         refuse_no_memory(request, message);
         return;
     }
-    copy_plan_init(&request->plan, request->data.runs, request->data.num_runs,
-                   &request->data.totals, &request->data.memory);
-    request->recv.receive =
+    request->recv->receive =
         core_numbers_take(&channel->requests.receives, request);
     if (message->desc.flags & PROTO_DESC_MAILED) {
         request->channel->wire->mailed(request, &message->desc);
@@ -360,7 +360,7 @@ ucxpool_request_t *xfer_recv_find(ucxpool_channel_t  *channel,
     ucxpool_request_t *request =
         core_numbers_find(&channel->requests.receives, data->receive);
 
-    if ((request == NULL) || (request->recv.message != data->message)) {
+    if ((request == NULL) || (request->recv->message != data->message)) {
         return NULL;
     }
     return request;
@@ -373,8 +373,8 @@ bool xfer_recv_scatter(ucxpool_request_t *request, const proto_data_t *data,
         (base_crc32c(0, bytes, data->length) != data->checksum)) {
         return false;
     }
-    request->recv.restarts += (data->offset < request->plan.at.offset);
-    copy_scatter(&request->plan, data->offset, data->length, bytes);
+    request->recv->restarts += (data->offset < request->plan->at.offset);
+    copy_scatter(request->plan, data->offset, data->length, bytes);
     return true;
 }
 
@@ -386,11 +386,11 @@ static void recv_count(ucxpool_request_t *request, const proto_data_t *data,
 
     received->bytes += data->length;
     received->fragments++;
-    request->recv.received += data->length;
-    request->recv.num_seen++;
-    if ((request->recv.num_seen == request->recv.num_all) &&
+    request->recv->received += data->length;
+    request->recv->num_seen++;
+    if ((request->recv->num_seen == request->recv->num_all) &&
         check_whole(request)) {
-        core_control_done(request->channel, request->recv.message, UCXPOOL_OK,
+        core_control_done(request->channel, request->recv->message, UCXPOOL_OK,
                           NULL);
         end(request, UCXPOOL_OK, NULL);
     }
@@ -408,9 +408,10 @@ void xfer_recv_delivered(ucxpool_request_t *request, const proto_data_t *data,
 
 void xfer_recv_let_go(ucxpool_request_t *request)
 {
-    if ((request->recv.failing != UCXPOOL_OK) &&
-        (request->recv.in_place == 0)) {
-        core_request_end(request, request->recv.failing, request->detail);
+    if ((request->recv->failing != UCXPOOL_OK) &&
+        (request->recv->in_place == 0)) {
+        core_request_end(request, request->recv->failing,
+                         core_request_detail(request));
     }
     core_request_reuse(request);
 }
@@ -418,14 +419,14 @@ void xfer_recv_let_go(ucxpool_request_t *request)
 void xfer_recv_stop(ucxpool_request_t *request, ucxpool_status_t status,
                     const char *detail)
 {
-    if (request->recv.failing != UCXPOOL_OK) {
-        core_request_end_drain(request, request->recv.failing,
+    if (request->recv->failing != UCXPOOL_OK) {
+        core_request_end_drain(request, request->recv->failing,
                                "the peer did not send the rest of a receive in "
                                "place over the ucx wire that had been ended");
         return;
     }
-    if (request->recv.receive != 0) {
-        core_control_done(request->channel, request->recv.message, status,
+    if (request->recv->receive != 0) {
+        core_control_done(request->channel, request->recv->message, status,
                           detail);
     }
     end(request, status, detail);
@@ -460,11 +461,11 @@ static ucxpool_request_t *find_of(const ucxpool_channel_t *channel,
     request = core_numbers_find(receives, cancel->receive);
     for (uint32_t i = 0; (cancel->receive == 0) && (i < receives->size); i++) {
         request = receives->slots[i].request;
-        if ((request != NULL) && (request->recv.message == cancel->message)) {
+        if ((request != NULL) && (request->recv->message == cancel->message)) {
             break;
         }
     }
-    return ((request != NULL) && (request->recv.message == cancel->message))
+    return ((request != NULL) && (request->recv->message == cancel->message))
                ? request
                : NULL;
 }
@@ -493,7 +494,7 @@ void xfer_recv_canceled(ucxpool_channel_t    *channel,
 
 static void init(ucxpool_request_t *request)
 {
-    memset(&request->recv, 0, sizeof(request->recv));
+    memset(request->recv, 0, sizeof(*request->recv));
 }
 
 void xfer_recv_count(ucxpool_request_t *request, ucxpool_status_t status)
@@ -510,16 +511,16 @@ void xfer_recv_count(ucxpool_request_t *request, ucxpool_status_t status)
 static void ended(ucxpool_request_t *request, ucxpool_status_t status)
 {
     xfer_recv_count(request, status);
-    if (request->recv.loan != NULL) {
-        xfer_loan_end(request->channel, request->recv.loan,
+    if (request->recv->loan != NULL) {
+        xfer_loan_end(request->channel, request->recv->loan,
                       status == UCXPOOL_OK);
-        request->recv.loan = NULL;
+        request->recv->loan = NULL;
     }
 }
 
 static bool is_busy(const ucxpool_request_t *request)
 {
-    return (request->recv.rndvs != 0) || (request->recv.receive != 0);
+    return (request->recv->rndvs != 0) || (request->recv->receive != 0);
 }
 
 const core_request_kind_t xfer_recv_kind = {
@@ -573,7 +574,7 @@ static rndv_t *rndv_get(ucxpool_channel_t *channel)
 static void rndv_put(rndv_t *rndv)
 {
     base_range_end(&rndv->blocked);
-    rndv->request->recv.pending--;
+    rndv->request->recv->pending--;
     base_list_add_tail(&rndv->pool->xfer->free_rndvs, &rndv->link);
     core_channel_put(rndv->channel);
 }
@@ -598,7 +599,7 @@ static void finish(rndv_t *rndv)
     ucxpool_request_t *request = rndv->request;
 
     base_list_del(&rndv->link);
-    request->recv.rndvs--;
+    request->recv->rndvs--;
     give_block_back(rndv);
     rndv_put(rndv);
     xfer_recv_let_go(request);
@@ -635,12 +636,12 @@ static void written(rndv_t *rndv, ucs_status_t status)
     ucxpool_request_t *request = rndv->request;
     ucxpool_t         *pool    = rndv->pool;
     bool               wanted  = !rndv->in_quarantine &&
-                  (request->recv.failing == UCXPOOL_OK) &&
+                  (request->recv->failing == UCXPOOL_OK) &&
                   !core_request_has_ended(request);
     proto_data_t data = rndv->data;
 
     base_list_del(&rndv->link);
-    request->recv.in_place -= rndv->in_place;
+    request->recv->in_place -= rndv->in_place;
     if (wanted && (status != UCS_OK)) {
         /* Without this fragment the message never gets whole. */
         core_channel_set_broken(rndv->channel);
@@ -716,8 +717,8 @@ static bool find_in_place(rndv_t *rndv, void **target_p, ucp_mem_h *memh_p)
          (request->data.capacity / request->data.memory.num < length))) {
         return false; /* to look for one among many pieces costs a walk */
     }
-    request->recv.restarts += rndv->data.offset < request->plan.at.offset;
-    copy_plan_extent(&request->plan, rndv->data.offset, length, &extent);
+    request->recv->restarts += rndv->data.offset < request->plan->at.offset;
+    copy_plan_extent(request->plan, rndv->data.offset, length, &extent);
     if ((extent.address == NULL) || (extent.length != length)) {
         return false;
     }
@@ -762,8 +763,8 @@ static bool start_rndv(rndv_t *rndv)
         return false;
     }
     base_range_end(&rndv->blocked);
-    request->recv.rndvs++;
-    request->recv.in_place += rndv->in_place;
+    request->recv->rndvs++;
+    request->recv->in_place += rndv->in_place;
     base_list_add_tail(&pool->xfer->rndvs, &rndv->link);
     land(rndv, target, memh);
     return true;
@@ -777,7 +778,7 @@ bool xfer_rndv_start(ucxpool_request_t *request, const proto_data_t *data,
     if (rndv == NULL) {
         return false;
     }
-    request->recv.pending++;
+    request->recv->pending++;
     rndv->request    = request;
     rndv->data       = *data;
     rndv->descriptor = descriptor;

@@ -7,12 +7,13 @@
 #include "xfer/fragment.h"
 #include "xfer/mailbox.h"
 #include "xfer/queue.h"
+#include "xfer/request.h"
 #include "xfer/state.h"
 
 #include <string.h>
 
 /*
- * A send is done in steps, in the order of core_send_step_t:
+ * A send is done in steps, in the order of xfer_send_step_t:
  *
  *   TURN       it is the first in its channel's queue, and has a credit, or
  *              its receiver has room for its descriptor alone
@@ -63,7 +64,7 @@ static bool is_eager(const ucxpool_request_t *request)
     /* The end of a write says that it is in its place. */
     return (!request->stream.has_gpu_segments ||
             (request->data.totals.payload_size == 0)) &&
-           (request->send.desc_flags != PROTO_DESC_WRITE) &&
+           (request->send->desc_flags != PROTO_DESC_WRITE) &&
            (request->data.totals.payload_size <= limit) &&
            (request->data.totals.stream_size + runs_size(request) +
                 request->metadata.length <=
@@ -104,8 +105,8 @@ static uint32_t cost_of(const ucxpool_request_t *request)
 
 static void put_cost(ucxpool_request_t *request)
 {
-    request->channel->flow.announced -= request->send.cost;
-    request->send.cost = 0;
+    request->channel->flow.announced -= request->send->cost;
+    request->send->cost = 0;
 }
 
 /* The receiver has no room for another descriptor. */
@@ -114,7 +115,7 @@ static step_result_t wait_or_fail(ucxpool_request_t *request)
     const ucxpool_t *pool = request->pool;
 
     if ((pool->config.unexpected_full == BASE_UNEXPECTED_WAIT) ||
-        (request->send.desc_flags != 0)) {
+        (request->send->desc_flags != 0)) {
         return STEP_WAIT;
     }
     base_error(UCXPOOL_ERR_LIMIT,
@@ -166,7 +167,7 @@ static bool take_word(ucxpool_request_t *request)
             unsigned bit = (unsigned)__builtin_ctzll(~words[i]);
 
             words[i] |= UINT64_C(1) << bit;
-            request->send.word = 64 * i + bit + 1;
+            request->send->word = 64 * i + bit + 1;
             return true;
         }
     }
@@ -185,11 +186,11 @@ static void wake_wordless(ucxpool_channel_t *channel)
 
 static void put_word(ucxpool_request_t *request)
 {
-    unsigned i = request->send.word - 1;
+    unsigned i = request->send->word - 1;
 
-    if (request->send.word != 0) {
+    if (request->send->word != 0) {
         request->channel->xfer->words[i / 64] &= ~(UINT64_C(1) << i % 64);
-        request->send.word = 0;
+        request->send->word = 0;
         wake_wordless(request->channel);
     }
 }
@@ -201,19 +202,19 @@ static void take_number(ucxpool_request_t *request, size_t size)
 {
     ucxpool_channel_t *channel = request->channel;
 
-    request->send.cost = proto_desc_cost(size, channel->peer.max_unexpected);
-    channel->flow.announced += request->send.cost;
-    request->send.message =
+    request->send->cost = proto_desc_cost(size, channel->peer.max_unexpected);
+    channel->flow.announced += request->send->cost;
+    request->send->message =
         core_numbers_take(&channel->requests.sends, request);
-    base_list_add_tail(&channel->xfer->sent, &request->send.sent_link);
+    base_list_add_tail(&channel->xfer->sent, &request->send->sent_link);
 }
 
 static void put_number(ucxpool_request_t *request)
 {
     ucxpool_channel_t *channel = request->channel;
 
-    core_numbers_put(&channel->requests.sends, request->send.message);
-    request->send.message = 0;
+    core_numbers_put(&channel->requests.sends, request->send->message);
+    request->send->message = 0;
     put_cost(request);
     put_word(request);
     xfer_queue_wake(channel);
@@ -225,16 +226,16 @@ static void fill_desc(ucxpool_request_t *request, proto_desc_t *desc,
 {
     uint64_t stream_size = request->data.totals.stream_size;
 
-    desc->message       = request->send.message;
-    desc->sequence      = request->send.sequence;
+    desc->message       = request->send->message;
+    desc->sequence      = request->send->sequence;
     desc->tag           = request->tag;
     desc->payload_size  = request->data.totals.payload_size;
     desc->num_runs      = (uint32_t)request->data.num_runs;
     desc->metadata_size = (uint32_t)request->metadata.length;
-    desc->flags         = flags | request->send.desc_flags;
-    if (request->send.slot != 0) {
+    desc->flags         = flags | request->send->desc_flags;
+    if (request->send->slot != 0) {
         desc->flags |= PROTO_DESC_MAILED;
-        desc->slot = request->send.slot - 1;
+        desc->slot = request->send->slot - 1;
     }
     if (!(flags & PROTO_DESC_RUNS) && (request->data.num_runs != 0)) {
         memcpy(data, request->data.runs, runs_size(request));
@@ -247,7 +248,7 @@ static void fill_desc(ucxpool_request_t *request, proto_desc_t *desc,
     if ((flags & PROTO_DESC_EAGER) && (read != NULL)) {
         memcpy(data, read, stream_size);
     } else if (flags & PROTO_DESC_EAGER) {
-        (void)copy_gather(&request->plan, 0, stream_size, data);
+        (void)copy_gather(request->plan, 0, stream_size, data);
     }
 }
 
@@ -271,7 +272,7 @@ static step_result_t send_desc(ucxpool_request_t *request, uint32_t flags,
     if (fixed == NULL) {
         return STEP_STALL;
     }
-    request->send.sequence = channel->flow.next_sequence++;
+    request->send->sequence = channel->flow.next_sequence++;
     if (flags & PROTO_DESC_EAGER) {
         channel->flow.credits--;
     } else {
@@ -288,7 +289,7 @@ static step_result_t send_desc(ucxpool_request_t *request, uint32_t flags,
         core_request_end(request, UCXPOOL_OK, NULL);
         return STEP_END;
     }
-    request->send.runs_sent =
+    request->send->runs_sent =
         (flags & PROTO_DESC_RUNS) ? 0 : (uint32_t)request->data.num_runs;
     return STEP_NEXT;
 }
@@ -300,8 +301,8 @@ static step_result_t send_read(ucxpool_request_t *request, uint32_t flags,
     uint8_t          stream[PROTO_DATA_MAX];
     ucxpool_status_t status;
 
-    status = copy_gather(&request->plan, 0, request->data.totals.stream_size,
-                         stream);
+    status =
+        copy_gather(request->plan, 0, request->data.totals.stream_size, stream);
     if (status != UCXPOOL_OK) {
         xfer_send_stop(request, status, ucxpool_error_detail());
         return STEP_END;
@@ -330,9 +331,9 @@ static step_result_t step_desc(ucxpool_request_t *request)
 
 static step_result_t step_runs(ucxpool_request_t *request)
 {
-    core_send_t   *send = &request->send;
-    proto_fixed_t *fixed;
-    void          *data;
+    struct xfer_send *send = request->send;
+    proto_fixed_t    *fixed;
+    void             *data;
 
     while (send->runs_sent < request->data.num_runs) {
         uint32_t count =
@@ -360,10 +361,10 @@ static step_result_t step_accept(ucxpool_request_t *request)
 {
     base_list_t *wordless = &request->channel->xfer->wordless;
 
-    if (request->send.slot != 0) {
+    if (request->send->slot != 0) {
         return STEP_NEXT;
     }
-    if (request->send.receive == 0) {
+    if (request->send->receive == 0) {
         return STEP_WAIT;
     }
     if (base_list_is_empty(&request->link)) {
@@ -380,7 +381,7 @@ static step_result_t step_accept(ucxpool_request_t *request)
 /* All fragments are laid out, or the channel has failed. */
 static step_result_t end_fragments(const ucxpool_request_t *request)
 {
-    return base_list_is_empty(&request->send.unsent) ? STEP_NEXT : STEP_WAIT;
+    return base_list_is_empty(&request->send->unsent) ? STEP_NEXT : STEP_WAIT;
 }
 
 /* The next fragment is not laid out now, or never. */
@@ -401,9 +402,8 @@ static step_result_t stop_fragments(ucxpool_request_t *request,
 
 static void go(core_link_work_t *work)
 {
-    core_send_t *send = base_container_of(work, core_send_t, push);
-
-    core_request_wake(base_container_of(send, ucxpool_request_t, send));
+    core_request_wake(
+        xfer_send_request(base_container_of(work, struct xfer_send, push)));
 }
 
 /* While the channel is being opened they wait for xfer_send_opened(). */
@@ -411,7 +411,7 @@ void xfer_send_want_link(ucxpool_request_t *request)
 {
     if ((request->channel->state == UCXPOOL_CHANNEL_OPEN) &&
         core_channel_is_pushed(request->channel)) {
-        core_link_post(&request->send.push, request->channel, CORE_LINK_OUT,
+        core_link_post(&request->send->push, request->channel, CORE_LINK_OUT,
                        request->data.totals.stream_size, go);
     }
 }
@@ -437,8 +437,8 @@ static void wake_reader(ucxpool_t *pool)
     ucxpool_request_t *first;
 
     if (!base_list_is_empty(&pool->xfer->readers)) {
-        first = base_list_head(&pool->xfer->readers, ucxpool_request_t,
-                               send.read_link);
+        first = xfer_send_request(
+            base_list_head(&pool->xfer->readers, struct xfer_send, read_link));
         core_request_wake(first);
     }
 }
@@ -446,8 +446,8 @@ static void wake_reader(ucxpool_t *pool)
 /* Let others read. */
 static void leave_readers(ucxpool_request_t *request)
 {
-    if (!base_list_is_empty(&request->send.read_link)) {
-        base_list_del(&request->send.read_link);
+    if (!base_list_is_empty(&request->send->read_link)) {
+        base_list_del(&request->send->read_link);
         wake_reader(request->pool);
     }
 }
@@ -456,7 +456,7 @@ static void leave_readers(ucxpool_request_t *request)
 static bool may_read(ucxpool_request_t *request)
 {
     ucxpool_t   *pool = request->pool;
-    base_list_t *link = &request->send.read_link;
+    base_list_t *link = &request->send->read_link;
 
     if (base_list_is_empty(link)) {
         base_list_add_tail(&pool->xfer->readers, link);
@@ -479,12 +479,12 @@ static step_result_t read_fragment(ucxpool_request_t *request)
     if (!may_read(request)) {
         return STEP_WAIT;
     }
-    base_list_del(&request->send.read_link);
+    base_list_del(&request->send->read_link);
     status = xfer_fragment_post(request);
     if (status == UCXPOOL_OK) {
         pool->xfer->read_in = pool->progress_count;
-        if (!request->send.all_posted) {
-            base_list_add_tail(&pool->xfer->readers, &request->send.read_link);
+        if (!request->send->all_posted) {
+            base_list_add_tail(&pool->xfer->readers, &request->send->read_link);
         }
     }
     wake_reader(pool);
@@ -495,13 +495,13 @@ static step_result_t read_fragment(ucxpool_request_t *request)
     if (status == UCXPOOL_ERR_BUSY) {
         return STEP_STALL;
     }
-    return request->send.all_posted ? end_fragments(request) : STEP_WAIT;
+    return request->send->all_posted ? end_fragments(request) : STEP_WAIT;
 }
 
 static step_result_t step_fragments(ucxpool_request_t *request)
 {
-    core_send_t     *send = &request->send;
-    ucxpool_status_t status;
+    struct xfer_send *send = request->send;
+    ucxpool_status_t  status;
 
     if (request->stream.marker != NULL) {
         return STEP_WAIT;
@@ -544,19 +544,19 @@ static step_result_t step_done(ucxpool_request_t *request)
 }
 
 static const step_t steps[] = {
-    [CORE_SEND_TURN] = step_turn,           [CORE_SEND_DESC] = step_desc,
-    [CORE_SEND_RUNS] = step_runs,           [CORE_SEND_ACCEPT] = step_accept,
-    [CORE_SEND_FRAGMENTS] = step_fragments, [CORE_SEND_DONE] = step_done,
+    [XFER_SEND_TURN] = step_turn,           [XFER_SEND_DESC] = step_desc,
+    [XFER_SEND_RUNS] = step_runs,           [XFER_SEND_ACCEPT] = step_accept,
+    [XFER_SEND_FRAGMENTS] = step_fragments, [XFER_SEND_DONE] = step_done,
 };
 
 /* Take the steps that can be taken now. */
 static void take_steps(ucxpool_request_t *request)
 {
-    while (!core_request_has_ended(request) && !request->send.ending &&
+    while (!core_request_has_ended(request) && !request->send->ending &&
            core_channel_is_live(request->channel)) {
-        switch (steps[request->send.step](request)) {
+        switch (steps[request->send->step](request)) {
         case STEP_NEXT:
-            request->send.step++;
+            request->send->step++;
             break;
         case STEP_STALL:
             if (!core_request_has_ended(request)) {
@@ -572,10 +572,10 @@ static void take_steps(ucxpool_request_t *request)
 
 bool xfer_send_advance(ucxpool_request_t *request)
 {
-    const core_send_t *send      = &request->send;
-    core_send_step_t   step      = send->step;
-    uint32_t           runs_sent = send->runs_sent;
-    uint32_t           index     = send->index;
+    const struct xfer_send *send      = request->send;
+    xfer_send_step_t        step      = send->step;
+    uint32_t                runs_sent = send->runs_sent;
+    uint32_t                index     = send->index;
 
     take_steps(request);
     return core_request_has_ended(request) || (send->step != step) ||
@@ -605,10 +605,10 @@ static ucxpool_request_t *find(const ucxpool_channel_t *channel,
  * copies on the GPU? */
 static bool is_being_read(const ucxpool_request_t *request)
 {
-    for (unsigned i = 0; i < CORE_FRAGMENTS_MAX; i++) {
-        const core_fragment_t *fragment = request->send.fragments[i];
+    for (unsigned i = 0; i < XFER_FRAGMENTS_MAX; i++) {
+        const xfer_fragment_t *fragment = request->send->fragments[i];
 
-        if ((request->send.busy & (UINT64_C(1) << i)) &&
+        if ((request->send->busy & (UINT64_C(1) << i)) &&
             (((fragment->ucx != NULL) && fragment->in_place) ||
              (fragment->copy.job != NULL))) {
             return true;
@@ -623,9 +623,9 @@ static void revoke(const ucxpool_request_t *request)
 {
     ucxpool_channel_t *channel = request->channel;
 
-    if (channel->wire->is_read && (request->send.word != 0)) {
-        core_ring_revoke(&channel->ring, request->send.word - 1,
-                         request->send.message);
+    if (channel->wire->is_read && (request->send->word != 0)) {
+        core_ring_revoke(&channel->ring, request->send->word - 1,
+                         request->send->message);
     }
 }
 
@@ -635,7 +635,7 @@ static void send_cancel(ucxpool_request_t *request, ucxpool_status_t status,
     ucxpool_channel_t *channel = request->channel;
 
     revoke(request);
-    core_control_cancel(channel, request->send.message, request->send.receive,
+    core_control_cancel(channel, request->send->message, request->send->receive,
                         status, detail);
 }
 
@@ -649,13 +649,13 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
 {
     if (!is_being_read(request)) {
         core_request_end(request, status, detail);
-    } else if (!request->send.ending) {
-        request->send.ending = true;
-        request->send.end    = status;
+    } else if (!request->send->ending) {
+        request->send->ending = true;
+        request->send->end    = status;
         xfer_slice_leave(request);
         base_list_add_tail(&request->channel->xfer->ending, &request->link);
         leave_readers(request);
-        core_link_leave(&request->send.push);
+        core_link_leave(&request->send->push);
         core_request_set_detail(request, detail);
         core_request_drain(request);
     }
@@ -671,7 +671,7 @@ static bool take_loan(ucxpool_request_t *request, const void *data,
     return core_channel_is_pushed(request->channel) &&
            xfer_fragment_take_loan(request, lent,
                                    (unsigned)(data_size / sizeof(lent[0]))) &&
-           (request->send.block_size >= FRAG_SIZE_MIN);
+           (request->send->block_size >= FRAG_SIZE_MIN);
 }
 
 /* When the message is over and did not end well, and nothing of ours writes to
@@ -681,18 +681,18 @@ static void return_loan(ucxpool_request_t *request)
     ucxpool_channel_t *channel = request->channel;
     proto_fixed_t     *fixed;
 
-    if ((request->send.loan == 0) || (request->send.message != 0) ||
+    if ((request->send->loan == 0) || (request->send->message != 0) ||
         is_being_read(request)) {
         return;
     }
     if (core_channel_is_live(channel)) {
         fixed = core_control_begin(channel, PROTO_RETURNED, 0, CORE_MUST, NULL);
         if (fixed != NULL) {
-            fixed->returned.message = request->send.loan;
+            fixed->returned.message = request->send->loan;
             core_control_end(channel);
         }
     }
-    request->send.loan = 0;
+    request->send->loan = 0;
 }
 
 void xfer_send_accepted(ucxpool_channel_t    *channel,
@@ -701,19 +701,20 @@ void xfer_send_accepted(ucxpool_channel_t    *channel,
 {
     ucxpool_request_t *request = find(channel, accept->message);
 
-    if ((request == NULL) || (request->send.receive != 0)) {
+    if ((request == NULL) || (request->send->receive != 0)) {
         return;
     }
     put_cost(request);
     xfer_queue_wake(channel);
     if (core_request_has_ended(request)) {
         /* Our CANCEL came before the descriptor was known there. */
-        request->send.loan    = (data_size != 0) ? accept->message : 0;
-        request->send.receive = accept->receive;
-        send_cancel(request, core_request_status(request), request->detail);
+        request->send->loan    = (data_size != 0) ? accept->message : 0;
+        request->send->receive = accept->receive;
+        send_cancel(request, core_request_status(request),
+                    core_request_detail(request));
         return;
     }
-    if (request->send.slot != 0) {
+    if (request->send->slot != 0) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer accepted a message that is in its mailbox");
         return;
@@ -733,7 +734,7 @@ void xfer_send_accepted(ucxpool_channel_t    *channel,
                           "channel that does not push");
         return;
     }
-    request->send.receive = accept->receive;
+    request->send->receive = accept->receive;
     xfer_fragment_set_limits(request, accept->frag_size, accept->window);
     core_request_wake(request);
 }
@@ -742,26 +743,27 @@ void xfer_send_taken(ucxpool_channel_t *channel, const proto_taken_t *taken)
 {
     ucxpool_request_t *request = find(channel, taken->message);
     uint32_t           number  = taken->piece;
-    core_fragment_t   *fragment;
+    xfer_fragment_t   *fragment;
 
     if (!channel->wire->is_read || (request == NULL) ||
-        (number >= CORE_FRAGMENTS_MAX) ||
-        !(request->send.busy & (UINT64_C(1) << number))) {
+        (number >= XFER_FRAGMENTS_MAX) ||
+        !(request->send->busy & (UINT64_C(1) << number))) {
         return;
     }
-    fragment = request->send.fragments[number];
+    fragment = request->send->fragments[number];
     if ((fragment->ucx == NULL) && (fragment->copy.job == NULL)) {
         xfer_send_fragment_done(fragment);
     }
 }
 
-void xfer_send_fragment_done(core_fragment_t *fragment)
+void xfer_send_fragment_done(xfer_fragment_t *fragment)
 {
     ucxpool_request_t *request = fragment->request;
 
     xfer_fragment_free(fragment);
-    if (request->send.ending && !is_being_read(request)) {
-        core_request_end(request, request->send.end, request->detail);
+    if (request->send->ending && !is_being_read(request)) {
+        core_request_end(request, request->send->end,
+                         core_request_detail(request));
     }
     return_loan(request);
     xfer_mailbox_put(request);
@@ -774,17 +776,17 @@ void xfer_send_fragment_done(core_fragment_t *fragment)
 
 void xfer_send_forget(ucxpool_request_t *request)
 {
-    for (unsigned i = 0; i < CORE_FRAGMENTS_MAX; i++) {
-        core_fragment_t *fragment = request->send.fragments[i];
+    for (unsigned i = 0; i < XFER_FRAGMENTS_MAX; i++) {
+        xfer_fragment_t *fragment = request->send->fragments[i];
 
         /* UCX itself says when it is through with a fragment, and so does the
          * GPU. */
-        if ((request->send.busy & (UINT64_C(1) << i)) &&
+        if ((request->send->busy & (UINT64_C(1) << i)) &&
             (fragment->ucx == NULL) && (fragment->copy.job == NULL)) {
             xfer_fragment_free(fragment);
         }
     }
-    if (request->send.message != 0) {
+    if (request->send->message != 0) {
         put_number(request);
     }
     return_loan(request);
@@ -805,7 +807,7 @@ void xfer_send_done(ucxpool_channel_t *channel, const proto_done_t *done,
         status = UCXPOOL_ERR_REFUSED;
     }
     if (status == UCXPOOL_OK) {
-        request->send.loan = 0; /* the receiver has them back */
+        request->send->loan = 0; /* the receiver has them back */
     }
     /* The receiver is done with our memory, so fragments on the `map` wire are
      * free; UCX may still be about to tell us of its own. */
@@ -816,18 +818,18 @@ void xfer_send_done(ucxpool_channel_t *channel, const proto_done_t *done,
 void xfer_send_stop(ucxpool_request_t *request, ucxpool_status_t status,
                     const char *detail)
 {
-    if (request->send.step <= CORE_SEND_DESC) {
+    if (request->send->step <= XFER_SEND_DESC) {
         xfer_queue_end(request, status, detail);
         return;
     }
-    if (request->send.ending) {
+    if (request->send->ending) {
         core_request_end_drain(
-            request, request->send.end,
+            request, request->send->end,
             "the peer kept reading a send in place over the ucx "
             "wire that had been ended");
         return;
     }
-    if (request->send.step == CORE_SEND_RUNS) {
+    if (request->send->step == XFER_SEND_RUNS) {
         xfer_queue_leave(request);
     }
     send_cancel(request, status, detail);
@@ -851,15 +853,15 @@ void xfer_send_abort(ucxpool_request_t *request, ucxpool_status_t status,
 static void init(ucxpool_request_t *request)
 {
     /* Those of fragments[] are set when they are used. */
-    memset(&request->send, 0, offsetof(core_send_t, fragments));
-    base_list_init(&request->send.unsent);
-    base_list_init(&request->send.read_link);
-    base_list_init(&request->send.sent_link);
+    memset(request->send, 0, offsetof(struct xfer_send, fragments));
+    base_list_init(&request->send->unsent);
+    base_list_init(&request->send->read_link);
+    base_list_init(&request->send->sent_link);
 }
 
 static void resume(ucxpool_request_t *request)
 {
-    if (request->send.step == CORE_SEND_FRAGMENTS) {
+    if (request->send->step == XFER_SEND_FRAGMENTS) {
         core_request_wake(request);
     }
 }
@@ -867,16 +869,16 @@ static void resume(ucxpool_request_t *request)
 static void ended(ucxpool_request_t *request, ucxpool_status_t status)
 {
     xfer_queue_count(request, status);
-    base_list_del(&request->send.sent_link);
+    base_list_del(&request->send->sent_link);
     wake_wordless(request->channel);
     leave_readers(request);
-    core_link_leave(&request->send.push);
+    core_link_leave(&request->send->push);
     xfer_send_release(request);
 }
 
 static bool is_busy(const ucxpool_request_t *request)
 {
-    return (request->send.busy != 0) || (request->send.message != 0);
+    return (request->send->busy != 0) || (request->send->message != 0);
 }
 
 const core_request_kind_t xfer_send_kind = {
@@ -896,13 +898,18 @@ bool xfer_flush_has_sends(const ucxpool_channel_t *channel, uint64_t before)
 {
     const base_list_t *queue = &channel->xfer->queue;
     const base_list_t *sent  = &channel->xfer->sent;
+    struct xfer_send  *first;
 
     /* In both the oldest comes first. */
-    return (!base_list_is_empty(queue) &&
-            (base_list_head(queue, ucxpool_request_t, link)->order < before)) ||
-           (!base_list_is_empty(sent) &&
-            (base_list_head(sent, ucxpool_request_t, send.sent_link)->order <
-             before));
+    if (!base_list_is_empty(queue) &&
+        (base_list_head(queue, ucxpool_request_t, link)->order < before)) {
+        return true;
+    }
+    if (base_list_is_empty(sent)) {
+        return false;
+    }
+    first = base_list_head(sent, struct xfer_send, sent_link);
+    return xfer_send_request(first)->order < before;
 }
 
 unsigned xfer_flush_progress(ucxpool_channel_t *channel)
@@ -949,8 +956,8 @@ ucxpool_status_t xfer_flush_post(ucxpool_channel_t              *channel,
     if (!core_channel_is_live(channel)) {
         return core_channel_say_ended(channel);
     }
-    status = core_request_create(channel->pool, &flush_kind, &nothing, params,
-                                 &request);
+    status = core_request_create(channel->pool, &channel->pool->xfer->recvs,
+                                 &flush_kind, &nothing, params, &request);
     if (status != UCXPOOL_OK) {
         return status;
     }

@@ -6,6 +6,8 @@
 
 #include "core/request.h"
 
+#include "xfer/request.h"
+
 extern const core_request_kind_t xfer_send_kind;
 
 /*
@@ -33,7 +35,7 @@ void xfer_send_opened(ucxpool_channel_t *channel);
 bool xfer_send_advance(ucxpool_request_t *request);
 
 /* A fragment is not in flight any more. */
-void xfer_send_fragment_done(core_fragment_t *fragment);
+void xfer_send_fragment_done(xfer_fragment_t *fragment);
 
 /* What the peer said. */
 void xfer_send_accepted(ucxpool_channel_t    *channel,

@@ -132,8 +132,8 @@ ucxpool_status_t xfer_short_post(ucxpool_channel_t   *channel,
         send_untold(channel, memory->segments, tag)) {
         return UCXPOOL_OK;
     }
-    status = core_request_create(channel->pool, &short_kind, memory, params,
-                                 &request);
+    status = core_request_create(channel->pool, &channel->pool->xfer->sends,
+                                 &short_kind, memory, params, &request);
     if (status != UCXPOOL_OK) {
         return status;
     }

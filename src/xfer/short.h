@@ -1,8 +1,8 @@
 /*
  * Shorts: messages that are one piece of host memory, go through a ring as one
  * entry, and need nothing but a credit. One that goes at once needs no request
- * either, where nobody is to be told of its end; another's stands in the queue
- * until it goes, and has no plan, no number, no fragments: core_send is not
+ * either, where the caller does not ask for its end; another's is queued until
+ * it goes, without a plan, a number or fragments: its struct xfer_send is not
  * touched.
  */
 #ifndef XFER_SHORT_H

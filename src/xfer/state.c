@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "xfer/request.h"
 
 #include <stdlib.h>
 
@@ -28,7 +29,9 @@ ucxpool_status_t xfer_pool_create(ucxpool_t *pool)
 
     init_lists(lists, sizeof(lists) / sizeof(lists[0]));
     xfer->next_announce = BASE_CLOCK_FOREVER;
-    pool->xfer          = xfer;
+    core_request_list_init(&xfer->sends, sizeof(struct xfer_send));
+    core_request_list_init(&xfer->recvs, sizeof(struct xfer_recv));
+    pool->xfer = xfer;
     return UCXPOOL_OK;
 }
 

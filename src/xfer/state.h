@@ -20,6 +20,7 @@
 
 #include "core/channel.h"
 #include "core/pool.h"
+#include "core/request.h"
 
 /* A block of the receive share that is lent in parts: see xfer/mailbox.h. */
 typedef struct xfer_mail {
@@ -43,10 +44,12 @@ struct xfer_pool {
     base_list_t rndvs;     /* fragments that UCX is writing */
     base_list_t rndv_waiters; /* fragments that wait for a receive block */
     base_list_t deliveries;   /* bytes that a GPU puts in their place */
-    base_list_t free_fragments;
-    base_list_t free_rndvs;
-    base_list_t free_deliveries;
-    xfer_mail_t mail;
+    core_request_list_t sends;
+    core_request_list_t recvs; /* and flushes, which have no state */
+    base_list_t         free_fragments;
+    base_list_t         free_rndvs;
+    base_list_t         free_deliveries;
+    xfer_mail_t         mail;
 };
 
 /* Records of messages, all with the same room, that are used again. */
