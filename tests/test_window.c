@@ -234,6 +234,31 @@ START_TEST(a_buffer_is_read_and_written)
 }
 END_TEST
 
+/* Except by messages, where each one sends its places to the owner. */
+START_TEST(repeated_operations_allocate_nothing)
+{
+    ucxpool_place_t  place  = {0, SIZE};
+    ucxpool_places_t places = ucxpool_places(&place, 1);
+    uint8_t         *bytes  = calloc(1, SIZE);
+    ucxpool_data_t   data   = ucxpool_data_buffer(bytes, SIZE);
+    uint64_t         before = 0;
+
+    begin(_i, BOTH);
+    for (unsigned i = 0; i < 4; i++) {
+        move(false, &places, &data);
+        move(true, &places, &data);
+        if (i == 0) {
+            before = pair.a->stats.allocations;
+        }
+    }
+    if (asked().way != UCXPOOL_WAY_MESSAGES) {
+        ck_assert_uint_eq(pair.a->stats.allocations, before);
+    }
+    end();
+    free(bytes);
+}
+END_TEST
+
 /* Places in any order, of lengths that differ; and the memory for them cut in
  * another way. Returns the bytes of all. */
 static size_t make_places(ucxpool_place_t *places, size_t num)
@@ -1087,6 +1112,8 @@ END_TEST
 static void add_operations(TCase *tcase)
 {
     tcase_add_loop_test(tcase, a_buffer_is_read_and_written, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase, repeated_operations_allocate_nothing, 0,
+                        NUM_WAYS);
     tcase_add_loop_test(tcase, scattered_places_meet_segments_cut_otherwise, 0,
                         NUM_WAYS);
     tcase_add_loop_test(tcase, even_places_meet_pieces, 0, NUM_WAYS);

@@ -45,10 +45,37 @@ static const core_request_kind_t operation_kind = {.stop = stop};
 static void free_if_over(window_operation_t *operation)
 {
     if ((operation->request == NULL) && (operation->call_request == NULL)) {
+        struct window_pool *windows = operation->remote->channel->pool->windows;
+
         window_remote_put(operation->remote);
         free(operation->call.address);
+        base_list_add_head(&windows->free_operations, &operation->link);
+    }
+}
+
+void window_operations_destroy_all(ucxpool_t *pool)
+{
+    base_list_t        *free_operations = &pool->windows->free_operations;
+    window_operation_t *operation;
+
+    while (!base_list_is_empty(free_operations)) {
+        operation = base_list_head(free_operations, window_operation_t, link);
+        base_list_del(&operation->link);
         free(operation);
     }
+}
+
+static window_operation_t *operation_get(ucxpool_t *pool)
+{
+    base_list_t        *free_operations = &pool->windows->free_operations;
+    window_operation_t *operation;
+
+    if (base_list_is_empty(free_operations)) {
+        return core_alloc(pool, sizeof(*operation));
+    }
+    operation = base_list_head(free_operations, window_operation_t, link);
+    base_list_del(&operation->link);
+    return operation;
 }
 
 static void say_given_up(const window_operation_t *operation)
@@ -318,8 +345,7 @@ static ucxpool_status_t make_request(window_operation_t             *operation,
 static window_operation_t *create(ucxpool_remote_t *remote, bool is_write,
                                   const ucxpool_places_t *places)
 {
-    window_operation_t *operation =
-        core_alloc(remote->channel->pool, sizeof(*operation));
+    window_operation_t *operation = operation_get(remote->channel->pool);
 
     if (operation == NULL) {
         base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for an operation");

@@ -179,6 +179,7 @@ ucxpool_status_t window_pool_create(ucxpool_t *pool)
     base_list_init(&windows->all);
     base_list_init(&windows->copying);
     base_list_init(&windows->runnable);
+    base_list_init(&windows->free_operations);
     pool->windows = windows;
     return UCXPOOL_OK;
 }
@@ -189,6 +190,7 @@ void window_pool_destroy(ucxpool_t *pool)
         window_free(
             base_list_head(&pool->windows->all, ucxpool_window_t, link));
     }
+    window_operations_destroy_all(pool);
     free(pool->windows);
     pool->windows = NULL;
 }

@@ -63,9 +63,10 @@ static_assert(sizeof(window_blob_t) == UCXPOOL_WINDOW_BLOB_SIZE,
 
 /* The windows of a pool. */
 struct window_pool {
-    base_list_t all;         /* of the caller's */
-    base_list_t copying;     /* operations that copy by themselves, in turns */
-    base_list_t runnable;    /* the peers' operations that can go on */
+    base_list_t all;      /* of the caller's */
+    base_list_t copying;  /* operations that copy by themselves, in turns */
+    base_list_t runnable; /* the peers' operations that can go on */
+    base_list_t free_operations;
     uint64_t    next_number; /* of windows and grants */
     /* For tests and benchmarks: get and put over transports that have none,
      * too, where a peer that dies may take its owner with it (window/rma.c). */
@@ -318,7 +319,7 @@ typedef struct window_job {
 typedef struct window_operation {
     base_list_t link; /* the remote's waiting ones, the channel's queued,
                          called, moving or moved ones, the pool's copying ones,
-                         or none */
+                         free, or none */
     ucxpool_remote_t  *remote;       /* a reference */
     ucxpool_request_t *request;      /* the caller's; NULL: it has ended */
     ucxpool_request_t *call_request; /* sends the CALL; NULL: not under way */
@@ -362,6 +363,9 @@ void window_operations_begin(ucxpool_remote_t *remote);
 /* The remote has ended, and so do its operations. */
 void window_operations_abort(ucxpool_remote_t *remote, ucxpool_status_t status,
                              const char *reason);
+
+/* Free the memory of the free list. */
+void window_operations_destroy_all(ucxpool_t *pool);
 
 /* Those that wait until the owner holds fewer. */
 unsigned window_operations_progress(ucxpool_channel_t *channel);
