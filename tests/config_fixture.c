@@ -2,7 +2,8 @@
 
 #include "config_fixture.h"
 
-#include "base/config.h"
+#include "api/config.h"
+#include "base/key.h"
 #include "base/log.h"
 
 #include <ucxpool/status.h>
@@ -36,6 +37,14 @@ void release_config(void)
     ucxpool_config_release(config);
 }
 
+const base_config_t *values_of(const ucxpool_config_t *settings)
+{
+    static base_config_t values;
+
+    ck_assert_int_eq(api_config_values(settings, &values), UCXPOOL_OK);
+    return &values;
+}
+
 void set(const char *key, const char *value)
 {
     ck_assert_int_eq(ucxpool_config_modify(config, key, value), UCXPOOL_OK);
@@ -43,12 +52,12 @@ void set(const char *key, const char *value)
 
 void assert_refused(const char *key, const char *value)
 {
-    base_config_t before = *base_config_values(config);
+    base_config_t before = *values_of(config);
 
     ck_assert_msg(ucxpool_config_modify(config, key, value) ==
                       UCXPOOL_ERR_INVALID_PARAM,
                   "%s=%s", key, value);
-    ck_assert_mem_eq(base_config_values(config), &before, sizeof(before));
+    ck_assert_mem_eq(values_of(config), &before, sizeof(before));
 }
 
 void assert_detail_has(const char *part)

@@ -5,6 +5,8 @@
 #ifndef TESTS_CONFIG_FIXTURE_H
 #define TESTS_CONFIG_FIXTURE_H
 
+#include "base/config.h"
+
 #include <ucxpool/config.h>
 
 /* The settings of the test that runs. */
@@ -16,6 +18,9 @@ void clear_environment(void);
 /* The checked fixture of every test: read and release `config`. */
 void read_config(void);
 void release_config(void);
+
+/* A copy of the values, until the next call. */
+const base_config_t *values_of(const ucxpool_config_t *settings);
 
 /* Modify a key, which must succeed. */
 void set(const char *key, const char *value);

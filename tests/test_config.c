@@ -1,7 +1,7 @@
 /* Settings: environment, checks between keys, printing. */
 #include <config.h>
 
-#include "base/config.h"
+#include "base/key.h"
 #include "base/log.h"
 #include "caught.h"
 #include "config_fixture.h"
@@ -60,9 +60,9 @@ START_TEST(the_environment_sets_values)
     setenv("UCXPOOL_WIRE", "ucx", 1);
     setenv("UCXPOOL_SECRET_FILE", "", 1);
     ck_assert_int_eq(ucxpool_config_read(&read), UCXPOOL_OK);
-    ck_assert_uint_eq(base_config_values(read)->block_size, 8 * MIB);
-    ck_assert_int_eq(base_config_values(read)->wire, BASE_WIRE_UCX);
-    ck_assert_str_eq(base_config_values(read)->secret_file, "");
+    ck_assert_uint_eq(values_of(read)->block_size, 8 * MIB);
+    ck_assert_int_eq(values_of(read)->wire, BASE_WIRE_UCX);
+    ck_assert_str_eq(values_of(read)->secret_file, "");
     ucxpool_config_release(read);
 }
 END_TEST
@@ -202,13 +202,13 @@ START_TEST(the_order_of_modifications_does_not_matter)
     set("RECV_SHARE", "10");
     set("REGION_SIZE", "12k");
     set("BLOCK_SIZE", "4k");
-    ck_assert_int_eq(base_config_check(base_config_values(config)), UCXPOOL_OK);
+    ck_assert_int_eq(base_config_check(values_of(config)), UCXPOOL_OK);
 }
 END_TEST
 
 static void assert_unfit(const char *first, const char *second)
 {
-    ck_assert_int_eq(base_config_check(base_config_values(config)),
+    ck_assert_int_eq(base_config_check(values_of(config)),
                      UCXPOOL_ERR_INVALID_PARAM);
     assert_detail_has(first);
     assert_detail_has(second);
@@ -222,7 +222,7 @@ START_TEST(a_region_is_a_multiple_of_a_block)
     set("REGION_SIZE", "2m");
     assert_unfit("UCXPOOL_REGION_SIZE=2m", "UCXPOOL_BLOCK_SIZE=4m");
     set("REGION_SIZE", "8m");
-    ck_assert_int_eq(base_config_check(base_config_values(config)), UCXPOOL_OK);
+    ck_assert_int_eq(base_config_check(values_of(config)), UCXPOOL_OK);
 }
 END_TEST
 
@@ -232,7 +232,7 @@ START_TEST(the_pool_has_two_blocks_at_least)
     set("COMM_SIZE", "8388607");
     assert_unfit("UCXPOOL_COMM_SIZE=8388607", "UCXPOOL_BLOCK_SIZE=4m");
     set("COMM_SIZE", "8m");
-    ck_assert_int_eq(base_config_check(base_config_values(config)), UCXPOOL_OK);
+    ck_assert_int_eq(base_config_check(values_of(config)), UCXPOOL_OK);
 }
 END_TEST
 
@@ -242,7 +242,7 @@ START_TEST(a_region_is_not_larger_than_the_pool)
     set("REGION_SIZE", "68m");
     assert_unfit("UCXPOOL_REGION_SIZE=68m", "UCXPOOL_COMM_SIZE=64m");
     set("REGION_SIZE", "64m");
-    ck_assert_int_eq(base_config_check(base_config_values(config)), UCXPOOL_OK);
+    ck_assert_int_eq(base_config_check(values_of(config)), UCXPOOL_OK);
 }
 END_TEST
 
@@ -252,7 +252,7 @@ START_TEST(a_fragment_lies_in_one_block)
     set("FRAG_SIZE", "4194305");
     assert_unfit("UCXPOOL_FRAG_SIZE=4194305", "UCXPOOL_BLOCK_SIZE=4m");
     set("FRAG_SIZE", "4m");
-    ck_assert_int_eq(base_config_check(base_config_values(config)), UCXPOOL_OK);
+    ck_assert_int_eq(base_config_check(values_of(config)), UCXPOOL_OK);
 }
 END_TEST
 
@@ -281,7 +281,7 @@ START_TEST(printed_values_read_back_the_same)
     set("BLOCK_SIZE", "64k");
     set("WIRE", "map");
     set("SECRET_FILE", "/a b=c");
-    before = *base_config_values(config);
+    before = *values_of(config);
     text   = printed(UCXPOOL_CONFIG_PRINT_VALUES);
     ucxpool_config_release(config);
     read_config();
@@ -292,7 +292,7 @@ START_TEST(printed_values_read_back_the_same)
         *value = '\0';
         set(line + strlen("UCXPOOL_"), value + 1);
     }
-    ck_assert_mem_eq(base_config_values(config), &before, sizeof(before));
+    ck_assert_mem_eq(values_of(config), &before, sizeof(before));
     free(text);
 }
 END_TEST

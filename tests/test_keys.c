@@ -1,5 +1,5 @@
 /* The keys of the settings: what each takes, and what it says to the rest. */
-#include "base/config.h"
+#include "base/key.h"
 #include "base/log.h"
 #include "config_fixture.h"
 
@@ -15,35 +15,33 @@
 
 START_TEST(defaults_are_those_of_the_header)
 {
-    const base_config_t *values = base_config_values(config);
-
-    ck_assert_uint_eq(values->comm_size, BASE_SIZE_AUTO);
-    ck_assert_uint_eq(values->block_size, BASE_SIZE_AUTO);
-    ck_assert_uint_eq(values->region_size, BASE_SIZE_AUTO);
-    ck_assert_uint_eq(values->send_share, 25);
-    ck_assert_uint_eq(values->recv_share, 25);
-    ck_assert_int_eq(values->huge_pages, BASE_SWITCH_TRY);
-    ck_assert_int_eq(values->cuda_backing, BASE_BACKING_AUTO);
-    ck_assert_int_eq(values->wire, BASE_WIRE_AUTO);
-    ck_assert_uint_eq(values->frag_size, BASE_SIZE_AUTO);
-    ck_assert_uint_eq(values->eager_size, 16 * KIB);
-    ck_assert_uint_eq(values->credits, 64);
-    ck_assert_uint_eq(values->max_unexpected, 131072);
-    ck_assert_int_eq(values->unexpected_full, BASE_UNEXPECTED_WAIT);
-    ck_assert_uint_eq(values->inplace_min, 16 * KIB);
-    ck_assert_uint_eq(values->max_metadata, 2 * KIB);
-    ck_assert_uint_eq(values->max_segments, 4 * MIB);
-    ck_assert_int_eq(values->checksum, BASE_CHECKSUM_NONE);
-    ck_assert_uint_eq(values->am_id, 100);
-    ck_assert_uint_eq(values->request_timeout_ns, UCXPOOL_FOREVER);
-    ck_assert_uint_eq(values->close_timeout_ns, 2 * SEC);
-    ck_assert_uint_eq(values->spin_ns, 200000);
-    ck_assert_str_eq(values->secret_file, "");
-    ck_assert(!values->listen_without_secret);
-    ck_assert_uint_eq(values->max_half_open, 1024);
-    ck_assert_uint_eq(values->accept_queue, 1024);
-    ck_assert_uint_eq(values->handshake_timeout_ns, 5 * SEC);
-    ck_assert_uint_eq(values->log_level, BASE_LOG_WARN);
+    ck_assert_uint_eq(values_of(config)->comm_size, BASE_SIZE_AUTO);
+    ck_assert_uint_eq(values_of(config)->block_size, BASE_SIZE_AUTO);
+    ck_assert_uint_eq(values_of(config)->region_size, BASE_SIZE_AUTO);
+    ck_assert_uint_eq(values_of(config)->send_share, 25);
+    ck_assert_uint_eq(values_of(config)->recv_share, 25);
+    ck_assert_int_eq(values_of(config)->huge_pages, BASE_SWITCH_TRY);
+    ck_assert_int_eq(values_of(config)->cuda_backing, BASE_BACKING_AUTO);
+    ck_assert_int_eq(values_of(config)->wire, BASE_WIRE_AUTO);
+    ck_assert_uint_eq(values_of(config)->frag_size, BASE_SIZE_AUTO);
+    ck_assert_uint_eq(values_of(config)->eager_size, 16 * KIB);
+    ck_assert_uint_eq(values_of(config)->credits, 64);
+    ck_assert_uint_eq(values_of(config)->max_unexpected, 131072);
+    ck_assert_int_eq(values_of(config)->unexpected_full, BASE_UNEXPECTED_WAIT);
+    ck_assert_uint_eq(values_of(config)->inplace_min, 16 * KIB);
+    ck_assert_uint_eq(values_of(config)->max_metadata, 2 * KIB);
+    ck_assert_uint_eq(values_of(config)->max_segments, 4 * MIB);
+    ck_assert_int_eq(values_of(config)->checksum, BASE_CHECKSUM_NONE);
+    ck_assert_uint_eq(values_of(config)->am_id, 100);
+    ck_assert_uint_eq(values_of(config)->request_timeout_ns, UCXPOOL_FOREVER);
+    ck_assert_uint_eq(values_of(config)->close_timeout_ns, 2 * SEC);
+    ck_assert_uint_eq(values_of(config)->spin_ns, 200000);
+    ck_assert_str_eq(values_of(config)->secret_file, "");
+    ck_assert(!values_of(config)->listen_without_secret);
+    ck_assert_uint_eq(values_of(config)->max_half_open, 1024);
+    ck_assert_uint_eq(values_of(config)->accept_queue, 1024);
+    ck_assert_uint_eq(values_of(config)->handshake_timeout_ns, 5 * SEC);
+    ck_assert_uint_eq(values_of(config)->log_level, BASE_LOG_WARN);
 }
 END_TEST
 
@@ -89,8 +87,6 @@ END_TEST
 
 START_TEST(a_value_of_every_type_is_set)
 {
-    const base_config_t *values = base_config_values(config);
-
     set("BLOCK_SIZE", "64K");
     set("SPIN", "1ms");
     set("DEPTH", "8");
@@ -100,26 +96,24 @@ START_TEST(a_value_of_every_type_is_set)
     set("CHECKSUM", "CRC32C");
     set("SECRET_FILE", "/etc/secret");
 
-    ck_assert_uint_eq(values->block_size, 64 * KIB);
-    ck_assert_uint_eq(values->spin_ns, 1000000);
-    ck_assert_uint_eq(values->depth, 8);
-    ck_assert_uint_eq(values->send_share, 40);
-    ck_assert(values->listen_without_secret);
-    ck_assert_int_eq(values->huge_pages, BASE_SWITCH_NO);
-    ck_assert_int_eq(values->checksum, BASE_CHECKSUM_CRC32C);
-    ck_assert_str_eq(values->secret_file, "/etc/secret");
+    ck_assert_uint_eq(values_of(config)->block_size, 64 * KIB);
+    ck_assert_uint_eq(values_of(config)->spin_ns, 1000000);
+    ck_assert_uint_eq(values_of(config)->depth, 8);
+    ck_assert_uint_eq(values_of(config)->send_share, 40);
+    ck_assert(values_of(config)->listen_without_secret);
+    ck_assert_int_eq(values_of(config)->huge_pages, BASE_SWITCH_NO);
+    ck_assert_int_eq(values_of(config)->checksum, BASE_CHECKSUM_CRC32C);
+    ck_assert_str_eq(values_of(config)->secret_file, "/etc/secret");
 }
 END_TEST
 
 START_TEST(a_switch_goes_through_its_three_values)
 {
-    const base_config_t *values = base_config_values(config);
-
     set("HUGE_PAGES", "y");
-    ck_assert_int_eq(values->huge_pages, BASE_SWITCH_YES);
+    ck_assert_int_eq(values_of(config)->huge_pages, BASE_SWITCH_YES);
     set("HUGE_PAGES", "TRY");
-    ck_assert_int_eq(values->huge_pages, BASE_SWITCH_TRY);
-    ck_assert_int_eq(values->cuda_backing, BASE_BACKING_AUTO);
+    ck_assert_int_eq(values_of(config)->huge_pages, BASE_SWITCH_TRY);
+    ck_assert_int_eq(values_of(config)->cuda_backing, BASE_BACKING_AUTO);
     assert_refused("LISTEN_WITHOUT_SECRET", "try");
     assert_refused("HUGE_PAGES", "perhaps");
 }
@@ -211,7 +205,7 @@ START_TEST(a_path_that_is_too_long_is_refused)
     assert_refused("SECRET_FILE", path);
     path[BASE_PATH_SIZE - 1] = '\0';
     set("SECRET_FILE", path);
-    ck_assert_str_eq(base_config_values(config)->secret_file, path);
+    ck_assert_str_eq(values_of(config)->secret_file, path);
 }
 END_TEST
 

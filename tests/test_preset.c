@@ -2,6 +2,7 @@
  * that. */
 #include <config.h>
 
+#include "api/config.h"
 #include "base/math.h"
 #include "block/budget.h"
 
@@ -24,13 +25,9 @@ static block_budget_t budget;
 
 static void setup(void)
 {
-    ucxpool_config_t *defaults;
-
     strcpy(path, "/tmp/test_preset.XXXXXX");
     close(mkstemp(path));
-    ck_assert_int_eq(ucxpool_config_read(&defaults), UCXPOOL_OK);
-    config = *base_config_values(defaults);
-    ucxpool_config_release(defaults);
+    ck_assert_int_eq(api_config_values(NULL, &config), UCXPOOL_OK);
     memset(&bar, 0, sizeof(bar));
 }
 

@@ -4,7 +4,7 @@
  */
 #include <config.h>
 
-#include "base/config.h"
+#include "api/config.h"
 #include "base/error.h"
 #include "base/math.h"
 #include "block/backing.h"
@@ -176,25 +176,17 @@ ucxpool_status_t ucxpool_device_budget(int                      device,
                                        const ucxpool_config_t  *config,
                                        ucxpool_device_budget_t *budget_p)
 {
-    ucxpool_config_t *own = NULL;
-    base_config_t     values;
-    ucxpool_status_t  status;
+    base_config_t    values;
+    ucxpool_status_t status;
 
     if (budget_p == NULL) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "the budget of GPU %d has no place: budget_p is NULL",
                           device);
     }
-    if (config == NULL) {
-        status = ucxpool_config_read(&own);
-        if (status != UCXPOOL_OK) {
-            return status;
-        }
-        config = own;
-    }
-    values = *base_config_values(config);
-    if (own != NULL) {
-        ucxpool_config_release(own);
+    status = api_config_values(config, &values);
+    if (status != UCXPOOL_OK) {
+        return status;
     }
     return fill_budget(device, &values, budget_p);
 }
@@ -341,24 +333,6 @@ static void fill_backing(const mem_cuda_device_t *device, int wanted,
                                   : ucxpool_error_detail());
 }
 
-static ucxpool_status_t wanted_backing(const ucxpool_config_t *config,
-                                       int                    *wanted_p)
-{
-    ucxpool_config_t *own;
-    ucxpool_status_t  status;
-
-    if (config != NULL) {
-        *wanted_p = (int)base_config_values(config)->cuda_backing;
-        return UCXPOOL_OK;
-    }
-    status = ucxpool_config_read(&own);
-    if (status == UCXPOOL_OK) {
-        *wanted_p = (int)base_config_values(own)->cuda_backing;
-        ucxpool_config_release(own);
-    }
-    return status;
-}
-
 ucxpool_status_t ucxpool_device_query(int                     device,
                                       const ucxpool_config_t *config,
                                       ucxpool_device_attr_t  *attr_p,
@@ -366,8 +340,8 @@ ucxpool_status_t ucxpool_device_query(int                     device,
 {
     ucxpool_device_attr_t attr = {.field_mask = 0};
     mem_cuda_device_t     described;
+    base_config_t         values;
     ucxpool_status_t      status;
-    int                   wanted;
 
     if (base_missing(attr_p)) {
         return UCXPOOL_ERR_INVALID_PARAM;
@@ -377,7 +351,7 @@ ucxpool_status_t ucxpool_device_query(int                     device,
                           "attr_size is %zu bytes: pass sizeof(*attr_p)",
                           attr_size);
     }
-    status = wanted_backing(config, &wanted);
+    status = api_config_values(config, &values);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -391,7 +365,7 @@ ucxpool_status_t ucxpool_device_query(int                     device,
         fill_bar1(&attr);
     }
     if (attr.field_mask & UCXPOOL_DEVICE_ATTR_FIELD_BACKING) {
-        fill_backing(&described, wanted, &attr);
+        fill_backing(&described, (int)values.cuda_backing, &attr);
     }
     if (attr.field_mask & UCXPOOL_DEVICE_ATTR_FIELD_MEMORY_FREE) {
         status = fill_memory_free(device, &attr);

@@ -4,6 +4,7 @@
 #include <ucxpool/private.h>
 #include <ucxpool/ucxpool.h>
 
+#include "api/config.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -22,20 +23,14 @@
 static ucxpool_status_t read_config(ucxpool_t              *pool,
                                     const ucxpool_params_t *params)
 {
-    ucxpool_config_t *config;
-    ucxpool_status_t  status;
+    bool             is_given = params->field_mask & UCXPOOL_PARAM_FIELD_CONFIG;
+    ucxpool_status_t status =
+        api_config_values(is_given ? params->config : NULL, &pool->config);
 
-    if (params->field_mask & UCXPOOL_PARAM_FIELD_CONFIG) {
-        pool->config = *base_config_values(params->config);
-        base_secret_get(pool->config.secret);
-        return base_config_check(&pool->config);
-    }
-    status = ucxpool_config_read(&config);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    pool->config = *base_config_values(config);
-    ucxpool_config_release(config);
+    base_secret_get(pool->config.secret);
     return base_config_check(&pool->config);
 }
 

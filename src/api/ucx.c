@@ -2,7 +2,7 @@
  * The public functions on the UCX below: how soon it notices that a peer is
  * gone, and what it has registered.
  */
-#include "base/config.h"
+#include "api/config.h"
 #include "base/error.h"
 #include "base/math.h"
 #include "core/memory.h"
@@ -18,24 +18,6 @@
 
 /* As the kernel has it, where it does not tell. */
 #define TCP_RETRIES2 15u
-
-static ucxpool_status_t read_time(const ucxpool_config_t *config,
-                                  uint64_t               *time_ns_p)
-{
-    ucxpool_config_t *own = NULL;
-    ucxpool_status_t  status;
-
-    if (config == NULL) {
-        status = ucxpool_config_read(&own);
-        if (status != UCXPOOL_OK) {
-            return status;
-        }
-        config = own;
-    }
-    *time_ns_p = base_config_values(config)->peer_timeout_ns;
-    ucxpool_config_release(own);
-    return UCXPOOL_OK;
-}
 
 static void fill(const ucx_peer_timeout_facts_t *facts, uint64_t tcp_ns,
                  ucxpool_peer_timeout_t *timeout)
@@ -65,7 +47,7 @@ ucxpool_status_t ucxpool_peer_timeouts_query(const ucxpool_config_t *config,
 {
     ucx_peer_timeout_facts_t facts[UCX_PEER_TIMEOUT_NUM_TRANSPORTS];
     unsigned                 num;
-    uint64_t                 time_ns;
+    base_config_t            values;
     uint64_t                 tcp_ns;
     ucxpool_status_t         status;
 
@@ -73,15 +55,15 @@ ucxpool_status_t ucxpool_peer_timeouts_query(const ucxpool_config_t *config,
         ((max_timeouts != 0) && base_missing(timeouts))) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    status = read_time(config, &time_ns);
+    status = api_config_values(config, &values);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = ucx_peer_timeout_query(time_ns, facts, &num);
+    status = ucx_peer_timeout_query(values.peer_timeout_ns, facts, &num);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    tcp_ns = base_min(ucx_tcp_watch_detection_time(time_ns),
+    tcp_ns = base_min(ucx_tcp_watch_detection_time(values.peer_timeout_ns),
                       ucx_peer_timeout_kernel(ucx_peer_timeout_sysctl(
                           "tcp_retries2", TCP_RETRIES2)));
     for (unsigned i = 0; (i < num) && (i < max_timeouts); i++) {

@@ -1,0 +1,358 @@
+/* Settings: from defaults, the environment and the program; printed. */
+#include <config.h>
+
+#include "api/config.h"
+
+#include "base/error.h"
+#include "base/key.h"
+#include "base/log.h"
+#include "base/text.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PREFIX        "UCXPOOL_"
+#define PREFIX_LENGTH (sizeof(PREFIX) - 1)
+
+extern char **environ;
+
+typedef enum source {
+    SOURCE_DEFAULT,
+    SOURCE_ENVIRONMENT,
+    SOURCE_MODIFY
+} source_t;
+
+struct ucxpool_config {
+    base_config_t values;
+    uint8_t       sources[BASE_NUM_KEYS]; /* a source_t for each key */
+};
+
+/* How an error names a key: as its caller wrote it. */
+static const char *source_prefix(source_t source)
+{
+    return (source == SOURCE_ENVIRONMENT) ? PREFIX : "";
+}
+
+static ucxpool_status_t refuse_key(const char *name)
+{
+    const base_key_t *guess = base_key_guess(name);
+
+    if (guess != NULL) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "there is no setting %s: did you mean %s? "
+                          "(ucxpool_info -c prints all)",
+                          name, guess->name);
+    }
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "there is no setting %s; ucxpool_info -c prints all",
+                      name);
+}
+
+static ucxpool_status_t refuse_value(const base_key_t *key, const char *value,
+                                     source_t source)
+{
+    char expected[BASE_KEY_EXPECTED_SIZE];
+
+    base_key_expected(key, expected);
+    /* A long value must not push what would be right out of the sentence. */
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "%s%s=%.100s%s is not possible: it takes %s (default "
+                      "\"%s\")",
+                      source_prefix(source), key->name, value,
+                      (strlen(value) > 100) ? "..." : "", expected,
+                      key->fallback);
+}
+
+static ucxpool_status_t set_value(ucxpool_config_t *config,
+                                  const base_key_t *key, const char *value,
+                                  source_t source)
+{
+    if (!base_key_parse(key, value, &config->values)) {
+        return refuse_value(key, value, source);
+    }
+    config->sources[key - base_keys] = (uint8_t)source;
+    return UCXPOOL_OK;
+}
+
+static void set_defaults(ucxpool_config_t *config)
+{
+    for (size_t i = 0; i < BASE_NUM_KEYS; i++) {
+        bool good = base_key_parse(&base_keys[i], base_keys[i].fallback,
+                                   &config->values);
+
+        assert(good);
+        (void)good;
+        config->sources[i] = SOURCE_DEFAULT;
+    }
+}
+
+/* A variable of the process, which is no key. */
+static bool is_of_process(const char *name)
+{
+    static const char *const variables[] = {
+        BASE_VARIABLE_CUDA_DRIVER,
+        BASE_VARIABLE_NVML_LIBRARY,
+        BASE_VARIABLE_SYSFS,
+        BASE_VARIABLE_VERBS_LIBRARY,
+    };
+
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
+        if (strcmp(name, variables[i] + PREFIX_LENGTH) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Most likely it is misspelt. But it may be another program's, or of another
+ * version of this library, so it is no error. */
+static void warn_of_variable(const char *name)
+{
+    const base_key_t *guess = base_key_guess(name);
+
+    if (guess != NULL) {
+        base_warn(PREFIX "%s is no setting; nearest: " PREFIX "%s", name,
+                  guess->name);
+    } else {
+        base_warn(PREFIX "%s is no setting; ucxpool_info -c prints all", name);
+    }
+}
+
+static void check_environment_names(void)
+{
+    char name[128];
+
+    for (char **variable = environ; (variable != NULL) && (*variable != NULL);
+         variable++) {
+        const char *text = *variable + PREFIX_LENGTH;
+        size_t      length;
+
+        if (strncmp(*variable, PREFIX, PREFIX_LENGTH) != 0) {
+            continue;
+        }
+        length = strcspn(text, "=");
+        if (length >= sizeof(name)) {
+            length = sizeof(name) - 1;
+        }
+        memcpy(name, text, length);
+        name[length] = '\0';
+        if ((base_key_find(name) == NULL) && !is_of_process(name)) {
+            warn_of_variable(name);
+        }
+    }
+}
+
+/* The environment is the process's, however many pools read it. */
+static void check_environment_once(void)
+{
+    static atomic_flag is_checked = ATOMIC_FLAG_INIT;
+
+    if (!atomic_flag_test_and_set(&is_checked)) {
+        check_environment_names();
+    }
+}
+
+static ucxpool_status_t read_variable(ucxpool_config_t *config,
+                                      const base_key_t *key)
+{
+    char        variable[128] = PREFIX;
+    const char *value;
+
+    static_assert(sizeof(variable) > PREFIX_LENGTH + BASE_TEXT_DISTANCE_MAX,
+                  "room for the longest name");
+    strncat(variable, key->name, BASE_TEXT_DISTANCE_MAX);
+    value = getenv(variable);
+    if (value == NULL) {
+        return UCXPOOL_OK;
+    }
+    return set_value(config, key, value, SOURCE_ENVIRONMENT);
+}
+
+/* The level first: what the others have to say obeys it, unless a pool or the
+ * program has set one. */
+static ucxpool_status_t read_log_level(ucxpool_config_t *config)
+{
+    const base_key_t *key    = base_key_find("LOG_LEVEL");
+    ucxpool_status_t  status = read_variable(config, key);
+
+    if ((status == UCXPOOL_OK) &&
+        (config->sources[key - base_keys] == SOURCE_ENVIRONMENT)) {
+        base_log_set_initial_level((base_log_level_t)config->values.log_level);
+    }
+    return status;
+}
+
+static ucxpool_status_t read_environment(ucxpool_config_t *config)
+{
+    ucxpool_status_t status = read_log_level(config);
+
+    for (size_t i = 0; (status == UCXPOOL_OK) && (i < BASE_NUM_KEYS); i++) {
+        status = read_variable(config, &base_keys[i]);
+    }
+    check_environment_once();
+    return status;
+}
+
+ucxpool_status_t ucxpool_config_read(ucxpool_config_t **config_p)
+{
+    ucxpool_config_t *config;
+    ucxpool_status_t  status;
+
+    if (base_missing(config_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    config = calloc(1, sizeof(*config));
+    if (config == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "no memory for the settings (%zu bytes)",
+                          sizeof(*config));
+    }
+    set_defaults(config);
+    status = read_environment(config);
+    if (status != UCXPOOL_OK) {
+        goto err_free;
+    }
+    status = base_config_check(&config->values);
+    if (status != UCXPOOL_OK) {
+        goto err_free;
+    }
+    *config_p = config;
+    return UCXPOOL_OK;
+
+err_free:
+    free(config);
+    return status;
+}
+
+ucxpool_status_t ucxpool_config_modify(ucxpool_config_t *config,
+                                       const char *key, const char *value)
+{
+    const base_key_t *found;
+
+    if (base_missing(config) || base_missing(key) || base_missing(value)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    found = base_key_find(key);
+    if (found == NULL) {
+        return refuse_key(key);
+    }
+    return set_value(config, found, value, SOURCE_MODIFY);
+}
+
+ucxpool_status_t ucxpool_config_set_secret(ucxpool_config_t *config,
+                                           const void *bytes, size_t length)
+{
+    base_secret_t   *secret = NULL;
+    ucxpool_status_t status = UCXPOOL_OK;
+
+    if (base_missing(config)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    if (bytes != NULL) {
+        status = base_secret_create(bytes, length, &secret);
+    }
+    if (status == UCXPOOL_OK) {
+        base_secret_put(config->values.secret);
+        config->values.secret = secret;
+    }
+    return status;
+}
+
+/* Print a text as comment lines. */
+static void print_doc(const char *doc, FILE *stream)
+{
+    int column = fprintf(stream, "#");
+
+    while (*doc != '\0') {
+        int length = (int)strcspn(doc, " ");
+
+        if (column + 1 + length > 79) {
+            column = fprintf(stream, "\n#") - 1;
+        }
+        column += fprintf(stream, " %.*s", length, doc);
+        doc += length + (doc[length] == ' ');
+    }
+    fputc('\n', stream);
+}
+
+static void print_comments(const base_key_t *key, source_t source, FILE *stream,
+                           unsigned flags)
+{
+    char expected[BASE_KEY_EXPECTED_SIZE];
+
+    if (flags & UCXPOOL_CONFIG_PRINT_DOC) {
+        base_key_expected(key, expected);
+        print_doc(key->doc, stream);
+        fprintf(stream, "# Takes: %s\n", expected);
+    }
+    if (flags & UCXPOOL_CONFIG_PRINT_DEFAULT) {
+        fprintf(stream, "# Default: %s\n", key->fallback);
+    }
+    if (!(flags & UCXPOOL_CONFIG_PRINT_SOURCE)) {
+        return;
+    }
+    switch (source) {
+    case SOURCE_DEFAULT:
+        fprintf(stream, "# From: default\n");
+        break;
+    case SOURCE_ENVIRONMENT:
+        fprintf(stream, "# From: environment variable " PREFIX "%s\n",
+                key->name);
+        break;
+    case SOURCE_MODIFY:
+        fprintf(stream, "# From: ucxpool_config_modify()\n");
+        break;
+    }
+}
+
+void ucxpool_config_print(const ucxpool_config_t *config, FILE *stream,
+                          unsigned flags)
+{
+    char value[BASE_KEY_VALUE_SIZE];
+
+    if (base_missing(config) || base_missing(stream)) {
+        return;
+    }
+    for (size_t i = 0; i < BASE_NUM_KEYS; i++) {
+        const base_key_t *key = &base_keys[i];
+
+        print_comments(key, (source_t)config->sources[i], stream, flags);
+        if (flags & UCXPOOL_CONFIG_PRINT_VALUES) {
+            base_key_format(key, &config->values, value);
+            base_text_clean(value);
+            fprintf(stream, PREFIX "%s=%s\n", key->name, value);
+        }
+        if ((flags & ~(unsigned)UCXPOOL_CONFIG_PRINT_VALUES) != 0) {
+            fputc('\n', stream);
+        }
+    }
+}
+
+void ucxpool_config_release(ucxpool_config_t *config)
+{
+    if (config != NULL) {
+        base_secret_put(config->values.secret);
+    }
+    free(config);
+}
+
+ucxpool_status_t api_config_values(const ucxpool_config_t *config,
+                                   base_config_t          *values_p)
+{
+    ucxpool_config_t *own = NULL;
+    ucxpool_status_t  status;
+
+    if (config == NULL) {
+        status = ucxpool_config_read(&own);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+        config = own;
+    }
+    *values_p = config->values;
+    ucxpool_config_release(own);
+    return UCXPOOL_OK;
+}

@@ -1,0 +1,539 @@
+#include <config.h>
+
+#include "base/key.h"
+
+#include "base/math.h"
+#include "base/text.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- values: what they may be, from text, and back ------------------------ */
+
+static void *field_of(const base_key_t *key, base_config_t *config)
+{
+    return (char *)config + key->offset;
+}
+
+static bool parse_size(const base_key_t *key, const char *text, size_t *field)
+{
+    size_t size;
+
+    if (!base_parse_size(text, &size)) {
+        return false;
+    }
+    if (size == BASE_SIZE_AUTO) {
+        if (!(key->flags & BASE_KEY_AUTO)) {
+            return false;
+        }
+    } else if (size == BASE_SIZE_INF) {
+        if (!(key->flags & BASE_KEY_INF)) {
+            return false;
+        }
+    } else if ((size == 0) && (key->flags & BASE_KEY_ZERO)) {
+        *field = 0;
+        return true;
+    } else if ((size < key->min) || (size > key->max) ||
+               ((key->flags & BASE_KEY_POW2) && !base_is_pow2(size))) {
+        return false;
+    }
+    *field = size;
+    return true;
+}
+
+static bool parse_time(const base_key_t *key, const char *text, uint64_t *field)
+{
+    uint64_t ns;
+
+    if (!base_parse_time(text, &ns)) {
+        return false;
+    }
+    if (ns == UINT64_MAX) {
+        if (!(key->flags & BASE_KEY_INF)) {
+            return false;
+        }
+    } else if ((ns < key->min) || (ns > key->max)) {
+        return false;
+    }
+    *field = ns;
+    return true;
+}
+
+static bool parse_number(const base_key_t *key, const char *text,
+                         unsigned *field)
+{
+    unsigned number;
+    bool     good = (key->type == BASE_KEY_PERCENT)
+                        ? base_parse_percent(text, &number)
+                        : base_parse_unsigned(text, &number);
+
+    if (!good || (number < key->min) || (number > key->max)) {
+        return false;
+    }
+    *field = number;
+    return true;
+}
+
+static bool parse_switch(const char *text, base_switch_t *field)
+{
+    bool yes;
+
+    if (base_parse_bool(text, &yes)) {
+        *field = yes ? BASE_SWITCH_YES : BASE_SWITCH_NO;
+        return true;
+    }
+    if (base_parse_word(text, (const char *const[]){"try", NULL},
+                        &(unsigned){0})) {
+        *field = BASE_SWITCH_TRY;
+        return true;
+    }
+    return false;
+}
+
+static bool parse_path(const char *text, char *field)
+{
+    if (strlen(text) >= BASE_PATH_SIZE) {
+        return false;
+    }
+    strcpy(field, text);
+    return true;
+}
+
+bool base_key_parse(const base_key_t *key, const char *text,
+                    base_config_t *config)
+{
+    void *field = field_of(key, config);
+
+    switch (key->type) {
+    case BASE_KEY_SIZE:
+        return parse_size(key, text, field);
+    case BASE_KEY_TIME:
+        return parse_time(key, text, field);
+    case BASE_KEY_UNSIGNED:
+    case BASE_KEY_PERCENT:
+        return parse_number(key, text, field);
+    case BASE_KEY_BOOL:
+        return base_parse_bool(text, field);
+    case BASE_KEY_SWITCH:
+        return parse_switch(text, field);
+    case BASE_KEY_WORD:
+        return base_parse_word(text, key->words, field);
+    case BASE_KEY_PATH:
+        return parse_path(text, field);
+    }
+    return false;
+}
+
+void base_key_format(const base_key_t *key, const base_config_t *config,
+                     char text[BASE_KEY_VALUE_SIZE])
+{
+    static const char *const switches[] = {[BASE_SWITCH_NO]  = "n",
+                                           [BASE_SWITCH_YES] = "y",
+                                           [BASE_SWITCH_TRY] = "try"};
+    const void              *field      = (const char *)config + key->offset;
+
+    switch (key->type) {
+    case BASE_KEY_SIZE:
+        base_format_size(*(const size_t *)field, text);
+        break;
+    case BASE_KEY_TIME:
+        base_format_time(*(const uint64_t *)field, text);
+        break;
+    case BASE_KEY_UNSIGNED:
+    case BASE_KEY_PERCENT:
+        snprintf(text, BASE_KEY_VALUE_SIZE, "%u", *(const unsigned *)field);
+        break;
+    case BASE_KEY_BOOL:
+        strcpy(text, *(const bool *)field ? "y" : "n");
+        break;
+    case BASE_KEY_SWITCH:
+        strcpy(text, switches[*(const base_switch_t *)field]);
+        break;
+    case BASE_KEY_WORD:
+        strcpy(text, key->words[*(const unsigned *)field]);
+        break;
+    case BASE_KEY_PATH:
+        strcpy(text, field);
+        break;
+    }
+}
+
+/* Append to a text of BASE_KEY_EXPECTED_SIZE bytes; what does not fit is cut.
+ */
+static void __attribute__((format(printf, 2, 3)))
+append(char *text, const char *format, ...)
+{
+    size_t  length = strlen(text);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text + length, BASE_KEY_EXPECTED_SIZE - length, format, args);
+    va_end(args);
+}
+
+static void format_number(uint64_t number, char *text)
+{
+    snprintf(text, BASE_FORMAT_SIZE, "%" PRIu64, number);
+}
+
+/* "from 4k to 1g", "of 4k or more", or nothing where there is no limit. */
+static void append_range(const base_key_t *key, char *text)
+{
+    void (*format)(uint64_t number, char *text) = format_number;
+    char min[BASE_FORMAT_SIZE], max[BASE_FORMAT_SIZE];
+
+    if (key->type == BASE_KEY_SIZE) {
+        format = base_format_size;
+    } else if (key->type == BASE_KEY_TIME) {
+        format = base_format_time;
+    }
+    format(key->min, min);
+    format(key->max, max);
+    if (key->max != BASE_KEY_NO_MAX) {
+        append(text, " from %s to %s", min, max);
+    } else if (key->min != 0) {
+        append(text, " of %s or more", min);
+    }
+}
+
+static void append_specials(const base_key_t *key, char *text)
+{
+    if (key->flags & BASE_KEY_ZERO) {
+        append(text, ", or 0");
+    }
+    if (key->flags & BASE_KEY_AUTO) {
+        append(text, ", or auto");
+    }
+    if (key->flags & BASE_KEY_INF) {
+        append(text, ", or inf");
+    }
+}
+
+static void append_words(const char *const *words, char *text)
+{
+    append(text, "one of");
+    for (unsigned i = 0; words[i] != NULL; i++) {
+        append(text, "%s%s", (i == 0) ? " " : ", ", words[i]);
+    }
+}
+
+void base_key_expected(const base_key_t *key, char text[BASE_KEY_EXPECTED_SIZE])
+{
+    text[0] = '\0';
+    switch (key->type) {
+    case BASE_KEY_SIZE:
+        append(text,
+               (key->flags & BASE_KEY_POW2) ? "a power of two" : "a size");
+        append_range(key, text);
+        append(text, ", written as 64k, 4m or 2g");
+        append_specials(key, text);
+        break;
+    case BASE_KEY_TIME:
+        append(text, "a time");
+        append_range(key, text);
+        append(text, ", written as 5s, 200ms or 10us");
+        append_specials(key, text);
+        break;
+    case BASE_KEY_UNSIGNED:
+        append(text, "a number");
+        append_range(key, text);
+        break;
+    case BASE_KEY_PERCENT:
+        append(text, "a percentage");
+        append_range(key, text);
+        break;
+    case BASE_KEY_BOOL:
+        append(text, "y or n");
+        break;
+    case BASE_KEY_SWITCH:
+        append(text, "y, n or try");
+        break;
+    case BASE_KEY_WORD:
+        append_words(key->words, text);
+        break;
+    case BASE_KEY_PATH:
+        append(text, "the path of a file, shorter than %d bytes",
+               BASE_PATH_SIZE);
+        break;
+    }
+}
+
+/* --- the table ------------------------------------------------------------ */
+
+#define KIB (UINT64_C(1) << 10)
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+#define MS  UINT64_C(1000000)
+#define SEC UINT64_C(1000000000)
+
+static const char *const map_way_words[] = {
+    [BASE_MAP_WAY_AUTO] = "auto",
+    [BASE_MAP_WAY_PULL] = "pull",
+    [BASE_MAP_WAY_PUSH] = "push",
+    NULL,
+};
+
+static const char *const window_way_words[] = {
+    [BASE_WINDOW_WAY_AUTO]     = "auto",
+    [BASE_WINDOW_WAY_MESSAGES] = "messages",
+    [BASE_WINDOW_WAY_DIRECT]   = "direct",
+    NULL,
+};
+static const char *const wire_words[] = {[BASE_WIRE_AUTO] = "auto",
+                                         [BASE_WIRE_MAP]  = "map",
+                                         [BASE_WIRE_UCX]  = "ucx",
+                                         NULL};
+
+static const char *const backing_words[] = {[BASE_BACKING_AUTO]  = "auto",
+                                            [BASE_BACKING_ALLOC] = "alloc",
+                                            [BASE_BACKING_VMM]   = "vmm",
+                                            [BASE_BACKING_HOST]  = "host",
+                                            NULL};
+
+static const char *const unexpected_full_words[] = {
+    [BASE_UNEXPECTED_WAIT] = "wait", [BASE_UNEXPECTED_FAIL] = "fail", NULL};
+static const char *const checksum_words[] = {
+    [BASE_CHECKSUM_NONE] = "none", [BASE_CHECKSUM_CRC32C] = "crc32c", NULL};
+
+/* In the order of base_log_level_t. */
+static const char *const log_words[] = {"none",  "error", "warn", "info",
+                                        "debug", "trace", NULL};
+
+#define KEY(_name, _type, _field, _fallback, _flags, _min, _max, _words, ...) \
+    { \
+        _name, _type, offsetof(base_config_t, _field), _fallback, _flags, \
+            _min, _max, _words, __VA_ARGS__ \
+    }
+#define SIZE(_name, _field, _fallback, _flags, _min, _max, ...) \
+    KEY(_name, BASE_KEY_SIZE, _field, _fallback, _flags, _min, _max, NULL, \
+        __VA_ARGS__)
+#define TIME(_name, _field, _fallback, _flags, _min, _max, ...) \
+    KEY(_name, BASE_KEY_TIME, _field, _fallback, _flags, _min, _max, NULL, \
+        __VA_ARGS__)
+#define UNSIGNED(_name, _field, _fallback, _min, _max, ...) \
+    KEY(_name, BASE_KEY_UNSIGNED, _field, _fallback, 0, _min, _max, NULL, \
+        __VA_ARGS__)
+#define PERCENT(_name, _field, _fallback, _min, _max, ...) \
+    KEY(_name, BASE_KEY_PERCENT, _field, _fallback, 0, _min, _max, NULL, \
+        __VA_ARGS__)
+#define BOOL(_name, _field, _fallback, ...) \
+    KEY(_name, BASE_KEY_BOOL, _field, _fallback, 0, 0, 0, NULL, __VA_ARGS__)
+#define SWITCH(_name, _field, _fallback, ...) \
+    KEY(_name, BASE_KEY_SWITCH, _field, _fallback, 0, 0, 0, NULL, __VA_ARGS__)
+#define WORD(_name, _field, _fallback, _words, ...) \
+    KEY(_name, BASE_KEY_WORD, _field, _fallback, 0, 0, 0, _words, __VA_ARGS__)
+#define PATH(_name, _field, _fallback, ...) \
+    KEY(_name, BASE_KEY_PATH, _field, _fallback, 0, 0, 0, NULL, __VA_ARGS__)
+
+/* clang-format off */
+const base_key_t base_keys[BASE_NUM_KEYS] = {
+    SIZE("COMM_SIZE", comm_size, "auto", BASE_KEY_AUTO | BASE_KEY_ZERO,
+         8 * KIB, BASE_KEY_NO_MAX,
+         "Memory of all blocks together. It is taken and registered when the "
+         "pool is created. auto takes 64m, or a 32nd of the machine's memory "
+         "where that is less; on a GPU 500m, or a 32nd of its memory, or what "
+         "its BAR1 can take, where that is less; and no more than a quarter of "
+         "MEMORY_LIMIT. 0 makes a pool for its heap alone: it has no blocks "
+         "and no channels."),
+    SIZE("COMM_RESERVE", comm_reserve, "auto", BASE_KEY_AUTO, 0,
+         BASE_KEY_NO_MAX,
+         "Part of a GPU's BAR1 that COMM_SIZE=auto leaves to others: to UCX's "
+         "own buffers, to gdr_copy and to other processes. auto leaves an "
+         "eighth of a large window, 512m at the most; of a small one it takes "
+         "no more than its preset, see BUDGET_FILE."),
+    BOOL("COMM_STRICT", comm_strict, "n",
+         "When COMM_SIZE cannot be had or registered in full: y is an error. n "
+         "goes on with fewer blocks, or on a GPU with pinned host memory in "
+         "place of its own, and says so."),
+    PATH("BUDGET_FILE", budget_file, "",
+         "File that says how much of its BAR1 a GPU gives to registrations, in "
+         "lines such as Tesla T4 [256m] = 200m. Empty: the built-in table."),
+    SIZE("BLOCK_SIZE", block_size, "auto", BASE_KEY_AUTO | BASE_KEY_POW2,
+         4 * KIB, GIB,
+         "Size of one block, the unit in which memory is handed out. auto "
+         "takes 1m, or 4m where COMM_SIZE is 256m or more; on a GPU 32m; less "
+         "where COMM_SIZE is small."),
+    SIZE("REGION_SIZE", region_size, "auto", BASE_KEY_AUTO, 4 * KIB,
+         BASE_KEY_NO_MAX,
+         "Size of one region: one physical allocation with one registration. "
+         "A multiple of BLOCK_SIZE."),
+    PERCENT("SEND_SHARE", send_share, "25", 1, 99,
+            "Share of the blocks that messages to be sent are packed in. "
+            "What SEND_SHARE and RECV_SHARE leave is for the caller."),
+    PERCENT("RECV_SHARE", recv_share, "25", 1, 99,
+            "Share of the blocks for messages that arrive."),
+    SWITCH("HUGE_PAGES", huge_pages, "try",
+           "Huge pages for the blocks. y fails where there are none; try "
+           "goes on with ordinary pages."),
+    WORD("CUDA_BACKING", cuda_backing, "auto", backing_words,
+         "What the blocks of a pool on a GPU are. alloc: one allocation of "
+         "cuMemAlloc. vmm: virtual memory, a region for each block, so that "
+         "scattered ones can be mapped side by side. host: pinned host "
+         "memory. auto: what this UCX and this GPU can do most with."),
+
+    SIZE("MEMORY_LIMIT", memory_limit, "auto", BASE_KEY_AUTO, 4 * MIB,
+         BASE_KEY_NO_MAX,
+         "Memory of blocks and heap together. What COMM_SIZE leaves is for the "
+         "heap. Pinned blocks of a pool on a GPU do not count. auto takes all "
+         "of a GPU's memory, or half of the machine's."),
+    SIZE("HEAP_CHUNK", heap_chunk, "32m", BASE_KEY_POW2, 2 * MIB, 128 * MIB,
+         "Size of the heap's large chunks, of which long allocations are made. "
+         "Short ones are made of chunks of 2m."),
+    SIZE("HEAP_ALIGNMENT", heap_alignment, "256", BASE_KEY_POW2, 256, 2 * MIB,
+         "Alignment of the heap's allocations; their sizes are rounded up to "
+         "it. Frameworks that want 512 set 512."),
+    SIZE("HEAP_STITCH", heap_stitch, "auto", BASE_KEY_AUTO, 4 * MIB,
+         BASE_KEY_NO_MAX,
+         "Addresses for the heap's stitched ranges, those included that are "
+         "kept to be used again. auto takes twice what the heap may hold."),
+    PATH("HEAP_LOG", heap_log, "",
+         "File to write every call on the heap to, as lines of RMM's log, for "
+         "ucxpool_replay. Empty: none."),
+
+    WORD("WIRE", wire, "auto", wire_words,
+         "What carries the bytes. map: a peer of the same host and user reads "
+         "our blocks directly. ucx: UCX does. auto: map where it is possible, "
+         "else ucx."),
+    WORD("MAP_WAY", map_way, "auto", map_way_words,
+         "How messages go over the map wire between pools on GPUs. pull: the "
+         "receiver's GPU reads the sender's blocks. push: the sender's GPU "
+         "writes to blocks that the receiver lends, of its RECV_SHARE and of "
+         "its SEND_SHARE, and short messages, between two GPUs, to a mailbox "
+         "in one of them before they are accepted. auto: push between two "
+         "GPUs, but pull what is faster so, messages under 2 MiB that find no "
+         "room in the mailbox and those of segments of 512 KiB to 16 MiB; pull "
+         "between two processes on one GPU. Where the two pools are not set "
+         "alike, pull goes before auto, and auto before push."),
+    WORD("WINDOW_WAY", window_way, "auto", window_way_words,
+         "How peers' windows are read and written. direct: within a host and "
+         "user by our own processor or GPU, over the ucx wire by the get and "
+         "put of its transports. messages: with the owner's pool. auto: "
+         "direct where it is possible, over the ucx wire for long pieces; else "
+         "messages."),
+    SIZE("WINDOW_BUDGET", window_budget, "inf", BASE_KEY_INF, 0,
+         BASE_KEY_NO_MAX,
+         "Most bytes of windows that are registered with UCX, for peers that "
+         "get and put; blocks do not count. A window beyond it goes by "
+         "messages."),
+    SIZE("FRAG_SIZE", frag_size, "auto", BASE_KEY_AUTO, 4 * KIB, GIB,
+         "Size of a fragment, the part of a message that one wire operation "
+         "carries. At most BLOCK_SIZE."),
+    UNSIGNED("DEPTH", depth, "4", 1, 64,
+             "Fragments of one message that are in flight at one time. To a "
+             "pool on a GPU, twice as many."),
+    SIZE("EAGER_SIZE", eager_size, "16k", 0, 0, 16 * KIB,
+         "Messages up to this size travel with their descriptor, without a "
+         "block and without waiting for the receiver; not those of memory "
+         "that the pool's GPU reaches."),
+    UNSIGNED("CREDITS", credits, "64", 1, 1024,
+             "Messages up to EAGER_SIZE that a peer may have sent us with "
+             "their bytes and that no receive has taken, 20 KiB of memory "
+             "each. A sender without a credit for 1 ms sends the descriptor "
+             "alone."),
+    UNSIGNED("MAX_UNEXPECTED", max_unexpected, "131072", 1, 16777216,
+             "Messages of one channel whose descriptor alone has come and that "
+             "no receive has taken. Each needs about 320 bytes. One whose "
+             "metadata and lengths have 256 bytes or more counts as one more "
+             "for each 256 bytes."),
+    WORD("UNEXPECTED_FULL", unexpected_full, "wait", unexpected_full_words,
+         "What a send does when the peer's MAX_UNEXPECTED is reached: wait "
+         "until the peer has received a message, or fail with "
+         "UCXPOOL_ERR_LIMIT."),
+    SIZE("INPLACE_MIN", inplace_min, "16k", BASE_KEY_INF, 0, BASE_KEY_NO_MAX,
+         "Shorter pieces of ucxpool_comm_alloc() memory are packed, not sent "
+         "in place. Other memory goes in place over the ucx wire alone, from "
+         "16 times this on, where the machine has no RDMA device. inf packs "
+         "all."),
+    SIZE("MAX_METADATA", max_metadata, "2k", 0, 0, 4 * KIB,
+         "Longest metadata of a message that is sent or taken."),
+    SIZE("MAX_SEGMENTS", max_segments, "4m", 0, 1, GIB,
+         "Most runs of segments of one length in a message that is sent or "
+         "taken (4m is 4,194,304); a run may have any number of them."),
+    WORD("CHECKSUM", checksum, "none", checksum_words,
+         "Checksum that each fragment carries and the receiver verifies."),
+    UNSIGNED("AM_ID", am_id, "100", 0, 65000,
+             "UCX active-message id of the pool; this one and the next are "
+             "used. All pools that talk to each other need the same."),
+    TIME("REQUEST_TIMEOUT", request_timeout_ns, "inf", BASE_KEY_INF, MS,
+         BASE_KEY_NO_MAX,
+         "Time after which a request that names no timeout of its own ends."),
+    TIME("CLOSE_TIMEOUT", close_timeout_ns, "2s", BASE_KEY_INF, 0,
+         BASE_KEY_NO_MAX,
+         "Longest time that ucxpool_destroy() and ucxpool_window_destroy() "
+         "wait for peers, and that requests of a closed channel go on."),
+    TIME("PEER_TIMEOUT", peer_timeout_ns, "10s", BASE_KEY_INF, SEC, 86400 * SEC,
+         "Time in which a peer's host that is gone is to be noticed: by UCX "
+         "where a network card does the work, in contexts that the pool makes "
+         "(what the environment sets for UCX counts more); over TCP by the "
+         "pool, which looks at UCX's connections. "
+         "ucxpool_info shows what follows. inf leaves it to UCX."),
+    TIME("SPIN", spin_ns, "200us", BASE_KEY_INF, 0, BASE_KEY_NO_MAX,
+         "Most time that a waiting call polls before it sleeps. It polls for "
+         "less while what it waits for takes longer to come, and for longer "
+         "again when that comes soon. inf never sleeps."),
+
+    PATH("SECRET_FILE", secret_file, "",
+         "File with the secret that the peers of a listener must know too. "
+         "Only its owner may have access to it (mode 0600). Empty: none."),
+    BOOL("LISTEN_WITHOUT_SECRET", listen_without_secret, "n",
+         "Listen beyond this machine though there is no SECRET_FILE. Whoever "
+         "reaches the port can then talk to the pool."),
+    UNSIGNED("MAX_HALF_OPEN", max_half_open, "1024", 1, 65536,
+             "Connections that may be in their handshake at one time, at most "
+             "a quarter of the files that the process may open. One more "
+             "takes the place of the oldest, which tries again. Each that is "
+             "in use has 9 KiB."),
+    UNSIGNED("ACCEPT_QUEUE", accept_queue, "1024", 1, 4096,
+             "Peers that have proven themselves to a listener and may wait to "
+             "be accepted, with 5 KiB each. More are refused, and try again "
+             "until HANDSHAKE_TIMEOUT."),
+    TIME("HANDSHAKE_TIMEOUT", handshake_timeout_ns, "5s", 0, MS, 3600 * SEC,
+         "Time in which a connection must be through its handshake."),
+
+    WORD("LOG_LEVEL", log_level, "warn", log_words,
+         "What is logged, on stderr unless the program takes it, for the "
+         "whole process."),
+};
+/* clang-format on */
+
+static_assert(sizeof(base_wire_t) == sizeof(unsigned), "words are unsigned");
+static_assert(sizeof(base_map_way_t) == sizeof(unsigned), "words are unsigned");
+static_assert(sizeof(base_window_way_t) == sizeof(unsigned),
+              "words are unsigned");
+static_assert(sizeof(base_backing_t) == sizeof(unsigned), "words are unsigned");
+static_assert(sizeof(base_unexpected_full_t) == sizeof(unsigned),
+              "words are unsigned");
+static_assert(sizeof(base_checksum_t) == sizeof(unsigned),
+              "words are unsigned");
+static_assert(sizeof(base_switch_t) == sizeof(unsigned),
+              "switches are unsigned");
+
+const base_key_t *base_key_find(const char *name)
+{
+    for (size_t i = 0; i < BASE_NUM_KEYS; i++) {
+        if (strcmp(base_keys[i].name, name) == 0) {
+            return &base_keys[i];
+        }
+    }
+    return NULL;
+}
+
+const base_key_t *base_key_guess(const char *name)
+{
+    const base_key_t *guess = NULL;
+    /* A third of the letters may be wrong; else the two are two words. */
+    size_t best = base_max(strlen(name) / 3, 1) + 1;
+
+    for (size_t i = 0; i < BASE_NUM_KEYS; i++) {
+        size_t distance = base_text_distance(base_keys[i].name, name);
+
+        if (distance < best) {
+            best  = distance;
+            guess = &base_keys[i];
+        }
+    }
+    return guess;
+}

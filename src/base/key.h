@@ -1,0 +1,76 @@
+/*
+ * The keys of the settings: one table, one line a key. What a key's text may be
+ * follows from its type and its limits.
+ */
+#ifndef BASE_KEY_H
+#define BASE_KEY_H
+
+#include "base/config.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum base_key_type {
+    BASE_KEY_SIZE,     /* size_t */
+    BASE_KEY_TIME,     /* uint64_t, nanoseconds */
+    BASE_KEY_UNSIGNED, /* unsigned */
+    BASE_KEY_PERCENT,  /* unsigned */
+    BASE_KEY_BOOL,     /* bool */
+    BASE_KEY_SWITCH,   /* base_switch_t */
+    BASE_KEY_WORD,     /* an enum, counting from 0 in the order of the words */
+    BASE_KEY_PATH      /* char[BASE_PATH_SIZE] */
+} base_key_type_t;
+
+typedef enum base_key_flags {
+    BASE_KEY_AUTO = 1u << 0, /* a size may be "auto" */
+    BASE_KEY_INF  = 1u << 1, /* a size or time may be "inf" */
+    BASE_KEY_POW2 = 1u << 2, /* a size must be a power of two */
+    BASE_KEY_ZERO = 1u << 3  /* a size may be 0, though min is more */
+} base_key_flags_t;
+
+typedef struct base_key {
+    const char        *name; /* without UCXPOOL_ */
+    base_key_type_t    type;
+    size_t             offset;   /* in base_config_t */
+    const char        *fallback; /* default, as text */
+    unsigned           flags;
+    uint64_t           min; /* sizes, times, numbers, percents */
+    uint64_t           max;
+    const char *const *words; /* BASE_KEY_WORD, ends with NULL */
+    const char        *doc;   /* what it means, in sentences */
+} base_key_t;
+
+/* A size or time that has no upper limit of its own. */
+#define BASE_KEY_NO_MAX UINT64_MAX
+
+#define BASE_NUM_KEYS 40
+
+extern const base_key_t base_keys[BASE_NUM_KEYS];
+
+/* The key of that name, NULL when there is none. */
+const base_key_t *base_key_find(const char *name);
+
+/* The key that a misspelt name looks like, NULL when it looks like none. */
+const base_key_t *base_key_guess(const char *name);
+
+/* Room for what base_key_expected() writes. */
+#define BASE_KEY_EXPECTED_SIZE 160
+
+/* What the key takes, in words: "a size from 4k to 1g, ...". */
+void base_key_expected(const base_key_t *key,
+                       char              text[BASE_KEY_EXPECTED_SIZE]);
+
+/* Read a value into the key's field. False, and nothing written, when it is
+ * not one that the key takes. */
+bool base_key_parse(const base_key_t *key, const char *text,
+                    base_config_t *config);
+
+/* Room for what base_key_format() writes. */
+#define BASE_KEY_VALUE_SIZE BASE_PATH_SIZE
+
+/* The key's field as text. */
+void base_key_format(const base_key_t *key, const base_config_t *config,
+                     char text[BASE_KEY_VALUE_SIZE]);
+
+#endif
