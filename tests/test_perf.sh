@@ -159,7 +159,10 @@ says out '"allocations_per_message": 0}'
 
 run 0 $short -t each -s 100 -n 33 --wire map --json
 says out '"pool": "pool-pieces/map"'
+run 0 $short -s 64 -n 2 -O 3 --sides am/none --json
+says out '"command": "ucxpool_perf -t each -s 64 -n 2 -O 3 --sides am/none"'
 run 0 $short -t any -s 64k --json
+says out '"command": "ucxpool_perf -t any -s 65536 -n 1 --wire auto"'
 says out '"side": "tag/none"'
 says out '"verified": true'
 # UCX logs to the standard output, which is the report's alone.

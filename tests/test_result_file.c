@@ -11,13 +11,20 @@
 #include <unistd.h>
 
 static char          folder[] = "/tmp/result-file-XXXXXX";
-static char          error[RESULT_ERROR_SIZE];
+static int           errors;     /* what the standard error leads to */
+static char          said[4096]; /* there, by the last call */
 static result_file_t files[2];
 
 static void setup(void)
 {
+    int ends[2];
+
     ck_assert_ptr_nonnull(mkdtemp(folder));
     ck_assert_int_eq(chdir(folder), 0);
+    ck_assert_int_eq(pipe(ends), 0);
+    ck_assert_int_eq(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+    ck_assert_int_ge(dup2(ends[1], STDERR_FILENO), 0);
+    errors   = ends[0];
     files[0] = (result_file_t){.option = "--one", .suffixes = ".csv"};
     files[1] = (result_file_t){.option = "--two", .suffixes = ".svg or .png"};
 }
@@ -58,30 +65,52 @@ static bool exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
+static void read_said(void)
+{
+    ssize_t length = read(errors, said, sizeof(said) - 1);
+
+    said[length > 0 ? length : 0] = '\0';
+}
+
 static int try_them(const char *one, const char *two, const char *other)
 {
     const result_other_t others[] = {{"what is read", other}};
+    int                  code;
 
     files[0].path = one;
     files[1].path = two;
-    return result_files_try(files, 2, others, 1, error);
+    code          = result_files_try(files, 2, others, 1);
+    read_said();
+    return code;
 }
 
-static int write_one(const char *text, bool is_good)
+static int print_text(const void *text, FILE *stream)
 {
-    FILE *stream = result_file_begin(&files[0], error);
-
-    if (stream == NULL) {
-        return -1;
-    }
     fputs(text, stream);
-    return result_file_end(&files[0], stream, is_good, error);
+    return 0;
+}
+
+static int print_half(const void *text, FILE *stream)
+{
+    fputs(text, stream);
+    return -1;
+}
+
+static int write_one(const char *text,
+                     int (*print)(const void *text, FILE *stream))
+{
+    int code;
+
+    files[0].is_asked = true;
+    code              = result_file_write(&files[0], print, text, stdout);
+    read_said();
+    return code;
 }
 
 START_TEST(a_trial_changes_and_leaves_nothing)
 {
     put("old.csv", "old");
-    ck_assert_int_eq(try_them("old.csv", "new.svg", NULL), 0);
+    ck_assert_int_eq(try_them("old.csv", "new.svg", NULL), -1);
     ck_assert(holds("old.csv", "old"));
     ck_assert(!exists("new.svg"));
 }
@@ -90,8 +119,8 @@ END_TEST
 START_TEST(what_is_written_replaces_what_was_there)
 {
     put("old.csv", "a long old text");
-    ck_assert_int_eq(try_them("old.csv", NULL, NULL), 0);
-    ck_assert_int_eq(write_one("new", true), 0);
+    ck_assert_int_eq(try_them("old.csv", NULL, NULL), -1);
+    ck_assert_int_eq(write_one("new", print_text), 0);
     ck_assert(holds("old.csv", "new"));
 }
 END_TEST
@@ -105,7 +134,7 @@ START_TEST(a_file_that_is_read_is_refused_by_any_name)
     ck_assert_int_eq(link("read.csv", "hard.csv"), 0);
     for (unsigned i = 0; i < 4; i++) {
         ck_assert_int_eq(try_them(names[i], NULL, "read.csv"), 2);
-        ck_assert_ptr_nonnull(strstr(error, "this is what is read"));
+        ck_assert_ptr_nonnull(strstr(said, "this is what is read"));
     }
     ck_assert(holds("read.csv", "a log"));
 }
@@ -115,7 +144,7 @@ START_TEST(two_options_cannot_name_one_file)
 {
     ck_assert_int_eq(symlink("new", "soft"), 0);
     ck_assert_int_eq(try_them("new", "./new", NULL), 2);
-    ck_assert_ptr_nonnull(strstr(error, "--two ./new: this is the file of"));
+    ck_assert_ptr_nonnull(strstr(said, "--two ./new: this is the file of"));
     ck_assert_int_eq(try_them("new", "soft", NULL), 2);
     ck_assert(!exists("new"));
 }
@@ -123,26 +152,26 @@ END_TEST
 
 START_TEST(a_device_may_be_named_twice)
 {
-    ck_assert_int_eq(try_them("/dev/null", "/dev/null", "/dev/null"), 0);
+    ck_assert_int_eq(try_them("/dev/null", "/dev/null", "/dev/null"), -1);
 }
 END_TEST
 
 START_TEST(a_name_must_not_promise_something_else)
 {
     ck_assert_int_eq(try_them("a.json", NULL, NULL), 2);
-    ck_assert_ptr_nonnull(strstr(error, "ends in .csv"));
+    ck_assert_ptr_nonnull(strstr(said, "ends in .csv"));
     ck_assert_int_eq(try_them(NULL, "a.pdf", NULL), 2);
-    ck_assert_int_eq(try_them("a.CSV", "a.Png", NULL), 0);
-    ck_assert_int_eq(try_them("a", "b.2026", NULL), 0);
+    ck_assert_int_eq(try_them("a.CSV", "a.Png", NULL), -1);
+    ck_assert_int_eq(try_them("a", "b.2026", NULL), -1);
 }
 END_TEST
 
 START_TEST(what_cannot_be_written_is_found_by_the_trial)
 {
     ck_assert_int_eq(try_them("no/such/folder.csv", NULL, NULL), 1);
-    ck_assert_ptr_nonnull(strstr(error, "No such file"));
+    ck_assert_ptr_nonnull(strstr(said, "No such file"));
     ck_assert_int_eq(try_them(".", NULL, NULL), 1);
-    ck_assert_ptr_nonnull(strstr(error, "Is a directory"));
+    ck_assert_ptr_nonnull(strstr(said, "Is a directory"));
 }
 END_TEST
 
@@ -157,27 +186,27 @@ START_TEST(a_full_disk_is_an_error_and_leaves_no_file)
 {
     struct rlimit limit = {4, 4};
 
-    ck_assert_int_eq(try_them("new.csv", NULL, NULL), 0);
+    ck_assert_int_eq(try_them("new.csv", NULL, NULL), -1);
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    ck_assert_int_eq(write_one("longer than that", true), -1);
-    ck_assert_ptr_nonnull(strstr(error, "--one new.csv: File too large"));
+    ck_assert_int_eq(write_one("longer than that", print_text), -1);
+    ck_assert_ptr_nonnull(strstr(said, "--one new.csv: File too large"));
     ck_assert(!exists("new.csv"));
 }
 END_TEST
 
 START_TEST(a_full_device_is_an_error)
 {
-    ck_assert_int_eq(try_them("/dev/full", NULL, NULL), 0);
-    ck_assert_int_eq(write_one("something", true), -1);
-    ck_assert_ptr_nonnull(strstr(error, "free some space"));
+    ck_assert_int_eq(try_them("/dev/full", NULL, NULL), -1);
+    ck_assert_int_eq(write_one("something", print_text), -1);
+    ck_assert_ptr_nonnull(strstr(said, "free some space"));
 }
 END_TEST
 
 START_TEST(what_is_not_good_is_removed_and_its_link_stays)
 {
     ck_assert_int_eq(symlink("new.csv", "soft.csv"), 0);
-    ck_assert_int_eq(try_them("soft.csv", NULL, NULL), 0);
-    ck_assert_int_eq(write_one("half", false), -1);
+    ck_assert_int_eq(try_them("soft.csv", NULL, NULL), -1);
+    ck_assert_int_eq(write_one("half", print_half), -1);
     ck_assert(!exists("new.csv"));
     ck_assert_int_eq(unlink("soft.csv"), 0);
 }

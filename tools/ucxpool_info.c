@@ -10,7 +10,6 @@
 
 #include <ucxpool/ucxpool.h>
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -228,7 +227,6 @@ int main(int argc, char **argv)
         return output_end(stdout, code);
     }
     if (output_take(&output) != 0) {
-        tool_error("cannot use the standard output: %s", strerror(errno));
         return END_FAILED;
     }
     return output_end(output, run(&options, output));

@@ -15,6 +15,7 @@
 #include <config.h>
 
 #include "common/error.h"
+#include "common/gnuplot.h"
 #include "common/options.h"
 #include "common/output.h"
 #include "common/result_file.h"
@@ -216,7 +217,7 @@ static const program_t program = {
 };
 
 static const options_t defaults = {
-    .outstanding = 2,
+    .outstanding = JOB_OUTSTANDING,
     .rounds      = 40,
     .seconds     = 10,
     .pool_mode   = MODE_AUTO,
@@ -382,10 +383,11 @@ static int add_job(run_t *run, const test_t *test, uint64_t size,
                 .untold      = options->untold,
                 .devices     = {options->devices[0], options->devices[1]},
             },
-        .send_size  = test->send_size,
-        .max_rounds = options->rounds,
-        .may_miss   = table != NULL,
-        .time_ns    = (uint64_t)(options->seconds * 1e9),
+        .send_size     = test->send_size,
+        .max_rounds    = options->rounds,
+        .may_miss      = table != NULL,
+        .has_own_sides = options->num_sides != 0,
+        .time_ns       = (uint64_t)(options->seconds * 1e9),
     };
     strncpy(job->test, test->name, sizeof(job->test) - 1);
     if (options->num_sides != 0) {
@@ -443,10 +445,11 @@ static int add_jobs(run_t *run)
 
 static void tell_progress(const run_t *run, unsigned index)
 {
+    char command[REPORT_COMMAND_SIZE];
+
     if (!run->options.quiet && (run->num_jobs > 1)) {
-        fprintf(stderr, "[%u/%u] ", index + 1, run->num_jobs);
-        report_command(&run->jobs[index], stderr);
-        fprintf(stderr, "\n");
+        fprintf(stderr, "[%u/%u] %s\n", index + 1, run->num_jobs,
+                report_command(&run->jobs[index], command));
     }
 }
 
@@ -503,61 +506,33 @@ static int run_remote(run_t *run)
 
 /* --- what comes out ------------------------------------------------------- */
 
-/* 0, or -1 after having said why it cannot. */
-static int print(const run_t *run, unsigned file, FILE *stream)
-{
-    const char *plot = run->options.files[FILE_PLOT].path;
-
-    switch (file) {
-    case FILE_JSON:
-        report_json(run->results, run->num_jobs, stream);
-        return 0;
-    case FILE_CSV:
-        report_csv(run->results, run->num_jobs, stream);
-        return 0;
-    default:
-        return plot_draw(run->results, run->num_jobs, plot != NULL ? plot : "-",
-                         stream);
-    }
-}
-
-static int print_file(run_t *run, unsigned which)
-{
-    result_file_t *file = &run->options.files[which];
-    char           error[RESULT_ERROR_SIZE];
-    FILE          *stream;
-    bool           is_good;
-
-    if (file->path == NULL) {
-        return file->is_asked ? print(run, which, run->output) : 0;
-    }
-    stream = result_file_begin(file, error);
-    if (stream == NULL) {
-        return tool_error("%s", error);
-    }
-    is_good = print(run, which, stream) == 0;
-    if (result_file_end(file, stream, is_good, error) != 0) {
-        return is_good ? tool_error("%s", error) : -1;
-    }
-    return 0;
-}
-
 /* Before the work. Returns -1 to go on, or the exit code. */
 static int try_files(run_t *run)
 {
-    options_t *options = &run->options;
-    char       error[RESULT_ERROR_SIZE];
-    int        code;
+    result_file_t *files = run->options.files;
 
-    if (options->files[FILE_PLOT].is_asked && (plot_check() != 0)) {
+    if (files[FILE_PLOT].is_asked && (gnuplot_check("--plot") != 0)) {
         return 1;
     }
-    code = result_files_try(options->files, FILE_LAST, NULL, 0, error);
-    if (code != 0) {
-        tool_error("%s", error);
-        return code;
+    return result_files_try(files, FILE_LAST, NULL, 0);
+}
+
+static int write_files(run_t *run)
+{
+    int (*const printers[])(const void *, FILE *) = {
+        [FILE_JSON] = report_json,
+        [FILE_CSV]  = report_csv,
+        [FILE_PLOT] = report_plot,
+    };
+    result_file_t *files = run->options.files;
+    const char    *plot  = files[FILE_PLOT].path;
+    report_t report = {run->results, run->num_jobs, plot != NULL ? plot : "-"};
+    int      code   = 0;
+
+    for (unsigned i = 0; (i < FILE_LAST) && (code == 0); i++) {
+        code = result_file_write(&files[i], printers[i], &report, run->output);
     }
-    return -1;
+    return code;
 }
 
 static int run_and_report(run_t *run)
@@ -572,22 +547,7 @@ static int run_and_report(run_t *run)
         0) {
         return -1;
     }
-    for (unsigned i = 0; i < FILE_LAST; i++) {
-        if (print_file(run, i) != 0) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
-/* What was not written was not done. Returns the exit code. */
-static int close_output(FILE *output, int code)
-{
-    if ((output_close(output) != 0) && (code == 0)) {
-        tool_error("standard output cannot be written: %s", strerror(errno));
-        return 1;
-    }
-    return code;
+    return write_files(run);
 }
 
 /* The exit code. */
@@ -597,7 +557,6 @@ static int run_with_output(run_t *run)
     int              code;
 
     if (output_take(&run->output) != 0) {
-        tool_error("cannot use the standard output: %s", strerror(errno));
         return 1;
     }
     run->is_text = num_on_stdout(options) == 0;
@@ -609,18 +568,15 @@ static int run_with_output(run_t *run)
         code = code < 0 ? try_files(run) : code;
         code = code < 0 ? run_and_report(run) != 0 : code;
     }
-    return close_output(run->output, code);
+    return output_end(run->output, code);
 }
 
 int main(int argc, char **argv)
 {
-    run_t *run = calloc(1, sizeof(*run));
+    run_t *run = tool_calloc(1, sizeof(*run));
     char **arguments;
     int    code;
 
-    if (run == NULL) {
-        return 1;
-    }
     run->options = defaults;
     code = options_read(&program, &run->options, argc, argv, &arguments);
     if (code < 0) {
@@ -631,7 +587,7 @@ int main(int argc, char **argv)
         test_list();
         code = 0;
     }
-    code = code < 0 ? run_with_output(run) : close_output(stdout, code);
+    code = code < 0 ? run_with_output(run) : output_end(stdout, code);
     free(run);
     return code;
 }

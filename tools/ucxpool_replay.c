@@ -323,20 +323,13 @@ static int try_files(run_t *run)
                                                             : run->log},
         {"the file of UCXPOOL_HEAP_LOG", getenv("UCXPOOL_HEAP_LOG")},
     };
-    char error[RESULT_ERROR_SIZE];
-    int  code;
 
     if (run->files[FILE_PICTURE].is_asked &&
         (gnuplot_check("--picture") != 0)) {
         return 1;
     }
-    code = result_files_try(run->files, FILE_LAST, others,
-                            sizeof(others) / sizeof(others[0]), error);
-    if (code != 0) {
-        tool_error("%s", error);
-        return code;
-    }
-    return -1;
+    return result_files_try(run->files, FILE_LAST, others,
+                            sizeof(others) / sizeof(others[0]));
 }
 
 static int load(run_t *run)
@@ -449,7 +442,7 @@ static int measure_all(run_t *run)
                         .num_measures = run->num_kinds,
                         .picture_path = run->files[FILE_PICTURE].path != NULL
                                             ? run->files[FILE_PICTURE].path
-                                            : ""};
+                                            : "-"};
     if (has_text(run)) {
         report_trace(&report, run->output);
         fflush(run->output);
@@ -487,7 +480,6 @@ static int run_with_output(run_t *run)
     int code;
 
     if (output_take(&run->output) != 0) {
-        tool_error("cannot use the standard output: %s", strerror(errno));
         return 1;
     }
     code = try_files(run);

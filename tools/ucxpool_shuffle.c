@@ -21,7 +21,7 @@
 #define MAX_FIELD   1000000u
 #define MAX_GPU     1023u
 
-typedef enum end { END_DONE = 0, END_FAILED = 1 } end_t;
+#define EXIT_FAILED 1
 
 typedef struct options {
     unsigned    num_workers;    /* 0: not given */
@@ -248,14 +248,15 @@ static void end_by_signal(int signal_number, const launch_t *launch)
                    strsignal(signal_number));
     }
     if (launch->is_launched) {
-        ranks_abort(END_FAILED, signal_number);
+        ranks_abort(EXIT_FAILED, signal_number);
     }
     signal(signal_number, SIG_DFL);
     raise(signal_number);
 }
 
-static end_t run_and_end(const options_t *options, launch_t *launch,
-                         char *const *files, FILE *stream)
+/* Returns the exit code. */
+static int run_and_end(const options_t *options, launch_t *launch,
+                       char *const *files, FILE *stream)
 {
     uint64_t run    = 0;
     int      result = init_run(launch, &run);
@@ -272,21 +273,11 @@ static end_t run_and_end(const options_t *options, launch_t *launch,
     if (launch->is_launched && (result == 0)) {
         ranks_cleanup();
     } else if (launch->is_launched) {
-        ranks_abort(END_FAILED, 0);
+        ranks_abort(EXIT_FAILED, 0);
         /* UCX and PMIx would say good-bye to those that leave as well. */
-        _exit(END_FAILED);
+        _exit(EXIT_FAILED);
     }
-    return result == 0 ? END_DONE : END_FAILED;
-}
-
-/* Help that cannot be written is an error. */
-static int close_output(int code)
-{
-    if (output_close(stdout) != 0) {
-        tool_error("standard output cannot be written: %s", strerror(errno));
-        return END_FAILED;
-    }
-    return code;
+    return result == 0 ? 0 : EXIT_FAILED;
 }
 
 int main(int argc, char **argv)
@@ -301,13 +292,10 @@ int main(int argc, char **argv)
         code = check_options(&options, &launch, files);
     }
     if (code >= 0) {
-        return close_output(code);
+        return output_end(stdout, code);
     }
     if (output_take(&stream) != 0) {
-        tool_error("cannot use the standard output: %s", strerror(errno));
-        return END_FAILED;
+        return EXIT_FAILED;
     }
-    code = (int)run_and_end(&options, &launch, files, stream);
-    fclose(stream);
-    return code;
+    return output_end(stream, run_and_end(&options, &launch, files, stream));
 }

@@ -5,11 +5,9 @@
 #include "common/result_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <stdbool.h>
 #include <stdlib.h>
-#include <sys/wait.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 int gnuplot_check(const char *option)
@@ -22,94 +20,66 @@ int gnuplot_check(const char *option)
     return 0;
 }
 
-static void gnuplot_close_pair(const int pair[2])
+FILE *gnuplot_begin(void)
 {
-    close(pair[0]);
-    close(pair[1]);
-}
+    /* gnuplot inherits it. */
+    int   fd     = memfd_create("gnuplot", 0);
+    FILE *script = fd >= 0 ? fdopen(fd, "w") : NULL;
 
-static _Noreturn void gnuplot_exec(const int script[2], const int picture[2])
-{
-    if ((dup2(script[0], STDIN_FILENO) >= 0) &&
-        (dup2(picture[1], STDOUT_FILENO) >= 0)) {
-        /* In other locales it warns that it cannot write a degree sign. */
-        execlp("env", "env", "LC_ALL=C.UTF-8", "gnuplot", (char *)NULL);
-    }
-    _exit(127);
-}
-
-int gnuplot_start(gnuplot_t *gnuplot)
-{
-    int script[2];
-    int picture[2];
-
-    signal(SIGPIPE, SIG_IGN);
-    if (pipe2(script, O_CLOEXEC) != 0) {
-        return -1;
-    }
-    if (pipe2(picture, O_CLOEXEC) != 0) {
-        goto err_close_script;
-    }
-    gnuplot->script = fdopen(script[1], "w");
-    if (gnuplot->script == NULL) {
-        goto err_close_picture;
-    }
-    gnuplot->pid = fork();
-    if (gnuplot->pid < 0) {
-        fclose(gnuplot->script);
-        close(script[0]);
-        gnuplot_close_pair(picture);
-        return -1;
-    }
-    if (gnuplot->pid == 0) {
-        gnuplot_exec(script, picture);
-    }
-    gnuplot->picture = picture[0];
-    close(script[0]);
-    close(picture[1]);
-    return 0;
-
-err_close_picture:
-    gnuplot_close_pair(picture);
-err_close_script:
-    gnuplot_close_pair(script);
-    return -1;
-}
-
-/* Everything that it draws, so that it comes to its end. Returns the number of
- * bytes. */
-static size_t gnuplot_copy(const gnuplot_t *gnuplot, FILE *stream)
-{
-    char    data[4096];
-    size_t  length = 0;
-    ssize_t got;
-
-    for (;;) {
-        got = read(gnuplot->picture, data, sizeof(data));
-        if ((got < 0) && (errno == EINTR)) {
-            continue;
+    if (script == NULL) {
+        tool_error("no memory for gnuplot's script: %s", strerror(errno));
+        if (fd >= 0) {
+            close(fd);
         }
-        if (got <= 0) {
-            return length;
-        }
-        fwrite(data, 1, (size_t)got, stream);
-        length += (size_t)got;
     }
+    return script;
 }
 
-int gnuplot_finish(gnuplot_t *gnuplot, FILE *stream)
+/* Returns the number of bytes. */
+static size_t gnuplot_copy(FILE *picture, FILE *stream)
 {
-    bool   is_whole = fclose(gnuplot->script) == 0;
-    size_t length   = gnuplot_copy(gnuplot, stream);
-    int    status   = -1;
+    char   data[4096];
+    size_t length = 0;
+    size_t got;
 
-    close(gnuplot->picture);
-    while ((waitpid(gnuplot->pid, &status, 0) < 0) && (errno == EINTR)) {
+    while ((got = fread(data, 1, sizeof(data), picture)) > 0) {
+        fwrite(data, 1, got, stream);
+        length += got;
     }
-    return is_whole && (length > 0) && WIFEXITED(status) &&
-                   (WEXITSTATUS(status) == 0)
+    return length;
+}
+
+static int gnuplot_run(FILE *script, const char *path, FILE *stream)
+{
+    char   command[64];
+    FILE  *picture;
+    size_t length;
+
+    if ((fflush(script) != 0) || ferror(script)) {
+        return tool_error("gnuplot's script cannot be written: %s",
+                          strerror(errno));
+    }
+    /* In other locales it warns that it cannot write a degree sign. */
+    snprintf(command, sizeof(command),
+             "LC_ALL=C.UTF-8 exec gnuplot </dev/fd/%d", fileno(script));
+    picture = popen(command, "re");
+    if (picture == NULL) {
+        return tool_error("gnuplot does not start: %s", strerror(errno));
+    }
+    length = gnuplot_copy(picture, stream);
+    return (pclose(picture) == 0) && (length > 0)
                ? 0
-               : -1;
+               : tool_error("gnuplot could not draw for %s: its own message "
+                            "says why",
+                            path);
+}
+
+int gnuplot_end(FILE *script, const char *path, FILE *stream)
+{
+    int code = gnuplot_run(script, path, stream);
+
+    fclose(script);
+    return code;
 }
 
 void gnuplot_terminal(const char *path, unsigned width, unsigned height,

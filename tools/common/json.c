@@ -3,6 +3,7 @@
 #include "common/json.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -62,7 +63,7 @@ static void open_container(json_t *json, const char *key, char bracket,
     assert(json->depth < JSON_MAX_DEPTH);
     write_key(json, key);
     fputc(bracket, json->stream);
-    json->is_inline[json->depth] = in_line || is_inline(json);
+    json->is_inline[json->depth] = in_line;
     json->closing[json->depth++] = bracket == '{' ? '}' : ']';
     json->is_first               = true;
 }
@@ -101,6 +102,11 @@ void json_text(json_t *json, const char *key, const char *text)
 void json_bool(json_t *json, const char *key, bool value)
 {
     json_bare(json, key, "%s", value ? "true" : "false");
+}
+
+void json_number(json_t *json, const char *key, uint64_t number)
+{
+    json_bare(json, key, "%" PRIu64, number);
 }
 
 void json_bare(json_t *json, const char *key, const char *format, ...)

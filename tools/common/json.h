@@ -6,6 +6,7 @@
 #define COMMON_JSON_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #define JSON_MAX_DEPTH 8
@@ -20,7 +21,7 @@ typedef struct json {
 
 void json_init(json_t *json, FILE *stream);
 
-/* bracket: '{' or '['. Containers in an inline one are inline as well. */
+/* bracket: '{' or '['. */
 void json_open(json_t *json, const char *key, char bracket);
 void json_open_inline(json_t *json, const char *key, char bracket);
 
@@ -30,8 +31,9 @@ void json_close(json_t *json);
 /* Escapes the text. Bytes that are not UTF-8 are written as they are. */
 void json_text(json_t *json, const char *key, const char *text);
 void json_bool(json_t *json, const char *key, bool value);
+void json_number(json_t *json, const char *key, uint64_t number);
 
-/* A number or null. */
+/* Another number, or null. */
 void json_bare(json_t *json, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

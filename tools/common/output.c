@@ -15,6 +15,7 @@ int output_take(FILE **stream_p)
     FILE *stream = fd >= 0 ? fdopen(fd, "w") : NULL;
 
     if (stream == NULL) {
+        tool_error("cannot use the standard output: %s", strerror(errno));
         if (fd >= 0) {
             close(fd);
         }
@@ -28,24 +29,16 @@ int output_take(FILE **stream_p)
     return 0;
 }
 
-int output_close(FILE *stream)
+int output_end(FILE *stream, int code)
 {
     bool is_bad = ferror(stream);
 
     errno = 0;
-    if ((fclose(stream) == 0) && !is_bad) {
-        return 0;
+    if (((fclose(stream) == 0) && !is_bad) || (code != 0)) {
+        return code;
     }
-    /* Who wrote what was lost has seen why. */
-    errno = errno != 0 ? errno : EIO;
-    return -1;
-}
-
-int output_end(FILE *stream, int code)
-{
-    if ((output_close(stream) != 0) && (code == 0)) {
-        tool_error("standard output cannot be written: %s", strerror(errno));
-        return 1;
-    }
-    return code;
+    /* What failed before has left no errno. */
+    tool_error("standard output cannot be written: %s",
+               strerror(errno != 0 ? errno : EIO));
+    return 1;
 }

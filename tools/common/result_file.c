@@ -31,30 +31,29 @@ bool result_name_ends(const char *path, const char *suffix)
            (strcasecmp(path + length - strlen(suffix), suffix) == 0);
 }
 
-static int result_check_suffix(const result_file_t *file, char *error)
+static int result_check_suffix(const result_file_t *file)
 {
     for (size_t i = 0; i < sizeof(result_promises) / sizeof(result_promises[0]);
          i++) {
         if (result_name_ends(file->path, result_promises[i]) &&
             (strstr(file->suffixes, result_promises[i]) == NULL)) {
-            snprintf(error, RESULT_ERROR_SIZE,
-                     "%s %s: this option does not write %s: give a name that "
-                     "ends in %s",
-                     file->option, file->path, result_promises[i] + 1,
-                     file->suffixes);
+            tool_error("%s %s: this option does not write %s: give a name that "
+                       "ends in %s",
+                       file->option, file->path, result_promises[i] + 1,
+                       file->suffixes);
             return 2;
         }
     }
     return 0;
 }
 
-static int result_say_error(const result_file_t *file, char *error)
+/* Returns the exit code. */
+static int result_say_error(const result_file_t *file)
 {
-    snprintf(error, RESULT_ERROR_SIZE, "%s %s: %s%s", file->option, file->path,
-             strerror(errno),
-             (errno == ENOSPC) || (errno == EDQUOT) || (errno == EFBIG)
-                 ? ": free some space, or name another file"
-                 : "");
+    tool_error("%s %s: %s%s", file->option, file->path, strerror(errno),
+               (errno == ENOSPC) || (errno == EDQUOT) || (errno == EFBIG)
+                   ? ": free some space, or name another file"
+                   : "");
     return 1;
 }
 
@@ -85,7 +84,7 @@ static void result_note(result_file_t *file, const struct stat *status)
 
 /* An existing file is not changed; and the reader of a pipe would take a close
  * for the end. */
-static int result_try(result_file_t *file, char *error)
+static int result_try(result_file_t *file)
 {
     struct stat status;
     int         fd;
@@ -93,13 +92,12 @@ static int result_try(result_file_t *file, char *error)
     file->inode = 0;
     if ((stat(file->path, &status) == 0) && !S_ISREG(status.st_mode) &&
         !S_ISDIR(status.st_mode)) {
-        return access(file->path, W_OK) == 0 ? 0
-                                             : result_say_error(file, error);
+        return access(file->path, W_OK) == 0 ? 0 : result_say_error(file);
     }
     file->is_new = access(file->path, F_OK) != 0;
     fd = open(file->path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);
     if (fd < 0) {
-        return result_say_error(file, error);
+        return result_say_error(file);
     }
     if (fstat(fd, &status) == 0) {
         result_note(file, &status);
@@ -110,19 +108,19 @@ static int result_try(result_file_t *file, char *error)
 
 /* Devices and pipes may be named twice. */
 static int result_check_other(const result_file_t *file, const char *what,
-                              const struct stat *other, char *error)
+                              const struct stat *other)
 {
     if ((file->inode == 0) || (other->st_dev != file->device) ||
         (other->st_ino != file->inode)) {
         return 0;
     }
-    snprintf(error, RESULT_ERROR_SIZE, "%s %s: this is %s: name another file",
-             file->option, file->path, what);
+    tool_error("%s %s: this is %s: name another file", file->option, file->path,
+               what);
     return 2;
 }
 
 static int result_check_pair(const result_file_t *file,
-                             const result_file_t *before, char *error)
+                             const result_file_t *before)
 {
     struct stat status = {0};
     char        what[64];
@@ -133,31 +131,28 @@ static int result_check_pair(const result_file_t *file,
     snprintf(what, sizeof(what), "the file of %s", before->option);
     status.st_dev = before->device;
     status.st_ino = before->inode;
-    return result_check_other(file, what, &status, error);
+    return result_check_other(file, what, &status);
 }
 
 static int result_check(const result_file_t *files, unsigned index,
-                        const result_other_t *others, unsigned num_others,
-                        char *error)
+                        const result_other_t *others, unsigned num_others)
 {
     struct stat status;
     int         code = 0;
 
     for (unsigned i = 0; (i < index) && (code == 0); i++) {
-        code = result_check_pair(&files[index], &files[i], error);
+        code = result_check_pair(&files[index], &files[i]);
     }
     for (unsigned i = 0; (i < num_others) && (code == 0); i++) {
         if ((others[i].path != NULL) && (stat(others[i].path, &status) == 0)) {
-            code = result_check_other(&files[index], others[i].what, &status,
-                                      error);
+            code = result_check_other(&files[index], others[i].what, &status);
         }
     }
     return code;
 }
 
 int result_files_try(result_file_t *files, unsigned num,
-                     const result_other_t *others, unsigned num_others,
-                     char error[RESULT_ERROR_SIZE])
+                     const result_other_t *others, unsigned num_others)
 {
     int code = 0;
 
@@ -167,12 +162,12 @@ int result_files_try(result_file_t *files, unsigned num,
         if (files[i].path == NULL) {
             continue;
         }
-        code = result_check_suffix(&files[i], error);
+        code = result_check_suffix(&files[i]);
         if (code == 0) {
-            code = result_try(&files[i], error);
+            code = result_try(&files[i]);
         }
         if (code == 0) {
-            code = result_check(files, i, others, num_others, error);
+            code = result_check(files, i, others, num_others);
         }
     }
     for (unsigned i = 0; i < num; i++) {
@@ -180,51 +175,47 @@ int result_files_try(result_file_t *files, unsigned num,
             result_remove(&files[i]);
         }
     }
-    return code;
+    return code != 0 ? code : -1;
 }
 
-FILE *result_file_begin(result_file_t *file, char error[RESULT_ERROR_SIZE])
+static FILE *result_begin(result_file_t *file)
 {
     FILE       *stream = fopen(file->path, "we");
     struct stat status;
 
     if (stream == NULL) {
-        result_say_error(file, error);
+        result_say_error(file);
     } else if (fstat(fileno(stream), &status) == 0) {
         result_note(file, &status);
     }
     return stream;
 }
 
-int result_file_end(result_file_t *file, FILE *stream, bool is_good,
-                    char error[RESULT_ERROR_SIZE])
+/* Unless is_good, the error was printed already. */
+static int result_end(result_file_t *file, FILE *stream, bool is_good)
 {
-    int code = 0;
+    /* errno is what the last write that failed has left. */
+    bool is_written = !ferror(stream) && (fflush(stream) == 0);
 
-    /* What the last write that failed has said. */
-    if (!is_good || ferror(stream) || (fflush(stream) != 0)) {
-        code = -1;
+    if (is_good && !is_written) {
+        result_say_error(file);
     }
-    if (is_good && (code != 0)) {
-        result_say_error(file, error);
+    if ((fclose(stream) != 0) && is_good && is_written) {
+        result_say_error(file);
+        is_written = false;
     }
-    if ((fclose(stream) != 0) && (code == 0)) {
-        result_say_error(file, error);
-        code = -1;
-    }
-    if (code != 0) {
+    if (!is_good || !is_written) {
         result_remove(file);
+        return -1;
     }
-    return code;
+    return 0;
 }
 
 int result_file_write(result_file_t *file,
                       int (*print)(const void *run, FILE *stream),
                       const void *run, FILE *output)
 {
-    char  error[RESULT_ERROR_SIZE];
     FILE *stream;
-    bool  is_good;
 
     if (!file->is_asked) {
         return 0;
@@ -235,15 +226,10 @@ int result_file_write(result_file_t *file,
         }
         return (fflush(output) == 0) && !ferror(output)
                    ? 0
-                   : tool_error("standard output cannot be written");
+                   : tool_error("standard output cannot be written: %s",
+                                strerror(errno));
     }
-    stream = result_file_begin(file, error);
-    if (stream == NULL) {
-        return tool_error("%s", error);
-    }
-    is_good = print(run, stream) == 0;
-    if (result_file_end(file, stream, is_good, error) != 0) {
-        return is_good ? tool_error("%s", error) : -1;
-    }
-    return 0;
+    stream = result_begin(file);
+    return stream != NULL ? result_end(file, stream, print(run, stream) == 0)
+                          : -1;
 }

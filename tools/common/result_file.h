@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-#define RESULT_ERROR_SIZE 4352 /* room for a path */
-
 typedef struct result_file {
     const char *option;   /* as "--json" */
     const char *suffixes; /* of names for this, as ".svg .png" */
@@ -40,25 +38,16 @@ bool result_name_ends(const char *path, const char *suffix);
  * none of the others; what its name ends in must be right for what is written
  * to it.
  *
- * Returns 0; or the exit code, 1 where a file cannot be written, 2 where
- * another must be named, with the reason in error.
+ * Returns -1 to go on; or the exit code after an error was printed: 1 where a
+ * file cannot be written, 2 where another must be named.
  */
 int result_files_try(result_file_t *files, unsigned num,
-                     const result_other_t *others, unsigned num_others,
-                     char error[RESULT_ERROR_SIZE]);
-
-/* The stream to write a file's whole content to. NULL with the reason in
- * error. */
-FILE *result_file_begin(result_file_t *file, char error[RESULT_ERROR_SIZE]);
-
-/* The stream is closed. Unless is_good, and all of it was written, the file is
- * removed. Returns -1 with the reason in error where it was not written. */
-int result_file_end(result_file_t *file, FILE *stream, bool is_good,
-                    char error[RESULT_ERROR_SIZE]);
+                     const result_other_t *others, unsigned num_others);
 
 /*
- * Write a file that is asked for, the standard output included. Returns 0, or
- * -1 after an error was printed.
+ * Write a file that is asked for, the standard output included. A file that
+ * cannot be written whole is removed. Returns 0, or -1 after an error was
+ * printed.
  *
  * print   Writes the content; returns 0, or -1 after it printed why it cannot.
  * output  The standard output.

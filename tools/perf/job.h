@@ -25,6 +25,9 @@
 
 #define WORK_MAX_OUTSTANDING 64u
 
+/* Messages in flight, unless -O says otherwise. */
+#define JOB_OUTSTANDING 2u
+
 /* Bounds of what a peer on another host may ask us to allocate. */
 #define WORK_MAX_BUFFERS ((uint64_t)1 << 24)
 #define WORK_MAX_BYTES   ((uint64_t)1 << 36)
@@ -207,9 +210,9 @@ typedef struct job {
     work_t   work;
     uint32_t num_sides;
     uint32_t max_rounds;
-    uint32_t may_miss; /* what cannot be had is told, and no error */
-    uint32_t unused;
-    uint64_t time_ns;   /* no new round after so long */
+    uint32_t may_miss;      /* what cannot be had is told, and no error */
+    uint32_t has_own_sides; /* of --sides, not the test's */
+    uint64_t time_ns;       /* no new round after so long */
     uint64_t send_size; /* of a pool's blocks for what is sent; 0: default */
     side_t   sides[JOB_MAX_SIDES];
 } job_t;

@@ -1,26 +1,14 @@
 /*
  * The picture: a bar for each side, drawn by gnuplot.
  */
-#include "common/error.h"
 #include "common/gnuplot.h"
 #include "perf/report.h"
 #include "perf/test.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Of the axis, so that the figure over the highest bar is inside. */
 #define HEADROOM 1.12
-
-int plot_check(void)
-{
-    if (system("gnuplot --version >/dev/null 2>&1") != 0) {
-        return tool_error("--plot needs gnuplot, which is not on PATH: install "
-                          "it (Debian: gnuplot-nox), or leave --plot out");
-    }
-    return 0;
-}
 
 /* Index in the array of colours, from 0: the pool. */
 static unsigned color_of(uint32_t mode)
@@ -134,34 +122,30 @@ static test_unit_t choose_unit(const job_result_t *results,
     return UNIT_TRIP;
 }
 
-int plot_draw(const job_result_t *results, unsigned num_results,
-              const char *path, FILE *stream)
+int report_plot(const void *arg, FILE *stream)
 {
-    test_unit_t unit = choose_unit(results, num_results);
-    bars_t      bars = {0};
-    unsigned    x    = 0;
-    gnuplot_t   gnuplot;
+    const report_t *report = arg;
+    test_unit_t     unit   = choose_unit(report->results, report->num_results);
+    bars_t          bars   = {0};
+    unsigned        x      = 0;
+    FILE           *script = gnuplot_begin();
 
-    if (gnuplot_start(&gnuplot) != 0) {
-        return tool_error("gnuplot does not start: %s", strerror(errno));
+    if (script == NULL) {
+        return -1;
     }
-    fprintf(gnuplot.script, "$bars << EOD\n");
-    for (unsigned i = 0; i < num_results; i++) {
-        if (is_of(&results[i], unit)) {
-            print_bars(&results[i], &bars, gnuplot.script);
+    fprintf(script, "$bars << EOD\n");
+    for (unsigned i = 0; i < report->num_results; i++) {
+        if (is_of(&report->results[i], unit)) {
+            print_bars(&report->results[i], &bars, script);
         }
     }
-    fprintf(gnuplot.script, "EOD\n");
-    print_frame(unit, &bars, path, gnuplot.script);
-    for (unsigned i = 0; i < num_results; i++) {
-        if (is_of(&results[i], unit)) {
-            x = print_title(&results[i], x, gnuplot.script);
+    fprintf(script, "EOD\n");
+    print_frame(unit, &bars, report->plot_path, script);
+    for (unsigned i = 0; i < report->num_results; i++) {
+        if (is_of(&report->results[i], unit)) {
+            x = print_title(&report->results[i], x, script);
         }
     }
-    print_plot(&bars, gnuplot.script);
-    return gnuplot_finish(&gnuplot, stream) == 0
-               ? 0
-               : tool_error("gnuplot could not draw for %s: its own message "
-                            "says why",
-                            path);
+    print_plot(&bars, script);
+    return gnuplot_end(script, report->plot_path, stream);
 }

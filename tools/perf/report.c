@@ -1,6 +1,7 @@
 #include "perf/report.h"
 #include "perf/test.h"
 
+#include <stdarg.h>
 #include <string.h>
 
 /* --- what all reports tell ------------------------------------------------ */
@@ -52,28 +53,57 @@ const char *report_work(const work_t *work, char text[REPORT_TEXT_SIZE])
     return text;
 }
 
-void report_command(const job_t *job, FILE *stream)
+/* snprintf() at the end of a text of REPORT_COMMAND_SIZE bytes. */
+static void __attribute__((format(printf, 2, 3)))
+append(char *text, const char *format, ...)
 {
-    char device[DEVICES_TEXT_SIZE];
+    size_t  length = strlen(text);
+    va_list args;
 
-    fprintf(stream, "ucxpool_perf -t %s", job->test);
+    va_start(args, format);
+    vsnprintf(text + length, REPORT_COMMAND_SIZE - length, format, args);
+    va_end(args);
+}
+
+static void append_sides(char *text, const job_t *job)
+{
+    char name[SIDE_NAME_SIZE];
+
+    for (unsigned i = 0; i < job->num_sides; i++) {
+        append(text, "%s%s", i == 0 ? " --sides " : ",",
+               side_name(job->sides[i], name));
+    }
+}
+
+const char *report_command(const job_t *job, char text[REPORT_COMMAND_SIZE])
+{
+    const work_t *work = &job->work;
+    char          device[DEVICES_TEXT_SIZE];
+
+    snprintf(text, REPORT_COMMAND_SIZE, "ucxpool_perf -t %s", job->test);
     if (strcmp(job->test, "block") == 0) {
-        return;
+        return text;
     }
-    fprintf(stream, " -s %llu -n %llu", (unsigned long long)job->work.size,
-            (unsigned long long)job->work.count);
-    if (work_is_on_gpu(&job->work)) {
-        fprintf(stream, " --device %s", work_devices(&job->work, device));
+    append(text, " -s %llu -n %llu", (unsigned long long)work->size,
+           (unsigned long long)work->count);
+    if (!work->echo && (work->outstanding != JOB_OUTSTANDING)) {
+        append(text, " -O %u", work->outstanding);
     }
-    if (job->work.pageable != 0) {
-        fprintf(stream, " --pageable %s", work_pageable(job->work.pageable));
+    if (work_is_on_gpu(work)) {
+        append(text, " --device %s", work_devices(work, device));
     }
-    if (job->work.untold) {
-        fprintf(stream, " --untold");
+    if (work->pageable != 0) {
+        append(text, " --pageable %s", work_pageable(work->pageable));
     }
-    if (side_is(job->sides[0], IS_POOL)) {
-        fprintf(stream, " --wire %s", side_mode_name(job->sides[0].mode));
+    if (work->untold) {
+        append(text, " --untold");
     }
+    if (job->has_own_sides) {
+        append_sides(text, job);
+    } else if (side_is(job->sides[0], IS_POOL)) {
+        append(text, " --wire %s", side_mode_name(job->sides[0].mode));
+    }
+    return text;
 }
 
 /* The wire that the pool used, as a mode. */

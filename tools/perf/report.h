@@ -20,22 +20,23 @@ void report_table_row(const char *table, const job_result_t *result,
 void report_table_end(const char *table, const job_result_t *results,
                       unsigned num_results, FILE *stream);
 
-/* All jobs as one object, or as lines with a heading. */
-void report_json(const job_result_t *results, unsigned num_results,
-                 FILE *stream);
-void report_csv(const job_result_t *results, unsigned num_results,
-                FILE *stream);
+typedef struct report {
+    const job_result_t *results;
+    unsigned            num_results;
+    const char         *plot_path;
+} report_t;
 
-/* Is there a gnuplot on PATH? -1 after having said what to do. */
-int plot_check(void);
-
-/* Draw the rates of all jobs that have one (else millions of messages, else
- * microseconds), as SVG, or as PNG where the path of the file ends so. */
-int plot_draw(const job_result_t *results, unsigned num_results,
-              const char *path, FILE *stream);
+/* Of a report_t. All jobs as one JSON object, or as lines of CSV. The picture
+ * has the rates of all jobs that have one (else millions of messages, else
+ * microseconds), as SVG, or as PNG where the path ends so. Return 0, or -1
+ * after an error was printed. */
+int report_json(const void *report, FILE *stream);
+int report_csv(const void *report, FILE *stream);
+int report_plot(const void *report, FILE *stream);
 
 /* The command that makes this result. */
-void report_command(const job_t *job, FILE *stream);
+#define REPORT_COMMAND_SIZE 512
+const char *report_command(const job_t *job, char text[REPORT_COMMAND_SIZE]);
 
 /* --- what all of them tell ------------------------------------------------ */
 

@@ -1,6 +1,7 @@
 /*
  * For programs: JSON and CSV.
  */
+#include "common/json.h"
 #include "perf/report.h"
 
 #include <ucxpool/version.h>
@@ -10,195 +11,178 @@
 #include <ucp/api/ucp.h>
 #include <unistd.h>
 
-/* Text that UCX or the library made: quotes and control characters escaped. */
-static void print_string(const char *text, FILE *stream)
-{
-    fputc('"', stream);
-    for (; *text != '\0'; text++) {
-        if ((*text == '"') || (*text == '\\')) {
-            fprintf(stream, "\\%c", *text);
-        } else if ((unsigned char)*text < ' ') {
-            fprintf(stream, "\\u%04x", (unsigned)*text);
-        } else {
-            fputc(*text, stream);
-        }
-    }
-    fputc('"', stream);
-}
-
-/* The pool's own stands with the job. */
-static void json_pieces_target(const job_result_t *result, unsigned index,
-                               FILE *stream)
+static void json_rate_target(json_t *json, const job_result_t *result,
+                             unsigned side)
 {
     const char *verdict;
-    double      target;
+    double      target = report_rate_target(result, side, &verdict);
 
-    if ((index == 0) || (index != report_pieces(result))) {
-        return;
-    }
-    target = report_rate_target(result, index, &verdict);
     if (target != 0) {
-        fprintf(stream, ", \"target_gb_per_s\": %g, \"verdict\": \"%s\"",
-                target, verdict);
+        json_bare(json, "target_gb_per_s", "%g", target);
+        json_text(json, "verdict", verdict);
     }
 }
 
-static void json_side(const job_result_t *result, unsigned index, FILE *stream)
+static void json_times(json_t *json, const job_side_t *side)
 {
-    const job_side_t *side = &result->sides[index];
-    char              name[SIDE_NAME_SIZE];
+    json_number(json, "batch_messages", side->num_messages);
+    json_bare(json, "seconds", "%.9g", side->median);
+    json_bare(json, "seconds_p05", "%.9g", side->p05);
+    json_bare(json, "seconds_p95", "%.9g", side->p95);
+    json_bare(json, "message_seconds_p50", "%.9g", side->trip_p50);
+    json_bare(json, "message_seconds_p99", "%.9g", side->trip_p99);
+}
 
-    if (side->missing[0] != '\0') {
-        fprintf(stream,
-                "        {\"side\": \"%s\", \"mode\": \"%s\", \"verified\": "
-                "false, \"missing\": ",
-                side_name(side->side, name), side_mode_title(side->side.mode));
-        print_string(side->missing, stream);
-        fprintf(stream, "}%s\n", index + 1 < result->job.num_sides ? "," : "");
-        return;
-    }
-    fprintf(stream,
-            "        {\"side\": \"%s\", \"mode\": \"%s\", \"verified\": %s, "
-            "\"batch_messages\": %llu, \"seconds\": %.9g, "
-            "\"seconds_p05\": %.9g, \"seconds_p95\": %.9g, "
-            "\"message_seconds_p50\": %.9g, \"message_seconds_p99\": %.9g",
-            side_name(side->side, name), side_mode_title(side->side.mode),
-            side->verified ? "true" : "false",
-            (unsigned long long)side->num_messages, side->median, side->p05,
-            side->p95, side->trip_p50, side->trip_p99);
-    if (side->side.way != WAY_BLOCK) {
-        fprintf(stream, ", \"gb_per_s\": %.6g",
-                job_rate(&result->job, side->median));
-    }
-    if (side->num_moved < result->job.work.count) {
-        fprintf(stream, ", \"buffers_moved\": %llu",
-                (unsigned long long)side->num_moved);
-    }
-    json_pieces_target(result, index, stream);
+/* What a side of the pool's used. */
+static void json_pool(json_t *json, const job_side_t *side)
+{
     if (side->wire[0] != '\0') {
-        fprintf(stream, ", \"wire\": \"%s\", \"wire_reason\": ", side->wire);
-        print_string(side->wire_reason, stream);
-        fprintf(stream, ", \"registrations_after_start\": %llu",
-                (unsigned long long)side->registrations);
+        json_text(json, "wire", side->wire);
+        json_text(json, "wire_reason", side->wire_reason);
+        json_number(json, "registrations_after_start", side->registrations);
         if (!side_is(side->side, IS_ONE_SIDED)) {
-            fprintf(stream, ", \"allocations_per_message\": %.6g",
-                    side->allocations);
+            json_bare(json, "allocations_per_message", "%.6g",
+                      side->allocations);
         }
     }
     if (side->way[0] != '\0') {
-        fprintf(stream, ", \"way\": \"%s\", \"way_reason\": ", side->way);
-        print_string(side->way_reason, stream);
+        json_text(json, "way", side->way);
+        json_text(json, "way_reason", side->way_reason);
     }
-    fprintf(stream, "}%s\n", index + 1 < result->job.num_sides ? "," : "");
+}
+
+static void json_side(json_t *json, const job_result_t *result, unsigned index)
+{
+    const job_side_t *side       = &result->sides[index];
+    bool              is_missing = side->missing[0] != '\0';
+    char              name[SIDE_NAME_SIZE];
+
+    json_open_inline(json, NULL, '{');
+    json_text(json, "side", side_name(side->side, name));
+    json_text(json, "mode", side_mode_title(side->side.mode));
+    json_bool(json, "verified", side->verified && !is_missing);
+    if (is_missing) {
+        json_text(json, "missing", side->missing);
+        json_close(json);
+        return;
+    }
+    json_times(json, side);
+    if (side->side.way != WAY_BLOCK) {
+        json_bare(json, "gb_per_s", "%.6g",
+                  job_rate(&result->job, side->median));
+    }
+    if (side->num_moved < result->job.work.count) {
+        json_number(json, "buffers_moved", side->num_moved);
+    }
+    /* That of the first side stands with the job. */
+    if ((index != 0) && (index == report_pieces(result))) {
+        json_rate_target(json, result, index);
+    }
+    json_pool(json, side);
+    json_close(json);
 }
 
 /* The device and its names; nothing for host memory. */
-static void json_gpus(const job_result_t *result, FILE *stream)
+static void json_gpus(json_t *json, const job_result_t *result)
 {
-    const job_t *job = &result->job;
-    char         device[DEVICES_TEXT_SIZE];
-    const char  *verdict;
-    double       target = report_rate_target(result, 0, &verdict);
+    const work_t *work = &result->job.work;
+    char          device[DEVICES_TEXT_SIZE];
 
-    if (!work_is_on_gpu(&job->work)) {
+    if (!work_is_on_gpu(work)) {
         return;
     }
-    fprintf(stream, ", \"device\": \"%s\", \"gpus\": [",
-            work_devices(&job->work, device));
-    print_string(result->gpus[0], stream);
-    fprintf(stream, ", ");
-    print_string(result->gpus[1], stream);
-    fprintf(stream, "]");
-    if (job->work.pageable != 0) {
-        fprintf(stream, ", \"pageable\": \"%s\"",
-                work_pageable(job->work.pageable));
+    json_text(json, "device", work_devices(work, device));
+    json_open_inline(json, "gpus", '[');
+    json_text(json, NULL, result->gpus[0]);
+    json_text(json, NULL, result->gpus[1]);
+    json_close(json);
+    if (work->pageable != 0) {
+        json_text(json, "pageable", work_pageable(work->pageable));
     }
-    if (job->work.untold) {
-        fprintf(stream, ", \"untold\": true");
+    if (work->untold) {
+        json_bool(json, "untold", true);
     }
-    if (target != 0) {
-        fprintf(stream, ", \"target_gb_per_s\": %g, \"verdict\": \"%s\"",
-                target, verdict);
-    }
+    json_rate_target(json, result, 0);
 }
 
-static void json_ratio(const job_result_t *result, unsigned index, FILE *stream)
+static void json_ratio(json_t *json, const job_result_t *result,
+                       const job_ratio_t *ratio)
 {
-    const job_ratio_t *ratio = &result->ratios[index];
-    char               name[SIDE_NAME_SIZE];
-    report_ratio_t     at = report_ratio(result, ratio);
+    const job_t   *job = &result->job;
+    report_ratio_t at  = report_ratio(result, ratio);
+    char           name[SIDE_NAME_SIZE];
 
-    fprintf(stream,
-            "        {\"against\": \"%s\", \"counts\": %s, \"of\": "
-            "\"%s\", \"ratio\": %.6g, \"p05\": %.6g, \"p95\": %.6g",
-            side_name(result->job.sides[ratio->raw], name),
-            ratio->is_best ? "true" : "false",
-            result->job.work.echo ? "time" : "speed", at.value, at.low,
-            at.high);
+    json_open_inline(json, NULL, '{');
+    json_text(json, "against", side_name(job->sides[ratio->raw], name));
+    json_bool(json, "counts", ratio->is_best);
+    json_text(json, "of", job->work.echo ? "time" : "speed");
+    json_bare(json, "ratio", "%.6g", at.value);
+    json_bare(json, "p05", "%.6g", at.low);
+    json_bare(json, "p95", "%.6g", at.high);
     if (at.target != 0) {
-        fprintf(stream, ", \"target\": %g, \"verdict\": \"%s\"", at.target,
-                at.verdict);
+        json_bare(json, "target", "%g", at.target);
+        json_text(json, "verdict", at.verdict);
     }
     if (at.aim != 0) {
-        fprintf(stream, ", \"aim\": %g", at.aim);
+        json_bare(json, "aim", "%g", at.aim);
     }
     if (ratio->pool != 0) {
-        fprintf(stream, ", \"pool\": \"%s\"",
-                side_name(result->job.sides[ratio->pool], name));
+        json_text(json, "pool", side_name(job->sides[ratio->pool], name));
     }
-    fprintf(stream, "}%s\n", index + 1 < result->num_ratios ? "," : "");
+    json_close(json);
 }
 
-static void json_job(const job_result_t *result, FILE *stream)
+static void json_job(json_t *json, const job_result_t *result)
 {
     const job_t *job = &result->job;
+    char         command[REPORT_COMMAND_SIZE];
 
-    fprintf(stream, "    {\"test\": \"%s\", \"command\": \"", job->test);
-    report_command(job, stream);
-    fprintf(stream,
-            "\", \"size\": %llu, \"count\": %llu, \"outstanding\": %u, "
-            "\"bytes\": %llu, \"rounds\": %u",
-            (unsigned long long)job->work.size,
-            (unsigned long long)job->work.count, job->work.outstanding,
-            (unsigned long long)work_bytes(&job->work), result->num_rounds);
-    json_gpus(result, stream);
-    fprintf(stream, ",\n      ");
+    json_open_inline(json, NULL, '{');
+    json_text(json, "test", job->test);
+    json_text(json, "command", report_command(job, command));
+    json_number(json, "size", job->work.size);
+    json_number(json, "count", job->work.count);
+    json_number(json, "outstanding", job->work.outstanding);
+    json_number(json, "bytes", work_bytes(&job->work));
+    json_number(json, "rounds", result->num_rounds);
+    json_gpus(json, result);
     if (result->missing[0] != '\0') {
-        fprintf(stream, "\"missing\": ");
-        print_string(result->missing, stream);
-        fprintf(stream, ",\n      ");
+        json_text(json, "missing", result->missing);
     }
-    fprintf(stream, "\"sides\": [\n");
+    json_open(json, "sides", '[');
     for (unsigned i = 0; i < job->num_sides; i++) {
-        json_side(result, i, stream);
+        json_side(json, result, i);
     }
-    fprintf(stream, "      ],\n      \"ratios\": [\n");
+    json_close(json);
+    json_open(json, "ratios", '[');
     for (unsigned i = 0; i < result->num_ratios; i++) {
-        json_ratio(result, i, stream);
+        json_ratio(json, result, &result->ratios[i]);
     }
-    fprintf(stream, "      ]}");
+    json_close(json);
+    json_close(json);
 }
 
-void report_json(const job_result_t *results, unsigned num_results,
-                 FILE *stream)
+int report_json(const void *arg, FILE *stream)
 {
-    struct utsname system;
+    const report_t *report = arg;
+    struct utsname  system;
+    json_t          json;
 
     uname(&system);
-    fprintf(stream, "{\n  \"libucxpool\": \"%s\",\n  \"ucx\": ",
-            ucxpool_version_string());
-    print_string(ucp_get_version_string(), stream);
-    fprintf(stream, ",\n  \"kernel\": ");
-    print_string(system.release, stream);
-    fprintf(stream, ",\n  \"machine\": ");
-    print_string(system.machine, stream);
-    fprintf(stream, ",\n  \"processors\": %ld,\n  \"jobs\": [\n",
-            sysconf(_SC_NPROCESSORS_ONLN));
-    for (unsigned i = 0; i < num_results; i++) {
-        json_job(&results[i], stream);
-        fprintf(stream, "%s\n", i + 1 < num_results ? "," : "");
+    json_init(&json, stream);
+    json_open(&json, NULL, '{');
+    json_text(&json, "libucxpool", ucxpool_version_string());
+    json_text(&json, "ucx", ucp_get_version_string());
+    json_text(&json, "kernel", system.release);
+    json_text(&json, "machine", system.machine);
+    json_number(&json, "processors", (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
+    json_open(&json, "jobs", '[');
+    for (unsigned i = 0; i < report->num_results; i++) {
+        json_job(&json, &report->results[i]);
     }
-    fprintf(stream, "  ]\n}\n");
+    json_close(&json);
+    json_close(&json);
+    return 0;
 }
 
 static const job_ratio_t *ratio_of(const job_result_t *result, unsigned side)
@@ -254,15 +238,18 @@ static void csv_side(const job_result_t *result, unsigned index, FILE *stream)
     }
 }
 
-void report_csv(const job_result_t *results, unsigned num_results, FILE *stream)
+int report_csv(const void *arg, FILE *stream)
 {
+    const report_t *report = arg;
+
     fprintf(stream, "test,size,count,outstanding,rounds,side,wire,seconds,"
                     "seconds_p05,seconds_p95,message_seconds_p50,"
                     "message_seconds_p99,gb_per_s,pool_ratio,ratio_p05,"
                     "ratio_p95,target,verdict,sender_gpu,receiver_gpu\n");
-    for (unsigned i = 0; i < num_results; i++) {
-        for (unsigned k = 0; k < results[i].job.num_sides; k++) {
-            csv_side(&results[i], k, stream);
+    for (unsigned i = 0; i < report->num_results; i++) {
+        for (unsigned k = 0; k < report->results[i].job.num_sides; k++) {
+            csv_side(&report->results[i], k, stream);
         }
     }
+    return 0;
 }

@@ -1,11 +1,9 @@
 #include <config.h>
 
-#include "common/error.h"
 #include "common/gnuplot.h"
 #include "common/json.h"
 #include "replay/measure.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -316,11 +314,6 @@ int report_csv(const void *arg, FILE *stream)
 
 /* --- JSON ---------------------------------------------------------------- */
 
-static void json_number(json_t *json, const char *key, uint64_t value)
-{
-    json_bare(json, key, "%" PRIu64, value);
-}
-
 static void json_times(json_t *json, const char *key,
                        const times_summary_t *times)
 {
@@ -499,16 +492,11 @@ static void print_script(const report_t *report, const char *path, FILE *stream)
 int report_picture(const void *arg, FILE *stream)
 {
     const report_t *report = arg;
-    const char     *path   = report->picture_path;
-    gnuplot_t       gnuplot;
+    FILE           *script = gnuplot_begin();
 
-    if (gnuplot_start(&gnuplot) != 0) {
-        return tool_error("gnuplot does not start: %s", strerror(errno));
+    if (script == NULL) {
+        return -1;
     }
-    print_script(report, path, gnuplot.script);
-    return gnuplot_finish(&gnuplot, stream) == 0
-               ? 0
-               : tool_error("gnuplot could not draw for %s: its own message "
-                            "says why",
-                            path);
+    print_script(report, report->picture_path, script);
+    return gnuplot_end(script, report->picture_path, stream);
 }

@@ -182,11 +182,6 @@ void summary_print_text(const job_t *job, const result_t *results,
 
 /* --- JSON --------------------------------------------------------------- */
 
-static void json_number(json_t *json, const char *key, uint64_t number)
-{
-    json_bare(json, key, "%" PRIu64, number);
-}
-
 static void json_seconds(json_t *json, const char *key, uint64_t ns)
 {
     json_bare(json, key, "%.6f", seconds(ns));
@@ -197,7 +192,7 @@ static void json_tally(json_t *json, const char *key, const tally_t *tally)
     char checksum[17];
 
     snprintf(checksum, sizeof(checksum), "%016" PRIx64, tally->checksum);
-    json_open(json, key, '{');
+    json_open_inline(json, key, '{');
     json_number(json, "records", tally->records);
     json_number(json, "bytes", tally->bytes);
     json_text(json, "checksum", checksum);
@@ -208,7 +203,7 @@ static void json_transfer(json_t *json, const result_t *result)
 {
     const exchange_report_t *exchange = &result->exchange;
 
-    json_open(json, "transfer", '{');
+    json_open_inline(json, "transfer", '{');
     json_number(json, "bytes_sent", exchange->bytes_sent);
     json_number(json, "bytes_received", exchange->bytes_received);
     json_number(json, "batches_sent", exchange->batches_sent);
@@ -230,11 +225,11 @@ static void json_transfer(json_t *json, const result_t *result)
 static void json_traffic(json_t *json, const pool_stats_t *stats,
                          const char *direction)
 {
-    json_open(json, direction, '{');
+    json_open_inline(json, direction, '{');
     for (size_t i = 0; i < SUMMARY_NUM_MODES; i++) {
         const char *mode = summary_modes[i];
 
-        json_open(json, mode, '{');
+        json_open_inline(json, mode, '{');
         json_number(json, "bytes",
                     pool_stats_value(stats, "%s_%s_bytes", direction, mode));
         json_number(
@@ -277,7 +272,7 @@ static void json_gpu(json_t *json, const result_t *result)
         json_bare(json, "gpu", "null");
         return;
     }
-    json_open(json, "gpu", '{');
+    json_open_inline(json, "gpu", '{');
     json_number(json, "number", (uint64_t)stats->gpu);
     json_number(json, "bytes", stats->size);
     json_number(json, "held_bytes", stats->held);
@@ -288,7 +283,7 @@ static void json_gpu(json_t *json, const result_t *result)
 
 static void json_worker(json_t *json, unsigned index, const result_t *result)
 {
-    json_open(json, NULL, '{');
+    json_open_inline(json, NULL, '{');
     json_number(json, "worker", index);
     json_tally(json, "input", &result->in);
     json_tally(json, "output", &result->out);
@@ -323,7 +318,7 @@ void summary_print_json(const job_t *job, const result_t *results,
     json_number(
         &json, "registrations_after_start",
         pool_stats_value(&sum.exchange.stats, "registrations_after_start"));
-    json_open(&json, "by_worker", '[');
+    json_open_inline(&json, "by_worker", '[');
     for (unsigned i = 0; i < job->num_workers; i++) {
         json_worker(&json, i, &results[i]);
     }
