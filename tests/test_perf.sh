@@ -276,6 +276,11 @@ for option in '-s 4k' '-n 2' '--wire map' '--sides pool/map' \
     says err 'block sends nothing'
 done
 run 2 -l 0 localhost:1
+for option in '-s 4k' '-t any' '--table map' '--device cuda' --json; do
+    run 2 -l 0 $option
+    says err 'give'
+    says err 'there'
+done
 run 2 --nonsense
 run 2 -t pingpong -n 2
 says err 'leave out -n'

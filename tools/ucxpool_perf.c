@@ -308,11 +308,35 @@ static unsigned num_on_stdout(const options_t *options)
     return num;
 }
 
+/* The other process chooses what is done. */
+static int check_listen(const options_t *options)
+{
+    for (unsigned i = 0; i < FILE_LAST; i++) {
+        if (options->files[i].is_asked) {
+            return options_wrong("%s: the process that connects writes the "
+                                 "results: give it there",
+                                 options->files[i].option);
+        }
+    }
+    if ((options->table != NULL) || (options->num_tests != 0) ||
+        (options->num_sides != 0) || (options->pool_mode != MODE_AUTO) ||
+        (options->size != 0) || (options->count != 0) ||
+        (options->pageable != 0) || options->untold || is_on_gpu(options)) {
+        return options_wrong("-l does what the process that connects asks for: "
+                             "give -t, --table, -s, -n, --sides, --wire, "
+                             "--device, --pageable and --untold there");
+    }
+    return -1;
+}
+
 static int check_options(options_t *options)
 {
     if ((options->listen != NULL) && (options->connect != NULL)) {
         return options_wrong("give -l PORT on one host and HOST:PORT on the "
                              "other");
+    }
+    if (options->listen != NULL) {
+        return check_listen(options);
     }
     if ((options->num_sides != 0) && (options->pool_mode != MODE_AUTO)) {
         return options_wrong("--sides names the pool's wires, as in pool/ucx: "

@@ -32,7 +32,7 @@ static int socket_poll(control_t *control, int timeout_ms, void *data,
     if (poll(&fd, 1, timeout_ms) <= 0) {
         return 0;
     }
-    got = recv(control->fd, data, size, MSG_DONTWAIT);
+    got = recv(control->fd, data, size, MSG_DONTWAIT | MSG_TRUNC);
     if ((got < 0) && ((errno == EAGAIN) || (errno == EINTR))) {
         return 0;
     }
@@ -111,10 +111,7 @@ int control_swap(control_t *control, const void *mine, void *theirs,
 int control_exchange(control_t *control, const void *mine, size_t length,
                      void **theirs_p, size_t *theirs_length_p)
 {
-    *theirs_p = malloc(CONTROL_MAX);
-    if (*theirs_p == NULL) {
-        return tool_error("out of memory for an address");
-    }
+    *theirs_p = tool_calloc(1, CONTROL_MAX);
     if ((control_send(control, mine, length) != 0) ||
         (wait_message(control, *theirs_p, CONTROL_MAX, theirs_length_p) != 0)) {
         free(*theirs_p);

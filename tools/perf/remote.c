@@ -79,27 +79,24 @@ static int remote_poll(control_t *control, int timeout_ms, void *data,
         return 0;
     }
     ucxpool_request_query(remote->receive, &attr, sizeof(attr));
-    if ((status == UCXPOOL_OK) && (attr.length <= size)) {
-        memcpy(data, remote->buffer, attr.length);
-    }
     *length_p = attr.length;
+    if (status == UCXPOOL_OK) {
+        memcpy(data, remote->buffer, attr.length < size ? attr.length : size);
+    }
     if (status != UCXPOOL_OK) {
         tool_error("the other host ended early (%s): its own message says why",
                    ucxpool_status_string(status));
     }
     ucxpool_request_release(remote->receive);
     remote->receive = NULL;
-    return (status == UCXPOOL_OK) && (*length_p <= size) ? 1 : -1;
+    return status == UCXPOOL_OK ? 1 : -1;
 }
 
 static int remote_create(remote_t **remote_p)
 {
     const pool_params_t params = {.mode = MODE_AUTO, .device = WORK_HOST};
-    remote_t           *remote = calloc(1, sizeof(*remote));
+    remote_t           *remote = tool_calloc(1, sizeof(*remote));
 
-    if (remote == NULL) {
-        return tool_error("out of memory for a connection");
-    }
     if (pool_create(&params, "perf-control", &remote->pool) != 0) {
         free(remote);
         return -1;
