@@ -273,6 +273,7 @@ echo 'a UCX that does not work is told'
 ends 1 env UCX_TLS=no_such_transport UCX_LOG_LEVEL=fatal "$info" -n
 has out '^  works +no$'
 has out '^  error +.*UCX_\*'
+has err '^ucxpool_info: UCX does not start: '
 has out '^  environment +.*UCX_TLS=no_such_transport'
 
 echo 'a full disk is told'

@@ -511,6 +511,8 @@ bool info_peers_report(report_t *report, const ucxpool_config_t *config,
     report_text(report, "peer_timeout", "%s", setting->value);
     if (ucxpool_peer_timeouts_query(config, timeouts, MAX_TIMEOUTS, &num) !=
         UCXPOOL_OK) {
+        tool_error("cannot tell how soon UCX detects the failure of a peer: %s",
+                   ucxpool_error_detail());
         report_text(report, "error", "%s", ucxpool_error_detail());
         is_good = false;
     }

@@ -1,6 +1,7 @@
 /* UCX: its version, devices and lanes. */
 #include <config.h>
 
+#include "common/error.h"
 #include "info/report.h"
 
 #include <ucp/api/ucp.h>
@@ -277,6 +278,7 @@ bool info_ucx_report(report_t *report)
         report_header_limit(report, probe.workers[0]);
         probe_cleanup(&probe);
     } else {
+        tool_error("UCX does not start: %s", ucs_status_string(status));
         report_text(report, "error",
                     "%s: look at what UCX prints with UCX_LOG_LEVEL=info, and "
                     "at the UCX_* variables",
