@@ -133,3 +133,17 @@ const setting_t *settings_find(const settings_t *settings, const char *name)
     }
     return NULL;
 }
+
+ucxpool_status_t settings_change(ucxpool_config_t       *config,
+                                 const setting_change_t *changes, size_t num)
+{
+    ucxpool_status_t status = UCXPOOL_OK;
+
+    for (size_t i = 0; (i < num) && (status == UCXPOOL_OK); i++) {
+        if (changes[i].value != NULL) {
+            status = ucxpool_config_modify(config, changes[i].name,
+                                           changes[i].value);
+        }
+    }
+    return status;
+}

@@ -23,6 +23,17 @@ typedef struct settings {
     size_t     num_settings;
 } settings_t;
 
+/* Changes of settings, by names without UCXPOOL_; those to NULL are left
+ * out. */
+typedef struct setting_change {
+    const char *name;
+    const char *value;
+} setting_change_t;
+
+/* Make all, up to the first that fails. */
+ucxpool_status_t settings_change(ucxpool_config_t       *config,
+                                 const setting_change_t *changes, size_t num);
+
 /* False when there is no memory. */
 bool settings_init(settings_t *settings, const ucxpool_config_t *config);
 void settings_cleanup(settings_t *settings);

@@ -331,17 +331,15 @@ typedef struct pair {
  * which could not come meanwhile. */
 static ucxpool_status_t read_small_config(ucxpool_config_t **config_p)
 {
-    static const char *const changes[][2] = {
+    static const setting_change_t changes[] = {
         {"BLOCK_SIZE", "64k"}, {"REGION_SIZE", "auto"}, {"COMM_SIZE", "1m"},
         {"FRAG_SIZE", "auto"}, {"HUGE_PAGES", "try"},   {"CLOSE_TIMEOUT", "0"}};
     ucxpool_status_t status = ucxpool_config_read(config_p);
 
-    for (size_t i = 0;
-         (status == UCXPOOL_OK) && (i < sizeof(changes) / sizeof(changes[0]));
-         i++) {
-        status = ucxpool_config_modify(*config_p, changes[i][0], changes[i][1]);
-    }
-    return status;
+    return status != UCXPOOL_OK
+               ? status
+               : settings_change(*config_p, changes,
+                                 sizeof(changes) / sizeof(changes[0]));
 }
 
 static ucxpool_status_t create_pools(pair_t *pair)

@@ -157,9 +157,9 @@ static uint64_t comm_size(const device_t *device, uint64_t capacity)
 static ucxpool_status_t configure(ucxpool_config_t *config,
                                   const device_t *device, uint64_t capacity)
 {
-    uint64_t          comm = comm_size(device, capacity);
-    char              comm_text[32], limit_text[32];
-    const char *const changes[][2] = {
+    uint64_t               comm = comm_size(device, capacity);
+    char                   comm_text[32], limit_text[32];
+    const setting_change_t changes[] = {
         {"BLOCK_SIZE", is_host(device) ? HOST_BLOCK_SIZE : GPU_BLOCK_SIZE},
         {"REGION_SIZE", "auto"},
         {"FRAG_SIZE", "auto"},
@@ -169,20 +169,12 @@ static ucxpool_status_t configure(ucxpool_config_t *config,
         /* That an allocation fails is a result, and reported as one. */
         {"LOG_LEVEL", getenv("UCXPOOL_LOG_LEVEL") == NULL ? "error" : NULL},
     };
-    ucxpool_status_t status = UCXPOOL_OK;
 
     snprintf(comm_text, sizeof(comm_text), "%llu", (unsigned long long)comm);
     snprintf(limit_text, sizeof(limit_text), "%llu",
              (unsigned long long)(capacity + comm));
-    for (size_t i = 0;
-         (status == UCXPOOL_OK) && (i < sizeof(changes) / sizeof(changes[0]));
-         i++) {
-        if (changes[i][1] != NULL) {
-            status =
-                ucxpool_config_modify(config, changes[i][0], changes[i][1]);
-        }
-    }
-    return status;
+    return settings_change(config, changes,
+                           sizeof(changes) / sizeof(changes[0]));
 }
 
 /* The setting, as the environment has it; 0: auto. */

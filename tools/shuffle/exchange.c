@@ -3,6 +3,7 @@
 #include "tools/shuffle/exchange.h"
 
 #include "common/error.h"
+#include "common/settings.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -118,10 +119,7 @@ static int pool_config_fit(ucxpool_config_t *config, bool on_gpu,
     /* The library chooses regions of a GPU: they need not be one for each
      * pool to be mapped fast. */
     bool region = sizes && !on_gpu && (getenv("UCXPOOL_COMM_SIZE") == NULL);
-    const struct {
-        const char *key;
-        const char *value; /* NULL: the library's default */
-    } settings[] = {
+    setting_change_t settings[] = {
         {"SEND_SHARE", POOL_TEXT(POOL_SEND_SHARE)},
         {"RECV_SHARE", POOL_TEXT(POOL_RECV_SHARE)},
         /* The main process prints one error for all workers. */
@@ -140,14 +138,15 @@ static int pool_config_fit(ucxpool_config_t *config, bool on_gpu,
 
     snprintf(comm_size, sizeof(comm_size), "%zum", (size / 2 + 1) * 2);
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
-        snprintf(variable, sizeof(variable), "UCXPOOL_%s", settings[i].key);
-        if ((settings[i].value != NULL) && (getenv(variable) == NULL) &&
-            (ucxpool_config_modify(config, settings[i].key,
-                                   settings[i].value) != UCXPOOL_OK)) {
-            return keep_error("%s", ucxpool_error_detail());
+        snprintf(variable, sizeof(variable), "UCXPOOL_%s", settings[i].name);
+        if (getenv(variable) != NULL) {
+            settings[i].value = NULL;
         }
     }
-    return 0;
+    return settings_change(config, settings,
+                           sizeof(settings) / sizeof(settings[0])) == UCXPOOL_OK
+               ? 0
+               : keep_error("%s", ucxpool_error_detail());
 }
 
 static int pool_make(unsigned worker, const ucxpool_config_t *config,
