@@ -75,10 +75,7 @@ void *memory_list_alloc(memory_t *memory, size_t num, size_t size)
     void *list = NULL;
 
     if (!memory_is_on_gpu(memory)) {
-        list = calloc(num, size);
-        if (list == NULL) {
-            tool_error("out of memory for the list of buffers: lower -n");
-        }
+        list = tool_calloc(num, size);
     } else if (gpu_host_alloc(&memory->gpu, num * size, &list) != 0) {
         fail(memory);
     }

@@ -120,11 +120,7 @@ typedef struct offer {
 
 static int fail(copy_end_t *copy)
 {
-    char name[SIDE_NAME_SIZE];
-
-    copy->end.failed = true;
-    return tool_error("%s: %s", side_name(copy->end.side, name),
-                      copy->gpu->error);
+    return end_fail(&copy->end, "the GPU's copies", copy->gpu->error);
 }
 
 static int start_copy(copy_end_t *copy, unsigned slot, void *target,
@@ -340,12 +336,9 @@ static int connect_ends(copy_end_t *copy, control_t *control, char *reason)
 int copy_end_create(const end_params_t *params, control_t *control,
                     char *reason, end_t **end_p)
 {
-    copy_end_t *copy = calloc(1, sizeof(*copy));
+    copy_end_t *copy = tool_calloc(1, sizeof(*copy));
     int         status;
 
-    if (copy == NULL) {
-        return tool_error("out of memory for a side");
-    }
     reason[0] = '\0';
     end_init(&copy->end, &copy_ops, params);
     copy->gpu = &params->memory->gpu;

@@ -66,6 +66,20 @@ static inline bool end_is_source(const end_t *end)
 
 void end_init(end_t *end, const end_ops_t *ops, const end_params_t *params);
 
+/* Print an error, unless the end has failed before. Returns -1. */
+int end_fail(end_t *end, const char *what, const char *why);
+
+/* expect() and reply() of a side in which the receiver has no part. */
+int end_no_part(end_t *end, unsigned slot);
+
+/* Another part of a message of so many is there. */
+static inline void end_part_arrived(end_slot_t *slot, size_t num_parts)
+{
+    if (++slot->num_arrived == num_parts) {
+        slot->arrived = true;
+    }
+}
+
 /* Lay out its buffers, as the way has them. arena: as for buffers_init(). */
 int end_init_buffers(end_t *end, const end_params_t *params, void *arena);
 

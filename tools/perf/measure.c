@@ -118,13 +118,12 @@ static int measure_round(stage_t *stage, const job_t *job, unsigned round,
             continue;
         }
         stage_count_begin(stage, side);
-        if ((batch_lead(stage, side, measure->num_messages, false,
-                        &measure->trips, &seconds) != 0) ||
-            (samples_add(&measure->batches,
-                         whole_of_part(job, side) * seconds /
-                             (double)measure->num_messages) != 0)) {
+        if (batch_lead(stage, side, measure->num_messages, false,
+                       &measure->trips, &seconds) != 0) {
             return -1;
         }
+        samples_add(&measure->batches, whole_of_part(job, side) * seconds /
+                                           (double)measure->num_messages);
         stage_count_end(stage, side);
     }
     return 0;
@@ -154,24 +153,20 @@ static int measure_all(stage_t *stage, const job_t *job, measure_t *measures,
     return 0;
 }
 
-static int add_ratio(job_result_t *result, measure_t *measures, unsigned pool,
-                     unsigned raw)
+static void add_ratio(job_result_t *result, measure_t *measures, unsigned pool,
+                      unsigned raw)
 {
     job_ratio_t *ratio   = &result->ratios[result->num_ratios++];
     samples_t    samples = {0};
 
     for (unsigned round = 0; round < result->num_rounds; round++) {
-        if (samples_add(&samples, measures[raw].batches.values[round] /
-                                      measures[pool].batches.values[round]) !=
-            0) {
-            return -1;
-        }
+        samples_add(&samples, measures[raw].batches.values[round] /
+                                  measures[pool].batches.values[round]);
     }
     ratio->pool = pool;
     ratio->raw  = raw;
     set_quantiles(&samples, &ratio->median, &ratio->p05, &ratio->p95);
     samples_cleanup(&samples);
-    return 0;
 }
 
 static bool is_alike(side_t a, side_t b)
@@ -197,39 +192,34 @@ static void mark_best(job_result_t *result)
     }
 }
 
-static int add_ratios_of(job_result_t *result, measure_t *measures,
-                         unsigned pool)
+static void add_ratios_of(job_result_t *result, measure_t *measures,
+                          unsigned pool)
 {
     const job_t *job = &result->job;
 
     if (measures[pool].batches.num == 0) {
-        return 0;
+        return;
     }
     for (unsigned i = 0; i < job->num_sides; i++) {
         if (!side_is(job->sides[i], IS_POOL) &&
-            (measures[i].batches.num != 0) &&
-            (add_ratio(result, measures, pool, i) != 0)) {
-            return -1;
+            (measures[i].batches.num != 0)) {
+            add_ratio(result, measures, pool, i);
         }
     }
-    return 0;
 }
 
 /* Ratios first: sorting the samples for their median loses the rounds. */
-static int add_ratios(job_result_t *result, measure_t *measures)
+static void add_ratios(job_result_t *result, measure_t *measures)
 {
     const job_t *job = &result->job;
 
-    if (!side_is(job->sides[0], IS_POOL)) {
-        return 0;
+    if (side_is(job->sides[0], IS_POOL)) {
+        add_ratios_of(result, measures, 0);
+        if ((job->num_sides > 1) && side_is(job->sides[1], IS_PIECES)) {
+            add_ratios_of(result, measures, 1);
+        }
+        mark_best(result);
     }
-    if ((add_ratios_of(result, measures, 0) != 0) ||
-        ((job->num_sides > 1) && side_is(job->sides[1], IS_PIECES) &&
-         (add_ratios_of(result, measures, 1) != 0))) {
-        return -1;
-    }
-    mark_best(result);
-    return 0;
 }
 
 static void add_side(job_side_t *at, const job_t *job, unsigned index,
@@ -255,7 +245,8 @@ static int measure_and_sum_up(stage_t *stage, const job_t *job,
     result->job = *job;
     if ((verify(stage, job) == 0) &&
         (measure_all(stage, job, measures, &result->num_rounds) == 0) &&
-        (verify(stage, job) == 0) && (add_ratios(result, measures) == 0)) {
+        (verify(stage, job) == 0)) {
+        add_ratios(result, measures);
         for (unsigned i = 0; i < job->num_sides; i++) {
             add_side(&result->sides[i], job, i, &measures[i]);
             stage_describe(stage, i, &result->sides[i]);
@@ -299,10 +290,10 @@ static int time_rounds(ucxpool_t *pool, const job_t *job, samples_t *samples)
         if ((round != 0) && (clock_now() - start > job->time_ns)) {
             break;
         }
-        if ((time_pairs(pool, &seconds) != 0) ||
-            (samples_add(samples, seconds) != 0)) {
+        if (time_pairs(pool, &seconds) != 0) {
             return -1;
         }
+        samples_add(samples, seconds);
     }
     return 0;
 }

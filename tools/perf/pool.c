@@ -4,6 +4,7 @@
  */
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/settings.h"
 #include "perf/lane.h"
 
 #include <poll.h>
@@ -61,18 +62,6 @@ static void progress(void *pool)
 
 /* --- requests ------------------------------------------------------------- */
 
-/* Say it once. Returns -1. */
-static int fail_end(end_t *end, const char *what, const char *why)
-{
-    char name[SIDE_NAME_SIZE];
-
-    if (!end->failed) {
-        end->failed = true;
-        tool_error("%s: %s: %s", side_name(end->side, name), what, why);
-    }
-    return -1;
-}
-
 /* A request has completed, and its slot has one less. */
 static bool ended(end_slot_t *slot, ucxpool_request_t *request,
                   ucxpool_status_t status)
@@ -84,7 +73,7 @@ static bool ended(end_slot_t *slot, ucxpool_request_t *request,
         return true;
     }
     ucxpool_request_query(request, &attr, sizeof(attr));
-    fail_end(slot->end, ucxpool_status_string(status), attr.detail);
+    end_fail(slot->end, ucxpool_status_string(status), attr.detail);
     return false;
 }
 
@@ -112,7 +101,7 @@ static void data_arrived(ucxpool_request_t *request, ucxpool_status_t status,
         ucxpool_request_query(request, &attr, sizeof(attr));
         slot->arrived = attr.length == slot->end->buffers.size;
         if (!slot->arrived) {
-            fail_end(slot->end, "a message", "of a wrong size");
+            end_fail(slot->end, "a message", "of a wrong size");
         }
     }
 }
@@ -122,9 +111,8 @@ static void part_arrived(ucxpool_request_t *request, ucxpool_status_t status,
 {
     end_slot_t *slot = arg;
 
-    if (ended(slot, request, status) &&
-        (++slot->num_arrived == slot->end->buffers.num_segments)) {
-        slot->arrived = true;
+    if (ended(slot, request, status)) {
+        end_part_arrived(slot, slot->end->buffers.num_segments);
     }
 }
 
@@ -168,7 +156,7 @@ static int posted(end_slot_t *slot, ucxpool_status_t status)
         return 0;
     }
     slot->pending--;
-    return fail_end(slot->end, "a request was not taken",
+    return end_fail(slot->end, "a request was not taken",
                     ucxpool_error_detail());
 }
 
@@ -233,7 +221,7 @@ static int each_send(end_t *end, unsigned index)
         if (ucxpool_send_buffer(pool->channel, segments[i].address,
                                 segments[i].length, TAG_DATA | index, NULL,
                                 NULL) != UCXPOOL_OK) {
-            return fail_end(end, "a message was not taken",
+            return end_fail(end, "a message was not taken",
                             ucxpool_error_detail());
         }
     }
@@ -351,14 +339,6 @@ static int window_send(end_t *end, unsigned index)
                   : ucxpool_write(pool->remote, &places, &data, &params, NULL));
 }
 
-/* The receiver has no part in it. */
-static int no_part(end_t *end, unsigned slot)
-{
-    (void)slot;
-    return fail_end(end, "the receiver is asked",
-                    "for what only the sender does");
-}
-
 static void window_describe(const end_t *end, struct job_side *side)
 {
     const pool_end_t     *pool = (const pool_end_t *)end;
@@ -392,7 +372,7 @@ static int give(pool_end_t *pool, control_t *control, char *missing)
     char     done = 1;
 
     if (ucxpool_window_export(pool->window, access, blob) != UCXPOOL_OK) {
-        return fail_end(&pool->end, "no window is given out",
+        return end_fail(&pool->end, "no window is given out",
                         ucxpool_error_detail());
     }
     if ((control_send(control, blob, sizeof(blob)) != 0) ||
@@ -416,7 +396,7 @@ static int import(pool_end_t *pool, const uint8_t *blob)
 
     if (ucxpool_window_import(pool->channel, blob, UCXPOOL_WINDOW_BLOB_SIZE,
                               &pool->remote) != UCXPOOL_OK) {
-        return fail_end(&pool->end, "no window is taken",
+        return end_fail(&pool->end, "no window is taken",
                         ucxpool_error_detail());
     }
     do {
@@ -426,7 +406,7 @@ static int import(pool_end_t *pool, const uint8_t *blob)
     if (attr.status == UCXPOOL_OK) {
         return 0;
     }
-    return fail_end(&pool->end, "no window is taken",
+    return end_fail(&pool->end, "no window is taken",
                     attr.status == UCXPOOL_INPROGRESS
                         ? "the owner does not answer"
                         : attr.reason);
@@ -440,7 +420,7 @@ static int make_offsets(pool_end_t *pool)
     pool->offsets =
         memory_list_alloc(buffers->memory, num, sizeof(*pool->offsets));
     if (pool->offsets == NULL) {
-        return tool_error("out of memory for a list of offsets: lower -n");
+        return -1;
     }
     for (size_t i = 0; i < num; i++) {
         pool->offsets[i] =
@@ -506,8 +486,8 @@ static const end_ops_t event_ops  = {pool_send,  pool_expect,  pool_reply,
                                      pool_sleep, pool_destroy, NULL};
 static const end_ops_t wait_ops   = {pool_send, pool_expect,  pool_reply,
                                      pool_wait, pool_destroy, NULL};
-static const end_ops_t window_ops = {window_send,  no_part,
-                                     no_part,      pool_progress,
+static const end_ops_t window_ops = {window_send,  end_no_part,
+                                     end_no_part,  pool_progress,
                                      pool_destroy, window_describe};
 
 static const end_ops_t *ops_of(side_t side)
@@ -539,12 +519,12 @@ static int create_parts(pool_end_t *pool, const end_params_t *params)
 
     if ((params->side.way == WAY_POOL_EVENT) &&
         (ucxpool_event_fd(pool->pool, &pool->event_fd) != UCXPOOL_OK)) {
-        return fail_end(&pool->end, "no event descriptor",
+        return end_fail(&pool->end, "no event descriptor",
                         ucxpool_error_detail());
     }
     if ((comm_size != 0) && (ucxpool_comm_alloc(pool->pool, comm_size,
                                                 &pool->comm) != UCXPOOL_OK)) {
-        return fail_end(&pool->end, "no memory of the pool",
+        return end_fail(&pool->end, "no memory of the pool",
                         ucxpool_error_detail());
     }
     if (end_init_buffers(&pool->end, params, pool->comm) != 0) {
@@ -554,7 +534,7 @@ static int create_parts(pool_end_t *pool, const end_params_t *params)
         (ucxpool_window_create(pool->pool, pool->end.buffers.arena,
                                pool->end.buffers.arena_size, NULL,
                                &pool->window) != UCXPOOL_OK)) {
-        return fail_end(&pool->end, "no window", ucxpool_error_detail());
+        return end_fail(&pool->end, "no window", ucxpool_error_detail());
     }
     return 0;
 }
@@ -562,12 +542,9 @@ static int create_parts(pool_end_t *pool, const end_params_t *params)
 int pool_end_create(pool_lane_t *lane, const end_params_t *params,
                     control_t *control, char *missing, end_t **end_p)
 {
-    pool_end_t *pool   = calloc(1, sizeof(*pool));
+    pool_end_t *pool   = tool_calloc(1, sizeof(*pool));
     int         status = 0;
 
-    if (pool == NULL) {
-        return tool_error("out of memory for a side");
-    }
     end_init(&pool->end, ops_of(params->side), params);
     pool->pool    = lane->pool;
     pool->channel = lane->channel;
@@ -587,23 +564,21 @@ int pool_end_create(pool_lane_t *lane, const end_params_t *params,
 
 /* --- a pool --------------------------------------------------------------- */
 
-static int set_size(ucxpool_config_t *config, const pool_params_t *params)
+/* COMM_SIZE for a pool; NULL: as the environment has it. */
+static const char *size_setting(const pool_params_t *params, char text[32])
 {
     size_t size = 2 * params->comm_size + 64 * MIB;
-    char   value[32];
 
     if (params->send_size != 0) {
         size = 4 * params->send_size;
     } else if ((params->comm_size <= SMALL_SIZE) ||
                (getenv("UCXPOOL_COMM_SIZE") != NULL)) {
-        return 0;
+        return NULL;
     } else if ((params->device != WORK_HOST) && (size < GPU_SIZE)) {
         size = GPU_SIZE;
     }
-    snprintf(value, sizeof(value), "%zum", size / MIB);
-    return ucxpool_config_modify(config, "COMM_SIZE", value) == UCXPOOL_OK
-               ? 0
-               : fail("COMM_SIZE");
+    snprintf(text, 32, "%zum", size / MIB);
+    return text;
 }
 
 /*
@@ -613,23 +588,26 @@ static int set_size(ucxpool_config_t *config, const pool_params_t *params)
  */
 static const char *wire_setting(uint32_t mode)
 {
-    return side_mode_name(mode == MODE_MAP ? MODE_AUTO : mode);
+    static const char *const wires[MODE_LAST] = {
+        [MODE_MAP] = "auto", [MODE_UCX] = "ucx"};
+
+    return wires[mode];
 }
 
 static int read_config(const pool_params_t *params, ucxpool_config_t **config_p)
 {
+    char                   size[32];
+    const setting_change_t changes[] = {
+        {"WIRE", wire_setting(params->mode)},
+        {"COMM_SIZE", size_setting(params, size)},
+    };
+
     if (ucxpool_config_read(config_p) != UCXPOOL_OK) {
         return fail("the settings of the pool");
     }
-    if ((params->mode != MODE_AUTO) &&
-        (ucxpool_config_modify(*config_p, "WIRE", wire_setting(params->mode)) !=
-         UCXPOOL_OK)) {
+    if (settings_change(*config_p, changes, 2) != UCXPOOL_OK) {
         ucxpool_config_release(*config_p);
-        return fail("WIRE");
-    }
-    if (set_size(*config_p, params) != 0) {
-        ucxpool_config_release(*config_p);
-        return -1;
+        return fail("the settings of the pool");
     }
     return 0;
 }
@@ -728,11 +706,8 @@ static int connect_pool(pool_lane_t *lane, control_t *control, char *missing)
 int pool_lane_create(const pool_params_t *params, control_t *control,
                      char *missing, pool_lane_t **lane_p)
 {
-    pool_lane_t *lane = calloc(1, sizeof(*lane));
+    pool_lane_t *lane = tool_calloc(1, sizeof(*lane));
 
-    if (lane == NULL) {
-        return tool_error("out of memory for a lane");
-    }
     lane->mode = params->mode;
     if ((pool_create(params, "perf", &lane->pool) != 0) ||
         (connect_pool(lane, control, missing) != 0)) {

@@ -5,6 +5,7 @@
 #include "common/error.h"
 #include "perf/lane.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucp/api/ucp.h>
@@ -58,15 +59,9 @@ typedef struct raw_end {
 
 /* --- what the ways share -------------------------------------------------- */
 
-static void fail(end_t *end, ucs_status_t status, const char *what)
+static int fail(end_t *end, ucs_status_t status, const char *what)
 {
-    char name[SIDE_NAME_SIZE];
-
-    if (!end->failed) {
-        end->failed = true;
-        tool_error("%s: %s: %s", side_name(end->side, name), what,
-                   ucs_status_string(status));
-    }
+    return end_fail(end, what, ucs_status_string(status));
 }
 
 /* From now on what arrives is for this end, until there is another of its
@@ -91,24 +86,40 @@ static void raw_progress(end_t *end)
     }
 }
 
-static int make_room(raw_end_t *raw, const end_slot_t *slot)
-{
-    while ((slot->pending >= WINDOW) && !raw->end.failed) {
-        raw_progress(&raw->end);
-    }
-    return raw->end.failed ? -1 : 0;
-}
-
 /* post: what a UCX call with a slot as user data returned. It counts as pending
  * until it ends. */
 static int posted(end_slot_t *slot, ucs_status_ptr_t post)
 {
     if (UCS_PTR_IS_ERR(post)) {
-        fail(slot->end, UCS_PTR_STATUS(post), "UCX took no message");
-        return -1;
+        return fail(slot->end, UCS_PTR_STATUS(post), "UCX took no message");
     }
     if (post != NULL) {
         slot->pending++;
+    }
+    return 0;
+}
+
+/* Hand a part of a slot's message to UCX. */
+typedef ucs_status_ptr_t (*post_part_t)(const raw_end_t *raw, unsigned index,
+                                        size_t                     part,
+                                        const ucp_request_param_t *param);
+
+/* Post the parts of a message, with at most `most` of them pending. Inline: the
+ * call of post() is then none by a pointer. */
+static inline __attribute__((always_inline)) int
+post_parts(raw_end_t *raw, unsigned index, size_t num, unsigned most,
+           post_part_t post, const ucp_request_param_t *param)
+{
+    end_slot_t *slot = &raw->end.slots[index];
+
+    for (size_t part = 0; part < num; part++) {
+        while ((slot->pending >= most) && !raw->end.failed) {
+            raw_progress(&raw->end);
+        }
+        if (raw->end.failed ||
+            (posted(slot, post(raw, index, part, param)) != 0)) {
+            return -1;
+        }
     }
     return 0;
 }
@@ -143,46 +154,28 @@ static void fill_param(const raw_end_t *raw, end_slot_t *slot, ucp_mem_h memh,
     }
 }
 
-static void part_arrived(end_slot_t *slot, size_t num_parts)
-{
-    if (++slot->num_arrived == num_parts) {
-        slot->arrived = true;
-    }
-}
-
-/* The receiver has no part in gets and puts. */
-static int no_part(end_t *end, unsigned slot)
-{
-    char name[SIDE_NAME_SIZE];
-
-    (void)slot;
-    return tool_error("%s: the receiver is asked for what only the sender does",
-                      side_name(end->side, name));
-}
-
 /* --- active messages: one per buffer, or one of contiguous memory --------- */
+
+static ucs_status_ptr_t post_am(const raw_end_t *raw, unsigned index,
+                                size_t part, const ucp_request_param_t *param)
+{
+    size_t             i       = index * raw->end.buffers.num_segments + part;
+    ucxpool_segment_t *segment = &raw->end.buffers.segments[i];
+
+    return ucp_am_send_nbx(raw->lane->ep, AM_DATA, &raw->headers[i],
+                           sizeof(header_t), segment->address, segment->length,
+                           param);
+}
 
 static int am_send(end_t *end, unsigned index)
 {
-    raw_end_t               *raw   = (raw_end_t *)end;
-    end_slot_t              *slot  = &end->slots[index];
-    size_t                   first = index * end->buffers.num_segments;
-    const ucxpool_segment_t *segments;
-    ucp_request_param_t      param;
+    raw_end_t          *raw = (raw_end_t *)end;
+    ucp_request_param_t param;
 
     enter(raw);
-    fill_param(raw, slot, raw->memh, &param);
-    segments = end->buffers.segments;
-    for (size_t i = first; i < first + end->buffers.num_segments; i++) {
-        if ((make_room(raw, slot) != 0) ||
-            (posted(slot,
-                    ucp_am_send_nbx(raw->lane->ep, AM_DATA, &raw->headers[i],
-                                    sizeof(header_t), segments[i].address,
-                                    segments[i].length, &param)) != 0)) {
-            return -1;
-        }
-    }
-    return 0;
+    fill_param(raw, &end->slots[index], raw->memh, &param);
+    return post_parts(raw, index, end->buffers.num_segments, WINDOW, post_am,
+                      &param);
 }
 
 static int am_expect(end_t *end, unsigned slot)
@@ -227,7 +220,7 @@ static void data_fetched(void *request, ucs_status_t status, size_t length,
 
     ended(slot, request, status, "a receive ended early");
     if (status == UCS_OK) {
-        part_arrived(slot, slot->end->buffers.num_segments);
+        end_part_arrived(slot, slot->end->buffers.num_segments);
     }
 }
 
@@ -296,7 +289,7 @@ static ucs_status_t data_arrived(void *arg, const void *header,
     slot = &raw->end.slots[at.slot];
     if (take(raw, slot, raw->memh, data, segment->address, length, attr,
              data_fetched)) {
-        part_arrived(slot, raw->end.buffers.num_segments);
+        end_part_arrived(slot, raw->end.buffers.num_segments);
     }
     return taken(attr);
 }
@@ -391,29 +384,29 @@ static int tag_expect_reply(raw_end_t *raw, unsigned index)
                                UINT64_MAX, &param));
 }
 
+static ucs_status_ptr_t post_tag_send(const raw_end_t *raw, unsigned index,
+                                      size_t                     part,
+                                      const ucp_request_param_t *param)
+{
+    size_t count;
+    void  *memory = part_memory(raw, index, part, &count);
+
+    return ucp_tag_send_nbx(raw->lane->ep, memory, count, tag_of(index, part),
+                            param);
+}
+
 static int tag_send(end_t *end, unsigned index)
 {
-    raw_end_t          *raw  = (raw_end_t *)end;
-    end_slot_t         *slot = &end->slots[index];
+    raw_end_t          *raw = (raw_end_t *)end;
     ucp_request_param_t param;
-    size_t              count;
-    void               *memory;
 
     enter(raw);
     if (end->work.echo && (tag_expect_reply(raw, index) != 0)) {
         return -1;
     }
-    fill_tag_param(raw, slot, &param);
-    for (size_t part = 0; part < num_parts(raw); part++) {
-        memory = part_memory(raw, index, part, &count);
-        if ((make_room(raw, slot) != 0) ||
-            (posted(slot, ucp_tag_send_nbx(raw->lane->ep, memory, count,
-                                           tag_of(index, part), &param)) !=
-             0)) {
-            return -1;
-        }
-    }
-    return 0;
+    fill_tag_param(raw, &end->slots[index], &param);
+    return post_parts(raw, index, num_parts(raw), WINDOW, post_tag_send,
+                      &param);
 }
 
 static void tag_received(void *request, ucs_status_t status,
@@ -426,20 +419,30 @@ static void tag_received(void *request, ucs_status_t status,
         return;
     }
     slot->num_bytes += info->length;
-    part_arrived(slot, num_parts((const raw_end_t *)slot->end));
+    end_part_arrived(slot, num_parts((const raw_end_t *)slot->end));
     if (slot->arrived && (slot->num_bytes != slot->end->buffers.size)) {
         slot->arrived = false;
         fail(slot->end, UCS_ERR_MESSAGE_TRUNCATED, "a message of a wrong size");
     }
 }
 
+static ucs_status_ptr_t post_tag_recv(const raw_end_t *raw, unsigned index,
+                                      size_t                     part,
+                                      const ucp_request_param_t *param)
+{
+    size_t count;
+    void  *memory = part_memory(raw, index, part, &count);
+
+    return ucp_tag_recv_nbx(raw->lane->worker, memory, count,
+                            tag_of(index, part), UINT64_MAX, param);
+}
+
+/* All are posted at once: none ends before the sender sends. */
 static int tag_expect(end_t *end, unsigned index)
 {
     raw_end_t          *raw  = (raw_end_t *)end;
     end_slot_t         *slot = &end->slots[index];
     ucp_request_param_t param;
-    size_t              count;
-    void               *memory;
 
     enter(raw);
     slot->num_arrived = 0;
@@ -447,15 +450,8 @@ static int tag_expect(end_t *end, unsigned index)
     fill_tag_param(raw, slot, &param);
     param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     param.cb.recv = tag_received;
-    for (size_t part = 0; part < num_parts(raw); part++) {
-        memory = part_memory(raw, index, part, &count);
-        if (posted(slot, ucp_tag_recv_nbx(raw->lane->worker, memory, count,
-                                          tag_of(index, part), UINT64_MAX,
-                                          &param)) != 0) {
-            return -1;
-        }
-    }
-    return 0;
+    return post_parts(raw, index, num_parts(raw), UINT_MAX, post_tag_recv,
+                      &param);
 }
 
 static int tag_reply(end_t *end, unsigned index)
@@ -475,8 +471,7 @@ static int tag_reply(end_t *end, unsigned index)
                                          TAG_REPLY | index, &param));
 }
 
-/* --- gets and puts of registered memory, and a flush that tells of the end -
- */
+/* --- gets and puts of registered memory, completed by a flush ------------- */
 
 static void flushed(void *request, ucs_status_t status, void *user_data)
 {
@@ -503,11 +498,12 @@ static int flush(raw_end_t *raw, end_slot_t *slot)
     return 0;
 }
 
-static ucs_status_ptr_t start(const raw_end_t *raw, ucxpool_segment_t *segment,
-                              const ucp_request_param_t *param)
+static ucs_status_ptr_t post_rma(const raw_end_t *raw, unsigned index,
+                                 size_t part, const ucp_request_param_t *param)
 {
-    uint64_t at =
-        raw->peer + buffers_peer_offset(&raw->end.buffers, segment->address);
+    const buffers_t   *buffers = &raw->end.buffers;
+    ucxpool_segment_t *segment = buffers_segments(buffers, index) + part;
+    uint64_t at = raw->peer + buffers_peer_offset(buffers, segment->address);
 
     if (side_is(raw->end.side, IS_READ)) {
         return ucp_get_nbx(raw->lane->ep, segment->address, segment->length, at,
@@ -519,28 +515,23 @@ static ucs_status_ptr_t start(const raw_end_t *raw, ucxpool_segment_t *segment,
 
 static int rma_send(end_t *end, unsigned index)
 {
-    raw_end_t          *raw      = (raw_end_t *)end;
-    end_slot_t         *slot     = &end->slots[index];
-    ucxpool_segment_t  *segments = buffers_segments(&end->buffers, index);
-    ucp_request_param_t param    = {
-           .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-                           UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMH,
-           .cb.send   = sent,
-           .user_data = slot,
-           .memh      = raw->memh,
+    raw_end_t          *raw   = (raw_end_t *)end;
+    ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                        UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMH,
+        .cb.send   = sent,
+        .user_data = &end->slots[index],
+        .memh      = raw->memh,
     };
 
-    for (size_t i = 0; i < end->buffers.num_segments; i++) {
-        if ((make_room(raw, slot) != 0) ||
-            (posted(slot, start(raw, &segments[i], &param)) != 0)) {
-            return -1;
-        }
-    }
-    return flush(raw, slot);
+    return post_parts(raw, index, end->buffers.num_segments, WINDOW, post_rma,
+                      &param) != 0
+               ? -1
+               : flush(raw, &end->slots[index]);
 }
 
-/* Each process tells where its memory is, and the key behind that. */
-static int pack_offer(const raw_end_t *raw, void **offer_p, size_t *length_p)
+/* The address of its memory, and the key behind that. NULL after an error. */
+static char *pack_offer(const raw_end_t *raw, size_t *length_p)
 {
     uint64_t     address = (uintptr_t)raw->end.buffers.arena;
     void        *key;
@@ -550,29 +541,27 @@ static int pack_offer(const raw_end_t *raw, void **offer_p, size_t *length_p)
         ucp_rkey_pack(raw->lane->context, raw->memh, &key, &key_length);
 
     if (status != UCS_OK) {
-        return tool_error("UCX makes no key of its memory: %s",
-                          ucs_status_string(status));
+        tool_error("UCX makes no key of its memory: %s",
+                   ucs_status_string(status));
+        return NULL;
     }
-    offer = malloc(sizeof(address) + key_length);
-    if (offer != NULL) {
-        memcpy(offer, &address, sizeof(address));
-        memcpy(offer + sizeof(address), key, key_length);
-    }
+    offer = tool_calloc(1, sizeof(address) + key_length);
+    memcpy(offer, &address, sizeof(address));
+    memcpy(offer + sizeof(address), key, key_length);
     ucp_rkey_buffer_release(key);
-    *offer_p  = offer;
     *length_p = sizeof(address) + key_length;
-    return offer != NULL ? 0 : tool_error("out of memory for a key");
+    return offer;
 }
 
 static int rma_connect(raw_end_t *raw, control_t *control)
 {
-    void        *mine;
-    void        *theirs;
     size_t       length;
+    char        *mine = pack_offer(raw, &length);
+    void        *theirs;
     ucs_status_t status;
     int          result;
 
-    if (pack_offer(raw, &mine, &length) != 0) {
+    if (mine == NULL) {
         return -1;
     }
     result = control_exchange(control, mine, length, &theirs, &length);
@@ -596,36 +585,28 @@ static int rma_connect(raw_end_t *raw, control_t *control)
 
 /* --- an end --------------------------------------------------------------- */
 
-static int create_headers(raw_end_t *raw)
+static void create_headers(raw_end_t *raw)
 {
     size_t per_slot = raw->end.buffers.num_segments;
     size_t num      = raw->end.buffers.num_slots * per_slot;
 
-    raw->headers = calloc(num, sizeof(*raw->headers));
-    if (raw->headers == NULL) {
-        return tool_error("out of memory for headers: lower -n");
-    }
+    raw->headers = tool_calloc(num, sizeof(*raw->headers));
     for (size_t i = 0; i < num; i++) {
         raw->headers[i].slot  = (uint32_t)(i / per_slot);
         raw->headers[i].index = (uint32_t)(i % per_slot);
     }
-    return 0;
 }
 
-static int create_iov(raw_end_t *raw)
+static void create_iov(raw_end_t *raw)
 {
     const buffers_t *buffers = &raw->end.buffers;
     size_t           num     = buffers->num_slots * buffers->num_segments;
 
-    raw->iov = calloc(num, sizeof(*raw->iov));
-    if (raw->iov == NULL) {
-        return tool_error("out of memory for a list of buffers: lower -n");
-    }
+    raw->iov = tool_calloc(num, sizeof(*raw->iov));
     for (size_t i = 0; i < num; i++) {
         raw->iov[i].buffer = buffers->segments[i].address;
         raw->iov[i].length = buffers->segments[i].length;
     }
-    return 0;
 }
 
 /* Memory that UCX registers once, before anything is sent. In host memory UCX
@@ -694,7 +675,7 @@ static const end_ops_t am_ops  = {am_send,      am_expect,   am_reply,
                                   raw_progress, raw_destroy, NULL};
 static const end_ops_t tag_ops = {tag_send,     tag_expect,  tag_reply,
                                   raw_progress, raw_destroy, NULL};
-static const end_ops_t rma_ops = {rma_send,     no_part,     no_part,
+static const end_ops_t rma_ops = {rma_send,     end_no_part, end_no_part,
                                   raw_progress, raw_destroy, NULL};
 
 int raw_end_create(raw_lane_t *lane, const end_params_t *params,
@@ -702,11 +683,8 @@ int raw_end_create(raw_lane_t *lane, const end_params_t *params,
 {
     side_t     side  = params->side;
     void      *arena = NULL;
-    raw_end_t *raw   = calloc(1, sizeof(*raw));
+    raw_end_t *raw   = tool_calloc(1, sizeof(*raw));
 
-    if (raw == NULL) {
-        return tool_error("out of memory for a side");
-    }
     end_init(&raw->end,
              side_is(side, IS_RMA)  ? &rma_ops
              : side_is(side, IS_AM) ? &am_ops
@@ -717,11 +695,14 @@ int raw_end_create(raw_lane_t *lane, const end_params_t *params,
     if ((side_is(side, IS_REGISTERED) &&
          (register_memory(raw, params, &arena) != 0)) ||
         (end_init_buffers(&raw->end, params, arena) != 0) ||
-        (side_is(side, IS_AM) && (create_headers(raw) != 0)) ||
-        ((side.way == WAY_IOV) && (create_iov(raw) != 0)) ||
         (side_is(side, IS_RMA) && (rma_connect(raw, control) != 0))) {
         raw_destroy(&raw->end);
         return -1;
+    }
+    if (side_is(side, IS_AM)) {
+        create_headers(raw);
+    } else if (side.way == WAY_IOV) {
+        create_iov(raw);
     }
     *end_p = &raw->end;
     return 0;
@@ -875,11 +856,8 @@ static int connect_lane(raw_lane_t *lane, control_t *control)
 int raw_lane_create(uint32_t mode, bool is_on_gpu, control_t *control,
                     raw_lane_t **lane_p)
 {
-    raw_lane_t *lane = calloc(1, sizeof(*lane));
+    raw_lane_t *lane = tool_calloc(1, sizeof(*lane));
 
-    if (lane == NULL) {
-        return tool_error("out of memory for a lane");
-    }
     lane->mode        = mode;
     lane->memory_type = is_on_gpu ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
     if (create_context(lane) != 0) {

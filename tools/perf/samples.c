@@ -4,26 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More than anybody needs for a 99th percentile; later ones are dropped. */
+/* Enough for a 99th percentile; later ones are dropped. */
 #define SAMPLES_MAX ((size_t)1 << 21)
 
-int samples_add(samples_t *samples, double value)
+void samples_add(samples_t *samples, double value)
 {
     if (samples->num == SAMPLES_MAX) {
-        return 0;
+        return;
     }
     if (samples->num == samples->room) {
-        size_t  room   = samples->room == 0 ? 256 : 2 * samples->room;
-        double *values = realloc(samples->values, room * sizeof(*values));
-
-        if (values == NULL) {
-            return tool_error("out of memory for %zu samples", room);
-        }
-        samples->values = values;
-        samples->room   = room;
+        samples->room   = samples->room == 0 ? 256 : 2 * samples->room;
+        samples->values = tool_realloc(samples->values, samples->room,
+                                       sizeof(*samples->values));
     }
     samples->values[samples->num++] = value;
-    return 0;
 }
 
 void samples_cleanup(samples_t *samples)

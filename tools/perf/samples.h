@@ -12,8 +12,8 @@ typedef struct samples {
     size_t  room;
 } samples_t;
 
-/* Zeroed memory is an empty list. */
-int  samples_add(samples_t *samples, double value);
+/* Zeroed memory is an empty list. Without memory to grow, the program ends. */
+void samples_add(samples_t *samples, double value);
 void samples_cleanup(samples_t *samples);
 
 /* The value below which `fraction` (0 to 1) of the list lies, between two
