@@ -1,4 +1,5 @@
 /* Flow: few blocks, few credits, odd sizes, limits, and refusals. */
+#include "base/math.h"
 #include "core/stats.h"
 #include "pair.h"
 
@@ -318,6 +319,45 @@ START_TEST(the_last_of_many_unreceived_messages_is_received_first)
     pair_until(&pair, pair.to_a->xfer->messages.num_unexpected == 0);
     pair_cleanup(&pair);
     free(sources);
+}
+END_TEST
+
+/* Messages in the longest list of the index by tag. */
+static unsigned longest_list(const ucxpool_t *pool)
+{
+    unsigned longest = 0;
+
+    for (uint32_t i = 0; i < pool->xfer->index_size; i++) {
+        const base_list_t *list   = &pool->xfer->index[i];
+        unsigned           length = 0;
+
+        for (base_list_t *at = list->next; at != list; at = at->next) {
+            length++;
+        }
+        longest = base_max(longest, length);
+    }
+    return longest;
+}
+
+/* A peer that knew the factor could choose tags with one hash. */
+START_TEST(index_spreads_tags_by_a_factor_of_each_pool)
+{
+    enum { NUM = 512 };
+    pair_t pair;
+
+    pair_init(&pair, with(wires[_i], "CLOSE_TIMEOUT=0"),
+              with(wires[_i], "CREDITS=64"));
+    ck_assert_uint_ne(pair.a->xfer->hash_factor, pair.b->xfer->hash_factor);
+    for (uint64_t i = 0; i < NUM; i++) {
+        ck_assert_int_eq(
+            ucxpool_send_buffer(pair.to_b, "m", 1, i << 44, NULL, NULL),
+            UCXPOOL_OK);
+    }
+    pair_until(&pair, pair.to_a->xfer->messages.num_unexpected == NUM);
+    ck_assert_uint_lt(longest_list(pair.b), NUM / 4);
+    ucxpool_channel_close(pair.to_b);
+    pair_until(&pair, pair.to_a->xfer->messages.num_unexpected <= 64);
+    pair_cleanup(&pair);
 }
 END_TEST
 
@@ -1020,6 +1060,7 @@ int main(void)
     ADD(suite, all_to_all_with_one_block_each_way_comes_to_an_end);
     ADD(suite, unreceived_messages_are_bounded_by_credits_and_max_unexpected);
     ADD(suite, the_last_of_many_unreceived_messages_is_received_first);
+    ADD(suite, index_spreads_tags_by_a_factor_of_each_pool);
     ADD(suite, unreceived_messages_of_each_kind_arrive_whole);
     ADD(suite, full_unexpected_queue_fails_sends_if_so_set);
     ADD(suite, unreceived_messages_end_with_their_channel);

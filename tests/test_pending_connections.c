@@ -320,6 +320,27 @@ START_TEST(a_queue_that_stays_full_is_an_error_when_the_time_is_over)
 }
 END_TEST
 
+START_TEST(a_refused_client_whose_last_call_is_not_answered_times_out)
+{
+    bootstrap_listener_t *listener = loopback_listener(secret);
+    bootstrap_client_t   *client;
+    const char           *reason;
+
+    fill_queue(listener, LOOPBACK_QUEUE);
+    client = connected_client(listener);
+    be_refused(listener, client);
+    ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
+    net_call_skip(LOOPBACK_TIMEOUT_NS);
+    ck_assert_int_eq(loopback_meet(NULL, client), UCXPOOL_ERR_TIMED_OUT);
+    reason = bootstrap_client_reason(client);
+    ck_assert_msg((strstr(reason, "no answer in time") != NULL) &&
+                      (strstr(reason, "too many peers wait") != NULL),
+                  "%s", reason);
+    bootstrap_client_destroy(client);
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
 START_TEST(a_client_that_gave_way_to_a_new_connection_tries_again)
 {
     bootstrap_listener_params_t params = loopback_params(secret);
@@ -1090,6 +1111,8 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, a_client_tries_again_until_the_queue_has_room);
     tcase_add_test(tcase,
                    a_queue_that_stays_full_is_an_error_when_the_time_is_over);
+    tcase_add_test(tcase,
+                   a_refused_client_whose_last_call_is_not_answered_times_out);
     tcase_add_test(tcase,
                    a_client_that_gave_way_to_a_new_connection_tries_again);
     tcase_add_test(tcase, a_client_for_which_no_descriptor_is_left_tries_again);

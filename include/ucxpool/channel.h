@@ -102,7 +102,8 @@ ucxpool_status_t ucxpool_channel_create(ucxpool_t                      *pool,
  * Connect to a listener. Returns before the connection stands; errors that show
  * later end the channel (see ucxpool_channel_query()) and its requests. A
  * listener that is full is called again, with growing random pauses, until
- * HANDSHAKE_TIMEOUT; then the error is UCXPOOL_ERR_LIMIT.
+ * HANDSHAKE_TIMEOUT; then the error is UCXPOOL_ERR_LIMIT, or
+ * UCXPOOL_ERR_TIMED_OUT if the last call was not answered.
  *
  * where   "host:port", "1.2.3.4:port" or "[::1]:port".
  * params  The channel's name (default: where) and its user_ptr; NULL for

@@ -435,7 +435,8 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
              "alone."),
     UNSIGNED("MAX_UNEXPECTED", max_unexpected, "131072", 1, 16777216,
              "Messages of one channel whose descriptor alone has come and that "
-             "no receive has taken. Each needs about 320 bytes. One whose "
+             "no receive has taken. Each needs about 400 bytes, or up to 600 "
+             "if it has more than 64 bytes of metadata and lengths. One whose "
              "metadata and lengths have 256 bytes or more counts as one more "
              "for each 256 bytes."),
     WORD("UNEXPECTED_FULL", unexpected_full, "wait", unexpected_full_words,

@@ -145,7 +145,9 @@ static ucxpool_status_t go_to_next(bootstrap_client_t *client, int error)
 /* Nothing has happened to the connection, or the next try is not due. */
 static ucxpool_status_t check_turn(bootstrap_client_t *client)
 {
-    if (base_clock_now() < client->turn_end) {
+    uint64_t now = base_clock_now();
+
+    if ((now < client->turn_end) || (now >= client->deadline)) {
         return UCXPOOL_INPROGRESS;
     }
     return go_to_next(client, (client->fd < 0) ? client->error : ETIMEDOUT);
@@ -275,22 +277,40 @@ static ucxpool_status_t advance(bootstrap_client_t *client)
     return go_on(client);
 }
 
-/* HANDSHAKE_TIMEOUT is over. */
-static ucxpool_status_t give_up(const bootstrap_client_t *client)
+/* HANDSHAKE_TIMEOUT has passed while the client waited to call again. */
+static ucxpool_status_t fail_refused(const bootstrap_client_t *client)
 {
+    return base_error(
+        client->refusal,
+        "%s: %s (tried %u times within UCXPOOL_HANDSHAKE_TIMEOUT: "
+        "raise it, or UCXPOOL_ACCEPT_QUEUE of the listener)",
+        client->where.text, client->reason, client->num_refused);
+}
+
+/* It has passed while a call was not answered. An earlier call may have been
+ * refused. */
+static ucxpool_status_t fail_unanswered(const bootstrap_client_t *client)
+{
+    char before[256] = "";
+
     if (client->num_refused != 0) {
-        return base_error(
-            client->refusal,
-            "%s: %s (tried %u times within UCXPOOL_HANDSHAKE_TIMEOUT: "
-            "raise it, or UCXPOOL_ACCEPT_QUEUE of the listener)",
-            client->where.text, client->reason, client->num_refused);
+        snprintf(before, sizeof(before), "; refused %u times before: %.200s",
+                 client->num_refused, client->reason);
     }
     return base_error(UCXPOOL_ERR_TIMED_OUT,
-                      "%s: no answer in time (%s): see that a pool listens "
-                      "there, or raise UCXPOOL_HANDSHAKE_TIMEOUT",
+                      "%s: no answer in time (%s%s): see that a pool "
+                      "listens there, or raise UCXPOOL_HANDSHAKE_TIMEOUT",
                       client->where.text,
                       client->is_connected ? "it took the connection"
-                                           : "not connected");
+                                           : "not connected",
+                      before);
+}
+
+static ucxpool_status_t give_up(const bootstrap_client_t *client)
+{
+    return ((client->num_refused != 0) && (client->fd < 0))
+               ? fail_refused(client)
+               : fail_unanswered(client);
 }
 
 ucxpool_status_t bootstrap_client_progress(bootstrap_client_t *client)

@@ -15,15 +15,20 @@
 /* --- the index of messages without a receive -------------------------------
  * For each kind of key, lists of the messages whose keys have one hash, in the
  * order of pool->xfer->unexpected. As many lists as messages, or more.
+ *
+ * The hash depends on a random factor of the pool, so that a peer cannot choose
+ * keys with one hash. The second product spreads numbers that follow each
+ * other, which some factors leave close together.
  */
 
 static base_list_t *find_list(const ucxpool_t *pool, xfer_message_key_t key,
                               const ucxpool_channel_t *channel, uint64_t value)
 {
-    uint64_t hash = (value ^ (uintptr_t)channel) * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t hash = (value ^ (uintptr_t)channel) * pool->xfer->hash_factor;
     uint32_t size = pool->xfer->index_size;
 
-    return &pool->xfer->index[key * size + ((hash >> 32) & (size - 1))];
+    hash = (hash ^ (hash >> 32)) * UINT64_C(0x9e3779b97f4a7c15);
+    return &pool->xfer->index[key * size + (((hash >> 32) * size) >> 32)];
 }
 
 static void index_add(ucxpool_message_t *message)
@@ -701,6 +706,12 @@ static bool cancel_arriving(ucxpool_channel_t *channel, uint64_t number)
     return false;
 }
 
+static bool has_number(const ucxpool_message_t *message,
+                       const ucxpool_channel_t *channel, uint64_t number)
+{
+    return (message->channel == channel) && (message->desc.message == number);
+}
+
 /* One that waits for a receive, or that the caller looks at; NULL: none. */
 static ucxpool_message_t *find_number(const ucxpool_channel_t *channel,
                                       uint64_t                 number)
@@ -712,15 +723,20 @@ static ucxpool_message_t *find_number(const ucxpool_channel_t *channel,
         base_list_for_each(message,
                            find_list(pool, XFER_BY_NUMBER, channel, number),
                            ucxpool_message_t, index_links[XFER_BY_NUMBER]) {
-            if ((message->channel == channel) &&
-                (message->desc.message == number)) {
+            if (has_number(message, channel, number)) {
+                return message;
+            }
+        }
+    } else {
+        base_list_for_each(message, &pool->xfer->unexpected, ucxpool_message_t,
+                           link) {
+            if (has_number(message, channel, number)) {
                 return message;
             }
         }
     }
     base_list_for_each(message, &pool->xfer->probed, ucxpool_message_t, link) {
-        if ((message->channel == channel) &&
-            (message->desc.message == number)) {
+        if (has_number(message, channel, number)) {
             return message;
         }
     }

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "xfer/request.h"
 
+#include <openssl/rand.h>
 #include <stdlib.h>
 
 static void init_lists(base_list_t *const *lists, size_t num)
@@ -27,6 +28,12 @@ ucxpool_status_t xfer_pool_create(ucxpool_t *pool)
         &xfer->free_fragments, &xfer->free_rndvs,   &xfer->free_deliveries,
     };
 
+    if (RAND_bytes((unsigned char *)&xfer->hash_factor,
+                   sizeof(xfer->hash_factor)) != 1) {
+        free(xfer);
+        return base_error(UCXPOOL_ERR_IO, "no random numbers are available");
+    }
+    xfer->hash_factor |= 1;
     init_lists(lists, sizeof(lists) / sizeof(lists[0]));
     xfer->next_announce = BASE_CLOCK_FOREVER;
     core_request_list_init(&xfer->sends, sizeof(struct xfer_send));

@@ -32,6 +32,7 @@ struct xfer_pool {
     base_list_t  posted;
     base_list_t  unexpected;
     base_list_t *index;          /* see xfer/message.c; NULL: none yet */
+    uint64_t     hash_factor;    /* of the index; random, odd, secret */
     uint32_t     index_size;     /* lists for each kind of key */
     uint32_t     num_unexpected; /* messages */
     base_list_t  probed;         /* messages that a caller looks at */
@@ -96,7 +97,7 @@ struct xfer_channel {
     xfer_mailbox_t  mailbox;
 };
 
-/* UCXPOOL_ERR_NO_MEMORY */
+/* UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO */
 ucxpool_status_t xfer_pool_create(ucxpool_t *pool);
 
 /* Frees what is left of it; no channel and no request is. */
