@@ -256,6 +256,61 @@ START_TEST(a_fragment_lies_in_one_block)
 }
 END_TEST
 
+static ucxpool_config_attr_t attr_of(const char *key)
+{
+    ucxpool_config_attr_t attr;
+
+    ck_assert_int_eq(ucxpool_config_get(config, key, &attr, sizeof(attr)),
+                     UCXPOOL_OK);
+    return attr;
+}
+
+START_TEST(a_setting_is_described)
+{
+    ucxpool_config_attr_t attr = attr_of("BLOCK_SIZE");
+
+    ck_assert_str_eq(attr.key, "BLOCK_SIZE");
+    ck_assert_str_eq(attr.value, "auto");
+    ck_assert_str_eq(attr.default_value, "auto");
+    ck_assert_int_eq(attr.source, UCXPOOL_CONFIG_SOURCE_DEFAULT);
+    ck_assert_ptr_nonnull(strstr(attr.takes, "4k"));
+    ck_assert_ptr_nonnull(strstr(attr.doc, "block"));
+    set("BLOCK_SIZE", "8m");
+    attr = attr_of("BLOCK_SIZE");
+    ck_assert_str_eq(attr.value, "8m");
+    ck_assert_int_eq(attr.source, UCXPOOL_CONFIG_SOURCE_MODIFY);
+    ucxpool_config_release(config);
+    setenv("UCXPOOL_WIRE", "map", 1);
+    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    ck_assert_str_eq(attr_of("WIRE").value, "map");
+    ck_assert_int_eq(attr_of("WIRE").source, UCXPOOL_CONFIG_SOURCE_ENVIRONMENT);
+}
+END_TEST
+
+START_TEST(every_key_is_described)
+{
+    size_t num = 0;
+
+    for (const char *key; (key = ucxpool_config_key(num)) != NULL; num++) {
+        ck_assert_str_eq(attr_of(key).key, key);
+        ck_assert_str_eq(attr_of(key).value, attr_of(key).default_value);
+    }
+    ck_assert_uint_eq(num, BASE_NUM_KEYS);
+}
+END_TEST
+
+START_TEST(an_unknown_key_is_not_described)
+{
+    ucxpool_config_attr_t attr = {.key = "untouched"};
+
+    ck_assert_int_eq(
+        ucxpool_config_get(config, "BLOK_SIZE", &attr, sizeof(attr)),
+        UCXPOOL_ERR_INVALID_PARAM);
+    assert_detail_has("BLOCK_SIZE");
+    ck_assert_str_eq(attr.key, "untouched");
+}
+END_TEST
+
 START_TEST(values_are_printed_one_a_line)
 {
     char  *text = printed(UCXPOOL_CONFIG_PRINT_VALUES);
@@ -411,6 +466,9 @@ static void add_check_tests(TCase *tcase)
 
 static void add_print_tests(TCase *tcase)
 {
+    tcase_add_test(tcase, a_setting_is_described);
+    tcase_add_test(tcase, every_key_is_described);
+    tcase_add_test(tcase, an_unknown_key_is_not_described);
     tcase_add_test(tcase, values_are_printed_one_a_line);
     tcase_add_test(tcase, printed_values_read_back_the_same);
     tcase_add_test(tcase, a_value_is_printed_with_its_source);

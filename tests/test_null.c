@@ -108,14 +108,19 @@ END_TEST
 
 START_TEST(settings)
 {
-    ucxpool_config_t *config;
+    ucxpool_config_attr_t attr;
+    ucxpool_config_t     *config;
 
+    ck_assert_ptr_null(ucxpool_config_key(SIZE_MAX));
     refused(ucxpool_config_read(NULL));
     refused(ucxpool_config_modify(NULL, "AM_ID", "7"));
     ignored(ucxpool_config_print(NULL, stdout, UCXPOOL_CONFIG_PRINT_VALUES));
     ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
     refused(ucxpool_config_modify(config, NULL, "7"));
     refused(ucxpool_config_modify(config, "AM_ID", NULL));
+    refused(ucxpool_config_get(NULL, "AM_ID", &attr, sizeof(attr)));
+    refused(ucxpool_config_get(config, NULL, &attr, sizeof(attr)));
+    refused(ucxpool_config_get(config, "AM_ID", NULL, sizeof(attr)));
     refused(ucxpool_config_set_secret(NULL, "0123456789abcdef", 16));
     ignored(ucxpool_config_print(config, NULL, UCXPOOL_CONFIG_PRINT_VALUES));
     ucxpool_config_release(config);

@@ -58,6 +58,16 @@ static void query_device(void *attr, size_t size)
     ck_assert_int_eq(ucxpool_device_query(0, NULL, attr, size), UCXPOOL_OK);
 }
 
+static void query_config(void *attr, size_t size)
+{
+    ucxpool_config_t *config;
+
+    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_config_get(config, "WIRE", attr, size),
+                     UCXPOOL_OK);
+    ucxpool_config_release(config);
+}
+
 static const struct {
     size_t size;
     void (*query)(void *attr, size_t size);
@@ -70,6 +80,7 @@ static const struct {
     {sizeof(ucxpool_window_attr_t), query_window},
     {sizeof(ucxpool_remote_attr_t), query_remote},
     {sizeof(ucxpool_device_attr_t), query_device},
+    {sizeof(ucxpool_config_attr_t), query_config},
 };
 #define NUM_STRUCTS (sizeof(structs) / sizeof(structs[0]))
 

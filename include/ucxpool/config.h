@@ -64,6 +64,41 @@ ucxpool_status_t ucxpool_config_modify(ucxpool_config_t *config,
 ucxpool_status_t ucxpool_config_set_secret(ucxpool_config_t *config,
                                            const void *bytes, size_t length);
 
+/* Where the value of a setting comes from. */
+typedef enum ucxpool_config_source {
+    UCXPOOL_CONFIG_SOURCE_DEFAULT,
+    UCXPOOL_CONFIG_SOURCE_ENVIRONMENT,
+    UCXPOOL_CONFIG_SOURCE_MODIFY /* ucxpool_config_modify() */
+} ucxpool_config_source_t;
+
+/* A setting. The library owns the strings behind pointers; they stay valid. */
+typedef struct ucxpool_config_attr {
+    const char             *key;           /* for example "BLOCK_SIZE" */
+    const char             *default_value; /* as text, for example "auto" */
+    const char             *doc;           /* what the setting does */
+    ucxpool_config_source_t source;
+    char                    takes[160];  /* possible values, in words */
+    char                    value[4096]; /* present value, as text */
+} ucxpool_config_attr_t;
+
+/* The key with this index, counted from 0, or NULL after the last one. */
+const char *ucxpool_config_key(size_t index);
+
+/*
+ * Describe one setting.
+ *
+ * key        Name without the prefix, for example "BLOCK_SIZE". Not NULL.
+ * attr_p     [out] The setting; untouched after an error.
+ * attr_size  sizeof(*attr_p). Fields that the library does not know are
+ *            cleared.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  unknown key; the detail names the nearest
+ */
+ucxpool_status_t ucxpool_config_get(const ucxpool_config_t *config,
+                                    const char             *key,
+                                    ucxpool_config_attr_t  *attr_p,
+                                    size_t                  attr_size);
+
 typedef enum ucxpool_config_print_flags {
     UCXPOOL_CONFIG_PRINT_VALUES  = 1u << 0, /* UCXPOOL_KEY=value */
     UCXPOOL_CONFIG_PRINT_DOC     = 1u << 1, /* what the key means */

@@ -19,21 +19,15 @@
 
 extern char **environ;
 
-typedef enum source {
-    SOURCE_DEFAULT,
-    SOURCE_ENVIRONMENT,
-    SOURCE_MODIFY
-} source_t;
-
 struct ucxpool_config {
     base_config_t values;
-    uint8_t       sources[BASE_NUM_KEYS]; /* a source_t for each key */
+    uint8_t sources[BASE_NUM_KEYS]; /* a ucxpool_config_source_t for each key */
 };
 
 /* How an error names a key: as its caller wrote it. */
-static const char *source_prefix(source_t source)
+static const char *source_prefix(ucxpool_config_source_t source)
 {
-    return (source == SOURCE_ENVIRONMENT) ? PREFIX : "";
+    return (source == UCXPOOL_CONFIG_SOURCE_ENVIRONMENT) ? PREFIX : "";
 }
 
 static ucxpool_status_t refuse_key(const char *name)
@@ -52,7 +46,7 @@ static ucxpool_status_t refuse_key(const char *name)
 }
 
 static ucxpool_status_t refuse_value(const base_key_t *key, const char *value,
-                                     source_t source)
+                                     ucxpool_config_source_t source)
 {
     char expected[BASE_KEY_EXPECTED_SIZE];
 
@@ -68,7 +62,7 @@ static ucxpool_status_t refuse_value(const base_key_t *key, const char *value,
 
 static ucxpool_status_t set_value(ucxpool_config_t *config,
                                   const base_key_t *key, const char *value,
-                                  source_t source)
+                                  ucxpool_config_source_t source)
 {
     if (!base_key_parse(key, value, &config->values)) {
         return refuse_value(key, value, source);
@@ -85,7 +79,7 @@ static void set_defaults(ucxpool_config_t *config)
 
         assert(good);
         (void)good;
-        config->sources[i] = SOURCE_DEFAULT;
+        config->sources[i] = UCXPOOL_CONFIG_SOURCE_DEFAULT;
     }
 }
 
@@ -168,7 +162,7 @@ static ucxpool_status_t read_variable(ucxpool_config_t *config,
     if (value == NULL) {
         return UCXPOOL_OK;
     }
-    return set_value(config, key, value, SOURCE_ENVIRONMENT);
+    return set_value(config, key, value, UCXPOOL_CONFIG_SOURCE_ENVIRONMENT);
 }
 
 /* The level first: what the others have to say obeys it, unless a pool or the
@@ -178,8 +172,8 @@ static ucxpool_status_t read_log_level(ucxpool_config_t *config)
     const base_key_t *key    = base_key_find("LOG_LEVEL");
     ucxpool_status_t  status = read_variable(config, key);
 
-    if ((status == UCXPOOL_OK) &&
-        (config->sources[key - base_keys] == SOURCE_ENVIRONMENT)) {
+    if ((status == UCXPOOL_OK) && (config->sources[key - base_keys] ==
+                                   UCXPOOL_CONFIG_SOURCE_ENVIRONMENT)) {
         base_log_set_initial_level((base_log_level_t)config->values.log_level);
     }
     return status;
@@ -239,7 +233,7 @@ ucxpool_status_t ucxpool_config_modify(ucxpool_config_t *config,
     if (found == NULL) {
         return refuse_key(key);
     }
-    return set_value(config, found, value, SOURCE_MODIFY);
+    return set_value(config, found, value, UCXPOOL_CONFIG_SOURCE_MODIFY);
 }
 
 ucxpool_status_t ucxpool_config_set_secret(ucxpool_config_t *config,
@@ -261,6 +255,39 @@ ucxpool_status_t ucxpool_config_set_secret(ucxpool_config_t *config,
     return status;
 }
 
+const char *ucxpool_config_key(size_t index)
+{
+    return (index < BASE_NUM_KEYS) ? base_keys[index].name : NULL;
+}
+
+ucxpool_status_t ucxpool_config_get(const ucxpool_config_t *config,
+                                    const char             *key,
+                                    ucxpool_config_attr_t  *attr_p,
+                                    size_t                  attr_size)
+{
+    ucxpool_config_attr_t attr;
+    const base_key_t     *found;
+
+    if (base_missing(config) || base_missing(key) || base_missing(attr_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    found = base_key_find(key);
+    if (found == NULL) {
+        return refuse_key(key);
+    }
+    static_assert(sizeof(attr.takes) == BASE_KEY_EXPECTED_SIZE, "room");
+    static_assert(sizeof(attr.value) == BASE_KEY_VALUE_SIZE, "room");
+    memset(&attr, 0, sizeof(attr));
+    attr.key           = found->name;
+    attr.default_value = found->fallback;
+    attr.doc           = found->doc;
+    attr.source = (ucxpool_config_source_t)config->sources[found - base_keys];
+    base_key_expected(found, attr.takes);
+    base_key_format(found, &config->values, attr.value);
+    base_output(attr_p, attr_size, &attr, sizeof(attr));
+    return UCXPOOL_OK;
+}
+
 /* Print a text as comment lines. */
 static void print_doc(const char *doc, FILE *stream)
 {
@@ -278,7 +305,8 @@ static void print_doc(const char *doc, FILE *stream)
     fputc('\n', stream);
 }
 
-static void print_comments(const base_key_t *key, source_t source, FILE *stream,
+static void print_comments(const base_key_t       *key,
+                           ucxpool_config_source_t source, FILE *stream,
                            unsigned flags)
 {
     char expected[BASE_KEY_EXPECTED_SIZE];
@@ -295,14 +323,14 @@ static void print_comments(const base_key_t *key, source_t source, FILE *stream,
         return;
     }
     switch (source) {
-    case SOURCE_DEFAULT:
+    case UCXPOOL_CONFIG_SOURCE_DEFAULT:
         fprintf(stream, "# From: default\n");
         break;
-    case SOURCE_ENVIRONMENT:
+    case UCXPOOL_CONFIG_SOURCE_ENVIRONMENT:
         fprintf(stream, "# From: environment variable " PREFIX "%s\n",
                 key->name);
         break;
-    case SOURCE_MODIFY:
+    case UCXPOOL_CONFIG_SOURCE_MODIFY:
         fprintf(stream, "# From: ucxpool_config_modify()\n");
         break;
     }
@@ -319,7 +347,8 @@ void ucxpool_config_print(const ucxpool_config_t *config, FILE *stream,
     for (size_t i = 0; i < BASE_NUM_KEYS; i++) {
         const base_key_t *key = &base_keys[i];
 
-        print_comments(key, (source_t)config->sources[i], stream, flags);
+        print_comments(key, (ucxpool_config_source_t)config->sources[i], stream,
+                       flags);
         if (flags & UCXPOOL_CONFIG_PRINT_VALUES) {
             base_key_format(key, &config->values, value);
             base_text_clean(value);
