@@ -15,7 +15,7 @@
  * Range i is number i * STEP of the file: STEP is odd, and 1 by default, so
  * that each follows the one before. UCXPOOL_WIRE and others are as always.
  */
-#include "common/clock.h"
+#include "common/system.h"
 
 #include <ucxpool/ucxpool.h>
 

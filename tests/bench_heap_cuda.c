@@ -11,8 +11,8 @@
  */
 #include "bench_mapped.h"
 #include "bench_rivals.h"
-#include "common/clock.h"
-#include "common/times.h"
+#include "common/system.h"
+#include "common/samples.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -38,31 +38,29 @@ static size_t sizes[NUM_SIZES];
 static void time_pairs(allocator_t *with, size_t size, unsigned num,
                        cell_t cell)
 {
-    void           *stream = device.streams[0];
-    times_summary_t summary;
-    times_t         times;
-    cell_t          text;
+    void     *stream = device.streams[0];
+    samples_t times  = {0};
+    cell_t    text;
 
     snprintf(cell, CELL_SIZE, "fails");
-    times_init(&times, num);
     for (unsigned i = 0; i < WARM + num; i++) {
         uint64_t start   = clock_now();
         void    *address = take(with, size, stream);
 
         if (address == NULL) {
-            times_cleanup(&times);
+            samples_cleanup(&times);
             return;
         }
         give(with, address, size, stream);
         if (i >= WARM) {
-            times_add(&times, clock_now() - start);
+            samples_add(&times, (double)(clock_now() - start));
         }
     }
-    times_summarize(&times, &summary);
-    times_cleanup(&times);
-    snprintf(cell, CELL_SIZE, "%s", in_words(summary.median, text));
+    snprintf(cell, CELL_SIZE, "%s",
+             in_words((uint64_t)samples_quantile(&times, 0.5), text));
     snprintf(cell + strlen(cell), CELL_SIZE - strlen(cell), "; %s",
-             in_words(summary.p99, text));
+             in_words((uint64_t)samples_quantile(&times, 0.99), text));
+    samples_cleanup(&times);
 }
 
 static void bench_pairs(void)
@@ -284,10 +282,10 @@ static void bench_threads(void)
 static bool stitch(const allocator_kind_t *kind, size_t chunk, unsigned num,
                    uint64_t *first_p, uint64_t *again_p)
 {
-    allocator_t *with   = make(kind, num * chunk);
-    void        *stream = device.streams[0];
-    size_t       size   = num / 2 * chunk;
-    uint64_t     again[WARM];
+    allocator_t *with        = make(kind, num * chunk);
+    void        *stream      = device.streams[0];
+    size_t       size        = num / 2 * chunk;
+    samples_t    again       = {0};
     void        *pieces[128] = {NULL};
     bool         passes      = make_holes(with, chunk, pieces, num);
 
@@ -297,15 +295,18 @@ static bool stitch(const allocator_kind_t *kind, size_t chunk, unsigned num,
         void    *address = take(with, size, stream);
         uint64_t ns      = clock_now() - start;
 
-        passes                              = address != NULL;
-        *(i == 0 ? first_p : &again[i - 1]) = ns;
+        passes = address != NULL;
+        if (i == 0) {
+            *first_p = ns;
+        } else {
+            samples_add(&again, (double)ns);
+        }
         if (passes) {
             give(with, address, size, stream);
         }
     }
-    if (passes) {
-        *again_p = times_median(again, WARM);
-    }
+    *again_p = (uint64_t)samples_quantile(&again, 0.5);
+    samples_cleanup(&again);
     free_pieces(with, chunk, pieces, num);
     allocator_destroy(with);
     return passes;
@@ -318,18 +319,25 @@ static void bench_stitches(void)
     cell_t   cells[2][RIVALS_MAX];
 
     for (unsigned k = 0; k < num_rivals; k++) {
-        uint64_t first[STITCHES] = {0}, again[STITCHES] = {0};
-        bool     passes = true;
+        samples_t first  = {0};
+        samples_t again  = {0};
+        bool      passes = true;
 
         for (unsigned i = 0; (i < STITCHES) && passes; i++) {
-            passes = stitch(rivals[k], chunk, num, &first[i], &again[i]);
+            uint64_t first_ns = 0, again_ns = 0;
+
+            passes = stitch(rivals[k], chunk, num, &first_ns, &again_ns);
+            samples_add(&first, (double)first_ns);
+            samples_add(&again, (double)again_ns);
         }
         snprintf(cells[0][k], CELL_SIZE, "fails");
         snprintf(cells[1][k], CELL_SIZE, "-");
         if (passes) {
-            in_words(times_median(first, STITCHES), cells[0][k]);
-            in_words(times_median(again, STITCHES), cells[1][k]);
+            in_words((uint64_t)samples_quantile(&first, 0.5), cells[0][k]);
+            in_words((uint64_t)samples_quantile(&again, 0.5), cells[1][k]);
         }
+        samples_cleanup(&first);
+        samples_cleanup(&again);
     }
     print_head("allocate what is free, every second 32 MiB of 2 GiB");
     print_row("1 GiB, first time", (const cell_t *)cells[0]);

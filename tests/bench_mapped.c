@@ -1,6 +1,6 @@
 #include "bench_mapped.h"
 #include "bench_triad.h"
-#include "common/clock.h"
+#include "common/system.h"
 
 #include <ucxpool/heap.h>
 #include <ucxpool/pool.h>

@@ -10,7 +10,7 @@
  *
  * usage: bench_memory [NUM_PEERS...]
  */
-#include "common/clock.h"
+#include "common/system.h"
 #include "segments.h"
 
 #include <ucxpool/ucxpool.h>

@@ -144,8 +144,8 @@ START_TEST(a_timed_round_has_a_time_for_each_call)
     ck_assert_int_eq(play_round(&play, PLAY_TIMED, NULL, &result), 0);
     ck_assert_uint_eq(result.allocs.num, 10);
     ck_assert_uint_eq(result.frees.num, 10);
-    times_cleanup(&result.allocs);
-    times_cleanup(&result.frees);
+    samples_cleanup(&result.allocs);
+    samples_cleanup(&result.frees);
     end();
 }
 END_TEST
@@ -196,8 +196,8 @@ START_TEST(threads_play_all_of_their_calls)
     ck_assert_uint_eq(result.allocs.num, 2000);
     ck_assert_uint_eq(result.frees.num, 2000);
     ck_assert_uint_eq(used, 0);
-    times_cleanup(&result.allocs);
-    times_cleanup(&result.frees);
+    samples_cleanup(&result.allocs);
+    samples_cleanup(&result.frees);
     end();
 }
 END_TEST
@@ -366,28 +366,20 @@ START_TEST(a_measure_tells_the_worst_round)
 }
 END_TEST
 
-START_TEST(percentiles_are_of_the_sorted_times)
+START_TEST(quantiles_are_of_the_sorted_samples)
 {
-    times_t         times;
-    times_summary_t summary;
-    uint64_t        few[]  = {5, 1, 3};
-    uint64_t        even[] = {UINT64_MAX, 1, 3, UINT64_MAX - 4};
+    samples_t samples = {0};
 
-    times_init(&times, 200);
-    times_summarize(&times, &summary);
-    ck_assert_uint_eq(summary.max, 0);
-    for (uint64_t i = 200; i > 0; i--) {
-        times_add(&times, i);
+    ck_assert_double_eq(samples_quantile(&samples, 0.5), 0);
+    for (unsigned i = 200; i > 0; i--) {
+        samples_add(&samples, i);
     }
-    times_summarize(&times, &summary);
-    ck_assert_uint_eq(summary.median, 100);
-    ck_assert_uint_eq(summary.p99, 198);
-    ck_assert_uint_eq(summary.max, 200);
-    times_cleanup(&times);
-    ck_assert_uint_eq(times_median(few, 3), 3);
-    ck_assert_uint_eq(times_median(few, 0), 0);
-    ck_assert_uint_eq(times_median(few, 2), 2); /* they are 1, 3, 5 now */
-    ck_assert_uint_eq(times_median(even, 4), UINT64_MAX / 2);
+    ck_assert_double_eq(samples_quantile(&samples, 0), 1);
+    ck_assert_double_eq(samples_quantile(&samples, 0.5), 100.5);
+    ck_assert_double_eq(samples_quantile(&samples, 1), 200);
+    samples_add(&samples, 0);
+    ck_assert_double_eq(samples_quantile(&samples, 0.5), 100);
+    samples_cleanup(&samples);
 }
 END_TEST
 
@@ -511,7 +503,7 @@ int main(void)
     tcase_add_test(tcase, a_search_that_finds_nothing_tells_how_far_it_went);
     tcase_add_test(tcase, a_search_ends_when_the_allocator_breaks);
     tcase_add_test(tcase, a_measure_tells_the_worst_round);
-    tcase_add_test(tcase, percentiles_are_of_the_sorted_times);
+    tcase_add_test(tcase, quantiles_are_of_the_sorted_samples);
     tcase_add_test(tcase, best_fit_takes_the_smallest_that_is_long_enough);
     tcase_add_test(tcase, free_neighbours_become_one);
     tcase_add_test(tcase, live_blocks_never_overlap);

@@ -1,5 +1,5 @@
 #include "perf/stage.h"
-#include "common/clock.h"
+#include "common/system.h"
 #include "common/error.h"
 
 #include <sched.h>

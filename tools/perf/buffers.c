@@ -1,7 +1,7 @@
 #include <config.h>
 
 #include "perf/buffers.h"
-#include "common/clock.h"
+#include "common/system.h"
 #include "common/error.h"
 
 #include <errno.h>

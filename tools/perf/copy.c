@@ -3,7 +3,7 @@
  * memory, which it has mapped by a CUDA IPC handle, and an answer that repeats
  * the message goes back in the same way. This is what the link can do.
  */
-#include "common/clock.h"
+#include "common/system.h"
 #include "common/error.h"
 #include "perf/lane.h"
 

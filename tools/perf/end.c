@@ -1,5 +1,5 @@
 #include "perf/end.h"
-#include "common/clock.h"
+#include "common/system.h"
 #include "common/error.h"
 
 #include <sched.h>
@@ -58,6 +58,9 @@ int end_no_part(end_t *end, unsigned slot)
  * for it where there are fewer processors than processes. */
 #define STALL_LOOK  4096u
 #define STALL_YIELD 256u
+
+/* Enough for a 99th percentile; times of later messages are dropped. */
+#define MAX_TIMES ((size_t)1 << 21)
 
 typedef struct stall {
     unsigned calls;
@@ -129,7 +132,7 @@ static void collect_replies(end_t *end, samples_t *times, uint64_t *num_replied)
             slot->busy    = false;
             slot->replied = false;
             (*num_replied)++;
-            if (times != NULL) {
+            if ((times != NULL) && (times->num < MAX_TIMES)) {
                 samples_add(times,
                             (double)(clock_now() - slot->posted_at) * 1e-9);
             }

@@ -13,7 +13,7 @@
 #define PERF_END_H
 
 #include "perf/buffers.h"
-#include "perf/samples.h"
+#include "common/samples.h"
 
 typedef struct end end_t;
 

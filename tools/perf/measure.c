@@ -1,5 +1,6 @@
-#include "perf/measure.h"
-#include "common/clock.h"
+/* The rounds of a job: each side in turn, and what its samples say. */
+#include "perf/pair.h"
+#include "common/system.h"
 #include "common/error.h"
 #include "perf/stage.h"
 

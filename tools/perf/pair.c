@@ -2,7 +2,6 @@
 
 #include "perf/pair.h"
 #include "common/error.h"
-#include "perf/measure.h"
 #include "perf/stage.h"
 
 #include <errno.h>

@@ -4,9 +4,16 @@
 #ifndef PERF_PAIR_H
 #define PERF_PAIR_H
 
+#include "perf/control.h"
 #include "perf/job.h"
 
 #include <stdio.h>
+
+/* --- one of them (measure.c) ---------------------------------------------- */
+
+/* Run the rounds of a job as the sender, or follow as the receiver. */
+int measure_lead(const job_t *job, control_t *control, job_result_t *result_p);
+int measure_follow(const job_t *job, control_t *control);
 
 /* --- forked here (pair.c) ------------------------------------------------- */
 

@@ -2,7 +2,7 @@
  * The pool: one message of scattered buffers, in any memory or in the pool's
  * own; and reads and writes of a window of the receiver's by the sender.
  */
-#include "common/clock.h"
+#include "common/system.h"
 #include "common/error.h"
 #include "common/settings.h"
 #include "perf/lane.h"

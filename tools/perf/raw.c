@@ -1,7 +1,7 @@
 /*
  * Raw UCX: active messages, tag messages, gets and puts.
  */
-#include "common/clock.h"
+#include "common/system.h"
 #include "common/error.h"
 #include "perf/lane.h"
 

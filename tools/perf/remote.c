@@ -1,6 +1,5 @@
 #include "perf/pair.h"
 #include "common/error.h"
-#include "perf/measure.h"
 #include "perf/lane.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 #include "perf/stage.h"
-#include "common/memory_left.h"
+#include "common/system.h"
 #include "common/error.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
 
 #include "replay/allocator.h"
 #include "common/error.h"
-#include "common/memory_left.h"
+#include "common/system.h"
 #include "common/number.h"
 #include "common/settings.h"
 

@@ -1,7 +1,7 @@
 #include <config.h>
 
 #include "replay/measure.h"
-#include "common/clock.h"
+#include "common/system.h"
 #include "common/error.h"
 
 #include <string.h>
@@ -174,23 +174,33 @@ static int look(const play_t *play, const measure_params_t *params,
 static int time_rounds(const play_t *play, unsigned num_rounds,
                        measure_t *measure)
 {
-    uint64_t      again[MEASURE_MAX_ROUNDS];
+    samples_t     again = {0};
     play_result_t result;
+    int           code = 0;
 
-    for (unsigned i = 0; i < num_rounds; i++) {
+    for (unsigned i = 0; (i < num_rounds) && (code == 0); i++) {
         tool_progress("%s: round %u of %u", measure->kind->name, i + 1,
                       num_rounds);
-        if (run_round(play, PLAY_PLAIN, measure, &result) != 0) {
-            return -1;
-        }
+        code = run_round(play, PLAY_PLAIN, measure, &result);
         if (i == 0) {
             measure->first_ns = result.ns;
         } else {
-            again[i - 1] = result.ns;
+            samples_add(&again, (double)result.ns);
         }
     }
-    measure->again_ns = times_median(again, num_rounds - 1);
-    return 0;
+    measure->again_ns = (uint64_t)samples_quantile(&again, 0.5);
+    samples_cleanup(&again);
+    return code;
+}
+
+static call_times_t summarize(samples_t *samples)
+{
+    call_times_t times = {.median = (uint64_t)samples_quantile(samples, 0.5),
+                          .p99    = (uint64_t)samples_quantile(samples, 0.99),
+                          .max    = (uint64_t)samples_quantile(samples, 1)};
+
+    samples_cleanup(samples);
+    return times;
 }
 
 static int time_all(const play_t *play, const measure_params_t *params,
@@ -203,11 +213,9 @@ static int time_all(const play_t *play, const measure_params_t *params,
         return -1;
     }
     tool_progress("%s: a round in which calls are timed", measure->kind->name);
-    code = run_round(play, PLAY_TIMED, measure, &result);
-    times_summarize(&result.allocs, &measure->alloc);
-    times_summarize(&result.frees, &measure->free);
-    times_cleanup(&result.allocs);
-    times_cleanup(&result.frees);
+    code           = run_round(play, PLAY_TIMED, measure, &result);
+    measure->alloc = summarize(&result.allocs);
+    measure->free  = summarize(&result.frees);
     if (code != 0) {
         return -1;
     }
@@ -297,12 +305,15 @@ int measure_run(const trace_t *trace, device_t *device,
 
 uint64_t measure_clock(void)
 {
-    uint64_t ns[CLOCK_READINGS];
+    samples_t ns = {0};
+    uint64_t  median;
 
     for (unsigned i = 0; i < CLOCK_READINGS; i++) {
         uint64_t start = clock_now();
 
-        ns[i] = clock_now() - start;
+        samples_add(&ns, (double)(clock_now() - start));
     }
-    return times_median(ns, CLOCK_READINGS);
+    median = (uint64_t)samples_quantile(&ns, 0.5);
+    samples_cleanup(&ns);
+    return median;
 }

@@ -1,10 +1,65 @@
 /*
- * Measures allocators and reports the results.
+ * Plays a trace against allocators, measures them and reports the results.
  */
 #ifndef REPLAY_MEASURE_H
 #define REPLAY_MEASURE_H
 
-#include "replay/play.h"
+#include "common/samples.h"
+#include "replay/allocator.h"
+
+/* --- a round: the trace is played once (play.c) --------------------------- */
+
+typedef enum play_mode {
+    PLAY_PLAIN,   /* the clock is read at the begin and at the end */
+    PLAY_TIMED,   /* and around every call */
+    PLAY_SAMPLED, /* what is live and held is sampled; in one thread */
+    PLAY_MARKED,  /* memory is written, and read before it is freed */
+    PLAY_STRICT   /* the first failure ends it */
+} play_mode_t;
+
+typedef struct play {
+    const trace_t *trace;
+    device_t      *device;
+    allocator_t   *allocator;
+    /* In one thread, in the order of the trace; or each thread of the trace in
+     * one of its own, as fast as it can. Then a free waits for its allocation,
+     * and nothing else is ordered. */
+    bool has_threads;
+} play_t;
+
+typedef struct play_result {
+    uint64_t ns;           /* from the first timed event on */
+    uint64_t num_failures; /* allocations that failed */
+    /* PLAY_TIMED: ns of each call; to be released by the caller. */
+    samples_t allocs;
+    samples_t frees;
+} play_result_t;
+
+/* Evenly spaced samples, that of the peak and the last one. */
+#define CURVE_MAX_POINTS 2048
+
+typedef struct curve {
+    struct {
+        size_t   event;
+        uint64_t live;     /* bytes, as asked for */
+        uint64_t reserved; /* bytes */
+    } points[CURVE_MAX_POINTS];
+    size_t   num;
+    uint64_t peak; /* the most that was reserved */
+} curve_t;
+
+/*
+ * Play one round, then free what is still live. Returns 0, or -1 when the
+ * allocator broke, after an error was printed.
+ *
+ * curve     Filled in PLAY_SAMPLED; else NULL.
+ * result_p  Zeroed by the caller.
+ */
+int play_round(const play_t *play, play_mode_t mode, curve_t *curve,
+               play_result_t *result_p);
+
+/* --- all rounds of an allocator (measure.c) --------------------------------
+ */
 
 #define MEASURE_MAX_ROUNDS 1000
 
@@ -32,10 +87,17 @@ typedef struct search {
     unsigned num_trials;
 } search_t;
 
+/* Of calls, in ns; all 0 where there were none. */
+typedef struct call_times {
+    uint64_t median;
+    uint64_t p99;
+    uint64_t max;
+} call_times_t;
+
 typedef struct measure {
     const allocator_kind_t *kind;
-    times_summary_t         alloc; /* ns of a call */
-    times_summary_t         free;
+    call_times_t            alloc;
+    call_times_t            free;
     uint64_t                first_ns; /* the first round, from an empty one */
     uint64_t                again_ns; /* the median of the others; 0: none */
     uint64_t                num_failures; /* allocations, in the worst round */
@@ -64,6 +126,8 @@ int search_run(const trace_t *trace, device_t *device,
 
 /* How long reading the clock once takes, ns. */
 uint64_t measure_clock(void);
+
+/* --- the report (report.c) ------------------------------------------------ */
 
 typedef struct report {
     const trace_t   *trace;

@@ -1,7 +1,7 @@
 #include <config.h>
 
-#include "replay/play.h"
-#include "common/clock.h"
+#include "replay/measure.h"
+#include "common/system.h"
 #include "common/error.h"
 
 #include <pthread.h>
@@ -427,10 +427,10 @@ static void collect_times(const round_t *round, const player_t *player,
         size_t event = player->order[i];
 
         if (player->ns[i] != NOT_CALLED) {
-            times_add(round->play->trace->events[event].is_free
-                          ? &result->frees
-                          : &result->allocs,
-                      player->ns[i]);
+            samples_add(round->play->trace->events[event].is_free
+                            ? &result->frees
+                            : &result->allocs,
+                        (double)player->ns[i]);
         }
     }
 }
@@ -439,8 +439,7 @@ static void collect_times(const round_t *round, const player_t *player,
 static int collect(const round_t *round, play_result_t *result)
 {
     uint64_t start = UINT64_MAX, end = 0;
-    int      code       = round->first.code;
-    size_t   num_events = round->play->trace->num_events;
+    int      code = round->first.code;
 
     result->num_failures = round->first.num_failures;
     for (unsigned k = 0; k < round->num_players; k++) {
@@ -455,8 +454,6 @@ static int collect(const round_t *round, play_result_t *result)
     if ((round->mode != PLAY_TIMED) || (code != 0)) {
         return code;
     }
-    times_init(&result->allocs, num_events);
-    times_init(&result->frees, num_events);
     for (unsigned k = 0; k < round->num_players; k++) {
         collect_times(round, &round->players[k], result);
     }

@@ -182,7 +182,7 @@ static uint64_t call_ns(const report_t *report, const measure_t *measure)
            num;
 }
 
-static void print_times(const times_summary_t *times, FILE *stream)
+static void print_times(const call_times_t *times, FILE *stream)
 {
     char text[REPORT_SIZE_TEXT];
 
@@ -271,7 +271,7 @@ static void print_csv_string(const char *text, FILE *stream)
     fputc('"', stream);
 }
 
-static void print_times_csv(const times_summary_t *times, FILE *stream)
+static void print_times_csv(const call_times_t *times, FILE *stream)
 {
     fprintf(stream, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64, times->median,
             times->p99, times->max);
@@ -314,8 +314,7 @@ int report_csv(const void *arg, FILE *stream)
 
 /* --- JSON ---------------------------------------------------------------- */
 
-static void json_times(json_t *json, const char *key,
-                       const times_summary_t *times)
+static void json_times(json_t *json, const char *key, const call_times_t *times)
 {
     json_open_inline(json, key, '{');
     json_number(json, "median", times->median);

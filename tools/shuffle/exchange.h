@@ -22,7 +22,7 @@
 
 #include "tools/shuffle/gpu_store.h"
 
-#include "common/clock.h"
+#include "common/system.h"
 #include "common/pool_stats.h"
 
 #include <ucxpool/ucxpool.h>

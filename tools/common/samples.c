@@ -1,23 +1,18 @@
-#include "perf/samples.h"
+#include "common/samples.h"
 #include "common/error.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Enough for a 99th percentile; later ones are dropped. */
-#define SAMPLES_MAX ((size_t)1 << 21)
-
 void samples_add(samples_t *samples, double value)
 {
-    if (samples->num == SAMPLES_MAX) {
-        return;
-    }
     if (samples->num == samples->room) {
         samples->room   = samples->room == 0 ? 256 : 2 * samples->room;
         samples->values = tool_realloc(samples->values, samples->room,
                                        sizeof(*samples->values));
     }
     samples->values[samples->num++] = value;
+    samples->is_sorted              = false;
 }
 
 void samples_cleanup(samples_t *samples)
@@ -42,7 +37,10 @@ double samples_quantile(samples_t *samples, double fraction)
     if (samples->num == 0) {
         return 0;
     }
-    qsort(samples->values, samples->num, sizeof(double), compare);
+    if (!samples->is_sorted) {
+        qsort(samples->values, samples->num, sizeof(double), compare);
+        samples->is_sorted = true;
+    }
     place = fraction * (double)(samples->num - 1);
     below = (size_t)place;
     if (below + 1 == samples->num) {

@@ -1,15 +1,17 @@
 /*
- * A growing list of numbers, and what statistics say of it.
+ * A growing list of numbers, and its quantiles.
  */
-#ifndef PERF_SAMPLES_H
-#define PERF_SAMPLES_H
+#ifndef COMMON_SAMPLES_H
+#define COMMON_SAMPLES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct samples {
     double *values;
     size_t  num;
     size_t  room;
+    bool    is_sorted;
 } samples_t;
 
 /* Zeroed memory is an empty list. Without memory to grow, the program ends. */

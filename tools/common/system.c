@@ -1,6 +1,6 @@
 #include <config.h>
 
-#include "common/memory_left.h"
+#include "common/system.h"
 
 #include <stdbool.h>
 #include <stdio.h>
