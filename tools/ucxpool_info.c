@@ -16,8 +16,6 @@
 
 #define PREFIX "UCXPOOL_"
 
-typedef enum end { END_DONE = 0, END_FAILED = 1 } end_t;
-
 typedef struct options {
     bool config;
     bool budget;
@@ -82,15 +80,17 @@ static void clear_environment(void)
  * Read the settings; if the environment is wrong, the defaults: the error says
  * "ucxpool_info -c prints all", so this must work then too. NULL when even that
  * fails.
+ *
+ * is_good_p [out]  False after an error was printed.
  */
-static ucxpool_config_t *read_config(end_t *end_p)
+static ucxpool_config_t *read_config(bool *is_good_p)
 {
     ucxpool_config_t *config;
 
-    if (ucxpool_config_read(&config) == UCXPOOL_OK) {
+    *is_good_p = ucxpool_config_read(&config) == UCXPOOL_OK;
+    if (*is_good_p) {
         return config;
     }
-    *end_p = END_FAILED;
     tool_error("%s", ucxpool_error_detail());
     tool_error("the settings shown are the defaults, because of this error");
     clear_environment();
@@ -118,40 +118,31 @@ static void print_settings(const ucxpool_config_t *config,
     report_end(&report);
 }
 
-static end_t print_report(const ucxpool_config_t *config,
-                          const settings_t *settings, const options_t *options,
-                          FILE *output)
+static bool print_report(const ucxpool_config_t *config,
+                         const settings_t *settings, const options_t *options,
+                         FILE *output)
 {
     report_t report;
-    end_t    end = END_DONE;
+    bool     is_good;
 
     report_begin(&report, output, options->json);
     info_build_report(&report);
-    if (!info_ucx_report(&report)) {
-        end = END_FAILED;
-    }
+    is_good = info_ucx_report(&report);
     info_machine_report(&report);
-    if (!info_gpu_report(&report, config)) {
-        end = END_FAILED;
-    }
+    is_good &= info_gpu_report(&report, config);
     if (!options->no_pool) {
-        if (!info_pool_report(&report, config, settings, options->self_test)) {
-            end = END_FAILED;
-        }
-        if (!info_wire_report(&report, settings)) {
-            end = END_FAILED;
-        }
+        is_good &=
+            info_pool_report(&report, config, settings, options->self_test);
+        is_good &= info_wire_report(&report, settings);
     }
-    if (!info_peers_report(&report, config, settings)) {
-        end = END_FAILED;
-    }
+    is_good &= info_peers_report(&report, config, settings);
     info_settings_report(&report, settings);
     report_end(&report);
-    return end;
+    return is_good;
 }
 
-static end_t print_budget(const ucxpool_config_t *config, bool json,
-                          FILE *output)
+static bool print_budget(const ucxpool_config_t *config, bool json,
+                         FILE *output)
 {
     report_t report;
     bool     is_good;
@@ -159,15 +150,15 @@ static end_t print_budget(const ucxpool_config_t *config, bool json,
     report_begin(&report, output, json);
     is_good = info_budget_report(&report, config);
     report_end(&report);
-    return is_good ? END_DONE : END_FAILED;
+    return is_good;
 }
 
-static end_t print(const ucxpool_config_t *config, const settings_t *settings,
-                   const options_t *options, FILE *output)
+static bool print(const ucxpool_config_t *config, const settings_t *settings,
+                  const options_t *options, FILE *output)
 {
     if (options->config) {
         print_settings(config, settings, options->json, output);
-        return END_DONE;
+        return true;
     }
     if (options->budget) {
         return print_budget(config, options->json, output);
@@ -175,26 +166,25 @@ static end_t print(const ucxpool_config_t *config, const settings_t *settings,
     return print_report(config, settings, options, output);
 }
 
-static end_t run(const options_t *options, FILE *output)
+/* Returns the exit code. */
+static int run(const options_t *options, FILE *output)
 {
-    end_t             end    = END_DONE;
-    ucxpool_config_t *config = read_config(&end);
+    bool              is_good;
+    ucxpool_config_t *config = read_config(&is_good);
     settings_t        settings;
 
     if (config == NULL) {
-        return END_FAILED;
+        return 1;
     }
     if (!settings_init(&settings, config)) {
         tool_error("no memory for the settings");
         ucxpool_config_release(config);
-        return END_FAILED;
+        return 1;
     }
-    if (print(config, &settings, options, output) != END_DONE) {
-        end = END_FAILED;
-    }
+    is_good &= print(config, &settings, options, output);
     settings_cleanup(&settings);
     ucxpool_config_release(config);
-    return end;
+    return is_good ? 0 : 1;
 }
 
 /* Returns -1 to go on, or the exit code. */
@@ -227,7 +217,7 @@ int main(int argc, char **argv)
         return output_end(stdout, code);
     }
     if (output_take(&output) != 0) {
-        return END_FAILED;
+        return 1;
     }
     return output_end(output, run(&options, output));
 }

@@ -85,20 +85,16 @@ static int read_plugin(void *arg, const char *text)
 static int read_device(void *arg, const char *text)
 {
     run_t *run = arg;
-    char   extra;
 
     if (strcmp(text, "host") == 0) {
         run->ordinal = DEVICE_HOST;
         return 0;
     }
-    run->ordinal = 0;
-    if (strcmp(text, "cuda") == 0) {
-        return 0;
+    if (gpu_parse(text, &run->ordinal) != 0) {
+        return -1;
     }
-    return (sscanf(text, "cuda:%d%c", &run->ordinal, &extra) == 1) &&
-                   (run->ordinal >= 0)
-               ? 0
-               : -1;
+    run->ordinal = run->ordinal < 0 ? 0 : run->ordinal;
+    return 0;
 }
 
 static int read_capacity(void *arg, const char *text)

@@ -6,6 +6,7 @@
 #include "tools/common/error.h"
 #include "tools/common/options.h"
 #include "tools/common/output.h"
+#include "tools/gpu/gpu.h"
 #include "tools/shuffle/job.h"
 
 #include <errno.h>
@@ -19,7 +20,6 @@
 
 #define MAX_WORKERS 256u
 #define MAX_FIELD   1000000u
-#define MAX_GPU     1023u
 
 #define EXIT_FAILED 1
 
@@ -52,25 +52,12 @@ static int read_delimiter(void *arg, const char *value)
     return options->delimiter != FIELD_UNKNOWN ? 0 : -1;
 }
 
-/* cuda, or cuda:N. */
 static int read_device(void *arg, const char *value)
 {
-    options_t    *options = arg;
-    char         *end;
-    unsigned long number;
+    options_t *options = arg;
 
     options->on_gpu = true;
-    options->gpu    = -1;
-    if (strcmp(value, "cuda") == 0) {
-        return 0;
-    }
-    if ((strncmp(value, "cuda:", 5) != 0) || (value[5] < '0') ||
-        (value[5] > '9')) {
-        return -1;
-    }
-    number       = strtoul(value + 5, &end, 10);
-    options->gpu = (int)number;
-    return (*end == '\0') && (number <= MAX_GPU) ? 0 : -1;
+    return gpu_parse(value, &options->gpu);
 }
 
 static const option_row_t rows[] = {

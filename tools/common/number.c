@@ -75,3 +75,20 @@ void number_print_size(uint64_t bytes, char text[NUMBER_TEXT_SIZE])
                  (double)bytes / (double)factor, units[unit]);
     }
 }
+
+const char *number_print_commas(uint64_t number, char text[NUMBER_TEXT_SIZE])
+{
+    char     digits[24];
+    unsigned num =
+        (unsigned)snprintf(digits, sizeof(digits), "%" PRIu64, number);
+    char *to = text;
+
+    for (unsigned i = 0; i < num; i++) {
+        if ((i > 0) && ((num - i) % 3 == 0)) {
+            *to++ = ',';
+        }
+        *to++ = digits[i];
+    }
+    *to = '\0';
+    return text;
+}

@@ -22,4 +22,13 @@ int number_parse_seconds(const char *text, double *seconds_p);
 /* Bytes as 4m or 1.9g. */
 void number_print_size(uint64_t bytes, char text[NUMBER_TEXT_SIZE]);
 
+/* 12345 as "12,345". Returns the text. */
+const char *number_print_commas(uint64_t number, char text[NUMBER_TEXT_SIZE]);
+
+/* The ending of a noun that so many have. */
+static inline const char *number_plural(uint64_t num)
+{
+    return num == 1 ? "" : "s";
+}
+
 #endif

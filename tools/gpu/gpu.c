@@ -2,6 +2,7 @@
 
 #include "gpu/gpu.h"
 
+#include <ctype.h>
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -135,6 +136,20 @@ int gpu_fail(gpu_t *gpu, CUresult result, const char *format, ...)
     snprintf(gpu->error, sizeof(gpu->error), "GPU %d: %s: %s", gpu->ordinal,
              what, words);
     return -1;
+}
+
+int gpu_parse(const char *text, int *ordinal_p)
+{
+    char end;
+
+    *ordinal_p = -1;
+    return (strcmp(text, "cuda") == 0) ||
+                   ((strncmp(text, "cuda:", 5) == 0) &&
+                    isdigit((unsigned char)text[5]) &&
+                    (sscanf(text + 5, "%4d%c", ordinal_p, &end) == 1) &&
+                    (*ordinal_p <= GPU_MAX))
+               ? 0
+               : -1;
 }
 
 static int find_device(gpu_t *gpu)

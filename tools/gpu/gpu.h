@@ -119,6 +119,11 @@ typedef struct gpu {
     char         error[512];
 } gpu_t;
 
+/* The number of "cuda:N"; -1 of "cuda". Returns -1, silently, where the text is
+ * neither. */
+#define GPU_MAX 1023
+int gpu_parse(const char *text, int *ordinal_p);
+
 /* After an error nothing is left to be closed. */
 int gpu_open(gpu_t *gpu, int ordinal);
 /* Also for a zeroed one. */

@@ -1,3 +1,4 @@
+#include "common/number.h"
 #include "perf/report.h"
 #include "perf/test.h"
 
@@ -20,23 +21,6 @@ static const char *size_text(uint64_t size, char text[REPORT_TEXT_SIZE])
     return text;
 }
 
-static const char *number_text(uint64_t n, char text[REPORT_TEXT_SIZE])
-{
-    char     digits[REPORT_TEXT_SIZE / 2];
-    unsigned length = (unsigned)snprintf(digits, sizeof(digits), "%llu",
-                                         (unsigned long long)n);
-    unsigned at     = 0;
-
-    for (unsigned i = 0; i < length; i++) {
-        if ((i != 0) && ((length - i) % 3 == 0)) {
-            text[at++] = ',';
-        }
-        text[at++] = digits[i];
-    }
-    text[at] = '\0';
-    return text;
-}
-
 const char *report_work(const work_t *work, char text[REPORT_TEXT_SIZE])
 {
     char count[REPORT_TEXT_SIZE];
@@ -46,7 +30,7 @@ const char *report_work(const work_t *work, char text[REPORT_TEXT_SIZE])
     if ((work->count == 1) && !work->mixed) {
         snprintf(text, REPORT_TEXT_SIZE, "%.40s", size);
     } else {
-        number_text(work->count, count);
+        number_print_commas(work->count, count);
         snprintf(text, REPORT_TEXT_SIZE, "%.20s x %s%.20s", count,
                  work->mixed ? "up to " : "", size);
     }
@@ -336,7 +320,7 @@ static void print_gpus(const job_result_t *result, FILE *stream)
         if ((side->missing[0] == '\0') && (side->num_moved < job->work.count)) {
             fprintf(stream, "  %s: of each message the first %s buffers\n",
                     side_name(side->side, name),
-                    number_text(side->num_moved, number));
+                    number_print_commas(side->num_moved, number));
         }
     }
 }
@@ -620,7 +604,7 @@ void report_table_end(const char *table, const job_result_t *results,
             "\nWith each other side stands how many times as fast the pool is, "
             "median of\nthe rounds. Of a message's buffers the first %s were "
             "moved by a call each.\n",
-            number_text(SIDE_MAX_CALLS, number));
+            number_print_commas(SIDE_MAX_CALLS, number));
     for (unsigned i = 0; i < num_results; i++) {
         for (unsigned k = 0; k < results[i].job.num_sides; k++) {
             const job_side_t *side = &results[i].sides[k];

@@ -2,6 +2,7 @@
 
 #include "common/gnuplot.h"
 #include "common/json.h"
+#include "common/number.h"
 #include "replay/measure.h"
 
 #include <inttypes.h>
@@ -25,35 +26,12 @@ void report_size(uint64_t bytes, char text[REPORT_SIZE_TEXT])
              units[unit]);
 }
 
-/* 12345 as "12,345". */
-static const char *with_commas(uint64_t number, char text[REPORT_SIZE_TEXT])
-{
-    char     digits[24];
-    unsigned num =
-        (unsigned)snprintf(digits, sizeof(digits), "%" PRIu64, number);
-    char *to = text;
-
-    for (unsigned i = 0; i < num; i++) {
-        if ((i > 0) && ((num - i) % 3 == 0)) {
-            *to++ = ',';
-        }
-        *to++ = digits[i];
-    }
-    *to = '\0';
-    return text;
-}
-
-static const char *plural(size_t num)
-{
-    return num == 1 ? "" : "s";
-}
-
 static void remark(uint64_t num, const char *what, uint64_t line, FILE *stream)
 {
     char text[REPORT_SIZE_TEXT];
 
     if (num != 0) {
-        fprintf(stream, "  %s %s", with_commas(num, text), what);
+        fprintf(stream, "  %s %s", number_print_commas(num, text), what);
         if (line != 0) {
             fprintf(stream, " (first in line %" PRIu64 ")", line);
         }
@@ -121,16 +99,18 @@ void report_trace(const report_t *report, FILE *stream)
     char           more[REPORT_SIZE_TEXT];
 
     fprintf(stream, "%s: %s calls, %s allocation%s; %u thread%s, %u stream%s\n",
-            trace->name, with_commas(trace->num_events, text),
-            with_commas(trace->num_allocations, more),
-            plural(trace->num_allocations), trace->num_threads,
-            plural(trace->num_threads), trace->num_streams,
-            plural(trace->num_streams));
+            trace->name, number_print_commas(trace->num_events, text),
+            number_print_commas(trace->num_allocations, more),
+            number_plural(trace->num_allocations), trace->num_threads,
+            number_plural(trace->num_threads), trace->num_streams,
+            number_plural(trace->num_streams));
     report_size(trace->peak_live, text);
     fprintf(stream, "  at most %s live, in %s allocation%s", text,
-            with_commas(trace->peak_num, more), plural(trace->peak_num));
+            number_print_commas(trace->peak_num, more),
+            number_plural(trace->peak_num));
     if (trace->num_left != 0) {
-        fprintf(stream, "; %s never freed", with_commas(trace->num_left, more));
+        fprintf(stream, "; %s never freed",
+                number_print_commas(trace->num_left, more));
     }
     fprintf(stream, "\n");
     if (trace->divisor != 1) {
@@ -138,7 +118,7 @@ void report_trace(const report_t *report, FILE *stream)
     }
     if (trace->first_timed != 0) {
         fprintf(stream, "  the first %s calls prepare it, and are not timed\n",
-                with_commas(trace->first_timed, text));
+                number_print_commas(trace->first_timed, text));
     }
     print_remarks(&trace->remarks, stream);
     print_where(report, stream);
@@ -222,7 +202,7 @@ static void print_row(const report_t *report, const measure_t *measure,
     report_size(measure->peak_reserved, text);
     fprintf(stream, " %11s %6.3f %8s", text,
             ratio(report, measure->peak_reserved),
-            with_commas(measure->num_failures, name));
+            number_print_commas(measure->num_failures, name));
     print_search(report, &measure->search, stream);
     fprintf(stream, "\n");
 }

@@ -5,6 +5,7 @@
 
 #include "common/json.h"
 #include "common/error.h"
+#include "common/number.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -69,11 +70,6 @@ static double seconds(uint64_t ns)
 static double megabytes(uint64_t bytes)
 {
     return (double)bytes / 1e6;
-}
-
-static const char *plural(size_t num)
-{
-    return num == 1 ? "" : "s";
 }
 
 static const char *summary_wire(const exchange_report_t *exchange)
@@ -148,10 +144,11 @@ void summary_print_text(const job_t *job, const result_t *results,
             "%" PRIu64 " records, %.1f MB, from %zu file%s into %" PRIu32
             " partition%s in %s: %.3f s (%.0f MB/s), %u worker%s\n",
             sum.in.records, megabytes(sum.in.bytes), job->inputs.num_files,
-            plural(job->inputs.num_files), job->num_partitions,
-            plural(job->num_partitions), job->folder.path, seconds(elapsed_ns),
+            number_plural(job->inputs.num_files), job->num_partitions,
+            number_plural(job->num_partitions), job->folder.path,
+            seconds(elapsed_ns),
             megabytes(sum.in.bytes) / seconds(elapsed_ns + 1), job->num_workers,
-            plural(job->num_workers));
+            number_plural(job->num_workers));
     fprintf(stream,
             "Checked: %" PRIu64 " records, %" PRIu64
             " bytes, checksum %016" PRIx64 " read and written\n",
