@@ -1,6 +1,5 @@
-/*
- * What a tool says on the standard error: one line for an error, said by the
- * first function that knows the cause, and one line of progress.
+/* The standard error of a tool: one line for an error, printed by the first
+ * function that knows the cause, and one line of progress.
  */
 #ifndef COMMON_ERROR_H
 #define COMMON_ERROR_H

@@ -1,6 +1,5 @@
-/*
- * The standard output, for what a tool has to say alone. UCX logs there as
- * well, through the C library's stream.
+/* The standard output, for the output of the tool alone. UCX logs there too,
+ * through the C library's stream.
  */
 #ifndef COMMON_OUTPUT_H
 #define COMMON_OUTPUT_H

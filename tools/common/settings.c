@@ -8,7 +8,7 @@
 
 #define PREFIX "UCXPOOL_"
 
-/* What a line of ucxpool_config_print() begins with:
+/* The lines that ucxpool_config_print() prints for a setting:
  *
  *     # meaning, one or more lines
  *     # Takes: ...

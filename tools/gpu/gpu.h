@@ -9,8 +9,8 @@
  * their own.
  *
  * Functions that can fail return 0, or -1 with a sentence in gpu->error or
- * text. They are for the thread that opened the GPU, of which the context is
- * the current one until close.
+ * text. Only the thread that opened the GPU may call them: the context is
+ * current in it until close.
  */
 #ifndef GPU_GPU_H
 #define GPU_GPU_H
@@ -150,7 +150,7 @@ int gpu_fill(gpu_t *gpu, void *target, unsigned char byte, size_t size);
 int gpu_wait(gpu_t *gpu, CUstream stream);
 
 /* Let another process map what gpu_alloc() gave; map what another process has.
- * What is mapped is unmapped before that process frees it. */
+ * Unmap it before that process frees it. */
 int  gpu_share(gpu_t *gpu, void *address, CUipcMemHandle *handle_p);
 int  gpu_map(gpu_t *gpu, const CUipcMemHandle *handle, void **address_p);
 void gpu_unmap(gpu_t *gpu, void *address);

@@ -31,8 +31,8 @@ typedef struct batch_report {
 
 /* --- what both do --------------------------------------------------------- */
 
-/* What is sent is new, and what comes finds none of it. What goes the other way
- * has bytes of its own. */
+/* Fill the sources with new bytes and overwrite the targets. The other
+ * direction has another seed. */
 static int prepare(const stage_t *stage, const batch_order_t *order)
 {
     for (unsigned i = 0; order->verify && (i < 2); i++) {
@@ -48,7 +48,7 @@ static int prepare(const stage_t *stage, const batch_order_t *order)
     return 0;
 }
 
-/* What came here: -1, with a sentence, where a byte differs. */
+/* Compare the bytes that arrived here. -1, with a sentence, if one differs. */
 static int verify(const stage_t *stage, const batch_order_t *order, char *text,
                   size_t text_size)
 {

@@ -13,7 +13,7 @@
 
 #define PAGE 4096u
 
-/* What a target holds before. */
+/* Fills a target before a message arrives. */
 #define POISON 0xa5u
 
 /* --- memory --------------------------------------------------------------- */
@@ -120,8 +120,8 @@ static int grow_mirror(memory_t *memory, size_t size)
     return 0;
 }
 
-/* See memory as host memory, until the next look. is_read: the bytes are to be
- * seen; else they are to be overwritten, and stored. */
+/* Map memory as host memory, until the next call. is_read: the caller reads the
+ * bytes; else it overwrites them, and calls store(). */
 static int look(memory_t *memory, void *address, size_t size, bool is_read,
                 void **host_p)
 {
@@ -398,7 +398,7 @@ int buffers_poison(buffers_t *buffers)
 
 /* --- what was sent, and what arrived -------------------------------------- */
 
-/* Where an address of a slot is to be seen. */
+/* An address of a slot, in the host memory of look(). */
 static char *seen(const buffers_t *buffers, unsigned slot, void *host,
                   const void *address)
 {
@@ -436,8 +436,7 @@ int buffers_fill(buffers_t *buffers, uint64_t seed)
     return 0;
 }
 
-/* The bytes behind a scattered buffer, up to the next one: nobody may have
- * touched them. */
+/* Are the bytes between a scattered buffer and the next one unchanged? */
 static bool gap_is_whole(const char *end)
 {
     for (size_t i = 0; i < WORK_LINE; i++) {

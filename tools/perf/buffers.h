@@ -66,7 +66,7 @@ typedef struct buffers {
     uint64_t           words[WORK_MAX_OUTSTANDING]; /* replies */
 } buffers_t;
 
-/* What an end asks for. */
+/* Parameters of buffers_init(). */
 typedef struct buffers_params {
     memory_t *memory;
     work_t    work;
@@ -95,8 +95,8 @@ static inline void **buffers_addresses(const buffers_t *buffers, unsigned slot)
     return buffers->addresses + slot * buffers->num_segments;
 }
 
-/* Where bytes of this end's arena are in that of the other end, which is laid
- * out in the same way. */
+/* The offset in the other end's arena, which has the same layout, of an address
+ * in this end's. */
 static inline uint64_t buffers_peer_offset(const buffers_t *buffers,
                                            const void      *address)
 {
@@ -104,7 +104,7 @@ static inline uint64_t buffers_peer_offset(const buffers_t *buffers,
            buffers->shift;
 }
 
-/* Where a reply comes to, and its bytes. */
+/* The buffer of a reply, and its size. */
 void  *buffers_reply(buffers_t *buffers, unsigned slot);
 size_t buffers_reply_size(const buffers_t *buffers);
 

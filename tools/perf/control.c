@@ -7,7 +7,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Looks before waiting sleeps a little, for others may want the processor. */
+/* Looks without sleeping; then a wait sleeps, so that other processes can run.
+ */
 #define NUM_LOOKS 1000u
 
 static int socket_send(control_t *control, const void *data, size_t length)

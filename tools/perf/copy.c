@@ -112,7 +112,7 @@ typedef struct copy_end {
     uint32_t seen[WORK_MAX_OUTSTANDING]; /* of the other's words */
 } copy_end_t;
 
-/* What one process tells the other. */
+/* Sent from each process to the other. */
 typedef struct offer {
     CUipcMemHandle handle;
     char           reason[JOB_REASON_SIZE];
@@ -143,7 +143,7 @@ static void started(copy_end_t *copy, unsigned slot)
     copy->end.slots[slot].pending++;
 }
 
-/* Where bytes of ours lie at the other end. */
+/* The address, at the other end, of a buffer of this end. */
 static void *at_peer(const copy_end_t *copy, const void *address)
 {
     return (char *)copy->peer +

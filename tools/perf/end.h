@@ -5,9 +5,8 @@
  *
  *     sender     send -> (replied, and nothing pending) -> send ...
  *     receiver   expect -> (arrived) -> reply, expect the next -> ...
- *
  * Where the sender reads or writes by itself, the receiver does neither, and
- * what is told of the end of it stands for the reply.
+ * the completion of the operation counts as the reply.
  */
 #ifndef PERF_END_H
 #define PERF_END_H
@@ -24,7 +23,7 @@ typedef struct end_ops {
     int (*reply)(end_t *end, unsigned slot);  /* receiver: answer */
     void (*progress)(end_t *end);
     void (*destroy)(end_t *end);
-    /* Add what is to be told of it; NULL: nothing. */
+    /* Add to the report of the side; NULL: nothing to add. */
     void (*describe)(const end_t *end, job_side_t *side);
 } end_ops_t;
 
@@ -45,12 +44,12 @@ struct end {
     work_t           work;
     side_t           side;
     bool             is_sender;
-    bool             failed; /* the error was said */
+    bool             failed; /* an error was printed */
     buffers_t        buffers;
     end_slot_t       slots[WORK_MAX_OUTSTANDING];
 };
 
-/* What an end is made for. */
+/* Parameters of an end. */
 typedef struct end_params {
     side_t    side;
     work_t    work; /* the side's part of it */
@@ -96,8 +95,8 @@ int end_init_buffers(end_t *end, const end_params_t *params, void *arena);
 int end_exchange(end_t *out, end_t *in, uint64_t num_messages, samples_t *times,
                  double *seconds_p);
 
-/* Post what the first messages of a batch need. To be called before the sender
- * is told to start. */
+/* Post the receives of the first messages of a batch, before the sender
+ * starts. */
 int end_expect(end_t *end, uint64_t num_messages);
 
 /* Progress both, as far as they do not share it. in: NULL for none. */

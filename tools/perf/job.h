@@ -1,6 +1,5 @@
-/*
- * What is done, and what came of it. These go from process to process as they
- * are: both run the same program.
+/* Jobs and their results. They are copied from process to process: both run the
+ * same program.
  *
  *     work     what every side does in the same way: messages of buffers
  *     side     a way to move a message, in a mode
@@ -28,7 +27,7 @@
 /* Messages in flight, unless -O says otherwise. */
 #define JOB_OUTSTANDING 2u
 
-/* Bounds of what a peer on another host may ask us to allocate. */
+/* Limits of the memory that a peer on another host may make us allocate. */
 #define WORK_MAX_BUFFERS ((uint64_t)1 << 24)
 #define WORK_MAX_BYTES   ((uint64_t)1 << 36)
 #define WORK_MAX_DEVICE  1023
@@ -119,7 +118,7 @@ typedef enum side_way {
     WAY_POOL_COMM_SEND,   /* at the sender only */
     WAY_POOL_COMM_RECV,   /* at the receiver only */
     WAY_POOL_READ,        /* the sender reads from the receiver's window */
-    WAY_POOL_READ_ASLEEP, /* and the receiver does not progress meanwhile */
+    WAY_POOL_READ_ASLEEP, /* and the receiver calls no progress */
     WAY_POOL_WRITE,       /* the sender writes to the receiver's window */
     WAY_POOL_WRITE_ASLEEP,
     WAY_BLOCK, /* ucxpool_block_get() and _put(), nothing is sent */
@@ -129,7 +128,7 @@ typedef enum side_way {
 typedef enum side_mode {
     MODE_PEER, /* raw UCX, failure handling on (UCP_ERR_HANDLING_MODE_PEER) */
     MODE_NONE, /* raw UCX, failure handling off */
-    MODE_COPY, /* copies of the GPU, of which there is one mode */
+    MODE_COPY, /* copies of the GPU have one mode */
     MODE_AUTO, /* the pool, over the wire that it chooses */
     MODE_MAP,  /* the pool, over the map wire */
     MODE_UCX,  /* the pool, over the ucx wire */
@@ -154,7 +153,7 @@ enum {
     IS_ONE_SIDED  = 1u << 8, /* the sender reads or writes the receiver's
                                 memory by itself */
     IS_READ      = 1u << 9,  /* the bytes come to the sender */
-    IS_ASLEEP    = 1u << 10, /* the receiver does not progress meanwhile */
+    IS_ASLEEP    = 1u << 10, /* the receiver calls no progress */
     IS_COMM_SEND = 1u << 11, /* the sender has memory of the pool's */
     IS_COMM_RECV = 1u << 12
 };
@@ -179,8 +178,8 @@ bool side_is_scattered(side_t side);
 
 /*
  * The part of a work that a side does. With many small buffers in a GPU's
- * memory a call for each of them takes seconds, so that such a side moves the
- * first SIDE_MAX_CALLS of a message; its times are told for a whole one.
+ * memory a call for each of them takes seconds. Such a side moves the first
+ * SIDE_MAX_CALLS buffers of a message; its times are scaled to all of them.
  */
 work_t side_work(side_t side, const work_t *work);
 
@@ -210,10 +209,10 @@ typedef struct job {
     work_t   work;
     uint32_t num_sides;
     uint32_t max_rounds;
-    uint32_t may_miss;      /* what cannot be had is told, and no error */
+    uint32_t may_miss;      /* a missing feature is reported, and is no error */
     uint32_t has_own_sides; /* of --sides, not the test's */
     uint64_t time_ns;       /* no new round after so long */
-    uint64_t send_size; /* of a pool's blocks for what is sent; 0: default */
+    uint64_t send_size;     /* bytes of a pool's send blocks; 0: default */
     side_t   sides[JOB_MAX_SIDES];
 } job_t;
 

@@ -1,5 +1,4 @@
-/*
- * What connects the two processes, and the ends that are made over it.
+/* Connections between the two processes, and the ends that use them.
  *
  *     raw_lane    raw UCX in one mode: a context, a worker, an endpoint
  *     pool_lane   a pool in each process, and the channel between them
@@ -40,7 +39,7 @@ typedef struct pool_params {
     /* Bytes of ucxpool_comm_alloc() memory that will be asked for; the pool is
      * made larger than its default where they need it. */
     size_t comm_size;
-    size_t send_size; /* of all blocks for what is sent; 0: the default */
+    size_t send_size; /* bytes of all send blocks; 0: the default */
 } pool_params_t;
 
 /* Create a pool with the settings of the environment. */
@@ -55,7 +54,7 @@ int  pool_lane_create(const pool_params_t *params, control_t *control,
                       char *missing, pool_lane_t **lane_p);
 void pool_lane_destroy(pool_lane_t *lane);
 
-/* What the pool counted so far, for all sides that share the lane. */
+/* Counters of the pool, of all sides that share the lane. */
 typedef struct pool_count {
     uint64_t num_allocations; /* of the heap */
     uint64_t num_messages;    /* sent */
@@ -63,7 +62,7 @@ typedef struct pool_count {
 
 pool_count_t pool_lane_count(const pool_lane_t *lane);
 
-/* Report the wire, and what was counted in the side's own batches. */
+/* Report the wire, and the counts of the side's own batches. */
 void pool_lane_describe(const pool_lane_t *lane, const pool_count_t *count,
                         job_side_t *side);
 

@@ -98,7 +98,7 @@ static int verify(stage_t *stage, const job_t *job)
     return 0;
 }
 
-/* What a side of which only a part was timed takes for all. */
+/* The bytes of a message by those that the side moves: scales its times. */
 static double whole_of_part(const job_t *job, unsigned side)
 {
     work_t part = side_work(job->sides[side], &job->work);
@@ -324,8 +324,7 @@ static int measure_block(const job_t *job, job_result_t *result_p)
     return result;
 }
 
-/* The stage was not set: because something is missing, or by an error, which
- * was said. */
+/* stage_init() failed: a feature is missing, or an error was printed. */
 static int miss(const job_t *job, const char *missing)
 {
     if (missing[0] == '\0') {

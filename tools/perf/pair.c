@@ -52,7 +52,7 @@ static void child(const job_t *job, int fd, int cpu, pid_t parent,
     exit(status == 0 ? 0 : 1);
 }
 
-/* Wait for both. When one fails, the other has nobody to talk to. */
+/* Wait for both. When one fails, end the other one, which would wait for it. */
 static int wait_both(pid_t pids[2])
 {
     int failed = 0;

@@ -28,10 +28,8 @@ int pair_run(const job_t *job, const int cpus[2], job_result_t *result_p);
 /* Pin the calling process. */
 int pair_pin(int cpu);
 
-/*
- * Is there a driver, and are there these GPUs? Looked up in a process of its
- * own, because one that has used a GPU cannot fork. Returns 0 or -1, the error
- * said.
+/* Check for a CUDA driver and these GPUs, in a child process: a process that
+ * has used a GPU cannot fork. Returns 0 or -1, the error said.
  */
 int pair_check_devices(const int32_t devices[2]);
 

@@ -16,7 +16,7 @@ static unsigned color_of(uint32_t mode)
     return mode < MODE_AUTO ? mode - MODE_PEER + 1 : 0;
 }
 
-/* What has been drawn so far. */
+/* The bars drawn so far. */
 typedef struct bars {
     unsigned x; /* of the next one; a place is left between jobs */
     double   highest;
@@ -106,7 +106,7 @@ static bool is_of(const job_result_t *result, test_unit_t unit)
            (test_find(result->job.test)->unit == unit);
 }
 
-/* What the picture is of: rates, where there are any. */
+/* The unit of the picture: rates, if any job has one. */
 static test_unit_t choose_unit(const job_result_t *results,
                                unsigned            num_results)
 {

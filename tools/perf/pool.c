@@ -17,13 +17,13 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* Half of a pool is the caller's, a quarter for what is sent (SEND_SHARE,
- * RECV_SHARE). A pool on a GPU has GPU_SIZE where that is not small; in any
- * pool the caller has at least SMALL_SIZE. */
+/* Half of a pool is the caller's share, a quarter the share of sends
+ * (SEND_SHARE, RECV_SHARE). A pool on a GPU has GPU_SIZE where that is not
+ * small; in any pool the caller has at least SMALL_SIZE. */
 #define GPU_SIZE   (500 * MIB)
 #define SMALL_SIZE (8 * MIB)
 
-/* What a message is; the slot is in the low bits. */
+/* The kind of a message; the slot is in the low bits. */
 #define TAG_DATA  (UINT64_C(1) << 32)
 #define TAG_REPLY (UINT64_C(2) << 32)
 
@@ -43,8 +43,8 @@ typedef struct pool_end {
     ucxpool_channel_t *channel;
     void              *comm; /* NULL: the buffers are not the pool's */
     int                event_fd;
-    /* The buffers of this end; those of the other one, of which those of each
-     * slot lie at these offsets. NULL where the way is another one. */
+    /* Of reads and writes, else NULL: the receiver's window, the sender's
+     * import of it, and the offsets of each slot's buffers in it. */
     ucxpool_window_t *window;
     ucxpool_remote_t *remote;
     uint64_t         *offsets;
@@ -116,7 +116,7 @@ static void part_arrived(ucxpool_request_t *request, ucxpool_status_t status,
     }
 }
 
-/* What is told of the buffers in a pool on a GPU. */
+/* The hint about the buffers that a pool on a GPU gets. */
 static ucxpool_segments_kind_t segments_kind(const end_t *end)
 {
     if (!memory_is_on_gpu(end->buffers.memory)) {
@@ -126,11 +126,9 @@ static ucxpool_segments_kind_t segments_kind(const end_t *end)
                                             : UCXPOOL_SEGMENTS_CUDA;
 }
 
-/*
- * Params of a request that counts as pending. No work of the GPU's is on its
- * way when a message is posted. is_data: the segments are buffers, of which the
- * caller knows that they lie in the GPU's memory; else they may be a word in
- * host memory.
+/* Params of a request that counts as pending. The GPU is idle when a message is
+ * posted. is_data: the segments are buffers, known to lie in the GPU's memory;
+ * else they may be a word in host memory.
  */
 static void fill_params(ucxpool_request_params_t *params, end_slot_t *slot,
                         ucxpool_request_cb_t callback, bool is_data)
@@ -149,7 +147,7 @@ static void fill_params(ucxpool_request_params_t *params, end_slot_t *slot,
     slot->pending++;
 }
 
-/* What the pool said to such a request. */
+/* Take the status of a post with these params. */
 static int posted(end_slot_t *slot, ucxpool_status_t status)
 {
     if (status == UCXPOOL_OK) {
@@ -208,7 +206,7 @@ static int pool_send(end_t *end, unsigned index)
                                      &params, NULL));
 }
 
-/* That all have ended is told by the answer. */
+/* The reply shows that all sends have completed. */
 static int each_send(end_t *end, unsigned index)
 {
     const ucxpool_segment_t *segments = buffers_segments(&end->buffers, index);
@@ -300,7 +298,7 @@ static void pool_wait(end_t *end)
 
 /* --- reads and writes of a window ----------------------------------------- */
 
-/* What the sender says of the window that it was given. */
+/* The sender's reply to the owner of the window. */
 typedef struct answer {
     uint32_t is_missing;
     char     reason[JOB_REASON_SIZE];
@@ -362,7 +360,8 @@ static void close_window(pool_end_t *pool)
     pool->offsets = NULL;
 }
 
-/* The owner's part. What cannot be had is let go before anybody goes on. */
+/* The owner's part. A window that the sender cannot use is destroyed before
+ * either side continues. */
 static int give(pool_end_t *pool, control_t *control, char *missing)
 {
     unsigned access = side_is(pool->end.side, IS_READ) ? UCXPOOL_WINDOW_READ
@@ -511,7 +510,7 @@ size_t pool_end_comm_size(side_t side, const work_t *work, bool is_sender)
                : 0;
 }
 
-/* What an end has of the pool's, as its side wants it. */
+/* The objects of the pool that the side needs. */
 static int create_parts(pool_end_t *pool, const end_params_t *params)
 {
     size_t comm_size =

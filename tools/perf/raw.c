@@ -22,7 +22,7 @@
 
 enum { AM_DATA = 1, AM_REPLY = 2 };
 
-/* What comes before the data of an active message. */
+/* The header of an active message. */
 typedef struct header {
     uint32_t slot;
     uint32_t index; /* of the buffer in the message */
@@ -343,7 +343,7 @@ static void fill_tag_param(const raw_end_t *raw, end_slot_t *slot,
         raw->iov != NULL ? UCP_DATATYPE_IOV : ucp_dt_make_contig(1);
 }
 
-/* What a part sends or receives, as UCX wants it for the datatype. */
+/* Buffer and count of a part, in the form of its datatype. */
 static void *part_memory(const raw_end_t *raw, unsigned index, size_t part,
                          size_t *count_p)
 {

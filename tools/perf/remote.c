@@ -10,7 +10,7 @@
 #define SEND_NS    (UINT64_C(60) * 1000000000u)
 #define TAG        UINT64_C(0)
 
-/* What a client says first. */
+/* The first message of a client. */
 static const char hello_text[32] = "ucxpool_perf 5";
 
 struct remote {

@@ -288,7 +288,7 @@ static void print_rate_target(const job_result_t *result, unsigned side,
     }
 }
 
-/* Where the buffers lie, and what was not done with all of them. */
+/* The memory of the buffers, and sides that moved only some of them. */
 static void print_gpus(const job_result_t *result, FILE *stream)
 {
     const job_t *job = &result->job;
@@ -421,7 +421,7 @@ static void print_host_row(const job_result_t *result, FILE *stream)
     }
 }
 
-/* The fastest side of a group and mode stands in its column. */
+/* A column shows the fastest side of its group and mode. */
 static const struct {
     side_group_t group;
     uint32_t     mode;
@@ -574,7 +574,7 @@ void report_table_row(const char *table, const job_result_t *result,
     }
 }
 
-/* Was the reason told of a side before this one? */
+/* Was this reason printed for an earlier side? */
 static bool is_told(const job_result_t *results, unsigned result, unsigned side)
 {
     const char *reason = results[result].sides[side].missing;

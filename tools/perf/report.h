@@ -58,7 +58,7 @@ report_ratio_t report_ratio(const job_result_t *result,
 double report_rate_target(const job_result_t *result, unsigned side,
                           const char **verdict_p);
 
-/* The side by pieces, next to the pool's first; 0: there is none. */
+/* The index of the side that uses pieces; 0: none. */
 unsigned report_pieces(const job_result_t *result);
 
 /* A time as the job's unit has it: microseconds there and back, nanoseconds,

@@ -33,7 +33,7 @@ static void json_times(json_t *json, const job_side_t *side)
     json_bare(json, "message_seconds_p99", "%.9g", side->trip_p99);
 }
 
-/* What a side of the pool's used. */
+/* The wire and way that a side of the pool used. */
 static void json_pool(json_t *json, const job_side_t *side)
 {
     if (side->wire[0] != '\0') {

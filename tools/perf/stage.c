@@ -6,7 +6,7 @@
 #include <string.h>
 #include <ucp/api/ucp.h>
 
-/* What is left is needed by the pool and by UCX as well. */
+/* The pool and UCX need the rest of the free memory. */
 #define MEMORY_SHARE 0.9
 
 /* All that the sides of one mode want of their pool, at the end that wants
@@ -28,7 +28,7 @@ static size_t comm_size(const job_t *job, uint32_t mode)
     return sender > receiver ? sender : receiver;
 }
 
-/* What the processes tell each other about their GPUs. */
+/* Sent from each process to the other, about its GPU. */
 typedef struct introduction {
     uint32_t is_ucx_for_gpu;
     char     gpu[JOB_GPU_SIZE];
@@ -103,7 +103,7 @@ static void destroy_ends(end_t *ends[2])
     }
 }
 
-/* Of one direction, or of both. What is missing of one is missing of both. */
+/* Of one direction, or of both. If one is missing, both are. */
 static int create_ends(stage_t *stage, const job_t *job, unsigned index,
                        bool is_sender, char *missing)
 {

@@ -60,17 +60,15 @@ void stage_describe(const stage_t *stage, unsigned index, job_side_t *side);
 
 /* --- batches -------------------------------------------------------------- */
 
-/*
- * What the two processes say to each other about a batch.
+/* The messages of the two processes about a batch.
  *
  *     leader     BATCH ------------>  follower   posts what it expects
  *                <------------ READY
  *                ====== messages =====>
  *                <------------- DONE             verified where asked
- *
- * Where the messages go both ways at once, the leader posts what it expects
- * first, and what comes to it is verified there. Where it reads or writes the
- * follower's memory by itself, it says OVER when that is done:
+ * If messages go both ways at once, the leader posts its receives first, and
+ * verifies the bytes that it receives. If it reads or writes the follower's
+ * memory by itself, it sends OVER when that is done:
  *
  *                ==== reads, writes ==>          progresses, or sleeps
  *     leader     OVER ------------->

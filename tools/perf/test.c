@@ -8,8 +8,7 @@
 
 /* clang-format off */
 
-/* What scattered, contiguous and registered buffers of a GPU are compared
- * with. */
+/* The rivals of scattered, contiguous and registered buffers of a GPU. */
 #define GPU_SCATTERED \
     {WAY_AM_EACH, WAY_TAG_EACH, WAY_AM_MEMH, WAY_TAG_MEMH, WAY_COPY_EACH, \
      WAY_COPY}
@@ -17,8 +16,8 @@
 #define GPU_REGISTERED {WAY_AM_MEMH, WAY_TAG_MEMH, WAY_COPY}
 #define GPU_COPIES     {WAY_COPY_EACH, WAY_COPY}
 
-/* Name and what it does; unit; -s and -n; the pool's way, raw ways in host
- * memory and in a GPU's; what else. */
+/* Name and title; unit; -s and -n; the pool's way, raw ways in host memory and
+ * in a GPU's; other members. */
 static const test_t tests[] = {
     {"each", "scattered buffers in one message, against one active message per "
      "buffer",

@@ -35,7 +35,7 @@ typedef struct test {
 /* NULL when there is none of that name. */
 const test_t *test_find(const char *name);
 
-/* What -t, -s, -n and --wire together ask for: a row of a table. A target is
+/* A row of a table: the values of -t, -s, -n and --wire. A target is
  * how many times as fast as raw UCX the pool is at least; of UNIT_TRIP, how
  * many times as long it takes at most. 0: none. */
 typedef struct test_row {
