@@ -12,7 +12,7 @@
 #include "ipc/share.h"
 #include "ucx/context.h"
 #include "wireup/close.h"
-#include "wireup/connect.h"
+#include "wireup/listener.h"
 #include "wireup/fd_passing.h"
 #include "wireup/hello.h"
 #include "window/window.h"

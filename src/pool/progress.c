@@ -10,6 +10,7 @@
 #include "pool/pool.h"
 #include "wireup/close.h"
 #include "wireup/connect.h"
+#include "wireup/listener.h"
 #include "wireup/fd_passing.h"
 #include "wireup/hello.h"
 #include "window/window.h"

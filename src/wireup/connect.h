@@ -8,8 +8,6 @@
 #include "core/channel.h"
 #include "core/pool.h"
 
-/* --- connecting ----------------------------------------------------------- */
-
 /* Check a blob that came from somewhere, and connect the channel to it. */
 ucxpool_status_t wireup_connect_address(ucxpool_channel_t *channel,
                                         const void *address, size_t length);
@@ -27,20 +25,5 @@ unsigned wireup_connect_progress(ucxpool_t *pool);
 
 /* When the next of them wants to be called. */
 uint64_t wireup_connect_deadline(ucxpool_t *pool);
-
-/* --- listeners ------------------------------------------------------------ */
-
-unsigned wireup_listener_progress(ucxpool_t *pool);
-
-/* When the next of them wants to be called. */
-uint64_t wireup_listener_deadline(ucxpool_t *pool);
-
-/* The pool's address has changed: callers are told the new one. */
-ucxpool_status_t wireup_listeners_renew(ucxpool_t *pool);
-
-/* Were peers told the address that are not accepted yet? */
-bool wireup_listeners_have_callers(ucxpool_t *pool);
-
-void wireup_listener_destroy_all(ucxpool_t *pool);
 
 #endif

@@ -5,7 +5,7 @@
 #include "bootstrap/listener.h"
 #include "core/network.h"
 #include "core/remote.h"
-#include "wireup/connect.h"
+#include "wireup/listener.h"
 
 /* Listeners tell their clients the new address. */
 static ucxpool_status_t renew(ucxpool_t *pool, bool moved,
