@@ -179,14 +179,16 @@ void ucxpool_remote_release(ucxpool_remote_t *remote)
 static void describe_remote(const ucxpool_remote_t *remote,
                             ucxpool_remote_attr_t  *attr)
 {
-    ucxpool_channel_t *channel = remote->channel;
+    ucxpool_channel_t  *channel = remote->channel;
+    const window_way_t *way     = (remote->access & UCXPOOL_WINDOW_READ)
+                                      ? remote->way
+                                      : remote->write_way;
 
     *attr = (ucxpool_remote_attr_t){
         .status  = remote->status,
         .length  = remote->length,
         .access  = remote->access,
-        .way     = (remote->access & UCXPOOL_WINDOW_READ) ? remote->way
-                                                          : remote->write_way,
+        .way     = way->id,
         .channel = channel->user_ref ? channel : NULL,
     };
     base_text_copy(attr->reason, sizeof(attr->reason), remote->reason);

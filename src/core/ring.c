@@ -293,7 +293,9 @@ bool core_ring_is_revoked(const core_ring_t *ring, unsigned word,
 
 void core_ring_withdraw(core_ring_t *ring)
 {
-    (void)__atomic_add_fetch(&ring->mine->withdrawn, 1, __ATOMIC_SEQ_CST);
+    if (ring->mine != NULL) {
+        (void)__atomic_add_fetch(&ring->mine->withdrawn, 1, __ATOMIC_SEQ_CST);
+    }
 }
 
 bool core_ring_peer_copies(const core_ring_t *ring)

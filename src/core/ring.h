@@ -150,7 +150,8 @@ void core_ring_revoke(core_ring_t *ring, unsigned word, uint64_t message);
 bool core_ring_is_revoked(const core_ring_t *ring, unsigned word,
                           uint64_t message);
 
-/* Owner of a window: count a REVOKE that is being sent. */
+/* Owner of a window: count a REVOKE that is being sent. Nothing where the
+ * channel has no ring. */
 void core_ring_withdraw(core_ring_t *ring);
 
 /* Owner: is the peer in a step of a copy that began before that? */

@@ -4,7 +4,6 @@
  */
 #include "base/error.h"
 #include "copy/fault.h"
-#include "core/wire.h"
 #include "window/window.h"
 
 #include <stdio.h>
@@ -48,29 +47,47 @@ static ucxpool_status_t share(ucxpool_window_t *window)
                : window_virtual_share(window);
 }
 
-void window_device_share(ucxpool_window_t *window)
+/* A window that cannot be shared goes by messages. */
+static ucxpool_status_t device_share(ucxpool_window_t *window)
 {
-    base_log_level_t level;
+    base_log_level_t level = base_error_log_at(BASE_LOG_DEBUG);
 
-    if (!copy_engine_is_launched(window->pool->engine)) {
-        return;
-    }
-    level = base_error_log_at(BASE_LOG_DEBUG);
     if (share(window) != UCXPOOL_OK) {
         window->cuda.share.way = 0;
         snprintf(window->reason, sizeof(window->reason), "%s",
                  ucxpool_error_detail());
     }
     base_error_log_at(level);
+    return UCXPOOL_OK;
 }
 
-void window_device_unshare(ucxpool_window_t *window)
+static void device_unshare(ucxpool_window_t *window)
 {
     if (window_cuda_num_files(&window->cuda) != 0) {
         close(window->cuda.share.fd);
     }
     window->cuda.share.way = 0;
     window_virtual_unshare(window);
+}
+
+static void device_offer(window_grant_t *grant, window_offer_t *offer)
+{
+    const ucxpool_window_t *window = grant->window;
+
+    if (window->cuda.share.way != 0) {
+        *offer = (window_offer_t){PROTO_OPENED_CUDA, &window->cuda,
+                                  sizeof(window->cuda)};
+    } else if (window->num_parts != 0) {
+        *offer = (window_offer_t){PROTO_OPENED_PARTS, window->parts,
+                                  window->num_parts * sizeof(window->parts[0])};
+    }
+}
+
+/* A GPU's copies are not seen in the ring, and memory must not be freed while
+ * it is mapped elsewhere. */
+static bool device_may_touch(const window_grant_t *grant)
+{
+    return !grant->channel->peer.gone;
 }
 
 static ucxpool_status_t map_handle(ucxpool_remote_t *remote,
@@ -87,24 +104,25 @@ static ucxpool_status_t map_handle(ucxpool_remote_t *remote,
     return status;
 }
 
-static ucxpool_status_t map_mempool(ucxpool_remote_t *remote,
-                                    const ipc_cuda_t *share, const int *fds)
+static ucxpool_status_t map_mempool(ucxpool_remote_t      *remote,
+                                    const window_answer_t *answer)
 {
-    const window_parts_t given = {.fds = fds};
-    ucxpool_status_t     status;
-    int                  fd;
+    const int       *fds = answer->fds;
+    ucxpool_status_t status;
+    int              fd;
 
     if (fds != NULL) {
         fd = fds[0];
     } else {
-        status = ipc_cuda_import(&remote->channel->peer.host, share, &fd);
-        remote->is_forbidden = window_is_forbidden(&given, status);
+        status               = ipc_cuda_import(&remote->channel->peer.host,
+                                               &answer->cuda.share, &fd);
+        remote->is_forbidden = window_is_forbidden(answer, status);
         if (status != UCXPOOL_OK) {
             return status;
         }
     }
-    status = ipc_mempool_map(remote->channel->pool->engine->device, share, fd,
-                             &remote->mempool);
+    status = ipc_mempool_map(remote->channel->pool->engine->device,
+                             &answer->cuda.share, fd, &remote->mempool);
     if (fds == NULL) {
         close(fd);
     }
@@ -121,38 +139,49 @@ static bool is_inside(const proto_window_cuda_t *cuda, uint64_t length)
            (cuda->share.way != IPC_CUDA_FILE);
 }
 
-bool window_device_map(ucxpool_remote_t            *remote,
-                       const proto_window_opened_t *opened,
-                       const proto_window_cuda_t *cuda, const int *fds)
+static ucxpool_status_t map_allocation(ucxpool_remote_t      *remote,
+                                       const window_answer_t *answer)
 {
-    const ucxpool_channel_t *channel = remote->channel;
-    const copy_engine_t     *engine  = channel->pool->engine;
-    base_log_level_t         level;
-    ucxpool_status_t         status;
+    const proto_window_cuda_t *cuda = &answer->cuda;
+    ucxpool_status_t           status;
 
-    if ((channel->wire->id != UCXPOOL_WIRE_MAP) ||
-        !copy_engine_is_launched(engine)) {
-        return window_remote_no(remote, channel->wire_reason);
+    if (!is_inside(cuda, answer->opened.length)) {
+        return base_error(UCXPOOL_ERR_PROTOCOL,
+                          "the owner's window goes beyond its allocation");
     }
-    if (!is_inside(cuda, opened->length)) {
-        return window_remote_no(
-            remote, "the owner's window goes beyond its allocation");
-    }
-    level  = base_error_log_at(BASE_LOG_DEBUG);
     status = (window_cuda_num_files(cuda) != 0)
-                 ? map_mempool(remote, &cuda->share, fds)
+                 ? map_mempool(remote, answer)
                  : map_handle(remote, &cuda->share);
-    base_error_log_at(level);
-    if (status != UCXPOOL_OK) {
-        return window_remote_no(remote, ucxpool_error_detail());
+    if (status == UCXPOOL_OK) {
+        remote->address += cuda->offset;
     }
-    remote->address += cuda->offset;
-    snprintf(remote->way_reason, sizeof(remote->way_reason), "%s",
-             channel->wire_reason);
-    return true;
+    return status;
 }
 
-void window_device_unmap(ucxpool_remote_t *remote)
+static unsigned device_open(ucxpool_remote_t      *remote,
+                            const window_answer_t *answer)
+{
+    base_log_level_t level;
+    ucxpool_status_t status;
+
+    if (!(answer->opened.flags & PROTO_OPENED_CUDA) &&
+        (answer->num_parts == 0)) {
+        window_remote_say(remote, "%s", answer->reason);
+        return 0;
+    }
+    level  = base_error_log_at(BASE_LOG_DEBUG);
+    status = (answer->num_parts != 0) ? window_virtual_map(remote, answer)
+                                      : map_allocation(remote, answer);
+    base_error_log_at(level);
+    if (status != UCXPOOL_OK) {
+        window_remote_say(remote, "%s", ucxpool_error_detail());
+        return 0;
+    }
+    window_remote_say(remote, "%s", remote->channel->wire_reason);
+    return UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE;
+}
+
+static void device_close(ucxpool_remote_t *remote)
 {
     if (remote->share.way != 0) {
         ipc_cuda_unmap(remote->channel->pool->engine->device, &remote->share, 1,
@@ -166,7 +195,8 @@ void window_device_unmap(ucxpool_remote_t *remote)
     window_virtual_unmap(remote);
 }
 
-bool window_device_fits(const window_operation_t *operation)
+/* Does the GPU reach our memory of an operation, too? */
+static bool device_fits(const window_operation_t *operation)
 {
     return !operation->request->stream.has_host_segments;
 }
@@ -206,13 +236,15 @@ static void fail(window_operation_t *operation, ucxpool_status_t status)
     }
 }
 
+static ucxpool_status_t device_copy(window_operation_t *operation);
+
 /* Launch what can be; the operation may be gone afterwards. */
 static void advance(window_operation_t *operation)
 {
     ucxpool_status_t status;
 
     if (goes_on(operation)) {
-        status = window_device_copy(operation);
+        status = device_copy(operation);
         if ((status != UCXPOOL_INPROGRESS) && (status != UCXPOOL_ERR_BUSY)) {
             fail(operation, status);
         }
@@ -342,12 +374,16 @@ static void fill_buffer(const window_operation_t *operation, size_t num,
     }
 }
 
-bool window_device_reads_lists(const window_operation_t *operation)
+/* Will the GPU read the lists itself? Then the processor neither copies them
+ * nor checks the places: on some machines that takes as long as the link takes
+ * for 512 bytes of each. */
+static bool device_checks_places(const window_operation_t *operation)
 {
     const copy_memory_t    *memory = &operation->request->data.memory;
     const ucxpool_places_t *places = &operation->places;
 
-    return window_device_fits(operation) && is_even(operation) &&
+    return (places->length <= operation->remote->length) &&
+           device_fits(operation) && is_even(operation) &&
            copy_memory_is_pieces(memory) && memory->is_pinned &&
            copy_engine_reaches_array(operation->remote->channel->pool->engine,
                                      places->offsets, places->count,
@@ -430,15 +466,7 @@ static ucxpool_status_t launch(window_operation_t *operation, window_job_t *job)
     return status;
 }
 
-ucxpool_status_t window_device_start(window_operation_t *operation)
-{
-    core_link_post(&operation->work, operation->remote->channel,
-                   operation->is_write ? CORE_LINK_OUT : CORE_LINK_IN,
-                   operation->size, go);
-    return window_device_copy(operation);
-}
-
-ucxpool_status_t window_device_copy(window_operation_t *operation)
+static ucxpool_status_t device_copy(window_operation_t *operation)
 {
     ucxpool_status_t status = UCXPOOL_ERR_BUSY;
     window_job_t    *job;
@@ -458,3 +486,27 @@ ucxpool_status_t window_device_copy(window_operation_t *operation)
     }
     return status;
 }
+
+/* A long one has the GPU's link in its turn: core/link.h. */
+static void device_start(window_operation_t *operation)
+{
+    core_link_post(&operation->work, operation->remote->channel,
+                   operation->is_write ? CORE_LINK_OUT : CORE_LINK_IN,
+                   operation->size, go);
+    window_turns_wait(operation, device_copy(operation));
+}
+
+const window_way_t window_device = {
+    .id            = UCXPOOL_WAY_CUDA,
+    .reach         = WINDOW_REACH_GPU,
+    .share         = device_share,
+    .unshare       = device_unshare,
+    .offer         = device_offer,
+    .may_touch     = device_may_touch,
+    .open          = device_open,
+    .close         = device_close,
+    .fits          = device_fits,
+    .checks_places = device_checks_places,
+    .start         = device_start,
+    .copy          = device_copy,
+};

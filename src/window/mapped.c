@@ -16,7 +16,6 @@
 #include "base/log.h"
 #include "base/math.h"
 #include "copy/list.h"
-#include "core/wire.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -185,60 +184,31 @@ static ucxpool_status_t fill_parts(ucxpool_window_t       *window,
     return UCXPOOL_OK;
 }
 
-/* The caller may close its own. */
-static ucxpool_status_t keep_file(ucxpool_window_t              *window,
-                                  const ucxpool_window_params_t *params)
-{
-    window->fd = -1;
-    if ((params == NULL) ||
-        !(params->field_mask & UCXPOOL_WINDOW_PARAM_FIELD_FD)) {
-        return UCXPOOL_OK;
-    }
-    window->fd = fcntl(params->fd, F_DUPFD_CLOEXEC, 0);
-    if (window->fd >= 0) {
-        return UCXPOOL_OK;
-    }
-    return (errno == EBADF)
-               ? base_error(UCXPOOL_ERR_INVALID_PARAM,
-                            "the window's file: %d is no descriptor",
-                            params->fd)
-               : base_error_errno(errno, "keeping the window's file");
-}
-
-ucxpool_status_t window_mapped_share(ucxpool_window_t              *window,
-                                     const ucxpool_window_params_t *params)
+static ucxpool_status_t mapped_share(ucxpool_window_t *window)
 {
     core_file_part_t parts[PROTO_PARTS_MAX];
     unsigned         num    = 0;
-    ucxpool_status_t status = keep_file(window, params);
+    ucxpool_status_t status = find_files(window, parts, &num);
 
-    if ((status == UCXPOOL_OK) &&
-        !copy_engine_is_launched(window->pool->engine)) {
-        status = find_files(window, parts, &num);
+    if ((status != UCXPOOL_OK) || (num == 0)) {
+        return status;
     }
-    if ((status == UCXPOOL_OK) && (num != 0)) {
-        if (is_sealed(&parts[0])) {
-            status = fill_parts(window, parts, num);
-        } else {
-            no(window, "the file behind it can shrink: seal it "
-                       "(F_ADD_SEALS, F_SEAL_SHRINK)");
-        }
+    if (!is_sealed(&parts[0])) {
+        no(window, "the file behind it can shrink: seal it (F_ADD_SEALS, "
+                   "F_SEAL_SHRINK)");
+        return UCXPOOL_OK;
     }
-    if (status != UCXPOOL_OK) {
-        window_mapped_unshare(window);
-    }
-    return status;
+    return fill_parts(window, parts, num);
 }
 
-void window_mapped_unshare(ucxpool_window_t *window)
+static void mapped_offer(window_grant_t *grant, window_offer_t *offer)
 {
-    window_device_unshare(window);
-    free(window->parts);
-    window->parts     = NULL;
-    window->num_parts = 0;
-    if (window->fd >= 0) {
-        close(window->fd);
-        window->fd = -1;
+    const ucxpool_window_t *window = grant->window;
+
+    if (window->num_parts != 0) {
+        offer->flags |= PROTO_OPENED_PARTS;
+        offer->data = window->parts;
+        offer->size = window->num_parts * sizeof(window->parts[0]);
     }
 }
 
@@ -246,16 +216,14 @@ void window_mapped_unshare(ucxpool_window_t *window)
 
 /* What is being mapped. */
 typedef struct attempt {
-    ucxpool_remote_t     *remote;
-    const window_parts_t *parts;
-    unsigned              num_files; /* that were mapped */
-    char                 *reason;
-    size_t                reason_size;
+    ucxpool_remote_t      *remote;
+    const window_answer_t *answer;
+    unsigned               num_files; /* that were mapped */
 } attempt_t;
 
-static bool say(const attempt_t *attempt, const char *reason)
+static bool not_mapped(ucxpool_remote_t *remote, const char *reason)
 {
-    snprintf(attempt->reason, attempt->reason_size, "%s", reason);
+    window_remote_say(remote, "not mapped: %s", reason);
     return false;
 }
 
@@ -267,12 +235,14 @@ static bool view_region(const attempt_t           *attempt,
     uint32_t           index = part->region - 1;
 
     if (!(attempt->remote->access & UCXPOOL_WINDOW_READ)) {
-        return say(attempt, "the pool's blocks are mapped for reading alone");
+        return not_mapped(attempt->remote,
+                          "the pool's blocks are mapped for reading alone");
     }
     if ((index >= peer->num_regions) ||
         (part->length > peer->region_sizes[index]) ||
         (part->offset > peer->region_sizes[index] - part->length)) {
-        return say(attempt, "the owner's window goes beyond its regions");
+        return not_mapped(attempt->remote,
+                          "the owner's window goes beyond its regions");
     }
     view->address = (uint8_t *)(uintptr_t)peer->regions[index] + part->offset;
     attempt->remote->can_write = false;
@@ -285,27 +255,31 @@ static bool view_file(attempt_t *attempt, const proto_window_part_t *part,
 {
     ucxpool_remote_t *remote = attempt->remote;
     const ipc_host_t *host   = &remote->channel->peer.host;
-    const int        *fds    = attempt->parts->fds;
+    const int        *fds    = attempt->answer->fds;
     int               given  = (fds == NULL) ? -1 : fds[attempt->num_files];
     ipc_part_t        wanted = {part->offset, part->length, remote->can_write};
-    base_log_level_t  level  = base_error_log_at(BASE_LOG_DEBUG);
+    char              reason[CORE_REASON_SIZE] = "";
+    base_log_level_t  level = base_error_log_at(BASE_LOG_DEBUG);
     ucxpool_status_t  status;
 
     status = ipc_view_map(host, &part->file, given, &wanted, &view->view,
-                          attempt->reason, attempt->reason_size);
+                          reason, sizeof(reason));
     if ((status == UCXPOOL_ERR_PERMISSION) && wanted.is_writable &&
         (remote->access & UCXPOOL_WINDOW_READ)) {
         wanted.is_writable = false;
         status = ipc_view_map(host, &part->file, given, &wanted, &view->view,
-                              attempt->reason, attempt->reason_size);
+                              reason, sizeof(reason));
     }
     base_error_log_at(level);
     remote->can_write    = wanted.is_writable;
-    remote->is_forbidden = window_is_forbidden(attempt->parts, status);
+    remote->is_forbidden = window_is_forbidden(attempt->answer, status);
     view->address        = view->view.address;
     attempt->num_files++;
-    return status == UCXPOOL_OK;
+    return (status == UCXPOOL_OK) || not_mapped(remote, reason);
 }
+
+#define WRONG_LENGTH \
+    "the parts of the owner's window are not as long as the window"
 
 /* The next part, behind what is mapped. */
 static bool view_part(attempt_t *attempt, const proto_window_part_t *part)
@@ -316,8 +290,7 @@ static bool view_part(attempt_t *attempt, const proto_window_part_t *part)
     window_view_t view = {.view = {.size = 0}};
 
     if ((part->length == 0) || (part->length > remote->length - start)) {
-        return say(attempt, "the parts of the owner's window are not as long "
-                            "as the window");
+        return not_mapped(remote, WRONG_LENGTH);
     }
     if (!((part->region != 0) ? view_region(attempt, part, &view)
                               : view_file(attempt, part, &view))) {
@@ -331,47 +304,19 @@ static bool view_part(attempt_t *attempt, const proto_window_part_t *part)
 
 static bool view_all(attempt_t *attempt)
 {
-    ucxpool_remote_t     *remote = attempt->remote;
-    const window_parts_t *parts  = attempt->parts;
+    ucxpool_remote_t      *remote = attempt->remote;
+    const window_answer_t *answer = attempt->answer;
 
-    for (size_t i = 0; i < parts->num_parts; i++) {
-        if (!view_part(attempt, &parts->parts[i])) {
+    for (size_t i = 0; i < answer->num_parts; i++) {
+        if (!view_part(attempt, &answer->parts[i])) {
             return false;
         }
     }
-    if (remote->views[parts->num_parts - 1].end != remote->length) {
-        return say(attempt, "the parts of the owner's window are not as long "
-                            "as the window");
-    }
-    return true;
+    return (remote->views[answer->num_parts - 1].end == remote->length) ||
+           not_mapped(remote, WRONG_LENGTH);
 }
 
-bool window_mapped_map(ucxpool_remote_t *remote, const window_parts_t *parts,
-                       char *reason, size_t reason_size)
-{
-    const ucxpool_channel_t *channel = remote->channel;
-    attempt_t                attempt = {remote, parts, 0, reason, reason_size};
-
-    if (channel->wire->id != UCXPOOL_WIRE_MAP) {
-        return say(&attempt, channel->wire_reason);
-    }
-    if (copy_engine_is_launched(channel->pool->engine) ||
-        (channel->peer.gpu.way != 0)) {
-        return say(&attempt, "the pool of one side or of both is on a GPU");
-    }
-    remote->views = calloc(parts->num_parts, sizeof(remote->views[0]));
-    if (remote->views == NULL) {
-        return say(&attempt, "no memory");
-    }
-    remote->can_write = (remote->access & UCXPOOL_WINDOW_WRITE) != 0;
-    if (!view_all(&attempt)) {
-        window_mapped_unmap(remote);
-        return false;
-    }
-    return true;
-}
-
-void window_mapped_unmap(ucxpool_remote_t *remote)
+static void mapped_close(ucxpool_remote_t *remote)
 {
     for (unsigned i = 0; i < remote->num_views; i++) {
         ipc_view_unmap(&remote->views[i].view);
@@ -380,6 +325,44 @@ void window_mapped_unmap(ucxpool_remote_t *remote)
     remote->views     = NULL;
     remote->num_views = 0;
     remote->can_write = false;
+}
+
+static bool map(ucxpool_remote_t *remote, const window_answer_t *answer)
+{
+    attempt_t attempt = {remote, answer, 0};
+
+    if (answer->num_parts == 0) {
+        return not_mapped(remote,
+                          (answer->reason[0] != '\0')
+                              ? answer->reason
+                              : "it is neither the pool's memory nor that of "
+                                "a file which was given with the window");
+    }
+    remote->views = calloc(answer->num_parts, sizeof(remote->views[0]));
+    if (remote->views == NULL) {
+        return not_mapped(remote, "no memory");
+    }
+    remote->can_write = (remote->access & UCXPOOL_WINDOW_WRITE) != 0;
+    if (!view_all(&attempt)) {
+        mapped_close(remote);
+        return false;
+    }
+    return true;
+}
+
+static unsigned mapped_open(ucxpool_remote_t      *remote,
+                            const window_answer_t *answer)
+{
+    if (!map(remote, answer)) {
+        return 0;
+    }
+    if ((remote->access & UCXPOOL_WINDOW_WRITE) && !remote->can_write) {
+        window_remote_say(remote, "mapped for reading alone, so that writes "
+                                  "go by another way");
+        return UCXPOOL_WINDOW_READ;
+    }
+    window_remote_say(remote, "same host and user");
+    return UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE;
 }
 
 /* --- importer: copying ---------------------------------------------------- */
@@ -437,7 +420,7 @@ static void copy_all(copies_t *copies)
     copies->num = 0;
 }
 
-ucxpool_status_t window_mapped_copy(window_operation_t *operation)
+static ucxpool_status_t copy_step(window_operation_t *operation)
 {
     copies_t       copies;
     window_piece_t piece;
@@ -464,3 +447,20 @@ ucxpool_status_t window_mapped_copy(window_operation_t *operation)
                ? UCXPOOL_OK
                : UCXPOOL_INPROGRESS;
 }
+
+static ucxpool_status_t mapped_copy(window_operation_t *operation)
+{
+    return window_turns_step(operation, copy_step);
+}
+
+const window_way_t window_mapped = {
+    .id        = UCXPOOL_WAY_MAPPED,
+    .reach     = WINDOW_REACH_HOST,
+    .share     = mapped_share,
+    .offer     = mapped_offer,
+    .may_touch = window_grant_may_copy,
+    .open      = mapped_open,
+    .close     = mapped_close,
+    .start     = window_turns_start,
+    .copy      = mapped_copy,
+};

@@ -2,9 +2,7 @@
  * Operations: reads and writes of a peer's window.
  *
  * An operation waits for the owner's answer to the import, then goes its
- * remote's way. By messages, its request is an ordinary receive or send, which
- * the owner's pool answers, and a message goes before it that says what is
- * wanted: the CALL.
+ * remote's way.
  */
 #include "window/window.h"
 
@@ -18,9 +16,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-/* So much is copied in the call that posts it; more takes its turn. */
-#define AT_ONCE ((uint64_t)256 << 10)
 
 /* --- the request of an operation ------------------------------------------ */
 
@@ -42,7 +37,7 @@ static void stop(ucxpool_request_t *request, ucxpool_status_t status,
 /* Until it goes by messages. */
 static const core_request_kind_t operation_kind = {.stop = stop};
 
-static void free_if_over(window_operation_t *operation)
+void window_operation_put(window_operation_t *operation)
 {
     if ((operation->request == NULL) && (operation->call_request == NULL)) {
         struct window_pool *windows = operation->remote->channel->pool->windows;
@@ -78,22 +73,6 @@ static window_operation_t *operation_get(ucxpool_t *pool)
     return operation;
 }
 
-static void say_given_up(const window_operation_t *operation)
-{
-    ucxpool_channel_t *channel = operation->remote->channel;
-    proto_fixed_t     *fixed;
-
-    if (!core_channel_is_live(channel)) {
-        return;
-    }
-    fixed = core_control_begin(channel, PROTO_WINDOW_END, 0, CORE_MUST, NULL);
-    if (fixed != NULL) {
-        fixed->window_end.operation = operation->number;
-        fixed->window_end.status    = UCXPOOL_ERR_CANCELED;
-        core_control_end(channel);
-    }
-}
-
 static void notify(ucxpool_request_t *notification, ucxpool_status_t status)
 {
     if ((status == UCXPOOL_OK) && core_channel_is_live(notification->channel)) {
@@ -108,7 +87,6 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status,
                   void *arg)
 {
     window_operation_t *operation = arg;
-    ucxpool_channel_t  *channel   = operation->remote->channel;
 
     base_range_end(&operation->range);
     /* The number of the message that it went by is the library's own. */
@@ -117,13 +95,7 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status,
     operation->request = NULL;
     base_list_del(&operation->link);
     core_link_leave(&operation->work);
-    if (operation->was_called) {
-        channel->windows->num_calls--;
-        channel->windows->calls_size -= operation->call.length;
-        if (status != UCXPOOL_OK) {
-            say_given_up(operation);
-        }
-    }
+    window_messages_ended(operation, status);
     if (operation->notification != NULL) {
         notify(operation->notification, status);
     }
@@ -133,7 +105,7 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status,
         core_request_cancel(operation->call_request);
         return;
     }
-    free_if_over(operation);
+    window_operation_put(operation);
 }
 
 /* --- posting -------------------------------------------------------------- */
@@ -152,33 +124,6 @@ static uint64_t add_places(const ucxpool_places_t *places)
         }
     }
     return size;
-}
-
-static proto_call_t describe(const window_operation_t *operation)
-{
-    return (proto_call_t){
-        .operation  = operation->number,
-        .grant      = operation->remote->grant,
-        .kind       = operation->is_write ? PROTO_CALL_WRITE : PROTO_CALL_READ,
-        .num_places = operation->places.count,
-        .length =
-            (operation->places.places == NULL) ? operation->places.length : 0,
-        .size = operation->size,
-    };
-}
-
-static const void *places_of(const window_operation_t *operation)
-{
-    return (operation->places.places != NULL)
-               ? (const void *)operation->places.places
-               : (const void *)operation->places.offsets;
-}
-
-static uint64_t places_size(const window_operation_t *operation)
-{
-    return operation->places.count * ((operation->places.places != NULL)
-                                          ? sizeof(ucxpool_place_t)
-                                          : sizeof(uint64_t));
 }
 
 static ucxpool_status_t check_allowed(const ucxpool_remote_t *remote,
@@ -207,17 +152,11 @@ static ucxpool_status_t check_allowed(const ucxpool_remote_t *remote,
     return UCXPOOL_OK;
 }
 
-static ucxpool_way_t way_of(const window_operation_t *operation)
-{
-    return operation->is_write ? operation->remote->write_way
-                               : operation->remote->way;
-}
-
 static ucxpool_status_t check_list(const window_operation_t *operation)
 {
     const ucxpool_places_t *places = &operation->places;
 
-    if ((places->count != 0) && (places_of(operation) == NULL)) {
+    if ((places->count != 0) && (window_places_list(places) == NULL)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "the list is NULL, but the number of its places is "
                           "%zu",
@@ -232,27 +171,17 @@ static ucxpool_status_t check_list(const window_operation_t *operation)
     return UCXPOOL_OK;
 }
 
-/* Will the GPU look whether all of them are in the window? */
-static bool are_checked_later(const window_operation_t *operation)
-{
-    const ucxpool_remote_t *remote = operation->remote;
-
-    return (remote->status == UCXPOOL_OK) &&
-           (way_of(operation) == UCXPOOL_WAY_CUDA) &&
-           (operation->places.length <= remote->length) &&
-           window_device_reads_lists(operation);
-}
-
 static ucxpool_status_t check_places(window_operation_t *operation)
 {
-    const proto_call_t call = describe(operation);
+    const window_way_t *way = window_operation_way(operation);
 
-    operation->lists_are_read = are_checked_later(operation);
+    operation->lists_are_read = (operation->remote->status == UCXPOOL_OK) &&
+                                (way->checks_places != NULL) &&
+                                way->checks_places(operation);
     if (operation->lists_are_read || (operation->size == 0)) {
         return UCXPOOL_OK;
     }
-    return proto_check_call(&call, places_of(operation), places_size(operation),
-                            operation->remote->length);
+    return window_messages_check(operation);
 }
 
 static ucxpool_status_t check_data(const window_operation_t *operation,
@@ -359,7 +288,7 @@ static window_operation_t *create(ucxpool_remote_t *remote, bool is_write,
         .size     = add_places(places),
     };
     base_list_init(&operation->link);
-    if ((places->count == 1) && (places_of(operation) != NULL)) {
+    if ((places->count == 1) && (window_places_list(places) != NULL)) {
         operation->place =
             (places->places != NULL)
                 ? places->places[0]
@@ -372,109 +301,16 @@ static window_operation_t *create(ucxpool_remote_t *remote, bool is_write,
 
 /* --- on its way ----------------------------------------------------------- */
 
-/* The processor's copy is a step that the owner can see (core/ring.h). A
- * channel that has ended ends its operations later in the same round. */
-static ucxpool_status_t copy_on_host(window_operation_t *operation)
-{
-    ucxpool_channel_t *channel = operation->remote->channel;
-    ucxpool_status_t   status;
-
-    if (!core_channel_is_live(channel) ||
-        !core_ring_begin_copy(&channel->ring, channel->windows->num_revokes)) {
-        return UCXPOOL_ERR_BUSY;
-    }
-    status = (way_of(operation) == UCXPOOL_WAY_MAPPED)
-                 ? window_mapped_copy(operation)
-                 : window_process_copy(operation);
-    core_ring_end_copy(&channel->ring);
-    return status;
-}
-
-/*
- * UCXPOOL_OK          that was all
- * UCXPOOL_INPROGRESS  some, and there is more
- * UCXPOOL_ERR_BUSY    nothing now
- */
-static ucxpool_status_t copy_some(window_operation_t *operation)
-{
-    return (way_of(operation) == UCXPOOL_WAY_CUDA)
-               ? window_device_copy(operation)
-               : copy_on_host(operation);
-}
-
-unsigned window_copy_progress(ucxpool_t *pool)
-{
-    base_list_t        *copying = &pool->windows->copying;
-    window_operation_t *operation;
-    ucxpool_status_t    status;
-
-    if (base_list_is_empty(copying)) {
-        return 0;
-    }
-    operation = base_list_head(copying, window_operation_t, link);
-    base_list_del(&operation->link);
-    base_list_add_tail(copying, &operation->link);
-    status = copy_some(operation);
-    if (status == UCXPOOL_ERR_BUSY) {
-        return 0;
-    }
-    if (status != UCXPOOL_INPROGRESS) {
-        window_operation_end(operation, status,
-                             (status == UCXPOOL_OK) ? NULL
-                                                    : ucxpool_error_detail());
-    }
-    return 1;
-}
-
-static bool goes_directly(const window_operation_t *operation)
-{
-    switch (way_of(operation)) {
-    case UCXPOOL_WAY_PROCESS:
-    case UCXPOOL_WAY_MAPPED:
-        return true;
-    case UCXPOOL_WAY_CUDA:
-        return window_device_fits(operation);
-    case UCXPOOL_WAY_RMA:
-        return window_rma_fits(operation);
-    default:
-        return false;
-    }
-}
-
-/* Copy without the owner's pool, now or later. */
-static void copy(window_operation_t *operation)
-{
-    ucxpool_channel_t *channel = operation->remote->channel;
-    ucxpool_status_t   status  = UCXPOOL_INPROGRESS;
-
-    if (operation->size == 0) {
-        status = UCXPOOL_OK;
-    } else if (way_of(operation) == UCXPOOL_WAY_RMA) {
-        window_rma_start(operation);
-        return;
-    } else if (way_of(operation) == UCXPOOL_WAY_CUDA) {
-        status = window_device_start(operation);
-    } else if (operation->size <= AT_ONCE) {
-        while (status == UCXPOOL_INPROGRESS) {
-            status = copy_some(operation);
-        }
-    }
-    if ((status == UCXPOOL_INPROGRESS) || (status == UCXPOOL_ERR_BUSY)) {
-        base_list_add_tail(&channel->pool->windows->copying, &operation->link);
-    } else {
-        window_operation_end(operation, status,
-                             (status == UCXPOOL_OK) ? NULL
-                                                    : ucxpool_error_detail());
-    }
-}
-
 static void begin(window_operation_t *operation)
 {
-    if ((operation->size == 0) || goes_directly(operation)) {
-        copy(operation);
+    const window_way_t *way = window_operation_way(operation);
+
+    if (operation->size == 0) {
+        window_operation_end(operation, UCXPOOL_OK, NULL);
+    } else if ((way->fits == NULL) || way->fits(operation)) {
+        way->start(operation);
     } else {
-        base_list_add_tail(&operation->remote->channel->windows->queued,
-                           &operation->link);
+        window_messages.start(operation);
     }
 }
 
@@ -500,7 +336,7 @@ ucxpool_status_t window_operate(ucxpool_remote_t *remote, bool is_write,
         status = make_request(operation, memory, params);
     }
     if (status != UCXPOOL_OK) {
-        free_if_over(operation);
+        window_operation_put(operation);
         return status;
     }
     base_range_begin(&operation->range,
@@ -512,7 +348,7 @@ ucxpool_status_t window_operate(ucxpool_remote_t *remote, bool is_write,
         base_list_add_tail(&remote->waiting, &operation->link);
     } else {
         begin(operation);
-        window_operations_progress(remote->channel);
+        window_messages_progress(remote->channel);
     }
     core_request_hand_out(request, request_p);
     return UCXPOOL_OK;
@@ -556,170 +392,4 @@ void window_operations_abort(ucxpool_remote_t *remote, ucxpool_status_t status,
     abort_list(&windows->moved, remote, status, reason);
     abort_list(&remote->channel->pool->windows->copying, remote, status,
                reason);
-}
-
-/* --- by messages ---------------------------------------------------------- */
-
-static void call_sent(ucxpool_request_t *request, ucxpool_status_t status,
-                      void *arg)
-{
-    window_operation_t *operation = arg;
-
-    operation->call_request = NULL;
-    if ((status != UCXPOOL_OK) && (operation->request != NULL)) {
-        window_operation_end(operation, status, core_request_detail(request));
-        return;
-    }
-    free_if_over(operation);
-}
-
-static ucxpool_status_t fill_call(window_operation_t *operation)
-{
-    const proto_call_t call = describe(operation);
-    uint64_t           size = places_size(operation);
-
-    operation->call.address =
-        core_alloc(operation->remote->channel->pool, sizeof(call) + size);
-    if (operation->call.address == NULL) {
-        return base_error(UCXPOOL_ERR_NO_MEMORY,
-                          "no memory for a list of %zu places",
-                          operation->places.count);
-    }
-    operation->call.length = sizeof(call) + size;
-    memcpy(operation->call.address, &call, sizeof(call));
-    memcpy((uint8_t *)operation->call.address + sizeof(call),
-           places_of(operation), size);
-    return UCXPOOL_OK;
-}
-
-/* The CALL goes first, and then what a write brings. */
-static void send_call(window_operation_t *operation, ucxpool_request_t *call)
-{
-    ucxpool_channel_t *channel  = operation->remote->channel;
-    ucxpool_request_t *request  = operation->request;
-    bool               is_write = operation->is_write;
-
-    channel->windows->num_calls++;
-    channel->windows->calls_size += operation->call.length;
-    operation->was_called   = true;
-    operation->call_request = call;
-    base_list_del(&operation->link);
-    base_list_add_tail(&channel->windows->called, &operation->link);
-    request->kind = is_write ? &xfer_send_kind : &xfer_recv_kind;
-
-    call->send->desc_flags = PROTO_DESC_CALL;
-    call->tag              = operation->number;
-    call->told.hook        = call_sent;
-    call->told.hook_arg    = operation;
-    if (is_write) {
-        request->send->desc_flags = PROTO_DESC_WRITE;
-        request->tag              = operation->number;
-    }
-    xfer_send_queue(call);
-    if (is_write && !core_request_has_ended(request)) {
-        xfer_send_queue(request);
-    }
-    core_request_hand_out(call, NULL);
-}
-
-static void call_owner(window_operation_t *operation)
-{
-    const ucxpool_request_params_t params = {
-        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT |
-                      UCXPOOL_REQUEST_PARAM_FIELD_STREAM,
-        .timeout_ns = UCXPOOL_FOREVER,
-        .stream     = UCXPOOL_STREAM_READY,
-    };
-    copy_memory_t      memory;
-    ucxpool_request_t *call;
-    ucxpool_status_t   status = fill_call(operation);
-
-    if (status == UCXPOOL_OK) {
-        memory = copy_memory_of_segments(&operation->call, 1);
-        status = xfer_send_create(operation->remote->channel, &memory, &params,
-                                  &call);
-    }
-    if (status != UCXPOOL_OK) {
-        window_operation_end(operation, status, ucxpool_error_detail());
-        return;
-    }
-    send_call(operation, call);
-}
-
-static bool may_call(const struct window_channel *windows,
-                     const window_operation_t    *operation)
-{
-    uint64_t size = sizeof(proto_call_t) + places_size(operation);
-
-    return (windows->num_calls < PROTO_CALLS_MAX) &&
-           (size <= PROTO_CALLS_SIZE_MAX - windows->calls_size);
-}
-
-unsigned window_operations_progress(ucxpool_channel_t *channel)
-{
-    struct window_channel *windows = channel->windows;
-    unsigned               count   = 0;
-    window_operation_t    *operation;
-
-    while (!base_list_is_empty(&windows->queued)) {
-        operation = base_list_head(&windows->queued, window_operation_t, link);
-        if (!may_call(windows, operation)) {
-            break;
-        }
-        call_owner(operation);
-        count++;
-    }
-    return count;
-}
-
-static window_operation_t *find(const ucxpool_channel_t *channel,
-                                uint64_t                 number)
-{
-    window_operation_t *operation;
-
-    base_list_for_each(operation, &channel->windows->called, window_operation_t,
-                       link) {
-        if (operation->number == number) {
-            return operation;
-        }
-    }
-    return NULL;
-}
-
-void window_operation_answered(ucxpool_message_t *message)
-{
-    ucxpool_channel_t  *channel   = message->channel;
-    window_operation_t *operation = find(channel, message->desc.tag);
-
-    if ((operation == NULL) || operation->is_write || operation->is_answered) {
-        xfer_message_drop(message, UCXPOOL_ERR_CANCELED,
-                          "nobody waits for what was read");
-        return;
-    }
-    if (message->totals.payload_size != operation->size) {
-        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                          "the peer sent %llu bytes in answer to a read of "
-                          "%llu",
-                          (unsigned long long)message->totals.payload_size,
-                          (unsigned long long)operation->size);
-        xfer_message_release(message);
-        return;
-    }
-    operation->is_answered = true;
-    xfer_recv_start(operation->request, message);
-}
-
-void window_operation_refused(ucxpool_channel_t        *channel,
-                              const proto_window_end_t *end, const char *reason)
-{
-    window_operation_t *operation = find(channel, end->operation);
-    ucxpool_status_t    status    = (ucxpool_status_t)end->status;
-
-    if (operation != NULL) {
-        window_operation_end(operation,
-                             (status == UCXPOOL_ERR_CANCELED)
-                                 ? UCXPOOL_ERR_CANCELED
-                                 : UCXPOOL_ERR_REFUSED,
-                             reason);
-    }
 }

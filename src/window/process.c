@@ -10,11 +10,9 @@
 #include "window/window.h"
 
 #include "base/error.h"
-#include "core/wire.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/uio.h>
 
@@ -44,79 +42,70 @@ static ssize_t copy(const ucxpool_channel_t *channel, const step_t *step,
 
 /* --- whether it goes ------------------------------------------------------ */
 
-static bool no(char *reason, size_t reason_size, const char *text)
-{
-    snprintf(reason, reason_size, "%s", text);
-    return false;
-}
-
 /* So many bytes at the window's start; false: the system does not allow it. */
-static bool try_copy(const ucxpool_channel_t     *channel,
-                     const proto_window_opened_t *opened, uint8_t *bytes,
+static bool try_copy(const ucxpool_remote_t *remote, uint8_t *bytes,
                      size_t size, bool is_write)
 {
     step_t step;
 
     step.ours[0]   = (struct iovec){bytes, size};
-    step.theirs[0] = (struct iovec){(void *)(uintptr_t)opened->address, size};
+    step.theirs[0] = (struct iovec){(void *)(uintptr_t)remote->address, size};
     step.num       = 1;
-    return copy(channel, &step, is_write) == (ssize_t)size;
+    return copy(remote->channel, &step, is_write) == (ssize_t)size;
 }
 
-bool window_process_reads(const ucxpool_channel_t     *channel,
-                          const proto_window_opened_t *opened, char *reason,
-                          size_t reason_size)
+/* Reading is tried with one byte; writing with none, since the bytes are the
+ * owner's. The kernel checks the rights for both alike; a system call filter
+ * (seccomp) may reject one call and allow the other. */
+static unsigned process_open(ucxpool_remote_t      *remote,
+                             const window_answer_t *answer)
 {
-    uint8_t byte;
+    uint8_t byte = 0;
 
-    if (channel->wire->id != UCXPOOL_WIRE_MAP) {
-        return no(reason, reason_size, channel->wire_reason);
+    if (!(answer->opened.flags & PROTO_OPENED_PROCESS)) {
+        window_remote_say(remote, "the owner's pool is on a GPU");
+        return 0;
     }
-    if (copy_engine_is_launched(channel->pool->engine) ||
-        !(opened->flags & PROTO_OPENED_PROCESS)) {
-        return no(reason, reason_size,
-                  "the pool of one side or of both is on a GPU");
+    if (remote->channel->peer.watch.fd < 0) {
+        window_remote_say(remote,
+                          "the kernel does not report the end of a process");
+        return 0;
     }
-    if (channel->peer.watch.fd < 0) {
-        return no(reason, reason_size,
-                  "the kernel does not tell of a process's end");
+    if (!try_copy(remote, &byte, 1, false)) {
+        window_remote_say(
+            remote, "the system does not let us read the owner's memory: %s",
+            strerror(errno));
+        return 0;
     }
-    if (!try_copy(channel, opened, &byte, 1, false)) {
-        snprintf(reason, reason_size,
-                 "the system does not let us read the owner's memory: %s",
-                 strerror(errno));
-        return false;
+    if ((remote->access & UCXPOOL_WINDOW_WRITE) &&
+        !try_copy(remote, &byte, 0, true)) {
+        window_remote_say(remote,
+                          "the system does not let us write to the owner's "
+                          "memory, so writes go by messages: %s",
+                          strerror(errno));
+        return UCXPOOL_WINDOW_READ;
     }
-    snprintf(reason, reason_size, "same host and user");
-    return true;
+    window_remote_say(remote, "same host and user");
+    return UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE;
 }
 
-bool window_process_writes(const ucxpool_channel_t     *channel,
-                           const proto_window_opened_t *opened, char *reason,
-                           size_t reason_size)
+static void process_offer(window_grant_t *grant, window_offer_t *offer)
 {
-    uint8_t nothing = 0;
-
-    if (try_copy(channel, opened, &nothing, 0, true)) {
-        return true;
-    }
-    snprintf(reason, reason_size,
-             "the system does not let us write to the owner's memory, so "
-             "writes go by messages: %s",
-             strerror(errno));
-    return false;
+    (void)grant;
+    offer->flags |= PROTO_OPENED_PROCESS;
 }
 
 /* --- copying -------------------------------------------------------------- */
 
-bool window_process_has_ended(const ucxpool_channel_t *channel)
+/* As far as the kernel tells. */
+static bool has_ended(const ucxpool_channel_t *channel)
 {
     struct pollfd end = {.fd = channel->peer.watch.fd, .events = POLLIN};
 
     return channel->peer.has_ended || (poll(&end, 1, 0) != 0);
 }
 
-ucxpool_status_t window_process_copy(window_operation_t *operation)
+static ucxpool_status_t copy_step(window_operation_t *operation)
 {
     const ucxpool_channel_t *channel = operation->remote->channel;
     uint64_t                 address = operation->remote->address;
@@ -132,7 +121,7 @@ ucxpool_status_t window_process_copy(window_operation_t *operation)
         step.num += (piece.length != 0) ? 1 : 0;
         step.size += piece.length;
     }
-    if (window_process_has_ended(channel)) {
+    if (has_ended(channel)) {
         return base_error(UCXPOOL_ERR_PEER_LOST,
                           "the peer's process has ended");
     }
@@ -149,3 +138,18 @@ ucxpool_status_t window_process_copy(window_operation_t *operation)
                ? UCXPOOL_OK
                : UCXPOOL_INPROGRESS;
 }
+
+static ucxpool_status_t process_copy(window_operation_t *operation)
+{
+    return window_turns_step(operation, copy_step);
+}
+
+const window_way_t window_process = {
+    .id        = UCXPOOL_WAY_PROCESS,
+    .reach     = WINDOW_REACH_HOST,
+    .offer     = process_offer,
+    .may_touch = window_grant_may_copy,
+    .open      = process_open,
+    .start     = window_turns_start,
+    .copy      = process_copy,
+};

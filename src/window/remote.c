@@ -6,10 +6,9 @@
 #include "base/error.h"
 #include "core/control.h"
 #include "core/inbox.h"
-#include "core/wire.h"
-#include "copy/engine.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,13 +79,15 @@ ucxpool_status_t window_import(ucxpool_channel_t *channel, const void *blob,
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for an import");
     }
     *remote = (ucxpool_remote_t){
-        .channel  = channel,
-        .number   = ++channel->windows->next_number,
-        .blob     = checked,
-        .user_ref = true,
-        .status   = UCXPOOL_INPROGRESS,
-        .length   = checked.length,
-        .access   = checked.access,
+        .channel   = channel,
+        .number    = ++channel->windows->next_number,
+        .blob      = checked,
+        .user_ref  = true,
+        .status    = UCXPOOL_INPROGRESS,
+        .length    = checked.length,
+        .access    = checked.access,
+        .way       = &window_messages,
+        .write_way = &window_messages,
     };
     base_list_init(&remote->waiting);
     if ((channel->state == UCXPOOL_CHANNEL_OPEN) && !is_peers(remote)) {
@@ -99,10 +100,31 @@ ucxpool_status_t window_import(ucxpool_channel_t *channel, const void *blob,
     return UCXPOOL_OK;
 }
 
+static bool wants_messages(const ucxpool_remote_t *remote)
+{
+    return remote->channel->pool->config.window_way == BASE_WINDOW_WAY_MESSAGES;
+}
+
+/* Flags to import with. */
+static uint32_t ask_ways(ucxpool_remote_t *remote)
+{
+    const ucxpool_channel_t *channel = remote->channel;
+    uint32_t                 flags   = 0;
+    const window_way_t      *way;
+
+    if (wants_messages(remote)) {
+        return 0;
+    }
+    window_for_each_way(way, channel->pool, window_reach(channel)) {
+        flags |= (way->ask != NULL) ? way->ask(remote) : 0;
+    }
+    return flags;
+}
+
 static void ask(ucxpool_remote_t *remote)
 {
     const window_blob_t *blob = &remote->blob;
-    bool                 wants_key;
+    uint32_t             flags;
     proto_fixed_t       *fixed;
 
     remote->was_asked = true;
@@ -110,7 +132,7 @@ static void ask(ucxpool_remote_t *remote)
         window_remote_end(remote, UCXPOOL_ERR_INVALID_PARAM, NOT_PEERS);
         return;
     }
-    wants_key = window_rma_is_wanted(remote);
+    flags = ask_ways(remote);
     fixed = core_control_begin(remote->channel, PROTO_WINDOW_OPEN, 0, CORE_MUST,
                                NULL);
     if (fixed == NULL) {
@@ -119,7 +141,7 @@ static void ask(ucxpool_remote_t *remote)
     fixed->window_open.remote = remote->number;
     fixed->window_open.window = blob->window;
     fixed->window_open.access = blob->access;
-    fixed->window_open.flags  = wants_key ? PROTO_OPEN_KEY : 0;
+    fixed->window_open.flags  = flags;
     memcpy(fixed->window_open.key, blob->key, sizeof(blob->key));
     core_control_end(remote->channel);
 }
@@ -171,105 +193,21 @@ static void close_grant(ucxpool_channel_t *channel, uint64_t grant)
     }
 }
 
-/* What the owner has said of the memory. */
-typedef struct window_answer {
-    proto_window_opened_t opened;
-    proto_window_cuda_t   cuda;   /* of the flag for it */
-    const char           *reason; /* why it cannot be mapped */
-    const int            *fds;    /* given; see window_parts_t */
-    size_t                num_parts;
-    proto_window_part_t   parts[PROTO_PARTS_MAX];
-} answer_t;
-
-static window_parts_t parts_of(const answer_t *answer)
+void window_remote_say(ucxpool_remote_t *remote, const char *format, ...)
 {
-    return (window_parts_t){answer->parts, answer->num_parts, answer->fds};
-}
+    char    before[WINDOW_REASON_SIZE];
+    size_t  length;
+    va_list arguments;
 
-/* Is it memory of a GPU, and are we on one? */
-static bool is_gpus(const ucxpool_remote_t *remote, const answer_t *answer)
-{
-    return (answer->opened.flags & PROTO_OPENED_CUDA) ||
-           ((answer->num_parts != 0) &&
-            copy_engine_is_launched(remote->channel->pool->engine));
-}
-
-static bool map_on_gpu(ucxpool_remote_t *remote, const answer_t *answer)
-{
-    const window_parts_t parts = parts_of(answer);
-
-    return (answer->num_parts != 0)
-               ? window_virtual_map(remote, &parts)
-               : window_device_map(remote, &answer->opened, &answer->cuda,
-                                   answer->fds);
-}
-
-static bool map_files(ucxpool_remote_t *remote, const answer_t *answer,
-                      char *reason, size_t reason_size)
-{
-    const window_parts_t parts = parts_of(answer);
-
-    if (answer->num_parts != 0) {
-        return window_mapped_map(remote, &parts, reason, reason_size);
-    }
-    snprintf(reason, reason_size, "%s",
-             (answer->reason[0] != '\0')
-                 ? answer->reason
-                 : "it is neither the pool's memory nor that of a file which "
-                   "was given with the window");
-    return false;
-}
-
-/* The ways of reads and of writes that do not go by a mapping. */
-static void choose_without_mapping(ucxpool_remote_t *remote,
-                                   const answer_t *answer, char *reason,
-                                   size_t reason_size)
-{
-    const ucxpool_channel_t *channel = remote->channel;
-
-    if (!window_process_reads(channel, &answer->opened, reason, reason_size)) {
-        return;
-    }
-    remote->way = UCXPOOL_WAY_PROCESS;
-    if ((remote->access & UCXPOOL_WINDOW_WRITE) &&
-        window_process_writes(channel, &answer->opened, reason, reason_size)) {
-        remote->write_way = UCXPOOL_WAY_PROCESS;
-    }
-}
-
-static void say_read_only(ucxpool_remote_t *remote)
-{
-    snprintf(remote->way_reason, sizeof(remote->way_reason),
-             "same host and user; mapped for reading alone, so that writes go "
-             "by %s",
-             (remote->write_way == UCXPOOL_WAY_PROCESS) ? "process"
-                                                        : "messages");
-}
-
-/* In host memory: by a mapping, where there is one, or by the kernel. */
-static void choose_on_host(ucxpool_remote_t *remote, const answer_t *answer)
-{
-    char process[CORE_REASON_SIZE] = "";
-    char mapped[CORE_REASON_SIZE]  = "";
-    bool is_mapped = map_files(remote, answer, mapped, sizeof(mapped));
-
-    if (!is_mapped || !remote->can_write) {
-        choose_without_mapping(remote, answer, process, sizeof(process));
-    }
-    if (!is_mapped) {
-        snprintf(remote->way_reason, sizeof(remote->way_reason),
-                 "%s; not mapped: %s", process, mapped);
-        return;
-    }
-    remote->way = UCXPOOL_WAY_MAPPED;
-    if (remote->can_write) {
-        remote->write_way = UCXPOOL_WAY_MAPPED;
-    }
-    if ((remote->access & UCXPOOL_WINDOW_WRITE) && !remote->can_write) {
-        say_read_only(remote);
-    } else {
-        snprintf(remote->way_reason, sizeof(remote->way_reason),
-                 "same host and user");
+    memcpy(before, remote->way_reason, sizeof(before));
+    va_start(arguments, format);
+    vsnprintf(remote->way_reason, sizeof(remote->way_reason), format,
+              arguments);
+    va_end(arguments);
+    length = strlen(remote->way_reason);
+    if (before[0] != '\0') {
+        snprintf(remote->way_reason + length,
+                 sizeof(remote->way_reason) - length, "; %s", before);
     }
 }
 
@@ -277,27 +215,36 @@ static void choose_on_host(ucxpool_remote_t *remote, const answer_t *answer)
 static bool is_direct(const ucxpool_remote_t *remote)
 {
     return (!(remote->access & UCXPOOL_WINDOW_READ) ||
-            (remote->way != UCXPOOL_WAY_MESSAGES)) &&
+            (remote->way != &window_messages)) &&
            (!(remote->access & UCXPOOL_WINDOW_WRITE) ||
-            (remote->write_way != UCXPOOL_WAY_MESSAGES));
+            (remote->write_way != &window_messages));
 }
 
-static void choose_way(ucxpool_remote_t *remote, const answer_t *answer)
+/* Each access goes by the first way that is for it. */
+static void choose_ways(ucxpool_remote_t *remote, const window_answer_t *answer)
 {
-    remote->way       = UCXPOOL_WAY_MESSAGES;
-    remote->write_way = UCXPOOL_WAY_MESSAGES;
-    if (remote->channel->pool->config.window_way == BASE_WINDOW_WAY_MESSAGES) {
-        snprintf(remote->way_reason, sizeof(remote->way_reason),
-                 "UCXPOOL_WINDOW_WAY=messages");
-    } else if (!is_gpus(remote, answer)) {
-        choose_on_host(remote, answer);
-    } else if (map_on_gpu(remote, answer)) {
-        remote->way       = UCXPOOL_WAY_CUDA;
-        remote->write_way = UCXPOOL_WAY_CUDA;
+    const ucxpool_channel_t *channel = remote->channel;
+    unsigned                 left    = remote->access;
+    const window_way_t      *way;
+    unsigned                 taken;
+
+    if (wants_messages(remote)) {
+        window_remote_say(remote, "UCXPOOL_WINDOW_WAY=messages");
+        return;
+    }
+    window_for_each_way(way, channel->pool, window_reach(channel)) {
+        taken = (left == 0) ? 0 : left & way->open(remote, answer);
+        left &= ~taken;
+        if (taken & UCXPOOL_WINDOW_READ) {
+            remote->way = way;
+        }
+        if (taken & UCXPOOL_WINDOW_WRITE) {
+            remote->write_way = way;
+        }
     }
 }
 
-static uint32_t num_files(const answer_t *answer)
+static uint32_t num_files(const window_answer_t *answer)
 {
     uint32_t count = 0;
 
@@ -311,7 +258,8 @@ static uint32_t num_files(const answer_t *answer)
 }
 
 /* What we may not take is asked for; true: it will come. */
-static bool ask_for_files(ucxpool_remote_t *remote, const answer_t *answer)
+static bool ask_for_files(ucxpool_remote_t      *remote,
+                          const window_answer_t *answer)
 {
     const ucxpool_channel_t *channel = remote->channel;
 
@@ -332,13 +280,12 @@ static bool ask_for_files(ucxpool_remote_t *remote, const answer_t *answer)
     return false;
 }
 
-/* The ways are known: operations begin, if they are what was demanded. */
-static void begin(ucxpool_remote_t *remote)
+void window_remote_begin(ucxpool_remote_t *remote)
 {
     if (!is_direct(remote) &&
         (remote->channel->pool->config.window_way == BASE_WINDOW_WAY_DIRECT)) {
         window_remote_end(remote,
-                          window_process_has_ended(remote->channel)
+                          ipc_host_has_ended(&remote->channel->peer.host)
                               ? UCXPOOL_ERR_PEER_LOST
                               : UCXPOOL_ERR_UNSUPPORTED,
                           remote->way_reason);
@@ -348,25 +295,22 @@ static void begin(ucxpool_remote_t *remote)
     window_operations_begin(remote);
 }
 
-void window_remote_begin(ucxpool_remote_t *remote, ucxpool_way_t way)
+static void use_answer(ucxpool_remote_t *remote, const window_answer_t *answer)
 {
-    remote->way       = way;
-    remote->write_way = way;
-    begin(remote);
-}
-
-static void use_answer(ucxpool_remote_t *remote, const answer_t *answer)
-{
-    choose_way(remote, answer);
-    if (!remote->is_forbidden || !ask_for_files(remote, answer)) {
-        begin(remote);
+    choose_ways(remote, answer);
+    if (!remote->is_trying &&
+        (!remote->is_forbidden || !ask_for_files(remote, answer))) {
+        window_remote_begin(remote);
     }
 }
 
-static void fill_answer(answer_t *answer, const proto_window_opened_t *opened,
-                        const void *data, size_t size, const char *reason)
+static void fill_answer(window_answer_t             *answer,
+                        const proto_window_opened_t *opened, const void *data,
+                        size_t size, const char *reason)
 {
     answer->opened    = *opened;
+    answer->data      = data;
+    answer->data_size = size;
     answer->reason    = reason;
     answer->fds       = NULL;
     answer->num_parts = 0;
@@ -375,25 +319,6 @@ static void fill_answer(answer_t *answer, const proto_window_opened_t *opened,
     } else if (opened->flags & PROTO_OPENED_PARTS) {
         answer->num_parts = size / sizeof(answer->parts[0]);
         memcpy(answer->parts, data, size);
-    }
-}
-
-static void open_by_ucx(ucxpool_remote_t            *remote,
-                        const proto_window_opened_t *opened, const void *data,
-                        size_t data_size, const char *reason)
-{
-    if (remote->channel->pool->config.window_way == BASE_WINDOW_WAY_MESSAGES) {
-        snprintf(remote->way_reason, sizeof(remote->way_reason),
-                 "UCXPOOL_WINDOW_WAY=messages");
-        window_remote_begin(remote, UCXPOOL_WAY_MESSAGES);
-    } else if (opened->flags & PROTO_OPENED_KEY) {
-        window_rma_open(remote, data, data_size);
-    } else {
-        if (data_size != 0) {
-            snprintf(remote->way_reason, sizeof(remote->way_reason), "%s",
-                     reason);
-        }
-        window_remote_begin(remote, UCXPOOL_WAY_MESSAGES);
     }
 }
 
@@ -413,7 +338,7 @@ void window_remote_opened(ucxpool_channel_t           *channel,
                           size_t data_size, const char *reason)
 {
     ucxpool_remote_t *remote = find(channel, opened->remote);
-    answer_t          answer;
+    window_answer_t   answer;
 
     if ((remote == NULL) || (remote->status != UCXPOOL_INPROGRESS) ||
         (remote->grant != 0)) {
@@ -430,10 +355,6 @@ void window_remote_opened(ucxpool_channel_t           *channel,
         end_of_other_length(remote, opened->length);
         return;
     }
-    if (channel->wire->has_endpoint) {
-        open_by_ucx(remote, opened, data, data_size, reason);
-        return;
-    }
     fill_answer(&answer, opened, data, data_size, reason);
     use_answer(remote, &answer);
 }
@@ -442,15 +363,16 @@ void window_remote_given(ucxpool_channel_t *channel, uint64_t number,
                          const int *fds, const char *reason)
 {
     ucxpool_remote_t *remote = find(channel, number);
-    answer_t         *answer;
+    window_answer_t  *answer;
 
     if ((remote == NULL) || (remote->answer == NULL) ||
         (remote->status != UCXPOOL_INPROGRESS)) {
         return; /* it has ended meanwhile */
     }
-    answer         = remote->answer;
-    remote->answer = NULL;
-    answer->fds    = fds;
+    answer                = remote->answer;
+    remote->answer        = NULL;
+    remote->way_reason[0] = '\0';
+    answer->fds           = fds;
     if (fds == NULL) {
         answer->num_parts = 0;
         answer->opened.flags &= ~(uint32_t)PROTO_OPENED_CUDA;
@@ -475,8 +397,14 @@ void window_remote_revoked(ucxpool_channel_t *channel, uint64_t number)
 
 void window_remote_unmap(ucxpool_remote_t *remote)
 {
-    window_device_unmap(remote);
-    window_mapped_unmap(remote);
+    const ucxpool_channel_t *channel = remote->channel;
+    const window_way_t      *way;
+
+    window_for_each_way(way, channel->pool, window_reach(channel)) {
+        if (way->close != NULL) {
+            way->close(remote);
+        }
+    }
     free(remote->answer);
     remote->answer = NULL;
 }
@@ -486,7 +414,6 @@ static void put_grant(ucxpool_remote_t *remote)
 {
     if (remote->refs == 0) {
         window_remote_unmap(remote);
-        window_rma_close(remote);
         close_grant(remote->channel, remote->grant);
         remote->grant = 0;
     }

@@ -17,7 +17,6 @@
 
 #include "base/error.h"
 #include "core/memory.h"
-#include "core/wire.h"
 #include "ucx/status.h"
 
 #include <stdio.h>
@@ -61,21 +60,17 @@ static ucxpool_status_t check_budget(const ucxpool_window_t *window)
 static ucxpool_status_t find_kind(const ucxpool_window_t *window,
                                   bool                   *is_on_gpu_p)
 {
-    const copy_engine_t *engine = window->pool->engine;
-    copy_pointer_t       pointer;
-    ucxpool_status_t     status;
+    const ucxpool_segment_t segment = {window->address, window->length};
+    const copy_memory_t     memory  = copy_memory_of_segments(&segment, 1);
+    unsigned                types;
+    ucxpool_status_t        status;
 
-    *is_on_gpu_p = false;
-    if (!copy_engine_is_launched(engine)) {
-        return UCXPOOL_OK;
-    }
-    status = copy_pointer_query(engine->device->driver,
-                                (uintptr_t)window->address, &pointer);
+    status = copy_engine_memtypes(window->pool->engine, &memory, &types);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    *is_on_gpu_p = pointer.place == COPY_MEMTYPE_DEVICE;
-    if ((pointer.place == COPY_MEMTYPE_MANAGED) ||
+    *is_on_gpu_p = types == COPY_MEMTYPE_DEVICE;
+    if ((types & COPY_MEMTYPE_MANAGED) ||
         (*is_on_gpu_p && (window->cuda.share.way != IPC_CUDA_IPC))) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
                           "it is memory of a GPU, but not of one cuMemAlloc()");
@@ -115,7 +110,7 @@ static ucxpool_status_t register_window(ucxpool_window_t *window)
     return UCXPOOL_OK;
 }
 
-void window_rma_unregister(ucxpool_window_t *window)
+static void rma_unshare(ucxpool_window_t *window)
 {
     if (window->registered.memh != NULL) {
         ucx_rma_deregister(window->pool->ucx.context, &window->registered);
@@ -136,37 +131,54 @@ static bool is_offered(const ucxpool_channel_t *channel, const char **why_p)
     return *why_p == NULL;
 }
 
-void window_rma_offer(window_grant_t *grant)
+/* Register the window, if it is not yet, and let the grant's peer have its key.
+ */
+static void give_key(window_grant_t *grant)
 {
-    ucxpool_window_t  *window  = grant->window;
-    ucxpool_channel_t *channel = grant->channel;
-    const char        *why;
+    ucxpool_window_t        *window  = grant->window;
+    const ucxpool_channel_t *channel = grant->channel;
+    const char              *why;
 
-    if (!channel->wire->has_endpoint || (channel->conn.endpoint == NULL)) {
+    if (channel->conn.endpoint == NULL) {
         return;
     }
     if (!is_offered(channel, &why)) {
         snprintf(window->not_registered, sizeof(window->not_registered), "%s",
                  why);
-        return;
-    }
-    if ((window->registered.memh == NULL) &&
-        (register_window(window) != UCXPOOL_OK)) {
+    } else if ((window->registered.memh == NULL) &&
+               (register_window(window) != UCXPOOL_OK)) {
         snprintf(window->not_registered, sizeof(window->not_registered), "%s",
                  ucxpool_error_detail());
-        return;
+    } else {
+        grant->has_key = true;
     }
-    grant->has_key = true;
-    channel->windows->num_keys++;
 }
 
-bool window_rma_may_touch(const ucxpool_channel_t *channel)
+static void rma_offer(window_grant_t *grant, window_offer_t *offer)
 {
-    const core_endpoint_t *endpoint = channel->conn.endpoint;
+    const ucxpool_window_t *window = grant->window;
 
-    return (channel->windows->num_keys != 0) &&
-           !channel->closing.bye_received && (endpoint != NULL) &&
-           (endpoint->step != CORE_ENDPOINT_CLOSED);
+    if (grant->wants_key) {
+        give_key(grant);
+    }
+    if (grant->has_key) {
+        *offer = (window_offer_t){PROTO_OPENED_KEY, window->registered.key,
+                                  window->registered.key_size};
+    } else {
+        *offer = (window_offer_t){
+            0, window->not_registered,
+            base_min(strlen(window->not_registered), (size_t)PROTO_TEXT_MAX)};
+    }
+}
+
+/* A key is used until the peer says otherwise, or the endpoint is closed. */
+static bool rma_may_touch(const window_grant_t *grant)
+{
+    const ucxpool_channel_t *channel  = grant->channel;
+    const core_endpoint_t   *endpoint = channel->conn.endpoint;
+
+    return grant->has_key && !channel->closing.bye_received &&
+           (endpoint != NULL) && (endpoint->step != CORE_ENDPOINT_CLOSED);
 }
 
 /* --- importer: the key ---------------------------------------------------- */
@@ -179,25 +191,26 @@ static bool is_native(ucxpool_remote_t *remote, bool for_gpu)
         ucx_rma_is_native(channel->conn.endpoint->ep, for_gpu)) {
         return true;
     }
-    snprintf(remote->way_reason, sizeof(remote->way_reason),
-             "the transports here have no get and put of their own (%.96s)",
-             channel->wire_reason);
+    window_remote_say(
+        remote, "the transports here have no get and put of their own (%.96s)",
+        channel->wire_reason);
     return false;
 }
 
-bool window_rma_is_wanted(ucxpool_remote_t *remote)
+static uint32_t rma_ask(ucxpool_remote_t *remote)
 {
     const ucxpool_channel_t *channel  = remote->channel;
     const core_endpoint_t   *endpoint = channel->conn.endpoint;
+    bool for_gpu = channel->pool->windows->reach == WINDOW_REACH_GPU;
 
-    if (!channel->wire->has_endpoint || (endpoint == NULL) ||
-        (channel->pool->config.window_way == BASE_WINDOW_WAY_MESSAGES)) {
-        return false;
+    if (endpoint == NULL) {
+        return 0;
     }
     if (!endpoint->is_own) {
-        return window_remote_no(remote, "the endpoint is the caller's own");
+        window_remote_say(remote, "the endpoint is the caller's own");
+        return 0;
     }
-    return is_native(remote, copy_engine_is_launched(channel->pool->engine));
+    return is_native(remote, for_gpu) ? PROTO_OPEN_KEY : 0;
 }
 
 /* Is it the endpoint's, and not of one operation alone? */
@@ -206,6 +219,19 @@ static bool is_of_endpoint(ucs_status_t status)
     ucxpool_status_t ours = ucx_status(status);
 
     return (ours == UCXPOOL_ERR_PEER_LOST) || (ours == UCXPOOL_ERR_CANCELED);
+}
+
+/* Has it been tried, with what result? */
+static bool is_good(ucxpool_remote_t *remote, ucs_status_t status)
+{
+    if (status != UCS_OK) {
+        window_remote_say(remote, "UCX does not get from the window: %s",
+                          ucs_status_string(status));
+        return false;
+    }
+    window_remote_say(remote, "%.96s; UCX gets and puts",
+                      remote->channel->wire_reason);
+    return true;
 }
 
 static void tried(ucxpool_remote_t *remote, ucs_status_t status)
@@ -217,16 +243,12 @@ static void tried(ucxpool_remote_t *remote, ucs_status_t status)
         core_channel_set_broken(remote->channel); /* ends the remote, too */
         return;
     }
-    if (status != UCS_OK) {
-        snprintf(remote->way_reason, sizeof(remote->way_reason),
-                 "UCX does not get from the window: %s",
-                 ucs_status_string(status));
-        window_remote_begin(remote, UCXPOOL_WAY_MESSAGES);
-        return;
+    remote->is_trying = false;
+    if (is_good(remote, status)) {
+        remote->way       = &window_rma;
+        remote->write_way = &window_rma;
     }
-    snprintf(remote->way_reason, sizeof(remote->way_reason),
-             "%.96s; UCX gets and puts", remote->channel->wire_reason);
-    window_remote_begin(remote, UCXPOOL_WAY_RMA);
+    window_remote_begin(remote);
 }
 
 static void probe_done(void *request, ucs_status_t status, void *arg)
@@ -240,8 +262,8 @@ static void probe_done(void *request, ucs_status_t status, void *arg)
     core_channel_end_operation(channel);
 }
 
-/* One byte, since UCX may refuse only then. */
-static void try_key(ucxpool_remote_t *remote)
+/* One byte, since UCX may refuse only then. True: it is good. */
+static bool try_key(ucxpool_remote_t *remote)
 {
     ucxpool_channel_t        *channel = remote->channel;
     const ucp_request_param_t param   = {
@@ -257,42 +279,64 @@ static void try_key(ucxpool_remote_t *remote)
                     remote->address, remote->key, &param);
 
     if (UCS_PTR_IS_PTR(result)) {
+        remote->is_trying = true;
         remote->refs++;
         core_channel_get(channel);
         core_endpoint_start(channel->conn.endpoint);
-    } else {
-        tried(remote, UCS_PTR_STATUS(result));
+        return false;
     }
+    if (is_of_endpoint(UCS_PTR_STATUS(result))) {
+        remote->is_trying = true; /* until the channel ends it */
+        core_channel_set_broken(channel);
+        return false;
+    }
+    return is_good(remote, UCS_PTR_STATUS(result));
 }
 
-void window_rma_open(ucxpool_remote_t *remote, const void *key, size_t key_size)
+/* Take the key, and try it. True: it is good. A byte of the host would go
+ * another way than a GPU's. */
+static bool take_key(ucxpool_remote_t *remote, const void *key, size_t key_size)
 {
     ucxpool_channel_t *channel = remote->channel;
 
     if (!ucx_rma_key_check(key, key_size, &remote->is_on_gpu)) {
+        remote->is_trying = true; /* until the channel ends it */
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer gave a key of %zu bytes that is none of "
                           "UCX's",
                           key_size);
-        return;
+        return false;
     }
     if (!core_channel_can_send(channel) || !channel->conn.endpoint->is_own) {
-        window_remote_no(remote, "the endpoint cannot be used for it");
-        window_remote_begin(remote, UCXPOOL_WAY_MESSAGES);
-    } else if (!is_native(remote, remote->is_on_gpu)) {
-        window_remote_begin(remote, UCXPOOL_WAY_MESSAGES);
-    } else if (ucx_rma_key_unpack(channel->conn.endpoint->ep, key, key_size,
-                                  &remote->key) != UCXPOOL_OK) {
-        window_remote_no(remote, ucxpool_error_detail());
-        window_remote_begin(remote, UCXPOOL_WAY_MESSAGES);
-    } else if (remote->is_on_gpu) {
-        tried(remote, UCS_OK); /* a byte of the host would go another way */
-    } else {
-        try_key(remote);
+        window_remote_say(remote, "the endpoint cannot be used for it");
+        return false;
     }
+    if (!is_native(remote, remote->is_on_gpu)) {
+        return false;
+    }
+    if (ucx_rma_key_unpack(channel->conn.endpoint->ep, key, key_size,
+                           &remote->key) != UCXPOOL_OK) {
+        window_remote_say(remote, "%s", ucxpool_error_detail());
+        return false;
+    }
+    return remote->is_on_gpu ? is_good(remote, UCS_OK) : try_key(remote);
 }
 
-void window_rma_close(ucxpool_remote_t *remote)
+static unsigned rma_open(ucxpool_remote_t      *remote,
+                         const window_answer_t *answer)
+{
+    if (!(answer->opened.flags & PROTO_OPENED_KEY)) {
+        if (answer->reason[0] != '\0') {
+            window_remote_say(remote, "%s", answer->reason);
+        }
+        return 0;
+    }
+    return take_key(remote, answer->data, answer->data_size)
+               ? UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE
+               : 0;
+}
+
+static void rma_close(ucxpool_remote_t *remote)
 {
     if (remote->key != NULL) {
         ucp_rkey_destroy(remote->key);
@@ -320,9 +364,6 @@ static bool is_of_kind(const window_operation_t *operation)
     const copy_engine_t *engine = operation->remote->channel->pool->engine;
     unsigned             types;
 
-    if (!copy_engine_is_launched(engine)) {
-        return !operation->remote->is_on_gpu;
-    }
     if (copy_engine_memtypes(engine, &operation->request->data.memory,
                              &types) != UCXPOOL_OK) {
         return false;
@@ -337,7 +378,8 @@ static bool is_forced(const ucxpool_remote_t *remote)
     return remote->channel->pool->config.window_way == BASE_WINDOW_WAY_DIRECT;
 }
 
-bool window_rma_fits(const window_operation_t *operation)
+/* Are its pieces long enough, and memory of the right kind? */
+static bool rma_fits(const window_operation_t *operation)
 {
     return (is_forced(operation->remote) ||
             (operation->size / count_pieces(operation) >= LONG_MIN)) &&
@@ -545,7 +587,7 @@ static void resume(ucxpool_request_t *request)
 
 static const core_request_kind_t rma_kind = {.resume = resume, .stop = stop};
 
-void window_rma_start(window_operation_t *operation)
+static void rma_start(window_operation_t *operation)
 {
     ucxpool_channel_t *channel = operation->remote->channel;
     ucxpool_request_t *request = operation->request;
@@ -558,3 +600,16 @@ void window_rma_start(window_operation_t *operation)
     base_list_add_tail(&channel->windows->moving, &operation->link);
     post_some(channel);
 }
+
+const window_way_t window_rma = {
+    .id        = UCXPOOL_WAY_RMA,
+    .reach     = WINDOW_REACH_UCX,
+    .unshare   = rma_unshare,
+    .offer     = rma_offer,
+    .may_touch = rma_may_touch,
+    .ask       = rma_ask,
+    .open      = rma_open,
+    .close     = rma_close,
+    .fits      = rma_fits,
+    .start     = rma_start,
+};

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "core/control.h"
-#include "core/wire.h"
+#include "copy/engine.h"
 #include "xfer/message.h"
 
 #include <stdlib.h>
@@ -43,7 +43,7 @@ void window_received(ucxpool_channel_t *channel, const proto_fixed_t *message,
         break;
     case PROTO_WINDOW_END:
         if (message->window_end.refused) {
-            window_operation_refused(channel, &message->window_end, reason);
+            window_messages_refused(channel, &message->window_end, reason);
         } else {
             window_served_given_up(channel, message->window_end.operation);
         }
@@ -58,7 +58,7 @@ void window_message(ucxpool_message_t *message)
     if (message->desc.flags & PROTO_DESC_CALL) {
         window_served_called(message);
     } else if (message->desc.flags & PROTO_DESC_READ) {
-        window_operation_answered(message);
+        window_messages_answered(message);
     } else {
         window_served_brought(message);
     }
@@ -68,27 +68,7 @@ void window_message(ucxpool_message_t *message)
 
 unsigned window_progress(ucxpool_t *pool)
 {
-    return window_served_progress(pool) + window_copy_progress(pool);
-}
-
-/* Could the peer still be reading or writing our memory? */
-static bool may_touch(const ucxpool_channel_t *channel)
-{
-    return (channel->wire->is_read && !channel->peer.gone) ||
-           window_rma_may_touch(channel);
-}
-
-static void let_all_go(ucxpool_channel_t *channel)
-{
-    window_grant_t *grant;
-    window_grant_t *next;
-
-    base_list_for_each_safe(grant, next, &channel->windows->grants,
-                            window_grant_t, channel_link) {
-        if (!grant->is_let_go) {
-            window_grant_let_go(grant);
-        }
-    }
+    return window_served_progress(pool) + window_turns_progress(pool);
 }
 
 bool window_channel_is_quiet(const ucxpool_channel_t *channel)
@@ -111,12 +91,11 @@ unsigned window_channel_progress(ucxpool_channel_t *channel)
     if (channel->state == UCXPOOL_CHANNEL_OPEN) {
         if (!base_list_is_empty(&channel->windows->remotes)) {
             count += window_remotes_progress(channel);
-            count += window_operations_progress(channel);
+            count += window_messages_progress(channel);
         }
     } else if (!core_channel_is_live(channel) &&
-               !base_list_is_empty(&channel->windows->grants) &&
-               !may_touch(channel)) {
-        let_all_go(channel);
+               !base_list_is_empty(&channel->windows->grants)) {
+        window_grants_let_go(channel, false);
     }
     return count;
 }
@@ -156,7 +135,7 @@ void window_channel_drop_all(ucxpool_channel_t *channel)
     /* Their requests went before; what still waits to run will not. */
     window_served_cancel(channel, NULL);
     window_served_progress(channel->pool);
-    let_all_go(channel);
+    window_grants_let_go(channel, true);
     while (!base_list_is_empty(&windows->remotes)) {
         ucxpool_remote_t *remote =
             base_list_head(&windows->remotes, ucxpool_remote_t, link);
@@ -169,6 +148,12 @@ void window_channel_drop_all(ucxpool_channel_t *channel)
 
 /* --- state ---------------------------------------------------------------- */
 
+/* The first that is possible is taken. */
+static const window_way_t *const ways[] = {
+    &window_mapped, &window_process,  &window_device,
+    &window_rma,    &window_messages, NULL,
+};
+
 ucxpool_status_t window_pool_create(ucxpool_t *pool)
 {
     struct window_pool *windows = calloc(1, sizeof(*windows));
@@ -180,7 +165,10 @@ ucxpool_status_t window_pool_create(ucxpool_t *pool)
     base_list_init(&windows->copying);
     base_list_init(&windows->runnable);
     base_list_init(&windows->free_operations);
-    pool->windows = windows;
+    windows->ways  = ways;
+    windows->reach = copy_engine_is_launched(pool->engine) ? WINDOW_REACH_GPU
+                                                           : WINDOW_REACH_HOST;
+    pool->windows  = windows;
     return UCXPOOL_OK;
 }
 

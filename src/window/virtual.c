@@ -3,14 +3,10 @@
  * lie in, and its GPU copies as from memory of cuMemAlloc().
  */
 #include "base/error.h"
-#include "base/log.h"
-#include "core/wire.h"
 #include "ipc/virtual.h"
 #include "window/window.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* --- owner ---------------------------------------------------------------- */
@@ -85,13 +81,13 @@ static bool is_whole(const proto_window_part_t *parts, size_t num,
 
 /* Take the descriptors from the owner's process. */
 static ucxpool_status_t take(const ucxpool_channel_t *channel,
-                             const window_parts_t *parts, int *fds)
+                             const window_answer_t *answer, int *fds)
 {
     ucxpool_status_t status;
 
-    for (size_t i = 0; i < parts->num_parts; i++) {
+    for (size_t i = 0; i < answer->num_parts; i++) {
         const ipc_cuda_t share = {.way = IPC_CUDA_FILE,
-                                  .fd  = parts->parts[i].file.fd};
+                                  .fd  = answer->parts[i].file.fd};
 
         status = ipc_cuda_import(&channel->peer.host, &share, &fds[i]);
         if (status != UCXPOOL_OK) {
@@ -102,63 +98,54 @@ static ucxpool_status_t take(const ucxpool_channel_t *channel,
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t map_given(ucxpool_remote_t     *remote,
-                                  const window_parts_t *parts, const int *fds)
+static ucxpool_status_t map_given(ucxpool_remote_t      *remote,
+                                  const window_answer_t *answer, const int *fds)
 {
     ipc_virtual_part_t given[PROTO_PARTS_MAX];
 
-    for (size_t i = 0; i < parts->num_parts; i++) {
+    for (size_t i = 0; i < answer->num_parts; i++) {
         given[i] = (ipc_virtual_part_t){.fd   = fds[i],
-                                        .size = parts->parts[i].file.size};
+                                        .size = answer->parts[i].file.size};
     }
     return ipc_virtual_map(remote->channel->pool->engine->device, given,
-                           (unsigned)parts->num_parts,
+                           (unsigned)answer->num_parts,
                            (remote->access & UCXPOOL_WINDOW_WRITE) != 0,
                            &remote->range);
 }
 
-static ucxpool_status_t map(ucxpool_remote_t     *remote,
-                            const window_parts_t *parts)
+static ucxpool_status_t map(ucxpool_remote_t      *remote,
+                            const window_answer_t *answer)
 {
     int              fds[PROTO_PARTS_MAX];
     ucxpool_status_t status;
 
-    if (parts->fds != NULL) {
-        return map_given(remote, parts, parts->fds);
+    if (answer->fds != NULL) {
+        return map_given(remote, answer, answer->fds);
     }
-    status               = take(remote->channel, parts, fds);
-    remote->is_forbidden = window_is_forbidden(parts, status);
+    status               = take(remote->channel, answer, fds);
+    remote->is_forbidden = window_is_forbidden(answer, status);
     if (status == UCXPOOL_OK) {
-        status = map_given(remote, parts, fds);
-        close_all(fds, parts->num_parts);
+        status = map_given(remote, answer, fds);
+        close_all(fds, answer->num_parts);
     }
     return status;
 }
 
-bool window_virtual_map(ucxpool_remote_t *remote, const window_parts_t *parts)
+ucxpool_status_t window_virtual_map(ucxpool_remote_t      *remote,
+                                    const window_answer_t *answer)
 {
-    const ucxpool_channel_t *channel = remote->channel;
-    base_log_level_t         level;
-    ucxpool_status_t         status;
+    ucxpool_status_t status;
 
-    if (channel->wire->id != UCXPOOL_WIRE_MAP) {
-        return window_remote_no(remote, channel->wire_reason);
+    if (!is_whole(answer->parts, answer->num_parts, remote->length)) {
+        return base_error(UCXPOOL_ERR_PROTOCOL,
+                          "the owner's window does not go through its "
+                          "allocations");
     }
-    if (!is_whole(parts->parts, parts->num_parts, remote->length)) {
-        return window_remote_no(remote,
-                                "the owner's window does not go through its "
-                                "allocations");
+    status = map(remote, answer);
+    if (status == UCXPOOL_OK) {
+        remote->address = remote->range.address + answer->parts[0].offset;
     }
-    level  = base_error_log_at(BASE_LOG_DEBUG);
-    status = map(remote, parts);
-    base_error_log_at(level);
-    if (status != UCXPOOL_OK) {
-        return window_remote_no(remote, ucxpool_error_detail());
-    }
-    remote->address = remote->range.address + parts->parts[0].offset;
-    snprintf(remote->way_reason, sizeof(remote->way_reason), "%s",
-             channel->wire_reason);
-    return true;
+    return status;
 }
 
 void window_virtual_unmap(ucxpool_remote_t *remote)

@@ -6,14 +6,16 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "core/control.h"
-#include "core/wire.h"
 #include "copy/engine.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define ALL_ACCESS ((unsigned)(UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE))
 
@@ -32,6 +34,64 @@ static ucxpool_status_t check_memory(const ucxpool_t *pool, void *address,
                           address);
     }
     return copy_engine_memtypes(pool->engine, &memory, &types);
+}
+
+/* The caller may close its own. */
+static ucxpool_status_t keep_file(ucxpool_window_t              *window,
+                                  const ucxpool_window_params_t *params)
+{
+    window->fd = -1;
+    if ((params == NULL) ||
+        !(params->field_mask & UCXPOOL_WINDOW_PARAM_FIELD_FD)) {
+        return UCXPOOL_OK;
+    }
+    window->fd = fcntl(params->fd, F_DUPFD_CLOEXEC, 0);
+    if (window->fd >= 0) {
+        return UCXPOOL_OK;
+    }
+    return (errno == EBADF)
+               ? base_error(UCXPOOL_ERR_INVALID_PARAM,
+                            "the window's file: %d is no descriptor",
+                            params->fd)
+               : base_error_errno(errno, "keeping the window's file");
+}
+
+static ucxpool_status_t share(ucxpool_window_t              *window,
+                              const ucxpool_window_params_t *params)
+{
+    const ucxpool_t    *pool   = window->pool;
+    ucxpool_status_t    status = keep_file(window, params);
+    const window_way_t *way;
+
+    window_for_each_way(way, pool, pool->windows->reach) {
+        if ((status == UCXPOOL_OK) && (way->share != NULL)) {
+            status = way->share(window);
+        }
+    }
+    return status;
+}
+
+/* No peer touches it, nor will. */
+static void unshare(ucxpool_window_t *window)
+{
+    const window_way_t *way;
+
+    window_for_each_way(way, window->pool, WINDOW_REACH_ANY) {
+        if (way->unshare != NULL) {
+            way->unshare(window);
+        }
+    }
+}
+
+static void discard(ucxpool_window_t *window)
+{
+    unshare(window);
+    free(window->parts);
+    if (window->fd >= 0) {
+        close(window->fd);
+    }
+    OPENSSL_cleanse(window->key, sizeof(window->key));
+    free(window);
 }
 
 ucxpool_status_t window_create(ucxpool_t *pool, void *address, size_t length,
@@ -65,11 +125,9 @@ ucxpool_status_t window_create(ucxpool_t *pool, void *address, size_t length,
     window->address = address;
     window->length  = length;
     base_list_init(&window->grants);
-    window_device_share(window);
-    status = window_mapped_share(window, params);
+    status = share(window, params);
     if (status != UCXPOOL_OK) {
-        window_mapped_unshare(window);
-        free(window);
+        discard(window);
         return status;
     }
     base_list_add_tail(&pool->windows->all, &window->link);
@@ -79,11 +137,8 @@ ucxpool_status_t window_create(ucxpool_t *pool, void *address, size_t length,
 
 void window_free(ucxpool_window_t *window)
 {
-    window_rma_unregister(window);
     base_list_del(&window->link);
-    window_mapped_unshare(window);
-    OPENSSL_cleanse(window->key, sizeof(window->key));
-    free(window);
+    discard(window);
 }
 
 ucxpool_status_t window_export(const ucxpool_window_t *window, unsigned access,
@@ -136,11 +191,11 @@ static void ask_to_let_go(const window_grant_t *grant)
     }
 }
 
-/* Nobody may touch it, nor will: its memory is the caller's alone. */
-static void unregister_if_over(ucxpool_window_t *window)
+/* Its memory is the caller's alone. */
+static void unshare_if_over(ucxpool_window_t *window)
 {
     if (window->is_revoked && window_is_free(window)) {
-        window_rma_unregister(window);
+        unshare(window);
     }
 }
 
@@ -151,28 +206,24 @@ static void ask_all_to_let_go(ucxpool_window_t *window)
     window->is_revoked = true;
     base_list_for_each(grant, &window->grants, window_grant_t, link) {
         window_served_cancel(grant->channel, grant);
-        if (grant->channel->wire->has_ring) {
-            core_ring_withdraw(&grant->channel->ring);
-        }
+        core_ring_withdraw(&grant->channel->ring);
         ask_to_let_go(grant);
     }
 }
 
-/*
- * Can the importer touch the revoked window? Without UCX's key it cannot over
- * `ucx`. In a ring it says whether it is in the middle of a copy. A GPU's
- * copies are not seen there, and its memory must not be freed while it is
- * mapped elsewhere.
- */
+/* Could the importer of a window that was revoked, or whose channel has ended,
+ * still be touching it? */
 static bool may_touch(const window_grant_t *grant)
 {
     const ucxpool_channel_t *channel = grant->channel;
+    const window_way_t      *way;
 
-    if (!channel->wire->has_ring) {
-        return grant->has_key;
+    window_for_each_way(way, channel->pool, window_reach(channel)) {
+        if ((way->may_touch != NULL) && way->may_touch(grant)) {
+            return true;
+        }
     }
-    return copy_engine_is_launched(channel->pool->engine) ||
-           core_ring_peer_copies(&channel->ring);
+    return false;
 }
 
 void window_revoke(ucxpool_window_t *window)
@@ -189,7 +240,7 @@ void window_revoke(ucxpool_window_t *window)
             window_grant_let_go(grant);
         }
     }
-    unregister_if_over(window);
+    unshare_if_over(window);
 }
 
 void window_revoke_all(ucxpool_t *pool)
@@ -231,6 +282,7 @@ bool window_abandon(const ucxpool_window_t *window)
 
     base_list_for_each(grant, &window->grants, const window_grant_t, link) {
         ucxpool_channel_t *channel = grant->channel;
+        bool ends_by_channel       = window_reach(channel) == WINDOW_REACH_UCX;
 
         base_warn("%s: the window %s%s%llu bytes at %p is no longer waited "
                   "for: the peer of %s has not released it within "
@@ -239,8 +291,8 @@ bool window_abandon(const ucxpool_window_t *window)
                   (window->name[0] != '\0') ? ", " : "of ",
                   (unsigned long long)window->length, window->address,
                   channel->name,
-                  channel->wire->has_ring ? ", and may still be copying" : "");
-        if (!channel->wire->has_ring) {
+                  ends_by_channel ? "" : ", and may still be copying");
+        if (ends_by_channel) {
             core_channel_fail(channel, UCXPOOL_ERR_TIMED_OUT,
                               "the peer did not release a window within "
                               "CLOSE_TIMEOUT");
@@ -335,44 +387,25 @@ static void say_refused(ucxpool_channel_t *channel, uint64_t remote,
 }
 
 /* How the importer may come to the memory by itself, or why it may not. */
-typedef struct offer {
-    uint32_t    flags;
-    const void *data;
-    size_t      size;
-} offer_t;
-
-static offer_t make_offer(const window_grant_t *grant)
+static window_offer_t make_offer(window_grant_t *grant)
 {
-    const ucxpool_window_t *window = grant->window;
-    offer_t                 offer = {0, window->reason, strlen(window->reason)};
+    const char         *reason = grant->window->reason;
+    window_offer_t      offer  = {0, reason, strlen(reason)};
+    const window_way_t *way;
 
-    if (grant->has_key) {
-        return (offer_t){PROTO_OPENED_KEY, window->registered.key,
-                         window->registered.key_size};
-    }
-    if (grant->channel->wire->has_endpoint) {
-        return (offer_t){
-            0, window->not_registered,
-            base_min(strlen(window->not_registered), (size_t)PROTO_TEXT_MAX)};
-    }
-    if (window->cuda.share.way != 0) {
-        return (offer_t){PROTO_OPENED_CUDA, &window->cuda,
-                         sizeof(window->cuda)};
-    }
-    if (window->num_parts != 0) {
-        offer = (offer_t){PROTO_OPENED_PARTS, window->parts,
-                          window->num_parts * sizeof(window->parts[0])};
-    }
-    if (!copy_engine_is_launched(window->pool->engine)) {
-        offer.flags |= PROTO_OPENED_PROCESS;
+    window_for_each_way(way, grant->channel->pool,
+                        window_reach(grant->channel)) {
+        if (way->offer != NULL) {
+            way->offer(grant, &offer);
+        }
     }
     return offer;
 }
 
-static void say_opened(const window_grant_t *grant)
+static void say_opened(window_grant_t *grant)
 {
     const ucxpool_window_t *window = grant->window;
-    offer_t                 offer  = make_offer(grant);
+    window_offer_t          offer  = make_offer(grant);
     void                   *data;
     proto_fixed_t          *fixed;
 
@@ -419,11 +452,12 @@ static window_grant_t *make_grant(ucxpool_channel_t         *channel,
         return NULL;
     }
     *grant = (window_grant_t){
-        .window  = window,
-        .channel = channel,
-        .number  = ++channel->pool->windows->next_number,
-        .remote  = open->remote,
-        .access  = open->access,
+        .window    = window,
+        .channel   = channel,
+        .number    = ++channel->pool->windows->next_number,
+        .remote    = open->remote,
+        .access    = open->access,
+        .wants_key = (open->flags & PROTO_OPEN_KEY) != 0,
     };
     base_list_add_tail(&window->grants, &grant->link);
     base_list_add_tail(&channel->windows->grants, &grant->channel_link);
@@ -451,9 +485,6 @@ void window_grant_open(ucxpool_channel_t         *channel,
         status = UCXPOOL_ERR_NO_MEMORY;
         reason = "the peer has no memory for an import";
     } else {
-        if (open->flags & PROTO_OPEN_KEY) {
-            window_rma_offer(grant);
-        }
         say_opened(grant);
         return;
     }
@@ -469,9 +500,8 @@ static void free_if_unused(window_grant_t *grant)
         base_list_del(&grant->channel_link);
         grant->channel->windows->num_grants--;
         grant->channel->num_lent--;
-        grant->channel->windows->num_keys -= grant->has_key ? 1 : 0;
         free(grant);
-        unregister_if_over(window);
+        unshare_if_over(window);
         free_if_over(window);
     }
 }
@@ -482,6 +512,27 @@ void window_grant_let_go(window_grant_t *grant)
     grant->num_served++; /* until we are through here */
     window_served_cancel(grant->channel, grant);
     window_grant_put(grant);
+}
+
+bool window_grant_may_copy(const window_grant_t *grant)
+{
+    const ucxpool_channel_t *channel = grant->channel;
+
+    return !channel->peer.gone && (!grant->window->is_revoked ||
+                                   core_ring_peer_copies(&channel->ring));
+}
+
+void window_grants_let_go(ucxpool_channel_t *channel, bool are_touched)
+{
+    window_grant_t *grant;
+    window_grant_t *next;
+
+    base_list_for_each_safe(grant, next, &channel->windows->grants,
+                            window_grant_t, channel_link) {
+        if (!grant->is_let_go && (are_touched || !may_touch(grant))) {
+            window_grant_let_go(grant);
+        }
+    }
 }
 
 void window_grant_put(window_grant_t *grant)

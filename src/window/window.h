@@ -23,6 +23,7 @@
 #include "base/crc32c.h"
 #include "core/files.h"
 #include "core/request.h"
+#include "core/wire.h"
 #include "ipc/mempool.h"
 #include "ipc/virtual.h"
 #include "ucx/rma.h"
@@ -61,9 +62,21 @@ static_assert(sizeof(window_blob_t) == UCXPOOL_WINDOW_BLOB_SIZE,
 
 /* --- state ---------------------------------------------------------------- */
 
+/* Where a peer is. */
+typedef enum window_reach {
+    WINDOW_REACH_HOST = 1 << 0, /* another process, both pools in host memory */
+    WINDOW_REACH_GPU  = 1 << 1, /* the same, both on GPUs */
+    WINDOW_REACH_UCX  = 1 << 2  /* over an endpoint */
+} window_reach_t;
+
+#define WINDOW_REACH_ANY \
+    ((unsigned)(WINDOW_REACH_HOST | WINDOW_REACH_GPU | WINDOW_REACH_UCX))
+
 /* The windows of a pool. */
 struct window_pool {
-    base_list_t all;      /* of the caller's */
+    const struct window_way *const *ways;  /* best first; NULL ends them */
+    window_reach_t                  reach; /* of peers that no endpoint needs */
+    base_list_t                     all;   /* of the caller's */
     base_list_t copying;  /* operations that copy by themselves, in turns */
     base_list_t runnable; /* the peers' operations that can go on */
     base_list_t free_operations;
@@ -78,8 +91,7 @@ struct window_channel {
     base_list_t remotes; /* the peer's, imported here */
     base_list_t grants;  /* ours, imported there */
     unsigned    num_grants;
-    unsigned    num_keys; /* of these, whose peer has UCX's key */
-    base_list_t served;   /* the peer's operations on ours, by messages */
+    base_list_t served; /* the peer's operations on ours, by messages */
     unsigned    num_served;
     uint64_t    served_size; /* bytes of their CALLs */
     base_list_t queued;    /* operations on the peer's, by messages, whose CALL
@@ -146,7 +158,8 @@ typedef struct window_grant {
     unsigned           access;
     unsigned           num_served; /* operations that still use it */
     bool               is_let_go;  /* by the importer */
-    bool               has_key;    /* the importer has UCX's */
+    bool               wants_key;  /* the importer does: UCX's */
+    bool               has_key;    /* it has it */
 } window_grant_t;
 
 /* As ucxpool_window_create(). */
@@ -199,6 +212,13 @@ int      window_grant_file(const ucxpool_channel_t *channel, uint64_t number,
 /* The importer touches the memory no more. What is served of it ends. */
 void window_grant_let_go(window_grant_t *grant);
 
+/* The same of those of a channel, which has ended: where the importer can touch
+ * nothing any more, or even so. */
+void window_grants_let_go(ucxpool_channel_t *channel, bool are_touched);
+
+/* Could the importer's processor copy, as far as the ring tells? */
+bool window_grant_may_copy(const window_grant_t *grant);
+
 /* An operation of it is not served any more. */
 void window_grant_put(window_grant_t *grant);
 
@@ -207,20 +227,25 @@ void window_grant_put(window_grant_t *grant);
 /* Why it goes in that way, and why not in another. */
 #define WINDOW_REASON_SIZE (2 * CORE_REASON_SIZE + 20)
 
-/* What the owner says of the files that the window lies in. */
-typedef struct window_parts {
-    const proto_window_part_t *parts;
-    size_t                     num_parts;
-    const int *fds; /* those of its parts in files, given by the owner; NULL:
-                       they are taken from its process */
-} window_parts_t;
+/* The owner's answer to an import. */
+typedef struct window_answer {
+    proto_window_opened_t opened;
+    const void           *data; /* that came with it */
+    size_t                data_size;
+    const char           *reason; /* why the importer cannot reach it */
+    proto_window_cuda_t   cuda;   /* of the flag for it */
+    const int *fds; /* of its files, given by the owner; NULL: they are taken
+                       from its process */
+    size_t              num_parts;
+    proto_window_part_t parts[PROTO_PARTS_MAX];
+} window_answer_t;
 
-/* Do these need descriptors that the system does not let us take? */
-static inline bool window_is_forbidden(const window_parts_t *parts,
-                                       ucxpool_status_t      status)
+/* Does it need descriptors that the system does not let us take? */
+static inline bool window_is_forbidden(const window_answer_t *answer,
+                                       ucxpool_status_t       status)
 {
-    return (parts->fds == NULL) && ((status == UCXPOOL_ERR_PERMISSION) ||
-                                    (status == UCXPOOL_ERR_UNSUPPORTED));
+    return (answer->fds == NULL) && ((status == UCXPOOL_ERR_PERMISSION) ||
+                                     (status == UCXPOOL_ERR_UNSUPPORTED));
 }
 
 /* A part of the window, mapped here. */
@@ -250,15 +275,16 @@ struct ucxpool_remote {
     ipc_mempool_t  mempool; /* of a memory pool, likewise */
     window_view_t *views;   /* of parts of files, in their order */
     unsigned       num_views;
-    bool           can_write;     /* to these */
-    bool           is_forbidden;  /* to take the descriptors */
-    ucp_rkey_h     key;           /* UCX's; NULL: none */
-    bool           is_on_gpu;     /* the memory that it is for */
-    uint8_t        probe;         /* read to see whether it can be */
-    struct window_answer *answer; /* kept while they are asked for; or NULL */
-    ucxpool_way_t         way;    /* of reads, if there are any */
-    ucxpool_way_t         write_way;
-    char                  way_reason[WINDOW_REASON_SIZE];
+    bool           can_write;    /* to these */
+    bool           is_forbidden; /* to take the descriptors */
+    ucp_rkey_h     key;          /* UCX's; NULL: none */
+    bool           is_on_gpu;    /* the memory that it is for */
+    bool           is_trying;    /* the key: window_remote_begin() follows */
+    uint8_t        probe;        /* read to see whether it can be */
+    window_answer_t         *answer; /* kept while files are asked for; NULL */
+    const struct window_way *way;    /* of reads, if there are any */
+    const struct window_way *write_way;
+    char                     way_reason[WINDOW_REASON_SIZE];
     base_list_t waiting; /* operations, until the owner has answered */
 };
 
@@ -285,20 +311,16 @@ void window_remote_given(ucxpool_channel_t *channel, uint64_t number,
 
 void window_remote_revoked(ucxpool_channel_t *channel, uint64_t number);
 
-/* Not by this way, and why. Returns false. */
-static inline bool window_remote_no(ucxpool_remote_t *remote,
-                                    const char       *reason)
-{
-    snprintf(remote->way_reason, sizeof(remote->way_reason), "%s", reason);
-    return false;
-}
+/* Add why it uses a way, or cannot. The newest reason comes first. */
+void window_remote_say(ucxpool_remote_t *remote, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* Let go of all that is mapped of it. */
 void window_remote_unmap(ucxpool_remote_t *remote);
 
-/* The way is known, and way_reason says why: operations begin. By messages it
- * ends where another way is demanded. */
-void window_remote_begin(ucxpool_remote_t *remote, ucxpool_way_t way);
+/* The ways are known: operations begin. By messages it ends where another way
+ * is demanded. */
+void window_remote_begin(ucxpool_remote_t *remote);
 
 /* It cannot be used any more; its operations end so. */
 void window_remote_end(ucxpool_remote_t *remote, ucxpool_status_t status,
@@ -350,6 +372,12 @@ typedef struct window_operation {
     ucxpool_request_t *notification; /* NULL: none is wanted */
 } window_operation_t;
 
+static inline const void *window_places_list(const ucxpool_places_t *places)
+{
+    return (places->places != NULL) ? (const void *)places->places
+                                    : (const void *)places->offsets;
+}
+
 /* As ucxpool_read() and ucxpool_write(). */
 ucxpool_status_t window_operate(ucxpool_remote_t *remote, bool is_write,
                                 const ucxpool_places_t         *places,
@@ -367,16 +395,8 @@ void window_operations_abort(ucxpool_remote_t *remote, ucxpool_status_t status,
 /* Free the memory of the free list. */
 void window_operations_destroy_all(ucxpool_t *pool);
 
-/* Those that wait until the owner holds fewer. */
-unsigned window_operations_progress(ucxpool_channel_t *channel);
-
-/* What a read has asked for has come. */
-void window_operation_answered(ucxpool_message_t *message);
-
-/* The owner has refused one. */
-void window_operation_refused(ucxpool_channel_t        *channel,
-                              const proto_window_end_t *end,
-                              const char               *reason);
+/* Free it when both of its requests have ended. */
+void window_operation_put(window_operation_t *operation);
 
 /* A part of an operation: as much of the window as of our memory. */
 typedef struct window_piece {
@@ -400,65 +420,93 @@ static inline void window_operation_end(window_operation_t *operation,
     core_request_reuse(request);
 }
 
-/* --- importer: copying by ourselves, process.c ---------------------------- */
+/* --- ways ----------------------------------------------------------------- */
 
-/* Has the peer's process ended, as far as the kernel tells? */
-bool window_process_has_ended(const ucxpool_channel_t *channel);
+/* The same as the owner fills it. */
+typedef struct window_offer {
+    uint32_t    flags;
+    const void *data;
+    size_t      size;
+} window_offer_t;
 
-/*
- * Can the owner's memory be read by the kernel? Tried with one byte. If not,
- * the reason is written.
- */
-bool window_process_reads(const ucxpool_channel_t     *channel,
-                          const proto_window_opened_t *opened, char *reason,
-                          size_t reason_size);
+/* How bytes get to a window, and from it. A function may be NULL. */
+typedef struct window_way {
+    ucxpool_way_t id;
+    unsigned      reach; /* window_reach_t: of the peers that it is for */
 
-/*
- * Can it be written, too? For memory that can be read. Tried with no byte,
- * since the bytes are the owner's. The kernel checks the rights for both alike;
- * a system call filter (seccomp) may reject one call and allow the other.
- */
-bool window_process_writes(const ucxpool_channel_t     *channel,
-                           const proto_window_opened_t *opened, char *reason,
-                           size_t reason_size);
+    /* Owner: find out how peers can reach the memory; where they cannot,
+     * window->reason says why. An error: there can be no such window. */
+    ucxpool_status_t (*share)(ucxpool_window_t *window);
 
-/*
- * Copy some of an operation.
- *
- * UCXPOOL_OK          that was all
- * UCXPOOL_INPROGRESS  there is more
- * UCXPOOL_ERR_IO      memory of the owner's, or of ours, is not there
- * UCXPOOL_ERR_PEER_LOST
- */
-ucxpool_status_t window_process_copy(window_operation_t *operation);
+    /* Owner: no peer uses it any more. May be called again. */
+    void (*unshare)(ucxpool_window_t *window);
 
-/* --- the same through a mapping, mapped.c --------------------------------- */
+    /* Owner: add to the answer to an import. */
+    void (*offer)(window_grant_t *grant, window_offer_t *offer);
 
-/*
- * Find the files that the window lies in: the pool's, or the one that the
- * caller names. Where peers cannot map them the reason is written.
- *
- * UCXPOOL_ERR_INVALID_PARAM  params name a file which is not mapped there
- * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
- */
-ucxpool_status_t window_mapped_share(ucxpool_window_t              *window,
-                                     const ucxpool_window_params_t *params);
-void             window_mapped_unshare(ucxpool_window_t *window);
+    /* Owner: could the importer of a window that was revoked, or whose channel
+     * has ended, still be touching it? */
+    bool (*may_touch)(const window_grant_t *grant);
 
-/* Map the owner's files, for writing where the blob allows it and the files do;
- * where that cannot be the reason is written. */
-bool window_mapped_map(ucxpool_remote_t *remote, const window_parts_t *parts,
-                       char *reason, size_t reason_size);
-void window_mapped_unmap(ucxpool_remote_t *remote);
+    /* Importer: flags to import with. */
+    uint32_t (*ask)(ucxpool_remote_t *remote);
 
-/* Copy some of an operation. As window_process_copy(). */
-ucxpool_status_t window_mapped_copy(window_operation_t *operation);
+    /*
+     * Importer: get to the memory. window_remote_say() has the reason.
+     * Returns the accesses that it is for: UCXPOOL_WINDOW_READ, _WRITE, both,
+     * or 0.
+     */
+    unsigned (*open)(ucxpool_remote_t *remote, const window_answer_t *answer);
 
-/* --- the same by a GPU, device.c ------------------------------------------ */
+    /* Importer: nothing of ours touches it any more. May be called again. */
+    void (*close)(ucxpool_remote_t *remote);
 
-/* How the window's memory can be mapped, if it can. */
-void window_device_share(ucxpool_window_t *window);
-void window_device_unshare(ucxpool_window_t *window);
+    /* Can the operation go by it? If not, it goes by messages. NULL: all can.
+     */
+    bool (*fits)(const window_operation_t *operation);
+
+    /* Will the places be checked while they are copied? */
+    bool (*checks_places)(const window_operation_t *operation);
+
+    /* Begin. The operation may be gone after it. */
+    void (*start)(window_operation_t *operation);
+
+    /*
+     * Copy some of an operation in its turn (turns.c).
+     *
+     * UCXPOOL_OK          that was all
+     * UCXPOOL_INPROGRESS  there is more
+     * UCXPOOL_ERR_BUSY    nothing now
+     * UCXPOOL_ERR_IO      memory of the owner's, or of ours, is not there
+     * UCXPOOL_ERR_PEER_LOST
+     */
+    ucxpool_status_t (*copy)(window_operation_t *operation);
+} window_way_t;
+
+/* By a mapping of the owner's memory, or of its files; by the kernel; by a GPU;
+ * by UCX's get and put; and by messages, which is always possible. */
+extern const window_way_t window_mapped, window_process, window_device,
+    window_rma, window_messages;
+
+static inline window_reach_t window_reach(const ucxpool_channel_t *channel)
+{
+    return channel->wire->has_endpoint ? WINDOW_REACH_UCX
+                                       : channel->pool->windows->reach;
+}
+
+/* Those of a pool for such peers (window_reach_t), best first. */
+#define window_for_each_way(way, pool, wanted) \
+    for (size_t at = 0; ((way) = (pool)->windows->ways[at]) != NULL; at++) \
+        if (((way)->reach & (wanted)) != 0)
+
+static inline const window_way_t *
+window_operation_way(const window_operation_t *operation)
+{
+    return operation->is_write ? operation->remote->write_way
+                               : operation->remote->way;
+}
+
+/* --- the ways: more of them ----------------------------------------------- */
 
 /* Descriptors that an importer needs for this: of a memory pool, 1. */
 static inline uint32_t window_cuda_num_files(const proto_window_cuda_t *cuda)
@@ -466,66 +514,47 @@ static inline uint32_t window_cuda_num_files(const proto_window_cuda_t *cuda)
     return (cuda->share.way == IPC_CUDA_MEMPOOL) ? 1 : 0;
 }
 
-/* Map the owner's memory; where that cannot be the reason is written. fds: as
- * in window_parts_t. */
-bool window_device_map(ucxpool_remote_t            *remote,
-                       const proto_window_opened_t *opened,
-                       const proto_window_cuda_t *cuda, const int *fds);
-void window_device_unmap(ucxpool_remote_t *remote);
-
-/* The same with virtual memory, allocation by allocation: virtual.c. As
+/* Of a GPU's windows, those in virtual memory, allocation by allocation. As
  * ipc_virtual_export(). */
 ucxpool_status_t window_virtual_share(ucxpool_window_t *window);
 void             window_virtual_unshare(ucxpool_window_t *window);
-bool window_virtual_map(ucxpool_remote_t *remote, const window_parts_t *parts);
-void window_virtual_unmap(ucxpool_remote_t *remote);
+ucxpool_status_t window_virtual_map(ucxpool_remote_t      *remote,
+                                    const window_answer_t *answer);
+void             window_virtual_unmap(ucxpool_remote_t *remote);
 
-/* Does the GPU reach our memory of an operation, too? */
-bool window_device_fits(const window_operation_t *operation);
+/* Are the places in the window, as the owner will check? */
+ucxpool_status_t window_messages_check(const window_operation_t *operation);
 
-/* Will the GPU read the lists itself? Then nobody copies them, nor looks
- * whether all places are in the window: on some machines that takes the
- * processor as long as the link takes for 512 bytes of each. */
-bool window_device_reads_lists(const window_operation_t *operation);
+/* Those that wait until the owner holds fewer. */
+unsigned window_messages_progress(ucxpool_channel_t *channel);
 
-/* Launch what can be. As window_process_copy(); UCXPOOL_ERR_BUSY: later. A long
- * one has the GPU's link in its turn: core/link.h. */
-ucxpool_status_t window_device_start(window_operation_t *operation);
-ucxpool_status_t window_device_copy(window_operation_t *operation);
+/* An operation that may have been called has ended. */
+void window_messages_ended(window_operation_t *operation,
+                           ucxpool_status_t    status);
 
-/* --- by UCX's get and put, rma.c ------------------------------------------ */
+/* The bytes of a read have come. */
+void window_messages_answered(ucxpool_message_t *message);
 
-/* Owner: register the window, if it is not yet, and let the grant's peer have
- * its key. Where that cannot be, window->not_registered says why. */
-void window_rma_offer(window_grant_t *grant);
+/* The owner has refused one. */
+void window_messages_refused(ucxpool_channel_t        *channel,
+                             const proto_window_end_t *end, const char *reason);
 
-/* Nobody has the key any more. */
-void window_rma_unregister(ucxpool_window_t *window);
+/* --- what copies, in turns: turns.c --------------------------------------- */
 
-/* Owner: could a peer whose channel has ended still use a key? */
-bool window_rma_may_touch(const ucxpool_channel_t *channel);
+/* Copy it now if it is short, or some of it and the rest in turns. */
+void window_turns_start(window_operation_t *operation);
 
-/* Importer: would it use a key? Where not, way_reason says why. */
-bool window_rma_is_wanted(ucxpool_remote_t *remote);
+/* Its copy() has returned that: it waits for its turn, or ends. */
+void window_turns_wait(window_operation_t *operation, ucxpool_status_t status);
 
-/* Take the key, and try it: window_remote_begin() is called when that is over,
- * or at once. */
-void window_rma_open(ucxpool_remote_t *remote, const void *key,
-                     size_t key_size);
-
-/* Nothing of ours uses the key any more. */
-void window_rma_close(ucxpool_remote_t *remote);
-
-/* Are its pieces long enough, and memory of the right kind? */
-bool window_rma_fits(const window_operation_t *operation);
-
-/* Begin. The operation may be gone after it. */
-void window_rma_start(window_operation_t *operation);
-
-/* --- what copies, in turns ------------------------------------------------ */
+/* A step of a copy by the processor, which the owner can see (core/ring.h). As
+ * copy() of a way. */
+ucxpool_status_t
+window_turns_step(window_operation_t *operation,
+                  ucxpool_status_t (*step)(window_operation_t *operation));
 
 /* One step of the first, which then stands behind the others. */
-unsigned window_copy_progress(ucxpool_t *pool);
+unsigned window_turns_progress(ucxpool_t *pool);
 
 /* --- owner: operations by messages: serve.c ------------------------------- */
 
