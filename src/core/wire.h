@@ -32,6 +32,9 @@ typedef struct core_wire {
     /* Best fragment of a send, where FRAG_SIZE is auto. */
     uint64_t (*frag_size)(const ucxpool_request_t *request);
 
+    /* The longest fragment that a receiver takes. */
+    uint64_t (*frag_max)(const ucxpool_t *pool);
+
     /*
      * Hand a fragment to the wire: fragment->data is filled.
      *

@@ -41,6 +41,10 @@
 #define GPU_LONG_SIZE ((uint64_t)32 << 20)
 #define GPU_LONG_MIN  GPU_FRAG_SIZE
 
+/* A GPU reads a peer's memory best in long pieces, and needs no block for it.
+ */
+#define GPU_FRAG_MAX ((uint64_t)128 << 20)
+
 static block_pool_t *map_blocks(const ucxpool_t *pool)
 {
     return pool->memory.blocks;
@@ -89,6 +93,15 @@ static uint64_t map_frag_size(const ucxpool_request_t *request)
     return copy_engine_is_launched(request->pool->engine)
                ? gpu_frag_size(request)
                : host_frag_size(request);
+}
+
+static uint64_t map_frag_max(const ucxpool_t *pool)
+{
+    uint64_t block_size = block_pool_block_size(map_blocks(pool));
+
+    return copy_engine_is_launched(pool->engine)
+               ? base_max(block_size, GPU_FRAG_MAX)
+               : block_size;
 }
 
 static ucxpool_status_t map_send(ucxpool_channel_t *channel,
@@ -248,6 +261,7 @@ const core_wire_t wire_map = {
     .in_order  = true,
     .blocks    = map_blocks,
     .frag_size = map_frag_size,
+    .frag_max  = map_frag_max,
     .send      = map_send,
     .arrived   = map_arrived,
     .mailed    = map_mailed,

@@ -38,6 +38,12 @@ static uint64_t ucx_frag_size(const ucxpool_request_t *request)
                              share.total * block_pool_block_size(blocks) / 4));
 }
 
+/* A receive block holds it. */
+static uint64_t ucx_frag_max(const ucxpool_t *pool)
+{
+    return block_pool_block_size(ucx_blocks(pool));
+}
+
 static void fragment_sent(void *request, ucs_status_t status, void *arg)
 {
     xfer_fragment_t   *fragment = arg;
@@ -150,6 +156,7 @@ const core_wire_t wire_ucx = {
     .has_endpoint = true,
     .blocks       = ucx_blocks,
     .frag_size    = ucx_frag_size,
+    .frag_max     = ucx_frag_max,
     .send         = ucx_send,
     .arrived_am   = ucx_arrived,
 };

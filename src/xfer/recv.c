@@ -26,22 +26,9 @@ static void rndv_forget(ucxpool_request_t *request);
  * fragment's end before we do. */
 #define PENDING_MAX (4 * XFER_FRAGMENTS_MAX)
 
-/* A GPU reads a peer's memory best in long pieces, and needs no block for it.
- */
-#define MAP_FRAG_SIZE ((uint64_t)128 << 20)
-
-/* The longest fragment that we can take in: one that fits in a block, where it
- * needs one. */
-static uint64_t frag_size_of(const ucxpool_request_t *request)
+static uint64_t frag_max(const ucxpool_request_t *request)
 {
-    uint64_t block_size =
-        block_pool_block_size(core_channel_blocks(request->channel));
-
-    if (copy_engine_is_launched(request->pool->engine) &&
-        request->channel->wire->is_read) {
-        return base_max(block_size, MAP_FRAG_SIZE);
-    }
-    return block_size;
+    return request->channel->wire->frag_max(request->pool);
 }
 
 static bool lies_inside(const ucxpool_request_t *request,
@@ -49,7 +36,7 @@ static bool lies_inside(const ucxpool_request_t *request,
 {
     uint64_t size = request->data.totals.stream_size;
 
-    return (data->length != 0) && (data->length <= frag_size_of(request)) &&
+    return (data->length != 0) && (data->length <= frag_max(request)) &&
            (data->offset <= size) && (data->length <= size - data->offset) &&
            (data->length <= size - request->recv->begun);
 }
@@ -205,7 +192,7 @@ static void send_accept(ucxpool_request_t *request)
     memcpy(data, lent, size);
     fixed->accept.message   = request->recv->message;
     fixed->accept.receive   = request->recv->receive;
-    fixed->accept.frag_size = frag_size_of(request);
+    fixed->accept.frag_size = frag_max(request);
     fixed->accept.window    = window(request);
     core_control_end(request->channel);
     xfer_mailbox_lend(request);
