@@ -181,7 +181,9 @@ autotools() {
             "out: run 'make distclean' first"
     fi
     if [ "$top/configure" -nt "$top/configure.ac" ] &&
-        [ "$top/Makefile.in" -nt "$top/Makefile.am" ] &&
+        [ -f "$top/Makefile.in" ] &&
+        [ -z "$(find "$top/Makefile.am" "$top"/*/local.mk \
+            -newer "$top/Makefile.in")" ] &&
         [ -z "$(find "$top/m4" -name 'ucxpool_*' -newer "$top/configure")" ]
     then
         return 0

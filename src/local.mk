@@ -1,0 +1,200 @@
+ucxpoolincludedir = $(includedir)/ucxpool
+ucxpoolinclude_HEADERS = \
+	include/ucxpool/channel.h include/ucxpool/config.h \
+	include/ucxpool/device.h include/ucxpool/event.h \
+	include/ucxpool/framework.h include/ucxpool/heap.h \
+	include/ucxpool/log.h include/ucxpool/memory.h include/ucxpool/pool.h \
+	include/ucxpool/stats.h include/ucxpool/status.h \
+	include/ucxpool/transfer.h include/ucxpool/ucxpool.h \
+	include/ucxpool/verbs.h include/ucxpool/window.h
+nodist_ucxpoolinclude_HEADERS = include/ucxpool/version.h
+# For ucxpool_info and libucxpool-framework alone.
+noinst_HEADERS = include/ucxpool/private.h
+
+lib_LTLIBRARIES = libucxpool.la libucxpool-framework.la
+# A convenience library, so that tests reach what the version script hides.
+noinst_LTLIBRARIES = libucxpool-internal.la
+libucxpool_internal_la_SOURCES = \
+	src/api/channel.c \
+	src/api/config.c src/api/config.h \
+	src/api/data.c src/api/data.h \
+	src/api/device.c \
+	src/api/heap.c \
+	src/api/listener.c \
+	src/api/pool.c \
+	src/api/self_test.c \
+	src/api/stats.c \
+	src/api/transfer.c \
+	src/api/ucx.c \
+	src/api/verbs.c \
+	src/api/window.c \
+	src/base/clock.h \
+	src/base/config.c src/base/config.h \
+	src/base/crc32c.c src/base/crc32c.h \
+	src/base/error.c src/base/error.h \
+	src/base/key.c src/base/key.h \
+	src/base/limits.c src/base/limits.h \
+	src/base/list.h \
+	src/base/lock.c src/base/lock.h \
+	src/base/log.c src/base/log.h \
+	src/base/math.h \
+	src/base/memcheck.h \
+	src/base/secret.c src/base/secret.h \
+	src/base/text.c src/base/text.h \
+	src/base/trace.h \
+	src/block/backing.c src/block/backing.h \
+	src/block/budget.c src/block/budget.h \
+	src/block/comm.c src/block/comm.h \
+	src/block/pool.c src/block/pool.h \
+	src/bootstrap/address.c src/bootstrap/address.h \
+	src/bootstrap/auth.c src/bootstrap/auth.h \
+	src/bootstrap/client.c src/bootstrap/client.h \
+	src/bootstrap/listener.c src/bootstrap/listener.h \
+	src/copy/cuda_copier.c src/copy/cuda_copier.h \
+	src/copy/engine.c src/copy/engine.h \
+	src/copy/fault.c src/copy/fault.h \
+	src/copy/file.c src/copy/file.h \
+	src/copy/list.c src/copy/list.h \
+	src/copy/memtypes.c src/copy/memtypes.h \
+	src/copy/plan.c src/copy/plan.h \
+	src/copy/tiles.c src/copy/tiles.h \
+	src/core/channel.c src/core/channel.h \
+	src/core/control.c src/core/control.h \
+	src/core/domains.c src/core/domains.h \
+	src/core/endpoint.c src/core/endpoint.h \
+	src/core/files.c src/core/files.h \
+	src/core/inbox.c src/core/inbox.h \
+	src/core/lifeline.c src/core/lifeline.h \
+	src/core/link.c src/core/link.h \
+	src/core/local.c src/core/local.h \
+	src/core/memory.c src/core/memory.h \
+	src/core/network.c src/core/network.h \
+	src/core/numbers.c src/core/numbers.h \
+	src/core/pool.c src/core/pool.h \
+	src/core/proto.c src/core/proto.h \
+	src/core/remote.c src/core/remote.h \
+	src/core/request.c src/core/request.h \
+	src/core/ring.c src/core/ring.h \
+	src/core/stats.c src/core/stats.h \
+	src/core/wakeup.c src/core/wakeup.h \
+	src/core/wire.h \
+	src/heap/heap.c src/heap/heap.h \
+	src/heap/large.c src/heap/large.h \
+	src/heap/log.c src/heap/log.h \
+	src/heap/range.c src/heap/range.h \
+	src/heap/space.c src/heap/space.h \
+	src/heap/stream.c src/heap/stream.h \
+	src/ipc/mempool.c src/ipc/mempool.h \
+	src/ipc/share.c src/ipc/share.h \
+	src/ipc/socket.c src/ipc/socket.h \
+	src/ipc/virtual.c src/ipc/virtual.h \
+	src/mem/cuda_alloc.c \
+	src/mem/cuda_api.h \
+	src/mem/cuda_device.c src/mem/cuda_device.h \
+	src/mem/cuda_driver.c src/mem/cuda_driver.h \
+	src/mem/cuda_pinned.c src/mem/cuda_pinned.h \
+	src/mem/cuda_stream.c src/mem/cuda_stream.h \
+	src/mem/cuda_vmm.c \
+	src/mem/host.c \
+	src/mem/memfd.c src/mem/memfd.h \
+	src/mem/nvml.c src/mem/nvml.h \
+	src/mem/readable.c src/mem/readable.h \
+	src/mem/reg_verbs.h \
+	src/mem/region.c src/mem/region.h \
+	src/mem/system.c src/mem/system.h \
+	src/mem/vmm.h \
+	src/pool/lifetime.c \
+	src/pool/nap.c src/pool/nap.h \
+	src/pool/pool.h \
+	src/pool/progress.c \
+	src/pool/sleep.c \
+	src/ucx/child.c src/ucx/child.h \
+	src/ucx/context.c src/ucx/context.h \
+	src/ucx/peer_timeout.c src/ucx/peer_timeout.h \
+	src/ucx/reg.c src/ucx/reg.h \
+	src/ucx/rma.c src/ucx/rma.h \
+	src/ucx/status.c src/ucx/status.h \
+	src/ucx/tune.c src/ucx/tune.h \
+	src/window/device.c \
+	src/window/mapped.c \
+	src/window/messages.c \
+	src/window/operation.c \
+	src/window/piece.c \
+	src/window/process.c \
+	src/window/remote.c \
+	src/window/rma.c \
+	src/window/serve.c \
+	src/window/service.c \
+	src/window/turns.c \
+	src/window/virtual.c \
+	src/window/window.c src/window/window.h \
+	src/wire/map.c \
+	src/wire/ucx.c \
+	src/wire/wires.h \
+	src/wireup/close.c src/wireup/close.h \
+	src/wireup/connect.c src/wireup/connect.h \
+	src/wireup/fd_passing.c src/wireup/fd_passing.h \
+	src/wireup/hello.c src/wireup/hello.h \
+	src/wireup/listener.c src/wireup/listener.h \
+	src/wireup/mapping.c src/wireup/mapping.h \
+	src/wireup/network.c src/wireup/network.h \
+	src/xfer/delivery.c src/xfer/delivery.h \
+	src/xfer/fragment.c src/xfer/fragment.h \
+	src/xfer/loan.c src/xfer/loan.h \
+	src/xfer/mailbox.c src/xfer/mailbox.h \
+	src/xfer/message.c src/xfer/message.h \
+	src/xfer/post.c src/xfer/post.h \
+	src/xfer/posted.c src/xfer/posted.h \
+	src/xfer/queue.c src/xfer/queue.h \
+	src/xfer/recv.c src/xfer/recv.h \
+	src/xfer/request.h \
+	src/xfer/send.c src/xfer/send.h \
+	src/xfer/short.c src/xfer/short.h \
+	src/xfer/state.c src/xfer/state.h
+libucxpool_internal_la_LIBADD = $(UCX_LIBS) $(CRYPTO_LIBS) -ldl
+# Only the headers of libibverbs: the application loads the library.
+if HAVE_VERBS
+libucxpool_internal_la_SOURCES += src/mem/reg_verbs.c
+else
+libucxpool_internal_la_SOURCES += src/mem/reg_verbs_none.c
+endif
+# NVTX is headers alone. A profiler brings the code that takes the ranges.
+if HAVE_NVTX
+libucxpool_internal_la_SOURCES += src/base/trace.c
+else
+libucxpool_internal_la_SOURCES += src/base/trace_none.c
+endif
+
+libucxpool_la_SOURCES =
+libucxpool_la_LIBADD = libucxpool-internal.la
+libucxpool_la_LDFLAGS = \
+	-version-info 0:0:0 \
+	-Wl,--version-script=$(top_srcdir)/src/libucxpool.map \
+	$(UCXPOOL_LDFLAGS)
+EXTRA_libucxpool_la_DEPENDENCIES = src/libucxpool.map
+
+# C++ exceptions pass through the functions for array libraries, whose callers
+# are frameworks in C++.
+noinst_LTLIBRARIES += libframework.la
+libframework_la_CFLAGS = $(AM_CFLAGS) -fexceptions
+libframework_la_SOURCES = \
+	src/framework/adapters.c src/framework/framework.h \
+	src/framework/pools.c src/framework/uses.c
+
+libucxpool_framework_la_SOURCES =
+libucxpool_framework_la_LIBADD = libframework.la libucxpool.la -ldl
+libucxpool_framework_la_LDFLAGS = \
+	-version-info 0:0:0 \
+	-Wl,--version-script=$(top_srcdir)/src/libucxpool-framework.map \
+	$(UCXPOOL_LDFLAGS)
+EXTRA_libucxpool_framework_la_DEPENDENCIES = src/libucxpool-framework.map
+
+# scripts/make-ptx makes the kernel.
+EXTRA_DIST += src/libucxpool.map src/libucxpool-framework.map \
+	src/copy/kernel.cu src/copy/kernel.ptx src/copy/units.cuh
+CLEANFILES += src/copy/kernel_ptx.inc
+src/copy/kernel_ptx.inc: src/copy/kernel.ptx
+	$(AM_V_GEN)$(MKDIR_P) src/copy && \
+	sed -e 's/[\\"]/\\&/g; s/.*/"&\\n"/' $(srcdir)/src/copy/kernel.ptx \
+		>$@-new && mv $@-new $@
+src/copy/cuda_copier.lo: src/copy/kernel_ptx.inc
