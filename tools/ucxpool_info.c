@@ -101,8 +101,8 @@ static ucxpool_config_t *read_config(bool *is_good_p)
     return NULL;
 }
 
-static void print_settings(const ucxpool_config_t *config,
-                           const settings_t *settings, bool json, FILE *output)
+static void print_settings(const ucxpool_config_t *config, bool json,
+                           FILE *output)
 {
     report_t report;
 
@@ -114,13 +114,12 @@ static void print_settings(const ucxpool_config_t *config,
         return;
     }
     report_begin(&report, output, true);
-    info_settings_report(&report, settings);
+    info_settings_report(&report, config);
     report_end(&report);
 }
 
 static bool print_report(const ucxpool_config_t *config,
-                         const settings_t *settings, const options_t *options,
-                         FILE *output)
+                         const options_t *options, FILE *output)
 {
     report_t report;
     bool     is_good;
@@ -131,12 +130,11 @@ static bool print_report(const ucxpool_config_t *config,
     info_machine_report(&report);
     is_good &= info_gpu_report(&report, config);
     if (!options->no_pool) {
-        is_good &=
-            info_pool_report(&report, config, settings, options->self_test);
-        is_good &= info_wire_report(&report, settings);
+        is_good &= info_pool_report(&report, config, options->self_test);
+        is_good &= info_wire_report(&report, config);
     }
-    is_good &= info_peers_report(&report, config, settings);
-    info_settings_report(&report, settings);
+    is_good &= info_peers_report(&report, config);
+    info_settings_report(&report, config);
     report_end(&report);
     return is_good;
 }
@@ -153,17 +151,17 @@ static bool print_budget(const ucxpool_config_t *config, bool json,
     return is_good;
 }
 
-static bool print(const ucxpool_config_t *config, const settings_t *settings,
-                  const options_t *options, FILE *output)
+static bool print(const ucxpool_config_t *config, const options_t *options,
+                  FILE *output)
 {
     if (options->config) {
-        print_settings(config, settings, options->json, output);
+        print_settings(config, options->json, output);
         return true;
     }
     if (options->budget) {
         return print_budget(config, options->json, output);
     }
-    return print_report(config, settings, options, output);
+    return print_report(config, options, output);
 }
 
 /* Returns the exit code. */
@@ -171,18 +169,11 @@ static int run(const options_t *options, FILE *output)
 {
     bool              is_good;
     ucxpool_config_t *config = read_config(&is_good);
-    settings_t        settings;
 
     if (config == NULL) {
         return 1;
     }
-    if (!settings_init(&settings, config)) {
-        tool_error("no memory for the settings");
-        ucxpool_config_release(config);
-        return 1;
-    }
-    is_good &= print(config, &settings, options, output);
-    settings_cleanup(&settings);
+    is_good &= print(config, options, output);
     ucxpool_config_release(config);
     return is_good ? 0 : 1;
 }

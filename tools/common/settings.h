@@ -1,5 +1,6 @@
 /*
- * The settings as text, taken from what ucxpool_config_print() prints.
+ * Settings of a pool: one described, several changed. Names are without
+ * UCXPOOL_.
  */
 #ifndef COMMON_SETTINGS_H
 #define COMMON_SETTINGS_H
@@ -8,23 +9,7 @@
 
 #include <stdbool.h>
 
-typedef struct setting {
-    char *name; /* with UCXPOOL_ */
-    char *value;
-    char *fallback; /* its default */
-    char *from;     /* where the value comes from, in words */
-    char *takes;    /* what it may be */
-    char *means;    /* what it does */
-} setting_t;
-
-typedef struct settings {
-    char      *text; /* all strings lie in here */
-    setting_t *list;
-    size_t     num_settings;
-} settings_t;
-
-/* Changes of settings, by names without UCXPOOL_; those to NULL are left
- * out. */
+/* Changes of settings; those to NULL are left out. */
 typedef struct setting_change {
     const char *name;
     const char *value;
@@ -34,14 +19,10 @@ typedef struct setting_change {
 ucxpool_status_t settings_change(ucxpool_config_t       *config,
                                  const setting_change_t *changes, size_t num);
 
-/* False when there is no memory. */
-bool settings_init(settings_t *settings, const ucxpool_config_t *config);
-void settings_cleanup(settings_t *settings);
+/* The setting must exist. */
+ucxpool_config_attr_t setting_get(const ucxpool_config_t *config,
+                                  const char             *name);
 
-/* Does the value come from somewhere else than the defaults? */
-bool setting_is_set(const setting_t *setting);
-
-/* By its name without UCXPOOL_, which must be a setting's. */
-const setting_t *settings_find(const settings_t *settings, const char *name);
+bool setting_is_set(const ucxpool_config_attr_t *setting);
 
 #endif

@@ -108,43 +108,64 @@ void info_machine_report(report_t *report)
     report_section_end(report);
 }
 
-static void report_one(report_t *report, const setting_t *setting)
+static void report_one(report_t *report, const ucxpool_config_attr_t *setting)
 {
+    char name[64], from[96];
+
+    snprintf(name, sizeof(name), "UCXPOOL_%s", setting->key);
+    switch (setting->source) {
+    case UCXPOOL_CONFIG_SOURCE_DEFAULT:
+        strcpy(from, "default");
+        break;
+    case UCXPOOL_CONFIG_SOURCE_ENVIRONMENT:
+        snprintf(from, sizeof(from), "environment variable %s", name);
+        break;
+    case UCXPOOL_CONFIG_SOURCE_MODIFY:
+        strcpy(from, "ucxpool_config_modify()");
+        break;
+    }
     if (!report->json) {
-        report_text(report, setting->name, "%s (%s)", setting->value,
-                    setting->from);
+        report_text(report, name, "%s (%s)", setting->value, from);
         return;
     }
-    report_section_begin(report, setting->name, setting->name);
+    report_section_begin(report, name, name);
     report_text(report, "value", "%s", setting->value);
-    report_text(report, "from", "%s", setting->from);
-    report_text(report, "default", "%s", setting->fallback);
+    report_text(report, "from", "%s", from);
+    report_text(report, "default", "%s", setting->default_value);
     report_text(report, "takes", "%s", setting->takes);
-    report_text(report, "means", "%s", setting->means);
+    report_text(report, "means", "%s", setting->doc);
     report_section_end(report);
 }
 
-static bool are_all_defaults(const settings_t *settings)
+static bool are_all_defaults(const ucxpool_config_t *config)
 {
-    for (size_t i = 0; i < settings->num_settings; i++) {
-        if (setting_is_set(&settings->list[i])) {
+    const char *key;
+
+    for (size_t i = 0; (key = ucxpool_config_key(i)) != NULL; i++) {
+        ucxpool_config_attr_t setting = setting_get(config, key);
+
+        if (setting_is_set(&setting)) {
             return false;
         }
     }
     return true;
 }
 
-void info_settings_report(report_t *report, const settings_t *settings)
+void info_settings_report(report_t *report, const ucxpool_config_t *config)
 {
+    const char *key;
+
     report_section_begin(report, "settings",
-                         are_all_defaults(settings)
+                         are_all_defaults(config)
                              ? "Settings: all at their defaults "
                                "(ucxpool_info -c prints them)"
                              : "Settings that are not at their defaults "
                                "(ucxpool_info -c prints all)");
-    for (size_t i = 0; i < settings->num_settings; i++) {
-        if (report->json || setting_is_set(&settings->list[i])) {
-            report_one(report, &settings->list[i]);
+    for (size_t i = 0; (key = ucxpool_config_key(i)) != NULL; i++) {
+        ucxpool_config_attr_t setting = setting_get(config, key);
+
+        if (report->json || setting_is_set(&setting)) {
+            report_one(report, &setting);
         }
     }
     report_section_end(report);

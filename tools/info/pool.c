@@ -16,41 +16,38 @@
 #include <time.h>
 
 /* The reason of the next value: a setting, and where it was set. */
-static void because_setting(report_t *report, const settings_t *settings,
+static void because_setting(report_t *report, const ucxpool_config_t *config,
                             const char *name)
 {
-    const setting_t *setting = settings_find(settings, name);
+    static const char *const sources[] = {
+        [UCXPOOL_CONFIG_SOURCE_DEFAULT]     = ", the default",
+        [UCXPOOL_CONFIG_SOURCE_ENVIRONMENT] = " in the environment",
+        [UCXPOOL_CONFIG_SOURCE_MODIFY]      = " by ucxpool_config_modify()"};
+    ucxpool_config_attr_t setting = setting_get(config, name);
 
-    if (!setting_is_set(setting)) {
-        report_because(report, "%s=%s, the default", setting->name,
-                       setting->value);
-    } else if (strstr(setting->from, setting->name) != NULL) {
-        report_because(report, "%s=%s in the environment", setting->name,
-                       setting->value);
-    } else {
-        report_because(report, "%s=%s by %s", setting->name, setting->value,
-                       setting->from);
-    }
+    report_because(report, "UCXPOOL_%s=%s%s", name, setting.value,
+                   sources[setting.source]);
 }
 
-static const char *value_of(const settings_t *settings, const char *name)
+static bool has_value(const ucxpool_config_t *config, const char *name,
+                      const char *value)
 {
-    return settings_find(settings, name)->value;
+    return strcmp(setting_get(config, name).value, value) == 0;
 }
 
-static void report_sizes(report_t *report, const settings_t *settings,
+static void report_sizes(report_t *report, const ucxpool_config_t *config,
                          const pool_stats_t *stats)
 {
-    because_setting(report, settings, "COMM_SIZE");
+    because_setting(report, config, "COMM_SIZE");
     report_size(report, "memory", pool_stats_value(stats, "registered_bytes"));
-    because_setting(report, settings, "REGION_SIZE");
+    because_setting(report, config, "REGION_SIZE");
     report_number(report, "regions", pool_stats_value(stats, "num_regions"));
     report_size(report, "region_size",
                 (pool_stats_value(stats, "num_regions") == 0)
                     ? 0
                     : pool_stats_value(stats, "registered_bytes") /
                           pool_stats_value(stats, "num_regions"));
-    because_setting(report, settings, "BLOCK_SIZE");
+    because_setting(report, config, "BLOCK_SIZE");
     report_size(report, "block_size", pool_stats_value(stats, "block_size"));
     report_number(report, "registrations",
                   pool_stats_value(stats, "registrations"));
@@ -78,13 +75,13 @@ static void report_degraded(report_t *report, const ucxpool_attr_t *attr,
                   pool_stats_value(stats, "blocks_asked"));
 }
 
-static void report_shares(report_t *report, const settings_t *settings,
+static void report_shares(report_t *report, const ucxpool_config_t *config,
                           const pool_stats_t *stats)
 {
-    because_setting(report, settings, "SEND_SHARE");
+    because_setting(report, config, "SEND_SHARE");
     report_number(report, "blocks_to_send",
                   pool_stats_value(stats, "blocks_send_total"));
-    because_setting(report, settings, "RECV_SHARE");
+    because_setting(report, config, "RECV_SHARE");
     report_number(report, "blocks_to_receive",
                   pool_stats_value(stats, "blocks_recv_total"));
     report_because(report, "what the other two leave");
@@ -118,13 +115,13 @@ static uint64_t page_size(const void *address)
 }
 
 /* The pages are looked up where the kernel keeps them, behind one block. */
-static void report_pages(report_t *report, const settings_t *settings,
+static void report_pages(report_t *report, const ucxpool_config_t *config,
                          ucxpool_t *pool)
 {
     ucxpool_block_t block;
     uint64_t        size;
 
-    because_setting(report, settings, "HUGE_PAGES");
+    because_setting(report, config, "HUGE_PAGES");
     if (ucxpool_block_get(pool, &block) != UCXPOOL_OK) {
         report_text(report, "page",
                     "unknown: there is no block for the "
@@ -169,14 +166,15 @@ static void report_domains(report_t *report, ucxpool_t *pool,
                   pool_stats_value(stats, "regions_verified"));
 }
 
-static void report_transfer(report_t *report, const settings_t *settings)
+static void report_transfer(report_t *report, const ucxpool_config_t *config)
 {
     static const char *const names[][2] = {
         {"WIRE", "wire"}, {"FRAG_SIZE", "fragment"}, {"CHECKSUM", "checksum"}};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        because_setting(report, settings, names[i][0]);
-        report_text(report, names[i][1], "%s", value_of(settings, names[i][0]));
+        because_setting(report, config, names[i][0]);
+        report_text(report, names[i][1], "%s",
+                    setting_get(config, names[i][0]).value);
     }
 }
 
@@ -198,12 +196,11 @@ static void report_ucx_ports(report_t *report)
 }
 
 /* Creating a listener on loopback shows whether the secret file can be used. */
-static bool report_secret(report_t *report, const settings_t *settings,
+static bool report_secret(report_t *report, const ucxpool_config_t *config,
                           ucxpool_t *pool)
 {
-    bool has_secret = value_of(settings, "SECRET_FILE")[0] != '\0';
-    bool may_listen =
-        strcmp(value_of(settings, "LISTEN_WITHOUT_SECRET"), "y") == 0;
+    bool has_secret = !has_value(config, "SECRET_FILE", "");
+    bool may_listen = has_value(config, "LISTEN_WITHOUT_SECRET", "y");
     ucxpool_listener_t *listener;
 
     if (ucxpool_listener_create(pool, "127.0.0.1:0", &listener) != UCXPOOL_OK) {
@@ -214,11 +211,11 @@ static bool report_secret(report_t *report, const settings_t *settings,
     }
     ucxpool_listener_destroy(listener);
     if (has_secret) {
-        because_setting(report, settings, "SECRET_FILE");
+        because_setting(report, config, "SECRET_FILE");
         report_text(report, "listens_on",
                     "all addresses, for peers that know the secret");
     } else if (may_listen) {
-        because_setting(report, settings, "LISTEN_WITHOUT_SECRET");
+        because_setting(report, config, "LISTEN_WITHOUT_SECRET");
         report_text(report, "listens_on",
                     "all addresses, for whoever reaches the port");
     } else {
@@ -244,14 +241,14 @@ static bool report_self_test(report_t *report, ucxpool_t *pool)
     return false;
 }
 
-static bool report_blocks(report_t *report, const settings_t *settings,
+static bool report_blocks(report_t *report, const ucxpool_config_t *config,
                           ucxpool_t *pool, const pool_stats_t *stats)
 {
     report_domains(report, pool, stats);
-    report_shares(report, settings, stats);
-    report_pages(report, settings, pool);
-    report_transfer(report, settings);
-    return report_secret(report, settings, pool);
+    report_shares(report, config, stats);
+    report_pages(report, config, pool);
+    report_transfer(report, config);
+    return report_secret(report, config, pool);
 }
 
 /* COMM_SIZE=0 is a pool for its heap alone: what has to do with blocks it has
@@ -268,7 +265,7 @@ static bool report_no_blocks(report_t *report)
     return true;
 }
 
-static bool report_pool(report_t *report, const settings_t *settings,
+static bool report_pool(report_t *report, const ucxpool_config_t *config,
                         ucxpool_t *pool, bool self_test)
 {
     pool_stats_t   stats;
@@ -277,12 +274,12 @@ static bool report_pool(report_t *report, const settings_t *settings,
 
     pool_stats_read(pool, &stats);
     ucxpool_query(pool, &attr, sizeof(attr));
-    report_sizes(report, settings, &stats);
+    report_sizes(report, config, &stats);
     report_degraded(report, &attr, &stats);
     if (pool_stats_value(&stats, "num_regions") == 0) {
         is_good = report_no_blocks(report);
     } else {
-        is_good = report_blocks(report, settings, pool, &stats);
+        is_good = report_blocks(report, config, pool, &stats);
     }
     if (self_test) {
         is_good = report_self_test(report, pool) && is_good;
@@ -291,7 +288,7 @@ static bool report_pool(report_t *report, const settings_t *settings,
 }
 
 bool info_pool_report(report_t *report, const ucxpool_config_t *config,
-                      const settings_t *settings, bool self_test)
+                      bool self_test)
 {
     const ucxpool_params_t params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG |
                                                    UCXPOOL_PARAM_FIELD_NAME,
@@ -303,7 +300,7 @@ bool info_pool_report(report_t *report, const ucxpool_config_t *config,
     report_section_begin(report, "pool", "The pool");
     if (ucxpool_create(&params, &pool) == UCXPOOL_OK) {
         report_bool(report, "works", true);
-        is_good = report_pool(report, settings, pool, self_test);
+        is_good = report_pool(report, config, pool, self_test);
         ucxpool_destroy(pool);
     } else {
         tool_error("cannot create the pool: %s", ucxpool_error_detail());
@@ -450,12 +447,12 @@ static bool report_wire(report_t *report)
 }
 
 /* Without blocks the user's pools have no channels, whatever small ones do. */
-bool info_wire_report(report_t *report, const settings_t *settings)
+bool info_wire_report(report_t *report, const ucxpool_config_t *config)
 {
     bool is_good = true;
 
     report_section_begin(report, "wire", "What carries the bytes");
-    if (strcmp(settings_find(settings, "COMM_SIZE")->value, "0") == 0) {
+    if (has_value(config, "COMM_SIZE", "0")) {
         report_because(report, "no blocks");
         report_text(report, "to_this_host", "none");
     } else {
@@ -496,17 +493,16 @@ static void report_transport(report_t                     *report,
     report_section_end(report);
 }
 
-bool info_peers_report(report_t *report, const ucxpool_config_t *config,
-                       const settings_t *settings)
+bool info_peers_report(report_t *report, const ucxpool_config_t *config)
 {
-    const setting_t       *setting = settings_find(settings, "PEER_TIMEOUT");
     ucxpool_peer_timeout_t timeouts[MAX_TIMEOUTS];
     size_t                 num     = 0;
     bool                   is_good = true;
 
     report_section_begin(report, "peers",
                          "A peer that is gone is noticed after");
-    report_text(report, "peer_timeout", "%s", setting->value);
+    report_text(report, "peer_timeout", "%s",
+                setting_get(config, "PEER_TIMEOUT").value);
     if (ucxpool_peer_timeouts_query(config, timeouts, MAX_TIMEOUTS, &num) !=
         UCXPOOL_OK) {
         tool_error("cannot tell how soon UCX detects the failure of a peer: %s",

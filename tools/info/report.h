@@ -94,18 +94,17 @@ bool info_budget_report(report_t *report, const ucxpool_config_t *config);
  * self_test  Send a message through every region.
  */
 bool info_pool_report(report_t *report, const ucxpool_config_t *config,
-                      const settings_t *settings, bool self_test);
+                      bool self_test);
 
 /* The wire between two pools of this host: two small ones are connected, unless
  * the settings leave no blocks. */
-bool info_wire_report(report_t *report, const settings_t *settings);
+bool info_wire_report(report_t *report, const ucxpool_config_t *config);
 
 /* How soon the failure of a peer is detected, with each transport. */
-bool info_peers_report(report_t *report, const ucxpool_config_t *config,
-                       const settings_t *settings);
+bool info_peers_report(report_t *report, const ucxpool_config_t *config);
 
 /* Settings: for people those that are not at their defaults, for programs
  * all. */
-void info_settings_report(report_t *report, const settings_t *settings);
+void info_settings_report(report_t *report, const ucxpool_config_t *config);
 
 #endif

@@ -181,21 +181,14 @@ static ucxpool_status_t configure(ucxpool_config_t *config,
 static int read_memory_limit(uint64_t *bytes_p)
 {
     ucxpool_config_t *config;
-    settings_t        settings;
-    bool              is_read;
 
     if (ucxpool_config_read(&config) != UCXPOOL_OK) {
         return pool_error();
     }
-    is_read = settings_init(&settings, config);
-    ucxpool_config_release(config);
-    if (!is_read) {
-        return tool_error("out of memory");
-    }
     *bytes_p = 0; /* stays so for "auto" */
-    (void)number_parse_size(settings_find(&settings, "MEMORY_LIMIT")->value,
+    (void)number_parse_size(setting_get(config, "MEMORY_LIMIT").value,
                             UINT64_MAX, bytes_p);
-    settings_cleanup(&settings);
+    ucxpool_config_release(config);
     return 0;
 }
 
