@@ -1,6 +1,7 @@
 /* What children of a process with pools keep of them. */
 #include <config.h>
 
+#include "caught.h"
 #include "pair.h"
 
 #include <check.h>
@@ -160,6 +161,38 @@ static void open_many(void)
     }
 }
 
+/* One channel of the pool to itself over ucx: does the log warn of the fork? */
+static bool is_warned(void)
+{
+    pair_t      pair;
+    const char *text;
+
+    caught_begin();
+    pair.a    = pair_pool("WIRE=ucx LOG_LEVEL=warn");
+    pair.to_a = pair_meet(pair.a, pair.a);
+    text      = caught_text();
+    return strstr(text, "was forked while its parent had a pool") != NULL;
+}
+
+START_TEST(a_child_of_a_process_with_a_pool_is_warned_of_ucx)
+{
+    ucxpool_t *pool = pair_pool(NULL);
+
+    parent = getpid();
+    for (int i = 0; i < 2; i++) {
+        pid_t pid = fork();
+
+        if (pid == 0) {
+            _exit(is_warned() == (i == 0) ? 0 : 1);
+        }
+        check_ends_well(pid);
+        if (i == 0) {
+            ucxpool_destroy(pool);
+        }
+    }
+}
+END_TEST
+
 START_TEST(programs_that_are_started_inherit_nothing)
 {
     bool   was_open[MAX_FDS];
@@ -271,6 +304,7 @@ int main(void)
     tcase_add_test(tcase, a_forked_child_keeps_its_own_descriptors);
     tcase_add_loop_test(
         tcase, a_child_that_destroys_its_parents_pools_does_no_harm, 0, 2);
+    tcase_add_test(tcase, a_child_of_a_process_with_a_pool_is_warned_of_ucx);
     tcase_add_loop_test(tcase, programs_that_are_started_inherit_nothing, 0, 2);
     tcase_add_test(tcase,
                    a_child_that_lives_on_does_not_hide_its_parents_death);

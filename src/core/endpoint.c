@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/limits.h"
+#include "ucx/child.h"
 #include "ucx/status.h"
 
 #include <stdlib.h>
@@ -68,6 +69,7 @@ ucxpool_status_t core_endpoint_create(ucxpool_t *pool, const void *worker,
     if (endpoint == NULL) {
         return UCXPOOL_ERR_NO_MEMORY;
     }
+    ucx_child_warn();
     params.err_handler.arg = endpoint;
     endpoint->is_own       = true;
     status = ucp_ep_create(pool->ucx.worker, &params, &endpoint->ep);

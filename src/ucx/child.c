@@ -3,11 +3,13 @@
 #include "ucx/child.h"
 
 #include "base/lock.h"
+#include "base/log.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -168,6 +170,7 @@ static bool epoll_is_kin(int fd)
 static base_lock_t    lock;
 static base_list_t    children = {&children, &children};
 static pthread_once_t once     = PTHREAD_ONCE_INIT;
+static atomic_bool    lacks_thread; /* UCX's, which the parent had */
 
 /* --- fork -------------------------------------------------------------------
  */
@@ -198,6 +201,7 @@ static void in_child(void)
     int          null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     ucx_child_t *child;
 
+    atomic_store(&lacks_thread, !base_list_is_empty(&children));
     base_list_for_each(child, &children, ucx_child_t, link) {
         if (!child->is_foreign) {
             child->is_foreign = true;
@@ -214,6 +218,17 @@ static void in_child(void)
 static void watch_forks(void)
 {
     (void)pthread_atfork(before_fork, after_fork, in_child);
+}
+
+void ucx_child_warn(void)
+{
+    if (atomic_exchange(&lacks_thread, false)) {
+        base_warn("this process was forked while its parent had a pool: "
+                  "channels over ucx may stay connecting, because UCX does not "
+                  "start its thread again. Fork before the first pool, or "
+                  "start a program (posix_spawn(); in Python spawn, "
+                  "forkserver)");
+    }
 }
 
 void ucx_child_add(ucx_child_t *child)

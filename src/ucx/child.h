@@ -36,6 +36,12 @@ void ucx_child_remove(ucx_child_t *child);
 /* Close on exec what hangs from the epoll now. */
 void ucx_child_close_on_exec(const ucx_child_t *child);
 
+/*
+ * In a process that was forked while its parent had a pool: log once that UCX
+ * may not connect there. UCX does not start its thread again in a child.
+ */
+void ucx_child_warn(void);
+
 /* Sockets and epolls that are opened between these two calls, by this thread
  * or another, are closed on exec. The second belongs to each first. */
 typedef struct ucx_child_before {
