@@ -311,6 +311,17 @@ START_TEST(an_unknown_key_is_not_described)
 }
 END_TEST
 
+START_TEST(errors_name_a_setting_as_its_variable)
+{
+    assert_refused("BLOCK_SIZE", "3");
+    assert_detail_has("UCXPOOL_BLOCK_SIZE=3 is not possible");
+    ck_assert_int_eq(ucxpool_config_modify(config, "BLOK_SIZE", "1m"),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_detail_has("no setting UCXPOOL_BLOK_SIZE: did you mean "
+                      "UCXPOOL_BLOCK_SIZE?");
+}
+END_TEST
+
 START_TEST(values_are_printed_one_a_line)
 {
     char  *text = printed(UCXPOOL_CONFIG_PRINT_VALUES);
@@ -469,6 +480,7 @@ static void add_print_tests(TCase *tcase)
     tcase_add_test(tcase, a_setting_is_described);
     tcase_add_test(tcase, every_key_is_described);
     tcase_add_test(tcase, an_unknown_key_is_not_described);
+    tcase_add_test(tcase, errors_name_a_setting_as_its_variable);
     tcase_add_test(tcase, values_are_printed_one_a_line);
     tcase_add_test(tcase, printed_values_read_back_the_same);
     tcase_add_test(tcase, a_value_is_printed_with_its_source);

@@ -213,11 +213,11 @@ START_TEST(a_misspelt_key_is_told_the_nearest)
 {
     assert_refused("BLOKC_SIZE", "4m");
     assert_detail_has("BLOKC_SIZE");
-    assert_detail_has("did you mean BLOCK_SIZE?");
+    assert_detail_has("did you mean UCXPOOL_BLOCK_SIZE?");
     assert_refused("block_size", "4m");
-    assert_detail_has("did you mean BLOCK_SIZE?");
+    assert_detail_has("did you mean UCXPOOL_BLOCK_SIZE?");
     assert_refused("CREDIT", "4");
-    assert_detail_has("did you mean CREDITS?");
+    assert_detail_has("did you mean UCXPOOL_CREDITS?");
 }
 END_TEST
 

@@ -122,6 +122,11 @@ class Heap:
         heap._pool = pool.value
         return heap
 
+    def __repr__(self):
+        where = ("host" if self.device == _library.HOST
+                 else f"GPU {self.device}")
+        return f"<ucxpool.Heap of {where}{'' if self._pool else ', closed'}>"
+
     @property
     def pool(self):
         """The ucxpool_t * as a number, for libucxpool's C functions."""

@@ -24,40 +24,34 @@ struct ucxpool_config {
     uint8_t sources[BASE_NUM_KEYS]; /* a ucxpool_config_source_t for each key */
 };
 
-/* How an error names a key: as its caller wrote it. */
-static const char *source_prefix(ucxpool_config_source_t source)
-{
-    return (source == UCXPOOL_CONFIG_SOURCE_ENVIRONMENT) ? PREFIX : "";
-}
-
 static ucxpool_status_t refuse_key(const char *name)
 {
     const base_key_t *guess = base_key_guess(name);
 
     if (guess != NULL) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "there is no setting %s: did you mean %s? "
+                          "there is no setting " PREFIX
+                          "%s: did you mean " PREFIX "%s? "
                           "(ucxpool_info -c prints all)",
                           name, guess->name);
     }
-    return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "there is no setting %s; ucxpool_info -c prints all",
-                      name);
+    return base_error(
+        UCXPOOL_ERR_INVALID_PARAM,
+        "there is no setting " PREFIX "%s; ucxpool_info -c prints all", name);
 }
 
-static ucxpool_status_t refuse_value(const base_key_t *key, const char *value,
-                                     ucxpool_config_source_t source)
+static ucxpool_status_t refuse_value(const base_key_t *key, const char *value)
 {
     char expected[BASE_KEY_EXPECTED_SIZE];
 
     base_key_expected(key, expected);
     /* A long value must not push what would be right out of the sentence. */
     return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "%s%s=%.100s%s is not possible: it takes %s (default "
+                      PREFIX
+                      "%s=%.100s%s is not possible: it takes %s (default "
                       "\"%s\")",
-                      source_prefix(source), key->name, value,
-                      (strlen(value) > 100) ? "..." : "", expected,
-                      key->fallback);
+                      key->name, value, (strlen(value) > 100) ? "..." : "",
+                      expected, key->fallback);
 }
 
 static ucxpool_status_t set_value(ucxpool_config_t *config,
@@ -65,7 +59,7 @@ static ucxpool_status_t set_value(ucxpool_config_t *config,
                                   ucxpool_config_source_t source)
 {
     if (!base_key_parse(key, value, &config->values)) {
-        return refuse_value(key, value, source);
+        return refuse_value(key, value);
     }
     config->sources[key - base_keys] = (uint8_t)source;
     return UCXPOOL_OK;

@@ -25,6 +25,11 @@ class HeapTest(unittest.TestCase):
     def tearDown(self):
         self.heap.close()
 
+    def test_repr_names_the_device_and_the_end(self):
+        self.assertEqual(repr(self.heap), "<ucxpool.Heap of host>")
+        self.heap.close()
+        self.assertEqual(repr(self.heap), "<ucxpool.Heap of host, closed>")
+
     def test_memory_is_whole_and_freed(self):
         sizes = [1, 100, 4096, 100000, 3 * MIB]
         live = [(self.heap.alloc(size), size) for size in sizes]

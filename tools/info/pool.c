@@ -191,7 +191,8 @@ static void report_ucx_ports(report_t *report)
                                "secret");
         report_text(report, "ucx_listens_on",
                     "loopback, and the devices of other addresses that the "
-                    "pool listens on or connects from");
+                    "pool listens on or connects from; all devices after "
+                    "ucxpool_address_get()");
     }
 }
 
