@@ -140,6 +140,7 @@ libucxpool_internal_la_SOURCES = \
 	src/wireup/network.c src/wireup/network.h \
 	src/xfer/delivery.c src/xfer/delivery.h \
 	src/xfer/fragment.c src/xfer/fragment.h \
+	src/xfer/index.c src/xfer/index.h \
 	src/xfer/loan.c src/xfer/loan.h \
 	src/xfer/mailbox.c src/xfer/mailbox.h \
 	src/xfer/message.c src/xfer/message.h \

@@ -105,6 +105,7 @@ check_PROGRAMS += \
 	tests/test_null tests/test_nvml tests/test_padding tests/test_pairs \
 	tests/test_parse tests/test_peer_death tests/test_peer_timeouts \
 	tests/test_pending_connections tests/test_pieces tests/test_plan \
+	tests/test_posted \
 	tests/test_preset tests/test_proto tests/test_quiet tests/test_ranges \
 	tests/test_readable tests/test_reg_ucx tests/test_region \
 	tests/test_remote tests/test_replay_log tests/test_replay_play \

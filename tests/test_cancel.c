@@ -3,7 +3,6 @@
 #include "pair.h"
 #include "rounds.h"
 #include "segments.h"
-#include "xfer/state.h"
 
 #include "core/stats.h"
 
@@ -655,29 +654,6 @@ END_TEST
         suite_add_tcase(_suite, tcase_); \
     } while (0)
 
-/* The index could not be allocated with the first message: a size is set here,
- * so that it is not tried. */
-START_TEST(a_cancel_releases_a_message_that_is_not_in_the_index)
-{
-    pair_t             pair;
-    uint8_t           *source = calloc(1, LENGTH);
-    ucxpool_request_t *send;
-
-    pair_init(&pair, wires[_i], wires[_i]);
-    pair.b->xfer->index_size = 64;
-    send                     = post_send(&pair, source, LENGTH, TAG);
-    pair_until(&pair, pair.to_a->xfer->messages.num_unexpected == 1);
-    ucxpool_request_cancel(send);
-    pair_until(&pair, pair.to_a->xfer->messages.num_unexpected == 0);
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_CANCELED);
-    pair.b->xfer->index_size = 0;
-    check_channel(&pair);
-    settle(&pair);
-    pair_cleanup(&pair);
-    free(source);
-}
-END_TEST
-
 static Suite *create_suite(void)
 {
     Suite *suite = suite_create("cancel");
@@ -699,7 +675,6 @@ static Suite *create_suite(void)
     /* Over `ucx` such a cancel waits for UCX: the `map` wire alone. */
     ADD(suite, a_sender_that_regrets_while_it_is_read_never_mixes_messages, 1);
     ADD(suite, requests_that_nobody_keeps_are_used_again, NUM_WIRES);
-    ADD(suite, a_cancel_releases_a_message_that_is_not_in_the_index, NUM_WIRES);
     return suite;
 }
 

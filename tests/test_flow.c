@@ -327,8 +327,8 @@ static unsigned longest_list(const ucxpool_t *pool)
 {
     unsigned longest = 0;
 
-    for (uint32_t i = 0; i < pool->xfer->index_size; i++) {
-        const base_list_t *list   = &pool->xfer->index[i];
+    for (uint32_t i = 0; i < pool->xfer->index.size; i++) {
+        const base_list_t *list   = &pool->xfer->index.lists[i];
         unsigned           length = 0;
 
         for (base_list_t *at = list->next; at != list; at = at->next) {
@@ -347,7 +347,7 @@ START_TEST(index_spreads_tags_by_a_factor_of_each_pool)
 
     pair_init(&pair, with(wires[_i], "CLOSE_TIMEOUT=0"),
               with(wires[_i], "CREDITS=64"));
-    ck_assert_uint_ne(pair.a->xfer->hash_factor, pair.b->xfer->hash_factor);
+    ck_assert_uint_ne(pair.a->xfer->index.factor, pair.b->xfer->index.factor);
     for (uint64_t i = 0; i < NUM; i++) {
         ck_assert_int_eq(
             ucxpool_send_buffer(pair.to_b, "m", 1, i << 44, NULL, NULL),

@@ -4,6 +4,7 @@
  * the victim loses nothing, and its other channels go on.
  */
 #include "hostile.h"
+#include "xfer/message.h"
 #include "xfer/request.h"
 #include "xfer/state.h"
 
@@ -1116,13 +1117,37 @@ static void check_exchange(pair_t *pair)
 
 static hostile_t hostile;
 
-START_TEST(descriptors_without_the_one_before_them_are_bounded)
+/* The last one comes first. The peer stays within what it may announce. */
+START_TEST(descriptors_in_any_order_are_matched_by_their_numbers)
 {
+    enum { NUM = 1000 };
+    const ucxpool_message_t *message;
+    uint64_t                 sequence = 0;
+
     hostile_init(&hostile, "WIRE=map MAX_UNEXPECTED=1000");
-    for (uint64_t i = 1; !hostile_is_over(&hostile); i++) {
-        ck_assert_uint_le(i, PROTO_ARRIVING_MAX + 1);
+    for (uint64_t i = NUM; i-- > 0;) {
+        ck_assert_uint_eq(hostile.victim->flow.expected_sequence, 0);
         say_unwanted(&hostile, i, 0, 0);
     }
+    ck_assert(!hostile_is_over(&hostile));
+    ck_assert_uint_eq(hostile.victim->flow.expected_sequence, NUM);
+    base_list_for_each(message, &hostile.pair.a->xfer->unexpected,
+                       ucxpool_message_t, link) {
+        ck_assert_uint_eq(message->desc.sequence, sequence);
+        sequence++;
+    }
+    ck_assert_uint_eq(sequence, NUM);
+    hostile_cleanup(&hostile);
+}
+END_TEST
+
+START_TEST(a_descriptor_too_far_ahead_fails_the_channel)
+{
+    hostile_init(&hostile, "WIRE=map CREDITS=8 MAX_UNEXPECTED=1000");
+    say_unwanted(&hostile, 1007, 0, 0);
+    ck_assert(!hostile_is_over(&hostile));
+    say_unwanted(&hostile, 1008, 0, 0);
+    ck_assert(hostile_is_over(&hostile));
     ck_assert_int_eq(hostile.victim->status, UCXPOOL_ERR_PROTOCOL);
     hostile_check(&hostile);
     hostile_cleanup(&hostile);
@@ -1235,7 +1260,9 @@ int main(void)
     tcase_add_loop_test(tcase, a_mailbox_that_is_not_its_own_is_not_used, 0,
                         NUM_WRONG);
     tcase_add_loop_test(tcase, the_channel_goes_on, 0, NUM_NOISES);
-    tcase_add_test(tcase, descriptors_without_the_one_before_them_are_bounded);
+    tcase_add_test(tcase,
+                   descriptors_in_any_order_are_matched_by_their_numbers);
+    tcase_add_test(tcase, a_descriptor_too_far_ahead_fails_the_channel);
     tcase_add_test(tcase, lists_of_runs_are_bounded_per_channel);
     tcase_add_test(tcase, a_message_in_order_is_received);
     suite_add_tcase(suite, tcase);

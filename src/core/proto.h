@@ -31,8 +31,6 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define PROTO_FILES_MAX 1024u
 /* Sends of one channel whose bytes may be on their way at a time. */
 #define PROTO_SENDS_MAX 256u
-/* Descriptors of one channel that may wait for one before them. */
-#define PROTO_ARRIVING_MAX 256u
 /* Imports of windows over one channel. */
 #define PROTO_GRANTS_MAX 4096u
 /* Parts of files or allocations that a window lies in. */

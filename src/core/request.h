@@ -111,14 +111,14 @@ struct xfer_send;
 struct xfer_recv;
 
 struct ucxpool_request {
-    base_list_t link; /* posted, the channel's queue, its packing */
-                      /* ones, its flushes, free */
-    base_list_t                run_link; /* runnable or waiters */
-    base_list_t                end_link; /* completed, then to_tell */
-    base_list_t                all_link;
-    base_list_t                deadline_link;
-    ucxpool_t                 *pool;
-    ucxpool_channel_t         *channel; /* a reference, or NULL */
+    base_list_t link;            /* posted, the channel's queue, its packing */
+                                 /* ones, its flushes, free */
+    base_list_t        run_link; /* runnable, waiters, or posted by tag */
+    base_list_t        end_link; /* completed, then to_tell */
+    base_list_t        all_link;
+    base_list_t        deadline_link;
+    ucxpool_t         *pool;
+    ucxpool_channel_t *channel; /* a reference, or NULL */
     const core_request_kind_t *kind;
     int                        status; /* ucxpool_status_t; atomic */
     int                        shown;  /* the same as callers see it; atomic:
@@ -130,7 +130,7 @@ struct ucxpool_request {
     bool            has_completion; /* ucxpool_completion_get() tells it */
     core_told_t     told;
     uint64_t        deadline;
-    uint64_t        order; /* of a send and a flush in its channel */
+    uint64_t        order; /* of sends and flushes, and of posted receives */
     uint64_t        tag;
     uint64_t        mask;
     core_stream_t   stream;

@@ -4,6 +4,7 @@
 #include "core/control.h"
 #include "core/inbox.h"
 #include "xfer/mailbox.h"
+#include "xfer/posted.h"
 #include "xfer/state.h"
 
 #include <stdlib.h>
@@ -12,109 +13,94 @@
 /* Room for the lengths of most messages whose bytes come later. */
 #define SMALL_ROOM 64u
 
-/* --- the index of messages without a receive -------------------------------
- * For each kind of key, lists of the messages whose keys have one hash, in the
- * order of pool->xfer->unexpected. As many lists as messages, or more.
- *
- * The hash depends on a random factor of the pool, so that a peer cannot choose
- * keys with one hash. The second product spreads numbers that follow each
- * other, which some factors leave close together.
+/* --- lists and the index --------------------------------------------------
+ * The index holds the messages that no receive has matched. Its lists have the
+ * order of pool->xfer->unexpected. Early messages are indexed by number alone.
  */
-
-static base_list_t *find_list(const ucxpool_t *pool, xfer_message_key_t key,
-                              const ucxpool_channel_t *channel, uint64_t value)
-{
-    uint64_t hash = (value ^ (uintptr_t)channel) * pool->xfer->hash_factor;
-    uint32_t size = pool->xfer->index_size;
-
-    hash = (hash ^ (hash >> 32)) * UINT64_C(0x9e3779b97f4a7c15);
-    return &pool->xfer->index[key * size + (((hash >> 32) * size) >> 32)];
-}
 
 static void index_add(ucxpool_message_t *message)
 {
-    const ucxpool_t         *pool    = message->pool;
+    const xfer_index_t      *index   = &message->pool->xfer->index;
     const ucxpool_channel_t *channel = message->channel;
     base_list_t             *links   = message->index_links;
     const proto_desc_t      *desc    = &message->desc;
 
-    if (pool->xfer->index == NULL) {
-        return;
-    }
-    base_list_add_tail(find_list(pool, XFER_BY_TAG, NULL, desc->tag),
-                       &links[XFER_BY_TAG]);
-    base_list_add_tail(
-        find_list(pool, XFER_BY_CHANNEL_AND_TAG, channel, desc->tag),
-        &links[XFER_BY_CHANNEL_AND_TAG]);
     if (desc->message != 0) {
         base_list_add_tail(
-            find_list(pool, XFER_BY_NUMBER, channel, desc->message),
+            xfer_index_list(index, XFER_BY_NUMBER, channel, desc->message),
             &links[XFER_BY_NUMBER]);
     }
-}
-
-static void index_del(ucxpool_message_t *message)
-{
-    for (unsigned i = 0; i < XFER_NUM_KEYS; i++) {
-        base_list_del(&message->index_links[i]);
+    if (message->place == XFER_UNEXPECTED) {
+        base_list_add_tail(xfer_index_list(index, XFER_BY_TAG, NULL, desc->tag),
+                           &links[XFER_BY_TAG]);
+        base_list_add_tail(
+            xfer_index_list(index, XFER_BY_CHANNEL_AND_TAG, channel, desc->tag),
+            &links[XFER_BY_CHANNEL_AND_TAG]);
     }
 }
 
-/* Without memory it stays as it is. */
-static void index_grow(ucxpool_t *pool)
+static void index_list(const base_list_t *list)
 {
-    uint32_t     size = base_max(2 * pool->xfer->index_size, 64u);
-    base_list_t *lists =
-        core_alloc(pool, XFER_NUM_KEYS * size * sizeof(*lists));
     ucxpool_message_t *message;
 
-    if (lists == NULL) {
-        return;
-    }
-    base_list_for_each(message, &pool->xfer->unexpected, ucxpool_message_t,
-                       link) {
-        index_del(message);
-    }
-    for (uint32_t i = 0; i < XFER_NUM_KEYS * size; i++) {
-        base_list_init(&lists[i]);
-    }
-    free(pool->xfer->index);
-    pool->xfer->index      = lists;
-    pool->xfer->index_size = size;
-    base_list_for_each(message, &pool->xfer->unexpected, ucxpool_message_t,
-                       link) {
+    base_list_for_each(message, list, ucxpool_message_t, link) {
         index_add(message);
     }
+}
+
+/* It is in no list yet. place: XFER_EARLY or XFER_UNEXPECTED. */
+static void enter_list(ucxpool_message_t *message, xfer_place_t place)
+{
+    struct xfer_pool *xfer = message->pool->xfer;
+
+    if (xfer_index_grow(&xfer->index, message->pool)) {
+        index_list(&xfer->early);
+        index_list(&xfer->unexpected);
+    }
+    message->place = place;
+    base_list_add_tail((place == XFER_EARLY) ? &xfer->early : &xfer->unexpected,
+                       &message->link);
+    index_add(message);
+    xfer->index.num++;
 }
 
 /* It waits for a receive. */
 static void enter_unexpected(ucxpool_message_t *message)
 {
-    ucxpool_t *pool = message->pool;
+    ucxpool_channel_t *channel = message->channel;
 
-    if (pool->xfer->num_unexpected >= pool->xfer->index_size) {
-        index_grow(pool);
-    }
-    base_list_add_tail(&pool->xfer->unexpected, &message->link);
-    index_add(message);
-    message->waits = true;
-    pool->xfer->num_unexpected++;
-    message->channel->xfer->messages.num_unexpected++;
-    core_event_set(&message->channel->event, UCXPOOL_EVENT_MESSAGE);
+    enter_list(message, XFER_UNEXPECTED);
+    channel->xfer->messages.num_unexpected++;
+    core_event_set(&channel->event, UCXPOOL_EVENT_MESSAGE);
+}
+
+static ucxpool_message_t **early_slot(const ucxpool_channel_t *channel,
+                                      uint64_t                 sequence)
+{
+    const xfer_messages_t *messages = &channel->xfer->messages;
+
+    return &messages->early[sequence & (messages->early_size - 1)];
 }
 
 static void leave_list(ucxpool_message_t *message)
 {
     ucxpool_channel_t *channel = message->channel;
+    xfer_place_t       place   = message->place;
 
     base_list_del(&message->link);
-    if (message->waits) {
-        index_del(message);
-        message->waits = false;
-        message->pool->xfer->num_unexpected--;
-        if (--channel->xfer->messages.num_unexpected == 0) {
-            core_event_clear(&channel->event, UCXPOOL_EVENT_MESSAGE);
+    message->place = XFER_TAKEN;
+    if ((place == XFER_EARLY) || (place == XFER_UNEXPECTED)) {
+        for (unsigned i = 0; i < XFER_NUM_KEYS; i++) {
+            base_list_del(&message->index_links[i]);
         }
+        message->pool->xfer->index.num--;
+    }
+    if (place == XFER_EARLY) {
+        *early_slot(channel, message->desc.sequence) = NULL;
+    }
+    if ((place == XFER_UNEXPECTED) &&
+        (--channel->xfer->messages.num_unexpected == 0)) {
+        core_event_clear(&channel->event, UCXPOOL_EVENT_MESSAGE);
     }
 }
 
@@ -148,8 +134,8 @@ ucxpool_message_t *xfer_message_match(ucxpool_t               *pool,
     if (base_list_is_empty(list)) {
         return NULL;
     }
-    if ((mask == UINT64_MAX) && (pool->xfer->index != NULL)) {
-        list = find_list(pool, key, channel, tag);
+    if (mask == UINT64_MAX) {
+        list = xfer_index_list(&pool->xfer->index, key, channel, tag);
         link = offsetof(ucxpool_message_t, index_links) +
                key * sizeof(base_list_t);
     }
@@ -274,8 +260,7 @@ static ucxpool_message_t *message_get(ucxpool_channel_t *channel, bool is_eager,
     }
     message->pool         = channel->pool;
     message->channel      = channel;
-    message->waits        = false;
-    message->probed       = false;
+    message->place        = XFER_TAKEN;
     message->canceled     = false;
     message->canceled_why = NULL;
     message->refused      = false;
@@ -324,7 +309,7 @@ static void message_put(ucxpool_message_t *message)
 
 void xfer_message_keep(ucxpool_message_t *message)
 {
-    message->probed = true;
+    message->place = XFER_PROBED;
     base_list_add_tail(&message->pool->xfer->probed, &message->link);
 }
 
@@ -344,22 +329,6 @@ void xfer_message_drop(ucxpool_message_t *message, ucxpool_status_t status,
                           reason);
     }
     xfer_message_release(message);
-}
-
-/* The oldest receive for a message; NULL: none. */
-static ucxpool_request_t *find_posted(const ucxpool_channel_t *channel,
-                                      uint64_t                 tag)
-{
-    ucxpool_request_t *request;
-
-    base_list_for_each(request, &channel->pool->xfer->posted, ucxpool_request_t,
-                       link) {
-        if ((request->any_channel || (request->channel == channel)) &&
-            (((request->tag ^ tag) & request->mask) == 0)) {
-            return request;
-        }
-    }
-    return NULL;
 }
 
 /* In its turn and complete: to the oldest receive, or among the unexpected. */
@@ -386,9 +355,8 @@ static void deliver(ucxpool_message_t *message)
         pool->dispatch->window_message(message);
         return;
     }
-    request = find_posted(message->channel, message->desc.tag);
+    request = xfer_posted_find(message->channel, message->desc.tag);
     if (request != NULL) {
-        base_list_del(&request->link);
         request->kind->match(request, message);
         return;
     }
@@ -418,35 +386,88 @@ static bool settle(ucxpool_message_t *message, size_t data_size)
     return true;
 }
 
-/* Its turn, or its end, has come. */
-static void leave_arriving(ucxpool_message_t *message)
+/* --- descriptors before their turn ------------------------------------------
+ * Each has the slot of its sequence number, modulo early_size. All lie within
+ * early_size numbers from flow.expected_sequence on.
+ */
+
+#define EARLY_SIZE_MIN 64u
+
+/* The one with this sequence number; NULL: none. */
+static ucxpool_message_t *find_early(const ucxpool_channel_t *channel,
+                                     uint64_t                 sequence)
 {
-    base_list_del(&message->link);
-    message->channel->xfer->messages.num_arriving--;
+    return (sequence - channel->flow.expected_sequence <
+            channel->xfer->messages.early_size)
+               ? *early_slot(channel, sequence)
+               : NULL;
 }
 
-/* Deliver what stands next in the order. */
-static void deliver_arriving(ucxpool_channel_t *channel)
+/* Make a slot for this sequence number. False: there is no memory. */
+static bool reserve_early(ucxpool_channel_t *channel, uint64_t sequence)
 {
-    ucxpool_message_t *message;
-    ucxpool_message_t *next;
-    bool               found = true;
+    xfer_messages_t    *messages = &channel->xfer->messages;
+    uint32_t            old_size = messages->early_size;
+    ucxpool_message_t **old      = messages->early;
+    uint32_t            size     = base_max(old_size, EARLY_SIZE_MIN);
+    ucxpool_message_t **slots;
 
-    while (found) {
-        found = false;
-        base_list_for_each_safe(message, next,
-                                &channel->xfer->messages.arriving,
-                                ucxpool_message_t, link) {
-            if ((message->desc.sequence == channel->flow.expected_sequence) &&
-                (message->runs_missing == 0)) {
-                channel->flow.expected_sequence++;
-                leave_arriving(message);
-                deliver(message);
-                found = true;
-                break;
-            }
+    while (size <= sequence - channel->flow.expected_sequence) {
+        size *= 2;
+    }
+    if (size == old_size) {
+        return true;
+    }
+    slots = core_alloc(channel->pool, size * sizeof(*slots));
+    if (slots == NULL) {
+        return false;
+    }
+    memset(slots, 0, size * sizeof(*slots));
+    messages->early      = slots;
+    messages->early_size = size;
+    for (uint32_t i = 0; i < old_size; i++) {
+        if (old[i] != NULL) {
+            *early_slot(channel, old[i]->desc.sequence) = old[i];
         }
     }
+    free(old);
+    return true;
+}
+
+/* Deliver the messages whose turn has come. */
+static void deliver_early(ucxpool_channel_t *channel)
+{
+    uint64_t          *expected = &channel->flow.expected_sequence;
+    ucxpool_message_t *message  = find_early(channel, *expected);
+
+    while ((message != NULL) && (message->runs_missing == 0)) {
+        leave_list(message);
+        (*expected)++;
+        deliver(message);
+        message = find_early(channel, *expected);
+    }
+}
+
+/*
+ * A sender has at most CREDITS eager messages and MAX_UNEXPECTED others that
+ * have not had their turn, so its sequence numbers are within so many.
+ */
+static bool check_sequence(ucxpool_channel_t *channel, uint64_t sequence)
+{
+    const base_config_t *config   = &channel->pool->config;
+    uint64_t             expected = channel->flow.expected_sequence;
+
+    if ((sequence - expected <
+         (uint64_t)config->credits + config->max_unexpected) &&
+        (find_early(channel, sequence) == NULL)) {
+        return true;
+    }
+    core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                      "the peer sent descriptor %llu twice, or too early: the "
+                      "next one is %llu",
+                      (unsigned long long)sequence,
+                      (unsigned long long)expected);
+    return false;
 }
 
 /*
@@ -485,35 +506,24 @@ static bool expect_runs(ucxpool_message_t *message)
     return true;
 }
 
-static bool is_known(const ucxpool_channel_t *channel, uint64_t sequence)
-{
-    ucxpool_message_t *other;
-
-    if (sequence < channel->flow.expected_sequence) {
-        return true;
-    }
-    base_list_for_each(other, &channel->xfer->messages.arriving,
-                       ucxpool_message_t, link) {
-        if (other->desc.sequence == sequence) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* To the others whose turn has not come, and all whose turn has now. */
+/* Deliver it and the messages that waited for it, or keep it. */
 static void arrive(ucxpool_message_t *message)
 {
-    ucxpool_channel_t *channel = message->channel;
+    ucxpool_channel_t *channel  = message->channel;
+    uint64_t           sequence = message->desc.sequence;
 
-    base_list_add_tail(&channel->xfer->messages.arriving, &message->link);
-    channel->xfer->messages.num_arriving++;
-    deliver_arriving(channel);
-    if (channel->xfer->messages.num_arriving > PROTO_ARRIVING_MAX) {
-        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                          "the peer sent %u descriptors and not the one before "
-                          "them",
-                          channel->xfer->messages.num_arriving);
+    if ((sequence == channel->flow.expected_sequence) &&
+        (message->runs_missing == 0)) {
+        channel->flow.expected_sequence++;
+        deliver(message);
+        deliver_early(channel);
+    } else if (reserve_early(channel, sequence)) {
+        *early_slot(channel, sequence) = message;
+        enter_list(message, XFER_EARLY);
+    } else {
+        core_channel_fail(channel, UCXPOOL_ERR_NO_MEMORY,
+                          "no memory for a message");
+        message_put(message);
     }
 }
 
@@ -528,12 +538,14 @@ void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
 {
     ucxpool_message_t *message;
 
-    if (is_known(channel, desc->sequence) ||
-        ((desc->flags & PROTO_DESC_EAGER) && (desc->message != 0)) ||
+    if (!check_sequence(channel, desc->sequence)) {
+        return;
+    }
+    if (((desc->flags & PROTO_DESC_EAGER) && (desc->message != 0)) ||
         (!(desc->flags & PROTO_DESC_EAGER) && (desc->message == 0)) ||
         ((desc->flags & PROTO_DESC_EAGER) && (desc->flags & PROTO_DESC_RUNS))) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                          "the peer sent descriptor %llu twice, or half eager",
+                          "the flags of descriptor %llu contradict its number",
                           (unsigned long long)desc->sequence);
         return;
     }
@@ -622,21 +634,18 @@ void xfer_message_short(ucxpool_channel_t   *channel,
     ucxpool_message_t *message;
     proto_desc_t       desc;
 
-    if ((sequence == channel->flow.expected_sequence) &&
-        base_list_is_empty(&channel->xfer->messages.arriving)) {
-        request = find_posted(channel, in_short->tag);
+    if (!check_sequence(channel, sequence)) {
+        return;
+    }
+    if (sequence == channel->flow.expected_sequence) {
+        request = xfer_posted_find(channel, in_short->tag);
     }
     if ((request != NULL) &&
         request->kind->match_short(request, channel, in_short->tag, data,
                                    data_size)) {
         channel->flow.expected_sequence++;
         channel->flow.credits_owed++;
-        return;
-    }
-    if (is_known(channel, sequence)) {
-        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                          "the peer sent descriptor %llu twice",
-                          (unsigned long long)sequence);
+        deliver_early(channel);
         return;
     }
     message = message_get(channel, true, data_size);
@@ -659,51 +668,25 @@ static void take_runs(ucxpool_message_t *message, const proto_runs_t *runs,
     message->runs_missing -= runs->num_runs;
     if ((message->runs_missing == 0) &&
         (message->refused || settle(message, message->desc.metadata_size))) {
-        deliver_arriving(message->channel);
+        deliver_early(message->channel);
     }
 }
 
 void xfer_message_runs(ucxpool_channel_t *channel, const proto_runs_t *runs,
                        const void *data)
 {
-    ucxpool_message_t *message;
+    ucxpool_message_t *message = find_early(channel, runs->sequence);
 
-    base_list_for_each(message, &channel->xfer->messages.arriving,
-                       ucxpool_message_t, link) {
-        if (message->desc.sequence != runs->sequence) {
-            continue;
-        }
-        if (message->canceled) {
-            return;
-        }
-        if ((runs->num_runs == 0) || (runs->num_runs > message->runs_missing) ||
-            (runs->first > message->desc.num_runs) ||
-            (runs->num_runs > message->desc.num_runs - runs->first)) {
-            break;
-        }
+    if ((message == NULL) ||
+        (!message->canceled &&
+         ((runs->num_runs == 0) || (runs->num_runs > message->runs_missing) ||
+          (runs->first > message->desc.num_runs) ||
+          (runs->num_runs > message->desc.num_runs - runs->first)))) {
+        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer sent lengths that belong to no message");
+    } else if (!message->canceled) {
         take_runs(message, runs, data);
-        return;
     }
-    core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                      "the peer sent lengths that belong to no message");
-}
-
-/* One that has not been delivered: nothing more of it comes, but those behind
- * it wait for its turn to pass. */
-static bool cancel_arriving(ucxpool_channel_t *channel, uint64_t number)
-{
-    ucxpool_message_t *message;
-
-    base_list_for_each(message, &channel->xfer->messages.arriving,
-                       ucxpool_message_t, link) {
-        if (message->desc.message == number) {
-            message->canceled     = true;
-            message->runs_missing = 0;
-            deliver_arriving(channel);
-            return true;
-        }
-    }
-    return false;
 }
 
 static bool has_number(const ucxpool_message_t *message,
@@ -712,30 +695,21 @@ static bool has_number(const ucxpool_message_t *message,
     return (message->channel == channel) && (message->desc.message == number);
 }
 
-/* One that waits for a receive, or that the caller looks at; NULL: none. */
+/* One that no receive has matched, or that the caller probed; NULL: none. */
 static ucxpool_message_t *find_number(const ucxpool_channel_t *channel,
                                       uint64_t                 number)
 {
-    const ucxpool_t   *pool = channel->pool;
-    ucxpool_message_t *message;
+    const struct xfer_pool *xfer = channel->pool->xfer;
+    ucxpool_message_t      *message;
 
-    if (pool->xfer->index != NULL) {
-        base_list_for_each(message,
-                           find_list(pool, XFER_BY_NUMBER, channel, number),
-                           ucxpool_message_t, index_links[XFER_BY_NUMBER]) {
-            if (has_number(message, channel, number)) {
-                return message;
-            }
-        }
-    } else {
-        base_list_for_each(message, &pool->xfer->unexpected, ucxpool_message_t,
-                           link) {
-            if (has_number(message, channel, number)) {
-                return message;
-            }
+    base_list_for_each(
+        message, xfer_index_list(&xfer->index, XFER_BY_NUMBER, channel, number),
+        ucxpool_message_t, index_links[XFER_BY_NUMBER]) {
+        if (has_number(message, channel, number)) {
+            return message;
         }
     }
-    base_list_for_each(message, &pool->xfer->probed, ucxpool_message_t, link) {
+    base_list_for_each(message, &xfer->probed, ucxpool_message_t, link) {
         if (has_number(message, channel, number)) {
             return message;
         }
@@ -749,14 +723,21 @@ bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t number,
     ucxpool_message_t *message = find_number(channel, number);
 
     if (message == NULL) {
-        return cancel_arriving(channel, number);
+        return false;
+    }
+    if (message->place == XFER_EARLY) {
+        /* It stays until its turn: later messages wait for it. */
+        message->canceled     = true;
+        message->runs_missing = 0;
+        deliver_early(channel);
+        return true;
     }
     if (!message->canceled) {
         message->canceled     = true;
         message->canceled_why = strdup(why);
         core_control_done(channel, number, UCXPOOL_ERR_CANCELED, NULL);
     }
-    if (message->probed) {
+    if (message->place == XFER_PROBED) {
         uncount(message); /* the sender may announce another one */
     } else {
         xfer_message_release(message);
@@ -769,10 +750,11 @@ void xfer_message_channel_ended(ucxpool_channel_t *channel)
     ucxpool_message_t *message;
     ucxpool_message_t *next;
 
-    base_list_for_each_safe(message, next, &channel->xfer->messages.arriving,
+    base_list_for_each_safe(message, next, &channel->pool->xfer->early,
                             ucxpool_message_t, link) {
-        leave_arriving(message);
-        message_put(message);
+        if (message->channel == channel) {
+            message_put(message);
+        }
     }
     base_list_for_each_safe(message, next, &channel->pool->xfer->unexpected,
                             ucxpool_message_t, link) {
@@ -785,7 +767,7 @@ void xfer_message_channel_ended(ucxpool_channel_t *channel)
 
 void xfer_message_drop_all(ucxpool_channel_t *channel)
 {
-    base_list_t *lists[] = {&channel->xfer->messages.arriving,
+    base_list_t *lists[] = {&channel->pool->xfer->early,
                             &channel->pool->xfer->unexpected,
                             &channel->pool->xfer->probed};
 

@@ -2,15 +2,15 @@
  * Messages that have arrived, and the matching of messages and receives.
  *
  * Descriptors are matched in the order of their sequence numbers; one that
- * comes early, or whose runs are not all there, waits in
- * channel->xfer->messages.arriving.
+ * comes early, or whose runs are not all there, waits for its turn in
+ * pool->xfer->early.
  */
 #ifndef XFER_MESSAGE_H
 #define XFER_MESSAGE_H
 
 #include "core/request.h"
 
-/* Keys of the index of messages without a receive. */
+/* Kinds of keys in pool->xfer->index. */
 typedef enum xfer_message_key {
     XFER_BY_TAG,
     XFER_BY_CHANNEL_AND_TAG,
@@ -18,13 +18,19 @@ typedef enum xfer_message_key {
     XFER_NUM_KEYS
 } xfer_message_key_t;
 
+typedef enum xfer_place {
+    XFER_TAKEN, /* in no list of the pool */
+    XFER_EARLY,
+    XFER_UNEXPECTED,
+    XFER_PROBED
+} xfer_place_t;
+
 struct ucxpool_message {
-    base_list_t        link; /* arriving, unexpected, free records, or none */
-    base_list_t        index_links[XFER_NUM_KEYS]; /* if it waits */
+    base_list_t        link; /* of its place, free records, or none */
+    base_list_t        index_links[XFER_NUM_KEYS];
     ucxpool_t         *pool;
-    ucxpool_channel_t *channel;      /* a reference */
-    bool               waits;        /* in pool->xfer->unexpected */
-    bool               probed;       /* the caller's */
+    ucxpool_channel_t *channel; /* a reference */
+    xfer_place_t       place;
     bool               canceled;     /* by the sender */
     char              *canceled_why; /* NULL: there was no memory */
     bool               refused;      /* no room for its runs */

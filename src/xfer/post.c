@@ -10,6 +10,8 @@
 #include "xfer/short.h"
 #include "xfer/state.h"
 
+#include <string.h>
+
 /* --- sends ------------------------------------------------------------------
  */
 
@@ -299,6 +301,66 @@ ucxpool_status_t xfer_recv_create(ucxpool_t *pool, const copy_memory_t *memory,
     return create_recv(pool, &xfer_recv_kind, memory, params, request_p);
 }
 
+static void start(ucxpool_request_t *request, ucxpool_message_t *message)
+{
+    core_request_set_kind(request, &xfer_recv_kind);
+    xfer_recv_start(request, message);
+}
+
+static void match(ucxpool_request_t *request, ucxpool_message_t *message)
+{
+    xfer_posted_remove(request);
+    start(request, message);
+}
+
+/*
+ * From the ring to the target, where that is one piece of memory that the
+ * processor writes to: no message is made of it, and no plan.
+ */
+static bool match_short(ucxpool_request_t *request, ucxpool_channel_t *channel,
+                        uint64_t tag, const void *bytes, size_t size)
+{
+    core_traffic_t *received = &request->pool->stats.received[CORE_MODE_EAGER];
+
+    if (request->stream.has_gpu_segments || (request->data.memory.num != 1) ||
+        (request->data.capacity < size)) {
+        return false;
+    }
+    if (request->channel == NULL) {
+        core_request_set_channel(request, channel);
+    }
+    memcpy(request->data.segment.address, bytes, size);
+    request->tag         = tag;
+    request->data.totals = copy_totals_of_piece(size);
+    received->bytes += size;
+    received->fragments++;
+    core_request_end(request, UCXPOOL_OK, NULL);
+    core_request_reuse(request);
+    return true;
+}
+
+static void end_posted(ucxpool_request_t *request, ucxpool_status_t status,
+                       const char *detail)
+{
+    core_request_end(request, status, detail);
+    core_request_reuse(request);
+}
+
+static void ended(ucxpool_request_t *request, ucxpool_status_t status)
+{
+    xfer_posted_remove(request);
+    xfer_recv_count(request, status);
+}
+
+/* A short message ends the receive as it is. Another makes it one of
+ * xfer_recv_kind. */
+static const core_request_kind_t posted_kind = {
+    .match       = match,
+    .match_short = match_short,
+    .stop        = end_posted,
+    .ended       = ended,
+};
+
 ucxpool_status_t xfer_post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
                                 const copy_memory_t *memory, uint64_t tag,
                                 uint64_t                        mask,
@@ -312,7 +374,7 @@ ucxpool_status_t xfer_post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
     if (pool->closing) {
         return base_error(UCXPOOL_ERR_CLOSED, "the pool is being destroyed");
     }
-    status = create_recv(pool, &xfer_posted_kind, memory, params, &request);
+    status = create_recv(pool, &posted_kind, memory, params, &request);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -330,7 +392,7 @@ ucxpool_status_t xfer_post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
     }
     core_request_arm(request);
     if (message != NULL) {
-        request->kind->match(request, message);
+        start(request, message);
     } else {
         xfer_posted_add(request);
     }

@@ -1,59 +1,123 @@
 #include "xfer/posted.h"
 
-#include "xfer/recv.h"
 #include "xfer/state.h"
 
-#include <string.h>
-
-static void match(ucxpool_request_t *request, ucxpool_message_t *message)
+/* One that was posted when no other waited is the oldest until it is removed,
+ * and found first. Its order is 0. */
+static bool is_indexed(const ucxpool_request_t *request)
 {
-    core_request_set_kind(request, &xfer_recv_kind);
-    xfer_recv_start(request, message);
+    return (request->order != 0) && (request->mask == UINT64_MAX);
 }
 
-/*
- * From the ring to the target, where that is one piece of memory that the
- * processor writes to: no message is made of it, and no plan.
- */
-static bool match_short(ucxpool_request_t *request, ucxpool_channel_t *channel,
-                        uint64_t tag, const void *bytes, size_t size)
+/* channel: NULL for receives from any channel. */
+static base_list_t *list_of(const struct xfer_pool  *xfer,
+                            const ucxpool_channel_t *channel, uint64_t tag)
 {
-    core_traffic_t *received = &request->pool->stats.received[CORE_MODE_EAGER];
+    return xfer_index_list(&xfer->posted_index, 0, channel, tag);
+}
 
-    if (request->stream.has_gpu_segments || (request->data.memory.num != 1) ||
-        (request->data.capacity < size)) {
-        return false;
+static void add_exact(struct xfer_pool *xfer, ucxpool_request_t *request)
+{
+    base_list_add_tail(list_of(xfer, request->channel, request->tag),
+                       &request->run_link);
+}
+
+static void grow(ucxpool_t *pool)
+{
+    struct xfer_pool  *xfer = pool->xfer;
+    ucxpool_request_t *request;
+
+    if (!xfer_index_grow(&xfer->posted_index, pool)) {
+        return;
     }
-    if (request->channel == NULL) {
-        core_request_set_channel(request, channel);
+    base_list_for_each(request, &xfer->posted, ucxpool_request_t, link) {
+        if (is_indexed(request)) {
+            add_exact(xfer, request);
+        }
     }
-    memcpy(request->data.segment.address, bytes, size);
-    request->tag         = tag;
-    request->data.totals = copy_totals_of_piece(size);
-    received->bytes += size;
-    received->fragments++;
-    core_request_end(request, UCXPOOL_OK, NULL);
-    core_request_reuse(request);
-    return true;
 }
-
-static void end(ucxpool_request_t *request, ucxpool_status_t status,
-                const char *detail)
-{
-    core_request_end(request, status, detail);
-    core_request_reuse(request);
-}
-
-const core_request_kind_t xfer_posted_kind = {
-    .match       = match,
-    .match_short = match_short,
-    .stop        = end,
-    .ended       = xfer_recv_count,
-};
 
 void xfer_posted_add(ucxpool_request_t *request)
 {
-    base_list_add_tail(&request->pool->xfer->posted, &request->link);
+    struct xfer_pool *xfer = request->pool->xfer;
+
+    request->order = base_list_is_empty(&xfer->posted) ? 0 : ++xfer->num_posted;
+    if (is_indexed(request)) {
+        grow(request->pool);
+        add_exact(xfer, request);
+        xfer->posted_index.num++;
+    } else if (request->order != 0) {
+        base_list_add_tail(&xfer->posted_masked, &request->run_link);
+    }
+    base_list_add_tail(&xfer->posted, &request->link);
+}
+
+void xfer_posted_remove(ucxpool_request_t *request)
+{
+    base_list_del(&request->link);
+    base_list_del(&request->run_link);
+    if (is_indexed(request)) {
+        request->pool->xfer->posted_index.num--;
+    }
+}
+
+static bool takes(const ucxpool_request_t *request,
+                  const ucxpool_channel_t *channel, uint64_t tag)
+{
+    return (request->any_channel || (request->channel == channel)) &&
+           (((request->tag ^ tag) & request->mask) == 0);
+}
+
+/* The oldest with a full mask. channel: NULL for one from any channel. */
+static ucxpool_request_t *find_exact(const struct xfer_pool  *xfer,
+                                     const ucxpool_channel_t *channel,
+                                     uint64_t                 tag)
+{
+    ucxpool_request_t *request;
+
+    base_list_for_each(request, list_of(xfer, channel, tag), ucxpool_request_t,
+                       run_link) {
+        if ((request->channel == channel) && (request->tag == tag)) {
+            return request;
+        }
+    }
+    return NULL;
+}
+
+static ucxpool_request_t *older(ucxpool_request_t *one,
+                                ucxpool_request_t *other)
+{
+    if ((one == NULL) || (other == NULL)) {
+        return (one == NULL) ? other : one;
+    }
+    return (one->order < other->order) ? one : other;
+}
+
+ucxpool_request_t *xfer_posted_find(const ucxpool_channel_t *channel,
+                                    uint64_t                 tag)
+{
+    const struct xfer_pool *xfer = channel->pool->xfer;
+    ucxpool_request_t      *found;
+    ucxpool_request_t      *request;
+
+    if (base_list_is_empty(&xfer->posted)) {
+        return NULL;
+    }
+    request = base_list_head(&xfer->posted, ucxpool_request_t, link);
+    if (takes(request, channel, tag)) {
+        return request;
+    }
+    found = older(find_exact(xfer, channel, tag), find_exact(xfer, NULL, tag));
+    base_list_for_each(request, &xfer->posted_masked, ucxpool_request_t,
+                       run_link) {
+        if ((found != NULL) && (found->order < request->order)) {
+            break;
+        }
+        if (takes(request, channel, tag)) {
+            return request;
+        }
+    }
+    return found;
 }
 
 void xfer_posted_abort(ucxpool_channel_t *channel, ucxpool_status_t status,
@@ -65,7 +129,8 @@ void xfer_posted_abort(ucxpool_channel_t *channel, ucxpool_status_t status,
     base_list_for_each_safe(request, next, &channel->pool->xfer->posted,
                             ucxpool_request_t, link) {
         if (request->channel == channel) {
-            end(request, status, detail);
+            core_request_end(request, status, detail);
+            core_request_reuse(request);
         }
     }
 }

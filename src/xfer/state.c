@@ -2,9 +2,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "xfer/message.h"
 #include "xfer/request.h"
 
-#include <openssl/rand.h>
 #include <stdlib.h>
 
 static void init_lists(base_list_t *const *lists, size_t num)
@@ -12,6 +12,13 @@ static void init_lists(base_list_t *const *lists, size_t num)
     for (size_t i = 0; i < num; i++) {
         base_list_init(lists[i]);
     }
+}
+
+static void destroy(struct xfer_pool *xfer)
+{
+    xfer_index_cleanup(&xfer->index);
+    xfer_index_cleanup(&xfer->posted_index);
+    free(xfer);
 }
 
 ucxpool_status_t xfer_pool_create(ucxpool_t *pool)
@@ -22,18 +29,22 @@ ucxpool_status_t xfer_pool_create(ucxpool_t *pool)
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a pool");
     }
     base_list_t *const lists[] = {
-        &xfer->posted,         &xfer->unexpected,   &xfer->probed,
-        &xfer->waiters,        &xfer->readers,      &xfer->fragments,
-        &xfer->rndvs,          &xfer->rndv_waiters, &xfer->deliveries,
-        &xfer->free_fragments, &xfer->free_rndvs,   &xfer->free_deliveries,
+        &xfer->posted,       &xfer->posted_masked,   &xfer->early,
+        &xfer->unexpected,   &xfer->probed,          &xfer->waiters,
+        &xfer->readers,      &xfer->fragments,       &xfer->rndvs,
+        &xfer->rndv_waiters, &xfer->deliveries,      &xfer->free_fragments,
+        &xfer->free_rndvs,   &xfer->free_deliveries,
     };
+    ucxpool_status_t status = xfer_index_init(&xfer->index, XFER_NUM_KEYS);
 
-    if (RAND_bytes((unsigned char *)&xfer->hash_factor,
-                   sizeof(xfer->hash_factor)) != 1) {
-        free(xfer);
-        return base_error(UCXPOOL_ERR_IO, "no random numbers are available");
+    if (status == UCXPOOL_OK) {
+        status = xfer_index_init(&xfer->posted_index, 1);
     }
-    xfer->hash_factor |= 1;
+    if (status != UCXPOOL_OK) {
+        destroy(xfer);
+        return status;
+    }
+
     init_lists(lists, sizeof(lists) / sizeof(lists[0]));
     xfer->next_announce = BASE_CLOCK_FOREVER;
     core_request_list_init(&xfer->sends, sizeof(struct xfer_send));
@@ -44,8 +55,7 @@ ucxpool_status_t xfer_pool_create(ucxpool_t *pool)
 
 void xfer_pool_destroy(ucxpool_t *pool)
 {
-    free(pool->xfer->index);
-    free(pool->xfer);
+    destroy(pool->xfer);
     pool->xfer = NULL;
 }
 
@@ -64,7 +74,6 @@ ucxpool_status_t xfer_channel_create(ucxpool_channel_t *channel)
         &xfer->loans,
         &xfer->sent,
         &xfer->wordless,
-        &xfer->messages.arriving,
         &xfer->messages.eager.free,
         &xfer->messages.small.free,
         &xfer->messages.large.free,
@@ -77,6 +86,9 @@ ucxpool_status_t xfer_channel_create(ucxpool_channel_t *channel)
 
 void xfer_channel_destroy(ucxpool_channel_t *channel)
 {
+    if (channel->xfer != NULL) {
+        free(channel->xfer->messages.early);
+    }
     free(channel->xfer);
     channel->xfer = NULL;
 }

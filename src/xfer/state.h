@@ -3,10 +3,11 @@
  * two structs by name alone.
  *
  *     pool->xfer
- *       posted       --> receives without a message
+ *       posted       --> receives without a message, in their order
+ *       early        --> messages that wait for their turn or their runs
  *       unexpected   --> messages without a receive, in their order
  *       index        --> the same by tag, by channel and tag, and by channel
- *                        and number
+ *                        and number; early ones by channel and number alone
  *       waiters      --> sends that wait for a block
  *       readers      --> sends that want to read files, in turns
  *
@@ -21,6 +22,7 @@
 #include "core/channel.h"
 #include "core/pool.h"
 #include "core/request.h"
+#include "xfer/index.h"
 
 /* A block of the receive share that is lent in parts: see xfer/mailbox.h. */
 typedef struct xfer_mail {
@@ -30,13 +32,14 @@ typedef struct xfer_mail {
 
 struct xfer_pool {
     base_list_t  posted;
+    base_list_t  posted_masked; /* those whose masks have a 0, by run_link */
+    xfer_index_t posted_index;  /* the others, by channel and tag */
+    uint64_t     num_posted;    /* since the pool began; see xfer/posted.c */
+    base_list_t  early;
     base_list_t  unexpected;
-    base_list_t *index;          /* see xfer/message.c; NULL: none yet */
-    uint64_t     hash_factor;    /* of the index; random, odd, secret */
-    uint32_t     index_size;     /* lists for each kind of key */
-    uint32_t     num_unexpected; /* messages */
-    base_list_t  probed;         /* messages that a caller looks at */
-    uint64_t     next_announce;  /* when a channel is to look at announce_at */
+    xfer_index_t index;
+    base_list_t  probed;        /* messages that a caller looks at */
+    uint64_t     next_announce; /* when a channel is to look at announce_at */
     base_list_t  waiters;
     base_list_t  readers;  /* the first may read, if no other has in this round
                             */
@@ -60,14 +63,14 @@ typedef struct xfer_records {
 } xfer_records_t;
 
 typedef struct xfer_messages {
-    base_list_t    arriving;
-    xfer_records_t eager;     /* for messages that come with their bytes */
-    xfer_records_t small;     /* for others, with few lengths or none */
-    xfer_records_t large;     /* for others, with many lengths or metadata */
-    uint32_t       announced; /* of our max_unexpected, by the others */
-    uint32_t       num_arriving;
-    uint32_t       num_unexpected; /* in use, and no receive has matched it */
-    size_t         num_runs;       /* in lists that have no receive yet */
+    ucxpool_message_t **early;      /* by sequence number; see xfer/message.c */
+    uint32_t            early_size; /* slots, a power of two; 0: none */
+    xfer_records_t      eager; /* for messages that come with their bytes */
+    xfer_records_t      small; /* for others, with few lengths or none */
+    xfer_records_t      large; /* for others, with many lengths or metadata */
+    uint32_t            announced; /* of our max_unexpected, by the others */
+    uint32_t num_unexpected;       /* in use, and no receive has matched it */
+    size_t   num_runs;             /* in lists that have no receive yet */
 } xfer_messages_t;
 
 /* For short messages between GPUs: see xfer/mailbox.h. */

@@ -1,0 +1,48 @@
+/*
+ * A hash table whose elements keep their order: each list holds the elements
+ * whose keys have one hash. A key is a number and a channel, or a number alone.
+ * There are at least as many lists as elements, unless memory runs out.
+ */
+#ifndef XFER_INDEX_H
+#define XFER_INDEX_H
+
+#include "core/pool.h"
+
+typedef struct xfer_index {
+    base_list_t *lists;
+    unsigned     num_kinds; /* of keys; each has its own lists */
+    uint32_t     size;      /* lists for each kind */
+    uint32_t     num;       /* elements, counted by the caller */
+    uint64_t     factor;    /* of the hash; random, odd, secret */
+} xfer_index_t;
+
+/* UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO: there are no random numbers */
+ucxpool_status_t xfer_index_init(xfer_index_t *index, unsigned num_kinds);
+
+/* Needs no init before, if it is zeroed. */
+void xfer_index_cleanup(xfer_index_t *index);
+
+/*
+ * The list of a key. channel: NULL if the key has none. The hash depends on a
+ * random factor, so that a peer cannot choose keys with one hash. The second
+ * product spreads consecutive numbers, which some factors leave close together.
+ */
+static inline base_list_t *xfer_index_list(const xfer_index_t      *index,
+                                           unsigned                 kind,
+                                           const ucxpool_channel_t *channel,
+                                           uint64_t                 value)
+{
+    uint64_t hash = (value ^ (uintptr_t)channel) * index->factor;
+
+    hash = (hash ^ (hash >> 32)) * UINT64_C(0x9e3779b97f4a7c15);
+    return &index->lists[(size_t)kind * index->size +
+                         (((hash >> 32) * index->size) >> 32)];
+}
+
+/*
+ * Make room for one more element. True: the lists have been replaced by empty
+ * ones, and the caller adds all elements again without removing them first.
+ */
+bool xfer_index_grow(xfer_index_t *index, ucxpool_t *pool);
+
+#endif
