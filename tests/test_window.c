@@ -514,6 +514,7 @@ START_TEST(operations_that_are_posted_early_wait)
     make_window(_i, BOTH);
     import();
     ck_assert_int_eq(asked().status, UCXPOOL_INPROGRESS);
+    ck_assert_int_eq(asked().way, UCXPOOL_WAY_NONE);
     ck_assert_int_eq(post(false, &places, &data, NULL, &request), UCXPOOL_OK);
     pair.to_a = pair_meet(pair.b, pair.a);
     ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_OK);
@@ -734,6 +735,7 @@ START_TEST(a_blob_of_another_length_ends_the_import_alone)
     import();
     pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
     ck_assert_int_eq(asked().status, UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(asked().way, UCXPOOL_WAY_NONE);
     ck_assert_ptr_nonnull(strstr(asked().reason, "its blob says"));
     ucxpool_remote_release(remote);
     remote = damaged;

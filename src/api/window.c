@@ -188,7 +188,9 @@ static void describe_remote(const ucxpool_remote_t *remote,
         .status  = remote->status,
         .length  = remote->length,
         .access  = remote->access,
-        .way     = way->id,
+        .way     = ((way == NULL) || (remote->status == UCXPOOL_INPROGRESS))
+                       ? UCXPOOL_WAY_NONE
+                       : way->id,
         .channel = channel->user_ref ? channel : NULL,
     };
     base_text_copy(attr->reason, sizeof(attr->reason), remote->reason);

@@ -79,15 +79,13 @@ ucxpool_status_t window_import(ucxpool_channel_t *channel, const void *blob,
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for an import");
     }
     *remote = (ucxpool_remote_t){
-        .channel   = channel,
-        .number    = ++channel->windows->next_number,
-        .blob      = checked,
-        .user_ref  = true,
-        .status    = UCXPOOL_INPROGRESS,
-        .length    = checked.length,
-        .access    = checked.access,
-        .way       = &window_messages,
-        .write_way = &window_messages,
+        .channel  = channel,
+        .number   = ++channel->windows->next_number,
+        .blob     = checked,
+        .user_ref = true,
+        .status   = UCXPOOL_INPROGRESS,
+        .length   = checked.length,
+        .access   = checked.access,
     };
     base_list_init(&remote->waiting);
     if ((channel->state == UCXPOOL_CHANNEL_OPEN) && !is_peers(remote)) {
@@ -228,6 +226,8 @@ static void choose_ways(ucxpool_remote_t *remote, const window_answer_t *answer)
     const window_way_t      *way;
     unsigned                 taken;
 
+    remote->way       = &window_messages;
+    remote->write_way = &window_messages;
     if (wants_messages(remote)) {
         window_remote_say(remote, "UCXPOOL_WINDOW_WAY=messages");
         return;

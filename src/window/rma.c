@@ -69,7 +69,7 @@ static ucxpool_status_t find_kind(const ucxpool_window_t *window,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    *is_on_gpu_p = types == COPY_MEMTYPE_DEVICE;
+    *is_on_gpu_p = (types & COPY_MEMTYPE_DEVICE) != 0;
     if ((types & COPY_MEMTYPE_MANAGED) ||
         (*is_on_gpu_p && (window->cuda.share.way != IPC_CUDA_IPC))) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,

@@ -422,7 +422,7 @@ static inline void window_operation_end(window_operation_t *operation,
 
 /* --- ways ----------------------------------------------------------------- */
 
-/* The same as the owner fills it. */
+/* The answer to an import, as the owner fills it. */
 typedef struct window_offer {
     uint32_t    flags;
     const void *data;
@@ -541,7 +541,7 @@ void window_messages_refused(ucxpool_channel_t        *channel,
 
 /* --- what copies, in turns: turns.c --------------------------------------- */
 
-/* Copy it now if it is short, or some of it and the rest in turns. */
+/* Copy it now if it is short, or else in turns. */
 void window_turns_start(window_operation_t *operation);
 
 /* Its copy() has returned that: it waits for its turn, or ends. */
