@@ -483,6 +483,14 @@ static void answers_that_are_not_read(hostile_t *hostile)
 
 /* --- which is ignored ---------------------------------------------------- */
 
+/* UCX may deliver a short CANCEL before a long RUNS. */
+static void runs_of_a_canceled_descriptor(hostile_t *hostile)
+{
+    say_desc(hostile, desc_with_runs(0, 1000), NULL, 0);
+    say_cancel(hostile, 1);
+    say_runs(hostile, 0, 0, 500);
+}
+
 static void words_about_unknown_messages(hostile_t *hostile)
 {
     proto_fixed_t cancel = {
@@ -1087,6 +1095,7 @@ static const deed_t noises[] = {
     DEED(done_in_the_middle),
     DEED(accept_of_a_canceled_send),
     DEED(cancel_again_and_again),
+    DEED(runs_of_a_canceled_descriptor),
     DEED(returned_what_was_not_lent),
     DEED(returned_too_early_and_twice),
     DEED(never_returned),

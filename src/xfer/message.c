@@ -418,11 +418,12 @@ static bool reserve_early(ucxpool_channel_t *channel, uint64_t sequence)
     if (size == old_size) {
         return true;
     }
-    slots = core_alloc(channel->pool, size * sizeof(*slots));
+    /* Unlike core_alloc(), this takes no pages before they are used. */
+    slots = calloc(size, sizeof(*slots));
     if (slots == NULL) {
         return false;
     }
-    memset(slots, 0, size * sizeof(*slots));
+    channel->pool->stats.allocations++;
     messages->early      = slots;
     messages->early_size = size;
     for (uint32_t i = 0; i < old_size; i++) {
@@ -677,6 +678,9 @@ void xfer_message_runs(ucxpool_channel_t *channel, const proto_runs_t *runs,
 {
     ucxpool_message_t *message = find_early(channel, runs->sequence);
 
+    if (runs->sequence < channel->flow.expected_sequence) {
+        return; /* the descriptor was canceled meanwhile */
+    }
     if ((message == NULL) ||
         (!message->canceled &&
          ((runs->num_runs == 0) || (runs->num_runs > message->runs_missing) ||
