@@ -49,8 +49,8 @@ bool                    pair_is_open(const ucxpool_channel_t *channel);
 /* One round for both. */
 void pair_progress(pair_t *pair);
 
-/* Rounds until the condition holds; fails the test when it does not within
- * ten seconds. */
+/* Rounds until the condition holds; fails the test when it does not within ten
+ * seconds, times CK_TIMEOUT_MULTIPLIER. */
 #define pair_until(_pair, _condition) \
     do { \
         uint64_t until_ = pair_deadline(); \
