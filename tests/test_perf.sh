@@ -276,7 +276,8 @@ for option in '-s 4k' '-n 2' '--wire map' '--sides pool/map' \
     says err 'block sends nothing'
 done
 run 2 -l 0 localhost:1
-for option in '-s 4k' '-t any' '--table map' '--device cuda' --json; do
+for option in '-s 4k' '-t any' '--table map' '--device cuda' --json '-O 8' \
+    '-r 3' '-T 1'; do
     run 2 -l 0 $option
     says err 'give'
     says err 'there'

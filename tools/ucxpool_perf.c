@@ -321,10 +321,13 @@ static int check_listen(const options_t *options)
     if ((options->table != NULL) || (options->num_tests != 0) ||
         (options->num_sides != 0) || (options->pool_mode != MODE_AUTO) ||
         (options->size != 0) || (options->count != 0) ||
-        (options->pageable != 0) || options->untold || is_on_gpu(options)) {
+        (options->outstanding != defaults.outstanding) ||
+        (options->rounds != defaults.rounds) ||
+        (options->seconds != defaults.seconds) || (options->pageable != 0) ||
+        options->untold || is_on_gpu(options)) {
         return options_wrong("-l does what the process that connects asks for: "
-                             "give -t, --table, -s, -n, --sides, --wire, "
-                             "--device, --pageable and --untold there");
+                             "give -t, --table, -s, -n, -O, -r, -T, --sides, "
+                             "--wire, --device, --pageable and --untold there");
     }
     return -1;
 }

@@ -15,11 +15,18 @@ static void indent(const report_t *report)
     fprintf(report->stream, "%*s", (int)(2 * report->depth), "");
 }
 
+/* Control characters as "?": those of a byte, and those that UTF-8 writes as
+ * 0xc2 and a byte below 0xa0. */
 static void write_plain(FILE *stream, const char *text)
 {
     for (; *text != '\0'; text++) {
-        unsigned char c = (unsigned char)*text;
+        unsigned char c    = (unsigned char)*text;
+        unsigned char next = (unsigned char)text[1];
 
+        if ((c == 0xc2) && (next >= 0x80) && (next < 0xa0)) {
+            text++;
+            c = '?';
+        }
         fputc(((c < 0x20) || (c == 0x7f)) ? '?' : c, stream);
     }
 }
