@@ -319,6 +319,9 @@ START_TEST(errors_name_a_setting_as_its_variable)
                      UCXPOOL_ERR_INVALID_PARAM);
     assert_detail_has("no setting UCXPOOL_BLOK_SIZE: did you mean "
                       "UCXPOOL_BLOCK_SIZE?");
+    ck_assert_int_eq(ucxpool_config_modify(config, "UCXPOOL_BLOCK_SIZE", "1m"),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_detail_has("no key UCXPOOL_BLOCK_SIZE: leave out UCXPOOL_");
 }
 END_TEST
 

@@ -28,6 +28,10 @@ static ucxpool_status_t refuse_key(const char *name)
 {
     const base_key_t *guess = base_key_guess(name);
 
+    if (strncmp(name, PREFIX, PREFIX_LENGTH) == 0) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "there is no key %s: leave out " PREFIX, name);
+    }
     if (guess != NULL) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "there is no setting " PREFIX

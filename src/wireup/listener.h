@@ -1,5 +1,6 @@
 /*
- * Listeners: callers are admitted as channels. All of it under the pool's lock.
+ * Listeners: callers are admitted as channels. Only the pool and the port of a
+ * listener may be read without the pool's lock.
  */
 #ifndef WIREUP_LISTENER_H
 #define WIREUP_LISTENER_H
@@ -28,7 +29,7 @@ uint16_t   wireup_listener_port(const ucxpool_listener_t *listener);
 /*
  * Make a channel of the next caller that has proven itself.
  *
- * params  From core_channel_params_check().
+ * params  Checked by core_channel_params_check().
  *
  * As ucxpool_listener_accept().
  */
