@@ -161,17 +161,21 @@ static void open_many(void)
     }
 }
 
-/* One channel of the pool to itself over ucx: does the log warn of the fork? */
 static bool is_warned(void)
 {
-    pair_t      pair;
-    const char *text;
+    return strstr(caught_text(), "was forked while its parent had a pool") !=
+           NULL;
+}
+
+/* One channel of a pool to itself over ucx: does the log warn of the fork? */
+static bool warns_caller(void)
+{
+    ucxpool_t *pool;
 
     caught_begin();
-    pair.a    = pair_pool("WIRE=ucx LOG_LEVEL=warn");
-    pair.to_a = pair_meet(pair.a, pair.a);
-    text      = caught_text();
-    return strstr(text, "was forked while its parent had a pool") != NULL;
+    pool = pair_pool("WIRE=ucx LOG_LEVEL=warn");
+    pair_meet(pool, pool);
+    return is_warned();
 }
 
 START_TEST(a_child_of_a_process_with_a_pool_is_warned_of_ucx)
@@ -183,13 +187,58 @@ START_TEST(a_child_of_a_process_with_a_pool_is_warned_of_ucx)
         pid_t pid = fork();
 
         if (pid == 0) {
-            _exit(is_warned() == (i == 0) ? 0 : 1);
+            _exit(warns_caller() == (i == 0) ? 0 : 1);
         }
         check_ends_well(pid);
         if (i == 0) {
             ucxpool_destroy(pool);
         }
     }
+}
+END_TEST
+
+/* Accept callers until the log warns. */
+static void listen_until_warned(int port_fd)
+{
+    pair_t              pair = {.a = NULL};
+    ucxpool_listener_t *listener;
+    uint16_t            port;
+
+    caught_begin();
+    pair.a   = pair_pool("WIRE=ucx LOG_LEVEL=warn");
+    listener = pair_listen(pair.a, "127.0.0.1:0");
+    port     = ucxpool_listener_port(listener);
+    if (write(port_fd, &port, sizeof(port)) != sizeof(port)) {
+        _exit(1);
+    }
+    while (!is_warned()) {
+        (void)ucxpool_listener_accept(listener, NULL, &pair.to_b);
+        ucxpool_progress(pair.a);
+    }
+    _exit(0);
+}
+
+START_TEST(a_child_that_listens_is_warned_of_ucx)
+{
+    ucxpool_t *pool = pair_pool("WIRE=ucx");
+    uint16_t   port;
+    int        fds[2];
+    int        status;
+    pid_t      pid;
+
+    ck_assert_int_eq(pipe(fds), 0);
+    parent = getpid();
+    pid    = fork();
+    if (pid == 0) {
+        listen_until_warned(fds[1]);
+    }
+    ck_assert_int_eq(read(fds[0], &port, sizeof(port)), sizeof(port));
+    pair_call(pool, "127.0.0.1", port);
+    while (waitpid(pid, &status, WNOHANG) == 0) {
+        ucxpool_progress(pool);
+    }
+    ck_assert_int_eq(status, 0);
+    ucxpool_destroy(pool);
 }
 END_TEST
 
@@ -305,6 +354,7 @@ int main(void)
     tcase_add_loop_test(
         tcase, a_child_that_destroys_its_parents_pools_does_no_harm, 0, 2);
     tcase_add_test(tcase, a_child_of_a_process_with_a_pool_is_warned_of_ucx);
+    tcase_add_test(tcase, a_child_that_listens_is_warned_of_ucx);
     tcase_add_loop_test(tcase, programs_that_are_started_inherit_nothing, 0, 2);
     tcase_add_test(tcase,
                    a_child_that_lives_on_does_not_hide_its_parents_death);

@@ -47,6 +47,11 @@ static ucxpool_status_t say_not_made(ucs_status_t status)
                         : "");
 }
 
+void core_endpoint_warn(void)
+{
+    ucx_child_warn();
+}
+
 ucxpool_status_t core_endpoint_create(ucxpool_t *pool, const void *worker,
                                       core_endpoint_t **endpoint_p)
 {
@@ -69,7 +74,7 @@ ucxpool_status_t core_endpoint_create(ucxpool_t *pool, const void *worker,
     if (endpoint == NULL) {
         return UCXPOOL_ERR_NO_MEMORY;
     }
-    ucx_child_warn();
+    core_endpoint_warn();
     params.err_handler.arg = endpoint;
     endpoint->is_own       = true;
     status = ucp_ep_create(pool->ucx.worker, &params, &endpoint->ep);

@@ -45,6 +45,9 @@ typedef struct core_endpoint {
 ucxpool_status_t core_endpoint_create(ucxpool_t *pool, const void *worker,
                                       core_endpoint_t **endpoint_p);
 
+/* An endpoint is needed: log what may keep UCX from connecting. */
+void core_endpoint_warn(void);
+
 /* An endpoint of the caller's. NULL: no memory. */
 core_endpoint_t *core_endpoint_borrow(ucxpool_t *pool, ucp_ep_h ep);
 

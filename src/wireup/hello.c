@@ -491,9 +491,11 @@ static void take_endpoint(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
  * */
 static bool can_go(ucxpool_channel_t *channel)
 {
-    if (channel->wire->has_endpoint && (channel->conn.endpoint == NULL) &&
-        channel->closing.has_begun) {
-        take_endpoint(channel, NULL);
+    if (channel->wire->has_endpoint && (channel->conn.endpoint == NULL)) {
+        core_endpoint_warn();
+        if (channel->closing.has_begun) {
+            take_endpoint(channel, NULL);
+        }
     }
     return core_channel_is_live(channel) &&
            (!channel->wire->has_endpoint || (channel->conn.endpoint != NULL));
