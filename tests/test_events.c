@@ -307,7 +307,7 @@ START_TEST(a_deadline_wakes_a_sleeper)
 }
 END_TEST
 
-/* Arm the pool, and nothing is to be done. Without a pidfd, as under valgrind,
+/* Arm an idle pool. Without a pidfd, as under valgrind,
  * its timer fires twenty times a second. */
 static void arm_quietly(ucxpool_t *pool)
 {

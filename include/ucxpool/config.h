@@ -64,7 +64,7 @@ ucxpool_status_t ucxpool_config_modify(ucxpool_config_t *config,
 ucxpool_status_t ucxpool_config_set_secret(ucxpool_config_t *config,
                                            const void *bytes, size_t length);
 
-/* Where the value of a setting comes from. */
+/* Origin of a value. */
 typedef enum ucxpool_config_source {
     UCXPOOL_CONFIG_SOURCE_DEFAULT,
     UCXPOOL_CONFIG_SOURCE_ENVIRONMENT,

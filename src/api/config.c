@@ -99,8 +99,8 @@ static bool is_of_process(const char *name)
     return false;
 }
 
-/* Most likely it is misspelt. But it may be another program's, or of another
- * version of this library, so it is no error. */
+/* Most likely it is misspelt. It may also belong to another program or another
+ * version of this library, so it is not an error. */
 static void warn_of_variable(const char *name)
 {
     const base_key_t *guess = base_key_guess(name);

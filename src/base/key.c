@@ -342,12 +342,12 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          BASE_KEY_NO_MAX,
          "Part of a GPU's BAR1 that COMM_SIZE=auto leaves to others: to UCX's "
          "own buffers, to gdr_copy and to other processes. auto leaves an "
-         "eighth of a large window, 512m at the most; of a small one it takes "
-         "no more than its preset, see BUDGET_FILE."),
+         "eighth of a large window, 512m at the most, and takes no more of a "
+         "small one than its preset, see BUDGET_FILE."),
     BOOL("COMM_STRICT", comm_strict, "n",
-         "When COMM_SIZE cannot be had or registered in full: y is an error. n "
-         "goes on with fewer blocks, or on a GPU with pinned host memory in "
-         "place of its own, and says so."),
+         "If COMM_SIZE cannot be allocated or registered in full: y is an "
+         "error. n uses fewer blocks, or on a GPU pinned host memory instead "
+         "of GPU memory, and logs a warning."),
     PATH("BUDGET_FILE", budget_file, "",
          "File that says how much of its BAR1 a GPU gives to registrations, in "
          "lines such as Tesla T4 [256m] = 200m. Empty: the built-in table."),
@@ -362,26 +362,26 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "A multiple of BLOCK_SIZE."),
     PERCENT("SEND_SHARE", send_share, "25", 1, 99,
             "Share of the blocks that messages to be sent are packed in. "
-            "What SEND_SHARE and RECV_SHARE leave is for the caller."),
+            "The caller gets the rest after SEND_SHARE and RECV_SHARE."),
     PERCENT("RECV_SHARE", recv_share, "25", 1, 99,
             "Share of the blocks for messages that arrive."),
     SWITCH("HUGE_PAGES", huge_pages, "try",
-           "Huge pages for the blocks. y fails where there are none; try "
-           "goes on with ordinary pages."),
+           "Huge pages for the blocks. Without huge pages y is an error, and "
+           "try uses ordinary pages."),
     WORD("CUDA_BACKING", cuda_backing, "auto", backing_words,
-         "What the blocks of a pool on a GPU are. alloc: one allocation of "
+         "Memory for the blocks of a pool on a GPU. alloc: one allocation of "
          "cuMemAlloc. vmm: virtual memory, a region for each block, so that "
          "scattered ones can be mapped side by side. host: pinned host "
-         "memory. auto: what this UCX and this GPU can do most with."),
+         "memory. auto: the most capable kind for this UCX and this GPU."),
 
     SIZE("MEMORY_LIMIT", memory_limit, "auto", BASE_KEY_AUTO, 4 * MIB,
          BASE_KEY_NO_MAX,
-         "Memory of blocks and heap together. What COMM_SIZE leaves is for the "
-         "heap. Pinned blocks of a pool on a GPU do not count. auto takes all "
-         "of a GPU's memory, or half of the machine's."),
+         "Memory of blocks and heap together. The heap gets the rest after "
+         "COMM_SIZE. Pinned blocks of a pool on a GPU do not count. auto takes "
+         "all of a GPU's memory, or half of the machine's."),
     SIZE("HEAP_CHUNK", heap_chunk, "32m", BASE_KEY_POW2, 2 * MIB, 128 * MIB,
-         "Size of the heap's large chunks, of which long allocations are made. "
-         "Short ones are made of chunks of 2m."),
+         "Size of the heap's large chunks, for long allocations. Short "
+         "allocations use chunks of 2m."),
     SIZE("HEAP_ALIGNMENT", heap_alignment, "256", BASE_KEY_POW2, 256, 2 * MIB,
          "Alignment of the heap's allocations; their sizes are rounded up to "
          "it. Frameworks that want 512 set 512."),
@@ -394,9 +394,9 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "ucxpool_replay. Empty: none."),
 
     WORD("WIRE", wire, "auto", wire_words,
-         "What carries the bytes. map: a peer of the same host and user reads "
-         "our blocks directly. ucx: UCX does. auto: map where it is possible, "
-         "else ucx."),
+         "The wire between two pools. map: a peer of the same host and user "
+         "reads our blocks directly. ucx: UCX does. auto: map where it is "
+         "possible, else ucx."),
     WORD("MAP_WAY", map_way, "auto", map_way_words,
          "How messages go over the map wire between pools on GPUs. pull: the "
          "receiver's GPU reads the sender's blocks. push: the sender's GPU "
@@ -405,8 +405,8 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "in one of them before they are accepted. auto: push between two "
          "GPUs, but pull what is faster so, messages under 2 MiB that find no "
          "room in the mailbox and those of segments of 512 KiB to 16 MiB; pull "
-         "between two processes on one GPU. Where the two pools are not set "
-         "alike, pull goes before auto, and auto before push."),
+         "between two processes on one GPU. If the settings of two pools "
+         "differ, pull wins over auto, and auto over push."),
     WORD("WINDOW_WAY", window_way, "auto", window_way_words,
          "How peers' windows are read and written. direct: within a host and "
          "user by our own processor or GPU, over the ucx wire by the get and "
@@ -440,7 +440,7 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
              "metadata and lengths have 256 bytes or more counts as one more "
              "for each 256 bytes."),
     WORD("UNEXPECTED_FULL", unexpected_full, "wait", unexpected_full_words,
-         "What a send does when the peer's MAX_UNEXPECTED is reached: wait "
+         "Action of a send when the peer's MAX_UNEXPECTED is reached: wait "
          "until the peer has received a message, or fail with "
          "UCXPOOL_ERR_LIMIT."),
     SIZE("INPLACE_MIN", inplace_min, "16k", BASE_KEY_INF, 0, BASE_KEY_NO_MAX,
@@ -464,9 +464,9 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
     TIME("CLOSE_TIMEOUT", close_timeout_ns, "2s", BASE_KEY_INF, 0,
          BASE_KEY_NO_MAX,
          "Longest time that ucxpool_destroy() and ucxpool_window_destroy() "
-         "wait for peers, and that requests of a closed channel go on."),
+         "wait for peers, and that requests of a closed channel continue."),
     TIME("PEER_TIMEOUT", peer_timeout_ns, "10s", BASE_KEY_INF, SEC, 86400 * SEC,
-         "Time in which a peer's host that is gone is to be noticed: by UCX "
+         "Time in which the failure of a peer's host is detected: by UCX "
          "where a network card does the work, in contexts that the pool makes "
          "(what the environment sets for UCX counts more); over TCP by the "
          "pool, which looks at UCX's connections. "
@@ -495,8 +495,8 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "Time in which a connection must be through its handshake."),
 
     WORD("LOG_LEVEL", log_level, "warn", log_words,
-         "What is logged, on stderr unless the program takes it, for the "
-         "whole process."),
+         "Level of the process's log. The log goes to stderr unless the "
+         "program handles it."),
 };
 /* clang-format on */
 

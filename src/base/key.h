@@ -1,6 +1,6 @@
 /*
- * The keys of the settings: one table, one line a key. What a key's text may be
- * follows from its type and its limits.
+ * The keys of the settings: one table, one line a key. The type and the limits
+ * of a key say which texts are valid.
  */
 #ifndef BASE_KEY_H
 #define BASE_KEY_H
@@ -48,7 +48,7 @@ typedef struct base_key {
 
 extern const base_key_t base_keys[BASE_NUM_KEYS];
 
-/* The key of that name, NULL when there is none. */
+/* The key with that name, or NULL. */
 const base_key_t *base_key_find(const char *name);
 
 /* The key that a misspelt name looks like, NULL when it looks like none. */
@@ -57,7 +57,7 @@ const base_key_t *base_key_guess(const char *name);
 /* Room for what base_key_expected() writes. */
 #define BASE_KEY_EXPECTED_SIZE 160
 
-/* What the key takes, in words: "a size from 4k to 1g, ...". */
+/* The values that the key takes, in words: "a size from 4k to 1g, ...". */
 void base_key_expected(const base_key_t *key,
                        char              text[BASE_KEY_EXPECTED_SIZE]);
 

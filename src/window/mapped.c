@@ -194,7 +194,7 @@ static ucxpool_status_t mapped_share(ucxpool_window_t *window)
         return status;
     }
     if (!is_sealed(&parts[0])) {
-        no(window, "the file behind it can shrink: seal it (F_ADD_SEALS, "
+        no(window, "its file can shrink: seal it (F_ADD_SEALS, "
                    "F_SEAL_SHRINK)");
         return UCXPOOL_OK;
     }

@@ -207,7 +207,7 @@ void window_messages_answered(ucxpool_message_t *message)
 
     if ((operation == NULL) || operation->is_write || operation->is_answered) {
         xfer_message_drop(message, UCXPOOL_ERR_CANCELED,
-                          "nobody waits for what was read");
+                          "the read was canceled");
         return;
     }
     if (message->totals.payload_size != operation->size) {

@@ -140,7 +140,7 @@ void window_channel_drop_all(ucxpool_channel_t *channel)
         ucxpool_remote_t *remote =
             base_list_head(&windows->remotes, ucxpool_remote_t, link);
 
-        remote->key = NULL; /* UCX's worker, which it belongs to, has ended */
+        remote->key = NULL; /* its worker may have been destroyed */
         window_remote_unmap(remote);
         base_list_del(&remote->link);
         free(remote);

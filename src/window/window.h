@@ -78,7 +78,7 @@ struct window_pool {
     window_reach_t                  reach; /* of peers that no endpoint needs */
     base_list_t                     all;   /* of the caller's */
     base_list_t copying;  /* operations that copy by themselves, in turns */
-    base_list_t runnable; /* the peers' operations that can go on */
+    base_list_t runnable; /* operations of peers, which can continue */
     base_list_t free_operations;
     uint64_t    next_number; /* of windows and grants */
     /* For tests and benchmarks: get and put over transports that have none,

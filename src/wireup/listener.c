@@ -22,7 +22,7 @@ struct ucxpool_listener {
     uint64_t              num_refused; /* counted already */
 };
 
-/* A caller is told who begins. */
+/* Tell a caller which side begins. */
 static void fit_blob(void *arg, void *blob, const void *caller, size_t length)
 {
     core_blob_turn_t turn = CORE_BLOB_NO_TURN;

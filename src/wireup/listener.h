@@ -39,10 +39,10 @@ ucxpool_status_t wireup_listener_accept(ucxpool_listener_t *listener,
 
 unsigned wireup_listener_progress(ucxpool_t *pool);
 
-/* When the next of them wants to be called. */
+/* The earliest deadline of all listeners. */
 uint64_t wireup_listener_deadline(ucxpool_t *pool);
 
-/* The pool's address has changed: callers are told the new one. */
+/* The pool's address has changed: send callers the new one. */
 ucxpool_status_t wireup_listeners_renew(ucxpool_t *pool);
 
 /* Were peers told the address that are not accepted yet? */

@@ -679,7 +679,7 @@ void xfer_message_runs(ucxpool_channel_t *channel, const proto_runs_t *runs,
     ucxpool_message_t *message = find_early(channel, runs->sequence);
 
     if (runs->sequence < channel->flow.expected_sequence) {
-        return; /* the descriptor was canceled meanwhile */
+        return; /* the message was canceled */
     }
     if ((message == NULL) ||
         (!message->canceled &&

@@ -16,9 +16,8 @@
 
 typedef struct control {
     int (*send)(struct control *control, const void *data, size_t length);
-    /* Returns 1 when a message was taken, of which no more than size bytes are
-     * copied; 0 when none came within the time; -1 after an error was
-     * printed. */
+    /* Returns 1 after a message, and copies up to size bytes of it; 0 if none
+     * came in time; -1 after an error was printed. */
     int (*poll)(struct control *control, int timeout_ms, void *data,
                 size_t size, size_t *length_p);
     void *connection; /* of the two functions */

@@ -32,7 +32,7 @@ typedef struct test {
     uint64_t send_size;  /* bytes, see job_t */
 } test_t;
 
-/* NULL when there is none of that name. */
+/* The test with that name, or NULL. */
 const test_t *test_find(const char *name);
 
 /* A row of a table: the values of -t, -s, -n and --wire. A target is
