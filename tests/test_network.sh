@@ -84,20 +84,31 @@ export UCXPOOL_WIRE
 
 receive 10.213.7.1
 ports_are 127.0.0.1 10.213.7.1
-grep -q 'UCX listens on the device cable' "$dir/receiver.err" ||
+grep -q 'UCX also listens on cable: ' "$dir/receiver.err" ||
     fail "it does not warn"
 # The sender connects from its end of the cable.
 sends "$host_two" 10.213.7.1
-grep -q 'UCX listens on the device cable' "$dir/sender" ||
+grep -q 'UCX also listens on cable: ' "$dir/sender" ||
     fail "the sender does not warn"
 
 receive 0.0.0.0
 ports_are 127.0.0.1 10.213.7.1 10.213.8.1 0.0.0.0
-grep -q 'UCX listens on all devices' "$dir/receiver.err" ||
+grep -q 'UCX also listens on cable,other: ' "$dir/receiver.err" ||
     fail "it does not warn"
 # UCX may choose either of the two addresses.
 ip -n "$host_two" route add 10.213.8.0/24 via 10.213.7.1
 sends "$host_two" 10.213.7.1
+
+what='an address that is handed out'
+ip netns exec "$host_one" "$top_builddir/examples/all_to_all" >/dev/null \
+    2>"$dir/receiver.err" || fail "the processes do not connect"
+[ "$(grep -c 'also listens on cable,other, because' "$dir/receiver.err")" -eq \
+    3 ] || fail "it does not warn once for each pool"
+
+what='ucxpool_info'
+ip netns exec "$host_one" "$top_builddir/tools/ucxpool_info" >/dev/null \
+    2>"$dir/receiver.err" || fail "it fails"
+[ ! -s "$dir/receiver.err" ] || fail "it warns"
 
 # The environment overrides this, without a warning.
 UCX_NET_DEVICES=other
@@ -106,6 +117,9 @@ receive 10.213.7.1
 ports_are 10.213.7.1 10.213.8.1
 [ ! -s "$dir/receiver.err" ] || fail "it warns"
 stop
+ip netns exec "$host_one" "$top_builddir/examples/all_to_all" >/dev/null \
+    2>"$dir/receiver.err" || fail "the processes do not connect"
+[ ! -s "$dir/receiver.err" ] || fail "it warns of a device that was chosen"
 
 # Where there is no other network, nothing is opened.
 unset UCX_NET_DEVICES

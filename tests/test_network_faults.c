@@ -234,6 +234,34 @@ START_TEST(an_address_without_a_route_is_no_way)
 }
 END_TEST
 
+static void count_opened(ucxpool_log_level_t level, const char *text, void *arg)
+{
+    if ((level == UCXPOOL_LOG_WARN) &&
+        (strstr(text, "also listens on ") != NULL)) {
+        (*(int *)arg)++;
+    }
+}
+
+START_TEST(address_get_warns_once_of_the_devices_it_opens)
+{
+    ucxpool_t *pool       = pair_pool("LOG_LEVEL=warn");
+    int        num_warned = 0;
+    void      *address;
+    size_t     length;
+
+    ck_assert_int_eq(ucxpool_log_set_handler(count_opened, &num_warned),
+                     UCXPOOL_OK);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(ucxpool_address_get(pool, &address, &length),
+                         UCXPOOL_OK);
+        ucxpool_address_release(address);
+        ck_assert_int_eq(num_warned, 1);
+    }
+    ck_assert_int_eq(ucxpool_log_set_handler(NULL, NULL), UCXPOOL_OK);
+    ucxpool_destroy(pool);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite  = suite_create("network_faults");
@@ -257,6 +285,7 @@ int main(void)
     tcase_add_test(tcase, a_device_that_cannot_be_added_leaves_the_map_wire);
     tcase_add_test(tcase, a_device_that_cannot_be_added_fails_the_ucx_wire);
     tcase_add_test(tcase, an_address_without_a_route_is_no_way);
+    tcase_add_test(tcase, address_get_warns_once_of_the_devices_it_opens);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);

@@ -53,8 +53,8 @@ typedef struct ucxpool_listener ucxpool_listener_t;
  * process that has the address may connect. Keep it from strangers.
  *
  * The peers may be on any network: from now on UCX listens on all devices, or
- * on those of UCX_NET_DEVICES. If UCX is in use already, the address has only
- * the devices that it uses now.
+ * on those of UCX_NET_DEVICES. A warning names the devices that are added. If
+ * UCX is in use already, the address has only the devices that it uses now.
  */
 ucxpool_status_t ucxpool_address_get(ucxpool_t *pool, void **address_p,
                                      size_t *length_p);

@@ -202,6 +202,17 @@ ucxpool_status_t core_network_restart(ucxpool_t *pool, bool has_callers,
     return replace(pool, devices, moved_p);
 }
 
+void core_network_added(const ucxpool_t *pool, const char *device,
+                        char names_p[UCX_DEVICES_SIZE])
+{
+    if (device != NULL) {
+        snprintf(names_p, UCX_DEVICES_SIZE, "%s", device);
+    } else if (!ucx_tune_other_devices(pool->ucx.devices, names_p,
+                                       UCX_DEVICES_SIZE)) {
+        snprintf(names_p, UCX_DEVICES_SIZE, "all devices");
+    }
+}
+
 ucxpool_status_t core_network_open(ucxpool_t *pool, const char *device,
                                    bool has_callers, bool *moved_p)
 {

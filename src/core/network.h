@@ -35,6 +35,11 @@ ucxpool_status_t core_network_watch(ucxpool_t *pool);
 ucxpool_status_t core_network_open(ucxpool_t *pool, const char *device,
                                    bool has_callers, bool *moved_p);
 
+/* The names of the network devices that core_network_open() adds for `device`,
+ * with commas. */
+void core_network_added(const ucxpool_t *pool, const char *device,
+                        char names_p[UCX_DEVICES_SIZE]);
+
 /*
  * Restart UCX if it is lost, with the devices that it had before. As
  * core_network_open().

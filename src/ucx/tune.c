@@ -307,23 +307,37 @@ static bool is_up(const struct ifaddrs *device)
             (device->ifa_addr->sa_family == AF_INET6));
 }
 
-bool ucx_tune_has_device(const char *devices, const char *name)
+bool ucx_tune_other_devices(const char *devices, char *others, size_t size)
 {
     struct ifaddrs *all;
-    bool            has_all = true;
+    size_t          length;
+
+    others[0] = '\0';
+    if (getifaddrs(&all) != 0) {
+        return false;
+    }
+    for (const struct ifaddrs *one = all; one != NULL; one = one->ifa_next) {
+        if (is_up(one) && !has_name(devices, one->ifa_name) &&
+            !has_name(others, one->ifa_name)) {
+            length = strlen(others);
+            snprintf(others + length, size - length, "%s%.*s",
+                     (length == 0) ? "" : ",", (int)strcspn(one->ifa_name, ":"),
+                     one->ifa_name);
+        }
+    }
+    freeifaddrs(all);
+    return true;
+}
+
+bool ucx_tune_has_device(const char *devices, const char *name)
+{
+    char others[UCX_DEVICES_SIZE];
 
     if (name != NULL) {
         return has_name(devices, name);
     }
-    if (getifaddrs(&all) != 0) {
-        return false;
-    }
-    for (const struct ifaddrs *one = all; (one != NULL) && has_all;
-         one                       = one->ifa_next) {
-        has_all = !is_up(one) || has_name(devices, one->ifa_name);
-    }
-    freeifaddrs(all);
-    return has_all;
+    return ucx_tune_other_devices(devices, others, sizeof(others)) &&
+           (others[0] == '\0');
 }
 
 /* --- all of them -----------------------------------------------------------

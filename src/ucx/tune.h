@@ -27,6 +27,10 @@ bool ucx_tune_devices(ucp_config_t *config, const char *devices);
  * RDMA. "" where there is no loopback. */
 void ucx_tune_local_devices(char *devices, size_t size);
 
+/* The devices that UCX's TCP may use and the list does not name. False: the
+ * system does not list its devices. */
+bool ucx_tune_other_devices(const char *devices, char *others, size_t size);
+
 /* Is the network device in the list? NULL: are all that UCX's TCP may use? */
 bool ucx_tune_has_device(const char *devices, const char *name);
 

@@ -42,20 +42,23 @@ static void restart(ucxpool_t *pool)
     (void)renew(pool, moved, status);
 }
 
-static ucxpool_status_t open_and_warn(ucxpool_t *pool, const char *device)
+/* why: a clause for the warning, or "". */
+static ucxpool_status_t open_and_warn(ucxpool_t *pool, const char *device,
+                                      const char *why)
 {
+    char             names[UCX_DEVICES_SIZE];
     bool             moved;
-    ucxpool_status_t status = open_device(pool, device, &moved);
+    ucxpool_status_t status;
 
+    core_network_added(pool, device, names);
+    status = open_device(pool, device, &moved);
     if (moved && (status == UCXPOOL_OK)) {
-        base_warn("%s: UCX listens on %s%s, too: a process that reaches its "
+        base_warn("%s: UCX also listens on %s%s: a process that reaches its "
                   "ports can read and write the memory of this process "
                   "without the secret. Let a firewall keep strangers out; to "
-                  "end this "
-                  "warning, set UCX_NET_DEVICES to the devices that UCX may "
-                  "use",
-                  pool->name, (device != NULL) ? "the device " : "all devices",
-                  (device != NULL) ? device : "");
+                  "end this warning, set UCX_NET_DEVICES to the devices that "
+                  "UCX may use",
+                  pool->name, names, why);
     }
     return status;
 }
@@ -69,8 +72,8 @@ static ucxpool_status_t open_address(ucxpool_t                 *pool,
     if (bootstrap_address_is_loopback(address)) {
         return UCXPOOL_OK;
     }
-    return open_and_warn(pool,
-                         bootstrap_address_device(address, name) ? name : NULL);
+    return open_and_warn(
+        pool, bootstrap_address_device(address, name) ? name : NULL, "");
 }
 
 ucxpool_status_t wireup_network_listen(ucxpool_t               *pool,
@@ -119,16 +122,12 @@ bool wireup_network_connect(ucxpool_t *pool, const bootstrap_where_t *where)
 
 ucxpool_status_t wireup_network_share(ucxpool_t *pool)
 {
-    bool             moved;
     ucxpool_status_t status;
 
     restart(pool);
-    status = open_device(pool, NULL, &moved);
-    if (moved && (status == UCXPOOL_OK)) {
-        base_info("%s: UCX listens on all devices, because the pool's address "
-                  "is handed out",
-                  pool->name);
-    } else if ((status == UCXPOOL_ERR_UNSUPPORTED) || pool->ucx.is_lost) {
+    status =
+        open_and_warn(pool, NULL, ", because the pool's address is handed out");
+    if ((status == UCXPOOL_ERR_UNSUPPORTED) || pool->ucx.is_lost) {
         status = UCXPOOL_OK; /* peers reach what is open already */
     }
     pool->wireup.is_shared |= status == UCXPOOL_OK;

@@ -320,8 +320,9 @@ bool info_pool_report(report_t *report, const ucxpool_config_t *config,
 
 /* Two pools of this process stand for two processes. */
 typedef struct pair {
-    ucxpool_t         *pools[2];
-    ucxpool_channel_t *channels[2];
+    ucxpool_t          *pools[2];
+    ucxpool_listener_t *listener; /* of pools[1] */
+    ucxpool_channel_t  *channels[2];
 } pair_t;
 
 /* Settings for a small pool: those of the environment but for sizes, and for
@@ -356,37 +357,36 @@ static ucxpool_status_t create_pools(pair_t *pair)
     return status;
 }
 
-static ucxpool_status_t create_channel(pair_t *pair, int from, int to)
+/* Over loopback, so that UCX listens on no other device. */
+static ucxpool_status_t connect_pools(pair_t *pair)
 {
-    ucxpool_channel_params_t params = {.field_mask =
-                                           UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS};
-    void                    *address;
-    ucxpool_status_t         status =
-        ucxpool_address_get(pair->pools[to], &address, &params.address_length);
+    char             where[32];
+    ucxpool_status_t status =
+        ucxpool_listener_create(pair->pools[1], "127.0.0.1:0", &pair->listener);
 
     if (status != UCXPOOL_OK) {
         return status;
     }
-    params.address = address;
-    status         = ucxpool_channel_create(pair->pools[from], &params,
-                                            &pair->channels[from]);
-    ucxpool_address_release(address);
-    return status;
+    snprintf(where, sizeof(where), "127.0.0.1:%u",
+             (unsigned)ucxpool_listener_port(pair->listener));
+    return ucxpool_channel_connect(pair->pools[0], where, NULL,
+                                   &pair->channels[0]);
 }
 
 /* Nothing moves but by our own calls, so both are called in turns. */
-static void progress(pair_t *pair, ucxpool_channel_attr_t attrs[2])
+static void progress(pair_t *pair, ucxpool_channel_attr_t *attr)
 {
     time_t deadline = time(NULL) + CONNECT_SECONDS;
 
     do {
         for (int i = 0; i < 2; i++) {
             ucxpool_progress(pair->pools[i]);
-            ucxpool_channel_query(pair->channels[i], &attrs[i],
-                                  sizeof(attrs[i]));
         }
-    } while (((attrs[0].state == UCXPOOL_CHANNEL_CONNECTING) ||
-              (attrs[1].state == UCXPOOL_CHANNEL_CONNECTING)) &&
+        if (pair->channels[1] == NULL) {
+            ucxpool_listener_accept(pair->listener, NULL, &pair->channels[1]);
+        }
+        ucxpool_channel_query(pair->channels[0], attr, sizeof(*attr));
+    } while ((attr->state == UCXPOOL_CHANNEL_CONNECTING) &&
              (time(NULL) < deadline));
 }
 
@@ -418,21 +418,17 @@ static bool report_channel(report_t *report, const ucxpool_channel_attr_t *attr)
 
 static bool report_wire(report_t *report)
 {
-    pair_t                 pair   = {{NULL, NULL}, {NULL, NULL}};
+    pair_t                 pair   = {.listener = NULL};
     ucxpool_status_t       status = create_pools(&pair);
-    ucxpool_channel_attr_t attrs[2];
+    ucxpool_channel_attr_t attr;
     bool                   is_good = false;
 
     if (status == UCXPOOL_OK) {
-        status = create_channel(&pair, 0, 1);
+        status = connect_pools(&pair);
     }
     if (status == UCXPOOL_OK) {
-        status = create_channel(&pair, 1, 0);
-    }
-
-    if (status == UCXPOOL_OK) {
-        progress(&pair, attrs);
-        is_good = report_channel(report, &attrs[0]);
+        progress(&pair, &attr);
+        is_good = report_channel(report, &attr);
     } else {
         tool_error("cannot connect two pools: %s", ucxpool_error_detail());
         report_text(report, "error", "%s", ucxpool_error_detail());
@@ -441,6 +437,7 @@ static bool report_wire(report_t *report)
     for (int i = 0; i < 2; i++) {
         ucxpool_channel_close(pair.channels[i]);
     }
+    ucxpool_listener_destroy(pair.listener);
     for (int i = 0; i < 2; i++) {
         ucxpool_destroy(pair.pools[i]);
     }
