@@ -517,6 +517,28 @@ START_TEST(a_process_that_cannot_be_looked_at_has_not_ended)
 }
 END_TEST
 
+/* First as a zombie. */
+START_TEST(the_end_of_a_process_is_known_without_descriptors)
+{
+    owner_t    owner;
+    ipc_host_t own;
+    siginfo_t  info;
+
+    owner_start(&owner, geteuid());
+    ipc_host_fill(&own); /* as a pool has before it has peers */
+    calls_fail_from(CALLS_FOPEN, 1, EMFILE);
+    ck_assert(!ipc_host_has_ended(&owner.host));
+    close(owner.to);
+    ck_assert_int_eq(waitid(P_PID, (id_t)owner.pid, &info, WEXITED | WNOWAIT),
+                     0);
+    ck_assert(ipc_host_has_ended(&owner.host));
+    ck_assert_int_eq(waitpid(owner.pid, NULL, 0), owner.pid);
+    ck_assert(ipc_host_has_ended(&owner.host));
+    calls_reset();
+    close(owner.from);
+}
+END_TEST
+
 START_TEST(only_these_errors_tell_the_end_of_a_process)
 {
     static const int errors[] = {ENOENT, ESRCH};
@@ -1056,6 +1078,7 @@ static TCase *host_case(void)
     tcase_add_test(tcase, a_dead_process_does_not_fit_nor_map_nor_is_watched);
     tcase_add_loop_test(tcase, a_process_that_cannot_be_looked_at_has_not_ended,
                         0, 4);
+    tcase_add_test(tcase, the_end_of_a_process_is_known_without_descriptors);
     tcase_add_loop_test(tcase, only_these_errors_tell_the_end_of_a_process, 0,
                         2);
     tcase_add_test(tcase, numbers_that_are_no_process_do_not_fit);

@@ -297,6 +297,16 @@ bool ipc_host_shares_network(const ipc_host_t *peer)
     return net_namespace(text) == ours;
 }
 
+/* Has it no program any more? Takes no descriptor. */
+static bool has_no_program(const ipc_host_t *peer)
+{
+    char path[32];
+    char target;
+
+    snprintf(path, sizeof(path), "/proc/%" PRIu32 "/exe", peer->pid);
+    return (readlink(path, &target, sizeof(target)) < 0) && (errno == ENOENT);
+}
+
 bool ipc_host_has_ended(const ipc_host_t *peer)
 {
     char            reason[128];
@@ -308,7 +318,8 @@ bool ipc_host_has_ended(const ipc_host_t *peer)
     }
     state = process_look(peer, &process);
     return (state == PROCESS_IS_GONE) ||
-           ((state == PROCESS_IS_THERE) && process.is_exiting);
+           ((state == PROCESS_IS_THERE) && process.is_exiting) ||
+           ((state == PROCESS_IS_HIDDEN) && has_no_program(peer));
 }
 
 int ipc_watch(const ipc_host_t *host)

@@ -76,7 +76,7 @@ bool ipc_host_is_alive(const ipc_host_t *peer);
 bool ipc_host_is_gone(const ipc_host_t *peer);
 
 /* Is it known that the process has ended, or is about to, be it a zombie? False
- * of one that cannot be seen from here. */
+ * of one that cannot be seen from here. Needs no descriptor. */
 bool ipc_host_has_ended(const ipc_host_t *peer);
 
 /*
