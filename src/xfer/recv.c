@@ -457,6 +457,13 @@ static ucxpool_request_t *find_of(const ucxpool_channel_t *channel,
                : NULL;
 }
 
+/*
+ * A CANCEL does not overtake a DESC whose RUNS are missing, which would wait
+ * for them forever: UCX documents no order of active messages, but sends the
+ * eager ones of an endpoint over one lane (UCX_MAX_EAGER_RAILS=1, the default),
+ * and a lane keeps their order. For any other DESC the sender cancels again
+ * when we accept.
+ */
 void xfer_recv_canceled(ucxpool_channel_t    *channel,
                         const proto_cancel_t *cancel, const char *reason)
 {
