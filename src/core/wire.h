@@ -13,6 +13,12 @@ typedef struct core_wire {
     const char    *name;
     core_mode_t    packed; /* for the statistics */
     core_mode_t    in_place;
+    /* Longest message of one piece of memory that goes with its descriptor, in
+     * one entry of the ring; 0: none does. */
+    size_t max_inline;
+    /* Regions lie side by side where a peer reads them: a fragment in place may
+     * go on from one to the next. */
+    bool joins_regions;
     /* Takes bytes from any memory, where none needs registration. */
     bool any_memory;
     /* Control messages go through the channel's ring, as does the place of a
@@ -26,11 +32,16 @@ typedef struct core_wire {
     /* Fragments arrive in their order. */
     bool in_order;
 
+    /* How bytes go, for ucxpool_channel_query(). */
+    const char *(*how)(const ucxpool_channel_t *channel);
+
     /* What a channel over it packs into, and out of. */
     block_pool_t *(*blocks)(const ucxpool_t *pool);
 
-    /* Best fragment of a send, where FRAG_SIZE is auto. */
-    uint64_t (*frag_size)(const ucxpool_request_t *request);
+    /* Best fragment of a send, where FRAG_SIZE is auto: packed, and the longest
+     * in place; 0: as packed. */
+    uint64_t (*frag_size)(const ucxpool_request_t *request,
+                          uint64_t                *inplace_size_p);
 
     /* The longest fragment that a receiver takes. */
     uint64_t (*frag_max)(const ucxpool_t *pool);

@@ -56,12 +56,15 @@ static bool shares_device(const ucxpool_channel_t *channel)
                                      channel->peer.gpu.uuid);
 }
 
-static uint64_t gpu_frag_size(const ucxpool_request_t *request)
+/* Nothing in place is cut out of a block, and a GPU's link wants long ones. */
+static uint64_t gpu_frag_size(const ucxpool_request_t *request,
+                              uint64_t                *inplace_size_p)
 {
     const ucxpool_t *pool = request->pool;
     block_stats_t    share;
     uint64_t         size;
 
+    *inplace_size_p = UINT64_MAX;
     block_pool_stats(pool->memory.blocks, BLOCK_SHARE_SEND, &share);
     size = (request->send->loan != 0)
                ? request->send->num_blocks * request->send->block_size
@@ -78,30 +81,39 @@ static uint64_t gpu_frag_size(const ucxpool_request_t *request)
 }
 
 /* What goes in place is not gathered. */
-static uint64_t host_frag_size(const ucxpool_request_t *request)
+static uint64_t map_frag_size(const ucxpool_request_t *request,
+                              uint64_t                *inplace_size_p)
 {
     uint64_t size = request->data.totals.stream_size / CUTS;
 
+    *inplace_size_p = 0;
     if (request->send->in_place || (size >= FRAG_SIZE)) {
         return FRAG_SIZE;
     }
     return base_max(FRAG_MIN, base_align_up(size, FRAG_ALIGN));
 }
 
-static uint64_t map_frag_size(const ucxpool_request_t *request)
-{
-    return copy_engine_is_launched(request->pool->engine)
-               ? gpu_frag_size(request)
-               : host_frag_size(request);
-}
-
 static uint64_t map_frag_max(const ucxpool_t *pool)
 {
-    uint64_t block_size = block_pool_block_size(map_blocks(pool));
+    return block_pool_block_size(map_blocks(pool));
+}
 
-    return copy_engine_is_launched(pool->engine)
-               ? base_max(block_size, GPU_FRAG_MAX)
-               : block_size;
+static uint64_t gpu_frag_max(const ucxpool_t *pool)
+{
+    return base_max(map_frag_max(pool), GPU_FRAG_MAX);
+}
+
+static const char *map_how(const ucxpool_channel_t *channel)
+{
+    (void)channel;
+    return "each side reads the other's blocks";
+}
+
+static const char *gpu_how(const ucxpool_channel_t *channel)
+{
+    return channel->peer.pushes
+               ? "each side's GPU writes to blocks that the other lends"
+               : "each side's GPU reads the other's blocks";
 }
 
 static ucxpool_status_t map_send(ucxpool_channel_t *channel,
@@ -252,17 +264,36 @@ static void map_mailed(ucxpool_request_t *request, const proto_desc_t *desc)
 }
 
 const core_wire_t wire_map = {
-    .id        = UCXPOOL_WIRE_MAP,
-    .name      = "map",
-    .packed    = CORE_MODE_MAP_PACKED,
-    .in_place  = CORE_MODE_MAP_INPLACE,
-    .has_ring  = true,
-    .is_read   = true,
-    .in_order  = true,
-    .blocks    = map_blocks,
-    .frag_size = map_frag_size,
-    .frag_max  = map_frag_max,
-    .send      = map_send,
-    .arrived   = map_arrived,
-    .mailed    = map_mailed,
+    .id         = UCXPOOL_WIRE_MAP,
+    .name       = "map",
+    .packed     = CORE_MODE_MAP_PACKED,
+    .in_place   = CORE_MODE_MAP_INPLACE,
+    .max_inline = PROTO_DATA_MAX,
+    .has_ring   = true,
+    .is_read    = true,
+    .in_order   = true,
+    .how        = map_how,
+    .blocks     = map_blocks,
+    .frag_size  = map_frag_size,
+    .frag_max   = map_frag_max,
+    .send       = map_send,
+    .arrived    = map_arrived,
+};
+
+const core_wire_t wire_map_gpu = {
+    .id            = UCXPOOL_WIRE_MAP,
+    .name          = "map",
+    .packed        = CORE_MODE_MAP_PACKED,
+    .in_place      = CORE_MODE_MAP_INPLACE,
+    .joins_regions = true,
+    .has_ring      = true,
+    .is_read       = true,
+    .in_order      = true,
+    .how           = gpu_how,
+    .blocks        = map_blocks,
+    .frag_size     = gpu_frag_size,
+    .frag_max      = gpu_frag_max,
+    .send          = map_send,
+    .arrived       = map_arrived,
+    .mailed        = map_mailed,
 };

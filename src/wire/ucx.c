@@ -24,14 +24,17 @@ static block_pool_t *ucx_blocks(const ucxpool_t *pool)
     return pool->memory.ucx_blocks;
 }
 
-static uint64_t ucx_frag_size(const ucxpool_request_t *request)
+static uint64_t ucx_frag_size(const ucxpool_request_t *request,
+                              uint64_t                *inplace_size_p)
 {
     const block_pool_t *blocks = ucx_blocks(request->pool);
     block_stats_t       share;
 
     if (core_ucx_memory_type(blocks) == UCS_MEMORY_TYPE_HOST) {
+        *inplace_size_p = 0;
         return FRAG_SIZE;
     }
+    *inplace_size_p = UINT64_MAX;
     block_pool_stats(blocks, BLOCK_SHARE_SEND, &share);
     return base_max((uint64_t)FRAG_SIZE,
                     base_min(GPU_FRAG_SIZE,

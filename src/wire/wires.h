@@ -6,7 +6,7 @@
 
 #include "core/wire.h"
 
-extern const core_wire_t wire_map;
-extern const core_wire_t wire_ucx;
+/* wire_map_gpu: between GPUs. */
+extern const core_wire_t wire_map, wire_map_gpu, wire_ucx;
 
 #endif

@@ -359,16 +359,9 @@ static bool choose_wire(ucxpool_channel_t *channel)
     bool         map  = peer->we_map && peer->it_maps;
 
     if (map) {
-        channel->wire = &wire_map;
+        channel->wire = (peer->gpu.way != 0) ? &wire_map_gpu : &wire_map;
         snprintf(channel->wire_reason, sizeof(channel->wire_reason),
-                 "same host and user, each side%s %s",
-                 (copy_engine_memory_kind(channel->pool->engine) ==
-                  UCXPOOL_MEMORY_CUDA)
-                     ? "'s GPU"
-                     : "",
-                 core_channel_is_pushed(channel)
-                     ? "writes to blocks that the other lends"
-                     : "reads the other's blocks");
+                 "same host and user, %s", channel->wire->how(channel));
         return true;
     }
     explain_ucx(channel);

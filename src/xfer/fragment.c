@@ -214,10 +214,7 @@ static bool takes_any_memory(const ucxpool_request_t *request, uint64_t length)
            (length / ANY_MEMORY_FACTOR >= request->pool->config.inplace_min);
 }
 
-/*
- * Regions of a GPU lie side by side here, and where a peer's GPU reads them:
- * one copy may go on from one to the next.
- */
+/* Regions of a GPU lie side by side here, and where a peer's GPU reads them. */
 static void extend_over_regions(const ucxpool_request_t *request,
                                 const copy_extent_t *extent, uint64_t length,
                                 range_t *range)
@@ -228,11 +225,7 @@ static void extend_over_regions(const ucxpool_request_t *request,
     block_comm_buffer_t *buffer;
     mem_piece_t          next;
 
-    if (!copy_engine_is_launched(pool->engine) ||
-        !request->channel->wire->is_read) {
-        return;
-    }
-    while ((where->length < length) &&
+    while (request->channel->wire->joins_regions && (where->length < length) &&
            block_comm_find(pool->memory.comm,
                            (const char *)extent->address + where->length,
                            length - where->length, &next, &buffer) &&
@@ -363,25 +356,23 @@ bool xfer_fragment_take_loan(ucxpool_request_t  *request,
 void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
                               uint32_t window)
 {
-    ucxpool_t        *pool = request->pool;
-    struct xfer_send *send = request->send;
-    uint64_t          size = pool->config.frag_size;
+    ucxpool_t        *pool         = request->pool;
+    struct xfer_send *send         = request->send;
+    uint64_t          size         = pool->config.frag_size;
+    uint64_t          inplace_size = 0;
 
     if (!is_pushed(send)) {
         send->block_size =
             block_pool_block_size(core_channel_blocks(request->channel));
     }
     if (size == BASE_SIZE_AUTO) {
-        size = request->channel->wire->frag_size(request);
+        size = request->channel->wire->frag_size(request, &inplace_size);
     }
     size               = base_min(size, base_min(frag_size, send->block_size));
     send->frag_size    = size & ~(uint64_t)(COPY_ALIGNMENT - 1);
-    send->inplace_size = send->frag_size;
-    if (copy_engine_is_launched(pool->engine) &&
-        (pool->config.frag_size == BASE_SIZE_AUTO)) {
-        /* Nothing is cut out of a block, and a GPU's link wants long ones. */
-        send->inplace_size = frag_size & ~(uint64_t)(COPY_ALIGNMENT - 1);
-    }
+    inplace_size       = base_min(inplace_size, frag_size);
+    send->inplace_size = base_max(
+        send->frag_size, inplace_size & ~(uint64_t)(COPY_ALIGNMENT - 1));
     for (unsigned i = 0; i < send->num_blocks; i++) {
         send->blocks[i].free_slices = all_free(request);
     }

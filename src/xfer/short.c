@@ -10,8 +10,7 @@
 
 static bool is_taken(const ucxpool_channel_t *channel)
 {
-    return channel->wire->has_ring &&
-           (channel->state == UCXPOOL_CHANNEL_OPEN) &&
+    return (channel->state == UCXPOOL_CHANNEL_OPEN) &&
            (channel->peer.max_runs != 0);
 }
 
@@ -25,7 +24,7 @@ bool xfer_short_fits(const ucxpool_channel_t        *channel,
     return (segment != NULL) && (memory->num == 1) && (segment->length != 0) &&
            (segment->address != NULL) &&
            (segment->length <= pool->config.eager_size) &&
-           !copy_engine_is_launched(pool->engine) &&
+           (segment->length <= channel->wire->max_inline) &&
            ((params == NULL) ||
             !(params->field_mask & UCXPOOL_REQUEST_PARAM_FIELD_METADATA)) &&
            is_taken(channel);
