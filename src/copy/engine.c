@@ -403,6 +403,9 @@ static ucxpool_status_t gpu_start(copy_engine_t *engine, copy_job_t *copy,
     copy->job        = job;
     copy->is_scatter = !work->is_gather;
     *covered_p       = launch.covered;
+    if (work->is_gather) {
+        base_range_begin(work->range, BASE_RANGE_GATHER, launch.covered);
+    }
     engine->num_scatters += copy->is_scatter ? 1 : 0;
     base_list_add_tail(&engine->copies, &copy->link);
     return UCXPOOL_INPROGRESS;
@@ -656,7 +659,8 @@ static bool gpu_takes_even(const copy_engine_t *engine,
 
 static const copy_engine_calls_t gpu_calls = {
     .memory_kind   = UCXPOOL_MEMORY_CUDA,
-    .is_launched   = true,
+    .batch         = 1,
+    .depth_factor  = 2,
     .memtypes      = gpu_memtypes,
     .is_even       = gpu_is_even,
     .takes_even    = gpu_takes_even,
@@ -739,6 +743,7 @@ static ucxpool_status_t host_start(copy_engine_t *engine, copy_job_t *copy,
 
     (void)engine;
     if (work->is_gather) {
+        base_range_begin(work->range, BASE_RANGE_GATHER, length);
         status = copy_gather(work->plan, work->offset, length,
                              (void *)(uintptr_t)work->block);
     } else {
@@ -831,7 +836,8 @@ static bool host_shares_device(const copy_engine_t *engine, const void *uuid)
 
 static const copy_engine_calls_t host_calls = {
     .memory_kind   = UCXPOOL_MEMORY_HOST,
-    .is_launched   = false,
+    .batch         = 64,
+    .depth_factor  = 1,
     .memtypes      = host_memtypes,
     .is_even       = host_is_even,
     .takes_even    = host_takes_even,

@@ -13,6 +13,7 @@
 #define COPY_ENGINE_H
 
 #include "base/list.h"
+#include "base/trace.h"
 #include "copy/cuda_copier.h"
 #include "copy/list.h"
 #include "copy/memtypes.h"
@@ -62,6 +63,8 @@ typedef struct copy_work {
     bool has_host_block;
     bool has_host_segments;
     bool has_gpu_segments; /* it reaches some */
+    /* Of a gather: begun with it, ended by the caller. */
+    base_range_t *range;
 } copy_work_t;
 
 typedef struct copy_engine copy_engine_t;
@@ -75,9 +78,12 @@ typedef struct copy_room {
 /* What an engine is, and does: see the functions of the same names. */
 typedef struct copy_engine_calls {
     ucxpool_memory_kind_t memory_kind; /* of the blocks that it copies */
-    /* A copy is launched, and over later. A launch costs more than a short copy
-     * takes: few long ones are better, and several at a time. */
-    bool is_launched;
+    /* Copies to start before others have their turn: a launch takes so long
+     * that others have ended meanwhile. */
+    unsigned batch;
+    /* Fragments on their way for each one of DEPTH: what is launched is over
+     * later, and several are under way. */
+    unsigned depth_factor;
     void (*destroy)(copy_engine_t *engine);
     void (*enter)(copy_engine_t *engine);
     void (*leave)(copy_engine_t *engine);
@@ -209,9 +215,14 @@ ucxpool_status_t copy_engine_clear_flags(copy_engine_t *engine, void *first,
 /* What has been done since. */
 unsigned copy_engine_progress(copy_engine_t *engine);
 
-static inline bool copy_engine_is_launched(const copy_engine_t *engine)
+static inline unsigned copy_engine_batch(const copy_engine_t *engine)
 {
-    return engine->calls->is_launched;
+    return engine->calls->batch;
+}
+
+static inline unsigned copy_engine_depth_factor(const copy_engine_t *engine)
+{
+    return engine->calls->depth_factor;
 }
 
 static inline ucxpool_memory_kind_t

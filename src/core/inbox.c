@@ -5,10 +5,9 @@
 #include "core/wire.h"
 #include "ucx/status.h"
 
-/* Messages read from one ring before the others have their turn. */
+/* Messages read from one ring before the others have their turn; fewer where
+ * one may take as long as a launch. */
 #define ROUND_MAX 64u
-/* The same on a GPU, where one may take as long as a launch. */
-#define GPU_ROUND_MAX 1u
 
 /* Rounds after which everything that stood in a ring has been read; the peer
  * may still be writing. */
@@ -178,8 +177,7 @@ static unsigned read_ring(ucxpool_channel_t *channel, unsigned max)
 
 unsigned core_inbox_progress(ucxpool_t *pool)
 {
-    unsigned max =
-        copy_engine_is_launched(pool->engine) ? GPU_ROUND_MAX : ROUND_MAX;
+    unsigned           max   = copy_engine_batch(pool->engine);
     unsigned           count = 0;
     ucxpool_channel_t *channel;
     ucxpool_channel_t *next;

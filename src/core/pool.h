@@ -155,8 +155,8 @@ struct ucxpool {
     base_own_lock_t     lock;
     ucx_context_t       ucx;
     core_pool_memory_t  memory;
-    struct copy_engine *engine; /* NULL: host memory */
-    struct heap        *heap;   /* NULL until its first allocation; atomic */
+    struct copy_engine *engine;
+    struct heap        *heap; /* NULL until its first allocation; atomic */
     core_domains_t      domains;
     core_wakeup_t       wakeup;
     core_channels_t     channels;

@@ -681,9 +681,6 @@ core_request_find_memtypes(ucxpool_request_t              *request,
     void                *stream   = NULL;
     ucxpool_status_t     status;
 
-    if (!copy_engine_is_launched(engine)) {
-        return check_pieces(request); /* the processor reaches all */
-    }
     if (!is_told_reached(request, params)) {
         status = check_pieces(request);
         if (status != UCXPOOL_OK) {

@@ -382,12 +382,14 @@ static unsigned progress(ucxpool_t *pool)
 
     pool->progress_count++;
     count += core_inbox_progress(pool);
-    if (copy_engine_is_launched(pool->engine)) {
+    if (!base_list_is_empty(&pool->engine->copies)) {
         count += copy_engine_progress(pool->engine);
-        count += core_request_markers_progress(pool);
-        core_link_progress(&pool->links[CORE_LINK_OUT]);
-        core_link_progress(&pool->links[CORE_LINK_IN]);
     }
+    if (!base_list_is_empty(&pool->engine->marked)) {
+        count += core_request_markers_progress(pool);
+    }
+    core_link_progress(&pool->links[CORE_LINK_OUT]);
+    core_link_progress(&pool->links[CORE_LINK_IN]);
     if (!base_list_is_empty(&pool->xfer->deliveries)) {
         count += xfer_delivery_progress(pool);
     }

@@ -167,8 +167,7 @@ ucxpool_status_t window_pool_create(ucxpool_t *pool)
     base_list_init(&windows->runnable);
     base_list_init(&windows->free_operations);
     windows->ways  = ways;
-    windows->reach = copy_engine_is_launched(pool->engine) ? WINDOW_REACH_GPU
-                                                           : WINDOW_REACH_HOST;
+    windows->reach = 1 << copy_engine_memory_kind(pool->engine);
     pool->windows  = windows;
     return UCXPOOL_OK;
 }

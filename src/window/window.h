@@ -64,9 +64,10 @@ static_assert(sizeof(window_blob_t) == UCXPOOL_WINDOW_BLOB_SIZE,
 
 /* Where a peer is. */
 typedef enum window_reach {
-    WINDOW_REACH_HOST = 1 << 0, /* another process, both pools in host memory */
-    WINDOW_REACH_GPU  = 1 << 1, /* the same, both on GPUs */
-    WINDOW_REACH_UCX  = 1 << 2  /* over an endpoint */
+    /* Another process, both pools in host memory; both on GPUs. */
+    WINDOW_REACH_HOST = 1 << UCXPOOL_MEMORY_HOST,
+    WINDOW_REACH_GPU  = 1 << UCXPOOL_MEMORY_CUDA,
+    WINDOW_REACH_UCX  = 1 << 7 /* over an endpoint */
 } window_reach_t;
 
 #define WINDOW_REACH_ANY \

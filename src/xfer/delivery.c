@@ -238,8 +238,8 @@ static void deliver_now(ucxpool_request_t            *request,
 static bool is_for_gpu(const ucxpool_request_t      *request,
                        const xfer_delivery_params_t *params)
 {
-    return params->must_copy ? request->stream.has_gpu_segments
-                             : copy_engine_is_launched(request->pool->engine);
+    return request->stream.has_gpu_segments ||
+           (request->stream.has_host_segments && !params->must_copy);
 }
 
 void xfer_deliver(ucxpool_request_t            *request,

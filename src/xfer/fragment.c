@@ -442,12 +442,10 @@ static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
         .flag              = xfer_mailbox_flag(request),
         .has_host_segments = request->stream.has_host_segments,
         .has_gpu_segments  = request->stream.has_gpu_segments,
+        .range             = &fragment->range,
     };
 
     fragment->copy.done = gathered;
-    if (!copy_engine_is_launched(engine)) {
-        base_range_begin(&fragment->range, BASE_RANGE_GATHER, range->length);
-    }
     status = copy_engine_start(engine, &fragment->copy, &work, &range->length);
     if (status == UCXPOOL_INPROGRESS) {
         /* It is under way: the fragment's copy tells. */
@@ -455,7 +453,6 @@ static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
             request->channel->xfer->num_pushes++;
             core_link_began(&request->send->push, range->length);
         }
-        base_range_begin(&fragment->range, BASE_RANGE_GATHER, range->length);
         return UCXPOOL_OK;
     }
     base_range_end(&fragment->range);

@@ -39,8 +39,7 @@ static uint64_t longest_segment(const ucxpool_request_t *request)
  * others to be packed, short ones go with them. */
 static uint64_t inplace_min(const ucxpool_request_t *request)
 {
-    if (copy_engine_is_launched(request->pool->engine) &&
-        (request->data.memory.num == 1)) {
+    if (request->stream.has_gpu_segments && (request->data.memory.num == 1)) {
         return 1;
     }
     return request->pool->config.inplace_min;
@@ -99,7 +98,7 @@ static ucxpool_status_t count_even(ucxpool_request_t *request)
         request->data.runs, &request->data.num_runs, &request->data.totals);
 }
 
-/* Lengths as runs, and what there is to be sent in place. */
+/* Lengths as runs. */
 static ucxpool_status_t plan_send(ucxpool_request_t *request)
 {
     ucxpool_t       *pool   = request->pool;
@@ -132,10 +131,15 @@ static ucxpool_status_t plan_send(ucxpool_request_t *request)
             return status;
         }
     }
+    return UCXPOOL_OK;
+}
+
+/* What there is to be sent in place. */
+static void find_in_place(ucxpool_request_t *request)
+{
     request->send->longest     = longest_segment(request);
     request->send->inplace_min = inplace_min(request);
     request->send->in_place    = has_comm_memory(request);
-    return UCXPOOL_OK;
 }
 
 ucxpool_status_t xfer_send_create(ucxpool_channel_t              *channel,
@@ -170,6 +174,7 @@ ucxpool_status_t xfer_send_create(ucxpool_channel_t              *channel,
         core_request_discard(request);
         return status;
     }
+    find_in_place(request);
     *request_p = request;
     return UCXPOOL_OK;
 }
@@ -182,6 +187,7 @@ bool xfer_send_from_short(ucxpool_request_t *request)
         xfer_queue_end(request, UCXPOOL_ERR_NO_MEMORY, ucxpool_error_detail());
         return false;
     }
+    find_in_place(request);
     return true;
 }
 

@@ -165,13 +165,9 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
     core_request_reuse(request);
 }
 
-/* A GPU works on several at a time: as many must be on their way besides. */
-static uint32_t window(const ucxpool_request_t *request)
+static uint32_t window(const ucxpool_t *pool)
 {
-    const ucxpool_t *pool = request->pool;
-
-    return copy_engine_is_launched(pool->engine) ? 2 * pool->config.depth
-                                                 : pool->config.depth;
+    return copy_engine_depth_factor(pool->engine) * pool->config.depth;
 }
 
 static void send_accept(ucxpool_request_t *request)
@@ -193,7 +189,7 @@ static void send_accept(ucxpool_request_t *request)
     fixed->accept.message   = request->recv->message;
     fixed->accept.receive   = request->recv->receive;
     fixed->accept.frag_size = frag_max(request);
-    fixed->accept.window    = window(request);
+    fixed->accept.window    = window(request->pool);
     core_control_end(request->channel);
     xfer_mailbox_lend(request);
 }
@@ -707,7 +703,7 @@ static bool find_in_place(rndv_t *rndv, void **target_p, ucp_mem_h *memh_p)
 
     if ((rndv->data.flags & PROTO_DATA_CHECKSUM) ||
         request->data.memory.is_unseen ||
-        (copy_engine_is_launched(pool->engine) &&
+        (request->stream.has_gpu_segments &&
          (request->data.capacity / request->data.memory.num < length))) {
         return false; /* to look for one among many pieces costs a walk */
     }

@@ -500,13 +500,14 @@ static step_result_t read_fragment(ucxpool_request_t *request)
 
 static step_result_t step_fragments(ucxpool_request_t *request)
 {
-    struct xfer_send *send = request->send;
+    struct xfer_send *send  = request->send;
+    unsigned          batch = copy_engine_batch(request->pool->engine);
     ucxpool_status_t  status;
 
     if (request->stream.marker != NULL) {
         return STEP_WAIT;
     }
-    for (;;) {
+    for (unsigned i = 0; i < batch; i++) {
         status = xfer_fragment_flush(request);
         if (status == UCXPOOL_ERR_BUSY) {
             leave_readers(request);
@@ -529,12 +530,8 @@ static step_result_t step_fragments(ucxpool_request_t *request)
         if (status != UCXPOOL_OK) {
             return stop_fragments(request, status);
         }
-        if (copy_engine_is_launched(request->pool->engine)) {
-            /* One copy at a time: to fill its list and launch it takes so long
-             * that others have ended meanwhile, and can go to the wire. */
-            return STEP_STALL;
-        }
     }
+    return STEP_STALL;
 }
 
 static step_result_t step_done(ucxpool_request_t *request)
