@@ -1150,6 +1150,36 @@ START_TEST(descriptors_in_any_order_are_matched_by_their_numbers)
 }
 END_TEST
 
+/* Says good-bye as well, which must not be heard before the messages. */
+START_TEST(early_messages_are_delivered_some_in_each_round)
+{
+    enum { NUM = 1000, ROUND = 64 };
+    uint64_t *expected;
+    uint64_t  before = 0;
+
+    hostile_init(&hostile, "WIRE=map MAX_UNEXPECTED=1000");
+    expected = &hostile.victim->flow.expected_sequence;
+    for (uint64_t i = NUM; i-- > 1;) {
+        say_unwanted(&hostile, i, 0, 0);
+    }
+    say_desc(&hostile, hostile_desc(1, 0), whole, sizeof(whole));
+    say_head(&hostile, PROTO_BYE);
+    while (*expected < NUM) {
+        ck_assert_int_eq(ucxpool_arm(hostile.pair.a), UCXPOOL_ERR_BUSY);
+        ucxpool_progress(hostile.pair.a);
+        ck_assert_uint_gt(*expected, before);
+        /* As the messages arrive, and again. */
+        ck_assert_uint_le(*expected - before, 2 * ROUND + 1);
+        before = *expected;
+    }
+    ck_assert_uint_eq(hostile.pair.a->xfer->index.num, NUM - 1);
+    hostile_let_read(&hostile);
+    ck_assert(hostile_is_over(&hostile));
+    hostile_check(&hostile);
+    hostile_cleanup(&hostile);
+}
+END_TEST
+
 START_TEST(a_descriptor_too_far_ahead_fails_the_channel)
 {
     hostile_init(&hostile, "WIRE=map CREDITS=8 MAX_UNEXPECTED=1000");
@@ -1271,6 +1301,7 @@ int main(void)
     tcase_add_loop_test(tcase, the_channel_goes_on, 0, NUM_NOISES);
     tcase_add_test(tcase,
                    descriptors_in_any_order_are_matched_by_their_numbers);
+    tcase_add_test(tcase, early_messages_are_delivered_some_in_each_round);
     tcase_add_test(tcase, a_descriptor_too_far_ahead_fails_the_channel);
     tcase_add_test(tcase, lists_of_runs_are_bounded_per_channel);
     tcase_add_test(tcase, a_message_in_order_is_received);

@@ -14,6 +14,7 @@
 #include "pool/pool.h"
 #include "ucx/status.h"
 #include "wireup/close.h"
+#include "xfer/message.h"
 #include "xfer/state.h"
 
 #include <poll.h>
@@ -68,6 +69,7 @@ static bool has_work(ucxpool_t *pool)
              core_ring_has_input(&channel->ring)) ||
             (core_channel_is_live(channel) &&
              core_channel_is_broken(channel)) ||
+            xfer_message_has_turn(channel) ||
             core_channel_must_settle(channel)) {
             return true;
         }

@@ -429,7 +429,7 @@ static bool is_quiet(const ucxpool_channel_t *channel)
            (channel->conn.lifeline.deadline == BASE_CLOCK_FOREVER) &&
            (channel->conn.lost_at == BASE_CLOCK_FOREVER) &&
            !channel->peer.has_ended && !core_channel_is_broken(channel) &&
-           !channel->closing.drains &&
+           !channel->closing.drains && !xfer_message_has_turn(channel) &&
            base_list_is_empty(&channel->xfer->flushes) &&
            window_channel_is_quiet(channel) && !core_control_is_due(channel);
 }
@@ -437,6 +437,7 @@ static bool is_quiet(const ucxpool_channel_t *channel)
 unsigned wireup_channel_progress(ucxpool_channel_t *channel)
 {
     unsigned count = 0;
+    unsigned num_delivered;
 
     if (is_quiet(channel)) {
         return 0;
@@ -449,7 +450,9 @@ unsigned wireup_channel_progress(ucxpool_channel_t *channel)
         count += core_lifeline_progress(channel);
     }
     look(channel);
-    count += settle(channel);
+    /* What arrived before the end is delivered before what follows from it. */
+    num_delivered = xfer_message_progress(channel);
+    count += (num_delivered != 0) ? num_delivered : settle(channel);
     count += xfer_flush_progress(channel);
     count += window_channel_progress(channel);
     count += progress_drain(channel);

@@ -13,6 +13,10 @@
 /* Room for the lengths of most messages whose bytes come later. */
 #define SMALL_ROOM 64u
 
+/* Early messages that are delivered at a time, so that one message, for which
+ * many have waited, does not keep the pool from its other channels. */
+#define ROUND_MAX 64u
+
 /* --- lists and the index --------------------------------------------------
  * The index holds the messages that no receive has matched. Its lists have the
  * order of pool->xfer->unexpected. Early messages are indexed by number alone.
@@ -435,18 +439,32 @@ static bool reserve_early(ucxpool_channel_t *channel, uint64_t sequence)
     return true;
 }
 
-/* Deliver the messages whose turn has come. */
-static void deliver_early(ucxpool_channel_t *channel)
+/* The next message, if it is here, with all its runs. */
+static ucxpool_message_t *find_next(const ucxpool_channel_t *channel)
 {
-    uint64_t          *expected = &channel->flow.expected_sequence;
-    ucxpool_message_t *message  = find_early(channel, *expected);
+    ucxpool_message_t *message =
+        find_early(channel, channel->flow.expected_sequence);
 
-    while ((message != NULL) && (message->runs_missing == 0)) {
+    return ((message != NULL) && (message->runs_missing == 0)) ? message : NULL;
+}
+
+bool xfer_message_has_turn(const ucxpool_channel_t *channel)
+{
+    return find_next(channel) != NULL;
+}
+
+unsigned xfer_message_progress(ucxpool_channel_t *channel)
+{
+    unsigned           count = 0;
+    ucxpool_message_t *message;
+
+    while ((count < ROUND_MAX) && ((message = find_next(channel)) != NULL)) {
         leave_list(message);
-        (*expected)++;
+        channel->flow.expected_sequence++;
         deliver(message);
-        message = find_early(channel, *expected);
+        count++;
     }
+    return count;
 }
 
 /*
@@ -517,7 +535,7 @@ static void arrive(ucxpool_message_t *message)
         (message->runs_missing == 0)) {
         channel->flow.expected_sequence++;
         deliver(message);
-        deliver_early(channel);
+        xfer_message_progress(channel);
     } else if (reserve_early(channel, sequence)) {
         *early_slot(channel, sequence) = message;
         enter_list(message, XFER_EARLY);
@@ -646,7 +664,7 @@ void xfer_message_short(ucxpool_channel_t   *channel,
                                    data_size)) {
         channel->flow.expected_sequence++;
         channel->flow.credits_owed++;
-        deliver_early(channel);
+        xfer_message_progress(channel);
         return;
     }
     message = message_get(channel, true, data_size);
@@ -669,7 +687,7 @@ static void take_runs(ucxpool_message_t *message, const proto_runs_t *runs,
     message->runs_missing -= runs->num_runs;
     if ((message->runs_missing == 0) &&
         (message->refused || settle(message, message->desc.metadata_size))) {
-        deliver_early(message->channel);
+        xfer_message_progress(message->channel);
     }
 }
 
@@ -733,7 +751,7 @@ bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t number,
         /* It stays until its turn: later messages wait for it. */
         message->canceled     = true;
         message->runs_missing = 0;
-        deliver_early(channel);
+        xfer_message_progress(channel);
         return true;
     }
     if (!message->canceled) {

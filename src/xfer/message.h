@@ -56,6 +56,12 @@ void xfer_message_short(ucxpool_channel_t   *channel,
 void xfer_message_runs(ucxpool_channel_t *channel, const proto_runs_t *runs,
                        const void *data);
 
+/* Is there a message that arrived early, and whose turn has come? */
+bool xfer_message_has_turn(const ucxpool_channel_t *channel);
+
+/* Deliver such messages, some at a time. Returns how many. */
+unsigned xfer_message_progress(ucxpool_channel_t *channel);
+
 /* Oldest message for a receive, taken out of the list; NULL: none. */
 ucxpool_message_t *xfer_message_match(ucxpool_t               *pool,
                                       const ucxpool_channel_t *channel,
