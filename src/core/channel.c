@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "core/control.h"
 #include "core/inbox.h"
 #include "core/wire.h"
 
@@ -12,15 +13,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool is_connected(const ucxpool_channel_t *channel)
+{
+    (void)channel;
+    return true;
+}
+
 static block_pool_t *any_blocks(const ucxpool_t *pool)
 {
     return pool->memory.blocks;
 }
 
 const core_wire_t core_wire_none = {
-    .id     = UCXPOOL_WIRE_NONE,
-    .name   = "none",
-    .blocks = any_blocks,
+    .id            = UCXPOOL_WIRE_NONE,
+    .name          = "none",
+    .is_connected  = is_connected,
+    .control_begin = core_control_begin_ucx,
+    .control_flush = core_control_flush_ucx,
+    .blocks        = any_blocks,
 };
 
 /* A free number of the pool's table, which grows by doubling. */
@@ -194,11 +204,6 @@ block_pool_t *core_channel_blocks(const ucxpool_channel_t *channel)
     return channel->wire->blocks(channel->pool);
 }
 
-bool core_channel_is_pushed(const ucxpool_channel_t *channel)
-{
-    return channel->wire->is_read && channel->peer.pushes;
-}
-
 ucxpool_status_t core_channel_say_ended(const ucxpool_channel_t *channel)
 {
     return base_error((channel->status == UCXPOOL_OK) ? UCXPOOL_ERR_CLOSED
@@ -253,6 +258,12 @@ bool core_channel_can_send(const ucxpool_channel_t *channel)
            !core_channel_is_broken(channel);
 }
 
+bool core_channel_has_operations(const ucxpool_channel_t *channel)
+{
+    return (channel->conn.endpoint != NULL) &&
+           (channel->conn.endpoint->num_operations != 0);
+}
+
 void core_channel_end_operation(ucxpool_channel_t *channel)
 {
     ucxpool_t *pool = channel->pool;
@@ -274,7 +285,6 @@ static void record_end(ucxpool_channel_t      *channel,
 
     if (channel->state == UCXPOOL_CHANNEL_OPEN) {
         pool->stats.channels_open--;
-        pool->channels.num_mapped -= channel->wire->has_ring ? 1 : 0;
     }
     channel->state  = state;
     channel->status = status;

@@ -51,18 +51,19 @@ typedef enum core_close {
 
 /* What the peer's HELLO said, and what we made of it. */
 typedef struct core_peer {
-    uint8_t         id[CORE_ID_SIZE];
-    uint8_t         key[CORE_ID_SIZE];
-    uint32_t        channel;
-    uint64_t        channel_key;
-    uint64_t        max_runs;
-    uint64_t        block_size;
-    uint32_t        max_metadata;
-    uint32_t        max_unexpected;
-    unsigned        am_id;   /* of its active messages */
-    bool            we_map;  /* its memory is mapped here */
-    bool            it_maps; /* our memory is mapped there */
-    bool            pushes;  /* mapped, and messages go by push */
+    uint8_t  id[CORE_ID_SIZE];
+    uint8_t  key[CORE_ID_SIZE];
+    uint32_t channel;
+    uint64_t channel_key;
+    uint64_t max_runs;
+    uint64_t block_size;
+    uint32_t max_metadata;
+    uint32_t max_unexpected;
+    unsigned am_id;   /* of its active messages */
+    bool     we_map;  /* its memory is mapped here */
+    bool     it_maps; /* our memory is mapped there, and read */
+    bool     pushes;  /* likewise, and messages go by push: each side's
+                         GPU writes to blocks that the other lends */
     char            it_reason[PROTO_TEXT_MAX + 1]; /* ... or why not */
     char            we_reason[PROTO_TEXT_MAX + 1];
     const uint8_t **regions; /* mapped; on a GPU also for writing, if we push */
@@ -214,10 +215,6 @@ ucxpool_channel_t *core_channel_find(ucxpool_t *pool, const proto_head_t *head);
 /* The blocks that serve its wire. */
 block_pool_t *core_channel_blocks(const ucxpool_channel_t *channel);
 
-/* Do messages go by push: each side's GPU writes to blocks that the other
- * lends? */
-bool core_channel_is_pushed(const ucxpool_channel_t *channel);
-
 static inline bool core_channel_is_live(const ucxpool_channel_t *channel)
 {
     return channel->state <= UCXPOOL_CHANNEL_OPEN;
@@ -244,6 +241,9 @@ void core_channel_hasten_hello(ucxpool_channel_t *channel);
 
 /* Can UCX be given something to send? */
 bool core_channel_can_send(const ucxpool_channel_t *channel);
+
+/* Has UCX something of it that it will call back for? */
+bool core_channel_has_operations(const ucxpool_channel_t *channel);
 
 /* The last thing in a callback of UCX for an operation of its endpoint: the
  * operation is over, and so is its reference to the channel. The pool may be

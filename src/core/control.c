@@ -164,33 +164,48 @@ proto_fixed_t *core_control_begin(ucxpool_channel_t *channel, proto_type_t type,
                                   size_t data_size, core_control_way_t way,
                                   void **data_p)
 {
-    size_t fixed_size = proto_fixed_size(type);
-    bool   has_room   = base_list_is_empty(&channel->control.backlog);
-    void  *fixed;
-    void  *data;
+    proto_fixed_t *fixed = NULL;
 
     if (way == CORE_OUTSIDE) {
         return begin_outside(channel, type, data_size, false, data_p);
     }
-    if (channel->wire->has_ring) {
-        if (has_room && core_ring_reserve(&channel->ring, fixed_size, data_size,
-                                          &fixed, &data)) {
-            channel->control.writing = NULL;
-            memset(fixed, 0, fixed_size);
-            fill_head(channel, fixed, type);
-            if (data_p != NULL) {
-                *data_p = data;
-            }
-            return fixed;
-        }
-        has_room = false;
-    } else if (channel->control.num_in_ucx >= CONTROLS_MAX) {
-        has_room = false;
+    if (base_list_is_empty(&channel->control.backlog)) {
+        fixed = channel->wire->control_begin(channel, type, data_size, data_p);
     }
-    if (!has_room && (way == CORE_MAY)) {
+    if ((fixed != NULL) || (way == CORE_MAY)) {
+        return fixed;
+    }
+    return begin_outside(channel, type, data_size, true, data_p);
+}
+
+proto_fixed_t *core_control_begin_ring(ucxpool_channel_t *channel,
+                                       proto_type_t type, size_t data_size,
+                                       void **data_p)
+{
+    size_t fixed_size = proto_fixed_size(type);
+    void  *fixed;
+    void  *data;
+
+    if (!core_ring_reserve(&channel->ring, fixed_size, data_size, &fixed,
+                           &data)) {
         return NULL;
     }
-    return begin_outside(channel, type, data_size, !has_room, data_p);
+    channel->control.writing = NULL;
+    memset(fixed, 0, fixed_size);
+    fill_head(channel, fixed, type);
+    if (data_p != NULL) {
+        *data_p = data;
+    }
+    return fixed;
+}
+
+proto_fixed_t *core_control_begin_ucx(ucxpool_channel_t *channel,
+                                      proto_type_t type, size_t data_size,
+                                      void **data_p)
+{
+    return (channel->control.num_in_ucx >= CONTROLS_MAX)
+               ? NULL
+               : begin_outside(channel, type, data_size, false, data_p);
 }
 
 static void control_sent(void *request, ucs_status_t status, void *arg)
@@ -341,20 +356,22 @@ static void leave_backlog(core_control_t *control)
     controls->num_long -= (control->data_size > ROOM_WORDS);
 }
 
-/* Move one message of the backlog to the ring or to UCX. */
-static bool flush_one(ucxpool_channel_t *channel, core_control_t *control)
+bool core_control_flush_ucx(core_control_t *control)
 {
-    void *fixed;
-    void *data;
-
-    if (!channel->wire->has_ring) {
-        if (channel->control.num_in_ucx >= CONTROLS_MAX) {
-            return false;
-        }
-        leave_backlog(control);
-        send_outside(control);
-        return true;
+    if (control->channel->control.num_in_ucx >= CONTROLS_MAX) {
+        return false;
     }
+    leave_backlog(control);
+    send_outside(control);
+    return true;
+}
+
+bool core_control_flush_ring(core_control_t *control)
+{
+    ucxpool_channel_t *channel = control->channel;
+    void              *fixed;
+    void              *data;
+
     if (!core_ring_reserve(&channel->ring, control->fixed_size,
                            control->data_size, &fixed, &data)) {
         return false;
@@ -406,7 +423,7 @@ unsigned core_control_flush(ucxpool_channel_t *channel)
     while (!base_list_is_empty(&channel->control.backlog)) {
         control =
             base_list_head(&channel->control.backlog, core_control_t, link);
-        if (!flush_one(channel, control)) {
+        if (!channel->wire->control_flush(control)) {
             return count;
         }
         count++;

@@ -182,9 +182,11 @@ unsigned core_inbox_progress(ucxpool_t *pool)
     ucxpool_channel_t *channel;
     ucxpool_channel_t *next;
 
+    pool->channels.num_read = 0;
     base_list_for_each_safe(channel, next, &pool->channels.open,
                             ucxpool_channel_t, link) {
         if (core_channel_is_readable(channel)) {
+            pool->channels.num_read++;
             count += read_ring(channel, max);
         }
     }

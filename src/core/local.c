@@ -67,13 +67,13 @@ static void handle(ucxpool_channel_t *channel, const uint8_t *bytes,
 static void hung_up(ucxpool_channel_t *channel)
 {
     core_local_close(channel);
-    if (channel->wire->has_endpoint) {
-        return; /* the endpoint has taken over */
+    if (!channel->wire->is_connected(channel)) {
+        return; /* an endpoint takes over */
     }
     if (channel->state == UCXPOOL_CHANNEL_CONNECTING) {
         channel->conn.num_unheard++;
         channel->pool->dispatch->unheard(channel);
-    } else {
+    } else if (channel->conn.endpoint == NULL) {
         channel->conn.lost_at = base_clock_deadline(GRACE_NS);
     }
 }

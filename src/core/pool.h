@@ -106,7 +106,7 @@ typedef struct core_channels {
     ucxpool_channel_t **table; /* by number; NULL where free */
     uint32_t            table_size;
     uint32_t            count;
-    uint32_t            num_mapped;     /* open ones on the `map` wire */
+    uint32_t            num_read;       /* whose rings are, in this round */
     base_list_t         remotes;        /* pools there were channels to */
     base_list_t         endpoints;      /* of UCX */
     bool                endpoint_ended; /* one of theirs has; atomic */

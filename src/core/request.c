@@ -6,7 +6,6 @@
 #include "copy/fault.h"
 #include "copy/plan.h"
 #include "core/wakeup.h"
-#include "core/wire.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -314,7 +313,7 @@ void core_request_end_drain(ucxpool_request_t *request, ucxpool_status_t status,
     if (base_clock_now() < request->deadline) {
         return;
     }
-    if (request->channel->wire->is_read) {
+    if (!core_channel_has_operations(request->channel)) {
         /* Our own GPU's copies, which the channel's end would not stop. */
         core_request_drain(request);
         return;

@@ -194,8 +194,8 @@ void core_request_drain(ucxpool_request_t *request);
 
 /*
  * For one that drains: once its time is over, fail its channel with this
- * status and these words, as only the endpoint's end makes UCX stop. On the
- * `map` wire it has more time: a GPU is through with its copies one day.
+ * status and these words, as only the endpoint's end makes UCX stop. It has
+ * more time where UCX has nothing: a GPU is through with its copies one day.
  */
 void core_request_end_drain(ucxpool_request_t *request, ucxpool_status_t status,
                             const char *what);

@@ -278,8 +278,10 @@ void core_ring_revoke(core_ring_t *ring, unsigned word, uint64_t message)
 {
     /* An exchange, because the caller's writes to its memory must come after
      * it. */
-    (void)__atomic_exchange_n(&ring->mine->revoked[word % PROTO_SENDS_MAX],
-                              message, __ATOMIC_SEQ_CST);
+    if (ring->mine != NULL) {
+        (void)__atomic_exchange_n(&ring->mine->revoked[word % PROTO_SENDS_MAX],
+                                  message, __ATOMIC_SEQ_CST);
+    }
 }
 
 bool core_ring_is_revoked(const core_ring_t *ring, unsigned word,

@@ -145,7 +145,8 @@ bool core_ring_was_read_since_sleep(const core_ring_t *ring);
  * a commit, and after a consume that was true. */
 bool core_ring_needs_doorbell(core_ring_t *ring);
 
-/* word: which of revoked[] the message has. A peer's may be any number. */
+/* word: which of revoked[] the message has. A peer's may be any number. Nothing
+ * where the channel has no ring. */
 void core_ring_revoke(core_ring_t *ring, unsigned word, uint64_t message);
 bool core_ring_is_revoked(const core_ring_t *ring, unsigned word,
                           uint64_t message);

@@ -6,7 +6,16 @@
 
 #include "core/request.h"
 
+struct core_control;
 struct xfer_fragment;
+
+/* Where a peer is, for the ways of windows. */
+typedef enum core_reach {
+    /* Another process, both pools in host memory; both on GPUs. */
+    CORE_REACH_HOST = 1 << UCXPOOL_MEMORY_HOST,
+    CORE_REACH_GPU  = 1 << UCXPOOL_MEMORY_CUDA,
+    CORE_REACH_UCX  = 1 << 7 /* over an endpoint */
+} core_reach_t;
 
 typedef struct core_wire {
     ucxpool_wire_t id;
@@ -19,24 +28,32 @@ typedef struct core_wire {
     /* Regions lie side by side where a peer reads them: a fragment in place may
      * go on from one to the next. */
     bool joins_regions;
-    /* Takes bytes from any memory, where none needs registration. */
-    bool any_memory;
     /* Control messages go through the channel's ring, as does the place of a
-     * fragment. */
-    bool has_ring;
-    /* They go over an endpoint of UCX's, and so do a fragment's bytes. */
-    bool has_endpoint;
-    /* The receiver reads a fragment where it lies, in the sender's memory, and
-     * says when it has: until then it can be revoked. */
-    bool is_read;
-    /* Fragments arrive in their order. */
-    bool in_order;
+     * fragment: the peer can read them whatever becomes of the connection. */
+    bool         has_ring;
+    core_reach_t reach;
+
+    /* Is there the connection that it needs? */
+    bool (*is_connected)(const ucxpool_channel_t *channel);
+
+    /* The channel is open now. */
+    void (*opened)(ucxpool_channel_t *channel);
+
+    /* Control messages: as core_control_begin() with CORE_MAY, behind an empty
+     * backlog; and move the first of the backlog, false: there is no room. */
+    proto_fixed_t *(*control_begin)(ucxpool_channel_t *channel,
+                                    proto_type_t type, size_t data_size,
+                                    void **data_p);
+    bool (*control_flush)(struct core_control *control);
 
     /* How bytes go, for ucxpool_channel_query(). */
     const char *(*how)(const ucxpool_channel_t *channel);
 
     /* What a channel over it packs into, and out of. */
     block_pool_t *(*blocks)(const ucxpool_t *pool);
+
+    /* May so many bytes go in place, wherever they lie? */
+    bool (*takes_any_memory)(const ucxpool_t *pool, uint64_t length);
 
     /* Best fragment of a send, where FRAG_SIZE is auto: packed, and the longest
      * in place; 0: as packed. */
@@ -56,7 +73,7 @@ typedef struct core_wire {
     ucxpool_status_t (*send)(ucxpool_channel_t    *channel,
                              struct xfer_fragment *fragment);
 
-    /* The place of a fragment has come through the ring. NULL: none may. */
+    /* The place of a fragment has come through the ring. */
     void (*arrived)(ucxpool_channel_t *channel, const proto_data_t *data);
 
     /* The message of a receive is on its way to our mailbox. NULL: there is
@@ -68,11 +85,6 @@ typedef struct core_wire {
                                const proto_data_t *data, void *payload,
                                size_t length, const ucp_am_recv_param_t *param);
 } core_wire_t;
-
-static inline bool core_wire_is_chosen(const core_wire_t *wire)
-{
-    return wire->send != NULL;
-}
 
 /* Of a channel for which none was chosen yet: it sends nothing. */
 extern const core_wire_t core_wire_none;

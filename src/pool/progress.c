@@ -77,9 +77,7 @@ static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
         xfer_send_accepted(channel, &message->accept, data, data_size);
         break;
     case PROTO_DATA:
-        if (channel->wire->arrived != NULL) {
-            channel->wire->arrived(channel, &message->data);
-        }
+        channel->wire->arrived(channel, &message->data);
         break;
     case PROTO_TAKEN:
         xfer_send_taken(channel, &message->taken);
@@ -115,8 +113,8 @@ static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
 /* Messages that make sense only where a transfer can be. */
 static bool is_too_early(const ucxpool_channel_t *channel, unsigned type)
 {
-    return !core_wire_is_chosen(channel->wire) && (type >= PROTO_DESC) &&
-           (type != PROTO_BYE);
+    return !(channel->wireup.handshake & CORE_GO_SENT) &&
+           (type >= PROTO_DESC) && (type != PROTO_BYE);
 }
 
 /* A channel that has ended listens for nothing but when its own memory is read
@@ -369,8 +367,8 @@ static bool is_ucx_due(const ucxpool_t *pool)
     unsigned every =
         (has_endpoints(pool) || !pool->ucx.own_worker) ? UCX_EVERY : NEW_EVERY;
 
-    return (pool->channels.num_mapped != pool->channels.count) ||
-           (pool->channels.num_mapped == 0) ||
+    return (pool->channels.num_read != pool->channels.count) ||
+           (pool->channels.num_read == 0) ||
            (pool->progress_count % every == 0);
 }
 

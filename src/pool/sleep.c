@@ -9,7 +9,6 @@
 #include "copy/engine.h"
 #include "core/wakeup.h"
 #include "core/local.h"
-#include "core/wire.h"
 #include "pool/nap.h"
 #include "pool/pool.h"
 #include "ucx/status.h"
@@ -96,7 +95,8 @@ static void set_sleeping(ucxpool_t *pool, bool sleeping)
 
     base_list_for_each_safe(channel, next, &pool->channels.open,
                             ucxpool_channel_t, link) {
-        if (channel->wire->has_ring && core_channel_is_live(channel)) {
+        if (core_channel_is_live(channel) &&
+            core_channel_is_readable(channel)) {
             if (sleeping) {
                 take_doorbell(channel);
                 core_ring_sleep(&channel->ring);

@@ -498,7 +498,7 @@ static void device_start(window_operation_t *operation)
 
 const window_way_t window_device = {
     .id            = UCXPOOL_WAY_CUDA,
-    .reach         = WINDOW_REACH_GPU,
+    .reach         = CORE_REACH_GPU,
     .share         = device_share,
     .unshare       = device_unshare,
     .offer         = device_offer,

@@ -455,7 +455,7 @@ static ucxpool_status_t mapped_copy(window_operation_t *operation)
 
 const window_way_t window_mapped = {
     .id        = UCXPOOL_WAY_MAPPED,
-    .reach     = WINDOW_REACH_HOST,
+    .reach     = CORE_REACH_HOST,
     .share     = mapped_share,
     .offer     = mapped_offer,
     .may_touch = window_grant_may_copy,

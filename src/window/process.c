@@ -146,7 +146,7 @@ static ucxpool_status_t process_copy(window_operation_t *operation)
 
 const window_way_t window_process = {
     .id        = UCXPOOL_WAY_PROCESS,
-    .reach     = WINDOW_REACH_HOST,
+    .reach     = CORE_REACH_HOST,
     .offer     = process_offer,
     .may_touch = window_grant_may_copy,
     .open      = process_open,

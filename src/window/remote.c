@@ -113,7 +113,7 @@ static uint32_t ask_ways(ucxpool_remote_t *remote)
     if (wants_messages(remote)) {
         return 0;
     }
-    window_for_each_way(way, channel->pool, window_reach(channel)) {
+    window_for_each_way(way, channel->pool, channel->wire->reach) {
         flags |= (way->ask != NULL) ? way->ask(remote) : 0;
     }
     return flags;
@@ -232,7 +232,7 @@ static void choose_ways(ucxpool_remote_t *remote, const window_answer_t *answer)
         window_remote_say(remote, "UCXPOOL_WINDOW_WAY=messages");
         return;
     }
-    window_for_each_way(way, channel->pool, window_reach(channel)) {
+    window_for_each_way(way, channel->pool, channel->wire->reach) {
         taken = (left == 0) ? 0 : left & way->open(remote, answer);
         left &= ~taken;
         if (taken & UCXPOOL_WINDOW_READ) {
@@ -400,7 +400,7 @@ void window_remote_unmap(ucxpool_remote_t *remote)
     const ucxpool_channel_t *channel = remote->channel;
     const window_way_t      *way;
 
-    window_for_each_way(way, channel->pool, window_reach(channel)) {
+    window_for_each_way(way, channel->pool, channel->wire->reach) {
         if (way->close != NULL) {
             way->close(remote);
         }

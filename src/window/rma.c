@@ -201,7 +201,7 @@ static uint32_t rma_ask(ucxpool_remote_t *remote)
 {
     const ucxpool_channel_t *channel  = remote->channel;
     const core_endpoint_t   *endpoint = channel->conn.endpoint;
-    bool for_gpu = channel->pool->windows->reach == WINDOW_REACH_GPU;
+    bool for_gpu = channel->pool->windows->reach == CORE_REACH_GPU;
 
     if (endpoint == NULL) {
         return 0;
@@ -603,7 +603,7 @@ static void rma_start(window_operation_t *operation)
 
 const window_way_t window_rma = {
     .id        = UCXPOOL_WAY_RMA,
-    .reach     = WINDOW_REACH_UCX,
+    .reach     = CORE_REACH_UCX,
     .unshare   = rma_unshare,
     .offer     = rma_offer,
     .may_touch = rma_may_touch,

@@ -218,7 +218,7 @@ static bool may_touch(const window_grant_t *grant)
     const ucxpool_channel_t *channel = grant->channel;
     const window_way_t      *way;
 
-    window_for_each_way(way, channel->pool, window_reach(channel)) {
+    window_for_each_way(way, channel->pool, channel->wire->reach) {
         if ((way->may_touch != NULL) && way->may_touch(grant)) {
             return true;
         }
@@ -281,8 +281,8 @@ bool window_abandon(const ucxpool_window_t *window)
     const window_grant_t *grant;
 
     base_list_for_each(grant, &window->grants, const window_grant_t, link) {
-        ucxpool_channel_t *channel = grant->channel;
-        bool ends_by_channel       = window_reach(channel) == WINDOW_REACH_UCX;
+        ucxpool_channel_t *channel         = grant->channel;
+        bool               ends_by_channel = !channel->peer.it_maps;
 
         base_warn("%s: the window %s%s%llu bytes at %p is no longer waited "
                   "for: the peer of %s has not released it within "
@@ -394,7 +394,7 @@ static window_offer_t make_offer(window_grant_t *grant)
     const window_way_t *way;
 
     window_for_each_way(way, grant->channel->pool,
-                        window_reach(grant->channel)) {
+                        grant->channel->wire->reach) {
         if (way->offer != NULL) {
             way->offer(grant, &offer);
         }

@@ -62,21 +62,13 @@ static_assert(sizeof(window_blob_t) == UCXPOOL_WINDOW_BLOB_SIZE,
 
 /* --- state ---------------------------------------------------------------- */
 
-/* Where a peer is. */
-typedef enum window_reach {
-    /* Another process, both pools in host memory; both on GPUs. */
-    WINDOW_REACH_HOST = 1 << UCXPOOL_MEMORY_HOST,
-    WINDOW_REACH_GPU  = 1 << UCXPOOL_MEMORY_CUDA,
-    WINDOW_REACH_UCX  = 1 << 7 /* over an endpoint */
-} window_reach_t;
-
 #define WINDOW_REACH_ANY \
-    ((unsigned)(WINDOW_REACH_HOST | WINDOW_REACH_GPU | WINDOW_REACH_UCX))
+    ((unsigned)(CORE_REACH_HOST | CORE_REACH_GPU | CORE_REACH_UCX))
 
 /* The windows of a pool. */
 struct window_pool {
     const struct window_way *const *ways;  /* best first; NULL ends them */
-    window_reach_t                  reach; /* of peers that no endpoint needs */
+    core_reach_t                    reach; /* of peers that no endpoint needs */
     base_list_t                     all;   /* of the caller's */
     base_list_t copying;  /* operations that copy by themselves, in turns */
     base_list_t runnable; /* operations of peers, which can continue */
@@ -433,7 +425,7 @@ typedef struct window_offer {
 /* How bytes get to a window, and from it. A function may be NULL. */
 typedef struct window_way {
     ucxpool_way_t id;
-    unsigned      reach; /* window_reach_t: of the peers that it is for */
+    unsigned      reach; /* core_reach_t: of the peers that it is for */
 
     /* Owner: find out how peers can reach the memory; where they cannot,
      * window->reason says why. An error: there can be no such window. */
@@ -489,13 +481,7 @@ typedef struct window_way {
 extern const window_way_t window_mapped, window_process, window_device,
     window_rma, window_messages;
 
-static inline window_reach_t window_reach(const ucxpool_channel_t *channel)
-{
-    return channel->wire->has_endpoint ? WINDOW_REACH_UCX
-                                       : channel->pool->windows->reach;
-}
-
-/* Those of a pool for such peers (window_reach_t), best first. */
+/* Those of a pool for such peers (core_reach_t), best first. */
 #define window_for_each_way(way, pool, wanted) \
     for (size_t at = 0; ((way) = (pool)->windows->ways[at]) != NULL; at++) \
         if (((way)->reach & (wanted)) != 0)

@@ -50,6 +50,26 @@ static block_pool_t *map_blocks(const ucxpool_t *pool)
     return pool->memory.blocks;
 }
 
+/* A peer whose memory is mapped needs no more. */
+static bool map_is_connected(const ucxpool_channel_t *channel)
+{
+    (void)channel;
+    return true;
+}
+
+static void map_opened(ucxpool_channel_t *channel)
+{
+    core_lifeline_end(channel, BOOTSTRAP_CLOSE_SPARE);
+}
+
+/* The receiver reads what is mapped. */
+static bool map_takes_any_memory(const ucxpool_t *pool, uint64_t length)
+{
+    (void)pool;
+    (void)length;
+    return false;
+}
+
 static bool shares_device(const ucxpool_channel_t *channel)
 {
     return copy_engine_shares_device(channel->pool->engine,
@@ -234,7 +254,7 @@ static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
                                           : "its regions");
         return;
     }
-    if (!xfer_recv_check(request, data)) {
+    if (!xfer_recv_check(request, data, true)) {
         return;
     }
     xfer_deliver(request,
@@ -256,7 +276,7 @@ static void map_mailed(ucxpool_request_t *request, const proto_desc_t *desc)
     };
     xfer_delivery_params_t params = {.data = &data, .done = delivered};
 
-    if (!xfer_recv_check(request, &data)) {
+    if (!xfer_recv_check(request, &data, true)) {
         return;
     }
     params.bytes = xfer_mailbox_slot(request->channel, desc, &params.flag);
@@ -264,36 +284,44 @@ static void map_mailed(ucxpool_request_t *request, const proto_desc_t *desc)
 }
 
 const core_wire_t wire_map = {
-    .id         = UCXPOOL_WIRE_MAP,
-    .name       = "map",
-    .packed     = CORE_MODE_MAP_PACKED,
-    .in_place   = CORE_MODE_MAP_INPLACE,
-    .max_inline = PROTO_DATA_MAX,
-    .has_ring   = true,
-    .is_read    = true,
-    .in_order   = true,
-    .how        = map_how,
-    .blocks     = map_blocks,
-    .frag_size  = map_frag_size,
-    .frag_max   = map_frag_max,
-    .send       = map_send,
-    .arrived    = map_arrived,
+    .id               = UCXPOOL_WIRE_MAP,
+    .name             = "map",
+    .packed           = CORE_MODE_MAP_PACKED,
+    .in_place         = CORE_MODE_MAP_INPLACE,
+    .max_inline       = PROTO_DATA_MAX,
+    .has_ring         = true,
+    .reach            = CORE_REACH_HOST,
+    .is_connected     = map_is_connected,
+    .opened           = map_opened,
+    .control_begin    = core_control_begin_ring,
+    .control_flush    = core_control_flush_ring,
+    .takes_any_memory = map_takes_any_memory,
+    .how              = map_how,
+    .blocks           = map_blocks,
+    .frag_size        = map_frag_size,
+    .frag_max         = map_frag_max,
+    .send             = map_send,
+    .arrived          = map_arrived,
 };
 
 const core_wire_t wire_map_gpu = {
-    .id            = UCXPOOL_WIRE_MAP,
-    .name          = "map",
-    .packed        = CORE_MODE_MAP_PACKED,
-    .in_place      = CORE_MODE_MAP_INPLACE,
-    .joins_regions = true,
-    .has_ring      = true,
-    .is_read       = true,
-    .in_order      = true,
-    .how           = gpu_how,
-    .blocks        = map_blocks,
-    .frag_size     = gpu_frag_size,
-    .frag_max      = gpu_frag_max,
-    .send          = map_send,
-    .arrived       = map_arrived,
-    .mailed        = map_mailed,
+    .id               = UCXPOOL_WIRE_MAP,
+    .name             = "map",
+    .packed           = CORE_MODE_MAP_PACKED,
+    .in_place         = CORE_MODE_MAP_INPLACE,
+    .joins_regions    = true,
+    .has_ring         = true,
+    .reach            = CORE_REACH_GPU,
+    .is_connected     = map_is_connected,
+    .opened           = map_opened,
+    .control_begin    = core_control_begin_ring,
+    .control_flush    = core_control_flush_ring,
+    .takes_any_memory = map_takes_any_memory,
+    .how              = gpu_how,
+    .blocks           = map_blocks,
+    .frag_size        = gpu_frag_size,
+    .frag_max         = gpu_frag_max,
+    .send             = map_send,
+    .arrived          = map_arrived,
+    .mailed           = map_mailed,
 };

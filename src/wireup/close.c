@@ -66,9 +66,8 @@ static bool is_silent(const ucxpool_channel_t *channel)
  * has said HELLO, and on `ucx`, when it has made its endpoint. */
 static bool is_way_due(const ucxpool_channel_t *channel)
 {
-    bool knows_way =
-        (channel->wireup.handshake & CORE_HELLO_RECEIVED) &&
-        (!channel->wire->has_endpoint || (channel->conn.endpoint != NULL));
+    bool knows_way = (channel->wireup.handshake & CORE_HELLO_RECEIVED) &&
+                     channel->wire->is_connected(channel);
 
     return (channel->conn.remote != NULL) && !knows_way &&
            !is_silent(channel) && !channel->closing.bye_received &&
@@ -118,7 +117,7 @@ static bool say_bye(ucxpool_channel_t *channel)
 static bool is_answer_due(const ucxpool_channel_t *channel)
 {
     return ((channel->conn.endpoint != NULL) ||
-            !core_wire_is_chosen(channel->wire)) &&
+            !(channel->wireup.handshake & CORE_GO_SENT)) &&
            (channel->wireup.handshake & CORE_HELLO_RECEIVED) &&
            !channel->closing.bye_received && !channel->peer.gone;
 }
@@ -129,16 +128,18 @@ static bool is_answer_due(const ucxpool_channel_t *channel)
  * itself, and is said however late that is. */
 static bool has_said_goodbye(ucxpool_channel_t *channel)
 {
+    bool is_always_read = channel->wire->has_ring;
+
     if (channel->xfer->num_pushes != 0) {
         return false;
     }
     if (base_clock_now() >= last_moment(channel)) {
-        if (channel->wire->has_ring && !window_channel_is_busy(channel)) {
+        if (is_always_read && !window_channel_is_busy(channel)) {
             (void)say_bye(channel);
         }
         return true;
     }
-    if (core_channel_is_broken(channel) && !channel->wire->has_ring) {
+    if (core_channel_is_broken(channel) && !is_always_read) {
         return true;
     }
     if (is_way_due(channel)) {

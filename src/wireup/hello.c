@@ -369,6 +369,8 @@ static bool choose_wire(ucxpool_channel_t *channel)
         fail_without_map(channel);
         return false;
     }
+    peer->it_maps = false; /* nor does it read that */
+    peer->pushes  = false;
     channel->wire = &wire_ucx;
     return true;
 }
@@ -484,14 +486,14 @@ static void take_endpoint(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
  * */
 static bool can_go(ucxpool_channel_t *channel)
 {
-    if (channel->wire->has_endpoint && (channel->conn.endpoint == NULL)) {
+    if (!channel->wire->is_connected(channel)) {
         core_endpoint_warn();
         if (channel->closing.has_begun) {
             take_endpoint(channel, NULL);
         }
     }
     return core_channel_is_live(channel) &&
-           (!channel->wire->has_endpoint || (channel->conn.endpoint != NULL));
+           channel->wire->is_connected(channel);
 }
 
 static void try_open(ucxpool_channel_t *channel)
@@ -516,13 +518,8 @@ static void try_open(ucxpool_channel_t *channel)
     }
     channel->state = UCXPOOL_CHANNEL_OPEN;
     core_event_set(&channel->event, UCXPOOL_EVENT_STATE);
-    if (channel->wire->has_endpoint) {
-        core_endpoint_close_on_exec(channel->conn.endpoint);
-    } else {
-        core_lifeline_end(channel, BOOTSTRAP_CLOSE_SPARE);
-    }
+    channel->wire->opened(channel);
     pool->stats.channels_open++;
-    pool->channels.num_mapped += channel->wire->has_ring ? 1 : 0;
     base_info("%s: open over the %s wire: %s", channel->name,
               channel->wire->name, channel->wire_reason);
     xfer_send_opened(channel);

@@ -200,20 +200,6 @@ typedef struct range {
     mem_piece_t          where;  /* if there is a buffer */
 } range_t;
 
-/* Memory of the caller's own goes in place from so many INPLACE_MIN on: a
- * fragment of its own costs more than the copy of a shorter piece. Between two
- * processes over TCP, pieces of 64 KiB are twice as fast packed, pieces of
- * 256 KiB not any more. */
-#define ANY_MEMORY_FACTOR 16u
-
-/* Can this many bytes go in place, wherever they lie? */
-static bool takes_any_memory(const ucxpool_request_t *request, uint64_t length)
-{
-    return request->channel->wire->any_memory &&
-           !request->pool->needs_registration &&
-           (length / ANY_MEMORY_FACTOR >= request->pool->config.inplace_min);
-}
-
 /* Regions of a GPU lie side by side here, and where a peer's GPU reads them. */
 static void extend_over_regions(const ucxpool_request_t *request,
                                 const copy_extent_t *extent, uint64_t length,
@@ -258,7 +244,7 @@ static bool is_in_place(ucxpool_request_t *request, const copy_extent_t *extent,
             (uint8_t *)pool->memory.regions.regions[range->where.region]
                 .address +
             range->where.offset;
-    } else if (takes_any_memory(request, extent->length)) {
+    } else if (request->channel->wire->takes_any_memory(pool, extent->length)) {
         range->bytes = extent->address;
     } else {
         return false;
@@ -377,7 +363,8 @@ void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
         send->blocks[i].free_slices = all_free(request);
     }
     send->window = base_min(window, XFER_FRAGMENTS_MAX);
-    send->in_place |= takes_any_memory(request, send->longest);
+    send->in_place |=
+        request->channel->wire->takes_any_memory(pool, send->longest);
 }
 
 /* Wait for a block, in turn with the others. */

@@ -122,7 +122,7 @@ xfer_loan_t *xfer_loan_create(const ucxpool_request_t *request,
     mem_piece_t        where;
 
     *num_lent_p = 0;
-    if (!core_channel_is_pushed(channel)) {
+    if (!channel->peer.pushes) {
         return NULL;
     }
     count_wanted(request, &num_recv, &num_send);

@@ -94,7 +94,7 @@ static bool is_worth_it(const ucxpool_request_t *request)
     const ucxpool_t         *pool    = request->pool;
     size_t                   size    = slot_size_of(pool);
 
-    return core_channel_is_pushed(channel) && (size >= SLOT_SIZE_MIN) &&
+    return channel->peer.pushes && (size >= SLOT_SIZE_MIN) &&
            (request->data.totals.stream_size <= size - PROTO_FLAG_SIZE) &&
            !copy_engine_shares_device(pool->engine, channel->peer.gpu.uuid);
 }
@@ -197,7 +197,7 @@ void xfer_mailbox_lent(ucxpool_channel_t *channel, const proto_mailbox_t *lent)
     xfer_mailbox_t    *theirs = &channel->xfer->mailbox;
     const core_peer_t *peer   = &channel->peer;
 
-    if (!core_channel_is_pushed(channel) || (theirs->slots != NULL) ||
+    if (!channel->peer.pushes || (theirs->slots != NULL) ||
         !is_good(peer, lent)) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer lent a mailbox that is not its own, or a "

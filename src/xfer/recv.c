@@ -54,14 +54,14 @@ static bool is_next(const ucxpool_request_t *request, const proto_data_t *data)
 /* Indices are counted, not listed: there are no more fragments than the last
  * one's index says, and none behind it. */
 static bool has_good_index(const ucxpool_request_t *request,
-                           const proto_data_t      *data)
+                           const proto_data_t *data, bool is_in_order)
 {
     const struct xfer_recv *recv = request->recv;
 
     if (data->index == UINT32_MAX) {
         return false;
     }
-    if (request->channel->wire->in_order && !is_next(request, data)) {
+    if (is_in_order && !is_next(request, data)) {
         return false;
     }
     if (data->flags & PROTO_DATA_LAST) {
@@ -101,9 +101,11 @@ static bool is_worth_its_cost(const ucxpool_request_t *request)
             request->recv->received * steps_a_byte / steps);
 }
 
-bool xfer_recv_check(ucxpool_request_t *request, const proto_data_t *data)
+bool xfer_recv_check(ucxpool_request_t *request, const proto_data_t *data,
+                     bool is_in_order)
 {
-    if (!lies_inside(request, data) || !has_good_index(request, data)) {
+    if (!lies_inside(request, data) ||
+        !has_good_index(request, data, is_in_order)) {
         core_channel_fail(request->channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer sent a fragment (%llu bytes at %llu, "
                           "number %u) that does not fit its message of %llu",

@@ -21,8 +21,10 @@ void xfer_recv_start(ucxpool_request_t *request, ucxpool_message_t *message);
 ucxpool_request_t *xfer_recv_find(ucxpool_channel_t  *channel,
                                   const proto_data_t *data);
 
-/* Is the fragment one that may come now? Counts it, or fails the channel. */
-bool xfer_recv_check(ucxpool_request_t *request, const proto_data_t *data);
+/* Is the fragment one that may come now? Counts it, or fails the channel.
+ * is_in_order: fragments arrive in their order. */
+bool xfer_recv_check(ucxpool_request_t *request, const proto_data_t *data,
+                     bool is_in_order);
 
 /* Scatter a fragment; false: its checksum is wrong, and nothing was done. */
 bool xfer_recv_scatter(ucxpool_request_t *request, const proto_data_t *data,

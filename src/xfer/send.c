@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "core/control.h"
-#include "core/wire.h"
 #include "xfer/fragment.h"
 #include "xfer/mailbox.h"
 #include "xfer/queue.h"
@@ -410,7 +409,7 @@ static void go(core_link_work_t *work)
 void xfer_send_want_link(ucxpool_request_t *request)
 {
     if ((request->channel->state == UCXPOOL_CHANNEL_OPEN) &&
-        core_channel_is_pushed(request->channel)) {
+        request->channel->peer.pushes) {
         core_link_post(&request->send->push, request->channel, CORE_LINK_OUT,
                        request->data.totals.stream_size, go);
     }
@@ -614,13 +613,12 @@ static bool is_being_read(const ucxpool_request_t *request)
     return false;
 }
 
-/* A receiver that reads our memory by itself: the bytes that it reads from now
- * on are not the message. */
+/* Bytes that a receiver reads in our memory from now on are not the message. */
 static void revoke(const ucxpool_request_t *request)
 {
     ucxpool_channel_t *channel = request->channel;
 
-    if (channel->wire->is_read && (request->send->word != 0)) {
+    if (request->send->word != 0) {
         core_ring_revoke(&channel->ring, request->send->word - 1,
                          request->send->message);
     }
@@ -665,7 +663,7 @@ static bool take_loan(ucxpool_request_t *request, const void *data,
     proto_lent_t lent[PROTO_LENT_MAX];
 
     memcpy(lent, data, data_size);
-    return core_channel_is_pushed(request->channel) &&
+    return request->channel->peer.pushes &&
            xfer_fragment_take_loan(request, lent,
                                    (unsigned)(data_size / sizeof(lent[0]))) &&
            (request->send->block_size >= FRAG_SIZE_MIN);
@@ -742,8 +740,7 @@ void xfer_send_taken(ucxpool_channel_t *channel, const proto_taken_t *taken)
     uint32_t           number  = taken->piece;
     xfer_fragment_t   *fragment;
 
-    if (!channel->wire->is_read || (request == NULL) ||
-        (number >= XFER_FRAGMENTS_MAX) ||
+    if ((request == NULL) || (number >= XFER_FRAGMENTS_MAX) ||
         !(request->send->busy & (UINT64_C(1) << number))) {
         return;
     }
@@ -840,7 +837,7 @@ void xfer_send_abort(ucxpool_request_t *request, ucxpool_status_t status,
 
     revoke(request);
     end(request, status, detail);
-    if (!channel->wire->is_read || channel->peer.gone) {
+    if (!channel->peer.it_maps || channel->peer.gone) {
         xfer_send_forget(request);
     }
 }
