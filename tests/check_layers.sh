@@ -1,5 +1,5 @@
 #!/bin/sh
-# The #include lines keep to the table of layers in docs/design.md, section 3.
+# The #include lines keep to the table of layers in docs/internals/architecture.md.
 set -eu
 
 # The table as lines: FOLDER-OR-FILE: LAYER LAYER ...
@@ -91,10 +91,10 @@ plant() {
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-read_table "$top_srcdir/docs/design.md" >"$dir/table"
+read_table "$top_srcdir/docs/internals/architecture.md" >"$dir/table"
 rows=$(wc -l <"$dir/table")
 if [ "$rows" -lt 8 ]; then
-    echo "docs/design.md: only $rows rows of the table of layers were found"
+    echo "docs/internals/architecture.md: only $rows rows of the table of layers were found"
     exit 1
 fi
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The layouts, types and limits in docs/protocol.md are those of the code: each
+# The layouts, types and limits in docs/reference/protocol.md are those of the code: each
 # table becomes assertions, which the compiler checks.
 set -eu
 
@@ -126,7 +126,7 @@ check() {
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-document=$top_srcdir/docs/protocol.md
+document=$top_srcdir/docs/reference/protocol.md
 proto=$top_srcdir/src/core/proto.h
 
 # A check that cannot fail proves nothing.

@@ -27,7 +27,7 @@ if ! diff "$dir/program" "$top_srcdir/examples/sender.c"; then
     echo 'README.md: its program is not examples/sender.c'
     status=1
 fi
-for file in README.md $(cd "$top_srcdir" && find docs -name '*.md'); do
+for file in README.md HACKING.md $(cd "$top_srcdir" && find docs -name '*.md'); do
     links "$top_srcdir" "$file"
 done >"$dir/links"
 if [ -s "$dir/links" ]; then

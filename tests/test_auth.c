@@ -844,7 +844,7 @@ START_TEST(a_peer_that_is_gone_is_lost_without_a_signal)
 }
 END_TEST
 
-/* What docs/protocol.md says is signed, put together by hand. */
+/* What docs/reference/protocol.md says is signed, put together by hand. */
 START_TEST(the_proofs_are_as_documented)
 {
     static const uint8_t  middle[] = {BOOTSTRAP_AUTH_VERSION, 0, 1, 1};

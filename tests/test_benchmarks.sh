@@ -1,5 +1,5 @@
 #!/bin/sh
-# tools/make-benchmarks: docs/benchmarks.md is what it makes of docs/benchmarks/,
+# tools/make-benchmarks: docs/benchmarks/host.md is made from docs/benchmarks/,
 # and it measures and writes in two steps.
 set -eu
 
@@ -28,7 +28,7 @@ write() {
         [ $code -eq 1 ] || fail "--write $1: exit code $code"
         grep -q 'no gnuplot' "$dir/log" || fail 'no word of gnuplot'
     fi
-    [ -s "$1.md" ] || fail "no page $1.md"
+    [ -s "$1/host.md" ] || fail "no page $1/host.md"
 }
 
 # says FILE WORDS - it has them.
@@ -45,8 +45,8 @@ mkdir "$dir/benchmarks"
 cp "$top_srcdir"/docs/benchmarks/*.json "$top_srcdir"/docs/benchmarks/*.md \
     "$dir/benchmarks"
 write "$dir/benchmarks"
-if ! diff "$top_srcdir/docs/benchmarks.md" "$dir/benchmarks.md"; then
-    echo 'docs/benchmarks.md is not what docs/benchmarks/ says; run'
+if ! diff "$top_srcdir/docs/benchmarks/host.md" "$dir/benchmarks/host.md"; then
+    echo 'docs/benchmarks/host.md is not what docs/benchmarks/ says; run'
     echo 'tools/make-benchmarks --write docs/benchmarks'
     exit 1
 fi
@@ -57,9 +57,9 @@ if has_gnuplot; then
         says "${json%.json}.svg" 'IOV datatype'
     done
 fi
-for picture in $(sed -n 's/^!.*(\(.*\.svg\))$/\1/p' "$dir/benchmarks.md"); do
-    if [ ! -s "$top_srcdir/docs/$picture" ]; then
-        echo "docs/$picture is missing"
+for picture in $(sed -n 's/^!.*(\(.*\.svg\))$/\1/p' "$dir/benchmarks/host.md"); do
+    if [ ! -s "$top_srcdir/docs/benchmarks/$picture" ]; then
+        echo "docs/benchmarks/$picture is missing"
         exit 1
     fi
 done
@@ -75,14 +75,14 @@ mkdir "$dir/new"
 echo 'Written by hand.' >"$dir/new/why.md"
 sh "$make" --measure "$dir/new" -r 1 -T 0.1 --table both "$@" "$top_builddir" \
     >"$dir/log" 2>&1 || fail '--measure failed'
-[ ! -e "$dir/new.md" ] || fail '--measure has written the page'
+[ ! -e "$dir/new/host.md" ] || fail '--measure has written the page'
 write "$dir/new"
-says "$dir/new.md" 'Written by hand.'
-says "$dir/new.md" '`ucxpool_perf -r 1 -T 0.1 --table both`'
-says "$dir/new.md" '| block get + put, one thread |'
+says "$dir/new/host.md" 'Written by hand.'
+says "$dir/new/host.md" '`ucxpool_perf -r 1 -T 0.1 --table both`'
+says "$dir/new/host.md" '| block get + put, one thread |'
 if [ $# -gt 0 ]; then
-    says "$dir/new.md" ' | map | '
-    says "$dir/new.md" ' | ucx | '
+    says "$dir/new/host.md" ' | map | '
+    says "$dir/new/host.md" ' | ucx | '
     [ "$(grep -c '"mawk_seconds"' "$dir/new/shuffle.json")" -eq 4 ] ||
         fail 'not 4 runs'
 fi

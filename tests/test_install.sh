@@ -27,7 +27,7 @@ docs=$(dirname "$(find "$root" -name README.md)")
     done
 (cd "$docs" &&
     grep -oE '\]\((\.\./)*[A-Za-z0-9_/.-]+\.(c|java|md|py|svg)[)#]' \
-        README.md docs/*.md) |
+        README.md docs/*.md docs/*/*.md) |
     sed 's/[)#]$//; s/:](/ /' | while read -r page link; do
         [ -e "$docs/$(dirname "$page")/$link" ] || {
             echo "$page links to $link, which is not installed"

@@ -62,7 +62,7 @@ END
 # It is compiled as it is installed.
 example() {
     docs=/usr/share/doc/libucxpool-dev
-    test -f $docs/docs/design.md &&
+    test -f $docs/docs/internals/architecture.md &&
         grep -q Redistribution $docs/COPYING && test -f $docs/NEWS &&
         cc $docs/examples/sender.c $(pkg-config --cflags --libs ucxpool) \
             -o sender

@@ -1,9 +1,9 @@
 /*
  * The heap as the allocator of array libraries: functions of the shapes that
  * PyTorch, CuPy, RMM and Numba call, so that one pool holds what they all
- * allocate, and fragmentation is nobody's business any more. From Python the
- * package in python/ hands them over in one line; docs/frameworks.md tells how,
- * from C++ too. They are in a library of their own, libucxpool-framework
+ * allocate, and fragmentation no longer matters. In Python the package in
+ * python/ passes them on in one line; docs/guide/frameworks.md describes that
+ * and the use from C++. They are in a separate library, libucxpool-framework
  * (pkg-config ucxpool-framework), which calls libucxpool.
  *
  *     PyTorch   CuPy   RMM   Numba        ask by device and stream

@@ -123,7 +123,7 @@ size_t ucxpool_domains_query(ucxpool_t *pool, ucxpool_domain_t *domains,
  *   idle  nothing is on its way to the peer
  *   busy  something is
  *
- * docs/design.md has the arithmetic.
+ * docs/internals/architecture.md has the arithmetic.
  */
 typedef struct ucxpool_peer_timeout {
     char transport[16]; /* "tcp", "rc_verbs" */

@@ -45,9 +45,9 @@
  * fills have a mask of the fields that are set, or `reserved` ones, which are
  * 0.
  *
- * docs/api.md tells which calls may wait, which are allowed in callbacks, and
- * how long what they return is valid; and the few calls that most programs
- * need.
+ * docs/reference/api.md lists the calls that may wait, those allowed in
+ * callbacks, how long returned values are valid, and the few calls that most
+ * programs need.
  *
  * Headers: status.h errors, log.h the log, config.h settings, pool.h create and
  * progress, memory.h blocks and registered buffers, channel.h peers, event.h

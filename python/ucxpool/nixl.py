@@ -3,7 +3,7 @@ changing one import.
 
     from ucxpool.nixl import nixl_agent, nixl_agent_config
 
-docs/nixl.md says what is different. Settings are the environment's (UCXPOOL_*);
+docs/guide/nixl.md lists the differences. Settings are the environment's (UCXPOOL_*);
 between machines each process needs UCXPOOL_SECRET_FILE.
 """
 import atexit

@@ -1,7 +1,7 @@
 /*
  * Authentication: two strangers at the ends of a connected stream socket prove
- * to each other that they know the same secret. docs/protocol.md draws the
- * messages.
+ * to each other that they know the same secret. docs/reference/protocol.md
+ * draws the messages.
  *
  *     client                            listener
  *     HELLO         nonce         ->
@@ -225,7 +225,7 @@ const void *bootstrap_auth_blob(const bootstrap_auth_t *auth, size_t *length_p);
 void bootstrap_refuse_full(int fd, const char *text);
 
 /* What the side that hangs up tells the other over the connection of two proven
- * peers: one byte; docs/protocol.md. */
+ * peers: one byte; docs/reference/protocol.md. */
 typedef enum bootstrap_close {
     BOOTSTRAP_CLOSE_NONE   = 0, /* not sent: the process has ended */
     BOOTSTRAP_CLOSE_CLOSED = 1,

@@ -1,6 +1,6 @@
 /*
- * The messages between two pools, as they go over the wire (docs/protocol.md):
- * little-endian, fixed layouts, each a fixed part and a variable part.
+ * The messages between two pools (docs/reference/protocol.md): little-endian,
+ * fixed layouts, each a fixed part and a variable part.
  *
  *     fixed part      one of the structs below; begins with proto_head_t
  *     variable part   what the comment beside the struct says

@@ -9,9 +9,9 @@
  *
  * UCX ends what it has begun by itself, or by the forced close of the endpoint.
  * So an operation that is ended early ends when UCX has let go, like sends and
- * receives in place (docs/design.md, "The `ucx` wire"), and a write when what
- * it has put is in its place: the importer's CLOSE says that nothing of its is
- * on its way any more.
+ * receives in place (docs/internals/architecture.md, "The `ucx` wire"). A write
+ * ends when its data is in place: the importer's CLOSE means that none of its
+ * operations is in flight.
  */
 #include "window/window.h"
 

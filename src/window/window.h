@@ -1,6 +1,6 @@
 /*
  * Windows: memory of the caller's that peers read and write by themselves
- * (docs/design.md, "Windows").
+ * (docs/internals/architecture.md, "Windows").
  *
  *     owner                                     peer
  *

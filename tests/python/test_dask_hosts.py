@@ -1,4 +1,4 @@
-"""Dask on two hosts, by the commands of docs/dask.md, "On two hosts": network name
+"""Dask on two hosts, by the commands of docs/guide/dask.md, "On two hosts": network name
 spaces of this machine, with a cable between them that is cut. Skipped where such
 cannot be made."""
 import json
@@ -12,7 +12,7 @@ import tempfile
 import threading
 import unittest
 
-DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "dask.md"
+DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs/guide/dask.md"
 LENGTH = 1 << 20  # numbers of 8 bytes
 
 # A host has a name, processes and shared memory of its own.

@@ -11,7 +11,7 @@ import ucxpool
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLES = TOP / "python" / "examples"
-GUIDE = TOP / "docs" / "python.md"
+GUIDE = TOP / "docs" / "guide" / "python.md"
 
 
 def start(name, *arguments):

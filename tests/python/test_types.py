@@ -87,12 +87,12 @@ class Stubs(unittest.TestCase):
 
 class Pages(unittest.TestCase):
     def test_the_page_is_what_the_package_says(self):
-        """Else: scripts/make-python-api >docs/python-api.md"""
+        """Else: scripts/make-python-api >docs/reference/python-api.md"""
         made = subprocess.run([sys.executable, TOP / "scripts/make-python-api"],
                               capture_output=True, text=True, timeout=1800)
         self.assertEqual((made.returncode, made.stderr), (0, ""))
         self.maxDiff = None
-        self.assertEqual((TOP / "docs" / "python-api.md").read_text(),
+        self.assertEqual((TOP / "docs" / "reference" / "python-api.md").read_text(),
                          made.stdout)
 
 

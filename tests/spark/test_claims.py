@@ -1,5 +1,5 @@
 """What the tests of Spark's own shuffle claim, with the plugin in it:
-docs/spark-claims.md has the table."""
+docs/reference/spark-tests.md has the table."""
 import os
 import pathlib
 import tempfile

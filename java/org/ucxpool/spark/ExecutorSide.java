@@ -186,8 +186,8 @@ final class ExecutorSide implements ExecutorPlugin {
             throw new Obstacle("this Spark's " + owner.getSimpleName()
                                + " has no field " + name
                                + " that can be set: " + e.getMessage(),
-                               "Use a version of Spark that docs/spark.md "
-                               + "lists");
+                               "Use a version of Spark that "
+                               + "docs/guide/spark.md lists");
         }
     }
 

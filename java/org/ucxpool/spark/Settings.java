@@ -6,7 +6,7 @@ import java.util.Map;
 import org.apache.spark.SparkConf;
 import scala.Tuple2;
 
-/** The settings spark.ucxpool.*; docs/spark.md lists them. */
+/** The settings spark.ucxpool.*; docs/guide/spark.md lists them. */
 final class Settings {
     static final String PREFIX = "spark.ucxpool.";
     static final String POOL_PREFIX = PREFIX + "conf.";

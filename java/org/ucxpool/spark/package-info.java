@@ -1,11 +1,11 @@
 /**
- * Spark's shuffle on the pool. Two settings load it, and the jar:
+ * Spark's shuffle on the pool. The jar and two settings load it:
  *
  * <pre>
  * spark.shuffle.manager  org.ucxpool.spark.UcxPoolShuffleManager
  * spark.plugins          org.ucxpool.spark.UcxPoolPlugin
  * </pre>
  *
- * <p>docs/spark.md has the settings, and what goes over the pool and what not.
+ * <p>docs/guide/spark.md lists the settings and what the pool carries.
  */
 package org.ucxpool.spark;
