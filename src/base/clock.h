@@ -1,6 +1,4 @@
-/*
- * Time, in nanoseconds since some moment in the past.
- */
+/* Time in nanoseconds on the monotonic clock. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
@@ -17,7 +15,7 @@ static inline uint64_t base_clock_now(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The moment that lies timeout_ns from now; for ever stays for ever. */
+/* The time that is timeout_ns from now; BASE_CLOCK_FOREVER stays forever. */
 static inline uint64_t base_clock_deadline(uint64_t timeout_ns)
 {
     uint64_t deadline;

@@ -15,7 +15,7 @@ ucxpool_status_t base_config_secret(const base_config_t *config,
     return UCXPOOL_OK;
 }
 
-/* What a single one must hold is in the table of keys. */
+/* The table of keys checks the range of each share alone. */
 static ucxpool_status_t check_shares(const base_config_t *config)
 {
     if ((config->send_share < 1) || (config->recv_share < 1) ||
@@ -29,7 +29,7 @@ static ucxpool_status_t check_shares(const base_config_t *config)
     return UCXPOOL_OK;
 }
 
-/* Both shares that transfers live on need a block. */
+/* SEND_SHARE and RECV_SHARE each need at least one block. */
 static ucxpool_status_t check_comm_size(const base_config_t *config)
 {
     char comm[BASE_FORMAT_SIZE], other[BASE_FORMAT_SIZE];

@@ -12,13 +12,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Value of a size that is to be chosen by the library, and of one without
- * limit. */
+/* Values of a size: chosen by the library, and unlimited. */
 #define BASE_SIZE_AUTO SIZE_MAX
 #define BASE_SIZE_INF  (SIZE_MAX - 1)
 
-/* Bytes of the longest path, its final 0 included: Linux's PATH_MAX, which
- * limits.h has not in every mode of the compiler. */
+/* Longest path in bytes, including the terminating NUL. Equals PATH_MAX of
+ * Linux, which limits.h does not define in every compiler mode. */
 #define BASE_PATH_SIZE 4096
 
 typedef enum base_wire {
@@ -39,7 +38,7 @@ typedef enum base_window_way {
     BASE_WINDOW_WAY_DIRECT
 } base_window_way_t;
 
-/* What a send does that its receiver has no room to be told of. */
+/* Behaviour of a send when the receiver's MAX_UNEXPECTED is reached. */
 typedef enum base_unexpected_full {
     BASE_UNEXPECTED_WAIT,
     BASE_UNEXPECTED_FAIL
@@ -77,7 +76,7 @@ typedef struct base_config {
     base_switch_t  huge_pages;   /* HUGE_PAGES: try */
     base_backing_t cuda_backing; /* CUDA_BACKING: auto, alloc, vmm, host */
 
-    /* the heap */
+    /* heap */
     size_t memory_limit;   /* MEMORY_LIMIT: auto; blocks and heap together */
     size_t heap_chunk;     /* HEAP_CHUNK: 32m; power of two, 2m to 128m */
     size_t heap_alignment; /* HEAP_ALIGNMENT: 256; power of two */
@@ -110,38 +109,38 @@ typedef struct base_config {
 
     /* peers */
     char           secret_file[BASE_PATH_SIZE]; /* SECRET_FILE: empty */
-    base_secret_t *secret; /* in place of the file's; no key. NULL: none */
+    base_secret_t *secret; /* instead of SECRET_FILE; not a key; NULL: none */
     bool           listen_without_secret; /* LISTEN_WITHOUT_SECRET: n */
     unsigned       max_half_open;         /* MAX_HALF_OPEN: 1024 */
     unsigned       accept_queue;          /* ACCEPT_QUEUE: 1024 */
     uint64_t       handshake_timeout_ns;  /* HANDSHAKE_TIMEOUT: 5s */
 
-    /* all over */
+    /* process */
     unsigned log_level; /* LOG_LEVEL: warn */
 } base_config_t;
 
 /*
- * Do the values fit each other? Settings are checked when they are used, not
- * when one is modified, so that the order of modifications does not matter:
- * ucxpool_create() calls this.
+ * Check that the values are consistent with each other. ucxpool_create() calls
+ * this. Settings are not checked when they are modified, so the order of
+ * modifications does not matter.
  *
- * UCXPOOL_ERR_INVALID_PARAM  no; the detail names the keys and their values
+ * UCXPOOL_ERR_INVALID_PARAM  inconsistent; the detail gives keys and values
  */
 ucxpool_status_t base_config_check(const base_config_t *config);
 
 /*
- * The secret that the settings name; the caller refers to it. NULL: none.
+ * Get the secret that the settings name, with a reference for the caller. NULL
+ * if no secret is set.
  *
- * As base_secret_read().
+ * Errors: see base_secret_read().
  */
 ucxpool_status_t base_config_secret(const base_config_t *config,
                                     base_secret_t      **secret_p);
 
 /*
- * Variables of the environment that are the process's, not a pool's, and no
- * keys. They are named here, and read by the layers above, because reading a
- * configuration warns of names that nobody knows. They name libraries and
- * folders to be used in place of those of the system.
+ * Environment variables of the process, not of a pool. They replace system
+ * libraries and directories. The layers above read them; they are named here so
+ * that reading a configuration does not warn of them as unknown keys.
  */
 #define BASE_VARIABLE_CUDA_DRIVER   "UCXPOOL_CUDA_DRIVER"
 #define BASE_VARIABLE_NVML_LIBRARY  "UCXPOOL_NVML_LIBRARY"

@@ -4,12 +4,13 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* The polynomial of RFC 3720, its bits reversed. */
+/* The bit-reversed polynomial of RFC 3720. */
 #define CRC_POLYNOMIAL 0x82f63b78u
 
 /*
- * The processor's instructions: HW_TARGET lets a function use them, hw_u8 and
- * hw_u64 take one byte or eight, hw_present tells whether they are there.
+ * CRC instructions of the processor. HW_TARGET allows a function to use them,
+ * hw_u8 and hw_u64 process 1 and 8 bytes, and hw_present checks whether the
+ * processor has them.
  */
 #if defined(__x86_64__)
 
@@ -89,13 +90,14 @@ static bool hw_present(void)
 #endif
 
 /*
- * The instruction has a latency of three cycles and one can start every cycle,
- * so three parts of the data are worked on side by side:
+ * The instruction has a latency of three cycles and a throughput of one per
+ * cycle, so three parts of the data are processed in parallel:
  *
  *     | lane 0 | lane 1 | lane 2 |        HW_LANE bytes each
  *
- * crc(lanes 0 and 1) = shift(crc(lane 0)) ^ crc(lane 1), where shift is what
- * HW_LANE zero bytes do to a checksum. That is linear, hence four look-ups.
+ * crc(lanes 0 and 1) = shift(crc(lane 0)) ^ crc(lane 1), where shift is the
+ * effect of HW_LANE zero bytes on a checksum. It is linear, so four table
+ * lookups compute it.
  */
 #define HW_LANE 1024
 
@@ -151,7 +153,7 @@ HW_TARGET static uint32_t crc_hw(uint32_t crc, const uint8_t *data,
     return crc;
 }
 
-/* What HW_LANE zero bytes make of each single bit gives all the rest. */
+/* shift is linear: the tables are built from its results for single bits. */
 HW_TARGET static void crc_hw_init(void)
 {
     uint32_t bit;

@@ -1,6 +1,6 @@
 /*
- * CRC32C (Castagnoli, RFC 3720 section 12.1), by the processor's instruction
- * where there is one, chosen at run time.
+ * CRC32C (Castagnoli, RFC 3720 section 12.1). Uses the processor's CRC
+ * instructions if available, as detected at run time.
  */
 #ifndef BASE_CRC32C_H
 #define BASE_CRC32C_H
@@ -8,15 +8,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* crc is 0 to begin with, or the result for the bytes before. */
+/* crc is 0 for the first bytes, then the result for the preceding bytes. */
 uint32_t base_crc32c(uint32_t crc, const void *data, size_t length);
 
-/* Of a record that holds its own checksum, 4 bytes at the offset, which count
- * as 0. */
+/* Checksum of a record that stores its own checksum in 4 bytes at `offset`.
+ * These bytes count as 0. */
 uint32_t base_crc32c_of_record(const void *record, size_t length,
                                size_t offset);
 
-/* Which implementation runs: "sse4.2", "armv8" or "table". */
+/* The implementation in use: "sse4.2", "armv8" or "table". */
 const char *base_crc32c_name(void);
 
 #endif

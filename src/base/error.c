@@ -61,7 +61,8 @@ const char *ucxpool_version_string(void)
 /* --- errors --------------------------------------------------------------- */
 
 static _Thread_local char last_error[BASE_ERROR_SIZE];
-/* Set by each round of progress: without a call to find it. */
+/* Set in each round of progress. The initial-exec model avoids a function call
+ * for each access. */
 static _Thread_local base_log_level_t log_level
     __attribute__((tls_model("initial-exec"))) = BASE_LOG_INFO;
 
@@ -78,7 +79,7 @@ base_log_level_t base_error_log_at(base_log_level_t level)
     return before;
 }
 
-/* The text is made aside first: its arguments may be the last error itself. */
+/* `text` must be a copy: the format's arguments may point to last_error. */
 static void set_last_error(char *text)
 {
     base_text_clean(text);

@@ -1,10 +1,11 @@
 /*
- * Errors: the first function that knows a cause says it, everyone else only
- * returns the status.
+ * Errors. The first function that knows the cause records it; its callers only
+ * return the status.
  *
- * A caller who is returned an error decides what to say of it, so the log has
- * it at level `info` only. What nobody is returned is a warning: progress and
- * functions without a result are bracketed by base_error_log_at().
+ * An error that is returned to the caller is logged at level `info` only,
+ * because the caller decides whether to report it. Errors that no caller can
+ * see are logged as warnings: progress and functions that return void set the
+ * level with base_error_log_at().
  */
 #ifndef BASE_ERROR_H
 #define BASE_ERROR_H
@@ -17,7 +18,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Bytes of the longest sentence that is kept, its final 0 included. */
+/* Longest error text in bytes, including the terminating NUL. */
 #define BASE_ERROR_SIZE 512
 
 /*
@@ -27,19 +28,21 @@
 ucxpool_status_t base_error(ucxpool_status_t status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The same for the system's errno: its text and a status that fits it. */
+/* The same for an errno value: appends its text and returns the matching
+ * status. */
 ucxpool_status_t base_error_errno(int error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /*
- * The detail of an error, for those who look later: `reason`, or that there is
- * none where it is NULL or empty, as a peer's may be. "" for what is no error.
- * Control characters are replaced. `text` may be `reason`.
+ * Store the detail of an error for later use: `reason`, or a generic text if
+ * `reason` is NULL or empty, as a reason from a peer may be. Stores "" if
+ * `status` is not an error. Replaces control characters. `text` may be
+ * `reason`.
  */
 void base_error_detail(char *text, size_t text_size, ucxpool_status_t status,
                        const char *reason);
 
-/* Does a caller's pointer fail that must be there? Then that is the error:
+/* Check that a pointer argument is not NULL; if it is NULL, record the error:
  * `if (base_missing(pool)) { return UCXPOOL_ERR_INVALID_PARAM; }` */
 #define base_missing(_pointer) \
     base_error_is_missing(_pointer, __func__, #_pointer)
@@ -56,9 +59,9 @@ static inline bool base_error_is_missing(const void *pointer,
     return true;
 }
 
-/* Fill a struct of the caller, who may have been built with another version of
- * the header: what the struct has no room for is left out, what we do not know
- * is 0. */
+/* Fill a struct of a caller that may be built with another version of the
+ * header: members beyond the caller's size are left out, members that this
+ * version does not know become 0. */
 static inline void base_output(void *output, size_t output_size,
                                const void *value, size_t value_size)
 {
@@ -69,9 +72,9 @@ static inline void base_output(void *output, size_t output_size,
 }
 
 /*
- * The level at which the calling thread's errors are logged from now on: `warn`
- * for those that nobody is returned, `debug` for what is only asked and may
- * well be answered by an error. Returns the level that it was, to be put back.
+ * Set the level at which the calling thread's errors are logged: `warn` for
+ * errors that no caller can see, `debug` for probes that are expected to fail.
+ * Returns the previous level, which the caller restores.
  */
 base_log_level_t base_error_log_at(base_log_level_t level);
 

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- values: what they may be, from text, and back ------------------------ */
+/* --- parsing and formatting of values ------------------------------------- */
 
 static void *field_of(const base_key_t *key, base_config_t *config)
 {
@@ -161,8 +161,7 @@ void base_key_format(const base_key_t *key, const base_config_t *config,
     }
 }
 
-/* Append to a text of BASE_KEY_EXPECTED_SIZE bytes; what does not fit is cut.
- */
+/* Append to a text of BASE_KEY_EXPECTED_SIZE bytes; truncates. */
 static void __attribute__((format(printf, 2, 3)))
 append(char *text, const char *format, ...)
 {
@@ -179,7 +178,7 @@ static void format_number(uint64_t number, char *text)
     snprintf(text, BASE_FORMAT_SIZE, "%" PRIu64, number);
 }
 
-/* "from 4k to 1g", "of 4k or more", or nothing where there is no limit. */
+/* Append "from 4k to 1g" or "of 4k or more", or nothing without a limit. */
 static void append_range(const base_key_t *key, char *text)
 {
     void (*format)(uint64_t number, char *text) = format_number;
@@ -525,7 +524,8 @@ const base_key_t *base_key_find(const char *name)
 const base_key_t *base_key_guess(const char *name)
 {
     const base_key_t *guess = NULL;
-    /* A third of the letters may be wrong; else the two are two words. */
+    /* Up to a third of the letters may differ; otherwise the name is
+     * unrelated. */
     size_t best = base_max(strlen(name) / 3, 1) + 1;
 
     for (size_t i = 0; i < BASE_NUM_KEYS; i++) {

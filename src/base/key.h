@@ -1,6 +1,6 @@
 /*
- * The keys of the settings: one table, one line a key. The type and the limits
- * of a key say which texts are valid.
+ * The table of settings keys, one entry per key. A key's type and limits define
+ * its valid values.
  */
 #ifndef BASE_KEY_H
 #define BASE_KEY_H
@@ -33,40 +33,40 @@ typedef struct base_key {
     const char        *name; /* without UCXPOOL_ */
     base_key_type_t    type;
     size_t             offset;   /* in base_config_t */
-    const char        *fallback; /* default, as text */
+    const char        *fallback; /* default value, as text */
     unsigned           flags;
     uint64_t           min; /* sizes, times, numbers, percents */
     uint64_t           max;
     const char *const *words; /* BASE_KEY_WORD, ends with NULL */
-    const char        *doc;   /* what it means, in sentences */
+    const char        *doc;   /* description in sentences */
 } base_key_t;
 
-/* A size or time that has no upper limit of its own. */
+/* No upper limit. */
 #define BASE_KEY_NO_MAX UINT64_MAX
 
 #define BASE_NUM_KEYS 40
 
 extern const base_key_t base_keys[BASE_NUM_KEYS];
 
-/* The key with that name, or NULL. */
+/* Find a key by name; NULL if not found. */
 const base_key_t *base_key_find(const char *name);
 
-/* The key that a misspelt name looks like, NULL when it looks like none. */
+/* Find the key most similar to a misspelt name; NULL if none is similar. */
 const base_key_t *base_key_guess(const char *name);
 
-/* Room for what base_key_expected() writes. */
+/* Size of the buffer for base_key_expected(). */
 #define BASE_KEY_EXPECTED_SIZE 160
 
-/* The values that the key takes, in words: "a size from 4k to 1g, ...". */
+/* Describe the values that the key accepts: "a size from 4k to 1g, ...". */
 void base_key_expected(const base_key_t *key,
                        char              text[BASE_KEY_EXPECTED_SIZE]);
 
-/* Read a value into the key's field. False, and nothing written, when it is
- * not one that the key takes. */
+/* Parse a value into the key's field. Returns false and writes nothing if the
+ * value is invalid. */
 bool base_key_parse(const base_key_t *key, const char *text,
                     base_config_t *config);
 
-/* Room for what base_key_format() writes. */
+/* Size of the buffer for base_key_format(). */
 #define BASE_KEY_VALUE_SIZE BASE_PATH_SIZE
 
 /* The key's field as text. */

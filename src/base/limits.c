@@ -12,16 +12,16 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* A context and a worker on a machine with two networks, and files that UCX
- * opens only for a moment. */
+/* A context and a worker on a machine with two networks, including files that
+ * UCX opens only briefly. */
 #define UCX_DESCRIPTORS 16u
-/* Epoll, timer and eventfd; a listener's epoll and socket, and one pending
- * connection. */
+/* The pool's epoll, timer and eventfd; a listener's epoll and socket; one
+ * pending connection. */
 #define POOL_DESCRIPTORS 6u
-/* To connect, and to read about a network, for a moment. */
+/* Used briefly to connect and to read the properties of a network. */
 #define ENDPOINT_DESCRIPTORS 4u
 
-/* Memory that UCX's thread needs beside its stack. */
+/* Memory that UCX's thread needs in addition to its stack. */
 #define THREAD_MEMORY ((size_t)1 << 20)
 
 bool base_limits_has(unsigned count)

@@ -1,7 +1,7 @@
 /*
- * Descriptors and memory that are still free. UCX ends the process by an
- * assertion where it gets no descriptor, or no memory for its thread, so these
- * are checked before UCX is called.
+ * Available file descriptors and memory. UCX aborts on an assertion if it gets
+ * no descriptor, or no memory for its thread, so both are checked before UCX is
+ * called.
  */
 #ifndef BASE_LIMITS_H
 #define BASE_LIMITS_H
@@ -10,27 +10,28 @@
 
 #include <stdbool.h>
 
-/* Descriptors that strangers at a listener do not get: one endpoint of UCX
- * needs them, for a socket for each network and those of the peer. */
+/* Descriptors that unauthenticated connections to a listener cannot use. One
+ * UCX endpoint needs them: a socket per network, and the peer's sockets. */
 #define BASE_LIMITS_DESCRIPTORS 8u
 
-/* Can the process open `count` more files now (64 at most)? They are opened to
- * find out, so other threads find fewer for a moment. */
+/* Check whether the process can open `count` more files (at most 64). The check
+ * opens files, so other threads briefly have fewer available. */
 bool base_limits_has(unsigned count);
 
 /*
- * Are there enough for a context and a worker of UCX?
+ * Check the resources for a UCX context and a worker.
  *
  * UCXPOOL_ERR_LIMIT      too few descriptors
  * UCXPOOL_ERR_NO_MEMORY  no memory for a thread
  */
 ucxpool_status_t base_limits_check_ucx(void);
 
-/* Are there enough for a pool that has its memory, with a listener and its
- * first caller? UCXPOOL_ERR_LIMIT: there are not. */
+/* Check the descriptors for a pool with a listener and its first connection.
+ * Returns UCXPOOL_ERR_LIMIT if there are too few. */
 ucxpool_status_t base_limits_check_pool(void);
 
-/* Are there enough for an endpoint? UCXPOOL_ERR_LIMIT: there are not. */
+/* Check the descriptors for an endpoint. Returns UCXPOOL_ERR_LIMIT if there are
+ * too few. */
 ucxpool_status_t base_limits_check_endpoint(void);
 
 #endif

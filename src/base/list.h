@@ -3,8 +3,8 @@
  *
  *     head <-> element <-> element <-> head
  *
- * A link that is in no list points to itself, so that base_list_del() may be
- * called on it.
+ * A link that is in no list points to itself, so base_list_del() may be called
+ * on it.
  */
 #ifndef BASE_LIST_H
 #define BASE_LIST_H
@@ -42,7 +42,7 @@ static inline void base_list_add_head(base_list_t *head, base_list_t *link)
     base_list_add_tail(head->next, link);
 }
 
-/* Take out a link and leave it in no list. */
+/* Remove a link from its list, if it is in one. */
 static inline void base_list_del(base_list_t *link)
 {
     link->prev->next = link->next;
@@ -66,9 +66,9 @@ static inline void base_list_splice_tail(base_list_t *head, base_list_t *from)
     base_container_of((_head)->next, _type, _member)
 
 /*
- * At the end of a loop _element is not an element, but where one would be that
- * had the head as its link. It may not even be aligned as one: only its link
- * may be looked at, and by address.
+ * After a loop without break, _element does not point to an element: its link
+ * is the head. It may even be misaligned. Only the address of its link may be
+ * used.
  */
 #define base_list_link(_element, _type, _member) \
     ((base_list_t *)((char *)(_element) + offsetof(_type, _member)))
@@ -82,7 +82,7 @@ static inline void base_list_splice_tail(base_list_t *head, base_list_t *from)
          base_list_link(_element, _type, _member) != (_head); \
          _element = base_list_next(_element, _type, _member))
 
-/* The same; the element may be taken out inside the loop. */
+/* The same; the loop body may remove the current element. */
 #define base_list_for_each_safe(_element, _next, _head, _type, _member) \
     for (_element = base_list_head(_head, _type, _member), \
         _next     = base_list_next(_element, _type, _member); \

@@ -11,11 +11,11 @@ __thread char base_lock_me;
 
 void base_lock_await(base_lock_t *lock)
 {
-    /* It stays marked as awaited once it is had: whether others sleep is not
-     * known. At worst one call of wake() is for nobody. */
+    /* The lock stays AWAITED once taken, because it is unknown whether other
+     * threads sleep. At worst one wake() finds no sleeping thread. */
     while (__atomic_exchange_n(&lock->state, BASE_LOCK_AWAITED,
                                __ATOMIC_ACQUIRE) != BASE_LOCK_FREE) {
-        /* Returns at once if it is no longer so. */
+        /* Returns at once if the state is no longer AWAITED. */
         (void)syscall(SYS_futex, &lock->state, FUTEX_WAIT_PRIVATE,
                       BASE_LOCK_AWAITED, NULL, NULL, 0);
     }

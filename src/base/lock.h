@@ -1,10 +1,10 @@
 /*
- * A lock that is held for a moment, and seldom wanted by two at once: one
- * atomic operation takes it and one gives it back, about half of what a mutex
- * of the C library takes. A thread that finds it taken sleeps.
+ * A lock for short critical sections with little contention. Taking it and
+ * releasing it cost one atomic operation each, about half of the cost of a C
+ * library mutex. A thread that finds it taken sleeps.
  *
- * Zeroed memory is a lock that is free. It belongs to one process. The second
- * kind is recursive: the thread that has it may take it again.
+ * Zeroed memory is a free lock. It works within one process. base_own_lock_t is
+ * recursive: the owning thread may take it again.
  */
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H
@@ -16,14 +16,14 @@
 enum {
     BASE_LOCK_FREE,
     BASE_LOCK_TAKEN,
-    BASE_LOCK_AWAITED /* taken, and somebody may sleep until it is free */
+    BASE_LOCK_AWAITED /* taken; threads may be sleeping */
 };
 
 typedef struct base_lock {
     uint32_t state; /* atomic */
 } base_lock_t;
 
-/* When it cannot be taken at once, and when somebody may sleep. */
+/* Slow paths: the lock is taken, and threads may be sleeping. */
 void base_lock_await(base_lock_t *lock);
 void base_lock_wake(base_lock_t *lock);
 
@@ -46,14 +46,14 @@ static inline void base_lock_give(base_lock_t *lock)
     }
 }
 
-/* Its address names the thread. */
+/* Its address identifies the thread. */
 extern __thread char base_lock_me
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 typedef struct base_own_lock {
     base_lock_t lock;
-    unsigned    depth; /* how often its owner has taken it besides */
-    const char *owner; /* NULL: nobody; atomic, since others look at it */
+    unsigned    depth; /* nested takes by the owner */
+    const char *owner; /* NULL: none; atomic, other threads read it */
 } base_own_lock_t;
 
 static inline void base_own_lock_take(base_own_lock_t *lock)
@@ -78,7 +78,7 @@ static inline void base_own_lock_give(base_own_lock_t *lock)
     base_lock_give(&lock->lock);
 }
 
-/* Has another thread taken it? It may have given it back since. */
+/* Whether another thread holds the lock. It may have released it by now. */
 static inline bool base_own_lock_is_taken(const base_own_lock_t *lock)
 {
     const char *owner = __atomic_load_n(&lock->owner, __ATOMIC_RELAXED);

@@ -17,10 +17,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Bytes of the longest message, with its end. */
+/* Longest message in bytes, including the terminating NUL. */
 #define MESSAGE_SIZE 1024
 
-/* No pool and no program has set a level yet. */
+/* Neither a pool nor the application has set a level yet. */
 #define UNSET UINT_MAX
 
 static _Atomic unsigned log_level     = UNSET;
@@ -65,8 +65,8 @@ _Static_assert(((int)UCXPOOL_LOG_NONE == (int)BASE_LOG_NONE) &&
                    ((int)UCXPOOL_LOG_TRACE == (int)BASE_LOG_TRACE),
                "the public levels are these");
 
-/* Never freed, for a thread may still be about to call it: those before are
- * kept behind it. NULL: none was set yet. */
+/* The handler in use. Handlers are never freed, because another thread may be
+ * about to call one: older ones stay in the list. NULL: none was set. */
 typedef struct receiver {
     ucxpool_log_handler_t handler; /* NULL: stderr */
     void                 *arg;
@@ -104,8 +104,9 @@ ucxpool_status_t ucxpool_log_set_level(ucxpool_log_level_t level)
     return UCXPOOL_OK;
 }
 
-/* A line goes out in one write, so that those of several threads and processes
- * on one terminal do not mix. What cannot be written is lost. */
+/* Write a line with one system call, so that the lines of several threads and
+ * processes on one terminal do not mix. A line that cannot be written is
+ * lost. */
 static void write_line(const char *line, size_t length)
 {
     ssize_t written;

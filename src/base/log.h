@@ -1,5 +1,5 @@
 /*
- * The log: lines on stderr, or for the handler of <ucxpool/log.h>, filtered by
+ * The log: lines on stderr or to the handler of <ucxpool/log.h>, filtered by
  * one level (setting LOG_LEVEL).
  */
 #ifndef BASE_LOG_H
@@ -17,16 +17,16 @@ typedef enum base_log_level {
 void             base_log_set_level(base_log_level_t level);
 base_log_level_t base_log_get_level(void);
 
-/* The level until base_log_set_level() is called, if it has not been. */
+/* The level in effect until base_log_set_level() is called. */
 void base_log_set_initial_level(base_log_level_t level);
 
-/* "WARN"; as a value of the setting, too. */
+/* The level's name, such as "WARN". Also valid as a value of LOG_LEVEL. */
 const char *base_log_level_name(base_log_level_t level);
 
 void base_log_write(base_log_level_t level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Arguments are not evaluated when the level is off. */
+/* Arguments are not evaluated if the level is disabled. */
 #define base_log(_level, ...) \
     do { \
         if ((_level) <= base_log_get_level()) { \

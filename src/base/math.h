@@ -1,13 +1,11 @@
-/*
- * Arithmetic on sizes that come from a user or a peer: checked.
- */
+/* Checked arithmetic for sizes that come from a user or a peer. */
 #ifndef BASE_MATH_H
 #define BASE_MATH_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* False when the sum or product does not fit; *result_p is then undefined. */
+/* False if the result overflows; *result_p is then undefined. */
 #define base_add(_a, _b, _result_p) (!__builtin_add_overflow(_a, _b, _result_p))
 #define base_mul(_a, _b, _result_p) (!__builtin_mul_overflow(_a, _b, _result_p))
 
@@ -15,8 +13,8 @@
 #define base_min(_a, _b) ((_a) < (_b) ? (_a) : (_b))
 #define base_max(_a, _b) ((_a) > (_b) ? (_a) : (_b))
 
-/* Next multiple of a power of two; the caller knows that it fits. The mask has
- * the width of n, not that of the alignment. */
+/* Round up to a multiple of a power of two; the caller ensures that the result
+ * fits. The mask has the type of _n, not the type of _alignment. */
 #define base_align_up(_n, _alignment) \
     (((_n) + ((_alignment)-1)) & ~((__typeof__((_n) + 0))(_alignment)-1))
 

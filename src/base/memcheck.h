@@ -1,7 +1,6 @@
 /*
- * What memory checkers are told about memory that nobody may touch. Poisoning
- * is this process's view only: a peer that has mapped the same pages does not
- * see it.
+ * Marks memory as inaccessible for memory checkers. Only this process's view is
+ * poisoned: a peer that maps the same pages is not affected.
  */
 #ifndef BASE_MEMCHECK_H
 #define BASE_MEMCHECK_H
@@ -35,7 +34,7 @@
 #define base_memcheck_valgrind(_verb, _address, _size) ((void)0)
 #endif
 
-/* Does anybody listen? It never changes while a process runs. */
+/* Whether a memory checker is active. Constant during a process's lifetime. */
 static inline bool base_memcheck_is_on(void)
 {
 #if defined(BASE_MEMCHECK_ASAN)
@@ -47,7 +46,7 @@ static inline bool base_memcheck_is_on(void)
 #endif
 }
 
-/* From here on, touching [address, address + size) is an error. */
+/* From now on, accesses to [address, address + size) are errors. */
 static inline void base_memcheck_poison(void *address, size_t size)
 {
     base_memcheck_asan(poison, address, size);
@@ -55,8 +54,8 @@ static inline void base_memcheck_poison(void *address, size_t size)
 }
 
 /*
- * From here on it is not. The bytes count as initialised: mapped pages always
- * hold something, and padding that is never written is sent with the rest.
+ * From now on, accesses are valid. The bytes count as initialised: mapped pages
+ * always have contents, and padding that is never written is sent too.
  */
 static inline void base_memcheck_unpoison(void *address, size_t size)
 {

@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A file may end with "\n" or "\r\n"; one byte more shows that it is too
- * long. */
+/* A file may end with "\n" or "\r\n". One more byte detects a secret that is
+ * too long. */
 #define READ_SIZE (BASE_SECRET_MAX + 3)
 
 struct base_secret {
@@ -64,8 +64,8 @@ ucxpool_status_t base_secret_create(const void *bytes, size_t length,
 
 /* --- from a file ---------------------------------------------------------- */
 
-/* Checked on the open file, so that it cannot be exchanged between the check
- * and the reading. */
+/* Checks the open descriptor, so that the file cannot be replaced between the
+ * check and the read. */
 static ucxpool_status_t check_file(int fd, const char *path)
 {
     struct stat info;
@@ -154,8 +154,8 @@ static ucxpool_status_t read_file(int fd, const char *path,
     return status;
 }
 
-/* What keeps us from the file is a matter of permission, unless the system is
- * at its end. */
+/* Report all errors as missing permission, except exhausted system
+ * resources. */
 static ucxpool_status_t cannot_open(int error, const char *path)
 {
     ucxpool_status_t status;
@@ -177,7 +177,7 @@ ucxpool_status_t base_secret_read(const char *path, base_secret_t **secret_p)
         *secret_p = NULL;
         return UCXPOOL_OK;
     }
-    /* Without O_NONBLOCK a FIFO in place of the file would stop us here. */
+    /* Without O_NONBLOCK, opening a FIFO would block. */
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0) {
         return cannot_open(errno, path);
@@ -187,7 +187,7 @@ ucxpool_status_t base_secret_read(const char *path, base_secret_t **secret_p)
     return status;
 }
 
-/* --- its users ------------------------------------------------------------ */
+/* --- references ----------------------------------------------------------- */
 
 base_secret_t *base_secret_get(base_secret_t *secret)
 {

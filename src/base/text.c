@@ -11,10 +11,10 @@
 #include <string.h>
 #include <strings.h>
 
-/* --- what may be printed, and what it resembles --------------------------- */
+/* --- cleaning and comparing ----------------------------------------------- */
 
-/* Bytes of the UTF-8 letter at `text`; 0: there is none. A name that was too
- * long may have been cut inside of one. */
+/* Bytes of the UTF-8 character at `text`; 0 if it is invalid. A truncated name
+ * may end within a character. */
 static unsigned letter_size(const char *text)
 {
     const unsigned char *bytes = (const unsigned char *)text;
@@ -32,7 +32,7 @@ static unsigned letter_size(const char *text)
             return 0;
         }
     }
-    /* Longer than needed, a half of a pair, or beyond the last letter. */
+    /* Overlong encoding, surrogate, or above U+10FFFF. */
     if (((bytes[0] == 0xe0) && (bytes[1] < 0xa0)) ||
         ((bytes[0] == 0xed) && (bytes[1] > 0x9f)) ||
         ((bytes[0] == 0xf0) && (bytes[1] < 0x90)) ||
@@ -42,8 +42,8 @@ static unsigned letter_size(const char *text)
     return size;
 }
 
-/* Of ASCII, and of the 32 that stand behind it: as UTF-8, or as the one byte
- * that they are in older encodings, which some terminals obey. */
+/* ASCII control characters, and the 32 C1 controls: as UTF-8, or as single
+ * bytes of older encodings, which some terminals interpret. */
 static bool is_control(const char *text, unsigned size)
 {
     const unsigned char *bytes = (const unsigned char *)text;
@@ -79,7 +79,8 @@ static bool letters_equal(char a, char b)
     return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-/* rows[2] is the row of letter i of a, rows[1] and rows[0] the two before. */
+/* rows[2] is the row of letter i of a; rows[1] and rows[0] are the previous
+ * two. */
 static void distance_row(size_t      rows[3][BASE_TEXT_DISTANCE_MAX + 1],
                          const char *a, const char *b, size_t i)
 {
@@ -120,7 +121,7 @@ size_t base_text_distance(const char *a, const char *b)
     return rows[2][b_length];
 }
 
-/* --- between quotes ------------------------------------------------------- */
+/* --- quoting -------------------------------------------------------------- */
 
 void base_quote_print(FILE *stream, const char *text)
 {
@@ -149,7 +150,8 @@ typedef struct unit {
     uint64_t    factor;
 } unit_t;
 
-/* Smallest first: formatting takes the last one that divides the value. */
+/* In ascending order: formatting uses the largest unit that divides the
+ * value. */
 static const unit_t size_units[] = {
     {"", 1},
     {"k", UINT64_C(1) << 10},
@@ -170,7 +172,7 @@ static const unit_t time_units[] = {
 #define NUM_SIZE_UNITS (sizeof(size_units) / sizeof(size_units[0]))
 #define NUM_TIME_UNITS (sizeof(time_units) / sizeof(time_units[0]))
 
-/* Read digits (one at least); *rest_p is what follows them. */
+/* Parse one or more digits; *rest_p points to the text after them. */
 static bool parse_digits(const char *text, uint64_t *number_p,
                          const char **rest_p)
 {
@@ -218,7 +220,7 @@ bool base_parse_size(const char *text, size_t *size_p)
     if (!parse_digits(text, &number, &rest)) {
         return false;
     }
-    /* The b for "bytes" may stand alone or behind the other letter. */
+    /* The b for "bytes" may stand alone or follow another suffix. */
     if ((*rest != '\0') && (strcasecmp(rest, "b") != 0)) {
         unit[0] = *rest++;
     }
@@ -245,7 +247,7 @@ bool base_parse_time(const char *text, uint64_t *ns_p)
     if (!parse_digits(text, &number, &rest)) {
         return false;
     }
-    /* Zero is the same in every unit. */
+    /* 0 needs no unit. */
     if ((number == 0) && (*rest == '\0')) {
         *ns_p = 0;
         return true;

@@ -1,11 +1,11 @@
 /*
- * Ranges for profilers: what a transfer does, and what it waits for, on the
- * profiler's time line. By NVTX, where it was there when the library was built
- * and a profiler is attached; else a range costs one branch.
+ * Ranges for profilers: they show the steps and waits of a transfer on the
+ * profiler's timeline. Ranges need NVTX at build time and an attached profiler;
+ * otherwise each costs one branch.
  *
- * A range may begin in one call and end in another: many of them overlap, so
- * they begin and end by NVTX's start and end, not by its push and pop. Each has
- * the number of its bytes with it.
+ * A range may begin in one call and end in another, and ranges overlap. They
+ * therefore use NVTX's start and end, not push and pop. Each range carries its
+ * size in bytes.
  */
 #ifndef BASE_TRACE_H
 #define BASE_TRACE_H
@@ -14,33 +14,33 @@
 #include <stdint.h>
 
 typedef enum base_range_kind {
-    BASE_RANGE_GATHER,  /* segments to a block */
-    BASE_RANGE_WIRE,    /* from the sender's hand until it has it back */
-    BASE_RANGE_SCATTER, /* what has come, to segments */
+    BASE_RANGE_GATHER,  /* copies segments to a block */
+    BASE_RANGE_WIRE,    /* the wire has the fragment */
+    BASE_RANGE_SCATTER, /* copies received data to segments */
     BASE_RANGE_BLOCK,   /* a fragment waits for a block */
-    BASE_RANGE_READ,    /* of a peer's window, from its post to its end */
-    BASE_RANGE_WRITE,   /* likewise */
+    BASE_RANGE_READ,    /* a read of a peer's window, until it completes */
+    BASE_RANGE_WRITE,   /* a write to a peer's window, until it completes */
     BASE_RANGE_KINDS
 } base_range_kind_t;
 
-/* Zeroed memory is one that has not begun. */
+/* Zeroed memory is a range that has not begun. */
 typedef struct base_range {
     uint64_t id; /* the profiler's */
     bool     is_open;
 } base_range_t;
 
-/* Is a profiler attached? Settled by the first base_trace_init(). */
+/* Whether a profiler is attached. Set by the first base_trace_init(). */
 extern bool base_trace_is_on;
 
-/* Look for a profiler, the first time. Any thread may call it. */
+/* The first call looks for a profiler. Any thread may call it. */
 void base_trace_init(void);
 
-/* For the two below. */
+/* Called by the functions below. */
 void base_trace_begin(base_range_t *range, base_range_kind_t kind,
                       uint64_t size);
 void base_trace_end(base_range_t *range);
 
-/* Begin, unless it has begun already. */
+/* Begin the range unless it is open. */
 static inline void base_range_begin(base_range_t *range, base_range_kind_t kind,
                                     uint64_t size)
 {
@@ -49,7 +49,7 @@ static inline void base_range_begin(base_range_t *range, base_range_kind_t kind,
     }
 }
 
-/* End, if it has begun. */
+/* End the range if it is open. */
 static inline void base_range_end(base_range_t *range)
 {
     if (__builtin_expect(base_trace_is_on, false) && range->is_open) {

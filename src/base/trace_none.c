@@ -1,6 +1,4 @@
-/*
- * Without NVTX there is nobody to tell.
- */
+/* The functions of base/trace.h for builds without NVTX. */
 #include "base/trace.h"
 
 bool base_trace_is_on;
