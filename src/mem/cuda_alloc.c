@@ -1,6 +1,4 @@
-/*
- * Memory that the CUDA driver allocates or pins as a whole.
- */
+/* Memory that the CUDA driver allocates or pins in one call. */
 #include <config.h>
 
 #include "base/error.h"
@@ -13,12 +11,12 @@
 /* --- memory by cuMemAlloc ------------------------------------------------- */
 
 /*
- * Every UCX that knows CUDA can share it. The driver chooses addresses, so that
- * only one allocation lies side by side with itself: it is one region, however
- * many were asked for.
+ * Every CUDA-capable UCX can share this memory. The driver chooses the
+ * addresses, so separate allocations are not contiguous: all requested regions
+ * become one region.
  */
 
-/* Take the memory. Between enter and leave. */
+/* Called between enter and leave. */
 static ucxpool_status_t memory_take(const mem_cuda_device_t *device,
                                     size_t size, CUdeviceptr *address_p)
 {
@@ -116,9 +114,9 @@ const mem_kind_t mem_kind_cuda_alloc = {
 /* --- pinned host memory --------------------------------------------------- */
 
 /*
- * Pinned host memory: what the host kind makes, registered with a GPU's driver,
- * so that its kernels and copy engines reach it. It stays memory files, which a
- * peer on this host can map.
+ * Memory of the host kind, registered with a GPU's driver so that kernels and
+ * copy engines can access it. It consists of memory files, which peers on this
+ * host can map.
  */
 
 #define REGISTER_FLAGS \
@@ -141,8 +139,8 @@ static ucxpool_status_t pin_error(const mem_cuda_device_t *device,
                           size, device->ordinal, device->name);
 }
 
-/* Pin, and see that the device uses the same address: a list of copies holds
- * one address for both. */
+/* Pin, and verify that the device uses the same address as the host, because a
+ * copy list holds one address for both. */
 static ucxpool_status_t pin(const mem_cuda_device_t *device, void *address,
                             size_t size)
 {
@@ -195,8 +193,8 @@ static ucxpool_status_t host_create(mem_regions_t *regions, int huge_pages)
     if (status != UCXPOOL_OK) {
         goto err_destroy;
     }
-    /* All at once: the driver copies nothing across the end of what was pinned
-     * by one call. */
+    /* One call for all regions: the driver does not copy across the boundary
+     * between two pinned ranges. */
     status = pin(device, regions->address, regions_size(regions));
     mem_cuda_device_leave(device);
     if (status != UCXPOOL_OK) {
@@ -234,7 +232,8 @@ static size_t pieces_size(const mem_piece_t *pieces, size_t num_pieces)
     return size;
 }
 
-/* The driver pins addresses, not pages: the second mapping is pinned too. */
+/* The driver pins addresses, not pages, so the second mapping must be pinned
+ * too. */
 static ucxpool_status_t host_stitch(const mem_regions_t *regions,
                                     const mem_piece_t   *pieces,
                                     size_t num_pieces, void **address_p)

@@ -1,8 +1,8 @@
 /*
- * The part of the CUDA driver's interface that is used here: types and
- * constants by the names and with the values of its public documentation, so
- * that building needs no CUDA. tests/test_cuda_api.c holds this against cuda.h
- * where there is one.
+ * The part of the CUDA driver API that the library uses: types and constants
+ * with the names and values of the public documentation, so that building does
+ * not need CUDA. tests/test_cuda_api.c compares this file with cuda.h if
+ * available.
  */
 #ifndef MEM_CUDA_API_H
 #define MEM_CUDA_API_H
@@ -162,12 +162,12 @@ typedef struct CUmemAccessDesc_st {
 
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
 
-/* What an allocation of a memory pool is to those who have imported it. */
+/* Describes an allocation of a memory pool to processes that import it. */
 typedef struct CUmemPoolPtrExportData_st {
     unsigned char reserved[64];
 } CUmemPoolPtrExportData;
 
-/* Flags that the driver's functions take as numbers. */
+/* Flags that the driver's functions take as integers. */
 #define CU_MEMHOSTALLOC_PORTABLE      0x01
 #define CU_MEMHOSTALLOC_DEVICEMAP     0x02
 #define CU_MEMHOSTREGISTER_PORTABLE   0x01

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* From CUDA 11.7 on, streams can write words on every device; before, it needs
- * a switch in the kernel's module, and an attribute tells. */
+/* Since CUDA 11.7, streams can write words on every device. Earlier versions
+ * need a kernel module option, which an attribute reports. */
 #define MEM_OPS_VERSION 11070
 
 static ucxpool_status_t no_such_device(const mem_cuda_driver_t *driver,
@@ -42,7 +42,7 @@ static ucxpool_status_t attribute_get(const mem_cuda_device_t *device,
     return UCXPOOL_OK;
 }
 
-/* What a driver does not know, it does not have. */
+/* Returns false for attributes that the driver does not know. */
 static bool attribute_is_set(const mem_cuda_device_t *device,
                              CUdevice_attribute       attribute)
 {
@@ -90,7 +90,8 @@ static ucxpool_status_t switches_get(mem_cuda_device_t *device)
         attribute_is_set(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED);
     device->has_dmabuf =
         attribute_is_set(device, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED);
-    /* Devices that share the processor's memory have no handles for it. */
+    /* Integrated devices share the host's memory and have no IPC handles for
+     * it. */
     device->has_ipc =
         attribute_is_set(device, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING) &&
         !attribute_is_set(device, CU_DEVICE_ATTRIBUTE_INTEGRATED);

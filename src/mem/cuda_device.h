@@ -1,9 +1,9 @@
 /*
- * One GPU: its primary context, which others in the process use too, and what
- * it can do.
+ * A GPU: its primary context, which is shared with the rest of the process, and
+ * its capabilities.
  *
- * Calls that need a context are made between enter and leave, which put the
- * caller's own back.
+ * Calls that need a context are made between enter and leave. Leave restores
+ * the caller's context.
  */
 #ifndef MEM_CUDA_DEVICE_H
 #define MEM_CUDA_DEVICE_H
@@ -14,44 +14,44 @@
 
 typedef struct mem_cuda_device {
     const mem_cuda_driver_t *driver;
-    int                      ordinal; /* as the process counts its devices */
+    int                      ordinal; /* CUDA ordinal in this process */
     CUdevice                 device;
     CUcontext                context; /* retained until close */
     char                     name[64];
     char                     bus_id[16]; /* "0000:19:00.0" */
     CUuuid                   uuid;
-    size_t                   total_size; /* of its memory */
+    size_t                   total_size; /* of the device memory */
     int                      num_processors;
     bool                     has_vmm;
-    bool                     has_posix_handles;  /* of VMM memory: files */
-    bool                     has_fabric_handles; /* to other hosts; may still
-                                                    not be permitted */
-    bool has_gpudirect_vmm;                      /* a NIC reaches VMM memory */
-    bool has_mem_ops;                            /* a stream can write a word */
-    /* For people. */
+    bool has_posix_handles;  /* VMM memory can be exported as files */
+    bool has_fabric_handles; /* VMM memory can be exported to other hosts; may
+                                still not be permitted */
+    bool has_gpudirect_vmm;  /* a NIC can access VMM memory */
+    bool has_mem_ops;        /* streams can write a word */
+    /* For reports only. */
     int  compute_major, compute_minor;
-    bool has_ipc;       /* cuMemAlloc's memory has handles for peers */
-    bool has_gpudirect; /* a NIC reaches cuMemAlloc's memory */
-    bool has_dmabuf;    /* by files that any driver of the kernel knows */
+    bool has_ipc;       /* cuMemAlloc memory has IPC handles */
+    bool has_gpudirect; /* a NIC can access cuMemAlloc memory */
+    bool has_dmabuf;    /* memory can be exported as dmabuf */
 } mem_cuda_device_t;
 
 /*
- * What a device is and can do. No context is made, so that there is nothing to
- * enter and nothing to close.
+ * Query a device's properties and capabilities. Creates no context: enter and
+ * close must not be called.
  *
- * Errors are those of mem_cuda_device_open().
+ * Errors: see mem_cuda_device_open().
  */
 ucxpool_status_t mem_cuda_device_describe(int                ordinal,
                                           mem_cuda_device_t *device);
 
 /*
- * Load the driver where that has not been done, and retain the device's primary
- * context. After an error nothing is left.
+ * Load the driver if necessary and retain the device's primary context. After
+ * an error nothing is retained.
  *
  * UCXPOOL_ERR_INVALID_PARAM  no such device
  * UCXPOOL_ERR_UNSUPPORTED    no driver, see mem_cuda_driver_get()
- * UCXPOOL_ERR_NO_MEMORY      no room for a context on the device
- * UCXPOOL_ERR_IO             the driver failed otherwise
+ * UCXPOOL_ERR_NO_MEMORY      no memory for a context on the device
+ * UCXPOOL_ERR_IO             other driver error
  */
 ucxpool_status_t mem_cuda_device_open(int                 ordinal,
                                       mem_cuda_device_t **device_p);
@@ -59,35 +59,35 @@ ucxpool_status_t mem_cuda_device_open(int                 ordinal,
 void mem_cuda_device_close(mem_cuda_device_t *device);
 
 /*
- * Make the device's context the thread's current one, and put back what was.
+ * Make the device's context current on the calling thread; restore the previous
+ * context.
  *
- * UCXPOOL_ERR_IO  somebody has destroyed the context
+ * UCXPOOL_ERR_IO  the context has been destroyed
  */
 ucxpool_status_t mem_cuda_device_enter(const mem_cuda_device_t *device);
 void             mem_cuda_device_leave(const mem_cuda_device_t *device);
 
 /*
- * Let a word in pinned memory become a number when a stream has done all that
- * is in it now. Between enter and leave.
+ * Write a number to a word in pinned memory when a stream has completed all
+ * work submitted so far. Called between enter and leave.
  */
 CUresult mem_cuda_word_write(const mem_cuda_device_t *device, CUstream stream,
                              uint32_t *word, uint32_t number);
 
-/*
- * Bytes of its memory that are free. Between enter and leave.
- */
+/* Free bytes of the device memory. Called between enter and leave. */
 ucxpool_status_t mem_cuda_device_free_size(const mem_cuda_device_t *device,
                                            size_t                  *size_p);
 
-/* Give back reserved addresses at which nothing is mapped. */
+/* Free reserved addresses. Nothing may be mapped there. */
 void mem_cuda_range_free(const mem_cuda_driver_t *driver, CUdeviceptr address,
                          size_t size);
 
 /*
- * The error of a call that wanted memory for a pool.
+ * Record the error of a failed allocation for a pool.
  *
- * what         The call and what it was for.
- * asked, free  Bytes, of all regions, and on the device before the first.
+ * what         The call and its purpose.
+ * asked, free  Bytes of all regions, and free bytes on the device before the
+ *              first allocation.
  */
 ucxpool_status_t mem_cuda_device_error(const mem_cuda_device_t *device,
                                        CUresult result, const char *what,

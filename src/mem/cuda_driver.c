@@ -1,7 +1,6 @@
 /*
- * Loading the driver. Functions are asked for by name and version of the
- * interface where the driver can be asked (from CUDA 11.3); before, the symbol
- * carries the version.
+ * Loading the driver. Functions are looked up by name and API version with
+ * cuGetProcAddress() (since CUDA 11.3); without it, by the versioned symbol.
  */
 #include <config.h>
 
@@ -18,12 +17,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- the table of functions ----------------------------------------------- */
+/* --- loading -------------------------------------------------------------- */
 
 #define DRIVER_NAME "libcuda.so.1"
 
-/* The version of the interface that is declared in cuda_driver.h, and the
- * oldest driver that knows all that must be there: CUDA 12.0 and 11.4. */
+/* The API version that cuda_driver.h declares, and the oldest driver that
+ * provides all required functions: CUDA 12.0 and 11.4. */
 #define API_VERSION 12000
 #define MIN_VERSION 11040
 
@@ -43,12 +42,13 @@ typedef struct loader {
     int           version;
 } loader_t;
 
-/* The driver of this process, once it is loaded. */
+/* The driver of this process, once loaded. */
 static pthread_mutex_t   driver_lock = PTHREAD_MUTEX_INITIALIZER;
 static mem_cuda_driver_t the_driver;
 static pid_t             driver_pid; /* 0: not loaded */
 
-/* An object pointer as a function pointer, which only POSIX allows. */
+/* Returns a function as an object pointer, a conversion that only POSIX
+ * allows. */
 static void *find_symbol(const loader_t *loader, const char *symbol)
 {
     return dlsym(loader->library, symbol);
@@ -87,7 +87,7 @@ static ucxpool_status_t open_library(loader_t *loader)
     return UCXPOOL_OK;
 }
 
-/* The version decides which functions are meant, so it is asked first. */
+/* Read first: the version determines which functions are looked up. */
 static ucxpool_status_t read_version(loader_t *loader)
 {
     void *get_version = find_symbol(loader, "cuDriverGetVersion");
@@ -192,8 +192,8 @@ static ucxpool_status_t load(mem_cuda_driver_t *driver)
     }
     status = initialize(&loader, driver);
     if (status != UCXPOOL_OK) {
-        /* A driver that has begun is not to be unloaded: it may have left
-         * threads and handlers behind. */
+        /* Do not unload a driver after cuInit(): it may have left threads and
+         * handlers behind. */
         return status;
     }
     base_debug("%s serves CUDA %d.%d", loader.path, driver->version / 1000,
@@ -239,12 +239,12 @@ ucxpool_status_t mem_cuda_driver_get(const mem_cuda_driver_t **driver_p)
     return status;
 }
 
-/* --- results as ours ------------------------------------------------------ */
+/* --- conversion of results ------------------------------------------------ */
 
 typedef struct translation {
     CUresult         result;
     ucxpool_status_t status;
-    const char      *advice; /* NULL: the caller knows better */
+    const char      *advice; /* NULL: the caller knows more */
 } translation_t;
 
 static const translation_t translations[] = {
@@ -342,7 +342,7 @@ ucxpool_status_t mem_cuda_error(const mem_cuda_driver_t *driver,
 void mem_cuda_ignore(const mem_cuda_driver_t *driver, CUresult result,
                      const char *what)
 {
-    /* At the end of a process the driver may be gone before us. */
+    /* The driver may already be shut down at process exit. */
     if ((result != CUDA_SUCCESS) && (result != CUDA_ERROR_DEINITIALIZED)) {
         base_debug("%s: %s", what, result_name(driver, result));
     }

@@ -1,9 +1,10 @@
 /*
- * The CUDA driver as one table of functions, filled by dlopen(): one binary
- * serves machines with and without a GPU, and tests put a stand-in there.
+ * The CUDA driver as a table of functions, loaded with dlopen(). The same
+ * binary runs on machines with and without a GPU, and tests can replace the
+ * driver.
  *
- * Nothing is loaded and no call is made before somebody asks for the table, so
- * that a process may fork before it makes its first pool on a GPU.
+ * Nothing is loaded or called before the first mem_cuda_driver_get(), so a
+ * process may fork before it creates its first GPU pool.
  */
 #ifndef MEM_CUDA_DRIVER_H
 #define MEM_CUDA_DRIVER_H
@@ -15,14 +16,13 @@
 
 #include <stdbool.h>
 
-/* Names another library to load; a program that runs with the rights of
- * somebody else (set-user-ID) ignores it. */
+/* Overrides the library to load. Ignored in set-user-ID programs. */
 #define MEM_CUDA_DRIVER_VARIABLE BASE_VARIABLE_CUDA_DRIVER
 
 /*
- * Every function: its name, the symbol of the version meant here (for drivers
- * that cannot be asked by name), whether it must be there, and its parameters.
- * A function that is missing is NULL in the table; see mem_cuda_driver_t.
+ * Every function: its name, the symbol of the required version (for drivers
+ * without cuGetProcAddress()), whether it is required, and its parameters.
+ * Optional functions that the driver lacks are NULL; see mem_cuda_driver_t.
  */
 /* clang-format off */
 #define MEM_CUDA_CALLS(_call) \
@@ -188,37 +188,38 @@
 
 typedef struct mem_cuda_driver {
     MEM_CUDA_CALLS(MEM_CUDA_MEMBER)
-    int  version;      /* of CUDA that the driver serves: 12040 is 12.4 */
-    bool has_vmm;      /* all functions of virtual memory are there */
-    bool has_mem_ops;  /* cuStreamWriteValue32 and cuStreamWaitValue32 are */
-    bool has_mempools; /* those that share memory pools are */
+    int  version;     /* CUDA version that the driver supports: 12040 is 12.4 */
+    bool has_vmm;     /* has all virtual memory functions */
+    bool has_mem_ops; /* has cuStreamWriteValue32 and cuStreamWaitValue32 */
+    bool has_mempools; /* has the functions that share memory pools */
 } mem_cuda_driver_t;
 
 /*
- * The driver, loaded and initialized by the first call in the process. It stays
- * loaded for ever. After an error the next call tries again.
+ * Get the driver. The first call in the process loads and initializes it; it is
+ * never unloaded. After an error the next call tries again.
  *
- * UCXPOOL_ERR_UNSUPPORTED  no driver, one that is too old, no device, or this
- *                          process was forked from one that had used CUDA
- * UCXPOOL_ERR_IO           the driver failed otherwise
+ * UCXPOOL_ERR_UNSUPPORTED  no driver, the driver is too old, no device, or this
+ *                          process was forked after its parent had used CUDA
+ * UCXPOOL_ERR_IO           other driver error
  */
 ucxpool_status_t mem_cuda_driver_get(const mem_cuda_driver_t **driver_p);
 
-/* --- results as ours ------------------------------------------------------ */
+/* --- conversion of results ------------------------------------------------ */
 
-/* A result that is not known becomes UCXPOOL_ERR_IO. */
+/* Unknown results become UCXPOOL_ERR_IO. */
 ucxpool_status_t mem_cuda_status(CUresult result);
 
 /*
- * As base_error(): the sentence says which call failed on what; the driver's
- * name of the result, its own words, and what to change where that follows from
- * the result alone, are added.
+ * Like base_error(): the format describes the failed call and its object.
+ * Appends the name of the result, the driver's description, and advice if the
+ * result alone determines it.
  */
 ucxpool_status_t mem_cuda_error(const mem_cuda_driver_t *driver,
                                 CUresult result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* For what cannot be reported, such as a release that fails: to the log. */
+/* Log the result of a call whose failure cannot be reported, such as a
+ * release. */
 void mem_cuda_ignore(const mem_cuda_driver_t *driver, CUresult result,
                      const char *what);
 

@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <stdint.h>
 
-/* In front of the memory, on a line of its own. */
+/* Precedes the memory, in a cache line of its own. */
 typedef struct header {
     mem_cuda_device_t *device;
 } header_t;

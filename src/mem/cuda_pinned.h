@@ -1,6 +1,6 @@
 /*
- * Host memory that all GPUs reach, and that lives as long as it is wanted: it
- * holds the context of the GPU that it was made on.
+ * Pinned host memory that all GPUs can access. Each allocation retains the
+ * primary context of the GPU that it was made on.
  */
 #ifndef MEM_CUDA_PINNED_H
 #define MEM_CUDA_PINNED_H
@@ -10,10 +10,10 @@
 #include <stddef.h>
 
 /*
- * At a multiple of 64.
+ * Allocate memory, aligned to 64 bytes.
  *
- * UCXPOOL_ERR_NO_MEMORY  there is not so much
- * others                 as mem_cuda_device_open()
+ * UCXPOOL_ERR_NO_MEMORY  not enough memory
+ * others                 see mem_cuda_device_open()
  */
 ucxpool_status_t mem_cuda_pinned_alloc(int ordinal, size_t size,
                                        void **address_p);
@@ -22,11 +22,12 @@ ucxpool_status_t mem_cuda_pinned_alloc(int ordinal, size_t size,
 void mem_cuda_pinned_free(void *address);
 
 /*
- * The same on a GPU that is open already; to be freed by cuMemFreeHost() before
- * that is closed. `what` it is for is said in errors: "markers".
+ * The same for an open GPU. The caller frees the memory with cuMemFreeHost()
+ * before it closes the GPU. `what` is the purpose in error messages, such as
+ * "markers".
  *
- * UCXPOOL_ERR_NO_MEMORY  there is not so much
- * UCXPOOL_ERR_IO         the driver failed
+ * UCXPOOL_ERR_NO_MEMORY  not enough memory
+ * UCXPOOL_ERR_IO         driver error
  */
 ucxpool_status_t mem_cuda_pinned_take(const mem_cuda_device_t *device,
                                       size_t size, const char *what,

@@ -13,8 +13,8 @@
 
 /* --- markers -------------------------------------------------------------- */
 
-/* Each word on a line of its own, so that polling one does not take another
- * from the GPU. */
+/* Each word has a cache line of its own, so that polling one word does not
+ * disturb the GPU's writes to others. */
 #define LINE_SIZE ((size_t)64)
 
 struct mem_cuda_markers {
@@ -74,8 +74,8 @@ ucxpool_status_t mem_cuda_markers_create(const mem_cuda_device_t *device,
     return UCXPOOL_OK;
 }
 
-/* The words of markers that are still set are written one day: wait for all
- * streams that may. */
+/* The streams will still write the words of set markers: wait for all
+ * streams. */
 static void wait_for_set(const mem_cuda_markers_t *markers)
 {
     const mem_cuda_driver_t *driver = markers->device->driver;
@@ -150,11 +150,11 @@ void mem_cuda_marker_put(mem_cuda_markers_t *markers, mem_cuda_marker_t *marker)
     markers->num_set--;
 }
 
-/* --- streams joined ------------------------------------------------------- */
+/* --- joined streams ------------------------------------------------------- */
 
 #define MAX_DEVICES 64
 
-/* Made when it is first needed; kept until the process ends, as the pools. */
+/* Created on first use and kept until the process ends. */
 typedef struct join {
     mem_cuda_device_t *device;
     CUstream           stream;
@@ -164,7 +164,7 @@ typedef struct join {
 static join_t          joins[MAX_DEVICES];
 static pthread_mutex_t joins_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The first of these is made last: where it is there, all are. Within the
+/* Sets join->device last: if it is set, all members are. Called within the
  * device's context. */
 static ucxpool_status_t create(mem_cuda_device_t *device, join_t *join)
 {
@@ -215,8 +215,8 @@ err_close_device:
     return status;
 }
 
-/* An event may be recorded again as soon as a stream has been told to wait for
- * it: the wait is for what it was then. */
+/* The event can be recorded again at once: cuStreamWaitEvent() waits for the
+ * work captured by the previous cuEventRecord(). */
 static ucxpool_status_t wait_for(const join_t *join, void *stream)
 {
     const mem_cuda_driver_t *driver = join->device->driver;

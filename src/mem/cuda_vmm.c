@@ -1,10 +1,10 @@
 /*
- * GPU memory by the driver's virtual memory functions. Of blocks: one physical
- * allocation per region, all mapped once, side by side, in one reserved range.
- * Of a heap: chunks, which it maps where it wants them.
+ * GPU memory from the driver's virtual memory functions. For blocks: one
+ * physical allocation per region, all mapped once and contiguously in one
+ * reserved range. For a heap: chunks, which the heap maps itself.
  *
- * A physical allocation is always mapped as a whole (the driver knows no offset
- * into it), so that what can be stitched is whole regions.
+ * A physical allocation is always mapped as a whole, because the driver
+ * supports no offset into it. Only whole regions can be stitched.
  */
 #include <config.h>
 
@@ -24,10 +24,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* --- what all that map it do ---------------------------------------------- */
+/* --- common to regions and heap ------------------------------------------- */
 
-/* Physical memory of the device, which can be had as a file and reached by a
- * network card where the device can do that. */
+/* Physical memory of the device. Exportable as a file and accessible to a NIC
+ * if the device supports it. */
 static CUmemAllocationProp prop_of(const mem_cuda_device_t *device)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
@@ -41,8 +41,8 @@ static CUmemAllocationProp prop_of(const mem_cuda_device_t *device)
     return prop;
 }
 
-/* Let the device read and write what is mapped in a range. The driver takes
- * some time for each allocation in it, and more for each call. */
+/* Give the device read and write access to the mappings in a range. Costs some
+ * time per allocation in the range, and more per call. */
 static CUresult access_set(const mem_cuda_device_t *device, CUdeviceptr address,
                            size_t size)
 {
@@ -55,8 +55,8 @@ static CUresult access_set(const mem_cuda_device_t *device, CUdeviceptr address,
 
 /* --- stitching: regions mapped a second time, in another order ------------ */
 
-/* Map the pieces, which are whole regions; *num_p are mapped after an error
- * too. */
+/* Map the pieces, which are whole regions. *num_p is the number of mapped
+ * pieces, also after an error. */
 static CUresult pieces_map(const mem_regions_t *regions,
                            const mem_piece_t *pieces, size_t num_pieces,
                            CUdeviceptr address, size_t *num_p)
@@ -154,17 +154,17 @@ static void vmm_unstitch(const mem_regions_t *regions, void *address,
 
 /* --- regions -------------------------------------------------------------- */
 
-/* Regions that are being made. */
+/* Regions under construction. */
 typedef struct vmm {
     mem_regions_t           *regions;
     const mem_cuda_device_t *device;
     CUmemAllocationProp      prop;
     CUdeviceptr              address;
-    size_t                   size;      /* of all */
-    size_t                   free_size; /* on the device, before */
+    size_t                   size; /* of all regions */
+    size_t free_size;              /* on the device, before the allocation */
 } vmm_t;
 
-/* Regions are reached from other hosts too, where that is supported. */
+/* Regions can be exported to other hosts too, if supported. */
 static CUmemAllocationProp region_prop_of(const mem_cuda_device_t *device)
 {
     CUmemAllocationProp prop  = prop_of(device);
@@ -204,8 +204,8 @@ static ucxpool_status_t granularity_check(const vmm_t *vmm)
     return UCXPOOL_OK;
 }
 
-/* Handles for other hosts are not permitted everywhere where they are
- * supported; what is left is tried without. */
+/* Fabric handles are not permitted everywhere they are supported. If they are
+ * rejected, the remaining allocations do without. */
 static CUresult allocation_create(vmm_t *vmm, mem_region_t *region)
 {
     const mem_cuda_driver_t *driver = vmm->device->driver;
@@ -250,7 +250,7 @@ static ucxpool_status_t region_create(vmm_t *vmm, unsigned index)
     return UCXPOOL_OK;
 }
 
-/* The first `num` are mapped. */
+/* Release the first `num` regions, which are mapped. */
 static void regions_release(const mem_regions_t     *regions,
                             const mem_cuda_driver_t *driver, unsigned num)
 {
@@ -391,17 +391,17 @@ const mem_kind_t mem_kind_cuda_vmm = {
 };
 
 /* --- the virtual memory of a heap -------------------------------------------
- * The driver's functions, with its context entered for each call and left after
- * it. A chunk's name is the driver's handle of a physical allocation.
+ * Each function enters the device's context, calls the driver and leaves the
+ * context. A mem_chunk_t is the driver's handle of a physical allocation.
  */
 
 typedef struct heap_vmm {
     mem_vmm_t                vmm;
     const mem_cuda_device_t *device;
     CUmemAllocationProp      prop;
-    pthread_mutex_t          lock; /* of the rest */
+    pthread_mutex_t          lock; /* of the members below */
     mem_fence_t             *free_fences;
-    size_t                   num_fences; /* that are set */
+    size_t                   num_fences; /* fences in use */
 } heap_vmm_t;
 
 static heap_vmm_t *cuda_of(mem_vmm_t *vmm)
@@ -409,12 +409,12 @@ static heap_vmm_t *cuda_of(mem_vmm_t *vmm)
     return base_container_of(vmm, heap_vmm_t, vmm);
 }
 
-/* --- its fences ----------------------------------------------------------- */
+/* --- fences --------------------------------------------------------------- */
 
-/* An event of the driver, which is kept and used again. */
+/* A driver event, which is reused. */
 struct mem_fence {
     CUevent      event;
-    mem_fence_t *next; /* among those that are free */
+    mem_fence_t *next; /* among free fences */
 };
 
 static ucxpool_status_t fence_error(const heap_vmm_t *cuda, CUresult result,
@@ -425,7 +425,7 @@ static ucxpool_status_t fence_error(const heap_vmm_t *cuda, CUresult result,
                           cuda->device->ordinal, cuda->device->name);
 }
 
-/* Where the context is gone its events are. */
+/* If the context has been destroyed, its events have been destroyed too. */
 static void fences_destroy(heap_vmm_t *cuda)
 {
     const mem_cuda_device_t *device = cuda->device;
@@ -448,7 +448,7 @@ static void fences_destroy(heap_vmm_t *cuda)
     }
 }
 
-/* NULL: none is free. */
+/* Returns NULL if no fence is free. */
 static mem_fence_t *fence_take(heap_vmm_t *cuda)
 {
     mem_fence_t *fence;
@@ -475,7 +475,7 @@ static void heap_fence_put(mem_vmm_t *vmm, mem_fence_t *fence)
     pthread_mutex_unlock(&cuda->lock);
 }
 
-/* Between enter and leave, as the next. */
+/* This function and the next are called between enter and leave. */
 static ucxpool_status_t fence_create(heap_vmm_t *cuda, mem_fence_t **fence_p)
 {
     mem_fence_t *fence = malloc(sizeof(*fence));
@@ -579,14 +579,14 @@ static ucxpool_status_t heap_fence_sync(mem_vmm_t *vmm, mem_fence_t *fence)
                : fence_error(cuda, result, "cuEventSynchronize");
 }
 
-/* --- its chunks and mappings ---------------------------------------------- */
+/* --- chunks and mappings -------------------------------------------------- */
 
 static CUdeviceptr number_of(const void *address)
 {
     return (CUdeviceptr)(uintptr_t)address;
 }
 
-/* Leave the context, and tell how the call ended. */
+/* Leave the context and convert the result of the call. */
 static ucxpool_status_t call_end(const heap_vmm_t *cuda, CUresult result,
                                  const char *what, size_t size)
 {
