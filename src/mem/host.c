@@ -1,9 +1,9 @@
 /*
- * Host memory: memory files, one for each region, and one for a heap.
+ * Host memory: one memory file per region, and one for a heap.
  *
- * A region's file is sealed: its size cannot change, so that a peer who maps it
- * can read it without fear, and nobody else can map it for writing. The second
- * seal is left out where pieces could then not be stitched: see below.
+ * A region's file is sealed: its size cannot change, so a peer can map and read
+ * it without the risk of SIGBUS, and no other process can map it for writing.
+ * The second seal is omitted if it would prevent stitching: see below.
  */
 #include <config.h>
 
@@ -29,12 +29,12 @@
 /* --- stitching ------------------------------------------------------------ */
 
 /*
- * Files are sealed against new writable mappings, so that a piece is doubled
- * from the mapping that is there; where the kernel does not do that there is no
- * such seal, and the file is mapped again.
+ * Files are sealed against new writable mappings, so a piece is stitched by
+ * duplicating its existing mapping. If the kernel cannot duplicate it, this
+ * seal is not set, and the file is mapped again.
  */
 
-/* Map one piece a second time at `target`, which is replaced. */
+/* Map a piece a second time at `target`, which replaces the mapping there. */
 static int piece_map(const mem_region_t *region, const mem_piece_t *piece,
                      void *target)
 {
@@ -101,18 +101,18 @@ err_release:
 
 /* --- regions -------------------------------------------------------------- */
 
-/* From kernel 6.1; the C library's headers may be older. */
+/* Linux 6.1; the C library's headers may be older. */
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
 
-/* What is found out once, for all regions of a set. */
+/* Determined once for all regions of a set. */
 typedef struct host_plan {
     size_t page_size;        /* the machine's base page */
-    size_t available;        /* bytes, of the pages that are asked for */
+    size_t available;        /* available bytes of the requested page size */
     size_t huge_page_size;   /* 0: base pages */
-    bool   is_transparent;   /* the kernel may join pages to large ones */
-    size_t transparent_size; /* 0: do not ask for that now */
+    bool   is_transparent;   /* the kernel may use transparent huge pages */
+    size_t transparent_size; /* 0: do not collapse pages now */
     bool   is_private;       /* seal against new writable mappings */
 } host_plan_t;
 
@@ -121,7 +121,7 @@ static size_t total_size(const mem_regions_t *regions)
     return regions->num_regions * regions->region_size;
 }
 
-/* Say why a region could not be made, and what to change. */
+/* Report why a region could not be created, and what to change. */
 static ucxpool_status_t region_error(const mem_regions_t *regions,
                                      const host_plan_t *plan, unsigned index,
                                      const char *what, int error)
@@ -156,10 +156,10 @@ static ucxpool_status_t region_error(const mem_regions_t *regions,
 }
 
 /*
- * Let the kernel put large pages behind a region. It joins pages only where
- * there is one already, and is fastest where there is no more than that: one
- * base page in each, then the rest comes as large pages. Where it does not
- * work nothing is lost, and later regions do not try again.
+ * Let the kernel back a region with huge pages. MADV_COLLAPSE works only on
+ * ranges that have at least one page, and is fastest with exactly one: so
+ * allocate one base page in each. A failure is harmless, and later regions do
+ * not try again.
  */
 static int region_collapse(host_plan_t *plan, const mem_region_t *region)
 {
@@ -175,16 +175,16 @@ static int region_collapse(host_plan_t *plan, const mem_region_t *region)
         base_debug("no transparent huge pages: %s", strerror(errno));
         plan->transparent_size = 0;
     }
-    /* The file keeps its pages; they leave the page tables until they are
-     * touched. A favour, too: refused, they only count as resident. */
+    /* Removes the page table entries; the file keeps its pages. If it fails,
+     * the pages merely count as resident. */
     (void)madvise(region->address, region->size, MADV_DONTNEED);
     return 0;
 }
 
 /*
- * Map the region's file at its place. All memory is taken now, so that no store
- * is killed for lack of it later; but the page tables are filled when pages are
- * touched or registered.
+ * Map the region's file at its address. All memory is allocated now, so that no
+ * later store fails with SIGBUS. Page tables are filled when pages are touched
+ * or registered.
  */
 static int region_map(host_plan_t *plan, const mem_region_t *region)
 {
@@ -196,7 +196,7 @@ static int region_map(host_plan_t *plan, const mem_region_t *region)
         return errno;
     }
     if (plan->is_transparent) {
-        /* Only a hint, for pages that the kernel may join later. */
+        /* Only a hint, for later collapsing by the kernel. */
         (void)madvise(address, region->size, MADV_HUGEPAGE);
     }
     if (plan->transparent_size != 0) {
@@ -209,7 +209,7 @@ static int region_map(host_plan_t *plan, const mem_region_t *region)
     return error;
 }
 
-/* Can a mapping of these pages be doubled? */
+/* Check whether a mapping of these pages can be duplicated. */
 static bool region_can_duplicate(const mem_region_t *region, size_t page_size)
 {
     void *duplicate;
@@ -259,7 +259,7 @@ static ucxpool_status_t region_create(mem_regions_t *regions, host_plan_t *plan,
     return UCXPOOL_OK;
 
 err_close:
-    /* The mapping goes with the range that it lies in. */
+    /* The caller unmaps the whole range. */
     close(region->fd);
     region->fd = -1;
     return status;
@@ -343,7 +343,7 @@ static ucxpool_status_t create_with_base_pages(mem_regions_t      *regions,
     return regions_create(regions, &plan);
 }
 
-/* Why huge pages cannot be had; "" if they can. */
+/* Why huge pages are not available; "" if they are. */
 static const char *huge_pages_obstacle(const mem_regions_t *regions,
                                        const mem_system_t  *system)
 {
@@ -378,7 +378,7 @@ static ucxpool_status_t host_create(mem_regions_t *regions, int huge_pages)
     }
     obstacle = huge_pages_obstacle(regions, &system);
     if (huge_pages == BASE_SWITCH_TRY) {
-        /* Somebody else may take the huge pages first. */
+        /* Another process may take the huge pages first. */
         if ((*obstacle == '\0') &&
             (create_with_huge_pages(regions, &system) == UCXPOOL_OK)) {
             return UCXPOOL_OK;
@@ -422,11 +422,11 @@ const mem_kind_t mem_kind_host = {
 };
 
 /* --- the virtual memory of a heap -------------------------------------------
- * One memory file holds all chunks; a chunk is a part of it, and its number
- * tells where it begins. A part that is free has no memory behind it.
+ * One memory file holds all chunks. A chunk is a part of the file, and its
+ * number encodes its offset. Free parts have no memory.
  *
- * Memory is taken when a chunk is made, and page tables when it is touched:
- * mapping takes no longer for large chunks than for small ones.
+ * Memory is allocated when a chunk is created, page tables are filled when it
+ * is touched: mapping a large chunk takes no longer than mapping a small one.
  */
 
 typedef struct host_vmm {
@@ -493,7 +493,8 @@ static bool part_take(host_vmm_t *host, size_t size, size_t *offset_p)
     return is_taken;
 }
 
-/* Give its memory back first: whoever takes it next must find it empty. */
+/* Free the memory before the part becomes available: its next user expects it
+ * to be empty. */
 static void part_give(host_vmm_t *host, size_t offset, size_t size)
 {
     int error = mem_memfd_empty(host->fd, offset, size);
@@ -526,7 +527,7 @@ static ucxpool_status_t fill_error(int error, size_t size)
     }
 }
 
-/* Where there is too little the kernel does not say so: it ends a process. */
+/* With too little memory the kernel reports no error, but kills a process. */
 static ucxpool_status_t available_check(size_t size)
 {
     mem_system_t system;
@@ -579,8 +580,8 @@ static void vmm_chunk_file(mem_vmm_t *vmm, mem_chunk_t chunk, int *fd_p,
     *offset_p = offset_of(chunk);
 }
 
-/* Every mapping, and every gap between two, is an entry in the kernel's list,
- * whose length has a limit. */
+/* Each mapping, and each gap between mappings, is a VMA of the kernel, and
+ * their number is limited. */
 static ucxpool_status_t map_error(const char *what, size_t size)
 {
     int error = errno;
@@ -604,8 +605,8 @@ static ucxpool_status_t vmm_map(mem_vmm_t *vmm, void *address,
     return UCXPOOL_OK;
 }
 
-/* The mapping has its rights already: to give them later would be one call of
- * the system more, and entries in the kernel's list that do not join. */
+/* vmm_map() has already set the access rights. Setting them later would need
+ * another system call and leave VMAs that the kernel does not merge. */
 static ucxpool_status_t vmm_allow(mem_vmm_t *vmm, void *address, size_t size)
 {
     (void)vmm;
@@ -640,7 +641,7 @@ static ucxpool_status_t vmm_sizes(mem_vmm_t *vmm, uint64_t *total_p,
     return UCXPOOL_OK;
 }
 
-/* There are no streams, and so no fences. */
+/* Host memory has no streams, so the fence functions are not set. */
 static const mem_vmm_calls_t vmm_calls = {
     .destroy       = vmm_destroy,
     .reserve       = vmm_reserve,
@@ -670,8 +671,8 @@ ucxpool_status_t mem_vmm_create_host(const struct mem_cuda_device *device,
         base_error_errno(error, "making a memory file for the heap");
         goto err_free;
     }
-    /* So that peers can map parts of it without fear; windows that lie in one
-     * that is not sealed go another way. */
+    /* The seal allows peers to map parts of the file without the risk of
+     * SIGBUS. Windows in an unsealed file use another method. */
     (void)mem_memfd_seal_shrink(host->fd);
     error = pthread_mutex_init(&host->lock, NULL);
     if (error != 0) {

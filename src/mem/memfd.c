@@ -18,7 +18,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* --- ranges of addresses -------------------------------------------------- */
+/* --- address ranges ------------------------------------------------------- */
 
 int mem_range_reserve(size_t size, size_t alignment, void **address_p)
 {
@@ -36,7 +36,7 @@ int mem_range_reserve(size_t size, size_t alignment, void **address_p)
     if (address == MAP_FAILED) {
         return errno;
     }
-    /* Give back what lies before and after the aligned part. */
+    /* Unmap the addresses before and after the aligned part. */
     start   = (uintptr_t)address;
     aligned = base_align_up(start, (uintptr_t)base_max(alignment, page_size));
     if (aligned != start) {
@@ -53,25 +53,25 @@ void mem_range_release(void *address, size_t size)
 {
     int result = munmap(address, size);
 
-    /* It fails for addresses that are not a mapping's, our own mistake, or
-     * when it would split one mapping too many into two. */
+    /* munmap() fails for invalid arguments, which would be a bug, or if
+     * splitting a mapping would exceed the limit of mappings. */
     assert((result == 0) || (errno == ENOMEM));
     (void)result;
 }
 
 /* --- files ---------------------------------------------------------------- */
 
-/* From kernel 5.1; the C library's headers may be older. */
+/* Linux 5.1; the C library's headers may be older. */
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
-/* A signal ends fallocate() and undoes it, so that a process with a profiling
- * timer would never get a large file: it is filled in steps that take less than
- * any such timer. */
+/* A signal interrupts fallocate() and undoes it, so a process with a profiling
+ * timer would never allocate a large file. Steps of this size finish within the
+ * interval of any such timer. */
 #define FILL_STEP ((size_t)4 << 20)
 
-/* Growing a file over the limit does not just fail, it sends SIGXFSZ. */
+/* Growing a file over the limit not only fails, but raises SIGXFSZ. */
 static bool is_over_limit(size_t size)
 {
     struct rlimit limit;
@@ -100,7 +100,7 @@ int mem_memfd_create(const char *name, size_t size, size_t huge_page_size,
         return EFBIG;
     }
     if (huge_page_size != 0) {
-        flags |= MFD_HUGETLB; /* of the machine's default size */
+        flags |= MFD_HUGETLB; /* the default huge page size */
     }
     fd = memfd_create(name, flags);
     if (fd < 0) {
@@ -178,9 +178,9 @@ int mem_memfd_duplicate(void *address, size_t size, void *target,
     int  flags = MREMAP_MAYMOVE | (target != NULL ? MREMAP_FIXED : 0);
     long duplicate;
 
-    /* An old size of 0 keeps the old mapping of shared memory. The C library's
-     * mremap() will not do: UCX, to see what is unmapped, puts a function in
-     * its place that loses the target, and the pages land anywhere. */
+    /* An old size of 0 keeps the old mapping of shared memory. The system call
+     * is used directly, because UCX replaces mremap() to track unmapped memory
+     * with a function that drops the target address. */
     duplicate = syscall(SYS_mremap, address, (size_t)0, size, flags, target);
     if (duplicate == -1) {
         return errno;
@@ -236,9 +236,9 @@ void mem_file_space_cleanup(mem_file_space_t *space)
 }
 
 /*
- * Each free part lies before a taken one, so that there are never more of them
- * than taken ones. Room for them is made when one is taken, because giving back
- * must not fail.
+ * Each free part precedes a taken part, so there are never more free parts than
+ * taken ones. Space for the descriptions is allocated when a part is taken,
+ * because giving a part back must not fail.
  */
 static bool room_make(mem_file_space_t *space)
 {
@@ -306,7 +306,7 @@ bool mem_file_space_take(mem_file_space_t *space, size_t size, size_t *offset_p)
     return true;
 }
 
-/* Index of the first free part behind an offset. */
+/* Index of the first free part after an offset. */
 static size_t index_behind(const mem_file_space_t *space, size_t offset)
 {
     size_t low = 0, high = space->num_free, middle;
@@ -322,7 +322,7 @@ static size_t index_behind(const mem_file_space_t *space, size_t offset)
     return low;
 }
 
-/* Join what touches the part at an index, and cut off what lies at the end. */
+/* Merge a free part with its neighbours, and remove it if it is at the end. */
 static void part_join(mem_file_space_t *space, size_t index)
 {
     mem_file_part_t *part = &space->free_parts[index];

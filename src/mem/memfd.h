@@ -1,9 +1,9 @@
 /*
- * Anonymous files that other processes may map: memory behind every page, and
- * sealed so that no page can go away again; the ranges of addresses that they
- * are mapped at; and which parts of one are taken.
+ * Anonymous files that other processes may map, with memory for every page and
+ * seals that prevent pages from being removed; the address ranges at which they
+ * are mapped; and the allocation of parts of a file.
  *
- * These are thin: each returns 0 or an errno, and its caller knows the words.
+ * The functions return 0 or an errno value, and their callers report errors.
  */
 #ifndef MEM_MEMFD_H
 #define MEM_MEMFD_H
@@ -11,84 +11,85 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* --- ranges of addresses -------------------------------------------------- */
+/* --- address ranges ------------------------------------------------------- */
 
 /*
- * Reserve `size` bytes of addresses (a multiple of the page) that start at a
- * multiple of `alignment` (a power of two), so that nobody else gets them, to
- * be filled with mappings. Returns 0 or an errno.
+ * Reserve `size` bytes of addresses (a multiple of the page size), aligned to
+ * `alignment` (a power of two). The caller maps memory there. Returns 0 or an
+ * errno value.
  */
 int mem_range_reserve(size_t size, size_t alignment, void **address_p);
 
-/* Give back a range with all that is mapped in it. */
+/* Unmap and free a range. */
 void mem_range_release(void *address, size_t size);
 
 /* --- files ---------------------------------------------------------------- */
 
 /*
- * A file of `size` bytes, with no memory behind it yet.
+ * Create a file of `size` bytes, without memory yet.
  *
  * name            Shown as /memfd:NAME in /proc.
  * huge_page_size  0: base pages. Otherwise size is a multiple of it.
  *
- * EFBIG  the limit of the size of files (ulimit -f) is smaller
+ * EFBIG  the file size limit (ulimit -f) is smaller
  */
 int mem_memfd_create(const char *name, size_t size, size_t huge_page_size,
                      int *fd_p);
 
 /*
- * Put memory behind every page of a part of the file, which grows where that
- * lies behind its end. What is missing shows here, as ENOSPC or ENOMEM, and not
- * as a signal at the first touch. After an error some pages have memory.
+ * Allocate memory for every page of a part of the file; the file grows if the
+ * part is beyond its end. A lack of memory is returned as ENOSPC or ENOMEM
+ * instead of causing a signal at the first access. After an error some pages
+ * have memory.
  *
- * EFBIG  the limit of the size of files (ulimit -f) is smaller
+ * EFBIG  the file size limit (ulimit -f) is smaller
  */
 int mem_memfd_fill(int fd, size_t start, size_t size, size_t huge_page_size);
 
-/* Give the memory behind a part of the file back to the system. */
+/* Free the memory of a part of the file. */
 int mem_memfd_empty(int fd, size_t start, size_t size);
 
 /*
- * Seal the file: its size stays, and so do its seals.
+ * Seal the file: its size and its seals cannot change any more.
  *
- * is_private  Ask for a seal against new writable mappings too. Mappings that
- *             exist stay writable. Where the kernel has no such seal (before
- *             5.1), the others are set alone.
+ * is_private  Also seal against new writable mappings. Existing mappings stay
+ *             writable. Kernels before 5.1 lack this seal; then only the others
+ *             are set.
  */
 int mem_memfd_seal(int fd, bool is_private);
 
-/* The file is sealed against new writable mappings. */
+/* Whether the file is sealed against new writable mappings. */
 bool mem_memfd_is_private(int fd);
 
 /*
- * Map a part of a writable mapping a second time, writable too, at `target`
- * (which is replaced), or anywhere when that is NULL.
+ * Map a part of a writable mapping a second time, also writable, at `target`
+ * (replacing the mapping there), or at any address if `target` is NULL.
  *
- * The seal against new writable mappings has no effect on this: the right comes
- * from the mapping, not from the file. Not every kernel does it for every page
- * (nor does valgrind, for any), so that it is tried before the seal is set.
+ * The seal against new writable mappings does not prevent this, because the
+ * access right comes from the mapping, not from the file. Some kernels cannot
+ * do it for some pages, and valgrind cannot do it at all: try it before setting
+ * the seal.
  */
 int mem_memfd_duplicate(void *address, size_t size, void *target,
                         void **address_p);
 
-/* The file can grow and be emptied, but never be cut short. */
+/* Seal the file so that it can grow and be emptied, but not shrink. */
 int mem_memfd_seal_shrink(int fd);
 
 /*
- * Map a file at addresses of its own; to be released by mem_range_release().
- * Its pages come into the page tables as they are touched, so that a process
- * that maps much and reads little is not charged for all. Large files start at
- * a multiple of the large pages that may be behind them, so that they can be
- * mapped as such.
+ * Map a file at new addresses; unmap it with mem_range_release(). Page tables
+ * are filled as pages are touched, so a process that maps much and reads little
+ * is not charged for all of it. Large files are aligned so that huge pages in
+ * them can be mapped as huge pages.
  *
- * huge_page_shift  Of a file of huge pages; 0: base pages.
+ * huge_page_shift  log2 of the huge page size of the file; 0: base pages.
  */
 int mem_memfd_map(int fd, size_t size, unsigned huge_page_shift,
                   bool is_writable, void **address_p);
 
 /*
- * The same with a part of a file, which starts at a page; where it starts at a
- * large page too, and is as long, it can be mapped by large pages.
+ * Map a part of a file that starts at a page boundary. Huge pages can be mapped
+ * as such if the part also starts at a huge page and is at least as long.
  */
 int mem_memfd_map_part(int fd, size_t start, size_t size,
                        unsigned huge_page_shift, bool is_writable,
@@ -97,8 +98,7 @@ int mem_memfd_map_part(int fd, size_t start, size_t size,
 /* --- parts of a file ------------------------------------------------------ */
 
 /*
- * A part is taken where the first free one is
- * that is long enough, so that the file stays short.
+ * Allocates the first free part that is long enough, to keep the file short.
  *
  *     | taken | free  | taken | free | taken |
  *     0                                      end
@@ -109,23 +109,25 @@ typedef struct mem_file_part {
     size_t size;
 } mem_file_part_t;
 
-/* All zero: nothing is taken. */
+/* Zeroed memory is an empty space. */
 typedef struct mem_file_space {
-    mem_file_part_t *free_parts; /* by offset; none touches another, or end */
+    /* By offset. No two are adjacent, and none is at the end of the file. */
+    mem_file_part_t *free_parts;
     size_t           num_free;
-    size_t           max_free; /* that there is room for, > num_taken */
+    size_t           max_free; /* capacity, > num_taken */
     size_t           num_taken;
-    size_t           end; /* all behind it is free */
+    size_t           end; /* everything after it is free */
 } mem_file_space_t;
 
-/* With what was taken. */
+/* Free all parts, including taken ones. */
 void mem_file_space_cleanup(mem_file_space_t *space);
 
-/* False: no memory for the bookkeeping, or no number for the offset. */
+/* Returns false without memory for the bookkeeping, or if the offset
+ * overflows. */
 bool mem_file_space_take(mem_file_space_t *space, size_t size,
                          size_t *offset_p);
 
-/* Give back a part that was taken as a whole. */
+/* Return a taken part as a whole. */
 void mem_file_space_give(mem_file_space_t *space, size_t offset, size_t size);
 
 #endif

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- the management library ----------------------------------------------- */
+/* --- NVML ----------------------------------------------------------------- */
 
 #define LIBRARY_NAME "libnvidia-ml.so.1"
 
@@ -32,7 +32,8 @@ static bool is_ok(const mem_nvml_t *nvml, nvmlReturn_t result, const char *call,
     return false;
 }
 
-/* One function of the table; false, and its symbol, when it is not there. */
+/* Look up one function of the table. Returns false if it is missing, and its
+ * symbol. */
 static bool find(void *library, const char *symbol, void *place,
                  const char **missing_p)
 {
@@ -70,7 +71,7 @@ static bool load(mem_nvml_t *nvml, char *reason, size_t reason_size)
     return false;
 }
 
-/* Links that a GPU does not have are errors. */
+/* Links that a GPU does not have return errors. */
 static int count_nvlinks(const mem_nvml_t *nvml, nvmlDevice_t device)
 {
     int num = 0;
@@ -90,8 +91,8 @@ static int count_nvlinks(const mem_nvml_t *nvml, nvmlDevice_t device)
     return num;
 }
 
-/* Of GPUs that share the processor's memory it says either that BAR1 is nothing
- * they know, or that it is empty. */
+/* For GPUs that share the host's memory, NVML reports either that BAR1 is not
+ * supported or that its size is 0. */
 static void query_bar1(const mem_nvml_t *nvml, nvmlDevice_t device,
                        mem_nvml_facts_t *facts)
 {
@@ -149,11 +150,11 @@ void mem_nvml_query(const char *bus_id, mem_nvml_facts_t *facts_p)
 
 /* --- BAR1 ----------------------------------------------------------------- */
 
-/* The line of BAR1: that of a 64-bit resource follows that of BAR0. */
+/* The line of BAR1: the line of a 64-bit resource follows that of BAR0. */
 #define BAR1_LINE 1
 
-/* The kernel writes names in lower case. False when it is no name of a device:
- * it becomes part of a path. */
+/* The kernel uses lower case. Returns false if bus_id is not a valid bus id,
+ * because it becomes part of a path. */
 static bool make_path(const char *bus_id, char *path, size_t size)
 {
     const char *wish = secure_getenv(MEM_BAR_SYSFS_VARIABLE);
@@ -175,7 +176,7 @@ static bool make_path(const char *bus_id, char *path, size_t size)
     return true;
 }
 
-/* "0x00000000d0000000 0x00000000dfffffff 0x000000000014220c" */
+/* Format: "0x00000000d0000000 0x00000000dfffffff 0x000000000014220c" */
 static uint64_t read_size(FILE *file)
 {
     uint64_t start, end, flags;

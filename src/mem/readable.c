@@ -10,12 +10,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* --- by mappings ------------------------------------------------------------
- * From Linux 6.11 on a file tells of the mapping at an address, its bounds and
- * what may be done with it, so that a heap takes one question.
+/* --- by mapping -------------------------------------------------------------
+ * Since Linux 6.11, an ioctl on /proc/self/maps returns the bounds and the
+ * access rights of the mapping at an address, so one call covers a whole heap.
  */
 
-/* As struct procmap_query of <linux/fs.h>, which may be older. */
+/* Same layout as struct procmap_query of <linux/fs.h>, which may be too old to
+ * have it. */
 typedef struct procmap {
     uint64_t size;
     uint64_t query_flags;
@@ -36,7 +37,7 @@ static_assert(sizeof(procmap_t) == 104, "the kernel's layout");
 #define PROCMAP_QUERY    _IOWR('f', 17, procmap_t)
 #define PROCMAP_READABLE UINT64_C(1)
 
-/* Mappings that are remembered during one question. */
+/* Mappings that are cached during one search. */
 #define NUM_MAPPINGS 8u
 
 typedef struct mappings {
@@ -48,14 +49,14 @@ typedef struct mappings {
 
 #define NOT_TOLD UINT64_MAX
 
-/* False: there is none, or the kernel does not tell; errno says which. */
+/* Returns false if no mapping exists or the ioctl is unsupported; see errno. */
 static bool ask_mapping(int fd, uint64_t address, procmap_t *query_p)
 {
     *query_p = (procmap_t){.size = sizeof(*query_p), .address = address};
     return ioctl(fd, PROCMAP_QUERY, query_p) == 0;
 }
 
-/* The end of the readable mapping at an address; 0: there is none. */
+/* The end of the readable mapping at an address; 0: not readable. */
 static uint64_t ask_end(mappings_t *mappings, uint64_t address)
 {
     unsigned  place = mappings->num % NUM_MAPPINGS;
@@ -83,7 +84,7 @@ static uint64_t find_end(mappings_t *mappings, uint64_t address)
     return ask_end(mappings, address);
 }
 
-/* Bytes of a span, from its first on, that are in such mappings. */
+/* How many bytes at the start of a span are in readable mappings. */
 static uint64_t covered_of(mappings_t *mappings, const mem_span_t *span)
 {
     uint64_t done = 0;
@@ -103,7 +104,7 @@ static uint64_t covered_of(mappings_t *mappings, const mem_span_t *span)
     return done;
 }
 
-/* False: the kernel does not tell. */
+/* Returns false if the kernel does not support the query. */
 static bool find_by_mappings(const mem_span_t *spans, size_t num,
                              size_t *first_p)
 {
@@ -143,16 +144,16 @@ bool mem_find_anonymous(uint64_t address, mem_span_t *mapping_p)
     return true;
 }
 
-/* --- by bytes --------------------------------------------------------------
- * The kernel is asked to read the first byte of each span, and the last.
+/* --- by byte ----------------------------------------------------------------
+ * Reads the first and the last byte of each span with process_vm_readv().
  */
 
-/* No page is smaller. */
+/* Mask for 4 KiB, the smallest page size. */
 #define PAGE_MASK (~(uint64_t)4095)
 
 typedef struct bytes {
     struct iovec there[2 * MEM_SPANS_MAX];
-    uint16_t     spans[2 * MEM_SPANS_MAX]; /* that they are of */
+    uint16_t     spans[2 * MEM_SPANS_MAX]; /* spans that the bytes belong to */
     size_t       num;
 } bytes_t;
 
@@ -185,8 +186,8 @@ static size_t find_by_bytes(const mem_span_t *spans, size_t num)
     return (errno == EFAULT) ? 0 : num;
 }
 
-/* From so many on, mappings are quicker than bytes, by what it takes to open
- * the file. */
+/* With fewer spans, searching by byte is faster, because it does not open a
+ * file. */
 #define MAPPINGS_MIN 16u
 
 size_t mem_find_unreadable(const mem_span_t *spans, size_t num)

@@ -1,7 +1,7 @@
 /*
- * Is host memory there? What is not mapped, or may not be read, ends a process
- * that reads it; so the kernel is asked first, where an address came from a
- * caller and nothing else is known of it.
+ * Checks whether host memory is readable. Reading unmapped or protected memory
+ * raises SIGSEGV, so addresses of unknown origin from a caller are checked
+ * first.
  */
 #ifndef MEM_READABLE_H
 #define MEM_READABLE_H
@@ -12,24 +12,24 @@
 
 typedef struct mem_span {
     uint64_t address;
-    uint64_t length; /* 1 or more */
+    uint64_t length; /* at least 1 */
 } mem_span_t;
 
-/* Spans of one question. */
+/* Maximum number of spans per call. */
 #define MEM_SPANS_MAX 256u
 
 /*
- * The first of some spans, MEM_SPANS_MAX at the most, that is not memory which
- * can be read; num: all are. Some of them are looked at as a whole, others, as
- * older kernels cannot do more at one go, at their first and last byte. Where
- * such questions are forbidden, the caller is believed.
+ * Find the first of `num` spans (at most MEM_SPANS_MAX) that is not readable
+ * memory; returns num if all are readable. Depending on the kernel and on num,
+ * spans are checked as a whole or only at their first and last byte. If the
+ * kernel forbids the check, all spans count as readable.
  */
 size_t mem_find_unreadable(const mem_span_t *spans, size_t num);
 
 /*
- * The mapping in which an address lies, if it can be read and has no file
- * behind it: a heap's, say. False: it is none such, or the kernel does not
- * tell.
+ * Find the mapping at an address if it is readable and anonymous, such as a
+ * heap. Returns false if it is not, or if the kernel does not support the
+ * query.
  */
 bool mem_find_anonymous(uint64_t address, mem_span_t *mapping_p);
 

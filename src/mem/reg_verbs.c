@@ -19,21 +19,21 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* --- a device that does not take a region --------------------------------- */
+/* --- errors --------------------------------------------------------------- */
 
 #define ADVICE_SIZE 224
 
-/* What it said, to be told as ours, with what to change. */
+/* A failed registration, to be reported with advice. */
 typedef struct refusal {
     const mem_regions_t *regions;
-    unsigned             index;  /* of the region; those before it were taken */
-    mem_verbs_way_t      way;    /* that was tried last */
-    const char          *device; /* its name */
+    unsigned             index;  /* of the failed region */
+    mem_verbs_way_t      way;    /* the last one tried */
+    const char          *device; /* device name */
     int                  access;
     int                  error; /* errno */
-    /* The driver said no, not the device: errno is not set. NULL: it did. */
+    /* Set if the driver failed, not the device; then errno is not valid. */
     const char *driver_words;
-    /* MEM_VERBS_PEER: why the memory does not go by a file. */
+    /* MEM_VERBS_PEER: why dmabuf could not be used. */
     const char *why_no_file;
 } refusal_t;
 
@@ -42,8 +42,7 @@ static bool is_of_gpu(const refusal_t *refusal)
     return refusal->way != MEM_VERBS_HOST;
 }
 
-/* Addresses of a GPU mean nothing to a kernel without a module that knows
- * them. */
+/* Without a peer memory module, the kernel does not know GPU addresses. */
 static bool is_unknown_address(const refusal_t *refusal)
 {
     return (refusal->way == MEM_VERBS_PEER) &&
@@ -140,7 +139,7 @@ static void advise(const refusal_t *refusal, char *text)
     }
 }
 
-/* Record it as the thread's error. The status is that of mem_verbs_create(). */
+/* Record the error and return the status of mem_verbs_create(). */
 static ucxpool_status_t refused(const refusal_t *refusal)
 {
     static const char *const calls[MEM_VERBS_WAYS] = {
@@ -175,11 +174,12 @@ static ucxpool_status_t refused(const refusal_t *refusal)
 #define WORDS_SIZE   96
 
 struct mem_verbs {
-    /* libibverbs. Not named as its functions are, some of which are macros. */
+    /* libibverbs. The members have names of their own, because some libibverbs
+     * functions are macros. */
     void *library;
     struct ibv_mr *(*reg)(struct ibv_pd *pd, void *address, size_t length,
                           int access);
-    /* Knows access flags that a device may ignore; NULL before rdma-core 28. */
+    /* Supports optional access flags; NULL before rdma-core 28. */
     struct ibv_mr *(*reg_optional)(struct ibv_pd *pd, void *address,
                                    size_t length, uint64_t iova,
                                    unsigned access);
@@ -194,13 +194,13 @@ struct mem_verbs {
     int                  access;
     mem_verbs_counts_t  *counts;
     mem_verbs_way_t      way;
-    /* What the CUDA driver said last; "" when it gave a file. */
+    /* Last error of the CUDA driver; "" if it exported a file. */
     char           driver_words[WORDS_SIZE];
     char           why_no_file[WORDS_SIZE]; /* for MEM_VERBS_PEER */
-    struct ibv_mr *mrs[]; /* of each region; NULL: not registered */
+    struct ibv_mr *mrs[]; /* per region; NULL: not registered */
 };
 
-/* One function of the library; false when it is not there. */
+/* Look up a function of the library; false if missing. */
 static bool find(void *library, const char *symbol, void *place)
 {
     void *function = dlsym(library, symbol);
@@ -210,8 +210,9 @@ static bool find(void *library, const char *symbol, void *place)
 }
 
 /*
- * A protection domain is only known to the library that made it. Without a wish
- * nothing is loaded that is not there already: it could not be that library.
+ * A protection domain belongs to the libibverbs that created it. Unless a
+ * library is configured, only a loaded libibverbs is used: a newly loaded one
+ * cannot have created the domain.
  */
 static ucxpool_status_t open_library(mem_verbs_t *verbs)
 {
@@ -241,8 +242,8 @@ static ucxpool_status_t open_library(mem_verbs_t *verbs)
     return UCXPOOL_OK;
 }
 
-/* Of verbs, and of what regions are: they have the addresses that their blocks
- * are used by. */
+/* Check the rules of verbs and of regions, whose keys use the same addresses as
+ * the blocks. */
 static ucxpool_status_t check_access(int access)
 {
     const int writes = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
@@ -262,7 +263,7 @@ static ucxpool_status_t check_access(int access)
     return UCXPOOL_OK;
 }
 
-/* By a file if that is possible at all. */
+/* Prefer dmabuf if possible. */
 static void choose_way(mem_verbs_t *verbs)
 {
     const mem_cuda_device_t *device = verbs->regions->cuda;
@@ -284,8 +285,8 @@ static void choose_way(mem_verbs_t *verbs)
     }
 }
 
-/* The file of a GPU's region; -1, and the driver's words, where there is none.
- */
+/* Export a GPU region as a file. Returns -1 and sets driver_words on
+ * failure. */
 static int export_region(mem_verbs_t *verbs, const mem_region_t *region)
 {
     const mem_cuda_device_t *device = verbs->regions->cuda;
@@ -313,8 +314,7 @@ static int export_region(mem_verbs_t *verbs, const mem_region_t *region)
     return -1;
 }
 
-/* The kernel keeps the memory behind the file; the file itself has done its
- * work. */
+/* The registration keeps the memory alive, so the file is closed at once. */
 static struct ibv_mr *register_file(mem_verbs_t        *verbs,
                                     const mem_region_t *region)
 {
@@ -360,8 +360,8 @@ static struct ibv_mr *register_in_its_way(mem_verbs_t        *verbs,
     return register_addresses(verbs, region);
 }
 
-/* The first region was not taken by its file: the kernel may know the GPU's
- * addresses. */
+/* The first region could not be registered by dmabuf; the kernel may know the
+ * GPU's addresses. */
 static void fall_to_peer(mem_verbs_t *verbs)
 {
     char reason[WORDS_SIZE];
@@ -508,7 +508,8 @@ ucxpool_status_t mem_verbs_create(const mem_regions_t *regions,
     return UCXPOOL_OK;
 
 err_deregister:
-    /* Nobody has the keys, so no window can be bound to them. */
+    /* The keys have not been handed out, so no memory window is bound to
+     * them. */
     (void)mem_verbs_deregister(verbs);
     mem_verbs_destroy(verbs);
     return status;

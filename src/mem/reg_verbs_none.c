@@ -1,4 +1,4 @@
-/* Built without libibverbs: nothing is ever registered. */
+/* For builds without libibverbs: registration always fails. */
 #include <config.h>
 
 #include "base/error.h"

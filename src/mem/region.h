@@ -1,12 +1,12 @@
 /*
- * Regions: physical allocations, mapped once and never unmapped before the
- * end. All regions of a set lie side by side in one reserved range, so that an
- * address is turned into a region by a division.
+ * Regions: physical allocations that are mapped once and stay mapped until they
+ * are destroyed. All regions of a set are contiguous in one reserved range, so
+ * a division maps an address to its region.
  *
  *     range:  | region 0 | region 1 | ... | region n-1 |
  *
- * Kinds of memory differ in one table of functions (mem_kind_t), from which the
- * heap beside the regions has its memory, too.
+ * Kinds of memory differ in a table of functions (mem_kind_t). The heap of a
+ * pool gets its memory through the same table.
  */
 #ifndef MEM_REGION_H
 #define MEM_REGION_H
@@ -29,12 +29,13 @@ typedef struct mem_piece {
 typedef struct mem_region {
     void  *address; /* in the reserved range */
     size_t size;
-    int    fd;               /* memfd, sealed; virtual memory of a GPU: its
-                                handle, once it is shared; -1: none */
-    uint64_t        handle;  /* of the GPU's allocation; 0 when there is none */
-    struct ucp_mem *memh;    /* NULL until registered */
-    uint64_t        domains; /* a bit for each memory domain of UCX that has
-                                registered it */
+    /* The sealed memfd; for GPU virtual memory the exported handle, once it is
+     * shared; -1: none. */
+    int             fd;
+    uint64_t        handle; /* GPU allocation handle; 0: none */
+    struct ucp_mem *memh;   /* NULL until registered */
+    /* A bit per UCX memory domain that has registered the region. */
+    uint64_t domains;
 } mem_region_t;
 
 /* mem/cuda_device.h, ucx/reg.h */
@@ -44,84 +45,85 @@ struct ucx_domains;
 typedef struct mem_regions {
     const struct mem_kind *kind;
     void                  *address;     /* start of the reserved range */
-    size_t                 region_size; /* of every region */
-    size_t                 page_size;   /* of the pages really used: pieces to
-                                           be stitched are multiples of it */
+    size_t                 region_size; /* of each region */
+    /* Size of the pages in use; stitched pieces are multiples of it. */
+    size_t        page_size;
     unsigned      num_regions;
     mem_region_t *regions;
-    int           device;             /* GPU, as the process counts them; -1 */
-    unsigned      num_registered;     /* with UCX, in order; after an
-                                         error those before the one that
-                                         failed, which are no longer */
-    unsigned                num_maps; /* calls of ucp_mem_map, ever */
-    struct mem_cuda_device *cuda;     /* the same; NULL for host memory */
+    int           device; /* CUDA ordinal of the GPU; -1: none */
+    /* Regions registered with UCX, in order. After an error, the number of
+     * regions before the failed one; they are deregistered. */
+    unsigned                num_registered;
+    unsigned                num_maps; /* total calls of ucp_mem_map */
+    struct mem_cuda_device *cuda;     /* the GPU; NULL for host memory */
     struct ucx_domains     *domains;  /* NULL until registered with UCX */
 } mem_regions_t;
 
 typedef struct mem_kind {
-    const char *name; /* "host", as settings and logs say it */
-    /* A GPU's own memory, which other programs on it may have used up. */
+    const char *name; /* "host", as in settings and logs */
+    /* GPU memory, which other processes may have used up. */
     bool is_gpu;
-    /* One allocation, however many regions are asked for. */
+    /* Always a single allocation, regardless of num_regions. */
     bool is_one_region;
-    /* Regions are stitched only as a whole. */
+    /* Only whole regions can be stitched. */
     bool stitches_whole_regions;
-    /* Another process maps it through a file descriptor for each region. */
+    /* Another process maps the regions through a file descriptor for each. */
     bool shares_by_fd;
     /*
-     * Create and map num_regions of region_size bytes, with memory behind every
+     * Create and map num_regions of region_size bytes, with memory for every
      * page. Fills address, page_size and the array. A kind whose allocations
-     * cannot be laid side by side makes one region of all, and says so in
-     * num_regions and region_size. After an error nothing is left.
+     * cannot be contiguous makes a single region and updates num_regions and
+     * region_size. Leaves nothing allocated after an error.
      */
     ucxpool_status_t (*create)(mem_regions_t *regions, int huge_pages);
     void (*destroy)(mem_regions_t *regions);
     /*
-     * Map pieces of regions a second time, side by side (stitching). The
-     * pieces are whole pages. *address_p is the address of the first byte.
+     * Stitch pieces of regions: map them a second time, contiguously. Pieces
+     * are multiples of page_size. *address_p is the first byte.
      */
     ucxpool_status_t (*stitch)(const mem_regions_t *regions,
                                const mem_piece_t *pieces, size_t num_pieces,
                                void **address_p);
     void (*unstitch)(const mem_regions_t *regions, void *address, size_t size);
-    /* The virtual memory for a heap beside the regions: see mem/vmm.h. */
+    /* The virtual memory for the pool's heap: see mem/vmm.h. */
     ucxpool_status_t (*create_vmm)(const struct mem_cuda_device *device,
                                    mem_vmm_t                   **vmm_p);
 } mem_kind_t;
 
-/* The tables. */
+/* Available kinds. */
 extern const mem_kind_t mem_kind_host;
 extern const mem_kind_t mem_kind_cuda_alloc; /* cuMemAlloc */
-extern const mem_kind_t mem_kind_cuda_vmm;   /* cuMemCreate, and mapped */
+extern const mem_kind_t mem_kind_cuda_vmm;   /* cuMemCreate and cuMemMap */
 extern const mem_kind_t mem_kind_cuda_host;  /* pinned host memory */
 
 /*
- * Reserve, create and map. After an error nothing is left, and *regions may be
- * passed to cleanup all the same.
+ * Reserve, create and map regions. After an error nothing is allocated; passing
+ * *regions to cleanup is allowed but not necessary.
  *
- * device       GPU, as the process counts them; -1: none.
- * region_size  A multiple of the page, or of the GPU's granularity.
+ * device       CUDA ordinal of the GPU; -1: none.
+ * region_size  A multiple of the page size or of the GPU's granularity.
  * huge_pages   The setting HUGE_PAGES (a base_switch_t).
  *
- * UCXPOOL_ERR_INVALID_PARAM  no regions, a size that is no such multiple, no
- *                            such GPU, or more files than the process may open
- * UCXPOOL_ERR_NO_MEMORY      not so much memory (of a GPU the detail tells how
- *                            much is free), or not so many huge pages
- * UCXPOOL_ERR_UNSUPPORTED    no driver, or the GPU lacks what the kind needs
- * UCXPOOL_ERR_IO             the system or the driver refused something else
+ * UCXPOOL_ERR_INVALID_PARAM  no regions, an unaligned size, no such GPU, or
+ *                            more files than the process may open
+ * UCXPOOL_ERR_NO_MEMORY      not enough memory (for a GPU the detail gives
+ *                            the free size), or not enough huge pages
+ * UCXPOOL_ERR_UNSUPPORTED    no driver, or the GPU does not support the kind
+ * UCXPOOL_ERR_IO             other error of the system or the driver
  */
 ucxpool_status_t mem_regions_init(mem_regions_t    *regions,
                                   const mem_kind_t *kind, int device,
                                   unsigned num_regions, size_t region_size,
                                   int huge_pages);
 /*
- * No regions, on the host (device -1) or on a GPU; to be passed to cleanup.
+ * Initialize without regions, on the host (device -1) or on a GPU. Requires
+ * cleanup.
  *
  * UCXPOOL_ERR_UNSUPPORTED, UCXPOOL_ERR_INVALID_PARAM, UCXPOOL_ERR_IO
- *                            as above, of the GPU
+ *                            as above, for the GPU
  */
 ucxpool_status_t mem_regions_init_none(mem_regions_t *regions, int device);
-/* Does the processor not reach them? */
+/* Whether the memory is GPU memory, which the CPU cannot access. */
 bool mem_regions_are_on_gpu(const mem_regions_t *regions);
 /* May be called twice. */
 void mem_regions_cleanup(mem_regions_t *regions);

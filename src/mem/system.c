@@ -17,7 +17,7 @@
 #define TRANSPARENT_SIZE_FILE \
     "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size"
 
-/* The first number of a file; false when there is none ("max", say). */
+/* Read the first number of a file. False if it has none (for example "max"). */
 static bool file_number(const char *path, size_t *number_p)
 {
     FILE *file = fopen(path, "re");
@@ -31,7 +31,7 @@ static bool file_number(const char *path, size_t *number_p)
     return is_number;
 }
 
-/* The number behind a word at the start of a line. */
+/* Read the number after a word at the start of a line. */
 static bool file_field(const char *path, const char *word, size_t *number_p)
 {
     FILE *file     = fopen(path, "re");
@@ -49,13 +49,13 @@ static bool file_field(const char *path, const char *word, size_t *number_p)
     return is_found;
 }
 
-/* How the two versions of control groups name the same things. */
+/* Names of the same files and fields in control groups v2 and v1. */
 typedef struct group_version {
     const char *prefix; /* of the line in /proc/self/cgroup */
     const char *mount;
     const char *limit;
     const char *usage;
-    const char *inactive; /* page cache that is given up first */
+    const char *inactive; /* reclaimable page cache */
     const char *active;
 } group_version_t;
 
@@ -66,7 +66,8 @@ static const group_version_t group_versions[] = {
      "memory.usage_in_bytes", "total_inactive_file ", "total_active_file "},
 };
 
-/* What one group has left: page cache counts as used, but is given up. */
+/* Available memory of one group. Page cache counts as used, but can be
+ * reclaimed. */
 static size_t group_available(const group_version_t *version, const char *group)
 {
     char   path[PATH_MAX + 64];
@@ -92,8 +93,8 @@ static size_t group_available(const group_version_t *version, const char *group)
     return limit - base_min(limit, usage);
 }
 
-/* The least that a group and the groups it lies in have left. The name is cut
- * on the way. */
+/* Minimum of the available memory of a group and its ancestors. Truncates the
+ * name. */
 static size_t groups_available(const group_version_t *version, char *group)
 {
     size_t available = SIZE_MAX;

@@ -1,7 +1,4 @@
-/*
- * What this machine has: memory that can still be had, its page sizes, and RDMA
- * devices.
- */
+/* Resources of the machine: available memory, page sizes, and RDMA devices. */
 #ifndef MEM_SYSTEM_H
 #define MEM_SYSTEM_H
 
@@ -9,27 +6,26 @@
 #include <stddef.h>
 
 typedef struct mem_system {
-    /* Bytes that can be taken without swapping or being killed for it: the
-     * least of what the machine and the process's control groups have left.
-     * SIZE_MAX where neither can be read. */
+    /* Bytes that can be allocated without swapping or an OOM kill: the minimum
+     * of the machine's and the control groups' available memory. SIZE_MAX if
+     * neither can be read. */
     size_t available;
     size_t page_size;
-    /* Pages that an administrator has set aside (hugetlb), and how many are
-     * neither used nor promised. Size 0: none on this machine. */
+    /* Pages reserved by the administrator (hugetlb): their size, and how many
+     * are neither used nor reserved. Size 0: none on this machine. */
     size_t huge_page_size;
     size_t huge_pages_free;
-    /* Size of the pages that the kernel can make out of base pages by itself;
-     * 0 where it cannot. */
+    /* Size of transparent huge pages; 0 if not supported. */
     size_t transparent_size;
 } mem_system_t;
 
-/* Never fails: what cannot be read is as described above. */
+/* Never fails: values that cannot be read are set as described above. */
 void mem_system_query(mem_system_t *system);
 
-/* The last of these alone. */
+/* Query transparent_size only. */
 size_t mem_system_transparent_size(void);
 
-/* Is there one: a device that memory is registered with before it sends? */
+/* Whether the machine has an RDMA device, which requires registered memory. */
 bool mem_has_rdma_device(void);
 
 #endif

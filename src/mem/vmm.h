@@ -1,10 +1,10 @@
 /*
- * Virtual memory by hand: addresses, physical chunks, and mappings of the one
- * at the other, in host memory or that of a GPU; and fences, which tell how far
- * the work in a stream has come.
+ * Explicit management of virtual memory, on the host or on a GPU: addresses,
+ * physical chunks, and mappings of chunks. Also fences, which mark the progress
+ * of work in a stream.
  *
- * A chunk can be mapped several times, always as a whole. It is destroyed only
- * when it is mapped nowhere.
+ * A chunk can be mapped several times, always as a whole. It must be unmapped
+ * everywhere before it is destroyed.
  */
 #ifndef MEM_VMM_H
 #define MEM_VMM_H
@@ -15,13 +15,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Chunks are multiples of it on every machine, and lie at multiples of it. */
+/* Size and alignment of chunks are multiples of this on every machine. */
 #define MEM_VMM_PAGE_SIZE ((size_t)2 << 20)
 
 /* mem/cuda_device.h */
 struct mem_cuda_device;
 
-/* Names a chunk; 0 names none. */
+/* A chunk; 0: none. */
 typedef uint64_t mem_chunk_t;
 
 typedef struct mem_vmm   mem_vmm_t;
@@ -29,78 +29,79 @@ typedef struct mem_fence mem_fence_t;
 
 struct mem_vmm {
     const struct mem_vmm_calls *calls;
-    /* There are no streams: what is freed is free. */
+    /* Host memory has no streams: freed memory is available at once. */
     bool is_host;
 };
 
-/* What the kinds differ in. After an error nothing has changed. */
+/* Functions of a kind of memory. A failed call changes nothing. */
 typedef struct mem_vmm_calls {
     void (*destroy)(mem_vmm_t *vmm);
 
-    /* Reserve addresses at a multiple of `alignment`, a power of two; release
-     * them when nothing is mapped there. */
+    /* Reserve addresses at a multiple of `alignment`, a power of two. Nothing
+     * may be mapped there when they are released. */
     ucxpool_status_t (*reserve)(mem_vmm_t *vmm, size_t size, size_t alignment,
                                 void **address_p);
     void (*release)(mem_vmm_t *vmm, void *address, size_t size);
 
-    /* UCXPOOL_ERR_NO_MEMORY: there is no such chunk. */
+    /* UCXPOOL_ERR_NO_MEMORY: not enough memory for the chunk. */
     ucxpool_status_t (*chunk_create)(mem_vmm_t *vmm, size_t size,
                                      mem_chunk_t *chunk_p);
     void (*chunk_destroy)(mem_vmm_t *vmm, mem_chunk_t chunk, size_t size);
-    /* The file that a chunk is a part of, which stays where it is, and cannot
-     * shrink; and where in it. NULL: chunks are no parts of files. */
+    /* The file that contains a chunk, and the chunk's offset in it. The file is
+     * constant and cannot shrink. NULL: chunks are not parts of files. */
     void (*chunk_file)(mem_vmm_t *vmm, mem_chunk_t chunk, int *fd_p,
                        uint64_t *offset_p);
 
-    /* Map a chunk, and let it be used: one call of allow() for many of map()
-     * that lie side by side. Unmap whole mappings, in which no work may be
-     * running. */
+    /* Map a chunk and enable access: one call of allow() covers several
+     * contiguous mappings. Unmap takes whole mappings, which no running work
+     * may use. */
     ucxpool_status_t (*map)(mem_vmm_t *vmm, void *address, mem_chunk_t chunk,
                             size_t size);
     ucxpool_status_t (*allow)(mem_vmm_t *vmm, void *address, size_t size);
     ucxpool_status_t (*unmap)(mem_vmm_t *vmm, void *address, size_t size);
 
     /*
-     * A fence behind what is in a stream now. Never called where is_host is
-     * true, nor are the next four.
+     * Set a fence after the work that is in a stream now. This and the next
+     * four functions are never called if is_host is true.
      */
     ucxpool_status_t (*fence_set)(mem_vmm_t *vmm, void *stream,
                                   mem_fence_t **fence_p);
-    /* Has the stream come there? False also when the driver does not say. */
+    /* Whether the stream has reached the fence. False if the driver fails. */
     bool (*fence_is_reached)(mem_vmm_t *vmm, mem_fence_t *fence);
-    /* Let what comes into another stream from now on wait for it. */
+    /* Make future work in another stream wait for the fence. */
     ucxpool_status_t (*fence_wait)(mem_vmm_t *vmm, mem_fence_t *fence,
                                    void *stream);
-    /* Wait here. */
+    /* Block until the fence is reached. */
     ucxpool_status_t (*fence_sync)(mem_vmm_t *vmm, mem_fence_t *fence);
     void (*fence_put)(mem_vmm_t *vmm, mem_fence_t *fence);
 
-    /* Bytes that the machine or the GPU has, and those of them free now. */
+    /* Total and free bytes of the machine or the GPU. */
     ucxpool_status_t (*sizes)(mem_vmm_t *vmm, uint64_t *total_p,
                               uint64_t *free_p);
 } mem_vmm_calls_t;
 
-/* The two kinds; mem_kind_t (mem/region.h) has the one that goes with it. */
+/* The two kinds of memory; create_vmm of mem_kind_t (mem/region.h) selects
+ * one. */
 
 /*
- * Host memory: a memfd, which chunks are pieces of. Where the machine has no
- * memory for a chunk, its creation fails, and no later access. No device is
- * looked at.
+ * Host memory: chunks are parts of a memfd. If the machine lacks memory for a
+ * chunk, its creation fails, rather than a later access. `device` is ignored.
  *
- * UCXPOOL_ERR_IO         the system gave no file
+ * UCXPOOL_ERR_IO         the file could not be created
  * UCXPOOL_ERR_NO_MEMORY  no memory for the bookkeeping
  */
 ucxpool_status_t mem_vmm_create_host(const struct mem_cuda_device *device,
                                      mem_vmm_t                   **vmm_p);
 
 /*
- * A GPU's, which stays open until destroy. Chunks can be exported as files and
- * reached by network cards where the device permits.
+ * GPU memory. The device must stay open until destroy. Chunks can be exported
+ * as files and accessed by network cards if the device supports it.
  *
- * UCXPOOL_ERR_UNSUPPORTED  the GPU or its driver has no virtual memory, or only
- *                          in larger pieces than MEM_VMM_PAGE_SIZE
+ * UCXPOOL_ERR_UNSUPPORTED  the GPU or its driver has no virtual memory
+ *                          functions, or their granularity exceeds
+ *                          MEM_VMM_PAGE_SIZE
  * UCXPOOL_ERR_NO_MEMORY    no memory for the bookkeeping
- * UCXPOOL_ERR_IO           the driver or the system failed otherwise
+ * UCXPOOL_ERR_IO           other error of the driver or the system
  */
 ucxpool_status_t mem_vmm_create_cuda(const struct mem_cuda_device *device,
                                      mem_vmm_t                   **vmm_p);
