@@ -90,7 +90,7 @@ void heap_ranges_put(heap_ranges_t *ranges, heap_range_t *range)
     ranges->num_spare++;
 }
 
-/* A new one, like another in all but where it lies. */
+/* A new range with the same properties and another position. */
 static heap_range_t *copy_of_part(heap_ranges_t      *ranges,
                                   const heap_range_t *range, uint64_t offset,
                                   uint64_t end)
@@ -167,7 +167,7 @@ void heap_range_join_front(heap_ranges_t *ranges, heap_range_t *range)
 
 #define COLUMN_BITS 5
 
-/* So many ranges of a bin are looked at for one that fits well. */
+/* Maximum number of ranges in a bin that are examined for the best fit. */
 #define MAX_LOOKS 8
 
 static_assert(HEAP_INDEX_COLUMNS == 1 << COLUMN_BITS, "a column each");
@@ -240,7 +240,7 @@ void heap_index_remove(heap_index_t *index, heap_range_t *range)
     index->count--;
 }
 
-/* The shortest of the first few in a bin that are long enough. */
+/* Find the shortest of the first few ranges in a bin that are long enough. */
 static heap_range_t *best_of(const heap_index_bin_t *bin, uint64_t size)
 {
     heap_range_t *best = NULL;
@@ -262,8 +262,8 @@ static heap_range_t *best_of(const heap_index_bin_t *bin, uint64_t size)
     return best;
 }
 
-/* The first of all in a bin that is long enough; where none is, it is known how
- * long they are. */
+/* Find the first range in a bin that is long enough; otherwise update the bin's
+ * longest length. */
 static heap_range_t *any_of(heap_index_bin_t *bin, uint64_t size)
 {
     heap_range_t *range;
@@ -282,7 +282,7 @@ static heap_range_t *any_of(heap_index_bin_t *bin, uint64_t size)
     return NULL;
 }
 
-/* The next bin that is not empty, behind one; false: there is none. */
+/* Find the next non-empty bin; false if not found. */
 static bool bin_above(const heap_index_t *index, bin_t *bin)
 {
     uint32_t columns = 0;
@@ -324,7 +324,7 @@ static heap_range_t *head_of(const heap_index_t *index, bin_t bin)
                           heap_range_t, link);
 }
 
-/* The last bin that is not empty, before one; false: there is none. */
+/* Find the previous non-empty bin; false if not found. */
 static bool bin_below(const heap_index_t *index, bin_t *bin)
 {
     uint32_t columns =
@@ -379,8 +379,8 @@ static_assert(HEAP_FREE_CACHE_SIZES == 64, "a bit each");
 
 static unsigned cache_bin_of(uint64_t size)
 {
-    /* Powers of two, and sizes that lie close together, in bins of their own.
-     * The multiplier is 2^64 divided by the golden ratio. */
+    /* Puts powers of two, and sizes that are close together, into different
+     * bins. The multiplier is 2^64 divided by the golden ratio. */
     return (unsigned)((size / HEAP_UNIT * UINT64_C(0x9E3779B97F4A7C15)) >> 58);
 }
 
@@ -485,7 +485,7 @@ void heap_page_map_open(heap_page_map_t *map, uint64_t offset, uint64_t size)
     }
 }
 
-/* The entry with that key. */
+/* Find the entry with a key. */
 static heap_page_map_start_t *entry(const heap_page_map_t *map, uint64_t offset,
                                     uint64_t key)
 {

@@ -37,7 +37,8 @@ static size_t page_of(const heap_home_t *home, uint64_t offset)
     return (offset % home->slot_size) / HEAP_PAGE;
 }
 
-/* What is mapped at a page (or, of a slot with one chunk, at its start). */
+/* The chunk mapped at a page. If the slot has a single chunk, only valid for
+ * its start. */
 static mem_chunk_t home_chunk(const heap_home_t *home, uint64_t offset)
 {
     const heap_slot_t *slot = heap_home_slot(home, offset);
@@ -53,14 +54,14 @@ static uint64_t all_pages(const heap_home_t *home)
     return (num == 64) ? UINT64_MAX : (UINT64_C(1) << num) - 1;
 }
 
-/* A range that is a whole slot becomes one chunk. */
+/* A range that covers a whole slot becomes one chunk. */
 static bool is_chunk(const heap_home_t *home, uint64_t offset, uint64_t size)
 {
     return (home->slot_size > HEAP_PAGE) && (offset % home->slot_size == 0) &&
            (size >= home->slot_size);
 }
 
-/* Note that `size` bytes from there on are one physical allocation. */
+/* Record that `size` bytes from an offset on are one physical allocation. */
 static void home_note(heap_home_t *home, uint64_t offset, uint64_t size,
                       mem_chunk_t chunk)
 {
@@ -96,7 +97,7 @@ static void home_forget(heap_home_t *home, uint64_t offset, uint64_t size)
     home->reserved -= size;
 }
 
-/* A chunk or a page, created and mapped, not yet allowed. */
+/* Create and map a chunk or a page, without enabling access. */
 static ucxpool_status_t home_add(heap_home_t *home, uint64_t offset,
                                  uint64_t size)
 {
@@ -126,7 +127,7 @@ static ucxpool_status_t home_add(heap_home_t *home, uint64_t offset,
     return UCXPOOL_OK;
 }
 
-/* The reverse. A chunk that cannot be unmapped stays as it is. */
+/* Unmap and destroy a chunk or a page. If unmapping fails, nothing changes. */
 static ucxpool_status_t home_drop(heap_home_t *home, uint64_t offset,
                                   uint64_t size)
 {
@@ -142,9 +143,9 @@ static ucxpool_status_t home_drop(heap_home_t *home, uint64_t offset,
 }
 
 /*
- * Give memory back: whole slots where they are one chunk. Nothing of it may be
- * mapped elsewhere, and no work be running in it. *done_p bytes from the start
- * of the range have been given back, after an error too.
+ * Release memory: whole slots if they are one chunk. It must not be mapped
+ * elsewhere, and no running work may use it. *done_p is the number of bytes
+ * released from the start of the range, also after an error.
  */
 static ucxpool_status_t home_release(heap_home_t *home, uint64_t offset,
                                      uint64_t size, uint64_t *done_p)
@@ -166,8 +167,8 @@ static ucxpool_status_t home_release(heap_home_t *home, uint64_t offset,
     return UCXPOOL_OK;
 }
 
-/* Take memory for whole pages of the home that have none. After an error there
- * is none. */
+/* Allocate memory for whole pages of the home that have none. After an error
+ * they have none either. */
 static ucxpool_status_t home_back(heap_home_t *home, uint64_t offset,
                                   uint64_t size, bool as_pages)
 {
@@ -193,8 +194,8 @@ static ucxpool_status_t home_back(heap_home_t *home, uint64_t offset,
     return status;
 }
 
-/* Back a slot that is one chunk by pages instead. After an error there is no
- * memory in it, or (*is_kept_p) it is as it was. */
+/* Back a slot that is one chunk with pages instead. After an error the slot has
+ * no memory, or is unchanged (*is_kept_p). */
 static ucxpool_status_t home_split(heap_home_t *home, size_t slot,
                                    bool *is_kept_p)
 {
@@ -210,7 +211,7 @@ static ucxpool_status_t home_split(heap_home_t *home, size_t slot,
     return home_back(home, offset, home->slot_size, true);
 }
 
-/* Destroys what there is; no work may be running in it. */
+/* Destroy all chunks and pages. No running work may use them. */
 static void home_cleanup(heap_home_t *home)
 {
     for (size_t i = 0; i < home->num_slots; i++) {
@@ -234,9 +235,9 @@ static void home_cleanup(heap_home_t *home)
     home->slots = NULL;
 }
 
-/* --- its ranges ----------------------------------------------------------- */
+/* --- ranges --------------------------------------------------------------- */
 
-/* Slots that begin in a part of a range are found by the range. */
+/* Set the range of all slots that begin in a part of a range. */
 static void note_slots(const heap_space_t *space, heap_range_t *range,
                        uint64_t offset, uint64_t end)
 {
@@ -310,7 +311,7 @@ bool heap_space_unit(const heap_space_t *space, const heap_range_t *range,
 }
 
 /* Cut a range in two. The longer part keeps its descriptor, so that few slots
- * change theirs. */
+ * have to be updated. */
 static void cut(heap_space_t *space, heap_range_t *range, uint64_t offset,
                 heap_range_t **left_p, heap_range_t **right_p)
 {
@@ -331,7 +332,7 @@ static void cut(heap_space_t *space, heap_range_t *range, uint64_t offset,
     note_slots(space, part, part->offset, heap_range_end(part));
 }
 
-/* The reverse, of two neighbours; the result. */
+/* Join two neighbours; returns the result. */
 static heap_range_t *join(heap_space_t *space, heap_range_t *left,
                           heap_range_t *right)
 {
@@ -348,7 +349,7 @@ static heap_range_t *join(heap_space_t *space, heap_range_t *left,
     return left;
 }
 
-/* Cut a range that is in no list so that a piece of it stands alone. */
+/* Cut a range that is in no list so that a part of it becomes a range. */
 static heap_range_t *isolate(heap_space_t *space, heap_range_t *range,
                              uint64_t offset, uint64_t size,
                              heap_range_t **left_p, heap_range_t **right_p)
@@ -392,14 +393,14 @@ static bool is_over(const heap_range_t *range)
     return heap_stream_is_over(range->stream, range->ticket);
 }
 
-/* May two neighbours be one free range? */
+/* Whether two neighbours can be joined into one free range. */
 static bool can_join(const heap_range_t *a, const heap_range_t *b)
 {
     return (a->stream == b->stream) || is_over(a) || is_over(b);
 }
 
-/* Join two neighbours that are in no list. What they are together belongs to
- * the stream that is not over with it yet; if there is none, to `stream`. */
+/* Join two neighbours that are in no list. The result belongs to the stream
+ * whose ticket is not over yet, or to `stream` if both are over. */
 static heap_range_t *join_free(heap_space_t *space, heap_range_t *left,
                                heap_range_t *right, heap_stream_t *stream)
 {
@@ -426,8 +427,8 @@ static bool is_free(const heap_range_t *range)
     return (range != NULL) && (heap_range_state(range) == HEAP_FREE);
 }
 
-/* Join a range that is in no list with one beside it; NULL: none is free for
- * the same users. */
+/* Join a range that is in no list with a free neighbour; NULL if no neighbour
+ * can be joined. */
 static heap_range_t *join_beside(heap_space_t *space, heap_range_t *range,
                                  heap_stream_t *stream)
 {
@@ -452,7 +453,7 @@ heap_range_t *heap_space_give(heap_space_t *space, heap_range_t *range,
 
     range->stream = stream;
     range->ticket = ticket;
-    /* More than twice, where one has become over since it was given. */
+    /* More than two joins are possible: tickets may be over by now. */
     while ((joined = join_beside(space, range, stream)) != NULL) {
         range = joined;
     }
@@ -465,7 +466,7 @@ static bool is_hole(const heap_range_t *range)
     return (range != NULL) && (heap_range_state(range) == HEAP_UNBACKED);
 }
 
-/* A range in no list is a hole from now on, and one with those beside it. */
+/* Turn a range that is in no list into a hole, joined with adjacent holes. */
 static void become_hole(heap_space_t *space, heap_range_t *range)
 {
     heap_range_t *before = range->before;
@@ -549,7 +550,7 @@ ucxpool_status_t heap_space_split(heap_space_t *space, heap_range_t *range,
     return status;
 }
 
-/* --- ranges of mapped chunks ---------------------------------------------- */
+/* --- stitched ranges ------------------------------------------------------ */
 
 void heap_stitcher_init(heap_stitcher_t *stitcher, heap_space_t *space,
                         uint64_t begin, uint64_t end)
@@ -561,9 +562,9 @@ void heap_stitcher_init(heap_stitcher_t *stitcher, heap_space_t *space,
     base_list_init(&stitcher->all);
 }
 
-/* --- what to stitch ---------------------------------------------------------
- * Which free chunks and pages: as few mappings as possible, so large chunks
- * first, and of pages only as many as are missing.
+/* --- selection --------------------------------------------------------------
+ * Selects free chunks and pages to stitch with as few mappings as possible:
+ * large chunks first, and only as many pages as are missing.
  */
 
 typedef struct selection {
@@ -605,7 +606,7 @@ static ucxpool_status_t select_unit(selection_t *selection, uint64_t offset,
     return UCXPOOL_OK;
 }
 
-/* Add units of one size, until less than `stop` bytes are missing. */
+/* Add units of one size until fewer than `stop` bytes are missing. */
 static ucxpool_status_t select_all(const heap_space_t  *space,
                                    const heap_stream_t *stream, uint64_t unit,
                                    uint64_t size, uint64_t stop,
@@ -634,7 +635,7 @@ static ucxpool_status_t select_all(const heap_space_t  *space,
     return UCXPOOL_OK;
 }
 
-/* One more chunk, that is used in part, where there are too few pages. */
+/* Add one more chunk that is used partly if there are too few pages. */
 static ucxpool_status_t select_last(const heap_space_t  *space,
                                     const heap_stream_t *stream,
                                     selection_t         *selection)
@@ -664,8 +665,8 @@ static ucxpool_status_t select_last(const heap_space_t  *space,
 }
 
 /*
- * Look among what a stream has free. Less than `size` bytes are selected where
- * that is all there is. The caller frees the runs in any case.
+ * Select among the free ranges of a stream. Selects less than `size` bytes if
+ * there are no more. The caller must free the runs in any case.
  */
 static ucxpool_status_t select_units(const heap_space_t  *space,
                                      const heap_stream_t *stream, uint64_t size,
@@ -705,9 +706,9 @@ uint64_t heap_stitchable(const heap_space_t *space, const heap_stream_t *stream)
     return sum;
 }
 
-/* --- the mappings --------------------------------------------------------- */
+/* --- mappings ------------------------------------------------------------- */
 
-/* Chunks and pages in a part of the home. */
+/* Count the chunks and pages in a part of the home. */
 static size_t count_units(const heap_home_t *home, uint64_t offset,
                           uint64_t size)
 {
@@ -731,7 +732,7 @@ static size_t count_mappings(const heap_stitcher_t *stitcher,
     return count;
 }
 
-/* Unmap the first bytes of one, mapping by mapping. */
+/* Unmap the first `size` bytes of a stitched range. */
 static ucxpool_status_t unmap(const heap_stitcher_t *stitcher,
                               const heap_stitched_t *stitched, uint64_t size)
 {
@@ -789,7 +790,7 @@ static ucxpool_status_t map(const heap_stitcher_t *stitcher,
     return status;
 }
 
-/* Take one that is kept out of the mappings. */
+/* Unmap and free a stitched range that is kept for reuse. */
 static ucxpool_status_t drop(heap_stitcher_t *stitcher,
                              heap_stitched_t *stitched)
 {
@@ -820,7 +821,7 @@ void heap_stitcher_cleanup(heap_stitcher_t *stitcher)
     }
 }
 
-/* A gap of `size` bytes: its offset, and the stitched range behind it. */
+/* Find a gap of `size` bytes: its offset, and the stitched range after it. */
 static bool find_gap(const heap_stitcher_t *stitcher, uint64_t size,
                      uint64_t *offset_p, base_list_t **behind_p)
 {
@@ -843,7 +844,8 @@ static bool is_stitched_over(const heap_stitched_t *stitched)
     return heap_stream_is_over(stitched->stream, stitched->ticket);
 }
 
-/* Unmap what has been kept for the longest time; false: nothing can be. */
+/* Unmap the stitched range that has been kept longest; false if none can be
+ * unmapped. */
 static bool make_room(heap_stitcher_t *stitcher)
 {
     heap_stitched_t *stitched;
@@ -859,9 +861,9 @@ static bool make_room(heap_stitcher_t *stitcher)
 }
 
 /*
- * Map what is selected; it is kept, and in no use. Where there is no room,
- * others that are kept go. *stitched_p is NULL if there is no room all the
- * same.
+ * Map a selection as a stitched range that is kept, not in use. Unmaps other
+ * kept ranges if there is no room. *stitched_p is NULL if there is still no
+ * room.
  */
 static ucxpool_status_t stitched_create(heap_stitcher_t   *stitcher,
                                         const selection_t *selection,
@@ -926,7 +928,8 @@ ucxpool_status_t heap_stitcher_purge(heap_stitcher_t *stitcher, uint64_t offset,
         ucxpool_status_t status = UCXPOOL_OK;
 
         if (has_part(stitched, offset, size)) {
-            /* The part may be over, and others not. */
+            /* The ticket of this part may be over, but those of other parts
+             * not. */
             status = ((stitched->range != NULL) || !is_stitched_over(stitched))
                          ? UCXPOOL_ERR_BUSY
                          : drop(stitcher, stitched);
@@ -952,9 +955,9 @@ const heap_stitched_t *heap_stitched_around(const heap_stitcher_t *stitcher,
     return NULL;
 }
 
-/* --- their use ------------------------------------------------------------ */
+/* --- use ------------------------------------------------------------------ */
 
-/* Its runs, as far as `size` goes, are in use from now on. Descriptors are
+/* Mark the first `size` bytes of its runs as in use. Descriptors must have been
  * prepared. */
 static void take_runs(heap_stitcher_t       *stitcher,
                       const heap_stitched_t *stitched, uint64_t size)
@@ -980,7 +983,7 @@ static ucxpool_status_t prepare_ranges(const heap_stitcher_t *stitcher,
                                num_runs * HEAP_SPACE_TAKES + 1);
 }
 
-/* Let a kept one be in use; as prepared. */
+/* Put a kept stitched range into use. Descriptors must have been prepared. */
 static heap_range_t *begin_use(heap_stitcher_t *stitcher,
                                heap_stitched_t *stitched, uint64_t size)
 {
@@ -1036,7 +1039,7 @@ ucxpool_status_t heap_stitch(heap_stitcher_t *stitcher, heap_stream_t *stream,
     return status;
 }
 
-/* Could a stream use its runs, as far as `size` goes? */
+/* Whether a stream could use the first `size` bytes of its runs. */
 static bool is_reusable(const heap_stitcher_t *stitcher,
                         const heap_stitched_t *stitched,
                         const heap_stream_t *stream, uint64_t size)

@@ -1,23 +1,23 @@
 /*
- * The address space: the home, whose addresses every physical chunk has for as
+ * The address space: the home, in which every physical chunk has an address as
  * long as it exists, and the ranges in it.
  *
  *     slot 0            slot 1            slot 2            slot 3
  *     | one chunk      || 2M | 2M | - |...|| -              || one chunk      |
  *
- * A slot is as long as a large chunk (HEAP_CHUNK), and is backed by one of
- * these, or by pages: small chunks of 2 MiB, any of which may be missing.
+ * A slot has the size of a large chunk (HEAP_CHUNK). It is backed by one large
+ * chunk, or by pages: small chunks of 2 MiB, some of which may be missing.
  *
- * Which of the two? The driver takes as long to map 2 MiB as to map 2 GiB, so
- * that long ranges are made of large chunks; but a chunk is mapped elsewhere
- * only as a whole, so that one live byte keeps all of it from being stitched.
- * So a slot that an allocation covers wholly becomes one chunk, and one in
- * which an allocation ends becomes pages; see also heap_space_split().
+ * The driver takes as long to map 2 MiB as to map 2 GiB, so long ranges use
+ * large chunks. But a chunk is mapped elsewhere only as a whole, so one live
+ * byte keeps all of it from being stitched. Therefore a slot that an allocation
+ * covers completely becomes one chunk, and a slot in which an allocation ends
+ * becomes pages; see also heap_space_split().
  *
- * The ranges are kept in the order of their addresses: cut where an allocation
- * begins and ends, and joined again where both sides are free.
+ * The ranges are kept in address order. They are cut at the start and the end
+ * of an allocation, and joined if both sides are free.
  *
- * All functions are called under the heap's lock.
+ * All functions are called with the heap's lock held.
  */
 #ifndef HEAP_SPACE_H
 #define HEAP_SPACE_H
@@ -27,24 +27,24 @@
 
 /* --- chunks --------------------------------------------------------------- */
 
-/* Pages of a slot, at most: a bit each. */
+/* Maximum number of pages in a slot; one bit each in `backed`. */
 #define HEAP_SLOT_PAGES 64
 
 typedef struct heap_slot {
-    mem_chunk_t   chunk;  /* 0: pages */
-    mem_chunk_t  *pages;  /* of each page; NULL: none yet */
-    uint64_t      backed; /* a bit for each page that there is memory for */
-    heap_range_t *first;  /* the range that the slot's first byte lies in */
+    mem_chunk_t   chunk;  /* 0: backed by pages */
+    mem_chunk_t  *pages;  /* chunk per page; NULL: none yet */
+    uint64_t      backed; /* a bit per page that has memory */
+    heap_range_t *first;  /* the range that contains the slot's first byte */
 } heap_slot_t;
 
 typedef struct heap_home {
     mem_vmm_t   *vmm;
     char        *address;   /* of offset 0 */
-    uint64_t     size;      /* of the home alone */
-    uint64_t     slot_size; /* a power of two, HEAP_PAGE or more */
+    uint64_t     size;      /* of the home only */
+    uint64_t     slot_size; /* a power of two, at least HEAP_PAGE */
     heap_slot_t *slots;
     size_t       num_slots;
-    uint64_t     reserved; /* bytes that there is memory for */
+    uint64_t     reserved; /* bytes that have memory */
     uint64_t     num_chunks;
     uint64_t     num_pages;
 } heap_home_t;
@@ -55,7 +55,7 @@ static inline heap_slot_t *heap_home_slot(const heap_home_t *home,
     return &home->slots[offset / home->slot_size];
 }
 
-/* How much of a slot is one physical allocation, from that page on? */
+/* The size of the physical allocation at an offset. */
 static inline uint64_t heap_home_grain(const heap_home_t *home, uint64_t offset)
 {
     return (heap_home_slot(home, offset)->chunk != 0) ? home->slot_size
@@ -70,10 +70,10 @@ typedef struct heap_space {
 } heap_space_t;
 
 /*
- * address    The home's, which is reserved: `size` bytes, whole slots.
+ * address    The reserved addresses of the home: `size` bytes, whole slots.
  * slot_size  A power of two, HEAP_PAGE to HEAP_SLOT_PAGES times that.
  *
- * All is one hole.
+ * Initially, the home is one hole.
  *
  * UCXPOOL_ERR_NO_MEMORY
  */
@@ -82,37 +82,38 @@ ucxpool_status_t heap_space_init(heap_space_t *space, mem_vmm_t *vmm,
                                  uint64_t slot_size);
 void             heap_space_cleanup(heap_space_t *space);
 
-/* Descriptors that the calls of take() to follow need, each. */
+/* Descriptors to prepare per call of take(). */
 #define HEAP_SPACE_TAKES 2
 
-/* The range that an offset of the home lies in. */
+/* Find the range that contains an offset of the home. */
 heap_range_t *heap_space_cover(const heap_space_t *space, uint64_t offset);
 
 /*
- * The first chunk or page that lies in a range as a whole, at *offset_p or
- * behind; false: there is none. They are what can be stitched or given back.
+ * Find the first chunk or page at or after *offset_p that is completely in a
+ * range; false if not found. Only these can be stitched or released.
  */
 bool heap_space_unit(const heap_space_t *space, const heap_range_t *range,
                      uint64_t *offset_p, uint64_t *size_p);
 
 /*
- * Take a part out of a free range, or all of it. What is taken has left the
- * index, and is to become something. HEAP_SPACE_TAKES descriptors are prepared.
+ * Take a part of a free range, or all of it, out of the index. The caller sets
+ * the state of the result. HEAP_SPACE_TAKES descriptors must have been
+ * prepared.
  */
 heap_range_t *heap_space_take(heap_space_t *space, heap_range_t *range,
                               uint64_t offset, uint64_t size);
 
 /*
- * A range is free from now on, with that ticket of that stream. It is joined
- * with its neighbours where they are free for the same users, and may be
- * described by one of them afterwards: the result.
+ * Make a range free with a ticket of a stream. It is joined with free
+ * neighbours that the same streams can use. Returns the resulting range, which
+ * may use a neighbour's descriptor.
  */
 heap_range_t *heap_space_give(heap_space_t *space, heap_range_t *range,
                               heap_stream_t *stream, uint64_t ticket);
 
 /*
- * Take memory for whole pages of a hole. They are free afterwards, as if they
- * had been given with that ticket. *range_p is the free range that they lie in.
+ * Allocate memory for whole pages of a hole. They become free with the given
+ * ticket. *range_p is the free range that contains them.
  */
 ucxpool_status_t heap_space_back(heap_space_t *space, heap_range_t *hole,
                                  uint64_t offset, uint64_t size,
@@ -120,73 +121,73 @@ ucxpool_status_t heap_space_back(heap_space_t *space, heap_range_t *hole,
                                  heap_range_t **range_p);
 
 /*
- * Give memory of a free range back: whole pages, and whole slots where they are
- * one chunk. What could be given back is a hole afterwards.
+ * Release memory of a free range: whole pages, and whole slots if they are one
+ * chunk. The released part becomes a hole.
  *
- * UCXPOOL_ERR_NO_MEMORY  none of the host to describe it
- * UCXPOOL_ERR_IO         the driver failed
+ * UCXPOOL_ERR_NO_MEMORY  no host memory for descriptors
+ * UCXPOOL_ERR_IO         driver error
  */
 ucxpool_status_t heap_space_release(heap_space_t *space, heap_range_t *range,
                                     uint64_t offset, uint64_t size,
                                     uint64_t *done_p);
 
 /*
- * Back a slot that is one chunk, and lies in a free range, by pages instead.
- * Nothing of it may be mapped elsewhere, and no work be running in it. If it
- * has no memory afterwards, it is a hole.
+ * Replace the chunk of a slot in a free range with pages. It must not be mapped
+ * elsewhere, and no running work may use it. If the slot has no memory
+ * afterwards, it becomes a hole.
  */
 ucxpool_status_t heap_space_split(heap_space_t *space, heap_range_t *range,
                                   size_t slot);
 
 /* --- stitched ranges ---------------------------------------------------------
- * Chunks and pages of the home that lie apart, mapped a second time side by
- * side.
+ * Separate chunks and pages of the home, mapped a second time contiguously.
  *
- *     home      | a |///| b |///| c |///        ///: somebody else's
+ *     home      | a |///| b |///| c |        ///: in use
  *     stitched  | a | b | c |
  *
- * While one is in use, its runs in the home are HEAP_STITCHED, so that nothing
- * is used by two addresses. Afterwards they are free like any other range, and
- * the mapping is kept: if they are all free once more when such a size is asked
- * for, the mapping is used again, which costs the driver nothing. What has not
- * been used for the longest time goes when there is no room for another.
+ * While a stitched range is in use, its runs in the home are HEAP_STITCHED, so
+ * that no memory is in use at two addresses. Afterwards they are free like any
+ * other range, and the mapping is kept. If all of them are free again when a
+ * suitable size is requested, the mapping is reused without a driver call. If
+ * there is no room for a new stitched range, the one unused for the longest
+ * time is unmapped.
  *
- * The last run may be used in part, so that what is left of its last chunk is
- * not lost.
+ * The last run may be used partly, so that the rest of its last chunk stays
+ * usable.
  *
- * All functions are called under the heap's lock.
+ * All functions are called with the heap's lock held.
  */
 
-/* A part of the home that is mapped as a whole: chunks or pages in a row. */
+/* A contiguous part of the home: chunks or pages, mapped as a whole. */
 typedef struct heap_run {
-    uint64_t home; /* offset */
+    uint64_t home; /* offset in the home */
     uint64_t size;
 } heap_run_t;
 
 typedef struct heap_stitched {
     base_list_t    link;   /* by offset */
-    uint64_t       offset; /* behind the home */
-    uint64_t       size;   /* mapped */
-    heap_range_t  *range;  /* live or cached; NULL: kept, and in no use */
-    heap_stream_t *stream; /* not in use: the last that used it */
+    uint64_t       offset; /* after the home */
+    uint64_t       size;   /* mapped bytes */
+    heap_range_t  *range;  /* live or cached; NULL: kept, not in use */
+    heap_stream_t *stream; /* not in use: the last user */
     uint64_t       ticket;
-    uint64_t       turn; /* not in use: since when */
+    uint64_t       turn; /* not in use: since when, for the age */
     size_t         num_runs;
     heap_run_t     runs[];
 } heap_stitched_t;
 
 typedef struct heap_stitcher {
     heap_space_t *space;
-    char         *address; /* of offset 0, in the home */
-    uint64_t      begin;   /* offsets of the addresses for stitched ranges */
+    char         *address; /* of offset 0, the start of the home */
+    uint64_t      begin;   /* offset range for stitched ranges */
     uint64_t      end;
     base_list_t   all;
     uint64_t      turns;
     size_t        num_live;
     size_t        num_kept;
     uint64_t      mapped;       /* bytes */
-    uint64_t      num_mappings; /* chunks and pages */
-    uint64_t      num_stitches; /* ever */
+    uint64_t      num_mappings; /* of chunks and pages */
+    uint64_t      num_stitches; /* since creation */
     uint64_t      num_restitches;
 } heap_stitcher_t;
 
@@ -194,44 +195,45 @@ void heap_stitcher_init(heap_stitcher_t *stitcher, heap_space_t *space,
                         uint64_t begin, uint64_t end);
 void heap_stitcher_cleanup(heap_stitcher_t *stitcher);
 
-/* Bytes that could be stitched of what a stream has free. */
+/* Bytes that could be stitched from the free ranges of a stream. */
 uint64_t heap_stitchable(const heap_space_t  *space,
                          const heap_stream_t *stream);
 
 /*
- * Stitch what the stream has free.
+ * Stitch free ranges of the stream.
  *
  * size           A multiple of HEAP_UNIT.
- * max_mappings   More are not made.
- * range_p [out]  Of `size` bytes, to become live; NULL: there is not enough,
- *                or too many mappings would be needed.
+ * max_mappings   Maximum number of mappings to create.
+ * range_p [out]  A range of `size` bytes that the caller makes live. NULL: not
+ *                enough memory, or too many mappings needed.
  *
- * UCXPOOL_ERR_NO_MEMORY  none of the host; or no room for mappings
- * UCXPOOL_ERR_IO         the driver failed
+ * UCXPOOL_ERR_NO_MEMORY  no host memory, or no room for mappings
+ * UCXPOOL_ERR_IO         driver error
  */
 ucxpool_status_t heap_stitch(heap_stitcher_t *stitcher, heap_stream_t *stream,
                              uint64_t size, size_t max_mappings,
                              heap_range_t **range_p);
 
-/* The same with a mapping that is kept; UCXPOOL_OK and NULL: none fits. */
+/* Reuse a kept mapping. *range_p is NULL with UCXPOOL_OK if none fits. */
 ucxpool_status_t heap_restitch(heap_stitcher_t *stitcher, heap_stream_t *stream,
                                uint64_t size, heap_range_t **range_p);
 
-/* Give back a range of these, with a ticket of a stream. It describes nothing
- * afterwards. */
+/* Free a stitched range with a ticket of a stream. Its descriptor becomes
+ * unused. */
 void heap_unstitch(heap_stitcher_t *stitcher, heap_range_t *range,
                    heap_stream_t *stream, uint64_t ticket);
 
 /*
- * Unmap what is kept and has a part of the home in it, which is free, and over.
+ * Unmap kept stitched ranges that contain a part of the home, which must be
+ * free and its ticket over.
  *
- * UCXPOOL_ERR_BUSY  a part is mapped behind what somebody uses
- * UCXPOOL_ERR_IO    the driver failed: it may still be mapped
+ * UCXPOOL_ERR_BUSY  a stitched range in use contains the part
+ * UCXPOOL_ERR_IO    driver error: the part may still be mapped
  */
 ucxpool_status_t heap_stitcher_purge(heap_stitcher_t *stitcher, uint64_t offset,
                                      uint64_t size);
 
-/* The stitched range in use that an offset lies in, or NULL. */
+/* Find the stitched range in use that contains an offset, or NULL. */
 const heap_stitched_t *heap_stitched_around(const heap_stitcher_t *stitcher,
                                             uint64_t               offset);
 
