@@ -14,13 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a stream, and of the largest heaps. */
+/* Per stream, in the largest heaps. */
 #define MAX_MEDIUMS 64
 
 /*
- * Twice the limit: an allocation that is to begin with a chunk may leave a gap
- * of addresses before it, and what is given back need not be where the next
- * growth wants it.
+ * The home is twice the limit: an allocation that must start with a chunk may
+ * leave an address gap before it, and released addresses may not suit the next
+ * growth.
  */
 static uint64_t home_size(const heap_options_t *options)
 {
@@ -29,8 +29,8 @@ static uint64_t home_size(const heap_options_t *options)
 }
 
 /*
- * As long as they are few, they do no harm: each keeps one page at most from
- * other use, together 1/256 of the limit.
+ * A few mediums do no harm: each keeps at most one page from other uses, in
+ * total 1/256 of the limit.
  */
 static unsigned max_mediums(const heap_options_t *options)
 {
@@ -147,13 +147,13 @@ void heap_destroy(heap_t *heap)
 
 /* --- streams -------------------------------------------------------------- */
 
-/* CU_STREAM_LEGACY, which is another name of NULL, and CU_STREAM_PER_THREAD, as
- * cuda.h has them. */
+/* CU_STREAM_LEGACY, which is equivalent to NULL, and CU_STREAM_PER_THREAD, with
+ * the values of cuda.h. */
 #define STREAM_LEGACY     ((void *)0x1)
 #define STREAM_PER_THREAD ((void *)0x2)
 
-/* A stream by its handle; *stream_p is NULL where it is not known, or has
- * ended. Refuses what is none. */
+/* Find a stream by its handle. *stream_p is NULL if the stream is unknown or
+ * has ended. Rejects handles that are not supported. */
 static ucxpool_status_t find_stream(const heap_t *heap, void *handle,
                                     heap_stream_t **stream_p)
 {
@@ -169,7 +169,7 @@ static ucxpool_status_t find_stream(const heap_t *heap, void *handle,
     return UCXPOOL_OK;
 }
 
-/* The same, known from now on. */
+/* The same, but adds an unknown stream. */
 static ucxpool_status_t stream_of(heap_t *heap, void *handle,
                                   heap_stream_t **stream_p)
 {
@@ -187,7 +187,7 @@ static ucxpool_status_t stream_of(heap_t *heap, void *handle,
     return status;
 }
 
-/* The offset of an address; false: not in the heap. */
+/* Convert an address to an offset; false if it is outside the heap. */
 static bool offset_of(const heap_t *heap, const void *address,
                       uint64_t *offset_p)
 {
@@ -213,8 +213,8 @@ ucxpool_status_t heap_stream_end(heap_t *heap, void *handle)
 }
 
 /* --- statistics -------------------------------------------------------------
- * Counted by a walk over all ranges, so that allocation and free need not
- * count.
+ * Computed by a walk over all ranges, so that allocation and free need no
+ * counters.
  */
 
 #define MIB ((double)(1 << 20))
@@ -289,7 +289,7 @@ static void count_streams(heap_t *heap, heap_stats_t *stats)
     }
 }
 
-/* In use, they are no ranges of the home. */
+/* Stitched ranges in use are not ranges of the home. */
 static void count_stitched(const heap_t *heap, heap_stats_t *stats)
 {
     const heap_stitched_t *stitched;
@@ -326,7 +326,7 @@ static void copy_counters(const heap_t *heap, heap_stats_t *stats)
     stats->trimmed      = heap->trimmed;
 }
 
-/* Under the heap's lock. */
+/* Called with the heap's lock held. */
 static void take_stats(heap_t *heap, heap_stats_t *stats)
 {
     memset(stats, 0, sizeof(*stats));
@@ -357,7 +357,7 @@ void heap_stats(heap_t *heap, heap_stats_t *stats_p)
     pthread_mutex_unlock(&heap->lock);
 }
 
-/* What to change: the limit, if it is that. */
+/* Advice on what to change, depending on whether the limit is the cause. */
 static const char *advice(const heap_stats_t *stats, uint64_t size)
 {
     return (size <= stats->limit - stats->reserved)
@@ -365,8 +365,8 @@ static const char *advice(const heap_stats_t *stats, uint64_t size)
                : "raise UCXPOOL_MEMORY_LIMIT, or free memory";
 }
 
-/* Record why an allocation for a stream fails: what is live and free, and in
- * what pieces. */
+/* Record why an allocation for a stream fails, with the sizes of live and free
+ * memory and of the largest pieces. */
 static ucxpool_status_t fail(heap_t *heap, uint64_t size, const void *handle,
                              ucxpool_status_t status)
 {
@@ -405,7 +405,7 @@ void heap_on_failure(heap_t *heap, ucxpool_t *pool,
     pthread_mutex_unlock(&heap->lock);
 }
 
-/* A descriptor of a page. */
+/* Get a page descriptor. */
 static heap_page_t *page_get(heap_t *heap)
 {
     heap_page_t *page = heap->spare_pages;
@@ -422,7 +422,7 @@ static heap_page_t *page_get(heap_t *heap)
     return page;
 }
 
-/* Let a stream have a page, as it was found. Under the heap's lock. */
+/* Add a page to a stream. Called with the heap's lock held. */
 static ucxpool_status_t add_found(heap_t *heap, heap_stream_t *stream,
                                   heap_range_t *place)
 {
@@ -451,7 +451,7 @@ static ucxpool_status_t add_found(heap_t *heap, heap_stream_t *stream,
     return status;
 }
 
-/* One more page for a stream. Under the heap's lock. */
+/* Find a page and add it to a stream. Called with the heap's lock held. */
 static ucxpool_status_t add_page(heap_t *heap, heap_stream_t *stream)
 {
     heap_range_t    *place;
@@ -472,8 +472,8 @@ static ucxpool_status_t take_small(heap_stream_t *stream, uint64_t size,
     return status;
 }
 
-/* Make what other streams have freed in this one's pages its own again. False:
- * there is nothing more. Under the heap's lock. */
+/* Reclaim ranges in this stream's pages that other streams have freed. Returns
+ * false if there are no more. Called with the heap's lock held. */
 static bool settle_late(heap_t *heap, heap_stream_t *stream)
 {
     heap_stream_t *other;
@@ -517,7 +517,8 @@ static ucxpool_status_t alloc_small(heap_t *heap, heap_stream_t *stream,
     return status;
 }
 
-/* As take_small(), unless there are enough of them: false. */
+/* Like take_small(). Returns false if the stream has too many mediums
+ * already. */
 static bool take_medium(const heap_t *heap, heap_stream_t *stream,
                         uint64_t size, uint64_t asked, heap_range_t **range_p)
 {
@@ -531,7 +532,7 @@ static bool take_medium(const heap_t *heap, heap_stream_t *stream,
         status = heap_small_take(small, size, asked, range_p);
         if ((status == UCXPOOL_OK) && (*range_p == NULL) &&
             (small->num_pages >= heap->max_mediums / 4)) {
-            /* Enough pages: what is in the cache has to do. */
+            /* The stream has enough pages: join the cached ranges instead. */
             heap_small_join(small);
             status = heap_small_take(small, size, asked, range_p);
         }
@@ -542,8 +543,9 @@ static bool take_medium(const heap_t *heap, heap_stream_t *stream,
     return is_few;
 }
 
-/* Make room for one more in the stream's pages; not at any price, since there
- * are other places. Under the heap's lock. */
+/* Make room for one more medium in the stream's pages, but only if it is cheap,
+ * because mediums can also be allocated elsewhere. Called with the heap's lock
+ * held. */
 static void find_medium(heap_t *heap, heap_stream_t *stream, uint64_t size,
                         uint64_t asked, heap_range_t **range_p)
 {
@@ -563,7 +565,7 @@ static void find_medium(heap_t *heap, heap_stream_t *stream, uint64_t size,
     }
 }
 
-/* In a page, if there is to be one more. */
+/* Allocate in a page, unless the stream has too many mediums. */
 static void alloc_medium(heap_t *heap, heap_stream_t *stream, uint64_t size,
                          uint64_t asked, heap_range_t **range_p)
 {
@@ -637,7 +639,7 @@ static ucxpool_status_t alloc_any(heap_t *heap, heap_stream_t *stream,
     return alloc_large(heap, stream, size, asked, range_p);
 }
 
-/* Does the application make room? */
+/* Ask the application to free memory. */
 static bool is_helped(heap_t *heap, uint64_t asked, void *stream)
 {
     ucxpool_heap_failure_t callback;
@@ -652,7 +654,7 @@ static bool is_helped(heap_t *heap, uint64_t asked, void *stream)
     return (callback != NULL) && callback(arg, pool, asked, stream);
 }
 
-/* What has to be found for so many bytes; false: more than there can be. */
+/* Round a size up to the alignment; false if it exceeds the limit. */
 static bool round_up(const heap_t *heap, size_t asked, uint64_t *size_p)
 {
     uint64_t padding = heap->options.alignment - 1;
@@ -704,7 +706,7 @@ static ucxpool_status_t refuse_dead(const void *address)
     return refuse(address, "it has been freed before, or does not begin there");
 }
 
-/* Under the lock of the page's stream. */
+/* Called with the lock of the page's stream held. */
 static bool give_small(heap_t *heap, heap_stream_t *owner,
                        heap_stream_t *stream, heap_range_t *range,
                        void *address)
@@ -736,7 +738,7 @@ static ucxpool_status_t free_small(heap_t *heap, heap_page_t *page,
     bool           is_given;
 
     base_lock_take(&owner->lock);
-    /* Only a page in which nothing is live can have gone meanwhile. */
+    /* Only a page without live allocations can have been released since. */
     is_given =
         (heap_page_map_page(&heap->page_map, offset) == page) &&
         (page->stream == owner) &&
@@ -791,15 +793,15 @@ ucxpool_status_t heap_free(heap_t *heap, void *address, void *handle)
                       address);
 }
 
-/* --- what an address is --------------------------------------------------- */
+/* --- queries -------------------------------------------------------------- */
 
-/* Something of a live allocation. */
+/* A position in a live allocation. */
 typedef struct place {
-    uint64_t               offset; /* that was asked about */
-    uint64_t               end;    /* of the allocation, as was asked for */
+    uint64_t               offset; /* the queried offset */
+    uint64_t               end;    /* of the allocation, as requested */
     uint64_t               begin;
     uint64_t               size;     /* rounded up */
-    const heap_stitched_t *stitched; /* NULL: it lies in the home */
+    const heap_stitched_t *stitched; /* NULL: not stitched, in the home */
 } place_t;
 
 static void fill(const heap_range_t *range, place_t *place)
@@ -842,7 +844,7 @@ static bool find_large(const heap_t *heap, place_t *place)
     return true;
 }
 
-/* Under the heap's lock. */
+/* Called with the heap's lock held. */
 static ucxpool_status_t find_live(heap_t *heap, const void *address,
                                   place_t *place)
 {
@@ -885,8 +887,8 @@ ucxpool_status_t heap_usable_size(heap_t *heap, const void *address,
     return UCXPOOL_OK;
 }
 
-/* Where a byte of an allocation lies in the home, and how many bytes lie behind
- * it in a row. */
+/* The offset in the home of a byte of an allocation, and the contiguous bytes
+ * from there on. */
 static uint64_t home_of(const place_t *place, uint64_t offset,
                         uint64_t *length_p)
 {
@@ -909,7 +911,7 @@ static uint64_t home_of(const place_t *place, uint64_t offset,
     }
 }
 
-/* The segment at an offset, `length` bytes at most. */
+/* The segment at an offset, at most `length` bytes long. */
 static void segment_at(const heap_t *heap, const place_t *place,
                        uint64_t offset, uint64_t length,
                        ucxpool_heap_segment_t *segment)
@@ -960,7 +962,7 @@ ucxpool_status_t heap_segments(heap_t *heap, const void *address, size_t length,
     return status;
 }
 
-/* The chunk behind a segment, which is in use, and so has one. */
+/* The chunk of a segment, which is in use and therefore backed. */
 static mem_chunk_t chunk_of(const heap_t                 *heap,
                             const ucxpool_heap_segment_t *segment)
 {
@@ -1002,7 +1004,7 @@ bool heap_file(heap_t *heap, const void *address, size_t length,
     return is_live;
 }
 
-/* --- the invariants ------------------------------------------------------- */
+/* --- invariants ----------------------------------------------------------- */
 
 static ucxpool_status_t fault(const char *what, uint64_t offset)
 {
@@ -1017,7 +1019,7 @@ static bool is_backed(const heap_home_t *home, uint64_t offset)
     return (slot->backed >> (offset % home->slot_size / HEAP_PAGE)) & 1;
 }
 
-/* Holes have no memory, and all else has. */
+/* Holes have no memory, all other ranges have memory. */
 static ucxpool_status_t check_backing(const heap_home_t  *home,
                                       const heap_range_t *range)
 {

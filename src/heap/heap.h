@@ -1,6 +1,5 @@
 /*
- * The heap. What its functions do is told in ucxpool/heap.h, where they have
- * the same names.
+ * The heap of a pool. ucxpool/heap.h documents the functions of the same name.
  */
 #ifndef HEAP_HEAP_H
 #define HEAP_HEAP_H
@@ -15,90 +14,91 @@
 #include <pthread.h>
 #include <stdio.h>
 
-/* Classes of sizes in the statistics: class i holds allocations of more than
+/* Size classes of the statistics: class i holds allocations of more than
  * 2^(i-1) and at most 2^i bytes. */
 #define HEAP_CLASSES 48
 
 typedef struct heap_class_stats {
-    uint64_t live;       /* allocations */
-    uint64_t live_bytes; /* that they use, after rounding up */
-    uint64_t free;       /* free ranges of such a length */
+    uint64_t live;       /* number of live allocations */
+    uint64_t live_bytes; /* bytes, after rounding up */
+    uint64_t free;       /* number of free ranges in this class */
     uint64_t free_bytes;
 } heap_class_stats_t;
 
 /*
- * A snapshot. reserved == live + free, at any moment: free counts also what
- * waits for a stream.
+ * A snapshot. reserved == live + free always holds: free includes memory whose
+ * stream has not completed.
  */
 typedef struct heap_stats {
-    uint64_t limit;    /* bytes that the heap may hold */
-    uint64_t reserved; /* bytes of physical memory that it holds */
+    uint64_t limit;    /* maximum bytes of the heap */
+    uint64_t reserved; /* bytes of physical memory held */
     uint64_t live;     /* bytes of it in allocations, after rounding */
-    uint64_t free;     /* bytes of it in none */
-    uint64_t asked;    /* bytes in live allocations, as asked for */
+    uint64_t free;     /* bytes of it in no allocation */
+    uint64_t asked;    /* bytes in live allocations, as requested */
     uint64_t peak_reserved;
-    uint64_t num_live; /* allocations */
+    uint64_t num_live; /* number of allocations */
 
-    /* The longest allocation that could be made without taking memory from
-     * the driver: of one free range, and of all free pages together. */
+    /* The largest allocation possible without memory from the driver: in one
+     * free range, and stitched from all free pages. */
     uint64_t largest_contiguous;
     uint64_t largest_stitchable;
-    /* 1 - largest_contiguous / free, and the same of stitchable; 0 where
-     * nothing is free. */
+    /* 1 - largest_contiguous / free, and the same for stitchable; 0 if nothing
+     * is free. */
     double fragmentation;
     double fragmentation_stitched;
 
-    uint64_t chunks;        /* physical allocations held: large ones */
-    uint64_t pages;         /* and small ones, of 2 MiB */
-    uint64_t stitched_live; /* allocations that are stitched now */
-    uint64_t stitched_kept; /* stitched ranges that wait to be used again */
-    uint64_t mapped;        /* bytes of addresses mapped, home included */
-    uint64_t mappings;      /* chunks and pages, each as often as mapped */
+    uint64_t chunks;        /* large physical allocations held */
+    uint64_t pages;         /* small physical allocations of 2 MiB held */
+    uint64_t stitched_live; /* live stitched allocations */
+    uint64_t stitched_kept; /* stitched ranges kept for reuse */
+    uint64_t mapped;        /* mapped address bytes, including the home */
+    uint64_t mappings;      /* mappings of chunks and pages */
 
-    /* Since the start. */
+    /* Totals since creation. */
     uint64_t allocations;
     uint64_t failures;
-    uint64_t grows;        /* times that memory was taken */
+    uint64_t grows;        /* times memory was taken from the driver */
     uint64_t stitches;     /* ranges stitched */
-    uint64_t restitches;   /* allocations out of a range stitched before */
+    uint64_t restitches;   /* allocations from a kept stitched range */
     uint64_t splits;       /* chunks split into pages */
-    uint64_t stream_waits; /* times one stream was made to wait */
-    uint64_t syncs;        /* times the caller had to wait for streams */
-    uint64_t trimmed;      /* bytes given back */
+    uint64_t stream_waits; /* times a stream had to wait for another */
+    uint64_t syncs;        /* times a caller had to wait for a stream */
+    uint64_t trimmed;      /* bytes released to the driver */
 
     heap_class_stats_t classes[HEAP_CLASSES];
 } heap_stats_t;
 
 /* A part of the heap's file. */
 typedef struct heap_file {
-    int      fd; /* the heap's */
+    int      fd; /* owned by the heap */
     uint64_t offset;
     uint64_t length;
 } heap_file_t;
 
 typedef struct heap_options {
-    uint64_t    limit;       /* bytes that it may hold; 2 MiB or more */
+    uint64_t    limit;       /* maximum bytes of the heap; at least 2 MiB */
     uint64_t    chunk_size;  /* of large chunks: a power of two, 2 to 128 MiB */
     uint64_t    alignment;   /* a power of two, 256 to 2 MiB */
-    uint64_t    stitch_size; /* of the addresses for stitched ranges */
+    uint64_t    stitch_size; /* address bytes for stitched ranges */
     const char *log_path;    /* NULL: no log */
 } heap_options_t;
 
 /*
- * Locks: the heap's lock comes before a stream's. Allocation and free go
- * without the former as long as a stream can serve itself.
+ * Lock order: the heap's lock before a stream's lock. Allocation and free do
+ * not take the heap's lock if the stream's own caches can serve them.
  */
 typedef struct heap {
     mem_vmm_t       *vmm;
     char            *address; /* of offset 0 */
-    uint64_t         size;    /* of all addresses */
+    uint64_t         size;    /* of the whole address range */
     heap_options_t   options;
     struct heap_log *log; /* NULL: none */
-    /* Medium allocations that a stream may have in its pages. */
+    /* Maximum number of medium allocations in a stream's pages. */
     unsigned max_mediums;
-    /* Memory has been asked for over the limit, or the driver had none: until
-     * some is given back, chunks are cut where an allocation ends, and pages
-     * have small allocations alone. Atomic; set under the lock. */
+    /* Set when an allocation exceeded the limit or the driver was out of
+     * memory; cleared when memory is released. While set, chunks are split at
+     * the ends of allocations, and pages hold small allocations only. Atomic;
+     * set with the heap's lock held. */
     bool is_tight;
 
     char            apart[HEAP_APART];
@@ -116,23 +116,26 @@ typedef struct heap {
     void                  *callback_arg;
 
     uint64_t peak_reserved;
-    uint64_t peak_used; /* of what no stream has freed, when one was short */
+    /* Peak of the bytes that no stream had freed, sampled when a stream needed
+     * memory. */
+    uint64_t peak_used;
     uint64_t num_failures;
     uint64_t num_found;     /* allocations that no cache served */
-    int      stitches_owed; /* in allocations: large.c */
+    int      stitches_owed; /* in allocations: see large.c */
     uint64_t num_grows;
     uint64_t num_splits;
     uint64_t trimmed;
 } heap_t;
 
 /*
- * vmm  Belongs to the heap afterwards; after an error to the caller.
+ * vmm  Owned by the heap on success, by the caller on error.
  *
- * UCXPOOL_ERR_NO_MEMORY  the addresses cannot be reserved, or described
+ * UCXPOOL_ERR_NO_MEMORY  no addresses, or no host memory for the bookkeeping
  */
 ucxpool_status_t heap_create(mem_vmm_t *vmm, const heap_options_t *options,
                              heap_t **heap_p);
-/* Waits for the work in streams; what is live is gone. NULL is allowed. */
+/* Waits for the work in all streams. Live allocations become invalid. NULL is
+ * allowed. */
 void heap_destroy(heap_t *heap);
 
 ucxpool_status_t heap_alloc(heap_t *heap, size_t size, void *stream,
@@ -144,22 +147,23 @@ ucxpool_status_t heap_stream_end(heap_t *heap, void *stream);
 ucxpool_status_t heap_segments(heap_t *heap, const void *address, size_t length,
                                ucxpool_heap_segment_t *segments,
                                size_t max_segments, size_t *num_segments_p);
-/* As much of a range, from its first byte on, as lies in one chunk: where in
- * the heap's file. False: there is no file, or nothing that lives. */
+/* The position in the heap's file of the first part of a range, up to the end
+ * of its chunk. Returns false if there is no file, or if the range is not
+ * live. */
 bool heap_file(heap_t *heap, const void *address, size_t length,
                heap_file_t *file_p);
 void heap_on_failure(heap_t *heap, ucxpool_t *pool,
                      ucxpool_heap_failure_t callback, void *arg);
 void heap_stats(heap_t *heap, heap_stats_t *stats_p);
-/* The ranges of the home, a line each. */
+/* Print the ranges of the home, one per line. */
 void heap_print_ranges(heap_t *heap, FILE *stream);
 
 /*
- * Its invariants: ranges lie side by side without a gap; what is backed is in a
- * range that is not a hole, and the reverse; an index has what is free, and all
- * of it; runs of what is stitched and in use are HEAP_STITCHED.
+ * Check the invariants: ranges are contiguous; a page is backed if and only if
+ * its range is not a hole; the indexes contain exactly the free ranges; the
+ * runs of stitched ranges in use are HEAP_STITCHED.
  *
- * UCXPOOL_ERR_PROTOCOL  one does not hold; the detail tells which
+ * UCXPOOL_ERR_PROTOCOL  an invariant is violated; the detail says which
  */
 ucxpool_status_t heap_check(heap_t *heap);
 

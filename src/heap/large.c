@@ -9,9 +9,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* --- what becomes free ------------------------------------------------------
- * What streams keep for themselves, and what they have freed, made available to
- * one that needs it.
+/* --- reclaiming -------------------------------------------------------------
+ * Makes memory that streams cache or have freed available to a stream that
+ * needs it.
  */
 
 void heap_release_range(heap_t *heap, heap_range_t *range,
@@ -68,7 +68,7 @@ void heap_collect_all(heap_t *heap)
     }
 }
 
-/* Move what one has free to another, which may use it. */
+/* Move all free ranges of a stream to another stream that may use them. */
 static void move_all(heap_t *heap, heap_stream_t *from, heap_stream_t *to)
 {
     uint64_t      ticket = heap_stream_ticket(to);
@@ -82,7 +82,8 @@ static void move_all(heap_t *heap, heap_stream_t *from, heap_stream_t *to)
     }
 }
 
-/* Give a stream all that the others have free, and that is over for it. */
+/* Give a stream the free ranges of all other streams, and make it wait for
+ * their work. */
 static void give_all_to(heap_t *heap, heap_stream_t *stream)
 {
     for (heap_stream_t *other = heap->streams.all; other != NULL;
@@ -94,7 +95,7 @@ static void give_all_to(heap_t *heap, heap_stream_t *stream)
     }
 }
 
-/* One that can be made to wait, if there is any. */
+/* A stream that can wait, or any stream. */
 static heap_stream_t *any_stream(const heap_t *heap)
 {
     heap_stream_t *stream = heap->streams.all;
@@ -102,7 +103,7 @@ static heap_stream_t *any_stream(const heap_t *heap)
     while ((stream != NULL) && heap_stream_is_ended(stream)) {
         stream = stream->next;
     }
-    /* Where all have ended, all that is free is over. */
+    /* If all streams have ended, all their free ranges can be used at once. */
     return (stream != NULL) ? stream : heap->streams.all;
 }
 
@@ -110,7 +111,7 @@ ucxpool_status_t heap_settle(heap_t *heap, heap_stream_t *stream)
 {
     ucxpool_status_t status = UCXPOOL_OK;
 
-    /* The second time what was freed late, and is over now. */
+    /* The second pass handles late frees, which the first made available. */
     for (int i = 0; (i < 2) && (status == UCXPOOL_OK); i++) {
         heap_collect_all(heap);
         status = heap_streams_sync(&heap->streams);
@@ -125,17 +126,17 @@ ucxpool_status_t heap_settle(heap_t *heap, heap_stream_t *stream)
 }
 
 /* --- growth -----------------------------------------------------------------
- * Memory from the driver, no more of it than is missing.
+ * Allocates only the missing memory from the driver.
  */
 
-/* Where to take how much. */
+/* A place to add memory, and the amount. */
 typedef struct site {
     heap_range_t *hole;
     uint64_t      offset;
     uint64_t      size;
 } site_t;
 
-/* Bytes beside a hole that are free for a stream. */
+/* Bytes next to a hole that a stream can use. */
 static uint64_t usable(const heap_range_t *range, const heap_stream_t *stream)
 {
     return ((range != NULL) && (heap_range_state(range) == HEAP_FREE) &&
@@ -144,7 +145,8 @@ static uint64_t usable(const heap_range_t *range, const heap_stream_t *stream)
                : 0;
 }
 
-/* The least that has to be taken in this hole; false: it is too short. */
+/* Compute the least memory to add in this hole; false if the hole is too
+ * short. */
 static bool site_in(const heap_t *heap, heap_range_t *hole,
                     const heap_stream_t *stream, uint64_t size, site_t *site)
 {
@@ -160,7 +162,7 @@ static bool site_in(const heap_t *heap, heap_range_t *hole,
     }
     if ((before == 0) && (size >= slot_size) &&
         (aligned + missing <= heap_range_end(hole))) {
-        /* From the start of a slot, so that chunks are large. */
+        /* Start at a slot boundary, so that chunks are large. */
         site->offset = aligned;
         return true;
     }
@@ -197,9 +199,9 @@ static void become_tight(heap_t *heap)
     __atomic_store_n(&heap->is_tight, true, __ATOMIC_RELAXED);
 }
 
-/* Its memory is free afterwards, with that ticket of a stream. A GPU has less
- * than a limit that is all of its memory: then it is the driver that says so.
- */
+/* Add memory at a site, which is then free with the given ticket. A limit of
+ * all GPU memory may exceed what is available; then the driver reports the
+ * lack. */
 static ucxpool_status_t back_site(heap_t *heap, const site_t *site,
                                   heap_stream_t *stream, uint64_t ticket,
                                   heap_range_t **range_p)
@@ -224,8 +226,8 @@ static ucxpool_status_t back_site(heap_t *heap, const site_t *site,
     return status;
 }
 
-/* So that `size` bytes lie together. *range_p is a free range that is long
- * enough; NULL: the limit does not allow it. */
+/* Add memory so that `size` contiguous bytes are free. *range_p is a free range
+ * that is long enough, or NULL if the limit does not allow it. */
 static ucxpool_status_t grow_range(heap_t *heap, heap_stream_t *stream,
                                    uint64_t size, bool is_page,
                                    heap_range_t **range_p)
@@ -236,12 +238,12 @@ static ucxpool_status_t grow_range(heap_t *heap, heap_stream_t *stream,
     if (!find_site(heap, stream, size, is_page, &site)) {
         return UCXPOOL_OK;
     }
-    /* As if the stream had freed it just now: what another stream is not over
-     * with is not to become one with it. */
+    /* Use a new ticket of the stream: the range must not be joined with a range
+     * that another stream may still be using. */
     return back_site(heap, &site, stream, heap_stream_ticket(stream), range_p);
 }
 
-/* Whole pages, from hole to hole. */
+/* Add whole pages in consecutive holes. */
 static ucxpool_status_t back_pages(heap_t *heap, heap_stream_t *stream,
                                    uint64_t ticket, uint64_t size)
 {
@@ -263,8 +265,8 @@ static ucxpool_status_t back_pages(heap_t *heap, heap_stream_t *stream,
     return UCXPOOL_OK;
 }
 
-/* Whole pages, `size` bytes in all, wherever they are; nothing where the limit
- * does not allow it. */
+/* Add whole pages in any place, `size` bytes in total. Adds nothing if the
+ * limit does not allow it. */
 static ucxpool_status_t grow_pages(heap_t *heap, heap_stream_t *stream,
                                    uint64_t size)
 {
@@ -274,23 +276,26 @@ static ucxpool_status_t grow_pages(heap_t *heap, heap_stream_t *stream,
     return back_pages(heap, stream, heap_stream_ticket(stream), size);
 }
 
-/* --- the steps --------------------------------------------------------------
- * From what costs nothing to what makes the caller wait.
+/* --- search steps -----------------------------------------------------------
+ * In order of cost: the first are free, the last makes the caller wait.
  */
 
-/* Before memory is taken from the driver, ranges are stitched of so many chunks
- * at most: more take several times as long as new memory does. */
+/* Maximum number of mappings for stitching before memory is allocated from the
+ * driver. Stitching more of them takes several times as long as allocating
+ * memory. */
 #define FEW_MAPPINGS 128
 
-/* A program that makes the heap stitch often needs more room: the heap then
- * takes memory instead, until it holds half as much again as was in use at
- * most, where nearly all sizes fit somewhere. Often is more than once in so
- * many allocations that no cache served: a program that does much the same
- * again and again, as training does, stitches seldom, and should hold no more
- * for it. So each stitch is owed that many allocations. A few may be owed, as
- * when a program begins; with each from there on the heap may hold more, up to
- * most. Few are saved up, too: what a program did long ago says nothing of what
- * it does now.
+/*
+ * A heap that stitches often should grow instead, up to 1.5 times the peak of
+ * memory in use: with that much, nearly all sizes fit somewhere.
+ *
+ * Often means more than once in SELDOM allocations that no cache served. A
+ * program that repeats the same allocations, such as training, stitches seldom
+ * and should not hold more memory. Each stitch adds SELDOM to stitches_owed,
+ * and each allocation subtracts 1. Up to FEW_OWED have no effect, as at the
+ * start of a program. From there to MOST_OWED the allowed size rises to the
+ * maximum. stitches_owed is at least -FEW_OWED, so that old behaviour does not
+ * outweigh recent behaviour.
  */
 #define SELDOM    80
 #define FEW_OWED  (16 * SELDOM)
@@ -301,9 +306,9 @@ typedef struct wish {
     heap_stream_t   *stream;
     uint64_t         size;
     bool             is_page;
-    bool             is_late; /* what is quick has been tried */
-    heap_range_t    *range;   /* what was found, or NULL */
-    ucxpool_status_t status;  /* of the last call that failed */
+    bool             is_late; /* cheap searches have failed */
+    heap_range_t    *range;   /* the result, or NULL */
+    ucxpool_status_t status;  /* last error */
 } wish_t;
 
 static void note(wish_t *wish, ucxpool_status_t status)
@@ -313,7 +318,7 @@ static void note(wish_t *wish, ucxpool_status_t status)
     }
 }
 
-/* Where in a free range does it fit? */
+/* Find the offset in a free range where the request fits. */
 static bool fits(const wish_t *wish, const heap_range_t *range,
                  uint64_t *offset_p)
 {
@@ -322,8 +327,8 @@ static bool fits(const wish_t *wish, const heap_range_t *range,
     return *offset_p + wish->size <= heap_range_end(range);
 }
 
-/* A page in any of the ranges that are long enough: one that is not twice as
- * long may have none. */
+/* Search all ranges that are long enough: a range shorter than two pages may
+ * not contain an aligned page. */
 static heap_range_t *
 look_for_page(const wish_t *wish, const heap_index_t *index, uint64_t *offset_p)
 {
@@ -341,7 +346,7 @@ static heap_range_t *look_up(const wish_t *wish, heap_index_t *index,
     heap_range_t *range = heap_index_find(index, wish->size);
 
     if ((range != NULL) && !fits(wish, range, offset_p)) {
-        /* Wherever such a range begins, a page lies in it. */
+        /* A range of this size always contains an aligned page. */
         range = heap_index_find(index, 2 * HEAP_PAGE - HEAP_UNIT);
         if ((range == NULL) && wish->is_late) {
             return look_for_page(wish, index, offset_p);
@@ -350,7 +355,8 @@ static heap_range_t *look_up(const wish_t *wish, heap_index_t *index,
     return ((range != NULL) && fits(wish, range, offset_p)) ? range : NULL;
 }
 
-/* Is a slot one chunk, all of it free and nobody at work in it? */
+/* Whether a slot is one chunk that is completely free and unused by any
+ * stream. */
 static bool is_idle_chunk(const heap_t *heap, const heap_range_t *range,
                           size_t slot)
 {
@@ -363,8 +369,8 @@ static bool is_idle_chunk(const heap_t *heap, const heap_range_t *range,
 }
 
 /*
- * Make pages of the chunk in which an allocation would end, so that the rest of
- * it can be stitched. True: the free ranges may have changed.
+ * Split the chunk in which an allocation would end into pages, so that the rest
+ * of it can be stitched. Returns true if the free ranges may have changed.
  */
 static bool split_chunk(wish_t *wish, heap_range_t *range, uint64_t offset)
 {
@@ -398,7 +404,7 @@ static void take(wish_t *wish, heap_range_t *range, uint64_t offset)
     }
 }
 
-/* What the stream itself has freed. */
+/* Search the stream's own free ranges. */
 static void own(wish_t *wish)
 {
     heap_index_t *index = &wish->stream->index;
@@ -415,7 +421,7 @@ static void own(wish_t *wish)
     }
 }
 
-/* And what is in its cache. */
+/* Search again after emptying the stream's cache. */
 static void own_cached(wish_t *wish)
 {
     heap_collect(wish->heap, wish->stream, 1);
@@ -437,7 +443,7 @@ static void borrow_from(wish_t *wish, heap_stream_t *other)
     uint64_t        offset;
 
     if (wish->size >= wish->heap->space.home.slot_size) {
-        /* Worth it, even if that one has to search the next time. */
+        /* Worth emptying the other stream's cache for a large request. */
         heap_collect(wish->heap, other, 1);
     }
     range = look_up(wish, &other->index, &offset);
@@ -451,7 +457,7 @@ static void borrow_from(wish_t *wish, heap_stream_t *other)
     }
 }
 
-/* One range that another stream has freed. */
+/* Take a single range that another stream has freed. */
 static void borrow(wish_t *wish)
 {
     for (heap_stream_t *other = wish->heap->streams.all;
@@ -462,7 +468,7 @@ static void borrow(wish_t *wish)
     }
 }
 
-/* All of it. */
+/* Take all ranges that other streams have freed. */
 static void borrow_all(wish_t *wish)
 {
     uint64_t size = 0;
@@ -489,7 +495,7 @@ static void stitch_up_to(wish_t *wish, size_t max_mappings)
     }
 }
 
-/* May memory be taken, where what is free would have to be stitched? */
+/* Whether the heap may grow instead of stitching free memory. */
 static bool has_room(const wish_t *wish)
 {
     heap_t  *heap     = wish->heap;
@@ -507,7 +513,7 @@ static bool has_room(const wish_t *wish)
                heap->peak_used / 2 / (MOST_OWED - FEW_OWED) * owed;
 }
 
-/* Memory was looked for, and so many ranges were stitched for it. */
+/* Update stitches_owed after a search that stitched `num` ranges. */
 static void count_stitches(heap_t *heap, uint64_t num)
 {
     int owed = heap->stitches_owed - 1 + (int)num * SELDOM;
@@ -539,7 +545,7 @@ static void stitch(wish_t *wish)
     stitch_up_to(wish, SIZE_MAX);
 }
 
-/* All of what the others have freed, and what is in their caches. */
+/* Take all that other streams have freed, including their caches. */
 static void reclaim(wish_t *wish)
 {
     wish->is_late = true;
@@ -553,7 +559,7 @@ static void reclaim(wish_t *wish)
     }
 }
 
-/* Stitch, with new memory for what is missing. */
+/* Stitch free memory together with new memory. */
 static void grow_and_stitch(wish_t *wish)
 {
     heap_t  *heap = wish->heap;
@@ -566,7 +572,7 @@ static void grow_and_stitch(wish_t *wish)
     }
 }
 
-/* Wait until all that is free may be used. */
+/* Wait until all free memory may be used. */
 static void sync(wish_t *wish)
 {
     note(wish, heap_settle(wish->heap, wish->stream));
@@ -575,7 +581,7 @@ static void sync(wish_t *wish)
         restitch(wish);
     }
     if (wish->range == NULL) {
-        /* What others kept may have been what the limit was full of. */
+        /* The memory of other streams is usable now: less has to be added. */
         grow(wish);
     }
     if (wish->range == NULL) {
@@ -586,7 +592,7 @@ static void sync(wish_t *wish)
     }
 }
 
-/* One step after the other, until one finds it. */
+/* Run the steps in order until one finds a range. */
 static ucxpool_status_t fulfil(wish_t *wish, void (*const *steps)(wish_t *),
                                size_t num_steps, heap_range_t **range_p)
 {
@@ -636,9 +642,9 @@ ucxpool_status_t heap_find_page_soon(heap_t *heap, heap_stream_t *stream,
     return fulfil(&wish, steps, sizeof(steps) / sizeof(steps[0]), range_p);
 }
 
-/* --- memory taken and given back at once ---------------------------------- */
+/* --- reserve and trim ----------------------------------------------------- */
 
-/* About half, which is whole chunks as long as it can be. */
+/* About half, in whole chunks if possible. */
 static uint64_t half_of(const heap_t *heap, uint64_t size)
 {
     uint64_t slot_size = heap->space.home.slot_size;
@@ -646,7 +652,8 @@ static uint64_t half_of(const heap_t *heap, uint64_t size)
     return base_align_up(size / 2, (size > slot_size) ? slot_size : HEAP_PAGE);
 }
 
-/* In shorter and shorter pieces where there is not so much. */
+/* Add memory in smaller and smaller pieces as long as the driver has no
+ * more. */
 static ucxpool_status_t back_what_there_is(heap_t *heap, heap_stream_t *stream,
                                            uint64_t missing)
 {
@@ -657,7 +664,7 @@ static ucxpool_status_t back_what_there_is(heap_t *heap, heap_stream_t *stream,
         ucxpool_status_t status;
 
         piece = base_min(piece, missing);
-        /* Nobody has used it: anybody may. */
+        /* New memory: usable by any stream. */
         status = back_pages(heap, stream, 0, piece);
         missing -= heap->space.home.reserved - before;
         if ((status == UCXPOOL_ERR_NO_MEMORY) && (piece > HEAP_PAGE)) {
@@ -709,7 +716,8 @@ ucxpool_status_t heap_reserve(heap_t *heap, size_t size)
     return status;
 }
 
-/* Give back a chunk or a page. What cannot be given back is passed over. */
+/* Release a chunk or a page to the driver. Skips memory that is in use by a
+ * stitched range. */
 static ucxpool_status_t give_back(heap_t *heap, uint64_t offset, uint64_t size)
 {
     heap_range_t    *range = heap_space_cover(&heap->space, offset);
@@ -727,7 +735,8 @@ static ucxpool_status_t give_back(heap_t *heap, uint64_t offset, uint64_t size)
     return status;
 }
 
-/* Of one free range, from its start, as much as has to go. */
+/* Release memory from the start of a free range until only keep_size is
+ * left. */
 static ucxpool_status_t trim_range(heap_t *heap, const heap_range_t *range,
                                    size_t keep_size)
 {

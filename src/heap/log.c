@@ -19,25 +19,26 @@
 
 #define HEADER "Thread,Time,Action,Pointer,Size,Stream\n"
 
-/* Logs of one path that may be written at one time. */
+/* Maximum number of logs that are written at one time with the same path. */
 #define MAX_LOGS 1000
 
-/* Longer than any line, and what is written at once. */
+/* Longer than any line; and the size of the buffer. */
 #define LINE_SIZE   192
 #define BUFFER_SIZE ((size_t)64 << 10)
 
 struct heap_log {
-    pthread_mutex_t mutex; /* of all below */
+    pthread_mutex_t mutex; /* protects all members below */
     int             fd;
-    bool            is_over; /* it could not be written */
-    time_t          second;  /* what clock[] tells */
+    bool            is_over; /* a write failed */
+    time_t          second;  /* the second that clock[] shows */
     char            clock[16];
-    size_t          num_bytes; /* that wait in the buffer */
+    size_t          num_bytes; /* bytes in the buffer */
     char            path[PATH_MAX];
     char            buffer[BUFFER_SIZE];
 };
 
-/* Open and lock a file. 0 or errno: EWOULDBLOCK, another has it. */
+/* Open and lock a file. Returns 0 or an errno value; EWOULDBLOCK if another log
+ * has the lock. */
 static int open_log(const char *path, int *fd_p)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
@@ -55,7 +56,7 @@ static int open_log(const char *path, int *fd_p)
     return 0;
 }
 
-/* The first of path, path.1, path.2 ... that nobody writes. */
+/* Open the first of path, path.1, path.2 ... that is not locked. */
 static int open_free(const char *path, heap_log_t *log)
 {
     int error = EWOULDBLOCK;
@@ -73,7 +74,7 @@ static int open_free(const char *path, heap_log_t *log)
     return error;
 }
 
-/* A pipe or a terminal cannot be emptied, and need not be. */
+/* Pipes and terminals cannot be truncated. */
 static int empty(int fd)
 {
     struct stat is;
@@ -147,7 +148,7 @@ void heap_log_destroy(heap_log_t *log)
     }
 }
 
-/* The time of day is made anew once a second. */
+/* Format the time of day once per second. */
 static void tell_second(heap_log_t *log, time_t second)
 {
     struct tm local;
@@ -159,7 +160,7 @@ static void tell_second(heap_log_t *log, time_t second)
     }
 }
 
-/* As printf() and a C++ stream print pointers; they differ in NULL. */
+/* Like printf() and C++ streams, which print NULL differently. */
 static void format_pointer(const void *pointer, const char *null, char *text,
                            size_t text_size)
 {
@@ -170,7 +171,7 @@ static void format_pointer(const void *pointer, const char *null, char *text,
     }
 }
 
-/* What follows the time. */
+/* Add a line: thread, time and the call. */
 static void add_line(heap_log_t *log, const char *call)
 {
     struct timespec now;

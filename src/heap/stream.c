@@ -54,7 +54,7 @@ static void small_index_remove(heap_small_t *small, heap_range_t *range)
     small->num_empty -= is_whole(range);
 }
 
-/* Cut one off a free range. */
+/* Cut a range from a free range. */
 static ucxpool_status_t small_cut(heap_small_t *small, uint64_t size,
                                   uint64_t asked, heap_range_t **range_p)
 {
@@ -142,7 +142,7 @@ heap_range_t *heap_small_around(const heap_page_t *page, uint64_t offset)
     return NULL;
 }
 
-/* Join a range with what is free beside it. */
+/* Join a range with free neighbours. */
 static void small_release(heap_small_t *small, heap_range_t *range)
 {
     heap_range_t *before = range->before;
@@ -229,15 +229,15 @@ heap_page_t *heap_small_remove(heap_small_t *small, unsigned keep)
     return page;
 }
 
-/* --- the heap's streams --------------------------------------------------- */
+/* --- streams of the heap -------------------------------------------------- */
 
 #define FIRST_CAPACITY 64
 
-/* Those to come included. */
+/* Includes future tickets. */
 #define ALL_TICKETS UINT64_MAX
 
-/* Open addressing, never more than half full. A table that has become too small
- * is kept, since somebody may be reading it. */
+/* Open addressing, at most half full. A replaced table is kept, because another
+ * thread may be reading it. */
 typedef struct heap_streams_table {
     struct heap_streams_table *smaller;
     size_t                     capacity;
@@ -276,12 +276,12 @@ void heap_streams_cleanup(heap_streams_t *streams)
 
 static size_t first_entry(const heap_streams_table_t *table, void *handle)
 {
-    /* Handles are addresses or small numbers. */
+    /* Handles are addresses or small integers. */
     return ((uintptr_t)handle * UINT64_C(0x9E3779B97F4A7C15) >> 32) &
            (table->capacity - 1);
 }
 
-/* A stream that is known, ended or not. */
+/* Find a stream, including ended ones. */
 static heap_stream_t *look_up(const heap_streams_t *streams, void *handle)
 {
     const heap_streams_table_t *table =
@@ -318,7 +318,7 @@ static void enter(heap_streams_table_t *table, heap_stream_t *stream)
     __atomic_store_n(&table->entries[i], stream, __ATOMIC_RELEASE);
 }
 
-/* Room for one more. */
+/* Ensure that the table has room for one more. */
 static ucxpool_status_t prepare_table(heap_streams_t *streams)
 {
     heap_streams_table_t *old = streams->table;
@@ -387,8 +387,8 @@ static void be_over(heap_stream_t *stream, uint64_t ticket)
     __atomic_store_n(&stream->over, ticket, __ATOMIC_RELEASE);
 }
 
-/* What was freed before is over, and what will be is not. Nobody takes a ticket
- * of it by its handle before he sees that it has not ended. */
+/* Earlier frees are over, later ones are not. No caller takes a ticket by the
+ * handle before is_ended is false. */
 static void begin_again(const heap_streams_t *streams, heap_stream_t *stream)
 {
     if (!streams->vmm->is_host) {
@@ -429,7 +429,7 @@ void heap_stream_look(heap_streams_t *streams, heap_stream_t *stream)
     }
 }
 
-/* A fence behind all tickets that there are now. */
+/* Set a fence after all current tickets. */
 static ucxpool_status_t set_fence(heap_streams_t *streams,
                                   heap_stream_t  *stream)
 {
@@ -511,7 +511,7 @@ ucxpool_status_t heap_stream_retire(heap_streams_t *streams,
 {
     ucxpool_status_t status;
 
-    /* What was freed in its own pages has no ticket: this one covers it. */
+    /* Frees in the stream's own pages have no ticket: this one covers them. */
     (void)heap_stream_ticket(stream);
     status = heap_stream_sync(streams, stream);
     if (status == UCXPOOL_OK) {

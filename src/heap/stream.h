@@ -1,15 +1,14 @@
 /*
- * Streams, as the heap knows them: what was freed in each, and how far each has
- * come.
+ * The streams of a heap: the memory freed in each, and the progress of each.
  *
- * Every free in a stream gets the stream's next number, its ticket. A fence set
- * in the stream covers all tickets until then; when it is reached, these are
- * over: what was freed with them may be used by anybody. Fences are set only
- * when another stream asks for memory.
+ * Every free in a stream gets the next number of the stream, its ticket. A
+ * fence set in the stream covers all tickets until then. When the fence is
+ * reached, these tickets are over: memory freed with them may be used by any
+ * stream. Fences are set only when another stream needs memory.
  *
- * A stream that has ended is known still, since its pages may hold what is
- * live. No fence is set in it, and all its tickets are over, those to come
- * included. When its handle is named again, it is another stream's.
+ * An ended stream remains known, because its pages may hold live allocations.
+ * No fence is set in it, and all its tickets are over, including future ones.
+ * If its handle is used again, it belongs to a new stream.
  */
 #ifndef HEAP_STREAM_H
 #define HEAP_STREAM_H
@@ -20,27 +19,27 @@
 
 typedef struct heap_stream heap_stream_t;
 
-/* Between what different threads write: two lines of a cache, since these are
- * fetched in pairs. */
+/* Separates data that different threads write: two cache lines, because lines
+ * are fetched in pairs. */
 #define HEAP_APART 128
 
 /*
- * Medium allocations, longer than HEAP_SMALL_MAX, lie in pages too as long as
- * they are few (heap_t.max_mediums) and memory is plenty, since a stream finds
- * them room there without the heap's lock. In pages alone they would waste up
- * to a third.
+ * Medium allocations are longer than HEAP_SMALL_MAX. They are in pages too, as
+ * long as they are few (heap_t.max_mediums) and memory is not tight, because a
+ * stream can allocate them there without the heap's lock. If all of them were
+ * in pages, up to a third of the memory would be wasted.
  */
 #define HEAP_MEDIUM_MAX ((uint64_t)1 << 20)
 
-/* A page of the home. Its descriptor is never freed before the heap is. */
+/* A page of the home. Its descriptor is freed only with the heap. */
 struct heap_page {
-    struct heap_page *next;   /* of the heap's spare descriptors */
-    struct heap_page *older;  /* of all its descriptors */
+    struct heap_page *next;   /* among the heap's spare descriptors */
+    struct heap_page *older;  /* among all descriptors of the heap */
     base_list_t       link;   /* among its stream's pages */
-    heap_range_t     *place;  /* the HEAP_SMALL range of the home */
-    heap_stream_t    *stream; /* whose it is; atomic */
-    heap_range_t     *first;  /* its ranges, by address */
-    /* What begins at each unit, and is live, cached or late. */
+    heap_range_t     *place;  /* its HEAP_SMALL range in the home */
+    heap_stream_t    *stream; /* owner; atomic */
+    heap_range_t     *first;  /* first range in the page */
+    /* The live, cached or late range that begins at each unit. */
     heap_range_t *starts[HEAP_PAGE / HEAP_UNIT];
 };
 
@@ -51,28 +50,30 @@ typedef struct heap_small {
     heap_ranges_t     ranges;
     base_list_t       late; /* freed in other streams */
     unsigned          num_pages;
-    unsigned          num_empty;   /* pages with nothing in them */
+    unsigned          num_empty;   /* pages without allocations */
     unsigned          num_mediums; /* live */
 } heap_small_t;
 
 struct heap_stream {
-    struct heap_stream *next; /* of the heap's */
+    struct heap_stream *next; /* among the heap's streams */
     void               *handle;
-    heap_index_t        index; /* free ranges of the home that were freed in
-                                  it; under the heap's lock */
-    bool is_ended;       /* the handle is no stream's; atomic, written under
-                            the heap's lock */
-    uint64_t     frees;  /* the last ticket; atomic */
-    uint64_t     over;   /* tickets up to it are over; atomic */
-    mem_fence_t *fence;  /* NULL: none; under the heap's lock */
-    uint64_t     covers; /* tickets up to it are over when the fence is
-                            reached */
+    /* Free ranges of the home that were freed in the stream. Protected by the
+     * heap's lock. */
+    heap_index_t index;
+    /* The handle belongs to no stream. Atomic; written with the heap's lock
+     * held. */
+    bool         is_ended;
+    uint64_t     frees; /* the last ticket; atomic */
+    uint64_t     over;  /* tickets up to it are over; atomic */
+    mem_fence_t *fence; /* NULL: none; protected by the heap's lock */
+    /* Tickets up to this are over when the fence is reached. */
+    uint64_t covers;
 
-    /* What a stream's own threads need, without the heap's lock. */
+    /* Used by the stream's own threads, without the heap's lock. */
     char              apart_before[HEAP_APART];
     base_lock_t       lock;
     heap_free_cache_t cache; /* large ranges */
-    heap_small_t      small; /* pages for small and medium allocations */
+    heap_small_t      small; /* small and medium allocations */
     uint64_t          num_allocs;
     char              apart_behind[HEAP_APART];
 };
@@ -89,29 +90,33 @@ typedef struct heap_streams {
 void heap_streams_init(heap_streams_t *streams, mem_vmm_t *vmm);
 void heap_streams_cleanup(heap_streams_t *streams);
 
-/* A stream that is known and has not ended; NULL: there is none. No lock. */
+/* Find a known stream that has not ended; NULL if not found. Takes no lock. */
 heap_stream_t *heap_streams_find(const heap_streams_t *streams, void *handle);
 
-/* The same; it is added if need be, or begins again. Under the heap's lock.
+/*
+ * The same, but adds an unknown stream and restarts an ended one. Called with
+ * the heap's lock held.
  *
- * UCXPOOL_ERR_NO_MEMORY */
+ * UCXPOOL_ERR_NO_MEMORY
+ */
 ucxpool_status_t heap_streams_get(heap_streams_t *streams, void *handle,
                                   heap_stream_t **stream_p);
 
-/* The ticket of something freed in a stream now. */
+/* Get the ticket for a free in a stream. */
 static inline uint64_t heap_stream_ticket(heap_stream_t *stream)
 {
     return __atomic_add_fetch(&stream->frees, 1, __ATOMIC_RELAXED);
 }
 
-/* May anybody use what was freed in the stream with that ticket? */
+/* Whether any stream may use memory that was freed with the ticket. */
 static inline bool heap_stream_is_over(const heap_stream_t *stream,
                                        uint64_t             ticket)
 {
     return ticket <= __atomic_load_n(&stream->over, __ATOMIC_ACQUIRE);
 }
 
-/* May work in `user` use what was freed in `stream` with that ticket? */
+/* Whether work in `user` may use memory that was freed in `stream` with the
+ * ticket. */
 static inline bool heap_stream_may_use(const heap_stream_t *user,
                                        const heap_stream_t *stream,
                                        uint64_t             ticket)
@@ -124,84 +129,85 @@ static inline bool heap_stream_is_ended(const heap_stream_t *stream)
     return __atomic_load_n(&stream->is_ended, __ATOMIC_ACQUIRE);
 }
 
-/* The six below are under the heap's lock. */
+/* The functions below are called with the heap's lock held. */
 
-/* Look how far a stream has come, if a fence tells. */
+/* Update the progress of a stream if its fence has been reached. */
 void heap_stream_look(heap_streams_t *streams, heap_stream_t *stream);
 
-/* The same; where there is no fence, one is set, for this look and others. */
+/* The same, but sets a fence if none is set, for this and later calls. */
 void heap_stream_ask(heap_streams_t *streams, heap_stream_t *stream);
 
 /*
- * Let what comes into `user` wait for what is in `stream` now, so that all that
- * was freed there may be used by `user`.
+ * Make future work in `user` wait for the current work in `stream`, so that
+ * `user` may use all memory that was freed there.
  *
- * UCXPOOL_ERR_IO  the driver failed
+ * UCXPOOL_ERR_IO  driver error
  */
 ucxpool_status_t heap_stream_wait(heap_streams_t *streams,
                                   heap_stream_t *stream, heap_stream_t *user);
 
-/* Wait here for what is in a stream now: all tickets are over then. */
+/* Block until the current work in a stream has completed. All its tickets are
+ * over then. */
 ucxpool_status_t heap_stream_sync(heap_streams_t *streams,
                                   heap_stream_t  *stream);
 
-/* The same, and the stream has ended afterwards. */
+/* The same, and end the stream. */
 ucxpool_status_t heap_stream_retire(heap_streams_t *streams,
                                     heap_stream_t  *stream);
 
-/* Wait for what is in all streams now. */
+/* Block until the current work in all streams has completed. */
 ucxpool_status_t heap_streams_sync(heap_streams_t *streams);
 
 /* --- small allocations ------------------------------------------------------
- * Those of up to HEAP_SMALL_MAX bytes share pages, so that one of them never
- * keeps more than a page from being stitched. A stream has pages of its own,
- * and its threads need only its lock.
+ * Allocations of up to HEAP_SMALL_MAX bytes share pages, so that each keeps at
+ * most one page from being stitched. A stream has its own pages, and its
+ * threads need only its lock.
  *
- * These functions are called under that lock.
+ * These functions are called with the stream's lock held.
  */
 
 /*
- * Allocate from the pages there are. size is a multiple of HEAP_UNIT; asked is
- * what the caller asked for.
+ * Allocate in the existing pages. `size` is a multiple of HEAP_UNIT; `asked` is
+ * the size that the caller requested.
  *
- * UCXPOOL_OK           *range_p is live; NULL: there is no room
- * UCXPOOL_ERR_NO_MEMORY  none of the host to describe it
+ * UCXPOOL_OK             *range_p is live; NULL: no room
+ * UCXPOOL_ERR_NO_MEMORY  no host memory for descriptors
  */
 ucxpool_status_t heap_small_take(heap_small_t *small, uint64_t size,
                                  uint64_t asked, heap_range_t **range_p);
 
-/* UCXPOOL_ERR_NO_MEMORY: the page stays the caller's. */
+/* Add a page. UCXPOOL_ERR_NO_MEMORY: the caller keeps the page. */
 ucxpool_status_t heap_small_add(heap_small_t *small, heap_stream_t *stream,
                                 heap_page_t *page);
 
-/* What begins there; NULL: nothing that is in use. */
+/* The range in use that begins at an offset; NULL if not found. */
 heap_range_t *heap_small_at(const heap_page_t *page, uint64_t offset);
 
-/* The live range that an offset lies in, or NULL. */
+/* The live range that contains an offset, or NULL. */
 heap_range_t *heap_small_around(const heap_page_t *page, uint64_t offset);
 
-/* One that was live no longer is: before it is given. */
+/* Call this for a range that is no longer live, before it is given back. */
 void heap_small_end(heap_small_t *small, const heap_range_t *range);
 
-/* Free a range that is HEAP_CACHED, in the stream of its page. */
+/* Free a HEAP_CACHED range in the stream of its page. */
 void heap_small_give(heap_small_t *small, heap_range_t *range);
 
-/* Free it when the other stream, that its ticket is of, is over with it. */
+/* Free a HEAP_LATE range once its ticket is over. */
 void heap_small_give_late(heap_small_t *small, heap_range_t *range);
 
 /*
- * Free what was late and is over, or was freed in a stream up to a ticket that
- * this one has been made to wait for (stream may be NULL). Returns the stream
- * of one that is still late, or NULL.
+ * Free late ranges whose ticket is over, or that were freed in `stream` up to
+ * `ticket`, for which this stream has been made to wait (`stream` may be NULL).
+ * Returns the stream of a range that is still late, or NULL.
  */
 heap_stream_t *heap_small_settle(heap_small_t        *small,
                                  const heap_stream_t *stream, uint64_t ticket);
 
-/* Join all that is free, and keep nothing in the cache. */
+/* Empty the cache and join all free ranges. */
 void heap_small_join(heap_small_t *small);
 
-/* A page with nothing in it, of more than `keep` such; NULL: there is none. It
- * is no longer the stream's. */
+/* Remove an empty page from the stream if it has more than `keep` of them; NULL
+ * otherwise. */
 heap_page_t *heap_small_remove(heap_small_t *small, unsigned keep);
 
 #endif
