@@ -121,12 +121,14 @@ libucxpool_internal_la_SOURCES = \
 	src/window/operation.c \
 	src/window/piece.c \
 	src/window/process.c \
+	src/window/reason.c \
 	src/window/remote.c \
 	src/window/rma.c \
 	src/window/serve.c \
 	src/window/service.c \
 	src/window/turns.c \
 	src/window/virtual.c \
+	src/window/ways.c \
 	src/window/window.c src/window/window.h \
 	src/wire/map.c \
 	src/wire/ucx.c \

@@ -9,7 +9,7 @@
 struct core_control;
 struct xfer_fragment;
 
-/* Where a peer is, for the ways of windows. */
+/* The place of a peer, for the ways of windows. */
 typedef enum core_reach {
     /* Another process, both pools in host memory; both on GPUs. */
     CORE_REACH_HOST = 1 << UCXPOOL_MEMORY_HOST,
@@ -25,8 +25,8 @@ typedef struct core_wire {
     /* Longest message of one piece of memory that goes with its descriptor, in
      * one entry of the ring; 0: none does. */
     size_t max_inline;
-    /* Regions lie side by side where a peer reads them: a fragment in place may
-     * go on from one to the next. */
+    /* A peer has our regions side by side: a fragment in place may extend over
+     * several of them. */
     bool joins_regions;
     /* Control messages go through the channel's ring, as does the place of a
      * fragment: the peer can read them whatever becomes of the connection. */

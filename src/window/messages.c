@@ -43,19 +43,6 @@ ucxpool_status_t window_messages_check(const window_operation_t *operation)
                             places_size(operation), operation->remote->length);
 }
 
-static void call_sent(ucxpool_request_t *request, ucxpool_status_t status,
-                      void *arg)
-{
-    window_operation_t *operation = arg;
-
-    operation->call_request = NULL;
-    if ((status != UCXPOOL_OK) && (operation->request != NULL)) {
-        window_operation_end(operation, status, core_request_detail(request));
-        return;
-    }
-    window_operation_put(operation);
-}
-
 static ucxpool_status_t fill_call(window_operation_t *operation)
 {
     const proto_call_t call = describe(operation);
@@ -92,7 +79,7 @@ static void send_call(window_operation_t *operation, ucxpool_request_t *call)
 
     call->send->desc_flags = PROTO_DESC_CALL;
     call->tag              = operation->number;
-    call->told.hook        = call_sent;
+    call->told.hook        = operation->call_ended;
     call->told.hook_arg    = operation;
     if (is_write) {
         request->send->desc_flags = PROTO_DESC_WRITE;

@@ -37,7 +37,8 @@ static void stop(ucxpool_request_t *request, ucxpool_status_t status,
 /* Until it goes by messages. */
 static const core_request_kind_t operation_kind = {.stop = stop};
 
-void window_operation_put(window_operation_t *operation)
+/* Free it when both of its requests have ended. */
+static void operation_put(window_operation_t *operation)
 {
     if ((operation->request == NULL) && (operation->call_request == NULL)) {
         struct window_pool *windows = operation->remote->channel->pool->windows;
@@ -105,7 +106,20 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status,
         core_request_cancel(operation->call_request);
         return;
     }
-    window_operation_put(operation);
+    operation_put(operation);
+}
+
+static void call_ended(ucxpool_request_t *request, ucxpool_status_t status,
+                       void *arg)
+{
+    window_operation_t *operation = arg;
+
+    operation->call_request = NULL;
+    if ((status != UCXPOOL_OK) && (operation->request != NULL)) {
+        window_operation_end(operation, status, core_request_detail(request));
+        return;
+    }
+    operation_put(operation);
 }
 
 /* --- posting -------------------------------------------------------------- */
@@ -281,11 +295,12 @@ static window_operation_t *create(ucxpool_remote_t *remote, bool is_write,
         return NULL;
     }
     *operation = (window_operation_t){
-        .remote   = remote,
-        .number   = ++remote->channel->windows->next_number,
-        .is_write = is_write,
-        .places   = *places,
-        .size     = add_places(places),
+        .remote     = remote,
+        .call_ended = call_ended,
+        .number     = ++remote->channel->windows->next_number,
+        .is_write   = is_write,
+        .places     = *places,
+        .size       = add_places(places),
     };
     base_list_init(&operation->link);
     if ((places->count == 1) && (window_places_list(places) != NULL)) {
@@ -336,7 +351,7 @@ ucxpool_status_t window_operate(ucxpool_remote_t *remote, bool is_write,
         status = make_request(operation, memory, params);
     }
     if (status != UCXPOOL_OK) {
-        window_operation_put(operation);
+        operation_put(operation);
         return status;
     }
     base_range_begin(&operation->range,

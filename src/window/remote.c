@@ -8,7 +8,6 @@
 #include "core/inbox.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +59,8 @@ static bool is_peers(const ucxpool_remote_t *remote)
     "the window is of another pool than the channel's peer: import it " \
     "over a channel to its owner"
 
+static void tried(ucxpool_remote_t *remote);
+
 ucxpool_status_t window_import(ucxpool_channel_t *channel, const void *blob,
                                size_t blob_size, ucxpool_remote_t **remote_p)
 {
@@ -86,6 +87,7 @@ ucxpool_status_t window_import(ucxpool_channel_t *channel, const void *blob,
         .status   = UCXPOOL_INPROGRESS,
         .length   = checked.length,
         .access   = checked.access,
+        .tried    = tried,
     };
     base_list_init(&remote->waiting);
     if ((channel->state == UCXPOOL_CHANNEL_OPEN) && !is_peers(remote)) {
@@ -113,7 +115,7 @@ static uint32_t ask_ways(ucxpool_remote_t *remote)
     if (wants_messages(remote)) {
         return 0;
     }
-    window_for_each_way(way, channel->pool, channel->wire->reach) {
+    window_for_each_way(way, channel->wire->reach) {
         flags |= (way->ask != NULL) ? way->ask(remote) : 0;
     }
     return flags;
@@ -191,24 +193,6 @@ static void close_grant(ucxpool_channel_t *channel, uint64_t grant)
     }
 }
 
-void window_remote_say(ucxpool_remote_t *remote, const char *format, ...)
-{
-    char    before[WINDOW_REASON_SIZE];
-    size_t  length;
-    va_list arguments;
-
-    memcpy(before, remote->way_reason, sizeof(before));
-    va_start(arguments, format);
-    vsnprintf(remote->way_reason, sizeof(remote->way_reason), format,
-              arguments);
-    va_end(arguments);
-    length = strlen(remote->way_reason);
-    if (before[0] != '\0') {
-        snprintf(remote->way_reason + length,
-                 sizeof(remote->way_reason) - length, "; %s", before);
-    }
-}
-
 /* Does none of what the blob allows go by messages? */
 static bool is_direct(const ucxpool_remote_t *remote)
 {
@@ -232,7 +216,7 @@ static void choose_ways(ucxpool_remote_t *remote, const window_answer_t *answer)
         window_remote_say(remote, "UCXPOOL_WINDOW_WAY=messages");
         return;
     }
-    window_for_each_way(way, channel->pool, channel->wire->reach) {
+    window_for_each_way(way, channel->wire->reach) {
         taken = (left == 0) ? 0 : left & way->open(remote, answer);
         left &= ~taken;
         if (taken & UCXPOOL_WINDOW_READ) {
@@ -280,7 +264,9 @@ static bool ask_for_files(ucxpool_remote_t      *remote,
     return false;
 }
 
-void window_remote_begin(ucxpool_remote_t *remote)
+/* The ways are known: operations begin. By messages it ends where another way
+ * is demanded. */
+static void begin(ucxpool_remote_t *remote)
 {
     if (!is_direct(remote) &&
         (remote->channel->pool->config.window_way == BASE_WINDOW_WAY_DIRECT)) {
@@ -300,8 +286,16 @@ static void use_answer(ucxpool_remote_t *remote, const window_answer_t *answer)
     choose_ways(remote, answer);
     if (!remote->is_trying &&
         (!remote->is_forbidden || !ask_for_files(remote, answer))) {
-        window_remote_begin(remote);
+        begin(remote);
     }
+}
+
+static void tried(ucxpool_remote_t *remote)
+{
+    if ((remote->status == UCXPOOL_INPROGRESS) && !remote->is_trying) {
+        begin(remote);
+    }
+    window_remote_put(remote);
 }
 
 static void fill_answer(window_answer_t             *answer,
@@ -400,7 +394,7 @@ void window_remote_unmap(ucxpool_remote_t *remote)
     const ucxpool_channel_t *channel = remote->channel;
     const window_way_t      *way;
 
-    window_for_each_way(way, channel->pool, channel->wire->reach) {
+    window_for_each_way(way, channel->wire->reach) {
         if (way->close != NULL) {
             way->close(remote);
         }

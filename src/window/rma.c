@@ -234,7 +234,7 @@ static bool is_good(ucxpool_remote_t *remote, ucs_status_t status)
     return true;
 }
 
-static void tried(ucxpool_remote_t *remote, ucs_status_t status)
+static void take_result(ucxpool_remote_t *remote, ucs_status_t status)
 {
     if (remote->status != UCXPOOL_INPROGRESS) {
         return; /* the channel has ended, or the window was revoked */
@@ -248,7 +248,6 @@ static void tried(ucxpool_remote_t *remote, ucs_status_t status)
         remote->way       = &window_rma;
         remote->write_way = &window_rma;
     }
-    window_remote_begin(remote);
 }
 
 static void probe_done(void *request, ucs_status_t status, void *arg)
@@ -257,8 +256,8 @@ static void probe_done(void *request, ucs_status_t status, void *arg)
     ucxpool_channel_t *channel = remote->channel;
 
     ucp_request_free(request);
-    tried(remote, status);
-    window_remote_put(remote);
+    take_result(remote, status);
+    remote->tried(remote);
     core_channel_end_operation(channel);
 }
 

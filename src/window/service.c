@@ -149,12 +149,6 @@ void window_channel_drop_all(ucxpool_channel_t *channel)
 
 /* --- state ---------------------------------------------------------------- */
 
-/* The first that is possible is taken. */
-static const window_way_t *const ways[] = {
-    &window_mapped, &window_process,  &window_device,
-    &window_rma,    &window_messages, NULL,
-};
-
 ucxpool_status_t window_pool_create(ucxpool_t *pool)
 {
     struct window_pool *windows = calloc(1, sizeof(*windows));
@@ -166,7 +160,6 @@ ucxpool_status_t window_pool_create(ucxpool_t *pool)
     base_list_init(&windows->copying);
     base_list_init(&windows->runnable);
     base_list_init(&windows->free_operations);
-    windows->ways  = ways;
     windows->reach = 1 << copy_engine_memory_kind(pool->engine);
     pool->windows  = windows;
     return UCXPOOL_OK;

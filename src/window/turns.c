@@ -55,6 +55,14 @@ window_turns_step(window_operation_t *operation,
     return status;
 }
 
+bool window_grant_may_copy(const window_grant_t *grant)
+{
+    const ucxpool_channel_t *channel = grant->channel;
+
+    return !channel->peer.gone && (!grant->window->is_revoked ||
+                                   core_ring_peer_copies(&channel->ring));
+}
+
 unsigned window_turns_progress(ucxpool_t *pool)
 {
     base_list_t        *copying = &pool->windows->copying;

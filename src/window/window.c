@@ -63,7 +63,7 @@ static ucxpool_status_t share(ucxpool_window_t              *window,
     ucxpool_status_t    status = keep_file(window, params);
     const window_way_t *way;
 
-    window_for_each_way(way, pool, pool->windows->reach) {
+    window_for_each_way(way, pool->windows->reach) {
         if ((status == UCXPOOL_OK) && (way->share != NULL)) {
             status = way->share(window);
         }
@@ -76,7 +76,7 @@ static void unshare(ucxpool_window_t *window)
 {
     const window_way_t *way;
 
-    window_for_each_way(way, window->pool, WINDOW_REACH_ANY) {
+    window_for_each_way(way, WINDOW_REACH_ANY) {
         if (way->unshare != NULL) {
             way->unshare(window);
         }
@@ -218,7 +218,7 @@ static bool may_touch(const window_grant_t *grant)
     const ucxpool_channel_t *channel = grant->channel;
     const window_way_t      *way;
 
-    window_for_each_way(way, channel->pool, channel->wire->reach) {
+    window_for_each_way(way, channel->wire->reach) {
         if ((way->may_touch != NULL) && way->may_touch(grant)) {
             return true;
         }
@@ -393,8 +393,7 @@ static window_offer_t make_offer(window_grant_t *grant)
     window_offer_t      offer  = {0, reason, strlen(reason)};
     const window_way_t *way;
 
-    window_for_each_way(way, grant->channel->pool,
-                        grant->channel->wire->reach) {
+    window_for_each_way(way, grant->channel->wire->reach) {
         if (way->offer != NULL) {
             way->offer(grant, &offer);
         }
@@ -512,14 +511,6 @@ void window_grant_let_go(window_grant_t *grant)
     grant->num_served++; /* until we are through here */
     window_served_cancel(grant->channel, grant);
     window_grant_put(grant);
-}
-
-bool window_grant_may_copy(const window_grant_t *grant)
-{
-    const ucxpool_channel_t *channel = grant->channel;
-
-    return !channel->peer.gone && (!grant->window->is_revoked ||
-                                   core_ring_peer_copies(&channel->ring));
 }
 
 void window_grants_let_go(ucxpool_channel_t *channel, bool are_touched)

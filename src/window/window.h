@@ -67,13 +67,12 @@ static_assert(sizeof(window_blob_t) == UCXPOOL_WINDOW_BLOB_SIZE,
 
 /* The windows of a pool. */
 struct window_pool {
-    const struct window_way *const *ways;  /* best first; NULL ends them */
-    core_reach_t                    reach; /* of peers that no endpoint needs */
-    base_list_t                     all;   /* of the caller's */
-    base_list_t copying;  /* operations that copy by themselves, in turns */
-    base_list_t runnable; /* operations of peers, which can continue */
-    base_list_t free_operations;
-    uint64_t    next_number; /* of windows and grants */
+    core_reach_t reach;    /* of peers that no endpoint needs */
+    base_list_t  all;      /* of the caller's */
+    base_list_t  copying;  /* operations that copy by themselves, in turns */
+    base_list_t  runnable; /* operations of peers, which can continue */
+    base_list_t  free_operations;
+    uint64_t     next_number; /* of windows and grants */
     /* For tests and benchmarks: get and put over transports that have none,
      * too, where a peer that dies may take its owner with it (window/rma.c). */
     bool may_emulate;
@@ -272,8 +271,9 @@ struct ucxpool_remote {
     bool           is_forbidden; /* to take the descriptors */
     ucp_rkey_h     key;          /* UCX's; NULL: none */
     bool           is_on_gpu;    /* the memory that it is for */
-    bool           is_trying;    /* the key: window_remote_begin() follows */
-    uint8_t        probe;        /* read to see whether it can be */
+    bool           is_trying;    /* the key: tried() follows */
+    void (*tried)(struct ucxpool_remote *remote);
+    uint8_t                  probe;  /* read to see whether it can be */
     window_answer_t         *answer; /* kept while files are asked for; NULL */
     const struct window_way *way;    /* of reads, if there are any */
     const struct window_way *write_way;
@@ -311,10 +311,6 @@ void window_remote_say(ucxpool_remote_t *remote, const char *format, ...)
 /* Let go of all that is mapped of it. */
 void window_remote_unmap(ucxpool_remote_t *remote);
 
-/* The ways are known: operations begin. By messages it ends where another way
- * is demanded. */
-void window_remote_begin(ucxpool_remote_t *remote);
-
 /* It cannot be used any more; its operations end so. */
 void window_remote_end(ucxpool_remote_t *remote, ucxpool_status_t status,
                        const char *reason);
@@ -335,16 +331,17 @@ typedef struct window_operation {
     base_list_t link; /* the remote's waiting ones, the channel's queued,
                          called, moving or moved ones, the pool's copying ones,
                          free, or none */
-    ucxpool_remote_t  *remote;       /* a reference */
-    ucxpool_request_t *request;      /* the caller's; NULL: it has ended */
-    ucxpool_request_t *call_request; /* sends the CALL; NULL: not under way */
-    uint64_t           number;
-    bool               is_write;
-    bool               was_called;     /* the CALL counts at the owner */
-    bool               lists_are_read; /* by the GPU, and places checked */
-    ucxpool_places_t   places;
-    ucxpool_place_t    place; /* the list of one */
-    uint64_t           size;  /* bytes of all places */
+    ucxpool_remote_t   *remote;       /* a reference */
+    ucxpool_request_t  *request;      /* the caller's; NULL: it has ended */
+    ucxpool_request_t  *call_request; /* sends the CALL; NULL: not under way */
+    core_request_hook_t call_ended;   /* its end */
+    uint64_t            number;
+    bool                is_write;
+    bool                was_called;     /* the CALL counts at the owner */
+    bool                lists_are_read; /* by the GPU, and places checked */
+    ucxpool_places_t    places;
+    ucxpool_place_t     place; /* the list of one */
+    uint64_t            size;  /* bytes of all places */
     /* Copying by ourselves: what comes next, and what a GPU has under way. */
     size_t           next_place;
     uint64_t         place_offset;
@@ -387,9 +384,6 @@ void window_operations_abort(ucxpool_remote_t *remote, ucxpool_status_t status,
 
 /* Free the memory of the free list. */
 void window_operations_destroy_all(ucxpool_t *pool);
-
-/* Free it when both of its requests have ended. */
-void window_operation_put(window_operation_t *operation);
 
 /* A part of an operation: as much of the window as of our memory. */
 typedef struct window_piece {
@@ -446,6 +440,7 @@ typedef struct window_way {
 
     /*
      * Importer: get to the memory. window_remote_say() has the reason.
+     * A way that needs time sets is_trying, and calls tried() at the end.
      * Returns the accesses that it is for: UCXPOOL_WINDOW_READ, _WRITE, both,
      * or 0.
      */
@@ -481,9 +476,12 @@ typedef struct window_way {
 extern const window_way_t window_mapped, window_process, window_device,
     window_rma, window_messages;
 
-/* Those of a pool for such peers (core_reach_t), best first. */
-#define window_for_each_way(way, pool, wanted) \
-    for (size_t at = 0; ((way) = (pool)->windows->ways[at]) != NULL; at++) \
+/* All, best first; NULL ends them. */
+extern const window_way_t *const window_ways[];
+
+/* Those for such peers (core_reach_t). */
+#define window_for_each_way(way, wanted) \
+    for (size_t at = 0; ((way) = window_ways[at]) != NULL; at++) \
         if (((way)->reach & (wanted)) != 0)
 
 static inline const window_way_t *
