@@ -10,14 +10,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The first UCX whose cuda_ipc shares virtual memory by handles that are
- * files. */
+/* The first UCX version whose cuda_ipc can share virtual memory, by handles
+ * that are file descriptors. */
 #define UCX_VMM_MAJOR 1
 #define UCX_VMM_MINOR 22
 
 #define PTRACE_SCOPE_FILE "/proc/sys/kernel/yama/ptrace_scope"
 
-/* The longest of the reasons below is much shorter. */
+/* All reasons below are much shorter. */
 #define WHY_SIZE 128
 
 bool block_ucx_shares_vmm(const ucx_facts_t *ucx)
@@ -29,7 +29,7 @@ bool block_ucx_shares_vmm(const ucx_facts_t *ucx)
            ((ucx->major == UCX_VMM_MAJOR) && (ucx->minor >= UCX_VMM_MINOR));
 }
 
-/* Is there virtual memory at all? If not, why. */
+/* Is virtual memory available? Writes the reason if not. */
 static bool has_vmm(const mem_cuda_device_t *device, char why[WHY_SIZE])
 {
     if (!device->driver->has_vmm) {
@@ -46,7 +46,8 @@ static bool has_vmm(const mem_cuda_device_t *device, char why[WHY_SIZE])
     return true;
 }
 
-/* Can all who are to share it do so? If not, why. */
+/* Can every process that must map virtual memory do so? Writes the reason if
+ * not. */
 static bool is_vmm_shared(const mem_cuda_device_t    *device,
                           const block_surroundings_t *around,
                           char                        why[WHY_SIZE])
@@ -56,7 +57,7 @@ static bool is_vmm_shared(const mem_cuda_device_t    *device,
         return false;
     }
     if (!around->ucx.has_cuda) {
-        return true; /* our peers take them, or are given them */
+        return true; /* only peer pools map it, and these can */
     }
     if (!block_ucx_shares_vmm(&around->ucx)) {
         snprintf(
@@ -106,9 +107,9 @@ static void choose_best(const mem_cuda_device_t    *device,
     char why[WHY_SIZE] = "";
 
     if (around->ucx.has_cuda) {
-        /* UCX has that code only where it was built with the headers of a
-         * kernel that has pidfd_getfd, says nothing when it has not, and then
-         * takes such memory through the host: 0.6 GB/s in place of 362. */
+        /* UCX has that code only if it was built with the headers of a kernel
+         * that has pidfd_getfd. UCX does not report that it lacks the code; it
+         * then copies such memory through the host: 0.6 instead of 362 GB/s. */
         set(backing, &mem_kind_cuda_alloc, &around->ucx, "alloc, since ",
             "every UCX with CUDA shares it");
         return;
@@ -121,7 +122,8 @@ static void choose_best(const mem_cuda_device_t    *device,
     }
 }
 
-/* It works with less than all: the pool's own wires take what is left. */
+/* An explicit CUDA_BACKING=vmm works even if UCX cannot share the memory: the
+ * pool's own wires can. */
 static ucxpool_status_t take_vmm(const mem_cuda_device_t    *device,
                                  const block_surroundings_t *around,
                                  block_backing_t            *backing)
@@ -168,8 +170,9 @@ ucxpool_status_t block_backing_decide(const mem_cuda_device_t    *device,
     return UCXPOOL_OK;
 }
 
-/* Tried on this process itself, which no rule on debugging forbids: what is
- * left are old kernels and the filters of containers. */
+/* Tests pidfd_getfd() on this process itself, which ptrace rules always allow.
+ * It then fails only on old kernels and under a container's system call
+ * filter. */
 static bool has_getfd(void)
 {
     int process = (int)syscall(SYS_pidfd_open, getpid(), 0);

@@ -11,16 +11,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- budget --------------------------------------------------------------- */
-
 #define MIB (UINT64_C(1) << 20)
 
 /* --- presets -------------------------------------------------------------- */
 
-/* Of a line of a file, its final 0 included. */
+/* Longest line of a preset file, with its terminating 0. */
 #define LINE_SIZE 256
 
-/* For any size of the window. */
+/* The row fits every window size. */
 #define ANY_SIZE 0
 
 typedef struct row {
@@ -30,12 +28,13 @@ typedef struct row {
 } row_t;
 
 /*
- * A T4 fails at about 200 MiB, reported for ibv_reg_mr with driver 460
- * (Mellanox/nv_peer_memory, issue 101); an RTX A4000, whose window has the same
- * size, at 220 MB, reported for gdr_pin with driver 530 (NVIDIA/gdrcopy, issue
- * 301). Windows of 256 MiB have also the P4, cards for displays (Quadro, RTX,
- * GeForce) where the system does not resize them, and everything else where it
- * cannot: what was measured for two of them is taken for all.
+ * Reported limits: a T4 fails at about 200 MiB with ibv_reg_mr and driver 460
+ * (Mellanox/nv_peer_memory, issue 101). An RTX A4000, whose window has the same
+ * size, fails at 220 MB with gdr_pin and driver 530 (NVIDIA/gdrcopy, issue
+ * 301). Other devices with windows of 256 MiB are the P4, display cards
+ * (Quadro, RTX, GeForce) if the system does not resize the window, and any
+ * device in a system that cannot. The limits of the two measured devices are
+ * used for all of these.
  */
 static const row_t table[] = {
     {"*", 256 * MIB, 200 * MIB},           {"Tesla P4", 256 * MIB, 200 * MIB},
@@ -43,14 +42,14 @@ static const row_t table[] = {
     {"*RTX A4000*", 256 * MIB, 208 * MIB},
 };
 
-/* Devices whose window has the size above in every system. */
+/* These devices have this window size in every system. */
 static bool is_sure(const row_t *row)
 {
     return (strncmp(row->name, "Tesla", 5) == 0) ||
            (strncmp(row->name, "NVIDIA T4", 9) == 0);
 }
 
-/* The pattern's * stands for any letters. */
+/* A * in the pattern matches any characters, or none. */
 static bool fits_name(const char *pattern, const char *name)
 {
     const char *star = NULL, *retry = NULL;
@@ -113,7 +112,7 @@ static void search_table(const char *name, uint64_t bar1_size,
     }
 }
 
-/* Cut blanks at both ends off. */
+/* Remove blanks at both ends. */
 static char *trim(char *text)
 {
     size_t length;
@@ -139,7 +138,7 @@ static bool parse_bytes(const char *text, uint64_t *size_p)
     return true;
 }
 
-/* "NAME [WINDOW]", which is cut. */
+/* Parse "NAME [WINDOW]"; modifies the text. */
 static const char *parse_device(char *text, row_t *row)
 {
     char *window = strrchr(text, '[');
@@ -161,7 +160,7 @@ static const char *parse_device(char *text, row_t *row)
     return row->name[0] == '\0' ? "there is no name of a device" : NULL;
 }
 
-/* One line, which is cut. Returns what is wrong; NULL: nothing. */
+/* Parse one line; modifies it. Returns an error message, or NULL. */
 static const char *parse_line(char *line, row_t *row)
 {
     char *equals = strrchr(line, '=');
@@ -249,12 +248,12 @@ ucxpool_status_t block_preset_find(const char *path, const char *name,
 
 /* --- the budget ----------------------------------------------------------- */
 
-/* Windows up to this size are small: a pool of the usual size is a large part
- * of one, and so is what the driver keeps. */
+/* Windows up to this size are small: a pool of the default size takes a large
+ * part of one, and so does the driver. */
 #define SMALL_WINDOW (1024 * MIB)
 
-/* What a driver may hold on a GPU that nobody uses: published outputs of
- * nvidia-smi show up to 2 MiB there. A preset has taken that off already. */
+/* Upper limit of what a driver uses on an idle GPU: published outputs of
+ * nvidia-smi show up to 2 MiB. Presets have it subtracted already. */
 #define IDLE_USE (8 * MIB)
 
 static void set_usable(const block_preset_t *preset, const mem_bar_t *bar,
@@ -283,7 +282,7 @@ static void set_usable(const block_preset_t *preset, const mem_bar_t *bar,
     snprintf(budget->usable_from, sizeof(budget->usable_from), "%s", from);
 }
 
-/* What is not usable is left for others already. */
+/* 0 if a part of the window is unusable: that part is the reserve. */
 static uint64_t auto_reserve(const mem_bar_t *bar, uint64_t usable)
 {
     if (usable < bar->size) {
@@ -335,25 +334,25 @@ ucxpool_status_t block_budget_query(const base_config_t *config,
 
 #define KIB ((size_t)1024)
 
-/* What UCXPOOL_COMM_SIZE=auto takes. A GPU needs many long fragments in flight;
- * between processes of one host more than this was not faster
+/* UCXPOOL_COMM_SIZE=auto. A GPU needs many long fragments in flight; between
+ * processes of one host, a larger pool was not faster
  * (docs/benchmarks/memory.md). */
 #define HOST_SIZE (64 * MIB)
 #define GPU_SIZE  (500 * MIB)
 
-/* Blocks of a pool whose BLOCK_SIZE is auto, at the least. No fragment of host
- * memory is longer than LONG_BLOCK: longer blocks only where there are many,
- * for a fragment that arrives over the ucx wire may take a whole one. */
+/* Minimum number of blocks if BLOCK_SIZE is auto. No fragment of host memory is
+ * longer than LONG_BLOCK. Longer blocks are used only if there are many,
+ * because a fragment received over the `ucx` wire may occupy a whole one. */
 #define MIN_BLOCKS      8u
 #define MIN_LONG_BLOCKS 64u
 #define LONG_BLOCK      (1 * MIB)
 
-/* Blocks of a pool that cannot have what it asked for are made as small as
- * this, not smaller: less is not worth a wire operation. */
+/* If a pool gets less memory than requested, its blocks shrink down to this
+ * size. Smaller fragments are not worth a wire operation. */
 #define SMALL_BLOCK (256 * KIB)
 
-/* What UCXPOOL_COMM_SIZE=auto means: less where memory is small, or the window
- * is, or what the heap shares with it. */
+/* Resolve UCXPOOL_COMM_SIZE=auto: less if the memory or the window is small, or
+ * if the heap shares it. */
 static size_t auto_comm_size(const block_sizes_params_t *params,
                              const base_config_t        *config)
 {
@@ -366,7 +365,7 @@ static size_t auto_comm_size(const block_sizes_params_t *params,
     return (size_t)base_min(size, params->limit);
 }
 
-/* Are blocks of that size good for the pool? */
+/* Is this block size suitable for the pool? */
 static bool is_good_block(const base_config_t *config, size_t size,
                           bool for_gpu, bool is_tight)
 {
@@ -377,9 +376,12 @@ static bool is_good_block(const base_config_t *config, size_t size,
            (!is_tight || (config->comm_size % size <= config->comm_size / 32));
 }
 
-/* UCXPOOL_BLOCK_SIZE=auto: long ones where a GPU's link wants long fragments;
- * several in any case. Of a tight budget blocks waste a 32nd at the most. A
- * fragment that the caller chose fits. */
+/*
+ * Resolve UCXPOOL_BLOCK_SIZE=auto. A GPU gets long blocks, because its link
+ * needs long fragments. There are always several blocks. In a tight budget,
+ * rounding to blocks wastes at most 1/32. A fragment size set by the user fits
+ * in a block.
+ */
 static size_t auto_block_size(const base_config_t *config, bool for_gpu,
                               bool is_tight)
 {
@@ -397,9 +399,9 @@ static size_t auto_block_size(const base_config_t *config, bool for_gpu,
     return size;
 }
 
-/* Few regions make few registrations; one that is too large may not be had.
- * Virtual memory of a GPU is mapped side by side only by whole regions, and
- * what cuMemAlloc gives is one region in any case. */
+/* Few regions need few registrations, but a single large allocation may fail.
+ * Virtual memory of a GPU can only be stitched by whole regions, and cuMemAlloc
+ * makes one region in any case. */
 static size_t auto_region_size(const base_config_t *config,
                                const mem_kind_t    *kind)
 {
@@ -513,8 +515,9 @@ static ucxpool_status_t count_blocks(const block_pool_params_t *params,
     return UCXPOOL_OK;
 }
 
-/* Percentages, rounded down, but no share below its minimum; what is left by
- * rounding is the user's, or the senders' where the user has no share. */
+/* Percentages, rounded down, but no share below its minimum. The rest after
+ * rounding goes to the user's share, or to the send share if the user's share
+ * is 0. */
 static void split(const block_pool_params_t *params, uint32_t num_blocks,
                   uint32_t *totals)
 {

@@ -1,12 +1,12 @@
 /*
- * How large the memory of blocks is: what settings say, and on a GPU its
- * budget, how much of BAR1 the blocks may take.
+ * Computes how much memory the blocks get, from the settings and, on a GPU,
+ * from the budget: the part of BAR1 that the blocks may take.
  *
- *     window     its size
- *     usable     what a preset says can be registered; without one all of it,
- *                of a small window three quarters
- *     others     what is held now, above what a driver holds for itself
- *     reserve    what is to be left for others: COMM_RESERVE
+ *     window     size of BAR1
+ *     usable     what can be registered according to a preset; without a
+ *                preset the whole window, or three quarters of a small one
+ *     others     what other users hold now, beyond the driver's own use
+ *     reserve    what stays free for others: COMM_RESERVE
  *
  *     limit = min(usable - others, free) - reserve
  */
@@ -23,10 +23,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* --- presets ----------------------------------------------------------------
- * How much of its BAR1 a GPU can really give to registrations: less than all,
- * because the driver keeps some for itself, and no function tells how much. So
- * there is a table of devices, and a file that adds to it and overrides it:
+/* --- presets -----------------------------------------------------------------
+ * How much of its BAR1 a GPU can give to registrations. This is less than all
+ * of it: the driver keeps some for itself, and no function returns how much. So
+ * the library has a table of devices. A file can add to the table and override
+ * it:
  *
  *     # NAME [WINDOW] = SIZE
  *     Tesla T4 [256m] = 200m
@@ -34,33 +35,33 @@
  *     * [64m] = 32m
  *     NVIDIA H100* = none
  *
- * NAME is what the driver calls the device, in any case; * stands for any
- * letters, also none. WINDOW is the size of BAR1; without it the line is for
- * every size. SIZE is what may be registered; none: all of the window. The last
- * line that fits counts, and the file's come after the table's. Empty lines,
- * and those that begin with #, mean nothing.
+ * NAME is the driver's name of the device, in upper or lower case; * matches
+ * any characters, or none. WINDOW is the size of BAR1; a line without it fits
+ * every size. SIZE is the limit of registrations; none: the whole window. The
+ * last line that fits is used, and the lines of the file come after the
+ * table's. Empty lines and lines that begin with # are ignored.
  */
 
-/* Of a preset that sets no limit. */
+/* The limit of a preset that sets none. */
 #define BLOCK_PRESET_NONE UINT64_MAX
 
 typedef struct block_preset {
     bool     is_found;
     uint64_t limit;     /* bytes, or BLOCK_PRESET_NONE */
-    char     from[176]; /* in words: "the preset 'Tesla T4' [256m]" */
+    char     from[176]; /* for messages: "the preset 'Tesla T4' [256m]" */
 } block_preset_t;
 
 /*
- * Find a device's preset; declared for the tests. Every line of the file is
- * read, so that a bad one is told whether it is for this device or not.
+ * Find a device's preset; public for the tests. Parses every line of the file,
+ * so that an invalid line is an error even if it is for another device.
  *
  * path       File; "" for none.
- * name       As the driver says it.
- * bar1_size  0: not known. Then only lines without a window fit, and those of
- *            the table that name the device.
+ * name       The driver's name of the device.
+ * bar1_size  0: unknown. Then only lines without a window fit, and lines of the
+ *            table that name the device.
  *
- * UCXPOOL_ERR_INVALID_PARAM  the file cannot be read, or a line of it is wrong;
- *                            the detail names both
+ * UCXPOOL_ERR_INVALID_PARAM  the file cannot be read, or a line is invalid; the
+ *                            detail names the file and the line
  */
 ucxpool_status_t block_preset_find(const char *path, const char *name,
                                    uint64_t        bar1_size,
@@ -68,75 +69,74 @@ ucxpool_status_t block_preset_find(const char *path, const char *name,
 
 /* --- the budget ----------------------------------------------------------- */
 
-/* There is no limit, or none is known. */
+/* There is no limit, or it is unknown. */
 #define BLOCK_BUDGET_NONE UINT64_MAX
 
-/* UCX's own staging pool grows by so much: 128 buffers of 4 MiB. */
+/* Growth of UCX's own staging pool: 128 buffers of 4 MiB. */
 #define BLOCK_BUDGET_UCX_STEP (UINT64_C(512) << 20)
 
 typedef struct block_budget {
-    uint64_t usable;           /* BLOCK_BUDGET_NONE: not bounded */
-    char     usable_from[192]; /* in words */
+    uint64_t usable;           /* BLOCK_BUDGET_NONE: no limit */
+    char     usable_from[192]; /* for messages */
     uint64_t others;
     uint64_t reserve;
     bool     is_reserve_auto;
-    uint64_t limit; /* BLOCK_BUDGET_NONE: not bounded */
+    uint64_t limit; /* BLOCK_BUDGET_NONE: no limit */
 } block_budget_t;
 
 /*
- * config  COMM_RESERVE and BUDGET_FILE.
- * name    The device, as the driver says it.
+ * config  COMM_RESERVE and BUDGET_FILE are used.
+ * name    The driver's name of the device.
  *
- * UCXPOOL_ERR_INVALID_PARAM  of the file: block_preset_find()
+ * UCXPOOL_ERR_INVALID_PARAM  as for block_preset_find()
  */
 ucxpool_status_t block_budget_compute(const base_config_t *config,
                                       const char *name, const mem_bar_t *bar,
                                       block_budget_t *budget_p);
 
-/* The same for a device of that bus id, which is asked; *bar_p is its
- * window. */
+/* The same, but queries the window of the device with this bus id. *bar_p is
+ * that window. */
 ucxpool_status_t block_budget_query(const base_config_t *config,
                                     const char *name, const char *bus_id,
                                     mem_bar_t *bar_p, block_budget_t *budget_p);
 
 /* --- sizes -------------------------------------------------------------------
- * The sizes of a pool: what `auto` means for the memory of all blocks, one
- * block and one region; and how many blocks there are, and which share gets how
- * many.
+ * The sizes of a pool: what `auto` means for the memory of all blocks, for one
+ * block and for one region; and the number of blocks in each share.
  */
 
-/* A GPU's memory comes in pages of this size. */
+/* The page size of a GPU's memory. */
 #define BLOCK_SIZES_GPU_PAGE ((size_t)2 << 20)
 
 typedef struct block_sizes_params {
     const mem_kind_t *kind;
-    bool              for_gpu; /* what the pool is for, not where its
-                                  blocks lie */
-    uint64_t memory_size;      /* of the machine, or of the GPU */
-    uint64_t limit;            /* for COMM_SIZE=auto: block_budget_t's */
+    bool              for_gpu;     /* even if the blocks lie in host memory */
+    uint64_t          memory_size; /* of the machine, or of the GPU */
+    uint64_t          limit;       /* for COMM_SIZE=auto, from block_budget_t */
 } block_sizes_params_t;
 
 /*
- * Turn what is `auto` into numbers, in place.
+ * Replace `auto` by numbers.
  *
- * UCXPOOL_ERR_INVALID_PARAM  they do not fit each other, or COMM_SIZE is
- *                            without limit
+ * UCXPOOL_ERR_INVALID_PARAM  the sizes contradict each other, or COMM_SIZE is
+ *                            unlimited
  */
 ucxpool_status_t block_sizes_settle(const block_sizes_params_t *params,
                                     base_config_t              *config,
                                     unsigned                   *num_regions_p);
 
 /*
- * The least memory that a pool of such settings can do with, when it cannot
- * have what is asked for: one block for each share that is not 0.
+ * The minimum memory for a pool with these settings, used if the requested size
+ * is not available: one block for each share that is not 0.
  *
- * asked   The settings, not settled.
- * settled The same, settled.
+ * asked    The settings before block_sizes_settle().
+ * settled  The settings after it.
  */
 size_t block_sizes_floor(const base_config_t *asked,
                          const base_config_t *settled, bool for_gpu);
 
-/* 256 GiB in blocks of a page: what fits the fields of the pool's words. */
+/* 256 GiB in blocks of a page. The pool's packed words have room for this
+ * many. */
 #define BLOCK_MAX_BLOCKS (((uint32_t)1 << 26) - 1)
 
 /*

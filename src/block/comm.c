@@ -10,20 +10,20 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* --- address ranges ---------------------------------------------------------
- * A sorted table of address ranges that do not overlap, and whose they are.
+/* --- address ranges ----------------------------------------------------------
+ * A sorted table of address ranges that do not overlap, and their owners.
  *
  *     start   0x7f00..  0x7f21..  0x7f80..
  *     end     0x7f10..  0x7f22..  0x7fa0..
  *     owner   a         b         c
  *
- * Readers take no lock: they read a version before and after, and look again
- * when a writer was there meanwhile (a sequence lock). A reader that meets
- * writers several times in a row takes the writers' lock, so that it always
- * comes to an end.
+ * Readers take no lock: they read a version before and after, and retry if a
+ * writer was active in between (a sequence lock). A reader that conflicts with
+ * writers several times in a row takes the writers' lock, so it always
+ * finishes.
  */
 
-/* How often a reader looks without the lock. */
+/* Lookups without the lock before a reader takes it. */
 #define MAX_LOOKS 4
 
 typedef struct range {
@@ -36,16 +36,16 @@ typedef struct ranges {
     pthread_mutex_t  lock;    /* of writers */
     _Atomic uint64_t version; /* odd while a writer changes the table */
     _Atomic size_t   num;
-    _Atomic size_t   last; /* found last: the likeliest to be next */
+    _Atomic size_t   last; /* found last, likely to be found next */
     size_t           max;
     range_t          ranges[];
 } ranges_t;
 
 /*
- * The table is read and written with acquire and release, not relaxed: a reader
- * of anything that a writer wrote then also sees the odd version that the
- * writer stored before. That spares fences, which ThreadSanitizer does not
- * know.
+ * The table is read and written with acquire and release order, not relaxed: a
+ * reader that sees any value from a writer then also sees the odd version that
+ * the writer stored before. This makes fences unnecessary, which
+ * ThreadSanitizer does not support.
  */
 static uintptr_t get(const _Atomic uintptr_t *field)
 {
@@ -64,8 +64,7 @@ static void copy_range(range_t *to, const range_t *from)
     set(&to->owner, get(&from->owner));
 }
 
-/* Never more than max_ranges at one time: the table does not grow, so that
- * readers never see it move. May be 0. */
+/* max_ranges may be 0. The table never grows, so readers never see it move. */
 static ucxpool_status_t ranges_create(size_t max_ranges, ranges_t **ranges_p)
 {
     ranges_t *ranges;
@@ -89,7 +88,7 @@ static void ranges_destroy(ranges_t *ranges)
     free(ranges);
 }
 
-/* How many ranges start at or before an address. */
+/* The number of ranges that start at or before an address. */
 static size_t num_up_to(const ranges_t *ranges, uintptr_t address)
 {
     size_t low  = 0;
@@ -114,7 +113,7 @@ static bool contains(const ranges_t *ranges, size_t index, uintptr_t address)
            (get(&ranges->ranges[index].end) > address);
 }
 
-/* May be called while a writer is at work; the answer is then worthless. */
+/* May race with a writer; the caller then discards the result. */
 static uintptr_t look_up(ranges_t *ranges, uintptr_t address)
 {
     size_t last = atomic_load_explicit(&ranges->last, memory_order_relaxed);
@@ -131,7 +130,7 @@ static uintptr_t look_up(ranges_t *ranges, uintptr_t address)
     return get(&ranges->ranges[index - 1].owner);
 }
 
-/* Owner of the range that an address lies in, or NULL. */
+/* Owner of the range that contains the address, or NULL. */
 static void *ranges_find(ranges_t *ranges, const void *address)
 {
     uintptr_t owner;
@@ -168,7 +167,7 @@ static void end_change(ranges_t *ranges)
     pthread_mutex_unlock(&ranges->lock);
 }
 
-/* The range overlaps none that is there, and owner is not NULL. */
+/* The range must not overlap another, and owner must not be NULL. */
 static void ranges_insert(ranges_t *ranges, const void *start, size_t size,
                           void *owner)
 {
@@ -189,8 +188,9 @@ static void ranges_insert(ranges_t *ranges, const void *start, size_t size,
     end_change(ranges);
 }
 
-/* Take out the range that starts at `start` and return its owner; NULL when
- * there is none. Of two threads that take out one range, one gets NULL. */
+/* Remove the range that starts at `start` and return its owner, or NULL if
+ * there is none. If two threads remove the same range, one of them gets
+ * NULL. */
 static void *ranges_remove(ranges_t *ranges, const void *start)
 {
     uintptr_t owner = 0;
@@ -212,18 +212,17 @@ static void *ranges_remove(ranges_t *ranges, const void *start)
     return (void *)owner;
 }
 
-/* --- the pieces of a list of blocks -----------------------------------------
- * The physical pieces that a list of blocks makes.
+/* --- the pieces of a list of blocks ------------------------------------------
+ * The physically contiguous pieces of a list of blocks.
  *
  *     indices    4 5 6    9    7 8    10     10 starts the next region
  *     ends       3 3 3    4    6 6    7
  *
- * For each block, `ends` has the number (in the list) of the first block that
- * does not belong to the same piece any more, so that what is left of a piece
- * is a subtraction.
+ * For each block, `ends` holds the position in the list of the first block
+ * after its piece, so the rest of a piece is a subtraction.
  */
 
-/* Do blocks that follow each other in a list lie side by side in one region? */
+/* Are two blocks adjacent in the same region? */
 static bool is_joined(const block_pool_t *pool, uint32_t index, uint32_t next)
 {
     mem_piece_t piece;
@@ -232,7 +231,7 @@ static bool is_joined(const block_pool_t *pool, uint32_t index, uint32_t next)
     return (next == index + 1) && (piece.offset != 0);
 }
 
-/* Fill the ends; num_blocks is 1 or more. */
+/* Fill in the ends. num_blocks must be at least 1. */
 static void pieces_cut(const block_pool_t *pool, const uint32_t *indices,
                        uint32_t num_blocks, uint32_t *ends)
 {
@@ -247,7 +246,7 @@ static void pieces_cut(const block_pool_t *pool, const uint32_t *indices,
     ends[0] = end;
 }
 
-/* The piece from block number `first` of the list on. */
+/* The piece that starts at position `first` of the list. */
 static void pieces_get(const block_pool_t *pool, const uint32_t *indices,
                        const uint32_t *ends, uint32_t first,
                        mem_piece_t *piece_p)
@@ -256,8 +255,8 @@ static void pieces_get(const block_pool_t *pool, const uint32_t *indices,
     piece_p->length *= ends[first] - first;
 }
 
-/* Do the blocks have contiguous addresses of their own? They may still be
- * several pieces: of several regions. */
+/* Are the addresses of the blocks contiguous without stitching? They may still
+ * be several pieces, in several regions. */
 static bool pieces_is_run(const uint32_t *indices, uint32_t num_blocks)
 {
     for (uint32_t i = 1; i < num_blocks; i++) {
@@ -270,8 +269,9 @@ static bool pieces_is_run(const uint32_t *indices, uint32_t num_blocks)
 
 /* --- buffers -------------------------------------------------------------- */
 
-/* A buffer's state: how many operations are in flight, and whether it has been
- * freed. In one word, so that the last of both knows that it is the last. */
+/* A buffer's state: the number of operations in flight, and whether it is
+ * freed. They share one word, so that either the last drop or the free knows
+ * that it is the last. */
 #define FREED ((uint64_t)1 << 63)
 
 struct block_comm_buffer {
@@ -281,7 +281,7 @@ struct block_comm_buffer {
     size_t           size;
     bool             is_stitched;
     uint32_t         num_blocks;
-    uint32_t        *ends; /* after the indices; see pieces_cut() */
+    uint32_t        *ends; /* follow the indices; see pieces_cut() */
     uint32_t         indices[];
 };
 
@@ -294,9 +294,9 @@ struct block_comm {
     size_t               home_size;  /* bytes of all regions */
     size_t               max_blocks; /* of the user's share */
     ranges_t            *stitched;
-    pthread_mutex_t      lock;     /* of the list, and of becoming freed */
-    base_list_t          buffers;  /* freed but busy ones included */
-    owner_t              owners[]; /* of each block; NULL: no buffer's */
+    pthread_mutex_t      lock;     /* protects the list, and freeing */
+    base_list_t          buffers;  /* including freed but busy buffers */
+    owner_t              owners[]; /* one per block; NULL: in no buffer */
 };
 
 ucxpool_status_t block_comm_create(block_pool_t *pool, block_comm_t **comm_p)
@@ -312,7 +312,7 @@ ucxpool_status_t block_comm_create(block_pool_t *pool, block_comm_t **comm_p)
                           "no memory for the owners of %u blocks", num_blocks);
     }
     block_pool_stats(pool, BLOCK_SHARE_USER, &stats);
-    /* One block is always a run; so a stitched buffer has two at least. */
+    /* A single block is always a run, so a stitched buffer has at least two. */
     status = ranges_create(stats.total / 2, &comm->stitched);
     if (status != UCXPOOL_OK) {
         goto err_free_comm;
@@ -323,7 +323,6 @@ ucxpool_status_t block_comm_create(block_pool_t *pool, block_comm_t **comm_p)
     comm->block_size = block_pool_block_size(pool);
     comm->home_size  = num_blocks * comm->block_size;
     comm->max_blocks = stats.total;
-    /* Cannot fail: a mutex without attributes needs no resources. */
     (void)pthread_mutex_init(&comm->lock, NULL);
     base_list_init(&comm->buffers);
     *comm_p = comm;
@@ -339,7 +338,7 @@ static bool is_freed(const block_comm_buffer_t *buffer)
     return (atomic_load(&buffer->state) & FREED) != 0;
 }
 
-/* The mapping goes first: its blocks are somebody else's next. */
+/* Unmaps before it releases the blocks: another buffer may get them next. */
 static void release_buffer(block_comm_t *comm, block_comm_buffer_t *buffer,
                            void (*give_back)(block_pool_t *pool,
                                              block_share_t share,
@@ -510,7 +509,7 @@ err_free_buffer:
     return status;
 }
 
-/* The buffer that has an address of the regions' own, or NULL. */
+/* The buffer at an address that is not stitched, or NULL. */
 static block_comm_buffer_t *find_home(block_comm_t *comm, const void *address)
 {
     size_t               offset;
@@ -525,8 +524,8 @@ static block_comm_buffer_t *find_home(block_comm_t *comm, const void *address)
     return ((buffer != NULL) && !buffer->is_stitched) ? buffer : NULL;
 }
 
-/* Take the buffer that starts at an address out of the tables: from here on
- * nobody finds it. NULL when none starts there. */
+/* Remove the buffer that starts at an address from the tables, so that no
+ * lookup finds it any more. NULL if there is none. */
 static block_comm_buffer_t *withdraw(block_comm_t *comm, const void *address)
 {
     block_comm_buffer_t *buffer = find_home(comm, address);
@@ -561,7 +560,7 @@ ucxpool_status_t block_comm_free(block_comm_t *comm, void *address)
                           "the pool that allocated it",
                           address);
     }
-    /* Under the lock, so that a last drop finds the blocks quarantined. */
+    /* Under the lock, so that the last drop finds the blocks quarantined. */
     is_busy = atomic_fetch_or(&buffer->state, FREED) != 0;
     if (is_busy) {
         for (uint32_t i = 0; i < buffer->num_blocks; i++) {
@@ -614,7 +613,7 @@ void block_comm_hold(block_comm_buffer_t *buffer)
     uint64_t before =
         atomic_fetch_add_explicit(&buffer->state, 1, memory_order_relaxed);
 
-    /* A buffer that is freed and not busy is gone. */
+    /* A freed buffer must still have been busy. */
     assert(before != FREED);
     (void)before;
 }

@@ -1,21 +1,22 @@
 /*
  * Communication buffers: contiguous addresses made of the user share's blocks.
  *
- * A run of free blocks side by side is given out under its own address;
- * scattered blocks are stitched: mapped a second time at fresh addresses.
- * Either way the bytes lie in registered regions, and comm_find() tells where.
+ * A run of adjacent free blocks is returned at its own address. Scattered
+ * blocks are stitched: mapped a second time, at new contiguous addresses.
+ * Either way the bytes lie in registered regions, and block_comm_find() returns
+ * where.
  *
  *     region:    | a0 | a1 | b1 |    | b0 | b2 |    a: a run, its own address
  *     stitched:  | b0 | b1 | b2 |                   b: a second mapping
  *
- * A buffer is `busy` while operations on it are in flight. One that is freed
- * while busy has its blocks quarantined until it is not.
+ * A buffer is `busy` while operations on it are in flight. If it is freed while
+ * busy, its blocks are quarantined until the last operation ends.
  *
- * Threads. Every function may be called from any thread at any time, under one
- * rule for the owner of a buffer: it is not freed while another thread posts
- * it, that is between the find and the hold, nor used after the free. The lock
- * of alloc and free is never taken by find, hold, and drop (but for the drop
- * that ends a freed buffer).
+ * Threads. Any thread may call any function at any time. The owner of a buffer
+ * must follow one rule: it must not free a buffer while another thread posts an
+ * operation on it, that is between find and hold, and must not use it after the
+ * free. Find, hold and drop do not take the lock of alloc and free, except for
+ * the drop that ends a freed buffer.
  */
 #ifndef BLOCK_COMM_H
 #define BLOCK_COMM_H
@@ -26,46 +27,47 @@ typedef struct block_comm        block_comm_t;
 typedef struct block_comm_buffer block_comm_buffer_t;
 
 /*
- * UCXPOOL_ERR_NO_MEMORY  nothing is left behind
+ * UCXPOOL_ERR_NO_MEMORY  *comm_p is unchanged
  */
 ucxpool_status_t block_comm_create(block_pool_t *pool, block_comm_t **comm_p);
-/* Frees what is still allocated, busy or not: no operation may be in flight
- * any more. NULL is allowed. */
+/* Frees all buffers, even busy ones: no operation may be in flight. NULL is
+ * allowed. */
 void block_comm_destroy(block_comm_t *comm);
 
 /*
  * length  Bytes, rounded up to whole blocks.
  *
  * UCXPOOL_ERR_INVALID_PARAM  length is 0
- * UCXPOOL_ERR_NO_BLOCKS      more than is free in the user's share; or there
+ * UCXPOOL_ERR_NO_BLOCKS      the user's share has too few free blocks; or there
  *                            is no run, and blocks smaller than a (huge) page
  *                            cannot be stitched
- * UCXPOOL_ERR_NO_MEMORY      no memory to describe it, or no addresses
+ * UCXPOOL_ERR_NO_MEMORY      no memory to describe the buffer, or no address
+ *                            space
  */
 ucxpool_status_t block_comm_alloc(block_comm_t *comm, size_t length,
                                   void **address_p);
 
 /*
- * NULL is allowed. The address is invalid at once; the blocks are free when
- * nothing is in flight on them any more, and quarantined until then.
+ * NULL is allowed. The address is invalid at once. The blocks are free as soon
+ * as no operation on them is in flight, and quarantined until then.
  *
  * UCXPOOL_ERR_INVALID_PARAM  address is not the start of a buffer
  */
 ucxpool_status_t block_comm_free(block_comm_t *comm, void *address);
 
 /*
- * Where the bytes from `address` on lie: the longest physically contiguous
- * piece that starts there, at most `length` bytes. False when address is in no
- * buffer. Adjacent blocks of one region are one piece. Cheap when there are no
- * buffers, and when the answer is the same buffer as the last.
+ * Find where the bytes from `address` on lie: the longest physically contiguous
+ * piece that starts there, at most `length` bytes. Adjacent blocks of one
+ * region are one piece. False if address is in no buffer. Fast if there are no
+ * buffers, or if the last call found the same one.
  */
 bool block_comm_find(block_comm_t *comm, const void *address, size_t length,
                      mem_piece_t *piece_p, block_comm_buffer_t **buffer_p);
 
-/* Is there such a block, and does it belong to a buffer that is not freed? */
+/* Does this block exist, and does it belong to a buffer that is not freed? */
 bool block_comm_has_block(const block_comm_t *comm, uint32_t index);
 
-/* One more, one fewer operation in flight on the buffer. */
+/* Count an operation in flight on the buffer, and its end. */
 void block_comm_hold(block_comm_buffer_t *buffer);
 void block_comm_drop(block_comm_t *comm, block_comm_buffer_t *buffer);
 

@@ -10,34 +10,34 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* --- the free blocks --------------------------------------------------------
- * The set of free blocks, as bits, taken and given back without a lock.
+/* --- the free blocks ---------------------------------------------------------
+ * The set of free blocks, as bits that are taken and put back without a lock.
  *
  *     words     0000 0000 0110 1111 ...    1: free
  *     summary   0    0    1    1    ...    1: that word has a bit set
  *
- * Bits are reserved before they are taken: the pool's counts see to it that
- * never more bits are asked for than are set. So taking cannot fail; at worst
- * it looks again, because another thread has made progress meanwhile.
+ * Bits are reserved before they are taken: the pool's counts ensure that no
+ * more bits are requested than are set. So taking cannot fail; it retries only
+ * if another thread has made progress.
  *
- * The summary is a hint. A thread that is between the two steps of changing a
- * word and its summary bit may leave it wrong for a moment, so a take that
- * finds nothing by the summary looks at the words themselves.
+ * The summary is a hint. A thread between the two steps of changing a word and
+ * its summary bit leaves it wrong for a moment, so a take that finds nothing by
+ * the summary searches the words.
  */
 
 #define WORD_BITS 64u
 #define ALL_BITS  UINT64_MAX
 
 /*
- * How often a run that another thread broke while it was being taken is looked
- * for again, before the bits are taken one by one.
+ * How often to retry when another thread takes a part of the run, before the
+ * bits are taken one by one.
  */
 #define MAX_RUN_ATTEMPTS 4
 
 typedef struct bitmap {
     uint32_t          num_words;
     uint32_t          num_summaries;
-    _Atomic uint64_t *summaries; /* after the words */
+    _Atomic uint64_t *summaries; /* follow the words */
     _Atomic uint64_t  words[];
 } bitmap_t;
 
@@ -76,7 +76,7 @@ static void set_first(_Atomic uint64_t *words, uint32_t num_bits)
     }
 }
 
-/* All bits are set; there is 1 or more. */
+/* All bits are set. num_bits must be at least 1. */
 static ucxpool_status_t bitmap_create(uint32_t num_bits, bitmap_t **bitmap_p)
 {
     uint32_t  last_bit      = base_max(num_bits, 1) - 1;
@@ -106,9 +106,9 @@ static void bitmap_destroy(bitmap_t *bitmap)
 }
 
 /*
- * The word was changed before its summary bit is, here and in clear_summary(),
- * and every one of these steps is sequentially consistent. So whichever thread
- * touches the summary bit last has seen the word as the other left it.
+ * Here and in clear_summary(), the word changes before its summary bit, and
+ * each step is sequentially consistent. So the thread that changes the summary
+ * bit last has seen the other thread's change of the word.
  */
 static void set_summary(bitmap_t *bitmap, uint32_t word)
 {
@@ -125,8 +125,8 @@ static void clear_summary(bitmap_t *bitmap, uint32_t word)
     }
 }
 
-/* Clear bits of a word. Returns what the word was: bits that were clear
- * already are another thread's. */
+/* Clear bits of a word. Returns the word before: a bit that was clear already
+ * belongs to another thread. */
 static uint64_t take_bits(bitmap_t *bitmap, uint32_t word, uint64_t bits)
 {
     uint64_t before = atomic_fetch_and(&bitmap->words[word], ~bits);
@@ -153,7 +153,7 @@ static void bitmap_give(bitmap_t *bitmap, uint32_t index)
     give_bits(bitmap, index / WORD_BITS, (uint64_t)1 << (index % WORD_BITS));
 }
 
-/* Take at most max of the lowest bits of a word; returns how many. */
+/* Take up to max of the lowest bits of a word; returns the number. */
 static size_t take_from_word(bitmap_t *bitmap, uint32_t word, size_t max,
                              uint32_t *indices)
 {
@@ -200,10 +200,10 @@ static size_t take_by_words(bitmap_t *bitmap, size_t max, uint32_t *indices)
     return num;
 }
 
-/* The bits of a word that start num set bits side by side in it. */
+/* The bits of a word that start a run of num set bits within it. */
 static uint64_t run_starts(uint64_t bits, size_t num)
 {
-    size_t length = 1; /* a set bit starts as many */
+    size_t length = 1; /* run length that each set bit is known to start */
 
     if (num > WORD_BITS) {
         return 0;
@@ -217,10 +217,10 @@ static uint64_t run_starts(uint64_t bits, size_t num)
     return bits;
 }
 
-/* Lowest start of num set bits side by side, as far as one look can tell. */
+/* Lowest start of a run of num set bits. A concurrent take may break it. */
 static bool find_run(const bitmap_t *bitmap, size_t num, uint32_t *start_p)
 {
-    size_t carried = 0; /* set bits up to the start of the word */
+    size_t carried = 0; /* length of the run that ends before the word */
 
     for (uint32_t i = 0; i < bitmap->num_words; i++) {
         uint64_t bits =
@@ -248,8 +248,7 @@ static bool find_run(const bitmap_t *bitmap, size_t num, uint32_t *start_p)
     return false;
 }
 
-/* The part of [start, end) that lies in the word of start. Moves start past
- * it. */
+/* The part of [start, end) within the word of start. Moves start past it. */
 static uint64_t next_part(uint32_t *start, uint32_t end, uint32_t *word_p)
 {
     uint32_t first = *start % WORD_BITS;
@@ -271,7 +270,7 @@ static void give_run(bitmap_t *bitmap, uint32_t start, uint32_t end)
     }
 }
 
-/* Take all of [start, end), or nothing when another thread has some of it. */
+/* Take all of [start, end), or nothing if another thread has a part of it. */
 static bool take_run_at(bitmap_t *bitmap, uint32_t start, uint32_t end)
 {
     uint32_t next = start;
@@ -312,8 +311,8 @@ static bool take_run(bitmap_t *bitmap, size_t num, uint32_t *indices)
 }
 
 /*
- * Clear num bits that the caller has been promised, and write their indices:
- * the lowest run of num bits where there is one, else the lowest bits.
+ * Clear num reserved bits and write their indices: the lowest run of num bits
+ * if there is one, else the lowest bits.
  */
 static void bitmap_take(bitmap_t *bitmap, size_t num, uint32_t *indices)
 {
@@ -341,7 +340,7 @@ static bool bitmap_test(const bitmap_t *bitmap, uint32_t index)
            1;
 }
 
-/* How many bits are set, those past the end (there must be none) included. */
+/* The number of set bits, including bits past the end (an error). */
 static uint64_t bitmap_count(const bitmap_t *bitmap)
 {
     uint64_t count = 0;
@@ -354,7 +353,7 @@ static uint64_t bitmap_count(const bitmap_t *bitmap)
 
 /* --- the pool ------------------------------------------------------------- */
 
-/* State of a block: free, or one of these plus its share. */
+/* State of a block: BLOCK_FREE, or one of the others plus its share. */
 #define BLOCK_FREE        0u
 #define BLOCK_HELD        1u
 #define BLOCK_QUARANTINED (BLOCK_HELD + BLOCK_SHARE_LAST)
@@ -364,9 +363,9 @@ static uint64_t bitmap_count(const bitmap_t *bitmap)
 
 /*
  * A share's free and quarantined blocks are one atomic word, so that readers
- * never see one without the other; what is neither is held. With them goes the
- * block at hand, or 0 for none, so that one step takes or gives both the block
- * and its count.
+ * always see both together; the remaining blocks are held. The word also has
+ * the block at hand, or 0 for none, so that one step changes the block and its
+ * count.
  *
  *     bit    0         26           52            64
  *            | free    | quarantined | at hand + 1 |
@@ -379,7 +378,7 @@ static uint64_t bitmap_count(const bitmap_t *bitmap)
 #define HAND_SHIFT      (2 * COUNT_BITS)
 #define HAND_REST       (((uint64_t)1 << HAND_SHIFT) - 1)
 
-/* Blocks that may be at hand: the others go by the bitmap alone. */
+/* Number of blocks that can be at hand; the others use the bitmap only. */
 #define MAX_AT_HAND (((uint32_t)1 << HAND_BITS) - 1)
 
 static_assert(BLOCK_MAX_BLOCKS <= COUNT_MASK, "a count fits its bits");
@@ -418,7 +417,7 @@ static uint32_t num_quarantined(uint64_t word)
     return (uint32_t)((word >> COUNT_BITS) & COUNT_MASK);
 }
 
-/* Of the block at hand, or NO_BLOCK. */
+/* The block at hand, or NO_BLOCK. */
 static uint32_t index_at_hand(uint64_t word)
 {
     return (uint32_t)(word >> HAND_SHIFT) - 1;
@@ -485,7 +484,7 @@ void block_pool_destroy(block_pool_t *pool)
     free(pool);
 }
 
-/* high_water >= total - free, for every value that free has had. */
+/* Keeps high_water >= total - free for every value of free. */
 static void raise_high_water(share_counts_t *share, uint32_t used)
 {
     uint32_t seen =
@@ -498,8 +497,8 @@ static void raise_high_water(share_counts_t *share, uint32_t used)
 }
 
 /*
- * Take num from the share's free blocks, all or none, and with them the block
- * at hand, NO_BLOCK where there is none.
+ * Take num of the share's free blocks, all or none, and the block at hand, or
+ * NO_BLOCK if there is none.
  */
 static bool reserve(share_counts_t *share, size_t num, uint32_t *at_hand_p)
 {
@@ -519,7 +518,7 @@ static bool reserve(share_counts_t *share, size_t num, uint32_t *at_hand_p)
     return true;
 }
 
-/* The block is free, and the caller's alone. */
+/* The block is free, and no other thread can take it. */
 static void hold(block_pool_t *pool, block_share_t share, uint32_t index)
 {
     assert(state_of(pool, index) == BLOCK_FREE);
@@ -583,7 +582,7 @@ ucxpool_status_t block_pool_get_n(block_pool_t *pool, block_share_t share,
     return status;
 }
 
-/* Put a block at hand and change the counts, if none is there. */
+/* Make a block the one at hand and change the counts, unless there is one. */
 static bool give_at_hand(share_counts_t *share, uint32_t index, uint64_t counts)
 {
     uint64_t word = atomic_load_explicit(&share->word, memory_order_relaxed);
@@ -602,8 +601,8 @@ static bool give_at_hand(share_counts_t *share, uint32_t index, uint64_t counts)
     return true;
 }
 
-/* The state is free already: whoever takes the block must find it so. The
- * count comes last: it promises a bit. */
+/* The caller has set the state to free: the next get must find it so. The count
+ * comes last, because it promises a set bit. */
 static void give_back(block_pool_t *pool, block_share_t share, uint32_t index,
                       uint64_t counts)
 {
@@ -615,7 +614,7 @@ static void give_back(block_pool_t *pool, block_share_t share, uint32_t index,
     }
 }
 
-/* The block is the caller's alone, so that its state needs no atomic swap. */
+/* No other thread can change the state, so this needs no atomic swap. */
 static void change_state(block_pool_t *pool, uint32_t index, unsigned from,
                          unsigned to)
 {
@@ -669,7 +668,7 @@ void block_pool_release(block_pool_t *pool, block_share_t share, uint32_t index)
     give_back(pool, share, index, ONE_FREE - ONE_QUARANTINED);
 }
 
-/* Like a get, and a put that goes to the bitmap. */
+/* Takes the block at hand like a get, and puts it to the bitmap. */
 void block_pool_clear_hands(block_pool_t *pool)
 {
     for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
@@ -726,7 +725,7 @@ void block_pool_stats(const block_pool_t *pool, block_share_t share,
     stats_p->free        = num_free(word);
     stats_p->quarantined = num_quarantined(word);
     stats_p->held        = used - stats_p->quarantined;
-    /* A get that has the count may not have come to the high water yet. */
+    /* A get that changed the count may not have raised high_water yet. */
     stats_p->high_water = base_max(atomic_load(&from->high_water), used);
 }
 
@@ -757,8 +756,8 @@ static ucxpool_status_t check_share(const block_pool_t *pool,
     return UCXPOOL_OK;
 }
 
-/* In how many ways a get can come to the block: a free one is in exactly one of
- * two places, the bitmap, or at hand for one share. */
+/* The number of places where a get can find the block. A free block is in
+ * exactly one: the bitmap, or at hand for one share. */
 static unsigned num_ways(const block_pool_t *pool, uint32_t index)
 {
     unsigned num = bitmap_test(pool->free_blocks, index);

@@ -1,19 +1,20 @@
 /*
- * The block pool: which blocks are free, and who holds the others.
+ * The block pool: the free blocks, and the users of the others.
  *
  *     bitmap      1 1 0 1 0 0 0 1 ...     1: free
  *     available   send 3, recv 2, user 1  what each share may still take
- *     at hand     send 6, recv -, user -  one free block of each, not in the
- *                                         bitmap
+ *     at hand     send 6, recv -, user -  one free block of each share, not
+ *                                         in the bitmap
  *
- *     states      - - u - s r - - ...     free, held or quarantined, for whom
+ *     states      - - u - s r - - ...     free, held or quarantined, and the
+ *                                         share
  *
- * A get first takes from its share's count, so that all-or-nothing is one
- * atomic step, and in the same step the block at hand; without one it clears
- * bits. A put makes its block the one at hand in the step that gives the count
- * back; where there is one already it sets the bit, then gives the count back.
- * So there are never fewer bits set than the counts promise, those at hand
- * taken off. No lock, no system call, no allocation.
+ * A get first subtracts from its share's count, so all-or-nothing is one atomic
+ * step. The same step takes the block at hand; without one, the get clears
+ * bits. A put adds to the count and makes its block the one at hand in one
+ * step. If there is one already, it sets the bit first and then adds to the
+ * count. So the bitmap always has at least as many set bits as the counts
+ * promise, minus the blocks at hand. No locks, no system calls, no allocations.
  *
  * For each share: free + held + quarantined == total.
  */
@@ -26,7 +27,7 @@
 
 typedef struct block_pool block_pool_t;
 
-/* Who blocks are for: the three shares of the pool. */
+/* The three shares of the pool: what a block is used for. */
 typedef enum block_share {
     BLOCK_SHARE_SEND = 0,
     BLOCK_SHARE_RECV = 1,
@@ -34,46 +35,48 @@ typedef enum block_share {
     BLOCK_SHARE_LAST
 } block_share_t;
 
-/* total == free + held + quarantined, at any moment. */
+/* total == free + held + quarantined, always. */
 typedef struct block_stats {
     uint64_t total;
     uint64_t free;
     uint64_t held;
     uint64_t quarantined;
-    uint64_t high_water; /* most blocks not free at one time */
+    uint64_t high_water; /* maximum of held + quarantined */
 } block_stats_t;
 
 typedef struct block_pool_params {
-    const mem_regions_t *regions; /* lives longer than the pool */
+    const mem_regions_t *regions; /* must outlive the pool */
     size_t               block_size;
-    unsigned             send_share; /* percent; each share gets at least one */
-    unsigned             recv_share; /* percent; the user's share is the rest */
+    unsigned             send_share; /* percent; at least one block */
+    unsigned             recv_share; /* percent; the rest is the user's share */
 } block_pool_params_t;
 
 /*
- * Send and receive get one block at the least; the user's share may get none
- * where there are only two.
+ * The send and receive shares get at least one block each. The user's share
+ * gets none if there are only two.
  *
- * UCXPOOL_ERR_INVALID_PARAM  fewer than two blocks, the shares make more than
- *                            100 percent, or the block size does not divide
- *                            the region size
- * UCXPOOL_ERR_NO_MEMORY      nothing is left behind
+ * UCXPOOL_ERR_INVALID_PARAM  fewer than two blocks, the shares exceed 100
+ *                            percent, or the region size is not a multiple of
+ *                            the block size
+ * UCXPOOL_ERR_NO_MEMORY      *pool_p is unchanged
  */
 ucxpool_status_t block_pool_create(const block_pool_params_t *params,
                                    block_pool_t             **pool_p);
-/* Whatever is held: nobody may touch the pool any more. NULL is allowed. */
+/* Blocks may still be held, but no thread may use the pool any more. NULL is
+ * allowed. */
 void block_pool_destroy(block_pool_t *pool);
 
 /*
  * Take blocks. Indices are 0 .. number of blocks - 1, ascending with the
- * address. One block is that at hand, else the lowest free one: the likeliest
- * to be in the processor's cache. Several are the lowest run of blocks side by
- * side where there is one. Such a run may cross from one region to the next.
+ * address. A single block is the one at hand, or else the lowest free one:
+ * these are most likely in the processor's cache. Several blocks are the lowest
+ * run of adjacent blocks, if there is one. Such a run may cross from one region
+ * to the next.
  *
  * num_blocks  1 or more.
  *
- * UCXPOOL_ERR_NO_BLOCKS  the share has fewer free now. Not logged: callers try
- *                        again all the time
+ * UCXPOOL_ERR_NO_BLOCKS  the share has fewer free blocks now. Not logged,
+ *                        because callers retry often
  */
 ucxpool_status_t block_pool_get(block_pool_t *pool, block_share_t share,
                                 uint32_t *index_p);
@@ -81,49 +84,49 @@ ucxpool_status_t block_pool_get_n(block_pool_t *pool, block_share_t share,
                                   size_t num_blocks, uint32_t *indices);
 
 /*
- * The two steps of block_pool_get_n(), to take the blocks in parts: all that
- * were reserved must be taken, and count as held until they are.
+ * The two steps of block_pool_get_n(), to take the blocks in parts. Every
+ * reserved block must be taken, and counts as held from the reserve on.
  *
- * num_blocks  Of take: 1 or more, and in all no more than were reserved.
+ * num_blocks  For take: 1 or more, and in total no more than reserved.
  *
- * UCXPOOL_ERR_NO_BLOCKS  the share has fewer free now
+ * UCXPOOL_ERR_NO_BLOCKS  the share has fewer free blocks now
  */
 ucxpool_status_t block_pool_reserve(block_pool_t *pool, block_share_t share,
                                     size_t num_blocks);
 void block_pool_take(block_pool_t *pool, block_share_t share, size_t num_blocks,
                      uint32_t *indices);
 
-/* Give back a block that the share holds. */
+/* Put back a block that the share holds. */
 void block_pool_put(block_pool_t *pool, block_share_t share, uint32_t index);
 
 /*
- * The same for an index that a caller of the library gave us. Does nothing and
- * returns false when there is no such block or the share does not hold it; of
- * two threads that give back one block, one gets false.
+ * The same for an index from a caller of the library. Returns false, and
+ * changes nothing, if the block does not exist or the share does not hold it.
+ * If two threads put the same block, one of them gets false.
  */
 bool block_pool_try_put(block_pool_t *pool, block_share_t share,
                         uint32_t index);
 
-/* Is there such a block, and does the share hold it (not quarantined)? */
+/* Does the block exist, and does the share hold it (not quarantined)? */
 bool block_pool_is_held(const block_pool_t *pool, block_share_t share,
                         uint32_t index);
 
-/* held -> quarantined: somebody may still touch the block. */
+/* held -> quarantined: a peer or the hardware may still access the block. */
 void block_pool_quarantine(block_pool_t *pool, block_share_t share,
                            uint32_t index);
 /* quarantined -> free. */
 void block_pool_release(block_pool_t *pool, block_share_t share,
                         uint32_t index);
 
-/* Put the blocks at hand among the others, so that the next one to be taken is
- * the lowest free one, whatever share takes it. */
+/* Move the blocks at hand to the bitmap, so that the next get of any share
+ * takes the lowest free block. */
 void block_pool_clear_hands(block_pool_t *pool);
 
 /*
- * Tell memory checkers that nothing in this process touches a block any more.
- * Free blocks are in that state by themselves. For quarantined blocks the
- * caller knows: a peer that has the block mapped is not affected, but UCX in
- * this process may still have to write to it.
+ * Mark a block as inaccessible for memory checkers. Free blocks are marked
+ * automatically. For a quarantined block the caller must know that nothing in
+ * this process accesses it: peers that have the block mapped do not matter, but
+ * UCX in this process may still write to it.
  */
 void block_pool_poison(const block_pool_t *pool, uint32_t index);
 
@@ -137,18 +140,18 @@ void block_pool_locate(const block_pool_t *pool, uint32_t index,
                        mem_piece_t *piece_p);
 
 /*
- * A snapshot that is consistent at any moment: total == free + held +
- * quarantined, and high_water >= held + quarantined. Blocks that a get has been
- * promised count as held.
+ * A snapshot that is always consistent: total == free + held + quarantined, and
+ * high_water >= held + quarantined. Reserved blocks count as held.
  */
 void block_pool_stats(const block_pool_t *pool, block_share_t share,
                       block_stats_t *stats_p);
 
 /*
- * free + held + quarantined == total for each share, and the bitmap and the
- * state of each block agree. Exact only while nobody gets or puts.
+ * Check that free + held + quarantined == total for each share, and that the
+ * bitmap matches the state of each block. Exact only while no thread gets or
+ * puts blocks.
  *
- * UCXPOOL_ERR_PROTOCOL  they do not; the detail tells where
+ * UCXPOOL_ERR_PROTOCOL  a check failed; the detail says which
  */
 ucxpool_status_t block_pool_check(const block_pool_t *pool);
 
