@@ -31,7 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* --- its descriptors ------------------------------------------------------ */
+/* --- the event descriptor ------------------------------------------------- */
 
 static ucxpool_status_t watch(ucxpool_t *pool, int fd)
 {
@@ -60,7 +60,7 @@ static void descriptors_cleanup(ucxpool_t *pool)
     close(pool->wakeup.epoll_fd);
 }
 
-/* UCXPOOL_ERR_IO and others of the system's. */
+/* Other system errors are translated by base_error_errno(). */
 static ucxpool_status_t descriptors_init(ucxpool_t *pool)
 {
     ucxpool_status_t status = UCXPOOL_OK;
@@ -102,17 +102,17 @@ err_close_epoll:
     return status;
 }
 
-/* --- begin and end -------------------------------------------------------- */
+/* --- creating and destroying ---------------------------------------------- */
 
-/* What is in flight of one message, some MiB at most, has come through in that
- * time, unless the peer does not progress. */
+/* Time for the data in flight of one message, some MiB at most, to arrive. It
+ * is exceeded only if the peer makes no progress. */
 #define DRAIN_NS UINT64_C(250000000)
 
-/* A receiver that takes messages as they come gives credits back much sooner;
- * to send an announced message costs several short ones. */
+/* A receiver that takes messages as they arrive returns credits much sooner.
+ * Sending an announced message costs as much as several short ones. */
 #define ANNOUNCE_NS UINT64_C(1000000)
 
-/* How long a pool that goes waits for UCX to hand over what it holds of
+/* How long a destroyed pool waits for UCX to complete what it holds for
  * endpoints that no channel uses. */
 #define IDLE_NS UINT64_C(50000000)
 
@@ -145,7 +145,8 @@ static void init_lists(ucxpool_t *pool)
     pool->announce_ns            = ANNOUNCE_NS;
 }
 
-/* The two ids of which a pool has handlers, where others may want them too. */
+/* The two active message ids that the pool handles and that other users of the
+ * worker may want. */
 static ucxpool_status_t take_ids(ucxpool_t *pool)
 {
     if (pool->ucx.own_worker) {
@@ -167,7 +168,7 @@ ucxpool_status_t pool_init(ucxpool_t *pool)
 
     init_lists(pool);
     pool->dispatch = &pool_dispatch;
-    /* To have it when there is no descriptor left to read it. */
+    /* Read it now, before the process may run out of descriptors. */
     ipc_host_fill(&host);
     if ((RAND_bytes(pool->id, sizeof(pool->id)) != 1) ||
         (RAND_bytes(pool->key, sizeof(pool->key)) != 1)) {
@@ -223,7 +224,8 @@ static void close_channels(ucxpool_t *pool)
 
     base_list_for_each_safe(channel, next, &pool->channels.open,
                             ucxpool_channel_t, link) {
-        /* Callbacks that are still to come may name it: it goes last. */
+        /* Keep the channel: later callbacks may pass it. It is released
+         * last. */
         core_channel_get(channel);
         if (!channel->closing.drains) {
             wireup_channel_abort(channel);
@@ -243,7 +245,7 @@ static bool has_open_channels(ucxpool_t *pool)
     return false;
 }
 
-/* Receives that no channel ended. */
+/* Cancel receives that no channel has ended. */
 static void cancel_posted(ucxpool_t *pool)
 {
     core_lock(pool);
@@ -254,14 +256,14 @@ static void cancel_posted(ucxpool_t *pool)
     core_unlock_posted(pool);
 }
 
-/* Own ones end with their endpoints. */
+/* Operations on the pool's own worker end with their endpoints. */
 static bool has_borrowed_operations(const ucxpool_t *pool)
 {
     return !pool->ucx.own_worker && (pool->num_operations != 0);
 }
 
-/* An end polls for so long while nothing moves, and then rests as long after
- * each round: the peers may need the processor to answer. */
+/* Shutting down polls this long without any progress, and then sleeps as long
+ * after each round: the peers may need the processor to answer. */
 #define REST_NS UINT64_C(100000)
 
 static void rest(unsigned num_moved, uint64_t *idle_since)
@@ -276,9 +278,8 @@ static void rest(unsigned num_moved, uint64_t *idle_since)
     }
 }
 
-/* Requests that no channel ended: what they wait for is a stream of the
- * caller's, or what a GPU copies. After it nothing of the pool's memory is in
- * use on a GPU. */
+/* End the requests that no channel has ended: they wait for a stream of the
+ * caller or for a copy on a GPU. Afterwards no GPU uses the pool's memory. */
 static void end_requests(ucxpool_t *pool, uint64_t limit)
 {
     uint64_t idle_since = base_clock_now();
@@ -292,9 +293,9 @@ static void end_requests(ucxpool_t *pool, uint64_t limit)
     core_unlock(pool);
 }
 
-/* Those that no channel uses. What was said over them was answered; only UCX
- * may hold on to one whose other end is gone, which no time-out is to wait for:
- * it may be infinite. */
+/* Close the endpoints that no channel uses. All messages on them were answered,
+ * but UCX may keep an endpoint whose peer has exited. This does not wait for
+ * the peer timeout, which may be infinite. */
 static void close_endpoints(ucxpool_t *pool, uint64_t deadline)
 {
     uint64_t idle_since = base_clock_now();
@@ -309,7 +310,8 @@ static void close_endpoints(ucxpool_t *pool, uint64_t deadline)
     core_unlock(pool);
 }
 
-/* Is a peer still to release a window of ours? Looks at their pages again. */
+/* Does a peer still have to release a window of this pool? Reads the peers'
+ * pages again. */
 static bool has_importers(ucxpool_t *pool)
 {
     bool all_are_free;
@@ -352,7 +354,8 @@ void pool_shutdown(ucxpool_t *pool)
     core_lock(pool);
     pool_call_back(pool);
     core_unlock(pool);
-    /* The handlers still stand, and find nobody to speak to. */
+    /* Progress while the handlers are still registered; they find no
+     * channel. */
     core_lock(pool);
     ucx_context_settle_worker(&pool->ucx);
     core_unlock(pool);

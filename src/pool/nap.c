@@ -6,14 +6,14 @@
 
 #include <sched.h>
 
-/* How often others have polled before it is for them to see to the pool, how
- * long they are trusted to go on, and how long that lasts in all. */
+/* A thread naps after this many polls by others, as long as the last poll is at
+ * most TRUST_NS ago, and for at most NAP_NS. */
 #define POLLS_MIN 4u
 #define TRUST_NS  UINT64_C(100000)
 #define NAP_NS    UINT64_C(1000000)
 
-/* How long one waits for the lock that they have without sleeping: to sleep for
- * it would cost them a system call. */
+/* How long to spin for the lock of a polling thread instead of sleeping: to
+ * wake this thread would cost the other one a system call. */
 #define YIELD_NS UINT64_C(20000)
 
 static uint64_t num_polls(const ucxpool_t *pool)
@@ -27,7 +27,7 @@ static void know_polls(ucxpool_t *pool)
                      __ATOMIC_RELAXED);
 }
 
-/* Have others polled since, until now? */
+/* Do other threads poll, as of now? */
 static bool is_polled(const ucxpool_t *pool)
 {
     uint64_t known = __atomic_load_n(&pool->wakeup.num_known, __ATOMIC_RELAXED);
@@ -74,8 +74,8 @@ void pool_nap_wake(ucxpool_t *pool)
     }
 }
 
-/* Until they stop, or have found something. A round of theirs may take longer
- * than they are trusted for. */
+/* Nap until the others stop polling or have found something. A round of theirs
+ * may take longer than TRUST_NS. */
 static void look_on(ucxpool_t *pool, const pool_goal_t *goal, uint64_t until)
 {
     core_wakeup_t *wakeup = &pool->wakeup;
@@ -97,13 +97,13 @@ static void look_on(ucxpool_t *pool, const pool_goal_t *goal, uint64_t until)
     pthread_mutex_unlock(&wakeup->leader_lock);
 }
 
-/* While they have the lock, and it is not known yet whether they poll. */
+/* Spin while another thread has the lock and may or may not be polling. */
 static void yield(const ucxpool_t *pool)
 {
     uint64_t until;
 
     if (!base_own_lock_is_taken(&pool->lock)) {
-        return; /* most often, and the clock is not asked */
+        return; /* the usual case; avoids reading the clock */
     }
     until = base_clock_now() + YIELD_NS;
     while (base_own_lock_is_taken(&pool->lock) && !is_polled(pool) &&

@@ -1,6 +1,6 @@
 /*
- * A pool at work: its begin and its end, its rounds of progress, sleeping and
- * waking, and where a message goes that has arrived.
+ * A pool at work: creation and destruction, rounds of progress, sleeping and
+ * waking, and the dispatch of received messages.
  */
 #ifndef POOL_POOL_H
 #define POOL_POOL_H
@@ -11,19 +11,20 @@
 
 #include <ucxpool/pool.h>
 
-/* --- begin and end: lifetime.c ----------------------------------------------
- * The pool's memory and its UCX context (ucx/context.h) are there before, and
- * go after.
+/* --- lifetime: lifetime.c ----------------------------------------------------
+ * The pool's memory and its UCX context (ucx/context.h) are created before, and
+ * destroyed after.
  */
 
-/* Lists, identity, UCX's handlers, the event descriptor. */
+/* Set up lists, identity, UCX's handlers and the event descriptor. */
 ucxpool_status_t pool_init(ucxpool_t *pool);
 
-/* Forced closes are local work, but UCX may need some rounds for them. */
+/* A forced close is local work, but UCX may need several rounds for it. */
 #define POOL_FORCED_NS UINT64_C(1000000000)
 
-/* End everything and tell the peers; waits for CLOSE_TIMEOUT at most. UCX may
- * still have operations of a pool over a borrowed worker then. */
+/* End all requests and notify the peers; waits for them for at most
+ * CLOSE_TIMEOUT. Afterwards UCX may still have operations of a pool on a
+ * borrowed worker. */
 void pool_shutdown(ucxpool_t *pool);
 
 void pool_cleanup(ucxpool_t *pool);
@@ -32,48 +33,50 @@ void pool_cleanup(ucxpool_t *pool);
 
 extern const core_dispatch_t pool_dispatch;
 
-/* One round of everything, with the lock held. Calls no callback. */
+/* One round of progress, with the lock held. Calls no callbacks. */
 unsigned pool_progress(ucxpool_t *pool);
 
-/* Call the callbacks of what has completed. To be called with the lock held,
- * once; it is released around each callback. */
+/* Call the callbacks of completed requests. The lock must be held exactly once;
+ * it is released around each callback. */
 unsigned pool_call_back(ucxpool_t *pool);
 
-/* False: the borrowed UCX context has no descriptor to sleep on. */
+/* False if the borrowed UCX context has no descriptor to sleep on. */
 bool pool_can_sleep(const ucxpool_t *pool);
 
-/* Is UCX armed, and nothing posted to it: will its descriptor tell before there
- * is anything for it to do? True also if UCX is lost. */
+/* Is UCX armed, with nothing posted since? Then its descriptor becomes readable
+ * before UCX has any work. True also if UCX has failed. */
 bool pool_ucx_sleeps(const ucxpool_t *pool);
 
-/* A round that leaves nothing out; with the lock held. */
+/* A round of progress that skips nothing; with the lock held. */
 unsigned pool_progress_all(ucxpool_t *pool);
 
 /* --- waiting: sleep.c ----------------------------------------------------- */
 
 /*
- * What a thread waits for. is_reached NULL: that anything moves, in this thread
- * or another; or that there is an event to be told.
+ * The goal of a waiting thread. is_reached NULL: for any progress, by this
+ * thread or another, or for an event to report.
  */
 typedef struct pool_goal {
     bool (*is_reached)(const void *object);
     const void *object;
-    uint64_t    num_events; /* counted when the wait began; by pool_wait() */
+    uint64_t    num_events; /* event count when the wait began; set by
+                             * pool_wait() */
 } pool_goal_t;
 
 /*
- * Progress until the goal is reached, or the moment `until` has come. The lock
- * is not held.
+ * Make progress until the goal is reached, or until the time `until`. Called
+ * without the lock.
  */
 ucxpool_status_t pool_wait(ucxpool_t *pool, const pool_goal_t *wanted,
                            uint64_t until);
 
-/* Of threads that sleep without the descriptors: wake all; and sleep, with
- * leader_lock held, until that or `until`. False: the time is over. */
+/* For threads that sleep without the descriptors. pool_wake_others() wakes all
+ * of them. pool_follow() sleeps, with leader_lock held, until woken or until
+ * `until`; returns false on timeout. */
 void pool_wake_others(ucxpool_t *pool);
 bool pool_follow(ucxpool_t *pool, uint64_t until);
 
-/* When the sockets want to be looked after though nothing happens. */
+/* When the sockets next need progress even if no event arrives. */
 uint64_t pool_sockets_deadline(ucxpool_t *pool);
 
 #endif

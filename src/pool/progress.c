@@ -55,7 +55,7 @@ static void handle_cancel(ucxpool_channel_t    *channel,
     xfer_recv_canceled(channel, cancel, reason);
 }
 
-/* One parsed message of a live channel, from whichever way. */
+/* Handle one parsed message of a live channel, from a ring or from UCX. */
 static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
                    const void *data, size_t data_size)
 {
@@ -104,21 +104,21 @@ static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
     case PROTO_WINDOW_END:
         window_received(channel, message, data, data_size);
         break;
-    default: /* CREDIT and DOORBELL have said all with their head, and GO and
-                KEPT do not come through a ring */
+    default: /* CREDIT and DOORBELL consist of their header only; GO and KEPT
+              * never come through a ring */
         break;
     }
 }
 
-/* Messages that make sense only where a transfer can be. */
+/* The message belongs to a transfer, which needs a chosen wire. */
 static bool is_too_early(const ucxpool_channel_t *channel, unsigned type)
 {
     return !(channel->wireup.handshake & CORE_GO_SENT) &&
            (type >= PROTO_DESC) && (type != PROTO_BYE);
 }
 
-/* A channel that has ended listens for nothing but when its own memory is read
- * no more. */
+/* A closed channel only handles messages about its memory: when the peer no
+ * longer reads it. */
 static void handle_after_end(ucxpool_channel_t   *channel,
                              const proto_fixed_t *message)
 {
@@ -143,7 +143,8 @@ static void handle_after_end(ucxpool_channel_t   *channel,
     }
 }
 
-/* A control message outside of the ring, for a channel that is there. */
+/* Handle a control message that did not come through the ring, for an existing
+ * channel. */
 static void handle_outside(ucxpool_channel_t   *channel,
                            const proto_fixed_t *message, const void *data,
                            size_t data_size, ucp_ep_h reply_ep)
@@ -208,13 +209,16 @@ const core_dispatch_t pool_dispatch = {
 
 /* --- rounds --------------------------------------------------------------- */
 
-/* Where all channels have rings, UCX (which may make a system call) is asked
- * once in so many rounds: where it has endpoints, and where nothing can come by
- * it but strangers and new channels. So are the descriptors, in any case. */
+/*
+ * If all channels have rings, only one round in this many progresses UCX, which
+ * may make a system call: UCX_EVERY if it has endpoints, NEW_EVERY if it can
+ * only receive messages of strangers and new channels. The descriptors are
+ * checked every EVENTS_EVERY rounds in any case.
+ */
 #define UCX_EVERY    16u
 #define NEW_EVERY    128u
 #define EVENTS_EVERY 256u
-/* The same while there is a listener, or descriptors are handed over. */
+/* The same while there is a listener, or while descriptors are passed. */
 #define STRANGERS_EVERY 16u
 
 static bool has_endpoints(const ucxpool_t *pool)
@@ -278,7 +282,7 @@ static unsigned progress_deadlines(ucxpool_t *pool)
                 base_min(pool->requests.next_deadline, request->deadline);
         }
     }
-    /* Ending one may end others, which then leave the list by themselves. */
+    /* Ending one request may end others, which leave this list themselves. */
     while (!base_list_is_empty(&late)) {
         request = base_list_head(&late, ucxpool_request_t, deadline_link);
         base_list_del(&request->deadline_link);
@@ -329,7 +333,7 @@ static bool has_strangers(const ucxpool_t *pool)
            wireup_fd_export_is_busy(pool);
 }
 
-/* Those whose descriptors are watched, and UCX's. */
+/* Progress all watched descriptors, and UCX's sockets. */
 static unsigned progress_sockets(ucxpool_t *pool)
 {
     unsigned count = core_source_progress(pool);
@@ -372,8 +376,8 @@ static bool is_ucx_due(const ucxpool_t *pool)
            (pool->progress_count % every == 0);
 }
 
-/* What most rounds have nothing of is looked for here already: a message waits
- * for these rounds. */
+/* Checks here that each part has work, because most rounds have none: a message
+ * waits for these rounds. */
 static unsigned progress(ucxpool_t *pool)
 {
     unsigned count = 0;
@@ -433,7 +437,6 @@ unsigned pool_progress(ucxpool_t *pool)
     return count;
 }
 
-/* A round that leaves nothing out. */
 unsigned pool_progress_all(ucxpool_t *pool)
 {
     base_log_level_t level = base_error_log_at(BASE_LOG_WARN);

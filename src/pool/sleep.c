@@ -1,6 +1,6 @@
 /*
- * Sleeping and waking: the event descriptor, arming it, and the wait below the
- * public ones (wait.c).
+ * Sleeping and waking: the event descriptor, arming it, and the wait that the
+ * public wait functions use.
  */
 #include <config.h>
 
@@ -22,28 +22,29 @@
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 
-/* How long a waiting call polls without offering its processor to others. */
+/* How long a waiting call polls before it starts to yield the processor. */
 #define PURE_SPIN_NS UINT64_C(2000)
 
-/* How often a channel that has ended is looked at. */
+/* Interval at which a closed channel is polled. */
 #define POLL_NS UINT64_C(10000000)
 
 /*
- * Several threads may sleep on one pool, and others use it at the same time.
- * Whenever any of them sleeps,
+ * Several threads may sleep on one pool while others use it. Whenever a thread
+ * sleeps,
  *
  *     the pool is armed, or wake_fd is readable
  *
- * so whoever disarms the pool wakes the other sleepers, and whoever posts wakes
- * them too, because what was armed knows nothing of it.
+ * So a thread that disarms the pool wakes the sleepers. A thread that posts a
+ * request wakes them too, because the request came after the arming.
  *
- * Of the threads that wait in this library one is the leader: it sleeps on the
- * descriptors, and when it wakes it wakes the others, which look whether what
- * they wait for has come meanwhile. Nobody but the leader makes wake_fd
- * unreadable while there is one, so it does wake.
+ * One of the threads that wait in this library is the leader: it sleeps on the
+ * descriptors. When it wakes, it wakes the others, which check whether their
+ * goals are reached. While there is a leader, only the leader resets wake_fd,
+ * so a wake always reaches it.
  */
 
-/* To be followed by a look at whatever one may be woken for. */
+/* Reset wake_fd. The caller must then check everything that a wake may be
+ * for. */
 static void forget_wake(ucxpool_t *pool)
 {
     eventfd_t number;
@@ -77,9 +78,9 @@ static bool has_work(ucxpool_t *pool)
 }
 
 /*
- * The doorbell that has woken us, if one has, is taken from its socket: it
- * would end the next sleep. That whoever has written to the ring has rung is
- * likely, and who has not costs a look.
+ * Drain the doorbell that may have woken this thread: it would end the next
+ * sleep. A peer that has written to the ring has probably rung; if not, this
+ * costs one check.
  */
 static void take_doorbell(ucxpool_channel_t *channel)
 {
@@ -108,7 +109,7 @@ static void set_sleeping(ucxpool_t *pool, bool sleeping)
     pool->wakeup.is_armed = sleeping;
 }
 
-/* This thread will look after the pool, until it arms it again. */
+/* From now on this thread progresses the pool, until it arms it again. */
 static void disarm(ucxpool_t *pool)
 {
     set_sleeping(pool, false);
@@ -119,9 +120,9 @@ static void disarm(ucxpool_t *pool)
 }
 
 /*
- * The event loop looks at what has arrived after the progress that follows its
- * sleep. What arrives later, while it arms the pool again, it has not seen:
- * then it must not sleep.
+ * An event loop handles the events that its progress finds after a sleep. It
+ * has not seen events that arrive later, while it arms the pool again: then it
+ * must not sleep.
  */
 static void note_seen(ucxpool_t *pool)
 {
@@ -131,9 +132,9 @@ static void note_seen(ucxpool_t *pool)
 }
 
 typedef enum round {
-    ROUND_POLL, /* of a thread that does not wait */
+    ROUND_POLL, /* by a thread that does not wait */
     ROUND_WAIT,
-    ROUND_ALL /* of one that waits, and has looked at nothing for a while */
+    ROUND_ALL /* by a waiting thread that has made no full round for a while */
 } round_t;
 
 static unsigned progress(ucxpool_t *pool, round_t round)
@@ -145,8 +146,8 @@ static unsigned progress(ucxpool_t *pool, round_t round)
         pool_nap_note(pool);
     }
     if (pool->wakeup.is_armed) {
-        /* Most sleeps end with a message in a ring. What other descriptors have
-         * keeps them readable, and the next sleep is short. */
+        /* Most sleeps end with a message in a ring. Events of other descriptors
+         * keep them readable, so the next sleep is short. */
         disarm(pool);
         count = pool_progress(pool);
         if (count == 0) {
@@ -184,7 +185,8 @@ bool pool_can_sleep(const ucxpool_t *pool)
     return (pool->wakeup.worker_fd >= 0) || pool->ucx.is_lost;
 }
 
-/* num_moved_p [out]  What moved on the way; with any, the answer is busy. */
+/* num_moved_p [out]  Number of things that made progress; if not 0, returns
+ *                    UCXPOOL_ERR_BUSY. */
 static ucxpool_status_t arm(ucxpool_t *pool, unsigned *num_moved_p)
 {
     ucs_status_t status;
@@ -201,7 +203,7 @@ static ucxpool_status_t arm(ucxpool_t *pool, unsigned *num_moved_p)
     }
     set_sleeping(pool, true);
     if (!has_work(pool)) {
-        /* What UCX or a socket has makes their descriptors readable. */
+        /* Work of UCX or of a socket would make their descriptors readable. */
         *num_moved_p = pool_ucx_sleeps(pool) ? pool_progress(pool)
                                              : pool_progress_all(pool);
     }
@@ -223,7 +225,7 @@ static ucxpool_status_t arm(ucxpool_t *pool, unsigned *num_moved_p)
     return UCXPOOL_ERR_BUSY;
 }
 
-/* When something is to be done though nothing happens. */
+/* When the pool next needs progress even if no event arrives. */
 static uint64_t next_moment(ucxpool_t *pool)
 {
     uint64_t moment = base_min(
@@ -242,14 +244,14 @@ static uint64_t next_moment(ucxpool_t *pool)
         }
         if (!core_channel_is_live(channel) &&
             core_channel_is_readable(channel)) {
-            /* Its endpoint is gone, so the peer cannot ring. */
+            /* The channel's endpoint is closed, so the peer cannot ring. */
             moment = base_min(moment, base_clock_deadline(POLL_NS));
         }
     }
     return moment;
 }
 
-/* Let the event descriptor become readable at that moment. */
+/* Make the event descriptor readable at that time. */
 static void set_timer(ucxpool_t *pool)
 {
     uint64_t          moment = next_moment(pool);
@@ -328,7 +330,7 @@ bool pool_follow(ucxpool_t *pool, uint64_t until)
                                   &moment) == 0;
 }
 
-/* One sleep of the leader, until an event or `until`. */
+/* Sleep once as the leader, until an event or `until`. */
 static void lead(ucxpool_t *pool, uint64_t until)
 {
     struct pollfd   event   = {.fd = pool->wakeup.epoll_fd, .events = POLLIN};
@@ -343,8 +345,9 @@ static void lead(ucxpool_t *pool, uint64_t until)
     pool_wake_others(pool);
 }
 
-/* One sleep of another thread, until the leader wakes or `until`. The leader
- * cannot wake before the pool's lock is given, so nothing comes between. */
+/* Sleep once without being the leader, until the leader wakes or `until`. The
+ * leader cannot wake before this thread releases the pool's lock, so no wake is
+ * lost. */
 static void follow(ucxpool_t *pool, uint64_t until)
 {
     core_wakeup_t *wakeup  = &pool->wakeup;
@@ -361,7 +364,7 @@ static void follow(ucxpool_t *pool, uint64_t until)
     core_lock(pool);
 }
 
-/* Is what the caller waits for there? */
+/* Is the goal of the wait reached? */
 static bool is_there(ucxpool_t *pool, const pool_goal_t *goal)
 {
     if (goal->is_reached != NULL) {
@@ -371,15 +374,16 @@ static bool is_there(ucxpool_t *pool, const pool_goal_t *goal)
            core_event_is_pending(pool);
 }
 
-/* Sleep until the leader wakes; as the leader, if there is none. Returns how
- * many things moved before it could: a wait for any of them is over then. */
+/* Sleep until the leader wakes; become the leader if there is none. Returns how
+ * many things made progress before the sleep; any of them ends a wait for any
+ * event. */
 static unsigned sleep_once(ucxpool_t *pool, const pool_goal_t *goal,
                            uint64_t until)
 {
     unsigned num_moved = 0;
 
     core_lock(pool);
-    /* Another thread may have reached the goal since this one looked. */
+    /* Another thread may have reached the goal since the last check. */
     if (!is_there(pool, goal)) {
         if (pool->wakeup.has_leader) {
             follow(pool, until);
@@ -393,9 +397,9 @@ static unsigned sleep_once(ucxpool_t *pool, const pool_goal_t *goal,
 }
 
 /*
- * A wait is over that was slept for. Had polling for SPIN caught what came, the
- * next wait polls twice as long, up to SPIN; else half as long, as what comes
- * seldom is not worth a processor's time.
+ * Adapt the spin time after a wait that slept. If spinning up to SPIN would
+ * have caught the event, the next wait spins twice as long, up to SPIN;
+ * otherwise half as long, because rare events are not worth a busy processor.
  */
 static void adapt_spin(ucxpool_t *pool, uint64_t waited_ns)
 {
@@ -409,9 +413,9 @@ static void adapt_spin(ucxpool_t *pool, uint64_t waited_ns)
 }
 
 /*
- * Nothing has moved since `idle_since`: poll on, or sleep. Polling shortens
- * the wait for an answer; but its sender may need this very processor, so it is
- * offered after a while. Returns what moved.
+ * Nothing has made progress since `idle_since`: keep polling, or sleep. Polling
+ * shortens the wait for an answer, but its sender may need this very processor,
+ * so after a while each poll yields it. Returns how many things made progress.
  */
 static unsigned be_idle(ucxpool_t *pool, const pool_goal_t *goal,
                         uint64_t idle_since, uint64_t until)
