@@ -14,16 +14,17 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- what hangs from an epoll --------------------------------------------- */
+/* --- the descriptors in an epoll ------------------------------------------ */
 
-/* Epolls in epolls: the pool's, the worker's, a network's; and one to spare. */
+/* Nesting of epolls: the pool's, the worker's, an interface's; and one
+ * spare. */
 #define MAX_DEPTH 4
 
 #define PATH_SIZE 40
 #define NAME_SIZE 40
 #define ANONYMOUS "anon_inode:"
 
-/* FOLDER/N, without the C library's stdio. */
+/* Format FOLDER/N without stdio, which a forked child may not use. */
 static void make_path(char *path, const char *folder, int fd)
 {
     char digits[12];
@@ -42,8 +43,8 @@ static void make_path(char *path, const char *folder, int fd)
     *path = '\0';
 }
 
-/* What the system calls it: "socket:[12]", "anon_inode:[eventpoll]"; "" where
- * it is not open. */
+/* The name in /proc/self/fd: "socket:[12]", "anon_inode:[eventpoll]"; "" if the
+ * descriptor is not open. */
 static void read_name(int fd, char *name, size_t size)
 {
     char    path[PATH_SIZE];
@@ -64,7 +65,8 @@ static bool is_socket(const char *name)
     return strncmp(name, "socket:[", strlen("socket:[")) == 0;
 }
 
-/* The number behind a name in a line; false: there is none. */
+/* Parse the number that follows a name in a line. False if the name is
+ * missing. */
 static bool find_number(const char *line, const char *name, unsigned base,
                         unsigned long *number_p)
 {
@@ -94,9 +96,9 @@ static bool find_number(const char *line, const char *name, unsigned base,
 static void visit_at(int epoll_fd, ucx_epoll_visit_t *visit, void *arg,
                      int depth);
 
-/* "tfd: 12 events: 19 data: 5 pos:0 ino:3c15 sdev:8". The number may be another
- * file's by now: it is passed over if that is another socket, or no anonymous
- * file. Anonymous files have one inode in common, and are not told apart. */
+/* Parse "tfd: 12 events: 19 data: 5 pos:0 ino:3c15 sdev:8". The descriptor may
+ * have been reused: it is skipped if it is another socket, or not an anonymous
+ * file. Anonymous files share one inode and cannot be distinguished. */
 static void visit_line(const char *line, ucx_epoll_visit_t *visit, void *arg,
                        int depth)
 {
@@ -264,7 +266,7 @@ void ucx_child_close_on_exec(const ucx_child_t *child)
     ucx_epoll_visit(child->epoll_fd, close_on_exec, NULL);
 }
 
-/* Each descriptor of this process. False: the system does not tell. */
+/* Visit each descriptor of this process. False if they cannot be listed. */
 static bool visit_open(ucx_epoll_visit_t *visit, void *arg)
 {
     DIR           *dir = opendir("/proc/self/fd");
@@ -284,7 +286,7 @@ static bool visit_open(ucx_epoll_visit_t *visit, void *arg)
     return true;
 }
 
-/* Room for the bit of fd. */
+/* Make room for the bit of fd. */
 static bool grow(ucx_child_before_t *before, size_t fd)
 {
     size_t         size = (fd / 8 + 1) * 2;

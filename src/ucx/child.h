@@ -1,19 +1,20 @@
 /*
- * What a child process must not keep of its parent's pools. A connection ends
- * when the last copy of its descriptor is closed: a forked child that lives on
- * would hide its parent's end from peers.
+ * Keeps descriptors of a pool out of child processes. A connection ends when
+ * the last copy of its descriptor is closed. So a forked child that keeps
+ * running would hide from peers that its parent has ended.
  *
- * All descriptors of a pool hang from its epoll, UCX's among them:
+ * All descriptors of a pool are reachable from its epoll, even UCX's:
  *
  *     epoll_fd -> timer, event, listeners -> ..., sockets
- *              -> UCX's worker -> its networks -> their connections
+ *              -> UCX's worker -> its interfaces -> their connections
  *
- * and the system tells which an epoll has (/proc/self/fdinfo), UCX's too, which
- * come and go unseen. A child that is forked puts /dev/null in their place
- * (never shutdown(), which would end the parent's connection); one that is
- * spawned, or executes a program, does not get them, as they are closed on
- * exec. UCX's listening sockets hang from its own thread's epoll: they are
- * found by a comparison of before and after, and stay in a forked child.
+ * The system lists the descriptors of an epoll (/proc/self/fdinfo), including
+ * those that UCX opens and closes itself. A forked child replaces them by
+ * /dev/null; it never calls shutdown(), which would end the parent's
+ * connection. A spawned or executed program does not get them, because they are
+ * close-on-exec. UCX's listening sockets are in its own thread's epoll: they
+ * are found by comparing the open descriptors before and after, and stay open
+ * in a forked child.
  */
 #ifndef UCX_CHILD_H
 #define UCX_CHILD_H
@@ -26,39 +27,41 @@
 typedef struct ucx_child {
     base_list_t link;
     int         epoll_fd;
-    bool        is_foreign; /* this process is a child of the pool's own */
+    bool        is_foreign; /* this process is a child of the pool's process */
 } ucx_child_t;
 
-/* From now on a child loses what hangs from child->epoll_fd. */
+/* From now on, a forked child replaces the descriptors that are reachable from
+ * child->epoll_fd. */
 void ucx_child_add(ucx_child_t *child);
 void ucx_child_remove(ucx_child_t *child);
 
-/* Close on exec what hangs from the epoll now. */
+/* Set close-on-exec for the descriptors that the epoll has now. */
 void ucx_child_close_on_exec(const ucx_child_t *child);
 
 /*
- * In a process that was forked while its parent had a pool: log once that UCX
- * may not connect there. UCX does not start its thread again in a child.
+ * In a process that was forked while its parent had a pool: warn once that UCX
+ * may not connect, because UCX does not restart its thread in a child.
  */
 void ucx_child_warn(void);
 
-/* Sockets and epolls that are opened between these two calls, by this thread
- * or another, are closed on exec. The second belongs to each first. */
+/* Set close-on-exec for sockets and epolls that any thread opens between these
+ * two calls. Each first call needs a second one. */
 typedef struct ucx_child_before {
-    unsigned char *is_open; /* bits, of the descriptors up to the last open */
-    size_t         size;    /* of is_open, in bytes */
-    bool           is_unknown; /* then none counts as new */
+    unsigned char *is_open; /* one bit per descriptor, up to the last open
+                             * one */
+    size_t size;            /* of is_open, in bytes */
+    bool   is_unknown;      /* then no descriptor counts as new */
 } ucx_child_before_t;
 
 void ucx_child_look_before(ucx_child_before_t *before);
 void ucx_child_look_after(ucx_child_before_t *before);
 
-/* What is done to a descriptor. */
+/* Called for each descriptor. */
 typedef void ucx_epoll_visit_t(int fd, void *arg);
 
-/* Each descriptor in an epoll, those in epolls within first. Of another
- * descriptor than an epoll there are none. As safe in a signal handler, and so
- * in a forked child, as `visit` is. */
+/* Visit each descriptor in an epoll, those in nested epolls first. If epoll_fd
+ * is not an epoll, there are none. Safe in a signal handler, and so in a forked
+ * child, if `visit` is. */
 void ucx_epoll_visit(int epoll_fd, ucx_epoll_visit_t *visit, void *arg);
 
 #endif

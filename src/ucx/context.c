@@ -22,13 +22,14 @@
 /* --- signals -------------------------------------------------------------- */
 
 /*
- * Signals that UCX takes for itself when it is loaded: SIGILL, SIGSEGV, SIGBUS
- * and SIGFPE to print a backtrace and end the process, and SIGHUP to print a
- * profile. Programs use these, too: a Java virtual machine's SIGSEGV is
- * everyday work.
+ * Signals that UCX handles as soon as it is loaded: SIGILL, SIGSEGV, SIGBUS and
+ * SIGFPE to print a backtrace and end the process, and SIGHUP to print a
+ * profile. Programs use these too: a Java virtual machine handles SIGSEGV
+ * routinely.
  */
 
-/* Of libucs, where it has it: take UCX's handler of one signal away. */
+/* A function that some versions of libucs have: removes UCX's handler of a
+ * signal. */
 typedef void give_back_t(int signal);
 
 static give_back_t *find_give_back(void)
@@ -39,7 +40,7 @@ static give_back_t *find_give_back(void)
     return function;
 }
 
-/* Is the signal's handler a function of the same library? */
+/* Does the signal's handler belong to the same library? */
 static bool is_of_ucx(int signal, give_back_t *give_back)
 {
     struct sigaction action;
@@ -63,8 +64,8 @@ static void give_signal_back(int signal, give_back_t *give_back)
 }
 
 /*
- * Put back what stood there before UCX, where UCX's handler still stands and
- * the environment does not ask for it (UCX_HANDLE_ERRORS, UCX_ERROR_SIGNALS;
+ * Restore the handlers from before UCX, unless a handler is not UCX's any more
+ * or the environment requests UCX's (UCX_HANDLE_ERRORS, UCX_ERROR_SIGNALS;
  * UCX_DEBUG_SIGNO). Called when the library is loaded and when a pool is
  * created.
  */
@@ -87,14 +88,14 @@ static void signals_give_back(void)
     }
 }
 
-/* UCX has taken them by now, since its libraries are loaded before this one,
- * and a program may get such a signal before it makes a pool. */
+/* UCX has installed its handlers by now, because its libraries are loaded
+ * before this one. A program may get such a signal before it creates a pool. */
 __attribute__((constructor)) static void loaded(void)
 {
     signals_give_back();
 }
 
-/* --- the end of a worker -------------------------------------------------- */
+/* --- destroying a worker -------------------------------------------------- */
 
 #define SETTLE_NS UINT64_C(50000000)
 
@@ -107,14 +108,14 @@ bool ucx_asserts_on_answers(void)
 }
 
 /*
- * Let UCX say what it has to say before the worker is destroyed.
+ * Let UCX send its pending answers before the worker is destroyed.
  *
- * UCX before 1.14 ends the process, by an assertion, when a worker is destroyed
- * whose answer to a peer's handshake has not left yet; and the answer waits for
- * the peer to make progress, which may be busy, stopped or gone.
+ * UCX before 1.14 aborts on an assertion if a worker is destroyed before its
+ * answer to a peer's connection request is sent. The answer waits for progress
+ * of the peer, which may be busy, stopped or dead.
  *
- * Blocks for a moment at most. False: such an answer may be left, and the
- * worker must stay.
+ * Blocks for at most SETTLE_NS. False: an answer may be pending, and the worker
+ * must not be destroyed.
  */
 static bool worker_settle(ucp_worker_h worker)
 {
@@ -138,17 +139,18 @@ static bool worker_settle(ucp_worker_h worker)
     return status != UCS_INPROGRESS;
 }
 
-/* --- the features of a borrowed context ----------------------------------- */
+/* --- features of a borrowed context --------------------------------------- */
 
 /*
- * What a borrowed context of UCX was made for. UCX does not tell, and takes
- * registrations and handlers of a context that lacks the features for them;
- * then a card of RDMA refuses a peer in mid-transfer.
+ * The features that a borrowed UCX context was created with. UCX does not
+ * return them, and accepts registrations and handlers on a context without the
+ * needed features; then an RDMA device rejects a peer's access during a
+ * transfer.
  */
 
 #define PROBE_SIZE 4096u
 
-/* A worker of the context with an endpoint to itself, and some memory. */
+/* A worker of the context with an endpoint to itself, and registered memory. */
 typedef struct probe {
     ucp_context_h context;
     ucp_worker_h  worker;
@@ -221,7 +223,7 @@ static void probe_cleanup(probe_t *probe)
     }
 }
 
-/* False: it cannot be asked. */
+/* False if the features cannot be determined. */
 static bool probe_init(probe_t *probe, ucp_context_h context)
 {
     ucp_worker_params_t params = {.field_mask = 0};
@@ -247,7 +249,7 @@ static bool lacks_am(const probe_t *probe)
            (attr.max_am_header == 0);
 }
 
-/* Does UCX say so itself? */
+/* Does UCX itself reject the operation? */
 static bool is_refused(const probe_t *probe)
 {
     ucp_request_param_t param = {.op_attr_mask = 0};
@@ -267,7 +269,8 @@ typedef struct shown {
     bool puts;
 } shown_t;
 
-/* What UCX prints of the endpoint and the worker. */
+/* Features shown in the text that UCX prints for the endpoint and the
+ * worker. */
 static shown_t look_at_text(const probe_t *probe)
 {
     shown_t shown = {false, false};
@@ -307,7 +310,7 @@ static ucs_status_t create_reference(ucp_context_h *context_p)
     return status;
 }
 
-/* Does this UCX show the feature of a context that has it? */
+/* Does this UCX print the feature for a context that has it? */
 static bool is_shown(void)
 {
     shown_t       shown = {false, false};
@@ -337,17 +340,18 @@ static bool lacks_rma(const probe_t *probe)
 }
 
 /*
- * Refuse a context that is seen to lack UCP_FEATURE_AM or UCP_FEATURE_RMA. A
- * worker is made of it for a moment, with an endpoint to itself:
+ * Reject a context that certainly lacks UCP_FEATURE_AM or UCP_FEATURE_RMA. The
+ * check creates a temporary worker with an endpoint to itself:
  *
- * AM   Its longest header is 0 bytes (UCX 1.22; others refuse handlers).
- * RMA  A get of no bytes is refused, where UCX is built to check parameters,
- *      as distributions do. A build for release prints of an endpoint how it
- *      puts short data, and does not without that feature; this is relied on
- *      where it goes over the transport `self`, and where the same is printed
- *      of a context that has the feature.
+ * AM   The maximum header size is 0 bytes (UCX 1.22; other versions reject
+ *      handlers).
+ * RMA  If UCX is built to check parameters, as distributions build it, it
+ *      rejects a get of 0 bytes. A release build prints for an endpoint how it
+ *      puts short data, but only with this feature. The check relies on the
+ *      print only if the endpoint uses the transport `self` and if a context
+ *      with the feature prints it.
  *
- * UCXPOOL_ERR_UNSUPPORTED  it does
+ * UCXPOOL_ERR_UNSUPPORTED  the context lacks a feature
  */
 static ucxpool_status_t features_check(ucp_context_h context)
 {
@@ -370,9 +374,9 @@ static ucxpool_status_t features_check(ucp_context_h context)
     return status;
 }
 
-/* --- ids of a borrowed worker --------------------------------------------- */
+/* --- active message ids of a borrowed worker ------------------------------ */
 
-/* The claims of all pools: the worker of two pools is one of the process. */
+/* The claims of all pools of the process: pools may share a worker. */
 static base_lock_t lock;
 static base_list_t claims = {&claims, &claims};
 
@@ -465,7 +469,8 @@ static ucxpool_status_t create_worker(ucx_context_t *ucx)
 {
     ucp_worker_params_t params = {
         .field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
-        .thread_mode = UCS_THREAD_MODE_SERIALIZED, /* our lock sees to it */
+        .thread_mode = UCS_THREAD_MODE_SERIALIZED, /* the pool's lock serializes
+                                                    * all calls */
     };
     ucs_status_t status =
         ucp_worker_create(ucx->context, &params, &ucx->worker);
@@ -479,7 +484,7 @@ static ucxpool_status_t create_worker(ucx_context_t *ucx)
     return UCXPOOL_OK;
 }
 
-/* A context and a worker, where the caller has none. */
+/* Create a context and a worker, unless the caller has given them. */
 static ucxpool_status_t create(ucx_context_t              *ucx,
                                const ucx_context_params_t *params)
 {

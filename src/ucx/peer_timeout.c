@@ -26,17 +26,16 @@
 #define MS  UINT64_C(1000000)
 #define SEC UINT64_C(1000000000)
 
-/* The InfiniBand specification counts a card's time-out as a power of two of
- * this, up to this power, and lets it take as many times longer. */
+/* The InfiniBand specification encodes a timeout as a power of two of this
+ * unit, up to this power, and allows a card to take this many times longer. */
 #define FABRIC_UNIT_NS UINT64_C(4096)
 #define FABRIC_MAX     31
 #define FABRIC_LOOSE   4u
 
-/* 7 means "for ever" to some drivers, Soft-RoCE's among them. */
+/* Some drivers, such as Soft-RoCE's, treat 7 as infinite. */
 #define RETRIES 3u
 
-/* The kernel's first wait for an acknowledgement, which doubles, and the
- * longest. */
+/* The kernel's first retransmission timeout, which doubles, and its maximum. */
 #define TCP_FIRST_NS (200 * MS)
 #define TCP_LAST_NS  (120 * SEC)
 
@@ -62,13 +61,14 @@ static uint64_t multiply(uint64_t a, uint64_t b)
                : a * b;
 }
 
-/* What a card makes of a time-out: UCX takes the nearest power. */
+/* The timeout that a card uses: UCX rounds to the nearest power. */
 static uint64_t fabric_time(uint64_t timeout_ns)
 {
     uint64_t time = FABRIC_UNIT_NS * 2;
 
     for (int power = 1; power < FABRIC_MAX; power++) {
-        /* Nearest by the logarithm: up to the root of two above it. */
+        /* Nearest on a logarithmic scale: up to the square root of two above
+         * it. */
         if (timeout_ns / 1000 * 707 <= time) {
             return time;
         }
@@ -77,7 +77,7 @@ static uint64_t fabric_time(uint64_t timeout_ns)
     return UCX_PEER_TIMEOUT_NEVER;
 }
 
-/* The longest one of a card within this time. */
+/* The longest timeout of a card that is at most this time. */
 static uint64_t fabric_floor(uint64_t time_ns)
 {
     uint64_t time = FABRIC_UNIT_NS * 2;
@@ -88,8 +88,8 @@ static uint64_t fabric_floor(uint64_t time_ns)
     return time;
 }
 
-/* A quarter for the wait until the next probe, half for the answer to it, and a
- * quarter for UCX and for our own progress. */
+/* A quarter of the time until the next probe, half for its answer, and a
+ * quarter for UCX and the pool's own progress. */
 ucx_peer_timeout_t ucx_peer_timeout_choose(ucx_peer_timeout_kind_t kind,
                                            uint64_t                time_ns)
 {
@@ -190,7 +190,7 @@ void ucx_peer_timeout_format(uint64_t value, bool is_time,
     }
 }
 
-/* A number with a fraction, which is cut, in any language's locale. */
+/* Parse a number; its fraction is truncated. Independent of the locale. */
 bool ucx_peer_timeout_parse(const char *text, bool is_time, uint64_t *value_p)
 {
     static const struct {
@@ -224,11 +224,11 @@ bool ucx_peer_timeout_parse(const char *text, bool is_time, uint64_t *value_p)
     return false;
 }
 
-/* --- what is set already -------------------------------------------------- */
+/* --- existing settings ---------------------------------------------------- */
 
 #define KEEPALIVE "KEEPALIVE_INTERVAL"
 
-/* As UCX has it, where nobody has set it. */
+/* UCX's default. */
 #define DEFAULT_KEEPALIVE_NS UINT64_C(20000000000)
 
 static bool is_in_environment(const char *prefix, const char *name)
@@ -239,8 +239,8 @@ static bool is_in_environment(const char *prefix, const char *name)
     return getenv(variable) != NULL;
 }
 
-/* Before 1.17, what a program sets has to be named without the transport, and
- * holds for all of its family. */
+/* UCX before 1.17 only accepts names without the transport from a program. They
+ * apply to the whole family of transports. */
 static bool has_prefixes(void)
 {
     unsigned major, minor, release;
@@ -257,8 +257,8 @@ static bool is_one_set(const ucx_peer_timeout_transport_t *transport,
             is_in_environment(transport->family, setting->name));
 }
 
-/* Does the environment set it, for this transport or its family; or, where
- * UCX tells these not apart, for another of the family? */
+/* Does the environment set it, for this transport or its family? If UCX does
+ * not distinguish the transports, also for another one of the family. */
 static bool is_set(const ucx_peer_timeout_transport_t *transport,
                    const ucx_peer_timeout_setting_t   *setting)
 {
@@ -285,7 +285,7 @@ static uint64_t read_keepalive(const ucp_config_t *config)
     return value;
 }
 
-/* --- which transports there are ------------------------------------------- */
+/* --- available transports ------------------------------------------------- */
 
 static char *print_context(const ucp_config_t *config, ucs_status_t *status_p)
 {
@@ -317,7 +317,7 @@ static char *print_context(const ucp_config_t *config, ucs_status_t *status_p)
     return text;
 }
 
-/* In a line "#  resource 1  :  md 1  dev 1  flags -- tcp/lo". */
+/* Parses lines such as "#  resource 1  :  md 1  dev 1  flags -- tcp/lo". */
 static bool has_transport(const char *printed, const char *name)
 {
     char mark[32];
@@ -326,7 +326,7 @@ static bool has_transport(const char *printed, const char *name)
     return strstr(printed, mark) != NULL;
 }
 
-/* --- what the pool sets --------------------------------------------------- */
+/* --- settings of the pool's own contexts ---------------------------------- */
 
 static void modify(ucp_config_t *config, const char *prefix, const char *name,
                    uint64_t value, bool is_time)
@@ -386,7 +386,7 @@ void ucx_peer_timeout_tune(ucp_config_t *config, uint64_t time_ns,
     free(printed);
 }
 
-/* --- what a context of somebody else's has -------------------------------- */
+/* --- settings of a borrowed context --------------------------------------- */
 
 unsigned ucx_peer_timeout_sysctl(const char *name, unsigned fallback)
 {
@@ -405,7 +405,7 @@ unsigned ucx_peer_timeout_sysctl(const char *name, unsigned fallback)
     return value;
 }
 
-/* UCX's tables of settings nest, differently for each transport. */
+/* UCX nests its tables of settings, differently for each transport. */
 static bool get_value(const uct_iface_config_t         *config,
                       const ucx_peer_timeout_setting_t *setting,
                       uint64_t                         *value_p)
@@ -438,7 +438,7 @@ static bool read_transport(uct_md_h                            md,
         return false;
     }
     if (transport->kind == UCX_PEER_TIMEOUT_TCP) {
-        /* "auto", or a UCX before 1.22, which does not have it. */
+        /* "auto", or a UCX before 1.22, which lacks the setting. */
         now_p->timeout_ns = UCX_PEER_TIMEOUT_NEVER;
         (void)get_value(config, &settings[0], &now_p->timeout_ns);
         num = 0;
@@ -451,7 +451,7 @@ static bool read_transport(uct_md_h                            md,
     return is_known;
 }
 
-/* Fill in what the transports of one memory domain have. */
+/* Fill in the values of the transports of one memory domain. */
 static void read_domain(uct_component_h component, const char *name,
                         bool is_tcp, ucx_peer_timeout_facts_t *facts,
                         unsigned num)
@@ -486,7 +486,7 @@ static void read_component(uct_component_h           component,
 
     bool is_tcp;
 
-    /* Of all others no transport is known here. */
+    /* The library knows no transports of other components. */
     if ((uct_component_query(component, &attr) != UCS_OK) ||
         (attr.md_resource_count == 0) ||
         ((strcmp(attr.name, "tcp") != 0) && (strcmp(attr.name, "ib") != 0))) {
@@ -605,21 +605,21 @@ ucxpool_status_t ucx_peer_timeout_query(
     return UCXPOOL_OK;
 }
 
-/* --- TCP connections looked at -------------------------------------------- */
+/* --- watching TCP connections --------------------------------------------- */
 
 #define MS UINT64_C(1000000)
 
-/* Looks within PEER_TIMEOUT. */
+/* Checks within PEER_TIMEOUT. */
 #define NUM_LOOKS 8u
 
-/* So many unanswered tries after the first one, over half of PEER_TIMEOUT. */
+/* Unanswered tries after the first one, over half of PEER_TIMEOUT. */
 #define MORE_TRIES 2u
 
 typedef struct suspect {
     base_list_t link;
     int         fd;
     uint64_t    since;
-    unsigned    num_tries; /* at that moment */
+    unsigned    num_tries; /* at the time `since` */
     uint64_t    seen;
 } suspect_t;
 
@@ -668,16 +668,16 @@ uint64_t ucx_tcp_watch_detection_time(uint64_t timeout_ns)
                : timeout_ns / 2 + 2 * (timeout_ns / NUM_LOOKS);
 }
 
-/* --- one connection ------------------------------------------------------- */
+/* --- a single connection -------------------------------------------------- */
 
 static unsigned num_tries_of(const struct tcp_info *info)
 {
     return (unsigned)info->tcpi_retransmits + info->tcpi_probes;
 }
 
-/* Has something been tried that is not acknowledged? The times of the last data
- * and of the last word from the peer do not tell: without a route the kernel
- * counts its tries and sends nothing. */
+/* Is a try unacknowledged? The times of the last data sent and the last data
+ * from the peer are no indication: without a route the kernel counts its tries
+ * and sends nothing. */
 static bool is_unanswered(const struct tcp_info *info)
 {
     bool is_open = (info->tcpi_state == TCP_ESTABLISHED) ||
@@ -686,7 +686,7 @@ static bool is_unanswered(const struct tcp_info *info)
     return is_open && (num_tries_of(info) != 0);
 }
 
-/* Is it this connection still, and nothing has been heard since? */
+/* Is it still the same connection, and has it received nothing since? */
 static bool is_same(const suspect_t *suspect, const struct tcp_info *info,
                     uint64_t now)
 {
@@ -701,7 +701,7 @@ static void suspect_add(ucx_tcp_watch_t *watch, int fd,
 {
     suspect_t *suspect = malloc(sizeof(*suspect));
 
-    if (suspect != NULL) { /* else at the next look */
+    if (suspect != NULL) { /* without memory, retry at the next check */
         *suspect = (suspect_t){.fd        = fd,
                                .since     = now,
                                .num_tries = num_tries_of(info),
@@ -729,7 +729,7 @@ bool ucx_tcp_watch_judge(ucx_tcp_watch_t *watch, int fd,
            (num_tries_of(info) >= suspect->num_tries + MORE_TRIES);
 }
 
-/* Those whose connection UCX has closed. */
+/* Forget suspects whose connection UCX has closed. */
 static void forget_unseen(ucx_tcp_watch_t *watch, uint64_t now)
 {
     suspect_t *suspect;
@@ -742,7 +742,7 @@ static void forget_unseen(ucx_tcp_watch_t *watch, uint64_t now)
     }
 }
 
-/* --- all of UCX's --------------------------------------------------------- */
+/* --- all connections of UCX ----------------------------------------------- */
 
 typedef struct look {
     ucx_tcp_watch_t *watch;
@@ -766,7 +766,7 @@ static void look_at(int fd, void *arg)
     }
 }
 
-/* Without UCP_FEATURE_WAKEUP they cannot be found. */
+/* Without UCP_FEATURE_WAKEUP, the connections cannot be found. */
 static bool is_on(const ucx_tcp_watch_t *watch)
 {
     return (watch->timeout_ns != BASE_CLOCK_FOREVER) && (watch->worker_fd >= 0);

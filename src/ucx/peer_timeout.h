@@ -1,24 +1,25 @@
 /*
- * How soon UCX notices that a peer is gone: which of its settings say so, what
- * they promise, and what they are set to.
+ * How soon UCX detects that a peer has failed: the settings for it, the times
+ * that they guarantee, and the values that the pool sets.
  *
- * A process that ends closes its TCP connections, which its peers see at once.
- * What follows is for what ends without a word: a host, a link, and any process
- * where the network card does the work.
+ * A process that ends closes its TCP connections, which its peers detect at
+ * once. These settings are for failures without a message: of a host, of a
+ * link, and of any process if the network card handles the connection.
  *
- * busy: something is on its way to the peer.
- * idle: nothing is. UCX sends a probe each KEEPALIVE_INTERVAL: then it is busy.
+ * busy: an operation to the peer is in flight.
+ * idle: no operation is in flight. UCX sends a probe each KEEPALIVE_INTERVAL,
+ *       which makes the connection busy.
  *
  *     kind  settings               busy at most
  *     RC    TIMEOUT, RETRY_COUNT   4 x timeout x (count + 1): a card may take
- *                                  up to four times the time-out for each try
- *     UD    TIMEOUT                4/3 x timeout: it is looked at each third
- *     TCP   USER_TIMEOUT (1.22)    that; or what the kernel's tcp_retries2 or
- *                                  ucx_tcp_watch makes, whichever is sooner.
- *                                  TCP's own keepalive (KEEPIDLE and others)
- *                                  does not count: it is silent while
- *                                  something is unacknowledged, as UCX's
- *                                  probe is
+ *                                  up to four times the timeout for each try
+ *     UD    TIMEOUT                4/3 x timeout: UCX checks it each third
+ *     TCP   USER_TIMEOUT (1.22)    this; or the time from the kernel's
+ *                                  tcp_retries2 or from ucx_tcp_watch,
+ *                                  whichever is shorter. TCP's own keepalive
+ *                                  (KEEPIDLE and others) does not help: it
+ *                                  sends nothing while data is
+ *                                  unacknowledged, such as UCX's probe
  */
 #ifndef UCX_PEER_TIMEOUT_H
 #define UCX_PEER_TIMEOUT_H
@@ -33,7 +34,7 @@
 #include <stdint.h>
 #include <ucp/api/ucp.h>
 
-/* --- the arithmetic, which calls nothing of UCX --------------------------- */
+/* --- the arithmetic, which does not call UCX ------------------------------ */
 
 typedef enum ucx_peer_timeout_kind {
     UCX_PEER_TIMEOUT_RC,
@@ -43,8 +44,8 @@ typedef enum ucx_peer_timeout_kind {
 
 typedef struct ucx_peer_timeout_transport {
     const char             *name;   /* "rc_verbs" */
-    const char             *prefix; /* of its settings: "RC_VERBS_" */
-    const char             *family; /* or for all of its kind: "RC_"; TCP: "" */
+    const char             *prefix; /* prefix of its settings: "RC_VERBS_" */
+    const char             *family; /* prefix of its family: "RC_"; TCP: "" */
     ucx_peer_timeout_kind_t kind;
 } ucx_peer_timeout_transport_t;
 
@@ -53,25 +54,26 @@ typedef struct ucx_peer_timeout_transport {
 extern const ucx_peer_timeout_transport_t
     ucx_peer_timeout_transports[UCX_PEER_TIMEOUT_NUM_TRANSPORTS];
 
-/* Not known, or never. */
+/* Unknown, or infinite. */
 #define UCX_PEER_TIMEOUT_NEVER UINT64_MAX
 
-/* What the settings say. */
+/* Values of the settings. */
 typedef struct ucx_peer_timeout {
-    uint64_t keepalive_ns; /* KEEPALIVE_INTERVAL, of all transports */
+    uint64_t keepalive_ns; /* KEEPALIVE_INTERVAL, for all transports */
     uint64_t timeout_ns;   /* TIMEOUT, USER_TIMEOUT */
     uint64_t count;        /* RETRY_COUNT */
 } ucx_peer_timeout_t;
 
-/* Settings by which a peer is noticed in this time, idle or busy, but for TCP.
- */
+/* Values that detect a failed peer within this time, idle or busy; not for
+ * TCP. */
 ucx_peer_timeout_t ucx_peer_timeout_choose(ucx_peer_timeout_kind_t kind,
                                            uint64_t                time_ns);
 
-/* How long the kernel sends again; net.ipv4.tcp_retries2. */
+/* How long the kernel retransmits with this net.ipv4.tcp_retries2. */
 uint64_t ucx_peer_timeout_kernel(unsigned tcp_retries2);
 
-/* tcp_ns  How soon an unanswered connection is given up, by whomever. */
+/* tcp_ns  Time after which the kernel, UCX or the pool closes an unanswered TCP
+ *         connection. */
 uint64_t ucx_peer_timeout_busy(ucx_peer_timeout_kind_t   kind,
                                const ucx_peer_timeout_t *timeout,
                                uint64_t                  tcp_ns);
@@ -79,7 +81,7 @@ uint64_t ucx_peer_timeout_idle(ucx_peer_timeout_kind_t   kind,
                                const ucx_peer_timeout_t *timeout,
                                uint64_t                  tcp_ns);
 
-/* One setting of a transport, and its place in ucx_peer_timeout_t. */
+/* A setting of a transport, and its member of ucx_peer_timeout_t. */
 typedef struct ucx_peer_timeout_setting {
     const char *name;   /* without the prefix: "RETRY_COUNT" */
     size_t      offset; /* of a uint64_t in ucx_peer_timeout_t */
@@ -91,70 +93,72 @@ typedef struct ucx_peer_timeout_setting {
 uint64_t *ucx_peer_timeout_value(ucx_peer_timeout_t               *timeout,
                                  const ucx_peer_timeout_setting_t *setting);
 
-/* Those of a kind; returns how many. KEEPALIVE_INTERVAL is not among them. */
+/* List the settings of a kind; returns their number. KEEPALIVE_INTERVAL is not
+ * included. */
 unsigned ucx_peer_timeout_settings(
     ucx_peer_timeout_kind_t    kind,
     ucx_peer_timeout_setting_t settings[UCX_PEER_TIMEOUT_MAX_SETTINGS]);
 
-/* Room for what ucx_peer_timeout_format() writes. */
+/* Buffer size for ucx_peer_timeout_format(). */
 #define UCX_PEER_TIMEOUT_VALUE_SIZE 24
 
-/* A value as UCX reads it. Times are whole microseconds. */
+/* Format a value for UCX. Times are whole microseconds. */
 void ucx_peer_timeout_format(uint64_t value, bool is_time,
                              char text[UCX_PEER_TIMEOUT_VALUE_SIZE]);
-/* And as it writes it; false when it is neither that nor "inf", which is
- * UCX_PEER_TIMEOUT_NEVER. */
+/* Parse a value that UCX has formatted. "inf" is UCX_PEER_TIMEOUT_NEVER. False
+ * if the text is neither. */
 bool ucx_peer_timeout_parse(const char *text, bool is_time, uint64_t *value_p);
 
-/* --- in the contexts that the pool makes, and in those of others ---------- */
+/* --- settings of the pool's own and of borrowed contexts ------------------ */
 
 /*
- * Make UCX notice within time_ns (UCX_PEER_TIMEOUT_NEVER: leave it as it is).
- * What the environment sets is left as it is, and KEEPALIVE_INTERVAL also where
- * a ucx.conf does.
+ * Make UCX detect a failed peer within time_ns (UCX_PEER_TIMEOUT_NEVER: change
+ * nothing). Settings of the environment take precedence; so does a
+ * KEEPALIVE_INTERVAL in a ucx.conf.
  *
- * has_rdma  There may be transports that need it. A context is made for a
- *           moment then: UCX up to 1.13 warns of settings of transports that it
- *           does not use, and tells which it uses only in print.
+ * has_rdma  RDMA transports may exist. This then creates a temporary context:
+ *           UCX up to 1.13 warns of settings of transports that it does not
+ *           use, and lists the transports that it uses only in printed text.
  */
 void ucx_peer_timeout_tune(ucp_config_t *config, uint64_t time_ns,
                            bool has_rdma);
 
-/* What UCX would do on this machine. */
+/* The behaviour of UCX on this machine. */
 typedef struct ucx_peer_timeout_facts {
     const ucx_peer_timeout_transport_t *transport;
-    bool               is_known; /* UCX has told what `now` is */
-    ucx_peer_timeout_t now; /* from defaults, the environment and a ucx.conf */
-    ucx_peer_timeout_t own; /* in a context that the pool makes */
-    /* What makes the difference: "UCX_A=1 UCX_B=2". */
+    bool               is_known; /* UCX has returned the values of `now` */
+    ucx_peer_timeout_t now; /* from defaults, the environment and ucx.conf */
+    ucx_peer_timeout_t own; /* in a context that the pool creates */
+    /* Settings that turn `now` into `own`: "UCX_A=1 UCX_B=2". */
     char settings[192];
 } ucx_peer_timeout_facts_t;
 
 /*
- * For each transport that a context of the pool has and that is known here.
+ * For each known transport of a context that the pool creates.
  *
- * UCXPOOL_ERR_*  UCX does not start: as ucx_status() translates
+ * UCXPOOL_ERR_*  UCX failed to start: as ucx_status() translates
  */
 ucxpool_status_t ucx_peer_timeout_query(
     uint64_t                 time_ns,
     ucx_peer_timeout_facts_t facts[UCX_PEER_TIMEOUT_NUM_TRANSPORTS],
     unsigned                *num_p);
 
-/* Of this machine's kernel (net.ipv4.NAME); fallback where it does not tell. */
+/* Reads the kernel's net.ipv4.NAME; returns fallback if it cannot be read. */
 unsigned ucx_peer_timeout_sysctl(const char *name, unsigned fallback);
 
 /* --- TCP connections ---------------------------------------------------------
- * UCX's TCP connections, looked at several times within PEER_TIMEOUT: a peer
- * whose kernel has stopped to answer is gone, and its connection is ended, so
- * that UCX tells of it. Left alone, the kernel tries for 15 minutes what is
- * unacknowledged; TCP_USER_TIMEOUT would end connections to peers as well that
- * only are slow to read. The kernel of a peer that is busy or stopped answers.
+ * Checks UCX's TCP connections several times within PEER_TIMEOUT. If the kernel
+ * of a peer's host has stopped answering, the peer has failed; the check then
+ * ends the connection, so that UCX reports the failure. Otherwise the kernel
+ * would retransmit unacknowledged data for 15 minutes. TCP_USER_TIMEOUT would
+ * also end connections to peers that are only slow to read. The kernel of a
+ * busy or stopped peer still answers.
  *
- * A try is a segment that is sent again, or a probe of a closed window.
+ * A try is a retransmitted segment, or a probe of a closed window.
  */
 
 typedef struct ucx_tcp_watch {
-    base_list_t suspects;  /* connections with a try that was not answered */
+    base_list_t suspects;  /* connections with an unanswered try */
     const char *name;      /* of the pool, for the log */
     int         worker_fd; /* -1: UCX's connections cannot be found */
     uint64_t    timeout_ns;
@@ -162,26 +166,27 @@ typedef struct ucx_tcp_watch {
 } ucx_tcp_watch_t;
 
 /*
- * name        Of the pool; lives as long as the watch.
+ * name        Of the pool; must outlive the watch.
  * worker_fd   The event descriptor of UCX's worker; -1: it has none.
- * timeout_ns  PEER_TIMEOUT; BASE_CLOCK_FOREVER: that is left to the kernel.
+ * timeout_ns  PEER_TIMEOUT; BASE_CLOCK_FOREVER: leave it to the kernel.
  */
 void ucx_tcp_watch_init(ucx_tcp_watch_t *watch, const char *name, int worker_fd,
                         uint64_t timeout_ns);
 void ucx_tcp_watch_cleanup(ucx_tcp_watch_t *watch);
 
-/* How soon one that is gone is noticed while something is on its way;
- * UINT64_MAX: that is left to the kernel. */
+/* How soon the watch detects a failed peer while data is in flight; UINT64_MAX:
+ * left to the kernel. */
 uint64_t ucx_tcp_watch_detection_time(uint64_t timeout_ns);
 
-/* Look, if it is time. Returns how many connections were ended. */
+/* Check the connections, if it is time. Returns the number of connections that
+ * were ended. */
 unsigned ucx_tcp_watch_progress(ucx_tcp_watch_t *watch);
 
-/* When it is time; BASE_CLOCK_FOREVER: never. */
+/* Time of the next check; BASE_CLOCK_FOREVER: never. */
 uint64_t ucx_tcp_watch_deadline(const ucx_tcp_watch_t *watch);
 
-/* For the tests: one connection as the kernel describes it, at a moment.
- * True: its peer is gone. */
+/* Public for the tests: judge a connection that the kernel describes, at the
+ * time `now`. Returns true if its peer has failed. */
 bool ucx_tcp_watch_judge(ucx_tcp_watch_t *watch, int fd,
                          const struct tcp_info *info, uint64_t now);
 

@@ -15,17 +15,17 @@
 
 /* --- memory domains ------------------------------------------------------- */
 
-/* UCX writes as much as its own version has, which may be more than the one
- * that this was built with. */
+/* UCX writes the attributes of its own version, which may be more than those of
+ * the version that this was built with. */
 typedef union attributes {
     uct_md_attr_t known;
     char          room[4096];
 } attributes_t;
 
-/* --- the names, in print ------------------------------------------------- */
+/* --- names in UCX's printed text ------------------------------------------ */
 
-/* Lines "#     component 1  :  tcp", and then "#            md 1  :  component
- * 1  tcp ". A list with a hole is none. */
+/* Parse lines "#     component 1  :  tcp", and then "#            md 1  :
+ *                    component 1  tcp ". A list with a gap is discarded. */
 static unsigned parse_names(char *text, ucx_domain_t *domains)
 {
     char     components[UCX_MAX_DOMAINS][sizeof(domains[0].component)];
@@ -75,7 +75,7 @@ static unsigned read_names(ucp_context_h context, ucx_domain_t *domains)
     return num;
 }
 
-/* --- what each needs ------------------------------------------------------ */
+/* --- requirements of each domain ------------------------------------------ */
 
 static bool has_network(uct_md_h md)
 {
@@ -200,9 +200,9 @@ void ucx_domains_format(const ucx_domains_t *domains, uint64_t set,
 
 /* --- registration --------------------------------------------------------- */
 
-/* --- proof that a region is registered ------------------------------------ */
+/* --- verifying that a region is registered -------------------------------- */
 
-/* UCX said no to something about a region: in its words, and what to change. */
+/* UCX failed to handle a region: report UCX's error, and what to change. */
 static ucxpool_status_t reg_error(ucs_status_t         status,
                                   const mem_regions_t *regions, unsigned index,
                                   const char *what, const char *advice)
@@ -213,7 +213,7 @@ static ucxpool_status_t reg_error(ucs_status_t         status,
                       ucs_status_string(status), advice);
 }
 
-/* What to change when a region was not registered. */
+/* What to change if a region could not be registered. */
 static const char *reg_advice(const mem_regions_t *regions)
 {
     return mem_regions_are_on_gpu(regions)
@@ -235,7 +235,7 @@ ucxpool_status_t ucx_reg_verify_init(mem_regions_t *regions,
     return UCXPOOL_OK;
 }
 
-/* The handle covers the region. */
+/* Verify that the handle covers the region. */
 static ucxpool_status_t verify_range(const mem_regions_t *regions,
                                      unsigned             index)
 {
@@ -252,7 +252,7 @@ static ucxpool_status_t verify_range(const mem_regions_t *regions,
         return reg_error(status, regions, index, "asking for the handle of",
                          "try another UCX");
     }
-    /* The region's end is the range's, and so fits; the handle's may not. */
+    /* Compare differences: the end of the handle's range could overflow. */
     if ((at > start) || (attr.length < region->size) ||
         (start - at > attr.length - region->size)) {
         return base_error(UCXPOOL_ERR_IO,
@@ -264,7 +264,7 @@ static ucxpool_status_t verify_range(const mem_regions_t *regions,
     return UCXPOOL_OK;
 }
 
-/* What cannot be read proves nothing, and refutes nothing. */
+/* A key that cannot be parsed neither proves nor disproves a registration. */
 static void read_key(mem_regions_t *regions, unsigned index, const void *key,
                      size_t size)
 {
@@ -280,8 +280,8 @@ static void read_key(mem_regions_t *regions, unsigned index, const void *key,
     }
 }
 
-/* Peers can be told of it. UCX packs what the domains gave; a handle that none
- * took has nothing to pack. */
+/* Verify that peers can get a key. UCX packs the keys of the memory domains: if
+ * none has registered the region, the key is empty. */
 static ucxpool_status_t verify_key(mem_regions_t *regions, unsigned index,
                                    ucp_context_h context)
 {
@@ -322,7 +322,7 @@ static ucxpool_status_t refused(const mem_regions_t *regions, unsigned index,
                       index * regions->region_size, reg_advice(regions));
 }
 
-/* What the first region has shown holds for all that follow. */
+/* The result for the first region applies to all others. */
 static void learn(mem_regions_t *regions, uint64_t missing)
 {
     ucx_domains_t *domains = regions->domains;
@@ -450,7 +450,7 @@ ucxpool_status_t ucx_facts_probe(ucx_facts_t *facts_p)
 static void region_deregister(mem_region_t *region, ucp_context_h context)
 {
     if (region->memh != NULL) {
-        /* It fails only for handles that are not UCX's. */
+        /* Fails only for handles that are not UCX's. */
         ucs_status_t status = ucp_mem_unmap(context, region->memh);
 
         assert(status == UCS_OK);
@@ -493,7 +493,8 @@ static ucxpool_status_t region_register(mem_regions_t *regions, unsigned index,
     return status;
 }
 
-/* A UCX without CUDA takes a GPU's addresses for the host's, and reads them. */
+/* A UCX without CUDA would treat GPU addresses as host addresses and read
+ * them. */
 static ucxpool_status_t check_kind(const mem_regions_t *regions,
                                    ucp_context_h        context)
 {

@@ -1,6 +1,6 @@
 /*
- * Registration of regions with UCX: one ucp_mem_map per region, verified,
- * counted, never repeated. And what UCX can do with memory of a GPU.
+ * Registration of regions with UCX: one ucp_mem_map() per region, verified,
+ * counted, never repeated. Also what UCX can do with GPU memory.
  */
 #ifndef UCX_REG_H
 #define UCX_REG_H
@@ -13,97 +13,99 @@
 #include <ucp/api/ucp_def.h>
 
 /* --- memory domains ----------------------------------------------------------
- * The memory domains of a UCX context: the parts of UCX that register memory,
- * such as one network card, in the context's own order. UCX tells their names
- * in print only; what each of them needs is asked of its lower layer (UCT),
- * which opens it a second time for a moment.
+ * The memory domains of a UCX context, in the context's own order. A memory
+ * domain is a part of UCX that registers memory, such as one network card. UCX
+ * lists their names only in printed text. Their requirements are queried from
+ * UCX's lower layer (UCT), which opens each domain a second time for a moment.
  */
 
 struct ucp_context;
 
-/* UCX has a bit for each in 64. */
+/* UCX keeps a set of domains in 64 bits. */
 #define UCX_MAX_DOMAINS 64u
 
 typedef struct ucx_domain {
     char name[64];      /* "mlx5_0", "tcp" */
     char component[32]; /* "ib", "tcp" */
-    bool is_known;      /* UCX has told what follows */
-    bool is_network;    /* carries bytes between hosts */
-    bool registers;     /* takes memory of the kind that was asked about */
-    bool needs_keys;    /* moves nothing that it has not registered */
+    bool is_known;      /* the members below are known */
+    bool is_network;    /* carries data between hosts */
+    bool registers;     /* can register the kind of memory in question */
+    bool needs_keys;    /* only moves memory that it has registered */
 } ucx_domain_t;
 
 typedef struct ucx_domains {
-    unsigned num; /* 0: this UCX does not tell */
-    /* A bit for each one without which the `ucx` wire would fail: a network
-     * that takes such memory and needs keys for it. */
+    unsigned num; /* 0: this UCX does not list them */
+    /* A bit for each domain without which the `ucx` wire would fail: a network
+     * that can register this memory and needs keys for it. */
     uint64_t     needed;
     ucx_domain_t domains[UCX_MAX_DOMAINS];
 } ucx_domains_t;
 
 /*
- * Never fails: what UCX does not tell is not known, and not needed.
+ * Never fails: domains that UCX does not describe count as unknown and not
+ * needed.
  *
- * for_gpu  The question is for memory of a GPU; else for the host's.
+ * for_gpu  Query for GPU memory, otherwise for host memory.
  */
 void ucx_domains_read(struct ucp_context *context, bool for_gpu,
                       ucx_domains_t *domains_p);
 
-/* Room for what ucx_domains_format() writes. */
+/* Buffer size for ucx_domains_format(). */
 #define UCX_DOMAINS_TEXT 256
 
-/* The names of a set, with commas; "none"; "..." where there are too many. */
+/* The names of a set, separated by commas; "none" for an empty set; ends with
+ * "..." if there are too many. */
 void ucx_domains_format(const ucx_domains_t *domains, uint64_t set,
                         char text[UCX_DOMAINS_TEXT]);
 
 /* --- registration --------------------------------------------------------- */
 
 /*
- * Register every region. The handle of each is stored in its memh, and which
- * memory domains have taken it in its domains: see below for what is
- * verified. After an error no region is registered, and num_registered says how
- * many were before the one that failed: so many may be had. Memory of a GPU is
- * registered as such.
+ * Register every region. Stores each region's handle in its `memh`, and the
+ * memory domains that have registered it in its `domains`: see below for what
+ * is verified. After an error no region is registered, and num_registered is
+ * the number of regions that were registered before the failure, so that the
+ * caller can retry with fewer. GPU memory is registered as such.
  *
- * UCXPOOL_ERR_UNSUPPORTED  memory of a GPU, and UCX knows no CUDA; or UCX said
- *                          so
+ * UCXPOOL_ERR_UNSUPPORTED  the regions are GPU memory, and UCX has no CUDA
+ *                          support; or UCX returned this error
  * UCXPOOL_ERR_NO_MEMORY
- * UCXPOOL_ERR_IO  what UCX registered is not the region, or a memory domain
- *                 that is needed has not taken it
- * others          UCX refused: as ucx_status() translates
+ * UCXPOOL_ERR_IO           UCX registered other memory than the region, or a
+ *                          required memory domain has not registered it
+ * others                   UCX failed: as ucx_status() translates
  */
 ucxpool_status_t ucx_reg_regions(mem_regions_t      *regions,
                                  struct ucp_context *context);
 
-/* Deregister what is registered. Nothing may be in flight on it. */
+/* Deregister all registered regions. No operation on them may be in flight. */
 void ucx_dereg_regions(mem_regions_t *regions, struct ucp_context *context);
 
-/* What UCX can do with memory of a GPU depends on these. */
+/* Facts that determine what UCX can do with GPU memory. */
 typedef struct ucx_facts {
     bool     has_cuda;     /* it was built with CUDA, and may use it */
-    unsigned major, minor; /* of its version */
+    unsigned major, minor; /* version */
 } ucx_facts_t;
 
-/* UCX refused to tell: as ucx_status() translates. */
+/* Errors of UCX: as ucx_status() translates. */
 ucxpool_status_t ucx_facts_get(struct ucp_context *context,
                                ucx_facts_t        *facts_p);
 
-/* The same without a context: one is made for a moment. */
+/* The same without a context: creates a temporary one. */
 ucxpool_status_t ucx_facts_probe(ucx_facts_t *facts_p);
 
-/* Calls of ucp_mem_map made by this process since it started. */
+/* Number of ucp_mem_map() calls of this process. */
 uint64_t ucx_reg_count(void);
 
-/* --- proof that a region is registered ------------------------------------ */
+/* --- verifying that a region is registered -------------------------------- */
 
 /*
- * Proof that a region is registered. ucp_mem_map() says OK as soon as one
- * memory domain has taken the region, so that a network card that has not is
- * noticed only by the first send; here it is noticed at once.
+ * ucp_mem_map() succeeds if at least one memory domain has registered the
+ * region. If a network card has not, this would show only at the first send;
+ * the verification finds it at once.
  */
 
 /*
- * Ask what is needed, before the first region is registered: fills
+ * Query the requirements, before the first region is registered: fills
  * regions->domains, which the caller frees.
  *
  * UCXPOOL_ERR_NO_MEMORY
@@ -112,25 +114,27 @@ ucxpool_status_t ucx_reg_verify_init(mem_regions_t *regions,
                                      ucp_context_h  context);
 
 /*
- * A region whose handle is there: the handle covers it (ucp_mem_query), and
- * packs a remote key that names every memory domain that is needed; the
- * region's `domains` are set to all that it names. Regions are verified in
- * their order, since what UCX takes for the first it has to take for all.
+ * Verify a region that has a handle: the handle covers the region
+ * (ucp_mem_query), and its packed remote key contains every required memory
+ * domain. Sets the region's `domains` to all domains in the key. Regions must
+ * be verified in order, because UCX must use the domains of the first region
+ * for all of them.
  *
- * On memory of a GPU one network is enough, because UCX may leave others out
- * that are far from the GPU.
+ * For GPU memory one network is enough, because UCX may leave out networks that
+ * are far from the GPU.
  *
- * Where keys or names cannot be read (below, and above), only that
- * there is a key is verified, and regions->domains->num is 0.
+ * If keys or names cannot be parsed (below, and above), this verifies only that
+ * there is a key, and regions->domains->num is 0.
  *
- * UCXPOOL_ERR_IO  it is not so; the detail names region and domain
- * others          UCX refused to tell: as ucx_status() translates
+ * UCXPOOL_ERR_IO  the region is not registered; the detail names region and
+ *                 domain
+ * others          UCX failed: as ucx_status() translates
  */
 ucxpool_status_t ucx_reg_verify(mem_regions_t *regions, unsigned index,
                                 ucp_context_h context);
 
-/* How many domains have to register every region, and how many regions they
- * have been shown to have registered. */
+/* The number of domains that must register every region, and the number of
+ * regions that they are verified to have registered. */
 void ucx_reg_verified(const mem_regions_t *regions, uint64_t *num_needed_p,
                       uint64_t *num_regions_p);
 
@@ -139,20 +143,20 @@ void ucx_reg_verified(const mem_regions_t *regions, uint64_t *num_needed_p,
 /*
  * Packed remote keys of UCX: which memory domains have registered the memory.
  *
- * A key goes to peers with another UCX, so its beginning is a format of the
- * wire; UCX 1.13 to 1.22 write it the same way:
+ * A key is sent to peers with other UCX versions, so its start is a wire
+ * format. UCX 1.13 to 1.22 use the same one:
  *
  *     8 bytes   a bit for each memory domain of the context that has it
- *     1 byte    type of the memory
+ *     1 byte    memory type
  *     for each bit, from the lowest: 1 byte length, the domain's own key
- *     what may follow (from 1.20 on, where the memory lies)
+ *     optional fields (since 1.20, the location of the memory)
  */
 
 /*
- * For the tests. Bit i of *domains_p: domain i of the context has registered
- * the memory. False when the bytes are not such a key.
+ * Public for the tests. Bit i of *domains_p is set if domain i of the context
+ * has registered the memory. False if the bytes are not such a key.
  *
- * num_domains  That the context has.
+ * num_domains  Number of domains of the context.
  */
 bool ucx_key_read(const void *key, size_t size, unsigned num_domains,
                   uint64_t *domains_p);

@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- our own memory ------------------------------------------------------- */
+/* --- local memory --------------------------------------------------------- */
 
-/* UCX up to 1.15 takes a GPU's addresses for the host's, and up to 1.18 sends a
- * get of them as messages where there is failure handling. */
+/* UCX up to 1.15 treats GPU addresses as host addresses. UCX up to 1.18
+ * implements a get of GPU memory by messages if the endpoint has failure
+ * handling. */
 #define GPU_MINOR 19u
 
 static ucxpool_status_t check_gpu(ucp_context_h context)
@@ -35,8 +36,8 @@ static ucxpool_status_t check_gpu(ucp_context_h context)
     return UCXPOOL_OK;
 }
 
-/* A card that has not taken the memory is noticed here, and not by the first
- * peer that reads it (reg.h). */
+/* Detects a network card that has not registered the memory now, rather than at
+ * the first access by a peer (reg.h). */
 static ucxpool_status_t check_domains(const ucx_rma_memory_t *memory,
                                       bool                    is_on_gpu,
                                       const ucx_domains_t    *domains)
@@ -82,7 +83,7 @@ void ucx_rma_deregister(ucp_context_h context, ucx_rma_memory_t *memory)
         ucp_rkey_buffer_release(memory->key);
     }
     if (memory->memh != NULL) {
-        /* It fails only for handles that are not UCX's. */
+        /* Fails only for handles that are not UCX's. */
         ucs_status_t status = ucp_mem_unmap(context, memory->memh);
 
         assert(status == UCS_OK);
@@ -160,8 +161,8 @@ bool ucx_rma_key_check(const void *key, size_t size, bool *is_on_gpu_p)
 ucxpool_status_t ucx_rma_key_unpack(ucp_ep_h ep, const void *key, size_t size,
                                     ucp_rkey_h *rkey_p)
 {
-    /* UCX asks for no length, and a domain reads as much as its own keys have:
-     * behind a peer's bytes lie zeros. */
+    /* UCX takes no length, and a domain reads as many bytes as its own keys
+     * have: zeros follow the peer's bytes. */
     uint64_t     room[(UCX_RMA_KEY_MAX + 512u) / sizeof(uint64_t)] = {0};
     ucs_status_t status;
 
@@ -176,9 +177,9 @@ ucxpool_status_t ucx_rma_key_unpack(ucp_ep_h ep, const void *key, size_t size,
     return UCXPOOL_OK;
 }
 
-/* --- what an endpoint can ------------------------------------------------- */
+/* --- capabilities of an endpoint ------------------------------------------ */
 
-/* Transports that move memory of a GPU alone. */
+/* Transports that only move GPU memory. */
 static bool is_for_gpu_alone(const char *line)
 {
     return (strstr(line, ":cuda_ipc/") != NULL) ||
@@ -186,8 +187,9 @@ static bool is_for_gpu_alone(const char *line)
            (strstr(line, ":gdr_copy/") != NULL);
 }
 
-/* A line "# lane[1]:  2:rc_mlx5/mlx5_0:1.0 md[3] -> ... rma_bw#0 ...". TCP has
- * a put of its own, which the peer's worker carries out. */
+/* Parses lines such as "# lane[1]:  2:rc_mlx5/mlx5_0:1.0 md[3] -> ... rma_bw#0
+ *                                   ...". TCP has its own put, but the peer's
+ *                                   worker executes it. */
 static bool is_native_lane(const char *line, bool for_gpu)
 {
     return (strstr(line, "lane[") != NULL) &&

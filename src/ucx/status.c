@@ -4,7 +4,7 @@
 
 ucxpool_status_t ucx_status(ucs_status_t status)
 {
-    /* Kinds of the same failure that UCX may add have numbers side by side. */
+    /* These ranges cover errors of the same kinds that UCX may add. */
     if (UCS_IS_LINK_ERROR(status) || UCS_IS_ENDPOINT_ERROR(status)) {
         return UCXPOOL_ERR_PEER_LOST;
     }

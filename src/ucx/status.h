@@ -1,6 +1,4 @@
-/*
- * UCX's statuses as ours: the one place where they are translated.
- */
+/* Translates UCX's statuses to ucxpool_status_t, for the whole library. */
 #ifndef UCX_STATUS_H
 #define UCX_STATUS_H
 
@@ -9,10 +7,10 @@
 #include <ucs/type/status.h>
 
 /*
- * A status that means the peer (its process, its host, the way to it) becomes
- * UCXPOOL_ERR_PEER_LOST, whatever UCX calls it on this transport. One that is
- * not known becomes UCXPOOL_ERR_IO. The text is ucs_status_string()'s, and the
- * caller's to tell.
+ * Every status that means a failed peer (its process, its host, the network to
+ * it) becomes UCXPOOL_ERR_PEER_LOST, whichever code UCX uses for it on a
+ * transport. An unknown status becomes UCXPOOL_ERR_IO. The caller reports the
+ * text of ucs_status_string().
  */
 ucxpool_status_t ucx_status(ucs_status_t status);
 

@@ -12,18 +12,18 @@
 /* --- for pools on a GPU --------------------------------------------------- */
 
 /*
- * Settings of UCX for pools on a GPU, so that it registers and takes no GPU
- * memory behind the pool's back.
+ * Settings of UCX for pools on a GPU. They keep UCX from registering and
+ * allocating GPU memory in addition to the pool's.
  *
- * UCX warns of a setting that no component knows, once it is started: so the
- * component is asked first.
+ * When it starts, UCX warns of a setting that no component knows, so the
+ * component is queried first.
  */
 
-/* UCX's name of what copies GPU memory, and what its settings begin with. */
+/* UCX's component that copies GPU memory, and the prefix of its settings. */
 #define COMPONENT "cuda_cpy"
 #define PREFIX    "CUDA_COPY_"
 
-/* It has the setting, which nobody has set. */
+/* The component has the setting, and the user has not set it. */
 static bool is_auto(uct_component_h component, const char *setting)
 {
     uct_md_config_t *config;
@@ -39,7 +39,7 @@ static bool is_auto(uct_component_h component, const char *setting)
     return (status == UCS_OK) && (strcmp(value, "auto") == 0);
 }
 
-/* UCX reads the settings of a component only where that finds a device. */
+/* UCX reads the settings of a component only if it finds a device. */
 static bool is_wanted(uct_component_h component)
 {
     uct_component_attr_t attr = {
@@ -50,7 +50,7 @@ static bool is_wanted(uct_component_h component)
            (strcmp(attr.name, COMPONENT) == 0) && (attr.md_resource_count > 0);
 }
 
-/* Does UCX copy GPU memory here, and is that left to it? */
+/* Does UCX copy GPU memory here, with this setting left to UCX? */
 static bool is_setting_auto(const char *setting)
 {
     uct_component_h *components;
@@ -67,7 +67,7 @@ static bool is_setting_auto(const char *setting)
     return found;
 }
 
-/* Does a list of transports, apart by commas, name this one? */
+/* Does a list of transports, separated by commas, contain this one? */
 static bool names(const char *list, const char *name)
 {
     size_t length;
@@ -82,7 +82,8 @@ static bool names(const char *list, const char *name)
     return false;
 }
 
-/* Transports that were chosen without CUDA's have no use for its settings. */
+/* False if the user has chosen transports without CUDA's: then its settings
+ * have no effect. */
 static bool is_cuda_chosen(const char *transports)
 {
     bool is_named = names(transports, "cuda") || names(transports, "cuda_copy");
@@ -92,10 +93,10 @@ static bool is_cuda_chosen(const char *transports)
 }
 
 /*
- * UCX registers the whole of the allocation that a range lies in, as long as
- * that is less than a tenth of the GPU's memory: more than the pool's budget,
- * and more than a small BAR holds. It makes an exception for one such GPU, and
- * misspells its name.
+ * UCX registers the whole allocation around a range if it is smaller than a
+ * tenth of the GPU's memory. This is more than the pool's budget, and more than
+ * a small BAR holds. UCX has an exception for one such GPU, but misspells its
+ * name.
  */
 static void tune_registration(ucp_config_t *config, const char *transports)
 {
@@ -104,8 +105,8 @@ static void tune_registration(ucp_config_t *config, const char *transports)
     }
 }
 
-/* What UCX stages goes through buffers of 4 MiB, of which it takes 128 at a
- * time out of the GPU's memory, for ever. */
+/* UCX stages through buffers of 4 MiB. It allocates 128 of them at a time from
+ * the GPU's memory, and never frees them. */
 static void tune_staging(ucp_config_t *config)
 {
     char *value = ucx_tune_read(config, "UCX_RNDV_FRAG_ALLOC_COUNT");
@@ -117,7 +118,7 @@ static void tune_staging(ucp_config_t *config)
     free(value);
 }
 
-/* The part for such pools. transports: UCX's setting TLS. */
+/* transports: the value of UCX_TLS. */
 static void tune_gpu(ucp_config_t *config, const char *transports)
 {
     tune_registration(config, transports);
@@ -126,7 +127,7 @@ static void tune_gpu(ucp_config_t *config, const char *transports)
 
 /* --- for all pools -------------------------------------------------------- */
 
-/* The value in the line "NAME=value" of the text, which is cut to lines. */
+/* The value in the line "NAME=value" of the text; modifies the text. */
 static const char *find_value(char *text, const char *name)
 {
     size_t length = strlen(name);
@@ -163,7 +164,7 @@ char *ucx_tune_read(const ucp_config_t *config, const char *name)
     return copy;
 }
 
-/* May UCX use TCP? A list that begins with ^ names what it may not use. */
+/* May UCX use TCP? A list that begins with ^ names excluded transports. */
 static bool has_tcp(const char *transports)
 {
     bool named = strstr(transports, "tcp") != NULL;
@@ -175,10 +176,10 @@ static bool has_tcp(const char *transports)
 }
 
 /*
- * From 1.16 on, UCX chooses its protocols by estimates. With its TCP segments
- * of 8 KiB these make it send everything long by copies of 8 KiB; with 64 KiB
- * it sends from where the bytes lie. That much a peer's receive buffer holds in
- * any case: UCX sends fragments of 64 KiB without a copy to it as it is.
+ * Since 1.16, UCX chooses its protocols by estimates. With its default TCP
+ * segments of 8 KiB, these make it send all long data by copies of 8 KiB. With
+ * 64 KiB it sends directly from the memory. A peer's receive buffer always
+ * holds that much: UCX already sends zero-copy fragments of 64 KiB.
  */
 static void tune_tcp(ucp_config_t *config, const char *transports)
 {
@@ -188,8 +189,8 @@ static void tune_tcp(ucp_config_t *config, const char *transports)
     if ((major == 1) && (minor < 16)) {
         return;
     }
-    /* Somebody knows better; or there is no TCP, and UCX would say that it does
-     * not know the setting. */
+    /* The user has set it; or there is no TCP, and UCX would warn of an unknown
+     * setting. */
     if ((getenv("UCX_TCP_TX_SEG_SIZE") != NULL) ||
         (getenv("UCX_TCP_RX_SEG_SIZE") != NULL) || !has_tcp(transports)) {
         return;
@@ -198,8 +199,8 @@ static void tune_tcp(ucp_config_t *config, const char *transports)
 }
 
 /*
- * No endpoint with failure handling goes over UCX's shared memory, but every
- * worker makes some MiB of it, which a killed process leaves in /dev/shm.
+ * An endpoint with failure handling never uses UCX's shared memory, but every
+ * worker allocates some MiB of it, which a killed process leaves in /dev/shm.
  */
 static void tune_transports(ucp_config_t *config, const char *transports)
 {
@@ -208,8 +209,7 @@ static void tune_transports(ucp_config_t *config, const char *transports)
     }
 }
 
-/* --- devices of networks ---------------------------------------------------
- */
+/* --- network devices ------------------------------------------------------ */
 
 bool ucx_tune_devices(ucp_config_t *config, const char *devices)
 {
@@ -227,7 +227,7 @@ bool ucx_tune_devices(ucp_config_t *config, const char *devices)
     return limits;
 }
 
-/* Is the file's first byte that of the state ACTIVE, "4: ACTIVE"? */
+/* Does the file contain the state ACTIVE, "4: ACTIVE"? */
 static bool is_active(const char *path)
 {
     FILE *file  = fopen(path, "re");
@@ -240,7 +240,7 @@ static bool is_active(const char *path)
     return state == '4';
 }
 
-/* Each port as UCX names it, "mlx5_0:1". */
+/* List each port as UCX names it, "mlx5_0:1". */
 static void add_rdma_ports(char *devices, size_t size)
 {
     static const char pattern[] = "/sys/class/infiniband/*/ports/*/state";
@@ -282,7 +282,7 @@ void ucx_tune_local_devices(char *devices, size_t size)
     freeifaddrs(all);
 }
 
-/* What follows a ':' in the name is the label of an alias. */
+/* A ':' in the name starts the label of an alias. */
 static bool has_name(const char *devices, const char *name)
 {
     size_t length = strcspn(name, ":");
@@ -299,7 +299,7 @@ static bool has_name(const char *devices, const char *name)
     }
 }
 
-/* Does the system give it addresses that TCP can use? */
+/* Is the device up, with an address that TCP can use? */
 static bool is_up(const struct ifaddrs *device)
 {
     return (device->ifa_flags & IFF_UP) && (device->ifa_addr != NULL) &&
@@ -340,8 +340,7 @@ bool ucx_tune_has_device(const char *devices, const char *name)
            (others[0] == '\0');
 }
 
-/* --- all of them -----------------------------------------------------------
- */
+/* --- entry point ---------------------------------------------------------- */
 
 void ucx_tune(ucp_config_t *config, bool for_gpu)
 {

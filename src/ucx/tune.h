@@ -1,7 +1,8 @@
 /*
- * Settings of UCX for the contexts that the pool makes by itself. What the
- * environment says of them counts more, and what a ucx.conf says of UCX_TLS;
- * what it says of UCX_TCP_TX_SEG_SIZE cannot be read from a configuration.
+ * Settings of UCX for contexts that the pool creates. Settings in the
+ * environment take precedence, and so does UCX_TLS in a ucx.conf. A
+ * UCX_TCP_TX_SEG_SIZE in a ucx.conf is overridden, because it cannot be read
+ * from a configuration.
  */
 #ifndef UCX_TUNE_H
 #define UCX_TUNE_H
@@ -10,32 +11,34 @@
 #include <stddef.h>
 #include <ucp/api/ucp.h>
 
-/* Names of devices, with commas; "": all that there are. */
+/* Buffer size for names of devices, separated by commas; "": all devices. */
 #define UCX_DEVICES_SIZE 512
 
-/* for_gpu: the pool's blocks are memory of a GPU. */
+/* for_gpu: the pool's blocks are GPU memory. */
 void ucx_tune(ucp_config_t *config, bool for_gpu);
 
 /*
- * Let UCX use these devices alone, since TCP listens on each that it uses.
- * False: it is not limited, because that is chosen already (UCX_NET_DEVICES),
- * or UCX may not use TCP.
+ * Limit UCX to these devices, because TCP listens on each device that it uses.
+ * Returns false without a limit if the user has chosen devices
+ * (UCX_NET_DEVICES), or if UCX may not use TCP.
  */
 bool ucx_tune_devices(ucp_config_t *config, const char *devices);
 
-/* The devices that TCP on other hosts cannot reach: loopback, and those for
- * RDMA. "" where there is no loopback. */
+/* Write the devices that TCP of other hosts cannot reach: loopback, and RDMA
+ * devices. "" if there is no loopback. */
 void ucx_tune_local_devices(char *devices, size_t size);
 
-/* The devices that UCX's TCP may use and the list does not name. False: the
- * system does not list its devices. */
+/* Write the devices that UCX's TCP may use and the list does not contain. False
+ * if the system cannot list its devices. */
 bool ucx_tune_other_devices(const char *devices, char *others, size_t size);
 
-/* Is the network device in the list? NULL: are all that UCX's TCP may use? */
+/* Is the network device in the list? If name is NULL: are all devices that
+ * UCX's TCP may use? */
 bool ucx_tune_has_device(const char *devices, const char *name);
 
-/* What a setting is by now ("UCX_TLS"), from the environment or a ucx.conf;
- * NULL if there is none of that name, or no memory. The caller frees it. */
+/* The current value of a setting ("UCX_TLS"), from the environment or a
+ * ucx.conf; NULL if the setting does not exist, or without memory. The caller
+ * frees it. */
 char *ucx_tune_read(const ucp_config_t *config, const char *name);
 
 #endif
