@@ -24,8 +24,8 @@ static ucxpool_status_t driver_error(const mem_cuda_device_t *device,
 
 /* --- the owner's side ----------------------------------------------------- */
 
-/* NULL where an address is of no pool: the driver that is asked for a list of
- * attributes takes one that it does not know for no error. */
+/* NULL if the address belongs to no pool. The driver is asked for a list of
+ * attributes, because it then does not fail for an unknown address. */
 static CUmemoryPool pool_of(const mem_cuda_driver_t *driver,
                             CUdeviceptr              address)
 {
@@ -61,7 +61,7 @@ static ucxpool_status_t export_pool(const mem_cuda_device_t *device,
                               "cuMemPoolExportToShareableHandle");
 }
 
-/* Between enter and leave. */
+/* Call between enter and leave. */
 static ucxpool_status_t fill(const mem_cuda_device_t *device,
                              CUdeviceptr address, uint64_t length,
                              ipc_cuda_t *share, uint64_t *offset_p)
@@ -95,7 +95,7 @@ static ucxpool_status_t fill(const mem_cuda_device_t *device,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    /* The driver takes a pointer only of a pool that has been exported. */
+    /* The driver exports a pointer only after its pool was exported. */
     result = driver->cuMemPoolExportPointer(&data, base);
     if (result != CUDA_SUCCESS) {
         close(fd);
@@ -151,8 +151,8 @@ static CUresult import_pool(const mem_cuda_device_t *device, int fd,
     return result;
 }
 
-/* Is it as long as the peer says? A kernel that went on would end this
- * process's use of the GPU. */
+/* Is the allocation as large as the peer announced? A kernel that accesses
+ * memory past its end would break this process's use of the GPU. */
 static ucxpool_status_t check_size(const mem_cuda_device_t *device,
                                    CUdeviceptr address, uint64_t size)
 {
@@ -173,7 +173,7 @@ static ucxpool_status_t check_size(const mem_cuda_device_t *device,
     return UCXPOOL_OK;
 }
 
-/* Between enter and leave. */
+/* Call between enter and leave. */
 static ucxpool_status_t map(const mem_cuda_device_t *device,
                             const ipc_cuda_t *share, int fd,
                             ipc_mempool_t *mapped)
@@ -241,7 +241,7 @@ void ipc_mempool_unmap(const mem_cuda_device_t *device, ipc_mempool_t *mapped)
                         "cuMemFree");
         mem_cuda_device_leave(device);
     }
-    /* Which wants no context. */
+    /* This call needs no context. */
     mem_cuda_ignore(driver, driver->cuMemPoolDestroy(mapped->pool),
                     "cuMemPoolDestroy");
     *mapped = (ipc_mempool_t){NULL, 0};

@@ -26,9 +26,9 @@
 
 /* --- host memory ---------------------------------------------------------- */
 
-/* --- which process, and whether its memory can be mapped from here -------- */
+/* --- identifying a process, and whether its memory can be mapped ---------- */
 
-/* From kernel 5.3, by the same number on every machine. */
+/* Since kernel 5.3; the same number on every architecture. */
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
@@ -38,16 +38,16 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "goes over the wire as is: other machines convert here");
 
 /*
- * What has been read once, since it stays and the process may have no
- * descriptor left when it is asked for again. What could not be read is tried
- * again. No lock: a child may be forked at any moment.
+ * Values that are read once, because they do not change and the process may
+ * have no free descriptor later. Reading is retried after a failure. There is
+ * no lock, because the process may fork at any time.
  */
 enum { NOT_KNOWN, BEING_KEPT, KNOWN };
 
 static struct {
     int      state; /* of boot_id; atomic */
     uint8_t  boot_id[16];
-    uint32_t pid;        /* whose start_time it is; atomic */
+    uint32_t pid;        /* the process that start_time belongs to; atomic */
     uint64_t start_time; /* atomic */
 } kept;
 
@@ -69,7 +69,7 @@ static bool boot_id_read(uint8_t *boot_id)
     return count == 16;
 }
 
-/* What /proc/PID/stat says. */
+/* Fields of /proc/PID/stat. */
 typedef struct proc_stat {
     uint64_t start_time;
     bool     is_exiting; /* its descriptors may be closed already */
@@ -78,8 +78,8 @@ typedef struct proc_stat {
 /* PF_EXITING in the kernel's linux/sched.h. */
 #define FLAG_EXITING UINT64_C(4)
 
-/* The name of the program, field 2, stands in parentheses and may hold blanks
- * and parentheses. 0: there is no such field. */
+/* Field 2, the program's name, is in parentheses and may contain blanks and
+ * parentheses. Returns 0 if the field does not exist. */
 static uint64_t stat_field(const char *line, int wanted)
 {
     const char *field = strrchr(line, ')');
@@ -90,7 +90,7 @@ static uint64_t stat_field(const char *line, int wanted)
     return (field == NULL) ? 0 : strtoull(field, NULL, 10);
 }
 
-/* An errno, or 0. */
+/* Returns an errno, or 0. */
 static int stat_read(uint32_t pid, proc_stat_t *stat_p)
 {
     char  path[32], line[1024];
@@ -114,8 +114,8 @@ static int stat_read(uint32_t pid, proc_stat_t *stat_p)
     return (stat_p->start_time != 0) ? 0 : EIO;
 }
 
-/* /proc may have been mounted in another PID name space than ours; then its
- * numbers are not those that we know. */
+/* /proc may be mounted for another PID namespace; then its numbers are not the
+ * PIDs of this process's namespace. */
 static bool proc_is_ours(void)
 {
     char    text[16];
@@ -147,7 +147,7 @@ static void boot_id_fill(uint8_t *boot_id)
     }
 }
 
-/* Of this process. 0: not known. */
+/* Start time of this process. 0: unknown. */
 static uint64_t own_start_time(uint32_t pid)
 {
     proc_stat_t own;
@@ -189,12 +189,11 @@ uint64_t ipc_net_namespace(void)
     return net_namespace("/proc/self/ns/net");
 }
 
-/* What is known of a process. */
 typedef enum process_state {
     PROCESS_IS_THERE,
-    PROCESS_IS_GONE,  /* the number is no process's, or another one's by now */
-    PROCESS_IS_HIDDEN /* the system does not tell, for want of a descriptor
-                         perhaps */
+    PROCESS_IS_GONE,  /* the PID is unused, or belongs to another process */
+    PROCESS_IS_HIDDEN /* unknown: the system does not return it, perhaps for
+                       * lack of descriptors */
 } process_state_t;
 
 static process_state_t process_look(const ipc_host_t *peer,
@@ -230,7 +229,7 @@ bool ipc_host_is_gone(const ipc_host_t *peer)
     return process_look(peer, &process) == PROCESS_IS_GONE;
 }
 
-/* Would this process see that one, if it is there, and may it map its files? */
+/* Can this process see the peer's process, and map its files? */
 static bool is_within_reach(const ipc_host_t *peer, char *reason,
                             size_t reason_size)
 {
@@ -297,7 +296,7 @@ bool ipc_host_shares_network(const ipc_host_t *peer)
     return net_namespace(text) == ours;
 }
 
-/* Has it no program any more? Takes no descriptor. */
+/* Has the process already closed its executable? Needs no descriptor. */
 static bool has_no_program(const ipc_host_t *peer)
 {
     char path[32];
@@ -329,15 +328,15 @@ int ipc_watch(const ipc_host_t *host)
     if ((host->pid == 0) || (host->pid > INT_MAX)) {
         return -1;
     }
-    /* Always closed on exec. */
+    /* The kernel always sets close-on-exec. */
     fd = (int)syscall(SYS_pidfd_open, (pid_t)host->pid, 0);
     if (fd < 0) {
         base_debug("process %" PRIu32 " cannot be watched: %s", host->pid,
                    strerror(errno));
         return -1;
     }
-    /* From here on the number cannot be given to another process unnoticed; but
-     * it may have been before. */
+    /* From here on, the pidfd detects that the PID is reused. It may have been
+     * reused before. */
     if (!ipc_host_is_alive(host)) {
         base_debug("process %" PRIu32 " is another one by now", host->pid);
         close(fd);
@@ -346,7 +345,7 @@ int ipc_watch(const ipc_host_t *host)
     return fd;
 }
 
-/* --- this process's files, announced and made ----------------------------- */
+/* --- files of this process ------------------------------------------------ */
 
 _Static_assert(sizeof(ipc_file_t) == 32, "goes over the wire as is");
 
@@ -419,23 +418,23 @@ err_none:
                             name);
 }
 
-/* --- a peer's file, mapped here ------------------------------------------- */
+/* --- mapping a peer's file ------------------------------------------------ */
 
 #define MEMFD_PREFIX "/memfd:"
 
-/* Unit of st_blocks, whatever the file system's own. */
+/* Unit of st_blocks, for every file system. */
 #define STAT_BLOCK_SIZE 512u
 
-/* Pages have 2^12 to 2^40 bytes, on every machine there is. */
+/* Page sizes are 2^12 to 2^40 bytes on every architecture. */
 #define PAGE_SHIFT_MIN 12u
 #define PAGE_SHIFT_MAX 40u
 
-/* One attempt to map a peer's file. */
+/* An attempt to map a peer's file. */
 typedef struct attempt {
     const ipc_host_t *host;
     const ipc_file_t *file;
-    int               given; /* in this process; -1: to be opened */
-    const ipc_part_t *part;  /* NULL: all of it */
+    int               given; /* descriptor in this process; -1: open it */
+    const ipc_part_t *part;  /* NULL: the whole file */
     char             *reason;
     size_t            reason_size;
 } attempt_t;
@@ -444,7 +443,7 @@ static ucxpool_status_t refuse(const attempt_t *attempt,
                                ucxpool_status_t status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* From kernel 5.1; the C library's headers may be older. */
+/* Since kernel 5.1; the C library's headers may be older. */
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
@@ -454,7 +453,7 @@ static bool is_written(const attempt_t *attempt)
     return (attempt->part != NULL) && attempt->part->is_writable;
 }
 
-/* Bytes that must have memory behind them. */
+/* Number of bytes that must be backed by memory. */
 static uint64_t needed_size(const attempt_t *attempt)
 {
     return (attempt->part != NULL) ? attempt->part->length
@@ -470,7 +469,7 @@ static ucxpool_status_t refuse(const attempt_t *attempt,
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    /* Names of files are a peer's choice. */
+    /* A peer chooses the names of its files. */
     base_text_clean(text);
     snprintf(attempt->reason, attempt->reason_size, "%s", text);
     return base_error(status,
@@ -484,7 +483,7 @@ static ucxpool_status_t refuse_ended(const attempt_t *attempt)
     return refuse(attempt, UCXPOOL_ERR_PEER_LOST, "the process has ended");
 }
 
-/* The owner is not seen to be there. */
+/* The owner's process was not found. */
 static ucxpool_status_t refuse_unseen(const attempt_t *attempt)
 {
     if (ipc_host_is_gone(attempt->host)) {
@@ -494,7 +493,7 @@ static ucxpool_status_t refuse_unseen(const attempt_t *attempt)
                   "/proc does not tell whether its process is still there");
 }
 
-/* A file could not be found or opened: is there nobody any more? */
+/* The file was not found or could not be opened. Has the process ended? */
 static ucxpool_status_t refuse_open(const attempt_t *attempt, int error)
 {
     if (ipc_host_is_gone(attempt->host)) {
@@ -506,7 +505,7 @@ static ucxpool_status_t refuse_open(const attempt_t *attempt, int error)
                   strerror(error));
 }
 
-/* The numbers of a peer make sense. */
+/* Validate the numbers that the peer announced. */
 static ucxpool_status_t numbers_check(const attempt_t *attempt)
 {
     const ipc_file_t *file  = attempt->file;
@@ -544,9 +543,9 @@ static ucxpool_status_t numbers_check(const attempt_t *attempt)
 }
 
 /*
- * Name the file without opening it: a descriptor opened with O_PATH does not
- * reach the driver behind a FIFO or a device. Its link is read first, since
- * even that much can wait for ever on a network file system.
+ * Look up the file without opening it: a descriptor with O_PATH does not call
+ * the driver of a FIFO or a device. The link is read first, because even
+ * open(O_PATH) can block forever on a network file system.
  */
 static ucxpool_status_t file_find(const attempt_t *attempt, int *fd_p)
 {
@@ -577,7 +576,7 @@ static ucxpool_status_t file_find(const attempt_t *attempt, int *fd_p)
     return UCXPOOL_OK;
 }
 
-/* What is behind the name is the file that was announced. */
+/* Is it the file that was announced? */
 static ucxpool_status_t file_check(const attempt_t *attempt, int fd)
 {
     const ipc_file_t *file  = attempt->file;
@@ -620,7 +619,7 @@ static ucxpool_status_t file_check(const attempt_t *attempt, int fd)
     return UCXPOOL_OK;
 }
 
-/* Open what has been checked, and nothing else. */
+/* Open the file that was checked, and no other. */
 static ucxpool_status_t file_reopen(const attempt_t *attempt, int path_fd,
                                     int *fd_p)
 {
@@ -667,7 +666,7 @@ static ucxpool_status_t file_open(const attempt_t *attempt, int *fd_p)
         goto err_close_path;
     }
     close(path_fd);
-    /* The number may have changed hands while we looked. */
+    /* The PID may have been reused during the checks. */
     if (!ipc_host_is_alive(attempt->host)) {
         close(fd);
         return refuse_unseen(attempt);
@@ -680,7 +679,7 @@ err_close_path:
     return status;
 }
 
-/* Whole pages of it. */
+/* Map whole pages of the file. */
 static ucxpool_status_t file_map(const attempt_t *attempt, uint64_t start,
                                  uint64_t size, void **address_p)
 {
@@ -727,7 +726,8 @@ static uint64_t page_size(const ipc_file_t *file)
                                         : (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* The first page that a part lies in; a large one, if it is as long. */
+/* Start of the first page of the part. It is aligned to a large page if the
+ * part is that long. */
 static uint64_t part_start(const ipc_file_t *file, const ipc_part_t *part)
 {
     uint64_t page  = page_size(file);
@@ -776,9 +776,9 @@ void ipc_view_unmap(ipc_view_t *view)
 
 /* --- memory of a GPU ------------------------------------------------------ */
 
-/* --- the owner's side, and the way of a descriptor ------------------------ */
+/* --- the owner's side, and passing descriptors ---------------------------- */
 
-/* From kernel 5.6, by the same number on every machine. */
+/* Since kernel 5.6; the same number on every architecture. */
 #ifndef SYS_pidfd_getfd
 #define SYS_pidfd_getfd 438
 #endif
@@ -861,7 +861,7 @@ ucxpool_status_t ipc_cuda_fill(mem_regions_t *regions, unsigned index,
                                        : fill_ipc(regions, index, share);
 }
 
-/* Between enter and leave. */
+/* Call between enter and leave. */
 static ucxpool_status_t fill_memory(const mem_cuda_device_t *device,
                                     CUdeviceptr address, uint64_t length,
                                     ipc_cuda_t *share, uint64_t *offset_p)
@@ -925,7 +925,7 @@ static ucxpool_status_t import_error(const ipc_host_t *host, int error)
                           "announced",
                           host->pid);
     }
-    /* A kernel before 5.6 says ENOSYS, which becomes "unsupported". */
+    /* A kernel before 5.6 returns ENOSYS: becomes UCXPOOL_ERR_UNSUPPORTED. */
     return base_error_errno(error,
                             "taking a descriptor of process %" PRIu32
                             " by pidfd_getfd (the rules on debugging may "
@@ -945,7 +945,7 @@ ucxpool_status_t ipc_cuda_import(const ipc_host_t *host,
                           " makes no sense",
                           share->fd, host->pid);
     }
-    /* Of that very process: the number could be another's by now. */
+    /* The pidfd ensures that it is this process: its PID may be reused. */
     process = ipc_watch(host);
     if (process < 0) {
         return !ipc_host_is_gone(host)
@@ -965,15 +965,15 @@ ucxpool_status_t ipc_cuda_import(const ipc_host_t *host,
     return UCXPOOL_OK;
 }
 
-/* --- a peer's region, mapped here ----------------------------------------- */
+/* --- mapping a peer's region ---------------------------------------------- */
 
-/* Regions that are being mapped. Between enter and leave. */
+/* An attempt to map regions. Used between enter and leave. */
 typedef struct gpu_attempt {
     const mem_cuda_device_t *device;
     const ipc_cuda_t        *share;
     const int               *fds;
     unsigned                 num_regions;
-    bool                     is_written; /* as well as read */
+    bool                     is_written; /* else only read */
 } gpu_attempt_t;
 
 static size_t range_size(const gpu_attempt_t *attempt)
@@ -997,7 +997,7 @@ static void ipc_close(const mem_cuda_device_t *device, CUdeviceptr address)
                     "cuIpcCloseMemHandle");
 }
 
-/* Is what was opened as large as announced, from its first byte on? */
+/* Is the opened memory as large as announced, from its first byte on? */
 static ucxpool_status_t ipc_check(const gpu_attempt_t *attempt,
                                   CUdeviceptr          address)
 {
@@ -1043,8 +1043,8 @@ static ucxpool_status_t map_handle(const gpu_attempt_t *attempt,
     return UCXPOOL_OK;
 }
 
-/* Let the device read the range, and write to it only if that is wanted. The
- * driver takes some time for each call. */
+/* Let the device read the range, and write it only if requested. One call for
+ * the whole range, because each call of the driver takes time. */
 static CUresult rights_set(const gpu_attempt_t *attempt, CUdeviceptr address)
 {
     CUmemAccessDesc desc = {.flags = attempt->is_written
@@ -1057,8 +1057,8 @@ static CUresult rights_set(const gpu_attempt_t *attempt, CUdeviceptr address)
                                                    &desc, 1);
 }
 
-/* The driver maps an allocation only as a whole: another size than announced is
- * refused by it. */
+/* The driver only maps whole allocations, so it rejects a size other than the
+ * announced one. */
 static CUresult region_map(const gpu_attempt_t *attempt, unsigned index,
                            CUdeviceptr address, const char **call_p)
 {
@@ -1076,12 +1076,12 @@ static CUresult region_map(const gpu_attempt_t *attempt, unsigned index,
     *call_p = "cuMemMap";
     result =
         driver->cuMemMap(address, (size_t)attempt->share->size, 0, handle, 0);
-    /* The mapping keeps the memory. */
+    /* The mapping keeps a reference to the memory. */
     mem_cuda_ignore(driver, driver->cuMemRelease(handle), "cuMemRelease");
     return result;
 }
 
-/* Each mapping of its own is unmapped by itself. */
+/* Each mapping must be unmapped separately. */
 static void regions_unmap(const gpu_attempt_t *attempt, unsigned num_regions,
                           CUdeviceptr address)
 {
@@ -1094,7 +1094,7 @@ static void regions_unmap(const gpu_attempt_t *attempt, unsigned num_regions,
     }
 }
 
-/* Where the peer's memory is to be seen, side by side. */
+/* Map the peer's memory side by side. */
 static ucxpool_status_t files_map(const gpu_attempt_t *attempt,
                                   CUdeviceptr         *address_p)
 {

@@ -12,16 +12,16 @@
 
 #define NAME_PREFIX "ucxpool-"
 
-/* Callers that the system keeps for us; the others try again. */
+/* Connections that the system queues; further connects must be retried. */
 #define BACKLOG 1024
 
-/* Room for the descriptors of a message, aligned as the system wants it. */
+/* Space for the descriptors of a message, aligned for a cmsghdr. */
 typedef union room {
     struct cmsghdr head;
     char           bytes[CMSG_SPACE(IPC_FDS_MAX * sizeof(int))];
 } room_t;
 
-/* The first byte of such a name is 0; its length says where it ends. */
+/* An abstract name starts with a 0 byte; its end is given by the length. */
 static socklen_t fill_address(const uint8_t *id, struct sockaddr_un *address)
 {
     char  *name   = &address->sun_path[1];
@@ -42,7 +42,7 @@ static int make_socket(void)
     return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 }
 
-/* For an error path. */
+/* For error paths. */
 static int close_after(int fd, int error)
 {
     close(fd);
@@ -147,7 +147,7 @@ int ipc_socket_recv_any(int fd, void *data, size_t size, size_t *length_p)
     ssize_t       length  = recvmsg(fd, &message, MSG_DONTWAIT);
 
     if ((length < 0) && (errno == ECONNRESET)) {
-        /* The other end has not read everything; what it had sent is here. */
+        /* The peer closed with unread data; its own data is still here. */
         length = recvmsg(fd, &message, MSG_DONTWAIT);
     }
     if (length < 0) {
@@ -163,7 +163,8 @@ int ipc_socket_recv_any(int fd, void *data, size_t size, size_t *length_p)
     return 0;
 }
 
-/* The descriptors of a message; there is room for no more than were wanted. */
+/* Take the descriptors of a message; there is space only for as many as
+ * expected. */
 static unsigned take_fds(struct msghdr *message, int *fds)
 {
     unsigned num = 0;
@@ -181,7 +182,7 @@ static unsigned take_fds(struct msghdr *message, int *fds)
     return num;
 }
 
-/* What has come is not what was wanted: give it back. */
+/* The message is not as expected: close its descriptors. */
 static int refuse(const int *fds, unsigned num_fds, int error)
 {
     for (unsigned i = 0; i < num_fds; i++) {

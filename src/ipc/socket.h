@@ -1,15 +1,15 @@
 /*
- * Sockets of the host: messages between processes, and descriptors that are
- * handed over with them, for where the system forbids to take them
- * (pidfd_getfd, /proc/PID/fd): the rules on debugging do not apply to what its
- * owner gives away.
+ * Unix sockets for messages and descriptors between processes of one host.
+ * Passing a descriptor works even if the system forbids taking it (pidfd_getfd,
+ * /proc/PID/fd): ptrace rules do not apply to descriptors that their owner
+ * sends.
  *
- * The socket has a name without a file (unix(7), "abstract"), made of a pool's
- * id, so nothing is left behind in a directory; a process that is to find it
- * has to be in the same network name space. Messages are kept apart
- * (SOCK_SEQPACKET), and no call waits.
+ * The socket has an abstract name (unix(7)), made of a pool's id, so it leaves
+ * no file behind. A process must be in the same network namespace to connect.
+ * Messages keep their boundaries (SOCK_SEQPACKET), and no call blocks.
  *
- * These are thin: each returns 0 or an errno, and its caller knows the words.
+ * These are thin wrappers: each returns 0 or an errno, and the caller reports
+ * the error.
  */
 #ifndef IPC_SOCKET_H
 #define IPC_SOCKET_H
@@ -19,56 +19,57 @@
 
 #define IPC_ID_SIZE 16u
 
-/* Descriptors of one message: few, since what is on its way counts against a
- * user's limit of open files. */
+/* Maximum number of descriptors in a message. It is small because descriptors
+ * in flight count against a user's limit of open files. */
 #define IPC_FDS_MAX 64u
 
-/* Who is at the other end: as the kernel says, at the time of listen() or of
- * connect(). In the numbers of our own name spaces; 0 is no process that we
- * could name. */
+/* The process at the other end, as the kernel reports it for the time of
+ * listen() or connect(). The numbers are those of this process's namespaces; a
+ * pid of 0 is a process outside them. */
 typedef struct ipc_caller {
     uint32_t pid;
     uint32_t uid;
 } ipc_caller_t;
 
-/* A socket of that id, which takes callers. */
+/* Create a listening socket with this id. */
 int ipc_socket_listen(const uint8_t *id, int *fd_p);
 
-/* The next caller. EAGAIN: there is none. */
+/* Accept a connection. EAGAIN: there is none. */
 int ipc_socket_accept(int listen_fd, int *fd_p);
 
-/* ECONNREFUSED: nobody listens. EAGAIN: too many wait; try again later. */
+/* ECONNREFUSED: no process listens. EAGAIN: the queue is full; retry later. */
 int ipc_socket_connect(const uint8_t *id, int *fd_p);
 
 int ipc_socket_caller(int fd, ipc_caller_t *caller_p);
 
-/* One message, with copies of num_fds descriptors, IPC_FDS_MAX at most.
- * EAGAIN: the other end does not read. */
+/* Send a message with copies of up to IPC_FDS_MAX descriptors. EAGAIN: the
+ * other end does not read. */
 int ipc_socket_send(int fd, const void *data, size_t size, const int *fds,
                     unsigned num_fds);
 
-/* One message of two parts, without descriptors. */
+/* Send a message in two parts, without descriptors. */
 int ipc_socket_send_parts(int fd, const void *first, size_t first_size,
                           const void *second, size_t second_size);
 
-/* One message, of up to `size` bytes, without descriptors. EAGAIN, ECONNRESET,
- * EPROTO (it is longer, or brings descriptors) as below. */
+/* Receive a message of up to `size` bytes, without descriptors. Errors as
+ * below: EAGAIN, ECONNRESET, and EPROTO if it is longer or has descriptors. */
 int ipc_socket_recv_any(int fd, void *data, size_t size, size_t *length_p);
 
 /*
- * One message of this very size. The descriptors are closed on exec, and the
- * caller's to close; what would be more than max_fds never gets here. After an
- * error there are none.
+ * Receive a message of exactly this size. The descriptors are close-on-exec,
+ * and the caller closes them. The kernel drops descriptors beyond max_fds.
+ * After an error there are none.
  *
  * EAGAIN      there is no message
- * ECONNRESET  the other end has hung up
- * EPROTO      another size
- * EMFILE      not all descriptors found room
+ * ECONNRESET  the other end has closed the connection
+ * EPROTO      the message has another size
+ * EMFILE      the process has no room for all descriptors
  */
 int ipc_socket_recv(int fd, void *data, size_t size, int *fds, unsigned max_fds,
                     unsigned *num_fds_p);
 
-/* Hang up, also for a forked child that holds a copy of the descriptor. */
+/* Shut down and close, so that a copy of the descriptor in a forked child does
+ * not keep the connection open. */
 void ipc_socket_close(int fd);
 
 #endif

@@ -35,8 +35,8 @@ static ucxpool_status_t export_file(const mem_cuda_device_t     *device,
                : export_error(device, result, "cuMemExportToShareableHandle");
 }
 
-/* The allocation that an address lies in: the driver maps it as a whole, so
- * that where it is mapped it has its first byte. */
+/* Export the allocation that contains an address. The driver maps whole
+ * allocations, so a mapping starts at the allocation's first byte. */
 static ucxpool_status_t export_at(const mem_cuda_device_t *device,
                                   CUdeviceptr              address,
                                   ipc_virtual_part_t      *part_p)
@@ -70,7 +70,7 @@ static ucxpool_status_t export_at(const mem_cuda_device_t *device,
     return status;
 }
 
-/* Between enter and leave. */
+/* Call between enter and leave. */
 static ucxpool_status_t export_all(const mem_cuda_device_t *device,
                                    CUdeviceptr address, uint64_t length,
                                    ipc_virtual_part_t *parts,
@@ -170,7 +170,7 @@ static CUresult map_part(const mem_cuda_driver_t  *driver,
     }
     *call_p = "cuMemMap";
     result  = driver->cuMemMap(address, part->size, 0, handle, 0);
-    /* The mapping keeps the memory. */
+    /* The mapping keeps a reference to the memory. */
     mem_cuda_ignore(driver, driver->cuMemRelease(handle), "cuMemRelease");
     return result;
 }
@@ -188,7 +188,7 @@ static CUresult set_access(const mem_cuda_device_t *device,
                                           1);
 }
 
-/* Between enter and leave, as the next. */
+/* Call between enter and leave, like the next function. */
 static void unmap_size(const mem_cuda_driver_t *driver,
                        const ipc_virtual_t *range, uint64_t mapped_size)
 {
