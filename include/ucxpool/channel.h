@@ -1,26 +1,29 @@
 /*
  * Channels: the connection to one peer's pool.
  *
- * Three ways to make one:
+ * There are three ways to create one:
  *
- *   1. host:port    one side listens, the other connects. Both prove that they
- *                   know the shared secret (SECRET_FILE) before anything else.
- *   2. address      both sides exchange ucxpool_address_get() by themselves
- *                   (MPI, PMIx, a file, ...), and each creates a channel.
+ *   1. host:port    one side listens, the other connects. Each proves that it
+ *                   knows the shared secret (SECRET_FILE) before any other
+ *                   exchange.
+ *   2. address      the two sides exchange the results of ucxpool_address_get()
+ *                   themselves (MPI, PMIx, a file, ...), and each creates a
+ *                   channel.
  *   3. endpoint     both sides have a ucp_ep_h to each other and each creates a
  *                   channel over it.
  *
- * A channel can be used for posting at once; requests wait for the handshake.
- * Between a listener and its client the proof of the secret takes at most
- * HANDSHAKE_TIMEOUT; then the channel fails. After that there is no time limit:
- * a channel is CONNECTING until the other program accepts or creates its
- * channel, or its process is seen to have ended. ucxpool_channel_wait() waits
- * for a limited time, ucxpool_channel_abort() gives up.
+ * Sends and receives can be posted to a new channel at once; they start after
+ * the handshake. Between a listener and its client the proof of the secret must
+ * finish within HANDSHAKE_TIMEOUT, or the channel fails. After that there is no
+ * time limit: a channel stays CONNECTING until the peer accepts or creates its
+ * channel, or the library detects that the peer's process has ended.
+ * ucxpool_channel_wait() waits for a limited time, and ucxpool_channel_abort()
+ * gives up.
  *
- * What carries the bytes is called the wire: `map` (same host, same user: the
- * receiver reads the sender's blocks directly) or `ucx` (any peer). The channel
- * takes the first that works, tells which and why in ucxpool_channel_query(),
- * and can be told by the setting WIRE.
+ * The wire is the transport of a channel: `map` (same host, same user: the
+ * receiver reads the sender's blocks directly) or `ucx` (any peer). The library
+ * uses the first one that works; ucxpool_channel_query() returns the choice and
+ * its reason. The setting WIRE overrides the choice.
  */
 #ifndef UCXPOOL_CHANNEL_H
 #define UCXPOOL_CHANNEL_H
@@ -34,7 +37,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* Bytes of the strings that queries copy, their final 0 included: a name, a
+/* Bytes of the strings that queries copy, including the final 0: a name, a
  * reason or another sentence, and "host:port". */
 #define UCXPOOL_NAME_SIZE      32
 #define UCXPOOL_REASON_SIZE    352
@@ -44,17 +47,18 @@ typedef struct ucxpool_channel  ucxpool_channel_t;
 typedef struct ucxpool_listener ucxpool_listener_t;
 
 /*
- * The pool's address, for a peer's ucxpool_channel_create().
+ * Get the pool's address, for a peer's ucxpool_channel_create().
  *
  * address_p [out]  Owned by the caller; release with ucxpool_address_release().
- * length_p  [out]  Bytes; some hundreds.
+ * length_p  [out]  Bytes; a few hundred.
  *
- * It names the pool and holds a random number that the peer must show: any
- * process that has the address may connect. Keep it from strangers.
+ * The address names the pool and holds a random number that the peer must
+ * present. Any process that has the address can connect, so keep it secret.
  *
- * The peers may be on any network: from now on UCX listens on all devices, or
- * on those of UCX_NET_DEVICES. A warning names the devices that are added. If
- * UCX is in use already, the address has only the devices that it uses now.
+ * The peers may be on any network: from this call on, UCX listens on all
+ * devices, or on those in UCX_NET_DEVICES. A warning lists the devices that are
+ * added. If UCX is in use already, the address covers only the devices that UCX
+ * uses now.
  */
 ucxpool_status_t ucxpool_address_get(ucxpool_t *pool, void **address_p,
                                      size_t *length_p);
@@ -67,16 +71,16 @@ typedef enum ucxpool_channel_params_field {
     UCXPOOL_CHANNEL_PARAM_FIELD_USER_PTR = 1u << 3
 } ucxpool_channel_params_field_t;
 
-/* Only the fields named in field_mask are read. Address and ep are for
- * ucxpool_channel_create(), where exactly one of them must be given. */
+/* Only the fields named in field_mask are read. address and ep are for
+ * ucxpool_channel_create(), which needs exactly one of them. */
 typedef struct ucxpool_channel_params {
     uint64_t    field_mask;
     const void *address;        /* from the peer's ucxpool_address_get() */
     size_t      address_length; /* given with address */
     /*
      * An endpoint of the pool's worker to the peer, borrowed until the channel
-     * is released. Made with UCP_ERR_HANDLING_MODE_PEER; from its error
-     * callback the caller calls ucxpool_channel_fail().
+     * is released. It must be created with UCP_ERR_HANDLING_MODE_PEER, and its
+     * error callback must call ucxpool_channel_fail().
      */
     struct ucp_ep *ep;
     const char    *name;     /* see ucxpool_channel_set_name() */
@@ -84,14 +88,15 @@ typedef struct ucxpool_channel_params {
 } ucxpool_channel_params_t;
 
 /*
- * Create a channel over an address or an endpoint. Both sides must do so; two
- * pools may have several channels, which pair up in the order of creation.
+ * Create a channel over an address or an endpoint. Both sides must do so. Two
+ * pools may have several channels, which are paired in the order of creation.
  *
- * channel_p [out]  Released by ucxpool_channel_close() or ucxpool_destroy().
+ * channel_p [out]  Released by ucxpool_channel_close(), ucxpool_channel_abort()
+ *                  or ucxpool_destroy().
  *
- * UCXPOOL_ERR_INVALID_PARAM  not exactly one of address and ep, or the address
- *                            is damaged
- * UCXPOOL_ERR_PROTOCOL       the address is of another protocol version
+ * UCXPOOL_ERR_INVALID_PARAM  not exactly one of address and ep is set, or the
+ *                            address is damaged
+ * UCXPOOL_ERR_PROTOCOL       the address has another protocol version
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */
 ucxpool_status_t ucxpool_channel_create(ucxpool_t                      *pool,
@@ -99,91 +104,92 @@ ucxpool_status_t ucxpool_channel_create(ucxpool_t                      *pool,
                                         ucxpool_channel_t **channel_p);
 
 /*
- * Connect to a listener. Returns before the connection stands; errors that show
- * later end the channel (see ucxpool_channel_query()) and its requests. A
- * listener that is full is called again, with growing random pauses, until
- * HANDSHAKE_TIMEOUT; then the error is UCXPOOL_ERR_LIMIT, or
- * UCXPOOL_ERR_TIMED_OUT if the last call was not answered.
+ * Connect to a listener. Returns before the connection is established. If it
+ * fails later, the channel and its requests fail (see ucxpool_channel_query()).
+ * If the listener is full, the library retries after growing random pauses
+ * until HANDSHAKE_TIMEOUT. Then the error is UCXPOOL_ERR_LIMIT, or
+ * UCXPOOL_ERR_TIMED_OUT if the last attempt got no answer.
  *
  * where   "host:port", "1.2.3.4:port" or "[::1]:port".
  * params  The channel's name (default: where) and its user_ptr; NULL for
  *         neither.
  *
- * UCXPOOL_ERR_INVALID_PARAM  not of that form, or the host has no address; or
- *                            params has an address or an endpoint
+ * UCXPOOL_ERR_INVALID_PARAM  where has another form, or the host has no
+ *                            address; or params has an address or an endpoint
  * UCXPOOL_ERR_PERMISSION     SECRET_FILE cannot be read, or is readable by
- *                            others
+ *                            other users
  *
- * If UCX does not use the network device that leads to the listener and cannot
- * add it, because UCX is in use, the log has a warning. The channel can then
- * take the `map` wire alone, and otherwise fails with UCXPOOL_ERR_UNSUPPORTED:
- * connect there before other channels are opened, or set UCX_NET_DEVICES.
+ * UCX may not use the network device that leads to the listener. If UCX is
+ * already in use, the device cannot be added, and the library logs a warning.
+ * The channel can then use only the `map` wire, and otherwise fails with
+ * UCXPOOL_ERR_UNSUPPORTED. To avoid this, connect to this listener before
+ * opening other channels, or set UCX_NET_DEVICES.
  */
 ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
                                          const ucxpool_channel_params_t *params,
                                          ucxpool_channel_t **channel_p);
 
 /*
- * Listen for channels. Without SECRET_FILE only loopback addresses are taken,
+ * Listen for channels. Without SECRET_FILE only loopback addresses are allowed,
  * unless LISTEN_WITHOUT_SECRET=y.
  *
- * where  As for connect; port 0 takes a free one; an empty host means all
- *        addresses of the machine.
+ * where  As for ucxpool_channel_connect(). Port 0 selects a free port; an empty
+ *        host means all addresses of the machine.
  *
  * UCXPOOL_ERR_ADDRESS_IN_USE  the port is taken
  * UCXPOOL_ERR_PERMISSION      a secret is needed and none is set, or its file
- *                             is readable by others
- * UCXPOOL_ERR_INVALID_PARAM   not of that form
- * UCXPOOL_ERR_UNSUPPORTED     UCX does not use the address's network device,
- *                             and is in use: listen there first, or set
- *                             UCX_NET_DEVICES
+ *                             is readable by other users
+ * UCXPOOL_ERR_INVALID_PARAM   where has another form
+ * UCXPOOL_ERR_UNSUPPORTED     UCX does not use the address's network device and
+ *                             is already in use: listen on this address first,
+ *                             or set UCX_NET_DEVICES
  */
 ucxpool_status_t ucxpool_listener_create(ucxpool_t *pool, const char *where,
                                          ucxpool_listener_t **listener_p);
 
-/* The port that the listener has. */
+/* The listener's port. */
 uint16_t ucxpool_listener_port(const ucxpool_listener_t *listener);
 
 /*
- * Take the next proven peer, if there is one. Does not wait. As many as the
- * setting ACCEPT_QUEUE says may wait to be taken. More are refused, and their
- * channels try again until HANDSHAKE_TIMEOUT.
+ * Accept the next peer that has proved the secret. Does not wait. At most
+ * ACCEPT_QUEUE (a setting) peers can be queued. The listener refuses further
+ * peers; they retry until HANDSHAKE_TIMEOUT.
  *
  * params  The channel's name (default: the peer's address) and its user_ptr;
  *         NULL for neither.
  *
  * UCXPOOL_OK                 *channel_p is a new channel
- * UCXPOOL_INPROGRESS         nobody is waiting
+ * UCXPOOL_INPROGRESS         the queue is empty
  * UCXPOOL_ERR_INVALID_PARAM  params has an address or an endpoint; the peer
- *                            keeps its place in the queue
+ *                            stays in the queue
  */
 ucxpool_status_t ucxpool_listener_accept(ucxpool_listener_t *listener,
                                          const ucxpool_channel_params_t *params,
                                          ucxpool_channel_t **channel_p);
 
-/* Stop listening. Channels that were accepted stay; those of peers that wait to
- * be accepted are closed. NULL is allowed. */
+/* Stop listening. Accepted channels stay; peers that have not been accepted are
+ * disconnected. NULL is allowed. */
 void ucxpool_listener_destroy(ucxpool_listener_t *listener);
 
 /*
- * Name a channel, for the log and for queries. One that was connected or
- * accepted has the peer's address as its name until then.
+ * Name a channel, for the log and for queries. Until then, a channel that was
+ * connected or accepted has the peer's address as its name.
  *
- * name  Copied; at most 31 bytes are kept. "": a name made of a number.
+ * name  Copied; at most 31 bytes are kept. "" sets a name made of a number.
  */
 void ucxpool_channel_set_name(ucxpool_channel_t *channel, const char *name);
 
 /*
- * What the channel is to the program: given back by ucxpool_channel_query() and
- * in its events. The library does not look at it. NULL until it is set: events
- * that come first have it where it was in the params that made the channel.
+ * Set an opaque pointer of the caller, returned by ucxpool_channel_query() and
+ * in the channel's events. It is NULL until it is set. To have it in the first
+ * events already, pass it in the params of the call that creates the channel.
  */
 void ucxpool_channel_set_user_ptr(ucxpool_channel_t *channel, void *user_ptr);
 
 typedef enum ucxpool_channel_state {
     UCXPOOL_CHANNEL_CONNECTING = 0,
     UCXPOOL_CHANNEL_OPEN       = 1,
-    UCXPOOL_CHANNEL_CLOSED     = 2, /* the peer said good-bye, or we did */
+    UCXPOOL_CHANNEL_CLOSED     = 2, /* closed here or by the peer */
     UCXPOOL_CHANNEL_FAILED     = 3  /* see status and reason */
 } ucxpool_channel_state_t;
 
@@ -198,57 +204,58 @@ typedef struct ucxpool_channel_attr {
     ucxpool_status_t        status; /* why it failed; OK otherwise */
     char           reason[UCXPOOL_REASON_SIZE]; /* the same in words, or "" */
     ucxpool_wire_t wire;
-    char wire_reason[UCXPOOL_REASON_SIZE]; /* why this wire and not the other */
+    char wire_reason[UCXPOOL_REASON_SIZE]; /* why this wire was chosen */
     char name[UCXPOOL_NAME_SIZE];
     void      *user_ptr;
     ucxpool_t *pool;
     /*
-     * Both ends of the connection between listener and caller, in numbers, as
-     * this machine sees them: "10.0.0.1:7000", "[::1]:7000". The bytes may go
-     * another way, see wire. "" before the caller is connected, and always for
-     * channels over an address or an endpoint.
+     * Both ends of the connection between listener and client, in numeric form,
+     * as this machine sees them: "10.0.0.1:7000", "[::1]:7000". The data may
+     * use another path, see wire. "" until the client is connected, and always
+     * for channels over an address or an endpoint.
      */
     char local_address[UCXPOOL_HOST_PORT_SIZE];
     char remote_address[UCXPOOL_HOST_PORT_SIZE];
 } ucxpool_channel_attr_t;
 
-/* The state of a channel, its wire, the reasons of both, and its pool. All
- * strings are copies. attr_size is sizeof(*attr_p), see ucxpool.h. */
+/* Query a channel: state, wire, the reasons of both, and its pool. All strings
+ * are copies. attr_size is sizeof(*attr_p), see ucxpool.h. */
 void ucxpool_channel_query(const ucxpool_channel_t *channel,
                            ucxpool_channel_attr_t *attr_p, size_t attr_size);
 
 /*
- * Progress until the channel is open or has ended, or the time is over.
+ * Progress until the channel is open or has ended, or the timeout expires.
  *
  * UCXPOOL_OK          open
- * UCXPOOL_INPROGRESS  not yet
- * others              why it ended
+ * UCXPOOL_INPROGRESS  still connecting
+ * others              why the channel ended
  */
 ucxpool_status_t ucxpool_channel_wait(ucxpool_channel_t *channel,
                                       uint64_t           timeout_ns);
 
 /*
- * Tell the pool that a borrowed endpoint has failed: all requests of the
- * channel end with UCXPOOL_ERR_PEER_LOST. To be called from the error callback
- * of an endpoint given to ucxpool_channel_create(). Only records the failure;
- * the work is done by the next ucxpool_progress().
+ * Report that a borrowed endpoint has failed: all requests of the channel end
+ * with UCXPOOL_ERR_PEER_LOST. Call it from the error callback of an endpoint
+ * that was passed to ucxpool_channel_create(). Only records the failure; the
+ * next ucxpool_progress() acts on it.
  */
 void ucxpool_channel_fail(ucxpool_channel_t *channel);
 
 /*
- * Close a channel and release it, when what was posted has come to its end:
- * sends, and receives that have their message, go on for CLOSE_TIMEOUT at most.
- * What is left then, and receives from this channel that have no message, end
- * with UCXPOOL_ERR_CANCELED. Then the peer is told. Does not wait: it is done
- * by ucxpool_progress(), and by ucxpool_destroy(). The handle is invalid at
- * once. NULL is allowed.
+ * Close a channel and release it. The handle is invalid at once. Sends, and
+ * receives that have matched a message, continue for at most CLOSE_TIMEOUT.
+ * Requests that remain then, and receives from this channel that have not
+ * matched a message, end with UCXPOOL_ERR_CANCELED. Then the peer is notified.
+ *
+ * Does not wait: ucxpool_progress() or ucxpool_destroy() does the work. NULL is
+ * allowed.
  */
 void ucxpool_channel_close(ucxpool_channel_t *channel);
 
 /*
- * The same at once: requests that have not completed end with
- * UCXPOOL_ERR_CANCELED, as they do with ucxpool_destroy() on channels that were
- * not closed before.
+ * Close a channel immediately and release it: requests that have not completed
+ * end with UCXPOOL_ERR_CANCELED. ucxpool_destroy() does the same to channels
+ * that are still open. NULL is allowed.
  */
 void ucxpool_channel_abort(ucxpool_channel_t *channel);
 

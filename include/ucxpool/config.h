@@ -1,7 +1,7 @@
 /*
- * Settings, in UCX's manner: the key BLOCK_SIZE is read from the environment
- * variable UCXPOOL_BLOCK_SIZE. `ucxpool_info -c` prints every key with its
- * meaning, its default, and where the present value comes from.
+ * Settings, as in UCX: the key BLOCK_SIZE is read from the environment variable
+ * UCXPOOL_BLOCK_SIZE. `ucxpool_info -c` prints every key with its meaning, its
+ * default, its value and the source of the value.
  *
  * Values: sizes as 4m, 500m, 2g, auto, inf; numbers; times as 5s, 200ms, 10us;
  * switches as y or n; words from a list.
@@ -22,15 +22,15 @@ extern "C" {
 typedef struct ucxpool_config ucxpool_config_t;
 
 /*
- * Read the settings from defaults and the environment. Of variables UCXPOOL_*
- * that name no key the log is warned, once a process, with the nearest key.
+ * Read the settings from the defaults and the environment. Each variable
+ * UCXPOOL_* that names no key is logged as a warning, once per process, with
+ * the nearest key.
  *
- * config_p [out]  The settings; owned by the caller after success, to be
- *                 released by ucxpool_config_release(). Untouched after an
- *                 error.
+ * config_p [out]  The settings, owned by the caller; release them with
+ *                 ucxpool_config_release(). Unchanged after an error.
  *
- * UCXPOOL_ERR_INVALID_PARAM  a value is not one the key takes; the detail
- *                            names the key, the value, and what would be right
+ * UCXPOOL_ERR_INVALID_PARAM  a value is invalid; the detail names the key, the
+ *                            value, and the valid values
  * UCXPOOL_ERR_NO_MEMORY      out of memory
  */
 ucxpool_status_t ucxpool_config_read(ucxpool_config_t **config_p);
@@ -39,39 +39,40 @@ ucxpool_status_t ucxpool_config_read(ucxpool_config_t **config_p);
  * Set one key, as if its variable had been set in the environment.
  *
  * key    Name without the prefix, for example "BLOCK_SIZE". Not NULL.
- * value  Text as it would stand in the environment. Not NULL.
+ * value  Text in the same form as in the environment. Not NULL.
  *
  * UCXPOOL_ERR_INVALID_PARAM  unknown key (the detail names the nearest) or bad
- *                            value; nothing was changed
+ *                            value; the settings are unchanged
  */
 ucxpool_status_t ucxpool_config_modify(ucxpool_config_t *config,
                                        const char *key, const char *value);
 
 /*
- * Give the secret that the peers of a listener must know (README, "What is
- * protected") from memory, where a program has it from elsewhere than a file.
- * It counts in place of SECRET_FILE, whatever that is set to, in pools that are
- * created with these settings from now on.
+ * Set the secret that peers of a listener must know (README, "What is
+ * protected") from memory instead of a file. It overrides SECRET_FILE in pools
+ * that are created with these settings afterwards.
  *
- * bytes   The secret; copied, and the copy is wiped when the settings and the
- *         pools made with them are gone. NULL: none, SECRET_FILE counts again.
- * length  Bytes. As in a file, a "\n" or "\r\n" at the end does not count, and
- *         what is before it has 16 to 4096 bytes; ignored where bytes is NULL.
+ * bytes   The secret. Copied; the copy is wiped after the settings and all
+ *         pools created with them have been released. NULL removes the secret,
+ *         and SECRET_FILE applies again.
+ * length  Bytes. As in a file, a "\n" or "\r\n" at the end is not part of the
+ *         secret. The rest must have 16 to 4096 bytes. Ignored if bytes is
+ *         NULL.
  *
- * UCXPOOL_ERR_INVALID_PARAM  too short or too long; nothing was changed
- * UCXPOOL_ERR_NO_MEMORY      out of memory; nothing was changed
+ * UCXPOOL_ERR_INVALID_PARAM  too short or too long; the settings are unchanged
+ * UCXPOOL_ERR_NO_MEMORY      out of memory; the settings are unchanged
  */
 ucxpool_status_t ucxpool_config_set_secret(ucxpool_config_t *config,
                                            const void *bytes, size_t length);
 
-/* Origin of a value. */
+/* Source of a value. */
 typedef enum ucxpool_config_source {
     UCXPOOL_CONFIG_SOURCE_DEFAULT,
     UCXPOOL_CONFIG_SOURCE_ENVIRONMENT,
     UCXPOOL_CONFIG_SOURCE_MODIFY /* ucxpool_config_modify() */
 } ucxpool_config_source_t;
 
-/* A setting. The library owns the strings behind pointers; they stay valid. */
+/* A setting. The library owns the strings; they stay valid. */
 typedef struct ucxpool_config_attr {
     const char             *key;           /* for example "BLOCK_SIZE" */
     const char             *default_value; /* as text, for example "auto" */
@@ -81,14 +82,14 @@ typedef struct ucxpool_config_attr {
     char                    value[4096]; /* present value, as text */
 } ucxpool_config_attr_t;
 
-/* The key with this index, counted from 0, or NULL after the last one. */
+/* The key with this index, counted from 0; NULL after the last key. */
 const char *ucxpool_config_key(size_t index);
 
 /*
  * Describe one setting.
  *
  * key        Name without the prefix, for example "BLOCK_SIZE". Not NULL.
- * attr_p     [out] The setting; untouched after an error.
+ * attr_p     [out] The setting; unchanged after an error.
  * attr_size  sizeof(*attr_p). Fields that the library does not know are
  *            cleared.
  *
@@ -106,11 +107,11 @@ typedef enum ucxpool_config_print_flags {
     UCXPOOL_CONFIG_PRINT_SOURCE  = 1u << 3  /* where the value comes from */
 } ucxpool_config_print_flags_t;
 
-/* Print every key to a stream; flags is a set of the flags above. */
+/* Print every key to a stream. flags is a set of the flags above. */
 void ucxpool_config_print(const ucxpool_config_t *config, FILE *stream,
                           unsigned flags);
 
-/* Release settings. NULL is allowed. Pools made with them are not affected. */
+/* Release settings. NULL is allowed. Pools created with them are unaffected. */
 void ucxpool_config_release(ucxpool_config_t *config);
 
 #pragma GCC visibility pop

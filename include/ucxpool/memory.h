@@ -1,7 +1,7 @@
 /*
- * Registered memory, to be used directly.
+ * Registered memory for direct use.
  *
- * A block is a piece of BLOCK_SIZE bytes of one region; a region is one
+ * A block is a piece of BLOCK_SIZE bytes of one region. A region is one
  * physical allocation, mapped once and registered once for the life of the
  * pool:
  *
@@ -11,9 +11,10 @@
  *     +-------+-------+-------+      +-------+-------+-------+
  *     one memfd, one ucp_mem_h       another, another
  *
- * Blocks are shared out once, at create: SEND_SHARE percent for packing what
- * is sent, RECV_SHARE percent for what arrives, the rest for the caller. Only
- * that rest is handed out here, so that a caller can never starve a transfer.
+ * ucxpool_create() divides the blocks once: SEND_SHARE percent for packing
+ * messages to send, RECV_SHARE percent for arriving data, and the rest for the
+ * caller. The functions below take blocks only from the caller's share, so that
+ * a caller cannot starve transfers.
  */
 #ifndef UCXPOOL_MEMORY_H
 #define UCXPOOL_MEMORY_H
@@ -29,13 +30,13 @@ extern "C" {
 
 struct ucp_mem;
 
-/* One block, for callers that speak UCX by themselves. */
+/* One block, for callers that use UCX directly. */
 typedef struct ucxpool_block {
-    void *address;          /* first byte, aligned to the page; on a GPU: as
-                               the GPU knows it */
+    void *address;          /* first byte, page-aligned; on a GPU: a device
+                               address */
     size_t          size;   /* bytes: BLOCK_SIZE */
-    struct ucp_mem *memh;   /* registration of the region it lies in; NULL
-                               on a GPU that this UCX does not know */
+    struct ucp_mem *memh;   /* registration of its region; NULL on a GPU that
+                               this UCX does not support */
     uint32_t region;        /* index of that region */
     uint32_t index;         /* index of the block in the pool */
     size_t   region_offset; /* offset of address in the region */
@@ -45,8 +46,8 @@ typedef struct ucxpool_block {
 /*
  * Take one block. No system call, no allocation, no lock.
  *
- * UCXPOOL_ERR_NO_BLOCKS  all of the caller's share are taken; *block_p is
- *                        untouched
+ * UCXPOOL_ERR_NO_BLOCKS  all blocks of the caller's share are taken; *block_p
+ *                        is unchanged
  */
 ucxpool_status_t ucxpool_block_get(ucxpool_t *pool, ucxpool_block_t *block_p);
 
@@ -55,37 +56,38 @@ ucxpool_status_t ucxpool_block_get(ucxpool_t *pool, ucxpool_block_t *block_p);
  *
  * blocks [out]  Array of num_blocks.
  *
- * UCXPOOL_ERR_NO_BLOCKS  fewer are free now; blocks is untouched
+ * UCXPOOL_ERR_NO_BLOCKS  fewer blocks are free; blocks is unchanged
  */
 ucxpool_status_t ucxpool_block_get_n(ucxpool_t *pool, size_t num_blocks,
                                      ucxpool_block_t *blocks);
 
-/* Give a block back to the pool that it was taken from. The caller must have
- * ended what reads or writes it. A block of another pool, or one that was given
- * back before, is left alone; the log and ucxpool_error_detail() say so. */
+/* Put a block back into its pool. The caller must first complete all operations
+ * that read or write it. A block of another pool, or a block that is already in
+ * the pool, is ignored; the log and ucxpool_error_detail() report it. */
 void ucxpool_block_put(ucxpool_t *pool, const ucxpool_block_t *block);
 
 /*
- * Allocate a buffer made of registered blocks: contiguous addresses, sent and
- * received in place, without a copy into blocks. Its blocks may be scattered;
- * it is sent as one operation per physical piece.
+ * Allocate a buffer of registered blocks. Its addresses are contiguous. It is
+ * sent and received in place, without a copy into blocks. Its blocks may be
+ * scattered; each physically contiguous piece is sent as one operation.
  *
  * length         Bytes, 1 or more; rounded up to whole blocks.
- * address_p [out] First byte, aligned to the page.
+ * address_p [out] First byte, page-aligned.
  *
  * UCXPOOL_ERR_INVALID_PARAM  length is 0
- * UCXPOOL_ERR_NO_BLOCKS      more than is left of the caller's share; or on a
- *                            GPU with CUDA_BACKING=alloc, where blocks cannot
- *                            be mapped a second time, no run of free blocks
- * UCXPOOL_ERR_NO_MEMORY      no addresses could be reserved
+ * UCXPOOL_ERR_NO_BLOCKS      too few blocks of the caller's share are free. On
+ *                            a GPU with CUDA_BACKING=alloc blocks cannot be
+ *                            mapped a second time: the free blocks have no
+ *                            contiguous run of this length
+ * UCXPOOL_ERR_NO_MEMORY      no address range could be reserved
  */
 ucxpool_status_t ucxpool_comm_alloc(ucxpool_t *pool, size_t length,
                                     void **address_p);
 
 /*
- * Give such a buffer back. NULL is allowed. Blocks that an ended request left
- * in doubt (a peer may still read them) go to quarantine first; the address is
- * invalid at once.
+ * Free such a buffer. NULL is allowed. The address becomes invalid at once. If
+ * a request has ended but a peer may still read its blocks, these blocks first
+ * go to quarantine.
  */
 void ucxpool_comm_free(ucxpool_t *pool, void *address);
 

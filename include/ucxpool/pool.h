@@ -1,23 +1,24 @@
 /*
- * The pool: a fixed set of physical blocks, mapped once, registered once, and
- * the transfers that go through them.
+ * The pool: a fixed set of physical blocks, mapped once and registered once,
+ * and the transfers that use them.
  *
- * Threads. Every function of this library may be called from any thread at
- * any time, with these exceptions: ucxpool_destroy() must be the last call on
- * its pool, a handle must not be used while another thread releases it, and a
- * pool over a borrowed worker (see worker below) shares that worker's rules.
- * Calls on one pool take turns; the copies of one pool are made by the threads
- * that call ucxpool_progress(), ucxpool_wait() or ucxpool_request_wait().
- * Threads that should copy at the same time use a pool each. Getting and
- * putting blocks is free of locks.
+ * Threads. Every function of this library may be called from any thread at any
+ * time, with these exceptions: ucxpool_destroy() must be the last call on its
+ * pool, a handle must not be used while another thread releases it, and a pool
+ * over a borrowed worker (see worker below) has the threading rules of that
+ * worker. Calls on one pool take turns: each holds the pool's lock. Data is
+ * copied by the threads that call ucxpool_progress(), ucxpool_wait() or
+ * ucxpool_request_wait(). For parallel copies, use one pool per thread. Getting
+ * and putting blocks is lock-free.
  *
- * Progress. Nothing moves but inside ucxpool_progress() and the functions that
- * wait: there is no hidden thread.
+ * Progress. The library has no thread of its own. Transfers advance only inside
+ * ucxpool_progress() and the functions that wait.
  *
- * Fork. A pool belongs to the process that created it. A child may not use it;
- * ucxpool_destroy() does nothing there. A forked child loses the pool's
- * connections at once, UCX's included, so that peers notice its parent's end
- * though it lives on; a program that is started does not inherit them.
+ * Fork. A pool belongs to the process that created it. A child must not use it;
+ * ucxpool_destroy() does nothing in a child. fork() closes the pool's
+ * connections in the child, including those of UCX. Peers therefore detect the
+ * end of the parent even if the child is still running. A program started by
+ * exec() does not inherit the connections.
  */
 #ifndef UCXPOOL_POOL_H
 #define UCXPOOL_POOL_H
@@ -39,7 +40,7 @@ struct ucp_context;
 struct ucp_worker;
 struct ucp_ep;
 
-/* Where the blocks lie. */
+/* Where the blocks are allocated. */
 typedef enum ucxpool_memory_kind {
     UCXPOOL_MEMORY_HOST = 0, /* memfd pages of this machine */
     UCXPOOL_MEMORY_CUDA = 1  /* memory of one GPU; see CUDA_BACKING */
@@ -60,65 +61,69 @@ typedef struct ucxpool_params {
     /* Settings; default: ucxpool_config_read(). Copied. */
     const ucxpool_config_t *config;
     /*
-     * A UCX context of the caller's, made with UCP_FEATURE_AM and
-     * UCP_FEATURE_RMA (and UCP_FEATURE_WAKEUP where ucxpool_wait() should
-     * sleep and ucxpool_event_fd() be used). Borrowed until destroy. UCX does
-     * not tell a context's features: one without AM is refused, and one without
-     * RMA where that is seen (a UCX that checks parameters, as distributions
-     * build it; or one built for release, if the context has the transport
-     * `self`). What passes unseen fails over RDMA only, in mid-transfer.
-     * Default: the pool makes its own.
+     * A UCX context of the caller, created with UCP_FEATURE_AM and
+     * UCP_FEATURE_RMA. ucxpool_event_fd(), and sleeping in ucxpool_wait(), also
+     * need UCP_FEATURE_WAKEUP. Borrowed until destroy.
+     *
+     * UCX cannot report the features of a context. A context without AM is
+     * always rejected. A context without RMA is rejected if the library can
+     * detect it: with a UCX that checks parameters, as distributions build it,
+     * or with a release build if the context has the transport `self`.
+     * Otherwise only RDMA transfers fail, after they have started.
+     * Default: the pool creates its own.
      */
     struct ucp_context *context;
     /*
-     * A UCX worker of that context. Borrowed until destroy; the pool installs
+     * A UCX worker of that context. Borrowed until destroy. The pool installs
      * handlers for the active-message ids AM_ID and AM_ID + 1 (a setting).
-     * Pools that share a worker need an AM_ID each, two apart or more. The
-     * caller may progress the worker by itself, but must not do so while
-     * another thread is inside a call on this pool.
-     * Default: the pool makes its own.
+     * Pools that share a worker need different values of AM_ID, at least two
+     * apart. The caller may progress the worker, but not while another thread
+     * is inside a call on this pool.
+     * Default: the pool creates its own.
      */
     struct ucp_worker    *worker;
     ucxpool_memory_kind_t memory_kind;
     /* Name for logs and statistics; at most 31 bytes are kept. */
     const char *name;
     /*
-     * UCXPOOL_MEMORY_CUDA: the GPU, as the CUDA driver counts them in this
-     * process. Default: that of the calling thread's current context, or 0
-     * where it has none. The pool uses the GPU's primary context, and leaves
-     * the thread's current one as it finds it.
+     * UCXPOOL_MEMORY_CUDA: the GPU, as the CUDA driver numbers them in this
+     * process. Default: the GPU of the calling thread's current context, or 0
+     * if there is no current context. The pool uses the GPU's primary context
+     * and leaves the thread's current context unchanged.
      */
     int device;
 } ucxpool_params_t;
 
 /*
- * Create a pool: take the memory, map it, register it, verify it.
+ * Create a pool: allocate the memory, map it, register it, verify it.
  *
  * params      NULL for all defaults.
- * pool_p [out] The pool, owned by the caller; untouched after an error.
+ * pool_p [out] The pool, owned by the caller; unchanged after an error.
  *
- * UCXPOOL_ERR_INVALID_PARAM  a setting does not fit another or this machine, or
- *                            another pool has these ids of the borrowed worker
- * UCXPOOL_ERR_NO_MEMORY      the blocks do not fit in memory (the detail tells
- *                            how much was asked, and which key to lower),
- *                            or there is none for UCX's thread
- * UCXPOOL_ERR_LIMIT          too few descriptors are left (ulimit -n)
+ * UCXPOOL_ERR_INVALID_PARAM  a setting contradicts another setting or does not
+ *                            suit this machine, or another pool uses these ids
+ *                            of the borrowed worker
+ * UCXPOOL_ERR_NO_MEMORY      the blocks do not fit in memory (the detail has
+ *                            the requested size and the key to lower), or there
+ *                            is no memory for UCX's thread
+ * UCXPOOL_ERR_LIMIT          too few file descriptors are left (ulimit -n)
  * UCXPOOL_ERR_UNSUPPORTED    the memory kind is not built in, or the borrowed
  *                            context lacks a feature
  * UCXPOOL_ERR_IO             UCX or the system failed
  *
- * After an error nothing is left behind. Takes all memory of COMM_SIZE from
- * the system; what is not used is not resident (/proc/PID/smaps_rollup).
+ * After an error all resources have been released. On success the pool has
+ * allocated all memory of COMM_SIZE; pages that are not used are not resident
+ * (/proc/PID/smaps_rollup).
  */
 ucxpool_status_t ucxpool_create(const ucxpool_params_t *params,
                                 ucxpool_t             **pool_p);
 
-/* What a pool became that could not have what it asked for. */
+/* How a pool was reduced when its full request could not be met. */
 typedef enum ucxpool_degraded {
     UCXPOOL_DEGRADED_NONE   = 0,
     UCXPOOL_DEGRADED_FEWER  = 1, /* fewer blocks */
-    UCXPOOL_DEGRADED_PINNED = 2  /* on a GPU: pinned host memory, in place of
-                                    the GPU's */
+    UCXPOOL_DEGRADED_PINNED = 2  /* on a GPU: pinned host memory instead of
+                                    GPU memory */
 } ucxpool_degraded_t;
 
 typedef struct ucxpool_attr {
@@ -132,59 +137,64 @@ typedef struct ucxpool_attr {
     const char           *degraded_why; /* the first failure; else "" */
 } ucxpool_attr_t;
 
-/* What a pool is. attr_size is sizeof(*attr_p), see ucxpool.h. */
+/* Query a pool. attr_size is sizeof(*attr_p), see ucxpool.h. */
 void ucxpool_query(const ucxpool_t *pool, ucxpool_attr_t *attr_p,
                    size_t attr_size);
 
 /*
- * Destroy a pool with all its channels and listeners. Peers are told; requests
- * still in progress end with UCXPOOL_ERR_CANCELED (their callbacks are called
- * from here). Memory that a peer has mapped stays valid for that peer. Waits
- * at most CLOSE_TIMEOUT for peers, and up to 2 s more for UCX to close
+ * Destroy a pool with all its channels and listeners. Peers are notified.
+ * Requests in progress end with UCXPOOL_ERR_CANCELED; their callbacks are
+ * called from here. Memory that a peer has mapped stays valid for that peer.
+ * Waits at most CLOSE_TIMEOUT for peers, and up to 2 s more for UCX to close
  * endpoints by force. NULL is allowed.
  *
- * Windows are revoked and waited for as by ucxpool_window_destroy(), within the
- * same CLOSE_TIMEOUT: window.h says what a peer may still do to their memory
- * after that.
+ * Windows are revoked as by ucxpool_window_destroy(), within the same
+ * CLOSE_TIMEOUT. window.h describes what a peer may still do to their memory
+ * afterwards.
  *
- * Requests, messages and remotes (window.h) of the pool that the caller did not
- * free are freed, and registrations in protection domains (verbs.h)
- * deregistered.
+ * Frees the requests, messages and remote windows (window.h) of the pool that
+ * the caller did not free, and deregisters the pool from protection domains
+ * (verbs.h).
  */
 void ucxpool_destroy(ucxpool_t *pool);
 
 /*
- * Move everything that can move, without waiting. Completion callbacks are
- * called from here, with no lock held: they may post, cancel and free.
+ * Advance all transfers as far as possible without waiting. Completion
+ * callbacks are called from here, with no lock held: they may post, cancel and
+ * free.
  *
- * Returns how many things moved; 0 when there was nothing to do.
+ * Returns the number of events and steps processed; 0 if there was nothing to
+ * do.
  */
 unsigned ucxpool_progress(ucxpool_t *pool);
 
-/* Wait for ever, where a function takes a timeout in nanoseconds. */
+/* Infinite timeout, for functions that take a timeout in nanoseconds. */
 #define UCXPOOL_FOREVER UINT64_MAX
 
 /*
- * Progress until something moved, or the time is over. Sleeps in between. A
- * program that uses events (event.h) is not kept waiting while there are some.
- * What another thread moves ends the wait where it has ended a request, brought
- * a message or changed a channel. A request that ended before the call does
- * not: several threads wait for one by ucxpool_request_wait().
+ * Progress until something advanced, or the timeout expires. Sleeps in between.
+ * If the program uses events (event.h), returns at once while an event is
+ * pending.
+ *
+ * Progress made by another thread ends the wait if it ended a request, received
+ * a message or changed the state of a channel. A request that ended before the
+ * call does not end the wait. If several threads wait for requests, each should
+ * call ucxpool_request_wait().
  *
  * timeout_ns  Nanoseconds, or UCXPOOL_FOREVER.
  *
- * UCXPOOL_OK          something moved, or there is an event
- * UCXPOOL_INPROGRESS  nothing did
+ * UCXPOOL_OK          something advanced, or an event is pending
+ * UCXPOOL_INPROGRESS  the timeout expired
  */
 ucxpool_status_t ucxpool_wait(ucxpool_t *pool, uint64_t timeout_ns);
 
 /*
  * A descriptor for poll(), select() or epoll that becomes readable when
- * ucxpool_progress() has something to do. Belongs to the pool. Before each
- * sleep call ucxpool_arm():
+ * ucxpool_progress() has something to do. Owned by the pool. Call ucxpool_arm()
+ * before each sleep:
  *
  *     while (!done) {
- *         look at what there is: requests, ucxpool_event_get() (event.h)
+ *         handle finished requests and ucxpool_event_get() (event.h)
  *         while (ucxpool_arm(pool) == UCXPOOL_ERR_BUSY) {
  *             ucxpool_progress(pool);
  *         }
@@ -192,54 +202,56 @@ ucxpool_status_t ucxpool_wait(ucxpool_t *pool, uint64_t timeout_ns);
  *         ucxpool_progress(pool);
  *     }
  *
- * What arrives while the pool is armed makes the descriptor readable, so that
- * the loop looks again; examples/event_loop.c is such a loop with epoll.
+ * Anything that arrives while the pool is being armed makes the descriptor
+ * readable, so that poll() returns at once. examples/event_loop.c is such a
+ * loop with epoll.
  *
  * Several threads. The descriptor is for one event loop: one thread at a time
- * arms, polls and progresses, and it must be the one that sees to what the loop
- * is for. Beside it other threads may post, cancel, query and free, and may
- * call ucxpool_progress(): each makes the descriptor readable, so that the loop
- * looks again. They must not arm, nor wait in ucxpool_wait(),
- * ucxpool_request_wait() or ucxpool_channel_wait(): arming takes back what
- * another thread has not seen yet, and the loop may sleep on though its
- * request has ended. Threads that wait for different things call the waiting
- * functions, all of them, and are all woken; or have a pool each.
+ * arms, polls and progresses, and the same thread must handle the results.
+ * Other threads may post, cancel, query and free, and may call
+ * ucxpool_progress(): each of these makes the descriptor readable, so that the
+ * loop runs again. Other threads must not arm, and must not wait in
+ * ucxpool_wait(), ucxpool_request_wait() or ucxpool_channel_wait(): arming
+ * clears notifications that another thread has not seen yet, and the loop may
+ * then sleep although its request has ended. If several threads wait for
+ * different things, let all of them call the waiting functions, which wake all
+ * of them, or use one pool per thread.
  *
  * UCXPOOL_ERR_UNSUPPORTED  the borrowed context lacks UCP_FEATURE_WAKEUP
  */
 ucxpool_status_t ucxpool_event_fd(ucxpool_t *pool, int *fd_p);
 
 /*
- * Ask for the event descriptor to become readable at the next event. For the
- * thread of the event loop only; see ucxpool_event_fd().
+ * Make the event descriptor become readable at the next event. Call it only in
+ * the thread of the event loop; see ucxpool_event_fd().
  *
- * UCXPOOL_OK               sleep; if something has arrived since the first
- *                          ucxpool_progress() after the last sleep, or there is
- *                          an event that ucxpool_event_get() would tell, the
- *                          descriptor is readable already
+ * UCXPOOL_OK               the caller may sleep. The descriptor is readable
+ *                          already if something has arrived since the first
+ *                          ucxpool_progress() after the last sleep, or if
+ *                          ucxpool_event_get() would return an event
  * UCXPOOL_ERR_BUSY         events are pending: progress, then arm again
  * UCXPOOL_ERR_UNSUPPORTED  as for ucxpool_event_fd()
  */
 ucxpool_status_t ucxpool_arm(ucxpool_t *pool);
 
 /*
- * Verify the pool's invariants: for each kind of block,
+ * Verify the pool's invariants: for each share of the blocks,
  * free + held + quarantined == total, and each block is where the counts say.
- * Meant for tests and for a doubtful moment: it takes time, and is right only
- * while no other thread uses the pool.
+ * For tests and debugging: it is slow, and the result is reliable only while no
+ * other thread uses the pool.
  *
- * UCXPOOL_OK            all hold
- * UCXPOOL_ERR_PROTOCOL  one does not; the detail tells which
+ * UCXPOOL_OK            all invariants hold
+ * UCXPOOL_ERR_PROTOCOL  an invariant is violated; the detail names it
  */
 ucxpool_status_t ucxpool_check(ucxpool_t *pool);
 
 /*
- * Send one message through every region to a second pool in this process and
- * compare what arrives, over the `ucx` wire.
+ * Send one message through every region to a second pool in this process over
+ * the `ucx` wire, and compare the received bytes.
  *
  * UCXPOOL_OK            every byte arrived
- * UCXPOOL_ERR_CHECKSUM  bytes differ; the detail tells where
- * others                as for the transfers it makes
+ * UCXPOOL_ERR_CHECKSUM  bytes differ; the detail has their position
+ * others                as for the transfers that it makes
  */
 ucxpool_status_t ucxpool_self_test(ucxpool_t *pool);
 

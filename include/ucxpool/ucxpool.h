@@ -1,24 +1,24 @@
 /*
  * libucxpool: a fixed pool of registered blocks, and messages through it.
  *
- * The words used everywhere:
+ * Terms:
  *
  *   region    one physical allocation, mapped once, registered once
  *   block     a fixed-size piece of a region: the unit of packing and quotas
- *   pool      all blocks within a byte budget, and what is sent through them
+ *   pool      all blocks within a byte budget, and the transfers through them
  *   channel   the connection to one peer
  *   segment   {address, length}: a piece of a caller's buffer
  *   message   one send: a descriptor, then the bytes of its segments
- *   request   one send or receive in progress
- *   wire      what carries the bytes: `map` (same host) or `ucx` (any peer)
+ *   request   one send, receive, read or write in progress
+ *   wire      the transport of a channel: `map` (same host) or `ucx` (any peer)
  *
- * The way of a message:
+ * Path of a message:
  *
  *   segments -> gather -> block --wire--> scatter -> segments
  *                  \                         /
- *                   in place where the memory is the pool's own
+ *                   in place if the memory belongs to the pool
  *
- * A sender in full:
+ * A complete sender:
  *
  *   ucxpool_create(NULL, &pool);
  *   ucxpool_channel_connect(pool, "127.0.0.1:7000", NULL, &channel);
@@ -27,35 +27,34 @@
  *   ucxpool_request_release(request);
  *   ucxpool_destroy(pool);
  *
- * Handles. What was created is destroyed (_destroy: pools, listeners), a
- * channel is closed or aborted (_close, _abort), and what the caller was given
- * to keep is released (_release: requests, settings, addresses). Memory is
- * freed
- * (_free), blocks are put back (_put), and a registration is undone
- * (_deregister). What ends a handle takes NULL, too, and does nothing then.
+ * Handles. Pools and listeners are destroyed (_destroy), channels are closed or
+ * aborted (_close, _abort), and requests, settings and addresses are released
+ * (_release). Memory is freed (_free), blocks are put back (_put), and a
+ * registration is undone (_deregister). All of these functions accept NULL and
+ * then do nothing.
  *
- * Waiting. Every function that waits takes a time in nanoseconds, and returns
- * UCXPOOL_INPROGRESS when it is over and what it waits for has not come.
- * UCXPOOL_ERR_TIMED_OUT is something else: how a request ends whose deadline
- * has passed.
+ * Timeouts. Every function that waits takes a timeout in nanoseconds. If the
+ * timeout expires first, the function returns UCXPOOL_INPROGRESS.
+ * UCXPOOL_ERR_TIMED_OUT has another meaning: the deadline of a request has
+ * passed.
  *
- * Structs. Those that the library fills are given with their size, as the
- * program was compiled: fields that the program does not know are left out,
- * and those that an older library does not know are 0. Those that the program
- * fills have a mask of the fields that are set, or `reserved` ones, which are
- * 0.
+ * Structs. The caller passes the size of a struct that the library fills. A
+ * newer library leaves out the fields that the program does not know, and an
+ * older library sets the fields that it does not know to 0. A struct that the
+ * caller fills has a mask of the fields that are set, or `reserved` fields,
+ * which must be 0.
  *
- * docs/reference/api.md lists the calls that may wait, those allowed in
- * callbacks, how long returned values are valid, and the few calls that most
- * programs need.
+ * docs/reference/api.md lists the few calls that most programs need, the calls
+ * that may block, the calls that are allowed in callbacks, and how long
+ * returned pointers stay valid.
  *
  * Headers: status.h errors, log.h the log, config.h settings, pool.h create and
  * progress, memory.h blocks and registered buffers, channel.h peers, event.h
- * what they have to tell, transfer.h send and receive, window.h memory that
- * peers read and write by themselves, heap.h memory of any size, stats.h
- * counters, device.h GPUs and verbs.h RDMA by one's own. framework.h, with the
- * allocators of PyTorch, CuPy and RMM, is that of libucxpool-framework and not
- * included here.
+ * events of channels and listeners, transfer.h send and receive, window.h
+ * memory that peers read and write directly, heap.h memory of any size, stats.h
+ * counters, device.h GPUs, and verbs.h keys for the application's own RDMA.
+ * framework.h has the allocators for PyTorch, CuPy and RMM. It belongs to
+ * libucxpool-framework and is not included here.
  */
 #ifndef UCXPOOL_UCXPOOL_H
 #define UCXPOOL_UCXPOOL_H
