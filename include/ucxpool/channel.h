@@ -204,8 +204,8 @@ typedef struct ucxpool_channel_attr {
     ucxpool_status_t        status; /* why it failed; OK otherwise */
     char           reason[UCXPOOL_REASON_SIZE]; /* the same in words, or "" */
     ucxpool_wire_t wire;
-    char wire_reason[UCXPOOL_REASON_SIZE]; /* why this wire was chosen */
-    char name[UCXPOOL_NAME_SIZE];
+    char       wire_reason[UCXPOOL_REASON_SIZE]; /* why this wire was chosen */
+    char       name[UCXPOOL_NAME_SIZE];
     void      *user_ptr;
     ucxpool_t *pool;
     /*

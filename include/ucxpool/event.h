@@ -1,36 +1,38 @@
 /*
- * Events: which channels and listeners have something for the program, so that
- * it need not ask each of a thousand.
+ * Events: which channels and listeners need attention, so that a program need
+ * not query each of a thousand.
  *
- * The pool keeps a line of those that have something to tell, each in it once:
+ * The pool keeps a queue of channels and listeners with events. Each is in it
+ * at most once:
  *
- *   MESSAGE  a message waits that no receive has taken: ucxpool_probe(), or a
- *            receive
- *   STATE    the channel has opened, or has ended: ucxpool_channel_query()
- *   CALLER   a proven peer waits to be taken: ucxpool_listener_accept()
+ *   MESSAGE  a message has arrived that no receive has taken: call
+ *            ucxpool_probe(), or post a receive
+ *   STATE    the channel has opened or ended: ucxpool_channel_query()
+ *   CALLER   a peer that has proved the secret is queued:
+ *            ucxpool_listener_accept()
  *
- * MESSAGE and CALLER are told for as long as they hold, as epoll does where it
- * is not told otherwise: after one of two messages was received the other is
- * told. A channel or listener that was told of goes to the end of the line, so
- * that all have their turn. STATE is told once; changes that came one after the
- * other are told together, and the query tells how things stand now.
+ * MESSAGE and CALLER are level-triggered, as epoll's default: if two messages
+ * have arrived and one is received, the event is reported again. A reported
+ * channel or listener moves to the end of the queue, so that each gets its
+ * turn. STATE is reported once. Consecutive changes are reported together, and
+ * the query returns the current state.
  *
  *     for (;;) {
  *         ucxpool_event_get(pool, events, 64, &num);
  *         for (size_t i = 0; i < num; i++) {
- *             ... see to events[i].channel or events[i].listener ...
+ *             ... handle events[i].channel or events[i].listener ...
  *         }
  *         ucxpool_wait(pool, UCXPOOL_FOREVER);
  *     }
  *
- * From the first ucxpool_event_get() on, ucxpool_wait() does not sleep while
- * there is something to tell, and ucxpool_arm() makes the event descriptor
- * readable; so nothing is slept on, whatever the loop has left undone. A
- * message that is to lie there for now is taken by ucxpool_probe() and kept:
- * it then is the program's, and is told of no more.
+ * After the first ucxpool_event_get(), ucxpool_wait() does not sleep while an
+ * event is pending, and ucxpool_arm() makes the event descriptor readable. The
+ * program therefore never sleeps while an event is unhandled. To postpone a
+ * message, take it with ucxpool_probe() and keep it: the program then owns it,
+ * and it is not reported again.
  *
- * Nothing is allocated for an event, and none is lost. Requests are not told
- * of: they have callbacks, and ucxpool_completion_get().
+ * Events need no memory, and none is lost. Requests have no events: they have
+ * callbacks, and ucxpool_completion_get().
  */
 #ifndef UCXPOOL_EVENT_H
 #define UCXPOOL_EVENT_H
@@ -50,31 +52,30 @@ typedef enum ucxpool_event_kind {
     UCXPOOL_EVENT_CALLER  = 1u << 2
 } ucxpool_event_kind_t;
 
-/* What one channel or one listener has to tell. */
+/* The events of one channel or one listener. */
 typedef struct ucxpool_event {
     unsigned            kinds;    /* ucxpool_event_kind_t, one or more */
-    ucxpool_channel_t  *channel;  /* NULL: it is a listener's */
-    ucxpool_listener_t *listener; /* NULL: it is a channel's */
+    ucxpool_channel_t  *channel;  /* NULL for a listener */
+    ucxpool_listener_t *listener; /* NULL for a channel */
     void               *user_ptr; /* the channel's; NULL for a listener */
     uint64_t            reserved[2];
 } ucxpool_event_t;
 
 /*
- * What has happened, on the channel or listener first that has waited longest.
+ * Get events, starting with the channel or listener that has waited longest.
  * Does not progress, and does not wait.
  *
  * events  [out]  Array of max.
- * num_p   [out]  How many were written: fewer than max when there are no more.
- *                No channel and no listener is among them twice.
+ * num_p   [out]  Number written; fewer than max if no more are pending. Each
+ *                channel and each listener is in the array at most once.
  *
- * Channels that the program has released, and listeners that it has destroyed,
- * are not told of. What was written before stays as it is: a program that
- * releases another channel than that of the event at hand must not use the
- * events of that one which are still to come. Messages of a released channel
- * are found by ucxpool_probe() alone.
+ * Released channels and destroyed listeners are not reported. The array itself
+ * does not change: if the program releases a channel other than that of the
+ * current event, it must not use later events of that channel in the array.
+ * Messages of a released channel can be found only by ucxpool_probe().
  *
- * Several threads may ask; what holds is told to each, and a change of state to
- * one of them.
+ * Several threads may call this. MESSAGE and CALLER are reported to
+ * every caller, and a change of state to one.
  *
  * UCXPOOL_ERR_INVALID_PARAM  an argument is NULL
  */

@@ -1,7 +1,7 @@
 /*
- * The log: what the library has to say that no call returns. It is lines on
- * stderr, of the level that the setting LOG_LEVEL allows (default: warn), until
- * a program takes them itself.
+ * The log: messages of the library that no call returns. They are lines on
+ * stderr, up to the level of the setting LOG_LEVEL (default: warn), unless the
+ * program sets a handler.
  */
 #ifndef UCXPOOL_LOG_H
 #define UCXPOOL_LOG_H
@@ -15,50 +15,50 @@ extern "C" {
 
 typedef enum ucxpool_log_level {
     UCXPOOL_LOG_NONE  = 0, /* of no message; as a limit: nothing is logged */
-    UCXPOOL_LOG_ERROR = 1, /* the program cannot go on as it wants to */
-    UCXPOOL_LOG_WARN  = 2, /* something failed, and nobody is returned it */
-    UCXPOOL_LOG_INFO  = 3, /* what calls return as errors; what was decided */
+    UCXPOOL_LOG_ERROR = 1, /* the program cannot continue as intended */
+    UCXPOOL_LOG_WARN  = 2, /* a failure that no call returns */
+    UCXPOOL_LOG_INFO  = 3, /* errors that calls return; decisions */
     UCXPOOL_LOG_DEBUG = 4,
     UCXPOOL_LOG_TRACE = 5
 } ucxpool_log_level_t;
 
 /*
- * Called for each message that the level allows, in the thread that has
- * something to say, in several at one time, and also in a forked child.
+ * Called for each message that the level allows, in the thread that logs it,
+ * also in several threads at the same time, and in a forked child.
  *
- * Locks of a pool may be held. It therefore must not call the library, nor wait
- * for a thread that may be in the library or wait for it: it takes no lock that
- * such a thread holds (the GIL of Python, for one). It puts the message where
- * another finds it, and returns.
+ * Locks of a pool may be held. The handler must therefore not call the library.
+ * It must not wait for a thread that may be in the library or wait for it, and
+ * must not take a lock that such a thread may hold (for example Python's GIL).
+ * A safe handler stores the message for another thread and returns.
  *
  * level    Never UCXPOOL_LOG_NONE.
- * message  One line without its end, of less than 1024 bytes, without control
- *          characters; valid until the handler returns.
- * arg      What ucxpool_log_set_handler() was given.
+ * message  One line without its newline, of less than 1024 bytes, without
+ *          control characters; valid until the handler returns.
+ * arg      As passed to ucxpool_log_set_handler().
  */
 typedef void (*ucxpool_log_handler_t)(ucxpool_log_level_t level,
                                       const char *message, void *arg);
 
 /*
- * Give the messages of this process to a handler, in place of stderr. From any
- * thread, at any time.
+ * Send the messages of this process to a handler instead of stderr. May be
+ * called from any thread, at any time.
  *
  * handler  NULL: stderr again.
- * arg      The library does not look at it. Other threads may still be in the
- *          handler before when this returns, or just about to call it: what its
- *          arg points to stays.
+ * arg      Passed to the handler; the library does not read it. When this
+ *          returns, other threads may still be in the previous handler, or
+ *          about to call it. Do not free the data of the previous arg.
  *
- * UCXPOOL_ERR_NO_MEMORY  out of memory; the handler before stays
+ * UCXPOOL_ERR_NO_MEMORY  out of memory; the previous handler stays
  */
 ucxpool_status_t ucxpool_log_set_handler(ucxpool_log_handler_t handler,
                                          void                 *arg);
 
 /*
- * Set the level from here on, for all pools of this process. A pool that is
- * created sets that of its settings. Before either, what ucxpool_config_read()
- * finds in the environment counts.
+ * Set the level of the log for all pools of this process. A pool that is
+ * created later sets the level of its settings. Before either, the level is the
+ * one that ucxpool_config_read() finds in the environment.
  *
- * UCXPOOL_ERR_INVALID_PARAM  no such level; nothing was changed
+ * UCXPOOL_ERR_INVALID_PARAM  no such level; the level is unchanged
  */
 ucxpool_status_t ucxpool_log_set_level(ucxpool_log_level_t level);
 

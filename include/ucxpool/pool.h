@@ -40,7 +40,7 @@ struct ucp_context;
 struct ucp_worker;
 struct ucp_ep;
 
-/* Where the blocks are allocated. */
+/* The memory that the blocks are allocated from. */
 typedef enum ucxpool_memory_kind {
     UCXPOOL_MEMORY_HOST = 0, /* memfd pages of this machine */
     UCXPOOL_MEMORY_CUDA = 1  /* memory of one GPU; see CUDA_BACKING */
@@ -214,8 +214,8 @@ ucxpool_status_t ucxpool_wait(ucxpool_t *pool, uint64_t timeout_ns);
  * ucxpool_wait(), ucxpool_request_wait() or ucxpool_channel_wait(): arming
  * clears notifications that another thread has not seen yet, and the loop may
  * then sleep although its request has ended. If several threads wait for
- * different things, let all of them call the waiting functions, which wake all
- * of them, or use one pool per thread.
+ * different things, all should call the waiting functions, which wake every
+ * such thread, or use one pool per thread.
  *
  * UCXPOOL_ERR_UNSUPPORTED  the borrowed context lacks UCP_FEATURE_WAKEUP
  */

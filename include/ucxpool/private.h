@@ -1,7 +1,8 @@
 /*
- * What ucxpool_info and libucxpool-framework ask the library beyond its API:
- * not installed, and exported under the version UCXPOOL_PRIVATE, so that it may
- * change with every release. Both are always those of the library's own build.
+ * Functions that ucxpool_info and libucxpool-framework need beyond the API. Not
+ * installed, and exported under the version UCXPOOL_PRIVATE, so that they may
+ * change with every release. Both users are always from the same build as the
+ * library.
  */
 #ifndef UCXPOOL_PRIVATE_H
 #define UCXPOOL_PRIVATE_H
@@ -22,63 +23,65 @@ extern "C" {
 /* --- errors -----------------------------------------------------------------
  */
 
-/* Set what ucxpool_error_detail() returns in the calling thread, log it, and
+/* Set the result of ucxpool_error_detail() in the calling thread, log it, and
  * return the status. */
 ucxpool_status_t ucxpool_error_set(ucxpool_status_t status, const char *format,
                                    ...) __attribute__((format(printf, 2, 3)));
 
-/* At which level the calling thread's errors are logged. */
+/* The level at which the calling thread's errors are logged. */
 typedef enum ucxpool_error_level {
-    UCXPOOL_ERROR_LEVEL_WARN  = 2, /* nobody is returned them */
-    UCXPOOL_ERROR_LEVEL_INFO  = 3, /* the caller decides what to do: default */
-    UCXPOOL_ERROR_LEVEL_DEBUG = 4  /* the answer to a question */
+    UCXPOOL_ERROR_LEVEL_WARN  = 2, /* no caller can see the errors */
+    UCXPOOL_ERROR_LEVEL_INFO  = 3, /* the caller handles them: default */
+    UCXPOOL_ERROR_LEVEL_DEBUG = 4  /* the error is an expected answer */
 } ucxpool_error_level_t;
 
-/* Returns what it was, to be put back. */
+/* Returns the previous level, to be restored. */
 ucxpool_error_level_t ucxpool_error_set_level(ucxpool_error_level_t level);
 
 /* --- streams ----------------------------------------------------------------
  */
 
 /*
- * Let a stream of the library's on a GPU wait for all that is now in a stream
- * and in some more: what is freed in it is free when they have all come so far,
- * and none of them waits.
+ * Make a stream of the library on a GPU wait for all work that is now in a
+ * stream and in an array of further streams. Memory freed in the returned
+ * stream becomes free after all of that work; none of the caller's streams
+ * waits.
  *
  * stream_p [out]  The library's stream. It lives until the process ends.
  *
  * UCXPOOL_ERR_INVALID_PARAM  no such GPU
- * others                     the driver's; the stream may then wait for some
+ * others                     the driver failed; the stream may then wait for a
+ *                            part of the work
  */
 ucxpool_status_t ucxpool_device_join_streams(int device, void *stream,
                                              void *const *streams,
                                              size_t       num_streams,
                                              void       **stream_p);
 
-/* Wait here for all work on a GPU. */
+/* Wait for all work on a GPU. */
 void ucxpool_device_synchronize(int device);
 
 /* --- forks ------------------------------------------------------------------
  */
 
-/* Is this process a child, forked from the one that the pool belongs to? */
+/* Whether this process is a forked child of the process that owns the pool. */
 bool ucxpool_is_foreign(const ucxpool_t *pool);
 
 /* --- memory domains ---------------------------------------------------------
  */
 
-/* What a memory domain of UCX is. */
+/* Properties of a memory domain of UCX. */
 typedef enum ucxpool_domain_flags {
-    /* UCX has told what follows; else this is the only flag that is not there
-     * for certain */
+    /* UCX has reported the flags below; otherwise this is the only flag that is
+     * certain to be clear */
     UCXPOOL_DOMAIN_KNOWN = 1u << 0,
     /* carries bytes between hosts */
     UCXPOOL_DOMAIN_NETWORK = 1u << 1,
-    /* takes memory of the kind that UCX is given by this pool */
+    /* can register memory of the kind that this pool passes to UCX */
     UCXPOOL_DOMAIN_REGISTERS = 1u << 2,
-    /* moves nothing that it has not registered */
+    /* can only transfer memory that it has registered */
     UCXPOOL_DOMAIN_NEEDS_KEYS = 1u << 3,
-    /* a pool with a region that it has not registered is not created */
+    /* must have registered every region, or the pool cannot be created */
     UCXPOOL_DOMAIN_NEEDED = 1u << 4
 } ucxpool_domain_flags_t;
 
@@ -88,24 +91,25 @@ typedef struct ucxpool_domain {
     char     name[64];      /* "mlx5_0", "tcp" */
     char     component[32]; /* of UCX: "ib", "tcp" */
     uint32_t flags;         /* set of ucxpool_domain_flags_t */
-    uint32_t num_regions;   /* that it has registered: their keys say so */
+    uint32_t num_regions;   /* that it has registered, according to the keys */
 } ucxpool_domain_t;
 
 /*
- * The memory domains of the pool's UCX context, and what each has registered.
+ * List the memory domains of the pool's UCX context, and the regions that each
+ * has registered.
  *
- * ucp_mem_map() says OK as soon as one domain has taken a region, though a
- * network card may have refused it, which the first send would show. So
- * ucxpool_create() looks into the remote key that UCX packs for each region,
- * and fails where a domain is missing that is needed: a network that takes such
- * memory and moves nothing else. On memory of a GPU one network is enough for
- * the first region, because UCX may leave others out that are far from the GPU;
- * what has the first region must have all.
+ * ucp_mem_map() succeeds as soon as one domain has registered a region, even if
+ * a network card has refused it. The first send would then fail. Therefore
+ * ucxpool_create() inspects the remote key that UCX packs for each region, and
+ * fails if a needed domain is missing: a network that can register such memory
+ * and can transfer only registered memory. For GPU memory one network is enough
+ * for the first region, because UCX may leave out network cards that are far
+ * from the GPU. Every domain that has the first region must have all regions.
  *
  * domains [out]  At most max_domains are written. NULL is allowed with 0.
  *
- * Returns how many there are: 0 where this UCX's keys or the names of its
- * domains cannot be read, and nothing was verified but that there are keys.
+ * Returns the number of domains. 0 if the keys of this UCX or the names of its
+ * domains cannot be read; then only the existence of the keys was verified.
  */
 size_t ucxpool_domains_query(ucxpool_t *pool, ucxpool_domain_t *domains,
                              size_t max_domains);
@@ -114,42 +118,43 @@ size_t ucxpool_domains_query(ucxpool_t *pool, ucxpool_domain_t *domains,
  */
 
 /*
- * How soon UCX notices that a peer is gone, with one transport. A process that
- * ends closes its TCP connections, which its peers see at once; and on one host
- * the `map` wire sees its end at once. These are times for what ends without a
- * word: a host, a link, and any process where a network card does the work.
- * They count while somebody makes progress; UINT64_MAX: not known, or never.
+ * How soon UCX detects the loss of a peer, for one transport. A process that
+ * ends closes its TCP connections, which its peers detect at once, and on one
+ * host the `map` wire detects its end at once. These times apply to failures
+ * without such a signal: of a host, of a link, and of any process whose
+ * transport runs on a network card. They apply while a thread progresses the
+ * pool. UINT64_MAX: unknown, or never.
  *
- *   idle  nothing is on its way to the peer
- *   busy  something is
+ *   idle  no data is in flight to the peer
+ *   busy  data is in flight
  *
  * docs/internals/architecture.md has the arithmetic.
  */
 typedef struct ucxpool_peer_timeout {
     char transport[16]; /* "tcp", "rc_verbs" */
-    /* In a context that the pool makes: PEER_TIMEOUT, where the transport and
-     * the environment allow. */
+    /* In a context created by the pool: PEER_TIMEOUT, if the transport and the
+     * environment allow. */
     uint64_t idle_ns;
     uint64_t busy_ns;
-    /* In a context that the caller brings, if it has UCX's settings as they are
-     * (defaults, environment, ucx.conf). The context itself does not tell. Over
-     * TCP it must have UCP_FEATURE_WAKEUP. */
+    /* In a context of the caller that uses UCX's settings unchanged (defaults,
+     * environment, ucx.conf); the context itself does not report them. Over TCP
+     * it must have UCP_FEATURE_WAKEUP. */
     uint64_t borrowed_idle_ns;
     uint64_t borrowed_busy_ns;
-    /* What makes the difference, as variables of the environment with blanks
-     * between them. (From UCX 1.17 on, ucp_config_modify() takes the same names
-     * without UCX_.) */
+    /* The settings that cause the difference, as environment variables
+     * separated by spaces. (From UCX 1.17 on, ucp_config_modify() takes the
+     * same names without UCX_.) */
     char settings[192];
 } ucxpool_peer_timeout_t;
 
 /*
- * The transports of this machine whose settings are known.
+ * List the transports of this machine whose settings are known.
  *
- * config          NULL: as ucxpool_config_read() has it. Used for PEER_TIMEOUT.
+ * config          NULL: as from ucxpool_config_read(). Used for PEER_TIMEOUT.
  * timeouts [out]  At most max_timeouts are written. NULL is allowed with 0.
- * num_p [out]     How many there are.
+ * num_p [out]     Number of transports.
  *
- * Starts UCX for a moment.
+ * Starts UCX temporarily.
  *
  * UCXPOOL_ERR_INVALID_PARAM  without config: as for ucxpool_config_read()
  * others                     UCX does not start
@@ -162,48 +167,47 @@ ucxpool_status_t ucxpool_peer_timeouts_query(const ucxpool_config_t *config,
 /* --- the budget of a GPU ----------------------------------------------------
  */
 
-/* Where the size of BAR1 comes from. */
+/* Source of the size of BAR1. */
 typedef enum ucxpool_bar1_source {
     UCXPOOL_BAR1_UNKNOWN = 0,
     UCXPOOL_BAR1_NVML    = 1, /* NVIDIA's management library */
-    UCXPOOL_BAR1_KERNEL  = 2, /* the PCI resources; how much is used is not
-                                 known */
-    UCXPOOL_BAR1_NONE = 3     /* this GPU has none: it shares its memory with
-                                 the processor */
+    UCXPOOL_BAR1_KERNEL  = 2, /* the PCI resources; the used part is unknown */
+    UCXPOOL_BAR1_NONE    = 3  /* this GPU has no BAR1: it shares its memory with
+                                 the CPU */
 } ucxpool_bar1_source_t;
 
-/* No limit, or none that is known. */
+/* No limit, or the limit is unknown. */
 #define UCXPOOL_BUDGET_NONE UINT64_MAX
 
 /*
- * How the memory for the blocks of a pool on a GPU is reckoned:
+ * The calculation of the memory for the blocks of a pool on a GPU:
  *
  *     limit = min(usable - others, bar1_free) - reserve
  *
- * and with COMM_SIZE=auto that is the most that comm_size can be.
+ * With COMM_SIZE=auto, comm_size is at most this limit.
  */
 typedef struct ucxpool_device_budget {
     ucxpool_bar1_source_t bar1_source;
-    uint64_t              bar1_size; /* bytes; 0: not known, or none */
+    uint64_t              bar1_size; /* bytes; 0: unknown, or no BAR1 */
     uint64_t              bar1_used; /* by the driver and all processes */
     uint64_t              bar1_free;
-    char                  bar1_reason[224]; /* why NVML did not tell; else "" */
-    int                   num_nvlinks;      /* active; -1: not known */
+    char                  bar1_reason[224]; /* why NVML has no value; or "" */
+    int                   num_nvlinks;      /* active; -1: unknown */
 
-    /* What registrations can have of it: the preset, or a rule. */
-    uint64_t usable;           /* UCXPOOL_BUDGET_NONE: not bounded */
-    char     usable_from[192]; /* which, in words */
-    /* What is held now, above the few MiB that a driver holds on a GPU that
-     * nobody uses. By whom is not known. */
+    /* The part that registrations can use: a preset, or a rule. */
+    uint64_t usable;           /* UCXPOOL_BUDGET_NONE: unlimited */
+    char     usable_from[192]; /* the preset or rule, in words */
+    /* In use now, above the few MiB that a driver holds on an idle GPU. The
+     * users are unknown. */
     uint64_t others;
     uint64_t reserve;         /* COMM_RESERVE */
     int      reserve_is_auto; /* 0 or 1 */
-    uint64_t limit;           /* UCXPOOL_BUDGET_NONE: not bounded */
+    uint64_t limit;           /* UCXPOOL_BUDGET_NONE: unlimited */
 
-    /* What a pool takes with these settings, if it gets it. */
+    /* The memory that a pool would allocate with these settings. */
     ucxpool_cuda_backing_t backing;
     int                    uses_bar1; /* its blocks are in the GPU's memory */
-    int                    is_registered; /* UCX is given them */
+    int                    is_registered; /* registered with UCX */
     int                    is_comm_size_auto;
     uint64_t               comm_size;
     uint64_t               block_size;
@@ -213,27 +217,27 @@ typedef struct ucxpool_device_budget {
     uint64_t               blocks_to_receive;
     uint64_t               blocks_for_the_caller;
 
-    /* What others may take of BAR1 beside it. */
-    uint64_t ucx_staging_step; /* UCX's own buffers in GPU memory grow by so
-                                  much; 0: this UCX takes none */
-    int has_gdr_copy;          /* the kernel module that UCX's gdr_copy needs
-                                  is loaded */
+    /* Other users of BAR1. */
+    uint64_t ucx_staging_step; /* UCX's own buffers in GPU memory grow in steps
+                                  of this size; 0: this UCX uses none */
+    int has_gdr_copy;          /* the kernel module for UCX's gdr_copy is
+                                  loaded */
     int has_rdma_device;       /* a device that memory is registered with */
 } ucxpool_device_budget_t;
 
 /*
- * The arithmetic of one GPU's budget. Nothing is allocated or registered, but
- * NVIDIA's management library is loaded and UCX started, for a moment.
+ * Calculate the budget of one GPU. Allocates and registers nothing, but
+ * temporarily loads NVIDIA's management library and starts UCX.
  *
  * device        From 0.
- * config        Settings; NULL: as ucxpool_config_read() has them.
+ * config        Settings; NULL: as from ucxpool_config_read().
  * budget_p      Undefined after an error.
  *
- * UCXPOOL_ERR_INVALID_PARAM  no such GPU, budget_p is NULL, sizes that do not
- *                            fit each other, or BUDGET_FILE is wrong; without
- *                            config: as for ucxpool_config_read()
+ * UCXPOOL_ERR_INVALID_PARAM  no such GPU, budget_p is NULL, sizes that
+ *                            contradict each other, or BUDGET_FILE is invalid;
+ *                            without config: as for ucxpool_config_read()
  * UCXPOOL_ERR_UNSUPPORTED    there is no GPU, as for ucxpool_device_count(), or
- *                            it has not what CUDA_BACKING asks for
+ *                            it lacks a feature that CUDA_BACKING needs
  * others                     UCX does not start
  */
 ucxpool_status_t ucxpool_device_budget(int                      device,

@@ -1,5 +1,5 @@
 /*
- * What a pool has done and what it holds.
+ * Statistics: counters and gauges of a pool.
  */
 #ifndef UCXPOOL_STATS_H
 #define UCXPOOL_STATS_H
@@ -16,10 +16,10 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /*
- * Statistics are found by name, so that a program, a binding or an exporter
- * needs to know no struct: names stay what they are from one version of the
- * library to the next, and new ones are added. Indices may change with the
- * library, not within a process.
+ * Statistics are identified by name, so that a program, a binding or an
+ * exporter needs no struct of them. Names never change between versions of the
+ * library; new ones may be added. Indices may differ between versions, but not
+ * within a process.
  *
  *     num = ucxpool_stats_count();
  *     ucxpool_stats_read(pool, values, num, &num);
@@ -28,19 +28,21 @@ extern "C" {
  *         printf("%s %" PRIu64 " %s\n", attr.name, values[i], attr.unit);
  *     }
  *
- * Blocks are counted by share: what they are for. send and recv are for
- * transfers, user for the program (memory.h). For each share
+ * Blocks are counted by share. The shares send and recv are for transfers, user
+ * is for the caller (memory.h). For each share
  * blocks_SHARE_total == _free + _held + _quarantined, at any moment.
  *
- * Bytes and fragments (operations of a wire) are counted by how they went, sent
- * and received: eager with the message's descriptor, map_packed and ucx_packed
- * through a block, map_inplace and ucx_inplace from or to where they belong,
- * map_pushed through a block of the receiver's (UCXPOOL_MAP_WAY).
+ * Bytes and fragments (operations of a wire), sent and received, are counted by
+ * mode: eager (with the message's descriptor), map_packed and ucx_packed
+ * (through a block), map_inplace and ucx_inplace (directly from or to their
+ * final place), map_pushed (through a block of the receiver, see
+ * UCXPOOL_MAP_WAY).
  *
- * The heap's (heap.h) begin with heap_, and are 0 before its first allocation;
- * heap_reserved == heap_live + heap_free, which counts what waits for a stream.
- * Of what is free, 1 - heap_largest_contiguous / heap_free is fragmented, and
- * with stitching 1 - heap_largest_stitchable / heap_free.
+ * The names of the heap's statistics (heap.h) begin with heap_. They are 0
+ * before the first allocation. heap_reserved == heap_live + heap_free; memory
+ * that waits for a stream counts as free. The fragmentation of the free memory
+ * is 1 - heap_largest_contiguous / heap_free, and with stitching
+ * 1 - heap_largest_stitchable / heap_free.
  */
 
 typedef enum ucxpool_stat_kind {
@@ -55,11 +57,11 @@ typedef struct ucxpool_stat_attr {
     ucxpool_stat_kind_t kind;
 } ucxpool_stat_attr_t;
 
-/* How many there are. */
+/* The number of statistics. */
 size_t ucxpool_stats_count(void);
 
 /*
- * What one is. attr_size is sizeof(*attr_p), see ucxpool.h.
+ * Describe one statistic. attr_size is sizeof(*attr_p), see ucxpool.h.
  *
  * UCXPOOL_ERR_INVALID_PARAM  index is not less than ucxpool_stats_count()
  */
@@ -67,10 +69,10 @@ ucxpool_status_t ucxpool_stats_query(size_t index, ucxpool_stat_attr_t *attr_p,
                                      size_t attr_size);
 
 /*
- * Read all of a pool in one snapshot.
+ * Read all statistics of a pool in one snapshot.
  *
  * values [out]  Array of max_values; as many as fit are written, by index.
- * num_p  [out]  How many were written.
+ * num_p  [out]  Number written.
  *
  * UCXPOOL_ERR_INVALID_PARAM  an argument is NULL
  */
@@ -78,9 +80,9 @@ ucxpool_status_t ucxpool_stats_read(ucxpool_t *pool, uint64_t *values,
                                     size_t max_values, size_t *num_p);
 
 /*
- * Read one.
+ * Read one statistic.
  *
- * UCXPOOL_ERR_INVALID_PARAM  there is none of this name, or an argument is NULL
+ * UCXPOOL_ERR_INVALID_PARAM  no statistic has this name, or an argument is NULL
  */
 ucxpool_status_t ucxpool_stats_get(ucxpool_t *pool, const char *name,
                                    uint64_t *value_p);
@@ -91,8 +93,8 @@ typedef enum ucxpool_stats_format {
     UCXPOOL_STATS_OPENMETRICS = 2  /* metric families, ends with # EOF */
 } ucxpool_stats_format_t;
 
-/* Print those of the pool in one snapshot; the heap's by ucxpool_heap_print().
- * The pool's name is a label (OpenMetrics) or a field. */
+/* Print the pool's statistics in one snapshot; ucxpool_heap_print() prints the
+ * heap's. The pool's name is a label (OpenMetrics) or a field. */
 void ucxpool_stats_print(ucxpool_t *pool, FILE *stream,
                          ucxpool_stats_format_t format);
 

@@ -243,7 +243,8 @@ typedef enum ucxpool_request_params_field {
     UCXPOOL_REQUEST_PARAM_FIELD_NOTIFY     = 1u << 6
 } ucxpool_request_params_field_t;
 
-/* Where the segments of a request are, for pools of UCXPOOL_MEMORY_CUDA. */
+/* The location of the segments of a request, for pools of UCXPOOL_MEMORY_CUDA.
+ */
 typedef enum ucxpool_segments_kind {
     UCXPOOL_SEGMENTS_ANY = 0,  /* the library queries the CUDA driver, once for
                                   each allocation in the list */
@@ -544,11 +545,11 @@ void ucxpool_request_cancel(ucxpool_request_t *request);
 typedef struct ucxpool_completion {
     ucxpool_request_t *request; /* to be released; NULL: posted without
                                    request_p */
-    void              *completion_ptr;
-    ucxpool_status_t   status;
-    uint64_t           tag;    /* as ucxpool_request_query() reports it */
-    uint64_t           length; /* as ucxpool_request_query() reports it */
-    uint64_t           reserved[3];
+    void            *completion_ptr;
+    ucxpool_status_t status;
+    uint64_t         tag;    /* as ucxpool_request_query() reports it */
+    uint64_t         length; /* as ucxpool_request_query() reports it */
+    uint64_t         reserved[3];
 } ucxpool_completion_t;
 
 /*

@@ -90,13 +90,13 @@ typedef struct ucxpool_window_params {
     uint64_t    field_mask;
     const char *name; /* for errors and the log; at most 31 bytes are kept */
     /*
-     * A memory file (memfd_create()) of which the window's memory is a shared
-     * mapping, at any offset. Peers of the same host and user map it. It must
-     * be sealed against shrinking (F_SEAL_SHRINK), because truncating a file
-     * kills the processes that read it. A file that is not sealed, or is
-     * shorter than the window, is not mapped; way_reason of the remote window
-     * has the reason. The caller keeps the descriptor and may close it. Ignored
-     * in a pool on a GPU.
+     * A memory file (memfd_create()). The window's memory must be a shared
+     * mapping of it, at any offset. Peers of the same host and user map it. The
+     * file must be sealed against shrinking (F_SEAL_SHRINK), because truncating
+     * it would kill the processes that read it. A file that is not sealed, or
+     * is too short for the window, is not mapped; way_reason of the remote
+     * window has the reason. The caller keeps the descriptor and may close it.
+     * Ignored in a pool on a GPU.
      */
     int fd;
 } ucxpool_window_params_t;
@@ -257,9 +257,9 @@ typedef struct ucxpool_remote_attr {
     unsigned         access; /* ucxpool_window_access_t */
     ucxpool_way_t    way;    /* of reads; of writes if the blob grants only
                                 these */
-    char             way_reason[UCXPOOL_REASON_SIZE]; /* why this way was
-                                                         selected */
-    ucxpool_channel_t *channel; /* NULL if it has been closed */
+    char way_reason[UCXPOOL_REASON_SIZE]; /* why this way was
+                                             selected */
+    ucxpool_channel_t *channel;           /* NULL if it has been closed */
 } ucxpool_remote_attr_t;
 
 /* Query a remote window. The strings are copies. attr_size is sizeof(*attr_p),
