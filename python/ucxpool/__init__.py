@@ -16,7 +16,7 @@ and without: pool.connect("127.0.0.1:7000").wait(), and so on. A peer listens:
 
 Pool(device=0) has its blocks on a GPU, and takes buffers of that GPU and of
 the host. Keywords are settings, as in Pool(comm_size="256m"); those of the
-environment are UCXPOOL_* (`man 7 ucxpool`).
+environment are UCXPOOL_*. `python -m ucxpool.info -c` lists them.
 
 As the allocator of a framework, before it allocates anything:
 
@@ -85,4 +85,5 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({*globals(), *__all__, *_MODULES, "__version__"})
+    # Not _MODULES: help() would import those whose frameworks are not here.
+    return sorted({*globals(), *__all__, "__version__"})

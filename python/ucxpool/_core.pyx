@@ -1,4 +1,4 @@
-# cython: language_level=3, binding=True, embedsignature=False
+# cython: language_level=3, binding=True, embedsignature=False, auto_pickle=False
 """The library's handles as classes: what of a transfer needs no event loop.
 
 Calls that copy or wait run without the GIL. Channels and requests are known to

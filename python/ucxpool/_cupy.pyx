@@ -1,4 +1,4 @@
-# cython: language_level=3, binding=False, embedsignature=False
+# cython: language_level=3, binding=False, embedsignature=False, auto_pickle=False
 """What CuPy calls for memory: the functions of its current stream, found without
 Python, since that would take longer than the allocation itself."""
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid

@@ -88,11 +88,11 @@ class Heap:
     """Memory of any size that does not fragment: of this machine
     (Heap()), or of a GPU (Heap(0)).
 
-    Keywords are settings, as in Heap(memory_limit="1g"); `man 7 ucxpool` lists
-    them. A size is a number of bytes, or a text such as "64m". Where neither
-    they nor the environment say anything of blocks (comm_size), the pool has
-    none: it is a heap, and no channel is made of it. What is asked
-    for here is freed here: an address is a plain number.
+    Keywords are settings, as in Heap(memory_limit="1g");
+    `python -m ucxpool.info -c` lists them. A size is a number of bytes, or a
+    text such as "64m". Where neither they nor the environment say anything of
+    blocks (comm_size), the pool has none: it is a heap, and no channel is made
+    of it. What is asked for here is freed here: an address is a plain number.
     Streams are numbers, or objects of PyTorch, CuPy, RMM or cuda.core; on the
     host they are only names.
 

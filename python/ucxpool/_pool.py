@@ -738,8 +738,9 @@ class Pool(_core.Pool):
     name    for logs and statistics
     secret  bytes that peers on other hosts must know, too
 
-    Further keywords are settings, as in Pool(comm_size="64m"); `man 7 ucxpool`
-    lists them. The environment's UCXPOOL_* count where nothing is said here.
+    Further keywords are settings, as in Pool(comm_size="64m");
+    `python -m ucxpool.info -c` lists them. The environment's UCXPOOL_* count
+    where nothing is said here.
     InvalidParameterError where there is no such setting or value,
     OutOfMemoryError where there is not so much memory.
 

@@ -4,6 +4,8 @@ import ctypes
 import gc
 import importlib.metadata
 import os
+import pickle
+import pydoc
 import signal
 import subprocess
 import sys
@@ -624,6 +626,17 @@ class Package(unittest.TestCase):
         self.assertEqual(ucxpool.__version__,
                          importlib.metadata.version("ucxpool"))
         self.assertIn("__version__", dir(ucxpool))
+
+    def test_help_names_nothing_of_cython_and_no_page_of_a_system(self):
+        public = [getattr(ucxpool, name) for name in ucxpool.__all__]
+        for one in [ucxpool, *(one for one in public if callable(one))]:
+            self.assertNotRegex(pydoc.plain(pydoc.render_doc(one)),
+                                "_cython__|man 7")
+
+    def test_objects_are_not_pickled(self):
+        with ucxpool.Pool(comm_size="1m", block_size="64k") as pool:
+            with self.assertRaises(TypeError):
+                pickle.dumps(pool)
 
     def test_ucxpool_info_prints_every_setting(self):
         def told(*arguments):
