@@ -331,171 +331,174 @@ static const char *const log_words[] = {"none",  "error", "warn", "info",
 const base_key_t base_keys[BASE_NUM_KEYS] = {
     SIZE("COMM_SIZE", comm_size, "auto", BASE_KEY_AUTO | BASE_KEY_ZERO,
          8 * KIB, BASE_KEY_NO_MAX,
-         "Memory of all blocks together. It is taken and registered when the "
-         "pool is created. auto takes 64m, or a 32nd of the machine's memory "
-         "where that is less; on a GPU 500m, or a 32nd of its memory, or what "
-         "its BAR1 can take, where that is less; and no more than a quarter of "
-         "MEMORY_LIMIT. 0 makes a pool for its heap alone: it has no blocks "
-         "and no channels."),
+         "Total size of all blocks. The memory is allocated and registered "
+         "when the pool is created. auto uses 64m or 1/32 of the machine's "
+         "memory, whichever is less; on a GPU the least of 500m, 1/32 of its "
+         "memory and the capacity of its BAR1; and at most a quarter of "
+         "MEMORY_LIMIT. 0 creates a pool for its heap only, without blocks and "
+         "channels."),
     SIZE("COMM_RESERVE", comm_reserve, "auto", BASE_KEY_AUTO, 0,
          BASE_KEY_NO_MAX,
-         "Part of a GPU's BAR1 that COMM_SIZE=auto leaves to others: to UCX's "
-         "own buffers, to gdr_copy and to other processes. auto leaves an "
-         "eighth of a large window, 512m at the most, and takes no more of a "
-         "small one than its preset, see BUDGET_FILE."),
+         "Part of a GPU's BAR1 that COMM_SIZE=auto leaves free for UCX's own "
+         "buffers, gdr_copy and other processes. auto leaves an eighth of a "
+         "large BAR1, at most 512m. It uses no more of a small BAR1 than its "
+         "preset, see BUDGET_FILE."),
     BOOL("COMM_STRICT", comm_strict, "n",
-         "If COMM_SIZE cannot be allocated or registered in full: y is an "
-         "error. n uses fewer blocks, or on a GPU pinned host memory instead "
+         "Behaviour if COMM_SIZE cannot be allocated or registered in full. y "
+         "fails. n uses fewer blocks, or on a GPU pinned host memory instead "
          "of GPU memory, and logs a warning."),
     PATH("BUDGET_FILE", budget_file, "",
-         "File that says how much of its BAR1 a GPU gives to registrations, in "
-         "lines such as Tesla T4 [256m] = 200m. Empty: the built-in table."),
+         "File with the part of BAR1 that registrations may use, per GPU "
+         "model, in lines such as Tesla T4 [256m] = 200m. Empty: the built-in "
+         "table."),
     SIZE("BLOCK_SIZE", block_size, "auto", BASE_KEY_AUTO | BASE_KEY_POW2,
          4 * KIB, GIB,
-         "Size of one block, the unit in which memory is handed out. auto "
-         "takes 1m, or 4m where COMM_SIZE is 256m or more; on a GPU 32m; less "
-         "where COMM_SIZE is small."),
+         "Size of one block, the unit of allocation. auto uses 1m, or 4m if "
+         "COMM_SIZE is 256m or more; on a GPU 32m; less if COMM_SIZE is "
+         "small."),
     SIZE("REGION_SIZE", region_size, "auto", BASE_KEY_AUTO, 4 * KIB,
          BASE_KEY_NO_MAX,
          "Size of one region: one physical allocation with one registration. "
          "A multiple of BLOCK_SIZE."),
     PERCENT("SEND_SHARE", send_share, "25", 1, 99,
-            "Share of the blocks that messages to be sent are packed in. "
-            "The caller gets the rest after SEND_SHARE and RECV_SHARE."),
+            "Share of the blocks for packing messages to send. The caller gets "
+            "the rest after SEND_SHARE and RECV_SHARE."),
     PERCENT("RECV_SHARE", recv_share, "25", 1, 99,
-            "Share of the blocks for messages that arrive."),
+            "Share of the blocks for received messages."),
     SWITCH("HUGE_PAGES", huge_pages, "try",
-           "Huge pages for the blocks. Without huge pages y is an error, and "
+           "Huge pages for the blocks. If too few are available, y fails and "
            "try uses ordinary pages."),
     WORD("CUDA_BACKING", cuda_backing, "auto", backing_words,
          "Memory for the blocks of a pool on a GPU. alloc: one allocation of "
-         "cuMemAlloc. vmm: virtual memory, a region for each block, so that "
-         "scattered ones can be mapped side by side. host: pinned host "
+         "cuMemAlloc. vmm: virtual memory with one region per block, so that "
+         "scattered blocks can be mapped contiguously. host: pinned host "
          "memory. auto: the most capable kind for this UCX and this GPU."),
 
     SIZE("MEMORY_LIMIT", memory_limit, "auto", BASE_KEY_AUTO, 4 * MIB,
          BASE_KEY_NO_MAX,
-         "Memory of blocks and heap together. The heap gets the rest after "
-         "COMM_SIZE. Pinned blocks of a pool on a GPU do not count. auto takes "
-         "all of a GPU's memory, or half of the machine's."),
+         "Limit of the memory of blocks and heap together. The heap gets the "
+         "rest after COMM_SIZE. Pinned blocks of a pool on a GPU do not count. "
+         "auto uses all of a GPU's memory, or half of the machine's."),
     SIZE("HEAP_CHUNK", heap_chunk, "32m", BASE_KEY_POW2, 2 * MIB, 128 * MIB,
          "Size of the heap's large chunks, for long allocations. Short "
          "allocations use chunks of 2m."),
     SIZE("HEAP_ALIGNMENT", heap_alignment, "256", BASE_KEY_POW2, 256, 2 * MIB,
          "Alignment of the heap's allocations; their sizes are rounded up to "
-         "it. Frameworks that want 512 set 512."),
+         "it. Set 512 for frameworks that require it."),
     SIZE("HEAP_STITCH", heap_stitch, "auto", BASE_KEY_AUTO, 4 * MIB,
          BASE_KEY_NO_MAX,
-         "Addresses for the heap's stitched ranges, those included that are "
-         "kept to be used again. auto takes twice what the heap may hold."),
+         "Size of the address range for the heap's stitched ranges, including "
+         "those kept for reuse. auto uses twice the limit of the heap."),
     PATH("HEAP_LOG", heap_log, "",
-         "File to write every call on the heap to, as lines of RMM's log, for "
-         "ucxpool_replay. Empty: none."),
+         "File for a log of all calls on the heap in RMM's format, for "
+         "ucxpool_replay. Empty: no log."),
 
     WORD("WIRE", wire, "auto", wire_words,
          "The wire between two pools. map: a peer of the same host and user "
-         "reads our blocks directly. ucx: UCX does. auto: map where it is "
-         "possible, else ucx."),
+         "accesses the blocks directly. ucx: UCX transfers the data. auto: map "
+         "if possible, otherwise ucx."),
     WORD("MAP_WAY", map_way, "auto", map_way_words,
-         "How messages go over the map wire between pools on GPUs. pull: the "
-         "receiver's GPU reads the sender's blocks. push: the sender's GPU "
-         "writes to blocks that the receiver lends, of its RECV_SHARE and of "
-         "its SEND_SHARE, and short messages, between two GPUs, to a mailbox "
-         "in one of them before they are accepted. auto: push between two "
-         "GPUs, but pull what is faster so, messages under 2 MiB that find no "
-         "room in the mailbox and those of segments of 512 KiB to 16 MiB; pull "
-         "between two processes on one GPU. If the settings of two pools "
-         "differ, pull wins over auto, and auto over push."),
+         "How messages are transferred over the map wire between pools on "
+         "GPUs. pull: the receiver's GPU reads the sender's blocks. push: the "
+         "sender's GPU writes to blocks that the receiver grants from its "
+         "RECV_SHARE and SEND_SHARE; between two GPUs, short messages are "
+         "written to a mailbox in one of these blocks before they are "
+         "accepted. auto: push between two GPUs, except where pull is faster, "
+         "for messages under 2 MiB that do not fit in the mailbox and for "
+         "segments of 512 KiB to 16 MiB; pull between two processes on one "
+         "GPU. If the settings of two pools differ, pull overrides auto, and "
+         "auto overrides push."),
     WORD("WINDOW_WAY", window_way, "auto", window_way_words,
-         "How peers' windows are read and written. direct: within a host and "
-         "user by our own processor or GPU, over the ucx wire by the get and "
-         "put of its transports. messages: with the owner's pool. auto: "
-         "direct where it is possible, over the ucx wire for long pieces; else "
-         "messages."),
+         "How peers' windows are read and written. direct: by the local "
+         "processor or GPU if the peer has the same host and user, otherwise "
+         "by get and put operations of UCX's transports. messages: through the "
+         "owner's pool. auto: direct if possible, over the ucx wire only for "
+         "long pieces; otherwise messages."),
     SIZE("WINDOW_BUDGET", window_budget, "inf", BASE_KEY_INF, 0,
          BASE_KEY_NO_MAX,
-         "Most bytes of windows that are registered with UCX, for peers that "
-         "get and put; blocks do not count. A window beyond it goes by "
-         "messages."),
+         "Maximum bytes of windows that are registered with UCX for get and "
+         "put operations of peers; blocks do not count. Windows beyond this "
+         "limit use messages."),
     SIZE("FRAG_SIZE", frag_size, "auto", BASE_KEY_AUTO, 4 * KIB, GIB,
          "Size of a fragment, the part of a message that one wire operation "
          "carries. At most BLOCK_SIZE."),
     UNSIGNED("DEPTH", depth, "4", 1, 64,
-             "Fragments of one message that are in flight at one time. To a "
-             "pool on a GPU, twice as many."),
+             "Fragments of one message that are in flight at one time; twice "
+             "as many to a pool on a GPU."),
     SIZE("EAGER_SIZE", eager_size, "16k", 0, 0, 16 * KIB,
-         "Messages up to this size travel with their descriptor, without a "
-         "block and without waiting for the receiver; not those of memory "
-         "that the pool's GPU reaches."),
+         "Messages up to this size are sent with their descriptor, without a "
+         "block and without waiting for the receiver. Does not apply to memory "
+         "that the pool's GPU can access."),
     UNSIGNED("CREDITS", credits, "64", 1, 1024,
-             "Messages up to EAGER_SIZE that a peer may have sent us with "
-             "their bytes and that no receive has taken, 20 KiB of memory "
-             "each. A sender without a credit for 1 ms sends the descriptor "
-             "alone."),
+             "Maximum number of messages up to EAGER_SIZE that a peer may have "
+             "sent with their data and that no receive has matched; each needs "
+             "20 KiB of memory. A sender without a credit for 1 ms sends only "
+             "the descriptor."),
     UNSIGNED("MAX_UNEXPECTED", max_unexpected, "131072", 1, 16777216,
-             "Messages of one channel whose descriptor alone has come and that "
-             "no receive has taken. Each needs about 400 bytes, or up to 600 "
-             "if it has more than 64 bytes of metadata and lengths. One whose "
-             "metadata and lengths have 256 bytes or more counts as one more "
-             "for each 256 bytes."),
+             "Maximum number of messages of one channel that have arrived with "
+             "only their descriptor and that no receive has matched. Each "
+             "needs about 400 bytes, or up to 600 if it has more than 64 bytes "
+             "of metadata and lengths. A message counts once more for each 256 "
+             "bytes of metadata and lengths."),
     WORD("UNEXPECTED_FULL", unexpected_full, "wait", unexpected_full_words,
          "Action of a send when the peer's MAX_UNEXPECTED is reached: wait "
          "until the peer has received a message, or fail with "
          "UCXPOOL_ERR_LIMIT."),
     SIZE("INPLACE_MIN", inplace_min, "16k", BASE_KEY_INF, 0, BASE_KEY_NO_MAX,
-         "Shorter pieces of ucxpool_comm_alloc() memory are packed, not sent "
-         "in place. Other memory goes in place over the ucx wire alone, from "
-         "16 times this on, where the machine has no RDMA device. inf packs "
-         "all."),
+         "Minimum size of pieces of ucxpool_comm_alloc() memory that are sent "
+         "in place; shorter pieces are packed. Other memory is sent in place "
+         "only over the ucx wire, from 16 times this size, if the machine has "
+         "no RDMA device. inf packs everything."),
     SIZE("MAX_METADATA", max_metadata, "2k", 0, 0, 4 * KIB,
-         "Longest metadata of a message that is sent or taken."),
+         "Maximum size of the metadata of a sent or received message."),
     SIZE("MAX_SEGMENTS", max_segments, "4m", 0, 1, GIB,
-         "Most runs of segments of one length in a message that is sent or "
-         "taken (4m is 4,194,304); a run may have any number of them."),
+         "Maximum number of runs in a sent or received message (4m is "
+         "4,194,304). A run is any number of consecutive segments of the same "
+         "length."),
     WORD("CHECKSUM", checksum, "none", checksum_words,
          "Checksum that each fragment carries and the receiver verifies."),
     UNSIGNED("AM_ID", am_id, "100", 0, 65000,
-             "UCX active-message id of the pool; this one and the next are "
-             "used. All pools that talk to each other need the same."),
+             "UCX active-message id of the pool; the next id is used too. "
+             "Pools that communicate need the same value."),
     TIME("REQUEST_TIMEOUT", request_timeout_ns, "inf", BASE_KEY_INF, MS,
          BASE_KEY_NO_MAX,
-         "Time after which a request that names no timeout of its own ends."),
+         "Timeout of requests that do not set their own."),
     TIME("CLOSE_TIMEOUT", close_timeout_ns, "2s", BASE_KEY_INF, 0,
          BASE_KEY_NO_MAX,
          "Longest time that ucxpool_destroy() and ucxpool_window_destroy() "
          "wait for peers, and that requests of a closed channel continue."),
     TIME("PEER_TIMEOUT", peer_timeout_ns, "10s", BASE_KEY_INF, SEC, 86400 * SEC,
-         "Time in which the failure of a peer's host is detected: by UCX "
-         "where a network card does the work, in contexts that the pool makes "
-         "(what the environment sets for UCX counts more); over TCP by the "
-         "pool, which looks at UCX's connections. "
-         "ucxpool_info shows what follows. inf leaves it to UCX."),
+         "Time within which the failure of a peer's host is detected. With a "
+         "network card UCX detects it, in contexts that the pool creates; "
+         "environment variables of UCX take precedence. Over TCP the pool "
+         "detects it by checking UCX's connections. ucxpool_info shows the "
+         "resulting values. inf leaves the detection to UCX."),
     TIME("SPIN", spin_ns, "200us", BASE_KEY_INF, 0, BASE_KEY_NO_MAX,
-         "Most time that a waiting call polls before it sleeps. It polls for "
-         "less while what it waits for takes longer to come, and for longer "
-         "again when that comes soon. inf never sleeps."),
+         "Maximum time that a waiting call polls before it sleeps. The call "
+         "polls for less time while waits are long, and for more again when "
+         "they become short. inf never sleeps."),
 
     PATH("SECRET_FILE", secret_file, "",
-         "File with the secret that the peers of a listener must know too. "
-         "Only its owner may have access to it (mode 0600). Empty: none."),
+         "File with the secret that a listener shares with its peers. Only its "
+         "owner may have access to it (mode 0600). Empty: no secret."),
     BOOL("LISTEN_WITHOUT_SECRET", listen_without_secret, "n",
-         "Listen beyond this machine though there is no SECRET_FILE. Whoever "
-         "reaches the port can then talk to the pool."),
+         "Listen for other machines without a SECRET_FILE. Anyone who can "
+         "reach the port can then communicate with the pool."),
     UNSIGNED("MAX_HALF_OPEN", max_half_open, "1024", 1, 65536,
-             "Connections that may be in their handshake at one time, at most "
-             "a quarter of the files that the process may open. One more "
-             "takes the place of the oldest, which tries again. Each that is "
-             "in use has 9 KiB."),
+             "Maximum number of connections in their handshake at one time, at "
+             "most a quarter of the files that the process may open. A further "
+             "connection replaces the oldest, which tries again. Each "
+             "connection needs 9 KiB."),
     UNSIGNED("ACCEPT_QUEUE", accept_queue, "1024", 1, 4096,
-             "Peers that have proven themselves to a listener and may wait to "
-             "be accepted, with 5 KiB each. More are refused, and try again "
-             "until HANDSHAKE_TIMEOUT."),
+             "Maximum number of authenticated peers that wait to be accepted "
+             "by a listener; each needs 5 KiB. Further peers are refused and "
+             "try again until HANDSHAKE_TIMEOUT."),
     TIME("HANDSHAKE_TIMEOUT", handshake_timeout_ns, "5s", 0, MS, 3600 * SEC,
-         "Time in which a connection must be through its handshake."),
+         "Time within which a connection must complete its handshake."),
 
     WORD("LOG_LEVEL", log_level, "warn", log_words,
          "Level of the process's log. The log goes to stderr unless the "
-         "program handles it."),
+         "application sets a handler."),
 };
 /* clang-format on */
 
