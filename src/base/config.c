@@ -22,8 +22,7 @@ static ucxpool_status_t check_shares(const base_config_t *config)
         (config->send_share + config->recv_share > 100)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "UCXPOOL_SEND_SHARE=%u and UCXPOOL_RECV_SHARE=%u: "
-                          "each must be 1 or "
-                          "more, and both together 100 or less",
+                          "each must be at least 1, and their sum at most 100",
                           config->send_share, config->recv_share);
     }
     return UCXPOOL_OK;
@@ -53,7 +52,7 @@ static ucxpool_status_t check_comm_size(const base_config_t *config)
         return base_error(
             UCXPOOL_ERR_INVALID_PARAM,
             "UCXPOOL_REGION_SIZE=%s is more than UCXPOOL_COMM_SIZE=%s: lower "
-            "UCXPOOL_REGION_SIZE, or set it to auto",
+            "UCXPOOL_REGION_SIZE or set it to auto",
             other, comm);
     }
     return UCXPOOL_OK;
@@ -92,7 +91,7 @@ static ucxpool_status_t check_frag_size(const base_config_t *config)
     return base_error(
         UCXPOOL_ERR_INVALID_PARAM,
         "UCXPOOL_FRAG_SIZE=%s is more than UCXPOOL_BLOCK_SIZE=%s: a fragment "
-        "lies in one block; lower UCXPOOL_FRAG_SIZE, or set it to auto",
+        "must fit in one block; lower UCXPOOL_FRAG_SIZE or set it to auto",
         frag, block);
 }
 
@@ -109,8 +108,8 @@ static ucxpool_status_t check_memory_limit(const base_config_t *config)
     base_format_size(config->comm_size, comm);
     return base_error(
         UCXPOOL_ERR_INVALID_PARAM,
-        "UCXPOOL_COMM_SIZE=%s is more than UCXPOOL_MEMORY_LIMIT=%s, which is "
-        "for blocks and heap together: lower UCXPOOL_COMM_SIZE, or raise "
+        "UCXPOOL_COMM_SIZE=%s is more than UCXPOOL_MEMORY_LIMIT=%s, which "
+        "includes blocks and heap: lower UCXPOOL_COMM_SIZE or raise "
         "UCXPOOL_MEMORY_LIMIT",
         comm, limit);
 }

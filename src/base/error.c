@@ -121,7 +121,7 @@ ucxpool_status_t ucxpool_error_set(ucxpool_status_t status, const char *format,
 _Static_assert(((int)UCXPOOL_ERROR_LEVEL_WARN == (int)BASE_LOG_WARN) &&
                    ((int)UCXPOOL_ERROR_LEVEL_INFO == (int)BASE_LOG_INFO) &&
                    ((int)UCXPOOL_ERROR_LEVEL_DEBUG == (int)BASE_LOG_DEBUG),
-               "the levels of errors are some of the log's");
+               "error levels equal log levels");
 
 ucxpool_error_level_t ucxpool_error_set_level(ucxpool_error_level_t level)
 {

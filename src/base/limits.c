@@ -77,9 +77,9 @@ static ucxpool_status_t check_thread(void)
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
-                          "UCX's thread needs %zu bytes, which the limits of "
-                          "this process do not leave: raise RLIMIT_DATA or "
-                          "RLIMIT_AS (ulimit -d, -v), or lower the stack's "
+                          "UCX's thread needs %zu bytes, more than the limits "
+                          "of this process allow: raise RLIMIT_DATA or "
+                          "RLIMIT_AS (ulimit -d, -v), or lower the stack size "
                           "(ulimit -s)",
                           size);
     }
@@ -93,9 +93,9 @@ static ucxpool_status_t check_descriptors(unsigned count, const char *what)
         return UCXPOOL_OK;
     }
     return base_error(UCXPOOL_ERR_LIMIT,
-                      "%s takes up to %u descriptors, and the process may not "
-                      "open as many more: raise the limit of open files "
-                      "(ulimit -n)",
+                      "%s needs up to %u file descriptors, more than the "
+                      "process can open: raise the limit of open files (ulimit "
+                      "-n)",
                       what, count);
 }
 

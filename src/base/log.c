@@ -63,7 +63,7 @@ _Static_assert(((int)UCXPOOL_LOG_NONE == (int)BASE_LOG_NONE) &&
                    ((int)UCXPOOL_LOG_INFO == (int)BASE_LOG_INFO) &&
                    ((int)UCXPOOL_LOG_DEBUG == (int)BASE_LOG_DEBUG) &&
                    ((int)UCXPOOL_LOG_TRACE == (int)BASE_LOG_TRACE),
-               "the public levels are these");
+               "public levels equal internal levels");
 
 /* The handler in use. Handlers are never freed, because another thread may be
  * about to call one: older ones stay in the list. NULL: none was set. */
@@ -82,7 +82,7 @@ ucxpool_status_t ucxpool_log_set_handler(ucxpool_log_handler_t handler,
 
     if (receiver == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
-                          "no memory for a handler of the log");
+                          "no memory for the log handler");
     }
     receiver->handler = handler;
     receiver->arg     = arg;
@@ -97,7 +97,7 @@ ucxpool_status_t ucxpool_log_set_level(ucxpool_log_level_t level)
 {
     if ((unsigned)level > UCXPOOL_LOG_TRACE) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "log level %d: give one of UCXPOOL_LOG_*",
+                          "invalid log level %d: pass one of UCXPOOL_LOG_*",
                           (int)level);
     }
     base_log_set_level((base_log_level_t)level);

@@ -55,8 +55,8 @@ ucxpool_status_t base_secret_create(const void *bytes, size_t length,
     }
     if ((length < BASE_SECRET_MIN) || (length > BASE_SECRET_MAX)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "a secret of %zu bytes was given: it has %d to %d, "
-                          "such as 32 random ones",
+                          "a secret of %zu bytes is invalid: pass %d to %d "
+                          "bytes, for example 32 random bytes",
                           length, BASE_SECRET_MIN, BASE_SECRET_MAX);
     }
     return copy(bytes, length, secret_p);
@@ -76,20 +76,21 @@ static ucxpool_status_t check_file(int fd, const char *path)
     }
     if (!S_ISREG(info.st_mode)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "the secret file %s is not a regular file: name one",
+                          "the secret file %s is not a regular file: set "
+                          "UCXPOOL_SECRET_FILE to a regular file",
                           path);
     }
     if ((info.st_uid != geteuid()) && (info.st_uid != 0)) {
         return base_error(UCXPOOL_ERR_PERMISSION,
-                          "the secret file %s belongs to user %u: make it "
-                          "yours, `chown %u %s`",
+                          "the secret file %s belongs to user %u: run `chown "
+                          "%u %s`",
                           path, (unsigned)info.st_uid, (unsigned)geteuid(),
                           path);
     }
     if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
         return base_error(UCXPOOL_ERR_PERMISSION,
-                          "the secret file %s has mode %04o, others may use "
-                          "it: `chmod 600 %s`",
+                          "the secret file %s has mode %04o, which gives "
+                          "access to other users: run `chmod 600 %s`",
                           path, (unsigned)info.st_mode & 07777u, path);
     }
     return UCXPOOL_OK;
@@ -119,13 +120,13 @@ static ucxpool_status_t check_length(size_t length, const char *path)
 {
     if (length < BASE_SECRET_MIN) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "the secret in %s has %zu bytes and needs %d: make "
-                          "one with `openssl rand -hex 32 > %s`",
+                          "the secret in %s has %zu bytes, fewer than %d: "
+                          "create one with `openssl rand -hex 32 > %s`",
                           path, length, BASE_SECRET_MIN, path);
     }
     if (length > BASE_SECRET_MAX) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "the secret in %s has more than %d bytes: make one "
+                          "the secret in %s has more than %d bytes: create one "
                           "with `openssl rand -hex 32 > %s`",
                           path, BASE_SECRET_MAX, path);
     }
