@@ -65,14 +65,14 @@ END_TEST
 START_TEST(another_library_is_no_driver)
 {
     setenv(MEM_CUDA_DRIVER_VARIABLE, "libm.so.6", 1);
-    check_refused("libm.so.6 is no CUDA driver");
+    check_refused("libm.so.6 is not a CUDA driver");
 }
 END_TEST
 
 START_TEST(a_driver_that_is_too_old_is_refused)
 {
     stand_in.configure("version=11030");
-    check_refused("serves CUDA 11.3, and 11.4 is needed");
+    check_refused("supports CUDA 11.3, but 11.4 is required");
 }
 END_TEST
 

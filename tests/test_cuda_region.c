@@ -279,7 +279,7 @@ START_TEST(too_much_tells_what_is_asked_and_what_is_free)
     char             asked[64];
     ucxpool_status_t status;
 
-    snprintf(asked, sizeof(asked), "%zu bytes are asked for in all",
+    snprintf(asked, sizeof(asked), "%zu bytes are requested in total",
              size * num_regions);
     status = mem_regions_init(&regions, kinds[_i], 0, num_regions, size,
                               BASE_SWITCH_NO);
@@ -346,7 +346,7 @@ START_TEST(a_gpu_without_virtual_memory_is_told)
 {
     stand_in.configure("vmm=n");
     ck_assert_int_eq(init(&mem_kind_cuda_vmm), UCXPOOL_ERR_UNSUPPORTED);
-    check_detail("use memory from cuMemAlloc");
+    check_detail("use cuMemAlloc memory");
     ck_assert_uint_eq(stand_in.live(), 0);
     ck_assert_int_eq(init(&mem_kind_cuda_alloc), UCXPOOL_OK);
     mem_regions_cleanup(&regions);

@@ -401,10 +401,10 @@ static const struct {
 } refusals[] = {
     {ENOMEM, UCXPOOL_ERR_NO_MEMORY, "UCXPOOL_COMM_SIZE"},
     {EAGAIN, UCXPOOL_ERR_LIMIT, "rdma.max"},
-    {EINVAL, UCXPOOL_ERR_INVALID_PARAM, "with the access 0x7"},
-    {EOPNOTSUPP, UCXPOOL_ERR_UNSUPPORTED, "with the access 0x7"},
-    {EPERM, UCXPOOL_ERR_PERMISSION, "look at the device"},
-    {EFAULT, UCXPOOL_ERR_IO, "look at the device"},
+    {EINVAL, UCXPOOL_ERR_INVALID_PARAM, "access 0x7"},
+    {EOPNOTSUPP, UCXPOOL_ERR_UNSUPPORTED, "access 0x7"},
+    {EPERM, UCXPOOL_ERR_PERMISSION, "check the device"},
+    {EFAULT, UCXPOOL_ERR_IO, "check the device"},
 };
 
 #define NUM_REFUSALS ((int)(sizeof(refusals) / sizeof(refusals[0])))
@@ -421,8 +421,8 @@ START_TEST(a_refusal_leaves_nothing_and_works_again)
                  "region %u of 4 (262144 bytes each) with card0 by ibv_reg_mr",
                  n - 1);
         check_detail(words);
-        snprintf(words, sizeof(words), "%u regions (%zu bytes) had been", n - 1,
-                 (n - 1) * REGION);
+        snprintf(words, sizeof(words), "%u regions (%zu bytes) registered",
+                 n - 1, (n - 1) * REGION);
         check_detail(words);
         check_detail(strerror(refusals[_i].error));
         check_detail(refusals[_i].words);

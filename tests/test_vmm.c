@@ -641,7 +641,7 @@ START_TEST(a_chunk_that_is_filled_in_part_leaves_nothing)
         if (calls()->chunk_create(vmm, 8 * PAGE, &chunk) == UCXPOOL_OK) {
             break;
         }
-        check_detail("taking 16777216 bytes for the heap");
+        check_detail("cannot allocate 16777216 bytes for the heap");
         ck_assert_uint_eq(chunk, 0);
         calls_reset();
         ck_assert_uint_eq(held(), 0);
@@ -812,7 +812,7 @@ START_TEST(a_gpu_without_virtual_memory_is_unsupported)
 
     device_open(poor[_i]);
     ck_assert_int_eq(create(GPU), UCXPOOL_ERR_UNSUPPORTED);
-    check_detail("it can have no heap");
+    check_detail("cannot have a heap");
     device_close();
 }
 END_TEST

@@ -89,8 +89,8 @@ static ucxpool_status_t alloc_stitch(const mem_regions_t *regions,
                                      size_t num_pieces, void **address_p)
 {
     return base_error(UCXPOOL_ERR_NO_BLOCKS,
-                      "%zu pieces of memory from cuMemAlloc cannot be mapped "
-                      "side by side: free other buffers, or set "
+                      "%zu pieces of cuMemAlloc memory cannot be mapped "
+                      "contiguously: free other buffers or set "
                       "UCXPOOL_CUDA_BACKING=vmm",
                       num_pieces);
 }
@@ -133,8 +133,8 @@ static ucxpool_status_t pin_error(const mem_cuda_device_t *device,
                                   CUresult result, size_t size)
 {
     return mem_cuda_error(device->driver, result,
-                          "pinning %zu bytes of host memory for GPU %d (%s) "
-                          "by cuMemHostRegister; lower UCXPOOL_COMM_SIZE or "
+                          "cannot pin %zu bytes of host memory for GPU %d (%s) "
+                          "with cuMemHostRegister; lower UCXPOOL_COMM_SIZE or "
                           "raise the limit of locked memory (ulimit -l)",
                           size, device->ordinal, device->name);
 }
@@ -159,8 +159,8 @@ static ucxpool_status_t pin(const mem_cuda_device_t *device, void *address,
     }
     if (there != (CUdeviceptr)(uintptr_t)address) {
         status = base_error(UCXPOOL_ERR_UNSUPPORTED,
-                            "GPU %d (%s) does not reach host memory by the "
-                            "host's own addresses: use memory of the GPU",
+                            "GPU %d (%s) cannot access host memory at the "
+                            "host's addresses: use GPU memory",
                             device->ordinal, device->name);
         goto err_unpin;
     }

@@ -22,8 +22,8 @@ static ucxpool_status_t no_such_device(const mem_cuda_driver_t *driver,
         num = 0;
     }
     return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "GPU %d does not exist: this process has %d, counted "
-                      "from 0 (CUDA_VISIBLE_DEVICES chooses which)",
+                      "GPU %d does not exist: this process has %d GPUs, "
+                      "numbered from 0 (see CUDA_VISIBLE_DEVICES)",
                       ordinal, num);
 }
 
@@ -36,7 +36,7 @@ static ucxpool_status_t attribute_get(const mem_cuda_device_t *device,
 
     if (result != CUDA_SUCCESS) {
         return mem_cuda_error(device->driver, result,
-                              "cuDeviceGetAttribute of %d of GPU %d",
+                              "cuDeviceGetAttribute(%d) of GPU %d",
                               (int)attribute, device->ordinal);
     }
     return UCXPOOL_OK;
@@ -272,7 +272,7 @@ ucxpool_status_t mem_cuda_device_error(const mem_cuda_device_t *device,
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
                           "%s on GPU %d (%s): CUDA_ERROR_OUT_OF_MEMORY; %zu "
-                          "bytes are asked for in all, %zu are free: lower "
+                          "bytes are requested in total, %zu are free: lower "
                           "UCXPOOL_COMM_SIZE",
                           what, device->ordinal, device->name, asked_size,
                           free_size);

@@ -81,7 +81,8 @@ static ucxpool_status_t open_library(loader_t *loader)
     if (loader->library == NULL) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
                           "no CUDA driver: %s; install NVIDIA's driver (in a "
-                          "container: have it passed in), or use host memory",
+                          "container: pass it in from the host) or use host "
+                          "memory",
                           dlerror());
     }
     return UCXPOOL_OK;
@@ -100,14 +101,14 @@ static ucxpool_status_t read_version(loader_t *loader)
     memcpy(&loader->get_proc_v2, &get_proc_v2, sizeof(loader->get_proc_v2));
     if ((function == NULL) || (function(&loader->version) != CUDA_SUCCESS)) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "%s is no CUDA driver: look at %s and "
+                          "%s is not a CUDA driver: check %s and "
                           "LD_LIBRARY_PATH, or use host memory",
                           loader->path, MEM_CUDA_DRIVER_VARIABLE);
     }
     if (loader->version < MIN_VERSION) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "%s serves CUDA %d.%d, and %d.%d is needed: install "
-                          "a newer driver, or use host memory",
+                          "%s supports CUDA %d.%d, but %d.%d is required: "
+                          "install a newer driver or use host memory",
                           loader->path, loader->version / 1000,
                           loader->version % 1000 / 10, MIN_VERSION / 1000,
                           MIN_VERSION % 1000 / 10);
@@ -118,7 +119,7 @@ static ucxpool_status_t read_version(loader_t *loader)
 static ucxpool_status_t missing(const loader_t *loader, const char *name)
 {
     return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                      "%s has no %s: install a newer driver, or use host "
+                      "%s has no %s: install a newer driver or use host "
                       "memory",
                       loader->path, name);
 }
@@ -196,7 +197,7 @@ static ucxpool_status_t load(mem_cuda_driver_t *driver)
          * handlers behind. */
         return status;
     }
-    base_debug("%s serves CUDA %d.%d", loader.path, driver->version / 1000,
+    base_debug("%s supports CUDA %d.%d", loader.path, driver->version / 1000,
                driver->version % 1000 / 10);
     return UCXPOOL_OK;
 
@@ -221,8 +222,8 @@ static ucxpool_status_t get(const mem_cuda_driver_t **driver_p)
     }
     if (driver_pid != getpid()) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "process %d had used CUDA before this one was forked "
-                          "from it: fork first, then make pools on a GPU",
+                          "process %d used CUDA before it forked this process: "
+                          "fork first, then create pools on a GPU",
                           (int)driver_pid);
     }
     *driver_p = &the_driver;
@@ -250,24 +251,25 @@ typedef struct translation {
 static const translation_t translations[] = {
     {CUDA_ERROR_OUT_OF_MEMORY, UCXPOOL_ERR_NO_MEMORY, NULL},
     {CUDA_ERROR_NOT_INITIALIZED, UCXPOOL_ERR_UNSUPPORTED,
-     "a process that was forked from one that had used CUDA cannot use it: "
-     "fork first"},
+     "a process cannot use CUDA if its parent used it before the fork: fork "
+     "first"},
     {CUDA_ERROR_STUB_LIBRARY, UCXPOOL_ERR_UNSUPPORTED,
-     "that library is only for linking: let the loader find the driver's"},
+     "this library is only for linking: let the loader find the driver's "
+     "library"},
     {CUDA_ERROR_DEVICE_UNAVAILABLE, UCXPOOL_ERR_IO,
-     "another process has the device for itself"},
+     "another process uses the device exclusively"},
     {CUDA_ERROR_NO_DEVICE, UCXPOOL_ERR_UNSUPPORTED,
-     "use host memory, or look at CUDA_VISIBLE_DEVICES"},
+     "use host memory, or check CUDA_VISIBLE_DEVICES"},
     {CUDA_ERROR_INVALID_DEVICE, UCXPOOL_ERR_INVALID_PARAM, NULL},
     {CUDA_ERROR_NO_BINARY_FOR_GPU, UCXPOOL_ERR_UNSUPPORTED,
-     "a GPU of compute capability 7.5 or later is needed"},
+     "compute capability 7.5 or later is required"},
     {CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, UCXPOOL_ERR_UNSUPPORTED, NULL},
     {CUDA_ERROR_UNSUPPORTED_PTX_VERSION, UCXPOOL_ERR_UNSUPPORTED,
-     "a newer driver is needed"},
+     "install a newer driver"},
     {CUDA_ERROR_ILLEGAL_ADDRESS, UCXPOOL_ERR_IO,
-     "this process has to be started anew before it can use the device again"},
+     "restart this process before it uses the device again"},
     {CUDA_ERROR_LAUNCH_FAILED, UCXPOOL_ERR_IO,
-     "this process has to be started anew before it can use the device again"},
+     "restart this process before it uses the device again"},
     {CUDA_ERROR_CONTEXT_IS_DESTROYED, UCXPOOL_ERR_IO,
      "do not reset the device's primary context while a pool uses it"},
     {CUDA_ERROR_INVALID_CONTEXT, UCXPOOL_ERR_IO,
@@ -275,9 +277,9 @@ static const translation_t translations[] = {
     {CUDA_ERROR_NOT_PERMITTED, UCXPOOL_ERR_PERMISSION, NULL},
     {CUDA_ERROR_NOT_SUPPORTED, UCXPOOL_ERR_UNSUPPORTED, NULL},
     {CUDA_ERROR_SYSTEM_NOT_READY, UCXPOOL_ERR_UNSUPPORTED,
-     "start the machine's NVIDIA services (the fabric manager)"},
+     "start the machine's NVIDIA services (fabric manager)"},
     {CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, UCXPOOL_ERR_UNSUPPORTED,
-     "the kernel's part of the driver is of another version"},
+     "the versions of the kernel module and the driver library differ"},
 };
 
 static const translation_t *find(CUresult result)
@@ -305,7 +307,7 @@ static const char *result_name(const mem_cuda_driver_t *driver, CUresult result)
 
     if ((driver->cuGetErrorName(result, &name) != CUDA_SUCCESS) ||
         (name == NULL)) {
-        return "an error without a name";
+        return "unknown error";
     }
     return name;
 }
@@ -317,7 +319,7 @@ static const char *result_words(const mem_cuda_driver_t *driver,
 
     if ((driver->cuGetErrorString(result, &words) != CUDA_SUCCESS) ||
         (words == NULL)) {
-        return "the driver has no words for it";
+        return "no description";
     }
     return words;
 }

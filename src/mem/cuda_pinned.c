@@ -46,7 +46,9 @@ ucxpool_status_t mem_cuda_pinned_alloc(int ordinal, size_t size,
     void              *base;
 
     if (size > SIZE_MAX - HEADER_SIZE) {
-        return base_error(UCXPOOL_ERR_NO_MEMORY, "%zu bytes are too many",
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "cannot allocate %zu bytes of pinned memory: the "
+                          "size is too large",
                           size);
     }
     status = mem_cuda_device_open(ordinal, &device);

@@ -30,8 +30,8 @@ static ucxpool_status_t words_take(mem_cuda_markers_t *markers)
 {
     size_t           size = markers->num_markers * LINE_SIZE;
     void            *pinned;
-    ucxpool_status_t status = mem_cuda_pinned_take(
-        markers->device, size, "markers in streams", &pinned);
+    ucxpool_status_t status =
+        mem_cuda_pinned_take(markers->device, size, "stream markers", &pinned);
 
     if (status != UCXPOOL_OK) {
         return status;
@@ -112,9 +112,9 @@ ucxpool_status_t mem_cuda_marker_set(mem_cuda_markers_t *markers,
 
     if (marker == NULL) {
         return base_error(UCXPOOL_ERR_LIMIT,
-                          "%u requests wait for their streams already: post "
-                          "fewer at one time, or those whose memory is ready "
-                          "with UCXPOOL_STREAM_READY",
+                          "%u requests already wait for their streams: post "
+                          "fewer at a time, or pass UCXPOOL_STREAM_READY for "
+                          "memory that is ready",
                           markers->num_markers);
     }
     status = mem_cuda_device_enter(markers->device);
@@ -127,8 +127,8 @@ ucxpool_status_t mem_cuda_marker_set(mem_cuda_markers_t *markers,
     mem_cuda_device_leave(markers->device);
     if (result != CUDA_SUCCESS) {
         return mem_cuda_error(markers->device->driver, result,
-                              "having a word written by the stream of a "
-                              "request on GPU %d (%s)",
+                              "setting a marker in the stream of a request on "
+                              "GPU %d (%s)",
                               markers->device->ordinal, markers->device->name);
     }
     markers->free_markers = marker->next;
@@ -228,8 +228,8 @@ static ucxpool_status_t wait_for(const join_t *join, void *stream)
     }
     if (result != CUDA_SUCCESS) {
         return mem_cuda_error(driver, result,
-                              "waiting for stream %p on GPU %d, which uses "
-                              "memory that is freed",
+                              "waiting for stream %p on GPU %d, which uses the "
+                              "memory to be freed",
                               stream, join->device->ordinal);
     }
     return UCXPOOL_OK;
@@ -259,8 +259,8 @@ ucxpool_status_t mem_cuda_join(int device, void *stream, void *const *streams,
 
     if ((device < 0) || (device >= MAX_DEVICES)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "there is no GPU %d: streams are joined on GPUs from "
-                          "0 to %d",
+                          "invalid GPU %d: streams can be joined on GPUs 0 to "
+                          "%d",
                           device, MAX_DEVICES - 1);
     }
     join = &joins[device];

@@ -83,7 +83,7 @@ static ucxpool_status_t stitch_error(const mem_cuda_device_t *device,
                                      CUresult result, size_t num_pieces)
 {
     return mem_cuda_error(device->driver, result,
-                          "mapping %zu regions of GPU %d (%s) side by side",
+                          "mapping %zu regions of GPU %d (%s) contiguously",
                           num_pieces, device->ordinal, device->name);
 }
 
@@ -196,8 +196,9 @@ static ucxpool_status_t granularity_check(const vmm_t *vmm)
     }
     if (vmm->regions->region_size % granularity != 0) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "a region of %zu bytes: UCXPOOL_REGION_SIZE must be "
-                          "a multiple of %zu, the granularity of GPU %d (%s)",
+                          "invalid region size of %zu bytes: "
+                          "UCXPOOL_REGION_SIZE must be a multiple of %zu, the "
+                          "granularity of GPU %d (%s)",
                           vmm->regions->region_size, granularity,
                           vmm->device->ordinal, vmm->device->name);
     }
@@ -217,7 +218,7 @@ static CUresult allocation_create(vmm_t *vmm, mem_region_t *region)
     if (((result == CUDA_ERROR_NOT_PERMITTED) ||
          (result == CUDA_ERROR_NOT_SUPPORTED)) &&
         (types & CU_MEM_HANDLE_TYPE_FABRIC)) {
-        base_debug("GPU %d: no fabric handles are permitted",
+        base_debug("GPU %d: fabric handles are not permitted",
                    vmm->device->ordinal);
         types &= ~(unsigned)CU_MEM_HANDLE_TYPE_FABRIC;
         vmm->prop.requestedHandleTypes = (CUmemAllocationHandleType)types;
@@ -323,7 +324,8 @@ static ucxpool_status_t no_vmm(const mem_cuda_device_t *device)
 {
     return base_error(UCXPOOL_ERR_UNSUPPORTED,
                       "GPU %d (%s) or its driver has no virtual memory "
-                      "functions: use memory from cuMemAlloc",
+                      "functions: use cuMemAlloc memory "
+                      "(UCXPOOL_CUDA_BACKING=alloc)",
                       device->ordinal, device->name);
 }
 
@@ -762,8 +764,8 @@ static ucxpool_status_t support_check(const heap_vmm_t *cuda)
 
     if (!device->has_vmm) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "GPU %d (%s) or its driver has no virtual memory "
-                          "functions: it can have no heap",
+                          "GPU %d (%s) cannot have a heap: the GPU or its "
+                          "driver has no virtual memory functions",
                           device->ordinal, device->name);
     }
     result = device->driver->cuMemGetAllocationGranularity(
@@ -775,8 +777,8 @@ static ucxpool_status_t support_check(const heap_vmm_t *cuda)
     }
     if ((granularity == 0) || (MEM_VMM_PAGE_SIZE % granularity != 0)) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "GPU %d (%s) maps memory in pieces of %zu bytes, and "
-                          "the heap in pieces of %zu: it can have no heap",
+                          "GPU %d (%s) cannot have a heap: its granularity of "
+                          "%zu bytes does not divide %zu bytes",
                           device->ordinal, device->name, granularity,
                           MEM_VMM_PAGE_SIZE);
     }
@@ -801,7 +803,9 @@ ucxpool_status_t mem_vmm_create_cuda(const mem_cuda_device_t *device,
     }
     error = pthread_mutex_init(&cuda->lock, NULL);
     if (error != 0) {
-        base_error_errno(error, "making a lock for the fences of GPU %d (%s)",
+        base_error_errno(error,
+                         "cannot create a lock for the fences of GPU %d "
+                         "(%s)",
                          device->ordinal, device->name);
         status = UCXPOOL_ERR_IO;
         goto err_free;

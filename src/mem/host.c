@@ -77,7 +77,7 @@ static ucxpool_status_t host_stitch(const mem_regions_t *regions,
     error = mem_range_reserve(size, regions->page_size, &address);
     if (error != 0) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
-                          "reserving %zu bytes of addresses: %s", size,
+                          "cannot reserve %zu bytes of addresses: %s", size,
                           strerror(error));
     }
     for (size_t i = 0; i < num_pieces; i++) {
@@ -94,8 +94,8 @@ static ucxpool_status_t host_stitch(const mem_regions_t *regions,
 err_release:
     mem_range_release(address, size);
     return base_error(UCXPOOL_ERR_NO_MEMORY,
-                      "mapping %zu pieces of regions side by side: %s; free "
-                      "other buffers, or raise the sysctl vm.max_map_count",
+                      "cannot map %zu pieces of regions contiguously: %s; free "
+                      "other buffers or raise the sysctl vm.max_map_count",
                       num_pieces, strerror(error));
 }
 
@@ -130,23 +130,24 @@ static ucxpool_status_t region_error(const mem_regions_t *regions,
     case ENOMEM:
     case ENOSPC:
         return base_error(UCXPOOL_ERR_NO_MEMORY,
-                          "%s for region %u of %u: %s; %zu bytes are asked for "
-                          "in all, %zu are available: lower UCXPOOL_COMM_SIZE",
+                          "%s for region %u of %u: %s; %zu bytes are requested "
+                          "in total, %zu are available: lower "
+                          "UCXPOOL_COMM_SIZE",
                           what, index, regions->num_regions, strerror(error),
                           total_size(regions), plan->available);
     case EMFILE:
     case ENFILE:
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "%s for region %u of %u: %s; each region is a file: "
-                          "raise UCXPOOL_REGION_SIZE (%zu) or the limit of "
-                          "open files (ulimit -n)",
+                          "%s for region %u of %u: %s; each region uses a "
+                          "file: raise UCXPOOL_REGION_SIZE (%zu) or the limit "
+                          "of open files (ulimit -n)",
                           what, index, regions->num_regions, strerror(error),
                           regions->region_size);
     case EFBIG:
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "%s for region %u of %u: %s; lower "
-                          "UCXPOOL_REGION_SIZE (%zu) or raise the limit of the "
-                          "size of files (ulimit -f)",
+                          "UCXPOOL_REGION_SIZE (%zu) or raise the file size "
+                          "limit (ulimit -f)",
                           what, index, regions->num_regions, strerror(error),
                           regions->region_size);
     default:
@@ -217,7 +218,7 @@ static bool region_can_duplicate(const mem_region_t *region, size_t page_size)
         mem_memfd_duplicate(region->address, page_size, NULL, &duplicate);
 
     if (error != 0) {
-        base_debug("a mapping cannot be doubled: %s", strerror(error));
+        base_debug("cannot duplicate a mapping: %s", strerror(error));
         return false;
     }
     mem_range_release(duplicate, page_size);
@@ -239,12 +240,12 @@ static ucxpool_status_t region_create(mem_regions_t *regions, host_plan_t *plan,
     error =
         mem_memfd_create(name, region->size, plan->huge_page_size, &region->fd);
     if (error != 0) {
-        return region_error(regions, plan, index, "making a memory file",
+        return region_error(regions, plan, index, "creating a memory file",
                             error);
     }
     error = region_map(plan, region);
     if (error != 0) {
-        status = region_error(regions, plan, index, "taking memory", error);
+        status = region_error(regions, plan, index, "allocating memory", error);
         goto err_close;
     }
     if (index == 0) {
@@ -286,9 +287,9 @@ static ucxpool_status_t regions_create(mem_regions_t *regions,
                               &regions->address);
     if (error != 0) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
-                          "reserving %zu bytes of addresses: %s; lower "
-                          "UCXPOOL_COMM_SIZE or raise the limit of addresses "
-                          "(ulimit -v)",
+                          "cannot reserve %zu bytes of addresses: %s; lower "
+                          "UCXPOOL_COMM_SIZE or raise the limit of address "
+                          "space (ulimit -v)",
                           size, strerror(error));
     }
     for (index = 0; index < regions->num_regions; index++) {
@@ -331,7 +332,7 @@ static ucxpool_status_t create_with_base_pages(mem_regions_t      *regions,
 
     if (total_size(regions) > system->available) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
-                          "%zu bytes are asked for, %zu are available: lower "
+                          "%zu bytes are requested, %zu are available: lower "
                           "UCXPOOL_COMM_SIZE",
                           total_size(regions), system->available);
     }
@@ -369,8 +370,9 @@ static ucxpool_status_t host_create(mem_regions_t *regions, int huge_pages)
     mem_system_query(&system);
     if (regions->region_size % system.page_size != 0) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "a region of %zu bytes: UCXPOOL_REGION_SIZE must be "
-                          "a multiple of the page, %zu",
+                          "invalid region size of %zu bytes: "
+                          "UCXPOOL_REGION_SIZE must be a multiple of the page "
+                          "size, %zu",
                           regions->region_size, system.page_size);
     }
     if (huge_pages == BASE_SWITCH_NO) {
@@ -391,8 +393,8 @@ static ucxpool_status_t host_create(mem_regions_t *regions, int huge_pages)
                     regions->region_size % system.huge_page_size != 0
                 ? UCXPOOL_ERR_INVALID_PARAM
                 : UCXPOOL_ERR_NO_MEMORY,
-            "%zu bytes in huge pages of %zu, of which %zu are "
-            "free: %s",
+            "cannot allocate %zu bytes in huge pages of %zu bytes (%zu free): "
+            "%s",
             total_size(regions), system.huge_page_size, system.huge_pages_free,
             obstacle);
     }
@@ -470,8 +472,8 @@ static ucxpool_status_t vmm_reserve(mem_vmm_t *vmm, size_t size,
     (void)vmm;
     if (error != 0) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
-                          "reserving %zu bytes of addresses for the heap: %s; "
-                          "raise the limit of addresses (ulimit -v)",
+                          "cannot reserve %zu bytes of addresses for the heap: "
+                          "%s; raise the limit of address space (ulimit -v)",
                           size, strerror(error));
     }
     return UCXPOOL_OK;
@@ -500,8 +502,8 @@ static void part_give(host_vmm_t *host, size_t offset, size_t size)
     int error = mem_memfd_empty(host->fd, offset, size);
 
     if (error != 0) {
-        base_warn("giving %zu bytes of the heap's file back to the system: %s",
-                  size, strerror(error));
+        base_warn("cannot free %zu bytes of the heap's file: %s", size,
+                  strerror(error));
     }
     pthread_mutex_lock(&host->lock);
     mem_file_space_give(&host->space, offset, size);
@@ -514,16 +516,17 @@ static ucxpool_status_t fill_error(int error, size_t size)
     case ENOMEM:
     case ENOSPC:
         return base_error(UCXPOOL_ERR_NO_MEMORY,
-                          "taking %zu bytes for the heap: %s; free some "
-                          "memory, or run on a machine with more",
+                          "cannot allocate %zu bytes for the heap: %s; free "
+                          "memory or use a machine with more",
                           size, strerror(error));
     case EFBIG:
         return base_error(UCXPOOL_ERR_NO_MEMORY,
-                          "taking %zu bytes for the heap: %s; raise the limit "
-                          "of the size of files (ulimit -f)",
+                          "cannot allocate %zu bytes for the heap: %s; raise "
+                          "the file size limit (ulimit -f)",
                           size, strerror(error));
     default:
-        return base_error_errno(error, "taking %zu bytes for the heap", size);
+        return base_error_errno(error, "cannot allocate %zu bytes for the heap",
+                                size);
     }
 }
 
@@ -535,8 +538,8 @@ static ucxpool_status_t available_check(size_t size)
     mem_system_query(&system);
     if (size > system.available) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
-                          "taking %zu bytes for the heap: %zu are available; "
-                          "free some memory, or run on a machine with more",
+                          "cannot allocate %zu bytes for the heap: %zu are "
+                          "available; free memory or use a machine with more",
                           size, system.available);
     }
     return UCXPOOL_OK;
@@ -668,7 +671,7 @@ ucxpool_status_t mem_vmm_create_host(const struct mem_cuda_device *device,
     snprintf(name, sizeof(name), "ucxpool:%d:heap", (int)getpid());
     error = mem_memfd_create(name, 0, 0, &host->fd);
     if (error != 0) {
-        base_error_errno(error, "making a memory file for the heap");
+        base_error_errno(error, "cannot create a memory file for the heap");
         goto err_free;
     }
     /* The seal allows peers to map parts of the file without the risk of
@@ -676,7 +679,7 @@ ucxpool_status_t mem_vmm_create_host(const struct mem_cuda_device *device,
     (void)mem_memfd_seal_shrink(host->fd);
     error = pthread_mutex_init(&host->lock, NULL);
     if (error != 0) {
-        base_error_errno(error, "making a lock for the heap");
+        base_error_errno(error, "cannot create a lock for the heap");
         goto err_close;
     }
     host->vmm.calls   = &vmm_calls;

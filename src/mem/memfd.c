@@ -154,7 +154,7 @@ int mem_memfd_seal(int fd, bool is_private)
         if (fcntl(fd, F_ADD_SEALS, seals | F_SEAL_FUTURE_WRITE) == 0) {
             return 0;
         }
-        base_debug("no seal against new writable mappings: %s",
+        base_debug("cannot seal against new writable mappings: %s",
                    strerror(errno));
     }
     return fcntl(fd, F_ADD_SEALS, seals) == 0 ? 0 : errno;

@@ -27,7 +27,7 @@ static bool is_ok(const mem_nvml_t *nvml, nvmlReturn_t result, const char *call,
     }
     words = nvml->nvmlErrorString(result);
     snprintf(facts->reason, sizeof(facts->reason), "%s: %s (%d)", call,
-             words != NULL ? words : "an error without a name", (int)result);
+             words != NULL ? words : "unknown error", (int)result);
     base_text_clean(facts->reason);
     return false;
 }

@@ -81,13 +81,13 @@ static void advise_memory(char *text)
     (void)getrlimit(RLIMIT_MEMLOCK, &limit);
     if (limit.rlim_cur == RLIM_INFINITY) {
         snprintf(text, ADVICE_SIZE,
-                 "locked memory is without limit here, so the device or the "
-                 "system has no room: lower UCXPOOL_COMM_SIZE");
+                 "locked memory is unlimited, so the device or the system is "
+                 "out of memory: lower UCXPOOL_COMM_SIZE");
         return;
     }
     snprintf(text, ADVICE_SIZE,
-             "the limit of locked memory is %" PRIu64 " bytes for all that "
-             "this process registers: raise it (ulimit -l), or lower "
+             "the limit of locked memory is %" PRIu64 " bytes for all "
+             "registrations of this process: raise it (ulimit -l) or lower "
              "UCXPOOL_COMM_SIZE",
              (uint64_t)limit.rlim_cur);
 }
@@ -104,8 +104,8 @@ static void advise_gpu(const refusal_t *refusal, char *text)
                  facts.bar1_free, facts.bar1_size);
     }
     snprintf(text, ADVICE_SIZE,
-             "what is registered has to fit in the GPU's BAR1%s: lower "
-             "UCXPOOL_COMM_SIZE, or set UCXPOOL_CUDA_BACKING=host",
+             "registered memory must fit in the GPU's BAR1%s: lower "
+             "UCXPOOL_COMM_SIZE or set UCXPOOL_CUDA_BACKING=host",
              window);
 }
 
@@ -113,19 +113,19 @@ static void advise(const refusal_t *refusal, char *text)
 {
     if (refusal->error == EAGAIN) {
         snprintf(text, ADVICE_SIZE,
-                 "the device, or the control group (rdma.max), allows no more "
-                 "regions: raise that, or make fewer and larger ones "
+                 "the device or the control group (rdma.max) allows no more "
+                 "regions: raise the limit, or use fewer and larger regions "
                  "(UCXPOOL_REGION_SIZE)");
     } else if (is_unknown_address(refusal)) {
         snprintf(text, ADVICE_SIZE,
-                 "have the module nvidia-peermem loaded, or a driver, kernel "
-                 "and card that know dmabuf, or set "
+                 "load the module nvidia-peermem, or use a driver, kernel and "
+                 "network card that support dmabuf, or set "
                  "UCXPOOL_CUDA_BACKING=host");
     } else if ((refusal->driver_words == NULL) &&
                ((refusal->error == EINVAL) || (refusal->error == EOPNOTSUPP))) {
         snprintf(text, ADVICE_SIZE,
-                 "does it take this memory with the access 0x%x? Leave flags "
-                 "out%s",
+                 "the device may not support access 0x%x for this memory: "
+                 "remove flags%s",
                  (unsigned)refusal->access,
                  is_of_gpu(refusal) ? ", or set UCXPOOL_CUDA_BACKING=host"
                                     : "");
@@ -134,8 +134,7 @@ static void advise(const refusal_t *refusal, char *text)
     } else if (refusal->error == ENOMEM) {
         advise_memory(text);
     } else {
-        snprintf(text, ADVICE_SIZE,
-                 "look at the device (rdma link, the kernel's log)");
+        snprintf(text, ADVICE_SIZE, "check the device (rdma link, kernel log)");
     }
 }
 
@@ -159,8 +158,9 @@ static ucxpool_status_t refused(const refusal_t *refusal)
     advise(refusal, advice);
     return base_error(
         status_of(refusal),
-        "registering region %u of %u (%zu bytes each) with %s by %s: %s%s%s%s; "
-        "%u regions (%zu bytes) had been registered, and are not any more; %s",
+        "cannot register region %u of %u (%zu bytes each) with %s by %s: "
+        "%s%s%s%s; the %u regions (%zu bytes) registered before were "
+        "deregistered; %s",
         refusal->index, regions->num_regions, regions->region_size,
         refusal->device, calls[refusal->way], words,
         has_no_file ? " (not by dmabuf: " : "",
@@ -224,17 +224,17 @@ static ucxpool_status_t open_library(mem_verbs_t *verbs)
         dlopen(path, RTLD_NOW | RTLD_LOCAL | (is_asked ? 0 : RTLD_NOLOAD));
     if (verbs->library == NULL) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "%s is not loaded in this process (%s), so no "
-                          "protection domain can be its: link libibverbs "
-                          "dynamically, or name the library in %s",
-                          path, is_asked ? dlerror() : "nobody has used it",
+                          "%s is not loaded in this process (%s), so it did "
+                          "not create the protection domain: link libibverbs "
+                          "dynamically, or set %s to the library",
+                          path, is_asked ? dlerror() : "no module uses it",
                           MEM_VERBS_LIBRARY_VARIABLE);
     }
     if (!find(verbs->library, "ibv_reg_mr", &verbs->reg) ||
         !find(verbs->library, "ibv_dereg_mr", &verbs->dereg)) {
         dlclose(verbs->library);
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "%s has no ibv_reg_mr: look at %s", path,
+                          "%s has no ibv_reg_mr: check %s", path,
                           MEM_VERBS_LIBRARY_VARIABLE);
     }
     (void)find(verbs->library, "ibv_reg_mr_iova2", &verbs->reg_optional);
@@ -250,14 +250,14 @@ static ucxpool_status_t check_access(int access)
 
     if (access & IBV_ACCESS_ZERO_BASED) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "access 0x%x: a pool's keys go with its own "
-                          "addresses; leave IBV_ACCESS_ZERO_BASED out",
+                          "invalid access 0x%x: a pool's keys use its virtual "
+                          "addresses; remove IBV_ACCESS_ZERO_BASED",
                           (unsigned)access);
     }
     if ((access & writes) && !(access & IBV_ACCESS_LOCAL_WRITE)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "access 0x%x: what peers may write must be writable "
-                          "here, too; add IBV_ACCESS_LOCAL_WRITE",
+                          "invalid access 0x%x: remotely writable memory must "
+                          "be locally writable; add IBV_ACCESS_LOCAL_WRITE",
                           (unsigned)access);
     }
     return UCXPOOL_OK;
@@ -275,7 +275,7 @@ static void choose_way(mem_verbs_t *verbs)
     }
     if (!device->has_dmabuf ||
         (device->driver->cuMemGetHandleForAddressRange == NULL)) {
-        why = "the GPU and its driver have none";
+        why = "the GPU or its driver does not support it";
     } else if (verbs->reg_dmabuf == NULL) {
         why = "this libibverbs has no ibv_reg_dmabuf_mr";
     }
@@ -297,7 +297,8 @@ static int export_region(mem_verbs_t *verbs, const mem_region_t *region)
 
     verbs->driver_words[0] = '\0';
     if (mem_cuda_device_enter(device) != UCXPOOL_OK) {
-        snprintf(verbs->driver_words, WORDS_SIZE, "the GPU's context is gone");
+        snprintf(verbs->driver_words, WORDS_SIZE,
+                 "the GPU's context has been destroyed");
         return -1;
     }
     result = driver->cuMemGetHandleForAddressRange(
@@ -310,7 +311,7 @@ static int export_region(mem_verbs_t *verbs, const mem_region_t *region)
     (void)driver->cuGetErrorName(result, &name);
     snprintf(verbs->driver_words, WORDS_SIZE,
              "cuMemGetHandleForAddressRange: %s (%d)",
-             (name != NULL) ? name : "an error without a name", (int)result);
+             (name != NULL) ? name : "unknown error", (int)result);
     return -1;
 }
 
@@ -370,7 +371,7 @@ static void fall_to_peer(mem_verbs_t *verbs)
              (verbs->driver_words[0] != '\0')
                  ? verbs->driver_words
                  : strerror_r(errno, reason, sizeof(reason)));
-    base_debug("%s takes no dmabuf of GPU %d: %s",
+    base_debug("%s cannot register a dmabuf of GPU %d: %s",
                verbs->pd->context->device->name, verbs->regions->device,
                verbs->why_no_file);
     verbs->way = MEM_VERBS_PEER;
@@ -429,8 +430,9 @@ static ucxpool_status_t region_deregister(mem_verbs_t *verbs, unsigned index)
     error = verbs->dereg(verbs->mrs[index]);
     if (error != 0) {
         return base_error(UCXPOOL_ERR_IO,
-                          "deregistering region %u of %u from %s: %s; free the "
-                          "memory windows that are bound to it, and try again",
+                          "cannot deregister region %u of %u from %s: %s; free "
+                          "the memory windows that are bound to it and try "
+                          "again",
                           index, verbs->regions->num_regions,
                           verbs->pd->context->device->name, strerror(error));
     }

@@ -15,8 +15,8 @@ ucxpool_status_t mem_verbs_create(const mem_regions_t *regions,
     (void)counts;
     (void)verbs_p;
     return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                      "this libucxpool was built without verbs: build it where "
-                      "libibverbs' headers are (libibverbs-dev), without "
+                      "libucxpool was built without verbs: rebuild it with the "
+                      "headers of libibverbs (libibverbs-dev) and without "
                       "--without-verbs");
 }
 
