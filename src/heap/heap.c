@@ -73,7 +73,7 @@ static ucxpool_status_t init(heap_t *heap)
     }
     error = pthread_mutex_init(&heap->lock, NULL);
     if (error != 0) {
-        status = base_error_errno(error, "no lock for the heap");
+        status = base_error_errno(error, "cannot create a lock for the heap");
         goto err_cleanup_tables;
     }
     heap_streams_init(&heap->streams, heap->vmm);
@@ -163,8 +163,8 @@ static ucxpool_status_t find_stream(const heap_t *heap, void *handle,
     *stream_p = heap_streams_find(&heap->streams, handle);
     if (handle == STREAM_PER_THREAD) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "CU_STREAM_PER_THREAD names another stream in each "
-                          "thread: pass a stream made by cuStreamCreate()");
+                          "CU_STREAM_PER_THREAD is a different stream in each "
+                          "thread: pass a stream from cuStreamCreate()");
     }
     return UCXPOOL_OK;
 }
@@ -361,7 +361,8 @@ void heap_stats(heap_t *heap, heap_stats_t *stats_p)
 static const char *advice(const heap_stats_t *stats, uint64_t size)
 {
     return (size <= stats->limit - stats->reserved)
-               ? "and no more memory can be had: free some, here or elsewhere"
+               ? "the system has no more memory: free some in this process or "
+                 "another"
                : "raise UCXPOOL_MEMORY_LIMIT, or free memory";
 }
 
@@ -383,10 +384,9 @@ static ucxpool_status_t fail(heap_t *heap, uint64_t size, const void *handle,
     heap_log_write(heap->log, HEAP_LOG_FAILURE, NULL, size, handle);
     return base_error(
         status,
-        "%sthe heap has no %.1f MiB: of at most %.1f MiB it "
-        "holds %.1f, live %.1f (%" PRIu64 " allocations), free "
-        "%.1f, of which %.1f in one piece and %.1f in whole "
-        "chunks; %s",
+        "%sthe heap cannot allocate %.1f MiB: its limit is %.1f MiB, "
+        "reserved %.1f, live %.1f (%" PRIu64 " allocations), free "
+        "%.1f, largest free range %.1f, in whole chunks %.1f; %s",
         cause, (double)size / MIB, (double)stats.limit / MIB,
         (double)stats.reserved / MIB, (double)stats.live / MIB, stats.num_live,
         (double)stats.free / MIB, (double)stats.largest_contiguous / MIB,
@@ -676,7 +676,7 @@ ucxpool_status_t heap_alloc(heap_t *heap, size_t asked, void *handle,
     }
     if (asked == 0) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "an allocation of 0 bytes: ask for 1 or more");
+                          "cannot allocate 0 bytes: request 1 or more");
     }
     if (!round_up(heap, asked, &size)) {
         return fail(heap, asked, handle, UCXPOOL_ERR_NO_MEMORY);
@@ -703,7 +703,8 @@ static ucxpool_status_t refuse(const void *address, const char *why)
 
 static ucxpool_status_t refuse_dead(const void *address)
 {
-    return refuse(address, "it has been freed before, or does not begin there");
+    return refuse(address,
+                  "it has already been freed, or begins at another address");
 }
 
 /* Called with the lock of the page's stream held. */
@@ -783,7 +784,8 @@ ucxpool_status_t heap_free(heap_t *heap, void *address, void *handle)
     }
     if (!offset_of(heap, address, &offset)) {
         return refuse(address,
-                      "it lies elsewhere; pass the pool that allocated it");
+                      "it is outside the heap; pass the pool that allocated "
+                      "it");
     }
     page = heap_page_map_page(&heap->page_map, offset);
     if (page != NULL) {
@@ -858,7 +860,7 @@ static ucxpool_status_t find_live(heap_t *heap, const void *address,
     }
     if (!is_found || (place->offset >= place->begin + place->size)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "%p lies in no live allocation of this heap: pass "
+                          "%p is not in a live allocation of this heap: pass "
                           "the pool that allocated it",
                           address);
     }
@@ -879,8 +881,8 @@ ucxpool_status_t heap_usable_size(heap_t *heap, const void *address,
     }
     if (place.offset != place.begin) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "%p lies in an allocation, which begins %zu bytes "
-                          "before",
+                          "%p is not the start of its allocation, which begins "
+                          "%zu bytes earlier",
                           address, (size_t)(place.offset - place.begin));
     }
     *size_p = place.size;
@@ -942,8 +944,8 @@ ucxpool_status_t heap_segments(heap_t *heap, const void *address, size_t length,
     if ((status == UCXPOOL_OK) &&
         ((length == 0) || (length > place.begin + place.size - place.offset))) {
         status = base_error(UCXPOOL_ERR_INVALID_PARAM,
-                            "%zu bytes from %p on: the allocation has %zu "
-                            "there",
+                            "invalid range of %zu bytes at %p: the allocation "
+                            "has %zu bytes there",
                             length, address,
                             (size_t)(place.begin + place.size - place.offset));
     }
@@ -1028,7 +1030,8 @@ static ucxpool_status_t check_backing(const heap_home_t  *home,
 
     for (; page < heap_range_end(range); page += HEAP_PAGE) {
         if (is_backed(home, page) == is_hole) {
-            return fault(is_hole ? "a hole with memory" : "no memory", page);
+            return fault(
+                is_hole ? "a hole has memory" : "a range has no memory", page);
         }
     }
     return UCXPOOL_OK;
@@ -1040,20 +1043,21 @@ check_range(const heap_t *heap, const heap_range_t *range, uint64_t *indexed)
     const heap_range_t *after = range->after;
 
     if ((range->size == 0) || (range->size % HEAP_UNIT != 0)) {
-        return fault("a range of odd size", range->offset);
+        return fault("invalid size of a range", range->offset);
     }
     if ((after != NULL) && ((after->before != range) ||
                             (after->offset != heap_range_end(range)))) {
-        return fault("neighbours do not meet", range->offset);
+        return fault("neighbours are not adjacent", range->offset);
     }
     if (heap_space_cover(&heap->space, range->offset) != range) {
-        return fault("not found by its offset", range->offset);
+        return fault("a range is not found by its offset", range->offset);
     }
     if (heap_range_state(range) == HEAP_FREE) {
         *indexed += range->size;
         if ((after != NULL) && (heap_range_state(after) == HEAP_FREE) &&
             (after->stream == range->stream)) {
-            return fault("two free ranges of one stream meet", range->offset);
+            return fault("two free ranges of one stream are adjacent",
+                         range->offset);
         }
     }
     return check_backing(&heap->space.home, range);
@@ -1080,10 +1084,11 @@ static ucxpool_status_t check_home(const heap_t *heap)
         sum += stream->index.size;
     }
     if (end != home->size) {
-        return fault("the last range ends before the home does", end);
+        return fault("the last range ends before the home", end);
     }
-    return (sum == indexed) ? UCXPOOL_OK
-                            : fault("not all that is free is in an index", sum);
+    return (sum == indexed)
+               ? UCXPOOL_OK
+               : fault("the indexes do not hold all free ranges", sum);
 }
 
 static ucxpool_status_t check_counts(const heap_t *heap)
@@ -1093,7 +1098,8 @@ static ucxpool_status_t check_counts(const heap_t *heap)
         home->num_chunks * home->slot_size + home->num_pages * HEAP_PAGE;
 
     if ((home->reserved != sum) || (sum > heap->options.limit)) {
-        return fault("chunks and pages are not what is reserved", sum);
+        return fault("the reserved size does not match the chunks and pages",
+                     sum);
     }
     return UCXPOOL_OK;
 }
@@ -1117,7 +1123,8 @@ static ucxpool_status_t check_stitched(const heap_t *heap)
             if ((heap_range_state(range) != HEAP_STITCHED) ||
                 (range->offset != stitched->runs[i].home) ||
                 (range->size > left)) {
-                return fault("a run in use is not stitched", range->offset);
+                return fault("a run in use is not HEAP_STITCHED",
+                             range->offset);
             }
             left -= range->size;
         }

@@ -695,8 +695,8 @@ static ucxpool_status_t reserve(heap_t *heap, uint64_t size)
     }
     snprintf(cause, sizeof(cause), "%s", ucxpool_error_detail());
     return base_error(status,
-                      "of %" PRIu64 " bytes to reserve the heap holds %" PRIu64
-                      ": %s",
+                      "cannot reserve %" PRIu64
+                      " bytes: the heap holds %" PRIu64 "; %s",
                       size, heap->space.home.reserved, cause);
 }
 
@@ -706,8 +706,8 @@ ucxpool_status_t heap_reserve(heap_t *heap, size_t size)
 
     if (size > heap->options.limit) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "%zu bytes are more than the %zu that the heap may "
-                          "hold: raise UCXPOOL_MEMORY_LIMIT",
+                          "cannot reserve %zu bytes: the limit of the heap is "
+                          "%zu; raise UCXPOOL_MEMORY_LIMIT",
                           size, (size_t)heap->options.limit);
     }
     pthread_mutex_lock(&heap->lock);

@@ -98,8 +98,8 @@ static void write_out(heap_log_t *log)
             left -= (size_t)written;
         } else if (errno != EINTR) {
             log->is_over = true;
-            base_warn("%s: %s: the log of the heap ends here", log->path,
-                      strerror(errno));
+            base_warn("cannot write %s: %s; the heap log is incomplete",
+                      log->path, strerror(errno));
         }
     }
     log->num_bytes = 0;
@@ -111,8 +111,7 @@ ucxpool_status_t heap_log_create(const char *path, heap_log_t **log_p)
     int         error;
 
     if (log == NULL) {
-        return base_error(UCXPOOL_ERR_NO_MEMORY,
-                          "out of memory for the log of the heap");
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for the heap log");
     }
     error = open_free(path, log);
     if (error != 0) {
@@ -133,9 +132,10 @@ err_close:
     close(log->fd);
 err_free:
     free(log);
-    return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "HEAP_LOG=%s: %s; name a file that can be written", path,
-                      strerror(error));
+    return base_error(
+        UCXPOOL_ERR_INVALID_PARAM,
+        "cannot write UCXPOOL_HEAP_LOG=%s: %s; set it to a writable file", path,
+        strerror(error));
 }
 
 void heap_log_destroy(heap_log_t *log)

@@ -595,7 +595,7 @@ static ucxpool_status_t select_unit(selection_t *selection, uint64_t offset,
         runs     = realloc(selection->runs, capacity * sizeof(runs[0]));
         if (runs == NULL) {
             return base_error(UCXPOOL_ERR_NO_MEMORY,
-                              "no host memory to plan a stitched range of %zu "
+                              "no host memory for a stitched range of %zu "
                               "runs",
                               capacity);
         }

@@ -351,7 +351,7 @@ static ucxpool_status_t stream_create(const mem_vmm_t *vmm, void *handle,
 
     if (stream == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
-                          "no host memory for what the heap knows of a stream");
+                          "no host memory for the heap's data of a stream");
     }
     stream->handle = handle;
     stream->over   = vmm->is_host ? ALL_TICKETS : 0;
