@@ -4,7 +4,7 @@
 # the same. On stand-ins for the CUDA driver, for NVIDIA's management library,
 # and for what limits UCX's registrations.
 #
-# With TEST_BUDGET_TABLE=y it prints the table of docs/guide/sizing.md.
+# With TEST_BUDGET_TABLE=y it prints the table of docs/benchmarks/budget.md.
 set -u
 LC_ALL=C
 export LC_ALL

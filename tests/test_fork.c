@@ -193,7 +193,8 @@ static unsigned num_awake(void)
 }
 
 /* A fork while UCX's thread is in a call such as mmap() leaves its lock taken
- * in the child (README, "Limits"): let all threads but this one sleep first. */
+ * in the child (docs/reference/api.md, "Fork"): let all threads but this one
+ * sleep first. */
 static pid_t fork_asleep(void)
 {
     while (num_awake() > 1) {

@@ -48,9 +48,9 @@ ucxpool_status_t ucxpool_config_modify(ucxpool_config_t *config,
                                        const char *key, const char *value);
 
 /*
- * Set the secret that peers of a listener must know (README, "What is
- * protected") from memory instead of a file. It overrides SECRET_FILE in pools
- * that are created with these settings afterwards.
+ * Set the secret that peers of a listener must know (docs/guide/security.md)
+ * from memory instead of a file. It overrides SECRET_FILE in pools that are
+ * created with these settings afterwards.
  *
  * bytes   The secret. Copied; the copy is wiped after the settings and all
  *         pools created with them have been released. NULL removes the secret,
