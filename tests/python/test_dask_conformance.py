@@ -1,5 +1,5 @@
 """What upstream's distributed/comm/tests/test_comms.py claims of a backend,
-claimed of ucxpool:// by tests of our own; docs/guide/dask.md has the table."""
+claimed of ucxpool:// by tests of our own; docs/reference/dask-tests.md has the table."""
 import asyncio
 import gc
 import importlib.metadata
