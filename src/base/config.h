@@ -91,10 +91,12 @@ typedef struct base_config {
     size_t            frag_size;     /* FRAG_SIZE: auto; slice of a block */
     unsigned          depth;      /* DEPTH: fragments in flight per message */
     size_t            eager_size; /* EAGER_SIZE: 16k */
-    unsigned          credits;    /* CREDITS: unreceived messages a peer may
-                                     leave with us: 64 */
-    unsigned max_unexpected;      /* MAX_UNEXPECTED: those without their bytes:
-                                     128k */
+    /* CREDITS: 64; messages with data that a peer may send before a receive is
+     * posted. */
+    unsigned credits;
+    /* MAX_UNEXPECTED: 128k; messages with only a descriptor that may wait for a
+     * receive. */
+    unsigned               max_unexpected;
     base_unexpected_full_t unexpected_full; /* UNEXPECTED_FULL: wait, fail */
     size_t                 inplace_min; /* INPLACE_MIN: 16k; shorter pieces of
                                            registered memory are packed */
@@ -105,7 +107,7 @@ typedef struct base_config {
     uint64_t        request_timeout_ns; /* REQUEST_TIMEOUT: inf */
     uint64_t        close_timeout_ns;   /* CLOSE_TIMEOUT: 2s */
     uint64_t        peer_timeout_ns;    /* PEER_TIMEOUT: 10s */
-    uint64_t        spin_ns;            /* SPIN: 200us, before a sleep */
+    uint64_t        spin_ns; /* SPIN: 200us; polling before a sleep */
 
     /* peers */
     char           secret_file[BASE_PATH_SIZE]; /* SECRET_FILE: empty */
