@@ -640,7 +640,7 @@ static ucxpool_status_t alloc_any(heap_t *heap, heap_stream_t *stream,
 }
 
 /* Ask the application to free memory. */
-static bool is_helped(heap_t *heap, uint64_t asked, void *stream)
+static bool ask_application(heap_t *heap, uint64_t asked, void *stream)
 {
     ucxpool_heap_failure_t callback;
     ucxpool_t             *pool;
@@ -683,7 +683,7 @@ ucxpool_status_t heap_alloc(heap_t *heap, size_t asked, void *handle,
     }
     do {
         status = alloc_any(heap, stream, size, asked, &range);
-    } while ((status != UCXPOOL_OK) && is_helped(heap, asked, handle));
+    } while ((status != UCXPOOL_OK) && ask_application(heap, asked, handle));
     if (status != UCXPOOL_OK) {
         return fail(heap, asked, handle, status);
     }

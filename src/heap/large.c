@@ -654,8 +654,8 @@ static uint64_t half_of(const heap_t *heap, uint64_t size)
 
 /* Add memory in smaller and smaller pieces as long as the driver has no
  * more. */
-static ucxpool_status_t back_what_there_is(heap_t *heap, heap_stream_t *stream,
-                                           uint64_t missing)
+static ucxpool_status_t back_in_pieces(heap_t *heap, heap_stream_t *stream,
+                                       uint64_t missing)
 {
     uint64_t piece = missing;
 
@@ -688,7 +688,7 @@ static ucxpool_status_t reserve(heap_t *heap, uint64_t size)
         return status;
     }
     level  = base_error_log_at(BASE_LOG_DEBUG);
-    status = back_what_there_is(heap, stream, size - reserved);
+    status = back_in_pieces(heap, stream, size - reserved);
     base_error_log_at(level);
     if (status == UCXPOOL_OK) {
         return UCXPOOL_OK;

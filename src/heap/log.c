@@ -149,7 +149,7 @@ void heap_log_destroy(heap_log_t *log)
 }
 
 /* Format the time of day once per second. */
-static void tell_second(heap_log_t *log, time_t second)
+static void update_clock(heap_log_t *log, time_t second)
 {
     struct tm local;
 
@@ -178,7 +178,7 @@ static void add_line(heap_log_t *log, const char *call)
     int             length;
 
     clock_gettime(CLOCK_REALTIME, &now);
-    tell_second(log, now.tv_sec);
+    update_clock(log, now.tv_sec);
     length =
         snprintf(log->buffer + log->num_bytes, LINE_SIZE, "%d,%s.%06ld,%s\n",
                  (int)gettid(), log->clock, now.tv_nsec / 1000, call);

@@ -382,7 +382,7 @@ static ucxpool_status_t add(heap_streams_t *streams, void *handle,
     return UCXPOOL_OK;
 }
 
-static void be_over(heap_stream_t *stream, uint64_t ticket)
+static void set_over(heap_stream_t *stream, uint64_t ticket)
 {
     __atomic_store_n(&stream->over, ticket, __ATOMIC_RELEASE);
 }
@@ -392,7 +392,7 @@ static void be_over(heap_stream_t *stream, uint64_t ticket)
 static void begin_again(const heap_streams_t *streams, heap_stream_t *stream)
 {
     if (!streams->vmm->is_host) {
-        be_over(stream, __atomic_load_n(&stream->frees, __ATOMIC_RELAXED));
+        set_over(stream, __atomic_load_n(&stream->frees, __ATOMIC_RELAXED));
     }
     __atomic_store_n(&stream->is_ended, false, __ATOMIC_RELEASE);
 }
@@ -424,7 +424,7 @@ void heap_stream_look(heap_streams_t *streams, heap_stream_t *stream)
 {
     if ((stream->fence != NULL) &&
         streams->vmm->calls->fence_is_reached(streams->vmm, stream->fence)) {
-        be_over(stream, stream->covers);
+        set_over(stream, stream->covers);
         put_fence(streams, stream);
     }
 }
@@ -499,7 +499,7 @@ ucxpool_status_t heap_stream_sync(heap_streams_t *streams,
         status = streams->vmm->calls->fence_sync(streams->vmm, stream->fence);
     }
     if (status == UCXPOOL_OK) {
-        be_over(stream, stream->covers);
+        set_over(stream, stream->covers);
         put_fence(streams, stream);
         streams->num_syncs++;
     }
@@ -515,7 +515,7 @@ ucxpool_status_t heap_stream_retire(heap_streams_t *streams,
     (void)heap_stream_ticket(stream);
     status = heap_stream_sync(streams, stream);
     if (status == UCXPOOL_OK) {
-        be_over(stream, ALL_TICKETS);
+        set_over(stream, ALL_TICKETS);
         __atomic_store_n(&stream->is_ended, true, __ATOMIC_RELEASE);
     }
     return status;

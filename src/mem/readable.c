@@ -47,7 +47,7 @@ typedef struct mappings {
     unsigned num;
 } mappings_t;
 
-#define NOT_TOLD UINT64_MAX
+#define UNSUPPORTED UINT64_MAX
 
 /* Returns false if no mapping exists or the ioctl is unsupported; see errno. */
 static bool ask_mapping(int fd, uint64_t address, procmap_t *query_p)
@@ -63,7 +63,7 @@ static uint64_t ask_end(mappings_t *mappings, uint64_t address)
     procmap_t query;
 
     if (!ask_mapping(mappings->fd, address, &query)) {
-        return (errno == ENOENT) ? 0 : NOT_TOLD;
+        return (errno == ENOENT) ? 0 : UNSUPPORTED;
     }
     if (!(query.flags & PROCMAP_READABLE)) {
         return 0;
@@ -93,8 +93,8 @@ static uint64_t covered_of(mappings_t *mappings, const mem_span_t *span)
         uint64_t at  = span->address + done;
         uint64_t end = find_end(mappings, at);
 
-        if (end == NOT_TOLD) {
-            return NOT_TOLD;
+        if (end == UNSUPPORTED) {
+            return UNSUPPORTED;
         }
         if (end <= at) {
             break;
@@ -123,21 +123,21 @@ static bool find_by_mappings(const mem_span_t *spans, size_t num,
     }
     close(mappings.fd);
     *first_p = i;
-    return (i == num) || (covered != NOT_TOLD);
+    return (i == num) || (covered != UNSUPPORTED);
 }
 
 bool mem_find_anonymous(uint64_t address, mem_span_t *mapping_p)
 {
     int       fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     procmap_t query;
-    bool      is_told;
+    bool      is_found;
 
     if (fd < 0) {
         return false;
     }
-    is_told = ask_mapping(fd, address, &query);
+    is_found = ask_mapping(fd, address, &query);
     close(fd);
-    if (!is_told || !(query.flags & PROCMAP_READABLE) || (query.inode != 0)) {
+    if (!is_found || !(query.flags & PROCMAP_READABLE) || (query.inode != 0)) {
         return false;
     }
     *mapping_p = (mem_span_t){query.start, query.end - query.start};

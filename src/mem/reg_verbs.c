@@ -350,8 +350,8 @@ static struct ibv_mr *register_addresses(const mem_verbs_t  *verbs,
                       verbs->access & ~IBV_ACCESS_OPTIONAL_RANGE);
 }
 
-static struct ibv_mr *register_in_its_way(mem_verbs_t        *verbs,
-                                          const mem_region_t *region)
+static struct ibv_mr *register_by_way(mem_verbs_t        *verbs,
+                                      const mem_region_t *region)
 {
     errno = 0;
     if (verbs->way == MEM_VERBS_DMABUF) {
@@ -363,7 +363,7 @@ static struct ibv_mr *register_in_its_way(mem_verbs_t        *verbs,
 
 /* The first region could not be registered by dmabuf; the kernel may know the
  * GPU's addresses. */
-static void fall_to_peer(mem_verbs_t *verbs)
+static void fall_back_to_peer(mem_verbs_t *verbs)
 {
     char reason[WORDS_SIZE];
 
@@ -391,12 +391,12 @@ static ucxpool_status_t region_register(mem_verbs_t *verbs, unsigned index)
 {
     const mem_region_t *region = &verbs->regions->regions[index];
     uint64_t            start  = base_clock_now();
-    struct ibv_mr      *mr     = register_in_its_way(verbs, region);
+    struct ibv_mr      *mr     = register_by_way(verbs, region);
     refusal_t           refusal;
 
     if ((mr == NULL) && (verbs->way == MEM_VERBS_DMABUF) && (index == 0)) {
-        fall_to_peer(verbs);
-        mr = register_in_its_way(verbs, region);
+        fall_back_to_peer(verbs);
+        mr = register_by_way(verbs, region);
     }
     if (mr == NULL) {
         refusal = (refusal_t){
