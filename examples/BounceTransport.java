@@ -1,14 +1,14 @@
 /*
- * A transport in the manner of Spark RAPIDS' shuffle, on bounce buffers of the
- * pool: the sender packs many blocks into windows of one bounce buffer each,
- * the receiver takes a bounce buffer for each window and copies the blocks out.
+ * A transport like that of Spark RAPIDS' shuffle, on bounce buffers of the
+ * pool. The sender packs many blocks into windows of one bounce buffer each.
+ * The receiver takes a bounce buffer for each window and copies the blocks out.
  *
  *     blocks     [ 1 ][    2    ][        3        ][ 4 ]
  *     windows    [   bounce buffer   ][   bounce buffer   ]
  *
- * Both sides know the lengths of the blocks, from the metadata that was
- * exchanged before, and so need no header. To the left is what is called in
- * RAPIDS, to the right what takes its place here:
+ * Both sides know the lengths of the blocks from metadata that was exchanged
+ * before, and therefore need no header. The left column has the calls in
+ * RAPIDS, the right column the calls that replace them here:
  *
  *     BounceBufferManager.acquireBuffersNonBlocking  the same
  *     BounceBufferManager.freeBuffer, close          the same
@@ -43,7 +43,7 @@ public final class BounceTransport {
     private BounceTransport() {
     }
 
-    /** Copies bytes between blocks, one after the other, and a window. */
+    /** Copies bytes between consecutive blocks and a window. */
     private static final class Cursor {
         private final List<ByteBuffer> blocks;
         private int next;
@@ -56,8 +56,8 @@ public final class BounceTransport {
             return next == blocks.size();
         }
 
-        /** Move the blocks' next bytes into a window, or a window's into them,
-         * as far as both go. */
+        /** Copies the blocks' next bytes into a window, or a window's into the
+         * blocks, until one of them ends. */
         void move(ByteBuffer window, boolean isOut) {
             while (!isAtEnd() && window.hasRemaining()) {
                 ByteBuffer block = blocks.get(next);
@@ -74,7 +74,7 @@ public final class BounceTransport {
         }
     }
 
-    /** The sending side: a window is packed while others are on their way. */
+    /** The sending side: packs a window while others are in flight. */
     static void send(Channel channel, BounceBufferManager manager,
                      List<ByteBuffer> blocks) throws Exception {
         Cursor cursor = new Cursor(blocks);
@@ -86,12 +86,12 @@ public final class BounceTransport {
 
             cursor.move(bytes, false);
             bounce.addTo(source, 0, bytes.position());
-            /* However it ends, the bounce buffer comes back. */
+            /* Release the bounce buffer in any case. */
             channel.send(source, window, null, sent -> bounce.close());
         }
     }
 
-    /** The receiving side: into a bounce buffer, and out of it. */
+    /** The receiving side: receives into bounce buffers and copies out. */
     static void receive(Channel channel, BounceBufferManager manager,
                         List<ByteBuffer> blocks) throws Exception {
         Cursor cursor = new Cursor(blocks);
@@ -114,7 +114,7 @@ public final class BounceTransport {
         return new Pool(name, Map.of("COMM_SIZE", "16m"), null);
     }
 
-    /** Both sides have to move: each has a thread that does nothing else. */
+    /** Progresses a pool in its own thread. Both sides need one. */
     private static void pollAlways(Pool pool) {
         Thread thread = new Thread(() -> {
             try {

@@ -1,8 +1,8 @@
 /*
- * all_to_all - three processes send many pieces to each other, all at once:
- * each a message of 10,000 pieces of 256 bytes, which lie scattered, to each of
- * the others. Their addresses go through shared memory here; MPI, PMIx or files
- * do as well.
+ * all_to_all - three processes send to each other at the same time: each sends
+ * one message of 10,000 scattered pieces of 256 bytes to each other process.
+ * The processes exchange their addresses in shared memory; MPI, PMIx or files
+ * work as well.
  */
 #include <ucxpool/ucxpool.h>
 
@@ -18,10 +18,10 @@
 #define NUM_RANKS  3
 #define NUM_PIECES 10000
 #define PIECE      256
-#define STRIDE     1000 /* from one piece to the next */
+#define STRIDE     1000 /* distance between the starts of two pieces */
 #define TAG        1
 
-/* What the processes share. */
+/* Shared by all processes. */
 typedef struct board {
     pthread_barrier_t barrier;
     size_t            lengths[NUM_RANKS];
@@ -71,7 +71,7 @@ static void tell_address(board_t *board, int rank, ucxpool_t *pool)
     pthread_barrier_wait(&board->barrier);
 }
 
-/* A channel to each of the others; both ends make theirs. */
+/* Create a channel to each other process. Both ends must do so. */
 static void connect_all(board_t *board, int rank, ucxpool_t *pool,
                         ucxpool_channel_t **channels)
 {
@@ -89,7 +89,7 @@ static void connect_all(board_t *board, int rank, ucxpool_t *pool,
     }
 }
 
-/* Pieces side by side, with gaps, each filled with the number of a rank. */
+/* Pieces with gaps between them, each filled with the number of a rank. */
 static void **make_pieces(int number)
 {
     void **pieces = malloc(NUM_PIECES * sizeof(*pieces));
@@ -128,7 +128,7 @@ static void finish(ucxpool_request_t *request)
     ucxpool_request_release(request);
 }
 
-/* All is posted before anything is waited for; any wait moves all of it. */
+/* Post everything before waiting: any wait progresses all requests. */
 static void exchange(ucxpool_t *pool, int rank, ucxpool_channel_t **channels)
 {
     ucxpool_request_t *sends[NUM_RANKS], *receives[NUM_RANKS];
@@ -159,7 +159,7 @@ static void exchange(ucxpool_t *pool, int rank, ucxpool_channel_t **channels)
     free_pieces(to_send);
 }
 
-/* A pool is of one process: it is made after the fork. */
+/* A pool belongs to one process: create it after the fork. */
 static int run(board_t *board, int rank)
 {
     ucxpool_channel_t *channels[NUM_RANKS];
@@ -173,7 +173,7 @@ static int run(board_t *board, int rank)
     return 0;
 }
 
-/* End those that run. */
+/* Kill the processes that still run. */
 static void end_ranks(const pid_t *ranks)
 {
     for (int rank = 0; rank < NUM_RANKS; rank++) {
@@ -199,7 +199,8 @@ static int start_ranks(board_t *board, pid_t *ranks)
     return 0;
 }
 
-/* One that fails at the start leaves the others at the barrier. */
+/* Wait for all ranks. If one fails, kill the others, because they may wait for
+ * it at the barrier. */
 static int reap_ranks(pid_t *ranks)
 {
     int   result = 0, status;

@@ -1,8 +1,7 @@
 /*
- * borrowed HOST:PORT WORD... - as examples/sender, for a program that has a UCX
- * context and worker of its own: the pool borrows both. What the program does
- * with them besides goes on, with other active-message ids than AM_ID and the
- * next.
+ * borrowed HOST:PORT WORD... - as examples/sender, for a program with its own
+ * UCX context and worker, which the pool borrows. The program can use both as
+ * before, except the active-message ids AM_ID and AM_ID + 1.
  */
 #include <ucxpool/ucxpool.h>
 
@@ -29,7 +28,7 @@ static void must_ucx(ucs_status_t status)
     }
 }
 
-/* What a pool needs of a context; WAKEUP lets it sleep while it waits. */
+/* The features that a pool needs; WAKEUP lets it sleep while it waits. */
 static ucp_context_h make_context(void)
 {
     ucp_params_t params = {
@@ -42,8 +41,8 @@ static ucp_context_h make_context(void)
     return context;
 }
 
-/* One thread at a time uses it: the pool's lock sees to it as far as the pool
- * is concerned, the program to the rest. */
+/* Only one thread at a time may use the worker. The pool's lock ensures this
+ * for the pool; the program must ensure it for its own calls. */
 static ucp_worker_h make_worker(ucp_context_h context)
 {
     ucp_worker_params_t params = {
@@ -88,7 +87,7 @@ int main(int argc, char **argv)
 
     must(ucxpool_create(&params, &pool));
     send_words(pool, argc > 1 ? argv[1] : "", argv + 2, argc - 2);
-    /* The pool first: it gives back what it has borrowed. */
+    /* Destroy the pool first: it uses the worker and the context. */
     ucxpool_destroy(pool);
     ucp_worker_destroy(worker);
     ucp_cleanup(context);

@@ -1,7 +1,7 @@
 /*
  * dead_peer - two peers connect, and one of them is killed while the survivor
- * waits for its message. The survivor is told which channel has failed and why,
- * frees what belonged to it, and goes on with the other.
+ * waits for its message. The survivor learns which channel has failed and why,
+ * frees its memory, and continues with the other peer.
  */
 #include <ucxpool/ucxpool.h>
 
@@ -21,7 +21,7 @@ static const char *const names[] = {"doomed", "steady"};
 /* A peer, as the survivor sees it. */
 typedef struct peer {
     ucxpool_channel_t *channel;
-    ucxpool_request_t *request; /* the receive that waits for its data */
+    ucxpool_request_t *request; /* receives the peer's data */
     char              *data;
     char               name[16];
 } peer_t;
@@ -51,8 +51,8 @@ static void *get_memory(size_t length)
     return memory;
 }
 
-/* The peers' part. The survivor's answer to the name is the word to go on; the
- * doomed one dies where it should have sent. */
+/* Code of the peers. The survivor replies to the peer's name; after the reply,
+ * the doomed peer dies instead of sending. */
 static int run_peer(const char *name, int port_fd)
 {
     char               where[32] = "";
@@ -83,7 +83,7 @@ static int run_peer(const char *name, int port_fd)
     return 0;
 }
 
-/* A process and the pipe by which it is told where to connect. */
+/* A process, and the pipe through which it gets the address to connect to. */
 static int start_peer(const char *name)
 {
     int   fds[2];
@@ -101,7 +101,7 @@ static int start_peer(const char *name)
     return fds[1];
 }
 
-/* The next peer, and a receive for its data. */
+/* Accept the next peer, and post a receive for its data. */
 static void meet(ucxpool_t *pool, ucxpool_listener_t *listener, peer_t *peer)
 {
     ucxpool_status_t status;
@@ -128,7 +128,8 @@ static void let_go_on(const peer_t *peer)
     finish(request);
 }
 
-/* What has become of a peer's receive. Its memory is ours again in any case. */
+/* Report the result of a peer's receive. Its memory can be freed in any case.
+ */
 static void conclude(peer_t *peer)
 {
     ucxpool_status_t status =
@@ -167,7 +168,7 @@ int main(void)
     }
     meet(pool, listener, &peers[0]);
     meet(pool, listener, &peers[1]);
-    /* The doomed one first, so that the other is used after its death. */
+    /* Wait for the doomed peer first, to use the other one after its death. */
     for (int turn = 0; turn < 2; turn++) {
         peer_t *peer = &peers[strcmp(peers[0].name, names[turn]) != 0];
 

@@ -1,6 +1,6 @@
 /*
- * event_loop - a server that sleeps in epoll, beside whatever else the program
- * waits for, and gives each message back to its sender. The client is a child
+ * event_loop - a server that sleeps in epoll, together with the program's other
+ * descriptors, and returns each message to its sender. The client is a child
  * process.
  */
 #include <ucxpool/ucxpool.h>
@@ -59,8 +59,8 @@ static int run_client(int port_fd)
     return 0;
 }
 
-/* Give a message of the channel back; false: there is none now. */
-static bool give_back(ucxpool_t *pool, ucxpool_channel_t *channel)
+/* Return one message of the channel to its sender; false if none is left. */
+static bool echo_message(ucxpool_t *pool, ucxpool_channel_t *channel)
 {
     int                number;
     ucxpool_data_t     data = ucxpool_data_buffer(&number, sizeof(number));
@@ -71,10 +71,10 @@ static bool give_back(ucxpool_t *pool, ucxpool_channel_t *channel)
         return false;
     }
     must(ucxpool_message_recv(message, &data, NULL, &request));
-    finish(request); /* four bytes have come with their message */
+    finish(request); /* four bytes have arrived with their message */
     must(ucxpool_send_buffer(channel, &number, sizeof(number), TAG, NULL,
                              &request));
-    finish(request); /* they are copied */
+    finish(request); /* the bytes are copied */
     return true;
 }
 
@@ -88,9 +88,8 @@ static void release_if_ended(ucxpool_channel_t *channel)
     }
 }
 
-/* See to a channel or to the listener. Returns how many messages were given
- * back. */
-static int see_to(ucxpool_t *pool, const ucxpool_event_t *event)
+/* Handle the channel or the listener. Returns the number of messages sent. */
+static int handle_event(ucxpool_t *pool, const ucxpool_event_t *event)
 {
     int                count = 0;
     ucxpool_channel_t *channel;
@@ -98,11 +97,11 @@ static int see_to(ucxpool_t *pool, const ucxpool_event_t *event)
     if (event->kinds & UCXPOOL_EVENT_CALLER) {
         while (ucxpool_listener_accept(event->listener, NULL, &channel) ==
                UCXPOOL_OK) {
-            /* Its events bring it back to us. */
+            /* Its events are handled when they are reported. */
         }
     }
     if (event->kinds & UCXPOOL_EVENT_MESSAGE) {
-        while (give_back(pool, event->channel)) {
+        while (echo_message(pool, event->channel)) {
             count++;
         }
     }
@@ -112,9 +111,8 @@ static int see_to(ucxpool_t *pool, const ucxpool_event_t *event)
     return count;
 }
 
-/* See to all who have something to tell: sixteen now, and the others when the
- * loop comes round. */
-static int look(ucxpool_t *pool)
+/* Handle up to sixteen events; the next iteration of the loop gets the rest. */
+static int handle_events(ucxpool_t *pool)
 {
     int             count = 0;
     size_t          num;
@@ -122,7 +120,7 @@ static int look(ucxpool_t *pool)
 
     must(ucxpool_event_get(pool, events, 16, &num));
     for (size_t i = 0; i < num; i++) {
-        count += see_to(pool, &events[i]);
+        count += handle_event(pool, &events[i]);
     }
     return count;
 }
@@ -141,7 +139,7 @@ static void run_server(ucxpool_t *pool)
         exit(1);
     }
     for (;;) {
-        count += look(pool);
+        count += handle_events(pool);
         if (count == NUM_ROUNDS) {
             break;
         }
@@ -163,12 +161,12 @@ int main(void)
     ucxpool_t          *pool;
     ucxpool_listener_t *listener;
 
-    /* Before the pool is made: a forked child cannot use its parent's. */
+    /* Before the pool is created: a forked child cannot use it. */
     if ((pipe(port) != 0) || ((client = fork()) < 0)) {
         perror("event_loop");
         return 1;
     }
-    /* Each closes the other's end, and hears of it when that one is gone. */
+    /* Each process closes the other's end, to detect when the other exits. */
     if (client == 0) {
         close(port[1]);
         return run_client(port[0]);
@@ -189,6 +187,6 @@ int main(void)
         fprintf(stderr, "event_loop: the client failed\n");
         return 1;
     }
-    printf("%d messages were given back\n", NUM_ROUNDS);
+    printf("%d messages were returned\n", NUM_ROUNDS);
     return 0;
 }

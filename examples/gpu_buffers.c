@@ -1,10 +1,10 @@
 /*
- * gpu_buffers - send buffers that lie anywhere in a GPU's memory from one
- * process to another. Both pools are on GPU 0; between two of them on different
- * GPUs it is the same. Without a driver or a GPU it ends with 77.
+ * gpu_buffers - send scattered buffers in GPU memory from one process to
+ * another. Both pools are on GPU 0; the code is the same for two GPUs. Exits
+ * with 77 if there is no driver or no GPU.
  *
- * A program with the CUDA toolkit includes cuda.h, or calls the runtime; here
- * the driver is opened when the program runs, so that it is built anywhere.
+ * A program with the CUDA toolkit includes cuda.h or calls the runtime. This
+ * example opens the driver at run time, so that it can be built anywhere.
  */
 #include <ucxpool/ucxpool.h>
 
@@ -19,7 +19,7 @@
 #define LENGTH      ((size_t)3 << 20)
 #define TAG         1
 
-/* Of the CUDA driver, what is called here. */
+/* The functions of the CUDA driver that this program calls. */
 static struct {
     int (*init)(unsigned flags);
     int (*retain)(void **context, int device);
@@ -58,7 +58,7 @@ static void find(void *driver, const char *name, void *function_p)
     memcpy(function_p, &function, sizeof(function));
 }
 
-/* The driver that the pool uses, too; and the GPU's primary context. */
+/* Open the same driver as the pool, and the GPU's primary context. */
 static void start_cuda(void)
 {
     const char *path   = getenv("UCXPOOL_CUDA_DRIVER");
@@ -97,8 +97,8 @@ static ucxpool_t *create_pool(void)
     return pool;
 }
 
-/* Buffers of the program's own, wherever the driver puts them, each filled with
- * a letter: what is sent need not be the pool's memory. */
+/* Allocate the program's own buffers at any addresses, and fill each with a
+ * letter. Data to send need not be in the pool's memory. */
 static void make_buffers(ucxpool_segment_t *buffers, char *letters, char first)
 {
     unsigned long long address;
@@ -125,8 +125,8 @@ static void finish(ucxpool_request_t *request)
     ucxpool_request_release(request);
 }
 
-/* The pool reads the buffers after what is in the default stream now; where a
- * kernel of another stream fills them, the request's params name that. */
+/* The pool reads the buffers after all work that is now in the default stream.
+ * If a kernel in another stream fills them, name it in the params. */
 static int run_sender(int port_fd, char *letters)
 {
     char               where[32] = "";
@@ -201,7 +201,7 @@ static void run_receiver(int port_fd, char *letters)
     ucxpool_destroy(pool);
 }
 
-/* CUDA does not outlive a fork: each process starts it for itself. */
+/* CUDA does not survive a fork: each process initializes it. */
 int main(void)
 {
     char *letters = malloc(LENGTH);

@@ -1,7 +1,7 @@
 /*
- * page_cache - a process keeps pages in its memory, and another one reads some
- * of them, writes one back, and lets the owner know, without the owner having
- * to send or receive anything.
+ * page_cache - a process keeps pages in its memory. Another process reads some
+ * pages, writes one back, and notifies the owner. The owner posts no send or
+ * receive for the pages.
  */
 #include <ucxpool/ucxpool.h>
 
@@ -96,7 +96,7 @@ static int run_reader(int port_fd)
     return 0;
 }
 
-/* A process and the pipe by which it is told where to connect. */
+/* A process, and the pipe through which it gets the address to connect to. */
 static int start_reader(void)
 {
     int   fds[2];
@@ -160,7 +160,7 @@ int main(void)
                              &request));
     finish(request);
 
-    /* The notification comes when the page is there. */
+    /* The notification arrives after the page has been written. */
     must(ucxpool_recv_buffer(pool, channel, NULL, 0, TAG_WRITTEN, UINT64_MAX,
                              NULL, &request));
     finish(request);

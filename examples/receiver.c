@@ -1,6 +1,6 @@
 /*
  * receiver HOST:PORT - wait for one message of examples/sender and print its
- * segments, one a line. The port 0 takes a free one; which is printed first.
+ * segments, one per line. Port 0 selects a free port, which is printed first.
  */
 #include <ucxpool/ucxpool.h>
 
@@ -16,7 +16,7 @@ static void must(ucxpool_status_t status)
     }
 }
 
-/* The next peer that has proved itself. */
+/* Accept the next peer that has proved the secret. */
 static ucxpool_channel_t *accept_peer(ucxpool_t          *pool,
                                       ucxpool_listener_t *listener)
 {
@@ -31,8 +31,8 @@ static ucxpool_channel_t *accept_peer(ucxpool_t          *pool,
     return channel;
 }
 
-/* The next message, looked at before it is received; exits if the peer ends
- * without one. */
+/* Get the next message without receiving it; exits if the peer disconnects
+ * without sending one. */
 static ucxpool_message_t *next_message(ucxpool_t         *pool,
                                        ucxpool_channel_t *channel)
 {
@@ -44,7 +44,8 @@ static ucxpool_message_t *next_message(ucxpool_t         *pool,
         ucxpool_channel_query(channel, &peer, sizeof(peer));
         if (peer.state == UCXPOOL_CHANNEL_FAILED ||
             peer.state == UCXPOOL_CHANNEL_CLOSED) {
-            fprintf(stderr, "receiver: the peer is gone: %s\n", peer.reason);
+            fprintf(stderr, "receiver: the peer disconnected: %s\n",
+                    peer.reason);
             exit(1);
         }
         must(ucxpool_wait(pool, UCXPOOL_FOREVER));
@@ -52,7 +53,7 @@ static ucxpool_message_t *next_message(ucxpool_t         *pool,
     return message;
 }
 
-/* Receive the message into one buffer and print it as it was cut. */
+/* Receive the message into one buffer, and print it segment by segment. */
 static void print_message(ucxpool_message_t *message)
 {
     ucxpool_message_attr_t attr;

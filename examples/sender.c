@@ -1,4 +1,4 @@
-/* sender HOST:PORT WORD... - send words, wherever they lie, as one message. */
+/* sender HOST:PORT WORD... - send scattered words as one message. */
 #include <ucxpool/ucxpool.h>
 
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /*
- * verbs_write [DEVICE [GID-INDEX]] - RDMA by one's own hand, on the pool's
- * blocks: two processes with a pool each; the first writes a block of its own
- * into a block of the second, which does nothing but look.
+ * verbs_write [DEVICE [GID-INDEX]] - the application's own RDMA on the pool's
+ * blocks: two processes with a pool each. The first process writes one of its
+ * blocks into a block of the second, which only checks the result.
  *
- * Exit status: 77 where there is no RDMA device.
+ * Exit status: 77 if there is no RDMA device.
  */
 #include <ucxpool/ucxpool.h>
 
@@ -30,10 +30,10 @@ typedef struct side {
     ucxpool_t            *pool;
     ucxpool_verbs_t      *verbs;
     ucxpool_block_t       block;
-    ucxpool_verbs_piece_t piece; /* where the block lies, and its keys */
+    ucxpool_verbs_piece_t piece; /* address of the block, and its keys */
 } side_t;
 
-/* What the other process has to know. */
+/* The data that the other process needs. */
 typedef struct card {
     struct ibv_port_attr port;
     union ibv_gid        gid;
@@ -59,7 +59,7 @@ static void must_pool(ucxpool_status_t status)
     }
 }
 
-/* The device of that name, or the first; NULL: none. */
+/* The device of that name, or the first one; NULL: none. */
 static struct ibv_device *find_device(struct ibv_device **devices,
                                       const char         *name)
 {
@@ -94,7 +94,7 @@ static void open_device(side_t *side, struct ibv_device *device)
     must(side->qp != NULL, "ibv_create_qp");
 }
 
-/* The pool, registered in our protection domain, and one block of it. */
+/* Create the pool, register it in our protection domain, and get a block. */
 static void open_pool(side_t *side)
 {
     must_pool(ucxpool_create(NULL, &side->pool));
@@ -121,7 +121,7 @@ static void exchange_cards(const side_t *side, card_t *mine, card_t *theirs)
          "the other process");
 }
 
-/* Bring the queue pair up: each step of the three names what it sets. */
+/* Connect the queue pair: each of the three steps names its attributes. */
 static void connect_qp(side_t *side, const card_t *mine, const card_t *theirs)
 {
     bool is_ethernet        = mine->port.link_layer == IBV_LINK_LAYER_ETHERNET;
@@ -168,7 +168,7 @@ static void connect_qp(side_t *side, const card_t *mine, const card_t *theirs)
          "ibv_modify_qp to RTS");
 }
 
-/* Both sides are where the other thinks they are. */
+/* Wait until both processes have reached this point. */
 static void meet(const side_t *side)
 {
     char byte = 0;
@@ -177,7 +177,7 @@ static void meet(const side_t *side)
     must(recv(side->talk, &byte, 1, 0) == 1, "the other process");
 }
 
-/* The whole block, in one write. */
+/* Write the whole block, in one operation. */
 static void write_block(side_t *side, const card_t *theirs)
 {
     struct ibv_sge sge = {
@@ -204,7 +204,7 @@ static void write_block(side_t *side, const card_t *theirs)
     must(done.status == IBV_WC_SUCCESS, ibv_wc_status_str(done.status));
 }
 
-/* Deregistered before the domain goes, and that before the device. */
+/* Deregister the pool before closing the domain, and that before the device. */
 static void close_all(side_t *side)
 {
     ucxpool_block_put(side->pool, &side->block);
@@ -258,7 +258,7 @@ int main(int argc, char **argv)
         return 77;
     }
     must(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0, "socketpair");
-    child = fork(); /* before there is a pool, or a device is open */
+    child = fork(); /* before a pool is created or a device is opened */
     must(child >= 0, "fork");
     side.talk = sockets[child == 0];
     close(sockets[child != 0]);

@@ -57,7 +57,7 @@ for wire in auto ucx; do
     done >"$dir/expected"
     cmp "$dir/said" "$dir/expected" || fail 'all_to_all exchanged less'
     says event_loop
-    [ "$(cat "$dir/said")" = '1000 messages were given back' ] ||
+    [ "$(cat "$dir/said")" = '1000 messages were returned' ] ||
         fail "event_loop says $(cat "$dir/said")"
     says dead_peer
     grep -q '^doomed: peer lost (channel 127\.0\.0\.1:[0-9]*, .*[a-z].*)$' \
