@@ -5,7 +5,7 @@ set -eu
 # The table as lines: FOLDER-OR-FILE: LAYER LAYER ...
 read_table() {
     awk -F'|' '
-        /^## / { inside = /^## 3\. Layers/ }
+        /^## / { inside = /^## Layers$/ }
         inside && $2 ~ /`.*`/ && NF >= 5 {
             gsub(/[ `]/, "", $2)
             sub(/^ *-? */, "", $4)

@@ -4,7 +4,7 @@
  *
  * An endpoint of UCX is kept when its channel has ended in peace, and serves
  * the next channel to the same pool: connecting is slow, and ending a
- * connection is where UCX fails (docs/internals/architecture.md, "Endpoints").
+ * connection is where UCX fails (docs/internals/connecting.md, "Endpoints").
  */
 #ifndef CORE_REMOTE_H
 #define CORE_REMOTE_H

@@ -9,7 +9,7 @@
  *
  * UCX ends what it has begun by itself, or by the forced close of the endpoint.
  * So an operation that is ended early ends when UCX has let go, like sends and
- * receives in place (docs/internals/architecture.md, "The `ucx` wire"). A write
+ * receives in place (docs/internals/wires.md, "The `ucx` wire"). A write
  * ends when its data is in place: the importer's CLOSE means that none of its
  * operations is in flight.
  */

@@ -1,6 +1,6 @@
 /*
  * Windows: memory of the caller's that peers read and write by themselves
- * (docs/internals/architecture.md, "Windows").
+ * (docs/internals/windows.md).
  *
  *     owner                                     peer
  *
