@@ -32,12 +32,17 @@ static uint64_t now(void)
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-uint64_t pair_deadline(void)
+uint64_t pair_patience(void)
 {
     const char *multiplier = getenv("CK_TIMEOUT_MULTIPLIER");
 
-    return now() + TEN_SECONDS *
-                       ((multiplier == NULL) ? 1 : (uint64_t)atoi(multiplier));
+    return TEN_SECONDS *
+           ((multiplier == NULL) ? 1 : (uint64_t)atoi(multiplier));
+}
+
+uint64_t pair_deadline(void)
+{
+    return now() + pair_patience();
 }
 
 bool pair_is_late(uint64_t deadline)

@@ -62,6 +62,8 @@ void pair_progress(pair_t *pair);
         } \
     } while (0)
 
+/* That time in nanoseconds; when it is over, from now on. */
+uint64_t pair_patience(void);
 uint64_t pair_deadline(void);
 bool     pair_is_late(uint64_t deadline);
 

@@ -39,7 +39,6 @@ static void live(two_t *two)
     uint8_t           *bytes       = calloc(2, LENGTH);
     ucxpool_request_t *requests[2] = {NULL, NULL};
 
-    alarm(300);
     two_check(bytes != NULL);
     for (;;) {
         for (int i = 0; i < 2; i++) {

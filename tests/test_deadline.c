@@ -295,7 +295,6 @@ static void run_receiver(two_t *two)
     uint8_t           *target = malloc(LONG);
     ucxpool_request_t *recv;
 
-    alarm(60);
     two_check(ucxpool_recv_buffer(two->pool, two->channel, target, LONG, TAG,
                                   ALL_BITS, NULL, &recv) == UCXPOOL_OK);
     say_go(two);
@@ -483,7 +482,6 @@ static void run_stopped_sender(two_t *two)
     uint8_t           *source = calloc(1, LONG);
     ucxpool_request_t *send;
 
-    alarm(60);
     hear_go(two);
     two_check(ucxpool_send_buffer(two->channel, source, LONG, TAG, NULL,
                                   &send) == UCXPOOL_OK);

@@ -1020,7 +1020,7 @@ START_TEST(an_owner_that_dies_in_the_middle_ends_the_channel)
     trick   = DIES;
     owner_init(&owner, NULL);
     trick = NO_TRICK;
-    ck_assert_int_ne(ucxpool_channel_wait(owner.channel, UINT64_C(20000000000)),
+    ck_assert_int_ne(ucxpool_channel_wait(owner.channel, pair_patience()),
                      UCXPOOL_OK);
     owner_check_lost(&owner);
     ck_assert(pair_is_whole(owner.pool));
@@ -1131,8 +1131,7 @@ START_TEST(two_processes_that_may_not_debug_each_other_read_each_other)
         two_check(ucxpool_send_buffer(two.channel, bytes, LENGTH, TAG, NULL,
                                       &request) == UCXPOOL_OK);
     }
-    two_check(ucxpool_request_wait(request, UINT64_C(20000000000)) ==
-              UCXPOOL_OK);
+    two_check(ucxpool_request_wait(request, pair_patience()) == UCXPOOL_OK);
     ucxpool_request_release(request);
     for (size_t i = 0; i < LENGTH; i++) {
         two_check(bytes[i] == 0x5a);

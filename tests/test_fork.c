@@ -318,7 +318,7 @@ static void peer_main(uint16_t port, int to)
 
     snprintf(where, sizeof(where), "127.0.0.1:%u", port);
     if ((ucxpool_channel_connect(pool, where, NULL, &channel) != UCXPOOL_OK) ||
-        (ucxpool_channel_wait(channel, UINT64_C(10000000000)) != UCXPOOL_OK)) {
+        (ucxpool_channel_wait(channel, pair_patience()) != UCXPOOL_OK)) {
         _exit(1);
     }
     parent = getpid();
@@ -364,7 +364,7 @@ START_TEST(a_child_that_lives_on_does_not_hide_its_parents_death)
     while (ucxpool_listener_accept(listener, NULL, &channel) != UCXPOOL_OK) {
         ucxpool_wait(pool, 10000000);
     }
-    ck_assert_int_eq(ucxpool_channel_wait(channel, UINT64_C(10000000000)),
+    ck_assert_int_eq(ucxpool_channel_wait(channel, pair_patience()),
                      UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_recv_buffer(pool, channel, target, LENGTH, TAG,
                                          ALL_BITS, NULL, &recv),
@@ -376,7 +376,7 @@ START_TEST(a_child_that_lives_on_does_not_hide_its_parents_death)
     ck_assert_int_eq(kill(pid, SIGKILL), 0);
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
     /* Long before the child would end by itself, which is never. */
-    ck_assert_int_eq(ucxpool_request_wait(recv, UINT64_C(5000000000)),
+    ck_assert_int_eq(ucxpool_request_wait(recv, pair_patience()),
                      UCXPOOL_ERR_PEER_LOST);
     ck_assert_int_eq(kill(grandchild, SIGKILL), 0);
     ucxpool_destroy(pool);

@@ -443,7 +443,6 @@ START_TEST(a_peer_that_is_killed_leaves_nothing)
     }
     two_meet(&two);
     if (two.is_child) {
-        alarm(100);
         for (;;) {
             flood(requests);
         }

@@ -6,6 +6,7 @@
 
 #include "core/pool.h"
 #include "forbid.h"
+#include "pair.h"
 #include "segments.h"
 #include "two_gpu.h"
 
@@ -67,8 +68,7 @@ static void fill(uint8_t *bytes, size_t size, unsigned seed)
 
 static void finish(ucxpool_request_t *request)
 {
-    two_check(ucxpool_request_wait(request, UINT64_C(20000000000)) ==
-              UCXPOOL_OK);
+    two_check(ucxpool_request_wait(request, pair_patience()) == UCXPOOL_OK);
     ucxpool_request_release(request);
 }
 

@@ -185,8 +185,7 @@ START_TEST(strangers_leave_what_a_caller_needs)
     snprintf(where, sizeof(where), "127.0.0.1:%u", port);
     ck_assert_int_eq(ucxpool_channel_connect(pool, where, NULL, &channel),
                      UCXPOOL_OK);
-    ck_assert_msg(ucxpool_channel_wait(channel, UINT64_C(5000000000)) ==
-                      UCXPOOL_OK,
+    ck_assert_msg(ucxpool_channel_wait(channel, pair_patience()) == UCXPOOL_OK,
                   "%s", ucxpool_error_detail());
     ck_assert_int_eq(kill(pid, SIGKILL), 0);
     ck_assert_int_eq(end_of(pid), 1000 + SIGKILL);

@@ -115,7 +115,6 @@ static void operate_for_ever(side_t *side)
     ucxpool_request_t *requests[LANES] = {NULL};
     char               byte;
 
-    alarm(100);
     while (recv(side->two.talk, &byte, 1, MSG_DONTWAIT) != 1) {
         for (int i = 0; i < LANES; i++) {
             if ((requests[i] != NULL) && pair_ended(requests[i])) {
@@ -220,7 +219,6 @@ START_TEST(operations_end_when_the_owner_is_killed)
     rounds = (unsigned)rand() % 2000;
     begin(&side, _i % NUM_WAYS, true);
     if (side.two.is_child) {
-        alarm(100);
         for (;;) {
             ucxpool_wait(side.two.pool, MINUTE);
         }
@@ -251,7 +249,6 @@ START_TEST(a_window_is_revoked_under_a_busy_peer)
         ucxpool_request_t *request;
         ucxpool_status_t   status = UCXPOOL_OK;
 
-        alarm(100);
         while (status == UCXPOOL_OK) {
             status = post(&side, true, &request);
             if (status == UCXPOOL_OK) {
@@ -285,7 +282,6 @@ static void write_and_stop(side_t *side, unsigned stop_after)
     ucxpool_status_t   status  = UCXPOOL_OK;
     unsigned           rounds  = 0;
 
-    alarm(100);
     while (status >= UCXPOOL_OK) {
         if (status == UCXPOOL_OK) {
             ucxpool_request_release(request);

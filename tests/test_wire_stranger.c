@@ -24,8 +24,6 @@
 #define ALL_BITS UINT64_MAX
 #define LENGTH   200000u
 
-#define TEN_SECONDS UINT64_C(10000000000)
-
 /* Memory files of this process are left open to shrinking. */
 static bool leaves_unsealed;
 
@@ -121,7 +119,7 @@ static void be_served(ucxpool_t *pool, ucxpool_channel_t *channel)
 
     if ((ucxpool_recv_buffer(pool, channel, target, LENGTH, TAG, ALL_BITS, NULL,
                              &recv) != UCXPOOL_OK) ||
-        (ucxpool_request_wait(recv, TEN_SECONDS) != UCXPOOL_OK)) {
+        (ucxpool_request_wait(recv, pair_patience()) != UCXPOOL_OK)) {
         _exit(7);
     }
     for (size_t i = 0; i < LENGTH; i++) {
@@ -193,7 +191,6 @@ static void run_stranger(strangeness_t strangeness, int talk, bool is_refused)
     pid_t child;
     int   status;
 
-    alarm(60);
     if (!become(strangeness)) {
         _exit(77);
     }
@@ -246,7 +243,7 @@ static void send_to_stranger(ucxpool_t *pool, ucxpool_channel_t *channel)
     ck_assert_int_eq(
         ucxpool_send_buffer(channel, source, LENGTH, TAG, NULL, &send),
         UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_request_wait(send, TEN_SECONDS), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_request_wait(send, pair_patience()), UCXPOOL_OK);
     ucxpool_request_release(send);
     free(source);
 }
@@ -259,7 +256,8 @@ START_TEST(a_stranger_is_served_over_ucx_and_the_reason_is_told)
     ucxpool_channel_t *channel = connect_over(pool, talk);
     ucxpool_channel_attr_t attr;
 
-    ck_assert_int_eq(ucxpool_channel_wait(channel, TEN_SECONDS), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_channel_wait(channel, pair_patience()),
+                     UCXPOOL_OK);
     attr = query(channel);
     ck_assert_int_eq(attr.wire, UCXPOOL_WIRE_UCX);
     ck_assert_msg(strstr(attr.wire_reason, said[_i]) != NULL, "%s",
@@ -280,7 +278,7 @@ START_TEST(a_stranger_is_refused_in_words_where_map_is_demanded)
     ucxpool_channel_t *channel = connect_over(pool, talk);
     ucxpool_channel_attr_t attr;
 
-    ck_assert_int_eq(ucxpool_channel_wait(channel, TEN_SECONDS),
+    ck_assert_int_eq(ucxpool_channel_wait(channel, pair_patience()),
                      UCXPOOL_ERR_UNSUPPORTED);
     attr = query(channel);
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);

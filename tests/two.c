@@ -9,8 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ONE_MINUTE UINT64_C(60000000000)
-
 /* Set in the child: it must not run what Check does at the end of a test. */
 static bool in_child;
 
@@ -59,7 +57,8 @@ static void connect_pools(two_t *two)
     two_check(ucxpool_channel_create(two->pool, &params, &two->channel) ==
               UCXPOOL_OK);
     free(theirs);
-    two_check(ucxpool_channel_wait(two->channel, ONE_MINUTE) == UCXPOOL_OK);
+    two_check(ucxpool_channel_wait(two->channel, pair_patience()) ==
+              UCXPOOL_OK);
 }
 
 static void be_two(two_t *two)
