@@ -164,7 +164,7 @@ _Static_assert((CORE_NAME_SIZE <= UCXPOOL_NAME_SIZE) &&
                    (BOOTSTRAP_ADDRESS_NAME_SIZE <= UCXPOOL_HOST_PORT_SIZE),
                "queries copy whole strings");
 
-/* The strings change in progress: they are copied under the lock. */
+/* Copies the strings under the lock, because progress changes them. */
 static void describe(const ucxpool_channel_t *channel,
                      ucxpool_channel_attr_t  *attr)
 {

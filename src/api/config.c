@@ -1,4 +1,5 @@
-/* Settings: from defaults, the environment and the program; printed. */
+/* Settings: defaults, the environment, modification by the program,
+ * printing. */
 #include <config.h>
 
 #include "api/config.h"
@@ -49,7 +50,8 @@ static ucxpool_status_t refuse_value(const base_key_t *key, const char *value)
     char expected[BASE_KEY_EXPECTED_SIZE];
 
     base_key_expected(key, expected);
-    /* A long value must not push what would be right out of the sentence. */
+    /* %.100s: a long value must not push the allowed values out of the
+     * message. */
     return base_error(UCXPOOL_ERR_INVALID_PARAM,
                       PREFIX
                       "%s=%.100s%s is not possible: it takes %s (default "
@@ -81,7 +83,8 @@ static void set_defaults(ucxpool_config_t *config)
     }
 }
 
-/* A variable of the process, which is no key. */
+/* A variable that the library reads for the whole process; not a setting of a
+ * pool. */
 static bool is_of_process(const char *name)
 {
     static const char *const variables[] = {
@@ -99,8 +102,8 @@ static bool is_of_process(const char *name)
     return false;
 }
 
-/* Most likely it is misspelt. It may also belong to another program or another
- * version of this library, so it is not an error. */
+/* The variable is probably misspelt, but may belong to another program or
+ * another version of the library. So this warns instead of failing. */
 static void warn_of_variable(const char *name)
 {
     const base_key_t *guess = base_key_guess(name);
@@ -137,7 +140,7 @@ static void check_environment_names(void)
     }
 }
 
-/* The environment is the process's, however many pools read it. */
+/* Once per process, because all pools read the same environment. */
 static void check_environment_once(void)
 {
     static atomic_flag is_checked = ATOMIC_FLAG_INIT;
@@ -163,8 +166,8 @@ static ucxpool_status_t read_variable(ucxpool_config_t *config,
     return set_value(config, key, value, UCXPOOL_CONFIG_SOURCE_ENVIRONMENT);
 }
 
-/* The level first: what the others have to say obeys it, unless a pool or the
- * program has set one. */
+/* Read the log level first, because messages about the other settings obey it,
+ * unless a pool or the program has set a level. */
 static ucxpool_status_t read_log_level(ucxpool_config_t *config)
 {
     const base_key_t *key    = base_key_find("LOG_LEVEL");

@@ -1,4 +1,4 @@
-/* The parsed settings behind a public handle. */
+/* The parsed settings of a public configuration. */
 #ifndef API_CONFIG_H
 #define API_CONFIG_H
 
@@ -7,12 +7,13 @@
 #include <ucxpool/config.h>
 
 /*
- * Copy the values of a configuration. The secret is still the configuration's.
+ * Copy the values of a configuration. The configuration keeps ownership of the
+ * secret.
  *
  * config  NULL: defaults and the environment, as ucxpool_config_read() reads
- *         them; they have no secret of their own.
+ *         them, without an owned secret.
  *
- * As ucxpool_config_read().
+ * Errors as for ucxpool_config_read().
  */
 ucxpool_status_t api_config_values(const ucxpool_config_t *config,
                                    base_config_t          *values_p);

@@ -1,6 +1,6 @@
 /*
- * What a caller gives to a public function: data, by a ucxpool_data_t, and
- * handles that must belong together.
+ * Checks of public parameters: data in a ucxpool_data_t, and handles that must
+ * belong together.
  */
 #ifndef API_DATA_H
 #define API_DATA_H
@@ -11,26 +11,26 @@
 
 #include <stdbool.h>
 
-/* With room for the list of one buffer. */
+/* Includes space for a list of one buffer. */
 typedef struct api_data {
     copy_memory_t     memory;
     ucxpool_segment_t buffer;
 } api_data_t;
 
 /*
- * UCXPOOL_ERR_UNSUPPORTED  of a kind that this library does not know
+ * UCXPOOL_ERR_UNSUPPORTED  the library does not know this kind of data
  */
 ucxpool_status_t api_data_read(const ucxpool_data_t *data, api_data_t *caller);
 
 /*
- * The same of what is to be written to.
+ * The same for data that will be written.
  *
- * UCXPOOL_ERR_INVALID_PARAM  it is only to be read
+ * UCXPOOL_ERR_INVALID_PARAM  the data is read-only
  */
 ucxpool_status_t api_data_read_target(const ucxpool_data_t *data,
                                       api_data_t           *caller);
 
-/* Does the channel (NULL: any) belong to another pool? Then that is the error:
+/* Does the channel (NULL: no) belong to another pool? If so, sets the error:
  * `if (api_foreign(pool, channel)) { return UCXPOOL_ERR_INVALID_PARAM; }` */
 #define api_foreign(_pool, _channel) api_is_foreign(_pool, _channel, __func__)
 

@@ -1,6 +1,6 @@
 /*
- * The public functions on GPUs: what they are, what a pool would take there,
- * and their streams.
+ * The public functions for GPUs: properties, the budget that a pool would have,
+ * streams.
  */
 #include <config.h>
 
@@ -26,7 +26,7 @@
 
 /* --- budgets -------------------------------------------------------------- */
 
-/* What a program opens to map GPU memory by the module of gdr_copy. */
+/* Programs open this to map GPU memory with the gdrcopy module. */
 #define GDR_COPY_FILE "/dev/gdrdrv"
 
 static void fill_budget_bar1(const mem_bar_t         *bar,
@@ -116,7 +116,7 @@ static ucxpool_status_t fill_blocks(const base_config_t     *config,
     return UCXPOOL_OK;
 }
 
-/* As ucxpool_create() does it. */
+/* Computes the same sizes as ucxpool_create(). */
 static ucxpool_status_t fill_pool(const mem_cuda_device_t *device,
                                   base_config_t           *config,
                                   ucxpool_device_budget_t *budget)
@@ -133,7 +133,7 @@ static ucxpool_status_t fill_pool(const mem_cuda_device_t *device,
         return status;
     }
     if (config->comm_size == 0) {
-        return UCXPOOL_OK; /* no blocks */
+        return UCXPOOL_OK; /* a pool without blocks */
     }
     sizes.kind                = backing.kind;
     budget->is_comm_size_auto = config->comm_size == BASE_SIZE_AUTO;
@@ -234,7 +234,7 @@ static uint32_t abilities_of(const mem_cuda_device_t *device)
     return set;
 }
 
-/* "GPU-" and the bytes in groups of 4, 2, 2, 2 and 6. */
+/* Format "GPU-" and the bytes in groups of 4, 2, 2, 2 and 6. */
 static void format_uuid(const CUuuid *uuid, char *text, size_t size)
 {
     static const char ends[16] = {[3] = '-', [5] = '-', [7] = '-', [9] = '-'};
@@ -305,8 +305,8 @@ static ucxpool_cuda_backing_t backing_of(const mem_kind_t *kind)
                                       : UCXPOOL_CUDA_BACKING_HOST;
 }
 
-/* A UCX that does not start, or a GPU that has not what is asked for, is an
- * answer too. */
+/* If UCX fails to start or the GPU lacks the requested backing, the error
+ * becomes the reason. */
 static void fill_backing(const mem_cuda_device_t *device, int wanted,
                          ucxpool_device_attr_t *attr)
 {

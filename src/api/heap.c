@@ -1,6 +1,6 @@
 /*
- * The heap of a pool: made with the first allocation, out of what the blocks
- * have left of MEMORY_LIMIT.
+ * The heap of a pool. The first allocation creates it, with the memory that the
+ * blocks leave of MEMORY_LIMIT.
  */
 #include <config.h>
 
@@ -14,8 +14,8 @@
 
 #define SMALLEST ((uint64_t)2 << 20)
 
-/* Of blocks in the heap's memory: those of a pool on a GPU may be pinned memory
- * of the host. */
+/* Bytes of blocks in the same kind of memory as the heap: the blocks of a pool
+ * on a GPU may be pinned host memory. */
 static uint64_t block_bytes(const ucxpool_t *pool, const mem_vmm_t *vmm)
 {
     const mem_regions_t *regions = &pool->memory.regions;
@@ -25,7 +25,7 @@ static uint64_t block_bytes(const ucxpool_t *pool, const mem_vmm_t *vmm)
                : (uint64_t)regions->num_regions * regions->region_size;
 }
 
-/* MEMORY_LIMIT, or all that there is if that is less. */
+/* MEMORY_LIMIT, or the total memory if that is less. */
 static ucxpool_status_t find_memory(const ucxpool_t *pool, mem_vmm_t *vmm,
                                     uint64_t *memory_p)
 {
@@ -43,7 +43,7 @@ static ucxpool_status_t find_memory(const ucxpool_t *pool, mem_vmm_t *vmm,
     return UCXPOOL_OK;
 }
 
-/* What that leaves beside the blocks. */
+/* The memory that remains next to the blocks. */
 static ucxpool_status_t find_limit(const ucxpool_t *pool, mem_vmm_t *vmm,
                                    uint64_t *limit_p)
 {
@@ -67,7 +67,7 @@ static ucxpool_status_t find_limit(const ucxpool_t *pool, mem_vmm_t *vmm,
     return UCXPOOL_OK;
 }
 
-/* Addresses are plenty, but not without end. */
+/* Address space is large, but limited. */
 static uint64_t stitch_size(const base_config_t *config, uint64_t limit)
 {
     return (config->heap_stitch == BASE_SIZE_AUTO)
@@ -152,7 +152,7 @@ ucxpool_status_t ucxpool_heap_alloc(ucxpool_t *pool, size_t size, void *stream,
     return heap_alloc(heap, size, stream, address_p);
 }
 
-/* Nothing has been allocated. */
+/* The heap was never created. */
 static ucxpool_status_t refuse(const void *address)
 {
     return base_error(UCXPOOL_ERR_INVALID_PARAM,

@@ -1,4 +1,4 @@
-/* The public functions on listeners. */
+/* The public functions of listeners. */
 #include "base/error.h"
 #include "core/channel.h"
 #include "core/memory.h"

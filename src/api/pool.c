@@ -1,5 +1,6 @@
 /*
- * Ties the layers: create, destroy, and the functions on memory.
+ * The public functions that create and destroy pools, and those for blocks,
+ * buffers and progress.
  */
 #include <ucxpool/private.h>
 #include <ucxpool/ucxpool.h>
@@ -92,7 +93,8 @@ static ucxpool_status_t init_context(ucxpool_t              *pool,
     return ucx_context_init(&pool->ucx, &context);
 }
 
-/* The stack of layers, from the bottom; undone from the top on failure. */
+/* Initializes the layers from the bottom up; undoes them in reverse order on
+ * failure. */
 static ucxpool_status_t init(ucxpool_t *pool, const ucxpool_params_t *params)
 {
     ucxpool_status_t status = init_context(pool, params);
@@ -119,7 +121,7 @@ err_cleanup_ucx:
     return status;
 }
 
-/* What is given must be there. */
+/* Pointers named in field_mask must not be NULL. */
 static ucxpool_status_t check_params(const ucxpool_params_t *params)
 {
     const struct {
@@ -224,11 +226,11 @@ static void destroy(ucxpool_t *pool)
         return;
     }
     pool_shutdown(pool);
-    /* Their protection domains are the caller's, who may close them next. */
+    /* The protection domains belong to the caller, who may close them next. */
     core_domains_close(&pool->domains);
     if (!pool->ucx.own_worker && (pool->num_operations != 0)) {
-        /* Only the caller can end what goes over its endpoints: it does so when
-         * it closes them. Until then UCX uses our memory. */
+        /* Operations on the caller's endpoints end only when the caller closes
+         * them. Until then UCX uses the pool's memory. */
         base_info("%s: UCX still has %u operations; its memory is freed when "
                   "they end",
                   pool->name, pool->num_operations);
@@ -280,7 +282,7 @@ void ucxpool_destroy(ucxpool_t *pool)
     }
 }
 
-/* What a caller is told of a block. */
+/* Fill in the public description of a block. */
 static void fill_block(ucxpool_t *pool, uint32_t index, ucxpool_block_t *block)
 {
     mem_piece_t where;
@@ -306,7 +308,7 @@ ucxpool_status_t ucxpool_block_get(ucxpool_t *pool, ucxpool_block_t *block_p)
     if (status == UCXPOOL_OK) {
         fill_block(pool, index, block_p);
     }
-    return status; /* too common to be logged */
+    return status; /* too frequent to be logged */
 }
 
 ucxpool_status_t ucxpool_block_get_n(ucxpool_t *pool, size_t num_blocks,

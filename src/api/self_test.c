@@ -1,6 +1,6 @@
 /*
- * The self-test: a message through every region, to a second pool in this
- * process, and every byte compared.
+ * The self-test: sends a message through every region to a second pool in this
+ * process, and compares every byte.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -16,12 +16,12 @@
 
 #define SECOND UINT64_C(1000000000)
 
-/* The two ends, and what lies between them. */
+/* The two pools, and the connection between them. */
 typedef struct loop {
     ucxpool_t         *near;
     ucxpool_t         *far;
-    ucxpool_channel_t *out; /* of near */
-    ucxpool_channel_t *in;  /* of far */
+    ucxpool_channel_t *out; /* channel of near */
+    ucxpool_channel_t *in;  /* channel of far */
     size_t             length;
     uint8_t           *source;
     uint8_t           *target;
@@ -36,8 +36,8 @@ static ucxpool_status_t set_size(ucxpool_config_t *config, const char *key,
     return ucxpool_config_modify(config, key, text);
 }
 
-/* The other pool: small, with the same blocks, by way of UCX where the settings
- * leave the choice. */
+/* Create the other pool: small, with the same blocks, and over UCX if the
+ * settings leave the choice. */
 static ucxpool_status_t create_far(loop_t *loop)
 {
     const base_config_t *near   = &loop->near->config;
@@ -59,7 +59,8 @@ static ucxpool_status_t create_far(loop_t *loop)
     if (status == UCXPOOL_OK) {
         status = set_size(config, "COMM_SIZE", 4 * near->block_size);
     }
-    /* A pool sets the level of the process: this one the level that it has. */
+    /* Creating a pool sets the log level of the process: keep the current
+     * one. */
     if (status == UCXPOOL_OK) {
         status = ucxpool_config_modify(
             config, "LOG_LEVEL", base_log_level_name(base_log_get_level()));
@@ -102,7 +103,7 @@ static bool has_ended(ucxpool_request_t *request)
     return ucxpool_request_test(request) != UCXPOOL_INPROGRESS;
 }
 
-/* NULL: neither has failed. */
+/* NULL if neither has failed. */
 static ucxpool_request_t *find_failed(ucxpool_request_t *send,
                                       ucxpool_request_t *recv)
 {
@@ -112,9 +113,9 @@ static ucxpool_request_t *find_failed(ucxpool_request_t *send,
     return (ucxpool_request_test(recv) < 0) ? recv : NULL;
 }
 
-/* Progress both ends until both requests have ended: only then are the bytes
- * the caller's. Where one has failed, or it is late, both are canceled, and end
- * by themselves. */
+/* Progress both pools until both requests have ended: only then may the caller
+ * use the buffers. If a request fails, or at the deadline, both are canceled
+ * and then complete. */
 static ucxpool_status_t finish(loop_t *loop, ucxpool_request_t *send,
                                ucxpool_request_t *recv)
 {
@@ -136,7 +137,7 @@ static ucxpool_status_t finish(loop_t *loop, ucxpool_request_t *send,
         }
     }
     if (failed != NULL) {
-        return ucxpool_request_wait(failed, 0); /* which says why */
+        return ucxpool_request_wait(failed, 0); /* returns its error */
     }
     failed = find_failed(send, recv);
     if (is_canceled && (failed != NULL)) {
@@ -173,15 +174,15 @@ static ucxpool_status_t pass_message(loop_t *loop, uint32_t region)
     return status;
 }
 
-/* Blocks held so that the next one to be given lies where it should. */
+/* Blocks that are held so that the next get returns the wanted one. */
 typedef struct held {
     uint32_t      *blocks;
     block_share_t *shares;
     uint32_t       count;
 } held_t;
 
-/* The lowest free block, of whichever share has one; those that packing needs
- * come last. */
+/* Hold the lowest free block, of any share that has one. Shares that packing
+ * needs come last. */
 static bool hold_next(block_pool_t *blocks, held_t *held)
 {
     static const block_share_t order[] = {BLOCK_SHARE_USER, BLOCK_SHARE_RECV,
@@ -206,8 +207,8 @@ static void give_last(block_pool_t *blocks, held_t *held)
     block_pool_clear_hands(blocks);
 }
 
-/* With none at hand blocks are given lowest first, so a send uses the first
- * block of a region while all that lie before it are held. */
+/* If no block is at hand, a get returns the lowest free one. So a send uses the
+ * first block of a region while all blocks before it are held. */
 static ucxpool_status_t pass_every_region(loop_t *loop)
 {
     block_pool_t *blocks = loop->near->memory.blocks;
@@ -272,7 +273,7 @@ ucxpool_status_t ucxpool_self_test(ucxpool_t *pool)
     if (status != UCXPOOL_OK) {
         return status;
     }
-    /* Too long to go with its descriptor. */
+    /* Too long for an eager message. */
     loop.length =
         base_max(pool->config.block_size, 2 * pool->config.eager_size);
     loop.source = malloc(loop.length);

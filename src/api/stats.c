@@ -1,6 +1,6 @@
 /*
- * The public functions of statistics: what there is, by name, and three ways to
- * print that of a pool and of its heap.
+ * The public functions for statistics: the list of statistics, and printing
+ * those of a pool and its heap in three formats.
  */
 #include <ucxpool/stats.h>
 
@@ -35,8 +35,7 @@ static const char *const degraded_names[] = {
     [UCXPOOL_DEGRADED_PINNED] = "pinned",
 };
 
-/* --- what there is ----------------------------------------------------------
- */
+/* --- the list ------------------------------------------------------------- */
 
 typedef struct snapshot {
     core_stats_t pool;
@@ -78,7 +77,7 @@ typedef struct stat_entry {
         ENTRY("received_" _name "_fragments", pool.received[_mode].fragments, \
               COUNTER, "", "Operations of a wire that this took.")
 
-/* Those that print as they are come first. */
+/* Entries that are printed as plain numbers come first. */
 static const stat_entry_t entries[] = {
     POOL(block_size, GAUGE, "bytes", "Bytes of one block."),
     POOL(num_regions, GAUGE, "", "Physical allocations."),
@@ -164,7 +163,8 @@ static const stat_entry_t entries[] = {
 
 #define NUM_ENTRIES (sizeof(entries) / sizeof(entries[0]))
 
-/* Entries that follow each other, printed without the start of their names. */
+/* Consecutive entries, printed without the first `skip` characters of their
+ * names. */
 typedef struct section {
     size_t first;
     size_t num;
@@ -175,7 +175,7 @@ static const section_t pool_section = {0, NUM_PLAIN, 0};
 static const section_t heap_section = {NUM_ENTRIES - NUM_HEAP, NUM_HEAP,
                                        sizeof("heap_") - 1};
 
-/* Of the heap, and no whole numbers. */
+/* Ratios of the heap, which are not integers. */
 static const struct {
     const char *name;
     size_t      offset; /* in a snapshot */
@@ -431,7 +431,7 @@ static void print_family(FILE *stream, const char *name, bool is_gauge,
             is_gauge ? "gauge" : "counter", name, help);
 }
 
-/* What a number is of: name, the pool's label, one or two labels more. */
+/* Print the name, the pool's label and one or two more labels of a sample. */
 static void print_labels(FILE *stream, const char *name, bool is_gauge,
                          const char *pool, const char *labels)
 {
@@ -493,7 +493,8 @@ static void print_metrics_blocks(const char *name, const core_stats_t *stats,
     }
 }
 
-/* One sample for each thing that it can be; the one that it is has 1. */
+/* One sample for each possible value; the current one is 1, the others are
+ * 0. */
 static void print_metrics_degraded(const char *name, const core_stats_t *stats,
                                    FILE *stream)
 {

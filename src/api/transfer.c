@@ -1,6 +1,4 @@
-/*
- * The public functions that send and receive: data, requests, messages.
- */
+/* The public functions that send and receive: data, requests, messages. */
 #include <ucxpool/transfer.h>
 
 #include "api/data.h"
@@ -289,7 +287,7 @@ static bool has_ended(const void *request)
     return ucxpool_request_test(request) != UCXPOOL_INPROGRESS;
 }
 
-/* Its sentence becomes the thread's. */
+/* Make the request's detail the calling thread's. */
 static ucxpool_status_t say_why(const ucxpool_request_t *request)
 {
     ucxpool_request_attr_t attr;

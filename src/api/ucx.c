@@ -1,6 +1,6 @@
 /*
- * The public functions on the UCX below: how soon it notices that a peer is
- * gone, and what it has registered.
+ * The public functions for the UCX of a pool: how soon it detects a failed
+ * peer, and which memory domains it uses.
  */
 #include "api/config.h"
 #include "base/error.h"
@@ -14,9 +14,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- how soon a peer's end is noticed ------------------------------------- */
+/* --- detection of failed peers -------------------------------------------- */
 
-/* As the kernel has it, where it does not tell. */
+/* The kernel's default, if the value cannot be read. */
 #define TCP_RETRIES2 15u
 
 static void fill(const ucx_peer_timeout_facts_t *facts, uint64_t tcp_ns,

@@ -1,5 +1,6 @@
 /*
- * Verbs for callers who speak it: registration, and the keys of what they send.
+ * Verbs for callers that use it directly: registration, and the keys of blocks
+ * and buffers.
  */
 #include <ucxpool/verbs.h>
 
@@ -26,8 +27,8 @@ ucxpool_status_t ucxpool_verbs_deregister(ucxpool_verbs_t *verbs)
     return (verbs == NULL) ? UCXPOOL_OK : core_domain_put(verbs);
 }
 
-/* Where an address lies in the regions: that of a block, or of a buffer made of
- * blocks. False: in neither. */
+/* Find an address in the regions: in a block, or in a buffer made of blocks.
+ * False if it is in neither. */
 static bool locate(ucxpool_t *pool, const void *address, size_t length,
                    mem_piece_t *piece_p)
 {
