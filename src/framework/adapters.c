@@ -1,6 +1,6 @@
 /*
- * The functions of PyTorch, CuPy and RMM. C++ exceptions pass through those
- * that may throw: this file is compiled with -fexceptions.
+ * The allocator functions of PyTorch, CuPy and RMM. Some of these throw C++
+ * exceptions: this file is compiled with -fexceptions.
  */
 #include <config.h>
 
@@ -18,13 +18,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- exceptions -------------------------------------------------------------
- * Thrown from C by functions that throw them, in libraries that a C++ program
- * has loaded. Nothing here links with C++.
+/* --- exceptions --------------------------------------------------------------
+ * C functions here throw by calling functions of libraries that a C++ program
+ * has loaded. This library does not link with C++.
  */
 
-/* c10::detail::torchCheckFail(function, file, line, message), with which
- * TORCH_CHECK ends; and std::__throw_bad_alloc(). */
+/* c10::detail::torchCheckFail(function, file, line, message), which TORCH_CHECK
+ * calls on failure; and std::__throw_bad_alloc(). */
 #define TORCH_LIBRARY  "libc10.so"
 #define TORCH_FUNCTION "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"
 #define CXX_LIBRARY    "libstdc++.so.6"
@@ -34,8 +34,9 @@ typedef void (*torch_function_t)(const char *function, const char *file,
                                  uint32_t line, const char *message);
 typedef void (*cxx_function_t)(void);
 
-/* A function of a library that the process has loaded by now; NULL if it has
- * not. The library is never unloaded: an exception is on its way through it. */
+/* A function of a library that the process has already loaded; NULL if it has
+ * not. The handle is never closed, because an exception is about to pass
+ * through the library. */
 static void *find_function(const char *library, const char *function)
 {
     void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
@@ -43,7 +44,7 @@ static void *find_function(const char *library, const char *function)
     return handle == NULL ? NULL : dlsym(handle, function);
 }
 
-/* std::bad_alloc. Returns where there is no C++ library. */
+/* Throw std::bad_alloc. Returns if there is no C++ library. */
 static void throw_bad_alloc(void)
 {
     void          *found = find_function(CXX_LIBRARY, CXX_FUNCTION);
@@ -55,8 +56,8 @@ static void throw_bad_alloc(void)
     }
 }
 
-/* PyTorch's own error, with the calling thread's detail in it, so that Python
- * sees a RuntimeError; where there is no PyTorch, std::bad_alloc. */
+/* Throw PyTorch's own error, with the calling thread's detail, so that Python
+ * raises a RuntimeError. Throws std::bad_alloc if PyTorch is not loaded. */
 static void throw_torch_error(ucxpool_status_t status)
 {
     void            *found = find_function(TORCH_LIBRARY, TORCH_FUNCTION);
@@ -67,7 +68,7 @@ static void throw_torch_error(ucxpool_status_t status)
         throw_bad_alloc();
         return;
     }
-    /* Programs look for the first words to tell this error from others. */
+    /* Programs recognize this error by its first words. */
     snprintf(message, sizeof(message), "%s%s",
              status == UCXPOOL_ERR_NO_MEMORY ? "CUDA out of memory. " : "",
              ucxpool_error_detail());
@@ -75,20 +76,20 @@ static void throw_torch_error(ucxpool_status_t status)
     fail("ucxpool_torch_alloc_or_throw", __FILE__, __LINE__, message);
 }
 
-/* --- allocation and free ----------------------------------------------------
- * What all frameworks' functions do, with an error told in the log once.
+/* --- allocating and freeing --------------------------------------------------
+ * Shared by the functions of all frameworks. Only the first error is logged.
  */
 
-/* An allocation of this process has failed, and the log has been told. */
+/* An allocation of this process has failed, and was logged. */
 static atomic_bool is_told;
 
-/* The legacy default stream has two names, 0 and 1: this takes the first. */
+/* The legacy default stream has two names, 0 and 1; ucxpool uses the first. */
 static void *stream_of(void *stream)
 {
     return stream == (void *)1 ? NULL : stream;
 }
 
-/* Allocate from a pool, or from that of a device where it is NULL. */
+/* Allocate from a pool, or from the device's pool if it is NULL. */
 static ucxpool_status_t allocate_from(ucxpool_t *pool, int device, size_t size,
                                       void *stream, void **address_p)
 {
@@ -103,8 +104,8 @@ static ucxpool_status_t allocate_from(ucxpool_t *pool, int device, size_t size,
     return status;
 }
 
-/* A framework that has run out of memory once will do so again: it asks to find
- * out what it must free. */
+/* Only the first failure is a warning: a framework that has run out of memory
+ * tries again, to find out what it must free. */
 static ucxpool_status_t allocate_and_tell(ucxpool_t *pool, int device,
                                           size_t size, void *stream,
                                           void **address_p)
@@ -128,8 +129,8 @@ static ucxpool_status_t allocate_and_tell(ucxpool_t *pool, int device,
     return status;
 }
 
-/* Of a device's pool, made where there is none. *address_p is NULL after an
- * error, and for size 0. */
+/* Allocate from a device's pool, which is created if necessary. *address_p is
+ * NULL after an error, and for size 0. */
 static ucxpool_status_t alloc_on(int device, size_t size, void *stream,
                                  void **address_p)
 {
@@ -143,7 +144,8 @@ static ucxpool_status_t alloc_from(ucxpool_t *pool, size_t size, void *stream,
     return allocate_and_tell(pool, 0, size, stream, address_p);
 }
 
-/* To a pool. Nobody is returned an error, so the log is told. */
+/* Free to a pool. Logs errors as warnings, because the caller does not get
+ * them. */
 static void free_to(ucxpool_t *pool, void *address, void *stream)
 {
     ucxpool_error_level_t level =
@@ -153,8 +155,8 @@ static void free_to(ucxpool_t *pool, void *address, void *stream)
     (void)ucxpool_error_set_level(level);
 }
 
-/* NULL is allowed, and memory of a device without a pool: a child frees what
- * its parent has allocated. */
+/* address may be NULL, and the device may have no pool: a forked child frees
+ * what its parent has allocated. */
 static void free_on(int device, void *address, void *stream)
 {
     ucxpool_t *pool = framework_pools_find(device);
@@ -203,8 +205,8 @@ void *ucxpool_torch_alloc_or_throw(ssize_t size, int device, void *stream)
     return address;
 }
 
-/* The stream to free in: where others use the memory, too, one that waits for
- * all of them. */
+/* The stream to free in. If other streams use the memory too, this is a stream
+ * that waits for all of them. */
 static void *stream_to_free_in(int device, const void *address, void *stream)
 {
     framework_use_t *use;

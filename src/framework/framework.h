@@ -1,6 +1,4 @@
-/*
- * What the functions for array libraries share.
- */
+/* Shared by the functions for array libraries. */
 #ifndef FRAMEWORK_FRAMEWORK_H
 #define FRAMEWORK_FRAMEWORK_H
 
@@ -9,23 +7,23 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* --- pools ------------------------------------------------------------------
- * One for each device, for all frameworks of the process; made when it is first
- * asked for, and never destroyed.
+/* --- pools -------------------------------------------------------------------
+ * One pool per device, for all frameworks of the process. A pool is created on
+ * first use, and never destroyed.
  */
 
-/* The device's pool, NULL where there is none yet, or no such device. */
+/* The device's pool; NULL if it has none yet, or if the device is invalid. */
 ucxpool_t *framework_pools_find(int device);
 
-/* Call for each pool that there is. */
+/* Call the function for each existing pool. */
 void framework_pools_each(void (*call)(ucxpool_t *pool, void *arg), void *arg);
 
-/* --- uses -------------------------------------------------------------------
- * Of memory by other streams than that which it was allocated for: told while
- * it is live, waited for when it is freed.
+/* --- uses --------------------------------------------------------------------
+ * Uses of memory by streams other than the one it was allocated for. Frameworks
+ * report them while the memory is live, and the free waits for them.
  */
 
-/* The streams that use one allocation. */
+/* The streams that use an allocation. */
 typedef struct framework_use {
     struct framework_use *next; /* in its bucket */
     void                 *address;
@@ -34,15 +32,17 @@ typedef struct framework_use {
     void                 *streams[];
 } framework_use_t;
 
-/* Work in the stream uses what lies at the address, the first byte of an
- * allocation; told again, it is still one use. */
+/* Record that work in the stream uses an allocation. address is its first byte.
+ * Recording the same use again has no effect. */
 void framework_uses_add(void *address, void *stream);
 
 /*
- * Take the uses of an allocation out; the caller frees them with free().
+ * Remove the uses of an allocation; the caller frees *use_p with free().
  *
- * use_p [out]  NULL where none is known. Still any stream may use it where this
- *              returns false: a use could not be noted, for want of memory.
+ * use_p  [out] NULL if none are recorded.
+ *
+ * Returns false if a use could not be recorded, for lack of memory: then any
+ * stream may use the allocation.
  */
 bool framework_uses_take(const void *address, framework_use_t **use_p);
 

@@ -13,17 +13,20 @@
 
 #define NUM_PLACES (UCXPOOL_FRAMEWORK_MAX_DEVICES + 1)
 
-/* The host's is the first. Written under the lock. */
+/* The host's pool is the first. Written under the lock. */
 static _Atomic(ucxpool_t *) pools[NUM_PLACES];
 static pthread_mutex_t      lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t       once = PTHREAD_ONCE_INIT;
 
-/* The pools are the parent's. Their memory stays as it is: a child may not even
- * destroy them. A thread that the child has not may hold the lock; nothing is
- * half done where it is held but the pool that this thread was making.
+/*
+ * In a forked child: forget the parent's pools, and leave their memory alone; a
+ * child must not even destroy them. The lock is initialized again, because a
+ * thread that does not exist in the child may hold it. Nothing else is
+ * half-done under the lock except the pool that this thread was creating.
  *
- * Fork does not wait for the lock: it is held while a pool is made, and there
- * cuInit() may fork, to load a module of the kernel. */
+ * The fork does not wait for the lock: it is held while a pool is created, and
+ * then cuInit() may fork, to load a kernel module.
+ */
 static void in_child(void)
 {
     for (size_t i = 0; i < NUM_PLACES; i++) {
@@ -37,7 +40,7 @@ static void watch_forks(void)
     (void)pthread_atfork(NULL, NULL, in_child);
 }
 
-/* Where the device's pool is kept, NULL where there is no such device. */
+/* The slot of the device's pool; NULL if the device is invalid. */
 static _Atomic(ucxpool_t *) *place_of(int device)
 {
     if ((device < UCXPOOL_FRAMEWORK_HOST) ||
@@ -83,8 +86,8 @@ static bool is_set(const char *key)
     return getenv(name) != NULL;
 }
 
-/* What frameworks need of a pool, where the environment does not say. Blocks
- * are for what is sent, which most of these pools never do. */
+/* Settings that frameworks need, unless the environment sets them. Blocks are
+ * only for sending, which most of these pools never do. */
 static ucxpool_status_t modify(ucxpool_config_t *config)
 {
     ucxpool_status_t status = UCXPOOL_OK;

@@ -14,7 +14,7 @@
 
 static framework_use_t *buckets[NUM_BUCKETS];
 static pthread_mutex_t  uses_lock = PTHREAD_MUTEX_INITIALIZER;
-/* Allocations in the table: while it is empty, freeing takes no lock. */
+/* Number of allocations in the table: while it is 0, a free takes no lock. */
 static atomic_size_t num_uses;
 static atomic_bool   is_one_lost;
 
@@ -23,7 +23,7 @@ static framework_use_t **bucket_of(const void *address)
     return &buckets[((uintptr_t)address / ADDRESS_STEP) % NUM_BUCKETS];
 }
 
-/* Where a use hangs, or would. */
+/* The link that points to the use of an address, or where it would be added. */
 static framework_use_t **find_use(const void *address)
 {
     framework_use_t **link = bucket_of(address);
@@ -44,8 +44,8 @@ static bool has_stream(const framework_use_t *use, const void *stream)
     return false;
 }
 
-/* A longer one, or the first, with the streams of the one that hangs there;
- * NULL, and nothing changed, without memory. */
+/* Double the space of the use, or create it. Returns NULL, and changes nothing,
+ * without memory. */
 static framework_use_t *lengthen(framework_use_t **link, void *address)
 {
     framework_use_t *old  = *link;
