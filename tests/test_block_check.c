@@ -67,7 +67,7 @@ START_TEST(a_block_that_is_free_twice_is_found)
     block_pool_put(pool, BLOCK_SHARE_USER, index);
     ck_assert_int_eq(block_pool_check(pool), UCXPOOL_OK);
     bitmap_give(pool->free_blocks, index);
-    require_found("2 times");
+    require_found("2 places");
 }
 END_TEST
 
@@ -92,7 +92,7 @@ END_TEST
 START_TEST(a_free_bit_past_the_end_is_found)
 {
     bitmap_give(pool->free_blocks, NUM_BLOCKS);
-    require_found("past the last");
+    require_found("after the last");
 }
 END_TEST
 

@@ -129,9 +129,9 @@ START_TEST(a_ucx_without_cuda_never_sees_the_memory)
 {
     open_device("");
     set_ucx(false, 1, 13);
-    check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_vmm, false,
-                 "UCX 1.13 has no CUDA: peers of other hosts go through pinned "
-                 "blocks");
+    check_choice(
+        BASE_BACKING_AUTO, &mem_kind_cuda_vmm, false,
+        "UCX 1.13 has no CUDA: peers on other hosts use pinned blocks");
     check_choice(BASE_BACKING_ALLOC, &mem_kind_cuda_alloc, false,
                  "alloc, by CUDA_BACKING; UCX 1.13 has no CUDA");
     set_ucx(false, 1, 22);
@@ -165,7 +165,7 @@ START_TEST(forced_virtual_memory_tells_what_it_costs)
     open_device("");
     set_ucx(true, 1, 18);
     check_choice(BASE_BACKING_VMM, &mem_kind_cuda_vmm, true,
-                 "vmm, by CUDA_BACKING, though UCX 1.18 shares no virtual "
+                 "vmm, by CUDA_BACKING, though UCX 1.18 cannot share virtual "
                  "memory");
 }
 END_TEST

@@ -116,22 +116,22 @@ static const struct {
     const char *text;
     const char *words;
 } bad_lines[] = {
-    {"Tesla T4 200m\n", "line 1: there is no '='"},
-    {"# one\nTesla T4 = 20q\n", "line 2: behind '=' stands a size"},
-    {"Tesla T4 = \n", "line 1: behind '='"},
-    {"Tesla T4 = auto\n", "line 1: behind '='"},
-    {"Tesla T4 = inf\n", "line 1: behind '='"},
-    {"Tesla T4 = 0\n", "line 1: behind '='"},
-    {"Tesla T4 = -1\n", "line 1: behind '='"},
-    {"Tesla T4 = 99999999999999999999\n", "line 1: behind '='"},
-    {" = 200m\n", "line 1: there is no name"},
-    {"[256m] = 200m\n", "line 1: there is no name"},
-    {"\n\nT4 [] = 200m\n", "line 3: in [ ] stands a size"},
-    {"T4 [many] = 200m\n", "line 1: in [ ] stands a size"},
-    {"T4 [256m = 200m\n", "line 1: the window's size ends with ]"},
-    {"T4 [256m] x = 200m\n", "line 1: the window's size ends with ]"},
+    {"Tesla T4 200m\n", "line 1: '=' is missing"},
+    {"# one\nTesla T4 = 20q\n", "line 2: the value must be a size"},
+    {"Tesla T4 = \n", "line 1: the value must"},
+    {"Tesla T4 = auto\n", "line 1: the value must"},
+    {"Tesla T4 = inf\n", "line 1: the value must"},
+    {"Tesla T4 = 0\n", "line 1: the value must"},
+    {"Tesla T4 = -1\n", "line 1: the value must"},
+    {"Tesla T4 = 99999999999999999999\n", "line 1: the value must"},
+    {" = 200m\n", "line 1: the device name is"},
+    {"[256m] = 200m\n", "line 1: the device name is"},
+    {"\n\nT4 [] = 200m\n", "line 3: [ ] must contain a size"},
+    {"T4 [many] = 200m\n", "line 1: [ ] must contain a size"},
+    {"T4 [256m = 200m\n", "line 1: the window's size must end"},
+    {"T4 [256m] x = 200m\n", "line 1: the window's size must end"},
     /* Though the line is for another device. */
-    {"Tesla T4 = 1m\nNever = x\n", "line 2: behind '='"},
+    {"Tesla T4 = 1m\nNever = x\n", "line 2: the value must"},
 };
 
 START_TEST(a_bad_line_is_told_with_file_and_number)
@@ -153,11 +153,13 @@ START_TEST(what_is_no_text_is_told)
     write_bytes(bytes, sizeof(bytes));
     ck_assert_int_eq(block_preset_find(path, "x", 0, &preset),
                      UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "line 1: it is too"));
+    ck_assert_ptr_nonnull(
+        strstr(ucxpool_error_detail(), "line 1: the line is too"));
     write_bytes("a = 1m\nb\0= 2m\nc = 3m\n", 22);
     ck_assert_int_eq(block_preset_find(path, "x", 0, &preset),
                      UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "line 2: it is too"));
+    ck_assert_ptr_nonnull(
+        strstr(ucxpool_error_detail(), "line 2: the line is too"));
 }
 END_TEST
 

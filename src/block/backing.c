@@ -61,7 +61,7 @@ static bool is_vmm_shared(const mem_cuda_device_t    *device,
     }
     if (!block_ucx_shares_vmm(&around->ucx)) {
         snprintf(
-            why, WHY_SIZE, "UCX %u.%u shares no virtual memory, %d.%d does",
+            why, WHY_SIZE, "UCX %u.%u cannot share virtual memory, %d.%d can",
             around->ucx.major, around->ucx.minor, UCX_VMM_MAJOR, UCX_VMM_MINOR);
         return false;
     }
@@ -86,10 +86,10 @@ static void set(block_backing_t *backing, const mem_kind_t *kind,
     backing->kind         = kind;
     backing->ucx_takes_it = ucx->has_cuda || !kind->is_gpu;
     if (!backing->ucx_takes_it) {
-        snprintf(tail, sizeof(tail),
-                 "; UCX %u.%u has no CUDA: peers of other hosts go through "
-                 "pinned blocks",
-                 ucx->major, ucx->minor);
+        snprintf(
+            tail, sizeof(tail),
+            "; UCX %u.%u has no CUDA: peers on other hosts use pinned blocks",
+            ucx->major, ucx->minor);
     }
     snprintf(backing->reason, sizeof(backing->reason), "%s%s%s", what, why,
              tail);
@@ -133,7 +133,7 @@ static ucxpool_status_t take_vmm(const mem_cuda_device_t    *device,
     if (!has_vmm(device, why)) {
         return base_error(
             UCXPOOL_ERR_UNSUPPORTED,
-            "CUDA_BACKING=vmm on GPU %d (%s): %s; set "
+            "UCXPOOL_CUDA_BACKING=vmm is not possible on GPU %d (%s): %s; set "
             "UCXPOOL_CUDA_BACKING=auto or alloc%s",
             device->ordinal, device->name, why,
             device->driver->has_vmm ? "" : ", or install a newer driver");

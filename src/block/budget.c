@@ -148,16 +148,16 @@ static const char *parse_device(char *text, row_t *row)
     if (window != NULL) {
         end = strchr(window, ']');
         if ((end == NULL) || (end[1] != '\0')) {
-            return "the window's size ends with ]";
+            return "the window's size must end with ']'";
         }
         *window++ = '\0';
         *end      = '\0';
         if (!parse_bytes(trim(window), &row->bar1_size)) {
-            return "in [ ] stands a size, such as 256m";
+            return "[ ] must contain a size, such as 256m";
         }
     }
     row->name = trim(text);
-    return row->name[0] == '\0' ? "there is no name of a device" : NULL;
+    return row->name[0] == '\0' ? "the device name is missing" : NULL;
 }
 
 /* Parse one line; modifies it. Returns an error message, or NULL. */
@@ -167,14 +167,14 @@ static const char *parse_line(char *line, row_t *row)
     char *value;
 
     if (equals == NULL) {
-        return "there is no '='";
+        return "'=' is missing";
     }
     *equals = '\0';
     value   = trim(equals + 1);
     if (strcmp(value, "none") == 0) {
         row->limit = BLOCK_PRESET_NONE;
     } else if (!parse_bytes(value, &row->limit)) {
-        return "behind '=' stands a size, such as 200m, or none";
+        return "the value must be a size, such as 200m, or none";
     }
     return parse_device(trim(line), row);
 }
@@ -200,7 +200,8 @@ static ucxpool_status_t search_file(FILE *file, const char *path,
     for (unsigned number = 1; fgets(line, sizeof(line), file) != NULL;
          number++) {
         if ((strchr(line, '\n') == NULL) && !feof(file)) {
-            return line_error(path, number, "it is too long, or has a byte 0");
+            return line_error(path, number,
+                              "the line is too long or contains a 0 byte");
         }
         text = trim(line);
         if ((*text == '\0') || (*text == '#')) {
@@ -216,8 +217,8 @@ static ucxpool_status_t search_file(FILE *file, const char *path,
     }
     if (ferror(file)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "UCXPOOL_BUDGET_FILE=%.200s cannot be read: %s; name "
-                          "a file of presets, or none",
+                          "cannot read UCXPOOL_BUDGET_FILE=%.200s: %s; set it "
+                          "to a file of presets, or leave it empty",
                           path, strerror(errno));
     }
     return UCXPOOL_OK;
@@ -237,8 +238,8 @@ ucxpool_status_t block_preset_find(const char *path, const char *name,
     file = fopen(path, "re");
     if (file == NULL) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "UCXPOOL_BUDGET_FILE=%.200s cannot be read: %s; name "
-                          "a file of presets, or none",
+                          "cannot read UCXPOOL_BUDGET_FILE=%.200s: %s; set it "
+                          "to a file of presets, or leave it empty",
                           path, strerror(errno));
     }
     status = search_file(file, path, name, bar1_size, preset_p);
@@ -268,10 +269,10 @@ static void set_usable(const block_preset_t *preset, const mem_bar_t *bar,
         }
     } else if (bar->size == 0) {
         budget->usable = BLOCK_BUDGET_NONE;
-        from           = bar->source == MEM_BAR_NONE
-                             ? "this GPU has no window"
-                             : "the window's size is not known, and no preset "
-                               "is for the device";
+        from =
+            bar->source == MEM_BAR_NONE
+                ? "this GPU has no window"
+                : "the window's size is unknown, and the device has no preset";
     } else if (preset->is_found || (bar->size > SMALL_WINDOW)) {
         budget->usable = bar->size;
         from = preset->is_found ? preset->from : "all of a large window";
@@ -427,9 +428,9 @@ ucxpool_status_t block_sizes_settle(const block_sizes_params_t *params,
         config->comm_size = auto_comm_size(params, config);
     }
     if (config->comm_size > SIZE_MAX / 4) {
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "UCXPOOL_COMM_SIZE is without limit: give a size, "
-                          "for example 500m");
+        return base_error(
+            UCXPOOL_ERR_INVALID_PARAM,
+            "UCXPOOL_COMM_SIZE is unlimited: set a size, for example 500m");
     }
     is_tight = config->comm_size >= params->limit;
     if (config->block_size == BASE_SIZE_AUTO) {
@@ -446,8 +447,9 @@ ucxpool_status_t block_sizes_settle(const block_sizes_params_t *params,
     num_regions = base_max(config->comm_size / config->region_size, (size_t)1);
     if (num_regions > UINT16_MAX) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "UCXPOOL_COMM_SIZE=%zu is %zu regions of "
-                          "UCXPOOL_REGION_SIZE=%zu: make regions larger",
+                          "UCXPOOL_COMM_SIZE=%zu needs %zu regions of "
+                          "UCXPOOL_REGION_SIZE=%zu, more than 65535: raise "
+                          "UCXPOOL_REGION_SIZE",
                           config->comm_size, num_regions, config->region_size);
     }
     *num_regions_p = (unsigned)num_regions;
@@ -507,8 +509,7 @@ static ucxpool_status_t count_blocks(const block_pool_params_t *params,
         (params->recv_share > 100 - params->send_share)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "UCXPOOL_SEND_SHARE (%u) and UCXPOOL_RECV_SHARE (%u) "
-                          "make more than "
-                          "100 percent",
+                          "exceed 100 percent together: lower one of them",
                           params->send_share, params->recv_share);
     }
     *num_blocks_p = (uint32_t)num;

@@ -382,9 +382,8 @@ static ucxpool_status_t stitch(block_comm_t *comm, block_comm_buffer_t *buffer)
     if (comm->block_size % comm->regions->page_size != 0) {
         return base_error(
             UCXPOOL_ERR_NO_BLOCKS,
-            "no %u free blocks lie side by side, and blocks of "
-            "UCXPOOL_BLOCK_SIZE (%zu bytes) on pages of %zu cannot be "
-            "mapped so: %s",
+            "no %u adjacent blocks are free, and blocks of UCXPOOL_BLOCK_SIZE "
+            "(%zu bytes) on pages of %zu bytes cannot be stitched: %s",
             buffer->num_blocks, comm->block_size, comm->regions->page_size,
             mem_regions_are_on_gpu(comm->regions)
                 ? "set UCXPOOL_CUDA_BACKING=vmm with regions of one "
@@ -419,9 +418,9 @@ static ucxpool_status_t too_few_blocks(const block_comm_t *comm, size_t length,
     block_pool_stats(comm->pool, BLOCK_SHARE_USER, &stats);
     return base_error(
         UCXPOOL_ERR_NO_BLOCKS,
-        "a buffer of %zu bytes needs %zu blocks of %zu bytes; "
-        "%llu of the user's %llu are free: raise UCXPOOL_COMM_SIZE, or "
-        "lower UCXPOOL_SEND_SHARE and UCXPOOL_RECV_SHARE",
+        "a buffer of %zu bytes needs %zu blocks of %zu bytes, but %llu of the "
+        "user share's %llu blocks are free: raise UCXPOOL_COMM_SIZE, or lower "
+        "UCXPOOL_SEND_SHARE and UCXPOOL_RECV_SHARE",
         length, num_blocks, comm->block_size, (unsigned long long)stats.free,
         (unsigned long long)stats.total);
 }
@@ -472,8 +471,9 @@ ucxpool_status_t block_comm_alloc(block_comm_t *comm, size_t length,
     ucxpool_status_t     status;
 
     if (length == 0) {
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "a buffer of 0 bytes: ask for 1 or more");
+        return base_error(
+            UCXPOOL_ERR_INVALID_PARAM,
+            "cannot allocate a buffer of 0 bytes: pass 1 or more");
     }
     num_blocks = (length - 1) / comm->block_size + 1;
     if (num_blocks > comm->max_blocks) {
@@ -555,9 +555,8 @@ ucxpool_status_t block_comm_free(block_comm_t *comm, void *address)
     if (buffer == NULL) {
         pthread_mutex_unlock(&comm->lock);
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "no buffer starts at %p: free each buffer once, by "
-                          "the address it was allocated with, and with "
-                          "the pool that allocated it",
+                          "no buffer starts at %p: free each buffer once, with "
+                          "its own address and the pool that allocated it",
                           address);
     }
     /* Under the lock, so that the last drop finds the blocks quarantined. */

@@ -775,15 +775,14 @@ static ucxpool_status_t check_block(const block_pool_t *pool, uint32_t index,
     unsigned ways  = num_ways(pool, index);
 
     if (state >= BLOCK_LAST) {
-        return base_error(UCXPOOL_ERR_PROTOCOL,
-                          "block %u is in state %u, which there is not", index,
-                          state);
+        return base_error(UCXPOOL_ERR_PROTOCOL, "block %u has invalid state %u",
+                          index, state);
     }
     if (ways != (state == BLOCK_FREE)) {
-        return base_error(UCXPOOL_ERR_PROTOCOL,
-                          "block %u is in state %u, but is there to be taken "
-                          "%u times",
-                          index, state, ways);
+        return base_error(
+            UCXPOOL_ERR_PROTOCOL,
+            "block %u is in state %u, but a get can find it in %u places",
+            index, state, ways);
     }
     *state_p = state;
     return UCXPOOL_OK;
@@ -806,7 +805,7 @@ ucxpool_status_t block_pool_check(const block_pool_t *pool)
     }
     if (bitmap_count(pool->free_blocks) != num_bits) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
-                          "there are free bits past the last of %u blocks",
+                          "free bits are set after the last of %u blocks",
                           pool->num_blocks);
     }
     for (int i = 0; (i < BLOCK_SHARE_LAST) && (status == UCXPOOL_OK); i++) {
