@@ -449,8 +449,8 @@ START_TEST(where_ucx_does_not_register_it_goes_by_messages)
         spoil_t     what;
         const char *reason;
     } cases[] = {
-        {SPOIL_MAP, "UCX does not register it"},
-        {SPOIL_PACK, "UCX packed no key"},
+        {SPOIL_MAP, "UCX could not register it"},
+        {SPOIL_PACK, "UCX could not pack a key"},
         {SPOIL_EMPTY, "UCX packed a key of 0 bytes"},
     };
 
@@ -481,7 +481,7 @@ START_TEST(where_ucx_does_not_take_the_key_it_goes_by_messages)
         spoil_t     what;
         const char *reason;
     } cases[] = {
-        {SPOIL_UNPACK, "UCX does not take the owner's key"},
+        {SPOIL_UNPACK, "UCX rejected the owner's key"},
         {SPOIL_GET, "UCX does not get from the window"},
     };
 

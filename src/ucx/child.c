@@ -225,11 +225,11 @@ static void watch_forks(void)
 void ucx_child_warn(void)
 {
     if (atomic_exchange(&lacks_thread, false)) {
-        base_warn("this process was forked while its parent had a pool: "
-                  "channels over ucx may stay connecting, because UCX does not "
-                  "start its thread again. Fork before the first pool, or "
-                  "start a program (posix_spawn(); in Python spawn, "
-                  "forkserver)");
+        base_warn(
+            "this process was forked while its parent had a pool: channels "
+            "over ucx may never connect, because UCX does not restart its "
+            "thread. Fork before creating the first pool, or start a new "
+            "program (posix_spawn(); in Python, spawn or forkserver)");
     }
 }
 

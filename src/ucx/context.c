@@ -362,13 +362,13 @@ static ucxpool_status_t features_check(ucp_context_h context)
         return UCXPOOL_OK;
     }
     if (lacks_am(&probe)) {
-        status = base_error(UCXPOOL_ERR_UNSUPPORTED,
-                            "the borrowed UCX context was made without "
-                            "UCP_FEATURE_AM");
+        status = base_error(
+            UCXPOOL_ERR_UNSUPPORTED,
+            "the borrowed UCX context was created without UCP_FEATURE_AM");
     } else if (lacks_rma(&probe)) {
-        status = base_error(UCXPOOL_ERR_UNSUPPORTED,
-                            "the borrowed UCX context was made without "
-                            "UCP_FEATURE_RMA");
+        status = base_error(
+            UCXPOOL_ERR_UNSUPPORTED,
+            "the borrowed UCX context was created without UCP_FEATURE_RMA");
     }
     probe_cleanup(&probe);
     return status;
@@ -409,8 +409,8 @@ ucxpool_status_t ucx_claim_take(ucx_claim_t *claim)
         base_list_add_tail(&claims, &claim->link);
     } else {
         status = base_error(UCXPOOL_ERR_INVALID_PARAM,
-                            "the pool '%s' has the active-message ids %u to %u "
-                            "of this worker; choose others for '%s' by "
+                            "pool '%s' uses the active message ids %u to %u of "
+                            "this worker; choose other ids for '%s' with "
                             "UCXPOOL_AM_ID, or give it another worker",
                             other->name, other->first,
                             other->first + other->count - 1, claim->name);
@@ -444,8 +444,8 @@ static ucxpool_status_t create_context(ucx_context_t              *ucx,
     status = ucp_config_read(NULL, NULL, &config);
     if (status != UCS_OK) {
         return base_error(ucx_status(status),
-                          "UCX could not read its settings: %s (look at the "
-                          "UCX_* variables of the environment)",
+                          "UCX could not read its settings: %s (check the "
+                          "UCX_* environment variables)",
                           ucs_status_string(status));
     }
     ucx_tune(config, wish->for_gpu);
@@ -456,10 +456,10 @@ static ucxpool_status_t create_context(ucx_context_t              *ucx,
     status = ucp_init(&params, config, &ucx->context);
     ucp_config_release(config);
     if (status != UCS_OK) {
-        return base_error(ucx_status(status),
-                          "UCX could not be started: %s (look at UCX_TLS and "
-                          "UCX_NET_DEVICES)",
-                          ucs_status_string(status));
+        return base_error(
+            ucx_status(status),
+            "UCX failed to start: %s (check UCX_TLS and UCX_NET_DEVICES)",
+            ucs_status_string(status));
     }
     ucx->own_context = true;
     return UCXPOOL_OK;
@@ -545,9 +545,9 @@ void ucx_context_settle_worker(ucx_context_t *ucx)
 void ucx_context_destroy_worker(ucx_context_t *ucx, const char *name)
 {
     if (ucx->worker_stays) {
-        base_warn("%s: a peer has begun to connect and does not go on; this "
-                  "UCX cannot take its worker away then, and it stays until "
-                  "the process ends (UCX 1.14 can)",
+        base_warn("%s: a peer has not finished connecting; UCX before 1.14 "
+                  "cannot destroy the worker then, so the worker stays until "
+                  "the process ends",
                   name);
         return;
     }

@@ -583,10 +583,10 @@ ucxpool_status_t ucx_peer_timeout_query(
     printed      = print_context(config, &status);
     ucp_config_release(config);
     if (printed == NULL) {
-        return base_error(ucx_status(status),
-                          "UCX could not be started: %s (look at UCX_TLS and "
-                          "UCX_NET_DEVICES)",
-                          ucs_status_string(status));
+        return base_error(
+            ucx_status(status),
+            "UCX failed to start: %s (check UCX_TLS and UCX_NET_DEVICES)",
+            ucs_status_string(status));
     }
     memset(facts, 0, UCX_PEER_TIMEOUT_NUM_TRANSPORTS * sizeof(*facts));
     for (unsigned i = 0; i < UCX_PEER_TIMEOUT_NUM_TRANSPORTS; i++) {
@@ -758,7 +758,7 @@ static void look_at(int fd, void *arg)
 
     if ((getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0) &&
         ucx_tcp_watch_judge(look->watch, fd, &info, look->now)) {
-        base_info("%s: a connection of UCX's is ended, since the peer's host "
+        base_info("%s: closed a TCP connection of UCX, because the peer's host "
                   "does not answer",
                   look->watch->name);
         (void)shutdown(fd, SHUT_RDWR);

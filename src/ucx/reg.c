@@ -249,15 +249,15 @@ static ucxpool_status_t verify_range(const mem_regions_t *regions,
     status          = ucp_mem_query(region->memh, &attr);
     at              = (uintptr_t)attr.address;
     if (status != UCS_OK) {
-        return reg_error(status, regions, index, "asking for the handle of",
-                         "try another UCX");
+        return reg_error(status, regions, index, "querying the handle of",
+                         "try another version of UCX");
     }
     /* Compare differences: the end of the handle's range could overflow. */
     if ((at > start) || (attr.length < region->size) ||
         (start - at > attr.length - region->size)) {
         return base_error(UCXPOOL_ERR_IO,
-                          "UCX registered %zu bytes from %p for region %u, "
-                          "which has %zu from %p",
+                          "UCX registered %zu bytes at %p for region %u, which "
+                          "has %zu bytes at %p",
                           attr.length, attr.address, index, region->size,
                           region->address);
     }
@@ -272,8 +272,8 @@ static void read_key(mem_regions_t *regions, unsigned index, const void *key,
 
     if ((domains->num > 0) && !ucx_key_read(key, size, domains->num,
                                             &regions->regions[index].domains)) {
-        base_info("this UCX (%s) packs keys of a form that is not known: which "
-                  "memory domains have registered a region is not verified",
+        base_info("this UCX (%s) packs keys in an unknown format: cannot "
+                  "verify which memory domains have registered a region",
                   ucp_get_version_string());
         domains->num    = 0;
         domains->needed = 0;
@@ -313,13 +313,13 @@ static ucxpool_status_t refused(const mem_regions_t *regions, unsigned index,
     char names[UCX_DOMAINS_TEXT];
 
     ucx_domains_format(regions->domains, missing, names);
-    return base_error(UCXPOOL_ERR_IO,
-                      "region %u of %u (%zu bytes each) is not registered with "
-                      "the memory domain %s, though UCX says that it is; %zu "
-                      "bytes were registered before it; %s, or leave the "
-                      "device out (UCX_NET_DEVICES)",
-                      index, regions->num_regions, regions->region_size, names,
-                      index * regions->region_size, reg_advice(regions));
+    return base_error(
+        UCXPOOL_ERR_IO,
+        "region %u of %u (%zu bytes each) is not registered with the memory "
+        "domain %s, though UCX reported success; %zu bytes were registered "
+        "before it; %s, or exclude the device (UCX_NET_DEVICES)",
+        index, regions->num_regions, regions->region_size, names,
+        index * regions->region_size, reg_advice(regions));
 }
 
 /* The result for the first region applies to all others. */
@@ -344,7 +344,7 @@ static void learn(mem_regions_t *regions, uint64_t missing)
               names[1]);
     if (missing != 0) {
         ucx_domains_format(domains, missing, names[0]);
-        base_info("UCX leaves out %s, which could take the GPU's memory",
+        base_info("UCX does not use %s, which could register the GPU's memory",
                   names[0]);
     }
 }
@@ -415,8 +415,8 @@ ucxpool_status_t ucx_facts_get(ucp_context_h context, ucx_facts_t *facts_p)
     status = ucp_context_query(context, &attr);
     if (status != UCS_OK) {
         return base_error(ucx_status(status),
-                          "UCX does not tell which memory it knows: %s; try "
-                          "another UCX",
+                          "UCX did not report its supported memory types: %s; "
+                          "try another version of UCX",
                           ucs_status_string(status));
     }
     facts_p->has_cuda =
@@ -437,10 +437,10 @@ ucxpool_status_t ucx_facts_probe(ucx_facts_t *facts_p)
 
     ucs_status = ucp_init(&params, NULL, &context);
     if (ucs_status != UCS_OK) {
-        return base_error(ucx_status(ucs_status),
-                          "UCX could not be started: %s (look at UCX_TLS and "
-                          "UCX_NET_DEVICES)",
-                          ucs_status_string(ucs_status));
+        return base_error(
+            ucx_status(ucs_status),
+            "UCX failed to start: %s (check UCX_TLS and UCX_NET_DEVICES)",
+            ucs_status_string(ucs_status));
     }
     status = ucx_facts_get(context, facts_p);
     ucp_cleanup(context);
@@ -506,11 +506,11 @@ static ucxpool_status_t check_kind(const mem_regions_t *regions,
     }
     status = ucx_facts_get(context, &facts);
     if ((status == UCXPOOL_OK) && !facts.has_cuda) {
-        return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "memory of a GPU with a UCX (%u.%u) that knows no "
-                          "CUDA: use another UCX, look at UCX_TLS, or set "
-                          "UCXPOOL_CUDA_BACKING=host",
-                          facts.major, facts.minor);
+        return base_error(
+            UCXPOOL_ERR_UNSUPPORTED,
+            "cannot register GPU memory: UCX %u.%u has no CUDA support; use "
+            "another UCX, check UCX_TLS, or set UCXPOOL_CUDA_BACKING=host",
+            facts.major, facts.minor);
     }
     return status;
 }

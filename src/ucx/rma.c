@@ -25,12 +25,11 @@ static ucxpool_status_t check_gpu(ucp_context_h context)
     }
     if (!facts.has_cuda) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "this UCX knows no memory of a GPU");
+                          "this UCX has no CUDA support");
     }
     if ((facts.major == 1) && (facts.minor < GPU_MINOR)) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "UCX %u.%u does not get and put memory of a GPU: "
-                          "1.%u does",
+                          "UCX %u.%u cannot get and put GPU memory: 1.%u can",
                           facts.major, facts.minor, GPU_MINOR);
     }
     return UCXPOOL_OK;
@@ -55,9 +54,9 @@ static ucxpool_status_t check_domains(const ucx_rma_memory_t *memory,
         return UCXPOOL_OK;
     }
     ucx_domains_format(domains, missing, names);
-    return base_error(UCXPOOL_ERR_IO,
-                      "it is not registered with %.48s, though UCX says so",
-                      names);
+    return base_error(
+        UCXPOOL_ERR_IO,
+        "it is not registered with %.48s, though UCX reported success", names);
 }
 
 static ucxpool_status_t pack(ucp_context_h context, ucx_rma_memory_t *memory)
@@ -67,12 +66,14 @@ static ucxpool_status_t pack(ucp_context_h context, ucx_rma_memory_t *memory)
 
     if (status != UCS_OK) {
         memory->key = NULL;
-        return base_error(ucx_status(status), "UCX packed no key for it: %s",
+        return base_error(ucx_status(status),
+                          "UCX could not pack a key for it: %s",
                           ucs_status_string(status));
     }
     if ((memory->key_size == 0) || (memory->key_size > UCX_RMA_KEY_MAX)) {
-        return base_error(UCXPOOL_ERR_IO, "UCX packed a key of %zu bytes",
-                          memory->key_size);
+        return base_error(UCXPOOL_ERR_IO,
+                          "UCX packed a key of %zu bytes: 1 to %u are possible",
+                          memory->key_size, UCX_RMA_KEY_MAX);
     }
     return UCXPOOL_OK;
 }
@@ -106,9 +107,9 @@ static ucxpool_status_t map(ucp_context_h context, void *address, size_t length,
     ucs_status_t status = ucp_mem_map(context, &params, memh_p);
 
     if (status != UCS_OK) {
-        return base_error(ucx_status(status), "UCX does not register it: %s%s",
+        return base_error(ucx_status(status), "UCX could not register it: %s%s",
                           ucs_status_string(status),
-                          is_on_gpu ? "" : " (look at ulimit -l)");
+                          is_on_gpu ? "" : " (check ulimit -l)");
     }
     return UCXPOOL_OK;
 }
@@ -171,7 +172,7 @@ ucxpool_status_t ucx_rma_key_unpack(ucp_ep_h ep, const void *key, size_t size,
     status = ucp_ep_rkey_unpack(ep, room, rkey_p);
     if (status != UCS_OK) {
         return base_error(ucx_status(status),
-                          "UCX does not take the owner's key: %s",
+                          "UCX rejected the owner's key: %s",
                           ucs_status_string(status));
     }
     return UCXPOOL_OK;
