@@ -414,10 +414,10 @@ START_TEST(a_host_that_is_not_known_is_not_another)
 
     ipc_host_fill(&host);
     memset(host.boot_id, 0, sizeof(host.boot_id));
-    check_misfit(&host, "/proc cannot be read there");
+    check_misfit(&host, "the peer cannot read its /proc");
     ipc_host_fill(&host);
     host.pid_namespace = 0;
-    check_misfit(&host, "/proc cannot be read there");
+    check_misfit(&host, "the peer cannot read its /proc");
 }
 END_TEST
 
@@ -509,7 +509,7 @@ START_TEST(a_process_that_cannot_be_looked_at_has_not_ended)
     ck_assert(!ipc_host_is_gone(&host));
     ck_assert(!ipc_host_is_alive(&host));
     ck_assert(!ipc_host_has_ended(&host));
-    check_refused(&host, &file, UCXPOOL_ERR_PERMISSION, "still there");
+    check_refused(&host, &file, UCXPOOL_ERR_PERMISSION, "still runs");
     calls_reset();
     ck_assert(ipc_host_is_alive(&host));
     ipc_unmap(address, SIZE);
@@ -575,7 +575,7 @@ START_TEST(a_proc_of_another_name_space_fits_nobody)
 
     ipc_host_fill(&host);
     calls_fail_from(CALLS_READLINK, 1, ENOENT);
-    check_misfit(&host, "/proc here");
+    check_misfit(&host, "/proc belongs to");
     ck_assert(!ipc_host_has_ended(&host));
     calls_reset();
     ck_assert(ipc_host_fits(&host, reason, sizeof(reason)));
@@ -588,11 +588,11 @@ START_TEST(a_proc_that_cannot_be_read_fits_nobody)
     ipc_host_t host = {0};
 
     calls_fail_from(CALLS_FOPEN, 1, EACCES);
-    check_misfit(&host, "/proc cannot be read here");
+    check_misfit(&host, "/proc of this process cannot be read");
     calls_fail(CALLS_FOPEN, 2, EACCES);
     ipc_host_fill(&host);
     calls_fail(CALLS_FOPEN, 1, EACCES);
-    check_misfit(&host, "/proc here");
+    check_misfit(&host, "/proc belongs to");
     calls_reset();
     ipc_host_fill(&host);
     calls_fail(CALLS_FOPEN, 1, EACCES);
@@ -638,7 +638,7 @@ static void stranger_main(const ipc_host_t *host, int to)
     pid = fork();
     if (pid == 0) {
         if (ipc_host_fits(host, reason, sizeof(reason)) ||
-            (strcmp(reason, "other PID name space") != 0)) {
+            (strcmp(reason, "other PID namespace") != 0)) {
             _exit(1);
         }
         ipc_host_fill(&own);
@@ -670,7 +670,7 @@ START_TEST(another_pid_name_space_does_not_fit)
     } else {
         ck_assert_int_eq(WEXITSTATUS(status), 0);
         read_all(pipes[0], &stranger, sizeof(stranger));
-        check_misfit(&stranger, "other PID name space");
+        check_misfit(&stranger, "other PID namespace");
     }
     close(pipes[0]);
     close(pipes[1]);
@@ -703,7 +703,7 @@ START_TEST(a_truncated_file_is_refused)
     announce(fd, &host, &file);
     ck_assert_int_eq(ftruncate(fd, (off_t)SIZE - 1), 0);
     ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-    check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "announced were");
+    check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "but announced");
     close(fd);
 }
 END_TEST
@@ -718,7 +718,7 @@ START_TEST(a_hollow_file_is_refused)
     ck_assert_int_eq(ftruncate(fd, (off_t)1 << 40), 0);
     ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
     announce(fd, &host, &file);
-    check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "memory behind");
+    check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "backed by memory");
     close(fd);
 }
 END_TEST
@@ -732,10 +732,12 @@ START_TEST(another_file_than_announced_is_refused)
     announce(fd, &host, &file);
     wrong = file;
     wrong.inode++;
-    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "another file");
+    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL,
+                  "not the announced file");
     wrong = file;
     wrong.device++;
-    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "another file");
+    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL,
+                  "not the announced file");
     close(fd);
 }
 END_TEST
@@ -761,20 +763,22 @@ START_TEST(numbers_that_make_no_sense_are_refused)
     announce(fd, &host, &file);
     wrong    = file;
     wrong.fd = -1;
-    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "never negative");
+    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL,
+                  "descriptor is negative");
     wrong    = file;
     wrong.fd = INT32_MIN;
-    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "never negative");
+    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL,
+                  "descriptor is negative");
     wrong      = file;
     wrong.size = 0;
-    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "no file has 0");
+    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "a file of 0 bytes");
     wrong.size = UINT64_MAX;
-    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "no file has");
+    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "cannot be mapped");
     wrong.size = (uint64_t)1 << 62;
-    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "announced were");
+    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "but announced");
     wrong      = file;
     wrong.size = SIZE + 1;
-    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "announced were");
+    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "but announced");
     no_host     = host;
     no_host.pid = 0;
     check_refused(&no_host, &file, UCXPOOL_ERR_PROTOCOL, "PID");
@@ -795,10 +799,10 @@ START_TEST(page_sizes_that_make_no_sense_are_refused)
     ck_assert_uint_eq(file.huge_page_shift, 0);
     for (size_t i = 0; i < sizeof(shifts) / sizeof(shifts[0]); i++) {
         file.huge_page_shift = shifts[i];
-        check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "pages of 2^");
+        check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "page size 2^");
     }
     file.huge_page_shift = 16;
-    check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "not those");
+    check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "announced page size");
     close(fd);
 }
 END_TEST
@@ -855,7 +859,7 @@ START_TEST(a_file_that_is_swapped_while_we_look_is_refused)
     swapped_fd = make_file(SIZE, F_SEAL_SHRINK);
     announce(swapped_fd, &host, &file);
     calls_after_readlink(swap_for_a_pipe);
-    check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "another file");
+    check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "not the announced file");
     close(swapped_fd);
 }
 END_TEST

@@ -300,7 +300,7 @@ START_TEST(a_hollow_file_is_not_mapped)
     ck_assert_int_eq(make_window(memory, 4 * SIZE, fd), UCXPOOL_OK);
     import(UCXPOOL_WINDOW_READ);
     ck_assert_int_eq(asked().way, other_way());
-    check_reason("have memory behind them");
+    check_reason("are backed by memory");
     check_bytes(memory, 4 * SIZE);
     end();
     close(fd);
@@ -422,7 +422,7 @@ START_TEST(a_file_sealed_against_writing_is_read)
         let_go();
         import(UCXPOOL_WINDOW_WRITE);
         ck_assert_int_eq(asked().way, other_way());
-        check_reason("sealed against being mapped for writing");
+        check_reason("sealed against writing");
         end();
     }
     close(fd);
@@ -460,7 +460,7 @@ START_TEST(a_call_that_fails_leaves_the_other_ways)
         const char  *words;
     } calls[] = {
         {CALLS_OPEN, EACCES, "cannot be opened"},
-        {CALLS_FSTAT, EIO, "cannot be asked"},
+        {CALLS_FSTAT, EIO, "attributes cannot be read"},
         {CALLS_MMAP, ENOMEM, "mapping"},
         {CALLS_CALLOC, ENOMEM, "no memory"},
     };

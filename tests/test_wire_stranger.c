@@ -163,7 +163,7 @@ typedef enum strangeness {
 
 static const char *const said[] = {
     [OTHER_USER]       = "other user",
-    [OTHER_NAME_SPACE] = "other PID name space",
+    [OTHER_NAME_SPACE] = "other PID namespace",
     [UNSEALED]         = "not sealed against shrinking",
 };
 

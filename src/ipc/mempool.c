@@ -52,8 +52,8 @@ static ucxpool_status_t export_pool(const mem_cuda_device_t *device,
 
     if (result == CUDA_ERROR_INVALID_VALUE) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "the memory is of a memory pool that was made "
-                          "without a handle that is a file (handleTypes)");
+                          "the memory pool was created without handles that "
+                          "are file descriptors (handleTypes)");
     }
     return (result == CUDA_SUCCESS)
                ? UCXPOOL_OK
@@ -76,12 +76,13 @@ static ucxpool_status_t fill(const mem_cuda_device_t *device,
     CUresult                 result;
 
     if (pool == NULL) {
-        return base_error(UCXPOOL_ERR_IO, "the memory is of no memory pool");
+        return base_error(UCXPOOL_ERR_IO,
+                          "the memory does not belong to a memory pool");
     }
     if (!driver->has_mempools) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "the memory is of a memory pool, and the driver has "
-                          "no functions to share these");
+                          "the memory belongs to a memory pool, and the driver "
+                          "cannot share memory pools");
     }
     result = driver->cuMemGetAddressRange(&base, &size, address);
     if (result != CUDA_SUCCESS) {
@@ -165,10 +166,10 @@ static ucxpool_status_t check_size(const mem_cuda_device_t *device,
         return driver_error(device, result, "cuMemGetAddressRange");
     }
     if ((base != address) || (really < size)) {
-        return base_error(UCXPOOL_ERR_PROTOCOL,
-                          "a peer's allocation has %zu bytes, announced were "
-                          "%" PRIu64,
-                          really, size);
+        return base_error(
+            UCXPOOL_ERR_PROTOCOL,
+            "a peer's allocation has %zu bytes, but announced %" PRIu64, really,
+            size);
     }
     return UCXPOOL_OK;
 }

@@ -239,12 +239,12 @@ static bool is_within_reach(const ipc_host_t *peer, char *reason,
     ipc_host_fill(&own);
     if ((memcmp(own.boot_id, unknown, sizeof(unknown)) == 0) ||
         (own.pid_namespace == 0)) {
-        snprintf(reason, reason_size, "/proc cannot be read here");
+        snprintf(reason, reason_size, "/proc of this process cannot be read");
         return false;
     }
     if ((memcmp(peer->boot_id, unknown, sizeof(unknown)) == 0) ||
         (peer->pid_namespace == 0)) {
-        snprintf(reason, reason_size, "/proc cannot be read there");
+        snprintf(reason, reason_size, "the peer cannot read its /proc");
         return false;
     }
     if (memcmp(own.boot_id, peer->boot_id, sizeof(own.boot_id)) != 0) {
@@ -252,7 +252,7 @@ static bool is_within_reach(const ipc_host_t *peer, char *reason,
         return false;
     }
     if (own.pid_namespace != peer->pid_namespace) {
-        snprintf(reason, reason_size, "other PID name space");
+        snprintf(reason, reason_size, "other PID namespace");
         return false;
     }
     if (own.uid != peer->uid) {
@@ -263,7 +263,7 @@ static bool is_within_reach(const ipc_host_t *peer, char *reason,
     }
     if (own.start_time == 0) {
         snprintf(reason, reason_size,
-                 "/proc here is another PID name space's, or cannot be read");
+                 "/proc belongs to another PID namespace, or cannot be read");
         return false;
     }
     return true;
@@ -338,7 +338,9 @@ int ipc_watch(const ipc_host_t *host)
     /* From here on, the pidfd detects that the PID is reused. It may have been
      * reused before. */
     if (!ipc_host_is_alive(host)) {
-        base_debug("process %" PRIu32 " is another one by now", host->pid);
+        base_debug("process %" PRIu32
+                   " has ended, and another process has its PID",
+                   host->pid);
         close(fd);
         return -1;
     }
@@ -355,7 +357,7 @@ ucxpool_status_t ipc_file_fill(int fd, ipc_file_t *file)
     struct stat   is;
 
     if ((fstat(fd, &is) != 0) || (fstatfs(fd, &system) != 0)) {
-        return base_error(UCXPOOL_ERR_IO, "asking memory file %d: %s", fd,
+        return base_error(UCXPOOL_ERR_IO, "cannot stat memory file %d: %s", fd,
                           strerror(errno));
     }
     memset(file, 0, sizeof(*file));
@@ -384,7 +386,7 @@ ucxpool_status_t ipc_create(const char *name, size_t size, int *fd_p,
 
     if (size == 0) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "memory file %s must have a size", name);
+                          "cannot create memory file %s with 0 bytes", name);
     }
     snprintf(full_name, sizeof(full_name), "ucxpool:%d:%s", (int)getpid(),
              name);
@@ -414,8 +416,8 @@ err_close:
     close(fd);
 err_none:
     return base_error_errno(error == ENOSPC ? ENOMEM : error,
-                            "making a memory file of %zu bytes for %s", size,
-                            name);
+                            "cannot create a memory file of %zu bytes for %s",
+                            size, name);
 }
 
 /* --- mapping a peer's file ------------------------------------------------ */
@@ -490,7 +492,7 @@ static ucxpool_status_t refuse_unseen(const attempt_t *attempt)
         return refuse_ended(attempt);
     }
     return refuse(attempt, UCXPOOL_ERR_PERMISSION,
-                  "/proc does not tell whether its process is still there");
+                  "/proc does not show whether its process still runs");
 }
 
 /* The file was not found or could not be opened. Has the process ended? */
@@ -500,7 +502,7 @@ static ucxpool_status_t refuse_open(const attempt_t *attempt, int error)
         return refuse_ended(attempt);
     }
     return refuse(attempt, UCXPOOL_ERR_PERMISSION,
-                  "it cannot be opened: %s (other user or name space, or the "
+                  "it cannot be opened: %s (other user or namespace, or the "
                   "process forbids it)",
                   strerror(error));
 }
@@ -512,22 +514,23 @@ static ucxpool_status_t numbers_check(const attempt_t *attempt)
     uint32_t          shift = file->huge_page_shift;
 
     if ((attempt->host->pid == 0) || (attempt->host->pid > INT_MAX)) {
-        return refuse(attempt, UCXPOOL_ERR_PROTOCOL, "no process has this PID");
+        return refuse(attempt, UCXPOOL_ERR_PROTOCOL, "the PID is invalid");
     }
     if (file->fd < 0) {
         return refuse(attempt, UCXPOOL_ERR_PROTOCOL,
-                      "a descriptor is never negative");
+                      "the descriptor is negative");
     }
     if ((file->size == 0) || (file->size > PTRDIFF_MAX)) {
         return refuse(attempt, UCXPOOL_ERR_PROTOCOL,
-                      "no file has %" PRIu64 " bytes to be mapped", file->size);
+                      "a file of %" PRIu64 " bytes cannot be mapped",
+                      file->size);
     }
     if ((attempt->part != NULL) &&
         ((attempt->part->length == 0) || (attempt->part->length > file->size) ||
          (attempt->part->offset > file->size - attempt->part->length))) {
         return refuse(attempt, UCXPOOL_ERR_PROTOCOL,
-                      "%" PRIu64 " bytes from %" PRIu64 " on are not in a file "
-                      "of %" PRIu64,
+                      "%" PRIu64 " bytes at offset %" PRIu64
+                      " exceed the file of %" PRIu64 " bytes",
                       attempt->part->length, attempt->part->offset, file->size);
     }
     if (shift == 0) {
@@ -536,7 +539,8 @@ static ucxpool_status_t numbers_check(const attempt_t *attempt)
     if ((shift < PAGE_SHIFT_MIN) || (shift > PAGE_SHIFT_MAX) ||
         (file->size % ((uint64_t)1 << shift) != 0)) {
         return refuse(attempt, UCXPOOL_ERR_PROTOCOL,
-                      "%" PRIu64 " bytes are not made of pages of 2^%" PRIu32,
+                      "%" PRIu64
+                      " bytes are not a multiple of the page size 2^%" PRIu32,
                       file->size, shift);
     }
     return UCXPOOL_OK;
@@ -586,13 +590,13 @@ static ucxpool_status_t file_check(const attempt_t *attempt, int fd)
     uint64_t          backed;
 
     if ((fstat(fd, &is) != 0) || (fstatfs(fd, &system) != 0)) {
-        return refuse(attempt, UCXPOOL_ERR_PERMISSION, "it cannot be asked: %s",
-                      strerror(errno));
+        return refuse(attempt, UCXPOOL_ERR_PERMISSION,
+                      "its attributes cannot be read: %s", strerror(errno));
     }
     if (!S_ISREG(is.st_mode) || ((uint64_t)is.st_dev != file->device) ||
         ((uint64_t)is.st_ino != file->inode)) {
         return refuse(attempt, UCXPOOL_ERR_PROTOCOL,
-                      "it is another file than was announced");
+                      "it is not the announced file");
     }
     if (is.st_uid != geteuid()) {
         return refuse(attempt, UCXPOOL_ERR_PERMISSION,
@@ -602,18 +606,18 @@ static ucxpool_status_t file_check(const attempt_t *attempt, int fd)
         (shift != 0) != (system.f_type == HUGETLBFS_MAGIC) ||
         ((shift != 0) && ((uint64_t)system.f_bsize != (uint64_t)1 << shift))) {
         return refuse(attempt, UCXPOOL_ERR_PROTOCOL,
-                      "its pages are not those that were announced");
+                      "it does not have the announced page size");
     }
     if ((uint64_t)is.st_size < file->size) {
         return refuse(attempt, UCXPOOL_ERR_PROTOCOL,
-                      "it has %" PRIu64 " bytes, announced were %" PRIu64,
+                      "it has %" PRIu64 " bytes, but announced %" PRIu64,
                       (uint64_t)is.st_size, file->size);
     }
     backed = (uint64_t)is.st_blocks * STAT_BLOCK_SIZE;
     if (backed < needed_size(attempt)) {
         return refuse(attempt, UCXPOOL_ERR_PROTOCOL,
                       "only %" PRIu64 " of its %" PRIu64
-                      " bytes have memory behind them",
+                      " bytes are backed by memory",
                       backed, needed_size(attempt));
     }
     return UCXPOOL_OK;
@@ -641,7 +645,7 @@ static ucxpool_status_t file_reopen(const attempt_t *attempt, int path_fd,
     if (is_written(attempt) && (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))) {
         close(fd);
         return refuse(attempt, UCXPOOL_ERR_PERMISSION,
-                      "it is sealed against being mapped for writing");
+                      "it is sealed against writing");
     }
     *fd_p = fd;
     return UCXPOOL_OK;
@@ -825,8 +829,8 @@ static ucxpool_status_t fill_file(mem_regions_t *regions, unsigned index,
 
     if (!regions->cuda->has_posix_handles) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "GPU %d (%s) has no handles that are files: use "
-                          "memory from cuMemAlloc to share it",
+                          "GPU %d (%s) cannot export memory by file "
+                          "descriptors: share memory of cuMemAlloc instead",
                           regions->cuda->ordinal, regions->cuda->name);
     }
     if (region->fd < 0) {
@@ -854,7 +858,7 @@ ucxpool_status_t ipc_cuda_fill(mem_regions_t *regions, unsigned index,
     }
     if (!regions->kind->is_gpu) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "memory of kind %s has no handle of a GPU",
+                          "memory of kind %s has no GPU handle",
                           regions->kind->name);
     }
     return regions->kind->shares_by_fd ? fill_file(regions, index, share)
@@ -883,8 +887,8 @@ static ucxpool_status_t fill_memory(const mem_cuda_device_t *device,
     }
     if (result == CUDA_ERROR_INVALID_VALUE) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "the memory is not of cuMemAlloc(), and has no IPC "
-                          "handle");
+                          "the memory was not allocated by cuMemAlloc() and "
+                          "has no IPC handle");
     }
     if (result != CUDA_SUCCESS) {
         return mem_cuda_error(driver, result,
@@ -921,15 +925,15 @@ static ucxpool_status_t import_error(const ipc_host_t *host, int error)
     }
     if (error == EBADF) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
-                          "process %" PRIu32 " has not the descriptor that it "
-                          "announced",
+                          "process %" PRIu32
+                          " does not have the descriptor that it announced",
                           host->pid);
     }
     /* A kernel before 5.6 returns ENOSYS: becomes UCXPOOL_ERR_UNSUPPORTED. */
     return base_error_errno(error,
-                            "taking a descriptor of process %" PRIu32
-                            " by pidfd_getfd (the rules on debugging may "
-                            "forbid it: sysctl kernel.yama.ptrace_scope)",
+                            "cannot take a descriptor of process %" PRIu32
+                            " with pidfd_getfd (ptrace rules may forbid it: "
+                            "sysctl kernel.yama.ptrace_scope)",
                             host->pid);
 }
 
@@ -942,7 +946,7 @@ ucxpool_status_t ipc_cuda_import(const ipc_host_t *host,
         (share->fd < 0)) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
                           "descriptor %" PRId32 " of process %" PRIu32
-                          " makes no sense",
+                          " is invalid",
                           share->fd, host->pid);
     }
     /* The pidfd ensures that it is this process: its PID may be reused. */
@@ -950,8 +954,9 @@ ucxpool_status_t ipc_cuda_import(const ipc_host_t *host,
     if (process < 0) {
         return !ipc_host_is_gone(host)
                    ? base_error(UCXPOOL_ERR_UNSUPPORTED,
-                                "process %" PRIu32 " cannot be named by "
-                                "pidfd_open: Linux 5.3 or later is needed",
+                                "process %" PRIu32
+                                " cannot be watched: pidfd_open needs Linux "
+                                "5.3 or later",
                                 host->pid)
                    : import_error(host, ESRCH);
     }
@@ -1014,7 +1019,7 @@ static ucxpool_status_t ipc_check(const gpu_attempt_t *attempt,
         (size - (address - base) < attempt->share->size)) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
                           "a peer's region of GPU memory has %zu bytes, "
-                          "announced were %" PRIu64,
+                          "but announced %" PRIu64,
                           size, attempt->share->size);
     }
     return UCXPOOL_OK;
@@ -1139,9 +1144,10 @@ static ucxpool_status_t share_check(const gpu_attempt_t *attempt)
                           attempt->num_regions, share->size);
     }
     if ((share->way != IPC_CUDA_IPC) && (share->way != IPC_CUDA_FILE)) {
-        return base_error(UCXPOOL_ERR_PROTOCOL,
-                          "a peer announced GPU memory shared in way %" PRIu32,
-                          share->way);
+        return base_error(
+            UCXPOOL_ERR_PROTOCOL,
+            "a peer announced GPU memory with unknown sharing method %" PRIu32,
+            share->way);
     }
     if (share->way == IPC_CUDA_IPC) {
         return attempt->num_regions == 1
@@ -1152,9 +1158,9 @@ static ucxpool_status_t share_check(const gpu_attempt_t *attempt)
     }
     for (unsigned i = 0; i < attempt->num_regions; i++) {
         if (attempt->fds[i] < 0) {
-            return base_error(UCXPOOL_ERR_PROTOCOL,
-                              "a peer's region of GPU memory without "
-                              "descriptor");
+            return base_error(
+                UCXPOOL_ERR_PROTOCOL,
+                "a peer's region of GPU memory has no descriptor");
         }
     }
     if (!attempt->device->has_vmm) {

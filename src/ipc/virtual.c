@@ -27,8 +27,8 @@ static ucxpool_status_t export_file(const mem_cuda_device_t     *device,
 
     if (result == CUDA_ERROR_INVALID_VALUE) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "the virtual memory was made without a handle that "
-                          "is a file (requestedHandleTypes)");
+                          "the virtual memory was created without handles that "
+                          "are file descriptors (requestedHandleTypes)");
     }
     return (result == CUDA_SUCCESS)
                ? UCXPOOL_OK
@@ -52,8 +52,8 @@ static ucxpool_status_t export_at(const mem_cuda_device_t *device,
                                                  (void *)(uintptr_t)address);
     if (result == CUDA_ERROR_INVALID_VALUE) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "the memory is neither of cuMemAlloc() nor of "
-                          "cuMemCreate()");
+                          "the memory was allocated neither by cuMemAlloc() "
+                          "nor by cuMemCreate()");
     }
     if (result != CUDA_SUCCESS) {
         return export_error(device, result, "cuMemRetainAllocationHandle");
@@ -107,10 +107,11 @@ ucxpool_status_t ipc_virtual_export(const mem_cuda_device_t *device,
 
     if (!device->has_vmm ||
         (device->driver->cuMemRetainAllocationHandle == NULL)) {
-        return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "the memory is not of cuMemAlloc(), and GPU %d (%s) "
-                          "or its driver has no virtual memory functions",
-                          device->ordinal, device->name);
+        return base_error(
+            UCXPOOL_ERR_UNSUPPORTED,
+            "the memory was not allocated by cuMemAlloc(), and GPU %d (%s) or "
+            "its driver has no virtual memory functions",
+            device->ordinal, device->name);
     }
     status = mem_cuda_device_enter(device);
     if (status != UCXPOOL_OK) {
