@@ -38,7 +38,7 @@ static ucxpool_status_t watch(ucxpool_t *pool, int fd)
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
 
     if (epoll_ctl(pool->wakeup.epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
-        return base_error_errno(errno, "a descriptor cannot be watched");
+        return base_error_errno(errno, "cannot watch a descriptor of the pool");
     }
     return UCXPOOL_OK;
 }
@@ -46,8 +46,8 @@ static ucxpool_status_t watch(ucxpool_t *pool, int fd)
 static ucxpool_status_t say_not_made(const char *what)
 {
     return base_error_errno(errno,
-                            "the pool could not make its %s (where too many "
-                            "files are open, raise their limit: ulimit -n)",
+                            "cannot create the pool's %s (if too many files "
+                            "are open, raise the limit: ulimit -n)",
                             what);
 }
 

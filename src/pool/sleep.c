@@ -193,9 +193,9 @@ static ucxpool_status_t arm(ucxpool_t *pool, unsigned *num_moved_p)
 
     *num_moved_p = 0;
     if (!pool_can_sleep(pool)) {
-        return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "the borrowed UCX context was made without "
-                          "UCP_FEATURE_WAKEUP");
+        return base_error(
+            UCXPOOL_ERR_UNSUPPORTED,
+            "the borrowed UCX context was created without UCP_FEATURE_WAKEUP");
     }
     note_sleeper(pool);
     if (!pool->wakeup.has_leader) {
