@@ -100,8 +100,8 @@ torch: memory
 torch: bad_alloc
 rmm: bad_alloc
 torch: CUDA out of memory. 
-torch: -1 bytes were asked 
-graph: CUDA graphs are not 
+torch: cannot allocate -1 b
+graph: CUDA graphs cannot b
 END
 
 "$cxx" -std=c++17 -fPIC -shared $SANITIZER_CFLAGS -Wl,-soname,libc10.so \

@@ -113,7 +113,7 @@ $CC $SANITIZER_CFLAGS -o "$dir/framework" "$dir/framework.c" \
 said=$("$dir/framework")
 echo "framework: $said"
 case $said in
-'there is no device -2'*" $version") ;;
+'invalid device -2'*" $version") ;;
 *)
     echo 'a program with libucxpool-framework does not run'
     exit 1

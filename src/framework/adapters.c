@@ -178,7 +178,7 @@ static ucxpool_status_t torch_allocate(ssize_t size, int device, void *stream,
         *address_p = NULL;
         level      = ucxpool_error_set_level(UCXPOOL_ERROR_LEVEL_WARN);
         status     = ucxpool_error_set(UCXPOOL_ERR_INVALID_PARAM,
-                                       "%zd bytes were asked for on device %d",
+                                       "cannot allocate %zd bytes on device %d",
                                        size, device);
         (void)ucxpool_error_set_level(level);
         return status;
@@ -292,9 +292,9 @@ void ucxpool_torch_refuse_graph(void)
 {
     throw_torch_error(ucxpool_error_set(
         UCXPOOL_ERR_UNSUPPORTED,
-        "CUDA graphs are not captured while libucxpool is "
-        "PyTorch's allocator: give it to a MemPool instead, and "
-        "leave what the graph allocates to PyTorch's own"));
+        "CUDA graphs cannot be captured while libucxpool is PyTorch's "
+        "allocator: use libucxpool for a MemPool instead, and PyTorch's own "
+        "allocator for the graph"));
 }
 
 /* --- CuPy ----------------------------------------------------------------- */

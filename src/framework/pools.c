@@ -54,9 +54,8 @@ static ucxpool_status_t no_such_device(int device)
 {
     return ucxpool_error_set(
         UCXPOOL_ERR_INVALID_PARAM,
-        "there is no device %d: they are counted from 0 to %d, "
-        "and %d is the host",
-        device, UCXPOOL_FRAMEWORK_MAX_DEVICES - 1, UCXPOOL_FRAMEWORK_HOST);
+        "invalid device %d: devices are 0 to %d, and %d is the host", device,
+        UCXPOOL_FRAMEWORK_MAX_DEVICES - 1, UCXPOOL_FRAMEWORK_HOST);
 }
 
 ucxpool_t *framework_pools_find(int device)
@@ -181,8 +180,8 @@ ucxpool_status_t ucxpool_framework_set_pool(int device, ucxpool_t *pool)
     if ((pool != NULL) && (present != NULL) && (present != pool)) {
         status =
             ucxpool_error_set(UCXPOOL_ERR_BUSY,
-                              "device %d has a pool, which may be in use: set "
-                              "the pool before the first allocation",
+                              "device %d already has a pool, which may be in "
+                              "use: set the pool before the first allocation",
                               device);
     } else {
         atomic_store(place, pool);
