@@ -114,7 +114,7 @@ static const struct {
      call_recv_of_peers_channel, "pass the pool"},
     {"ucxpool_probe", call_probe, "pass the pool"},
     {"ucxpool_window_import", call_window_import, "a channel to its owner"},
-    {"ucxpool_block_put", call_block_put, "its own pool"},
+    {"ucxpool_block_put", call_block_put, "from this pool"},
     {"ucxpool_comm_free", call_comm_free, "the pool that allocated it"},
     {"ucxpool_heap_free", call_heap_free, "the pool that allocated it"},
     {"ucxpool_heap_usable_size", call_heap_usable_size,

@@ -650,7 +650,7 @@ START_TEST(what_does_not_fit_is_refused_at_once)
     }
     places = ucxpool_places(&fits, 1);
     refuses(false, &places, &source, UCXPOOL_ERR_INVALID_PARAM,
-            "which is for what is only");
+            "use ucxpool_data_");
     end();
 }
 END_TEST

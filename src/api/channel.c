@@ -80,8 +80,8 @@ ucxpool_status_t ucxpool_channel_create(ucxpool_t                      *pool,
     }
     if ((way == 0) || (way == ways)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "a channel is created over an address or over an "
-                          "endpoint: give one of the two");
+                          "cannot create a channel: field_mask must name "
+                          "either an address or an endpoint");
     }
     if (((way == UCXPOOL_CHANNEL_PARAM_FIELD_EP) && (params->ep == NULL)) ||
         ((way == UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS) &&

@@ -31,18 +31,18 @@ static ucxpool_status_t refuse_key(const char *name)
 
     if (strncmp(name, PREFIX, PREFIX_LENGTH) == 0) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "there is no key %s: leave out " PREFIX, name);
+                          "unknown key %s: omit the prefix " PREFIX, name);
     }
     if (guess != NULL) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "there is no setting " PREFIX
-                          "%s: did you mean " PREFIX "%s? "
+                          "unknown setting " PREFIX "%s: did you mean " PREFIX
+                          "%s? "
                           "(ucxpool_info -c prints all)",
                           name, guess->name);
     }
     return base_error(
         UCXPOOL_ERR_INVALID_PARAM,
-        "there is no setting " PREFIX "%s; ucxpool_info -c prints all", name);
+        "unknown setting " PREFIX "%s; ucxpool_info -c prints all", name);
 }
 
 static ucxpool_status_t refuse_value(const base_key_t *key, const char *value)
@@ -54,8 +54,7 @@ static ucxpool_status_t refuse_value(const base_key_t *key, const char *value)
      * message. */
     return base_error(UCXPOOL_ERR_INVALID_PARAM,
                       PREFIX
-                      "%s=%.100s%s is not possible: it takes %s (default "
-                      "\"%s\")",
+                      "%s=%.100s%s is invalid: expected %s (default \"%s\")",
                       key->name, value, (strlen(value) > 100) ? "..." : "",
                       expected, key->fallback);
 }
@@ -109,10 +108,11 @@ static void warn_of_variable(const char *name)
     const base_key_t *guess = base_key_guess(name);
 
     if (guess != NULL) {
-        base_warn(PREFIX "%s is no setting; nearest: " PREFIX "%s", name,
+        base_warn(PREFIX "%s is not a setting; did you mean " PREFIX "%s", name,
                   guess->name);
     } else {
-        base_warn(PREFIX "%s is no setting; ucxpool_info -c prints all", name);
+        base_warn(PREFIX "%s is not a setting; ucxpool_info -c prints all",
+                  name);
     }
 }
 

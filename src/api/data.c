@@ -47,9 +47,8 @@ ucxpool_status_t api_data_read_target(const ucxpool_data_t *data,
 {
     if (data->is_source || (data->kind == UCXPOOL_DATA_RANGES)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "the data to receive into was made by "
-                          "ucxpool_source_...(), which is for what is only "
-                          "sent: use ucxpool_data_...()");
+                          "cannot receive into data made by "
+                          "ucxpool_source_...(): use ucxpool_data_...()");
     }
     return api_data_read(data, caller);
 }

@@ -180,9 +180,9 @@ ucxpool_status_t ucxpool_device_budget(int                      device,
     ucxpool_status_t status;
 
     if (budget_p == NULL) {
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "the budget of GPU %d has no place: budget_p is NULL",
-                          device);
+        return base_error(
+            UCXPOOL_ERR_INVALID_PARAM,
+            "cannot return the budget of GPU %d: budget_p is NULL", device);
     }
     status = api_config_values(config, &values);
     if (status != UCXPOOL_OK) {
@@ -387,7 +387,7 @@ ucxpool_status_t ucxpool_device_list_alloc(int device, size_t size,
     *list_p = NULL;
     if (size == 0) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "a list of 0 bytes was asked for");
+                          "cannot allocate a list of 0 bytes: pass 1 or more");
     }
     return mem_cuda_pinned_alloc(device, size, list_p);
 }

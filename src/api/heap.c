@@ -59,8 +59,8 @@ static ucxpool_status_t find_limit(const ucxpool_t *pool, mem_vmm_t *vmm,
         base_format_size(memory, text);
         return base_error(
             UCXPOOL_ERR_NO_MEMORY,
-            "UCXPOOL_MEMORY_LIMIT=%s leaves nothing for the heap beside "
-            "%zu bytes of blocks: raise it, or lower UCXPOOL_COMM_SIZE",
+            "UCXPOOL_MEMORY_LIMIT=%s leaves nothing for the heap next to %zu "
+            "bytes of blocks: raise it, or lower UCXPOOL_COMM_SIZE",
             text, (size_t)blocks);
     }
     *limit_p = (memory - blocks) & ~(SMALLEST - 1);

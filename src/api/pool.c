@@ -57,7 +57,7 @@ static ucxpool_status_t init_locks(ucxpool_t *pool)
     error = init_condition(pool);
     if (error != 0) {
         pthread_mutex_destroy(&pool->wakeup.leader_lock);
-        return base_error_errno(error, "no condition variable");
+        return base_error_errno(error, "cannot create a condition variable");
     }
     core_domains_init(&pool->domains);
     return UCXPOOL_OK;
@@ -221,7 +221,7 @@ bool ucxpool_is_foreign(const ucxpool_t *pool)
 static void destroy(ucxpool_t *pool)
 {
     if (ucxpool_is_foreign(pool)) {
-        base_info("%s: a forked child leaves its parent's pool as it is",
+        base_info("%s: a forked child does not destroy its parent's pool",
                   pool->name);
         return;
     }
@@ -231,8 +231,8 @@ static void destroy(ucxpool_t *pool)
     if (!pool->ucx.own_worker && (pool->num_operations != 0)) {
         /* Operations on the caller's endpoints end only when the caller closes
          * them. Until then UCX uses the pool's memory. */
-        base_info("%s: UCX still has %u operations; its memory is freed when "
-                  "they end",
+        base_info("%s: UCX still has %u operations in flight; the pool's "
+                  "memory is freed when they end",
                   pool->name, pool->num_operations);
         pool->finish = finish_destroy;
         return;
@@ -322,7 +322,8 @@ ucxpool_status_t ucxpool_block_get_n(ucxpool_t *pool, size_t num_blocks,
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     if (num_blocks == 0) {
-        return base_error(UCXPOOL_ERR_INVALID_PARAM, "0 blocks were asked for");
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "cannot get 0 blocks: pass 1 or more");
     }
     status =
         block_pool_reserve(pool->memory.blocks, BLOCK_SHARE_USER, num_blocks);
@@ -353,11 +354,11 @@ static ucxpool_status_t put_block(ucxpool_t *pool, const ucxpool_block_t *block)
     if (!is_own_block(pool, block) ||
         !block_pool_try_put(pool->memory.blocks, BLOCK_SHARE_USER,
                             block->index)) {
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "block %u at %p was put back into pool %s, but "
-                          "ucxpool_block_get() did not take it from there: put "
-                          "each block back once, into its own pool",
-                          block->index, block->address, pool->name);
+        return base_error(
+            UCXPOOL_ERR_INVALID_PARAM,
+            "cannot put block %u at %p into pool %s: ucxpool_block_get() has "
+            "not taken it from this pool, or it was put already",
+            block->index, block->address, pool->name);
     }
     return UCXPOOL_OK;
 }
@@ -399,9 +400,9 @@ ucxpool_status_t ucxpool_event_fd(ucxpool_t *pool, int *fd_p)
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     if (!pool_can_sleep(pool)) {
-        return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "the borrowed UCX context was made without "
-                          "UCP_FEATURE_WAKEUP");
+        return base_error(
+            UCXPOOL_ERR_UNSUPPORTED,
+            "the borrowed UCX context was created without UCP_FEATURE_WAKEUP");
     }
     *fd_p = pool->wakeup.epoll_fd;
     return UCXPOOL_OK;

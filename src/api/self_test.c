@@ -168,8 +168,9 @@ static ucxpool_status_t pass_message(loop_t *loop, uint32_t region)
     ucxpool_request_release(recv);
     if ((status == UCXPOOL_OK) &&
         (memcmp(loop->source, loop->target, loop->length) != 0)) {
-        status = base_error(UCXPOOL_ERR_CHECKSUM,
-                            "bytes of region %u arrived changed", region);
+        status =
+            base_error(UCXPOOL_ERR_CHECKSUM,
+                       "data sent from region %u arrived corrupted", region);
     }
     return status;
 }

@@ -66,16 +66,17 @@ typedef struct stat_entry {
         ENTRY("blocks_" _name "_quarantined", pool.blocks[_share].quarantined, \
               GAUGE, "", "Of these, blocks that a peer may still read."), \
         ENTRY("blocks_" _name "_high_water", pool.blocks[_share].high_water, \
-              GAUGE, "", "Most of these not free at one time.")
+              GAUGE, "", \
+              "Maximum of the share's blocks not free at one time.")
 #define MODE(_name, _mode) \
     ENTRY("sent_" _name "_bytes", pool.sent[_mode].bytes, COUNTER, "bytes", \
-          "Bytes of messages sent so."), \
+          "Bytes of messages sent this way."), \
         ENTRY("sent_" _name "_fragments", pool.sent[_mode].fragments, COUNTER, \
-              "", "Operations of a wire that this took."), \
+              "", "Wire operations for these bytes."), \
         ENTRY("received_" _name "_bytes", pool.received[_mode].bytes, COUNTER, \
-              "bytes", "Bytes of messages received so."), \
+              "bytes", "Bytes of messages received this way."), \
         ENTRY("received_" _name "_fragments", pool.received[_mode].fragments, \
-              COUNTER, "", "Operations of a wire that this took.")
+              COUNTER, "", "Wire operations for these bytes.")
 
 /* Entries that are printed as plain numbers come first. */
 static const stat_entry_t entries[] = {
@@ -84,12 +85,14 @@ static const stat_entry_t entries[] = {
     POOL(registered_bytes, GAUGE, "bytes", "Bytes registered with UCX."),
     POOL(registrations, COUNTER, "", "Calls that registered memory."),
     POOL(registrations_after_start, COUNTER, "",
-         "The same, once there was a channel."),
-    POOL(domains_needed, GAUGE, "", "Memory domains that must register all."),
-    POOL(regions_verified, GAUGE, "", "Regions that they have registered."),
+         "Calls that registered memory after the first channel was created."),
+    POOL(domains_needed, GAUGE, "",
+         "Memory domains that must register every region."),
+    POOL(regions_verified, GAUGE, "",
+         "Regions verified to be registered with these domains."),
     POOL(messages_sent, COUNTER, "", "Messages sent."),
     POOL(messages_received, COUNTER, "", "Messages received."),
-    POOL(messages_failed, COUNTER, "", "Requests that ended in an error."),
+    POOL(messages_failed, COUNTER, "", "Requests that failed."),
     POOL(messages_refused, COUNTER, "", "Negative replies sent."),
     POOL(copies_avoided_bytes, COUNTER, "bytes",
          "Bytes sent or received in place."),
@@ -97,29 +100,34 @@ static const stat_entry_t entries[] = {
          "Nanoseconds that sends waited for a block."),
     POOL(channels_open, GAUGE, "", "Channels that are open."),
     POOL(channels_failed, COUNTER, "", "Channels that failed."),
-    POOL(handshakes_refused, COUNTER, "", "Peers turned away."),
+    POOL(handshakes_refused, COUNTER, "", "Handshakes that the pool rejected."),
     POOL(allocations, COUNTER, "", "Heap allocations made by transfers."),
-    POOL(registration_ns, COUNTER, "ns",
-         "Nanoseconds that registrations took."),
+    POOL(registration_ns, COUNTER, "ns", "Nanoseconds spent on registrations."),
     POOL(budget_bytes, GAUGE, "bytes",
-         "Bytes that BAR1 gives to blocks; 0: no limit."),
-    POOL(bytes_asked, GAUGE, "bytes", "Bytes of blocks that were asked for."),
-    POOL(blocks_asked, GAUGE, "", "Blocks that were asked for."),
-    POOL(degradations, COUNTER, "", "Attempts to create that failed."),
-    POOL(verbs_domains, GAUGE, "", "Protection domains registered in."),
+         "Bytes of BAR1 available to blocks; 0: no limit."),
+    POOL(bytes_asked, GAUGE, "bytes", "Bytes of blocks that were requested."),
+    POOL(blocks_asked, GAUGE, "", "Blocks that were requested."),
+    POOL(degradations, COUNTER, "", "Failed attempts to create the blocks."),
+    POOL(verbs_domains, GAUGE, "",
+         "Protection domains that regions are registered in."),
     POOL(verbs_registrations, COUNTER, "", "Registrations with verbs."),
-    POOL(verbs_register_ns, COUNTER, "ns", "Nanoseconds that these took."),
-    POOL(verbs_host_regions, GAUGE, "", "Host memory's, with verbs now."),
-    POOL(verbs_host_bytes, GAUGE, "bytes", "Bytes of these."),
-    POOL(verbs_dmabuf_regions, GAUGE, "", "A GPU's, with verbs by dmabuf now."),
-    POOL(verbs_dmabuf_bytes, GAUGE, "bytes", "Bytes of these."),
-    POOL(verbs_peer_regions, GAUGE, "", "A GPU's, with verbs by address now."),
-    POOL(verbs_peer_bytes, GAUGE, "bytes", "Bytes of these."),
+    POOL(verbs_register_ns, COUNTER, "ns",
+         "Nanoseconds spent on registrations with verbs."),
+    POOL(verbs_host_regions, GAUGE, "",
+         "Regions of host memory now registered with verbs."),
+    POOL(verbs_host_bytes, GAUGE, "bytes", "Bytes of these regions."),
+    POOL(verbs_dmabuf_regions, GAUGE, "",
+         "Regions of GPU memory now registered with verbs by dmabuf."),
+    POOL(verbs_dmabuf_bytes, GAUGE, "bytes", "Bytes of these regions."),
+    POOL(verbs_peer_regions, GAUGE, "",
+         "Regions of GPU memory now registered with verbs by address."),
+    POOL(verbs_peer_bytes, GAUGE, "bytes", "Bytes of these regions."),
     POOL(window_registered_bytes, GAUGE, "bytes",
          "Bytes of windows registered with UCX."),
-    POOL(window_registrations, COUNTER, "", "Windows that were, ever."),
+    POOL(window_registrations, COUNTER, "",
+         "Registrations of windows with UCX."),
     POOL(window_registrations_refused, COUNTER, "",
-         "Attempts that UCX or WINDOW_BUDGET refused."),
+         "Registrations of windows that UCX or WINDOW_BUDGET refused."),
 #define NUM_PLAIN 34
     SHARE("send", BLOCK_SHARE_SEND),
     SHARE("recv", BLOCK_SHARE_RECV),
@@ -132,33 +140,32 @@ static const stat_entry_t entries[] = {
     MODE("map_pushed", CORE_MODE_MAP_PUSHED),
 #define NUM_HEAP 24
     HEAP(limit, GAUGE, "bytes", "Bytes that the heap may hold."),
-    HEAP(reserved, GAUGE, "bytes", "Bytes of physical memory that it holds."),
+    HEAP(reserved, GAUGE, "bytes",
+         "Bytes of physical memory that the heap holds."),
     HEAP(live, GAUGE, "bytes", "Bytes in allocations, after rounding."),
-    HEAP(free, GAUGE, "bytes", "Bytes in none."),
-    HEAP(asked, GAUGE, "bytes", "Bytes in allocations, as asked for."),
-    HEAP(peak_reserved, GAUGE, "bytes", "Most bytes held at one time."),
+    HEAP(free, GAUGE, "bytes", "Bytes in no allocation."),
+    HEAP(asked, GAUGE, "bytes", "Bytes in allocations, as requested."),
+    HEAP(peak_reserved, GAUGE, "bytes", "Maximum of reserved bytes."),
     HEAP(num_live, GAUGE, "", "Allocations that are live."),
     HEAP(largest_contiguous, GAUGE, "bytes",
          "Bytes of the longest free range."),
-    HEAP(largest_stitchable, GAUGE, "bytes",
-         "Bytes of all free pages together."),
+    HEAP(largest_stitchable, GAUGE, "bytes", "Total bytes of free pages."),
     HEAP(chunks, GAUGE, "", "Large physical allocations."),
     HEAP(pages, GAUGE, "", "Physical allocations of 2 MiB."),
     HEAP(stitched_live, GAUGE, "", "Allocations that are stitched."),
-    HEAP(stitched_kept, GAUGE, "", "Stitched ranges kept to be used again."),
+    HEAP(stitched_kept, GAUGE, "", "Stitched ranges kept for reuse."),
     HEAP(mapped, GAUGE, "bytes", "Bytes of addresses that are mapped."),
     HEAP(mappings, GAUGE, "", "Mappings of chunks and pages."),
     HEAP(allocations, COUNTER, "", "Allocations made."),
     HEAP(failures, COUNTER, "", "Allocations that failed."),
-    HEAP(grows, COUNTER, "", "Times that memory was taken."),
+    HEAP(grows, COUNTER, "", "Times that the heap took memory."),
     HEAP(stitches, COUNTER, "", "Ranges stitched."),
-    HEAP(restitches, COUNTER, "",
-         "Allocations out of a range stitched before."),
-    HEAP(splits, COUNTER, "", "Chunks made into pages."),
+    HEAP(restitches, COUNTER, "", "Allocations that reused a stitched range."),
+    HEAP(splits, COUNTER, "", "Chunks split into pages."),
     HEAP(stream_waits, COUNTER, "",
          "Times that a stream was made to wait for another."),
     HEAP(syncs, COUNTER, "", "Times that a caller had to wait for a stream."),
-    HEAP(trimmed, COUNTER, "bytes", "Bytes given back."),
+    HEAP(trimmed, COUNTER, "bytes", "Bytes returned to the system."),
 };
 
 #define NUM_ENTRIES (sizeof(entries) / sizeof(entries[0]))
@@ -226,7 +233,7 @@ ucxpool_status_t ucxpool_stats_query(size_t index, ucxpool_stat_attr_t *attr_p,
     }
     if (index >= NUM_ENTRIES) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "there are %zu statistics, and none of index %zu",
+                          "there are %zu statistics: index %zu is out of range",
                           NUM_ENTRIES, index);
     }
     base_output(attr_p, attr_size, &entries[index].attr, sizeof(*attr_p));
@@ -264,7 +271,7 @@ ucxpool_status_t ucxpool_stats_get(ucxpool_t *pool, const char *name,
             return UCXPOOL_OK;
         }
     }
-    return base_error(UCXPOOL_ERR_INVALID_PARAM, "there is no statistic \"%s\"",
+    return base_error(UCXPOOL_ERR_INVALID_PARAM, "unknown statistic \"%s\"",
                       name);
 }
 
@@ -485,7 +492,7 @@ static void print_metrics_blocks(const char *name, const core_stats_t *stats,
         }
     }
     print_family(stream, "blocks_high_water", true,
-                 "Most blocks not free at one time.");
+                 "Maximum of blocks not free at one time.");
     for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
         snprintf(labels, sizeof(labels), ",share=\"%s\"", share_names[i]);
         print_sample(stream, "blocks_high_water", true, name, labels,
@@ -500,7 +507,7 @@ static void print_metrics_degraded(const char *name, const core_stats_t *stats,
 {
     char labels[64];
 
-    print_family(stream, "degraded", true, "What the pool had to become.");
+    print_family(stream, "degraded", true, "Fallback that the pool uses.");
     for (int i = 0; i <= UCXPOOL_DEGRADED_PINNED; i++) {
         snprintf(labels, sizeof(labels), ",to=\"%s\"", degraded_names[i]);
         print_sample(stream, "degraded", true, name, labels,

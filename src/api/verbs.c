@@ -62,8 +62,8 @@ ucxpool_status_t ucxpool_verbs_keys(const ucxpool_verbs_t *verbs,
     pool = verbs->pool;
     if ((length == 0) || !locate(pool, address, length, &where)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "%zu bytes from %p are no block nor buffer of the "
-                          "pool: only those have keys",
+                          "%zu bytes at %p are not in a block or buffer of the "
+                          "pool: only these have keys",
                           length, address);
     }
     if (!mem_verbs_keys(verbs->registration, where.region, &lkey, &rkey)) {

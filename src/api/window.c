@@ -204,7 +204,7 @@ void ucxpool_remote_query(const ucxpool_remote_t *remote,
 {
     ucxpool_remote_attr_t attr = {
         .status = UCXPOOL_ERR_INVALID_PARAM,
-        .reason = "the remote is NULL",
+        .reason = "the remote window is NULL",
     };
 
     if (base_missing(attr_p)) {
