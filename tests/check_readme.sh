@@ -1,13 +1,31 @@
 #!/bin/sh
-# The first program in the README is examples/sender.c, to the letter, and what
-# the documents point to is there.
+# The program in the README is examples/sender.c, and each relative link of the
+# documents leads to a file and a heading.
 set -eu
+
+# anchors FILE - the names of its headings in links.
+anchors() {
+    sed -nE 's/^#+ +//p' "$1" | sed -E 's/\[([^]]*)\]\([^)]*\)/\1/g' |
+        tr '[:upper:]' '[:lower:]' | sed 's/[^a-z0-9_ -]//g; s/ /-/g'
+}
 
 # links DIR FILE - the relative links of a document that lead nowhere.
 links() {
-    grep -oE '\]\([^)#:]+(#[^)]*)?\)' "$1/$2" | sed 's/^](//; s/[#)].*//' |
-        while read -r target; do
-            [ -e "$1/$(dirname "$2")/$target" ] || echo "$2: no $target"
+    grep -oE '\]\([^):]+\)' "$1/$2" | sed 's/^](//; s/)$//' |
+        while read -r link; do
+            target=$1/$2
+            case $link in
+            '#'*) ;;
+            *) target=$1/$(dirname "$2")/${link%%#*} ;;
+            esac
+            if [ ! -e "$target" ]; then
+                echo "$2: no ${link%%#*}"
+                continue
+            fi
+            case $link in
+            *'#'*) anchors "$target" | grep -qxF -- "${link#*#}" ||
+                echo "$2: no heading $link" ;;
+            esac
         done
 }
 
@@ -15,9 +33,11 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
 # A check that cannot fail proves nothing.
-echo 'See [this](planted.md), [that](there.md#part).' >"$dir/there.md"
-if [ "$(links "$dir" there.md)" != 'there.md: no planted.md' ]; then
-    echo 'a planted link was not found'
+printf '# A part\n\n[this](planted.md), [that](there.md#a-part), [it](#b)\n' \
+    >"$dir/there.md"
+if [ "$(links "$dir" there.md)" != 'there.md: no planted.md
+there.md: no heading #b' ]; then
+    echo 'the planted links were not found'
     exit 1
 fi
 
