@@ -3,9 +3,10 @@ over the pool:
 
     LIBUCXPOOL_BUILD=TREE python java/demo.py [-d DELIMITER] [-k FIELD] FILE...
 
-where TREE is a build tree with `make java-tests`. The records are parted by a
-field into eight. Count, length and checksum of all records before and behind
-the shuffle must be equal, on both; Spark's own metrics stand beside."""
+where TREE is a build tree with `make java-tests`. The records are
+shuffled by a field into eight partitions. The count, length and checksum of all
+records must be the same before and after the shuffle, with both transports. The
+output includes Spark's own metrics."""
 import argparse
 import os
 import pathlib
@@ -27,7 +28,7 @@ def sums(rows):
 
 
 def run(files, delimiter, field, settings):
-    """Sums before and behind, seconds, metrics, blocks over the pool."""
+    """Sums before and after, seconds, metrics, blocks over the pool."""
     quoted = delimiter.replace("\\", "\\\\").replace("'", "\\'")
     with tempfile.TemporaryDirectory() as folder:
         with Cluster({**settings, **event_log(folder)}) as cluster:
@@ -70,7 +71,7 @@ def main():
         lines.append(f"  {side:8} {read[0]:10} {read[1]:12} "
                      f"{read[2] / 1000:11.3f} s {seconds:8.3f} s "
                      f"{pooled:10}")
-    print("\n  Spark's metrics of what the executors fetched from each other")
+    print("\n  Spark's metrics of the blocks fetched between the executors")
     print(f"  {'':8} {'blocks':>10} {'bytes':>12} {'fetch wait':>13} "
           f"{'query':>10} {'over pool':>10}")
     print("\n".join(lines))

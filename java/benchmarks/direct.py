@@ -1,16 +1,16 @@
-"""A shuffle of 1 GB in blocks of 16 MB while a virtual machine may have little
-direct memory, over Netty and over the pool, in turns:
+"""A shuffle of 1 GB in blocks of 16 MB with little direct memory in the JVM,
+over Netty and over the pool, in turn:
 
     make java-tests         in a build tree configured with --with-spark
     LIBUCXPOOL_BUILD=TREE python java/benchmarks/direct.py [--rounds 5]
 
 Each side runs without a limit and with -XX:MaxDirectMemorySize=64m in
-executors. The table has the medians of the rounds: wall time of the second run
-of a cluster; how that is beside the same side without the limit; and of the
-limited one what Spark had to do about it: tasks that failed, and lines of
-executors' logs about direct memory that ran out, or requests that were deferred
-for that. Where the job failed, the table has its error. --scale 0.1 makes a
-tenth of the rows."""
+executors. The table has the medians of the rounds: the wall time of the second
+run of a cluster, and its ratio to the time of the same side without the limit.
+For the side with the limit it also has the failed tasks and the number of lines
+in the executors' logs about exhausted direct memory or deferred requests. If
+the job failed, the table has its error. --scale 0.1 makes a tenth of the
+rows."""
 import argparse
 import pathlib
 import re
@@ -27,8 +27,8 @@ from processes import wait_for
 
 PATIENCE = 600  # seconds
 LIMITS = ("none", "64m")
-# Executors with less direct memory than this do not start, whatever moves their
-# blocks; the default is 200m.
+# With either transport, executors with less direct memory than this do not
+# start; the default is 200m.
 COMMON = {"spark.network.maxRemoteBlockSizeFetchToMem": "48m"}
 SIDES = {"netty": {}, "pool": PLUGIN}
 SAID = re.compile("OutOfDirectMemory|OutOfMemoryError|NettyOOM|"
@@ -36,7 +36,7 @@ SAID = re.compile("OutOfDirectMemory|OutOfMemoryError|NettyOOM|"
 
 
 def collect(spark, scale, told):
-    """In a thread: what it gives, or the error."""
+    """Call it in a thread; return its result or the error."""
     spark.conf.set("spark.sql.adaptive.enabled", "false")
     rows = (spark.range(0, int(62500 * scale), 1, 8)
             .selectExpr("id", "array_join(transform(sequence(1, 256), "
@@ -49,7 +49,7 @@ def collect(spark, scale, told):
 
 
 def run(spark, scale):
-    """Seconds, or what went wrong."""
+    """Seconds, or the error."""
     told = []
     thread = threading.Thread(target=collect, args=(spark, scale, told),
                               daemon=True)
@@ -66,7 +66,7 @@ def run(spark, scale):
 
 
 def measure(settings, limit, scale):
-    """Wall time, tasks that failed, lines in the logs."""
+    """Wall time, failed tasks, lines in the logs."""
     limited = ({} if limit == "none" else {
         "spark.executor.extraJavaOptions":
             f"-XX:MaxDirectMemorySize={limit}"})
@@ -87,7 +87,7 @@ def measure(settings, limit, scale):
 
 
 def text_of(walls, without):
-    """The median, and how it is beside that without a limit."""
+    """The median, and its ratio to the median without a limit."""
     said = [wall for wall in walls if isinstance(wall, str)]
     if said:
         return said[0], "", None
@@ -108,7 +108,7 @@ def main():
             measured = measure(SIDES[side], limit, arguments.scale)
             print(side, limit, *measured, file=sys.stderr)
             found[side, limit].append(measured)
-    print("| side | limit | wall | beside no limit | failed tasks | lines |")
+    print("| side | limit | wall | relative | failed tasks | lines |")
     print("|---|---|---|---|---|---|")
     without = {}
     for (side, limit), rounds in found.items():

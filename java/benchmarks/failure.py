@@ -1,14 +1,14 @@
-"""How long it takes from the kill of an executor until the task that waits for
-its blocks has failed, over Netty and over the pool, in turns:
+"""The time from the kill of an executor until the task that waits for its
+blocks has failed, over Netty and over the pool, in turn:
 
     make java-tests         in a build tree configured with --with-spark
     LIBUCXPOOL_BUILD=TREE python java/benchmarks/failure.py [--rounds 5]
 
 A reduce task is halfway through its blocks when the other executor is stopped
-(SIGSTOP), so that its next request stays without an answer; a second later that
-executor is killed (SIGKILL). The time ends when the driver has the task's end
-with FetchFailed as its reason: the task's finish time in Spark's event log,
-which is in milliseconds of the same clock. `ucx` is over TCP."""
+(SIGSTOP), so that its next request gets no answer. A second later that executor
+is killed (SIGKILL). The time ends when the driver records the task's end with
+the reason FetchFailed: the task's finish time in Spark's event log, in
+milliseconds of the same clock. `ucx` uses TCP."""
 import argparse
 import os
 import pathlib
@@ -35,7 +35,7 @@ SIDES = {"netty": {},
 
 
 def start(cluster, pipes, result):
-    """Sum two long partitions in a thread; one task stands still midway."""
+    """Sum two long partitions in a thread; one task stops in the middle."""
     rows = (cluster.spark.range(0, 4000, 1, 8)
             .selectExpr("id", "repeat(sha2(string(id), 256), 30) AS text")
             .repartition(2, "id")

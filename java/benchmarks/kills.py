@@ -1,21 +1,23 @@
-"""Executors of Spark that are killed at random moments while jobs shuffle:
+"""Kill executors of Spark at random moments during shuffles:
 
     make java-tests         in a build tree configured with --with-spark
     LIBUCXPOOL_BUILD=TREE python java/benchmarks/kills.py [--kills 500] [--seed 1]
 
-Of four executors one is spared, and with it meets all that were killed; the
-others get SIGKILL, one after the other, and Spark starts new ones. The kills
-are shared out to the clusters below, one after the other. Counted are: jobs;
-those that gave other rows than they must, or failed; those that did not end
-within two minutes although nothing was killed any more; and executors that, two
-minutes after a job and with nothing under way, still held what they had
-received, blocks or transfers, or mapped memory of executors that are gone.
-Failed fetches are of all tasks; the columns after it are of the executor that
-was spared: blocks that failed, or went over Netty, and how many descriptors it
-has open after the first quarter of the kills and at the end. Ends with 1 if
-there was anything that must not be.
+One of four executors is spared, so that it has been a peer of all killed
+executors. The others get SIGKILL, one after the other, and Spark starts new
+ones. The kills are divided among the clusters below, which run one after the
+other.
 
---minutes N ends the kills after that time, however many there were."""
+The table counts jobs; jobs that failed or returned wrong rows; jobs that did
+not end within two minutes after the last kill; and executors that leak: two
+minutes after a job, with no transfer in progress, they still have received
+data, blocks or transfers, or map memory of executors that have ended. Failed
+fetches are those of all tasks. The columns after it are those of the spared
+executor: blocks that failed or used Netty, and its open descriptors after the
+first quarter of the kills and at the end. Exits with 1 if a job failed or an
+executor leaks.
+
+--minutes N ends the kills after that time."""
 import argparse
 import itertools
 import os
@@ -34,7 +36,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]
 from cluster import PLUGIN, Cluster, event_log, events
 from processes import executors, num_open
 
-# Spark gives nothing up, however often it must begin again; the executors'
+# Spark retries without limit; the executors'
 # virtual machines start quickly.
 PATIENT = {
     "spark.master": "local-cluster[4,1,640]",
@@ -47,7 +49,7 @@ PATIENT = {
     "spark.sql.adaptive.enabled": "false",
     "spark.shuffle.compress": "false",
 }
-# Many requests one after the other, so that some are always under way.
+# Many requests one after the other, so that some are always in flight.
 STEPS = {"spark.reducer.maxSizeInFlight": "128k",
          "spark.reducer.maxReqsInFlight": "1"}
 CLUSTERS = {
@@ -89,8 +91,8 @@ WORKS = (small, long)
 
 
 class Killer(threading.Thread):
-    """Kills until the number is reached, now and then, while it is let: those
-    that Spark gives tasks to, but for the one that is spared."""
+    """Kill executors at random times until the number is reached or it is
+    stopped: those that Spark assigns tasks to, except the spared one."""
 
     def __init__(self, context, spared, number, choose, deadline):
         super().__init__(daemon=True)
@@ -117,7 +119,7 @@ class Killer(threading.Thread):
             there = executors(self.context.applicationId)
             left = (known & there.keys()) - self.killed - {self.spared}
             if left:
-                # The oldest has most of what others want.
+                # The oldest has most of the blocks that others fetch.
                 executor = min(left, key=int)
                 os.kill(there[executor], signal.SIGKILL)
                 self.killed.add(executor)
@@ -139,7 +141,7 @@ class Job(threading.Thread):
 
 
 def report(application):
-    """What all threads of the executors do, for whoever looks into a hang."""
+    """Stacks of all threads of the executors, to debug a hang."""
     pids = dict(executors(application))
     for executor, pid in pids.items():
         said = subprocess.run(["jstack", str(pid)], capture_output=True,
@@ -148,8 +150,8 @@ def report(application):
 
 
 def held(told, staging):
-    """What an executor holds that it must not when nothing is under way: of its
-    heap, bytes beyond those for staging, and blocks."""
+    """Leaks of an executor with no transfer in progress: bytes of its heap
+    except those for staging, and blocks."""
     kept = {"heap_live": told["pool.heap_live"] - staging}
     for share in ("send", "recv"):
         for state in ("held", "quarantined"):
@@ -158,7 +160,7 @@ def held(told, staging):
 
 
 def mapped_of_the_dead(pid, application):
-    """Mappings of the memory of processes that are no executors now."""
+    """Mappings of memory of processes that are not executors any more."""
     living = {str(one) for one in executors(application).values()}
     owners = re.findall(r"memfd:ucxpool:(\d+):",
                         pathlib.Path(f"/proc/{pid}/maps").read_text())
@@ -166,7 +168,7 @@ def mapped_of_the_dead(pid, application):
 
 
 def counters(cluster, spared):
-    """Of the executor that is spared, and of others."""
+    """Of the spared executor, and of the others."""
     told = {}
     while int(spared) not in told:
         told = cluster.counters(executors=1)
@@ -174,7 +176,7 @@ def counters(cluster, spared):
 
 
 def leaks(cluster, spared, staging):
-    """What executors hold though nothing is under way; waits for what is."""
+    """Wait for transfers in progress; return the leaks of the executors."""
     application = cluster.spark.sparkContext.applicationId
     deadline = time.monotonic() + PATIENCE
     while True:

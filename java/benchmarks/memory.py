@@ -1,17 +1,17 @@
-"""Memory of an executor that has eight peers on its host, over Netty and over
-the pool, in turns:
+"""Memory of an executor with eight peers on its host, over Netty and over the
+pool, in turn:
 
     make java-tests         in a build tree configured with --with-spark
     LIBUCXPOOL_BUILD=TREE python java/benchmarks/memory.py [--rounds 3]
 
-Nine executors shuffle, each with each, many small blocks and some long ones.
-Then the kernel is asked (/proc/PID/smaps) what each has. The table has the
-medians of executors and rounds, in MiB: RSS, in which a page that two processes
-have counts for both; PSS, in which it counts for each by half; and what of RSS
-are the pool's blocks, its heap, peers' blocks that are mapped, libraries, and
-all else. Java's heap is of one size and touched from the start, so that its
-moods do not count; --free-heap leaves it as Spark has it. --set KEY=VALUE is
-for the pool's side."""
+Nine executors shuffle many small blocks and some long ones, each with each
+other. Then the memory of each is read from /proc/PID/smaps. The table has the
+medians of executors and rounds, in MiB: RSS, which counts a page that two
+processes share for both; PSS, which counts half of it for each; and the parts
+of RSS: the pool's blocks, its heap, mapped blocks of peers, libraries, and the
+rest. Java's heap has a fixed size and is touched at the start, to exclude its
+variation; --free-heap leaves it as Spark configures it. --set KEY=VALUE sets a
+setting of the pool's side."""
 import argparse
 import pathlib
 import re
@@ -45,7 +45,7 @@ def shuffle(spark):
 
 
 def kind(pid, name):
-    """What a mapping is."""
+    """The kind of a mapping."""
     memory = re.match(r"/memfd:ucxpool:(\d+):(\w+)", name)
     if memory is None:
         return "libraries" if ".so" in name else "rest"

@@ -1,5 +1,5 @@
-"""Spark's executors on this machine as processes: which there are, what they
-have used, and how much memory they take."""
+"""The processes of Spark's executors on this machine: their ids, CPU time and
+memory."""
 import glob
 import os
 import pathlib
@@ -11,7 +11,7 @@ MOVERS = ("shuffle-server", "shuffle-client", "shuffle-boss", "shuffle-chunk",
 
 
 def executors(application):
-    """Process numbers of those that an application has now, by their id."""
+    """Process ids of an application's current executors, by executor id."""
     found = {}
     for path in glob.glob("/proc/[0-9]*/cmdline"):
         try:
@@ -31,7 +31,7 @@ def ticks_of(path):
 
 
 def processor_time(pids):
-    """Seconds: of the threads that move blocks, and of all."""
+    """CPU seconds of the threads that transfer blocks, and of all threads."""
     moved = whole = 0
     for pid in pids:
         whole += ticks_of(f"/proc/{pid}/stat")
@@ -54,18 +54,18 @@ def pages(path):
 
 
 def num_open(pid):
-    """How many descriptors a process has open."""
+    """The number of open descriptors of a process."""
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
 def num_mapped(pid, word):
-    """How many mappings of a process have a name with this word in it."""
+    """The number of mappings of a process whose name contains this word."""
     return sum(word in line for line in
                pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines())
 
 
 def wait_for(context, number, patience=300):
-    """Until an application has so many executors."""
+    """Wait until an application has this number of executors."""
     deadline = time.monotonic() + patience
     while context._jsc.sc().getExecutorIds().length() < number:
         if time.monotonic() > deadline:

@@ -1,21 +1,20 @@
-"""Spark's shuffle over Netty and over the pool, in turns:
+"""Spark's shuffle over Netty and over the pool, in turn:
 
     make java-tests         in a build tree configured with --with-spark
     LIBUCXPOOL_BUILD=TREE python java/benchmarks/shuffle.py [--rounds 5] [WORK...]
 
 A round starts a cluster of two executors on this machine for each side, runs
 the work once to warm up, and once to measure. The table has the medians of the
-rounds: wall time; the time that tasks waited for blocks; processor time of the
-threads that move blocks (those of Netty's shuffle service and of the pool, in
-both executors), and of the executors as a whole. `--host-local` adds a third
-side that reads the other executor's files, as real clusters do on one host, and
-is what a perfect transport would come near to.
+rounds: wall time; the time that tasks waited for blocks; CPU time of the
+threads that transfer blocks (Netty's shuffle service and the pool, in both
+executors) and of the executors as a whole. `--host-local` adds a third side
+that reads the other executor's files, as real clusters do on one host. It is
+the lower bound for a transport.
 
-`--hosts` has the executors on two hosts, which are network name spaces of this
-machine, on a standalone cluster with `spark.authenticate`: the pool's wire is
-`ucx` there. It takes root and iproute2. `--scale 0.1` makes a tenth of the
-rows. The work tpch takes tpchgen-cli of PyPI; its scale factor is half of
---scale."""
+`--hosts` runs the executors in two network namespaces of this machine, on a
+standalone cluster with `spark.authenticate`; the pool's wire is then `ucx`. It
+needs root and iproute2. `--scale 0.1` makes a tenth of the rows. The work tpch
+needs tpchgen-cli from PyPI; its scale factor is half of --scale."""
 import argparse
 import contextlib
 import json
@@ -38,7 +37,7 @@ SECRET = {"spark.authenticate": "true",
 
 
 def small(spark, options):
-    """300 maps times 300 reducers: 90,000 blocks of some hundred bytes."""
+    """300 maps times 300 reducers: 90,000 blocks of a few hundred bytes."""
     spark.conf.set("spark.sql.adaptive.enabled", "false")
     spark.conf.set("spark.sql.shuffle.partitions", "300")
     return (spark.range(0, int(9000000 * options.scale), 1, 300)
@@ -47,7 +46,7 @@ def small(spark, options):
 
 
 def long(spark, options):
-    """330 MB in blocks of some MB, which do not compress."""
+    """330 MB in blocks of a few MB, which do not compress."""
     spark.conf.set("spark.sql.adaptive.enabled", "false")
     return (spark.range(0, int(20000 * options.scale), 1, 8)
             .selectExpr("id", "array_join(transform(sequence(1, 256), "
@@ -73,7 +72,7 @@ def join(spark, options):
 
 
 def tpch(spark, options):
-    """Queries of TPC-H one after the other, on tables that are made for it."""
+    """Queries of TPC-H one after the other, on generated tables."""
     spark.conf.set("spark.sql.adaptive.enabled", "true")
     spark.conf.set("spark.sql.shuffle.partitions", "16")
     return Queries(spark, options.tpch)
@@ -107,7 +106,7 @@ def measure(work, settings, options, start=Cluster):
             work(cluster.spark, options).collect()
             wall = time.monotonic() - begin
             after = processor_time(pids)
-        # Of both runs: they do the same.
+        # Of both runs, which do the same.
         waited = shuffle_read(folder, "Fetch Wait Time") / 1000 / 2
     return wall, waited, after[0] - before[0], after[1] - before[1]
 
@@ -121,7 +120,7 @@ def measure_on_hosts(master, work, side, options):
 
 
 def measure_inside(work, side, options):
-    """What it runs there."""
+    """The command that it runs there."""
     print(json.dumps(measure(
         WORKS[work], {**SIDES[side], **DRIVER, **SECRET}, options,
         lambda settings: application(options.master, options.work,

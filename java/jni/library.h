@@ -1,9 +1,9 @@
 /*
- * libucxpool as this library finds it: opened by dlopen() when the JVM asks for
- * it, and not by the dynamic linker, because UCX must not see the environment
- * before UCX_ERROR_SIGNALS is in it. UCX's own handler of SIGSEGV would take
- * the faults that HotSpot lives on (safepoints, null checks), and end the JVM;
- * and SIGHUP, at which the JVM ends in order.
+ * libucxpool, loaded by dlopen() on request of the JVM and not by the dynamic
+ * linker. UCX must not read the environment before UCX_ERROR_SIGNALS is set.
+ * Otherwise UCX's handler of SIGSEGV would catch the faults that HotSpot uses
+ * (safepoints, null checks) and kill the JVM. The same holds for SIGHUP, on
+ * which the JVM exits cleanly.
  */
 #ifndef JNI_LIBRARY_H
 #define JNI_LIBRARY_H
@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-/* The functions of the public headers that are called, by name. */
+/* The public functions that are called, by name. */
 #define LIBRARY_FUNCTIONS(F) \
     F(arm) \
     F(channel_abort) \
@@ -59,14 +59,14 @@ typedef struct library {
     LIBRARY_FUNCTIONS(LIBRARY_FIELD)
 } library_t;
 
-/* Filled by library_open(); nothing is called before that. */
+/* Filled by library_open(); no function may be called before that. */
 extern library_t library;
 
 /*
- * Open libucxpool, once a process; later calls succeed and change nothing.
+ * Open libucxpool, once per process; later calls succeed and do nothing.
  *
  * path  The file, or a name that the dynamic linker finds.
- * why   [out] What failed, in words; of why_size bytes.
+ * why   [out] The reason for a failure, in words; of why_size bytes.
  */
 bool library_open(const char *path, char *why, size_t why_size);
 

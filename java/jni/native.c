@@ -1,14 +1,14 @@
 /*
- * The native methods of org.ucxpool.Native. They translate and nothing else:
- * what is kept alive, by whom and for how long, is decided in Java.
+ * The native methods of org.ucxpool.Native. They only translate: Java code
+ * decides which objects are kept alive, by which other object and for how long.
  *
- * A method that returns a handle returns it as a positive number, or a status,
- * which is negative; the words for it are ucxpool_error_detail()'s, of the same
- * thread, and are asked for next.
+ * A method that returns a handle returns a positive number, or a status, which
+ * is negative. Java then gets the text from ucxpool_error_detail() in the same
+ * thread.
  *
- * What a request needs until it ends (its list of segments, and the number by
- * which Java knows it) is one allocation, a transfer, which the request carries
- * as its completion pointer. No reference of JNI outlives a call.
+ * The data of a request until its end (its list of segments, and its number in
+ * Java) is one allocation, a transfer, to which the request's completion
+ * pointer points. No JNI reference outlives a call.
  */
 #include <config.h>
 
@@ -45,7 +45,7 @@ static jlong to_handle(const void *pointer)
     return (jlong)(uintptr_t)pointer;
 }
 
-/* A copy of a byte array that ends with a 0; NULL with *status_p set. */
+/* A copy of a byte array with a final 0; NULL with *status_p set. */
 static char *copy_bytes(JNIEnv *env, jbyteArray array, size_t *length_p)
 {
     size_t length = (size_t)(*env)->GetArrayLength(env, array);
@@ -70,7 +70,7 @@ static jbyteArray new_bytes(JNIEnv *env, const void *bytes, size_t length)
     return array;
 }
 
-/* Text goes as UTF-8, because that of JNI is another. */
+/* Strings are passed as UTF-8, because JNI's modified UTF-8 differs. */
 static jbyteArray new_text(JNIEnv *env, const char *text)
 {
     return new_bytes(env, text, strlen(text));
@@ -101,7 +101,7 @@ METHOD(jbyteArray, statusString, jint status)
 
 /* --- pool ----------------------------------------------------------------- */
 
-/* keys and values by turns, each ended by a 0 byte */
+/* alternating keys and values, each terminated by a 0 byte */
 static ucxpool_status_t modify_all(ucxpool_config_t *config, const char *text,
                                    size_t length)
 {
@@ -220,8 +220,10 @@ METHOD(jlong, addressOf, jobject buffer)
 
 /* --- channels and listeners ----------------------------------------------- */
 
-/* What Java calls a channel: a number that is never used again, unlike its
- * address. */
+/*
+ * The number of a channel in Java. Unlike its address, a number is never
+ * reused.
+ */
 static jlong next_number(void)
 {
     static jlong last;
@@ -229,7 +231,7 @@ static jlong next_number(void)
     return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
 }
 
-/* Events tell of the channel by its number from the first one on. */
+/* From the first event on, events identify the channel by its number. */
 static ucxpool_channel_params_t with_number(jlong number)
 {
     return (ucxpool_channel_params_t){.field_mask =
@@ -237,8 +239,10 @@ static ucxpool_channel_params_t with_number(jlong number)
                                       .user_ptr = to_pointer(number)};
 }
 
-/* Java has a channel by this number before there is one: what it connects to
- * may have to be looked up, and an event may come first. */
+/*
+ * Java registers the channel under this number before it is created: resolving
+ * the host name takes time, and an event may be delivered first.
+ */
 METHOD(jlong, nextNumber)
 {
     return next_number();
@@ -293,7 +297,7 @@ METHOD(void, channelClose, jlong channel, jboolean at_once)
     }
 }
 
-/* numbers: state, status, wire; texts: reason, wire's reason, both ends */
+/* numbers: state, status, wire; strings: reason, wire reason, both addresses */
 METHOD(void, channelQuery, jlong channel, jintArray numbers_out,
        jobjectArray texts_out)
 {
@@ -319,20 +323,22 @@ METHOD(void, channelQuery, jlong channel, jintArray numbers_out,
 
 /* --- requests ------------------------------------------------------------- */
 
-/* What a request needs until it is released. */
+/* The data of a request until it is released. */
 typedef struct transfer {
-    jlong number; /* what Java calls it */
+    jlong number; /* its number in Java */
     union {
-        ucxpool_range_t   ranges[1]; /* where there are files */
+        ucxpool_range_t   ranges[1]; /* if there are files */
         ucxpool_segment_t segments[1];
     } list;
 } transfer_t;
 
-/* A list comes as triples: address, length, 0; or a file's offset, length, and
- * its descriptor + 1. */
+/*
+ * A list has triples: address, length, 0; or for files: offset, length,
+ * descriptor plus 1.
+ */
 #define TRIPLE 3
 
-/* One of them as a range; its files are named by /proc in errors. */
+/* One triple as a range. Errors name its files by their path in /proc. */
 static ucxpool_range_t to_range(const jlong *triple)
 {
     size_t length = (size_t)triple[1];
@@ -343,7 +349,7 @@ static ucxpool_range_t to_range(const jlong *triple)
     return ucxpool_range_file((int)triple[2] - 1, triple[0], length, NULL);
 }
 
-/* Returns NULL when there is no memory. */
+/* Returns NULL if out of memory. */
 static transfer_t *transfer_create(JNIEnv *env, jlongArray list, size_t count,
                                    bool has_files, jlong number)
 {
@@ -400,7 +406,7 @@ METHOD(jlong, send, jlong channel, jlongArray list, jint count,
     if (metadata != NULL) {
         jsize length = (*env)->GetArrayLength(env, metadata);
 
-        /* Longer than any that is taken: let the library say so. */
+        /* Longer than the limit: the library reports the error. */
         params.metadata_length = (size_t)length;
         params.metadata        = bytes;
         params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_METADATA;
@@ -491,11 +497,11 @@ METHOD(jint, lengths, jlong message, jlongArray lengths_out, jint count)
     return (jint)first;
 }
 
-/* --- what has happened ---------------------------------------------------- */
+/* --- events --------------------------------------------------------------- */
 
 /*
- * Records of what has happened, one after the other in memory that Java gives
- * and reads, each aligned to 8 bytes. org.ucxpool.Pool has the same numbers.
+ * Records of events, one after the other in memory of Java, each aligned to 8
+ * bytes. org.ucxpool.Pool has the same constants.
  */
 enum {
     RECORD_ENDED   = 1, /* a request */
@@ -517,7 +523,7 @@ typedef struct record {
     char     text[];
 } record_t;
 
-/* A record's longest text: metadata; a detail is cut to it. */
+/* The longest text of a record: metadata; a detail is truncated to it. */
 #define TEXT_MAX    4096
 #define RECORD_MAX  (sizeof(record_t) + TEXT_MAX)
 #define NUM_AT_ONCE 64
@@ -581,13 +587,13 @@ static void add_completions(ucxpool_t *pool, records_t *records)
     }
 }
 
-/* What a channel or listener may take without the room that is kept. */
+/* The space that a channel or listener may use without the reserved space. */
 static bool has_room(const records_t *records, size_t kept)
 {
     return records->left >= kept + RECORD_MAX;
 }
 
-/* False: there is no room for all. */
+/* False: there is too little space for all. */
 static bool add_messages(ucxpool_t *pool, const ucxpool_event_t *event,
                          records_t *records, size_t kept)
 {
@@ -623,10 +629,10 @@ static void add_state(const ucxpool_event_t        *event,
 }
 
 /*
- * Java learns that a channel is open before what came by it, and that it has
- * ended when all of that is told. Messages without room are told of again, by
- * an event without the state; so the end is told with the last of them, and
- * perhaps twice.
+ * Java gets the event that a channel is open before the channel's messages, and
+ * its end after all of them. Messages that do not fit are reported again, by an
+ * event without the state. The end is therefore reported with the last of them,
+ * possibly twice.
  */
 static void add_channel(ucxpool_t *pool, const ucxpool_event_t *event,
                         records_t *records, size_t kept)
@@ -667,8 +673,10 @@ static void add_callers(const ucxpool_event_t *event, records_t *records,
     }
 }
 
-/* A state is told once, so each event has its room before it is asked for, and
- * keeps that until its turn. */
+/*
+ * A state is reported once. Space for each event is therefore reserved before
+ * the event is fetched, and kept until the event is processed.
+ */
 static void add_events(ucxpool_t *pool, records_t *records)
 {
     ucxpool_event_t events[NUM_AT_ONCE];
@@ -697,8 +705,10 @@ static jlong now(void)
     return (jlong)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-/* Channels and listeners that events name are released with the monitor of
- * handles held, and so not before they have been looked at. */
+/*
+ * Channels and listeners in events are released only with the monitor of
+ * handles held, and therefore not before they have been looked up.
+ */
 static jint collect(JNIEnv *env, ucxpool_t *pool, jobject handles, jlong memory,
                     jlong size)
 {
@@ -712,8 +722,10 @@ static jint collect(JNIEnv *env, ucxpool_t *pool, jobject handles, jlong memory,
     return records.count;
 }
 
-/* Sleep until something comes, Java wakes this thread, or the time is over.
- * False: there is no use in waiting any longer. */
+/*
+ * Sleep until an event arrives, Java wakes this thread, or the timeout expires.
+ * False: waiting any longer is useless.
+ */
 static bool sleep_once(ucxpool_t *pool, int wake_fd, jlong timeout_ns)
 {
     struct timespec  timeout = {.tv_sec  = timeout_ns / 1000000000,
@@ -760,7 +772,7 @@ METHOD(jint, poll, jlong pool, jobject handles, jint wake_fd, jlong memory,
     }
 }
 
-/* Returns a descriptor that ends the sleep, or an errno less than 0. */
+/* Returns a descriptor that ends the sleep, or a negative errno. */
 METHOD(jint, wakeCreate)
 {
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -817,7 +829,7 @@ METHOD(void, statsRead, jlong pool, jlongArray values_out)
 
 /* --- files ---------------------------------------------------------------- */
 
-/* Returns a descriptor, or an errno less than 0. */
+/* Returns a descriptor, or a negative errno. */
 METHOD(jint, fileOpen, jbyteArray path)
 {
     size_t length;

@@ -3,9 +3,7 @@ package org.ucxpool;
 import java.nio.ByteBuffer;
 import java.util.Objects;
 
-/**
- * A bounce buffer that was acquired, to be given back by {@link #close()}.
- */
+/** An acquired bounce buffer. {@link #close()} returns it to its manager. */
 public final class BounceBuffer implements AutoCloseable {
     private final BounceBufferManager manager;
     private final int index;
@@ -32,16 +30,16 @@ public final class BounceBuffer implements AutoCloseable {
     }
 
     /**
-     * How long it is.
+     * The size of the buffer.
      *
-     * @return bytes, the same for all of a manager
+     * @return bytes, the same for all buffers of a manager
      */
     public int size() {
         return size;
     }
 
     /**
-     * Where it is, for libraries of C.
+     * The address of the buffer, for native libraries.
      *
      * @return the address of the first byte
      */
@@ -50,7 +48,7 @@ public final class BounceBuffer implements AutoCloseable {
     }
 
     /**
-     * Its memory.
+     * The memory of the buffer.
      *
      * @return a view, not to be used after {@link #close()}
      */
@@ -59,10 +57,10 @@ public final class BounceBuffer implements AutoCloseable {
     }
 
     /**
-     * Add a part of it to what is sent. It is not to be closed before the
+     * Add a part of the buffer to a message. Do not close the buffer before the
      * transfer has ended.
      *
-     * @param source what is sent
+     * @param source the message to send
      * @param from first byte
      * @param length bytes
      */
@@ -72,16 +70,16 @@ public final class BounceBuffer implements AutoCloseable {
     }
 
     /**
-     * Give it back to its manager.
+     * Return the buffer to its manager.
      *
-     * @throws IllegalStateException it was given back before
+     * @throws IllegalStateException it was returned before
      */
     @Override
     public void close() {
         synchronized (this) {
             if (isClosed) {
                 throw new IllegalStateException(
-                    "the bounce buffer was closed too many times");
+                    "the bounce buffer was closed before");
             }
             isClosed = true;
         }

@@ -5,13 +5,12 @@ import java.util.BitSet;
 import java.util.List;
 
 /**
- * Bounce buffers of one size, made of the pool's registered blocks: what is
- * written into one is sent in place, and a message is received in place. It has
- * the shape of Spark RAPIDS' manager of that name, so that a transport that was
- * written for that one can be moved to this.
+ * Bounce buffers of one size in the pool's registered blocks. They are sent and
+ * received in place. The interface is that of Spark RAPIDS' manager of the same
+ * name, so that a transport written for it can be ported.
  *
- * <p>The memory is taken once, at the start, and is the pool's again when the
- * manager is closed and the last buffer has come back.
+ * <p>The memory is allocated at the start. The pool gets it back after the
+ * manager has been closed and all buffers have been returned.
  */
 public final class BounceBufferManager implements AutoCloseable {
     private final String name;
@@ -22,16 +21,16 @@ public final class BounceBufferManager implements AutoCloseable {
     private boolean isClosed;
 
     /**
-     * Takes the memory.
+     * Allocates the memory.
      *
-     * @param pool whose blocks; its settings SEND_SHARE and RECV_SHARE leave
-     *        some
+     * @param pool the pool whose blocks are used; its settings SEND_SHARE and
+     *        RECV_SHARE must leave enough of them
      * @param name for errors
      * @param bufferSize bytes of a buffer
-     * @param numBuffers how many there are
-     * @throws UcxpoolException.NoMemory the pool has not so many blocks left
+     * @param numBuffers number of buffers
+     * @throws UcxpoolException.NoMemory the pool has too few free blocks
      * @throws UcxpoolException another error
-     * @throws IllegalArgumentException there are none, or more than 2 GiB
+     * @throws IllegalArgumentException the total is 0, or more than 2 GiB
      */
     public BounceBufferManager(Pool pool, String name, int bufferSize,
                                int numBuffers) throws UcxpoolException {
@@ -49,7 +48,7 @@ public final class BounceBufferManager implements AutoCloseable {
     }
 
     /**
-     * How long a buffer is.
+     * The size of a buffer.
      *
      * @return bytes
      */
@@ -58,7 +57,7 @@ public final class BounceBufferManager implements AutoCloseable {
     }
 
     /**
-     * How many can be acquired now.
+     * The number of free buffers.
      *
      * @return their number
      */
@@ -67,20 +66,20 @@ public final class BounceBufferManager implements AutoCloseable {
     }
 
     /**
-     * All of them, for whoever registers the memory with other hardware.
+     * The memory of all buffers, to register it with other hardware.
      *
-     * @return the memory, which stays the manager's
+     * @return the memory, owned by the manager
      */
     public Buffer rootBuffer() {
         return root;
     }
 
     /**
-     * Acquire some, or none, without waiting.
+     * Acquire all requested buffers or none, without waiting.
      *
-     * @param count how many, 1 or more
-     * @return as many, or an empty list when fewer are free
-     * @throws IllegalArgumentException there are not so many at all
+     * @param count number of buffers, 1 or more
+     * @return the buffers, or an empty list if fewer are free
+     * @throws IllegalArgumentException the manager has fewer buffers
      * @throws IllegalStateException the manager is closed
      */
     public synchronized List<BounceBuffer> acquireBuffersNonBlocking(
@@ -100,13 +99,13 @@ public final class BounceBufferManager implements AutoCloseable {
     }
 
     /**
-     * Acquire some when as many are free.
+     * Acquire buffers; waits until enough are free.
      *
-     * @param count how many, 1 or more
-     * @return as many
-     * @throws IllegalArgumentException there are not so many at all
+     * @param count number of buffers, 1 or more
+     * @return the buffers
+     * @throws IllegalArgumentException the manager has fewer buffers
      * @throws IllegalStateException the manager is closed, or was closed
-     *         meanwhile
+     *         during the wait
      * @throws InterruptedException the thread was interrupted while it waited
      */
     public synchronized List<BounceBuffer> acquireBuffersBlocking(int count)
@@ -135,11 +134,11 @@ public final class BounceBufferManager implements AutoCloseable {
     }
 
     /**
-     * Give one back; the same as to close it.
+     * Return a buffer; the same as closing the buffer.
      *
-     * @param buffer one of this manager
-     * @throws IllegalArgumentException it is another's
-     * @throws IllegalStateException it was given back before
+     * @param buffer a buffer of this manager
+     * @throws IllegalArgumentException it belongs to another manager
+     * @throws IllegalStateException it was returned before
      */
     public void freeBuffer(BounceBuffer buffer) {
         if (buffer.manager() != this) {
@@ -157,7 +156,7 @@ public final class BounceBufferManager implements AutoCloseable {
         root.release();
     }
 
-    /** Nothing can be acquired any more. */
+    /** No buffer can be acquired any more. */
     @Override
     public void close() {
         synchronized (this) {

@@ -4,13 +4,13 @@ import java.nio.ByteBuffer;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * Memory of a pool, outside the Java heap, counted by references: it is given
- * back when each {@link #retain()} and the allocation itself have had their
- * {@link #release()}. A transfer holds the buffers that it reads or writes by
- * itself, for as long as it is under way.
+ * Memory of a pool, outside the Java heap, with a reference count. It is freed
+ * after each {@link #retain()} and the allocation itself have been matched by a
+ * {@link #release()}. A transfer holds references to its buffers until it has
+ * ended.
  *
- * <p>What {@link #byteBuffer()} gives is a view, which is invalid after the
- * last release: reading it then may end the process.
+ * <p>{@link #byteBuffer()} returns a view, which is invalid after the last
+ * release: accessing it then may crash the process.
  */
 public final class Buffer implements AutoCloseable {
     private final Pool pool;
@@ -29,7 +29,7 @@ public final class Buffer implements AutoCloseable {
     }
 
     /**
-     * How long it is.
+     * The size of the buffer.
      *
      * @return bytes
      */
@@ -38,7 +38,7 @@ public final class Buffer implements AutoCloseable {
     }
 
     /**
-     * Where it is, for libraries of C.
+     * The address of the buffer, for native libraries.
      *
      * @return the address of the first byte
      */
@@ -47,25 +47,26 @@ public final class Buffer implements AutoCloseable {
     }
 
     /**
-     * Is it made of registered blocks, which are sent and received in place?
+     * Whether the buffer consists of registered blocks, which are sent and
+     * received in place.
      *
-     * @return true if {@link Pool#allocateRegistered} made it
+     * @return true if {@link Pool#allocateRegistered} allocated it
      */
     public boolean isRegistered() {
         return isRegistered;
     }
 
     /**
-     * All of it.
+     * The whole buffer.
      *
-     * @return a view with a position, a limit and a byte order of its own
+     * @return a view with its own position, limit and byte order
      */
     public ByteBuffer byteBuffer() {
         return view.duplicate();
     }
 
     /**
-     * A part of it.
+     * A part of the buffer.
      *
      * @param offset first byte
      * @param length bytes
@@ -76,20 +77,20 @@ public final class Buffer implements AutoCloseable {
     }
 
     /**
-     * Hold it.
+     * Add a reference.
      *
      * @return this
-     * @throws IllegalStateException it has been given back already
+     * @throws IllegalStateException the buffer has been freed
      */
     public Buffer retain() {
         if (references.getAndUpdate(n -> n > 0 ? n + 1 : n) == 0) {
-            throw new IllegalStateException("the buffer was given back");
+            throw new IllegalStateException("the buffer was freed");
         }
         return this;
     }
 
     /**
-     * Let go of it.
+     * Release a reference.
      *
      * @throws IllegalStateException it was released more often than retained
      */

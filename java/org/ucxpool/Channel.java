@@ -5,38 +5,40 @@ import java.util.Queue;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The connection to one peer. It may be sent to at once: what is sent waits
- * until the connection stands.
+ * The connection to one peer. Sends may be posted at once; they wait until the
+ * connection is established.
  */
 public final class Channel implements AutoCloseable {
-    /** What becomes of a channel. */
+    /** The state of a channel. */
     public enum State {
-        /** The connection is being made. */
+        /** The connection is being established. */
         CONNECTING,
-        /** Messages go to and fro. */
+        /** Messages can be exchanged. */
         OPEN,
-        /** One of both has closed it. */
+        /** This side or the peer has closed the channel. */
         CLOSED,
-        /** It has failed. */
+        /** The channel has failed. */
         FAILED
     }
 
-    /** Told of what comes by a channel, by the thread that polls. */
+    /**
+     * Receives the messages and states of a channel, in the thread that polls.
+     */
     public interface Handler {
         /**
-         * A message has come.
+         * A message has arrived.
          *
          * @param message to be received or refused, now or later
          */
         void arrived(Message message);
 
         /**
-         * The channel has opened, or has ended: once each. Messages that came
-         * before the end are told of before it. An ended channel is to be
-         * closed, all the same.
+         * The channel has opened or has ended; each is reported once. Messages
+         * that arrived before the end are reported before it. The program must
+         * close the channel even after it has ended.
          *
          * @param channel the channel
-         * @param state what it is now
+         * @param state its new state
          * @param reason why it failed, or ""
          */
         void changed(Channel channel, State state, String reason);
@@ -63,7 +65,7 @@ public final class Channel implements AutoCloseable {
         return number;
     }
 
-    /** What it is in the library, where that is made after it. */
+    /** Set the native handle, if it is created after this object. */
     synchronized void setHandle(long made) {
         handle = made;
     }
@@ -77,30 +79,29 @@ public final class Channel implements AutoCloseable {
     }
 
     /**
-     * What it is to the program.
+     * The object attached by the program.
      *
-     * @return what was attached last, or null
+     * @return the last attached object, or null
      */
     public synchronized Object attachment() {
         return attachment;
     }
 
     /**
-     * Note what it is to the program.
+     * Attach an object.
      *
-     * @param object anything
+     * @param object any object
      */
     public synchronized void attach(Object object) {
         attachment = object;
     }
 
     /**
-     * Have messages handled where they arrive, in place of
-     * {@link #receive receive()}. What has arrived before is handed over at
-     * once, by the thread that calls this, and so is the state if it is not
-     * connecting any more.
+     * Handle messages when they arrive, instead of {@link #receive receive()}.
+     * The calling thread first passes on the messages that have arrived
+     * before, and the state unless it is connecting.
      *
-     * @param handler told of messages and of the channel's state
+     * @param handler receives messages and the channel's state
      */
     public synchronized void handle(Handler handler) {
         this.handler = handler;
@@ -132,8 +133,10 @@ public final class Channel implements AutoCloseable {
         Handler told;
 
         synchronized (this) {
-            /* A channel that was accepted is open, and an end comes twice
-             * where messages had to wait for room. */
+            /*
+             * An accepted channel is open. The end is reported twice if
+             * messages had to wait for room.
+             */
             if (to == state || hasEnded()) {
                 return;
             }
@@ -148,7 +151,7 @@ public final class Channel implements AutoCloseable {
     }
 
     /**
-     * What it is now, as far as polling has shown.
+     * The current state, as of the last poll.
      *
      * @return the state
      */
@@ -157,9 +160,9 @@ public final class Channel implements AutoCloseable {
     }
 
     /**
-     * Why it has ended.
+     * Why the channel has ended.
      *
-     * @return null while it has not
+     * @return null if it has not ended
      */
     public synchronized UcxpoolException failure() {
         if (state == State.FAILED) {
@@ -173,12 +176,12 @@ public final class Channel implements AutoCloseable {
     }
 
     /**
-     * Wait until it is open.
+     * Wait until the channel is open.
      *
-     * @param timeout how long at most
+     * @param timeout the longest wait
      * @param unit of the timeout
-     * @return false if the time was over first
-     * @throws UcxpoolException it has ended
+     * @return false if the timeout expired first
+     * @throws UcxpoolException the channel has ended
      */
     public boolean await(long timeout, TimeUnit unit)
             throws UcxpoolException {
@@ -199,15 +202,15 @@ public final class Channel implements AutoCloseable {
     }
 
     /**
-     * Send.
+     * Send a message.
      *
-     * @param source what; held until the end, and not to be changed
+     * @param source the data; held until the end, must not be changed
      * @param tag for the receiver
-     * @param metadata up to MAX_METADATA bytes (a setting) that come with it,
-     *        or null
-     * @param listener told of the end, or null
-     * @return the send, under way
-     * @throws UcxpoolException it cannot begin
+     * @param metadata up to MAX_METADATA bytes (a setting) for the receiver, or
+     *        null
+     * @param listener called at the end, or null
+     * @return the send, in progress
+     * @throws UcxpoolException it cannot be posted
      */
     public Transfer send(Source source, long tag, byte[] metadata,
                          Transfer.Listener listener) throws UcxpoolException {
@@ -215,12 +218,12 @@ public final class Channel implements AutoCloseable {
     }
 
     /**
-     * Send.
+     * Send a message.
      *
-     * @param source what; held until the end, and not to be changed
+     * @param source the data; held until the end, must not be changed
      * @param tag for the receiver
-     * @return the send, under way
-     * @throws UcxpoolException it cannot begin
+     * @return the send, in progress
+     * @throws UcxpoolException it cannot be posted
      */
     public Transfer send(Source source, long tag) throws UcxpoolException {
         return send(source, tag, null, null);
@@ -229,11 +232,11 @@ public final class Channel implements AutoCloseable {
     /**
      * Wait for the next message.
      *
-     * @param timeout how long at most
+     * @param timeout the longest wait
      * @param unit of the timeout
-     * @return the message, or null if the time was over first
-     * @throws UcxpoolException the channel has ended, and all that came by it
-     *         has been taken
+     * @return the message, or null if the timeout expired first
+     * @throws UcxpoolException the channel has ended, and all of its messages
+     *         have been received
      */
     public Message receive(long timeout, TimeUnit unit)
             throws UcxpoolException {
@@ -256,9 +259,9 @@ public final class Channel implements AutoCloseable {
     }
 
     /**
-     * What carries its bytes.
+     * The wire of the channel.
      *
-     * @return "map", "ucx", or "" while that is not chosen
+     * @return "map", "ucx", or "" before it is chosen
      */
     public String wire() {
         int[] numbers = new int[3];
@@ -269,7 +272,7 @@ public final class Channel implements AutoCloseable {
     }
 
     /**
-     * Why that carries its bytes.
+     * Why this wire was chosen.
      *
      * @return a sentence
      */
@@ -278,18 +281,18 @@ public final class Channel implements AutoCloseable {
     }
 
     /**
-     * This end of the connection.
+     * The local address of the connection.
      *
-     * @return host and port, in numbers
+     * @return host and port, in numeric form
      */
     public String localAddress() {
         return text(2);
     }
 
     /**
-     * The other end of the connection.
+     * The peer's address of the connection.
      *
-     * @return host and port, in numbers
+     * @return host and port, in numeric form
      */
     public String remoteAddress() {
         return text(3);
@@ -309,13 +312,13 @@ public final class Channel implements AutoCloseable {
         }
     }
 
-    /** Close it when what was sent has come to its end. Does not wait. */
+    /** Close the channel after all posted sends have ended. Does not wait. */
     @Override
     public void close() {
         close(false);
     }
 
-    /** Close it at once: what is under way ends as canceled. */
+    /** Close the channel at once: transfers in progress end as canceled. */
     public void abort() {
         close(true);
     }
@@ -326,7 +329,7 @@ public final class Channel implements AutoCloseable {
                 return;
             }
             pool.release(this, handle, atOnce);
-            /* To their sender the channel has ended; here they are freed. */
+            /* The peer sees the channel's end; the messages are freed. */
             while (!arrived.isEmpty()) {
                 arrived.remove().refuse("the channel was closed");
             }

@@ -4,8 +4,8 @@ import java.nio.file.Path;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * A file that ranges are sent of, open for reading. Counted by references as a
- * {@link Buffer} is; a transfer holds those it reads.
+ * A file, open for reading, whose ranges are sent. It has a reference count
+ * like a {@link Buffer}; a transfer holds references to its files.
  */
 public final class DataFile implements AutoCloseable {
     private final Path path;
@@ -37,9 +37,9 @@ public final class DataFile implements AutoCloseable {
     }
 
     /**
-     * Which file it is.
+     * The path of the file.
      *
-     * @return the path it was opened by
+     * @return the path by which it was opened
      */
     public Path path() {
         return path;
@@ -50,7 +50,7 @@ public final class DataFile implements AutoCloseable {
     }
 
     /**
-     * Hold it open.
+     * Add a reference.
      *
      * @return this
      * @throws IllegalStateException it is closed
@@ -63,7 +63,7 @@ public final class DataFile implements AutoCloseable {
     }
 
     /**
-     * Let go of it; the last one closes it.
+     * Release a reference; the last release closes the file.
      *
      * @throws IllegalStateException it was released more often than retained
      */

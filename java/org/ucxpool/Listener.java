@@ -5,7 +5,7 @@ import java.util.Queue;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
-/** Takes peers that connect and have proven that they know the secret. */
+/** Accepts peers that connect and have proved the secret. */
 public final class Listener implements AutoCloseable {
     private final Pool pool;
     private final int port;
@@ -20,19 +20,19 @@ public final class Listener implements AutoCloseable {
     }
 
     /**
-     * Where it listens.
+     * The listening port.
      *
-     * @return the port, also where a free one was asked for
+     * @return the port, also if port 0 was requested
      */
     public int port() {
         return port;
     }
 
     /**
-     * Have peers handled where they come, in place of {@link #accept accept()},
-     * by the thread that polls.
+     * Handle peers when they connect, in the thread that polls, instead of
+     * {@link #accept accept()}.
      *
-     * @param handler given each channel
+     * @param handler receives each channel
      */
     public synchronized void handle(Consumer<Channel> handler) {
         this.handler = handler;
@@ -57,9 +57,9 @@ public final class Listener implements AutoCloseable {
     /**
      * Wait for the next peer.
      *
-     * @param timeout how long at most
+     * @param timeout the longest wait
      * @param unit of the timeout
-     * @return the channel to it, or null if the time was over first
+     * @return the channel to the peer, or null if the timeout expired first
      * @throws UcxpoolException the pool was closed
      */
     public Channel accept(long timeout, TimeUnit unit)
@@ -74,7 +74,7 @@ public final class Listener implements AutoCloseable {
         return !callers.isEmpty();
     }
 
-    /** Stop listening. Channels stay. */
+    /** Stop listening. Accepted channels stay open. */
     @Override
     public void close() {
         synchronized (this) {

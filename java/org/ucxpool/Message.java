@@ -4,10 +4,10 @@ import java.nio.ByteBuffer;
 import java.nio.ReadOnlyBufferException;
 
 /**
- * A message that has arrived, or whose description has: its bytes are with the
- * sender until it is received. Each is ended by {@link #receive} or
- * {@link #refuse}; one that is kept counts among those that may
- * wait here (the settings CREDITS and MAX_UNEXPECTED).
+ * A message that has arrived, or whose descriptor has: then its bytes stay with
+ * the sender until it is received. The program must end each message by
+ * {@link #receive} or {@link #refuse}. Until then it counts against the
+ * settings CREDITS and MAX_UNEXPECTED.
  */
 public final class Message {
     private final Pool pool;
@@ -30,9 +30,9 @@ public final class Message {
     }
 
     /**
-     * Who has sent it.
+     * The channel of the sender.
      *
-     * @return the channel it came by
+     * @return the channel by which the message arrived
      */
     public Channel channel() {
         return channel;
@@ -48,7 +48,7 @@ public final class Message {
     }
 
     /**
-     * How long it is.
+     * The length of the message.
      *
      * @return bytes of all segments
      */
@@ -57,18 +57,18 @@ public final class Message {
     }
 
     /**
-     * What the sender has written beside the data.
+     * The sender's metadata.
      *
-     * @return the bytes, which may be none
+     * @return the bytes, possibly none
      */
     public byte[] metadata() {
         return metadata;
     }
 
     /**
-     * The lengths of the sender's segments, in their order.
+     * The lengths of the sender's segments, in order.
      *
-     * @return an array of one number a segment
+     * @return an array with one number per segment
      * @throws IllegalStateException the message was received or refused, or its
      *         pool is closed
      */
@@ -80,13 +80,13 @@ public final class Message {
     }
 
     /**
-     * Receive it.
+     * Receive the message.
      *
-     * @param target where to; at least as long as the message, and held until
+     * @param target destination; at least as long as the message, held until
      *        the end
-     * @param listener told of the end, or null
-     * @return the receive, under way
-     * @throws UcxpoolException it cannot begin; the message is as it was
+     * @param listener called at the end, or null
+     * @return the receive, in progress
+     * @throws UcxpoolException it cannot be posted; the message is unchanged
      */
     public synchronized Transfer receive(Buffer target,
                                          Transfer.Listener listener)
@@ -95,12 +95,13 @@ public final class Message {
     }
 
     /**
-     * Receive it into a direct byte buffer.
+     * Receive the message into a direct byte buffer.
      *
-     * @param target from its position on, which is not changed
-     * @param listener told of the end, or null
-     * @return the receive, under way
-     * @throws UcxpoolException it cannot begin; the message is as it was
+     * @param target destination, from its position on; the position does not
+     *        change
+     * @param listener called at the end, or null
+     * @return the receive, in progress
+     * @throws UcxpoolException it cannot be posted; the message is unchanged
      */
     public synchronized Transfer receive(ByteBuffer target,
                                          Transfer.Listener listener)
@@ -112,10 +113,10 @@ public final class Message {
     }
 
     /**
-     * Receive a message that has no data.
+     * Receive a message without data.
      *
-     * @return the receive, under way
-     * @throws UcxpoolException it has data, or cannot be received now
+     * @return the receive, in progress
+     * @throws UcxpoolException the message has data, or cannot be received now
      */
     public synchronized Transfer receive() throws UcxpoolException {
         return receive(new Source(1), null);
@@ -130,7 +131,7 @@ public final class Message {
     }
 
     /**
-     * Refuse it: its sender's transfer ends as refused.
+     * Refuse the message: the sender's transfer ends as refused.
      *
      * @param reason up to 127 bytes of text
      * @throws IllegalStateException the message was received or refused

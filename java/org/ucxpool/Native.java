@@ -9,11 +9,9 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 
-/**
- * The calls into C: java/jni/native.c says what each does. Texts are UTF-8.
- */
+/** The native methods; java/jni/native.c describes them. Strings are UTF-8. */
 final class Native {
-    /** Where libucxpool is: a path, or a name that the dynamic linker finds. */
+    /** libucxpool: a path, or a name that the dynamic linker finds. */
     static final String LIBRARY_PROPERTY = "org.ucxpool.library";
 
     private static final String LIBRARY_DEFAULT = "libucxpool.so.0";
@@ -27,7 +25,7 @@ final class Native {
     /**
      * Loads both libraries, once.
      *
-     * @throws UnsatisfiedLinkError one of them is not there, or too old
+     * @throws UnsatisfiedLinkError a library is missing or too old
      */
     static synchronized void load() {
         if (isOpen) {
@@ -45,7 +43,9 @@ final class Native {
         isOpen = true;
     }
 
-    /** From this jar, where it lies in it; else from java.library.path. */
+    /**
+     * Loads the library in this jar, if any; otherwise from java.library.path.
+     */
     private static void loadJni() {
         String name = System.mapLibraryName(JNI_LIBRARY);
 
@@ -60,7 +60,7 @@ final class Native {
                 Files.copy(in, file, StandardCopyOption.REPLACE_EXISTING);
                 System.load(file.toString());
             } finally {
-                /* It stays mapped. */
+                /* The mapping outlives the file. */
                 Files.delete(file);
             }
         } catch (IOException e) {
@@ -77,7 +77,7 @@ final class Native {
         return text.getBytes(StandardCharsets.UTF_8);
     }
 
-    /** A path as the system has it. */
+    /** A path in the system's encoding. */
     static byte[] bytesOfPath(String path) {
         String encoding = System.getProperty("sun.jnu.encoding", "UTF-8");
 

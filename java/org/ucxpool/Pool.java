@@ -15,15 +15,15 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.BooleanSupplier;
 
 /**
- * A fixed set of registered blocks, and everything that is sent through them.
+ * A fixed set of registered blocks, and the transfers through them.
  *
- * <p>Threads. Any thread may call any method at any time. Of the threads that
- * wait one polls, and tells the others when something has come; handlers and
- * listeners are called by it. They may start transfers, close channels and free
- * memory, and must not wait.
+ * <p>Threads. Any thread may call any method at any time. If several threads
+ * wait, one of them polls and wakes the others. Handlers and listeners are
+ * called in the polling thread. They may start transfers, close channels and
+ * free memory, but must not wait.
  */
 public final class Pool implements AutoCloseable {
-    /* As java/jni/native.c has them. */
+    /* As in java/jni/native.c. */
     private static final int RECORD_ENDED = 1;
     private static final int RECORD_MESSAGE = 2;
     private static final int RECORD_STATE = 3;
@@ -42,21 +42,23 @@ public final class Pool implements AutoCloseable {
     private final AtomicLong lastNumber = new AtomicLong();
     private final Map<Long, Transfer> transfers = new ConcurrentHashMap<>();
 
-    /** Held while a handle is released, so that the polling thread holds no
-     * record of a handle that has been released. Not held while a name is
-     * looked up: a channel is noted before it is made, and peers that connect
-     * to a listener before listen() has noted it wait in early. */
+    /**
+     * Held while a handle is released, so that the polling thread has no
+     * record of a released handle. Not held while a host name is resolved: a
+     * channel is registered here before it is created, and peers that connect
+     * before listen() has registered their listener wait in early.
+     */
     private final Object handles = new Object();
     private final Map<Long, Channel> channels = new HashMap<>();
     private final Map<Long, Listener> listeners = new HashMap<>();
     private final List<Early> early = new ArrayList<>();
     private int numListening; /* calls of listen() in progress */
 
-    /** A channel that was accepted for a listener that is not noted yet. */
+    /** A channel that was accepted for a listener not yet registered here. */
     private record Early(long number, long channel, long listener) {
     }
 
-    /** Of those who wait one leads. */
+    /** The waiting thread that polls is the leader. */
     private final Object turn = new Object();
     private Thread leader;
     private final ByteBuffer records =
@@ -65,20 +67,20 @@ public final class Pool implements AutoCloseable {
     private long[] ended = new long[64];
     private int numEnded;
 
-    /** The open pool itself, each buffer, and each call under way. */
+    /** Users: the open pool itself, each buffer, and each call in progress. */
     private final AtomicLong users = new AtomicLong(1);
-    private boolean isClosing; /* no more handles are made */
+    private boolean isClosing; /* no new handles are created */
     private volatile boolean isClosed;
 
     /**
-     * Makes a pool.
+     * Creates a pool.
      *
      * @param name for logs and statistics
      * @param settings as {@code ucxpool_info -c} lists them, without the prefix
-     *        UCXPOOL_; they count more than the environment
-     * @param secret what peers must know, 16 bytes or more; or null
-     * @throws UcxpoolException a setting is wrong, or there is no memory
-     * @throws UnsatisfiedLinkError libucxpool is not there, or too old
+     *        UCXPOOL_; they override the environment
+     * @param secret the secret that peers must know, 16 bytes or more; or null
+     * @throws UcxpoolException a setting is invalid, or out of memory
+     * @throws UnsatisfiedLinkError libucxpool is missing or too old
      */
     public Pool(String name, Map<String, String> settings, byte[] secret)
             throws UcxpoolException {
@@ -103,10 +105,10 @@ public final class Pool implements AutoCloseable {
     }
 
     /**
-     * Makes a pool with the settings of the environment.
+     * Creates a pool with the settings of the environment.
      *
      * @param name for logs and statistics
-     * @throws UcxpoolException a setting is wrong, or there is no memory
+     * @throws UcxpoolException a setting is invalid, or out of memory
      */
     public Pool(String name) throws UcxpoolException {
         this(name, Map.of(), null);
@@ -147,12 +149,12 @@ public final class Pool implements AutoCloseable {
     /* --- memory ---------------------------------------------------------- */
 
     /**
-     * Allocate from the pool's heap, which grows until MEMORY_LIMIT (a
+     * Allocate from the pool's heap, which grows up to MEMORY_LIMIT (a
      * setting).
      *
      * @param size bytes, 1 or more
      * @return memory with undefined contents
-     * @throws UcxpoolException.NoMemory there is not so much
+     * @throws UcxpoolException.NoMemory too little memory is free
      * @throws UcxpoolException another error
      */
     public Buffer allocate(int size) throws UcxpoolException {
@@ -182,7 +184,7 @@ public final class Pool implements AutoCloseable {
             leave();
             throw failure;
         }
-        /* The buffer stays a user. */
+        /* The buffer remains a user. */
         return new Buffer(this, address, size, isRegistered);
     }
 
@@ -196,9 +198,9 @@ public final class Pool implements AutoCloseable {
     }
 
     /**
-     * Give free memory of the heap back to the system.
+     * Return free memory of the heap to the system.
      *
-     * @param keep bytes that it may keep
+     * @param keep bytes that the heap may keep
      * @throws UcxpoolException the system failed
      */
     public void trim(long keep) throws UcxpoolException {
@@ -223,7 +225,7 @@ public final class Pool implements AutoCloseable {
      *
      * @param where host and port: "1.2.3.4:7000", "[::1]:7000"
      * @return the channel, connecting
-     * @throws UcxpoolException there is no such host
+     * @throws UcxpoolException the host is unknown
      */
     public Channel connect(String where) throws UcxpoolException {
         enter();
@@ -244,8 +246,10 @@ public final class Pool implements AutoCloseable {
         }
     }
 
-    /** A name may take seconds to be found: nobody waits for that meanwhile,
-     * and the pool may be closed. */
+    /**
+     * Resolving a name may take seconds. No lock is held during that time, and
+     * the pool may be closed.
+     */
     private Channel connect(Channel channel, String where)
             throws UcxpoolException {
         long address =
@@ -260,14 +264,14 @@ public final class Pool implements AutoCloseable {
             }
             check(address);
             throwIfClosing();
-            /* Nobody has its monitor and waits for this one: nobody knows it
-             * yet, but for close(), to which it is nothing without this. */
+            /* No deadlock: only close() can know this channel yet, and it
+             * ignores a channel without a handle. */
             channel.setHandle(address);
         }
         return channel;
     }
 
-    /** What is made now would not be closed. */
+    /** A handle created now would not be closed. */
     private void throwIfClosing() throws UcxpoolException {
         if (isClosing) {
             throw closed();
@@ -283,9 +287,9 @@ public final class Pool implements AutoCloseable {
 
     /**
      * Listen for peers. Without a secret only addresses of this machine are
-     * taken.
+     * allowed.
      *
-     * @param where host and port; port 0 takes a free one
+     * @param where host and port; port 0 selects a free port
      * @return the listener
      * @throws UcxpoolException the port is taken, or a secret is needed
      */
@@ -317,7 +321,7 @@ public final class Pool implements AutoCloseable {
         }
     }
 
-    /** Returns null where listening failed, or the pool is being closed. */
+    /** Returns null if listening failed, or the pool is being closed. */
     private Listener noteListener(long address) {
         Listener listener = null;
 
@@ -331,8 +335,10 @@ public final class Pool implements AutoCloseable {
         return listener;
     }
 
-    /** Removes the early channels whose listener is noted by now, and all of
-     * them if no call of listen() is left that could note it. */
+    /**
+     * Removes the early channels whose listener is registered by now, and all
+     * of them if no call of listen() remains that could register it.
+     */
     private List<Early> takeEarly() {
         List<Early> taken = new ArrayList<>();
 
@@ -414,7 +420,7 @@ public final class Pool implements AutoCloseable {
         try {
             enter();
         } catch (UcxpoolException e) {
-            /* It has gone with the pool. */
+            /* It was freed together with the pool. */
             return;
         }
         Native.cancel(request);
@@ -436,7 +442,7 @@ public final class Pool implements AutoCloseable {
         try {
             enter();
         } catch (UcxpoolException.Closed e) {
-            /* It has gone with the pool. */
+            /* It was freed together with the pool. */
             return;
         } catch (UcxpoolException e) {
             throw new AssertionError(e);
@@ -448,13 +454,13 @@ public final class Pool implements AutoCloseable {
     /* --- polling --------------------------------------------------------- */
 
     /**
-     * Make progress and report events: the one call of an event loop. While
-     * another thread polls, waits until that thread has found something. An
-     * interrupted thread waits as any other; {@link #wakeup} ends the wait.
+     * Make progress and report events: the only call that an event loop needs.
+     * While another thread polls, waits until that thread has found something.
+     * Interrupting the thread does not end the wait; {@link #wakeup} does.
      *
-     * @param timeout how long to wait at most when nothing has come
+     * @param timeout the longest wait if nothing happens
      * @param unit of the timeout
-     * @return how many things have come
+     * @return the number of events
      * @throws UcxpoolException the pool is closed
      */
     public int poll(long timeout, TimeUnit unit) throws UcxpoolException {
@@ -482,8 +488,10 @@ public final class Pool implements AutoCloseable {
         leave();
     }
 
-    /** Poll until there is what is waited for. Returns false if the time is
-     * over first. */
+    /**
+     * Poll until the condition holds. Returns false if the timeout expired
+     * first.
+     */
     boolean await(BooleanSupplier isThere, long timeoutNs)
             throws UcxpoolException {
         long start = System.nanoTime();
@@ -495,7 +503,7 @@ public final class Pool implements AutoCloseable {
                 if (left <= 0) {
                     return false;
                 }
-                /* Else waiting would end at once, again and again. */
+                /* Otherwise every further wait would end at once. */
                 isInterrupted |= Thread.interrupted();
                 take(isThere, left, null);
                 left = timeoutNs - (System.nanoTime() - start);
@@ -508,7 +516,7 @@ public final class Pool implements AutoCloseable {
         }
     }
 
-    /** One turn: as the leader, or while another one leads. */
+    /** One round: as the leader, or while another thread leads. */
     private void take(BooleanSupplier isThere, long timeoutNs, int[] count)
             throws UcxpoolException {
         long wait = Math.min(timeoutNs, LONGEST_NS);
@@ -538,13 +546,14 @@ public final class Pool implements AutoCloseable {
         }
     }
 
-    /** Become the leader. False: another one leads, and has come back. */
+    /**
+     * Become the leader. False: another thread leads, and has finished a round.
+     */
     private boolean lead(BooleanSupplier isThere, long timeoutNs) {
         synchronized (turn) {
             if (leader == Thread.currentThread()) {
                 throw new IllegalStateException(
-                    "a handler must not wait: it is called by what it would "
-                    + "wait for");
+                    "a handler must not wait: it runs in the polling thread");
             }
             if (leader == null) {
                 leader = Thread.currentThread();
@@ -552,7 +561,7 @@ public final class Pool implements AutoCloseable {
             }
             if (!isThere.getAsBoolean()) {
                 try {
-                    /* 0 would be for ever. */
+                    /* 0 would mean forever. */
                     turn.wait(timeoutNs / 1000000 + 1);
                 } catch (InterruptedException e) {
                     Thread.currentThread().interrupt();
@@ -562,7 +571,7 @@ public final class Pool implements AutoCloseable {
         }
     }
 
-    /** All that has come is told, whatever a handler throws. */
+    /** Reports all events, even if a handler throws. */
     private void dispatch(int num) {
         RuntimeException thrown = null;
         int at = 0;
@@ -674,9 +683,9 @@ public final class Pool implements AutoCloseable {
     /* --- statistics ------------------------------------------------------ */
 
     /**
-     * What the pool has done and holds, in one snapshot.
+     * The pool's statistics, in one snapshot.
      *
-     * @return numbers by the names of ucxpool/stats.h, in their order
+     * @return numbers by the names in ucxpool/stats.h, in the same order
      * @throws UcxpoolException the pool is closed
      */
     public Map<String, Long> stats() throws UcxpoolException {
@@ -698,9 +707,9 @@ public final class Pool implements AutoCloseable {
     /* --- the end --------------------------------------------------------- */
 
     /**
-     * Close the pool: what is under way ends as canceled, peers are told. The
-     * memory goes when the last buffer has been released. Not to be called by
-     * a handler.
+     * Close the pool: transfers in progress end as canceled, and peers are
+     * notified. The memory is freed after the last buffer has been released.
+     * Handlers must not call this.
      */
     @Override
     public void close() {
@@ -726,7 +735,7 @@ public final class Pool implements AutoCloseable {
             await(() -> transfers.isEmpty(),
                   CLOSE_NS - (System.nanoTime() - start));
         } catch (UcxpoolException e) {
-            /* Another thread was quicker. */
+            /* Another thread was faster. */
             return;
         }
         synchronized (handles) {

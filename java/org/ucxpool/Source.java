@@ -6,8 +6,8 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * What a message is made of: ranges of buffers, of direct byte buffers and of
- * files, in any order. To the receiver each is a segment with its length.
+ * The data of a message: ranges of buffers, of direct byte buffers and of
+ * files, in any order. Each range is one segment to the receiver.
  */
 public final class Source {
     /* address or offset, length, descriptor + 1 */
@@ -19,15 +19,15 @@ public final class Source {
     private boolean hasFiles;
     private final List<Object> held = new ArrayList<>();
 
-    /** Nothing yet: a message without data. */
+    /** Creates an empty source: a message without data. */
     public Source() {
         this(4);
     }
 
     /**
-     * Nothing yet.
+     * Creates an empty source.
      *
-     * @param capacity how many ranges there probably will be
+     * @param capacity the expected number of ranges
      */
     public Source(int capacity) {
         list = new long[TRIPLE * Math.max(capacity, 1)];
@@ -45,7 +45,7 @@ public final class Source {
         return this;
     }
 
-    /* Ranges of one object mostly follow each other. */
+    /* Consecutive ranges mostly belong to one object. */
     private void hold(Object object) {
         if (held.isEmpty() || held.get(held.size() - 1) != object) {
             held.add(object);
@@ -84,9 +84,9 @@ public final class Source {
     }
 
     /**
-     * Add what remains of a direct byte buffer.
+     * Add the remaining bytes of a direct byte buffer.
      *
-     * @param buffer from its position to its limit, which are not changed
+     * @param buffer from its position to its limit, which do not change
      * @return this
      * @throws IllegalArgumentException it lies in the Java heap
      */
@@ -105,7 +105,7 @@ public final class Source {
      *
      * @param file the file
      * @param offset first byte
-     * @param size bytes; a file that ends before is an error of the transfer
+     * @param size bytes; if the file is shorter, the transfer fails
      * @return this
      */
     public Source add(DataFile file, long offset, long size) {
@@ -116,7 +116,7 @@ public final class Source {
     }
 
     /**
-     * Add a segment without bytes.
+     * Add an empty segment.
      *
      * @return this
      */
@@ -125,7 +125,7 @@ public final class Source {
     }
 
     /**
-     * How many ranges there are.
+     * The number of ranges.
      *
      * @return their number
      */
@@ -134,7 +134,7 @@ public final class Source {
     }
 
     /**
-     * How long they are together.
+     * The total length.
      *
      * @return bytes
      */
@@ -150,7 +150,7 @@ public final class Source {
         return list;
     }
 
-    /** Hold all that the ranges lie in. Returns who holds. */
+    /** Retain the objects of all ranges. Returns the holder. */
     Object[] retainAll() {
         Object[] all = held.toArray();
 

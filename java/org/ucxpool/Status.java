@@ -1,30 +1,30 @@
 package org.ucxpool;
 
-/** How a call or a transfer ended, as ucxpool/status.h has it. */
+/** The result of a call or a transfer, as in ucxpool/status.h. */
 public enum Status {
-    /** All went well. */
+    /** Success. */
     OK(0),
     /** Not finished. */
     INPROGRESS(1),
     /** An argument or a setting is wrong. */
     INVALID_PARAM(-1),
-    /** The system gave no memory, or a limit of the pool is reached. */
+    /** Out of memory, or a limit of the pool is reached. */
     NO_MEMORY(-2),
-    /** No, or too few, blocks are free. */
+    /** No blocks, or too few, are free. */
     NO_BLOCKS(-3),
     /** Not possible with this build, or with this UCX. */
     UNSUPPORTED(-4),
     /** The system or UCX failed, or a file cannot be read. */
     IO(-5),
-    /** Ended by cancel, here or by the peer. */
+    /** Canceled here or by the peer. */
     CANCELED(-6),
     /** The deadline passed. */
     TIMED_OUT(-7),
     /** The peer died, or cannot be reached. */
     PEER_LOST(-8),
-    /** The peer said no. */
+    /** The peer refused. */
     REFUSED(-9),
-    /** The message is longer than its target. */
+    /** The message is longer than its destination. */
     TRUNCATED(-10),
     /** Nothing that matches has arrived. */
     NO_MESSAGE(-11),
@@ -32,15 +32,15 @@ public enum Status {
     BUSY(-12),
     /** Not allowed, or the secret is wrong. */
     PERMISSION(-13),
-    /** The peer speaks another version, or nonsense. */
+    /** The peer has another version, or sent an invalid message. */
     PROTOCOL(-14),
-    /** Bytes changed on the way. */
+    /** The data was corrupted in transit. */
     CHECKSUM(-15),
     /** The port is taken. */
     ADDRESS_IN_USE(-16),
     /** The channel or pool is closed. */
     CLOSED(-17),
-    /** Over a limit of ours, or of the peer's. */
+    /** Over a limit here or of the peer. */
     LIMIT(-18);
 
     private final int code;
@@ -50,10 +50,10 @@ public enum Status {
     }
 
     /**
-     * The status of a number of the C library.
+     * The status for a status code of the C library.
      *
-     * @param code the number
-     * @return the status; IO for one that a newer library has added
+     * @param code the code
+     * @return the status; IO for a code that a newer library has added
      */
     static Status of(int code) {
         for (Status status : values()) {

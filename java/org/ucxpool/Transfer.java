@@ -2,15 +2,16 @@ package org.ucxpool;
 
 import java.util.concurrent.TimeUnit;
 
-/** One send or receive, under way or at its end. */
+/** A send or receive, in progress or ended. */
 public final class Transfer {
-    /** Told once when a transfer has ended, by the thread that polls. */
+    /** Called once when a transfer has ended, in the thread that polls. */
     @FunctionalInterface
     public interface Listener {
         /**
-         * It has ended. May start other transfers; must not wait for any.
+         * The transfer has ended. May start other transfers; must not wait for
+         * any.
          *
-         * @param transfer the one that has ended
+         * @param transfer the transfer
          */
         void ended(Transfer transfer);
     }
@@ -30,7 +31,7 @@ public final class Transfer {
         this.listener = listener;
     }
 
-    /* It may have ended by now: another thread polls. */
+    /* It may have ended already: another thread polls. */
     synchronized void start(long handle) {
         request = handle;
     }
@@ -55,25 +56,25 @@ public final class Transfer {
     }
 
     /**
-     * Has it ended?
+     * Whether the transfer has ended.
      *
-     * @return true once it has, however it did
+     * @return true after any end
      */
     public boolean isDone() {
         return isDone;
     }
 
     /**
-     * How it has ended.
+     * The result of the transfer.
      *
-     * @return INPROGRESS until then
+     * @return INPROGRESS until the end
      */
     public synchronized Status status() {
         return status;
     }
 
     /**
-     * How many bytes the message has.
+     * The length of the message.
      *
      * @return bytes; 0 until the end
      */
@@ -82,9 +83,9 @@ public final class Transfer {
     }
 
     /**
-     * Why it has failed.
+     * Why the transfer has failed.
      *
-     * @return null while it is under way, and if it has not
+     * @return null while it is in progress, and if it has not failed
      */
     public synchronized UcxpoolException failure() {
         if (status == Status.OK || status == Status.INPROGRESS) {
@@ -94,12 +95,12 @@ public final class Transfer {
     }
 
     /**
-     * Wait for its end.
+     * Wait for the end of the transfer.
      *
-     * @param timeout how long at most
+     * @param timeout the longest wait
      * @param unit of the timeout
-     * @return false if the time was over first
-     * @throws UcxpoolException it has failed
+     * @return false if the timeout expired first
+     * @throws UcxpoolException the transfer has failed
      */
     public boolean await(long timeout, TimeUnit unit)
             throws UcxpoolException {
@@ -115,15 +116,17 @@ public final class Transfer {
     }
 
     /**
-     * Wait for its end, for as long as it takes.
+     * Wait for the end of the transfer, without a timeout.
      *
-     * @throws UcxpoolException it has failed
+     * @throws UcxpoolException the transfer has failed
      */
     public void await() throws UcxpoolException {
         await(Long.MAX_VALUE, TimeUnit.NANOSECONDS);
     }
 
-    /** End it early: it ends as canceled, or as it had ended before. */
+    /**
+     * Cancel the transfer: it ends as canceled, unless it has ended already.
+     */
     public synchronized void cancel() {
         if (!isDone && request != 0) {
             pool.cancel(request);

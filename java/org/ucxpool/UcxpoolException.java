@@ -3,9 +3,9 @@ package org.ucxpool;
 import java.io.IOException;
 
 /**
- * What went wrong, in words that say what to change, with its
- * {@link #status() status}. Those that a program may want to tell apart are
- * classes of their own.
+ * An error of the library. The message says what failed and what to change; the
+ * {@link #status() status} is its code. Errors that a program may handle
+ * separately have their own classes.
  */
 public class UcxpoolException extends IOException {
     private static final long serialVersionUID = 1;
@@ -80,7 +80,7 @@ public class UcxpoolException extends IOException {
         }
     }
 
-    /** The exception for a status that is an error. */
+    /** The exception for an error status. */
     static UcxpoolException of(Status status, String detail) {
         String name = Native.text(Native.statusString(status.code()));
         String message = detail.isEmpty() ? name : name + ": " + detail;
@@ -104,7 +104,7 @@ public class UcxpoolException extends IOException {
         }
     }
 
-    /** For what the last call in this thread has returned. */
+    /** The exception for the last call in this thread. */
     static UcxpoolException ofLastCall(long code) {
         return of(Status.of((int) code), Native.text(Native.detail()));
     }

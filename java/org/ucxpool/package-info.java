@@ -1,16 +1,16 @@
 /**
- * Messages through libucxpool: many pieces of memory and of files go to another
- * process as one message, packed into blocks that are registered once.
+ * Messages through libucxpool: many pieces of memory and of files are sent to
+ * another process as one message, packed into blocks that are registered once.
  *
- * <p>A {@link org.ucxpool.Pool} holds the blocks and moves everything. A
- * {@link org.ucxpool.Channel} is the connection to one peer, made by
- * {@link org.ucxpool.Pool#connect connect()} or taken from a
+ * <p>A {@link org.ucxpool.Pool} has the blocks and executes the transfers. A
+ * {@link org.ucxpool.Channel} is the connection to one peer, created by
+ * {@link org.ucxpool.Pool#connect connect()} or accepted by a
  * {@link org.ucxpool.Listener}. A {@link org.ucxpool.Message} that has arrived
- * is received into {@link org.ucxpool.Buffer}s, a {@link org.ucxpool.Transfer}
- * is one send or receive under way.
+ * is received into {@link org.ucxpool.Buffer}s. A {@link org.ucxpool.Transfer}
+ * is a send or receive in progress.
  *
- * <p>Nothing moves but inside {@link org.ucxpool.Pool#poll poll()} and the
- * methods that wait: there is no hidden thread. All methods may be called from
- * any thread.
+ * <p>The library has no thread of its own: transfers advance only inside
+ * {@link org.ucxpool.Pool#poll poll()} and the methods that wait. All methods
+ * may be called from any thread.
  */
 package org.ucxpool;

@@ -6,9 +6,9 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Which bytes of a map output a shuffle block is: those of the reducers from
- * first to end. That is what a request has of each block, in few bytes: lists
- * of some hundred fit where a message has its metadata.
+ * The bytes of a map output that belong to a shuffle block: those of the
+ * reducers from first to end. A request encodes each block in a few bytes, so
+ * that the list of a few hundred blocks fits in the metadata of a message.
  */
 final class BlockRange {
     private static final String PREFIX = "shuffle_";
@@ -26,8 +26,8 @@ final class BlockRange {
     }
 
     /**
-     * Of shuffle_S_M_R, one block, and shuffle_S_M_FIRST_END, several that
-     * Spark fetches as one. Returns null for names of anything else.
+     * For shuffle_S_M_R, one block, and shuffle_S_M_FIRST_END, several blocks
+     * that Spark fetches as one. Returns null for other names.
      */
     static BlockRange parse(String name) {
         if (!name.startsWith(PREFIX)) {
@@ -54,7 +54,7 @@ final class BlockRange {
         }
     }
 
-    /** Of all names, or null if one is of anything else. */
+    /** For all names; null if one of them is not a shuffle block. */
     static List<BlockRange> parse(String[] names) {
         List<BlockRange> ranges = new ArrayList<>(names.length);
 
@@ -69,7 +69,7 @@ final class BlockRange {
         return ranges;
     }
 
-    /** Write it behind others. */
+    /** Append it to a buffer. */
     void write(ByteArrayOutputStream out) {
         writeNumber(out, shuffleId);
         writeNumber(out, mapId);
@@ -80,7 +80,7 @@ final class BlockRange {
     /**
      * Read one.
      *
-     * @throws IllegalArgumentException it is none
+     * @throws IllegalArgumentException the bytes are invalid
      */
     static BlockRange read(ByteBuffer in) {
         long shuffleId = readNumber(in);

@@ -12,9 +12,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Knows where the pools of the executors listen, and reports in the driver's
- * log why an executor has no pool. Questions and answers are made of the JDK's
- * classes alone: Spark reads them before it has the plugin's jar.
+ * Stores the addresses of the executors' pools, and reports in the driver's log
+ * why an executor has no pool. Questions and answers use only classes of the
+ * JDK: Spark deserializes them before it has loaded the plugin's jar.
  */
 final class DriverSide implements DriverPlugin {
     private static final Logger LOG =
@@ -29,13 +29,15 @@ final class DriverSide implements DriverPlugin {
     private boolean isRequired;
     private Runnable stop;
 
-    /** An executor tells where its pool listens. */
+    /** An executor reports the address of its pool. */
     static String[] here(String executorId, String address) {
         return new String[] {HERE, executorId, address};
     }
 
-    /** An executor asks for the pool of another; the answer is a text, "" for
-     * one that has none. */
+    /**
+     * An executor asks for the address of another's pool; the answer is "" if
+     * there is none.
+     */
     static String[] where(String executorId) {
         return new String[] {WHERE, executorId};
     }
@@ -49,13 +51,13 @@ final class DriverSide implements DriverPlugin {
     @Override
     public Map<String, String> init(SparkContext context,
                                     PluginContext plugin) {
-        /* stop() waits for what calls receive(). */
+        /* stop() waits for the threads in receive(). */
         start(plugin.conf(), org.apache.spark.package$.MODULE$.SPARK_VERSION(),
               () -> new Thread(() -> context.stop(1), "ucxpool-stop").start());
         return Map.of();
     }
 
-    /** Check the settings before there is an executor. */
+    /** Check the settings before executors are started. */
     void start(SparkConf conf, String version, Runnable stop) {
         this.stop = stop;
         isRequired = conf.getBoolean(Settings.REQUIRED, false);
@@ -74,7 +76,7 @@ final class DriverSide implements DriverPlugin {
         String line = "shuffle blocks of " + whose + " go over Netty: " + why
             + ". " + remedy;
 
-        /* One line is enough for what all executors have in common. */
+        /* Log a reason that all executors share only once. */
         if (warned.add(remedy)) {
             LOG.warn(line);
         } else {
@@ -108,6 +110,6 @@ final class DriverSide implements DriverPlugin {
             reportWithout(words[1], words[2], words[3]);
             return "";
         }
-        throw new IllegalArgumentException("not a question: " + words[0]);
+        throw new IllegalArgumentException("unknown question: " + words[0]);
     }
 }

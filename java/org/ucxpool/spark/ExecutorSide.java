@@ -20,9 +20,9 @@ import org.ucxpool.Status;
 import org.ucxpool.UcxpoolException;
 
 /**
- * Starts the transport of an executor and replaces Spark's with it. If that is
- * not possible, blocks go over Netty as they would without the plugin, and the
- * logs of the executor and of the driver say why and what to change.
+ * Starts the transport of an executor and replaces Spark's transport. If that
+ * fails, blocks are fetched over Netty as without the plugin, and the logs of
+ * the executor and the driver have the reason and the setting to change.
  */
 final class ExecutorSide implements ExecutorPlugin {
     private static final Logger LOG =
@@ -33,7 +33,7 @@ final class ExecutorSide implements ExecutorPlugin {
 
     private static volatile Transport current;
 
-    /** Spark removes a shuffle. */
+    /** Called when Spark removes a shuffle. */
     static void forget(int shuffleId) {
         Transport transport = transport();
 
@@ -42,7 +42,7 @@ final class ExecutorSide implements ExecutorPlugin {
         }
     }
 
-    /** This executor's, or null. */
+    /** The transport of this executor, or null. */
     static Transport transport() {
         return current;
     }
@@ -53,7 +53,10 @@ final class ExecutorSide implements ExecutorPlugin {
 
         statistics.register(context.metricRegistry());
         if (context.executorID().equals("driver")) {
-            /* It runs its tasks itself, and fetches from nobody. */
+            /*
+             * The driver runs the tasks itself, and fetches from no other
+             * process.
+             */
             return;
         }
         try {
@@ -62,13 +65,15 @@ final class ExecutorSide implements ExecutorPlugin {
             report(context, e);
         } catch (Exception | LinkageError e) {
             report(context, new Obstacle(
-                "the plugin does not fit this Spark: " + e,
+                "the plugin does not support this Spark: " + e,
                 "Build the plugin against the jars of this Spark", e));
         }
     }
 
-    /** Tell the driver, whose log is the one that is read; end this executor
-     * if the application does not run without the pool. */
+    /**
+     * Report to the driver, whose log users read. Stop this executor if the
+     * application requires the pool.
+     */
     static void report(PluginContext context, Obstacle obstacle) {
         LOG.warn("shuffle blocks go over Netty: {}. {}", obstacle.getMessage(),
                  obstacle.remedy, obstacle.getCause());
@@ -126,7 +131,7 @@ final class ExecutorSide implements ExecutorPlugin {
                  transport.address());
     }
 
-    /** What to change where the pool cannot be made. */
+    /** The setting to change if the pool cannot be created. */
     static Obstacle obstacle(Status status, String why,
                              boolean hasSecret) {
         String remedy = "Change the setting " + Settings.PREFIX
@@ -144,7 +149,7 @@ final class ExecutorSide implements ExecutorPlugin {
         return new Obstacle(why, remedy);
     }
 
-    /** Is there a way for the pool in a Spark of this version? */
+    /** Whether the plugin supports this version of Spark. */
     static void check(String version, SparkConf conf) throws Obstacle {
         if (!version.startsWith("4.")) {
             throw new Obstacle("Spark " + version + " is not supported, 4.x "
@@ -175,7 +180,7 @@ final class ExecutorSide implements ExecutorPlugin {
         }
     }
 
-    /** The field of a class of Spark's that the plugin sets. */
+    /** The field of a class of Spark that the plugin sets. */
     static Field field(Class<?> owner, String name) throws Obstacle {
         try {
             Field field = owner.getDeclaredField(name);
@@ -191,8 +196,10 @@ final class ExecutorSide implements ExecutorPlugin {
         }
     }
 
-    /** Made of Spark's, so that no peer is shown that; null where there is
-     * none. */
+    /**
+     * Derived from Spark's secret, so that peers never see that secret; null
+     * if there is none.
+     */
     private static byte[] secret(SecurityManager security)
             throws NoSuchAlgorithmException {
         if (!security.isAuthenticationEnabled()) {
@@ -205,15 +212,17 @@ final class ExecutorSide implements ExecutorPlugin {
             security.getSecretKey().getBytes(StandardCharsets.UTF_8));
         StringBuilder text = new StringBuilder();
 
-        /* In a secret a newline at the end would not count. */
+        /* A newline at the end of a secret would be ignored. */
         for (byte part : hash) {
             text.append(String.format("%02x", part));
         }
         return text.toString().getBytes(StandardCharsets.UTF_8);
     }
 
-    /** Tell the driver where the pool listens. If that fails it may hear of it
-     * all the same, and later: so it is told that there is none. */
+    /**
+     * Send the pool's address to the driver. If that fails, the driver may
+     * still receive it later, so send that there is no pool.
+     */
     static void tell(PluginContext context, String address)
             throws Exception {
         String executorId = context.executorID();
@@ -230,7 +239,7 @@ final class ExecutorSide implements ExecutorPlugin {
         }
     }
 
-    /** Returns null where the driver does not answer. */
+    /** Returns null if the driver does not answer. */
     static String ask(PluginContext context, Object question) {
         try {
             return (String) context.ask(question);

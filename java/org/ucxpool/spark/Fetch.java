@@ -19,9 +19,9 @@ import org.ucxpool.Buffer;
 import org.ucxpool.Message;
 
 /**
- * One request for blocks, and what has come of it. Each block is told of once,
- * as fetched or as failed. Used by the transport's thread alone, once it has
- * been posted.
+ * One request for blocks, and its results. Each block is reported once, as
+ * fetched or as failed. After it has been posted, only the transport's thread
+ * uses it.
  */
 final class Fetch {
     private static final Logger LOG = LoggerFactory.getLogger(Fetch.class);
@@ -34,7 +34,7 @@ final class Fetch {
         final boolean isLastComplete;
         final long[] lengths;
         Buffer buffer; /* null: it has no bytes */
-        boolean isStaged; /* the buffer is needed for others soon */
+        boolean isStaged; /* the buffer will soon be needed for other replies */
         boolean isDone;
         IOException failure;
 
@@ -53,9 +53,9 @@ final class Fetch {
         }
     }
 
-    /** What a fetch needs of its surroundings. */
+    /** The parts of the transport that a fetch uses. */
     interface Surroundings {
-        /** A file to write what has no room in memory. */
+        /** A file for bytes that do not fit in memory. */
         File spillFile();
 
         TransportConf transportConf();
@@ -77,7 +77,7 @@ final class Fetch {
     private DownloadFile file;
     private DownloadFileWritableChannel channel;
 
-    /** With files, the blocks are written to files of theirs; else null. */
+    /** If set, the blocks are written to files; else null. */
     Fetch(Surroundings surroundings, String[] ids,
           BlockFetchingListener listener, DownloadFileManager files) {
         this.surroundings = surroundings;
@@ -104,7 +104,7 @@ final class Fetch {
         return files;
     }
 
-    /** The blocks that are not told of; they are, from now on, another's. */
+    /** The blocks not reported yet. The caller takes them over. */
     String[] giveUp() {
         List<String> left = new ArrayList<>();
 
@@ -119,7 +119,7 @@ final class Fetch {
         return left.toArray(new String[0]);
     }
 
-    /** Is a reply one that can be? It comes from another process. */
+    /** Whether a reply is valid. It comes from another process. */
     boolean isSound(Arrival arrival) {
         return arrival.first >= 0 && arrival.lengths.length > 0
             && arrival.first <= ids.length - arrival.lengths.length;
@@ -129,15 +129,16 @@ final class Fetch {
         arrivals.add(arrival);
     }
 
-    /** The next reply whose turn it is, or null. */
+    /** The next reply in order, or null. */
     Arrival nextDone() {
         Arrival head = arrivals.peek();
 
         return head != null && head.isDone ? arrivals.remove() : null;
     }
 
-    /** Tell of the blocks that a reply completes. The buffer stays the
-     * caller's. */
+    /**
+     * Report the blocks that a reply completes. The caller keeps the buffer.
+     */
     void deliver(Arrival arrival) {
         if (arrival.failure != null) {
             for (int i = 0; i < arrival.lengths.length; i++) {
@@ -234,7 +235,7 @@ final class Fetch {
         try {
             listener.onBlockFetchSuccess(ids[index], block);
         } catch (RuntimeException e) {
-            LOG.error("Spark did not take block {}", ids[index], e);
+            LOG.error("Spark rejected block {}", ids[index], e);
         } finally {
             block.release();
         }
@@ -257,7 +258,7 @@ final class Fetch {
         try {
             listener.onBlockFetchFailure(ids[index], why);
         } catch (RuntimeException e) {
-            LOG.error("Spark did not take the failure of {}", ids[index], e);
+            LOG.error("Spark rejected the failure of {}", ids[index], e);
         }
     }
 

@@ -15,14 +15,16 @@ import org.apache.spark.shuffle.IndexShuffleBlockResolver;
 import org.ucxpool.DataFile;
 
 /**
- * The map outputs of this executor, as files: those that were asked for last
- * stay open, with their index. A map output never changes, for a task that is
- * run again has another number.
+ * The files of this executor's map outputs. The most recently used ones stay
+ * open, with their index. A map output never changes: a task that is run again
+ * has another number.
  */
 final class MapOutputs {
     private static final int MAX_OPEN = 512;
-    /* Offsets of all indexes that are kept, 8 MiB; what goes beyond is read
-     * from its file each time, rather than in turns with what is kept. */
+    /*
+     * Offsets of all cached indexes, 8 MiB. Indexes beyond this are read from
+     * their file each time, so that they do not evict the cached ones.
+     */
     private static final int KEPT_MAX = 1 << 20;
 
     private static final class Output {
@@ -60,7 +62,7 @@ final class MapOutputs {
         this.resolver = resolver;
     }
 
-    /** Where the bytes of a block are. */
+    /** The location of a block's bytes. */
     static final class Location {
         final DataFile file;
         final long offset;
@@ -77,7 +79,7 @@ final class MapOutputs {
      * Find a block. The caller releases the location's file, which is null for
      * a block without bytes.
      *
-     * @throws IOException its files cannot be read, or are not what they were
+     * @throws IOException its files cannot be read, or have changed
      */
     synchronized Location find(BlockRange block) throws IOException {
         Key key = new Key(block.shuffleId, block.mapId);
@@ -171,7 +173,7 @@ final class MapOutputs {
         }
     }
 
-    /** Close the files of a shuffle, which Spark removes. */
+    /** Close the files of a shuffle that Spark removes. */
     synchronized void forget(int shuffleId) {
         for (Map.Entry<Key, Output> entry :
              new ArrayList<>(open.entrySet())) {

@@ -1,10 +1,12 @@
 package org.ucxpool.spark;
 
-/** Why the pool is not used, and what to change. */
+/** The reason why the pool is not used, and what to change. */
 final class Obstacle extends Exception {
     private static final long serialVersionUID = 1;
 
-    /** A sentence without its full stop, with the Spark setting to change. */
+    /**
+     * A sentence without a full stop that names the Spark setting to change.
+     */
     final String remedy;
 
     Obstacle(String why, String remedy) {
@@ -17,7 +19,7 @@ final class Obstacle extends Exception {
         this.remedy = remedy;
     }
 
-    /** For an application that does not run without the pool. */
+    /** For an application that requires the pool. */
     IllegalStateException ofRequired() {
         return new IllegalStateException(
             Settings.REQUIRED + " is set, and the pool cannot be used: "

@@ -12,7 +12,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 
 import org.ucxpool.Buffer;
 
-/** Bytes of a block that have come: in memory of the pool, or in a file. */
+/** Received bytes of a block: in memory of the pool, or in a file. */
 abstract class Part {
     final int length;
 
@@ -25,12 +25,12 @@ abstract class Part {
     /** Append the bytes. */
     abstract void copyTo(ByteBuffer target) throws IOException;
 
-    /** The bytes where they are, or null where that is no memory. */
+    /** The bytes in memory, or null if they are in a file. */
     abstract ByteBuffer view();
 
     abstract void release();
 
-    /** A part of a buffer, which is retained for it. */
+    /** A part of a buffer, which it retains. */
     static Part of(Buffer buffer, int offset, int length) {
         return new InMemory(buffer.retain(), offset, length);
     }
@@ -66,9 +66,11 @@ abstract class Part {
         }
     }
 
-    /** Reads a buffer, which may be given back meanwhile: threads of a task
-     * that has ended may go on. The stream does not hold it between two calls,
-     * for Spark does not close all streams. */
+    /**
+     * Reads a buffer that may be released at the same time: threads of a task
+     * may continue after the task has ended. The stream holds no reference
+     * between two calls, because Spark does not close all streams.
+     */
     private static final class BufferInputStream extends InputStream {
         private final Buffer buffer;
         private final ByteBuffer view;
@@ -128,12 +130,12 @@ abstract class Part {
         }
     }
 
-    /** What one message brought while there was no memory for it. */
+    /** A file with the bytes of one message for which there was no memory. */
     static final class SpillFile {
         private final File file;
         private final AtomicInteger references = new AtomicInteger(1);
 
-        /** Write it; held by the caller. */
+        /** Write the file; the caller has a reference. */
         SpillFile(File file, ByteBuffer bytes) throws IOException {
             this.file = file;
             try (FileChannel out = FileChannel.open(
@@ -148,7 +150,7 @@ abstract class Part {
             }
         }
 
-        /** A part of it, which holds it. */
+        /** A part of the file, which holds a reference. */
         Part part(long offset, int length) {
             references.incrementAndGet();
             return new InFile(this, offset, length);

@@ -18,29 +18,29 @@ import org.ucxpool.Transfer;
 import org.ucxpool.UcxpoolException;
 
 /**
- * Another executor, as one that is asked for blocks. Tasks post fetches;
- * what comes of them is handled in the transport's thread.
+ * Another executor, from which blocks are fetched. Tasks post fetches; the
+ * transport's thread handles the results.
  */
 final class Peer implements Channel.Handler {
     private static final Logger LOG = LoggerFactory.getLogger(Peer.class);
 
-    /** How long a peer goes over Netty at first, and at most. */
+    /** The first and the longest time for which a peer's blocks use Netty. */
     private static final long NETTY_NS = TimeUnit.MINUTES.toNanos(1);
     private static final long LONGEST_NETTY_NS = TimeUnit.HOURS.toNanos(1);
 
-    /** What a peer needs of the transport. */
+    /** The parts of the transport that a peer uses. */
     interface Owner {
         Channel connect(String address) throws UcxpoolException;
 
-        /** Receive a reply, when there is memory for it. */
+        /** Receive a reply as soon as memory is available. */
         void admit(Fetch.Arrival arrival, Peer peer);
 
-        /** Spark's own transport fetches what is left. */
+        /** Fetch the remaining blocks by Spark's own transport. */
         void toNetty(Peer peer, Fetch fetch);
 
         Statistics statistics();
 
-        /** Nanoseconds, since some moment. */
+        /** Nanoseconds since an arbitrary time. */
         long now();
     }
 
@@ -50,7 +50,7 @@ final class Peer implements Channel.Handler {
     final int port; /* Spark's, for Netty */
     private final String address;
 
-    /** A request that is not over. */
+    /** A request in progress. */
     private static final class Posted {
         final Fetch fetch;
         final byte[] blocks;
@@ -65,12 +65,14 @@ final class Peer implements Channel.Handler {
     private final Map<Long, Posted> posted = new HashMap<>();
     private Channel channel;
     private long lastRequest;
-    private long lastProgress; /* when it last answered, or was first asked */
-    /* It has been there at least once: if it is not now, it is gone. */
+    private long lastProgress; /* last answer, or first request */
+    /*
+     * The executor has existed at least once: if it does not now, it has ended.
+     */
     private boolean hasOpened;
     private boolean isOpened; /* the channel has been open */
-    private boolean isSecondTry; /* the one before was hung up on */
-    /* What is in the way may pass: an executor was busy, say. */
+    private boolean isSecondTry; /* the peer closed the previous one */
+    /* The failure may be temporary, for example a busy executor. */
     private boolean isOverNetty;
     private long nettyUntil;
     private long nettyNs = NETTY_NS;
@@ -85,7 +87,7 @@ final class Peer implements Channel.Handler {
         this.address = address;
     }
 
-    /** Is there no way to it but Netty, for now? */
+    /** Whether blocks of this peer must use Netty for now. */
     synchronized boolean isWithoutPool() {
         if (isOverNetty && owner.now() - nettyUntil >= 0) {
             isOverNetty = false;
@@ -93,7 +95,7 @@ final class Peer implements Channel.Handler {
         return address == null || isOverNetty;
     }
 
-    /** For a time, twice as long with each try in vain. */
+    /** For a time that doubles with each failed attempt. */
     private void goOverNetty() {
         isOverNetty = true;
         nettyUntil = owner.now() + nettyNs;
@@ -101,9 +103,9 @@ final class Peer implements Channel.Handler {
     }
 
     /**
-     * Ask for blocks.
+     * Post a request for blocks.
      *
-     * @return false: it is to go over Netty
+     * @return false: use Netty instead
      * @throws IOException the channel has just ended
      */
     synchronized boolean post(Fetch fetch, byte[] blocks) throws IOException {
@@ -143,8 +145,7 @@ final class Peer implements Channel.Handler {
         return true;
     }
 
-    /** What fails here, as where there are no descriptors, says nothing of the
-     * peer. */
+    /** A local failure, for example without descriptors, is not the peer's. */
     private static void throwIfOfPeer(UcxpoolException e)
             throws UcxpoolException {
         if (e.status() == Status.PEER_LOST || e.status() == Status.CLOSED) {
@@ -155,7 +156,7 @@ final class Peer implements Channel.Handler {
     private void connect() throws UcxpoolException {
         isOpened = false;
         channel = owner.connect(address);
-        /* If it has ended by now, that is told here. */
+        /* If it has ended by now, that is reported here. */
         channel.handle(this);
     }
 
@@ -166,7 +167,7 @@ final class Peer implements Channel.Handler {
                 sent -> sent(by, request, sent));
     }
 
-    /* If the channel has ended, all of its fetches are told of that. */
+    /* If the channel has ended, all of its fetches fail. */
     private void sent(Channel by, long request, Transfer sent) {
         if (sent.failure() != null && isOpen(by)) {
             Fetch fetch = remove(request);
@@ -226,7 +227,8 @@ final class Peer implements Channel.Handler {
         message.refuse(why);
         remove(request);
         fetch.failAll(new IOException("executor " + executorId + " at "
-                                      + address + " sent nonsense: " + why));
+                                      + address + " sent an invalid message: "
+                                      + why));
     }
 
     private void replied(long request, Fetch fetch, Message message) {
@@ -247,7 +249,7 @@ final class Peer implements Channel.Handler {
         try {
             message.receive();
         } catch (UcxpoolException e) {
-            LOG.debug("the channel has ended, and says so next", e);
+            LOG.debug("the channel has ended; the reason follows", e);
         }
         fetch.fail(index, new IOException("executor " + executorId + ": "
                                           + Protocol.why(metadata)));
@@ -256,12 +258,12 @@ final class Peer implements Channel.Handler {
         }
     }
 
-    /** It is not the other side that is waited for. */
+    /** The delay is on this side, not on the peer's. */
     synchronized void noteProgress() {
         lastProgress = owner.now();
     }
 
-    /** A reply has come, or will not. */
+    /** A reply has been received or has failed. */
     void ended(Fetch.Arrival arrival) {
         noteProgress();
         if (arrival.fetch.isOver()) {
@@ -321,7 +323,7 @@ final class Peer implements Channel.Handler {
         }
     }
 
-    /** Returns what had been asked for. */
+    /** Returns the requests in progress. */
     private List<Posted> dropChannel(IOException why) {
         List<Posted> left = new ArrayList<>(posted.values());
 
@@ -331,13 +333,13 @@ final class Peer implements Channel.Handler {
         return left;
     }
 
-    /** Fail what has been asked for, if nothing has come for that long. */
+    /** Fail all requests if the peer has not answered for this time. */
     void endIfSilent(long timeoutNs) {
         Channel silent;
         List<Posted> left;
         IOException why = new IOException(
             "executor " + executorId + " at " + address
-            + " has answered nothing for " + timeoutNs / 1000000000 + " s");
+            + " has not answered for " + timeoutNs / 1000000000 + " s");
 
         synchronized (this) {
             if (posted.isEmpty() || channel == null
@@ -352,15 +354,17 @@ final class Peer implements Channel.Handler {
         left.forEach(one -> one.fetch.failAll(why));
     }
 
-    /** The connection stood, and was closed before the channel opened. Whoever
-     * does that may be alive: its listener closes the oldest of too many. */
+    /**
+     * The connection was established, and closed before the channel opened. The
+     * peer may be alive: a listener closes the oldest of too many connections.
+     */
     private boolean isHungUpOn() {
         return !isOpened
             && channel.failure().status() == Status.PEER_LOST
             && !channel.remoteAddress().isEmpty();
     }
 
-    /** Has the executor ended, as far as the channel's end shows? */
+    /** Whether the channel's end shows that the executor has ended. */
     private boolean isGone() {
         Status status = channel.failure().status();
 
@@ -370,7 +374,10 @@ final class Peer implements Channel.Handler {
             || status == Status.CLOSED && hasOpened;
     }
 
-    /** Ask for all by a new channel, once, if the old one was hung up on. */
+    /**
+     * Send all requests again over a new channel, once, if the peer closed the
+     * old connection.
+     */
     private boolean triesAgain() {
         if (isSecondTry || !isHungUpOn()) {
             return false;

@@ -15,7 +15,7 @@ import org.apache.spark.network.shuffle.MergeFinalizerListener;
 import org.apache.spark.network.shuffle.MergedBlocksMetaListener;
 import org.apache.spark.network.shuffle.checksum.Cause;
 
-/** Fetches blocks of shuffles over the pool. All else is Netty's. */
+/** Fetches shuffle blocks over the pool, and all other blocks over Netty. */
 final class PooledBlockStoreClient extends BlockStoreClient {
     private final BlockStoreClient netty;
     private final Transport transport;
@@ -92,7 +92,7 @@ final class PooledBlockStoreClient extends BlockStoreClient {
         return netty.removeShuffleMerge(host, port, shuffleId, mergeId);
     }
 
-    /** BlockManager closes Netty's by itself. */
+    /** BlockManager closes Netty's client itself. */
     @Override
     public void close() throws IOException {
         transport.close();

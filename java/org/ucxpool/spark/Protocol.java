@@ -7,33 +7,34 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * What two executors say to each other. The kind of a message and the number of
- * the request are its tag; a number is the asking side's, and is used once.
+ * The messages between two executors. The tag of a message contains its kind
+ * and the number of the request. The requesting side chooses the number and
+ * uses it once.
  *
  * <pre>
- * REQUEST  metadata: the blocks wanted (BlockRange), one behind the other
- * REPLY    data: bytes of consecutive blocks, a segment each
+ * REQUEST  metadata: the requested blocks (BlockRange), one after the other
+ * REPLY    data: bytes of consecutive blocks, one segment each
  *          metadata: index of the first one; 1 if the last one is complete
- * FAILURE  metadata: index of the block; why, in UTF-8
+ * FAILURE  metadata: index of the block; the reason, in UTF-8
  * </pre>
  *
- * <p>A block longer than a message goes on as the first one of the next reply.
- * Replies of one request come in the order of its blocks.
+ * <p>A block longer than a message continues as the first block of the next
+ * reply. Replies to one request are sent in the order of its blocks.
  */
 final class Protocol {
     static final int REQUEST = 1;
     static final int REPLY = 2;
     static final int FAILURE = 3;
 
-    /** MAX_METADATA of both sides. */
+    /** MAX_METADATA on both sides. */
     static final int METADATA_MAX = 4096;
 
-    /** Metadata of a reply, and the least of a failure. */
+    /** Metadata of a reply, and the minimum of a failure. */
     static final int REPLY_LENGTH = 5;
     static final int FAILURE_LENGTH = 4;
 
     private static final int KIND_SHIFT = 56;
-    /* shuffle, map, first, count, each as long as it may be */
+    /* shuffle, map, first, count, each of the longest encoding */
     private static final int BLOCK_MAX = 5 + 9 + 5 + 5;
 
     private Protocol() {
@@ -52,9 +53,9 @@ final class Protocol {
     }
 
     /**
-     * The metadata of a request for as many blocks as have room.
+     * The metadata of a request, with as many blocks as fit.
      *
-     * @param count [out] how many, in its first place
+     * @param count [out] their number, in its first element
      */
     static byte[] request(List<BlockRange> blocks, int from, int[] count) {
         ByteArrayOutputStream out = new ByteArrayOutputStream(512);
@@ -71,7 +72,7 @@ final class Protocol {
     /**
      * The blocks of a request.
      *
-     * @throws IllegalArgumentException it is none
+     * @throws IllegalArgumentException the metadata is invalid
      */
     static List<BlockRange> blocks(byte[] metadata) {
         ByteBuffer in = ByteBuffer.wrap(metadata);

@@ -11,14 +11,16 @@ import java.util.concurrent.atomic.AtomicInteger;
 
 import org.apache.spark.network.buffer.ManagedBuffer;
 
-/** A block as Spark takes it. Its parts are released with the last of those who
- * hold it. */
+/**
+ * A block in the form that Spark uses. Its parts are released with the last
+ * reference.
+ */
 final class ReceivedBlock extends ManagedBuffer {
     private final List<Part> parts;
     private final long size;
     private final AtomicInteger references = new AtomicInteger(1);
 
-    /** The parts are the block's from now on. */
+    /** The block takes over the parts. */
     ReceivedBlock(List<Part> parts) {
         long sum = 0;
 
@@ -52,8 +54,11 @@ final class ReceivedBlock extends ManagedBuffer {
         return new PartsInputStream(parts.iterator());
     }
 
-    /** One part after the other. Each is opened when it is needed: Spark takes
-     * an error of reading for the block's, and one of opening for its own. */
+    /**
+     * The parts one after the other. Each is opened when it is needed: Spark
+     * attributes an error while reading to the block, but an error while
+     * opening to itself.
+     */
     private static final class PartsInputStream extends InputStream {
         private final Iterator<Part> parts;
         private InputStream current = InputStream.nullInputStream();

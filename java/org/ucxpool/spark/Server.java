@@ -18,23 +18,23 @@ import org.ucxpool.UcxpoolException;
 
 /**
  * Answers the requests of one other executor, from the files of the map
- * outputs. Used by the transport's thread alone.
+ * outputs. Used only by the transport's thread.
  */
 final class Server implements Channel.Handler {
     private static final Logger LOG = LoggerFactory.getLogger(Server.class);
 
-    /** Replies under way at one time. */
+    /** Replies in progress at one time. */
     private static final int WINDOW = 4;
     /** Blocks in one reply. */
     private static final int MAX_PIECES = 4096;
 
-    /** What is left of a request to be answered. */
+    /** The unanswered part of a request. */
     private static final class Answer {
         final long request;
         final List<BlockRange> blocks;
-        int next; /* the first block that is not sent whole */
-        long sent; /* of it, bytes */
-        MapOutputs.Location location; /* of it, when it is begun */
+        int next; /* the first block that has not been sent completely */
+        long sent; /* its length in bytes */
+        MapOutputs.Location location; /* its bytes sent, once it is begun */
 
         Answer(long request, List<BlockRange> blocks) {
             this.request = request;
@@ -61,7 +61,7 @@ final class Server implements Channel.Handler {
     private final Statistics statistics;
     private final Channel channel;
     private final Queue<Answer> answers = new ArrayDeque<>();
-    /** Files of the reply that is being made. */
+    /** The files of the current reply. */
     private final List<DataFile> files = new ArrayList<>();
     private int numUnderWay;
 
@@ -88,7 +88,7 @@ final class Server implements Channel.Handler {
             message.refuse(e.getMessage());
             return;
         } catch (UcxpoolException e) {
-            giveUp("a request cannot be taken", e);
+            giveUp("a request cannot be received", e);
             return;
         }
         answers.add(new Answer(Protocol.request(message.tag()), blocks));
@@ -113,14 +113,15 @@ final class Server implements Channel.Handler {
         answers.clear();
     }
 
-    /** The other side waits for what cannot be said: it learns of that by the
-     * channel's end. */
+    /**
+     * Without an answer the peer would wait; closing the channel informs it.
+     */
     private void giveUp(String what, UcxpoolException why) {
         if (why.status() == Status.CLOSED
             || why.status() == Status.PEER_LOST) {
             LOG.debug("{}: the channel has ended", what, why);
         } else {
-            LOG.warn("an executor at {} is answered no more, {}: {}",
+            LOG.warn("no more replies to an executor at {}, {}: {}",
                      channel.remoteAddress(), what, why.getMessage());
         }
         drop();
@@ -142,7 +143,7 @@ final class Server implements Channel.Handler {
         }
     }
 
-    /** Send the next reply, or that a block failed. */
+    /** Send the next reply, or the failure of a block. */
     private void sendNext(Answer answer) throws UcxpoolException {
         int first = answer.next;
         int count = 0;
@@ -186,7 +187,9 @@ final class Server implements Channel.Handler {
         files.clear();
     }
 
-    /** Add what fits of the next block. Returns whether that is all of it. */
+    /**
+     * Add the part of the next block that fits. Returns whether it is complete.
+     */
     private boolean addPiece(Answer answer, Source source)
             throws IOException {
         if (answer.location == null) {
@@ -197,7 +200,10 @@ final class Server implements Channel.Handler {
                              messageSize - source.length());
 
         if (location.file == null) {
-            /* A segment all the same: segments are counted. */
+            /*
+             * Also an empty block needs a segment, because segments are
+             * counted.
+             */
             source.addEmpty();
         } else {
             source.add(location.file, location.offset + answer.sent, size);
@@ -211,7 +217,7 @@ final class Server implements Channel.Handler {
         return true;
     }
 
-    /** Send it; if that cannot begin, its blocks fail. */
+    /** Send the reply; if that cannot be posted, its blocks fail. */
     private void sendReply(Answer answer, Source source, int first, int count,
                            boolean isLastComplete) throws UcxpoolException {
         long request = answer.request;
@@ -244,7 +250,7 @@ final class Server implements Channel.Handler {
             try {
                 sendFailures(request, first, count, failure.getMessage());
             } catch (UcxpoolException e) {
-                giveUp("a failure cannot be told", e);
+                giveUp("a failure cannot be reported", e);
                 return;
             }
         }

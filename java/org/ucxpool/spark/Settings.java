@@ -12,7 +12,7 @@ final class Settings {
     static final String POOL_PREFIX = PREFIX + "conf.";
     static final String MANAGER = "spark.shuffle.manager";
     static final String PLUGINS = "spark.plugins";
-    /** Fail the application where blocks would go over Netty. */
+    /** Fail the application instead of fetching blocks over Netty. */
     static final String REQUIRED = PREFIX + "required";
 
     private static final String[] KEYS =
@@ -22,16 +22,16 @@ final class Settings {
     final long memory;
     /** The longest message. */
     final int messageSize;
-    /** Where to listen; 0: any free port. */
+    /** Listening port; 0: any free port. */
     final int port;
-    /** Where libucxpool is; null: where the dynamic linker finds it. */
+    /** Path of libucxpool; null: the dynamic linker finds it. */
     final String library;
-    /** Does the application fail where blocks would go over Netty? */
+    /** Whether the application fails instead of fetching blocks over Netty. */
     final boolean isRequired;
-    /** The pool's. */
+    /** Settings of the pool. */
     final Map<String, String> pool = new HashMap<>();
 
-    /** Read them; what is wrong is in the pool's way. */
+    /** Read the settings; an invalid one is an obstacle to the pool. */
     static Settings read(SparkConf conf) throws Obstacle {
         try {
             return new Settings(conf);
@@ -41,9 +41,9 @@ final class Settings {
     }
 
     /**
-     * Read them.
+     * Read the settings.
      *
-     * @throws IllegalArgumentException one is unknown or wrong
+     * @throws IllegalArgumentException a setting is unknown or invalid
      */
     Settings(SparkConf conf) {
         for (Tuple2<String, String> entry : conf.getAllWithPrefix(PREFIX)) {
@@ -67,9 +67,9 @@ final class Settings {
     }
 
     /*
-     * A quarter for the blocks, which go by half to what is sent; the rest for
-     * what has come and Spark has not read yet. Peers on this host map what is
-     * sent, so that the quarter's half counts as memory of theirs, too.
+     * A quarter is for the blocks, half of them to send. The rest is for data
+     * that Spark has not read yet. Peers on this host map the blocks to send,
+     * which therefore also count as memory of the peers.
      */
     private void fillPool(SparkConf conf) {
         pool.put("COMM_SIZE", Long.toString(memory / 4));
@@ -94,7 +94,7 @@ final class Settings {
         }
         if (!isKnown) {
             throw new IllegalArgumentException(PREFIX + name
-                + " is no setting: there are " + PREFIX
+                + " is not a setting; the settings are " + PREFIX
                 + String.join(", " + PREFIX, KEYS) + " and " + POOL_PREFIX
                 + "KEY");
         }

@@ -8,8 +8,8 @@ import java.util.Map;
 import java.util.function.Supplier;
 
 /**
- * Counters of the plugin, which Spark's metrics system has under the plugin's
- * name: of what this executor fetched and served, and of the pool.
+ * Counters of the plugin in Spark's metrics system, under the plugin's name: of
+ * blocks that this executor fetched and served, and of the pool.
  */
 final class Statistics {
     final Counter fetchedBlocks = new Counter();
@@ -17,7 +17,7 @@ final class Statistics {
     final Counter failedBlocks = new Counter();
     /** Received while there was no memory, and written to disk. */
     final Counter spilledBytes = new Counter();
-    /** Of shuffles, but left to Netty. */
+    /** Shuffle blocks that were fetched over Netty. */
     final Counter nettyBlocks = new Counter();
     final Counter requests = new Counter();
     final Counter replies = new Counter();
@@ -36,7 +36,7 @@ final class Statistics {
         registry.register("servedBytes", servedBytes);
     }
 
-    /** Those of the pool, as pool.NAME. */
+    /** The statistics of the pool, as pool.NAME. */
     static void registerPool(MetricRegistry registry,
                              Supplier<Map<String, Long>> stats) {
         for (String name : stats.get().keySet()) {

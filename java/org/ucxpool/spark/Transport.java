@@ -27,13 +27,13 @@ import org.ucxpool.Transfer;
 import org.ucxpool.UcxpoolException;
 
 /**
- * The shuffle's transport of one executor: a pool, a thread that polls it, the
- * other executors, and memory for what comes.
+ * The shuffle transport of one executor: a pool, a thread that polls it, the
+ * other executors, and memory for received blocks.
  *
- * <p>What has come and is not read yet lies in the pool's heap. When that is
- * full, replies are received one after the other into a few buffers that are
- * kept for that, and written to disk from there: waiting for memory might be
- * waiting for the task that waits for these blocks.
+ * <p>Received data that has not been read is in the pool's heap. When the heap
+ * is full, replies are received one after the other into a few reserved buffers
+ * and written to disk. Waiting for memory could deadlock, because the memory
+ * may belong to a task that waits for these blocks.
  */
 final class Transport implements Peer.Owner, Fetch.Surroundings {
     private static final Logger LOG =
@@ -53,13 +53,13 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
     private final MapOutputs outputs;
     private final Function<String, String> addresses;
     private final Map<String, Peer> peers = new ConcurrentHashMap<>();
-    /** When an executor's address was asked for in vain. */
+    /** Times of failed queries for an executor's address. */
     private final Map<String, Long> unanswered = new ConcurrentHashMap<>();
     private final Thread thread;
     private final ExecutorService toNetty;
     private volatile boolean isClosed;
 
-    /* Of the thread. */
+    /* Used only by the thread. */
     private final ArrayDeque<Buffer> staging = new ArrayDeque<>();
     private final ArrayDeque<Admission> waiting = new ArrayDeque<>();
     private boolean isAdmitting;
@@ -75,11 +75,12 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
     }
 
     /**
-     * Start it.
+     * Start the transport.
      *
-     * @param netty fetches what does not go over the pool
-     * @param addresses of executors, by their id; "" where there is none, null
-     *        where that is not known
+     * @param netty fetches the blocks that do not use the pool
+     * @param addresses of executors, by their id; "" if there is no pool, null
+     *        if
+     *        unknown
      */
     Transport(Settings settings, SparkEnv env, BlockStoreClient netty,
               TransportConf transportConf, byte[] secret,
@@ -106,7 +107,7 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
         thread.start();
     }
 
-    /** Listen and take the memory that is kept; close the pool if one fails. */
+    /** Listen and allocate the reserved memory; close the pool on failure. */
     private Listener listen() throws UcxpoolException {
         try {
             for (int i = 0; i < NUM_STAGING; i++) {
@@ -129,7 +130,7 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
                                                            : host;
     }
 
-    /** Where other executors reach it. */
+    /** The address for other executors. */
     String address() {
         return bracketed(host()) + ":" + listener.port();
     }
@@ -173,13 +174,15 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
             } catch (UcxpoolException.Closed e) {
                 return;
             } catch (UcxpoolException | RuntimeException e) {
-                LOG.error("the pool's thread goes on after an error", e);
+                LOG.error("the pool's thread continues after an error", e);
             }
         }
     }
 
-    /** As Netty does, after the same time. What waits for memory here has been
-     * answered. */
+    /**
+     * After the same time as Netty. Requests that wait for memory here have
+     * been answered by the peer.
+     */
     private void endSilentPeers(long timeoutNs) {
         waiting.forEach(admission -> admission.peer.noteProgress());
         peers.values().forEach(peer -> peer.endIfSilent(timeoutNs));
@@ -253,7 +256,7 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
         over(arrival, peer);
     }
 
-    /** A reply is received, or failed: tell of all whose turn it is. */
+    /** A reply has been received or has failed: report all blocks in order. */
     private void over(Fetch.Arrival arrival, Peer peer) {
         Fetch.Arrival next;
 
@@ -274,7 +277,7 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
         }
     }
 
-    /* Receiving may end at once, which comes here again. */
+    /* Receiving may end at once, which calls this again. */
     private void admitWaiting() {
         if (isAdmitting) {
             return;
@@ -290,7 +293,7 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
 
     /* --- tasks ----------------------------------------------------------- */
 
-    /** Fetch shuffle blocks. False: it is to go over Netty. */
+    /** Fetch shuffle blocks. False: use Netty instead. */
     boolean fetch(String host, int port, String executorId, String[] ids,
                   BlockFetchingListener told, DownloadFileManager files) {
         List<BlockRange> ranges = BlockRange.parse(ids);
@@ -316,8 +319,10 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
         return true;
     }
 
-    /** Returns null where it is not known, now, where its pool is. Several
-     * tasks may ask for that at one time. */
+    /**
+     * Returns null if the address of its pool is unknown at present. Several
+     * tasks may ask at the same time.
+     */
     private Peer find(String executorId, String host, int port) {
         Peer known = peers.get(executorId);
         Long before = unanswered.get(executorId);
@@ -329,7 +334,7 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
         String address = addresses.apply(executorId);
 
         if (address == null) {
-            /* A task that is stopped says nothing of the driver. */
+            /* An interrupted task does not mean that the driver has failed. */
             if (!Thread.currentThread().isInterrupted()) {
                 unanswered.put(executorId, now());
             }
@@ -385,14 +390,14 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
 
         statistics.nettyBlocks.inc(left.length);
         if (left.length > 0) {
-            /* It connects, and waits for that. */
+            /* The task connects, and waits for that. */
             toNetty.execute(() -> netty.fetchBlocks(
                 peer.host, peer.port, peer.executorId, left,
                 fetch.listener(), fetch.files()));
         }
     }
 
-    /** Spark removes a shuffle. */
+    /** Called when Spark removes a shuffle. */
     void forget(int shuffleId) {
         outputs.forget(shuffleId);
     }

@@ -5,11 +5,11 @@ import org.apache.spark.api.plugin.ExecutorPlugin;
 import org.apache.spark.api.plugin.SparkPlugin;
 
 /**
- * Starts the pool of each executor and lets them find each other. Goes together
- * with {@link UcxPoolShuffleManager}.
+ * Starts the pool of each executor and lets the executors find each other. Used
+ * together with {@link UcxPoolShuffleManager}.
  */
 public final class UcxPoolPlugin implements SparkPlugin {
-    /** Made by Spark. */
+    /** Created by Spark. */
     public UcxPoolPlugin() {
     }
 

@@ -7,19 +7,21 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Spark's own shuffle manager, of which the blocks are fetched over the pool
- * once {@link UcxPoolPlugin}, which must be loaded too, has started it.
+ * Spark's own shuffle manager. Its blocks are fetched over the pool after
+ * {@link UcxPoolPlugin}, which must also be loaded, has started it.
  */
 public final class UcxPoolShuffleManager extends SortShuffleManager {
     private static final Logger LOG =
         LoggerFactory.getLogger(UcxPoolShuffleManager.class);
 
-    /* Spark makes one in a process; that which it gives out is of a type that
-     * was another in 4.0. */
+    /*
+     * Spark creates one per process. The type that it returns is different in
+     * Spark 4.0.
+     */
     private static volatile UcxPoolShuffleManager current;
 
     /**
-     * Made by Spark.
+     * Created by Spark.
      *
      * @param conf the application's settings
      */

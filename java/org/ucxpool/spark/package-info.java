@@ -6,6 +6,6 @@
  * spark.plugins          org.ucxpool.spark.UcxPoolPlugin
  * </pre>
  *
- * <p>docs/guide/spark.md lists the settings and what the pool carries.
+ * <p>docs/guide/spark.md lists the settings, and the blocks that use the pool.
  */
 package org.ucxpool.spark;

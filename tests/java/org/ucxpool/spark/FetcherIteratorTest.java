@@ -622,7 +622,7 @@ public class FetcherIteratorTest {
             }
             assertTrue(failure.why.get().getMessage(),
                        failure.why.get().getMessage().endsWith(
-                           "has answered nothing for 1 s"));
+                           "has not answered for 1 s"));
             asking.close();
             channel.close();
         }

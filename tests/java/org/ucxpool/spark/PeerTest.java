@@ -245,7 +245,7 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
             pollUntilTold();
             assertEquals(Arrays.asList(IDS), failed);
             assertTrue(why.getMessage(),
-                       why.getMessage().contains("sent nonsense"));
+                       why.getMessage().contains("sent an invalid message"));
             other.close();
             thread.join();
         }
@@ -311,7 +311,7 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
                 pollUntilTold();
                 assertEquals(Arrays.asList(IDS), failed);
                 assertTrue(why.getMessage(),
-                           why.getMessage().contains("sent nonsense"));
+                           why.getMessage().contains("sent an invalid message"));
             }
             assertTrue(fetched.isEmpty());
             other.close();
@@ -344,7 +344,7 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
             peer.endIfSilent(2000);
             assertEquals(4, failed.size());
             assertTrue(why.getMessage(),
-                       why.getMessage().contains("has answered nothing"));
+                       why.getMessage().contains("has not answered"));
             assertFalse(peer.isWithoutPool());
             /* The next request goes by a new channel, and is in time. */
             post(peer);
