@@ -253,7 +253,7 @@ ucxpool_status_t block_preset_find(const char *path, const char *name,
  * part of one, and so does the driver. */
 #define SMALL_WINDOW (1024 * MIB)
 
-/* Upper limit of what a driver uses on an idle GPU: published outputs of
+/* Maximum use by the driver on an idle GPU: published outputs of
  * nvidia-smi show up to 2 MiB. Presets have it subtracted already. */
 #define IDLE_USE (8 * MIB)
 

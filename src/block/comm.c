@@ -189,7 +189,7 @@ static void ranges_insert(ranges_t *ranges, const void *start, size_t size,
 }
 
 /* Remove the range that starts at `start` and return its owner, or NULL if
- * there is none. If two threads remove the same range, one of them gets
+ * no range does. If two threads remove the same range, one of them gets
  * NULL. */
 static void *ranges_remove(ranges_t *ranges, const void *start)
 {

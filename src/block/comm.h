@@ -1,5 +1,6 @@
 /*
- * Communication buffers: contiguous addresses made of the user share's blocks.
+ * Communication buffers: contiguous addresses, backed by the user share's
+ * blocks.
  *
  * A run of adjacent free blocks is returned at its own address. Scattered
  * blocks are stitched: mapped a second time, at new contiguous addresses.

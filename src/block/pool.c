@@ -498,7 +498,7 @@ static void raise_high_water(share_counts_t *share, uint32_t used)
 
 /*
  * Take num of the share's free blocks, all or none, and the block at hand, or
- * NO_BLOCK if there is none.
+ * NO_BLOCK without one.
  */
 static bool reserve(share_counts_t *share, size_t num, uint32_t *at_hand_p)
 {
