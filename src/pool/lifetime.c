@@ -43,7 +43,7 @@ static ucxpool_status_t watch(ucxpool_t *pool, int fd)
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t say_not_made(const char *what)
+static ucxpool_status_t create_error(const char *what)
 {
     return base_error_errno(errno,
                             "cannot create the pool's %s (if too many files "
@@ -67,17 +67,17 @@ static ucxpool_status_t descriptors_init(ucxpool_t *pool)
 
     pool->wakeup.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (pool->wakeup.epoll_fd < 0) {
-        return say_not_made("epoll");
+        return create_error("epoll");
     }
     pool->wakeup.timer_fd =
         timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     if (pool->wakeup.timer_fd < 0) {
-        status = say_not_made("timer");
+        status = create_error("timer");
         goto err_close_epoll;
     }
     pool->wakeup.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (pool->wakeup.event_fd < 0) {
-        status = say_not_made("eventfd");
+        status = create_error("eventfd");
         goto err_close_timer;
     }
     pool->wakeup.spin_ns = pool->config.spin_ns;

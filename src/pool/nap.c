@@ -21,7 +21,7 @@ static uint64_t num_polls(const ucxpool_t *pool)
     return __atomic_load_n(&pool->wakeup.num_polls, __ATOMIC_RELAXED);
 }
 
-static void know_polls(ucxpool_t *pool)
+static void note_polls(ucxpool_t *pool)
 {
     __atomic_store_n(&pool->wakeup.num_known, num_polls(pool),
                      __ATOMIC_RELAXED);
@@ -45,7 +45,7 @@ static const char *waiter(const ucxpool_t *pool)
 void pool_nap_enter(ucxpool_t *pool)
 {
     if (waiter(pool) != &base_lock_me) {
-        know_polls(pool);
+        note_polls(pool);
         __atomic_store_n(&pool->wakeup.waiter, &base_lock_me, __ATOMIC_RELAXED);
     }
 }
@@ -76,7 +76,8 @@ void pool_nap_wake(ucxpool_t *pool)
 
 /* Nap until the others stop polling or have found something. A round of theirs
  * may take longer than TRUST_NS. */
-static void look_on(ucxpool_t *pool, const pool_goal_t *goal, uint64_t until)
+static void nap_while_polled(ucxpool_t *pool, const pool_goal_t *goal,
+                             uint64_t until)
 {
     core_wakeup_t *wakeup = &pool->wakeup;
     uint64_t       now    = base_clock_now();
@@ -122,8 +123,8 @@ bool pool_nap_take(ucxpool_t *pool, const pool_goal_t *goal, uint64_t until)
     }
     __atomic_store_n(&wakeup->nap_events, goal->num_events, __ATOMIC_RELAXED);
     __atomic_add_fetch(&wakeup->num_naps, 1, __ATOMIC_SEQ_CST);
-    look_on(pool, goal, until);
+    nap_while_polled(pool, goal, until);
     __atomic_sub_fetch(&wakeup->num_naps, 1, __ATOMIC_SEQ_CST);
-    know_polls(pool);
+    note_polls(pool);
     return true;
 }

@@ -365,7 +365,7 @@ static void follow(ucxpool_t *pool, uint64_t until)
 }
 
 /* Is the goal of the wait reached? */
-static bool is_there(ucxpool_t *pool, const pool_goal_t *goal)
+static bool is_goal_reached(ucxpool_t *pool, const pool_goal_t *goal)
 {
     if (goal->is_reached != NULL) {
         return goal->is_reached(goal->object);
@@ -375,8 +375,8 @@ static bool is_there(ucxpool_t *pool, const pool_goal_t *goal)
 }
 
 /* Sleep until the leader wakes; become the leader if there is none. Returns how
- * many things made progress before the sleep; any of them ends a wait for any
- * event. */
+ * many things made progress before the sleep; a wait for any event is over if
+ * there are any. */
 static unsigned sleep_once(ucxpool_t *pool, const pool_goal_t *goal,
                            uint64_t until)
 {
@@ -384,11 +384,11 @@ static unsigned sleep_once(ucxpool_t *pool, const pool_goal_t *goal,
 
     core_lock(pool);
     /* Another thread may have reached the goal since the last check. */
-    if (!is_there(pool, goal)) {
+    if (!is_goal_reached(pool, goal)) {
         if (pool->wakeup.has_leader) {
             follow(pool, until);
         } else if ((arm_with_timer(pool, &num_moved) == UCXPOOL_OK) &&
-                   !is_there(pool, goal)) {
+                   !is_goal_reached(pool, goal)) {
             lead(pool, until);
         }
     }
@@ -454,7 +454,7 @@ ucxpool_status_t pool_wait(ucxpool_t *pool, const pool_goal_t *wanted,
             has_napped = pool_nap_take(pool, &goal, until);
         }
         count += progress(pool, has_napped ? ROUND_ALL : ROUND_WAIT);
-        if (is_there(pool, &goal) || (is_any && (count != 0))) {
+        if (is_goal_reached(pool, &goal) || (is_any && (count != 0))) {
             return UCXPOOL_OK;
         }
         if ((until != BASE_CLOCK_FOREVER) && (base_clock_now() >= until)) {
