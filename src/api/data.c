@@ -7,7 +7,7 @@ static ucxpool_status_t refuse_unknown(const ucxpool_data_t *data)
 {
     return base_error(UCXPOOL_ERR_UNSUPPORTED,
                       "this library does not know data of kind %d: it is older "
-                      "than the header, or the ucxpool_data_t was not made by "
+                      "than the header, or the ucxpool_data_t was not set by "
                       "ucxpool_data_...() or ucxpool_source_...()",
                       (int)data->kind);
 }

@@ -146,7 +146,7 @@ static ucxpool_status_t check_params(const ucxpool_params_t *params)
     if ((params->field_mask & UCXPOOL_PARAM_FIELD_WORKER) &&
         !(params->field_mask & UCXPOOL_PARAM_FIELD_CONTEXT)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "a worker was given without its context");
+                          "field_mask names a worker without its context");
     }
     return UCXPOOL_OK;
 }

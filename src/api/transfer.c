@@ -288,7 +288,7 @@ static bool has_ended(const void *request)
 }
 
 /* Make the request's detail the calling thread's. */
-static ucxpool_status_t say_why(const ucxpool_request_t *request)
+static ucxpool_status_t set_detail(const ucxpool_request_t *request)
 {
     ucxpool_request_attr_t attr;
 
@@ -309,7 +309,7 @@ ucxpool_status_t ucxpool_request_wait(ucxpool_request_t *request,
         pool_wait(request->pool, &goal, base_clock_deadline(timeout_ns));
     }
     status = ucxpool_request_test(request);
-    return (status < 0) ? say_why(request) : status;
+    return (status < 0) ? set_detail(request) : status;
 }
 
 ucxpool_status_t ucxpool_channel_flush(ucxpool_channel_t              *channel,

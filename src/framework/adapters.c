@@ -81,7 +81,7 @@ static void throw_torch_error(ucxpool_status_t status)
  */
 
 /* An allocation of this process has failed, and was logged. */
-static atomic_bool is_told;
+static atomic_bool is_logged;
 
 /* The legacy default stream has two names, 0 and 1; ucxpool uses the first. */
 static void *stream_of(void *stream)
@@ -106,9 +106,9 @@ static ucxpool_status_t allocate_from(ucxpool_t *pool, int device, size_t size,
 
 /* Only the first failure is a warning: a framework that has run out of memory
  * tries again, to find out what it must free. */
-static ucxpool_status_t allocate_and_tell(ucxpool_t *pool, int device,
-                                          size_t size, void *stream,
-                                          void **address_p)
+static ucxpool_status_t allocate_and_log(ucxpool_t *pool, int device,
+                                         size_t size, void *stream,
+                                         void **address_p)
 {
     ucxpool_error_level_t level;
     ucxpool_status_t      status;
@@ -118,13 +118,13 @@ static ucxpool_status_t allocate_and_tell(ucxpool_t *pool, int device,
         return UCXPOOL_OK;
     }
     level = ucxpool_error_set_level(
-        atomic_load_explicit(&is_told, memory_order_relaxed)
+        atomic_load_explicit(&is_logged, memory_order_relaxed)
             ? UCXPOOL_ERROR_LEVEL_DEBUG
             : UCXPOOL_ERROR_LEVEL_WARN);
     status = allocate_from(pool, device, size, stream, address_p);
     (void)ucxpool_error_set_level(level);
     if (status != UCXPOOL_OK) {
-        atomic_store_explicit(&is_told, true, memory_order_relaxed);
+        atomic_store_explicit(&is_logged, true, memory_order_relaxed);
     }
     return status;
 }
@@ -134,14 +134,14 @@ static ucxpool_status_t allocate_and_tell(ucxpool_t *pool, int device,
 static ucxpool_status_t alloc_on(int device, size_t size, void *stream,
                                  void **address_p)
 {
-    return allocate_and_tell(framework_pools_find(device), device, size, stream,
-                             address_p);
+    return allocate_and_log(framework_pools_find(device), device, size, stream,
+                            address_p);
 }
 
 static ucxpool_status_t alloc_from(ucxpool_t *pool, size_t size, void *stream,
                                    void **address_p)
 {
-    return allocate_and_tell(pool, 0, size, stream, address_p);
+    return allocate_and_log(pool, 0, size, stream, address_p);
 }
 
 /* Free to a pool. Logs errors as warnings, because the caller does not get
