@@ -178,18 +178,18 @@ echo 'settings'
 ends 0 env UCXPOOL_DEPTH=7 "$info" -c
 is_empty err
 has out '^UCXPOOL_DEPTH=7$'
-has out '^# From: environment variable UCXPOOL_DEPTH$'
+has out '^# From: environment variable$'
 has out '^# Default: 4m$'
 has out '^# From: default$'
 has out '^# Takes: one of auto, map, ucx$'
 has_not out '^UCX$'
 ends 0 env UCXPOOL_DEPTH=7 "$info" -n
-has out '^  UCXPOOL_DEPTH +7 \(environment variable UCXPOOL_DEPTH\)$'
+has out '^  UCXPOOL_DEPTH +7 \(environment variable\)$'
 has_not out 'UCXPOOL_BLOCK'
 ends 0 env UCXPOOL_DEPTH=7 'UCXPOOL_SECRET_FILE=a"\b' "$info" --config --json
 is_json
 has out '"value": "7"'
-has out '"from": "environment variable UCXPOOL_DEPTH"'
+has out '"from": "environment variable"'
 has out '"value": "a\\"\\\\b"'
 
 echo 'a wrong setting is told, and the defaults are shown'
@@ -212,15 +212,15 @@ is_empty err
 has out '^The pool$'
 has out '^  registered with +.*[a-z]+ \([0-9]+ regions(, needed)?\)'
 has out '^  regions verified +[1-9][0-9]*$'
-has out '^  memory +16m \(UCXPOOL_COMM_SIZE=16m in the environment\)$'
+has out '^  memory +16m \(UCXPOOL_COMM_SIZE=16m, environment variable\)$'
 has out '^  regions +2 '
 has out '^  region size +8m$'
 has out '^  block size +1m '
 has out '^  registrations +2$'
-has out '^  blocks to send +8 \(UCXPOOL_SEND_SHARE=50 in the environment\)$'
-has out '^  blocks to receive +4 \(UCXPOOL_RECV_SHARE=25, the default\)$'
+has out '^  blocks to send +8 \(UCXPOOL_SEND_SHARE=50, environment variable\)$'
+has out '^  blocks to receive +4 \(UCXPOOL_RECV_SHARE=25, default\)$'
 has out '^  blocks for the caller +4 '
-has out '^  page +(4k|16k|64k|2m|1g) \(UCXPOOL_HUGE_PAGES=try, the default\)$'
+has out '^  page +(4k|16k|64k|2m|1g) \(UCXPOOL_HUGE_PAGES=try, default\)$'
 has out '^  checksum +none '
 has out '^  listens on +loopback .*UCXPOOL_SECRET_FILE'
 has out '^  self test +passed$'
@@ -229,7 +229,7 @@ ends 0 $small UCXPOOL_WIRE=ucx "$info"
 has out '^  to this host +ucx \(.+\)$'
 ends 0 $small "$info" -j
 is_json
-has out '"memory": \{"value": 16777216, "why": "UCXPOOL_COMM_SIZE=16m '
+has out '"memory": \{"value": 16777216, "why": "UCXPOOL_COMM_SIZE=16m, '
 ends 0 $small UCXPOOL_SEND_SHARE=50 UCXPOOL_RECV_SHARE=50 "$info"
 has out '^  page +unknown: there is no block'
 
@@ -243,7 +243,7 @@ has out '^  to this host +map \(.+\)$'
 echo 'a pool without blocks'
 ends 0 env UCXPOOL_COMM_SIZE=0 "$info"
 is_empty err
-has out '^  memory +0b \(UCXPOOL_COMM_SIZE=0 in the environment\)$'
+has out '^  memory +0b \(UCXPOOL_COMM_SIZE=0, environment variable\)$'
 for name in 'registered with' page 'listens on' 'to this host'; do
     has out "^  $name +none \\(no blocks\\)\$"
 done

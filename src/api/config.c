@@ -306,6 +306,12 @@ static void print_doc(const char *doc, FILE *stream)
     fputc('\n', stream);
 }
 
+static const char *const origins[] = {
+    [UCXPOOL_CONFIG_SOURCE_DEFAULT]     = "default",
+    [UCXPOOL_CONFIG_SOURCE_ENVIRONMENT] = "environment variable",
+    [UCXPOOL_CONFIG_SOURCE_MODIFY]      = "ucxpool_config_modify()",
+};
+
 static void print_comments(const base_key_t       *key,
                            ucxpool_config_source_t source, FILE *stream,
                            unsigned flags)
@@ -320,20 +326,8 @@ static void print_comments(const base_key_t       *key,
     if (flags & UCXPOOL_CONFIG_PRINT_DEFAULT) {
         fprintf(stream, "# Default: %s\n", key->fallback);
     }
-    if (!(flags & UCXPOOL_CONFIG_PRINT_SOURCE)) {
-        return;
-    }
-    switch (source) {
-    case UCXPOOL_CONFIG_SOURCE_DEFAULT:
-        fprintf(stream, "# From: default\n");
-        break;
-    case UCXPOOL_CONFIG_SOURCE_ENVIRONMENT:
-        fprintf(stream, "# From: environment variable " PREFIX "%s\n",
-                key->name);
-        break;
-    case UCXPOOL_CONFIG_SOURCE_MODIFY:
-        fprintf(stream, "# From: ucxpool_config_modify()\n");
-        break;
+    if (flags & UCXPOOL_CONFIG_PRINT_SOURCE) {
+        fprintf(stream, "# From: %s\n", origins[source]);
     }
 }
 

@@ -16,6 +16,17 @@ ucxpool_config_attr_t setting_get(const ucxpool_config_t *config,
     return setting;
 }
 
+const char *setting_origin(const ucxpool_config_attr_t *setting)
+{
+    static const char *const origins[] = {
+        [UCXPOOL_CONFIG_SOURCE_DEFAULT]     = "default",
+        [UCXPOOL_CONFIG_SOURCE_ENVIRONMENT] = "environment variable",
+        [UCXPOOL_CONFIG_SOURCE_MODIFY]      = "ucxpool_config_modify()",
+    };
+
+    return origins[setting->source];
+}
+
 bool setting_is_set(const ucxpool_config_attr_t *setting)
 {
     return setting->source != UCXPOOL_CONFIG_SOURCE_DEFAULT;

@@ -23,6 +23,9 @@ ucxpool_status_t settings_change(ucxpool_config_t       *config,
 ucxpool_config_attr_t setting_get(const ucxpool_config_t *config,
                                   const char             *name);
 
+/* Where its value is from, in words, as ucxpool_config_print() has them. */
+const char *setting_origin(const ucxpool_config_attr_t *setting);
+
 bool setting_is_set(const ucxpool_config_attr_t *setting);
 
 #endif

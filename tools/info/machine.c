@@ -110,20 +110,10 @@ void info_machine_report(report_t *report)
 
 static void report_one(report_t *report, const ucxpool_config_attr_t *setting)
 {
-    char name[64], from[96];
+    const char *from = setting_origin(setting);
+    char        name[64];
 
     snprintf(name, sizeof(name), "UCXPOOL_%s", setting->key);
-    switch (setting->source) {
-    case UCXPOOL_CONFIG_SOURCE_DEFAULT:
-        strcpy(from, "default");
-        break;
-    case UCXPOOL_CONFIG_SOURCE_ENVIRONMENT:
-        snprintf(from, sizeof(from), "environment variable %s", name);
-        break;
-    case UCXPOOL_CONFIG_SOURCE_MODIFY:
-        strcpy(from, "ucxpool_config_modify()");
-        break;
-    }
     if (!report->json) {
         report_text(report, name, "%s (%s)", setting->value, from);
         return;

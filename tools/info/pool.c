@@ -19,14 +19,10 @@
 static void because_setting(report_t *report, const ucxpool_config_t *config,
                             const char *name)
 {
-    static const char *const sources[] = {
-        [UCXPOOL_CONFIG_SOURCE_DEFAULT]     = ", the default",
-        [UCXPOOL_CONFIG_SOURCE_ENVIRONMENT] = " in the environment",
-        [UCXPOOL_CONFIG_SOURCE_MODIFY]      = " by ucxpool_config_modify()"};
     ucxpool_config_attr_t setting = setting_get(config, name);
 
-    report_because(report, "UCXPOOL_%s=%s%s", name, setting.value,
-                   sources[setting.source]);
+    report_because(report, "UCXPOOL_%s=%s, %s", name, setting.value,
+                   setting_origin(&setting));
 }
 
 static bool has_value(const ucxpool_config_t *config, const char *name,
