@@ -172,7 +172,7 @@ static void check_buffers(const ucxpool_segment_t *buffers, char *letters)
                   "cuMemcpyDtoH");
         for (size_t byte = 0; byte < LENGTH; byte++) {
             if (letters[byte] != 'a' + i) {
-                fprintf(stderr, "gpu_buffers: other bytes arrived\n");
+                fprintf(stderr, "gpu_buffers: the received bytes differ\n");
                 exit(1);
             }
         }

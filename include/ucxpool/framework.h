@@ -2,9 +2,9 @@
  * The heap as an allocator for PyTorch, CuPy, RMM and Numba: functions with the
  * signatures that these libraries call, so that all of them share one pool and
  * its free memory. The Python package in python/ installs them in one line;
- * docs/guide/frameworks.md has the details, also for C++. The
- * functions are in a separate library, libucxpool-framework (pkg-config
- * ucxpool-framework), which uses libucxpool.
+ * docs/guide/frameworks.md has the details, also for C++. The functions are in
+ * a separate library, libucxpool-framework (pkg-config ucxpool-framework),
+ * which uses libucxpool.
  *
  *     PyTorch   CuPy   RMM   Numba        allocate by device and stream
  *        \       |      |      /
@@ -24,7 +24,7 @@
  *
  * Errors. A function that cannot allocate returns NULL, or throws if its name
  * says so. ucxpool_error_detail() in the same thread then has the reason. The
- * first failure is logged as usual and later ones at level debug, because a
+ * first failure is logged as a warning and later ones at level debug, because a
  * framework frees its caches and retries.
  *
  * Streams are CUstream, or cudaStream_t; 0 and 1 both name the legacy default

@@ -631,7 +631,7 @@ static void add_state(const ucxpool_event_t        *event,
 /*
  * Java gets the event that a channel is open before the channel's messages, and
  * its end after all of them. Messages that do not fit are reported again, by an
- * event without the state. The end is therefore reported with the last of them,
+ * event without the state. The end is therefore reported with the last message,
  * possibly twice.
  */
 static void add_channel(ucxpool_t *pool, const ucxpool_event_t *event,
