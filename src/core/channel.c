@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "core/control.h"
 #include "core/inbox.h"
 #include "core/wire.h"
 
@@ -24,13 +23,24 @@ static block_pool_t *any_blocks(const ucxpool_t *pool)
     return pool->memory.blocks;
 }
 
+ucs_status_t core_wire_drop_am(ucxpool_channel_t  *channel,
+                               const proto_data_t *data, void *payload,
+                               size_t length, const ucp_am_recv_param_t *param)
+{
+    (void)channel;
+    (void)data;
+    (void)payload;
+    (void)length;
+    (void)param;
+    return UCS_OK;
+}
+
 const core_wire_t core_wire_none = {
-    .id            = UCXPOOL_WIRE_NONE,
-    .name          = "none",
-    .is_connected  = is_connected,
-    .control_begin = core_control_begin_ucx,
-    .control_flush = core_control_flush_ucx,
-    .blocks        = any_blocks,
+    .id           = UCXPOOL_WIRE_NONE,
+    .name         = "none",
+    .is_connected = is_connected,
+    .arrived_am   = core_wire_drop_am,
+    .blocks       = any_blocks,
 };
 
 /* A free number of the pool's table, which grows by doubling. */

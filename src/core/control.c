@@ -160,27 +160,9 @@ static proto_fixed_t *begin_outside(ucxpool_channel_t *channel,
     return &control->fixed;
 }
 
-proto_fixed_t *core_control_begin(ucxpool_channel_t *channel, proto_type_t type,
-                                  size_t data_size, core_control_way_t way,
-                                  void **data_p)
-{
-    proto_fixed_t *fixed = NULL;
-
-    if (way == CORE_OUTSIDE) {
-        return begin_outside(channel, type, data_size, false, data_p);
-    }
-    if (base_list_is_empty(&channel->control.backlog)) {
-        fixed = channel->wire->control_begin(channel, type, data_size, data_p);
-    }
-    if ((fixed != NULL) || (way == CORE_MAY)) {
-        return fixed;
-    }
-    return begin_outside(channel, type, data_size, true, data_p);
-}
-
-proto_fixed_t *core_control_begin_ring(ucxpool_channel_t *channel,
-                                       proto_type_t type, size_t data_size,
-                                       void **data_p)
+static proto_fixed_t *begin_in_ring(ucxpool_channel_t *channel,
+                                    proto_type_t type, size_t data_size,
+                                    void **data_p)
 {
     size_t fixed_size = proto_fixed_size(type);
     void  *fixed;
@@ -199,13 +181,34 @@ proto_fixed_t *core_control_begin_ring(ucxpool_channel_t *channel,
     return fixed;
 }
 
-proto_fixed_t *core_control_begin_ucx(ucxpool_channel_t *channel,
-                                      proto_type_t type, size_t data_size,
-                                      void **data_p)
+/* The same if there is room now; NULL: there is none. */
+static proto_fixed_t *begin_now(ucxpool_channel_t *channel, proto_type_t type,
+                                size_t data_size, void **data_p)
 {
+    if (channel->wire->has_ring) {
+        return begin_in_ring(channel, type, data_size, data_p);
+    }
     return (channel->control.num_in_ucx >= CONTROLS_MAX)
                ? NULL
                : begin_outside(channel, type, data_size, false, data_p);
+}
+
+proto_fixed_t *core_control_begin(ucxpool_channel_t *channel, proto_type_t type,
+                                  size_t data_size, core_control_way_t way,
+                                  void **data_p)
+{
+    proto_fixed_t *fixed = NULL;
+
+    if (way == CORE_OUTSIDE) {
+        return begin_outside(channel, type, data_size, false, data_p);
+    }
+    if (base_list_is_empty(&channel->control.backlog)) {
+        fixed = begin_now(channel, type, data_size, data_p);
+    }
+    if ((fixed != NULL) || (way == CORE_MAY)) {
+        return fixed;
+    }
+    return begin_outside(channel, type, data_size, true, data_p);
 }
 
 static void control_sent(void *request, ucs_status_t status, void *arg)
@@ -356,32 +359,23 @@ static void leave_backlog(core_control_t *control)
     controls->num_long -= (control->data_size > ROOM_WORDS);
 }
 
-bool core_control_flush_ucx(core_control_t *control)
+/* Move one message of the backlog to the ring or to UCX. */
+static bool flush_one(ucxpool_channel_t *channel, core_control_t *control)
 {
-    if (control->channel->control.num_in_ucx >= CONTROLS_MAX) {
+    proto_fixed_t *fixed;
+    void          *data;
+
+    fixed = begin_now(channel, (proto_type_t)control->fixed.head.type,
+                      control->data_size, &data);
+    if (fixed == NULL) {
         return false;
     }
-    leave_backlog(control);
-    send_outside(control);
-    return true;
-}
-
-bool core_control_flush_ring(core_control_t *control)
-{
-    ucxpool_channel_t *channel = control->channel;
-    void              *fixed;
-    void              *data;
-
-    if (!core_ring_reserve(&channel->ring, control->fixed_size,
-                           control->data_size, &fixed, &data)) {
-        return false;
-    }
+    control->fixed.head.credits += fixed->head.credits;
     memcpy(fixed, &control->fixed, control->fixed_size);
     memcpy(data, control->data, control->data_size);
-    core_ring_commit(&channel->ring);
-    core_control_doorbell(channel);
     leave_backlog(control);
     control_put(control);
+    core_control_end(channel);
     return true;
 }
 
@@ -423,7 +417,7 @@ unsigned core_control_flush(ucxpool_channel_t *channel)
     while (!base_list_is_empty(&channel->control.backlog)) {
         control =
             base_list_head(&channel->control.backlog, core_control_t, link);
-        if (!channel->wire->control_flush(control)) {
+        if (!flush_one(channel, control)) {
             return count;
         }
         count++;

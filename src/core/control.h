@@ -27,18 +27,6 @@ proto_fixed_t *core_control_begin(ucxpool_channel_t *channel, proto_type_t type,
                                   void **data_p);
 void           core_control_end(ucxpool_channel_t *channel);
 
-/* For wires: begin a message in the ring, or as an active message; and move
- * the first of the backlog there. NULL, false: there is no room now. */
-struct core_control;
-proto_fixed_t *core_control_begin_ring(ucxpool_channel_t *channel,
-                                       proto_type_t type, size_t data_size,
-                                       void **data_p);
-proto_fixed_t *core_control_begin_ucx(ucxpool_channel_t *channel,
-                                      proto_type_t type, size_t data_size,
-                                      void **data_p);
-bool           core_control_flush_ring(struct core_control *control);
-bool           core_control_flush_ucx(struct core_control *control);
-
 /* A message that is a head alone. */
 void core_control_post(ucxpool_channel_t *channel, proto_type_t type,
                        core_control_way_t way);

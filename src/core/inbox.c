@@ -58,8 +58,7 @@ static ucs_status_t handle_data(void *arg, const void *header,
     if ((proto_parse(header, header_length, length, &message) == UCXPOOL_OK) &&
         (message.head.type == PROTO_DATA)) {
         channel = core_channel_find(pool, &message.head);
-        if ((channel != NULL) && (channel->wire->arrived_am != NULL) &&
-            core_channel_is_live(channel)) {
+        if ((channel != NULL) && core_channel_is_live(channel)) {
             status = channel->wire->arrived_am(channel, &message.data, data,
                                                length, param);
         }
@@ -177,19 +176,20 @@ static unsigned read_ring(ucxpool_channel_t *channel, unsigned max)
 
 unsigned core_inbox_progress(ucxpool_t *pool)
 {
-    unsigned           max   = copy_engine_batch(pool->engine);
-    unsigned           count = 0;
+    unsigned           max      = copy_engine_batch(pool->engine);
+    unsigned           count    = 0;
+    unsigned           num_read = 0;
     ucxpool_channel_t *channel;
     ucxpool_channel_t *next;
 
-    pool->channels.num_read = 0;
     base_list_for_each_safe(channel, next, &pool->channels.open,
                             ucxpool_channel_t, link) {
         if (core_channel_is_readable(channel)) {
-            pool->channels.num_read++;
+            num_read++;
             count += read_ring(channel, max);
         }
     }
+    pool->channels.num_read = num_read;
     return count;
 }
 

@@ -567,14 +567,10 @@ void core_request_destroy_all(ucxpool_t *pool)
 /* --- the caller's memory -----------------------------------------------------
  */
 
-/* What the caller answers for; in a pool of host memory nobody needs to know.
- */
-static ucxpool_segments_kind_t told_kind(const ucxpool_request_t *request,
-                                         const ucxpool_request_params_t *params)
+/* What the caller answers for. */
+static ucxpool_segments_kind_t told_kind(const ucxpool_request_params_t *params)
 {
-    if ((copy_engine_memory_kind(request->pool->engine) !=
-         UCXPOOL_MEMORY_CUDA) ||
-        (params == NULL) ||
+    if ((params == NULL) ||
         !(params->field_mask & UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS)) {
         return UCXPOOL_SEGMENTS_ANY;
     }
@@ -582,10 +578,9 @@ static ucxpool_segments_kind_t told_kind(const ucxpool_request_t *request,
 }
 
 /* Does the caller say that the GPU reaches all? */
-static bool is_told_reached(const ucxpool_request_t        *request,
-                            const ucxpool_request_params_t *params)
+static bool is_told_reached(const ucxpool_request_params_t *params)
 {
-    ucxpool_segments_kind_t kind = told_kind(request, params);
+    ucxpool_segments_kind_t kind = told_kind(params);
 
     return (kind == UCXPOOL_SEGMENTS_CUDA) || (kind == UCXPOOL_SEGMENTS_EVEN);
 }
@@ -629,10 +624,10 @@ void core_request_find_length(ucxpool_request_t              *request,
     const copy_engine_t *engine = request->pool->engine;
     copy_memory_t       *memory = &request->data.memory;
 
-    memory->is_unseen = (told_kind(request, params) == UCXPOOL_SEGMENTS_EVEN) &&
+    memory->is_unseen = (told_kind(params) == UCXPOOL_SEGMENTS_EVEN) &&
                         copy_engine_takes_even(engine, memory);
     if (memory->is_unseen ||
-        copy_engine_is_even(engine, memory, is_told_reached(request, params))) {
+        copy_engine_is_even(engine, memory, is_told_reached(params))) {
         memory->length = memory->segments[0].length;
     }
 }
@@ -663,7 +658,7 @@ static ucxpool_status_t find_memtypes(const ucxpool_request_t        *request,
 {
     copy_memory_t memory = to_be_asked_for(&request->data.memory);
 
-    if (told_kind(request, params) == UCXPOOL_SEGMENTS_HOST) {
+    if (told_kind(params) == UCXPOOL_SEGMENTS_HOST) {
         *memtypes_p = COPY_MEMTYPE_PAGEABLE;
         return UCXPOOL_OK;
     }
@@ -680,7 +675,10 @@ core_request_find_memtypes(ucxpool_request_t              *request,
     void                *stream   = NULL;
     ucxpool_status_t     status;
 
-    if (!is_told_reached(request, params)) {
+    if (copy_engine_memory_kind(engine) == UCXPOOL_MEMORY_HOST) {
+        return check_pieces(request); /* the processor reaches all */
+    }
+    if (!is_told_reached(params)) {
         status = check_pieces(request);
         if (status != UCXPOOL_OK) {
             return status;

@@ -6,7 +6,6 @@
 
 #include "core/request.h"
 
-struct core_control;
 struct xfer_fragment;
 
 /* The place of a peer, for the ways of windows. */
@@ -38,13 +37,6 @@ typedef struct core_wire {
 
     /* The channel is open now. */
     void (*opened)(ucxpool_channel_t *channel);
-
-    /* Control messages: as core_control_begin() with CORE_MAY, behind an empty
-     * backlog; and move the first of the backlog, false: there is no room. */
-    proto_fixed_t *(*control_begin)(ucxpool_channel_t *channel,
-                                    proto_type_t type, size_t data_size,
-                                    void **data_p);
-    bool (*control_flush)(struct core_control *control);
 
     /* How bytes go, for ucxpool_channel_query(). */
     const char *(*how)(const ucxpool_channel_t *channel);
@@ -79,12 +71,16 @@ typedef struct core_wire {
     /* The message of a receive is on its way to our mailbox. NULL: there is
      * none. */
     void (*mailed)(ucxpool_request_t *request, const proto_desc_t *desc);
-    /* A fragment has come as an active message: UCX's handler. NULL: none may.
-     */
+    /* A fragment has come as an active message: UCX's handler. */
     ucs_status_t (*arrived_am)(ucxpool_channel_t  *channel,
                                const proto_data_t *data, void *payload,
                                size_t length, const ucp_am_recv_param_t *param);
 } core_wire_t;
+
+/* arrived_am() of a wire on which no fragment comes so: UCX drops it. */
+ucs_status_t core_wire_drop_am(ucxpool_channel_t  *channel,
+                               const proto_data_t *data, void *payload,
+                               size_t length, const ucp_am_recv_param_t *param);
 
 /* Of a channel for which none was chosen yet: it sends nothing. */
 extern const core_wire_t core_wire_none;

@@ -390,8 +390,11 @@ static unsigned progress(ucxpool_t *pool)
     if (!base_list_is_empty(&pool->engine->marked)) {
         count += core_request_markers_progress(pool);
     }
-    core_link_progress(&pool->links[CORE_LINK_OUT]);
-    core_link_progress(&pool->links[CORE_LINK_IN]);
+    for (unsigned i = 0; i < CORE_NUM_LINKS; i++) {
+        if (!core_link_is_idle(&pool->links[i])) {
+            core_link_progress(&pool->links[i]);
+        }
+    }
     if (!base_list_is_empty(&pool->xfer->deliveries)) {
         count += xfer_delivery_progress(pool);
     }

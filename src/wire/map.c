@@ -293,8 +293,6 @@ const core_wire_t wire_map = {
     .reach            = CORE_REACH_HOST,
     .is_connected     = map_is_connected,
     .opened           = map_opened,
-    .control_begin    = core_control_begin_ring,
-    .control_flush    = core_control_flush_ring,
     .takes_any_memory = map_takes_any_memory,
     .how              = map_how,
     .blocks           = map_blocks,
@@ -302,6 +300,7 @@ const core_wire_t wire_map = {
     .frag_max         = map_frag_max,
     .send             = map_send,
     .arrived          = map_arrived,
+    .arrived_am       = core_wire_drop_am,
 };
 
 const core_wire_t wire_map_gpu = {
@@ -314,8 +313,6 @@ const core_wire_t wire_map_gpu = {
     .reach            = CORE_REACH_GPU,
     .is_connected     = map_is_connected,
     .opened           = map_opened,
-    .control_begin    = core_control_begin_ring,
-    .control_flush    = core_control_flush_ring,
     .takes_any_memory = map_takes_any_memory,
     .how              = gpu_how,
     .blocks           = map_blocks,
@@ -323,5 +320,6 @@ const core_wire_t wire_map_gpu = {
     .frag_max         = gpu_frag_max,
     .send             = map_send,
     .arrived          = map_arrived,
+    .arrived_am       = core_wire_drop_am,
     .mailed           = map_mailed,
 };

@@ -2,7 +2,6 @@
  * The `ucx` wire: a fragment is the data of an active message, from registered
  * memory by rendezvous with its memory handle.
  */
-#include "core/control.h"
 #include "core/memory.h"
 #include "ucx/status.h"
 #include "wire/wires.h"
@@ -181,8 +180,6 @@ const core_wire_t wire_ucx = {
     .reach            = CORE_REACH_UCX,
     .is_connected     = ucx_is_connected,
     .opened           = ucx_opened,
-    .control_begin    = core_control_begin_ucx,
-    .control_flush    = core_control_flush_ucx,
     .takes_any_memory = ucx_takes_any_memory,
     .blocks           = ucx_blocks,
     .frag_size        = ucx_frag_size,
