@@ -131,6 +131,7 @@ libucxpool_internal_la_SOURCES = \
 	src/window/ways.c \
 	src/window/window.c src/window/window.h \
 	src/wire/map.c \
+	src/wire/rndv.c \
 	src/wire/ucx.c \
 	src/wire/wires.h \
 	src/wireup/close.c src/wireup/close.h \

@@ -59,7 +59,7 @@ check() {
                     bad("the table does not allow " to)
                 }
             } else if (to == "ucp" || to == "uct" || to == "ucs") {
-                if (file !~ /^src\/(ucx|core|xfer|wire|wireup|pool)\// &&
+                if (file !~ /^src\/(ucx|core|wire|wireup|pool)\// &&
                     file !~ /^tools\// && file != "examples/borrowed.c") {
                     bad("UCX is not for this place")
                 }
@@ -107,7 +107,8 @@ plant examples/planted.c '#include "gpu/gpu.h"' 1
 plant src/heap/planted.h '#  include "block/pool.h"' 1
 plant src/copy/planted.h '#include <ucp/api/ucp.h>' 1
 plant src/ucx/planted.c '#include <ucp/api/ucp.h>' 0
-plant src/xfer/planted.c '#include <ucp/api/ucp.h>' 0
+plant src/xfer/planted.c '#include <ucp/api/ucp.h>' 1
+plant src/wire/planted.c '#include <ucp/api/ucp.h>' 0
 plant src/xfer/planted.c '#include "copy/plan.h"' 0
 plant src/xfer/planted.c '#include "wireup/connect.h"' 1
 plant src/bootstrap/planted.c '#include "core/pool.h"' 1

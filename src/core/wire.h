@@ -71,6 +71,9 @@ typedef struct core_wire {
     /* The message of a receive is on its way to our mailbox. NULL: there is
      * none. */
     void (*mailed)(ucxpool_request_t *request, const proto_desc_t *desc);
+    /* A receive has ended: drop its fragments that the wire holds. */
+    void (*forget)(ucxpool_request_t *request);
+
     /* A fragment has come as an active message: UCX's handler. */
     ucs_status_t (*arrived_am)(ucxpool_channel_t  *channel,
                                const proto_data_t *data, void *payload,

@@ -11,6 +11,7 @@
 #include "core/remote.h"
 #include "ipc/share.h"
 #include "ucx/context.h"
+#include "wire/rndv.h"
 #include "wireup/close.h"
 #include "wireup/listener.h"
 #include "wireup/fd_passing.h"
@@ -161,6 +162,15 @@ static ucxpool_status_t take_ids(ucxpool_t *pool)
     return ucx_claim_take(&pool->ucx.claim);
 }
 
+static ucxpool_status_t make_id(ucxpool_t *pool)
+{
+    if ((RAND_bytes(pool->id, sizeof(pool->id)) != 1) ||
+        (RAND_bytes(pool->key, sizeof(pool->key)) != 1)) {
+        return base_error(UCXPOOL_ERR_IO, "no random numbers are available");
+    }
+    return UCXPOOL_OK;
+}
+
 ucxpool_status_t pool_init(ucxpool_t *pool)
 {
     ucxpool_status_t status;
@@ -170,15 +180,13 @@ ucxpool_status_t pool_init(ucxpool_t *pool)
     pool->dispatch = &pool_dispatch;
     /* Read it now, before the process may run out of descriptors. */
     ipc_host_fill(&host);
-    if ((RAND_bytes(pool->id, sizeof(pool->id)) != 1) ||
-        (RAND_bytes(pool->key, sizeof(pool->key)) != 1)) {
-        return base_error(UCXPOOL_ERR_IO, "no random numbers are available");
+    status = make_id(pool);
+    if (status == UCXPOOL_OK) {
+        status = base_limits_check_pool();
     }
-    status = base_limits_check_pool();
-    if (status != UCXPOOL_OK) {
-        return status;
+    if (status == UCXPOOL_OK) {
+        status = descriptors_init(pool);
     }
-    status = descriptors_init(pool);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -186,9 +194,13 @@ ucxpool_status_t pool_init(ucxpool_t *pool)
     if (status != UCXPOOL_OK) {
         goto err_cleanup_descriptors;
     }
-    status = window_pool_create(pool);
+    status = wire_pool_create(pool);
     if (status != UCXPOOL_OK) {
         goto err_destroy_xfer;
+    }
+    status = window_pool_create(pool);
+    if (status != UCXPOOL_OK) {
+        goto err_destroy_wire;
     }
     status = take_ids(pool);
     if (status != UCXPOOL_OK) {
@@ -210,6 +222,8 @@ err_release_ids:
     ucx_claim_release(&pool->ucx.claim);
 err_destroy_windows:
     window_pool_destroy(pool);
+err_destroy_wire:
+    wire_pool_destroy(pool);
 err_destroy_xfer:
     xfer_pool_destroy(pool);
 err_cleanup_descriptors:
@@ -372,11 +386,11 @@ void pool_cleanup(ucxpool_t *pool)
     core_request_destroy_all(pool);
     xfer_fragment_destroy_all(pool);
     xfer_delivery_destroy_all(pool);
-    xfer_rndv_destroy_all(pool);
     core_control_destroy_all(pool);
     core_remote_destroy_all(pool);
     free(pool->channels.table);
     wireup_fd_export_destroy(pool);
+    wire_pool_destroy(pool);
     xfer_pool_destroy(pool);
     descriptors_cleanup(pool);
 }

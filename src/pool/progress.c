@@ -8,6 +8,7 @@
 #include "core/remote.h"
 #include "core/wire.h"
 #include "pool/pool.h"
+#include "wire/rndv.h"
 #include "wireup/close.h"
 #include "wireup/connect.h"
 #include "wireup/listener.h"
@@ -406,8 +407,8 @@ static unsigned progress(ucxpool_t *pool)
          has_strangers(pool))) {
         count += progress_sockets(pool);
     }
-    if (!base_list_is_empty(&pool->xfer->rndv_waiters)) {
-        count += xfer_rndv_progress(pool);
+    if (!base_list_is_empty(&pool->wire->waiting)) {
+        count += wire_rndv_progress(pool);
     }
     if (!base_list_is_empty(&pool->xfer->waiters)) {
         count += xfer_send_wake_waiters(pool);

@@ -283,6 +283,12 @@ static void map_mailed(ucxpool_request_t *request, const proto_desc_t *desc)
     xfer_deliver(request, &params);
 }
 
+/* It holds none. */
+static void map_forget(ucxpool_request_t *request)
+{
+    (void)request;
+}
+
 const core_wire_t wire_map = {
     .id               = UCXPOOL_WIRE_MAP,
     .name             = "map",
@@ -301,6 +307,7 @@ const core_wire_t wire_map = {
     .send             = map_send,
     .arrived          = map_arrived,
     .arrived_am       = core_wire_drop_am,
+    .forget           = map_forget,
 };
 
 const core_wire_t wire_map_gpu = {
@@ -321,5 +328,6 @@ const core_wire_t wire_map_gpu = {
     .send             = map_send,
     .arrived          = map_arrived,
     .arrived_am       = core_wire_drop_am,
+    .forget           = map_forget,
     .mailed           = map_mailed,
 };

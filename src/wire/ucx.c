@@ -4,6 +4,7 @@
  */
 #include "core/memory.h"
 #include "ucx/status.h"
+#include "wire/rndv.h"
 #include "wire/wires.h"
 #include "xfer/delivery.h"
 #include "xfer/recv.h"
@@ -164,7 +165,7 @@ static ucs_status_t ucx_arrived(ucxpool_channel_t  *channel,
                                                         .done = delivered});
         return UCS_OK;
     }
-    if (!xfer_rndv_start(request, data, payload)) {
+    if (!wire_rndv_start(request, data, payload)) {
         xfer_recv_stop(request, UCXPOOL_ERR_NO_MEMORY,
                        "the receiver has no memory");
         return UCS_OK;
@@ -186,4 +187,5 @@ const core_wire_t wire_ucx = {
     .frag_max         = ucx_frag_max,
     .send             = ucx_send,
     .arrived_am       = ucx_arrived,
+    .forget           = wire_rndv_forget,
 };

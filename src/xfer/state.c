@@ -29,11 +29,10 @@ ucxpool_status_t xfer_pool_create(ucxpool_t *pool)
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a pool");
     }
     base_list_t *const lists[] = {
-        &xfer->posted,       &xfer->posted_masked,   &xfer->early,
-        &xfer->unexpected,   &xfer->probed,          &xfer->waiters,
-        &xfer->readers,      &xfer->fragments,       &xfer->rndvs,
-        &xfer->rndv_waiters, &xfer->deliveries,      &xfer->free_fragments,
-        &xfer->free_rndvs,   &xfer->free_deliveries,
+        &xfer->posted,         &xfer->posted_masked,   &xfer->early,
+        &xfer->unexpected,     &xfer->probed,          &xfer->waiters,
+        &xfer->readers,        &xfer->fragments,       &xfer->deliveries,
+        &xfer->free_fragments, &xfer->free_deliveries,
     };
     ucxpool_status_t status = xfer_index_init(&xfer->index, XFER_NUM_KEYS);
 

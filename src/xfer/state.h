@@ -41,17 +41,14 @@ struct xfer_pool {
     base_list_t  probed;        /* messages that a caller looks at */
     uint64_t     next_announce; /* when a channel is to look at announce_at */
     base_list_t  waiters;
-    base_list_t  readers;  /* the first may read, if no other has in this round
-                            */
-    unsigned    read_in;   /* progress_count when one did last */
-    base_list_t fragments; /* of all sends */
-    base_list_t rndvs;     /* fragments that UCX is writing */
-    base_list_t rndv_waiters; /* fragments that wait for a receive block */
-    base_list_t deliveries;   /* bytes that a GPU puts in their place */
+    base_list_t  readers; /* the first may read, if no other has in this round
+                           */
+    unsigned            read_in;    /* progress_count when one did last */
+    base_list_t         fragments;  /* of all sends */
+    base_list_t         deliveries; /* bytes that a GPU puts in their place */
     core_request_list_t sends;
     core_request_list_t recvs; /* and flushes, which have no state */
     base_list_t         free_fragments;
-    base_list_t         free_rndvs;
     base_list_t         free_deliveries;
     xfer_mail_t         mail;
 };

@@ -1,0 +1,361 @@
+#include "wire/rndv.h"
+
+#include "base/error.h"
+#include "core/memory.h"
+#include "xfer/delivery.h"
+#include "xfer/recv.h"
+#include "xfer/request.h"
+
+#include <stdlib.h>
+
+typedef struct rndv {
+    base_list_t        link; /* free, waiting for a block, or none */
+    ucxpool_t         *pool;
+    ucxpool_channel_t *channel; /* a reference */
+    ucxpool_request_t *request;
+    proto_data_t       data;
+    void              *descriptor;
+    uint32_t           block; /* valid unless in_place */
+    bool               in_place;
+    bool               in_quarantine;
+    bool               is_written; /* UCX is through with it */
+    base_range_t       blocked;    /* while it waits for a block */
+} rndv_t;
+
+static rndv_t *rndv_get(ucxpool_channel_t *channel)
+{
+    ucxpool_t *pool = channel->pool;
+    rndv_t    *rndv;
+
+    if (!base_list_is_empty(&pool->wire->free)) {
+        rndv = base_list_head(&pool->wire->free, rndv_t, link);
+        base_list_del(&rndv->link);
+    } else {
+        rndv = core_alloc(pool, sizeof(*rndv));
+        if (rndv == NULL) {
+            return NULL;
+        }
+        base_list_init(&rndv->link);
+    }
+    rndv->pool            = pool;
+    rndv->channel         = channel;
+    rndv->in_place        = false;
+    rndv->in_quarantine   = false;
+    rndv->is_written      = false;
+    rndv->blocked.is_open = false;
+    core_channel_get(channel);
+    return rndv;
+}
+
+static void rndv_put(rndv_t *rndv)
+{
+    base_range_end(&rndv->blocked);
+    rndv->request->recv->pending--;
+    base_list_add_tail(&rndv->pool->wire->free, &rndv->link);
+    core_channel_put(rndv->channel);
+}
+
+static void give_block_back(rndv_t *rndv)
+{
+    block_pool_t *blocks = rndv->pool->memory.ucx_blocks;
+
+    if (rndv->in_place) {
+        return;
+    }
+    if (rndv->in_quarantine) {
+        block_pool_release(blocks, BLOCK_SHARE_RECV, rndv->block);
+    } else {
+        block_pool_put(blocks, BLOCK_SHARE_RECV, rndv->block);
+    }
+}
+
+/* The rendezvous is over. */
+static void finish(rndv_t *rndv)
+{
+    ucxpool_request_t *request = rndv->request;
+
+    base_list_del(&rndv->link);
+    request->recv->rndvs--;
+    give_block_back(rndv);
+    rndv_put(rndv);
+    xfer_recv_let_go(request);
+}
+
+/* What UCX had written to a block is in its place. */
+static void delivered(ucxpool_request_t *request, const proto_data_t *data,
+                      ucxpool_status_t status, void *arg)
+{
+    rndv_t *rndv = arg;
+
+    base_list_del(&rndv->link); /* the block is safe to use again */
+    xfer_recv_delivered(request, data, status, CORE_MODE_UCX_PACKED);
+    finish(rndv);
+}
+
+/* From the block to the target, which ends the rendezvous. */
+static void deliver(rndv_t *rndv)
+{
+    const void *bytes =
+        block_pool_address(rndv->pool->memory.ucx_blocks, rndv->block);
+
+    rndv->is_written = true;
+    base_list_add_tail(&rndv->pool->wire->writing, &rndv->link);
+    xfer_deliver(rndv->request, &(xfer_delivery_params_t){.data  = &rndv->data,
+                                                          .bytes = bytes,
+                                                          .done  = delivered,
+                                                          .arg   = rndv});
+}
+
+/* UCX has written the fragment, or has given up. */
+static void written(rndv_t *rndv, ucs_status_t status)
+{
+    ucxpool_request_t *request = rndv->request;
+    ucxpool_t         *pool    = rndv->pool;
+    bool               wanted  = !rndv->in_quarantine &&
+                  (request->recv->failing == UCXPOOL_OK) &&
+                  !core_request_has_ended(request);
+    proto_data_t data = rndv->data;
+
+    base_list_del(&rndv->link);
+    request->recv->in_place -= rndv->in_place;
+    if (wanted && (status != UCS_OK)) {
+        /* Without this fragment the message never gets whole. */
+        core_channel_set_broken(rndv->channel);
+    } else if (wanted && rndv->in_place) {
+        pool->stats.copies_avoided_bytes += data.length;
+        xfer_recv_delivered(request, &data, UCXPOOL_OK, CORE_MODE_UCX_INPLACE);
+    } else if (wanted) {
+        deliver(rndv);
+        return;
+    }
+    finish(rndv);
+}
+
+static void rndv_done(void *ucx, ucs_status_t status, size_t length, void *arg)
+{
+    rndv_t            *rndv    = arg;
+    ucxpool_channel_t *channel = rndv->channel;
+
+    (void)length;
+    ucp_request_free(ucx);
+    core_channel_get(channel);
+    written(rndv, status);
+    core_channel_end_operation(channel);
+}
+
+/* Start UCX's write for a rndv whose place is settled. */
+static void land(rndv_t *rndv, void *target, ucp_mem_h memh)
+{
+    ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                        UCP_OP_ATTR_FIELD_USER_DATA |
+                        UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+        .cb.recv_am  = rndv_done,
+        .user_data   = rndv,
+        .memory_type = core_ucx_memory_type(rndv->pool->memory.ucx_blocks),
+    };
+    ucs_status_ptr_t result;
+
+    if (memh != NULL) {
+        param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+        param.memh = memh;
+    }
+    result = ucp_am_recv_data_nbx(rndv->pool->ucx.worker, rndv->descriptor,
+                                  target, rndv->data.length, &param);
+    rndv->descriptor = NULL;
+    if (UCS_PTR_IS_ERR(result)) {
+        core_channel_set_broken(rndv->channel);
+        written(rndv, UCS_PTR_STATUS(result));
+    } else if (result == NULL) {
+        written(rndv, UCS_OK);
+    } else {
+        core_endpoint_start(rndv->channel->conn.endpoint);
+    }
+}
+
+/*
+ * Can UCX write the fragment where it belongs? It can where the target is one
+ * piece of memory that is registered, or that needs no registration, and where
+ * no checksum is to be taken before the bytes are believed.
+ */
+static bool find_in_place(rndv_t *rndv, void **target_p, ucp_mem_h *memh_p)
+{
+    ucxpool_request_t   *request = rndv->request;
+    ucxpool_t           *pool    = rndv->pool;
+    uint64_t             length  = rndv->data.length;
+    block_comm_buffer_t *buffer;
+    copy_extent_t        extent;
+    mem_piece_t          where;
+
+    if ((rndv->data.flags & PROTO_DATA_CHECKSUM) ||
+        request->data.memory.is_unseen ||
+        (request->stream.has_gpu_segments &&
+         (request->data.capacity / request->data.memory.num < length))) {
+        return false; /* to look for one among many pieces costs a walk */
+    }
+    request->recv->restarts += rndv->data.offset < request->plan->at.offset;
+    copy_plan_extent(request->plan, rndv->data.offset, length, &extent);
+    if ((extent.address == NULL) || (extent.length != length)) {
+        return false;
+    }
+    *target_p = extent.address;
+    *memh_p   = NULL;
+    if ((pool->memory.ucx_blocks == pool->memory.blocks) &&
+        block_comm_find(pool->memory.comm, extent.address, length, &where,
+                        &buffer) &&
+        (where.length == length)) {
+        const mem_region_t *region =
+            &pool->memory.regions.regions[where.region];
+
+        *target_p = (uint8_t *)region->address + where.offset;
+        *memh_p   = region->memh;
+        return true;
+    }
+    return !pool->needs_registration;
+}
+
+/* Settle where a fragment goes; false: it must wait for a receive block. */
+static bool start_rndv(rndv_t *rndv)
+{
+    ucxpool_request_t *request = rndv->request;
+    ucxpool_t         *pool    = rndv->pool;
+    block_pool_t      *blocks  = pool->memory.ucx_blocks;
+    void              *target;
+    ucp_mem_h          memh;
+    mem_piece_t        where;
+
+    if (request->stream.marker != NULL) {
+        return false; /* the caller's stream may still use the target */
+    }
+    if (find_in_place(rndv, &target, &memh)) {
+        rndv->in_place = true;
+    } else if (block_pool_get(blocks, BLOCK_SHARE_RECV, &rndv->block) ==
+               UCXPOOL_OK) {
+        block_pool_locate(blocks, rndv->block, &where);
+        target = block_pool_address(blocks, rndv->block);
+        memh   = core_ucx_memh(blocks, &where);
+    } else {
+        base_range_begin(&rndv->blocked, BASE_RANGE_BLOCK, rndv->data.length);
+        return false;
+    }
+    base_range_end(&rndv->blocked);
+    request->recv->rndvs++;
+    request->recv->in_place += rndv->in_place;
+    base_list_add_tail(&pool->wire->writing, &rndv->link);
+    land(rndv, target, memh);
+    return true;
+}
+
+bool wire_rndv_start(ucxpool_request_t *request, const proto_data_t *data,
+                     void *descriptor)
+{
+    rndv_t *rndv = rndv_get(request->channel);
+
+    if (rndv == NULL) {
+        return false;
+    }
+    request->recv->pending++;
+    rndv->request    = request;
+    rndv->data       = *data;
+    rndv->descriptor = descriptor;
+    if (!start_rndv(rndv)) {
+        base_list_add_tail(&rndv->pool->wire->waiting, &rndv->link);
+    }
+    return true;
+}
+
+/*
+ * The first that can go on, if it does. Those whose callers' streams are not
+ * there yet are passed over; behind one that finds no block nobody is asked,
+ * because each look at another place of the message may cost a walk. Its start
+ * may end requests, and the list is another one then.
+ */
+static bool start_one(ucxpool_t *pool)
+{
+    rndv_t      *rndv;
+    base_list_t *next;
+
+    base_list_for_each(rndv, &pool->wire->waiting, rndv_t, link) {
+        if (rndv->request->stream.marker != NULL) {
+            continue;
+        }
+        next = rndv->link.next;
+        base_list_del(&rndv->link);
+        if (start_rndv(rndv)) {
+            return true;
+        }
+        base_list_add_tail(next, &rndv->link);
+        break;
+    }
+    return false;
+}
+
+unsigned wire_rndv_progress(ucxpool_t *pool)
+{
+    unsigned count = 0;
+
+    while (start_one(pool)) {
+        count++;
+    }
+    return count;
+}
+
+void wire_rndv_forget(ucxpool_request_t *request)
+{
+    rndv_t *rndv;
+    rndv_t *next;
+
+    base_list_for_each_safe(rndv, next, &request->pool->wire->waiting, rndv_t,
+                            link) {
+        if (rndv->request == request) {
+            base_list_del(&rndv->link);
+            ucp_am_data_release(request->pool->ucx.worker, rndv->descriptor);
+            rndv_put(rndv);
+        }
+    }
+    base_list_for_each(rndv, &request->pool->wire->writing, rndv_t, link) {
+        if ((rndv->request == request) && !rndv->in_place &&
+            !rndv->in_quarantine) {
+            rndv->in_quarantine = true;
+            block_pool_quarantine(request->pool->memory.ucx_blocks,
+                                  BLOCK_SHARE_RECV, rndv->block);
+        }
+    }
+}
+
+/* --- state ---------------------------------------------------------------- */
+
+ucxpool_status_t wire_pool_create(ucxpool_t *pool)
+{
+    struct wire_pool *wire = malloc(sizeof(*wire));
+
+    if (wire == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a pool");
+    }
+    base_list_init(&wire->writing);
+    base_list_init(&wire->waiting);
+    base_list_init(&wire->free);
+    pool->wire = wire;
+    return UCXPOOL_OK;
+}
+
+void wire_pool_destroy(ucxpool_t *pool)
+{
+    rndv_t *rndv;
+    rndv_t *next;
+
+    /* Those that UCX never came back from stay: it may write to them yet. */
+    base_list_for_each_safe(rndv, next, &pool->wire->writing, rndv_t, link) {
+        if (rndv->is_written) {
+            base_list_del(&rndv->link);
+            free(rndv);
+        }
+    }
+    while (!base_list_is_empty(&pool->wire->free)) {
+        rndv = base_list_head(&pool->wire->free, rndv_t, link);
+        base_list_del(&rndv->link);
+        free(rndv);
+    }
+    free(pool->wire);
+    pool->wire = NULL;
+}
