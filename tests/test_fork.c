@@ -305,6 +305,45 @@ START_TEST(programs_that_are_started_inherit_nothing)
 }
 END_TEST
 
+static bool is_inherited(int fd)
+{
+    return is_socket(fd) && !(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+}
+
+static bool inherits_none_but(const bool *was_open)
+{
+    for (int fd = 0; fd < MAX_FDS; fd++) {
+        if (!was_open[fd] && is_inherited(fd)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Most open in the pause after a scan of the descriptors. */
+START_TEST(programs_inherit_none_of_many_connections_that_open_at_once)
+{
+    enum { NUM = 50 };
+    bool               was_open[MAX_FDS];
+    ucxpool_channel_t *channels[2 * NUM];
+    pair_t             pair;
+
+    for (int fd = 0; fd < MAX_FDS; fd++) {
+        was_open[fd] = fcntl(fd, F_GETFD) >= 0;
+    }
+    pair_init(&pair, "WIRE=ucx", "WIRE=ucx");
+    for (int i = 0; i < NUM; i++) {
+        channels[2 * i]     = pair_meet(pair.a, pair.b);
+        channels[2 * i + 1] = pair_meet(pair.b, pair.a);
+    }
+    for (int i = 0; i < 2 * NUM; i++) {
+        pair_until(&pair, pair_is_open(channels[i]));
+    }
+    pair_until(&pair, inherits_none_but(was_open));
+    pair_cleanup(&pair);
+}
+END_TEST
+
 /* --- the parent's death ------------------------------------------------------
  */
 
@@ -397,6 +436,8 @@ int main(void)
     tcase_add_test(tcase, a_child_of_a_process_with_a_pool_is_warned_of_ucx);
     tcase_add_test(tcase, a_child_that_listens_is_warned_of_ucx);
     tcase_add_loop_test(tcase, programs_that_are_started_inherit_nothing, 0, 2);
+    tcase_add_test(tcase,
+                   programs_inherit_none_of_many_connections_that_open_at_once);
     tcase_add_test(tcase,
                    a_child_that_lives_on_does_not_hide_its_parents_death);
     suite_add_tcase(suite, tcase);

@@ -98,13 +98,12 @@ core_endpoint_t *core_endpoint_borrow(ucxpool_t *pool, ucp_ep_h ep)
     return endpoint;
 }
 
-/* All that the pool has is looked at, of thousands of channels perhaps: not for
- * one that was kept. */
+/* Not for one that was kept. */
 void core_endpoint_close_on_exec(core_endpoint_t *endpoint)
 {
     if (!endpoint->is_cloexec) {
         endpoint->is_cloexec = true;
-        ucx_child_close_on_exec(&endpoint->pool->wakeup.child);
+        ucx_child_connected(&endpoint->pool->wakeup.child);
     }
 }
 

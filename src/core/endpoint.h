@@ -51,7 +51,7 @@ void core_endpoint_warn(void);
 /* An endpoint of the caller's. NULL: no memory. */
 core_endpoint_t *core_endpoint_borrow(ucxpool_t *pool, ucp_ep_h ep);
 
-/* Close on exec what UCX has opened for it by now. */
+/* Close on exec what UCX has opened for it by now, soon. */
 void core_endpoint_close_on_exec(core_endpoint_t *endpoint);
 
 /* It has failed; from any thread. */

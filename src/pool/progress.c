@@ -343,6 +343,7 @@ static unsigned progress_sockets(ucxpool_t *pool)
     count += wireup_listener_progress(pool);
     count += wireup_fd_export_progress(pool);
     count += wireup_fd_import_progress(pool);
+    ucx_child_progress(&pool->wakeup.child);
     if (has_endpoints(pool)) {
         count += ucx_tcp_watch_progress(&pool->wakeup.tcp_watch);
     }
@@ -356,6 +357,7 @@ uint64_t pool_sockets_deadline(ucxpool_t *pool)
         wireup_listener_deadline(pool),
         wireup_fd_import_deadline(pool),
         wireup_fd_export_deadline(pool),
+        ucx_child_deadline(&pool->wakeup.child),
         has_endpoints(pool) ? ucx_tcp_watch_deadline(&pool->wakeup.tcp_watch)
                             : BASE_CLOCK_FOREVER,
     };

@@ -2,6 +2,7 @@
 
 #include "ucx/child.h"
 
+#include "base/clock.h"
 #include "base/lock.h"
 #include "base/log.h"
 
@@ -264,6 +265,37 @@ static void close_on_exec(int fd, void *arg)
 void ucx_child_close_on_exec(const ucx_child_t *child)
 {
     ucx_epoll_visit(child->epoll_fd, close_on_exec, NULL);
+}
+
+/* The pause after a scan, as a multiple of its length. */
+#define PAUSE_FACTOR 8
+
+void ucx_child_connected(ucx_child_t *child)
+{
+    child->is_due = true;
+    ucx_child_progress(child);
+}
+
+void ucx_child_progress(ucx_child_t *child)
+{
+    uint64_t now;
+    uint64_t end;
+
+    if (!child->is_due) {
+        return;
+    }
+    now = base_clock_now();
+    if (now >= child->next_scan) {
+        child->is_due = false;
+        ucx_child_close_on_exec(child);
+        end              = base_clock_now();
+        child->next_scan = end + PAUSE_FACTOR * (end - now);
+    }
+}
+
+uint64_t ucx_child_deadline(const ucx_child_t *child)
+{
+    return child->is_due ? child->next_scan : BASE_CLOCK_FOREVER;
 }
 
 /* Visit each descriptor of this process. False if they cannot be listed. */

@@ -23,11 +23,14 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct ucx_child {
     base_list_t link;
     int         epoll_fd;
     bool        is_foreign; /* this process is a child of the pool's process */
+    bool        is_due;     /* connections were made since the last scan */
+    uint64_t    next_scan;
 } ucx_child_t;
 
 /* From now on, a forked child replaces the descriptors that are reachable from
@@ -37,6 +40,17 @@ void ucx_child_remove(ucx_child_t *child);
 
 /* Set close-on-exec for the descriptors that the epoll has now. */
 void ucx_child_close_on_exec(const ucx_child_t *child);
+
+/*
+ * The same after a connection was made. A scan reads all descriptors of the
+ * pool: with a thousand connections, a scan for each would take most of the
+ * processor's time. After each scan there is a pause of eight times its length.
+ * A connection that is made in the pause waits for ucx_child_progress(), which
+ * is due at ucx_child_deadline().
+ */
+void     ucx_child_connected(ucx_child_t *child);
+void     ucx_child_progress(ucx_child_t *child);
+uint64_t ucx_child_deadline(const ucx_child_t *child);
 
 /*
  * In a process that was forked while its parent had a pool: warn once that UCX
