@@ -446,6 +446,53 @@ START_TEST(many_callers_at_once_are_let_in)
 }
 END_TEST
 
+/* Drive it until what it has sent to the client is there. */
+static void progress_until_readable(bootstrap_listener_t *listener,
+                                    bootstrap_client_t   *client)
+{
+    struct pollfd event = {.fd = bootstrap_client_fd(client), .events = POLLIN};
+
+    while (poll(&event, 1, 0) == 0) {
+        bootstrap_listener_progress(listener);
+    }
+}
+
+START_TEST(clients_are_not_late_when_the_listener_is)
+{
+    enum { NUM = 40 }; /* more than one call looks at */
+    bootstrap_listener_params_t params = loopback_params(secret);
+    bootstrap_listener_stats_t  stats;
+    bootstrap_listener_t       *listener;
+    bootstrap_client_t         *clients[NUM];
+    struct epoll_event          events[NUM];
+
+    params.max_half_open = NUM;
+    params.accept_queue  = NUM;
+    ck_assert_int_eq(bootstrap_listener_create(&params, &listener), UCXPOOL_OK);
+    for (int i = 0; i < NUM; i++) {
+        clients[i] = connected_client(listener);
+        progress_until_readable(listener, clients[i]);
+    }
+    for (int i = 0; i < NUM; i++) {
+        ck_assert_int_eq(bootstrap_client_progress(clients[i]),
+                         UCXPOOL_INPROGRESS);
+    }
+    while (epoll_wait(bootstrap_listener_fd(listener), events, NUM, -1) < NUM) {
+    }
+    net_call_skip(LOOPBACK_TIMEOUT_NS);
+    loopback_settle(listener);
+    bootstrap_listener_get_stats(listener, &stats);
+    ck_assert_uint_eq(stats.num_timed_out, 0);
+    for (int i = 0; i < NUM; i++) {
+        loopback_wait(bootstrap_client_fd(clients[i]));
+        ck_assert_int_eq(bootstrap_client_progress(clients[i]), UCXPOOL_OK);
+        assert_peer_waits(listener);
+        bootstrap_client_destroy(clients[i]);
+    }
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
 /* What the system allows: it cuts a longer queue to this. */
 static int longest_queue(void)
 {
@@ -1118,6 +1165,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, a_client_for_which_no_descriptor_is_left_tries_again);
     tcase_add_test(tcase, strangers_get_a_quarter_of_the_descriptors);
     tcase_add_test(tcase, many_callers_at_once_are_let_in);
+    tcase_add_test(tcase, clients_are_not_late_when_the_listener_is);
     tcase_add_test(
         tcase, strangers_who_come_at_once_find_a_place_in_the_systems_queue);
     tcase_add_test(tcase, the_work_of_one_call_is_bounded);

@@ -689,10 +689,10 @@ unsigned bootstrap_listener_progress(bootstrap_listener_t *listener)
     bool               can_accept = false;
     int                num_ready;
 
-    num_events += pending_end_late(listener->pending);
     num_ready = epoll_wait(listener->epoll_fd, events, EVENTS_PER_CALL, 0);
     /* New connections last: they take slots, and what the events say of a slot
-     * must not be applied to its next owner. */
+     * must not be applied to its next owner. Time-outs after the last event: a
+     * client is not late because this process was. */
     for (int i = 0; i < num_ready; i++) {
         if (events[i].data.u32 == LISTENER_INDEX) {
             can_accept = true;
@@ -700,6 +700,9 @@ unsigned bootstrap_listener_progress(bootstrap_listener_t *listener)
             pending_progress(listener->pending, events[i].data.u32);
             num_events++;
         }
+    }
+    if (num_ready < EVENTS_PER_CALL) {
+        num_events += pending_end_late(listener->pending);
     }
     if (can_accept) {
         num_events += accept_connections(listener);
