@@ -40,7 +40,7 @@ START_TEST(defaults_are_those_of_the_header)
     ck_assert(!values_of(config)->listen_without_secret);
     ck_assert_uint_eq(values_of(config)->max_half_open, 1024);
     ck_assert_uint_eq(values_of(config)->accept_queue, 1024);
-    ck_assert_uint_eq(values_of(config)->handshake_timeout_ns, 5 * SEC);
+    ck_assert_uint_eq(values_of(config)->handshake_timeout_ns, 30 * SEC);
     ck_assert_uint_eq(values_of(config)->log_level, BASE_LOG_WARN);
 }
 END_TEST

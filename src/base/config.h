@@ -115,7 +115,7 @@ typedef struct base_config {
     bool           listen_without_secret; /* LISTEN_WITHOUT_SECRET: n */
     unsigned       max_half_open;         /* MAX_HALF_OPEN: 1024 */
     unsigned       accept_queue;          /* ACCEPT_QUEUE: 1024 */
-    uint64_t       handshake_timeout_ns;  /* HANDSHAKE_TIMEOUT: 5s */
+    uint64_t       handshake_timeout_ns;  /* HANDSHAKE_TIMEOUT: 30s */
 
     /* process */
     unsigned log_level; /* LOG_LEVEL: warn */

@@ -493,8 +493,10 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
              "Maximum number of authenticated peers that wait to be accepted "
              "by a listener; each needs 5 KiB. Further peers are refused and "
              "try again until HANDSHAKE_TIMEOUT."),
-    TIME("HANDSHAKE_TIMEOUT", handshake_timeout_ns, "5s", 0, MS, 3600 * SEC,
-         "Time within which a connection must complete its handshake."),
+    TIME("HANDSHAKE_TIMEOUT", handshake_timeout_ns, "30s", 0, MS, 3600 * SEC,
+         "Time within which a connection must complete its handshake. A "
+         "listener that 1,000 peers call at once, on a machine with many busy "
+         "processes, takes several seconds to answer the last one."),
 
     WORD("LOG_LEVEL", log_level, "warn", log_words,
          "Level of the process's log. The log goes to stderr unless the "
