@@ -100,7 +100,8 @@ check_PROGRAMS += \
 	tests/test_heap_range tests/test_heap_threads tests/test_hello \
 	tests/test_hostile tests/test_hostile_ucx tests/test_keys \
 	tests/test_launch tests/test_lengths tests/test_lifeline \
-	tests/test_link tests/test_listener tests/test_lock tests/test_meet \
+	tests/test_link tests/test_listener tests/test_lock \
+	tests/test_many_peers tests/test_meet \
 	tests/test_memory tests/test_nap tests/test_network_faults \
 	tests/test_null tests/test_nvml tests/test_padding tests/test_pairs \
 	tests/test_parse tests/test_peer_death tests/test_peer_timeouts \

@@ -749,47 +749,6 @@ START_TEST(a_queue_that_stays_full_fails_the_channel_in_words)
 }
 END_TEST
 
-/* With default settings, except for the time limit. Progress has no deadline: a
- * slow machine takes long. */
-START_TEST(a_thousand_channels_connect_at_once)
-{
-    enum { MAX = 1000 };
-    static ucxpool_channel_t *callers[MAX];
-    static ucxpool_channel_t *accepted[MAX];
-    int                       num = (getenv("TEST_SLOW") != NULL) ? 200 : MAX;
-    ucxpool_listener_t       *listener;
-    pair_t                    pair;
-    int                       num_accepted = 0;
-    int                       num_open     = 0;
-
-    pair.a   = pool_with(secret_a, "HANDSHAKE_TIMEOUT=1h");
-    pair.b   = pool_with(secret_a, "HANDSHAKE_TIMEOUT=1h");
-    listener = pair_listen(pair.a, "127.0.0.1:0");
-    for (int i = 0; i < num; i++) {
-        callers[i] =
-            pair_call(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
-    }
-    while (num_open < 2 * num) {
-        pair_progress(&pair);
-        while ((num_accepted < num) &&
-               (ucxpool_listener_accept(
-                    listener, NULL, &accepted[num_accepted]) == UCXPOOL_OK)) {
-            num_accepted++;
-        }
-        while ((num_open < num) && pair_is_open(callers[num_open])) {
-            num_open++;
-        }
-        ck_assert_int_ne(pair_state(callers[num_open % num]),
-                         UCXPOOL_CHANNEL_FAILED);
-        while ((num_open >= num) && (num_open - num < num_accepted) &&
-               pair_is_open(accepted[num_open - num])) {
-            num_open++;
-        }
-    }
-    pair_cleanup(&pair);
-}
-END_TEST
-
 /* --- by address --------------------------------------------------------- */
 
 static ucxpool_channel_t *connect_to(ucxpool_t *from, ucxpool_t *to,
@@ -936,15 +895,10 @@ int main(void)
 {
     Suite   *suite = suite_create("listener");
     TCase   *tcase = tcase_create("listener");
-    TCase   *storm = tcase_create("storm");
     SRunner *runner;
     int      num_failed;
 
     tcase_set_timeout(tcase, 60);
-    tcase_add_checked_fixture(storm, setup, teardown);
-    tcase_add_test(storm, a_thousand_channels_connect_at_once);
-    tcase_set_timeout(storm, 600);
-    suite_add_tcase(suite, storm);
     tcase_add_checked_fixture(tcase, setup, teardown);
     add_tests(tcase);
     suite_add_tcase(suite, tcase);
