@@ -118,7 +118,7 @@ def get_address(ifname=None):
 
 
 def create_listener(callback_func, port=None, endpoint_error_handling=True,
-                    connect_timeout=5.0, *, address=None):
+                    connect_timeout=30.0, *, address=None):
     """Listen; callback_func(endpoint), a function or a coroutine, is called
     for each peer. Close the Listener, or lose it, to stop.
 
@@ -133,8 +133,9 @@ def create_listener(callback_func, port=None, endpoint_error_handling=True,
 
 
 async def create_endpoint(ip_address, port, endpoint_error_handling=True,
-                          connect_timeout=5.0):
-    """Connect to a listener."""
+                          connect_timeout=30.0):
+    """Connect to a listener within connect_timeout seconds. UCXX's default is
+    5.0; many peers on a busy machine need longer."""
     return Endpoint(await _get_pool().connect(_address.at(ip_address, port),
                                               timeout=connect_timeout))
 

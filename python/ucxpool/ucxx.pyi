@@ -26,11 +26,11 @@ def get_address(ifname: str | None = None) -> str: ...
 def create_listener(callback_func: Callable[[Endpoint], object],
                     port: int | None = None,
                     endpoint_error_handling: bool = True,
-                    connect_timeout: float = 5.0, *,
+                    connect_timeout: float = 30.0, *,
                     address: str | None = None) -> Listener: ...
 async def create_endpoint(ip_address: str, port: int,
                           endpoint_error_handling: bool = True,
-                          connect_timeout: float = 5.0) -> Endpoint: ...
+                          connect_timeout: float = 30.0) -> Endpoint: ...
 
 class Listener:
     def __init__(self, pool: Pool, where: str,

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import random
+import resource
 import socket
 import subprocess
 import sys
@@ -387,6 +388,70 @@ class Many(unittest.TestCase):
                          {agent.name: told for agent in self.agents})
         for thread in threads:
             thread.join()
+
+
+CALLERS = """
+import sys, time
+from ucxpool.nixl import nixl_agent, nixl_agent_config
+first, count = map(int, sys.argv[1:])
+config = nixl_agent_config(enable_prog_thread=False)
+agents = [nixl_agent(f"agent {first + number}", config)
+          for number in range(count)]
+print("ready", flush=True)
+metadata = bytes.fromhex(sys.stdin.readline())
+for agent in agents:
+    agent.add_remote_agent(metadata)
+for agent in agents:
+    agent.send_notif("owner", agent.name.encode())
+while True:
+    for agent in agents:
+        agent.get_new_notifs()
+    time.sleep(0.02)
+"""
+
+
+class Thousand(unittest.TestCase):
+    """Agents of 8 processes that call one at once, with default time limits."""
+    PROCESSES, EACH = 8, 125
+
+    def start(self, first):
+        settings = {"UCXPOOL_COMM_SIZE": "1m", "UCXPOOL_BLOCK_SIZE": "64k"}
+        if os.getloadavg()[0] > 2 * os.cpu_count():
+            settings["UCXPOOL_HANDSHAKE_TIMEOUT"] = "10m"
+        process = subprocess.Popen(
+            [sys.executable, "-c", CALLERS, str(first), str(self.EACH)],
+            text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env={**os.environ, **settings})
+        self.addCleanup(self.stop, process)
+        return process
+
+    def stop(self, process):
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+    def test_their_notifications_arrive(self):
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        total = self.PROCESSES * self.EACH
+        callers = [self.start(first) for first in range(0, total, self.EACH)]
+        owner = nixl_agent("owner")
+        self.addCleanup(owner._close)
+        for process in callers:
+            self.assertEqual(process.stdout.readline(), "ready\n")
+        for process in callers:
+            process.stdin.write(owner.get_agent_metadata().hex() + "\n")
+            process.stdin.flush()
+        notes = {}
+        while sum(map(len, notes.values())) < total:
+            for name, more in owner.get_new_notifs().items():
+                notes.setdefault(name, []).extend(more)
+            self.assertEqual([process.poll() for process in callers],
+                             [None] * self.PROCESSES)
+            time.sleep(0.001)
+        self.assertEqual(notes, {f"agent {number}": [b"agent %d" % number]
+                                 for number in range(total)})
 
 
 class AgentsWithThreads(Agents):
