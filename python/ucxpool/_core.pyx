@@ -1787,8 +1787,9 @@ cdef class Pool:
         channel._handle = handle
         channel._pool = self
         channel.number = <uintptr_t>params.user_ptr
-        self._channels[channel.number] = weakref.ref(channel)
         channel.__init__()
+        # From here on, another thread may deliver events to the channel.
+        self._channels[channel.number] = weakref.ref(channel)
         return channel
 
     def _create_listener(self, where):
@@ -1811,8 +1812,8 @@ cdef class Pool:
         listener = self._listener_type.__new__(self._listener_type)
         listener._handle = handle
         listener._pool = self
-        self._listeners[<uintptr_t>handle] = listener
         listener.__init__()
+        self._listeners[<uintptr_t>handle] = listener
         return listener
 
     def _create_window(self, buffer, name, file):
