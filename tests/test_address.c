@@ -1,4 +1,4 @@
-/* "host:port", taken apart and looked up. */
+/* Parsing and resolution of "host:port". */
 #include <config.h>
 
 #include "net_calls.h"
@@ -49,7 +49,7 @@ static void assert_refused(const char *text, bootstrap_where_use_t use,
                   "\"%s\" is not in \"%s\"", words, ucxpool_error_detail());
 }
 
-START_TEST(addresses_in_numbers_are_read)
+START_TEST(numeric_addresses_are_parsed)
 {
     assert_address("127.0.0.1:7000", BOOTSTRAP_WHERE_CONNECT, "127.0.0.1:7000");
     assert_address("[::1]:65535", BOOTSTRAP_WHERE_CONNECT, "[::1]:65535");
@@ -59,7 +59,7 @@ START_TEST(addresses_in_numbers_are_read)
 }
 END_TEST
 
-START_TEST(without_a_host_all_addresses_are_listened_on)
+START_TEST(listen_without_host_uses_all_addresses)
 {
     ck_assert_int_eq(
         bootstrap_where_resolve(":7000", BOOTSTRAP_WHERE_LISTEN, &where),
@@ -71,13 +71,13 @@ START_TEST(without_a_host_all_addresses_are_listened_on)
 }
 END_TEST
 
-START_TEST(a_name_is_listened_on_by_ipv4_first)
+START_TEST(listen_prefers_ipv4_for_a_name)
 {
     assert_address("localhost:7000", BOOTSTRAP_WHERE_LISTEN, "127.0.0.1:7000");
 }
 END_TEST
 
-START_TEST(what_is_no_host_and_port_is_refused_with_the_reason)
+START_TEST(malformed_addresses_are_rejected_with_a_reason)
 {
     char long_text[BOOTSTRAP_WHERE_SIZE + 1];
 
@@ -103,14 +103,14 @@ START_TEST(what_is_no_host_and_port_is_refused_with_the_reason)
 }
 END_TEST
 
-START_TEST(to_connect_a_host_and_a_port_are_needed)
+START_TEST(connect_needs_a_host_and_a_port)
 {
     assert_refused(":7000", BOOTSTRAP_WHERE_CONNECT, "a host is needed");
     assert_refused("127.0.0.1:0", BOOTSTRAP_WHERE_CONNECT, "must not be 0");
 }
 END_TEST
 
-START_TEST(a_host_without_an_address_is_refused_with_the_systems_words)
+START_TEST(unresolvable_host_reports_the_resolver_error)
 {
     net_call_fail(NET_CALL_GETADDRINFO, 1, EAI_NONAME);
     assert_refused("nowhere:7000", BOOTSTRAP_WHERE_CONNECT,
@@ -129,7 +129,7 @@ START_TEST(a_host_without_an_address_is_refused_with_the_systems_words)
 }
 END_TEST
 
-START_TEST(loopback_is_known_in_all_its_forms)
+START_TEST(every_form_of_loopback_is_recognized)
 {
     static const struct {
         const char *text;
@@ -158,7 +158,7 @@ START_TEST(loopback_is_known_in_all_its_forms)
 }
 END_TEST
 
-START_TEST(an_ipv4_peer_of_an_ipv6_socket_is_shown_as_ipv4)
+START_TEST(ipv4_mapped_peer_is_printed_as_ipv4)
 {
     assert_address("[::ffff:127.0.0.1]:80", BOOTSTRAP_WHERE_CONNECT,
                    "127.0.0.1:80");
@@ -173,15 +173,14 @@ int main(void)
     int      num_failed;
 
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, addresses_in_numbers_are_read);
-    tcase_add_test(tcase, without_a_host_all_addresses_are_listened_on);
-    tcase_add_test(tcase, a_name_is_listened_on_by_ipv4_first);
-    tcase_add_test(tcase, what_is_no_host_and_port_is_refused_with_the_reason);
-    tcase_add_test(tcase, to_connect_a_host_and_a_port_are_needed);
-    tcase_add_test(tcase,
-                   a_host_without_an_address_is_refused_with_the_systems_words);
-    tcase_add_test(tcase, loopback_is_known_in_all_its_forms);
-    tcase_add_test(tcase, an_ipv4_peer_of_an_ipv6_socket_is_shown_as_ipv4);
+    tcase_add_test(tcase, numeric_addresses_are_parsed);
+    tcase_add_test(tcase, listen_without_host_uses_all_addresses);
+    tcase_add_test(tcase, listen_prefers_ipv4_for_a_name);
+    tcase_add_test(tcase, malformed_addresses_are_rejected_with_a_reason);
+    tcase_add_test(tcase, connect_needs_a_host_and_a_port);
+    tcase_add_test(tcase, unresolvable_host_reports_the_resolver_error);
+    tcase_add_test(tcase, every_form_of_loopback_is_recognized);
+    tcase_add_test(tcase, ipv4_mapped_peer_is_printed_as_ipv4);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,4 +1,4 @@
-/* The client of a listener: connecting, time-outs, and what can go wrong. */
+/* The client of a listener: connecting, timeouts and errors. */
 #include <config.h>
 
 #include "loopback.h"
@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The time-out that loopback_client() asks for. */
+/* The timeout that loopback_client() sets. */
 #define TIMEOUT_NS LOOPBACK_TIMEOUT_NS
 
 static base_secret_t *secret;
@@ -64,7 +64,7 @@ static bootstrap_client_t *call(const bootstrap_where_t *where)
     return client;
 }
 
-/* A port at which nobody listens: it is bound, and stays so. */
+/* A port without a listener: the socket is bound and does not listen. */
 static int closed_port(uint16_t *port_p)
 {
     struct sockaddr_in address = {
@@ -81,7 +81,7 @@ static int closed_port(uint16_t *port_p)
     return fd;
 }
 
-/* A listener of the test's own, that can be made to say anything. */
+/* A listener of the test, which can send anything. */
 static int open_listener(uint16_t *port_p)
 {
     int fd = closed_port(port_p);
@@ -100,7 +100,7 @@ static void advance(bootstrap_client_t *client)
     }
 }
 
-START_TEST(a_port_at_which_nobody_listens_is_told)
+START_TEST(port_without_a_listener_is_reported)
 {
     uint16_t            port;
     int                 fd     = closed_port(&port);
@@ -117,7 +117,7 @@ START_TEST(a_port_at_which_nobody_listens_is_told)
 }
 END_TEST
 
-START_TEST(the_next_address_is_tried_when_one_fails)
+START_TEST(failed_address_falls_back_to_the_next)
 {
     uint16_t              port;
     int                   fd       = closed_port(&port);
@@ -139,7 +139,7 @@ START_TEST(the_next_address_is_tried_when_one_fails)
 }
 END_TEST
 
-START_TEST(over_ipv6_it_is_the_same)
+START_TEST(client_connects_over_ipv6)
 {
     bootstrap_listener_params_t params = loopback_params(secret);
     bootstrap_where_t           where;
@@ -151,7 +151,8 @@ START_TEST(over_ipv6_it_is_the_same)
         UCXPOOL_OK);
     params.where = &where;
     if (bootstrap_listener_create(&params, &listener) != UCXPOOL_OK) {
-        /* This machine has no IPv6; then the answer is an error in words. */
+        /* This machine has no IPv6, so the client must report an error with a
+         * detail. */
         ck_assert_str_ne(ucxpool_error_detail(), "");
         return;
     }
@@ -164,7 +165,7 @@ START_TEST(over_ipv6_it_is_the_same)
 }
 END_TEST
 
-START_TEST(a_silent_listener_is_given_up_in_time)
+START_TEST(silent_listener_times_out)
 {
     uint16_t            port;
     int                 fd     = open_listener(&port);
@@ -185,7 +186,7 @@ START_TEST(a_silent_listener_is_given_up_in_time)
 }
 END_TEST
 
-START_TEST(a_connection_that_never_stands_is_given_up_in_time)
+START_TEST(unfinished_tcp_connect_times_out)
 {
     enum { NUM_OTHERS = 4 };
     uint16_t            port;
@@ -193,8 +194,8 @@ START_TEST(a_connection_that_never_stands_is_given_up_in_time)
     bootstrap_where_t   where;
     bootstrap_client_t *clients[NUM_OTHERS];
 
-    /* The system keeps one or two connections for this listener, and leaves
-     * the others without an answer. */
+    /* The kernel accepts one or two connections for this backlog and ignores
+     * further ones. */
     ck_assert_int_eq(listen(fd, 0), 0);
     where = where_of(port);
     for (int i = 0; i < NUM_OTHERS; i++) {
@@ -213,9 +214,9 @@ START_TEST(a_connection_that_never_stands_is_given_up_in_time)
 }
 END_TEST
 
-/* Nothing comes from the first address: it does not use up the time of the
- * second. */
-START_TEST(the_next_address_is_tried_when_one_does_not_answer)
+/* The first address does not answer. The wait for it must not use up the time
+ * of the second one. */
+START_TEST(silent_address_falls_back_to_the_next)
 {
     enum { NUM_OTHERS = 4 };
     uint16_t              port;
@@ -246,7 +247,7 @@ START_TEST(the_next_address_is_tried_when_one_does_not_answer)
 }
 END_TEST
 
-/* A child that was forked holds a copy of the socket that failed. */
+/* A forked child holds a copy of the socket that failed. */
 START_TEST(a_forked_child_does_not_confuse_the_client)
 {
     uint16_t            ports[2];
@@ -269,7 +270,7 @@ START_TEST(a_forked_child_does_not_confuse_the_client)
         close(pipe_fds[1]);
         _exit(read(pipe_fds[0], &byte, 1) == 0 ? 0 : 1);
     }
-    /* The first address fails, the second takes the hello. */
+    /* The first address fails, the second one gets the HELLO. */
     for (int i = 0; i < 2; i++) {
         loopback_wait(bootstrap_client_fd(client));
         ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
@@ -285,7 +286,7 @@ START_TEST(a_forked_child_does_not_confuse_the_client)
 }
 END_TEST
 
-START_TEST(without_a_time_out_it_waits_for_ever)
+START_TEST(without_a_timeout_the_client_keeps_waiting)
 {
     uint16_t            port;
     int                 fd    = open_listener(&port);
@@ -303,7 +304,7 @@ START_TEST(without_a_time_out_it_waits_for_ever)
 }
 END_TEST
 
-START_TEST(a_listener_that_hangs_up_is_lost)
+START_TEST(closing_listener_is_reported_lost)
 {
     uint16_t            port;
     int                 fd     = open_listener(&port);
@@ -332,8 +333,9 @@ static void reset_connection(int fd)
     close(peer);
 }
 
-/* As a system does whose queue is full: before or after the client's HELLO. */
-START_TEST(a_client_whose_connection_is_reset_tries_again)
+/* A kernel with a full accept queue does this, before or after the client's
+ * HELLO. */
+START_TEST(client_retries_after_a_connection_reset)
 {
     uint16_t            port;
     int                 fd     = open_listener(&port);
@@ -363,7 +365,7 @@ START_TEST(a_client_whose_connection_is_reset_tries_again)
 }
 END_TEST
 
-START_TEST(a_listener_that_is_no_pool_is_called_so)
+START_TEST(listener_that_is_not_a_pool_is_reported)
 {
     static const char   banner[] = "220 mail.example ESMTP ready\r\n";
     uint16_t            port;
@@ -383,7 +385,7 @@ START_TEST(a_listener_that_is_no_pool_is_called_so)
 }
 END_TEST
 
-START_TEST(a_client_that_calls_itself_is_not_let_in)
+START_TEST(client_connected_to_itself_is_rejected)
 {
     static uint8_t      bytes[8192];
     uint16_t            port;
@@ -404,7 +406,7 @@ START_TEST(a_client_that_calls_itself_is_not_let_in)
 }
 END_TEST
 
-START_TEST(too_long_a_blob_is_refused)
+START_TEST(blob_that_is_too_long_is_rejected)
 {
     static uint8_t      bytes[BOOTSTRAP_BLOB_MAX + 1];
     bootstrap_where_t   where = where_of(7);
@@ -417,7 +419,7 @@ START_TEST(too_long_a_blob_is_refused)
 }
 END_TEST
 
-START_TEST(hanging_up_half_way_leaves_nothing_behind)
+START_TEST(cleanup_in_mid_handshake_leaks_nothing)
 {
     unsigned              num_fds  = net_call_num_fds();
     bootstrap_listener_t *listener = loopback_listener(secret);
@@ -438,8 +440,8 @@ START_TEST(hanging_up_half_way_leaves_nothing_behind)
 }
 END_TEST
 
-/* One whole authentication; its status, or that of the connect that failed. The
- * answer of the listener does not count. */
+/* One complete authentication. Returns its status, or that of connect if
+ * connect failed. The listener's status does not count. */
 static ucxpool_status_t connect_once(bootstrap_listener_t    *listener,
                                      const bootstrap_where_t *where)
 {
@@ -469,7 +471,7 @@ static void take_all(bootstrap_listener_t *listener)
     }
 }
 
-START_TEST(a_failing_call_is_an_error_and_may_be_repeated)
+START_TEST(failed_call_is_reported_and_retry_works)
 {
     static const struct {
         net_call_t call;
@@ -497,8 +499,8 @@ START_TEST(a_failing_call_is_an_error_and_may_be_repeated)
             net_call_fail(cases[i].call, ++n, cases[i].error);
             status     = connect_once(listener, &where);
             has_failed = net_call_reset();
-            /* What fails for the listener may be harmless for the client:
-             * taking a socket out of the epoll, for one. */
+            /* An error of the listener can be harmless for the client: removing
+             * a socket from the epoll set, for example. */
             if (!has_failed) {
                 ck_assert_int_eq(status, UCXPOOL_OK);
             }
@@ -542,21 +544,21 @@ int main(void)
 
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, a_port_at_which_nobody_listens_is_told);
-    tcase_add_test(tcase, the_next_address_is_tried_when_one_fails);
-    tcase_add_test(tcase, over_ipv6_it_is_the_same);
-    tcase_add_test(tcase, a_silent_listener_is_given_up_in_time);
-    tcase_add_test(tcase, a_connection_that_never_stands_is_given_up_in_time);
-    tcase_add_test(tcase, the_next_address_is_tried_when_one_does_not_answer);
+    tcase_add_test(tcase, port_without_a_listener_is_reported);
+    tcase_add_test(tcase, failed_address_falls_back_to_the_next);
+    tcase_add_test(tcase, client_connects_over_ipv6);
+    tcase_add_test(tcase, silent_listener_times_out);
+    tcase_add_test(tcase, unfinished_tcp_connect_times_out);
+    tcase_add_test(tcase, silent_address_falls_back_to_the_next);
     tcase_add_test(tcase, a_forked_child_does_not_confuse_the_client);
-    tcase_add_test(tcase, without_a_time_out_it_waits_for_ever);
-    tcase_add_test(tcase, a_listener_that_hangs_up_is_lost);
-    tcase_add_test(tcase, a_client_whose_connection_is_reset_tries_again);
-    tcase_add_test(tcase, a_listener_that_is_no_pool_is_called_so);
-    tcase_add_test(tcase, a_client_that_calls_itself_is_not_let_in);
-    tcase_add_test(tcase, too_long_a_blob_is_refused);
-    tcase_add_test(tcase, hanging_up_half_way_leaves_nothing_behind);
-    tcase_add_test(tcase, a_failing_call_is_an_error_and_may_be_repeated);
+    tcase_add_test(tcase, without_a_timeout_the_client_keeps_waiting);
+    tcase_add_test(tcase, closing_listener_is_reported_lost);
+    tcase_add_test(tcase, client_retries_after_a_connection_reset);
+    tcase_add_test(tcase, listener_that_is_not_a_pool_is_reported);
+    tcase_add_test(tcase, client_connected_to_itself_is_rejected);
+    tcase_add_test(tcase, blob_that_is_too_long_is_rejected);
+    tcase_add_test(tcase, cleanup_in_mid_handshake_leaks_nothing);
+    tcase_add_test(tcase, failed_call_is_reported_and_retry_works);
     tcase_add_test(tcase, the_first_failing_call_is_named);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

@@ -1,4 +1,4 @@
-/* Where the size of BAR1 comes from. */
+/* Sources of the size of BAR1. */
 #include <config.h>
 
 #include "mem/nvml.h"
@@ -21,7 +21,7 @@ static mem_bar_t bar;
 static char      root[64];
 static char      resource[160];
 
-/* A file as the kernel's. */
+/* A file with the format of the kernel's. */
 static void write_resource(const char *text)
 {
     FILE *file = fopen(resource, "w");
@@ -68,7 +68,7 @@ static void check_words(const char *words)
     ck_assert_msg(strstr(bar.reason, words) != NULL, "%s", bar.reason);
 }
 
-START_TEST(the_library_knows_most)
+START_TEST(nvml_reports_total_and_free)
 {
     setenv(MEM_NVML_LIBRARY_VARIABLE, NVML_STAND_IN_PATH, 1);
     setenv("NVML_STAND_IN", "bar1=1073741824,used=1048576,links=4", 1);
@@ -82,7 +82,7 @@ START_TEST(the_library_knows_most)
 }
 END_TEST
 
-START_TEST(without_it_the_kernel_tells_the_size)
+START_TEST(without_nvml_the_kernel_gives_the_size)
 {
     mem_bar_query(BUS_ID, &bar);
     ck_assert_int_eq(bar.source, MEM_BAR_SYSFS);
@@ -94,7 +94,7 @@ START_TEST(without_it_the_kernel_tells_the_size)
 }
 END_TEST
 
-START_TEST(a_library_that_fails_is_as_none)
+START_TEST(failing_nvml_falls_back_to_the_kernel)
 {
     setenv(MEM_NVML_LIBRARY_VARIABLE, NVML_STAND_IN_PATH, 1);
     setenv("NVML_STAND_IN", "fail=nvmlInit_v2:9", 1);
@@ -104,9 +104,9 @@ START_TEST(a_library_that_fails_is_as_none)
 }
 END_TEST
 
-/* A kernel's resource of a GPU that shares the processor's memory is something
- * else. */
-START_TEST(a_gpu_that_says_it_has_none_has_none)
+/* On a GPU that shares the processor's memory, the kernel's resource file
+ * describes something else. */
+START_TEST(gpu_without_bar1_is_reported)
 {
     static const char *const ways[] = {"fail=nvmlDeviceGetBAR1MemoryInfo:3",
                                        "bar1=0,used=0"};
@@ -120,7 +120,7 @@ START_TEST(a_gpu_that_says_it_has_none_has_none)
 }
 END_TEST
 
-START_TEST(what_is_no_resource_is_unknown)
+START_TEST(invalid_resource_file_is_unknown)
 {
     static const char *const texts[] = {
         "",
@@ -146,7 +146,7 @@ START_TEST(what_is_no_resource_is_unknown)
 }
 END_TEST
 
-START_TEST(a_name_that_is_none_leads_nowhere)
+START_TEST(invalid_bus_id_is_unknown)
 {
     static const char *const names[] = {"../../../../etc", "0000:af:00.0/x",
                                         "0000 af"};
@@ -171,12 +171,12 @@ int main(void)
     int      num_failed;
 
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, the_library_knows_most);
-    tcase_add_test(tcase, without_it_the_kernel_tells_the_size);
-    tcase_add_test(tcase, a_library_that_fails_is_as_none);
-    tcase_add_loop_test(tcase, a_gpu_that_says_it_has_none_has_none, 0, 2);
-    tcase_add_test(tcase, what_is_no_resource_is_unknown);
-    tcase_add_test(tcase, a_name_that_is_none_leads_nowhere);
+    tcase_add_test(tcase, nvml_reports_total_and_free);
+    tcase_add_test(tcase, without_nvml_the_kernel_gives_the_size);
+    tcase_add_test(tcase, failing_nvml_falls_back_to_the_kernel);
+    tcase_add_loop_test(tcase, gpu_without_bar1_is_reported, 0, 2);
+    tcase_add_test(tcase, invalid_resource_file_is_unknown);
+    tcase_add_test(tcase, invalid_bus_id_is_unknown);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -1,6 +1,6 @@
 /*
- * The map of free blocks. Its file is taken in, because what threads do to each
- * other is here done step by step, by one.
+ * The bitmap of free blocks. The test includes its source and runs the steps of
+ * concurrent threads one at a time in a single thread.
  */
 #include "../src/block/pool.c"
 
@@ -50,7 +50,7 @@ START_TEST(an_empty_word_breaks_a_run)
 }
 END_TEST
 
-START_TEST(a_full_word_is_not_a_longer_run)
+START_TEST(full_word_is_not_counted_as_a_longer_run)
 {
     create((run_t[]){{0, 64}, {100, 100}, {0, 0}});
     require_taken(100, 100);
@@ -59,7 +59,7 @@ START_TEST(a_full_word_is_not_a_longer_run)
 }
 END_TEST
 
-START_TEST(the_lowest_of_several_runs_is_taken)
+START_TEST(lowest_of_several_runs_is_taken)
 {
     create((run_t[]){{3, 2}, {10, 5}, {30, 5}, {62, 40}, {0, 0}});
     require_taken(10, 5);
@@ -69,7 +69,7 @@ START_TEST(the_lowest_of_several_runs_is_taken)
 }
 END_TEST
 
-START_TEST(a_run_of_every_length_is_found_at_every_place)
+START_TEST(run_of_any_length_is_found_at_any_position)
 {
     for (uint32_t num = 1; num <= 140; num += (num < 10) ? 1 : 13) {
         for (uint32_t start = 2; start + num <= NUM_BITS; start += 7) {
@@ -84,7 +84,7 @@ START_TEST(a_run_of_every_length_is_found_at_every_place)
 }
 END_TEST
 
-START_TEST(a_run_that_was_broken_meanwhile_is_given_back_whole)
+START_TEST(run_broken_by_another_thread_is_put_back)
 {
     uint32_t index;
 
@@ -100,7 +100,7 @@ START_TEST(a_run_that_was_broken_meanwhile_is_given_back_whole)
 }
 END_TEST
 
-START_TEST(a_bit_that_the_summary_hides_is_found)
+START_TEST(bit_missing_in_the_summary_is_found)
 {
     create((run_t[]){{200, 1}, {0, 0}});
     atomic_store(&bitmap->summaries[0], 0);
@@ -109,7 +109,7 @@ START_TEST(a_bit_that_the_summary_hides_is_found)
 }
 END_TEST
 
-START_TEST(a_summary_that_promises_too_much_does_no_harm)
+START_TEST(stale_summary_bit_is_harmless)
 {
     create((run_t[]){{200, 1}, {0, 0}});
     atomic_store(&bitmap->summaries[0], ALL_BITS >> 59);
@@ -118,10 +118,10 @@ START_TEST(a_summary_that_promises_too_much_does_no_harm)
 }
 END_TEST
 
-START_TEST(a_put_between_the_last_take_and_its_summary_is_kept)
+START_TEST(put_between_take_and_summary_update_is_kept)
 {
     create((run_t[]){{64, 1}, {0, 0}});
-    /* What a take does, with a give between its two steps. */
+    /* The steps of a take, with a put between the two. */
     atomic_fetch_and(&bitmap->words[1], ~(uint64_t)1);
     bitmap_give(bitmap, 65);
     clear_summary(bitmap, 1);
@@ -153,13 +153,13 @@ int main(void)
     int      num_failed;
 
     tcase_add_test(tcase, an_empty_word_breaks_a_run);
-    tcase_add_test(tcase, a_full_word_is_not_a_longer_run);
-    tcase_add_test(tcase, the_lowest_of_several_runs_is_taken);
-    tcase_add_test(tcase, a_run_of_every_length_is_found_at_every_place);
-    tcase_add_test(tcase, a_run_that_was_broken_meanwhile_is_given_back_whole);
-    tcase_add_test(tcase, a_bit_that_the_summary_hides_is_found);
-    tcase_add_test(tcase, a_summary_that_promises_too_much_does_no_harm);
-    tcase_add_test(tcase, a_put_between_the_last_take_and_its_summary_is_kept);
+    tcase_add_test(tcase, full_word_is_not_counted_as_a_longer_run);
+    tcase_add_test(tcase, lowest_of_several_runs_is_taken);
+    tcase_add_test(tcase, run_of_any_length_is_found_at_any_position);
+    tcase_add_test(tcase, run_broken_by_another_thread_is_put_back);
+    tcase_add_test(tcase, bit_missing_in_the_summary_is_found);
+    tcase_add_test(tcase, stale_summary_bit_is_harmless);
+    tcase_add_test(tcase, put_between_take_and_summary_update_is_kept);
     tcase_add_test(tcase, the_summary_follows_the_words);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

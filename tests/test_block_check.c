@@ -1,6 +1,7 @@
 /*
- * The check of the block pool: other tests trust it, so here it has to find
- * what is wrong. The pool's own file is taken in to make it wrong.
+ * The consistency check of the block pool. Other tests rely on it, so this one
+ * corrupts a pool and requires that the check reports it. Includes the pool's
+ * source to do so.
  */
 #include "../src/block/pool.c"
 
@@ -71,7 +72,7 @@ START_TEST(a_block_that_is_free_twice_is_found)
 }
 END_TEST
 
-START_TEST(a_block_at_hand_that_is_held_is_found)
+START_TEST(held_block_at_hand_is_found)
 {
     uint32_t index;
 
@@ -82,7 +83,7 @@ START_TEST(a_block_at_hand_that_is_held_is_found)
 }
 END_TEST
 
-START_TEST(a_state_that_there_is_not_is_found)
+START_TEST(invalid_state_is_found)
 {
     atomic_store(&pool->states[69], BLOCK_LAST);
     require_found("block 69");
@@ -114,7 +115,7 @@ START_TEST(a_wrong_count_is_found)
 }
 END_TEST
 
-START_TEST(a_block_on_the_wrong_share_is_found)
+START_TEST(block_in_the_wrong_share_is_found)
 {
     uint32_t index;
 
@@ -127,7 +128,7 @@ START_TEST(a_block_on_the_wrong_share_is_found)
 }
 END_TEST
 
-START_TEST(high_water_counts_a_get_that_is_under_way)
+START_TEST(high_water_counts_a_get_in_progress)
 {
     share_counts_t *share = &pool->shares[BLOCK_SHARE_USER];
     block_stats_t   stats;
@@ -150,12 +151,12 @@ int main(void)
     tcase_add_test(tcase, a_lost_block_is_found);
     tcase_add_test(tcase, a_block_that_is_free_and_held_is_found);
     tcase_add_test(tcase, a_block_that_is_free_twice_is_found);
-    tcase_add_test(tcase, a_block_at_hand_that_is_held_is_found);
-    tcase_add_test(tcase, a_state_that_there_is_not_is_found);
+    tcase_add_test(tcase, held_block_at_hand_is_found);
+    tcase_add_test(tcase, invalid_state_is_found);
     tcase_add_test(tcase, a_free_bit_past_the_end_is_found);
     tcase_add_test(tcase, a_wrong_count_is_found);
-    tcase_add_test(tcase, a_block_on_the_wrong_share_is_found);
-    tcase_add_test(tcase, high_water_counts_a_get_that_is_under_way);
+    tcase_add_test(tcase, block_in_the_wrong_share_is_found);
+    tcase_add_test(tcase, high_water_counts_a_get_in_progress);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,4 +1,4 @@
-/* The block pool: taking, giving back, sharing out. */
+/* The block pool: get, put and the split into shares. */
 #include "base/math.h"
 #include "base/memcheck.h"
 #include "block/pool.h"
@@ -18,11 +18,11 @@
 #define BLOCK_SIZE  ((size_t)4096)
 #define NUM_THREADS 4
 #define NUM_ROUNDS  200
-#define NUM_STEPS   100 /* of a round */
+#define NUM_STEPS   100 /* per round */
 
 /* --- doubles ---------------------------------------------------------- */
 
-/* Fails the n-th allocation of the library from now on; 0 fails none. */
+/* Make the n-th allocation of the library from now on fail; 0: none. */
 static int fail_at;
 
 void *__real_calloc(size_t num, size_t size);
@@ -140,7 +140,7 @@ static void require_refused(unsigned num_regions, size_t blocks_per_region,
     unmap();
 }
 
-/* --- sharing out ------------------------------------------------------ */
+/* --- shares -------------------------------------------------------------- */
 
 START_TEST(blocks_are_split_by_percent)
 {
@@ -149,13 +149,13 @@ START_TEST(blocks_are_split_by_percent)
 }
 END_TEST
 
-START_TEST(what_rounding_leaves_is_the_users)
+START_TEST(rounding_remainder_belongs_to_the_user_share)
 {
     require_split(7, 25, 25, 1, 1, 5);
 }
 END_TEST
 
-START_TEST(send_and_receive_get_a_block_even_at_0_percent)
+START_TEST(send_and_receive_shares_have_at_least_one_block)
 {
     require_split(8, 0, 0, 1, 1, 6);
     require_split(8, 100, 0, 7, 1, 0);
@@ -163,7 +163,7 @@ START_TEST(send_and_receive_get_a_block_even_at_0_percent)
 }
 END_TEST
 
-START_TEST(a_user_share_above_0_percent_gets_a_block)
+START_TEST(nonzero_user_share_has_at_least_one_block)
 {
     require_split(10, 50, 49, 5, 4, 1);
     require_split(3, 49, 50, 1, 1, 1);
@@ -171,19 +171,19 @@ START_TEST(a_user_share_above_0_percent_gets_a_block)
 }
 END_TEST
 
-START_TEST(no_user_share_means_no_user_block)
+START_TEST(zero_user_share_has_no_block)
 {
     require_split(5, 50, 50, 3, 2, 0);
 }
 END_TEST
 
-START_TEST(two_blocks_are_enough_and_none_is_the_users)
+START_TEST(two_blocks_leave_none_for_the_user_share)
 {
     require_split(2, 25, 25, 1, 1, 0);
 }
 END_TEST
 
-START_TEST(every_split_adds_up_with_one_block_each)
+START_TEST(every_split_adds_up_and_leaves_no_share_empty)
 {
     for (unsigned send = 0; send <= 100; send++) {
         for (unsigned recv = 0; recv <= 100 - send; recv += 3) {
@@ -203,7 +203,7 @@ START_TEST(every_split_adds_up_with_one_block_each)
 }
 END_TEST
 
-START_TEST(without_regions_there_are_no_blocks)
+START_TEST(pool_without_regions_has_no_blocks)
 {
     uint32_t index;
 
@@ -218,14 +218,14 @@ START_TEST(without_regions_there_are_no_blocks)
 }
 END_TEST
 
-START_TEST(fewer_than_two_blocks_are_refused_with_the_keys)
+START_TEST(fewer_than_two_blocks_are_rejected_naming_the_keys)
 {
     require_refused(1, 1, 25, 25, "COMM_SIZE");
     require_refused(1, 1, 25, 25, "BLOCK_SIZE");
 }
 END_TEST
 
-START_TEST(more_blocks_than_indices_are_refused_with_the_keys)
+START_TEST(too_many_blocks_are_rejected_naming_the_keys)
 {
     block_pool_params_t params = {
         .regions = &regions, .block_size = BLOCK_SIZE, .send_share = 25};
@@ -242,7 +242,7 @@ START_TEST(more_blocks_than_indices_are_refused_with_the_keys)
 }
 END_TEST
 
-START_TEST(shares_above_100_percent_are_refused_with_the_keys)
+START_TEST(shares_above_100_percent_are_rejected_naming_the_keys)
 {
     require_refused(1, 8, 60, 41, "SEND_SHARE");
     require_refused(1, 8, 101, 0, "RECV_SHARE");
@@ -250,7 +250,7 @@ START_TEST(shares_above_100_percent_are_refused_with_the_keys)
 }
 END_TEST
 
-START_TEST(a_block_size_that_does_not_divide_the_region_is_refused)
+START_TEST(block_size_must_divide_the_region_size)
 {
     block_pool_params_t params = {.regions = &regions, .block_size = 0};
 
@@ -293,9 +293,9 @@ START_TEST(destroy_takes_null)
 }
 END_TEST
 
-/* --- one thread ------------------------------------------------------- */
+/* --- one thread ---------------------------------------------------------- */
 
-START_TEST(a_get_takes_the_block_at_hand_then_the_lowest_free_one)
+START_TEST(get_takes_the_block_at_hand_then_the_lowest_free)
 {
     create(2, 100, 25, 25);
     for (uint32_t i = 0; i < 100; i++) {
@@ -315,7 +315,7 @@ START_TEST(a_get_takes_the_block_at_hand_then_the_lowest_free_one)
 }
 END_TEST
 
-START_TEST(a_block_at_hand_is_that_shares_alone)
+START_TEST(block_at_hand_belongs_to_one_share)
 {
     uint32_t index;
 
@@ -335,7 +335,7 @@ START_TEST(a_block_at_hand_is_that_shares_alone)
 }
 END_TEST
 
-START_TEST(without_blocks_at_hand_every_share_takes_the_lowest)
+START_TEST(with_no_block_at_hand_each_share_takes_the_lowest)
 {
     create(1, 100, 25, 25);
     for (uint32_t i = 0; i < 10; i++) {
@@ -355,7 +355,7 @@ START_TEST(without_blocks_at_hand_every_share_takes_the_lowest)
 }
 END_TEST
 
-START_TEST(get_n_takes_the_block_at_hand_into_its_run)
+START_TEST(get_n_includes_the_block_at_hand_in_its_run)
 {
     uint32_t indices[6];
 
@@ -400,7 +400,7 @@ START_TEST(every_block_of_a_large_pool_can_be_taken)
 }
 END_TEST
 
-START_TEST(an_empty_share_gets_nothing_though_others_have_blocks)
+START_TEST(empty_share_takes_no_blocks_of_other_shares)
 {
     uint32_t index = 77;
 
@@ -437,8 +437,8 @@ START_TEST(get_n_takes_all_or_nothing)
 }
 END_TEST
 
-/* Take all blocks of a pool of 200, then free [start, start + num) and some
- * strays below it, and require that get_n finds the run. */
+/* Take all blocks of a pool of 200, free [start, start + num) and some single
+ * blocks below it, and require that get_n finds the run. */
 static void require_run(uint32_t start, uint32_t num)
 {
     uint32_t indices[200];
@@ -475,7 +475,7 @@ START_TEST(get_n_finds_a_run_that_ends_or_starts_with_a_word)
 }
 END_TEST
 
-START_TEST(get_n_finds_a_run_over_words)
+START_TEST(get_n_finds_a_run_across_words)
 {
     require_run(63, 2);
     require_run(50, 100);
@@ -483,7 +483,7 @@ START_TEST(get_n_finds_a_run_over_words)
 }
 END_TEST
 
-START_TEST(get_n_scatters_where_there_is_no_run)
+START_TEST(get_n_scatters_if_no_run_is_free)
 {
     uint32_t indices[198];
 
@@ -493,7 +493,7 @@ START_TEST(get_n_scatters_where_there_is_no_run)
     for (uint32_t i = 0; i < 198; i += 2) {
         block_pool_put(pool, BLOCK_SHARE_USER, i);
     }
-    /* 198 and 199 are free as well: the other shares' two blocks. */
+    /* Blocks 198 and 199, of the other two shares, are free as well. */
     ck_assert_int_eq(block_pool_get_n(pool, BLOCK_SHARE_USER, 99, indices),
                      UCXPOOL_OK);
     for (uint32_t i = 0; i < 99; i++) {
@@ -503,7 +503,7 @@ START_TEST(get_n_scatters_where_there_is_no_run)
 }
 END_TEST
 
-START_TEST(high_water_is_the_most_that_was_not_free)
+START_TEST(high_water_is_the_maximum_not_free)
 {
     uint32_t a;
     uint32_t b;
@@ -541,7 +541,7 @@ START_TEST(a_quarantined_block_is_neither_held_nor_free)
 }
 END_TEST
 
-START_TEST(is_held_knows_share_and_range)
+START_TEST(is_held_checks_share_and_range)
 {
     uint32_t index;
 
@@ -556,7 +556,7 @@ START_TEST(is_held_knows_share_and_range)
 }
 END_TEST
 
-START_TEST(try_put_refuses_what_the_share_does_not_hold)
+START_TEST(try_put_rejects_blocks_the_share_does_not_hold)
 {
     uint32_t index;
     uint32_t quarantined;
@@ -597,7 +597,7 @@ START_TEST(a_block_is_located_in_its_region)
 }
 END_TEST
 
-START_TEST(a_held_block_can_be_written_whole)
+START_TEST(held_block_is_writable_to_its_end)
 {
     uint32_t indices[4];
 
@@ -607,7 +607,7 @@ START_TEST(a_held_block_can_be_written_whole)
     for (int i = 0; i < 4; i++) {
         memset(block_pool_address(pool, indices[i]), i, BLOCK_SIZE);
     }
-    /* What is quarantined may still be written, unless it was poisoned. */
+    /* A quarantined block can still be written until it is poisoned. */
     block_pool_quarantine(pool, BLOCK_SHARE_USER, indices[0]);
     memset(block_pool_address(pool, indices[0]), 9, BLOCK_SIZE);
     block_pool_poison(pool, indices[0]);
@@ -617,7 +617,7 @@ START_TEST(a_held_block_can_be_written_whole)
 }
 END_TEST
 
-START_TEST(the_memory_of_a_destroyed_pool_can_be_touched)
+START_TEST(memory_of_a_destroyed_pool_is_not_poisoned)
 {
     create(1, 8, 25, 25);
     block_pool_destroy(pool);
@@ -626,7 +626,7 @@ START_TEST(the_memory_of_a_destroyed_pool_can_be_touched)
 }
 END_TEST
 
-/* What the memory checker at hand says, if there is one. */
+/* Ask the active memory checker, if any, whether a byte may be accessed. */
 static bool is_poisoned(const char *address)
 {
 #ifdef BASE_MEMCHECK_ASAN
@@ -634,14 +634,15 @@ static bool is_poisoned(const char *address)
 #elif defined(HAVE_VALGRIND_MEMCHECK_H)
     unsigned char bits;
 
-    /* 3: some of it must not be touched. */
+    /* 3: part of the range must not be accessed. */
     return VALGRIND_GET_VBITS(address, &bits, 1) == 3;
 #else
     return false;
 #endif
 }
 
-/* Memory that no pool has: poisoned by hand, it shows whether one is there. */
+/* Poison memory outside any pool, to detect whether a memory checker is
+ * active. */
 static bool has_checker(void)
 {
     static char page[8] __attribute__((aligned(8)));
@@ -663,7 +664,7 @@ static void require_poison(uint32_t index, bool wanted)
     }
 }
 
-START_TEST(memory_checkers_watch_what_is_free)
+START_TEST(memory_checkers_detect_access_to_free_blocks)
 {
     uint32_t index;
 
@@ -679,7 +680,7 @@ START_TEST(memory_checkers_watch_what_is_free)
 }
 END_TEST
 
-START_TEST(memory_checkers_watch_what_is_quarantined_only_if_told)
+START_TEST(quarantined_blocks_are_poisoned_only_on_request)
 {
     uint32_t index;
 
@@ -699,7 +700,7 @@ END_TEST
 
 /* --- threads ---------------------------------------------------------- */
 
-/* Owner of each block, by the threads' own account. */
+/* Owner of each block, as recorded by the threads. */
 static _Atomic int  owners[4096];
 static _Atomic bool stop;
 
@@ -724,7 +725,8 @@ static void own(worker_t *worker, uint32_t index)
 
     ck_assert(
         atomic_compare_exchange_strong(&owners[index], &nobody, worker->id));
-    /* Plain stores: TSan sees whether a put happens before the next get. */
+    /* Plain stores: with them TSan checks that a put happens before the next
+     * get. */
     block[0]                         = (char)worker->id;
     worker->held[worker->num_held++] = index;
 }
@@ -817,13 +819,13 @@ static void hammer_pool(unsigned num_regions, size_t blocks_per_region)
     destroy();
 }
 
-START_TEST(threads_that_fight_for_few_blocks_lose_none)
+START_TEST(threads_competing_for_few_blocks_lose_none)
 {
     hammer_pool(1, 24);
 }
 END_TEST
 
-START_TEST(threads_that_share_many_words_lose_none)
+START_TEST(threads_sharing_many_words_lose_no_block)
 {
     hammer_pool(4, 70);
 }
@@ -835,14 +837,14 @@ static void *get_and_put_one(void *arg)
     uint32_t      index;
 
     for (unsigned i = 0; i < rounds(NUM_ROUNDS) * NUM_STEPS; i++) {
-        /* As many threads as blocks in the share: there is always one. */
+        /* The share has one block for each thread, so a get never fails. */
         ck_assert_int_eq(block_pool_get(pool, share, &index), UCXPOOL_OK);
         block_pool_put(pool, share, index);
     }
     return NULL;
 }
 
-START_TEST(a_share_with_a_free_block_never_refuses)
+START_TEST(get_succeeds_while_the_share_has_a_free_block)
 {
     block_share_t shares[NUM_THREADS] = {BLOCK_SHARE_SEND, BLOCK_SHARE_RECV,
                                          BLOCK_SHARE_USER, BLOCK_SHARE_USER};
@@ -875,7 +877,7 @@ static void *put_all(void *arg)
     return NULL;
 }
 
-START_TEST(of_two_threads_that_put_one_block_one_is_refused)
+START_TEST(second_concurrent_put_of_a_block_is_rejected)
 {
     putter_t putters[2] = {0};
     uint32_t indices[1000];
@@ -901,18 +903,18 @@ static TCase *split_tests(void)
     TCase *tcase = tcase_create("split");
 
     tcase_add_test(tcase, blocks_are_split_by_percent);
-    tcase_add_test(tcase, what_rounding_leaves_is_the_users);
-    tcase_add_test(tcase, send_and_receive_get_a_block_even_at_0_percent);
-    tcase_add_test(tcase, a_user_share_above_0_percent_gets_a_block);
-    tcase_add_test(tcase, no_user_share_means_no_user_block);
-    tcase_add_test(tcase, two_blocks_are_enough_and_none_is_the_users);
-    tcase_add_test(tcase, every_split_adds_up_with_one_block_each);
-    tcase_add_test(tcase, without_regions_there_are_no_blocks);
-    tcase_add_test(tcase, fewer_than_two_blocks_are_refused_with_the_keys);
-    tcase_add_test(tcase, more_blocks_than_indices_are_refused_with_the_keys);
-    tcase_add_test(tcase, shares_above_100_percent_are_refused_with_the_keys);
+    tcase_add_test(tcase, rounding_remainder_belongs_to_the_user_share);
+    tcase_add_test(tcase, send_and_receive_shares_have_at_least_one_block);
+    tcase_add_test(tcase, nonzero_user_share_has_at_least_one_block);
+    tcase_add_test(tcase, zero_user_share_has_no_block);
+    tcase_add_test(tcase, two_blocks_leave_none_for_the_user_share);
+    tcase_add_test(tcase, every_split_adds_up_and_leaves_no_share_empty);
+    tcase_add_test(tcase, pool_without_regions_has_no_blocks);
+    tcase_add_test(tcase, fewer_than_two_blocks_are_rejected_naming_the_keys);
+    tcase_add_test(tcase, too_many_blocks_are_rejected_naming_the_keys);
     tcase_add_test(tcase,
-                   a_block_size_that_does_not_divide_the_region_is_refused);
+                   shares_above_100_percent_are_rejected_naming_the_keys);
+    tcase_add_test(tcase, block_size_must_divide_the_region_size);
     tcase_add_test(tcase, create_survives_the_failure_of_each_allocation);
     tcase_add_test(tcase, destroy_takes_null);
     return tcase;
@@ -922,29 +924,26 @@ static TCase *one_thread_tests(void)
 {
     TCase *tcase = tcase_create("one thread");
 
-    tcase_add_test(tcase,
-                   a_get_takes_the_block_at_hand_then_the_lowest_free_one);
-    tcase_add_test(tcase, a_block_at_hand_is_that_shares_alone);
-    tcase_add_test(tcase, without_blocks_at_hand_every_share_takes_the_lowest);
-    tcase_add_test(tcase, get_n_takes_the_block_at_hand_into_its_run);
+    tcase_add_test(tcase, get_takes_the_block_at_hand_then_the_lowest_free);
+    tcase_add_test(tcase, block_at_hand_belongs_to_one_share);
+    tcase_add_test(tcase, with_no_block_at_hand_each_share_takes_the_lowest);
+    tcase_add_test(tcase, get_n_includes_the_block_at_hand_in_its_run);
     tcase_add_test(tcase, every_block_of_a_large_pool_can_be_taken);
-    tcase_add_test(tcase,
-                   an_empty_share_gets_nothing_though_others_have_blocks);
+    tcase_add_test(tcase, empty_share_takes_no_blocks_of_other_shares);
     tcase_add_test(tcase, get_n_takes_all_or_nothing);
     tcase_add_test(tcase, get_n_finds_a_run_inside_a_word);
     tcase_add_test(tcase, get_n_finds_a_run_that_ends_or_starts_with_a_word);
-    tcase_add_test(tcase, get_n_finds_a_run_over_words);
-    tcase_add_test(tcase, get_n_scatters_where_there_is_no_run);
-    tcase_add_test(tcase, high_water_is_the_most_that_was_not_free);
+    tcase_add_test(tcase, get_n_finds_a_run_across_words);
+    tcase_add_test(tcase, get_n_scatters_if_no_run_is_free);
+    tcase_add_test(tcase, high_water_is_the_maximum_not_free);
     tcase_add_test(tcase, a_quarantined_block_is_neither_held_nor_free);
-    tcase_add_test(tcase, is_held_knows_share_and_range);
-    tcase_add_test(tcase, try_put_refuses_what_the_share_does_not_hold);
+    tcase_add_test(tcase, is_held_checks_share_and_range);
+    tcase_add_test(tcase, try_put_rejects_blocks_the_share_does_not_hold);
     tcase_add_test(tcase, a_block_is_located_in_its_region);
-    tcase_add_test(tcase, a_held_block_can_be_written_whole);
-    tcase_add_test(tcase, the_memory_of_a_destroyed_pool_can_be_touched);
-    tcase_add_test(tcase, memory_checkers_watch_what_is_free);
-    tcase_add_test(tcase,
-                   memory_checkers_watch_what_is_quarantined_only_if_told);
+    tcase_add_test(tcase, held_block_is_writable_to_its_end);
+    tcase_add_test(tcase, memory_of_a_destroyed_pool_is_not_poisoned);
+    tcase_add_test(tcase, memory_checkers_detect_access_to_free_blocks);
+    tcase_add_test(tcase, quarantined_blocks_are_poisoned_only_on_request);
     return tcase;
 }
 
@@ -953,10 +952,10 @@ static TCase *threads_tests(void)
     TCase *tcase = tcase_create("threads");
 
     tcase_set_timeout(tcase, 120);
-    tcase_add_test(tcase, threads_that_fight_for_few_blocks_lose_none);
-    tcase_add_test(tcase, threads_that_share_many_words_lose_none);
-    tcase_add_test(tcase, a_share_with_a_free_block_never_refuses);
-    tcase_add_test(tcase, of_two_threads_that_put_one_block_one_is_refused);
+    tcase_add_test(tcase, threads_competing_for_few_blocks_lose_none);
+    tcase_add_test(tcase, threads_sharing_many_words_lose_no_block);
+    tcase_add_test(tcase, get_succeeds_while_the_share_has_a_free_block);
+    tcase_add_test(tcase, second_concurrent_put_of_a_block_is_rejected);
     return tcase;
 }
 

@@ -1,4 +1,4 @@
-/* Blocks for callers that speak UCX by themselves. */
+/* Blocks for callers that use UCX directly. */
 #include "base/error.h"
 #include "core/pool.h"
 #include "pair.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 1024 blocks, 512 of them the caller's. */
+/* 1024 blocks, half of them in the user share. */
 #define NUM_BLOCKS 512
 #define BLOCK_SIZE ((size_t)4096)
 
@@ -43,7 +43,7 @@ static void put_n(size_t num)
     }
 }
 
-START_TEST(a_block_is_where_it_says)
+START_TEST(block_is_at_its_reported_offset)
 {
     ucxpool_block_t block;
     const char     *start;
@@ -61,8 +61,8 @@ START_TEST(a_block_is_where_it_says)
 }
 END_TEST
 
-/* More than are looked for at a time. */
-START_TEST(get_n_takes_as_many_as_there_are)
+/* More than one internal lookup handles at a time. */
+START_TEST(get_n_can_take_every_block)
 {
     ck_assert_int_eq(ucxpool_block_get_n(pool, NUM_BLOCKS, blocks), UCXPOOL_OK);
     require_free(0);
@@ -77,7 +77,7 @@ START_TEST(get_n_takes_as_many_as_there_are)
 }
 END_TEST
 
-START_TEST(get_n_takes_none_where_one_is_missing)
+START_TEST(get_n_takes_none_if_one_is_missing)
 {
     ucxpool_block_t untouched[NUM_BLOCKS + 1];
 
@@ -92,7 +92,7 @@ START_TEST(get_n_takes_none_where_one_is_missing)
 }
 END_TEST
 
-START_TEST(get_n_of_no_blocks_is_refused)
+START_TEST(get_n_rejects_a_count_of_zero)
 {
     ck_assert_int_eq(ucxpool_block_get_n(pool, 0, blocks),
                      UCXPOOL_ERR_INVALID_PARAM);
@@ -100,7 +100,7 @@ START_TEST(get_n_of_no_blocks_is_refused)
 }
 END_TEST
 
-START_TEST(get_refuses_when_all_are_taken)
+START_TEST(get_fails_when_all_blocks_are_held)
 {
     ucxpool_block_t block = {.index = 77};
 
@@ -164,11 +164,11 @@ int main(void)
     int      num_failed;
 
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, a_block_is_where_it_says);
-    tcase_add_test(tcase, get_n_takes_as_many_as_there_are);
-    tcase_add_test(tcase, get_n_takes_none_where_one_is_missing);
-    tcase_add_test(tcase, get_n_of_no_blocks_is_refused);
-    tcase_add_test(tcase, get_refuses_when_all_are_taken);
+    tcase_add_test(tcase, block_is_at_its_reported_offset);
+    tcase_add_test(tcase, get_n_can_take_every_block);
+    tcase_add_test(tcase, get_n_takes_none_if_one_is_missing);
+    tcase_add_test(tcase, get_n_rejects_a_count_of_zero);
+    tcase_add_test(tcase, get_fails_when_all_blocks_are_held);
     tcase_add_test(tcase, a_block_can_be_put_once);
     tcase_add_test(tcase, a_block_of_a_buffer_cannot_be_put);
     suite_add_tcase(suite, tcase);

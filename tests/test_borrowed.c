@@ -1,4 +1,4 @@
-/* Pools over the caller's own UCX context, worker and endpoints. */
+/* Pools on the caller's own UCX context, worker and endpoints. */
 #include "pair.h"
 
 #include <check.h>
@@ -14,7 +14,7 @@
 static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
 #define NUM_WIRES 2
 
-/* What a caller has made by itself. */
+/* The UCX objects that the caller created. */
 typedef struct ucx {
     ucp_context_h context;
     ucp_worker_h  worker;
@@ -84,7 +84,7 @@ static void connect_by_address(pair_t *pair)
                          (state_of(pair->to_a) == UCXPOOL_CHANNEL_OPEN));
 }
 
-/* Both ways, by descriptor alone, through blocks, and in place. */
+/* Both directions: header-only, through blocks, and in place. */
 static void exchange_all(pair_t *pair)
 {
     static const size_t lengths[] = {10, 50000, 300000};
@@ -114,7 +114,7 @@ static void exchange_all(pair_t *pair)
     pair_check_blocks(pair);
 }
 
-START_TEST(a_pool_works_over_the_callers_worker)
+START_TEST(pool_works_on_the_callers_worker)
 {
     ucx_t  ucx;
     pair_t pair;
@@ -129,7 +129,7 @@ START_TEST(a_pool_works_over_the_callers_worker)
 }
 END_TEST
 
-START_TEST(a_pool_makes_its_own_worker_of_the_callers_context)
+START_TEST(pool_creates_a_worker_in_the_callers_context)
 {
     ucx_t            ucx;
     pair_t           pair;
@@ -146,7 +146,7 @@ START_TEST(a_pool_makes_its_own_worker_of_the_callers_context)
 }
 END_TEST
 
-START_TEST(the_caller_may_progress_its_worker_by_itself)
+START_TEST(caller_may_progress_its_worker_directly)
 {
     static uint8_t     source[200000];
     static uint8_t     target[200000];
@@ -182,7 +182,7 @@ START_TEST(the_caller_may_progress_its_worker_by_itself)
 }
 END_TEST
 
-START_TEST(a_destroyed_pool_leaves_the_callers_worker_usable)
+START_TEST(destroy_leaves_the_callers_worker_usable)
 {
     static uint8_t bytes[100];
     ucx_t          ucx;
@@ -203,7 +203,7 @@ START_TEST(a_destroyed_pool_leaves_the_callers_worker_usable)
         ucxpool_progress(pair.b);
         ucp_worker_progress(ucx.worker);
     }
-    /* A second pool on the same worker takes the same ids. */
+    /* A second pool on the same worker takes the same active message ids. */
     pair_cleanup(&pair);
     pair.a = pool_over(&ucx, wires[_i]);
     pair.b = pair_pool(wires[_i]);
@@ -214,7 +214,7 @@ START_TEST(a_destroyed_pool_leaves_the_callers_worker_usable)
 }
 END_TEST
 
-START_TEST(without_wakeup_waiting_polls)
+START_TEST(wait_polls_without_ucp_wakeup)
 {
     static uint8_t     source[100000];
     static uint8_t     target[100000];
@@ -251,7 +251,7 @@ START_TEST(without_wakeup_waiting_polls)
 }
 END_TEST
 
-START_TEST(a_worker_needs_its_context)
+START_TEST(worker_without_its_context_is_rejected)
 {
     ucx_t            ucx;
     ucxpool_t       *pool   = NULL;
@@ -274,7 +274,7 @@ START_TEST(a_worker_needs_its_context)
 }
 END_TEST
 
-/* With a worker, and without. */
+/* With and without a worker. */
 static void check_lacking(uint64_t features, const char *name)
 {
     ucx_t            ucx;
@@ -296,21 +296,21 @@ static void check_lacking(uint64_t features, const char *name)
     ucx_cleanup(&ucx);
 }
 
-START_TEST(a_context_without_active_messages_is_refused)
+START_TEST(context_without_active_messages_is_rejected)
 {
     check_lacking(UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP, "UCP_FEATURE_AM");
     check_lacking(UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP, "UCP_FEATURE_AM");
 }
 END_TEST
 
-START_TEST(a_context_without_remote_memory_access_is_refused)
+START_TEST(context_without_rma_is_rejected)
 {
     check_lacking(UCP_FEATURE_AM | UCP_FEATURE_WAKEUP, "UCP_FEATURE_RMA");
 }
 END_TEST
 
-/* Where UCX may show less of a context, it is not refused for that. */
-START_TEST(a_context_of_few_transports_is_not_refused)
+/* If UCX may hide features of the context, the pool must not reject it. */
+START_TEST(context_with_few_transports_is_accepted)
 {
     ucx_t ucx;
 
@@ -325,7 +325,7 @@ START_TEST(a_context_of_few_transports_is_not_refused)
 }
 END_TEST
 
-START_TEST(two_pools_share_a_worker_by_different_ids)
+START_TEST(two_pools_share_a_worker_with_different_ids)
 {
     char   settings[64];
     ucx_t  ucx;
@@ -351,7 +351,7 @@ START_TEST(two_pools_share_a_worker_by_different_ids)
 }
 END_TEST
 
-START_TEST(pools_of_one_worker_share_no_id)
+START_TEST(pools_on_one_worker_must_not_share_an_id)
 {
     static const int taken[] = {199, 200, 201};
     char             settings[32];
@@ -391,7 +391,7 @@ END_TEST
 
 /* --- endpoints ---------------------------------------------------------- */
 
-/* A side of a connection that the caller has made. */
+/* One side of a connection that the caller made. */
 typedef struct side {
     ucx_t              ucx;
     ucp_ep_h           ep;
@@ -559,13 +559,13 @@ static void pass_over_endpoints(bool by_listener, const char *wire)
     sides_cleanup(sides);
 }
 
-START_TEST(channels_go_over_endpoints_made_of_addresses)
+START_TEST(channels_use_endpoints_made_from_addresses)
 {
     pass_over_endpoints(false, wires[_i]);
 }
 END_TEST
 
-START_TEST(channels_go_over_endpoints_made_by_a_listener)
+START_TEST(channels_use_endpoints_from_a_listener)
 {
     pass_over_endpoints(true, wires[_i]);
 }
@@ -604,7 +604,7 @@ START_TEST(a_failed_endpoint_ends_the_channel_and_its_requests)
 }
 END_TEST
 
-START_TEST(destroy_in_the_middle_lets_go_of_the_endpoint)
+START_TEST(destroy_during_a_transfer_releases_the_endpoint)
 {
     static uint8_t source[900000];
     static uint8_t target[900000];
@@ -638,32 +638,30 @@ END_TEST
 
 static void add_tests(TCase *tcase)
 {
-    tcase_add_loop_test(tcase, a_pool_works_over_the_callers_worker, 0,
+    tcase_add_loop_test(tcase, pool_works_on_the_callers_worker, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, pool_creates_a_worker_in_the_callers_context, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase,
-                        a_pool_makes_its_own_worker_of_the_callers_context, 0,
+    tcase_add_loop_test(tcase, caller_may_progress_its_worker_directly, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, the_caller_may_progress_its_worker_by_itself, 0,
+    tcase_add_loop_test(tcase, destroy_leaves_the_callers_worker_usable, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(
-        tcase, a_destroyed_pool_leaves_the_callers_worker_usable, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, without_wakeup_waiting_polls, 0, NUM_WIRES);
-    tcase_add_test(tcase, a_worker_needs_its_context);
-    tcase_add_test(tcase, a_context_without_active_messages_is_refused);
-    tcase_add_test(tcase, a_context_without_remote_memory_access_is_refused);
-    tcase_add_test(tcase, a_context_of_few_transports_is_not_refused);
-    tcase_add_test(tcase, pools_of_one_worker_share_no_id);
-    tcase_add_loop_test(tcase, two_pools_share_a_worker_by_different_ids, 0,
+    tcase_add_loop_test(tcase, wait_polls_without_ucp_wakeup, 0, NUM_WIRES);
+    tcase_add_test(tcase, worker_without_its_context_is_rejected);
+    tcase_add_test(tcase, context_without_active_messages_is_rejected);
+    tcase_add_test(tcase, context_without_rma_is_rejected);
+    tcase_add_test(tcase, context_with_few_transports_is_accepted);
+    tcase_add_test(tcase, pools_on_one_worker_must_not_share_an_id);
+    tcase_add_loop_test(tcase, two_pools_share_a_worker_with_different_ids, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, channels_go_over_endpoints_made_of_addresses, 0,
+    tcase_add_loop_test(tcase, channels_use_endpoints_made_from_addresses, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, channels_go_over_endpoints_made_by_a_listener, 0,
+    tcase_add_loop_test(tcase, channels_use_endpoints_from_a_listener, 0,
                         NUM_WIRES);
     tcase_add_loop_test(tcase,
                         a_failed_endpoint_ends_the_channel_and_its_requests, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, destroy_in_the_middle_lets_go_of_the_endpoint, 0,
-                        NUM_WIRES);
+    tcase_add_loop_test(tcase, destroy_during_a_transfer_releases_the_endpoint,
+                        0, NUM_WIRES);
 }
 
 int main(void)

@@ -1,9 +1,10 @@
 /*
- * What is registered stays within the budget, at any moment of a run that
- * sends, receives, and takes blocks and buffers, and is never registered again.
- * Seen below the library, where UCX is asked to register.
+ * Registered memory stays within the budget at any moment of a run that sends,
+ * receives, and allocates blocks and buffers; and the run registers nothing
+ * after the pools are created. Measured below the library, at UCX's
+ * registration calls.
  *
- * TEST_BUDGET_SECONDS is the time that it takes in all: 2 if it is not set.
+ * TEST_BUDGET_SECONDS is the length of the run: 2 if unset.
  */
 #include <config.h>
 
@@ -29,14 +30,14 @@
 #define MIB        ((size_t)1 << 20)
 #define MAX_LENGTH (6 * MIB)
 #define NUM_FIELDS 5
-/* Rounds for which pools live. */
+/* Number of rounds that a pair of pools lives. */
 #define NUM_ROUNDS 40
 
 typedef struct setup {
     const char *name;
-    const char *settings; /* of both pools */
-    const char *limits;   /* REG_STAND_IN */
-    uint64_t    budget;   /* of both pools together */
+    const char *settings; /* for both pools */
+    const char *limits;   /* for REG_STAND_IN */
+    uint64_t    budget;   /* for both pools together */
     bool        is_on_gpu;
 } setup_t;
 
@@ -52,7 +53,8 @@ static const setup_t setups[] = {
 };
 #define NUM_SETUPS ((int)(sizeof(setups) / sizeof(setups[0])))
 
-/* Looks while the others work, once for each thing that they begin. */
+/* Sample the budget while the other threads work, once for each operation that
+ * they start. */
 typedef struct sampler {
     pthread_t        thread;
     sem_t            begun;
@@ -104,7 +106,7 @@ static core_stats_t stats_of(ucxpool_t *pool)
     return stats;
 }
 
-/* Memory of the pool, where it has some; else the caller's. */
+/* The pool's memory if some is free; else the caller's. */
 static void *comm(ucxpool_t *pool, size_t length, void *other)
 {
     void *memory;
@@ -127,8 +129,8 @@ static void send_one(pair_t *pair, void *from, void *to, size_t length)
     ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
 }
 
-/* Messages of any length from and to memory of any kind, with blocks and
- * buffers coming and going. */
+/* Messages of any length from and to memory of any kind, while blocks and
+ * buffers are allocated and freed. */
 static void round_of(pair_t *pair, void *from, void *to)
 {
     size_t          length = 1 + (size_t)rand() % MAX_LENGTH;
@@ -162,7 +164,8 @@ static void connect_pools(const setup_t *setup, pair_t *pair)
     pair_connect(pair);
 }
 
-/* Two pools for a time. What they tell is what is. */
+/* Two pools for a while. Their reported figures must match the measured
+ * ones. */
 static void live_once(const setup_t *setup, sampler_t *sampler, void *from,
                       void *to, uint64_t deadline)
 {
@@ -205,7 +208,7 @@ static double seconds(void)
     return text == NULL ? 2.0 : atof(text);
 }
 
-START_TEST(what_is_registered_stays_within_the_budget)
+START_TEST(registered_memory_stays_within_the_budget)
 {
     const setup_t *setup = &setups[_i];
     uint64_t       deadline =
@@ -263,7 +266,7 @@ int main(void)
         return 77;
     }
     tcase_set_timeout(tcase, seconds() + 100);
-    tcase_add_loop_test(tcase, what_is_registered_stays_within_the_budget, 0,
+    tcase_add_loop_test(tcase, registered_memory_stays_within_the_budget, 0,
                         NUM_SETUPS);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

@@ -1,9 +1,9 @@
 /*
- * Two pools that connect, exchange messages, files and windows, and are
- * destroyed, while one call of the system, the allocator or UCX fails: the n-th
- * of its kind, for each n, on both wires. Everything ends, bytes that are
- * reported as moved are right, and no descriptor and no mapping is left.
- * tests/test_create.c does the same for the creation of a pool.
+ * Two pools connect, exchange messages, files and windows, and are destroyed,
+ * while one call of the system, the allocator or UCX fails: the n-th of its
+ * kind, for each n, on both wires. Every request ends, bytes reported as moved
+ * are right, and no descriptor and no mapping leaks. tests/test_create.c does
+ * the same for the creation of a pool.
  */
 #include <config.h>
 
@@ -25,9 +25,9 @@
 static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
 #define NUM_WIRES ((int)(sizeof(wires) / sizeof(wires[0])))
 
-/* --- further calls that fail ---------------------------------------------- */
+/* --- more calls that fail ------------------------------------------------ */
 
-/* The linker makes the names __real_*. */
+/* The linker defines the names __real_*. */
 #define WRAP(_call, _type, _name, _failure, _parameters, _arguments) \
     _type __real_##_name _parameters; \
     _type __wrap_##_name _parameters; \
@@ -65,8 +65,8 @@ WRAP(CALLS_PREADV, ssize_t, preadv, -1,
 WRAP(CALLS_UCP_ARM, ucs_status_t, ucp_worker_arm, UCS_ERR_IO_ERROR,
      (ucp_worker_h worker), (worker))
 
-/* UCX before 1.14 cannot destroy a worker whose peer has begun to connect and
- * does not go on: the pool logs that, and it stays. */
+/* UCX before 1.14 cannot destroy a worker while a peer's connection to it is
+ * unfinished. The pool logs that, and the worker leaks. */
 static unsigned num_destroyed;
 
 void __real_ucp_worker_destroy(ucp_worker_h worker);
@@ -102,7 +102,7 @@ static const struct {
 };
 #define NUM_FAILURES ((int)(sizeof(failures) / sizeof(failures[0])))
 
-/* Check itself allocates: it is asked only when something is wrong. */
+/* Check allocates memory itself, so call it only if something is wrong. */
 #define require(_condition, ...) \
     do { \
         if (!(_condition)) { \
@@ -111,7 +111,7 @@ static const struct {
         } \
     } while (0)
 
-/* Rounds of both pools until the condition holds. */
+/* Progress both pools until the condition holds. */
 #define until(_condition, _what) \
     do { \
         uint64_t until_ = pair_deadline(); \
@@ -121,12 +121,12 @@ static const struct {
         } \
     } while (0)
 
-/* --- one life ------------------------------------------------------------- */
+/* --- one pair of pools --------------------------------------------------- */
 
 #define LONG     ((size_t)300000)
 #define SHORT    ((size_t)3000)
 #define ON_FILE  ((size_t)30000)
-#define NUM_BOTH 3 /* messages; each is a send and a receive */
+#define NUM_BOTH 3 /* messages, each a send and a receive */
 #define EVERY    UINT64_MAX
 
 /* b listens, and owns the window. */
@@ -159,7 +159,7 @@ static bool is_opening(ucxpool_listener_t *listener)
     return look_at(pair.to_b).state == UCXPOOL_CHANNEL_CONNECTING;
 }
 
-/* Are both ends open? A channel that could not be opened says why. */
+/* Are both ends open? A channel that failed to open must have a reason. */
 static bool open_channels(void)
 {
     ucxpool_listener_t *listener;
@@ -240,7 +240,7 @@ static void post_sends(ucxpool_request_t **requests)
     }
 }
 
-/* Where one side has failed, or was not posted, the other need not end. */
+/* If one side has failed or was not posted, the other may stay pending. */
 static void cancel_other(ucxpool_request_t *request, ucxpool_request_t *other)
 {
     if ((request == NULL) || (pair_ended(request) &&
@@ -260,7 +260,7 @@ static void exchange(void)
         until((cancel_other(receives[i], sends[i]),
                cancel_other(sends[i], receives[i]),
                has_ended(sends[i]) && has_ended(receives[i])),
-              "a message does not end");
+              "a message does not complete");
         (void)take(sends[i]);
         require((take(receives[i]) != UCXPOOL_OK) ||
                     (memcmp(targets[i], source, sizes[i]) == 0),
@@ -281,7 +281,7 @@ static void operate(bool is_write)
         UCXPOOL_OK) {
         return;
     }
-    until(pair_ended(request), "an operation on a window does not end");
+    until(pair_ended(request), "a window operation does not complete");
     require((take(request) != UCXPOOL_OK) ||
                 ((memcmp(here, owned + 1000, 1000) == 0) &&
                  (memcmp(here + 1000, owned + 5000, 100000) == 0)),
@@ -310,7 +310,7 @@ static void use_window(void)
     ucxpool_window_destroy(window);
 }
 
-/* Did all go well? */
+/* Did everything succeed? */
 static bool live(void)
 {
     bool is_open = open_channels();
@@ -328,8 +328,8 @@ static bool live(void)
     return is_open;
 }
 
-/* Of memory files. What is reserved otherwise may be an arena of malloc()'s,
- * for UCX's thread. */
+/* Count memory files only. Other reservations may be malloc() arenas of UCX's
+ * thread. */
 static unsigned num_mappings(void)
 {
     FILE    *maps = fopen("/proc/self/maps", "re");
@@ -358,8 +358,8 @@ static void destroy_pools(void)
 
 /* --- every n -------------------------------------------------------------- */
 
-/* Where a channel fails while UCX connects, the next one between the same pools
- * may break (docs/known-issues.md). The one after it does not. */
+/* If a channel fails while UCX connects, the next one between the same pools
+ * may fail too (docs/known-issues.md). The one after it must work. */
 static bool live_again(int wire)
 {
     return live() || ((wire != 0) && live());
@@ -377,7 +377,7 @@ static bool live_with_failure(int wire, int failure, unsigned n)
     if (has_failed) {
         calls_reset();
         ck_assert_msg(live_again(wire),
-                      "call %u: the channel cannot be made again", n);
+                      "call %u: the channel cannot be created again", n);
     }
     destroy_pools();
     has_failed |= calls_has_failed();
@@ -398,7 +398,7 @@ static void prepare(void)
     ck_assert_int_eq(write(file, source, ON_FILE), (ssize_t)ON_FILE);
 }
 
-START_TEST(everything_ends_whichever_call_fails)
+START_TEST(every_request_ends_whichever_call_fails)
 {
     int      wire    = _i / NUM_FAILURES;
     int      failure = _i % NUM_FAILURES;
@@ -408,7 +408,7 @@ START_TEST(everything_ends_whichever_call_fails)
     unsigned mapped;
 
     prepare();
-    /* What UCX takes once is taken now. */
+    /* Let UCX make its one-time allocations now. */
     (void)live_with_failure(wire, failure, 0);
     (void)live_with_failure(wire, failure, 0);
     num_fds       = calls_num_fds();
@@ -441,7 +441,7 @@ int main(void)
 
     tcase_set_timeout(tcase, 300);
     tcase_add_checked_fixture(tcase, NULL, calls_reset);
-    tcase_add_loop_test(tcase, everything_ends_whichever_call_fails, 0,
+    tcase_add_loop_test(tcase, every_request_ends_whichever_call_fails, 0,
                         NUM_WIRES * NUM_FAILURES);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);

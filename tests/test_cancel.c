@@ -1,4 +1,4 @@
-/* Requests that are ended early, at every stage, on both wires. */
+/* Requests that are canceled at every stage, on both wires. */
 #include "core/pool.h"
 #include "pair.h"
 #include "rounds.h"
@@ -18,10 +18,10 @@
 #define WHOLE    "FRAG_SIZE=64k DEPTH=2 INPLACE_MIN=4k"
 #define PACKED   "FRAG_SIZE=64k DEPTH=2 INPLACE_MIN=inf"
 
-/* Bytes that a caller writes once its memory is its own again. */
+/* Bytes that a caller writes once it owns its memory again. */
 #define AFTERWARDS 0x55
 
-/* Small fragments go over `ucx` by copies, whole blocks by rendezvous. */
+/* On `ucx`, small fragments are copied and whole blocks use rendezvous. */
 static const char *const wires[] = {"WIRE=map " SMALL,
                                     "WIRE=ucx " PACKED,
                                     "WIRE=map CHECKSUM=crc32c " SMALL,
@@ -31,7 +31,7 @@ static const char *const wires[] = {"WIRE=map " SMALL,
                                     "WIRE=ucx " WHOLE,
                                     "WIRE=ucx CHECKSUM=crc32c " WHOLE};
 #define NUM_WIRES 8
-/* The first of them keep a block until the peer has it. */
+/* The first of them hold a block until the peer has received it. */
 #define NUM_RENDEZVOUS 5
 
 static ucxpool_request_t *post_recv(pair_t *pair, void *target, size_t length)
@@ -80,7 +80,7 @@ static bool is_settled(ucxpool_t *pool)
            (share[BLOCK_SHARE_USER].quarantined == 0);
 }
 
-/* Nothing is in flight any more; comm memory may be allocated. */
+/* Nothing is in flight. Comm memory may stay allocated. */
 static void settle(pair_t *pair)
 {
     pair_until(pair, is_settled(pair->a) && is_settled(pair->b));
@@ -88,7 +88,8 @@ static void settle(pair_t *pair)
     ck_assert_int_eq(ucxpool_check(pair->b), UCXPOOL_OK);
 }
 
-/* A small message sent later has arrived, and so has all before it. */
+/* A small message sent later has arrived, and so has everything sent
+ * before it. */
 static void pass_marker(pair_t *pair)
 {
     char               byte;
@@ -101,7 +102,7 @@ static void pass_marker(pair_t *pair)
     ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
 }
 
-/* The channel is as good as new: one more message passes, whole. */
+/* The channel still works: one more message arrives intact. */
 static void check_channel(pair_t *pair)
 {
     uint8_t           *source = malloc(LENGTH);
@@ -120,7 +121,7 @@ static void check_channel(pair_t *pair)
     free(target);
 }
 
-START_TEST(a_send_in_the_queue_ends_at_once_and_the_next_goes_on)
+START_TEST(cancel_ends_a_queued_send_and_starts_the_next)
 {
     pair_t             pair;
     char               bytes[3];
@@ -147,7 +148,7 @@ START_TEST(a_send_in_the_queue_ends_at_once_and_the_next_goes_on)
 }
 END_TEST
 
-START_TEST(a_message_that_nobody_has_received_is_taken_back)
+START_TEST(cancel_withdraws_a_message_without_a_receive)
 {
     pair_t             pair;
     ucxpool_request_t *send;
@@ -169,7 +170,7 @@ START_TEST(a_message_that_nobody_has_received_is_taken_back)
 }
 END_TEST
 
-START_TEST(a_receive_without_a_message_ends_at_once)
+START_TEST(cancel_ends_an_unmatched_receive_at_once)
 {
     pair_t             pair;
     char               target[2] = {AFTERWARDS, AFTERWARDS};
@@ -192,7 +193,7 @@ START_TEST(a_receive_without_a_message_ends_at_once)
 }
 END_TEST
 
-START_TEST(a_list_of_lengths_half_told_does_not_block_the_next_message)
+START_TEST(cancel_while_sending_lengths_lets_the_next_pass)
 {
     const size_t       count    = 65536;
     ucxpool_segment_t *segments = calloc(count, sizeof(*segments));
@@ -207,7 +208,8 @@ START_TEST(a_list_of_lengths_half_told_does_not_block_the_next_message)
     ck_assert_int_eq(
         send_segments(pair.to_b, segments, count, TAG, NULL, &send),
         UCXPOOL_OK);
-    /* Nobody reads: the lists fill whatever lies between the two. */
+    /* The peer does not read: the length lists fill all buffers between the
+     * two. */
     ucxpool_progress(pair.a);
     ucxpool_request_cancel(send);
     ck_assert_int_eq(ucxpool_request_test(send), UCXPOOL_ERR_CANCELED);
@@ -220,7 +222,7 @@ START_TEST(a_list_of_lengths_half_told_does_not_block_the_next_message)
 }
 END_TEST
 
-START_TEST(a_probed_message_that_was_canceled_can_be_received_or_refused)
+START_TEST(canceled_message_can_be_received_or_rejected)
 {
     pair_t                 pair;
     uint8_t               *source = calloc(1, LENGTH);
@@ -258,10 +260,10 @@ START_TEST(a_probed_message_that_was_canceled_can_be_received_or_refused)
 }
 END_TEST
 
-/* How a transfer is cut short. */
+/* How the test ends a transfer early. */
 typedef struct plan {
-    bool in_place;  /* sent from comm memory */
-    bool scattered; /* into small pieces */
+    bool in_place;  /* sent in place, from comm memory */
+    bool scattered; /* received into small pieces */
     bool by_sender;
 } plan_t;
 
@@ -272,7 +274,7 @@ static plan_t get_plan(int i)
     return (plan_t){(i & 1) != 0, (i & 2) != 0, (i & 4) != 0};
 }
 
-/* One transfer that is cut short after some steps. */
+/* One transfer that is ended early after some steps. */
 typedef struct transfer {
     uint8_t           *source;
     uint8_t           *copy;
@@ -309,7 +311,8 @@ static void start(pair_t *pair, const plan_t *plan, transfer_t *transfer)
     transfer->recv_ended = false;
 }
 
-/* What has ended is the caller's again, who uses it at once. */
+/* The memory of a completed request belongs to the caller, which reuses it at
+ * once. */
 static bool look(transfer_t *transfer)
 {
     if (!transfer->send_ended && pair_ended(transfer->send)) {
@@ -336,7 +339,7 @@ static void check_is_afterwards(const uint8_t *bytes)
     ck_assert_uint_eq(i, LENGTH);
 }
 
-/* Returns whether the transfer was still under way when it was cut short. */
+/* Returns whether the transfer was still in flight when the test ended it. */
 static bool cut_short(pair_t *pair, const plan_t *plan, transfer_t *transfer,
                       unsigned num_steps)
 {
@@ -353,7 +356,7 @@ static bool cut_short(pair_t *pair, const plan_t *plan, transfer_t *transfer,
         pair_progress(pair);
     }
     if (!look(transfer)) {
-        /* The two had not met yet. */
+        /* The message had not met its receive yet. */
         ucxpool_request_cancel(plan->by_sender ? transfer->recv
                                                : transfer->send);
     }
@@ -364,7 +367,7 @@ static bool cut_short(pair_t *pair, const plan_t *plan, transfer_t *transfer,
     if (received != UCXPOOL_OK) {
         ck_assert_int_ne(sent, UCXPOOL_OK);
     }
-    /* A message that was canceled is not a damaged one. */
+    /* A canceled message must not be reported as a corrupted one. */
     ck_assert_int_ne(received, UCXPOOL_ERR_CHECKSUM);
     ucxpool_request_release(transfer->recv);
     settle(pair);
@@ -376,7 +379,7 @@ static void renew(pair_t *pair, const plan_t *plan, int wire,
                   transfer_t *transfer)
 {
     pair_init(pair, wires[wire], wires[wire]);
-    /* Whatever UCX does comes to its end, however slow the machine is. */
+    /* Let UCX complete its operations, however slow the machine is. */
     pair->a->drain_ns = UCXPOOL_FOREVER;
     pair->b->drain_ns = UCXPOOL_FOREVER;
     if (plan->in_place) {
@@ -397,7 +400,7 @@ static void retire(pair_t *pair, const plan_t *plan, transfer_t *transfer)
     pair_cleanup(pair);
 }
 
-START_TEST(a_cancel_at_any_step_leaves_memory_and_blocks_alone)
+START_TEST(cancel_at_any_step_keeps_memory_and_blocks_intact)
 {
     const int    wire     = _i / NUM_PLANS;
     const plan_t plan     = get_plan(_i % NUM_PLANS);
@@ -433,7 +436,7 @@ static block_stats_t sent_blocks(ucxpool_t *pool)
     return stats.blocks[BLOCK_SHARE_SEND];
 }
 
-START_TEST(blocks_that_a_peer_may_read_wait_in_quarantine)
+START_TEST(blocks_a_peer_may_read_are_quarantined)
 {
     pair_t             pair;
     uint8_t           *source = calloc(1, LENGTH);
@@ -463,7 +466,7 @@ START_TEST(blocks_that_a_peer_may_read_wait_in_quarantine)
 }
 END_TEST
 
-START_TEST(a_channel_closed_while_it_is_read_gets_its_blocks_back)
+START_TEST(close_during_a_read_recovers_the_blocks)
 {
     pair_t             pair;
     uint8_t           *source = calloc(1, LENGTH);
@@ -490,7 +493,7 @@ START_TEST(a_channel_closed_while_it_is_read_gets_its_blocks_back)
 }
 END_TEST
 
-START_TEST(a_channel_closed_over_memory_in_place_gets_it_back)
+START_TEST(close_during_an_in_place_send_recovers_the_memory)
 {
     pair_t             pair;
     void              *source;
@@ -516,7 +519,7 @@ START_TEST(a_channel_closed_over_memory_in_place_gets_it_back)
 }
 END_TEST
 
-/* The receiving half of the test below, in a thread of its own. */
+/* The receiving thread of the next test. */
 typedef struct reader {
     ucxpool_t         *pool;
     ucxpool_channel_t *channel;
@@ -589,11 +592,11 @@ static void send_and_regret(pair_t *pair, uint8_t *source, uint8_t value)
     ucxpool_request_release(send);
 }
 
-START_TEST(a_sender_that_regrets_while_it_is_read_never_mixes_messages)
+START_TEST(cancel_while_the_peer_reads_never_mixes_messages)
 {
 #ifdef __SANITIZE_THREAD__
-    /* The two sides meet in the same bytes, by design: what was read is thrown
-     * away. */
+    /* The race on these bytes is by design: the reader discards what it
+     * read. */
     return;
 #endif
     pair_t    pair;
@@ -618,7 +621,7 @@ START_TEST(a_sender_that_regrets_while_it_is_read_never_mixes_messages)
 }
 END_TEST
 
-START_TEST(requests_that_nobody_keeps_are_used_again)
+START_TEST(released_requests_are_reused)
 {
     pair_t       pair;
     core_stats_t before = {0};
@@ -645,7 +648,7 @@ START_TEST(requests_that_nobody_keeps_are_used_again)
 }
 END_TEST
 
-/* Each test is a case of its own, so that CK_RUN_CASE can name it. */
+/* Each test has its own case, so that CK_RUN_CASE can select it. */
 #define ADD(_suite, _test, _end) \
     do { \
         TCase *tcase_ = tcase_create(#_test); \
@@ -658,23 +661,19 @@ static Suite *create_suite(void)
 {
     Suite *suite = suite_create("cancel");
 
-    ADD(suite, a_send_in_the_queue_ends_at_once_and_the_next_goes_on,
-        NUM_WIRES);
-    ADD(suite, a_message_that_nobody_has_received_is_taken_back, NUM_WIRES);
-    ADD(suite, a_receive_without_a_message_ends_at_once, NUM_WIRES);
-    ADD(suite, a_list_of_lengths_half_told_does_not_block_the_next_message,
-        NUM_WIRES);
-    ADD(suite, a_probed_message_that_was_canceled_can_be_received_or_refused,
-        NUM_WIRES);
-    ADD(suite, a_cancel_at_any_step_leaves_memory_and_blocks_alone,
+    ADD(suite, cancel_ends_a_queued_send_and_starts_the_next, NUM_WIRES);
+    ADD(suite, cancel_withdraws_a_message_without_a_receive, NUM_WIRES);
+    ADD(suite, cancel_ends_an_unmatched_receive_at_once, NUM_WIRES);
+    ADD(suite, cancel_while_sending_lengths_lets_the_next_pass, NUM_WIRES);
+    ADD(suite, canceled_message_can_be_received_or_rejected, NUM_WIRES);
+    ADD(suite, cancel_at_any_step_keeps_memory_and_blocks_intact,
         NUM_WIRES * NUM_PLANS);
-    ADD(suite, blocks_that_a_peer_may_read_wait_in_quarantine, NUM_RENDEZVOUS);
-    ADD(suite, a_channel_closed_while_it_is_read_gets_its_blocks_back,
-        NUM_RENDEZVOUS);
-    ADD(suite, a_channel_closed_over_memory_in_place_gets_it_back, NUM_WIRES);
-    /* Over `ucx` such a cancel waits for UCX: the `map` wire alone. */
-    ADD(suite, a_sender_that_regrets_while_it_is_read_never_mixes_messages, 1);
-    ADD(suite, requests_that_nobody_keeps_are_used_again, NUM_WIRES);
+    ADD(suite, blocks_a_peer_may_read_are_quarantined, NUM_RENDEZVOUS);
+    ADD(suite, close_during_a_read_recovers_the_blocks, NUM_RENDEZVOUS);
+    ADD(suite, close_during_an_in_place_send_recovers_the_memory, NUM_WIRES);
+    /* Over `ucx` such a cancel waits for UCX, so this runs on `map` only. */
+    ADD(suite, cancel_while_the_peer_reads_never_mixes_messages, 1);
+    ADD(suite, released_requests_are_reused, NUM_WIRES);
     return suite;
 }
 

@@ -1,4 +1,5 @@
-/* Events: who has something to tell is told of, and nobody else is. */
+/* Events: only channels and listeners that have something to report are
+ * returned. */
 #include "core/channel.h"
 #include "pair.h"
 #include "rounds.h"
@@ -48,7 +49,7 @@ static void check_channel(const ucxpool_event_t   *event,
     ck_assert_uint_eq(event->kinds, kinds);
 }
 
-/* The only event there is. */
+/* The single pending event. */
 static void check_one(ucxpool_t *pool, const ucxpool_channel_t *channel,
                       unsigned kinds)
 {
@@ -58,7 +59,7 @@ static void check_one(ucxpool_t *pool, const ucxpool_channel_t *channel,
     check_channel(&events[0], channel, kinds);
 }
 
-/* Connected, with nothing left to tell. */
+/* Connected, with no event pending. */
 static void init(pair_t *pair, const char *settings)
 {
     pair_init(pair, settings, settings);
@@ -73,7 +74,7 @@ static void send_bytes(ucxpool_channel_t *channel, size_t length)
         UCXPOOL_OK);
 }
 
-/* The other end has so many messages that nobody has taken. */
+/* The channel has this many messages without a receive. */
 #define until_waiting(_pair, _channel, _num) \
     pair_until(_pair, (_channel)->xfer->messages.num_unexpected == (_num))
 
@@ -87,7 +88,7 @@ static void receive(pair_t *pair, ucxpool_channel_t *channel, size_t length)
     ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
 }
 
-/* Two pools, with so many channels to each other. */
+/* Two pools with this many channels to each other. */
 static void open_many(pair_t *pair, const char *settings, unsigned num,
                       ucxpool_channel_t **at_a, ucxpool_channel_t **at_b)
 {
@@ -101,7 +102,7 @@ static void open_many(pair_t *pair, const char *settings, unsigned num,
     }
 }
 
-/* Two hundred channels and their rings want more than 1,024 descriptors. */
+/* Two hundred channels and their rings need more than 1,024 descriptors. */
 static void raise_limit(void)
 {
     struct rlimit limit;
@@ -111,7 +112,7 @@ static void raise_limit(void)
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-/* Each of these has opened, and is told of once. */
+/* Each of these has opened, and is reported once. */
 static void check_opened(ucxpool_t *pool, ucxpool_channel_t *const *channels)
 {
     static ucxpool_event_t events[MANY + 1];
@@ -128,13 +129,14 @@ static void check_opened(ucxpool_t *pool, ucxpool_channel_t *const *channels)
     check_none(pool);
 }
 
-/* Pool b can sleep, when what its peer still says of itself has come. */
+/* Pool b can sleep once the remaining handshake messages of its peer have
+ * arrived. */
 static void until_asleep(pair_t *pair)
 {
     pair_until(pair, (pair_arm(pair->b), !pair_is_readable(pair->b)));
 }
 
-START_TEST(of_many_channels_the_one_with_a_message_is_told_of)
+START_TEST(only_the_channel_with_a_message_is_reported)
 {
     static ucxpool_channel_t *at_a[MANY];
     static ucxpool_channel_t *at_b[MANY];
@@ -152,7 +154,7 @@ START_TEST(of_many_channels_the_one_with_a_message_is_told_of)
 }
 END_TEST
 
-START_TEST(messages_are_told_of_until_the_last_one_is_taken)
+START_TEST(message_event_repeats_until_all_are_taken)
 {
     pair_t pair;
 
@@ -171,7 +173,7 @@ START_TEST(messages_are_told_of_until_the_last_one_is_taken)
 }
 END_TEST
 
-START_TEST(a_message_that_a_receive_waits_for_is_not_told_of)
+START_TEST(message_with_a_posted_receive_has_no_event)
 {
     ucxpool_request_t *recv;
     pair_t             pair;
@@ -187,7 +189,7 @@ START_TEST(a_message_that_a_receive_waits_for_is_not_told_of)
 }
 END_TEST
 
-START_TEST(a_message_that_was_probed_is_the_programs_and_not_told_of)
+START_TEST(probed_message_has_no_event)
 {
     ucxpool_message_t *message;
     pair_t             pair;
@@ -204,7 +206,7 @@ START_TEST(a_message_that_was_probed_is_the_programs_and_not_told_of)
 }
 END_TEST
 
-START_TEST(a_message_that_is_canceled_is_not_told_of_any_more)
+START_TEST(canceled_message_has_no_event)
 {
     ucxpool_request_t *send;
     pair_t             pair;
@@ -223,7 +225,7 @@ START_TEST(a_message_that_is_canceled_is_not_told_of_any_more)
 }
 END_TEST
 
-START_TEST(a_channel_that_the_peer_closes_is_told_of_once)
+START_TEST(close_by_the_peer_is_reported_once)
 {
     pair_t pair;
 
@@ -237,7 +239,7 @@ START_TEST(a_channel_that_the_peer_closes_is_told_of_once)
 }
 END_TEST
 
-START_TEST(a_channel_that_fails_keeps_the_messages_that_came_whole)
+START_TEST(failed_channel_keeps_complete_messages)
 {
     pair_t pair;
 
@@ -255,7 +257,7 @@ START_TEST(a_channel_that_fails_keeps_the_messages_that_came_whole)
 }
 END_TEST
 
-START_TEST(changes_that_came_one_after_the_other_are_told_together)
+START_TEST(consecutive_changes_are_reported_together)
 {
     pair_t pair;
 
@@ -268,7 +270,7 @@ START_TEST(changes_that_came_one_after_the_other_are_told_together)
 }
 END_TEST
 
-START_TEST(a_channel_that_was_released_is_not_told_of)
+START_TEST(released_channel_has_no_event)
 {
     pair_t pair;
 
@@ -284,7 +286,7 @@ START_TEST(a_channel_that_was_released_is_not_told_of)
 }
 END_TEST
 
-START_TEST(a_channel_that_ended_and_was_released_is_not_told_of)
+START_TEST(ended_and_released_channel_has_no_event)
 {
     pair_t pair;
 
@@ -297,7 +299,7 @@ START_TEST(a_channel_that_ended_and_was_released_is_not_told_of)
 }
 END_TEST
 
-START_TEST(a_channel_that_drains_is_not_told_of)
+START_TEST(draining_channel_has_no_event)
 {
     pair_t pair;
 
@@ -338,7 +340,7 @@ static void check_caller(ucxpool_t *pool, const ucxpool_listener_t *listener)
     ck_assert_uint_eq(events[0].kinds, UCXPOOL_EVENT_CALLER);
 }
 
-START_TEST(callers_are_told_of_until_the_last_one_is_taken)
+START_TEST(listener_event_repeats_until_all_are_accepted)
 {
     pair_t              pair     = {.a = pair_pool(NULL), .b = pair_pool(NULL)};
     ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
@@ -376,8 +378,8 @@ static void check_state_of(ucxpool_t *pool, const ucxpool_channel_t *channel,
     ck_assert_uint_eq(events[0].kinds, UCXPOOL_EVENT_STATE);
 }
 
-/* As it must be where another thread collects the events. */
-START_TEST(the_first_event_has_the_pointer_that_the_channel_was_made_with)
+/* Required where another thread collects the events. */
+START_TEST(first_event_has_the_channels_user_pointer)
 {
     pair_t              pair     = {.a = pair_pool(NULL), .b = pair_pool(NULL)};
     ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
@@ -403,7 +405,7 @@ START_TEST(the_first_event_has_the_pointer_that_the_channel_was_made_with)
 }
 END_TEST
 
-START_TEST(a_listener_that_was_destroyed_is_not_told_of)
+START_TEST(destroyed_listener_has_no_event)
 {
     pair_t              pair     = {.a = pair_pool("LOG_LEVEL=none"),
                                     .b = pair_pool("LOG_LEVEL=none")};
@@ -417,7 +419,7 @@ START_TEST(a_listener_that_was_destroyed_is_not_told_of)
 }
 END_TEST
 
-START_TEST(with_a_short_array_all_have_their_turn)
+START_TEST(short_array_returns_all_events_in_turn)
 {
     enum { NUM = 3 };
     ucxpool_channel_t *at_a[NUM];
@@ -443,7 +445,7 @@ START_TEST(with_a_short_array_all_have_their_turn)
 }
 END_TEST
 
-START_TEST(nobody_sleeps_while_there_is_an_event)
+START_TEST(pending_event_keeps_the_descriptor_readable)
 {
     pair_t pair;
 
@@ -465,7 +467,7 @@ START_TEST(nobody_sleeps_while_there_is_an_event)
 }
 END_TEST
 
-START_TEST(who_asks_for_no_events_sleeps_beside_a_message)
+START_TEST(without_event_get_a_message_wakes_nothing)
 {
     pair_t pair;
 
@@ -478,7 +480,7 @@ START_TEST(who_asks_for_no_events_sleeps_beside_a_message)
 }
 END_TEST
 
-/* As a server does that has nothing but its events. */
+/* A server that only handles events works this way. */
 static void sleep_until_message(two_t *two)
 {
     struct pollfd   fd = {.events = POLLIN};
@@ -511,7 +513,7 @@ static void take_message(two_t *two)
     ucxpool_request_release(recv);
 }
 
-START_TEST(no_message_is_slept_on)
+START_TEST(event_loop_misses_no_message)
 {
     two_t two;
 
@@ -552,7 +554,7 @@ static void *wait_for_one(void *arg)
     return NULL;
 }
 
-START_TEST(what_another_thread_progressed_wakes_who_waits)
+START_TEST(progress_by_another_thread_wakes_the_waiter)
 {
     pair_t    pair;
     pthread_t thread;
@@ -589,7 +591,7 @@ static void *count_events(void *arg)
     return NULL;
 }
 
-START_TEST(a_change_is_told_to_one_of_several_threads)
+START_TEST(each_change_is_reported_to_one_thread)
 {
     enum { NUM = 16, THREADS = 3 };
     ucxpool_channel_t *at_a[NUM];
@@ -616,46 +618,35 @@ END_TEST
 
 static void add_tests(TCase *tcase)
 {
-    tcase_add_loop_test(tcase,
-                        of_many_channels_the_one_with_a_message_is_told_of, 0,
+    tcase_add_loop_test(tcase, only_the_channel_with_a_message_is_reported, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, messages_are_told_of_until_the_last_one_is_taken,
-                        0, NUM_WIRES);
-    tcase_add_loop_test(
-        tcase, a_message_that_a_receive_waits_for_is_not_told_of, 0, NUM_WIRES);
-    tcase_add_loop_test(
-        tcase, a_message_that_was_probed_is_the_programs_and_not_told_of, 0,
-        NUM_WIRES);
-    tcase_add_loop_test(tcase,
-                        a_message_that_is_canceled_is_not_told_of_any_more, 0,
+    tcase_add_loop_test(tcase, message_event_repeats_until_all_are_taken, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, a_channel_that_the_peer_closes_is_told_of_once,
-                        0, NUM_WIRES);
-    tcase_add_test(tcase,
-                   a_channel_that_fails_keeps_the_messages_that_came_whole);
-    tcase_add_test(tcase,
-                   changes_that_came_one_after_the_other_are_told_together);
-    tcase_add_loop_test(tcase, a_channel_that_was_released_is_not_told_of, 0,
+    tcase_add_loop_test(tcase, message_with_a_posted_receive_has_no_event, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase,
-                        a_channel_that_ended_and_was_released_is_not_told_of, 0,
+    tcase_add_loop_test(tcase, probed_message_has_no_event, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, canceled_message_has_no_event, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, close_by_the_peer_is_reported_once, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, a_channel_that_drains_is_not_told_of, 0,
+    tcase_add_test(tcase, failed_channel_keeps_complete_messages);
+    tcase_add_test(tcase, consecutive_changes_are_reported_together);
+    tcase_add_loop_test(tcase, released_channel_has_no_event, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, ended_and_released_channel_has_no_event, 0,
                         NUM_WIRES);
-    tcase_add_test(tcase, callers_are_told_of_until_the_last_one_is_taken);
-    tcase_add_test(
-        tcase, the_first_event_has_the_pointer_that_the_channel_was_made_with);
-    tcase_add_test(tcase, a_listener_that_was_destroyed_is_not_told_of);
-    tcase_add_loop_test(tcase, with_a_short_array_all_have_their_turn, 0,
+    tcase_add_loop_test(tcase, draining_channel_has_no_event, 0, NUM_WIRES);
+    tcase_add_test(tcase, listener_event_repeats_until_all_are_accepted);
+    tcase_add_test(tcase, first_event_has_the_channels_user_pointer);
+    tcase_add_test(tcase, destroyed_listener_has_no_event);
+    tcase_add_loop_test(tcase, short_array_returns_all_events_in_turn, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, nobody_sleeps_while_there_is_an_event, 0,
+    tcase_add_loop_test(tcase, pending_event_keeps_the_descriptor_readable, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, who_asks_for_no_events_sleeps_beside_a_message,
-                        0, NUM_WIRES);
-    tcase_add_loop_test(tcase, no_message_is_slept_on, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, what_another_thread_progressed_wakes_who_waits,
-                        0, NUM_WIRES);
-    tcase_add_test(tcase, a_change_is_told_to_one_of_several_threads);
+    tcase_add_loop_test(tcase, without_event_get_a_message_wakes_nothing, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, event_loop_misses_no_message, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, progress_by_another_thread_wakes_the_waiter, 0,
+                        NUM_WIRES);
+    tcase_add_test(tcase, each_change_is_reported_to_one_thread);
 }
 
 int main(void)

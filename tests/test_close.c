@@ -29,7 +29,8 @@ static bool holds_send_blocks(ucxpool_t *pool)
     return stats.blocks[BLOCK_SHARE_SEND].held != 0;
 }
 
-/* A send whose fragments b has not read, because it stands still. */
+/* A send whose fragments b has not read, because the test does not
+ * progress b. */
 static ucxpool_request_t *start_send(pair_t *pair, uint8_t *source,
                                      uint8_t *target, ucxpool_request_t **recv)
 {
@@ -62,7 +63,7 @@ static void end_by_failure(pair_t *pair)
 
 static void (*const ends[])(pair_t *) = {end_by_close, end_by_failure};
 
-START_TEST(blocks_wait_in_quarantine_until_the_peer_has_answered)
+START_TEST(blocks_are_quarantined_until_the_peer_answers)
 {
     uint8_t           *source = malloc(LENGTH);
     uint8_t           *target = malloc(LENGTH);
@@ -98,7 +99,7 @@ START_TEST(blocks_wait_in_quarantine_until_the_peer_has_answered)
 }
 END_TEST
 
-START_TEST(a_pool_goes_without_waiting_for_a_peer_that_stands_still)
+START_TEST(destroy_does_not_wait_for_a_stopped_peer)
 {
     uint8_t           *source = malloc(LENGTH);
     uint8_t           *target = malloc(LENGTH);
@@ -122,7 +123,7 @@ START_TEST(a_pool_goes_without_waiting_for_a_peer_that_stands_still)
 }
 END_TEST
 
-/* LeakSanitizer asks this at the end: a worker that has to stay is lost. */
+/* LeakSanitizer calls this at exit: a worker that cannot be destroyed leaks. */
 static bool may_lose_worker;
 
 __attribute__((visibility("default"))) int __lsan_is_turned_off(void);
@@ -132,7 +133,7 @@ int __lsan_is_turned_off(void)
     return may_lose_worker;
 }
 
-/* Does UCX owe a peer something that waits for the peer? */
+/* Does UCX still owe the peer an answer, which the peer waits for? */
 static bool owes_answer(ucxpool_t *pool)
 {
     ucp_request_param_t param = {.op_attr_mask = 0};
@@ -145,8 +146,8 @@ static bool owes_answer(ucxpool_t *pool)
     return true;
 }
 
-/* UCX 1.13 would end the process here. */
-START_TEST(a_pool_goes_while_ucx_owes_a_peer_an_answer)
+/* UCX 1.13 would abort the process here. */
+START_TEST(destroy_works_while_ucx_owes_the_peer_an_answer)
 {
     pair_t pair = {.a = pair_pool("WIRE=ucx CLOSE_TIMEOUT=1ms"),
                    .b = pair_pool("WIRE=ucx CLOSE_TIMEOUT=1ms LOG_LEVEL=none")};
@@ -159,8 +160,7 @@ START_TEST(a_pool_goes_while_ucx_owes_a_peer_an_answer)
 }
 END_TEST
 
-/* --- what was posted before ------------------------------------------------
- */
+/* --- requests posted before the close ------------------------------------ */
 
 static const char *const wires[]   = {"WIRE=ucx CLOSE_TIMEOUT=1s",
                                       "WIRE=map CLOSE_TIMEOUT=1s"};
@@ -191,7 +191,7 @@ static ucxpool_request_t *post_recv(pair_t *pair)
     return recv;
 }
 
-START_TEST(what_was_posted_before_a_close_arrives)
+START_TEST(messages_posted_before_a_close_arrive)
 {
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
@@ -211,7 +211,7 @@ START_TEST(what_was_posted_before_a_close_arrives)
 }
 END_TEST
 
-START_TEST(a_close_waits_for_so_long_and_an_abort_does_not)
+START_TEST(close_waits_for_its_timeout_and_abort_does_not)
 {
     ucxpool_request_t *send;
     pair_t             pair;
@@ -240,8 +240,8 @@ static void *destroy(void *pool)
     return NULL;
 }
 
-/* Longer than what is added to a time-out for work that waits for nobody. */
-START_TEST(a_pool_that_goes_waits_for_a_drain_without_end)
+/* Longer than the margin that is added to a timeout for local work. */
+START_TEST(destroy_waits_for_a_drain_without_timeout)
 {
     const char *const  settings = "WIRE=map CLOSE_TIMEOUT=inf";
     uint64_t           later;
@@ -299,13 +299,13 @@ START_TEST(a_flush_ends_after_the_sends_before_it)
 }
 END_TEST
 
-/* The pool whose turn it is to begin: that of the smaller name. */
+/* The pool with the smaller name begins. */
 static ucxpool_t *first_of(ucxpool_t *a, ucxpool_t *b)
 {
     return (memcmp(a->id, b->id, CORE_ID_SIZE) < 0) ? a : b;
 }
 
-START_TEST(a_close_does_not_wait_for_a_peer_that_has_hung_up)
+START_TEST(close_does_not_wait_for_a_disconnected_peer)
 {
     const char *const settings = "WIRE=map CLOSE_TIMEOUT=1000s";
     pair_t     pair   = {pair_pool(settings), pair_pool(settings), NULL, NULL};
@@ -320,7 +320,7 @@ START_TEST(a_close_does_not_wait_for_a_peer_that_has_hung_up)
         ck_assert(!pair_is_late(until));
     }
     ucxpool_channel_close(channel);
-    /* Nothing else is to wake it. */
+    /* Nothing else must wake it. */
     while (second->wireup.next_hello != BASE_CLOCK_FOREVER) {
         (void)ucxpool_wait(second, UINT64_C(10000000));
     }
@@ -334,7 +334,7 @@ START_TEST(a_close_does_not_wait_for_a_peer_that_has_hung_up)
 }
 END_TEST
 
-/* --- messages of a channel that has ended --------------------------------- */
+/* --- messages of an ended channel ---------------------------------------- */
 
 static void closed_here(pair_t *pair)
 {
@@ -364,14 +364,15 @@ static const struct {
 } channel_ends[] = {
     {closed_here, UCXPOOL_ERR_CANCELED},
     {aborted_here, UCXPOOL_ERR_CANCELED},
-    {closed_by_the_peer, UCXPOOL_ERR_CANCELED}, /* which cancels its sends */
+    {closed_by_the_peer,
+     UCXPOOL_ERR_CANCELED}, /* and its sends were canceled */
     {lost, UCXPOOL_ERR_PEER_LOST},
 };
 #define NUM_CHANNEL_ENDS ((int)(sizeof(channel_ends) / sizeof(channel_ends[0])))
 
-/* Its bytes are still the sender's: it ends as the channel has, and one whose
- * bytes have come is received. */
-START_TEST(a_probed_message_ends_as_its_channel_has)
+/* If the bytes are still with the sender, the message ends with the channel's
+ * status. If they have arrived, it can be received. */
+START_TEST(probed_message_ends_with_the_channels_status)
 {
     static const char *const plain[] = {"WIRE=map", "WIRE=ucx"};
     const char              *wire    = plain[_i / NUM_CHANNEL_ENDS];
@@ -416,18 +417,17 @@ int main(void)
     int      num_failed;
 
     tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(
-        tcase, blocks_wait_in_quarantine_until_the_peer_has_answered, 0, 2);
-    tcase_add_test(tcase,
-                   a_pool_goes_without_waiting_for_a_peer_that_stands_still);
-    tcase_add_test(tcase, a_pool_goes_while_ucx_owes_a_peer_an_answer);
-    tcase_add_loop_test(tcase, what_was_posted_before_a_close_arrives, 0, 2);
-    tcase_add_loop_test(tcase, a_close_waits_for_so_long_and_an_abort_does_not,
+    tcase_add_loop_test(tcase, blocks_are_quarantined_until_the_peer_answers, 0,
+                        2);
+    tcase_add_test(tcase, destroy_does_not_wait_for_a_stopped_peer);
+    tcase_add_test(tcase, destroy_works_while_ucx_owes_the_peer_an_answer);
+    tcase_add_loop_test(tcase, messages_posted_before_a_close_arrive, 0, 2);
+    tcase_add_loop_test(tcase, close_waits_for_its_timeout_and_abort_does_not,
                         0, 2);
-    tcase_add_test(tcase, a_pool_that_goes_waits_for_a_drain_without_end);
+    tcase_add_test(tcase, destroy_waits_for_a_drain_without_timeout);
     tcase_add_loop_test(tcase, a_flush_ends_after_the_sends_before_it, 0, 2);
-    tcase_add_test(tcase, a_close_does_not_wait_for_a_peer_that_has_hung_up);
-    tcase_add_loop_test(tcase, a_probed_message_ends_as_its_channel_has, 0,
+    tcase_add_test(tcase, close_does_not_wait_for_a_disconnected_peer);
+    tcase_add_loop_test(tcase, probed_message_ends_with_the_channels_status, 0,
                         2 * NUM_CHANNEL_ENDS);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

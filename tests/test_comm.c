@@ -1,4 +1,4 @@
-/* Buffers made of registered blocks. */
+/* Buffers made from registered blocks. */
 #include <config.h>
 
 #include "base/config.h"
@@ -23,7 +23,7 @@ static mem_regions_t regions;
 static block_pool_t *pool;
 static block_comm_t *comm;
 static size_t        block_size;
-/* Held, so that the user's share is all that is free. */
+/* Held by the test, so that only the user share has free blocks. */
 static uint32_t send_block;
 static uint32_t recv_block;
 
@@ -99,7 +99,7 @@ static bool is_home(const char *address)
     return (address >= start) && (address < start + NUM_BLOCKS * block_size);
 }
 
-/* Of the blocks that are free (side by side) leave every second one. */
+/* Free blocks are adjacent: take every second one. */
 static void scatter(void)
 {
     block_stats_t stats;
@@ -124,8 +124,8 @@ static char *alloc_stitched(size_t num_blocks)
     return buffer;
 }
 
-/* Write through the buffer and read through the regions, then the other way,
- * piece by piece; returns how many pieces there are. */
+/* Write through the buffer and read through the regions, then the reverse,
+ * piece by piece; returns the number of pieces. */
 static unsigned require_same_bytes(char *buffer, size_t size, unsigned seed)
 {
     size_t               offset = 0;
@@ -172,7 +172,7 @@ static bool is_found(const void *address)
 
 /* --- allocation ------------------------------------------------------- */
 
-START_TEST(a_length_is_rounded_up_to_blocks)
+START_TEST(length_is_rounded_up_to_whole_blocks)
 {
     void *address;
 
@@ -186,7 +186,7 @@ START_TEST(a_length_is_rounded_up_to_blocks)
 }
 END_TEST
 
-START_TEST(no_bytes_are_refused)
+START_TEST(alloc_of_zero_bytes_is_rejected)
 {
     void *address = &address;
 
@@ -196,7 +196,7 @@ START_TEST(no_bytes_are_refused)
 }
 END_TEST
 
-START_TEST(more_than_the_share_is_refused_however_much)
+START_TEST(alloc_beyond_the_share_fails_at_any_size)
 {
     const size_t lengths[] = {NUM_USER * block_size + 1, SIZE_MAX / 2,
                               SIZE_MAX - 1, SIZE_MAX};
@@ -212,7 +212,7 @@ START_TEST(more_than_the_share_is_refused_however_much)
 }
 END_TEST
 
-START_TEST(more_than_is_free_is_refused)
+START_TEST(alloc_beyond_the_free_blocks_fails)
 {
     void *address = &address;
 
@@ -224,7 +224,7 @@ START_TEST(more_than_is_free_is_refused)
 }
 END_TEST
 
-START_TEST(a_run_of_blocks_has_its_own_address)
+START_TEST(run_of_blocks_is_used_at_its_own_address)
 {
     char *buffer = alloc_blocks(5);
 
@@ -233,7 +233,7 @@ START_TEST(a_run_of_blocks_has_its_own_address)
 }
 END_TEST
 
-START_TEST(a_run_over_regions_is_one_buffer_of_several_pieces)
+START_TEST(run_across_regions_is_one_buffer_of_several_pieces)
 {
     char *buffer = alloc_blocks(NUM_USER);
 
@@ -242,7 +242,7 @@ START_TEST(a_run_over_regions_is_one_buffer_of_several_pieces)
 }
 END_TEST
 
-START_TEST(scattered_blocks_are_contiguous_to_the_user)
+START_TEST(scattered_blocks_are_mapped_contiguously)
 {
     char *buffer = alloc_stitched(NUM_USER / 2);
 
@@ -252,7 +252,7 @@ START_TEST(scattered_blocks_are_contiguous_to_the_user)
 }
 END_TEST
 
-START_TEST(neighbours_in_a_stitched_buffer_are_one_piece)
+START_TEST(adjacent_blocks_of_a_stitched_buffer_are_one_piece)
 {
     char *low;
     char *wall;
@@ -265,7 +265,7 @@ START_TEST(neighbours_in_a_stitched_buffer_are_one_piece)
     alloc_blocks(NUM_USER - 10);
     free_buffer(low);
     free_buffer(high);
-    /* Blocks 2 to 4, then 6 and 7, then 8 to 11, which start a region. */
+    /* Blocks 2 to 4, 6 and 7, and 8 to 11; the last group starts a region. */
     buffer = alloc_blocks(9);
     ck_assert(!is_home(buffer));
     ck_assert_uint_eq(require_same_bytes(buffer, 9 * block_size, 4), 3);
@@ -302,7 +302,7 @@ START_TEST(the_whole_share_can_be_stitched_two_by_two)
     for (unsigned i = 0; i < NUM_USER; i++) {
         singles[i] = alloc_blocks(1);
     }
-    /* An even number of every second block, and then what lies between. */
+    /* An even number of every second block, then the blocks between them. */
     for (unsigned i = 0; i < first_half; i++) {
         free_buffer(singles[2 * i]);
     }
@@ -321,7 +321,7 @@ START_TEST(the_whole_share_can_be_stitched_two_by_two)
 }
 END_TEST
 
-START_TEST(small_blocks_on_large_pages_are_not_stitched)
+START_TEST(blocks_smaller_than_a_page_are_not_stitched)
 {
     void *address = &address;
 
@@ -335,7 +335,7 @@ START_TEST(small_blocks_on_large_pages_are_not_stitched)
 }
 END_TEST
 
-START_TEST(a_share_without_blocks_gives_no_buffer)
+START_TEST(alloc_fails_if_the_share_has_no_blocks)
 {
     void *address;
 
@@ -347,9 +347,9 @@ START_TEST(a_share_without_blocks_gives_no_buffer)
 }
 END_TEST
 
-/* --- finding ---------------------------------------------------------- */
+/* --- lookup -------------------------------------------------------------- */
 
-START_TEST(what_is_in_no_buffer_is_not_found)
+START_TEST(address_outside_all_buffers_is_not_found)
 {
     uint32_t index;
     char     local;
@@ -380,7 +380,7 @@ START_TEST(the_ends_of_a_stitched_buffer_are_exact)
 }
 END_TEST
 
-START_TEST(a_stitched_buffer_is_not_found_where_its_blocks_lie)
+START_TEST(stitched_buffer_is_not_found_at_its_blocks_addresses)
 {
     char                *buffer = alloc_stitched(2);
     mem_piece_t          piece;
@@ -392,7 +392,7 @@ START_TEST(a_stitched_buffer_is_not_found_where_its_blocks_lie)
 }
 END_TEST
 
-START_TEST(a_piece_starts_at_the_byte_and_is_not_longer_than_asked)
+START_TEST(piece_starts_at_the_byte_and_respects_the_limit)
 {
     char                *buffer = alloc_stitched(2);
     mem_piece_t          piece;
@@ -410,7 +410,7 @@ START_TEST(a_piece_starts_at_the_byte_and_is_not_longer_than_asked)
 }
 END_TEST
 
-START_TEST(blocks_of_buffers_are_known)
+START_TEST(blocks_of_buffers_are_recognized)
 {
     char *run      = alloc_blocks(2);
     char *stitched = alloc_stitched(2);
@@ -426,7 +426,7 @@ START_TEST(blocks_of_buffers_are_known)
 }
 END_TEST
 
-START_TEST(pieces_are_cut_where_blocks_or_regions_part)
+START_TEST(pieces_end_where_blocks_or_regions_are_not_adjacent)
 {
     const uint32_t indices[] = {4, 5, 6, 3, 7, 8, 9, 11};
     const uint32_t wanted[]  = {3, 3, 3, 4, 5, 7, 7, 8};
@@ -454,7 +454,7 @@ START_TEST(free_takes_null)
 }
 END_TEST
 
-START_TEST(free_gives_all_blocks_back)
+START_TEST(free_returns_all_blocks)
 {
     char *run      = alloc_blocks(1);
     char *stitched = alloc_stitched(5);
@@ -472,7 +472,7 @@ static void require_not_freed(void *address)
     ck_assert_int_eq(block_comm_free(comm, address), UCXPOOL_ERR_INVALID_PARAM);
 }
 
-START_TEST(free_refuses_what_is_not_the_start_of_a_buffer)
+START_TEST(free_rejects_addresses_inside_a_buffer)
 {
     char *run = alloc_blocks(2);
     char *stitched;
@@ -551,7 +551,7 @@ START_TEST(a_drop_before_the_free_leaves_the_buffer)
 }
 END_TEST
 
-START_TEST(destroy_frees_what_is_left_busy_or_not)
+START_TEST(destroy_frees_all_buffers)
 {
     size_t               mapped = calls_mapped_size();
     char                *buffer = alloc_stitched(3);
@@ -567,7 +567,7 @@ START_TEST(destroy_frees_what_is_left_busy_or_not)
 }
 END_TEST
 
-/* --- what fails ------------------------------------------------------- */
+/* --- failures ------------------------------------------------------------ */
 
 START_TEST(create_survives_the_failure_of_each_allocation)
 {
@@ -589,8 +589,8 @@ START_TEST(create_survives_the_failure_of_each_allocation)
 }
 END_TEST
 
-/* Make each call of one name fail, the first, the second, and so on, until an
- * allocation does not come that far. */
+/* Make the first, second, ... call of one name fail, until an allocation makes
+ * fewer calls than that. */
 static void require_clean_failures(calls_name_t name, int error,
                                    unsigned min_failures)
 {
@@ -610,7 +610,7 @@ static void require_clean_failures(calls_name_t name, int error,
             break;
         }
         if (status == UCXPOOL_OK) {
-            /* There was another way. */
+            /* It succeeded in another way. */
             free_buffer(address);
         } else {
             ck_assert_int_eq(status, UCXPOOL_ERR_NO_MEMORY);
@@ -652,7 +652,7 @@ END_TEST
 /* --- at random -------------------------------------------------------- */
 
 #define NUM_ROUNDS 300
-#define NUM_STEPS  10 /* of a round */
+#define NUM_STEPS  10 /* per round */
 #define MAX_LIVE   16
 
 static uint32_t next_random(uint32_t *state)
@@ -790,7 +790,7 @@ static void *use_buffers(void *arg)
     return NULL;
 }
 
-START_TEST(threads_find_their_own_buffers_while_others_come_and_go)
+START_TEST(lookup_works_while_other_threads_alloc_and_free)
 {
     uint32_t  ids[NUM_THREADS] = {1, 2, 3};
     pthread_t threads[NUM_THREADS];
@@ -807,14 +807,14 @@ START_TEST(threads_find_their_own_buffers_while_others_come_and_go)
 }
 END_TEST
 
-/* One thread frees while another drops: whoever is last releases. */
+/* One thread frees while another drops: the last one releases. */
 static void *drop_one(void *arg)
 {
     block_comm_drop(comm, arg);
     return NULL;
 }
 
-START_TEST(a_drop_that_races_with_the_free_releases_once)
+START_TEST(drop_racing_with_free_releases_once)
 {
     scatter();
     for (unsigned i = 0; i < rounds(100); i++) {
@@ -836,18 +836,18 @@ static TCase *alloc_tests(void)
     TCase *tcase = tcase_create("alloc");
 
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, a_length_is_rounded_up_to_blocks);
-    tcase_add_test(tcase, no_bytes_are_refused);
-    tcase_add_test(tcase, more_than_the_share_is_refused_however_much);
-    tcase_add_test(tcase, more_than_is_free_is_refused);
-    tcase_add_test(tcase, a_run_of_blocks_has_its_own_address);
-    tcase_add_test(tcase, a_run_over_regions_is_one_buffer_of_several_pieces);
-    tcase_add_test(tcase, scattered_blocks_are_contiguous_to_the_user);
-    tcase_add_test(tcase, neighbours_in_a_stitched_buffer_are_one_piece);
+    tcase_add_test(tcase, length_is_rounded_up_to_whole_blocks);
+    tcase_add_test(tcase, alloc_of_zero_bytes_is_rejected);
+    tcase_add_test(tcase, alloc_beyond_the_share_fails_at_any_size);
+    tcase_add_test(tcase, alloc_beyond_the_free_blocks_fails);
+    tcase_add_test(tcase, run_of_blocks_is_used_at_its_own_address);
+    tcase_add_test(tcase, run_across_regions_is_one_buffer_of_several_pieces);
+    tcase_add_test(tcase, scattered_blocks_are_mapped_contiguously);
+    tcase_add_test(tcase, adjacent_blocks_of_a_stitched_buffer_are_one_piece);
     tcase_add_test(tcase, several_stitched_buffers_do_not_mix);
     tcase_add_test(tcase, the_whole_share_can_be_stitched_two_by_two);
-    tcase_add_test(tcase, small_blocks_on_large_pages_are_not_stitched);
-    tcase_add_test(tcase, a_share_without_blocks_gives_no_buffer);
+    tcase_add_test(tcase, blocks_smaller_than_a_page_are_not_stitched);
+    tcase_add_test(tcase, alloc_fails_if_the_share_has_no_blocks);
     return tcase;
 }
 
@@ -856,13 +856,12 @@ static TCase *find_tests(void)
     TCase *tcase = tcase_create("find");
 
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, what_is_in_no_buffer_is_not_found);
+    tcase_add_test(tcase, address_outside_all_buffers_is_not_found);
     tcase_add_test(tcase, the_ends_of_a_stitched_buffer_are_exact);
-    tcase_add_test(tcase, a_stitched_buffer_is_not_found_where_its_blocks_lie);
-    tcase_add_test(tcase,
-                   a_piece_starts_at_the_byte_and_is_not_longer_than_asked);
-    tcase_add_test(tcase, blocks_of_buffers_are_known);
-    tcase_add_test(tcase, pieces_are_cut_where_blocks_or_regions_part);
+    tcase_add_test(tcase, stitched_buffer_is_not_found_at_its_blocks_addresses);
+    tcase_add_test(tcase, piece_starts_at_the_byte_and_respects_the_limit);
+    tcase_add_test(tcase, blocks_of_buffers_are_recognized);
+    tcase_add_test(tcase, pieces_end_where_blocks_or_regions_are_not_adjacent);
     return tcase;
 }
 
@@ -872,8 +871,8 @@ static TCase *free_tests(void)
 
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, free_takes_null);
-    tcase_add_test(tcase, free_gives_all_blocks_back);
-    tcase_add_test(tcase, free_refuses_what_is_not_the_start_of_a_buffer);
+    tcase_add_test(tcase, free_returns_all_blocks);
+    tcase_add_test(tcase, free_rejects_addresses_inside_a_buffer);
     tcase_add_test(tcase,
                    a_run_freed_while_busy_is_quarantined_until_the_last_drop);
     tcase_add_test(
@@ -881,7 +880,7 @@ static TCase *free_tests(void)
         a_stitched_buffer_freed_while_busy_stays_mapped_until_the_last_drop);
     tcase_add_test(tcase, stitched_blocks_freed_while_busy_are_quarantined);
     tcase_add_test(tcase, a_drop_before_the_free_leaves_the_buffer);
-    tcase_add_test(tcase, destroy_frees_what_is_left_busy_or_not);
+    tcase_add_test(tcase, destroy_frees_all_buffers);
     return tcase;
 }
 
@@ -904,9 +903,8 @@ static TCase *random_tests(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, random_buffers_keep_their_bytes_and_lose_no_block);
-    tcase_add_test(tcase,
-                   threads_find_their_own_buffers_while_others_come_and_go);
-    tcase_add_test(tcase, a_drop_that_races_with_the_free_releases_once);
+    tcase_add_test(tcase, lookup_works_while_other_threads_alloc_and_free);
+    tcase_add_test(tcase, drop_racing_with_free_releases_once);
     return tcase;
 }
 

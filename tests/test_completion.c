@@ -1,4 +1,4 @@
-/* Completions: how requests ended, collected many at a time. */
+/* Completions: the results of requests, collected in batches. */
 #include "pair.h"
 
 #include <check.h>
@@ -15,7 +15,7 @@ static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
 
 enum { NUM = 6 };
 
-static int  places[NUM]; /* their addresses name the requests */
+static int  places[NUM]; /* their addresses identify the requests */
 static char received[NUM][8];
 
 static const ucxpool_request_params_t *with_completion(int index)
@@ -63,7 +63,7 @@ static void check_word(const ucxpool_completion_t *completion, int index)
     ck_assert_str_eq(received[index], "word");
 }
 
-START_TEST(ends_are_told_once_in_their_order)
+START_TEST(completions_are_reported_once_in_order)
 {
     static const int     order[NUM] = {3, 1, 5, 0, 4, 2};
     ucxpool_completion_t completions[NUM];
@@ -94,8 +94,8 @@ START_TEST(ends_are_told_once_in_their_order)
 }
 END_TEST
 
-/* Its completion is all that there is of it, and it is used again. */
-START_TEST(a_request_that_nobody_holds_is_told_of)
+/* The completion is the only trace of the request, whose memory is reused. */
+START_TEST(completion_of_an_unheld_request_is_reported)
 {
     ucxpool_completion_t completion;
     pair_t               pair;
@@ -114,7 +114,7 @@ START_TEST(a_request_that_nobody_holds_is_told_of)
 }
 END_TEST
 
-START_TEST(a_request_that_was_released_is_not_told_of)
+START_TEST(released_request_has_no_completion)
 {
     ucxpool_completion_t completion;
     ucxpool_request_t   *before, *after;
@@ -134,7 +134,7 @@ START_TEST(a_request_that_was_released_is_not_told_of)
 }
 END_TEST
 
-START_TEST(failures_are_told_with_their_status)
+START_TEST(failed_requests_report_their_status)
 {
     ucxpool_completion_t completion;
     ucxpool_request_t   *request;
@@ -148,12 +148,12 @@ START_TEST(failures_are_told_with_their_status)
     ck_assert_ptr_eq(completion.completion_ptr, &places[2]);
     ck_assert_ptr_eq(completion.request, request);
     ucxpool_request_release(request);
-    /* One that was never posted is none. */
+    /* A request that was never posted has no completion. */
     ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, NULL, 1, TAG, ALL_BITS,
                                          with_completion(0), &request),
                      UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_uint_eq(collect(pair.b, &completion, 1), 0);
-    /* And what nobody has collected goes with the pool. */
+    /* Completions that were not collected are freed with the pool. */
     post_recv(&pair, 3, NULL);
     post_recv(&pair, 4, &request);
     ucxpool_request_cancel(request);
@@ -161,8 +161,8 @@ START_TEST(failures_are_told_with_their_status)
 }
 END_TEST
 
-/* Until it is told, as level-triggered epoll does. */
-START_TEST(nobody_sleeps_while_one_is_to_be_told)
+/* Until it is collected, as with level-triggered epoll. */
+START_TEST(pending_completion_keeps_the_descriptor_readable)
 {
     struct pollfd        event = {.events = POLLIN};
     ucxpool_completion_t completion;
@@ -204,9 +204,9 @@ static void collect_one(pair_t *pair)
     }
 }
 
-/* What it was told of is no reason to look again. There may be others at times,
- * but not in each round. */
-START_TEST(an_event_loop_that_was_told_all_sleeps)
+/* Events that the loop has handled must not make arm return busy again. Other
+ * events may, but not in each round. */
+START_TEST(event_loop_sleeps_after_collecting_all)
 {
     struct pollfd   event     = {.events = POLLIN};
     int             num_awake = 0;
@@ -238,8 +238,8 @@ START_TEST(an_event_loop_that_was_told_all_sleeps)
 }
 END_TEST
 
-/* It may wake for other reasons, but not each time. */
-START_TEST(a_sender_sleeps_on_while_its_message_is_read)
+/* It may wake for other reasons, but not for each message. */
+START_TEST(sender_stays_asleep_while_the_peer_reads)
 {
     struct pollfd event     = {.events = POLLIN};
     int           num_woken = 0;
@@ -251,7 +251,7 @@ START_TEST(a_sender_sleeps_on_while_its_message_is_read)
         received[0][0] = '\0';
         post_recv(&pair, 0, NULL);
         send_word(&pair, 0);
-        /* Its own post is what it may look for. */
+        /* Only its own post may keep it busy. */
         do {
             ucxpool_progress(pair.a);
         } while (ucxpool_arm(pair.a) == UCXPOOL_ERR_BUSY);
@@ -275,11 +275,11 @@ static void count_call(ucxpool_request_t *request, ucxpool_status_t status,
     (void)request;
     (void)status;
     num_called++;
-    /* Its own comes when it has returned. */
+    /* The completion is queued after the callback returns. */
     ck_assert_uint_eq(collect(arg, &completion, 1), 0);
 }
 
-START_TEST(a_completion_comes_after_its_callback)
+START_TEST(completion_follows_the_callback)
 {
     ucxpool_request_params_t params = {
         .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION |
@@ -305,7 +305,7 @@ END_TEST
 
 /* --- callbacks ------------------------------------------------------------ */
 
-/* What a callback writes to, and what is seen within it. */
+/* The memory that a callback writes, and the values that it reads. */
 typedef struct called {
     unsigned         count;
     ucxpool_status_t tested;
@@ -327,7 +327,7 @@ static void look_within(ucxpool_request_t *request, ucxpool_status_t status,
     called->queried = attr.status;
 }
 
-/* No function reports the end: the callback has not been called. */
+/* No function reports the request as complete: its callback has not run. */
 static void check_not_ended(ucxpool_t *pool, ucxpool_request_t *request)
 {
     ucxpool_request_attr_t attr;
@@ -345,7 +345,7 @@ static void check_called(called_t *called, ucxpool_status_t status)
     ck_assert_int_eq(called->tested, status);
     ck_assert_int_eq(called->waited, status);
     ck_assert_int_eq(called->queried, status);
-    free(called); /* nothing uses it any more */
+    free(called); /* no longer in use */
 }
 
 static ucxpool_request_params_t with_callback(called_t *called)
@@ -358,8 +358,8 @@ static ucxpool_request_params_t with_callback(called_t *called)
     };
 }
 
-/* Requests that end inside the function that posts or cancels them. */
-START_TEST(an_end_is_reported_after_the_callback)
+/* Requests that complete inside the function that posts or cancels them. */
+START_TEST(request_completes_after_its_callback)
 {
     called_t                *called[3];
     ucxpool_request_params_t params;
@@ -410,21 +410,21 @@ int main(void)
     SRunner *runner = srunner_create(suite);
     int      failed;
 
-    tcase_add_loop_test(tcase, ends_are_told_once_in_their_order, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, a_request_that_nobody_holds_is_told_of, 0,
+    tcase_add_loop_test(tcase, completions_are_reported_once_in_order, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, a_request_that_was_released_is_not_told_of, 0,
+    tcase_add_loop_test(tcase, completion_of_an_unheld_request_is_reported, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, failures_are_told_with_their_status, 0,
+    tcase_add_loop_test(tcase, released_request_has_no_completion, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, nobody_sleeps_while_one_is_to_be_told, 0,
+    tcase_add_loop_test(tcase, failed_requests_report_their_status, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, an_event_loop_that_was_told_all_sleeps, 0,
+    tcase_add_loop_test(tcase, pending_completion_keeps_the_descriptor_readable,
+                        0, NUM_WIRES);
+    tcase_add_loop_test(tcase, event_loop_sleeps_after_collecting_all, 0,
                         NUM_WIRES);
-    tcase_add_test(tcase, a_sender_sleeps_on_while_its_message_is_read);
-    tcase_add_loop_test(tcase, a_completion_comes_after_its_callback, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, an_end_is_reported_after_the_callback, 0,
+    tcase_add_test(tcase, sender_stays_asleep_while_the_peer_reads);
+    tcase_add_loop_test(tcase, completion_follows_the_callback, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, request_completes_after_its_callback, 0,
                         NUM_WIRES);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_ENV);

@@ -1,4 +1,4 @@
-/* Settings: environment, checks between keys, printing. */
+/* Settings: environment, checks across keys, printing. */
 #include <config.h>
 
 #include "base/key.h"
@@ -16,7 +16,7 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* The linker sends the library's calloc here: the n-th call fails. */
+/* The linker redirects the library's calloc() here: the n-th call fails. */
 static int calls_until_failure;
 
 void *__real_calloc(size_t num, size_t size);
@@ -39,7 +39,7 @@ static void assert_read_refused(void)
     ck_assert_ptr_eq(read, untouched);
 }
 
-/* What the settings print, to be freed. */
+/* The printed settings; the caller frees them. */
 static char *printed(unsigned flags)
 {
     char  *text;
@@ -52,7 +52,7 @@ static char *printed(unsigned flags)
     return text;
 }
 
-START_TEST(the_environment_sets_values)
+START_TEST(environment_sets_values)
 {
     ucxpool_config_t *read;
 
@@ -67,7 +67,7 @@ START_TEST(the_environment_sets_values)
 }
 END_TEST
 
-START_TEST(a_bad_value_in_the_environment_is_refused)
+START_TEST(bad_value_in_the_environment_is_rejected)
 {
     setenv("UCXPOOL_SPIN", "20", 1);
     assert_read_refused();
@@ -76,7 +76,7 @@ START_TEST(a_bad_value_in_the_environment_is_refused)
 }
 END_TEST
 
-START_TEST(an_empty_value_in_the_environment_is_refused)
+START_TEST(empty_value_in_the_environment_is_rejected)
 {
     setenv("UCXPOOL_DEPTH", "", 1);
     assert_read_refused();
@@ -84,7 +84,8 @@ START_TEST(an_empty_value_in_the_environment_is_refused)
 }
 END_TEST
 
-/* Read settings in the environment of now; what was written to stderr. */
+/* Read the settings from the current environment; returns what was written to
+ * stderr. */
 static const char *told_by_read(unsigned num_reads)
 {
     ucxpool_config_t *read;
@@ -111,7 +112,7 @@ START_TEST(an_unknown_variable_is_a_warning_with_the_nearest_key)
 }
 END_TEST
 
-START_TEST(an_unknown_variable_that_is_like_no_key_is_a_warning)
+START_TEST(unknown_variable_without_a_similar_key_is_a_warning)
 {
     setenv("UCXPOOL_", "1", 1);
     ck_assert_ptr_nonnull(strstr(
@@ -120,7 +121,7 @@ START_TEST(an_unknown_variable_that_is_like_no_key_is_a_warning)
 }
 END_TEST
 
-START_TEST(each_unknown_variable_is_told)
+START_TEST(each_unknown_variable_is_reported)
 {
     const char *text;
 
@@ -132,7 +133,7 @@ START_TEST(each_unknown_variable_is_told)
 }
 END_TEST
 
-START_TEST(the_variables_of_libraries_are_no_keys_and_no_mistakes)
+START_TEST(variables_of_libraries_are_ignored)
 {
     setenv("UCXPOOL_CUDA_DRIVER", "/nonexistent", 1);
     setenv("UCXPOOL_NVML_LIBRARY", "/nonexistent", 1);
@@ -152,7 +153,7 @@ START_TEST(an_unknown_variable_may_have_any_length)
 }
 END_TEST
 
-START_TEST(a_variable_of_somebody_else_is_let_be)
+START_TEST(variables_without_the_prefix_are_ignored)
 {
     setenv("UCX_NO_SUCH", "1", 1);
     setenv("UCXPOOLX", "1", 1);
@@ -171,7 +172,7 @@ START_TEST(the_environment_sets_the_log_level_at_once)
 }
 END_TEST
 
-START_TEST(a_log_level_that_was_set_stays)
+START_TEST(explicit_log_level_is_kept)
 {
     ucxpool_config_t *read;
 
@@ -183,7 +184,7 @@ START_TEST(a_log_level_that_was_set_stays)
 }
 END_TEST
 
-START_TEST(values_that_do_not_fit_are_refused_when_read)
+START_TEST(inconsistent_values_are_rejected_on_read)
 {
     setenv("UCXPOOL_SEND_SHARE", "60", 1);
     setenv("UCXPOOL_RECV_SHARE", "41", 1);
@@ -196,9 +197,9 @@ START_TEST(values_that_do_not_fit_are_refused_when_read)
 }
 END_TEST
 
-START_TEST(the_order_of_modifications_does_not_matter)
+START_TEST(modifications_work_in_any_order)
 {
-    /* Each alone does not fit the default of the other. */
+    /* Each value alone conflicts with the other's default. */
     set("SEND_SHARE", "90");
     set("RECV_SHARE", "10");
     set("REGION_SIZE", "12k");
@@ -227,7 +228,7 @@ START_TEST(a_region_is_a_multiple_of_a_block)
 }
 END_TEST
 
-START_TEST(the_pool_has_two_blocks_at_least)
+START_TEST(pool_has_at_least_two_blocks)
 {
     set("BLOCK_SIZE", "4m");
     set("COMM_SIZE", "8388607");
@@ -247,7 +248,7 @@ START_TEST(a_region_is_not_larger_than_the_pool)
 }
 END_TEST
 
-START_TEST(a_fragment_lies_in_one_block)
+START_TEST(fragment_fits_in_one_block)
 {
     set("BLOCK_SIZE", "4m");
     set("FRAG_SIZE", "4194305");
@@ -312,7 +313,7 @@ START_TEST(an_unknown_key_is_not_described)
 }
 END_TEST
 
-START_TEST(errors_name_a_setting_as_its_variable)
+START_TEST(errors_name_the_environment_variable)
 {
     assert_refused("BLOCK_SIZE", "3");
     assert_detail_has("UCXPOOL_BLOCK_SIZE=3 is invalid");
@@ -327,7 +328,7 @@ START_TEST(errors_name_a_setting_as_its_variable)
 }
 END_TEST
 
-START_TEST(values_are_printed_one_a_line)
+START_TEST(values_are_printed_one_per_line)
 {
     char  *text = printed(UCXPOOL_CONFIG_PRINT_VALUES);
     size_t num  = 0;
@@ -344,7 +345,7 @@ START_TEST(values_are_printed_one_a_line)
 }
 END_TEST
 
-START_TEST(printed_values_read_back_the_same)
+START_TEST(printed_values_can_be_read_back)
 {
     char         *text, *line, *rest;
     base_config_t before;
@@ -387,7 +388,7 @@ START_TEST(a_value_is_printed_with_its_source)
 }
 END_TEST
 
-START_TEST(all_is_printed_with_meaning_and_default)
+START_TEST(print_includes_meaning_and_default)
 {
     char *text =
         printed(UCXPOOL_CONFIG_PRINT_VALUES | UCXPOOL_CONFIG_PRINT_DOC |
@@ -415,7 +416,7 @@ START_TEST(a_value_cannot_break_the_printed_line)
 }
 END_TEST
 
-START_TEST(no_memory_is_told_and_a_retry_works)
+START_TEST(allocation_failure_is_reported_and_retry_works)
 {
     ucxpool_config_t *untouched = (ucxpool_config_t *)&config;
     ucxpool_config_t *read      = untouched;
@@ -437,16 +438,16 @@ END_TEST
 
 static void add_environment_tests(TCase *tcase)
 {
-    tcase_add_test(tcase, the_environment_sets_values);
-    tcase_add_test(tcase, a_bad_value_in_the_environment_is_refused);
-    tcase_add_test(tcase, an_empty_value_in_the_environment_is_refused);
+    tcase_add_test(tcase, environment_sets_values);
+    tcase_add_test(tcase, bad_value_in_the_environment_is_rejected);
+    tcase_add_test(tcase, empty_value_in_the_environment_is_rejected);
     tcase_add_test(tcase, the_environment_sets_the_log_level_at_once);
-    tcase_add_test(tcase, a_log_level_that_was_set_stays);
-    tcase_add_test(tcase, no_memory_is_told_and_a_retry_works);
+    tcase_add_test(tcase, explicit_log_level_is_kept);
+    tcase_add_test(tcase, allocation_failure_is_reported_and_retry_works);
     tcase_add_test(tcase, release_takes_null);
 }
 
-/* Of processes that have read no settings yet. */
+/* Needs a process that has not read settings yet. */
 static void begin_of_process(void)
 {
     clear_environment();
@@ -460,23 +461,22 @@ static void add_variable_tests(Suite *suite)
     tcase_add_checked_fixture(tcase, begin_of_process, caught_end);
     tcase_add_test(tcase,
                    an_unknown_variable_is_a_warning_with_the_nearest_key);
-    tcase_add_test(tcase, an_unknown_variable_that_is_like_no_key_is_a_warning);
-    tcase_add_test(tcase, each_unknown_variable_is_told);
+    tcase_add_test(tcase, unknown_variable_without_a_similar_key_is_a_warning);
+    tcase_add_test(tcase, each_unknown_variable_is_reported);
     tcase_add_test(tcase, an_unknown_variable_may_have_any_length);
-    tcase_add_test(tcase,
-                   the_variables_of_libraries_are_no_keys_and_no_mistakes);
-    tcase_add_test(tcase, a_variable_of_somebody_else_is_let_be);
+    tcase_add_test(tcase, variables_of_libraries_are_ignored);
+    tcase_add_test(tcase, variables_without_the_prefix_are_ignored);
     suite_add_tcase(suite, tcase);
 }
 
 static void add_check_tests(TCase *tcase)
 {
-    tcase_add_test(tcase, values_that_do_not_fit_are_refused_when_read);
-    tcase_add_test(tcase, the_order_of_modifications_does_not_matter);
+    tcase_add_test(tcase, inconsistent_values_are_rejected_on_read);
+    tcase_add_test(tcase, modifications_work_in_any_order);
     tcase_add_test(tcase, a_region_is_a_multiple_of_a_block);
-    tcase_add_test(tcase, the_pool_has_two_blocks_at_least);
+    tcase_add_test(tcase, pool_has_at_least_two_blocks);
     tcase_add_test(tcase, a_region_is_not_larger_than_the_pool);
-    tcase_add_test(tcase, a_fragment_lies_in_one_block);
+    tcase_add_test(tcase, fragment_fits_in_one_block);
 }
 
 static void add_print_tests(TCase *tcase)
@@ -484,11 +484,11 @@ static void add_print_tests(TCase *tcase)
     tcase_add_test(tcase, a_setting_is_described);
     tcase_add_test(tcase, every_key_is_described);
     tcase_add_test(tcase, an_unknown_key_is_not_described);
-    tcase_add_test(tcase, errors_name_a_setting_as_its_variable);
-    tcase_add_test(tcase, values_are_printed_one_a_line);
-    tcase_add_test(tcase, printed_values_read_back_the_same);
+    tcase_add_test(tcase, errors_name_the_environment_variable);
+    tcase_add_test(tcase, values_are_printed_one_per_line);
+    tcase_add_test(tcase, printed_values_can_be_read_back);
     tcase_add_test(tcase, a_value_is_printed_with_its_source);
-    tcase_add_test(tcase, all_is_printed_with_meaning_and_default);
+    tcase_add_test(tcase, print_includes_meaning_and_default);
     tcase_add_test(tcase, a_value_cannot_break_the_printed_line);
 }
 
