@@ -1,4 +1,4 @@
-/* The host copy engine: every length and alignment, by both ways. */
+/* The host copy engine: every length and alignment, in both directions. */
 #include "copy/list.h"
 
 #include <check.h>
@@ -26,7 +26,7 @@ static void reset(void)
     memset(expected, 0x11, sizeof(expected));
 }
 
-/* A copy between places that no other copy of the list touches. */
+/* A copy between places that no other copy in the list touches. */
 static copy_entry_t make_copy(size_t place, size_t to, size_t from,
                               size_t length)
 {
@@ -96,7 +96,7 @@ START_TEST(long_entries_are_copied_exactly)
 }
 END_TEST
 
-START_TEST(only_what_leaves_the_cache_is_written_past_it)
+START_TEST(only_large_copies_bypass_the_cache)
 {
     ck_assert(!copy_streams(0));
     ck_assert(!copy_streams(4096));
@@ -121,7 +121,7 @@ int main(void)
                         num_ways);
     tcase_add_loop_test(tcase, empty_entries_need_no_memory, 0, num_ways);
     tcase_add_loop_test(tcase, long_entries_are_copied_exactly, 0, num_ways);
-    tcase_add_test(tcase, only_what_leaves_the_cache_is_written_past_it);
+    tcase_add_test(tcase, only_large_copies_bypass_the_cache);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -26,13 +26,13 @@ static copy_cuda_kernels_t      kernels;
 static copy_cuda_copier_t      *copier;
 static const mem_cuda_driver_t *driver;
 
-/* Where pieces lie anywhere, and where a stream is; and what they hold. */
+/* Addresses and contents of the scattered pieces and of the stream. */
 static mem_regions_t scattered, contiguous;
 static char         *pattern, *result;
 
 static unsigned seed;
 
-/* Then it gives nothing back, unless it is repaired. */
+/* The failed GPU then frees nothing unless the test repairs it. */
 static bool has_gpu_failed;
 
 static const copy_cuda_copier_params_t params = {
@@ -78,7 +78,7 @@ static void init_memory(const mem_kind_t *kind)
     ck_assert_int_eq(mem_regions_init(&contiguous, &mem_kind_cuda_alloc, 0, 1,
                                       SIZE, BASE_SWITCH_NO),
                      UCXPOOL_OK);
-    /* The one has data, the other is poisoned. */
+    /* The source has data, the target is poisoned. */
     fill_random(pattern, SIZE);
     put(scattered.address, pattern, SIZE);
     poison_stream();
@@ -150,7 +150,7 @@ static void wait_for(copy_cuda_job_t *job)
     ck_assert_int_eq(status, UCXPOOL_OK);
 }
 
-/* Pieces that do not overlap, in no order of address. */
+/* Pieces that do not overlap, in random order of address. */
 typedef struct layout {
     size_t num;
     size_t offsets[NUM_PIECES]; /* in the scattered memory */
@@ -245,7 +245,8 @@ static copy_cuda_job_t *make_job(copy_form_t form, size_t uniform)
     return make_job_padded(form, uniform, false);
 }
 
-/* Check writes a line to a file for each assertion: not one for each byte. */
+/* Check writes a line to a file for each assertion, so do not assert each
+ * byte. */
 static bool is_all(const char *bytes, size_t size, unsigned char value)
 {
     for (size_t i = 0; i < size; i++) {
@@ -256,7 +257,7 @@ static bool is_all(const char *bytes, size_t size, unsigned char value)
     return true;
 }
 
-/* Each piece, zeros up to the next, and as it was behind the last. */
+/* Each piece, zeros up to the next one, and unchanged bytes after the last. */
 static void check_gathered(void)
 {
     const char *stream = result + layout.begin;
@@ -309,7 +310,7 @@ START_TEST(a_gather_copies_every_byte_and_no_other)
 }
 END_TEST
 
-START_TEST(a_stream_may_begin_at_any_byte)
+START_TEST(stream_may_start_at_any_byte)
 {
     init_memory(&mem_kind_cuda_vmm);
     for (layout.begin = 1; layout.begin < COPY_UNIT; layout.begin += 3) {
@@ -321,8 +322,8 @@ START_TEST(a_stream_may_begin_at_any_byte)
 }
 END_TEST
 
-/* Where more of a message follows in the block, say. */
-START_TEST(a_gather_clears_the_padding_behind_the_last_piece_if_told)
+/* For example where more of a message follows in the block. */
+START_TEST(gather_clears_the_last_padding_on_request)
 {
     copy_cuda_job_t *job;
 
@@ -341,8 +342,8 @@ START_TEST(a_gather_clears_the_padding_behind_the_last_piece_if_told)
 }
 END_TEST
 
-/* Half of the pieces are zeros, and lie side by side with the others. */
-START_TEST(a_list_that_says_where_pieces_lie_may_have_zeros_in_it)
+/* Half of the pieces are zeros, next to pieces of memory. */
+START_TEST(list_with_stream_offsets_may_contain_zeros)
 {
     copy_cuda_job_t *job = NULL;
     copy_exact_t    *entries;
@@ -382,7 +383,7 @@ START_TEST(a_gather_takes_pinned_host_memory)
 }
 END_TEST
 
-START_TEST(a_scatter_brings_every_byte_back_and_no_other)
+START_TEST(scatter_restores_every_byte_and_no_other)
 {
     copy_cuda_job_t *job;
 
@@ -410,7 +411,7 @@ START_TEST(a_scatter_brings_every_byte_back_and_no_other)
 }
 END_TEST
 
-/* Two streams that do not lie side by side, by one launch. */
+/* Two separate streams in one launch. */
 START_TEST(a_job_takes_several_lists)
 {
     copy_cuda_job_t *job;
@@ -443,7 +444,7 @@ START_TEST(a_job_takes_several_lists)
 }
 END_TEST
 
-START_TEST(a_long_piece_goes_by_the_copy_engine)
+START_TEST(long_piece_uses_the_copy_engine)
 {
     copy_cuda_job_t *job;
 
@@ -460,7 +461,7 @@ START_TEST(a_long_piece_goes_by_the_copy_engine)
 }
 END_TEST
 
-/* `length` bytes between two places, given to the kernel without a list. */
+/* `length` bytes between two places, passed to the kernel without a list. */
 static copy_cuda_job_t *start_one(void *address, void *other, uint32_t length,
                                   copy_flag_t flag, bool is_gather)
 {
@@ -521,9 +522,9 @@ START_TEST(one_piece_needs_no_list)
 }
 END_TEST
 
-/* What a kernel is to leave out, and to tell: the others may have been copied.
- */
-START_TEST(a_place_beyond_the_limit_is_told_and_left_alone)
+/* Pieces that the kernel must skip and report. It may have copied the
+ * others. */
+START_TEST(place_beyond_the_limit_is_reported_and_not_touched)
 {
     const size_t     at        = NUM_PIECES / 2;
     const bool       is_gather = _i == 0;
@@ -558,7 +559,7 @@ START_TEST(a_place_beyond_the_limit_is_told_and_left_alone)
 }
 END_TEST
 
-START_TEST(a_segment_of_another_length_is_told_and_left_alone)
+START_TEST(segment_of_wrong_length_is_reported_and_not_touched)
 {
     const size_t     at        = NUM_PIECES / 2;
     const bool       is_gather = _i == 0;
@@ -586,8 +587,7 @@ START_TEST(a_segment_of_another_length_is_told_and_left_alone)
 }
 END_TEST
 
-/* What is awaited may be written by the kernel's stream, or the copy engine's.
- */
+/* The flag may be written in the kernel's stream, or in the copy engine's. */
 START_TEST(a_scatter_waits_for_its_flag)
 {
     const uint32_t length = 60000;
@@ -619,13 +619,13 @@ START_TEST(a_scatter_waits_for_its_flag)
     end_one(start_one(target, stream, length, flag, false), 0);
     get(result, scattered.address, SIZE);
     ck_assert_int_eq(memcmp(result + behind, pattern, length), 0);
-    /* Another number is not awaited. */
+    /* Any other value does not release the wait. */
     flag.number = 8;
     end_one(start_one(target, stream, length, flag, false), COPY_LATE);
 }
 END_TEST
 
-START_TEST(an_empty_job_is_done)
+START_TEST(empty_job_completes)
 {
     copy_cuda_job_t *job = copy_cuda_job_get(copier);
 
@@ -638,7 +638,7 @@ START_TEST(an_empty_job_is_done)
 }
 END_TEST
 
-START_TEST(a_job_is_used_again_and_again)
+START_TEST(jobs_can_be_reused)
 {
     init_memory(&mem_kind_cuda_vmm);
     for (int i = 0; i < 3 * NUM_WAYS; i++) {
@@ -649,7 +649,7 @@ START_TEST(a_job_is_used_again_and_again)
 }
 END_TEST
 
-START_TEST(there_are_as_many_jobs_as_were_asked_for)
+START_TEST(create_makes_the_requested_number_of_jobs)
 {
     copy_cuda_job_t *jobs[NUM_JOBS];
 
@@ -672,7 +672,7 @@ START_TEST(there_are_as_many_jobs_as_were_asked_for)
 }
 END_TEST
 
-START_TEST(tiles_without_room_are_not_added)
+START_TEST(tiles_beyond_the_capacity_are_rejected)
 {
     copy_cuda_copier_params_t small = params;
     copy_cuda_copier_t       *other = NULL;
@@ -697,7 +697,7 @@ START_TEST(tiles_without_room_are_not_added)
 }
 END_TEST
 
-START_TEST(senseless_parameters_are_refused)
+START_TEST(invalid_parameters_are_rejected)
 {
     copy_cuda_copier_params_t bad   = params;
     copy_cuda_copier_t       *other = NULL;
@@ -719,9 +719,9 @@ START_TEST(senseless_parameters_are_refused)
 }
 END_TEST
 
-/* The caller's stream writes what is gathered, in long steps, and reads what
- * has been gathered. 0: a stream of its own; 1: the default stream. */
-START_TEST(jobs_are_done_while_the_host_goes_on)
+/* The caller's stream writes the source in long steps, and reads the gathered
+ * bytes. 0: a separate stream; 1: the default stream. */
+START_TEST(jobs_run_while_the_host_continues)
 {
     restart("run=late");
     init_memory(&mem_kind_cuda_vmm);
@@ -745,7 +745,7 @@ START_TEST(jobs_are_done_while_the_host_goes_on)
 }
 END_TEST
 
-START_TEST(a_job_is_not_done_before_it_is_done)
+START_TEST(job_is_not_reported_done_early)
 {
     copy_cuda_job_t *first, *second;
 
@@ -774,7 +774,7 @@ START_TEST(a_job_is_not_done_before_it_is_done)
 }
 END_TEST
 
-START_TEST(a_copy_is_one_launch_and_no_call_asks_whether_it_is_done)
+START_TEST(copy_is_one_launch_and_polls_without_driver_calls)
 {
     copy_cuda_job_t *job;
 
@@ -812,10 +812,10 @@ static int start_and_ask_priority(bool is_gather, bool is_pushed)
     return priority;
 }
 
-/* The lower the number, the greater; 0 is what callers' streams have. */
-START_TEST(what_goes_over_no_link_goes_first_and_all_before_callers)
+/* A lower number is a higher priority. Callers' streams have 0. */
+START_TEST(local_copies_have_the_highest_stream_priority)
 {
-    int gather, scatter; /* that read a peer's memory, or write to it */
+    int gather, scatter; /* that read or write a peer's memory */
 
     init_memory(&mem_kind_cuda_alloc);
     scatter = start_and_ask_priority(false, false);
@@ -827,7 +827,7 @@ START_TEST(what_goes_over_no_link_goes_first_and_all_before_callers)
 }
 END_TEST
 
-START_TEST(a_stream_that_writes_no_words_sets_them)
+START_TEST(without_stream_writes_flags_are_set_by_memset)
 {
     ck_assert(!device->has_mem_ops);
     init_memory(&mem_kind_cuda_vmm);
@@ -838,7 +838,7 @@ START_TEST(a_stream_that_writes_no_words_sets_them)
 }
 END_TEST
 
-/* A job that reads memory which the GPU does not reach. */
+/* A job that reads memory which the GPU cannot reach. */
 static copy_cuda_job_t *make_bad_job(void)
 {
     copy_cuda_job_t *job      = copy_cuda_job_get(copier);
@@ -853,7 +853,7 @@ static copy_cuda_job_t *make_bad_job(void)
     return job;
 }
 
-START_TEST(a_gpu_that_fails_is_told_and_nobody_waits_for_ever)
+START_TEST(failed_gpu_is_reported_and_no_wait_hangs)
 {
     copy_cuda_job_t *job;
     ucxpool_status_t status;
@@ -879,7 +879,7 @@ START_TEST(a_gpu_that_fails_is_told_and_nobody_waits_for_ever)
 }
 END_TEST
 
-START_TEST(a_failed_call_of_create_leaves_nothing)
+START_TEST(failed_create_leaks_nothing)
 {
     unsigned live = stand_in.live();
 
@@ -911,7 +911,7 @@ START_TEST(a_failed_call_of_create_leaves_nothing)
 }
 END_TEST
 
-START_TEST(no_memory_for_the_tables_leaves_nothing)
+START_TEST(failed_table_allocation_leaks_nothing)
 {
     unsigned live = stand_in.live();
 
@@ -928,7 +928,7 @@ START_TEST(no_memory_for_the_tables_leaves_nothing)
 }
 END_TEST
 
-START_TEST(a_failed_start_is_told_and_the_job_can_be_started_again)
+START_TEST(failed_start_is_reported_and_retry_works)
 {
     unsigned num_failed = 0;
 
@@ -969,42 +969,37 @@ static void add_tests(TCase *tcase)
 {
     tcase_add_loop_test(tcase, a_gather_copies_every_byte_and_no_other, 0,
                         NUM_WAYS);
-    tcase_add_loop_test(tcase, a_stream_may_begin_at_any_byte, 0, NUM_WAYS);
-    tcase_add_test(tcase,
-                   a_gather_clears_the_padding_behind_the_last_piece_if_told);
-    tcase_add_test(tcase,
-                   a_list_that_says_where_pieces_lie_may_have_zeros_in_it);
+    tcase_add_loop_test(tcase, stream_may_start_at_any_byte, 0, NUM_WAYS);
+    tcase_add_test(tcase, gather_clears_the_last_padding_on_request);
+    tcase_add_test(tcase, list_with_stream_offsets_may_contain_zeros);
     tcase_add_loop_test(tcase, a_gather_takes_pinned_host_memory, 0, NUM_WAYS);
-    tcase_add_loop_test(tcase, a_scatter_brings_every_byte_back_and_no_other, 0,
+    tcase_add_loop_test(tcase, scatter_restores_every_byte_and_no_other, 0,
                         NUM_WAYS);
     tcase_add_test(tcase, a_job_takes_several_lists);
-    tcase_add_test(tcase, a_long_piece_goes_by_the_copy_engine);
+    tcase_add_test(tcase, long_piece_uses_the_copy_engine);
     tcase_add_loop_test(tcase, one_piece_needs_no_list, 0, NUM_LENGTHS);
     tcase_add_loop_test(
-        tcase, a_segment_of_another_length_is_told_and_left_alone, 0, 2);
-    tcase_add_loop_test(tcase, a_place_beyond_the_limit_is_told_and_left_alone,
-                        0, 2);
+        tcase, segment_of_wrong_length_is_reported_and_not_touched, 0, 2);
+    tcase_add_loop_test(
+        tcase, place_beyond_the_limit_is_reported_and_not_touched, 0, 2);
     tcase_add_loop_test(tcase, a_scatter_waits_for_its_flag, 0, 2);
-    tcase_add_test(tcase, an_empty_job_is_done);
-    tcase_add_test(tcase, a_job_is_used_again_and_again);
-    tcase_add_test(tcase, there_are_as_many_jobs_as_were_asked_for);
-    tcase_add_test(tcase, tiles_without_room_are_not_added);
-    tcase_add_test(tcase, senseless_parameters_are_refused);
+    tcase_add_test(tcase, empty_job_completes);
+    tcase_add_test(tcase, jobs_can_be_reused);
+    tcase_add_test(tcase, create_makes_the_requested_number_of_jobs);
+    tcase_add_test(tcase, tiles_beyond_the_capacity_are_rejected);
+    tcase_add_test(tcase, invalid_parameters_are_rejected);
 }
 
 static void add_stand_in_tests(TCase *tcase)
 {
-    tcase_add_test(tcase, jobs_are_done_while_the_host_goes_on);
-    tcase_add_test(tcase, a_job_is_not_done_before_it_is_done);
-    tcase_add_test(tcase,
-                   a_copy_is_one_launch_and_no_call_asks_whether_it_is_done);
-    tcase_add_test(tcase,
-                   what_goes_over_no_link_goes_first_and_all_before_callers);
-    tcase_add_test(tcase, a_gpu_that_fails_is_told_and_nobody_waits_for_ever);
-    tcase_add_test(tcase, a_failed_call_of_create_leaves_nothing);
-    tcase_add_test(tcase, no_memory_for_the_tables_leaves_nothing);
-    tcase_add_test(tcase,
-                   a_failed_start_is_told_and_the_job_can_be_started_again);
+    tcase_add_test(tcase, jobs_run_while_the_host_continues);
+    tcase_add_test(tcase, job_is_not_reported_done_early);
+    tcase_add_test(tcase, copy_is_one_launch_and_polls_without_driver_calls);
+    tcase_add_test(tcase, local_copies_have_the_highest_stream_priority);
+    tcase_add_test(tcase, failed_gpu_is_reported_and_no_wait_hangs);
+    tcase_add_test(tcase, failed_create_leaks_nothing);
+    tcase_add_test(tcase, failed_table_allocation_leaks_nothing);
+    tcase_add_test(tcase, failed_start_is_reported_and_retry_works);
 }
 
 int main(void)
@@ -1024,7 +1019,7 @@ int main(void)
         add_stand_in_tests(tcase);
         old = tcase_create("without_memory_operations");
         tcase_add_checked_fixture(old, setup_without_mem_ops, teardown);
-        tcase_add_test(old, a_stream_that_writes_no_words_sets_them);
+        tcase_add_test(old, without_stream_writes_flags_are_set_by_memset);
         suite_add_tcase(suite, old);
     }
     suite_add_tcase(suite, tcase);

@@ -1,5 +1,5 @@
-/* The tiles that a list is cut into: by the kernel's twin, each byte of each
- * piece is copied, padding is cleared, and no other byte is written. */
+/* Cutting a list into tiles. The kernel's C model copies each byte of each
+ * piece, clears the padding, and writes no other byte. */
 #include "copy_twin.h"
 
 #include "base/math.h"
@@ -27,14 +27,15 @@ static uint64_t address_of(const void *pointer)
     return (uint64_t)(uintptr_t)pointer;
 }
 
-/* Lengths of all magnitudes; some 0. `uniform` is every length, or 0. */
+/* Lengths of all magnitudes, some 0. `uniform` is the length of all pieces, or
+ * 0. */
 static size_t next_length(uint32_t uniform)
 {
     return (uniform > 0) ? uniform
                          : (size_t)random() % ((size_t)1 << (random() % 14));
 }
 
-/* Zeros in place of a piece of memory, here and there. */
+/* Some pieces are zeros instead of memory. */
 static void make_zeros(uint32_t num)
 {
     for (uint32_t i = 0; i < num; i++) {
@@ -43,8 +44,8 @@ static void make_zeros(uint32_t num)
 }
 
 /*
- * Pieces one after the other in memory, with gaps, and in the stream: at the
- * next multiple of the unit, or (exact) anywhere behind the last.
+ * Pieces in order in memory, with gaps. In the stream each starts at the next
+ * multiple of the unit, or (exact) anywhere after the previous one.
  */
 static copy_table_t make_list(copy_form_t form, uint32_t uniform)
 {
@@ -89,7 +90,7 @@ static void fill(uint8_t *bytes, size_t size)
     }
 }
 
-/* One piece, with the padding behind it, as it is expected to be copied. */
+/* The expected copy of one piece and of the padding after it. */
 static void expect(const copy_table_t *list, uint32_t i, bool gather)
 {
     const uint8_t *in_memory = (const uint8_t *)(uintptr_t)exact[i].address;
@@ -136,7 +137,7 @@ static void compare(const copy_table_t *list, uint32_t tile_size, bool gather)
     ck_assert_mem_eq(target, expected, size);
 }
 
-/* A size of tiles of which there is room for as many as it takes. */
+/* A tile size for which the array has enough room. */
 static uint32_t choose_size(const copy_table_t *list, uint32_t size)
 {
     if (!copy_is_even(list->form) &&
@@ -146,12 +147,12 @@ static uint32_t choose_size(const copy_table_t *list, uint32_t size)
     return size;
 }
 
-/* Of lists and a stream. */
+/* Sizes of lists and of the stream. */
 static const copy_form_t forms[] = {COPY_UNIFORM, COPY_SEGMENTS,
                                     COPY_EVEN_SEGMENTS, COPY_EXACT};
 #define NUM_FORMS ((int)(sizeof(forms) / sizeof(forms[0])))
 
-START_TEST(tiles_copy_each_byte_of_a_list_and_no_other)
+START_TEST(tiles_copy_exactly_the_bytes_of_a_list)
 {
     static const uint32_t sizes[] = {16, 48, 4096, 65536};
     copy_form_t           form    = forms[_i / 2];
@@ -168,7 +169,7 @@ START_TEST(tiles_copy_each_byte_of_a_list_and_no_other)
 }
 END_TEST
 
-START_TEST(no_tile_is_longer_than_asked)
+START_TEST(no_tile_exceeds_the_maximum)
 {
     copy_table_t list      = make_list(COPY_SEGMENTS, 0);
     size_t       num_tiles = copy_tiles_cut(&list, 4096, tiles, MAX_TILES);
@@ -181,7 +182,7 @@ START_TEST(no_tile_is_longer_than_asked)
 }
 END_TEST
 
-START_TEST(a_tile_within_one_piece_says_where_it_is)
+START_TEST(tile_within_one_piece_has_its_address)
 {
     copy_segment_t one  = {0x1000, 100000};
     copy_table_t   list = {.form        = COPY_SEGMENTS,
@@ -197,7 +198,7 @@ START_TEST(a_tile_within_one_piece_says_where_it_is)
 }
 END_TEST
 
-START_TEST(a_tile_of_one_piece_says_how_much_padding_it_has)
+START_TEST(tile_of_one_piece_has_its_padding)
 {
     copy_segment_t two[2] = {{0x1000, 4100}, {0x9000, 5}};
     copy_table_t   list   = {.form        = COPY_SEGMENTS,
@@ -229,7 +230,7 @@ START_TEST(a_list_without_bytes_takes_no_tile)
 }
 END_TEST
 
-START_TEST(tiles_are_short_where_there_are_few_bytes)
+START_TEST(tiles_of_a_short_stream_are_short)
 {
     ck_assert_uint_eq(copy_tile_size((uint64_t)1 << 30, 132, false), 65536);
     ck_assert_uint_eq(copy_tile_size(1, 132, false), 4096);
@@ -237,7 +238,7 @@ START_TEST(tiles_are_short_where_there_are_few_bytes)
 }
 END_TEST
 
-START_TEST(tiles_of_a_far_stream_are_few)
+START_TEST(stream_in_remote_memory_has_few_tiles)
 {
     const uint64_t size = (uint64_t)16 << 20;
 
@@ -255,14 +256,14 @@ int main(void)
     SRunner *runner = srunner_create(suite);
     int      failed;
 
-    tcase_add_loop_test(tcase, tiles_copy_each_byte_of_a_list_and_no_other, 0,
+    tcase_add_loop_test(tcase, tiles_copy_exactly_the_bytes_of_a_list, 0,
                         2 * NUM_FORMS);
-    tcase_add_test(tcase, no_tile_is_longer_than_asked);
-    tcase_add_test(tcase, a_tile_within_one_piece_says_where_it_is);
-    tcase_add_test(tcase, a_tile_of_one_piece_says_how_much_padding_it_has);
+    tcase_add_test(tcase, no_tile_exceeds_the_maximum);
+    tcase_add_test(tcase, tile_within_one_piece_has_its_address);
+    tcase_add_test(tcase, tile_of_one_piece_has_its_padding);
     tcase_add_test(tcase, a_list_without_bytes_takes_no_tile);
-    tcase_add_test(tcase, tiles_are_short_where_there_are_few_bytes);
-    tcase_add_test(tcase, tiles_of_a_far_stream_are_few);
+    tcase_add_test(tcase, tiles_of_a_short_stream_are_short);
+    tcase_add_test(tcase, stream_in_remote_memory_has_few_tiles);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);

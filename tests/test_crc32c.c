@@ -1,6 +1,6 @@
 /*
- * CRC32C: the vectors of RFC 3720 B.4, and any cut of the data. The source is
- * included, to reach the table on processors that have the instruction.
+ * CRC32C: the vectors of RFC 3720 B.4, and any split of the data. Includes the
+ * source, to reach the table on processors that have the instruction.
  */
 #include "base/crc32c.c"
 
@@ -22,7 +22,7 @@ typedef uint32_t (*way_t)(uint32_t crc, const void *bytes, size_t length);
 
 static const way_t ways[] = {base_crc32c, crc_of_table};
 
-/* Bit by bit, as the definition has it. */
+/* Bit by bit, as in the definition. */
 static uint32_t crc_by_bits(uint32_t crc, const uint8_t *bytes, size_t length)
 {
     crc = ~crc;
@@ -45,7 +45,7 @@ static void fill(void)
     }
 }
 
-START_TEST(the_vectors_of_the_rfc_come_out)
+START_TEST(rfc_3720_vectors_match)
 {
     static const uint8_t read_command[48] = {
         0x01, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,    0, 0, 0, 0,
@@ -70,7 +70,7 @@ START_TEST(the_vectors_of_the_rfc_come_out)
 }
 END_TEST
 
-START_TEST(nothing_changes_nothing)
+START_TEST(empty_data_keeps_the_checksum)
 {
     ck_assert_uint_eq(0, ways[_i](0, data, 0));
     ck_assert_uint_eq(0x12345678, ways[_i](0x12345678, data, 0));
@@ -89,7 +89,7 @@ START_TEST(every_short_length_and_alignment_is_right)
 }
 END_TEST
 
-START_TEST(long_data_is_right_around_the_lanes)
+START_TEST(long_data_is_right_at_lane_boundaries)
 {
     fill();
     for (size_t lanes = 1024; lanes <= 32 * 1024; lanes += 1024) {
@@ -101,7 +101,7 @@ START_TEST(long_data_is_right_around_the_lanes)
 }
 END_TEST
 
-START_TEST(pieces_give_what_the_whole_gives)
+START_TEST(checksum_of_pieces_equals_that_of_the_whole)
 {
     uint32_t whole, crc;
 
@@ -132,13 +132,14 @@ int main(void)
     int       num_failed;
 
     tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, the_vectors_of_the_rfc_come_out, 0, num_ways);
-    tcase_add_loop_test(tcase, nothing_changes_nothing, 0, num_ways);
+    tcase_add_loop_test(tcase, rfc_3720_vectors_match, 0, num_ways);
+    tcase_add_loop_test(tcase, empty_data_keeps_the_checksum, 0, num_ways);
     tcase_add_loop_test(tcase, every_short_length_and_alignment_is_right, 0,
                         num_ways);
-    tcase_add_loop_test(tcase, long_data_is_right_around_the_lanes, 0,
+    tcase_add_loop_test(tcase, long_data_is_right_at_lane_boundaries, 0,
                         num_ways);
-    tcase_add_loop_test(tcase, pieces_give_what_the_whole_gives, 0, num_ways);
+    tcase_add_loop_test(tcase, checksum_of_pieces_equals_that_of_the_whole, 0,
+                        num_ways);
     tcase_add_test(tcase, the_implementation_has_a_name);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

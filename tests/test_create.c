@@ -1,4 +1,5 @@
-/* Pools, channels and listeners are made whole or not at all. */
+/* Creation of pools, channels and listeners either succeeds or leaves
+ * nothing. */
 #include "calls.h"
 #include "pair.h"
 
@@ -63,7 +64,7 @@ static ucxpool_status_t create(ucxpool_config_t *config, ucxpool_t **pool_p)
     return ucxpool_create(&params, pool_p);
 }
 
-START_TEST(what_is_given_must_be_there)
+START_TEST(missing_arguments_are_rejected)
 {
     static const uint64_t fields[] = {
         UCXPOOL_PARAM_FIELD_CONFIG, UCXPOOL_PARAM_FIELD_CONTEXT,
@@ -89,7 +90,7 @@ static const char *const nonsense[] = {"BLOCK_SIZE=1m REGION_SIZE=1536k",
                                        "COMM_SIZE=64k"};
 #define NUM_NONSENSE 3
 
-START_TEST(settings_that_do_not_fit_are_refused)
+START_TEST(inconsistent_settings_are_rejected)
 {
     char              text[300];
     ucxpool_config_t *config;
@@ -104,8 +105,8 @@ START_TEST(settings_that_do_not_fit_are_refused)
 }
 END_TEST
 
-/* What may fail, and whether that must be an error: what only asks for a
- * favour may be refused. */
+/* The calls that may fail, and whether a failure must be an error. A failed
+ * optional call must not be. */
 typedef struct failure {
     calls_name_t name;
     int          error;
@@ -114,13 +115,14 @@ typedef struct failure {
 
 static const failure_t failures[] = {
     {CALLS_CALLOC, ENOMEM, true},
-    {CALLS_MALLOC, ENOMEM, false}, /* with a registration: fewer blocks */
+    {CALLS_MALLOC, ENOMEM, false}, /* while registering: fewer blocks */
     {CALLS_ALIGNED_ALLOC, ENOMEM, true},
     {CALLS_MEMFD_CREATE, EMFILE, true},
     {CALLS_FTRUNCATE, ENOSPC, true},
     {CALLS_FALLOCATE, ENOSPC, true},
     {CALLS_MMAP, ENOMEM, true},
-    {CALLS_FCNTL, EPERM, false}, /* unsealed: not shared, that is all */
+    {CALLS_FCNTL, EPERM,
+     false}, /* unsealed: the pool works, but is not shared */
     {CALLS_MADVISE, EINVAL, false},
     {CALLS_OPEN, EMFILE, false},
     {CALLS_FOPEN, EMFILE, false},
@@ -132,7 +134,7 @@ static const failure_t failures[] = {
     {CALLS_TIMERFD_CREATE, EMFILE, true},
     {CALLS_EVENTFD, EMFILE, true},
     {CALLS_RAND_BYTES, EIO, true},
-    {CALLS_MUTEX_INIT, ENOMEM, false}, /* a plain one cannot fail */
+    {CALLS_MUTEX_INIT, ENOMEM, false}, /* a plain mutex cannot fail */
     {CALLS_COND_INIT, ENOMEM, true},
     {CALLS_UCP_CONFIG_READ, 0, true},
     {CALLS_UCP_INIT, 0, true},
@@ -144,10 +146,10 @@ static const failure_t failures[] = {
 };
 #define NUM_FAILURES ((int)(sizeof(failures) / sizeof(failures[0])))
 
-/* Something that is made, and taken away again. */
+/* An object that the test creates and destroys. */
 typedef struct maker {
     ucxpool_config_t *config;
-    ucxpool_t        *pool; /* of what is made in a pool */
+    ucxpool_t        *pool; /* of the created objects */
     ucxpool_t        *other;
     ucxpool_status_t (*make)(struct maker *maker, void **made_p);
     void (*unmake)(struct maker *maker, void *made);
@@ -179,7 +181,8 @@ static bool make_with_failure(maker_t *maker, const failure_t *failure,
         ck_assert_str_ne(ucxpool_error_detail(), "");
     }
     if ((status == UCXPOOL_OK) && (maker->pool != NULL)) {
-        return !has_failed; /* the other pool has seen it too, and remembers */
+        return !has_failed; /* the other pool has seen the channel and keeps a
+                               record */
     }
     ck_assert_msg(calls_num_fds() == num_fds,
                   "call %u of kind %d: %u descriptors are left, there were %u",
@@ -195,7 +198,7 @@ static bool make_with_failures(maker_t *maker, const failure_t *failure)
     unsigned n = 1;
     void    *made;
 
-    /* What is taken once, by UCX for example, is taken now. */
+    /* Let UCX and others make their one-time allocations now. */
     ck_assert_int_eq(maker->make(maker, &made), UCXPOOL_OK);
     maker->unmake(maker, made);
     while (!make_with_failure(maker, failure, n)) {
@@ -206,8 +209,8 @@ static bool make_with_failures(maker_t *maker, const failure_t *failure)
     return n > 1;
 }
 
-/* The channels' alone; a pool makes each of the other calls that must not fail.
- */
+/* These are the channels' calls only. Creating a pool makes each of the other
+ * calls that must not fail. */
 static bool is_of_channels(calls_name_t name)
 {
     return (name == CALLS_FSTAT) || (name == CALLS_UCP_GET_ADDRESS) ||
@@ -231,7 +234,7 @@ static void unmake_pool(maker_t *maker, void *made)
     ucxpool_destroy(made);
 }
 
-START_TEST(a_pool_is_made_whole_or_not_at_all)
+START_TEST(failed_pool_create_leaves_nothing)
 {
     maker_t maker = {.make = make_pool, .unmake = unmake_pool};
 
@@ -242,7 +245,7 @@ START_TEST(a_pool_is_made_whole_or_not_at_all)
 }
 END_TEST
 
-/* With its pool, so that nothing of it is left. */
+/* Together with its pool, so that nothing of it stays. */
 static void unmake_channel(maker_t *maker, void *made)
 {
     ucxpool_channel_close(made);
@@ -258,7 +261,7 @@ static void *address_of(ucxpool_t *pool, size_t *length_p)
     return address;
 }
 
-/* The peer's address is had before anything fails. */
+/* Get the peer's address before any call fails. */
 static void  *peer_address;
 static size_t peer_address_length;
 
@@ -314,8 +317,8 @@ static void make_in_pools(maker_t *maker, const failure_t *failure)
 {
     failure_t mild = *failure;
 
-    /* HELLO is sent when the channel stands: a failure then fails the channel,
-     * not the call. */
+    /* HELLO is sent once the channel is connected, so a failed send fails the
+     * channel and not the call. */
     mild.is_fatal = false;
     maker->config = read_settings(small);
     ck_assert_int_eq(create(maker->config, &maker->pool), UCXPOOL_OK);
@@ -328,7 +331,7 @@ static void make_in_pools(maker_t *maker, const failure_t *failure)
     ucxpool_config_release(maker->config);
 }
 
-START_TEST(a_channel_is_made_whole_or_not_at_all)
+START_TEST(failed_channel_create_leaves_nothing)
 {
     maker_t maker = {.make = make_channel, .unmake = unmake_channel};
 
@@ -336,7 +339,7 @@ START_TEST(a_channel_is_made_whole_or_not_at_all)
 }
 END_TEST
 
-START_TEST(a_call_at_a_listener_is_made_whole_or_not_at_all)
+START_TEST(failed_connect_leaves_nothing)
 {
     maker_t maker = {.make = make_caller, .unmake = unmake_channel};
 
@@ -344,7 +347,7 @@ START_TEST(a_call_at_a_listener_is_made_whole_or_not_at_all)
 }
 END_TEST
 
-START_TEST(a_listener_is_made_whole_or_not_at_all)
+START_TEST(failed_listener_create_leaves_nothing)
 {
     maker_t maker = {.make = make_listener, .unmake = unmake_listener};
 
@@ -376,7 +379,7 @@ static void post_again(ucxpool_request_t *request, ucxpool_status_t status,
         UCXPOOL_OK);
 }
 
-START_TEST(destroy_with_everything_open_calls_back_once)
+START_TEST(destroy_with_open_objects_calls_back_once)
 {
     static const char *const wires[] = {"WIRE=map LOG_LEVEL=none",
                                         "WIRE=ucx LOG_LEVEL=none"};
@@ -426,19 +429,17 @@ int main(void)
 
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, what_is_given_must_be_there);
-    tcase_add_loop_test(tcase, settings_that_do_not_fit_are_refused, 0,
+    tcase_add_test(tcase, missing_arguments_are_rejected);
+    tcase_add_loop_test(tcase, inconsistent_settings_are_rejected, 0,
                         NUM_NONSENSE);
-    tcase_add_loop_test(tcase, a_pool_is_made_whole_or_not_at_all, 0,
+    tcase_add_loop_test(tcase, failed_pool_create_leaves_nothing, 0,
                         NUM_FAILURES);
-    tcase_add_loop_test(tcase, a_channel_is_made_whole_or_not_at_all, 0,
+    tcase_add_loop_test(tcase, failed_channel_create_leaves_nothing, 0,
                         NUM_FAILURES);
-    tcase_add_loop_test(tcase, a_call_at_a_listener_is_made_whole_or_not_at_all,
-                        0, NUM_FAILURES);
-    tcase_add_loop_test(tcase, a_listener_is_made_whole_or_not_at_all, 0,
+    tcase_add_loop_test(tcase, failed_connect_leaves_nothing, 0, NUM_FAILURES);
+    tcase_add_loop_test(tcase, failed_listener_create_leaves_nothing, 0,
                         NUM_FAILURES);
-    tcase_add_loop_test(tcase, destroy_with_everything_open_calls_back_once, 0,
-                        2);
+    tcase_add_loop_test(tcase, destroy_with_open_objects_calls_back_once, 0, 2);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

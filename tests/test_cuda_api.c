@@ -1,4 +1,4 @@
-/* Our declarations of the CUDA driver against its own header. */
+/* Our declarations of the CUDA driver API, compared with cuda.h. */
 #include <config.h>
 
 #include "cuda_api_list.h"
@@ -6,7 +6,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-START_TEST(every_value_size_and_offset_is_that_of_cuda_h)
+START_TEST(values_sizes_and_offsets_match_cuda_h)
 {
     size_t i;
 
@@ -20,8 +20,8 @@ START_TEST(every_value_size_and_offset_is_that_of_cuda_h)
 }
 END_TEST
 
-/* That their types are the same the compiler has seen. */
-START_TEST(every_function_is_the_version_that_cuda_h_means)
+/* The compiler has already compared the types. */
+START_TEST(every_function_has_the_version_of_cuda_h)
 {
     for (size_t i = 0; cuda_api_symbols[i].ours != NULL; i++) {
         ck_assert_str_eq(cuda_api_symbols[i].ours, cuda_api_symbols[i].theirs);
@@ -36,8 +36,8 @@ int main(void)
     SRunner *runner = srunner_create(suite);
     int      num_failed;
 
-    tcase_add_test(tcase, every_value_size_and_offset_is_that_of_cuda_h);
-    tcase_add_test(tcase, every_function_is_the_version_that_cuda_h_means);
+    tcase_add_test(tcase, values_sizes_and_offsets_match_cuda_h);
+    tcase_add_test(tcase, every_function_has_the_version_of_cuda_h);
     suite_add_tcase(suite, tcase);
 
     srunner_run_all(runner, CK_ENV);

@@ -1,4 +1,5 @@
-/* The choice of what the blocks of a pool on a GPU are. */
+/* How the library chooses the kind of memory for the blocks of a pool on
+ * a GPU. */
 #include <config.h>
 
 #include "base/config.h"
@@ -17,7 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* What the system and UCX answer; NULL: there is no such file. */
+/* The answers of the system and of UCX; NULL: the file does not exist. */
 static const char  *scope_file;
 static int          getfd_error;
 static int          pidfd_error;
@@ -51,7 +52,8 @@ FILE *__wrap_fopen(const char *path, const char *mode)
 
 long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
 {
-    /* The tool that watches a test may know neither. */
+    /* The program that runs the test (valgrind, for one) may support
+     * neither. */
     if (number == SYS_pidfd_open) {
         errno = pidfd_error;
         return pidfd_error != 0 ? -1 : open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -98,7 +100,7 @@ static void set_ucx(bool has_cuda, unsigned major, unsigned minor)
         (ucx_facts_t){.has_cuda = has_cuda, .major = major, .minor = minor};
 }
 
-/* It is a sentence, and not cut. */
+/* It is a complete sentence, not truncated. */
 static void check_choice(int wanted, const mem_kind_t *kind, bool ucx_takes_it,
                          const char *words)
 {
@@ -114,7 +116,7 @@ static void check_choice(int wanted, const mem_kind_t *kind, bool ucx_takes_it,
                      ucx_takes_it);
 }
 
-START_TEST(a_ucx_with_cuda_gets_allocations)
+START_TEST(ucx_with_cuda_selects_alloc)
 {
     open_device("");
     for (unsigned minor = 13; minor < 24; minor++) {
@@ -125,7 +127,7 @@ START_TEST(a_ucx_with_cuda_gets_allocations)
 }
 END_TEST
 
-START_TEST(a_ucx_without_cuda_never_sees_the_memory)
+START_TEST(ucx_without_cuda_does_not_register_gpu_memory)
 {
     open_device("");
     set_ucx(false, 1, 13);
@@ -139,7 +141,7 @@ START_TEST(a_ucx_without_cuda_never_sees_the_memory)
 }
 END_TEST
 
-START_TEST(what_is_forced_is_taken)
+START_TEST(forced_backing_is_used)
 {
     open_device("");
     set_ucx(true, 1, 22);
@@ -152,7 +154,7 @@ START_TEST(what_is_forced_is_taken)
 }
 END_TEST
 
-START_TEST(pinned_host_memory_is_for_every_ucx)
+START_TEST(pinned_host_memory_works_with_every_ucx)
 {
     open_device("");
     set_ucx(false, 1, 13);
@@ -160,7 +162,7 @@ START_TEST(pinned_host_memory_is_for_every_ucx)
 }
 END_TEST
 
-START_TEST(forced_virtual_memory_tells_what_it_costs)
+START_TEST(forced_virtual_memory_reports_its_cost)
 {
     open_device("");
     set_ucx(true, 1, 18);
@@ -170,7 +172,7 @@ START_TEST(forced_virtual_memory_tells_what_it_costs)
 }
 END_TEST
 
-START_TEST(handles_that_may_not_be_taken_are_given_to_peers_and_not_to_ucx)
+START_TEST(restricted_handles_are_for_peers_and_not_for_ucx)
 {
     open_device("");
     around.ptrace_scope = 1;
@@ -185,7 +187,7 @@ START_TEST(handles_that_may_not_be_taken_are_given_to_peers_and_not_to_ucx)
 }
 END_TEST
 
-START_TEST(a_system_without_pidfd_getfd_is_told_where_ucx_needs_it)
+START_TEST(missing_pidfd_getfd_is_reported_if_ucx_needs_it)
 {
     open_device("");
     around.has_getfd = false;
@@ -198,7 +200,7 @@ START_TEST(a_system_without_pidfd_getfd_is_told_where_ucx_needs_it)
 }
 END_TEST
 
-START_TEST(a_gpu_without_handles_that_are_files_gets_allocations)
+START_TEST(gpu_without_file_handles_selects_alloc)
 {
     open_device("posix=n");
     set_ucx(false, 1, 13);
@@ -224,7 +226,7 @@ static void check_no_vmm(const char *why, const char *advice)
                   "%s", ucxpool_error_detail());
 }
 
-START_TEST(a_gpu_without_virtual_memory_is_told_when_it_is_asked_for)
+START_TEST(forced_vmm_fails_on_a_gpu_without_it)
 {
     open_device("vmm=n");
     check_no_vmm("this GPU has no virtual memory",
@@ -232,7 +234,7 @@ START_TEST(a_gpu_without_virtual_memory_is_told_when_it_is_asked_for)
 }
 END_TEST
 
-START_TEST(a_driver_without_virtual_memory_is_told_with_its_version)
+START_TEST(forced_vmm_fails_naming_the_driver_version)
 {
     open_device("without=cuMemSetAccess,version=11040");
     check_no_vmm("the driver (CUDA 11.4) has no virtual memory functions",
@@ -245,8 +247,8 @@ static ucxpool_status_t choose(int wanted)
     return block_backing_choose(device, NULL, wanted, &backing);
 }
 
-/* Version and abilities of the UCX that is loaded. */
-START_TEST(the_surroundings_are_asked)
+/* Version and capabilities of the loaded UCX. */
+START_TEST(system_and_ucx_are_queried)
 {
     open_device("");
     scope_file = NULL;
@@ -272,7 +274,7 @@ START_TEST(the_surroundings_are_asked)
 }
 END_TEST
 
-START_TEST(a_filter_that_forbids_pidfd_getfd_is_seen)
+START_TEST(seccomp_filter_on_pidfd_getfd_is_detected)
 {
     open_device("");
     block_surroundings_get(&around);
@@ -287,7 +289,7 @@ START_TEST(a_filter_that_forbids_pidfd_getfd_is_seen)
 }
 END_TEST
 
-START_TEST(a_ucx_that_does_not_answer_is_an_error)
+START_TEST(failing_ucx_query_is_an_error)
 {
     open_device("");
     query_status = UCS_ERR_IO_ERROR;
@@ -309,25 +311,20 @@ int main(void)
         return 77;
     }
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, a_ucx_with_cuda_gets_allocations);
-    tcase_add_test(tcase, a_ucx_without_cuda_never_sees_the_memory);
-    tcase_add_test(tcase, what_is_forced_is_taken);
-    tcase_add_test(tcase, pinned_host_memory_is_for_every_ucx);
-    tcase_add_test(tcase, forced_virtual_memory_tells_what_it_costs);
-    tcase_add_test(
-        tcase, handles_that_may_not_be_taken_are_given_to_peers_and_not_to_ucx);
-    tcase_add_test(tcase,
-                   a_system_without_pidfd_getfd_is_told_where_ucx_needs_it);
-    tcase_add_test(tcase, a_ucx_that_does_not_answer_is_an_error);
+    tcase_add_test(tcase, ucx_with_cuda_selects_alloc);
+    tcase_add_test(tcase, ucx_without_cuda_does_not_register_gpu_memory);
+    tcase_add_test(tcase, forced_backing_is_used);
+    tcase_add_test(tcase, pinned_host_memory_works_with_every_ucx);
+    tcase_add_test(tcase, forced_virtual_memory_reports_its_cost);
+    tcase_add_test(tcase, restricted_handles_are_for_peers_and_not_for_ucx);
+    tcase_add_test(tcase, missing_pidfd_getfd_is_reported_if_ucx_needs_it);
+    tcase_add_test(tcase, failing_ucx_query_is_an_error);
     if (!cuda_is_real()) {
-        tcase_add_test(tcase, the_surroundings_are_asked);
-        tcase_add_test(tcase, a_filter_that_forbids_pidfd_getfd_is_seen);
-        tcase_add_test(tcase,
-                       a_gpu_without_handles_that_are_files_gets_allocations);
-        tcase_add_test(
-            tcase, a_gpu_without_virtual_memory_is_told_when_it_is_asked_for);
-        tcase_add_test(
-            tcase, a_driver_without_virtual_memory_is_told_with_its_version);
+        tcase_add_test(tcase, system_and_ucx_are_queried);
+        tcase_add_test(tcase, seccomp_filter_on_pidfd_getfd_is_detected);
+        tcase_add_test(tcase, gpu_without_file_handles_selects_alloc);
+        tcase_add_test(tcase, forced_vmm_fails_on_a_gpu_without_it);
+        tcase_add_test(tcase, forced_vmm_fails_naming_the_driver_version);
     }
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

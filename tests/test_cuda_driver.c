@@ -45,7 +45,7 @@ END_TEST
 #define CHECK_IS_THERE(_name, _symbol, _is_needed, _params) \
     ck_assert(!(_is_needed) || (driver->_name != NULL));
 
-START_TEST(everything_that_is_needed_is_there)
+START_TEST(all_required_functions_are_found)
 {
     ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
     MEM_CUDA_CALLS(CHECK_IS_THERE)
@@ -54,7 +54,7 @@ START_TEST(everything_that_is_needed_is_there)
 }
 END_TEST
 
-START_TEST(no_driver_is_unsupported_and_the_error_says_what_to_do)
+START_TEST(missing_driver_is_unsupported_with_advice)
 {
     setenv(MEM_CUDA_DRIVER_VARIABLE, "/nonexistent/libcuda.so.1", 1);
     check_refused("no CUDA driver: /nonexistent/libcuda.so.1");
@@ -62,28 +62,28 @@ START_TEST(no_driver_is_unsupported_and_the_error_says_what_to_do)
 }
 END_TEST
 
-START_TEST(another_library_is_no_driver)
+START_TEST(library_that_is_not_the_driver_is_rejected)
 {
     setenv(MEM_CUDA_DRIVER_VARIABLE, "libm.so.6", 1);
     check_refused("libm.so.6 is not a CUDA driver");
 }
 END_TEST
 
-START_TEST(a_driver_that_is_too_old_is_refused)
+START_TEST(old_driver_is_rejected)
 {
     stand_in.configure("version=11030");
     check_refused("supports CUDA 11.3, but 11.4 is required");
 }
 END_TEST
 
-START_TEST(a_driver_that_lacks_what_is_needed_is_refused)
+START_TEST(driver_without_a_required_function_is_rejected)
 {
     stand_in.configure("without=cuMemAlloc");
     check_refused("has no cuMemAlloc: install a newer driver");
 }
 END_TEST
 
-START_TEST(a_driver_without_virtual_memory_is_taken)
+START_TEST(driver_without_virtual_memory_is_accepted)
 {
     stand_in.configure("without=cuMemSetAccess");
     ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
@@ -92,7 +92,7 @@ START_TEST(a_driver_without_virtual_memory_is_taken)
 }
 END_TEST
 
-START_TEST(a_driver_without_memory_operations_is_taken)
+START_TEST(driver_without_memory_operations_is_accepted)
 {
     stand_in.configure("without=cuStreamWriteValue32");
     ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
@@ -100,7 +100,7 @@ START_TEST(a_driver_without_memory_operations_is_taken)
 }
 END_TEST
 
-START_TEST(a_driver_that_cannot_be_asked_is_searched_by_symbol)
+START_TEST(driver_without_proc_address_uses_dlsym)
 {
     int count = 0;
 
@@ -112,7 +112,7 @@ START_TEST(a_driver_that_cannot_be_asked_is_searched_by_symbol)
 }
 END_TEST
 
-START_TEST(a_failed_start_can_be_tried_again)
+START_TEST(failed_start_can_be_retried)
 {
     stand_in.fail_call("cuInit", 1, CUDA_ERROR_SYSTEM_NOT_READY);
     check_refused("start the machine's NVIDIA services");
@@ -127,7 +127,7 @@ START_TEST(a_machine_without_devices_is_unsupported)
 }
 END_TEST
 
-/* What the function returned in a child. */
+/* The status that the function returned in a child. */
 static ucxpool_status_t get_in_child(void)
 {
     const mem_cuda_driver_t *theirs;
@@ -142,21 +142,21 @@ static ucxpool_status_t get_in_child(void)
     return (ucxpool_status_t)-WEXITSTATUS(status);
 }
 
-START_TEST(a_fork_before_the_first_use_is_free_to_use_it)
+START_TEST(child_forked_before_first_use_may_use_cuda)
 {
     ck_assert_int_eq(get_in_child(), UCXPOOL_OK);
     ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
 }
 END_TEST
 
-START_TEST(a_fork_after_the_first_use_is_told_so)
+START_TEST(child_forked_after_first_use_gets_an_error)
 {
     ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
     ck_assert_int_eq(get_in_child(), UCXPOOL_ERR_UNSUPPORTED);
 }
 END_TEST
 
-START_TEST(an_error_tells_the_call_the_name_and_the_words)
+START_TEST(error_has_the_call_the_name_and_the_text)
 {
     ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
     ck_assert_int_eq(mem_cuda_error(driver, CUDA_ERROR_OUT_OF_MEMORY,
@@ -171,7 +171,7 @@ START_TEST(an_error_tells_the_call_the_name_and_the_words)
 }
 END_TEST
 
-START_TEST(results_become_statuses)
+START_TEST(cuda_results_map_to_statuses)
 {
     ck_assert_int_eq(mem_cuda_status(CUDA_SUCCESS), UCXPOOL_OK);
     ck_assert_int_eq(mem_cuda_status(CUDA_ERROR_INVALID_DEVICE),
@@ -191,22 +191,20 @@ static Suite *driver_suite(void)
 
     tcase_add_checked_fixture(tcase, setup, NULL);
     tcase_add_test(tcase, the_driver_is_loaded_once);
-    tcase_add_test(tcase, everything_that_is_needed_is_there);
-    tcase_add_test(tcase,
-                   no_driver_is_unsupported_and_the_error_says_what_to_do);
-    tcase_add_test(tcase, another_library_is_no_driver);
-    tcase_add_test(tcase, a_fork_before_the_first_use_is_free_to_use_it);
-    tcase_add_test(tcase, a_fork_after_the_first_use_is_told_so);
-    tcase_add_test(tcase, an_error_tells_the_call_the_name_and_the_words);
-    tcase_add_test(tcase, results_become_statuses);
+    tcase_add_test(tcase, all_required_functions_are_found);
+    tcase_add_test(tcase, missing_driver_is_unsupported_with_advice);
+    tcase_add_test(tcase, library_that_is_not_the_driver_is_rejected);
+    tcase_add_test(tcase, child_forked_before_first_use_may_use_cuda);
+    tcase_add_test(tcase, child_forked_after_first_use_gets_an_error);
+    tcase_add_test(tcase, error_has_the_call_the_name_and_the_text);
+    tcase_add_test(tcase, cuda_results_map_to_statuses);
     if (!cuda_is_real()) {
-        tcase_add_test(tcase, a_driver_that_is_too_old_is_refused);
-        tcase_add_test(tcase, a_driver_that_lacks_what_is_needed_is_refused);
-        tcase_add_test(tcase, a_driver_without_virtual_memory_is_taken);
-        tcase_add_test(tcase, a_driver_without_memory_operations_is_taken);
-        tcase_add_test(tcase,
-                       a_driver_that_cannot_be_asked_is_searched_by_symbol);
-        tcase_add_test(tcase, a_failed_start_can_be_tried_again);
+        tcase_add_test(tcase, old_driver_is_rejected);
+        tcase_add_test(tcase, driver_without_a_required_function_is_rejected);
+        tcase_add_test(tcase, driver_without_virtual_memory_is_accepted);
+        tcase_add_test(tcase, driver_without_memory_operations_is_accepted);
+        tcase_add_test(tcase, driver_without_proc_address_uses_dlsym);
+        tcase_add_test(tcase, failed_start_can_be_retried);
         tcase_add_test(tcase, a_machine_without_devices_is_unsupported);
     }
     suite_add_tcase(suite, tcase);

@@ -1,4 +1,4 @@
-/* Marks in callers' streams. */
+/* Markers in callers' streams. */
 #include <config.h>
 
 #include "cuda_fixture.h"
@@ -13,7 +13,7 @@
 
 #define NUM_MARKERS 3u
 
-/* Work waits until the test lets it go on, with and without stream memory
+/* Work that blocks until the test releases it, with and without stream memory
  * operations. */
 static const char *const ways[] = {"run=n", "run=n,memops=n,version=11040",
                                    "run=n,without=cuStreamWriteValue32"};
@@ -76,7 +76,7 @@ static void stream_destroy(CUstream stream)
     leave();
 }
 
-/* Something to be done by a stream. */
+/* An operation in a stream. */
 static void post_work(CUstream stream)
 {
     enter();
@@ -95,7 +95,7 @@ static mem_cuda_marker_t *set(CUstream stream)
     return marker;
 }
 
-/* All that is in all streams. */
+/* Run all operations in all streams. */
 static void let_all_work(void)
 {
     enter();
@@ -109,7 +109,7 @@ static void put(mem_cuda_marker_t *marker)
     mem_cuda_marker_put(markers, marker);
 }
 
-START_TEST(a_mark_is_reached_when_the_stream_has_come_there)
+START_TEST(marker_is_reached_after_the_work_before_it)
 {
     mem_cuda_marker_t *marker;
     CUstream           stream;
@@ -134,14 +134,14 @@ START_TEST(a_mark_is_reached_when_the_stream_has_come_there)
 }
 END_TEST
 
-START_TEST(a_mark_without_a_stream_stands_in_the_legacy_one)
+START_TEST(marker_without_a_stream_uses_the_legacy_stream)
 {
     mem_cuda_marker_t *marker;
     CUstream           stream;
 
     start(ways[_i]);
     enter();
-    /* Blocking: the legacy stream waits for it. */
+    /* A blocking stream: the legacy stream waits for it. */
     ck_assert_int_eq(driver->cuStreamCreate(&stream, 0), CUDA_SUCCESS);
     leave();
     post_work(stream);
@@ -159,7 +159,7 @@ START_TEST(a_mark_without_a_stream_stands_in_the_legacy_one)
 }
 END_TEST
 
-START_TEST(a_stream_that_stands_still_keeps_its_own_mark_only)
+START_TEST(blocked_stream_delays_only_its_own_marker)
 {
     uint32_t          *gate;
     mem_cuda_marker_t *still, *others;
@@ -206,7 +206,7 @@ START_TEST(a_stream_that_stands_still_keeps_its_own_mark_only)
 }
 END_TEST
 
-START_TEST(no_more_marks_are_set_than_there_are)
+START_TEST(set_fails_when_all_markers_are_in_use)
 {
     mem_cuda_marker_t *all[NUM_MARKERS];
     mem_cuda_marker_t *more = NULL;
@@ -233,7 +233,7 @@ START_TEST(no_more_marks_are_set_than_there_are)
 }
 END_TEST
 
-START_TEST(a_mark_used_again_is_not_reached_by_what_was_before)
+START_TEST(reused_marker_ignores_earlier_work)
 {
     mem_cuda_marker_t *first, *second;
 
@@ -249,7 +249,7 @@ START_TEST(a_mark_used_again_is_not_reached_by_what_was_before)
 }
 END_TEST
 
-START_TEST(a_mark_that_could_not_be_set_is_there_again)
+START_TEST(marker_is_free_after_a_failed_set)
 {
     static const char *const names[] = {"cuStreamWriteValue32",
                                         "cuMemsetD32Async", "cuMemsetD32Async"};
@@ -279,7 +279,7 @@ START_TEST(a_mark_that_could_not_be_set_is_there_again)
 }
 END_TEST
 
-START_TEST(setting_and_reaching_marks_asks_the_driver_nothing_else)
+START_TEST(set_and_poll_make_no_other_driver_calls)
 {
     mem_cuda_marker_t *marker;
 
@@ -299,7 +299,7 @@ START_TEST(setting_and_reaching_marks_asks_the_driver_nothing_else)
 }
 END_TEST
 
-START_TEST(marks_are_made_whole_or_not_at_all)
+START_TEST(failed_create_leaves_no_markers)
 {
     mem_cuda_markers_t *others = NULL;
     ucxpool_status_t    status;
@@ -318,7 +318,7 @@ START_TEST(marks_are_made_whole_or_not_at_all)
             ck_assert_str_ne(ucxpool_error_detail(), "");
             ck_assert_uint_eq(stand_in.live(), live);
         }
-        /* A pop that fails leaves a context behind. */
+        /* If cuCtxPopCurrent() fails, a context stays current. */
     } while ((status != UCXPOOL_OK) && (n < 10));
     stand_in.fail_call(NULL, 0, CUDA_SUCCESS);
     ck_assert_int_eq(status, UCXPOOL_OK);
@@ -330,7 +330,7 @@ START_TEST(marks_are_made_whole_or_not_at_all)
 }
 END_TEST
 
-START_TEST(what_still_waits_is_waited_for_before_the_words_go)
+START_TEST(cleanup_waits_for_pending_markers)
 {
     CUstream stream;
 
@@ -356,25 +356,22 @@ static Suite *suite(void)
     TCase *both  = tcase_create("stand-in or real");
     TCase *ours  = tcase_create("stand-in");
 
-    tcase_add_loop_test(both, a_mark_is_reached_when_the_stream_has_come_there,
-                        0, NUM_WAYS);
-    tcase_add_loop_test(both, a_mark_without_a_stream_stands_in_the_legacy_one,
-                        0, NUM_WAYS);
-    tcase_add_test(both, a_stream_that_stands_still_keeps_its_own_mark_only);
-    tcase_add_loop_test(both, no_more_marks_are_set_than_there_are, 0,
+    tcase_add_loop_test(both, marker_is_reached_after_the_work_before_it, 0,
                         NUM_WAYS);
-    tcase_add_loop_test(
-        both, a_mark_used_again_is_not_reached_by_what_was_before, 0, NUM_WAYS);
-    tcase_add_loop_test(
-        both, what_still_waits_is_waited_for_before_the_words_go, 0, NUM_WAYS);
+    tcase_add_loop_test(both, marker_without_a_stream_uses_the_legacy_stream, 0,
+                        NUM_WAYS);
+    tcase_add_test(both, blocked_stream_delays_only_its_own_marker);
+    tcase_add_loop_test(both, set_fails_when_all_markers_are_in_use, 0,
+                        NUM_WAYS);
+    tcase_add_loop_test(both, reused_marker_ignores_earlier_work, 0, NUM_WAYS);
+    tcase_add_loop_test(both, cleanup_waits_for_pending_markers, 0, NUM_WAYS);
     suite_add_tcase(suite, both);
     if (!cuda_is_real()) {
-        tcase_add_loop_test(ours, a_mark_that_could_not_be_set_is_there_again,
-                            0, NUM_WAYS);
-        tcase_add_loop_test(
-            ours, setting_and_reaching_marks_asks_the_driver_nothing_else, 0,
-            2);
-        tcase_add_test(ours, marks_are_made_whole_or_not_at_all);
+        tcase_add_loop_test(ours, marker_is_free_after_a_failed_set, 0,
+                            NUM_WAYS);
+        tcase_add_loop_test(ours, set_and_poll_make_no_other_driver_calls, 0,
+                            2);
+        tcase_add_test(ours, failed_create_leaves_no_markers);
     }
     suite_add_tcase(suite, ours);
     return suite;

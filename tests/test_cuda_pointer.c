@@ -1,4 +1,4 @@
-/* What the CUDA driver says of addresses. */
+/* How the CUDA driver classifies addresses. */
 #include <config.h>
 
 #include "base/config.h"
@@ -69,7 +69,7 @@ static copy_pointer_t query(const void *memory, size_t offset)
     return pointer;
 }
 
-START_TEST(memory_of_a_gpu_is_known)
+START_TEST(gpu_memory_is_recognized)
 {
     copy_pointer_t pointer = query(allocated.address, 12345);
 
@@ -86,7 +86,7 @@ START_TEST(memory_of_a_gpu_is_known)
 }
 END_TEST
 
-START_TEST(pinned_memory_is_known)
+START_TEST(pinned_memory_is_recognized)
 {
     copy_pointer_t pointer = query(pinned.address, REGION_SIZE + 1);
 
@@ -105,7 +105,7 @@ START_TEST(other_memory_is_pageable)
 }
 END_TEST
 
-START_TEST(memory_that_was_freed_is_pageable)
+START_TEST(freed_memory_is_pageable)
 {
     void *address = allocated.address;
 
@@ -124,7 +124,7 @@ static copy_memtypes_t types_of(const copy_segment_t *segments, size_t num)
     return found;
 }
 
-START_TEST(segments_of_one_allocation_take_one_question)
+START_TEST(segments_of_one_allocation_need_one_query)
 {
     enum { NUM = 1000 };
     copy_segment_t  segments[NUM];
@@ -141,7 +141,7 @@ START_TEST(segments_of_one_allocation_take_one_question)
 }
 END_TEST
 
-START_TEST(pieces_are_as_segments_of_one_length)
+START_TEST(pieces_are_classified_like_segments)
 {
     void *const     pieces[] = {(char *)allocated.address + 5, pinned.address,
                                 (char *)pinned.address + REGION_SIZE,
@@ -161,7 +161,7 @@ START_TEST(pieces_are_as_segments_of_one_length)
 }
 END_TEST
 
-START_TEST(a_mixed_list_is_all_that_it_holds)
+START_TEST(mixed_list_reports_every_kind)
 {
     const copy_segment_t segments[] = {
         {address_in(pinned.address, 10), 100},
@@ -186,8 +186,8 @@ START_TEST(a_mixed_list_is_all_that_it_holds)
 }
 END_TEST
 
-/* Where the kernel tells of mappings, and otherwise one for each. */
-START_TEST(many_segments_of_one_mapping_take_few_questions)
+/* One query if the kernel reports mappings, otherwise one for each segment. */
+START_TEST(many_segments_of_one_mapping_need_few_queries)
 {
     enum { NUM = 300, LENGTH = 4096 };
     char *memory = mmap(NULL, (NUM + 2) * LENGTH, PROT_READ | PROT_WRITE,
@@ -197,7 +197,7 @@ START_TEST(many_segments_of_one_mapping_take_few_questions)
     mem_span_t      mapping;
 
     ck_assert_ptr_ne(memory, MAP_FAILED);
-    /* Another mapping ends this one. */
+    /* Another mapping directly after this one. */
     ck_assert_int_eq(mprotect(memory + (NUM + 1) * LENGTH, LENGTH, PROT_NONE),
                      0);
     for (size_t i = 0; i < NUM; i++) {
@@ -222,7 +222,7 @@ START_TEST(many_segments_of_one_mapping_take_few_questions)
 }
 END_TEST
 
-START_TEST(a_segment_that_runs_out_of_its_allocation_is_noticed)
+START_TEST(segment_beyond_its_allocation_is_detected)
 {
     const copy_segment_t segment = {
         address_in(allocated.address, NUM_REGIONS * REGION_SIZE - 1),
@@ -236,7 +236,7 @@ START_TEST(a_segment_that_runs_out_of_its_allocation_is_noticed)
 }
 END_TEST
 
-START_TEST(two_gpus_are_told_apart)
+START_TEST(two_gpus_are_distinguished)
 {
     const copy_segment_t segments[] = {
         {address_in(allocated.address, 0), 1},
@@ -251,7 +251,7 @@ START_TEST(two_gpus_are_told_apart)
 }
 END_TEST
 
-START_TEST(a_driver_that_fails_is_told)
+START_TEST(driver_error_is_reported)
 {
     const copy_segment_t segments[] = {
         {address_in(allocated.address, 0), 1},
@@ -279,18 +279,18 @@ int main(void)
         return 77;
     }
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, memory_of_a_gpu_is_known);
-    tcase_add_test(tcase, pinned_memory_is_known);
+    tcase_add_test(tcase, gpu_memory_is_recognized);
+    tcase_add_test(tcase, pinned_memory_is_recognized);
     tcase_add_test(tcase, other_memory_is_pageable);
-    tcase_add_test(tcase, memory_that_was_freed_is_pageable);
-    tcase_add_test(tcase, segments_of_one_allocation_take_one_question);
-    tcase_add_test(tcase, pieces_are_as_segments_of_one_length);
-    tcase_add_test(tcase, a_mixed_list_is_all_that_it_holds);
-    tcase_add_test(tcase, many_segments_of_one_mapping_take_few_questions);
-    tcase_add_test(tcase, a_segment_that_runs_out_of_its_allocation_is_noticed);
-    tcase_add_test(tcase, two_gpus_are_told_apart);
+    tcase_add_test(tcase, freed_memory_is_pageable);
+    tcase_add_test(tcase, segments_of_one_allocation_need_one_query);
+    tcase_add_test(tcase, pieces_are_classified_like_segments);
+    tcase_add_test(tcase, mixed_list_reports_every_kind);
+    tcase_add_test(tcase, many_segments_of_one_mapping_need_few_queries);
+    tcase_add_test(tcase, segment_beyond_its_allocation_is_detected);
+    tcase_add_test(tcase, two_gpus_are_distinguished);
     if (!cuda_is_real()) {
-        tcase_add_test(tcase, a_driver_that_fails_is_told);
+        tcase_add_test(tcase, driver_error_is_reported);
     }
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

@@ -1,4 +1,5 @@
-/* Registration of a GPU's memory with UCX: a UCX is played that has CUDA. */
+/* Registration of GPU memory with UCX. The test simulates a UCX with CUDA
+ * support. */
 #include <config.h>
 
 #include "base/config.h"
@@ -26,7 +27,7 @@ static const mem_kind_t *const kinds[] = {
 
 static ucs_memory_type_t expected_type;
 static bool              ucx_has_cuda;
-static unsigned          fail_nth; /* call of ucp_mem_map; 0: none */
+static unsigned          fail_nth; /* failing call of ucp_mem_map; 0: none */
 static unsigned          num_maps;
 static int               num_live;
 static mem_regions_t     regions;
@@ -53,7 +54,7 @@ ucs_status_t __wrap_ucp_context_query(ucp_context_h       context,
     return UCS_OK;
 }
 
-/* What it would be verified by: tests/test_domains.c plays that. */
+/* Region verification is simulated in tests/test_domains.c instead. */
 void __wrap_ucp_context_print_info(ucp_context_h context, FILE *stream)
 {
 }
@@ -128,7 +129,7 @@ static void check_detail(const char *words)
                   ucxpool_error_detail());
 }
 
-START_TEST(each_kind_is_registered_as_what_it_is)
+START_TEST(each_memory_kind_is_registered_as_its_type)
 {
     mem_regions_cleanup(&regions);
     ck_assert_int_eq(mem_regions_init(&regions, kinds[_i], 0, NUM_REGIONS,
@@ -148,7 +149,7 @@ START_TEST(each_kind_is_registered_as_what_it_is)
 }
 END_TEST
 
-START_TEST(a_ucx_without_cuda_is_not_given_a_gpus_address)
+START_TEST(ucx_without_cuda_gets_no_gpu_address)
 {
     ucx_has_cuda = false;
     ck_assert_int_eq(ucx_reg_regions(&regions, NULL), UCXPOOL_ERR_UNSUPPORTED);
@@ -158,7 +159,7 @@ START_TEST(a_ucx_without_cuda_is_not_given_a_gpus_address)
 }
 END_TEST
 
-START_TEST(a_ucx_without_cuda_takes_pinned_host_memory)
+START_TEST(ucx_without_cuda_registers_pinned_host_memory)
 {
     mem_regions_cleanup(&regions);
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_host, 0,
@@ -171,7 +172,7 @@ START_TEST(a_ucx_without_cuda_takes_pinned_host_memory)
 }
 END_TEST
 
-START_TEST(a_refusal_leaves_nothing_and_works_again)
+START_TEST(failed_registration_leaks_nothing_and_retry_works)
 {
     for (fail_nth = 1; fail_nth <= NUM_REGIONS; fail_nth++) {
         num_maps = 0;
@@ -197,11 +198,11 @@ int main(void)
         return 77;
     }
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_loop_test(tcase, each_kind_is_registered_as_what_it_is, 0,
+    tcase_add_loop_test(tcase, each_memory_kind_is_registered_as_its_type, 0,
                         (int)(sizeof(kinds) / sizeof(kinds[0])));
-    tcase_add_test(tcase, a_ucx_without_cuda_is_not_given_a_gpus_address);
-    tcase_add_test(tcase, a_ucx_without_cuda_takes_pinned_host_memory);
-    tcase_add_test(tcase, a_refusal_leaves_nothing_and_works_again);
+    tcase_add_test(tcase, ucx_without_cuda_gets_no_gpu_address);
+    tcase_add_test(tcase, ucx_without_cuda_registers_pinned_host_memory);
+    tcase_add_test(tcase, failed_registration_leaks_nothing_and_retry_works);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

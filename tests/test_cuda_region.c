@@ -66,7 +66,7 @@ static void check_detail(const char *words)
                   ucxpool_error_detail());
 }
 
-/* All bytes of a range are different from their neighbours'. */
+/* Each byte of a range differs from its neighbours. */
 static void fill(char *bytes, size_t size, unsigned seed)
 {
     for (size_t i = 0; i < size; i++) {
@@ -75,7 +75,7 @@ static void fill(char *bytes, size_t size, unsigned seed)
     }
 }
 
-START_TEST(every_byte_holds_what_is_written)
+START_TEST(every_byte_is_writable)
 {
     char *written = malloc(TOTAL_SIZE);
     char *is_read = malloc(TOTAL_SIZE);
@@ -92,7 +92,7 @@ START_TEST(every_byte_holds_what_is_written)
 }
 END_TEST
 
-START_TEST(regions_lie_side_by_side)
+START_TEST(regions_are_adjacent)
 {
     ck_assert_int_eq(init(kinds[_i]), UCXPOOL_OK);
     ck_assert_uint_eq(regions.num_regions * regions.region_size, TOTAL_SIZE);
@@ -107,7 +107,7 @@ START_TEST(regions_lie_side_by_side)
 }
 END_TEST
 
-START_TEST(cleanup_leaves_nothing)
+START_TEST(cleanup_leaks_nothing)
 {
     unsigned num_fds = calls_num_fds();
 
@@ -134,7 +134,7 @@ START_TEST(an_allocation_is_one_region)
 }
 END_TEST
 
-START_TEST(virtual_memory_is_one_allocation_per_region_and_one_call_for_rights)
+START_TEST(vmm_is_one_allocation_per_region_and_one_set_access)
 {
     ck_assert_int_eq(init(&mem_kind_cuda_vmm), UCXPOOL_OK);
     ck_assert_uint_eq(regions.num_regions, NUM_REGIONS);
@@ -147,7 +147,7 @@ START_TEST(virtual_memory_is_one_allocation_per_region_and_one_call_for_rights)
 }
 END_TEST
 
-START_TEST(pinned_memory_is_read_by_host_and_gpu_alike)
+START_TEST(host_and_gpu_read_pinned_memory)
 {
     char byte = 0;
 
@@ -170,7 +170,7 @@ static CUcontext current(const mem_cuda_driver_t *driver)
     return context;
 }
 
-START_TEST(the_callers_context_is_left_as_it_was)
+START_TEST(callers_context_is_preserved)
 {
     const mem_cuda_driver_t *driver = NULL;
     CUcontext                mine   = NULL;
@@ -200,7 +200,7 @@ START_TEST(the_callers_context_is_left_as_it_was)
 }
 END_TEST
 
-START_TEST(a_failed_call_leaves_nothing_and_init_works_again)
+START_TEST(failed_init_leaks_nothing_and_retry_works)
 {
     unsigned num_failed = 0;
     unsigned num_fds    = calls_num_fds();
@@ -217,7 +217,7 @@ START_TEST(a_failed_call_leaves_nothing_and_init_works_again)
             break;
         }
         if (status == UCXPOOL_OK) {
-            /* What failed could be done without. */
+            /* The failed call was optional. */
             mem_regions_cleanup(&regions);
         }
         num_failed++;
@@ -236,7 +236,7 @@ START_TEST(a_failed_call_leaves_nothing_and_init_works_again)
 }
 END_TEST
 
-START_TEST(no_memory_for_the_tables_leaves_nothing)
+START_TEST(failed_table_allocation_leaks_nothing)
 {
     unsigned n;
 
@@ -254,7 +254,7 @@ START_TEST(no_memory_for_the_tables_leaves_nothing)
 }
 END_TEST
 
-START_TEST(host_memory_that_the_system_refuses_leaves_nothing)
+START_TEST(failed_host_allocation_leaks_nothing)
 {
     static const calls_name_t calls[] = {CALLS_MEMFD_CREATE, CALLS_FTRUNCATE,
                                          CALLS_FALLOCATE, CALLS_MMAP};
@@ -272,7 +272,7 @@ START_TEST(host_memory_that_the_system_refuses_leaves_nothing)
 }
 END_TEST
 
-START_TEST(too_much_tells_what_is_asked_and_what_is_free)
+START_TEST(out_of_memory_reports_requested_and_free)
 {
     size_t           size        = cuda_is_real() ? (size_t)1 << 30 : 64 << 20;
     unsigned         num_regions = cuda_is_real() ? 1024 : 8;
@@ -286,13 +286,13 @@ START_TEST(too_much_tells_what_is_asked_and_what_is_free)
     ck_assert_int_eq(status, UCXPOOL_ERR_NO_MEMORY);
     check_detail(asked);
     check_detail("are free: lower UCXPOOL_COMM_SIZE");
-    /* What had been taken is free again. */
+    /* The memory that had been allocated is free again. */
     ck_assert_int_eq(init(kinds[_i]), UCXPOOL_OK);
     mem_regions_cleanup(&regions);
 }
 END_TEST
 
-START_TEST(a_gpu_that_does_not_exist_is_refused)
+START_TEST(nonexistent_gpu_is_rejected)
 {
     ck_assert_int_eq(mem_regions_init(&regions, kinds[_i], 99, 1, REGION_SIZE,
                                       BASE_SWITCH_NO),
@@ -304,7 +304,7 @@ START_TEST(a_gpu_that_does_not_exist_is_refused)
 }
 END_TEST
 
-START_TEST(without_a_driver_a_gpu_is_unsupported)
+START_TEST(gpu_without_a_driver_is_unsupported)
 {
     setenv(MEM_CUDA_DRIVER_VARIABLE, "/nonexistent/libcuda.so.1", 1);
     ck_assert_int_eq(init(kinds[_i]), UCXPOOL_ERR_UNSUPPORTED);
@@ -312,7 +312,7 @@ START_TEST(without_a_driver_a_gpu_is_unsupported)
 }
 END_TEST
 
-START_TEST(a_description_makes_no_context)
+START_TEST(describe_creates_no_context)
 {
     mem_cuda_device_t device;
 
@@ -330,7 +330,7 @@ START_TEST(a_description_makes_no_context)
 }
 END_TEST
 
-START_TEST(host_memory_asks_no_driver)
+START_TEST(host_memory_needs_no_driver)
 {
     setenv(MEM_CUDA_DRIVER_VARIABLE, "/nonexistent/libcuda.so.1", 1);
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 1,
@@ -342,7 +342,7 @@ START_TEST(host_memory_asks_no_driver)
 }
 END_TEST
 
-START_TEST(a_gpu_without_virtual_memory_is_told)
+START_TEST(gpu_without_virtual_memory_is_an_error)
 {
     stand_in.configure("vmm=n");
     ck_assert_int_eq(init(&mem_kind_cuda_vmm), UCXPOOL_ERR_UNSUPPORTED);
@@ -353,7 +353,7 @@ START_TEST(a_gpu_without_virtual_memory_is_told)
 }
 END_TEST
 
-START_TEST(an_old_driver_gives_one_allocation)
+START_TEST(old_driver_uses_one_allocation)
 {
     setenv(MEM_CUDA_DRIVER_VARIABLE, CUDA_OLD_STAND_IN_PATH, 1);
     ck_assert_int_eq(init(&mem_kind_cuda_vmm), UCXPOOL_ERR_UNSUPPORTED);
@@ -362,7 +362,7 @@ START_TEST(an_old_driver_gives_one_allocation)
 }
 END_TEST
 
-START_TEST(virtual_memory_asks_only_for_what_the_gpu_can)
+START_TEST(vmm_requests_only_supported_handle_types)
 {
     static const char *const poor[] = {"gdr=n", "posix=n", "fabric=y"};
 
@@ -375,7 +375,7 @@ START_TEST(virtual_memory_asks_only_for_what_the_gpu_can)
 }
 END_TEST
 
-START_TEST(fabric_handles_that_are_not_permitted_are_done_without)
+START_TEST(denied_fabric_handles_are_left_out)
 {
     int fd = -1;
 
@@ -391,7 +391,7 @@ START_TEST(fabric_handles_that_are_not_permitted_are_done_without)
 }
 END_TEST
 
-START_TEST(a_region_that_does_not_fit_the_granularity_is_refused)
+START_TEST(region_size_must_match_the_granularity)
 {
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_vmm, 0, 1,
                                       REGION_SIZE + 4096, BASE_SWITCH_NO),
@@ -400,7 +400,7 @@ START_TEST(a_region_that_does_not_fit_the_granularity_is_refused)
 }
 END_TEST
 
-START_TEST(a_gpu_with_addresses_of_its_own_for_host_memory_is_refused)
+START_TEST(gpu_without_unified_addressing_is_rejected)
 {
     stand_in.configure("hostptr=n");
     ck_assert_int_eq(init(&mem_kind_cuda_host), UCXPOOL_ERR_UNSUPPORTED);
@@ -408,8 +408,8 @@ START_TEST(a_gpu_with_addresses_of_its_own_for_host_memory_is_refused)
 }
 END_TEST
 
-/* A region's memory is a handle that another process can have. */
-START_TEST(virtual_memory_can_be_mapped_by_its_handle)
+/* The memory of a region has a handle that another process can import. */
+START_TEST(virtual_memory_is_mappable_by_handle)
 {
     const mem_cuda_driver_t     *driver;
     CUmemGenericAllocationHandle handle = 0;
@@ -451,7 +451,7 @@ START_TEST(virtual_memory_can_be_mapped_by_its_handle)
 }
 END_TEST
 
-/* Stitching: whole regions, out of order and one of them twice. */
+/* Stitch whole regions out of order, one of them twice. */
 static const mem_piece_t whole_pieces[] = {
     {2, 0, REGION_SIZE}, {0, 0, REGION_SIZE}, {2, 0, REGION_SIZE}};
 
@@ -470,7 +470,7 @@ static void check_stitched(char *address)
     ck_assert_int_eq(bytes[0], 'c');
 }
 
-START_TEST(a_stitched_range_is_the_same_memory)
+START_TEST(stitched_range_aliases_the_same_memory)
 {
     const mem_kind_t *kind = kinds[_i];
     char             *address;
@@ -495,7 +495,7 @@ START_TEST(a_stitched_range_is_the_same_memory)
 }
 END_TEST
 
-START_TEST(a_stitch_that_fails_leaves_nothing_and_works_again)
+START_TEST(failed_stitch_leaks_nothing_and_retry_works)
 {
     const mem_kind_t *kind       = kinds[_i];
     void             *address    = NULL;
@@ -524,7 +524,7 @@ START_TEST(a_stitch_that_fails_leaves_nothing_and_works_again)
 }
 END_TEST
 
-START_TEST(an_allocation_cannot_be_stitched)
+START_TEST(alloc_backing_cannot_be_stitched)
 {
     const mem_piece_t pieces[] = {{0, REGION_SIZE, REGION_SIZE},
                                   {0, 0, REGION_SIZE}};
@@ -540,7 +540,7 @@ START_TEST(an_allocation_cannot_be_stitched)
 }
 END_TEST
 
-START_TEST(a_context_that_the_caller_destroys_is_an_error_and_no_crash)
+START_TEST(destroyed_context_is_an_error_and_not_a_crash)
 {
     void *address = NULL;
 
@@ -557,52 +557,42 @@ END_TEST
 
 static void add_tests(TCase *tcase)
 {
-    tcase_add_loop_test(tcase, every_byte_holds_what_is_written, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, regions_lie_side_by_side, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, the_callers_context_is_left_as_it_was, 0,
+    tcase_add_loop_test(tcase, every_byte_is_writable, 0, NUM_KINDS);
+    tcase_add_loop_test(tcase, regions_are_adjacent, 0, NUM_KINDS);
+    tcase_add_loop_test(tcase, callers_context_is_preserved, 0, NUM_KINDS);
+    tcase_add_loop_test(tcase, out_of_memory_reports_requested_and_free, 0, 2);
+    tcase_add_loop_test(tcase, nonexistent_gpu_is_rejected, 0, NUM_KINDS);
+    tcase_add_loop_test(tcase, gpu_without_a_driver_is_unsupported, 0,
                         NUM_KINDS);
-    tcase_add_loop_test(tcase, too_much_tells_what_is_asked_and_what_is_free, 0,
-                        2);
-    tcase_add_loop_test(tcase, a_gpu_that_does_not_exist_is_refused, 0,
+    tcase_add_loop_test(tcase, stitched_range_aliases_the_same_memory, 1,
                         NUM_KINDS);
-    tcase_add_loop_test(tcase, without_a_driver_a_gpu_is_unsupported, 0,
-                        NUM_KINDS);
-    tcase_add_loop_test(tcase, a_stitched_range_is_the_same_memory, 1,
-                        NUM_KINDS);
-    tcase_add_test(tcase, host_memory_asks_no_driver);
+    tcase_add_test(tcase, host_memory_needs_no_driver);
     tcase_add_test(tcase, an_allocation_is_one_region);
-    tcase_add_test(tcase, an_allocation_cannot_be_stitched);
-    tcase_add_test(tcase, pinned_memory_is_read_by_host_and_gpu_alike);
-    tcase_add_test(tcase, virtual_memory_can_be_mapped_by_its_handle);
-    tcase_add_test(tcase,
-                   a_region_that_does_not_fit_the_granularity_is_refused);
+    tcase_add_test(tcase, alloc_backing_cannot_be_stitched);
+    tcase_add_test(tcase, host_and_gpu_read_pinned_memory);
+    tcase_add_test(tcase, virtual_memory_is_mappable_by_handle);
+    tcase_add_test(tcase, region_size_must_match_the_granularity);
 }
 
 static void add_stand_in_tests(TCase *tcase)
 {
-    tcase_add_loop_test(tcase, cleanup_leaves_nothing, 0, NUM_KINDS);
-    tcase_add_loop_test(
-        tcase, a_failed_call_leaves_nothing_and_init_works_again, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, no_memory_for_the_tables_leaves_nothing, 0,
+    tcase_add_loop_test(tcase, cleanup_leaks_nothing, 0, NUM_KINDS);
+    tcase_add_loop_test(tcase, failed_init_leaks_nothing_and_retry_works, 0,
                         NUM_KINDS);
-    tcase_add_test(tcase, host_memory_that_the_system_refuses_leaves_nothing);
-    tcase_add_loop_test(tcase,
-                        a_stitch_that_fails_leaves_nothing_and_works_again, 1,
+    tcase_add_loop_test(tcase, failed_table_allocation_leaks_nothing, 0,
                         NUM_KINDS);
-    tcase_add_loop_test(
-        tcase, a_context_that_the_caller_destroys_is_an_error_and_no_crash, 0,
-        NUM_KINDS);
-    tcase_add_test(
-        tcase,
-        virtual_memory_is_one_allocation_per_region_and_one_call_for_rights);
-    tcase_add_test(tcase, a_description_makes_no_context);
-    tcase_add_test(tcase, a_gpu_without_virtual_memory_is_told);
-    tcase_add_test(tcase, an_old_driver_gives_one_allocation);
-    tcase_add_test(tcase, virtual_memory_asks_only_for_what_the_gpu_can);
-    tcase_add_test(tcase,
-                   fabric_handles_that_are_not_permitted_are_done_without);
-    tcase_add_test(tcase,
-                   a_gpu_with_addresses_of_its_own_for_host_memory_is_refused);
+    tcase_add_test(tcase, failed_host_allocation_leaks_nothing);
+    tcase_add_loop_test(tcase, failed_stitch_leaks_nothing_and_retry_works, 1,
+                        NUM_KINDS);
+    tcase_add_loop_test(tcase, destroyed_context_is_an_error_and_not_a_crash, 0,
+                        NUM_KINDS);
+    tcase_add_test(tcase, vmm_is_one_allocation_per_region_and_one_set_access);
+    tcase_add_test(tcase, describe_creates_no_context);
+    tcase_add_test(tcase, gpu_without_virtual_memory_is_an_error);
+    tcase_add_test(tcase, old_driver_uses_one_allocation);
+    tcase_add_test(tcase, vmm_requests_only_supported_handle_types);
+    tcase_add_test(tcase, denied_fabric_handles_are_left_out);
+    tcase_add_test(tcase, gpu_without_unified_addressing_is_rejected);
 }
 
 int main(void)

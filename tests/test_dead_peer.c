@@ -1,10 +1,12 @@
 /*
- * A peer's process is killed, over the wire ucx. Over tcp the system tells at
- * once; on an RDMA device only UCX's own timers do, and there the tests of
- * tests/rdma/ run this with other limits in the environment:
+ * The parent kills a peer's process, on the wire `ucx`. On TCP the kernel
+ * reports the end at once. On an RDMA device only UCX's own timers detect it;
+ * the tests of tests/rdma/ run this program there, with other limits in the
+ * environment:
  *
- *   DEAD_PEER_SECONDS  in which it must be noticed
- *   DEAD_PEER_UNSEEN   set: UCX does not notice it before a request's deadline
+ *   DEAD_PEER_SECONDS  limit for the detection
+ *   DEAD_PEER_UNSEEN   set: UCX does not detect it before the request's
+ * deadline
  */
 #include "base/clock.h"
 #include "pair.h"
@@ -33,7 +35,7 @@ static uint64_t limit(void)
     return SECOND * ((text == NULL) ? 100u : strtoul(text, NULL, 10));
 }
 
-/* The child: takes and sends until it is killed. */
+/* The child: receives and sends until it is killed. */
 static void live(two_t *two)
 {
     uint8_t           *bytes       = calloc(2, LENGTH);
@@ -83,7 +85,7 @@ static void kill_peer(two_t *two)
     two_check(WIFSIGNALED(status));
 }
 
-/* Progress until the request has ended; how long that took. */
+/* Progress until the request has ended; returns how long that took. */
 static uint64_t await(two_t *two, const ucxpool_request_t *request,
                       uint64_t since)
 {
@@ -94,7 +96,7 @@ static uint64_t await(two_t *two, const ucxpool_request_t *request,
     return base_clock_now() - since;
 }
 
-/* All blocks come back, and the pool goes soon. */
+/* All blocks come back, and the pool is destroyed soon. */
 static void leave(two_t *two)
 {
     uint64_t since = base_clock_now();
@@ -120,7 +122,7 @@ static void post(two_t *two, uint8_t *bytes,
                                   params, send_p) == UCXPOOL_OK);
 }
 
-START_TEST(a_peer_killed_in_a_transfer_ends_the_requests_in_time)
+START_TEST(peer_killed_during_a_transfer_fails_the_requests)
 {
     two_t              two;
     uint8_t           *bytes = calloc(2, LENGTH);
@@ -145,7 +147,7 @@ START_TEST(a_peer_killed_in_a_transfer_ends_the_requests_in_time)
     two_check(ucxpool_request_test(recv) != UCXPOOL_OK);
     ucxpool_request_release(send);
     ucxpool_request_release(recv);
-    /* What is posted now ends at once. */
+    /* Requests posted now fail at once. */
     two_check(ucxpool_send_buffer(two.channel, bytes, 1, TAG, NULL, NULL) !=
               UCXPOOL_OK);
     leave(&two);
@@ -153,7 +155,7 @@ START_TEST(a_peer_killed_in_a_transfer_ends_the_requests_in_time)
 }
 END_TEST
 
-START_TEST(a_peer_killed_in_silence_ends_a_receive_in_time)
+START_TEST(idle_peer_killed_fails_a_receive)
 {
     two_t              two;
     uint8_t            byte = 0;
@@ -187,7 +189,7 @@ static void check_ended(ucxpool_request_t *request)
     ucxpool_request_release(request);
 }
 
-START_TEST(a_deadline_ends_requests_of_a_dead_peer_that_nobody_has_noticed)
+START_TEST(deadline_ends_requests_to_an_undetected_dead_peer)
 {
     const ucxpool_request_params_t params = {
         .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT,
@@ -235,14 +237,11 @@ int main(void)
     int      num_failed;
 
     tcase_set_timeout(noticed, 30);
-    tcase_add_test(noticed,
-                   a_peer_killed_in_a_transfer_ends_the_requests_in_time);
-    tcase_add_test(noticed, a_peer_killed_in_silence_ends_a_receive_in_time);
+    tcase_add_test(noticed, peer_killed_during_a_transfer_fails_the_requests);
+    tcase_add_test(noticed, idle_peer_killed_fails_a_receive);
     suite_add_tcase(suite, noticed);
     tcase_set_timeout(deadline, 30);
-    tcase_add_test(
-        deadline,
-        a_deadline_ends_requests_of_a_dead_peer_that_nobody_has_noticed);
+    tcase_add_test(deadline, deadline_ends_requests_to_an_undetected_dead_peer);
     suite_add_tcase(suite, deadline);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

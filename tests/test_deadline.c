@@ -1,4 +1,4 @@
-/* Deadlines: of each kind of request, and with a peer that stands still. */
+/* Deadlines: for each kind of request, and with a stopped peer. */
 #include "core/pool.h"
 #include "pair.h"
 #include "two.h"
@@ -32,7 +32,7 @@ static ucxpool_request_params_t within(uint64_t milliseconds)
     };
 }
 
-/* The request ends by its deadline, and says so. */
+/* The request ends at its deadline, with the matching status and detail. */
 static void check_expires(pair_t *pair, ucxpool_request_t *request)
 {
     ucxpool_request_attr_t attr;
@@ -77,14 +77,14 @@ START_TEST(a_receive_without_a_message_expires)
 }
 END_TEST
 
-START_TEST(who_waits_for_a_request_is_told_why_it_failed)
+START_TEST(wait_returns_the_requests_error_detail)
 {
     const ucxpool_request_params_t params = within(1);
     ucxpool_t                     *pool   = pair_pool("");
     ucxpool_request_t             *recv;
     char                           target;
 
-    /* Something else that has failed before. */
+    /* Fail something else first. */
     ck_assert_int_eq(ucxpool_request_wait(NULL, 0), UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "NULL"));
     ck_assert_int_eq(ucxpool_recv_buffer(pool, NULL, &target, 1, TAG, ALL_BITS,
@@ -98,7 +98,7 @@ START_TEST(who_waits_for_a_request_is_told_why_it_failed)
 }
 END_TEST
 
-START_TEST(a_request_without_a_deadline_has_that_of_the_setting)
+START_TEST(default_deadline_comes_from_the_setting)
 {
     char               settings[128];
     pair_t             pair;
@@ -116,7 +116,7 @@ START_TEST(a_request_without_a_deadline_has_that_of_the_setting)
 }
 END_TEST
 
-START_TEST(a_send_that_nobody_receives_expires)
+START_TEST(send_without_a_receive_expires)
 {
     ucxpool_request_params_t params = within(20);
     uint8_t                 *source = calloc(1, LENGTH);
@@ -137,7 +137,7 @@ START_TEST(a_send_that_nobody_receives_expires)
 }
 END_TEST
 
-START_TEST(the_receiver_of_a_send_that_expires_is_told)
+START_TEST(receiver_of_an_expired_send_gets_the_reason)
 {
     ucxpool_request_params_t params = within(20);
     uint8_t                 *bytes  = calloc(1, LENGTH);
@@ -168,7 +168,7 @@ START_TEST(the_receiver_of_a_send_that_expires_is_told)
 }
 END_TEST
 
-START_TEST(a_send_in_the_queue_expires_and_the_next_goes_on)
+START_TEST(queued_send_expires_and_the_next_proceeds)
 {
     ucxpool_request_params_t params = within(20);
     pair_t                   pair;
@@ -198,8 +198,8 @@ START_TEST(a_send_in_the_queue_expires_and_the_next_goes_on)
 }
 END_TEST
 
-/* Until UCX's own handshake is over. A peer that goes in the middle of it ends
- * the process where UCX is 1.13. */
+/* Until UCX's own handshake has finished. UCX 1.13 aborts the process if a peer
+ * disconnects during that handshake. */
 static void finish_handshake(pair_t *pair)
 {
     ucp_request_param_t param = {.op_attr_mask = 0};
@@ -211,7 +211,7 @@ static void finish_handshake(pair_t *pair)
     }
 }
 
-START_TEST(a_request_on_a_channel_that_never_opens_expires)
+START_TEST(request_on_an_unopened_channel_expires)
 {
     ucxpool_channel_params_t to = {
         .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
@@ -254,7 +254,7 @@ START_TEST(a_deadline_wakes_a_sleeper)
 }
 END_TEST
 
-/* --- a peer that is stopped in the middle of a transfer ----------------- */
+/* --- a peer that is stopped during a transfer ---------------------------- */
 
 static void hear_go(two_t *two)
 {
@@ -289,7 +289,8 @@ static void await_blocks(two_t *two)
     two_check(ucxpool_check(two->pool) == UCXPOOL_OK);
 }
 
-/* Receives, is stopped meanwhile, and later finds that it was in vain. */
+/* The child receives, is stopped during the transfer, and later finds that it
+ * failed. */
 static void run_receiver(two_t *two)
 {
     uint8_t           *target = malloc(LONG);
@@ -300,7 +301,7 @@ static void run_receiver(two_t *two)
     say_go(two);
     await(two, recv);
     two_check(ucxpool_request_test(recv) != UCXPOOL_OK);
-    /* What has ended is not written any more. */
+    /* The memory of the ended receive is not written any more. */
     memset(target, 9, LONG);
     ucxpool_request_release(recv);
     await_blocks(two);
@@ -324,7 +325,7 @@ static uint64_t sent_bytes(ucxpool_t *pool)
     return bytes;
 }
 
-/* Stop the peer while something is on its way to it. */
+/* Stop the peer while data is in flight to it. */
 static void stop_peer(two_t *two)
 {
     int status;
@@ -345,7 +346,7 @@ static ucxpool_channel_state_t state(const ucxpool_channel_t *channel)
     return attr.state;
 }
 
-/* What was packed waits for the peer; what was not costs the channel. */
+/* Packed data waits for the peer; in-place data fails the channel. */
 static void check_left(two_t *two, bool in_place)
 {
     core_stats_t stats;
@@ -384,7 +385,7 @@ static void run_sender(two_t *two, bool in_place)
     free(source);
 }
 
-START_TEST(a_send_to_a_stopped_peer_expires_and_its_blocks_come_back)
+START_TEST(send_to_a_stopped_peer_expires_and_returns_blocks)
 {
     two_t two;
 
@@ -398,7 +399,7 @@ START_TEST(a_send_to_a_stopped_peer_expires_and_its_blocks_come_back)
 }
 END_TEST
 
-/* --- a peer that never goes on ------------------------------------------- */
+/* --- a peer that never continues ----------------------------------------- */
 
 static uint64_t quarantined(ucxpool_t *pool)
 {
@@ -408,9 +409,9 @@ static uint64_t quarantined(ucxpool_t *pool)
     return stats.blocks[BLOCK_SHARE_SEND].quarantined;
 }
 
-/* The peer is stopped until it is killed. Over `ucx` the forced close of the
- * endpoint gives the blocks back; over `map` nothing can but its end, since it
- * may still be reading them. */
+/* The peer stays stopped until it is killed. On `ucx`, the forced close of the
+ * endpoint returns the blocks. On `map`, only the end of the peer's process
+ * does, since the peer may still read them. */
 static void leave_stopped_peer(two_t *two, bool by_map)
 {
     int status;
@@ -450,7 +451,7 @@ static void run_expiring_sender(two_t *two, bool by_map)
     close(two->talk);
 }
 
-START_TEST(blocks_come_back_from_a_peer_that_never_goes_on)
+START_TEST(blocks_come_back_from_a_peer_that_stays_stopped)
 {
     two_t two;
 
@@ -463,7 +464,7 @@ START_TEST(blocks_come_back_from_a_peer_that_never_goes_on)
 }
 END_TEST
 
-/* --- the other way round: the sender is stopped --------------------------- */
+/* --- the reverse: the sender is stopped ---------------------------------- */
 
 static uint64_t received_bytes(ucxpool_t *pool)
 {
@@ -523,7 +524,7 @@ static void run_expiring_receiver(two_t *two)
     free(target);
 }
 
-START_TEST(a_receive_from_a_stopped_peer_expires_and_is_not_written_later)
+START_TEST(receive_from_a_stopped_peer_expires_for_good)
 {
     two_t two;
 
@@ -545,25 +546,21 @@ int main(void)
     int      num_failed;
 
     tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, who_waits_for_a_request_is_told_why_it_failed);
+    tcase_add_test(tcase, wait_returns_the_requests_error_detail);
     tcase_add_loop_test(tcase, a_receive_without_a_message_expires, 0, 2);
-    tcase_add_loop_test(
-        tcase, a_request_without_a_deadline_has_that_of_the_setting, 0, 2);
-    tcase_add_loop_test(tcase, a_send_that_nobody_receives_expires, 0, 2);
-    tcase_add_loop_test(tcase, the_receiver_of_a_send_that_expires_is_told, 0,
+    tcase_add_loop_test(tcase, default_deadline_comes_from_the_setting, 0, 2);
+    tcase_add_loop_test(tcase, send_without_a_receive_expires, 0, 2);
+    tcase_add_loop_test(tcase, receiver_of_an_expired_send_gets_the_reason, 0,
                         2);
-    tcase_add_loop_test(tcase, a_send_in_the_queue_expires_and_the_next_goes_on,
-                        0, 2);
-    tcase_add_loop_test(tcase, a_request_on_a_channel_that_never_opens_expires,
-                        0, 2);
+    tcase_add_loop_test(tcase, queued_send_expires_and_the_next_proceeds, 0, 2);
+    tcase_add_loop_test(tcase, request_on_an_unopened_channel_expires, 0, 2);
     tcase_add_loop_test(tcase, a_deadline_wakes_a_sleeper, 0, 2);
     tcase_add_loop_test(
-        tcase, a_send_to_a_stopped_peer_expires_and_its_blocks_come_back, 0, 3);
-    tcase_add_loop_test(tcase, blocks_come_back_from_a_peer_that_never_goes_on,
+        tcase, send_to_a_stopped_peer_expires_and_returns_blocks, 0, 3);
+    tcase_add_loop_test(tcase, blocks_come_back_from_a_peer_that_stays_stopped,
                         0, 2);
-    tcase_add_loop_test(
-        tcase, a_receive_from_a_stopped_peer_expires_and_is_not_written_later,
-        0, 3);
+    tcase_add_loop_test(tcase, receive_from_a_stopped_peer_expires_for_good, 0,
+                        3);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,4 +1,4 @@
-/* A pool that cannot have what it asks for goes on with less, and says so. */
+/* A pool that cannot get the requested memory uses less, and logs that. */
 #include <config.h>
 
 #include "base/math.h"
@@ -85,7 +85,7 @@ static void require_words(const char *words)
                   ucxpool_error_detail());
 }
 
-/* The test makes another pool. */
+/* The test creates another pool. */
 static void require_passes(void)
 {
     reg_configure("cuda=y");
@@ -126,7 +126,7 @@ static void setup(void)
 
 /* --- host memory ------------------------------------------------------- */
 
-START_TEST(a_pool_without_a_limit_is_whole)
+START_TEST(unlimited_pool_gets_all_it_requests)
 {
     create(-1, "COMM_SIZE=32m REGION_SIZE=8m BLOCK_SIZE=1m");
     require_whole();
@@ -138,7 +138,7 @@ START_TEST(a_pool_without_a_limit_is_whole)
 }
 END_TEST
 
-START_TEST(what_did_register_is_gone_on_with)
+START_TEST(create_keeps_registered_regions)
 {
     reg_configure("bytes=20m");
     create(-1, "COMM_SIZE=32m REGION_SIZE=8m BLOCK_SIZE=1m");
@@ -154,7 +154,7 @@ START_TEST(what_did_register_is_gone_on_with)
 }
 END_TEST
 
-START_TEST(a_region_that_does_not_fit_becomes_smaller)
+START_TEST(region_shrinks_to_the_limit)
 {
     reg_configure("bytes=5m");
     create(-1, "COMM_SIZE=32m");
@@ -166,8 +166,8 @@ START_TEST(a_region_that_does_not_fit_becomes_smaller)
 }
 END_TEST
 
-/* Whatever the limit: within it, and close to it. */
-START_TEST(as_much_as_can_be_had_is_taken)
+/* At any limit: within it, and close to it. */
+START_TEST(pool_uses_most_of_the_limit)
 {
     char text[40];
 
@@ -183,7 +183,7 @@ START_TEST(as_much_as_can_be_had_is_taken)
 }
 END_TEST
 
-START_TEST(the_minimum_is_a_block_for_each_share)
+START_TEST(minimum_is_one_block_per_share)
 {
     /* Three shares, three blocks. */
     reg_configure("bytes=3m");
@@ -208,13 +208,13 @@ START_TEST(the_minimum_is_a_block_for_each_share)
 }
 END_TEST
 
-START_TEST(what_the_caller_chose_stays)
+START_TEST(explicit_sizes_are_kept)
 {
     reg_configure("bytes=20m");
     create(-1, "COMM_SIZE=32m BLOCK_SIZE=4m");
     ck_assert_uint_eq(stats.block_size, 4 * MIB);
     destroy();
-    /* A fragment fits in a block. */
+    /* A fragment must fit in a block. */
     create(-1, "COMM_SIZE=32m FRAG_SIZE=2m");
     ck_assert_uint_ge(stats.block_size, 2 * MIB);
     destroy();
@@ -238,7 +238,7 @@ START_TEST(strict_is_all_or_nothing)
 }
 END_TEST
 
-START_TEST(a_refusal_that_lasts_is_an_error)
+START_TEST(permanent_registration_failure_is_an_error)
 {
     for (unsigned first = 1; first <= 3; first++) {
         char text[40];
@@ -256,7 +256,7 @@ START_TEST(a_refusal_that_lasts_is_an_error)
 }
 END_TEST
 
-START_TEST(any_one_call_that_is_refused_leaves_a_pool)
+START_TEST(pool_survives_any_single_failed_registration)
 {
     for (unsigned n = 1; n <= 4; n++) {
         char text[40];
@@ -271,7 +271,7 @@ START_TEST(any_one_call_that_is_refused_leaves_a_pool)
 }
 END_TEST
 
-START_TEST(memory_that_the_host_has_not_is_an_error)
+START_TEST(missing_host_memory_is_an_error)
 {
     ck_assert_int_ne(create_on(-1, "COMM_SIZE=1000t"), UCXPOOL_OK);
     ck_assert_uint_eq(reg_counts().num_maps, 0);
@@ -296,7 +296,7 @@ static size_t count_words(const char *text, const char *words)
     return num;
 }
 
-START_TEST(a_step_is_logged_once_with_figures)
+START_TEST(each_reduction_is_logged_once_with_figures)
 {
     static char text[8192];
     FILE       *file  = tmpfile();
@@ -316,7 +316,7 @@ START_TEST(a_step_is_logged_once_with_figures)
 }
 END_TEST
 
-START_TEST(the_statistics_print_it)
+START_TEST(statistics_show_the_reduction)
 {
     static const struct {
         ucxpool_stats_format_t format;
@@ -365,7 +365,7 @@ static void start(const char *cuda, const char *nvml, const char *reg)
 static const char t4[]     = "name=Tesla T4,memory=15g";
 static const char t4_bar[] = "bar1=268435456,used=4194304";
 
-START_TEST(auto_keeps_to_the_budget)
+START_TEST(auto_size_stays_within_the_budget)
 {
     start(t4, t4_bar, "cuda=y,of=cuda,bytes=210m");
     create(0, "");
@@ -377,7 +377,7 @@ START_TEST(auto_keeps_to_the_budget)
 }
 END_TEST
 
-START_TEST(what_is_asked_for_above_it_becomes_less)
+START_TEST(size_above_the_budget_is_reduced)
 {
     static const char *const backings[] = {"alloc", "vmm", "auto"};
     char                     settings[80];
@@ -394,7 +394,7 @@ START_TEST(what_is_asked_for_above_it_becomes_less)
 }
 END_TEST
 
-START_TEST(two_pools_of_one_gpu_share_its_window)
+START_TEST(two_pools_on_one_gpu_share_bar1)
 {
     ucxpool_t *first;
 
@@ -412,7 +412,7 @@ START_TEST(two_pools_of_one_gpu_share_its_window)
 }
 END_TEST
 
-START_TEST(a_nic_that_refuses_a_gpus_memory_gets_the_hosts)
+START_TEST(nic_without_gpu_memory_gets_pinned_blocks)
 {
     static const char *const refusals[] = {"cuda=y,of=cuda,first=1",
                                            "cuda=y,of=cuda,bytes=1m",
@@ -430,7 +430,7 @@ START_TEST(a_nic_that_refuses_a_gpus_memory_gets_the_hosts)
 }
 END_TEST
 
-START_TEST(pinned_memory_can_be_too_much_too)
+START_TEST(pinned_memory_is_reduced_too)
 {
     start(t4, t4_bar, "cuda=y,first=1");
     ck_assert_int_eq(create_on(0, "COMM_SIZE=64m"), UCXPOOL_ERR_IO);
@@ -443,7 +443,7 @@ START_TEST(pinned_memory_can_be_too_much_too)
 }
 END_TEST
 
-START_TEST(a_backing_that_was_chosen_stays)
+START_TEST(explicit_backing_is_kept)
 {
     start(t4, t4_bar, "cuda=y,of=cuda,first=1");
     ck_assert_int_eq(create_on(0, "COMM_SIZE=64m CUDA_BACKING=alloc"),
@@ -459,7 +459,7 @@ START_TEST(a_backing_that_was_chosen_stays)
 }
 END_TEST
 
-START_TEST(a_full_window_is_not_tried)
+START_TEST(full_bar1_is_not_tried)
 {
     start(t4, "bar1=268435456,used=262144000", "cuda=y,of=cuda,bytes=6m");
     ck_assert_int_eq(create_on(0, ""), UCXPOOL_OK);
@@ -469,14 +469,14 @@ START_TEST(a_full_window_is_not_tried)
     ucxpool_destroy(pool);
     ck_assert_int_eq(create_on(0, "COMM_STRICT=y"), UCXPOOL_ERR_NO_MEMORY);
     require_words("UCXPOOL_COMM_RESERVE");
-    /* Who gives a size has it tried. */
+    /* An explicit size is always tried. */
     create(0, "COMM_SIZE=6m");
     require_whole();
     destroy();
 }
 END_TEST
 
-START_TEST(a_gpu_that_is_full_gives_what_it_has)
+START_TEST(full_gpu_gives_the_memory_it_has)
 {
     static const char *const backings[] = {"alloc", "vmm"};
     char                     settings[80];
@@ -497,8 +497,8 @@ START_TEST(a_gpu_that_is_full_gives_what_it_has)
 }
 END_TEST
 
-/* Its blocks are not UCX's, but the pinned ones beside them are. */
-START_TEST(pinned_blocks_beside_a_gpus_become_fewer)
+/* UCX does not register the GPU's blocks, but the additional pinned ones. */
+START_TEST(additional_pinned_blocks_are_reduced)
 {
     start("memory=1g", NULL, "bytes=20m");
     create(0, "COMM_SIZE=32m");
@@ -512,7 +512,7 @@ START_TEST(pinned_blocks_beside_a_gpus_become_fewer)
 }
 END_TEST
 
-START_TEST(a_wrong_preset_file_is_an_error)
+START_TEST(invalid_preset_file_is_an_error)
 {
     start(t4, t4_bar, "cuda=y");
     ck_assert_int_eq(create_on(0, "BUDGET_FILE=/nonexistent"),
@@ -522,7 +522,7 @@ START_TEST(a_wrong_preset_file_is_an_error)
 }
 END_TEST
 
-START_TEST(without_nvml_and_kernel_there_is_no_limit)
+START_TEST(no_limit_without_nvml_and_kernel_resources)
 {
     start("memory=80g", NULL, "cuda=y");
     create(0, "");
@@ -541,35 +541,34 @@ static Suite *suite(void)
 
     tcase_add_checked_fixture(host, setup, NULL);
     tcase_set_timeout(host, 200);
-    tcase_add_test(host, a_pool_without_a_limit_is_whole);
-    tcase_add_test(host, what_did_register_is_gone_on_with);
-    tcase_add_test(host, a_region_that_does_not_fit_becomes_smaller);
-    tcase_add_test(host, as_much_as_can_be_had_is_taken);
-    tcase_add_test(host, the_minimum_is_a_block_for_each_share);
-    tcase_add_test(host, what_the_caller_chose_stays);
+    tcase_add_test(host, unlimited_pool_gets_all_it_requests);
+    tcase_add_test(host, create_keeps_registered_regions);
+    tcase_add_test(host, region_shrinks_to_the_limit);
+    tcase_add_test(host, pool_uses_most_of_the_limit);
+    tcase_add_test(host, minimum_is_one_block_per_share);
+    tcase_add_test(host, explicit_sizes_are_kept);
     tcase_add_test(host, strict_is_all_or_nothing);
-    tcase_add_test(host, a_refusal_that_lasts_is_an_error);
-    tcase_add_test(host, any_one_call_that_is_refused_leaves_a_pool);
-    tcase_add_test(host, memory_that_the_host_has_not_is_an_error);
-    tcase_add_test(host, a_step_is_logged_once_with_figures);
-    tcase_add_test(host, the_statistics_print_it);
+    tcase_add_test(host, permanent_registration_failure_is_an_error);
+    tcase_add_test(host, pool_survives_any_single_failed_registration);
+    tcase_add_test(host, missing_host_memory_is_an_error);
+    tcase_add_test(host, each_reduction_is_logged_once_with_figures);
+    tcase_add_test(host, statistics_show_the_reduction);
     suite_add_tcase(suite, host);
     tcase_add_checked_fixture(on_gpu, setup, NULL);
     tcase_set_timeout(on_gpu, 200);
     if (!cuda_is_real()) {
-        tcase_add_test(on_gpu, auto_keeps_to_the_budget);
-        tcase_add_loop_test(on_gpu, what_is_asked_for_above_it_becomes_less, 0,
-                            3);
-        tcase_add_test(on_gpu, two_pools_of_one_gpu_share_its_window);
-        tcase_add_loop_test(
-            on_gpu, a_nic_that_refuses_a_gpus_memory_gets_the_hosts, 0, 3);
-        tcase_add_test(on_gpu, pinned_memory_can_be_too_much_too);
-        tcase_add_test(on_gpu, a_backing_that_was_chosen_stays);
-        tcase_add_test(on_gpu, a_full_window_is_not_tried);
-        tcase_add_loop_test(on_gpu, a_gpu_that_is_full_gives_what_it_has, 0, 2);
-        tcase_add_test(on_gpu, pinned_blocks_beside_a_gpus_become_fewer);
-        tcase_add_test(on_gpu, a_wrong_preset_file_is_an_error);
-        tcase_add_test(on_gpu, without_nvml_and_kernel_there_is_no_limit);
+        tcase_add_test(on_gpu, auto_size_stays_within_the_budget);
+        tcase_add_loop_test(on_gpu, size_above_the_budget_is_reduced, 0, 3);
+        tcase_add_test(on_gpu, two_pools_on_one_gpu_share_bar1);
+        tcase_add_loop_test(on_gpu, nic_without_gpu_memory_gets_pinned_blocks,
+                            0, 3);
+        tcase_add_test(on_gpu, pinned_memory_is_reduced_too);
+        tcase_add_test(on_gpu, explicit_backing_is_kept);
+        tcase_add_test(on_gpu, full_bar1_is_not_tried);
+        tcase_add_loop_test(on_gpu, full_gpu_gives_the_memory_it_has, 0, 2);
+        tcase_add_test(on_gpu, additional_pinned_blocks_are_reduced);
+        tcase_add_test(on_gpu, invalid_preset_file_is_an_error);
+        tcase_add_test(on_gpu, no_limit_without_nvml_and_kernel_resources);
     }
     suite_add_tcase(suite, on_gpu);
     return suite;

@@ -1,4 +1,4 @@
-/* The public questions about GPUs. */
+/* The public queries about GPUs. */
 #include <config.h>
 
 #include "base/error.h"
@@ -27,7 +27,7 @@
      UCXPOOL_DEVICE_MEM_OPS)
 
 static ucxpool_device_attr_t attr;
-static unsigned              num_inits; /* of UCX */
+static unsigned              num_inits; /* calls of ucp_init() */
 
 ucs_status_t __real_ucp_init_version(unsigned major, unsigned minor,
                                      const ucp_params_t *params,
@@ -74,7 +74,7 @@ START_TEST(gpus_are_counted)
 }
 END_TEST
 
-/* What goes to the standard error meanwhile. */
+/* Text written to stderr during the call. */
 static size_t count_quietly(int *num_p)
 {
     char   text[4096];
@@ -93,7 +93,7 @@ static size_t count_quietly(int *num_p)
     return length;
 }
 
-START_TEST(no_driver_is_no_gpu_and_nothing_to_be_logged)
+START_TEST(without_a_driver_the_count_is_0_and_nothing_is_logged)
 {
     int num = -1;
 
@@ -107,7 +107,7 @@ START_TEST(no_driver_is_no_gpu_and_nothing_to_be_logged)
 }
 END_TEST
 
-START_TEST(a_machine_without_gpus_has_none)
+START_TEST(machine_without_gpus_counts_0)
 {
     start("devices=0");
     ck_assert_int_eq(ucxpool_device_count(), 0);
@@ -115,7 +115,7 @@ START_TEST(a_machine_without_gpus_has_none)
 }
 END_TEST
 
-START_TEST(gpus_that_cannot_be_counted_are_none)
+START_TEST(failed_device_count_is_0)
 {
     start("");
     stand_in.fail_call("cuDeviceGetCount", 1, CUDA_ERROR_UNKNOWN);
@@ -125,7 +125,7 @@ START_TEST(gpus_that_cannot_be_counted_are_none)
 }
 END_TEST
 
-START_TEST(a_gpu_is_described)
+START_TEST(query_describes_a_gpu)
 {
     start("devices=2,memory=512m,fabric=y,version=12040");
     ck_assert_int_eq(query(1, 0), UCXPOOL_OK);
@@ -141,7 +141,7 @@ START_TEST(a_gpu_is_described)
 }
 END_TEST
 
-START_TEST(what_a_gpu_lacks_is_not_among_its_abilities)
+START_TEST(unsupported_features_are_not_listed)
 {
     start("vmm=n,gdr=n,memops=n,version=11040");
     ck_assert_int_eq(query(0, 0), UCXPOOL_OK);
@@ -149,7 +149,7 @@ START_TEST(what_a_gpu_lacks_is_not_among_its_abilities)
 }
 END_TEST
 
-START_TEST(what_takes_time_is_told_only_when_it_is_asked_for)
+START_TEST(expensive_fields_are_filled_only_on_request)
 {
     start("");
     ck_assert_int_eq(query(0, 0), UCXPOOL_OK);
@@ -164,7 +164,7 @@ START_TEST(what_takes_time_is_told_only_when_it_is_asked_for)
 }
 END_TEST
 
-START_TEST(free_memory_is_told_and_nothing_is_left)
+START_TEST(free_memory_query_leaks_nothing)
 {
     start("memory=512m");
     ck_assert_int_eq(query(0, UCXPOOL_DEVICE_ATTR_FIELD_MEMORY_FREE),
@@ -174,7 +174,7 @@ START_TEST(free_memory_is_told_and_nothing_is_left)
 }
 END_TEST
 
-START_TEST(bar1_is_told)
+START_TEST(query_reports_bar1)
 {
     start("");
     setenv("NVML_STAND_IN", "bar1=268435456,used=1048576,driver=580.9", 1);
@@ -187,7 +187,7 @@ START_TEST(bar1_is_told)
 }
 END_TEST
 
-START_TEST(a_gpu_without_bar1_has_a_reason_and_no_error)
+START_TEST(missing_bar1_has_a_reason_and_is_no_error)
 {
     start("");
     setenv("NVML_STAND_IN", "bar1=0,used=0", 1);
@@ -213,7 +213,7 @@ static void check_backing(const char *setting, ucxpool_cuda_backing_t backing,
     ucxpool_config_release(config);
 }
 
-START_TEST(the_backing_is_that_of_the_settings)
+START_TEST(backing_follows_the_settings)
 {
     start("");
     check_backing("alloc", UCXPOOL_CUDA_BACKING_ALLOC, "by CUDA_BACKING");
@@ -222,7 +222,7 @@ START_TEST(the_backing_is_that_of_the_settings)
 }
 END_TEST
 
-START_TEST(without_settings_the_environment_counts)
+START_TEST(without_settings_the_environment_is_used)
 {
     start("");
     setenv("UCXPOOL_CUDA_BACKING", "host", 1);
@@ -233,7 +233,7 @@ START_TEST(without_settings_the_environment_counts)
 }
 END_TEST
 
-START_TEST(a_backing_that_cannot_be_is_none_and_has_a_reason)
+START_TEST(impossible_backing_is_none_with_a_reason)
 {
     start("vmm=n");
     check_backing("vmm", UCXPOOL_CUDA_BACKING_NONE,
@@ -243,7 +243,7 @@ START_TEST(a_backing_that_cannot_be_is_none_and_has_a_reason)
 }
 END_TEST
 
-START_TEST(a_ucx_that_does_not_start_is_a_reason)
+START_TEST(failing_ucx_init_is_the_reason)
 {
     start("");
     setenv("UCX_TLS", "no_such_transport", 1);
@@ -252,7 +252,7 @@ START_TEST(a_ucx_that_does_not_start_is_a_reason)
 }
 END_TEST
 
-START_TEST(a_gpu_that_does_not_exist_is_an_error)
+START_TEST(nonexistent_gpu_is_an_error)
 {
     start("devices=2");
     ck_assert_int_eq(query(2, 0), UCXPOOL_ERR_INVALID_PARAM);
@@ -263,7 +263,7 @@ START_TEST(a_gpu_that_does_not_exist_is_an_error)
 }
 END_TEST
 
-START_TEST(a_failed_call_leaves_nothing_and_the_next_query_works)
+START_TEST(failed_query_leaks_nothing_and_retry_works)
 {
     unsigned num_failed = 0;
 
@@ -283,7 +283,7 @@ START_TEST(a_failed_call_leaves_nothing_and_the_next_query_works)
 }
 END_TEST
 
-START_TEST(a_list_is_memory_that_gpus_read)
+START_TEST(list_is_readable_by_gpus)
 {
     const mem_cuda_driver_t *driver;
     copy_pointer_t           pointer;
@@ -311,7 +311,7 @@ START_TEST(a_list_is_memory_that_gpus_read)
 }
 END_TEST
 
-START_TEST(a_list_that_cannot_be_is_told_and_leaves_nothing)
+START_TEST(failed_list_creation_is_reported_and_leaks_nothing)
 {
     void    *list       = &list;
     unsigned num_failed = 0;
@@ -342,7 +342,7 @@ START_TEST(a_list_that_cannot_be_is_told_and_leaves_nothing)
 }
 END_TEST
 
-START_TEST(the_threads_context_is_left_as_it_is)
+START_TEST(threads_context_is_preserved)
 {
     const mem_cuda_driver_t *driver;
     CUcontext                context, current;
@@ -359,8 +359,8 @@ START_TEST(the_threads_context_is_left_as_it_is)
 }
 END_TEST
 
-/* On the real driver: everything is told, whatever it is. */
-START_TEST(every_gpu_of_this_machine_answers)
+/* With the real driver, every field must be filled, whatever its value. */
+START_TEST(every_gpu_of_this_machine_can_be_queried)
 {
     int num;
 
@@ -381,7 +381,7 @@ END_TEST
 
 static ucxpool_device_budget_t budget;
 
-START_TEST(the_budget_is_told_with_its_figures)
+START_TEST(budget_is_reported_with_its_figures)
 {
     start("name=Tesla T4,memory=15g");
     setenv("NVML_STAND_IN", "bar1=268435456,used=41943040", 1);
@@ -441,7 +441,7 @@ START_TEST(the_budget_follows_the_settings)
 }
 END_TEST
 
-START_TEST(a_budget_needs_a_gpu_and_a_place)
+START_TEST(budget_needs_a_gpu_and_an_output)
 {
     start("vmm=n");
     ck_assert_int_eq(ucxpool_device_budget(0, NULL, NULL),
@@ -462,28 +462,28 @@ END_TEST
 static void add_stand_in_tests(TCase *tcase)
 {
     tcase_add_test(tcase, gpus_are_counted);
-    tcase_add_test(tcase, no_driver_is_no_gpu_and_nothing_to_be_logged);
-    tcase_add_test(tcase, a_machine_without_gpus_has_none);
-    tcase_add_test(tcase, gpus_that_cannot_be_counted_are_none);
-    tcase_add_test(tcase, a_gpu_is_described);
-    tcase_add_test(tcase, what_a_gpu_lacks_is_not_among_its_abilities);
-    tcase_add_test(tcase, what_takes_time_is_told_only_when_it_is_asked_for);
-    tcase_add_test(tcase, free_memory_is_told_and_nothing_is_left);
-    tcase_add_test(tcase, bar1_is_told);
-    tcase_add_test(tcase, a_gpu_without_bar1_has_a_reason_and_no_error);
-    tcase_add_test(tcase, the_backing_is_that_of_the_settings);
-    tcase_add_test(tcase, without_settings_the_environment_counts);
-    tcase_add_test(tcase, a_backing_that_cannot_be_is_none_and_has_a_reason);
-    tcase_add_test(tcase, a_ucx_that_does_not_start_is_a_reason);
-    tcase_add_test(tcase, a_gpu_that_does_not_exist_is_an_error);
     tcase_add_test(tcase,
-                   a_failed_call_leaves_nothing_and_the_next_query_works);
-    tcase_add_test(tcase, a_list_is_memory_that_gpus_read);
-    tcase_add_test(tcase, a_list_that_cannot_be_is_told_and_leaves_nothing);
-    tcase_add_test(tcase, the_threads_context_is_left_as_it_is);
-    tcase_add_test(tcase, the_budget_is_told_with_its_figures);
+                   without_a_driver_the_count_is_0_and_nothing_is_logged);
+    tcase_add_test(tcase, machine_without_gpus_counts_0);
+    tcase_add_test(tcase, failed_device_count_is_0);
+    tcase_add_test(tcase, query_describes_a_gpu);
+    tcase_add_test(tcase, unsupported_features_are_not_listed);
+    tcase_add_test(tcase, expensive_fields_are_filled_only_on_request);
+    tcase_add_test(tcase, free_memory_query_leaks_nothing);
+    tcase_add_test(tcase, query_reports_bar1);
+    tcase_add_test(tcase, missing_bar1_has_a_reason_and_is_no_error);
+    tcase_add_test(tcase, backing_follows_the_settings);
+    tcase_add_test(tcase, without_settings_the_environment_is_used);
+    tcase_add_test(tcase, impossible_backing_is_none_with_a_reason);
+    tcase_add_test(tcase, failing_ucx_init_is_the_reason);
+    tcase_add_test(tcase, nonexistent_gpu_is_an_error);
+    tcase_add_test(tcase, failed_query_leaks_nothing_and_retry_works);
+    tcase_add_test(tcase, list_is_readable_by_gpus);
+    tcase_add_test(tcase, failed_list_creation_is_reported_and_leaks_nothing);
+    tcase_add_test(tcase, threads_context_is_preserved);
+    tcase_add_test(tcase, budget_is_reported_with_its_figures);
     tcase_add_test(tcase, the_budget_follows_the_settings);
-    tcase_add_test(tcase, a_budget_needs_a_gpu_and_a_place);
+    tcase_add_test(tcase, budget_needs_a_gpu_and_an_output);
 }
 
 int main(void)
@@ -497,7 +497,7 @@ int main(void)
         return 77;
     }
     tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, every_gpu_of_this_machine_answers);
+    tcase_add_test(tcase, every_gpu_of_this_machine_can_be_queried);
     if (!cuda_is_real()) {
         add_stand_in_tests(tcase);
     }

@@ -1,5 +1,6 @@
-/* Registration with each memory domain: verified, region by region. The domains
- * are played, as this machine has no network card. */
+/* Verification, region by region, that each memory domain registered the
+ * memory. The test simulates the domains, since this machine may have no
+ * network card. */
 #include <config.h>
 
 #include "domains_stand_in.h"
@@ -24,8 +25,8 @@
 
 enum { SELF, TCP, NIC_A, NIC_B, IPC, NUM_DOMAINS };
 
-/* As on a machine with two network cards that reach a GPU. The two are of one
- * component. */
+/* As on a machine with two network cards that reach a GPU. Both cards
+ * belong to one component. */
 static const domains_played_t usual[NUM_DOMAINS] = {
     [SELF]  = {"self", "self", false, true, false, true, 0, 0},
     [TCP]   = {"tcp", "tcp", true, false, false, false, 0, 0},
@@ -92,7 +93,7 @@ static void check_detail(const char *words)
                   "no '%s' in: %s", words, ucxpool_error_detail());
 }
 
-START_TEST(what_ucx_and_its_lower_layer_tell_is_put_together)
+START_TEST(answers_of_ucp_and_uct_are_combined)
 {
     ucx_domains_t found;
 
@@ -112,7 +113,7 @@ START_TEST(what_ucx_and_its_lower_layer_tell_is_put_together)
 }
 END_TEST
 
-START_TEST(what_ucx_does_not_tell_is_not_needed)
+START_TEST(missing_answers_of_ucx_are_tolerated)
 {
     ucx_domains_t found;
 
@@ -132,7 +133,7 @@ START_TEST(what_ucx_does_not_tell_is_not_needed)
 }
 END_TEST
 
-START_TEST(more_domains_than_ucx_has_bits_are_not_believed)
+START_TEST(more_domains_than_mask_bits_are_rejected)
 {
     domains_played_t many[UCX_MAX_DOMAINS + 1];
     ucx_domains_t    found;
@@ -150,7 +151,7 @@ START_TEST(more_domains_than_ucx_has_bits_are_not_believed)
 }
 END_TEST
 
-START_TEST(the_domains_of_this_ucx_are_found)
+START_TEST(domains_of_the_installed_ucx_are_found)
 {
     ucx_domains_t found;
     bool          has_tcp = false;
@@ -173,7 +174,7 @@ START_TEST(the_domains_of_this_ucx_are_found)
 }
 END_TEST
 
-START_TEST(names_are_listed_as_far_as_there_is_room)
+START_TEST(name_list_is_truncated_to_the_buffer)
 {
     domains_played_t many[UCX_MAX_DOMAINS];
     ucx_domains_t    found;
@@ -197,7 +198,7 @@ START_TEST(names_are_listed_as_far_as_there_is_room)
 }
 END_TEST
 
-START_TEST(each_region_shows_who_has_registered_it)
+START_TEST(each_region_lists_the_domains_that_registered_it)
 {
     uint64_t num_needed, num_regions;
 
@@ -214,8 +215,8 @@ START_TEST(each_region_shows_who_has_registered_it)
 }
 END_TEST
 
-/* What UCX says OK to. */
-START_TEST(a_card_that_refuses_a_region_in_silence_is_found)
+/* The domains for which UCX returned UCS_OK. */
+START_TEST(silent_registration_failure_of_a_card_is_found)
 {
     char words[64];
 
@@ -241,7 +242,7 @@ START_TEST(a_card_that_refuses_a_region_in_silence_is_found)
 }
 END_TEST
 
-START_TEST(a_local_domain_may_refuse)
+START_TEST(local_domain_may_fail_to_register)
 {
     domains[SELF].refuses_from = 1;
     domains_play(domains, NUM_DOMAINS);
@@ -250,7 +251,7 @@ START_TEST(a_local_domain_may_refuse)
 }
 END_TEST
 
-START_TEST(keys_of_another_form_are_taken_as_they_are)
+START_TEST(keys_of_unknown_format_are_accepted)
 {
     uint64_t num_needed, num_regions;
 
@@ -267,7 +268,7 @@ START_TEST(keys_of_another_form_are_taken_as_they_are)
 }
 END_TEST
 
-START_TEST(no_memory_for_the_list_is_an_error_and_works_again)
+START_TEST(failed_list_allocation_is_reported_and_retry_works)
 {
     failing_size = sizeof(ucx_domains_t);
     ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_ERR_NO_MEMORY);
@@ -277,9 +278,9 @@ START_TEST(no_memory_for_the_list_is_an_error_and_works_again)
 }
 END_TEST
 
-/* --- memory of a GPU ------------------------------------------------------ */
+/* --- GPU memory ---------------------------------------------------------- */
 
-/* Verify regions as if they were a GPU's: with handles of host memory. Returns
+/* Verify regions as if they were a GPU's, with handles of host memory. Returns
  * the first status that is not OK. */
 static ucxpool_status_t verify_as_gpu(void)
 {
@@ -298,7 +299,7 @@ static ucxpool_status_t verify_as_gpu(void)
     return status;
 }
 
-START_TEST(a_card_far_from_the_gpu_may_be_left_out)
+START_TEST(card_far_from_the_gpu_may_fail)
 {
     domains[NIC_A].refuses_from = 1;
     ck_assert_int_eq(verify_as_gpu(), UCXPOOL_OK);
@@ -307,7 +308,7 @@ START_TEST(a_card_far_from_the_gpu_may_be_left_out)
 }
 END_TEST
 
-START_TEST(a_card_that_took_the_first_region_must_take_all)
+START_TEST(card_that_registered_one_region_must_register_all)
 {
     domains[NIC_A].refuses_from = 3;
     ck_assert_int_eq(verify_as_gpu(), UCXPOOL_ERR_IO);
@@ -328,8 +329,9 @@ START_TEST(no_card_at_all_is_an_error)
 }
 END_TEST
 
-/* As a card that takes a GPU's memory as a file only: it does not say so. */
-START_TEST(a_card_that_takes_more_than_it_says_must_take_all)
+/* A card that registers GPU memory only by dma-buf does not list it as a
+ * supported type. */
+START_TEST(card_registering_undeclared_memory_must_register_all)
 {
     domains[NIC_A].registers_gpu = false;
     domains[NIC_B].registers_gpu = false;
@@ -343,11 +345,11 @@ START_TEST(a_card_that_takes_more_than_it_says_must_take_all)
 }
 END_TEST
 
-/* --- a whole pool --------------------------------------------------------- */
+/* --- a complete pool ----------------------------------------------------- */
 
 static const char settings[] = "COMM_SIZE=2m BLOCK_SIZE=64k REGION_SIZE=512k";
 
-START_TEST(a_pool_tells_what_it_is_registered_with)
+START_TEST(pool_reports_the_domains_it_is_registered_with)
 {
     ucxpool_domain_t found[NUM_DOMAINS + 1];
     core_stats_t     stats;
@@ -379,7 +381,7 @@ START_TEST(a_pool_tells_what_it_is_registered_with)
 }
 END_TEST
 
-START_TEST(a_refusal_is_found_when_the_pool_is_created)
+START_TEST(pool_create_detects_a_silent_failure)
 {
     ucxpool_t *pool;
 
@@ -399,23 +401,22 @@ int main(void)
 
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(
-        tcase, what_ucx_and_its_lower_layer_tell_is_put_together, 0, 2);
-    tcase_add_test(tcase, what_ucx_does_not_tell_is_not_needed);
-    tcase_add_test(tcase, more_domains_than_ucx_has_bits_are_not_believed);
-    tcase_add_test(tcase, the_domains_of_this_ucx_are_found);
-    tcase_add_test(tcase, names_are_listed_as_far_as_there_is_room);
-    tcase_add_test(tcase, each_region_shows_who_has_registered_it);
-    tcase_add_test(tcase, a_card_that_refuses_a_region_in_silence_is_found);
-    tcase_add_test(tcase, a_local_domain_may_refuse);
-    tcase_add_test(tcase, keys_of_another_form_are_taken_as_they_are);
-    tcase_add_test(tcase, no_memory_for_the_list_is_an_error_and_works_again);
-    tcase_add_test(tcase, a_card_far_from_the_gpu_may_be_left_out);
-    tcase_add_test(tcase, a_card_that_took_the_first_region_must_take_all);
+    tcase_add_loop_test(tcase, answers_of_ucp_and_uct_are_combined, 0, 2);
+    tcase_add_test(tcase, missing_answers_of_ucx_are_tolerated);
+    tcase_add_test(tcase, more_domains_than_mask_bits_are_rejected);
+    tcase_add_test(tcase, domains_of_the_installed_ucx_are_found);
+    tcase_add_test(tcase, name_list_is_truncated_to_the_buffer);
+    tcase_add_test(tcase, each_region_lists_the_domains_that_registered_it);
+    tcase_add_test(tcase, silent_registration_failure_of_a_card_is_found);
+    tcase_add_test(tcase, local_domain_may_fail_to_register);
+    tcase_add_test(tcase, keys_of_unknown_format_are_accepted);
+    tcase_add_test(tcase, failed_list_allocation_is_reported_and_retry_works);
+    tcase_add_test(tcase, card_far_from_the_gpu_may_fail);
+    tcase_add_test(tcase, card_that_registered_one_region_must_register_all);
     tcase_add_test(tcase, no_card_at_all_is_an_error);
-    tcase_add_test(tcase, a_card_that_takes_more_than_it_says_must_take_all);
-    tcase_add_test(tcase, a_pool_tells_what_it_is_registered_with);
-    tcase_add_test(tcase, a_refusal_is_found_when_the_pool_is_created);
+    tcase_add_test(tcase, card_registering_undeclared_memory_must_register_all);
+    tcase_add_test(tcase, pool_reports_the_domains_it_is_registered_with);
+    tcase_add_test(tcase, pool_create_detects_a_silent_failure);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

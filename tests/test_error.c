@@ -1,4 +1,4 @@
-/* The last error of a thread, and the log lines that errors make. */
+/* The last error of a thread, and the log lines for errors. */
 #include <config.h>
 
 #include "caught.h"
@@ -18,13 +18,13 @@
 #include <string.h>
 #include <unistd.h>
 
-START_TEST(nothing_failed_yet_is_an_empty_sentence)
+START_TEST(error_detail_is_empty_before_any_failure)
 {
     ck_assert_str_eq(ucxpool_error_detail(), "");
 }
 END_TEST
 
-START_TEST(an_error_returns_its_status_and_keeps_its_sentence)
+START_TEST(error_returns_its_status_and_keeps_its_detail)
 {
     ck_assert_int_eq(base_error(UCXPOOL_ERR_LIMIT, "%d of %s", 3, "them"),
                      UCXPOOL_ERR_LIMIT);
@@ -34,7 +34,7 @@ START_TEST(an_error_returns_its_status_and_keeps_its_sentence)
 }
 END_TEST
 
-START_TEST(an_error_may_quote_the_last_one)
+START_TEST(error_may_quote_the_previous_detail)
 {
     base_error(UCXPOOL_ERR_IO, "inner");
     base_error(UCXPOOL_ERR_IO, "outer: %s", ucxpool_error_detail());
@@ -42,7 +42,7 @@ START_TEST(an_error_may_quote_the_last_one)
 }
 END_TEST
 
-START_TEST(a_long_sentence_is_cut)
+START_TEST(long_detail_is_truncated)
 {
     char name[2 * BASE_ERROR_SIZE];
 
@@ -56,14 +56,14 @@ START_TEST(a_long_sentence_is_cut)
 }
 END_TEST
 
-START_TEST(an_error_is_one_line_whatever_its_text)
+START_TEST(error_detail_is_one_line)
 {
     base_error(UCXPOOL_ERR_REFUSED, "the peer says \"%s\"", "no\n\033[2Jno");
     ck_assert_str_eq(ucxpool_error_detail(), "the peer says \"no??[2Jno\"");
 }
 END_TEST
 
-START_TEST(an_errno_is_told_in_words)
+START_TEST(errno_is_reported_as_text)
 {
     base_error_errno(ENOENT, "cannot open %s", "/x");
     ck_assert_str_eq(ucxpool_error_detail(),
@@ -71,7 +71,7 @@ START_TEST(an_errno_is_told_in_words)
 }
 END_TEST
 
-START_TEST(an_errno_has_a_status_that_fits)
+START_TEST(errno_maps_to_a_status)
 {
     static const struct {
         int              error;
@@ -96,7 +96,7 @@ START_TEST(an_errno_has_a_status_that_fits)
 }
 END_TEST
 
-START_TEST(errno_survives_an_error)
+START_TEST(error_preserves_errno)
 {
     errno = EBUSY;
     base_error(UCXPOOL_ERR_IO, "x");
@@ -115,7 +115,7 @@ static void *fail_in_thread(void *arg)
     return NULL;
 }
 
-START_TEST(each_thread_has_a_last_error_of_its_own)
+START_TEST(each_thread_has_its_own_last_error)
 {
     pthread_t thread;
     bool      was_empty = false;
@@ -144,7 +144,7 @@ START_TEST(an_error_is_logged_at_info_as_one_line)
 }
 END_TEST
 
-START_TEST(an_error_that_nobody_is_returned_is_a_warning)
+START_TEST(unreturned_error_is_logged_as_a_warning)
 {
     ck_assert_int_eq(base_error_log_at(BASE_LOG_WARN), BASE_LOG_INFO);
     base_error(UCXPOOL_ERR_IO, "it broke");
@@ -152,7 +152,7 @@ START_TEST(an_error_that_nobody_is_returned_is_a_warning)
 }
 END_TEST
 
-START_TEST(an_error_of_who_only_asks_is_recorded_and_logged_lower)
+START_TEST(error_log_level_can_be_lowered)
 {
     base_log_set_level(BASE_LOG_INFO);
     ck_assert_int_eq(base_error_log_at(BASE_LOG_DEBUG), BASE_LOG_INFO);
@@ -165,7 +165,7 @@ START_TEST(an_error_of_who_only_asks_is_recorded_and_logged_lower)
 }
 END_TEST
 
-START_TEST(a_level_that_is_off_writes_nothing)
+START_TEST(disabled_level_writes_nothing)
 {
     base_log_set_level(BASE_LOG_ERROR);
     base_error_log_at(BASE_LOG_WARN);
@@ -178,7 +178,7 @@ START_TEST(a_level_that_is_off_writes_nothing)
 }
 END_TEST
 
-START_TEST(arguments_of_a_level_that_is_off_are_not_evaluated)
+START_TEST(disabled_level_does_not_evaluate_arguments)
 {
     int evaluated = 0;
 
@@ -202,7 +202,7 @@ START_TEST(a_log_line_is_one_line_and_names_its_level)
 }
 END_TEST
 
-START_TEST(a_long_log_line_is_cut_and_ends)
+START_TEST(long_log_line_is_truncated_with_a_newline)
 {
     char        name[4096];
     const char *line;
@@ -217,7 +217,7 @@ START_TEST(a_long_log_line_is_cut_and_ends)
 }
 END_TEST
 
-START_TEST(a_log_that_cannot_be_written_harms_nothing)
+START_TEST(failed_log_write_is_harmless)
 {
     close(STDERR_FILENO);
     errno = EBUSY;
@@ -242,7 +242,7 @@ static void hear(ucxpool_log_level_t level, const char *message, void *arg)
     heard->count++;
 }
 
-START_TEST(a_handler_gets_messages_in_place_of_stderr)
+START_TEST(handler_gets_messages_instead_of_stderr)
 {
     heard_t heard = {0};
 
@@ -259,7 +259,7 @@ START_TEST(a_handler_gets_messages_in_place_of_stderr)
 }
 END_TEST
 
-START_TEST(without_a_handler_it_is_stderr_again)
+START_TEST(removing_the_handler_restores_stderr)
 {
     heard_t first  = {0};
     heard_t second = {0};
@@ -275,7 +275,7 @@ START_TEST(without_a_handler_it_is_stderr_again)
 }
 END_TEST
 
-START_TEST(a_handler_gets_what_the_level_allows)
+START_TEST(handler_gets_messages_of_the_enabled_levels)
 {
     heard_t heard = {0};
 
@@ -313,7 +313,7 @@ static void *say_in_thread(void *arg)
     return NULL;
 }
 
-START_TEST(each_message_goes_to_one_handler_while_they_change)
+START_TEST(each_message_reaches_one_handler_during_changes)
 {
     _Atomic unsigned num[2] = {0, 0};
     pthread_t        threads[2];
@@ -342,28 +342,27 @@ int main(void)
     int      num_failed;
 
     tcase_add_checked_fixture(tcase, caught_begin, caught_end);
-    tcase_add_test(tcase, nothing_failed_yet_is_an_empty_sentence);
-    tcase_add_test(tcase, an_error_returns_its_status_and_keeps_its_sentence);
-    tcase_add_test(tcase, an_error_may_quote_the_last_one);
-    tcase_add_test(tcase, a_long_sentence_is_cut);
-    tcase_add_test(tcase, an_error_is_one_line_whatever_its_text);
-    tcase_add_test(tcase, an_errno_is_told_in_words);
-    tcase_add_test(tcase, an_errno_has_a_status_that_fits);
-    tcase_add_test(tcase, errno_survives_an_error);
-    tcase_add_test(tcase, each_thread_has_a_last_error_of_its_own);
+    tcase_add_test(tcase, error_detail_is_empty_before_any_failure);
+    tcase_add_test(tcase, error_returns_its_status_and_keeps_its_detail);
+    tcase_add_test(tcase, error_may_quote_the_previous_detail);
+    tcase_add_test(tcase, long_detail_is_truncated);
+    tcase_add_test(tcase, error_detail_is_one_line);
+    tcase_add_test(tcase, errno_is_reported_as_text);
+    tcase_add_test(tcase, errno_maps_to_a_status);
+    tcase_add_test(tcase, error_preserves_errno);
+    tcase_add_test(tcase, each_thread_has_its_own_last_error);
     tcase_add_test(tcase, an_error_is_logged_at_info_as_one_line);
-    tcase_add_test(tcase, an_error_that_nobody_is_returned_is_a_warning);
-    tcase_add_test(tcase,
-                   an_error_of_who_only_asks_is_recorded_and_logged_lower);
-    tcase_add_test(tcase, a_level_that_is_off_writes_nothing);
-    tcase_add_test(tcase, arguments_of_a_level_that_is_off_are_not_evaluated);
+    tcase_add_test(tcase, unreturned_error_is_logged_as_a_warning);
+    tcase_add_test(tcase, error_log_level_can_be_lowered);
+    tcase_add_test(tcase, disabled_level_writes_nothing);
+    tcase_add_test(tcase, disabled_level_does_not_evaluate_arguments);
     tcase_add_test(tcase, a_log_line_is_one_line_and_names_its_level);
-    tcase_add_test(tcase, a_long_log_line_is_cut_and_ends);
-    tcase_add_test(tcase, a_log_that_cannot_be_written_harms_nothing);
-    tcase_add_test(tcase, a_handler_gets_messages_in_place_of_stderr);
-    tcase_add_test(tcase, without_a_handler_it_is_stderr_again);
-    tcase_add_test(tcase, a_handler_gets_what_the_level_allows);
-    tcase_add_test(tcase, each_message_goes_to_one_handler_while_they_change);
+    tcase_add_test(tcase, long_log_line_is_truncated_with_a_newline);
+    tcase_add_test(tcase, failed_log_write_is_harmless);
+    tcase_add_test(tcase, handler_gets_messages_instead_of_stderr);
+    tcase_add_test(tcase, removing_the_handler_restores_stderr);
+    tcase_add_test(tcase, handler_gets_messages_of_the_enabled_levels);
+    tcase_add_test(tcase, each_message_reaches_one_handler_during_changes);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
