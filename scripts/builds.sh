@@ -21,14 +21,21 @@ configure() {
             env -C "$work/$name" CONFIG_SHELL=/bin/sh ../../configure -q "$@"
 }
 
-# compile NAME TARGET...
+# compile NAME {TARGET|VARIABLE=VALUE}... - a variable counts for the targets after
+# it.
 compile() {
-    local name=$1 target
+    local name=$1 word variables=()
     shift
     # One after the other: at the same time both would make the library.
-    for target in "$@"; do
-        step "$name: compile $target" 900 nice -n 10 \
-            make -C "$work/$name" -s -j"$jobs" "$target" || return 1
+    for word in "$@"; do
+        case $word in
+        *=*) variables+=("$word") ;;
+        *)
+            step "$name: compile $word" 900 nice -n 10 \
+                make -C "$work/$name" -s -j"$jobs" "$word" \
+                "${variables[@]}" || return 1
+            ;;
+        esac
     done
 }
 

@@ -1,9 +1,12 @@
 # tsan       clang, ThreadSanitizer: the unit tests that have threads
 
+# As in asan, the tests' own code is not optimized.
 make_tsan() {
+    local flags='-g -fno-omit-frame-pointer'
     configure tsan CC="${cache}clang" --enable-werror --enable-tsan \
-        CFLAGS='-O1 -g -fno-omit-frame-pointer' &&
-        compile tsan thread-programs
+        CFLAGS="-O1 $flags" &&
+        compile tsan tests/libtestsupport.la libucxpool-internal.la \
+            libframework.la CFLAGS="-O0 $flags" thread-programs
 }
 
 build_tsan() {
