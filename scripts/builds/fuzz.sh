@@ -17,9 +17,10 @@ fuzz() {
     fi
 }
 
-# One target a processor at a time. The output of each is printed in one piece.
-build_fuzz() {
-    local target running=0 targets=''
+# One target a processor at a time. The output of each is printed in one piece. A
+# subshell waits for its own processes alone, and not for other builds.
+build_fuzz() (
+    running=0 targets=''
     for target in "$work"/asan/tests/fuzz/fuzz_*; do
         [ -x "$target" ] && [ -d "$top/tests/fuzz/corpus/${target##*/fuzz_}" ] ||
             continue
@@ -36,4 +37,4 @@ build_fuzz() {
         cat "$logs/${target##*/}.said"
     done
     ! grep -qs FAIL "$work"/fuzz/*.trs
-}
+)
