@@ -12,14 +12,26 @@ make_spark() {
     jars=$(echo "$venv"/lib/python3*/site-packages/pyspark/jars)
     configure spark CC="${cache}gcc" --enable-werror --with-java \
         --with-spark="$jars" &&
-        compile spark libucxpool.la java-tests
+        compile spark libucxpool.la java-tests &&
+        rm -f "$work/spark/classes.jsa" &&
+        with_spark 'spark: archive of classes' '' \
+            "$top/tests/spark/make_archive.py" "$work/spark/classes.jsa"
 }
 
-# Its virtual machines live for seconds: the second compiler does not pay.
+# with_spark NAME JAVA-OPTION SCRIPT... - virtual machines live for seconds: the
+# second compiler does not pay.
+with_spark() {
+    local name=$1 options="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    options="$options -Xlog:cds*=off $2"
+    shift 2
+    step "$name" 1200 env LIBUCXPOOL_BUILD="$work/spark" \
+        JAVA_TOOL_OPTIONS="$options" "$work/spark/venv/bin/python" "$@"
+}
+
 build_spark() {
-    step 'spark: tests on clusters' 1200 env LIBUCXPOOL_BUILD="$work/spark" \
-        JAVA_TOOL_OPTIONS='-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' \
-        "$work/spark/venv/bin/python" "$top/tests/python/run.py" \
+    with_spark 'spark: tests on clusters' \
+        "-XX:SharedArchiveFile=$work/spark/classes.jsa" \
+        "$top/tests/python/run.py" \
         --in "$top/tests/spark" "$work/spark/tests" \
         test_java test_shuffle test_fallback test_failures test_examples test_claims \
         test_standalone test_hosts
