@@ -132,7 +132,7 @@ static ucxpool_channel_t *connect_to_heard(ucxpool_t *pool)
 static void await_open(ucxpool_channel_t *channel)
 {
     two_check(ucxpool_channel_wait(channel, MINUTE) == UCXPOOL_OK);
-    two_check(core_channel_is_pushed(channel));
+    two_check(channel->peer.pushes);
 }
 
 /* The second pool of the child's has a channel, too. */
