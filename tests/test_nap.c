@@ -1,4 +1,5 @@
-/* A thread that waits for anything beside one that polls: see pool/nap.h. */
+/* A thread that waits for anything while another thread polls: see
+ * pool/nap.h. */
 #include "core/pool.h"
 #include "pair.h"
 
@@ -14,11 +15,10 @@
 
 static pair_t pair;
 
-/* The thread that polls. */
 static pthread_t poller;
 static bool      is_polled; /* atomic */
 
-/* The one that waits, what it was told, and how its wait has ended. */
+/* The waiting thread, its arguments, and the result of its wait. */
 static pthread_t          waiter;
 static bool               asks_for_events;
 static uint64_t           timeout_ns;
@@ -35,7 +35,7 @@ static void *wait_for_message(void *arg)
     if (asks_for_events) {
         (void)ucxpool_event_get(pair.a, &event, 1, &num);
     }
-    /* A wait ends when anything moves in it. */
+    /* The wait returns when anything happens in the pool. */
     do {
         status = ucxpool_wait(pair.a, timeout_ns);
     } while ((status == UCXPOOL_OK) &&
@@ -55,7 +55,7 @@ static bool has_ended(void)
     return __atomic_load_n(&is_over, __ATOMIC_SEQ_CST);
 }
 
-/* A wait that is short may be over before it is seen to nap. */
+/* A short wait may return before it is seen to nap. */
 static bool naps_or_has_ended(void)
 {
     return is_napping() || has_ended();
@@ -81,7 +81,7 @@ static void stop_polling(void)
     ck_assert_int_eq(pthread_join(poller, NULL), 0);
 }
 
-/* The other pool's part, ten seconds at most. */
+/* Progresses pool b until is_so(), for at most ten seconds. */
 static void until(bool (*is_so)(void))
 {
     uint64_t deadline = pair_deadline();
@@ -93,7 +93,7 @@ static void until(bool (*is_so)(void))
     }
 }
 
-/* A thread that polls a, and one that waits on it, and therefore naps. */
+/* One thread polls pool a. Another waits on it, and therefore naps. */
 static void begin(bool with_events, uint64_t time_ns)
 {
     asks_for_events = with_events;
@@ -115,7 +115,7 @@ static void stop(void)
     pair_cleanup(&pair);
 }
 
-/* To a, from b. */
+/* Post a send from b to a. */
 static ucxpool_request_t *post(void)
 {
     static char        byte = 'x';
@@ -134,7 +134,7 @@ static void finish(ucxpool_request_t *send)
     (void)pair_finish(&pair, send);
 }
 
-START_TEST(what_another_finds_ends_a_nap)
+START_TEST(a_nap_ends_when_the_polling_thread_finds_work)
 {
     ucxpool_request_t *send;
 
@@ -146,8 +146,8 @@ START_TEST(what_another_finds_ends_a_nap)
 }
 END_TEST
 
-/* The same without threads. */
-START_TEST(those_who_nap_are_woken_for_what_is_found)
+/* Run the same scenario in one thread. */
+START_TEST(napping_threads_wake_for_events_found_by_the_polling_thread)
 {
     core_wakeup_t     *wakeup = &pair.a->wakeup;
     ucxpool_event_t    events[4];
@@ -173,7 +173,7 @@ START_TEST(those_who_nap_are_woken_for_what_is_found)
 }
 END_TEST
 
-START_TEST(it_sees_to_the_pool_when_nobody_polls_any_more)
+START_TEST(a_napping_thread_progresses_the_pool_when_polling_stops)
 {
     ucxpool_request_t *send;
 
@@ -185,7 +185,7 @@ START_TEST(it_sees_to_the_pool_when_nobody_polls_any_more)
 }
 END_TEST
 
-START_TEST(its_time_is_over_while_another_polls)
+START_TEST(a_nap_times_out_while_another_thread_polls)
 {
     begin(false, 200 * MILLISECOND);
     until(has_ended);
@@ -195,8 +195,8 @@ START_TEST(its_time_is_over_while_another_polls)
 }
 END_TEST
 
-/* The same thread polls between its waits: that makes it no other. */
-START_TEST(who_polls_between_its_waits_does_not_nap)
+/* A thread that polls between its waits does not count as another thread. */
+START_TEST(a_thread_that_polls_between_its_waits_does_not_nap)
 {
     uint64_t num_polls;
 
@@ -218,12 +218,15 @@ int main(void)
     int      num_failed;
 
     tcase_add_checked_fixture(tcase, start, stop);
-    tcase_add_loop_test(tcase, what_another_finds_ends_a_nap, 0, 2);
-    tcase_add_loop_test(tcase, those_who_nap_are_woken_for_what_is_found, 0, 2);
-    tcase_add_loop_test(tcase, it_sees_to_the_pool_when_nobody_polls_any_more,
-                        0, 2);
-    tcase_add_test(tcase, its_time_is_over_while_another_polls);
-    tcase_add_test(tcase, who_polls_between_its_waits_does_not_nap);
+    tcase_add_loop_test(tcase, a_nap_ends_when_the_polling_thread_finds_work, 0,
+                        2);
+    tcase_add_loop_test(
+        tcase, napping_threads_wake_for_events_found_by_the_polling_thread, 0,
+        2);
+    tcase_add_loop_test(
+        tcase, a_napping_thread_progresses_the_pool_when_polling_stops, 0, 2);
+    tcase_add_test(tcase, a_nap_times_out_while_another_thread_polls);
+    tcase_add_test(tcase, a_thread_that_polls_between_its_waits_does_not_nap);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

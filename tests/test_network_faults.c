@@ -1,4 +1,4 @@
-/* UCX is to use another network device, and cannot. */
+/* UCX fails to open another network device when it is needed. */
 #include "calls.h"
 #include "core/pool.h"
 #include "pair.h"
@@ -14,7 +14,7 @@
 
 #define EVERYWHERE "LISTEN_WITHOUT_SECRET=y LOG_LEVEL=none "
 
-/* An address of this host on a device that pools do not begin with. */
+/* An address of this host on a device that new pools do not open. */
 static char outside[INET_ADDRSTRLEN];
 
 static void find_outside(void)
@@ -43,7 +43,7 @@ static ucxpool_channel_attr_t attr_of(const ucxpool_channel_t *channel)
     return attr;
 }
 
-/* a calls b there, and both ends are open. */
+/* Connect a to b at that address, up to the open state on both sides. */
 static void open_pair(pair_t *pair, ucxpool_listener_t *listener,
                       const char *host)
 {
@@ -59,7 +59,7 @@ static void close_pair(pair_t *pair)
     ucxpool_channel_close(pair->to_a);
 }
 
-/* The channel of a cannot have the ucx wire. */
+/* The channel of a fails because it cannot use the ucx wire. */
 static void require_refused(pair_t *pair, ucxpool_listener_t *listener,
                             const char *host)
 {
@@ -83,8 +83,8 @@ static void destroy(pair_t *pair)
     ucxpool_destroy(pair->b);
 }
 
-/* Registering, or taking a handler, fails with the other devices, and with
- * those that UCX had before. */
+/* Memory registration, or setting a handler, fails with the new devices and
+ * again with the devices that UCX had before. */
 static void lose(ucxpool_t *pool, calls_name_t call)
 {
     ucxpool_listener_t *listener;
@@ -141,8 +141,8 @@ START_TEST(lost_ucx_refuses_the_ucx_wire_and_is_restarted)
 }
 END_TEST
 
-/* A peer that can only use `ucx` calls the pool: its channel fails, too. */
-START_TEST(lost_ucx_refuses_a_caller)
+/* The channel of a peer that can only use `ucx` fails as well. */
+START_TEST(lost_ucx_refuses_an_incoming_connection)
 {
     ucxpool_listener_t *listener;
     pair_t              pair = {
@@ -162,7 +162,7 @@ START_TEST(lost_ucx_refuses_a_caller)
 }
 END_TEST
 
-/* Pool a has an endpoint, so that UCX cannot be restarted with the device. */
+/* Pool a has an endpoint, so UCX cannot be restarted with the new device. */
 START_TEST(a_device_that_cannot_be_added_leaves_the_map_wire)
 {
     ucxpool_t          *a         = pair_pool(EVERYWHERE);
@@ -204,8 +204,9 @@ START_TEST(a_device_that_cannot_be_added_fails_the_ucx_wire)
 }
 END_TEST
 
-/* No socket may connect to the broadcast address without asking for it. */
-START_TEST(an_address_without_a_route_is_no_way)
+/* Connecting to the broadcast address fails unless the socket sets
+ * SO_BROADCAST. */
+START_TEST(connect_fails_for_an_address_without_a_route)
 {
     ucxpool_t          *a         = pair_pool(EVERYWHERE);
     ucxpool_t          *c         = pair_pool(EVERYWHERE "WIRE=ucx");
@@ -224,7 +225,7 @@ START_TEST(an_address_without_a_route_is_no_way)
         UCXPOOL_OK);
     open_pair(&to_c, c_listens, "127.0.0.1");
     core_lock(a);
-    ck_assert(wireup_network_connect(a, &where)); /* UCX is not the cause */
+    ck_assert(wireup_network_connect(a, &where)); /* the error is not UCX's */
     ck_assert(!wireup_network_connect(a, &unusable));
     where.addresses[where.num_addresses++] = unusable.addresses[0];
     ck_assert(!wireup_network_connect(a, &where));
@@ -242,7 +243,7 @@ static void count_opened(ucxpool_log_level_t level, const char *text, void *arg)
     }
 }
 
-START_TEST(address_get_warns_once_of_the_devices_it_opens)
+START_TEST(address_get_warns_once_about_the_devices_it_opens)
 {
     ucxpool_t *pool       = pair_pool("LOG_LEVEL=warn");
     int        num_warned = 0;
@@ -281,11 +282,12 @@ int main(void)
     tcase_add_loop_test(tcase, lost_ucx_leaves_the_map_wire, 0, NUM_CALLS);
     tcase_add_loop_test(tcase, lost_ucx_refuses_the_ucx_wire_and_is_restarted,
                         0, NUM_CALLS);
-    tcase_add_loop_test(tcase, lost_ucx_refuses_a_caller, 0, NUM_CALLS);
+    tcase_add_loop_test(tcase, lost_ucx_refuses_an_incoming_connection, 0,
+                        NUM_CALLS);
     tcase_add_test(tcase, a_device_that_cannot_be_added_leaves_the_map_wire);
     tcase_add_test(tcase, a_device_that_cannot_be_added_fails_the_ucx_wire);
-    tcase_add_test(tcase, an_address_without_a_route_is_no_way);
-    tcase_add_test(tcase, address_get_warns_once_of_the_devices_it_opens);
+    tcase_add_test(tcase, connect_fails_for_an_address_without_a_route);
+    tcase_add_test(tcase, address_get_warns_once_about_the_devices_it_opens);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);

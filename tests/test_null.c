@@ -1,10 +1,12 @@
 /*
- * Every public function given NULL where a handle or a place for its answer
- * belongs. tests/check_exports.sh sees to it that each exported name stands
- * here. What takes no pointer: ucxpool_status_string(),
+ * Every public function returns an error when it is given NULL for a handle or
+ * an output. tests/check_exports.sh requires that every exported name occurs
+ * here.
+ *
+ * These functions take no pointer: ucxpool_status_string(),
  * ucxpool_version_string(), ucxpool_device_count(), ucxpool_log_set_level(),
- * ucxpool_torch_refuse_graph(). What takes none for another purpose:
- * ucxpool_log_set_handler().
+ * ucxpool_torch_refuse_graph(). For ucxpool_log_set_handler(), NULL has a
+ * meaning of its own.
  */
 #include "base/error.h"
 #include "pair.h"
@@ -19,7 +21,7 @@
 #define TAG      UINT64_C(3)
 #define ALL_BITS UINT64_MAX
 
-/* The last error names the function, and NULL. */
+/* The last error names the function and NULL. */
 static void check_said(const char *call)
 {
     const char *begin = strstr(call, "ucxpool_");
@@ -38,7 +40,8 @@ static void check_refused(ucxpool_status_t status, const char *call)
     check_said(call);
 }
 
-/* What the call before has said is not taken for this one's. */
+/* Replaces the last error, so that an old one is not mistaken for the next
+ * call's. */
 static void forget(void)
 {
     (void)base_error(UCXPOOL_ERR_IO, "nothing was said");
@@ -285,8 +288,8 @@ START_TEST(messages)
 }
 END_TEST
 
-/* Its structs end before ours, or after. */
-START_TEST(callers_of_other_versions_get_what_both_know)
+/* The caller's structs are shorter than ours, or longer. */
+START_TEST(callers_of_other_versions_get_the_fields_both_know)
 {
     struct {
         ucxpool_channel_attr_t attr;
@@ -364,7 +367,7 @@ START_TEST(heaps)
 }
 END_TEST
 
-/* NULL is a stream there, and where a pool belongs, the device's own. */
+/* NULL is a valid stream here; for a pool it selects the device's own. */
 START_TEST(frameworks)
 {
     refused(ucxpool_framework_pool(UCXPOOL_FRAMEWORK_HOST, NULL));
@@ -399,7 +402,7 @@ START_TEST(rmm)
 }
 END_TEST
 
-START_TEST(questions_to_ucx_and_to_gpus)
+START_TEST(queries_of_ucx_and_gpus)
 {
     ucxpool_domain_t       domain;
     ucxpool_peer_timeout_t timeout;
@@ -472,12 +475,12 @@ int main(void)
     tcase_add_test(tcase, sends_and_receives);
     tcase_add_test(tcase, requests);
     tcase_add_test(tcase, messages);
-    tcase_add_test(tcase, callers_of_other_versions_get_what_both_know);
+    tcase_add_test(tcase, callers_of_other_versions_get_the_fields_both_know);
     tcase_add_test(tcase, statistics);
     tcase_add_test(tcase, heaps);
     tcase_add_test(tcase, frameworks);
     tcase_add_test(tcase, rmm);
-    tcase_add_test(tcase, questions_to_ucx_and_to_gpus);
+    tcase_add_test(tcase, queries_of_ucx_and_gpus);
     tcase_add_test(tcase, errors_and_streams);
     tcase_add_test(tcase, verbs);
     suite_add_tcase(suite, tcase);

@@ -1,4 +1,4 @@
-/* What NVIDIA's management library says of a GPU. */
+/* Properties of a GPU that NVIDIA's management library reports. */
 #include <config.h>
 
 #include "mem/nvml.h"
@@ -42,7 +42,7 @@ static void check_unknown(const char *words)
     ck_assert_msg(strstr(facts.reason, words) != NULL, "%s", facts.reason);
 }
 
-START_TEST(the_window_and_the_version_of_the_driver_are_told)
+START_TEST(reports_the_window_and_the_driver_version)
 {
     setenv("NVML_STAND_IN", "bar1=268435456,used=67108864,driver=1.2.3", 1);
     mem_nvml_query(BUS_ID, &facts);
@@ -54,7 +54,7 @@ START_TEST(the_window_and_the_version_of_the_driver_are_told)
 }
 END_TEST
 
-START_TEST(no_library_is_no_error)
+START_TEST(a_missing_library_is_no_error)
 {
     setenv(MEM_NVML_LIBRARY_VARIABLE, "/nonexistent/libnvidia-ml.so.1", 1);
     check_unknown("/nonexistent/libnvidia-ml.so.1");
@@ -87,7 +87,7 @@ START_TEST(a_gpu_without_a_window_is_no_error)
 }
 END_TEST
 
-START_TEST(a_gpu_that_is_not_there_is_no_error)
+START_TEST(a_missing_gpu_is_no_error)
 {
     mem_nvml_query("0001:01:00.0", &facts);
     ck_assert_uint_eq(facts.bar1_size, 0);
@@ -97,7 +97,7 @@ START_TEST(a_gpu_that_is_not_there_is_no_error)
 }
 END_TEST
 
-START_TEST(a_version_that_is_not_told_is_empty)
+START_TEST(an_unknown_version_is_empty)
 {
     setenv("NVML_STAND_IN", "fail=nvmlSystemGetDriverVersion:7", 1);
     mem_nvml_query(BUS_ID, &facts);
@@ -114,13 +114,13 @@ int main(void)
     int      num_failed;
 
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, the_window_and_the_version_of_the_driver_are_told);
-    tcase_add_test(tcase, no_library_is_no_error);
+    tcase_add_test(tcase, reports_the_window_and_the_driver_version);
+    tcase_add_test(tcase, a_missing_library_is_no_error);
     tcase_add_test(tcase, another_library_is_no_error);
     tcase_add_test(tcase, a_library_that_does_not_start_is_no_error);
     tcase_add_test(tcase, a_gpu_without_a_window_is_no_error);
-    tcase_add_test(tcase, a_gpu_that_is_not_there_is_no_error);
-    tcase_add_test(tcase, a_version_that_is_not_told_is_empty);
+    tcase_add_test(tcase, a_missing_gpu_is_no_error);
+    tcase_add_test(tcase, an_unknown_version_is_empty);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

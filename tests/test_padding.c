@@ -1,4 +1,5 @@
-/* What lies between the segments of a message tells the peer nothing. */
+/* Padding between the segments of a message discloses no other data to the
+ * peer. */
 #include "core/pool.h"
 #include "pair.h"
 #include "xfer/message.h"
@@ -18,18 +19,18 @@ static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
 #define TAG      UINT64_C(5)
 #define ALL_BITS UINT64_MAX
 
-/* What the sender's blocks hold from before, and what it sends now. */
+/* Fill bytes: old content of the sender's blocks, and the payload sent now. */
 #define SECRET 0xa7
 #define PUBLIC 0x11
 
-/* Segments that leave 15 bytes of padding each. */
+/* Segments that leave 15 bytes of padding after each. */
 #define ODD_LENGTH   17
 #define STRIDE       32
 #define NUM_SEGMENTS 5000
-/* What goes with its descriptor. */
+/* Metadata sent with the descriptor. */
 #define NUM_EAGER 100
 
-/* As if they had been sent, and not to this peer. */
+/* Fills the pool's blocks with data of earlier messages to another peer. */
 static void hide_secrets(ucxpool_t *pool)
 {
     size_t   size = block_pool_block_size(pool->memory.blocks);
@@ -49,7 +50,7 @@ static void hide_secrets(ucxpool_t *pool)
 
 typedef void (*visit_t)(const uint8_t *bytes, size_t size);
 
-/* All memory of a pool, mapped once more: as a peer would. */
+/* Maps all memory of a pool once more, as a peer would, and visits it. */
 static void visit(ucxpool_t *pool, visit_t action)
 {
     for (unsigned i = 0; i < pool->memory.regions.num_regions; i++) {
@@ -68,7 +69,7 @@ static void check_has_none(const uint8_t *bytes, size_t size)
     ck_assert_ptr_null(memchr(bytes, SECRET, size));
 }
 
-/* Where the message lies, it lies alone. */
+/* A stride that holds bytes of the message holds no secret. */
 static void check_beside_message(const uint8_t *bytes, size_t size)
 {
     for (size_t at = 0; at < size; at += STRIDE) {
@@ -84,12 +85,12 @@ static size_t make_segments(ucxpool_segment_t *segments, uint8_t *bytes,
     for (size_t i = 0; i < count; i++) {
         segments[i] = (ucxpool_segment_t){bytes, ODD_LENGTH};
     }
-    /* No padding follows the last one. */
+    /* The last segment has no padding. */
     segments[count - 1].length = STRIDE;
     return (count - 1) * ODD_LENGTH + STRIDE;
 }
 
-START_TEST(blocks_tell_nothing_of_earlier_messages)
+START_TEST(blocks_disclose_no_earlier_messages)
 {
     static uint8_t           target[NUM_SEGMENTS * STRIDE];
     static ucxpool_segment_t segments[NUM_SEGMENTS];
@@ -101,7 +102,7 @@ START_TEST(blocks_tell_nothing_of_earlier_messages)
 
     memset(source, PUBLIC, sizeof(source));
     pair_init(&pair, wires[_i], wires[_i]);
-    /* The target as a whole would be written in place. */
+    /* Without this, the send would write directly to the target. */
     pair.b->needs_registration = true;
     hide_secrets(pair.a);
     length = make_segments(segments, source, NUM_SEGMENTS);
@@ -122,7 +123,7 @@ START_TEST(blocks_tell_nothing_of_earlier_messages)
 }
 END_TEST
 
-/* Send so many bytes with their descriptor, and take what came. */
+/* Send a message of so many bytes with metadata, and receive it. */
 static ucxpool_message_t *
 send_eager(pair_t *pair, const ucxpool_segment_t *segments, size_t count)
 {
@@ -138,7 +139,7 @@ send_eager(pair_t *pair, const ucxpool_segment_t *segments, size_t count)
     return message;
 }
 
-START_TEST(descriptors_tell_nothing_of_earlier_messages)
+START_TEST(descriptors_disclose_no_earlier_messages)
 {
     ucxpool_segment_t  segments[NUM_EAGER];
     uint8_t            source[4096];
@@ -170,9 +171,9 @@ int main(void)
     int      num_failed;
 
     tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, blocks_tell_nothing_of_earlier_messages, 0,
+    tcase_add_loop_test(tcase, blocks_disclose_no_earlier_messages, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, descriptors_tell_nothing_of_earlier_messages, 0,
+    tcase_add_loop_test(tcase, descriptors_disclose_no_earlier_messages, 0,
                         NUM_WIRES);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

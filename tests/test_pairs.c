@@ -1,5 +1,5 @@
-/* Passes over lists of segments, of each kind that the processor has: what a
- * plain loop finds, they find. */
+/* Scans of segment lists. Each variant that the processor supports must return
+ * the same results as a plain loop. */
 #include "copy/plan.c"
 
 #include <check.h>
@@ -54,7 +54,7 @@ static void choose(int kind)
     passes = &kinds[((kind == 1) && !HAS_AVX2()) ? 0 : kind];
 }
 
-/* All of one length, with addresses; any number of them. */
+/* Segments of equal length with addresses; any number of them. */
 static void make_list(void)
 {
     num = (size_t)random() % MAX_SEGMENTS;
@@ -93,7 +93,7 @@ START_TEST(a_run_ends_where_an_address_is_null)
 }
 END_TEST
 
-START_TEST(addresses_are_copied_as_far_as_lengths_are_alike)
+START_TEST(addresses_are_copied_while_lengths_are_equal)
 {
     choose(_i);
     for (int round = 0; round < ROUNDS; round++) {
@@ -133,7 +133,7 @@ START_TEST(lengths_are_summed)
 }
 END_TEST
 
-START_TEST(lists_with_null_or_vast_lengths_are_for_a_slower_pass)
+START_TEST(lists_with_null_or_huge_lengths_take_the_slow_path)
 {
     uint64_t sum;
 
@@ -152,8 +152,8 @@ START_TEST(lists_with_null_or_vast_lengths_are_for_a_slower_pass)
 }
 END_TEST
 
-/* Addresses with the highest bit are none that a process has, but no NULL. */
-START_TEST(addresses_are_there_up_to_the_first_null)
+/* No process has addresses with the highest bit set, but they are not NULL. */
+START_TEST(addresses_are_counted_up_to_the_first_null)
 {
     static void *list[MAX_SEGMENTS];
 
@@ -180,9 +180,9 @@ END_TEST
 #define START UINT64_C(0x7f0000001000)
 #define ROOM  (UINT64_C(1) << 33)
 
-/* Not inside by one byte, or by so much that a sum of it is small again. */
+/* Outside by one byte, or so far outside that the sum overflows. */
 static const struct {
-    uint64_t at; /* behind the start */
+    uint64_t at; /* after the start */
     uint64_t length;
 } outsiders[] = {
     {ROOM, 1},
@@ -200,7 +200,7 @@ static const struct {
 };
 #define NUM_OUTSIDERS (sizeof(outsiders) / sizeof(outsiders[0]))
 
-START_TEST(segments_are_even_up_to_the_first_that_is_not)
+START_TEST(even_segments_end_at_the_first_odd_one)
 {
     static const ucxpool_segment_t others[] = {
         {(void *)(uintptr_t)(START + ROOM + 1), 77},
@@ -234,7 +234,7 @@ START_TEST(segments_are_even_up_to_the_first_that_is_not)
 }
 END_TEST
 
-START_TEST(segments_are_inside_up_to_the_first_that_is_not)
+START_TEST(segments_inside_end_at_the_first_outside)
 {
     choose(_i);
     for (int round = 0; round < ROUNDS; round++) {
@@ -261,7 +261,7 @@ START_TEST(segments_are_inside_up_to_the_first_that_is_not)
 }
 END_TEST
 
-START_TEST(pieces_are_within_up_to_the_first_that_is_not)
+START_TEST(pieces_inside_end_at_the_first_outside)
 {
     static const uint64_t places[] = {ROOM + 1, UINT64_MAX, HIGHEST_BIT,
                                       HIGHEST_BIT - 1};
@@ -298,19 +298,19 @@ int main(void)
     tcase_add_loop_test(tcase, a_run_ends_where_a_length_differs, 0, num_kinds);
     tcase_add_loop_test(tcase, a_run_ends_where_an_address_is_null, 0,
                         num_kinds);
-    tcase_add_loop_test(tcase, addresses_are_copied_as_far_as_lengths_are_alike,
-                        0, num_kinds);
+    tcase_add_loop_test(tcase, addresses_are_copied_while_lengths_are_equal, 0,
+                        num_kinds);
     tcase_add_loop_test(tcase, lengths_are_summed, 0, num_kinds);
     tcase_add_loop_test(tcase,
-                        lists_with_null_or_vast_lengths_are_for_a_slower_pass,
-                        0, num_kinds);
-    tcase_add_loop_test(tcase, addresses_are_there_up_to_the_first_null, 0,
+                        lists_with_null_or_huge_lengths_take_the_slow_path, 0,
                         num_kinds);
-    tcase_add_loop_test(tcase, segments_are_even_up_to_the_first_that_is_not, 0,
+    tcase_add_loop_test(tcase, addresses_are_counted_up_to_the_first_null, 0,
                         num_kinds);
-    tcase_add_loop_test(tcase, segments_are_inside_up_to_the_first_that_is_not,
-                        0, num_kinds);
-    tcase_add_loop_test(tcase, pieces_are_within_up_to_the_first_that_is_not, 0,
+    tcase_add_loop_test(tcase, even_segments_end_at_the_first_odd_one, 0,
+                        num_kinds);
+    tcase_add_loop_test(tcase, segments_inside_end_at_the_first_outside, 0,
+                        num_kinds);
+    tcase_add_loop_test(tcase, pieces_inside_end_at_the_first_outside, 0,
                         num_kinds);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_ENV);

@@ -1,4 +1,4 @@
-/* Values of settings: from text, and back. */
+/* Parsing and printing the values of settings. */
 #include "base/config.h"
 #include "base/text.h"
 
@@ -8,7 +8,7 @@
 
 #define NUM(_array) (sizeof(_array) / sizeof((_array)[0]))
 
-/* What an output holds that must not be touched. */
+/* Initial value of an output that must not be written. */
 #define UNTOUCHED 77
 
 typedef struct example {
@@ -59,7 +59,7 @@ START_TEST(a_size_may_name_bytes_and_be_in_any_case)
 }
 END_TEST
 
-START_TEST(the_largest_size_is_taken_and_the_next_is_not)
+START_TEST(the_largest_size_is_accepted_and_the_next_rejected)
 {
     size_t size = UNTOUCHED;
 
@@ -67,10 +67,10 @@ START_TEST(the_largest_size_is_taken_and_the_next_is_not)
     ck_assert_uint_eq(size, SIZE_MAX - 2);
 
     size = UNTOUCHED;
-    /* These would be taken for inf and auto. */
+    /* These values would be read as inf and auto. */
     ck_assert(!base_parse_size("18446744073709551614", &size));
     ck_assert(!base_parse_size("18446744073709551615", &size));
-    /* These overflow: in a sum, in a product, by the suffix. */
+    /* These overflow in a sum, in a product, or by the suffix. */
     ck_assert(!base_parse_size("18446744073709551616", &size));
     ck_assert(!base_parse_size("99999999999999999999", &size));
     ck_assert(!base_parse_size("16777216t", &size));
@@ -79,7 +79,7 @@ START_TEST(the_largest_size_is_taken_and_the_next_is_not)
 }
 END_TEST
 
-START_TEST(what_is_no_size_is_refused)
+START_TEST(invalid_sizes_are_rejected)
 {
     static const char *const texts[] = {
         "",   " ",    "m",        "4x",  "4mm",  "4bb",  "4bk",     "4 m",
@@ -121,7 +121,7 @@ START_TEST(a_time_has_a_unit)
 }
 END_TEST
 
-START_TEST(what_is_no_time_is_refused)
+START_TEST(invalid_times_are_rejected)
 {
     static const char *const texts[] = {"",
                                         "5",
@@ -159,7 +159,7 @@ START_TEST(a_number_is_decimal_and_fits)
 }
 END_TEST
 
-START_TEST(what_is_no_number_is_refused)
+START_TEST(invalid_numbers_are_rejected)
 {
     static const char *const texts[] = {
         "",    "-1",         "1k",
@@ -175,7 +175,7 @@ START_TEST(what_is_no_number_is_refused)
 }
 END_TEST
 
-START_TEST(a_percentage_may_have_its_sign)
+START_TEST(a_percentage_may_have_a_percent_sign)
 {
     unsigned percent;
 
@@ -188,7 +188,7 @@ START_TEST(a_percentage_may_have_its_sign)
 }
 END_TEST
 
-START_TEST(what_is_no_percentage_is_refused)
+START_TEST(invalid_percentages_are_rejected)
 {
     static const char *const texts[] = {"",     "%",   "101", "25 %",
                                         "25%%", "-1%", "2.5", "4294967321"};
@@ -218,7 +218,7 @@ START_TEST(a_word_is_found_by_its_index)
 }
 END_TEST
 
-START_TEST(a_switch_is_yes_or_no_in_many_words)
+START_TEST(a_switch_accepts_many_words_for_yes_and_no)
 {
     static const char *const yes[] = {"y", "Y", "yes", "on", "true", "1"};
     static const char *const no[]  = {"n", "N", "no", "off", "False", "0"};
@@ -237,7 +237,7 @@ START_TEST(a_switch_is_yes_or_no_in_many_words)
 }
 END_TEST
 
-START_TEST(a_size_written_is_the_shortest_that_reads_the_same)
+START_TEST(sizes_are_printed_in_the_shortest_exact_form)
 {
     static const example_t examples[] = {
         {"0", 0},
@@ -265,7 +265,7 @@ START_TEST(a_size_written_is_the_shortest_that_reads_the_same)
 }
 END_TEST
 
-START_TEST(a_time_written_is_the_shortest_that_reads_the_same)
+START_TEST(times_are_printed_in_the_shortest_exact_form)
 {
     static const example_t examples[] = {
         {"0", 0},
@@ -301,18 +301,18 @@ int main(void)
 
     tcase_add_test(tcase, a_size_is_bytes_or_has_a_suffix);
     tcase_add_test(tcase, a_size_may_name_bytes_and_be_in_any_case);
-    tcase_add_test(tcase, the_largest_size_is_taken_and_the_next_is_not);
-    tcase_add_test(tcase, what_is_no_size_is_refused);
+    tcase_add_test(tcase, the_largest_size_is_accepted_and_the_next_rejected);
+    tcase_add_test(tcase, invalid_sizes_are_rejected);
     tcase_add_test(tcase, a_time_has_a_unit);
-    tcase_add_test(tcase, what_is_no_time_is_refused);
+    tcase_add_test(tcase, invalid_times_are_rejected);
     tcase_add_test(tcase, a_number_is_decimal_and_fits);
-    tcase_add_test(tcase, what_is_no_number_is_refused);
-    tcase_add_test(tcase, a_percentage_may_have_its_sign);
-    tcase_add_test(tcase, what_is_no_percentage_is_refused);
+    tcase_add_test(tcase, invalid_numbers_are_rejected);
+    tcase_add_test(tcase, a_percentage_may_have_a_percent_sign);
+    tcase_add_test(tcase, invalid_percentages_are_rejected);
     tcase_add_test(tcase, a_word_is_found_by_its_index);
-    tcase_add_test(tcase, a_switch_is_yes_or_no_in_many_words);
-    tcase_add_test(tcase, a_size_written_is_the_shortest_that_reads_the_same);
-    tcase_add_test(tcase, a_time_written_is_the_shortest_that_reads_the_same);
+    tcase_add_test(tcase, a_switch_accepts_many_words_for_yes_and_no);
+    tcase_add_test(tcase, sizes_are_printed_in_the_shortest_exact_form);
+    tcase_add_test(tcase, times_are_printed_in_the_shortest_exact_form);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

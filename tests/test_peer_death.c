@@ -1,4 +1,4 @@
-/* What is left when a peer ends, at any moment and in any way. */
+/* Effects of a peer's death at any moment and in any way. */
 #include "core/channel.h"
 #include "pair.h"
 #include "rounds.h"
@@ -17,7 +17,7 @@
 #define LENGTH   (256u * 1024u)
 #define LANES    4
 
-/* The peer's end is noticed at once, not by PEER_TIMEOUT. */
+/* The peer's end is detected at once, not after PEER_TIMEOUT. */
 static const char *const wires[] = {"WIRE=map FRAG_SIZE=16k INPLACE_MIN=4k "
                                     "PEER_TIMEOUT=1h",
                                     "WIRE=ucx FRAG_SIZE=64k INPLACE_MIN=4k "
@@ -25,8 +25,8 @@ static const char *const wires[] = {"WIRE=map FRAG_SIZE=16k INPLACE_MIN=4k "
 
 typedef enum way {
     WAY_KILL,    /* SIGKILL */
-    WAY_EXIT,    /* exit(), the pool as it is */
-    WAY_DESTROY, /* ucxpool_destroy(), while we read */
+    WAY_EXIT,    /* exit() without destroying the pool */
+    WAY_DESTROY, /* ucxpool_destroy() while we read */
     NUM_WAYS
 } way_t;
 
@@ -68,7 +68,7 @@ static void free_lanes(two_t *two, lane_t *lanes)
     }
 }
 
-/* An ended request goes, and the next is posted; false: it could not be. */
+/* Frees the completed request and posts the next. false: posting failed. */
 static bool renew(two_t *two, lane_t *lane)
 {
     bool posted = true;
@@ -101,9 +101,9 @@ static void run_step(two_t *two, lane_t *lanes)
     ucxpool_progress(two->pool);
 }
 
-/* LeakSanitizer asks this when a process ends. Of a pool that is there still it
- * sees too little: UCX points to memory from within mappings of its own, where
- * the sanitizer does not look (ucp_ep_create_base(), uct_mm_seg_new()). */
+/* LeakSanitizer calls this when a process ends. It would report false leaks for
+ * a pool that still exists: UCX stores pointers in its own mappings, where the
+ * sanitizer does not look (ucp_ep_create_base(), uct_mm_seg_new()). */
 static bool ends_with_pool;
 
 __attribute__((visibility("default"))) int __lsan_is_turned_off(void);
@@ -113,7 +113,7 @@ int __lsan_is_turned_off(void)
     return ends_with_pool;
 }
 
-/* The peer goes on until it is told to end, or killed. */
+/* The peer runs until it receives the order to end, or is killed. */
 static void run_peer(two_t *two, way_t way)
 {
     lane_t lanes[LANES];
@@ -161,8 +161,8 @@ static bool has_pending(const lane_t *lanes)
     return false;
 }
 
-/* Survivors end with an error, and soon; where nothing was under way any more,
- * they learn it by what they post next. */
+/* The requests of a survivor end with an error, and soon. Without pending
+ * requests, the survivor gets the error from its next post. */
 static void await_end(two_t *two, const lane_t *lanes)
 {
     uint64_t late = pair_deadline();
@@ -207,7 +207,7 @@ static void survive(two_t *two, way_t way)
     close(two->talk);
 }
 
-START_TEST(a_peer_that_ends_at_any_moment_ends_the_requests_and_no_more)
+START_TEST(a_peer_that_ends_at_any_moment_fails_only_its_requests)
 {
     const char *wire = wires[_i / NUM_WAYS];
     way_t       way  = (way_t)(_i % NUM_WAYS);
@@ -220,13 +220,13 @@ START_TEST(a_peer_that_ends_at_any_moment_ends_the_requests_and_no_more)
             run_peer(&two, way);
         }
         survive(&two, way);
-        /* No process is left behind. (ThreadSanitizer may have its own.) */
+        /* No child process is left. (ThreadSanitizer may have its own.) */
         ck_assert_int_eq(waitpid(two.child, NULL, WNOHANG), -1);
     }
 }
 END_TEST
 
-START_TEST(what_was_sent_before_a_good_bye_still_arrives)
+START_TEST(messages_sent_before_a_goodbye_still_arrive)
 {
     enum { COUNT = 20 };
     pair_t             pair;
@@ -255,7 +255,7 @@ START_TEST(what_was_sent_before_a_good_bye_still_arrives)
 }
 END_TEST
 
-START_TEST(a_pool_may_go_while_a_peer_reads_its_memory)
+START_TEST(a_pool_can_be_destroyed_while_a_peer_reads_its_memory)
 {
     pair_t             pair;
     uint8_t           *source = malloc(LENGTH);
@@ -291,7 +291,7 @@ START_TEST(a_pool_may_go_while_a_peer_reads_its_memory)
 }
 END_TEST
 
-/* Report the end of this side's turn, and wait for the next. */
+/* Report the end of this side's turn, and wait for the next turn. */
 static void take_turns(int talk)
 {
     char byte = 0;
@@ -300,8 +300,8 @@ static void take_turns(int talk)
     two_check(recv(talk, &byte, 1, 0) == 1);
 }
 
-/* Connects to the port that it receives; after HELLO it progresses once a
- * turn. */
+/* Connects to the port that it receives. After HELLO it progresses once
+ * a turn. */
 static void call_by_turns(int talk)
 {
     char               where[32];
@@ -323,7 +323,7 @@ static void call_by_turns(int talk)
     }
 }
 
-/* Progress until the caller's turn has ended and nothing is left to do here. */
+/* Progress until the caller's turn has ended and this side is idle. */
 static void await_turn(ucxpool_t *pool, int talk)
 {
     uint64_t until = pair_deadline();
@@ -356,7 +356,7 @@ static ucxpool_status_t await_failure(ucxpool_listener_t *listener)
     return status;
 }
 
-START_TEST(a_caller_that_dies_while_it_connects_aborts_nothing)
+START_TEST(a_caller_that_dies_while_connecting_does_not_abort_us)
 {
     ucxpool_t          *pool;
     ucxpool_listener_t *listener;
@@ -397,15 +397,15 @@ int main(void)
     int      num_failed;
 
     tcase_set_timeout(tcase, 30 + 2 * rounds(10));
-    tcase_add_loop_test(
-        tcase, a_peer_that_ends_at_any_moment_ends_the_requests_and_no_more, 0,
-        2 * NUM_WAYS);
-    tcase_add_loop_test(tcase, what_was_sent_before_a_good_bye_still_arrives, 0,
-                        2);
-    tcase_add_loop_test(tcase, a_pool_may_go_while_a_peer_reads_its_memory, 0,
+    tcase_add_loop_test(tcase,
+                        a_peer_that_ends_at_any_moment_fails_only_its_requests,
+                        0, 2 * NUM_WAYS);
+    tcase_add_loop_test(tcase, messages_sent_before_a_goodbye_still_arrive, 0,
                         2);
     tcase_add_loop_test(
-        tcase, a_caller_that_dies_while_it_connects_aborts_nothing, 0, 8);
+        tcase, a_pool_can_be_destroyed_while_a_peer_reads_its_memory, 0, 2);
+    tcase_add_loop_test(
+        tcase, a_caller_that_dies_while_connecting_does_not_abort_us, 0, 8);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

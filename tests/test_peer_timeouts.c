@@ -1,5 +1,5 @@
-/* How soon a peer that is gone is noticed: what is told, and what UCX is
- * told. */
+/* How soon a lost peer is detected: the times reported, and the settings given
+ * to UCX. */
 #include "pair.h"
 
 #include "ucx/tune.h"
@@ -13,7 +13,7 @@
 #define MS  UINT64_C(1000000)
 #define SEC UINT64_C(1000000000)
 
-/* The machine may have network cards too. */
+/* The machine may also have network cards. */
 #define MAX_TIMEOUTS 16u
 
 static ucxpool_peer_timeout_t timeouts[MAX_TIMEOUTS];
@@ -57,7 +57,7 @@ static void setup(void)
     }
 }
 
-START_TEST(tcp_is_told_with_both_contexts_and_what_makes_the_difference)
+START_TEST(the_report_covers_tcp_in_both_contexts)
 {
     const ucxpool_peer_timeout_t *tcp = find_tcp("10s");
 
@@ -69,7 +69,7 @@ START_TEST(tcp_is_told_with_both_contexts_and_what_makes_the_difference)
 }
 END_TEST
 
-START_TEST(inf_leaves_it_to_ucx_and_the_kernel)
+START_TEST(inf_keeps_the_timeouts_of_ucx_and_the_kernel)
 {
     const ucxpool_peer_timeout_t *tcp = find_tcp("inf");
 
@@ -80,7 +80,7 @@ START_TEST(inf_leaves_it_to_ucx_and_the_kernel)
 }
 END_TEST
 
-START_TEST(what_the_environment_sets_for_ucx_counts_more)
+START_TEST(ucx_environment_variables_take_precedence)
 {
     const ucxpool_peer_timeout_t *tcp;
     unsigned                      major, minor, release;
@@ -100,7 +100,7 @@ START_TEST(what_the_environment_sets_for_ucx_counts_more)
 }
 END_TEST
 
-START_TEST(without_settings_those_of_the_environment_are_read)
+START_TEST(null_settings_are_read_from_the_environment)
 {
     size_t num;
 
@@ -124,7 +124,7 @@ START_TEST(a_ucx_that_does_not_start_is_an_error)
 }
 END_TEST
 
-/* What a pool's context was made with. */
+/* Settings with which the pool's context was created. */
 static char *keepalive;
 
 ucs_status_t __real_ucp_init_version(unsigned major, unsigned minor,
@@ -168,11 +168,10 @@ int main(void)
 
     tcase_add_checked_fixture(tcase, setup, NULL);
     tcase_set_timeout(tcase, 60);
-    tcase_add_test(
-        tcase, tcp_is_told_with_both_contexts_and_what_makes_the_difference);
-    tcase_add_test(tcase, inf_leaves_it_to_ucx_and_the_kernel);
-    tcase_add_test(tcase, what_the_environment_sets_for_ucx_counts_more);
-    tcase_add_test(tcase, without_settings_those_of_the_environment_are_read);
+    tcase_add_test(tcase, the_report_covers_tcp_in_both_contexts);
+    tcase_add_test(tcase, inf_keeps_the_timeouts_of_ucx_and_the_kernel);
+    tcase_add_test(tcase, ucx_environment_variables_take_precedence);
+    tcase_add_test(tcase, null_settings_are_read_from_the_environment);
     tcase_add_test(tcase, a_ucx_that_does_not_start_is_an_error);
     tcase_add_test(tcase, a_context_of_the_pool_has_the_settings);
     suite_add_tcase(suite, tcase);

@@ -1,4 +1,4 @@
-/* The listener: strangers in, proven peers out. */
+/* The listener: authenticates incoming connections. */
 #include <config.h>
 
 #include "loopback.h"
@@ -68,7 +68,7 @@ static unsigned num_half_open(const bootstrap_listener_t *listener)
     return stats.num_half_open;
 }
 
-/* A client with the right secret gets through. */
+/* A client with the right secret connects. */
 static void assert_open(bootstrap_listener_t *listener)
 {
     bootstrap_client_t *client = loopback_client(listener, secret);
@@ -83,7 +83,7 @@ static void assert_open(bootstrap_listener_t *listener)
     bootstrap_client_destroy(client);
 }
 
-START_TEST(a_client_with_the_secret_is_let_in_and_both_have_the_blobs)
+START_TEST(a_client_with_the_secret_connects_and_both_get_the_blobs)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
 
@@ -95,7 +95,7 @@ START_TEST(a_client_with_the_secret_is_let_in_and_both_have_the_blobs)
 }
 END_TEST
 
-START_TEST(a_client_with_another_secret_is_refused_and_told_so)
+START_TEST(a_client_with_a_wrong_secret_gets_a_refusal)
 {
     base_secret_t *other = loopback_secret("quite another secret, wrong\n");
     bootstrap_listener_t *listener = loopback_listener(secret);
@@ -113,7 +113,7 @@ START_TEST(a_client_with_another_secret_is_refused_and_told_so)
 }
 END_TEST
 
-START_TEST(a_silent_stranger_is_hung_up_on_in_time)
+START_TEST(a_silent_connection_is_closed_at_its_deadline)
 {
     bootstrap_listener_t      *listener = loopback_listener(secret);
     uint64_t                   begin    = base_clock_now();
@@ -144,7 +144,7 @@ START_TEST(a_silent_stranger_is_hung_up_on_in_time)
 }
 END_TEST
 
-START_TEST(a_flood_of_silent_strangers_does_not_lock_out)
+START_TEST(a_flood_of_silent_connections_does_not_lock_out_clients)
 {
     enum { NUM_STRANGERS = 500 };
     static int                 fds[NUM_STRANGERS];
@@ -174,7 +174,7 @@ START_TEST(a_flood_of_silent_strangers_does_not_lock_out)
 }
 END_TEST
 
-START_TEST(a_client_gets_through_while_strangers_keep_coming)
+START_TEST(a_client_connects_while_strangers_keep_coming)
 {
     enum { NUM_STRANGERS = 6 };
     static int            fds[100 * NUM_STRANGERS];
@@ -183,7 +183,7 @@ START_TEST(a_client_gets_through_while_strangers_keep_coming)
     ucxpool_status_t      status;
     int                   num = 0;
 
-    /* Fewer strangers in one turn than there are places. */
+    /* In each turn, fewer strangers arrive than there are slots. */
     while ((status = bootstrap_client_progress(client)) == UCXPOOL_INPROGRESS) {
         ck_assert_int_lt(num, 99 * NUM_STRANGERS);
         for (int i = 0; i < NUM_STRANGERS; i++) {
@@ -201,7 +201,7 @@ START_TEST(a_client_gets_through_while_strangers_keep_coming)
 }
 END_TEST
 
-START_TEST(one_place_is_enough_to_let_in)
+START_TEST(one_slot_is_enough_to_accept_a_client)
 {
     bootstrap_listener_params_t params = loopback_params(secret);
     bootstrap_listener_t       *listener;
@@ -217,7 +217,7 @@ START_TEST(one_place_is_enough_to_let_in)
 }
 END_TEST
 
-START_TEST(a_stranger_may_send_nonsense_of_any_length)
+START_TEST(the_listener_survives_garbage_of_any_length)
 {
     static uint8_t        bytes[100000];
     bootstrap_listener_t *listener = loopback_listener(secret);
@@ -226,7 +226,7 @@ START_TEST(a_stranger_may_send_nonsense_of_any_length)
         int fd = loopback_stranger(listener);
 
         memset(bytes, (int)length, sizeof(bytes));
-        /* The listener may hang up before all is sent. */
+        /* The listener may close the connection before all is sent. */
         (void)send(fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT);
         loopback_settle(listener);
         close(fd);
@@ -239,8 +239,8 @@ START_TEST(a_stranger_may_send_nonsense_of_any_length)
 }
 END_TEST
 
-/* Until the listener has refused the client once more, and it is time for its
- * next try. */
+/* Run until the listener has refused the client again and its next attempt is
+ * due. */
 static void be_refused(bootstrap_listener_t *listener,
                        bootstrap_client_t   *client)
 {
@@ -267,7 +267,7 @@ static void fill_queue(bootstrap_listener_t *listener, unsigned num)
     loopback_settle(listener);
 }
 
-/* One that has connected, and is at its first message. */
+/* A client that has connected and sends its first message next. */
 static bootstrap_client_t *connected_client(bootstrap_listener_t *listener)
 {
     bootstrap_client_t *client = loopback_client(listener, secret);
@@ -277,7 +277,7 @@ static bootstrap_client_t *connected_client(bootstrap_listener_t *listener)
     return client;
 }
 
-START_TEST(a_client_tries_again_until_the_queue_has_room)
+START_TEST(a_client_retries_until_the_queue_has_room)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_client_t   *client;
@@ -298,7 +298,7 @@ START_TEST(a_client_tries_again_until_the_queue_has_room)
 }
 END_TEST
 
-START_TEST(a_queue_that_stays_full_is_an_error_when_the_time_is_over)
+START_TEST(a_queue_that_stays_full_is_an_error_at_the_deadline)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_client_t   *client;
@@ -320,7 +320,7 @@ START_TEST(a_queue_that_stays_full_is_an_error_when_the_time_is_over)
 }
 END_TEST
 
-START_TEST(a_refused_client_whose_last_call_is_not_answered_times_out)
+START_TEST(a_refused_client_without_an_answer_to_its_last_try_times_out)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_client_t   *client;
@@ -341,7 +341,7 @@ START_TEST(a_refused_client_whose_last_call_is_not_answered_times_out)
 }
 END_TEST
 
-START_TEST(a_client_that_gave_way_to_a_new_connection_tries_again)
+START_TEST(a_client_displaced_by_a_new_connection_retries)
 {
     bootstrap_listener_params_t params = loopback_params(secret);
     bootstrap_listener_t       *listener;
@@ -354,7 +354,7 @@ START_TEST(a_client_that_gave_way_to_a_new_connection_tries_again)
         client = connected_client(listener);
         fd     = loopback_stranger(listener);
         for (unsigned i = 0; i < num_turns; i++) {
-            loopback_settle(listener); /* the stranger has its place, too */
+            loopback_settle(listener); /* the stranger has a slot, too */
         }
         ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_OK);
         assert_peer_waits(listener);
@@ -366,7 +366,7 @@ START_TEST(a_client_that_gave_way_to_a_new_connection_tries_again)
 }
 END_TEST
 
-START_TEST(a_client_for_which_no_descriptor_is_left_tries_again)
+START_TEST(a_client_retries_when_the_listener_has_no_descriptor)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_client_t   *client   = connected_client(listener);
@@ -379,7 +379,8 @@ START_TEST(a_client_for_which_no_descriptor_is_left_tries_again)
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
     loopback_settle(listener);
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &old_limit), 0);
-    /* Valgrind's own descriptors count in /proc/self/fd, but not here. */
+    /* Valgrind's own descriptors appear in /proc/self/fd, but do not count
+     * here. */
     if (!RUNNING_ON_VALGRIND) {
         ck_assert_uint_eq(bootstrap_listener_num_refused(listener), 1);
     }
@@ -390,7 +391,7 @@ START_TEST(a_client_for_which_no_descriptor_is_left_tries_again)
 }
 END_TEST
 
-START_TEST(strangers_get_a_quarter_of_the_descriptors)
+START_TEST(unauthenticated_connections_get_a_quarter_of_the_descriptors)
 {
     enum { LIMIT = 200 };
     bootstrap_listener_params_t params = loopback_params(secret);
@@ -419,7 +420,7 @@ START_TEST(strangers_get_a_quarter_of_the_descriptors)
 }
 END_TEST
 
-START_TEST(many_callers_at_once_are_let_in)
+START_TEST(many_simultaneous_clients_connect)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_client_t   *clients[8];
@@ -446,7 +447,7 @@ START_TEST(many_callers_at_once_are_let_in)
 }
 END_TEST
 
-/* Drive it until what it has sent to the client is there. */
+/* Progress the listener until the client has received something. */
 static void progress_until_readable(bootstrap_listener_t *listener,
                                     bootstrap_client_t   *client)
 {
@@ -457,9 +458,9 @@ static void progress_until_readable(bootstrap_listener_t *listener,
     }
 }
 
-START_TEST(clients_are_not_late_when_the_listener_is)
+START_TEST(clients_do_not_time_out_if_the_listener_is_late)
 {
-    enum { NUM = 40 }; /* more than one call looks at */
+    enum { NUM = 40 }; /* more than one call processes */
     bootstrap_listener_params_t params = loopback_params(secret);
     bootstrap_listener_stats_t  stats;
     bootstrap_listener_t       *listener;
@@ -493,7 +494,7 @@ START_TEST(clients_are_not_late_when_the_listener_is)
 }
 END_TEST
 
-/* What the system allows: it cuts a longer queue to this. */
+/* The system's limit: it truncates a longer queue to this length. */
 static int longest_queue(void)
 {
     FILE *file = fopen("/proc/sys/net/core/somaxconn", "r");
@@ -505,7 +506,7 @@ static int longest_queue(void)
     return most;
 }
 
-START_TEST(strangers_who_come_at_once_find_a_place_in_the_systems_queue)
+START_TEST(simultaneous_connections_fit_in_the_accept_queue)
 {
     bootstrap_listener_params_t params = loopback_params(secret);
     int                         num    = longest_queue();
@@ -516,7 +517,7 @@ START_TEST(strangers_who_come_at_once_find_a_place_in_the_systems_queue)
     params.max_half_open = 200;
     ck_assert_int_eq(bootstrap_listener_create(&params, &listener), UCXPOOL_OK);
     for (int i = 0; i < num; i++) {
-        /* Without a place it would wait for one. */
+        /* connect() would block if the queue were full. */
         fds[i] = loopback_stranger(listener);
     }
     loopback_settle(listener);
@@ -528,7 +529,7 @@ START_TEST(strangers_who_come_at_once_find_a_place_in_the_systems_queue)
 }
 END_TEST
 
-START_TEST(the_work_of_one_call_is_bounded)
+START_TEST(the_work_of_one_progress_call_is_bounded)
 {
     bootstrap_listener_params_t params = loopback_params(secret);
     int                         fds[40];
@@ -551,7 +552,7 @@ START_TEST(the_work_of_one_call_is_bounded)
 }
 END_TEST
 
-START_TEST(the_fd_can_be_watched_by_an_epoll_of_the_client)
+START_TEST(the_callers_epoll_can_watch_the_fd)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     int                   epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -576,7 +577,7 @@ START_TEST(the_fd_can_be_watched_by_an_epoll_of_the_client)
 }
 END_TEST
 
-START_TEST(destroying_the_listener_hangs_up_on_strangers)
+START_TEST(destroying_the_listener_closes_pending_connections)
 {
     unsigned              num_fds  = net_call_num_fds();
     bootstrap_listener_t *listener = loopback_listener(secret);
@@ -592,7 +593,7 @@ START_TEST(destroying_the_listener_hangs_up_on_strangers)
 }
 END_TEST
 
-/* A child that was forked holds copies of the sockets. */
+/* A forked child holds copies of the sockets. */
 START_TEST(a_forked_child_does_not_confuse_the_listener)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
@@ -622,7 +623,7 @@ START_TEST(a_forked_child_does_not_confuse_the_listener)
 }
 END_TEST
 
-START_TEST(a_forked_child_does_not_keep_connections_that_wait)
+START_TEST(a_forked_child_does_not_keep_pending_connections_open)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_client_t   *client   = loopback_client(listener, secret);
@@ -650,12 +651,12 @@ START_TEST(a_forked_child_does_not_keep_connections_that_wait)
 }
 END_TEST
 
-START_TEST(an_answer_that_the_system_does_not_take_at_once_is_sent_later)
+START_TEST(an_answer_that_would_block_is_sent_later)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_client_t   *client   = loopback_client(listener, secret);
 
-    /* Sends in their order: HELLO, CHALLENGE, CLIENT_PROOF, LISTENER_PROOF. */
+    /* Order of the sends: HELLO, CHALLENGE, CLIENT_PROOF, LISTENER_PROOF. */
     net_call_fail(NET_CALL_SEND, 4, EAGAIN);
     ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_OK);
     ck_assert(net_call_reset());
@@ -666,7 +667,7 @@ START_TEST(an_answer_that_the_system_does_not_take_at_once_is_sent_later)
 }
 END_TEST
 
-/* The client's proof is right, and the listener's answer does not get out. */
+/* A client whose proof is right, but the listener cannot send its answer. */
 static bootstrap_client_t *client_without_answer(bootstrap_listener_t *listener)
 {
     bootstrap_client_t *client = loopback_client(listener, secret);
@@ -680,7 +681,7 @@ static bootstrap_client_t *client_without_answer(bootstrap_listener_t *listener)
     return client;
 }
 
-START_TEST(an_answer_that_does_not_get_out_gives_its_place_back)
+START_TEST(an_answer_that_cannot_be_sent_frees_its_slot)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
 
@@ -707,12 +708,13 @@ START_TEST(an_answer_that_does_not_get_out_gives_its_place_back)
 }
 END_TEST
 
-START_TEST(a_client_that_cannot_be_waited_for_is_hung_up_on)
+START_TEST(a_client_is_closed_if_its_socket_cannot_be_polled)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_client_t   *client   = loopback_client(listener, secret);
 
-    /* The challenge is not taken by the system, nor the wish to send later. */
+    /* Sending the challenge would block, and adding the socket to epoll
+     * fails. */
     loopback_wait(bootstrap_client_fd(client));
     ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
     net_call_fail(NET_CALL_SEND, 1, EAGAIN);
@@ -729,7 +731,7 @@ START_TEST(a_client_that_cannot_be_waited_for_is_hung_up_on)
 }
 END_TEST
 
-START_TEST(a_refused_client_that_stays_is_hung_up_on_in_time)
+START_TEST(a_refused_client_that_stays_is_closed_at_its_deadline)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_client_t   *client   = loopback_client(listener, NULL);
@@ -741,7 +743,8 @@ START_TEST(a_refused_client_that_stays_is_hung_up_on_in_time)
                      (ssize_t)sizeof(hello));
     ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_ERR_PERMISSION);
     bootstrap_client_destroy(client);
-    /* The stranger has the words and the end, and does not hang up. */
+    /* The stranger receives the refusal and the end of the stream, but keeps
+     * its socket open. */
     ck_assert_uint_gt(loopback_read(listener, fd, bytes, sizeof(bytes)), 12);
     ck_assert_uint_eq(num_half_open(listener), 1);
     net_call_skip(LOOPBACK_TIMEOUT_NS);
@@ -752,7 +755,7 @@ START_TEST(a_refused_client_that_stays_is_hung_up_on_in_time)
 }
 END_TEST
 
-START_TEST(the_log_gets_one_warning_a_second)
+START_TEST(the_log_gets_one_warning_per_second)
 {
     bootstrap_listener_t *listener  = loopback_listener(secret);
     FILE                 *file      = tmpfile();
@@ -792,7 +795,7 @@ START_TEST(the_log_gets_one_warning_a_second)
 }
 END_TEST
 
-START_TEST(the_oldest_gives_way_to_a_new_connection)
+START_TEST(a_new_connection_displaces_the_oldest)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     int                   fds[9];
@@ -819,7 +822,7 @@ START_TEST(the_oldest_gives_way_to_a_new_connection)
 }
 END_TEST
 
-START_TEST(an_answer_on_its_way_has_a_place_in_the_queue)
+START_TEST(an_unsent_answer_keeps_its_slot_in_the_queue)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_client_t   *clients[2];
@@ -827,8 +830,8 @@ START_TEST(an_answer_on_its_way_has_a_place_in_the_queue)
 
     fill_queue(listener, LOOPBACK_QUEUE - 1);
 
-    /* The proofs of two clients arrive together, and the system takes the
-     * answer to neither at once. */
+    /* The proofs of two clients arrive together, and both answers would
+     * block. */
     for (int i = 0; i < 2; i++) {
         clients[i] = connected_client(listener);
     }
@@ -860,7 +863,7 @@ START_TEST(an_answer_on_its_way_has_a_place_in_the_queue)
 }
 END_TEST
 
-/* --- where it listens -------------------------------------------------- */
+/* --- listening addresses ------------------------------------------------ */
 
 static ucxpool_status_t listen_on(const char *text, const base_secret_t *with,
                                   bool                   listen_without_secret,
@@ -877,10 +880,10 @@ static ucxpool_status_t listen_on(const char *text, const base_secret_t *with,
     return bootstrap_listener_create(&params, listener_p);
 }
 
-START_TEST(without_a_secret_only_loopback_is_listened_on)
+START_TEST(without_a_secret_only_loopback_addresses_are_accepted)
 {
     static const char *const wide[] = {"0.0.0.0:0", "[::]:0", ":0"};
-    /* An address that was given in numbers is told once. */
+    /* The message shows a numeric address once. */
     static const char *const told[] = {"on 0.0.0.0:0 without",
                                        "on [::]:0 without", "on :0 ("};
     bootstrap_listener_t    *listener;
@@ -903,7 +906,7 @@ START_TEST(without_a_secret_only_loopback_is_listened_on)
 }
 END_TEST
 
-START_TEST(without_a_host_ipv4_callers_are_let_in)
+START_TEST(without_a_host_ipv4_clients_connect)
 {
     bootstrap_listener_t *listener;
 
@@ -913,7 +916,7 @@ START_TEST(without_a_host_ipv4_callers_are_let_in)
 }
 END_TEST
 
-START_TEST(a_taken_port_is_told)
+START_TEST(a_port_in_use_is_reported)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_listener_t *second;
@@ -925,9 +928,8 @@ START_TEST(a_taken_port_is_told)
                      UCXPOOL_ERR_ADDRESS_IN_USE);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), text));
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "another port"));
-    /* The listener is the one that hangs up, so its side of the connection
-     * stays with the system for a while; the port is free again all the same.
-     */
+    /* The listener closes first, so its side of the connection stays in
+     * TIME_WAIT. The port can be bound again all the same. */
     assert_open(listener);
     bootstrap_listener_destroy(listener);
     ck_assert_int_eq(listen_on(text, secret, false, &listener), UCXPOOL_OK);
@@ -936,7 +938,7 @@ START_TEST(a_taken_port_is_told)
 }
 END_TEST
 
-START_TEST(what_cannot_be_listened_on_is_told)
+START_TEST(an_unusable_listen_address_is_reported)
 {
     static const struct {
         int              error;
@@ -958,7 +960,7 @@ START_TEST(what_cannot_be_listened_on_is_told)
 }
 END_TEST
 
-START_TEST(wrong_parameters_are_refused)
+START_TEST(invalid_parameters_are_rejected)
 {
     static uint8_t              bytes[BOOTSTRAP_BLOB_MAX + 1];
     bootstrap_listener_params_t params = loopback_params(secret);
@@ -979,7 +981,7 @@ START_TEST(wrong_parameters_are_refused)
 }
 END_TEST
 
-/* --- the system fails --------------------------------------------------- */
+/* --- failing system calls ---------------------------------------------- */
 
 START_TEST(a_failing_call_at_creation_leaves_nothing_behind)
 {
@@ -1020,7 +1022,8 @@ START_TEST(without_file_descriptors_the_listener_waits_and_does_not_spin)
     loopback_settle(listener);
     ck_assert(net_call_reset());
 
-    /* Nothing to do until the pause is over, though somebody waits. */
+    /* Nothing is due until the pause is over, even with a pending
+     * connection. */
     deadline = bootstrap_listener_deadline(listener);
     ck_assert_uint_gt(deadline, base_clock_now());
     ck_assert_uint_ne(deadline, BASE_CLOCK_FOREVER);
@@ -1053,7 +1056,7 @@ START_TEST(with_no_descriptor_left_at_all_the_listener_recovers)
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &old_limit), 0);
     ck_assert_uint_eq(num_half_open(listener), 0);
     net_call_skip(1000000000u);
-    /* Valgrind takes the connection from the system and then hangs up on it. */
+    /* Valgrind accepts the connection and then closes it. */
     status = loopback_meet(listener, client);
     if (status != UCXPOOL_ERR_PEER_LOST) {
         ck_assert_int_eq(status, UCXPOOL_OK);
@@ -1065,7 +1068,7 @@ START_TEST(with_no_descriptor_left_at_all_the_listener_recovers)
 }
 END_TEST
 
-START_TEST(connections_that_broke_are_passed_over)
+START_TEST(aborted_connections_are_skipped)
 {
     static const int      errors[] = {EINTR,       ECONNABORTED, EPROTO,
                                       ENETUNREACH, EPERM,        EHOSTDOWN};
@@ -1080,7 +1083,7 @@ START_TEST(connections_that_broke_are_passed_over)
 }
 END_TEST
 
-START_TEST(an_accept_that_always_fails_is_not_repeated_for_ever)
+START_TEST(a_persistently_failing_accept_is_not_retried_forever)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     int                   fd       = loopback_stranger(listener);
@@ -1096,7 +1099,7 @@ START_TEST(an_accept_that_always_fails_is_not_repeated_for_ever)
 }
 END_TEST
 
-START_TEST(a_connection_that_cannot_be_served_is_hung_up_on)
+START_TEST(a_connection_that_cannot_be_served_is_closed)
 {
     static const net_call_t calls[] = {NET_CALL_EPOLL_CTL, NET_CALL_RAND_BYTES};
     bootstrap_listener_t   *listener = loopback_listener(secret);
@@ -1119,7 +1122,7 @@ START_TEST(a_connection_that_cannot_be_served_is_hung_up_on)
 }
 END_TEST
 
-START_TEST(a_listener_that_cannot_be_watched_again_is_tried_later)
+START_TEST(watching_the_listener_again_is_retried_later)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     int                   fd       = loopback_stranger(listener);
@@ -1148,53 +1151,53 @@ static Suite *make_suite(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase,
-                   a_client_with_the_secret_is_let_in_and_both_have_the_blobs);
-    tcase_add_test(tcase, a_client_with_another_secret_is_refused_and_told_so);
-    tcase_add_test(tcase, a_silent_stranger_is_hung_up_on_in_time);
-    tcase_add_test(tcase, a_flood_of_silent_strangers_does_not_lock_out);
-    tcase_add_test(tcase, a_client_gets_through_while_strangers_keep_coming);
-    tcase_add_test(tcase, one_place_is_enough_to_let_in);
-    tcase_add_test(tcase, a_stranger_may_send_nonsense_of_any_length);
-    tcase_add_test(tcase, a_client_tries_again_until_the_queue_has_room);
+                   a_client_with_the_secret_connects_and_both_get_the_blobs);
+    tcase_add_test(tcase, a_client_with_a_wrong_secret_gets_a_refusal);
+    tcase_add_test(tcase, a_silent_connection_is_closed_at_its_deadline);
     tcase_add_test(tcase,
-                   a_queue_that_stays_full_is_an_error_when_the_time_is_over);
-    tcase_add_test(tcase,
-                   a_refused_client_whose_last_call_is_not_answered_times_out);
-    tcase_add_test(tcase,
-                   a_client_that_gave_way_to_a_new_connection_tries_again);
-    tcase_add_test(tcase, a_client_for_which_no_descriptor_is_left_tries_again);
-    tcase_add_test(tcase, strangers_get_a_quarter_of_the_descriptors);
-    tcase_add_test(tcase, many_callers_at_once_are_let_in);
-    tcase_add_test(tcase, clients_are_not_late_when_the_listener_is);
+                   a_flood_of_silent_connections_does_not_lock_out_clients);
+    tcase_add_test(tcase, a_client_connects_while_strangers_keep_coming);
+    tcase_add_test(tcase, one_slot_is_enough_to_accept_a_client);
+    tcase_add_test(tcase, the_listener_survives_garbage_of_any_length);
+    tcase_add_test(tcase, a_client_retries_until_the_queue_has_room);
+    tcase_add_test(tcase, a_queue_that_stays_full_is_an_error_at_the_deadline);
     tcase_add_test(
-        tcase, strangers_who_come_at_once_find_a_place_in_the_systems_queue);
-    tcase_add_test(tcase, the_work_of_one_call_is_bounded);
-    tcase_add_test(tcase, the_fd_can_be_watched_by_an_epoll_of_the_client);
-    tcase_add_test(tcase, destroying_the_listener_hangs_up_on_strangers);
+        tcase, a_refused_client_without_an_answer_to_its_last_try_times_out);
+    tcase_add_test(tcase, a_client_displaced_by_a_new_connection_retries);
+    tcase_add_test(tcase, a_client_retries_when_the_listener_has_no_descriptor);
+    tcase_add_test(
+        tcase, unauthenticated_connections_get_a_quarter_of_the_descriptors);
+    tcase_add_test(tcase, many_simultaneous_clients_connect);
+    tcase_add_test(tcase, clients_do_not_time_out_if_the_listener_is_late);
+    tcase_add_test(tcase, simultaneous_connections_fit_in_the_accept_queue);
+    tcase_add_test(tcase, the_work_of_one_progress_call_is_bounded);
+    tcase_add_test(tcase, the_callers_epoll_can_watch_the_fd);
+    tcase_add_test(tcase, destroying_the_listener_closes_pending_connections);
     tcase_add_test(tcase, a_forked_child_does_not_confuse_the_listener);
-    tcase_add_test(tcase, a_forked_child_does_not_keep_connections_that_wait);
-    tcase_add_test(
-        tcase, an_answer_that_the_system_does_not_take_at_once_is_sent_later);
-    tcase_add_test(tcase, an_answer_that_does_not_get_out_gives_its_place_back);
-    tcase_add_test(tcase, a_client_that_cannot_be_waited_for_is_hung_up_on);
-    tcase_add_test(tcase, a_refused_client_that_stays_is_hung_up_on_in_time);
-    tcase_add_test(tcase, the_log_gets_one_warning_a_second);
-    tcase_add_test(tcase, the_oldest_gives_way_to_a_new_connection);
-    tcase_add_test(tcase, an_answer_on_its_way_has_a_place_in_the_queue);
-    tcase_add_test(tcase, without_a_secret_only_loopback_is_listened_on);
-    tcase_add_test(tcase, without_a_host_ipv4_callers_are_let_in);
-    tcase_add_test(tcase, a_taken_port_is_told);
-    tcase_add_test(tcase, what_cannot_be_listened_on_is_told);
-    tcase_add_test(tcase, wrong_parameters_are_refused);
+    tcase_add_test(tcase,
+                   a_forked_child_does_not_keep_pending_connections_open);
+    tcase_add_test(tcase, an_answer_that_would_block_is_sent_later);
+    tcase_add_test(tcase, an_answer_that_cannot_be_sent_frees_its_slot);
+    tcase_add_test(tcase, a_client_is_closed_if_its_socket_cannot_be_polled);
+    tcase_add_test(tcase,
+                   a_refused_client_that_stays_is_closed_at_its_deadline);
+    tcase_add_test(tcase, the_log_gets_one_warning_per_second);
+    tcase_add_test(tcase, a_new_connection_displaces_the_oldest);
+    tcase_add_test(tcase, an_unsent_answer_keeps_its_slot_in_the_queue);
+    tcase_add_test(tcase,
+                   without_a_secret_only_loopback_addresses_are_accepted);
+    tcase_add_test(tcase, without_a_host_ipv4_clients_connect);
+    tcase_add_test(tcase, a_port_in_use_is_reported);
+    tcase_add_test(tcase, an_unusable_listen_address_is_reported);
+    tcase_add_test(tcase, invalid_parameters_are_rejected);
     tcase_add_test(tcase, a_failing_call_at_creation_leaves_nothing_behind);
     tcase_add_test(
         tcase, without_file_descriptors_the_listener_waits_and_does_not_spin);
     tcase_add_test(tcase, with_no_descriptor_left_at_all_the_listener_recovers);
-    tcase_add_test(tcase, connections_that_broke_are_passed_over);
-    tcase_add_test(tcase, an_accept_that_always_fails_is_not_repeated_for_ever);
-    tcase_add_test(tcase, a_connection_that_cannot_be_served_is_hung_up_on);
-    tcase_add_test(tcase,
-                   a_listener_that_cannot_be_watched_again_is_tried_later);
+    tcase_add_test(tcase, aborted_connections_are_skipped);
+    tcase_add_test(tcase, a_persistently_failing_accept_is_not_retried_forever);
+    tcase_add_test(tcase, a_connection_that_cannot_be_served_is_closed);
+    tcase_add_test(tcase, watching_the_listener_again_is_retried_later);
     suite_add_tcase(suite, tcase);
     return suite;
 }

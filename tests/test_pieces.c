@@ -1,4 +1,4 @@
-/* Messages from and to pieces of one length, on both wires. */
+/* Messages from and to equally long pieces, on both wires. */
 #include "pair.h"
 #include "segments.h"
 
@@ -20,7 +20,7 @@ static const char *const wires[] = {"WIRE=map", "WIRE=ucx",
 #define MAX_PIECES ((size_t)5000)
 #define GAP        3
 
-/* Pieces in any order, and between them bytes that are nobody's. */
+/* Pieces in any order, with unused bytes between them. */
 typedef struct side {
     size_t   num;
     size_t   length;
@@ -69,7 +69,7 @@ static void side_fill(side_t *side)
     }
 }
 
-/* Is what lies between the pieces as it was? */
+/* Are the bytes between the pieces unchanged? */
 static void side_check_gaps(const side_t *side)
 {
     for (size_t i = 0; i < side->num; i++) {
@@ -113,7 +113,7 @@ static void finish_both(ucxpool_request_t *send, ucxpool_request_t *recv,
     ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
 }
 
-/* The first `length` bytes of both sides are alike. */
+/* The first `length` bytes of both sides are equal. */
 static void check_same(size_t length)
 {
     uint8_t *sent = side_message(&from);
@@ -173,19 +173,19 @@ START_TEST(pieces_of_any_length_arrive)
 }
 END_TEST
 
-START_TEST(the_receivers_pieces_may_be_of_another_length)
+START_TEST(the_receivers_pieces_may_have_another_length)
 {
     connect_pair(_i);
     exchange(1000, 100, 100, 1000);
     exchange(100, 1000, 1000, 100);
-    exchange(300, 1000, 4300, 70); /* with room left */
+    exchange(300, 1000, 4300, 70); /* the receive has room left */
     exchange(4321, 7, 1, 40000);
     exchange(1, 40000, 4444, 9 + 1);
     end_pair();
 }
 END_TEST
 
-/* Cut `length` bytes at random, with gaps between. */
+/* Cut `length` bytes into segments at random, with gaps between them. */
 static size_t cut(uint8_t *bytes, size_t length, ucxpool_segment_t *segments)
 {
     size_t count = 0;
@@ -212,7 +212,7 @@ START_TEST(segments_and_pieces_receive_each_other)
     size_t                   num;
 
     connect_pair(_i);
-    /* From pieces to segments, and these back to pieces. */
+    /* From pieces to segments, and from these back to pieces. */
     side_init(&from, 1000, 256);
     side_init(&to, 2000, 128);
     side_fill(&from);
@@ -233,7 +233,7 @@ START_TEST(segments_and_pieces_receive_each_other)
 }
 END_TEST
 
-START_TEST(a_message_of_pieces_is_one_of_equal_segments)
+START_TEST(a_message_of_pieces_probes_as_equal_segments)
 {
     ucxpool_message_t     *message = NULL;
     ucxpool_message_attr_t attr;
@@ -294,7 +294,7 @@ START_TEST(a_probed_message_is_received_into_pieces)
 }
 END_TEST
 
-START_TEST(no_pieces_and_pieces_of_nothing_are_messages)
+START_TEST(zero_pieces_and_empty_pieces_are_messages)
 {
     static void *const null[3] = {NULL, NULL, NULL};
     ucxpool_request_t *send, *recv;
@@ -309,7 +309,7 @@ START_TEST(no_pieces_and_pieces_of_nothing_are_messages)
                          UCXPOOL_OK);
         finish_both(send, recv, 0);
     }
-    /* None of these, too, of some length. */
+    /* Also zero pieces of a nonzero length. */
     ck_assert_int_eq(send_pieces(pair.to_b, NULL, 0, 77, TAG, NULL, &send),
                      UCXPOOL_OK);
     ck_assert_int_eq(
@@ -334,7 +334,7 @@ static ucxpool_status_t post(bool is_send, void *const *addresses, size_t num,
     return status;
 }
 
-START_TEST(what_cannot_be_is_refused_at_once)
+START_TEST(invalid_pieces_are_rejected_at_once)
 {
     connect_pair(_i);
     side_init(&from, 100, 64);
@@ -366,7 +366,7 @@ END_TEST
 
 START_TEST(too_few_pieces_truncate)
 {
-    static const size_t nums[] = {3, 4000}; /* eager, and not */
+    static const size_t nums[] = {3, 4000}; /* eager, and not eager */
     ucxpool_request_t  *send, *recv;
 
     connect_pair(_i);
@@ -409,7 +409,8 @@ START_TEST(an_array_of_one_piece_is_copied)
 }
 END_TEST
 
-/* Pieces long enough for it, in comm memory, go in place, as segments do. */
+/* Pieces in communication memory go in place if they are long enough, as
+ * segments do. */
 START_TEST(pieces_in_comm_memory_go_in_place)
 {
     enum { NUM = 6, LENGTH = 40000 };
@@ -442,7 +443,7 @@ START_TEST(pieces_in_comm_memory_go_in_place)
 }
 END_TEST
 
-/* The sender's arrays and memory are const from the caller to the wire. */
+/* The sender's arrays and memory are const from the public API to the wire. */
 START_TEST(sources_are_const)
 {
     static const char             words[]    = "to be sent only";
@@ -477,7 +478,7 @@ START_TEST(sources_are_const)
 }
 END_TEST
 
-/* A program built against a newer library, or one that never set its data. */
+/* Program built against a newer library, or with uninitialized data. */
 START_TEST(data_of_an_unknown_kind_is_refused)
 {
     ucxpool_data_t     data = ucxpool_data_buffer(NULL, 0);
@@ -506,17 +507,18 @@ int main(void)
 
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, pieces_of_any_length_arrive, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, the_receivers_pieces_may_be_of_another_length, 0,
+    tcase_add_loop_test(tcase, the_receivers_pieces_may_have_another_length, 0,
                         NUM_WIRES);
     tcase_add_loop_test(tcase, segments_and_pieces_receive_each_other, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, a_message_of_pieces_is_one_of_equal_segments, 0,
+    tcase_add_loop_test(tcase, a_message_of_pieces_probes_as_equal_segments, 0,
                         NUM_WIRES);
     tcase_add_loop_test(tcase, a_probed_message_is_received_into_pieces, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, no_pieces_and_pieces_of_nothing_are_messages, 0,
+    tcase_add_loop_test(tcase, zero_pieces_and_empty_pieces_are_messages, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, what_cannot_be_is_refused_at_once, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, invalid_pieces_are_rejected_at_once, 0,
+                        NUM_WIRES);
     tcase_add_loop_test(tcase, too_few_pieces_truncate, 0, NUM_WIRES);
     tcase_add_loop_test(tcase, an_array_of_one_piece_is_copied, 0, NUM_WIRES);
     tcase_add_loop_test(tcase, pieces_in_comm_memory_go_in_place, 0, NUM_WIRES);

@@ -1,6 +1,6 @@
 /*
- * Plans, gather and scatter, against a model that knows for each byte of the
- * stream where it lies.
+ * Plans, gather and scatter, tested against a model that knows the place of
+ * each byte of the stream.
  */
 #include "base/clock.h"
 #include "base/math.h"
@@ -18,7 +18,7 @@
 #define ARENA_SIZE   (64 * 1024)
 #define NUM_LISTS    rounds(300)
 
-/* One list of segments on each side, and the model of their stream. */
+/* One list of segments on each side, and the model of their streams. */
 typedef struct model {
     uint64_t          random;
     size_t            num_lengths;
@@ -28,7 +28,7 @@ typedef struct model {
     copy_totals_t     totals;
     size_t            num_segments;
     ucxpool_segment_t segments[4 * MAX_SEGMENTS];
-    size_t            pieces_length; /* 0: the segments are no pieces */
+    size_t            pieces_length; /* 0: the segments are not pieces */
     void             *pieces[4 * MAX_SEGMENTS];
     copy_plan_t       plan;
     char              arena[ARENA_SIZE];
@@ -36,7 +36,7 @@ typedef struct model {
     char             *stream[ARENA_SIZE]; /* NULL where there is padding */
     char              block[ARENA_SIZE];
     char              expected[ARENA_SIZE];
-    char              copy[ARENA_SIZE]; /* what the arena should be */
+    char              copy[ARENA_SIZE]; /* expected content of the arena */
 } model_t;
 
 static model_t model;
@@ -56,7 +56,7 @@ static size_t model_random_length(void)
     return lengths[model_random(sizeof(lengths) / sizeof(lengths[0]))];
 }
 
-/* Lengths in which equal ones often follow each other. */
+/* Lengths that often repeat. */
 static void model_make_lengths(bool are_alike)
 {
     ucxpool_segment_t list[MAX_SEGMENTS];
@@ -75,7 +75,7 @@ static void model_make_lengths(bool are_alike)
                                         &model.totals));
 }
 
-/* Memory is to be pieces of one length: of the messages', or of any. */
+/* Make memory of equal pieces, of the messages' length or of any length. */
 static void model_choose_pieces(bool cut_as_lengths)
 {
     size_t least  = model.totals.payload_size / (4 * MAX_SEGMENTS - 1) + 1;
@@ -86,14 +86,14 @@ static void model_choose_pieces(bool cut_as_lengths)
                               : base_max(length, least);
 }
 
-/* A length of memory that has nothing to do with those of the message. */
+/* A memory length that is unrelated to those of the message. */
 static size_t model_memory_length(void)
 {
     return model.pieces_length != 0 ? model.pieces_length
                                     : model_random_length();
 }
 
-/* Memory for the lengths, or cut anew and with something left over. */
+/* Memory with the message's lengths, or cut differently and with space left. */
 static void model_make_memory(bool cut_as_lengths)
 {
     size_t room  = 0;
@@ -128,7 +128,7 @@ static void model_make_memory(bool cut_as_lengths)
             ck_abort_msg("the arena is too small");
         }
     }
-    /* Out of order, but with neighbours left. */
+    /* Shuffled, but with some neighbours left adjacent. */
     for (i = 0; !cut_as_lengths && (i < model.num_segments / 4); i++) {
         ucxpool_segment_t swapped = model.segments[i];
 
@@ -138,7 +138,7 @@ static void model_make_memory(bool cut_as_lengths)
     }
 }
 
-/* Of every three lists, one is for pieces. */
+/* One list in three is for pieces. */
 static void model_make(uint64_t seed, bool cut_as_lengths)
 {
     const bool is_pieces = seed % 3 == 0;
@@ -176,7 +176,7 @@ static void model_gather(size_t offset, size_t length)
     }
 }
 
-/* The model's bytes go to a copy of the arena, compared by model_end(). */
+/* The model's bytes go to a copy of the arena that model_end() compares. */
 static void model_scatter(size_t offset, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
@@ -214,7 +214,7 @@ static void model_extent(size_t offset, size_t length)
 
 typedef void (*model_action_t)(size_t offset, size_t length);
 
-/* Every list, both cuts, by fragments of one size, from first to last. */
+/* Each list, with both cuts, by fragments of one size, from first to last. */
 static void model_in_order(model_action_t action)
 {
     static const size_t sizes[] = {1, 3, 8, 16, 17, 64, 256, 1000, ARENA_SIZE};
@@ -262,7 +262,7 @@ START_TEST(gather_in_order_copies_data_and_clears_padding)
 }
 END_TEST
 
-START_TEST(gather_takes_ranges_in_any_order)
+START_TEST(gather_accepts_ranges_in_any_order)
 {
     model_any_order(model_gather);
 }
@@ -274,13 +274,13 @@ START_TEST(scatter_in_order_writes_nothing_else)
 }
 END_TEST
 
-START_TEST(scatter_takes_ranges_in_any_order)
+START_TEST(scatter_accepts_ranges_in_any_order)
 {
     model_any_order(model_scatter);
 }
 END_TEST
 
-START_TEST(extents_are_as_long_as_can_be)
+START_TEST(extents_are_maximal)
 {
     model_in_order(model_extent);
     model_any_order(model_extent);
@@ -308,7 +308,7 @@ static void *fake_address(uint64_t address)
     return (void *)(uintptr_t)address;
 }
 
-START_TEST(segments_over_4_gib_are_found)
+START_TEST(segments_over_4_gib_are_located)
 {
     const uint64_t    size       = ((uint64_t)5 << 30) + 3;
     ucxpool_segment_t segments[] = {{fake_address(1ull << 40), size},
@@ -336,7 +336,7 @@ START_TEST(segments_over_4_gib_are_found)
 }
 END_TEST
 
-START_TEST(a_run_of_2_to_the_40_segments_is_one_step)
+START_TEST(skipping_a_run_of_2_to_the_40_segments_takes_one_step)
 {
     const copy_run_t  run        = {32, (uint64_t)1 << 40};
     ucxpool_segment_t segments[] = {{fake_address(4096), (size_t)1 << 46}};
@@ -351,7 +351,7 @@ START_TEST(a_run_of_2_to_the_40_segments_is_one_step)
 }
 END_TEST
 
-START_TEST(seeking_over_2_to_the_40_padded_segments_is_arithmetic)
+START_TEST(seeking_over_2_to_the_40_padded_segments_takes_constant_time)
 {
     const uint64_t    count      = (uint64_t)1 << 40;
     const copy_run_t  runs[]     = {{0, count}, {17, count}, {5, 1}};
@@ -374,7 +374,7 @@ START_TEST(seeking_over_2_to_the_40_padded_segments_is_arithmetic)
 }
 END_TEST
 
-START_TEST(seeking_over_2_to_the_40_pieces_is_arithmetic)
+START_TEST(seeking_over_2_to_the_40_pieces_takes_constant_time)
 {
     const uint64_t   count   = (uint64_t)1 << 40;
     const copy_run_t run     = {24, count};
@@ -392,7 +392,7 @@ START_TEST(seeking_over_2_to_the_40_pieces_is_arithmetic)
 }
 END_TEST
 
-START_TEST(a_piece_without_an_address_is_no_padding)
+START_TEST(a_piece_without_an_address_is_not_padding)
 {
     const copy_run_t run      = {24, 3};
     void            *pieces[] = {model.arena, NULL, model.arena};
@@ -410,7 +410,7 @@ START_TEST(a_piece_without_an_address_is_no_padding)
 }
 END_TEST
 
-START_TEST(pieces_without_bytes_are_not_looked_at)
+START_TEST(empty_pieces_are_not_dereferenced)
 {
     const copy_run_t run    = {0, 1000};
     void            *none[] = {NULL};
@@ -427,7 +427,7 @@ START_TEST(pieces_without_bytes_are_not_looked_at)
 }
 END_TEST
 
-START_TEST(neighbours_in_memory_and_stream_are_one_extent)
+START_TEST(segments_adjacent_in_memory_and_stream_form_one_extent)
 {
     ucxpool_segment_t segments[] = {
         {model.arena, 64}, {NULL, 0}, {model.arena + 64, 160}};
@@ -465,14 +465,14 @@ START_TEST(an_empty_message_has_no_extents_and_copies_nothing)
 }
 END_TEST
 
-/* Nobody is told of the end of a copy that was over at its start. */
+/* A copy that completes in start() does not call its callback. */
 static void never(copy_job_t *copy, ucxpool_status_t status)
 {
     (void)copy;
     ck_abort_msg("told of %d", (int)status);
 }
 
-START_TEST(the_processor_s_engine_has_copied_when_start_returns)
+START_TEST(the_cpu_engine_copies_before_start_returns)
 {
     char              memory[] = "0123456789abcdefghij";
     char              block[32];
@@ -526,20 +526,22 @@ int main(void)
     tcase_set_timeout(tcase, 300);
     tcase_add_test(tcase, the_stream_is_as_long_as_the_model_says);
     tcase_add_test(tcase, gather_in_order_copies_data_and_clears_padding);
-    tcase_add_test(tcase, gather_takes_ranges_in_any_order);
+    tcase_add_test(tcase, gather_accepts_ranges_in_any_order);
     tcase_add_test(tcase, scatter_in_order_writes_nothing_else);
-    tcase_add_test(tcase, scatter_takes_ranges_in_any_order);
-    tcase_add_test(tcase, extents_are_as_long_as_can_be);
-    tcase_add_test(tcase, segments_over_4_gib_are_found);
-    tcase_add_test(tcase, a_run_of_2_to_the_40_segments_is_one_step);
+    tcase_add_test(tcase, scatter_accepts_ranges_in_any_order);
+    tcase_add_test(tcase, extents_are_maximal);
+    tcase_add_test(tcase, segments_over_4_gib_are_located);
     tcase_add_test(tcase,
-                   seeking_over_2_to_the_40_padded_segments_is_arithmetic);
-    tcase_add_test(tcase, seeking_over_2_to_the_40_pieces_is_arithmetic);
-    tcase_add_test(tcase, a_piece_without_an_address_is_no_padding);
-    tcase_add_test(tcase, pieces_without_bytes_are_not_looked_at);
-    tcase_add_test(tcase, neighbours_in_memory_and_stream_are_one_extent);
+                   skipping_a_run_of_2_to_the_40_segments_takes_one_step);
+    tcase_add_test(
+        tcase, seeking_over_2_to_the_40_padded_segments_takes_constant_time);
+    tcase_add_test(tcase, seeking_over_2_to_the_40_pieces_takes_constant_time);
+    tcase_add_test(tcase, a_piece_without_an_address_is_not_padding);
+    tcase_add_test(tcase, empty_pieces_are_not_dereferenced);
+    tcase_add_test(tcase,
+                   segments_adjacent_in_memory_and_stream_form_one_extent);
     tcase_add_test(tcase, an_empty_message_has_no_extents_and_copies_nothing);
-    tcase_add_test(tcase, the_processor_s_engine_has_copied_when_start_returns);
+    tcase_add_test(tcase, the_cpu_engine_copies_before_start_returns);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,4 +1,4 @@
-/* Posted receives: which of them takes a message. */
+/* Posted receives: which of them matches a message. */
 #include "base/math.h"
 #include "pair.h"
 #include "rounds.h"
@@ -13,7 +13,7 @@
 
 static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
 
-/* Ways to post a receive that takes TAG. */
+/* Ways to post a receive that matches TAG. */
 typedef enum way {
     OF_CHANNEL,
     OF_ANY_CHANNEL,
@@ -53,7 +53,7 @@ static void finish(pair_t *pair, ucxpool_request_t *request,
     ck_assert_uint_eq(*target, content);
 }
 
-/* All orders of four receives, behind one that does not take the messages. */
+/* All orders of four receives, after one that does not match the messages. */
 START_TEST(messages_meet_receives_in_the_order_in_which_they_were_posted)
 {
     enum { NUM = 4, NUM_ORDERS = NUM_WAYS * NUM_WAYS * NUM_WAYS * NUM_WAYS };
@@ -85,7 +85,7 @@ START_TEST(messages_meet_receives_in_the_order_in_which_they_were_posted)
 }
 END_TEST
 
-START_TEST(canceled_receives_take_no_message)
+START_TEST(canceled_receives_match_no_message)
 {
     pair_t             pair;
     ucxpool_request_t *recvs[NUM_WAYS][2];
@@ -112,7 +112,7 @@ START_TEST(canceled_receives_take_no_message)
 }
 END_TEST
 
-/* The most receives that a message is compared with. */
+/* The largest number of receives that a message is compared with. */
 static unsigned longest_list(const xfer_index_t *index)
 {
     unsigned longest = 0;
@@ -167,7 +167,7 @@ int main(void)
     tcase_add_loop_test(
         tcase, messages_meet_receives_in_the_order_in_which_they_were_posted, 0,
         2);
-    tcase_add_loop_test(tcase, canceled_receives_take_no_message, 0, 2);
+    tcase_add_loop_test(tcase, canceled_receives_match_no_message, 0, 2);
     tcase_add_loop_test(
         tcase, last_of_many_posted_receives_is_found_in_few_steps, 0, 2);
     suite_add_tcase(suite, tcase);

@@ -1,5 +1,5 @@
-/* Presets, the budget that follows from one, and the sizes that follow from
- * that. */
+/* Presets, the budget derived from a preset, and the sizes derived from the
+ * budget. */
 #include <config.h>
 
 #include "api/config.h"
@@ -58,7 +58,7 @@ static uint64_t limit_of(const char *name, uint64_t bar1_size)
     return preset.is_found ? preset.limit : 0;
 }
 
-START_TEST(small_windows_are_in_the_table)
+START_TEST(gpus_with_small_windows_are_in_the_table)
 {
     ck_assert_uint_eq(limit_of("Tesla T4", 256 * MIB), 200 * MIB);
     ck_assert_ptr_nonnull(strstr(preset.from, "'Tesla T4*' [256m]"));
@@ -73,7 +73,7 @@ START_TEST(large_windows_have_no_preset)
 {
     ck_assert_uint_eq(limit_of("NVIDIA H200", 256 * GIB), 0);
     ck_assert_uint_eq(limit_of("NVIDIA A2", 16 * GIB), 0);
-    /* Where the system has resized it. */
+    /* On systems that have resized it. */
     ck_assert_uint_eq(limit_of("NVIDIA RTX A4000", 16 * GIB), 0);
     ck_assert_uint_eq(limit_of("A new one", 0), 0);
     ck_assert_uint_eq(limit_of("Tesla P40", 0), 0);
@@ -130,11 +130,11 @@ static const struct {
     {"T4 [many] = 200m\n", "line 1: [ ] must contain a size"},
     {"T4 [256m = 200m\n", "line 1: the window's size must end"},
     {"T4 [256m] x = 200m\n", "line 1: the window's size must end"},
-    /* Though the line is for another device. */
+    /* Even if the line is for another device. */
     {"Tesla T4 = 1m\nNever = x\n", "line 2: the value must"},
 };
 
-START_TEST(a_bad_line_is_told_with_file_and_number)
+START_TEST(a_bad_line_is_reported_with_file_and_line_number)
 {
     write_file(bad_lines[_i].text);
     ck_assert_int_eq(block_preset_find(path, "Tesla T4", 0, &preset),
@@ -145,7 +145,7 @@ START_TEST(a_bad_line_is_told_with_file_and_number)
 }
 END_TEST
 
-START_TEST(what_is_no_text_is_told)
+START_TEST(a_binary_file_is_reported)
 {
     char bytes[1000];
 
@@ -163,7 +163,7 @@ START_TEST(what_is_no_text_is_told)
 }
 END_TEST
 
-START_TEST(a_file_that_cannot_be_read_is_told)
+START_TEST(an_unreadable_file_is_reported)
 {
     ck_assert_int_eq(block_preset_find("/nonexistent/file", "x", 0, &preset),
                      UCXPOOL_ERR_INVALID_PARAM);
@@ -175,7 +175,7 @@ START_TEST(a_file_that_cannot_be_read_is_told)
 }
 END_TEST
 
-/* size and used: of the window; 0: its size is not known. */
+/* size and used describe the window; 0: its size is unknown. */
 static uint64_t compute(const char *name, uint64_t size, uint64_t used)
 {
     bar.source = size == 0 ? MEM_BAR_UNKNOWN : MEM_BAR_NVML;
@@ -196,7 +196,7 @@ START_TEST(the_preset_is_the_limit_of_an_idle_gpu)
 }
 END_TEST
 
-START_TEST(what_others_hold_is_taken_off)
+START_TEST(memory_used_by_others_is_subtracted)
 {
     ck_assert_uint_eq(compute("Tesla T4", 256 * MIB, 108 * MIB), 100 * MIB);
     ck_assert_uint_eq(compute("Tesla T4", 256 * MIB, 250 * MIB), 0);
@@ -205,7 +205,7 @@ START_TEST(what_others_hold_is_taken_off)
 }
 END_TEST
 
-START_TEST(of_a_large_window_a_reserve_stays)
+START_TEST(a_reserve_of_a_large_window_is_left)
 {
     ck_assert_uint_eq(compute("H200", 256 * GIB, 0), 256 * GIB - 512 * MIB);
     ck_assert_uint_eq(compute("L4", 4 * GIB, 0), 4 * GIB - 512 * MIB);
@@ -214,14 +214,14 @@ START_TEST(of_a_large_window_a_reserve_stays)
 }
 END_TEST
 
-START_TEST(of_a_small_window_without_a_preset_a_part_is_used)
+START_TEST(a_part_of_a_small_window_without_a_preset_is_used)
 {
     ck_assert_uint_eq(compute("Old", 128 * MIB, 0), 96 * MIB);
     ck_assert_uint_eq(compute("Old", GIB, 0), 768 * MIB);
 }
 END_TEST
 
-START_TEST(the_reserve_is_taken_off)
+START_TEST(the_reserve_is_subtracted)
 {
     config.comm_reserve = 60 * MIB;
     ck_assert_uint_eq(compute("Tesla T4", 256 * MIB, 0), 140 * MIB);
@@ -245,7 +245,7 @@ START_TEST(an_unknown_window_has_no_limit)
 }
 END_TEST
 
-START_TEST(a_preset_cannot_make_a_window_larger)
+START_TEST(a_preset_cannot_exceed_the_window)
 {
     strcpy(config.budget_file, path);
     write_file("* = 4g\n");
@@ -270,7 +270,7 @@ static unsigned settle(const mem_kind_t *kind, uint64_t limit)
     return num;
 }
 
-START_TEST(a_pool_keeps_to_its_limit_and_uses_it)
+START_TEST(a_pool_stays_within_its_limit_and_uses_it)
 {
     const base_config_t     asked   = config;
     const mem_kind_t *const kinds[] = {&mem_kind_cuda_alloc,
@@ -288,7 +288,7 @@ START_TEST(a_pool_keeps_to_its_limit_and_uses_it)
 }
 END_TEST
 
-START_TEST(blocks_take_a_quarter_of_what_the_heap_shares)
+START_TEST(blocks_take_at_most_a_quarter_of_the_limit)
 {
     const base_config_t asked = config;
 
@@ -318,7 +318,7 @@ START_TEST(without_a_limit_nothing_changes)
 }
 END_TEST
 
-START_TEST(any_size_that_is_given_makes_a_pool)
+START_TEST(any_given_size_makes_a_valid_pool)
 {
     const base_config_t asked = config;
 
@@ -338,7 +338,7 @@ START_TEST(any_size_that_is_given_makes_a_pool)
 }
 END_TEST
 
-START_TEST(a_fragment_that_was_chosen_fits_a_block)
+START_TEST(a_chosen_fragment_size_fits_in_a_block)
 {
     config.frag_size = 8 * MIB;
     config.comm_size = 40 * MIB;
@@ -355,27 +355,27 @@ int main(void)
     int      num_failed;
 
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, small_windows_are_in_the_table);
+    tcase_add_test(tcase, gpus_with_small_windows_are_in_the_table);
     tcase_add_test(tcase, large_windows_have_no_preset);
     tcase_add_test(tcase, a_file_adds_and_overrides);
     tcase_add_test(tcase, a_star_stands_for_any_letters);
-    tcase_add_loop_test(tcase, a_bad_line_is_told_with_file_and_number, 0,
-                        (int)(sizeof(bad_lines) / sizeof(bad_lines[0])));
-    tcase_add_test(tcase, what_is_no_text_is_told);
-    tcase_add_test(tcase, a_file_that_cannot_be_read_is_told);
+    tcase_add_loop_test(tcase, a_bad_line_is_reported_with_file_and_line_number,
+                        0, (int)(sizeof(bad_lines) / sizeof(bad_lines[0])));
+    tcase_add_test(tcase, a_binary_file_is_reported);
+    tcase_add_test(tcase, an_unreadable_file_is_reported);
     tcase_add_test(tcase, the_preset_is_the_limit_of_an_idle_gpu);
-    tcase_add_test(tcase, what_others_hold_is_taken_off);
-    tcase_add_test(tcase, of_a_large_window_a_reserve_stays);
-    tcase_add_test(tcase, of_a_small_window_without_a_preset_a_part_is_used);
-    tcase_add_test(tcase, the_reserve_is_taken_off);
+    tcase_add_test(tcase, memory_used_by_others_is_subtracted);
+    tcase_add_test(tcase, a_reserve_of_a_large_window_is_left);
+    tcase_add_test(tcase, a_part_of_a_small_window_without_a_preset_is_used);
+    tcase_add_test(tcase, the_reserve_is_subtracted);
     tcase_add_test(tcase, an_unknown_window_has_no_limit);
-    tcase_add_test(tcase, a_preset_cannot_make_a_window_larger);
-    tcase_add_loop_test(tcase, a_pool_keeps_to_its_limit_and_uses_it, 0, 2);
-    tcase_add_test(tcase, blocks_take_a_quarter_of_what_the_heap_shares);
+    tcase_add_test(tcase, a_preset_cannot_exceed_the_window);
+    tcase_add_loop_test(tcase, a_pool_stays_within_its_limit_and_uses_it, 0, 2);
+    tcase_add_test(tcase, blocks_take_at_most_a_quarter_of_the_limit);
     tcase_add_test(tcase, t4s_200_mib_are_all_used);
     tcase_add_test(tcase, without_a_limit_nothing_changes);
-    tcase_add_test(tcase, any_size_that_is_given_makes_a_pool);
-    tcase_add_test(tcase, a_fragment_that_was_chosen_fits_a_block);
+    tcase_add_test(tcase, any_given_size_makes_a_valid_pool);
+    tcase_add_test(tcase, a_chosen_fragment_size_fits_in_a_block);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

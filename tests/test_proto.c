@@ -1,4 +1,4 @@
-/* The reader of a peer's messages. */
+/* Parsing a peer's messages. */
 #include "core/proto.h"
 
 #include <ucxpool/window.h>
@@ -19,7 +19,7 @@ static void begin(unsigned type)
     }
 }
 
-/* The shortest that a type can have with nothing else said. */
+/* The smallest valid size of the variable part of a type. */
 static size_t least_data(unsigned type)
 {
     return (type == PROTO_SHORT) ? 1 : 0;
@@ -47,7 +47,7 @@ START_TEST(each_type_has_one_size)
 }
 END_TEST
 
-START_TEST(types_that_do_not_exist_are_refused)
+START_TEST(unknown_types_are_rejected)
 {
     ck_assert_uint_eq(0, proto_fixed_size(0));
     for (unsigned type = PROTO_LAST; type < 256; type++) {
@@ -59,7 +59,7 @@ START_TEST(types_that_do_not_exist_are_refused)
 }
 END_TEST
 
-START_TEST(another_version_is_refused_by_number)
+START_TEST(another_version_is_rejected_with_its_number)
 {
     begin(PROTO_BYE);
     fixed.head.version = 77;
@@ -68,7 +68,7 @@ START_TEST(another_version_is_refused_by_number)
 }
 END_TEST
 
-START_TEST(a_hello_has_as_many_files_as_it_says)
+START_TEST(a_hello_must_have_the_number_of_files_it_states)
 {
     begin(PROTO_HELLO);
     fixed.hello.num_files = 3;
@@ -82,7 +82,7 @@ START_TEST(a_hello_has_as_many_files_as_it_says)
 }
 END_TEST
 
-START_TEST(texts_have_an_end)
+START_TEST(texts_must_be_terminated)
 {
     const unsigned types[] = {PROTO_READY, PROTO_DONE, PROTO_CANCEL};
 
@@ -94,7 +94,7 @@ START_TEST(texts_have_an_end)
 }
 END_TEST
 
-START_TEST(a_cancel_has_an_error)
+START_TEST(a_cancel_must_have_an_error_status)
 {
     const int32_t wrong[] = {UCXPOOL_OK, UCXPOOL_INPROGRESS,
                              UCXPOOL_ERR_LIMIT - 1, INT32_MAX, INT32_MIN};
@@ -109,7 +109,7 @@ START_TEST(a_cancel_has_an_error)
 }
 END_TEST
 
-START_TEST(a_descriptor_has_its_runs_and_metadata)
+START_TEST(a_descriptor_must_contain_its_runs_and_metadata)
 {
     begin(PROTO_DESC);
     fixed.desc.num_runs      = 2;
@@ -125,7 +125,7 @@ START_TEST(a_descriptor_has_its_runs_and_metadata)
 }
 END_TEST
 
-START_TEST(runs_that_follow_are_some)
+START_TEST(a_runs_message_must_not_be_empty)
 {
     begin(PROTO_DESC);
     fixed.desc.flags    = PROTO_DESC_RUNS;
@@ -136,7 +136,7 @@ START_TEST(runs_that_follow_are_some)
 }
 END_TEST
 
-START_TEST(a_descriptor_adds_up)
+START_TEST(the_lengths_of_a_descriptor_must_add_up)
 {
     const copy_run_t runs[] = {{100, 1}, {3, 1}};
     copy_totals_t    totals;
@@ -189,7 +189,7 @@ static ucxpool_status_t check_call(uint64_t num, uint64_t length, uint64_t size,
     return proto_check_call(&call, places, data_size, WINDOW);
 }
 
-START_TEST(a_call_names_places_within_its_window)
+START_TEST(the_places_of_a_call_must_lie_within_its_window)
 {
     static const uint64_t        good[]  = {0, 900, 5, 5};
     static const uint64_t        bad[]   = {0, 901};
@@ -210,7 +210,7 @@ START_TEST(a_call_names_places_within_its_window)
 }
 END_TEST
 
-START_TEST(a_call_adds_up)
+START_TEST(the_lengths_of_a_call_must_add_up)
 {
     static const uint64_t        offsets[2] = {0, 0};
     static const ucxpool_place_t cut[2]     = {{0, 1}, {10, 3}};
@@ -229,7 +229,7 @@ START_TEST(a_call_adds_up)
 }
 END_TEST
 
-START_TEST(not_too_much_is_lent)
+START_TEST(a_peer_cannot_lend_more_than_the_limit)
 {
     const size_t lent = sizeof(proto_lent_t);
 
@@ -242,7 +242,7 @@ START_TEST(not_too_much_is_lent)
 }
 END_TEST
 
-START_TEST(how_a_gpu_is_shared_has_one_length)
+START_TEST(gpu_share_info_has_one_valid_length)
 {
     begin(PROTO_WINDOW_OPENED);
     ck_assert_int_eq(UCXPOOL_OK, parse(PROTO_TEXT_MAX));
@@ -253,7 +253,7 @@ START_TEST(how_a_gpu_is_shared_has_one_length)
 }
 END_TEST
 
-START_TEST(a_window_has_whole_parts_and_not_too_many)
+START_TEST(window_parts_must_be_whole_and_within_the_limit)
 {
     const size_t part = sizeof(proto_window_part_t);
 
@@ -271,7 +271,7 @@ START_TEST(a_window_has_whole_parts_and_not_too_many)
 }
 END_TEST
 
-START_TEST(a_key_has_an_end)
+START_TEST(a_key_must_end_within_the_message)
 {
     begin(PROTO_WINDOW_OPENED);
     fixed.window_opened.flags = PROTO_OPENED_KEY;
@@ -290,20 +290,20 @@ int main(void)
     int      num_failed;
 
     tcase_add_test(tcase, each_type_has_one_size);
-    tcase_add_test(tcase, a_call_names_places_within_its_window);
-    tcase_add_test(tcase, a_call_adds_up);
-    tcase_add_test(tcase, not_too_much_is_lent);
-    tcase_add_test(tcase, how_a_gpu_is_shared_has_one_length);
-    tcase_add_test(tcase, a_window_has_whole_parts_and_not_too_many);
-    tcase_add_test(tcase, a_key_has_an_end);
-    tcase_add_test(tcase, types_that_do_not_exist_are_refused);
-    tcase_add_test(tcase, another_version_is_refused_by_number);
-    tcase_add_test(tcase, a_hello_has_as_many_files_as_it_says);
-    tcase_add_test(tcase, texts_have_an_end);
-    tcase_add_test(tcase, a_cancel_has_an_error);
-    tcase_add_test(tcase, a_descriptor_has_its_runs_and_metadata);
-    tcase_add_test(tcase, runs_that_follow_are_some);
-    tcase_add_test(tcase, a_descriptor_adds_up);
+    tcase_add_test(tcase, the_places_of_a_call_must_lie_within_its_window);
+    tcase_add_test(tcase, the_lengths_of_a_call_must_add_up);
+    tcase_add_test(tcase, a_peer_cannot_lend_more_than_the_limit);
+    tcase_add_test(tcase, gpu_share_info_has_one_valid_length);
+    tcase_add_test(tcase, window_parts_must_be_whole_and_within_the_limit);
+    tcase_add_test(tcase, a_key_must_end_within_the_message);
+    tcase_add_test(tcase, unknown_types_are_rejected);
+    tcase_add_test(tcase, another_version_is_rejected_with_its_number);
+    tcase_add_test(tcase, a_hello_must_have_the_number_of_files_it_states);
+    tcase_add_test(tcase, texts_must_be_terminated);
+    tcase_add_test(tcase, a_cancel_must_have_an_error_status);
+    tcase_add_test(tcase, a_descriptor_must_contain_its_runs_and_metadata);
+    tcase_add_test(tcase, a_runs_message_must_not_be_empty);
+    tcase_add_test(tcase, the_lengths_of_a_descriptor_must_add_up);
     tcase_add_test(tcase, a_peers_text_is_made_printable);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

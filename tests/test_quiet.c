@@ -1,7 +1,5 @@
-/*
- * Who tells of an error: its caller, where there is one, else the log, at the
- * level that it has by default.
- */
+/* Errors are returned to the caller if there is one, and are otherwise logged
+ * at the default level. */
 #include <config.h>
 
 #include "caught.h"
@@ -32,7 +30,7 @@ static void stop(void)
     ucxpool_destroy(pool);
 }
 
-/* A call has failed: its caller knows why, and nobody else is told. */
+/* The failed call returns the error, and nothing is logged. */
 static void assert_quiet(ucxpool_status_t status)
 {
     ck_assert_int_lt(status, 0);
@@ -40,7 +38,7 @@ static void assert_quiet(ucxpool_status_t status)
     ck_assert_str_eq(caught_text(), "");
 }
 
-START_TEST(what_a_call_returns_is_not_logged)
+START_TEST(an_error_returned_to_the_caller_is_not_logged)
 {
     ucxpool_t          *first = pool;
     ucxpool_listener_t *listener;
@@ -63,7 +61,7 @@ START_TEST(what_a_call_returns_is_not_logged)
 }
 END_TEST
 
-/* The last line is the warning that the error is. */
+/* The last log line is the expected warning. */
 static void assert_told(const char *words)
 {
     const char *text = caught_text();
@@ -74,7 +72,7 @@ static void assert_told(const char *words)
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), words));
 }
 
-START_TEST(what_nobody_is_returned_is_a_warning)
+START_TEST(an_error_without_a_caller_is_logged_as_a_warning)
 {
     ucxpool_block_t block;
 
@@ -90,7 +88,7 @@ START_TEST(what_nobody_is_returned_is_a_warning)
 }
 END_TEST
 
-START_TEST(a_channel_that_fails_says_so_once)
+START_TEST(a_failed_channel_is_logged_once)
 {
     ucxpool_channel_t *channel;
 
@@ -105,7 +103,7 @@ START_TEST(a_channel_that_fails_says_so_once)
 }
 END_TEST
 
-START_TEST(a_framework_that_gets_no_memory_is_told_once)
+START_TEST(a_failed_framework_allocation_is_logged_once)
 {
     size_t length;
 
@@ -129,10 +127,10 @@ int main(void)
     int      num_failed;
 
     tcase_add_checked_fixture(tcase, start, stop);
-    tcase_add_test(tcase, what_a_call_returns_is_not_logged);
-    tcase_add_test(tcase, what_nobody_is_returned_is_a_warning);
-    tcase_add_test(tcase, a_channel_that_fails_says_so_once);
-    tcase_add_test(tcase, a_framework_that_gets_no_memory_is_told_once);
+    tcase_add_test(tcase, an_error_returned_to_the_caller_is_not_logged);
+    tcase_add_test(tcase, an_error_without_a_caller_is_logged_as_a_warning);
+    tcase_add_test(tcase, a_failed_channel_is_logged_once);
+    tcase_add_test(tcase, a_failed_framework_allocation_is_logged_once);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

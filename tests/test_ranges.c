@@ -1,6 +1,6 @@
 /*
- * The table of address ranges. Its file is taken in, so that a writer can be
- * held in the middle of a change.
+ * The table of address ranges. This test includes its source, so that it can
+ * stop a writer in the middle of a change.
  */
 #include "../src/block/comm.c"
 #include "rounds.h"
@@ -11,7 +11,7 @@
 #define RANGE(_i)   ((char *)(uintptr_t)(0x10000 + (_i)*0x100))
 #define NUM_THREADS 3
 #define NUM_ROUNDS  300
-#define NUM_STEPS   100 /* of a round */
+#define NUM_STEPS   100 /* per round */
 
 static ranges_t    *ranges;
 static _Atomic bool stop;
@@ -21,7 +21,7 @@ static void insert(unsigned number)
     ranges_insert(ranges, RANGE(number), 0x80, RANGE(number));
 }
 
-START_TEST(ranges_are_found_in_whatever_order_they_came)
+START_TEST(ranges_are_found_in_any_insertion_order)
 {
     const unsigned order[] = {5, 1, 3, 7, 0, 2};
 
@@ -41,7 +41,7 @@ START_TEST(ranges_are_found_in_whatever_order_they_came)
 }
 END_TEST
 
-START_TEST(only_the_start_of_a_range_takes_it_out_and_only_once)
+START_TEST(a_range_is_removed_once_and_only_by_its_start)
 {
     ck_assert_int_eq(ranges_create(3, &ranges), UCXPOOL_OK);
     ck_assert_ptr_null(ranges_remove(ranges, RANGE(2)));
@@ -73,7 +73,7 @@ static void *find_last(void *arg)
     return ranges_find(ranges, RANGE(2));
 }
 
-START_TEST(a_reader_does_not_believe_a_half_changed_table)
+START_TEST(a_reader_ignores_a_half_changed_table)
 {
     pthread_t thread;
     void     *found;
@@ -85,7 +85,7 @@ START_TEST(a_reader_does_not_believe_a_half_changed_table)
         begin_change(ranges);
         set(&ranges->ranges[1].owner, (uintptr_t)RANGE(1));
         ck_assert_int_eq(pthread_create(&thread, NULL, find_last, NULL), 0);
-        /* Time for the reader to be wrong, which it is not in any order. */
+        /* Give the reader time to fail; it must not, in any order. */
         for (int j = 0; j < 100; j++) {
             sched_yield();
         }
@@ -104,7 +104,7 @@ static void *find_for_ever(void *arg)
     while (!atomic_load(&stop)) {
         void *owner;
 
-        /* Always there, at changing places of the table. */
+        /* Always in the table, at changing positions. */
         ck_assert_ptr_eq(ranges_find(ranges, RANGE(5)), RANGE(5));
         ck_assert_ptr_eq(ranges_find(ranges, RANGE(7)), RANGE(7));
         ck_assert_ptr_null(ranges_find(ranges, RANGE(6)));
@@ -151,10 +151,10 @@ int main(void)
     int      num_failed;
 
     tcase_set_timeout(tcase, 120);
-    tcase_add_test(tcase, ranges_are_found_in_whatever_order_they_came);
-    tcase_add_test(tcase, only_the_start_of_a_range_takes_it_out_and_only_once);
+    tcase_add_test(tcase, ranges_are_found_in_any_insertion_order);
+    tcase_add_test(tcase, a_range_is_removed_once_and_only_by_its_start);
     tcase_add_test(tcase, an_empty_table_finds_nothing);
-    tcase_add_test(tcase, a_reader_does_not_believe_a_half_changed_table);
+    tcase_add_test(tcase, a_reader_ignores_a_half_changed_table);
     tcase_add_test(tcase, readers_see_the_table_before_or_after_a_change);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

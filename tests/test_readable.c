@@ -1,6 +1,7 @@
 /*
- * What is said of memory that is there, that is not, and that may not be read:
- * of few spans by their bytes, of many by mappings, where the kernel tells.
+ * Which memory is readable: mapped, unmapped, and without read permission. Few
+ * spans are probed byte by byte. For many, the kernel is asked for their
+ * mappings, if it can be.
  */
 #define _GNU_SOURCE
 #include "mem/readable.h"
@@ -16,7 +17,7 @@
 #define PAGE ((size_t)65536)
 
 static mem_span_t spans[NUM];
-static char      *memory; /* pages: there, there, gone, there, forbidden */
+static char *memory; /* pages: mapped, mapped, unmapped, mapped, PROT_NONE */
 
 static void set_up(void)
 {
@@ -35,15 +36,16 @@ static void tear_down(void)
     munmap(memory, 5 * PAGE);
 }
 
-/* By bytes; by mappings. */
+/* Numbers of spans below and above the number from which mappings are
+ * queried. */
 static const size_t numbers[] = {1, 5, 15, 16, 100, NUM};
 #define NUM_NUMBERS ((int)(sizeof(numbers) / sizeof(numbers[0])))
 
-START_TEST(what_is_there_is_readable)
+START_TEST(mapped_memory_is_readable)
 {
     ck_assert_uint_eq(mem_find_unreadable(spans, 0), 0);
     ck_assert_uint_eq(mem_find_unreadable(spans, numbers[_i]), numbers[_i]);
-    /* Untouched pages, read-only ones, and those of two mappings. */
+    /* Untouched pages, read-only pages, and pages of two mappings. */
     ck_assert_int_eq(mprotect(memory + PAGE, PAGE, PROT_READ), 0);
     spans[0] = (mem_span_t){(uintptr_t)memory, 2 * PAGE};
     ck_assert_uint_eq(mem_find_unreadable(spans, numbers[_i]), numbers[_i]);
@@ -61,7 +63,7 @@ static void check_found(size_t num, size_t at, uint64_t address,
     ck_assert_uint_eq(mem_find_unreadable(spans, num), num);
 }
 
-START_TEST(the_first_that_is_not_there_is_found)
+START_TEST(the_first_unmapped_span_is_found)
 {
     uintptr_t start = (uintptr_t)memory;
     size_t    num   = numbers[_i];
@@ -83,10 +85,12 @@ START_TEST(the_first_that_is_not_there_is_found)
 }
 END_TEST
 
-/* Does this kernel tell (since Linux 6.11)? Not under valgrind. */
+/* Does this kernel answer queries for mappings (Linux 6.11)? Not under
+ * valgrind. */
 static bool tells_of_mappings(void)
 {
-    /* As struct procmap_query of <linux/fs.h>: its size, flags, an address. */
+    /* Laid out as struct procmap_query of <linux/fs.h>: size, flags,
+     * address. */
     uint64_t query[13] = {sizeof(query), 0, (uintptr_t)memory};
     int      fd        = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     int      result    = ioctl(fd, _IOWR('f', 17, query), query);
@@ -95,7 +99,8 @@ static bool tells_of_mappings(void)
     return result == 0;
 }
 
-/* Where the kernel tells of mappings; no other may be taken for one. */
+/* On kernels that can be asked for mappings. A neighbouring mapping must not be
+ * mistaken for it. */
 START_TEST(a_mapping_without_a_file_is_found)
 {
     uintptr_t  start = (uintptr_t)memory;
@@ -132,8 +137,8 @@ int main(void)
     int      failed;
 
     tcase_add_checked_fixture(tcase, set_up, tear_down);
-    tcase_add_loop_test(tcase, what_is_there_is_readable, 0, NUM_NUMBERS);
-    tcase_add_loop_test(tcase, the_first_that_is_not_there_is_found, 0,
+    tcase_add_loop_test(tcase, mapped_memory_is_readable, 0, NUM_NUMBERS);
+    tcase_add_loop_test(tcase, the_first_unmapped_span_is_found, 0,
                         NUM_NUMBERS);
     tcase_add_test(tcase, a_mapping_without_a_file_is_found);
     suite_add_tcase(suite, tcase);

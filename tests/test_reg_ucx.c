@@ -20,7 +20,7 @@ typedef enum spoil {
     SPOIL_NOTHING,
     SPOIL_MAP,    /* ucp_mem_map fails */
     SPOIL_QUERY,  /* ucp_mem_query fails */
-    SPOIL_START,  /* the handle starts behind the region */
+    SPOIL_START,  /* the handle starts after the region's start */
     SPOIL_LENGTH, /* the handle is shorter than the region */
     SPOIL_PLACE,  /* the handle lies before the region */
     SPOIL_PACK,   /* ucp_rkey_pack fails */
@@ -191,9 +191,9 @@ static void ignore_event(ucm_event_type_t type, ucm_event_t *event, void *arg)
 {
 }
 
-/* What UCX does by itself on transports with a registration cache: it replaces
- * the C library's calls. */
-START_TEST(regions_are_stitched_beside_ucxs_memory_hooks)
+/* UCX does this by itself on transports with a registration cache: it replaces
+ * functions of the C library. */
+START_TEST(regions_are_stitched_with_ucxs_memory_hooks_installed)
 {
     const mem_piece_t pieces[] = {{2, 0, REGION_SIZE / 2},
                                   {0, REGION_SIZE / 2, REGION_SIZE / 2}};
@@ -217,7 +217,7 @@ START_TEST(regions_are_stitched_beside_ucxs_memory_hooks)
 }
 END_TEST
 
-START_TEST(a_failure_leaves_no_region_registered_and_works_again)
+START_TEST(registration_can_be_retried_after_a_failure)
 {
     static const ucxpool_status_t expected[SPOIL_LAST] = {
         [SPOIL_MAP]    = UCXPOOL_ERR_NO_MEMORY,
@@ -245,7 +245,7 @@ START_TEST(a_failure_leaves_no_region_registered_and_works_again)
 }
 END_TEST
 
-START_TEST(a_refusal_tells_what_ucx_said_and_what_to_change)
+START_TEST(a_refusal_reports_ucxs_error_and_the_setting_to_change)
 {
     spoil     = SPOIL_MAP;
     spoil_nth = 2;
@@ -259,7 +259,7 @@ START_TEST(a_refusal_tells_what_ucx_said_and_what_to_change)
 }
 END_TEST
 
-START_TEST(success_stays_success_and_no_error_becomes_it)
+START_TEST(only_success_maps_to_success)
 {
     ck_assert_int_eq(ucx_status(UCS_OK), UCXPOOL_OK);
     ck_assert_int_eq(ucx_status(UCS_INPROGRESS), UCXPOOL_INPROGRESS);
@@ -269,7 +269,7 @@ START_TEST(success_stays_success_and_no_error_becomes_it)
 }
 END_TEST
 
-START_TEST(what_means_the_peer_is_peer_lost)
+START_TEST(errors_caused_by_the_peer_map_to_peer_lost)
 {
     static const ucs_status_t statuses[] = {
         UCS_ERR_UNREACHABLE,          UCS_ERR_NOT_CONNECTED,
@@ -284,7 +284,7 @@ START_TEST(what_means_the_peer_is_peer_lost)
 }
 END_TEST
 
-START_TEST(statuses_that_have_a_name_here_keep_it)
+START_TEST(statuses_with_a_counterpart_map_to_it)
 {
     static const struct {
         ucs_status_t     theirs;
@@ -322,17 +322,17 @@ int main(void)
     tcase_add_test(registered, every_region_is_registered_once);
     tcase_add_test(registered, deregistering_twice_does_nothing);
     tcase_add_test(registered, two_sets_of_one_context_are_counted_together);
-    tcase_add_test(registered, regions_are_stitched_beside_ucxs_memory_hooks);
-    tcase_add_loop_test(registered,
-                        a_failure_leaves_no_region_registered_and_works_again,
+    tcase_add_test(registered,
+                   regions_are_stitched_with_ucxs_memory_hooks_installed);
+    tcase_add_loop_test(registered, registration_can_be_retried_after_a_failure,
                         SPOIL_MAP, SPOIL_LAST);
     tcase_add_test(registered,
-                   a_refusal_tells_what_ucx_said_and_what_to_change);
+                   a_refusal_reports_ucxs_error_and_the_setting_to_change);
     suite_add_tcase(suite, registered);
 
-    tcase_add_test(status, success_stays_success_and_no_error_becomes_it);
-    tcase_add_test(status, what_means_the_peer_is_peer_lost);
-    tcase_add_test(status, statuses_that_have_a_name_here_keep_it);
+    tcase_add_test(status, only_success_maps_to_success);
+    tcase_add_test(status, errors_caused_by_the_peer_map_to_peer_lost);
+    tcase_add_test(status, statuses_with_a_counterpart_map_to_it);
     suite_add_tcase(suite, status);
 
     runner = srunner_create(suite);

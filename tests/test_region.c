@@ -22,7 +22,7 @@
 #define NUM_REGIONS 3u
 #define REGION_SIZE ((size_t)2 << 20)
 
-/* What the library sees of the machine; changed by tests. */
+/* The machine's properties as the library sees them; tests change them. */
 static bool         is_machine_faked;
 static mem_system_t fake_machine;
 
@@ -49,7 +49,7 @@ static struct rlimit real_limit;
 static void setup(void)
 {
     ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &real_limit), 0);
-    /* Huge pages that this machine happens to have change what is called. */
+    /* Free huge pages of this machine would change which calls are made. */
     fake();
     fake_machine.huge_pages_free = 0;
 }
@@ -79,7 +79,7 @@ static char *region_byte(unsigned region, size_t offset)
     return (char *)regions.regions[region].address + offset;
 }
 
-START_TEST(regions_lie_side_by_side_and_hold_what_is_written)
+START_TEST(regions_are_contiguous_and_hold_written_data)
 {
     ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
     ck_assert_uint_eq(regions.num_regions, NUM_REGIONS);
@@ -201,7 +201,7 @@ START_TEST(a_private_region_is_not_mapped_for_writing_by_others)
 }
 END_TEST
 
-/* Pieces of all regions, in no order. */
+/* Reads through pieces of all regions, in random order. */
 static void check_stitching(void)
 {
     size_t            page     = page_size();
@@ -251,7 +251,7 @@ START_TEST(a_stitched_range_is_the_same_memory)
 }
 END_TEST
 
-START_TEST(regions_that_cannot_be_doubled_are_stitched_by_their_files)
+START_TEST(regions_are_stitched_from_their_files_if_mremap_cannot_copy)
 {
     calls_fail_from(CALLS_MREMAP, 1, EINVAL);
     ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
@@ -264,7 +264,7 @@ START_TEST(regions_that_cannot_be_doubled_are_stitched_by_their_files)
 }
 END_TEST
 
-START_TEST(a_kernel_without_the_seal_for_writing_goes_without)
+START_TEST(init_works_without_the_write_seal_in_the_kernel)
 {
     bool is_private;
 
@@ -272,7 +272,7 @@ START_TEST(a_kernel_without_the_seal_for_writing_goes_without)
     is_private = mem_memfd_is_private(regions.regions[0].fd);
     mem_regions_cleanup(&regions);
     if (!is_private) {
-        /* It is not asked for: there is nothing to go without. */
+        /* The seal is not requested, so nothing can be missing. */
         return;
     }
     calls_fail(CALLS_FCNTL, 1, EINVAL);
@@ -286,7 +286,7 @@ START_TEST(a_kernel_without_the_seal_for_writing_goes_without)
 }
 END_TEST
 
-START_TEST(a_stitch_that_fails_leaves_nothing_and_works_again)
+START_TEST(stitching_can_be_retried_after_a_failure)
 {
     static const calls_name_t names[] = {CALLS_MMAP, CALLS_MREMAP};
     const mem_piece_t pieces[]   = {{1, 0, page_size()}, {0, 0, page_size()}};
@@ -319,7 +319,7 @@ START_TEST(a_stitch_that_fails_leaves_nothing_and_works_again)
 }
 END_TEST
 
-START_TEST(a_failed_call_leaves_nothing_and_init_works_again)
+START_TEST(init_can_be_retried_after_a_failed_call)
 {
     calls_name_t name       = (calls_name_t)_i;
     unsigned     num_fds    = calls_num_fds();
@@ -339,7 +339,7 @@ START_TEST(a_failed_call_leaves_nothing_and_init_works_again)
         }
         calls_reset();
         if (status == UCXPOOL_OK) {
-            /* A call that may fail: all is as it should be without it. */
+            /* The failure of this call is tolerated: the result is the same. */
             check_stitching();
         } else {
             num_errors++;
@@ -353,8 +353,8 @@ START_TEST(a_failed_call_leaves_nothing_and_init_works_again)
         ck_assert_uint_eq(calls_num_fds(), num_fds);
         ck_assert_uint_eq(calls_mapped_size(), mapped);
     }
-    /* A second seal call is made only where the first one failed, and large
-     * pages are a favour. */
+    /* A second seal call is made only if the first one failed, and large pages
+     * are optional. */
     ck_assert_uint_ge(num_errors, (name == CALLS_MREMAP) ||
                                           (name == CALLS_FCNTL) ||
                                           (name == CALLS_MADVISE)
@@ -380,7 +380,7 @@ START_TEST(a_file_that_cannot_be_sealed_is_an_error)
 }
 END_TEST
 
-START_TEST(a_kernel_that_joins_no_pages_goes_without)
+START_TEST(init_works_without_transparent_huge_pages)
 {
     calls_fail_from(CALLS_MADVISE, 1, EINVAL);
     ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
@@ -390,7 +390,7 @@ START_TEST(a_kernel_that_joins_no_pages_goes_without)
 }
 END_TEST
 
-START_TEST(a_signal_in_between_is_no_error)
+START_TEST(init_continues_after_a_signal)
 {
     static const calls_name_t names[] = {CALLS_FTRUNCATE, CALLS_FALLOCATE,
                                          CALLS_MADVISE};
@@ -406,7 +406,7 @@ START_TEST(a_signal_in_between_is_no_error)
 }
 END_TEST
 
-START_TEST(too_many_files_names_the_region_size)
+START_TEST(the_error_for_too_many_files_names_the_region_size)
 {
     calls_fail(CALLS_MEMFD_CREATE, 2, EMFILE);
     ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_ERR_INVALID_PARAM);
@@ -417,7 +417,7 @@ START_TEST(too_many_files_names_the_region_size)
 }
 END_TEST
 
-START_TEST(more_than_is_available_says_how_much_and_which_key)
+START_TEST(the_error_for_too_little_memory_names_the_amount_and_setting)
 {
     fake_machine.available = NUM_REGIONS * REGION_SIZE - 1;
     ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_ERR_NO_MEMORY);
@@ -427,7 +427,7 @@ START_TEST(more_than_is_available_says_how_much_and_which_key)
 }
 END_TEST
 
-START_TEST(a_limit_of_the_size_of_files_is_an_error_and_no_signal)
+START_TEST(a_file_size_limit_is_an_error_and_raises_no_signal)
 {
     struct rlimit limit = real_limit;
 
@@ -438,7 +438,7 @@ START_TEST(a_limit_of_the_size_of_files_is_an_error_and_no_signal)
 }
 END_TEST
 
-START_TEST(a_size_that_is_no_multiple_of_the_page_is_refused)
+START_TEST(a_size_that_is_not_a_multiple_of_the_page_size_is_rejected)
 {
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 1,
                                       page_size() + 1, BASE_SWITCH_TRY),
@@ -448,7 +448,7 @@ START_TEST(a_size_that_is_no_multiple_of_the_page_is_refused)
 }
 END_TEST
 
-START_TEST(no_regions_and_more_than_there_are_addresses_are_refused)
+START_TEST(zero_regions_and_too_many_for_the_address_space_are_rejected)
 {
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 0,
                                       REGION_SIZE, BASE_SWITCH_TRY),
@@ -462,7 +462,7 @@ START_TEST(no_regions_and_more_than_there_are_addresses_are_refused)
 }
 END_TEST
 
-START_TEST(a_size_that_fits_no_address_space_is_out_of_memory)
+START_TEST(a_size_beyond_the_address_space_is_out_of_memory)
 {
     fake_machine.available = SIZE_MAX;
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 1,
@@ -475,7 +475,7 @@ START_TEST(a_size_that_fits_no_address_space_is_out_of_memory)
 }
 END_TEST
 
-START_TEST(huge_pages_that_must_be_and_are_not_free_are_an_error)
+START_TEST(missing_huge_pages_are_an_error_if_they_are_required)
 {
     fake_machine.huge_page_size  = REGION_SIZE;
     fake_machine.huge_pages_free = NUM_REGIONS - 1;
@@ -488,7 +488,7 @@ START_TEST(huge_pages_that_must_be_and_are_not_free_are_an_error)
 }
 END_TEST
 
-START_TEST(huge_pages_want_regions_of_whole_pages)
+START_TEST(huge_pages_require_regions_of_whole_pages)
 {
     fake_machine.huge_page_size  = REGION_SIZE * 2;
     fake_machine.huge_pages_free = 1000;
@@ -501,13 +501,13 @@ START_TEST(huge_pages_want_regions_of_whole_pages)
 }
 END_TEST
 
-START_TEST(huge_pages_that_somebody_else_took_fall_to_base_pages)
+START_TEST(base_pages_are_used_if_huge_pages_run_out)
 {
     unsigned num_fds = calls_num_fds();
 
     fake_machine.huge_page_size  = REGION_SIZE;
     fake_machine.huge_pages_free = NUM_REGIONS;
-    /* The first mapping reserves the range, the second wants a huge page. */
+    /* The first mapping reserves the range; the second is of huge pages. */
     calls_fail(CALLS_MMAP, 2, ENOMEM);
     ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
     calls_reset();
@@ -518,7 +518,7 @@ START_TEST(huge_pages_that_somebody_else_took_fall_to_base_pages)
 }
 END_TEST
 
-START_TEST(real_huge_pages_are_taken_where_there_are_some)
+START_TEST(real_huge_pages_are_used_if_the_machine_has_some)
 {
     mem_system_t system;
 
@@ -552,7 +552,7 @@ START_TEST(real_huge_pages_are_taken_where_there_are_some)
 }
 END_TEST
 
-START_TEST(cleanup_may_be_called_twice_and_gives_everything_back)
+START_TEST(cleanup_may_be_called_twice_and_releases_everything)
 {
     unsigned num_fds = calls_num_fds();
     size_t   mapped  = calls_mapped_size();
@@ -583,7 +583,7 @@ static Suite *region_suite(void)
     TCase *use   = tcase_create("use");
     TCase *wrong = tcase_create("wrong");
 
-    tcase_add_test(use, regions_lie_side_by_side_and_hold_what_is_written);
+    tcase_add_test(use, regions_are_contiguous_and_hold_written_data);
     tcase_add_test(use, new_regions_are_zero);
     tcase_add_test(use, the_range_is_aligned_to_transparent_pages);
     tcase_add_loop_test(
@@ -593,35 +593,33 @@ static Suite *region_suite(void)
     tcase_add_test(use, a_private_region_is_not_mapped_for_writing_by_others);
     tcase_add_test(use, a_stitched_range_is_the_same_memory);
     tcase_add_test(use,
-                   regions_that_cannot_be_doubled_are_stitched_by_their_files);
-    tcase_add_test(use, a_kernel_without_the_seal_for_writing_goes_without);
-    tcase_add_test(use, a_kernel_that_joins_no_pages_goes_without);
-    tcase_add_test(use, a_signal_in_between_is_no_error);
-    tcase_add_test(use, real_huge_pages_are_taken_where_there_are_some);
-    tcase_add_test(use, cleanup_may_be_called_twice_and_gives_everything_back);
+                   regions_are_stitched_from_their_files_if_mremap_cannot_copy);
+    tcase_add_test(use, init_works_without_the_write_seal_in_the_kernel);
+    tcase_add_test(use, init_works_without_transparent_huge_pages);
+    tcase_add_test(use, init_continues_after_a_signal);
+    tcase_add_test(use, real_huge_pages_are_used_if_the_machine_has_some);
+    tcase_add_test(use, cleanup_may_be_called_twice_and_releases_everything);
     tcase_add_test(use, the_machine_has_pages_and_memory);
     tcase_add_checked_fixture(use, setup, teardown);
     suite_add_tcase(suite, use);
 
     tcase_set_timeout(wrong, 60);
-    tcase_add_test(wrong, a_stitch_that_fails_leaves_nothing_and_works_again);
-    tcase_add_loop_test(wrong,
-                        a_failed_call_leaves_nothing_and_init_works_again, 0,
+    tcase_add_test(wrong, stitching_can_be_retried_after_a_failure);
+    tcase_add_loop_test(wrong, init_can_be_retried_after_a_failed_call, 0,
                         CALLS_FCNTL + 1);
     tcase_add_test(wrong, a_file_that_cannot_be_sealed_is_an_error);
-    tcase_add_test(wrong, too_many_files_names_the_region_size);
-    tcase_add_test(wrong, more_than_is_available_says_how_much_and_which_key);
+    tcase_add_test(wrong, the_error_for_too_many_files_names_the_region_size);
+    tcase_add_test(
+        wrong, the_error_for_too_little_memory_names_the_amount_and_setting);
+    tcase_add_test(wrong, a_file_size_limit_is_an_error_and_raises_no_signal);
     tcase_add_test(wrong,
-                   a_limit_of_the_size_of_files_is_an_error_and_no_signal);
-    tcase_add_test(wrong, a_size_that_is_no_multiple_of_the_page_is_refused);
-    tcase_add_test(wrong,
-                   no_regions_and_more_than_there_are_addresses_are_refused);
-    tcase_add_test(wrong, a_size_that_fits_no_address_space_is_out_of_memory);
-    tcase_add_test(wrong,
-                   huge_pages_that_must_be_and_are_not_free_are_an_error);
-    tcase_add_test(wrong, huge_pages_want_regions_of_whole_pages);
-    tcase_add_test(wrong,
-                   huge_pages_that_somebody_else_took_fall_to_base_pages);
+                   a_size_that_is_not_a_multiple_of_the_page_size_is_rejected);
+    tcase_add_test(
+        wrong, zero_regions_and_too_many_for_the_address_space_are_rejected);
+    tcase_add_test(wrong, a_size_beyond_the_address_space_is_out_of_memory);
+    tcase_add_test(wrong, missing_huge_pages_are_an_error_if_they_are_required);
+    tcase_add_test(wrong, huge_pages_require_regions_of_whole_pages);
+    tcase_add_test(wrong, base_pages_are_used_if_huge_pages_run_out);
     tcase_add_checked_fixture(wrong, setup, teardown);
     suite_add_tcase(suite, wrong);
     return suite;

@@ -1,6 +1,6 @@
 /*
- * What is known of other pools: which blobs are one pool's, and how many of
- * those that have called are remembered.
+ * State about other pools: which blobs belong to the same pool, and how many
+ * pools that connected are remembered.
  */
 #include "core/remote.h"
 #include "base/clock.h"
@@ -17,7 +17,7 @@
 int __real_clock_gettime(clockid_t clock, struct timespec *now_p);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now_p);
 
-/* While this is set, the clock stands at it. */
+/* If set, the clock is stopped at this time. */
 static struct timespec stopped_at;
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now_p)
@@ -58,7 +58,7 @@ static void put(core_remote_t *remote)
 }
 
 static const struct {
-    size_t offset; /* of a byte of a blob */
+    size_t offset; /* of a byte in a blob */
     bool   is_of_one_call;
 } bytes[] = {
     {offsetof(core_blob_t, am_id), false},
@@ -74,7 +74,7 @@ static const struct {
 
 #define NUM_BYTES ((int)(sizeof(bytes) / sizeof(bytes[0])))
 
-START_TEST(a_pool_is_told_by_all_that_it_says_of_itself)
+START_TEST(a_pool_is_identified_by_all_fields_of_its_blob)
 {
     pair_t         pair = {.a = pair_pool(NULL), .b = pair_pool(NULL)};
     size_t         length;
@@ -109,7 +109,7 @@ static void check_address(ucxpool_t *pool, const core_blob_t *first,
     ucxpool_address_release(now);
 }
 
-START_TEST(a_pool_says_the_same_of_itself_for_all_its_life)
+START_TEST(the_blob_of_a_pool_does_not_change)
 {
     pair_t pair = {.a = pair_pool("WIRE=ucx"), .b = pair_pool("WIRE=ucx")};
     size_t length;
@@ -132,8 +132,7 @@ START_TEST(a_pool_says_the_same_of_itself_for_all_its_life)
 }
 END_TEST
 
-/* --- addresses that are damaged --------------------------------------------
- */
+/* --- damaged addresses --------------------------------------------------- */
 
 static const char *const wires[] = {"WIRE=ucx", "WIRE=auto"};
 
@@ -160,8 +159,8 @@ static void set_checksum(core_blob_t *blob, size_t length)
         base_crc32c_of_record(blob, length, offsetof(core_blob_t, checksum));
 }
 
-/* The peer's other channel and its request go on. */
-START_TEST(every_wrong_bit_of_an_address_is_refused)
+/* The peer's other channel and its request are not affected. */
+START_TEST(an_address_with_any_bit_flipped_is_rejected)
 {
     pair_t       pair;
     size_t       length;
@@ -192,7 +191,7 @@ START_TEST(every_wrong_bit_of_an_address_is_refused)
 }
 END_TEST
 
-/* --- a proven caller whose blob is written by the test -------------------- */
+/* --- an authenticated client that sends a blob written by the test -------- */
 
 static bootstrap_client_t *begin_call(ucxpool_listener_t *listener,
                                       const core_blob_t *blob, size_t length)
@@ -226,8 +225,8 @@ static void call(ucxpool_t *pool, ucxpool_listener_t *listener,
     bootstrap_client_destroy(client);
 }
 
-/* As a member of a group can, who has the addresses of all. */
-START_TEST(who_calls_with_anothers_id_is_led_nothing)
+/* As a group member could, who has the addresses of all members. */
+START_TEST(a_client_that_poses_as_another_pool_does_not_affect_it)
 {
     pair_t     pair  = {.a = pair_pool(wires[_i]), .b = pair_pool(wires[_i])};
     ucxpool_t *poser = pair_pool(wires[_i]);
@@ -237,7 +236,7 @@ START_TEST(who_calls_with_anothers_id_is_led_nothing)
 
     memcpy(blob->id, pair.b->id, sizeof(blob->id));
     memcpy(blob->key, pair.b->key, sizeof(blob->key));
-    core_blob_set_turn(blob, CORE_BLOB_NO_TURN); /* and the checksum */
+    core_blob_set_turn(blob, CORE_BLOB_NO_TURN); /* and fix the checksum */
     call(pair.a, listener, blob, length);
     pair_connect(&pair);
     pair_exchange(&pair, 100000);
@@ -247,7 +246,7 @@ START_TEST(who_calls_with_anothers_id_is_led_nothing)
 }
 END_TEST
 
-/* --- callers that nobody accepts ------------------------------------------ */
+/* --- clients that are never accepted -------------------------------------- */
 
 static unsigned num_remotes(const ucxpool_t *pool)
 {
@@ -271,14 +270,14 @@ static void flood(ucxpool_t *pool, core_blob_t *blob, uint32_t num)
     }
 }
 
-START_TEST(so_many_that_have_called_are_remembered)
+START_TEST(a_bounded_number_of_pending_clients_is_remembered)
 {
     pair_t         pair = {.a = pair_pool(NULL), .b = pair_pool(NULL)};
     size_t         length;
     core_blob_t   *blob = address_of(pair.b, &length);
     core_remote_t *used = get(pair.a, blob);
 
-    /* A slow machine takes longer than callers are remembered. */
+    /* A slow machine may need longer than clients are remembered. */
     __real_clock_gettime(CLOCK_MONOTONIC, &stopped_at);
     flood(pair.a, blob, CORE_CALLED_MAX);
     ck_assert_uint_eq(num_remotes(pair.a), CORE_CALLED_MAX + 1);
@@ -294,7 +293,7 @@ START_TEST(so_many_that_have_called_are_remembered)
 }
 END_TEST
 
-START_TEST(who_is_forgotten_before_it_is_accepted_gets_in)
+START_TEST(a_client_forgotten_before_accept_can_still_connect)
 {
     pair_t pair = {.a = pair_pool(wires[_i]), .b = pair_pool(wires[_i])};
     ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
@@ -322,14 +321,16 @@ int main(void)
     int      num_failed;
 
     tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, a_pool_is_told_by_all_that_it_says_of_itself, 0,
-                        NUM_BYTES);
-    tcase_add_test(tcase, a_pool_says_the_same_of_itself_for_all_its_life);
-    tcase_add_loop_test(tcase, every_wrong_bit_of_an_address_is_refused, 0, 2);
-    tcase_add_loop_test(tcase, who_calls_with_anothers_id_is_led_nothing, 0, 2);
-    tcase_add_test(tcase, so_many_that_have_called_are_remembered);
-    tcase_add_loop_test(tcase, who_is_forgotten_before_it_is_accepted_gets_in,
-                        0, 2);
+    tcase_add_loop_test(tcase, a_pool_is_identified_by_all_fields_of_its_blob,
+                        0, NUM_BYTES);
+    tcase_add_test(tcase, the_blob_of_a_pool_does_not_change);
+    tcase_add_loop_test(tcase, an_address_with_any_bit_flipped_is_rejected, 0,
+                        2);
+    tcase_add_loop_test(
+        tcase, a_client_that_poses_as_another_pool_does_not_affect_it, 0, 2);
+    tcase_add_test(tcase, a_bounded_number_of_pending_clients_is_remembered);
+    tcase_add_loop_test(
+        tcase, a_client_forgotten_before_accept_can_still_connect, 0, 2);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -9,10 +9,10 @@
 
 #define HEADER "Thread,Time,Action,Pointer,Size,Stream\n"
 
-/* What was said on the standard error. */
+/* Captured standard error. */
 static char said[4096];
 
-/* Read a text as a log. */
+/* Parse a text as a log. */
 static trace_t *read_text(const char *text)
 {
     FILE    *errors    = tmpfile();
@@ -45,7 +45,7 @@ static trace_t *read_good(const char *text)
     return trace;
 }
 
-/* The line is refused, with its place and these words. */
+/* The line is rejected, and the error contains its position and these words. */
 static void assert_bad(const char *line, const char *words)
 {
     char text[1024];
@@ -162,7 +162,7 @@ START_TEST(each_free_finds_its_allocation_among_many)
 }
 END_TEST
 
-START_TEST(failures_of_then_are_counted_and_left_out)
+START_TEST(allocations_that_failed_when_logged_are_counted_and_skipped)
 {
     trace_t *trace = read_good("1,t,allocate,0x100,64,0\n"
                                "1,t,allocate failure,(nil),999,0\n"
@@ -175,7 +175,7 @@ START_TEST(failures_of_then_are_counted_and_left_out)
 }
 END_TEST
 
-START_TEST(threads_and_streams_of_which_nothing_is_played_do_not_count)
+START_TEST(threads_and_streams_without_played_events_do_not_count)
 {
     trace_t *trace = read_good("1,t,free,0x900,64,0x10\n"
                                "2,t,allocate failure,(nil),64,0x20\n"
@@ -189,7 +189,7 @@ START_TEST(threads_and_streams_of_which_nothing_is_played_do_not_count)
 }
 END_TEST
 
-START_TEST(a_free_of_what_is_not_live_is_told)
+START_TEST(a_free_of_an_unknown_address_is_reported)
 {
     trace_t *trace = read_good("1,t,free,0x900,64,0\n"
                                "1,t,allocate,0x100,64,0\n"
@@ -204,7 +204,7 @@ START_TEST(a_free_of_what_is_not_live_is_told)
 }
 END_TEST
 
-START_TEST(an_address_that_is_given_twice_is_freed_before)
+START_TEST(an_address_allocated_twice_is_freed_first)
 {
     trace_t *trace = read_good("1,t,allocate,0x100,64,0\n"
                                "1,t,allocate,0x100,32,0\n"
@@ -220,7 +220,7 @@ START_TEST(an_address_that_is_given_twice_is_freed_before)
 }
 END_TEST
 
-START_TEST(the_size_of_an_allocation_counts_not_that_of_its_free)
+START_TEST(the_size_of_the_allocation_counts_not_of_its_free)
 {
     trace_t *trace = read_good("1,t,allocate,0x100,64,0\n"
                                "1,t,free,0x100,63,0\n");
@@ -232,7 +232,7 @@ START_TEST(the_size_of_an_allocation_counts_not_that_of_its_free)
 }
 END_TEST
 
-START_TEST(calls_for_0_bytes_are_left_out)
+START_TEST(calls_for_0_bytes_are_skipped)
 {
     trace_t *trace = read_good("1,t,allocate,(nil),0,0\n"
                                "1,t,free,(nil),0,0\n"
@@ -244,7 +244,7 @@ START_TEST(calls_for_0_bytes_are_left_out)
 }
 END_TEST
 
-START_TEST(bad_lines_are_told_with_their_place)
+START_TEST(bad_lines_are_reported_with_their_line_numbers)
 {
     assert_bad("1,t,allocate,0x200,64", "5 fields");
     assert_bad("1,t,allocate,0x200,64,0,0", "7 fields");
@@ -275,7 +275,7 @@ START_TEST(a_log_without_allocations_is_refused)
 }
 END_TEST
 
-START_TEST(more_streams_than_can_be_played_are_told)
+START_TEST(too_many_streams_are_reported)
 {
     char  *text;
     size_t size;
@@ -291,13 +291,13 @@ START_TEST(more_streams_than_can_be_played_are_told)
 }
 END_TEST
 
-START_TEST(a_file_that_is_not_there_is_told)
+START_TEST(a_missing_file_is_reported)
 {
     ck_assert_ptr_null(log_read("/nonexistent/a.csv"));
 }
 END_TEST
 
-START_TEST(what_is_written_is_read_back)
+START_TEST(a_written_log_is_read_back)
 {
     trace_t *trace = read_good("1,t,allocate,0x100,64,0x55d0ab\n"
                                "2,t,allocate,0x200,999999,0\n"
@@ -324,7 +324,7 @@ START_TEST(what_is_written_is_read_back)
 }
 END_TEST
 
-START_TEST(sizes_are_divided_upwards)
+START_TEST(divided_sizes_are_rounded_up)
 {
     trace_t *trace = read_good("1,t,allocate,0x100,64,0\n"
                                "1,t,allocate,0x200,65,0\n"
@@ -355,20 +355,20 @@ int main(void)
     tcase_add_test(tcase, the_last_line_may_lack_its_end);
     tcase_add_test(tcase, an_address_may_be_used_again);
     tcase_add_test(tcase, each_free_finds_its_allocation_among_many);
-    tcase_add_test(tcase, failures_of_then_are_counted_and_left_out);
     tcase_add_test(tcase,
-                   threads_and_streams_of_which_nothing_is_played_do_not_count);
-    tcase_add_test(tcase, a_free_of_what_is_not_live_is_told);
-    tcase_add_test(tcase, an_address_that_is_given_twice_is_freed_before);
+                   allocations_that_failed_when_logged_are_counted_and_skipped);
     tcase_add_test(tcase,
-                   the_size_of_an_allocation_counts_not_that_of_its_free);
-    tcase_add_test(tcase, calls_for_0_bytes_are_left_out);
-    tcase_add_test(tcase, bad_lines_are_told_with_their_place);
+                   threads_and_streams_without_played_events_do_not_count);
+    tcase_add_test(tcase, a_free_of_an_unknown_address_is_reported);
+    tcase_add_test(tcase, an_address_allocated_twice_is_freed_first);
+    tcase_add_test(tcase, the_size_of_the_allocation_counts_not_of_its_free);
+    tcase_add_test(tcase, calls_for_0_bytes_are_skipped);
+    tcase_add_test(tcase, bad_lines_are_reported_with_their_line_numbers);
     tcase_add_test(tcase, a_log_without_allocations_is_refused);
-    tcase_add_test(tcase, more_streams_than_can_be_played_are_told);
-    tcase_add_test(tcase, a_file_that_is_not_there_is_told);
-    tcase_add_test(tcase, what_is_written_is_read_back);
-    tcase_add_test(tcase, sizes_are_divided_upwards);
+    tcase_add_test(tcase, too_many_streams_are_reported);
+    tcase_add_test(tcase, a_missing_file_is_reported);
+    tcase_add_test(tcase, a_written_log_is_read_back);
+    tcase_add_test(tcase, divided_sizes_are_rounded_up);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     num_failed = srunner_ntests_failed(runner);

@@ -1,5 +1,5 @@
-/* ucxpool_replay plays traces: the simulated pool, rounds, threads, marks, and
- * the search for the smallest capacity. */
+/* Playing traces with ucxpool_replay: the simulated pool, rounds, threads,
+ * content marks, and the search for the smallest capacity. */
 #include "replay/measure.h"
 #include "replay/workload.h"
 
@@ -13,9 +13,10 @@
 
 static uint64_t limit; /* bytes; 0: none */
 static uint64_t used;
-static unsigned break_at;    /* the n-th call that allocates breaks; 0: none */
-static bool     gives_twice; /* the same memory, again and again */
-static char     one_piece[4096];
+static unsigned
+    break_at; /* the n-th allocating call breaks the allocator; 0: none */
+static bool gives_twice; /* always the same memory */
+static char one_piece[4096];
 
 typedef struct piece {
     size_t size;
@@ -42,7 +43,7 @@ static allocator_answer_t fake_alloc(allocator_t *allocator, size_t size,
 
     (void)allocator;
     (void)stream;
-    /* Called by the threads of a round. */
+    /* The threads of a round call this. */
     if ((__atomic_load_n(&break_at, __ATOMIC_RELAXED) != 0) &&
         (__atomic_sub_fetch(&break_at, 1, __ATOMIC_RELAXED) == 0)) {
         return ALLOCATOR_BROKEN;
@@ -124,7 +125,7 @@ static void end(void)
     trace_destroy(trace);
 }
 
-START_TEST(a_round_gives_all_back)
+START_TEST(a_round_frees_everything)
 {
     play_result_t result = {0};
 
@@ -150,7 +151,7 @@ START_TEST(a_timed_round_has_a_time_for_each_call)
 }
 END_TEST
 
-START_TEST(failures_are_counted_and_what_failed_is_not_freed)
+START_TEST(failed_allocations_are_counted_and_not_freed)
 {
     play_result_t result = {0};
 
@@ -174,7 +175,7 @@ START_TEST(a_strict_round_ends_with_the_first_failure)
 }
 END_TEST
 
-START_TEST(a_strict_round_may_fail_while_it_is_prepared)
+START_TEST(a_strict_round_may_fail_during_preparation)
 {
     play_result_t result = {0};
 
@@ -208,7 +209,7 @@ START_TEST(a_free_waits_for_another_threads_allocation)
     uint32_t      allocation;
 
     begin("threads:2,1", 0);
-    /* Thread 1 frees what thread 0 allocates, and the other way. */
+    /* Thread 1 frees the allocations of thread 0, and the other way round. */
     trace->num_events      = 0;
     trace->num_allocations = 0;
     for (unsigned i = 0; i < 2000; i++) {
@@ -223,7 +224,7 @@ START_TEST(a_free_waits_for_another_threads_allocation)
 }
 END_TEST
 
-START_TEST(an_allocator_that_breaks_ends_the_round)
+START_TEST(a_broken_allocator_ends_the_round)
 {
     play_result_t result = {0};
 
@@ -238,7 +239,7 @@ START_TEST(an_allocator_that_breaks_ends_the_round)
 }
 END_TEST
 
-START_TEST(marks_find_memory_that_is_given_twice)
+START_TEST(marks_detect_memory_allocated_twice)
 {
     play_result_t result = {0};
 
@@ -267,7 +268,7 @@ START_TEST(marks_fit_into_any_size)
 }
 END_TEST
 
-START_TEST(a_curve_has_the_peak)
+START_TEST(the_curve_contains_the_peak)
 {
     play_result_t result   = {0};
     curve_t      *curve    = calloc(1, sizeof(*curve));
@@ -301,14 +302,15 @@ START_TEST(the_smallest_capacity_is_found)
     search_t search;
 
     begin("rmm:200,1", 0);
-    /* What needs no more than what is live passes at the peak. */
+    /* An allocator that needs no more than the live bytes passes at the
+     * peak. */
     ck_assert_int_eq(search_run(trace, &device, &fake, 1, &search), 0);
     ck_assert(search.was_made && search.has_found);
     ck_assert_uint_eq(search.capacity,
                       (trace->peak_live + 2 * MIB - 1) / (2 * MIB) * 2 * MIB);
     ck_assert_uint_eq(search.num_trials, 1);
 
-    /* The simulated pool needs more, and does not pass with less. */
+    /* The simulated pool needs more than that, and fails with less. */
     ck_assert_int_eq(
         search_run(trace, &device, &allocator_best_fit, 1, &search), 0);
     ck_assert(search.has_found);
@@ -318,7 +320,7 @@ START_TEST(the_smallest_capacity_is_found)
 }
 END_TEST
 
-START_TEST(a_search_that_finds_nothing_tells_how_far_it_went)
+START_TEST(a_search_that_finds_nothing_reports_the_largest_size_tried)
 {
     search_t search;
 
@@ -332,7 +334,7 @@ START_TEST(a_search_that_finds_nothing_tells_how_far_it_went)
 }
 END_TEST
 
-START_TEST(a_search_ends_when_the_allocator_breaks)
+START_TEST(a_broken_allocator_ends_the_search)
 {
     search_t search;
 
@@ -344,7 +346,7 @@ START_TEST(a_search_ends_when_the_allocator_breaks)
 }
 END_TEST
 
-START_TEST(a_measure_tells_the_worst_round)
+START_TEST(a_measurement_reports_the_worst_round)
 {
     measure_params_t params  = {.capacity    = 100 * MIB,
                                 .num_rounds  = 2,
@@ -366,7 +368,7 @@ START_TEST(a_measure_tells_the_worst_round)
 }
 END_TEST
 
-START_TEST(quantiles_are_of_the_sorted_samples)
+START_TEST(quantiles_are_computed_from_sorted_samples)
 {
     samples_t samples = {0};
 
@@ -385,11 +387,11 @@ END_TEST
 
 /* --- the simulated pool --------------------------------------------------- */
 
-START_TEST(best_fit_takes_the_smallest_that_is_long_enough)
+START_TEST(best_fit_takes_the_smallest_sufficient_hole)
 {
     best_fit_t       *pool = best_fit_create(10 * 256);
     best_fit_block_t *blocks[5], *block;
-    /* Holes of 3 and 2 units, with live ones around. */
+    /* Holes of 3 and 2 units, with live blocks around them. */
     const uint64_t sizes[5] = {3 * 256, 256, 2 * 256, 256, 3 * 256};
 
     for (unsigned i = 0; i < 5; i++) {
@@ -407,11 +409,11 @@ START_TEST(best_fit_takes_the_smallest_that_is_long_enough)
 }
 END_TEST
 
-START_TEST(free_neighbours_become_one)
+START_TEST(free_neighbours_are_merged)
 {
     best_fit_t       *pool = best_fit_create(4 * 256);
     best_fit_block_t *blocks[4], *block;
-    /* Joined with what is behind, with what is before, and with both. */
+    /* Merged with the next block, with the previous one, and with both. */
     const unsigned order[4] = {2, 0, 3, 1};
 
     for (unsigned i = 0; i < 4; i++) {
@@ -468,7 +470,7 @@ START_TEST(live_blocks_never_overlap)
 }
 END_TEST
 
-START_TEST(an_arena_without_room_gives_nothing)
+START_TEST(a_full_arena_returns_null)
 {
     best_fit_t       *pool = best_fit_create(255);
     best_fit_block_t *block;
@@ -488,26 +490,27 @@ int main(void)
     int      num_failed;
 
     tcase_add_checked_fixture(tcase, reset, NULL);
-    tcase_add_test(tcase, a_round_gives_all_back);
+    tcase_add_test(tcase, a_round_frees_everything);
     tcase_add_test(tcase, a_timed_round_has_a_time_for_each_call);
-    tcase_add_test(tcase, failures_are_counted_and_what_failed_is_not_freed);
+    tcase_add_test(tcase, failed_allocations_are_counted_and_not_freed);
     tcase_add_test(tcase, a_strict_round_ends_with_the_first_failure);
-    tcase_add_test(tcase, a_strict_round_may_fail_while_it_is_prepared);
+    tcase_add_test(tcase, a_strict_round_may_fail_during_preparation);
     tcase_add_test(tcase, threads_play_all_of_their_calls);
     tcase_add_test(tcase, a_free_waits_for_another_threads_allocation);
-    tcase_add_test(tcase, an_allocator_that_breaks_ends_the_round);
-    tcase_add_test(tcase, marks_find_memory_that_is_given_twice);
+    tcase_add_test(tcase, a_broken_allocator_ends_the_round);
+    tcase_add_test(tcase, marks_detect_memory_allocated_twice);
     tcase_add_test(tcase, marks_fit_into_any_size);
-    tcase_add_test(tcase, a_curve_has_the_peak);
+    tcase_add_test(tcase, the_curve_contains_the_peak);
     tcase_add_test(tcase, the_smallest_capacity_is_found);
-    tcase_add_test(tcase, a_search_that_finds_nothing_tells_how_far_it_went);
-    tcase_add_test(tcase, a_search_ends_when_the_allocator_breaks);
-    tcase_add_test(tcase, a_measure_tells_the_worst_round);
-    tcase_add_test(tcase, quantiles_are_of_the_sorted_samples);
-    tcase_add_test(tcase, best_fit_takes_the_smallest_that_is_long_enough);
-    tcase_add_test(tcase, free_neighbours_become_one);
+    tcase_add_test(tcase,
+                   a_search_that_finds_nothing_reports_the_largest_size_tried);
+    tcase_add_test(tcase, a_broken_allocator_ends_the_search);
+    tcase_add_test(tcase, a_measurement_reports_the_worst_round);
+    tcase_add_test(tcase, quantiles_are_computed_from_sorted_samples);
+    tcase_add_test(tcase, best_fit_takes_the_smallest_sufficient_hole);
+    tcase_add_test(tcase, free_neighbours_are_merged);
     tcase_add_test(tcase, live_blocks_never_overlap);
-    tcase_add_test(tcase, an_arena_without_room_gives_nothing);
+    tcase_add_test(tcase, a_full_arena_returns_null);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     num_failed = srunner_ntests_failed(runner);

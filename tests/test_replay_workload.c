@@ -1,4 +1,4 @@
-/* The workloads of ucxpool_replay, and the numbers they are made of. */
+/* Workloads of ucxpool_replay, and the random numbers they are built from. */
 #include "replay/workload.h"
 
 #include <check.h>
@@ -17,7 +17,7 @@ static trace_t *make(const char *text)
     return trace;
 }
 
-/* Each is allocated once before it is freed, and freed once at most. */
+/* Each block is allocated once, and freed at most once and only afterwards. */
 static void assert_sound(const trace_t *trace)
 {
     bool    *is_live  = calloc(trace->num_allocations, sizeof(*is_live));
@@ -25,7 +25,7 @@ static void assert_sound(const trace_t *trace)
     size_t   num_live = 0;
     bool     is_sound = true;
 
-    /* One assertion for all: each is a message to Check. */
+    /* One assertion for all: each ck_assert sends a message to Check. */
     for (size_t i = 0; i < trace->num_events; i++) {
         const trace_event_t *event = &trace->events[i];
 
@@ -57,11 +57,11 @@ static uint64_t largest(const trace_t *trace)
     return size;
 }
 
-START_TEST(numbers_are_those_of_gnus_cpp_library)
+START_TEST(numbers_equal_those_of_libstdcxx)
 {
-    /* What a program prints that uses std::default_random_engine with
-     * uniform_int_distribution<size_t>(1, max), <int>(0, 99) and
-     * <size_t>(0, 9999) in turn. */
+    /* Printed by a program that calls uniform_int_distribution<size_t>(1, max),
+     * <int>(0, 99) and <size_t>(0, 9999) in turn on
+     * std::default_random_engine. */
     static const struct {
         uint64_t max;
         uint64_t expected[6];
@@ -85,7 +85,7 @@ START_TEST(numbers_are_those_of_gnus_cpp_library)
 }
 END_TEST
 
-START_TEST(numbers_beyond_the_generators_range_are_put_together)
+START_TEST(numbers_beyond_the_generators_range_are_combined)
 {
     /* uniform_int_distribution<size_t>(5, 5 + 2147483646). */
     static const uint64_t expected[] = {282475253, 1457850882, 1115438169};
@@ -118,7 +118,7 @@ START_TEST(rmms_workload_ends_with_nothing_live)
     ck_assert_uint_eq(trace->num_left, 0);
     ck_assert_uint_le(largest(trace), 4 * MIB);
     ck_assert_uint_lt(trace->peak_live, 16000 * MIB);
-    /* 73 of 100 turns allocate until all have been. */
+    /* 73 of 100 steps allocate until all allocations have been made. */
     ck_assert_uint_gt(trace->peak_num, 6000);
     ck_assert_uint_lt(trace->peak_num, 6700);
     trace_destroy(trace);
@@ -136,7 +136,7 @@ START_TEST(rmms_workload_stays_under_its_cap)
 }
 END_TEST
 
-START_TEST(the_four_traces_are_as_they_are_told)
+START_TEST(the_four_traces_match_their_description)
 {
     static const struct {
         const char *name;
@@ -178,7 +178,7 @@ START_TEST(a_workload_is_the_same_each_time)
 }
 END_TEST
 
-START_TEST(a_checkerboard_asks_for_15_16ths_of_what_is_free)
+START_TEST(a_checkerboard_allocates_15_16ths_of_the_free_memory)
 {
     trace_t *trace = make("checkerboard:2,64m");
 
@@ -188,7 +188,7 @@ START_TEST(a_checkerboard_asks_for_15_16ths_of_what_is_free)
     ck_assert_uint_eq(trace->sizes[32], 30 * MIB);
     ck_assert_uint_eq(trace->first_timed, 32 + 16);
     ck_assert_uint_eq(trace->peak_live, 64 * MIB);
-    /* No two that are freed lie side by side. */
+    /* No two freed pieces are adjacent. */
     for (size_t i = 32; i < 48; i++) {
         ck_assert(trace->events[i].is_free);
         ck_assert_uint_eq(trace->events[i].allocation % 2, 1);
@@ -256,7 +256,7 @@ START_TEST(threads_have_a_stream_each)
 }
 END_TEST
 
-START_TEST(what_is_no_workload_is_refused)
+START_TEST(unknown_workloads_are_rejected)
 {
     static const char *const bad[] = {
         "",           "nonsense",   "rmm",           "rmm:",
@@ -279,18 +279,18 @@ int main(void)
     SRunner *runner = srunner_create(suite);
     int      num_failed;
 
-    tcase_add_test(tcase, numbers_are_those_of_gnus_cpp_library);
-    tcase_add_test(tcase, numbers_beyond_the_generators_range_are_put_together);
+    tcase_add_test(tcase, numbers_equal_those_of_libstdcxx);
+    tcase_add_test(tcase, numbers_beyond_the_generators_range_are_combined);
     tcase_add_test(tcase, rmms_workload_ends_with_nothing_live);
     tcase_add_test(tcase, rmms_workload_stays_under_its_cap);
-    tcase_add_test(tcase, the_four_traces_are_as_they_are_told);
+    tcase_add_test(tcase, the_four_traces_match_their_description);
     tcase_add_test(tcase, a_workload_is_the_same_each_time);
-    tcase_add_test(tcase, a_checkerboard_asks_for_15_16ths_of_what_is_free);
+    tcase_add_test(tcase, a_checkerboard_allocates_15_16ths_of_the_free_memory);
     tcase_add_test(tcase, an_odd_checkerboard_keeps_its_last_piece);
     tcase_add_test(tcase, pairs_and_holes_time_one_size);
     tcase_add_test(tcase, aba_keeps_3_gib_and_needs_8);
     tcase_add_test(tcase, threads_have_a_stream_each);
-    tcase_add_test(tcase, what_is_no_workload_is_refused);
+    tcase_add_test(tcase, unknown_workloads_are_rejected);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     num_failed = srunner_ntests_failed(runner);

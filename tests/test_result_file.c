@@ -1,4 +1,4 @@
-/* Files for a tool's results. */
+/* Result files of a tool. */
 #include "common/result_file.h"
 
 #include <check.h>
@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 static char          folder[] = "/tmp/result-file-XXXXXX";
-static int           errors;     /* what the standard error leads to */
-static char          said[4096]; /* there, by the last call */
+static int           errors;     /* the saved standard error */
+static char          said[4096]; /* messages of the last call */
 static result_file_t files[2];
 
 static void setup(void)
@@ -107,7 +107,7 @@ static int write_one(const char *text,
     return code;
 }
 
-START_TEST(a_trial_changes_and_leaves_nothing)
+START_TEST(a_trial_leaves_no_trace)
 {
     put("old.csv", "old");
     ck_assert_int_eq(try_them("old.csv", "new.svg", NULL), -1);
@@ -116,7 +116,7 @@ START_TEST(a_trial_changes_and_leaves_nothing)
 }
 END_TEST
 
-START_TEST(what_is_written_replaces_what_was_there)
+START_TEST(new_content_replaces_the_old)
 {
     put("old.csv", "a long old text");
     ck_assert_int_eq(try_them("old.csv", NULL, NULL), -1);
@@ -125,7 +125,7 @@ START_TEST(what_is_written_replaces_what_was_there)
 }
 END_TEST
 
-START_TEST(a_file_that_is_read_is_refused_by_any_name)
+START_TEST(an_input_file_is_rejected_as_output_by_any_name)
 {
     const char *names[] = {"read.csv", "./read.csv", "soft.csv", "hard.csv"};
 
@@ -140,7 +140,7 @@ START_TEST(a_file_that_is_read_is_refused_by_any_name)
 }
 END_TEST
 
-START_TEST(two_options_cannot_name_one_file)
+START_TEST(two_options_cannot_name_the_same_file)
 {
     ck_assert_int_eq(symlink("new", "soft"), 0);
     ck_assert_int_eq(try_them("new", "./new", NULL), 2);
@@ -156,7 +156,7 @@ START_TEST(a_device_may_be_named_twice)
 }
 END_TEST
 
-START_TEST(a_name_must_not_promise_something_else)
+START_TEST(a_file_name_with_another_formats_suffix_is_rejected)
 {
     ck_assert_int_eq(try_them("a.json", NULL, NULL), 2);
     ck_assert_ptr_nonnull(strstr(said, "ends in .csv"));
@@ -166,7 +166,7 @@ START_TEST(a_name_must_not_promise_something_else)
 }
 END_TEST
 
-START_TEST(what_cannot_be_written_is_found_by_the_trial)
+START_TEST(the_trial_finds_unwritable_files)
 {
     ck_assert_int_eq(try_them("no/such/folder.csv", NULL, NULL), 1);
     ck_assert_ptr_nonnull(strstr(said, "No such file"));
@@ -202,7 +202,7 @@ START_TEST(a_full_device_is_an_error)
 }
 END_TEST
 
-START_TEST(what_is_not_good_is_removed_and_its_link_stays)
+START_TEST(an_incomplete_file_is_removed_and_a_link_to_it_kept)
 {
     ck_assert_int_eq(symlink("new.csv", "soft.csv"), 0);
     ck_assert_int_eq(try_them("soft.csv", NULL, NULL), -1);
@@ -220,17 +220,17 @@ int main(void)
     int      num_failed;
 
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, a_trial_changes_and_leaves_nothing);
-    tcase_add_test(tcase, what_is_written_replaces_what_was_there);
-    tcase_add_test(tcase, a_file_that_is_read_is_refused_by_any_name);
-    tcase_add_test(tcase, two_options_cannot_name_one_file);
+    tcase_add_test(tcase, a_trial_leaves_no_trace);
+    tcase_add_test(tcase, new_content_replaces_the_old);
+    tcase_add_test(tcase, an_input_file_is_rejected_as_output_by_any_name);
+    tcase_add_test(tcase, two_options_cannot_name_the_same_file);
     tcase_add_test(tcase, a_device_may_be_named_twice);
-    tcase_add_test(tcase, a_name_must_not_promise_something_else);
-    tcase_add_test(tcase, what_cannot_be_written_is_found_by_the_trial);
+    tcase_add_test(tcase, a_file_name_with_another_formats_suffix_is_rejected);
+    tcase_add_test(tcase, the_trial_finds_unwritable_files);
     tcase_add_test(tcase, a_failed_trial_leaves_nothing);
     tcase_add_test(tcase, a_full_disk_is_an_error_and_leaves_no_file);
     tcase_add_test(tcase, a_full_device_is_an_error);
-    tcase_add_test(tcase, what_is_not_good_is_removed_and_its_link_stays);
+    tcase_add_test(tcase, an_incomplete_file_is_removed_and_a_link_to_it_kept);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

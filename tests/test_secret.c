@@ -1,4 +1,5 @@
-/* The secret file: who may read it, how long it is, and what it signs. */
+/* The secret file: its permissions and length, and the signatures made
+ * with it. */
 #include <config.h>
 
 #include "net_calls.h"
@@ -123,7 +124,7 @@ START_TEST(the_newline_that_ends_the_file_is_not_part_of_the_secret)
 }
 END_TEST
 
-/* Of settings that have a secret from memory, and a file that is not there. */
+/* Takes the settings: a secret from memory, and a file that does not exist. */
 static void take_from(const void *bytes, size_t length)
 {
     base_config_t config = {.secret_file = "/nonexistent/secret"};
@@ -134,7 +135,7 @@ static void take_from(const void *bytes, size_t length)
     base_secret_put(config.secret);
 }
 
-START_TEST(a_secret_from_memory_signs_as_that_of_a_file_does)
+START_TEST(a_secret_in_memory_signs_like_one_in_a_file)
 {
     static const char *const ends[] = {"", "\n", "\r\n"};
     uint8_t                  bytes[22];
@@ -151,7 +152,7 @@ START_TEST(a_secret_from_memory_signs_as_that_of_a_file_does)
 }
 END_TEST
 
-START_TEST(without_one_from_memory_the_file_counts)
+START_TEST(the_file_is_used_if_no_secret_is_in_memory)
 {
     base_config_t config = {.secret = NULL};
 
@@ -162,7 +163,7 @@ START_TEST(without_one_from_memory_the_file_counts)
 }
 END_TEST
 
-START_TEST(a_secret_from_memory_has_the_length_of_one_in_a_file)
+START_TEST(a_secret_in_memory_has_the_length_limits_of_a_file)
 {
     static const char letters[BASE_SECRET_MAX + 2] = {'x'};
     base_secret_t    *given                        = NULL;
@@ -202,7 +203,7 @@ START_TEST(a_signature_without_libcrypto_is_an_error)
 }
 END_TEST
 
-START_TEST(a_file_that_group_or_others_may_use_is_refused)
+START_TEST(a_file_with_group_or_other_permissions_is_rejected)
 {
     static const mode_t modes[] = {0640, 0620, 0610, 0604, 0602, 0601, 0644};
 
@@ -215,10 +216,10 @@ START_TEST(a_file_that_group_or_others_may_use_is_refused)
 }
 END_TEST
 
-START_TEST(a_file_of_another_user_is_refused)
+START_TEST(a_file_of_another_user_is_rejected)
 {
     write_file("0123456789abcdef", 16, 0600);
-    /* Only root can make such a file, and read it. */
+    /* Only root can create such a file and read it. */
     if ((geteuid() == 0) && (chown(path, 12345, 12345) == 0)) {
         assert_refused(UCXPOOL_ERR_PERMISSION, "belongs to user 12345");
         ck_assert_int_eq(chown(path, 0, 0), 0);
@@ -227,7 +228,7 @@ START_TEST(a_file_of_another_user_is_refused)
 }
 END_TEST
 
-START_TEST(what_counts_is_the_file_a_link_leads_to)
+START_TEST(the_target_of_a_link_is_checked)
 {
     char link_path[80];
 
@@ -241,7 +242,7 @@ START_TEST(what_counts_is_the_file_a_link_leads_to)
 }
 END_TEST
 
-START_TEST(what_is_no_regular_file_is_refused_without_waiting)
+START_TEST(a_file_that_is_not_regular_is_rejected_without_blocking)
 {
     ck_assert_int_eq(mkfifo(path, 0600), 0);
     assert_refused(UCXPOOL_ERR_INVALID_PARAM, "not a regular file");
@@ -251,7 +252,7 @@ START_TEST(what_is_no_regular_file_is_refused_without_waiting)
 }
 END_TEST
 
-START_TEST(a_missing_file_is_named)
+START_TEST(the_error_names_a_missing_file)
 {
     assert_refused(UCXPOOL_ERR_PERMISSION, "No such file");
 }
@@ -279,7 +280,7 @@ START_TEST(a_secret_has_16_to_4096_bytes)
 }
 END_TEST
 
-START_TEST(a_failing_call_leaves_nothing_behind_and_may_be_repeated)
+START_TEST(reading_the_secret_can_be_retried_after_a_failed_call)
 {
     static const net_call_t calls[] = {NET_CALL_CALLOC, NET_CALL_FSTAT,
                                        NET_CALL_READ};
@@ -304,7 +305,7 @@ START_TEST(a_failing_call_leaves_nothing_behind_and_may_be_repeated)
 }
 END_TEST
 
-START_TEST(an_interrupted_read_goes_on)
+START_TEST(an_interrupted_read_is_continued)
 {
     write_letters(20, "\n");
     net_call_fail(NET_CALL_READ, 1, EINTR);
@@ -324,20 +325,21 @@ int main(void)
     tcase_add_test(tcase, a_secret_signs_as_the_standard_says);
     tcase_add_test(tcase,
                    the_newline_that_ends_the_file_is_not_part_of_the_secret);
-    tcase_add_test(tcase, a_secret_from_memory_signs_as_that_of_a_file_does);
-    tcase_add_test(tcase, without_one_from_memory_the_file_counts);
-    tcase_add_test(tcase, a_secret_from_memory_has_the_length_of_one_in_a_file);
+    tcase_add_test(tcase, a_secret_in_memory_signs_like_one_in_a_file);
+    tcase_add_test(tcase, the_file_is_used_if_no_secret_is_in_memory);
+    tcase_add_test(tcase, a_secret_in_memory_has_the_length_limits_of_a_file);
     tcase_add_test(tcase, without_a_secret_the_key_is_empty);
     tcase_add_test(tcase, a_signature_without_libcrypto_is_an_error);
-    tcase_add_test(tcase, a_file_that_group_or_others_may_use_is_refused);
-    tcase_add_test(tcase, a_file_of_another_user_is_refused);
-    tcase_add_test(tcase, what_counts_is_the_file_a_link_leads_to);
-    tcase_add_test(tcase, what_is_no_regular_file_is_refused_without_waiting);
-    tcase_add_test(tcase, a_missing_file_is_named);
+    tcase_add_test(tcase, a_file_with_group_or_other_permissions_is_rejected);
+    tcase_add_test(tcase, a_file_of_another_user_is_rejected);
+    tcase_add_test(tcase, the_target_of_a_link_is_checked);
+    tcase_add_test(tcase,
+                   a_file_that_is_not_regular_is_rejected_without_blocking);
+    tcase_add_test(tcase, the_error_names_a_missing_file);
     tcase_add_test(tcase, a_secret_has_16_to_4096_bytes);
     tcase_add_test(tcase,
-                   a_failing_call_leaves_nothing_behind_and_may_be_repeated);
-    tcase_add_test(tcase, an_interrupted_read_goes_on);
+                   reading_the_secret_can_be_retried_after_a_failed_call);
+    tcase_add_test(tcase, an_interrupted_read_is_continued);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,4 +1,4 @@
-/* The self-test: it succeeds, it uses every region, and it leaves no trace. */
+/* The self-test succeeds, uses every region, and leaves no trace. */
 #include "base/log.h"
 #include "core/pool.h"
 #include "pair.h"
@@ -14,7 +14,7 @@ static const char *const settings[] = {
     "WIRE=auto FRAG_SIZE=16k SEND_SHARE=10 RECV_SHARE=10"};
 #define NUM_SETTINGS 5
 
-/* Of the region's file, because free blocks are not to be looked at through the
+/* Reads the region's file, because free blocks must not be accessed through the
  * pool's own mapping. */
 static bool has_been_used(const ucxpool_t *pool, unsigned region)
 {
@@ -77,7 +77,7 @@ START_TEST(a_pool_of_one_region_passes)
 }
 END_TEST
 
-START_TEST(the_callers_blocks_are_left_alone)
+START_TEST(the_callers_blocks_are_not_changed)
 {
     ucxpool_t      *pool = pair_pool("");
     ucxpool_block_t blocks[8];
@@ -96,7 +96,7 @@ START_TEST(the_callers_blocks_are_left_alone)
 }
 END_TEST
 
-START_TEST(channels_that_are_open_stay_open)
+START_TEST(open_channels_stay_open)
 {
     ucxpool_channel_attr_t attr;
     pair_t                 pair;
@@ -110,11 +110,11 @@ START_TEST(channels_that_are_open_stay_open)
 }
 END_TEST
 
-START_TEST(why_a_message_failed_is_told)
+START_TEST(the_reason_of_a_failed_message_is_reported)
 {
-    /* Too short for so long a message. Not over `ucx`: a UCX built with
-     * assertions (Debian's 1.13) does not bear that a peer goes while their
-     * endpoints connect. */
+    /* The timeout is too short for such a long message. Not over `ucx`: a UCX
+     * built with assertions (Debian's 1.13) aborts if a peer disappears while
+     * their endpoints connect. */
     ucxpool_t *pool = pair_pool("BLOCK_SIZE=32m REGION_SIZE=32m COMM_SIZE=128m "
                                 "WIRE=map REQUEST_TIMEOUT=1ms");
 
@@ -124,7 +124,7 @@ START_TEST(why_a_message_failed_is_told)
 }
 END_TEST
 
-START_TEST(the_level_of_the_log_stays)
+START_TEST(the_log_level_is_restored)
 {
     ucxpool_t *pool = pair_pool("");
 
@@ -145,10 +145,10 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, every_region_is_used, 0, NUM_SETTINGS);
     tcase_add_test(tcase, a_pool_of_one_region_passes);
-    tcase_add_test(tcase, the_callers_blocks_are_left_alone);
-    tcase_add_test(tcase, channels_that_are_open_stay_open);
-    tcase_add_test(tcase, why_a_message_failed_is_told);
-    tcase_add_test(tcase, the_level_of_the_log_stays);
+    tcase_add_test(tcase, the_callers_blocks_are_not_changed);
+    tcase_add_test(tcase, open_channels_stay_open);
+    tcase_add_test(tcase, the_reason_of_a_failed_message_is_reported);
+    tcase_add_test(tcase, the_log_level_is_restored);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -36,7 +36,7 @@ static ucxpool_status_t map(const ipc_host_t *host, const ipc_file_t *file)
     return ipc_map(host, file, -1, &mapped, reason, sizeof(reason));
 }
 
-/* The mapping is refused in these words, and nothing is left of it. */
+/* The mapping is rejected with these words, and leaves no trace. */
 static void check_refused(const ipc_host_t *host, const ipc_file_t *file,
                           ucxpool_status_t status, const char *words)
 {
@@ -52,7 +52,7 @@ static void check_refused(const ipc_host_t *host, const ipc_file_t *file,
     ck_assert_uint_eq(calls_mapped_size(), size);
 }
 
-/* A file of this process, as a careless peer may make it. */
+/* A file of this process, as a careless peer might create it. */
 static int make_file(size_t size, int seals)
 {
     int fd = memfd_create("ucxpool:test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -70,7 +70,7 @@ static void announce(int fd, ipc_host_t *host, ipc_file_t *file)
     ck_assert_int_eq(ipc_file_fill(fd, file), UCXPOOL_OK);
 }
 
-/* Announce a file of this process as a memory file whatever it is. */
+/* Announce any file of this process as a memory file. */
 static void check_foreign(int fd)
 {
     ipc_host_t host;
@@ -84,8 +84,8 @@ static void check_foreign(int fd)
 }
 
 /*
- * Another process, with a memory file. It writes a byte each time that it is
- * told one, and ends when its pipe is closed.
+ * Another process with a memory file. It writes each byte that it receives to
+ * its first byte, and ends when its pipe is closed.
  */
 typedef struct owner {
     pid_t      pid;
@@ -169,7 +169,7 @@ static void owner_end(owner_t *owner)
 
 /* --- use ---------------------------------------------------------------- */
 
-START_TEST(this_process_is_of_the_same_host_and_user)
+START_TEST(this_process_has_the_same_host_and_user)
 {
     ipc_host_t host;
 
@@ -182,7 +182,7 @@ START_TEST(this_process_is_of_the_same_host_and_user)
 }
 END_TEST
 
-START_TEST(a_name_of_blanks_and_parentheses_does_not_hide_the_start_time)
+START_TEST(blanks_and_parentheses_in_the_name_do_not_hide_the_start_time)
 {
     ipc_host_t host;
 
@@ -194,7 +194,7 @@ START_TEST(a_name_of_blanks_and_parentheses_does_not_hide_the_start_time)
 }
 END_TEST
 
-START_TEST(a_peers_file_is_read_and_seen_to_change)
+START_TEST(changes_in_a_peers_file_are_visible)
 {
     owner_t owner;
 
@@ -230,7 +230,7 @@ START_TEST(two_processes_map_each_others_files)
     pid = fork();
     ck_assert_int_ge(pid, 0);
     if (pid == 0) {
-        /* Nothing that was inherited is used. */
+        /* Inherited descriptors are not used. */
         close(fd);
         munmap(address, SIZE);
         _exit((map(&host, &file) == UCXPOOL_OK) && (strcmp(mapped, "mine") == 0)
@@ -275,7 +275,7 @@ START_TEST(a_mapping_cannot_be_made_writable)
 }
 END_TEST
 
-START_TEST(a_mapping_leaves_no_descriptor_and_unmap_leaves_nothing)
+START_TEST(a_mapping_holds_no_descriptor_and_unmap_leaves_no_trace)
 {
     unsigned num_fds;
     size_t   size;
@@ -313,7 +313,7 @@ START_TEST(regions_of_host_memory_are_shared)
 }
 END_TEST
 
-START_TEST(a_mapping_is_resident_where_it_was_read)
+START_TEST(a_mapping_is_resident_in_the_pages_that_were_read)
 {
     size_t     size = (size_t)8 << 20;
     int        fd   = make_file(size, F_SEAL_SHRINK);
@@ -331,7 +331,7 @@ START_TEST(a_mapping_is_resident_where_it_was_read)
 }
 END_TEST
 
-START_TEST(huge_pages_are_shared_where_there_are_some)
+START_TEST(huge_pages_are_shared_if_the_machine_has_some)
 {
     ipc_host_t    host;
     ipc_file_t    file;
@@ -377,7 +377,7 @@ START_TEST(a_control_file_is_zero_and_sealed_and_mapped_for_writing)
 }
 END_TEST
 
-START_TEST(the_end_of_a_peer_is_seen)
+START_TEST(the_end_of_a_peer_is_detected)
 {
     owner_t       owner;
     struct pollfd event = {.events = POLLIN};
@@ -399,7 +399,7 @@ START_TEST(the_end_of_a_peer_is_seen)
 }
 END_TEST
 
-/* --- hosts that do not fit ---------------------------------------------- */
+/* --- incompatible hosts -------------------------------------------------- */
 
 static void check_misfit(const ipc_host_t *host, const char *words)
 {
@@ -408,7 +408,7 @@ static void check_misfit(const ipc_host_t *host, const char *words)
                   words, reason);
 }
 
-START_TEST(a_host_that_is_not_known_is_not_another)
+START_TEST(an_unknown_host_is_not_treated_as_another)
 {
     ipc_host_t host;
 
@@ -421,7 +421,7 @@ START_TEST(a_host_that_is_not_known_is_not_another)
 }
 END_TEST
 
-START_TEST(who_we_are_is_known_without_descriptors)
+START_TEST(our_identity_is_known_without_descriptors)
 {
     ipc_host_t    host;
     ipc_host_t    again;
@@ -439,7 +439,7 @@ START_TEST(who_we_are_is_known_without_descriptors)
 }
 END_TEST
 
-START_TEST(another_host_does_not_fit)
+START_TEST(another_host_is_rejected)
 {
     ipc_host_t host;
 
@@ -451,7 +451,7 @@ START_TEST(another_host_does_not_fit)
 }
 END_TEST
 
-START_TEST(another_user_does_not_fit)
+START_TEST(another_user_is_rejected)
 {
     ipc_host_t host;
 
@@ -461,7 +461,7 @@ START_TEST(another_user_does_not_fit)
 }
 END_TEST
 
-START_TEST(another_start_time_does_not_fit_nor_map_nor_is_watched)
+START_TEST(a_process_with_another_start_time_is_not_mapped_or_watched)
 {
     unsigned   num_fds = calls_num_fds();
     ipc_host_t host;
@@ -481,7 +481,7 @@ START_TEST(another_start_time_does_not_fit_nor_map_nor_is_watched)
 }
 END_TEST
 
-START_TEST(a_dead_process_does_not_fit_nor_map_nor_is_watched)
+START_TEST(a_dead_process_is_not_mapped_or_watched)
 {
     owner_t owner;
 
@@ -494,8 +494,8 @@ START_TEST(a_dead_process_does_not_fit_nor_map_nor_is_watched)
 }
 END_TEST
 
-/* The system does not tell, which is not the end of anybody. */
-START_TEST(a_process_that_cannot_be_looked_at_has_not_ended)
+/* An error of the system does not mean that the process has ended. */
+START_TEST(a_process_that_cannot_be_checked_counts_as_alive)
 {
     static const int errors[] = {EMFILE, ENFILE, ENOMEM, EACCES};
     ipc_host_t       host;
@@ -517,7 +517,7 @@ START_TEST(a_process_that_cannot_be_looked_at_has_not_ended)
 }
 END_TEST
 
-/* First as a zombie. */
+/* At first it is a zombie. */
 START_TEST(the_end_of_a_process_is_known_without_descriptors)
 {
     owner_t    owner;
@@ -525,7 +525,7 @@ START_TEST(the_end_of_a_process_is_known_without_descriptors)
     siginfo_t  info;
 
     owner_start(&owner, geteuid());
-    ipc_host_fill(&own); /* as a pool has before it has peers */
+    ipc_host_fill(&own); /* like a pool that has no peers yet */
     calls_fail_from(CALLS_FOPEN, 1, EMFILE);
     ck_assert(!ipc_host_has_ended(&owner.host));
     close(owner.to);
@@ -539,7 +539,7 @@ START_TEST(the_end_of_a_process_is_known_without_descriptors)
 }
 END_TEST
 
-START_TEST(only_these_errors_tell_the_end_of_a_process)
+START_TEST(only_these_errors_mean_that_a_process_has_ended)
 {
     static const int errors[] = {ENOENT, ESRCH};
     ipc_host_t       host;
@@ -555,7 +555,7 @@ START_TEST(only_these_errors_tell_the_end_of_a_process)
 }
 END_TEST
 
-START_TEST(numbers_that_are_no_process_do_not_fit)
+START_TEST(invalid_process_ids_are_rejected)
 {
     static const uint32_t pids[] = {0, 0x80000000u, UINT32_MAX};
     ipc_host_t            host;
@@ -569,7 +569,7 @@ START_TEST(numbers_that_are_no_process_do_not_fit)
 }
 END_TEST
 
-START_TEST(a_proc_of_another_name_space_fits_nobody)
+START_TEST(a_proc_of_another_pid_namespace_matches_no_peer)
 {
     ipc_host_t host;
 
@@ -583,7 +583,7 @@ START_TEST(a_proc_of_another_name_space_fits_nobody)
 }
 END_TEST
 
-START_TEST(a_proc_that_cannot_be_read_fits_nobody)
+START_TEST(an_unreadable_proc_matches_no_peer)
 {
     ipc_host_t host = {0};
 
@@ -602,7 +602,7 @@ START_TEST(a_proc_that_cannot_be_read_fits_nobody)
 }
 END_TEST
 
-START_TEST(a_kernel_without_pidfds_watches_nobody)
+START_TEST(without_pidfds_no_peer_is_watched)
 {
     ipc_host_t host;
 
@@ -613,7 +613,7 @@ START_TEST(a_kernel_without_pidfds_watches_nobody)
 }
 END_TEST
 
-START_TEST(a_reason_is_cut_to_its_buffer)
+START_TEST(a_reason_is_truncated_to_its_buffer)
 {
     ipc_host_t host;
     char       text[6];
@@ -625,7 +625,8 @@ START_TEST(a_reason_is_cut_to_its_buffer)
 }
 END_TEST
 
-/* In a PID name space of its own: what does it see, and who is it? */
+/* Runs in a PID namespace of its own: checks the parent's identity, and reports
+ * its own. */
 static void stranger_main(const ipc_host_t *host, int to)
 {
     ipc_host_t own;
@@ -649,7 +650,7 @@ static void stranger_main(const ipc_host_t *host, int to)
               : 3);
 }
 
-START_TEST(another_pid_name_space_does_not_fit)
+START_TEST(another_pid_namespace_is_rejected)
 {
     ipc_host_t host, stranger;
     pid_t      pid;
@@ -677,9 +678,9 @@ START_TEST(another_pid_name_space_does_not_fit)
 }
 END_TEST
 
-/* --- files that are refused --------------------------------------------- */
+/* --- rejected files ---------------------------------------------------- */
 
-START_TEST(an_unsealed_file_is_refused)
+START_TEST(an_unsealed_file_is_rejected)
 {
     ipc_host_t host;
     ipc_file_t file;
@@ -694,7 +695,7 @@ START_TEST(an_unsealed_file_is_refused)
 }
 END_TEST
 
-START_TEST(a_truncated_file_is_refused)
+START_TEST(a_truncated_file_is_rejected)
 {
     ipc_host_t host;
     ipc_file_t file;
@@ -708,7 +709,7 @@ START_TEST(a_truncated_file_is_refused)
 }
 END_TEST
 
-START_TEST(a_hollow_file_is_refused)
+START_TEST(a_sparse_file_is_rejected)
 {
     ipc_host_t host;
     ipc_file_t file;
@@ -723,7 +724,7 @@ START_TEST(a_hollow_file_is_refused)
 }
 END_TEST
 
-START_TEST(another_file_than_announced_is_refused)
+START_TEST(a_file_other_than_the_announced_one_is_rejected)
 {
     ipc_host_t host;
     ipc_file_t file, wrong;
@@ -742,7 +743,7 @@ START_TEST(another_file_than_announced_is_refused)
 }
 END_TEST
 
-START_TEST(a_descriptor_that_is_not_open_is_refused)
+START_TEST(a_closed_descriptor_is_rejected)
 {
     ipc_host_t host;
     ipc_file_t file;
@@ -754,7 +755,7 @@ START_TEST(a_descriptor_that_is_not_open_is_refused)
 }
 END_TEST
 
-START_TEST(numbers_that_make_no_sense_are_refused)
+START_TEST(invalid_descriptors_and_sizes_are_rejected)
 {
     ipc_host_t host, no_host;
     ipc_file_t file, wrong;
@@ -788,7 +789,7 @@ START_TEST(numbers_that_make_no_sense_are_refused)
 }
 END_TEST
 
-START_TEST(page_sizes_that_make_no_sense_are_refused)
+START_TEST(invalid_page_sizes_are_rejected)
 {
     static const uint32_t shifts[] = {1, 11, 41, 63, 64, UINT32_MAX, 21};
     ipc_host_t            host;
@@ -807,7 +808,7 @@ START_TEST(page_sizes_that_make_no_sense_are_refused)
 }
 END_TEST
 
-START_TEST(a_pipe_a_device_and_a_plain_file_are_refused)
+START_TEST(a_pipe_a_device_and_a_plain_file_are_rejected)
 {
     int   pipes[2];
     FILE *plain = tmpfile();
@@ -822,7 +823,7 @@ START_TEST(a_pipe_a_device_and_a_plain_file_are_refused)
 }
 END_TEST
 
-START_TEST(a_fifo_is_refused_and_not_waited_for)
+START_TEST(a_fifo_is_rejected_without_blocking)
 {
     char path[] = "/tmp/ucxpool-test-XXXXXX";
     char fifo[sizeof(path) + 5];
@@ -831,7 +832,7 @@ START_TEST(a_fifo_is_refused_and_not_waited_for)
     ck_assert_ptr_nonnull(mkdtemp(path));
     snprintf(fifo, sizeof(fifo), "%s/fifo", path);
     ck_assert_int_eq(mkfifo(fifo, 0600), 0);
-    /* Opening it for reading alone would wait for a writer. */
+    /* Opening the FIFO only for reading would block until a writer opens it. */
     fd = open(fifo, O_RDWR | O_CLOEXEC);
     check_foreign(fd);
     unlink(fifo);
@@ -851,7 +852,7 @@ static void swap_for_a_pipe(void)
     close(pipes[1]);
 }
 
-START_TEST(a_file_that_is_swapped_while_we_look_is_refused)
+START_TEST(a_file_replaced_during_the_check_is_rejected)
 {
     ipc_host_t host;
     ipc_file_t file;
@@ -864,7 +865,7 @@ START_TEST(a_file_that_is_swapped_while_we_look_is_refused)
 }
 END_TEST
 
-START_TEST(the_file_of_another_user_is_refused)
+START_TEST(the_file_of_another_user_is_rejected)
 {
     owner_t owner;
 
@@ -880,7 +881,7 @@ START_TEST(the_file_of_another_user_is_refused)
 }
 END_TEST
 
-START_TEST(another_user_cannot_open_ours)
+START_TEST(another_user_cannot_open_our_files)
 {
     ipc_host_t host;
     ipc_file_t file;
@@ -915,13 +916,13 @@ START_TEST(another_user_cannot_open_ours)
 }
 END_TEST
 
-/* --- calls that fail ---------------------------------------------------- */
+/* --- failing system calls ------------------------------------------------ */
 
-START_TEST(a_failed_call_maps_nothing_and_the_next_attempt_works)
+START_TEST(mapping_can_be_retried_after_a_failed_call)
 {
     static const struct {
         calls_name_t     name;
-        unsigned         num_errors; /* so many calls must not fail */
+        unsigned         num_errors; /* how many calls must not fail */
         ucxpool_status_t status;
     } rows[] = {
         {CALLS_READLINK, 1, UCXPOOL_ERR_PERMISSION},
@@ -962,7 +963,7 @@ START_TEST(a_failed_call_maps_nothing_and_the_next_attempt_works)
 }
 END_TEST
 
-START_TEST(a_mapping_that_is_not_permitted_says_so)
+START_TEST(a_mapping_without_permission_reports_the_reason)
 {
     ipc_host_t host;
     ipc_file_t file;
@@ -976,7 +977,7 @@ START_TEST(a_mapping_that_is_not_permitted_says_so)
 }
 END_TEST
 
-START_TEST(a_failed_call_creates_nothing_and_the_next_attempt_works)
+START_TEST(creation_can_be_retried_after_a_failed_call)
 {
     static const struct {
         calls_name_t     name;
@@ -1008,7 +1009,7 @@ START_TEST(a_failed_call_creates_nothing_and_the_next_attempt_works)
         }
         calls_reset();
         if (status == UCXPOOL_OK) {
-            /* No call after the n-th is needed. */
+            /* The calls after the n-th are optional. */
             ck_assert_int_eq(rows[_i].name, CALLS_FCNTL);
             ipc_unmap(address, SIZE);
             close(fd);
@@ -1029,7 +1030,7 @@ START_TEST(a_failed_call_creates_nothing_and_the_next_attempt_works)
 }
 END_TEST
 
-START_TEST(a_control_file_of_no_size_is_refused)
+START_TEST(a_control_file_of_size_0_is_rejected)
 {
     void *address;
     int   fd;
@@ -1039,7 +1040,7 @@ START_TEST(a_control_file_of_no_size_is_refused)
 }
 END_TEST
 
-START_TEST(a_descriptor_that_is_none_cannot_be_announced)
+START_TEST(an_invalid_descriptor_cannot_be_announced)
 {
     ipc_file_t file;
 
@@ -1051,21 +1052,21 @@ static TCase *use_case(void)
 {
     TCase *tcase = tcase_create("use");
 
-    tcase_add_test(tcase, this_process_is_of_the_same_host_and_user);
+    tcase_add_test(tcase, this_process_has_the_same_host_and_user);
     tcase_add_test(
-        tcase, a_name_of_blanks_and_parentheses_does_not_hide_the_start_time);
-    tcase_add_test(tcase, a_peers_file_is_read_and_seen_to_change);
+        tcase, blanks_and_parentheses_in_the_name_do_not_hide_the_start_time);
+    tcase_add_test(tcase, changes_in_a_peers_file_are_visible);
     tcase_add_test(tcase, two_processes_map_each_others_files);
     tcase_add_test(tcase, a_mapping_outlives_its_owner);
     tcase_add_test(tcase, a_mapping_cannot_be_made_writable);
     tcase_add_test(tcase,
-                   a_mapping_leaves_no_descriptor_and_unmap_leaves_nothing);
+                   a_mapping_holds_no_descriptor_and_unmap_leaves_no_trace);
     tcase_add_test(tcase, regions_of_host_memory_are_shared);
-    tcase_add_test(tcase, a_mapping_is_resident_where_it_was_read);
-    tcase_add_test(tcase, huge_pages_are_shared_where_there_are_some);
+    tcase_add_test(tcase, a_mapping_is_resident_in_the_pages_that_were_read);
+    tcase_add_test(tcase, huge_pages_are_shared_if_the_machine_has_some);
     tcase_add_test(tcase,
                    a_control_file_is_zero_and_sealed_and_mapped_for_writing);
-    tcase_add_test(tcase, the_end_of_a_peer_is_seen);
+    tcase_add_test(tcase, the_end_of_a_peer_is_detected);
     return tcase;
 }
 
@@ -1073,24 +1074,24 @@ static TCase *host_case(void)
 {
     TCase *tcase = tcase_create("host");
 
-    tcase_add_test(tcase, a_host_that_is_not_known_is_not_another);
-    tcase_add_test(tcase, who_we_are_is_known_without_descriptors);
-    tcase_add_test(tcase, another_host_does_not_fit);
-    tcase_add_test(tcase, another_user_does_not_fit);
+    tcase_add_test(tcase, an_unknown_host_is_not_treated_as_another);
+    tcase_add_test(tcase, our_identity_is_known_without_descriptors);
+    tcase_add_test(tcase, another_host_is_rejected);
+    tcase_add_test(tcase, another_user_is_rejected);
     tcase_add_test(tcase,
-                   another_start_time_does_not_fit_nor_map_nor_is_watched);
-    tcase_add_test(tcase, a_dead_process_does_not_fit_nor_map_nor_is_watched);
-    tcase_add_loop_test(tcase, a_process_that_cannot_be_looked_at_has_not_ended,
+                   a_process_with_another_start_time_is_not_mapped_or_watched);
+    tcase_add_test(tcase, a_dead_process_is_not_mapped_or_watched);
+    tcase_add_loop_test(tcase, a_process_that_cannot_be_checked_counts_as_alive,
                         0, 4);
     tcase_add_test(tcase, the_end_of_a_process_is_known_without_descriptors);
-    tcase_add_loop_test(tcase, only_these_errors_tell_the_end_of_a_process, 0,
-                        2);
-    tcase_add_test(tcase, numbers_that_are_no_process_do_not_fit);
-    tcase_add_test(tcase, a_proc_of_another_name_space_fits_nobody);
-    tcase_add_test(tcase, a_proc_that_cannot_be_read_fits_nobody);
-    tcase_add_test(tcase, a_kernel_without_pidfds_watches_nobody);
-    tcase_add_test(tcase, a_reason_is_cut_to_its_buffer);
-    tcase_add_test(tcase, another_pid_name_space_does_not_fit);
+    tcase_add_loop_test(tcase, only_these_errors_mean_that_a_process_has_ended,
+                        0, 2);
+    tcase_add_test(tcase, invalid_process_ids_are_rejected);
+    tcase_add_test(tcase, a_proc_of_another_pid_namespace_matches_no_peer);
+    tcase_add_test(tcase, an_unreadable_proc_matches_no_peer);
+    tcase_add_test(tcase, without_pidfds_no_peer_is_watched);
+    tcase_add_test(tcase, a_reason_is_truncated_to_its_buffer);
+    tcase_add_test(tcase, another_pid_namespace_is_rejected);
     return tcase;
 }
 
@@ -1098,18 +1099,18 @@ static TCase *file_case(void)
 {
     TCase *tcase = tcase_create("file");
 
-    tcase_add_test(tcase, an_unsealed_file_is_refused);
-    tcase_add_test(tcase, a_truncated_file_is_refused);
-    tcase_add_test(tcase, a_hollow_file_is_refused);
-    tcase_add_test(tcase, another_file_than_announced_is_refused);
-    tcase_add_test(tcase, a_descriptor_that_is_not_open_is_refused);
-    tcase_add_test(tcase, numbers_that_make_no_sense_are_refused);
-    tcase_add_test(tcase, page_sizes_that_make_no_sense_are_refused);
-    tcase_add_test(tcase, a_pipe_a_device_and_a_plain_file_are_refused);
-    tcase_add_test(tcase, a_fifo_is_refused_and_not_waited_for);
-    tcase_add_test(tcase, a_file_that_is_swapped_while_we_look_is_refused);
-    tcase_add_test(tcase, the_file_of_another_user_is_refused);
-    tcase_add_test(tcase, another_user_cannot_open_ours);
+    tcase_add_test(tcase, an_unsealed_file_is_rejected);
+    tcase_add_test(tcase, a_truncated_file_is_rejected);
+    tcase_add_test(tcase, a_sparse_file_is_rejected);
+    tcase_add_test(tcase, a_file_other_than_the_announced_one_is_rejected);
+    tcase_add_test(tcase, a_closed_descriptor_is_rejected);
+    tcase_add_test(tcase, invalid_descriptors_and_sizes_are_rejected);
+    tcase_add_test(tcase, invalid_page_sizes_are_rejected);
+    tcase_add_test(tcase, a_pipe_a_device_and_a_plain_file_are_rejected);
+    tcase_add_test(tcase, a_fifo_is_rejected_without_blocking);
+    tcase_add_test(tcase, a_file_replaced_during_the_check_is_rejected);
+    tcase_add_test(tcase, the_file_of_another_user_is_rejected);
+    tcase_add_test(tcase, another_user_cannot_open_our_files);
     return tcase;
 }
 
@@ -1117,13 +1118,13 @@ static TCase *failure_case(void)
 {
     TCase *tcase = tcase_create("failure");
 
-    tcase_add_loop_test(
-        tcase, a_failed_call_maps_nothing_and_the_next_attempt_works, 0, 6);
-    tcase_add_test(tcase, a_mapping_that_is_not_permitted_says_so);
-    tcase_add_loop_test(
-        tcase, a_failed_call_creates_nothing_and_the_next_attempt_works, 0, 6);
-    tcase_add_test(tcase, a_control_file_of_no_size_is_refused);
-    tcase_add_test(tcase, a_descriptor_that_is_none_cannot_be_announced);
+    tcase_add_loop_test(tcase, mapping_can_be_retried_after_a_failed_call, 0,
+                        6);
+    tcase_add_test(tcase, a_mapping_without_permission_reports_the_reason);
+    tcase_add_loop_test(tcase, creation_can_be_retried_after_a_failed_call, 0,
+                        6);
+    tcase_add_test(tcase, a_control_file_of_size_0_is_rejected);
+    tcase_add_test(tcase, an_invalid_descriptor_cannot_be_announced);
     return tcase;
 }
 

@@ -21,11 +21,11 @@
 #define NUM_REGIONS 2u
 #define REGION_SIZE ((size_t)2 << 20)
 
-/* By ipc_cuda_way_t - 1. */
+/* Indexed by ipc_cuda_way_t - 1. */
 static const mem_kind_t *const kinds[] = {&mem_kind_cuda_alloc,
                                           &mem_kind_cuda_vmm};
 
-/* What the owner tells. */
+/* Sent by the owner. */
 typedef struct offer {
     ipc_host_t host;
     unsigned   num;
@@ -37,7 +37,7 @@ static int                from_owner, to_owner;
 static offer_t            offer;
 static mem_cuda_device_t *device;
 
-/* Byte i of all regions. */
+/* Expected byte i of all regions. */
 static char byte_of(size_t i)
 {
     return (char)(i * 2654435761u >> 11);
@@ -56,8 +56,8 @@ static void read_all(int fd, void *bytes, size_t size)
     }
 }
 
-/* The owner's life: memory, an offer, and the end when it is told so. Exits
- * with 0 when nothing was wrong. */
+/* The owner's process: allocates memory, sends an offer, and ends on request.
+ * Its exit code is 0 if nothing failed. */
 static void be_owner(const mem_kind_t *kind, int in, int out)
 {
     mem_regions_t regions;
@@ -82,7 +82,7 @@ static void be_owner(const mem_kind_t *kind, int in, int out)
                          UCXPOOL_OK);
     }
     ck_assert_int_eq(write(out, &mine, sizeof(mine)), sizeof(mine));
-    /* One word changes one byte. */
+    /* Each 'w' received changes one byte. */
     while ((read(in, &end, 1) == 1) && (end == 'w')) {
         cuda_write(regions.cuda->context, (char *)regions.address + 3, "!", 1);
         ck_assert_int_eq(write(out, "w", 1), 1);
@@ -134,9 +134,9 @@ static void end_all(void)
     }
 }
 
-/* The descriptor of a share in this process; -1 where it needs none. Valgrind
- * and kernels before 5.6 know no pidfd_getfd: then as one might get it
- * otherwise, which for the stand-in's files is easy. */
+/* A descriptor of the share in this process; -1 if it needs none. Valgrind and
+ * kernels before 5.6 have no pidfd_getfd(). Then the stand-in's files are
+ * opened through /proc. */
 static int fetch(const ipc_cuda_t *share)
 {
     int              fd = -1;
@@ -177,7 +177,7 @@ static void check_bytes(const char *address, size_t size, size_t first)
     free(bytes);
 }
 
-START_TEST(a_peer_reads_what_the_owner_has_and_what_it_writes_later)
+START_TEST(a_peer_reads_the_owners_memory_and_later_writes)
 {
     const void *addresses[NUM_REGIONS];
     char        byte  = 0;
@@ -208,7 +208,7 @@ START_TEST(a_peer_reads_what_the_owner_has_and_what_it_writes_later)
 }
 END_TEST
 
-START_TEST(more_than_there_is_is_refused)
+START_TEST(sizes_beyond_the_allocation_are_rejected)
 {
     const void *address = NULL;
     int         fd;
@@ -232,7 +232,7 @@ START_TEST(more_than_there_is_is_refused)
 }
 END_TEST
 
-START_TEST(what_makes_no_sense_is_refused)
+START_TEST(invalid_shares_are_rejected)
 {
     ipc_cuda_t       share;
     const void      *address = NULL;
@@ -262,7 +262,7 @@ START_TEST(what_makes_no_sense_is_refused)
     share.fd = -5;
     ck_assert_int_eq(ipc_cuda_import(&offer.host, &share, &fd),
                      UCXPOOL_ERR_PROTOCOL);
-    /* Some bytes are no handle, and some file is no memory. */
+    /* Random bytes are not a handle, and an ordinary file is not GPU memory. */
     share     = offer.shares[0];
     share.way = IPC_CUDA_IPC;
     ck_assert_int_lt(
@@ -275,7 +275,7 @@ START_TEST(what_makes_no_sense_is_refused)
 }
 END_TEST
 
-START_TEST(nothing_is_taken_from_a_process_that_has_ended)
+START_TEST(shares_of_a_dead_process_are_rejected)
 {
     int fd = -1;
 
@@ -287,7 +287,7 @@ START_TEST(nothing_is_taken_from_a_process_that_has_ended)
 }
 END_TEST
 
-START_TEST(a_region_has_one_file_which_goes_with_it)
+START_TEST(a_region_has_one_file_which_is_closed_with_it)
 {
     mem_regions_t regions;
     ipc_cuda_t    share, again;
@@ -308,7 +308,7 @@ START_TEST(a_region_has_one_file_which_goes_with_it)
 }
 END_TEST
 
-START_TEST(pinned_memory_has_no_handle_of_a_gpu)
+START_TEST(pinned_memory_has_no_gpu_handle)
 {
     mem_regions_t regions;
     ipc_cuda_t    share;
@@ -323,7 +323,7 @@ START_TEST(pinned_memory_has_no_handle_of_a_gpu)
 }
 END_TEST
 
-START_TEST(a_gpu_without_files_says_so)
+START_TEST(a_gpu_without_file_handles_reports_the_reason)
 {
     mem_regions_t regions;
     ipc_cuda_t    share;
@@ -338,7 +338,7 @@ START_TEST(a_gpu_without_files_says_so)
 }
 END_TEST
 
-START_TEST(a_failed_fill_is_told_and_works_again)
+START_TEST(filling_a_share_can_be_retried_after_a_failure)
 {
     mem_regions_t regions;
     ipc_cuda_t    share;
@@ -362,7 +362,7 @@ START_TEST(a_failed_fill_is_told_and_works_again)
 }
 END_TEST
 
-START_TEST(a_failed_map_leaves_nothing_and_works_again)
+START_TEST(mapping_can_be_retried_after_a_failure)
 {
     const void *address    = NULL;
     unsigned    num_failed = 0;
@@ -415,7 +415,7 @@ static void virtual_end(mem_regions_t *regions)
     }
 }
 
-/* From the middle of the first allocation to that of the second. */
+/* From the middle of the first allocation to the middle of the second. */
 static ucxpool_status_t export_middle(const mem_regions_t *regions,
                                       ipc_virtual_part_t  *parts,
                                       unsigned max_parts, unsigned *num_p)
@@ -424,7 +424,7 @@ static ucxpool_status_t export_middle(const mem_regions_t *regions,
                               REGION_SIZE, parts, max_parts, num_p);
 }
 
-START_TEST(allocations_are_exported_and_mapped_side_by_side)
+START_TEST(allocations_are_exported_and_mapped_contiguously)
 {
     unsigned           num_fds;
     unsigned           num = 0;
@@ -453,8 +453,8 @@ START_TEST(allocations_are_exported_and_mapped_side_by_side)
               (void *)(uintptr_t)(mapped.address + REGION_SIZE), 1);
     ck_assert_int_eq(byte, '!');
     ipc_virtual_unmap(device, &mapped);
-    ipc_virtual_unmap(device, &mapped); /* nothing */
-    parts[1].size *= 2;                 /* more than there is */
+    ipc_virtual_unmap(device, &mapped); /* has no effect */
+    parts[1].size *= 2;                 /* larger than the allocation */
     ck_assert_int_ne(ipc_virtual_map(device, parts, num, true, &mapped),
                      UCXPOOL_OK);
     parts[1].size = UINT64_MAX - 5;
@@ -521,19 +521,20 @@ int main(void)
     if (!cuda_is_there()) {
         return 77;
     }
-    tcase_add_loop_test(
-        tcase, a_peer_reads_what_the_owner_has_and_what_it_writes_later, 0, 2);
-    tcase_add_loop_test(tcase, more_than_there_is_is_refused, 0, 2);
-    tcase_add_test(tcase, what_makes_no_sense_is_refused);
-    tcase_add_test(tcase, nothing_is_taken_from_a_process_that_has_ended);
-    tcase_add_test(tcase, a_region_has_one_file_which_goes_with_it);
-    tcase_add_test(tcase, pinned_memory_has_no_handle_of_a_gpu);
-    tcase_add_test(tcase, allocations_are_exported_and_mapped_side_by_side);
+    tcase_add_loop_test(tcase, a_peer_reads_the_owners_memory_and_later_writes,
+                        0, 2);
+    tcase_add_loop_test(tcase, sizes_beyond_the_allocation_are_rejected, 0, 2);
+    tcase_add_test(tcase, invalid_shares_are_rejected);
+    tcase_add_test(tcase, shares_of_a_dead_process_are_rejected);
+    tcase_add_test(tcase, a_region_has_one_file_which_is_closed_with_it);
+    tcase_add_test(tcase, pinned_memory_has_no_gpu_handle);
+    tcase_add_test(tcase, allocations_are_exported_and_mapped_contiguously);
     if (!cuda_is_real()) {
-        tcase_add_test(tcase, a_gpu_without_files_says_so);
-        tcase_add_loop_test(tcase, a_failed_fill_is_told_and_works_again, 0, 2);
-        tcase_add_loop_test(tcase, a_failed_map_leaves_nothing_and_works_again,
-                            0, 2);
+        tcase_add_test(tcase, a_gpu_without_file_handles_reports_the_reason);
+        tcase_add_loop_test(
+            tcase, filling_a_share_can_be_retried_after_a_failure, 0, 2);
+        tcase_add_loop_test(tcase, mapping_can_be_retried_after_a_failure, 0,
+                            2);
         tcase_add_test(tcase,
                        a_failed_export_or_map_of_allocations_leaves_nothing);
     }

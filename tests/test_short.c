@@ -1,4 +1,5 @@
-/* Shorts: those that wait for their turn, and receives that wait for them. */
+/* Short messages: those that wait for their turn, and receives that wait for
+ * short messages. */
 #include "pair.h"
 
 #include "core/request.h"
@@ -14,10 +15,9 @@
 /* More credits than messages. */
 static const char settings[] = "WIRE=map CREDITS=1024 MAX_UNEXPECTED=256";
 
-/* --- in the queue ----------------------------------------------------------
- */
+/* --- queued short messages ------------------------------------------------ */
 
-/* So many that the receiver keeps no more: nobody receives them. */
+/* More messages than the receiver buffers, and no receive is posted. */
 static uint8_t *send_longs(pair_t *pair)
 {
     enum { NUM_LONGS = 256 };
@@ -33,7 +33,7 @@ static uint8_t *send_longs(pair_t *pair)
     return bytes;
 }
 
-/* How the one before it in the queue ends. */
+/* Ways in which the previous message in the queue ends. */
 static void cancel(ucxpool_request_t *request)
 {
     ucxpool_request_cancel(request);
@@ -51,8 +51,8 @@ static void let_expire(ucxpool_request_t *request)
 
 static void (*const ends[])(ucxpool_request_t *) = {cancel, let_expire};
 
-/* A long one waits for room, which a short one does not need. */
-START_TEST(the_end_of_the_first_lets_the_next_one_go)
+/* A long message waits for room that a short one does not need. */
+START_TEST(the_next_queued_send_starts_when_the_first_ends)
 {
     static const uint64_t    timeouts[] = {UCXPOOL_FOREVER, 50000000};
     ucxpool_request_params_t params     = {
@@ -89,8 +89,8 @@ START_TEST(the_end_of_the_first_lets_the_next_one_go)
 }
 END_TEST
 
-/* The short one itself; what is behind it goes on. */
-START_TEST(one_that_ends_in_the_queue_is_not_sent)
+/* Cancel the short message itself; the messages after it are sent. */
+START_TEST(a_send_canceled_in_the_queue_is_not_sent)
 {
     static const char  letters[] = "abc";
     uint8_t           *longs;
@@ -131,8 +131,8 @@ END_TEST
 #define FULL_NUM    100u
 #define FULL_LENGTH 4000u
 
-/* No credit comes back that would wake a sender. */
-START_TEST(those_that_find_the_ring_full_go_when_there_is_room)
+/* No credit that would wake a sender is returned. */
+START_TEST(sends_that_find_the_ring_full_start_when_it_has_room)
 {
     const size_t       size    = (size_t)FULL_NUM * FULL_LENGTH;
     uint8_t           *sources = malloc(size);
@@ -174,8 +174,9 @@ END_TEST
 /* --- receives ---------------------------------------------------------------
  */
 
-/* One of the channel that ends, one of another channel, one of any. */
-START_TEST(the_end_of_a_channel_ends_the_receives_of_this_one_alone)
+/* A receive from the failing channel, one from another channel, and one from
+ * any. */
+START_TEST(a_failed_channel_fails_only_its_own_receives)
 {
     char               targets[3] = "";
     ucxpool_request_t *recvs[3];
@@ -234,11 +235,11 @@ int main(void)
     int      num_failed;
 
     tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, the_end_of_the_first_lets_the_next_one_go, 0, 2);
-    tcase_add_test(tcase, one_that_ends_in_the_queue_is_not_sent);
-    tcase_add_test(tcase, those_that_find_the_ring_full_go_when_there_is_room);
-    tcase_add_test(tcase,
-                   the_end_of_a_channel_ends_the_receives_of_this_one_alone);
+    tcase_add_loop_test(tcase, the_next_queued_send_starts_when_the_first_ends,
+                        0, 2);
+    tcase_add_test(tcase, a_send_canceled_in_the_queue_is_not_sent);
+    tcase_add_test(tcase, sends_that_find_the_ring_full_start_when_it_has_room);
+    tcase_add_test(tcase, a_failed_channel_fails_only_its_own_receives);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -1,4 +1,4 @@
-/* Batches: built record by record, sent as segments, found in one buffer. */
+/* Batches: built record by record, sent as segments, parsed from one buffer. */
 #include "tools/shuffle/batch.h"
 
 #include "common/error.h"
@@ -11,8 +11,8 @@
 #define SIZE           ((size_t)16384)
 
 static char   *memory[2];
-static batch_t batch;    /* of the sender */
-static batch_t received; /* of the receiver */
+static batch_t batch;    /* the sender's */
+static batch_t received; /* the receiver's */
 
 static void setup(void)
 {
@@ -31,7 +31,7 @@ static void teardown(void)
     free(memory[1]);
 }
 
-/* A hash that belongs to the partition. */
+/* A hash that maps to the partition. */
 static uint64_t hash_of(uint32_t partition)
 {
     return UINT64_MAX / NUM_PARTITIONS * partition + 12345;
@@ -42,7 +42,7 @@ static int append(uint32_t partition, const char *record, size_t length)
     return batch_append(&batch, hash_of(partition), record, length);
 }
 
-/* Go through a batch; returns the number of runs, or -1. */
+/* Iterate over a batch. Returns the number of runs, or -1. */
 static int count_runs(const batch_t *of, tally_t *tally)
 {
     batch_run_t run      = {0};
@@ -55,7 +55,7 @@ static int count_runs(const batch_t *of, tally_t *tally)
     return result == 0 ? num_runs : -1;
 }
 
-/* What the wire does: the segments, one after the other. */
+/* Simulates a transfer: concatenates the segments. */
 static void transmit(void)
 {
     const ucxpool_segment_t *segments;
@@ -81,7 +81,7 @@ static void fill(void)
     ck_assert_int_eq(append(1, "b\0b\n", 4), 1);
 }
 
-START_TEST(a_message_has_the_records_that_were_appended)
+START_TEST(a_message_contains_the_appended_records)
 {
     tally_t expected = {0};
     tally_t tally    = {0};
@@ -99,7 +99,7 @@ START_TEST(a_message_has_the_records_that_were_appended)
 }
 END_TEST
 
-START_TEST(a_full_batch_takes_no_more)
+START_TEST(a_full_batch_accepts_no_record)
 {
     char     record[100];
     unsigned num_records = 0;
@@ -129,7 +129,7 @@ START_TEST(a_batch_of_short_records_fits_its_memory)
 }
 END_TEST
 
-START_TEST(an_empty_batch_takes_a_record_of_any_length)
+START_TEST(an_empty_batch_accepts_a_record_of_any_length)
 {
     size_t length = 4 * SIZE;
     char  *record = malloc(length);
@@ -149,7 +149,7 @@ START_TEST(an_empty_batch_takes_a_record_of_any_length)
 }
 END_TEST
 
-START_TEST(a_message_too_short_for_its_records_is_refused)
+START_TEST(a_message_too_short_for_its_records_is_rejected)
 {
     ck_assert_int_eq(batch_prepare(&received, 0, 100), -1);
     ck_assert_int_eq(batch_prepare(&received, 9, 100), -1);
@@ -159,7 +159,7 @@ START_TEST(a_message_too_short_for_its_records_is_refused)
 }
 END_TEST
 
-START_TEST(wrong_ends_are_an_error)
+START_TEST(wrong_record_ends_are_an_error)
 {
     tally_t tally = {0};
 
@@ -184,7 +184,7 @@ static void expect_run(batch_run_t *run, uint32_t partition, const char *text)
     ck_assert_uint_eq(tally.bytes, run->length);
 }
 
-START_TEST(a_batch_is_parted_into_runs_of_one_partition)
+START_TEST(a_batch_is_split_into_runs_of_one_partition)
 {
     batch_run_t run   = {0};
     tally_t     tally = {0};
@@ -221,7 +221,7 @@ START_TEST(a_list_has_a_fixed_number_of_batches)
 }
 END_TEST
 
-START_TEST(the_checksum_sees_any_change_but_not_the_order)
+START_TEST(the_checksum_depends_on_the_content_but_not_on_the_order)
 {
     tally_t one = {0};
     tally_t two = {0};
@@ -269,15 +269,16 @@ int main(void)
     int      num_failed;
 
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, a_message_has_the_records_that_were_appended);
-    tcase_add_test(tcase, a_full_batch_takes_no_more);
+    tcase_add_test(tcase, a_message_contains_the_appended_records);
+    tcase_add_test(tcase, a_full_batch_accepts_no_record);
     tcase_add_test(tcase, a_batch_of_short_records_fits_its_memory);
-    tcase_add_test(tcase, an_empty_batch_takes_a_record_of_any_length);
-    tcase_add_test(tcase, a_message_too_short_for_its_records_is_refused);
-    tcase_add_test(tcase, wrong_ends_are_an_error);
-    tcase_add_test(tcase, a_batch_is_parted_into_runs_of_one_partition);
+    tcase_add_test(tcase, an_empty_batch_accepts_a_record_of_any_length);
+    tcase_add_test(tcase, a_message_too_short_for_its_records_is_rejected);
+    tcase_add_test(tcase, wrong_record_ends_are_an_error);
+    tcase_add_test(tcase, a_batch_is_split_into_runs_of_one_partition);
     tcase_add_test(tcase, a_list_has_a_fixed_number_of_batches);
-    tcase_add_test(tcase, the_checksum_sees_any_change_but_not_the_order);
+    tcase_add_test(tcase,
+                   the_checksum_depends_on_the_content_but_not_on_the_order);
     tcase_add_test(tcase, keys_spread_evenly_over_partitions);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

@@ -1,4 +1,5 @@
-/* The claim on an output folder, between runs that live and runs that died. */
+/* The lock on an output folder, with live runs and with runs that were
+ * killed. */
 #include "tools/shuffle/output.h"
 
 #include "common/error.h"
@@ -47,7 +48,7 @@ static bool is_empty(void)
     return (rmdir(path) == 0) && (mkdir(path, 0777) == 0);
 }
 
-START_TEST(another_run_is_refused_with_the_process_of_the_first)
+START_TEST(the_error_for_a_second_run_names_the_first_process)
 {
     output_folder_t first;
     output_folder_t second;
@@ -78,7 +79,7 @@ START_TEST(processes_of_a_run_share_a_claim)
 }
 END_TEST
 
-START_TEST(the_claim_of_a_killed_run_is_taken_over)
+START_TEST(the_claim_of_a_killed_run_can_be_taken_over)
 {
     output_folder_t folder;
     int             status;
@@ -96,7 +97,7 @@ START_TEST(the_claim_of_a_killed_run_is_taken_over)
 }
 END_TEST
 
-START_TEST(a_folder_with_something_in_it_cannot_be_claimed)
+START_TEST(a_nonempty_folder_cannot_be_claimed)
 {
     output_folder_t folder;
     int             fd = open(in_folder("something"), O_CREAT | O_WRONLY, 0666);
@@ -109,8 +110,9 @@ START_TEST(a_folder_with_something_in_it_cannot_be_claimed)
 }
 END_TEST
 
-/* In each round all start at once. The one with the claim creates a file
- * exclusively, which fails if another has the claim as well. */
+/* All processes start each round at the same time. The process with the claim
+ * creates a file with O_EXCL, which fails if another process has the claim as
+ * well. */
 static int contend(const int start[2])
 {
     output_folder_t folder;
@@ -136,7 +138,7 @@ static int contend(const int start[2])
     return code;
 }
 
-START_TEST(of_runs_that_start_together_no_two_have_the_claim)
+START_TEST(at_most_one_of_several_simultaneous_runs_gets_the_claim)
 {
     int start[2];
     int status;
@@ -169,12 +171,12 @@ int main(void)
 
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, another_run_is_refused_with_the_process_of_the_first);
+    tcase_add_test(tcase, the_error_for_a_second_run_names_the_first_process);
     tcase_add_test(tcase, processes_of_a_run_share_a_claim);
-    tcase_add_test(tcase, the_claim_of_a_killed_run_is_taken_over);
-    tcase_add_test(tcase, a_folder_with_something_in_it_cannot_be_claimed);
+    tcase_add_test(tcase, the_claim_of_a_killed_run_can_be_taken_over);
+    tcase_add_test(tcase, a_nonempty_folder_cannot_be_claimed);
     tcase_add_loop_test(
-        tcase, of_runs_that_start_together_no_two_have_the_claim, 0, 20);
+        tcase, at_most_one_of_several_simultaneous_runs_gets_the_claim, 0, 20);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

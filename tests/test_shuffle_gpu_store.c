@@ -1,4 +1,4 @@
-/* The GPU store: batches in the memory of a GPU, in order and whole. */
+/* The GPU store keeps batches in GPU memory, in order and complete. */
 #include "cuda_fixture.h"
 
 #include "tools/shuffle/gpu_store.h"
@@ -15,7 +15,7 @@
 
 static gpu_store_params_t params;
 static gpu_store_t       *gpu_store;
-static char              *memory; /* of the batch */
+static char              *memory; /* the batch's memory */
 static batch_t            batch;
 
 static void setup(void)
@@ -58,7 +58,7 @@ static void teardown(void)
     close_gpu_store();
 }
 
-/* A record that tells its number, and is as long as that makes it. */
+/* A record that contains its number, and whose length depends on it. */
 static size_t make_record(unsigned number, char *record, size_t size)
 {
     int length =
@@ -69,7 +69,7 @@ static size_t make_record(unsigned number, char *record, size_t size)
     return (size_t)length;
 }
 
-/* A batch of some records, from that number on. */
+/* A batch of `num` records with numbers from `first` on. */
 static void fill_batch(unsigned first, unsigned num)
 {
     char record[128];
@@ -88,8 +88,8 @@ static int hold(unsigned first, unsigned num)
     return gpu_store_hold_batch(gpu_store, &batch);
 }
 
-/* Bring one out; its lowest number and how many there are. Each record is the
- * one that its hash numbers. */
+/* Take one batch out. Returns its lowest number and the number of records. Each
+ * record must be the one that its hash names. */
 static int bring(unsigned *first_p, unsigned *num_p)
 {
     char     record[128];
@@ -135,7 +135,7 @@ static void expect_nothing(void)
     ck_assert_int_eq(bring(&first, &num), 0);
 }
 
-START_TEST(what_is_held_comes_out_oldest_first)
+START_TEST(batches_come_out_oldest_first)
 {
     gpu_store_stats_t stats;
 
@@ -161,8 +161,9 @@ START_TEST(what_is_held_comes_out_oldest_first)
 }
 END_TEST
 
-/* The stages are filled while others are read: nothing may mix. */
-START_TEST(copies_that_take_their_time_are_waited_for)
+/* Staging buffers are filled while others are read. Their contents must not
+ * mix. */
+START_TEST(the_store_waits_for_slow_copies)
 {
     if (cuda_is_real()) {
         return;
@@ -181,7 +182,7 @@ START_TEST(copies_that_take_their_time_are_waited_for)
 }
 END_TEST
 
-START_TEST(few_places_left_is_full)
+START_TEST(a_store_with_few_slots_becomes_full)
 {
     unsigned num = 0;
 
@@ -193,7 +194,7 @@ START_TEST(few_places_left_is_full)
     }
     ck_assert_uint_gt(num, 1);
     ck_assert_uint_gt(gpu_store_oldest_size(gpu_store), 0);
-    /* Oldest first also then. */
+    /* The order is still oldest first. */
     expect(0, 10);
     ck_assert(!gpu_store_is_full(gpu_store));
     ck_assert_int_eq(hold(1000 * num, 10), 0);
@@ -201,7 +202,7 @@ START_TEST(few_places_left_is_full)
 }
 END_TEST
 
-START_TEST(a_store_is_no_larger_than_the_input_needs)
+START_TEST(the_store_is_no_larger_than_the_input_needs)
 {
     gpu_store_stats_t small;
     gpu_store_stats_t large;
@@ -223,7 +224,7 @@ START_TEST(a_store_is_no_larger_than_the_input_needs)
 }
 END_TEST
 
-START_TEST(a_gpu_that_has_less_gives_less)
+START_TEST(a_gpu_with_less_free_memory_gets_a_smaller_store)
 {
     gpu_store_stats_t stats;
 
@@ -240,7 +241,7 @@ START_TEST(a_gpu_that_has_less_gives_less)
 }
 END_TEST
 
-START_TEST(a_gpu_that_is_too_full_is_an_error)
+START_TEST(a_gpu_with_too_little_free_memory_is_an_error)
 {
     if (cuda_is_real()) {
         return;
@@ -253,7 +254,7 @@ START_TEST(a_gpu_that_is_too_full_is_an_error)
 }
 END_TEST
 
-START_TEST(workers_take_the_gpus_in_turn)
+START_TEST(workers_use_the_gpus_in_turn)
 {
     gpu_store_stats_t stats;
 
@@ -279,7 +280,7 @@ START_TEST(workers_take_the_gpus_in_turn)
 }
 END_TEST
 
-/* Hold two, bring two. */
+/* Put two batches, and take two. */
 static int use_gpu_store(void)
 {
     unsigned first;
@@ -293,7 +294,7 @@ static int use_gpu_store(void)
     return 0;
 }
 
-START_TEST(a_call_that_fails_is_an_error_and_leaves_nothing)
+START_TEST(a_failed_driver_call_is_an_error_and_leaks_nothing)
 {
     unsigned num_failed = 0;
     int      result;
@@ -312,7 +313,7 @@ START_TEST(a_call_that_fails_is_an_error_and_leaves_nothing)
             ck_assert_msg(result == 0, "%s", kept_error());
             break;
         }
-        /* That its words could not be asked for is no failure. */
+        /* Failing to get the driver's error text is no failure. */
         if (result != 0) {
             num_failed++;
             ck_assert_str_ne(kept_error(), "nothing");
@@ -336,14 +337,14 @@ int main(void)
         return 77;
     }
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, what_is_held_comes_out_oldest_first);
-    tcase_add_test(tcase, copies_that_take_their_time_are_waited_for);
-    tcase_add_test(tcase, few_places_left_is_full);
-    tcase_add_test(tcase, a_store_is_no_larger_than_the_input_needs);
-    tcase_add_test(tcase, a_gpu_that_has_less_gives_less);
-    tcase_add_test(tcase, a_gpu_that_is_too_full_is_an_error);
-    tcase_add_test(tcase, workers_take_the_gpus_in_turn);
-    tcase_add_test(tcase, a_call_that_fails_is_an_error_and_leaves_nothing);
+    tcase_add_test(tcase, batches_come_out_oldest_first);
+    tcase_add_test(tcase, the_store_waits_for_slow_copies);
+    tcase_add_test(tcase, a_store_with_few_slots_becomes_full);
+    tcase_add_test(tcase, the_store_is_no_larger_than_the_input_needs);
+    tcase_add_test(tcase, a_gpu_with_less_free_memory_gets_a_smaller_store);
+    tcase_add_test(tcase, a_gpu_with_too_little_free_memory_is_an_error);
+    tcase_add_test(tcase, workers_use_the_gpus_in_turn);
+    tcase_add_test(tcase, a_failed_driver_call_is_an_error_and_leaks_nothing);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

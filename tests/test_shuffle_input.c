@@ -1,4 +1,4 @@
-/* The input: parts of files, cut at the ends of records, and key fields. */
+/* Input: parts of files, split at the ends of records, and key fields. */
 #include "tools/shuffle/input.h"
 
 #include "common/error.h"
@@ -14,7 +14,7 @@
 static char     paths[MAX_FILES][64];
 static inputs_t inputs;
 
-/* What was read, all parts one after the other. */
+/* Data read from all parts, concatenated. */
 static char     output[1 << 16];
 static size_t   output_length;
 static uint64_t num_added;
@@ -61,7 +61,7 @@ static void cleanup(void)
     }
 }
 
-/* Read one part and require that each record ends with its newline. */
+/* Read one part, and require that each record ends with its newline. */
 static int read_part(unsigned part, unsigned num_parts, size_t buffer_size)
 {
     reader_t reader;
@@ -84,7 +84,7 @@ static int read_part(unsigned part, unsigned num_parts, size_t buffer_size)
     return result;
 }
 
-/* Whatever the number of parts and the buffer, every record comes once. */
+/* Every record occurs once, for any number of parts and any buffer size. */
 static void require(const char *expected, size_t length, uint64_t added)
 {
     for (unsigned num_parts = 1; num_parts < 40; num_parts++) {
@@ -158,7 +158,7 @@ START_TEST(a_record_may_be_longer_than_parts_and_buffer)
 }
 END_TEST
 
-START_TEST(a_record_has_its_place_and_key)
+START_TEST(a_record_has_its_position_and_key)
 {
     const char *texts[] = {"aa\n", "bbb\ncc,\"d,\"\"\"\n"};
     reader_t    reader;
@@ -180,7 +180,7 @@ START_TEST(a_record_has_its_place_and_key)
 }
 END_TEST
 
-START_TEST(a_record_without_the_key_is_an_error_with_its_place)
+START_TEST(a_record_without_the_key_is_an_error_with_its_position)
 {
     const char *text = "a,b\nc\n";
     reader_t    reader;
@@ -196,7 +196,7 @@ START_TEST(a_record_without_the_key_is_an_error_with_its_place)
 }
 END_TEST
 
-START_TEST(quoted_newlines_end_no_record)
+START_TEST(quoted_newlines_do_not_end_a_record)
 {
     const char *texts[] = {"a,\"b\nc\nd\"\n\"\n\n\"\"\n\",x\ny\"\n\nz,\"\n\"",
                            "1\n\"2\n\n\n\n\n\n\n\n\n\n\n\n2\",2\n3\n"};
@@ -221,7 +221,7 @@ START_TEST(a_header_is_in_no_part)
 }
 END_TEST
 
-START_TEST(an_open_quote_is_an_error_with_its_place)
+START_TEST(an_unclosed_quote_is_an_error_with_its_position)
 {
     const char *text = "a\n\"b\nc\n";
 
@@ -232,7 +232,7 @@ START_TEST(an_open_quote_is_an_error_with_its_place)
 }
 END_TEST
 
-START_TEST(a_file_cut_short_is_an_error_with_its_name)
+START_TEST(the_error_names_a_truncated_file)
 {
     const char *text = "aaaaaaaa\nbbbbbbbb\n";
 
@@ -244,7 +244,7 @@ START_TEST(a_file_cut_short_is_an_error_with_its_name)
 }
 END_TEST
 
-START_TEST(a_file_that_went_away_is_an_error_with_its_name)
+START_TEST(the_error_names_a_deleted_file)
 {
     const char *text = "a\n";
 
@@ -255,7 +255,7 @@ START_TEST(a_file_that_went_away_is_an_error_with_its_name)
 }
 END_TEST
 
-START_TEST(a_directory_is_no_input)
+START_TEST(a_directory_is_rejected_as_input)
 {
     char *names[] = {"."};
 
@@ -264,7 +264,7 @@ START_TEST(a_directory_is_no_input)
 }
 END_TEST
 
-START_TEST(a_missing_file_is_no_input)
+START_TEST(a_missing_file_is_rejected_as_input)
 {
     char *names[] = {"no such file"};
 
@@ -287,7 +287,7 @@ START_TEST(a_file_of_unknown_suffix_needs_a_delimiter)
 }
 END_TEST
 
-/* The field as text, or NULL where there is none. */
+/* The field as text, or NULL if the record has no such field. */
 static const char *find(int which, unsigned number, const char *record)
 {
     static char text[64];
@@ -328,7 +328,7 @@ START_TEST(an_empty_record_has_one_empty_field)
 }
 END_TEST
 
-START_TEST(runs_of_blanks_part_fields)
+START_TEST(runs_of_blanks_separate_fields)
 {
     ck_assert_str_eq(find(FIELD_BLANKS, 1, " \t a \t b"), "a");
     ck_assert_str_eq(find(FIELD_BLANKS, 2, " \t a \t b"), "b");
@@ -337,7 +337,7 @@ START_TEST(runs_of_blanks_part_fields)
 }
 END_TEST
 
-START_TEST(between_blanks_an_empty_record_has_no_field)
+START_TEST(with_blank_separators_an_empty_record_has_no_field)
 {
     ck_assert_ptr_null(find(FIELD_BLANKS, 1, ""));
     ck_assert_ptr_null(find(FIELD_BLANKS, 1, " \t "));
@@ -371,7 +371,7 @@ START_TEST(a_quoted_field_is_its_value)
 }
 END_TEST
 
-START_TEST(quotes_are_characters_with_a_plain_comma)
+START_TEST(quotes_are_ordinary_characters_with_a_plain_comma)
 {
     ck_assert_str_eq(find(',', 1, "\"a,b\""), "\"a");
 }
@@ -422,25 +422,26 @@ int main(void)
     tcase_add_test(tcase, empty_files_have_no_records);
     tcase_add_test(tcase, a_record_may_hold_nul_bytes);
     tcase_add_test(tcase, a_record_may_be_longer_than_parts_and_buffer);
-    tcase_add_test(tcase, a_record_has_its_place_and_key);
-    tcase_add_test(tcase, a_record_without_the_key_is_an_error_with_its_place);
-    tcase_add_test(tcase, quoted_newlines_end_no_record);
+    tcase_add_test(tcase, a_record_has_its_position_and_key);
+    tcase_add_test(tcase,
+                   a_record_without_the_key_is_an_error_with_its_position);
+    tcase_add_test(tcase, quoted_newlines_do_not_end_a_record);
     tcase_add_test(tcase, a_header_is_in_no_part);
-    tcase_add_test(tcase, an_open_quote_is_an_error_with_its_place);
-    tcase_add_test(tcase, a_file_cut_short_is_an_error_with_its_name);
-    tcase_add_test(tcase, a_file_that_went_away_is_an_error_with_its_name);
-    tcase_add_test(tcase, a_directory_is_no_input);
-    tcase_add_test(tcase, a_missing_file_is_no_input);
+    tcase_add_test(tcase, an_unclosed_quote_is_an_error_with_its_position);
+    tcase_add_test(tcase, the_error_names_a_truncated_file);
+    tcase_add_test(tcase, the_error_names_a_deleted_file);
+    tcase_add_test(tcase, a_directory_is_rejected_as_input);
+    tcase_add_test(tcase, a_missing_file_is_rejected_as_input);
     tcase_add_test(tcase, a_file_of_unknown_suffix_needs_a_delimiter);
     suite_add_tcase(suite, tcase);
     tcase_add_test(fields, fields_are_counted_from_1);
     tcase_add_test(fields, a_field_may_be_empty);
     tcase_add_test(fields, an_empty_record_has_one_empty_field);
-    tcase_add_test(fields, runs_of_blanks_part_fields);
-    tcase_add_test(fields, between_blanks_an_empty_record_has_no_field);
+    tcase_add_test(fields, runs_of_blanks_separate_fields);
+    tcase_add_test(fields, with_blank_separators_an_empty_record_has_no_field);
     tcase_add_test(fields, a_key_may_hold_nul_bytes);
     tcase_add_test(fields, a_quoted_field_is_its_value);
-    tcase_add_test(fields, quotes_are_characters_with_a_plain_comma);
+    tcase_add_test(fields, quotes_are_ordinary_characters_with_a_plain_comma);
     tcase_add_test(fields, a_delimiter_may_be_a_byte_above_127);
     tcase_add_test(fields, delimiters_are_one_character_or_a_word);
     tcase_add_test(fields, the_suffix_suggests_a_delimiter);

@@ -1,4 +1,4 @@
-/* The partition files, on a system that fails now and then. */
+/* Partition files, with injected system call failures. */
 #include "tools/shuffle/output.h"
 
 #include "common/error.h"
@@ -84,7 +84,8 @@ int __wrap_linkat(int from, const char *old, int to, const char *path,
                                   : __real_linkat(from, old, to, path, flags);
 }
 
-/* The sanitizers' own calls come here too, before they are ready to watch. */
+/* The sanitizers' own calls come here too, before the sanitizers are
+ * initialized. */
 #ifdef __has_attribute
 #if __has_attribute(disable_sanitizer_instrumentation)
 #define UNWATCHED \
@@ -139,7 +140,7 @@ static void teardown(void)
     rmdir(path);
 }
 
-/* A run that failed, and the next. */
+/* Discard a failed run, and start the next one. */
 static void start_again(void)
 {
     teardown();
@@ -252,7 +253,7 @@ START_TEST(a_file_that_cannot_be_created_is_an_error)
 }
 END_TEST
 
-START_TEST(a_failed_commit_names_no_file)
+START_TEST(a_failed_commit_renames_no_file)
 {
     for (unsigned n = 1; n <= 3; n++) {
         ck_assert_int_eq(write_all(), 0);
@@ -267,7 +268,7 @@ START_TEST(a_failed_commit_names_no_file)
 END_TEST
 
 /* With hard links, and without. */
-START_TEST(a_commit_takes_no_name_from_another_file)
+START_TEST(a_commit_does_not_replace_another_file)
 {
     links_are_unknown = _i == 1;
     ck_assert_int_eq(write_all(), 0);
@@ -293,7 +294,7 @@ START_TEST(discard_removes_what_was_committed_but_not_settled)
 }
 END_TEST
 
-START_TEST(what_is_withdrawn_has_its_temporary_name_alone)
+START_TEST(withdrawn_files_have_only_their_temporary_name)
 {
     links_are_unknown = _i == 1;
     ck_assert_int_eq(write_all(), 0);
@@ -304,7 +305,7 @@ START_TEST(what_is_withdrawn_has_its_temporary_name_alone)
 }
 END_TEST
 
-START_TEST(what_is_settled_stays)
+START_TEST(settled_files_stay)
 {
     ck_assert_int_eq(write_all(), 0);
     ck_assert_int_eq(output_commit(&folder, &set), 0);
@@ -321,7 +322,7 @@ START_TEST(what_is_settled_stays)
 }
 END_TEST
 
-START_TEST(a_foreign_writer_is_noticed)
+START_TEST(a_foreign_writer_is_detected)
 {
     int fd;
 
@@ -337,7 +338,7 @@ END_TEST
 
 static char pieces[500000];
 
-/* Append so many bytes to partition 3, in pieces of that length. */
+/* Append `length` bytes to partition 3, in pieces of `size` bytes. */
 static void append_pieces(size_t length, size_t size)
 {
     size_t piece;
@@ -390,7 +391,7 @@ START_TEST(small_pieces_are_written_together)
 }
 END_TEST
 
-START_TEST(buffers_of_many_partitions_are_bounded_in_all)
+START_TEST(the_buffers_of_many_partitions_are_bounded_in_total)
 {
     for (uint32_t num = 1; num <= OUTPUT_MAX_PARTITIONS; num *= 10) {
         const output_set_t none = {num, 1, num};
@@ -420,7 +421,8 @@ END_TEST
 START_TEST(a_file_that_cannot_be_opened_again_is_an_error)
 {
     files_are_few = true;
-    /* 3 are created, then 2 are written to and 3 checked, one by one. */
+    /* 3 calls create files. Then 2 are written to and 3 are checked, one at a
+     * time. */
     for (unsigned n = 4; n <= 8; n++) {
         openat_fault = (fault_t){n, 0, EACCES};
         ck_assert_int_eq(write_all(), -1);
@@ -432,7 +434,7 @@ START_TEST(a_file_that_cannot_be_opened_again_is_an_error)
 }
 END_TEST
 
-START_TEST(a_folder_that_is_not_empty_is_refused)
+START_TEST(a_nonempty_folder_is_rejected)
 {
     output_folder_t other;
 
@@ -445,7 +447,7 @@ START_TEST(a_folder_that_is_not_empty_is_refused)
 }
 END_TEST
 
-START_TEST(a_folder_that_cannot_be_is_refused)
+START_TEST(a_folder_that_cannot_be_created_is_rejected)
 {
     output_folder_t other;
 
@@ -454,7 +456,7 @@ START_TEST(a_folder_that_cannot_be_is_refused)
 }
 END_TEST
 
-START_TEST(a_discarded_folder_goes_with_its_last_process)
+START_TEST(a_discarded_folder_is_removed_with_its_last_process)
 {
     output_folder_t other;
 
@@ -470,7 +472,7 @@ START_TEST(a_discarded_folder_goes_with_its_last_process)
 }
 END_TEST
 
-START_TEST(a_discarded_folder_that_was_there_before_stays)
+START_TEST(a_discarded_folder_that_existed_before_stays)
 {
     output_folder_close(&folder);
     ck_assert_int_eq(output_folder_open(&folder, path, run), 0);
@@ -495,22 +497,22 @@ int main(void)
     tcase_add_test(tcase, a_full_disk_is_an_error_with_the_file_and_advice);
     tcase_add_test(tcase, a_disk_that_is_full_at_close_is_an_error);
     tcase_add_test(tcase, a_file_that_cannot_be_created_is_an_error);
-    tcase_add_test(tcase, a_failed_commit_names_no_file);
-    tcase_add_loop_test(tcase, a_commit_takes_no_name_from_another_file, 0, 2);
+    tcase_add_test(tcase, a_failed_commit_renames_no_file);
+    tcase_add_loop_test(tcase, a_commit_does_not_replace_another_file, 0, 2);
     tcase_add_test(tcase, discard_removes_what_was_committed_but_not_settled);
-    tcase_add_loop_test(tcase, what_is_withdrawn_has_its_temporary_name_alone,
+    tcase_add_loop_test(tcase, withdrawn_files_have_only_their_temporary_name,
                         0, 2);
-    tcase_add_test(tcase, what_is_settled_stays);
-    tcase_add_test(tcase, a_foreign_writer_is_noticed);
+    tcase_add_test(tcase, settled_files_stay);
+    tcase_add_test(tcase, a_foreign_writer_is_detected);
     tcase_add_test(tcase, pieces_of_any_length_come_out_in_their_order);
     tcase_add_test(tcase, small_pieces_are_written_together);
-    tcase_add_test(tcase, buffers_of_many_partitions_are_bounded_in_all);
+    tcase_add_test(tcase, the_buffers_of_many_partitions_are_bounded_in_total);
     tcase_add_test(tcase, beyond_the_limit_of_open_files_each_write_opens);
     tcase_add_test(tcase, a_file_that_cannot_be_opened_again_is_an_error);
-    tcase_add_test(tcase, a_folder_that_is_not_empty_is_refused);
-    tcase_add_test(tcase, a_folder_that_cannot_be_is_refused);
-    tcase_add_test(tcase, a_discarded_folder_goes_with_its_last_process);
-    tcase_add_test(tcase, a_discarded_folder_that_was_there_before_stays);
+    tcase_add_test(tcase, a_nonempty_folder_is_rejected);
+    tcase_add_test(tcase, a_folder_that_cannot_be_created_is_rejected);
+    tcase_add_test(tcase, a_discarded_folder_is_removed_with_its_last_process);
+    tcase_add_test(tcase, a_discarded_folder_that_existed_before_stays);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -15,7 +15,7 @@
 static const int signals[] = {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGHUP};
 #define NUM_SIGNALS ((int)(sizeof(signals) / sizeof(signals[0])))
 
-/* What main() found, before Check has made itself at home. */
+/* Handlers found by main() before Check installs its own. */
 static struct sigaction found[NUM_SIGNALS];
 
 static volatile sig_atomic_t num_caught;
@@ -83,7 +83,8 @@ START_TEST(a_programs_own_handlers_stay)
 }
 END_TEST
 
-/* How many of the five a program begins with that has this environment. */
+/* The number of signals with a handler at the start of a program with this
+ * environment variable. */
 static int num_kept(const char *name, const char *value)
 {
     int   status;
@@ -99,8 +100,8 @@ static int num_kept(const char *name, const char *value)
     return WEXITSTATUS(status);
 }
 
-/* UCX 1.22 as it is released takes no signal unless UCX_HANDLE_ERRORS says so,
- * but for SIGHUP. */
+/* UCX 1.22, as released, installs no handler except for SIGHUP unless
+ * UCX_HANDLE_ERRORS requests it. */
 START_TEST(the_environment_may_ask_for_ucxs_handlers)
 {
     unsigned major, minor, patch;
@@ -115,9 +116,9 @@ START_TEST(the_environment_may_ask_for_ucxs_handlers)
 }
 END_TEST
 
-/* --- the case of a virtual machine ---------------------------------------- */
+/* --- loading the library late, as a Java VM does -------------------------- */
 
-START_TEST(handlers_stay_where_the_library_is_loaded_late)
+START_TEST(handlers_stay_if_the_library_is_loaded_late)
 {
     const char *builddir = getenv("top_builddir");
     int         status;
@@ -162,7 +163,7 @@ int main(int argc, char **argv)
     tcase_add_test(tcase, a_program_without_handlers_has_none_after_creation);
     tcase_add_test(tcase, a_programs_own_handlers_stay);
     tcase_add_test(tcase, the_environment_may_ask_for_ucxs_handlers);
-    tcase_add_test(tcase, handlers_stay_where_the_library_is_loaded_late);
+    tcase_add_test(tcase, handlers_stay_if_the_library_is_loaded_late);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

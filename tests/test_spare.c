@@ -1,4 +1,5 @@
-/* A process that is short of descriptors or of memory: UCX would end it. */
+/* UCX aborts a process that is short of descriptors or memory. The pool has to
+ * fail first. */
 #include <config.h>
 
 #include "base/limits.h"
@@ -16,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* More than a listener leaves room for. */
+/* More connections than a listener leaves descriptors for. */
 #define NUM_STRANGERS 12
 
 static void limit_files(rlim_t count)
@@ -33,7 +34,7 @@ static ucxpool_status_t try_pool(ucxpool_t **pool_p)
     return pair_try_pool(NULL, "COMM_SIZE=1m BLOCK_SIZE=64k WIRE=ucx", pool_p);
 }
 
-/* The pool of a process that may open no more files than it takes. */
+/* A pool in a process whose file limit is just large enough for it. */
 static ucxpool_t *smallest_pool(void)
 {
     ucxpool_t *pool;
@@ -55,7 +56,7 @@ static int end_of(pid_t pid)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
-START_TEST(what_is_spare_is_counted)
+START_TEST(free_descriptors_are_counted)
 {
     int      fds[32];
     unsigned count = 0;
@@ -75,7 +76,7 @@ START_TEST(what_is_spare_is_counted)
 }
 END_TEST
 
-/* 0: it was created; 1: it was refused in words. */
+/* Returns 0 if it was created, and 1 if it failed with a message. */
 static int create_with(rlim_t count)
 {
     pid_t pid = fork();
@@ -92,7 +93,7 @@ static int create_with(rlim_t count)
     return end_of(pid);
 }
 
-START_TEST(creation_with_few_descriptors_ends_in_words)
+START_TEST(creation_with_few_descriptors_fails_with_a_message)
 {
     int    fd = dup(0);
     rlim_t count;
@@ -107,7 +108,7 @@ START_TEST(creation_with_few_descriptors_ends_in_words)
 }
 END_TEST
 
-START_TEST(creation_without_memory_for_a_thread_ends_in_words)
+START_TEST(creation_without_memory_for_a_thread_fails_with_a_message)
 {
     struct rlimit    before;
     struct rlimit    limit;
@@ -125,7 +126,7 @@ START_TEST(creation_without_memory_for_a_thread_ends_in_words)
 }
 END_TEST
 
-/* A listener that has as few descriptors as a pool can do with. */
+/* A listener with the fewest descriptors that a pool can run with. */
 static void listener_main(int to)
 {
     ucxpool_t          *pool = smallest_pool();
@@ -163,7 +164,7 @@ static void connect_stranger(uint16_t port)
                      0);
 }
 
-START_TEST(strangers_leave_what_a_caller_needs)
+START_TEST(unauthenticated_connections_leave_descriptors_for_a_client)
 {
     ucxpool_channel_t *channel;
     ucxpool_t         *pool;
@@ -193,7 +194,7 @@ START_TEST(strangers_leave_what_a_caller_needs)
 }
 END_TEST
 
-START_TEST(an_endpoint_without_descriptors_is_refused_in_words)
+START_TEST(an_endpoint_without_descriptors_fails_with_a_message)
 {
     struct rlimit    before;
     ucxpool_status_t status;
@@ -208,13 +209,13 @@ START_TEST(an_endpoint_without_descriptors_is_refused_in_words)
 }
 END_TEST
 
-/* Is it a's turn to say HELLO? The smaller name begins. */
+/* Does a send HELLO first? The pool with the smaller name does. */
 static bool begins(const ucxpool_t *a, const ucxpool_t *b)
 {
     return memcmp(a->id, b->id, CORE_ID_SIZE) < 0;
 }
 
-START_TEST(a_channel_without_descriptors_fails_and_says_what_lacks)
+START_TEST(a_channel_without_descriptors_fails_and_names_the_limit)
 {
     pair_t                 pair   = {.a = pair_pool("WIRE=ucx LOG_LEVEL=none"),
                                      .b = pair_pool("WIRE=ucx LOG_LEVEL=none")};
@@ -246,13 +247,15 @@ int main(void)
     SRunner *runner;
     int      num_failed;
 
-    tcase_add_test(tcase, what_is_spare_is_counted);
-    tcase_add_test(tcase, creation_with_few_descriptors_ends_in_words);
-    tcase_add_test(tcase, creation_without_memory_for_a_thread_ends_in_words);
-    tcase_add_test(tcase, strangers_leave_what_a_caller_needs);
-    tcase_add_test(tcase, an_endpoint_without_descriptors_is_refused_in_words);
+    tcase_add_test(tcase, free_descriptors_are_counted);
+    tcase_add_test(tcase, creation_with_few_descriptors_fails_with_a_message);
     tcase_add_test(tcase,
-                   a_channel_without_descriptors_fails_and_says_what_lacks);
+                   creation_without_memory_for_a_thread_fails_with_a_message);
+    tcase_add_test(tcase,
+                   unauthenticated_connections_leave_descriptors_for_a_client);
+    tcase_add_test(tcase, an_endpoint_without_descriptors_fails_with_a_message);
+    tcase_add_test(tcase,
+                   a_channel_without_descriptors_fails_and_names_the_limit);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

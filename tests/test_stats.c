@@ -1,4 +1,5 @@
-/* Statistics: right counts, and three formats that others can read. */
+/* Statistics: correct counts, and three output formats that other programs can
+ * parse. */
 #include "pair.h"
 
 #include "core/stats.h"
@@ -34,7 +35,7 @@ static void pass(pair_t *pair, const void *from, void *to, size_t length)
     ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
 }
 
-/* What one mode, and no other, has moved. */
+/* Only this mode has moved data. */
 static void check_traffic(const core_traffic_t *traffic, core_mode_t mode,
                           uint64_t bytes, uint64_t fragments)
 {
@@ -159,7 +160,7 @@ START_TEST(messages_allocate_nothing_in_steady_state)
 }
 END_TEST
 
-START_TEST(failures_and_refusals_are_counted)
+START_TEST(failures_and_rejections_are_counted)
 {
     ucxpool_message_t *message;
     ucxpool_request_t *send;
@@ -195,10 +196,11 @@ END_TEST
 
 /* --- formats ------------------------------------------------------------ */
 
-/* Names that a careless printer would stumble over. */
+/* Names that break a printer without escaping. */
 static const char *const names[] = {
     "plain", "with \"quotes\" and \\", "line\nbreak\ttab\x01",
-    "0123456789012345678901234567\xc3\xa9\xc3\xa9", /* cut inside a letter */
+    "0123456789012345678901234567\xc3\xa9\xc3\xa9", /* truncated within a
+                                                       character */
     "not \xff utf-8 \xc3"};
 #define NUM_NAMES 5
 
@@ -228,7 +230,7 @@ static char *print(const char *name, ucxpool_stats_format_t format)
     return text;
 }
 
-START_TEST(json_is_json)
+START_TEST(json_output_is_valid_json)
 {
     char *text = print(names[_i], UCXPOOL_STATS_JSON);
     FILE *python;
@@ -246,7 +248,7 @@ START_TEST(json_is_json)
 }
 END_TEST
 
-/* name{label="value",...} number: where it ends, or NULL. */
+/* Parses `name{label="value",...} number`. Returns its end, or NULL. */
 static const char *parse_sample(const char *line)
 {
     const char *at = line;
@@ -281,7 +283,7 @@ static const char *parse_sample(const char *line)
     return at + 1 + strspn(at + 1, "0123456789");
 }
 
-/* A sample belongs to the family announced last; counters end in _total. */
+/* A sample belongs to the family announced last. Counters end in _total. */
 static void check_sample(const char *line, const char *family, bool is_counter)
 {
     const char *end    = parse_sample(line);
@@ -294,7 +296,7 @@ static void check_sample(const char *line, const char *family, bool is_counter)
                   "%s", line);
 }
 
-START_TEST(open_metrics_are_open_metrics)
+START_TEST(openmetrics_output_is_valid_openmetrics)
 {
     char *text       = print(names[_i], UCXPOOL_STATS_OPENMETRICS);
     char *rest       = text;
@@ -322,7 +324,7 @@ START_TEST(open_metrics_are_open_metrics)
 }
 END_TEST
 
-START_TEST(text_names_everything)
+START_TEST(text_output_names_every_statistic)
 {
     static const char *const words[] = {"pool plain", "registered_bytes",
                                         "handshakes_refused", "quarantined",
@@ -346,8 +348,8 @@ static uint64_t value_of(ucxpool_t *pool, const char *name)
     return value;
 }
 
-/* All have a name of their own, and are found by it. */
-START_TEST(each_is_found_by_its_name)
+/* The names are unique, and each finds its statistic. */
+START_TEST(each_statistic_is_found_by_its_name)
 {
     uint64_t            values[200];
     size_t              num;
@@ -386,7 +388,7 @@ START_TEST(each_is_found_by_its_name)
 }
 END_TEST
 
-START_TEST(values_are_those_of_the_pool)
+START_TEST(values_are_read_from_the_pool)
 {
     core_stats_t   stats;
     ucxpool_attr_t attr;
@@ -440,12 +442,14 @@ int main(void)
                         NUM_WIRES);
     tcase_add_loop_test(tcase, messages_allocate_nothing_in_steady_state, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, failures_and_refusals_are_counted, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, json_is_json, 0, NUM_NAMES);
-    tcase_add_loop_test(tcase, open_metrics_are_open_metrics, 0, NUM_NAMES);
-    tcase_add_test(tcase, text_names_everything);
-    tcase_add_test(tcase, each_is_found_by_its_name);
-    tcase_add_test(tcase, values_are_those_of_the_pool);
+    tcase_add_loop_test(tcase, failures_and_rejections_are_counted, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, json_output_is_valid_json, 0, NUM_NAMES);
+    tcase_add_loop_test(tcase, openmetrics_output_is_valid_openmetrics, 0,
+                        NUM_NAMES);
+    tcase_add_test(tcase, text_output_names_every_statistic);
+    tcase_add_test(tcase, each_statistic_is_found_by_its_name);
+    tcase_add_test(tcase, values_are_read_from_the_pool);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,11 +1,11 @@
-/* Statuses and their names. */
+/* Status codes and their names. */
 #include <ucxpool/ucxpool.h>
 
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
-START_TEST(every_status_has_a_name_of_its_own)
+START_TEST(every_status_has_a_unique_name)
 {
     for (int i = UCXPOOL_ERR_LIMIT; i <= UCXPOOL_INPROGRESS; i++) {
         const char *name = ucxpool_status_string((ucxpool_status_t)i);
@@ -18,7 +18,7 @@ START_TEST(every_status_has_a_name_of_its_own)
 }
 END_TEST
 
-START_TEST(a_foreign_status_is_called_unknown)
+START_TEST(an_invalid_status_is_called_unknown)
 {
     ck_assert_str_eq(ucxpool_status_string((ucxpool_status_t)2),
                      "unknown status");
@@ -35,8 +35,8 @@ int main(void)
     SRunner *runner;
     int      num_failed;
 
-    tcase_add_test(tcase, every_status_has_a_name_of_its_own);
-    tcase_add_test(tcase, a_foreign_status_is_called_unknown);
+    tcase_add_test(tcase, every_status_has_a_unique_name);
+    tcase_add_test(tcase, an_invalid_status_is_called_unknown);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

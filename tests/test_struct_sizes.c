@@ -1,5 +1,5 @@
-/* Structs that the library fills: programs that were compiled with other
- * versions of the headers know fewer fields, or more. */
+/* Structs that the library fills for programs compiled with other versions of
+ * the headers, whose structs have fewer fields or more. */
 #include "cuda_fixture.h"
 #include "pair.h"
 
@@ -117,7 +117,7 @@ static void release_objects(void)
     pair_cleanup(&pair);
 }
 
-/* The memory ends with the struct, so that AddressSanitizer and valgrind see
+/* The buffer ends with the struct, so that AddressSanitizer and valgrind detect
  * each write beyond it. */
 static unsigned char *query(int which, size_t size)
 {
@@ -129,7 +129,7 @@ static unsigned char *query(int which, size_t size)
     return attr;
 }
 
-START_TEST(queries_fill_what_an_older_program_knows)
+START_TEST(queries_fill_the_fields_that_an_older_program_knows)
 {
     size_t         size  = structs[_i].size;
     unsigned char *whole = query(_i, size);
@@ -141,7 +141,7 @@ START_TEST(queries_fill_what_an_older_program_knows)
 }
 END_TEST
 
-START_TEST(queries_clear_what_a_newer_program_knows)
+START_TEST(queries_clear_the_fields_that_only_a_newer_program_knows)
 {
     static const unsigned char zeros[OTHER];
     size_t                     size  = structs[_i].size;
@@ -161,10 +161,12 @@ int main(void)
     TCase *tcase = tcase_create("queries");
 
     tcase_add_checked_fixture(tcase, make_objects, release_objects);
-    tcase_add_loop_test(tcase, queries_fill_what_an_older_program_knows, 0,
+    tcase_add_loop_test(tcase,
+                        queries_fill_the_fields_that_an_older_program_knows, 0,
                         NUM_STRUCTS);
-    tcase_add_loop_test(tcase, queries_clear_what_a_newer_program_knows, 0,
-                        NUM_STRUCTS);
+    tcase_add_loop_test(
+        tcase, queries_clear_the_fields_that_only_a_newer_program_knows, 0,
+        NUM_STRUCTS);
     suite_add_tcase(suite, tcase);
     return cuda_main(suite);
 }

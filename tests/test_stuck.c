@@ -1,6 +1,6 @@
-/* A UCX that never completes what it has begun: requests end when their
- * deadline passes, and blocks wait in quarantine until the endpoint's forced
- * close has ended them. Time is played too. */
+/* A UCX that never completes an operation. Requests end at their deadline, and
+ * blocks wait in quarantine until the forced close of the endpoint has
+ * completed the operation. The clock is simulated too. */
 #include <config.h>
 
 #include "core/pool.h"
@@ -21,7 +21,7 @@
 #define MS_NS    UINT64_C(1000000)
 #define MAX_HELD 64u
 
-/* What UCX has begun and holds. */
+/* An operation that UCX has begun and not completed. */
 typedef struct held {
     ucp_send_nbx_callback_t         sent;
     ucp_am_recv_data_nbx_callback_t received;
@@ -35,9 +35,9 @@ static held_t   held[MAX_HELD];
 static unsigned num_held;
 static bool     holds_sends;
 static bool     holds_receives;
-static bool     may_let_go; /* a forced close ends what is held */
+static bool     may_let_go; /* a forced close completes the held operations */
 static unsigned num_closes;
-static uint64_t offset_ns; /* of the clock */
+static uint64_t offset_ns; /* added to the clock */
 
 ucs_status_ptr_t __real_ucp_am_send_nbx(ucp_ep_h ep, unsigned id,
                                         const void *header,
@@ -85,7 +85,7 @@ ucs_status_ptr_t __wrap_ucp_am_send_nbx(ucp_ep_h ep, unsigned id,
                                         const void *buffer, size_t count,
                                         const ucp_request_param_t *param)
 {
-    /* Fragments alone have a place to go. */
+    /* Hold only rendezvous sends, which carry the fragments. */
     if (holds_sends && (param->op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) &&
         (param->flags & UCP_AM_SEND_FLAG_RNDV)) {
         held_t *one = hold(param->user_data);
@@ -134,7 +134,7 @@ ucs_status_ptr_t __wrap_ucp_ep_close_nbx(ucp_ep_h                   ep,
     return __real_ucp_ep_close_nbx(ep, param);
 }
 
-/* The forced close ends what is held, in some later progress. */
+/* The forced close completes the held operations, in a later progress call. */
 unsigned __wrap_ucp_worker_progress(ucp_worker_h worker)
 {
     for (unsigned i = 0; may_let_go && (num_closes > 0) && (i < num_held);
@@ -173,7 +173,7 @@ static void setup(void)
     offset_ns      = 0;
 }
 
-/* Everything has been done that can be. */
+/* Progress until nothing is left to do. */
 static void settle(pair_t *pair)
 {
     for (int i = 0; i < 300; i++) {
@@ -199,8 +199,8 @@ static ucxpool_channel_state_t state(const ucxpool_channel_t *channel)
     return attr.state;
 }
 
-/* A message on its way, one of whose sides UCX holds, with a deadline of an
- * hour on the side that the test looks at. */
+/* A message whose send or receive UCX does not complete. The request under test
+ * has a deadline of one hour. */
 typedef struct stuck {
     pair_t             pair;
     uint8_t           *source;
@@ -256,11 +256,11 @@ static void stuck_cleanup(stuck_t *stuck)
     pair_cleanup(&stuck->pair);
     free(stuck->source);
     free(stuck->target);
-    /* Check looks at the clock, too. */
+    /* Check reads the clock, too. */
     offset_ns = 0;
 }
 
-/* A minute before the deadline nothing has happened; the first round after it
+/* Nothing has happened a minute before the deadline. The first round after it
  * ends the request. */
 static void pass_deadline(stuck_t *stuck, ucxpool_t *pool,
                           const ucxpool_request_t *request)
@@ -272,8 +272,8 @@ static void pass_deadline(stuck_t *stuck, ucxpool_t *pool,
     ucxpool_progress(pool);
 }
 
-/* Blocks that wait for UCX come back when the forced close has ended, and not
- * before. */
+/* Blocks in quarantine are released when the forced close has completed, and
+ * not before. */
 static void check_quarantine(stuck_t *stuck, ucxpool_t *pool,
                              ucxpool_channel_t *channel, block_share_t which)
 {
@@ -294,7 +294,7 @@ static void check_quarantine(stuck_t *stuck, ucxpool_t *pool,
     ck_assert_uint_eq(share(pool, which).free, share(pool, which).total);
 }
 
-START_TEST(a_packed_send_that_ucx_holds_ends_at_its_deadline)
+START_TEST(a_stuck_packed_send_ends_at_its_deadline)
 {
     stuck_t stuck;
 
@@ -306,14 +306,14 @@ START_TEST(a_packed_send_that_ucx_holds_ends_at_its_deadline)
 }
 END_TEST
 
-START_TEST(a_receive_in_blocks_that_ucx_holds_ends_at_its_deadline)
+START_TEST(a_stuck_receive_in_blocks_ends_at_its_deadline)
 {
     stuck_t stuck;
 
     stuck_init(&stuck, "WIRE=ucx FRAG_SIZE=64k INPLACE_MIN=inf", true, false);
     pass_deadline(&stuck, stuck.pair.b, stuck.recv);
     ck_assert_int_eq(ucxpool_request_test(stuck.recv), UCXPOOL_ERR_TIMED_OUT);
-    /* The target is the caller's again. */
+    /* The target belongs to the caller again. */
     memset(stuck.target, 9, LENGTH);
     check_quarantine(&stuck, stuck.pair.b, stuck.pair.to_a, BLOCK_SHARE_RECV);
     for (unsigned i = 0; i < LENGTH; i++) {
@@ -323,9 +323,9 @@ START_TEST(a_receive_in_blocks_that_ucx_holds_ends_at_its_deadline)
 }
 END_TEST
 
-/* The caller's memory is UCX's until the forced close has ended, which begins a
- * moment after the deadline. */
-START_TEST(one_in_place_ends_with_the_channel_a_moment_later)
+/* UCX uses the caller's memory until the forced close has completed. The close
+ * begins shortly after the deadline. */
+START_TEST(a_stuck_in_place_request_ends_with_its_channel)
 {
     bool               at_receiver = _i == 1;
     stuck_t            stuck;
@@ -364,11 +364,10 @@ int main(void)
 
     tcase_add_checked_fixture(tcase, setup, NULL);
     tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, a_packed_send_that_ucx_holds_ends_at_its_deadline);
-    tcase_add_test(tcase,
-                   a_receive_in_blocks_that_ucx_holds_ends_at_its_deadline);
-    tcase_add_loop_test(
-        tcase, one_in_place_ends_with_the_channel_a_moment_later, 0, 2);
+    tcase_add_test(tcase, a_stuck_packed_send_ends_at_its_deadline);
+    tcase_add_test(tcase, a_stuck_receive_in_blocks_ends_at_its_deadline);
+    tcase_add_loop_test(tcase, a_stuck_in_place_request_ends_with_its_channel,
+                        0, 2);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

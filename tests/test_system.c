@@ -1,4 +1,4 @@
-/* What the machine has, read from files that a test makes up. */
+/* The machine's properties, read from files that a test makes up. */
 #include <config.h>
 
 #include "mem/system.h"
@@ -17,7 +17,7 @@ typedef struct made_up {
     const char *text;
 } made_up_t;
 
-/* The machine: files that are not listed do not exist. */
+/* The simulated machine: files that are not listed do not exist. */
 static const made_up_t *files;
 
 FILE *__wrap_fopen(const char *path, const char *mode);
@@ -67,7 +67,7 @@ START_TEST(a_machine_without_proc_has_base_pages_and_no_known_limit)
 }
 END_TEST
 
-START_TEST(memory_is_what_is_available_and_not_what_is_free)
+START_TEST(available_memory_is_used_instead_of_free_memory)
 {
     static const made_up_t machine[] = {MEMINFO, {NULL, NULL}};
 
@@ -75,7 +75,7 @@ START_TEST(memory_is_what_is_available_and_not_what_is_free)
 }
 END_TEST
 
-START_TEST(huge_pages_that_are_promised_are_not_free)
+START_TEST(reserved_huge_pages_are_not_free)
 {
     static const made_up_t machine[] = {MEMINFO, {NULL, NULL}};
     mem_system_t           system    = query(machine);
@@ -85,7 +85,7 @@ START_TEST(huge_pages_that_are_promised_are_not_free)
 }
 END_TEST
 
-START_TEST(the_kernels_own_large_pages_have_a_size)
+START_TEST(the_size_of_transparent_huge_pages_is_read)
 {
     static const made_up_t machine[] = {
         {"/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "2097152\n"},
@@ -95,7 +95,7 @@ START_TEST(the_kernels_own_large_pages_have_a_size)
 }
 END_TEST
 
-START_TEST(a_size_that_is_no_power_of_two_is_none)
+START_TEST(a_size_that_is_not_a_power_of_two_is_ignored)
 {
     static const made_up_t machine[] = {
         {"/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "0\n"},
@@ -108,7 +108,7 @@ START_TEST(a_size_that_is_no_power_of_two_is_none)
 }
 END_TEST
 
-START_TEST(a_control_group_limits_and_its_page_cache_does_not_count)
+START_TEST(a_control_groups_limit_applies_without_its_page_cache)
 {
     static const made_up_t machine[] = {
         MEMINFO,
@@ -125,7 +125,7 @@ START_TEST(a_control_group_limits_and_its_page_cache_does_not_count)
 }
 END_TEST
 
-START_TEST(the_narrowest_of_the_groups_around_it_limits)
+START_TEST(the_lowest_limit_of_all_parent_groups_applies)
 {
     static const made_up_t machine[] = {
         MEMINFO,
@@ -142,7 +142,7 @@ START_TEST(the_narrowest_of_the_groups_around_it_limits)
 }
 END_TEST
 
-START_TEST(a_container_sees_its_limit_at_the_root)
+START_TEST(a_containers_limit_is_read_at_the_root)
 {
     static const made_up_t machine[] = {
         MEMINFO,
@@ -179,14 +179,14 @@ int main(void)
 
     tcase_add_test(tcase,
                    a_machine_without_proc_has_base_pages_and_no_known_limit);
-    tcase_add_test(tcase, memory_is_what_is_available_and_not_what_is_free);
-    tcase_add_test(tcase, huge_pages_that_are_promised_are_not_free);
-    tcase_add_test(tcase, the_kernels_own_large_pages_have_a_size);
-    tcase_add_test(tcase, a_size_that_is_no_power_of_two_is_none);
+    tcase_add_test(tcase, available_memory_is_used_instead_of_free_memory);
+    tcase_add_test(tcase, reserved_huge_pages_are_not_free);
+    tcase_add_test(tcase, the_size_of_transparent_huge_pages_is_read);
+    tcase_add_test(tcase, a_size_that_is_not_a_power_of_two_is_ignored);
     tcase_add_test(tcase,
-                   a_control_group_limits_and_its_page_cache_does_not_count);
-    tcase_add_test(tcase, the_narrowest_of_the_groups_around_it_limits);
-    tcase_add_test(tcase, a_container_sees_its_limit_at_the_root);
+                   a_control_groups_limit_applies_without_its_page_cache);
+    tcase_add_test(tcase, the_lowest_limit_of_all_parent_groups_applies);
+    tcase_add_test(tcase, a_containers_limit_is_read_at_the_root);
     tcase_add_test(tcase, a_group_over_its_limit_has_nothing_left);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

@@ -1,5 +1,5 @@
-/* Which of UCX's TCP connections counts as dead; the kernel's own answers are
- * in test_cable.sh. */
+/* Which of UCX's TCP connections counts as dead. The answers of a real kernel
+ * are tested in test_cable.sh. */
 #include "pair.h"
 
 #include "base/clock.h"
@@ -31,7 +31,7 @@ static void teardown(void)
     ck_assert(base_list_is_empty(&watch.suspects));
 }
 
-/* Nothing has been heard since the moment 0. */
+/* Nothing has been received since time 0. */
 static struct tcp_info silent(uint64_t now, unsigned retransmits)
 {
     return (struct tcp_info){
@@ -55,7 +55,7 @@ static bool judge_silent(uint64_t now, unsigned retransmits)
     return judge(&info, now);
 }
 
-START_TEST(three_unanswered_tries_over_half_of_the_time_are_the_end)
+START_TEST(three_unanswered_tries_over_half_of_the_time_mean_dead)
 {
     ck_assert(!judge_silent(1 * SEC, 1));
     ck_assert(!judge_silent(2 * SEC, 2));
@@ -72,8 +72,9 @@ START_TEST(two_tries_are_not_enough)
 }
 END_TEST
 
-/* After a long silence of both sides nothing has been tried yet. */
-START_TEST(what_was_only_sent_is_not_a_try)
+/* After both sides have been silent for long, nothing has been retransmitted
+ * yet. */
+START_TEST(a_first_transmission_is_not_a_try)
 {
     for (uint64_t now = 1000 * SEC; now < 1020 * SEC; now += SEC) {
         ck_assert(!judge_silent(now, 0));
@@ -82,8 +83,8 @@ START_TEST(what_was_only_sent_is_not_a_try)
 }
 END_TEST
 
-/* Heard of, though what was sent is not acknowledged: a window that shrank. */
-START_TEST(who_answers_each_try_is_alive)
+/* The peer answers without acknowledging the data: its window shrank. */
+START_TEST(a_peer_that_answers_each_try_is_alive)
 {
     for (unsigned i = 1; i < 20; i++) {
         uint64_t        now  = i * 4 * SEC;
@@ -95,8 +96,8 @@ START_TEST(who_answers_each_try_is_alive)
 }
 END_TEST
 
-/* A cable that is cut in the millisecond of the last answer: without a route
- * the kernel counts its tries, and sends nothing. */
+/* The cable is cut in the millisecond of the last answer. Without a route, the
+ * kernel counts its tries and sends nothing. */
 START_TEST(tries_that_never_left_the_host_count)
 {
     struct tcp_info info = silent(1 * SEC, 1);
@@ -109,12 +110,12 @@ START_TEST(tries_that_never_left_the_host_count)
 }
 END_TEST
 
-START_TEST(one_answer_begins_anew)
+START_TEST(one_answer_restarts_the_count)
 {
     struct tcp_info info = silent(10 * SEC, 7);
 
     ck_assert(!judge_silent(1 * SEC, 1));
-    info.tcpi_last_ack_recv = 3000; /* at 7 s, and tried again since */
+    info.tcpi_last_ack_recv = 3000; /* at 7 s, with tries since then */
     ck_assert(!judge(&info, 10 * SEC));
     info.tcpi_last_ack_recv = 6000;
     info.tcpi_retransmits   = 9;
@@ -124,7 +125,7 @@ START_TEST(one_answer_begins_anew)
 }
 END_TEST
 
-/* Of a closed window, as of a peer that is stopped. */
+/* Probes of a closed window, as sent to a stopped peer. */
 START_TEST(probes_count_until_they_are_answered)
 {
     struct tcp_info info = {.tcpi_state         = TCP_ESTABLISHED,
@@ -142,7 +143,7 @@ START_TEST(probes_count_until_they_are_answered)
 }
 END_TEST
 
-START_TEST(only_open_connections_are_looked_at)
+START_TEST(only_established_connections_are_checked)
 {
     static const uint8_t states[] = {TCP_SYN_SENT, TCP_FIN_WAIT1, TCP_LISTEN,
                                      TCP_CLOSE};
@@ -154,7 +155,7 @@ START_TEST(only_open_connections_are_looked_at)
 }
 END_TEST
 
-START_TEST(another_connection_with_the_same_number_begins_anew)
+START_TEST(a_new_connection_with_the_same_fd_restarts_the_count)
 {
     ck_assert(!judge_silent(1 * SEC, 3));
     ck_assert(!judge_silent(9 * SEC, 1));
@@ -163,7 +164,7 @@ START_TEST(another_connection_with_the_same_number_begins_anew)
 }
 END_TEST
 
-START_TEST(the_promise_leaves_a_quarter_for_the_probe)
+START_TEST(a_quarter_of_the_time_is_left_for_the_probe)
 {
     ck_assert_uint_eq(ucx_tcp_watch_detection_time(8 * SEC), 6 * SEC);
     ck_assert_uint_eq(ucx_tcp_watch_detection_time(BASE_CLOCK_FOREVER),
@@ -185,7 +186,7 @@ static void count_tcp(int fd, void *arg)
     }
 }
 
-START_TEST(ucxs_connections_are_found_and_looked_at_again_and_again)
+START_TEST(ucxs_connections_are_found_and_checked_periodically)
 {
     unsigned count = 0;
     uint64_t deadline;
@@ -206,7 +207,7 @@ START_TEST(ucxs_connections_are_found_and_looked_at_again_and_again)
 }
 END_TEST
 
-START_TEST(without_a_connection_or_a_bound_nothing_is_looked_at)
+START_TEST(without_a_connection_or_a_timeout_nothing_is_checked)
 {
     ucxpool_t *pool = pair_pool("WIRE=ucx");
     pair_t     pair;
@@ -233,22 +234,22 @@ int main(void)
 
     tcase_add_checked_fixture(judged, setup, teardown);
     tcase_add_test(judged,
-                   three_unanswered_tries_over_half_of_the_time_are_the_end);
+                   three_unanswered_tries_over_half_of_the_time_mean_dead);
     tcase_add_test(judged, two_tries_are_not_enough);
-    tcase_add_test(judged, what_was_only_sent_is_not_a_try);
-    tcase_add_test(judged, who_answers_each_try_is_alive);
+    tcase_add_test(judged, a_first_transmission_is_not_a_try);
+    tcase_add_test(judged, a_peer_that_answers_each_try_is_alive);
     tcase_add_test(judged, tries_that_never_left_the_host_count);
-    tcase_add_test(judged, one_answer_begins_anew);
+    tcase_add_test(judged, one_answer_restarts_the_count);
     tcase_add_test(judged, probes_count_until_they_are_answered);
-    tcase_add_loop_test(judged, only_open_connections_are_looked_at, 0, 4);
-    tcase_add_test(judged, another_connection_with_the_same_number_begins_anew);
-    tcase_add_test(judged, the_promise_leaves_a_quarter_for_the_probe);
+    tcase_add_loop_test(judged, only_established_connections_are_checked, 0, 4);
+    tcase_add_test(judged,
+                   a_new_connection_with_the_same_fd_restarts_the_count);
+    tcase_add_test(judged, a_quarter_of_the_time_is_left_for_the_probe);
     suite_add_tcase(suite, judged);
     tcase_set_timeout(looked, 60);
+    tcase_add_test(looked, ucxs_connections_are_found_and_checked_periodically);
     tcase_add_test(looked,
-                   ucxs_connections_are_found_and_looked_at_again_and_again);
-    tcase_add_test(looked,
-                   without_a_connection_or_a_bound_nothing_is_looked_at);
+                   without_a_connection_or_a_timeout_nothing_is_checked);
     suite_add_tcase(suite, looked);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -1,4 +1,4 @@
-/* Small work on text. */
+/* Helpers for text. */
 #include "base/text.h"
 
 #include <check.h>
@@ -15,7 +15,7 @@ START_TEST(control_characters_become_question_marks)
 }
 END_TEST
 
-START_TEST(letters_beyond_ascii_stay)
+START_TEST(non_ascii_letters_are_kept)
 {
     char text[] = "gr\xc3\xbc\xc3\x9f";
 
@@ -24,8 +24,8 @@ START_TEST(letters_beyond_ascii_stay)
 }
 END_TEST
 
-/* U+009B begins a command to a terminal, as ESC [ does. */
-START_TEST(control_characters_beyond_ascii_become_question_marks)
+/* U+009B starts a terminal control sequence, as ESC [ does. */
+START_TEST(non_ascii_control_characters_become_question_marks)
 {
     char utf8[]  = "a\xc2\x9b"
                    "31mb\xc2\x80\xc2\xa0";
@@ -52,7 +52,7 @@ START_TEST(equal_texts_have_distance_0_in_any_case)
 }
 END_TEST
 
-START_TEST(one_slip_has_distance_1)
+START_TEST(one_typo_has_distance_1)
 {
     ck_assert_uint_eq(base_text_distance("DEPTH", "DEPTS"), 1);
     ck_assert_uint_eq(base_text_distance("DEPTH", "DEPH"), 1);
@@ -61,7 +61,7 @@ START_TEST(one_slip_has_distance_1)
 }
 END_TEST
 
-START_TEST(distance_counts_every_slip)
+START_TEST(distance_counts_every_typo)
 {
     ck_assert_uint_eq(base_text_distance("", "WIRE"), 4);
     ck_assert_uint_eq(base_text_distance("WIRE", ""), 4);
@@ -70,7 +70,7 @@ START_TEST(distance_counts_every_slip)
 }
 END_TEST
 
-START_TEST(a_text_that_is_too_long_is_far_from_everything)
+START_TEST(a_text_that_is_too_long_matches_nothing)
 {
     char longest[BASE_TEXT_DISTANCE_MAX + 1];
     char longer[BASE_TEXT_DISTANCE_MAX + 2];
@@ -94,13 +94,12 @@ int main(void)
     int      num_failed;
 
     tcase_add_test(tcase, control_characters_become_question_marks);
-    tcase_add_test(tcase, letters_beyond_ascii_stay);
-    tcase_add_test(tcase,
-                   control_characters_beyond_ascii_become_question_marks);
+    tcase_add_test(tcase, non_ascii_letters_are_kept);
+    tcase_add_test(tcase, non_ascii_control_characters_become_question_marks);
     tcase_add_test(tcase, equal_texts_have_distance_0_in_any_case);
-    tcase_add_test(tcase, one_slip_has_distance_1);
-    tcase_add_test(tcase, distance_counts_every_slip);
-    tcase_add_test(tcase, a_text_that_is_too_long_is_far_from_everything);
+    tcase_add_test(tcase, one_typo_has_distance_1);
+    tcase_add_test(tcase, distance_counts_every_typo);
+    tcase_add_test(tcase, a_text_that_is_too_long_matches_nothing);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,4 +1,4 @@
-/* Several threads, several pools, and what the header says is safe. */
+/* Several threads and several pools, used as the public header allows. */
 #include "core/pool.h"
 #include "pair.h"
 #include "rounds.h"
@@ -23,7 +23,7 @@ static const size_t lengths[] = {1,     100,   4096,  17000,  0,
 #define NUM_LENGTHS (sizeof(lengths) / sizeof(lengths[0]))
 #define MAX_LENGTH  200000
 
-/* One thread's work: messages one way, each with bytes of its own. */
+/* One thread's work: messages in one direction, each with its own content. */
 typedef struct lane {
     ucxpool_t         *pool;
     ucxpool_channel_t *channel;
@@ -117,7 +117,7 @@ static void join(lane_t *lanes, unsigned count)
     }
 }
 
-/* A lane from a to b, and its other end. */
+/* Set up a lane from a to b, and the receiving end of it. */
 static void set_ends(lane_t *ends, const pair_t *pair, unsigned number,
                      bool has_comm)
 {
@@ -198,7 +198,7 @@ START_TEST(threads_share_a_channel)
 }
 END_TEST
 
-START_TEST(threads_send_from_buffers_that_they_allocate_and_free)
+START_TEST(threads_send_from_their_own_buffers)
 {
     share_a_channel(wires[_i], true);
 }
@@ -210,7 +210,7 @@ typedef struct taker {
     pthread_t  thread;
 } taker_t;
 
-/* Blocks are taken, written and put back all the time. */
+/* Allocates, writes and releases blocks all the time. */
 static void *take_blocks(void *arg)
 {
     taker_t        *taker = arg;
@@ -235,7 +235,7 @@ static void *take_blocks(void *arg)
     return NULL;
 }
 
-START_TEST(blocks_are_taken_while_others_transfer)
+START_TEST(blocks_are_allocated_while_others_transfer)
 {
     pair_t  pair;
     lane_t  lanes[2];
@@ -260,8 +260,8 @@ START_TEST(blocks_are_taken_while_others_transfer)
 }
 END_TEST
 
-/* A ball goes to and fro by callbacks alone; each hit also posts and cancels a
- * receive that nothing matches. */
+/* Two players send one message back and forth, only from callbacks. Each
+ * callback also posts and cancels a receive that matches nothing. */
 typedef struct player {
     ucxpool_t         *pool;
     ucxpool_channel_t *channel;
@@ -341,7 +341,8 @@ static void received(ucxpool_request_t *request, ucxpool_status_t status,
     if (number + 1 < player->last) {
         post_receive(player);
     }
-    /* Before the ball is back, and another thread counts on. */
+    /* Count before the answer arrives, when another thread continues the
+     * count. */
     __atomic_store_n(&player->hits, number + 1, __ATOMIC_RELEASE);
     hit(player, attr.length, number);
 }
@@ -419,7 +420,7 @@ START_TEST(callbacks_post_cancel_and_free)
 }
 END_TEST
 
-/* A thread that waits for a request, and how that ended. */
+/* A thread that waits for a request, and the result. */
 typedef struct waiter {
     ucxpool_t         *pool;
     ucxpool_request_t *request;
@@ -435,7 +436,7 @@ static void *wait_for_request(void *arg)
     return NULL;
 }
 
-/* As a program with an event loop of its own waits: for anything. */
+/* As a program with an event loop waits: for any event. */
 static void *wait_for_anything(void *arg)
 {
     waiter_t *waiter = arg;
@@ -457,7 +458,7 @@ static bool is_asleep(ucxpool_t *pool)
     return asleep;
 }
 
-/* A receive on pair->a that a thread sleeps for, in that function. */
+/* Start a thread that sleeps in that function, for a receive on pair->a. */
 static void start_waiter_in(waiter_t *waiter, pair_t *pair, uint64_t tag,
                             void *(*wait)(void *))
 {
@@ -485,7 +486,7 @@ static void end_waiter(waiter_t *waiter, ucxpool_status_t status)
     ucxpool_request_release(waiter->request);
 }
 
-START_TEST(a_sleeper_sees_what_another_thread_progressed)
+START_TEST(a_sleeper_wakes_when_another_thread_completes_its_request)
 {
     static uint8_t byte;
     pair_t         pair;
@@ -507,7 +508,7 @@ START_TEST(a_sleeper_sees_what_another_thread_progressed)
 }
 END_TEST
 
-START_TEST(a_sleeper_sees_what_another_thread_canceled)
+START_TEST(a_sleeper_wakes_when_another_thread_cancels_its_request)
 {
     pair_t   pair;
     waiter_t waiter;
@@ -522,7 +523,7 @@ START_TEST(a_sleeper_sees_what_another_thread_canceled)
 }
 END_TEST
 
-/* Nothing is left for the sleeper to move: it has the pool when all is over. */
+/* Afterwards the pool is idle, and only the sleeper uses it. */
 static void end_all(pair_t *pair, ucxpool_request_t *request, bool by_cancel)
 {
     static uint8_t byte;
@@ -541,7 +542,7 @@ static void end_all(pair_t *pair, ucxpool_request_t *request, bool by_cancel)
     core_unlock(pair->a);
 }
 
-START_TEST(a_wait_for_anything_sees_what_another_thread_ended)
+START_TEST(a_wait_for_anything_returns_when_another_thread_ends_a_request)
 {
     pair_t   pair;
     waiter_t waiter;
@@ -560,7 +561,7 @@ START_TEST(a_wait_for_anything_sees_what_another_thread_ended)
 }
 END_TEST
 
-/* What one thread queries while another changes it. */
+/* Objects that one thread queries while another changes them. */
 #define NUM_QUERIED 4
 
 typedef struct queried {
@@ -569,8 +570,8 @@ typedef struct queried {
     ucxpool_remote_t  *remotes[NUM_QUERIED];
     ucxpool_request_t *requests[NUM_QUERIED];
     bool               is_over;    /* atomic */
-    unsigned           num_rounds; /* of queries of all; atomic */
-    size_t             length;     /* of all strings */
+    unsigned           num_rounds; /* queries of all objects; atomic */
+    size_t             length;     /* of all strings together */
     pthread_t          thread;
 } queried_t;
 
@@ -623,7 +624,8 @@ static void *query_all(void *arg)
     return NULL;
 }
 
-/* A channel, and what there is of it: all between the same two pools. */
+/* Create a channel, a window and its import, and requests, all between the same
+ * two pools. */
 static void make_queried(queried_t *queried, unsigned number)
 {
     pair_t *pair = &queried->pairs[number];
@@ -644,7 +646,7 @@ static void make_queried(queried_t *queried, unsigned number)
                      UCXPOOL_OK);
 }
 
-/* Every second one by the peer, with a message before. */
+/* The peer closes every second channel, after sending a message. */
 static void change_queried(queried_t *queried, unsigned number)
 {
     const ucxpool_request_params_t params = {
@@ -671,7 +673,7 @@ static void change_queried(queried_t *queried, unsigned number)
     pair_until(pair, pair_state(pair->to_b) > UCXPOOL_CHANNEL_OPEN);
 }
 
-/* The thread sanitizer finds a string that is written while it is read. */
+/* ThreadSanitizer detects a string that is written while it is read. */
 START_TEST(queries_return_copies_while_channels_fail)
 {
     static queried_t queried;
@@ -706,7 +708,7 @@ START_TEST(queries_return_copies_while_channels_fail)
 }
 END_TEST
 
-/* A callback that returns when it is let. */
+/* A callback that blocks until the test lets it return. */
 typedef struct gate {
     ucxpool_t *pool;
     bool       is_entered; /* atomic */
@@ -754,7 +756,7 @@ static ucxpool_request_t *post_to_gate(pair_t *pair, gate_t *gate)
     return request;
 }
 
-/* One thread is in the callback, another sleeps until the request has ended. */
+/* One thread is in the callback. Another sleeps until the request has ended. */
 START_TEST(a_wait_ends_after_a_callback_in_another_thread)
 {
     pair_t   pair;
@@ -792,8 +794,9 @@ START_TEST(a_wait_ends_after_a_callback_in_another_thread)
 }
 END_TEST
 
-/* Two threads sleep; what one of them is woken for is the other's. */
-START_TEST(two_sleepers_are_both_woken)
+/* Two threads sleep. Whichever wakes up first must wake the other one for its
+ * request. */
+START_TEST(both_of_two_sleepers_are_woken)
 {
     static uint8_t byte;
     pair_t         pair;
@@ -824,24 +827,25 @@ static void add_tests(TCase *tcase)
     tcase_add_loop_test(tcase, threads_have_a_pool_each, 0, NUM_WIRES);
     tcase_add_loop_test(tcase, threads_have_a_channel_each, 0, NUM_WIRES);
     tcase_add_loop_test(tcase, threads_share_a_channel, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase,
-                        threads_send_from_buffers_that_they_allocate_and_free,
-                        0, NUM_WIRES);
-    tcase_add_loop_test(tcase, blocks_are_taken_while_others_transfer, 0,
+    tcase_add_loop_test(tcase, threads_send_from_their_own_buffers, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, blocks_are_allocated_while_others_transfer, 0,
                         NUM_WIRES);
     tcase_add_loop_test(tcase, callbacks_post_cancel_and_free, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, a_sleeper_sees_what_another_thread_progressed, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, a_sleeper_sees_what_another_thread_canceled, 0,
-                        NUM_WIRES);
+    tcase_add_loop_test(
+        tcase, a_sleeper_wakes_when_another_thread_completes_its_request, 0,
+        NUM_WIRES);
     tcase_add_loop_test(tcase,
-                        a_wait_for_anything_sees_what_another_thread_ended, 0,
-                        NUM_WIRES);
+                        a_sleeper_wakes_when_another_thread_cancels_its_request,
+                        0, NUM_WIRES);
+    tcase_add_loop_test(
+        tcase, a_wait_for_anything_returns_when_another_thread_ends_a_request,
+        0, NUM_WIRES);
     tcase_add_loop_test(tcase, queries_return_copies_while_channels_fail, 0,
                         NUM_WIRES);
     tcase_add_loop_test(tcase, a_wait_ends_after_a_callback_in_another_thread,
                         0, NUM_WIRES);
-    tcase_add_loop_test(tcase, two_sleepers_are_both_woken, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, both_of_two_sleepers_are_woken, 0, NUM_WIRES);
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* How soon UCX notices that a peer is gone: the arithmetic. */
+/* Computation of the timeouts with which UCX detects a lost peer. */
 #include "ucx/peer_timeout.h"
 
 #include <check.h>
@@ -8,13 +8,13 @@
 #define MS  UINT64_C(1000000)
 #define SEC UINT64_C(1000000000)
 
-/* From the shortest that the setting PEER_TIMEOUT takes to a day. */
+/* From the shortest PEER_TIMEOUT that is accepted to one day. */
 static const uint64_t times[] = {SEC,      1500 * MS,  2 * SEC,    3 * SEC,
                                  7 * SEC,  10 * SEC,   20 * SEC,   50 * SEC,
                                  60 * SEC, 3600 * SEC, 86400 * SEC};
 #define NUM_TIMES ((int)(sizeof(times) / sizeof(times[0])))
 
-START_TEST(a_card_is_noticed_within_three_quarters_of_the_time)
+START_TEST(a_card_reports_a_lost_peer_within_three_quarters_of_the_time)
 {
     static const ucx_peer_timeout_kind_t kinds[] = {UCX_PEER_TIMEOUT_RC,
                                                     UCX_PEER_TIMEOUT_UD};
@@ -32,7 +32,7 @@ START_TEST(a_card_is_noticed_within_three_quarters_of_the_time)
 }
 END_TEST
 
-START_TEST(ten_seconds_are_these_settings)
+START_TEST(ten_seconds_give_these_settings)
 {
     ucx_peer_timeout_t rc =
         ucx_peer_timeout_choose(UCX_PEER_TIMEOUT_RC, 10 * SEC);
@@ -50,8 +50,8 @@ START_TEST(ten_seconds_are_these_settings)
 }
 END_TEST
 
-/* A second is 2^18 of the card's units, and a little. */
-START_TEST(ucxs_own_settings_take_most_of_a_minute)
+/* A second is slightly more than 2^18 of the card's units. */
+START_TEST(ucxs_defaults_take_most_of_a_minute)
 {
     ucx_peer_timeout_t rc = {20 * SEC, SEC, 7};
     ucx_peer_timeout_t ud = {20 * SEC, 30 * SEC, 0};
@@ -63,8 +63,8 @@ START_TEST(ucxs_own_settings_take_most_of_a_minute)
 }
 END_TEST
 
-/* Linux's documentation of tcp_retries2 has this number for 15. */
-START_TEST(the_kernel_sends_again_for_a_quarter_of_an_hour)
+/* The Linux documentation of tcp_retries2 gives this time for 15 retries. */
+START_TEST(the_kernel_retransmits_for_a_quarter_of_an_hour)
 {
     ck_assert_uint_eq(ucx_peer_timeout_kernel(15), 924600 * MS);
     ck_assert_uint_eq(ucx_peer_timeout_kernel(0), 200 * MS);
@@ -72,7 +72,7 @@ START_TEST(the_kernel_sends_again_for_a_quarter_of_an_hour)
 }
 END_TEST
 
-START_TEST(tcp_is_given_up_by_who_is_first)
+START_TEST(the_shorter_of_ucxs_and_the_kernels_timeouts_applies_to_tcp)
 {
     ucx_peer_timeout_t notice =
         ucx_peer_timeout_choose(UCX_PEER_TIMEOUT_TCP, SEC);
@@ -88,7 +88,7 @@ START_TEST(tcp_is_given_up_by_who_is_first)
 }
 END_TEST
 
-START_TEST(a_card_takes_the_nearest_power)
+START_TEST(a_cards_timeout_is_rounded_to_the_nearest_power)
 {
     uint64_t           unit = UINT64_C(4096) << 10;
     ucx_peer_timeout_t rc   = {0, unit, 0};
@@ -107,7 +107,7 @@ START_TEST(a_card_takes_the_nearest_power)
 }
 END_TEST
 
-START_TEST(for_ever_stays_for_ever)
+START_TEST(forever_stays_forever)
 {
     ucx_peer_timeout_t never = {UCX_PEER_TIMEOUT_NEVER, UCX_PEER_TIMEOUT_NEVER,
                                 UCX_PEER_TIMEOUT_NEVER};
@@ -127,7 +127,7 @@ START_TEST(for_ever_stays_for_ever)
 }
 END_TEST
 
-START_TEST(each_kind_has_its_settings)
+START_TEST(each_transport_has_its_settings)
 {
     ucx_peer_timeout_setting_t settings[UCX_PEER_TIMEOUT_MAX_SETTINGS];
     ucx_peer_timeout_t         notice = {1, 2, 3};
@@ -214,16 +214,17 @@ int main(void)
     SRunner *runner;
     int      num_failed;
 
-    tcase_add_loop_test(tcase,
-                        a_card_is_noticed_within_three_quarters_of_the_time, 0,
-                        NUM_TIMES);
-    tcase_add_test(tcase, ten_seconds_are_these_settings);
-    tcase_add_test(tcase, ucxs_own_settings_take_most_of_a_minute);
-    tcase_add_test(tcase, the_kernel_sends_again_for_a_quarter_of_an_hour);
-    tcase_add_test(tcase, tcp_is_given_up_by_who_is_first);
-    tcase_add_test(tcase, a_card_takes_the_nearest_power);
-    tcase_add_test(tcase, for_ever_stays_for_ever);
-    tcase_add_test(tcase, each_kind_has_its_settings);
+    tcase_add_loop_test(
+        tcase, a_card_reports_a_lost_peer_within_three_quarters_of_the_time, 0,
+        NUM_TIMES);
+    tcase_add_test(tcase, ten_seconds_give_these_settings);
+    tcase_add_test(tcase, ucxs_defaults_take_most_of_a_minute);
+    tcase_add_test(tcase, the_kernel_retransmits_for_a_quarter_of_an_hour);
+    tcase_add_test(tcase,
+                   the_shorter_of_ucxs_and_the_kernels_timeouts_applies_to_tcp);
+    tcase_add_test(tcase, a_cards_timeout_is_rounded_to_the_nearest_power);
+    tcase_add_test(tcase, forever_stays_forever);
+    tcase_add_test(tcase, each_transport_has_its_settings);
     tcase_add_test(tcase, values_are_written_as_ucx_reads_them);
     tcase_add_test(tcase, values_are_read_as_ucx_writes_them);
     suite_add_tcase(suite, tcase);

@@ -1,6 +1,6 @@
 /*
- * Ranges for profilers: each begins and ends once, with its name and its bytes,
- * whatever becomes of the transfer. The profiler is tests/nvtx_stand_in.
+ * Ranges for profilers. Each begins and ends once, with its name and number of
+ * bytes, however the transfer ends. The profiler is tests/nvtx_stand_in.
  */
 #include <config.h>
 
@@ -18,15 +18,15 @@
 #define TAG      UINT64_C(0x17)
 #define ALL_BITS UINT64_MAX
 
-/* In segments of whole units, so that no padding counts. */
+/* Segments of whole alignment units, to avoid padding. */
 #define SHORT_SIZE ((size_t)9600)
 #define LONG_SIZE  ((size_t)10400)
 #define BOTH_SIZE  (SHORT_SIZE + LONG_SIZE)
 
-/* One block for sending. */
+/* Only one block for sending. */
 #define TINY "COMM_SIZE=192k REGION_SIZE=64k SEND_SHARE=33 RECV_SHARE=33"
 
-/* A short message is one fragment. */
+/* A short message consists of one fragment. */
 static const char *const wires[] = {"WIRE=map FRAG_SIZE=64k",
                                     "WIRE=ucx FRAG_SIZE=64k"};
 
@@ -48,7 +48,7 @@ static void *find(const char *name)
     ck_assert_msg(library != NULL, "NVTX has not loaded the profiler");
     function = dlsym(library, name);
     ck_assert_ptr_nonnull(function);
-    dlclose(library); /* NVTX has it, too */
+    dlclose(library); /* NVTX holds a reference too */
     return function;
 }
 
@@ -159,7 +159,7 @@ static void exchange(size_t first, size_t second)
     ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
 }
 
-START_TEST(without_a_profiler_nobody_is_told)
+START_TEST(without_a_profiler_nothing_is_reported)
 {
     ck_assert_int_eq(unsetenv("NVTX_INJECTION64_PATH"), 0);
     pair_init(&pair, wires[_i], wires[_i]);
@@ -188,7 +188,7 @@ START_TEST(a_fragment_is_gathered_sent_and_scattered)
     ck_assert_uint_lt(gather.end, wire.begin);
     ck_assert_uint_lt(wire.begin, scatter.begin);
     if (_i == 0) {
-        /* The receiver copies out of the sender's block. */
+        /* The receiver copies from the sender's block. */
         ck_assert_uint_lt(scatter.end, wire.end);
     }
 }
@@ -210,7 +210,7 @@ START_TEST(each_fragment_has_its_ranges)
 }
 END_TEST
 
-START_TEST(what_goes_in_place_is_not_gathered)
+START_TEST(in_place_transfers_have_no_gather_range)
 {
     const size_t       size = (size_t)128 << 10;
     ucxpool_request_t *send, *recv;
@@ -236,10 +236,9 @@ START_TEST(what_goes_in_place_is_not_gathered)
 }
 END_TEST
 
-/* --- lines, and early ends ------------------------------------------------ */
+/* --- queues and early ends ------------------------------------------------ */
 
-/* Two messages at once, of which the second waits for the block of the first.
- */
+/* Two messages at once. The second waits for the block of the first. */
 static void post_two(ucxpool_request_t *sends[2], ucxpool_request_t *recvs[2])
 {
     const size_t size = sizeof(source) / 2;
@@ -257,7 +256,7 @@ static void post_two(ucxpool_request_t *sends[2], ucxpool_request_t *recvs[2])
     }
 }
 
-START_TEST(who_waits_for_a_block_is_seen_to_wait)
+START_TEST(a_send_waiting_for_a_block_has_a_range)
 {
     ucxpool_request_t *sends[2], *recvs[2];
 
@@ -273,7 +272,7 @@ START_TEST(who_waits_for_a_block_is_seen_to_wait)
 }
 END_TEST
 
-START_TEST(who_waits_and_is_canceled_waits_no_more)
+START_TEST(canceling_a_waiting_send_ends_its_range)
 {
     ucxpool_request_t *sends[2], *recvs[2];
 
@@ -293,8 +292,8 @@ START_TEST(who_waits_and_is_canceled_waits_no_more)
 }
 END_TEST
 
-/* The peer stands still with fragments before it, and the pools go. */
-START_TEST(what_is_on_its_way_ends_with_the_pool)
+/* The peer stops with unprocessed fragments, and both pools are destroyed. */
+START_TEST(ranges_of_pending_transfers_end_with_the_pool)
 {
     attach();
     pair_init(&pair, wires[0], wires[0]);
@@ -366,7 +365,7 @@ START_TEST(reads_and_writes_of_windows_have_ranges)
 }
 END_TEST
 
-/* --- a GPU's memory ------------------------------------------------------- */
+/* --- GPU memory ----------------------------------------------------------- */
 
 static const char *const backings[] = {"CUDA_BACKING=vmm WIRE=map FRAG_SIZE=1m",
                                        "CUDA_BACKING=vmm WIRE=ucx FRAG_SIZE=1m",
@@ -378,9 +377,9 @@ static void start(void)
     gpu_start("run=n");
 }
 
-/* Nothing has been copied, and more than one range is open: they last until the
- * GPU is through with them. */
-START_TEST(launches_last_until_the_gpu_is_through)
+/* Nothing has been copied yet, and more than one range is open. They stay open
+ * until the GPU has completed the copies. */
+START_TEST(launch_ranges_last_until_the_gpu_is_done)
 {
     const size_t             size   = (size_t)8 << 20;
     ucxpool_request_params_t params = {
@@ -420,18 +419,18 @@ static Suite *suite(void)
     TCase *host  = tcase_create("host");
     TCase *gpus  = tcase_create("gpu");
 
-    tcase_add_loop_test(host, without_a_profiler_nobody_is_told, 0, 2);
+    tcase_add_loop_test(host, without_a_profiler_nothing_is_reported, 0, 2);
     tcase_add_loop_test(host, a_fragment_is_gathered_sent_and_scattered, 0, 2);
     tcase_add_loop_test(host, each_fragment_has_its_ranges, 0, 2);
-    tcase_add_test(host, what_goes_in_place_is_not_gathered);
-    tcase_add_test(host, who_waits_for_a_block_is_seen_to_wait);
-    tcase_add_test(host, who_waits_and_is_canceled_waits_no_more);
-    tcase_add_test(host, what_is_on_its_way_ends_with_the_pool);
+    tcase_add_test(host, in_place_transfers_have_no_gather_range);
+    tcase_add_test(host, a_send_waiting_for_a_block_has_a_range);
+    tcase_add_test(host, canceling_a_waiting_send_ends_its_range);
+    tcase_add_test(host, ranges_of_pending_transfers_end_with_the_pool);
     tcase_add_loop_test(host, reads_and_writes_of_windows_have_ranges, 0, 2);
     suite_add_tcase(suite, host);
 
     tcase_add_checked_fixture(gpus, start, gpu_stop);
-    tcase_add_loop_test(gpus, launches_last_until_the_gpu_is_through, 0, 3);
+    tcase_add_loop_test(gpus, launch_ranges_last_until_the_gpu_is_done, 0, 3);
     suite_add_tcase(suite, gpus);
     return suite;
 }

@@ -58,7 +58,7 @@ START_TEST(one_buffer_of_any_size_arrives)
 }
 END_TEST
 
-/* Cut `length` bytes into random pieces, zero-length ones among them. */
+/* Split `length` bytes into random segments, some of them empty. */
 static size_t cut(uint8_t *bytes, size_t length, ucxpool_segment_t *segments,
                   size_t max)
 {
@@ -80,7 +80,7 @@ static size_t cut(uint8_t *bytes, size_t length, ucxpool_segment_t *segments,
     return count + 1;
 }
 
-START_TEST(segments_cut_differently_on_both_sides_arrive)
+START_TEST(segments_split_differently_on_both_sides_arrive)
 {
     enum { LENGTH = 777777, MAX = 1000 };
     static uint8_t           source[LENGTH];
@@ -113,7 +113,7 @@ START_TEST(segments_cut_differently_on_both_sides_arrive)
 }
 END_TEST
 
-START_TEST(comm_memory_goes_in_place)
+START_TEST(communication_memory_is_sent_in_place)
 {
     enum { LENGTH = 300000 };
     pair_t       pair;
@@ -142,7 +142,7 @@ START_TEST(comm_memory_goes_in_place)
 }
 END_TEST
 
-/* What went in place and what was packed, over the `ucx` wire. */
+/* Bytes sent in place, and bytes sent packed, over the `ucx` wire. */
 static void check_sent(const pair_t *pair, uint64_t in_place, uint64_t packed)
 {
     core_stats_t stats;
@@ -152,7 +152,7 @@ static void check_sent(const pair_t *pair, uint64_t in_place, uint64_t packed)
     ck_assert_uint_eq(stats.sent[CORE_MODE_UCX_PACKED].bytes, packed);
 }
 
-START_TEST(memory_that_needs_no_registration_goes_in_place_over_ucx)
+START_TEST(memory_without_registration_is_sent_in_place_over_ucx)
 {
     enum { LONG = 256 * 1024, SHORT = 63 * 1024 };
     static uint8_t    source[LONG + 2 * SHORT];
@@ -180,7 +180,7 @@ START_TEST(memory_that_needs_no_registration_goes_in_place_over_ucx)
     if (needs_registration) {
         check_sent(&pair, 0, sizeof(source));
     } else {
-        /* Short segments are packed, also where they stand beside long ones. */
+        /* Short segments are packed even if they are next to long ones. */
         check_sent(&pair, LONG, 2 * SHORT);
     }
     pair_check_blocks(&pair);
@@ -188,8 +188,8 @@ START_TEST(memory_that_needs_no_registration_goes_in_place_over_ucx)
 }
 END_TEST
 
-/* A send in place that has begun, and that its caller does not want any more;
- * from comm memory, or from any. */
+/* Start a send in place, and cancel it; from communication memory, or
+ * from any. */
 static ucxpool_request_t *begin_and_cancel(pair_t *pair, void *source,
                                            void *target, size_t length,
                                            ucxpool_request_t **recv_p)
@@ -245,7 +245,7 @@ static void put_source(pair_t *pair, void *source, bool from_comm)
     }
 }
 
-START_TEST(a_send_in_place_over_ucx_ends_when_ucx_has_let_go)
+START_TEST(a_canceled_in_place_send_ends_when_ucx_releases_its_memory)
 {
     enum { LENGTH = 256 * 1024 };
     pair_t             pair;
@@ -258,7 +258,7 @@ START_TEST(a_send_in_place_over_ucx_ends_when_ucx_has_let_go)
     pair.a->drain_ns = UCXPOOL_FOREVER;
     source           = get_source(&pair, LENGTH, _i != 0);
     send             = begin_and_cancel(&pair, source, target, LENGTH, &recv);
-    ucxpool_request_cancel(send); /* makes no difference */
+    ucxpool_request_cancel(send); /* has no effect */
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_CANCELED);
     put_source(&pair, source, _i != 0);
     ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_CANCELED);
@@ -269,7 +269,7 @@ START_TEST(a_send_in_place_over_ucx_ends_when_ucx_has_let_go)
 }
 END_TEST
 
-START_TEST(a_peer_that_does_not_let_go_loses_the_channel)
+START_TEST(a_peer_that_never_completes_a_canceled_send_loses_its_channel)
 {
     enum { LENGTH = 256 * 1024 };
     pair_t                 pair;
@@ -297,7 +297,7 @@ START_TEST(a_peer_that_does_not_let_go_loses_the_channel)
 }
 END_TEST
 
-START_TEST(probe_shows_lengths_and_metadata_first)
+START_TEST(probe_returns_lengths_and_metadata_before_the_data)
 {
     static const char meta[] = "the caller's own";
     uint8_t           bytes[3][3000];
@@ -365,16 +365,20 @@ int main(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, one_buffer_of_any_size_arrives, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, segments_cut_differently_on_both_sides_arrive, 0,
+    tcase_add_loop_test(tcase, segments_split_differently_on_both_sides_arrive,
+                        0, NUM_WIRES);
+    tcase_add_loop_test(tcase, communication_memory_is_sent_in_place, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, comm_memory_goes_in_place, 0, NUM_WIRES);
     tcase_add_loop_test(
-        tcase, memory_that_needs_no_registration_goes_in_place_over_ucx, 0, 2);
+        tcase, memory_without_registration_is_sent_in_place_over_ucx, 0, 2);
     tcase_add_loop_test(
-        tcase, a_send_in_place_over_ucx_ends_when_ucx_has_let_go, 0, 2);
-    tcase_add_loop_test(tcase, a_peer_that_does_not_let_go_loses_the_channel, 0,
-                        2);
-    tcase_add_loop_test(tcase, probe_shows_lengths_and_metadata_first, 0,
+        tcase, a_canceled_in_place_send_ends_when_ucx_releases_its_memory, 0,
+        2);
+    tcase_add_loop_test(
+        tcase, a_peer_that_never_completes_a_canceled_send_loses_its_channel, 0,
+        2);
+    tcase_add_loop_test(tcase,
+                        probe_returns_lengths_and_metadata_before_the_data, 0,
                         NUM_WIRES);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

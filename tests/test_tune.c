@@ -1,4 +1,4 @@
-/* Settings of UCX that the pool changes. UCX's components are played. */
+/* Settings of UCX that the pool changes. UCX's components are simulated. */
 #include <config.h>
 
 #include "ucx/peer_timeout.h"
@@ -11,19 +11,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The components, by their number from 1. */
+/* The components, indexed by their number from 1. */
 static const char *const names[] = {"", "tcp", "cuda_cpy", "cuda_ipc"};
 
 #define NUM_COMPONENTS 3u
 
-static char         modified[1024]; /* "NAME=value " for each */
+static char         modified[1024]; /* "NAME=value " for each change */
 static unsigned     num_devices;
 static unsigned     minor = 22; /* version 1.minor */
-static const char  *setting;    /* its value; NULL: there is none */
+static const char  *setting;    /* its value; NULL: no such setting */
 static ucs_status_t list_status, query_status, read_status;
-static int          num_live; /* lists and settings that are not released */
+static int num_live; /* lists and settings that have not been released */
 
-/* UCX's own libraries call them too. */
+/* UCX's own libraries call these functions too. */
 #pragma GCC visibility push(default)
 ucs_status_t __wrap_ucp_config_modify(ucp_config_t *config, const char *name,
                                       const char *value);
@@ -42,7 +42,7 @@ ucs_status_t __wrap_uct_config_get(void *config, const char *name, char *value,
 void         __wrap_ucp_context_print_info(ucp_context_h context, FILE *stream);
 #pragma GCC visibility pop
 
-/* What a context has. */
+/* Settings of a context, as UCX prints them. */
 static const char *printed = "";
 
 void __wrap_ucp_context_print_info(ucp_context_h context, FILE *stream)
@@ -157,7 +157,7 @@ static void check_whole(bool is_set)
     ck_assert_int_eq(num_live, 0);
 }
 
-START_TEST(a_pool_on_a_gpu_bounds_what_ucx_registers_and_takes)
+START_TEST(a_gpu_pool_bounds_ucxs_registrations_and_memory)
 {
     check_whole(true);
     ck_assert_ptr_nonnull(
@@ -165,7 +165,7 @@ START_TEST(a_pool_on_a_gpu_bounds_what_ucx_registers_and_takes)
 }
 END_TEST
 
-START_TEST(a_pool_of_host_memory_leaves_them_alone)
+START_TEST(a_host_pool_does_not_change_them)
 {
     tune(false);
     ck_assert_ptr_null(strstr(modified, "CUDA"));
@@ -185,21 +185,21 @@ START_TEST(both_kinds_have_the_other_settings)
 }
 END_TEST
 
-START_TEST(a_setting_that_ucx_does_not_have_is_not_made)
+START_TEST(a_setting_that_ucx_does_not_have_is_not_set)
 {
     setting = NULL;
     check_whole(false);
 }
 END_TEST
 
-START_TEST(a_ucx_that_finds_no_gpu_gets_no_setting_of_cuda)
+START_TEST(a_ucx_without_a_gpu_gets_no_cuda_settings)
 {
     num_devices = 0;
     check_whole(false);
 }
 END_TEST
 
-START_TEST(what_ucx_does_not_tell_is_not_set)
+START_TEST(settings_that_ucx_does_not_report_are_not_set)
 {
     list_status = UCS_ERR_NO_MEMORY;
     check_whole(false);
@@ -214,7 +214,7 @@ START_TEST(what_ucx_does_not_tell_is_not_set)
 }
 END_TEST
 
-START_TEST(who_has_set_it_knows_better)
+START_TEST(settings_of_the_user_are_kept)
 {
     setting = "on";
     setenv("UCX_RNDV_FRAG_ALLOC_COUNT", "cuda:64", 1);
@@ -223,7 +223,7 @@ START_TEST(who_has_set_it_knows_better)
 }
 END_TEST
 
-START_TEST(transports_without_cuda_get_no_setting_of_it)
+START_TEST(transports_without_cuda_get_no_cuda_settings)
 {
     static const struct {
         const char *transports;
@@ -242,7 +242,7 @@ START_TEST(transports_without_cuda_get_no_setting_of_it)
 }
 END_TEST
 
-/* --- peers that are gone -------------------------------------------------- */
+/* --- lost peers ----------------------------------------------------------- */
 
 static void tune_peer(uint64_t time_ns, bool has_rdma)
 {
@@ -274,16 +274,16 @@ START_TEST(each_transport_gets_its_settings)
 }
 END_TEST
 
-/* Its transports are not looked for then. */
-START_TEST(without_a_card_there_is_the_probe)
+/* It does not query the transports in this case. */
+START_TEST(without_a_card_only_the_probe_is_set)
 {
     tune_peer(TEN_SECONDS, false);
     ck_assert_str_eq(modified, "KEEPALIVE_INTERVAL=2500ms ");
 }
 END_TEST
 
-/* Else it would warn of settings that it does not know. */
-START_TEST(an_old_ucx_gets_them_by_their_families)
+/* Otherwise it would warn about settings that it does not know. */
+START_TEST(an_old_ucx_gets_the_settings_of_transport_families)
 {
     minor = 16;
     tune_peer(TEN_SECONDS, true);
@@ -296,14 +296,14 @@ START_TEST(an_old_ucx_gets_them_by_their_families)
 }
 END_TEST
 
-START_TEST(for_ever_sets_nothing)
+START_TEST(forever_sets_nothing)
 {
     tune_peer(UCX_PEER_TIMEOUT_NEVER, true);
     ck_assert_str_eq(modified, "");
 }
 END_TEST
 
-START_TEST(what_the_environment_sets_stays)
+START_TEST(settings_in_the_environment_are_kept)
 {
     setenv("UCX_KEEPALIVE_INTERVAL", "3s", 1);
     setenv("UCX_RC_TIMEOUT", "100ms", 1);
@@ -313,7 +313,7 @@ START_TEST(what_the_environment_sets_stays)
 }
 END_TEST
 
-START_TEST(a_ucx_that_does_not_start_gets_no_setting_of_a_card)
+START_TEST(a_ucx_that_fails_to_start_gets_no_card_settings)
 {
     setenv("UCX_TLS", "nonsense", 1);
     tune_peer(TEN_SECONDS, true);
@@ -329,20 +329,20 @@ int main(void)
     int      num_failed;
 
     tcase_add_checked_fixture(tcase, setup, NULL);
-    tcase_add_test(tcase, a_pool_on_a_gpu_bounds_what_ucx_registers_and_takes);
-    tcase_add_test(tcase, a_pool_of_host_memory_leaves_them_alone);
+    tcase_add_test(tcase, a_gpu_pool_bounds_ucxs_registrations_and_memory);
+    tcase_add_test(tcase, a_host_pool_does_not_change_them);
     tcase_add_test(tcase, both_kinds_have_the_other_settings);
-    tcase_add_test(tcase, a_setting_that_ucx_does_not_have_is_not_made);
-    tcase_add_test(tcase, a_ucx_that_finds_no_gpu_gets_no_setting_of_cuda);
-    tcase_add_test(tcase, what_ucx_does_not_tell_is_not_set);
-    tcase_add_test(tcase, who_has_set_it_knows_better);
-    tcase_add_test(tcase, transports_without_cuda_get_no_setting_of_it);
+    tcase_add_test(tcase, a_setting_that_ucx_does_not_have_is_not_set);
+    tcase_add_test(tcase, a_ucx_without_a_gpu_gets_no_cuda_settings);
+    tcase_add_test(tcase, settings_that_ucx_does_not_report_are_not_set);
+    tcase_add_test(tcase, settings_of_the_user_are_kept);
+    tcase_add_test(tcase, transports_without_cuda_get_no_cuda_settings);
     tcase_add_test(tcase, each_transport_gets_its_settings);
-    tcase_add_test(tcase, without_a_card_there_is_the_probe);
-    tcase_add_test(tcase, an_old_ucx_gets_them_by_their_families);
-    tcase_add_test(tcase, for_ever_sets_nothing);
-    tcase_add_test(tcase, what_the_environment_sets_stays);
-    tcase_add_test(tcase, a_ucx_that_does_not_start_gets_no_setting_of_a_card);
+    tcase_add_test(tcase, without_a_card_only_the_probe_is_set);
+    tcase_add_test(tcase, an_old_ucx_gets_the_settings_of_transport_families);
+    tcase_add_test(tcase, forever_sets_nothing);
+    tcase_add_test(tcase, settings_in_the_environment_are_kept);
+    tcase_add_test(tcase, a_ucx_that_fails_to_start_gets_no_card_settings);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

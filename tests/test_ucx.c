@@ -1,5 +1,4 @@
-/* The UCX that is loaded is the one that was configured; and how it is tuned.
- */
+/* The loaded UCX is the configured one, and it is tuned. */
 #include <config.h>
 
 #include "core/pool.h"
@@ -25,7 +24,7 @@ START_TEST(the_loaded_ucx_is_not_older_than_its_headers)
 }
 END_TEST
 
-START_TEST(the_loaded_ucx_lies_where_configure_was_told)
+START_TEST(the_loaded_ucx_is_in_the_configured_folder)
 {
     const char *version = ucp_get_version_string();
     Dl_info     info;
@@ -42,8 +41,8 @@ START_TEST(the_loaded_ucx_lies_where_configure_was_told)
 }
 END_TEST
 
-/* UCX's shared memory would be left in /dev/shm by a process that is killed. */
-START_TEST(a_pool_makes_no_shared_memory_of_ucx)
+/* A killed process would leave UCX's shared memory in /dev/shm. */
+START_TEST(a_pool_creates_no_ucx_shared_memory)
 {
     ucxpool_t *pool;
     char       line[512];
@@ -75,8 +74,8 @@ static size_t max_am_header(void)
     return attr.max_am_header;
 }
 
-/* Of TCP alone, the longest header of an active message is what a segment
- * holds. */
+/* With TCP alone, the largest header of an active message shows the segment
+ * size. */
 START_TEST(tcp_has_segments_of_64_kib)
 {
     setenv("UCX_TLS", "tcp", 1);
@@ -87,7 +86,7 @@ START_TEST(tcp_has_segments_of_64_kib)
 }
 END_TEST
 
-START_TEST(tcp_has_the_segments_that_the_environment_says)
+START_TEST(tcp_has_the_segment_size_of_the_environment)
 {
     setenv("UCX_TLS", "tcp", 1);
     setenv("UCX_TCP_TX_SEG_SIZE", "16k", 1);
@@ -96,7 +95,7 @@ START_TEST(tcp_has_the_segments_that_the_environment_says)
 }
 END_TEST
 
-/* What UCX would be told. */
+/* Prints the settings that UCX would get. */
 static void print_settings(void)
 {
     ucp_config_t *config;
@@ -108,8 +107,8 @@ static void print_settings(void)
     }
 }
 
-/* Does another process, started in this folder, tell UCX this line? UCX reads
- * its files when it is loaded. */
+/* Does a child process in this folder print this setting? UCX reads its
+ * configuration file when it is loaded. */
 static bool tells(const char *folder, const char *wanted)
 {
     char  program[512] = "";
@@ -132,7 +131,7 @@ static bool tells(const char *folder, const char *wanted)
     return found;
 }
 
-START_TEST(a_file_of_ucx_decides_on_transports)
+START_TEST(a_ucx_configuration_file_decides_on_transports)
 {
     char  folder[] = "/tmp/test_ucx_XXXXXX";
     char  path[64];
@@ -162,7 +161,7 @@ static const struct {
 };
 #define NUM_LISTS ((int)(sizeof(lists) / sizeof(lists[0])))
 
-START_TEST(tcp_is_tuned_where_ucx_may_use_it)
+START_TEST(tcp_is_tuned_if_ucx_may_use_it)
 {
     setenv("UCX_TLS", lists[_i].transports, 1);
     unsetenv("UCX_TCP_TX_SEG_SIZE");
@@ -171,7 +170,7 @@ START_TEST(tcp_is_tuned_where_ucx_may_use_it)
 }
 END_TEST
 
-/* From there on UCX chooses its protocols by estimates. */
+/* From this version on, UCX selects protocols by estimated performance. */
 static bool is_ucx_116(void)
 {
     unsigned major, minor, release;
@@ -188,13 +187,13 @@ static int run_tests(void)
     int      num_failed;
 
     tcase_add_test(tcase, the_loaded_ucx_is_not_older_than_its_headers);
-    tcase_add_test(tcase, the_loaded_ucx_lies_where_configure_was_told);
-    tcase_add_test(tcase, a_pool_makes_no_shared_memory_of_ucx);
-    tcase_add_test(tcase, a_file_of_ucx_decides_on_transports);
+    tcase_add_test(tcase, the_loaded_ucx_is_in_the_configured_folder);
+    tcase_add_test(tcase, a_pool_creates_no_ucx_shared_memory);
+    tcase_add_test(tcase, a_ucx_configuration_file_decides_on_transports);
     if (is_ucx_116()) {
         tcase_add_test(tcase, tcp_has_segments_of_64_kib);
-        tcase_add_test(tcase, tcp_has_the_segments_that_the_environment_says);
-        tcase_add_loop_test(tcase, tcp_is_tuned_where_ucx_may_use_it, 0,
+        tcase_add_test(tcase, tcp_has_the_segment_size_of_the_environment);
+        tcase_add_loop_test(tcase, tcp_is_tuned_if_ucx_may_use_it, 0,
                             NUM_LISTS);
     }
     suite_add_tcase(suite, tcase);

@@ -1,4 +1,4 @@
-/* Packed remote keys: read as UCX packs them, and nothing else. */
+/* Packed remote keys: the parser accepts only keys as UCX packs them. */
 #include "ucx/reg.h"
 
 #include <check.h>
@@ -13,7 +13,8 @@ static uint64_t domains;
 
 static bool read_bytes(const uint8_t *bytes, size_t size, unsigned num)
 {
-    /* So that a checker sees each byte that is read too many. */
+    /* The copy ends with the key, so that a sanitizer detects each byte read
+     * beyond it. */
     uint8_t *copy = malloc(size + 1);
     bool     is_key;
 
@@ -33,7 +34,7 @@ START_TEST(a_key_names_the_domains_that_have_the_memory)
 }
 END_TEST
 
-START_TEST(a_key_of_no_domain_is_one)
+START_TEST(a_key_without_domains_is_valid)
 {
     const uint8_t bytes[HEADER] = {0};
 
@@ -43,7 +44,7 @@ START_TEST(a_key_of_no_domain_is_one)
 }
 END_TEST
 
-START_TEST(what_follows_the_domains_is_passed_over)
+START_TEST(data_after_the_domains_is_skipped)
 {
     const uint8_t bytes[] = {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 1, 2, 3};
 
@@ -52,7 +53,7 @@ START_TEST(what_follows_the_domains_is_passed_over)
 }
 END_TEST
 
-START_TEST(a_key_that_ends_early_is_none)
+START_TEST(a_truncated_key_is_rejected)
 {
     const uint8_t bytes[] = {0x3, 0, 0, 0, 0, 0, 0, 0, 0, 2, 1, 2, 1, 9};
 
@@ -63,7 +64,7 @@ START_TEST(a_key_that_ends_early_is_none)
 }
 END_TEST
 
-START_TEST(a_key_with_a_domain_that_is_not_there_is_none)
+START_TEST(a_key_with_an_unknown_domain_is_rejected)
 {
     const uint8_t bytes[] = {4, 0, 0, 0, 0, 0, 0, 0, 0, 0};
 
@@ -83,8 +84,8 @@ START_TEST(all_64_domains_fit)
 }
 END_TEST
 
-/* Each half of the memory has a key of the same domains. */
-START_TEST(the_keys_of_this_ucx_are_read)
+/* The keys of both halves of the memory have the same domains. */
+START_TEST(the_keys_of_this_ucx_are_parsed)
 {
     enum { SIZE = 65536 };
     const ucp_params_t params = {
@@ -129,12 +130,12 @@ int main(void)
 
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, a_key_names_the_domains_that_have_the_memory);
-    tcase_add_test(tcase, a_key_of_no_domain_is_one);
-    tcase_add_test(tcase, what_follows_the_domains_is_passed_over);
-    tcase_add_test(tcase, a_key_that_ends_early_is_none);
-    tcase_add_test(tcase, a_key_with_a_domain_that_is_not_there_is_none);
+    tcase_add_test(tcase, a_key_without_domains_is_valid);
+    tcase_add_test(tcase, data_after_the_domains_is_skipped);
+    tcase_add_test(tcase, a_truncated_key_is_rejected);
+    tcase_add_test(tcase, a_key_with_an_unknown_domain_is_rejected);
     tcase_add_test(tcase, all_64_domains_fit);
-    tcase_add_test(tcase, the_keys_of_this_ucx_are_read);
+    tcase_add_test(tcase, the_keys_of_this_ucx_are_parsed);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

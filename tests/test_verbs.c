@@ -1,4 +1,4 @@
-/* Registration in protection domains, on a libibverbs that is played. */
+/* Registration in protection domains, with a stand-in for libibverbs. */
 #include <config.h>
 
 #include "base/config.h"
@@ -23,8 +23,8 @@
 #define BLOCK       ((size_t)64 << 10)
 #define REGION      ((size_t)256 << 10)
 #define MIB         ((size_t)1 << 20)
-#define NUM_REGIONS 4u /* of pair_pool() */
-#define NUM_BLOCKS  8u /* of the user's share of it */
+#define NUM_REGIONS 4u /* as in pair_pool() */
+#define NUM_BLOCKS  8u /* the user's share of the pool */
 #define ACCESS \
     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
@@ -36,7 +36,7 @@ static const verbs_stand_in_t *verbs_library;
 static ucxpool_t              *pool;
 static ucxpool_verbs_t        *verbs;
 
-/* The call of calloc() that fails, counted from now on; 0: none. */
+/* The calloc() call that fails, counted from now on; 0: none. */
 static unsigned calloc_fail_at;
 
 void *__real_calloc(size_t num, size_t size);
@@ -116,7 +116,7 @@ static void check_nothing_is_registered(void)
     ck_assert_uint_eq(stats.verbs_peer_bytes, 0);
 }
 
-/* The keys are those of a registration that holds all of the piece. */
+/* The keys are those of the registration that contains the piece. */
 static void check_piece(const ucxpool_verbs_piece_t *piece,
                         const struct ibv_pd         *pd)
 {
@@ -130,8 +130,8 @@ static void check_piece(const ucxpool_verbs_piece_t *piece,
     ck_assert_ptr_eq(verbs_library->find(pd, address + piece->length - 1), mr);
 }
 
-/* Every byte of a buffer of host memory lies where its pieces say; how many
- * those are. */
+/* Every byte of a buffer in host memory has the address that its pieces state.
+ * Returns the number of pieces. */
 static unsigned check_pieces(const char *buffer, size_t length)
 {
     ucxpool_verbs_piece_t piece;
@@ -205,7 +205,7 @@ START_TEST(a_block_has_the_keys_of_its_region)
 }
 END_TEST
 
-START_TEST(bytes_inside_of_a_block_have_its_keys)
+START_TEST(bytes_inside_a_block_have_its_keys)
 {
     ucxpool_block_t       block;
     ucxpool_verbs_piece_t piece;
@@ -223,7 +223,7 @@ START_TEST(bytes_inside_of_a_block_have_its_keys)
 }
 END_TEST
 
-START_TEST(a_buffer_over_the_end_of_a_region_is_several_pieces)
+START_TEST(a_buffer_across_regions_has_several_pieces)
 {
     void *buffer;
 
@@ -238,8 +238,8 @@ START_TEST(a_buffer_over_the_end_of_a_region_is_several_pieces)
 }
 END_TEST
 
-/* The device knows nothing of the addresses that such a buffer has. */
-START_TEST(a_scattered_buffer_has_the_keys_of_where_its_blocks_lie)
+/* The device does not know the addresses of such a buffer. */
+START_TEST(a_stitched_buffer_has_the_keys_of_its_blocks_regions)
 {
     ucxpool_block_t blocks[14];
     void           *buffer;
@@ -264,7 +264,7 @@ START_TEST(a_scattered_buffer_has_the_keys_of_where_its_blocks_lie)
 }
 END_TEST
 
-START_TEST(what_is_not_the_pools_has_no_keys)
+START_TEST(memory_outside_the_pool_has_no_keys)
 {
     ucxpool_block_t       block;
     ucxpool_verbs_piece_t piece = {.lkey = 1};
@@ -284,7 +284,7 @@ START_TEST(what_is_not_the_pools_has_no_keys)
 }
 END_TEST
 
-START_TEST(several_domains_have_keys_of_their_own)
+START_TEST(each_domain_has_its_own_keys)
 {
     ucxpool_verbs_t      *other;
     ucxpool_verbs_piece_t pieces[2];
@@ -314,7 +314,7 @@ START_TEST(several_domains_have_keys_of_their_own)
 }
 END_TEST
 
-START_TEST(a_domain_is_registered_once_for_all_that_ask)
+START_TEST(a_domain_is_registered_once_for_all_callers)
 {
     ucxpool_verbs_t *again;
 
@@ -330,7 +330,7 @@ START_TEST(a_domain_is_registered_once_for_all_that_ask)
 }
 END_TEST
 
-START_TEST(a_domain_has_one_kind_of_access)
+START_TEST(a_domain_has_one_set_of_access_flags)
 {
     ucxpool_verbs_t *again = NULL;
 
@@ -345,7 +345,7 @@ START_TEST(a_domain_has_one_kind_of_access)
 }
 END_TEST
 
-START_TEST(access_that_regions_cannot_have_is_refused_at_once)
+START_TEST(invalid_access_flags_are_rejected_at_once)
 {
     static const int wrong[] = {
         IBV_ACCESS_REMOTE_WRITE,
@@ -367,7 +367,7 @@ START_TEST(access_that_regions_cannot_have_is_refused_at_once)
 }
 END_TEST
 
-START_TEST(access_that_may_be_ignored_goes_by_the_newer_call)
+START_TEST(optional_access_flags_use_the_newer_call)
 {
     const int access = ACCESS | IBV_ACCESS_RELAXED_ORDERING;
 
@@ -380,7 +380,7 @@ START_TEST(access_that_may_be_ignored_goes_by_the_newer_call)
 }
 END_TEST
 
-START_TEST(access_that_may_be_ignored_is_so_by_an_old_library)
+START_TEST(an_old_library_ignores_optional_access_flags)
 {
     use_library(VERBS_STAND_IN_DIR "/libold_verbs.so");
     ck_assert_int_eq(
@@ -393,7 +393,7 @@ START_TEST(access_that_may_be_ignored_is_so_by_an_old_library)
 }
 END_TEST
 
-/* What the device may say, and what the user is told. */
+/* Errors of the device, and the messages to the user. */
 static const struct {
     int              error;
     ucxpool_status_t status;
@@ -409,7 +409,7 @@ static const struct {
 
 #define NUM_REFUSALS ((int)(sizeof(refusals) / sizeof(refusals[0])))
 
-START_TEST(a_refusal_leaves_nothing_and_works_again)
+START_TEST(registration_can_be_retried_after_a_refusal)
 {
     char words[80];
 
@@ -434,7 +434,7 @@ START_TEST(a_refusal_leaves_nothing_and_works_again)
 }
 END_TEST
 
-START_TEST(what_was_registered_is_undone_from_the_end)
+START_TEST(a_failed_registration_is_undone_in_reverse_order)
 {
     verbs_library->refuse(NUM_REGIONS, ENOMEM, 0);
     ck_assert_int_eq(try_register(), UCXPOOL_ERR_NO_MEMORY);
@@ -443,7 +443,7 @@ START_TEST(what_was_registered_is_undone_from_the_end)
 }
 END_TEST
 
-START_TEST(the_limit_of_locked_memory_is_told)
+START_TEST(the_error_states_the_limit_of_locked_memory)
 {
     struct rlimit limit;
 
@@ -457,7 +457,7 @@ START_TEST(the_limit_of_locked_memory_is_told)
 }
 END_TEST
 
-START_TEST(no_memory_for_the_tables_leaves_nothing)
+START_TEST(a_failed_table_allocation_leaves_no_registration)
 {
     for (unsigned n = 1; n <= 2; n++) {
         calloc_fail_at = n;
@@ -470,8 +470,9 @@ START_TEST(no_memory_for_the_tables_leaves_nothing)
 }
 END_TEST
 
-/* The stand-in requires that memory is there when it is deregistered. */
-START_TEST(destroy_deregisters_what_is_registered_still)
+/* The stand-in requires that the memory still exists when it is
+ * deregistered. */
+START_TEST(destroy_deregisters_remaining_regions)
 {
     ucxpool_verbs_t *other;
 
@@ -485,13 +486,13 @@ START_TEST(destroy_deregisters_what_is_registered_still)
 }
 END_TEST
 
-START_TEST(nothing_is_deregistered_by_nobody)
+START_TEST(deregistering_null_does_nothing)
 {
     ck_assert_int_eq(ucxpool_verbs_deregister(NULL), UCXPOOL_OK);
 }
 END_TEST
 
-START_TEST(a_region_with_windows_is_kept_and_can_be_tried_again)
+START_TEST(a_region_with_memory_windows_can_be_deregistered_later)
 {
     ucxpool_verbs_piece_t piece;
     const struct ibv_mr  *mr;
@@ -517,7 +518,7 @@ START_TEST(a_region_with_windows_is_kept_and_can_be_tried_again)
 }
 END_TEST
 
-START_TEST(destroy_goes_on_where_a_region_has_windows)
+START_TEST(destroy_continues_past_a_region_with_memory_windows)
 {
     ucxpool_block_t block;
 
@@ -528,13 +529,13 @@ START_TEST(destroy_goes_on_where_a_region_has_windows)
     ck_assert_uint_eq(verbs_library->live(NULL), 1);
     pool = pair_pool("");
     verbs_library->bind(NULL);
-    exit(EXIT_SUCCESS); /* what stays registered is not the teardown's */
+    exit(EXIT_SUCCESS); /* the teardown would fail: a registration is left */
 }
 END_TEST
 
 static mem_verbs_counts_t counts;
 
-/* Without a pool: no UCX has loaded the library. */
+/* Without a pool, UCX has not loaded the library. */
 static ucxpool_status_t create_alone(void)
 {
     mem_regions_t    regions;
@@ -550,18 +551,18 @@ static ucxpool_status_t create_alone(void)
     return status;
 }
 
-START_TEST(a_process_without_libibverbs_is_told_so)
+START_TEST(a_process_without_libibverbs_gets_an_error)
 {
     unsetenv(MEM_VERBS_LIBRARY_VARIABLE);
     if (dlopen("libibverbs.so.1", RTLD_NOW | RTLD_NOLOAD) != NULL) {
-        return; /* something in this process has it */
+        return; /* another library of this process has loaded it */
     }
     ck_assert_int_eq(create_alone(), UCXPOOL_ERR_UNSUPPORTED);
     check_detail("libibverbs.so.1 is not loaded in this process");
 }
 END_TEST
 
-START_TEST(a_library_that_is_not_there_is_told)
+START_TEST(a_missing_library_is_reported)
 {
     setenv(MEM_VERBS_LIBRARY_VARIABLE, "/nonexistent/libibverbs.so", 1);
     ck_assert_int_eq(create_alone(), UCXPOOL_ERR_UNSUPPORTED);
@@ -569,7 +570,7 @@ START_TEST(a_library_that_is_not_there_is_told)
 }
 END_TEST
 
-START_TEST(another_library_is_told)
+START_TEST(a_library_without_the_symbols_is_reported)
 {
     setenv(MEM_VERBS_LIBRARY_VARIABLE, "libm.so.6", 1);
     ck_assert_int_eq(create_alone(), UCXPOOL_ERR_UNSUPPORTED);
@@ -582,7 +583,7 @@ END_TEST
 #define NUM_THREADS 4
 #define NUM_TURNS   50
 
-/* Two threads for each domain. */
+/* Two threads per domain. */
 static void *take_turns(void *argument)
 {
     struct ibv_pd        *pd = argument;
@@ -613,7 +614,7 @@ static void *take_turns(void *argument)
     return failed;
 }
 
-START_TEST(threads_register_when_they_like)
+START_TEST(threads_register_concurrently)
 {
     pthread_t threads[NUM_THREADS];
     void     *failed;
@@ -674,7 +675,7 @@ static unsigned num_files(void)
     return num;
 }
 
-/* How memory of each kind goes. */
+/* How memory of each kind is registered. */
 static const struct {
     const char *backing;
     const char *calls;
@@ -685,7 +686,7 @@ static const struct {
     {"host", "reg0 reg1 reg2 reg3", 4},
 };
 
-START_TEST(memory_of_a_gpu_goes_by_dmabuf_and_pinned_memory_by_its_address)
+START_TEST(gpu_memory_is_registered_by_dmabuf_and_pinned_memory_by_address)
 {
     bool         is_host = strcmp(gpu_kinds[_i].backing, "host") == 0;
     core_stats_t stats;
@@ -725,7 +726,7 @@ START_TEST(blocks_on_a_gpu_have_keys)
 }
 END_TEST
 
-START_TEST(without_dmabuf_a_kernel_that_knows_the_addresses_is_enough)
+START_TEST(without_dmabuf_peermem_is_enough)
 {
     static const char *const configurations[] = {
         "dmabuf=n", "without=cuMemGetHandleForAddressRange"};
@@ -742,7 +743,7 @@ START_TEST(without_dmabuf_a_kernel_that_knows_the_addresses_is_enough)
 }
 END_TEST
 
-START_TEST(an_old_library_takes_addresses)
+START_TEST(an_old_library_registers_by_address)
 {
     use_library(VERBS_STAND_IN_DIR "/libold_verbs.so");
     verbs_library->set_peermem(1);
@@ -756,7 +757,7 @@ START_TEST(an_old_library_takes_addresses)
 }
 END_TEST
 
-START_TEST(a_device_without_dmabuf_may_take_addresses)
+START_TEST(a_device_without_dmabuf_may_register_by_address)
 {
     unsigned files;
 
@@ -771,7 +772,7 @@ START_TEST(a_device_without_dmabuf_may_take_addresses)
 }
 END_TEST
 
-START_TEST(memory_that_goes_neither_way_is_told_why)
+START_TEST(the_error_gives_both_reasons_if_neither_way_works)
 {
     gpu_pool("vmm");
     verbs_library->refuse(1, EOPNOTSUPP, 1);
@@ -780,7 +781,7 @@ START_TEST(memory_that_goes_neither_way_is_told_why)
     check_detail("not by dmabuf: Operation not supported");
     check_detail("nvidia-peermem");
     check_nothing_is_registered();
-    /* The same, where the driver says it. */
+    /* The same with the reason given by the driver. */
     stand_in.fail_call("cuMemGetHandleForAddressRange", 1,
                        CUDA_ERROR_NOT_SUPPORTED);
     ck_assert_int_eq(try_register(), UCXPOOL_ERR_UNSUPPORTED);
@@ -789,7 +790,7 @@ START_TEST(memory_that_goes_neither_way_is_told_why)
 }
 END_TEST
 
-START_TEST(a_full_bar1_is_told_with_its_figures)
+START_TEST(the_error_for_a_full_bar1_states_its_size)
 {
     unsigned files;
 
@@ -811,7 +812,7 @@ START_TEST(a_full_bar1_is_told_with_its_figures)
 }
 END_TEST
 
-START_TEST(a_driver_that_gives_no_file_is_told)
+START_TEST(a_driver_without_dmabuf_export_is_reported)
 {
     gpu_pool("vmm");
     for (unsigned n = 2; n <= 4; n++) {
@@ -835,27 +836,27 @@ static TCase *host_case(void)
     tcase_add_test(tcase, every_region_is_registered_once);
     tcase_add_test(tcase, the_last_region_is_deregistered_first);
     tcase_add_test(tcase, a_block_has_the_keys_of_its_region);
-    tcase_add_test(tcase, bytes_inside_of_a_block_have_its_keys);
-    tcase_add_test(tcase, a_buffer_over_the_end_of_a_region_is_several_pieces);
-    tcase_add_test(tcase,
-                   a_scattered_buffer_has_the_keys_of_where_its_blocks_lie);
-    tcase_add_test(tcase, what_is_not_the_pools_has_no_keys);
-    tcase_add_test(tcase, several_domains_have_keys_of_their_own);
-    tcase_add_test(tcase, a_domain_is_registered_once_for_all_that_ask);
-    tcase_add_test(tcase, a_domain_has_one_kind_of_access);
-    tcase_add_test(tcase, access_that_regions_cannot_have_is_refused_at_once);
-    tcase_add_test(tcase, access_that_may_be_ignored_goes_by_the_newer_call);
-    tcase_add_test(tcase, access_that_may_be_ignored_is_so_by_an_old_library);
-    tcase_add_loop_test(tcase, a_refusal_leaves_nothing_and_works_again, 0,
+    tcase_add_test(tcase, bytes_inside_a_block_have_its_keys);
+    tcase_add_test(tcase, a_buffer_across_regions_has_several_pieces);
+    tcase_add_test(tcase, a_stitched_buffer_has_the_keys_of_its_blocks_regions);
+    tcase_add_test(tcase, memory_outside_the_pool_has_no_keys);
+    tcase_add_test(tcase, each_domain_has_its_own_keys);
+    tcase_add_test(tcase, a_domain_is_registered_once_for_all_callers);
+    tcase_add_test(tcase, a_domain_has_one_set_of_access_flags);
+    tcase_add_test(tcase, invalid_access_flags_are_rejected_at_once);
+    tcase_add_test(tcase, optional_access_flags_use_the_newer_call);
+    tcase_add_test(tcase, an_old_library_ignores_optional_access_flags);
+    tcase_add_loop_test(tcase, registration_can_be_retried_after_a_refusal, 0,
                         NUM_REFUSALS);
-    tcase_add_test(tcase, what_was_registered_is_undone_from_the_end);
-    tcase_add_test(tcase, the_limit_of_locked_memory_is_told);
-    tcase_add_test(tcase, no_memory_for_the_tables_leaves_nothing);
-    tcase_add_test(tcase, destroy_deregisters_what_is_registered_still);
-    tcase_add_test(tcase, nothing_is_deregistered_by_nobody);
-    tcase_add_test(tcase, a_region_with_windows_is_kept_and_can_be_tried_again);
-    tcase_add_test(tcase, destroy_goes_on_where_a_region_has_windows);
-    tcase_add_test(tcase, threads_register_when_they_like);
+    tcase_add_test(tcase, a_failed_registration_is_undone_in_reverse_order);
+    tcase_add_test(tcase, the_error_states_the_limit_of_locked_memory);
+    tcase_add_test(tcase, a_failed_table_allocation_leaves_no_registration);
+    tcase_add_test(tcase, destroy_deregisters_remaining_regions);
+    tcase_add_test(tcase, deregistering_null_does_nothing);
+    tcase_add_test(tcase,
+                   a_region_with_memory_windows_can_be_deregistered_later);
+    tcase_add_test(tcase, destroy_continues_past_a_region_with_memory_windows);
+    tcase_add_test(tcase, threads_register_concurrently);
     return tcase;
 }
 
@@ -863,9 +864,9 @@ static TCase *library_case(void)
 {
     TCase *tcase = tcase_create("library");
 
-    tcase_add_test(tcase, a_process_without_libibverbs_is_told_so);
-    tcase_add_test(tcase, a_library_that_is_not_there_is_told);
-    tcase_add_test(tcase, another_library_is_told);
+    tcase_add_test(tcase, a_process_without_libibverbs_gets_an_error);
+    tcase_add_test(tcase, a_missing_library_is_reported);
+    tcase_add_test(tcase, a_library_without_the_symbols_is_reported);
     return tcase;
 }
 
@@ -875,27 +876,25 @@ static TCase *gpu_case(void)
 
     tcase_add_checked_fixture(tcase, gpu_setup, gpu_teardown);
     tcase_add_loop_test(
-        tcase, memory_of_a_gpu_goes_by_dmabuf_and_pinned_memory_by_its_address,
+        tcase, gpu_memory_is_registered_by_dmabuf_and_pinned_memory_by_address,
         0, (int)(sizeof(gpu_kinds) / sizeof(gpu_kinds[0])));
     tcase_add_loop_test(tcase, blocks_on_a_gpu_have_keys, 0,
                         (int)(sizeof(gpu_kinds) / sizeof(gpu_kinds[0])));
-    tcase_add_test(tcase, an_old_library_takes_addresses);
-    tcase_add_test(tcase, a_device_without_dmabuf_may_take_addresses);
-    tcase_add_test(tcase, memory_that_goes_neither_way_is_told_why);
-    tcase_add_test(tcase, a_full_bar1_is_told_with_its_figures);
-    tcase_add_test(tcase, a_driver_that_gives_no_file_is_told);
+    tcase_add_test(tcase, an_old_library_registers_by_address);
+    tcase_add_test(tcase, a_device_without_dmabuf_may_register_by_address);
+    tcase_add_test(tcase, the_error_gives_both_reasons_if_neither_way_works);
+    tcase_add_test(tcase, the_error_for_a_full_bar1_states_its_size);
+    tcase_add_test(tcase, a_driver_without_dmabuf_export_is_reported);
     return tcase;
 }
 
-/* The driver is loaded once in a process. */
+/* The driver is loaded once per process. */
 static TCase *driver_case(void)
 {
     TCase *tcase = tcase_create("driver");
 
     tcase_add_checked_fixture(tcase, bare_setup, gpu_teardown);
-    tcase_add_loop_test(
-        tcase, without_dmabuf_a_kernel_that_knows_the_addresses_is_enough, 0,
-        2);
+    tcase_add_loop_test(tcase, without_dmabuf_peermem_is_enough, 0, 2);
     return tcase;
 }
 

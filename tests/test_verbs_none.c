@@ -1,4 +1,5 @@
-/* A library that was built without verbs: it says so, and does all else. */
+/* A library built without verbs: registration fails with advice, and everything
+ * else works. */
 #include "pair.h"
 
 #include "core/stats.h"
@@ -9,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-START_TEST(registering_is_answered_with_what_to_change)
+START_TEST(registration_fails_with_advice)
 {
     ucxpool_t       *pool  = pair_pool("LOG_LEVEL=none");
     ucxpool_verbs_t *verbs = NULL;
     core_stats_t     stats;
-    int              domain; /* nobody looks at it */
+    int              domain; /* never accessed */
 
     ck_assert_int_eq(
         ucxpool_verbs_register(pool, (struct ibv_pd *)&domain, 1, &verbs),
@@ -35,7 +36,7 @@ int main(void)
     SRunner *runner;
     int      num_failed;
 
-    tcase_add_test(tcase, registering_is_answered_with_what_to_change);
+    tcase_add_test(tcase, registration_fails_with_advice);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

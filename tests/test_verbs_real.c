@@ -1,7 +1,7 @@
 /*
- * The pool's keys on a real RDMA device: what one process writes into blocks of
- * another, and reads from them, is what lies there. Exit status 77 where there
- * is no device; Soft-RoCE will do.
+ * The pool's keys on a real RDMA device. One process writes into blocks of
+ * another and reads from them, and the data must be right. Exits with 77 if
+ * there is no device. Soft-RoCE is sufficient.
  */
 #include <config.h>
 
@@ -26,14 +26,14 @@
 
 #define BLOCK  ((size_t)64 << 10)
 #define REGION ((size_t)256 << 10)
-/* Most blocks are the user's, and lie in all four regions. */
+/* Most blocks belong to the user, and lie in all four regions. */
 #define SETTINGS   "WIRE=map SEND_SHARE=1 RECV_SHARE=1"
 #define NUM_BLOCKS 14u
 #define ACCESS \
     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
-/* One of the two processes: its pool, registered; and where the other's blocks
- * are. */
+/* One of the two processes: its registered pool, and the addresses of the
+ * other's blocks. */
 typedef struct rdma {
     two_t                 two;
     rdma_end_t            end;
@@ -43,7 +43,7 @@ typedef struct rdma {
     ucxpool_verbs_piece_t theirs[NUM_BLOCKS];
 } rdma_t;
 
-/* What a process fills a block with, so that each byte tells whose it is. */
+/* The content of a process's block. Each byte identifies the process. */
 static uint8_t byte_of(bool is_child, unsigned block, size_t offset)
 {
     return (uint8_t)(offset * 7 + offset / 251 + block * 31 +
@@ -72,7 +72,7 @@ static bool holds(const void *memory, unsigned block, size_t offset,
     return true;
 }
 
-/* Both processes are here, and have done what comes before. */
+/* A barrier of both processes. */
 static void meet(const rdma_t *rdma)
 {
     char byte = 0;
@@ -112,7 +112,7 @@ static void start(rdma_t *rdma)
     rdma_connect(&rdma->end, rdma->two.talk);
 }
 
-/* Domains, and with them devices, can be closed: nothing is left in them. */
+/* Closing the domains and devices succeeds, so nothing is left in them. */
 static void stop(rdma_t *rdma)
 {
     meet(rdma);
@@ -161,7 +161,7 @@ START_TEST(a_peer_reads_every_block)
 }
 END_TEST
 
-START_TEST(a_part_of_a_block_is_written_and_no_byte_beside_it)
+START_TEST(writing_a_part_of_a_block_changes_no_other_byte)
 {
     const size_t offset = 1001;
     const size_t length = 30011;
@@ -187,9 +187,9 @@ START_TEST(a_part_of_a_block_is_written_and_no_byte_beside_it)
 }
 END_TEST
 
-/* A buffer whose blocks lie apart has addresses that the device does not know;
- * its pieces have others. */
-START_TEST(a_scattered_buffer_is_written_from_piece_by_piece)
+/* The device does not know the addresses of a buffer with scattered blocks. Its
+ * pieces have other addresses. */
+START_TEST(a_stitched_buffer_is_sent_piece_by_piece)
 {
     ucxpool_verbs_piece_t piece;
     char                 *buffer;
@@ -228,7 +228,7 @@ START_TEST(a_scattered_buffer_is_written_from_piece_by_piece)
 }
 END_TEST
 
-START_TEST(keys_end_with_their_registration)
+START_TEST(keys_are_invalid_after_deregistration)
 {
     rdma_t rdma;
     int    status;
@@ -253,7 +253,7 @@ START_TEST(keys_end_with_their_registration)
 }
 END_TEST
 
-START_TEST(a_pool_is_destroyed_before_its_domain)
+START_TEST(a_pool_can_be_destroyed_before_its_domain)
 {
     rdma_end_t       end;
     ucxpool_verbs_t *verbs;
@@ -263,11 +263,11 @@ START_TEST(a_pool_is_destroyed_before_its_domain)
     ck_assert_int_eq(ucxpool_verbs_register(pool, end.pd, ACCESS, &verbs),
                      UCXPOOL_OK);
     ucxpool_destroy(pool);
-    rdma_close(&end); /* which requires that the domain is empty */
+    rdma_close(&end); /* requires that the domain is empty */
 }
 END_TEST
 
-START_TEST(two_domains_of_a_device_have_a_registration_each)
+START_TEST(each_domain_of_a_device_has_its_own_registration)
 {
     rdma_end_t            ends[2];
     ucxpool_verbs_t      *verbs[2];
@@ -300,8 +300,8 @@ START_TEST(two_domains_of_a_device_have_a_registration_each)
 }
 END_TEST
 
-/* A process without rights, and room for two of four regions. */
-START_TEST(the_limit_of_locked_memory_is_met_and_told)
+/* A process without privileges, and with room for two of four regions. */
+START_TEST(the_error_states_the_limit_of_locked_memory)
 {
     struct rlimit    limit = {2 * REGION + REGION / 2, RLIM_INFINITY};
     rdma_end_t       end;
@@ -352,8 +352,8 @@ static bool write_file(const char *path, const char *text)
     return good;
 }
 
-/* A control group that may have so many objects of the device, with this
- * process in it. */
+/* Move this process to a control group that may have so many objects of the
+ * device. */
 static bool enter_group(unsigned num_objects)
 {
     char text[128];
@@ -372,8 +372,9 @@ static void leave_group(void)
 }
 
 /* Domain, completion queue, queue pair, and two of four regions. Groups are
- * made only in the machine of ./run-rdma-tests, whose device is of software. */
-START_TEST(the_number_of_objects_of_a_group_is_met_and_told)
+ * created only in the machine of ./run-rdma-tests, which has a software
+ * device. */
+START_TEST(the_error_names_the_object_limit_of_a_control_group)
 {
     rdma_end_t       end;
     ucxpool_verbs_t *verbs = NULL;
@@ -392,7 +393,7 @@ START_TEST(the_number_of_objects_of_a_group_is_met_and_told)
     ck_assert_msg((strstr(ucxpool_error_detail(), "region 2 of 4") != NULL) &&
                       (strstr(ucxpool_error_detail(), "rdma.max") != NULL),
                   "%s", ucxpool_error_detail());
-    /* What the detail advises: larger regions. */
+    /* As the error detail advises: larger regions. */
     ucxpool_destroy(pool);
     pool = pair_pool("REGION_SIZE=512k");
     ck_assert_msg(ucxpool_verbs_register(pool, end.pd, ACCESS, &verbs) ==
@@ -404,7 +405,7 @@ START_TEST(the_number_of_objects_of_a_group_is_met_and_told)
 }
 END_TEST
 
-START_TEST(flags_that_the_device_does_not_take_are_told)
+START_TEST(flags_that_the_device_rejects_are_reported)
 {
     rdma_end_t       end;
     ucxpool_verbs_t *verbs;
@@ -416,7 +417,7 @@ START_TEST(flags_that_the_device_does_not_take_are_told)
         pool, end.pd, ACCESS | IBV_ACCESS_RELAXED_ORDERING, &verbs);
     ck_assert_msg(status == UCXPOOL_OK, "%s", ucxpool_error_detail());
     ck_assert_int_eq(ucxpool_verbs_deregister(verbs), UCXPOOL_OK);
-    /* A flag that no device knows. */
+    /* A flag that no device supports. */
     status = ucxpool_verbs_register(pool, end.pd, ACCESS | (1 << 19), &verbs);
     ck_assert_int_lt(status, 0);
     ck_assert_msg(strstr(ucxpool_error_detail(), rdma_device_name()) != NULL,
@@ -439,19 +440,20 @@ int main(void)
     }
     suite = suite_create("verbs_real");
     tcase = tcase_create("verbs_real");
-    /* UCX only has to bring two pools together, by what is surely there. */
+    /* UCX only has to connect the two pools, over transports that always
+     * exist. */
     setenv("UCX_TLS", "tcp,self", 0);
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, a_peer_writes_every_block);
     tcase_add_test(tcase, a_peer_reads_every_block);
-    tcase_add_test(tcase, a_part_of_a_block_is_written_and_no_byte_beside_it);
-    tcase_add_test(tcase, a_scattered_buffer_is_written_from_piece_by_piece);
-    tcase_add_test(tcase, keys_end_with_their_registration);
-    tcase_add_test(tcase, a_pool_is_destroyed_before_its_domain);
-    tcase_add_test(tcase, two_domains_of_a_device_have_a_registration_each);
-    tcase_add_test(tcase, the_limit_of_locked_memory_is_met_and_told);
-    tcase_add_test(tcase, the_number_of_objects_of_a_group_is_met_and_told);
-    tcase_add_test(tcase, flags_that_the_device_does_not_take_are_told);
+    tcase_add_test(tcase, writing_a_part_of_a_block_changes_no_other_byte);
+    tcase_add_test(tcase, a_stitched_buffer_is_sent_piece_by_piece);
+    tcase_add_test(tcase, keys_are_invalid_after_deregistration);
+    tcase_add_test(tcase, a_pool_can_be_destroyed_before_its_domain);
+    tcase_add_test(tcase, each_domain_of_a_device_has_its_own_registration);
+    tcase_add_test(tcase, the_error_states_the_limit_of_locked_memory);
+    tcase_add_test(tcase, the_error_names_the_object_limit_of_a_control_group);
+    tcase_add_test(tcase, flags_that_the_device_rejects_are_reported);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -1,4 +1,4 @@
-/* Virtual memory by hand, of the host and of a GPU. */
+/* Virtual memory management of the host and of a GPU. */
 #include <config.h>
 
 #include "calls.h"
@@ -24,7 +24,7 @@
 
 #define PAGE MEM_VMM_PAGE_SIZE
 
-/* What the tests of both kinds are called with. */
+/* Arguments for the tests of both kinds of memory. */
 enum { HOST, GPU, NUM_KINDS };
 
 static mem_vmm_t         *vmm;
@@ -32,7 +32,7 @@ static mem_cuda_device_t *device; /* NULL: host memory */
 static unsigned           num_fds;
 static size_t             mapped_size;
 
-/* The machine has no more than this; 0: what it has. */
+/* Simulated memory size of the machine; 0: the real one. */
 static size_t available;
 
 void __real_mem_system_query(mem_system_t *system);
@@ -112,7 +112,7 @@ static void destroy(void)
     }
 }
 
-/* Nothing is left. */
+/* Nothing is leaked. */
 static void stop(void)
 {
     bool is_real = (device != NULL) && cuda_is_real();
@@ -188,7 +188,7 @@ static void get(void *target, const char *source, size_t size)
     }
 }
 
-/* Every page of a range holds numbers of its own, at its start and its end. */
+/* Write a unique number at the start and the end of each page. */
 static void mark(char *address, size_t num, unsigned seed)
 {
     for (size_t i = 0; i < num; i++, seed++) {
@@ -230,7 +230,7 @@ static void teardown(void)
     calls_reset();
 }
 
-START_TEST(every_byte_of_a_chunk_holds_what_is_written)
+START_TEST(every_byte_of_a_chunk_can_be_written)
 {
     char       *written = malloc(3 * PAGE), *is_read = calloc(3, PAGE);
     char       *home;
@@ -275,7 +275,7 @@ START_TEST(two_mappings_of_a_chunk_show_the_same_bytes)
     check_marks(twin, 2, 100);
     mark(twin, 2, 200);
     check_marks(home, 2, 200);
-    /* One goes, the other stays. */
+    /* One mapping is removed; the other stays. */
     unmap(home, 2);
     check_marks(twin, 2, 200);
     unmap(twin, 2);
@@ -286,7 +286,8 @@ START_TEST(two_mappings_of_a_chunk_show_the_same_bytes)
 }
 END_TEST
 
-/* Chunks of several sizes, in another order than at home, one right twice. */
+/* Chunks of several sizes, in another order than they were created, one of them
+ * twice. */
 START_TEST(chunks_are_stitched_in_any_order)
 {
     static const size_t sizes[] = {1, 4, 1, 2};
@@ -329,7 +330,7 @@ START_TEST(chunks_are_stitched_in_any_order)
 }
 END_TEST
 
-START_TEST(addresses_are_used_again_for_another_chunk)
+START_TEST(addresses_are_reused_for_another_chunk)
 {
     mem_chunk_t a, b;
     char       *home;
@@ -393,7 +394,7 @@ START_TEST(a_large_range_costs_no_memory)
 }
 END_TEST
 
-/* Make one call again when it fails; it then works. */
+/* Repeat one call if it fails; the second time it must succeed. */
 #define TRY(_call) \
     do { \
         if ((_call) != UCXPOOL_OK) { \
@@ -402,7 +403,7 @@ END_TEST
         } \
     } while (0)
 
-/* Some of everything; how many calls failed. */
+/* Uses every function. Returns how many calls failed. */
 static unsigned use_all(void)
 {
     const mem_vmm_calls_t *to         = calls();
@@ -441,7 +442,7 @@ static unsigned use_all(void)
     return num_failed;
 }
 
-START_TEST(a_call_that_the_system_fails_can_be_made_again)
+START_TEST(a_failed_system_call_can_be_retried)
 {
     static const calls_name_t names[] = {CALLS_MMAP, CALLS_FALLOCATE};
     unsigned                  n, num;
@@ -464,7 +465,7 @@ START_TEST(a_call_that_the_system_fails_can_be_made_again)
 }
 END_TEST
 
-START_TEST(a_call_that_the_driver_fails_can_be_made_again)
+START_TEST(a_failed_driver_call_can_be_retried)
 {
     static const char *const names[] = {NULL, "cuMemUnmap", "cuCtxPushCurrent"};
     unsigned                 n, num;
@@ -487,7 +488,7 @@ START_TEST(a_call_that_the_driver_fails_can_be_made_again)
 }
 END_TEST
 
-START_TEST(what_cannot_be_created_leaves_nothing)
+START_TEST(a_failed_creation_leaks_nothing)
 {
     static const calls_name_t     names[]   = {CALLS_CALLOC, CALLS_MUTEX_INIT,
                                                CALLS_MEMFD_CREATE, CALLS_FTRUNCATE};
@@ -516,9 +517,9 @@ START_TEST(what_cannot_be_created_leaves_nothing)
 }
 END_TEST
 
-/* What follows is about host memory. */
+/* --- host memory ---------------------------------------------------------- */
 
-/* The file that all is in. */
+/* The file of all chunks. */
 static struct stat file(void)
 {
     char           name[64], path[64], target[128];
@@ -549,7 +550,7 @@ static size_t held(void)
     return (size_t)file().st_blocks * 512;
 }
 
-START_TEST(a_chunk_has_its_memory_from_the_start)
+START_TEST(a_chunk_allocates_its_memory_when_it_is_created)
 {
     mem_chunk_t chunk;
 
@@ -562,7 +563,7 @@ START_TEST(a_chunk_has_its_memory_from_the_start)
 }
 END_TEST
 
-START_TEST(memory_of_a_chunk_that_is_destroyed_is_the_systems)
+START_TEST(the_memory_of_a_destroyed_chunk_returns_to_the_system)
 {
     mem_chunk_t a, b;
     char       *home;
@@ -587,7 +588,7 @@ START_TEST(memory_of_a_chunk_that_is_destroyed_is_the_systems)
 }
 END_TEST
 
-START_TEST(a_new_chunk_is_empty)
+START_TEST(a_new_chunk_is_zeroed)
 {
     mem_chunk_t chunk;
     char       *home;
@@ -608,7 +609,7 @@ START_TEST(a_new_chunk_is_empty)
 }
 END_TEST
 
-START_TEST(the_file_stays_as_short_as_it_can)
+START_TEST(the_file_stays_as_short_as_possible)
 {
     mem_chunk_t chunks[8], kept;
 
@@ -629,8 +630,8 @@ START_TEST(the_file_stays_as_short_as_it_can)
 }
 END_TEST
 
-/* Each step of filling it. */
-START_TEST(a_chunk_that_is_filled_in_part_leaves_nothing)
+/* Fail each step of filling it. */
+START_TEST(a_partly_filled_chunk_leaks_nothing)
 {
     mem_chunk_t chunk = 0;
     unsigned    n;
@@ -654,7 +655,7 @@ START_TEST(a_chunk_that_is_filled_in_part_leaves_nothing)
 }
 END_TEST
 
-START_TEST(a_signal_while_memory_is_taken_or_given_back_is_nothing)
+START_TEST(a_signal_during_allocation_or_release_has_no_effect)
 {
     mem_chunk_t chunk;
 
@@ -670,7 +671,7 @@ START_TEST(a_signal_while_memory_is_taken_or_given_back_is_nothing)
 }
 END_TEST
 
-START_TEST(memory_that_cannot_be_given_back_is_used_again)
+START_TEST(memory_that_cannot_be_released_is_reused)
 {
     mem_chunk_t chunk, again;
 
@@ -689,7 +690,7 @@ START_TEST(memory_that_cannot_be_given_back_is_used_again)
 }
 END_TEST
 
-START_TEST(more_than_the_machine_has_is_not_begun)
+START_TEST(more_memory_than_the_machine_has_is_refused_at_once)
 {
     mem_chunk_t chunk = 0;
     uint64_t    total, is_free;
@@ -703,7 +704,7 @@ START_TEST(more_than_the_machine_has_is_not_begun)
     check_detail("6291456 are available");
     ck_assert_int_eq(calls()->sizes(vmm, &total, &is_free), UCXPOOL_OK);
     ck_assert_uint_eq(is_free, 3 * PAGE);
-    /* What nobody can tell. */
+    /* The size of the machine's memory is unknown. */
     available = SIZE_MAX;
     ck_assert_uint_gt(free_size(), 4 * PAGE);
     chunk = chunk_create(4);
@@ -712,7 +713,7 @@ START_TEST(more_than_the_machine_has_is_not_begun)
 }
 END_TEST
 
-START_TEST(the_limit_of_files_is_told_and_kills_nobody)
+START_TEST(a_file_size_limit_is_reported_and_raises_no_signal)
 {
     struct rlimit limit = {.rlim_cur = 3 * PAGE, .rlim_max = RLIM_INFINITY};
     mem_chunk_t   chunk = 0;
@@ -730,7 +731,7 @@ START_TEST(the_limit_of_files_is_told_and_kills_nobody)
 }
 END_TEST
 
-START_TEST(a_failed_mapping_tells_what_to_change)
+START_TEST(the_error_for_a_failed_mapping_gives_advice)
 {
     mem_chunk_t chunk;
     char       *home;
@@ -774,9 +775,9 @@ START_TEST(addresses_stay_reserved_when_a_chunk_is_unmapped)
 }
 END_TEST
 
-/* What follows is about a GPU. */
+/* --- GPU memory ----------------------------------------------------------- */
 
-START_TEST(memory_of_a_gpu_goes_and_comes_back)
+START_TEST(destroying_a_chunk_releases_its_gpu_memory)
 {
     mem_chunk_t chunk;
     uint64_t    before;
@@ -791,7 +792,7 @@ START_TEST(memory_of_a_gpu_goes_and_comes_back)
 }
 END_TEST
 
-START_TEST(more_than_a_gpu_has_is_no_memory)
+START_TEST(more_than_the_gpus_memory_is_out_of_memory)
 {
     mem_chunk_t chunk = 0;
 
@@ -817,7 +818,7 @@ START_TEST(a_gpu_without_virtual_memory_is_unsupported)
 }
 END_TEST
 
-START_TEST(a_driver_that_does_not_tell_its_granularity_is_an_error)
+START_TEST(an_unknown_granularity_is_an_error)
 {
     device_open("");
     stand_in.fail_call("cuMemGetAllocationGranularity", 1, CUDA_ERROR_UNKNOWN);
@@ -826,7 +827,7 @@ START_TEST(a_driver_that_does_not_tell_its_granularity_is_an_error)
 }
 END_TEST
 
-START_TEST(a_gpu_is_asked_only_for_what_it_can)
+START_TEST(unsupported_handle_types_are_not_requested)
 {
     static const char *const poor[] = {"gdr=n", "posix=n", "fabric=try",
                                        "fabric=y", "grain=64k"};
@@ -841,7 +842,7 @@ START_TEST(a_gpu_is_asked_only_for_what_it_can)
 }
 END_TEST
 
-START_TEST(a_chunk_can_be_had_as_a_file)
+START_TEST(a_chunk_can_be_exported_as_a_file)
 {
     mem_chunk_t chunk;
     int         fd = -1;
@@ -860,7 +861,7 @@ START_TEST(a_chunk_can_be_had_as_a_file)
 }
 END_TEST
 
-START_TEST(the_callers_context_is_left_as_it_was)
+START_TEST(the_callers_context_is_not_changed)
 {
     CUcontext now = NULL;
 
@@ -872,8 +873,8 @@ START_TEST(the_callers_context_is_left_as_it_was)
 }
 END_TEST
 
-/* Somebody in the process resets the device. */
-START_TEST(without_its_context_all_fails_and_nothing_crashes)
+/* Other code in the process resets the device. */
+START_TEST(calls_fail_without_crashing_after_the_context_is_lost)
 {
     mem_chunk_t  chunk = 0;
     mem_fence_t *fence, *put;
@@ -905,7 +906,7 @@ START_TEST(without_its_context_all_fails_and_nothing_crashes)
 }
 END_TEST
 
-/* Fences. Work waits until the test lets it go on. */
+/* Fences. Operations wait until the test allows them to run. */
 
 static CUdeviceptr memory;
 
@@ -975,7 +976,7 @@ static void step(unsigned num)
     }
 }
 
-START_TEST(a_fence_is_reached_when_the_stream_has_come_there)
+START_TEST(a_fence_is_reached_after_the_work_before_it)
 {
     mem_fence_t *fence;
     CUstream     stream = NULL;
@@ -989,9 +990,9 @@ START_TEST(a_fence_is_reached_when_the_stream_has_come_there)
         fence = fence_set(stream);
         post_work(stream);
         ck_assert(cuda_is_real() || !is_reached(fence));
-        step(1); /* the work */
+        step(1); /* runs the work */
         ck_assert(cuda_is_real() || !is_reached(fence));
-        step(1); /* the fence */
+        step(1); /* reaches the fence */
         ck_assert(cuda_is_real() || is_reached(fence));
         step(1);
         ck_assert_int_eq(calls()->fence_sync(vmm, fence), UCXPOOL_OK);
@@ -1005,7 +1006,7 @@ START_TEST(a_fence_is_reached_when_the_stream_has_come_there)
 }
 END_TEST
 
-START_TEST(who_waits_for_a_fence_comes_after_it)
+START_TEST(a_stream_waiting_for_a_fence_runs_after_it)
 {
     mem_fence_t *fence;
     CUstream     stream;
@@ -1022,9 +1023,9 @@ START_TEST(who_waits_for_a_fence_comes_after_it)
 }
 END_TEST
 
-/* It may be put, and be set elsewhere, before the stream that waits for it has
- * come there. */
-START_TEST(a_stream_that_waits_comes_after_the_other)
+/* The fence may be released and set elsewhere before the waiting stream reaches
+ * its wait. */
+START_TEST(a_waiting_stream_runs_after_the_other)
 {
     mem_fence_t *fence, *other, *behind;
     CUstream     a, b;
@@ -1041,10 +1042,10 @@ START_TEST(a_stream_that_waits_comes_after_the_other)
     other = fence_set(a);
     ck_assert_ptr_eq(other, fence);
     ck_assert(cuda_is_real() || !is_reached(behind));
-    step(1); /* work of a */
+    step(1); /* runs the work of a */
     ck_assert(cuda_is_real() || !is_reached(behind));
-    step(1); /* the first fence */
-    step(2); /* b waits no more */
+    step(1); /* reaches the first fence */
+    step(2); /* b no longer waits */
     ck_assert(cuda_is_real() || (is_reached(behind) && !is_reached(other)));
     ck_assert_int_eq(calls()->fence_sync(vmm, other), UCXPOOL_OK);
     ck_assert_int_eq(calls()->fence_sync(vmm, behind), UCXPOOL_OK);
@@ -1056,7 +1057,7 @@ START_TEST(a_stream_that_waits_comes_after_the_other)
 }
 END_TEST
 
-START_TEST(fences_are_used_again)
+START_TEST(fences_are_reused)
 {
     mem_fence_t *fences[5];
 
@@ -1080,7 +1081,7 @@ START_TEST(fences_are_used_again)
 }
 END_TEST
 
-START_TEST(a_fence_that_cannot_be_set_leaves_nothing)
+START_TEST(a_fence_that_cannot_be_set_is_released)
 {
     mem_fence_t *fence = NULL;
 
@@ -1156,70 +1157,69 @@ START_TEST(threads_do_not_disturb_each_other)
     if (_i == HOST) {
         ck_assert_uint_eq(held(), 0);
     }
-    /* A thread's stack may lie where addresses were reserved. */
+    /* A thread's stack may use addresses that were reserved before. */
     destroy();
 }
 END_TEST
 
 static void add_kinds(TCase *tcase)
 {
-    tcase_add_loop_test(tcase, every_byte_of_a_chunk_holds_what_is_written, 0,
+    tcase_add_loop_test(tcase, every_byte_of_a_chunk_can_be_written, 0,
                         NUM_KINDS);
     tcase_add_loop_test(tcase, two_mappings_of_a_chunk_show_the_same_bytes, 0,
                         NUM_KINDS);
     tcase_add_loop_test(tcase, chunks_are_stitched_in_any_order, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, addresses_are_used_again_for_another_chunk, 0,
+    tcase_add_loop_test(tcase, addresses_are_reused_for_another_chunk, 0,
                         NUM_KINDS);
     tcase_add_loop_test(tcase, a_range_starts_at_a_multiple_of_its_alignment, 0,
                         NUM_KINDS);
     tcase_add_loop_test(tcase, a_large_range_costs_no_memory, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, what_cannot_be_created_leaves_nothing, 0,
-                        NUM_KINDS);
+    tcase_add_loop_test(tcase, a_failed_creation_leaks_nothing, 0, NUM_KINDS);
     tcase_add_loop_test(tcase, threads_do_not_disturb_each_other, 0, NUM_KINDS);
 }
 
 static void add_host(TCase *tcase)
 {
-    tcase_add_test(tcase, a_call_that_the_system_fails_can_be_made_again);
-    tcase_add_test(tcase, a_chunk_has_its_memory_from_the_start);
-    tcase_add_test(tcase, memory_of_a_chunk_that_is_destroyed_is_the_systems);
-    tcase_add_test(tcase, a_new_chunk_is_empty);
-    tcase_add_test(tcase, the_file_stays_as_short_as_it_can);
-    tcase_add_loop_test(tcase, a_chunk_that_is_filled_in_part_leaves_nothing, 0,
-                        2);
+    tcase_add_test(tcase, a_failed_system_call_can_be_retried);
+    tcase_add_test(tcase, a_chunk_allocates_its_memory_when_it_is_created);
     tcase_add_test(tcase,
-                   a_signal_while_memory_is_taken_or_given_back_is_nothing);
-    tcase_add_test(tcase, memory_that_cannot_be_given_back_is_used_again);
-    tcase_add_test(tcase, more_than_the_machine_has_is_not_begun);
-    tcase_add_test(tcase, the_limit_of_files_is_told_and_kills_nobody);
-    tcase_add_test(tcase, a_failed_mapping_tells_what_to_change);
+                   the_memory_of_a_destroyed_chunk_returns_to_the_system);
+    tcase_add_test(tcase, a_new_chunk_is_zeroed);
+    tcase_add_test(tcase, the_file_stays_as_short_as_possible);
+    tcase_add_loop_test(tcase, a_partly_filled_chunk_leaks_nothing, 0, 2);
+    tcase_add_test(tcase, a_signal_during_allocation_or_release_has_no_effect);
+    tcase_add_test(tcase, memory_that_cannot_be_released_is_reused);
+    tcase_add_test(tcase, more_memory_than_the_machine_has_is_refused_at_once);
+    tcase_add_test(tcase, a_file_size_limit_is_reported_and_raises_no_signal);
+    tcase_add_test(tcase, the_error_for_a_failed_mapping_gives_advice);
     tcase_add_test(tcase, addresses_stay_reserved_when_a_chunk_is_unmapped);
 }
 
 static void add_gpu(TCase *tcase)
 {
-    tcase_add_test(tcase, memory_of_a_gpu_goes_and_comes_back);
-    tcase_add_test(tcase, more_than_a_gpu_has_is_no_memory);
-    tcase_add_test(tcase, a_chunk_can_be_had_as_a_file);
-    tcase_add_test(tcase, the_callers_context_is_left_as_it_was);
-    tcase_add_loop_test(
-        tcase, a_fence_is_reached_when_the_stream_has_come_there, 0, 2);
-    tcase_add_test(tcase, who_waits_for_a_fence_comes_after_it);
-    tcase_add_test(tcase, a_stream_that_waits_comes_after_the_other);
-    tcase_add_test(tcase, fences_are_used_again);
+    tcase_add_test(tcase, destroying_a_chunk_releases_its_gpu_memory);
+    tcase_add_test(tcase, more_than_the_gpus_memory_is_out_of_memory);
+    tcase_add_test(tcase, a_chunk_can_be_exported_as_a_file);
+    tcase_add_test(tcase, the_callers_context_is_not_changed);
+    tcase_add_loop_test(tcase, a_fence_is_reached_after_the_work_before_it, 0,
+                        2);
+    tcase_add_test(tcase, a_stream_waiting_for_a_fence_runs_after_it);
+    tcase_add_test(tcase, a_waiting_stream_runs_after_the_other);
+    tcase_add_test(tcase, fences_are_reused);
 }
 
-/* What a real driver cannot be told to do. */
+/* These failures cannot be injected into a real driver. */
 static void add_stand_in(TCase *tcase)
 {
-    tcase_add_test(tcase, a_call_that_the_driver_fails_can_be_made_again);
+    tcase_add_test(tcase, a_failed_driver_call_can_be_retried);
     tcase_add_loop_test(tcase, a_gpu_without_virtual_memory_is_unsupported, 0,
                         3);
+    tcase_add_test(tcase, an_unknown_granularity_is_an_error);
+    tcase_add_loop_test(tcase, unsupported_handle_types_are_not_requested, 0,
+                        5);
     tcase_add_test(tcase,
-                   a_driver_that_does_not_tell_its_granularity_is_an_error);
-    tcase_add_loop_test(tcase, a_gpu_is_asked_only_for_what_it_can, 0, 5);
-    tcase_add_test(tcase, without_its_context_all_fails_and_nothing_crashes);
-    tcase_add_test(tcase, a_fence_that_cannot_be_set_leaves_nothing);
+                   calls_fail_without_crashing_after_the_context_is_lost);
+    tcase_add_test(tcase, a_fence_that_cannot_be_set_is_released);
 }
 
 int main(void)

@@ -1,4 +1,5 @@
-/* The double of virtual memory: it must not let a mistake pass. */
+/* The test double of virtual memory must detect every violation of the
+ * contract. */
 #include <config.h>
 
 #include "vmm_double.h"
@@ -12,8 +13,8 @@
 #define PAGE MEM_VMM_PAGE_SIZE
 
 static mem_vmm_t *vmm;
-static char      *home;     /* eight pages of addresses */
-static char       names[4]; /* of streams */
+static char      *home;     /* a range of eight pages */
+static char       names[4]; /* their addresses stand for streams */
 
 #define STREAM(_i) ((void *)&names[_i])
 
@@ -91,7 +92,7 @@ static bool is_reached(mem_fence_t *fence)
     return vmm->calls->fence_is_reached(vmm, fence);
 }
 
-START_TEST(what_keeps_to_the_contract_passes)
+START_TEST(use_within_the_contract_passes)
 {
     mem_chunk_t a = made(0, 2), b = made(2, 1);
 
@@ -115,7 +116,7 @@ START_TEST(what_keeps_to_the_contract_passes)
 }
 END_TEST
 
-/* Mistakes, each of which ends the process. */
+/* Violations. Each of them ends the process. */
 
 static void map_of_no_chunk(void)
 {
@@ -279,7 +280,7 @@ static void use_in_two_streams(void)
     vmm_double_post(vmm, STREAM(1), home + 9, 1, NULL, NULL);
 }
 
-/* It happens to be done, but nobody has seen that. */
+/* The work happens to be done, but no call has confirmed it. */
 static void use_after_another_that_nobody_saw_end(void)
 {
     made(0, 1);
@@ -298,7 +299,7 @@ static void use_through_two_mappings(void)
     vmm_double_post(vmm, STREAM(1), home + PAGE, 10, NULL, NULL);
 }
 
-/* The fence stands before the second use. */
+/* The fence precedes the second use. */
 static void use_behind_a_fence_that_is_too_early(void)
 {
     mem_fence_t *fence;
@@ -321,7 +322,7 @@ static void unmap_of_what_is_used(void)
 static void touch_of_what_is_not_allowed(void)
 {
     map(home, chunk_create(1), 1);
-    /* A sanitizer would end it by something else than a signal. */
+    /* A sanitizer would handle the signal. */
     signal(SIGSEGV, SIG_DFL);
     *(volatile char *)home = 1;
 }
@@ -366,7 +367,7 @@ START_TEST(a_mistake_ends_the_process)
 }
 END_TEST
 
-START_TEST(what_is_not_allowed_cannot_be_touched)
+START_TEST(memory_without_permission_cannot_be_accessed)
 {
     touch_of_what_is_not_allowed();
 }
@@ -382,7 +383,7 @@ START_TEST(host_memory_has_no_fences)
 }
 END_TEST
 
-START_TEST(a_stream_stands_until_it_is_told_to_go_on)
+START_TEST(a_stopped_stream_runs_only_after_it_is_started)
 {
     mem_chunk_t  chunk = made(0, 1);
     mem_fence_t *fence;
@@ -397,7 +398,7 @@ START_TEST(a_stream_stands_until_it_is_told_to_go_on)
     ck_assert(!is_reached(fence));
     ck_assert_uint_eq(vmm_double_run(vmm, STREAM(0), 5), 1);
     ck_assert(is_reached(fence));
-    /* It has been seen, so that another may use it. */
+    /* The end has been observed, so another stream may use it. */
     vmm_double_post(vmm, STREAM(1), home, 10, NULL, NULL);
     vmm_double_sync(vmm, STREAM(1));
     vmm->calls->fence_put(vmm, fence);
@@ -413,7 +414,7 @@ static void note(void *arg)
     *(*end)++ = 'x';
 }
 
-START_TEST(work_is_done_when_its_stream_comes_to_it)
+START_TEST(work_is_done_in_stream_order)
 {
     mem_chunk_t chunk   = made(0, 1);
     char        text[3] = "";
@@ -431,7 +432,7 @@ START_TEST(work_is_done_when_its_stream_comes_to_it)
 }
 END_TEST
 
-START_TEST(a_stream_that_waits_goes_on_after_the_other)
+START_TEST(a_waiting_stream_continues_after_the_other)
 {
     mem_chunk_t  chunk = made(0, 1);
     mem_fence_t *fence, *behind;
@@ -453,8 +454,9 @@ START_TEST(a_stream_that_waits_goes_on_after_the_other)
 }
 END_TEST
 
-/* Behind a fence in the second stream lies what the second waited for. */
-START_TEST(order_goes_from_stream_to_stream)
+/* Work after a fence in the second stream also follows the work that this
+ * stream waited for. */
+START_TEST(order_is_transitive_across_streams)
 {
     mem_chunk_t  chunk = made(0, 1);
     mem_fence_t *fence;
@@ -476,7 +478,7 @@ START_TEST(order_goes_from_stream_to_stream)
 }
 END_TEST
 
-START_TEST(streams_that_use_different_bytes_do_not_meet)
+START_TEST(streams_that_use_different_bytes_do_not_conflict)
 {
     mem_chunk_t chunk = made(0, 2);
 
@@ -492,7 +494,7 @@ START_TEST(streams_that_use_different_bytes_do_not_meet)
 }
 END_TEST
 
-/* One round of everything; the status of what failed. */
+/* Calls every function once. Returns the status of the one that failed. */
 static ucxpool_status_t call_all(void)
 {
     const mem_vmm_calls_t *calls = vmm->calls;
@@ -539,7 +541,7 @@ err_release:
     return status;
 }
 
-START_TEST(every_call_that_can_fail_does_when_it_is_told)
+START_TEST(every_call_that_can_fail_fails_on_request)
 {
     for (unsigned n = 1; n <= VMM_CAN_FAIL; n++) {
         vmm_double_fail(vmm, VMM_LAST, n, UCXPOOL_ERR_IO);
@@ -560,7 +562,7 @@ START_TEST(every_call_that_can_fail_does_when_it_is_told)
 }
 END_TEST
 
-START_TEST(memory_ends_where_it_is_told)
+START_TEST(memory_is_limited_to_the_requested_size)
 {
     mem_chunk_t chunk, none;
     uint64_t    total, free_size;
@@ -587,20 +589,20 @@ int main(void)
     int      num_failed;
 
     tcase_add_checked_fixture(tcase, setup, NULL);
-    tcase_add_test(tcase, what_keeps_to_the_contract_passes);
+    tcase_add_test(tcase, use_within_the_contract_passes);
     tcase_add_loop_test_raise_signal(
         tcase, a_mistake_ends_the_process, SIGABRT, 0,
         (int)(sizeof(mistakes) / sizeof(mistakes[0])));
-    tcase_add_test_raise_signal(tcase, what_is_not_allowed_cannot_be_touched,
-                                SIGSEGV);
+    tcase_add_test_raise_signal(
+        tcase, memory_without_permission_cannot_be_accessed, SIGSEGV);
     tcase_add_test_raise_signal(tcase, host_memory_has_no_fences, SIGABRT);
-    tcase_add_test(tcase, a_stream_stands_until_it_is_told_to_go_on);
-    tcase_add_test(tcase, work_is_done_when_its_stream_comes_to_it);
-    tcase_add_test(tcase, a_stream_that_waits_goes_on_after_the_other);
-    tcase_add_test(tcase, order_goes_from_stream_to_stream);
-    tcase_add_test(tcase, streams_that_use_different_bytes_do_not_meet);
-    tcase_add_test(tcase, every_call_that_can_fail_does_when_it_is_told);
-    tcase_add_test(tcase, memory_ends_where_it_is_told);
+    tcase_add_test(tcase, a_stopped_stream_runs_only_after_it_is_started);
+    tcase_add_test(tcase, work_is_done_in_stream_order);
+    tcase_add_test(tcase, a_waiting_stream_continues_after_the_other);
+    tcase_add_test(tcase, order_is_transitive_across_streams);
+    tcase_add_test(tcase, streams_that_use_different_bytes_do_not_conflict);
+    tcase_add_test(tcase, every_call_that_can_fail_fails_on_request);
+    tcase_add_test(tcase, memory_is_limited_to_the_requested_size);
     suite_add_tcase(suite, tcase);
 
     srunner_run_all(runner, CK_ENV);

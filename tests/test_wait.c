@@ -1,4 +1,4 @@
-/* Waiting: what ends it. */
+/* Events that end a wait. */
 #include "pool/pool.h"
 
 #include <ucxpool/ucxpool.h>
@@ -9,7 +9,7 @@
 unsigned __real_pool_progress_all(ucxpool_t *pool);
 unsigned __wrap_pool_progress_all(ucxpool_t *pool);
 
-/* What the next call says that it moved, once. */
+/* Number of events that the next progress call reports, once. */
 static unsigned num_moved;
 
 unsigned __wrap_pool_progress_all(ucxpool_t *pool)
@@ -38,7 +38,7 @@ static void stop(void)
     ucxpool_destroy(pool);
 }
 
-START_TEST(what_moves_on_the_way_to_sleep_ends_a_wait)
+START_TEST(an_event_just_before_sleeping_ends_a_wait)
 {
     num_moved = 1;
     ck_assert_int_eq(ucxpool_wait(pool, 500000000), UCXPOOL_OK);
@@ -52,7 +52,7 @@ START_TEST(a_wait_for_nothing_times_out)
 }
 END_TEST
 
-START_TEST(arming_says_busy_when_something_moved)
+START_TEST(arming_returns_busy_after_an_event)
 {
     num_moved = 1;
     ck_assert_int_eq(ucxpool_arm(pool), UCXPOOL_ERR_BUSY);
@@ -68,9 +68,9 @@ int main(void)
     int      num_failed;
 
     tcase_add_checked_fixture(tcase, start, stop);
-    tcase_add_test(tcase, what_moves_on_the_way_to_sleep_ends_a_wait);
+    tcase_add_test(tcase, an_event_just_before_sleeping_ends_a_wait);
     tcase_add_test(tcase, a_wait_for_nothing_times_out);
-    tcase_add_test(tcase, arming_says_busy_when_something_moved);
+    tcase_add_test(tcase, arming_returns_busy_after_an_event);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

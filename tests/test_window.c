@@ -1,5 +1,5 @@
-/* Windows: memory that peers read and write by themselves, on both wires, by
- * all ways that need no GPU, and in memory of all origins. */
+/* Windows: memory that peers read and write by themselves. Tested on both
+ * wires, by all ways that need no GPU, and in memory of all origins. */
 #include "pair.h"
 #include "sealed.h"
 
@@ -11,12 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Where the window's memory comes from. */
+/* The origin of the window's memory. */
 typedef enum source { MALLOC, SEALED, HEAP, COMM } source_t;
 
 #define COMM_WAY 7
 
-/* Each test runs once for each. */
+/* Each test runs once for each way. */
 static const char *const ways[] = {
     "WIRE=map",
     "WIRE=map WINDOW_WAY=messages",
@@ -37,7 +37,7 @@ static const source_t sources[] = {MALLOC, MALLOC, MALLOC, MALLOC, MALLOC,
 #define BOTH       (UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE)
 #define MAX_PLACES ((size_t)20000)
 
-/* b owns the window, a reads and writes. */
+/* b owns the window; a reads and writes it. */
 static pair_t            pair;
 static uint8_t          *memory;
 static ucxpool_window_t *window;
@@ -93,7 +93,7 @@ static void make_window(int way, unsigned access)
     ck_assert_int_eq(ucxpool_window_export(window, access, blob), UCXPOOL_OK);
 }
 
-/* The pool has destroyed its own, and may be gone. */
+/* The pool has freed its own memory, and may have been destroyed. */
 static void free_memory(void)
 {
     if (origin == MALLOC) {
@@ -113,7 +113,7 @@ static void import(void)
 static void begin(int way, unsigned access)
 {
     pair_init(&pair, ways[way], ways[way]);
-    /* Under valgrind UCX may take longer over what is canceled. */
+    /* Under valgrind, UCX may take longer to complete canceled operations. */
     pair.a->drain_ns             = UCXPOOL_FOREVER;
     pair.b->drain_ns             = UCXPOOL_FOREVER;
     pair.a->windows->may_emulate = true; /* over tcp */
@@ -138,7 +138,7 @@ static unsigned num_peers(void)
     return attr.num_peers;
 }
 
-/* What was imported is given back, and nothing is left of it. */
+/* Release the import, and check that nothing is leaked. */
 static void end(void)
 {
     ucxpool_remote_release(remote);
@@ -167,8 +167,8 @@ static ucxpool_status_t post(bool is_write, const ucxpool_places_t *places,
                     : ucxpool_read(remote, places, data, params, request_p);
 }
 
-/* A request and its completion report the bytes of all places and no tag, by
- * whatever way they went. */
+/* A request and its completion report the total bytes of all places, and no
+ * tag, for every way. */
 static void check_reported(const ucxpool_request_t *request, uint64_t length)
 {
     ucxpool_request_attr_t attr;
@@ -234,7 +234,7 @@ START_TEST(a_buffer_is_read_and_written)
 }
 END_TEST
 
-/* Except by messages, where each one sends its places to the owner. */
+/* Except by messages: these send the places of each operation to the owner. */
 START_TEST(repeated_operations_allocate_nothing)
 {
     ucxpool_place_t  place  = {0, SIZE};
@@ -260,8 +260,8 @@ START_TEST(repeated_operations_allocate_nothing)
 }
 END_TEST
 
-/* Places in any order, of lengths that differ; and the memory for them cut in
- * another way. Returns the bytes of all. */
+/* Create places in any order and of different lengths, and memory for them that
+ * is split differently. Returns the total bytes. */
 static size_t make_places(ucxpool_place_t *places, size_t num)
 {
     size_t room   = SIZE / num;
@@ -305,7 +305,7 @@ static void gather(const ucxpool_place_t *places, size_t num, uint8_t *bytes)
     }
 }
 
-START_TEST(scattered_places_meet_segments_cut_otherwise)
+START_TEST(scattered_places_match_segments_split_differently)
 {
     static ucxpool_place_t   list[MAX_PLACES];
     static ucxpool_segment_t segments[MAX_PLACES];
@@ -335,7 +335,7 @@ START_TEST(scattered_places_meet_segments_cut_otherwise)
 }
 END_TEST
 
-START_TEST(even_places_meet_pieces)
+START_TEST(equal_places_match_pieces)
 {
     enum { NUM = 8000, LENGTH = 1000 };
     static uint64_t offsets[NUM];
@@ -368,7 +368,7 @@ START_TEST(even_places_meet_pieces)
 }
 END_TEST
 
-START_TEST(places_without_bytes_stand_anywhere)
+START_TEST(empty_places_are_allowed_anywhere)
 {
     uint8_t          bytes[1000], right[1000];
     ucxpool_place_t  list[] = {{5, 0},     {100, 600}, {SIZE, 0}, {0, 0},
@@ -389,7 +389,7 @@ START_TEST(places_without_bytes_stand_anywhere)
 }
 END_TEST
 
-START_TEST(nothing_is_read_and_written_too)
+START_TEST(empty_operations_succeed)
 {
     uint64_t         offsets[2] = {0, 0};
     ucxpool_place_t  empty      = {SIZE, 0};
@@ -407,7 +407,7 @@ START_TEST(nothing_is_read_and_written_too)
 }
 END_TEST
 
-START_TEST(many_operations_are_under_way_at_once)
+START_TEST(many_operations_are_pending_at_once)
 {
     enum { NUM = 300, LENGTH = 20000 };
     static uint8_t     bytes[NUM][LENGTH];
@@ -431,9 +431,10 @@ START_TEST(many_operations_are_under_way_at_once)
 }
 END_TEST
 
-/* More than an owner serves at a time. Each side has its rounds by itself, so
- * that one calls again when the other has not put away what it has answered. */
-START_TEST(an_owner_is_asked_again_before_it_has_put_away)
+/* More operations than an owner serves at a time. Both sides progress
+ * separately, so that one calls again before the other has released what it has
+ * answered. */
+START_TEST(an_owner_accepts_calls_before_it_has_released_earlier_ones)
 {
     enum { NUM = 200, LENGTH = 1000 };
     static uint8_t     bytes[NUM][LENGTH];
@@ -461,8 +462,9 @@ START_TEST(an_owner_is_asked_again_before_it_has_put_away)
 }
 END_TEST
 
-/* There is no credit and no room for it, so the owner has not heard of it. */
-START_TEST(one_that_ends_before_it_is_called_leaves_nothing)
+/* There is no credit or room to announce the operation, so the owner has not
+ * received it. */
+START_TEST(an_operation_canceled_before_its_call_leaves_nothing_behind)
 {
     static char        byte;
     uint8_t            bytes[5000] = {1};
@@ -500,7 +502,7 @@ START_TEST(one_that_ends_before_it_is_called_leaves_nothing)
 }
 END_TEST
 
-START_TEST(operations_that_are_posted_early_wait)
+START_TEST(operations_posted_before_the_import_completes_wait)
 {
     uint8_t            bytes[5000];
     ucxpool_place_t    place  = {10, sizeof(bytes)};
@@ -549,7 +551,7 @@ START_TEST(the_owner_is_notified)
         ck_assert_int_eq(post(is_write, &places, &data, &params, &request),
                          UCXPOOL_OK);
         pair_until(&pair, pair_ended(recv));
-        /* The bytes come before it. */
+        /* The data arrives before the notice. */
         ck_assert_mem_eq(bytes, memory, sizeof(bytes));
         ucxpool_request_query(recv, &attr, sizeof(attr));
         ck_assert_uint_eq(attr.metadata_length, 9);
@@ -561,8 +563,8 @@ START_TEST(the_owner_is_notified)
 }
 END_TEST
 
-/* The caller's own messages pass by those of windows. */
-START_TEST(no_receive_of_the_callers_takes_what_is_a_windows)
+/* The caller's own messages do not match those of windows. */
+START_TEST(receives_of_the_caller_do_not_match_window_messages)
 {
     enum { LENGTH = 100000 };
     static uint8_t     bytes[LENGTH], mine[LENGTH], sent[LENGTH];
@@ -595,7 +597,7 @@ START_TEST(no_receive_of_the_callers_takes_what_is_a_windows)
 }
 END_TEST
 
-/* --- what is refused ------------------------------------------------------ */
+/* --- rejected arguments --------------------------------------------------- */
 
 static void refuses(bool is_write, const ucxpool_places_t *places,
                     const ucxpool_data_t *data, ucxpool_status_t status,
@@ -609,7 +611,7 @@ static void refuses(bool is_write, const ucxpool_places_t *places,
                   ucxpool_error_detail());
 }
 
-START_TEST(what_does_not_fit_is_refused_at_once)
+START_TEST(operations_beyond_the_window_are_rejected_at_once)
 {
     uint8_t          bytes[100];
     uint64_t         offset     = SIZE - 50;
@@ -655,7 +657,7 @@ START_TEST(what_does_not_fit_is_refused_at_once)
 }
 END_TEST
 
-START_TEST(a_blob_allows_what_it_was_made_for)
+START_TEST(a_blob_allows_only_the_access_it_was_exported_for)
 {
     uint8_t          bytes[10];
     ucxpool_place_t  place  = {0, 10};
@@ -686,7 +688,7 @@ static void import_fails(ucxpool_status_t status, const char *words)
                   ucxpool_error_detail());
 }
 
-/* A byte of the blob that no damage has changed. */
+/* Change a byte of the blob, and fix its checksum. */
 static void forge(size_t byte, uint8_t bits)
 {
     window_blob_t forged;
@@ -697,7 +699,7 @@ static void forge(size_t byte, uint8_t bits)
     memcpy(blob, &forged, sizeof(forged));
 }
 
-START_TEST(every_wrong_bit_of_a_blob_is_refused)
+START_TEST(a_blob_with_any_bit_flipped_is_rejected)
 {
     uint8_t            bytes[10];
     ucxpool_request_t *innocent;
@@ -726,7 +728,7 @@ START_TEST(every_wrong_bit_of_a_blob_is_refused)
 }
 END_TEST
 
-START_TEST(a_blob_of_another_length_ends_the_import_alone)
+START_TEST(a_blob_of_another_length_fails_only_the_import)
 {
     ucxpool_remote_t *damaged;
 
@@ -750,7 +752,7 @@ START_TEST(a_blob_of_another_length_ends_the_import_alone)
 }
 END_TEST
 
-START_TEST(a_damaged_or_foreign_blob_is_refused)
+START_TEST(a_damaged_or_foreign_blob_is_rejected)
 {
     ucxpool_window_t *own;
     ucxpool_remote_t *none = NULL;
@@ -769,7 +771,7 @@ START_TEST(a_damaged_or_foreign_blob_is_refused)
                      UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_window_export(own, BOTH, blob), UCXPOOL_OK);
     import_fails(UCXPOOL_ERR_INVALID_PARAM, "of another pool");
-    /* Right but for the key, the number, or what it allows. */
+    /* Valid except for the key, the number, or the access. */
     for (size_t i = 0; i < 3; i++) {
         static const size_t bytes[] = {32, 24, 6};
 
@@ -790,7 +792,7 @@ START_TEST(a_damaged_or_foreign_blob_is_refused)
 }
 END_TEST
 
-START_TEST(what_no_window_can_be_is_refused)
+START_TEST(invalid_windows_are_rejected)
 {
     ucxpool_window_t *none = NULL;
     uint8_t           byte;
@@ -809,12 +811,12 @@ START_TEST(what_no_window_can_be_is_refused)
                      UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_int_eq(ucxpool_window_export(window, 4, blob),
                      UCXPOOL_ERR_INVALID_PARAM);
-    pair_cleanup(&pair); /* with the window */
+    pair_cleanup(&pair); /* including the window */
     free_memory();
 }
 END_TEST
 
-START_TEST(a_way_that_is_demanded_and_cannot_be_is_told)
+START_TEST(an_unavailable_required_way_is_reported)
 {
     pair_init(&pair, "WIRE=ucx WINDOW_WAY=direct", "WIRE=ucx");
     make_window(0, BOTH);
@@ -828,7 +830,7 @@ END_TEST
 
 /* --- ends ----------------------------------------------------------------- */
 
-START_TEST(a_revoked_window_is_touched_no_more)
+START_TEST(a_revoked_window_is_not_accessed)
 {
     enum { NUM = 20 };
     static uint8_t     bytes[NUM][1 << 20];
@@ -867,7 +869,7 @@ START_TEST(a_revoked_window_is_touched_no_more)
 }
 END_TEST
 
-/* The window has been destroyed. */
+/* Clean up after the window has been destroyed. */
 static void end_destroyed(void)
 {
     ucxpool_remote_release(remote);
@@ -879,8 +881,8 @@ static void end_destroyed(void)
     free_memory();
 }
 
-/* The importer is a pool of this thread, so it makes no progress meanwhile. On
- * `map` it need not. */
+/* The importer's pool is driven by this thread, so it makes no progress during
+ * destroy. On `map` it need not. */
 START_TEST(destroy_does_not_wait_for_an_importer_that_does_not_copy)
 {
     static uint8_t     bytes[4 << 20];
@@ -953,8 +955,8 @@ START_TEST(pool_destroy_abandons_an_importer_that_copies_for_too_long)
 }
 END_TEST
 
-/* Its revocation is known before the message about it is. */
-START_TEST(nothing_is_copied_once_the_owner_has_withdrawn)
+/* The revocation is visible before the message about it arrives. */
+START_TEST(nothing_is_copied_after_the_owner_has_revoked)
 {
     static uint8_t     bytes[100];
     ucxpool_place_t    place  = {0, sizeof(bytes)};
@@ -978,7 +980,7 @@ START_TEST(nothing_is_copied_once_the_owner_has_withdrawn)
 }
 END_TEST
 
-START_TEST(a_canceled_operation_leaves_nothing)
+START_TEST(a_canceled_operation_leaves_nothing_behind)
 {
     enum { LENGTH = 4 << 20 };
     uint8_t           *bytes  = malloc(LENGTH);
@@ -1043,8 +1045,8 @@ START_TEST(operations_end_with_their_channel)
 }
 END_TEST
 
-/* As their requests are nobody's, each can be used again at once. */
-START_TEST(operations_that_wait_their_turn_end_with_their_channel)
+/* Their requests have been released, so each can be reused at once. */
+START_TEST(queued_operations_end_with_their_channel)
 {
     static uint8_t   bytes[1000];
     ucxpool_place_t  place  = {0, sizeof(bytes)};
@@ -1070,7 +1072,7 @@ START_TEST(operations_that_wait_their_turn_end_with_their_channel)
 }
 END_TEST
 
-START_TEST(pools_go_with_what_was_left)
+START_TEST(pools_are_destroyed_with_pending_operations)
 {
     enum { LENGTH = 4 << 20 };
     uint8_t         *bytes  = malloc(LENGTH);
@@ -1091,7 +1093,7 @@ START_TEST(pools_go_with_what_was_left)
 }
 END_TEST
 
-START_TEST(memory_that_is_gone_is_an_error)
+START_TEST(unmapped_window_memory_is_an_error)
 {
     uint8_t            bytes[100];
     ucxpool_place_t    place  = {0, 100};
@@ -1103,7 +1105,7 @@ START_TEST(memory_that_is_gone_is_an_error)
     ck_assert_int_eq(asked().way, pair_has_pidfd() ? UCXPOOL_WAY_PROCESS
                                                    : UCXPOOL_WAY_MESSAGES);
     if (asked().way == UCXPOOL_WAY_PROCESS) {
-        remote->address = 16; /* where nobody has memory */
+        remote->address = 16; /* never mapped */
         ck_assert_int_eq(post(false, &places, &data, NULL, &request),
                          UCXPOOL_OK);
         ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_ERR_IO);
@@ -1117,40 +1119,42 @@ static void add_operations(TCase *tcase)
     tcase_add_loop_test(tcase, a_buffer_is_read_and_written, 0, NUM_WAYS);
     tcase_add_loop_test(tcase, repeated_operations_allocate_nothing, 0,
                         NUM_WAYS);
-    tcase_add_loop_test(tcase, scattered_places_meet_segments_cut_otherwise, 0,
-                        NUM_WAYS);
-    tcase_add_loop_test(tcase, even_places_meet_pieces, 0, NUM_WAYS);
-    tcase_add_loop_test(tcase, places_without_bytes_stand_anywhere, 0,
-                        NUM_WAYS);
-    tcase_add_loop_test(tcase, nothing_is_read_and_written_too, 0, NUM_WAYS);
-    tcase_add_loop_test(tcase, many_operations_are_under_way_at_once, 0,
-                        NUM_WAYS);
-    tcase_add_loop_test(tcase, operations_that_are_posted_early_wait, 0,
-                        NUM_WAYS);
-    tcase_add_loop_test(tcase, an_owner_is_asked_again_before_it_has_put_away,
-                        0, NUM_WAYS);
-    tcase_add_loop_test(tcase, one_that_ends_before_it_is_called_leaves_nothing,
-                        0, NUM_WAYS);
-    tcase_add_loop_test(tcase, the_owner_is_notified, 0, NUM_WAYS);
     tcase_add_loop_test(
-        tcase, no_receive_of_the_callers_takes_what_is_a_windows, 0, NUM_WAYS);
-    tcase_add_loop_test(tcase, what_does_not_fit_is_refused_at_once, 0,
+        tcase, scattered_places_match_segments_split_differently, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase, equal_places_match_pieces, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase, empty_places_are_allowed_anywhere, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase, empty_operations_succeed, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase, many_operations_are_pending_at_once, 0,
                         NUM_WAYS);
-    tcase_add_loop_test(tcase, a_blob_allows_what_it_was_made_for, 0, NUM_WAYS);
-    tcase_add_loop_test(tcase, every_wrong_bit_of_a_blob_is_refused, 0,
+    tcase_add_loop_test(
+        tcase, operations_posted_before_the_import_completes_wait, 0, NUM_WAYS);
+    tcase_add_loop_test(
+        tcase, an_owner_accepts_calls_before_it_has_released_earlier_ones, 0,
+        NUM_WAYS);
+    tcase_add_loop_test(
+        tcase, an_operation_canceled_before_its_call_leaves_nothing_behind, 0,
+        NUM_WAYS);
+    tcase_add_loop_test(tcase, the_owner_is_notified, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase,
+                        receives_of_the_caller_do_not_match_window_messages, 0,
                         NUM_WAYS);
-    tcase_add_loop_test(tcase, a_blob_of_another_length_ends_the_import_alone,
+    tcase_add_loop_test(
+        tcase, operations_beyond_the_window_are_rejected_at_once, 0, NUM_WAYS);
+    tcase_add_loop_test(
+        tcase, a_blob_allows_only_the_access_it_was_exported_for, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase, a_blob_with_any_bit_flipped_is_rejected, 0,
+                        NUM_WAYS);
+    tcase_add_loop_test(tcase, a_blob_of_another_length_fails_only_the_import,
                         0, NUM_WAYS);
-    tcase_add_loop_test(tcase, a_damaged_or_foreign_blob_is_refused, 0,
+    tcase_add_loop_test(tcase, a_damaged_or_foreign_blob_is_rejected, 0,
                         NUM_WAYS);
-    tcase_add_loop_test(tcase, what_no_window_can_be_is_refused, 0, 1);
+    tcase_add_loop_test(tcase, invalid_windows_are_rejected, 0, 1);
 }
 
 static void add_ends(TCase *tcase)
 {
-    tcase_add_test(tcase, a_way_that_is_demanded_and_cannot_be_is_told);
-    tcase_add_loop_test(tcase, a_revoked_window_is_touched_no_more, 0,
-                        NUM_WAYS);
+    tcase_add_test(tcase, an_unavailable_required_way_is_reported);
+    tcase_add_loop_test(tcase, a_revoked_window_is_not_accessed, 0, NUM_WAYS);
     tcase_add_loop_test(
         tcase, destroy_does_not_wait_for_an_importer_that_does_not_copy, 0,
         NUM_WAYS);
@@ -1160,16 +1164,16 @@ static void add_ends(TCase *tcase)
     tcase_add_loop_test(
         tcase, pool_destroy_abandons_an_importer_that_copies_for_too_long, 0,
         NUM_WAYS);
-    tcase_add_loop_test(tcase, nothing_is_copied_once_the_owner_has_withdrawn,
-                        0, NUM_WAYS);
-    tcase_add_loop_test(tcase, a_canceled_operation_leaves_nothing, 0,
+    tcase_add_loop_test(tcase, nothing_is_copied_after_the_owner_has_revoked, 0,
+                        NUM_WAYS);
+    tcase_add_loop_test(tcase, a_canceled_operation_leaves_nothing_behind, 0,
                         NUM_WAYS);
     tcase_add_loop_test(tcase, operations_end_with_their_channel, 0, NUM_WAYS);
-    tcase_add_loop_test(tcase,
-                        operations_that_wait_their_turn_end_with_their_channel,
-                        0, NUM_WAYS);
-    tcase_add_loop_test(tcase, pools_go_with_what_was_left, 0, NUM_WAYS);
-    tcase_add_test(tcase, memory_that_is_gone_is_an_error);
+    tcase_add_loop_test(tcase, queued_operations_end_with_their_channel, 0,
+                        NUM_WAYS);
+    tcase_add_loop_test(tcase, pools_are_destroyed_with_pending_operations, 0,
+                        NUM_WAYS);
+    tcase_add_test(tcase, unmapped_window_memory_is_an_error);
 }
 
 int main(void)

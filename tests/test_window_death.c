@@ -1,4 +1,4 @@
-/* Windows between two processes, one of which ends, stands still, or sleeps. */
+/* Windows between two processes. One of them dies, stops, or sleeps. */
 #include "slow.h"
 
 #include "pair.h"
@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MAPPED 3 /* memory of a file that both map */
+#define MAPPED 3 /* memory of a file that both sides map */
 
 static const char *const ways[] = {
     "WIRE=map",
@@ -23,7 +23,7 @@ static const char *const ways[] = {
     "WIRE=ucx",
     [MAPPED] = "WIRE=map WINDOW_WAY=direct",
 };
-/* Where the machine has RDMA, and is a slow one. */
+/* For machines with RDMA, and slow ones. */
 static const char *const rdma_ways[] = {"WIRE=ucx WINDOW_WAY=direct"};
 
 static bool has_rdma(void)
@@ -39,7 +39,7 @@ static bool has_rdma(void)
 #define LANES  4
 #define MINUTE UINT64_C(60000000000)
 
-/* The owner gives its window; the importer takes it. */
+/* The owner exports its window; the importer imports it. */
 typedef struct side {
     two_t             two;
     uint8_t          *memory;
@@ -109,7 +109,7 @@ static void begin(side_t *side, int way, bool child_owns)
     }
 }
 
-/* Until it is killed, or told to stop by a byte. */
+/* Until it is killed, or receives a byte that tells it to stop. */
 static void operate_for_ever(side_t *side)
 {
     ucxpool_request_t *requests[LANES] = {NULL};
@@ -131,7 +131,7 @@ static void operate_for_ever(side_t *side)
     _exit(0);
 }
 
-/* Without pidfd one that is not waited for counts as alive. */
+/* Without a pidfd, a process that has not been reaped counts as alive. */
 static void kill_child(side_t *side)
 {
     int status;
@@ -177,7 +177,7 @@ static void until_imported(side_t *side)
     }
 }
 
-/* All blocks are back. */
+/* All blocks have been returned. */
 static void check_whole(side_t *side)
 {
     uint64_t late = pair_deadline();
@@ -189,7 +189,7 @@ static void check_whole(side_t *side)
     two_check(ucxpool_check(side->two.pool) == UCXPOOL_OK);
 }
 
-START_TEST(an_owner_has_its_memory_back_when_a_peer_is_killed)
+START_TEST(an_owner_gets_its_memory_back_when_a_peer_is_killed)
 {
     side_t   side;
     unsigned rounds;
@@ -263,7 +263,7 @@ START_TEST(a_window_is_revoked_under_a_busy_peer)
     until_imported(&side);
     progress_for(side.two.pool, 3000);
     pair_destroy_window(side.window);
-    /* Its memory may go at once. */
+    /* The memory may be reused at once. */
     memset(side.memory, 0x77, SIZE);
     progress_for(side.two.pool, 3000);
     for (size_t i = 1; i < SIZE; i *= 2) {
@@ -274,8 +274,8 @@ START_TEST(a_window_is_revoked_under_a_busy_peer)
 }
 END_TEST
 
-/* Writes until that fails, which the owner is told. At each number of rounds of
- * progress the process stops, until the owner lets it go on. */
+/* Writes until a write fails, and notifies the owner of that. After the given
+ * number of progress rounds, the process stops until the owner continues it. */
 static void write_and_stop(side_t *side, unsigned stop_after)
 {
     ucxpool_request_t *request = NULL;
@@ -313,7 +313,7 @@ static void wait_until_stopped(side_t *side)
     two_check(WIFSTOPPED(status));
 }
 
-/* The memory is the owner's alone. The importer goes on, and ends. */
+/* Only the owner uses the memory. The importer continues, and ends. */
 static void check_nothing_is_written(side_t *side, ucxpool_t *pool)
 {
     char byte;
@@ -332,7 +332,7 @@ static void check_nothing_is_written(side_t *side, ucxpool_t *pool)
     two_check(memcmp(side->memory, side->memory + 1, SIZE - 1) == 0);
 }
 
-/* It is stopped between two steps of a copy: on `map` that is seen. */
+/* It is stopped between two steps of a copy. On `map` the owner sees that. */
 START_TEST(destroy_does_not_wait_for_a_stopped_importer)
 {
     side_t side;
@@ -348,7 +348,7 @@ START_TEST(destroy_does_not_wait_for_a_stopped_importer)
 }
 END_TEST
 
-START_TEST(pool_destroy_leaves_no_importer_that_writes)
+START_TEST(no_importer_writes_after_pool_destroy)
 {
     side_t side;
 
@@ -382,7 +382,7 @@ START_TEST(pool_destroy_waits_for_importers_that_copy)
 }
 END_TEST
 
-/* The owner of a window: after the import it makes no progress. */
+/* The owner of a window. It makes no progress after the import. */
 static void only_own(side_t *side)
 {
     char byte;
@@ -394,7 +394,7 @@ static void only_own(side_t *side)
     two_cleanup(&side->two);
 }
 
-START_TEST(the_owner_need_not_do_anything_within_a_host)
+START_TEST(the_owner_need_not_make_progress_within_a_host)
 {
     side_t                side;
     ucxpool_request_t    *request;
@@ -437,20 +437,19 @@ int main(void)
     rounds = has_rdma() ? 3 : rounds;
     tcase_set_timeout(tcase, 100);
     tcase_add_loop_test(
-        tcase, an_owner_has_its_memory_back_when_a_peer_is_killed, 0, rounds);
+        tcase, an_owner_gets_its_memory_back_when_a_peer_is_killed, 0, rounds);
     tcase_add_loop_test(tcase, operations_end_when_the_owner_is_killed, 0,
                         rounds);
     tcase_add_loop_test(tcase, a_window_is_revoked_under_a_busy_peer, 0,
                         NUM_WAYS);
     tcase_add_loop_test(tcase, destroy_does_not_wait_for_a_stopped_importer, 0,
                         few);
-    tcase_add_loop_test(tcase, pool_destroy_leaves_no_importer_that_writes, 0,
-                        few);
+    tcase_add_loop_test(tcase, no_importer_writes_after_pool_destroy, 0, few);
     tcase_add_loop_test(tcase, pool_destroy_waits_for_importers_that_copy, 0,
                         few);
     if (!has_rdma()) {
-        tcase_add_loop_test(tcase, the_owner_need_not_do_anything_within_a_host,
-                            0, 2);
+        tcase_add_loop_test(
+            tcase, the_owner_need_not_make_progress_within_a_host, 0, 2);
     }
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);

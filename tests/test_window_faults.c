@@ -1,8 +1,7 @@
 /*
- * Windows when calls fail: the n-th, for each n, of the allocator, of UCX, and
- * of the system, in a life of a window from its creation to its end. Whatever
- * fails is told in words, no block and no descriptor is lost, and the pools go
- * on.
+ * Windows with failing calls: the n-th call of the allocator, of UCX and of the
+ * system, for each n, over the life of a window. Each failure has an error
+ * text, no block or descriptor is leaked, and the pools still work.
  */
 #include <config.h>
 
@@ -24,7 +23,7 @@ static const char *const ways[] = {
 };
 #define NUM_WAYS ((int)(sizeof(ways) / sizeof(ways[0])))
 
-/* What fails; a way on which it is called, or NUM_WAYS: on all. */
+/* The failing call, and the way that makes it; NUM_WAYS: all ways make it. */
 static const struct {
     calls_name_t name;
     int          error;
@@ -42,7 +41,7 @@ static const struct {
 #define BOTH       (UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE)
 #define TAG        UINT64_C(5)
 
-/* b owns the window, a reads and writes. */
+/* b owns the window; a reads and writes it. */
 static pair_t            pair;
 static uint8_t           memory[SIZE];
 static uint8_t           bytes[SIZE];
@@ -51,7 +50,7 @@ static size_t            length;
 static ucxpool_window_t *window;
 static ucxpool_remote_t *remote;
 
-/* Check itself allocates: it is asked only when something is wrong. */
+/* Check allocates too: it is called only on failure. */
 #define require(_condition) \
     do { \
         if (!(_condition)) { \
@@ -60,8 +59,8 @@ static ucxpool_remote_t *remote;
         } \
     } while (0)
 
-/* Of lengths that all differ from their neighbours': a list of lengths that
- * does not fit in a descriptor. */
+/* Adjacent lengths all differ, so that the list of lengths does not fit in a
+ * descriptor. */
 static void make_places(void)
 {
     length = 0;
@@ -102,7 +101,7 @@ static ucxpool_status_t finish(ucxpool_request_t *request)
     return attr.status;
 }
 
-/* With a notice to the owner, which comes if all went well. */
+/* With a notice to the owner, which arrives if all succeeded. */
 static ucxpool_status_t move(bool is_write)
 {
     ucxpool_places_t         list   = ucxpool_places(places, NUM_PLACES);
@@ -128,7 +127,7 @@ static ucxpool_status_t move(bool is_write)
     return status;
 }
 
-/* The two notices of two operations. */
+/* Receive the notices of two operations. */
 static ucxpool_status_t take_notices(void)
 {
     ucxpool_status_t   status = UCXPOOL_OK;
@@ -160,7 +159,7 @@ static ucxpool_status_t import(void)
     return check_detail(attr.status, attr.reason);
 }
 
-/* From its creation to its end; the first error is returned. */
+/* A window from its creation to its end. Returns the first error. */
 static ucxpool_status_t live(void)
 {
     ucxpool_status_t status;
@@ -183,7 +182,7 @@ static ucxpool_status_t live(void)
     return status;
 }
 
-/* What was lost is a channel at the most, which ends in progress. */
+/* At most a channel has failed, which progress ends. */
 static void mend(void)
 {
     pair_progress(&pair);
@@ -217,7 +216,7 @@ static bool live_with_failure(int way, int failure, unsigned n)
     return has_failed;
 }
 
-START_TEST(a_call_that_fails_is_told_and_costs_nothing)
+START_TEST(a_failed_call_is_reported_and_leaks_nothing)
 {
     int      way     = _i / NUM_FAILURES;
     int      failure = _i % NUM_FAILURES;
@@ -225,7 +224,7 @@ START_TEST(a_call_that_fails_is_told_and_costs_nothing)
     unsigned num_fds;
 
     make_places();
-    /* What is taken once, by UCX for example, is taken now. */
+    /* Calls that are made only once, for example by UCX, are made here. */
     (void)live_with_failure(way, failure, 0);
     num_fds = calls_num_fds();
     while (live_with_failure(way, failure, ++n)) {
@@ -245,9 +244,9 @@ static ucxpool_way_t way_of_remote(void)
     return attr.way;
 }
 
-/* A filter of system calls may deny one of the two ways to copy. What cannot be
- * copied goes by messages. */
-START_TEST(denied_copies_go_by_messages)
+/* A seccomp filter may deny one of the two ways to copy. Then messages are
+ * used. */
+START_TEST(denied_copies_fall_back_to_messages)
 {
     bool denies_reads = (_i == 1);
 
@@ -284,9 +283,9 @@ int main(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, NULL, calls_reset);
-    tcase_add_loop_test(tcase, a_call_that_fails_is_told_and_costs_nothing, 0,
+    tcase_add_loop_test(tcase, a_failed_call_is_reported_and_leaks_nothing, 0,
                         NUM_WAYS * NUM_FAILURES);
-    tcase_add_loop_test(tcase, denied_copies_go_by_messages, 0, 2);
+    tcase_add_loop_test(tcase, denied_copies_fall_back_to_messages, 0, 2);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);

@@ -1,7 +1,7 @@
 /*
- * A peer that has proven who it is and breaks the rules of windows, over the
- * `map` wire: its channel fails, or it is refused; no byte outside of what it
- * was given is read or written, and the window is its owner's again.
+ * An authenticated peer that violates the rules of windows, over the `map`
+ * wire. Its channel fails, or its operation is rejected. No byte outside the
+ * granted memory is read or written, and the owner gets the window back.
  */
 #include <config.h>
 
@@ -25,7 +25,7 @@ static uint8_t           memory[SIZE];
 static ucxpool_window_t *window;
 static uint64_t          sequence;
 
-/* --- what the peer says --------------------------------------------------- */
+/* --- messages of the peer ------------------------------------------------- */
 
 static void open_window(uint64_t number, unsigned access, uint8_t twist)
 {
@@ -41,7 +41,7 @@ static void open_window(uint64_t number, unsigned access, uint8_t twist)
     hostile_let_read(&hostile);
 }
 
-/* A grant that it was given rightly. */
+/* Obtain a valid grant. */
 static uint64_t get_grant(unsigned access)
 {
     open_window(window->number, access, 0);
@@ -70,7 +70,7 @@ typedef struct told {
     ucxpool_place_t place;
 } told_t;
 
-/* A CALL of one place. */
+/* A CALL with one place. */
 static told_t told(uint64_t grant, proto_call_kind_t kind, uint64_t offset,
                    uint64_t length)
 {
@@ -95,8 +95,7 @@ static bool is_served(void)
     return !base_list_is_empty(&hostile.victim->windows->served);
 }
 
-/* --- the victim's own import, of a window that the peer does not have ------
- */
+/* --- the victim's own import of a window that the peer does not have ------ */
 
 static ucxpool_remote_t *import(void)
 {
@@ -128,7 +127,7 @@ static void say_opened(const ucxpool_remote_t *remote, uint64_t length)
     hostile_let_read(&hostile);
 }
 
-/* --- what ends the channel ------------------------------------------------ */
+/* --- violations that end the channel -------------------------------------- */
 
 static void call_without_places(void)
 {
@@ -152,7 +151,8 @@ static void message_of_two_kinds(void)
     say_eager(PROTO_DESC_CALL | PROTO_DESC_READ, 9, &both, sizeof(both));
 }
 
-/* Parts of the window that the victim has asked for, of 100 bytes. */
+/* Sends these parts of the window that the victim has requested, of 100
+ * bytes. */
 static void say_parts(const proto_window_part_t *parts, size_t num)
 {
     ucxpool_remote_t     *remote = import();
@@ -166,7 +166,8 @@ static void say_parts(const proto_window_part_t *parts, size_t num)
                 num * sizeof(parts[0]));
     hostile_let_read(&hostile);
     ucxpool_remote_query(remote, &attr, sizeof(attr));
-    /* Where the victim may not take it, it asks, and the peer hangs up. */
+    /* If the victim may not read the peer's memory, it asks, and the peer
+     * closes. */
     while (attr.status == UCXPOOL_INPROGRESS) {
         core_source_progress(hostile.pair.b);
         wireup_fd_export_progress(hostile.pair.b);
@@ -179,7 +180,7 @@ static void say_parts(const proto_window_part_t *parts, size_t num)
     ucxpool_remote_release(remote);
 }
 
-/* A region that there is, and a file that can be mapped. */
+/* A valid region, and a file that can be mapped. */
 static proto_window_part_t good_region(void)
 {
     return (proto_window_part_t){.region = 1, .length = 100};
@@ -253,7 +254,7 @@ static void files_that_are_not_what_they_should_be(void)
     part = good_file();
     say_parts(&part, 1);
     close(file);
-    file = sealed_file(8192, 0, F_SEAL_SHRINK); /* hollow */
+    file = sealed_file(8192, 0, F_SEAL_SHRINK); /* sparse */
     part = good_file();
     say_parts(&part, 1);
     close(file);
@@ -306,7 +307,7 @@ static void answer_of_another_length(void)
     ucxpool_remote_release(remote);
 }
 
-/* --- what is refused, or not listened to ---------------------------------- */
+/* --- violations that are rejected or ignored ------------------------------ */
 
 static void keys_and_numbers_that_are_wrong(void)
 {
@@ -433,7 +434,8 @@ static void begin(void)
     hostile_let_read(&hostile);
 }
 
-/* The channel is over, the window its owner's, and no byte has changed. */
+/* The channel has ended, the owner has its window back, and no byte has
+ * changed. */
 static void end(void)
 {
     ck_assert(hostile_is_over(&hostile));
@@ -456,7 +458,7 @@ START_TEST(the_channel_fails)
 }
 END_TEST
 
-START_TEST(the_peer_is_refused)
+START_TEST(the_operation_is_rejected)
 {
     proto_fixed_t bye = {.head = {.credits = 0}};
 
@@ -479,7 +481,7 @@ int main(void)
 
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, the_channel_fails, 0, NUM_CRIMES);
-    tcase_add_loop_test(tcase, the_peer_is_refused, 0, NUM_NOISES);
+    tcase_add_loop_test(tcase, the_operation_is_rejected, 0, NUM_NOISES);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);

@@ -1,5 +1,5 @@
-/* Windows in files that both sides map: which files, for what, and what is left
- * of them. */
+/* Windows in files that both sides map: which files are mapped, for which
+ * access, and whether anything is leaked. */
 #include <config.h>
 
 #include "calls.h"
@@ -18,7 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* From kernel 5.1; the C library's headers may be older. */
+/* Since Linux 5.1. The C library's headers may be older. */
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
@@ -26,7 +26,7 @@
 #define SIZE ((size_t)1 << 20)
 #define BOTH (UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE)
 
-/* b owns the window, a imports it. */
+/* b owns the window; a imports it. */
 static pair_t            pair;
 static ucxpool_window_t *window;
 static ucxpool_remote_t *remote;
@@ -89,7 +89,7 @@ static void end(void)
     ucxpool_window_destroy(window);
 }
 
-/* The way when nothing is mapped. */
+/* The way used if nothing is mapped. */
 static ucxpool_way_t other_way(void)
 {
     return pair_has_pidfd() ? UCXPOOL_WAY_PROCESS : UCXPOOL_WAY_MESSAGES;
@@ -110,7 +110,7 @@ static ucxpool_status_t move(bool is_write, uint64_t offset, void *bytes,
     return pair_finish(&pair, request);
 }
 
-/* All is read, and all is written if that is allowed. */
+/* Reads all bytes, and writes all bytes if that is allowed. */
 static void check_bytes(uint8_t *memory, size_t size)
 {
     uint8_t *bytes = malloc(size);
@@ -141,9 +141,9 @@ static void teardown(void)
     pair_cleanup(&pair);
 }
 
-/* --- what is mapped ------------------------------------------------------- */
+/* --- mapped memory -------------------------------------------------------- */
 
-START_TEST(the_part_of_a_file_is_found_wherever_it_is_mapped)
+START_TEST(a_part_of_a_file_is_found_wherever_it_is_mapped)
 {
     int      fd     = sealed_file(4 * SIZE, 4 * SIZE, F_SEAL_SHRINK);
     uint8_t *memory = sealed_map(fd, SIZE, 2 * SIZE);
@@ -158,9 +158,9 @@ START_TEST(the_part_of_a_file_is_found_wherever_it_is_mapped)
 }
 END_TEST
 
-/* Two parts in another order than in the file, and a third that goes on where
- * the second ends. */
-START_TEST(parts_of_a_file_may_lie_in_any_order)
+/* Two parts in another order than in the file, and a third that continues the
+ * second one. */
+START_TEST(parts_of_a_file_may_be_in_any_order)
 {
     static const size_t starts[] = {3 * SIZE, 0, SIZE};
     int                 fd     = sealed_file(4 * SIZE, 4 * SIZE, F_SEAL_SHRINK);
@@ -181,7 +181,7 @@ START_TEST(parts_of_a_file_may_lie_in_any_order)
 }
 END_TEST
 
-START_TEST(what_the_pool_has_mapped_is_not_mapped_again)
+START_TEST(memory_that_the_pool_has_mapped_is_not_mapped_again)
 {
     size_t before;
     void  *memory;
@@ -197,7 +197,7 @@ START_TEST(what_the_pool_has_mapped_is_not_mapped_again)
 }
 END_TEST
 
-START_TEST(the_heap_is_mapped_as_far_as_the_window_goes)
+START_TEST(only_the_windows_part_of_the_heap_is_mapped)
 {
     size_t before;
     void  *memory;
@@ -214,7 +214,7 @@ START_TEST(the_heap_is_mapped_as_far_as_the_window_goes)
 }
 END_TEST
 
-/* Is the mapping that an address lies in to be written? */
+/* Is the mapping of this address writable? */
 static bool is_writable(const void *address)
 {
     FILE *maps = fopen("/proc/self/maps", "r");
@@ -236,7 +236,7 @@ static bool is_writable(const void *address)
     return is_there;
 }
 
-START_TEST(a_blob_for_reading_maps_for_reading)
+START_TEST(a_read_only_blob_is_mapped_read_only)
 {
     int   fd;
     void *memory = sealed_get(SIZE, &fd);
@@ -253,7 +253,7 @@ START_TEST(a_blob_for_reading_maps_for_reading)
 }
 END_TEST
 
-START_TEST(a_sealed_file_stays_as_long_as_it_is)
+START_TEST(a_sealed_file_keeps_its_length)
 {
     int      fd;
     uint8_t *memory = sealed_get(SIZE, &fd);
@@ -270,7 +270,7 @@ START_TEST(a_sealed_file_stays_as_long_as_it_is)
 }
 END_TEST
 
-/* --- what is not ---------------------------------------------------------- */
+/* --- memory that is not mapped -------------------------------------------- */
 
 START_TEST(a_file_that_can_shrink_is_not_mapped)
 {
@@ -292,7 +292,7 @@ START_TEST(a_file_that_can_shrink_is_not_mapped)
 }
 END_TEST
 
-START_TEST(a_hollow_file_is_not_mapped)
+START_TEST(a_sparse_file_is_not_mapped)
 {
     int      fd     = sealed_file(4 * SIZE, 0, F_SEAL_SHRINK);
     uint8_t *memory = sealed_map(fd, 0, 4 * SIZE);
@@ -308,7 +308,7 @@ START_TEST(a_hollow_file_is_not_mapped)
 }
 END_TEST
 
-START_TEST(memory_without_a_file_says_so)
+START_TEST(memory_without_a_file_reports_the_reason)
 {
     void *memory = malloc(SIZE);
 
@@ -321,8 +321,8 @@ START_TEST(memory_without_a_file_says_so)
 }
 END_TEST
 
-/* Every page is a part of its own. */
-START_TEST(more_parts_than_can_be_told_are_not_mapped)
+/* Every page becomes a part of its own. */
+START_TEST(more_parts_than_a_message_holds_are_not_mapped)
 {
     enum { PAGE = 4096, NUM = PROTO_PARTS_MAX + 1 };
     int      fd     = sealed_file(NUM * PAGE, NUM * PAGE, F_SEAL_SHRINK);
@@ -361,7 +361,7 @@ static void check_refused(void *memory, size_t size, int fd, const char *words)
     ck_assert_uint_eq(calls_num_fds(), num_fds);
 }
 
-START_TEST(a_file_that_is_not_mapped_there_is_refused)
+START_TEST(a_file_that_is_not_mapped_there_is_rejected)
 {
     int      fd;
     uint8_t *memory = sealed_get(SIZE, &fd);
@@ -385,7 +385,7 @@ START_TEST(a_file_that_is_not_mapped_there_is_refused)
 }
 END_TEST
 
-/* --- what is mapped for reading alone ------------------------------------- */
+/* --- memory that is mapped read-only -------------------------------------- */
 
 static void check_writes_go_otherwise(uint8_t *memory, size_t size)
 {
@@ -395,7 +395,7 @@ static void check_writes_go_otherwise(uint8_t *memory, size_t size)
     check_bytes(memory, size);
 }
 
-START_TEST(writes_to_the_pools_blocks_go_another_way)
+START_TEST(writes_to_the_pools_blocks_use_another_way)
 {
     void *memory;
 
@@ -411,7 +411,7 @@ START_TEST(writes_to_the_pools_blocks_go_another_way)
 }
 END_TEST
 
-START_TEST(a_file_sealed_against_writing_is_read)
+START_TEST(a_file_sealed_against_writing_is_mapped_read_only)
 {
     int      fd;
     uint8_t *memory = sealed_get(SIZE, &fd);
@@ -430,9 +430,9 @@ START_TEST(a_file_sealed_against_writing_is_read)
 }
 END_TEST
 
-/* --- what fails, and what is left ----------------------------------------- */
+/* --- failures and leaks --------------------------------------------------- */
 
-START_TEST(nothing_is_left_of_a_window)
+START_TEST(destroying_a_window_leaks_nothing)
 {
     int      fd;
     uint8_t *memory  = sealed_get(SIZE, &fd);
@@ -452,7 +452,7 @@ START_TEST(nothing_is_left_of_a_window)
 }
 END_TEST
 
-START_TEST(a_call_that_fails_leaves_the_other_ways)
+START_TEST(another_way_is_used_after_a_failed_call)
 {
     static const struct {
         calls_name_t name;
@@ -499,7 +499,7 @@ START_TEST(a_call_that_fails_leaves_the_other_ways)
 }
 END_TEST
 
-START_TEST(a_window_whose_file_cannot_be_looked_up_is_made)
+START_TEST(a_window_is_created_even_if_its_file_cannot_be_found)
 {
     int      fd;
     uint8_t *memory = sealed_get(SIZE, &fd);
@@ -526,22 +526,22 @@ int main(void)
 
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, the_part_of_a_file_is_found_wherever_it_is_mapped);
-    tcase_add_test(tcase, parts_of_a_file_may_lie_in_any_order);
-    tcase_add_test(tcase, what_the_pool_has_mapped_is_not_mapped_again);
-    tcase_add_test(tcase, the_heap_is_mapped_as_far_as_the_window_goes);
-    tcase_add_test(tcase, a_blob_for_reading_maps_for_reading);
-    tcase_add_test(tcase, a_sealed_file_stays_as_long_as_it_is);
+    tcase_add_test(tcase, a_part_of_a_file_is_found_wherever_it_is_mapped);
+    tcase_add_test(tcase, parts_of_a_file_may_be_in_any_order);
+    tcase_add_test(tcase, memory_that_the_pool_has_mapped_is_not_mapped_again);
+    tcase_add_test(tcase, only_the_windows_part_of_the_heap_is_mapped);
+    tcase_add_test(tcase, a_read_only_blob_is_mapped_read_only);
+    tcase_add_test(tcase, a_sealed_file_keeps_its_length);
     tcase_add_test(tcase, a_file_that_can_shrink_is_not_mapped);
-    tcase_add_test(tcase, a_hollow_file_is_not_mapped);
-    tcase_add_test(tcase, memory_without_a_file_says_so);
-    tcase_add_test(tcase, more_parts_than_can_be_told_are_not_mapped);
-    tcase_add_test(tcase, a_file_that_is_not_mapped_there_is_refused);
-    tcase_add_test(tcase, writes_to_the_pools_blocks_go_another_way);
-    tcase_add_test(tcase, a_file_sealed_against_writing_is_read);
-    tcase_add_test(tcase, nothing_is_left_of_a_window);
-    tcase_add_test(tcase, a_call_that_fails_leaves_the_other_ways);
-    tcase_add_test(tcase, a_window_whose_file_cannot_be_looked_up_is_made);
+    tcase_add_test(tcase, a_sparse_file_is_not_mapped);
+    tcase_add_test(tcase, memory_without_a_file_reports_the_reason);
+    tcase_add_test(tcase, more_parts_than_a_message_holds_are_not_mapped);
+    tcase_add_test(tcase, a_file_that_is_not_mapped_there_is_rejected);
+    tcase_add_test(tcase, writes_to_the_pools_blocks_use_another_way);
+    tcase_add_test(tcase, a_file_sealed_against_writing_is_mapped_read_only);
+    tcase_add_test(tcase, destroying_a_window_leaks_nothing);
+    tcase_add_test(tcase, another_way_is_used_after_a_failed_call);
+    tcase_add_test(tcase, a_window_is_created_even_if_its_file_cannot_be_found);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);

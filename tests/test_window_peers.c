@@ -1,5 +1,5 @@
-/* A window that goes while several peers read it: each has a pool of its own.
- */
+/* A window is destroyed while several peers read it. Each peer has a pool of
+ * its own. */
 #include "core/pool.h"
 #include "pair.h"
 #include "rounds.h"
@@ -30,14 +30,14 @@ typedef struct peer {
     ucxpool_channel_t *to_owner;
     ucxpool_channel_t *of_owner;
     pthread_t          thread;
-    unsigned           num_reads; /* of this window; atomic */
+    unsigned           num_reads; /* reads of this window; atomic */
     uint8_t            bytes[SIZE];
 } peer_t;
 
 static peer_t peers[NUM_PEERS];
 
-/* What the window holds, how many peers have ended their reads, and whether all
- * have; the last two are atomic. */
+/* The window's content, how many peers have ended their reads, and whether all
+ * have. The last two are atomic. */
 static int      value;
 static unsigned num_done;
 static bool     all_are_done;
@@ -57,7 +57,7 @@ static void begin(const char *settings)
         peer_t *peer = &peers[i];
 
         peer->pool = pair_pool(settings);
-        /* On a loaded machine the owner may take long. */
+        /* On a loaded machine the owner may be slow. */
         peer->pool->drain_ns = MINUTE;
         peer->to_owner       = pair_meet(peer->pool, owner);
         peer->of_owner       = pair_meet(owner, peer->pool);
@@ -108,14 +108,15 @@ static ucxpool_status_t read_all(peer_t *peer, ucxpool_remote_t *remote)
     return status;
 }
 
-/* All of the window as it was. */
+/* Is the whole window unchanged? */
 static bool is_right(const peer_t *peer)
 {
     return (peer->bytes[0] == value) &&
            (memcmp(peer->bytes, peer->bytes + 1, SIZE - 1) == 0);
 }
 
-/* Until it ends with an error, and then as long as another needs progress. */
+/* Reads until a read fails, and then progresses as long as another peer needs
+ * it. */
 static void *read_while_it_is_there(void *arg)
 {
     peer_t           *peer = arg;
@@ -150,7 +151,7 @@ static bool all_have_read(void)
     return have_all;
 }
 
-/* A window of this value is read by all, and destroyed. */
+/* All peers read a window of this value, and then it is destroyed. */
 static void show_and_destroy(int new_value)
 {
     ucxpool_window_t *window;
@@ -173,9 +174,10 @@ static void show_and_destroy(int new_value)
         ucxpool_wait(owner, MILLISECOND);
     }
     pair_destroy_window(window);
-    /* What is read from now on is wrong. */
+    /* Any byte read from now on is wrong. */
     memset(memory, 0, SIZE);
-    /* What UCX has begun to send comes through only in the owner's progress. */
+    /* Transfers that UCX has begun complete only while the owner makes
+     * progress. */
     while (__atomic_load_n(&num_done, __ATOMIC_ACQUIRE) < NUM_PEERS) {
         ucxpool_wait(owner, MILLISECOND);
     }
@@ -185,7 +187,7 @@ static void show_and_destroy(int new_value)
     }
 }
 
-START_TEST(a_window_goes_while_three_peers_read_it)
+START_TEST(a_window_is_destroyed_while_three_peers_read_it)
 {
     begin(ways[_i]);
     for (unsigned i = 0; i < rounds(20); i++) {
@@ -203,8 +205,8 @@ int main(void)
     int      failed;
 
     tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, a_window_goes_while_three_peers_read_it, 0,
-                        NUM_WAYS);
+    tcase_add_loop_test(tcase, a_window_is_destroyed_while_three_peers_read_it,
+                        0, NUM_WAYS);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);

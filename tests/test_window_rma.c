@@ -1,7 +1,7 @@
 /*
- * Windows by UCX's get and put: what is registered and when, what it takes to
- * go so, and what is left when UCX, the owner or the importer says no. UCX's
- * functions are looked over, and made to fail.
+ * Windows accessed by UCX's get and put: when memory is registered, when this
+ * way is used, and that nothing leaks if UCX, the owner or the importer refuses
+ * it. UCX's functions are wrapped, and made to fail.
  */
 #include "pair.h"
 
@@ -25,8 +25,8 @@ typedef enum spoil {
     SPOIL_MAP,
     SPOIL_PACK,
     SPOIL_EMPTY,  /* the packed key has no bytes */
-    SPOIL_LENGTH, /* a part of it is longer than it is itself */
-    SPOIL_TYPE,   /* it is for memory of a kind that there is not */
+    SPOIL_LENGTH, /* a part of the key states more bytes than the key has */
+    SPOIL_TYPE,   /* the key is for an unknown kind of memory */
     SPOIL_UNPACK,
     SPOIL_GET,
     SPOIL_PUT,
@@ -36,10 +36,10 @@ typedef enum spoil {
 static spoil_t  spoil;
 static unsigned spoil_nth; /* from 1 */
 static unsigned num_spoilt;
-static bool     is_native; /* the endpoints look like those of a card */
+static bool     is_native; /* the endpoints look like those of a network card */
 static int      num_maps, num_mapped, num_keys;
 static unsigned num_gets, num_puts, num_flushes;
-static int      num_late_keys; /* when this worker goes */
+static int      num_late_keys; /* keys that outlive their worker */
 
 static ucp_worker_h watched_worker;
 
@@ -193,7 +193,7 @@ void __wrap_ucp_ep_print_info(ucp_ep_h ep, FILE *stream)
 
 /* --- a window and its import ---------------------------------------------- */
 
-/* b owns the window, a reads and writes. */
+/* b owns the window; a reads and writes it. */
 static pair_t            pair;
 static uint8_t          *memory;
 static ucxpool_window_t *window;
@@ -255,9 +255,9 @@ static void import(ucxpool_window_t *of)
 
 static ucxpool_request_t *post(bool is_write, size_t num, size_t size)
 {
-    static uint64_t    offsets[64]; /* they stay until it ends */
-    ucxpool_data_t     data = ucxpool_data_buffer(bytes, num * size);
-    ucxpool_places_t   places;
+    static uint64_t  offsets[64]; /* must stay valid until the operation ends */
+    ucxpool_data_t   data = ucxpool_data_buffer(bytes, num * size);
+    ucxpool_places_t places;
     ucxpool_request_t *request;
 
     ck_assert_uint_le(num, sizeof(offsets) / sizeof(offsets[0]));
@@ -277,7 +277,7 @@ static ucxpool_status_t move(bool is_write, size_t num, size_t size)
     return pair_finish(&pair, post(is_write, num, size));
 }
 
-/* Both ways, whole. */
+/* Read and write the whole window. */
 static void check_moves(void)
 {
     pair_poison(bytes, SIZE);
@@ -294,7 +294,7 @@ static void release(void)
     pair_until(&pair, told().num_peers == 0);
 }
 
-/* Nothing is left of it. */
+/* Nothing is leaked. */
 static void check_end(void)
 {
     ck_assert_int_eq(num_mapped, 0);
@@ -317,7 +317,7 @@ static void end(void)
 
 /* --- registration --------------------------------------------------------- */
 
-START_TEST(a_window_is_registered_once_for_all_that_ask)
+START_TEST(a_window_is_registered_once_for_all_importers)
 {
     begin(DIRECT, DIRECT);
     ck_assert_uint_eq(told().registered, 0);
@@ -343,7 +343,7 @@ START_TEST(a_window_is_registered_once_for_all_that_ask)
 }
 END_TEST
 
-START_TEST(a_revoked_window_is_registered_no_more)
+START_TEST(a_revoked_window_is_no_longer_registered)
 {
     begin(DIRECT, DIRECT);
     import(window);
@@ -357,8 +357,8 @@ START_TEST(a_revoked_window_is_registered_no_more)
 }
 END_TEST
 
-/* Not even where it is demanded. */
-START_TEST(over_tcp_there_is_none)
+/* Not even if this way is required. */
+START_TEST(tcp_has_no_get_and_put)
 {
     begin(DIRECT, DIRECT);
     pair.a->windows->may_emulate = false;
@@ -370,8 +370,8 @@ START_TEST(over_tcp_there_is_none)
 }
 END_TEST
 
-/* Nobody asks where the transports have no get and put. */
-START_TEST(over_tcp_it_goes_by_messages)
+/* It is not requested if the transports have no get and put. */
+START_TEST(tcp_falls_back_to_messages)
 {
     begin("WIRE=ucx", "WIRE=ucx");
     import(window);
@@ -385,14 +385,14 @@ START_TEST(over_tcp_it_goes_by_messages)
 }
 END_TEST
 
-START_TEST(an_owner_may_want_messages)
+START_TEST(an_owner_may_require_messages)
 {
     begin(_i ? DIRECT : "WIRE=ucx", "WIRE=ucx WINDOW_WAY=messages");
     is_native = true;
     import(window);
     ck_assert_int_eq(num_maps, num_maps_before);
     ck_assert_ptr_nonnull(strstr(told().not_registered, "WINDOW_WAY=messages"));
-    if (_i) { /* the importer wants nothing else */
+    if (_i) { /* the importer requires get and put */
         ck_assert_int_eq(asked().status, UCXPOOL_ERR_UNSUPPORTED);
         ck_assert_ptr_nonnull(strstr(asked().reason, "WINDOW_WAY=messages"));
     } else {
@@ -405,7 +405,7 @@ START_TEST(an_owner_may_want_messages)
 }
 END_TEST
 
-START_TEST(what_is_beyond_the_budget_goes_by_messages)
+START_TEST(windows_beyond_the_budget_use_messages)
 {
     ucxpool_window_t *second;
     ucxpool_remote_t *first;
@@ -429,7 +429,7 @@ START_TEST(what_is_beyond_the_budget_goes_by_messages)
     ck_assert_uint_eq(stat("window_registrations_refused"), 1);
     check_moves();
     release();
-    /* With the other gone there is room. */
+    /* After the first import is released, there is room. */
     ucxpool_remote_release(first);
     pair_until(&pair, base_list_is_empty(&second->grants));
     ucxpool_window_destroy(second);
@@ -443,7 +443,7 @@ START_TEST(what_is_beyond_the_budget_goes_by_messages)
 }
 END_TEST
 
-START_TEST(where_ucx_does_not_register_it_goes_by_messages)
+START_TEST(messages_are_used_if_ucx_cannot_register_the_window)
 {
     static const struct {
         spoil_t     what;
@@ -468,14 +468,14 @@ START_TEST(where_ucx_does_not_register_it_goes_by_messages)
         release();
     }
     ck_assert_uint_eq(stat("window_registrations_refused"), 3);
-    import(window); /* again, and now it does */
+    import(window); /* retry; this time it succeeds */
     ck_assert_int_eq(asked().way, UCXPOOL_WAY_RMA);
     check_moves();
     end();
 }
 END_TEST
 
-START_TEST(where_ucx_does_not_take_the_key_it_goes_by_messages)
+START_TEST(messages_are_used_if_ucx_rejects_the_key)
 {
     static const struct {
         spoil_t     what;
@@ -503,9 +503,9 @@ START_TEST(where_ucx_does_not_take_the_key_it_goes_by_messages)
 }
 END_TEST
 
-/* --- which operations ----------------------------------------------------- */
+/* --- choice of way per operation ----------------------------------------- */
 
-START_TEST(long_pieces_go_by_get_and_put_and_short_ones_by_messages)
+START_TEST(long_pieces_use_get_and_put_and_short_ones_messages)
 {
     static const struct {
         size_t num, size;
@@ -543,7 +543,7 @@ END_TEST
 
 /* --- failures ------------------------------------------------------------- */
 
-START_TEST(an_operation_that_fails_in_the_middle_leaves_nothing)
+START_TEST(an_operation_that_fails_halfway_leaves_nothing_behind)
 {
     begin(DIRECT, DIRECT);
     import(window);
@@ -562,8 +562,8 @@ START_TEST(an_operation_that_fails_in_the_middle_leaves_nothing)
 }
 END_TEST
 
-/* The owner stands still, and UCX's get needs it. */
-START_TEST(what_ucx_does_not_let_go_of_ends_the_channel)
+/* The owner makes no progress, which UCX's get needs. */
+START_TEST(an_operation_that_ucx_never_completes_ends_the_channel)
 {
     uint64_t           late = pair_deadline();
     ucxpool_request_t *request;
@@ -589,8 +589,8 @@ START_TEST(what_ucx_does_not_let_go_of_ends_the_channel)
 }
 END_TEST
 
-/* The peer stands still, and has said nothing. */
-START_TEST(an_owner_keeps_what_a_peer_may_touch_until_the_endpoint_is_closed)
+/* The peer has stopped without closing its channel. */
+START_TEST(an_owner_keeps_its_registration_until_the_endpoint_is_closed)
 {
     uint64_t late = pair_deadline();
 
@@ -613,7 +613,7 @@ START_TEST(an_owner_keeps_what_a_peer_may_touch_until_the_endpoint_is_closed)
 }
 END_TEST
 
-START_TEST(an_import_that_is_given_up_early_leaves_nothing)
+START_TEST(an_import_released_early_leaks_nothing)
 {
     begin(DIRECT, DIRECT);
     for (int rounds = 0; rounds < 12; rounds++) {
@@ -629,8 +629,8 @@ START_TEST(an_import_that_is_given_up_early_leaves_nothing)
 }
 END_TEST
 
-/* A key belongs to its worker, and goes before it. */
-START_TEST(a_pool_goes_with_what_it_has_imported)
+/* A key belongs to its worker, and must be released before it. */
+START_TEST(destroying_a_pool_releases_its_imports)
 {
     begin(DIRECT, DIRECT);
     import(window);
@@ -645,7 +645,7 @@ START_TEST(a_pool_goes_with_what_it_has_imported)
 }
 END_TEST
 
-/* --- a peer that breaks the rules ----------------------------------------- */
+/* --- a peer that violates the protocol ----------------------------------- */
 
 START_TEST(a_damaged_key_ends_the_channel)
 {
@@ -683,8 +683,8 @@ static void say_opened(const void *data, size_t size, uint32_t flags)
     core_unlock(pair.b);
 }
 
-/* While the first is tried, and after it. */
-START_TEST(a_second_answer_is_not_taken)
+/* Both while the first answer is being tried, and afterwards. */
+START_TEST(a_second_answer_is_ignored)
 {
     const uint64_t key[2] = {0, 0};
 
@@ -704,8 +704,8 @@ START_TEST(a_second_answer_is_not_taken)
 }
 END_TEST
 
-/* It is not asked for one, and goes by messages. */
-START_TEST(a_key_that_nobody_asked_for_does_no_harm)
+/* The importer does not request a key, and uses messages. */
+START_TEST(an_importer_that_uses_messages_requests_no_key)
 {
     begin("WIRE=ucx WINDOW_WAY=messages", DIRECT);
     import(window);
@@ -724,27 +724,26 @@ int main(void)
     int      failed;
 
     tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, a_window_is_registered_once_for_all_that_ask);
-    tcase_add_test(tcase, a_revoked_window_is_registered_no_more);
-    tcase_add_test(tcase, over_tcp_there_is_none);
-    tcase_add_test(tcase, over_tcp_it_goes_by_messages);
-    tcase_add_loop_test(tcase, an_owner_may_want_messages, 0, 2);
-    tcase_add_test(tcase, what_is_beyond_the_budget_goes_by_messages);
-    tcase_add_test(tcase, where_ucx_does_not_register_it_goes_by_messages);
-    tcase_add_test(tcase, where_ucx_does_not_take_the_key_it_goes_by_messages);
+    tcase_add_test(tcase, a_window_is_registered_once_for_all_importers);
+    tcase_add_test(tcase, a_revoked_window_is_no_longer_registered);
+    tcase_add_test(tcase, tcp_has_no_get_and_put);
+    tcase_add_test(tcase, tcp_falls_back_to_messages);
+    tcase_add_loop_test(tcase, an_owner_may_require_messages, 0, 2);
+    tcase_add_test(tcase, windows_beyond_the_budget_use_messages);
+    tcase_add_test(tcase, messages_are_used_if_ucx_cannot_register_the_window);
+    tcase_add_test(tcase, messages_are_used_if_ucx_rejects_the_key);
+    tcase_add_test(tcase, long_pieces_use_get_and_put_and_short_ones_messages);
     tcase_add_test(tcase,
-                   long_pieces_go_by_get_and_put_and_short_ones_by_messages);
-    tcase_add_test(tcase, an_operation_that_fails_in_the_middle_leaves_nothing);
-    tcase_add_loop_test(tcase, what_ucx_does_not_let_go_of_ends_the_channel, 0,
-                        2);
+                   an_operation_that_fails_halfway_leaves_nothing_behind);
+    tcase_add_loop_test(
+        tcase, an_operation_that_ucx_never_completes_ends_the_channel, 0, 2);
     tcase_add_test(
-        tcase,
-        an_owner_keeps_what_a_peer_may_touch_until_the_endpoint_is_closed);
-    tcase_add_test(tcase, an_import_that_is_given_up_early_leaves_nothing);
-    tcase_add_test(tcase, a_pool_goes_with_what_it_has_imported);
+        tcase, an_owner_keeps_its_registration_until_the_endpoint_is_closed);
+    tcase_add_test(tcase, an_import_released_early_leaks_nothing);
+    tcase_add_test(tcase, destroying_a_pool_releases_its_imports);
     tcase_add_loop_test(tcase, a_damaged_key_ends_the_channel, 0, 2);
-    tcase_add_test(tcase, a_second_answer_is_not_taken);
-    tcase_add_test(tcase, a_key_that_nobody_asked_for_does_no_harm);
+    tcase_add_test(tcase, a_second_answer_is_ignored);
+    tcase_add_test(tcase, an_importer_that_uses_messages_requests_no_key);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);

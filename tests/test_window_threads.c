@@ -1,5 +1,5 @@
-/* Windows that several threads use: one owner's pool, one importer's, and what
- * the header says is safe. */
+/* Windows used by several threads: one owner's pool and one importer's, used as
+ * the public header allows. */
 #include "core/pool.h"
 #include "pair.h"
 #include "rounds.h"
@@ -22,17 +22,18 @@ static const char *const ways[] = {
 #define NUM_PLACES  20u
 #define BOTH        (UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE)
 #define MILLISECOND UINT64_C(1000000)
-/* Long enough for any machine, so that whoever waits longer waits for ever. */
+/* Long enough for any machine: a thread that waits longer would wait
+ * forever. */
 #define MINUTE UINT64_C(60000000000)
 
-/* b owns the windows, threads read and write them over a's channel. */
+/* b owns the windows. Threads read and write them over a's channel. */
 static pair_t    pair;
 static uint8_t   memory[SIZE];
 static pthread_t drivers[2];
 static bool      is_over; /* atomic */
 
-/* A remote that is only read short pieces of would not see that its window is
- * revoked: it lets go in progress. */
+/* A remote window with only short reads would not notice the revocation by
+ * itself: progress releases it. */
 static void *drive(void *arg)
 {
     while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE)) {
@@ -44,7 +45,7 @@ static void *drive(void *arg)
 static void begin(int way)
 {
     pair_init(&pair, ways[way], ways[way]);
-    /* On a loaded machine a driver may stand still for long. */
+    /* On a loaded machine, the progress thread may not run for long. */
     pair.a->drain_ns = MINUTE;
     pair.b->drain_ns = MINUTE;
     is_over          = false;
@@ -81,7 +82,7 @@ static ucxpool_remote_t *import(const uint8_t *blob)
     return remote;
 }
 
-/* The bytes of a part in pieces, last places first. */
+/* Transfer a part in pieces, the last places first. */
 static ucxpool_status_t move(ucxpool_remote_t *remote, bool is_write,
                              unsigned part, uint8_t *bytes)
 {
@@ -134,7 +135,7 @@ static void join(void)
     }
 }
 
-/* --- one remote ----------------------------------------------------------- */
+/* --- one remote window ---------------------------------------------------- */
 
 static void *write_and_read_back(void *arg)
 {
@@ -155,7 +156,7 @@ static void *write_and_read_back(void *arg)
     return NULL;
 }
 
-START_TEST(threads_share_a_remote)
+START_TEST(threads_share_a_remote_window)
 {
     uint8_t           blob[UCXPOOL_WINDOW_BLOB_SIZE];
     ucxpool_window_t *window;
@@ -172,9 +173,9 @@ START_TEST(threads_share_a_remote)
 }
 END_TEST
 
-/* --- windows that come and go --------------------------------------------- */
+/* --- windows that are created and destroyed ------------------------------- */
 
-/* The blob of the window that is there, and how often it has been read. */
+/* The blob of the current window, and how often it has been read. */
 static struct {
     pthread_mutex_t lock;
     uint8_t         blob[UCXPOOL_WINDOW_BLOB_SIZE];
@@ -189,7 +190,7 @@ static void show(const uint8_t *blob)
     pthread_mutex_unlock(&shown.lock);
 }
 
-/* Revoked, or before it was imported. */
+/* Revoked, or destroyed before it was imported. */
 static bool is_end_of_window(ucxpool_status_t status)
 {
     return (status == UCXPOOL_ERR_CANCELED) || (status == UCXPOOL_ERR_REFUSED);
@@ -225,7 +226,7 @@ static void await_reads(unsigned num)
     }
 }
 
-START_TEST(windows_come_and_go_under_threads_that_read)
+START_TEST(windows_are_created_and_destroyed_while_threads_read)
 {
     uint8_t           blob[UCXPOOL_WINDOW_BLOB_SIZE];
     unsigned          num = rounds(50);
@@ -240,21 +241,21 @@ START_TEST(windows_come_and_go_under_threads_that_read)
         if (i == 0) {
             start(NULL, import_and_read);
         }
-        /* One at the least is of this window. */
+        /* At least one thread has read this window. */
         await_reads(__atomic_load_n(&shown.num_reads, __ATOMIC_RELAXED) +
                     NUM_THREADS + 1);
         if (i + 1 == num) {
             __atomic_store_n(&shown.is_last, true, __ATOMIC_RELEASE);
         }
         pair_destroy_window(window);
-        memset(memory, (int)i, SIZE); /* it is nobody else's any more */
+        memset(memory, (int)i, SIZE); /* no longer a window */
     }
     join();
     end();
 }
 END_TEST
 
-/* --- revoked -------------------------------------------------------------- */
+/* --- revocation ----------------------------------------------------------- */
 
 static void *read_until_revoked(void *arg)
 {
@@ -300,8 +301,9 @@ int main(void)
     int      failed;
 
     tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, threads_share_a_remote, 0, NUM_WAYS);
-    tcase_add_loop_test(tcase, windows_come_and_go_under_threads_that_read, 0,
+    tcase_add_loop_test(tcase, threads_share_a_remote_window, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase,
+                        windows_are_created_and_destroyed_while_threads_read, 0,
                         NUM_WAYS);
     tcase_add_loop_test(tcase, a_thread_revokes_while_others_read_and_write, 0,
                         NUM_WAYS);

@@ -1,4 +1,5 @@
-/* Which wire it becomes, and what is said when it is not the one asked for. */
+/* Which wire is chosen, and the reason reported if it is not the
+ * requested one. */
 #include "core/channel.h"
 #include "pair.h"
 #include "wireup/mapping.h"
@@ -25,7 +26,7 @@ static void check_reason(const ucxpool_channel_t *channel, const char *reason)
     ck_assert_str_eq(attr.wire_reason, reason);
 }
 
-START_TEST(two_on_one_host_read_each_others_blocks)
+START_TEST(pools_on_one_host_read_each_others_blocks)
 {
     pair_t pair;
 
@@ -39,7 +40,7 @@ START_TEST(two_on_one_host_read_each_others_blocks)
 }
 END_TEST
 
-START_TEST(one_that_wants_ucx_has_its_way_and_both_say_why)
+START_TEST(ucx_is_used_if_one_side_requires_it_and_both_report_why)
 {
     pair_t pair;
 
@@ -55,7 +56,7 @@ START_TEST(one_that_wants_ucx_has_its_way_and_both_say_why)
 }
 END_TEST
 
-START_TEST(one_that_wants_map_where_it_cannot_be_fails_in_words)
+START_TEST(requiring_map_where_it_is_impossible_fails_with_a_reason)
 {
     pair_t                 pair;
     ucxpool_channel_attr_t attr;
@@ -68,14 +69,14 @@ START_TEST(one_that_wants_map_where_it_cannot_be_fails_in_words)
                                   "mapped: it does not offer its memory");
     ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "x", 1, TAG, NULL, NULL),
                      UCXPOOL_ERR_UNSUPPORTED);
-    /* The other side is told too. */
+    /* The other side gets the reason, too. */
     pair_until(&pair, query(pair.to_a).state >= UCXPOOL_CHANNEL_CLOSED);
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
 }
 END_TEST
 
-START_TEST(what_waited_for_a_channel_that_cannot_be_ends_with_it)
+START_TEST(requests_waiting_for_a_channel_fail_with_it)
 {
     pair_t pair = {pair_pool("WIRE=map"), pair_pool("WIRE=ucx"), NULL, NULL};
     ucxpool_request_t *send;
@@ -89,7 +90,7 @@ START_TEST(what_waited_for_a_channel_that_cannot_be_ends_with_it)
 }
 END_TEST
 
-START_TEST(two_that_have_parted_can_meet_again)
+START_TEST(two_pools_can_reconnect_after_closing)
 {
     static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
     pair_t                   pair;
@@ -99,7 +100,7 @@ START_TEST(two_that_have_parted_can_meet_again)
     for (int i = 0; i < 3; i++) {
         ucxpool_channel_close(pair.to_b);
         pair_until(&pair, query(pair.to_a).state == UCXPOOL_CHANNEL_CLOSED);
-        /* One side keeps its old handle for longer than the other. */
+        /* One side keeps its old handle longer than the other. */
         old       = pair.to_a;
         pair.to_b = pair_meet(pair.a, pair.b);
         pair.to_a = pair_meet(pair.b, pair.a);
@@ -113,8 +114,8 @@ START_TEST(two_that_have_parted_can_meet_again)
 }
 END_TEST
 
-/* Without pidfds a peer is looked for, which takes a descriptor. */
-START_TEST(a_peer_that_cannot_be_looked_for_is_not_lost)
+/* Without pidfds, checking whether a peer lives takes a descriptor. */
+START_TEST(a_peer_that_cannot_be_checked_is_not_lost)
 {
     pair_t        pair;
     struct rlimit limit;
@@ -130,7 +131,7 @@ START_TEST(a_peer_that_cannot_be_looked_for_is_not_lost)
     ck_assert_uint_eq(wireup_process_watch_look(pair.to_b), 0);
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
     ck_assert(!pair.to_b->peer.has_ended);
-    /* It is looked for again. */
+    /* It is checked again later. */
     ck_assert_uint_ne(pair.to_b->peer.next_look, BASE_CLOCK_FOREVER);
     core_unlock(pair.a);
     pair_exchange(&pair, LENGTH);
@@ -146,13 +147,14 @@ int main(void)
     int      num_failed;
 
     tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, two_on_one_host_read_each_others_blocks);
-    tcase_add_test(tcase, one_that_wants_ucx_has_its_way_and_both_say_why);
-    tcase_add_test(tcase, one_that_wants_map_where_it_cannot_be_fails_in_words);
+    tcase_add_test(tcase, pools_on_one_host_read_each_others_blocks);
     tcase_add_test(tcase,
-                   what_waited_for_a_channel_that_cannot_be_ends_with_it);
-    tcase_add_loop_test(tcase, two_that_have_parted_can_meet_again, 0, 2);
-    tcase_add_test(tcase, a_peer_that_cannot_be_looked_for_is_not_lost);
+                   ucx_is_used_if_one_side_requires_it_and_both_report_why);
+    tcase_add_test(tcase,
+                   requiring_map_where_it_is_impossible_fails_with_a_reason);
+    tcase_add_test(tcase, requests_waiting_for_a_channel_fail_with_it);
+    tcase_add_loop_test(tcase, two_pools_can_reconnect_after_closing, 0, 2);
+    tcase_add_test(tcase, a_peer_that_cannot_be_checked_is_not_lost);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

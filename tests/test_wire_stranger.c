@@ -1,6 +1,6 @@
 /*
- * Peers on this host whose blocks must not be read, or cannot be: of another
- * user, of another name space of processes, with memory that may shrink.
+ * Peers on this host whose blocks cannot or must not be read: of another user,
+ * of another PID namespace, or with memory that may shrink.
  */
 #include <config.h>
 
@@ -24,7 +24,7 @@
 #define ALL_BITS UINT64_MAX
 #define LENGTH   200000u
 
-/* Memory files of this process are left open to shrinking. */
+/* Memory files of this process are not sealed against shrinking. */
 static bool leaves_unsealed;
 
 int __real_fcntl64(int fd, int command, ...);
@@ -82,7 +82,7 @@ static void take(int talk, void *bytes, size_t length)
     }
 }
 
-/* In either process, in the child without Check. */
+/* Runs in either process; in the child without Check. */
 static ucxpool_channel_t *connect_over(ucxpool_t *pool, int talk)
 {
     ucxpool_channel_params_t to = {
@@ -131,7 +131,7 @@ static void be_served(ucxpool_t *pool, ucxpool_channel_t *channel)
     free(target);
 }
 
-/* The other side wants `map`, and says good-bye. */
+/* The other side requires `map`, and closes. */
 static void be_refused(ucxpool_t *pool, ucxpool_channel_t *channel)
 {
     uint64_t until = pair_deadline();
@@ -167,7 +167,7 @@ static const char *const said[] = {
     [UNSEALED]         = "not sealed against shrinking",
 };
 
-/* False: this process may not become so. */
+/* Returns false if this process may not do this. */
 static bool become(strangeness_t strangeness)
 {
     const struct passwd *nobody;
@@ -185,7 +185,7 @@ static bool become(strangeness_t strangeness)
     }
 }
 
-/* A process is in the new name space only as a child once more. */
+/* Only a child of this process is in the new namespace. */
 static void run_stranger(strangeness_t strangeness, int talk, bool is_refused)
 {
     pid_t child;
@@ -248,7 +248,7 @@ static void send_to_stranger(ucxpool_t *pool, ucxpool_channel_t *channel)
     free(source);
 }
 
-START_TEST(a_stranger_is_served_over_ucx_and_the_reason_is_told)
+START_TEST(a_stranger_uses_the_ucx_wire_and_the_reason_is_reported)
 {
     int                talk;
     pid_t              child   = fork_stranger((strangeness_t)_i, false, &talk);
@@ -270,7 +270,7 @@ START_TEST(a_stranger_is_served_over_ucx_and_the_reason_is_told)
 }
 END_TEST
 
-START_TEST(a_stranger_is_refused_in_words_where_map_is_demanded)
+START_TEST(a_stranger_fails_with_a_reason_if_map_is_required)
 {
     int                talk;
     pid_t              child   = fork_stranger((strangeness_t)_i, true, &talk);
@@ -294,7 +294,7 @@ START_TEST(a_stranger_is_refused_in_words_where_map_is_demanded)
 }
 END_TEST
 
-/* May this process make such a child? */
+/* May this process create such a child? */
 static bool is_possible(strangeness_t strangeness)
 {
     int   status;
@@ -312,10 +312,11 @@ static bool is_possible(strangeness_t strangeness)
 
 static void add_tests(TCase *tcase, int i)
 {
+    tcase_add_loop_test(tcase,
+                        a_stranger_uses_the_ucx_wire_and_the_reason_is_reported,
+                        i, i + 1);
     tcase_add_loop_test(
-        tcase, a_stranger_is_served_over_ucx_and_the_reason_is_told, i, i + 1);
-    tcase_add_loop_test(
-        tcase, a_stranger_is_refused_in_words_where_map_is_demanded, i, i + 1);
+        tcase, a_stranger_fails_with_a_reason_if_map_is_required, i, i + 1);
 }
 
 int main(void)
