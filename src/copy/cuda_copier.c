@@ -20,7 +20,7 @@ static const char kernel_ptx[] =
 #include "src/copy/kernel_ptx.inc"
     ;
 
-/* Between enter and leave. */
+/* The caller calls mem_cuda_device_enter() before and leave() after. */
 static ucxpool_status_t kernels_load(copy_cuda_kernels_t *kernels)
 {
     const mem_cuda_device_t *device = kernels->device;
@@ -87,26 +87,26 @@ void copy_cuda_kernels_cleanup(copy_cuda_kernels_t *kernels)
 
 /* --- the list of a launch ------------------------------------------------- */
 
-/* So many segments of one length are worth a list of 8 bytes each, though the
- * launch then ends with the run. */
+/* The shortest run of segments of one length for which a launch uses a list of
+ * 8 bytes per segment, though such a launch ends with the run. */
 #define UNIFORM_MIN 4096u
 
-/* A launch's sizes are numbers of 32 bits. */
+/* The sizes of a launch have 32 bits. */
 #define LENGTH_MAX ((uint64_t)1 << 30)
 
-/* What is being filled. */
+/* The list that is being filled. */
 typedef struct filling {
     copy_plan_t *plan;
-    const void  *entries; /* or a part of the pieces' own */
+    const void  *entries; /* or a part of the caller's array */
     uint64_t     length;  /* of the range */
     uint64_t     done;    /* bytes of it */
     size_t       room;    /* for entries of 16 bytes */
-    uint32_t     num;     /* entries filled */
-    size_t       seen;    /* pieces that have an address */
+    uint32_t     num;     /* entries in the list */
+    size_t       seen;    /* entries whose address needs no check */
 } filling_t;
 
-/* Both lists stand at the start of a segment, or as far in one of the same
- * length: memory is cut as the stream is. */
+/* Is the memory cut as the stream is? Both positions have the same offset in a
+ * segment, and both segments have the same length. */
 static bool is_cut_alike(const copy_plan_t *plan)
 {
     return (plan->at.segment_offset == plan->at.memory_offset) &&
@@ -114,7 +114,7 @@ static bool is_cut_alike(const copy_plan_t *plan)
             plan->runs[plan->at.run].length);
 }
 
-/* Leave runs and memory that have no bytes left. */
+/* Skip runs and memory that have no bytes left. */
 static void settle(copy_plan_t *plan)
 {
     while ((plan->at.run < plan->num_runs) &&
@@ -130,9 +130,9 @@ static void settle(copy_plan_t *plan)
 }
 
 /*
- * Pass `count` segments of the walk's run with all of their memory, which is
- * `size` bytes of the stream. A range that a stranger chose may end in the last
- * one's padding: there the walk then stands.
+ * Pass `count` segments of the current run with all their memory, `size` bytes
+ * of the stream. A peer may choose a range that ends in the padding of the last
+ * segment; the walk then stays there.
  */
 static void pass_whole(copy_plan_t *plan, uint64_t count, uint64_t size)
 {
@@ -151,8 +151,8 @@ static void pass_whole(copy_plan_t *plan, uint64_t count, uint64_t size)
     settle(plan);
 }
 
-/* Segments of the walk's run that lie whole in the range; the last one's
- * padding may lie behind it. */
+/* Segments of the current run that lie in the range. The padding of the last
+ * one may lie outside. */
 static uint64_t count_whole(const filling_t *filling, const copy_run_t *run)
 {
     uint64_t count = (filling->length - filling->done) / copy_run_stride(run);
@@ -164,8 +164,8 @@ static uint64_t count_whole(const filling_t *filling, const copy_run_t *run)
     return base_min(count, run->count - filling->plan->at.index);
 }
 
-/* The addresses of the memory's next segments that have this length, `max` at
- * most; returns how many. */
+/* Copy the addresses of the memory's next segments that have this length, at
+ * most `max`. Returns how many. */
 static uint64_t copy_addresses(filling_t *filling, uint64_t max,
                                uint64_t length, uint64_t *addresses)
 {
@@ -179,14 +179,14 @@ static uint64_t copy_addresses(filling_t *filling, uint64_t max,
     if (memory->length != length) {
         return 0;
     }
-    /* Where there is a NULL among them the list is not used. */
+    /* If one of them is NULL, the list is not used. */
     filling->seen =
         copy_pairs_copy(&memory->addresses[plan->at.memory], max, addresses);
     return max;
 }
 
-/* Is the caller's array a list already? Short ones go with what follows them.
- */
+/* Can the launch use the caller's array as its list? Short runs share a launch
+ * with the segments after them. */
 static bool is_list(const copy_plan_t *plan, uint64_t num, uint64_t length)
 {
     return plan->memory.is_pinned && (plan->memory.length == length) &&
@@ -199,7 +199,8 @@ static const void *list_at(const copy_memory_t *memory, size_t i)
                                          : (const void *)&memory->segments[i];
 }
 
-/* Many segments of one length: their addresses alone, or the caller's array. */
+/* Fill a list of many segments of one length: their addresses, or the caller's
+ * array. */
 static bool fill_even(filling_t *filling, uint64_t *addresses,
                       copy_form_t *form_p)
 {
@@ -219,7 +220,7 @@ static bool fill_even(filling_t *filling, uint64_t *addresses,
             *form_p = COPY_EVEN_SEGMENTS;
         }
         filling->entries = list_at(&plan->memory, plan->at.memory);
-        filling->seen    = count; /* by the kernel, in time */
+        filling->seen    = count; /* the kernel checks them */
         n                = count;
     } else {
         count = base_min(count, (uint64_t)filling->room * 2);
@@ -235,7 +236,7 @@ static bool fill_even(filling_t *filling, uint64_t *addresses,
     return true;
 }
 
-/* One segment, or what is left of it, with the padding behind it. */
+/* Take the rest of a segment with its padding. */
 static copy_segment_t next_segment(filling_t *filling)
 {
     copy_plan_t      *plan   = filling->plan;
@@ -258,11 +259,12 @@ static copy_segment_t next_segment(filling_t *filling)
     return entry;
 }
 
-/* Addresses and lengths, where memory is cut as the stream is. */
+/* Fill a list of addresses and lengths, for memory that is cut as the stream
+ * is. */
 static bool fill_segments(filling_t *filling, copy_segment_t *entries)
 {
     if (filling->plan->at.segment_offset % COPY_ALIGNMENT != 0) {
-        return false; /* the list would place the next one wrongly */
+        return false; /* the next segment would be misplaced */
     }
     while ((filling->done < filling->length) &&
            (filling->num < filling->room) && is_cut_alike(filling->plan)) {
@@ -271,8 +273,8 @@ static bool fill_segments(filling_t *filling, copy_segment_t *entries)
     return filling->num != 0;
 }
 
-/* Any cut at all: each entry says where it lies in the stream. Padding is
- * zeros, which a scatter has no use for. */
+/* Fill a list for any memory: each entry has its offset in the stream. Padding
+ * becomes an entry of zeros, which a scatter does not need. */
 static void fill_exact(filling_t *filling, copy_exact_t *entries,
                        bool is_gather)
 {
@@ -295,7 +297,7 @@ static void fill_exact(filling_t *filling, copy_exact_t *entries,
     }
 }
 
-/* With lengths, or places in the stream. */
+/* Fill a list with lengths, or with offsets in the stream. */
 static copy_form_t fill_uneven(filling_t *filling, void *entries,
                                bool is_gather)
 {
@@ -306,8 +308,9 @@ static copy_form_t fill_uneven(filling_t *filling, void *entries,
     return COPY_EXACT;
 }
 
-/* Nobody may have looked at the caller's segments before: looks at those that a
- * list of ours is about. Of the caller's array itself the kernel does. */
+/* Check the caller's segments for which the list is built, if they have not
+ * been checked. If the list is the caller's array itself, the kernel checks
+ * it. */
 static ucxpool_status_t check_even(const filling_t *filling)
 {
     const copy_plan_t   *plan   = filling->plan;
@@ -322,8 +325,8 @@ static ucxpool_status_t check_even(const filling_t *filling)
                            plan->at.memory + (size_t)num);
 }
 
-/* Nobody may have looked at the pieces' addresses before. Looks at those from
- * number `first` up to a place of the stream. */
+/* Check the addresses of pieces from number `first` up to an offset of the
+ * stream; they may not have been checked before. */
 static ucxpool_status_t check_pieces(copy_plan_t *plan, size_t first,
                                      uint64_t offset)
 {
@@ -380,23 +383,24 @@ ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
 }
 
 /* --- copiers ----------------------------------------------------------------
- * Their streams, and their jobs in pinned memory.
+ * Streams, and jobs in pinned memory.
  */
 
 /*
- * Jobs take turns in the streams of their kind: while the last thread blocks of
- * one launch come to their end and its word is written, others have begun.
- * Those that go over a link share it. What stays in this GPU is short, and a
- * peer's link stands idle until it is done: a gather that the peer is to read,
- * a scatter of what the peer has written to a block that it wants again. So it
- * goes before the others, and all before what callers do at the default
- * priority, where the GPU knows priorities.
+ * Each kind of copy has its own streams, and its jobs take turns in them: while
+ * the last thread blocks of one launch finish and its word is written, other
+ * jobs have started. Copies over a link share the link. Copies within this GPU
+ * are short, and a peer's link is idle until they are done: a gather that the
+ * peer will read, or a scatter of data that the peer has written to a block
+ * that it needs again. So they have the highest priority. All copies have a
+ * higher priority than the application's streams of default priority, if the
+ * GPU supports priorities.
  */
 typedef enum way {
-    WAY_NEAR, /* a block of this GPU's: gather, or scatter of what was pushed */
-    WAY_PULL, /* scatter from a peer's */
-    WAY_PUSH, /* gather to a peer's */
-    WAY_LONG, /* by the copy engine, either way */
+    WAY_NEAR, /* this GPU's blocks: gather, or scatter of pushed data */
+    WAY_PULL, /* scatter from a peer's block */
+    WAY_PUSH, /* gather to a peer's block */
+    WAY_LONG, /* by the copy engine, in either direction */
     NUM_WAYS
 } way_t;
 
@@ -406,14 +410,14 @@ typedef enum way {
 typedef struct lane {
     CUstream streams[MAX_STREAMS];
     unsigned num_streams;
-    unsigned num_jobs; /* started: for the turns */
+    unsigned num_jobs; /* started, to take turns */
 } lane_t;
 
 struct copy_cuda_copier {
     const mem_cuda_device_t *device;
     CUfunction               kernel;
     lane_t                   lanes[NUM_WAYS];
-    char                    *pinned; /* words, then what each job has */
+    char                    *pinned; /* the words, then each job's memory */
     size_t                   entries_size;
     size_t                   max_tiles;
     copy_cuda_job_t         *free_jobs;
@@ -421,8 +425,8 @@ struct copy_cuda_copier {
     copy_cuda_job_t         *jobs;
 };
 
-/* Words stand on lines of their own, so that polling one does not take another
- * from the GPU. Tiles and lists begin on one. */
+/* Each word has its own cache line, so that polling one word does not slow down
+ * writes to another. Tiles and lists are aligned to cache lines. */
 #define LINE_SIZE ((size_t)64)
 
 static ucxpool_status_t copier_error(const copy_cuda_copier_t *copier,
@@ -432,7 +436,8 @@ static ucxpool_status_t copier_error(const copy_cuda_copier_t *copier,
                           call, copier->device->ordinal, copier->device->name);
 }
 
-/* Streams of each way, and how far its priority lies below the greatest. */
+/* The number of streams of each way, and how far its priority is below the
+ * highest. */
 static const struct {
     unsigned num_streams;
     int      below;
@@ -443,8 +448,8 @@ static const struct {
     [WAY_LONG] = {2, 0},
 };
 
-/* A write to a peer's window is none of a pushed message, and waits for none
- * near: it has the first turn too. */
+/* A write to a peer's window does not belong to a pushed message, and waits for
+ * no local copy, so it also has the highest priority. */
 static way_t way_of(const copy_cuda_job_t *job, bool is_gather)
 {
     if (is_gather != job->is_pushed) {
@@ -469,7 +474,7 @@ static void streams_destroy(copy_cuda_copier_t *copier)
     }
 }
 
-/* What was created is in the lane also after an error. */
+/* After an error, the lane has the streams that were created. */
 static ucxpool_status_t lane_create(copy_cuda_copier_t *copier, way_t way,
                                     int priority)
 {
@@ -491,7 +496,7 @@ static ucxpool_status_t lane_create(copy_cuda_copier_t *copier, way_t way,
 static ucxpool_status_t streams_create(copy_cuda_copier_t *copier)
 {
     int              least;
-    int              greatest; /* the lower the number, the greater */
+    int              greatest; /* lower numbers are higher priorities */
     ucxpool_status_t status = UCXPOOL_OK;
     CUresult         result;
 
@@ -525,8 +530,8 @@ static void streams_wait(const copy_cuda_copier_t *copier)
     }
 }
 
-/* Bytes of pinned memory of one job: for the word, the tiles, the list and
- * what bounces. */
+/* Bytes of pinned memory of one job: for the word, the tiles, the list and the
+ * bounce buffer. */
 static bool job_size(const copy_cuda_copier_params_t *params, size_t *size_p)
 {
     size_t size;
@@ -575,9 +580,9 @@ static void jobs_init(copy_cuda_copier_t *copier, size_t size)
 }
 
 /*
- * Launch the kernel once, for nothing. The driver loads it when it is first
- * launched, and may wait for all that the GPU has to do before it does so: for
- * a caller's stream that waits for us, say.
+ * Launch the kernel once, without data. The driver loads a kernel at its first
+ * launch, and may first wait for all work of the GPU, such as an application's
+ * stream that waits for this library.
  */
 static ucxpool_status_t warm_up(copy_cuda_copier_t *copier)
 {
@@ -600,7 +605,7 @@ static ucxpool_status_t warm_up(copy_cuda_copier_t *copier)
     return copy_cuda_job_poll(copier, job);
 }
 
-/* Between enter and leave. */
+/* The caller calls mem_cuda_device_enter() before and leave() after. */
 static ucxpool_status_t copier_init(copy_cuda_copier_t *copier, size_t size)
 {
     ucxpool_status_t status;
@@ -732,12 +737,10 @@ void copy_cuda_copier_destroy(copy_cuda_copier_t *copier)
     free(copier);
 }
 
-/* --- jobs -------------------------------------------------------------------
- * Filled, started, and seen to be done.
- */
+/* --- jobs ----------------------------------------------------------------- */
 
-/* Only a GPU that has failed never writes its word: so seldom is the driver
- * asked whether that is so. */
+/* A word is never written only if the GPU has failed, so the driver is queried
+ * after this many polls. */
 #define POLLS_PER_QUERY ((uint32_t)1 << 16)
 
 copy_cuda_job_t *copy_cuda_job_get(copy_cuda_copier_t *copier)
@@ -760,7 +763,7 @@ void copy_cuda_job_put(copy_cuda_copier_t *copier, copy_cuda_job_t *job)
     copier->free_jobs = job;
 }
 
-/* The kernel cuts these itself: nothing for it to read but addresses. */
+/* The kernel computes the tiles itself, and reads only addresses. */
 static void add_even(copy_cuda_job_t *job, const copy_table_t *list,
                      uint32_t tile_size)
 {
@@ -793,7 +796,7 @@ bool copy_cuda_job_add(const copy_cuda_copier_t *copier, copy_cuda_job_t *job,
     if (num > room) {
         return false;
     }
-    /* The kernel counts from the first entry of the job. */
+    /* The kernel counts entries from the job's first one. */
     for (size_t i = 0; i < num; i++) {
         tiles[i].first += (uint32_t)(offset / entry_size);
     }
@@ -836,7 +839,7 @@ static ucxpool_status_t begin(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
     lane_t *lane = &copier->lanes[way];
 
     assert(!job->is_started);
-    /* Not the number that stands in the word: the last job's. */
+    /* Differs from the number of the last job, which is in the word. */
     job->number++;
     *job->fault    = 0;
     job->num_polls = 0;
@@ -854,8 +857,8 @@ static CUresult write_flag(const copy_cuda_copier_t *copier,
                                job->flag.number);
 }
 
-/* The work has been posted, with this result; let the word follow, and where
- * the bytes are for another GPU the flag before it. */
+/* Called after the work was posted with this result. Write the job's word after
+ * it, and before that the flag if the data is for another GPU. */
 static ucxpool_status_t finish(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
                                bool is_gather, CUresult result,
                                const char *call)
@@ -872,7 +875,7 @@ static ucxpool_status_t finish(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
                                      job->number);
     }
     if (result != CUDA_SUCCESS) {
-        /* Something may be under way that no word will tell of. */
+        /* Work may be in flight, and no word will report its end. */
         mem_cuda_ignore(driver, driver->cuStreamSynchronize(job->stream),
                         "cuStreamSynchronize");
     }
@@ -912,7 +915,7 @@ ucxpool_status_t copy_cuda_job_start_long(copy_cuda_copier_t *copier,
     return finish(copier, job, true, result, "cuMemcpyAsync");
 }
 
-/* A word that does not come: is the GPU still well? */
+/* Called if a word has not been written for a long time: has the GPU failed? */
 static ucxpool_status_t stream_query(const copy_cuda_copier_t *copier,
                                      CUstream                  stream)
 {
@@ -953,8 +956,8 @@ uint32_t copy_cuda_job_fault(const copy_cuda_job_t *job)
     return *job->fault;
 }
 
-/* By words, not by a memset: the driver may wait for much before it loads the
- * kernel of its first one. */
+/* Writes words instead of a memset: the driver may wait for other work before
+ * it loads the kernel of the first memset. */
 ucxpool_status_t copy_cuda_copier_clear(copy_cuda_copier_t *copier, void *first,
                                         size_t stride, unsigned num)
 {

@@ -1,12 +1,12 @@
 /*
- * The copy engine of a GPU: launches of the copy kernel (tiles.h), or of
- * the GPU's own engine for what is long and contiguous.
+ * The copy engine of a GPU. It launches the copy kernel (tiles.h), or the GPU's
+ * own copy engine for long contiguous copies.
  *
- * A copier has streams of its own and some jobs. A job has room in pinned
- * memory for the list and the tiles of one launch, which the kernel reads there
- * while the host fills another job; and a word: its stream writes a number
- * there when the job is done, and the host looks at that. No call of the driver
- * is made for it. Jobs end in any order.
+ * A copier owns streams and jobs. A job has pinned memory for the list and the
+ * tiles of one launch. The kernel reads them there while the host fills another
+ * job. A job also has a word: its stream writes a number there when the job is
+ * done. The host polls this word, without a call of the driver. Jobs may
+ * complete in any order.
  *
  *     get -> fill entries -> add, add -> start -> poll ... poll -> put
  *
@@ -20,8 +20,8 @@
 #include "mem/cuda_device.h"
 
 /* --- the kernels ------------------------------------------------------------
- * The kernels, compiled by the driver for one GPU. That takes a moment, so it
- * is done once for all copiers.
+ * The kernels, compiled by the driver for one GPU. Compiling is slow, so all
+ * copiers share the result.
  */
 
 #define COPY_KERNEL_NAME "ucxpool_copy"
@@ -33,40 +33,41 @@ typedef struct copy_cuda_kernels {
 } copy_cuda_kernels_t;
 
 /*
- * UCXPOOL_ERR_UNSUPPORTED  the GPU is too old for them
- * UCXPOOL_ERR_NO_MEMORY    on the GPU
- * UCXPOOL_ERR_IO           the driver failed otherwise
+ * UCXPOOL_ERR_UNSUPPORTED  the GPU is too old for the kernels
+ * UCXPOOL_ERR_NO_MEMORY    the GPU is out of memory
+ * UCXPOOL_ERR_IO           another failure of the driver
  */
 ucxpool_status_t copy_cuda_kernels_init(const mem_cuda_device_t *device,
                                         copy_cuda_kernels_t     *kernels);
-/* Nothing may be running. May be called twice. */
+/* No kernel may be running. May be called twice. */
 void copy_cuda_kernels_cleanup(copy_cuda_kernels_t *kernels);
 
 /* --- the list of a launch ---------------------------------------------------
- * A range of the stream as the list of one launch of a GPU's copy kernel
+ * Describes a range of the stream as the list of one launch of the copy kernel
  * (copy/tiles.h).
  */
 
 typedef struct copy_launch {
-    copy_table_t list;    /* its stream is for the caller to fill */
+    copy_table_t list;    /* the caller sets its stream */
     uint64_t     covered; /* bytes of the stream, from the range's start */
-    size_t       first;   /* number of the list's first segment or piece, */
-                          /* where all have one length */
+    size_t       first;   /* the list's first segment or piece, if all */
+                          /* have the same length */
 } copy_launch_t;
 
 /*
- * Fill a list with the plan's memory behind [offset, offset + length) of the
- * stream, as far as there is room for entries: at least one fits. A gather
- * clears the padding in what was covered, if its offset is a multiple of
- * COPY_ALIGNMENT and its end is one or the stream's. A scatter takes any range.
+ * Fill a list with the plan's memory for [offset, offset + length) of the
+ * stream, as far as `entries` has room; there is always room for one entry. A
+ * gather clears the padding in the covered range. Its offset must be a multiple
+ * of COPY_ALIGNMENT, and its end a multiple or the end of the stream. A scatter
+ * takes any range.
  *
- * The list may be a part of the caller's array, where that is pinned: nobody
- * may have looked at it then, and the kernel tells of a NULL, or of a segment
- * of another length.
+ * If the caller's array is pinned, the list may be a part of it. The host then
+ * has not checked these entries: the kernel reports a NULL address, or a
+ * segment of another length.
  *
- * UCXPOOL_ERR_INVALID_PARAM  the address of a piece in it is NULL, or a segment
- *                            of unseen memory has another length than the
- *                            first; the detail names it
+ * UCXPOOL_ERR_INVALID_PARAM  the address of a piece in the list is NULL, or a
+ *                            segment of unseen memory has another length than
+ *                            the first; the detail names it
  */
 ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
                                   uint64_t length, bool is_gather,
@@ -77,126 +78,135 @@ ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
 
 typedef struct copy_cuda_copier copy_cuda_copier_t;
 
-/* A word that one GPU writes and another waits for, with what it has then. */
+/* A word that one GPU writes and another waits for, and the number it waits
+ * for. */
 typedef struct copy_flag {
-    uint32_t *word; /* NULL: none */
+    uint32_t *word; /* NULL: no flag */
     uint32_t  number;
 } copy_flag_t;
 
 typedef struct copy_cuda_job {
-    /* For the caller to fill, before add; not after start until it is done. */
+    /* Filled by the caller before add; unchanged from start until the job is
+     * done. */
     void *entries;
-    /* Pinned memory for what the GPU does not reach; likewise. */
+    /*
+     * Pinned memory for data that the GPU cannot access; the same rules apply.
+     */
     char *bounce;
-    /* For the caller to set, before start; false when it is got: the sender's
-     * GPU writes to blocks of the receiver's. Else the receiver's reads. */
+    /* Set by the caller before start; get sets it to false. True: the sender's
+     * GPU writes to blocks of the receiver's GPU. False: the receiver's GPU
+     * reads. */
     bool is_pushed;
-    /* Likewise; none when it is got. A gather writes it when its bytes are
-     * there; a scatter waits for it, but not for long: see
+    /* Set by the caller before start; get sets it to none. A gather writes it
+     * after its data. A scatter waits for it, but only for a limited time: see
      * copy_cuda_job_fault(). */
     copy_flag_t flag;
-    /* The copier's own. */
+    /* Private to the copier. */
     copy_tile_t          *tiles;
     size_t                num_tiles;
-    copy_table_t          even;      /* of one length: in place of tiles */
-    uint32_t              tile_size; /* its */
+    copy_table_t          even;      /* instead of tiles, for one length */
+    uint32_t              tile_size; /* of `even` */
     struct copy_cuda_job *next;
-    CUstream              stream; /* that it was started in */
-    uint32_t             *word;   /* is `number` when the job is done */
-    uint32_t             *fault;  /* beside it: see copy_cuda_job_fault() */
+    CUstream              stream; /* the stream of the current launch */
+    uint32_t             *word;   /* equals `number` when the job is done */
+    uint32_t             *fault;  /* next to it: see copy_cuda_job_fault() */
     uint32_t              number;
-    uint32_t              num_polls; /* since it was started */
+    uint32_t              num_polls; /* since the start */
     bool                  is_started;
 } copy_cuda_job_t;
 
 typedef struct copy_cuda_copier_params {
-    unsigned num_jobs;     /* that may be under way at one time */
+    unsigned num_jobs;     /* in flight at a time */
     size_t   entries_size; /* bytes of a job's list */
     size_t   max_tiles;    /* of a job */
     size_t   bounce_size;  /* of a job; may be 0 */
 } copy_cuda_copier_params_t;
 
 /*
- * kernels  Outlive the copier, as does their device.
+ * kernels  Must outlive the copier, as must their device.
  *
- * UCXPOOL_ERR_INVALID_PARAM  a parameter is 0 that may not, or beyond all
- *                            memory
+ * UCXPOOL_ERR_INVALID_PARAM  a parameter that must not be 0 is 0, or the sizes
+ *                            exceed the address space
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */
 ucxpool_status_t
 copy_cuda_copier_create(const copy_cuda_kernels_t       *kernels,
                         const copy_cuda_copier_params_t *params,
                         copy_cuda_copier_t             **copier_p);
-/* Until what is under way is over. */
+/* Wait until no job is in flight. */
 void copy_cuda_copier_wait(const copy_cuda_copier_t *copier);
-/* Waits for what is under way. NULL is allowed. */
+/* Waits for jobs in flight. NULL is allowed. */
 void copy_cuda_copier_destroy(copy_cuda_copier_t *copier);
 
-/* An empty job, or NULL when all are in use. */
+/* Returns an empty job, or NULL if all are in use. */
 copy_cuda_job_t *copy_cuda_job_get(copy_cuda_copier_t *copier);
-/* One that is not under way. */
+/* The job must not be in flight. */
 void copy_cuda_job_put(copy_cuda_copier_t *copier, copy_cuda_job_t *job);
 
 /*
- * Cut a list into tiles for this job. There may be several in one job, with a
- * stream each (blocks that do not lie side by side, say), all of one form that
- * is not of one length.
+ * Cut a list into tiles for this job. A job may have several lists, each with
+ * its own stream (for example, blocks that are not contiguous). All have the
+ * same form, which is not one of equal lengths; a list of equal lengths must be
+ * alone in its job.
  *
- * list         Its entries lie in job->entries; those of one length may
- *              lie in any pinned memory.
- * stream_size  Bytes of the streams of all lists of the job, by which the
- *              tiles' size is chosen.
+ * list         Its entries lie in job->entries; those of equal length may lie
+ *              in any pinned memory.
+ * stream_size  Total bytes of the streams of all lists of the job. Determines
+ *              the size of the tiles.
  *
- * False when there is no room for so many tiles; then nothing is added.
+ * Returns false, and adds nothing, if there is no room for the tiles.
  */
 bool copy_cuda_job_add(const copy_cuda_copier_t *copier, copy_cuda_job_t *job,
                        const copy_table_t *list, uint64_t stream_size);
 
 /*
- * Let the kernel do the job.
+ * Start the job with the copy kernel.
  *
- * form, length  Of all lists that were added.
- * is_gather     From the pieces to the streams; else the other way.
+ * form, length  Those of all lists that were added.
+ * is_gather     True: from the pieces to the streams. False: the opposite.
  *
- * Every address is one of the device, of host memory that is pinned, or of a
- * peer's memory that is mapped here. Pieces that are written do not overlap.
+ * Every address must be in memory of the device, in pinned host memory, or in a
+ * peer's memory that is mapped here. Pieces that are written must not overlap.
  *
- * UCXPOOL_ERR_IO and others  the driver failed; the job is not under way,
- *                            though some of its bytes may have been copied
+ * UCXPOOL_ERR_IO and others  the driver failed; the job is not in flight, but
+ *                            some bytes may have been copied
  */
 ucxpool_status_t copy_cuda_job_start(copy_cuda_copier_t *copier,
                                      copy_cuda_job_t *job, copy_form_t form,
                                      uint32_t length, bool is_gather);
 
 /*
- * Let the GPU's copy engine copy one piece: the fastest way for a long one
- * between GPUs. A flag is written, and cannot be waited for. Errors as for
- * start.
+ * Copy one piece with the GPU's copy engine: the fastest way for a long copy
+ * between GPUs. The job may write a flag, but cannot wait for one. Returns the
+ * same errors as start.
  */
 ucxpool_status_t copy_cuda_job_start_long(copy_cuda_copier_t *copier,
                                           copy_cuda_job_t *job, void *target,
                                           const void *source, size_t length);
 
 /*
- * UCXPOOL_OK          every byte has been copied, and the host sees what went
- *                     to host memory
- * UCXPOOL_INPROGRESS  not yet
- * others              the GPU has failed, and nothing on it will work again in
- *                     this process
+ * UCXPOOL_OK          all bytes have been copied, and the host sees those in
+ *                     host memory
+ * UCXPOOL_INPROGRESS  not done yet
+ * others              the GPU has failed, and cannot be used again in this
+ *                     process
  */
 ucxpool_status_t copy_cuda_job_poll(copy_cuda_copier_t *copier,
                                     copy_cuda_job_t    *job);
 
 /*
- * Of a job that is done: COPY_LATE if it waited for its flag in vain, and is to
- * be started again; or, of addresses or segments of one length, the number of
- * an entry that was NULL, from 1 on; 0 if none was. Where one was, other bytes
- * may have been copied to wrong places of the stream, or of the pieces.
+ * The result of a job that is done. 0: no fault. COPY_LATE: its flag was not
+ * set in time, and the job must be started again. Otherwise the number, from 1
+ * on, of an entry whose address is NULL, with COPY_OTHER or COPY_BEYOND for the
+ * faults that these describe; only lists of equal lengths are checked. After
+ * such a fault, bytes may have been copied to wrong places of the stream or of
+ * the pieces.
  */
 uint32_t copy_cuda_job_fault(const copy_cuda_job_t *job);
 
 /*
- * Write 0 to words of this GPU's memory, `stride` bytes apart, and wait for it.
+ * Write 0 to `num` words of this GPU's memory, `stride` bytes apart, and wait
+ * for completion.
  *
  * UCXPOOL_ERR_IO and others  the driver failed
  */
@@ -204,9 +214,8 @@ ucxpool_status_t copy_cuda_copier_clear(copy_cuda_copier_t *copier, void *first,
                                         size_t stride, unsigned num);
 
 /*
- * Is the GPU well? Asked while another stream than the copier's is waited for.
- *
- * Errors as for poll.
+ * Check that the GPU has not failed, while the caller waits for another stream
+ * than the copier's. Returns the same errors as poll.
  */
 ucxpool_status_t copy_cuda_copier_check(const copy_cuda_copier_t *copier);
 
