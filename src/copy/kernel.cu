@@ -1,35 +1,35 @@
 /*
  * The copy kernel: gathers pieces of memory into a stream, or scatters a stream
- * to pieces, as copy/tiles.h describes. One launch copies a whole list; a
+ * to pieces, as described in copy/tiles.h. One launch copies a whole list; a
  * thread block copies a tile.
  *
- * The unit of work is 16 bytes of the target, aligned: a thread copies units,
- * and finds the piece that a unit belongs to by bisection in shared memory. So
- * the threads are busy alike whether a tile holds one piece or 256, and every
- * store is 16 bytes but at the ends of a piece. Sources that are not aligned
- * with their targets are read as aligned words and shifted. Nothing outside of
- * a piece is read; and nothing written but, by a gather, zeros to the padding
- * behind it, as if they belonged to it.
+ * The unit of work is 16 aligned bytes of the target. A thread copies units,
+ * and finds the piece of a unit by bisection in shared memory. So all threads
+ * have equal work whether a tile holds one piece or 256, and every store has 16
+ * bytes except at the ends of a piece. Sources that are not aligned with their
+ * targets are read as aligned words and shifted. The kernel reads nothing
+ * outside a piece. It writes nothing outside a piece except, in a gather, zeros
+ * to the padding after it.
  *
  * Written for clang without CUDA's headers: see scripts/make-ptx.
  */
 #include "copy/units.cuh"
 
-/* External linkage: LLVM 14 takes a barrier for something that cannot change a
- * variable that no other file knows, and moves loads across it. */
+/* These have external linkage because LLVM 14 assumes that a barrier does not
+ * change variables with internal linkage, and moves loads across it. */
 #define SHARED __attribute__((shared))
 
-/* Units that a thread has on their way at a time. */
+/* Units that a thread has in flight. */
 #define UNROLL 4
-/* Thread blocks on a multiprocessor: bounds the registers. */
+/* Thread blocks per multiprocessor; limits the number of registers. */
 #define BLOCKS 4
 #define WARPS  (COPY_THREADS / 32)
 
 /* The pieces that are being copied, and the first unit of each. */
 SHARED uint64_t ucxpool_copy_target[COPY_THREADS];
 SHARED uint64_t ucxpool_copy_source[COPY_THREADS];
-SHARED uint32_t ucxpool_copy_length[COPY_THREADS]; /* with zeros behind */
-SHARED uint32_t ucxpool_copy_data[COPY_THREADS];   /* without           */
+SHARED uint32_t ucxpool_copy_length[COPY_THREADS]; /* with padding */
+SHARED uint32_t ucxpool_copy_data[COPY_THREADS];   /* without padding */
 SHARED uint32_t ucxpool_copy_unit[COPY_THREADS];
 SHARED uint32_t ucxpool_copy_sums[WARPS];
 SHARED uint32_t ucxpool_copy_has_come;
@@ -43,7 +43,7 @@ DEVICE uint32_t smaller(uint32_t a, uint32_t b) { return (a < b) ? a : b; }
 
 DEVICE void barrier() { asm volatile("bar.sync 0;" ::: "memory"); }
 
-/* Sum of v over the threads before this one, and over all. */
+/* Sum of v over the threads before this one, and over all threads. */
 DEVICE uint32_t sum_before(uint32_t v, uint32_t *total_p)
 {
     uint32_t lane = thread_index() % 32;
@@ -69,7 +69,7 @@ DEVICE uint32_t sum_before(uint32_t v, uint32_t *total_p)
     return before + sum - v;
 }
 
-/* The piece that a unit belongs to: the last one not behind it. */
+/* The piece of a unit: the last one that begins at or before it. */
 DEVICE uint32_t find_piece(uint32_t unit, uint32_t num_pieces, uint32_t step)
 {
     uint32_t i = 0;
@@ -82,11 +82,11 @@ DEVICE uint32_t find_piece(uint32_t unit, uint32_t num_pieces, uint32_t step)
     return i;
 }
 
-/* A unit on its way. */
+/* A unit in flight. */
 struct flight {
     words4   bytes;
     uint64_t target;
-    uint32_t first; /* bytes [first, last) are to be stored */
+    uint32_t first; /* bytes [first, last) are stored */
     uint32_t last;
 };
 
@@ -151,10 +151,10 @@ DEVICE copy_tile_t even_tile(uint32_t form, uint32_t length, uint64_t stream,
 struct piece {
     uint64_t address;
     uint64_t length;
-    uint64_t stream; /* its offset there, with COPY_EXACT; its other side */
-};                   /* with COPY_PAIRS */
+    uint64_t stream; /* its offset there, with COPY_EXACT; the other */
+};                   /* side, with COPY_PAIRS */
 
-/* What is wrong with an entry of a list of one length; 0: nothing. */
+/* The fault of an entry in a list of one length; 0: none. */
 DEVICE uint32_t fault_of(const piece &p, uint64_t entry, uint64_t limit,
                          uint32_t length)
 {
@@ -169,8 +169,8 @@ DEVICE uint32_t fault_of(const piece &p, uint64_t entry, uint64_t limit,
     return (p.stream > limit) ? (number | COPY_BEYOND) : 0;
 }
 
-/* A piece of a tile, from where the tile begins. `fault` is where to tell of
- * one that has no address, where all have one length. */
+/* Load a piece of a tile, from the start of the tile. An invalid entry in a
+ * list of one length is reported at `fault`. */
 DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
                         const uint64_t *offsets, uint64_t limit, uint32_t form,
                         uint32_t length, uint32_t index, uint64_t fault)
@@ -228,8 +228,8 @@ DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
     return p;
 }
 
-/* A piece of COPY_EXACT that has no address is zeros. Bounds of what may be
- * read would wrap around at 0. */
+/* A piece of COPY_EXACT without an address is zeros. Its address is replaced,
+ * because the bounds of reads would wrap around at 0. */
 DEVICE void replace_null(piece *p, uint32_t form, uint32_t gather,
                          uint32_t *size_p, uint32_t *data_p)
 {
@@ -240,8 +240,8 @@ DEVICE void replace_null(piece *p, uint32_t form, uint32_t gather,
     }
 }
 
-/* Show the piece of this thread to all threads of the block. Returns the number
- * of units in the pieces of all of them. */
+/* Share the piece of this thread with all threads of the block. Returns the
+ * total number of units in their pieces. */
 DEVICE uint32_t share_piece(uint64_t target, uint64_t source, uint32_t size,
                             uint32_t data)
 {
@@ -260,10 +260,11 @@ DEVICE uint32_t share_piece(uint64_t target, uint64_t source, uint32_t size,
 }
 
 /*
- * Wait until a word, which another GPU writes, has this number; what it wrote
- * before is there then. Not for long: a caller that waits for all of this GPU
- * must not wait for a peer that is gone, nor a peer for us that has the GPU by
- * turns with us.
+ * Wait until another GPU has written this number to a word; data that it wrote
+ * before is then visible. The time is limited: an application that waits for
+ * all work of this GPU must not wait for a failed peer. Also, a peer that
+ * shares the GPU with this process by time slicing must not wait for this
+ * kernel.
  */
 DEVICE bool has_come(uint64_t word, uint32_t number)
 {
@@ -282,14 +283,13 @@ DEVICE bool has_come(uint64_t word, uint32_t number)
 }
 
 /*
- * Copy a list, one tile per thread block of COPY_THREADS. `gather` is 1 or
- * 0. Where all pieces have one length stream, stream_size and tile_size are in
- * place of tiles, which are then the offsets of COPY_EVEN_PLACES, none of them
- * greater than `limit`. `fault` is the address of a word: the number, from 1
- * on, of a piece that has no address, COPY_BEYOND with that of one whose offset
- * is, or COPY_OTHER with that of a segment of another length, where all have
- * one; or COPY_LATE, where the word at
- * `awaited`, if that is not 0, did not get the number `mark`.
+ * Copy a list, one tile per thread block of COPY_THREADS threads. `gather` is 1
+ * or 0. If all pieces have the same length, the tiles are computed from stream,
+ * stream_size and tile_size; `tiles` is then the list of offsets for
+ * COPY_EVEN_PLACES, which must not exceed `limit`. `fault` is the address of a
+ * word for the fault, in the form that copy/tiles.h describes; only lists of
+ * one length are checked. The fault is COPY_LATE if `awaited` is not 0 and the
+ * word at this address did not get the number `mark` in time.
  */
 extern "C" __attribute__((global))
 __attribute__((launch_bounds(COPY_THREADS, BLOCKS))) void
@@ -304,7 +304,7 @@ ucxpool_copy(const copy_tile_t *tiles, const uint64_t *list, uint32_t form,
                                            tile_size, number)
                                : tiles[number];
     uint32_t    me = thread_index();
-    /* Each piece says where its other side is. */
+    /* Each piece has the address of its other side. */
     bool        is_exact = form >= COPY_EXACT;
     uint32_t    align = is_exact ? 1 : UNIT;
     uint32_t    left = tile.size;
@@ -319,8 +319,8 @@ ucxpool_copy(const copy_tile_t *tiles, const uint64_t *list, uint32_t form,
         piece p = load_piece(&tile, list, (const uint64_t *)tiles, limit, form,
                              length, index + me, fault);
 
-        /* Where the pieces lie in the tile, each with its padding; what is past
-         * the tile's end is cut. */
+        /* Place the pieces in the tile, each with its padding; cut them at the
+         * end of the tile. */
         uint32_t data = (p.length < left) ? (uint32_t)p.length : left;
         uint32_t size = (data + align - 1) & ~(align - 1);
         uint32_t total;

@@ -4,23 +4,23 @@
 
 #include <assert.h>
 
-/* Smaller tiles cost more in reading lists than they gain in parallel work;
- * larger ones leave processors idle at the end of a launch. Measured on H200.
- */
+/* Smaller tiles cost more reads of lists than they gain by parallel work.
+ * Larger ones leave multiprocessors idle at the end of a launch. Measured on
+ * H200. */
 #define TILE_MIN ((uint64_t)4 << 10)
 #define TILE_MAX ((uint64_t)64 << 10)
 
-/* What a warp loads at a time: a tile that began elsewhere would have each load
- * touch one more line, and a link carry it. */
+/* Bytes that a warp loads at a time. If tiles were not aligned to this, each
+ * load would touch one more line and transfer it over the link. */
 #define TILE_STEP ((uint64_t)512)
 
-/* Thread blocks that one multiprocessor runs at a time. */
+/* Concurrent thread blocks of a multiprocessor. */
 #define TILE_BLOCKS 4
 
 /* Several launches share a link, and each has a thread block on every fourth
- * multiprocessor: twice as many gain 2 % for pieces up to 1 KiB, and cost a
- * tenth where other GPUs wait for gathers beside; half as many are too few for
- * short pieces. Measured on four H200 over NVLink. */
+ * multiprocessor. Twice as many are 2 % faster for pieces up to 1 KiB, but 10 %
+ * slower if other GPUs wait for gathers at the same time. Half as many are too
+ * slow for short pieces. Measured on four H200 over NVLink. */
 #define TILE_FAR_PROCESSORS 4
 #define TILE_FAR_MAX        ((uint64_t)512 << 10)
 
@@ -63,14 +63,14 @@ static uint64_t tiles_stride(const copy_table_t *list, size_t i)
     return base_align_up(length, COPY_UNIT);
 }
 
-/* The walk over the list: a piece, and how far it has been cut. */
+/* The position of the walk over the list: a piece, and an offset in it. */
 typedef struct tiles_walk {
     uint32_t index;
     uint64_t offset;
     uint64_t stream;
 } tiles_walk_t;
 
-/* The address of a place in a piece. Zeros are nowhere. */
+/* The address at an offset in a piece; 0 for a piece of zeros. */
 static uint64_t tiles_origin(const copy_table_t *list, size_t i,
                              uint64_t offset)
 {
@@ -100,7 +100,7 @@ static void tiles_pass(const copy_table_t *list, tiles_walk_t *at,
     }
 }
 
-/* One tile from where the walk stands; the walk goes on to its end. */
+/* Cut one tile at the position of the walk, and advance to its end. */
 static copy_tile_t tiles_next(const copy_table_t *list, tiles_walk_t *at,
                               uint32_t tile_size)
 {

@@ -1,25 +1,25 @@
 /*
- * What the copy kernel reads: a list of pieces of memory, and tiles, each the
- * share of one thread block. This header is read by C and by the kernel
- * (copy_kernel.cu).
+ * The input of the copy kernel: a list of pieces of memory, and tiles. One
+ * thread block copies one tile. This header is included by C and by the kernel
+ * (kernel.cu).
  *
- * One side of a launch is a list of pieces anywhere in memory, the other the
- * stream: contiguous, or a few contiguous stretches (blocks, say). A gather
- * copies from the list to the stream, a scatter from the stream to the list. Or
- * both sides are pieces anywhere, in pairs of one length.
+ * One side of a launch is a list of pieces anywhere in memory. The other side
+ * is the stream: contiguous memory, or a few contiguous ranges, such as blocks.
+ * A gather copies from the list to the stream, a scatter from the stream to the
+ * list. Or both sides are pieces anywhere, in pairs of equal length.
  *
  *     list      [  0  ][        1        ][ 2 ][      3      ]
  *     tiles     |       0       |       1       |     2      |
  *     stream    [ 0 | 1 ~~~~~~~~~~~~~~~~~~~~~~| 2 | 3 ~~~~~~~~~]
  *
- * Pieces of one length are cut by arithmetic, which the kernel does itself; of
- * others it reads a list of tiles.
+ * If all pieces have the same length, the kernel computes the tiles. Otherwise
+ * it reads a list of tiles.
  *
- * Padding between pieces is cleared by a gather: what the stream's memory held
- * before is no business of its reader. A tile may begin in the middle of a
- * piece, but not in padding. The list lies in pinned host memory, which the
- * kernel reads over PCIe, each entry once for each tile that needs it; so short
- * forms of it matter.
+ * A gather zeroes the padding between pieces, so that old data does not leak to
+ * the reader of the stream. A tile may begin in the middle of a piece, but not
+ * in padding. The list lies in pinned host memory. The kernel reads it over
+ * PCIe, each entry once for each tile that needs it, so compact forms of the
+ * list are faster.
  */
 #ifndef COPY_TILES_H
 #define COPY_TILES_H
@@ -28,42 +28,42 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Pieces begin in the stream at multiples of this, but for COPY_EXACT. */
+/* Pieces begin at multiples of this in the stream, except with COPY_EXACT. */
 #define COPY_UNIT 16
 
-/* Threads of a block; as many entries of a list are looked at together. */
+/* Threads of a block, which process as many entries of a list at a time. */
 #define COPY_THREADS 256
 
-/* What a launch tells that has waited for a word in vain, and copied nothing,
- * or a part; and the cycles that it waits, about 100 us. */
+/* The fault of a launch whose flag was not written in time, and which copied
+ * nothing or only a part; and the maximum wait in cycles, about 100 us. */
 #define COPY_LATE     UINT32_MAX
 #define COPY_PATIENCE 200000u
 
-/* A launch tells the number of an entry that it left out, from 1 on: it has no
- * address; or, with one of these bits, its offset is greater than the limit, or
- * its length is another than that of the list. */
+/* The fault of a launch is the number, from 1 on, of an entry that was skipped:
+ * it has no address. With COPY_BEYOND, its offset exceeds the limit; with
+ * COPY_OTHER, its length differs from the list's length. */
 #define COPY_BEYOND (UINT32_C(1) << 31)
 #define COPY_OTHER  (UINT32_C(1) << 30)
 
-/* How an entry of the list looks. */
+/* The form of the entries of a list. */
 typedef enum copy_form {
-    /* There is no list, but one piece: its address is given in place of it. */
+    /* No list, but one piece: its address replaces the address of the list. */
     COPY_ONE,
-    /* 8 bytes: an address. All pieces have one length. */
+    /* 8 bytes: an address. All pieces have the same length. */
     COPY_UNIFORM,
-    /* 16 bytes: copy_segment_t, as a caller's segments are. */
+    /* 16 bytes: copy_segment_t, the layout of the caller's segments. */
     COPY_SEGMENTS,
-    /* The same of segments that all have one length. */
+    /* The same for segments that all have the same length. */
     COPY_EVEN_SEGMENTS,
-    /* 16 bytes: copy_exact_t. Each says where it lies in the stream. What
-     * lies between two is left as it is: to clear it, add a piece of zeros. */
+    /* 16 bytes: copy_exact_t, which has an offset in the stream. Gaps between
+     * entries are not changed; add a piece of zeros to clear one. */
     COPY_EXACT,
-    /* 24 bytes: copy_pair_t. There is no stream: each says where its other side
-     * is. */
+    /* 24 bytes: copy_pair_t, which has the addresses of both sides. There is no
+     * stream. */
     COPY_PAIRS,
-    /* 16 bytes: copy_even_pair_t. The same of pieces that have one length. */
+    /* 16 bytes: copy_even_pair_t. The same for pieces of one length. */
     COPY_EVEN_PAIRS,
-    /* 8 bytes: an address. The same, in two lists: the second one has the
+    /* 8 bytes: an address. The same with two lists: the second list has the
      * offsets of the other sides from the stream's address. */
     COPY_EVEN_PLACES
 } copy_form_t;
@@ -74,14 +74,14 @@ typedef struct copy_segment {
 } copy_segment_t;
 
 typedef struct copy_exact {
-    uint64_t address; /* 0: zeros, which a scatter leaves out */
+    uint64_t address; /* 0: zeros, which a scatter skips */
     uint32_t length;
     uint32_t offset; /* in the stream */
 } copy_exact_t;
 
 typedef struct copy_pair {
     uint64_t address;
-    uint64_t other; /* in place of the stream */
+    uint64_t other; /* instead of the stream */
     uint64_t length;
 } copy_pair_t;
 
@@ -91,33 +91,33 @@ typedef struct copy_even_pair {
 } copy_even_pair_t;
 
 typedef struct copy_tile {
-    /* Address of the tile's first byte in the stream, or its other side. Of
-     * several pieces: with COPY_EXACT of the stream, with COPY_PAIRS 0. */
+    /* Address of the tile's first byte in the stream, or of its other side.
+     * With several pieces: the stream's address for COPY_EXACT, 0 for
+     * COPY_PAIRS. */
     uint64_t stream;
-    /* The tile's first byte lies so far in its first piece. Where that is the
-     * only piece: its address, so that the list need not be read. */
+    /* Offset of the tile's first byte in its first piece. With only one piece:
+     * the address of this byte, so that the kernel does not read the list. */
     uint64_t origin;
     uint32_t first; /* index of the first piece */
-    uint32_t count; /* of pieces, those of length 0 included */
-    uint32_t size;  /* bytes of the stream, with padding */
-    /* So many of them, at the end, are padding, where there is only one piece.
-     * Where there are more, the kernel finds it by their lengths. */
+    uint32_t count; /* pieces, including those of length 0 */
+    uint32_t size;  /* bytes of the stream, including padding */
+    /* Bytes of padding at the end of a tile with only one piece. With more
+     * pieces, the kernel computes the padding from their lengths. */
     uint32_t padding;
 } copy_tile_t;
 
-/* What one launch copies. */
+/* The arguments of one launch. */
 typedef struct copy_list {
     copy_form_t     form;
     const void     *entries;
     uint32_t        num_entries;
-    uint32_t        length;  /* of each piece, over 0, where they have one */
+    uint32_t        length;  /* of each piece, over 0, if all are equal */
     uint64_t        stream;  /* its address */
-    const uint64_t *offsets; /* of COPY_EVEN_PLACES */
-    uint64_t        limit;   /* greater ones are left out, and told */
-    /* Is there padding behind the last piece, as there is behind the others?
-     * Not with COPY_EXACT, pairs and places. */
+    const uint64_t *offsets; /* only COPY_EVEN_PLACES */
+    uint64_t        limit;   /* the largest valid offset */
+    /* Is the last piece padded, too? Not for COPY_EXACT, pairs and places. */
     bool is_padded;
-    /* The stream lies behind a link, which is what takes the time. */
+    /* The stream is accessed over a link, whose bandwidth limits the copy. */
     bool is_far;
 } copy_table_t;
 
@@ -127,15 +127,16 @@ typedef struct copy_list {
 #define COPY_BOTH
 #endif
 
-/* Are the pieces of this form of one length, and cut by the kernel? */
+/* Do all pieces of this form have the same length, so that the kernel computes
+ * the tiles? */
 COPY_BOTH static inline bool copy_is_even(copy_form_t form)
 {
     return (form == COPY_ONE) || (form == COPY_UNIFORM) ||
            (form == COPY_EVEN_SEGMENTS) || (form >= COPY_EVEN_PAIRS);
 }
 
-/* Bytes of the stream from one such piece to the next; pairs have no padding.
- */
+/* Bytes of the stream from the start of a piece to the next; pairs have no
+ * padding. */
 COPY_BOTH static inline uint32_t copy_even_stride(copy_form_t form,
                                                   uint32_t    length)
 {
@@ -146,7 +147,7 @@ COPY_BOTH static inline uint32_t copy_even_stride(copy_form_t form,
 
 /*
  * Tile number `index` of pieces of one length, which take `size` bytes of the
- * stream in all. Its origin is an offset, however many pieces there are.
+ * stream. Its origin is an offset, for any number of pieces.
  */
 COPY_BOTH static inline copy_tile_t
 copy_tile_even(uint64_t stream, uint32_t size, uint32_t stride,
@@ -166,7 +167,7 @@ copy_tile_even(uint64_t stream, uint32_t size, uint32_t stride,
     return tile;
 }
 
-/* Bytes of the stream that such a list takes. */
+/* Bytes of the stream that a list of equal lengths takes. */
 static inline uint32_t copy_even_size(const copy_table_t *list)
 {
     uint32_t stride = copy_even_stride(list->form, list->length);
@@ -183,18 +184,18 @@ extern "C" {
 #endif
 
 /*
- * Bytes of the stream that one tile should have, so that a launch for so many
- * bytes keeps all multiprocessors of a device busy; or where the stream is far,
- * as few as keep a link busy, and leave the others to those who wait for
- * nothing: a multiple of 512.
+ * The number of bytes of the stream per tile, a multiple of 512. It is chosen
+ * so that a launch for `stream_size` bytes uses all multiprocessors of the
+ * device. If the stream is far, it uses only as many as are needed to saturate
+ * the link, and leaves the others to copies that do not wait for a link.
  */
 uint32_t copy_tile_size(uint64_t stream_size, unsigned num_processors,
                         bool is_far);
 
 /*
- * Cut another list into tiles of tile_size bytes of the stream, a multiple of
- * COPY_UNIT and at most 1 MiB. Writes max_tiles at most; returns how many
- * the list takes, so with max_tiles 0 it only counts.
+ * Cut a list of different lengths into tiles of tile_size bytes of the stream,
+ * a multiple of COPY_UNIT and at most 1 MiB. Writes at most max_tiles tiles;
+ * returns the number that the list takes. With max_tiles 0, it only counts.
  */
 size_t copy_tiles_cut(const copy_table_t *list, uint32_t tile_size,
                       copy_tile_t *tiles, size_t max_tiles);

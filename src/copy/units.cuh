@@ -1,6 +1,6 @@
 /*
- * Units of 16 bytes in a GPU's memory, for the copy kernel: loaded from any
- * address, whole or in part, and stored.
+ * Loads and stores of 16-byte units in GPU memory for the copy kernel. Units
+ * may be unaligned or partial.
  */
 #ifndef MEM_COPY_UNITS_CUH
 #define MEM_COPY_UNITS_CUH
@@ -15,8 +15,8 @@ struct words4 {
     uint32_t w[4];
 };
 
-/* Loads pass the first cache: it is not coherent with what other devices
- * write, and no byte is read twice but at the ends of pieces. */
+/* Loads bypass the L1 cache, which is not coherent with writes of other
+ * devices. Only bytes at the ends of pieces are read twice. */
 DEVICE words4 load16(uint64_t address)
 {
     words4 v;
@@ -35,7 +35,7 @@ DEVICE uint32_t load4(uint64_t address)
     return v;
 }
 
-/* Loads that follow see what was written before the word was. */
+/* Later loads see all that was written before this word. */
 DEVICE uint32_t load4_acquire(uint64_t address)
 {
     uint32_t v;
@@ -47,7 +47,7 @@ DEVICE uint32_t load4_acquire(uint64_t address)
     return v;
 }
 
-/* In cycles of this multiprocessor. */
+/* Cycles of this multiprocessor. */
 DEVICE uint64_t clock_now()
 {
     uint64_t v;
@@ -64,7 +64,7 @@ DEVICE uint32_t load1(uint64_t address)
     return v;
 }
 
-/* An entry is read by one load: what lies in host memory is in no cache. */
+/* Read an entry with one load, because host memory is not cached. */
 DEVICE uint64_t load_entry(const uint64_t *entry)
 {
     uint64_t v;
@@ -98,7 +98,7 @@ DEVICE void store1(uint64_t address, uint32_t v)
     asm volatile("st.global.u8 [%0], %1;" ::"l"(address), "r"(v) : "memory");
 }
 
-/* Four bytes from byte bits / 8 of two words on. */
+/* Four bytes of two words, from byte bits / 8 on. */
 DEVICE uint32_t funnel(uint32_t low, uint32_t high, uint32_t bits)
 {
     uint32_t v;
@@ -109,7 +109,8 @@ DEVICE uint32_t funnel(uint32_t low, uint32_t high, uint32_t bits)
     return v;
 }
 
-/* The word at an aligned address; only its bytes in [first, last) are read. */
+/* Load the word at an aligned address; only its bytes in [first, last) are
+ * read. */
 DEVICE uint32_t load_word(uint64_t address, uint64_t first, uint64_t last)
 {
     uint32_t v = 0;
@@ -125,7 +126,7 @@ DEVICE uint32_t load_word(uint64_t address, uint64_t first, uint64_t last)
     return v;
 }
 
-/* The five words from word `skip` on, of eight. */
+/* Five of eight words, from word `skip` on. */
 DEVICE void select_words(words4 low, words4 high, uint32_t skip, uint32_t *v)
 {
     bool     two = skip & 2;
@@ -140,8 +141,8 @@ DEVICE void select_words(words4 low, words4 high, uint32_t skip, uint32_t *v)
     }
 }
 
-/* 16 bytes from any address; only bytes in [first, last) are read, the others
- * are 0. */
+/* Load 16 bytes from any address. Only bytes in [first, last) are read; the
+ * others are 0. */
 DEVICE words4 load_unit(uint64_t address, uint64_t first, uint64_t last)
 {
     uint64_t base = address & ~(uint64_t)(UNIT - 1);
