@@ -1,6 +1,6 @@
 /*
- * What is wrong with an entry of a list, in words: found by the processor, or
- * by a kernel, which leaves a number (copy/tiles.h).
+ * Errors for invalid entries of a list, found by the CPU, or by a kernel, which
+ * reports them as a number (copy/tiles.h).
  */
 #ifndef COPY_FAULT_H
 #define COPY_FAULT_H
@@ -12,23 +12,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* UCXPOOL_ERR_INVALID_PARAM with these words: of a piece without an address, a
- * place that is not in its window, a segment whose length is not that of the
- * first one. */
+/* Return UCXPOOL_ERR_INVALID_PARAM with a detail: a piece has no address, a
+ * place is outside its window, or a segment differs in length from the first
+ * one. */
 ucxpool_status_t copy_fault_no_address(size_t piece);
 ucxpool_status_t copy_fault_beyond(uint64_t place);
 ucxpool_status_t copy_fault_other_length(size_t segment);
 
-/* The first fault of segments that the caller says to have one length, from
- * number `first` to before number `end`. */
+/* Return the first fault of segments [first, end), which the caller declared to
+ * have the same length. */
 ucxpool_status_t copy_fault_find(const copy_memory_t *memory, size_t first,
                                  size_t end);
 
 /*
- * What a kernel has left, whose list began with number `first`.
+ * Translate the fault number of a kernel whose list began with number `first`.
  *
- * UCXPOOL_OK        nothing
+ * UCXPOOL_OK        no fault
  * UCXPOOL_ERR_BUSY  COPY_LATE
+ * others            the fault, with a detail
  */
 ucxpool_status_t copy_fault_of(uint32_t fault, size_t first);
 

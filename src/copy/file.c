@@ -11,14 +11,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* --- at the post ---------------------------------------------------------- */
+/* --- check of ranges ------------------------------------------------------ */
 
-/* Descriptors that are remembered while a list is gone through. */
+/* Checked descriptors that are remembered during the check of a list. */
 #define NUM_REMEMBERED 8u
 
 typedef struct files {
-    int      fds[NUM_REMEMBERED]; /* that can be sent; -1: none */
-    unsigned next;                /* to be forgotten */
+    int      fds[NUM_REMEMBERED]; /* valid descriptors; -1: none */
+    unsigned next;                /* index of the next one to replace */
 } files_t;
 
 static bool files_know(const files_t *files, int fd)
@@ -133,8 +133,8 @@ ucxpool_status_t copy_file_check(const ucxpool_range_t *ranges,
 
 /* --- the name of a file --------------------------------------------------- */
 
-/* Of a longer name the end is said, so that a request's detail has room for the
- * rest of the sentence. */
+/* Only the end of a longer name is reported, to leave room in the request's
+ * detail for the rest of the message. */
 #define NAME_MAX_SAID 60u
 
 typedef struct name {
@@ -154,7 +154,7 @@ static void set_name(name_t *name, const char *text)
     base_text_clean(name->text);
 }
 
-/* As the caller says, or else the kernel. */
+/* The caller's name for the file, or else its path in /proc. */
 static const char *name_of(const ucxpool_range_t *range, name_t *name)
 {
     char    link[64];
@@ -186,7 +186,7 @@ static bool follows(const copy_file_reads_t *reads,
             reads->offset + reads->length);
 }
 
-/* A place in the block that goes on where the last one ends is no new one. */
+/* A place that continues the last one extends it. */
 static bool add_place(copy_file_reads_t *reads, void *block, size_t length)
 {
     struct iovec *last = &reads->places[reads->num - 1];
@@ -242,7 +242,7 @@ static ucxpool_status_t file_ended(const copy_file_reads_t *reads)
                       (unsigned long long)reads->length);
 }
 
-/* So many bytes have been read: leave the places that are full. */
+/* Pass the bytes that were read, and skip the full places. */
 static struct iovec *pass(copy_file_reads_t *reads, struct iovec *place,
                           size_t length)
 {
@@ -260,7 +260,7 @@ static struct iovec *pass(copy_file_reads_t *reads, struct iovec *place,
     return place;
 }
 
-/* For one place pread() is quicker, by a seventh where it is short. */
+/* A single pread() is faster than preadv() for one place. */
 static ssize_t read_places(const copy_file_reads_t *reads,
                            const struct iovec      *places)
 {

@@ -1,8 +1,8 @@
 /*
- * Ranges of files: looked at when they are posted, and read into a block.
+ * Ranges of files: checked when a send is posted, and read into a block.
  *
- * A gather collects what follows in one file, and reads it by one call of the
- * system into all the places of the block where it belongs:
+ * A gather collects adjacent parts of one file, and reads them with one system
+ * call into all their places in the block:
  *
  *     file      ....[  range 3  ][ range 4 ][     range 5     ].....
  *     block     [  range 3  ][pad][ range 4 ][pad][     range 5     ]
@@ -15,24 +15,26 @@
 #include <sys/uio.h>
 
 /*
- * Can these ranges be sent, as far as can be told without reading?
+ * Check ranges without reading them.
  *
  * UCXPOOL_ERR_INVALID_PARAM  memory without an address, a descriptor that is
- *                            not open, an offset or a length that no file has
- * UCXPOOL_ERR_UNSUPPORTED    another kind of range, or of file
+ *                            not open, or an offset or a length that no file
+ *                            can have
+ * UCXPOOL_ERR_UNSUPPORTED    an unknown kind of range, or a file that is
+ *                            neither a regular file nor a block device
  *
  * The detail names the range.
  */
 ucxpool_status_t copy_file_check(const ucxpool_range_t *ranges,
                                  size_t                 num_ranges);
 
-/* Places of a block that are read into together. */
+/* The maximum number of places in a block that one system call reads into. */
 #define COPY_FILE_PLACES 128
 
-/* What has been collected, and is to be read. */
+/* Collected parts of a file that have not been read yet. */
 typedef struct copy_file_reads {
-    ucxpool_status_t       status; /* after an error nothing more is read */
-    const ucxpool_range_t *range;  /* the first of these */
+    ucxpool_status_t       status; /* after an error, no more data is read */
+    const ucxpool_range_t *range;  /* the first range of these */
     uint64_t               offset; /* in its file */
     uint64_t               length; /* bytes in all */
     int                    num;    /* places */
@@ -45,16 +47,16 @@ static inline void copy_file_reads_init(copy_file_reads_t *reads)
     reads->num    = 0;
 }
 
-/* Let `length` bytes (1 or more) from `offset` of a range on be read to
- * `block`, by the next flush at the latest. */
+/* Read `length` bytes (1 or more) from `offset` of a range to `block`, at the
+ * latest in the next flush. */
 void copy_file_reads_add(copy_file_reads_t *reads, const ucxpool_range_t *range,
                          uint64_t offset, uint64_t length, void *block);
 
 /*
- * Read what has been collected.
+ * Read the collected parts.
  *
- * UCXPOOL_ERR_IO  a file could not be read, now or before; the detail has its
- *                 name, the offset and the reason
+ * UCXPOOL_ERR_IO  a file could not be read, in this call or before; the detail
+ *                 has its name, the offset and the reason
  */
 ucxpool_status_t copy_file_reads_flush(copy_file_reads_t *reads);
 

@@ -11,28 +11,30 @@
 #endif
 
 /*
- * How far ahead memory is asked for: so many entries, and of each so many
- * lines. Of a source the processor sees by itself how a longer entry goes on.
- * Of a target it does not: each line that is written in full is first read, and
- * lines that were not asked for are waited for one by one. Measured on an
- * otherwise idle Xeon with 256 B entries: 3.7 GB/s with two lines asked for, as
- * with none, and 9.3 with all four; with 1 KiB 6.9 and 11.6.
+ * How far ahead memory is prefetched: the number of entries, and the number of
+ * lines of each. For a source, the hardware prefetcher detects the rest of a
+ * long entry. For a target, it does not: each line that is written in full is
+ * first read, and the CPU waits for each line that was not prefetched. Measured
+ * on an otherwise idle Xeon: with entries of 256 bytes, 3.7 GB/s with two
+ * prefetched target lines (or none), and 9.3 with all four; with entries of 1
+ * KiB, 6.9 and 11.6.
  */
 #define COPY_AHEAD        8
 #define COPY_SOURCE_LINES 4
 #define COPY_TARGET_LINES 16
 
-/* How far ahead in a long streamed entry: across the end of a page, where the
- * processor by itself stops. */
+/* How far ahead a long streamed entry is prefetched: beyond the end of a page,
+ * where the hardware prefetcher stops. */
 #define COPY_STREAM_AHEAD ((size_t)4096)
 
 #define COPY_LINE_SIZE ((size_t)64)
 
-/* Shorter entries gain nothing from being written past the cache, because too
- * many of their lines are written in part. */
+/* Non-temporal stores do not help shorter entries, because too many of their
+ * lines are only partly written. */
 #define COPY_STREAM_MIN 256
 
-/* Does an entry begin where another ends, or a few bytes of padding on? */
+/* Does `next` begin at the end of the entry before, or after a few bytes of
+ * padding? */
 static inline bool copy_follows(const void *address, size_t length,
                                 const void *next)
 {
@@ -58,8 +60,8 @@ static inline void copy_prefetch_source(const copy_entry_t *copy)
 }
 
 /*
- * Ask for what an entry will touch. One side of a list is a block, whose
- * entries follow each other: the processor sees that by itself.
+ * Prefetch the lines of an entry. One side of a list is a block, whose entries
+ * are adjacent; the hardware prefetcher handles these.
  */
 static inline void copy_prefetch(const copy_entry_t *copies, size_t i)
 {
@@ -75,14 +77,14 @@ static inline void copy_prefetch(const copy_entry_t *copies, size_t i)
     }
 }
 
-/* 16 to 32 bytes as two pieces that may overlap. */
+/* Copy 16 to 32 bytes as two parts that may overlap. */
 static inline void copy_16(char *target, const char *source, size_t length)
 {
     memcpy(target, source, 16);
     memcpy(target + length - 16, source + length - 16, 16);
 }
 
-/* A call of memcpy costs more than the short entries themselves. */
+/* For short entries, a call of memcpy is slower than the copy itself. */
 static inline void copy_one(char *target, const char *source, size_t length)
 {
     if ((length < 16) || (length > 64)) {
@@ -112,8 +114,8 @@ void copy_list(const copy_entry_t *copies, size_t num_copies)
 
 #if defined(__SSE2__)
 
-/* The first and the last line of a streamed entry are written in part, and so
- * pass through the cache. */
+/* The first and the last line of a streamed entry are only partly written, and
+ * so use the cache. */
 static inline void copy_prefetch_stream(const copy_entry_t *copy)
 {
     char *end;
@@ -176,8 +178,8 @@ void copy_list_stream(const copy_entry_t *copies, size_t num_copies)
         }
         copy_stream(copies[i].target, copies[i].source, copies[i].length);
     }
-    /* Such stores are not ordered with later ones, by which another thread or
-     * process may be told that the bytes are there. */
+    /* Non-temporal stores are not ordered with later stores, which may report
+     * to another thread or process that the data is complete. */
     _mm_sfence();
 }
 
@@ -197,7 +199,7 @@ bool copy_streams(size_t total_size)
 
 /* --- gather and scatter --------------------------------------------------- */
 
-/* Copies that are collected before they are handed to the copy engine. */
+/* Copies that are collected before they are executed. */
 #define COPY_BATCH 128
 
 typedef struct copy_batch {
@@ -227,7 +229,7 @@ static inline void copy_batch_add(copy_batch_t *batch, char *memory,
     }
 }
 
-/* Clear padding: what a block held before is no business of the peer's. */
+/* Zero the padding, so that old data of the block does not leak to the peer. */
 static inline void copy_clear(const copy_batch_t *batch, char *block,
                               uint64_t length)
 {
@@ -236,8 +238,8 @@ static inline void copy_clear(const copy_batch_t *batch, char *block,
     }
 }
 
-/* The same where at least COPY_ALIGNMENT bytes lie before the padding's end,
- * and the bytes before it are still to be copied. */
+/* The same for padding whose end has at least COPY_ALIGNMENT bytes before it,
+ * and before the data is copied. */
 static inline void copy_clear_early(const copy_batch_t *batch, char *end)
 {
     if (!batch->is_scatter) {
@@ -245,7 +247,7 @@ static inline void copy_clear_early(const copy_batch_t *batch, char *end)
     }
 }
 
-/* Leave runs that have no bytes left. */
+/* Skip runs that have no bytes left. */
 static inline void copy_settle(copy_plan_t *plan)
 {
     while ((plan->at.run < plan->num_runs) &&
@@ -256,7 +258,7 @@ static inline void copy_settle(copy_plan_t *plan)
     }
 }
 
-/* Pass `length` bytes of the stream, not beyond the end of the run. */
+/* Pass `length` bytes of the stream, within the current run. */
 static inline void copy_pass(copy_plan_t *plan, uint64_t stride,
                              uint64_t length)
 {
@@ -272,7 +274,8 @@ static inline void copy_pass(copy_plan_t *plan, uint64_t stride,
     copy_settle(plan);
 }
 
-/* From or to the walk's place in memory. Of files there are only gathers. */
+/* Add a copy from or to the current position in memory. Files are only
+ * gathered. */
 static inline void copy_batch_walk(copy_batch_t *batch, const copy_plan_t *plan,
                                    char *block, uint64_t length)
 {
@@ -289,7 +292,7 @@ static inline void copy_batch_walk(copy_batch_t *batch, const copy_plan_t *plan,
     copy_batch_add(batch, copy_walk_address(plan), block, length);
 }
 
-/* Copy bytes that are one piece of the stream. */
+/* Copy bytes that are contiguous in the stream. */
 static inline void copy_data(copy_plan_t *plan, copy_batch_t *batch,
                              uint64_t length, char *block)
 {
@@ -313,8 +316,8 @@ static inline void copy_data(copy_plan_t *plan, copy_batch_t *batch,
 }
 
 /*
- * Copy what is left of a segment (or of a run without padding), and pass the
- * padding behind it. Returns how much of the stream that was.
+ * Copy the rest of a segment (or of a run without padding), and pass the
+ * padding after it. Returns the number of bytes of the stream.
  */
 static uint64_t copy_segment(copy_plan_t *plan, copy_batch_t *batch,
                              uint64_t length, char *block)
@@ -334,8 +337,8 @@ static uint64_t copy_segment(copy_plan_t *plan, copy_batch_t *batch,
     return length;
 }
 
-/* Whole segments of the walk's run, where memory is cut alike, that lie in
- * `length` bytes; returns how many. */
+/* Copy segments of the current run within `length` bytes, as long as memory is
+ * cut the same way. Returns how many. */
 static uint64_t copy_segments(const copy_plan_t *plan, copy_batch_t *batch,
                               uint64_t length, char *block)
 {
@@ -360,7 +363,7 @@ static uint64_t copy_segments(const copy_plan_t *plan, copy_batch_t *batch,
     return count;
 }
 
-/* The same from pieces. */
+/* The same for pieces. */
 static uint64_t copy_pieces(const copy_plan_t *plan, copy_batch_t *batch,
                             uint64_t length, char *block)
 {
@@ -384,9 +387,9 @@ static uint64_t copy_pieces(const copy_plan_t *plan, copy_batch_t *batch,
 }
 
 /*
- * The common case: memory is cut as the stream is. Takes the whole segments of
- * the walk's run, with the padding behind them, that lie in the next `length`
- * bytes, and returns how much of the stream that was.
+ * The common case: memory is cut as the stream is. Copies the segments of the
+ * current run, with their padding, that lie in the next `length` bytes. Returns
+ * the number of bytes of the stream.
  */
 static uint64_t copy_whole(copy_plan_t *plan, copy_batch_t *batch,
                            uint64_t length, char *block)
@@ -416,8 +419,8 @@ static ucxpool_status_t copy_range(copy_plan_t *plan, uint64_t offset,
     copy_batch_t batch;
     uint64_t     n;
 
-    /* A gathered block is read at once; scattered memory only when all of the
-     * message has come. */
+    /* A gathered block is read at once. Scattered memory is read only after the
+     * whole message has arrived. */
     batch.copy       = is_scatter && copy_streams(plan->totals.payload_size)
                            ? copy_list_stream
                            : copy_list;
@@ -446,7 +449,7 @@ ucxpool_status_t copy_gather(copy_plan_t *plan, uint64_t offset,
 void copy_scatter(copy_plan_t *plan, uint64_t offset, uint64_t length,
                   const void *block)
 {
-    /* A block that is scattered is only read, and into memory, which does not
-     * fail. */
+    /* The cast is safe: a scatter only reads the block. It writes to memory, so
+     * it cannot fail. */
     (void)copy_range(plan, offset, length, (char *)(uintptr_t)block, true);
 }

@@ -1,6 +1,5 @@
 /*
- * Copies by the processor: of a list, and between the memory of a plan and a
- * block.
+ * Copies by the CPU: of a list, and between the memory of a plan and a block.
  */
 #ifndef COPY_LIST_H
 #define COPY_LIST_H
@@ -10,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* One copy of a list. */
+/* One copy in a list. */
 typedef struct copy_entry {
     void       *target;
     const void *source;
@@ -24,31 +23,32 @@ typedef struct copy_entry {
 void copy_list(const copy_entry_t *copies, size_t num_copies);
 
 /*
- * The same, but targets are written past the cache. That saves reading each
- * line before it is written, and pays only where the line would be gone from
- * the cache anyway before somebody reads it: see copy_streams().
+ * Like copy_list(), but write the targets with non-temporal stores, which
+ * bypass the cache. This avoids reading each line before it is written. It is
+ * faster only if the line would be evicted before it is read: see
+ * copy_streams().
  */
 void copy_list_stream(const copy_entry_t *copies, size_t num_copies);
 
-/*
- * Should targets of so many bytes in all be written past the cache?
- */
+/* Should targets of `total_size` bytes be written with non-temporal stores? */
 bool copy_streams(size_t total_size);
 
-/* Measured between two processes on two kinds of processor: shorter messages
- * are read again while they are in a cache, however large it says it is. */
+/* Measured between two processes on two kinds of CPU: the receiver reads
+ * shorter messages while they are still in a cache, whatever the size of the
+ * cache. */
 #define COPY_STREAM_TOTAL ((size_t)32 << 20)
 
 /*
  * Gather: copy the range [offset, offset + length) of the stream from the
- * plan's memory to `block`. Padding becomes zeros.
+ * plan's memory to `block`. Padding is zeroed.
  *
  * UCXPOOL_ERR_IO  a file among the ranges could not be read; see copy/file.h
  */
 ucxpool_status_t copy_gather(copy_plan_t *plan, uint64_t offset,
                              uint64_t length, void *block);
 
-/* Scatter: copy such a range from `block` into the plan's memory. */
+/* Scatter: copy the range [offset, offset + length) of the stream from `block`
+ * to the plan's memory. */
 void copy_scatter(copy_plan_t *plan, uint64_t offset, uint64_t length,
                   const void *block);
 

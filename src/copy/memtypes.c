@@ -7,11 +7,11 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Allocations that are remembered while a list is gone through. */
+/* Allocations that are remembered while a list is checked. */
 #define NUM_REMEMBERED 8u
 
-/* Asked for several attributes at once, the driver answers for an address that
- * it does not know by values that say so. */
+/* For an unknown address, a query of several attributes succeeds and returns
+ * null values. */
 ucxpool_status_t copy_pointer_query(const mem_cuda_driver_t *driver,
                                     uint64_t address, copy_pointer_t *pointer_p)
 {
@@ -46,19 +46,19 @@ ucxpool_status_t copy_pointer_query(const mem_cuda_driver_t *driver,
     return UCXPOOL_OK;
 }
 
-/* A list that is gone through. */
+/* The state of the walk over a list. */
 typedef struct walk {
     const mem_cuda_driver_t *driver;
     copy_pointer_t           remembered[NUM_REMEMBERED];
-    unsigned                 next;  /* to be forgotten */
-    uint64_t                 start; /* of the allocation that was met last */
+    unsigned                 next;  /* index of the next one to replace */
+    uint64_t                 start; /* of the current allocation */
     uint64_t                 size;
     copy_memtypes_t          found;
-    /* Segments that the driver does not know, and their numbers. */
+    /* Segments that the driver does not know, and their indexes. */
     mem_span_t unknown[MEM_SPANS_MAX];
     size_t     indexes[MEM_SPANS_MAX];
     size_t     num_unknown;
-    size_t     num_met; /* of them, in all */
+    size_t     num_met; /* unknown segments in total */
 } walk_t;
 
 static inline bool is_inside(uint64_t start, uint64_t size, uint64_t address,
@@ -67,7 +67,7 @@ static inline bool is_inside(uint64_t start, uint64_t size, uint64_t address,
     return (length <= size) && (address - start <= size - length);
 }
 
-/* Does a segment lie in the allocation that was met last? Most do. */
+/* Does a segment lie in the current allocation? Most do. */
 static inline bool walk_stays(const walk_t *walk, uint64_t address,
                               uint64_t length)
 {
@@ -80,7 +80,7 @@ static void walk_meet(walk_t *walk, const copy_pointer_t *pointer)
     walk->size  = pointer->size;
 }
 
-/* The remembered one that it lies in; NULL: in none. */
+/* The remembered allocation that contains the segment, or NULL. */
 static const copy_pointer_t *walk_find(walk_t *walk, uint64_t address,
                                        uint64_t length)
 {
@@ -119,8 +119,8 @@ static ucxpool_status_t say_nothing_there(const mem_span_t *span, size_t index)
                       (unsigned long long)span->address);
 }
 
-/* What the driver does not know may be nothing at all: memory that was freed,
- * say. */
+/* An address that the driver does not know may be unmapped, for example because
+ * the memory was freed. */
 static ucxpool_status_t walk_check_unknown(walk_t *walk)
 {
     size_t num   = walk->num_unknown;
@@ -133,15 +133,14 @@ static ucxpool_status_t walk_check_unknown(walk_t *walk)
 }
 
 /*
- * From so many segments on that the driver does not know, the kernel is asked
- * for the mapping that the next one is in, and of what else lies there nobody
- * is asked. Some of it the driver may know all the same, because it is
- * registered, say; but what can be read the processor reaches, and so it copies
- * that too.
+ * After so many segments that the driver does not know, the operating system is
+ * asked for the mapping of the next one, and later segments in this mapping
+ * need no query. The driver may know a part of it, such as registered memory.
+ * But the CPU can access all of it, and so copies that part, too.
  */
 #define UNKNOWN_MIN 16u
 
-/* Seldom, where each is in another. */
+/* Less and less often, because each segment may be in another mapping. */
 static bool is_worth_asking(size_t num_met)
 {
     return (num_met >= UNKNOWN_MIN) && ((num_met & (num_met - 1)) == 0);
@@ -162,7 +161,7 @@ static bool walk_add_mapping(walk_t *walk, uint64_t address, uint64_t length)
     return walk_stays(walk, address, length);
 }
 
-/* The kernel is asked of many at a time. */
+/* Many unknown segments are checked with one system call. */
 static ucxpool_status_t walk_add_unknown(walk_t *walk, uint64_t address,
                                          uint64_t length, size_t index)
 {
@@ -177,7 +176,8 @@ static ucxpool_status_t walk_add_unknown(walk_t *walk, uint64_t address,
                                                 : UCXPOOL_OK;
 }
 
-/* The allocation of an address; *is_known_p: the driver knows of one. */
+/* Find the allocation of an address. *is_known_p: whether the driver knows
+ * it. */
 static ucxpool_status_t walk_address(walk_t *walk, uint64_t address,
                                      bool *is_known_p)
 {
@@ -201,7 +201,7 @@ static ucxpool_status_t walk_address(walk_t *walk, uint64_t address,
     return UCXPOOL_OK;
 }
 
-/* A segment, of 1 byte or more, that does not lie where the last one did. */
+/* Handle a segment, of 1 byte or more, outside the current allocation. */
 static ucxpool_status_t walk_segment(walk_t *walk, uint64_t address,
                                      uint64_t length, size_t index)
 {
@@ -229,7 +229,7 @@ static ucxpool_status_t walk_end(walk_t *walk, copy_memtypes_t *memtypes_p)
     return walk_check_unknown(walk);
 }
 
-/* What is unknown is set when it is met. */
+/* The entries of `unknown` are set when they are used. */
 static void walk_begin(walk_t *walk, const mem_cuda_driver_t *driver)
 {
     memset(walk, 0, offsetof(walk_t, unknown));

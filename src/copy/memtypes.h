@@ -1,8 +1,8 @@
 /*
- * What kind of memory an address leads to, as the CUDA driver knows it.
+ * The type of memory at an address, according to the CUDA driver.
  *
- * The answer to one question holds for the whole allocation. So a list of
- * segments that lie in few allocations takes few questions.
+ * An answer holds for the whole allocation, so a list of segments in few
+ * allocations needs few queries.
  */
 #ifndef COPY_MEMTYPES_H
 #define COPY_MEMTYPES_H
@@ -14,23 +14,23 @@
 
 typedef enum copy_memtype {
     COPY_MEMTYPE_PAGEABLE =
-        1 << 0, /* host memory, unknown to the driver: no kernel
-               reaches it. What has been freed looks so */
-    COPY_MEMTYPE_PINNED  = 1 << 1, /* host memory that kernels reach */
+        1 << 0, /* host memory that the driver does not know, and no kernel can
+                   access. Freed memory is also reported as this */
+    COPY_MEMTYPE_PINNED  = 1 << 1, /* host memory that kernels can access */
     COPY_MEMTYPE_DEVICE  = 1 << 2,
-    COPY_MEMTYPE_MANAGED = 1 << 3 /* both reach it; it moves */
+    COPY_MEMTYPE_MANAGED = 1 << 3 /* accessible by host and GPU; migrates */
 } copy_memtype_t;
 
 typedef struct copy_pointer {
     copy_memtype_t place;
     int            device; /* ordinal; -1 for host memory */
-    uint64_t       start;  /* of the allocation; of virtual memory: of the */
-    uint64_t       size;   /* reserved range, all of which may not be
-                              mapped. 0 when unknown */
+    uint64_t       start;  /* of the allocation, or of the reserved range */
+    uint64_t       size;   /* of virtual memory, which may be only partly
+                              mapped. 0: unknown */
 } copy_pointer_t;
 
 /*
- * Of one address.
+ * Query one address.
  *
  * UCXPOOL_ERR_IO  the driver failed
  */
@@ -38,18 +38,18 @@ ucxpool_status_t copy_pointer_query(const mem_cuda_driver_t *driver,
                                     uint64_t                 address,
                                     copy_pointer_t          *pointer_p);
 
-/* What the segments of a list are, together. */
+/* The types of memory in a list of segments. */
 typedef struct copy_memtypes {
-    unsigned types;         /* copy_memtype_t, any of them ored */
-    int      device;        /* of those on a device; -1: none, -2: several */
-    size_t   num_questions; /* that the driver was asked */
+    unsigned types;         /* copy_memtype_t values, ORed */
+    int      device;        /* of device segments; -1: none, -2: several */
+    size_t   num_questions; /* queries of the driver */
 } copy_memtypes_t;
 
 /*
- * Of the first and the last byte of each segment; segments without bytes are
- * left out.
+ * Query the first and the last byte of each segment, except empty ones.
  *
- * UCXPOOL_ERR_INVALID_PARAM  there is no memory; the detail tells which segment
+ * UCXPOOL_ERR_INVALID_PARAM  there is no memory at an address; the detail names
+ *                            the segment
  * UCXPOOL_ERR_IO             the driver failed
  */
 ucxpool_status_t copy_memtypes_query(const mem_cuda_driver_t *driver,
@@ -57,13 +57,13 @@ ucxpool_status_t copy_memtypes_query(const mem_cuda_driver_t *driver,
                                      size_t                   num_segments,
                                      copy_memtypes_t         *memtypes_p);
 
-/* The same of pieces that have one length. */
+/* The same for pieces of one length. */
 ucxpool_status_t copy_memtypes_of_pieces(const mem_cuda_driver_t *driver,
                                          void *const             *addresses,
                                          size_t num_pieces, uint64_t length,
                                          copy_memtypes_t *memtypes_p);
 
-/* The same of ranges; those of files are left out. */
+/* The same for ranges, except those of files. */
 ucxpool_status_t copy_memtypes_of_ranges(const mem_cuda_driver_t *driver,
                                          const ucxpool_range_t   *ranges,
                                          size_t                   num_ranges,

@@ -7,12 +7,12 @@
 #include <string.h>
 
 /* --- passes over a list -----------------------------------------------------
- * Segments are taken four at a time as vectors {address, length, address,
- * length}. Each pass is compiled twice: with what every processor of the kind
- * has, and for AVX2, where there is such a thing.
+ * Segments are processed as vectors {address, length, address, length}. Each
+ * pass is compiled twice: for the baseline architecture, and for AVX2 on
+ * x86-64.
  */
 
-/* Two segments; aligned as one is. */
+/* Two segments; the second type has the alignment of a segment. */
 typedef uint64_t pairs_t __attribute__((vector_size(32)));
 typedef uint64_t pairs_here_t
     __attribute__((vector_size(32), aligned(8), may_alias));
@@ -20,25 +20,25 @@ typedef uint64_t pairs_here_t
 static_assert(2 * sizeof(ucxpool_segment_t) == sizeof(pairs_t),
               "a segment is a pair of 64 bits each");
 
-/* Segments that are looked at together: without a branch for each. */
+/* Segments that are checked together, without a branch for each. */
 #define STEP 8u
 
-/* Segments that lie so far ahead are asked for: the processor itself looks no
- * farther than the end of a page. */
+/* How many segments ahead memory is prefetched: the hardware prefetcher stops
+ * at the end of a page. */
 #define AHEAD 192u
 
 #define HIGHEST_BIT (UINT64_C(1) << 63)
 
-/* No sum of shorter ones overflows, however many there are. */
+/* A sum of up to MAX_SUMMED shorter lengths does not overflow. */
 #define SHORT_LENGTH (UINT64_C(1) << 40)
 #define MAX_SUMMED   ((size_t)1 << 22)
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* What may be read of segment n, and the one behind it. */
+/* Load segment n and the next one. */
 #define PAIRS(segments, n) (*(const pairs_here_t *)&(segments)[n])
 
-/* Four addresses, from number n on. */
+/* Load four addresses from number n on. */
 #define ADDRESSES(addresses, n) (*(const pairs_here_t *)&(addresses)[n])
 
 INLINE void prefetch(const ucxpool_segment_t *segment)
@@ -58,7 +58,7 @@ INLINE size_t alike(const ucxpool_segment_t *segments, size_t num_segments,
         pairs_t differs = {0};
 
         prefetch(&segments[n]);
-        /* Of addresses only NULL turns to one with the highest bit. */
+        /* Only a NULL address minus 1 has the highest bit set. */
         for (size_t i = n; i < n + STEP; i += 2) {
             differs |= (PAIRS(segments, i) - one) ^ same;
         }
@@ -107,7 +107,7 @@ INLINE bool sum_of(const ucxpool_segment_t *segments, size_t num_segments,
 {
     const pairs_t one  = {1, 0, 1, 0};
     pairs_t       sum  = {0};
-    pairs_t       any  = {0}; /* of addresses less 1, and of lengths */
+    pairs_t       any  = {0}; /* of addresses minus 1, and of lengths */
     uint64_t      rest = 0;
     size_t        n    = 0;
 
@@ -128,7 +128,7 @@ INLINE bool sum_of(const ucxpool_segment_t *segments, size_t num_segments,
            ((any[1] | any[3]) < SHORT_LENGTH);
 }
 
-/* Copies the addresses, too, unless `copies` is NULL. */
+/* Also copies the addresses, unless `copies` is NULL. */
 INLINE size_t present(void *const *addresses, size_t num_addresses,
                       uint64_t *copies)
 {
@@ -139,7 +139,7 @@ INLINE size_t present(void *const *addresses, size_t num_addresses,
 
         __builtin_prefetch(&addresses[n + 2 * AHEAD]);
         __builtin_prefetch(&addresses[n + 2 * AHEAD + STEP]);
-        /* Only NULL has a highest bit that is got by taking away 1. */
+        /* Only for NULL does subtracting 1 set the highest bit. */
         for (size_t i = n; i < n + 2 * STEP; i += 4) {
             pairs_t a = ADDRESSES(addresses, i);
 
@@ -161,9 +161,9 @@ INLINE size_t present(void *const *addresses, size_t num_addresses,
     return n;
 }
 
-/* Is a segment inside, by the highest bit of each of these? Of a place that
- * lies so far behind the start, a length, and what they add up to: none of them
- * below 0 or beyond the size, which is less than half of all numbers. */
+/* The highest bit of the result is set if `value` is negative or exceeds
+ * `size`, which must be less than 2^62. A segment is inside if this holds for
+ * neither its offset from the start, nor its length, nor the sum of both. */
 #define OUTSIDE(value, size) ((value) | ((size) - (value)))
 
 INLINE size_t inside(const ucxpool_segment_t *segments, size_t num_segments,
@@ -197,7 +197,8 @@ INLINE size_t inside(const ucxpool_segment_t *segments, size_t num_segments,
     return n;
 }
 
-/* Have segments one length, and one of `room` places behind the start? */
+/* Count leading segments of one length that begin at most `room` bytes after
+ * the start. */
 INLINE size_t even(const ucxpool_segment_t *segments, size_t num_segments,
                    uint64_t length, uint64_t start, uint64_t room)
 {
@@ -227,7 +228,7 @@ INLINE size_t even(const ucxpool_segment_t *segments, size_t num_segments,
     return n;
 }
 
-/* The same of pieces, which have `room` places to begin at behind the start. */
+/* The same for pieces. */
 INLINE size_t within(void *const *addresses, size_t num_addresses,
                      uint64_t start, uint64_t room)
 {
@@ -252,7 +253,7 @@ INLINE size_t within(void *const *addresses, size_t num_addresses,
     return n;
 }
 
-/* The passes, under a name of their own for a kind of processor. */
+/* Define the passes for one kind of CPU. */
 #define PASSES(kind, attributes) \
     attributes static size_t alike_##kind(const ucxpool_segment_t *segments, \
                                           size_t n, uint64_t length) \
@@ -352,7 +353,7 @@ size_t copy_pairs_copy(void *const *addresses, size_t num_addresses,
                       : copy_any(addresses, num_addresses, copies);
 }
 
-/* The passes subtract from the size. */
+/* The passes use the size in signed arithmetic. */
 #define SIZE_IS_FIT(size) (((size) & (HIGHEST_BIT | HIGHEST_BIT >> 1)) == 0)
 
 size_t copy_pairs_inside(const ucxpool_segment_t *segments, size_t num_segments,
@@ -390,12 +391,13 @@ size_t copy_pairs_within(void *const *addresses, size_t num_addresses,
 /* --- the lengths of a message --------------------------------------------- */
 
 /*
- * No sum may exceed this: 2^62 where a size has 64 bits. Offsets in the stream
- * then need no checks of their own, and each of them fits a size_t.
+ * The limit of all sums: 2^62 if size_t has 64 bits. Offsets in the stream then
+ * need no overflow checks, and fit a size_t.
  */
 #define LENGTHS_LIMIT ((uint64_t)(SIZE_MAX / 4 + 1))
 
-/* Add `count` (1 or more) segments of one length; false if a sum is too big. */
+/* Add `count` (1 or more) segments of one length; false if a sum exceeds the
+ * limit. */
 static bool lengths_add(copy_totals_t *totals, uint64_t length, uint64_t count)
 {
     uint64_t stride, payload_size, stream_size;
@@ -408,7 +410,7 @@ static bool lengths_add(copy_totals_t *totals, uint64_t length, uint64_t count)
     if (length == 0) {
         return true;
     }
-    /* The last segment has no padding behind it, those before it have. */
+    /* Only the last segment has no padding after it. */
     stride = base_align_up(length, COPY_ALIGNMENT);
     if (!base_mul(length, count, &payload_size) ||
         !base_mul(stride, count - 1, &stream_size) ||
@@ -424,8 +426,8 @@ static bool lengths_add(copy_totals_t *totals, uint64_t length, uint64_t count)
     return true;
 }
 
-/* The number of segments from `first` on that are as long as that one, and
- * have an address: the first one at least. */
+/* The number of segments from `first` on that have the length of the first and
+ * an address; at least 1. */
 static size_t lengths_run(const ucxpool_segment_t *segments,
                           size_t num_segments, size_t first)
 {
@@ -441,7 +443,7 @@ static ucxpool_status_t no_address(const ucxpool_segment_t *segments, size_t i)
                       i, segments[i].length);
 }
 
-/* Add segments to the run before, or to a new one. */
+/* Add segments to the last run, or to a new one. */
 static void run_add(copy_run_t *runs, size_t max_runs, copy_run_t *last,
                     size_t *num_runs, uint64_t length, uint64_t count)
 {
@@ -577,7 +579,7 @@ size_t copy_lengths_expand(const copy_run_t *runs, size_t num_runs,
 
 /* --- the walk ------------------------------------------------------------- */
 
-/* Bytes of data, without padding, before a place in a run. */
+/* Bytes of data, without padding, before a position in a run. */
 static inline uint64_t run_payload(const copy_run_t *run, uint64_t index,
                                    uint64_t segment_offset)
 {
@@ -614,7 +616,7 @@ static void plan_advance_even(copy_plan_t *plan, uint64_t length)
             (plan->at.memory_offset == 0)));
 }
 
-/* Pass `length` bytes of memory, and then segments that have nothing left. */
+/* Pass `length` bytes of memory, and then segments that have no bytes left. */
 static void plan_advance_memory(copy_plan_t *plan, uint64_t length)
 {
     uint64_t left;
@@ -637,8 +639,8 @@ static void plan_advance_memory(copy_plan_t *plan, uint64_t length)
 }
 
 /*
- * Pass `length` bytes of the stream. Afterwards the walk stands in a segment
- * that is not empty (or its padding), or behind the last run.
+ * Pass `length` bytes of the stream. Afterwards, the walk is in a segment that
+ * is not empty (or its padding), or after the last run.
  */
 static void plan_advance(copy_plan_t *plan, uint64_t length)
 {
@@ -671,8 +673,8 @@ static void plan_advance(copy_plan_t *plan, uint64_t length)
 }
 
 /*
- * Ranges come nearly in order, but for some that overtake others on their way:
- * so the walk can go back to where the last one began, too.
+ * Most ranges come in order, but some overtake others. So the walk can also
+ * return to the start of the previous range.
  */
 void copy_walk_seek(copy_plan_t *plan, uint64_t offset)
 {
@@ -686,7 +688,7 @@ void copy_walk_seek(copy_plan_t *plan, uint64_t offset)
     plan_advance(plan, offset - plan->at.offset);
 }
 
-/* Bytes of padding at the walk's place. */
+/* Bytes of padding at the walk's position. */
 static inline uint64_t plan_padding(const copy_plan_t *plan)
 {
     const copy_run_t *run = &plan->runs[plan->at.run];
@@ -698,8 +700,8 @@ static inline uint64_t plan_padding(const copy_plan_t *plan)
 }
 
 /*
- * Add the runs behind *run_p to a stretch of data that reaches the end of that
- * run; false when there is padding, or nothing more.
+ * Extend a range of data, which reaches the end of run *run_p, by the next run;
+ * false if padding or the end of the stream follows.
  */
 static bool plan_extend_data(const copy_plan_t *plan, size_t *run_p,
                              uint64_t *data_p)
@@ -714,7 +716,8 @@ static bool plan_extend_data(const copy_plan_t *plan, size_t *run_p,
     return true;
 }
 
-/* Likewise the next segment of memory; false when it lies somewhere else. */
+/* Extend a range of memory by the next segment; false if that is not
+ * adjacent. */
 static bool plan_extend_memory(const copy_plan_t *plan, size_t *memory_p,
                                uint64_t *memory_size_p)
 {
@@ -737,8 +740,8 @@ static bool plan_extend_memory(const copy_plan_t *plan, size_t *memory_p,
 }
 
 /*
- * Both lists are extended only as far as the other one reaches, so that the
- * bytes found pay for the steps made.
+ * Extends each list only as far as the other one reaches, so that the number of
+ * steps is proportional to the bytes found.
  */
 static uint64_t plan_merge(const copy_plan_t *plan, uint64_t limit)
 {
