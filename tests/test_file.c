@@ -464,7 +464,7 @@ static void truncate_file(void)
 
 START_TEST(a_file_that_is_cut_short_ends_its_send)
 {
-    const char *words[] = {"/tmp/" FILE_NAME, "nothing at offset 200000", NULL};
+    const char *words[] = {"/tmp/" FILE_NAME, "no data at offset 200000", NULL};
 
     start(_i);
     ranges[0] = of_file(0, LONG);
@@ -476,7 +476,7 @@ END_TEST
 
 START_TEST(a_read_that_fails_ends_its_send_whichever_it_is)
 {
-    const char *words[] = {"the file cannot be read", "Input/output error",
+    const char *words[] = {"cannot read the file", "Input/output error",
                            " at offset ", NULL};
     size_t      length, num;
     unsigned    num_reads;
@@ -585,7 +585,7 @@ START_TEST(an_error_tells_the_end_of_a_long_name)
     ucxpool_request_query(send, &attr, sizeof(attr));
     ck_assert_ptr_eq(strstr(attr.detail, "...xxx"), attr.detail);
     ck_assert_ptr_nonnull(strstr(attr.detail, "xx?/data/shuffle_3_141_0.data"));
-    ck_assert_ptr_nonnull(strstr(attr.detail, "were to be sent"));
+    ck_assert_ptr_nonnull(strstr(attr.detail, "were to be read"));
     ucxpool_request_release(send);
     stop();
 }
@@ -710,8 +710,8 @@ START_TEST(what_has_no_offsets_is_refused)
     check_descriptor(open("/dev/zero", O_RDONLY), UCXPOOL_ERR_UNSUPPORTED,
                      "is a character device");
     check_descriptor(eventfd(0, 0), UCXPOOL_ERR_UNSUPPORTED,
-                     "is something else");
-    check_refused(other, UCXPOOL_ERR_UNSUPPORTED, "of kind 7");
+                     "of an unsupported type");
+    check_refused(other, UCXPOOL_ERR_UNSUPPORTED, "unknown kind 7");
     stop();
 }
 END_TEST
@@ -725,15 +725,15 @@ START_TEST(what_no_file_can_have_is_refused)
     check_refused(ucxpool_range_file(fd, 0, 10, NULL),
                   UCXPOOL_ERR_INVALID_PARAM, "Bad file descriptor");
     check_refused(ucxpool_range_file(-1, 0, 10, NULL),
-                  UCXPOOL_ERR_INVALID_PARAM, "descriptor is -1");
+                  UCXPOOL_ERR_INVALID_PARAM, "invalid descriptor -1");
     check_refused(ucxpool_range_file(file.fd, -1, 10, NULL),
-                  UCXPOOL_ERR_INVALID_PARAM, "from offset -1 on");
+                  UCXPOOL_ERR_INVALID_PARAM, "at offset -1");
     check_refused(ucxpool_range_file(file.fd, INT64_MAX, 1, NULL),
                   UCXPOOL_ERR_INVALID_PARAM, "check its offset");
     check_refused(ucxpool_range_file(file.fd, 1, SIZE_MAX, NULL),
                   UCXPOOL_ERR_INVALID_PARAM, "check its offset");
     check_refused(ucxpool_range_file(file.fd, 0, INT64_MAX, NULL),
-                  UCXPOOL_ERR_INVALID_PARAM, "takes the message over");
+                  UCXPOOL_ERR_INVALID_PARAM, "makes the message longer");
     check_refused(ucxpool_range_memory(NULL, 1), UCXPOOL_ERR_INVALID_PARAM,
                   "no address");
     stop();

@@ -442,7 +442,7 @@ static void miss_a_piece(where_t lists, uint8_t *memory)
     even.pieces[NUM_EVEN - 5] = NULL;
     two_check(operate_even(&even, false, detail, sizeof(detail)) ==
               UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_str_eq(detail, "piece 4495 has no address; give it memory");
+    ck_assert_str_eq(detail, "piece 4495 has no address; set its address");
     free_even(&even);
 }
 
@@ -461,7 +461,7 @@ static void miss_a_place(uint8_t *memory)
         even.offsets[NUM_EVEN - 7] = beyond[i];
         two_check(operate_even(&even, false, detail, sizeof(detail)) ==
                   UCXPOOL_ERR_INVALID_PARAM);
-        ck_assert_str_eq(detail, "place 4493 goes beyond the window's end");
+        ck_assert_str_eq(detail, "place 4493 is beyond the end of the window");
     }
     free_even(&even);
 }

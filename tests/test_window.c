@@ -627,16 +627,16 @@ START_TEST(operations_beyond_the_window_are_rejected_at_once)
     for (int is_write = 0; is_write < 2; is_write++) {
         places = ucxpool_places(&beyond, 1);
         refuses(is_write, &places, &data, UCXPOOL_ERR_INVALID_PARAM,
-                "place 0 goes beyond the window's end");
+                "place 0 is beyond the end of the window");
         places = ucxpool_places_even(&offset, 1, 100);
         refuses(is_write, &places, &data, UCXPOOL_ERR_INVALID_PARAM,
-                "place 0 goes beyond");
+                "place 0 is beyond");
         places = ucxpool_places_even(offsets, 2, 50);
         refuses(is_write, &places, &data, UCXPOOL_ERR_INVALID_PARAM,
-                "place 1 goes beyond");
+                "place 1 is beyond");
         places = ucxpool_places(wraps, 2);
         refuses(is_write, &places, &data, UCXPOOL_ERR_INVALID_PARAM,
-                "place 1 goes beyond");
+                "place 1 is beyond");
         places = ucxpool_places(&fits, 1);
         refuses(is_write, &places, &data, UCXPOOL_ERR_INVALID_PARAM,
                 "the data have 100 bytes, the places 101");

@@ -30,8 +30,8 @@ static ucxpool_status_t kernels_load(copy_cuda_kernels_t *kernels)
     result = driver->cuModuleLoadData(&kernels->module, kernel_ptx);
     if (result != CUDA_SUCCESS) {
         return mem_cuda_error(driver, result,
-                              "compiling kernels by cuModuleLoadData for GPU "
-                              "%d (%s)",
+                              "loading the copy kernel (cuModuleLoadData) on "
+                              "GPU %d (%s)",
                               device->ordinal, device->name);
     }
     result = driver->cuModuleGetFunction(&kernels->copy, kernels->module,
@@ -600,7 +600,8 @@ static ucxpool_status_t warm_up(copy_cuda_copier_t *copier)
     }
     result = copier->device->driver->cuStreamSynchronize(job->stream);
     if (result != CUDA_SUCCESS) {
-        return copier_error(copier, result, "a copy of nothing");
+        return copier_error(copier, result,
+                            "the first launch of the copy kernel");
     }
     return copy_cuda_job_poll(copier, job);
 }
@@ -644,8 +645,9 @@ static ucxpool_status_t params_check(const copy_cuda_copier_params_t *params,
         (params->max_tiles == 0) || !job_size(params, size_p) ||
         !base_mul(*size_p, params->num_jobs, &total)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "a copier of %u jobs, each of %zu bytes for its list "
-                          "and %zu tiles: none may be 0, nor beyond all memory",
+                          "cannot create a copier of %u jobs, each with a list "
+                          "of %zu bytes and %zu tiles: the numbers must be "
+                          "over 0, and the total size must fit into a size_t",
                           params->num_jobs, params->entries_size,
                           params->max_tiles);
     }
@@ -866,11 +868,11 @@ static ucxpool_status_t finish(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
     const mem_cuda_driver_t *driver = copier->device->driver;
 
     if ((result == CUDA_SUCCESS) && is_gather) {
-        call   = "having a flag written";
+        call   = "writing a copy's flag";
         result = write_flag(copier, job);
     }
     if (result == CUDA_SUCCESS) {
-        call   = "having a word written";
+        call   = "writing a copy's completion word";
         result = mem_cuda_word_write(copier->device, job->stream, job->word,
                                      job->number);
     }

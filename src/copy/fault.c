@@ -6,21 +6,21 @@
 ucxpool_status_t copy_fault_no_address(size_t piece)
 {
     return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "piece %zu has no address; give it memory", piece);
+                      "piece %zu has no address; set its address", piece);
 }
 
 ucxpool_status_t copy_fault_beyond(uint64_t place)
 {
     return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "place %llu goes beyond the window's end",
+                      "place %llu is beyond the end of the window",
                       (unsigned long long)place);
 }
 
 ucxpool_status_t copy_fault_other_length(size_t segment)
 {
     return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "segment %zu has another length than the first one, "
-                      "against UCXPOOL_SEGMENTS_EVEN",
+                      "segment %zu differs in length from the first one, which "
+                      "UCXPOOL_SEGMENTS_EVEN does not allow",
                       segment);
 }
 

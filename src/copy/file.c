@@ -43,7 +43,7 @@ static const char *kind_of_file(mode_t mode)
     case S_IFCHR:
         return "a character device";
     default:
-        return "something else";
+        return "of an unsupported type";
     }
 }
 
@@ -56,13 +56,14 @@ static ucxpool_status_t check_descriptor(files_t *files, int fd, size_t index)
     }
     if (fstat(fd, &is) != 0) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "range %zu is of descriptor %d: %s", index, fd,
-                          strerror(errno));
+                          "range %zu has the descriptor %d, which cannot be "
+                          "used: %s",
+                          index, fd, strerror(errno));
     }
     if (!S_ISREG(is.st_mode) && !S_ISBLK(is.st_mode)) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "range %zu is of descriptor %d, which is %s: only "
-                          "regular files and block devices are sent by range",
+                          "range %zu has the descriptor %d, which is %s; only "
+                          "regular files and block devices can be sent",
                           index, fd, kind_of_file(is.st_mode));
     }
     files->fds[files->next] = fd;
@@ -77,15 +78,15 @@ static ucxpool_status_t check_file(files_t *files, const ucxpool_range_t *range,
 
     if (range->fd < 0) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "range %zu is of a file, and its descriptor is %d",
-                          index, range->fd);
+                          "range %zu has the invalid descriptor %d", index,
+                          range->fd);
     }
     if ((range->at.offset < 0) ||
         !base_add((uint64_t)range->at.offset, range->length, &end) ||
         (end > INT64_MAX) || ((int64_t)(off_t)end != (int64_t)end)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "range %zu, %zu bytes from offset %lld on, cannot be "
-                          "in a file; check its offset and length",
+                          "range %zu (%zu bytes at offset %lld) exceeds the "
+                          "largest file size; check its offset and length",
                           index, range->length, (long long)range->at.offset);
     }
     return check_descriptor(files, range->fd, index);
@@ -98,8 +99,8 @@ static ucxpool_status_t check_range(files_t               *files,
     case UCXPOOL_RANGE_MEMORY:
         if ((range->length != 0) && (range->at.address == NULL)) {
             return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                              "range %zu has %zu bytes and no address; give it "
-                              "memory, or the length 0",
+                              "range %zu has %zu bytes and no address; set its "
+                              "address, or set its length to 0",
                               index, range->length);
         }
         return UCXPOOL_OK;
@@ -108,10 +109,9 @@ static ucxpool_status_t check_range(files_t               *files,
                                     : check_file(files, range, index);
     }
     return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                      "this library does not know ranges of kind %d (range "
-                      "%zu): it is older than the header, or the "
-                      "ucxpool_range_t was not made by ucxpool_range_...()",
-                      (int)range->kind, index);
+                      "range %zu has the unknown kind %d; use a newer library, "
+                      "or create the range with ucxpool_range_...()",
+                      index, (int)range->kind);
 }
 
 ucxpool_status_t copy_file_check(const ucxpool_range_t *ranges,
@@ -225,7 +225,7 @@ static ucxpool_status_t read_failed(const copy_file_reads_t *reads, int error)
     name_t name;
 
     return base_error(
-        UCXPOOL_ERR_IO, "%s cannot be read: %llu bytes at offset %llu: %s",
+        UCXPOOL_ERR_IO, "cannot read %s: %llu bytes at offset %llu: %s",
         name_of(reads->range, &name), (unsigned long long)reads->length,
         (unsigned long long)reads->offset, strerror(error));
 }
@@ -235,8 +235,8 @@ static ucxpool_status_t file_ended(const copy_file_reads_t *reads)
     name_t name;
 
     return base_error(UCXPOOL_ERR_IO,
-                      "%s is too short: nothing at offset %llu, from where "
-                      "%llu bytes were to be sent",
+                      "%s is too short: no data at offset %llu, where %llu "
+                      "bytes were to be read",
                       name_of(reads->range, &name),
                       (unsigned long long)reads->offset,
                       (unsigned long long)reads->length);

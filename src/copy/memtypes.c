@@ -110,11 +110,11 @@ static void walk_add(walk_t *walk, const copy_pointer_t *pointer)
     }
 }
 
-static ucxpool_status_t say_nothing_there(const mem_span_t *span, size_t index)
+static ucxpool_status_t no_memory_there(const mem_span_t *span, size_t index)
 {
     return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "segment %zu, %llu bytes at 0x%llx, is memory neither of "
-                      "the host nor of a GPU: has it been freed?",
+                      "segment %zu (%llu bytes at 0x%llx) is neither host nor "
+                      "GPU memory; check that it has not been freed",
                       index, (unsigned long long)span->length,
                       (unsigned long long)span->address);
 }
@@ -129,7 +129,7 @@ static ucxpool_status_t walk_check_unknown(walk_t *walk)
     walk->num_unknown = 0;
     return (first == num)
                ? UCXPOOL_OK
-               : say_nothing_there(&walk->unknown[first], walk->indexes[first]);
+               : no_memory_there(&walk->unknown[first], walk->indexes[first]);
 }
 
 /*

@@ -18,7 +18,7 @@ typedef uint64_t pairs_here_t
     __attribute__((vector_size(32), aligned(8), may_alias));
 
 static_assert(2 * sizeof(ucxpool_segment_t) == sizeof(pairs_t),
-              "a segment is a pair of 64 bits each");
+              "a segment must consist of two 64-bit words");
 
 /* Segments that are checked together, without a branch for each. */
 #define STEP 8u
@@ -438,8 +438,8 @@ static size_t lengths_run(const ucxpool_segment_t *segments,
 static ucxpool_status_t no_address(const ucxpool_segment_t *segments, size_t i)
 {
     return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "segment %zu has %zu bytes and no address; give it "
-                      "memory, or the length 0",
+                      "segment %zu has %zu bytes and no address; set its "
+                      "address, or set its length to 0",
                       i, segments[i].length);
 }
 
@@ -474,8 +474,9 @@ ucxpool_status_t copy_lengths_count(const ucxpool_segment_t *segments,
         }
         if (!lengths_add(&totals, segments[i].length, count)) {
             return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                              "segment %zu (%zu bytes, %zu times) takes the "
-                              "message over %llu bytes; check its length",
+                              "segment %zu (%zu bytes, %zu times) makes the "
+                              "message longer than the limit of %llu bytes; "
+                              "check its length",
                               i, segments[i].length, count,
                               (unsigned long long)LENGTHS_LIMIT);
         }
@@ -498,8 +499,8 @@ ucxpool_status_t copy_lengths_of_ranges(const ucxpool_range_t *ranges,
     for (size_t i = 0; i < num_ranges; i++) {
         if (!lengths_add(&totals, ranges[i].length, 1)) {
             return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                              "range %zu (%zu bytes) takes the message over "
-                              "%llu bytes; check its length",
+                              "range %zu (%zu bytes) makes the message longer "
+                              "than the limit of %llu bytes; check its length",
                               i, ranges[i].length,
                               (unsigned long long)LENGTHS_LIMIT);
         }
@@ -518,8 +519,8 @@ ucxpool_status_t copy_lengths_of_pieces(uint64_t length, size_t num_pieces,
 
     if ((num_pieces != 0) && !lengths_add(&totals, length, num_pieces)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "%zu pieces of %llu bytes are more than %llu bytes; "
-                          "check the length",
+                          "%zu pieces of %llu bytes exceed the limit of %llu "
+                          "bytes; check the length",
                           num_pieces, (unsigned long long)length,
                           (unsigned long long)LENGTHS_LIMIT);
     }
@@ -540,14 +541,14 @@ ucxpool_status_t copy_lengths_check(const void *runs, size_t num_runs,
         if (run.count == 0) {
             return base_error(UCXPOOL_ERR_PROTOCOL,
                               "run %zu of the peer's segment lengths has the "
-                              "count 0",
+                              "invalid count 0",
                               i);
         }
         if (!lengths_add(&totals, run.length, run.count)) {
             return base_error(UCXPOOL_ERR_PROTOCOL,
                               "run %zu of the peer's segment lengths (%llu "
-                              "bytes, %llu times) takes the message over %llu "
-                              "bytes",
+                              "bytes, %llu times) makes the message longer "
+                              "than the limit of %llu bytes",
                               i, (unsigned long long)run.length,
                               (unsigned long long)run.count,
                               (unsigned long long)LENGTHS_LIMIT);
