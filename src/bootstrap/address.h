@@ -1,5 +1,6 @@
 /*
- * Where a listener is: "host:port" as text, and the addresses it stands for.
+ * The address of a listener: "host:port" as text, and the addresses it resolves
+ * to.
  */
 #ifndef BOOTSTRAP_ADDRESS_H
 #define BOOTSTRAP_ADDRESS_H
@@ -13,18 +14,18 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* Bytes of the longest text "host:port", its final 0 included. */
+/* Size of the longest text "host:port", including the final 0. */
 #define BOOTSTRAP_WHERE_SIZE 272
 
-/* Addresses of one name that are kept. */
+/* The maximum number of addresses of one name; more are ignored. */
 #define BOOTSTRAP_WHERE_MAX_ADDRESSES 8
 
-/* Bytes of "[address%scope]:port", the final 0 included. */
+/* Size of "[address%scope]:port", including the final 0. */
 #define BOOTSTRAP_ADDRESS_NAME_SIZE 80
 
 typedef enum bootstrap_where_use {
-    BOOTSTRAP_WHERE_CONNECT, /* a host is needed, and a port other than 0 */
-    BOOTSTRAP_WHERE_LISTEN   /* no host: all addresses; port 0: a free one */
+    BOOTSTRAP_WHERE_CONNECT, /* needs a host, and a port other than 0 */
+    BOOTSTRAP_WHERE_LISTEN   /* no host: all addresses; port 0: any free port */
 } bootstrap_where_use_t;
 
 typedef struct bootstrap_address {
@@ -38,53 +39,53 @@ typedef struct bootstrap_address {
 
 typedef struct bootstrap_where {
     char                text[BOOTSTRAP_WHERE_SIZE];
-    size_t              num_addresses; /* 1 at least */
+    size_t              num_addresses; /* at least 1 */
     bootstrap_address_t addresses[BOOTSTRAP_WHERE_MAX_ADDRESSES];
 } bootstrap_where_t;
 
 /*
- * Read "host:port", "1.2.3.4:port", "[::1]:port" or ":port" (to listen) and
- * look the host up. May block for the name service: to be called without a
- * lock.
+ * Parse "host:port", "1.2.3.4:port", "[::1]:port" or ":port" (to listen), and
+ * resolve the host. May block on the name service: call it without a lock.
  *
- * To connect, the addresses stand in the order of the system. To listen, one
- * address is used: the first that works, IPv4 first; without a host, IPv6
- * first, because such a socket takes IPv4 as well.
+ * To connect, the addresses have the order of the system. To listen, only one
+ * address is used: the first that works, IPv4 first. Without a host, IPv6 is
+ * first, because such a socket also accepts IPv4.
  *
- * UCXPOOL_ERR_INVALID_PARAM  not of that form, or the host has no address
+ * UCXPOOL_ERR_INVALID_PARAM  wrong syntax, or the host has no address
  * UCXPOOL_ERR_NO_MEMORY
  */
 ucxpool_status_t bootstrap_where_resolve(const char           *text,
                                          bootstrap_where_use_t use,
                                          bootstrap_where_t    *where_p);
 
-/* Whether only this machine can reach the address. */
+/* Can only this machine reach the address? */
 bool bootstrap_address_is_loopback(const bootstrap_address_t *address);
 
-/* Whether it stands for all addresses of the machine. */
+/* Does it stand for all addresses of the machine? */
 bool bootstrap_address_is_any(const bootstrap_address_t *address);
 
-/* The network device that has the address; false: none has. */
+/* The network device that has the address; false: no device has it. */
 bool bootstrap_address_device(const bootstrap_address_t *address,
                               char                       name_p[IF_NAMESIZE]);
 
-/* The address from which this machine would connect to one; false: there is no
- * way to it. Sends nothing. */
+/* The local address of a connection to `address`; false: there is no route to
+ * it. Sends nothing. */
 bool bootstrap_address_source(const bootstrap_address_t *address,
                               bootstrap_address_t       *source_p);
 
 /* The port, in the host's byte order. */
 uint16_t bootstrap_address_port(const bootstrap_address_t *address);
 
-/* The address in numbers, for logs: "127.0.0.1:7000", "[::1]:7000". */
+/* The numeric address, for logs: "127.0.0.1:7000", "[::1]:7000". */
 void bootstrap_address_format(const bootstrap_address_t *address,
                               char name_p[BOOTSTRAP_ADDRESS_NAME_SIZE]);
 
-/* The same of a connected socket's own end; "" where it is not to be known. */
+/* The numeric local address of a connected socket; "" if it is unknown. */
 void bootstrap_address_format_own(int  fd,
                                   char name_p[BOOTSTRAP_ADDRESS_NAME_SIZE]);
 
-/* Both ends of a connection, in numbers; "" before it stands. */
+/* The numeric addresses of both ends of a connection; "" before it is
+ * established. */
 typedef struct bootstrap_ends {
     char local[BOOTSTRAP_ADDRESS_NAME_SIZE];
     char remote[BOOTSTRAP_ADDRESS_NAME_SIZE];

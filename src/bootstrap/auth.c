@@ -21,10 +21,10 @@
 
 static const uint8_t magic[4] = {'U', 'C', 'X', 'P'};
 
-/* Bytes before the text of a REFUSE. */
+/* Size of the fixed part of a REFUSE, before its text. */
 #define REFUSE_FIXED_SIZE 4
 
-/* Two labels, two nonces, flags, version, lengths and blobs: with room. */
+/* Enough for two labels, two nonces, flags, version, lengths and blobs. */
 #define SIGNED_MAX (128 + (2 * BOOTSTRAP_BLOB_MAX))
 
 static uint8_t *put_le16(uint8_t *to, uint32_t value)
@@ -163,7 +163,7 @@ ucxpool_status_t bootstrap_auth_sign(const base_secret_t *secret,
                                      const void *data, size_t length,
                                      uint8_t mac_p[BOOTSTRAP_MAC_SIZE])
 {
-    /* A NULL key would mean "the key of the last call". */
+    /* A NULL key would mean the key of the last call. */
     const void *key        = "";
     size_t      key_length = 0;
 
@@ -232,7 +232,7 @@ static bool io_wants_send(const bootstrap_auth_io_t *io)
     return io->out_offset < io->out_length;
 }
 
-/* What errno means after a call that moved nothing; OK: call again. */
+/* The status of errno after a failed call; OK: call again. */
 static ucxpool_status_t errno_status(bootstrap_auth_io_t *io)
 {
     switch (errno) {
@@ -258,11 +258,11 @@ static ucxpool_status_t errno_status(bootstrap_auth_io_t *io)
 }
 
 /*
- * Send what is left of the message.
+ * Send the rest of the message.
  *
- * UCXPOOL_OK             all of it is with the system
+ * UCXPOOL_OK             all of it has been passed to the system
  * UCXPOOL_INPROGRESS     wait for the socket to be writable
- * UCXPOOL_ERR_PEER_LOST  the connection is gone
+ * UCXPOOL_ERR_PEER_LOST  the connection has failed
  * UCXPOOL_ERR_IO
  */
 static ucxpool_status_t io_flush(bootstrap_auth_io_t *io)
@@ -283,7 +283,8 @@ static ucxpool_status_t io_flush(bootstrap_auth_io_t *io)
     return status;
 }
 
-/* Read until `length` bytes have come in all. Answers as io_flush() does. */
+/* Read until `length` bytes have arrived in total. Same results as
+ * io_flush(). */
 static ucxpool_status_t io_fill(bootstrap_auth_io_t *io, size_t length)
 {
     ucxpool_status_t status = UCXPOOL_OK;
@@ -305,8 +306,8 @@ static ucxpool_status_t io_fill(bootstrap_auth_io_t *io, size_t length)
     return status;
 }
 
-/* Read and forget until the peer hangs up, the connection fails or num_max
- * bytes have gone this way: then UCXPOOL_OK, else UCXPOOL_INPROGRESS. */
+/* Discard input. UCXPOOL_OK after the peer has hung up, the connection has
+ * failed, or num_max bytes have been discarded; else UCXPOOL_INPROGRESS. */
 static ucxpool_status_t io_drop(bootstrap_auth_io_t *io, size_t num_max)
 {
     ucxpool_status_t status = UCXPOOL_OK;
@@ -341,7 +342,7 @@ static const char *name_of(bool is_client)
     return is_client ? "client" : "listener";
 }
 
-/* --- how it ends ---------------------------------------------------------- */
+/* --- failures ------------------------------------------------------------- */
 
 __attribute__((format(printf, 3, 4))) static ucxpool_status_t
 fail(bootstrap_auth_t *auth, ucxpool_status_t status, const char *format, ...)
@@ -356,7 +357,7 @@ fail(bootstrap_auth_t *auth, ucxpool_status_t status, const char *format, ...)
     return status;
 }
 
-/* The socket could not move bytes. */
+/* Fail because the socket could not send or receive. */
 static ucxpool_status_t fail_box(bootstrap_auth_t *auth,
                                  ucxpool_status_t  status)
 {
@@ -371,8 +372,8 @@ static ucxpool_status_t fail_box(bootstrap_auth_t *auth,
                 strerror_r(auth->io.error, text, sizeof(text)));
 }
 
-/* A listener tells its client; a client has nobody who would wait for it. The
- * text is read on both sides, so it calls them by their roles. */
+/* A listener sends the reason to its client; a client just fails. Both sides
+ * log the text, so it names them by their roles. */
 __attribute__((format(printf, 3, 4))) static ucxpool_status_t
 refuse(bootstrap_auth_t *auth, bootstrap_refusal_t code, const char *format,
        ...)
@@ -395,7 +396,7 @@ refuse(bootstrap_auth_t *auth, bootstrap_refusal_t code, const char *format,
     return UCXPOOL_OK;
 }
 
-/* Make a message; the body has been written behind the header's place. */
+/* Complete a message; its body has been written after the header. */
 static void post(bootstrap_auth_t *auth, bootstrap_message_type_t type,
                  size_t body_length)
 {
@@ -451,8 +452,8 @@ static uint8_t awaited_type(const bootstrap_auth_t *auth)
     }
 }
 
-/* Decide from the header alone whether the body may be read. After an OK the
- * state is DRAIN if the message was refused. */
+/* Check the header before the body is read. If the message was refused, returns
+ * OK and the state is DRAIN. */
 static ucxpool_status_t check_header(bootstrap_auth_t           *auth,
                                      bootstrap_message_header_t *header_p)
 {
@@ -491,9 +492,10 @@ static ucxpool_status_t check_header(bootstrap_auth_t           *auth,
     return UCXPOOL_OK;
 }
 
-/* --- what the messages mean ----------------------------------------------- */
+/* --- handlers of messages ------------------------------------------------- */
 
-/* HELLO or CHALLENGE: what the peer wants signed, and whether it can sign. */
+/* Handle HELLO or CHALLENGE: keep the nonce, and check whether the peer has a
+ * secret. */
 static ucxpool_status_t handle_nonce(bootstrap_auth_t                 *auth,
                                      const bootstrap_message_header_t *header)
 {
@@ -585,7 +587,8 @@ static ucxpool_status_t await(bootstrap_auth_t *auth, size_t length)
     return fail_box(auth, status);
 }
 
-/* Read one message as far as it has come, and when it is whole, act on it. */
+/* Read the available part of a message, and handle the message
+ * when it is complete. */
 static ucxpool_status_t receive(bootstrap_auth_t *auth)
 {
     bootstrap_message_header_t header;
@@ -616,10 +619,10 @@ static ucxpool_status_t receive(bootstrap_auth_t *auth)
     }
 }
 
-/* The refusal is sent: wait, within bounds, for the client to hang up. */
+/* The refusal has been sent: wait for the client to hang up, within limits. */
 static ucxpool_status_t drain(bootstrap_auth_t *auth)
 {
-    /* Repeated on each call, which does no harm. */
+    /* Repeated in each call, which is harmless. */
     shutdown(auth->io.fd, SHUT_WR);
     if (io_drop(&auth->io, BOOTSTRAP_DRAIN_MAX) == UCXPOOL_INPROGRESS) {
         return UCXPOOL_INPROGRESS;
@@ -628,7 +631,7 @@ static ucxpool_status_t drain(bootstrap_auth_t *auth)
     return auth->status;
 }
 
-/* Before it closed the connection, the listener may have sent a refusal. */
+/* The listener may have sent a refusal before it closed the connection. */
 static ucxpool_status_t fail_send(bootstrap_auth_t *auth,
                                   ucxpool_status_t  status)
 {
@@ -728,7 +731,7 @@ const void *bootstrap_auth_blob(const bootstrap_auth_t *auth, size_t *length_p)
     return side->blob;
 }
 
-/* --- after it ------------------------------------------------------------- */
+/* --- refusal without an exchange, and closing ----------------------------- */
 
 void bootstrap_refuse_full(int fd, const char *text)
 {

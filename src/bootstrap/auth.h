@@ -1,7 +1,7 @@
 /*
- * Authentication: two strangers at the ends of a connected stream socket prove
- * to each other that they know the same secret. docs/reference/protocol.md
- * draws the messages.
+ * Authentication: the two ends of a connected stream socket prove to each other
+ * that they have the same secret. docs/reference/protocol.md describes the
+ * messages.
  *
  *     client                            listener
  *     HELLO         nonce         ->
@@ -9,12 +9,12 @@
  *     CLIENT_PROOF  mac, blob     ->
  *                                 <-    LISTENER_PROOF  mac, blob
  *
- * In place of any of its messages the listener may send REFUSE with a code and
- * words. The header, and REFUSE as a whole, are the same in every version of
- * the protocol, so that two versions can tell each other so.
+ * Instead of any of its messages, the listener may send REFUSE with a code and
+ * a text. The header and the whole REFUSE message are the same in every version
+ * of the protocol, so that a listener can report a version mismatch.
  *
- * A blob is what the user of this layer wants its peer to have, some hundred
- * bytes; it is signed and not read here.
+ * A blob is data of the caller for its peer, a few hundred bytes. It is signed,
+ * but not interpreted here.
  *
  * The states of the two roles:
  *
@@ -23,13 +23,13 @@
  *                  any of these -> DRAIN -> FAILED
  *     both:        any of these -> FAILED
  *
- * It never blocks, allocates nothing, and reads no byte beyond the message at
- * hand. A refusing listener sends its reason, ends its side of the connection
- * and throws away a bounded number of bytes until the client has hung up:
- * closing with unread bytes would reset the connection, and the client might
- * lose the reason.
+ * Calls do not block and do not allocate memory, and never read beyond the
+ * current message. A listener that refuses a client sends the reason and shuts
+ * down its side of the connection. It then discards a bounded number of bytes
+ * until the client hangs up: closing with unread bytes would reset the
+ * connection, and the client might lose the reason.
  *
- * No thread safety: one authentication is used by one thread at a time.
+ * Not thread-safe: only one thread at a time may use an authentication.
  */
 #ifndef BOOTSTRAP_AUTH_H
 #define BOOTSTRAP_AUTH_H
@@ -46,7 +46,7 @@
 #define BOOTSTRAP_BLOB_MAX            4096
 #define BOOTSTRAP_REFUSE_TEXT_MAX     127
 
-/* Bytes of the longest message, a proof with the largest blob. */
+/* Size of the longest message, a proof with the largest blob. */
 #define BOOTSTRAP_MESSAGE_MAX \
     (BOOTSTRAP_MESSAGE_HEADER_SIZE + BOOTSTRAP_MAC_SIZE + BOOTSTRAP_BLOB_MAX)
 
@@ -58,22 +58,22 @@ typedef enum bootstrap_message_type {
     BOOTSTRAP_MESSAGE_REFUSE         = 5
 } bootstrap_message_type_t;
 
-/* In the header of all messages but REFUSE: the sender has a secret. */
+/* In the header of all messages except REFUSE: the sender has a secret. */
 #define BOOTSTRAP_MESSAGE_FLAG_SECRET 0x01u
 
 typedef struct bootstrap_message_header {
     uint16_t version;
     uint8_t  type;
     uint8_t  flags;
-    uint32_t length; /* bytes that follow the header */
+    uint32_t length; /* bytes after the header */
 } bootstrap_message_header_t;
 
-/* Why a listener refuses, as sent. */
+/* The reason of a refusal, as sent. */
 typedef enum bootstrap_refusal {
     BOOTSTRAP_REFUSAL_OTHER   = 0,
     BOOTSTRAP_REFUSAL_VERSION = 1, /* another version of the protocol */
-    BOOTSTRAP_REFUSAL_SECRET  = 2, /* no secret, or another one */
-    BOOTSTRAP_REFUSAL_FULL    = 3, /* too many peers wait: try again */
+    BOOTSTRAP_REFUSAL_SECRET  = 2, /* no secret, or a different one */
+    BOOTSTRAP_REFUSAL_FULL    = 3, /* too many peers are waiting: try again */
     BOOTSTRAP_REFUSAL_FORMAT  = 4  /* a message that breaks the protocol */
 } bootstrap_refusal_t;
 
@@ -81,28 +81,29 @@ void bootstrap_message_pack_header(
     const bootstrap_message_header_t *header,
     uint8_t                           bytes_p[BOOTSTRAP_MESSAGE_HEADER_SIZE]);
 
-/* False: these bytes do not begin a message of a pool. */
+/* Returns false if these bytes are not the header of a pool's message. */
 bool bootstrap_message_unpack_header(
     const uint8_t               bytes[BOOTSTRAP_MESSAGE_HEADER_SIZE],
     bootstrap_message_header_t *header_p);
 
-/* Whether a message of this type may have this many bytes after its header. */
+/* May a message of this type have this many bytes after its header? */
 bool bootstrap_message_length_fits(uint8_t type, uint32_t length);
 
-/* Make a whole REFUSE message; a longer text is cut. Returns its bytes. */
+/* Write a complete REFUSE message; longer texts are truncated. Returns its
+ * size. */
 size_t bootstrap_message_pack_refuse(bootstrap_refusal_t code, const char *text,
                                      uint8_t bytes_p[BOOTSTRAP_MESSAGE_MAX]);
 
-/* Read what follows the header of a REFUSE. Its text is not trusted: what is
- * not printable ASCII becomes '?'. */
+/* Parse the bytes after the header of a REFUSE. Characters of the text that are
+ * not printable ASCII become '?'. */
 bootstrap_refusal_t
 bootstrap_message_unpack_refuse(const uint8_t *bytes, uint32_t length,
                                 char text_p[BOOTSTRAP_REFUSE_TEXT_MAX + 1]);
 
-/* The status that stands for a refusal. */
+/* Converts a refusal to a status. */
 ucxpool_status_t bootstrap_refusal_status(bootstrap_refusal_t code);
 
-/* One side's share in what is signed. */
+/* The signed data of one side. */
 typedef struct bootstrap_auth_side {
     uint8_t     flags;
     uint8_t     nonce[BOOTSTRAP_NONCE_SIZE];
@@ -110,16 +111,16 @@ typedef struct bootstrap_auth_side {
     uint32_t    blob_length; /* at most BOOTSTRAP_BLOB_MAX */
 } bootstrap_auth_side_t;
 
-/* HMAC-SHA-256 of some bytes; without a secret (NULL) the key is empty. */
+/* HMAC-SHA-256 of `length` bytes; without a secret (NULL), the key is empty. */
 ucxpool_status_t bootstrap_auth_sign(const base_secret_t *secret,
                                      const void *data, size_t length,
                                      uint8_t mac_p[BOOTSTRAP_MAC_SIZE]);
 
 /*
- * The proof of the client or of the listener (type says whose). The client's
- * signs both flags and nonces and its own blob, the listener's both blobs. The
- * two differ in their first bytes, so that neither can be sent back as the
- * other.
+ * Compute the proof of the client or of the listener, according to `type`. The
+ * client signs both flags and nonces and its own blob; the listener signs both
+ * blobs. The signed data differ in their first bytes, so that a proof cannot be
+ * reflected.
  */
 ucxpool_status_t bootstrap_auth_prove(bootstrap_message_type_t     type,
                                       const base_secret_t         *secret,
@@ -131,84 +132,85 @@ ucxpool_status_t bootstrap_auth_prove(bootstrap_message_type_t     type,
 
 /* One message in, one message out, over a non-blocking socket. */
 typedef struct bootstrap_auth_io {
-    int     fd;         /* borrowed */
-    int     error;      /* errno behind a failure; 0: the peer hung up */
-    size_t  in_length;  /* bytes that have come */
+    int     fd;         /* owned by the caller */
+    int     error;      /* errno of a failure; 0: the peer hung up */
+    size_t  in_length;  /* bytes received */
     size_t  out_length; /* bytes to send */
-    size_t  out_offset; /* of them sent */
+    size_t  out_offset; /* bytes sent */
     size_t  num_dropped;
     uint8_t in[BOOTSTRAP_MESSAGE_MAX];
     uint8_t out[BOOTSTRAP_MESSAGE_MAX];
 } bootstrap_auth_io_t;
 
-/* Bytes of the longest reason, the final 0 included. */
+/* Size of the longest reason, including the final 0. */
 #define BOOTSTRAP_REASON_SIZE 256
 
-/* Bytes of a refused client that are thrown away before we hang up. */
+/* Bytes from a refused client that are discarded before the listener hangs
+ * up. */
 #define BOOTSTRAP_DRAIN_MAX 65536
 
 typedef enum bootstrap_auth_state {
-    BOOTSTRAP_AUTH_HELLO,     /* listener: the hello is awaited */
-    BOOTSTRAP_AUTH_CHALLENGE, /* client: the challenge is awaited */
-    BOOTSTRAP_AUTH_PROOF,     /* the peer's proof is awaited */
-    BOOTSTRAP_AUTH_ANSWER,    /* listener: the peer is proven, our proof is
-                                 on its way */
-    BOOTSTRAP_AUTH_DRAIN,     /* listener: the refusal is on its way */
+    BOOTSTRAP_AUTH_HELLO,     /* listener: waits for HELLO */
+    BOOTSTRAP_AUTH_CHALLENGE, /* client: waits for CHALLENGE */
+    BOOTSTRAP_AUTH_PROOF,     /* waits for the peer's proof */
+    BOOTSTRAP_AUTH_ANSWER,    /* listener: the peer is authenticated, and the
+                                 own proof is being sent */
+    BOOTSTRAP_AUTH_DRAIN,     /* listener: the refusal is being sent */
     BOOTSTRAP_AUTH_DONE,
     BOOTSTRAP_AUTH_FAILED
 } bootstrap_auth_state_t;
 
-/* What we bring along. Lives longer than the exchange. */
+/* The local side's data. Must outlive the exchange. */
 typedef struct bootstrap_self {
-    const base_secret_t *secret; /* NULL: none */
+    const base_secret_t *secret; /* NULL: no secret */
     const void          *blob;
     size_t               blob_length; /* at most BOOTSTRAP_BLOB_MAX */
-    /* A listener may change the contents of its blob for a proven client, just
-     * before it is sent. NULL: it is the same for all. */
+    /* A listener may change its blob for an authenticated client just before it
+     * is sent. NULL: all clients get the same blob. */
     void (*fit_blob)(void *arg, const void *client, size_t length);
     void *arg;
 } bootstrap_self_t;
 
 typedef struct bootstrap_auth {
     bool is_client;
-    /* Set by a listener that has no room for one more proven peer. */
+    /* Set by a listener that has no room for another authenticated peer. */
     bool                    is_full;
-    bool                    is_heard; /* the first message has come */
+    bool                    is_heard; /* the first message has arrived */
     bootstrap_auth_state_t  state;
     const base_secret_t    *secret;
     const bootstrap_self_t *self;
     bootstrap_auth_side_t   client;
     bootstrap_auth_side_t   listener;
-    ucxpool_status_t        status; /* once FAILED, or why in DRAIN */
+    ucxpool_status_t        status; /* of FAILED, or the reason of DRAIN */
     char                    reason[BOOTSTRAP_REASON_SIZE];
     bootstrap_auth_io_t     io;
 } bootstrap_auth_t;
 
 /*
- * Begin. fd is a connected, non-blocking stream socket.
+ * Start. fd is a connected, non-blocking stream socket.
  *
- * UCXPOOL_ERR_IO  no random numbers
+ * UCXPOOL_ERR_IO  no random numbers are available
  */
 ucxpool_status_t bootstrap_auth_init(bootstrap_auth_t *auth, int fd,
                                      bool                    is_client,
                                      const bootstrap_self_t *self);
 
-/* Forget everything. The fd stays open. */
+/* Wipe all data. The fd stays open. */
 void bootstrap_auth_cleanup(bootstrap_auth_t *auth);
 
 /*
- * Go on as far as possible without waiting.
+ * Continue as far as possible without waiting.
  *
  * UCXPOOL_INPROGRESS      wait for the fd to be readable, or writable if
  *                         bootstrap_auth_wants_send()
- * UCXPOOL_OK              both sides are proven; for the listener, its proof
- *                         has been handed to the system
- * others                  it failed; auth->reason says why. The error is
- *                         neither logged nor kept as the thread's last one
- *     UCXPOOL_ERR_PERMISSION  a side has no secret, or another one
- *     UCXPOOL_ERR_PROTOCOL    another version, or nonsense
+ * UCXPOOL_OK              both sides are authenticated; the listener has passed
+ *                         its proof to the system
+ * others                  failed; auth->reason has the reason. The error is
+ *                         neither logged nor kept as the thread's last error
+ *     UCXPOOL_ERR_PERMISSION  a side has no secret, or they differ
+ *     UCXPOOL_ERR_PROTOCOL    another version, or an invalid message
  *     UCXPOOL_ERR_LIMIT       the listener is full
- *     UCXPOOL_ERR_REFUSED     the listener said no for another reason
+ *     UCXPOOL_ERR_REFUSED     the listener refused for another reason
  *     UCXPOOL_ERR_PEER_LOST   the peer hung up
  *     UCXPOOL_ERR_IO          the system or libcrypto failed
  */
@@ -216,25 +218,26 @@ ucxpool_status_t bootstrap_auth_progress(bootstrap_auth_t *auth);
 
 bool bootstrap_auth_wants_send(const bootstrap_auth_t *auth);
 
-/* The peer's blob; valid once done, until cleanup. */
+/* The peer's blob; valid from the success until cleanup. */
 const void *bootstrap_auth_blob(const bootstrap_auth_t *auth, size_t *length_p);
 
-/* --- in place of it, and after it ----------------------------------------- */
+/* --- refusal without an exchange, and closing ----------------------------- */
 
-/* Tell a client that is about to be hung up on to try again. */
+/* Send a client a refusal that allows it to try again, before the listener
+ * hangs up. */
 void bootstrap_refuse_full(int fd, const char *text);
 
-/* What the side that hangs up tells the other over the connection of two proven
- * peers: one byte; docs/reference/protocol.md. */
+/* The reason that the side that hangs up sends over the connection of two
+ * authenticated peers: one byte; see docs/reference/protocol.md. */
 typedef enum bootstrap_close {
     BOOTSTRAP_CLOSE_NONE   = 0, /* not sent: the process has ended */
     BOOTSTRAP_CLOSE_CLOSED = 1,
     BOOTSTRAP_CLOSE_FAILED = 2,
-    BOOTSTRAP_CLOSE_SPARE  = 3 /* it is not needed: the channel is on `map` */
+    BOOTSTRAP_CLOSE_SPARE  = 3 /* not needed: the channel uses `map` */
 } bootstrap_close_t;
 
-/* Send it, unless the connection takes nothing, and end the connection: a
- * forked child may hold a copy, which would keep it. */
+/* Send the reason, unless the send buffer is full, and shut down the
+ * connection: a copy of the fd in a forked child would keep it open. */
 void bootstrap_close_notify(int fd, bootstrap_close_t reason);
 
 #endif

@@ -26,13 +26,13 @@ struct bootstrap_client {
     size_t            address_index;
     bool              is_connected;
     bootstrap_ends_t  ends;
-    int               error; /* errno of the last address that failed */
+    int               error; /* errno of the last failed address */
     uint64_t          deadline;
-    /* When the next address has its turn; without a connection (fd -1), when
-     * the same one is called again. */
+    /* When the next address is tried; without a connection (fd -1), when the
+     * same address is tried again. */
     uint64_t         turn_end;
-    unsigned         num_refused; /* by a full listener */
-    ucxpool_status_t refusal;     /* the last time */
+    unsigned         num_refused; /* times that a full listener refused */
+    ucxpool_status_t refusal;     /* of the last time */
     ucxpool_status_t status;
     char             reason[BASE_ERROR_SIZE];
     bootstrap_auth_t auth;
@@ -44,7 +44,7 @@ int bootstrap_client_detach_fd(bootstrap_client_t *client)
     int fd = client->fd;
 
     if (fd >= 0) {
-        /* A forked child may hold a copy, which would stay in the epoll. */
+        /* Otherwise a copy in a forked child would stay in the epoll. */
         (void)epoll_ctl(client->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
         client->fd = -1;
     }
@@ -60,7 +60,7 @@ static void hang_up(bootstrap_client_t *client)
     }
 }
 
-/* The end; status and the thread's last error are kept. */
+/* Finish; keeps the status and the thread's last error. */
 static ucxpool_status_t finish(bootstrap_client_t *client,
                                ucxpool_status_t    status)
 {
@@ -82,7 +82,7 @@ static bool watch(bootstrap_client_t *client, int operation, uint32_t events)
     return epoll_ctl(client->epoll_fd, operation, client->fd, &event) == 0;
 }
 
-/* Errors come back in errno. */
+/* Errors are in errno. */
 static bool dial(bootstrap_client_t *client, const bootstrap_address_t *address)
 {
     int one = 1;
@@ -92,7 +92,7 @@ static bool dial(bootstrap_client_t *client, const bootstrap_address_t *address)
     if (client->fd < 0) {
         return false;
     }
-    /* Without it authentication only takes longer. */
+    /* If this fails, authentication is only slower. */
     (void)setsockopt(client->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     if ((connect(client->fd, &address->any, address->length) != 0) &&
         (errno != EINPROGRESS)) {
@@ -101,8 +101,8 @@ static bool dial(bootstrap_client_t *client, const bootstrap_address_t *address)
     return watch(client, EPOLL_CTL_ADD, EPOLLOUT);
 }
 
-/* Of the time that is left each address has its part, so that one from which
- * nothing comes does not use it up; the last one has all of it. */
+/* Each address gets a share of the remaining time, so that an address that does
+ * not answer cannot use all of it. The last one gets the rest. */
 static uint64_t next_turn_end(const bootstrap_client_t *client)
 {
     uint64_t now      = base_clock_now();
@@ -115,7 +115,7 @@ static uint64_t next_turn_end(const bootstrap_client_t *client)
                                     : now;
 }
 
-/* Begin with the next address that can be begun with. */
+/* Connect to the next address for which a connection can be started. */
 static ucxpool_status_t dial_next(bootstrap_client_t *client)
 {
     while (client->address_index < client->where.num_addresses) {
@@ -132,7 +132,7 @@ static ucxpool_status_t dial_next(bootstrap_client_t *client)
                             client->where.text);
 }
 
-/* The last address that was begun with has failed. */
+/* The current address has failed. */
 static ucxpool_status_t go_to_next(bootstrap_client_t *client, int error)
 {
     client->error = error;
@@ -142,7 +142,7 @@ static ucxpool_status_t go_to_next(bootstrap_client_t *client, int error)
                : finish(client, UCXPOOL_ERR_PEER_LOST);
 }
 
-/* Nothing has happened to the connection, or the next try is not due. */
+/* Called if the connection had no event, or if the next try is not due. */
 static ucxpool_status_t check_turn(bootstrap_client_t *client)
 {
     uint64_t now = base_clock_now();
@@ -154,14 +154,15 @@ static ucxpool_status_t check_turn(bootstrap_client_t *client)
 }
 
 /*
- * Before the next try a client waits between half and one and a half times
- * this. It doubles with each try, so that a thousand clients come apart, up to
- * the last, which asks little of a listener that stays full.
+ * Before the next try, a client waits a random time between 0.5 and 1.5 times
+ * the delay. The delay doubles with each try up to the last value. This spreads
+ * the retries of a thousand clients, and limits the load of a listener that
+ * stays full.
  */
 #define RETRY_FIRST_NS UINT64_C(10000000)
 #define RETRY_LAST_NS  UINT64_C(500000000)
 
-/* Call the same address again, after a random time. */
+/* Retry the same address after a random time. */
 static ucxpool_status_t call_again_later(bootstrap_client_t *client,
                                          ucxpool_status_t    status,
                                          const char         *reason)
@@ -170,7 +171,7 @@ static ucxpool_status_t call_again_later(bootstrap_client_t *client,
     uint64_t wait_ns = base_min(RETRY_FIRST_NS << num_doubled, RETRY_LAST_NS);
     uint32_t number  = 0;
 
-    /* The next try needs random numbers, too, and reports a failure. */
+    /* The next try also needs random numbers, and reports a failure. */
     (void)RAND_bytes((unsigned char *)&number, sizeof(number));
     snprintf(client->reason, sizeof(client->reason), "%s", reason);
     hang_up(client);
@@ -182,7 +183,7 @@ static ucxpool_status_t call_again_later(bootstrap_client_t *client,
     return UCXPOOL_INPROGRESS;
 }
 
-/* Whether the connection stands: OK, INPROGRESS, or an error. */
+/* Is the connection established? OK, INPROGRESS, or an error. */
 static ucxpool_status_t check_connected(bootstrap_client_t *client)
 {
     struct epoll_event event;
@@ -202,8 +203,7 @@ static ucxpool_status_t check_connected(bootstrap_client_t *client)
     return (error == 0) ? UCXPOOL_OK : go_to_next(client, error);
 }
 
-/* --- authentication
- * ------------------------------------------------------------- */
+/* --- authentication ------------------------------------------------------- */
 
 static ucxpool_status_t begin_handshake(bootstrap_client_t *client)
 {
@@ -225,9 +225,9 @@ static ucxpool_status_t begin_handshake(bootstrap_client_t *client)
 }
 
 /*
- * Is another try useful? A full listener sends BOOTSTRAP_REFUSAL_FULL. The
- * system resets the connection before the listener sees it, if its own queue is
- * full.
+ * Should the client retry? A full listener sends BOOTSTRAP_REFUSAL_FULL. If the
+ * system's queue of connections is full, the system resets the connection
+ * before the listener sees it.
  */
 static bool is_full(const bootstrap_auth_t *auth, ucxpool_status_t status)
 {
@@ -277,7 +277,7 @@ static ucxpool_status_t advance(bootstrap_client_t *client)
     return go_on(client);
 }
 
-/* HANDSHAKE_TIMEOUT has passed while the client waited to call again. */
+/* The timeout expired while the client waited for the next try. */
 static ucxpool_status_t fail_refused(const bootstrap_client_t *client)
 {
     return base_error(
@@ -287,7 +287,7 @@ static ucxpool_status_t fail_refused(const bootstrap_client_t *client)
         client->where.text, client->reason, client->num_refused);
 }
 
-/* It has passed while a call was not answered. An earlier call may have been
+/* The timeout expired while a try was not answered. Earlier tries may have been
  * refused. */
 static ucxpool_status_t fail_unanswered(const bootstrap_client_t *client)
 {
@@ -328,7 +328,7 @@ ucxpool_status_t bootstrap_client_progress(bootstrap_client_t *client)
     return status;
 }
 
-/* --- begin and end -------------------------------------------------------- */
+/* --- creation and destruction --------------------------------------------- */
 
 static void init(bootstrap_client_t *client, const bootstrap_where_t *where,
                  const base_secret_t *secret, const void *blob, size_t length)
@@ -385,7 +385,8 @@ err_free_client:
     return status;
 }
 
-/* Has the listener all that it needs to make a channel? */
+/* May the listener already have authenticated this client, and made a
+ * channel? */
 static bool may_be_proven(const bootstrap_client_t *client)
 {
     return (client->fd >= 0) && client->is_connected &&

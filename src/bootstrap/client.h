@@ -1,8 +1,8 @@
 /*
- * The client of a listener: it connects, proves that it knows the secret, and
- * gets the listener's blob. The other side is bootstrap/listener.h.
+ * The client of a listener: it connects, proves that it has the secret, and
+ * receives the listener's blob. The other side is bootstrap/listener.h.
  *
- * The caller holds a lock around all calls. No call waits.
+ * The caller holds a lock in all calls. No call blocks.
  */
 #ifndef BOOTSTRAP_CLIENT_H
 #define BOOTSTRAP_CLIENT_H
@@ -13,17 +13,17 @@
 typedef struct bootstrap_client bootstrap_client_t;
 
 /*
- * Begin to connect. A listener that is full is called again after a random
- * time, which grows, until timeout_ns is over; so is one whose system resets
- * the connection before the listener has answered. Errors of the connection
- * show in bootstrap_client_progress().
+ * Start to connect. Retries after a random, growing time until timeout_ns if
+ * the listener is full, or if the listener's system resets the connection
+ * before the listener has answered. bootstrap_client_progress() reports
+ * connection errors.
  *
  * where        From bootstrap_where_resolve(); copied. Its addresses are tried
- *              in turn, each for its part of the time until it has connected.
- * secret       NULL: none. Lives longer than the client.
- * blob         What the listener gets once it is proven that it may; copied.
+ *              in turn, each for a part of the time until one is connected.
+ * secret       NULL: none. Must outlive the client.
+ * blob         Sent to the listener with the proof; copied.
  * blob_length  At most BOOTSTRAP_BLOB_MAX.
- * timeout_ns   For all of it; BASE_CLOCK_FOREVER: none.
+ * timeout_ns   In total; BASE_CLOCK_FOREVER: none.
  *
  * UCXPOOL_ERR_INVALID_PARAM  the blob is too long
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
@@ -34,41 +34,42 @@ ucxpool_status_t bootstrap_client_connect(const bootstrap_where_t *where,
                                           uint64_t             timeout_ns,
                                           bootstrap_client_t **client_p);
 
-/* Hang up and release. NULL is allowed. */
+/* Hang up and free the client. NULL is allowed. */
 void bootstrap_client_destroy(bootstrap_client_t *client);
 
-/* Readable (level-triggered) while bootstrap_client_progress() has work, the
- * time-out excepted; may be put into an epoll. The same until destroy, which
- * owns it. */
+/* Readable (level-triggered) while bootstrap_client_progress() has work,
+ * except timeouts; may be added to an epoll. Owned by the client, and does
+ * not change. */
 int bootstrap_client_fd(const bootstrap_client_t *client);
 
-/* When bootstrap_client_progress() is to be called even if the fd is not
- * readable: nanoseconds of base/clock.h, or BASE_CLOCK_FOREVER. */
+/* When to call bootstrap_client_progress() even if the fd is not readable:
+ * nanoseconds of base/clock.h, or BASE_CLOCK_FOREVER. */
 uint64_t bootstrap_client_deadline(const bootstrap_client_t *client);
 
 /*
- * Go on as far as possible. After the end it gives the same answer again.
+ * Continue as far as possible. After the end, returns the same result again.
  *
- * UCXPOOL_INPROGRESS      not yet
- * UCXPOOL_OK              the listener is proven and has our blob
- * UCXPOOL_ERR_PEER_LOST   nobody listens there, or the listener hung up
- * UCXPOOL_ERR_TIMED_OUT   no (whole) answer in time
- * UCXPOOL_ERR_PERMISSION  a side has no secret, or another one
+ * UCXPOOL_INPROGRESS      not done yet
+ * UCXPOOL_OK              the listener is authenticated and has the client's
+ *                         blob
+ * UCXPOOL_ERR_PEER_LOST   no process listens there, or the listener hung up
+ * UCXPOOL_ERR_TIMED_OUT   no (complete) answer in time
+ * UCXPOOL_ERR_PERMISSION  a side has no secret, or they differ
  * UCXPOOL_ERR_PROTOCOL    another version of the protocol, or not a pool
- * UCXPOOL_ERR_LIMIT       the listener was full until the time was over
- * UCXPOOL_ERR_REFUSED     the listener says no for another reason
+ * UCXPOOL_ERR_LIMIT       the listener was full until the timeout
+ * UCXPOOL_ERR_REFUSED     the listener refused for another reason
  * UCXPOOL_ERR_IO, UCXPOOL_ERR_NO_MEMORY
  */
 ucxpool_status_t bootstrap_client_progress(bootstrap_client_t *client);
 
-/* Why it failed, in a sentence. Valid until destroy. */
+/* The reason of a failure, as a sentence. Valid until destroy. */
 const char *bootstrap_client_reason(const bootstrap_client_t *client);
 
-/* Both ends of the connection, also of one that was ended; "" before it stands.
- * Valid until destroy. */
+/* Addresses of both ends of the connection, even after it has ended; "" before
+ * it is established. Valid until destroy. */
 const bootstrap_ends_t *bootstrap_client_ends(const bootstrap_client_t *client);
 
-/* The connection, after UCXPOOL_OK: it is the caller's from now on. */
+/* Detach the connection after UCXPOOL_OK; the caller then owns it. */
 int bootstrap_client_detach_fd(bootstrap_client_t *client);
 
 /* The listener's blob, after UCXPOOL_OK and until destroy. */

@@ -21,20 +21,20 @@
 
 /* --- the socket ----------------------------------------------------------- */
 
-/* Broken connections that one call passes over. */
+/* Broken connections that one call skips. */
 #define ACCEPT_TRIES 16
 
-/* Bytes that the system keeps of what a stranger sends, and that it doubles:
- * the largest message fits. Inherited by accepted sockets. */
+/* The receive buffer for a client; the system doubles it. The largest message
+ * fits. Accepted sockets inherit it. */
 #define RECV_BUFFER_SIZE 8192
 
 static void set_option(int fd, int level, int name, int value)
 {
-    /* A failure costs speed or a little memory, not correctness. */
+    /* A failure costs speed or a little memory, but is harmless. */
     (void)setsockopt(fd, level, name, &value, sizeof(value));
 }
 
-/* Errors come back in errno. */
+/* Errors are in errno. */
 static int open_address(const bootstrap_address_t *address)
 {
     int family = address->any.sa_family;
@@ -49,9 +49,9 @@ static int open_address(const bootstrap_address_t *address)
     if (family == AF_INET6) {
         set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
     }
-    /* The system keeps as many connections for us as it is allowed to: hundreds
-     * of peers may come at once, and one that finds no place tries again only
-     * after a second. */
+    /* Use the system's longest queue of connections: hundreds of peers may
+     * connect at once, and a peer that finds the queue full retries only after
+     * a second. */
     if ((bind(fd, &address->any, address->length) == 0) &&
         (listen(fd, SOMAXCONN) == 0)) {
         return fd;
@@ -83,7 +83,7 @@ static ucxpool_status_t cannot_listen(const bootstrap_where_t *where, int error)
     }
 }
 
-/* Tells the address behind a name, but not one twice. */
+/* Reports the resolved address, too, if it differs from the text. */
 static ucxpool_status_t refuse_open(const bootstrap_where_t   *where,
                                     const bootstrap_address_t *address)
 {
@@ -116,8 +116,8 @@ static ucxpool_status_t check_loopback(const bootstrap_where_t *where)
  * Listen on the first address of `where` that works, without blocking.
  *
  * only_loopback  Refuse addresses that other machines can reach.
- * fd_p           To be closed by the client.
- * address_p      What the socket is bound to, the port being the real one.
+ * fd_p           To be closed by the caller.
+ * address_p      The address of the socket, with the actual port.
  */
 static ucxpool_status_t socket_listen(const bootstrap_where_t *where,
                                       bool only_loopback, int *fd_p,
@@ -136,7 +136,7 @@ static ucxpool_status_t socket_listen(const bootstrap_where_t *where,
     }
     for (size_t i = 0; (i < where->num_addresses) && (fd < 0); i++) {
         fd = open_address(&where->addresses[i]);
-        /* What the first address says is what the user asked about. */
+        /* Report the error of the first address, which the user asked for. */
         if ((fd < 0) && (error == 0)) {
             error = errno;
         }
@@ -155,14 +155,14 @@ static ucxpool_status_t socket_listen(const bootstrap_where_t *where,
     return UCXPOOL_OK;
 }
 
-/* Whether accept() reports a connection that is gone already, and the next may
- * be accepted. Linux passes on errors of the network in this way. */
+/* Did accept() report the error of one connection, so that the next one may be
+ * accepted? Linux reports network errors in this way. */
 static bool is_passing(int error)
 {
     switch (error) {
     case EINTR:
     case ECONNABORTED:
-    case EPERM: /* a firewall's no */
+    case EPERM: /* refused by a firewall */
     case EPROTO:
     case ENOPROTOOPT:
     case ENETDOWN:
@@ -177,9 +177,9 @@ static bool is_passing(int error)
 }
 
 /*
- * Accept a connection: non-blocking, without delay of small messages. Returns
- * its fd, or -1 with errno; EAGAIN: there is none. Connections that broke
- * before they were accepted are passed over.
+ * Accept a connection: non-blocking, with TCP_NODELAY. Returns its fd, or -1
+ * with errno; EAGAIN: there is no connection. Skips connections that failed
+ * before they were accepted.
  */
 static int socket_accept(int fd, bootstrap_address_t *peer_p)
 {
@@ -200,19 +200,19 @@ static int socket_accept(int fd, bootstrap_address_t *peer_p)
 
 /* --- pending connections -------------------------------------------------- */
 
-/* Connections whose client has not proven itself yet, each in a slot, and the
- * queue of those that wait to be accepted. The index of a slot is what an epoll
- * event carries. */
+/* Connections of unauthenticated clients, each in a slot, and the queue of
+ * authenticated peers. Epoll events carry the index of a slot. */
 
-/* At most one line is logged in this time, so that strangers cannot fill a
+/* At most one warning per interval is logged, so that clients cannot fill the
  * disk. */
 #define LOG_INTERVAL_NS 1000000000u
 
-/* A half-open connection, in pending->half_open; or in pending->free. */
+/* A half-open connection, in pending->half_open; or a free slot, in
+ * pending->free. */
 typedef struct pending_slot {
     base_list_t      link;
     int              fd;
-    bool             wants_send; /* what the epoll has been told */
+    bool             wants_send; /* as set in the epoll */
     uint64_t         deadline;
     char             name[BOOTSTRAP_ADDRESS_NAME_SIZE];
     bootstrap_auth_t auth;
@@ -227,10 +227,10 @@ typedef struct pending {
     uint64_t                   num_unlogged;
     bootstrap_listener_stats_t stats;
     size_t                     num_slots;
-    size_t                     num_used; /* the slots that ever had one */
-    base_list_t                free;     /* of them */
-    base_list_t       half_open;   /* oldest first: the first to time out */
-    unsigned          num_answers; /* slots that have a place in the queue */
+    size_t                     num_used;  /* slots used so far */
+    base_list_t                free;      /* free slots among these */
+    base_list_t                half_open; /* oldest first */
+    unsigned          num_answers;        /* slots with a place in the queue */
     size_t            queue_size;
     size_t            queue_head;
     size_t            queue_length;
@@ -241,7 +241,7 @@ typedef struct pending {
     pending_slot_t slots[];
 } pending_t;
 
-/* Log a warning, unless there was one just before. */
+/* Log a warning, unless one was logged just before. */
 static void pending_warn(pending_t *pending, const char *who, const char *what)
 {
     uint64_t now = base_clock_now();
@@ -273,7 +273,7 @@ static bool slot_unwatch(pending_t *pending, pending_slot_t *slot)
     return epoll_ctl(pending->epoll_fd, EPOLL_CTL_DEL, slot->fd, NULL) == 0;
 }
 
-/* The slot is free again, and its connection somebody else's. */
+/* Free the slot; its connection is closed or owned by another object. */
 static void slot_free(pending_t *pending, pending_slot_t *slot)
 {
     slot->fd = -1;
@@ -283,8 +283,8 @@ static void slot_free(pending_t *pending, pending_slot_t *slot)
     pending->stats.num_half_open--;
 }
 
-/* Hang up. Closing alone would leave the socket in the epoll for as long as a
- * forked child holds a copy of it. */
+/* Hang up. If the socket were only closed, it would stay in the epoll as long
+ * as a forked child has a copy. */
 static void slot_close(pending_t *pending, pending_slot_t *slot)
 {
     (void)slot_unwatch(pending, slot);
@@ -324,7 +324,7 @@ static void slot_finish(pending_t *pending, pending_slot_t *slot)
     slot_free(pending, slot);
 }
 
-/* Tell the epoll what the handshake waits for. */
+/* Set the epoll events that the handshake waits for. */
 static bool slot_watch(pending_t *pending, pending_slot_t *slot, int operation)
 {
     bool               wants_send = bootstrap_auth_wants_send(&slot->auth);
@@ -361,25 +361,25 @@ static void slot_progress(pending_t *pending, pending_slot_t *slot)
     }
 }
 
-/* End a slot whose handshake goes on. */
+/* Abort the handshake of a slot. */
 static void slot_abort(pending_t *pending, pending_slot_t *slot,
                        const char *reason)
 {
     pending->num_answers -= (unsigned)holds_place(slot);
-    /* A refusal that is being read by the client has its own reason. */
+    /* A refusal that is being sent has its own reason. */
     if (slot->auth.state == BOOTSTRAP_AUTH_DRAIN) {
         reason = slot->auth.reason;
     }
     slot_refuse(pending, slot, reason);
 }
 
-/* End the oldest slot: its client may try again. */
+/* Abort the oldest slot; its client may retry. */
 static void drop_oldest(pending_t *pending, const char *reason)
 {
     pending_slot_t *slot =
         base_list_head(&pending->half_open, pending_slot_t, link);
 
-    /* Not in the middle of another message. */
+    /* Only if no other message has been partly sent. */
     if (!bootstrap_auth_wants_send(&slot->auth) &&
         (slot->auth.state != BOOTSTRAP_AUTH_DRAIN)) {
         bootstrap_refuse_full(slot->fd, reason);
@@ -388,8 +388,8 @@ static void drop_oldest(pending_t *pending, const char *reason)
     slot_abort(pending, slot, reason);
 }
 
-/* A slot's memory is not touched before it is needed: where there are thousands
- * of slots, most never are. */
+/* The memory of a slot is not touched before it is needed: if there are
+ * thousands of slots, most are never used. */
 static pending_slot_t *slot_take(pending_t *pending)
 {
     pending_slot_t *slot;
@@ -407,8 +407,8 @@ static pending_slot_t *slot_take(pending_t *pending)
     return slot;
 }
 
-/* Strangers must not have the descriptors that UCX needs for proven peers. The
- * oldest ones make room for the new connection. */
+/* Clients must not use up the descriptors that UCX needs for authenticated
+ * peers. The oldest connections are dropped for the new one. */
 static bool make_spare(pending_t *pending)
 {
     while (!base_limits_has(BASE_LIMITS_DESCRIPTORS)) {
@@ -421,8 +421,8 @@ static bool make_spare(pending_t *pending)
     return true;
 }
 
-/* A new connection, whose fd now belongs to the listener. The oldest gives up
- * its slot if none is free. */
+/* Add a new connection and take ownership of its fd. If no slot is free, the
+ * oldest connection is dropped. */
 static void pending_add(pending_t *pending, int fd,
                         const bootstrap_address_t *peer)
 {
@@ -458,7 +458,7 @@ static void pending_add(pending_t *pending, int fd,
     }
 }
 
-/* Something happened to the connection in this slot. */
+/* Handle an event of the connection in this slot. */
 static void pending_progress(pending_t *pending, uint32_t index)
 {
     if (pending->slots[index].fd >= 0) {
@@ -466,7 +466,7 @@ static void pending_progress(pending_t *pending, uint32_t index)
     }
 }
 
-/* When the next one times out. */
+/* The next timeout. */
 static uint64_t pending_deadline(const pending_t *pending)
 {
     if (base_list_is_empty(&pending->half_open)) {
@@ -475,7 +475,7 @@ static uint64_t pending_deadline(const pending_t *pending)
     return base_list_head(&pending->half_open, pending_slot_t, link)->deadline;
 }
 
-/* Hang up on those that have timed out; returns how many. */
+/* Abort handshakes that have timed out; returns how many. */
 static unsigned pending_end_late(pending_t *pending)
 {
     unsigned        num_late = 0;
@@ -503,7 +503,7 @@ static void fit_blob(void *arg, const void *client, size_t length)
     pending->fit_blob(pending->arg, pending->blob, client, length);
 }
 
-/* Strangers get a quarter of the files that the process may open, at most. */
+/* Slots may use at most a quarter of the files that the process may open. */
 static size_t num_slots_for(unsigned max_half_open)
 {
     struct rlimit files;
@@ -515,7 +515,7 @@ static size_t num_slots_for(unsigned max_half_open)
     return base_max((size_t)files.rlim_cur / 4, (size_t)1);
 }
 
-/* NULL: no memory. The epoll outlives it. */
+/* Returns NULL if out of memory. The epoll must outlive it. */
 static pending_t *pending_create(const bootstrap_listener_params_t *params,
                                  int                                epoll_fd)
 {
@@ -571,8 +571,8 @@ static ucxpool_status_t pending_accept(pending_t        *pending,
     peer_p->length = peer->length;
     peer_p->fd     = peer->fd;
     pending->queue_length--;
-    /* From the first place where that is possible: the others' memory is not
-     * touched as long as few wait. */
+    /* An empty queue restarts at its first entry, so that the memory of the
+     * others is not touched while few peers wait. */
     pending->queue_head = (pending->queue_length == 0)
                               ? 0
                               : (pending->queue_head + 1) % pending->queue_size;
@@ -587,7 +587,8 @@ static void pending_destroy(pending_t *pending)
         slot_close(pending,
                    base_list_head(&pending->half_open, pending_slot_t, link));
     }
-    /* Nobody accepts them any more, but this process lives. */
+    /* These peers are never accepted, so tell them that the listener is
+     * closed. */
     while (pending_accept(pending, &peer) == UCXPOOL_OK) {
         bootstrap_close_notify(peer.fd, BOOTSTRAP_CLOSE_CLOSED);
         close(peer.fd);
@@ -598,15 +599,16 @@ static void pending_destroy(pending_t *pending)
 
 /* --- the listener --------------------------------------------------------- */
 
-/* Events and new connections that one call deals with. */
+/* Events and new connections that one call handles. */
 #define EVENTS_PER_CALL  32
 #define ACCEPTS_PER_CALL 16
 
-/* When the system has no file descriptor for a connection, the listening socket
- * stays readable; it is left alone for this long. */
+/* If the system has no descriptor for a connection, the listening socket stays
+ * readable; it is ignored for this time. */
 #define ACCEPT_PAUSE_NS 100000000u
 
-/* In the place of a slot's index in an epoll event. */
+/* Marks the listening socket in an epoll event, instead of the index of a
+ * slot. */
 #define LISTENER_INDEX UINT32_MAX
 
 struct bootstrap_listener {
@@ -690,9 +692,10 @@ unsigned bootstrap_listener_progress(bootstrap_listener_t *listener)
     int                num_ready;
 
     num_ready = epoll_wait(listener->epoll_fd, events, EVENTS_PER_CALL, 0);
-    /* New connections last: they take slots, and what the events say of a slot
-     * must not be applied to its next owner. Time-outs after the last event: a
-     * client is not late because this process was. */
+    /* New connections are accepted last: they take slots, and an event of a
+     * slot must not be applied to a new connection in it. Timeouts are handled
+     * after the last event, so that a delay of this process does not end
+     * clients whose messages have arrived. */
     for (int i = 0; i < num_ready; i++) {
         if (events[i].data.u32 == LISTENER_INDEX) {
             can_accept = true;
