@@ -743,8 +743,8 @@ START_TEST(a_queue_that_stays_full_fails_the_channel_in_words)
     }
     ucxpool_channel_query(callers[1], &attr, sizeof(attr));
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_LIMIT);
-    ck_assert_msg(strstr(attr.reason, "too many peers wait") != NULL, "%s",
-                  attr.reason);
+    ck_assert_msg(strstr(attr.reason, "too many peers are waiting") != NULL,
+                  "%s", attr.reason);
     pair_cleanup(&pair);
 }
 END_TEST

@@ -309,7 +309,7 @@ START_TEST(a_queue_that_stays_full_is_an_error_at_the_deadline)
     net_call_skip(LOOPBACK_TIMEOUT_NS);
     ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_ERR_LIMIT);
     ck_assert_ptr_nonnull(
-        strstr(bootstrap_client_reason(client), "too many peers wait"));
+        strstr(bootstrap_client_reason(client), "too many peers are waiting"));
     bootstrap_client_destroy(client);
     for (int i = 0; i < LOOPBACK_QUEUE; i++) {
         assert_peer_waits(listener);
@@ -334,7 +334,7 @@ START_TEST(a_refused_client_without_an_answer_to_its_last_try_times_out)
     ck_assert_int_eq(loopback_meet(NULL, client), UCXPOOL_ERR_TIMED_OUT);
     reason = bootstrap_client_reason(client);
     ck_assert_msg((strstr(reason, "no answer in time") != NULL) &&
-                      (strstr(reason, "too many peers wait") != NULL),
+                      (strstr(reason, "too many peers are waiting") != NULL),
                   "%s", reason);
     bootstrap_client_destroy(client);
     bootstrap_listener_destroy(listener);

@@ -56,7 +56,7 @@ static ucxpool_status_t split(const char *text, where_parts_t *parts_p)
         return bad_form(text, "it is too long");
     }
     if (colon == NULL) {
-        return bad_form(text, "the port is missing, write host:7000");
+        return bad_form(text, "the port is missing; write host:7000");
     }
     if (!parse_port(colon + 1, &parts_p->port)) {
         return bad_form(text, "the port must be a number from 0 to 65535");
@@ -84,10 +84,10 @@ static ucxpool_status_t check_use(const char *text, const where_parts_t *parts,
         return UCXPOOL_OK;
     }
     if (parts->host[0] == '\0') {
-        return bad_form(text, "to connect, a host is needed");
+        return bad_form(text, "a host is needed to connect");
     }
     if (parts->port == 0) {
-        return bad_form(text, "to connect, the port must not be 0");
+        return bad_form(text, "the port must not be 0 to connect");
     }
     return UCXPOOL_OK;
 }
@@ -115,8 +115,8 @@ static ucxpool_status_t look_up(const char *text, const where_parts_t *parts,
     }
     return base_error(error == EAI_MEMORY ? UCXPOOL_ERR_NO_MEMORY
                                           : UCXPOOL_ERR_INVALID_PARAM,
-                      "the host of \"%s\" has no address: %s; name a host "
-                      "that this machine knows, or its address",
+                      "the host of \"%s\" has no address: %s; use a host name "
+                      "that this machine can resolve, or an address",
                       text, gai_strerror(error));
 }
 

@@ -173,7 +173,7 @@ ucxpool_status_t bootstrap_auth_sign(const base_secret_t *secret,
     if (HMAC(EVP_sha256(), key, (int)key_length, data, length, mac_p, NULL) ==
         NULL) {
         return base_error(UCXPOOL_ERR_IO, "libcrypto cannot compute an "
-                                          "HMAC-SHA-256: check its "
+                                          "HMAC-SHA-256; check its "
                                           "configuration");
     }
     return UCXPOOL_OK;
@@ -192,7 +192,7 @@ ucxpool_status_t bootstrap_auth_prove(bootstrap_message_type_t     type,
     uint8_t          *to;
 
     static_assert(sizeof(client_label) == sizeof(listener_label),
-                  "the fields after the label stand at the same place");
+                  "the fields after the label must have the same offsets");
     to    = put_bytes(bytes, is_client ? client_label : listener_label,
                       sizeof(client_label));
     to    = put_le16(to, BOOTSTRAP_AUTH_VERSION);
@@ -364,7 +364,8 @@ static ucxpool_status_t fail_box(bootstrap_auth_t *auth,
     char text[64];
 
     if (auth->io.error == 0) {
-        return fail(auth, status, "the %s hung up before it had proven itself",
+        return fail(auth, status,
+                    "the %s closed the connection before it was authenticated",
                     name_of(!auth->is_client));
     }
     return fail(auth, status, "the connection to the %s failed: %s",
@@ -430,7 +431,7 @@ static ucxpool_status_t post_proof(bootstrap_auth_t *auth)
 
     if (bootstrap_auth_prove(type, auth->secret, &auth->client, &auth->listener,
                              body) != UCXPOOL_OK) {
-        return fail(auth, UCXPOOL_ERR_IO, "libcrypto cannot sign");
+        return fail(auth, UCXPOOL_ERR_IO, "libcrypto cannot compute the proof");
     }
     if (side->blob_length > 0) {
         memcpy(body + BOOTSTRAP_MAC_SIZE, side->blob, side->blob_length);
@@ -459,33 +460,35 @@ static ucxpool_status_t check_header(bootstrap_auth_t           *auth,
 {
     if (!bootstrap_message_unpack_header(auth->io.in, header_p)) {
         return fail(auth, UCXPOOL_ERR_PROTOCOL,
-                    "the %s is not a pool: its first bytes are not those of "
-                    "one",
+                    "the %s is not a pool: its first bytes are not those of a "
+                    "pool's message",
                     name_of(!auth->is_client));
     }
     if (auth->is_client && (header_p->type == BOOTSTRAP_MESSAGE_REFUSE)) {
         if (!bootstrap_message_length_fits(header_p->type, header_p->length)) {
             return fail(auth, UCXPOOL_ERR_PROTOCOL,
-                        "the listener's refusal has %u bytes, that is wrong",
+                        "the listener's refusal has an invalid length (%u "
+                        "bytes)",
                         (unsigned)header_p->length);
         }
         return UCXPOOL_OK;
     }
     if (header_p->version != BOOTSTRAP_AUTH_VERSION) {
         return refuse(auth, BOOTSTRAP_REFUSAL_VERSION,
-                      "the %s speaks protocol %u, the %s speaks %u",
+                      "the %s uses protocol %u, the %s uses protocol %u",
                       name_of(!auth->is_client), (unsigned)header_p->version,
                       name_of(auth->is_client), BOOTSTRAP_AUTH_VERSION);
     }
     if (header_p->type != awaited_type(auth)) {
         return refuse(auth, BOOTSTRAP_REFUSAL_FORMAT,
-                      "the %s sent message %u where %u is due",
+                      "the %s sent message %u instead of message %u",
                       name_of(!auth->is_client), (unsigned)header_p->type,
                       (unsigned)awaited_type(auth));
     }
     if (!bootstrap_message_length_fits(header_p->type, header_p->length)) {
         return refuse(auth, BOOTSTRAP_REFUSAL_FORMAT,
-                      "the %s sent message %u with %u bytes, that is wrong",
+                      "the %s sent message %u with an invalid length (%u "
+                      "bytes)",
                       name_of(!auth->is_client), (unsigned)header_p->type,
                       (unsigned)header_p->length);
     }
@@ -509,7 +512,7 @@ static ucxpool_status_t handle_nonce(bootstrap_auth_t                 *auth,
            BOOTSTRAP_NONCE_SIZE);
     if (we_have != they_have) {
         return refuse(auth, BOOTSTRAP_REFUSAL_SECRET,
-                      "the %s asks for a secret and the %s has none: set "
+                      "the %s requires a secret, and the %s has none: set "
                       "UCXPOOL_SECRET_FILE there",
                       name_of(auth->is_client == we_have),
                       name_of(auth->is_client != we_have));
@@ -539,7 +542,7 @@ static ucxpool_status_t handle_proof(bootstrap_auth_t                 *auth,
     if (bootstrap_auth_prove((bootstrap_message_type_t)header->type,
                              auth->secret, &auth->client, &auth->listener,
                              mac) != UCXPOOL_OK) {
-        return fail(auth, UCXPOOL_ERR_IO, "libcrypto cannot sign");
+        return fail(auth, UCXPOOL_ERR_IO, "libcrypto cannot compute the proof");
     }
     is_right = CRYPTO_memcmp(mac, body, sizeof(mac)) == 0;
     OPENSSL_cleanse(mac, sizeof(mac));
@@ -554,8 +557,8 @@ static ucxpool_status_t handle_proof(bootstrap_auth_t                 *auth,
     }
     if (auth->is_full) {
         return refuse(auth, BOOTSTRAP_REFUSAL_FULL,
-                      "too many peers wait to be accepted by the listener: "
-                      "try again later");
+                      "too many peers are waiting to be accepted by the "
+                      "listener: try again later");
     }
     auth->state = BOOTSTRAP_AUTH_ANSWER;
     if (auth->self->fit_blob != NULL) {
@@ -701,7 +704,8 @@ ucxpool_status_t bootstrap_auth_init(bootstrap_auth_t *auth, int fd,
     side->blob_length = (uint32_t)self->blob_length;
     side->flags = self->secret != NULL ? BOOTSTRAP_MESSAGE_FLAG_SECRET : 0;
     if (RAND_bytes(side->nonce, BOOTSTRAP_NONCE_SIZE) != 1) {
-        return fail(auth, UCXPOOL_ERR_IO, "libcrypto has no random numbers");
+        return fail(auth, UCXPOOL_ERR_IO,
+                    "libcrypto cannot generate random numbers");
     }
     if (is_client) {
         auth->state = BOOTSTRAP_AUTH_CHALLENGE;

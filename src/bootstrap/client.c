@@ -127,7 +127,7 @@ static ucxpool_status_t dial_next(bootstrap_client_t *client)
         hang_up(client);
     }
     return base_error_errno(client->error,
-                            "cannot connect to %s, see that a pool listens "
+                            "cannot connect to %s; check that a pool listens "
                             "there",
                             client->where.text);
 }
@@ -282,8 +282,8 @@ static ucxpool_status_t fail_refused(const bootstrap_client_t *client)
 {
     return base_error(
         client->refusal,
-        "%s: %s (tried %u times within UCXPOOL_HANDSHAKE_TIMEOUT: "
-        "raise it, or UCXPOOL_ACCEPT_QUEUE of the listener)",
+        "%s: %s (tried %u times within UCXPOOL_HANDSHAKE_TIMEOUT; raise it, or "
+        "raise UCXPOOL_ACCEPT_QUEUE of the listener)",
         client->where.text, client->reason, client->num_refused);
 }
 
@@ -298,10 +298,10 @@ static ucxpool_status_t fail_unanswered(const bootstrap_client_t *client)
                  client->num_refused, client->reason);
     }
     return base_error(UCXPOOL_ERR_TIMED_OUT,
-                      "%s: no answer in time (%s%s): see that a pool "
-                      "listens there, or raise UCXPOOL_HANDSHAKE_TIMEOUT",
+                      "%s: no answer in time (%s%s); check that a pool listens "
+                      "there, or raise UCXPOOL_HANDSHAKE_TIMEOUT",
                       client->where.text,
-                      client->is_connected ? "it took the connection"
+                      client->is_connected ? "it accepted the connection"
                                            : "not connected",
                       before);
 }
@@ -355,7 +355,7 @@ ucxpool_status_t bootstrap_client_connect(const bootstrap_where_t *where,
 
     if (blob_length > BOOTSTRAP_BLOB_MAX) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "%zu bytes to hand to %s are more than %d",
+                          "%zu bytes of data for %s exceed the limit of %d",
                           blob_length, where->text, BOOTSTRAP_BLOB_MAX);
     }
     client = calloc(1, sizeof(*client));

@@ -67,15 +67,15 @@ static ucxpool_status_t cannot_listen(const bootstrap_where_t *where, int error)
     switch (error) {
     case EADDRINUSE:
         return base_error_errno(error,
-                                "cannot listen on %s, choose another port, or "
+                                "cannot listen on %s; choose another port, or "
                                 "port 0 for a free one",
                                 where->text);
     case EACCES:
         return base_error_errno(
-            error, "cannot listen on %s, choose a port over 1023", where->text);
+            error, "cannot listen on %s; choose a port over 1023", where->text);
     case EADDRNOTAVAIL:
         return base_error_errno(error,
-                                "cannot listen on %s, name an address of this "
+                                "cannot listen on %s; use an address of this "
                                 "machine",
                                 where->text);
     default:
@@ -94,10 +94,9 @@ static ucxpool_status_t refuse_open(const bootstrap_where_t   *where,
     is_name = strcmp(where->text, name) != 0;
     return base_error(
         UCXPOOL_ERR_PERMISSION,
-        "cannot listen on %s%s%s%s without a secret, since other "
-        "machines reach it: set UCXPOOL_SECRET_FILE, or listen on "
-        "127.0.0.1, or set UCXPOOL_LISTEN_WITHOUT_SECRET=y to let "
-        "anybody in",
+        "cannot listen on %s%s%s%s without a secret, because other machines "
+        "can reach this address; set UCXPOOL_SECRET_FILE, listen on 127.0.0.1, "
+        "or set UCXPOOL_LISTEN_WITHOUT_SECRET=y to accept any client",
         where->text, is_name ? " (" : "", is_name ? name : "",
         is_name ? ")" : "");
 }
@@ -308,7 +307,7 @@ static void slot_finish(pending_t *pending, pending_slot_t *slot)
     assert(pending->queue_length < pending->queue_size);
     if (!slot_unwatch(pending, slot)) {
         slot_refuse(pending, slot,
-                    "the system does not let go of the connection");
+                    "the system cannot remove the connection from its epoll");
         return;
     }
     peer = &pending->queue[(pending->queue_head + pending->queue_length) %
@@ -415,8 +414,8 @@ static bool make_spare(pending_t *pending)
         if (base_list_is_empty(&pending->half_open)) {
             return false;
         }
-        drop_oldest(pending, "descriptors are short (raise the limit of open "
-                             "files), and this was the oldest connection");
+        drop_oldest(pending, "few descriptors are left (raise the limit of "
+                             "open files), and this was the oldest connection");
     }
     return true;
 }
@@ -430,7 +429,7 @@ static void pending_add(pending_t *pending, int fd,
     ucxpool_status_t  status;
     char              name[BOOTSTRAP_ADDRESS_NAME_SIZE];
     static const char no_descriptors[] =
-        "no descriptors are left for a connection, raise the limit of open "
+        "no descriptors are left for a connection; raise the limit of open "
         "files";
 
     if (!make_spare(pending)) {
@@ -489,8 +488,7 @@ static unsigned pending_end_late(pending_t *pending)
     while (pending_deadline(pending) <= now) {
         slot = base_list_head(&pending->half_open, pending_slot_t, link);
         pending->stats.num_timed_out++;
-        slot_abort(pending, slot,
-                   "it took longer than UCXPOOL_HANDSHAKE_TIMEOUT");
+        slot_abort(pending, slot, "it exceeded UCXPOOL_HANDSHAKE_TIMEOUT");
         num_late++;
     }
     return num_late;
@@ -637,8 +635,7 @@ static void pause_accept(bootstrap_listener_t *listener, int error)
     char text[64];
 
     pending_warn(listener->pending,
-                 "cannot accept a connection, raise the limit of "
-                 "open files",
+                 "cannot accept a connection; raise the limit of open files",
                  strerror_r(error, text, sizeof(text)));
     listener->is_paused = true;
     listener->pause_end = base_clock_deadline(ACCEPT_PAUSE_NS);
@@ -754,9 +751,9 @@ bootstrap_listener_create(const bootstrap_listener_params_t *params,
     if ((params->blob_length > BOOTSTRAP_BLOB_MAX) ||
         (params->max_half_open == 0) || (params->accept_queue == 0)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "a listener needs UCXPOOL_MAX_HALF_OPEN and "
-                          "UCXPOOL_ACCEPT_QUEUE of "
-                          "at least 1 and at most %d bytes to hand over",
+                          "invalid listener: UCXPOOL_MAX_HALF_OPEN and "
+                          "UCXPOOL_ACCEPT_QUEUE must be at least 1, and the "
+                          "data for peers at most %d bytes",
                           BOOTSTRAP_BLOB_MAX);
     }
     listener = calloc(1, sizeof(*listener));
