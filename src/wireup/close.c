@@ -1,11 +1,12 @@
 /*
- * What follows from the end of a channel, which others have recorded
- * (channel.h): its requests end first of all, then both sides say BYE and let
- * go of the endpoint.
+ * The steps after the end of a channel, which other files have recorded
+ * (channel.h). First its requests end. Then both sides send BYE and release the
+ * endpoint.
  *
- * On `map` BYE stands in the ring, where the peer finds it whenever it looks,
- * and nothing is waited for. With an endpoint the peer's answer is: only when
- * both are done with it can it serve the next channel (remote.h).
+ * On `map`, BYE is written to the ring, where the peer can read it at any time,
+ * so the channel does not wait. With an endpoint, it waits for the peer's BYE:
+ * only after both sides are done with the endpoint can it serve the next
+ * channel (remote.h).
  */
 #include "wireup/close.h"
 
@@ -30,15 +31,13 @@
 
 #include <stdlib.h>
 
-/* --- good-byes --------------------------------------------------------------
- */
+/* --- goodbyes ------------------------------------------------------------- */
 
-/* A peer that answers does so within some rounds of its progress. One that is
- * busy with something else should not hold up a pool that is being destroyed;
- * what we said is with the system long before. */
+/* A peer answers within a few rounds of its progress. A peer that is busy must
+ * not delay the destruction of a pool; by then, the system has sent the BYE. */
 #define GOODBYE_NS UINT64_C(50000000)
 
-/* A channel that has failed says no more than it must. */
+/* A failed channel sends only what it must. */
 #define FAILED_NS UINT64_C(50000000)
 
 static void start_close(ucxpool_channel_t *channel)
@@ -54,7 +53,8 @@ static void start_close(ucxpool_channel_t *channel)
     }
 }
 
-/* Has neither side said anything? Then the last word is enough. */
+/* Has neither side sent a message? Then the reason in the lifeline's last byte
+ * is enough. */
 static bool is_silent(const ucxpool_channel_t *channel)
 {
     return core_lifeline_is_up(channel) &&
@@ -62,8 +62,9 @@ static bool is_silent(const ucxpool_channel_t *channel)
              (CORE_HELLO_SENT | CORE_HELLO_RECEIVED));
 }
 
-/* The peer has a channel, or will have one, and is to be told. It is when it
- * has said HELLO, and on `ucx`, when it has made its endpoint. */
+/* The peer has, or will have, a channel, and must learn of the close. That is
+ * possible after it has sent HELLO, and on `ucx` after it has created its
+ * endpoint. */
 static bool is_way_due(const ucxpool_channel_t *channel)
 {
     bool knows_way = (channel->wireup.handshake & CORE_HELLO_RECEIVED) &&
@@ -74,13 +75,13 @@ static bool is_way_due(const ucxpool_channel_t *channel)
            !core_channel_is_broken(channel);
 }
 
-/* Is a word of the peer waited for, now or until it has come? */
+/* Does the close wait for a message of the peer? */
 static bool waits(const ucxpool_channel_t *channel)
 {
     return channel->closing.bye_sent || is_way_due(channel);
 }
 
-/* From when on nothing is waited for. */
+/* The time after which the close waits for nothing. */
 static uint64_t last_moment(const ucxpool_channel_t *channel)
 {
     uint64_t goodbye = BASE_CLOCK_FOREVER;
@@ -91,12 +92,11 @@ static uint64_t last_moment(const ucxpool_channel_t *channel)
     return base_min(channel->closing.deadline, goodbye);
 }
 
-/* What was to be said before is on its way, and so is BYE. False: there is no
- * room now. */
+/* Send the queued messages and BYE. False: there is no room now. */
 static bool say_bye(ucxpool_channel_t *channel)
 {
     if (channel->closing.bye_received && !channel->closing.bye_sent) {
-        core_control_drop(channel); /* it listens to nothing else any more */
+        core_control_drop(channel); /* ignored by the peer */
     }
     core_control_flush(channel);
     if (!base_list_is_empty(&channel->control.backlog)) {
@@ -112,8 +112,8 @@ static bool say_bye(ucxpool_channel_t *channel)
     return base_list_is_empty(&channel->control.backlog);
 }
 
-/* Would a peer answer that makes progress? It does when it has heard of the
- * channel, and is not gone itself. */
+/* Would a peer that makes progress answer? It does if it knows the channel and
+ * has not ended. */
 static bool is_answer_due(const ucxpool_channel_t *channel)
 {
     return ((channel->conn.endpoint != NULL) ||
@@ -122,10 +122,10 @@ static bool is_answer_due(const ucxpool_channel_t *channel)
            !channel->closing.bye_received && !channel->peer.gone;
 }
 
-/* BYE says that we touch nothing of the peer's any more. Until then the peer
- * keeps the blocks that it has lent out of use, for as long as this process
- * lives. So BYE waits for what our GPU still writes there, which ends by
- * itself, and is said however late that is. */
+/* BYE promises that this process no longer accesses the peer's memory. Until
+ * then, and as long as this process lives, the peer does not reuse the blocks
+ * that it has granted. So BYE waits for writes of the GPU that are still in
+ * flight, which always complete, and is sent however late that is. */
 static bool has_said_goodbye(ucxpool_channel_t *channel)
 {
     bool is_always_read = channel->wire->has_ring;
@@ -150,11 +150,12 @@ static bool has_said_goodbye(ucxpool_channel_t *channel)
 }
 
 /*
- * Can the endpoint serve another channel? UCX loses what is sent over one whose
- * other end was closed by force, and tells nobody. So the side that answered
- * HELLO says KEPT when it has BYE of the peer, and uses the endpoint again only
- * when the peer does; and the peer does not use it before KEPT. One over which
- * no answer has come to the HELLO has no other end that could be closed.
+ * Can the endpoint serve another channel? UCX loses messages over an endpoint
+ * whose other end was closed by force, without an error. So the side that
+ * answered HELLO sends KEPT after it has received the peer's BYE, and uses the
+ * endpoint again only after the peer does. The peer does not use it before
+ * KEPT. If the HELLO was never answered, the endpoint has no other end that
+ * could be closed.
  */
 static bool can_be_kept(const ucxpool_channel_t *channel)
 {
@@ -172,7 +173,7 @@ static bool is_kept(const ucxpool_channel_t *channel)
             !(channel->wireup.handshake & CORE_HELLO_RECEIVED));
 }
 
-/* False: that is not known yet. */
+/* Returns false if that is not known yet. */
 static bool try_keep_endpoint(ucxpool_channel_t *channel)
 {
     if (!channel->closing.has_begun && !channel->closing.kept) {
@@ -238,13 +239,12 @@ uint64_t wireup_channel_close_deadline(const ucxpool_channel_t *channel)
                                                       : last_moment(channel);
 }
 
-/* --- what follows from its end ---------------------------------------------
- */
+/* --- after the end -------------------------------------------------------- */
 
 typedef void (*end_t)(ucxpool_request_t *request, ucxpool_status_t status,
                       const char *detail);
 
-/* The end of one may be that of others. */
+/* Ending one request may end others. */
 static void for_each_of(const core_numbers_t *numbers, end_t end,
                         ucxpool_status_t status, const char *detail)
 {
@@ -255,7 +255,7 @@ static void for_each_of(const core_numbers_t *numbers, end_t end,
     }
 }
 
-/* End every request of the channel, for the same reason. */
+/* End all requests of the channel, with the same reason. */
 static void abort_requests(ucxpool_channel_t *channel)
 {
     ucxpool_status_t status = channel->status;
@@ -271,7 +271,7 @@ static void abort_requests(ucxpool_channel_t *channel)
     xfer_message_channel_ended(channel);
 }
 
-/* Tell the peer of every request that is under way, while it can be told. */
+/* Cancel the pending requests at the peer, while it can be reached. */
 static void cancel_requests(ucxpool_channel_t *channel)
 {
     static const char text[] = "the channel was closed";
@@ -282,7 +282,7 @@ static void cancel_requests(ucxpool_channel_t *channel)
                 UCXPOOL_ERR_CANCELED, text);
 }
 
-/* Sends that have ended, but whose memory the peer might still have read. */
+/* Forget sends that have ended, but whose memory the peer could still read. */
 static void forget_sends(ucxpool_channel_t *channel)
 {
     const core_numbers_t *sends = &channel->requests.sends;
@@ -298,8 +298,8 @@ static void forget_sends(ucxpool_channel_t *channel)
 
 static bool is_unused(const ucxpool_channel_t *channel)
 {
-    /* On the `map` wire the peer may still read; the channel then stays, to
-     * watch for its end. */
+    /* On `map`, the peer may still read; the channel then stays, to detect the
+     * end of the peer. */
     return (channel->closing.step == CORE_CLOSE_DONE) &&
            !core_channel_lends_memory(channel) &&
            ((channel->conn.endpoint == NULL) ||
@@ -307,7 +307,7 @@ static bool is_unused(const ucxpool_channel_t *channel)
            !channel->user_ref;
 }
 
-/* Everything that follows from a channel's end. */
+/* Do all steps after a channel's end. */
 static unsigned settle(ucxpool_channel_t *channel)
 {
     if (!core_channel_must_settle(channel)) {
@@ -316,7 +316,7 @@ static unsigned settle(ucxpool_channel_t *channel)
     abort_requests(channel);
     if ((channel->state == UCXPOOL_CHANNEL_FAILED) ||
         channel->closing.bye_received) {
-        core_control_drop(channel); /* it has nothing left to hear */
+        core_control_drop(channel); /* the peer needs no more messages */
     }
     start_close(channel);
     wireup_connect_stop(channel);
@@ -324,7 +324,7 @@ static unsigned settle(ucxpool_channel_t *channel)
     return 1;
 }
 
-/* The caller has it no more. */
+/* Drop the caller's reference. */
 static void release(ucxpool_channel_t *channel)
 {
     channel->user_ref = false;
@@ -338,7 +338,7 @@ void wireup_channel_abort(ucxpool_channel_t *channel)
     if (core_channel_is_live(channel)) {
         cancel_requests(channel);
     }
-    /* Which may have failed, as the peer could not be told. */
+    /* It may have failed if the peer could not be notified. */
     if (core_channel_is_live(channel)) {
         core_channel_set_closed(channel);
     }
@@ -346,7 +346,7 @@ void wireup_channel_abort(ucxpool_channel_t *channel)
     core_channel_put(channel);
 }
 
-/* Sends that were posted, and receives that have their message. */
+/* Sends that were posted, and receives that have a message. */
 static bool has_requests(const ucxpool_channel_t *channel)
 {
     return xfer_flush_has_sends(channel, UINT64_MAX) ||
@@ -369,7 +369,7 @@ void wireup_channel_close(ucxpool_channel_t *channel)
     core_channel_put(channel);
 }
 
-/* One that was closed ends when its requests have, or its time is over. */
+/* A closed channel ends after its requests, or when its time is over. */
 static unsigned progress_drain(ucxpool_channel_t *channel)
 {
     if (!channel->closing.drains || !core_channel_is_live(channel) ||
@@ -381,8 +381,8 @@ static unsigned progress_drain(ucxpool_channel_t *channel)
     return 1;
 }
 
-/* Has it failed without anybody having said so? What the peer had written
- * before still counts. */
+/* Detect failures that were not reported. Messages that the peer wrote before
+ * are still received. */
 static void look(ucxpool_channel_t *channel)
 {
     if ((channel->conn.lost_at != BASE_CLOCK_FOREVER) &&
@@ -416,13 +416,13 @@ static unsigned progress_close(ucxpool_channel_t *channel)
     if (is_unused(channel) && !base_list_is_empty(&channel->link)) {
         base_list_del(&channel->link);
         channel->pool->channels.count--;
-        core_channel_put(channel); /* the pool's */
+        core_channel_put(channel); /* the pool's reference */
     }
     return count;
 }
 
-/* Is it open, with nothing to be said, to be waited for, or to be looked at?
- * Most channels are in most rounds. */
+/* Is the channel open, with no messages to send or wait for, and no checks due?
+ * This holds for most channels in most rounds. */
 static bool is_quiet(const ucxpool_channel_t *channel)
 {
     return (channel->state == UCXPOOL_CHANNEL_OPEN) &&
@@ -451,7 +451,8 @@ unsigned wireup_channel_progress(ucxpool_channel_t *channel)
         count += core_lifeline_progress(channel);
     }
     look(channel);
-    /* What arrived before the end is delivered before what follows from it. */
+    /* Data that arrived before the end is delivered before the steps after the
+     * end. */
     num_delivered = xfer_message_progress(channel);
     count += (num_delivered != 0) ? num_delivered : settle(channel);
     count += xfer_flush_progress(channel);
@@ -477,7 +478,7 @@ void wireup_channel_end_drains(ucxpool_t *pool)
     core_unlock(pool);
 }
 
-/* --- what is left of it --------------------------------------------------- */
+/* --- destruction ---------------------------------------------------------- */
 
 static void destroy(ucxpool_channel_t *channel)
 {

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Both sides connect of themselves: their n-th channels are a pair. A pool that
- * connects to itself makes both ends of a pair, one after the other. */
+/* Both sides connect by address: their n-th channels are a pair. A pool that
+ * connects to itself creates both ends of a pair, one after the other. */
 static void number_pair(ucxpool_channel_t *channel)
 {
     uint64_t number = channel->conn.remote->num_pairs++;
@@ -47,12 +47,12 @@ ucxpool_status_t wireup_connect_address(ucxpool_channel_t *channel,
     if (!channel->wireup.via_listener) {
         number_pair(channel);
     } else if (head.pair != 0) {
-        channel->wireup.pair = head.pair; /* drawn by the side that called */
+        channel->wireup.pair = head.pair; /* chosen by the client */
     }
     core_remote_set_turn(remote, channel, (core_blob_turn_t)head.turn);
     status = wireup_hello_start(channel);
     if ((status != UCXPOOL_OK) && !channel->wireup.via_listener) {
-        remote->num_pairs--; /* the peer will not count it either */
+        remote->num_pairs--; /* the peer does not count it either */
     }
     return status;
 }
@@ -67,7 +67,7 @@ ucxpool_status_t wireup_connect_ep(ucxpool_channel_t *channel, ucp_ep_h ep)
     return wireup_hello_start(channel);
 }
 
-/* A number that no other channel between the two pools has. */
+/* Choose a number that no other channel between the two pools has. */
 static ucxpool_status_t draw_pair(ucxpool_channel_t *channel)
 {
     if (RAND_bytes((unsigned char *)&channel->wireup.pair,
@@ -144,7 +144,7 @@ void wireup_connect_stop(ucxpool_channel_t *channel)
     }
 }
 
-/* The listener has proven itself. */
+/* The listener is authenticated. */
 static ucxpool_status_t connect_proven(ucxpool_channel_t *channel)
 {
     int              fd = bootstrap_client_detach_fd(channel->wireup.client);
@@ -159,7 +159,7 @@ static ucxpool_status_t connect_proven(ucxpool_channel_t *channel)
     return wireup_connect_address(channel, blob, length);
 }
 
-/* Why it failed is the channel's to tell, once. */
+/* The channel reports the reason of a failure, once. */
 static ucxpool_status_t try_client(ucxpool_channel_t *channel)
 {
     base_log_level_t level  = base_error_log_at(BASE_LOG_DEBUG);

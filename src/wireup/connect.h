@@ -1,5 +1,6 @@
 /*
- * How a channel finds its peer: by address, by endpoint, or through a listener.
+ * Ways to connect a channel to its peer: by address, by endpoint, or through a
+ * listener.
  */
 #ifndef WIREUP_CONNECT_H
 #define WIREUP_CONNECT_H
@@ -8,22 +9,22 @@
 #include "core/channel.h"
 #include "core/pool.h"
 
-/* Check a blob that came from somewhere, and connect the channel to it. */
+/* Check an address blob of unknown origin, and connect the channel to it. */
 ucxpool_status_t wireup_connect_address(ucxpool_channel_t *channel,
                                         const void *address, size_t length);
 ucxpool_status_t wireup_connect_ep(ucxpool_channel_t *channel, ucp_ep_h ep);
 
-/* Call a listener; what follows is done by progress. */
+/* Start to connect to a listener; progress does the rest. */
 ucxpool_status_t wireup_connect_listener(ucxpool_channel_t       *channel,
                                          const bootstrap_where_t *where);
 
-/* A channel that its listener has not admitted yet goes no further. */
+/* Stop connecting a channel that its listener has not accepted yet. */
 void wireup_connect_stop(ucxpool_channel_t *channel);
 
-/* The channels that their listeners have not admitted yet. */
+/* Progress the channels that their listeners have not accepted yet. */
 unsigned wireup_connect_progress(ucxpool_t *pool);
 
-/* When the next of them wants to be called. */
+/* When the next of them needs progress. */
 uint64_t wireup_connect_deadline(ucxpool_t *pool);
 
 #endif

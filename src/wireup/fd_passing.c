@@ -22,11 +22,12 @@
 
 /* --- export --------------------------------------------------------------- */
 
-/* When the system has no descriptor for a caller, the socket is left alone. */
+/* If the system has no descriptor for a caller, the socket is ignored for this
+ * time. */
 #define PAUSE_NS UINT64_C(100000000)
 
-/* When more descriptors are on their way between all processes of our user than
- * the system allows. */
+/* Retry if more descriptors are in flight between all processes of this user
+ * than the system allows. */
 #define EXPORT_RETRY_NS UINT64_C(5000000)
 
 static_assert(IPC_ID_SIZE == CORE_ID_SIZE, "a socket has a pool's id");
@@ -35,11 +36,11 @@ typedef struct caller {
     base_list_t    link;
     core_source_t  source;
     uint64_t       deadline;
-    uint64_t       next_try; /* to answer; 0: it waits for its HELLO */
+    uint64_t       next_try; /* of an answer; 0: it waits for its HELLO */
     ipc_caller_t   who;
     bool           has_asked;
     proto_import_t asked;
-    uint32_t       num_given; /* of what it asks for */
+    uint32_t       num_given; /* descriptors sent so far */
 } caller_t;
 
 struct wireup_fd_export {
@@ -64,7 +65,7 @@ bool wireup_fd_export_is_open(const ucxpool_t *pool)
     return pool->wireup.fd_export != NULL;
 }
 
-/* It is no caller any more; its connection stays. */
+/* Remove the caller, but keep its connection. */
 static int export_detach(ucxpool_t *pool, caller_t *caller)
 {
     int fd = caller->source.fd;
@@ -76,7 +77,7 @@ static int export_detach(ucxpool_t *pool, caller_t *caller)
     return fd;
 }
 
-/* Returns true: something has moved. */
+/* Returns true: there was progress. */
 static bool export_hang_up(ucxpool_t *pool, caller_t *caller)
 {
     ipc_socket_close(export_detach(pool, caller));
@@ -130,7 +131,7 @@ err_close:
     ipc_socket_close(fd);
 }
 
-/* Who knocks is not known yet. */
+/* The caller is not known yet. */
 static void warn_of_wait(ucxpool_t *pool, int error)
 {
     if (core_pool_may_warn(pool)) {
@@ -139,7 +140,7 @@ static void warn_of_wait(ucxpool_t *pool, int error)
     }
 }
 
-/* Somebody has come. */
+/* Callers have connected. */
 static unsigned accept_callers(core_source_t *source)
 {
     ucxpool_t          *pool      = source->pool;
@@ -168,7 +169,7 @@ static unsigned accept_callers(core_source_t *source)
     return count;
 }
 
-/* How many there are of what it asks for, and which they are. */
+/* The number of descriptors in the set that the caller requests. */
 static uint32_t num_asked(const caller_t          *caller,
                           const ucxpool_channel_t *channel)
 {
@@ -188,7 +189,7 @@ static int fd_asked(const caller_t *caller, const ucxpool_channel_t *channel,
                : wireup_mapping_fd(channel, index);
 }
 
-/* Is it the process whose HELLO we have, and may it map what we offer? */
+/* Is the caller the process that sent the HELLO, and may it map the memory? */
 static const char *check_caller(const caller_t          *caller,
                                 const ucxpool_channel_t *channel)
 {
@@ -204,7 +205,7 @@ static const char *check_caller(const caller_t          *caller,
     return NULL;
 }
 
-/* The next descriptors. */
+/* Send the next descriptors. */
 static bool give(ucxpool_t *pool, caller_t *caller,
                  const ucxpool_channel_t *channel)
 {
@@ -258,8 +259,7 @@ static bool answer(ucxpool_t *pool, caller_t *caller)
         return refuse(pool, caller, "it names no channel");
     }
     if (!core_channel_is_live(channel)) {
-        return export_hang_up(pool,
-                              caller); /* the peer is told why by other ways */
+        return export_hang_up(pool, caller); /* the channel has ended */
     }
     if (!(channel->wireup.handshake & CORE_HELLO_RECEIVED)) {
         return false;
@@ -271,7 +271,7 @@ static bool answer(ucxpool_t *pool, caller_t *caller)
     return give(pool, caller, channel);
 }
 
-/* The connection of a channel: it goes to whom the HELLO is for. */
+/* The connection becomes that of the channel that the HELLO is for. */
 static bool hear_hello(ucxpool_t *pool, caller_t *caller, const uint8_t *bytes,
                        size_t length)
 {
@@ -291,8 +291,8 @@ static bool hear_hello(ucxpool_t *pool, caller_t *caller, const uint8_t *bytes,
     return true;
 }
 
-/* Does it go on where it was? Otherwise it could ask for the same again and
- * again, and keep its place with it. */
+/* Does the request continue after the last descriptors? Otherwise a caller
+ * could repeat a request forever, and so keep its place. */
 static bool is_in_turn(const caller_t *caller, const proto_import_t *asked)
 {
     const proto_import_t *before = &caller->asked;
@@ -455,26 +455,26 @@ void wireup_fd_export_destroy(ucxpool_t *pool)
 
 /* --- import --------------------------------------------------------------- */
 
-/* When the peer's socket has more callers waiting than the system keeps. */
+/* Retry if more callers wait at the peer's socket than the system allows. */
 #define IMPORT_RETRY_NS UINT64_C(10000000)
 
 typedef struct wireup_fd_import {
     base_list_t           link;
     ucxpool_channel_t    *channel;
-    core_source_t         source;   /* its fd is -1: not connected yet */
-    uint64_t              next_try; /* while it is not */
+    core_source_t         source;   /* its fd is -1 until it is connected */
+    uint64_t              next_try; /* until it is connected */
     uint32_t              total;
-    uint32_t              num_fds; /* that have come */
+    uint32_t              num_fds; /* received */
     int                  *fds;
-    uint64_t              remote; /* whose files they are; 0: HELLO's */
+    uint64_t              remote; /* owner of the files; 0: the channel */
     uint64_t              grant;
-    char                  reason[PROTO_TEXT_MAX + 1]; /* why they do not come */
+    char                  reason[PROTO_TEXT_MAX + 1]; /* of a failure */
     wireup_fd_import_cb_t done;
     proto_hello_t         hello;
     ipc_file_t            files[];
 } wireup_fd_import_t;
 
-/* NULL: there is no memory. */
+/* Returns NULL if out of memory. */
 static wireup_fd_import_t *import_create(ucxpool_channel_t *channel,
                                          uint32_t num_fds, size_t files_size)
 {
@@ -543,7 +543,7 @@ static void import_hang_up(wireup_fd_import_t *fd_import)
     }
 }
 
-/* Take it out; what it has is not freed yet. */
+/* Remove the import; its memory is not freed yet. */
 static void import_detach(wireup_fd_import_t *fd_import)
 {
     import_hang_up(fd_import);
@@ -573,7 +573,7 @@ void wireup_fd_import_stop(ucxpool_channel_t *channel)
     }
 }
 
-/* Said in READY and in the log, or told of the window. */
+/* Fail with a reason: for READY and the log, or for the window. */
 static ucxpool_status_t no(wireup_fd_import_t *fd_import, const char *format,
                            ...) __attribute__((format(printf, 2, 3)));
 
@@ -588,7 +588,8 @@ static ucxpool_status_t no(wireup_fd_import_t *fd_import, const char *format,
     return UCXPOOL_ERR_PERMISSION;
 }
 
-/* Nobody else can have our peer's name, unless the peer has ended. */
+/* No other process can have the peer's socket name, unless the peer has
+ * ended. */
 static ucxpool_status_t check_owner(wireup_fd_import_t *fd_import)
 {
     const ipc_host_t *host = &fd_import->hello.host;
@@ -686,7 +687,7 @@ static ucxpool_status_t import_hear(wireup_fd_import_t *fd_import)
     return UCXPOOL_OK;
 }
 
-/* As far as it goes now. */
+/* Continue as far as possible. */
 static ucxpool_status_t advance(wireup_fd_import_t *fd_import)
 {
     ucxpool_status_t status = UCXPOOL_OK;
@@ -707,7 +708,7 @@ static ucxpool_status_t advance(wireup_fd_import_t *fd_import)
     return status;
 }
 
-/* They have come, or will not. */
+/* The descriptors have arrived, or the import has failed. */
 static void import_done(wireup_fd_import_t *fd_import, bool has_come)
 {
     ucxpool_channel_t *channel = fd_import->channel;

@@ -18,23 +18,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- which channel a HELLO is for ----------------------------------------- */
+/* --- the channel of a HELLO ----------------------------------------------- */
 
-/* HELLOs that are kept, and for how long: several times what lies between two
- * of the same sender. */
+/* The maximum number of HELLOs that are kept, and for how long: several times
+ * the interval at which a sender repeats its HELLO. */
 #define EARLY_MAX 1024u
 #define KEEP_NS   (10 * CORE_HELLO_NS)
 
-/* Has this very channel said it? A pool may connect to itself. */
+/* Did this channel itself send the HELLO? A pool may connect to itself. */
 static bool is_of(const ucxpool_channel_t *channel, const proto_hello_t *hello)
 {
     return (hello->channel == channel->number) &&
            (hello->channel_key == channel->key);
 }
 
-/* Over a connection within the host: is it from the process that the address
- * names? The HELLO names the one that the kernel has told us, and its sender
- * may pose as any pool whose address it has. */
+/* Is a HELLO over a connection within the host from the process that the
+ * address names? Its process id was checked with the kernel. But its sender may
+ * pose as any pool whose address it has. */
 static bool is_of_process(const core_remote_t *remote,
                           const proto_hello_t *hello, const core_way_t *way)
 {
@@ -45,7 +45,7 @@ static bool is_of_process(const core_remote_t *remote,
                              ipc_host_fits(host, reason, sizeof(reason)));
 }
 
-/* By endpoint where the channel is made of one, otherwise by address. */
+/* By endpoint if the channel was created from one, otherwise by address. */
 static bool fits(const ucxpool_channel_t *channel, const proto_hello_t *hello,
                  const core_way_t *way)
 {
@@ -65,7 +65,7 @@ static bool fits(const ucxpool_channel_t *channel, const proto_hello_t *hello,
            is_of_process(channel->conn.remote, hello, way);
 }
 
-/* Has this HELLO met its channel before? */
+/* Has this HELLO been matched to this channel before? */
 static bool is_repeated(const ucxpool_channel_t *channel,
                         const proto_hello_t     *hello)
 {
@@ -74,7 +74,8 @@ static bool is_repeated(const ucxpool_channel_t *channel,
            (channel->peer.channel_key == hello->channel_key);
 }
 
-/* The channel that a HELLO is for, or that it has met before; NULL: none. */
+/* The channel of a HELLO, including one that it was matched to before, or
+ * NULL. */
 static ucxpool_channel_t *
 match_find(ucxpool_t *pool, const proto_hello_t *hello, const core_way_t *way)
 {
@@ -91,7 +92,8 @@ match_find(ucxpool_t *pool, const proto_hello_t *hello, const core_way_t *way)
     return NULL;
 }
 
-/* That is known of a channel that has called a listener, which says HELLO. */
+/* Was the channel of a HELLO closed? Known only for a channel that connected to
+ * a listener. */
 static bool is_over(ucxpool_t *pool, const proto_hello_t *hello)
 {
     ucxpool_channel_t *channel;
@@ -102,7 +104,7 @@ static bool is_over(ucxpool_t *pool, const proto_hello_t *hello)
     base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {
         if ((channel->conn.remote == NULL) && channel->wireup.begins &&
             (channel->wireup.pair == hello->pair)) {
-            return false; /* the listener's answer is quicker than its proof */
+            return false; /* the HELLO overtook the listener's proof */
         }
     }
     return true;
@@ -116,7 +118,7 @@ static void let_go(ucxpool_t *pool, wireup_early_t *early)
     free(early);
 }
 
-/* Are both of the same channel of the same pool? */
+/* Are both from the same channel of the same pool? */
 static bool is_same(const wireup_early_t *early, const proto_hello_t *hello)
 {
     return (early->hello.channel_key == hello->channel_key) &&
@@ -124,7 +126,7 @@ static bool is_same(const wireup_early_t *early, const proto_hello_t *hello)
            (memcmp(early->hello.from_id, hello->from_id, CORE_ID_SIZE) == 0);
 }
 
-/* Room for one more. */
+/* Make room for one more. */
 static void make_room(ucxpool_t *pool, const proto_hello_t *hello)
 {
     wireup_early_t *early;
@@ -166,10 +168,10 @@ static void keep(ucxpool_t *pool, const proto_hello_t *hello, const void *files,
         base_min(pool->wireup.next_hello, early->deadline);
 }
 
-/* A HELLO for which there is no channel is kept, with its connection, until
- * there is one: one that says the same again takes the place of the first, and
- * the oldest goes when there are too many. Where it is known that the channel
- * was closed here, it is dropped: the peer has been told by other ways. */
+/* Keep a HELLO without a channel, with its connection, until its channel is
+ * created. It replaces an earlier one of the same channel; if there are too
+ * many, the oldest is dropped. If its channel is known to be closed, it is
+ * dropped: the peer learns that in other ways. */
 static void match_put_aside(ucxpool_t *pool, const proto_hello_t *hello,
                             const void *files, const core_way_t *way)
 {
@@ -180,7 +182,7 @@ static void match_put_aside(ucxpool_t *pool, const proto_hello_t *hello,
     }
 }
 
-/* The one for this channel, which the caller frees; NULL: none has come. */
+/* The early HELLO for this channel, which the caller frees; NULL: none. */
 static wireup_early_t *match_take(ucxpool_channel_t *channel)
 {
     ucxpool_t      *pool = channel->pool;
@@ -196,8 +198,8 @@ static wireup_early_t *match_take(ucxpool_channel_t *channel)
     return NULL;
 }
 
-/* Let those go that were not said again. Returns when the next one's time is
- * over, or BASE_CLOCK_FOREVER. */
+/* Drop HELLOs that were not repeated. Returns when the next one expires, or
+ * BASE_CLOCK_FOREVER. */
 static uint64_t match_expire(ucxpool_t *pool, uint64_t now)
 {
     wireup_early_t *early;
@@ -220,7 +222,7 @@ void wireup_match_destroy_all(ucxpool_t *pool)
     }
 }
 
-/* --- which wire a channel takes ------------------------------------------- */
+/* --- choice of the wire --------------------------------------------------- */
 
 /* May this side try the `map` wire? */
 static bool may_map(ucxpool_channel_t *channel, const proto_hello_t *hello)
@@ -253,8 +255,8 @@ static bool may_map(ucxpool_channel_t *channel, const proto_hello_t *hello)
 }
 
 /*
- * Take the peer's descriptors and map them. To be forbidden it is no error yet:
- * the peer may give them to us.
+ * Take the peer's descriptors and map them. If the system forbids this, it is
+ * not an error yet: the peer may send its descriptors.
  */
 static wireup_mapping_result_t try_take(ucxpool_channel_t   *channel,
                                         const proto_hello_t *hello,
@@ -282,9 +284,9 @@ static wireup_mapping_result_t try_take(ucxpool_channel_t   *channel,
 }
 
 /*
- * Try the `map` wire as far as this side is concerned, with what the peer's
- * HELLO offers; channel->peer.we_map and we_reason tell how it went. False: it
- * takes time, and `imported` is called with what has come of it.
+ * Try the `map` wire on this side, with the memory that the peer's HELLO
+ * offers. The result is in channel->peer.we_map and we_reason. False: this
+ * takes time, and `imported` is called with the result.
  */
 static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
                     const ipc_file_t *files, wireup_fd_import_cb_t imported)
@@ -302,7 +304,7 @@ static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
                                    imported);
 }
 
-/* The same with descriptors that the peer has given, or NULL: it has not. */
+/* The same with descriptors that the peer has sent, or NULL if that failed. */
 static void try_map_given(ucxpool_channel_t   *channel,
                           const proto_hello_t *hello, const ipc_file_t *files,
                           const int *fds)
@@ -324,7 +326,7 @@ static void try_map_given(ucxpool_channel_t   *channel,
     channel->peer.we_map = result == WIREUP_MAPPING_DONE;
 }
 
-/* Why the wire is not `map`: because it is not to be, or because it cannot. */
+/* Set the reason why the wire is not `map`: the configuration, or a failure. */
 static void explain_ucx(ucxpool_channel_t *channel)
 {
     const core_peer_t *peer   = &channel->peer;
@@ -339,7 +341,8 @@ static void explain_ucx(ucxpool_channel_t *channel)
              peer->we_map ? peer->it_reason : peer->we_reason);
 }
 
-/* It was to be `map`. A peer that has died looks like one that forbids it. */
+/* UCXPOOL_WIRE=map was set. If the peer has died, this looks like a missing
+ * permission. */
 static void fail_without_map(ucxpool_channel_t *channel)
 {
     if (ipc_host_has_ended(&channel->peer.host)) {
@@ -351,8 +354,8 @@ static void fail_without_map(ucxpool_channel_t *channel)
     }
 }
 
-/* Both sides have said what they can. False: the channel has failed, since
- * UCXPOOL_WIRE wants another wire. */
+/* Both sides have reported whether they can map. False: the channel has failed,
+ * because UCXPOOL_WIRE requires another wire. */
 static bool choose_wire(ucxpool_channel_t *channel)
 {
     core_peer_t *peer = &channel->peer;
@@ -369,7 +372,7 @@ static bool choose_wire(ucxpool_channel_t *channel)
         fail_without_map(channel);
         return false;
     }
-    peer->it_maps = false; /* nor does it read that */
+    peer->it_maps = false; /* the ring is not used either */
     peer->pushes  = false;
     channel->wire = &wire_ucx;
     return true;
@@ -438,7 +441,7 @@ static void hello_say(ucxpool_channel_t *channel)
     core_control_end(channel);
 }
 
-/* What channel->peer says of the peer's memory. */
+/* Report channel->peer.we_map and we_reason. */
 static void hello_say_ready(ucxpool_channel_t *channel)
 {
     size_t         size = strlen(channel->peer.we_reason);
@@ -455,11 +458,11 @@ static void hello_say_ready(ucxpool_channel_t *channel)
     core_control_end(channel);
 }
 
-/* The side that does not begin waits this long, and then begins as well: the
- * peer may have no way here. */
+/* The side that does not begin waits for this time, and then also begins: the
+ * peer may have no way to reach it. */
 #define PATIENCE_NS UINT64_C(2000000000)
 
-/* When the peer has hung up before it answered. */
+/* The delay after the peer has hung up without an answer. */
 #define UNHEARD_NS UINT64_C(100000000)
 
 static bool has_way(const ucxpool_channel_t *channel)
@@ -467,7 +470,7 @@ static bool has_way(const ucxpool_channel_t *channel)
     return core_local_is_up(channel) || (channel->conn.endpoint != NULL);
 }
 
-/* When a call for the channel has failed, so does the channel. */
+/* Fail the channel if a call for it has failed. */
 static void fail_unless_ok(ucxpool_channel_t *channel, ucxpool_status_t status)
 {
     if (status != UCXPOOL_OK) {
@@ -475,15 +478,14 @@ static void fail_unless_ok(ucxpool_channel_t *channel, ucxpool_status_t status)
     }
 }
 
-/* Go on by an endpoint. */
+/* Continue over an endpoint. */
 static void take_endpoint(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
 {
     core_local_close(channel);
     fail_unless_ok(channel, core_remote_take_endpoint(channel, reply_ep));
 }
 
-/* On `ucx` GO goes over the endpoint, which the side that begins makes first.
- * */
+/* On `ucx`, GO needs the endpoint that the beginning side creates first. */
 static bool can_go(ucxpool_channel_t *channel)
 {
     if (!channel->wire->is_connected(channel)) {
@@ -525,17 +527,17 @@ static void try_open(ucxpool_channel_t *channel)
     xfer_send_opened(channel);
 }
 
-/* Say it, and again after a while: the peer may have had no room for it. */
+/* Send it, and repeat it later: the peer may have had no room for it. */
 static void say_hello(ucxpool_channel_t *channel)
 {
     core_channel_say_hello_at(channel, base_clock_deadline(CORE_HELLO_NS));
-    /* What UCX still holds is as good as another. */
+    /* A HELLO that UCX has not sent yet need not be repeated. */
     if (channel->control.num_in_ucx == 0) {
         hello_say(channel);
     }
 }
 
-/* Once more what was said over a connection that has broken. */
+/* Repeat the other messages after a connection has failed. */
 static void say_rest(ucxpool_channel_t *channel)
 {
     if (channel->wireup.handshake & CORE_READY_SENT) {
@@ -552,7 +554,7 @@ static void say_all(ucxpool_channel_t *channel)
     say_rest(channel);
 }
 
-/* Within the host, if that goes; else by an endpoint. */
+/* Over a connection within the host if possible, else over an endpoint. */
 static ucxpool_status_t open_way(ucxpool_channel_t *channel)
 {
     ucxpool_status_t status = UCXPOOL_OK;
@@ -566,7 +568,7 @@ static ucxpool_status_t open_way(ucxpool_channel_t *channel)
     return status;
 }
 
-/* Say it before one has come. */
+/* Send HELLO before one has arrived. */
 static ucxpool_status_t begin(ucxpool_channel_t *channel)
 {
     ucxpool_status_t status = open_way(channel);
@@ -586,7 +588,7 @@ static ucxpool_status_t begin(ucxpool_channel_t *channel)
 }
 
 /* A HELLO is answered over its connection, or over the endpoint that belongs to
- * the peer's. */
+ * the peer's endpoint. */
 static ucxpool_status_t answer(ucxpool_channel_t *channel,
                                const core_way_t  *way)
 {
@@ -623,7 +625,8 @@ static void take_over(ucxpool_channel_t *channel, const proto_hello_t *hello)
     peer->host            = hello->host;
 }
 
-/* The descriptors of the peer's memory have come, or they have not. */
+/* The descriptors of the peer's memory have arrived, or their import has
+ * failed. */
 static void imported(ucxpool_channel_t *channel, const proto_hello_t *hello,
                      const ipc_file_t *files, const int *fds)
 {
@@ -632,8 +635,8 @@ static void imported(ucxpool_channel_t *channel, const proto_hello_t *hello,
     try_open(channel);
 }
 
-/* A HELLO and its channel have met. One that was closed meanwhile answers as
- * well, so that it can say BYE. */
+/* A HELLO has been matched to its channel. A channel that was closed in the
+ * meantime also answers, so that it can send BYE. */
 static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
                  const ipc_file_t *files, const core_way_t *way)
 {
@@ -641,7 +644,7 @@ static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
 
     if (core_local_is_up(channel) && (way->fd >= 0) &&
         core_remote_is_our_turn(channel)) {
-        core_way_close(way); /* ours will be answered */
+        core_way_close(way); /* the other connection is used */
         return;
     }
     if ((channel->wireup.handshake & CORE_HELLO_RECEIVED) &&
@@ -654,14 +657,14 @@ static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
     }
     status = answer(channel, way);
     if (status == UCXPOOL_ERR_NO_MEMORY) {
-        return; /* the peer says it again */
+        return; /* the peer repeats it */
     }
     fail_unless_ok(channel, status);
     if (status != UCXPOOL_OK) {
         return;
     }
     if (channel->wireup.handshake & CORE_HELLO_RECEIVED) {
-        return; /* it was said once more */
+        return; /* it was repeated */
     }
     take_over(channel, hello);
     if (core_channel_is_live(channel) &&
@@ -671,7 +674,7 @@ static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
     }
 }
 
-/* Has the HELLO for this channel come before? */
+/* Handle an early HELLO for this channel, if there is one. */
 static bool meet_early(ucxpool_channel_t *channel)
 {
     wireup_early_t *early = match_take(channel);
@@ -706,7 +709,8 @@ ucxpool_status_t wireup_hello_start(ucxpool_channel_t *channel)
     return UCXPOOL_OK;
 }
 
-/* READY answers a HELLO; one that was closed before wants HELLO. */
+/* A HELLO is answered by READY; for a channel that is being closed, by
+ * HELLO. */
 static bool is_unanswered(const ucxpool_channel_t *channel)
 {
     if (channel->wireup.next_hello == BASE_CLOCK_FOREVER) {
@@ -737,8 +741,9 @@ unsigned wireup_hello_progress(ucxpool_t *pool)
             continue;
         }
         if (channel->wireup.next_hello <= now) {
-            /* One that did not fit before may do so now: its process could not
-             * be looked at, for want of a descriptor perhaps. */
+            /* An early HELLO that did not match may match now: its process
+             * could not be checked before, for example because no descriptor
+             * was left. */
             if (!meet_early(channel)) {
                 fail_unless_ok(channel, begin(channel));
             }
@@ -751,7 +756,7 @@ unsigned wireup_hello_progress(ucxpool_t *pool)
     return count;
 }
 
-/* Does the sender know what it must know to speak to this pool? */
+/* Has the sender proven that it knows the pool's address? */
 static bool may_speak(const ucxpool_t *pool, const proto_hello_t *hello)
 {
     return (hello->flags & PROTO_HELLO_BY_EP) ||
@@ -821,7 +826,7 @@ void wireup_hello_go(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
 {
     if ((reply_ep != NULL) && (channel->conn.endpoint == NULL) &&
         (channel->closing.step <= CORE_CLOSE_GOODBYE)) {
-        take_endpoint(channel, reply_ep); /* for BYE, if it was closed */
+        take_endpoint(channel, reply_ep); /* for BYE, if closed */
     }
     channel->wireup.handshake |= CORE_GO_RECEIVED;
     try_open(channel);

@@ -1,14 +1,14 @@
 /*
- * The handshake of a channel, in any order of arrival:
+ * The handshake of a channel. The messages may arrive in any order:
  *
- *   HELLO   who I am, what I offer, which channel of ours I mean
- *   READY   your HELLO has come; I can, or cannot, read your memory
- *   GO      your READY has come: you may send
+ *   HELLO   identity of the sender, its memory, and the channel that it means
+ *   READY   answer to HELLO: whether the sender can read the peer's memory
+ *   GO      answer to READY: the peer may send
  *
- * One side begins (remote.h), and the other says HELLO when one has come. A
- * side is open when it has the other's HELLO, READY and GO. HELLO is said again
- * until READY answers it, because a peer that gets one for a channel that it
- * has not made yet may have no room to keep it.
+ * One side begins (remote.h), and the other sends HELLO after it has received
+ * one. A side is open when it has the other's HELLO, READY and GO. HELLO is
+ * repeated until READY arrives, because a peer may have no room to keep a HELLO
+ * for a channel that it has not created yet.
  */
 #ifndef WIREUP_HELLO_H
 #define WIREUP_HELLO_H
@@ -17,16 +17,17 @@
 #include "core/local.h"
 #include "wireup/fd_passing.h"
 
-/* --- HELLOs that came early --------------------------------------------------
- * Which channel a HELLO is for; and the HELLOs that came before theirs was made
- * here. Anybody who reaches UCX's ports can send such, so few are kept, and
- * none for long. Nothing is lost with one, because a real peer says it again.
+/* --- early HELLOs ------------------------------------------------------------
+ * Match HELLOs to channels, and keep HELLOs that arrive before their channel is
+ * created. Any process that can reach UCX's ports can send them, so only a few
+ * are kept, for a short time. This loses nothing, because a peer repeats its
+ * HELLO.
  */
 
-/* A HELLO that came early. */
+/* A HELLO that arrived early. */
 typedef struct wireup_early {
     base_list_t   link;
-    uint64_t      deadline; /* by then it has been said again */
+    uint64_t      deadline; /* by then it has been repeated */
     core_way_t    way;
     proto_hello_t hello;
     ipc_file_t    files[];
@@ -36,24 +37,25 @@ void wireup_match_destroy_all(ucxpool_t *pool);
 
 /* --- the handshake -------------------------------------------------------- */
 
-/* The peer is known: begin, or wait until it does. A HELLO that came before is
- * taken up. */
+/* The peer is known: begin, or wait for its HELLO. Handles a HELLO that arrived
+ * early. */
 ucxpool_status_t wireup_hello_start(ucxpool_channel_t *channel);
 
-/* Say HELLO again where nobody has answered, and forget those that came too
- * early and were not said again. */
+/* Repeat HELLOs that have not been answered, and drop early HELLOs that were
+ * not repeated. */
 unsigned wireup_hello_progress(ucxpool_t *pool);
 
-/* From whoever; a connection within the host is taken over. */
+/* From any sender. Takes over a connection within the host. */
 void wireup_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
                            const void *files, const core_way_t *way);
 
-/* The peer's HELLO has come over the channel's connection within the host. */
+/* The peer's HELLO has arrived over the channel's connection within the
+ * host. */
 void wireup_hello_answered(ucxpool_channel_t   *channel,
                            const proto_hello_t *hello, const void *files);
 
-/* The connection has broken within the handshake, or the peer had no room for
- * our HELLO: all is said again. */
+/* The connection failed during the handshake, or the peer had no room for the
+ * HELLO: repeat all messages. */
 void wireup_hello_unheard(ucxpool_channel_t *channel);
 
 void wireup_hello_ready(ucxpool_channel_t *channel, const proto_ready_t *ready,

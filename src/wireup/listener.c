@@ -19,10 +19,10 @@ struct ucxpool_listener {
     core_event_t          event;
     bootstrap_listener_t *bootstrap;
     base_secret_t        *secret;
-    uint64_t              num_refused; /* counted already */
+    uint64_t              num_refused; /* already in the statistics */
 };
 
-/* Tell a caller which side begins. */
+/* Set which side begins in the blob for a client. */
 static void fit_blob(void *arg, void *blob, const void *caller, size_t length)
 {
     core_blob_turn_t turn = CORE_BLOB_NO_TURN;
@@ -139,7 +139,7 @@ ucxpool_status_t wireup_listeners_renew(ucxpool_t *pool)
     return UCXPOOL_OK;
 }
 
-/* The networks come after the socket, which may be refused. */
+/* The socket is created before UCX opens devices, because it may fail. */
 ucxpool_status_t wireup_listener_create(ucxpool_t               *pool,
                                         const bootstrap_where_t *where,
                                         ucxpool_listener_t     **listener_p)
@@ -216,7 +216,7 @@ uint64_t wireup_listener_deadline(ucxpool_t *pool)
     return deadline;
 }
 
-/* Make a channel of a peer that has proven itself. */
+/* Create a channel for an authenticated client. */
 static ucxpool_status_t admit(ucxpool_t *pool, const bootstrap_peer_t *peer,
                               const ucxpool_channel_params_t *params,
                               ucxpool_channel_t             **channel_p)

@@ -1,5 +1,5 @@
 /*
- * Listeners: callers are admitted as channels. Only the pool and the port of a
+ * Listeners accept clients as channels. Only the pool and the port of a
  * listener may be read without the pool's lock.
  */
 #ifndef WIREUP_LISTENER_H
@@ -12,10 +12,10 @@
 #include <stdint.h>
 
 /*
- * Listen at an address. UCX gets the network devices of the address after the
- * socket, which may be refused.
+ * Listen at an address. The socket is created first, because that may fail;
+ * then UCX opens the network devices of the address.
  *
- * As ucxpool_listener_create().
+ * Same errors as ucxpool_listener_create().
  */
 ucxpool_status_t wireup_listener_create(ucxpool_t               *pool,
                                         const bootstrap_where_t *where,
@@ -27,11 +27,11 @@ ucxpool_t *wireup_listener_pool(const ucxpool_listener_t *listener);
 uint16_t   wireup_listener_port(const ucxpool_listener_t *listener);
 
 /*
- * Make a channel of the next caller that has proven itself.
+ * Create a channel for the next authenticated client.
  *
  * params  Checked by core_channel_params_check().
  *
- * As ucxpool_listener_accept().
+ * Same errors as ucxpool_listener_accept().
  */
 ucxpool_status_t wireup_listener_accept(ucxpool_listener_t *listener,
                                         const ucxpool_channel_params_t *params,
@@ -42,10 +42,10 @@ unsigned wireup_listener_progress(ucxpool_t *pool);
 /* The earliest deadline of all listeners. */
 uint64_t wireup_listener_deadline(ucxpool_t *pool);
 
-/* The pool's address has changed: send callers the new one. */
+/* The pool's address has changed: send the new one to clients. */
 ucxpool_status_t wireup_listeners_renew(ucxpool_t *pool);
 
-/* Were peers told the address that are not accepted yet? */
+/* Are there clients that have the address, but have not been accepted yet? */
 bool wireup_listeners_have_callers(ucxpool_t *pool);
 
 #endif

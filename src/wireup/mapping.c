@@ -14,7 +14,7 @@
 
 /* --- the peer's process --------------------------------------------------- */
 
-/* How often a process without a descriptor is looked for. */
+/* The interval at which a process without a descriptor is checked. */
 #define LOOK_NS UINT64_C(50000000)
 
 void wireup_process_watch_stop(ucxpool_channel_t *channel)
@@ -75,9 +75,9 @@ unsigned wireup_process_watch_look(ucxpool_channel_t *channel)
     return 0;
 }
 
-/* --- its memory ----------------------------------------------------------- */
+/* --- the peer's memory ---------------------------------------------------- */
 
-/* Entries that say how a GPU's regions are shared. */
+/* Entries of "how", which describes the sharing of a GPU's regions. */
 #define HOW_FILES ((uint32_t)(sizeof(ipc_cuda_t) / sizeof(ipc_file_t)))
 
 static_assert(HOW_FILES * sizeof(ipc_file_t) == sizeof(ipc_cuda_t),
@@ -89,7 +89,7 @@ ucxpool_memory_kind_t wireup_mapping_kind(const ucxpool_t *pool)
                                                          : UCXPOOL_MEMORY_HOST;
 }
 
-/* Entries before the regions'. */
+/* Entries before the regions. */
 static uint32_t num_before(uint32_t memory_kind)
 {
     return (memory_kind == UCXPOOL_MEMORY_CUDA) ? HOW_FILES : 0;
@@ -120,7 +120,7 @@ static void fill_file(void *files, uint32_t index, int fd)
     put_entry(files, index, &file);
 }
 
-/* How, and each region's descriptor. */
+/* Write "how", and the descriptor of each region. */
 static void fill_gpu(mem_regions_t *regions, void *files)
 {
     ipc_cuda_t share;
@@ -206,7 +206,7 @@ typedef struct attempt {
     ucxpool_channel_t   *channel;
     const proto_hello_t *hello;
     const ipc_file_t    *files; /* of the regions */
-    const int           *fds;   /* given by the peer; or NULL */
+    const int           *fds;   /* sent by the peer; or NULL */
     uint32_t             num_regions;
 } attempt_t;
 
@@ -218,7 +218,7 @@ static wireup_mapping_result_t no(const attempt_t *attempt, const char *reason)
     return WIREUP_MAPPING_IMPOSSIBLE;
 }
 
-/* Would descriptors that the peer gives us make it possible? */
+/* Could descriptors that the peer sends make it possible? */
 static wireup_mapping_result_t failed(const attempt_t *attempt,
                                       ucxpool_status_t status)
 {
@@ -268,7 +268,7 @@ static void close_all(const int *fds, uint32_t count)
     }
 }
 
-/* The descriptors of a peer's regions, taken into this process. */
+/* Import the descriptors of the peer's regions into this process. */
 static ucxpool_status_t import_all(const attempt_t  *attempt,
                                    const ipc_cuda_t *how, int *fds)
 {
@@ -298,7 +298,7 @@ uint32_t wireup_mapping_push_flags(const ucxpool_t *pool)
     }
 }
 
-/* Do messages go by push? Both sides come to the same answer. */
+/* Are messages pushed? Both sides compute the same answer. */
 static bool is_pushed(const attempt_t *attempt, const ipc_cuda_t *how)
 {
     const ucxpool_t *pool = attempt->channel->pool;
@@ -354,7 +354,7 @@ static wireup_mapping_result_t open_gpu(const attempt_t  *attempt,
     return result;
 }
 
-/* How a GPU's regions are shared stands before them. */
+/* "how" of a GPU comes before its regions. */
 static wireup_mapping_result_t open_regions(attempt_t *attempt, uint32_t before)
 {
     ipc_cuda_t how;

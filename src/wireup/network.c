@@ -7,7 +7,7 @@
 #include "core/remote.h"
 #include "wireup/listener.h"
 
-/* Listeners tell their clients the new address. */
+/* Listeners send the new address to their clients. */
 static ucxpool_status_t renew(ucxpool_t *pool, bool moved,
                               ucxpool_status_t status)
 {
@@ -21,7 +21,7 @@ static ucxpool_status_t renew(ucxpool_t *pool, bool moved,
     return status;
 }
 
-/* device: NULL, all. */
+/* device: NULL for all devices. */
 static ucxpool_status_t open_device(ucxpool_t *pool, const char *device,
                                     bool *moved_p)
 {
@@ -32,7 +32,7 @@ static ucxpool_status_t open_device(ucxpool_t *pool, const char *device,
     return renew(pool, *moved_p, status);
 }
 
-/* If it fails, UCX stays lost, and the `map` wire is left. */
+/* After a failure, UCX stays lost, and only the `map` wire is available. */
 static void restart(ucxpool_t *pool)
 {
     bool             has_callers = wireup_listeners_have_callers(pool);
@@ -63,7 +63,7 @@ static ucxpool_status_t open_and_warn(ucxpool_t *pool, const char *device,
     return status;
 }
 
-/* One that no device has is left to UCX. */
+/* If no device has the address, UCX decides. */
 static ucxpool_status_t open_address(ucxpool_t                 *pool,
                                      const bootstrap_address_t *address)
 {
@@ -89,7 +89,7 @@ ucxpool_status_t wireup_network_listen(ucxpool_t               *pool,
     return status;
 }
 
-/* Whether UCX can use the device that leads from source to the address. */
+/* Can UCX use the device of the route from source to the address? */
 static bool open_way(ucxpool_t *pool, const bootstrap_address_t *address,
                      const bootstrap_address_t *source)
 {
@@ -128,7 +128,7 @@ ucxpool_status_t wireup_network_share(ucxpool_t *pool)
     status =
         open_and_warn(pool, NULL, ", because the pool's address is handed out");
     if ((status == UCXPOOL_ERR_UNSUPPORTED) || pool->ucx.is_lost) {
-        status = UCXPOOL_OK; /* peers reach what is open already */
+        status = UCXPOOL_OK; /* peers can use the open networks */
     }
     pool->wireup.is_shared |= status == UCXPOOL_OK;
     return status;

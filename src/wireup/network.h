@@ -1,6 +1,6 @@
 /*
- * Which of UCX's networks a pool opens: those of the addresses that it listens
- * on and connects from, and all when its address is handed out.
+ * Selects the networks that a pool's UCX opens: those of the addresses that it
+ * listens on and connects from, and all networks when its address is exported.
  */
 #ifndef WIREUP_NETWORK_H
 #define WIREUP_NETWORK_H
@@ -9,10 +9,11 @@
 #include "core/pool.h"
 
 /*
- * The pool listens on one of these addresses; its address goes to peers
- * anywhere. As core_network_open(). Listeners tell their clients the new
- * address. Restarts UCX first if it is lost; if that fails, and the addresses
- * need no device, or the address is handed out, peers can still use `map`.
+ * The pool listens on these addresses, or its address is exported to peers
+ * anywhere. Same errors as core_network_open(). Listeners send the new address
+ * to their clients. If UCX is lost, it is restarted first. If that fails, peers
+ * can still use `map` if the addresses need no device, or if the address is
+ * exported.
  */
 ucxpool_status_t wireup_network_listen(ucxpool_t               *pool,
                                        const bootstrap_where_t *where);
@@ -20,8 +21,8 @@ ucxpool_status_t wireup_network_share(ucxpool_t *pool);
 
 /*
  * The same for the addresses of a listener that the pool connects to. Logs a
- * warning for each address whose device UCX cannot use. False: UCX can use none
- * of them, and only the `map` wire is left.
+ * warning for each address whose device UCX cannot use. False: UCX can use no
+ * address, and only the `map` wire is available.
  */
 bool wireup_network_connect(ucxpool_t *pool, const bootstrap_where_t *where);
 
