@@ -244,7 +244,7 @@ START_TEST(the_file_of_a_window_is_given)
                           (_i == 0),
                       "%s", query_remote(remote).way_reason);
         ck_assert((_i == 0) || (strstr(query_remote(remote).way_reason,
-                                       "asking for them") != NULL));
+                                       "may not be taken") != NULL));
         read_window(remote, memory);
         ucxpool_remote_release(remote);
     }
@@ -410,8 +410,8 @@ START_TEST(another_process_or_user_is_neither_given_nor_believed)
     check_wire(UCXPOOL_WIRE_UCX);
     pair_exchange(&pair, LENGTH);
     if (fakes_owner) {
-        ck_assert_ptr_nonnull(
-            strstr(query(pair.to_a).wire_reason, "its socket is process"));
+        ck_assert_ptr_nonnull(strstr(query(pair.to_a).wire_reason,
+                                     "its socket belongs to process"));
     } else {
         ck_assert_uint_ge(pair.a->stats.handshakes_refused, 1);
         ck_assert_uint_ge(pair.b->stats.handshakes_refused, 1);
@@ -803,7 +803,7 @@ END_TEST
 static void count_waits(ucxpool_log_level_t level, const char *message,
                         void *arg)
 {
-    *(unsigned *)arg += (strstr(message, "has to wait") != NULL) ? 1 : 0;
+    *(unsigned *)arg += (strstr(message, "must wait") != NULL) ? 1 : 0;
 }
 
 /* It is tried again ten times a second. */

@@ -398,7 +398,7 @@ static void look(ucxpool_channel_t *channel)
     if (core_channel_is_broken(channel) && core_channel_is_live(channel)) {
         core_inbox_drain(channel);
         core_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
-                          "the connection to the peer broke");
+                          "the connection to the peer failed");
     }
 }
 

@@ -30,7 +30,8 @@
  * than the system allows. */
 #define EXPORT_RETRY_NS UINT64_C(5000000)
 
-static_assert(IPC_ID_SIZE == CORE_ID_SIZE, "a socket has a pool's id");
+static_assert(IPC_ID_SIZE == CORE_ID_SIZE, "a socket's name must be a pool's "
+                                           "id");
 
 typedef struct caller {
     base_list_t    link;
@@ -88,7 +89,7 @@ static void warn(ucxpool_t *pool, const ipc_caller_t *who, const char *reason)
 {
     if (core_pool_turn_away(pool)) {
         base_warn("%s: process %" PRIu32 " of user %" PRIu32
-                  " is given no descriptors: %s",
+                  " receives no descriptors: %s",
                   pool->name, who->pid, who->uid, reason);
     }
 }
@@ -107,7 +108,7 @@ static void enter(ucxpool_t *pool, int fd)
 
     if ((ipc_socket_caller(fd, &who) != 0) ||
         (who.uid != (uint32_t)geteuid())) {
-        reason = "it is another user's";
+        reason = "it belongs to another user";
         goto err_close;
     }
     reason = "no memory";
@@ -135,7 +136,7 @@ err_close:
 static void warn_of_wait(ucxpool_t *pool, int error)
 {
     if (core_pool_may_warn(pool)) {
-        base_warn("%s: a peer that wants descriptors has to wait: %s",
+        base_warn("%s: a peer that requests descriptors must wait: %s",
                   pool->name, strerror(error));
     }
 }
@@ -197,10 +198,10 @@ static const char *check_caller(const caller_t          *caller,
 
     if ((caller->who.pid != channel->peer.host.pid) ||
         !ipc_host_fits(&channel->peer.host, reason, sizeof(reason))) {
-        return "it is not the process that said HELLO";
+        return "it is not the process that sent the HELLO";
     }
     if (caller->asked.first >= num_asked(caller, channel)) {
-        return "it asks for what there is not";
+        return "it requests descriptors that do not exist";
     }
     return NULL;
 }
@@ -239,8 +240,7 @@ static bool give(ucxpool_t *pool, caller_t *caller,
     caller->next_try  = 0;
     caller->deadline  = base_clock_deadline(pool->config.handshake_timeout_ns);
     if (first + count == total) {
-        base_debug("%s: has given its peer %" PRIu32 " descriptors",
-                   channel->name, total);
+        base_debug("%s: sent %" PRIu32 " descriptors", channel->name, total);
         export_hang_up(pool, caller);
     }
     return true;
@@ -278,7 +278,7 @@ static bool hear_hello(ucxpool_t *pool, caller_t *caller, const uint8_t *bytes,
     proto_hello_t hello;
 
     if (!core_local_parse_hello(bytes, length, &hello)) {
-        return refuse(pool, caller, "it says neither IMPORT nor HELLO");
+        return refuse(pool, caller, "it sent neither IMPORT nor HELLO");
     }
     if (hello.host.pid != caller->who.pid) {
         return refuse(pool, caller, "its HELLO names another process");
@@ -322,13 +322,15 @@ static bool export_hear(ucxpool_t *pool, caller_t *caller)
         return refuse(pool, caller, strerror(error));
     }
     if (caller->has_asked) {
-        return refuse(pool, caller, "it does not wait for its answer");
+        return refuse(pool, caller,
+                      "it sent a request before the last one was answered");
     }
     if (!proto_parse_import(bytes, length, &asked)) {
         return hear_hello(pool, caller, bytes, length);
     }
     if (!is_in_turn(caller, &asked)) {
-        return refuse(pool, caller, "it asks out of turn");
+        return refuse(pool, caller,
+                      "it requested descriptors in the wrong order");
     }
     caller->asked     = asked;
     caller->has_asked = true;
@@ -343,7 +345,7 @@ static bool progress_caller(ucxpool_t *pool, caller_t *caller, uint64_t now)
         return true;
     }
     return (caller->deadline <= now) &&
-           refuse(pool, caller, "its time is over");
+           refuse(pool, caller, "it exceeded UCXPOOL_HANDSHAKE_TIMEOUT");
 }
 
 unsigned wireup_fd_export_progress(ucxpool_t *pool)
@@ -409,7 +411,8 @@ ucxpool_status_t wireup_fd_export_create(ucxpool_t *pool)
     error = ipc_socket_listen(pool->id, &fd);
     if (error != 0) {
         base_info("%s: no socket for peers on this host: %s; they connect over "
-                  "UCX, and must be allowed to take descriptors",
+                  "UCX, and map memory only if the system lets them take "
+                  "descriptors",
                   pool->name, strerror(error));
         return UCXPOOL_OK;
     }
@@ -597,12 +600,12 @@ static ucxpool_status_t check_owner(wireup_fd_import_t *fd_import)
     int               error = ipc_socket_caller(fd_import->source.fd, &who);
 
     if (error != 0) {
-        return no(fd_import, "its socket does not say whose it is: %s",
+        return no(fd_import, "the owner of its socket is unknown: %s",
                   strerror(error));
     }
     if ((who.pid != host->pid) || (who.uid != (uint32_t)geteuid())) {
         return no(fd_import,
-                  "its socket is process %" PRIu32 "'s of user %" PRIu32,
+                  "its socket belongs to process %" PRIu32 " of user %" PRIu32,
                   who.pid, who.uid);
     }
     return UCXPOOL_OK;
@@ -621,9 +624,10 @@ static ucxpool_status_t ask(wireup_fd_import_t *fd_import)
     int error =
         ipc_socket_send(fd_import->source.fd, &asked, sizeof(asked), NULL, 0);
 
-    return (error == 0) ? UCXPOOL_OK
-                        : no(fd_import, "its socket cannot be asked: %s",
-                             strerror(error));
+    return (error == 0)
+               ? UCXPOOL_OK
+               : no(fd_import, "cannot send a request to its socket: %s",
+                    strerror(error));
 }
 
 static ucxpool_status_t connect_owner(wireup_fd_import_t *fd_import)
@@ -641,14 +645,14 @@ static ucxpool_status_t connect_owner(wireup_fd_import_t *fd_import)
     }
     if (error != 0) {
         return no(fd_import,
-                  "we may not take its descriptors, and asking for them: %s "
-                  "(its socket is seen in its network name space)",
+                  "its descriptors may not be taken, and its socket cannot be "
+                  "reached: %s (needs the same network namespace)",
                   strerror(error));
     }
     if (core_source_add(&fd_import->source, fd_import->channel->pool, fd,
                         NULL) != UCXPOOL_OK) {
         ipc_socket_close(fd);
-        return no(fd_import, "its socket cannot be watched: %s",
+        return no(fd_import, "cannot watch its socket: %s",
                   ucxpool_error_detail());
     }
     status = check_owner(fd_import);
@@ -668,8 +672,8 @@ static ucxpool_status_t import_hear(wireup_fd_import_t *fd_import)
         return UCXPOOL_INPROGRESS;
     }
     if (error != 0) {
-        return no(fd_import, "it does not give us its descriptors: %s",
-                  (error == EMFILE) ? "we have too many (ulimit -n)"
+        return no(fd_import, "cannot receive its descriptors: %s",
+                  (error == EMFILE) ? "this process has too many (ulimit -n)"
                                     : strerror(error));
     }
     if ((given.magic != PROTO_IMPORT_MAGIC) ||
@@ -680,7 +684,8 @@ static ucxpool_status_t import_hear(wireup_fd_import_t *fd_import)
         for (unsigned i = 0; i < num_fds; i++) {
             close(fds[i]);
         }
-        return no(fd_import, "what it gives us is not what it announced");
+        return no(fd_import, "the descriptors that it sent are not those that "
+                             "it announced");
     }
     memcpy(fd_import->fds + fd_import->num_fds, fds, num_fds * sizeof(fds[0]));
     fd_import->num_fds += num_fds;

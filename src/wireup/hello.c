@@ -110,7 +110,7 @@ static bool is_over(ucxpool_t *pool, const proto_hello_t *hello)
     return true;
 }
 
-static void let_go(ucxpool_t *pool, wireup_early_t *early)
+static void drop_early(ucxpool_t *pool, wireup_early_t *early)
 {
     base_list_del(&early->link);
     pool->wireup.num_early--;
@@ -133,13 +133,14 @@ static void make_room(ucxpool_t *pool, const proto_hello_t *hello)
 
     base_list_for_each(early, &pool->wireup.early, wireup_early_t, link) {
         if (is_same(early, hello)) {
-            let_go(pool, early);
+            drop_early(pool, early);
             return;
         }
     }
     if (pool->wireup.num_early == EARLY_MAX) {
         pool->stats.handshakes_refused++;
-        let_go(pool, base_list_head(&pool->wireup.early, wireup_early_t, link));
+        drop_early(pool,
+                   base_list_head(&pool->wireup.early, wireup_early_t, link));
     }
 }
 
@@ -210,7 +211,7 @@ static uint64_t match_expire(ucxpool_t *pool, uint64_t now)
             return early->deadline;
         }
         pool->stats.handshakes_refused++;
-        let_go(pool, early);
+        drop_early(pool, early);
     }
     return BASE_CLOCK_FOREVER;
 }
@@ -218,7 +219,8 @@ static uint64_t match_expire(ucxpool_t *pool, uint64_t now)
 void wireup_match_destroy_all(ucxpool_t *pool)
 {
     while (!base_list_is_empty(&pool->wireup.early)) {
-        let_go(pool, base_list_head(&pool->wireup.early, wireup_early_t, link));
+        drop_early(pool,
+                   base_list_head(&pool->wireup.early, wireup_early_t, link));
     }
 }
 
@@ -272,12 +274,12 @@ static wireup_mapping_result_t try_take(ucxpool_channel_t   *channel,
     }
     wireup_mapping_close(channel);
     if (result == WIREUP_MAPPING_IMPOSSIBLE) {
-        base_warn("%s: the peer's memory is not mapped: %s", channel->name,
+        base_warn("%s: cannot map the peer's memory: %s", channel->name,
                   channel->peer.we_reason);
     } else if (!channel->pool->wireup.was_forbidden) {
         channel->pool->wireup.was_forbidden = true;
-        base_info("%s: peers are asked for descriptors over a socket, since "
-                  "they may not be taken: %s",
+        base_info("%s: descriptors are requested from peers over a socket, "
+                  "because the system does not let this process take them: %s",
                   channel->pool->name, channel->peer.we_reason);
     }
     return result;
@@ -314,12 +316,12 @@ static void try_map_given(ucxpool_channel_t   *channel,
     if (fds != NULL) {
         result = wireup_mapping_open(channel, hello, files, fds);
     } else {
-        base_warn("%s: the peer's memory is not mapped: %s", channel->name,
+        base_warn("%s: cannot map the peer's memory: %s", channel->name,
                   channel->peer.we_reason);
     }
     if (result == WIREUP_MAPPING_DONE) {
         snprintf(channel->peer.we_reason, sizeof(channel->peer.we_reason),
-                 "same host and user, by what it has given");
+                 "same host and user, with descriptors that it sent");
     } else {
         wireup_mapping_close(channel);
     }
@@ -773,8 +775,8 @@ void wireup_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
     if (!may_speak(pool, hello)) {
         core_way_close(way);
         if (core_pool_turn_away(pool)) {
-            base_warn("%s: a HELLO was refused: it does not know this pool's "
-                      "address",
+            base_warn("%s: rejected a HELLO: its sender does not know the "
+                      "pool's address",
                       pool->name);
         }
         return;

@@ -122,9 +122,9 @@ ucxpool_status_t wireup_listeners_renew(ucxpool_t *pool)
 
     if ((status == UCXPOOL_OK) && (length > BOOTSTRAP_BLOB_MAX)) {
         status = base_error(UCXPOOL_ERR_LIMIT,
-                            "the pool's address has %zu bytes, and a listener "
-                            "hands out %u at most: set UCX_NET_DEVICES to "
-                            "fewer devices",
+                            "the pool's address has %zu bytes, over the limit "
+                            "of %u for listeners; set UCX_NET_DEVICES to fewer "
+                            "devices",
                             length, BOOTSTRAP_BLOB_MAX);
         free(blob);
     }

@@ -81,7 +81,7 @@ unsigned wireup_process_watch_look(ucxpool_channel_t *channel)
 #define HOW_FILES ((uint32_t)(sizeof(ipc_cuda_t) / sizeof(ipc_file_t)))
 
 static_assert(HOW_FILES * sizeof(ipc_file_t) == sizeof(ipc_cuda_t),
-              "how a GPU's regions are shared fills whole entries");
+              "an ipc_cuda_t must fill whole entries");
 
 ucxpool_memory_kind_t wireup_mapping_kind(const ucxpool_t *pool)
 {
@@ -115,7 +115,7 @@ static void fill_file(void *files, uint32_t index, int fd)
     ipc_file_t file = {.fd = -1};
 
     if (ipc_file_fill(fd, &file) != UCXPOOL_OK) {
-        base_warn("a peer is not offered file %u of our memory", index);
+        base_warn("cannot offer file %u of the pool's memory to a peer", index);
     }
     put_entry(files, index, &file);
 }
@@ -128,7 +128,9 @@ static void fill_gpu(mem_regions_t *regions, void *files)
 
     for (uint32_t i = 0; i < regions->num_regions; i++) {
         if (ipc_cuda_fill(regions, i, &share) != UCXPOOL_OK) {
-            base_warn("a peer is not offered region %u of our GPU memory", i);
+            base_warn("cannot offer region %u of the pool's GPU memory to a "
+                      "peer",
+                      i);
             memset(&share, 0, sizeof(share));
         }
         file = (ipc_file_t){.size = share.size, .fd = share.fd};
@@ -164,8 +166,8 @@ bool wireup_mapping_fits(ucxpool_channel_t *channel, const proto_hello_t *hello)
     }
     snprintf(peer->we_reason, sizeof(peer->we_reason), "%s",
              (ours == UCXPOOL_MEMORY_HOST)
-                 ? "it is on a GPU, and we are in host memory"
-                 : "it is in host memory, and we are on a GPU");
+                 ? "it is GPU memory, and this pool is in host memory"
+                 : "it is host memory, and this pool is on a GPU");
     return false;
 }
 
@@ -338,8 +340,8 @@ static wireup_mapping_result_t open_gpu(const attempt_t  *attempt,
 
     if ((how->way == IPC_CUDA_IPC) &&
         (attempt->hello->host.pid == (uint32_t)getpid())) {
-        return no(attempt, "it is in this process, where CUDA opens no IPC "
-                           "handle of its own");
+        return no(attempt, "it is in this process, where CUDA cannot open its "
+                           "own IPC handles");
     }
     if ((how->way != IPC_CUDA_FILE) || (attempt->fds != NULL)) {
         return map_gpu(attempt, how, attempt->fds);
@@ -374,7 +376,7 @@ static wireup_mapping_result_t open_ring(const attempt_t *attempt, int given)
     wireup_mapping_result_t result;
 
     if (file->size != sizeof(core_ring_page_t)) {
-        return no(attempt, "its ring has another size");
+        return no(attempt, "its ring has a different size");
     }
     result = map_file(attempt, file, given, &address);
     if (result == WIREUP_MAPPING_DONE) {

@@ -53,10 +53,10 @@ static ucxpool_status_t open_and_warn(ucxpool_t *pool, const char *device,
     core_network_added(pool, device, names);
     status = open_device(pool, device, &moved);
     if (moved && (status == UCXPOOL_OK)) {
-        base_warn("%s: UCX also listens on %s%s: a process that reaches its "
-                  "ports can read and write the memory of this process "
-                  "without the secret. Let a firewall keep strangers out; to "
-                  "end this warning, set UCX_NET_DEVICES to the devices that "
+        base_warn("%s: UCX also listens on %s%s: any process that can reach "
+                  "its ports can read and write the memory of this process "
+                  "without the secret. Block these ports with a firewall; to "
+                  "avoid this warning, set UCX_NET_DEVICES to the devices that "
                   "UCX may use",
                   pool->name, names, why);
     }
@@ -126,7 +126,7 @@ ucxpool_status_t wireup_network_share(ucxpool_t *pool)
 
     restart(pool);
     status =
-        open_and_warn(pool, NULL, ", because the pool's address is handed out");
+        open_and_warn(pool, NULL, ", because the pool's address is exported");
     if ((status == UCXPOOL_ERR_UNSUPPORTED) || pool->ucx.is_lost) {
         status = UCXPOOL_OK; /* peers can use the open networks */
     }
