@@ -1,5 +1,5 @@
-# What of libucxpool's C interface _core.pyx uses; <ucxpool/ucxpool.h> says what
-# each thing does.
+# The part of libucxpool's C interface that _core.pyx uses. <ucxpool/ucxpool.h>
+# documents it.
 from libc.stdint cimport uint16_t, uint64_t
 
 cdef extern from "ucxpool/ucxpool.h" nogil:

@@ -1,9 +1,10 @@
 # cython: language_level=3, binding=True, embedsignature=False, auto_pickle=False
-"""The library's handles as classes: what of a transfer needs no event loop.
+"""The library's handles as classes: the parts of a transfer that do not need
+an event loop.
 
-Calls that copy or wait run without the GIL. Channels and requests are known to
-the library by a number, not by an address, so that what it tells of one that is
-gone finds nothing. Memory given to a request is held until the request ends.
+Calls that copy or wait run without the GIL. The library knows channels and
+requests by a number, not by an address, so an event for a deleted object finds
+nothing. A request holds its memory until it ends.
 """
 cimport cython
 from cpython.buffer cimport (PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_SIMPLE,
@@ -71,35 +72,34 @@ _STATES = {CONNECTING: "connecting", OPEN: "open", CLOSED: "closed",
 _WAYS = {0: None, 1: "messages", 2: "process", 3: "cuda", 4: "mapped",
          5: "rma"}
 
-# A turn of an event loop is over after so many completions, so many rounds, or
-# so long.
+# Limits of one turn of an event loop: completions, rounds and time.
 DEF BATCH = 64
 DEF TURN_ROUNDS = 64
 DEF TURN_NS = 500000
-# How long a turn of which nothing has come looks on before the loop sleeps: the
-# answer of a peer that does the same comes in less time than a sleep takes. It
-# is twice as long each time that something came, and half as long each time
-# that nothing did; then one turn of so many tries again.
+# How long a turn without events spins before the loop sleeps: a peer that
+# spins too answers faster than a thread can sleep and wake up. The time
+# doubles each time that something arrived, and is halved each time that
+# nothing did. Below the minimum, only one of SPIN_TURNS turns spins.
 DEF SPIN_MAX_NS = 100000
 DEF SPIN_MIN_NS = 6000
 DEF SPIN_PURE_NS = 2000
 DEF SPIN_TURNS = 32
-# A thread that waits looks this often whether a signal has come.
+# A waiting thread checks for signals this often.
 DEF WAIT_SLICE_NS = 100000000
-# How often what is to go is looked at, whether threads are still inside.
+# A closing handle checks this often whether threads still use it.
 DEF INSIDE_US = 1000
-# Frames up to this length share one piece of memory; those that are to be apart,
-# up to the second, share pieces of the first.
+# Frames up to SHORT_FRAME share one allocation. With apart=True, frames up to
+# APART_FRAME share allocations of at most SHORT_FRAME.
 DEF SHORT_FRAME = 65536
 DEF APART_FRAME = 4096
-# From so many bytes on memory has large pages.
+# Allocations of at least this size use huge pages.
 DEF LARGE_MEMORY = 4 << 20
 DEF LARGE_PAGE = 2 << 20
 DEF PAGE = 4096
-# What is kept of memory that was freed.
+# Limits of the freed memory that is kept for reuse.
 DEF MAX_SPARES = 128
 DEF MAX_SPARE_BYTES = 64 << 20
-# Of memory that a GPU reads a process has so much: it is pinned.
+# Limit of the process's memory that GPUs can read: it is pinned.
 DEF MAX_LIST_BYTES = 256 << 20
 
 
@@ -122,11 +122,11 @@ cdef int _check(ucxpool_status_t status) except -1:
 
 
 cdef uint64_t _nanoseconds(timeout) except? 0:
-    """Seconds, None for ever."""
+    """Convert seconds to nanoseconds; None is forever."""
     if timeout is None:
         return UCXPOOL_FOREVER
     if timeout < 0:
-        raise ValueError(f"a timeout of {timeout} s: give a time from now on")
+        raise ValueError(f"timeout {timeout} s is negative")
     return <uint64_t>min(timeout * 1e9, 9e18)
 
 
@@ -138,7 +138,8 @@ cdef uint64_t _now() noexcept nogil:
 
 
 cdef void _wait_for(int *num_inside) noexcept nogil:
-    """Until no thread is inside. None comes anew: the handle is NULL."""
+    """Wait until no thread is inside. No thread can enter: the handle is
+    NULL."""
     while num_inside[0] > 0:
         usleep(INSIDE_US)
 
@@ -150,12 +151,13 @@ def version():
 
 # --- the log ------------------------------------------------------------------
 
-# Has a pool's maker set the level?
+# Has a pool's creator set the level?
 cdef bint _level_is_given = False
 
 
 def take_log():
-    """What was logged and is not told yet, and how many more were lost."""
+    """Return the log entries that were not reported yet, and the number of
+    lost ones."""
     cdef log_entry_t *entry = log_take()
     cdef log_entry_t *next
     cdef list messages = []
@@ -169,20 +171,20 @@ def take_log():
 
 
 cdef int _tell() except -1:
-    """Log through `logging` what the library has logged. To be called where
-    nothing of the library is held."""
+    """Pass the library's log entries to `logging`. Call it only while no lock
+    or handle of the library is in use."""
     if log_has_some():
         _log.tell(take_log)
     return 0
 
 
 def tell_log():
-    """For calls of the library that do not go through here."""
+    """Report the log after a direct call of the library."""
     _tell()
 
 
 cdef int _follow_level() except -1:
-    """Have the library log what the logger is enabled for now."""
+    """Set the library's log level to the logger's current level."""
     cdef int level
 
     if _log.IS_USED and not _level_is_given:
@@ -201,17 +203,17 @@ if _log.IS_USED:
 cdef struct spare_t:
     void *address
     Py_ssize_t capacity
-    int device # that reads it, a list; or NO_DEVICE
+    int device # the GPU that reads it, or NO_DEVICE
 
 DEF NO_DEVICE = -1
 
-# Memory that was freed, the oldest first: new memory costs a page fault for each
-# page, which takes longer than to fill it, and longer still where it is pinned.
-# Under the GIL.
+# Freed memory, oldest first. New memory costs a page fault per page, which
+# takes longer than filling it; pinned memory takes longer still. Protected by
+# the GIL.
 cdef spare_t _spares[MAX_SPARES]
 cdef int _num_spares = 0
 cdef Py_ssize_t _spare_bytes = 0
-# Of lists, spare ones too.
+# Bytes of memory that GPUs read, including the spares.
 cdef Py_ssize_t _list_bytes = 0
 
 
@@ -238,7 +240,7 @@ cdef void _memory_free(void *address, Py_ssize_t capacity,
 
 
 cdef void *_list_get(Py_ssize_t capacity, int device) noexcept:
-    """NULL where it cannot be had."""
+    """Returns NULL if there is no such memory."""
     global _list_bytes
     cdef void *address = NULL
 
@@ -251,8 +253,8 @@ cdef void *_list_get(Py_ssize_t capacity, int device) noexcept:
 
 
 cdef Py_ssize_t _capacity_of(Py_ssize_t size) noexcept:
-    """What is taken for so many bytes, at most an eighth more: what is freed
-    serves the next of about its size."""
+    """Round a size up, by at most an eighth, so that freed memory can be
+    reused for requests of a similar size."""
     cdef Py_ssize_t step = PAGE
 
     while 16 * step <= size:
@@ -298,8 +300,8 @@ cdef void _memory_put(void *address, Py_ssize_t size, int device) noexcept:
 
 
 cdef class Memory:
-    """Bytes that nothing has written yet, as a writable buffer; with the number of
-    a GPU where that is to read them, if such memory can be had."""
+    """Uninitialized memory as a writable buffer. If `device` is given, that
+    GPU can read it, provided that such memory is available."""
     cdef void *_address
     cdef Py_ssize_t _size
     cdef int _device
@@ -316,7 +318,7 @@ cdef class Memory:
 
     @property
     def is_list(self):
-        """Does a GPU read it?"""
+        """Can a GPU read it?"""
         return self._device != NO_DEVICE
 
     def __dealloc__(self):
@@ -341,9 +343,9 @@ cdef class Memory:
 
 
 cdef dict _cuda_interface(object one):
-    """What is told of memory of a GPU, or None. To be asked first: arrays of
-    CuPy have a buffer's functions, too, which refuse. And once: they make a
-    dictionary each time."""
+    """Return the description of GPU memory, or None. Check this before the
+    buffer protocol: CuPy's arrays have that, too, but it raises an error. Call
+    it once for each object: the property builds a new dictionary each time."""
     if PyMemoryView_Check(one):
         return None
     return getattr(one, "__cuda_array_interface__", None)
@@ -359,7 +361,7 @@ cdef class Buffers:
     cdef list _objects
     cdef bint has_stream
     cdef uintptr_t stream
-    cdef bint is_cuda # one of them is a GPU's
+    cdef bint is_cuda # at least one is on a GPU
     cdef Pieces _pieces
 
     def __dealloc__(self):
@@ -368,7 +370,7 @@ cdef class Buffers:
         free(self._views)
 
     cdef ucxpool_data_t data(self, bint is_source) noexcept:
-        """As the library has them."""
+        """Describe the buffers for the library."""
         cdef ucxpool_segment_t *segments = self.segments
         cdef size_t count = self.count
         cdef void **addresses
@@ -388,7 +390,7 @@ cdef class Buffers:
                 if is_source else ucxpool_data_segments(segments, count))
 
     cdef void hold(self, object one) except *:
-        """As long as the buffers."""
+        """Hold an object as long as the buffers."""
         self._objects.append(one)
 
     cdef void release(self) noexcept:
@@ -401,11 +403,11 @@ cdef class Buffers:
         self._pieces = None
 
     cdef void begin(self, list objects) except *:
-        """What is held."""
+        """Set the list of held objects."""
         self._objects = objects
 
     cdef int grow(self, size_t num) except -1:
-        """Room for so many segments."""
+        """Allocate `num` segments."""
         self.segments = <ucxpool_segment_t *>malloc(
             (num + 1) * sizeof(ucxpool_segment_t))
         if self.segments == NULL:
@@ -455,9 +457,8 @@ cdef class Buffers:
                                else PyBUF_SIMPLE)
         except (BufferError, ValueError) as error:
             raise ValueError(
-                f"buffer {self.count}: {error}; what is sent or received "
-                "into is one range of bytes: copy it first, or pass its "
-                "parts") from None
+                f"buffer {self.count}: {error}; it must be contiguous, and "
+                "to receive into it also writable") from None
         self._num_views += 1
         segment.address = view.buf
         segment.length = <size_t>view.len
@@ -478,8 +479,8 @@ cdef class Buffers:
                 a != b and n > 1 for a, b, n in
                 zip(strides, reversed(expected), what["shape"])):
             raise ValueError(
-                f"buffer {self.count} is strided: what is sent or received "
-                "into is one range of bytes: copy it first")
+                f"buffer {self.count} is strided; buffers must be contiguous: "
+                "copy it first")
         address, read_only = what["data"]
         if writable and read_only:
             raise ValueError(f"buffer {self.count} is read-only")
@@ -488,8 +489,8 @@ cdef class Buffers:
             stream = 0 if stream == 1 else stream
             if self.has_stream and stream != self.stream:
                 raise ValueError(
-                    f"buffer {self.count} is of another stream than those "
-                    "before it: synchronize first, or send it by itself")
+                    f"buffer {self.count} uses another stream than the buffers "
+                    "before it: synchronize first, or send it separately")
             self.has_stream = True
             self.stream = stream
         segment.address = <void *><uintptr_t>(address or 0)
@@ -497,12 +498,12 @@ cdef class Buffers:
         return 0
 
 
-cdef str _ON_GPU = ("{} in the memory of a GPU, and the pool is of the host: make "
-                     "one by Pool(device=0)")
+cdef str _ON_GPU = ("{} in GPU memory, and the pool is on the host: create the "
+                     "pool with Pool(device=0)")
 
 
 cdef Buffers _buffers(object given, bint writable, bint is_cuda):
-    """Of one buffer, or of several; or pieces."""
+    """From one buffer, several buffers, or pieces."""
     cdef Buffers buffers = Buffers.__new__(Buffers)
 
     if isinstance(given, Pieces):
@@ -522,10 +523,11 @@ cdef Buffers _buffers(object given, bint writable, bint is_cuda):
 
 
 cdef class _Words:
-    """A list of numbers of 64 bits, from a buffer without a look at each, or from
-    a sequence: pairs, or, where their length is given, single ones."""
+    """A list of 64-bit numbers, from a buffer without reading each, or from a
+    sequence. The items are pairs, or single numbers if their length is
+    given."""
     cdef const uint64_t *bytes
-    cdef size_t count # of pairs, or of single ones
+    cdef size_t count # of pairs or single numbers
     cdef bint is_even
     cdef Py_buffer _view
     cdef bint _has_view
@@ -555,9 +557,9 @@ cdef class _Words:
                 or self._view.ndim != dimensions
                 or (not self.is_even and self._view.shape[1] != 2)):
             raise ValueError(
-                "a list of places is of integers of 64 bits: rows of (offset, "
-                "length), or, with the keyword length, offsets alone; this one "
-                f"has format {kind.decode()!r} and shape "
+                "places must be 64-bit integers: rows of (offset, length), or, "
+                "with the keyword length, only offsets; got format "
+                f"{kind.decode()!r} and shape "
                 f"{[self._view.shape[i] for i in range(self._view.ndim)]}")
         self.bytes = <const uint64_t *>self._view.buf
         self.count = self._view.shape[0]
@@ -622,13 +624,13 @@ cdef class Pieces:
             self._whole = _buffers(buffer, False, True)
             self._is_read_only = True
         if self._whole.count != 1:
-            raise TypeError("pieces are of one buffer: there are "
+            raise TypeError("pieces must be of one buffer; got "
                             f"{self._whole.count}")
         self.is_cuda = self._whole.is_cuda
         return 0
 
     cdef int _check(self, _Words given) except -1:
-        """Are all within the buffer?"""
+        """Check that all pieces are within the buffer."""
         cdef uint64_t size = self._whole.length
         cdef uint64_t offset
         cdef uint64_t length = self._each
@@ -641,13 +643,13 @@ cdef class Pieces:
                 length = given.bytes[i * width + 1]
             if length > size or offset > size - length:
                 raise ValueError(
-                    f"piece {i}, {length} bytes at {offset}, goes beyond the "
-                    f"buffer's end, at {size}")
+                    f"piece {i}, {length} bytes at {offset}, exceeds the "
+                    f"buffer of {size} bytes")
         return 0
 
     cdef int _place(self, _Words given) except -1:
-        """Addresses of offsets, in a list of our own: whoever has the other may
-        change it."""
+        """Convert offsets to addresses, in a list of our own: the caller may
+        change the other one."""
         cdef size_t width = 1 if given.is_even else 2
         cdef uint64_t base = <uint64_t><uintptr_t>(
             self._whole.segments[0].address)
@@ -682,7 +684,8 @@ ctypedef fused index_t:
 
 cdef size_t _take(const uint64_t *values, size_t count, index_t *indices,
                   size_t num, uint64_t *into) noexcept nogil:
-    """num, or which index is none of values'. A negative one is too large."""
+    """Returns num, or the position of the first index that is out of range. A
+    negative index is converted to a large one."""
     cdef size_t i
 
     for i in range(num):
@@ -695,7 +698,8 @@ cdef size_t _take(const uint64_t *values, size_t count, index_t *indices,
 cdef size_t _take_even(uint64_t first, uint64_t step, size_t count,
                        index_t *indices, size_t num,
                        uint64_t *into) noexcept nogil:
-    """The same where values[i] is first + i * step, which need not be read."""
+    """The same if values[i] is first + i * step, so values need not be
+    read."""
     cdef size_t i
 
     for i in range(num):
@@ -706,8 +710,8 @@ cdef size_t _take_even(uint64_t first, uint64_t step, size_t count,
 
 
 def step_of(values):
-    """By how much each of an array of 64-bit integers is more than the one before
-    it, modulo 2**64; None where that is not always the same."""
+    """Return the difference between consecutive values of an array of 64-bit
+    integers, modulo 2**64; None if it is not constant."""
     cdef _Words given = _Words(values, 0)
     cdef uint64_t step
     cdef size_t i
@@ -722,9 +726,9 @@ def step_of(values):
 
 
 def take(values, step, indices, into):
-    """into[i] = values[indices[i]], of arrays of 64-bit integers, by indices of 32
-    or 64 bits. step is step_of(values). IndexError for an index that is none of
-    values'."""
+    """into[i] = values[indices[i]] for arrays of 64-bit integers; indices have
+    32 or 64 bits. step is step_of(values). Raises IndexError for an index that
+    is out of range."""
     cdef _Words given = _Words(values, 0)
     cdef _Words taken = _Words(into, 0)
     cdef uint64_t *out = <uint64_t *>taken.bytes
@@ -740,8 +744,8 @@ def take(values, step, indices, into):
     try:
         if (<size_t>view.len != num * view.itemsize
                 or view.itemsize not in (4, 8)):
-            raise ValueError("indices have 32 or 64 bits, and are as many as "
-                             "what is taken")
+            raise ValueError("indices must have 32 or 64 bits, one for each "
+                             "value to take")
         short, long = <uint32_t *>view.buf, <uint64_t *>view.buf
         if view.itemsize == 4:
             done = (_take_even(given.bytes[0], by, given.count, short, num, out)
@@ -754,12 +758,14 @@ def take(values, step, indices, into):
     finally:
         PyBuffer_Release(&view)
     if done != num:
-        raise IndexError(f"index {done} is of none of {given.count}")
+        raise IndexError(f"indices[{done}] is out of range: there are "
+                         f"{given.count} values")
 
 
 def pieces_at(addresses, length, owner, bint is_cuda):
-    """Pieces of memory that somebody else answers for: it is there, and a GPU's
-    pool reaches it where is_cuda is set. owner is held."""
+    """Pieces of memory that the caller guarantees to exist. If is_cuda is set,
+    the caller also guarantees that a GPU's pool can access it. owner is
+    held."""
     cdef Pieces pieces = Pieces(None, addresses, length)
 
     pieces._owner = owner
@@ -784,24 +790,25 @@ cdef class Request:
     cdef readonly uint64_t length
     cdef readonly bytes metadata
     cdef public object _result
-    # What is called, once, when the request has ended.
+    # Called once, when the request has ended.
     cdef public object _on_done
 
     @property
     def done(self):
-        """Has it ended, in whatever way?"""
+        """Has the request ended, with or without an error?"""
         return self.status != UCXPOOL_INPROGRESS
 
     def cancel(self):
-        """End it early. It has ended when `done` says so, at the latest after
-        the next turn or wait; the memory is the caller's again then."""
+        """Cancel the request. It has ended when `done` is true, at the latest
+        after the pool has made progress once more. The caller may reuse the
+        memory only then."""
         if self._handle != NULL and self._pool._pool != NULL:
             ucxpool_request_cancel(self._handle)
             self._look()
 
     def outcome(self):
-        """Its result, when it is done; raises what it failed with, and
-        asyncio.InvalidStateError while it is in progress."""
+        """Return the result if the request is done. Raises its error if it
+        failed, and asyncio.InvalidStateError while it is in progress."""
         if self.status != UCXPOOL_OK:
             if self.status == UCXPOOL_INPROGRESS:
                 import asyncio
@@ -812,12 +819,13 @@ cdef class Request:
 
     @property
     def result(self):
-        """What awaiting it gives, as outcome()."""
+        """The value that awaiting returns, as outcome()."""
         return self.outcome()
 
     def _wait_done(self, timeout=None):
-        """Progress until it has ended or the time, in seconds, is over. Of a
-        pool that an event loop of another thread drives, wait for that."""
+        """Progress until the request has ended or the timeout, in seconds, is
+        over. If an event loop in another thread drives the pool, wait for
+        that."""
         cdef uint64_t until = _nanoseconds(timeout)
         cdef uint64_t left
         cdef ucxpool_status_t status = UCXPOOL_INPROGRESS
@@ -841,7 +849,7 @@ cdef class Request:
         return True
 
     cdef void _look(self) noexcept:
-        """Has it ended?"""
+        """Check whether the request has ended."""
         cdef ucxpool_status_t status
 
         if self._handle != NULL and self._pool._pool != NULL:
@@ -850,9 +858,9 @@ cdef class Request:
                 self._end(status)
 
     cdef void _end(self, ucxpool_status_t status) noexcept:
-        """Take what there is to know, and give handle and memory back. A
-        thread that waits keeps the handle until it has seen the end. Of a pool
-        that is being closed, _lost() is the end."""
+        """Store the results and release the handle and the memory. A waiting
+        thread keeps the handle until it has seen the end. While the pool is
+        being closed, _lost() ends the request instead."""
         cdef ucxpool_request_attr_t attr
         cdef bint is_new = self.status == UCXPOOL_INPROGRESS
 
@@ -872,7 +880,7 @@ cdef class Request:
         if self._num_waiting == 0 and self._handle != NULL:
             ucxpool_request_release(self._handle)
             self._handle = NULL
-        # Whom this calls may close the pool.
+        # The callback called here may close the pool.
         if is_new:
             self._forget()
 
@@ -889,7 +897,7 @@ cdef class Request:
                 self._pool._unraisable(error)
 
     cdef void _lost(self) noexcept:
-        """The pool was destroyed, and the handle with it."""
+        """The pool was destroyed together with the handle."""
         self._handle = NULL
         if self.status == UCXPOOL_INPROGRESS:
             self.detail = "the pool was closed"
@@ -898,7 +906,7 @@ cdef class Request:
 
 
 cdef class _Params:
-    """Parameters of a request, which from then on is told of."""
+    """Parameters of a request, including its completion."""
     cdef ucxpool_request_params_t params
 
     cdef void begin(self, Request request, Buffers buffers, timeout) except *:
@@ -930,7 +938,7 @@ cdef class _Params:
 
 @cython.no_gc_clear
 cdef class Message:
-    """A message that has arrived and is not received yet."""
+    """A message that has arrived and has not been received yet."""
     cdef ucxpool_message_t *_handle
     cdef readonly Pool _pool
     cdef object __weakref__
@@ -939,7 +947,7 @@ cdef class Message:
     cdef readonly uint64_t length
     cdef readonly size_t num_buffers
     cdef readonly bytes metadata
-    cdef size_t *_kept_lengths # of a message that was received or refused
+    cdef size_t *_kept_lengths # after the message was received or refused
     cdef tuple _lengths
 
     def __dealloc__(self):
@@ -950,8 +958,8 @@ cdef class Message:
 
     @property
     def lengths(self):
-        """The lengths of the sender's buffers, in bytes; also when the message
-        has been received or refused."""
+        """The lengths of the sender's buffers, in bytes. Still available after
+        the message has been received or refused."""
         cdef size_t i
 
         if self._lengths is None:
@@ -968,8 +976,8 @@ cdef class Message:
         return self._handle == NULL
 
     cdef int _keep_lengths(self) except -1:
-        """Ask for the lengths while the library has them. The length of a
-        single buffer is known."""
+        """Read the lengths while the library has them. The length of a single
+        buffer is already known."""
         if self._kept_lengths != NULL or self.num_buffers == 1:
             return 0
         self._check()
@@ -990,15 +998,16 @@ cdef class Message:
         return 0
 
     def _post_into(self, buffers, timeout=None):
-        """Receive it; the request that does."""
+        """Receive the message. Returns the request."""
         self._check()
         return self._receive(_buffers(buffers, True, self._pool.is_cuda),
                              timeout)
 
     def _post_frames(self, timeout=None, bint apart=False):
-        """Receive it into memory of its own, cut as the sender's; the request
-        that does, whose result is a list of memoryviews. What is short shares
-        one piece of memory, or, apart, pieces that are short themselves."""
+        """Receive the message into new memory, split like the sender's
+        buffers. Returns the request; its result is a list of memoryviews.
+        Short frames share one allocation, or, with apart, allocations of
+        limited size."""
         cdef list frames = []
         cdef Buffers buffers = Buffers.__new__(Buffers)
         cdef Py_ssize_t short = APART_FRAME if apart else SHORT_FRAME
@@ -1046,7 +1055,8 @@ cdef class Message:
         self._check()
         self._keep_lengths()
         self._pool._enter(request)
-        # Another thread that receives it, too, finds that it has been.
+        # Another thread that tries to receive the message sees that it is
+        # taken.
         handle, self._handle = self._handle, NULL
         with nogil:
             status = ucxpool_message_recv(handle, &data, &params.params,
@@ -1057,8 +1067,8 @@ cdef class Message:
         return self._pool._posted(request, status)
 
     def refuse(self, reason=""):
-        """Do not take it: its sender's transfer ends with RefusedError and this
-        reason."""
+        """Refuse the message: the sender's transfer ends with RefusedError and
+        this reason."""
         self._check()
         self._keep_lengths()
         ucxpool_message_refuse(self._handle, reason.encode())
@@ -1092,8 +1102,8 @@ cdef class Channel:
         return 0
 
     cdef int _enter(self, Request request) except -1:
-        """As Pool._enter(), for a call that uses the handle: release() waits,
-        too."""
+        """As Pool._enter(), for a call that uses the handle: _release() waits
+        for it, too."""
         self._check()
         self._pool._enter(request)
         self._num_inside += 1
@@ -1110,7 +1120,7 @@ cdef class Channel:
 
     @property
     def closed(self):
-        """Was it closed here?"""
+        """Was the channel closed on this side?"""
         return self._handle == NULL or self._pool._pool == NULL
 
     @property
@@ -1126,17 +1136,17 @@ cdef class Channel:
 
     @property
     def wire(self):
-        """"map" or "ucx"; None while it is not chosen yet."""
+        """"map" or "ucx"; None until the wire is chosen."""
         return _WIRES[self._query().wire]
 
     @property
     def wire_reason(self):
-        """Why this wire and not the other."""
+        """Why this wire was chosen."""
         return _text(self._query().wire_reason)
 
     @property
     def name(self):
-        """For logs and statistics; may be set."""
+        """A name for logs and statistics; it can be set."""
         return _text(self._query().name)
 
     @name.setter
@@ -1146,16 +1156,17 @@ cdef class Channel:
 
     @property
     def local_address(self):
-        """"10.0.0.1:7000"; "" before it is connected."""
+        """The local address, as "10.0.0.1:7000"; "" before it is connected."""
         return _text(self._query().local_address)
 
     @property
     def remote_address(self):
-        """The same of the peer."""
+        """The peer's address, in the same form."""
         return _text(self._query().remote_address)
 
     def ended_with(self):
-        """What it has ended with, as an exception; None while it has not."""
+        """The error with which the channel has ended, as an exception; None if
+        it has not ended."""
         cdef ucxpool_channel_attr_t *attr
 
         if self.closed:
@@ -1169,7 +1180,7 @@ cdef class Channel:
         return None
 
     def _post_send(self, buffers, tag=0, metadata=b"", timeout=None):
-        """Send buffers as one message; the request that does."""
+        """Send buffers as one message. Returns the request."""
         cdef Buffers held
         cdef Request request
         cdef _Params params = _Params.__new__(_Params)
@@ -1192,7 +1203,7 @@ cdef class Channel:
         return self._pool._posted(request, status)
 
     def _post_recv(self, buffers, tag=0, mask=0, timeout=None):
-        """Receive the next message that matches; the request that does."""
+        """Receive the next message that matches. Returns the request."""
         cdef ucxpool_t *pool
         cdef Buffers held
         cdef Request request
@@ -1216,7 +1227,7 @@ cdef class Channel:
         return self._pool._posted(request, status)
 
     def _post_flush(self, timeout=None):
-        """A request that ends when all sends posted before have ended."""
+        """Return a request that ends when all earlier sends have ended."""
         cdef Request request
         cdef _Params params = _Params.__new__(_Params)
         cdef ucxpool_status_t status
@@ -1232,7 +1243,7 @@ cdef class Channel:
         return self._pool._posted(request, status)
 
     def _post_import(self, blob):
-        """A window of the peer's; it is not asked yet."""
+        """Return a peer's window. The peer has not been asked yet."""
         cdef bytes given = bytes(blob)
         cdef const char *text = given
         cdef size_t size = len(given)
@@ -1252,7 +1263,8 @@ cdef class Channel:
         return remote
 
     def _probe(self, tag=0, mask=0):
-        """The oldest message that matches and is not received, or None."""
+        """Return the oldest message that matches and was not received, or
+        None."""
         cdef ucxpool_message_t *handle = NULL
         cdef ucxpool_message_attr_t attr
         cdef ucxpool_status_t status
@@ -1277,7 +1289,8 @@ cdef class Channel:
         return message
 
     def _release(self, bint at_once=False):
-        """Close it: what was posted comes to its end first, unless at once."""
+        """Close the channel. Posted operations end first, unless at_once is
+        set."""
         cdef ucxpool_channel_t *handle = self._handle
 
         self._handle = NULL
@@ -1295,26 +1308,26 @@ cdef class Channel:
 
 @cython.no_gc_clear
 cdef class Listener:
-    """Where peers connect to."""
+    """Accepts connections from peers."""
     cdef ucxpool_listener_t *_handle
     cdef readonly Pool _pool
     cdef object __weakref__
 
     @property
     def port(self):
-        """The port at which it listens, where port 0 was asked for, too;
-        ClosedError where it is closed."""
+        """The port of the listener, also if port 0 was requested. Raises
+        ClosedError if the listener is closed."""
         if self.closed:
             raise ClosedError("this listener is closed")
         return ucxpool_listener_port(self._handle)
 
     @property
     def closed(self):
-        """Was it, or its pool, closed?"""
+        """Was the listener or its pool closed?"""
         return self._handle == NULL or self._pool._pool == NULL
 
     def _take_channel(self):
-        """The channel of the next peer that has connected, or None."""
+        """Return the channel of the next peer that has connected, or None."""
         cdef ucxpool_channel_t *handle = NULL
         cdef ucxpool_channel_params_t params
         cdef ucxpool_status_t status
@@ -1329,7 +1342,7 @@ cdef class Listener:
         return self._pool._new_channel(handle, &params)
 
     def _release(self):
-        """Stop listening; channels that were accepted stay."""
+        """Stop listening. Accepted channels stay open."""
         cdef ucxpool_listener_t *handle = self._handle
 
         self._handle = NULL
@@ -1342,8 +1355,8 @@ cdef class Listener:
 
 @cython.no_gc_clear
 cdef class Window:
-    """Memory that peers read and write by themselves. Its pool keeps it until it
-    is closed."""
+    """Memory that peers can read and write directly. The pool keeps it until
+    it is closed."""
     cdef ucxpool_window_t *_handle
     cdef readonly Pool _pool
     cdef Buffers _buffers
@@ -1361,22 +1374,22 @@ cdef class Window:
 
     @property
     def closed(self):
-        """Was it, or its pool, closed?"""
+        """Was the window or its pool closed?"""
         return self._handle == NULL or self._pool._pool == NULL
 
     @property
     def name(self):
-        """For errors and the log."""
+        """A name for errors and the log."""
         return _text(self._query().name)
 
     @property
     def length(self):
-        """Its bytes."""
+        """The length in bytes."""
         return self._query().length
 
     @property
     def peers(self):
-        """The channels over which it is imported, as a number."""
+        """The number of channels over which the window is imported."""
         return self._query().num_peers
 
     @property
@@ -1385,10 +1398,11 @@ cdef class Window:
         return bool(self._query().is_revoked)
 
     def export(self, bint read=True, bint write=False):
-        """The blob by which peers import it, as bytes, to be handed to them in
-        any way; who has it may do what it is for: read, write, or both.
-        ValueError where that is nothing, or where the buffer is read-only and
-        it is for writing; CanceledError after revoke()."""
+        """Return the blob with which peers import the window, as bytes. The
+        application sends it to them in any way it likes. Any peer that has the
+        blob may access the window as selected here: read, write, or both.
+        Raises ValueError if neither is selected, or for write access to a
+        read-only buffer, and CanceledError after revoke()."""
         cdef unsigned access = ((UCXPOOL_WINDOW_READ if read else 0)
                                 | (UCXPOOL_WINDOW_WRITE if write else 0))
         cdef bytes blob = PyBytes_FromStringAndSize(
@@ -1402,8 +1416,8 @@ cdef class Window:
         return blob
 
     def _revoke_for(self, timeout):
-        """Revoke it, and progress until no peer touches it, for so many seconds
-        at most; is that so?"""
+        """Revoke the window, and progress until no peer accesses it, for at
+        most `timeout` seconds. Returns whether no peer does."""
         cdef uint64_t timeout_ns = min(_nanoseconds(timeout), WAIT_SLICE_NS)
         cdef ucxpool_status_t status
 
@@ -1421,7 +1435,7 @@ cdef class Window:
         return True
 
     def _release(self):
-        """Destroy it, when it is revoked."""
+        """Destroy the window after it was revoked."""
         cdef ucxpool_window_t *handle = self._handle
 
         if handle != NULL and self._pool._pool != NULL:
@@ -1435,7 +1449,7 @@ cdef class Window:
             self._lost()
 
     cdef void _lost(self) noexcept:
-        """The library has it no more."""
+        """The library no longer has the window."""
         self._handle = NULL
         if self._buffers is not None:
             self._buffers.release()
@@ -1444,7 +1458,7 @@ cdef class Window:
 
 @cython.no_gc_clear
 cdef class Remote:
-    """A window of a peer's."""
+    """A window of a peer."""
     cdef ucxpool_remote_t *_handle
     cdef readonly Pool _pool
     cdef readonly Channel _channel
@@ -1470,17 +1484,18 @@ cdef class Remote:
 
     @property
     def closed(self):
-        """Was it, or the pool, closed here?"""
+        """Was the window or the pool closed on this side?"""
         return self._handle == NULL or self._pool._pool == NULL
 
     @property
     def length(self):
-        """Its bytes."""
+        """The length in bytes."""
         return self._query().length
 
     @property
     def access(self):
-        """What the blob is for: "read", "write" or "read, write"."""
+        """The access that the blob allows: "read", "write" or "read,
+        write"."""
         cdef unsigned access = self._query().access
 
         return ", ".join([word for bit, word in (
@@ -1489,25 +1504,25 @@ cdef class Remote:
 
     @property
     def way(self):
-        """How the bytes go: "mapped", "process" or "cuda" (copied by the
-        processor or the GPU here, and the owner does nothing), "rma" (long
-        pieces by UCX's get and put), or "messages"; None before the owner has
+        """How the data is transferred: "mapped", "process" or "cuda" (the
+        local CPU or GPU copies it, without work by the owner), "rma" (UCX get
+        and put for long pieces), or "messages"; None before the owner has
         answered."""
         return _WAYS[self._query().way]
 
     @property
     def way_reason(self):
-        """Why this way and no other."""
+        """Why this way was chosen."""
         return _text(self._query().way_reason)
 
     @property
     def reason(self):
-        """Why it cannot be used, or not any more; "" where it can."""
+        """Why the window cannot be used; "" if it can."""
         return _text(self._query().reason)
 
     def ended_with(self):
-        """The same as an exception; None where it can be used, or is not
-        answered yet."""
+        """The reason as an exception; None if the window can be used or the
+        owner has not answered yet."""
         cdef ucxpool_remote_attr_t *attr
 
         if self.closed:
@@ -1523,7 +1538,7 @@ cdef class Remote:
 
     def _post(self, bint is_write, places, data, length, notify, metadata,
              timeout):
-        """Read or write; the request that does."""
+        """Read or write. Returns the request."""
         cdef _Words words = _Words(places, length)
         cdef ucxpool_places_t list = words.places(
             length if length is not None else 0)
@@ -1537,8 +1552,8 @@ cdef class Remote:
 
         self._query()
         if text and notify is None:
-            raise ValueError("metadata go with a notification: give its tag, "
-                             "as notify=1")
+            raise ValueError("metadata is sent with a notification: pass its "
+                             "tag, as notify=1")
         held = _buffers(data, not is_write, self._pool.is_cuda)
         held.hold(words)
         request = self._pool._new_request(held)
@@ -1564,7 +1579,7 @@ cdef class Remote:
         return self._pool._posted(request, status)
 
     def _release(self):
-        """Let go of it, when what is under way has ended."""
+        """Release the window when the operations in progress have ended."""
         cdef ucxpool_remote_t *handle = self._handle
 
         self._handle = NULL
@@ -1582,9 +1597,9 @@ cdef dict _pools = {}
 
 
 def _after_fork():
-    """A child may not use its parent's pools: whatever would be told to their
-    peers would be said in the parent's name. What they have said, the parent
-    tells."""
+    """A child process may not use its parent's pools: it would send messages
+    to peers in the parent's name. The parent reports the log entries of its
+    pools."""
     _log.forget(take_log)
     for reference in list(_pools.values()):
         pool = reference()
@@ -1597,13 +1612,13 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def close_all():
-    """Close what pools there are: at the end of the interpreter, while what
-    they hold is still there."""
+    """Close all pools when the interpreter exits, while the objects that they
+    hold still exist."""
     for reference in list(_pools.values()):
         pool = reference()
         if pool is not None:
             pool._destroy()
-    # From here on nobody would tell what is kept.
+    # Log entries that are kept from here on would never be reported.
     if _log.IS_USED:
         ucxpool_log_set_handler(NULL, NULL)
         _tell()
@@ -1611,7 +1626,7 @@ def close_all():
 
 @cython.no_gc_clear
 cdef class Pool:
-    """A pool of blocks, and the channels that go through it."""
+    """A pool of blocks, and the channels that use it."""
     cdef ucxpool_t *_pool
     cdef dict _requests
     cdef dict _channels
@@ -1622,12 +1637,12 @@ cdef class Pool:
     cdef object __weakref__
     cdef readonly bint is_cuda
     cdef readonly size_t _num_ended # requests that ended in the last turn
-    cdef readonly unsigned _num_rounds # of it, in which something moved
-    cdef public size_t _num_waiting # who wait for a message
+    cdef readonly unsigned _num_rounds # of that turn, in which data moved
+    cdef public size_t _num_waiting # coroutines that wait
     cdef int _num_inside # threads in the library, without the GIL
     cdef uint64_t _spin_ns
     cdef unsigned _num_unspun
-    # Types that a subclass of this one makes.
+    # The types that a subclass creates.
     cdef public object _channel_type
     cdef public object _listener_type
     cdef public object _message_type
@@ -1649,7 +1664,7 @@ cdef class Pool:
         self._remote_type = Remote
 
     def _create(self, device, name, secret, settings):
-        """Make the pool; settings are texts by their names."""
+        """Create the pool; settings maps names to strings."""
         cdef ucxpool_params_t params
         cdef ucxpool_config_t *config = NULL
         cdef ucxpool_status_t status
@@ -1695,14 +1710,15 @@ cdef class Pool:
             ucxpool_destroy(self._pool)
 
     def _destroy(self):
-        """Close the pool with all its channels. Waits for peers, for the
-        setting CLOSE_TIMEOUT at most."""
+        """Close the pool with all its channels. Waits for peers, for at most
+        the setting CLOSE_TIMEOUT."""
         cdef ucxpool_t *pool = self._pool
 
         self._pool = NULL
         if pool != NULL:
             with nogil:
-                # Others come back within WAIT_SLICE_NS, and find it closed.
+                # Other threads return within WAIT_SLICE_NS, and find it
+                # closed.
                 _wait_for(&self._num_inside)
                 ucxpool_destroy(pool)
             for request in list(self._requests.values()):
@@ -1714,16 +1730,17 @@ cdef class Pool:
 
     cdef int _check(self) except -1:
         if self._forked:
-            raise RuntimeError("this pool is its parent process's: a child "
-                               "after fork() makes one of its own")
+            raise RuntimeError("this pool belongs to the parent process: a "
+                               "child must create its own after fork()")
         if self._pool == NULL:
             raise ClosedError("this pool is closed")
         return 0
 
     cdef int _enter(self, Request request) except -1:
-        """Before a call without the GIL: from here to _leave() _destroy() waits.
-        request is what the call posts, or None. In between no Python runs, which
-        could close the pool and wait for itself."""
+        """Call this before a call without the GIL: _destroy() waits until
+        _leave(). request is the request that the call posts, or None. No
+        Python code may run in between: it could close the pool and then wait
+        for itself."""
         self._check()
         if request is not None:
             self._requests[request.number] = request
@@ -1735,7 +1752,7 @@ cdef class Pool:
 
     @property
     def closed(self):
-        """Was it closed?"""
+        """Was the pool closed?"""
         return self._pool == NULL
 
     @property
@@ -1745,8 +1762,8 @@ cdef class Pool:
         return <uintptr_t>self._pool
 
     def _fileno(self):
-        """A descriptor that becomes readable when _progress() has something to
-        do, once _arm() has said so."""
+        """Return a descriptor that becomes readable when _progress() has
+        something to do. It works only after _arm() has returned True."""
         cdef int fd = -1
 
         self._check()
@@ -1754,7 +1771,7 @@ cdef class Pool:
         return fd
 
     def _connect_channel(self, where):
-        """A channel to a listener; it is not connected yet."""
+        """Return a channel to a listener; it is not connected yet."""
         cdef ucxpool_t *pool
         cdef ucxpool_channel_t *handle = NULL
         cdef bytes text = where.encode()
@@ -1775,7 +1792,7 @@ cdef class Pool:
         return self._new_channel(handle, &params)
 
     cdef void _number(self, ucxpool_channel_params_t *params) noexcept:
-        """The number of a new channel, by which events tell of it."""
+        """Set the number of a new channel, with which events refer to it."""
         self._last_number += 1
         params.field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_USER_PTR
         params.user_ptr = <void *><uintptr_t>self._last_number
@@ -1817,8 +1834,8 @@ cdef class Pool:
         return listener
 
     def _create_window(self, buffer, name, file):
-        """Make memory known as a window; file is None, or that which it is a
-        mapping of."""
+        """Make memory available as a window; file is None or the file that it
+        maps."""
         cdef ucxpool_t *pool
         cdef ucxpool_window_t *handle = NULL
         cdef ucxpool_window_params_t params
@@ -1835,7 +1852,7 @@ cdef class Pool:
             held = _buffers(buffer, False, self.is_cuda)
             is_read_only = True
         if held.count != 1:
-            raise TypeError(f"a window is of one buffer: there are "
+            raise TypeError("a window must be of one buffer; got "
                             f"{held.count}")
         params.field_mask = UCXPOOL_WINDOW_PARAM_FIELD_NAME
         params.name = label
@@ -1869,7 +1886,7 @@ cdef class Pool:
         return request
 
     def _failed(self, error):
-        """A request that has ended with this error."""
+        """Return a request that has ended with this error."""
         cdef Request request = self._new_request(None)
 
         request.status = error.status
@@ -1877,7 +1894,7 @@ cdef class Pool:
         return request
 
     cdef Request _posted(self, Request request, ucxpool_status_t status):
-        """After the call that posts it."""
+        """Finish posting a request, after the call that posts it."""
         if status != UCXPOOL_OK:
             try:
                 raise _error(status)
@@ -1889,9 +1906,9 @@ cdef class Pool:
         return request
 
     def _progress(self):
-        """Move what can move, for a short time, and end requests that have
-        ended. Returns the events: pairs of a channel or listener and of what
-        it has to tell."""
+        """Progress for a short time, and end the requests that have completed.
+        Returns the events, as pairs of a channel or listener and the kinds of
+        its events."""
         cdef bint is_awaited = self._num_waiting > 0 or len(self._requests) > 0
         cdef ucxpool_t *pool
 
@@ -1907,7 +1924,7 @@ cdef class Pool:
         return self._events()
 
     cdef unsigned _move(self, ucxpool_t *pool) noexcept nogil:
-        """Returns how many rounds moved something."""
+        """Returns the number of rounds in which something moved."""
         cdef uint64_t until = _now() + TURN_NS
         cdef unsigned rounds = 0
 
@@ -1918,7 +1935,7 @@ cdef class Pool:
         return rounds
 
     cdef bint _spin(self, ucxpool_t *pool) noexcept nogil:
-        """Look on for a while; has anything come?"""
+        """Poll for a while. Returns whether something has arrived."""
         cdef uint64_t begin = _now()
         cdef uint64_t now = begin
 
@@ -1986,7 +2003,8 @@ cdef class Pool:
         return found
 
     def _arm(self):
-        """False: there is more to do now. True: the descriptor tells."""
+        """Returns False if there is more to do now; True if the descriptor
+        becomes readable when there is."""
         cdef ucxpool_status_t status
 
         self._check()
@@ -1997,8 +2015,8 @@ cdef class Pool:
         return True
 
     def _wait_some(self, timeout=None):
-        """Progress until something has moved, for a tenth of a second at
-        most; for a thread that has no event loop."""
+        """Progress until something has moved, for at most a tenth of a second;
+        for a thread without an event loop."""
         cdef uint64_t left = min(_nanoseconds(timeout), WAIT_SLICE_NS)
         cdef ucxpool_t *pool
 
@@ -2011,10 +2029,10 @@ cdef class Pool:
         return self._progress()
 
     def _drive(self):
-        """Progress until there is something to tell, for a tenth of a second at
-        most; for a thread that does nothing else. What only moves wants no
-        Python, so others are not kept from it. Returns the events, as
-        _progress()."""
+        """Progress until there is an event or completion, for at most a tenth
+        of a second; for a thread that does nothing else. Transfers that only
+        move data do not take the GIL, so other threads keep running. Returns
+        the events, as _progress()."""
         cdef ucxpool_completion_t ended[BATCH]
         cdef ucxpool_event_t told[BATCH]
         cdef size_t num_ended = 0
@@ -2023,7 +2041,8 @@ cdef class Pool:
         cdef uint64_t until = now + WAIT_SLICE_NS
         cdef ucxpool_t *pool
 
-        # Before anything is taken, which would be lost.
+        # Do this before anything is taken from the library, which would be
+        # lost.
         PyErr_CheckSignals()
         self._enter(None)
         pool = self._pool
@@ -2041,30 +2060,31 @@ cdef class Pool:
         return self._found(told, num_told)
 
     def channels(self):
-        """Its channels that are there, and were not closed."""
+        """The channels that exist and have not been closed."""
         return [one for one in [reference() for reference in
                                 list(self._channels.values())]
                 if one is not None]
 
     def listeners(self):
-        """Its listeners that were not closed."""
+        """The listeners that have not been closed."""
         return list(self._listeners.values())
 
     def windows(self):
-        """Its windows that were not closed."""
+        """The windows that have not been closed."""
         return list(self._windows.values())
 
     def check(self):
-        """Verify the pool's invariants, for tests; ucxpool.Error where one does
-        not hold."""
+        """Verify the pool's invariants, for tests. Raises ucxpool.Error if one
+        does not hold."""
         self._check()
         _check(ucxpool_check(self._pool))
 
     def info(self):
-        """What the pool is: name, device (None: the host), block_size and
-        region_size in bytes, num_regions, degraded (why it is slower than it
-        could be, or None), requests (transfers under way), channels, and the
-        version of the library. ClosedError where it is closed."""
+        """Return a dictionary that describes the pool: name, device (None: the
+        host), block_size and region_size in bytes, num_regions, degraded (why
+        it is slower than it could be, or None), requests (the number of
+        transfers in progress), channels (the number of channels), and version
+        (of the library). Raises ClosedError if the pool is closed."""
         cdef ucxpool_attr_t attr
 
         self._check()
@@ -2080,8 +2100,8 @@ cdef class Pool:
                 "version": version()}
 
     def stats(self):
-        """The statistics by their names (<ucxpool/stats.h>). ClosedError where
-        it is closed."""
+        """Return the statistics by name (<ucxpool/stats.h>). Raises
+        ClosedError if the pool is closed."""
         cdef size_t count = ucxpool_stats_count()
         cdef size_t num = 0
         cdef size_t i
@@ -2104,7 +2124,7 @@ cdef class Pool:
 
 
 def stat_names():
-    """Of each statistic its name, unit, help, and "counter" or "gauge"."""
+    """Return name, unit, help, and "counter" or "gauge" of each statistic."""
     cdef ucxpool_stat_attr_t attr
     cdef size_t i
     cdef list names = []

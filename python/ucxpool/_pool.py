@@ -1,8 +1,9 @@
-"""Pools, channels and messages that asyncio programs await.
+"""Pools, channels and messages for asyncio programs.
 
-An event loop watches the pool's descriptor. When it is readable, a turn of the
-pool moves what can move, for half a millisecond at most, and hands over what
-has ended; then the pool is armed again. There is no thread and no timer.
+An event loop watches the pool's file descriptor. When it becomes readable, the
+loop calls the pool's progress function for up to half a millisecond, delivers
+the completions and events, and arms the descriptor again. There is no
+background thread and no timer.
 """
 import asyncio
 import atexit
@@ -13,8 +14,8 @@ import types
 
 from ._library import library
 
-# What the extension is linked with is loaded here: the library that was named,
-# and the UCX that is to be.
+# This loads the libraries that the extension is linked with: the chosen
+# libucxpool and the UCX that it needs.
 library()
 
 from . import _core  # noqa: E402
@@ -28,9 +29,10 @@ atexit.register(_core.close_all)
 
 
 class Operation:
-    """What is awaited, or waited for by wait(). It begins then, and not before:
-    one that is dropped has done nothing. It is a coroutine for
-    asyncio.create_task(), and can be awaited once."""
+    """An operation to await, or to wait for with wait(). It starts only then:
+    an operation that is neither awaited nor waited for does nothing. It is a
+    coroutine, so asyncio.create_task() accepts it, and it can be awaited
+    once."""
 
     __slots__ = ("_start", "_wait", "_coroutine")
 
@@ -51,7 +53,7 @@ class Operation:
     def __await__(self):
         return self._begin().__await__()
 
-    # As a coroutine, for asyncio.create_task().
+    # The coroutine protocol, for asyncio.create_task().
     def send(self, value):
         return self._begin().send(value)
 
@@ -62,28 +64,28 @@ class Operation:
         if self._coroutine is not None:
             self._coroutine.close()
 
-    # Operation[Channel], for annotations.
+    # Allows annotations such as Operation[Channel].
     __class_getitem__ = classmethod(types.GenericAlias)
 
     def wait(self, timeout=None):
-        """The same without an event loop, from any thread: the result, or
-        TimedOutError after so many seconds (None: as long as it takes). In the
-        thread of the event loop that drives the pool it blocks the loop."""
+        """Run the operation without an event loop, from any thread. Returns
+        its result, or raises TimedOutError after `timeout` seconds (None: no
+        timeout). In the thread of the event loop that drives the pool it
+        blocks the loop."""
         return self._wait(timeout)
 
 
 class Transfer(_core.Request):
-    """A send, a receive or a flush, under way since it was asked for: await
-    it, or wait(). For gather() and ensure_future() it is an awaitable as any
-    other.
+    """A send, receive or flush that has been posted: await it, or call wait().
+    asyncio.gather() and ensure_future() accept it like any other awaitable.
 
-    Its buffers are held until it has ended, in whatever way, also where it is
-    dropped. A task that is cancelled while it awaits one cancels it, and goes
-    on when the memory is its own again. It ends with PeerLostError where the
-    peer dies, RefusedError where the receiver refuses the message,
-    TruncatedError where buffers are too short, TimedOutError after its timeout,
-    CanceledError where it or its message was cancelled or the channel or pool
-    was closed before its end."""
+    The transfer holds its buffers until it ends, even if it is dropped.
+    Cancelling a task that awaits a transfer cancels the transfer; the task
+    continues when the buffers are no longer in use. A transfer raises
+    PeerLostError if the peer dies, RefusedError if the receiver refuses the
+    message, TruncatedError if the buffers are too short, TimedOutError after
+    its timeout, and CanceledError if it or its message is cancelled, or the
+    channel or pool is closed first."""
 
     __class_getitem__ = classmethod(types.GenericAlias)
 
@@ -112,23 +114,25 @@ class Transfer(_core.Request):
             raise
 
     def _woken(self):
-        """A future that is done when the transfer is."""
+        """Return a future that is set when the transfer ends."""
         future = self._pool._use_loop().create_future()
         self._tell_also(_Wake(future))
         if self.done and not future.done():
-            # Another thread has ended it meanwhile.
+            # Another thread has ended the transfer in the meantime.
             self._on_done = None
             future.set_result(None)
         return future
 
     def _tell_also(self, call):
-        """When it has ended; several may wait."""
+        """Call `call` when the transfer ends, after the functions added
+        before."""
         before = self._on_done
         self._on_done = call if before is None else _Both(before, call)
 
     def wait(self, timeout=None):
-        """Wait for it without an event loop, from any thread. TimedOutError
-        after so many seconds (None: as long as it takes), and it goes on."""
+        """Wait without an event loop, from any thread. Raises TimedOutError
+        after `timeout` seconds (None: no timeout); the transfer then
+        continues."""
         if not self.done and not self._pool._is_driven_elsewhere():
             self._wait_done(timeout)
         elif not self.done:
@@ -138,13 +142,13 @@ class Transfer(_core.Request):
                 ended.set()
             ended.wait(timeout)
         if not self.done:
-            raise TimedOutError(f"not done after {timeout} s: it goes on; "
-                                "cancel() ends it")
+            raise TimedOutError(f"not done after {timeout} s: the transfer "
+                                "continues; call cancel() to end it")
         return self.outcome()
 
 
 class _Both:
-    """Call one, and then another."""
+    """Calls two functions, one after the other."""
 
     __slots__ = ("first", "second")
 
@@ -157,7 +161,7 @@ class _Both:
 
 
 class _Wake:
-    """Set a future, of whatever thread's loop it is."""
+    """Sets a future, from any thread."""
 
     __slots__ = ("future",)
 
@@ -177,13 +181,14 @@ class _Wake:
 
 
 class Pieces(_core.Pieces):
-    """Many pieces of one buffer, in any order, as one array would be: to send,
-    to receive into, and to read into or write from at windows. The buffer is
-    held as long as they are; places are as those of a RemoteWindow, and are
-    copied. ValueError for one beyond the buffer's end."""
+    """Many pieces of one buffer, in any order, treated as one array: to send,
+    receive into, read into from a window, or write from to a window. The
+    buffer is held as long as this object exists. `places` are given as for a
+    RemoteWindow and are copied. Raises ValueError for a piece beyond the
+    buffer's end."""
 
     def __init__(self, buffer, places, length=None):
-        """By __cinit__()."""
+        """The arguments are handled by __cinit__()."""
 
     def __repr__(self):
         where = "a GPU" if self.is_cuda else "the host"
@@ -192,10 +197,10 @@ class Pieces(_core.Pieces):
 
 
 class Message(_core.Message):
-    """A message that has arrived, and is not received yet: its bytes are
-    still the sender's, or in blocks. It is received by into() or frames(), or
-    refused; one that is dropped is refused. ValueError where it is received a
-    second time."""
+    """A message that has arrived but has not been received yet: its data is
+    still in the sender's memory or in blocks. Receive it with into() or
+    frames(), or refuse it; a message that is dropped is refused. Receiving it
+    twice raises ValueError."""
 
     def __repr__(self):
         state = ", received or refused" if self._is_taken else ""
@@ -203,24 +208,25 @@ class Message(_core.Message):
                 f"{self.num_buffers} buffers{state}>")
 
     def into(self, buffers, timeout=None):
-        """Receive it into one writable buffer or several, which need not be
-        cut as the sender's were, and may be longer: `await
-        message.into(array)`, or `.into(array).wait()`. TruncatedError, at once,
-        where they are too short, and the message is still there. timeout is in
-        seconds (None: the setting REQUEST_TIMEOUT)."""
+        """Receive the message into one or several writable buffers: `await
+        message.into(array)`, or `.into(array).wait()`. The buffers may be
+        split differently from the sender's, and may be longer. If they are too
+        short, it raises TruncatedError at once, and the message can still be
+        received. timeout is in seconds (None: the setting REQUEST_TIMEOUT)."""
         return self._pool._started(self._post_into(buffers, timeout))
 
     def frames(self, allocator=None, timeout=None, *, apart=False):
-        """Receive it into new memory, cut as the sender's buffers: awaited, a
-        list of writable memoryviews. All of up to 64 KiB lie in one piece of
-        memory, which is kept as long as one of them is; each longer one has its
-        own. With apart=True, for frames of which some are kept for longer than
-        others, each of more than 4 KiB has its own, and shorter ones lie in
-        pieces of up to 64 KiB.
+        """Receive the message into new memory, split like the sender's
+        buffers. Awaiting it returns a list of writable memoryviews. All frames
+        of up to 64 KiB share one allocation, which is kept as long as any of
+        them exists; each longer frame has its own. Use apart=True if some
+        frames are kept longer than others: each frame of more than 4 KiB then
+        has its own allocation, and shorter ones share allocations of up to 64
+        KiB.
 
-        allocator(length) makes the memory where it is given, of a length in
-        bytes (numpy.empty with dtype="u1", cupy.empty, ...); the list is then
-        of what it returned. timeout is in seconds (None: the setting
+        If given, allocator(length) allocates each frame of `length` bytes
+        (numpy.empty with dtype="u1", cupy.empty, ...), and the list contains
+        what it returned. timeout is in seconds (None: the setting
         REQUEST_TIMEOUT)."""
         if allocator is None:
             return self._pool._started(self._post_frames(timeout, apart))
@@ -231,9 +237,10 @@ class Message(_core.Message):
 
 
 class Channel(_core.Channel):
-    """The connection to one peer's pool, of Pool.connect() or
-    Listener.accept(). Messages arrive in the order in which they were sent. One
-    that is dropped is closed; a context manager, too. Any thread may use it."""
+    """The connection to one peer's pool, made by Pool.connect() or
+    Listener.accept(). Messages arrive in the order in which they were sent. A
+    channel that is dropped is closed. It is also a context manager. Any thread
+    may use it."""
 
     def __init__(self):
         self._kept = collections.deque()
@@ -248,47 +255,51 @@ class Channel(_core.Channel):
 
     @property
     def pool(self):
-        """The pool that it goes through."""
+        """The pool that the channel belongs to."""
         return self._pool
 
     @property
     def ended(self):
-        """Closed here or by the peer, or failed; and no message is left."""
+        """Is the channel closed by either side or failed, with no message
+        left?"""
         return self.closed or (
             self._state_number > _core.OPEN and not self._kept)
 
     def send(self, buffers, tag=0, metadata=b"", timeout=None):
-        """Send one buffer, or an iterable of them, as one message.
+        """Send one buffer, or an iterable of buffers, as one message.
 
-        Buffers have Python's buffer protocol or __cuda_array_interface__, any
-        number and length, each contiguous. They are held, and must not change,
-        until the transfer has ended. tag has 64 bits; metadata are bytes
-        that travel ahead, up to the setting MAX_METADATA, and are copied. timeout is in seconds, after which the
-        send ends with TimedOutError (None: the setting REQUEST_TIMEOUT).
+        Buffers support Python's buffer protocol or __cuda_array_interface__;
+        they may have any length, and each must be contiguous. They are held,
+        and must not change, until the transfer has ended. tag has 64 bits.
+        metadata is copied and sent ahead of the data; the setting MAX_METADATA
+        limits its length. timeout is in seconds, after which the send ends
+        with TimedOutError (None: the setting REQUEST_TIMEOUT).
 
-        Up to the setting EAGER_SIZE it has ended when its bytes are copied,
-        above that when the receiver has taken it. At once: ValueError for a
-        buffer that is strided or of a GPU in a pool of the host, TypeError for
-        what is no buffer, OverflowError for a tag of more bits, LimitError for
-        longer metadata, ClosedError for a channel that has ended."""
+        A message of up to the setting EAGER_SIZE ends when its bytes have been
+        copied, a longer one when the receiver has received it. Raised at once:
+        ValueError for a buffer that is strided, or on a GPU in a pool on the
+        host; TypeError for an object that is not a buffer; OverflowError for a
+        tag of more than 64 bits; LimitError for metadata that is too long;
+        ClosedError for a channel that has ended."""
         return self._pool._started(
             self._post_send(buffers, tag, metadata, timeout))
 
     def recv(self, tag=0, mask=0):
-        """The next message whose tag equals `tag` in the bits of `mask` (0:
-        any message; ucxpool.ANY: this very tag), as a Message that is then
-        received. Those who wait get messages in the order in which they began
-        to. Cancelled, it loses no message. ClosedError where the peer has
-        closed the channel and no message is left, PeerLostError where it has
-        died."""
+        """Wait for the next message whose tag equals `tag` in the bits of
+        `mask` (0: any message; ucxpool.ANY: exactly this tag). The result is a
+        Message, which still has to be received. Several waiting calls get
+        messages in the order in which they started to wait. Cancelling it
+        loses no message. Raises ClosedError if the peer has closed the channel
+        and no message is left, PeerLostError if the peer has died."""
         return Operation(lambda: self._recv(tag, mask),
                          lambda timeout: self._recv_wait(tag, mask, timeout))
 
     def recv_into(self, buffers, tag=0, mask=0, timeout=None):
         """Receive the next message that matches, as in recv(), into writable
-        buffers; a Transfer, whose length tells how many bytes the message had.
-        It ends with TruncatedError where the buffers are too short, and the
-        message is lost: its sender gets an error, too."""
+        buffers. Returns a Transfer; its length is the number of bytes of the
+        message. If the buffers are too short, the transfer ends with
+        TruncatedError and the message is lost; its sender gets an error,
+        too."""
         message = self._take(tag, mask)
         if message is None:
             return self._pool._started(
@@ -300,30 +311,32 @@ class Channel(_core.Channel):
             return self._pool._failed(error)
 
     def flush(self, timeout=None):
-        """A Transfer that ends when all sends before it have ended. timeout is
-        in seconds (None: the setting REQUEST_TIMEOUT). ClosedError, at once,
-        where the peer has closed the channel."""
+        """Return a Transfer that ends when all earlier sends have ended.
+        timeout is in seconds (None: the setting REQUEST_TIMEOUT). Raises
+        ClosedError at once if the peer has closed the channel."""
         return self._pool._started(self._post_flush(timeout))
 
     def import_window(self, blob):
-        """A window of the peer's, as a RemoteWindow, by the blob that its owner
-        has exported. Returns at once: what is read and written waits until the
-        owner has answered. ValueError for what is no window's blob."""
+        """Return a peer's window as a RemoteWindow, from the blob that its
+        owner exported. Returns at once: reads and writes wait until the owner
+        has answered. Raises ValueError if `blob` is not a window's blob."""
         remote = self._post_import(blob)
         self._pool._kick()
         return remote
 
     def close(self):
-        """Close it, once what was posted has come to its end, for the setting
-        CLOSE_TIMEOUT at most. Does not wait: await flush() before, to know. Who
-        waits in recv() gets ClosedError. Twice is allowed."""
+        """Close the channel after the posted operations have ended, or after
+        the setting CLOSE_TIMEOUT. It does not wait: to be sure that sends have
+        arrived, await flush() first. Waiting recv() calls raise ClosedError.
+        It may be called twice."""
         self._end(ClosedError("this channel is closed"))
         if not self.closed:
             self._release()
             self._pool._kick()
 
     def abort(self):
-        """Close it at once; what is under way ends with CanceledError."""
+        """Close the channel at once; operations in progress end with
+        CanceledError."""
         self._end(ClosedError("this channel is closed"))
         if not self.closed:
             self._release(True)
@@ -344,8 +357,9 @@ class Channel(_core.Channel):
     # --- messages
 
     def _take_kept(self, tag, mask):
-        """The oldest message that matches, of those that were taken for nobody;
-        or None. Threads may do so at the same time."""
+        """Return the oldest kept message that matches, or None. Kept messages
+        are those for which no recv() was waiting. Threads may call it at the
+        same time."""
         for message in list(self._kept):
             if (message.tag ^ tag) & mask == 0:
                 try:
@@ -356,7 +370,7 @@ class Channel(_core.Channel):
         return None
 
     def _take(self, tag, mask):
-        """The oldest message here that matches, or None."""
+        """Return the oldest message here that matches, or None."""
         message = self._take_kept(tag, mask)
         return self._probe(tag, mask) if message is None else message
 
@@ -364,8 +378,8 @@ class Channel(_core.Channel):
         pool = self._pool
         pool._use_loop()
         self._fail_if_closed()
-        # What is kept was for none of those who wait. What is not taken yet may
-        # be.
+        # Kept messages match none of the waiting calls. A message that is
+        # still in the library may match one, and then belongs to that call.
         message = (self._take_kept(tag, mask) if self._waiting
                    else self._take(tag, mask))
         if message is not None:
@@ -382,7 +396,7 @@ class Channel(_core.Channel):
             return await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled():
-                # It was given a message in the same turn: back with that.
+                # It was given a message in the same turn: put that back.
                 if future.exception() is None:
                     self._put_back(future.result())
             elif entry in self._waiting:
@@ -413,7 +427,8 @@ class Channel(_core.Channel):
             raise self.ended_with()
 
     def _keep(self, message):
-        """Give a message to the first that waits for such, or keep it."""
+        """Give a message to the first recv() that waits for its tag, or keep
+        it."""
         for entry in self._waiting:
             future, tag, mask = entry
             if (message.tag ^ tag) & mask == 0 and not future.done():
@@ -423,13 +438,13 @@ class Channel(_core.Channel):
         self._kept.append(message)
 
     def _put_back(self, message):
-        """A message that nobody takes after all comes before all others."""
+        """Put a message that was not received after all back at the front."""
         if not self.closed:
             self._kept.appendleft(message)
             self._hand_over()
 
     def _hand_over(self):
-        """Give kept messages to those who wait for such."""
+        """Give kept messages to the recv() calls that wait for them."""
         kept, self._kept = self._kept, collections.deque()
         for message in kept:
             self._keep(message)
@@ -466,12 +481,13 @@ class Channel(_core.Channel):
 
 
 class Listener(_core.Listener):
-    """Where peers connect to: an asynchronous iterator of their channels, which
-    ends when it is closed; a context manager, too. Its pool keeps it until then.
+    """Accepts connections from peers. It is an asynchronous iterator of their
+    channels, which ends when the listener is closed, and also a context
+    manager. The pool keeps it until it is closed.
 
     handler  a coroutine function that is run as a task with the channel of each
-             peer, or None. The task is kept until it has ended; what it raises
-             goes to the event loop's exception handler"""
+             peer, or None. The task is kept until it has ended; its exceptions
+             go to the event loop's exception handler"""
 
     def __init__(self):
         self._accepted = collections.deque()
@@ -484,17 +500,18 @@ class Listener(_core.Listener):
 
     @property
     def pool(self):
-        """The pool whose channels it makes."""
+        """The pool that the accepted channels belong to."""
         return self._pool
 
     def accept(self):
-        """The channel of the next peer, awaited or by wait(). Cancelled, it
-        loses no peer. ClosedError where the listener is closed."""
+        """Wait for the channel of the next peer: await it, or call wait().
+        Cancelling it loses no peer. Raises ClosedError if the listener is
+        closed."""
         return Operation(self._accept, self._accept_wait)
 
     def close(self):
-        """Stop listening; channels that were accepted stay. An accept()
-        that waits ends with ClosedError. Twice is allowed."""
+        """Stop listening. Accepted channels stay open. A waiting accept()
+        raises ClosedError. It may be called twice."""
         self._release()
         waiting, self._waiting = self._waiting, collections.deque()
         for future in waiting:
@@ -549,7 +566,7 @@ class Listener(_core.Listener):
                                           self._put_back)
         return self._pool._wait_until(
             lambda: self._accepted.popleft() if self._accepted
-            else self._take_channel(), timeout, "nobody has connected")
+            else self._take_channel(), timeout, "no peer has connected")
 
     def _on_event(self, kinds):
         channel = self._take_next()
@@ -558,13 +575,13 @@ class Listener(_core.Listener):
             channel = self._take_next()
 
     def _take_next(self):
-        """The channel of the next peer, or None. One that cannot have a channel
-        does not end the wait for others."""
+        """Return the channel of the next peer, or None. A peer whose channel
+        cannot be created does not keep others from connecting."""
         while not self.closed:
             try:
                 return self._take_channel()
             except Error as error:
-                logger.warning("a peer is sent away: %s", error)
+                logger.warning("cannot accept a peer: %s", error)
         return None
 
     def _give(self, channel):
@@ -576,7 +593,7 @@ class Listener(_core.Listener):
             self._accepted.append(channel)
 
     def _give_to_one(self, channel):
-        """Give it to the first that waits; did one?"""
+        """Give the channel to the first waiting accept(). Was there one?"""
         while self._waiting:
             future = self._waiting.popleft()
             if not future.done():
@@ -585,15 +602,16 @@ class Listener(_core.Listener):
         return False
 
     def _put_back(self, channel):
-        """One that nobody takes after all comes before all others."""
+        """Put a channel that was not accepted after all back at the front."""
         if not self._give_to_one(channel):
             self._accepted.appendleft(channel)
 
 
 class Window(_core.Window):
-    """Memory of this process that peers read and write by themselves, of
+    """Memory of this process that peers can read and write directly, made by
     Pool.window(). The pool holds the buffer until the window is closed: by
-    close(), `await aclose()`, as a context manager, or with the pool."""
+    close(), `await aclose()`, leaving the context manager, or closing the
+    pool."""
 
     def __repr__(self):
         if self.closed:
@@ -603,29 +621,30 @@ class Window(_core.Window):
 
     @property
     def pool(self):
-        """The pool that it was made in."""
+        """The pool that the window was created in."""
         return self._pool
 
     def revoke(self):
-        """Let no peer touch it any more: from now on imports are refused, and
-        what peers read or write ends with CanceledError there. Awaited, or by
-        wait(), it is done when no peer accesses the memory. On a GPU, and over
-        RDMA, a peer must progress for that, or its channel or process end."""
+        """End the peers' access: from now on imports are refused, and reads
+        and writes of peers end with CanceledError there. Awaiting it, or
+        wait(), returns when no peer accesses the memory. For a window on a
+        GPU, or one accessed over RDMA, the peer must make progress for that,
+        or its channel or process must end."""
         return Operation(self._revoke, self._revoke_wait)
 
     def close(self):
-        """Revoke it, and release the buffer. Blocks the thread while a peer
-        accesses the window, for the setting CLOSE_TIMEOUT at most; without a
-        limit where an event loop of another thread drives the pool. Twice is
-        allowed."""
+        """Revoke the window and release the buffer. Blocks the thread while a
+        peer accesses the window, for at most the setting CLOSE_TIMEOUT;
+        without a limit if an event loop of another thread drives the pool. It
+        may be called twice."""
         if not self.closed:
             if self._pool._is_driven_elsewhere():
                 self._revoke_wait(None)
             self._release()
 
     async def aclose(self):
-        """Revoke it, wait until no peer accesses it, and release the buffer. To
-        bound the wait use asyncio.timeout(), and then close()."""
+        """Revoke the window, wait until no peer accesses it, and release the
+        buffer. To limit the wait, use asyncio.timeout() and then close()."""
         if not self.closed:
             await self._revoke()
             self._release()
@@ -653,18 +672,18 @@ class Window(_core.Window):
             self._pool._run_in_loop(self._revoke(), timeout)
         else:
             self._pool._wait_until(self._look, timeout,
-                                  "a peer touches the window still")
+                                  "a peer still accesses the window")
 
 
 class RemoteWindow(_core.Remote):
-    """A window of a peer's, of Channel.import_window(). One that is dropped is
-    closed; a context manager, too.
+    """A window of a peer, made by Channel.import_window(). A remote window
+    that is dropped is closed. It is also a context manager.
 
-    Its places are rows of (offset, length): an array of integers of 64 bits, of
-    NumPy or another with Python's buffer protocol, which is taken as it is and
-    must not change until the transfer has ended; or any sequence of pairs. With
-    the keyword length they are offsets alone, of places of that length: for
-    many short ones that is quicker."""
+    Its places are rows of (offset, length). They are an array of 64-bit
+    integers, of NumPy or any type with Python's buffer protocol, which is used
+    without a copy and must not change until the transfer has ended; or any
+    sequence of pairs. With the keyword length, the places are offsets only,
+    and each place has that length: this is faster for many short places."""
 
     def __repr__(self):
         if self.closed:
@@ -673,38 +692,44 @@ class RemoteWindow(_core.Remote):
                 f"{self.access}, way {self.way}>")
 
     def opened(self):
-        """This window, awaited or by wait(), when its owner has answered.
-        RefusedError where it has refused, CanceledError where the window is
-        revoked, and what the channel has ended with."""
+        """Wait until the window's owner has answered; the result is this
+        window. Await it, or call wait(). Raises RefusedError if the owner has
+        refused, CanceledError if the window has been revoked, or the error
+        with which the channel has ended."""
         return Operation(self._opened, self._opened_wait)
 
     def read(self, places, into, *, length=None, notify=None, metadata=b"",
              timeout=None):
-        """Read places, one after the other, into a writable buffer, several, or
-        Pieces of one, which may be cut otherwise, and may be longer.
+        """Read the places, one after the other, into a writable buffer,
+        several buffers, or Pieces of one. The buffers may be split
+        differently, and may be longer.
 
-        With notify, a tag, the owner gets a message without bytes when all is
-        read, with that tag and the metadata. timeout is in seconds, after which
-        it ends with TimedOutError (None: the setting REQUEST_TIMEOUT).
+        With notify, a tag, the owner gets a message without data when
+        everything has been read, with that tag and the metadata. timeout is in
+        seconds, after which the read ends with TimedOutError (None: the
+        setting REQUEST_TIMEOUT).
 
-        At once: ValueError for a place beyond the window's end, buffers that are
-        too short, or metadata without notify; NotPermittedError where the blob
-        is not for reading. It ends with RefusedError where the owner refuses,
-        CanceledError where it has revoked the window, PeerLostError where it
-        dies; the buffers may have some of the bytes then."""
+        Raised at once: ValueError for a place beyond the window's end, for
+        buffers that are too short, or for metadata without notify;
+        NotPermittedError if the blob does not allow reading. The transfer ends
+        with RefusedError if the owner refuses, CanceledError if the owner has
+        revoked the window, and PeerLostError if the owner dies; the buffers
+        may then contain part of the data."""
         return self._pool._started(self._post(
             False, places, into, length, notify, metadata, timeout))
 
     def write(self, places, data, *, length=None, notify=None, metadata=b"",
               timeout=None):
-        """Write a buffer, several, or Pieces of one, which together are as long
-        as the places, into these, one after the other. Ended, the bytes are in
-        their places; a notification comes after them. Otherwise as read()."""
+        """Write a buffer, several buffers, or Pieces of one into the places,
+        one after the other. The data must be exactly as long as the places
+        together. When the transfer has ended, the bytes are in place; a
+        notification arrives after them. Otherwise it behaves as read()."""
         return self._pool._started(self._post(
             True, places, data, length, notify, metadata, timeout))
 
     def close(self):
-        """Let go of it, once what was posted has ended. Twice is allowed."""
+        """Release the window, once the posted operations have ended. It may be
+        called twice."""
         self._release()
         self._pool._kick()
 
@@ -731,28 +756,30 @@ class RemoteWindow(_core.Remote):
 
 
 class Pool(_core.Pool):
-    """Blocks that are mapped and registered once, and the channels that go
-    through them.
+    """Blocks of memory that are mapped and registered once, and the channels
+    that use them.
 
-    device  the GPU of the blocks and of the buffers, by number; None: the host
+    device  the number of the GPU that holds the blocks and the buffers; None:
+            host memory
     name    for logs and statistics
     secret  bytes that peers on other hosts must know, too
 
-    Further keywords are settings, as in Pool(comm_size="64m");
-    `python -m ucxpool.info -c` lists them. The environment's UCXPOOL_* count
-    where nothing is said here.
-    InvalidParameterError where there is no such setting or value,
-    OutOfMemoryError where there is not so much memory.
+    Further keywords are settings, as in Pool(comm_size="64m"); `python -m
+    ucxpool.info -c` lists them. Settings that are not given here come from the
+    environment's UCXPOOL_* variables. Raises InvalidParameterError for an
+    unknown setting or an invalid value, OutOfMemoryError if there is not
+    enough memory.
 
-    A pool belongs to the process that made it (after fork() a child gets
-    RuntimeError), and to the first event loop in which something of it is
-    awaited; other threads may use it, too, by wait(). It is a context manager;
-    also closed by close(), by `await aclose()`, and at the interpreter's
-    end.
+    A pool belongs to the process that created it: after fork() it raises
+    RuntimeError in the child. It also belongs to the first event loop in which
+    one of its operations is awaited; other threads may use it with wait(). It
+    is a context manager. It is closed by close(), by `await aclose()`, or when
+    the interpreter exits.
 
-    The first pool of a process takes up to half a second: UCX loads its modules
-    and looks for devices. `await asyncio.to_thread(ucxpool.Pool)`, with its
-    arguments after it, keeps the event loop running meanwhile."""
+    Creating the first pool of a process takes up to half a second, because UCX
+    loads its modules and looks for devices. Use `await
+    asyncio.to_thread(ucxpool.Pool)`, followed by the arguments, to keep the
+    event loop running during that time."""
 
     def __init__(self, device=None, *, name="python", secret=None, **settings):
         self._channel_type = Channel
@@ -781,23 +808,25 @@ class Pool(_core.Pool):
                 f"{info['channels']} channels>")
 
     def connect(self, where, *, name=None, timeout=None):
-        """A channel to the listener at "host:port", awaited or by wait(), when
-        it is open. name is for logs and statistics; timeout is in seconds, after
-        which it ends with TimedOutError, at the latest after the setting
-        HANDSHAKE_TIMEOUT. InvalidParameterError where `where` is no such text, PeerLostError where
-        nobody listens, NotPermittedError where the secrets differ."""
+        """Connect to the listener at "host:port": await it, or call wait().
+        The result is an open channel. name is for logs and statistics. timeout
+        is in seconds, after which it raises TimedOutError; the setting
+        HANDSHAKE_TIMEOUT also limits the time. Raises InvalidParameterError if
+        `where` is not of the form "host:port", PeerLostError if no process
+        listens there, NotPermittedError if the secrets differ."""
         return Operation(
             lambda: self._connect(where, name, timeout),
             lambda limit: self._connect_wait(
                 where, name, timeout if limit is None else limit))
 
     def listen(self, where="127.0.0.1:0", handler=None):
-        """Listen at "host:port"; port 0 takes a free one (Listener.port), an
-        empty host is all addresses. handler(channel) is run as a task for each
-        peer of the running event loop, RuntimeError where there is none; without
-        one, iterate: `async for channel in pool.listen(where)`. AddressInUseError where the port is
-        taken, NotPermittedError where other machines could connect and there is
-        no secret."""
+        """Listen at "host:port". Port 0 selects a free port (see
+        Listener.port); an empty host means all addresses. If handler is given,
+        handler(channel) runs for each peer as a task of the running event
+        loop; without a running loop this raises RuntimeError. Without a
+        handler, iterate: `async for channel in pool.listen(where)`. Raises
+        AddressInUseError if the port is in use, NotPermittedError if other
+        hosts could connect and no secret is set."""
         if handler is not None:
             self._use_loop()
         listener = self._create_listener(where)
@@ -806,27 +835,28 @@ class Pool(_core.Pool):
         return listener
 
     def window(self, buffer, name="", file=None):
-        """Make a buffer known as a Window, which peers read and write by
-        themselves. It is held until the window is closed. name is for errors
-        and the log. file is the memory file (os.memfd_create(), sealed by
-        F_SEAL_SHRINK) that the buffer is a mapping of, as its descriptor or
-        with a fileno(): peers of the host map it then, in place of being copied
-        to by the system. ValueError for an empty buffer, or one that is no
-        mapping of the file, UnsupportedError for memory that the pool's GPU
-        does not reach."""
+        """Make a buffer available as a Window, which peers read and write
+        directly. The buffer is held until the window is closed. name is for
+        errors and the log. file is the memory file that the buffer maps (made
+        by os.memfd_create() and sealed with F_SEAL_SHRINK), as a descriptor or
+        an object with fileno(). Peers on the same host then map the file;
+        otherwise the kernel copies the data for them. Raises ValueError for an
+        empty buffer, or one that does not map the file, and UnsupportedError
+        for memory that the pool's GPU cannot access."""
         return self._create_window(buffer, name, file)
 
     def close(self):
-        """Close all channels, and give the memory back. Waits for peers, for
-        the setting CLOSE_TIMEOUT at most, and blocks the thread. What is under
-        way ends with CanceledError, and a recv() or accept() that waits with
-        ClosedError. Twice is allowed."""
+        """Close all channels and free the memory. Blocks the thread while it
+        waits for peers, for at most the setting CLOSE_TIMEOUT. Operations in
+        progress end with CanceledError, and waiting recv() and accept() calls
+        raise ClosedError. It may be called twice."""
         self._leave_loop()
         self._end_all()
         self._destroy()
 
     async def aclose(self):
-        """The same in another thread, while the event loop goes on."""
+        """Close the pool in another thread, while the event loop keeps
+        running."""
         if not self.closed:
             self._leave_loop()
             self._end_all()
@@ -853,8 +883,8 @@ class Pool(_core.Pool):
         return self._loop
 
     def _use_loop(self):
-        """The event loop that drives the pool: the running one, from the first
-        await on."""
+        """Return the event loop that drives the pool: the one that runs at the
+        first await."""
         running = asyncio._get_running_loop()
         if self._loop is not None:
             if self._loop is running or running is None:
@@ -874,7 +904,7 @@ class Pool(_core.Pool):
         return running
 
     def _kick(self):
-        """See to it that there is a turn soon."""
+        """Schedule a turn soon."""
         if self._loop is None or self._loop.is_closed() or self._is_due:
             return
         if self._thread == threading.get_ident():
@@ -890,14 +920,15 @@ class Pool(_core.Pool):
         events = self._progress()
         self._hand_out(events)
         self._look()
-        # Those who were told something have the next word, and what they post
-        # would only wake what is armed now.
+        # Let the tasks that were just woken run first: they may post more,
+        # which would only wake the descriptor that is armed here.
         if events or self._num_ended or (not self.closed and not self._arm()):
             self._kick()
 
     def _hand_out(self, events):
-        """Tell each of its event. What one fails with is reported, and the
-        others are told all the same: no turn tells them again."""
+        """Deliver each event. An exception in one handler is reported, and the
+        other events are still delivered: later turns do not deliver them
+        again."""
         for one, kinds in events:
             try:
                 one._on_event(kinds)
@@ -905,7 +936,7 @@ class Pool(_core.Pool):
                 self._report(one, error)
 
     def _report(self, one, error):
-        what = "a channel or listener has failed in its part of a turn"
+        what = "a channel or listener failed while it handled an event"
         if self._loop is None or self._loop.is_closed():
             logger.error("%s: %r", what, one, exc_info=error)
         else:
@@ -914,7 +945,8 @@ class Pool(_core.Pool):
                  "of": one})
 
     async def _until(self, look):
-        """What look() finds, which is asked after each turn; None: nothing."""
+        """Return the first result of look() that is not None. It is called
+        after each turn."""
         future = self._use_loop().create_future()
         found = look()
         if found is not None:
@@ -966,14 +998,16 @@ class Pool(_core.Pool):
     # --- without an event loop
 
     def _is_driven_elsewhere(self):
-        """Does an event loop of another thread move things?"""
+        """Does an event loop in another thread drive the pool?"""
         return (self._loop is not None and not self._loop.is_closed()
                 and self._thread != threading.get_ident())
 
     def _run_in_loop(self, coroutine, timeout, put_back=None):
-        """Its result, for a thread. What it finds when the thread has gone,
-        put_back() gets, in the loop."""
-        # Who is first, the result or the thread that goes, has it.
+        """Run the coroutine in the loop and return its result to this thread.
+        If this thread has given up by then, the loop passes the result to
+        put_back()."""
+        # The first to take this lock, the result or the thread that gives up,
+        # owns it.
         first = threading.Lock()
 
         async def run():
@@ -989,15 +1023,16 @@ class Pool(_core.Pool):
             if future.done() or not first.acquire(blocking=False):
                 return future.result()  # or its own error
             future.cancel()
-            raise TimedOutError(f"nothing after {timeout} s") from None
+            raise TimedOutError(f"no result after {timeout} s") from None
         except BaseException:
-            # Its own error, or a signal's handler has raised.
+            # The coroutine's own error, or an exception from a signal handler.
             if first.acquire(blocking=False):
                 future.cancel()
             raise
 
     def _wait_until(self, look, timeout, what):
-        """Progress until look() finds something; what it has found."""
+        """Progress until look() returns something other than None, and return
+        it."""
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             found = look()

@@ -12,7 +12,7 @@ class _CudaArray(Protocol):
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]: ...
 
-# NumPy's arrays have __buffer__() in its stubs from Python 3.12 on.
+# NumPy's stubs declare __buffer__() only for Python 3.12 and newer.
 class _Array(Protocol):
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
@@ -39,7 +39,7 @@ class Operation(Coroutine[Any, Any, _T_co]):
 class Transfer(Generic[_T]):
     @property
     def result(self) -> _T:
-        """What awaiting it gives, when it is done."""
+        """The value that awaiting returns, when the transfer is done."""
     def __await__(self) -> Generator[Any, None, _T]: ...
     def wait(self, timeout: float | None = None) -> _T: ...
     def cancel(self) -> None: ...
@@ -48,21 +48,21 @@ class Transfer(Generic[_T]):
     def done(self) -> bool: ...
     @property
     def status(self) -> int:
-        """0, or 1 while it is not done, or the number of what it failed with
-        (`Error.status`)."""
+        """0 if the transfer succeeded, 1 while it is in progress, or the
+        number of its error (`Error.status`)."""
     @property
     def detail(self) -> str | None:
-        """The sentence of its exception; None where it has not failed."""
+        """The text of the transfer's exception; None if it has not failed."""
     @property
     def tag(self) -> int:
-        """Of a receive: the message's tag, when it is done."""
+        """For a receive: the message's tag, when it is done."""
     @property
     def length(self) -> int:
-        """The bytes of the message, when it is done. A receive into longer
-        buffers leaves the rest as it was."""
+        """The length of the message in bytes, when the transfer is done. A
+        receive into longer buffers leaves the rest unchanged."""
     @property
     def metadata(self) -> bytes | None:
-        """Of a receive: the message's metadata, when it is done; None where it
+        """For a receive: the message's metadata, when it is done; None if it
         has none."""
     def __class_getitem__(cls, item: Any, /) -> GenericAlias: ...
 
@@ -71,32 +71,32 @@ class Pieces:
                  length: int | None = None) -> None: ...
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of pieces."""
     @property
     def length(self) -> int:
-        """The bytes of all together."""
+        """The total length in bytes."""
     @property
     def is_cuda(self) -> bool:
-        """Are they in the memory of a GPU?"""
+        """Are they in GPU memory?"""
 
 class Message:
     @property
     def channel(self) -> Channel:
-        """Where it has come from."""
+        """The channel over which the message arrived."""
     @property
     def tag(self) -> int:
-        """What its sender gave: 64 bits."""
+        """The 64-bit tag that the sender passed."""
     @property
     def length(self) -> int:
-        """Its bytes."""
+        """The length in bytes."""
     @property
     def num_buffers(self) -> int:
-        """Of how many buffers it was sent."""
+        """The number of buffers that the sender passed."""
     @property
     def lengths(self) -> tuple[int, ...]: ...
     @property
     def metadata(self) -> bytes:
-        """What its sender gave: b"" where it gave none."""
+        """The metadata that the sender passed; b"" if there is none."""
     def into(self, buffers: _Buffers,
              timeout: float | None = None) -> Transfer[None]: ...
     @overload
@@ -115,7 +115,8 @@ class Channel:
     def pool(self) -> Pool: ...
     @property
     def number(self) -> int:
-        """Its number in this pool, which no other channel of it has or had."""
+        """A number that identifies the channel in its pool and is never
+        reused."""
     @property
     def state(self) -> Literal["connecting", "open", "closed", "failed"]: ...
     @property
@@ -238,7 +239,7 @@ class Pool:
     def check(self) -> None: ...
     @property
     def is_cuda(self) -> bool:
-        """Are its blocks on a GPU?"""
+        """Are the pool's blocks on a GPU?"""
     @property
     def driven_by(self) -> asyncio.AbstractEventLoop | None: ...
     @property

@@ -119,12 +119,12 @@ class OnGpu(unittest.IsolatedAsyncioTestCase):
                              data[:7] + expected + data[42:])
             remote.close()
         with ucxpool.Pool(**SETTINGS) as host:
-            with self.assertRaisesRegex(ValueError, "pool is of the host"):
+            with self.assertRaisesRegex(ValueError, "pool is on the host"):
                 host.window(memory)
             listener = host.listen()
             channel, _ = await asyncio.gather(
                 host.connect(f"127.0.0.1:{listener.port}"), listener.accept())
-            with self.assertRaisesRegex(ValueError, "pool is of the host"):
+            with self.assertRaisesRegex(ValueError, "pool is on the host"):
                 channel.send(pieces)
 
     async def test_what_cannot_be_sent(self):

@@ -357,7 +357,7 @@ class BadInput(Pair):
             self.x.send(7)
 
     async def test_strided_and_read_only_ones(self):
-        with self.assertRaisesRegex(ValueError, "buffer 1: .*one range of"):
+        with self.assertRaisesRegex(ValueError, "buffer 1: .*contiguous"):
             self.x.send([b"", memoryview(b"abcdef")[::2]])
         with self.assertRaisesRegex(ValueError, "buffer 0: "):
             self.x.recv_into(b"constant")
@@ -388,7 +388,7 @@ class BadInput(Pair):
             self.x.send(b"", tag=2**64)
 
     async def test_timeouts_that_are_over_before_they_begin(self):
-        with self.assertRaisesRegex(ValueError, "from now on"):
+        with self.assertRaisesRegex(ValueError, "is negative"):
             self.x.send(b"", timeout=-1)
 
 
@@ -994,7 +994,7 @@ class Processes(unittest.TestCase):
                 sent.wait(10)
                 print(frames[0] == data)
             """)
-        told = "this pool is its parent process's: .*\\n"
+        told = "this pool belongs to the parent process: .*\\n"
         self.assertRegex(said, f"^({told}){{4}}0\nb'small'\nTrue\n$")
 
     def test_spawned_and_forkserver_children_have_their_own(self):
