@@ -1,5 +1,5 @@
-"""libucxpool for Python: many buffers as one message over UCX, and a heap that
-does not fragment.
+"""libucxpool for Python: sends many buffers as one message over UCX, and
+provides a heap that does not fragment.
 
 Transfers, with asyncio:
 
@@ -9,24 +9,27 @@ Transfers, with asyncio:
         message = await channel.recv()
         frames = await message.frames()
 
-and without: pool.connect("127.0.0.1:7000").wait(), and so on. A peer listens:
+Without asyncio, use wait(): pool.connect("127.0.0.1:7000").wait(), and so on.
+A peer listens:
 
     async for channel in pool.listen("127.0.0.1:7000"):
         ...
 
-Pool(device=0) has its blocks on a GPU, and takes buffers of that GPU and of
-the host. Keywords are settings, as in Pool(comm_size="256m"); those of the
-environment are UCXPOOL_*. `python -m ucxpool.info -c` lists them.
+Pool(device=0) has its blocks on a GPU, and accepts buffers on that GPU and on
+the host. Keywords are settings, as in Pool(comm_size="256m"). The
+environment's settings are UCXPOOL_*. `python -m ucxpool.info -c` lists them.
 
-As the allocator of a framework, before it allocates anything:
+To use it as the allocator of a framework, call this before the framework
+allocates anything:
 
     import ucxpool.torch;  ucxpool.torch.enable()
     import ucxpool.cupy;   ucxpool.cupy.enable()
     import ucxpool.rmm;    ucxpool.rmm.enable()
     import ucxpool.numba;  ucxpool.numba.enable()
 
-They share one pool on each device; ucxpool.heap(0) is its heap, and
-ucxpool.heap_stats(0) tells how it does. By itself, on the host:
+They share one pool on each device. ucxpool.heap(0) is its heap, and
+ucxpool.heap_stats(0) returns its statistics. A heap can also be used alone, on
+the host:
 
     with ucxpool.Heap(memory_limit="1g") as heap:
         array = numpy.frombuffer(heap.buffer(1 << 20), dtype=numpy.float32)
@@ -48,28 +51,28 @@ __all__ = [*_errors, *_POOL, "Heap", "Segment", "heap", "heap_stats",
 
 
 def heap(device=0):
-    """The heap that the frameworks share on a GPU; of the host if device is
-    None."""
+    """Return the heap that the frameworks share on a GPU, or on the host if
+    device is None."""
     return Heap.of_frameworks(device)
 
 
 def heap_stats(device=0):
-    """Its statistics, as a dict."""
+    """Return the statistics of that heap, as a dict."""
     return heap(device).stats()
 
 
 def library_path():
-    """The libucxpool.so that is loaded."""
+    """Return the path of the libucxpool.so that is loaded."""
     return _load().path
 
 
 def version():
-    """Its version; that of the package is ucxpool.__version__."""
+    """Return the library's version; the package's is ucxpool.__version__."""
     return _load().version_string().decode()
 
 
 def ucx_version():
-    """The version of the UCX that it runs on, as (1, 21, 0), and the file."""
+    """Return the version of the UCX in use, as (1, 21, 0), and its file."""
     return _load().ucx_version()
 
 
@@ -85,5 +88,6 @@ def __getattr__(name):
 
 
 def __dir__():
-    # Not _MODULES: help() would import those whose frameworks are not here.
+    # Without _MODULES: help() would import modules whose frameworks are
+    # missing.
     return sorted({*globals(), *__all__, "__version__"})

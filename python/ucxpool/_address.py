@@ -1,4 +1,4 @@
-"""Which address listeners of ucxpool.ucxx and ucxpool.nixl have."""
+"""Selects the address of the listeners of ucxpool.ucxx and ucxpool.nixl."""
 import os
 import socket
 
@@ -6,7 +6,8 @@ VARIABLE = "LIBUCXPOOL_LISTEN"
 
 
 def of_interface(name):
-    """Its IPv4 address. OSError where it has none."""
+    """Return the IPv4 address of a network interface. Raises OSError if it has
+    none."""
     import fcntl
     import struct
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
@@ -16,8 +17,8 @@ def of_interface(name):
 
 
 def chosen(named=None):
-    """The address to listen on, of the address or network interface `named`, or
-    of the variable; "" where neither is set."""
+    """Return the address to listen on: that of `named`, an address or a
+    network interface, or of the variable; "" if neither is set."""
     named = named or os.environ.get(VARIABLE, "")
     if named in (name for _, name in socket.if_nameindex()):
         return of_interface(named)
@@ -25,5 +26,5 @@ def chosen(named=None):
 
 
 def at(host, port):
-    """As the library takes it."""
+    """Return "host:port" in the library's form."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

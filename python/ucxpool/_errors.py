@@ -1,11 +1,11 @@
-"""What libucxpool says when something fails, as exceptions: one for each
-status, which is also the builtin that fits."""
+"""libucxpool's errors as exceptions. There is one class for each status, which
+is also a subclass of the builtin exception that matches it."""
 import errno as _errno
 
 
 class Error(RuntimeError):
-    """What libucxpool says: str() has what failed, on what, and what to
-    change; status is the number of ucxpool_status_t."""
+    """An error of libucxpool. str() tells what failed, on which object, and
+    what to change; status is the value of ucxpool_status_t."""
 
     status: int | None = None
 
@@ -16,22 +16,22 @@ class Error(RuntimeError):
 
 
 class InvalidParameterError(Error, ValueError):
-    """An argument or a setting is wrong."""
+    """An argument or a setting is invalid."""
     status = -1
 
 
 class OutOfMemoryError(Error, MemoryError):
-    """There is not so much memory."""
+    """There is not enough memory."""
     status = -2
 
 
 class NoBlocksError(Error, MemoryError):
-    """No block, or too few of them, is free."""
+    """There are no free blocks, or not enough of them."""
     status = -3
 
 
 class UnsupportedError(Error, NotImplementedError):
-    """Not possible with this build, this UCX or this machine."""
+    """Not supported by this build, this UCX or this machine."""
     status = -4
 
 
@@ -41,33 +41,33 @@ class InputOutputError(Error, OSError):
 
 
 class CanceledError(Error):
-    """Ended by a cancel, here or by the peer. A task that is cancelled gets
-    asyncio.CancelledError as ever."""
+    """Cancelled, by this side or by the peer. A task that is cancelled gets
+    asyncio.CancelledError as usual."""
     status = -6
 
 
 class TimedOutError(Error, TimeoutError):
-    """The deadline passed."""
+    """The timeout expired."""
     status = -7
 
 
 class PeerLostError(Error, ConnectionError):
-    """The peer died, or cannot be reached."""
+    """The peer died or cannot be reached."""
     status = -8
 
 
 class RefusedError(Error):
-    """The peer refused the message; the text has its reason."""
+    """The peer refused the message; the text contains its reason."""
     status = -9
 
 
 class TruncatedError(Error, BufferError):
-    """The message is longer than the buffers given for it."""
+    """The message is longer than the buffers that were passed for it."""
     status = -10
 
 
 class NoMessageError(Error):
-    """Nothing that matches has arrived."""
+    """No matching message has arrived."""
     status = -11
 
 
@@ -77,22 +77,22 @@ class BusyError(Error):
 
 
 class NotPermittedError(Error, PermissionError):
-    """Not allowed, or the secret is wrong."""
+    """The operation is not allowed, or the secret is wrong."""
     status = -13
 
 
 class ProtocolError(Error, ConnectionError):
-    """The peer speaks another version, or nonsense."""
+    """The peer uses another protocol version, or violated the protocol."""
     status = -14
 
 
 class ChecksumError(Error, OSError):
-    """Bytes changed on the way."""
+    """Data was corrupted in transit."""
     status = -15
 
 
 class AddressInUseError(Error, OSError):
-    """The port is taken."""
+    """The port is in use."""
     status = -16
 
     def __init__(self, detail: str, status: int | None = None) -> None:
@@ -106,7 +106,7 @@ class ClosedError(Error, ConnectionError):
 
 
 class LimitError(Error, ValueError):
-    """Over a limit of ours or of the peer's."""
+    """A limit of this side or of the peer was exceeded."""
     status = -18
 
 
@@ -123,5 +123,5 @@ _BY_STATUS = {kind.status: kind for kind in list(globals().values())
 
 
 def of_status(status, detail):
-    """The exception for a status."""
+    """Return the exception for a status."""
     return _BY_STATUS.get(status, Error)(detail, status)

@@ -8,18 +8,18 @@ from . import _library
 
 Segment = collections.namedtuple("Segment",
                                  "address length chunk chunk_size")
-Segment.__doc__ = "A range of a heap's memory that is one physical piece."
-Segment.address.__doc__ = "Where it begins."
-Segment.length.__doc__ = "Its bytes."
-Segment.chunk.__doc__ = "Where the chunk begins that it is part of."
-Segment.chunk_size.__doc__ = "The chunk's bytes."
+Segment.__doc__ = "A range of a heap's memory that lies in one physical chunk."
+Segment.address.__doc__ = "Its start address."
+Segment.length.__doc__ = "Its length in bytes."
+Segment.chunk.__doc__ = "The start address of the chunk that contains it."
+Segment.chunk_size.__doc__ = "The size of the chunk in bytes."
 
 _FORMATS = {"text": 0, "json": 1, "openmetrics": 2}
 
 
 def _handle(stream):
-    """A stream as a number: a number, None (the default stream), or an object
-    that knows its own."""
+    """Return the handle of a stream as a number. The stream is a number, None
+    (the default stream), or an object with a handle."""
     if stream is None:
         return 0
     if hasattr(stream, "__cuda_stream__"):
@@ -29,14 +29,15 @@ def _handle(stream):
     elif hasattr(stream, "ptr"):
         stream = stream.ptr
     if not isinstance(stream, int):
-        raise TypeError(f"{stream!r} is no stream: it has no "
+        raise TypeError(f"{stream!r} is not a stream: it has no "
                         "__cuda_stream__()")
-    # The legacy default stream has two names.
+    # The legacy default stream has two handles.
     return 0 if stream == 1 else stream
 
 
 def _alone(settings):
-    """The settings of a heap; without a word about blocks it has none."""
+    """Return the settings of a heap. It has no blocks unless a setting asks
+    for them."""
     settings = {key.upper(): str(value) for key, value in settings.items()}
     if not any(key in settings or "UCXPOOL_" + key in os.environ
                for key in ("COMM_SIZE", "BLOCK_SIZE", "REGION_SIZE")):
@@ -66,12 +67,13 @@ def _create(lib, device, settings):
 
 
 class DeviceBuffer:
-    """Bytes of a GPU's heap, in the order of the default stream."""
+    """Memory from a GPU's heap, allocated and freed in the order of the
+    default stream."""
 
     def __init__(self, heap, size):
         self.nbytes = size
         self.address = heap.alloc(size) if size else None
-        # The heap lives as long as what came out of it.
+        # The heap must outlive its buffers.
         weakref.finalize(self, heap._free_buffer, self.address)
 
     @property
@@ -85,19 +87,19 @@ class DeviceBuffer:
 
 
 class Heap:
-    """Memory of any size that does not fragment: of this machine
-    (Heap()), or of a GPU (Heap(0)).
+    """Allocates memory of any size without fragmentation: on the host
+    (Heap()), or on a GPU (Heap(0)).
 
-    Keywords are settings, as in Heap(memory_limit="1g");
-    `python -m ucxpool.info -c` lists them. A size is a number of bytes, or a
-    text such as "64m". Where neither they nor the environment say anything of
-    blocks (comm_size), the pool has none: it is a heap, and no channel is made
-    of it. What is asked for here is freed here: an address is a plain number.
+    Keywords are settings, as in Heap(memory_limit="1g"); `python -m
+    ucxpool.info -c` lists them. A size is a number of bytes, or a string such
+    as "64m". If neither they nor the environment configure blocks (comm_size),
+    the pool has none: it is only a heap, and cannot have channels. Addresses
+    are plain numbers; memory that was allocated here must be freed here.
     Streams are numbers, or objects of PyTorch, CuPy, RMM or cuda.core; on the
-    host they are only names.
+    host they are only labels.
 
-    The heap is a context manager, or is closed with close(): that ends all
-    that it gave out.
+    A heap is a context manager, and can be closed with close(). Closing it
+    frees all its memory.
     """
 
     def __init__(self, device=None, **settings):
@@ -110,7 +112,8 @@ class Heap:
 
     @classmethod
     def of_frameworks(cls, device=None):
-        """The heap that PyTorch, CuPy, RMM and Numba share on a device."""
+        """Return the heap that PyTorch, CuPy, RMM and Numba share on a
+        device."""
         heap = cls.__new__(cls)
         heap._lib = _library.library()
         heap.device = _library.HOST if device is None else device
@@ -135,7 +138,7 @@ class Heap:
         return self._pool
 
     def close(self):
-        """Destroy the pool, unless it is the frameworks'."""
+        """Destroy the pool, unless the frameworks use it."""
         self._pool = None
         if self._finalizer is not None:
             self._finalizer()
@@ -147,39 +150,40 @@ class Heap:
         self.close()
 
     def give_to_frameworks(self):
-        """Let PyTorch, CuPy, RMM and Numba allocate from this heap, before
-        they allocate anything on its device. It is then never destroyed."""
+        """Let PyTorch, CuPy, RMM and Numba allocate from this heap. Call it
+        before they allocate anything on its device. The heap is then never
+        destroyed."""
         self._lib.check(self._lib.framework_set_pool(self.device, self.pool))
         if self._finalizer is not None:
             self._finalizer.detach()
             self._finalizer = None
 
     def alloc(self, size, stream=None):
-        """The address of so many bytes, for work in the stream (None: the
-        default stream); OutOfMemoryError where there are not so many. It is the
-        caller's until free(), and nothing frees it otherwise but close()."""
+        """Allocate `size` bytes for work in the stream (None: the default
+        stream), and return the address. Raises OutOfMemoryError if there is
+        not enough memory. Only free() and close() free it."""
         address = ctypes.c_void_p()
         self._lib.check(self._lib.heap_alloc(
             self.pool, size, _handle(stream), ctypes.byref(address)))
         return address.value
 
     def free(self, address, stream=None):
-        """Free what alloc() gave, once the work in the stream is done that was
-        given to it before; None is allowed."""
+        """Free memory from alloc(), after the work that was submitted to the
+        stream before this call; None is allowed."""
         self._lib.check(self._lib.heap_free(self.pool, address,
                                             _handle(stream)))
 
     def buffer(self, size):
-        """So many bytes as a writable buffer, for memoryview() or
-        numpy.frombuffer(); on a GPU, as a DeviceBuffer, for cupy.asarray().
-        They are freed when nothing refers to it."""
+        """Allocate `size` bytes as a writable buffer, for memoryview() or
+        numpy.frombuffer(); on a GPU as a DeviceBuffer, for cupy.asarray().
+        They are freed when nothing refers to the buffer."""
         if self.device != _library.HOST:
             return DeviceBuffer(self, size)
         if not size:
             return (ctypes.c_ubyte * 0)()
         address = self.alloc(size)
         array = (ctypes.c_ubyte * size).from_address(address)
-        # The heap lives as long as what came out of it.
+        # The heap must outlive its buffers.
         weakref.finalize(array, Heap._free_buffer, self, address)
         return array
 
@@ -188,15 +192,15 @@ class Heap:
             self.free(address)
 
     def usable_size(self, address):
-        """How many bytes of an allocation may be used."""
+        """Return the number of usable bytes of an allocation."""
         size = ctypes.c_size_t()
         self._lib.check(self._lib.heap_usable_size(self.pool, address,
                                                    ctypes.byref(size)))
         return size.value
 
     def segments(self, address, length):
-        """The physical pieces of a range of what alloc() gave, as a list of
-        Segment."""
+        """Return the parts of an allocation's range that lie in different
+        physical chunks, as a list of Segment."""
         num, room = ctypes.c_size_t(), 0
         while True:
             found = (_library.Segment * room)()
@@ -209,21 +213,21 @@ class Heap:
                 for one in found[:num.value]]
 
     def stream_end(self, stream):
-        """Forget a stream, before it is destroyed."""
+        """Forget a stream; call it before the stream is destroyed."""
         self._lib.check(self._lib.heap_stream_end(self.pool, _handle(stream)))
 
     def trim(self, keep=0):
-        """Give free memory back until so many bytes are kept; how many were
-        given."""
+        """Release free memory until `keep` bytes are left. Returns the number
+        of released bytes."""
         released = ctypes.c_size_t()
         self._lib.check(self._lib.heap_trim(self.pool, keep,
                                             ctypes.byref(released)))
         return released.value
 
     def on_failure(self, callback):
-        """callback(size, stream) is called when an allocation is about to
-        fail. It may free memory; if it returns True, the allocation is tried
-        again. None: no callback."""
+        """Set a function that is called as callback(size, stream) before an
+        allocation fails. It may free memory; if it returns True, the
+        allocation is tried again. None removes it."""
         def call(_arg, _pool, size, stream):
             try:
                 return bool(callback(size, stream or 0))
@@ -237,8 +241,8 @@ class Heap:
         self._failure = failure  # as long as the heap may call it
 
     def stats(self):
-        """A snapshot as a dict; its keys are the names of the statistics that
-        begin with heap_, without that (<ucxpool/stats.h>)."""
+        """Return the heap's statistics as a dict. The keys are the statistics'
+        names in <ucxpool/stats.h> without the prefix heap_."""
         count = self._lib.stats_count()
         values = (ctypes.c_uint64 * count)()
         self._lib.check(self._lib.stats_read(
@@ -253,7 +257,7 @@ class Heap:
         return stats
 
     def report(self, form="text"):
-        """What ucxpool_heap_print() prints: "text", "json" or
+        """Return the report of ucxpool_heap_print(), as "text", "json" or
         "openmetrics"."""
         libc = ctypes.CDLL(None)
         libc.open_memstream.restype = ctypes.c_void_p

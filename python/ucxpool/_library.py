@@ -1,5 +1,5 @@
-"""libucxpool-framework.so, through which libucxpool's own functions are found,
-too: where it is, its functions, and its errors."""
+"""Finds and loads libucxpool-framework.so, and describes its functions and
+errors. libucxpool's own functions are found through it, too."""
 import ctypes
 import ctypes.util
 import os
@@ -53,7 +53,7 @@ _size = ctypes.c_size_t
 _out = ctypes.POINTER(ctypes.c_void_p)
 _out_size = ctypes.POINTER(ctypes.c_size_t)
 
-# Name, result, parameters. A result of ctypes.c_int is a status.
+# Name, result and parameters. A result of ctypes.c_int is a status.
 _FUNCTIONS = (
     ("error_detail", ctypes.c_char_p, ()),
     ("status_string", ctypes.c_char_p, (ctypes.c_int,)),
@@ -87,14 +87,14 @@ _FUNCTIONS = (
 
 
 def _candidates():
-    """Names to load, each with where it comes from. A name without a slash is
-    looked for as the system's loader does: LD_LIBRARY_PATH, ldconfig."""
+    """Return the names to try, each with its origin. The system's loader looks
+    up names without a slash: LD_LIBRARY_PATH, ldconfig."""
     named = os.environ.get(VARIABLE)
     if named:
         folder, file = os.path.split(named)
         if file.startswith("libucxpool.so"):
             return [(os.path.join(folder, SONAME),
-                     f"beside {named}, which the variable {VARIABLE} names")]
+                     f"next to {named}, which the variable {VARIABLE} names")]
         return [(named, f"the variable {VARIABLE}")]
     found = [(os.path.join(os.path.dirname(__file__), "lib", SONAME),
               "this package"),
@@ -107,9 +107,9 @@ def _candidates():
 
 
 def _load_ucx():
-    """Load the UCX of the wheel libucx, if there is one, before the library
-    looks for it: all that is in this process must have the same. UCX that is
-    loaded already stays."""
+    """Load the UCX of the wheel libucx, if it is installed, before the library
+    looks for UCX: everything in this process must use the same one. A UCX that
+    is already loaded is kept."""
     if os.environ.get(UCX_VARIABLE, "wheel") == "wheel":
         try:
             import libucx
@@ -119,7 +119,7 @@ def _load_ucx():
 
 
 def _load(name):
-    """Load it, and first what it needs, where that lies beside it."""
+    """Load a library, after libucxpool.so if that is in the same folder."""
     _load_ucx()
     core = os.path.join(os.path.dirname(name), CORE)
     if os.path.exists(core):
@@ -131,7 +131,7 @@ def _open():
     tried = []
     for name, origin in _candidates():
         if os.path.isabs(name) and not os.path.exists(name):
-            tried.append(f"  {name} ({origin}): not there")
+            tried.append(f"  {name} ({origin}): no such file")
             continue
         try:
             return _load(name)
@@ -143,7 +143,7 @@ def _open():
 
 
 def _file_of(function):
-    """The file in this process that has this function."""
+    """Return the file in this process that defines this function."""
     found = _Found()
     ctypes.CDLL(None).dladdr(ctypes.cast(function, ctypes.c_void_p),
                              ctypes.byref(found))
@@ -151,7 +151,7 @@ def _file_of(function):
 
 
 class Library:
-    """The library; its functions without their prefix."""
+    """The library, with its functions without their prefix."""
 
     def __init__(self):
         self._library = _open()
@@ -170,8 +170,8 @@ class Library:
             self.path = _file_of(self.framework_pool)
 
     def ucx_version(self):
-        """Of the UCX that it runs on, and the file that this is; there may be
-        others in the process."""
+        """Return the version of the UCX that the library uses, and its file.
+        The process may have loaded other copies of UCX."""
         numbers = [ctypes.c_uint() for _ in range(3)]
         function = self._library.ucp_get_version
         function.restype = None
@@ -179,7 +179,7 @@ class Library:
         return tuple(one.value for one in numbers), _file_of(function)
 
     def error(self, status):
-        """What the last call in this thread said."""
+        """Return the error of the last call in this thread."""
         detail = self.error_detail().decode(errors="replace")
         core = sys.modules.get("ucxpool._core")
         if core is not None:
@@ -192,7 +192,7 @@ class Library:
             raise self.error(status)
 
     def address_of(self, name):
-        """The address of a function, for who calls it without Python."""
+        """Return the address of a function, for callers in C."""
         function = getattr(self._library, "ucxpool_" + name)
         return ctypes.cast(function, ctypes.c_void_p).value
 
@@ -201,7 +201,7 @@ _loaded = None
 
 
 def library():
-    """Load it, once."""
+    """Load the library once, and return it."""
     global _loaded
     if _loaded is None:
         _loaded = Library()

@@ -1,8 +1,8 @@
 /*
- * What the library logs, until a thread that has the GIL takes it. The library
- * may hold a lock when it logs, and a thread that has the GIL may wait for that
- * lock: so nothing here waits, neither for the GIL nor for a lock of its own,
- * which a fork() might catch.
+ * Keeps the library's log messages until a thread with the GIL takes them. The
+ * library may hold a lock when it logs, and a thread with the GIL may wait for
+ * that lock. So nothing here waits for the GIL, or for a lock of its own, which
+ * could be held during a fork().
  */
 #ifndef UCXPOOL_PYTHON_LOG_H
 #define UCXPOOL_PYTHON_LOG_H
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Messages that are kept at one time; those that come then are counted. */
+/* At most this many messages are kept; further ones are only counted. */
 #define LOG_MAX_KEPT 1000
 
 typedef struct log_entry {
@@ -58,7 +58,7 @@ static int log_has_some(void)
     return __atomic_load_n(&log_newest, __ATOMIC_RELAXED) != NULL;
 }
 
-/* Take all, the oldest first; to be freed one by one. */
+/* Take all messages, oldest first. The caller frees each of them. */
 static log_entry_t *log_take(void)
 {
     log_entry_t *newest =
@@ -76,7 +76,7 @@ static log_entry_t *log_take(void)
     return oldest;
 }
 
-/* How many were lost since this was asked last. */
+/* The number of messages lost since the last call. */
 static unsigned log_take_num_lost(void)
 {
     return __atomic_exchange_n(&log_num_lost, 0, __ATOMIC_RELAXED);

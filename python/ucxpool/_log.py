@@ -1,4 +1,4 @@
-"""What the library logs, through `logging`."""
+"""Passes the library's log messages to `logging`."""
 import logging
 import os
 import sys
@@ -7,11 +7,11 @@ import time
 
 logger = logging.getLogger("ucxpool")
 
-# Where the variable is set, it is as in a program in C: lines on stderr, of
-# that level.
+# With this variable set, the library logs as in a C program: lines on stderr,
+# at that level.
 IS_USED = "UCXPOOL_LOG_LEVEL" not in os.environ
 
-# By ucxpool_log_level_t. There is no name for the last, "trace", in logging.
+# Indexed by ucxpool_log_level_t. logging has no name for the last, "trace".
 _LEVELS = (logging.CRITICAL, logging.ERROR, logging.WARNING, logging.INFO,
            logging.DEBUG, 5)
 _WORDS = ("none", "error", "warn", "info", "debug", "trace")
@@ -21,7 +21,8 @@ _telling = set()
 
 
 def level():
-    """The last level that the logger is enabled for, as the library's."""
+    """Return the library's level for the lowest level that the logger has
+    enabled."""
     number = 0
     while (number + 1 < len(_LEVELS)
            and logger.isEnabledFor(_LEVELS[number + 1])):
@@ -30,30 +31,30 @@ def level():
 
 
 def level_word():
-    """The same as the setting LOG_LEVEL takes it."""
+    """Return the same level in the form of the setting LOG_LEVEL."""
     return _WORDS[level()]
 
 
 def tell(take):
-    """Log what take() returns: messages, each a level, a time and a text, and
-    how many were lost."""
+    """Log what take() returns: a list of (level, time, text), and the number
+    of lost messages."""
     me = threading.get_ident()
     if me in _telling:
-        return  # a handler uses the library: later
+        return  # a log handler uses the library: log it later
     _telling.add(me)
     try:
         messages, num_lost = take()
         for message in messages:
             _log(*message)
         if num_lost:
-            _log(2, time.time(), f"{num_lost} messages more, which are lost")
+            _log(2, time.time(), f"{num_lost} more messages were lost")
     finally:
         _telling.remove(me)
 
 
 def forget(take):
-    """In a forked child: what is there is its parent's to tell, and none of
-    its threads is telling."""
+    """Discard the messages in a forked child: its parent logs them. No thread
+    of the child is in tell()."""
     take()
     _telling.clear()
 
@@ -67,5 +68,5 @@ def _log(number, when, text):
     record.msecs = int(when % 1 * 1000) + 0.0
     try:
         logger.handle(record)
-    except Exception as error:  # of a filter, or of a careless handler
+    except Exception as error:  # from a filter or a log handler
         sys.excepthook(type(error), error, error.__traceback__)

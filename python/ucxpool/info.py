@@ -1,6 +1,6 @@
-"""ucxpool_info - what this package runs on, and its settings; also as
-`python -m ucxpool.info`. The library's own program of this name, which a wheel does
-not have, prints a longer report."""
+"""ucxpool_info prints the versions and files that this package uses, and its
+settings; also as `python -m ucxpool.info`. The library has a program of the
+same name with a longer report, which a wheel does not contain."""
 import argparse
 import ctypes
 
@@ -8,12 +8,12 @@ import ucxpool
 
 from ._library import library
 
-# What ucxpool_config_print() prints: values, meanings, defaults, sources.
+# Flags of ucxpool_config_print(): values, meanings, defaults and sources.
 PRINT_ALL = 0xf
 
 
 def print_settings():
-    """Each setting with its value, its default and its meaning."""
+    """Print each setting with its value, default and meaning."""
     lib = library()
     config = ctypes.c_void_p()
     lib.check(lib.config_read(ctypes.byref(config)))
@@ -27,7 +27,8 @@ def print_settings():
 
 
 def report():
-    """Versions, files, and a pool that is made for this."""
+    """Return versions, files, and properties of a pool created for this
+    report."""
     numbers, ucx = ucxpool.ucx_version()
     told = {"package": ucxpool.__version__,
             "library": f"{ucxpool.version()}, {ucxpool.library_path()}",
@@ -41,7 +42,8 @@ def report():
 
 def main():
     parser = argparse.ArgumentParser(
-        prog="ucxpool_info", description="What ucxpool runs on.")
+        prog="ucxpool_info",
+        description="Print the versions and files that ucxpool uses.")
     parser.add_argument("-c", "--config", action="store_true",
                         help="print each setting with its value, its default "
                         "and its meaning")
