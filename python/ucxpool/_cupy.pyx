@@ -1,10 +1,10 @@
 # cython: language_level=3, binding=False, embedsignature=False, auto_pickle=False
-"""What CuPy calls for memory: the functions of its current stream, found without
-Python, since that would take longer than the allocation itself."""
+"""CuPy's memory functions for its current stream. The stream is looked up
+without Python, which would take longer than the allocation itself."""
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
 from libc.stdint cimport intptr_t
 
-# How CuPy declares cupy_backends.cuda.stream.get_current_stream_ptr().
+# CuPy's declaration of cupy_backends.cuda.stream.get_current_stream_ptr().
 cdef const char *CURRENT = "intptr_t (void)"
 
 ctypedef intptr_t (*current_t)() except? -1
@@ -14,8 +14,9 @@ cdef class Malloc:
     """malloc(size) for cupy.cuda.set_allocator().
 
     current      the capsule of CuPy's C function for the current stream
-    add(handle)  called once for each stream: its CFunctionAllocator.malloc
-    retry(size)  called where that gave no memory"""
+    add(handle)  called once for each stream; returns the malloc() of its
+                 CFunctionAllocator
+    retry(size)  called when malloc() returned no memory"""
     cdef current_t _current
     cdef dict _mallocs
     cdef object _add
@@ -25,8 +26,8 @@ cdef class Malloc:
 
     def __init__(self, current, add, retry):
         if not PyCapsule_IsValid(current, CURRENT):
-            raise TypeError("the function for the current stream is declared "
-                            "otherwise than this package knows it")
+            raise TypeError("this version of CuPy declares its function for "
+                            "the current stream differently")
         self._current = <current_t>PyCapsule_GetPointer(current, CURRENT)
         self._mallocs = {}
         self._add = add
@@ -52,6 +53,7 @@ cdef class Malloc:
         return 0
 
     def forget(self, handle):
-        """A stream is gone; another one may get its handle."""
+        """Forget a stream that was destroyed; another stream may get its
+        handle."""
         self._mallocs.pop(handle, None)
         self._last_malloc = None

@@ -1,12 +1,12 @@
-"""CuPy on libucxpool's heap.
+"""Makes CuPy use libucxpool's heap.
 
     import ucxpool.cupy
     ucxpool.cupy.enable()
 
 Memory is allocated for CuPy's current stream, and freed in that stream when
-the array goes, as CuPy's own pool does it. CuPy's streams are kept alive while
-memory may be theirs; a stream of somebody else's (ExternalStream) must be named
-to ucxpool.cupy.stream_end() before it is destroyed.
+the array is deleted, as in CuPy's own pool. CuPy's streams are kept alive
+while their memory may be in use. For a stream that CuPy did not create
+(ExternalStream), call ucxpool.cupy.stream_end() before it is destroyed.
 """
 import ctypes
 import gc
@@ -23,16 +23,16 @@ from ._library import library
 
 __all__ = ["Allocator", "disable", "enable", "stream_end"]
 
-# The legacy default stream by both names.
+# Both handles of the legacy default stream.
 _DEFAULT = (0, 1)
 _PER_THREAD = 2
-# Streams that are kept before those are looked for that only we keep.
+# The number of streams from which on unused ones are searched for.
 _MANY = 32
 
 
 class _Entry:
-    """The functions of one stream: C calls them with the address of a variable
-    that holds it."""
+    """The functions of one stream. C code calls them with the address of a
+    variable that contains the stream."""
 
     def __init__(self, stream):
         lib = library()
@@ -44,7 +44,8 @@ class _Entry:
 
 
 def _current_function():
-    """CuPy's C function for the handle of the current stream, or None."""
+    """Return CuPy's C function for the handle of the current stream, or
+    None."""
     try:
         from cupy_backends.cuda import stream
         return stream.__pyx_capi__["get_current_stream_ptr"]
@@ -53,8 +54,8 @@ def _current_function():
 
 
 class _Malloc:
-    """ucxpool._cupy.Malloc in Python: for a package that was not built, and for
-    versions of CuPy that declare their function otherwise."""
+    """ucxpool._cupy.Malloc in Python: for a package without the extension, and
+    for versions of CuPy that declare their function differently."""
 
     def __init__(self, add, retry):
         mallocs = {}
@@ -84,13 +85,13 @@ def _make_malloc(add, retry):
 
 
 class Allocator:
-    """For cupy.cuda.set_allocator(Allocator().malloc)."""
+    """An allocator for cupy.cuda.set_allocator(Allocator().malloc)."""
 
     def __init__(self):
         self._entries = {}
         self._many = _MANY
         self._lock = threading.Lock()
-        # Memory that is freed late reads its variable: they stay.
+        # Never deleted: memory that is freed late still reads its variable.
         self._variables = []
         self._malloc = _make_malloc(
             lambda handle: self._add(cupy.cuda.get_current_stream()).malloc,
@@ -100,8 +101,9 @@ class Allocator:
     def _add(self, stream):
         if stream.ptr == _PER_THREAD:
             raise ValueError(
-                "per-thread default streams name another stream in each "
-                "thread: unset CUPY_CUDA_PER_THREAD_DEFAULT_STREAM, and use "
+                "per-thread default streams are not supported: their handle "
+                "means another stream in each thread; unset "
+                "CUPY_CUDA_PER_THREAD_DEFAULT_STREAM, and use "
                 "cupy.cuda.Stream()")
         with self._lock:
             if len(self._entries) >= self._many:
@@ -114,8 +116,8 @@ class Allocator:
             return entry
 
     def _retry(self, size):
-        """As CuPy's pool does: arrays that only the collector frees may hold
-        memory."""
+        """Collect garbage and try again, as CuPy's pool does: unreachable
+        arrays may hold memory."""
         entry = self._add(cupy.cuda.get_current_stream())
         gc.collect()
         memory = entry.malloc(size)
@@ -124,7 +126,7 @@ class Allocator:
         device = cupy.cuda.Device().id
         heap = Heap.of_frameworks(device)
         try:
-            # Once more, for the reason.
+            # Try again, to get the reason.
             address = heap.alloc(size, entry.variable.value)
         except OutOfMemoryError as reason:
             stats = heap.stats()
@@ -134,9 +136,9 @@ class Allocator:
         return self.malloc(size)
 
     def _sweep(self):
-        """Let go of streams that nobody else keeps."""
+        """Release streams that only this allocator references."""
         for handle, entry in list(self._entries.items()):
-            # One reference is the entry's, one the call's.
+            # One reference belongs to the entry, one to this call.
             if handle not in _DEFAULT and sys.getrefcount(entry.stream) == 2:
                 self._end(handle, entry)
 
@@ -146,13 +148,14 @@ class Allocator:
             cupy.cuda.runtime.getDeviceCount())
         for device in devices:
             Heap.of_frameworks(device).stream_end(handle)
-        # All its work is done: what is freed later needs no order of its.
+        # All of the stream's work is done, so memory freed later needs no
+        # ordering.
         entry.variable.value = 0
         self._malloc.forget(handle)
         del self._entries[handle]
 
     def stream_end(self, stream):
-        """Forget a stream, before it is destroyed; waits for its work."""
+        """Forget a stream before it is destroyed. Waits for its work."""
         with self._lock:
             entry = self._entries.get(stream.ptr)
             if entry is not None and stream.ptr not in _DEFAULT:
@@ -164,8 +167,7 @@ _before = None
 
 
 def enable():
-    """Let CuPy allocate from the heap. What it has allocated by now stays
-    where it is."""
+    """Let CuPy allocate from the heap. Earlier allocations are not moved."""
     global _enabled, _before
     if _enabled is None:
         _before = cupy.cuda.get_allocator()
@@ -175,12 +177,12 @@ def enable():
 
 
 def disable():
-    """Give CuPy the allocator back that it had."""
+    """Restore CuPy's previous allocator."""
     if _enabled is not None:
         cupy.cuda.set_allocator(_before)
 
 
 def stream_end(stream):
-    """Call this before a stream that is not CuPy's own is destroyed."""
+    """Call this before a stream that CuPy did not create is destroyed."""
     if _enabled is not None:
         _enabled.stream_end(stream)

@@ -1,13 +1,14 @@
-"""Numba on libucxpool's heap: an External Memory Management plugin.
+"""Makes Numba use libucxpool's heap: an External Memory Management plugin.
 
     import ucxpool.numba
     ucxpool.numba.enable()
 
-or, without a line of code, NUMBA_CUDA_MEMORY_MANAGER=ucxpool.numba.
+or, without changing the program, NUMBA_CUDA_MEMORY_MANAGER=ucxpool.numba.
 
-Numba tells an allocator no stream. So what is freed waits until the GPU has
-done all that it was given, as with Numba's own allocator, and like that one,
-several at a time (NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT, _RATIO).
+Numba does not pass a stream to an allocator. So freed memory is reused only
+after the GPU has finished all earlier work, as with Numba's own allocator.
+Also like there, memory is freed in batches
+(NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT, _RATIO).
 """
 import ctypes
 import weakref
@@ -23,7 +24,7 @@ __all__ = ["Manager", "enable"]
 
 
 def _finalizer(manager, address, size):
-    """The manager may be gone when a pointer is."""
+    """Return a finalizer that keeps no reference to the manager."""
     reference = weakref.ref(manager)
 
     def finalize():
@@ -35,7 +36,7 @@ def _finalizer(manager, address, size):
 
 
 class Manager(HostOnlyCUDAMemoryManager):
-    """For numba.cuda.set_memory_manager()."""
+    """The plugin, for numba.cuda.set_memory_manager()."""
 
     def _heap(self):
         return Heap.of_frameworks(self.context.device.id)
@@ -44,13 +45,13 @@ class Manager(HostOnlyCUDAMemoryManager):
         heap = self._heap()
         stats = heap.stats()
         if stats["limit"] == 0:
-            # A heap knows its limit from its first allocation on.
+            # A heap has no limit before its first allocation.
             heap.free(heap.alloc(1))
             stats = heap.stats()
         return stats
 
     def initialize(self):
-        # Numba lets a share of this wait to be freed.
+        # Numba delays freeing up to a fraction of this.
         self.deallocations.memory_capacity = self._stats()["limit"]
 
     def memalloc(self, size):
@@ -68,7 +69,7 @@ class Manager(HostOnlyCUDAMemoryManager):
         self.deallocations.add_item(self._free, address, size)
 
     def _free(self, address):
-        # In which streams it was used, nobody has told.
+        # The streams that used this memory are unknown.
         self.context.synchronize()
         self._heap().free(address)
 
@@ -79,15 +80,15 @@ class Manager(HostOnlyCUDAMemoryManager):
 
     def get_ipc_handle(self, memory):
         raise NotImplementedError(
-            "memory of libucxpool's heap has no CUDA IPC handle: it is virtual "
-            "memory, which the driver refuses them; send it with libucxpool")
+            "memory of libucxpool's heap has no CUDA IPC handle: the driver "
+            "supports none for virtual memory; send it with libucxpool")
 
     @property
     def interface_version(self):
         return 1
 
 
-# What the variable NUMBA_CUDA_MEMORY_MANAGER looks for.
+# The variable NUMBA_CUDA_MEMORY_MANAGER requires this name.
 _numba_memory_manager = Manager
 
 

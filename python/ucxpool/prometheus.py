@@ -3,8 +3,8 @@
     from prometheus_client import REGISTRY
     REGISTRY.register(ucxpool.prometheus.Collector(pool))
 
-Each is a metric ucxpool_NAME with the pool's name as its label, as
-ucxpool_stats_print() writes them in the OpenMetrics form.
+Each statistic is a metric ucxpool_NAME with the pool's name as its label, the
+same as in the OpenMetrics output of ucxpool_stats_print().
 """
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
@@ -12,14 +12,14 @@ from ._pool import _core
 
 
 class Collector:
-    """Of some pools, which may be added to `pools`; closed ones are left
-    out."""
+    """Collects the statistics of some pools. More pools may be added to
+    `pools`; closed pools are skipped."""
 
     def __init__(self, *pools):
         self.pools = list(pools)
 
     def collect(self):
-        """For prometheus_client: its families of metrics."""
+        """Yield the metric families for prometheus_client."""
         families = {
             name: (CounterMetricFamily if kind == "counter"
                    else GaugeMetricFamily)("ucxpool_" + name, text,

@@ -1,9 +1,10 @@
-"""RMM on libucxpool's heap, and with it cuDF, cuML and all that asks RMM.
+"""Makes RMM use libucxpool's heap, and with it cuDF, cuML and everything else
+that allocates through RMM.
 
     import ucxpool.rmm
-    ucxpool.rmm.enable()                    # of the current device, or:
+    ucxpool.rmm.enable()                    # for the current device, or:
 
-    resource = ucxpool.rmm.resource()       # below adaptors of RMM's
+    resource = ucxpool.rmm.resource()       # as upstream of RMM's adaptors
 """
 import rmm
 
@@ -19,14 +20,14 @@ def _current_device():
 
 
 def resource(device=None):
-    """A memory resource of a device, the current one if None."""
+    """Return a memory resource for a device (None: the current device)."""
     if not hasattr(rmm.pylibrmm.stream.Stream, "__cuda_stream__"):
-        raise RuntimeError(f"RMM {rmm.__version__} does not tell the stream "
-                           "of an allocation; 25.02 and later do")
+        raise RuntimeError(f"RMM {rmm.__version__} does not pass the stream "
+                           "of an allocation; use RMM 25.02 or later")
     if device is None:
         device = _current_device()
     heap = Heap.of_frameworks(device)
-    # Shorter ways to the same heap than its own methods; they raise nothing.
+    # These are faster than the heap's own methods, but do not raise errors.
     alloc, free = library().torch_alloc, library().torch_free
 
     def allocate(size, stream):
@@ -42,7 +43,7 @@ def resource(device=None):
 
 
 def enable(device=None):
-    """Make it RMM's resource of a device, the current one if None."""
+    """Set RMM's resource for a device (None: the current device)."""
     made = resource(device)
     if device is None:
         rmm.mr.set_current_device_resource(made)

@@ -1,18 +1,19 @@
-"""PyTorch on libucxpool's heap.
+"""Makes PyTorch use libucxpool's heap.
 
     import ucxpool.torch
-    ucxpool.torch.enable()                  # all of PyTorch, or:
+    ucxpool.torch.enable()                  # for all of PyTorch, or:
 
     with torch.cuda.use_mem_pool(ucxpool.torch.mem_pool()):
-        ...                                 # what is allocated in here
+        ...                                 # for allocations in this block
 
-enable() replaces PyTorch's caching allocator. PyTorch then has no statistics of
-its own; memory_allocated() and memory_reserved() here take the place of
-torch.cuda's. When memory runs out, it raises RuntimeError with "CUDA out of
-memory" in it, not torch.OutOfMemoryError, which an allocator cannot raise. CUDA
+enable() replaces PyTorch's caching allocator. PyTorch then has no statistics
+of its own: use memory_allocated() and memory_reserved() from here instead of
+torch.cuda's. When memory runs out, PyTorch raises RuntimeError with "CUDA out
+of memory" in its text; an allocator cannot raise torch.OutOfMemoryError. CUDA
 graphs are refused.
 
-With a MemPool, PyTorch's allocator stays, and takes its segments from the heap.
+With a MemPool, PyTorch keeps its own allocator, which takes its segments from
+the heap.
 """
 import torch
 from torch.cuda.memory import CUDAPluggableAllocator, change_current_allocator
@@ -23,13 +24,13 @@ from ._library import library
 __all__ = ["allocator", "enable", "mem_pool", "memory_allocated",
            "memory_reserved"]
 
-# PyTorch calls these without holding on to them.
+# PyTorch calls these without holding a reference to them.
 _kept = []
 
 
 def allocator(*, throws=False):
-    """A CUDAPluggableAllocator. throws: for an allocator that replaces
-    PyTorch's own, which looks at no NULL."""
+    """Return a CUDAPluggableAllocator. Set throws for an allocator that
+    replaces PyTorch's own, because PyTorch does not check that for NULL."""
     lib = library()
     alloc = "ucxpool_torch_alloc_or_throw" if throws else "ucxpool_torch_alloc"
     made = CUDAPluggableAllocator(lib.path, alloc, "ucxpool_torch_free")
@@ -39,9 +40,9 @@ def allocator(*, throws=False):
         hooks.set_reset_fn(lib.address_of("torch_empty_cache"))
     except AttributeError as error:
         raise RuntimeError(
-            f"PyTorch {torch.__version__} cannot tell an allocator of streams "
-            "that use its memory, so it would be reused too early; 2.1 and "
-            "later can") from error
+            f"PyTorch {torch.__version__} does not tell an allocator which "
+            "streams use its memory, so memory would be reused too early; use "
+            "PyTorch 2.1 or later") from error
     if throws and hasattr(hooks, "set_begin_allocate_to_pool"):
         hooks.set_begin_allocate_to_pool(
             lib.address_of("torch_refuse_graph"))
@@ -51,23 +52,23 @@ def allocator(*, throws=False):
 
 def enable():
     """Let PyTorch allocate all GPU memory from the heap. Call it before
-    anything is on a GPU."""
+    PyTorch allocates GPU memory."""
     made = allocator(throws=True)
     try:
         change_current_allocator(made)
     except RuntimeError as error:
         raise RuntimeError(
-            "PyTorch has used its own allocator by now: call "
-            "ucxpool.torch.enable() before anything touches a GPU") from error
+            "PyTorch has already used its own allocator: call "
+            "ucxpool.torch.enable() before anything uses a GPU") from error
     return made
 
 
 def mem_pool(**options):
-    """A torch.cuda.MemPool whose segments are the heap's. Options are
-    MemPool's own."""
+    """Return a torch.cuda.MemPool that takes its segments from the heap. The
+    options are those of MemPool."""
     if not hasattr(torch.cuda, "MemPool"):
         raise RuntimeError(f"PyTorch {torch.__version__} has no "
-                           "torch.cuda.MemPool; 2.5 and later have")
+                           "torch.cuda.MemPool; use PyTorch 2.5 or later")
     return torch.cuda.MemPool(allocator().allocator(), **options)
 
 
@@ -82,10 +83,11 @@ def _stats(device):
 
 
 def memory_allocated(device=None):
-    """Bytes in live tensors, as torch.cuda.memory_allocated()."""
+    """Return the bytes in live tensors, like torch.cuda.memory_allocated()."""
     return _stats(device)["live"]
 
 
 def memory_reserved(device=None):
-    """Bytes that the heap holds, as torch.cuda.memory_reserved()."""
+    """Return the bytes that the heap holds, like
+    torch.cuda.memory_reserved()."""
     return _stats(device)["reserved"]
