@@ -1,5 +1,5 @@
-"""What an agent of ucxpool.nixl is made of: memory by its addresses, the pools of
-this process, and the peers with their windows."""
+"""The parts of an agent of ucxpool.nixl: registered memory by address, the
+pools of this process, and the peers with their windows."""
 import ctypes
 import json
 import logging
@@ -18,24 +18,26 @@ from ._pool import Pool, _core
 
 _log = logging.getLogger("ucxpool.nixl")
 
-# What messages between agents are, by their tags.
+# The tags of messages between agents.
 HELLO, NOTIFY, METADATA, FETCH, FORGET = range(1, 6)
 HOST = -1
 MAGIC = b"ucxpool.nixl 1 "
-# A notification up to this length travels with its message's descriptor.
+# A notification up to this length is sent as the metadata of its message.
 SHORT_NOTE = 1024
-# Channels that a notification is sent on, one after the other, before it is
-# given up.
+# A notification is sent on this many channels, one after the other, before it
+# is given up.
 MAX_TRIES = 3
-# Lists for a GPU of so many entries are looked up in parts, while it copies those
-# before: first FIRST_BYTES, which it copies for 0.2 ms, then NEXT_PART entries,
-# which take less to look up, and each time PART_GROWTH times as many.
+# A GPU's list of at least PARTED_MIN entries is looked up in parts, while the
+# GPU copies the previous part. The first part has FIRST_BYTES, which take 0.2
+# ms to copy. The next has NEXT_PART entries, which take less time to look up,
+# and each later one has PART_GROWTH times as many.
 PARTED_MIN = 16384
 FIRST_BYTES = 64 << 20
 FIRST_MIN, FIRST_MAX = 1024, 16384
 NEXT_PART = 65536
 PART_GROWTH = 4
-# Lists from so many entries on a GPU reads itself, from memory that it reaches.
+# A GPU itself reads lists of at least this many entries, from memory that it
+# can access.
 LIST_MIN = 4096
 
 
@@ -43,7 +45,7 @@ LIST_MIN = 4096
 
 @dataclass(eq=False)
 class Region:
-    """Registered memory, here or at a peer."""
+    """Registered memory, of this agent or of a peer."""
     kind: str
     device: int  # HOST, or the number of the GPU
     start: int
@@ -57,13 +59,13 @@ class Region:
 
 
 def device_of(kind, number):
-    """NIXL numbers the host's memory, too."""
+    """NIXL also numbers host memory."""
     return HOST if kind == "DRAM" else int(number)
 
 
 class Regions:
-    """Regions by their addresses, which are unique in a process, also those of
-    several GPUs."""
+    """Regions by address. Addresses are unique in a process, also across
+    GPUs."""
 
     def __init__(self):
         self._all = []
@@ -95,8 +97,8 @@ class Regions:
         return self._tables[kind]
 
     def find(self, kind, rows):
-        """The regions, and for each row the number of its own, or one number
-        for all. LookupError for a row that is in none."""
+        """Return the regions, and for each row the index of its region, or one
+        index for all. Raises LookupError for a row that is in no region."""
         regions, starts, ends = self._table(kind)
         first = rows[:, 0]
         last = first + rows[:, 1]
@@ -112,7 +114,7 @@ class Regions:
 
     @staticmethod
     def _find_longer(first, last, numbers, missing, starts, ends):
-        """A region may lie in another, longer one."""
+        """Find rows that are in a longer region around the nearest one."""
         for number in range(len(starts)):
             fits = missing & (first >= starts[number]) & (last <= ends[number])
             numbers[fits] = number
@@ -129,7 +131,7 @@ class _OnGpu:
 
 
 def buffer_at(region):
-    """Memory that its owner keeps, as a buffer."""
+    """Return the memory of a region as a buffer; the caller keeps it alive."""
     if region.kind == "DRAM":
         return (ctypes.c_char * region.length).from_address(region.start)
     return _OnGpu(region.start, region.length)
@@ -138,7 +140,7 @@ def buffer_at(region):
 # --- this process -------------------------------------------------------------
 
 class Side:
-    """A pool, of the host or of one GPU, where peers connect."""
+    """A pool, of the host or of one GPU, to which peers connect."""
 
     def __init__(self, device, host, told):
         self.device = device
@@ -151,7 +153,7 @@ class Side:
         self._thread = None
 
     def start(self):
-        """Progress in a thread, as long as there is an agent."""
+        """Make progress in a thread, as long as the agent exists."""
         if self._thread is None:
             self._thread = threading.Thread(
                 target=self._drive, args=(self.pool, self._stop, self._told,
@@ -170,7 +172,7 @@ class Side:
             del call, side
 
     def accepted(self):
-        """Peers that are new."""
+        """Return the channels of new peers."""
         found = []
         for listener in self.listeners:
             while listener._accepted:
@@ -179,7 +181,7 @@ class Side:
         return found
 
     def close(self):
-        """Twice is allowed."""
+        """Stop the thread and close the pool. It may be called twice."""
         if self.pool.closed:
             return
         self._stop.set()
@@ -192,7 +194,7 @@ class Side:
 # --- peers --------------------------------------------------------------------
 
 def write_metadata(name, identity, sides, regions, are_all):
-    """What a peer must know, as bytes."""
+    """Return what a peer must know, as bytes."""
     return MAGIC + json.dumps({
         "name": name, "identity": identity, "all": are_all,
         "sides": {str(side.device): side.address for side in sides},
@@ -201,10 +203,10 @@ def write_metadata(name, identity, sides, regions, are_all):
 
 
 def read_metadata(metadata):
-    """The same, read. ValueError for anything else."""
+    """Parse metadata. Raises ValueError if it is invalid."""
     metadata = bytes(metadata)
     if not metadata.startswith(MAGIC):
-        raise ValueError("this is no metadata of an agent of ucxpool.nixl")
+        raise ValueError("this is not metadata of a ucxpool.nixl agent")
     try:
         told = json.loads(metadata[len(MAGIC):])
         name, identity = str(told["name"]), str(told["identity"])
@@ -214,10 +216,10 @@ def read_metadata(metadata):
                           bytes.fromhex(blob))
                    for kind, device, start, length, blob in told["regions"]]
         if HOST not in sides:
-            raise ValueError("there is no pool of the host")
+            raise ValueError("it has no pool on the host")
         if any(one.device not in sides or one.start < 0 or one.length < 1
                or one.start + one.length >= 2**64 for one in regions):
-            raise ValueError("a region is of no memory")
+            raise ValueError("a region has an invalid device or range")
     except (AttributeError, KeyError, OverflowError, RecursionError,
             TypeError, ValueError) as error:
         raise ValueError(f"damaged metadata: {error}") from None
@@ -226,7 +228,7 @@ def read_metadata(metadata):
 
 @dataclass(eq=False)
 class Note:
-    """A notification that is under way."""
+    """A notification that is being sent."""
     text: bytes
     request: Any = None
     num_tries: int = 0
@@ -234,8 +236,8 @@ class Note:
 
 class Peer:
     """A remote agent: its channels, made when they are needed, the
-    notifications that are on their way to it, and what of its memory is
-    imported. Any thread may use it."""
+    notifications that are being sent to it, and its imported memory. Any
+    thread may use it."""
 
     def __init__(self, name, identity, own_name):
         self.name = name
@@ -251,7 +253,7 @@ class Peer:
         self._lock = threading.RLock()
 
     def learn(self, sides, regions, are_all):
-        """What new metadata tell."""
+        """Update the peer from new metadata."""
         self.sides.update(sides)
         keys = {one.key() for one in regions}
         if are_all:
@@ -264,7 +266,7 @@ class Peer:
             self.regions.add(region)
 
     def channel(self, side, device):
-        """From a pool of ours to one of its."""
+        """Return the channel from a local pool to a pool of the peer."""
         key = (side.device, device)
         with self._lock:
             channel = self._channels.get(key)
@@ -276,7 +278,7 @@ class Peer:
             return channel
 
     def notify(self, side, text):
-        """Send a notification, which resend() follows until it is sent."""
+        """Send a notification. resend() retries it until it is sent."""
         with self._lock:
             self.resend(side)
             self._post(side, Note(text), "")
@@ -288,7 +290,7 @@ class Peer:
         return channel.send(text, tag=NOTIFY)
 
     def resend(self, side):
-        """Send notifications again whose channel has failed."""
+        """Send the notifications again whose channel has failed."""
         with self._lock:
             ended = [one for one in self._notes if one.request.done]
             self._notes = [one for one in self._notes if one not in ended]
@@ -297,7 +299,8 @@ class Peer:
                     self._post(side, note, note.request.detail)
 
     def _post(self, side, note, reason):
-        """Try once more; reason is why the last try has failed."""
+        """Try to send a notification again. reason is why the last attempt
+        failed."""
         while note.num_tries < MAX_TRIES and not side.pool.closed:
             note.num_tries += 1
             try:
@@ -307,25 +310,26 @@ class Peer:
             except Error as error:
                 reason = str(error)
         if not side.pool.closed:
-            _log.error("a notification to %s was not sent: %s", self.name,
+            _log.error("cannot send a notification to %s: %s", self.name,
                        reason)
         self._failed.append(reason)
 
     def is_connecting(self, side):
-        """Is a notification under way to a peer that has not answered yet?"""
+        """Is a notification waiting for a peer that has not answered yet?"""
         with self._lock:
             self.resend(side)
             return (bool(self._notes) and not side.pool.closed and
                     self.channel(side, HOST).state == "connecting")
 
     def take_failed(self):
-        """Why notifications were given up, for each of them."""
+        """Return the reason for each notification that was given up, and clear
+        them."""
         with self._lock:
             failed, self._failed = self._failed, []
             return failed
 
     def window(self, side, region):
-        """A region of its, for a pool of ours."""
+        """Return a region of the peer as a window, for a local pool."""
         with self._lock:
             channel = self.channel(side, region.device)
             key = (side.device, region.blob)
@@ -347,7 +351,7 @@ class Peer:
 
 
 class Inbox:
-    """What comes over one channel, in the order in which it was sent."""
+    """The messages of one channel, in the order in which they were sent."""
 
     def __init__(self):
         self.name = None
@@ -366,7 +370,7 @@ class Inbox:
                                   buffer))
 
     def take(self):
-        """Pairs of a tag and of bytes."""
+        """Yield the received messages, as pairs of a tag and bytes."""
         while self._waiting and self._waiting[0][1].done:
             tag, request, what = self._waiting.popleft()
             if request.status == 0:
@@ -377,27 +381,28 @@ class Inbox:
 
 @dataclass(eq=False)
 class Prepared:
-    """A list of descriptors, looked up."""
-    peer: Any  # None: ours
+    """A list of descriptors after their lookup."""
+    peer: Any  # None: this agent
     kind: str
-    firsts: Any  # addresses of ours, offsets of a peer's
-    step: int | None  # from each of these to the next, where it is the same
-    lengths: Any  # of each, or one for all
+    firsts: Any  # local addresses, or offsets in the peer's windows
+    step: int | None  # the constant difference of consecutive firsts, or None
+    lengths: Any  # one for each, or one for all
     regions: list
-    numbers: Any  # of the region of each, or one for all
+    numbers: Any  # the index of each one's region, or one index for all
 
     def reader(self):
-        """The GPU that will read what is selected, if it is one."""
+        """Return the GPU that will read the selection, or None."""
         if (self.peer is None and self.kind == "VRAM"
                 and isinstance(self.numbers, int)):
             return self.regions[self.numbers].device
         return None
 
     def select(self, indices, reader):
-        """The same of some of them. IndexError where there is none."""
+        """Return the selected descriptors. Raises IndexError for an invalid
+        index."""
         def of(values):
             return values if isinstance(values, int) else values[indices]
-        # Of memory that is used again: new memory has page faults.
+        # This reuses memory, because new memory causes page faults.
         firsts = numpy.frombuffer(
             _core.Memory(8 * len(indices),
                          reader if len(indices) >= LIST_MIN else None), "u8")
@@ -407,7 +412,8 @@ class Prepared:
 
 
 def indices_of(given):
-    """As an array, as it is where it is one of 32 or 64 bits."""
+    """Return indices as an array. A signed array of 32 or 64 bits is used as
+    it is."""
     if isinstance(given, numpy.ndarray) and given.dtype.kind == "i" and (
             given.itemsize >= 4):
         return numpy.ascontiguousarray(given)
@@ -415,7 +421,8 @@ def indices_of(given):
 
 
 def prepare(regions, kind, rows, peer):
-    """LookupError where a row is in no region."""
+    """Look up descriptors. Raises LookupError for a row that is in no
+    region."""
     found, numbers = regions.find(kind, rows)
     lengths = rows[:, 1]
     lengths = (int(lengths[0]) if (lengths == lengths[0]).all()
@@ -430,7 +437,7 @@ def prepare(regions, kind, rows, peer):
 
 @dataclass(eq=False)
 class Group:
-    """What of a transfer goes from one pool to one window."""
+    """The part of a transfer between one pool and one window."""
     side: Any
     region: Region
     places: Any
@@ -443,7 +450,7 @@ def _together(firsts, lengths):
 
 
 def _group(local, remote, ours, theirs, of):
-    """of: which of all, a slice or numbers."""
+    """of selects descriptors, as a slice or indices."""
     firsts, offsets = local.firsts[of], remote.firsts[of]
     each = local.lengths if isinstance(local.lengths, int) else None
     if each is None:
@@ -455,11 +462,11 @@ def _group(local, remote, ours, theirs, of):
 
 
 def groups_of(local, remote):
-    """Both have the same lengths."""
+    """Split a transfer into groups. Both lists have the same lengths."""
     if isinstance(local.numbers, int) and isinstance(remote.numbers, int):
         return [_group(local, remote, local.regions[local.numbers],
                        remote.regions[remote.numbers], slice(None))]
-    # Pools are few: by them, and by the peer's regions.
+    # Group by the pool and by the peer's region.
     devices = numpy.array([one.device + 1 for one in local.regions], "i8")
     keys = (numpy.broadcast_to(devices[local.numbers], len(local.firsts))
             * len(remote.regions) + remote.numbers)
@@ -477,39 +484,41 @@ def groups_of(local, remote):
 
 
 def first_part(each):
-    """Of how many pieces of so many bytes."""
+    """Return the number of pieces of `each` bytes in the first part."""
     return min(max(FIRST_BYTES // max(each, 1), FIRST_MIN), FIRST_MAX)
 
 
 def parts_of(count, each):
-    """Slices of so many pieces of so many bytes."""
+    """Yield slices of `count` pieces of `each` bytes."""
     yield slice(0, first_part(each))
     begin, num = first_part(each), NEXT_PART
     while begin < count:
-        # The last one takes what would be short.
+        # A short rest is added to the last part.
         end = begin + num if begin + 2 * num <= count else count
         yield slice(begin, end)
         begin, num = end, num * PART_GROWTH
 
 
 def same(ours, theirs):
-    """Of lengths: of each, or one for all."""
+    """Compare lengths, given for each or as one for all."""
     if isinstance(ours, int) and isinstance(theirs, int):
         return ours == theirs
     return bool(numpy.all(numpy.equal(ours, theirs)))
 
 
 def checked(indices, count):
-    """A copy. IndexError for a number that is none of so many."""
-    # A negative one is too large.
+    """Return a copy of the indices. Raises IndexError for an index out of
+    range."""
+    # A negative index is a large unsigned number.
     if (indices.view(f"u{indices.itemsize}") >= count).any():
         raise IndexError
     return indices.copy()
 
 
 class Parts:
-    """The groups of a long transfer by one GPU from or to one region, looked up
-    as they are posted: the GPU copies those before meanwhile."""
+    """The groups of a long transfer between one GPU and one region. They are
+    looked up while they are posted; in the meantime the GPU copies the earlier
+    ones."""
 
     @staticmethod
     def fit(local, remote, count):
@@ -528,7 +537,7 @@ class Parts:
         return len(self._slices)
 
     def length(self):
-        """Bytes, of all."""
+        """Return the number of bytes in all parts."""
         prepared, indices = self._sides[0]
         return prepared.lengths * len(indices)
 
@@ -543,13 +552,13 @@ class Parts:
 
 @dataclass(eq=False)
 class Transfer:
-    """Reads or writes of several windows, as one."""
+    """Reads from or writes to several windows, as one transfer."""
     is_write: bool
     peer: Peer
     groups: Any  # a list, or Parts
     note: bytes
     count: int
-    host: Side  # what notes go through
+    host: Side  # the side that sends notifications
     requests: list = field(default_factory=list)
     error: Error | None = None
     was_posted: bool = False
@@ -581,8 +590,9 @@ class Transfer:
         self._look()
 
     def _look(self):
-        """Is it over? Then a note goes, unless it went with the bytes. Others
-        may ask for the state at any moment: that comes last."""
+        """Check whether the transfer has ended. If so, send the notification,
+        unless it was sent with the data. The state is set last, because other
+        threads may read it at any time."""
         with self._lock:
             if self._is_ending or not all(one.done for one in self.requests):
                 return

@@ -1,10 +1,10 @@
-"""NIXL's agent on the pool's windows: a program written for NIXL 1.5 runs by
-changing one import.
+"""NIXL's agent on the pool's windows: a program written for NIXL 1.5 changes
+one import.
 
     from ucxpool.nixl import nixl_agent, nixl_agent_config
 
-docs/guide/nixl.md lists the differences. Settings are the environment's (UCXPOOL_*);
-between machines each process needs UCXPOOL_SECRET_FILE.
+docs/guide/nixl.md lists the differences. Settings come from the environment
+(UCXPOOL_*). Between hosts, each process needs UCXPOOL_SECRET_FILE.
 """
 import atexit
 import enum
@@ -38,45 +38,45 @@ _log = logging.getLogger("ucxpool.nixl")
 _BACKEND = "UCX"
 _KINDS = {"DRAM": "DRAM", "VRAM": "VRAM", "cpu": "DRAM", "cuda": "VRAM"}
 _MEM_TYPES = ["DRAM_SEG", "VRAM_SEG"]
-# How long a peer has to let go of memory that is deregistered, and a transfer
-# to end that is released.
+# The time in seconds for a peer to release deregistered memory, and for a
+# released transfer to end.
 _LET_GO = 10.0
-# Between two looks at what a thread moves.
+# The pause between two checks while a thread makes progress, in seconds.
 _PAUSE = 0.0002
 
 
 # --- exceptions ---------------------------------------------------------------
 
 class nixlNotFoundError(Error, LookupError):
-    """Memory that is not registered, or an agent that is not known."""
+    """The memory is not registered, or the agent is unknown."""
 
 
 class nixlInvalidParamError(Error, ValueError):
-    """Lists that do not fit each other, or an index that is in none."""
+    """Lists do not match, or an index is out of range."""
 
 
 class nixlMismatchError(Error, ValueError):
-    """Metadata that are none."""
+    """The metadata is invalid."""
 
 
 class nixlNotPostedError(Error):
-    """The transfer was not begun."""
+    """The transfer was not posted."""
 
 
 class nixlRepostActiveError(Error):
-    """The transfer is under way."""
+    """The transfer is in progress."""
 
 
 class nixlNoTelemetryError(Error):
-    """The agent's configuration does not say capture_telemetry."""
+    """The agent's configuration does not set capture_telemetry."""
 
 
 class nixlNotSupportedError(Error, NotImplementedError):
-    """What this agent does not have."""
+    """This agent does not support the call."""
 
 
 class nixlBackendError(Error):
-    """The library failed; the text has why."""
+    """The library failed; the text contains the reason."""
 
 
 # --- descriptors --------------------------------------------------------------
@@ -107,62 +107,63 @@ class _Descriptors:
         return f"<{type(self).__name__} of {len(self)} in {self._kind}>"
 
     def descCount(self) -> int:
-        """How many there are."""
+        """Return the number of descriptors."""
         return len(self)
 
     def isEmpty(self) -> bool:
-        """Are there none?"""
+        """Is the list empty?"""
         return len(self) == 0
 
     def getType(self) -> str:
-        """"DRAM" or "VRAM"."""
+        """Return "DRAM" or "VRAM"."""
         return self._kind
 
     def append(self, desc: tuple[Any, ...]) -> None:
-        """One more."""
+        """Add a descriptor."""
         self._rows = numpy.concatenate([self._rows, _rows_of([desc])])
 
     addDesc = append
 
     def index(self, desc: tuple[Any, ...]) -> int:
-        """Where it is, or -1."""
+        """Return the position of a descriptor, or -1."""
         found = numpy.flatnonzero((self._rows == _rows_of([desc])).all(1))
         return int(found[0]) if len(found) else -1
 
     def remDesc(self, number: int) -> None:
-        """One less."""
+        """Remove the descriptor at this position."""
         self._rows = numpy.delete(self._rows, number, 0)
 
     def clear(self) -> None:
-        """None any more."""
+        """Remove all descriptors."""
         self._rows = self._rows[:0]
 
 
 class nixlXferDList(_Descriptors):
-    """Descriptors of a transfer, as get_xfer_descs() makes them: (address, length,
+    """Descriptors of a transfer, made by get_xfer_descs(): (address, length,
     device)."""
 
 
 class nixlRegDList(_Descriptors):
-    """Descriptors of memory to register, as get_reg_descs() makes them: (address,
+    """Descriptors of memory to register, made by get_reg_descs(): (address,
     length, device, b"")."""
 
     _width = 4
 
     def trim(self) -> nixlXferDList:
-        """The same for a transfer."""
+        """Return the same descriptors for a transfer."""
         return nixlXferDList(self._kind, self._rows)
 
 
 def _kind_of(mem_type: str) -> str:
     if mem_type not in _KINDS:
         raise nixlNotSupportedError(
-            f"memory of type {mem_type!r}: there is DRAM, and VRAM")
+            f"memory type {mem_type!r} is not supported; use DRAM or VRAM")
     return _KINDS[mem_type]
 
 
 def _rows_of(descs: Any) -> Any:
-    """Rows of (address, length, device); an array is taken as a whole."""
+    """Return rows of (address, length, device); an array is converted as a
+    whole."""
     if not isinstance(descs, numpy.ndarray):
         descs = [tuple(one)[:3] for one in descs] if len(
             descs) and len(descs[0]) != 3 else descs
@@ -176,10 +177,11 @@ def _is_tensor(one: Any) -> bool:
 
 
 def _of_tensors(tensors: Sequence[Any]) -> tuple[str, Any] | None:
-    """Their memory type and rows; None where they are none that fit."""
+    """Return the tensors' memory type and rows; None if they are
+    unsuitable."""
     if any(one.device != tensors[0].device or not one.is_contiguous()
            for one in tensors):
-        _log.error("tensors of a list must be contiguous, and on one device")
+        _log.error("tensors in a list must be contiguous and on one device")
         return None
     device = tensors[0].get_device()
     return ("DRAM" if device == -1 else "VRAM",
@@ -188,7 +190,7 @@ def _of_tensors(tensors: Sequence[Any]) -> tuple[str, Any] | None:
 
 
 def _strided(array: Any) -> Any:
-    """Rows of (address, length, device, stride, count), each as so many."""
+    """Expand rows of (address, length, device, stride, count)."""
     counts = array[:, 4].astype("i8")
     numbers = numpy.arange(counts.sum()) - numpy.repeat(
         numpy.cumsum(counts) - counts, counts)
@@ -201,7 +203,8 @@ def _strided(array: Any) -> Any:
 # --- handles ------------------------------------------------------------------
 
 class nixl_thread_sync_t(enum.Enum):
-    """How threads share an agent: here always as they like."""
+    """How threads share an agent. It has no effect: any thread may always use
+    it."""
 
     NIXL_THREAD_SYNC_NONE = 0
     NIXL_THREAD_SYNC_STRICT = 1
@@ -210,28 +213,29 @@ class nixl_thread_sync_t(enum.Enum):
 
 
 class nixl_prepped_dlist_handle:
-    """A list of descriptors that is looked up, of prep_xfer_dlist()."""
+    """A list of descriptors that is looked up, made by prep_xfer_dlist()."""
 
     def __init__(self, agent: Any, value: Any) -> None:
         self._agent = agent
         self._value = value
 
     def release(self) -> None:
-        """Forget it. Transfers that were made of it stay."""
+        """Release the list. Transfers that were made from it are not
+        affected."""
         self._value = None
 
 
 class nixl_xfer_handle:
-    """A transfer, of make_prepped_xfer() or initialize_xfer()."""
+    """A transfer, made by make_prepped_xfer() or initialize_xfer()."""
 
     def __init__(self, agent: Any, value: Any) -> None:
         self._agent = agent
         self._value = value
 
     def release(self) -> None:
-        """Cancel it where it is under way, and forget it. When this has
-        returned, nothing touches its memory; nixlBackendError where that takes
-        longer than ten seconds."""
+        """Cancel the transfer if it is in progress, and release it. After this
+        returns, nothing accesses its memory. Raises nixlBackendError if that
+        takes longer than ten seconds."""
         transfer = self._value
         if transfer is not None:
             transfer.cancel()
@@ -245,11 +249,11 @@ class nixl_xfer_handle:
         try:
             self.release()
         except Error as error:
-            _log.error("a transfer that was dropped: %s", error)
+            _log.error("cannot release a dropped transfer: %s", error)
 
 
 class nixlXferTelemetry:
-    """What a transfer took; times are in microseconds."""
+    """Statistics of a transfer; times are in microseconds."""
 
     def __init__(self, transfer: Any) -> None:
         self.startTime = transfer.begun // 1000
@@ -262,19 +266,20 @@ class nixlXferTelemetry:
 # --- the agent ----------------------------------------------------------------
 
 class nixl_agent_config:
-    """How an agent is to be.
+    """The configuration of an agent.
 
-    enable_prog_thread    move things in a thread; else only calls of the agent do
+    enable_prog_thread    make progress in a thread; otherwise only the
+                          agent's methods make progress
     enable_listen_thread  let peers fetch and send metadata, at listen_port
-    capture_telemetry     have get_xfer_telemetry()
-    listen_address        an address or a network interface of this machine to
-                          listen on, also for transfers. None:
-                          LIBUCXPOOL_LISTEN of the environment names it; or
-                          else ucxpool.ucxx.get_address(), and all addresses
-                          for metadata where there is a secret
-    num_threads           has no meaning here
-    backends              ["UCX"]: what is named otherwise is left out
-    sync_mode             has no meaning here"""
+    capture_telemetry     enable get_xfer_telemetry()
+    listen_address        an address or a network interface of this host to
+                          listen on, also for transfers. None: the
+                          environment variable LIBUCXPOOL_LISTEN; if that is
+                          not set, ucxpool.ucxx.get_address(), and for metadata
+                          all addresses if there is a secret
+    num_threads           has no effect
+    backends              ["UCX"]; other names are ignored with a warning
+    sync_mode             has no effect"""
 
     def __init__(self, enable_prog_thread: bool = True,
                  enable_listen_thread: bool = False,
@@ -285,8 +290,8 @@ class nixl_agent_config:
                  listen_address: str | None = None) -> None:
         if sync_mode is not None and not isinstance(sync_mode,
                                                     nixl_thread_sync_t):
-            raise TypeError(f"sync_mode is a {type(sync_mode).__name__}: give "
-                            "a nixl_thread_sync_t")
+            raise TypeError(f"sync_mode is a {type(sync_mode).__name__}; it "
+                            "must be a nixl_thread_sync_t")
         self.backends = backends
         self.enable_pthread = enable_prog_thread
         self.enable_listen = enable_listen_thread
@@ -305,7 +310,7 @@ def _close_all() -> None:
         agent._close()
 
 
-# Before the pools, whose threads would be inside.
+# This runs before the pools are closed, because the agents' threads use them.
 atexit.register(_close_all)
 
 
@@ -318,12 +323,12 @@ def _note(message: str | bytes) -> bytes:
 
 
 class nixl_agent:
-    """An agent: registers memory, lets others read and write it, and reads and
+    """An agent: registers memory, lets peers read and write it, and reads and
     writes theirs. All methods may be called from any thread.
 
-    agent_name       by which peers know it
+    agent_name       the name under which peers know it
     nixl_conf        a nixl_agent_config, or None
-    instantiate_all  has no meaning here: there is one backend"""
+    instantiate_all  has no effect: there is one backend"""
 
     def __init__(self, agent_name: str,
                  nixl_conf: nixl_agent_config | None = None,
@@ -352,11 +357,11 @@ class nixl_agent:
             if backend == _BACKEND:
                 self.create_backend(backend)
             else:
-                _log.warning("there is no backend %s here", backend)
+                _log.warning("there is no backend %s", backend)
         _agents.add(self)
 
     def __del__(self, _is_finalizing: Any = sys.is_finalizing) -> None:
-        # At the end of the interpreter _close_all() has been here, and modules
+        # When the interpreter exits, _close_all() has run before, and modules
         # that this needs may be empty.
         if not _is_finalizing():
             self._close()
@@ -365,7 +370,7 @@ class nixl_agent:
         for side in list(getattr(self, "_sides", {}).values()):
             side.close()
 
-    # --- what moves things
+    # --- progress
 
     def _side(self, device: int) -> Any:
         with self._lock:
@@ -386,7 +391,7 @@ class nixl_agent:
                     self._told(side, events)
 
     def _told(self, side: Any, events: list[tuple[Any, int]]) -> None:
-        """Of new peers, and of messages."""
+        """Handle new peers and messages."""
         with self._lock:
             side.pool._hand_out(events)
             channels = side.accepted() + [
@@ -397,12 +402,13 @@ class nixl_agent:
                 try:
                     self._receive(channel)
                 except Error as error:
-                    _log.warning("a peer has left: %s", error)
+                    _log.warning("a peer has disconnected: %s", error)
             for peer in list(self._peers.values()):
                 peer.resend(self._host)
 
     def _receive(self, channel: Any) -> None:
-        """Take its messages. What came before its end counts."""
+        """Receive the channel's messages, including those that arrived before
+        it ended."""
         inbox = self._inboxes.get(channel)
         if inbox is None:
             inbox = self._inboxes[channel] = _nixl.Inbox()
@@ -433,7 +439,7 @@ class nixl_agent:
         try:
             self.add_remote_agent(metadata)
         except Error as error:
-            _log.warning("a peer's metadata: %s", error)
+            _log.warning("invalid metadata of a peer: %s", error)
 
     def _collect(self) -> dict[str, list[bytes]]:
         self._progress()
@@ -445,8 +451,8 @@ class nixl_agent:
 
     def _until(self, look: Any, what: str,
                limit: float | None = _LET_GO) -> None:
-        """Progress until it is so; also agents of this process, which may have
-        no thread."""
+        """Progress until look() returns true. This also drives other agents of
+        this process, which may have no thread."""
         until = time.monotonic() + (limit or 0)
         while not look():
             if limit is not None and time.monotonic() > until:
@@ -459,39 +465,40 @@ class nixl_agent:
     # --- backends
 
     def get_plugin_list(self) -> list[str]:
-        """["UCX"]: there is one."""
+        """Return ["UCX"], the only backend."""
         return [_BACKEND]
 
     def get_plugin_mem_types(self, backend: str) -> list[str]:
-        """What memory it takes."""
+        """Return the memory types that a backend supports."""
         return list(_MEM_TYPES) if backend == _BACKEND else []
 
     def get_plugin_params(self, backend: str) -> dict[str, str]:
-        """None: settings are the environment's."""
+        """Return {}: settings come from the environment."""
         return {}
 
     def get_backend_mem_types(self, backend: str) -> list[str]:
-        """As get_plugin_mem_types()."""
+        """Same as get_plugin_mem_types()."""
         return list(_MEM_TYPES) if backend in self.backends else []
 
     def get_backend_params(self, backend: str) -> dict[str, str]:
-        """As get_plugin_params()."""
+        """Same as get_plugin_params()."""
         return {}
 
     def create_backend(self, backend: str,
                        initParams: dict[str, str] = {}) -> None:
-        """"UCX" is there; another one is nixlNotFoundError."""
+        """Accept "UCX"; raises nixlNotFoundError for any other backend."""
         if backend != _BACKEND:
-            raise nixlNotFoundError(f"there is no backend {backend} here")
+            raise nixlNotFoundError(f"there is no backend {backend}")
         self.backends[backend] = 1
 
     # --- memory
 
     def get_xfer_descs(self, descs: Any,
                        mem_type: str | None = None) -> nixlXferDList | None:
-        """Descriptors of a transfer: of a tensor, a list of tensors, rows of
-        (address, length, device), of NumPy or as tuples, with a memory type; or
-        such a list itself. None, and a line in the log, for anything else."""
+        """Return descriptors of a transfer. They are made from a tensor, a
+        list of tensors, or rows of (address, length, device) with a memory
+        type, as a NumPy array or as tuples. A nixlXferDList is returned
+        unchanged. For anything else it logs an error and returns None."""
         if isinstance(descs, nixlXferDList):
             return descs
         made = self._described(descs, mem_type, 3)
@@ -499,8 +506,8 @@ class nixl_agent:
 
     def get_reg_descs(self, descs: Any,
                       mem_type: str | None = None) -> nixlRegDList | None:
-        """The same for registration; tuples have a fourth part, which says
-        nothing here."""
+        """Return descriptors for registration, in the same way. Tuples have a
+        fourth part, which is ignored."""
         if isinstance(descs, nixlRegDList):
             return descs
         made = self._described(descs, mem_type, 4)
@@ -512,12 +519,13 @@ class nixl_agent:
         if _is_tensor(descs):
             return _of_tensors([descs])
         if isinstance(descs, _Descriptors):
-            _log.error("a %s is of the wrong kind here", type(descs).__name__)
+            _log.error("%s is the wrong kind of list here",
+                       type(descs).__name__)
             return None
         if len(descs) and _is_tensor(descs[0]):
             return _of_tensors(descs)
         if mem_type is None:
-            _log.error("descriptors that are no tensors need a memory type")
+            _log.error("descriptors need a memory type unless they are tensors")
             return None
         if isinstance(descs, numpy.ndarray):
             fits = descs.ndim == 2 and descs.shape[1] == 3
@@ -525,18 +533,18 @@ class nixl_agent:
             fits = len(descs) > 0 and isinstance(
                 descs[0], tuple) and len(descs[0]) == width
         if not fits:
-            _log.error("descriptors are tuples of %d, or an array of three "
-                       "columns", width)
+            _log.error("descriptors must be tuples of %d, or an array with "
+                       "three columns", width)
             return None
         return mem_type, descs
 
     def get_serialized_descs(self, descs: Any) -> bytes:
-        """A list of descriptors as bytes."""
+        """Return a list of descriptors as bytes."""
         return b" ".join([type(descs).__name__.encode(), descs._kind.encode(),
                           descs._rows.tobytes()])
 
     def deserialize_descs(self, serialized_descs: bytes) -> Any:
-        """The list that they were."""
+        """Return the list of descriptors from bytes."""
         try:
             name, kind, rows = bytes(serialized_descs).split(b" ", 2)
             made = {b"nixlXferDList": nixlXferDList,
@@ -544,13 +552,13 @@ class nixl_agent:
             return made(kind.decode(), numpy.frombuffer(rows, "u8").reshape(
                 -1, 3))
         except (KeyError, ValueError):
-            raise nixlMismatchError("these are no descriptors") from None
+            raise nixlMismatchError("invalid serialized descriptors") from None
 
     def register_memory(self, reg_list: Any, mem_type: str | None = None,
                         backends: list[str] = []) -> nixlRegDList:
-        """Register memory, which must stay until it is deregistered; what
-        get_reg_descs() takes. nixlBackendError where the library does not take
-        it."""
+        """Register memory, which must exist until it is deregistered. Takes
+        the same arguments as get_reg_descs(). Raises nixlBackendError if the
+        library cannot register it."""
         descs = self.get_reg_descs(reg_list, mem_type)
         if descs is None:
             raise nixlInvalidParamError("no descriptors to register")
@@ -571,7 +579,7 @@ class nixl_agent:
         region = _nixl.Region(kind, device, address, length)
         region.side = self._side(device)
         if length < 1:
-            raise nixlInvalidParamError("memory of no bytes")
+            raise nixlInvalidParamError("cannot register memory of 0 bytes")
         region.window = region.side.pool.window(_nixl.buffer_at(region))
         region.blob = region.window.export(read=True, write=True)
         with self._lock:
@@ -580,16 +588,17 @@ class nixl_agent:
 
     def _forget(self, region: Any) -> None:
         window = region.window
-        self._until(lambda: window._revoke_for(0), "a peer touches the memory")
+        self._until(lambda: window._revoke_for(0),
+                    "a peer still accesses the memory")
         with self._lock:
             self._regions.remove(region)
         window._release()
 
     def deregister_memory(self, dereg_list: nixlRegDList,
                           backends: list[str] = []) -> None:
-        """Let peers touch it no more: what they have under way fails. When this
-        has returned, the memory may go; nixlBackendError where a peer has not
-        let go within ten seconds."""
+        """End the peers' access to the memory: their transfers in progress
+        fail. After this returns, the memory may be freed. Raises
+        nixlBackendError if a peer has not released it within ten seconds."""
         found = []
         for address, length, device, _ in dereg_list:
             key = (dereg_list._kind, _nixl.device_of(
@@ -602,14 +611,15 @@ class nixl_agent:
 
     def query_memory(self, reg_list: Any, backend: str,
                      mem_type: str | None = None) -> list[Any]:
-        """nixlNotSupportedError: it is for files."""
+        """Raises nixlNotSupportedError: this is for files."""
         raise nixlNotSupportedError("query_memory() is for files")
 
     # --- metadata
 
     def get_agent_metadata(self) -> bytes:
-        """What a peer must know to connect, and to read and write the memory
-        that is registered now. It is a secret: who has it can."""
+        """Return what a peer needs to connect, and to read and write the
+        memory that is registered now. It is a secret: anyone who has it can do
+        so."""
         with self._lock:
             return _nixl.write_metadata(self.name, self._identity,
                                         self._sides.values(), self._regions,
@@ -618,7 +628,7 @@ class nixl_agent:
     def get_partial_agent_metadata(self, descs: nixlRegDList,
                                    inc_conn_info: bool = False,
                                    backends: list[str] = []) -> bytes:
-        """The same of some of the memory."""
+        """Return metadata for part of the memory."""
         with self._lock:
             wanted = {(descs._kind, _nixl.device_of(descs._kind, device),
                        address, length)
@@ -630,16 +640,17 @@ class nixl_agent:
                                         self._sides.values(), regions, False)
 
     def add_remote_agent(self, metadata: bytes) -> bytes:
-        """Let this agent read and write a peer's memory; its name, as bytes.
-        Connects when it is needed. Newer metadata of a peer are added to what
-        is known. nixlMismatchError for what is no metadata."""
+        """Let this agent read and write a peer's memory. Returns the peer's
+        name, as bytes. It connects when a connection is needed. Newer metadata
+        of a peer is added to the metadata already known. Raises
+        nixlMismatchError if the metadata is invalid."""
         try:
             name, identity, *told = _nixl.read_metadata(metadata)
         except ValueError as error:
             raise nixlMismatchError(str(error)) from None
         if name == self.name:
             raise nixlInvalidParamError(
-                "a remote agent has the name of this one")
+                "a remote agent has the name of this agent")
         with self._lock:
             peer = self._peers.get(name)
             if peer is not None and peer.identity != identity:
@@ -652,7 +663,7 @@ class nixl_agent:
         return name.encode()
 
     def remove_remote_agent(self, agent: str | bytes) -> None:
-        """Forget a peer, and close the channels to it."""
+        """Forget a peer and close the channels to it."""
         with self._lock:
             peer = self._peers.pop(_text(agent), None)
             if peer is not None:
@@ -660,7 +671,7 @@ class nixl_agent:
 
     def make_connection(self, remote_agent: str | bytes,
                         backends: list[str] = []) -> None:
-        """Begin to connect now."""
+        """Start to connect now."""
         peer = self._peer(remote_agent)
         with self._lock:
             for device in peer.sides:
@@ -668,7 +679,7 @@ class nixl_agent:
 
     def check_remote_metadata(self, agent: str | bytes,
                               descs: nixlXferDList | None = None) -> bool:
-        """Is the peer known, and this memory of it?"""
+        """Is the peer known, and also this memory of the peer?"""
         self._collect_into_notes()
         try:
             peer = self._peer(agent)
@@ -679,7 +690,8 @@ class nixl_agent:
         return True
 
     def _collect_into_notes(self) -> None:
-        """Look at what has come; notifications are kept until asked for."""
+        """Handle what has arrived; notifications are kept until they are
+        fetched."""
         notes = self._collect()
         with self._lock:
             for name, newer in self._notes.items():
@@ -688,33 +700,33 @@ class nixl_agent:
 
     def send_local_metadata(self, ip_addr: str = "",
                             port: int = DEFAULT_COMM_PORT) -> None:
-        """Send metadata to a peer that listens there."""
+        """Send metadata to the peer that listens at this address."""
         self._say(ip_addr, port, _nixl.METADATA, self.get_agent_metadata())
 
     def send_partial_agent_metadata(
             self, descs: nixlRegDList, inc_conn_info: bool = False,
             backends: list[str] = [], ip_addr: str = "",
             port: int = DEFAULT_COMM_PORT, label: str = "") -> None:
-        """The same of some of the memory."""
+        """Send metadata for part of the memory."""
         self._say(ip_addr, port, _nixl.METADATA,
                   self.get_partial_agent_metadata(descs))
 
     def fetch_remote_metadata(self, remote_agent: str, ip_addr: str = "",
                               port: int = DEFAULT_COMM_PORT,
                               label: str = "") -> None:
-        """Ask a peer that listens there for its metadata;
-        check_remote_metadata() tells when they are here."""
+        """Request metadata from the peer that listens at this address.
+        check_remote_metadata() tells when it has arrived."""
         self._say(ip_addr, port, _nixl.FETCH, b"")
 
     def invalidate_local_metadata(self, ip_addr: str = "",
                                   port: int = DEFAULT_COMM_PORT) -> None:
-        """Have a peer that listens there forget this agent."""
+        """Ask the peer that listens at this address to forget this agent."""
         self._say(ip_addr, port, _nixl.FORGET, self.name.encode())
 
     def _say(self, host: str, port: int, tag: int, what: bytes) -> None:
         if not host:
             raise nixlNotSupportedError(
-                "there is no central server of metadata: name a peer's address")
+                "there is no central metadata server; pass a peer's address")
         where = _address.at(host, port)
         with self._lock:
             channel = self._asked.get(where)
@@ -727,7 +739,8 @@ class nixl_agent:
         peer = self._peers.get(_text(name))
         if peer is None:
             raise nixlNotFoundError(
-                f"no agent {_text(name)} is known: add_remote_agent() it")
+                f"agent {_text(name)} is unknown; call add_remote_agent() "
+                "first")
         return peer
 
     # --- transfers
@@ -735,15 +748,16 @@ class nixl_agent:
     def prep_xfer_dlist(self, agent_name: str | bytes, xfer_list: Any,
                         mem_type: str | None = None,
                         backends: list[str] = []) -> nixl_prepped_dlist_handle:
-        """Look descriptors up, once for many transfers: of this agent
-        ("NIXL_INIT_AGENT" or ""), of a peer, or, with this agent's own name, of
-        this agent as if it were a peer. An array of five columns (address,
-        length, device, stride, count) has rows of several each.
-        nixlNotFoundError for memory that is not registered."""
+        """Look up descriptors once for many transfers. They belong to this
+        agent ("NIXL_INIT_AGENT" or ""), to a peer, or, with this agent's own
+        name, to this agent as if it were a peer. In an array of five columns
+        (address, length, device, stride, count), each row stands for `count`
+        descriptors. Raises nixlNotFoundError for memory that is not
+        registered."""
         if (isinstance(xfer_list, numpy.ndarray) and xfer_list.ndim == 2
                 and xfer_list.shape[1] == 5):
             if mem_type is None:
-                raise ValueError("an array of strided descriptors needs a "
+                raise ValueError("a strided array of descriptors needs a "
                                  "memory type")
             xfer_list = _strided(xfer_list)
         descs = self.get_xfer_descs(xfer_list, mem_type)
@@ -770,7 +784,7 @@ class nixl_agent:
                     + (f" by {name}" if name else "")) from None
 
     def _self(self) -> Any:
-        """This agent as its own peer."""
+        """Return this agent as its own peer."""
         _, identity, *told = _nixl.read_metadata(self.get_agent_metadata())
         peer = self._peers.get(self.name)
         if peer is None:
@@ -786,49 +800,51 @@ class nixl_agent:
                           remote_indices: Any, notif_msg: str | bytes = b"",
                           backends: list[str] = [],
                           skip_desc_merge: bool = False) -> nixl_xfer_handle:
-        """A transfer ("READ" or "WRITE") of descriptors of two lists, by their
-        numbers: lists or arrays of them. With notif_msg the peer is notified
-        when all is there. nixlInvalidParamError where they do not fit."""
+        """Make a transfer ("READ" or "WRITE") of selected descriptors of two
+        lists. The indices are lists or arrays. With notif_msg the peer is
+        notified when all data has arrived. Raises nixlInvalidParamError if the
+        descriptors do not match."""
         local, remote = local_xfer_side._value, remote_xfer_side._value
         if local is None or remote is None:
-            raise nixlInvalidParamError("a list that has been released")
+            raise nixlInvalidParamError("a list was already released")
         try:
             return self._made(operation, local, remote, notif_msg,
                               (_nixl.indices_of(local_indices),
                                _nixl.indices_of(remote_indices)))
         except IndexError:
             raise nixlInvalidParamError(
-                "a number that is in no list of descriptors") from None
+                "an index is out of range of its list") from None
 
     def initialize_xfer(self, operation: str, local_descs: nixlXferDList,
                         remote_descs: nixlXferDList,
                         remote_agent: str | bytes,
                         notif_msg: str | bytes = b"",
                         backends: list[str] = []) -> nixl_xfer_handle:
-        """A transfer of all descriptors of two lists."""
+        """Make a transfer of all descriptors of two lists."""
         return self._made(operation, self._prepare(local_descs, None),
                           self._prepare(remote_descs, _text(remote_agent)),
                           notif_msg)
 
     def _made(self, operation: str, local: Any, remote: Any,
               note: str | bytes, indices: Any = None) -> nixl_xfer_handle:
-        """indices: of the descriptors of both; None: all."""
+        """indices selects descriptors of both lists; None selects all."""
         is_write = {"WRITE": True, "READ": False}[operation]
         if local.peer is not None or remote.peer is None:
             raise nixlInvalidParamError(
-                "the first list is of this agent, the second of a peer")
+                "the first list must be of this agent, the second of a peer")
         count, other = [len(one) for one in
                         indices or (local.firsts, remote.firsts)]
         if count != other or not count:
             raise nixlInvalidParamError(
-                f"{count} descriptors here, {other} there")
+                f"the lists have different lengths or are empty: {count} local "
+                f"and {other} remote descriptors")
         in_parts = indices is not None and _nixl.Parts.fit(local, remote, count)
         if indices is not None and not in_parts:
             local, remote = [one.select(of, local.reader()) for one, of in
                              zip((local, remote), indices)]
         if not _nixl.same(local.lengths, remote.lengths):
             raise nixlInvalidParamError(
-                "descriptors here and there have different lengths")
+                "local and remote descriptors have different lengths")
         groups = (_nixl.Parts(local, remote, *indices) if in_parts
                   else _nixl.groups_of(local, remote))
         return nixl_xfer_handle(self, _nixl.Transfer(
@@ -836,17 +852,17 @@ class nixl_agent:
 
     def _transfer_of(self, handle: nixl_xfer_handle) -> Any:
         if handle._value is None:
-            raise nixlInvalidParamError("this transfer has been released")
+            raise nixlInvalidParamError("this transfer was already released")
         return handle._value
 
     def transfer(self, handle: nixl_xfer_handle,
                  notif_msg: str | bytes = b"") -> str:
-        """Begin it: "DONE", "PROC" (under way) or "ERR". It may be begun again
-        when it has ended."""
+        """Post the transfer. Returns "DONE", "PROC" (in progress) or "ERR". A
+        transfer that has ended may be posted again."""
         transfer = self._transfer_of(handle)
         with self._lock:
             if transfer.state() == "PROC":
-                raise nixlRepostActiveError("this transfer is under way")
+                raise nixlRepostActiveError("this transfer is in progress")
             if transfer.peer.is_removed:
                 raise nixlNotFoundError(
                     f"the agent {transfer.peer.name} was removed")
@@ -856,38 +872,39 @@ class nixl_agent:
         return str(transfer.state())
 
     def check_xfer_state(self, handle: nixl_xfer_handle) -> str:
-        """How it is: "DONE", "PROC" or "ERR"; get_xfer_error() tells why."""
+        """Return "DONE", "PROC" or "ERR"; get_xfer_error() returns the
+        reason."""
         transfer = self._transfer_of(handle)
         if not transfer.was_posted:
-            raise nixlNotPostedError("this transfer was not begun")
+            raise nixlNotPostedError("this transfer was not posted")
         if transfer.state() == "PROC":
             self._progress()
         return str(transfer.state())
 
     def get_xfer_error(self, handle: nixl_xfer_handle) -> str | None:
-        """Why a transfer is "ERR", in words; NIXL has no such method."""
+        """Return why a transfer failed, as text. NIXL has no such method."""
         error = self._transfer_of(handle).error
         return None if error is None else str(error)
 
     def get_xfer_telemetry(self,
                            handle: nixl_xfer_handle) -> nixlXferTelemetry:
-        """What it took. nixlNoTelemetryError where the agent's configuration
-        does not say capture_telemetry."""
+        """Return the statistics of a transfer. Raises nixlNoTelemetryError if
+        the agent's configuration does not set capture_telemetry."""
         if not self._config.capture_telemetry:
-            raise nixlNoTelemetryError("this agent captures no telemetry")
+            raise nixlNoTelemetryError("this agent does not capture telemetry")
         return nixlXferTelemetry(self._transfer_of(handle))
 
     def query_xfer_backend(self, handle: nixl_xfer_handle) -> str:
-        """"UCX"."""
+        """Return "UCX"."""
         self._transfer_of(handle)
         return _BACKEND
 
     def release_xfer_handle(self, handle: nixl_xfer_handle) -> None:
-        """handle.release()."""
+        """Same as handle.release()."""
         handle.release()
 
     def release_dlist_handle(self, handle: nixl_prepped_dlist_handle) -> None:
-        """handle.release()."""
+        """Same as handle.release()."""
         handle.release()
 
     # --- notifications
@@ -896,9 +913,10 @@ class nixl_agent:
                    notif_msg: str | bytes,
                    backend: str | None = None) -> None:
         """Send a notification that belongs to no transfer. If there is no
-        channel to the peer, this connects, and returns when the peer has
-        answered. nixlBackendError if the peer cannot be reached, or if an earlier
-        notification to it could not be sent, also one of a transfer."""
+        channel to the peer, it connects and returns when the peer has
+        answered. Raises nixlBackendError if the peer cannot be reached, or if
+        an earlier notification to it could not be sent; this includes
+        notifications of transfers."""
         peer = self._peer(remote_agent_name)
         self._progress()
         peer.notify(self._host, _note(notif_msg))
@@ -911,12 +929,14 @@ class nixl_agent:
 
     def get_new_notifs(self,
                        backends: list[str] = []) -> dict[str, list[bytes]]:
-        """What has come since, by the names of the agents that have sent it."""
+        """Return the notifications since the last call, by the sending agent's
+        name."""
         return self._collect()
 
     def update_notifs(self,
                       backends: list[str] = []) -> dict[str, list[bytes]]:
-        """All that has come and is not taken, in `notifs`."""
+        """Add new notifications to `notifs`, and return all that were not
+        removed."""
         newer = self._collect()
         with self._lock:
             notifs = {name: list(notes) for name, notes in self.notifs.items()}
@@ -928,8 +948,8 @@ class nixl_agent:
     def check_remote_xfer_done(self, remote_agent_name: str | bytes,
                                lookup_tag: bytes, backends: list[str] = [],
                                tag_is_prefix: bool = True) -> bool:
-        """Has a notification come that begins with these bytes, or has them in
-        it? It is taken out of `notifs` then."""
+        """Has a notification arrived that begins with these bytes, or contains
+        them? It is then removed from `notifs`."""
         self.update_notifs()
         with self._lock:
             notes = self.notifs.get(_text(remote_agent_name), [])

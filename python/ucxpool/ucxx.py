@@ -1,4 +1,4 @@
-"""UCXX's names, on a pool: a program written for `ucxx` changes one import.
+"""UCXX's interface on a pool: a program written for `ucxx` changes one import.
 
     import ucxpool.ucxx as ucxx
 
@@ -6,11 +6,11 @@
     endpoint = await ucxx.create_endpoint("127.0.0.1", listener.port)
     await endpoint.send_multi(buffers)
 
-What is here behaves as there, but for three things. A send_multi() is one
-message, not one for each buffer. Endpoints always handle failures, at no cost.
-And without a secret (ucxpool's setting SECRET_FILE) a listener takes this
-machine's processes only, where UCXX lets in all that reach it; get_address()
-says so.
+It behaves like UCXX, except for three things. send_multi() sends one message,
+not one for each buffer. Endpoints always handle errors, at no cost. Without a
+secret (ucxpool's setting SECRET_FILE) a listener accepts only processes of
+this host, and get_address() returns the loopback address; UCXX accepts any
+peer that reaches it.
 """
 import asyncio
 import inspect
@@ -34,7 +34,7 @@ __all__ = ["Endpoint", "Listener", "UCXCanceled", "UCXCloseError",
            "get_address", "get_ucx_version", "init", "progress", "reset",
            "stop_notifier_thread"]
 
-# The upper bits of a message's tag say by which calls it goes.
+# The upper bits of a message's tag select the kind of call.
 _PLAIN, _ACTIVE, _MULTI = 0, 1 << 62, 2 << 62
 _TAGGED = 1 << 61
 
@@ -43,8 +43,8 @@ _settings = {}
 
 
 def _tag(kind, tag):
-    """UCXX takes any hashable; one that is an integer, or of integers, is the
-    same in each process."""
+    """Return the tag of a message. UCXX accepts any hashable object; an
+    integer, or a tuple of integers, has the same hash in each process."""
     if tag is None:
         return kind
     value = getattr(tag, "value", tag)
@@ -65,10 +65,11 @@ def _get_pool():
 
 
 def init(options=None, **settings):
-    """Make the pool, with settings of ucxpool's; it is made by itself
-    otherwise. UCX's own options are the environment's UCX_*."""
+    """Create the pool with settings of ucxpool. Without this call it is
+    created when it is needed. Options of UCX itself are set as the
+    environment's UCX_*."""
     if _pool is not None and not _pool.closed:
-        raise RuntimeError("the pool is there already: call reset() before")
+        raise RuntimeError("the pool exists already: call reset() first")
     for key, value in (options or {}).items():
         os.environ.setdefault(f"UCX_{key}", str(value))
     _settings.clear()
@@ -77,7 +78,7 @@ def init(options=None, **settings):
 
 
 def reset():
-    """Close the pool; the next call makes one."""
+    """Close the pool. The next call creates a new one."""
     global _pool
     closing, _pool = _pool, None
     if closing is not None:
@@ -85,24 +86,24 @@ def reset():
 
 
 def stop_notifier_thread():
-    """There is none."""
+    """Does nothing: there is no such thread."""
 
 
 def progress():
-    """Nothing to do: the event loop does it."""
+    """Does nothing: the event loop makes progress."""
 
 
 def get_ucx_version():
-    """The version of the UCX that it runs on, as (1, 21, 0)."""
+    """Return the version of the UCX in use, as (1, 21, 0)."""
     return ucx_version()[0]
 
 
 def get_address(ifname=None):
-    """The address of this machine at which peers reach a listener. Without a
-    secret it is 127.0.0.1, because only processes of this machine may connect
-    then. With a secret it is the address of the network interface `ifname`, or
-    of the default route. Without `ifname`, LIBUCXPOOL_LISTEN of the environment
-    overrides all of these."""
+    """Return the address of this host at which peers reach a listener. Without
+    a secret it is 127.0.0.1, because then only processes of this host can
+    connect. With a secret it is the address of the network interface `ifname`,
+    or of the default route. Without `ifname`, the environment variable
+    LIBUCXPOOL_LISTEN overrides all of these."""
     if ifname is None and _address.chosen():
         return _address.chosen()
     if not _has_secret():
@@ -119,13 +120,12 @@ def get_address(ifname=None):
 
 def create_listener(callback_func, port=None, endpoint_error_handling=True,
                     connect_timeout=30.0, *, address=None):
-    """Listen; callback_func(endpoint), a function or a coroutine, is called
-    for each peer. Close the Listener, or lose it, to stop.
+    """Listen. callback_func(endpoint), a function or a coroutine function, is
+    called for each peer. To stop listening, close the Listener or drop it.
 
-    address  an address or a network interface of this machine to listen on.
-             None: LIBUCXPOOL_LISTEN of the environment names it; or else all
-             addresses where there is a secret, and 127.0.0.1 where there is
-             none"""
+    address  an address or a network interface of this host to listen on. None:
+             the environment variable LIBUCXPOOL_LISTEN; if that is not set,
+             all addresses with a secret, 127.0.0.1 without one"""
     named = _address.chosen(address)
     host = named or ("" if _has_secret() else "127.0.0.1")
     return Listener(_get_pool(), _address.at(host, port or 0), callback_func,
@@ -141,10 +141,11 @@ async def create_endpoint(ip_address, port, endpoint_error_handling=True,
 
 
 class Listener:
-    """Where peers connect to, until it is closed."""
+    """Accepts connections from peers until it is closed."""
 
     def __init__(self, pool, where, callback, address=None):
-        # The pool keeps the handler: with this object in it, it were never lost.
+        # The pool keeps the handler, so the handler must not refer to this
+        # object.
         async def on_channel(channel):
             result = callback(Endpoint(channel))
             if inspect.isawaitable(result):
@@ -154,13 +155,13 @@ class Listener:
         self._address = address
 
     def __del__(self, _is_finalizing=sys.is_finalizing):
-        # At the end of the interpreter the pool is closed.
+        # When the interpreter exits, the pool closes the listener.
         if not _is_finalizing() and hasattr(self, "_listener"):
             self.close()
 
     @property
     def port(self):
-        """The port at which it listens."""
+        """The port of the listener."""
         return self._listener.port
 
     @property
@@ -170,11 +171,11 @@ class Listener:
 
     @property
     def closed(self):
-        """Was it closed?"""
+        """Was the listener closed?"""
         return self._listener.closed
 
     def close(self):
-        """Stop listening; endpoints stay."""
+        """Stop listening. Endpoints stay open."""
         if not self._listener.closed:
             self._listener.close()
 
@@ -189,22 +190,23 @@ class Endpoint:
 
     @property
     def channel(self):
-        """The channel below, for what UCXX has no name for."""
+        """The underlying channel, for functions that UCXX does not have."""
         return self._channel
 
     @property
     def alive(self):
-        """Is it not closed?"""
+        """Is the endpoint not closed?"""
         return not self.closed
 
     @property
     def closed(self):
-        """Closed here or by the peer, or failed; no message is left."""
+        """Is the endpoint closed by either side or failed, with no message
+        left?"""
         return self._channel.ended
 
     @property
     def uid(self):
-        """Its number among the endpoints of this process."""
+        """A number that identifies the endpoint in this process."""
         return self._channel.number
 
     async def send(self, buffer, tag=None, force_tag=False):
@@ -212,8 +214,8 @@ class Endpoint:
         await self._channel.send([buffer], _tag(_PLAIN, tag))
 
     async def recv(self, buffer, tag=None, force_tag=False):
-        """Receive into one buffer; UCXMessageTruncatedError where it is too
-        short."""
+        """Receive into one buffer. Raises UCXMessageTruncatedError if it is
+        too short."""
         await self._channel.recv_into([buffer], _tag(_PLAIN, tag), ANY)
         self._count()
 
@@ -224,15 +226,15 @@ class Endpoint:
         await self._channel.send(buffers, _tag(_MULTI, tag))
 
     async def recv_multi(self, tag=None, force_tag=False):
-        """Receive what send_multi() sent, as a list of memoryviews."""
+        """Receive a message of send_multi(), as a list of memoryviews."""
         return await self._frames(_tag(_MULTI, tag))
 
     async def am_send(self, buffer):
-        """Send one buffer whose length the peer need not know."""
+        """Send one buffer; the peer need not know its length."""
         await self._channel.send([buffer], _ACTIVE)
 
     async def am_recv(self):
-        """Receive what am_send() sent."""
+        """Receive a message of am_send()."""
         return (await self._frames(_ACTIVE))[0]
 
     async def send_obj(self, obj, tag=None):
@@ -240,7 +242,7 @@ class Endpoint:
         await self._channel.send([obj], _tag(_PLAIN, tag))
 
     async def recv_obj(self, tag=None, allocator=bytearray):
-        """Receive what send_obj() sent, into what the allocator makes."""
+        """Receive a message of send_obj(), into memory from the allocator."""
         message = await self._channel.recv(_tag(_PLAIN, tag), ANY)
         obj = allocator(message.length)
         await message.into([obj])
@@ -254,13 +256,12 @@ class Endpoint:
         return frames
 
     def close_after_n_recv(self, n, count_from_ep_creation=False):
-        """Close it after n received messages."""
+        """Close the endpoint after n received messages."""
         wanted = n if count_from_ep_creation else n + self._received
         if self._left is not None:
-            raise UCXError("close_after_n_recv() has been called already")
+            raise UCXError("close_after_n_recv() was already called")
         if wanted < self._received:
-            raise UCXError(f"{self._received} messages have been received "
-                           "already")
+            raise UCXError(f"{self._received} messages were already received")
         self._left = wanted
         self._close_when_due()
 
@@ -273,12 +274,12 @@ class Endpoint:
             self.abort()
 
     async def close(self, period=10**10, max_attempts=1):
-        """Close it; what was sent arrives first."""
+        """Close the endpoint, after posted sends have arrived."""
         if not self._channel.closed:
             self._channel.close()
         await asyncio.sleep(0)
 
     def abort(self, period=10**10, max_attempts=1):
-        """Close it at once."""
+        """Close the endpoint at once."""
         if not self._channel.closed:
             self._channel.abort()
