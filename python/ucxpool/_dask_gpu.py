@@ -1,9 +1,10 @@
-"""GPU frames of Dask's messages: through a pool in the GPU's memory.
+"""GPU frames of Dask's messages, sent through a pool in GPU memory.
 
-A comm's messages go through the host's pool. Those of their frames that lie on a
-GPU follow in a message of their own, on a channel that the sender opens for the
-comm from its GPU's pool to the peer's. The host's message names the channel, and
-begins with a bitmap of which frames are the GPU's.
+A comm's messages are sent through the host's pool. If a message has frames in
+GPU memory, those follow in a message of their own, on a channel that the
+sender opens for the comm from its GPU's pool to the peer's. The message on the
+host's channel names that channel, and begins with a bitmap of the frames that
+are on the GPU.
 """
 import asyncio
 import importlib.util
@@ -16,34 +17,35 @@ from distributed.utils import ensure_memoryview
 
 from . import Error, Heap, ProtocolError
 
-# What tells a peer where to send GPU frames, in Dask's handshake.
+# The key in Dask's handshake that tells a peer where to send GPU frames.
 KEY = "ucxpool-gpu"
 
 _TOKEN_BYTES = 16
 
 
 def which(frames):
-    """Of each frame, does it lie on a GPU? Empty where none does."""
+    """Return for each frame whether it is on a GPU; an empty list if none
+    is."""
     found = [hasattr(frame, "__cuda_array_interface__") for frame in frames]
     return found if any(found) else []
 
 
 def as_it_lies(frame):
-    """A frame of the host, for a channel."""
+    """Return a host frame in the form that a channel accepts."""
     return frame if isinstance(frame, bytes) else ensure_memoryview(frame)
 
 
 def check_number(message, expected):
-    """Is it the next message of its comm?"""
+    """Check that this is the next message of its comm."""
     if message.tag != expected:
         raise ProtocolError(
             f"message {expected} of this comm was lost, and message "
             f"{message.tag} follows it: the sender gave up a message that was "
-            "not taken in time, or runs another version of ucxpool")
+            "not received in time, or runs another version of ucxpool")
 
 
 def _allocator(name, device):
-    """A function that makes memory for frames of these lengths."""
+    """Return a function that allocates memory for frames of given lengths."""
     if name is None:
         name = "cupy" if importlib.util.find_spec("cupy") else "heap"
     if name == "cupy":
@@ -63,13 +65,13 @@ def _allocator(name, device):
         def allocate(lengths):
             return [heap.buffer(length) for length in lengths]
     else:
-        raise ValueError(f"distributed.comm.ucxpool.device-allocator is "
-                         f"{name!r}: cupy, rmm or heap")
+        raise ValueError("distributed.comm.ucxpool.device-allocator is "
+                         f"{name!r}; it must be cupy, rmm or heap")
     return allocate
 
 
 class Gpu:
-    """What all comms of this process share of a GPU."""
+    """The GPU state that all comms of this process share."""
 
     def __init__(self, pool, device, allocator):
         self.pool = pool
@@ -78,7 +80,7 @@ class Gpu:
         self._opened = {}  # token: future of the channel that a peer opened
 
     def address(self, host):
-        """Where peers send frames to, at this address of the machine."""
+        """Return where peers send frames to, on this address of the host."""
         listener = self._listeners.get(host)
         if listener is None or listener.closed:
             listener = self._listeners[host] = self.pool.listen(
@@ -96,21 +98,22 @@ class Gpu:
         except Error:
             channel.abort()
             return
-        # Those of comms that ended before they read anything.
+        # Remove the channels of comms that ended before they read anything.
         for token, future in list(self._opened.items()):
             if future.done() and future.result().ended:
                 del self._opened[token]
         self._opened_by(message.metadata).set_result(channel)
 
     async def open(self, where):
-        """A channel to a peer's pool, and by what it is named."""
+        """Open a channel to a peer's pool. Returns the channel and its
+        token."""
         channel = await self.pool.connect(where)
         token = secrets.token_bytes(_TOKEN_BYTES)
         channel.send(b"", metadata=token)
         return channel, token
 
     async def opened(self, token):
-        """The channel that a peer has opened, and named so."""
+        """Return the channel that a peer has opened with this token."""
         limit = parse_timedelta(
             dask.config.get("distributed.comm.timeouts.connect"), "seconds")
         try:
@@ -130,13 +133,13 @@ class Frames:
         self._in = None
 
     async def open(self, where):
-        """Before the first are sent."""
+        """Open the channel, before the first frames are sent."""
         if self._out is None:
             self._out, self._token = await self._gpu.open(where)
 
     def send(self, channel, frames, on_gpu, number):
-        """Send frames of both kinds as the message of this number; the transfers
-        under way."""
+        """Send host and GPU frames as the message with this number. Returns
+        the transfers in progress."""
         host = [as_it_lies(frame)
                 for frame, there in zip(frames, on_gpu) if not there]
         there = [frame for frame, there in zip(frames, on_gpu) if there]
@@ -145,8 +148,8 @@ class Frames:
                 self._out.send(there, number)]
 
     async def merge(self, token, host, number):
-        """The frames of the message of this number, of which those of the host
-        are here."""
+        """Receive the GPU frames of the message with this number. Returns all
+        its frames in order."""
         if self._in is None:
             self._in = await self._gpu.opened(token)
         message = await self._in.recv()
@@ -158,7 +161,7 @@ class Frames:
         return [next(parts[one]) for one in on_gpu]
 
     def outgoing(self):
-        """The channels that frames are sent on."""
+        """Return the channels on which frames are sent."""
         return [] if self._out is None else [self._out]
 
     def close(self, at_once=False):

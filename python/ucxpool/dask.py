@@ -1,13 +1,13 @@
-"""Dask on the pool: the protocol "ucxpool" of `distributed`.
+"""The protocol "ucxpool" of `distributed`: Dask on the pool.
 
     LocalCluster(protocol="ucxpool")
     dask scheduler --protocol ucxpool
     dask worker ucxpool://HOST:PORT
 
-`distributed` finds it by an entry point of this package. A process has one pool
-for each of its event loops, made when it first listens or connects, which all
-its comms share. Dask's configuration has its settings, each as the library
-names it:
+`distributed` finds it through an entry point of this package. A process has
+one pool for each of its event loops. The pool is created on the first listen
+or connect, and all comms share it. Its settings are in Dask's configuration,
+under the library's names:
 
     distributed:
       comm:
@@ -15,11 +15,11 @@ names it:
           comm-size: 16MiB
           secret-file: /etc/dask/ucxpool.secret
 
-`secret` is the secret itself, for secrets that are no file's. Off one host a
-secret is needed, as the library's listeners want one. It proves who a peer is;
-nothing is encrypted, and where Dask's configuration requires encryption, comms
-are refused. `device: 0` lets frames of that GPU go from GPU to GPU, between
-workers that have one each.
+`secret` is the secret itself, for secrets that are not in a file. A cluster on
+several hosts needs a secret, because the library's listeners require one. It
+authenticates peers. Nothing is encrypted; if Dask's configuration requires
+encryption, comms are refused. `device: 0` sends frames in that GPU's memory
+from GPU to GPU, between workers that each have one.
 """
 import asyncio
 import collections
@@ -50,26 +50,27 @@ logger = logging.getLogger(__name__)
 
 PREFIX = "ucxpool://"
 
-# A worker has many peers, and those of its host map its blocks: of 8 MiB each,
-# 16 peers stay below 256 MiB of resident memory. No block is the caller's here.
+# A worker has many peers, and those on its host map its blocks. With 8 MiB
+# each, 16 peers stay below 256 MiB of resident memory. The caller uses no
+# blocks here.
 DEFAULTS = {"comm-size": "8MiB", "block-size": "256KiB", "send-share": 60,
             "recv-share": 39}
 
-# The library takes no longer queue of peers that wait to be accepted.
+# The library's limit for peers that wait to be accepted.
 MAX_ACCEPT_QUEUE = 4096
 
-# What the library takes as a time, in milliseconds.
+# The library's limits for a timeout, in milliseconds.
 MIN_TIMEOUT, MAX_TIMEOUT = 1, 3600 * 1000
 
-# Sends of one comm that are under way before a write waits for the oldest.
+# The number of a comm's sends in progress before a write waits for the oldest.
 MAX_WRITES = 32
 
-# Of the pool on a GPU, in place of those. Its blocks hold what is on its way to
-# and from all peers.
+# For the pool on a GPU, instead of the values above. Its blocks hold the data
+# in transit to and from all peers.
 GPU_DEFAULTS = {"comm-size": "256MiB", "block-size": "1MiB",
                 "region-size": "32MiB"}
 
-# How a worker with a GPU serializes for another one.
+# The serializers of a worker with a GPU for a peer with a GPU.
 GPU_SERIALIZERS = ("cuda", "dask", "pickle", "error")
 
 _pools = []
@@ -83,14 +84,15 @@ def _configured():
 
 
 def _handshake_timeout():
-    """An attempt to connect may take as long as Dask goes on with attempts."""
+    """One attempt to connect may take as long as Dask's limit for all
+    attempts."""
     seconds = parse_timedelta(
         dask.config.get("distributed.comm.timeouts.connect"), "seconds")
     return f"{min(max(round(seconds * 1000), MIN_TIMEOUT), MAX_TIMEOUT)}ms"
 
 
 def settings(on_gpu=False):
-    """What Dask's configuration says, as keywords of a Pool."""
+    """Return Dask's configuration as keywords of a Pool."""
     said = _configured()
     device = said.pop("device", None)
     said.pop("device-allocator", None)
@@ -113,8 +115,8 @@ def settings(on_gpu=False):
 
 
 def pool(on_gpu=False):
-    """The pool of the running event loop; that of a loop that is closed goes
-    on with this one."""
+    """Return the pool of the running event loop. It reuses the pool of a
+    closed loop."""
     loop = asyncio.get_running_loop()
     wanted = settings(on_gpu)
     with _lock:
@@ -143,8 +145,8 @@ def _has_worker():
 
 
 def gpu():
-    """What comms of the running event loop share of the GPU that Dask's
-    configuration names, or None. Only workers have one: schedulers, clients and
+    """Return the state of the configured GPU that the comms of the running
+    event loop share, or None. Only workers use a GPU: schedulers, clients and
     nannies read the same configuration, often on hosts without a GPU."""
     configured = _configured()
     device = configured.get("device")
@@ -168,9 +170,10 @@ def gpu():
 
 
 class UcxPool(Comm):
-    """A comm over one channel; a message of Dask is a message of the
-    channel, its frames as they lie. Its tag is its number in the comm: where one
-    was lost, as its sender has given it up, the next one ends the comm."""
+    """A comm over one channel. A message of Dask is a message of the channel,
+    with its frames as buffers. The tag is the message's number in the comm. If
+    a sender gives up a message, the next one has an unexpected number and ends
+    the comm."""
 
     def __init__(self, channel, deserialize=True):
         super().__init__(deserialize)
@@ -194,7 +197,8 @@ class UcxPool(Comm):
 
     @property
     def extra_info(self):
-        """How its bytes go; a peer that connects says that late."""
+        """How data is transferred. A connecting peer knows the wire only
+        later."""
         if self._channel is not None and not self._extra_info.get("wire"):
             self._extra_info = {"wire": self._channel.wire,
                                 "wire_reason": self._channel.wire_reason}
@@ -211,8 +215,8 @@ class UcxPool(Comm):
 
     @contextlib.contextmanager
     def _ends_if_it_fails(self):
-        """Whatever fails or is cancelled ends the comm, as over TCP: else the
-        next to read would get the answer to somebody else's question."""
+        """A failure or cancellation ends the comm, as over TCP. Otherwise the
+        next read would get the answer to another caller's question."""
         try:
             yield
         except (Error, TimeoutError) as error:
@@ -226,7 +230,7 @@ class UcxPool(Comm):
         message = await self._channel.recv()
         _dask_gpu.check_number(message, self._num_read)
         self._num_read += 1
-        # What is made of one frame may outlive the others.
+        # An object made from one frame may outlive the other frames.
         frames = await message.frames(apart=True)
         if message.metadata:
             frames = await self._gpu_frames.merge(message.metadata, frames,
@@ -258,19 +262,19 @@ class UcxPool(Comm):
             on_error=on_error,
             context={"sender": self.local_info,
                      "recipient": self.remote_info, **self.handshake_options},
-            frame_split_size=sys.maxsize)  # the pool cuts what is long
+            frame_split_size=sys.maxsize)  # the pool splits long frames
         on_gpu = _dask_gpu.which(frames)
         if on_gpu and peer_gpu is None:
             raise TypeError(
-                "frames of a GPU, and one of both sides has none: set "
-                "distributed.comm.ucxpool.device on both, or serialize "
+                "cannot send GPU frames: one side has no GPU configured; set "
+                "distributed.comm.ucxpool.device on both sides, or serialize "
                 "without \"cuda\"")
         with self._ends_if_it_fails():
             if on_gpu:
                 await self._gpu_frames.open(peer_gpu)
             if self._channel is None:
                 raise CommClosedError(f"{self!r} is closed")
-            # As over TCP, written is what is under way.
+            # As over TCP, a write returns when the send has been posted.
             number = self._num_written
             self._writes.extend(
                 self._gpu_frames.send(self._channel, frames, on_gpu, number)
@@ -284,7 +288,7 @@ class UcxPool(Comm):
         return sum(map(nbytes, frames))
 
     async def _flush(self, channel):
-        """Until all that was written has arrived, or none of it has for as
+        """Wait until all writes have arrived, or until none has arrived for as
         long as a peer may be silent."""
         limit = parse_timedelta(
             dask.config.get("distributed.comm.timeouts.tcp"), "seconds")
@@ -292,8 +296,8 @@ class UcxPool(Comm):
         while True:
             before, left = left, sum(not one.done for one in self._writes)
             if left == before:
-                logger.warning("%r: the peer has taken nothing for %s s, and "
-                               "%d messages are lost", self, limit, left)
+                logger.warning("%r: the peer received nothing for %s s; %d "
+                               "messages are lost", self, limit, left)
                 return
             try:
                 await channel.flush(limit)
@@ -305,7 +309,7 @@ class UcxPool(Comm):
                 return
 
     async def close(self):
-        # As over TCP, what was written arrives first.
+        # As over TCP, earlier writes arrive first.
         channel, self._channel = self._channel, None
         if channel is None:
             return
@@ -336,10 +340,10 @@ def _refuse_if_encryption_is_required(address, connection_args):
     if connection_args.get("require_encryption"):
         raise RuntimeError(
             "encryption required by Dask configuration, refusing communication "
-            f"from/to {PREFIX + address!r}: a secret proves who the peer is, "
-            "and nothing is encrypted. Use protocol=\"tls\", or, on a network "
-            "that you trust, leave distributed.comm.require-encryption and "
-            "Security(require_encryption=True) out")
+            f"from/to {PREFIX + address!r}: ucxpool authenticates peers with "
+            "a secret but encrypts nothing. Use protocol=\"tls\", or, on a "
+            "trusted network, leave out distributed.comm.require-encryption "
+            "and Security(require_encryption=True)")
 
 
 class UcxPoolConnector(Connector):
@@ -354,7 +358,8 @@ class UcxPoolConnector(Connector):
             channel = await pool().connect(
                 unparse_host_port(ensure_ip(host), port))
         except (ClosedError, NotPermittedError, ProtocolError) as error:
-            # Another try would not help, or it was open and then closed.
+            # Another attempt would not help, or the channel was open and then
+            # closed.
             raise FatalCommClosedError(
                 f"cannot connect to {PREFIX + address}: {error}") from error
         except (LimitError, RefusedError) as error:
@@ -368,8 +373,9 @@ _SECRET = ("--host 127.0.0.1, or distributed.comm.ucxpool.secret-file in the "
 
 
 def _host_for_scheduler(comm_handler):
-    """Where the scheduler reaches the worker whose handler this is, or None.
-    `distributed` tells that to TCP's listeners only, as default_host."""
+    """Return the address at which the scheduler reaches the worker that owns
+    this handler, or None. `distributed` passes it only to TCP's listeners, as
+    default_host."""
     scheduler = getattr(getattr(comm_handler, "__self__", None), "scheduler",
                         None)
     address = getattr(scheduler, "address", None)
@@ -396,8 +402,8 @@ class UcxPoolListener(BaseListener):
 
     async def start(self):
         where = unparse_host_port(self.ip, self.port)
-        # A worker without its GPU ends here, with the reason, and not by a
-        # handshake that its peers see fail.
+        # A worker whose GPU cannot be used fails here, with the reason,
+        # instead of in a handshake with a peer.
         gpu()
         try:
             self._listener = pool().listen(where, self._on_channel)
@@ -405,9 +411,9 @@ class UcxPoolListener(BaseListener):
             if self.ip:
                 raise NotPermittedError(f"{error}. For Dask: {_SECRET}"
                                         ) from error
-            # Nobody has said where: with no secret, this machine.
-            logger.warning("Without a secret only processes of this machine "
-                           "can connect. For others: %s", _SECRET)
+            # No host was given: without a secret, listen for this host only.
+            logger.warning("Without a secret only processes of this host can "
+                           "connect. For other hosts: %s", _SECRET)
             self.ip = "127.0.0.1"
             self._listener = pool().listen(
                 unparse_host_port(self.ip, self.port), self._on_channel)
@@ -432,7 +438,7 @@ class UcxPoolListener(BaseListener):
             return
         except Exception:
             comm.abort()
-            logger.warning("%s is no peer of this version of Dask",
+            logger.warning("%s does not speak this version of Dask's protocol",
                            comm.peer_address, exc_info=True)
             return
         handled = self.comm_handler(comm)
@@ -440,7 +446,7 @@ class UcxPoolListener(BaseListener):
             await handled
 
     def get_host_port(self):
-        """The address it listens at."""
+        """Return the host and port of the listener."""
         if self._listener is None:
             raise ValueError("this listener has not been started")
         return self.ip or "0.0.0.0", self.port

@@ -1,13 +1,14 @@
 """python -m ucxpool.demo [-d DELIMITER] [-k FIELD] [-r ROUNDS] FILE...
 
-Two workers of Dask on ucxpool:// shuffle the records of files by a key, with
-dask.dataframe's p2p, and two on tcp:// do the same, by turns. Ends with the
-times of both, and the check that no record was lost or changed: the records
-are counted, summed up and their keys compared with what the files hold.
+Two Dask workers on ucxpool:// shuffle the records of the files by a key, with
+the p2p shuffle of dask.dataframe. Two workers on tcp:// do the same, in turn.
+Prints the times of both, and checks that no record was lost or changed: it
+compares the number of records, a checksum and the keys with those of the
+files.
 
-  -d  what parts the fields of a record (default: a comma)
-  -k  the field that is the key, from 1 (default: 1)
-  -r  rounds of each, after one that is not counted (default: 3)
+  -d  the delimiter between the fields of a record (default: a comma)
+  -k  the number of the key field, from 1 (default: 1)
+  -r  timed rounds of each protocol, after a warm-up round (default: 3)
 """
 import argparse
 import contextlib
@@ -19,12 +20,12 @@ import time
 
 PROTOCOLS = ("ucxpool", "tcp")
 PARTS = 8
-# About so many bytes of a file are a partition of the input.
+# The approximate size of an input partition in bytes.
 CHUNK = 4 << 20
 
 
 def cut(path, chunk=CHUNK):
-    """Ranges of a file that end with a record's end."""
+    """Split a file into ranges that end at the end of a record."""
     ranges, begin, size = [], 0, os.path.getsize(path)
     with open(path, "rb") as file:
         while begin < size:
@@ -43,7 +44,8 @@ def records_of(part):
 
 
 def key_of(record, delimiter, field):
-    """A record that has no such field has an empty key."""
+    """Return the key of a record; it is empty if the record has no such
+    field."""
     fields = record.split(delimiter, field)
     return fields[field - 1] if len(fields) >= field else b""
 
@@ -54,7 +56,8 @@ def fingerprint(record):
 
 
 def summary(keys, records):
-    """Of records in any order: their number, bytes and sum, and the keys."""
+    """Return the number of records, their bytes, a checksum that does not
+    depend on the order, and the keys."""
     return (len(records), sum(map(len, records)),
             sum(map(fingerprint, records)) % (1 << 64), set(keys))
 
@@ -75,7 +78,7 @@ def summary_of_frame(frame):
 
 
 def total(summaries, what):
-    """The parts together; no key may be in two of them."""
+    """Add up the summaries. No key may be in two parts."""
     keys = set()
     for _, _, _, some in summaries:
         if keys & some:
@@ -87,7 +90,7 @@ def total(summaries, what):
 
 
 def shuffle(client, ranges, delimiter, field, show):
-    """The summaries of the parts, and how long it took."""
+    """Return the summaries of the parts, and the time of the shuffle."""
     import dask.dataframe
     from distributed import progress, wait
     frame = dask.dataframe.from_map(frame_of, ranges, delimiter=delimiter,
@@ -118,12 +121,12 @@ def arguments():
     parser.add_argument("files", nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if not given.d:
-        parser.error("-d: an empty delimiter")
+        parser.error("-d: the delimiter is empty")
     if given.k < 1 or given.r < 1:
-        parser.error("-k and -r are 1 or more")
+        parser.error("-k and -r must be 1 or more")
     for path in given.files:
         if not os.path.isfile(path) or not os.access(path, os.R_OK):
-            parser.error(f"{path}: not a file, or not readable by you")
+            parser.error(f"{path}: not a file, or not readable")
     return given
 
 
@@ -168,16 +171,17 @@ def main():
                 found = total(summaries, protocol)
                 if found != expected:
                     raise SystemExit(
-                        f"{protocol}: {found[0]:,} records of {found[1]:,} "
-                        f"bytes came out, {expected[0]:,} of {expected[1]:,} "
-                        "went in, or some have changed")
+                        f"{protocol}: the shuffle returned {found[0]:,} "
+                        f"records of {found[1]:,} bytes, expected "
+                        f"{expected[0]:,} of {expected[1]:,}, or some records "
+                        "have changed")
                 if number > 0:
                     times[protocol].append(took)
     report(times, expected)
 
 
 def report(times, expected):
-    print("\nSeconds of the shuffle, by turns, and their median:")
+    print("\nSeconds of each shuffle and their median:")
     for protocol, values in times.items():
         each = " ".join(f"{value:7.3f}" for value in values)
         print(f"  {protocol + '://':11} {each}  median "

@@ -1,5 +1,5 @@
-"""Ray's tensors on the pool: the tensor transport "ucxpool" of Ray Direct
-Transport, for tensors of PyTorch on the host and on GPUs.
+"""The tensor transport "ucxpool" for Ray Direct Transport: sends Ray's PyTorch
+tensors, on the host and on GPUs, through the pool.
 
     import ucxpool.ray
     ucxpool.ray.register()          # before the classes of the actors
@@ -10,9 +10,9 @@ Transport, for tensors of PyTorch on the host and on GPUs.
         def make(self):
             return {"weights": torch.ones(1 << 20)}
 
-It is one-sided for Ray: the process that has the tensors listens, and one that
-wants them asks for an object by its ID. Settings are the environment's
-(UCXPOOL_*).
+For Ray it is a one-sided transport: the process that has the tensors listens,
+and other processes request an object by its ID. Settings come from the
+environment (UCXPOOL_*).
 """
 import asyncio
 import atexit
@@ -42,8 +42,9 @@ _log = logging.getLogger("ucxpool.ray")
 
 
 def register():
-    """Let Ray know the transport "ucxpool": in the process that makes actors,
-    before their classes name it. Their processes learn of it from Ray."""
+    """Register the transport "ucxpool" with Ray. Call it in the process that
+    creates the actors, before their classes name the transport. Ray registers
+    it in the actors' processes."""
     if NAME not in transport_manager_info:
         register_tensor_transport(NAME, ["cpu", "cuda"], Transport,
                                   torch.Tensor)
@@ -51,18 +52,20 @@ def register():
 
 @dataclass
 class Metadata(TensorTransportMetadata):
-    """Of an object's tensors; address is the listener of who has them."""
+    """The tensors of an object; address is the listener of the process that
+    has them."""
     address: str | None = None
 
 
 @dataclass
 class Fetch(FetchRequest):
-    """An object that is on its way; future has its tensors."""
+    """A fetch of an object in progress; the result of future is its
+    tensors."""
     future: concurrent.futures.Future | None = None
 
 
 class _OnGpu:
-    """The bytes of a contiguous tensor."""
+    """A contiguous tensor as a buffer of bytes."""
 
     def __init__(self, tensor):
         self.tensor = tensor
@@ -80,8 +83,8 @@ def _device(tensor):
 
 
 def _buffer(tensor):
-    """Its bytes, with no copy, which hold the tensor. Not by NumPy: it lacks
-    types that PyTorch has."""
+    """Return the tensor's memory as a buffer, without a copy. The buffer holds
+    the tensor. It does not use NumPy, which lacks some of PyTorch's types."""
     if tensor.is_cuda:
         return _OnGpu(tensor)
     buffer = (ctypes.c_char * _size(tensor)).from_address(tensor.data_ptr())
@@ -94,18 +97,18 @@ def _buffers(tensors):
 
 
 async def _answered(transfer):
-    """Waits for a send. If it fails, its receiver gets an error."""
+    """Wait for a send. If it fails, the receiver gets an error."""
     try:
         await transfer
     except (CanceledError, ClosedError, PeerLostError, RefusedError):
-        pass  # the peer has gone, or does not want it any more
+        pass  # the peer is lost, or no longer needs the object
     except Error as error:
-        _log.error("an object was not sent: %s", error)
+        _log.error("cannot send an object: %s", error)
 
 
 class _Side:
-    """A pool of this process, and its channels to those it fetches from.
-    Everything here is called in the event loop."""
+    """A pool of this process, and its channels to the processes from which it
+    fetches. Everything here runs in the event loop."""
 
     def __init__(self, device, objects):
         self._objects = objects
@@ -113,22 +116,22 @@ class _Side:
         self._numbers = itertools.count(1)
         self._tasks = set()
         self.pool = Pool(device, name="ray")
-        # Without a secret a listener takes processes of this machine only.
+        # Without a secret, a listener accepts only processes of this host.
         host = (ray.util.get_node_ip_address()
                 if os.environ.get("UCXPOOL_SECRET_FILE") else "127.0.0.1")
         port = self.pool.listen(f"{host}:0", self._serve).port
         self.address = f"{host}:{port}"
 
     def _begin(self, awaitable):
-        """Goes on by itself."""
+        """Start a task and keep it until it has ended."""
         task = asyncio.ensure_future(awaitable)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def _serve(self, channel):
-        """Answer a peer: a message with an object's ID by one with its tensors
-        and the same tag."""
+        """Serve a peer: answer a message with an object's ID by a message with
+        its tensors and the same tag."""
         try:
             while True:
                 asked = channel.recv_into([])
@@ -139,7 +142,7 @@ class _Side:
                     channel.send([], asked.tag, b"gone") if tensors is None
                     else channel.send(_buffers(tensors), asked.tag)))
         except Error:
-            channel.abort()  # the peer has gone
+            channel.abort()  # the peer is lost
 
     async def _channel(self, address):
         task = self._channels.get(address)
@@ -147,7 +150,7 @@ class _Side:
                 task.exception() or task.result().ended)):
             task = self._channels[address] = self._begin(
                 self.pool.connect(address, name=address))
-        # A fetch that is aborted leaves the channel to the others.
+        # Aborting one fetch must not end the channel for the others.
         return await asyncio.shield(task)
 
     async def fetch(self, obj_id, address, tensors):
@@ -157,7 +160,7 @@ class _Side:
             await channel.send([], number, obj_id.encode())
             answer = await channel.recv(number, ANY)
         except asyncio.CancelledError:
-            # Otherwise the sender of the answer waits without end.
+            # Otherwise the answer's sender would wait forever.
             self._begin(self._refuse(channel, number))
             raise
         if answer.metadata:
@@ -171,16 +174,16 @@ class _Side:
             answer = await channel.recv(number, ANY)
             answer.refuse("the fetch was aborted")
         except Error:
-            pass  # there is no answer, or no peer that could be told
+            pass  # there is no answer, or the peer is lost
 
 
 class Transport(TensorTransportManager):
-    """Ray makes one in each process that needs it. It has a thread with an
-    event loop, and a pool for the host's tensors and for each GPU's, made when
-    the first one is."""
+    """Ray creates one transport in each process that needs it. It has a thread
+    with an event loop, a pool for tensors on the host, and a pool for each
+    GPU. Each pool is created when it is first needed."""
 
     def __init__(self):
-        self._objects = {}  # ID: tensors that others may fetch
+        self._objects = {}  # ID: tensors that peers may fetch
         self._fetches = {}  # ID: futures
         self._sides = {}
         self._lock = threading.Lock()
@@ -197,7 +200,7 @@ class Transport(TensorTransportManager):
         self._run(self._close())
         self._thread.join()
 
-    # --- in the event loop
+    # --- runs in the event loop
 
     async def _close(self):
         for side in self._sides.values():
@@ -218,12 +221,12 @@ class Transport(TensorTransportManager):
             return tensors
         devices = {_device(tensor) for tensor in tensors}
         if len(devices) > 1:
-            raise ValueError("target buffers on several devices: give those "
-                             "of one")
+            raise ValueError("the target buffers are on several devices; they "
+                             "must be on one")
         side = await self._side(devices.pop())
         return await side.fetch(obj_id, metadata.address, tensors)
 
-    # --- what Ray calls
+    # --- called by Ray
 
     def tensor_transport_backend(self):
         return NAME
@@ -237,7 +240,7 @@ class Transport(TensorTransportManager):
         return True
 
     def actor_has_tensor_transport(self, actor):
-        return True  # or it could not have been registered there
+        return True  # otherwise registration would have failed there
 
     def extract_tensor_transport_metadata(self, obj_id, rdt_object):
         if not rdt_object:
@@ -245,7 +248,8 @@ class Transport(TensorTransportManager):
         devices = {tensor.device for tensor in rdt_object}
         if len(devices) > 1:
             raise ValueError("the tensors of one object are on several "
-                             f"devices: {sorted(map(str, devices))}")
+                             f"devices: {sorted(map(str, devices))}; they must "
+                             "be on one")
         tensors = [tensor.contiguous() for tensor in rdt_object]
         if tensors[0].is_cuda:
             torch.cuda.synchronize(tensors[0].device)
@@ -291,7 +295,8 @@ class Transport(TensorTransportManager):
 
     def send_multiple_tensors(self, tensors, tensor_transport_metadata,
                               communicator_metadata):
-        raise NotImplementedError("one-sided: tensors are asked for")
+        raise NotImplementedError("the transport is one-sided: the receiver "
+                                  "fetches the tensors")
 
     def garbage_collect(self, obj_id, tensor_transport_meta, tensors):
         self._objects.pop(obj_id, None)
