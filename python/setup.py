@@ -1,11 +1,12 @@
-"""Build libucxpool, and the extension that is linked with it.
+"""Builds libucxpool, and the extension that is linked with it.
 
-The library comes from the checkout around this folder, or from the build tree
-that the variable LIBUCXPOOL_BUILD names. UCX is the wheel's (libucx-cu13), or the
-one that LIBUCXPOOL_WITH_UCX names as configure's --with-ucx does.
+The library is built from the checkout around this folder, or taken from the
+build tree that the variable LIBUCXPOOL_BUILD names. UCX comes from the wheel
+(libucx-cu13), or from the place that LIBUCXPOOL_WITH_UCX names, in the form of
+configure's --with-ucx.
 
-With the variable LIBUCXPOOL_SYSTEM set, as a distribution's package has it, there
-is no library in the package: it is the system's, and so is UCX, and the
+With the variable LIBUCXPOOL_SYSTEM set, as for a distribution's package, the
+package contains no library: it uses the system's libucxpool and UCX, and the
 extension is for the Python that builds it."""
 import os
 import pathlib
@@ -26,8 +27,8 @@ def run(*command, cwd):
 
 
 def finish(file, path):
-    """Without debugging information, and nothing looked for where it was
-    built: others may write there."""
+    """Strip debugging information, and set the library path, so that no
+    library is loaded from the build folder, where other users may write."""
     file = pathlib.Path(file).resolve()
     run("strip", "--strip-debug", file, cwd=HERE)
     run("patchelf", "--set-rpath", path, file, cwd=HERE)
@@ -42,14 +43,15 @@ def with_ucx():
 
 
 def build_library(folder):
-    """Build it from the checkout."""
+    """Build the library from the checkout."""
     if not (TOP / "configure.ac").exists():
         raise SystemExit(
-            f"{TOP} is no checkout of libucxpool: name a build tree of it in "
-            "the variable LIBUCXPOOL_BUILD")
+            f"{TOP} is not a checkout of libucxpool: set the variable "
+            "LIBUCXPOOL_BUILD to a build tree of it")
     if not (TOP / "configure").exists():
         run("./autogen.sh", cwd=TOP)
-    # pip puts UCX into a new folder each time, and takes the last one away.
+    # pip installs UCX in a new folder each time, and removes the previous
+    # one.
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     run(TOP / "configure", "-q", f"--with-ucx={with_ucx()}", cwd=folder)
@@ -73,7 +75,7 @@ class BuildExt(build_ext):
             self.bundle(tree)
 
     def bundle(self, tree):
-        """Put the library beside the extensions."""
+        """Put the library next to the extensions."""
         for extension in self.extensions:
             finish(self.get_ext_fullpath(extension.name), "$ORIGIN/lib")
         folder = pathlib.Path(self.get_ext_fullpath("ucxpool._core")).parent
@@ -92,8 +94,8 @@ def extension(name, **words):
 
 
 def wheel():
-    """One for all versions of Python from 3.11 on."""
-    # ucxpool._library loads the library first, so that a program may name
+    """Return the arguments for one wheel for Python 3.11 and newer."""
+    # ucxpool._library loads the library first, so that a program can choose
     # another one.
     return {"packages": ["ucxpool", "ucxpool.lib"],
             "package_data": {"ucxpool.lib": ["*.so.*"]},
@@ -103,7 +105,7 @@ def wheel():
 
 ENTRY_POINTS = {
     "distributed.comm.backends": ["ucxpool = ucxpool.dask:UcxPoolBackend"],
-    # A system has the library's own program of this name.
+    # The system has the library's own program of this name.
     "console_scripts": [] if SYSTEM else ["ucxpool_info = ucxpool.info:main"]}
 
 setup(cmdclass={"build_ext": BuildExt},

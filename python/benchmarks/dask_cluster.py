@@ -1,11 +1,12 @@
 """dask_cluster.py [--gpu | --lineitem SF] [--workers N] [--rounds N]
                 [--protocols LIST] [--works PART] [--json FILE]
 
-Clusters of two workers of Dask's `distributed`, or of N, one for each protocol
-in turn, do the same work; medians of wall time, and of the processor time of
-all processes (scheduler, client and workers). With --gpu arrays are CuPy's; a
-machine of several GPUs gives each worker its own. With --lineitem the work is
-a p2p shuffle of TPC-H's table lineitem, of this scale, by its order's key.
+Runs the same work on clusters of Dask's `distributed` with two workers, or N,
+one cluster for each protocol, in turn. Prints medians of the wall time and of
+the CPU time of all processes (scheduler, client and workers). With --gpu the
+arrays are CuPy's; on a host with several GPUs each worker has its own. With
+--lineitem the work is a p2p shuffle of TPC-H's table lineitem, at this scale
+factor, by the order key.
 """
 import argparse
 import json
@@ -29,18 +30,18 @@ def total(*parts):
 
 
 def workers_of(client):
-    """Their addresses, once the client has heard of all."""
+    """Return the workers' addresses, when the client knows all of them."""
     for _ in range(100):
         found = sorted(client.scheduler_info(n_workers=-1)["workers"])
         if len(found) == len(client.cluster.worker_spec):
             return found
         time.sleep(0.1)
-    raise SystemExit(f"workers are gone: only {found} are left")
+    raise SystemExit(f"workers have died: only {found} are left")
 
 
 def between_workers(client, num, size, seed):
-    """Arrays made on one worker, used on the other. The clock runs from when
-    they are there."""
+    """Make arrays on one worker and use them on another. The time starts when
+    they have been made."""
     one, other = workers_of(client)[:2]
     parts = [client.submit(make, size, seed * 1000 + i, workers=[one],
                            pure=False) for i in range(num)]
@@ -76,7 +77,7 @@ def make_on_gpu(num, size, seed):
 
 
 def ends_on_gpu(parts, every):
-    """Of what kind they are, and the last bytes of some."""
+    """Return the type of the arrays, and the last bytes of some."""
     return (type(parts[0]).__module__,
             [int(part[-1]) for part in parts[::every]])
 
@@ -101,7 +102,8 @@ def all_ends_on_gpu(every, *lists):
 
 
 def each_to_each(client, size, seed):
-    """Each worker uses what each other has made for it, 1 GB in all."""
+    """Each worker uses arrays that every other worker made for it, 1 GB in
+    total."""
     workers = workers_of(client)
     num = max(1, 10**9 // size // (len(workers) - 1))
     every = max(1, num // 10)
@@ -121,10 +123,10 @@ def each_to_each(client, size, seed):
     return run
 
 
-# The columns of lineitem; texts are those of TPC-H, or as long.
+# The columns of lineitem. Texts are those of TPC-H, or have the same length.
 MODES = ["REG AIR", "AIR", "RAIL", "SHIP", "TRUCK", "MAIL", "FOB"]
 INSTRUCTIONS = ["DELIVER IN PERSON", "COLLECT COD", "NONE", "TAKE BACK RETURN"]
-LINEITEMS = 6_001_215  # of scale 1
+LINEITEMS = 6_001_215  # at scale factor 1
 PART_ROWS = 250_000
 
 
@@ -171,7 +173,7 @@ def shuffle_lineitem(client, scale):
         found = int(parts.map_partitions(
             lambda part: len(part), meta=("rows", int)).compute().sum())
         if found != num:
-            raise SystemExit(f"{found} rows of {num} came out")
+            raise SystemExit(f"the shuffle returned {found} of {num} rows")
     return run
 
 
@@ -202,7 +204,7 @@ def processor_time(processes):
 
 
 def cluster_of(protocol, num_workers, num_gpus):
-    """Workers, each with a GPU if there are any."""
+    """Return a cluster. Each worker has its own GPU if there are GPUs."""
     if not num_gpus:
         return LocalCluster(n_workers=num_workers, threads_per_worker=1,
                             protocol=protocol, dashboard_address=None,
@@ -248,11 +250,12 @@ def main():
     parser.add_argument("--protocols", default="tcp,ucxpool")
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--lineitem", type=float, metavar="SF")
-    parser.add_argument("--works", default="", help="a part of their names")
+    parser.add_argument("--works", default="",
+                        help="run only works with this in their name")
     parser.add_argument("--json")
     given = parser.parse_args()
     if given.workers < 2:
-        parser.error(f"--workers {given.workers}: give 2 or more")
+        parser.error(f"--workers {given.workers}: must be 2 or more")
     num_gpus = count_gpus() if given.gpu else 0
     works = WORKS
     if given.gpu:

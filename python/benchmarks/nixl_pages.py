@@ -1,16 +1,15 @@
 """nixl_pages.py [--gpu] [--rounds N] [--repeats N] [--works LIST] [--json FILE]
 
-Pages of a KV cache between two processes, by one program in NIXL's API that runs
-on `ucxpool.nixl` and on NIXL itself (the wheel nixl-cu13): in turns, each round
-in new processes. Prints a table of medians in Markdown: GB/s from before
-make_prepped_xfer() to "DONE", and what of that is making the transfer and
-posting it. The first transfer of each round is compared byte by byte, and is
-not timed.
+Transfers pages of a KV cache between two processes. The same program for NIXL's
+API runs on `ucxpool.nixl` and on NIXL itself (the wheel nixl-cu13), in turn,
+with new processes in each round. Prints a Markdown table of medians: GB/s from
+before make_prepped_xfer() to "DONE", and the parts of this time for making and
+posting the transfer. The first transfer of each round is compared byte by byte,
+and is not timed.
 
---works 65536x8192,16384x45056 are pages and bytes of each; they are read and
-written in an order that has nothing to do with where they lie. With --gpu they
-are PyTorch's or CuPy's memory; on a machine of several GPUs each process has
-one.
+--works 65536x8192,16384x45056 lists the number of pages and the bytes of each.
+Pages are read and written in random order. With --gpu they are in memory of
+PyTorch or CuPy; on a host with several GPUs each process has its own.
 """
 import argparse
 import importlib
@@ -90,7 +89,7 @@ def orders(pages):
 
 
 def hear(stream):
-    for line in stream:  # the libraries may say something, too
+    for line in stream:  # the libraries may print something, too
         if line.startswith("told "):
             return json.loads(line[5:])
     raise SystemExit("the other process has ended")
@@ -118,7 +117,7 @@ def owner(library, pages, length, gpu):
         address=memory.address)
     agent.add_remote_agent(bytes.fromhex(hear(sys.stdin)["metadata"]))
     mine, its = orders(pages)
-    hear(sys.stdin)  # it has written
+    hear(sys.stdin)  # the peer has written
     expected = values_of(2, size).reshape(pages, length)
     found = memory.get().reshape(pages, length)
     say(sys.stdout, same=bool((found[its] == expected[mine]).all()))
@@ -127,7 +126,7 @@ def owner(library, pages, length, gpu):
 
 
 def transfer(agent, operation, local, mine, remote, its):
-    """Seconds until it is posted, and until it is done."""
+    """Return the seconds until it is posted, and until it is done."""
     begin = time.perf_counter()
     handle = agent.make_prepped_xfer(operation, local, mine, remote, its)
     state = agent.transfer(handle)
@@ -160,11 +159,11 @@ def reader(library, pages, length, gpu, repeats, there):
     transfer(agent, "WRITE", *lists)
     say(there.stdin)
     if not hear(there.stdout)["same"]:
-        raise SystemExit(f"{library}: what was written differs")
+        raise SystemExit(f"{library}: the written data differs")
     before = memory.get().copy()
     transfer(agent, "READ", *lists)
     if (memory.get() != before).any():
-        raise SystemExit(f"{library}: what was read differs")
+        raise SystemExit(f"{library}: the data read differs")
     for operation in OPERATIONS:
         result[operation] = [transfer(agent, operation, *lists)
                              for _ in range(repeats)]
@@ -174,7 +173,7 @@ def reader(library, pages, length, gpu, repeats, there):
 
 
 def gpus():
-    """How many there are, without a context in this process."""
+    """Return the number of GPUs, without a CUDA context in this process."""
     done = subprocess.run(["nvidia-smi", "-L"], text=True,
                           stdout=subprocess.PIPE, check=True)
     return len(done.stdout.splitlines())
@@ -213,7 +212,7 @@ def inside(library, pages, length, gpu, repeats, has):
 
 
 def row(pages, length, operation, library, rounds):
-    """A line of the table: the median of the rounds' medians."""
+    """Return a line of the table: the median of the rounds' medians."""
     posted, done = [statistics.median(
         statistics.median(times[i] for times in one[operation])
         for one in rounds) for i in range(2)]

@@ -1,15 +1,15 @@
 """transfers.py [--gpu] [--rounds N] [--sides LIST] [--works PART] [--json FILE]
 
 Two Python processes exchange buffers: through the pool, through UCXX, through
-asyncio's streams, and through sockets in asyncio's loop (in turns, each round in
-new processes). Prints a table of medians: wall time, and processor time of both
-sides together. Every byte is compared before anything is timed.
+asyncio's streams, and through sockets in asyncio's loop (in turn, with new
+processes in each round). Prints a table of medians: the wall time, and the CPU
+time of both sides together. Every byte is compared before anything is timed.
 
-Those of UCXX's own calls (send, recv, send_multi, recv_multi) run on `ucxx` and,
-by the same lines, on `ucxpool.ucxx`. UCXX progresses in its blocking mode unless
-UCXPY_PROGRESS_MODE says otherwise.
+The works with UCXX's own calls (send, recv, send_multi, recv_multi) run the
+same code on `ucxx` and on `ucxpool.ucxx`. UCXX uses its blocking progress mode
+unless UCXPY_PROGRESS_MODE is set.
 
-With --gpu the buffers are CuPy's arrays; on a machine of several GPUs each
+With --gpu the buffers are CuPy's arrays; on a host with several GPUs each
 process has its own.
 """
 import argparse
@@ -30,7 +30,7 @@ ALL = ("ucxpool", "ucxx", "streams", "sockets")
 UCXX_CALLS = ("ucxpool.ucxx", "ucxx")
 ON_GPU = ("ucxpool, GPU", "ucxx, GPU")
 
-# Frames of a message, bytes of each, messages there, is each answered?
+# Frames of a message, bytes of each, messages sent, is each answered?
 Work = collections.namedtuple("Work", "count length num answered sides")
 
 WORKS = {
@@ -48,7 +48,7 @@ WORKS = {
 
 
 # --- sides ------------------------------------------------------------------
-# Each has serve(handler) -> port, connect(port) -> end; an end has
+# Each side has serve(handler) -> port and connect(port) -> end. An end has
 # send(frames) and recv(lengths) -> frames.
 
 class Host:
@@ -112,7 +112,8 @@ class Ucxx(Host):
     module = "ucxx"
 
     class End:
-        """Of one frame the length is known, and memory there, beforehand."""
+        """The length of a single frame is known, and its memory allocated
+        before."""
 
         def __init__(self, endpoint):
             self.endpoint, self.memory = endpoint, {}
@@ -150,12 +151,12 @@ class UcxxNames(Ucxx):
 
 
 class UcxxOnGpu(Gpu, Ucxx):
-    # As distributed-ucxx sets it.
+    # The settings of distributed-ucxx.
     UCX = {"MAX_RNDV_RAILS": "1", "RNDV_THRESH": "8192",
            "RNDV_FRAG_MEM_TYPE": "cuda"}
 
     def __init__(self):
-        # UCX knows a GPU's memory where CUDA has begun before it.
+        # UCX recognizes GPU memory only if CUDA was initialized before UCX.
         self.make(1, 0)
         for key, value in self.UCX.items():
             os.environ.setdefault(f"UCX_{key}", value)
@@ -196,7 +197,7 @@ class Streams(Host):
 
 
 class Sockets(Host):
-    """Short frames are joined first, and received as one."""
+    """Joins short frames before it sends them, and receives them as one."""
 
     class End:
         def __init__(self, sock):
@@ -319,7 +320,7 @@ async def client(side, work, port):
 
 
 def measure(side, work):
-    """One round, again where a side fails of itself."""
+    """Run one round, again if a process fails."""
     for _ in range(3):
         found = one_round(side, work)
         if found is not None:
@@ -329,7 +330,7 @@ def measure(side, work):
 
 
 def gpus():
-    """The environments of the two processes."""
+    """Return the environments of the two processes."""
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         return {}, {}
     import cupy
@@ -345,7 +346,7 @@ def one_round(side, work):
                              env={**os.environ, **there_has},
                              stdout=subprocess.PIPE, text=True)
     port = there.stdout.readline().strip()
-    while not port.isdigit():  # UCX warns on stdout
+    while not port.isdigit():  # UCX prints warnings on stdout
         port = there.stdout.readline().strip()
     here = subprocess.Popen([*start, "--connect", side, work, port],
                             env={**os.environ, **here_has},
@@ -373,7 +374,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--sides", default="/".join(SIDES),
                         help="with / between them")
-    parser.add_argument("--works", help="a part of their names")
+    parser.add_argument("--works",
+                        help="run only works with this in their name")
     parser.add_argument("--json")
     parser.add_argument("--serve", nargs=2)
     parser.add_argument("--connect", nargs=3)

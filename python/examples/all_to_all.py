@@ -1,8 +1,8 @@
-"""Each of N processes sends each of the others a thousand buffers in one
+"""Each of N processes sends each other process a thousand buffers in one
 message: all_to_all.py [N]
 
-The processes tell their parent a digest of all that they sent to each, and of
-all that they got from each; it compares them."""
+The processes send their parent digests of the messages sent to and received
+from each peer. The parent compares the digests."""
 import asyncio
 import hashlib
 import multiprocessing
@@ -18,13 +18,13 @@ NUM_BUFFERS = 1000
 
 
 def buffers_for(me: int, peer: int) -> list[bytes]:
-    """Of 0 to 8,191 bytes, which nobody else can know."""
+    """Return buffers of 0 to 8,191 random bytes."""
     lengths = random.Random(f"{me} to {peer}")
     return [os.urandom(lengths.randrange(8192)) for _ in range(NUM_BUFFERS)]
 
 
 def digest(buffers: list[Any]) -> str:
-    """Of the bytes, and of how they are cut."""
+    """Return a digest of the bytes and of the buffers' lengths."""
     found = hashlib.sha256()
     for one in buffers:
         found.update(len(one).to_bytes(8, "little"))

@@ -1,4 +1,4 @@
-"""Dask on this machine, with ucxpool between its processes."""
+"""A Dask cluster on this host, with ucxpool between its processes."""
 from distributed import Client, LocalCluster
 
 

@@ -1,4 +1,4 @@
-"""Send each message back to who sent it: echo_server.py [HOST:PORT]"""
+"""Send each message back to its sender: echo_server.py [HOST:PORT]"""
 import asyncio
 import sys
 

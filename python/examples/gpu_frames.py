@@ -1,7 +1,7 @@
-"""Arrays from one process's GPU to another's.
+"""Sends arrays from the GPU of one process to the GPU of another.
 
-With CuPy where it is installed; otherwise the memory is that of ucxpool's heap,
-which is enough to be sent and received."""
+It uses CuPy's arrays if CuPy is installed, otherwise buffers of ucxpool's
+heap."""
 import asyncio
 import os
 import sys
@@ -20,14 +20,14 @@ LENGTHS = (5000, 0, 3 << 20, 17)
 
 
 def allocator() -> Callable[[int], Any]:
-    """What makes memory on the GPU, of so many bytes."""
+    """Return a function that allocates memory on the GPU."""
     if cupy is not None:
         return lambda length: cupy.empty(length, dtype=cupy.uint8)
     return ucxpool.Heap(DEVICE, memory_limit="256m").buffer
 
 
 async def receive() -> None:
-    """The frames arrive on the GPU, and go back as they lie there."""
+    """Receive frames on the GPU, and send them back from there."""
     async with ucxpool.Pool(DEVICE, comm_size="32m", region_size="2m") as pool:
         listener = pool.listen()
         peer = await asyncio.create_subprocess_exec(
@@ -45,7 +45,7 @@ async def send(where: str) -> None:
     data = [os.urandom(length) for length in LENGTHS]
     async with ucxpool.Pool(DEVICE, comm_size="32m", region_size="2m") as pool:
         channel = await pool.connect(where)
-        # A host's buffers and a GPU's go in one message, as they come.
+        # One message may have host and GPU buffers in any order.
         await channel.send(data, metadata=b"from the host")
         back = await (await channel.recv()).frames()
         print(bytes(back[0]).decode(), "and back:",

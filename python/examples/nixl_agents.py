@@ -1,5 +1,5 @@
-"""nixl_agents.py - a program for NIXL's API: but for its second line, it runs on
-NIXL, too."""
+"""nixl_agents.py - a program for NIXL's API. To run it on NIXL itself, change
+the import from ucxpool.nixl."""
 import numpy
 from ucxpool.nixl import nixl_agent, nixl_agent_config
 
@@ -7,14 +7,14 @@ PAGE, PAGES = 8192, 1000
 
 
 def agent_with(name: str, array: numpy.ndarray) -> nixl_agent:
-    """An agent that has registered an array."""
+    """Return an agent that has registered the array."""
     agent = nixl_agent(name, nixl_agent_config(backends=["UCX"]))
     agent.register_memory([(array.ctypes.data, array.nbytes, 0, "")], "DRAM")
     return agent
 
 
 def pages_of(array: numpy.ndarray) -> numpy.ndarray:
-    """Rows of (address, length, device)."""
+    """Return rows of (address, length, device)."""
     rows = numpy.zeros((PAGES, 3), "u8")
     rows[:, 0] = array.ctypes.data + numpy.arange(PAGES) * PAGE
     rows[:, 1] = PAGE

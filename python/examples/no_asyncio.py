@@ -1,4 +1,4 @@
-"""Threads that share a pool, and wait for what they send and receive."""
+"""Threads share a pool, and wait for sends and receives without asyncio."""
 from concurrent.futures import ThreadPoolExecutor
 
 import ucxpool

@@ -1,4 +1,4 @@
-"""A program written for UCXX, of which one line was changed."""
+"""A program written for UCXX, with one changed line."""
 import asyncio
 
 import ucxpool.ucxx as ucxx

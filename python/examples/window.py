@@ -1,5 +1,5 @@
-"""window.py - memory of one process, which another reads and writes by itself:
-pages of a cache, say."""
+"""window.py - one process reads and writes the memory of another directly, for
+example the pages of a cache."""
 import array
 import asyncio
 import sys
@@ -10,7 +10,7 @@ PAGE, PAGES = 4096, 1000
 
 
 async def use(where: str, blob: str) -> None:
-    """Every second page, from the last one on; the owner does nothing."""
+    """Read every second page, from the last one on. The owner does no work."""
     async with ucxpool.Pool() as pool:
         channel = await pool.connect(where)
         window = channel.import_window(bytes.fromhex(blob))

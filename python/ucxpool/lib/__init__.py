@@ -1,1 +1,1 @@
-"""The libraries of this package, in a wheel."""
+"""Contains the libraries of this package in a wheel."""
