@@ -1,9 +1,9 @@
 /*
- * What it costs to take and give back blocks, and to find where a buffer's
- * bytes lie: the median and the 99th percentile of many batches.
+ * The cost of allocating and freeing blocks, and of finding the blocks of a
+ * buffer: the median and the 99th percentile of many batches.
  *
- * Not installed: it measures the inner functions that ucxpool_block_get() and
- * the transfers are built on.
+ * Not installed: it measures the internal functions of ucxpool_block_get() and
+ * of transfers.
  */
 #include "base/clock.h"
 #include "base/config.h"

@@ -1,11 +1,11 @@
 /*
- * How fast the copy kernel gathers and scatters on one GPU, next to its
- * device-to-device copy: 256 MiB of the stream, pieces in random order, lists
- * in pinned memory, launches back to back. GB/s of payload, medians.
+ * The speed of the copy kernel's gather and scatter on one GPU, compared with
+ * its device-to-device copy: 256 MiB of the stream, pieces in random order,
+ * lists in pinned memory, launches back to back. GB/s of payload, medians.
  *
  *     uniform   one length, a list of addresses
  *     segments  addresses and lengths
- *     off by 1  the pieces are not aligned, the stream is
+ *     off by 1  the pieces are unaligned, the stream is aligned
  *
  * usage: bench_copy_cuda [ROUNDS]
  */
@@ -30,7 +30,7 @@ typedef struct work {
     const char *name;
     copy_form_t form;
     size_t      length;
-    size_t      shift; /* of the pieces, against multiples of 16 */
+    size_t      shift; /* of the pieces, from multiples of 16 */
 } work_t;
 
 static const work_t works[] = {
@@ -74,7 +74,7 @@ static size_t next_random(size_t below)
     return (size_t)(state >> 33) % below;
 }
 
-/* Where pieces lie, in random order. */
+/* The addresses of the pieces, in random order. */
 static size_t make_addresses(const work_t *work, uint64_t *addresses)
 {
     size_t stride = base_align_up(work->length, (size_t)COPY_UNIT);
@@ -134,7 +134,7 @@ static int compare(const void *a, const void *b)
     return (difference > 0) - (difference < 0);
 }
 
-/* GB/s of all jobs, which copy `payload` bytes each. */
+/* Throughput in GB/s of all jobs, which copy `payload` bytes each. */
 static double measure(const work_t *work, bool is_gather, size_t payload)
 {
     double           rates[MAX_ROUNDS];

@@ -1,19 +1,21 @@
 /*
- * How long ranges of a file take from one process to another, each way in turn:
+ * The time to transfer ranges of a file to another process, in three ways that
+ * alternate:
  *
  *     ranges    ucxpool_source_ranges()
  *     read      pread() of each into one buffer, which is then sent
  *     sendfile  sendfile() of each over TCP on the loopback device, as a server
  *               without UCX does
  *
- * The file is in the page cache, and the receiver has the bytes in its memory
- * at the end. Times are medians of all rounds but the first, in which the bytes
- * are compared; processor time is the mean of a round.
+ * The file is in the page cache, and the data ends in the receiver's memory.
+ * Times are medians of all rounds but the first, in which the data is compared.
+ * Processor time is the mean of all rounds.
  *
  * usage: bench_file [NUM_RANGES [BYTES [STEP [NUM_ROUNDS]]]]
  *
- * Range i is number i * STEP of the file: STEP is odd, and 1 by default, so
- * that each follows the one before. UCXPOOL_WIRE and others are as always.
+ * Range i starts at position i * STEP of the file, counted in ranges. STEP is
+ * odd. Its default of 1 makes the ranges adjacent. UCXPOOL_WIRE and other
+ * settings are read as usual.
  */
 #include "common/system.h"
 
@@ -46,11 +48,11 @@ typedef struct job {
     unsigned         num_rounds;
     int              file;
     ucxpool_range_t *ranges;
-    uint8_t         *buffer;   /* what is read, or received */
-    double          *receiver; /* its seconds of processor time; shared */
+    uint8_t         *buffer;   /* data read or received */
+    double          *receiver; /* its processor time in seconds; shared */
 } job_t;
 
-/* One process. */
+/* One of the two processes. */
 typedef struct end {
     ucxpool_t         *pool;
     ucxpool_channel_t *channel;
@@ -119,7 +121,7 @@ static void job_init(job_t *job)
     }
 }
 
-/* Into one place, as they follow each other in the message. */
+/* Read all ranges into one buffer, in the order of the message. */
 static void read_ranges(const job_t *job, uint8_t *target)
 {
     for (size_t i = 0; i < job->num; i++) {
@@ -214,7 +216,7 @@ static void send_all(const job_t *job, const end_t *end)
             }
         }
     }
-    /* The receiver writes its times down before it answers the last. */
+    /* The receiver records its times before it answers the last round. */
     wait(NULL);
     printf("%-9s %9s %7s %9s %11s %6s\n", "way", "ms", "GB/s", "sender ms",
            "receiver ms", "ratio");
@@ -270,7 +272,7 @@ static void receive_all(const job_t *job, const end_t *end)
             if (round != 0) {
                 job->receiver[way] += processor_time() - cpu;
             } else if (memcmp(job->buffer, expected, total(job)) != 0) {
-                fail("what came is not what was sent: the transfer");
+                fail("the received data differs: the transfer");
             }
             if ((way == WAY_SENDFILE) && (write(end->connection, "", 1) != 1)) {
                 fail("write");
@@ -356,7 +358,7 @@ int main(int argc, char **argv)
 
     if ((job.num == 0) || (job.size == 0) || (job.step % 2 == 0) ||
         (job.num_rounds == 0) || (job.num_rounds > MAX_ROUNDS)) {
-        fail("reading what is to be done");
+        fail("reading the job");
     }
     job_init(&job);
     listener = tcp_listen(&address);

@@ -1,12 +1,12 @@
 /*
- * How tight the heap is, at full size, without the memory: the traces of
- * ucxpool_replay and RMM's random workload on addresses that nobody touches,
- * with the smallest capacity that passes, what the driver would be asked for,
- * and how long the heap itself takes; and runs of RMM's workload one after
- * another, from an empty heap and from one that has reserved three times the
- * peak.
+ * How much memory the heap needs, at full size but without real memory: it
+ * manages addresses that are never accessed. For the traces of ucxpool_replay
+ * and RMM's random workload, it reports the smallest capacity that passes, the
+ * requests to the driver, and the time spent in the heap. It also runs RMM's
+ * workload several times in a row, from an empty heap and from one that has
+ * reserved three times the peak.
  *
- * Not installed: it measures the inner functions behind ucxpool_heap_alloc().
+ * Not installed: it measures the internal functions of ucxpool_heap_alloc().
  *
  * usage: bench_heap [CHUNK_MIB]
  */
@@ -22,9 +22,9 @@
 #include <string.h>
 
 #define MIB  ((uint64_t)1 << 20)
-#define STEP 0.0025 /* of the peak of live bytes */
+#define STEP 0.0025 /* relative to the peak of live bytes */
 
-/* Calls of the driver. */
+/* Calls to the driver. */
 typedef struct counts {
     uint64_t created, mapped, unmapped, held, most_held;
 } counts_t;
@@ -127,7 +127,8 @@ static heap_t *create(mem_vmm_t *vmm, uint64_t limit, uint64_t chunk_size)
     return heap;
 }
 
-/* Play a trace, and free what is left; false: an allocation failed. */
+/* Play a trace, and free the remaining allocations. false: an allocation
+ * failed. */
 static bool play(const trace_t *trace, heap_t *heap, void **addresses)
 {
     memset(addresses, 0, trace->num_allocations * sizeof(addresses[0]));
@@ -152,7 +153,7 @@ static bool play(const trace_t *trace, heap_t *heap, void **addresses)
     return true;
 }
 
-/* The same on a new heap; how long it took, and its counters. */
+/* Play it on a new heap; returns the time and the counters. */
 static bool try_out(const trace_t *trace, double capacity, uint64_t chunk_size,
                     void **addresses, uint64_t *time_p, heap_stats_t *stats)
 {
@@ -221,10 +222,11 @@ static void run(const char *name, uint64_t chunk_size)
     trace_destroy(trace);
 }
 
-/* --- runs, one after another, in plenty of memory ------------------------- */
+/* --- consecutive runs with plenty of memory
+ * --------------------------------- */
 
-/* What the driver is asked for in each of three runs, and how long the heap
- * itself takes for a call. */
+/* Requests to the driver in each of three runs, and the heap's own time per
+ * call. */
 static void report_rounds(const char *name, const trace_t *trace,
                           uint64_t reserved, uint64_t chunk_size,
                           void **addresses)
@@ -258,7 +260,7 @@ static void report_rounds(const char *name, const trace_t *trace,
     heap_destroy(heap);
 }
 
-/* From an empty heap, and with three times the peak reserved before. */
+/* From an empty heap, and from one with three times the peak reserved. */
 static void run_rounds(const char *name, uint64_t chunk_size)
 {
     trace_t *trace = workload_make(name);
@@ -309,7 +311,7 @@ int main(int argc, char **argv)
         return 2;
     }
     base_log_set_level(BASE_LOG_NONE);
-    /* Each heap's tables are new memory, as a program's are. */
+    /* Each heap's tables are new memory, as in a real program. */
     (void)mallopt(M_MMAP_THRESHOLD, (int)MIB);
     printf("%-16s %9s %8s %8s %8s %8s %8s %8s %8s %8s\n", "trace", "peak GiB",
            "capacity", "held", "ns/call", "created", "mapped", "unmapped",

@@ -1,13 +1,14 @@
 /*
- * How quick the heap of a GPU is, through the public API, next to the driver's
- * pool and to plug-ins of ucxpool_replay (RMM's, say), on the same GPU in one
- * run; and how fast the memory is that it stitches. Prints tables in Markdown.
+ * How fast the heap of a GPU is, through the public API, compared with the
+ * driver's pool and plug-ins of ucxpool_replay (for example RMM's), on the same
+ * GPU in one run; and how fast the memory is that the heap stitches. Prints
+ * tables in Markdown.
  *
  * Not installed.
  *
  * usage: bench_heap_cuda [--quick] [[NAME=]PLUGIN.so]...
  *
- * --quick  Little of everything; the figures mean nothing.
+ * --quick  Run little of everything; the figures are meaningless.
  */
 #include "bench_mapped.h"
 #include "bench_rivals.h"
@@ -23,9 +24,9 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-#define RING      16   /* that a thread holds at a time */
-#define NUM_SIZES 1024 /* of those, again and again */
-#define WARM      100  /* pairs that are not looked at */
+#define RING      16   /* allocations held by a thread at a time */
+#define NUM_SIZES 1024 /* different sizes, used cyclically */
+#define WARM      100  /* pairs of calls before the measurement */
 #define HOLE_SIZE KIB
 #define REPEATS   3
 #define STITCHES  5
@@ -34,7 +35,7 @@ static size_t sizes[NUM_SIZES];
 
 /* --- a pair of calls ------------------------------------------------------ */
 
-/* Allocate and free, and write what that takes. */
+/* Allocate and free repeatedly, and record the times. */
 static void time_pairs(allocator_t *with, size_t size, unsigned num,
                        cell_t cell)
 {
@@ -91,8 +92,8 @@ static void bench_pairs(void)
 
 /* --- among holes ---------------------------------------------------------- */
 
-/* Pieces, of which every second one is freed; from behind, since a list of free
- * ones that is in order takes those at its begin. false: there is no room. */
+/* Allocate pieces, and free every second one, last to first: a sorted free list
+ * then takes the holes at its start. false: out of memory. */
 static bool make_holes(allocator_t *with, size_t size, void **pieces,
                        unsigned num)
 {
@@ -206,7 +207,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Pairs in a microsecond, of all together; 0: it was full. */
+/* Pairs per microsecond of all threads together; 0: out of memory. */
 static double run_workers(allocator_t *with, unsigned num)
 {
     worker_t          workers[NUM_STREAMS];
@@ -245,7 +246,7 @@ static double rate_of(allocator_t *with, unsigned num)
 {
     double rates[REPEATS];
 
-    /* Memory is taken from the driver. */
+    /* Take the memory from the driver before measuring. */
     run_workers(with, num);
     for (unsigned i = 0; i < REPEATS; i++) {
         rates[i] = run_workers(with, num);
@@ -277,8 +278,8 @@ static void bench_threads(void)
 
 /* --- stitched ranges ------------------------------------------------------ */
 
-/* One allocation of all that is free, in scattered chunks; and the same again
- * and again. false: it fails. */
+/* Allocate all free memory, which is in scattered chunks, first once and then
+ * repeatedly. false: it fails. */
 static bool stitch(const allocator_kind_t *kind, size_t chunk, unsigned num,
                    uint64_t *first_p, uint64_t *again_p)
 {

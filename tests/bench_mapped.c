@@ -15,15 +15,15 @@
 #define NUM_RANGES 3 /* a = b + 3 c */
 #define MAX_PIECES 192
 #define ROUNDS     11
-/* Of b and c: the float 0x3f3f3f3f. */
+/* Initial bytes of b and c: the float 0x3f3f3f3f. */
 #define FILL 0x3f
 
-/* Memory of one kind: NUM_RANGES of it. */
+/* Memory of one kind, NUM_RANGES times. */
 typedef struct memory {
     const char *name;
     ucxpool_t  *pool; /* NULL: the driver's */
     void       *ranges[NUM_RANGES];
-    void       *pieces[MAX_PIECES]; /* those between */
+    void       *pieces[MAX_PIECES]; /* pieces between the ranges */
     double      copy[ROUNDS];       /* GB/s */
     double      triad[ROUNDS];
 } memory_t;
@@ -33,7 +33,7 @@ enum { CONTIGUOUS, HOME, STITCHED, NUM_MEMORIES };
 static gpu_t   *gpu;
 static triad_t  triad;
 static size_t   range_size, piece_size;
-static unsigned num_times; /* in a round */
+static unsigned num_times; /* repetitions in a round */
 
 static int fail(const char *what)
 {
@@ -47,7 +47,7 @@ static int fail_gpu(CUresult result, const char *what)
     return fail(gpu->error);
 }
 
-/* --- the work ------------------------------------------------------------- */
+/* --- the measured operations ---------------------------------------------- */
 
 static int start_copy(const memory_t *memory)
 {
@@ -68,7 +68,7 @@ static int start_triad(const memory_t *memory)
                : fail(gpu->error);
 }
 
-/* GB/s of what is read and written. */
+/* GB/s of bytes read and written. */
 static int measure(const memory_t *memory, int (*start)(const memory_t *),
                    unsigned num_ranges, double *rate_p)
 {
@@ -87,7 +87,7 @@ static int measure(const memory_t *memory, int (*start)(const memory_t *),
     return 0;
 }
 
-/* Is that what a range holds, at its begin, in its middle, and at its end? */
+/* Does a range hold this value at its start, in its middle, and at its end? */
 static int verify(const memory_t *memory, float expected)
 {
     size_t places[] = {0, range_size / 2 + piece_size - sizeof(float),
@@ -118,7 +118,7 @@ static float fill_value(void)
     return fill.value;
 }
 
-/* Both works once in each memory, with a look at what they wrote. */
+/* Run both operations once on each memory, and check the results. */
 static int check_work(const memory_t *memory)
 {
     float value = fill_value();
@@ -136,14 +136,14 @@ static int check_work(const memory_t *memory)
         return 0;
     }
     if ((start_triad(memory) != 0) || (gpu_wait(gpu, gpu->stream) != 0)) {
-        return fail("the kernel does not end well");
+        return fail("the kernel has failed");
     }
     return verify(memory, fmaf(TRIAD_FACTOR, value, value));
 }
 
 /* --- the memory ----------------------------------------------------------- */
 
-/* A pool whose heap holds so many bytes. */
+/* A pool whose heap has this size. */
 static int make_pool(size_t size, ucxpool_t **pool_p)
 {
     ucxpool_params_t  params = {0};
@@ -184,7 +184,7 @@ static int take(memory_t *memory, size_t size, void **address_p)
                : fail(ucxpool_error_detail());
 }
 
-/* Pieces all over the heap, and every second one freed. */
+/* Allocate pieces in the whole heap, and free every second one. */
 static int scatter(memory_t *memory)
 {
     size_t num = 2 * NUM_RANGES * range_size / piece_size;
@@ -234,7 +234,7 @@ static int memory_init(memory_t *memory, unsigned which)
     return check_work(memory);
 }
 
-/* What is left is freed with the pool. */
+/* The remaining pieces are freed with the pool. */
 static void memory_cleanup(memory_t *memory)
 {
     if (memory->pool != NULL) {
@@ -246,7 +246,7 @@ static void memory_cleanup(memory_t *memory)
     }
 }
 
-/* --- all of it ------------------------------------------------------------ */
+/* --- all measurements ----------------------------------------------------- */
 
 static int compare(const void *a, const void *b)
 {
@@ -284,7 +284,7 @@ static void print(memory_t *memories)
     }
 }
 
-/* The kinds of memory in turn, so that what changes with time is the same. */
+/* The kinds of memory alternate, so that drift affects all of them equally. */
 static int measure_all(memory_t *memories)
 {
     for (unsigned i = 0; i < NUM_MEMORIES; i++) {

@@ -1,6 +1,6 @@
 /*
- * How fast memory is that is mapped from scattered chunks, next to memory of
- * one piece: a part of bench_heap_cuda.
+ * The speed of memory mapped from scattered chunks, compared with contiguous
+ * memory: a part of bench_heap_cuda.
  */
 #ifndef TESTS_BENCH_MAPPED_H
 #define TESTS_BENCH_MAPPED_H
@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-/* Prints a table. Returns 0, or -1 after having said what broke. */
+/* Prints a table. Returns 0, or -1 after printing an error. */
 int bench_mapped(gpu_t *gpu, bool is_quick);
 
 #endif

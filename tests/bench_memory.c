@@ -1,12 +1,12 @@
 /*
- * What memory a process has with a pool and its peers, and with messages that
- * it does not receive, and how long a process takes that sends four words:
- * figures of docs/benchmarks/memory.md.
+ * Memory use of a process with a pool and its peers, and with messages that it
+ * does not receive; and the time that a process takes to start and send four
+ * words. These are the figures of docs/benchmarks/memory.md.
  *
- * All processes have a channel to each of the others. RSS and PSS are those of
- * /proc/PID/smaps_rollup, of the first process, first when all channels stand,
- * then when it has sent each of the others 64 MiB in pieces, and received as
- * much of each. Its own buffers are not counted.
+ * All processes have a channel to each of the others. RSS and PSS of the first
+ * process are read from /proc/PID/smaps_rollup: first when all channels are
+ * open, then after it has sent 64 MiB in pieces to each of the others and
+ * received as much from each. Its own buffers are not counted.
  *
  * usage: bench_memory [NUM_PEERS...]
  */
@@ -37,14 +37,14 @@ typedef struct memory {
     double rss, pss; /* MiB */
 } memory_t;
 
-/* What the processes share. */
+/* Shared by the processes. */
 typedef struct board {
     atomic_uint num_arrived;
     size_t      lengths[MAX_RANKS];
     char        addresses[MAX_RANKS][8192];
-    memory_t    idle, used;         /* of the first */
+    memory_t    idle, used;         /* of the first process */
     memory_t    before[2], with[2]; /* of sender and receiver */
-    double      first_us, rest_us;  /* to receive */
+    double      first_us, rest_us;  /* times to receive */
     unsigned    port;
 } shared_t;
 
@@ -97,7 +97,7 @@ static void measure(memory_t *memory)
     memory->pss /= 1024;
 }
 
-/* A process that ends when this one does. */
+/* Start a process that ends when this one does. */
 static pid_t start(void)
 {
     pid_t pid = fork();
@@ -111,7 +111,7 @@ static pid_t start(void)
     return pid;
 }
 
-/* Wait for all, and let the pool go on meanwhile: others may need it. */
+/* Wait for all processes, and progress the pool, which others may need. */
 static void meet(rank_t *rank)
 {
     unsigned last = ++rank->num_met * rank->num_ranks;
@@ -189,7 +189,7 @@ static void exchange(rank_t *rank, void *const *to_send, void *const *received)
     }
 }
 
-/* Nobody looks at what has arrived, so all messages may lie in one place. */
+/* The content of received messages is not used, so all share one buffer. */
 static void exchange_all(rank_t *rank)
 {
     size_t size    = 2 * NUM_PIECES * (PIECE + sizeof(void *));
@@ -301,7 +301,7 @@ static double receive_word(rank_t *rank, uint64_t tag)
                              tag, UINT64_MAX, NULL, &request));
     finish(request);
     if (word != tag) {
-        fail("a message", "it is another one");
+        fail("a message", "it is another message");
     }
     return (double)(clock_now() - begin) / 1e3;
 }
@@ -419,7 +419,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* From a process's start to its end. */
+/* The time from a process's start to its end. */
 static void tell_starts(void)
 {
     shared_t *board = shared(sizeof(*board));

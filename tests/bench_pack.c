@@ -1,10 +1,10 @@
 /*
- * How fast segments are gathered into a block and scattered from one, next to
- * memcpy: a block of 256 KiB or 1 MiB is filled (or emptied) again and again
- * until the whole list has gone through it.
+ * The speed of gathering segments into a block and scattering them from one,
+ * compared with memcpy. A block of 256 KiB or 1 MiB is filled (or emptied)
+ * repeatedly until the whole list has been copied.
  *
  *     plain   memcpy between the block and contiguous memory, as many bytes
- *     naive   one memcpy per segment, by a loop that knows nothing else
+ *     naive   a simple loop with one memcpy per segment
  *     pool    copy_gather, copy_scatter
  *
  * The three alternate; GB/s of payload, medians. usage: bench_pack [ROUNDS]
@@ -26,8 +26,8 @@ typedef struct work {
     const char        *name;
     size_t             slot;      /* distance of segments in the arena */
     size_t             length;    /* of each; 0: mixed, up to the slot */
-    bool               is_one;    /* the pool sees one piece of memory */
-    bool               is_pieces; /* the pool sees addresses alone */
+    bool               is_one;    /* the pool gets a single segment */
+    bool               is_pieces; /* the pool gets only addresses */
     size_t             num_segments;
     ucxpool_segment_t *segments;
     ucxpool_segment_t  one;
@@ -60,7 +60,7 @@ static void work_shuffle(work_t *work)
     }
 }
 
-/* Segments one behind the other, which the pool is not told. */
+/* Segments that are adjacent in memory, which the pool is not told. */
 static void work_join(work_t *work)
 {
     char *address = arena;

@@ -1,6 +1,6 @@
 /*
- * The heap of a GPU beside other allocators: what the parts of bench_heap_cuda
- * share. Whatever breaks is told, and ends the program.
+ * The heap of a GPU compared with other allocators: shared by the parts of
+ * bench_heap_cuda. All errors are printed and end the program.
  */
 #ifndef TESTS_BENCH_RIVALS_H
 #define TESTS_BENCH_RIVALS_H
@@ -13,7 +13,7 @@
 #define CELL_SIZE   48
 #define NUM_STREAMS 8 /* device.streams[] */
 
-/* What stands in a table. */
+/* The text of a table cell. */
 typedef char cell_t[CELL_SIZE];
 
 extern bool                    is_quick;
@@ -21,25 +21,25 @@ extern const allocator_kind_t *rivals[RIVALS_MAX];
 extern unsigned                num_rivals;
 extern device_t                device;
 
-/* From the command line; and GPU 0. */
+/* Opens GPU 0 and the allocators named on the command line. */
 void rivals_open(int argc, char **argv);
 void rivals_close(void);
 
-/* Ends the program, unless it is well. */
+/* Ends the program with an error if is_well is false. */
 void check(bool is_well);
 
-/* capacity  In bytes; 0: as much as it gets. */
+/* capacity  In bytes; 0: as much as possible. */
 allocator_t *make(const allocator_kind_t *kind, uint64_t capacity);
 
-/* NULL: it has not so much. */
+/* NULL: not enough memory. */
 void *take(allocator_t *from, size_t size, void *stream);
 void  give(allocator_t *to, void *address, size_t size, void *stream);
 
-/* A table in Markdown, with a column for each rival. */
+/* A table in Markdown, with a column for each allocator. */
 void print_head(const char *first);
 void print_row(const char *first, const cell_t *cells);
 
-/* "123 ns", "1.23 us". */
+/* For example "123 ns", "1.23 us". */
 const char *in_words(uint64_t ns, cell_t text);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #define NUM_THREADS 256
-#define NUM_BLOCKS  2112 /* 16 on each multiprocessor of an H200 */
+#define NUM_BLOCKS  2112 /* 16 per multiprocessor of an H200 */
 
 /* a[i] = b[i] + 3 * c[i], four floats a thread. */
 static const char triad_ptx[] =
@@ -70,13 +70,13 @@ int triad_init(triad_t *triad, gpu_t *gpu)
         !FIND(launch, "cuLaunchKernel")) {
         return -1;
     }
-    /* The driver itself stays: the GPU is open. */
+    /* The driver stays loaded, because the GPU is open. */
     dlclose(library);
     result = triad->load(&triad->module, triad_ptx);
     if (result != CUDA_SUCCESS) {
         return gpu_fail(gpu, result, "the kernel cannot be loaded");
     }
-    /* The driver of the tests runs the library's kernels only. */
+    /* The stand-in driver of the tests runs only the library's kernels. */
     if (triad->find(&triad->function, triad->module, "triad") != CUDA_SUCCESS) {
         triad->function = NULL;
     }

@@ -1,6 +1,5 @@
 /*
- * A kernel that reads two ranges and writes a third one: a part of
- * bench_heap_cuda.
+ * A kernel that reads two ranges and writes a third: a part of bench_heap_cuda.
  */
 #ifndef TESTS_BENCH_TRIAD_H
 #define TESTS_BENCH_TRIAD_H
@@ -14,7 +13,7 @@
 typedef struct CUmod_st  *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 
-/* What starts a kernel; the tools have no need of it. */
+/* Driver functions that launch a kernel, which the tools do not use. */
 typedef struct triad {
     CUresult (*load)(CUmodule *module, const void *image);
     CUresult (*find)(CUfunction *function, CUmodule module, const char *name);
@@ -24,15 +23,15 @@ typedef struct triad {
                        unsigned threads_y, unsigned threads_z, unsigned shared,
                        CUstream stream, void **arguments, void **extra);
     CUmodule   module;
-    CUfunction function; /* NULL: the driver runs no such kernel */
+    CUfunction function; /* NULL: the driver cannot run such a kernel */
 } triad_t;
 
-/* Return 0; or -1, with a sentence in gpu->error. */
+/* Return 0, or -1 with a message in gpu->error. */
 int  triad_init(triad_t *triad, gpu_t *gpu);
 void triad_cleanup(triad_t *triad);
 
-/* a[i] = b[i] + TRIAD_FACTOR * c[i], floats in `size` bytes, a multiple of 16,
- * in gpu->stream. */
+/* Computes a[i] = b[i] + TRIAD_FACTOR * c[i] in gpu->stream, for floats in
+ * `size` bytes, a multiple of 16. */
 int triad_start(triad_t *triad, gpu_t *gpu, void *a, void *b, void *c,
                 size_t size);
 

@@ -1,8 +1,8 @@
 /*
- * Scattered pieces of a peer's window, read and written, next to the same
- * pieces as a message, in turns. The pieces lie in random order on both sides.
- * GB/s of payload, medians of all rounds but the first, in which the bytes are
- * compared.
+ * Reads and writes of scattered pieces of a peer's window, compared with
+ * sending the same pieces as a message. The methods alternate. The pieces are
+ * in random order on both sides. GB/s of payload, medians of all rounds but the
+ * first, in which the data is compared.
  *
  *     read      ucxpool_read()
  *     write     ucxpool_write()
@@ -11,14 +11,15 @@
  *
  * usage: bench_window [-g | -f | -u] [-n NUM_PIECES] [-s SIZE] [-r ROUNDS]
  *
- * -g  pools on GPUs, the first and the last; otherwise in host memory.
- * -f  the window lies in the heap of its owner's pool, which peers map;
- *     otherwise in memory of malloc() or cuMemAlloc().
- * -u  the ucx wire: read and write go by messages, and beside them, in the same
- *     turns, all pieces by UCX's get and put.
- * Without -n and -s: a list of works. UCXPOOL_WINDOW_WAY, UCXPOOL_WIRE and
- * others are as always. While a window is read or written within a host its
- * owner's process stands still.
+ * -g  Pools on the first and the last GPU; default: in host memory.
+ * -f  The window is in the heap of its owner's pool, which peers map; default:
+ *     in memory of malloc() or cuMemAlloc().
+ * -u  The ucx wire. Reads and writes go by messages. In the same rounds, all
+ *     pieces are also transferred by UCX's get and put.
+ *
+ * Without -n and -s, a list of sizes is run. UCXPOOL_WINDOW_WAY, UCXPOOL_WIRE
+ * and other settings are read as usual. During reads and writes within a host,
+ * the owner's process sleeps.
  */
 #include "base/clock.h"
 #include "core/pool.h"
@@ -44,7 +45,7 @@ typedef enum way {
     WAY_READ,
     WAY_WRITE,
     WAY_BLOCKS,
-    WAY_GET, /* from here on with -u alone */
+    WAY_GET, /* the following only with -u */
     WAY_PUT,
     NUM_WAYS
 } way_t;
@@ -61,7 +62,7 @@ static const work_t works[] = {
     {1, 4096},     {1, 1 << 20},   {1, 1 << 30},
 };
 
-/* For -u: where long pieces begin. */
+/* For -u: sizes around the one from which get and put are used. */
 static const work_t ucx_works[] = {
     {65536, 4096}, {32768, 8192},   {16384, 16384}, {8192, 32768},
     {4096, 65536}, {1024, 1 << 18}, {256, 1 << 20}, {1, 1 << 28},
@@ -102,8 +103,8 @@ static void say(const void *bytes, size_t size)
     }
 }
 
-/* Progresses meanwhile: the other side may wait until a window that it has
- * sent out of is let go. */
+/* Wait while progressing the pool: the other side may wait for the release of a
+ * window that it has sent from. */
 static void hear(void *bytes, size_t size)
 {
     char first;
@@ -243,7 +244,7 @@ static uint32_t next_random(uint32_t *seed)
     return *seed >> 8;
 }
 
-/* The offsets in an order of the seed's. */
+/* Shuffle the offsets, in an order that depends on the seed. */
 static void shuffle(uint64_t *offsets, const work_t *work, uint32_t seed)
 {
     for (size_t i = 0; i < work->num; i++) {
@@ -317,7 +318,7 @@ static void tell(const side_t *side)
     say(side->bytes, side->size);
 }
 
-/* The owner, which sends the pieces or all bytes when it is asked to. */
+/* The owner. It sends the pieces or all bytes on request. */
 static void own(const work_t *work)
 {
     ucxpool_window_t *window;
@@ -376,7 +377,7 @@ static double operate(way_t way, const work_t *work, const side_t *side,
     return (double)side->size / (double)(base_clock_now() - start);
 }
 
-/* Are the bytes of all pieces those of the owner? */
+/* Do the bytes of all pieces equal the owner's? */
 static void compare(const work_t *work, side_t *side, const uint64_t *offsets,
                     uint8_t *theirs)
 {
@@ -447,7 +448,7 @@ static void use(const work_t *work)
     }
     shuffle(offsets, work, 7);
     hear(blob, sizeof(blob));
-    if (over_ucx) { /* one pool, and both; over tcp, too */
+    if (over_ucx) { /* one pool measures both ways, also over tcp */
         pool->windows->may_emulate = true;
         pool->config.window_way    = BASE_WINDOW_WAY_DIRECT;
         direct                     = import(blob, &by_ucx);
@@ -458,7 +459,7 @@ static void use(const work_t *work)
         for (way_t way = 0; way < num_ways(); way++) {
             double speed;
 
-            if (over_ucx) { /* all pieces, not long ones alone */
+            if (over_ucx) { /* all pieces, not only long ones */
                 pool->config.window_way = (way >= WAY_GET)
                                               ? BASE_WINDOW_WAY_DIRECT
                                               : BASE_WINDOW_WAY_MESSAGES;
@@ -507,7 +508,7 @@ static void run(const work_t *list, size_t num)
     mem_cuda_device_close(device);
 }
 
-/* Returns whether they are right. */
+/* Returns whether the options are valid. */
 static bool parse_options(int argc, char **argv, work_t *one)
 {
     int option;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The binary interface is the one that was recorded: programs that were linked
-# with an earlier build still run. What is added is recorded, too:
+# The binary interface equals the recorded one, so that programs linked with an
+# earlier build still run. Additions must be recorded, too:
 #
 #     for name in libucxpool libucxpool-framework; do
 #         scripts/record-abi _build/gcc/.libs/$name.so >tests/abi/$name.abi
@@ -11,7 +11,7 @@ if ! command -v abidw >/dev/null || ! command -v abidiff >/dev/null; then
     echo 'abigail-tools is not installed'
     exit 77
 fi
-# The record has the sizes of this architecture.
+# The records contain the sizes of this architecture.
 if [ "$(uname -m)" != x86_64 ]; then
     echo 'the record is of x86_64'
     exit 77
@@ -23,7 +23,7 @@ differs() {
     ! abidiff "$1" "$2" >"$dir/difference" 2>&1
 }
 
-# A check that cannot fail proves nothing.
+# The check must find a planted fault.
 planted() {
     sed "$2" "$dir/$1.now" >"$dir/planted"
     if cmp -s "$dir/planted" "$dir/$1.now" ||

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Files that call each other in a circle are one noun, of at most three. The
-# calls are those of the objects that were built: src/ and tools/. A file also
-# calls what its tables name, and the tables that it names.
+# At most three files may call each other in a circle. The calls are read from
+# the objects built from src/ and tools/. A file also calls the functions and
+# tables that its own tables name.
 set -eu
 LC_ALL=C
 export LC_ALL
@@ -24,8 +24,9 @@ objects() {
         }')
 }
 
-# calls TREE - FILE FILE, a line for each pair of which the first calls the
-# second. A name that several programs define is that of the same folder.
+# calls TREE - FILE FILE, a line for each pair whose first file calls the
+# second. A name that several programs define refers to the one in the same
+# folder.
 calls() {
     objects "$1" | while read -r file object; do
         nm "$1/$object" | awk -v file="$file" '{ print file, $(NF - 1), $NF }'
@@ -45,7 +46,7 @@ calls() {
         }'
 }
 
-# circles - of the pairs that are read, those of more than three files.
+# circles - read pairs, and print the circles of more than three files.
 circles() {
     awk '
         { out[$1] = out[$1] " " $2; node[$1]; node[$2] }
@@ -90,7 +91,7 @@ circles() {
         }'
 }
 
-# A check that cannot fail proves nothing.
+# The check must find a planted fault.
 plant() {
     found=$(printf '%b' "$1" | circles | wc -l)
     if [ "$found" -ne "$2" ]; then

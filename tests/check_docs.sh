@@ -1,6 +1,6 @@
 #!/bin/sh
-# Doxygen makes pages of the public headers and finds no function without its
-# documentation.
+# Doxygen generates pages for the public headers, and finds no undocumented
+# function.
 set -eu
 
 if ! command -v doxygen >/dev/null; then
@@ -10,7 +10,7 @@ fi
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-# warnings < DOXYFILE - what Doxygen says against functions.
+# warnings < DOXYFILE - Doxygen's warnings about functions.
 warnings() {
     { cat; echo "OUTPUT_DIRECTORY = $dir"; echo 'SHOW_FILES = YES'; } |
         (cd "$top_builddir" && doxygen - 2>&1) |
@@ -18,7 +18,7 @@ warnings() {
         true
 }
 
-# A check that cannot fail proves nothing.
+# The check must find a planted fault.
 mkdir "$dir/include"
 printf '/* The file. */\n\nint ucxpool_planted(void);\n' >"$dir/include/planted.h"
 found=$({ cat "$top_builddir/docs/Doxyfile"; echo "INPUT = $dir/include"; } |

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What each library exports, what its version script lists, and what its headers
-# declare are the same names.
+# Each library's exports, its version script and its headers contain the same
+# names.
 set -eu
 
 dir=$(mktemp -d)
@@ -17,7 +17,7 @@ names_in() {
 }
 declared_in() {
     tr '\n' ' ' >"$dir/headers"
-    # Those that are defined in the header are not the library's.
+    # Functions defined in the header are not exported.
     grep -oE 'static inline [^(]*\(' "$dir/headers" |
         grep -oE 'ucxpool_[a-z0-9_]+ *\(' | tr -d ' (' | sort -u >"$dir/inline"
     grep -oE '\bucxpool_[a-z0-9_]+ *\(' "$dir/headers" | tr -d ' (' | sort -u |
@@ -29,7 +29,7 @@ compare() {
     comm -23 "$1" "$2" | sed "s/$/: $3/"
 }
 
-# A check that cannot fail proves nothing.
+# The check must find a planted fault.
 printf 'extern int\nucxpool_planted (void);' | declared_in >"$dir/planted"
 if [ "$(compare "$dir/planted" /dev/null x)" != 'ucxpool_planted: x' ]; then
     echo 'a planted declaration was not found'
@@ -38,14 +38,14 @@ fi
 grep -oE '\bucxpool_[a-z0-9_]+' "$top_srcdir/tests/test_null.c" |
     sort -u >"$dir/tried"
 
-# declared HEADER... - the names that those declare, with what they include.
+# declared HEADER... - names declared by these headers and those they include.
 declared() {
     printf '#include <ucxpool/%s.h>\n' "$@" |
         $CC -E -P -I"$top_srcdir/include" -I"$top_builddir/include" -x c - |
         declared_in
 }
 
-# check LIBRARY - of its exports, its script, and the names in $dir/declared.
+# check LIBRARY - compares its exports, its version script and $dir/declared.
 check() {
     exports_of "$top_builddir/.libs/$1.so" >"$dir/exported"
     names_in "$top_srcdir/src/$1.map" >"$dir/listed"

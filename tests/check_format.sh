@@ -1,13 +1,13 @@
 #!/bin/sh
-# clang-format, by .clang-format, changes nothing. Versions differ in what they
-# make of one style: only the one that Debian 12 has is asked.
+# clang-format with .clang-format changes nothing. Versions of clang-format
+# differ, so only that of Debian 12 is used.
 set -eu
 
 known=14
 found=$(clang-format --version 2>/dev/null |
     sed -n 's/.*version \([0-9]*\)\..*/\1/p')
 if [ "$found" != "$known" ]; then
-    echo "skipped: clang-format $known is wanted, and ${found:-none} is there"
+    echo "skipped: needs clang-format $known, found ${found:-none}"
     exit 77
 fi
 
@@ -15,7 +15,7 @@ fi
 check() {
     (
         cd "$1"
-        # What is generated is for compilers.
+        # Generated headers are not formatted.
         find src include tools examples java tests -name '*.[ch]' \
             ! -name 'org_ucxpool_*.h' | LC_ALL=C sort |
             xargs clang-format --style=file --dry-run 2>&1 |
@@ -23,7 +23,7 @@ check() {
     )
 }
 
-# A check that cannot fail proves nothing.
+# The check must find a planted fault.
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 mkdir "$dir/src" "$dir/include" "$dir/tools" "$dir/examples" "$dir/java" \

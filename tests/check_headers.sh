@@ -1,6 +1,7 @@
 #!/bin/sh
-# Every header compiles alone, twice included, as C11; and as C++ together
-# with those of its folder: what it lacks shows in C11, and that is less to do.
+# Every header compiles alone and included twice as C11, and together with the
+# headers of its folder as C++. Missing includes are found as C11, so C++ can
+# compile many at once.
 set -eu
 
 case $CC in
@@ -18,8 +19,7 @@ flags="-Wall -Wextra -Wundef -Werror -Wno-unused-function -fsyntax-only
     -D_GNU_SOURCE -I$top_srcdir/src -I$top_srcdir/include -I$top_srcdir
     -I$top_srcdir/tools -I$top_builddir/include -I$top_builddir $LIBUCX_CFLAGS"
 
-# compile LANGUAGE COMPILER HEADER... - print the compiler's words when it does
-# not.
+# compile LANGUAGE COMPILER HEADER... - print the compiler's output if it fails.
 compile() {
     language=$1
     compiler=$2
@@ -40,7 +40,7 @@ as_cxx() {
     compile C++ "$cxx -std=c++17 -x c++" "$@"
 }
 
-# A check that cannot fail proves nothing.
+# The check must find a planted fault.
 echo 'size_t planted(void);' >"$dir/planted.h"
 if as_c "$dir/planted.h" >/dev/null; then
     echo 'a planted header that lacks an include was not found'
@@ -63,7 +63,7 @@ for folder in $(cd "$top_srcdir" && find include src tools tests -type d); do
         as_c "$name" || status=1
         count=$((count + 1))
     done
-    # Headers of different programs may not go together.
+    # Headers of different programs may conflict.
     if [ -n "$names" ] && ! as_cxx $names >/dev/null; then
         for name in $names; do
             as_cxx "$name" || status=1

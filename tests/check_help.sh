@@ -1,22 +1,22 @@
 #!/bin/sh
-# The options of each tool are the same in its --help and its man page, each
-# told once; --help and --version answer alike in all of them.
+# The --help text and the man page of each tool list the same options, once
+# each. --help and --version work the same way in all tools.
 set -eu
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-# names - the options in a text, one a line.
+# names - the options in a text, one per line.
 names() {
     grep -oE -- '--?[A-Za-z][A-Za-z-]*'
 }
 
-# of_help TEXT - from the lines "  -x, --long VALUE  what it does".
+# of_help TEXT - options in lines such as "  -x, --long VALUE  description".
 of_help() {
     sed -n 's/^  *\(--*[A-Za-z].*\)/\1/p' "$1" | sed 's/  .*//' | names
 }
 
-# of_page FILE - from the heads of its list, in mdoc (.It Fl) or man (.TP).
+# of_page FILE - options heading its list, in mdoc (.It Fl) or man (.TP).
 of_page() {
     awk '
         /^\.It Fl / {
@@ -29,8 +29,8 @@ of_page() {
         tr ' ' '\n' | grep '^-' | names
 }
 
-# of_synopsis FILE - the long options there, as mdoc shows them: after a bar that
-# is followed by no macro, Fl goes on with one dash.
+# of_synopsis FILE - the long options in its synopsis, as mdoc formats them:
+# after a bar without a macro, Fl prints one dash.
 of_synopsis() {
     sed -n '/^\.Op Fl /{
         s/^\.Op //
@@ -58,13 +58,13 @@ check() {
     fi
     of_synopsis "$3" | sort -u >"$dir/synopsis"
     if [ -n "$(comm -13 "$dir/help" "$dir/synopsis")" ]; then
-        echo "the synopsis of man/$1.1 has options that there are not:"
+        echo "the synopsis of man/$1.1 has unknown options:"
         comm -13 "$dir/help" "$dir/synopsis" | sed 's/^/> /'
         status=1
     fi
 }
 
-# A check that cannot fail proves nothing.
+# The check must find a planted fault.
 printf '  -a, --all  what\n      --best=X  x\n' >"$dir/planted.help"
 printf '  -c, --count N  x\n  -h, --help\n' >>"$dir/planted.help"
 printf '.Op Fl Fl all | best | Fl c\n' >"$dir/planted.1"

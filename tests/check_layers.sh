@@ -1,5 +1,5 @@
 #!/bin/sh
-# The #include lines keep to the table of layers in docs/internals/architecture.md.
+# The #include lines follow the layers in docs/internals/architecture.md.
 set -eu
 
 # The table as lines: FOLDER-OR-FILE: LAYER LAYER ...
@@ -13,7 +13,7 @@ read_table() {
         }' "$1"
 }
 
-# check TREE TABLE - print the violations in TREE, one a line.
+# check TREE TABLE - print the violations in TREE, one per line.
 check() {
     (cd "$1" && find src include tools examples -name '*.[ch]' 2>/dev/null |
         LC_ALL=C sort | while read -r file; do
@@ -77,7 +77,7 @@ check() {
         }'
 }
 
-# A check that cannot fail proves nothing.
+# The check must find a planted fault.
 plant() {
     mkdir -p "$dir/tree/${1%/*}"
     echo "$2" >"$dir/tree/$1"
@@ -134,4 +134,4 @@ if [ -n "$violations" ]; then
     echo "$violations"
     exit 1
 fi
-echo "every include keeps to the table of layers"
+echo "every include follows the table of layers"

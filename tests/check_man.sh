@@ -1,5 +1,5 @@
 #!/bin/sh
-# The settings in man/ucxpool.7 are those of the library, in the same words.
+# man/ucxpool.7 lists the settings of the library with the same texts.
 set -eu
 
 dir=$(mktemp -d)
@@ -23,8 +23,8 @@ if ! diff -u "$page" "$dir/updated"; then
 fi
 echo "$keys settings"
 
-# The library warns of UCXPOOL_* in the environment that is no setting, so no
-# variable of the build, the scripts or the Python package begins so.
+# The library warns about unknown UCXPOOL_* variables, so no variable of the
+# build, the scripts or the Python package has that prefix.
 cd "$top_srcdir"
 {
     sed -n 's/^\(UCXPOOL_[A-Z0-9_]*\).*/\1/p' "$dir/settings"

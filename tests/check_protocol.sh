@@ -1,11 +1,11 @@
 #!/bin/sh
-# The layouts, types and limits in docs/reference/protocol.md are those of the code: each
-# table becomes assertions, which the compiler checks.
+# The layouts, types and limits in docs/reference/protocol.md match the code:
+# each table becomes assertions for the compiler.
 set -eu
 
-# tables FILE - a C source that says what the tables of a document say. A line
-# with "`TYPE`, N bytes" comes before the table of a struct, and "with gaps"
-# where it need not fill it.
+# tables FILE - prints a C source that asserts the tables of a document. A line
+# with "`TYPE`, N bytes" precedes the table of a struct. With "with gaps" the
+# table need not cover the whole struct.
 tables() {
     awk -F '|' '
         function cell(n,  text) {
@@ -40,7 +40,7 @@ tables() {
             offset = cell(2) + 0
             name   = cell(4)
             if (!gaps && offset != at) {
-                say(0, type ": nothing is said of byte " at)
+                say(0, type ": no row covers byte " at)
             }
             say("offsetof(" type ", " name ") == " offset, type "." name)
             say("sizeof(((" type " *)0)->" name ") == " cell(3), \
@@ -64,7 +64,7 @@ tables() {
     ' "$1"
 }
 
-# What the compiler must know: the ring's entries are told in ring.c alone.
+# Definitions for the compiler. The ring's entries are declared only in ring.c.
 prologue() {
     echo '#include "core/ring.c"'
     echo '#include "core/remote.h"'
@@ -83,7 +83,7 @@ prologue() {
     done
 }
 
-# structs, messages - the names in proto.h that a document must speak of.
+# structs, messages - the names in proto.h that a document must contain.
 structs() {
     awk '/^typedef struct/ { inside = 1 }
         /^}/ && inside { print substr($2, 1, length($2) - 1) }
@@ -95,8 +95,8 @@ messages() {
         /^}/ { inside = 0 }' "$proto"
 }
 
-# is_complete - is there a table of each struct, and a row with the size of each
-# message?
+# is_complete - does each struct have a table, and each message a row with its
+# size?
 is_complete() {
     complete=true
     for type in $(structs); do
@@ -114,7 +114,7 @@ is_complete() {
     $complete
 }
 
-# check FILE - let the compiler read the tables of a document.
+# check FILE - compile the tables of a document.
 check() {
     { prologue; tables "$1"; } >"$dir/tables.c"
     is_complete >"$dir/log" &&
@@ -129,7 +129,7 @@ trap 'rm -rf "$dir"' EXIT
 document=$top_srcdir/docs/reference/protocol.md
 proto=$top_srcdir/src/core/proto.h
 
-# A check that cannot fail proves nothing.
+# The check must find a planted fault.
 for wrong in 's/^| 16 | 16 | `to_id`/| 16 | 15 | `to_id`/' \
     's/^| 56 | 4 | `checksum`.*//' \
     's/^| `PROTO_DONE` | 9 |/| `PROTO_DONE` | 8 |/' \

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The PTX in the library is what its source gives, and, where there is CUDA's
-# assembler, it assembles for the oldest and the newest devices that we name.
+# The PTX in the library is generated from its source. If CUDA's assembler is
+# installed, the PTX assembles for the oldest and the newest supported devices.
 set -eu
 
 if ! command -v "${CLANG:-clang-14}" >/dev/null; then

@@ -1,15 +1,15 @@
 #!/bin/sh
-# The program in the README is examples/sender.c, and each relative link of the
-# documents leads to a file and a heading.
+# The program in the README is examples/sender.c, and each relative link in the
+# documents leads to an existing file and heading.
 set -eu
 
-# anchors FILE - the names of its headings in links.
+# anchors FILE - the names of its headings as used in links.
 anchors() {
     sed -nE 's/^#+ +//p' "$1" | sed -E 's/\[([^]]*)\]\([^)]*\)/\1/g' |
         tr '[:upper:]' '[:lower:]' | sed 's/[^a-z0-9_ -]//g; s/ /-/g'
 }
 
-# links DIR FILE - the relative links of a document that lead nowhere.
+# links DIR FILE - the broken relative links of a document.
 links() {
     grep -oE '\]\([^):]+\)' "$1/$2" | sed 's/^](//; s/)$//' |
         while read -r link; do
@@ -32,7 +32,7 @@ links() {
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-# A check that cannot fail proves nothing.
+# The check must find a planted fault.
 printf '# A part\n\n[this](planted.md), [that](there.md#a-part), [it](#b)\n' \
     >"$dir/there.md"
 if [ "$(links "$dir" there.md)" != 'there.md: no planted.md

@@ -1,16 +1,16 @@
 #!/bin/sh
-# What can be measured of the style: lengths, columns, markers, and where UCX
-# is called.
+# The measurable part of the style: lengths, columns, markers, and which layers
+# call UCX.
 set -eu
 
 max_function=60
 max_column=80
 
-# check TREE - print the violations in TREE, one a line.
+# check TREE - print the violations in TREE, one per line.
 check() {
     (
         cd "$1"
-        # What is generated is for compilers.
+        # Generated headers do not count.
         find src include tools examples java tests fuzz \( -name '*.[ch]' \
             -o -name '*.cu' -o -name '*.java' \) \
             ! -name 'org_ucxpool_*.h' 2>/dev/null |
@@ -27,8 +27,8 @@ check() {
                 }
                 /\t/ { bad(NR, "a tab") }
                 /[ \t]$/ { bad(NR, "blanks at the end") }
-                # A function opens and closes in the first column. It begins
-                # after a blank line, a comment, a directive, or another.
+                # The braces of a function are in the first column. It begins after a
+                # blank line, a comment, a directive, or another function.
                 !inside && (/^$/ || /^( ?\*\/|#|\/\*.*\*\/$)/) {
                     start = NR + 1
                 }
@@ -41,7 +41,7 @@ check() {
                     }
                     start = NR + 1
                 }
-                # UCX is called where its codes are translated.
+                # Only layers that translate status codes of UCX may call it.
                 {
                     code = $0
                     if (comment) {
@@ -68,7 +68,7 @@ check() {
                     bad(NR, "a call of verbs outside reg_verbs.c")
                 }' "$file"
         done
-        # The words are put together here so that this file has none.
+        # The words are split here so that this file does not match.
         markers="TO""DO|FIX""ME|XX""X|HA""CK"
         find src include tools examples java tests fuzz scripts docs .ci \
             m4/ucxpool_* Makefile.am configure.ac run-tests run-gpu-tests \
@@ -91,7 +91,7 @@ plant() {
     rm "$dir/tree/$1"
 }
 
-# lines N - that many lines of code.
+# lines N - N lines of code.
 lines() {
     yes '    work();' | head -n "$1"
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# UCX's own ports, on a host with two addresses besides loopback: they are open
-# on the devices that the pool listens on or connects from, and on no others.
+# UCX's own ports on a host with two addresses besides loopback are open on the
+# devices that the pool listens on or connects from, and on no others.
 set -eu
 LC_ALL=C
 export LC_ALL
@@ -26,7 +26,7 @@ fail() {
     exit 1
 }
 
-# receive ADDRESS - a receiver listens there, on $port.
+# receive ADDRESS - starts a receiver that listens there, on $port.
 receive() {
     what="listening on $1"
     : >"$dir/receiver.out"
@@ -58,13 +58,13 @@ stop() {
     receiver=''
 }
 
-# sends HOST ADDRESS - a sender there reaches the receiver.
+# sends HOST ADDRESS - a sender on HOST reaches the receiver.
 sends() {
     ip netns exec "$1" "$top_builddir/examples/sender" \
         "$2:$port" two words >"$dir/sender" 2>&1 || fail "the sender failed"
     wait "$receiver" || fail "the receiver failed"
     receiver=''
-    grep -q words "$dir/receiver.out" || fail "the message has not come"
+    grep -q words "$dir/receiver.out" || fail "the message has not arrived"
 }
 
 command -v ss >/dev/null 2>&1 || hosts_skip "there is no ss"
@@ -110,7 +110,7 @@ ip netns exec "$host_one" "$top_builddir/tools/ucxpool_info" >/dev/null \
     2>"$dir/receiver.err" || fail "it fails"
 [ ! -s "$dir/receiver.err" ] || fail "it warns"
 
-# The environment overrides this, without a warning.
+# The environment overrides this without a warning.
 UCX_NET_DEVICES=other
 export UCX_NET_DEVICES
 receive 10.213.7.1
@@ -121,7 +121,7 @@ ip netns exec "$host_one" "$top_builddir/examples/all_to_all" >/dev/null \
     2>"$dir/receiver.err" || fail "the processes do not connect"
 [ ! -s "$dir/receiver.err" ] || fail "it warns of a device that was chosen"
 
-# Where there is no other network, nothing is opened.
+# Without another network, no port is opened.
 unset UCX_NET_DEVICES
 ip -n "$host_one" link set cable down
 ip -n "$host_one" link set other down

@@ -19,7 +19,7 @@ for option in --help --version --list; do
     says err 'No space left on device'
 done
 
-# Every side moves every byte; sizes are odd on purpose.
+# Every side transfers every byte. Sizes are odd on purpose.
 run 0 $short -t each -s 100 -n 333 --wire map
 says out 'am-each/peer'
 says out 'every byte verified'
@@ -59,8 +59,8 @@ run 0 $short -t both -s 300001 -n 2 \
 run 0 $short -t both -s 20k -n 5 --sides tag/peer,am/none,iov/none,am-memh/peer
 run 0 $short -t both -s 1001 -n 77 -O 3 \
     --sides pool-write/map,pool-read/map,pool-write/ucx,pool-read/ucx
-# Reads and writes of the other side's window. No way but by messages goes from
-# one process to another over `ucx`, and there the owner has to progress.
+# Reads and writes of the other side's window. Over `ucx`, windows of another
+# process are accessed only by messages, for which the owner has to progress.
 for test in read write; do
     run 0 $short -t $test -s 100 -n 333 --wire map
     says out "pool-$test/map is"
@@ -73,7 +73,7 @@ for test in read write; do
     says out "pool-$test-asleep/map missing: by messages the owner has"
 done
 run 0 $short -t read -s 1m -n 1 --sides pool-read/map,get/none,get/peer
-# Where the system lets one process read another one's memory, its owner sleeps.
+# If the system lets one process read another's memory, the owner sleeps.
 run 0 $short -t read -s 1001 -n 77 --sides pool-read/map
 if grep -qF 'way process' "$dir/out"; then
     run 0 $short -t read -s 1001 -n 77 --sides pool-read-asleep/map,get-each/none
@@ -84,7 +84,7 @@ if grep -qF 'way process' "$dir/out"; then
     run 0 $short -t read -s 64 -n 9 --sides pool-read-asleep/map --json
     says out '"way": "process"'
 fi
-# Answers that repeat the message, eager and by rendezvous.
+# Replies that repeat the message, eager and by rendezvous.
 run 0 $short -t pingpong -s 300k --sides tag/peer,am/peer,tag/none,am/none
 run 0 $short -t pingpong --sides tag/peer,tag-memh/none,am-memh/none
 run 0 $short -t pingpong-comm -s 4k
@@ -106,11 +106,11 @@ run 0 $short -t pingpong -t any -t block
 run 2 $short -t any -t block -s 4k
 says err 'block sends nothing'
 
-# A table: no times are asserted, only that each line is there.
+# Tables: the times are not checked, only that each line exists.
 run 0 $short --table both
 says out '| block get + put, one thread |'
 
-# serve - a server in the background; $where is what it listens on.
+# serve - start a server in the background; $where is its address.
 serve() {
     : >"$dir/server"
     "$perf" -l 0 >"$dir/server" 2>&1 &
@@ -135,8 +135,8 @@ run 0 $short -t read -s 100 -n 33 "$where"
 says out 'pool-read/auto is'
 wait $server || fail "the server failed: $(cat "$dir/server")"
 
-# A port alone is of all addresses where the library listens there, whichever
-# way a setting is written.
+# A port without a host means all addresses if the library may listen there, in
+# every syntax of the setting.
 for setting in LISTEN_WITHOUT_SECRET=1 LISTEN_WITHOUT_SECRET=Yes SECRET_FILE=; do
     export "UCXPOOL_$setting"
     serve
@@ -150,7 +150,7 @@ for setting in LISTEN_WITHOUT_SECRET=1 LISTEN_WITHOUT_SECRET=Yes SECRET_FILE=; d
     wait $server || fail "the server failed: $(cat "$dir/server")"
 done
 
-# What a read allocates is not put down to the messages on the same wire.
+# Allocations by a read are not counted for messages on the same wire.
 UCXPOOL_WINDOW_WAY=messages run 0 $short -s 4k -n 64 --json \
     --sides pool/map,pool-read/map
 [ "$(grep -c allocations_per_message "$dir/out")" -eq 1 ] ||
@@ -165,7 +165,7 @@ run 0 $short -t any -s 64k --json
 says out '"command": "ucxpool_perf -t any -s 65536 -n 1 --wire auto"'
 says out '"side": "tag/none"'
 says out '"verified": true'
-# UCX logs to the standard output, which is the report's alone.
+# UCX logs to the standard output, which must contain only the report.
 for format in json csv; do
     UCX_LOG_LEVEL=info UCX_NO_SUCH_VARIABLE=1 run 0 $short -s 64 -n 2 --$format
     says err UCX_NO_SUCH_VARIABLE
@@ -192,12 +192,12 @@ says err 'give a name that ends in'
 run 1 $short -s 64 -n 2 --sides am/none --csv=/dev/full
 says err '/dev/full: No space left on device'
 
-# The picture, and what is said where nothing can draw it.
+# The plot, and the message if no program can draw it.
 if command -v gnuplot >/dev/null; then
     run 0 $short -s 64 -n 2 --sides am/none --plot "$dir/it's.svg"
     grep -q '<svg' "$dir/it's.svg" || fail 'no picture'
-    # The plot has the width of the picture (640); the two lines of its title
-    # are above it, the figures of its bars inside.
+    # The plot is as wide as the picture (640). The two lines of its title are
+    # above it, and the figures are inside its bars.
     awk -F"[ ML,()']+" '
         / d=.M[0-9.,]* L[0-9.,]* L[0-9.,]* M/ && !top {
             split($0, path, / d=.M| L| M/)
@@ -244,7 +244,7 @@ done
 ) || fail 'no error without gnuplot'
 says err 'install'
 
-# Wrong usage, in words.
+# Wrong usage is reported.
 run 2 -t nonsense
 says err 'no such test'
 run 2 -s 12q
@@ -265,7 +265,7 @@ run 2 --wire nonsense
 says err 'auto, map or ucx'
 run 2 --table nonsense
 run 2 --table map -s 4
-# No row of a table is left out.
+# No row of a table is missing.
 run 2 --table cuda -s 4
 says err 'raise -s'
 run 2 -t all --device cuda -O 64
@@ -302,7 +302,7 @@ says err 'raise -s'
 run 2 -s 64g -n 16m
 says err 'too much memory'
 
-# 512 GiB in all; a machine that has them would use them.
+# 512 GiB in total; a machine with so much memory would use it.
 if awk '/^MemAvailable:/ { exit !($2 < 500 * 2 ^ 20) }' /proc/meminfo; then
     run 1 $short -s 32g -n 1
     says err 'GiB left: lower -s, -n or -O'

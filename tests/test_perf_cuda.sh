@@ -1,7 +1,7 @@
 #!/bin/sh
-# ucxpool_perf with buffers in a GPU's memory: small runs of every test, both
-# tables, and errors. On the stand-in driver, or with TEST_CUDA=real on that of
-# this machine.
+# ucxpool_perf with buffers in GPU memory: small runs of every test, both
+# tables, and errors. Uses the stand-in driver, or with TEST_CUDA=real the
+# driver of this machine.
 set -eu
 
 . "$top_srcdir/tests/perf.sh"
@@ -18,7 +18,7 @@ else
     exit 77
 fi
 
-# Does this machine have the GPU, or the two?
+# Does this machine have the GPU, or both GPUs?
 has() {
     "$perf" $short -s 64 -n 2 --sides copy --device "$1" >"$dir/out" \
         2>"$dir/err"
@@ -32,7 +32,7 @@ if ! has cuda; then
     fail 'no copy on the stand-in'
 fi
 
-# Every side moves every byte; sizes are odd on purpose.
+# Every side transfers every byte. Sizes are odd on purpose.
 two=cuda
 if has cuda:0,1; then
     two=cuda:0,1
@@ -71,7 +71,7 @@ run 0 $short -t both -s 1001 -n 77 --device "$two" --wire map
 says out 'each way'
 run 0 $short -t both -s 1001 -n 77 --device "$two" \
     --sides pool-pieces/ucx,copy
-# By its own GPU, without the owner; by messages elsewhere.
+# By the reader's own GPU, without the owner; otherwise by messages.
 for test in read write; do
     run 0 $short -t $test -s 1001 -n 77 --device "$two" --wire map
     says out 'way cuda ('
@@ -88,11 +88,11 @@ run 0 $short -t comm-send -s 300001 --device "$two"
 run 0 $short -t comm-recv -s 300001 --device "$two"
 run 0 $short -t block --device cuda:0
 
-# Where a call for each buffer would take long, a part is moved.
+# If a call per buffer would take long, only a part is transferred.
 run 0 $short -s 64 -n 20000 --sides copy-each,copy --device cuda
 says out 'copy-each: of each message the first 16,384 buffers'
 
-# A table: no times are asserted, only that each line is there.
+# Tables: the times are not checked, only that each line exists.
 run 0 $short --table cuda -s 64k -n 50
 says out '| work (cuda) | the pool |'
 says out '| pieces of one length |'
@@ -118,7 +118,7 @@ run 0 $short -t each -s 100 -n 33 --device cuda "$where"
 says out 'pool/auto is'
 wait $server || fail "the server failed: $(cat "$dir/server")"
 
-# What UCX cannot do is missing, and told.
+# Rows that UCX cannot run are missing, and the reason is printed.
 if [ "${TEST_CUDA-}" != real ]; then
     run 0 $short -s 64 -n 2 --device cuda --sides copy,tag/peer,am-each/none
     says out "tag/peer           missing: UCX"
@@ -130,7 +130,7 @@ if [ "${TEST_CUDA-}" != real ]; then
     says out '"missing": "UCX'
     run 0 $short --table cuda -s 64 -n 2
     says out "Empty columns of UCX: UCX"
-    # A GPU that takes its time.
+    # A slow GPU.
     export CUDA_STAND_IN="$small,run=late"
     run 0 $short -t each -s 1001 -n 33 --device cuda:0,1
     run 0 $short -t pingpong -s 4k --device cuda:0,1
@@ -147,7 +147,7 @@ if command -v gnuplot >/dev/null; then
     grep -q 'copies of the GPU' "$dir/x.svg" || fail 'no copies in the picture'
 fi
 
-# Wrong usage, in words.
+# Wrong usage is reported.
 for device in gpu cuda: cuda:x cuda:0, cuda:0,1,2 cuda:-1 cuda0 cuda:99999 \
     cuda:0,y ''; do
     run 2 --device "$device"
@@ -176,7 +176,7 @@ says err 'leave out -n'
 run 2 -t mixed -s 4
 says err 'raise -s'
 
-# No driver, no device, no memory: one sentence, and no more.
+# Without a driver, device or memory, exactly one sentence is printed.
 run 1 $short --device cuda:77 --sides copy
 says err 'GPU 77 does not exist'
 [ "$(wc -l <"$dir/err")" -eq 1 ] || fail 'more than one sentence'
@@ -191,7 +191,7 @@ if [ "${TEST_CUDA-}" != real ]; then
     CUDA_STAND_IN=memory=16m run 1 $short -s 64m -n 1 --device cuda \
         --sides copy
     says err 'lower -s, -n or -O'
-    # Whatever call fails, the program says so and ends.
+    # Any failing call is reported, and ends the program.
     num_failed=0
     for n in 1 2 3 4 5 6 7 8 9 10 11 12 14 16 18 20 24 28 32 40; do
         code=0

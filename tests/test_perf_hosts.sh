@@ -24,8 +24,8 @@ for name in secret other; do
     (umask 077 && head -c 32 /dev/urandom | od -An -tx1 >"$dir/$name")
 done
 
-# on HOST COMMAND... - run it there, with a host's name, processes and shared
-# memory of its own.
+# on HOST COMMAND... - runs it there, with its own host name, processes and
+# shared memory.
 on() {
     host=$1
     shift
@@ -36,7 +36,7 @@ on() {
         exec "$@"' sh "$host" "$@"
 }
 
-# serve WHERE - start a server on host two; $port is where it listens.
+# serve WHERE - start a server on host two; $port is its port.
 serve() {
     : >"$dir/server"
     (on "$host_two" "$perf" -l "$1") >"$dir/server" 2>&1 &
@@ -68,7 +68,7 @@ run() {
 UCXPOOL_SECRET_FILE=$dir/secret
 export UCXPOOL_SECRET_FILE
 
-# Every side goes over the cable, and every byte arrives.
+# Every side transfers over the cable, and every byte arrives.
 for work in 'each -s 1000 -n 1000' 'iov -s 1000 -n 1000' 'comm -s 1m' \
     'any -s 1m' 'pingpong -s 4k'; do
     before=$(hosts_sent)
@@ -83,20 +83,20 @@ for work in 'each -s 1000 -n 1000' 'iov -s 1000 -n 1000' 'comm -s 1m' \
     says json '/none"'
     says json '"wire": "ucx"'
     sent=$(($(hosts_sent) - before))
-    # Before, and after the round: each side fills its memory twice.
+    # Before and after the round: each side fills its memory twice.
     bytes=$(sed -n 's/.*"size": \([0-9]*\), "count": \([0-9]*\),.*/\1 \2/p' \
         "$dir/json" | awk '{ print $1 * $2 }')
     [ "$sent" -ge $((sides * 2 * bytes)) ] ||
         fail "-t $work: only $sent bytes of $sides sides crossed the cable"
 done
 
-# Several jobs in one run, the block's among them.
+# Several jobs in one run, including the block's.
 serve 10.213.7.2:0
 run 0 $short --table both "10.213.7.2:$port"
 says out '| block get + put, one thread |'
 served 0
 
-# Rows of a table that want one host say that they cannot be had.
+# Rows of a table that need one host report that they are unavailable.
 serve 0
 run 0 $short --table map --json="$dir/json" --csv="$dir/csv" "10.213.7.2:$port"
 served 0
@@ -110,13 +110,13 @@ fi
 [ "$(wc -l <"$dir/csv")" -eq 1 ] || fail 'figures of what cannot be had'
 [ ! -s "$dir/err" ] || fail 'what is told in the table is no error'
 
-# The wire that wants one host is refused in words, by both.
+# Both sides reject the wire that needs one host, and report why.
 serve 0
 run 1 $short -t each -s 100 -n 10 --wire map "10.213.7.2:$port"
 says err 'map'
 served 1
 
-# Who has another secret is not let in; the server waits for one who has it.
+# A client with another secret is rejected. The server waits for the next.
 serve 0
 UCXPOOL_SECRET_FILE=$dir/other run 1 $short "10.213.7.2:$port"
 says err secret
@@ -137,7 +137,7 @@ wait $client 2>/dev/null || true
 served 1
 says server 'ucxpool_perf: '
 
-# Without a secret a server is there for its own host alone.
+# Without a secret, a server accepts only its own host.
 unset UCXPOOL_SECRET_FILE
 serve 0
 says server '127.0.0.1'

@@ -1,9 +1,9 @@
 #!/bin/sh
-# The Python package: the heap on the host, and what frameworks are given, with
-# fakes of them on the stand-in for the CUDA driver.
+# The Python package: the heap on the host, and integration with fake
+# frameworks, on the stand-in for the CUDA driver.
 set -eu
 
-# Not while test_install.sh has libtool link it anew.
+# Not while test_install.sh makes libtool relink it.
 exec 9<"$top_builddir/libucxpool-framework.la"
 flock -s 9
 

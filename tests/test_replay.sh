@@ -1,7 +1,7 @@
 #!/bin/sh
-# ucxpool_replay: logs and workloads against every allocator, its reports, and
-# its errors. A GPU is the stand-in driver's. With TEST_CUDA=real: that of this
-# machine, and nothing else.
+# ucxpool_replay: logs and workloads with every allocator, its reports, and its
+# errors. Uses the stand-in driver, or with TEST_CUDA=real only the driver of
+# this machine.
 set -eu
 
 replay=$top_builddir/tools/ucxpool_replay
@@ -31,23 +31,22 @@ run() {
         fail "ucxpool_replay $*: exit code $code, $expected expected"
 }
 
-# says STREAM WORDS - what the last run printed there has these words.
+# says STREAM WORDS - that stream of the last run contains these words.
 says() {
     grep -qF -- "$2" "$dir/$1" || fail "std$1 lacks: $2"
 }
 
-# unquoted - what the last run printed as CSV, each name of a trace without
-# commas.
+# unquoted - the CSV of the last run, with the names of traces without commas.
 unquoted() {
     sed 's/^"\([^",]*\)[^"]*"/\1/' "$dir/out"
 }
 
-# field NUMBER - of the only line of results that the last run printed as CSV.
+# field NUMBER - of the only line in the last run's CSV.
 field() {
     unquoted | sed -n 2p | cut -d, -f"$1"
 }
 
-# A log as RMM writes one, and what does not fit in it.
+# A log as RMM writes it, and lines that do not fit in it.
 cat >"$dir/log.csv" <<'EOF'
 Thread,Time,Action,Pointer,Size,Stream
 100,10:00:00.000001,free,0x7f0000000900,64,0
@@ -58,7 +57,7 @@ Thread,Time,Action,Pointer,Size,Stream
 101,10:00:00.000006,allocate,0x7f0000000100,500,0
 EOF
 
-# A GPU; what a GPU may be without, the stand-in is.
+# The stand-in GPU lacks every optional feature.
 on_stand_in() {
     CUDA_STAND_IN=devices=0 run 1 -w rmm:100,1 -d cuda
     UCXPOOL_CUDA_DRIVER=${library%/*}/libold_stand_in.so \
@@ -69,7 +68,7 @@ on_stand_in() {
     says err 'cuMemFreeAsync: CUDA_ERROR_ILLEGAL_ADDRESS'
     run 1 -w rmm:100,1 -d cuda -a cuda -c 1g
     says err '1024 are asked for'
-    # A plug-in is told of the GPU, and keeps to its capacity itself.
+    # A plug-in receives the GPU, and enforces its capacity itself.
     run 0 -r 1 -w rmm:100,1 -d cuda -p "$plugin" -p "also=$plugin" -c 64m
     for name in heap async plugin also; do
         grep -q "^$name " "$dir/out" || fail "no line of $name"
@@ -145,7 +144,7 @@ for workload in rmm:200,1 'trace1 -s 1/1024' 'trace2 -s 1/1024' \
 done
 run 0 -r 2 --mark -w threads:3,200 -t
 
-# What is written is read back, and is the same.
+# A written log is read back unchanged.
 run 0 -w rmm:500,1 --write "$dir/rmm.csv"
 head -n 1 "$dir/rmm.csv" | grep -q '^Thread,Time,Action,Pointer,Size,Stream$' ||
     fail 'no header'
@@ -158,13 +157,13 @@ made=$(field 6)
 run 0 "$dir/rmm.csv" -a bestfit --csv
 [ "$(field 6)" = "$made" ] || fail 'a log has another peak than its workload'
 
-# The heap's own log is one.
+# The heap's own log can be replayed.
 UCXPOOL_HEAP_LOG=$dir/heap.csv run 0 -r 1 -w rmm:100,1 -a heap
 run 0 "$dir/heap.csv" -a bestfit --csv
 [ "$(field 1)" = "$dir/heap.csv" ] || fail 'the heap has written no log'
 says out bestfit
 
-# A best-fit pool fails where the heap does not.
+# A best-fit pool fails on a log that the heap passes.
 run 0 -r 1 -w checkerboard:4,64m -a bestfit --csv
 [ "$(field 19)" = 1 ] || fail 'the checkerboard fits a best-fit pool'
 run 0 -r 1 -w checkerboard:4,64m -a heap --csv
@@ -175,13 +174,13 @@ run 0 -r 1 -w checkerboard:4,64m -a heap -m --csv
 [ "$(field 20)" = 67108864 ] || fail 'the checkerboard needs more than it holds'
 run 0 -r 1 -w rmm:200,1 -a heap -c 64m
 says out 'capacity 64.00 MiB'
-# Settings of the blocks, of which the heap's pool has next to none.
+# Settings of the blocks; the heap's pool has almost none.
 for setting in FRAG_SIZE=1m REGION_SIZE=8m BLOCK_SIZE=8m HUGE_PAGES=y; do
     (export UCXPOOL_$setting
      run 0 -r 1 -w pair:1k,10 -a heap) || exit 1
 done
 
-# What is reserved before is what is held: bytes, or a part of what is free.
+# The amount reserved in advance is held: bytes, or a part of the free memory.
 run 0 -r 1 -w rmm:200,1 -a heap,bestfit --reserve 128m --csv
 [ "$(field 18)" = 134217728 ] || fail 'the heap has not reserved 128 MiB'
 run 0 -r 1 -w rmm:200,1 -a heap --reserve 1% --csv
@@ -189,13 +188,13 @@ run 0 -r 1 -w rmm:200,1 -a heap --reserve 1% --csv
 run 1 -r 1 -w rmm:200,1 -a heap -c 64m --reserve 128m
 says err 'lower --reserve or raise -c'
 ! grep -q MEMORY_LIMIT "$dir/err" || fail 'it speaks of what nobody typed'
-# Without -c the heap's limit is that of what it is compared with, too.
+# Without -c, the heap has the same limit as the allocators compared with it.
 UCXPOOL_MEMORY_LIMIT=64m run 0 -r 1 -w rmm:200,64 -a heap,bestfit --csv
 unquoted | awk -F, 'NR > 1 && $18 > 64 * 1024 * 1024 { exit 1 }' ||
     fail 'bestfit holds more than the limit of the heap'
 UCXPOOL_MEMORY_LIMIT=64m run 0 -r 1 -w rmm:200,64 -a heap,bestfit
 says out 'the heap and what is simulated have 62.00 MiB at most'
-# The least capacity, and less.
+# The smallest capacity that passes, and less.
 run 0 -r 1 -w rmm:200,1 -c 2m -a heap
 says out 'capacity 2.00 MiB'
 [ ! -s "$dir/err" ] || fail 'the least capacity is no good'
@@ -203,8 +202,8 @@ run 0 -r 1 -w pair:1k,10 -a heap -m
 run 2 -r 1 -w rmm:200,1 -a heap -c 1
 says err '-c 1: give bytes, 2m or more'
 
-# A plug-in's name may come before it; a search makes it anew for each trial;
-# where it is full, that is a result.
+# A name may precede a plug-in. A search creates it for each trial. Running out
+# of memory is a result.
 run 0 -r 1 --mark -a bestfit,mine -w rmm:200,1 -p mine="$plugin" -m --csv
 unquoted | grep -q '^rmm:.*,mine,no,' || fail 'no line of the plug-in'
 run 0 -r 1 -w checkerboard:4,64m -p "$plugin" -a plugin -m --csv
@@ -234,7 +233,7 @@ run 2 -w rmm:100,1 -p "$plugin" -p "$plugin"
 run 2 -w rmm:100,1 -p a=
 run 2 -w rmm:100,1 -p mine="$plugin" -a yours
 
-# How far it has come is told to a terminal, and to nothing else.
+# Progress is shown on a terminal only.
 run 0 -r 2 -w rmm:100,1 -a heap -m
 [ ! -s "$dir/err" ] || fail 'progress, but no terminal'
 if command -v script >/dev/null; then
@@ -263,7 +262,7 @@ run 1 -r 1 -w rmm:100,1 -a bestfit --json="$dir/none/a.json"
 says err 'a.json'
 [ ! -s "$dir/out" ] || fail 'it works before it finds that it cannot write'
 
-# No result is written over what is read, or over another result.
+# An output file must not overwrite an input or another output.
 cp "$dir/rmm.csv" "$dir/kept.csv"
 ln -s rmm.csv "$dir/soft.csv"
 ln "$dir/rmm.csv" "$dir/hard.csv"
@@ -288,8 +287,8 @@ done
 if command -v gnuplot >/dev/null; then
     run 0 -r 1 -w rmm:100,1 --picture "$dir/it's.svg"
     grep -q '<svg' "$dir/it's.svg" || fail 'no picture'
-    # Two allocators that hold the same are told apart, and hold what the table
-    # says.
+    # Two allocators with the same curve are distinguishable, and the curve
+    # matches the table.
     run 0 -r 1 -w aba -s 1/64 -a heap,bestfit --picture "$dir/same.svg"
     held=$(sed -n 's/^heap .* \([0-9.]* MiB\) .*/\1/p' "$dir/out")
     for name in heap bestfit; do
@@ -307,7 +306,7 @@ if command -v gnuplot >/dev/null; then
     run 1 -r 1 -w rmm:100,1 -a bestfit --picture "$dir/none/a.svg"
     run 0 -r 1 -w rmm:100,1 -a bestfit --picture "$dir/a.PNG"
     head -c 4 "$dir/a.PNG" | grep -q PNG || fail 'a .PNG holds something else'
-    # A full disk, and what it says.
+    # A full disk is reported.
     run 1 -r 1 -w rmm:100,1 -a bestfit --picture /dev/full
     says err '/dev/full: No space left on device'
     [ "$(wc -l <"$dir/err")" -eq 1 ] || fail 'the picture is on stderr'
@@ -323,7 +322,7 @@ PATH=$dir/empty "$replay" -w rmm:100,1 --picture "$dir/a.svg" \
 [ $code -eq 1 ] || fail "without gnuplot: exit code $code"
 says err gnuplot
 
-# What is wrong is told, with what would be right.
+# Errors are reported with advice.
 run 2
 says err 'give a log, or a workload'
 run 2 -w rmm:100,1 "$dir/log.csv"

@@ -1,14 +1,15 @@
 #!/bin/sh
 # ./run-gpu-tests on the stand-in driver: its page and its summary; steps that
-# fail, take too long, or have nothing to do; wrong usage; and what it packs.
+# fail, time out, or have nothing to do; wrong usage; and the package it
+# creates.
 set -eu
 
 run=$top_srcdir/run-gpu-tests
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-# A GPU that there may be is not meant here.
+# A GPU of this machine is not used.
 export CUDA_VISIBLE_DEVICES=
-# The programs that it runs are run in full beside it.
+# The programs that it runs have their own full tests.
 export TEST_ROUNDS="${TEST_ROUNDS-20}"
 
 command -v bash >/dev/null || { echo 'bash is not installed'; exit 77; }
@@ -19,7 +20,7 @@ fail() {
     exit 1
 }
 
-# ends CODE ARGUMENT... - run-gpu-tests does.
+# ends CODE ARGUMENT... - run-gpu-tests ends with that exit code.
 ends() {
     expected=$1
     shift
@@ -49,7 +50,7 @@ if [ ! -e "$top_builddir/tests/cuda_stand_in/.libs/libstand_in.so" ]; then
     exit 77
 fi
 
-# All that there is. PyTorch cannot use the stand-in.
+# All steps. PyTorch cannot use the stand-in.
 CUDA_STAND_IN=devices=1,memory=512m
 export CUDA_STAND_IN
 mkdir "$dir/rmm"
@@ -78,12 +79,12 @@ for json in "$dir"/out/*.json; do
 done
 [ "$(ls "$dir"/out/*.json | wc -l)" -eq 4 ] || fail 'not 4 files of JSON'
 
-# Without RMM the heap is measured as well.
+# The heap is measured without RMM, too.
 ends 0 --stand-in --quick --built "$top_builddir" --only heap
 says out/summary.txt '^skipped .* heap: RMM beside it \('
 says out/gpu.md '^\| `checkerboard:4,64m` .* \| - \| - \|$'
 
-# Programs that end in each way.
+# Programs that end in each possible way.
 mkdir -p "$dir/fake/tests"
 ln -s "$top_builddir/tools" "$dir/fake/tools"
 ln -s "$top_builddir/tests/cuda_stand_in" "$dir/fake/tests/cuda_stand_in"
@@ -105,7 +106,7 @@ says log '^    \| broken$'
 says log ', 1 failed, '
 rm "$dir/fake/tests/test_gpu_fails"
 stub test_cuda_driver 'exec tail -f /dev/null'
-# A slow machine is over a short limit before the first program begins.
+# A slow machine exceeds a short limit before the first program begins.
 for limit in 4 16 64 256; do
     ends 0 --stand-in --only tests --limit "$limit" --built "$dir/fake"
     grep -q 'cut off' "$dir/out/summary.txt" && break
@@ -114,7 +115,7 @@ says out/summary.txt \
     '^skipped .*: test_cuda_driver \(cut off by --limit after [0-9]+ s\)$'
 says out/summary.txt '^skipped .*: test_cuda_region \(no time is left\)$'
 
-# What is packed runs by itself.
+# The package runs by itself.
 if ! command -v strip >/dev/null; then
     echo 'binutils are not installed'
     exit

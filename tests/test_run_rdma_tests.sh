@@ -1,6 +1,6 @@
 #!/bin/sh
-# ./run-rdma-tests where it has nothing to boot: its options, its tests' names
-# and files, and the reasons why it is skipped.
+# ./run-rdma-tests without booting a machine: its options, the names and files
+# of its tests, and the reasons for skipping.
 set -eu
 
 run=$top_srcdir/run-rdma-tests
@@ -9,7 +9,7 @@ trap 'rm -rf "$dir"' EXIT
 
 command -v bash >/dev/null || { echo 'bash is not installed'; exit 77; }
 
-# ends CODE ARGUMENT... - run-rdma-tests does.
+# ends CODE ARGUMENT... - run-rdma-tests ends with that exit code.
 ends() {
     expected=$1
     shift
@@ -22,10 +22,10 @@ ends() {
     fi
 }
 
-# says WORDS - a line of it matches.
+# says WORDS - a line of its output matches.
 says() {
     grep -qE -- "$1" "$dir/log" && return
-    echo "nothing like '$1' is said:"
+    echo "no line of the output matches '$1':"
     cat "$dir/log"
     exit 1
 }
@@ -38,19 +38,19 @@ ends 2 --limit soon
 ends 1 no-such-test
 says 'no test has such a name: no-such-test'
 
-# Each test has a name of its own, and its script.
+# Each test has a unique name, and its script exists.
 ends 0 --list
 says '^pingpong$'
 [ -z "$(sort "$dir/log" | uniq -d)" ] || { echo 'a name twice'; exit 1; }
 sed -n 's/^[0-9]* [0-9]* \([a-z_]*\).*/\1/p' "$top_srcdir/tests/rdma/list" |
     while read -r script; do
         [ -f "$top_srcdir/tests/rdma/$script.sh" ] || {
-            echo "there is no tests/rdma/$script.sh"
+            echo "tests/rdma/$script.sh does not exist"
             exit 1
         }
     done
 
-# Each script is one of a test's, or what they have in common.
+# Each script belongs to a test, or is shared.
 for script in "$top_srcdir"/tests/rdma/*.sh; do
     name=$(basename "$script" .sh)
     [ "$name" = verbs ] ||
@@ -60,7 +60,7 @@ for script in "$top_srcdir"/tests/rdma/*.sh; do
     }
 done
 
-# A machine without QEMU, with all else that the script needs.
+# A machine without QEMU, but with everything else that the script needs.
 mkdir "$dir/bin"
 for program in bash basename cat cut dirname grep nproc paste sed sort tail \
     tr uname; do

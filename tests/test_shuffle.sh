@@ -1,19 +1,19 @@
 #!/bin/sh
-# ucxpool_shuffle, end to end: odd but right inputs, wrong inputs, workers that
-# die. Every part runs in a folder of its own.
+# ucxpool_shuffle, end to end: unusual but valid inputs, invalid inputs, and
+# workers that die. Every part runs in a folder of its own.
 #
 # usage: test_shuffle.sh [PART...]
 #
 # TEST_MANY  workers where many matter (32)
 set -u
 . "${top_srcdir:=$(cd "$(dirname "$0")/.." && pwd)}/tests/shuffle.sh"
-# Small, so that several runs fit a small machine.
+# Small, so that several runs fit on a small machine.
 : "${UCXPOOL_COMM_SIZE:=16m}"
 : "${UCXPOOL_BLOCK_SIZE:=256k}"
 export UCXPOOL_COMM_SIZE UCXPOOL_BLOCK_SIZE
 many=${TEST_MANY:-32}
 
-# fails STATUS TEXT ARG... - the run must fail with that status and say TEXT;
+# fails STATUS TEXT ARG... - the run must fail with that status and print TEXT;
 # no file may be left in out.
 fails() {
     expected=$1
@@ -32,7 +32,7 @@ leftovers() {
     [ -z "$left" ] || failed "left behind: $left"
 }
 
-# same FILE - the partitions hold the records of FILE, which has all newlines.
+# same FILE - the partitions hold the records of FILE, which ends in a newline.
 same() {
     sort "$1" >expected
     cat out/part-* | sort >actual
@@ -40,7 +40,7 @@ same() {
     [ -z "$(find out -name '.*.tmp')" ] || failed "temporary files are left"
 }
 
-# keys_apart DELIMITER FIELD - no key is found in two files.
+# keys_apart DELIMITER FIELD - no key occurs in two files.
 keys_apart() {
     awk -F"[$1]" -v field="$2" '
         ($field in file) && file[$field] != FILENAME { print $field }
@@ -59,7 +59,7 @@ records() {
     }'
 }
 
-# --- right ---------------------------------------------------------------
+# --- valid input ---------------------------------------------------------
 
 part_partitions() {
     records 20000 >in.tbl
@@ -69,7 +69,7 @@ part_partitions() {
             [ "$(ls out | wc -l)" -eq $p ] || failed "-p $p: not $p files"
             same in.tbl
             keys_apart '|' 1
-            # The same key is in the same partition, however many workers.
+            # A key is in the same partition for any number of workers.
             awk '{ print FILENAME, $0 }' out/part-* | sort >"list.$w.$p"
             cmp -s "list.1.$p" "list.$w.$p" ||
                 failed "-w $w -p $p: partitions differ from those of -w 1"
@@ -88,7 +88,7 @@ part_fields() {
     tr , ':' <in.csv >in
     passes -w 2 -p 3 -k 3 -d : in && same in && keys_apart : 3
     passes -w 2 -p 3 -d tab in.tsv && same in.tsv
-    # Suffixes, and names, that tell the delimiter.
+    # Suffixes and names that determine the delimiter.
     for name in in.tab in.passwd in.group passwd in.log; do
         case $name in
         in.tab) blank='\t' ;;
@@ -98,12 +98,13 @@ part_fields() {
         tr , "$blank" <in.csv >$name
         passes -w 2 -p 3 -k 3 $name && same $name
     done
-    # Files with delimiters of their own.
+    # Files with different delimiters.
     passes -w 2 -p 3 -k 2 in.csv in.tsv &&
         cat in.csv in.tsv >both && same both
 }
 
-# The header is no record: once at the begin of each output, and not counted.
+# The header is no record: it occurs once at the start of each output, and is
+# not counted.
 part_header() {
     { echo 'key|n|text|'
       records 5000; } >a.tbl
@@ -127,7 +128,7 @@ part_header() {
     passes -w 9 -p 4 --header alone.tbl
     [ "$(sort -u out/part-*)" = 'key|n|text|' ] || failed "a header alone"
     [ "$(cat out/part-* | wc -l)" -eq 4 ] || failed "not once in each"
-    # As there are more partitions than open files, and with a long header.
+    # If there are more partitions than open files, and with a long header.
     { head -c 100000 /dev/zero | tr '\000' h
       echo
       records 10; } >long.tbl
@@ -139,7 +140,8 @@ part_header() {
     [ ! -e out ] || failed "an output folder was made for other headers"
 }
 
-# Quotes in .csv files: a key is its value, and a record may have newlines.
+# Quotes in .csv files: a key is the unquoted value, and a record may contain
+# newlines.
 part_quotes() {
     awk 'BEGIN {
         print "\"the\nkey\",text"
@@ -191,7 +193,7 @@ part_odd() {
     passes -w 3 -p 4 onekey.tbl && same onekey.tbl
     passes -w 2 -p 2 onekey.tbl onekey.tbl &&
         cat onekey.tbl onekey.tbl >twice.tbl && same twice.tbl
-    # A file name is not an option, and may hold anything.
+    # A file name is not an option, and may contain anything.
     cp one.tbl './-a "b".tbl'
     passes -w 1 --json -- '-a "b".tbl' && same one.tbl
 }
@@ -217,7 +219,7 @@ part_small_blocks() {
         UCXPOOL_WIRE=$wire UCXPOOL_BLOCK_SIZE=4k UCXPOOL_COMM_SIZE=64k
         export UCXPOOL_WIRE UCXPOOL_BLOCK_SIZE UCXPOOL_COMM_SIZE
         passes -w 2 -p 7 in.tbl && same in.tbl
-        # One block to send, one to receive, one for the caller.
+        # One block to send, one to receive, and one for the caller.
         UCXPOOL_COMM_SIZE=12k passes -w 3 -p 7 in.tbl && same in.tbl
     done
 }
@@ -237,7 +239,7 @@ part_wires() {
     done
 }
 
-# More partitions than files may be open.
+# More partitions than files can be open.
 part_many_files() {
     records 20000 >in.tbl
     (ulimit -n 300 && passes -w 2 -p 1000 in.tbl && same in.tbl
@@ -248,16 +250,16 @@ part_many_files() {
     sort in.tbl | cmp -s - actual || failed "so many files: other records"
 }
 
-# The most memory that a worker had, in KiB.
+# The largest memory use of a worker, in KiB.
 peak() {
     grep -o '"max_resident_bytes": [0-9]*' stdout |
         awk '$2 / 1024 > most { most = $2 / 1024 } END { print int(most) }'
 }
 
-# Files larger than memory: what a worker needs does not grow with them. (Under
-# a limit: test_shuffle_memory.sh.)
+# Files larger than memory: a worker's memory use does not grow with them.
+# (test_shuffle_memory.sh tests this with a limit.)
 part_large() {
-    # A sanitizer keeps what was freed.
+    # Sanitizers keep freed memory.
     [ -z "${SANITIZER_CFLAGS:-}" ] || return 0
     records 20000 >piece.tbl
     for n in 1 2 3 4 5 6 7 8 9 10; do
@@ -269,7 +271,7 @@ part_large() {
             in.tbl in.tbl in.tbl in.tbl && large=$(peak)
         [ "$(cat out/part-* | wc -c)" -eq $((10 * $(wc -c <in.tbl))) ] ||
             failed "-p $p: the size is not that of the input"
-        # What is read ahead, or buffered, may be more; not a tenth of the input.
+        # Read-ahead and buffers may add to this, but no tenth of the input.
         [ "$large" -lt $((small + $(wc -c <in.tbl) / 1024)) ] ||
             failed "-p $p: $small KiB for a file, $large for ten of them"
     done
@@ -291,7 +293,7 @@ assert d["transfer"]["bytes_sent"] == d["transfer"]["bytes_received"], d
     fi
     passes -w 2 -p 2 in.tbl
     grep -q 'Checked: 1000 records' stdout || failed "no check in the summary"
-    # UCX logs to the standard output, which is the summary's alone.
+    # UCX logs to the standard output, which must contain only the summary.
     rm -rf out
     UCX_LOG_LEVEL=debug "$shuffle" -w 2 -p 2 --json -o out in.tbl \
         >stdout 2>stderr || failed "with UCX's log: $(tail -1 stderr)"
@@ -299,12 +301,13 @@ assert d["transfer"]["bytes_sent"] == d["transfer"]["bytes_received"], d
     grep -q UCX stderr || failed "UCX's log is lost"
     rm -rf out
     "$shuffle" -w 2 --json -o out in.tbl >/dev/full 2>stderr
-    [ $? -eq 1 ] || failed "a summary that nobody gets is no error"
+    [ $? -eq 1 ] || failed "a summary that cannot be written is no error"
     grep -q 'are complete, but the summary' stderr ||
         failed "where the summary is: $(cat stderr)"
 }
 
-# on_terminal ARG... - a run whose standard error is a terminal, in file screen.
+# on_terminal ARG... - a run whose standard error is a terminal, recorded in
+# file screen.
 on_terminal() {
     rm -rf out
     printf '%s -o out %s >stdout' "$shuffle" "$*" >command
@@ -329,7 +332,7 @@ part_bar() {
     [ "$(wc -l <stdout)" -eq 1 ] || failed "--json: $(cat stdout)"
 }
 
-# --- wrong ---------------------------------------------------------------
+# --- errors --------------------------------------------------------------
 
 part_usage() {
     records 10 >in.tbl
@@ -337,7 +340,7 @@ part_usage() {
     "$shuffle" --version | grep -q '[0-9]\.[0-9]' || failed "--version"
     for option in --help --version; do
         "$shuffle" $option >/dev/full 2>stderr
-        [ $? -eq 1 ] || failed "$option that nobody gets is no error"
+        [ $? -eq 1 ] || failed "$option that cannot be written is no error"
         grep -q 'No space left' stderr || failed "$option: $(cat stderr)"
     done
     fails 2 'output folder' in.tbl
@@ -364,7 +367,7 @@ part_inputs() {
     fails 1 'folder.tbl.*is a directory' -o out folder.tbl
     mkfifo pipe.tbl
     fails 1 'pipe.tbl.*not a regular file' -o out pipe.tbl
-    # A regular file of 0 bytes, as fstat() tells, with something in it.
+    # A regular file for which fstat() reports 0 bytes, but which has content.
     fails 1 'filesystems.*does not tell its size' -d blank -o out \
         /proc/filesystems
     cp in.tbl secret.tbl
@@ -372,7 +375,7 @@ part_inputs() {
     if [ "$(id -u)" -ne 0 ]; then
         fails 1 'secret.tbl.*Permission denied' -o out secret.tbl
     else
-        # Root, but without the right to read everything.
+        # Root, without the capability to read everything.
         caps=-dac_override,-dac_read_search
         printf '#!/bin/sh\nexec setpriv --bounding-set %s --inh-caps %s %s "$@"' \
             $caps $caps "$shuffle" >unable
@@ -407,7 +410,7 @@ part_outputs() {
     [ -z "$(ls -A kept)" ] || failed "files are left: $(ls -A kept)"
 }
 
-# Of two runs into one folder one ends well, whichever; the other is refused.
+# Of two runs into one folder, one succeeds and the other is rejected.
 part_two_runs() {
     records 3000 >in.tbl
     for trial in $(few '1 2 3' '1 2 3 4 5 6 7 8 9 10'); do
@@ -428,15 +431,15 @@ part_two_runs() {
     done
 }
 
-# A run is refused as long as the other lives, and not by what a killed one has
-# left of its claim.
+# A run is rejected while another run lives. The leftover claim of a killed run
+# does not block it.
 part_claimed() {
     start_stopped || return
     records 1000 >small.tbl
     "$shuffle" -w 2 -o out small.tbl >stdout 2>refusal
     [ $? -eq 1 ] || failed "a second run is not refused"
     grep -q "another run of ucxpool_shuffle (process $main on .*'out'" \
-        refusal || failed "not said by whom: $(cat refusal)"
+        refusal || failed "the message does not name the process: $(cat refusal)"
     kill -KILL $main $workers
     wait $main 2>wait
     gone $workers
@@ -448,7 +451,7 @@ part_claimed() {
     [ ! -e out/.ucxpool_shuffle.claim ] || failed "the claim is left"
 }
 
-# A file that somebody else puts there stays.
+# A file that another program creates there is kept.
 part_foreign_file() {
     start_stopped || return
     echo mine >out/part-00001
@@ -464,14 +467,14 @@ part_foreign_file() {
 
 part_full_disk() {
     records 100000 >in.tbl
-    # Alone, because UCX needs files of its own.
+    # Alone, because UCX needs descriptors of its own.
     (ulimit -f 512 && "$shuffle" -w 1 -p 2 -o out in.tbl) >stdout 2>stderr
     status=$?
     [ $status -eq 1 ] || failed "exit status $status, not 1"
     grep -q 'cannot write.*out/.part-0000' stderr ||
         failed "a file that may not grow: $(cat stderr)"
     leftovers
-    # A disk of 1 MiB, where one can be made.
+    # A disk of 1 MiB, if one can be created.
     mkdir disk
     unshare --map-root-user --mount sh -c '
         mount -t tmpfs -o size=1m none disk || exit 77
@@ -490,8 +493,8 @@ part_full_disk() {
     [ ! -s left ] || failed "full disk: left behind: $(cat left)"
 }
 
-# One of many workers fails at once, while the others are still being connected
-# to it. They end without a word, of UCX's as well.
+# One of many workers fails at once, while the others are still connecting to
+# it. They end silently, and so does UCX.
 part_first_cause() {
     printf 'a\n' >short.tbl
     for wire in map ucx; do
@@ -499,14 +502,14 @@ part_first_cause() {
         export UCXPOOL_WIRE
         fails 1 'no field 2' -w $many -k 2 -o out short.tbl
         [ "$(wc -l <stderr)" -eq 1 ] ||
-            failed "$wire: more is said than the cause: $(cat stderr)"
+            failed "$wire: more than the cause is printed: $(cat stderr)"
     done
 }
 
 # --- death ---------------------------------------------------------------
 
-# Start a run and stop its worker 1 while it works, so that the run cannot end;
-# the main process is $main, the workers $workers, and worker 1 is $victim.
+# Start a run and stop its worker 1 at work, so that the run cannot end. The
+# main process is $main, the workers are $workers, and worker 1 is $victim.
 #
 # start_stopped [WORKERS]
 start_stopped() {
@@ -514,12 +517,12 @@ start_stopped() {
     records 20000 >piece.tbl
     : >in.tbl
     until [ "$(wc -c <in.tbl)" -gt 400000000 ]; do
-        # It was over before it was stopped: give it more to do.
+        # It ended before it was stopped: give it more to do.
         for i in 1 2 3 4 5 6 7 8 9 10; do
             cat piece.tbl piece.tbl
         done >>in.tbl
         rm -rf out
-        # A shell that is not interactive ignores SIGINT in what it starts.
+        # A non-interactive shell ignores SIGINT in its background jobs.
         env --default-signal=INT "$shuffle" -w $num_workers -p $num_workers \
             -o out in.tbl >stdout 2>stderr &
         main=$!
@@ -539,15 +542,15 @@ start_stopped() {
     return 1
 }
 
-# gone PID... - waits for their end.
+# gone PID... - waits for them to end.
 gone() {
     for pid in "$@"; do
         tail --pid="$pid" -f /dev/null
     done
 }
 
-# What kills a worker is told, and not what comes of it to the others: many of
-# them are still being connected to it.
+# The signal that kills a worker is reported, but not the resulting errors of
+# other workers: many of them are still connecting to it.
 part_killed_worker() {
     for run in 'map 3' 'ucx 3' "map $many" "ucx $many"; do
         UCXPOOL_WIRE=${run% *}
@@ -560,7 +563,7 @@ part_killed_worker() {
         grep -q "worker 1 (process $victim) was killed by signal 9" stderr ||
             failed "who died is not said: $(cat stderr)"
         [ "$(grep -c '^ucxpool_shuffle: ' stderr)" -eq 1 ] ||
-            failed "more is said than that: $(cat stderr)"
+            failed "more than that is printed: $(cat stderr)"
         gone $workers
         leftovers
     done
@@ -569,7 +572,7 @@ part_killed_worker() {
 part_interrupted() {
     for number in 2 15; do
         start_stopped || return
-        # Ctrl-C on a terminal goes to all of them.
+        # Ctrl-C on a terminal goes to all processes.
         if [ $number -eq 2 ]; then
             kill -2 $main $workers
         else
@@ -597,8 +600,8 @@ part_killed_main() {
     [ ! -e out ] || failed "the folder is left, with $(ls -A out)"
 }
 
-# Too late: the files have their names, and only the summary is missing, which
-# a full pipe holds up.
+# Too late to stop: the files have their final names, and only the summary is
+# missing, blocked by a full pipe.
 part_interrupted_late() {
     records 1000 >in.tbl
     mkfifo pipe

@@ -1,7 +1,7 @@
 #!/bin/sh
 # ucxpool_shuffle --device=cuda: the partitions are the same as without it, and
-# what can go wrong with a GPU is said. On the stand-in for the CUDA driver, or
-# with TEST_CUDA=real on the driver of this machine.
+# GPU errors are reported. Uses the stand-in for the CUDA driver, or with
+# TEST_CUDA=real the driver of this machine.
 #
 # usage: test_shuffle_cuda.sh [PART...]
 set -u
@@ -16,9 +16,9 @@ skip() {
     exit 77
 }
 
-# on_real THAT THIS - A real driver takes seconds to begin in each process. So
-# what it cannot tell from the stand-in is not asked of it again: THAT is enough
-# there, where the stand-in does THIS (in one build).
+# on_real THAT THIS - prints THAT for a real driver, and THIS for the stand-in
+# (in one build). A real driver takes seconds to start in each process, so cases
+# that do not depend on the driver are tested less there.
 on_real() {
     if [ $is_real = yes ]; then
         echo "$1"
@@ -40,7 +40,7 @@ else
     export UCXPOOL_CUDA_DRIVER
 fi
 
-# fails STATUS TEXT ARG... - the run must fail with that status and say TEXT
+# fails STATUS TEXT ARG... - the run must fail with that status and print TEXT
 # once; nothing may be left.
 fails() {
     expected=$1
@@ -55,9 +55,9 @@ fails() {
     [ ! -e out ] || failed "ucxpool_shuffle $*: the output folder is left"
 }
 
-# same ARG... - with a GPU the partitions are those without it, byte for byte.
-# Where several workers send, the order of records is not kept, so they are
-# sorted first.
+# same ARG... - with a GPU the partitions are byte for byte the same as without.
+# If several workers send, the order of records varies, so they are sorted
+# first.
 same() {
     passes "$@" || return
     rm -rf expected
@@ -79,7 +79,7 @@ same() {
     [ "$(sum early_bytes)" -eq 0 ] || failed "$*: written early, with room"
 }
 
-# sum KEY - of that number, over all workers.
+# sum KEY - the sum of that number over all workers.
 sum() {
     grep -o "\"$1\": [0-9]*" stdout | awk '{ n += $2 } END { print n + 0 }'
 }
@@ -95,7 +95,7 @@ records() {
     }'
 }
 
-# --- right ---------------------------------------------------------------
+# --- valid use -----------------------------------------------------------
 
 part_same() {
     records 30000 >in.tbl
@@ -110,7 +110,7 @@ part_wires() {
     records 30000 >in.tbl
     for wire in map ucx; do
         for backing in alloc vmm host; do
-            # Blocks in host memory are not mapped from GPU to GPU.
+            # Blocks in host memory are not mapped between GPUs.
             [ $wire.$backing != map.host ] || continue
             UCXPOOL_WIRE=$wire UCXPOOL_CUDA_BACKING=$backing
             export UCXPOOL_WIRE UCXPOOL_CUDA_BACKING
@@ -123,7 +123,7 @@ part_wires() {
     done
 }
 
-# What is done on streams takes its time.
+# Work on streams completes late.
 part_late() {
     [ $is_real = no ] || return 0
     records 30000 >in.tbl
@@ -139,7 +139,7 @@ part_odd() {
     printf 'a|b\n' >one.tbl
     printf 'a\000b|\000\n\000|\n\000\n\nc|d' >odd.tbl
     records 5000 | sed 's/^[0-9]*/k/' >onekey.tbl
-    # Longer than a batch: such a record goes by way of the host.
+    # Records longer than a batch are sent through the host.
     { records 100
       for n in 300000 3000000 20000000; do
           printf 'k%s|' $n
@@ -156,7 +156,7 @@ part_odd() {
     done
 }
 
-# More than the bound is written earlier.
+# Batches beyond the limit are written early.
 part_bound() {
     for n in 1 2 3 4 5 6 7 8; do
         records 100000
@@ -170,8 +170,8 @@ part_bound() {
         [ "$(sum early_bytes)" -gt 0 ] || failed "-w $w: no bound is felt"
         [ "$(sum max_held_bytes)" -le $((w * 12 << 20)) ] ||
             failed "-w $w: more is held than was allowed"
-        # While the exchange has all places in its hands, a worker writes its
-        # own batches at once (tools/shuffle/worker.c); alone it never does.
+        # While the exchange uses all slots, a worker writes its own batches at
+        # once (tools/shuffle/worker.c). A single worker never does.
         least=$(wc -c <in.tbl)
         [ $w -eq 1 ] || least=$((least / 2))
         [ "$(sum held_bytes)" -ge "$least" ] ||
@@ -196,7 +196,7 @@ part_devices() {
         '"number": 1"number": 1' ] || failed "not GPU 1: $(cat stdout)"
 }
 
-# GPUs that do not reach each other, and drivers that cannot do everything.
+# GPUs without peer access, and drivers with missing features.
 part_lesser() {
     [ $is_real = no ] || return 0
     records 30000 >in.tbl
@@ -211,16 +211,16 @@ part_lesser() {
     same -w 2 -p 6 in.tbl
 }
 
-# Under a launcher the GPUs are dealt out among the workers of a host.
+# Under a launcher, the workers of a host share its GPUs evenly.
 part_mpirun() {
-    # As any user, and on however few processors.
+    # As any user, and with any number of processors.
     mpirun='mpirun --allow-run-as-root --oversubscribe'
     if ! mpirun --version 2>/dev/null | grep -q 'Open MPI' ||
         [ -n "${SANITIZER_CFLAGS:-}" ]; then
         echo "$part: no Open MPI, or built with a sanitizer"
         return
     fi
-    # Beside a libpmix of somebody else's, for one, it does not start.
+    # It does not start with another libpmix, for example.
     if ! $mpirun -n 1 true >mpirun 2>&1; then
         echo "$part: mpirun itself does not run here: $(head -3 mpirun)"
         return
@@ -238,8 +238,8 @@ part_mpirun() {
         failed "the GPUs are not dealt out in turn: $(cat stdout)"
 }
 
-# The other test's parts, with a GPU. On a real one each run says how many
-# workers it has: the default is one for each processor.
+# The other test's parts, with a GPU. With a real GPU each run states its number
+# of workers: the default is one per processor.
 part_others() {
     printf '#!/bin/sh\nexec %s --device=cuda "$@"\n' "$shuffle" >on_gpu
     chmod +x on_gpu
@@ -249,7 +249,7 @@ part_others() {
         killed_worker interrupted killed_main || failed "see above"
 }
 
-# --- wrong ---------------------------------------------------------------
+# --- errors --------------------------------------------------------------
 
 part_usage() {
     records 10 >in.tbl
@@ -275,11 +275,11 @@ part_no_gpu() {
         CUDA_STAND_IN=memory=64k fails 1 'are free.*fewer workers' -w $w \
             --device=cuda in.tbl
     done
-    # Who asks for no GPU needs no driver.
+    # Without a GPU option, no driver is needed.
     UCXPOOL_CUDA_DRIVER=/none passes -w 2 in.tbl
 }
 
-# Whatever the driver refuses, the run ends with an error or goes on well.
+# If a driver call fails, the run reports an error or succeeds without it.
 part_driver_fails() {
     [ $is_real = no ] || return 0
     records 30000 >in.tbl

@@ -1,6 +1,6 @@
 #!/bin/sh
-# ucxpool_shuffle under mpirun on two hosts: network name spaces with names and
-# addresses of their own, joined by a cable (veth), over TCP.
+# ucxpool_shuffle under mpirun on two hosts: network namespaces with names and
+# addresses of their own, connected by a veth cable, over TCP.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -10,7 +10,7 @@ shuffle=${SHUFFLE:-$top_builddir/tools/ucxpool_shuffle}
 
 . "${top_srcdir:=$(cd "$(dirname "$0")/.." && pwd)}/tests/hosts.sh"
 
-# A sanitizer's own checks at exit are not what mpirun waits for.
+# mpirun does not wait for a sanitizer's checks at exit.
 [ -z "${SANITIZER_CFLAGS:-}" ] || hosts_skip "built with a sanitizer"
 command -v mpirun >/dev/null 2>&1 || hosts_skip "there is no mpirun"
 mpirun --version 2>/dev/null | grep -q 'Open MPI' ||
@@ -27,7 +27,7 @@ cd "$work" || exit 1
 
 hosts_up
 
-# What takes the place of ssh: agent ADDRESS COMMAND...
+# Replaces ssh: agent ADDRESS COMMAND...
 mkdir tmp.1 tmp.2
 cat >agent <<END
 #!/bin/sh
@@ -40,7 +40,7 @@ exec ip netns exec $host_two unshare --uts sh -c '
 END
 chmod +x agent
 
-# A worker. On host two its blocks are of another size.
+# A worker. On host two it has another block size.
 cat >worker <<END
 #!/bin/sh
 [ "\$(hostname)" = one ] || export UCXPOOL_BLOCK_SIZE=64k
@@ -79,7 +79,7 @@ awk 'BEGIN {
     }
 }' >in.tbl
 
-# One folder for both hosts.
+# One folder shared by both hosts.
 if start -p 10 --json -o out "$work/in.tbl"; then
     sort in.tbl >expected
     cat out/part-* | sort >actual
@@ -93,7 +93,7 @@ else
     failed "exit status $?: $(cat stderr)"
 fi
 
-# Equal keys are where they are without a launcher.
+# Equal keys are in the same files as without a launcher.
 if env -u UCXPOOL_WIRE "$shuffle" -w 1 -p 10 -o alone in.tbl >stdout 2>&1; then
     for file in out/part-*; do
         sort "$file" >expected
@@ -104,16 +104,16 @@ else
     failed "one worker: $(cat stdout)"
 fi
 
-# A record without the key field ends it everywhere.
+# A record without the key field ends all workers.
 if start -p 10 -k 9 -o short "$work/in.tbl"; then
     failed "a missing field is no error"
 fi
 grep -q 'has no field 9' stderr || failed "missing field: $(cat stderr)"
 [ -z "$(find short -name '*part*' 2>/dev/null)" ] || failed "files are left"
 
-# One of many fails while the others are still being connected to it. They end
-# without a word; worker 0 may say that it was ended. UCX may say that it could
-# not connect to one that had ended by then.
+# One of many workers fails while the others are still connecting to it. They
+# end silently. Worker 0 may report that it was ended, and UCX may report that
+# it could not connect to an ended worker.
 printf 'a\n' >one.tbl
 each=12 start -p 10 -k 2 -o one "$work/one.tbl" &&
     failed "a missing field is no error"
@@ -123,13 +123,13 @@ grep -e '^ucxpool_shuffle: ' -e UCX -e Assertion -e backtrace stderr |
     grep -v -e 'has no field 2' -e 'ended by Terminated' \
         -e 'UCX *ERROR *connect(.*Connection refused' \
         -e 'UCX *ERROR.*UCX_TCP_MAX_CONN_RETRIES' >more &&
-    failed "more is said than the cause: $(cat more)"
+    failed "more than the cause is printed: $(cat more)"
 
-# -w is the launcher's business.
+# -w cannot be used with a launcher.
 start -w 2 -o usage "$work/in.tbl" && failed "-w is no error"
 grep -q 'not for use under a launcher' stderr || failed "-w: $(cat stderr)"
 
-# While a run lives, its folder is closed to others. A killed worker ends the
+# While a run lives, other runs cannot use its folder. A killed worker ends the
 # run, and no file is left.
 i=0
 while [ $i -lt 40 ]; do
@@ -142,7 +142,7 @@ until [ -e killed/.part-00001.tmp ] || ! kill -0 $main 2>/dev/null; do
     :
 done
 for pid in $(pidof -x "$shuffle" lt-ucxpool_shuffle ucxpool_shuffle); do
-    # Only of this run: its working folder is ours.
+    # Only processes of this run, which have our working folder.
     if [ "$(readlink "/proc/$pid/cwd")" = "$work" ] &&
         tr '\000' '\n' <"/proc/$pid/environ" | grep -q '^PMIX_RANK=1$'; then
         kill -STOP "$pid"

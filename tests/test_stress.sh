@@ -1,6 +1,6 @@
 #!/bin/sh
-# tests/stress for some seconds: with kills on `map`, and without on `ucx`,
-# where UCX itself may abort a process whose peer is killed
+# Runs tests/stress for some seconds, with kills on `map` and without kills on
+# `ucx`, where UCX itself may abort a process whose peer is killed
 # (docs/known-issues.md).
 set -u
 

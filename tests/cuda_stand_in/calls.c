@@ -1,4 +1,4 @@
-/* Counting calls, making them fail, and the configuration. */
+/* Counting calls, injecting failures, and the configuration. */
 #include <config.h>
 
 #include "state.h"
@@ -14,8 +14,8 @@ unsigned num_live;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool            is_configured;
-static bool            is_begun;  /* cuInit has been called */
-static bool            is_forked; /* after that: nothing works here */
+static bool            is_begun; /* cuInit has been called */
+static bool is_forked; /* forked after cuInit: no call works in this process */
 
 typedef struct call {
     char     name[48];
@@ -27,9 +27,9 @@ static struct {
     call_t   calls[MAX_NAMES];
     unsigned num_names;
     unsigned total;
-    unsigned num_making; /* that make something */
+    unsigned num_making; /* calls that create something */
 
-    char     fail_name[48]; /* "": any */
+    char     fail_name[48]; /* "": any function */
     unsigned fail_at;       /* 0: none */
     CUresult fail_result;
     bool     has_failed;
@@ -161,7 +161,8 @@ static void configure_once(void)
     }
 }
 
-/* Giving back does not fail by `any`: nobody could do anything about it. */
+/* Functions that release something do not fail by `any`: no caller could handle
+ * it. */
 static bool gives_back(const char *name)
 {
     static const char *const words[] = {"Close", "Destroy",   "Free",

@@ -1,4 +1,4 @@
-/* The driver itself, its devices, and their primary contexts. */
+/* Driver initialization, devices, and their primary contexts. */
 #include <config.h>
 
 #include "state.h"

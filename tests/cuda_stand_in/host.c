@@ -1,4 +1,4 @@
-/* Pinned host memory, and what is known of a pointer. */
+/* Pinned host memory, and pointer attributes. */
 #include <config.h>
 
 #include "state.h"
@@ -99,8 +99,8 @@ ENTRY(cuMemHostGetDevicePointer_v2, CUdeviceptr *address, void *host,
     return done(CUDA_SUCCESS);
 }
 
-/* Values have the type that the attribute has; mapping NULL: not the
- * driver's. */
+/* Each value has the type of its attribute. mapping is NULL for memory outside
+ * the driver. */
 static CUresult attribute_get(CUpointer_attribute attribute,
                               CUdeviceptr address, const mapping_t *mapping,
                               void *value)
@@ -111,7 +111,7 @@ static CUresult attribute_get(CUpointer_attribute attribute,
     size_t      size    = mapping == NULL ? 0 : mapping->size;
 
     if (is_vmm) {
-        /* As the driver has it: all of the range, mapped or not. */
+        /* Like the driver: the whole range, mapped or not. */
         range_of(address, &start, &size);
     }
     switch (attribute) {
@@ -160,8 +160,8 @@ static CUresult attribute_get(CUpointer_attribute attribute,
     }
 }
 
-/* Asked for one attribute, an unknown pointer is an error; asked for several
- * at once, it is values that say so. */
+/* Queried for one attribute, an unknown pointer is an error. Queried for
+ * several, their values show that it is unknown. */
 ENTRY(cuPointerGetAttributes, unsigned num, CUpointer_attribute *attributes,
       void **values, CUdeviceptr address)
 {

@@ -1,4 +1,5 @@
-/* Handles by which another process, or another driver, opens an allocation. */
+/* Handles with which another process, or another driver, opens an
+ * allocation. */
 #include <config.h>
 
 #include "state.h"
@@ -72,7 +73,7 @@ ENTRY(cuIpcOpenMemHandle_v2, CUdeviceptr *address, CUipcMemHandle handle,
         (memcmp(inside.magic, magic, sizeof(magic)) != 0)) {
         return done(CUDA_ERROR_INVALID_VALUE);
     }
-    /* A process cannot open what it has made itself. */
+    /* A process cannot open its own handle. */
     if (inside.pid == (int32_t)getpid()) {
         return done(CUDA_ERROR_INVALID_CONTEXT);
     }
@@ -113,8 +114,8 @@ ENTRY(cuIpcCloseMemHandle, CUdeviceptr address)
     return done(CUDA_SUCCESS);
 }
 
-/* The driver gives one for any pages of an allocation; this one, whose file is
- * the allocation's, for the whole of it. */
+/* The driver exports any pages of an allocation. The stand-in exports only the
+ * whole allocation, which is one file. */
 ENTRY(cuMemGetHandleForAddressRange, void *handle, CUdeviceptr address,
       size_t size, CUmemRangeHandleType type, unsigned long long flags)
 {

@@ -1,6 +1,6 @@
 /*
- * Modules, and twins in C of the kernels: what src/copy/kernel.cu does, with
- * the rights of the device that it runs on.
+ * Modules, and C versions of the kernels in src/copy/kernel.cu. They run with
+ * the memory access rights of their device.
  */
 #include <config.h>
 
@@ -19,7 +19,7 @@ struct CUmod_st {
 struct CUfunc_st {
     const char *name;
     unsigned    sizes[MAX_ARGUMENTS]; /* of its parameters */
-    unsigned    num_threads;          /* of a block */
+    unsigned    num_threads;          /* per block */
     CUresult (*run)(const unsigned long long *arguments, unsigned num_blocks,
                     int device);
 };
@@ -69,7 +69,7 @@ static CUresult clear_bytes(CUdeviceptr target, size_t size, int device)
     return CUDA_SUCCESS;
 }
 
-/* What a launch may touch, and whether it did so. */
+/* Memory that a launch may access, and whether it has violated that. */
 typedef struct launch {
     int      device;
     CUresult result;
@@ -88,9 +88,8 @@ static void move(void *context, uint64_t target, uint64_t source, uint64_t size)
             : copy_bytes(target, source, size, launch->device, false);
 }
 
-/* Tell of an entry without an address, with another length, or with an offset
- * beyond the limit, in the word that the launch has for it; and copy nothing
- * then. */
+/* If an entry has no address, another length, or an offset beyond the limit,
+ * report it in the launch's fault word, and copy nothing. */
 static bool has_fault(const uint64_t *list, const copy_twin_even_t *even,
                       uint32_t length, uint64_t limit, uint32_t *fault)
 {
@@ -115,7 +114,7 @@ static bool has_fault(const uint64_t *list, const copy_twin_even_t *even,
     return false;
 }
 
-/* A list of one length, which has no tiles. */
+/* A list of equal lengths, which has no tiles. */
 static CUresult run_copy_even(const unsigned long long *arguments,
                               unsigned num_blocks, int device)
 {
@@ -139,8 +138,8 @@ static CUresult run_copy_even(const unsigned long long *arguments,
     return launch.result;
 }
 
-/* Has the word that the launch waits for its number? It is looked at for a
- * moment, as another process may be about to write it; if not, that is told. */
+/* Does the awaited word of the launch have its number? Another process may be
+ * about to write it, so wait for a moment before reporting a failure. */
 static bool has_come(const unsigned long long *arguments, int device)
 {
     size_t    run   = 0;
@@ -157,8 +156,8 @@ static bool has_come(const unsigned long long *arguments, int device)
 }
 
 /* ucxpool_copy(tiles, list, form, length, gather, stream, stream_size,
- * tile_size, fault, awaited, mark, limit); what it reads itself lies in host
- * memory, which has one address for both. */
+ * tile_size, fault, awaited, mark, limit). The arguments that it reads itself
+ * are in host memory, which has the same address on the host and the device. */
 static CUresult run_copy(const unsigned long long *arguments,
                          unsigned num_blocks, int device)
 {

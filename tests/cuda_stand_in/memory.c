@@ -1,4 +1,4 @@
-/* Memory of devices, the addresses that lead to it, and cuMemAlloc. */
+/* Device memory, the addresses mapped to it, and cuMemAlloc. */
 #include <config.h>
 
 #include "state.h"
@@ -16,7 +16,7 @@
 
 size_t memory_used[MAX_DEVICES];
 
-/* By address. */
+/* Sorted by address. */
 static mapping_t *mappings;
 static size_t     num_mappings;
 static size_t     max_mappings;
@@ -65,7 +65,7 @@ backing_t *backing_create(int device, size_t size)
     return backing;
 }
 
-/* Takes the descriptor, also when it fails. */
+/* Takes over the descriptor even if it fails. */
 backing_t *backing_adopt(int fd, int device)
 {
     backing_t  *backing = NULL;
@@ -118,7 +118,7 @@ void *range_reserve(size_t size, size_t alignment)
     return start + head;
 }
 
-/* Index of the first mapping that starts behind an address. */
+/* Index of the first mapping that starts after an address. */
 static size_t index_behind(CUdeviceptr address)
 {
     size_t low = 0, high = num_mappings, middle;
@@ -261,7 +261,7 @@ ENTRY(cuMemFree_v2, CUdeviceptr address)
         return done(CUDA_SUCCESS);
     }
     mapping = mapping_at(address);
-    /* What was imported of a pool goes so, too. */
+    /* Allocations imported from a pool are freed this way, too. */
     if ((mapping == NULL) ||
         ((mapping->kind != MAPPING_ALLOC) && (mapping->kind != MAPPING_POOL))) {
         return done(CUDA_ERROR_INVALID_VALUE);

@@ -1,5 +1,5 @@
-/* The driver's own memory pools, and what another process has of them. Each
- * allocation is one of the device; nothing is kept for the next. */
+/* The driver's memory pools, and their import by another process. Each
+ * allocation is taken from the device; freed memory is not kept. */
 #include <config.h>
 
 #include "state.h"
@@ -30,11 +30,12 @@ struct props {
 };
 
 struct CUmemPoolHandle_st {
-    int        device;
-    int        handle_types;
-    bool       is_imported;
-    bool       is_exported;
-    unsigned   users; /* devices that may use what is imported, as bits */
+    int  device;
+    int  handle_types;
+    bool is_imported;
+    bool is_exported;
+    unsigned
+        users; /* bit mask of the devices that may use imported allocations */
     cuuint64_t threshold;
     cuuint64_t reserved;
     cuuint64_t high;
@@ -86,7 +87,7 @@ ENTRY(cuMemPoolGetAttribute, CUmemoryPool pool, int attribute, void *value)
     return done(CUDA_SUCCESS);
 }
 
-/* The pool that an allocation is of, in the order of cuMemFreeAsync(). */
+/* The pool of an allocation, in the order of cuMemFreeAsync(). */
 typedef struct owned {
     struct owned *next;
     CUdeviceptr   address;
@@ -156,9 +157,11 @@ ENTRY(cuMemFreeAsync, CUdeviceptr address, CUstream stream)
     return done(CUDA_SUCCESS);
 }
 
-/* --- shared ----------------------------------------------------------------
- * A pool goes by a file, which says of which device it is. An allocation's
- * bytes lead to the file of its memory in the process that has made it.
+/*
+ * --- shared ----------------------------------------------------------------
+ *
+ * A pool is shared as a file that contains the number of its device. The shared
+ * data of an allocation refers to its memory file in the creating process.
  */
 
 CUmemoryPool pool_of(CUdeviceptr address)

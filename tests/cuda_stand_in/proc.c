@@ -1,4 +1,4 @@
-/* Finding functions by name and version of the interface. */
+/* Looks up functions by name and interface version. */
 #include <config.h>
 
 #include "state.h"
@@ -9,7 +9,8 @@
 
 #ifndef STAND_IN_WITHOUT_PROCS
 
-/* The plain symbol of some names is an older version that is not here. */
+/* The plain symbol of some names is an older version that the stand-in
+ * lacks. */
 static void *find(const char *name)
 {
     char    symbol[96];

@@ -1,35 +1,36 @@
 /*
- * What a test asks of the stand-in for the CUDA driver, beside the driver's own
- * functions. A test finds these by dlsym() in the loaded library; see
- * tests/cuda_fixture.h.
+ * The interface between a test and the stand-in for the CUDA driver, in
+ * addition to the driver's own functions. A test finds these functions by
+ * dlsym() in the loaded library; see tests/cuda_fixture.h.
  *
- * The variable CUDA_STAND_IN configures it, when the first call is made:
+ * The variable CUDA_STAND_IN configures it when the first call is made:
  *
  *     devices=2,memory=256m,grain=4m,vmm=n,gdr=n,posix=n,fabric=try,memops=n,
  *     dmabuf=n,hostptr=n,peers=n,version=11040,without=cuMemMap,
  *     fail=cuMemCreate:3:2,run=late
  *
- * devices   how many (1)            memory   of each, with k, m or g (256m)
- * vmm       virtual memory (y)      gdr      GPUDirect with it (y)
- * grain     what virtual memory is said to come in multiples of (2m)
- * posix     handles that are files (y)
- * fabric    fabric handles: n (default), y, or `try`: said to be supported, but
- *           not permitted
- * dmabuf    files of memory for other drivers (y)
+ * devices   number of devices (1)
+ * memory    size of each, with k, m or g (256m)
+ * vmm       virtual memory management (y)
+ * gdr       GPUDirect RDMA for virtual memory (y)
+ * grain     allocation granularity of virtual memory (2m)
+ * posix     file descriptor handles (y)
+ * fabric    fabric handles: n (default), y, or `try`: reported as supported,
+ *           but not permitted
+ * dmabuf    dmabuf export for other drivers (y)
  * memops    stream memory operations (y)
- * hostptr   registered host memory keeps its address on the device (y)
- * peers     devices reach each other (y)
- * version   of CUDA (12040)
- * name      of every device (Stand-in GPU)
+ * hostptr   registered host memory has the same address on the device (y)
+ * peers     devices have peer access (y)
+ * version   CUDA version (12040)
+ * name      name of every device (Stand-in GPU)
  * without   a function that this driver does not have
- * fail      the n-th call of a function (`any`: of all) gives that result
- * run       work on streams is done at once (y); n: when a test says so, or
- *           when somebody synchronizes; late: by a thread, one operation after
- *           the other
+ * fail      the n-th call of a function (`any`: of all) returns that result
+ * run       y: stream operations run at once (default); n: they run on request
+ *           of the test or on synchronization; late: a thread runs them one
+ *           after the other
  *
- * Memory of a device is a memory file. Its address as the driver gives it has
- * no access rights: a program that touches device memory dies, as it does with
- * a GPU.
+ * The memory of a device is a memory file. A device address has no access
+ * rights: a program that accesses device memory crashes, as with a real GPU.
  */
 #ifndef CUDA_STAND_IN_STAND_IN_H
 #define CUDA_STAND_IN_STAND_IN_H
@@ -40,38 +41,39 @@
 extern "C" {
 #endif
 
-/* Read the configuration again; counts and failures start anew, and devices
- * that have failed are well. */
+/* Read the configuration again. Resets counts, failure injection and failed
+ * devices. */
 void stand_in_configure(const char *text);
 
-/* Calls of a function, by its name without a version ("cuMemAlloc"), or of all
- * functions (NULL), since the last stand_in_fail() or stand_in_configure(). */
+/* Number of calls of a function since the last stand_in_fail() or
+ * stand_in_configure(). Its name has no version ("cuMemAlloc"); NULL: of all
+ * functions. */
 unsigned stand_in_count(const char *name);
 
 /* Make the n-th call from now (from 1; 0: none) of a function (NULL: of any)
- * give this result, once. Counting starts anew. */
+ * return this result, once. Resets the counts. */
 void stand_in_fail(const char *name, unsigned n, int result);
 
-/* Has a call failed because of that? */
+/* Has a call failed because of stand_in_fail()? */
 int stand_in_has_failed(void);
 
-/* Do the next operations that wait on streams; how many were done. */
+/* Run the next queued operations of streams. Returns how many were run. */
 unsigned stand_in_step(unsigned num);
 
-/* With which a stream was made; 0: with none. */
+/* The priority with which a stream was created; 0: without one. */
 struct CUstream_st;
 int stand_in_priority(struct CUstream_st *stream);
 
-/* Things that somebody has made and not given back: memory, handles, mappings,
- * ranges, streams, events, modules, contexts, registrations. */
+/* Number of objects that were created and not released: memory, handles,
+ * mappings, ranges, streams, events, modules, contexts, registrations. */
 unsigned stand_in_live(void);
 
-/* The bytes behind a device address, to be read and written by a test; NULL
- * when not all of them are mapped. */
+/* The bytes at a device address, for a test to read and write; NULL if not all
+ * of them are mapped. */
 void *stand_in_bytes(unsigned long long address, size_t size);
 
-/* Destroy a device's primary context, whoever holds it: what a program can do
- * to others in its process. */
+/* Destroy a device's primary context even if it is retained, as other code in
+ * the process might do. */
 void stand_in_reset_context(int device);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /*
- * The stand-in's inside: what all of its files share. One lock, taken by
- * begin() and given back by done(), guards everything.
+ * Internal declarations of the stand-in. One lock, taken by begin() and
+ * released by done(), protects everything.
  */
 #ifndef CUDA_STAND_IN_STATE_H
 #define CUDA_STAND_IN_STATE_H
@@ -19,12 +19,12 @@ extern "C" {
 #define MAX_ARGUMENTS 12
 #define GRANULARITY   ((size_t)2 << 20)
 
-/* Visible where everything else is hidden. */
+/* Exported, while everything else is hidden. */
 #define VISIBLE     __attribute__((visibility("default")))
 #define DRIVER_CALL VISIBLE CUresult
 
-/* The library is built without the driver's headers, and so has no
- * declarations; each entry point declares itself. */
+/* The library is built without the driver's headers, so each entry point
+ * declares itself. */
 #define ENTRY(_name, ...) \
     DRIVER_CALL _name(__VA_ARGS__); \
     DRIVER_CALL _name(__VA_ARGS__)
@@ -50,7 +50,7 @@ typedef struct config {
     char     name[48];
 } config_t;
 
-/* Physical memory: a file, seen through an alias of the stand-in's own. */
+/* Physical memory: a file, which the stand-in itself maps as an alias. */
 typedef struct backing {
     int      refs; /* handles and mappings */
     int      fd;   /* -1: none */
@@ -59,7 +59,7 @@ typedef struct backing {
     int      device;
     unsigned handle_types;
     bool     is_gdr;
-    bool     is_foreign; /* of another process: costs no memory here */
+    bool is_foreign; /* belongs to another process, and counts no memory here */
 } backing_t;
 
 typedef enum mapping_kind {
@@ -77,7 +77,7 @@ typedef struct mapping {
     size_t         size;
     mapping_kind_t kind;
     backing_t     *backing; /* NULL for host memory */
-    unsigned       readers; /* devices that may read, as bits */
+    unsigned       readers; /* bit mask of devices that may read */
     unsigned       writers;
     int            device;
 } mapping_t;
@@ -85,8 +85,8 @@ typedef struct mapping {
 struct CUctx_st {
     int      device;
     unsigned retains;
-    unsigned peers;  /* whose memory it may use, as bits */
-    CUresult sticky; /* what broke it */
+    unsigned peers;  /* bit mask of devices whose memory it may use */
+    CUresult sticky; /* the error that broke it */
 };
 
 extern config_t        config;
@@ -94,15 +94,15 @@ extern struct CUctx_st contexts[MAX_DEVICES];
 extern size_t          memory_used[MAX_DEVICES];
 extern unsigned        num_live;
 
-/* What a call needs before it does anything. */
+/* Preconditions of a call. */
 typedef enum needs { NEEDS_NOTHING, NEEDS_INIT, NEEDS_CONTEXT } needs_t;
 
-/* Count the call and take the lock. Another result than success has released it
- * and is the call's own. */
+/* Count the call and take the lock. Any result other than success has released
+ * the lock, and is the result of the call. */
 CUresult begin(const char *name, needs_t needs);
 CUresult done(CUresult result);
 
-/* The lock alone, for the thread that works late. */
+/* Only the lock, for the thread that runs operations late. */
 void state_lock(void);
 void state_unlock(void);
 
@@ -114,7 +114,7 @@ void state_unlock(void);
         } \
     } while (0)
 
-/* context.c: of the calling thread; NULL when there is none. */
+/* context.c: the calling thread's; NULL: none. */
 CUcontext current_context(void);
 
 /* memory.c */
@@ -123,36 +123,36 @@ backing_t *backing_adopt(int fd, int device);
 void       backing_drop(backing_t *backing);
 void      *range_reserve(size_t size, size_t alignment);
 bool       mapping_add(mapping_t mapping);
-/* The mapping that starts at, or that holds, an address; NULL: none. Valid
+/* The mapping that starts at this address, or contains it; NULL: none. Valid
  * until the next add or remove. */
 mapping_t *mapping_at(CUdeviceptr address);
 mapping_t *mapping_of(CUdeviceptr address);
 void       mapping_remove(mapping_t *mapping);
-/* The bytes from an address on and how many lie in one piece; NULL when the
- * device may not touch it. */
+/* The bytes at an address, and how many are contiguous; NULL if the device may
+ * not access it. */
 char *resolve(CUdeviceptr address, int device, bool is_written, size_t *run_p);
 
-/* pool.c: the memory pool of an allocation; NULL: of none. */
+/* pool.c: the memory pool of an allocation; NULL: none. */
 CUmemoryPool pool_of(CUdeviceptr address);
 
-/* vmm.c: the reserved range that holds an address; unchanged where none does.
- */
+/* vmm.c: the reserved range that contains an address; outputs unchanged if
+ * there is no such range. */
 void range_of(CUdeviceptr address, CUdeviceptr *start_p, size_t *size_p);
 
 /* kernel.c: run a kernel's twin, with the lock held. */
 CUresult kernel_run(CUfunction function, const unsigned long long *arguments,
                     unsigned num_blocks, int device);
-/* Copies its parameters, MAX_ARGUMENTS at most; returns how many, or -1 when it
- * is no launch that the kernel is made for. */
+/* Copies its parameters, at most MAX_ARGUMENTS. Returns their number, or -1 if
+ * the launch does not match the kernel. */
 int kernel_arguments(CUfunction function, void **params, unsigned num_threads,
                      unsigned long long *arguments);
 
-/* Any to any, through resolve(); what is not known is plain host memory where
- * is_host_allowed. */
+/* Copy between any addresses, with resolve(). Unknown addresses are plain host
+ * memory if is_host_allowed. */
 CUresult copy_bytes(CUdeviceptr target, CUdeviceptr source, size_t size,
                     int device, bool is_host_allowed);
 
-/* stream.c: do what can be done; how many operations were. */
+/* stream.c: run what is runnable. Returns the number of operations. */
 unsigned stream_work(unsigned num);
 
 #ifdef __cplusplus

@@ -1,9 +1,9 @@
 /*
- * Streams and events. All operations of all streams stand in one line, in the
- * order in which they were posted. An operation may be done when none before it
- * in the line belongs to its stream (or to the legacy stream, which waits for
- * all others of its context and they for it), and when what it waits for has
- * come.
+ * Streams and events. The operations of all streams are in one queue, in the
+ * order in which they were posted. An operation is runnable if no earlier one
+ * in the queue belongs to its stream, and if the event that it waits for has
+ * occurred. The legacy stream waits for all other streams of its context, and
+ * they wait for it.
  */
 #include <config.h>
 
@@ -24,11 +24,11 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
-    CUevent            next; /* of all */
-    unsigned           refs; /* the owner's, and each operation's */
+    CUevent            next; /* list of all events */
+    unsigned           refs; /* of the owner, and of each queued operation */
     CUcontext          context;
     unsigned long long recorded; /* the last record that was posted */
-    unsigned long long done;     /* the last that was reached */
+    unsigned long long done;     /* the last record that was reached */
 };
 
 typedef enum kind {
@@ -60,10 +60,10 @@ typedef struct op {
 static op_t  *line;
 static op_t **line_end = &line;
 
-/* All there are: those of a context that was destroyed have no owner. */
+/* All events. Those of a destroyed context have no owner. */
 static CUevent events;
 
-/* What the numbers 0, 1 and 2 stand for, of each device. */
+/* The streams that the handles 0, 1 and 2 stand for, per device. */
 static struct CUstream_st legacy_streams[MAX_DEVICES];
 static struct CUstream_st thread_streams[MAX_DEVICES];
 
@@ -86,7 +86,7 @@ static CUstream find_stream(CUstream stream)
     return named;
 }
 
-/* Must a wait for b, which stands before it in the line? */
+/* Must b, which is earlier in the queue, run before a? */
 static bool is_ordered(const struct CUstream_st *a, const struct CUstream_st *b)
 {
     if (a == b) {
@@ -178,7 +178,7 @@ static void event_drop(CUevent event)
     }
 }
 
-/* Do the first operation that can be done. */
+/* Run the first runnable operation. */
 static bool work_once(void)
 {
     for (op_t **link = &line; *link != NULL; link = &(*link)->next) {
@@ -197,7 +197,8 @@ static bool work_once(void)
         if (op->next == NULL) {
             line_end = link;
         }
-        /* What a failed device was to do is not done; nobody waits for it. */
+        /* Operations of a failed device are dropped, so no call waits
+         * for them. */
         result = op->stream->context->sticky;
         if ((result == CUDA_SUCCESS) || (op->kind == OP_RECORD)) {
             result = perform(op);
@@ -222,8 +223,8 @@ unsigned stream_work(unsigned num)
     return num_done;
 }
 
-/* Works as long as there is something in the line; others may call meanwhile.
- * What waits for them is looked at again and again. */
+/* Runs while the queue has operations. The lock is released in between, so that
+ * other threads can make calls. Operations that wait for these are polled. */
 static bool is_working;
 
 static void *work_late(void *unused)
@@ -307,7 +308,7 @@ ENTRY(cuStreamCreate, CUstream *stream, unsigned flags)
     return done(CUDA_SUCCESS);
 }
 
-/* The GPU has one thread: a priority is kept, and changes nothing. */
+/* The stand-in has one thread: a priority is stored, and has no effect. */
 ENTRY(cuStreamCreateWithPriority, CUstream *stream, unsigned flags,
       int priority)
 {
@@ -335,7 +336,7 @@ ENTRY(cuCtxGetStreamPriorityRange, int *least, int *greatest)
 ENTRY(cuStreamDestroy_v2, CUstream stream)
 {
     BEGIN("cuStreamDestroy", NEEDS_CONTEXT);
-    /* The driver lets the work come to its end. */
+    /* The driver completes the work first. */
     stream_work(~0u);
     if (is_busy(stream)) {
         abort();
@@ -351,7 +352,7 @@ ENTRY(cuStreamSynchronize, CUstream stream)
     stream = find_stream(stream);
     stream_work(~0u);
     if (is_busy(stream)) {
-        /* Waits for something that only this thread could do. */
+        /* Only this thread could make it happen: a deadlock. */
         abort();
     }
     return done(stream->context->sticky);
@@ -455,7 +456,7 @@ ENTRY(cuEventCreate, CUevent *event, unsigned flags)
 ENTRY(cuEventDestroy_v2, CUevent event)
 {
     BEGIN("cuEventDestroy", NEEDS_CONTEXT);
-    /* It stays until what waits for it has come. */
+    /* It exists until all operations that wait for it have run. */
     event_drop(event);
     num_live--;
     return done(CUDA_SUCCESS);
@@ -492,7 +493,7 @@ ENTRY(cuEventSynchronize, CUevent event)
     return done(event->context->sticky);
 }
 
-/* The driver copies nothing across the end of pinned host memory. */
+/* The driver refuses to copy across the end of pinned host memory. */
 static bool is_copyable(CUdeviceptr address, size_t size)
 {
     const mapping_t *mapping = mapping_of(address);

@@ -1,4 +1,4 @@
-/* Virtual memory: ranges, handles, and mappings of one to the other. */
+/* Virtual memory: ranges, handles, and their mappings. */
 #include <config.h>
 
 #include "state.h"
@@ -27,8 +27,8 @@ static struct {
     size_t      size; /* 0: no range */
 } ranges[MAX_RANGES];
 
-static backing_t *handles[MAX_HANDLES]; /* number + 1 is the handle */
-static unsigned   retains[MAX_HANDLES]; /* beside the first */
+static backing_t *handles[MAX_HANDLES]; /* the handle is the index + 1 */
+static unsigned   retains[MAX_HANDLES]; /* in addition to the first reference */
 
 void range_of(CUdeviceptr address, CUdeviceptr *start_p, size_t *size_p)
 {
@@ -93,7 +93,7 @@ ENTRY(cuMemGetAllocationGranularity, size_t *granularity,
     (void)option;
     result       = check_prop(prop);
     *granularity = config.grain;
-    /* Asking is allowed where taking is not. */
+    /* The query succeeds although creation is not permitted. */
     return done(result == CUDA_ERROR_NOT_PERMITTED ? CUDA_SUCCESS : result);
 }
 
@@ -125,7 +125,7 @@ ENTRY(cuMemAddressReserve, CUdeviceptr *address, size_t size, size_t alignment,
     return done(CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-/* Is anything mapped there? */
+/* Is anything mapped in this range? */
 static bool has_mappings(CUdeviceptr address, size_t size)
 {
     for (size_t offset = 0; offset < size; offset += GRANULARITY) {
@@ -199,7 +199,8 @@ ENTRY(cuMemRelease, CUmemGenericAllocationHandle handle)
     return done(CUDA_SUCCESS);
 }
 
-/* The number that was used to map it, also when that was released since. */
+/* Returns the handle with which it was mapped, even if that has been
+ * released. */
 ENTRY(cuMemRetainAllocationHandle, CUmemGenericAllocationHandle *handle,
       void *address)
 {
@@ -257,7 +258,7 @@ ENTRY(cuMemMap, CUdeviceptr address, size_t size, size_t offset,
     return done(CUDA_SUCCESS);
 }
 
-/* The range is made of whole mappings. */
+/* Does the range consist of whole mappings? */
 static bool is_whole(CUdeviceptr address, size_t size)
 {
     mapping_t *mapping;
@@ -282,7 +283,7 @@ ENTRY(cuMemUnmap, CUdeviceptr address, size_t size)
     if ((size == 0) || !is_whole(address, size)) {
         return done(CUDA_ERROR_INVALID_VALUE);
     }
-    /* The driver waits for what is under way. */
+    /* The driver waits for pending work. */
     stream_work(~0u);
     for (CUdeviceptr end = address + size; address < end;) {
         mapping = mapping_at(address);

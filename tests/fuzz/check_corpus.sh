@@ -1,9 +1,8 @@
 #!/bin/sh
-# Each fuzz target over its corpus, fuzz_NAME over corpus/NAME. What the seeds
-# do stands in told/NAME: one that is not understood any more, because the
-# protocol or the target has changed, harms nothing and tests nothing. With
-# --update, for seeds that are new or do something else now, it is written
-# there.
+# Runs each fuzz target on its corpus: fuzz_NAME on corpus/NAME. told/NAME
+# records the result of each seed. A seed that is rejected early, because the
+# protocol or the target has changed, would pass without testing anything. With
+# --update, the results of new or changed seeds are recorded.
 set -eu
 
 LC_ALL=C
@@ -12,13 +11,13 @@ corpus=$top_srcdir/tests/fuzz/corpus
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-# check NAME - compare what its seeds have done with what they did.
+# check NAME - compare the results of its seeds with the recorded ones.
 check() {
     told=$top_srcdir/tests/fuzz/told/$1
     if [ "$update" = yes ]; then
         cp "$dir/told" "$told"
     elif ! diff -u "$told" "$dir/told"; then
-        echo "$1: its seeds do something else than $told says"
+        echo "$1: the results of its seeds differ from $told"
         status=1
     fi
 }
@@ -30,12 +29,12 @@ for folder in "$corpus"/*/; do
     name=$(basename "$folder")
     program=$top_builddir/tests/fuzz/fuzz_$name
     if [ "$name" = dispatch ] && [ ! -x "$program" ]; then
-        echo "$name: not built, for want of libcheck's header"
+        echo "$name: not built, because libcheck's header is missing"
         continue
     fi
     echo "$name:"
     "$program" "$folder"* >"$dir/told"
-    # libFuzzer does not ask what they did.
+    # libFuzzer does not print results.
     [ -n "${FUZZER_LDFLAGS-}" ] || check "$name"
 done
 exit $status

@@ -1,6 +1,6 @@
 /*
- * Runs a fuzz target over the files named, once each, and tells what each did.
- * Where the build has --enable-fuzzers, libFuzzer's main() takes its place.
+ * Runs a fuzz target once on each named file, and prints what each input did.
+ * With --enable-fuzzers, libFuzzer's main() is used instead.
  */
 #include <config.h>
 
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The data has memory of exactly its size, so that a checker sees each byte
- * that is read behind it. */
+/* The data is copied to memory of exactly its size, so that a sanitizer detects
+ * each read beyond it. */
 static void run_file(const char *path)
 {
     FILE    *file = fopen(path, "rb");

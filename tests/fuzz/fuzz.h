@@ -1,6 +1,4 @@
-/*
- * What a fuzz target is to its driver.
- */
+/* Interface between a fuzz target and its driver. */
 #ifndef FUZZ_FUZZ_H
 #define FUZZ_FUZZ_H
 
@@ -9,9 +7,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What the input did that ran last, on one line. check_corpus.sh compares it,
- * for a seed that is refused at its first byte harms nothing, and tests
- * nothing. */
+/* One line that says what the last input did. check_corpus.sh compares it,
+ * because a seed that is rejected at its first byte passes without testing
+ * anything. */
 const char *fuzz_told(void);
 
 #endif

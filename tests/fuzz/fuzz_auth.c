@@ -1,7 +1,7 @@
 /*
- * Fuzz target: what a stranger may send before it has proved anything, in
- * either role. The first byte is made of the FLAGs below; a script follows, of
- * which each step begins with a byte that tells what the stranger does.
+ * Fuzz target: what a stranger may send before it is authenticated, in either
+ * role. The first byte contains the FLAGs below. A script follows. Each of its
+ * steps begins with a byte that selects the stranger's action.
  */
 #include "fuzz.h"
 
@@ -15,15 +15,15 @@
 #include <unistd.h>
 
 #define FLAG_CALLER 0x01 /* we are the client */
-#define FLAG_FULL   0x02 /* and have no room for one more peer */
+#define FLAG_FULL   0x02 /* and have no room for another peer */
 
 typedef enum step {
-    STEP_RAW,    /* send bytes: a byte for how many, then these */
+    STEP_RAW,    /* send bytes: a byte for the count, then the bytes */
     STEP_HEADER, /* send a header: type, flags, then 2 bytes for the length */
-    STEP_NONCE,  /* send the message that is due first */
-    STEP_PROOF,  /* prove itself, with a blob: as STEP_RAW */
-    STEP_REFUSE, /* refuse: a byte for the code, then as STEP_RAW */
-    STEP_READ,   /* read what has come */
+    STEP_NONCE,  /* send the message that is expected first */
+    STEP_PROOF,  /* authenticate, with a blob in the form of STEP_RAW */
+    STEP_REFUSE, /* refuse: a byte for the code, then as for STEP_RAW */
+    STEP_READ,   /* read everything that has arrived */
     STEP_HANG_UP,
     NUM_STEPS
 } step_t;
@@ -54,7 +54,7 @@ static uint8_t take_byte(stranger_t *stranger)
     return *stranger->data++;
 }
 
-/* A byte for how many, then these. */
+/* A byte for the count, then the bytes. */
 static const uint8_t *take_bytes(stranger_t *stranger, size_t *length_p)
 {
     const uint8_t *bytes;
@@ -67,7 +67,7 @@ static const uint8_t *take_bytes(stranger_t *stranger, size_t *length_p)
     return bytes;
 }
 
-/* What does not fit the socket is lost, as are bytes to who has hung up. */
+/* Bytes that do not fit in the socket, or go to a closed one, are lost. */
 static void send_bytes(stranger_t *stranger, const void *bytes, size_t length)
 {
     ssize_t sent = send(stranger->fd, bytes, length, MSG_NOSIGNAL);
@@ -100,7 +100,7 @@ static void send_nonce(stranger_t *stranger)
     send_bytes(stranger, nonce, sizeof(nonce));
 }
 
-/* The stranger looks up what it has to sign. */
+/* The stranger reads the data to sign from the connection under test. */
 static void send_proof(stranger_t *stranger)
 {
     bool                     is_client = stranger->auth.is_client;
@@ -191,7 +191,8 @@ static void tell(const stranger_t *stranger, ucxpool_status_t status)
              stranger->auth.reason);
 }
 
-/* Whatever it ends with, the words are text and nobody is let in unproven. */
+/* For every result, the message is text, and no peer is accepted without
+ * proof. */
 static void check_end(const stranger_t *stranger, ucxpool_status_t status)
 {
     const bootstrap_auth_t *auth = &stranger->auth;

@@ -1,18 +1,19 @@
 /*
- * Fuzz target: what a proven peer says, through everything behind the parser.
+ * Fuzz target: messages of an authenticated peer, through everything behind the
+ * parser.
  *
- * Two pools of this process have a channel on the `map` wire; a send and a
- * receive of the victim are under way, and it has a window. The input is what
- * the other one does, and what the victim's caller does meanwhile:
+ * Two pools of this process have a channel on the `map` wire. The victim has a
+ * pending send, a pending receive, and a window. The input consists of actions
+ * of the peer and of the victim's caller:
  *
- *     0   1   a deed, see do_deed(); for a message, its type
- *     1   1   F, bytes of the fixed part that follow, from behind the head
- *     2   1   D, bytes of the variable part that follow
- *     3   1   credits; for other deeds, an argument
+ *     0   1   an action, see do_deed(); for a message, its type
+ *     1   1   F, number of bytes of the fixed part after the head
+ *     2   1   D, number of bytes of the variable part
+ *     3   1   credits; for other actions, an argument
  *     4       F bytes, D bytes; the rest of the fixed part is zero
  *
- * Afterwards the channels are closed, and the victim must be whole. The pools
- * stay: one input's channel is the next one's past.
+ * Afterwards the channels are closed, and the victim must be intact. The pools
+ * are reused by the next input, so they remember earlier channels.
  */
 #include "fuzz.h"
 
@@ -27,8 +28,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A peer's word for where its memory is would be taken by the way `process`,
- * and that memory is this process's. */
+/* The way `process` would trust the peer's statement where its memory is, and
+ * that memory is this process's own. */
 #define SETTINGS \
     "WIRE=map DEPTH=4 CREDITS=8 MAX_SEGMENTS=2000 WINDOW_WAY=messages"
 
@@ -43,35 +44,36 @@ typedef struct input {
 } input_t;
 
 enum {
-    DEED_POST = 128, /* more of the victim's requests */
+    DEED_POST = 128, /* further requests of the victim */
     DEED_READ,
     DEED_CANCEL,
     DEED_WORD,
     DEED_TAIL,
     DEED_SLEEPING,
     DEED_REVOKE,
-    DEED_WINDOW, /* the victim's own: see use_windows() */
-    DEED_REMOTE, /* likewise */
-    DEED_OPEN,   /* a right OPEN, with the key of a blob */
-    DEED_CALL,   /* a CALL whose fields are filled in where they are 0 */
-    DEED_DESC,   /* a descriptor with the right sequence number */
+    DEED_WINDOW, /* the victim's own windows: see use_windows() */
+    DEED_REMOTE, /* the victim's imported windows */
+    DEED_OPEN,   /* a valid OPEN, with the key of a blob */
+    DEED_CALL,   /* a CALL whose zero fields are filled in */
+    DEED_DESC,   /* a descriptor with the correct sequence number */
     DEED_LAST
 };
 
 static hostile_t hostile;
 
-/* When the input began. */
+/* Statistics when the input began. */
 static core_stats_t before;
 
-/* The victim's windows, each with memory that ends where a sanitizer looks. */
+/* The victim's windows. Each memory ends at an address that a sanitizer
+ * checks. */
 static uint8_t           memory[NUM_WINDOWS][WINDOW_SIZE];
 static ucxpool_window_t *windows[NUM_WINDOWS];
 static bool              may_write[NUM_WINDOWS];
 
-/* What it has imported of windows that the peer says it has. */
+/* Imports of windows that the peer claims to have. */
 static ucxpool_remote_t *remotes[NUM_REMOTES];
 
-/* What libcheck's macros call; the library itself works in its tests only. */
+/* Called by libcheck's macros; libcheck itself works only in its tests. */
 void _mark_point(const char *file, int line)
 {
     (void)file;
@@ -98,7 +100,7 @@ static const uint8_t *take(input_t *input, size_t size)
 /* --- numbers ----------------------------------------------------------------
  */
 
-/* The place-th grant of the channel, counted from the newest. */
+/* A grant of the channel by its age, the newest first. */
 static uint64_t some_grant(unsigned place)
 {
     uint64_t        number = 0;
@@ -115,7 +117,7 @@ static uint64_t some_grant(unsigned place)
     return number;
 }
 
-/* An operation of the victim's that the peer is to serve. */
+/* An operation of the victim that the peer has to serve. */
 static uint64_t some_operation(void)
 {
     base_list_t *called = &hostile.victim->windows->called;
@@ -135,7 +137,7 @@ static uint64_t some_remote(void)
     return 0;
 }
 
-/* The same for what windows have. */
+/* The same for the numbers of windows. */
 static void fill_window_numbers(proto_type_t type, proto_fixed_t *fixed)
 {
     if ((type == PROTO_WINDOW_OPENED) && (fixed->window_opened.remote == 0)) {
@@ -156,7 +158,7 @@ static void fill_window_numbers(proto_type_t type, proto_fixed_t *fixed)
     }
 }
 
-/* Messages name what is under way as 0; the fixed part has it in its place. */
+/* A number 0 in a message is replaced by that of a pending operation. */
 static void fill_numbers(proto_type_t type, proto_fixed_t *fixed)
 {
     fill_window_numbers(type, fixed);
@@ -171,7 +173,7 @@ static void fill_numbers(proto_type_t type, proto_fixed_t *fixed)
     }
 }
 
-/* The next bytes, as many as the header says, in memory of so many. */
+/* Copy the next bytes, as many as the header says, to memory of that size. */
 static void take_into(input_t *input, size_t size, void *target, size_t room)
 {
     size_t         length = base_min(size, input->left);
@@ -232,7 +234,7 @@ static uint64_t add_lengths(const ucxpool_place_t *places, size_t num)
     return size;
 }
 
-/* A CALL in its descriptor; the places lie behind it. */
+/* A CALL in its descriptor, followed by its places. */
 typedef struct told {
     copy_run_t      run;
     proto_call_t    call;
@@ -287,7 +289,8 @@ static void make_window(unsigned which)
     }
 }
 
-/* Nobody may touch it any more, and whoever could not write has not. */
+/* After the end, the peer must not access it. Without write access, the memory
+ * must be unchanged. */
 static void end_window(unsigned which)
 {
     if ((windows[which] == NULL) ||
@@ -301,7 +304,8 @@ static void end_window(unsigned which)
                                            WINDOW_SIZE - 1) == 0)));
 }
 
-/* What the owner does: argument's low bits say to which, the others what. */
+/* Actions of the owner: the low bits of the argument select the window, the
+ * others the action. */
 static void use_window(uint8_t argument)
 {
     unsigned which = argument % NUM_WINDOWS;
@@ -336,7 +340,7 @@ static void release(unsigned which)
     remotes[which] = NULL;
 }
 
-/* A read or a write of two places, which may be canceled at once. */
+/* A read or write of two places, optionally canceled at once. */
 static void operate(unsigned which, uint8_t argument)
 {
     static uint8_t           bytes[REMOTE_SIZE];
@@ -454,9 +458,9 @@ static void do_deed(unsigned deed, const uint8_t *header, input_t *input)
     }
 }
 
-/* LeakSanitizer asks this before it looks, after an input or at the end. Of
- * pools that are there still it sees too little: UCX points to memory from
- * within mappings of its own, where the sanitizer does not look. */
+/* LeakSanitizer calls this before a check, after an input or at exit. It would
+ * report false leaks for existing pools: UCX stores pointers in its own
+ * mappings, which the sanitizer does not scan. */
 __attribute__((visibility("default"))) int __lsan_is_turned_off(void);
 
 int __lsan_is_turned_off(void)
@@ -464,7 +468,7 @@ int __lsan_is_turned_off(void)
     return hostile.pair.a != NULL;
 }
 
-/* At the end, so that it sees then what the pools have leaked. */
+/* At exit, so that the sanitizer can find leaks of the pools. */
 static void destroy_pools(void)
 {
     pair_cleanup(&hostile.pair);
@@ -479,7 +483,7 @@ static void start(void)
         }
         hostile.pair.a = pair_pool(SETTINGS);
         hostile.pair.b = pair_pool(SETTINGS);
-        /* What a seed does must not depend on time. */
+        /* The behaviour of a seed must not depend on time. */
         hostile.pair.a->announce_ns = UCXPOOL_FOREVER;
         base_log_set_level(BASE_LOG_NONE);
     }
@@ -509,7 +513,7 @@ static unsigned long long since(uint64_t now, uint64_t then)
     return now - then;
 }
 
-/* How the victim fares, before the peer goes. */
+/* The state of the victim, before the peer closes. */
 static void tell(void)
 {
     ucxpool_channel_attr_t attr;
@@ -526,7 +530,7 @@ static void tell(void)
              attr.reason);
 }
 
-/* The peer goes, then the victim's caller closes. */
+/* The peer closes, then the victim's caller. */
 static void finish(void)
 {
     proto_fixed_t bye = {.head = {.credits = 0}};
@@ -534,7 +538,7 @@ static void finish(void)
     hostile_let_read(&hostile);
     tell();
     if (!hostile_is_over(&hostile)) {
-        /* Whatever was done to the words of its page. */
+        /* Repair the words of its page that the input has changed. */
         hostile_write_word(&hostile, hostile.channel->ring.head, 0);
         hostile_say(&hostile, PROTO_BYE, &bye, NULL, 0);
         hostile_let_read(&hostile);

@@ -1,9 +1,9 @@
 /*
- * Fuzz target: a peer's runs of segment lengths, and plans made of them.
+ * Fuzz target: a peer's runs of segment lengths, and plans made from them.
  *
- *     0   8   where expand and the first extent begin
- *     8   8   how memory is cut: the length of segment i is byte i % 8 of it,
- *             shifted left by byte (i + 1) % 8, modulo 48
+ *     0   8   start offsets of expand and of the first extent
+ *     8   8   memory layout: the length of segment i is byte i % 8, shifted
+ *             left by byte (i + 1) % 8, modulo 48
  *    16       the runs, 16 bytes each
  */
 #include "fuzz.h"
@@ -45,7 +45,7 @@ typedef struct input {
     ucxpool_segment_t segments[MAX_SEGMENTS];
 } input_t;
 
-/* The sums, with numbers that cannot overflow. */
+/* The sums, computed in types that cannot overflow. */
 static void check_totals(const input_t *input)
 {
     wide_t num_segments = 0, payload_size = 0, stream_size = 0;
@@ -85,7 +85,7 @@ static void check_expand(const input_t *input)
     }
 }
 
-/* Segments side by side from `address` on, that hold the whole message. */
+/* Adjacent segments from `address` on that hold the whole message. */
 static void make_memory(input_t *input, uintptr_t address)
 {
     uint64_t left = input->totals.payload_size;
@@ -104,7 +104,7 @@ static void make_memory(input_t *input, uintptr_t address)
     input->num_segments = MAX_SEGMENTS;
 }
 
-/* All memory is one piece here, so its address tells the place in it. */
+/* The memory is contiguous, so an address determines the offset. */
 static void check_extents(const input_t *input, uint64_t at)
 {
     const uint64_t size = input->totals.stream_size;
@@ -134,7 +134,7 @@ static void check_extents(const input_t *input, uint64_t at)
     }
 }
 
-/* Gather from memory cut in one way, scatter to memory cut in the other. */
+/* Gather from memory split in one way, scatter to memory split in the other. */
 static void check_copy(input_t *input)
 {
     const size_t      stream_size  = (size_t)input->totals.stream_size;

@@ -1,11 +1,10 @@
 /*
- * Fuzz target: one message of a peer, through the only reader of them.
+ * Fuzz target: one message of a peer, through the parser of messages.
  *
- *     0   1   bytes of the fixed part
+ *     0   1   size of the fixed part
  *     1       the fixed part, then the variable part
  *
- * What the parser lets pass must be safe to use as the rest of the library
- * uses it.
+ * A message that the parser accepts must be safe in the rest of the library.
  */
 #include "fuzz.h"
 
@@ -38,7 +37,7 @@ const char *fuzz_told(void)
     return told;
 }
 
-/* A copy of exactly that size, so that a byte read behind it is seen. */
+/* A copy of exactly that size, so that reads beyond it are detected. */
 static uint8_t *copy_of(const uint8_t *data, size_t size)
 {
     uint8_t *copy = malloc(size != 0 ? size : 1);
@@ -60,7 +59,7 @@ static void check_text(const uint8_t *data, size_t size)
     }
 }
 
-/* The bytes of an eager message lie behind its runs and metadata. */
+/* The bytes of an eager message follow its runs and metadata. */
 static void check_eager(const proto_desc_t *desc, const copy_run_t *runs,
                         const copy_totals_t *totals, const uint8_t *stream)
 {
@@ -89,7 +88,7 @@ static void check_desc(const proto_desc_t *desc, const uint8_t *data,
     copy_totals_t totals;
 
     if (desc->flags & PROTO_DESC_RUNS) {
-        /* They come later, or never. */
+        /* The bytes arrive later, or never. */
         CHECK((size <= PROTO_DATA_MAX) && (desc->num_runs > 0));
         return;
     }

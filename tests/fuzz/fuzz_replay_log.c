@@ -1,6 +1,6 @@
 /*
- * Fuzz target: a log of allocations. What is read of it can be played, and is
- * the same when it is written and read again.
+ * Fuzz target: a log of allocations. A parsed log can be played, and stays the
+ * same when it is written and parsed again.
  */
 #include "fuzz.h"
 
@@ -77,7 +77,7 @@ static void check_copy(const trace_t *trace)
     free(text);
 }
 
-/* Sizes that have room in one space of addresses, so that none comes twice. */
+/* The sizes fit in one address space, so no address is used twice. */
 static bool can_be_written(const trace_t *trace)
 {
     uint64_t total = 0;
@@ -106,7 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size == 0) {
         return 0;
     }
-    /* What it complains of is not looked at. */
+    /* Its error messages are discarded. */
     CHECK(freopen("/dev/null", "w", stderr) != NULL);
     trace = read_bytes(data, size);
     snprintf(told, sizeof(told), "refused");

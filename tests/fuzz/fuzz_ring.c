@@ -1,7 +1,8 @@
 /*
- * Fuzz target: the page that a peer on the same host lets us read, and may
- * write to while we do. A script: each step begins with a byte that tells what
- * the peer does. Its head is a place in the ring, where it writes next.
+ * Fuzz target: the page that a peer on the same host shares with us, and may
+ * change while we read it. The input is a script. Each step begins with a byte
+ * that selects the peer's action. Its head is its next write position in the
+ * ring.
  */
 #include "fuzz.h"
 
@@ -15,12 +16,13 @@
 
 typedef enum step {
     STEP_ENTRY, /* write an entry at its head: sizes, then bytes */
-    STEP_SKIP,  /* skip to the ring's start, and write an entry there */
+    STEP_SKIP,  /* skip to the ring's start, and write an entry at its head */
     STEP_HEAD,  /* move its head by 64 times a signed 16-bit number */
-    STEP_LAP,   /* write the word of an entry of the lap before */
-    STEP_TAIL,  /* say how far it has read: a 16-bit number less than written */
+    STEP_LAP,   /* write the first word of an entry of the previous lap */
+    STEP_TAIL, /* set its read position: a 16-bit number subtracted from written
+                */
     STEP_SLEEP, /* set its count of sleeps */
-    STEP_WORD,  /* write 4 bytes anywhere: a 16-bit place, times 4 */
+    STEP_WORD,  /* write 4 bytes anywhere: a 16-bit index, times 4 */
     NUM_STEPS
 } step_t;
 
@@ -41,7 +43,7 @@ typedef struct script {
 #define LINE UINT64_C(64)
 
 static core_ring_page_t *theirs;
-static uint64_t          head; /* theirs */
+static uint64_t          head; /* the peer's */
 static unsigned          num_read;
 
 static uint32_t take(script_t *script, size_t size)
@@ -65,15 +67,15 @@ static uint64_t lap_of(uint64_t place)
     return (uint32_t)(place / CORE_RING_SIZE + 1);
 }
 
-/* How an entry begins: its sizes, and the lap of the ring. */
+/* An entry's first word: its sizes, and the lap of the ring. */
 static void write_word(uint64_t place, uint32_t fixed_size, uint32_t data_size)
 {
     put_word(place,
              fixed_size | (uint64_t)data_size << 16 | lap_of(place) << 32);
 }
 
-/* The entry may say one thing and hold another; it stays in the ring. Behind it
- * nothing stands that is left of the lap before, as writers see to. */
+/* The sizes may contradict the content, but the entry stays within the ring. No
+ * data of the previous lap follows it, as real writers ensure. */
 static void write_entry(script_t *script)
 {
     uint64_t at         = head % CORE_RING_SIZE + sizeof(uint64_t);
@@ -91,7 +93,7 @@ static void write_entry(script_t *script)
     put_word(head, 0);
 }
 
-/* What is skipped to is there before. */
+/* The entry after the skip is written first. */
 static void write_skip(script_t *script)
 {
     uint64_t place = head;
@@ -130,7 +132,7 @@ static void take_step(script_t *script, const core_ring_t *ring)
     }
 }
 
-/* Read what is there, as the inbox does. False: the peer is found out. */
+/* Read all entries, as the inbox does. false: the peer's error is detected. */
 static bool read_entries(core_ring_t *ring)
 {
     const uint8_t    *begin = theirs->entries;
@@ -160,12 +162,12 @@ static bool read_entries(core_ring_t *ring)
         num_read++;
         (void)core_ring_consume(ring);
     }
-    /* The peer does not write meanwhile, so there is an end. */
+    /* The peer does not write now, so the loop ends. */
     CHECK(!core_ring_has_input(ring));
     return true;
 }
 
-/* Whatever the peer says, our own entries stay within our own ring. */
+/* Our own entries stay within our ring, whatever the peer writes. */
 static void write_answer(core_ring_t *ring, size_t data_size)
 {
     const uint8_t *begin = ring->mine->entries;
@@ -184,7 +186,7 @@ static void write_answer(core_ring_t *ring, size_t data_size)
     (void)core_ring_needs_doorbell(ring);
 }
 
-/* A ring of ours without shared memory; nothing of it is unmapped. */
+/* A ring without shared memory. Nothing is unmapped. */
 static void init(core_ring_t *ring)
 {
     static core_ring_page_t *mine;

@@ -11,7 +11,7 @@
 
 static int live;
 
-/* The value of a key, up to the next comma; NULL where it is not given. */
+/* The value of a key, up to the next comma; NULL if it is not given. */
 static const char *value_of(const char *key, char *value, size_t size)
 {
     const char *text   = getenv("NVML_STAND_IN");

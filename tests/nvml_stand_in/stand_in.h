@@ -1,17 +1,17 @@
 /*
  * A stand-in for NVIDIA's management library.
  *
- * The variable NVML_STAND_IN configures it, read at every call:
+ * The variable NVML_STAND_IN configures it. It is read at every call:
  *
  *     bar1=268435456,used=4096,driver=580.1,fail=nvmlInit_v2:9
  *
- * bar1    bytes of the window of every GPU (268435456); 0: none
- * used    of these (4096)
- * driver  its version (580.1)
+ * bar1    BAR1 size of every GPU in bytes (268435456); 0: none
+ * used    BAR1 bytes in use (4096)
+ * driver  driver version (580.1)
  * links   active NVLinks of every GPU (0)
- * fail    a function, by its symbol, and what all its calls give
+ * fail    a function, by its symbol, and the result of all its calls
  *
- * GPUs are those whose bus id begins with "0000:".
+ * GPUs are devices whose bus id begins with "0000:".
  */
 #ifndef NVML_STAND_IN_STAND_IN_H
 #define NVML_STAND_IN_STAND_IN_H
@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-/* How often it was started and not shut down again. */
+/* Number of initializations without a matching shutdown. */
 int nvml_stand_in_live(void);
 
 #ifdef __cplusplus

@@ -49,7 +49,7 @@ static int is_whole(const nvtxEventAttributes_t *event)
            (event->colorType == NVTX_COLOR_ARGB);
 }
 
-/* A range's number is its place, and not 0. */
+/* The number of a range is its index, but not 0. */
 static nvtxRangeId_t NVTX_API range_start(nvtxDomainHandle_t           domain,
                                           const nvtxEventAttributes_t *event)
 {
@@ -95,7 +95,7 @@ EXPORT unsigned nvtx_stand_in_faults(void)
     return num_faults;
 }
 
-/* Called once, by the first call of NVTX. */
+/* NVTX calls this once, in its first call. */
 EXPORT int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table);
 EXPORT int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table)
 {

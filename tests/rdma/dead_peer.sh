@@ -1,6 +1,6 @@
 #!/bin/sh
-# A killed peer is noticed in the time that UCXPOOL_PEER_TIMEOUT promises, and a
-# request's own deadline ends it before.
+# A killed peer is detected within UCXPOOL_PEER_TIMEOUT, and a request's own
+# deadline ends it earlier.
 #
 # usage: dead_peer.sh noticed|deadline rc|ud auto|get_zcopy|put_zcopy
 . "$top_srcdir/tests/rdma/verbs.sh"
@@ -8,12 +8,13 @@ use "$2" "$3"
 no_settings
 case $1 in
 noticed)
-    # By UCX's own settings it is most of a minute, or never: rxe takes their
-    # count of 7 retries as 'for ever'.
+    # UCX's defaults take most of a minute, or never detect it: rxe treats their
+    # 7 retries as infinite.
     export UCXPOOL_PEER_TIMEOUT=6s DEAD_PEER_SECONDS=20
     ;;
 deadline)
-    # With UCX's defaults, and without tcp, nobody notices anything before.
+    # With UCX's defaults and without tcp, the peer's death is not detected
+    # earlier.
     export UCXPOOL_PEER_TIMEOUT=inf
     case $transport in
     rc) export UCX_TLS=rc_verbs,ud_verbs,self ;;

@@ -1,14 +1,14 @@
 #!/bin/sh
-# The two limits of registration, reached when a pool is created: a process may
-# lock no more than its limit, all registrations together; and a group of
-# processes may have no more objects of the device than theirs. The pool goes on
-# with fewer blocks and says so, or where that is not wanted (COMM_STRICT) it is
-# refused, with words; and nothing stays registered.
+# The two limits of registration, reached when a pool is created: the locked
+# memory of a process, over all its registrations, and the RDMA objects of a
+# control group. The pool continues with fewer blocks and logs that. With
+# COMM_STRICT, creation fails with a message instead, and nothing stays
+# registered.
 #
 # usage: limited.sh memlock|objects
 . "$top_srcdir/tests/rdma/verbs.sh"
 use ud auto
-# The programs themselves, so that libtool's script is under no limit.
+# The programs themselves, so that libtool's wrapper script has no limit.
 info=$(real "$tools/ucxpool_info")
 perf=$(real "$tools/ucxpool_perf")
 
@@ -16,7 +16,7 @@ held() {
     rdma resource show
 }
 
-# limited COMMAND... - under the limit; UCX's own share of it is 40 MiB and 12
+# limited COMMAND... - runs it under the limit. UCX's own share is 40 MiB and 12
 # objects.
 case $1 in
 memlock)
@@ -44,7 +44,7 @@ objects)
 *) fail "no such limit: $1" ;;
 esac
 
-# ends CODE - the last run did; with its words about the pool.
+# ends CODE - the last run ended with CODE; checks its message about the pool.
 ends() {
     grep -E '^ucxpool|^  (memory +[0-9]+m|regions|registrations) ' info
     [ "$status" -eq "$1" ] || { cat info; fail "exit status $status, not $1"; }
@@ -67,8 +67,8 @@ limited "$info" >info 2>&1 || status=$?
 ends 0
 grep -q 'WARN: .*goes on with .* in place of' info ||
     fail 'it is not said that there are fewer blocks'
-# They carry what all of them would have. (The limit of locked memory is
-# each process's own; of the group's objects the first takes all.)
+# They transfer as much as without a limit. (The limit of locked memory applies
+# to each process. Of the group's objects, the first process takes all.)
 if [ "$1" = memlock ]; then
     limited "$perf" -q -t any -s 512k -r 1 -T 0.1 --sides pool/auto \
         --json=json >perf 2>&1 || { cat perf; fail 'ucxpool_perf failed'; }

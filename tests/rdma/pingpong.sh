@@ -1,10 +1,10 @@
 #!/bin/sh
-# The device carries messages between two processes, without UCX and the pool.
+# The device transfers messages between two processes, without UCX and the pool.
 set -eu
 
 ibv_rc_pingpong -g 0 -n 200 >server 2>&1 &
 server=$!
-# Until the server listens, the client is refused.
+# The client's connection is refused until the server listens.
 until ibv_rc_pingpong -g 0 -n 200 127.0.0.1 >client 2>&1; do
     kill -0 $server 2>/dev/null || { cat server client; exit 1; }
 done

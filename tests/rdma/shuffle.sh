@@ -1,6 +1,6 @@
 #!/bin/sh
-# ucxpool_shuffle over verbs: the same records in the same files as with one
-# worker, who exchanges nothing.
+# ucxpool_shuffle over verbs writes the same records to the same files as with
+# one worker, which exchanges nothing.
 #
 # usage: shuffle.sh rc|ud auto|get_zcopy|put_zcopy
 . "$top_srcdir/tests/rdma/verbs.sh"
@@ -25,6 +25,6 @@ for file in one/*; do
         fail "${file#one/} differs from that of one worker"
 done
 [ "$(ls one)" = "$(ls three)" ] || fail 'the files are not the same'
-# Two thirds of the records change hands.
+# Two thirds of the records are sent to another worker.
 [ $((packets * 4096)) -gt $((bytes / 2)) ] ||
     fail 'not all went over the device'

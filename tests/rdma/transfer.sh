@@ -1,13 +1,14 @@
 #!/bin/sh
-# Transfers of the pool go over verbs, and every byte arrives: from any memory,
-# from comm memory, in pieces. With a rendezvous by get or put the bytes go by
-# RDMA, and few messages are sent; over ud, which cannot, all is messages.
+# Transfers of the pool use verbs, and every byte arrives: from any memory, from
+# communication memory, and in pieces. With rendezvous by get or put the bytes
+# go by RDMA, with few messages. Over ud, which has no RDMA, everything goes by
+# messages.
 #
 # usage: transfer.sh rc|ud auto|get_zcopy|put_zcopy
 . "$top_srcdir/tests/rdma/verbs.sh"
 use "$1" "$2"
 
-# transfers SIDE BYTES ARGUMENT... - one run of ucxpool_perf.
+# transfers SIDE BYTES ARGUMENT... - runs ucxpool_perf once.
 transfers() {
     side=$1
     bytes=$2
@@ -26,10 +27,10 @@ transfers() {
         fail "$*: not all bytes went over the device"
     case $transport-$rendezvous in
     rc-*_zcopy)
-        [ $((sends * 10)) -lt "$packets" ] || fail "$*: this was no RDMA"
+        [ $((sends * 10)) -lt "$packets" ] || fail "$*: RDMA was not used"
         ;;
     ud-*)
-        [ $((sends * 2)) -gt "$packets" ] || fail "$*: this was not all of it"
+        [ $((sends * 2)) -gt "$packets" ] || fail "$*: not all bytes went by messages"
         ;;
     esac
 }

@@ -1,9 +1,9 @@
-# What the tests on Soft-RoCE share, to be read in: . verbs.sh
+# Functions shared by the tests on Soft-RoCE. Usage: . verbs.sh
 
 set -u
 export UCXPOOL_WIRE=ucx UCXPOOL_COMM_SIZE=16m UCXPOOL_BLOCK_SIZE=1m
-# UCX before 1.19 takes the kind of a packet from a field that rxe leaves empty,
-# and drops what comes over ud.
+# UCX before 1.19 reads the packet type from a field that rxe leaves empty, and
+# drops packets received over ud.
 export UCX_UD_VERBS_ETH_DGID_CHECK=n
 
 tools=$top_builddir/tools
@@ -14,8 +14,8 @@ fail() {
     exit 1
 }
 
-# use TRANSPORT RENDEZVOUS - what UCX takes: rc, with ud to wire it up, or ud
-# alone; auto, get_zcopy or put_zcopy.
+# use TRANSPORT RENDEZVOUS - UCX's transports and protocol: rc, with ud to
+# connect, or only ud; auto, get_zcopy or put_zcopy.
 use() {
     transport=$1
     rendezvous=$2
@@ -27,17 +27,17 @@ use() {
     export UCX_RNDV_SCHEME=$2
 }
 
-# counter NAME - of the device, since it was made.
+# counter NAME - the device's counter, since its creation.
 counter() {
     cat "$counters/$1"
 }
 
-# For programs that have settings of the pool themselves.
+# For programs that set the pool's settings themselves.
 no_settings() {
     unset UCXPOOL_WIRE UCXPOOL_COMM_SIZE UCXPOOL_BLOCK_SIZE
 }
 
-# real PROGRAM - a program of the build, without libtool's script, which takes a
+# real PROGRAM - the program without libtool's wrapper script, which takes a
 # second here.
 real() {
     path=${1%/*}/.libs/${1##*/}

@@ -1,7 +1,7 @@
 #!/bin/sh
-# A window is read and written with nothing set, and every byte arrives: over rc
-# long pieces go by RDMA, and short ones by messages; over ud, which cannot, all
-# goes by messages.
+# A window is read and written with default settings, and every byte arrives.
+# Over rc, long pieces go by RDMA and short ones by messages. Over ud, which has
+# no RDMA, everything goes by messages.
 #
 # usage: window.sh rc|ud
 . "$top_srcdir/tests/rdma/verbs.sh"
@@ -11,7 +11,7 @@ rc) way=rma ;;
 *) way=messages ;;
 esac
 
-# window NUM SIZE - so many pieces of one length, compared byte by byte.
+# window NUM SIZE - NUM pieces of one length, compared byte by byte.
 window() {
     packets=$(counter sent_pkts)
     sends=$(counter rdma_sends)
@@ -27,7 +27,7 @@ window() {
 window 4 262144
 window 64 4096
 
-# Who dies in the middle takes nobody along, and is noticed soon.
+# A process that dies during a transfer is detected soon, and its peer survives.
 no_settings
 case $1 in
 rc)

@@ -18,8 +18,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* Loaded before UCX, the functions have its names, and the loader knows the
- * real ones; linked to a test, the linker renames both. */
+/* If this is loaded before UCX, the functions have UCX's names, and the loader
+ * finds the real ones. If it is linked to a test, the linker renames both. */
 #ifdef REG_STAND_IN_PRELOADED
 #define ENTRY(_name) EXPORT _name
 #define REAL(_name)  ((__typeof__(&_name))real(#_name))
@@ -51,7 +51,7 @@ DECLARE(ucs_status_t, ucp_rkey_pack, ucp_context_h, ucp_mem_h, void **,
 DECLARE(void, ucp_rkey_buffer_release, void *)
 #endif
 
-/* A handle that was given out: UCX's, or our own where real is NULL. */
+/* A handle returned to the caller: UCX's, or our own if real is NULL. */
 typedef struct handle {
     struct handle *next;
     ucp_mem_h      real;
@@ -78,7 +78,7 @@ static _Atomic uint64_t  own_bytes;
 static _Atomic uint64_t *all_bytes = &own_bytes;
 static handle_t         *handles;
 
-/* Packed keys of handles that are our own. */
+/* Packed keys of our own handles. */
 static char packed[1];
 
 static uint64_t parse_size(const char *text)
@@ -209,7 +209,7 @@ __attribute__((destructor)) static void write_trace(void)
     }
 }
 
-/* Take the bytes from what is left, for all who share the file. */
+/* Take bytes from the remaining budget of all processes that share the file. */
 static bool take(uint64_t length)
 {
     uint64_t bytes = atomic_load(all_bytes);
@@ -239,7 +239,7 @@ static void give(const handle_t *handle)
     }
 }
 
-/* The place that points to it; NULL: no handle that we know. */
+/* The link to a handle; NULL: an unknown handle. */
 static handle_t **find(ucp_mem_h memh)
 {
     for (handle_t **place = &handles; *place != NULL; place = &(*place)->next) {

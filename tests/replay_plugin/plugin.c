@@ -1,6 +1,6 @@
 /*
- * A plug-in for ucxpool_replay: malloc(), under a limit. What is asked of it
- * wrongly ends the program: a size that is not the allocation's, or a second
+ * A plug-in for ucxpool_replay: malloc() with a limit. Wrong calls end the
+ * program: a free with a size that differs from the allocation's, or a second
  * plugin_init() without a plugin_end().
  *
  * PLUGIN_FAILS=N  The N-th plugin_init() fails.
@@ -22,8 +22,9 @@ size_t plugin_reserved(void);
 
 typedef struct piece {
     size_t size;
-    size_t unused; /* what follows is aligned as malloc() does it */
-    char   bytes[];
+    size_t unused; /* keeps the alignment of malloc() for the memory that
+                      follows */
+    char bytes[];
 } piece_t;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -55,7 +56,7 @@ int plugin_init(int device, size_t capacity)
 
 void plugin_end(void)
 {
-    require(is_there, "ended, and not there");
+    require(is_there, "plugin_end() without plugin_init()");
     is_there = false;
     used     = 0;
 }

@@ -1,11 +1,12 @@
 /*
- * A stand-in for libibverbs: registration alone. A test finds these functions
- * by dlsym() in the loaded library.
+ * A stand-in for the registration functions of libibverbs. A test finds the
+ * functions below by dlsym() in the loaded library.
  *
- * It takes a range if the process can read it; the addresses of a GPU, which
- * nothing in a process can read, only with a module that knows them (peermem).
- * A program that gives back memory before it deregisters it, registers a range
- * twice in one domain, or deregisters what is not registered is ended.
+ * A range can be registered if the process can read it. Addresses of GPU
+ * memory, which a process cannot read, can be registered only if a kernel
+ * module knows them (peermem). A program is aborted if it frees memory before
+ * deregistering it, registers a range twice in one domain, or deregisters an
+ * unregistered range.
  */
 #ifndef VERBS_STAND_IN_STAND_IN_H
 #define VERBS_STAND_IN_STAND_IN_H
@@ -20,26 +21,27 @@ struct ibv_mr;
 struct ibv_pd;
 
 typedef struct verbs_stand_in {
-    /* The n-th registration from now on (from 1) fails with that errno; n is 0:
-     * none does. `only_files`: registrations by a file are counted alone. */
+    /* The n-th registration from now (from 1) fails with this errno; 0: none
+     * fails. `only_files`: only registrations of files count. */
     void (*refuse)(unsigned n, int error, int only_files);
-    /* This memory region has windows: deregistering it fails, until NULL. */
+    /* Deregistering this memory region fails because it has memory windows,
+     * until this is called with NULL. */
     void (*bind)(const struct ibv_mr *mr);
     void (*set_peermem)(int has_peermem);
-    /* Registrations that are there, of one domain, or of all (NULL). */
+    /* Number of registrations, in one domain or in all (NULL). */
     unsigned (*live)(const struct ibv_pd *pd);
-    /* The one that holds an address; NULL: none. */
+    /* The registration that contains an address; NULL: none. */
     const struct ibv_mr *(*find)(const struct ibv_pd *pd, const void *address);
     /*
-     * What was called since the last time, each call with the number of its
-     * registration, from 0: "reg0" "optional0" "dmabuf0" "dereg0", and
-     * "refused". The access flags of the last registration.
+     * Calls since the last query, each with the number of its registration,
+     * from 0: "reg0" "optional0" "dmabuf0" "dereg0", and "refused". The access
+     * flags of the last registration.
      */
     const char *(*journal)(void);
     int (*access)(void);
 } verbs_stand_in_t;
 
-/* The table's name in the library. */
+/* Name of this table in the library. */
 #define VERBS_STAND_IN_SYMBOL "verbs_stand_in"
 
 #ifdef __cplusplus

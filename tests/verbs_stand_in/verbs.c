@@ -12,7 +12,7 @@
 
 #include <infiniband/verbs.h>
 
-/* Functions that some headers have macros for. */
+/* Functions that some headers define as macros. */
 #undef ibv_reg_mr
 
 #define EXPORT  __attribute__((visibility("default")))
@@ -21,7 +21,7 @@
 static struct {
     struct ibv_mr mr;
     bool          is_live;
-    bool          is_readable; /* by the processor */
+    bool          is_readable; /* the processor can read it */
 } mrs[MAX_MRS];
 
 static unsigned             num_mrs;
@@ -51,7 +51,7 @@ static void require(bool holds, const char *what)
     }
 }
 
-/* May the process read there? */
+/* Can the process read this page? */
 static bool is_page_readable(const char *address)
 {
     FILE              *file = fopen("/proc/self/maps", "r");
@@ -158,7 +158,7 @@ EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
                                        size_t length, uint64_t iova,
                                        unsigned int access)
 {
-    require(iova == (uintptr_t)addr, "an address of its own");
+    require(iova == (uintptr_t)addr, "the address and iova differ");
     return add_range("optional", pd, addr, length, (int)access);
 }
 
@@ -184,9 +184,9 @@ EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 
     require((number < num_mrs) && (mr == &mrs[number].mr) &&
                 mrs[number].is_live,
-            "what was deregistered is not registered");
+            "an unregistered range was deregistered");
     require(!mrs[number].is_readable || is_readable(mr->addr, mr->length),
-            "the memory went before its registration");
+            "the memory was freed before it was deregistered");
     if (mr == bound) {
         return EBUSY;
     }
