@@ -132,6 +132,7 @@ libucxpool_internal_la_SOURCES = \
 	src/window/window.c src/window/window.h \
 	src/wire/map.c \
 	src/wire/rndv.c \
+	src/wire/rndv.h \
 	src/wire/ucx.c \
 	src/wire/wires.h \
 	src/wireup/close.c src/wireup/close.h \
