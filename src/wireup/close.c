@@ -453,7 +453,8 @@ unsigned wireup_channel_progress(ucxpool_channel_t *channel)
     look(channel);
     /* Data that arrived before the end is delivered before the steps after the
      * end. */
-    num_delivered = xfer_message_progress(channel);
+    num_delivered =
+        xfer_message_has_turn(channel) ? xfer_message_progress(channel) : 0;
     count += (num_delivered != 0) ? num_delivered : settle(channel);
     count += xfer_flush_progress(channel);
     count += window_channel_progress(channel);

@@ -439,26 +439,13 @@ static bool reserve_early(ucxpool_channel_t *channel, uint64_t sequence)
     return true;
 }
 
-/* The next message, if it is here, with all its runs. */
-static ucxpool_message_t *find_next(const ucxpool_channel_t *channel)
-{
-    ucxpool_message_t *message =
-        find_early(channel, channel->flow.expected_sequence);
-
-    return ((message != NULL) && (message->runs_missing == 0)) ? message : NULL;
-}
-
-bool xfer_message_has_turn(const ucxpool_channel_t *channel)
-{
-    return find_next(channel) != NULL;
-}
-
 unsigned xfer_message_progress(ucxpool_channel_t *channel)
 {
     unsigned           count = 0;
     ucxpool_message_t *message;
 
-    while ((count < ROUND_MAX) && ((message = find_next(channel)) != NULL)) {
+    while ((count < ROUND_MAX) && xfer_message_has_turn(channel)) {
+        message = *early_slot(channel, channel->flow.expected_sequence);
         leave_list(message);
         channel->flow.expected_sequence++;
         deliver(message);

@@ -9,6 +9,7 @@
 #define XFER_MESSAGE_H
 
 #include "core/request.h"
+#include "xfer/state.h"
 
 /* Kinds of keys in pool->xfer->index. */
 typedef enum xfer_message_key {
@@ -56,10 +57,22 @@ void xfer_message_short(ucxpool_channel_t   *channel,
 void xfer_message_runs(ucxpool_channel_t *channel, const proto_runs_t *runs,
                        const void *data);
 
-/* Is there a message that arrived early, and whose turn has come? */
-bool xfer_message_has_turn(const ucxpool_channel_t *channel);
+/* Is there a message that arrived early, and whose turn has come? Inline,
+ * because progress asks for each channel. */
+static inline bool xfer_message_has_turn(const ucxpool_channel_t *channel)
+{
+    const xfer_messages_t   *messages = &channel->xfer->messages;
+    const ucxpool_message_t *message;
 
-/* Deliver such messages, some at a time. Returns how many. */
+    if (messages->early_size == 0) {
+        return false;
+    }
+    message = messages->early[channel->flow.expected_sequence &
+                              (messages->early_size - 1)];
+    return (message != NULL) && (message->runs_missing == 0);
+}
+
+/* Deliver such messages, at most 64. Returns the number of messages. */
 unsigned xfer_message_progress(ucxpool_channel_t *channel);
 
 /* Oldest message for a receive, taken out of the list; NULL: none. */
