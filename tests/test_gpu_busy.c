@@ -1,7 +1,6 @@
 /*
- * Transfers between pools on a GPU when there is more to do than can be under
- * way: fragments wait for receive blocks, and for copies that have to end
- * first.
+ * Transfers between pools on a GPU when not everything can be in flight:
+ * fragments wait for receive blocks, and for running copies.
  */
 #include <config.h>
 
@@ -17,24 +16,24 @@
 #define TAG      UINT64_C(42)
 #define ALL_BITS UINT64_MAX
 
-/* Small fragments, and many of them. */
+/* Many small fragments. */
 #define MANY "CUDA_BACKING=vmm WIRE=map DEPTH=32 FRAG_SIZE=64k"
 
 static pair_t pair;
 
-/* No stream has to be waited for. */
+/* No stream dependency. */
 static const ucxpool_request_params_t ready = {
     .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_STREAM,
     .stream     = UCXPOOL_STREAM_READY,
 };
 
-/* Copies take their time. */
+/* Copies do not complete at once. */
 static void start_late(void)
 {
     gpu_start("run=late,memory=1g");
 }
 
-/* They do when gpu_step() says so. */
+/* They complete when the test calls gpu_step(). */
 static void start_stepped(void)
 {
     gpu_start("run=n,memory=1g");
@@ -46,7 +45,7 @@ static void stop(void)
     gpu_stop();
 }
 
-/* Contiguous memory of A's, and pieces of B's, the last first. */
+/* A's memory is contiguous; B's consists of pieces, the last one first. */
 typedef struct message {
     size_t             num;
     size_t             length; /* of a piece */
@@ -104,8 +103,8 @@ static void message_finish(message_t *message)
     gpu_free(message->source);
 }
 
-/* They are asked again in each round, before a byte is in its place: that must
- * not look as if the peer had us walk through the message for nothing. */
+/* The receiver asks for these fragments again in each round before a byte
+ * arrives. The sender must not take that for a peer that wastes its time. */
 START_TEST(many_fragments_wait_for_few_receive_blocks)
 {
     message_t message;
@@ -117,8 +116,8 @@ START_TEST(many_fragments_wait_for_few_receive_blocks)
 }
 END_TEST
 
-/* The receiver looks seldom, and finds that many copies have ended and that
- * fragments have come; and then often, while nothing ends. */
+/* The receiver progresses rarely, and finds many completed copies and new
+ * fragments; then often, while nothing completes. */
 static void progress_by_fits(void)
 {
     ucxpool_progress(pair.b);
@@ -131,8 +130,7 @@ static void progress_by_fits(void)
     }
 }
 
-/* Likewise; and one fragment may find a copy free before another that came
- * earlier. */
+/* The same; and a fragment may get a free copy job before an earlier one. */
 START_TEST(many_fragments_wait_for_few_copies)
 {
     message_t message;
@@ -153,8 +151,8 @@ static void progress_often(void)
     }
 }
 
-/* How often the kernel is launched for a message from B to A, while nothing
- * that is under way ends. */
+/* The number of kernel launches for a message from B to A, while nothing in
+ * flight completes. */
 static unsigned launches_to_send_back(void)
 {
     uint8_t           *memory   = gpu_alloc(200000);
@@ -177,7 +175,7 @@ static unsigned launches_to_send_back(void)
     return after - before;
 }
 
-/* Were all copies under way scatters, a peer would wait for its bytes. */
+/* If scatters used all copy jobs, a peer would wait for its bytes. */
 START_TEST(a_gather_finds_room_among_scatters)
 {
     message_t message;
@@ -187,7 +185,7 @@ START_TEST(a_gather_finds_room_among_scatters)
         return;
     }
     message_post(&message, 100000, 32);
-    /* What has been gathered then is more than can be scattered at a time. */
+    /* More has been gathered then than can be scattered at a time. */
     progress_often();
     while (gpu_step()) {
     }

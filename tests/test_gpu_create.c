@@ -1,4 +1,5 @@
-/* Pools on a GPU: made whole or not at all, and what they are made of. */
+/* Creation of pools on a GPU: it succeeds or leaves nothing, and uses the right
+ * kind of memory. */
 #include <config.h>
 
 #include "calls.h"
@@ -22,8 +23,8 @@ static const char *const backings[] = {"alloc", "vmm", "host"};
 
 static ucxpool_t *pool;
 
-/* LeakSanitizer asks this when a process ends. The stand-in keeps what nobody
- * could give back, as the driver does with a GPU that has failed. */
+/* LeakSanitizer calls this at exit. The stand-in keeps memory that could not be
+ * freed, as the driver does with a GPU that has failed. */
 static bool has_gpu_failed;
 
 __attribute__((visibility("default"))) int __lsan_is_turned_off(void);
@@ -33,7 +34,7 @@ int __lsan_is_turned_off(void)
     return has_gpu_failed;
 }
 
-/* Params without a device where it is -1. */
+/* Parameters, without a device if it is -1. */
 static ucxpool_status_t create_on(int device, const char *settings)
 {
     char             text[400];
@@ -104,7 +105,7 @@ static const char *backing_setting(int i)
     return text;
 }
 
-START_TEST(a_pool_of_each_backing_comes_and_goes)
+START_TEST(pool_of_each_backing_is_created_and_destroyed)
 {
     core_stats_t stats;
 
@@ -121,7 +122,7 @@ START_TEST(a_pool_of_each_backing_comes_and_goes)
 }
 END_TEST
 
-START_TEST(a_small_pool_has_blocks_that_a_gpu_can_map)
+START_TEST(small_pool_has_blocks_that_a_gpu_can_map)
 {
     core_stats_t stats;
     char         settings[120];
@@ -137,7 +138,7 @@ START_TEST(a_small_pool_has_blocks_that_a_gpu_can_map)
 }
 END_TEST
 
-START_TEST(a_gpu_that_is_not_there_is_an_error)
+START_TEST(nonexistent_gpu_is_an_error)
 {
     char words[40];
     int  num;
@@ -153,7 +154,7 @@ START_TEST(a_gpu_that_is_not_there_is_an_error)
 }
 END_TEST
 
-START_TEST(a_negative_number_is_no_gpu)
+START_TEST(negative_gpu_number_is_an_error)
 {
     ucxpool_params_t params = {
         .field_mask =
@@ -168,19 +169,19 @@ START_TEST(a_negative_number_is_no_gpu)
 }
 END_TEST
 
-START_TEST(without_a_driver_there_are_no_pools_on_a_gpu)
+START_TEST(gpu_pool_without_a_driver_is_an_error)
 {
     setenv(MEM_CUDA_DRIVER_VARIABLE, "/nonexistent/libcuda.so.1", 1);
     ck_assert_int_eq(create_on(_i, ""), UCXPOOL_ERR_UNSUPPORTED);
     require_words("/nonexistent/libcuda.so.1");
-    /* Once it is there, so are they. */
+    /* Once the driver exists, GPU pools work. */
     cuda_start("");
     create("");
     destroy();
 }
 END_TEST
 
-START_TEST(without_virtual_memory_blocks_are_allocated)
+START_TEST(without_virtual_memory_blocks_use_alloc)
 {
     static const char *const without[] = {"vmm=n", "without=cuMemMap",
                                           "version=11040,vmm=n"};
@@ -196,7 +197,7 @@ START_TEST(without_virtual_memory_blocks_are_allocated)
 }
 END_TEST
 
-START_TEST(an_old_driver_gets_pools_too)
+START_TEST(old_driver_supports_pools)
 {
     setenv(MEM_CUDA_DRIVER_VARIABLE, CUDA_OLD_STAND_IN_PATH, 1);
     create("");
@@ -205,7 +206,7 @@ START_TEST(an_old_driver_gets_pools_too)
 }
 END_TEST
 
-START_TEST(too_little_memory_is_told_with_numbers)
+START_TEST(out_of_memory_reports_sizes)
 {
     static const char *const asked[] = {"104857600", "104857600", NULL};
 
@@ -241,16 +242,15 @@ START_TEST(checksums_are_for_host_memory)
 }
 END_TEST
 
-/* What is taken for the life of the process, by the driver's table or by UCX,
- * is taken by then. */
+/* The driver table or UCX has made its process-wide allocations by then. */
 static void warm_up(int i)
 {
     create(backing_setting(i));
     destroy();
 }
 
-/* A driver that is asked for what it may not have says so by an error. */
-START_TEST(a_call_that_fails_leaves_nothing_behind)
+/* A query for an unsupported attribute returns an error. */
+START_TEST(failed_call_leaks_nothing)
 {
     static const CUresult results[] = {
         CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_UNKNOWN};
@@ -288,7 +288,7 @@ START_TEST(a_call_that_fails_leaves_nothing_behind)
 }
 END_TEST
 
-START_TEST(no_memory_for_the_tables_leaves_nothing_behind)
+START_TEST(failed_table_allocation_leaks_nothing)
 {
     ucxpool_status_t status;
     bool             has_failed;
@@ -313,11 +313,11 @@ START_TEST(no_memory_for_the_tables_leaves_nothing_behind)
 }
 END_TEST
 
-/* The same at the other end of a pool's life: destroy returns nothing. */
-START_TEST(a_release_that_fails_is_no_crash)
+/* The same at the end of a pool's life. Destroy returns no status. */
+START_TEST(failed_release_does_not_crash)
 {
-    /* What could not be released is the driver's affair, and stays: so there is
-     * one of each in a process. */
+    /* Memory that the driver failed to release stays allocated, so each case
+     * has its own process. */
     cuda_start("");
     create(backing_setting(_i % NUM_BACKINGS));
     stand_in.fail_call(NULL, 1 + 2 * (unsigned)(_i / NUM_BACKINGS),
@@ -336,7 +336,7 @@ static CUcontext current(const mem_cuda_driver_t *driver)
     return context;
 }
 
-/* What a caller has made current stays so. */
+/* The context that the caller made current stays current. */
 static void require_current(const mem_cuda_driver_t *driver, CUcontext expected)
 {
     pair_t             pair;
@@ -375,7 +375,7 @@ static void require_current(const mem_cuda_driver_t *driver, CUcontext expected)
     ck_assert_ptr_eq(current(driver), expected);
 }
 
-START_TEST(the_callers_context_stays_as_it_is)
+START_TEST(callers_context_is_preserved)
 {
     const mem_cuda_driver_t *driver;
     mem_cuda_device_t       *last;
@@ -394,7 +394,7 @@ START_TEST(the_callers_context_stays_as_it_is)
 }
 END_TEST
 
-/* The GPU that a pool's comm memory lies on. */
+/* The GPU of a pool's comm memory. */
 static int device_of_pool(void)
 {
     mem_cuda_device_t  *device;
@@ -413,7 +413,7 @@ static int device_of_pool(void)
     return ordinal;
 }
 
-START_TEST(without_a_number_the_current_contexts_gpu_is_taken)
+START_TEST(without_a_number_the_current_contexts_gpu_is_used)
 {
     const mem_cuda_driver_t *driver;
     mem_cuda_device_t       *last;
@@ -437,7 +437,7 @@ START_TEST(without_a_number_the_current_contexts_gpu_is_taken)
 }
 END_TEST
 
-/* Leave every second block of the caller's free, none beside another. */
+/* Free every second one of the caller's blocks, so that no two are adjacent. */
 static unsigned scatter_free_blocks(ucxpool_block_t *blocks, unsigned max)
 {
     unsigned num = 0, kept = 0;
@@ -465,7 +465,7 @@ static void put_blocks(const ucxpool_block_t *blocks, unsigned num)
 
 static const char many[] = "COMM_SIZE=32m SEND_SHARE=10 RECV_SHARE=10";
 
-START_TEST(scattered_blocks_become_one_buffer_by_virtual_memory)
+START_TEST(vmm_stitches_scattered_blocks_into_one_buffer)
 {
     static ucxpool_block_t blocks[64];
     char                   settings[100];
@@ -497,7 +497,7 @@ START_TEST(scattered_blocks_become_one_buffer_by_virtual_memory)
 }
 END_TEST
 
-START_TEST(allocated_blocks_that_are_scattered_are_no_buffer)
+START_TEST(scattered_alloc_blocks_cannot_form_a_buffer)
 {
     static ucxpool_block_t blocks[64];
     char                   settings[100];
@@ -521,7 +521,7 @@ START_TEST(allocated_blocks_that_are_scattered_are_no_buffer)
 }
 END_TEST
 
-START_TEST(a_context_that_was_destroyed_is_an_error_and_no_crash)
+START_TEST(destroyed_context_is_an_error_and_not_a_crash)
 {
     pair_t             pair;
     uint8_t           *memory;
@@ -552,36 +552,33 @@ static Suite *suite(void)
 
     tcase_set_timeout(both, 200);
     tcase_set_timeout(ours, 300);
-    tcase_add_loop_test(both, a_pool_of_each_backing_comes_and_goes, 0,
+    tcase_add_loop_test(both, pool_of_each_backing_is_created_and_destroyed, 0,
                         NUM_BACKINGS);
-    tcase_add_test(both, a_gpu_that_is_not_there_is_an_error);
-    tcase_add_test(both, a_negative_number_is_no_gpu);
+    tcase_add_test(both, nonexistent_gpu_is_an_error);
+    tcase_add_test(both, negative_gpu_number_is_an_error);
     tcase_add_test(both, checksums_are_for_host_memory);
-    tcase_add_loop_test(both, a_small_pool_has_blocks_that_a_gpu_can_map, 0,
+    tcase_add_loop_test(both, small_pool_has_blocks_that_a_gpu_can_map, 0,
                         NUM_BACKINGS);
-    tcase_add_test(both, the_callers_context_stays_as_it_is);
-    tcase_add_test(both, without_a_number_the_current_contexts_gpu_is_taken);
-    tcase_add_loop_test(
-        both, scattered_blocks_become_one_buffer_by_virtual_memory, 0, 2);
-    tcase_add_test(both, allocated_blocks_that_are_scattered_are_no_buffer);
+    tcase_add_test(both, callers_context_is_preserved);
+    tcase_add_test(both, without_a_number_the_current_contexts_gpu_is_used);
+    tcase_add_loop_test(both, vmm_stitches_scattered_blocks_into_one_buffer, 0,
+                        2);
+    tcase_add_test(both, scattered_alloc_blocks_cannot_form_a_buffer);
     suite_add_tcase(suite, both);
     if (!cuda_is_real()) {
-        tcase_add_test(ours, without_a_driver_there_are_no_pools_on_a_gpu);
-        tcase_add_loop_test(ours, without_virtual_memory_blocks_are_allocated,
-                            0, 3);
-        tcase_add_test(ours, an_old_driver_gets_pools_too);
-        tcase_add_loop_test(ours, too_little_memory_is_told_with_numbers, 0,
-                            NUM_BACKINGS);
-        tcase_add_loop_test(ours, a_call_that_fails_leaves_nothing_behind, 0,
+        tcase_add_test(ours, gpu_pool_without_a_driver_is_an_error);
+        tcase_add_loop_test(ours, without_virtual_memory_blocks_use_alloc, 0,
+                            3);
+        tcase_add_test(ours, old_driver_supports_pools);
+        tcase_add_loop_test(ours, out_of_memory_reports_sizes, 0, NUM_BACKINGS);
+        tcase_add_loop_test(ours, failed_call_leaks_nothing, 0,
                             3 * NUM_BACKINGS);
-        tcase_add_loop_test(ours,
-                            no_memory_for_the_tables_leaves_nothing_behind, 0,
+        tcase_add_loop_test(ours, failed_table_allocation_leaks_nothing, 0,
                             NUM_BACKINGS);
-        tcase_add_loop_test(ours, a_release_that_fails_is_no_crash, 0,
+        tcase_add_loop_test(ours, failed_release_does_not_crash, 0,
                             5 * NUM_BACKINGS);
-        tcase_add_loop_test(
-            ours, a_context_that_was_destroyed_is_an_error_and_no_crash, 0,
-            NUM_BACKINGS);
+        tcase_add_loop_test(ours, destroyed_context_is_an_error_and_not_a_crash,
+                            0, NUM_BACKINGS);
     }
     suite_add_tcase(suite, ours);
     return suite;

@@ -1,5 +1,5 @@
-/* What is left of transfers between two GPUs' pools when one process ends, at
- * any moment. */
+/* State of the surviving process after its peer dies at any moment of transfers
+ * between pools on two GPUs. */
 #include <config.h>
 
 #include "segments.h"
@@ -29,10 +29,10 @@ static const char *const kinds[] = {
 };
 #define NUM_KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
 
-/* What the survivor does: it sends, it receives, or both. */
+/* The survivor sends, receives, or does both. */
 typedef enum role { ROLE_SENDS, ROLE_RECEIVES, ROLE_BOTH, NUM_ROLES } role_t;
 
-/* Messages under way at one time, packed and in place. */
+/* Messages in flight at a time, packed and in place. */
 typedef struct lane {
     uint8_t           *source;
     uint8_t           *target;
@@ -114,7 +114,7 @@ static void run_step(bool sends, bool receives)
     ucxpool_progress(two.pool);
 }
 
-/* Until it is killed. */
+/* Loops until it is killed. */
 static void run_peer(role_t role)
 {
     init_lanes();
@@ -198,22 +198,23 @@ static void survive(role_t role)
     mem_cuda_device_close(gpu);
 }
 
-/* Memory that is left in the stand-in; the driver loads once in a process. */
+/* Live memory of the stand-in. The driver is loaded once in a process. */
 static unsigned num_live(void)
 {
     cuda_start("");
     return stand_in.live();
 }
 
-START_TEST(a_peer_that_is_killed_ends_the_requests_and_no_more)
+START_TEST(killed_peer_fails_only_its_requests)
 {
     role_t role = (role_t)(_i % NUM_ROLES);
 
-    /* Valgrind knows no pidfd_open(), which names the peer's files. */
+    /* Valgrind does not support pidfd_open(), which opening the peer's files
+     * needs. */
     if ((RUNNING_ON_VALGRIND != 0) && (_i / NUM_ROLES % NUM_KINDS == 1)) {
         return;
     }
-    /* Once in a process: a child of one that has used CUDA has none. */
+    /* Once per process: the child of a process that used CUDA cannot use it. */
     srand((unsigned)getpid());
     two_gpu_start(&two, kinds[_i / NUM_ROLES % NUM_KINDS]);
     if (two.is_child) {
@@ -233,8 +234,7 @@ static Suite *suite(void)
     TCase *tcase = tcase_create("stand-in or real");
 
     tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase,
-                        a_peer_that_is_killed_ends_the_requests_and_no_more, 0,
+    tcase_add_loop_test(tcase, killed_peer_fails_only_its_requests, 0,
                         NUM_KINDS * NUM_ROLES * (slow_is() ? 1 : 3));
     suite_add_tcase(suite, tcase);
     return suite;

@@ -1,7 +1,7 @@
 /*
- * Transfers on a GPU that end early: cut short at every step of processor and
- * GPU, and by a GPU that fails. After its end a request's memory is the
- * caller's, who uses it at once.
+ * Transfers on a GPU that end early: canceled at every step of processor and
+ * GPU, or failed by the GPU. Once a request has ended, its memory belongs to
+ * the caller, which uses it at once.
  */
 #include <config.h>
 
@@ -32,16 +32,17 @@ static const char *const kinds[] = {
 };
 #define NUM_KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
 
-/* What is done to a transfer, by which side, and where its bytes lie. */
+/* The action on a transfer, the side that takes it, and the memory of the
+ * bytes. */
 typedef struct plan {
     bool is_by_sender;
     bool is_comm;    /* the source; else device memory */
     bool is_host;    /* the target; else device memory */
-    bool is_waiting; /* for a stream that does not come */
+    bool is_waiting; /* for a stream that is blocked */
 } plan_t;
 
 #define NUM_PLANS 16
-/* Of these, those that wait for nothing. */
+/* Of these, the entries that do not wait. */
 #define NUM_PLACES 8
 
 static plan_t get_plan(int i)
@@ -49,17 +50,17 @@ static plan_t get_plan(int i)
     return (plan_t){(i & 1) != 0, (i & 2) != 0, (i & 4) != 0, (i & 8) != 0};
 }
 
-static pair_t             pair;
-static uint8_t           *source, *target;       /* as the pools know them */
-static uint8_t           *in_source, *in_target; /* and as we write to them */
-static uint8_t           *copy;
+static pair_t   pair;
+static uint8_t *source, *target;       /* addresses for the pools */
+static uint8_t *in_source, *in_target; /* addresses for the test to write to */
+static uint8_t *copy;
 static ucxpool_segment_t  pieces[LENGTH / PIECE];
 static ucxpool_request_t *sending, *receiving, *flushing;
 static bool               send_ended, recv_ended;
-static unsigned           num_send_ends, num_recv_ends; /* as callbacks say */
+static unsigned num_send_ends, num_recv_ends; /* counted by callbacks */
 
-/* LeakSanitizer asks this when a process ends. The stand-in keeps what nobody
- * could give back, as the driver does with a GPU that has failed. */
+/* LeakSanitizer calls this at exit. The stand-in keeps memory that could not be
+ * freed, as the driver does with a GPU that has failed. */
 static bool has_gpu_failed;
 
 __attribute__((visibility("default"))) int __lsan_is_turned_off(void);
@@ -69,7 +70,7 @@ int __lsan_is_turned_off(void)
     return has_gpu_failed;
 }
 
-/* Nothing of it goes by a stream, in which something may stand. */
+/* Does not use a stream, which could be blocked. */
 static uint8_t *inside(uint8_t *address)
 {
     uint8_t *bytes = stand_in.bytes((uintptr_t)address, LENGTH);
@@ -158,7 +159,8 @@ static void post(const plan_t *plan)
     num_recv_ends = 0;
 }
 
-/* What has ended is the caller's again, who uses it at once. */
+/* The memory of an ended request belongs to the caller, which reuses it at
+ * once. */
 static bool look(void)
 {
     ck_assert(!pair_ended(flushing) || pair_ended(sending));
@@ -186,7 +188,7 @@ static void check_is_afterwards(void)
     ck_assert_uint_eq(i, LENGTH);
 }
 
-/* Processors and the GPU take turns. */
+/* Progress the pools and the GPU in turn. */
 static void take_steps(unsigned num)
 {
     for (unsigned i = 0; i < num; i++) {
@@ -225,7 +227,8 @@ static bool is_open(const ucxpool_channel_t *channel)
     return attr.state == UCXPOOL_CHANNEL_OPEN;
 }
 
-/* A small message sent later has arrived, and so has all before it. */
+/* A small message sent later has arrived, and so has everything sent
+ * before it. */
 static void pass_marker(void)
 {
     char               byte = 0;
@@ -240,7 +243,7 @@ static void pass_marker(void)
     ck_assert_int_eq(byte, 'm');
 }
 
-/* One more message passes, whole. */
+/* One more message arrives intact. */
 static void check_channel(const plan_t *plan)
 {
     ck_assert(is_open(pair.to_a) && is_open(pair.to_b));
@@ -254,7 +257,7 @@ static void check_channel(const plan_t *plan)
     ucxpool_request_release(receiving);
 }
 
-/* Returns whether the transfer was still under way when it was cut short. */
+/* Returns whether the transfer was still in flight when the test ended it. */
 static bool cancel_after(const plan_t *plan, unsigned num_steps)
 {
     ucxpool_status_t sent, received;
@@ -266,7 +269,7 @@ static bool cancel_after(const plan_t *plan, unsigned num_steps)
         take_steps(3);
     }
     if (!look()) {
-        /* The two had not met yet. */
+        /* The message had not met its receive yet. */
         ucxpool_request_cancel(plan->is_by_sender ? receiving : sending);
     }
     gpu_until(&pair, look());
@@ -283,7 +286,7 @@ static bool cancel_after(const plan_t *plan, unsigned num_steps)
     return sent != UCXPOOL_OK;
 }
 
-START_TEST(a_cancel_at_any_step_leaves_memory_and_blocks_alone)
+START_TEST(cancel_at_any_step_keeps_memory_and_blocks_intact)
 {
     const plan_t plan      = get_plan(_i % NUM_PLANS);
     unsigned     num_steps = 0;
@@ -304,7 +307,7 @@ START_TEST(a_cancel_at_any_step_leaves_memory_and_blocks_alone)
 }
 END_TEST
 
-/* How a channel ends under a transfer. */
+/* How a channel ends during a transfer. */
 typedef enum end { END_CLOSE, END_DESTROY, NUM_ENDS } end_t;
 
 static void end_channel(const plan_t *plan, end_t end)
@@ -321,7 +324,7 @@ static void end_channel(const plan_t *plan, end_t end)
     ucxpool_channel_close(plan->is_by_sender ? pair.to_b : pair.to_a);
 }
 
-/* Requests of a pool that has been destroyed are gone with it. */
+/* Requests of a destroyed pool are freed with it. */
 static bool is_over(void)
 {
     if (pair.a == NULL) {
@@ -349,14 +352,14 @@ static void free_requests(void)
     }
 }
 
-/* Returns whether something was under way still. */
+/* Returns whether anything was still in flight. */
 static bool end_after(int i, end_t end, unsigned num_steps)
 {
     plan_t plan = get_plan(i % NUM_PLACES);
     bool   was_under_way;
 
     plan.is_waiting = num_steps % 2 != 0;
-    /* Comm memory is destroyed with its pool, whatever the test wants. */
+    /* Comm memory is freed with its pool, so the test must not write to it. */
     plan.is_comm &= (end != END_DESTROY) || !plan.is_by_sender;
     gpu_start("run=n");
     connect_all(kinds[i / NUM_PLACES]);
@@ -366,7 +369,7 @@ static bool end_after(int i, end_t end, unsigned num_steps)
     was_under_way = !look();
     end_channel(&plan, end);
     gpu_until(&pair, is_over());
-    /* Nothing of the GPU's writes there later. */
+    /* The GPU writes nothing there later. */
     if ((pair.a != NULL) && (pair.b != NULL)) {
         look();
     } else {
@@ -389,7 +392,7 @@ static bool end_after(int i, end_t end, unsigned num_steps)
     return was_under_way;
 }
 
-START_TEST(a_channel_that_ends_at_any_step_leaves_nothing)
+START_TEST(channel_end_at_any_step_leaks_nothing)
 {
     const end_t end = (end_t)(_i % NUM_ENDS);
 
@@ -406,7 +409,7 @@ static const ucxpool_request_params_t soon = {
     .timeout_ns = 1000000,
 };
 
-START_TEST(a_deadline_passes_while_a_stream_is_waited_for)
+START_TEST(deadline_expires_while_waiting_for_a_stream)
 {
     const plan_t plan         = {.is_waiting = true};
     bool         is_by_sender = (_i & 1) != 0;
@@ -424,8 +427,8 @@ START_TEST(a_deadline_passes_while_a_stream_is_waited_for)
     ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG,
                                          is_by_sender ? &soon : NULL, &sending),
                      UCXPOOL_OK);
-    send_ended = recv_ended = true; /* nobody looks */
-    /* The GPU does nothing meanwhile. */
+    send_ended = recv_ended = true; /* not checked */
+    /* The GPU makes no progress. */
     pair_until(&pair, pair_ended(sending) && pair_ended(receiving));
     ck_assert_int_eq(ucxpool_request_test(is_by_sender ? sending : receiving),
                      UCXPOOL_ERR_TIMED_OUT);
@@ -459,7 +462,7 @@ static bool has_detail(const ucxpool_request_t *request)
     return (attr.status == UCXPOOL_ERR_IO) && (attr.detail[0] != '\0');
 }
 
-/* Both requests, unless they were refused when they were posted. */
+/* Both requests, unless the post itself failed. */
 static bool pass_with_failure(const char *name, unsigned n, bool *failed_p)
 {
     const ucxpool_segment_t whole = {target, LENGTH};
@@ -504,7 +507,7 @@ static bool pass_with_failure(const char *name, unsigned n, bool *failed_p)
     return true;
 }
 
-START_TEST(a_call_that_fails_ends_its_request_and_no_other)
+START_TEST(failed_call_ends_only_its_request)
 {
     const char  *name = calls[_i % NUM_CALLS];
     const plan_t plan = get_plan((_i / NUM_CALLS % 2) * 2);
@@ -545,7 +548,7 @@ START_TEST(a_gpu_that_has_failed_ends_all_requests)
     freed = gpu_alloc(LENGTH);
     gpu_free(freed);
     post(&plan);
-    /* In pieces, for one would go by a copy, which the driver checks. */
+    /* In pieces, since a single piece uses a copy, which the driver rejects. */
     for (size_t i = 0; i < LENGTH / PIECE; i++) {
         bad_pieces[i] = (ucxpool_segment_t){freed + i * PIECE, PIECE - 1};
     }
@@ -569,7 +572,7 @@ START_TEST(a_gpu_that_has_failed_ends_all_requests)
 }
 END_TEST
 
-START_TEST(a_gpu_that_has_failed_comes_to_no_mark)
+START_TEST(failed_gpu_reaches_no_marker)
 {
     const plan_t             plan   = {.is_waiting = true};
     ucxpool_request_params_t params = {.field_mask =
@@ -591,7 +594,7 @@ START_TEST(a_gpu_that_has_failed_comes_to_no_mark)
     ck_assert_int_eq(
         ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, &params, &sending),
         UCXPOOL_OK);
-    /* Somebody else's kernel goes astray, and takes the context with it. */
+    /* Another operation of the process faults and corrupts the context. */
     ck_assert_int_eq(mem_cuda_device_enter(gpu), UCXPOOL_OK);
     context = gpu->context;
     (void)gpu->driver->cuMemsetD32Async(0x1000, 1, 1, CU_STREAM_PER_THREAD);
@@ -612,7 +615,7 @@ START_TEST(a_gpu_that_has_failed_comes_to_no_mark)
 }
 END_TEST
 
-/* Each test is a case of its own, so that CK_RUN_CASE can name it. */
+/* Each test has its own case, so that CK_RUN_CASE can select it. */
 #define ADD(_suite, _test, _end) \
     do { \
         TCase *tcase_ = tcase_create(#_test); \
@@ -625,15 +628,14 @@ static Suite *suite(void)
 {
     Suite *suite = suite_create("gpu_end");
 
-    ADD(suite, a_cancel_at_any_step_leaves_memory_and_blocks_alone,
+    ADD(suite, cancel_at_any_step_keeps_memory_and_blocks_intact,
         NUM_KINDS * NUM_PLANS);
-    ADD(suite, a_channel_that_ends_at_any_step_leaves_nothing,
+    ADD(suite, channel_end_at_any_step_leaks_nothing,
         NUM_KINDS * NUM_PLACES * NUM_ENDS);
-    ADD(suite, a_deadline_passes_while_a_stream_is_waited_for, NUM_KINDS * 2);
-    ADD(suite, a_call_that_fails_ends_its_request_and_no_other,
-        NUM_KINDS * NUM_CALLS * 2);
+    ADD(suite, deadline_expires_while_waiting_for_a_stream, NUM_KINDS * 2);
+    ADD(suite, failed_call_ends_only_its_request, NUM_KINDS * NUM_CALLS * 2);
     ADD(suite, a_gpu_that_has_failed_ends_all_requests, NUM_KINDS * 2);
-    ADD(suite, a_gpu_that_has_failed_comes_to_no_mark, NUM_KINDS);
+    ADD(suite, failed_gpu_reaches_no_marker, NUM_KINDS);
     return suite;
 }
 

@@ -1,6 +1,6 @@
 /*
- * Messages of pools on a GPU that are of files, of memory of several kinds, or
- * of both.
+ * Messages of pools on a GPU, made of files, of memory of several kinds, or of
+ * both.
  */
 #include <config.h>
 
@@ -88,7 +88,7 @@ static ucxpool_request_t *post_recv(size_t num)
     return recv;
 }
 
-/* The ranges, which hold this message, arrive in memory of all kinds. */
+/* The ranges, which contain this message, arrive in memory of all kinds. */
 static void exchange(size_t num, const uint8_t *message, size_t length,
                      const ucxpool_request_params_t *params)
 {
@@ -113,7 +113,7 @@ static void exchange_host(uint8_t *memory, size_t memory_size, size_t length)
     free(message);
 }
 
-START_TEST(files_and_memory_of_the_host_arrive)
+START_TEST(files_and_host_memory_arrive)
 {
     uint8_t *memory = malloc(LONG);
 
@@ -128,7 +128,7 @@ START_TEST(files_and_memory_of_the_host_arrive)
 }
 END_TEST
 
-START_TEST(one_long_range_is_one_piece)
+START_TEST(one_long_range_arrives)
 {
     start("", kinds[_i]);
     ranges[0] = ucxpool_range_file(file.fd, 1, LONG, NULL);
@@ -138,8 +138,8 @@ START_TEST(one_long_range_is_one_piece)
 }
 END_TEST
 
-/* Between the segments in these places, a range of the file after each that
- * lies there anew. */
+/* Inserts a range of the file after each segment in these places, with the same
+ * bytes. */
 static void exchange_mixed(unsigned places, size_t length,
                            const ucxpool_request_params_t *params)
 {
@@ -183,7 +183,7 @@ START_TEST(files_mix_with_memory_of_all_kinds)
 }
 END_TEST
 
-START_TEST(memory_that_is_not_there_is_refused)
+START_TEST(unmapped_memory_is_rejected)
 {
     ucxpool_request_t *send;
 
@@ -202,7 +202,7 @@ static void truncate_file(void)
     ck_assert_int_eq(ftruncate(file.fd, LONG / 2), 0);
 }
 
-/* The send ends with an error of the file, and all is as it was. */
+/* The send fails with the file's error, and both pools are as before. */
 static void check_fails(size_t num_ranges, const char *words)
 {
     size_t num_to = gpu_cut(&target, GPU_REACHES, AREA, to, MAX_RANGES);
@@ -223,7 +223,7 @@ static void check_fails(size_t num_ranges, const char *words)
     ranges[0] = ranges[2 * MAX_RANGES - 1];
 }
 
-START_TEST(a_file_that_is_cut_short_ends_its_send)
+START_TEST(truncated_file_fails_its_send)
 {
     start((_i % 2 == 0) ? "run=late" : "", kinds[_i]);
     ranges[0] = ucxpool_range_file(file.fd, 0, LONG, NULL);
@@ -233,7 +233,7 @@ START_TEST(a_file_that_is_cut_short_ends_its_send)
 }
 END_TEST
 
-START_TEST(a_read_that_fails_ends_its_send_whichever_it_is)
+START_TEST(any_failed_read_fails_its_send)
 {
     size_t num;
 
@@ -259,7 +259,7 @@ static bool is_reading(void)
     return reads_count() >= 2;
 }
 
-START_TEST(a_send_is_canceled_in_the_middle)
+START_TEST(send_can_be_canceled_while_it_reads)
 {
     size_t             num_to;
     ucxpool_request_t *recv, *send;
@@ -284,18 +284,15 @@ static Suite *suite(void)
     TCase *tcase = tcase_create("stand-in or real");
 
     tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, files_and_memory_of_the_host_arrive, 0,
-                        NUM_KINDS);
-    tcase_add_loop_test(tcase, one_long_range_is_one_piece, 0, NUM_KINDS);
+    tcase_add_loop_test(tcase, files_and_host_memory_arrive, 0, NUM_KINDS);
+    tcase_add_loop_test(tcase, one_long_range_arrives, 0, NUM_KINDS);
     tcase_add_loop_test(tcase, files_mix_with_memory_of_all_kinds, 0,
                         NUM_KINDS);
-    tcase_add_loop_test(tcase, memory_that_is_not_there_is_refused, 0,
+    tcase_add_loop_test(tcase, unmapped_memory_is_rejected, 0, NUM_KINDS);
+    tcase_add_loop_test(tcase, truncated_file_fails_its_send, 0, NUM_KINDS);
+    tcase_add_loop_test(tcase, any_failed_read_fails_its_send, 0, NUM_KINDS);
+    tcase_add_loop_test(tcase, send_can_be_canceled_while_it_reads, 0,
                         NUM_KINDS);
-    tcase_add_loop_test(tcase, a_file_that_is_cut_short_ends_its_send, 0,
-                        NUM_KINDS);
-    tcase_add_loop_test(tcase, a_read_that_fails_ends_its_send_whichever_it_is,
-                        0, NUM_KINDS);
-    tcase_add_loop_test(tcase, a_send_is_canceled_in_the_middle, 0, NUM_KINDS);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -1,5 +1,5 @@
-/* What PyTorch, CuPy and RMM call: pools made on first use, sizes and streams
- * as they give them, failures as they expect them. */
+/* The functions that PyTorch, CuPy and RMM call: pools created on first use,
+ * the sizes and streams that they pass, and the failures that they expect. */
 #include <config.h>
 
 #include "framework/framework.h"
@@ -57,7 +57,7 @@ static void require_nothing_live(int device)
     ck_assert_uint_eq(stats_of(device).live, 0);
 }
 
-START_TEST(a_device_has_one_pool)
+START_TEST(device_has_one_pool)
 {
     ucxpool_t *first = pool_of(0);
 
@@ -69,7 +69,7 @@ START_TEST(a_device_has_one_pool)
 }
 END_TEST
 
-START_TEST(a_device_that_is_none_is_an_error)
+START_TEST(invalid_device_is_an_error)
 {
     int        wrong[] = {-2, 63, UCXPOOL_FRAMEWORK_MAX_DEVICES, 1000000};
     ucxpool_t *pool    = (ucxpool_t *)&wrong;
@@ -94,7 +94,7 @@ static void *ask(void *arg)
     return pool_of(0);
 }
 
-START_TEST(threads_that_ask_at_once_get_one_pool)
+START_TEST(concurrent_first_uses_create_one_pool)
 {
     pthread_t threads[NUM_THREADS];
     void     *pool;
@@ -109,7 +109,7 @@ START_TEST(threads_that_ask_at_once_get_one_pool)
 }
 END_TEST
 
-START_TEST(a_setting_that_is_wrong_is_told_and_may_be_mended)
+START_TEST(invalid_setting_is_reported_and_can_be_corrected)
 {
     setenv("UCXPOOL_BLOCK_SIZE", "much", 1);
     ck_assert_ptr_null(ucxpool_torch_alloc(1024, 0, NULL));
@@ -119,7 +119,7 @@ START_TEST(a_setting_that_is_wrong_is_told_and_may_be_mended)
 }
 END_TEST
 
-START_TEST(blocks_are_as_the_environment_says)
+START_TEST(blocks_follow_the_environment)
 {
     core_stats_t stats;
 
@@ -134,7 +134,7 @@ START_TEST(blocks_are_as_the_environment_says)
 }
 END_TEST
 
-START_TEST(a_pool_that_was_given_is_used)
+START_TEST(pool_set_by_the_caller_is_used)
 {
     ucxpool_params_t params = {.field_mask  = UCXPOOL_PARAM_FIELD_MEMORY_KIND,
                                .memory_kind = UCXPOOL_MEMORY_HOST};
@@ -163,16 +163,16 @@ START_TEST(a_pool_that_was_given_is_used)
     ck_assert_int_eq(ucxpool_framework_set_pool(host, NULL), UCXPOOL_OK);
     ucxpool_destroy(pool);
     ucxpool_destroy(other);
-    /* What comes too late is let be. */
+    /* A second pool for the device is rejected. */
     ucxpool_torch_free(address, 5000, host, NULL);
 }
 END_TEST
 
-/* A framework's pair of functions, called as it calls them. */
+/* Alloc and free functions of a framework, called the way it calls them. */
 typedef struct framework {
     void *(*alloc)(size_t size, int device, void *stream);
     void (*free_it)(void *address, size_t size, int device, void *stream);
-    bool throws; /* std::bad_alloc, where there is a C++ library */
+    bool throws; /* std::bad_alloc, if a C++ runtime is loaded */
 } framework_t;
 
 static void *torch_alloc(size_t size, int device, void *stream)
@@ -211,7 +211,7 @@ static const framework_t frameworks[] = {{torch_alloc, torch_free, false},
                                          {rmm_alloc, rmm_free, true}};
 #define NUM_FRAMEWORKS (sizeof(frameworks) / sizeof(frameworks[0]))
 
-START_TEST(what_is_allocated_is_aligned_and_on_its_device)
+START_TEST(allocations_are_aligned_and_on_their_device)
 {
     const framework_t *is      = &frameworks[_i];
     const size_t       sizes[] = {1, 511, 513, 5000, 3 * MIB, 40 * MIB};
@@ -235,7 +235,7 @@ START_TEST(what_is_allocated_is_aligned_and_on_its_device)
 }
 END_TEST
 
-/* Each that is alone lies where a block begins. */
+/* An allocation that is alone in a block starts at the block. */
 START_TEST(neighbours_are_aligned)
 {
     const framework_t *is = &frameworks[_i];
@@ -251,7 +251,7 @@ START_TEST(neighbours_are_aligned)
 }
 END_TEST
 
-START_TEST(nothing_is_no_address_and_may_be_freed)
+START_TEST(zero_bytes_give_null_which_can_be_freed)
 {
     const framework_t *is = &frameworks[_i];
 
@@ -264,7 +264,7 @@ START_TEST(nothing_is_no_address_and_may_be_freed)
 }
 END_TEST
 
-START_TEST(both_names_of_the_default_stream_are_one)
+START_TEST(both_handles_of_the_default_stream_are_equal)
 {
     const framework_t *is      = &frameworks[_i];
     void              *address = is->alloc(3 * MIB, 0, CU_STREAM_LEGACY);
@@ -277,14 +277,14 @@ START_TEST(both_names_of_the_default_stream_are_one)
 }
 END_TEST
 
-/* A driver may have loaded it. Then an exception comes in place of NULL, which
- * test_framework_throw.sh catches. */
+/* A driver may have loaded the C++ runtime. Then an exception is thrown instead
+ * of returning NULL; test_framework_throw.sh tests that. */
 static bool has_cxx_library(void)
 {
     return dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD) != NULL;
 }
 
-START_TEST(without_memory_there_is_null_and_a_reason)
+START_TEST(out_of_memory_returns_null_with_a_detail)
 {
     const framework_t *is   = &frameworks[_i];
     void              *most = is->alloc(128 * MIB, 0, NULL);
@@ -302,14 +302,14 @@ START_TEST(without_memory_there_is_null_and_a_reason)
 }
 END_TEST
 
-START_TEST(a_size_below_zero_is_an_error)
+START_TEST(negative_size_is_an_error)
 {
     ck_assert_ptr_null(ucxpool_torch_alloc(-1, 0, NULL));
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "-1"));
 }
 END_TEST
 
-/* Bytes that a function writes to stderr. */
+/* Number of lines that a function writes to stderr. */
 static size_t count_lines(void (*work)(void))
 {
     FILE  *file  = tmpfile();
@@ -337,7 +337,7 @@ static void fail_to_allocate(void)
     ck_assert_ptr_null(ucxpool_torch_alloc(1024 * (ssize_t)MIB, 0, NULL));
 }
 
-START_TEST(the_log_is_told_once_of_a_failure)
+START_TEST(repeated_failure_is_logged_once)
 {
     setenv("UCXPOOL_LOG_LEVEL", "warn", 1);
     (void)pool_of(0);
@@ -347,14 +347,14 @@ START_TEST(the_log_is_told_once_of_a_failure)
 }
 END_TEST
 
-/* As a program must that destroys one. */
+/* A program must do this before it destroys a stream. */
 static void end(CUstream stream)
 {
     ck_assert_int_eq(ucxpool_heap_stream_end(pool_of(0), stream), UCXPOOL_OK);
     gpu_stream_destroy(stream);
 }
 
-START_TEST(cupys_variable_names_the_stream_at_each_call)
+START_TEST(cupy_stream_is_read_at_each_call)
 {
     CUstream   a = gpu_stream(CU_STREAM_NON_BLOCKING);
     CUstream   b = gpu_stream(CU_STREAM_NON_BLOCKING);
@@ -396,8 +396,8 @@ static bool has_ended(CUstream stream)
     return result == CUDA_SUCCESS;
 }
 
-/* Free memory that was for stream a while b, which uses it, stands still. Then
- * allocate as much for a: can work in a reach the same memory? */
+/* Free memory of stream a while stream b, which uses it, is blocked. Then
+ * allocate as much for a: does the allocation return the same memory? */
 static bool is_reused_early(CUstream a, CUstream b, bool is_told)
 {
     const ssize_t size = 3 * (ssize_t)MIB;
@@ -426,24 +426,25 @@ static bool is_reused_early(CUstream a, CUstream b, bool is_told)
     return is_early;
 }
 
-START_TEST(memory_that_another_stream_uses_waits_for_it)
+START_TEST(memory_used_by_another_stream_waits_for_it)
 {
     CUstream a = gpu_stream(CU_STREAM_NON_BLOCKING);
     CUstream b = gpu_stream(CU_STREAM_NON_BLOCKING);
 
-    /* A check that cannot fail proves nothing. */
+    /* Prove that the check can fail. */
     ck_assert(is_reused_early(a, b, false));
     ck_assert(!is_reused_early(a, b, true));
-    /* The note is gone with the memory. */
+    /* The record is dropped with the memory. */
     ck_assert(is_reused_early(a, b, false));
     end(a);
     end(b);
 }
 END_TEST
 
-/* Each call of the driver fails once, while memory that another stream uses is
- * freed: it is free all the same. The first of them are made but once. */
-START_TEST(memory_in_use_is_freed_though_the_driver_fails)
+/* Each driver call fails once while memory that another stream uses is freed.
+ * It must be freed all the same. The first calls are made only once in a
+ * process. */
+START_TEST(driver_failure_does_not_prevent_a_free)
 {
     static const struct {
         const char *name;
@@ -480,7 +481,7 @@ START_TEST(memory_in_use_is_freed_though_the_driver_fails)
 }
 END_TEST
 
-START_TEST(uses_of_what_is_not_ours_are_not_noted)
+START_TEST(uses_of_foreign_memory_are_not_recorded)
 {
     framework_use_t *use;
     int              stranger;
@@ -491,7 +492,7 @@ START_TEST(uses_of_what_is_not_ours_are_not_noted)
 }
 END_TEST
 
-START_TEST(a_use_is_noted_of_each_stream_once)
+START_TEST(use_is_recorded_once_per_stream)
 {
     framework_use_t *use;
     char             area[8 * 256];
@@ -512,7 +513,7 @@ START_TEST(a_use_is_noted_of_each_stream_once)
 }
 END_TEST
 
-START_TEST(an_emptied_cache_gives_memory_back)
+START_TEST(empty_cache_returns_memory)
 {
     void *address = ucxpool_torch_alloc(64 * (ssize_t)MIB, 0, NULL);
 
@@ -541,7 +542,7 @@ static int in_child(void *parents)
     return 0;
 }
 
-START_TEST(a_child_frees_nothing_of_its_parents)
+START_TEST(child_does_not_free_its_parents_memory)
 {
     const int host    = UCXPOOL_FRAMEWORK_HOST;
     void     *address = ucxpool_torch_alloc(5000, host, NULL);
@@ -563,7 +564,7 @@ START_TEST(a_child_frees_nothing_of_its_parents)
 }
 END_TEST
 
-/* A child that is forked while this thread makes a pool, as cuInit() may do. */
+/* A child forked while this thread creates a pool. cuInit() may fork, too. */
 static int  forked_status = -1;
 static bool wants_fork;
 
@@ -586,7 +587,7 @@ static void fork_once(ucxpool_log_level_t level, const char *message, void *arg)
     ck_assert_int_eq(waitpid(child, &forked_status, 0), child);
 }
 
-START_TEST(a_process_may_fork_while_a_pool_is_made)
+START_TEST(process_can_fork_while_a_pool_is_created)
 {
     setenv("UCXPOOL_LOG_LEVEL", "trace", 1);
     ck_assert_int_eq(ucxpool_log_set_handler(fork_once, NULL), UCXPOOL_OK);
@@ -598,9 +599,9 @@ START_TEST(a_process_may_fork_while_a_pool_is_made)
 }
 END_TEST
 
-/* Whatever of its copy of the parent's heap: its locks may be held, by threads
- * that the child has not. */
-START_TEST(a_child_does_not_free_to_a_pool_that_it_names)
+/* Even with its copy of the parent's heap: threads that the child does not have
+ * may hold the heap's locks. */
+START_TEST(child_does_not_free_to_an_explicit_pool)
 {
     ucxpool_t *pool    = pool_of(UCXPOOL_FRAMEWORK_HOST);
     void      *address = ucxpool_rmm_alloc(5000, NULL, pool);
@@ -650,7 +651,7 @@ static void *churn(void *arg)
     return NULL;
 }
 
-START_TEST(threads_allocate_at_once)
+START_TEST(threads_allocate_concurrently)
 {
     pthread_t threads[NUM_THREADS];
 
@@ -668,13 +669,13 @@ END_TEST
 
 static void *late;
 
-/* Frameworks free when the process ends, after everything. */
+/* Frameworks free memory at process exit, after everything else. */
 static void free_late(void)
 {
     ucxpool_torch_free(late, 5000, UCXPOOL_FRAMEWORK_HOST, NULL);
 }
 
-START_TEST(memory_may_be_freed_when_the_process_ends)
+START_TEST(memory_can_be_freed_at_process_exit)
 {
     int   status;
     pid_t child = fork();
@@ -697,45 +698,45 @@ int main(void)
     TCase *uses  = tcase_create("uses");
 
     tcase_add_checked_fixture(pools, start, NULL);
-    tcase_add_test(pools, a_device_has_one_pool);
-    tcase_add_test(pools, a_device_that_is_none_is_an_error);
-    tcase_add_test(pools, threads_that_ask_at_once_get_one_pool);
-    tcase_add_test(pools, a_setting_that_is_wrong_is_told_and_may_be_mended);
-    tcase_add_test(pools, blocks_are_as_the_environment_says);
-    tcase_add_test(pools, a_pool_that_was_given_is_used);
-    /* The driver itself does not survive a fork. */
+    tcase_add_test(pools, device_has_one_pool);
+    tcase_add_test(pools, invalid_device_is_an_error);
+    tcase_add_test(pools, concurrent_first_uses_create_one_pool);
+    tcase_add_test(pools, invalid_setting_is_reported_and_can_be_corrected);
+    tcase_add_test(pools, blocks_follow_the_environment);
+    tcase_add_test(pools, pool_set_by_the_caller_is_used);
+    /* The driver does not survive a fork. */
     if (!cuda_is_real()) {
-        tcase_add_test(pools, a_child_frees_nothing_of_its_parents);
-        tcase_add_test(pools, a_child_does_not_free_to_a_pool_that_it_names);
-        tcase_add_test(pools, a_process_may_fork_while_a_pool_is_made);
-        tcase_add_test(pools, memory_may_be_freed_when_the_process_ends);
+        tcase_add_test(pools, child_does_not_free_its_parents_memory);
+        tcase_add_test(pools, child_does_not_free_to_an_explicit_pool);
+        tcase_add_test(pools, process_can_fork_while_a_pool_is_created);
+        tcase_add_test(pools, memory_can_be_freed_at_process_exit);
     }
     suite_add_tcase(suite, pools);
 
     tcase_add_checked_fixture(calls, start, NULL);
-    tcase_add_loop_test(calls, what_is_allocated_is_aligned_and_on_its_device,
-                        0, NUM_FRAMEWORKS);
+    tcase_add_loop_test(calls, allocations_are_aligned_and_on_their_device, 0,
+                        NUM_FRAMEWORKS);
     tcase_add_loop_test(calls, neighbours_are_aligned, 0, NUM_FRAMEWORKS);
-    tcase_add_loop_test(calls, nothing_is_no_address_and_may_be_freed, 0,
+    tcase_add_loop_test(calls, zero_bytes_give_null_which_can_be_freed, 0,
                         NUM_FRAMEWORKS);
-    tcase_add_loop_test(calls, both_names_of_the_default_stream_are_one, 0,
+    tcase_add_loop_test(calls, both_handles_of_the_default_stream_are_equal, 0,
                         NUM_FRAMEWORKS);
-    tcase_add_loop_test(calls, without_memory_there_is_null_and_a_reason, 0,
+    tcase_add_loop_test(calls, out_of_memory_returns_null_with_a_detail, 0,
                         NUM_FRAMEWORKS);
-    tcase_add_test(calls, a_size_below_zero_is_an_error);
-    tcase_add_test(calls, the_log_is_told_once_of_a_failure);
-    tcase_add_test(calls, cupys_variable_names_the_stream_at_each_call);
-    tcase_add_test(calls, an_emptied_cache_gives_memory_back);
-    tcase_add_test(calls, threads_allocate_at_once);
+    tcase_add_test(calls, negative_size_is_an_error);
+    tcase_add_test(calls, repeated_failure_is_logged_once);
+    tcase_add_test(calls, cupy_stream_is_read_at_each_call);
+    tcase_add_test(calls, empty_cache_returns_memory);
+    tcase_add_test(calls, threads_allocate_concurrently);
     suite_add_tcase(suite, calls);
 
     tcase_add_checked_fixture(uses, start, NULL);
-    tcase_add_test(uses, memory_that_another_stream_uses_waits_for_it);
+    tcase_add_test(uses, memory_used_by_another_stream_waits_for_it);
     if (!cuda_is_real()) {
-        tcase_add_test(uses, memory_in_use_is_freed_though_the_driver_fails);
+        tcase_add_test(uses, driver_failure_does_not_prevent_a_free);
     }
-    tcase_add_test(uses, uses_of_what_is_not_ours_are_not_noted);
-    tcase_add_test(uses, a_use_is_noted_of_each_stream_once);
+    tcase_add_test(uses, uses_of_foreign_memory_are_not_recorded);
+    tcase_add_test(uses, use_is_recorded_once_per_stream);
     suite_add_tcase(suite, uses);
     return cuda_main(suite);
 }

@@ -1,7 +1,7 @@
 /*
- * Long works of several peers at one GPU's link: the parent's pool has a
- * channel to each of two pools of the child's, on another GPU, and works for
- * both under way at once.
+ * Long transfers of several peers over one GPU's link: the parent's pool has a
+ * channel to each of two pools of the child, on another GPU, and has transfers
+ * in flight to both.
  */
 #include <config.h>
 
@@ -24,30 +24,30 @@
 #define PIECE    ((size_t)4096)
 #define NUM      ((size_t)1600)
 #define SIZE     (NUM * PIECE)
-/* Works for each peer, of which the link takes five in all at a time. */
+/* Transfers per peer. The link takes five at a time for all peers together. */
 #define DEPTH_MAX 6u
 #define DEPTH_MIN 5u
 #define MINUTE    UINT64_C(60000000000)
 
-/* What the parent does to the child's memory; SENDS are pushed. */
+/* The parent's access to the child's memory; SENDS are pushed. */
 typedef enum work { WRITES, READS, SENDS, NUM_WORKS } work_t;
 
 typedef struct peer {
-    ucxpool_t         *pool; /* of this side */
+    ucxpool_t         *pool; /* of this process */
     ucxpool_channel_t *channel;
     ucxpool_window_t  *window; /* the child's */
     ucxpool_remote_t  *remote; /* the parent's */
     uint8_t           *memory;
     ucxpool_segment_t  pieces[NUM];
     ucxpool_place_t    places[NUM];
-    uint8_t            bytes[SIZE]; /* what the memory is to hold */
+    uint8_t            bytes[SIZE]; /* the expected content of the memory */
 } peer_t;
 
 static two_t    two;
 static peer_t   peers[PEERS];
 static unsigned depth;
 
-/* What one side's memory holds at first; both know it. */
+/* The initial content of one side's memory, known to both. */
 static void fill(uint8_t *bytes, unsigned seed)
 {
     for (size_t i = 0; i < SIZE; i++) {
@@ -80,7 +80,7 @@ static void hear(void *bytes, size_t length)
     two_check(recv(two.talk, bytes, length, MSG_WAITALL) == (ssize_t)length);
 }
 
-/* Progresses all pools of this side. */
+/* Progress all pools of this side. */
 static void progress(void)
 {
     for (unsigned i = 0; i < PEERS; i++) {
@@ -88,7 +88,7 @@ static void progress(void)
     }
 }
 
-/* Both sides progress all their pools until both have come here. */
+/* Both sides progress all their pools until both get here. */
 static void meet(void)
 {
     uint64_t late = pair_deadline();
@@ -135,7 +135,7 @@ static void await_open(ucxpool_channel_t *channel)
     two_check(channel->peer.pushes);
 }
 
-/* The second pool of the child's has a channel, too. */
+/* The child's second pool has a channel, too. */
 static void connect_second(const char *settings)
 {
     peers[0].pool    = two.pool;
@@ -176,7 +176,7 @@ static void import(peer_t *peer)
 
 static bool begin(void)
 {
-    /* To be lent for more messages than the link takes at a time. */
+    /* Receive blocks for more messages than the link takes at a time. */
     const char *settings = "WIRE=map MAP_WAY=push COMM_SIZE=48m";
 
     depth = slow_is() ? DEPTH_MIN : DEPTH_MAX;
@@ -276,7 +276,7 @@ static void check_memory(const peer_t *peer, const uint8_t *right)
     two_check(memcmp(bytes, right, SIZE) == 0);
 }
 
-/* What this side's memory holds after it. */
+/* The content of this side's memory after the transfers. */
 static void check_all(work_t work)
 {
     static uint8_t others[SIZE];
@@ -289,8 +289,8 @@ static void check_all(work_t work)
     }
 }
 
-/* Until works stand in line behind the one that has the link. False: a real GPU
- * was through with all before. */
+/* Progress until transfers are queued for the link. Returns false if a real GPU
+ * completed all of them first. */
 static bool await_line(work_t work, const ucxpool_request_t *last)
 {
     const core_link_t *link =
@@ -306,8 +306,9 @@ static bool await_line(work_t work, const ucxpool_request_t *last)
     return true;
 }
 
-/* All of this side's, and how they end; at the parent they stand in line.
- * is_canceled: one of each pair is, the last of which waits for the link. */
+/* Run all transfers of this side and check their statuses. The parent queues
+ * them. is_canceled: cancel one of each pair; the last of these waits for the
+ * link. */
 static void run_all(work_t work, bool is_canceled)
 {
     ucxpool_request_t *requests[DEPTH_MAX][PEERS];
@@ -340,12 +341,12 @@ static void run_all(work_t work, bool is_canceled)
     }
 }
 
-START_TEST(works_of_two_peers_take_turns)
+START_TEST(transfers_of_two_peers_take_turns)
 {
     if (!begin()) {
         return;
     }
-    /* Of reads and writes the child need not know. */
+    /* The child need not take part in reads and writes. */
     if (!two.is_child || (_i == SENDS)) {
         run_all((work_t)_i, false);
     }
@@ -356,9 +357,9 @@ START_TEST(works_of_two_peers_take_turns)
 }
 END_TEST
 
-/* When nobody knew yet whether it would be pushed, or when that was known and
- * the peer had not said yet that it goes. */
-START_TEST(one_that_is_posted_before_its_channel_is_open_has_its_turn)
+/* The message is posted before its sender knows whether to push it, or after
+ * that and before the peer has sent GO. */
+START_TEST(transfer_posted_before_the_channel_opens_is_queued)
 {
     ucxpool_request_t *request;
     peer_t            *peer = &peers[1];
@@ -389,9 +390,8 @@ START_TEST(one_that_is_posted_before_its_channel_is_open_has_its_turn)
 }
 END_TEST
 
-/* Those that have the link, or wait for it, and are canceled hold up no other.
- */
-START_TEST(one_that_is_canceled_gives_its_turn_away)
+/* Canceled transfers that hold the link or wait for it block no other. */
+START_TEST(canceled_transfer_passes_its_turn_on)
 {
     if (!begin()) {
         return;
@@ -410,12 +410,10 @@ static Suite *suite(void)
     TCase *tcase = tcase_create("stand-in or real");
 
     tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, works_of_two_peers_take_turns, 0, NUM_WORKS);
+    tcase_add_loop_test(tcase, transfers_of_two_peers_take_turns, 0, NUM_WORKS);
     tcase_add_loop_test(
-        tcase, one_that_is_posted_before_its_channel_is_open_has_its_turn, 0,
-        2);
-    tcase_add_loop_test(tcase, one_that_is_canceled_gives_its_turn_away, 0,
-                        SENDS);
+        tcase, transfer_posted_before_the_channel_opens_is_queued, 0, 2);
+    tcase_add_loop_test(tcase, canceled_transfer_passes_its_turn_on, 0, SENDS);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -1,6 +1,6 @@
 /*
- * Short messages between two GPUs, of two processes: by the mailbox that the
- * receiver has lent, before anybody has accepted them.
+ * Short messages between the GPUs of two processes. The sender writes them to
+ * the mailbox that the receiver lent, before the receiver accepts them.
  */
 #include <config.h>
 
@@ -34,7 +34,7 @@ static uint8_t *source;
 static uint8_t *target;
 static uint8_t *bytes;
 
-/* What the process with this role sends; known to both. */
+/* The data that the process with this role sends; known to both. */
 static uint8_t byte_of(bool childs, unsigned round, size_t i)
 {
     return (uint8_t)((i * 7) ^ (i >> 8) ^ (round * 31 + (childs ? 128 : 0)));
@@ -50,7 +50,7 @@ static void put(unsigned round)
     gpu_write(target, bytes, SIZE);
 }
 
-/* Has what the other one sent from there on come to the target? */
+/* Does the target contain what the peer sent from this offset on? */
 static void check(unsigned round, size_t offset, size_t size)
 {
     gpu_read(bytes, target, SIZE);
@@ -59,7 +59,7 @@ static void check(unsigned round, size_t offset, size_t size)
     }
 }
 
-/* False: there is one real GPU alone. */
+/* False: the machine has only one real GPU. */
 static bool begin_on(const char *stand_ins, const char *settings, bool is_far)
 {
     setenv("CUDA_STAND_IN", stand_ins, 1);
@@ -72,7 +72,7 @@ static bool begin_on(const char *stand_ins, const char *settings, bool is_far)
     return true;
 }
 
-/* Copies take their time, as a GPU's do. */
+/* Copies do not complete at once, as on a GPU. */
 static bool begin(const char *settings, bool is_far)
 {
     return begin_on("run=late,devices=2", settings, is_far);
@@ -88,8 +88,9 @@ static void end_both(void)
     two_cleanup(&two);
 }
 
-/* `size` bytes in `num` segments, of which the last takes what is left. The
- * list is the caller's until the request has ended: some may be under way. */
+/* `size` bytes in `num` segments; the last one has the remainder. The
+ * list belongs to the caller until the request ends, and several may be
+ * in flight. */
 static ucxpool_segment_t *cut(uint8_t *memory, size_t size, size_t num)
 {
     static ucxpool_segment_t lists[MAX_LISTS][MAX_NUM];
@@ -104,7 +105,7 @@ static ucxpool_segment_t *cut(uint8_t *memory, size_t size, size_t num)
     return segments;
 }
 
-/* What is sent and received is there, and free. */
+/* Wait until the list of sent and received segments is free. */
 static const ucxpool_request_params_t ready = {
     .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_STREAM,
     .stream     = UCXPOOL_STREAM_READY,
@@ -135,7 +136,7 @@ static uint64_t num_mailed(void)
     return two_count(&two, "sent_map_pushed_fragments");
 }
 
-/* The first of them, which is accepted: a mailbox is lent with it. */
+/* The first messages are accepted normally; a mailbox is lent with them. */
 static void get_mailbox(void)
 {
     ucxpool_request_t *requests[2];
@@ -167,8 +168,8 @@ static const struct {
 };
 #define NUM_SHAPES ((int)(sizeof(shapes) / sizeof(shapes[0])))
 
-/* Segments but the last are padded to 16 bytes in the stream. */
-START_TEST(short_messages_are_mailed)
+/* Segments other than the last are padded to 16 bytes in the stream. */
+START_TEST(short_messages_use_the_mailbox)
 {
     size_t             size     = shapes[_i].size;
     unsigned           is_early = 0;
@@ -203,8 +204,8 @@ START_TEST(short_messages_are_mailed)
 }
 END_TEST
 
-/* More at a time than there are slots: the others go as before. */
-START_TEST(a_mailbox_that_is_full_holds_nobody_up)
+/* More messages at a time than slots: the others do not use the mailbox. */
+START_TEST(full_mailbox_delays_no_message)
 {
     const size_t       num = 20;
     ucxpool_request_t *requests[40];
@@ -244,8 +245,8 @@ static const struct {
 };
 #define NUM_WITHOUT ((int)(sizeof(without) / sizeof(without[0])))
 
-/* Nor where two share a GPU, which each has by turns. */
-START_TEST(none_is_lent_where_it_is_no_use)
+/* Nor between two pools that share a GPU, which serves them in turn. */
+START_TEST(no_mailbox_is_lent_without_benefit)
 {
     ucxpool_request_t *requests[2];
 
@@ -267,7 +268,7 @@ START_TEST(none_is_lent_where_it_is_no_use)
 }
 END_TEST
 
-/* A GPU that stands still for so long does not cost the channel. */
+/* A GPU that is blocked for this long must not fail the channel. */
 static void cancel_and_wait(ucxpool_request_t *request)
 {
     uint64_t late = base_clock_deadline(UINT64_C(20000000));
@@ -281,9 +282,9 @@ static void cancel_and_wait(ucxpool_request_t *request)
     two_check(!pair_ended(request));
 }
 
-/* The sender's GPU takes its time: the receiver's looks again and again, and a
- * receive or a send that is canceled meanwhile ends. */
-START_TEST(one_that_is_long_on_its_way_is_waited_for)
+/* The sender's GPU is slow: the receiver's GPU polls repeatedly, and a receive
+ * or a send that is canceled during that time ends. */
+START_TEST(slow_mailbox_message_is_awaited)
 {
     bool               is_canceled = _i != 0;
     ucxpool_request_t *request;
@@ -329,8 +330,8 @@ START_TEST(one_that_is_long_on_its_way_is_waited_for)
 }
 END_TEST
 
-/* Its slot is free again, and what follows is right. */
-START_TEST(one_that_is_canceled_leaves_nothing)
+/* Its slot is free again, and later messages are right. */
+START_TEST(canceled_message_leaks_nothing)
 {
     int                num = slow_is() ? 10 : 100;
     bool               cancels;
@@ -369,7 +370,7 @@ START_TEST(one_that_is_canceled_leaves_nothing)
 }
 END_TEST
 
-START_TEST(a_channel_that_is_closed_gives_it_back)
+START_TEST(closed_channel_returns_the_mailbox)
 {
     ucxpool_request_t *requests[4];
     ucxpool_status_t   status;
@@ -410,7 +411,8 @@ static bool may_end(ucxpool_status_t status)
     return two_is_early(status) || (status == UCXPOOL_ERR_PEER_LOST);
 }
 
-/* Short messages both ways, DEPTH at a time: the ones that have ended anew. */
+/* Short messages in both directions, DEPTH at a time. Each one that ends is
+ * posted again. */
 static void flood(ucxpool_request_t **requests)
 {
     for (unsigned i = 0; i < 2 * DEPTH; i++) {
@@ -425,8 +427,8 @@ static void flood(ucxpool_request_t **requests)
     ucxpool_progress(two.pool);
 }
 
-/* The other one is killed in the middle of it. */
-START_TEST(a_peer_that_is_killed_leaves_nothing)
+/* The peer is killed in the middle. */
+START_TEST(killed_peer_leaks_nothing)
 {
     ucxpool_request_t *requests[2 * DEPTH];
     uint64_t           late = pair_deadline();
@@ -478,16 +480,16 @@ static Suite *suite(void)
     TCase *tcase = tcase_create("stand-in or real");
 
     tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, short_messages_are_mailed, 0, NUM_SHAPES);
-    tcase_add_test(tcase, a_mailbox_that_is_full_holds_nobody_up);
-    tcase_add_loop_test(tcase, none_is_lent_where_it_is_no_use, 0, NUM_WITHOUT);
-    tcase_add_loop_test(tcase, one_that_is_canceled_leaves_nothing, 0, 2);
-    tcase_add_loop_test(tcase, a_channel_that_is_closed_gives_it_back, 0, 6);
-    tcase_add_loop_test(tcase, a_peer_that_is_killed_leaves_nothing, 0,
+    tcase_add_loop_test(tcase, short_messages_use_the_mailbox, 0, NUM_SHAPES);
+    tcase_add_test(tcase, full_mailbox_delays_no_message);
+    tcase_add_loop_test(tcase, no_mailbox_is_lent_without_benefit, 0,
+                        NUM_WITHOUT);
+    tcase_add_loop_test(tcase, canceled_message_leaks_nothing, 0, 2);
+    tcase_add_loop_test(tcase, closed_channel_returns_the_mailbox, 0, 6);
+    tcase_add_loop_test(tcase, killed_peer_leaks_nothing, 0,
                         slow_is() ? 2 : 20);
     if (!cuda_is_real()) {
-        tcase_add_loop_test(tcase, one_that_is_long_on_its_way_is_waited_for, 0,
-                            3);
+        tcase_add_loop_test(tcase, slow_mailbox_message_is_awaited, 0, 3);
     }
     suite_add_tcase(suite, tcase);
     return suite;

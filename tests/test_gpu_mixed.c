@@ -1,6 +1,6 @@
 /*
  * Messages of pools on a GPU whose segments lie in memory of several kinds, and
- * such that they must not lie in.
+ * segments in memory that is not allowed.
  */
 #include <config.h>
 
@@ -25,9 +25,9 @@
 #define HOST_PLACES  (1u << GPU_PAGEABLE)
 #define GPU_REACHES  (ALL_PLACES & ~HOST_PLACES)
 
-/* Pools of one process cannot open each other's IPC handles: there the map wire
- * wants virtual memory. Under valgrind there is none (gpu_connect()), and the
- * last two would be the first two again. */
+/* Pools of one process cannot open each other's IPC handles, so the map wire
+ * needs virtual memory here. Valgrind supports none (gpu_connect()), and the
+ * last two would equal the first two. */
 static const char *const kinds[] = {
     "CUDA_BACKING=vmm WIRE=ucx",
     "CUDA_BACKING=vmm WIRE=ucx FRAG_SIZE=64k INPLACE_MIN=1k",
@@ -38,12 +38,12 @@ static const char *const kinds[] = {
 };
 #define NUM_KINDS (RUNNING_ON_VALGRIND ? 4 : 6)
 
-/* How the stand-in works. */
+/* Modes of the stand-in. */
 static const char *const ways[] = {"", "run=n", "run=late",
                                    "memops=n,version=11040"};
 #define NUM_WAYS ((int)(sizeof(ways) / sizeof(ways[0])))
 
-/* On a real GPU there is one way; what valgrind sees is the same in each. */
+/* On a real GPU there is one mode; under valgrind all modes are equal. */
 static int num_ways(void)
 {
     return (cuda_is_real() || RUNNING_ON_VALGRIND) ? 1 : NUM_WAYS;
@@ -85,7 +85,7 @@ static void post_and_finish(size_t num_from, size_t num_to,
     ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_OK);
 }
 
-/* One message; the receiver may have more room than it needs. */
+/* One message. The receiver may have more room than the message needs. */
 static void pass(size_t length, size_t room, unsigned from_places,
                  unsigned to_places, const ucxpool_request_params_t *params)
 {
@@ -100,7 +100,7 @@ static void pass(size_t length, size_t room, unsigned from_places,
     free(message);
 }
 
-/* One that is not too long for its places. */
+/* A message that fits its buffers. */
 static size_t some_length(void)
 {
     switch (rand() % 3) {
@@ -113,7 +113,7 @@ static size_t some_length(void)
     }
 }
 
-START_TEST(segments_of_all_kinds_mix_on_both_sides)
+START_TEST(segments_of_all_kinds_can_be_mixed)
 {
     start(ways[_i / NUM_KINDS], kinds[_i % NUM_KINDS]);
     srand((unsigned)_i);
@@ -127,7 +127,7 @@ START_TEST(segments_of_all_kinds_mix_on_both_sides)
 }
 END_TEST
 
-START_TEST(each_kind_goes_to_each_other)
+START_TEST(each_memory_kind_can_be_sent_to_each_other)
 {
     start("", kinds[_i]);
     srand((unsigned)_i);
@@ -144,8 +144,8 @@ START_TEST(each_kind_goes_to_each_other)
 }
 END_TEST
 
-/* So long that it is written past the cache. */
-START_TEST(a_long_message_goes_from_host_memory_to_host_memory)
+/* Long enough for copies that bypass the cache. */
+START_TEST(long_message_between_host_memory_arrives)
 {
     const size_t piece = 8191;
     const size_t num   = COPY_STREAM_TOTAL / piece + 1;
@@ -168,7 +168,7 @@ START_TEST(a_long_message_goes_from_host_memory_to_host_memory)
 }
 END_TEST
 
-START_TEST(who_says_that_the_gpu_reaches_all_is_not_asked)
+START_TEST(declared_cuda_segments_are_not_queried)
 {
     const ucxpool_request_params_t params = {
         .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS |
@@ -193,7 +193,7 @@ START_TEST(who_says_that_the_gpu_reaches_all_is_not_asked)
 }
 END_TEST
 
-START_TEST(a_list_in_one_allocation_takes_one_question)
+START_TEST(list_in_one_allocation_needs_one_query)
 {
     start("", kinds[0]);
     stand_in.fail_call(NULL, 0, CUDA_SUCCESS);
@@ -203,7 +203,7 @@ START_TEST(a_list_in_one_allocation_takes_one_question)
 }
 END_TEST
 
-/* Messages with a host pool: which way, how many bytes. */
+/* Messages to and from a host pool: the direction, and the number of bytes. */
 typedef struct crossing {
     bool   is_from_gpu;
     size_t length;
@@ -250,7 +250,7 @@ static void cross(const crossing_t *crossing, uint8_t *device)
     free(host);
 }
 
-START_TEST(a_pool_of_host_memory_and_one_on_a_gpu_go_over_ucx)
+START_TEST(host_pool_and_gpu_pool_use_ucx)
 {
     static const char *const backings[] = {
         "CUDA_BACKING=vmm", "CUDA_BACKING=alloc", "CUDA_BACKING=host"};
@@ -277,7 +277,7 @@ START_TEST(a_pool_of_host_memory_and_one_on_a_gpu_go_over_ucx)
 }
 END_TEST
 
-/* What a send and a receive of these segments answer at once. */
+/* The statuses that a send and a receive of these segments return at once. */
 static void require_refusal(const ucxpool_segment_t *segments, size_t num,
                             ucxpool_status_t status, const char *words)
 {
@@ -295,8 +295,8 @@ static void require_refusal(const ucxpool_segment_t *segments, size_t num,
     ck_assert_ptr_null(request);
 }
 
-/* A message that was probed is the caller's still when it could not be
- * received there. */
+/* A probed message still belongs to the caller if it could not be received
+ * there. */
 static void require_refusal_of_probed(const ucxpool_segment_t *segments,
                                       size_t num, ucxpool_status_t status)
 {
@@ -320,7 +320,7 @@ static void require_refusal_of_probed(const ucxpool_segment_t *segments,
     ck_assert_int_eq(byte, 'y');
 }
 
-START_TEST(segments_on_another_gpu_are_refused_with_its_number)
+START_TEST(segments_on_another_gpu_are_rejected_with_its_number)
 {
     mem_cuda_device_t *other;
     CUdeviceptr        there;
@@ -351,7 +351,7 @@ START_TEST(segments_on_another_gpu_are_refused_with_its_number)
 }
 END_TEST
 
-START_TEST(memory_that_is_not_there_is_refused)
+START_TEST(unmapped_memory_is_rejected)
 {
     ucxpool_segment_t segments[3];
     char              good[100];
@@ -361,20 +361,20 @@ START_TEST(memory_that_is_not_there_is_refused)
     gpu_connect(&pair, kinds[_i], kinds[_i]);
     segments[0] = (ucxpool_segment_t){good, sizeof(good)};
     segments[1] = (ucxpool_segment_t){good, 0};
-    /* A GPU's memory that has been freed. */
+    /* GPU memory that was freed. */
     segments[2] = (ucxpool_segment_t){gpu_alloc(100000), 100000};
     gpu_free(segments[2].address);
     require_refusal(&segments[2], 1, UCXPOOL_ERR_INVALID_PARAM, "segment 0");
     require_refusal(segments, 3, UCXPOOL_ERR_INVALID_PARAM, "segment 2");
     require_refusal_of_probed(segments, 3, UCXPOOL_ERR_INVALID_PARAM);
-    /* Memory of the host that has been given back. */
+    /* Host memory that was unmapped. */
     page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                 -1, 0);
     segments[2] = (ucxpool_segment_t){page, 8192};
     munmap((char *)page + 4096, 4096);
     require_refusal(segments, 3, UCXPOOL_ERR_INVALID_PARAM, "segment 2");
     munmap(page, 4096);
-    /* What never was anything. */
+    /* An address that was never mapped. */
     segments[2] = (ucxpool_segment_t){(void *)(uintptr_t)0x10, 100};
     require_refusal(segments, 3, UCXPOOL_ERR_INVALID_PARAM, "segment 2");
     gpu_disconnect(&pair);
@@ -382,7 +382,7 @@ START_TEST(memory_that_is_not_there_is_refused)
 }
 END_TEST
 
-/* Twenty messages, one after the other. */
+/* Twenty messages in sequence. */
 static void pass_twenty(size_t num_from, size_t num_to)
 {
     ucxpool_request_t *send, *recv;
@@ -407,9 +407,9 @@ static uint64_t num_allocations(void)
     return stats.allocations;
 }
 
-/* What a fragment takes is kept for the next. How many fragments are out at a
- * time depends on who is quicker, so it may take some rounds until there is
- * enough for all; one that took something for each message would never end. */
+/* Resources of a fragment are kept for the next. The number of fragments in
+ * flight depends on timing, so it may take some rounds until all have enough.
+ * If each message allocated something, this would never end. */
 static void pass_until_nothing_is_taken(size_t num_from, size_t num_to)
 {
     unsigned num_rounds = 0;
@@ -422,7 +422,7 @@ static void pass_until_nothing_is_taken(size_t num_from, size_t num_to)
     } while (num_allocations() != before);
 }
 
-START_TEST(twenty_more_messages_take_nothing_new_from_the_driver)
+START_TEST(more_messages_allocate_nothing_new_from_the_driver)
 {
     static const char *const calls[] = {
         "cuMemAlloc",   "cuMemCreate",       "cuMemHostAlloc",
@@ -441,7 +441,7 @@ START_TEST(twenty_more_messages_take_nothing_new_from_the_driver)
     if (strstr(kinds[_i], "=host") == NULL) {
         pass_until_nothing_is_taken(num_from, num_to);
     } else {
-        /* Host memory that UCX hands over has to be copied. */
+        /* Host memory that UCX delivers has to be copied. */
         pass_twenty(num_from, num_to);
     }
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
@@ -464,28 +464,26 @@ static Suite *suite(void)
 
     tcase_set_timeout(both, 200);
     tcase_set_timeout(ours, 200);
-    tcase_add_loop_test(both, segments_of_all_kinds_mix_on_both_sides, 0,
+    tcase_add_loop_test(both, segments_of_all_kinds_can_be_mixed, 0,
                         NUM_KINDS * num_ways());
-    tcase_add_loop_test(both, each_kind_goes_to_each_other, 0, NUM_KINDS);
-    tcase_add_loop_test(both,
-                        a_long_message_goes_from_host_memory_to_host_memory, 0,
+    tcase_add_loop_test(both, each_memory_kind_can_be_sent_to_each_other, 0,
                         NUM_KINDS);
-    tcase_add_loop_test(both, who_says_that_the_gpu_reaches_all_is_not_asked, 0,
+    tcase_add_loop_test(both, long_message_between_host_memory_arrives, 0,
                         NUM_KINDS);
-    tcase_add_loop_test(both,
-                        a_pool_of_host_memory_and_one_on_a_gpu_go_over_ucx, 0,
+    tcase_add_loop_test(both, declared_cuda_segments_are_not_queried, 0,
+                        NUM_KINDS);
+    tcase_add_loop_test(both, host_pool_and_gpu_pool_use_ucx, 0,
                         3 * num_ways());
     tcase_add_loop_test(both,
-                        segments_on_another_gpu_are_refused_with_its_number, 0,
+                        segments_on_another_gpu_are_rejected_with_its_number, 0,
                         NUM_KINDS);
-    tcase_add_loop_test(both, memory_that_is_not_there_is_refused, 0,
-                        NUM_KINDS);
+    tcase_add_loop_test(both, unmapped_memory_is_rejected, 0, NUM_KINDS);
     suite_add_tcase(suite, both);
     if (!cuda_is_real()) {
-        tcase_add_test(ours, a_list_in_one_allocation_takes_one_question);
-        tcase_add_loop_test(
-            ours, twenty_more_messages_take_nothing_new_from_the_driver, 0,
-            NUM_KINDS);
+        tcase_add_test(ours, list_in_one_allocation_needs_one_query);
+        tcase_add_loop_test(ours,
+                            more_messages_allocate_nothing_new_from_the_driver,
+                            0, NUM_KINDS);
     }
     suite_add_tcase(suite, ours);
     return suite;

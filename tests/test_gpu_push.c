@@ -1,6 +1,6 @@
 /*
- * Messages that the sender's GPU writes to blocks which the receiver lends:
- * the child sends, the parent receives, or both do both.
+ * Messages that the sender's GPU writes to receive blocks which the receiver
+ * lends: the child sends and the parent receives, or both do both.
  */
 #include <config.h>
 
@@ -27,14 +27,14 @@
 
 typedef struct side {
     uint8_t          *memory;
-    ucxpool_segment_t pieces[NUM]; /* all of it, in disorder */
+    ucxpool_segment_t pieces[NUM]; /* all segments, in random order */
 } side_t;
 
 static two_t  two;
 static side_t source;
 static side_t target;
 
-/* What the process with this role sends in a round; known to both. */
+/* The data that the process with this role sends in a round; known to both. */
 static void fill(uint8_t *bytes, bool childs, unsigned round)
 {
     unsigned seed = round * 2 + (childs ? 1 : 0);
@@ -54,7 +54,7 @@ static void init_side(side_t *side, size_t step)
     }
 }
 
-/* Copies take their time, as a GPU's do. */
+/* Copies do not complete at once, as on a GPU. */
 #define LATE "run=late"
 
 static void begin(const char *settings)
@@ -181,7 +181,7 @@ START_TEST(messages_are_pushed_both_ways)
     two_check(two_count(&two, "received_map_pushed_bytes") +
                   two_count(&two, "received_map_packed_bytes") ==
               all);
-    /* The first of each round found blocks. */
+    /* The first messages of each round found blocks. */
     two_check(two_count(&two, "sent_map_pushed_bytes") >= SIZE * rounds);
     two_check(two_count(&two, "received_map_pushed_bytes") >= SIZE * rounds);
     two_check((exchanges[_i].depth > 1) ||
@@ -192,7 +192,7 @@ END_TEST
 
 #define WAY(_way) "WIRE=map CUDA_BACKING=alloc COMM_SIZE=32m MAP_WAY=" _way
 
-/* Which way, of two pools on one GPU and on two. */
+/* The direction of copies for two pools, on one GPU and on two. */
 static const struct {
     const char *parents;
     const char *childs;
@@ -208,7 +208,7 @@ static const struct {
 };
 #define NUM_SETTINGS ((int)(sizeof(settings) / sizeof(settings[0])))
 
-START_TEST(both_take_the_same_way)
+START_TEST(both_sides_choose_the_same_method)
 {
     bool     is_far = _i % 2 != 0;
     int      i      = _i / 2;
@@ -231,7 +231,7 @@ START_TEST(both_take_the_same_way)
 }
 END_TEST
 
-/* Unless that is demanded, those are written that gain by it. */
+/* Unless push is required, only messages that benefit are written. */
 static const struct {
     const char *settings;
     size_t      num; /* segments of the message */
@@ -252,7 +252,7 @@ static void cut_evenly(side_t *side, size_t num)
     }
 }
 
-START_TEST(long_segments_are_read)
+START_TEST(long_segments_are_pulled)
 {
     size_t             num    = lengths[_i].num;
     uint64_t           pushed = lengths[_i].pushes ? SIZE : 0;
@@ -289,8 +289,8 @@ END_TEST
 
 #define BIG "WIRE=map CUDA_BACKING=alloc COMM_SIZE=128m"
 
-/* One piece of it fills a fragment. */
-START_TEST(the_longest_segments_are_written)
+/* One segment of it fills a fragment. */
+START_TEST(longest_segments_are_pushed)
 {
     const size_t       size = (size_t)16 << 20;
     uint8_t           *from;
@@ -330,10 +330,10 @@ START_TEST(the_longest_segments_are_written)
 }
 END_TEST
 
-/* --- ended early ---------------------------------------------------------- */
+/* --- ended early --------------------------------------------------------- */
 
-/* Each has read what the other had to say: no message that was canceled waits
- * for a receive any more. */
+/* Each side has read all messages of the other: no canceled message waits for a
+ * receive. */
 static void catch_up(void)
 {
     ucxpool_request_t *requests[] = {post_recv_of(1, TAG + 1),
@@ -343,8 +343,8 @@ static void catch_up(void)
     two_check(two_finish(&two, requests[1]) == UCXPOOL_OK);
 }
 
-/* What was lent comes back, and what follows is right. */
-START_TEST(one_that_is_canceled_leaves_nothing)
+/* The lent blocks come back, and later messages are right. */
+START_TEST(canceled_message_leaks_nothing)
 {
     int                num = slow_is() ? 5 : 60;
     bool               cancels;
@@ -356,7 +356,7 @@ START_TEST(one_that_is_canceled_leaves_nothing)
     for (int i = 0; i < num; i++) {
         request = two.is_child ? post_send() : post_recv();
         two_progress(&two, rand() % 60);
-        /* The other one's may wait for what has been canceled. */
+        /* The peer's messages may wait for canceled ones. */
         if (!cancels) {
             two_hear(&two);
         }
@@ -374,7 +374,7 @@ START_TEST(one_that_is_canceled_leaves_nothing)
 }
 END_TEST
 
-START_TEST(a_channel_that_is_closed_leaves_nothing)
+START_TEST(closed_channel_leaks_nothing)
 {
     ucxpool_request_t *requests[4];
     bool               closes;
@@ -400,10 +400,9 @@ START_TEST(a_channel_that_is_closed_leaves_nothing)
 }
 END_TEST
 
-/* The sender's channel fails while its GPU writes, and goes on for longer than
- * a channel that has failed has patience: the receiver hears of the end of it.
- */
-START_TEST(the_end_of_what_is_written_late_is_told)
+/* The sender's channel fails while its GPU writes, and the write takes longer
+ * than a failed channel waits. The receiver is notified when it ends. */
+START_TEST(end_of_a_late_write_is_reported)
 {
     ucxpool_request_t *request;
     uint64_t           late;
@@ -420,7 +419,7 @@ START_TEST(the_end_of_what_is_written_late_is_told)
             ucxpool_progress(two.pool);
         }
         core_lock(two.pool);
-        core_channel_fail(two.channel, UCXPOOL_ERR_IO, "the test says so");
+        core_channel_fail(two.channel, UCXPOOL_ERR_IO, "failed by the test");
         core_unlock(two.pool);
         late = base_clock_deadline(UINT64_C(200000000));
         while (base_clock_now() < late) {
@@ -445,13 +444,14 @@ static Suite *suite(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, messages_are_pushed_both_ways, 0, NUM_EXCHANGES);
-    tcase_add_loop_test(tcase, both_take_the_same_way, 0, 2 * NUM_SETTINGS);
-    tcase_add_loop_test(tcase, long_segments_are_read, 0, NUM_LENGTHS);
-    tcase_add_test(tcase, the_longest_segments_are_written);
-    tcase_add_loop_test(tcase, one_that_is_canceled_leaves_nothing, 0, 2);
-    tcase_add_loop_test(tcase, a_channel_that_is_closed_leaves_nothing, 0, 6);
+    tcase_add_loop_test(tcase, both_sides_choose_the_same_method, 0,
+                        2 * NUM_SETTINGS);
+    tcase_add_loop_test(tcase, long_segments_are_pulled, 0, NUM_LENGTHS);
+    tcase_add_test(tcase, longest_segments_are_pushed);
+    tcase_add_loop_test(tcase, canceled_message_leaks_nothing, 0, 2);
+    tcase_add_loop_test(tcase, closed_channel_leaks_nothing, 0, 6);
     if (!cuda_is_real()) {
-        tcase_add_test(tcase, the_end_of_what_is_written_late_is_told);
+        tcase_add_test(tcase, end_of_a_late_write_is_reported);
     }
     suite_add_tcase(suite, tcase);
     return suite;

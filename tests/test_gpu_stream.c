@@ -11,9 +11,9 @@
 #define TAG      UINT64_C(42)
 #define ALL_BITS UINT64_MAX
 #define LARGE    ((size_t)3 << 20)
-/* What would be done by then if nothing waited. */
+/* Give the transfer time to complete, in case nothing waits. */
 #define ROUNDS 300
-/* As the engine has it. */
+/* The number of markers of the engine. */
 #define NUM_MARKS 4096u
 
 static const char *const kinds[] = {
@@ -24,7 +24,8 @@ static const char *const kinds[] = {
 };
 #define NUM_KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
 
-/* A context on a real GPU takes a second for each: there only the first two. */
+/* A context on a real GPU takes a second each, so only the first two run
+ * there. */
 #define NUM_REAL_KINDS 2
 
 /* A short message and a long one over each wire. */
@@ -131,9 +132,9 @@ static void require_staged_is_old(void)
     ck_assert_uint_eq(i, size);
 }
 
-/* Gates are words that streams wait for: where a driver has none, a stand-in
- * that is stepped by hand shows the same. */
-START_TEST(a_send_is_read_when_its_stream_is_there)
+/* Gates are words that streams wait for. For a driver without stream waits, a
+ * stand-in that is stepped by hand shows the same. */
+START_TEST(send_reads_after_its_stream_gets_there)
 {
     ucxpool_request_params_t params;
     ucxpool_request_t       *send, *recv;
@@ -156,7 +157,7 @@ START_TEST(a_send_is_read_when_its_stream_is_there)
 }
 END_TEST
 
-START_TEST(a_receive_writes_when_its_stream_is_there)
+START_TEST(receive_writes_after_its_stream_gets_there)
 {
     ucxpool_request_params_t params;
     ucxpool_request_t       *send, *recv;
@@ -175,13 +176,13 @@ START_TEST(a_receive_writes_when_its_stream_is_there)
     finish(send);
     finish(recv);
     require_arrived();
-    /* What the stream was to read, it has read before. */
+    /* The stream has read the old bytes first. */
     require_staged_is_old();
     stop();
 }
 END_TEST
 
-START_TEST(a_receive_of_what_has_arrived_waits_for_its_stream_too)
+START_TEST(receive_of_an_arrived_message_waits_for_its_stream)
 {
     ucxpool_request_params_t params;
     ucxpool_message_t       *message = NULL;
@@ -210,11 +211,11 @@ START_TEST(a_receive_of_what_has_arrived_waits_for_its_stream_too)
 }
 END_TEST
 
-START_TEST(without_a_stream_the_legacy_one_is_meant)
+START_TEST(without_a_stream_the_legacy_stream_is_used)
 {
     ucxpool_request_t *send, *recv;
 
-    /* The legacy stream waits for those that block. */
+    /* The legacy stream waits for blocking streams. */
     start("", _i, 0);
     memcpy(staged, bytes, size);
     gpu_gate_wait(&gate, stream);
@@ -232,14 +233,14 @@ START_TEST(without_a_stream_the_legacy_one_is_meant)
 }
 END_TEST
 
-START_TEST(memory_that_is_ready_waits_for_nothing)
+START_TEST(ready_memory_waits_for_no_stream)
 {
     const ucxpool_request_params_t ready = params_of(UCXPOOL_STREAM_READY);
     ucxpool_request_t             *send, *recv;
 
     start("", _i, 0);
     gpu_write(source, bytes, size);
-    gpu_gate_wait(&gate, stream); /* and the legacy stream behind it */
+    gpu_gate_wait(&gate, stream); /* and the legacy stream waits for it */
     recv = post_recv(target, TAG, &ready);
     send = post_send(source, TAG, &ready);
     finish(send);
@@ -250,7 +251,7 @@ START_TEST(memory_that_is_ready_waits_for_nothing)
 }
 END_TEST
 
-START_TEST(a_stream_that_stands_still_holds_up_nobody_else)
+START_TEST(blocked_stream_delays_no_other_transfer)
 {
     const ucxpool_request_params_t ready = params_of(UCXPOOL_STREAM_READY);
     ucxpool_request_params_t       params, others;
@@ -267,7 +268,7 @@ START_TEST(a_stream_that_stands_still_holds_up_nobody_else)
     gpu_gate_wait(&gate, stream);
     held_recv = post_recv(second_target, TAG, &params);
     held_send = post_send(source, TAG, &params);
-    second    = post_send(source, TAG + 2, &ready); /* nobody receives it yet */
+    second = post_send(source, TAG + 2, &ready); /* no receive is posted yet */
     for (int i = 0; i < 5; i++) {
         recv = post_recv(target, TAG + 1, &others);
         send = post_send(source, TAG + 1, &others);
@@ -289,7 +290,7 @@ START_TEST(a_stream_that_stands_still_holds_up_nobody_else)
 }
 END_TEST
 
-START_TEST(host_segments_have_no_stream_to_wait_for)
+START_TEST(host_segments_wait_for_no_stream)
 {
     ucxpool_request_params_t params;
     ucxpool_request_t       *send, *recv;
@@ -307,7 +308,7 @@ START_TEST(host_segments_have_no_stream_to_wait_for)
 }
 END_TEST
 
-START_TEST(no_more_requests_wait_for_streams_than_there_are_marks)
+START_TEST(requests_waiting_for_streams_are_limited_by_markers)
 {
     static ucxpool_request_t *recvs[NUM_MARKS];
     ucxpool_request_params_t  params;
@@ -342,9 +343,9 @@ START_TEST(no_more_requests_wait_for_streams_than_there_are_marks)
 }
 END_TEST
 
-/* One operation of a stream after the other, with words that copies write where
- * streams write none. */
-START_TEST(what_a_stream_does_and_what_a_transfer_does_come_in_order)
+/* One operation in a stream after another. If streams cannot write words,
+ * copies write them. */
+START_TEST(stream_operations_and_transfers_are_ordered)
 {
     static const char *const ways[] = {"run=n", "run=n,memops=n,version=11040"};
     ucxpool_request_params_t params;
@@ -357,11 +358,11 @@ START_TEST(what_a_stream_does_and_what_a_transfer_does_come_in_order)
     recv = post_recv(target, TAG, &params);
     send = post_send(source, TAG, &params);
     for (int i = 0; i < ROUNDS; i++) {
-        pair_progress(&pair); /* and nothing is done on the GPU */
+        pair_progress(&pair); /* and the GPU does nothing */
     }
     ck_assert(!pair_ended(send));
     ck_assert(!pair_ended(recv));
-    /* The copy, and two marks. */
+    /* The copy, and two markers. */
     for (int i = 0; i < 3; i++) {
         ck_assert_uint_eq(stand_in.step(1), 1);
         for (int j = 0; j < ROUNDS; j++) {
@@ -377,7 +378,7 @@ START_TEST(what_a_stream_does_and_what_a_transfer_does_come_in_order)
 }
 END_TEST
 
-START_TEST(a_mark_that_cannot_be_set_is_an_error_at_once)
+START_TEST(failed_marker_is_an_error_at_once)
 {
     static const char *const names[] = {"cuStreamWriteValue32",
                                         "cuMemsetD32Async"};
@@ -416,27 +417,26 @@ static Suite *suite(void)
 
     tcase_set_timeout(both, 40);
     tcase_set_timeout(ours, 120);
-    tcase_add_loop_test(both, a_send_is_read_when_its_stream_is_there, 0, num);
-    tcase_add_loop_test(both, a_receive_writes_when_its_stream_is_there, 0,
+    tcase_add_loop_test(both, send_reads_after_its_stream_gets_there, 0, num);
+    tcase_add_loop_test(both, receive_writes_after_its_stream_gets_there, 0,
                         num);
     tcase_add_loop_test(
-        both, a_receive_of_what_has_arrived_waits_for_its_stream_too, 0, num);
-    tcase_add_loop_test(both, without_a_stream_the_legacy_one_is_meant, 0, num);
-    tcase_add_loop_test(both, memory_that_is_ready_waits_for_nothing, 0, num);
-    tcase_add_loop_test(both, a_stream_that_stands_still_holds_up_nobody_else,
-                        0, num);
-    tcase_add_loop_test(both, host_segments_have_no_stream_to_wait_for, 0, num);
+        both, receive_of_an_arrived_message_waits_for_its_stream, 0, num);
+    tcase_add_loop_test(both, without_a_stream_the_legacy_stream_is_used, 0,
+                        num);
+    tcase_add_loop_test(both, ready_memory_waits_for_no_stream, 0, num);
+    tcase_add_loop_test(both, blocked_stream_delays_no_other_transfer, 0, num);
+    tcase_add_loop_test(both, host_segments_wait_for_no_stream, 0, num);
     suite_add_tcase(suite, both);
     if (!cuda_is_real()) {
-        /* A stream of the real driver that stands still takes about 1,000
-         * operations; a call for one more waits. */
+        /* A blocked stream of the real driver queues about 1,000 operations;
+         * one more call blocks. */
         tcase_add_loop_test(
-            ours, no_more_requests_wait_for_streams_than_there_are_marks, 0, 2);
-        tcase_add_loop_test(
-            ours, what_a_stream_does_and_what_a_transfer_does_come_in_order, 0,
-            2 * NUM_CASES);
-        tcase_add_loop_test(ours, a_mark_that_cannot_be_set_is_an_error_at_once,
+            ours, requests_waiting_for_streams_are_limited_by_markers, 0, 2);
+        tcase_add_loop_test(ours, stream_operations_and_transfers_are_ordered,
                             0, 2 * NUM_CASES);
+        tcase_add_loop_test(ours, failed_marker_is_an_error_at_once, 0,
+                            2 * NUM_CASES);
     }
     suite_add_tcase(suite, ours);
     return suite;

@@ -1,6 +1,6 @@
 /*
- * Transfers between pools on a GPU, over both wires: device memory of any cut,
- * host memory, and both in one message.
+ * Transfers between pools on a GPU, over both wires: device memory split in any
+ * way, host memory, and both in one message.
  */
 #include <config.h>
 
@@ -18,9 +18,9 @@
 #define TAG      UINT64_C(42)
 #define ALL_BITS UINT64_MAX
 
-/* Pools of one process cannot open each other's IPC handles: there the map wire
- * wants virtual memory. Under valgrind there is none (gpu_connect()), and the
- * last would be the first again. */
+/* Pools of one process cannot open each other's IPC handles, so the map wire
+ * needs virtual memory here. Valgrind supports none (gpu_connect()), and the
+ * last one would equal the first. */
 static const char *const kinds[] = {
     "CUDA_BACKING=vmm WIRE=ucx",
     "CUDA_BACKING=alloc WIRE=ucx",
@@ -63,10 +63,10 @@ static void end_pair(void)
     pair_cleanup(&pair);
 }
 
-/* Memory here and on the GPU, source and target, of the same size. */
+/* Host and GPU memory, source and target, all of the same size. */
 typedef struct twins {
     size_t   size;
-    uint8_t *bytes, *result;  /* host: what was sent, what has come */
+    uint8_t *bytes, *result;  /* host: sent bytes, received bytes */
     uint8_t *source, *target; /* device */
 } twins_t;
 
@@ -117,7 +117,7 @@ START_TEST(one_buffer_of_any_size_arrives)
 }
 END_TEST
 
-/* Cut `length` bytes into random pieces, zero-length ones among them. */
+/* Split `length` bytes into random pieces, some of zero length. */
 static size_t cut(uint8_t *bytes, size_t length, ucxpool_segment_t *segments,
                   size_t max)
 {
@@ -135,7 +135,7 @@ static size_t cut(uint8_t *bytes, size_t length, ucxpool_segment_t *segments,
     return count;
 }
 
-START_TEST(any_cut_meets_any_other)
+START_TEST(any_split_can_be_received_as_any_other)
 {
     static ucxpool_segment_t from[2000], to[2000];
     twins_t                  twins;
@@ -161,8 +161,8 @@ static const ucxpool_request_params_t host_params = {
     .segments_kind = UCXPOOL_SEGMENTS_HOST,
 };
 
-/* Nor is the driver asked for the kind of memory that is told. */
-START_TEST(host_memory_that_is_told_is_not_looked_at)
+/* Nor does the pool query the driver if the memory kind is declared. */
+START_TEST(declared_host_memory_is_not_queried)
 {
     static ucxpool_segment_t from[2000];
     static ucxpool_segment_t to[2000];
@@ -199,7 +199,7 @@ START_TEST(host_memory_that_is_told_is_not_looked_at)
 }
 END_TEST
 
-/* What is known of the pieces: they are looked at, or they are not. */
+/* How much the library knows about the pieces: it inspects them, or not. */
 static const ucxpool_request_params_t params_of_pieces[] = {
     {.field_mask = 0},
     {.field_mask    = UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS,
@@ -210,7 +210,7 @@ static const ucxpool_request_params_t params_of_pieces[] = {
 #define EVEN     2
 #define NUM_TOLD 3
 
-/* Lay pieces into memory, neighbours and others, in another order. */
+/* Place pieces in memory in another order, some adjacent, some not. */
 static void lay_pieces(uint8_t *memory, size_t num, size_t length,
                        void **pieces)
 {
@@ -238,10 +238,10 @@ static void start_pieces(void *const *from, size_t num_from, size_t from_length,
 
 #define MAX_PIECES 40000
 static void  *pageable[2][MAX_PIECES];
-static void **pinned; /* for as many */
+static void **pinned; /* of the same size */
 static void **from_pieces, **to_pieces;
 
-/* Where the arrays lie: a GPU reads pinned ones itself. */
+/* The memory of the arrays: a GPU reads pinned arrays directly. */
 static void arrays_init(bool is_pinned)
 {
     pinned      = gpu_pinned(sizeof(pageable));
@@ -254,7 +254,7 @@ static void arrays_cleanup(void)
     gpu_pinned_free(pinned);
 }
 
-/* The same memory as segments; these arrays are pinned, or not, too. */
+/* The same memory as segments. These arrays are pinned or not, too. */
 static ucxpool_segment_t *from_segments, *to_segments;
 
 static void segments_init(bool is_pinned)
@@ -315,7 +315,7 @@ typedef void start_t(void *const *from, size_t num_from, size_t from_length,
                      void *const *to, size_t num_to, size_t to_length, int kind,
                      ucxpool_request_t *requests[2]);
 
-/* The pieces of both sides hold the same bytes, in their orders. */
+/* The pieces of both sides contain the same bytes, each in its own order. */
 static void exchange_by(start_t *start_both, size_t num_from,
                         size_t from_length, size_t num_to, size_t to_length,
                         int kind)
@@ -352,7 +352,7 @@ static void exchange_pieces(size_t num_from, size_t from_length, size_t num_to,
     exchange_by(start_pieces, num_from, from_length, num_to, to_length, kind);
 }
 
-START_TEST(pieces_meet_pieces)
+START_TEST(pieces_can_be_received_as_pieces)
 {
     connect_pair(kinds[_i % NUM_KINDS]);
     arrays_init(_i >= NUM_KINDS);
@@ -370,7 +370,7 @@ START_TEST(pieces_meet_pieces)
 }
 END_TEST
 
-START_TEST(segments_of_one_length_meet_others)
+START_TEST(segments_of_one_length_can_be_received_as_others)
 {
     connect_pair(kinds[_i % NUM_KINDS]);
     segments_init(_i >= NUM_KINDS);
@@ -389,8 +389,8 @@ END_TEST
 
 #define NUM_CLAIMED 8000u
 
-/* Of the longer ones a fragment has too few for the caller's array to be read:
- * the list is ours. */
+/* A fragment has too few of the longer ones to use the caller's array, so the
+ * library builds its own list. */
 static const size_t claimed[] = {64, 272};
 #define NUM_LENGTHS (sizeof(claimed) / sizeof(claimed[0]))
 
@@ -408,7 +408,7 @@ static void check_refused(ucxpool_request_t *request, const char *what,
     ucxpool_request_release(request);
 }
 
-/* By the kernel, or as the last ones, which are few, by the processor. */
+/* Checked by the kernel, or for the last few ones by the processor. */
 static void claim_falsely(size_t length, bool is_sender, size_t one,
                           bool is_null)
 {
@@ -432,7 +432,7 @@ static void claim_falsely(size_t length, bool is_sender, size_t one,
     twins_cleanup(&twins);
 }
 
-START_TEST(segments_that_are_not_as_is_told_end_the_request)
+START_TEST(segments_that_break_the_declaration_end_the_request)
 {
     connect_pair(kinds[_i]);
     segments_init(true);
@@ -451,7 +451,7 @@ START_TEST(segments_that_are_not_as_is_told_end_the_request)
 }
 END_TEST
 
-/* No bytes lie nowhere, whatever is told of them. */
+/* No bytes need no address, whatever the caller declared. */
 START_TEST(an_empty_message_arrives)
 {
     const ucxpool_data_t data = ucxpool_data_buffer(NULL, 0);
@@ -476,12 +476,12 @@ END_TEST
 #define NUM_NEARLY  8000u
 #define NEARLY_SIZE ((size_t)64)
 
-/* One of many is not as the others are. */
+/* One of many differs from the others. */
 static void change_one(ucxpool_segment_t *segments, size_t *num, size_t one,
                        int how, void *elsewhere)
 {
     switch (how) {
-    case 0: /* shorter, and the rest of it is the next one */
+    case 0: /* shorter; the rest becomes the next one */
         memmove(&segments[one + 2], &segments[one + 1],
                 (*num - one - 1) * sizeof(*segments));
         segments[one].length -= 11;
@@ -489,7 +489,7 @@ static void change_one(ucxpool_segment_t *segments, size_t *num, size_t one,
             (char *)segments[one].address + segments[one].length, 11};
         (*num)++;
         break;
-    case 1: /* nothing */
+    case 1: /* empty */
         memmove(&segments[one + 1], &segments[one],
                 (*num - one) * sizeof(*segments));
         segments[one] = (ucxpool_segment_t){NULL, 0};
@@ -501,7 +501,7 @@ static void change_one(ucxpool_segment_t *segments, size_t *num, size_t one,
     }
 }
 
-/* In another allocation of the GPU's, or of the host's, pinned or not. */
+/* In another allocation: of the GPU, or of the host, pinned or not. */
 static void *make_elsewhere(int how)
 {
     return (how == 2)   ? gpu_alloc(NEARLY_SIZE)
@@ -563,7 +563,7 @@ static void exchange_nearly_even(bool is_sender, size_t one, int how)
     free_elsewhere(elsewhere, how);
 }
 
-START_TEST(one_segment_that_is_not_as_the_others_arrives_too)
+START_TEST(one_different_segment_arrives)
 {
     connect_pair(kinds[_i % NUM_KINDS]);
     segments_init(_i >= NUM_KINDS);
@@ -602,7 +602,7 @@ static void check_null_ends(void **pieces, size_t piece, size_t num,
     twins_cleanup(&twins);
 }
 
-START_TEST(a_null_piece_that_nobody_looked_for_ends_its_request)
+START_TEST(uninspected_null_piece_ends_its_request)
 {
     connect_pair(kinds[_i % NUM_KINDS]);
     arrays_init(_i >= NUM_KINDS);
@@ -621,7 +621,7 @@ START_TEST(a_null_piece_that_nobody_looked_for_ends_its_request)
 }
 END_TEST
 
-START_TEST(a_null_piece_that_is_looked_for_is_refused_at_once)
+START_TEST(inspected_null_piece_is_rejected_at_once)
 {
     ucxpool_request_t *request;
 
@@ -649,23 +649,22 @@ static Suite *suite(void)
     tcase_add_checked_fixture(tcase, start, gpu_stop);
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, one_buffer_of_any_size_arrives, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, any_cut_meets_any_other, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, host_memory_that_is_told_is_not_looked_at, 0,
+    tcase_add_loop_test(tcase, any_split_can_be_received_as_any_other, 0,
                         NUM_KINDS);
-    tcase_add_loop_test(tcase, pieces_meet_pieces, 0, 2 * NUM_KINDS);
-    tcase_add_loop_test(tcase, segments_of_one_length_meet_others, 0,
+    tcase_add_loop_test(tcase, declared_host_memory_is_not_queried, 0,
+                        NUM_KINDS);
+    tcase_add_loop_test(tcase, pieces_can_be_received_as_pieces, 0,
                         2 * NUM_KINDS);
-    tcase_add_loop_test(tcase, segments_that_are_not_as_is_told_end_the_request,
-                        0, NUM_KINDS);
+    tcase_add_loop_test(tcase, segments_of_one_length_can_be_received_as_others,
+                        0, 2 * NUM_KINDS);
+    tcase_add_loop_test(tcase,
+                        segments_that_break_the_declaration_end_the_request, 0,
+                        NUM_KINDS);
     tcase_add_loop_test(tcase, an_empty_message_arrives, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase,
-                        one_segment_that_is_not_as_the_others_arrives_too, 0,
+    tcase_add_loop_test(tcase, one_different_segment_arrives, 0, 2 * NUM_KINDS);
+    tcase_add_loop_test(tcase, uninspected_null_piece_ends_its_request, 0,
                         2 * NUM_KINDS);
-    tcase_add_loop_test(tcase,
-                        a_null_piece_that_nobody_looked_for_ends_its_request, 0,
-                        2 * NUM_KINDS);
-    tcase_add_loop_test(tcase,
-                        a_null_piece_that_is_looked_for_is_refused_at_once, 0,
+    tcase_add_loop_test(tcase, inspected_null_piece_is_rejected_at_once, 0,
                         NUM_KINDS);
     suite_add_tcase(suite, tcase);
     return suite;

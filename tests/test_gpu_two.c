@@ -1,6 +1,6 @@
 /*
- * Pools on a GPU in two processes: the wires as they are used, with CUDA's IPC
- * handles and with virtual memory's.
+ * Pools on a GPU in two processes: the wires as applications use them, with
+ * handles of CUDA IPC and of virtual memory.
  */
 #include <config.h>
 
@@ -21,12 +21,12 @@
 #define TAG      UINT64_C(42)
 #define ALL_BITS UINT64_MAX
 
-/* For the caller's buffers. */
+/* For the callers' buffers. */
 #define ROOM " COMM_SIZE=32m"
 
 static const struct {
     const char *settings;
-    bool        is_forbidden; /* to take descriptors: they are asked for */
+    bool        is_forbidden; /* to take descriptors: peers request them */
 } kinds[] = {
     {"CUDA_BACKING=alloc WIRE=map" ROOM, false},
     {"CUDA_BACKING=vmm WIRE=map" ROOM, false},
@@ -57,7 +57,7 @@ static void stop(void)
     two_cleanup(&two);
 }
 
-/* What both processes know without telling. */
+/* Data that both processes can compute. */
 static void fill(uint8_t *bytes, size_t size, unsigned seed)
 {
     for (size_t i = 0; i < size; i++) {
@@ -72,7 +72,7 @@ static void finish(ucxpool_request_t *request)
     ucxpool_request_release(request);
 }
 
-/* One message of segments of `length` bytes, with a gap of `gap` between. */
+/* One message of segments of `length` bytes, separated by `gap` bytes. */
 static void transfer(size_t size, size_t length, size_t gap, unsigned seed,
                      uint8_t *memory)
 {
@@ -143,7 +143,7 @@ START_TEST(buffers_of_all_kinds_arrive)
 }
 END_TEST
 
-START_TEST(comm_memory_goes_in_place_where_it_can)
+START_TEST(comm_memory_is_sent_in_place_if_possible)
 {
     const size_t size = (size_t)12 << 20;
     core_stats_t stats;
@@ -171,8 +171,8 @@ static Suite *suite(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, buffers_of_all_kinds_arrive, 0, NUM_KINDS);
-    /* Pinned host memory is nothing that these tests can fill. */
-    tcase_add_loop_test(tcase, comm_memory_goes_in_place_where_it_can, 0,
+    /* These tests cannot fill pinned host memory. */
+    tcase_add_loop_test(tcase, comm_memory_is_sent_in_place_if_possible, 0,
                         NUM_KINDS - 1);
     suite_add_tcase(suite, tcase);
     return suite;

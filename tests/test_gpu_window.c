@@ -24,8 +24,8 @@
 
 #define REGION ((size_t)2 << 20)
 
-/* Of VIRTUAL, the window begins in the middle of an allocation; PRIVATE has no
- * handles that are files, and OWN_POOL is of a memory pool that has none. */
+/* With VIRTUAL, the window begins in the middle of an allocation. PRIVATE has
+ * no file handles, and OWN_POOL is from a memory pool without any. */
 typedef enum where {
     ON_GPU,
     PINNED,
@@ -42,7 +42,7 @@ static const struct {
     where_t       window; /* the owner's memory */
     where_t       ours;   /* the importer's */
     ucxpool_way_t way;
-    bool          is_forbidden; /* to take descriptors: they are asked for */
+    bool          is_forbidden; /* to take descriptors: peers request them */
 } kinds[] = {
     {"CUDA_BACKING=alloc WIRE=map", ON_GPU, ON_GPU, UCXPOOL_WAY_CUDA, false},
     {"CUDA_BACKING=vmm WIRE=map", ON_GPU, ON_GPU, UCXPOOL_WAY_CUDA, false},
@@ -86,7 +86,7 @@ static uint8_t *virtual_get(size_t size)
     return (uint8_t *)range.address + REGION / 2;
 }
 
-/* One allocation, which the driver exports to nobody. */
+/* One allocation, which the driver does not export. */
 static uint8_t *private_get(size_t size)
 {
     const mem_cuda_driver_t *driver = gpu->driver;
@@ -201,7 +201,7 @@ static void get(where_t where, uint8_t *bytes, const uint8_t *source,
     }
 }
 
-/* What both know without telling. */
+/* Data that both processes can compute. */
 static void fill(uint8_t *bytes, size_t size, unsigned seed)
 {
     for (size_t i = 0; i < size; i++) {
@@ -232,7 +232,7 @@ static void own(int kind)
     while (recv(two.talk, &byte, 1, MSG_DONTWAIT) != 1) {
         ucxpool_progress(two.pool);
     }
-    /* The importer has said what should be there now. */
+    /* The importer has written the expected content. */
     two_check(recv(two.talk, bytes, SIZE, MSG_WAITALL) == (ssize_t)SIZE);
     pair_destroy_window(window);
     for (size_t i = 0; i < SIZE; i += SIZE / 2) {
@@ -250,7 +250,7 @@ static void own(int kind)
 static ucxpool_place_t   places[MAX];
 static ucxpool_segment_t segments[MAX * 3];
 
-/* Places in any order, of at most `longest` bytes. */
+/* Places in random order, of at most `longest` bytes. */
 static size_t make_places(size_t num, size_t longest)
 {
     size_t room   = SIZE / num;
@@ -267,7 +267,7 @@ static size_t make_places(size_t num, size_t longest)
     return length;
 }
 
-/* All of it in one, or cut otherwise than the places. */
+/* All of it in one piece, or split differently from the places. */
 static size_t cut(uint8_t *memory, size_t length, size_t longest)
 {
     size_t num = 0;
@@ -297,8 +297,7 @@ static void operate(bool is_write, size_t num_places, size_t num_segments)
     ucxpool_request_release(request);
 }
 
-/* Over the `ucx` wire a UCX that was built with CUDA may reach the GPU itself.
- */
+/* Over the `ucx` wire, a UCX with CUDA may access the GPU directly. */
 static bool is_expected(int kind, ucxpool_way_t way)
 {
     return (way == kinds[kind].way) ||
@@ -324,7 +323,7 @@ static void import(int kind)
                   attr.way_reason);
 }
 
-/* Read places, compare; write others, and note what should be there. */
+/* Read places and compare; write others, and record the expected content. */
 static void read_and_write(where_t where, uint8_t *memory, uint8_t *right,
                            size_t num, size_t longest, unsigned seed)
 {
@@ -353,7 +352,7 @@ static void read_and_write(where_t where, uint8_t *memory, uint8_t *right,
 
 /* --- pieces of one length ------------------------------------------------- */
 
-/* So many that a GPU is asked to read the lists itself. */
+/* So many that a GPU reads the lists directly. */
 #define NUM_EVEN ((size_t)4500)
 
 typedef struct even {
@@ -431,8 +430,8 @@ static void read_and_write_even(where_t lists, uint8_t *memory, uint8_t *right,
     free(bytes);
 }
 
-/* A piece without an address, of which nobody knew when it was posted, and
- * whose number is told. What is read lands in our own memory alone. */
+/* A piece without an address that was not inspected when it was posted; the
+ * error names its number. A read writes only to our own memory. */
 static void miss_a_piece(where_t lists, uint8_t *memory)
 {
     char   detail[200];
@@ -446,8 +445,8 @@ static void miss_a_piece(where_t lists, uint8_t *memory)
     free_even(&even);
 }
 
-/* So of a place that is not in the window: the last that is, and the first that
- * is not, and far ones. */
+/* The same for a place outside the window: the last one inside, the first one
+ * outside, and distant ones. */
 static void miss_a_place(uint8_t *memory)
 {
     const uint64_t beyond[] = {SIZE - 999, SIZE, UINT64_MAX, 1ull << 63};
@@ -466,7 +465,7 @@ static void miss_a_place(uint8_t *memory)
     free_even(&even);
 }
 
-/* And one whose list the processor reads is refused at once. */
+/* And if the processor reads the list, it is rejected at once. */
 static void be_refused(uint8_t *memory)
 {
     const ucxpool_request_params_t params = {
@@ -519,7 +518,7 @@ static void use(int kind)
     ucxpool_remote_release(remote);
     two_check(send(two.talk, "e", 1, MSG_NOSIGNAL) == 1);
     two_check(send(two.talk, right, SIZE, MSG_NOSIGNAL) == (ssize_t)SIZE);
-    /* The owner waits for our word that the window is let go. */
+    /* The owner waits for our message that the window was released. */
     for (char byte; recv(two.talk, &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0;) {
         ucxpool_progress(two.pool);
     }
@@ -527,7 +526,7 @@ static void use(int kind)
     free(right);
 }
 
-START_TEST(every_byte_is_read_and_written)
+START_TEST(every_byte_can_be_read_and_written)
 {
     srand((unsigned)_i + 1);
     if (kinds[_i].is_forbidden) {
@@ -546,8 +545,8 @@ START_TEST(every_byte_is_read_and_written)
 }
 END_TEST
 
-/* Who is not to be believed says that more is there, or something else. */
-START_TEST(what_makes_no_sense_of_a_memory_pool_is_refused)
+/* An untrusted peer claims more memory, or other memory, than it exported. */
+START_TEST(invalid_memory_pool_handles_are_rejected)
 {
     ipc_cuda_t    share, lie;
     ipc_mempool_t mapped = {.pool = NULL};
@@ -596,9 +595,10 @@ static Suite *suite(void)
     TCase *tcase = tcase_create("stand-in or real");
 
     tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, every_byte_is_read_and_written, 0, NUM_KINDS);
+    tcase_add_loop_test(tcase, every_byte_can_be_read_and_written, 0,
+                        NUM_KINDS);
     if (!cuda_is_real()) {
-        tcase_add_test(tcase, what_makes_no_sense_of_a_memory_pool_is_refused);
+        tcase_add_test(tcase, invalid_memory_pool_handles_are_rejected);
     }
     suite_add_tcase(suite, tcase);
     return suite;

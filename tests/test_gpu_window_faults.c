@@ -1,8 +1,8 @@
 /*
- * Windows between pools on GPUs in two processes when calls of the driver fail:
- * the n-th, for each n, of the owner's (the child) or of the importer's (the
- * parent), in a life of a window from its creation to its end. Whatever fails
- * is told in words, the channel lives on, and the next life is whole.
+ * Windows between pools on GPUs in two processes when driver calls fail: the
+ * n-th, for each n, of the owner (the child) or of the importer (the parent),
+ * from the creation of a window to its end. Each failure has an error detail,
+ * the channel stays open, and the next window works.
  */
 #include "two_gpu.h"
 
@@ -20,7 +20,8 @@
 
 typedef enum who { NOBODY, OWNER, IMPORTER } who_t;
 
-/* Of the heap, which is virtual memory, or of a memory pool of the driver's. */
+/* From the heap, which is virtual memory, or from a memory pool of the
+ * driver. */
 typedef enum where { ON_GPU, HEAP, MEMPOOL } where_t;
 
 static const struct {
@@ -39,11 +40,11 @@ static const struct {
 };
 #define NUM_KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
 
-/* What the importer bids the owner do, and what the owner says of it. */
+/* The importer's commands to the owner, and the owner's answers. */
 typedef struct bidding {
     who_t    who;
     unsigned n;      /* call that fails */
-    bool     is_end; /* no more */
+    bool     is_end; /* last command */
 } bidding_t;
 
 typedef struct answer {
@@ -58,7 +59,7 @@ static void say(const void *bytes, size_t length)
     two_check(send(two.talk, bytes, length, MSG_NOSIGNAL) == (ssize_t)length);
 }
 
-/* Progresses until it has come. */
+/* Progresses until the message arrives. */
 static void hear(void *bytes, size_t length)
 {
     uint64_t late = pair_deadline();
@@ -77,7 +78,7 @@ static void let_fail(const bidding_t *bidding)
     }
 }
 
-/* Has it failed here? */
+/* Has a call failed in this process? */
 static bool let_be(void)
 {
     bool has_failed = stand_in.has_failed() != 0;
@@ -86,7 +87,7 @@ static bool let_be(void)
     return has_failed;
 }
 
-/* An error has its words. */
+/* An error has a detail. */
 static ucxpool_status_t told(ucxpool_status_t status, const char *detail)
 {
     two_check((status == UCXPOOL_OK) || (detail[0] != '\0'));
@@ -164,7 +165,7 @@ static void own(int kind)
 
 /* --- the importer --------------------------------------------------------- */
 
-/* Memory, and pieces of all of it. */
+/* Memory, and pieces that cover all of it. */
 typedef struct side {
     uint8_t          *memory;
     ucxpool_segment_t segments[NUM];
@@ -233,7 +234,7 @@ static ucxpool_status_t operate(ucxpool_remote_t *remote, bool is_write)
     return attr.status;
 }
 
-/* Write, and read what has been written. */
+/* Write, and read back. */
 static ucxpool_status_t use_once(const uint8_t *blob)
 {
     ucxpool_remote_attr_t attr = {.status = UCXPOOL_INPROGRESS};
@@ -258,7 +259,7 @@ static ucxpool_status_t use_once(const uint8_t *blob)
     return status;
 }
 
-/* A window's life; did a call fail? */
+/* Run a window from creation to end; did a call fail? */
 static bool live(who_t who, unsigned n)
 {
     const bidding_t  bidding = {.who = who, .n = n};
@@ -303,7 +304,7 @@ static void use(who_t who)
     gpu_free(target.memory);
 }
 
-START_TEST(a_driver_call_that_fails_is_told_and_costs_nothing)
+START_TEST(failed_driver_call_is_reported_and_harmless)
 {
     two_gpu_start(&two, kinds[_i].settings);
     cuda_start("");
@@ -324,8 +325,7 @@ static Suite *suite(void)
     TCase *tcase = tcase_create("stand-in");
 
     tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase,
-                        a_driver_call_that_fails_is_told_and_costs_nothing, 0,
+    tcase_add_loop_test(tcase, failed_driver_call_is_reported_and_harmless, 0,
                         NUM_KINDS);
     suite_add_tcase(suite, tcase);
     return suite;
@@ -334,7 +334,7 @@ static Suite *suite(void)
 int main(void)
 {
     if (cuda_is_real()) {
-        puts("calls of the real driver do not fail when they are told to");
+        puts("the test cannot make calls of the real driver fail");
         return 77;
     }
     return cuda_main(suite());
