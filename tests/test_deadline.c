@@ -237,7 +237,7 @@ START_TEST(request_on_an_unopened_channel_expires)
 }
 END_TEST
 
-START_TEST(a_deadline_wakes_a_sleeper)
+START_TEST(deadline_wakes_a_sleeping_thread)
 {
     ucxpool_request_params_t params = within(20);
     ucxpool_t               *pool   = pair_pool(wires[_i]);
@@ -554,7 +554,7 @@ int main(void)
                         2);
     tcase_add_loop_test(tcase, queued_send_expires_and_the_next_proceeds, 0, 2);
     tcase_add_loop_test(tcase, request_on_an_unopened_channel_expires, 0, 2);
-    tcase_add_loop_test(tcase, a_deadline_wakes_a_sleeper, 0, 2);
+    tcase_add_loop_test(tcase, deadline_wakes_a_sleeping_thread, 0, 2);
     tcase_add_loop_test(
         tcase, send_to_a_stopped_peer_expires_and_returns_blocks, 0, 3);
     tcase_add_loop_test(tcase, blocks_come_back_from_a_peer_that_stays_stopped,

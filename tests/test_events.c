@@ -1,5 +1,5 @@
-/* Sleeping and waking: nobody sleeps over an event, nobody spins without one.
- */
+/* Sleeping and waking: no thread sleeps while an event is pending, and none
+ * spins without one. */
 #include "core/request.h"
 #include "pair.h"
 #include "rounds.h"
@@ -21,7 +21,7 @@
 static const char *const wires[] = {"WIRE=map SPIN=0us", "WIRE=ucx SPIN=0us"};
 #define NUM_WIRES 2
 
-/* As the header says that an event loop is written. */
+/* The event loop that the header documents. */
 static void sleep_until_ended(ucxpool_t *pool, const ucxpool_request_t *request)
 {
     struct pollfd event = {.events = POLLIN};
@@ -41,14 +41,15 @@ static void sleep_until_ended(ucxpool_t *pool, const ucxpool_request_t *request)
 static void sleep_in_wait(ucxpool_t *pool, const ucxpool_request_t *request)
 {
     (void)pool;
-    /* For ever: a wait that is over looks once more, and would find what it was
-     * not woken for. */
+    /* Wait without a timeout: when a timeout expires, ucxpool_wait() checks for
+     * events once more, and would hide a lost wake-up. */
     two_check(ucxpool_request_wait((ucxpool_request_t *)request,
                                    UCXPOOL_FOREVER) == UCXPOOL_OK);
 }
 
-/* What arrives while the loop arms the pool, it has not looked at. */
-START_TEST(what_arrives_while_arming_is_not_slept_on)
+/* A message that arrives while the loop arms the pool, which the loop has not
+ * seen. */
+START_TEST(message_arriving_during_arm_is_not_missed)
 {
     struct pollfd      event = {.events = POLLIN};
     char               byte  = 'x';
@@ -61,7 +62,7 @@ START_TEST(what_arrives_while_arming_is_not_slept_on)
         while (ucxpool_arm(pair.b) == UCXPOOL_ERR_BUSY) {
             pair_progress(&pair);
         }
-        ucxpool_progress(pair.b); /* here the loop looks, and sees nothing */
+        ucxpool_progress(pair.b); /* the loop checks here and finds nothing */
     }
     while (ucxpool_arm(pair.b) == UCXPOOL_ERR_BUSY) {
         pair_progress(&pair);
@@ -108,7 +109,7 @@ static void send_number(two_t *two, sleeper_t sleeper, uint64_t number,
     ucxpool_request_release(request);
 }
 
-/* Each message has its number; the other side answers with the next. */
+/* Messages are numbered; the other side answers each with the next number. */
 static void play(two_t *two, sleeper_t sleeper, unsigned num_rounds,
                  size_t length)
 {
@@ -150,7 +151,7 @@ START_TEST(no_wake_up_is_lost_by_waiting)
 }
 END_TEST
 
-/* Sometimes what comes is polled for, sometimes it is slept for. */
+/* Randomly poll for a message or sleep until it arrives. */
 START_TEST(no_wake_up_is_lost_between_polling_and_sleep)
 {
     two_t two;
@@ -161,7 +162,7 @@ START_TEST(no_wake_up_is_lost_between_polling_and_sleep)
 }
 END_TEST
 
-/* System calls of this process, by all of its threads. */
+/* Number of system calls of this process, all threads. */
 static _Atomic unsigned num_sends, num_receives, num_looks;
 
 ssize_t __real_sendmsg(int fd, const struct msghdr *message, int flags);
@@ -208,7 +209,7 @@ static ucxpool_request_t *expect_number(pair_t *pair, uint64_t *number)
     return recv;
 }
 
-/* Of an event loop, besides its own poll(). */
+/* System calls of an event loop, without its poll(). */
 START_TEST(a_message_to_a_sleeper_costs_two_system_calls)
 {
     const unsigned     num    = 200;
@@ -220,7 +221,7 @@ START_TEST(a_message_to_a_sleeper_costs_two_system_calls)
     pair_arm(pair.b);
     ucxpool_progress(pair.b);
     if (!pair_has_pidfd()) {
-        /* It looks for the peer's process twenty times a second. */
+        /* The pool checks for the peer's process twenty times a second. */
         pair_cleanup(&pair);
         return;
     }
@@ -229,7 +230,7 @@ START_TEST(a_message_to_a_sleeper_costs_two_system_calls)
         recv = expect_number(&pair, &number);
         ck_assert_int_eq(ucxpool_arm(pair.b), UCXPOOL_OK);
         ck_assert(!pair_is_readable(pair.b));
-        ucxpool_progress(pair.a); /* it hears of credits */
+        ucxpool_progress(pair.a); /* receives credits */
         ck_assert_int_eq(
             ucxpool_send_buffer(pair.to_b, &i, sizeof(i), TAG, NULL, NULL),
             UCXPOOL_OK);
@@ -241,12 +242,13 @@ START_TEST(a_message_to_a_sleeper_costs_two_system_calls)
     }
     ck_assert_uint_eq(num_sends, num);
     ck_assert_uint_le(num_receives, num);
-    ck_assert_uint_le(num_looks, num / 10); /* once in many rounds */
+    ck_assert_uint_le(num_looks,
+                      num / 10); /* rarely, compared with the rounds */
     pair_cleanup(&pair);
 }
 END_TEST
 
-START_TEST(waiting_ends_in_time_when_nothing_moves)
+START_TEST(wait_times_out_without_events)
 {
     static uint8_t     byte;
     ucxpool_request_t *recv;
@@ -256,7 +258,7 @@ START_TEST(waiting_ends_in_time_when_nothing_moves)
     ck_assert_int_eq(
         ucxpool_recv_buffer(pair.a, NULL, &byte, 1, TAG, ALL_BITS, NULL, &recv),
         UCXPOOL_OK);
-    /* UCX may still have something of the handshake to move. */
+    /* UCX may still have to process parts of the handshake. */
     pair_until(&pair, ucxpool_wait(pair.a, 0) == UCXPOOL_INPROGRESS);
     pair_until(&pair, ucxpool_wait(pair.a, MILLISECOND) == UCXPOOL_INPROGRESS);
     ck_assert_int_eq(ucxpool_request_wait(recv, 0), UCXPOOL_INPROGRESS);
@@ -285,7 +287,7 @@ static ucxpool_request_t *receive_by(ucxpool_t *pool, uint64_t timeout_ns)
     return recv;
 }
 
-START_TEST(a_deadline_wakes_a_sleeper)
+START_TEST(deadline_wakes_a_sleeping_thread)
 {
     ucxpool_t         *pool = pair_pool("SPIN=0us");
     ucxpool_request_t *late = receive_by(pool, 3000 * MILLISECOND);
@@ -307,8 +309,8 @@ START_TEST(a_deadline_wakes_a_sleeper)
 }
 END_TEST
 
-/* Arm an idle pool. Without a pidfd, as under valgrind,
- * its timer fires twenty times a second. */
+/* Arm an idle pool. Without pidfds, as under valgrind, its timer fires twenty
+ * times a second. */
 static void arm_quietly(ucxpool_t *pool)
 {
     uint64_t late = pair_deadline();
@@ -346,7 +348,7 @@ static void *progress_elsewhere(void *arg)
     return NULL;
 }
 
-START_TEST(what_another_thread_progressed_makes_the_descriptor_readable)
+START_TEST(progress_by_another_thread_makes_the_descriptor_readable)
 {
     static uint8_t     byte;
     pair_t             pair;
@@ -386,7 +388,7 @@ START_TEST(a_failed_endpoint_makes_the_descriptor_readable)
 }
 END_TEST
 
-/* More than a ring holds is posted; its reader does nothing for now. */
+/* Posts more than the ring holds, while its reader makes no progress. */
 START_TEST(a_writer_sleeps_while_the_ring_is_full)
 {
     enum { COUNT = 200, LENGTH = 4000 };
@@ -428,20 +430,19 @@ int main(void)
     int      num_failed;
 
     tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, what_arrives_while_arming_is_not_slept_on, 0,
+    tcase_add_loop_test(tcase, message_arriving_during_arm_is_not_missed, 0,
                         NUM_WIRES);
     tcase_add_loop_test(tcase, no_wake_up_is_lost_by_an_event_loop, 0,
                         NUM_WIRES);
     tcase_add_loop_test(tcase, no_wake_up_is_lost_by_waiting, 0, NUM_WIRES);
     tcase_add_test(tcase, no_wake_up_is_lost_between_polling_and_sleep);
     tcase_add_test(tcase, a_message_to_a_sleeper_costs_two_system_calls);
-    tcase_add_loop_test(tcase, waiting_ends_in_time_when_nothing_moves, 0,
-                        NUM_WIRES);
-    tcase_add_test(tcase, a_deadline_wakes_a_sleeper);
+    tcase_add_loop_test(tcase, wait_times_out_without_events, 0, NUM_WIRES);
+    tcase_add_test(tcase, deadline_wakes_a_sleeping_thread);
     tcase_add_loop_test(
         tcase, a_post_after_arming_makes_the_descriptor_readable, 0, NUM_WIRES);
     tcase_add_loop_test(
-        tcase, what_another_thread_progressed_makes_the_descriptor_readable, 0,
+        tcase, progress_by_another_thread_makes_the_descriptor_readable, 0,
         NUM_WIRES);
     tcase_add_loop_test(tcase, a_failed_endpoint_makes_the_descriptor_readable,
                         0, NUM_WIRES);

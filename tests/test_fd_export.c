@@ -1,6 +1,6 @@
 /*
- * Descriptors of a pool's memory, where the system does not let a peer take
- * them: asked for and handed out over a socket.
+ * Descriptors of a pool's memory, where the system does not allow a peer to
+ * take them with pidfd_getfd(): the peer requests them over a socket.
  */
 #include <config.h>
 
@@ -65,7 +65,7 @@ static void check_wire(ucxpool_wire_t wire)
         "%s; %s", query(pair.to_a).wire_reason, query(pair.to_b).wire_reason);
 }
 
-/* What happens to the words between the two; see the wraps below. */
+/* How the test changes the messages between the two; see the wraps below. */
 typedef enum trick {
     NO_TRICK,
     FEWER_THAN_SAID,
@@ -83,7 +83,7 @@ typedef enum trick {
 static trick_t  trick;
 static bool     fakes_owner, fakes_caller;
 static uint32_t add_pid, add_uid;
-static unsigned num_too_many; /* answers that find no room at first */
+static unsigned num_too_many; /* answers that fail with ETOOMANYREFS */
 
 int __real_ipc_socket_caller(int fd, ipc_caller_t *caller_p);
 int __wrap_ipc_socket_caller(int fd, ipc_caller_t *caller_p);
@@ -92,7 +92,7 @@ int __real_ipc_socket_send(int fd, const void *data, size_t size,
 int __wrap_ipc_socket_send(int fd, const void *data, size_t size,
                            const int *fds, unsigned num_fds);
 
-/* The owner's end of a connection has a name, the caller's has none. */
+/* The owner's end of a connection has an address, the caller's has none. */
 static bool is_owners(int fd)
 {
     struct sockaddr_un address;
@@ -160,8 +160,8 @@ int __wrap_ipc_socket_send(int fd, const void *data, size_t size,
     return error;
 }
 
-/* A first round: UCX and others open what they keep. Returns how many
- * descriptors are open then. */
+/* A first round, in which UCX and others open their permanent descriptors.
+ * Returns the number of descriptors that are open then. */
 static unsigned warm_up(void)
 {
     pair_init(&pair, NULL, NULL);
@@ -169,7 +169,7 @@ static unsigned warm_up(void)
     return net_call_num_fds();
 }
 
-START_TEST(what_may_not_be_taken_is_given)
+START_TEST(owner_sends_descriptors_that_peers_cannot_take)
 {
     static const int errors[] = {EPERM, ENOSYS};
     unsigned         num_fds  = warm_up();
@@ -206,9 +206,9 @@ static void read_window(ucxpool_remote_t *remote, const uint8_t *memory)
     ck_assert_mem_eq(bytes, memory, LENGTH);
 }
 
-/* The whole is given; or its importer has let go meanwhile; or it cannot be,
- * because the owner has no socket any more. */
-START_TEST(the_file_of_a_window_is_given)
+/* The owner sends the window's file; or the importer has released the window by
+ * then; or the owner cannot send, because it has no socket any more. */
+START_TEST(owner_sends_the_file_of_a_window)
 {
     unsigned                num_fds = warm_up();
     uint8_t                 blob[UCXPOOL_WINDOW_BLOB_SIZE];
@@ -257,7 +257,7 @@ START_TEST(the_file_of_a_window_is_given)
 }
 END_TEST
 
-START_TEST(more_than_fits_one_message_is_given_in_several)
+START_TEST(many_descriptors_are_sent_in_several_messages)
 {
     unsigned num_fds = warm_up();
 
@@ -271,8 +271,8 @@ START_TEST(more_than_fits_one_message_is_given_in_several)
 }
 END_TEST
 
-/* Of all processes of a user, on their way at a time. */
-START_TEST(more_than_the_system_lets_be_on_the_way_is_given_a_little_later)
+/* The limit on in-flight descriptors is per user, over all processes. */
+START_TEST(send_retries_at_the_in_flight_descriptor_limit)
 {
     forbid_taking(EPERM, true);
     num_too_many = 7;
@@ -284,7 +284,7 @@ START_TEST(more_than_the_system_lets_be_on_the_way_is_given_a_little_later)
 }
 END_TEST
 
-START_TEST(what_may_be_taken_is_not_asked_for)
+START_TEST(descriptors_that_can_be_taken_are_not_requested)
 {
     pair_init(&pair, NULL, NULL);
     check_wire(UCXPOOL_WIRE_MAP);
@@ -293,7 +293,7 @@ START_TEST(what_may_be_taken_is_not_asked_for)
 }
 END_TEST
 
-START_TEST(many_channels_of_one_pool_are_served)
+START_TEST(owner_serves_many_channels)
 {
     ucxpool_channel_t *to_a[40];
     ucxpool_channel_t *to_b[40];
@@ -314,14 +314,14 @@ START_TEST(many_channels_of_one_pool_are_served)
 }
 END_TEST
 
-/* A call that fails costs the `map` wire at most, and nothing leaks. */
-START_TEST(a_call_that_fails_costs_no_more_than_the_wire)
+/* A failed call makes the channel use `ucx` at worst, and nothing leaks. */
+START_TEST(failed_call_falls_back_to_ucx)
 {
     static const struct {
         net_call_t call;
         int        error;
-        bool       heals;          /* it is tried again */
-        bool       is_of_messages; /* of which there are to be several */
+        bool       heals;          /* the pool retries */
+        bool       is_of_messages; /* needs several messages */
     } calls[] = {
         {NET_CALL_SOCKET, EMFILE, false, false},
         {NET_CALL_CONNECT, EAGAIN, true, false},
@@ -362,7 +362,8 @@ START_TEST(a_call_that_fails_costs_no_more_than_the_wire)
 }
 END_TEST
 
-/* The first address opens UCX's networks, which is watched, too. */
+/* Get an address first: this opens UCX's networks, whose descriptors are
+ * watched as well. */
 static void open_networks(ucxpool_t *pool)
 {
     void  *address;
@@ -372,13 +373,14 @@ static void open_networks(ucxpool_t *pool)
     ucxpool_address_release(address);
 }
 
-START_TEST(an_event_that_cannot_be_watched_costs_no_more_than_the_wire)
+START_TEST(failed_epoll_add_falls_back_to_ucx)
 {
     unsigned num_fds    = warm_up();
     bool     has_failed = false;
 
     forbid_taking(EPERM, true);
-    /* Those of the pools come before, those of the peers' ends among them. */
+    /* The calls for the pools come before; those for the peers' ends are among
+     * these. */
     for (unsigned n = 1; n < 8; n++) {
         pair.a = pair_pool(NULL);
         pair.b = pair_pool(NULL);
@@ -397,7 +399,7 @@ START_TEST(an_event_that_cannot_be_watched_costs_no_more_than_the_wire)
 }
 END_TEST
 
-START_TEST(another_process_or_user_is_neither_given_nor_believed)
+START_TEST(another_process_or_user_is_rejected)
 {
     unsigned num_fds = warm_up();
 
@@ -421,8 +423,8 @@ START_TEST(another_process_or_user_is_neither_given_nor_believed)
 }
 END_TEST
 
-/* A pool that can have no socket goes without. */
-START_TEST(a_pool_without_a_socket_connects_over_ucx)
+/* A pool that cannot create its socket works without it. */
+START_TEST(pool_without_a_socket_connects_over_ucx)
 {
     static const struct {
         net_call_t call;
@@ -446,7 +448,7 @@ START_TEST(a_pool_without_a_socket_connects_over_ucx)
 }
 END_TEST
 
-START_TEST(an_owner_that_gives_something_else_is_not_mapped)
+START_TEST(wrong_descriptor_from_the_owner_is_not_mapped)
 {
     unsigned num_fds = warm_up();
 
@@ -461,7 +463,7 @@ START_TEST(an_owner_that_gives_something_else_is_not_mapped)
 }
 END_TEST
 
-/* --- strangers: connections to pool a's socket, made by hand -------------- */
+/* --- strangers: test-made connections to pool a's socket ----------------- */
 
 static int stranger(void)
 {
@@ -478,7 +480,7 @@ static bool is_hung_up(int fd)
     return (poll(&event, 1, 0) == 1) && (event.revents & POLLHUP);
 }
 
-/* What a has to hear of the channel to b. */
+/* The request that a expects for its channel to b. */
 static proto_import_t question(void)
 {
     return (proto_import_t){
@@ -494,7 +496,7 @@ static void say(int fd, proto_import_t asked)
     ck_assert_int_eq(ipc_socket_send(fd, &asked, sizeof(asked), NULL, 0), 0);
 }
 
-/* Returns how many descriptors came, which are closed. */
+/* Closes the received descriptors and returns their number. */
 static unsigned hear(int fd)
 {
     proto_given_t given;
@@ -516,7 +518,8 @@ static unsigned hear(int fd)
     return num_fds;
 }
 
-/* Ask a, which has a channel to b but has not heard of b's. */
+/* Send a request to a, which has a channel to b but has not received b's
+ * HELLO. */
 static int ask(void)
 {
     int fd;
@@ -529,7 +532,7 @@ static int ask(void)
     return fd;
 }
 
-/* The same; a lets the one who asks wait. */
+/* The same; a defers the answer. */
 static int ask_early(void)
 {
     int fd = ask();
@@ -538,7 +541,7 @@ static int ask_early(void)
     return fd;
 }
 
-START_TEST(who_asks_well_is_answered_and_then_hung_up_on)
+START_TEST(valid_request_is_answered_and_the_socket_closed)
 {
     int fd;
 
@@ -553,7 +556,7 @@ START_TEST(who_asks_well_is_answered_and_then_hung_up_on)
 }
 END_TEST
 
-START_TEST(a_caller_may_be_quicker_than_its_hello)
+START_TEST(request_before_the_hello_is_deferred)
 {
     int fd = ask_early();
 
@@ -570,7 +573,7 @@ START_TEST(a_caller_may_be_quicker_than_its_hello)
 }
 END_TEST
 
-START_TEST(who_talks_nonsense_is_hung_up_on)
+START_TEST(malformed_request_is_disconnected)
 {
     proto_import_t asked;
     uint64_t       refused;
@@ -605,7 +608,7 @@ START_TEST(who_talks_nonsense_is_hung_up_on)
     if (_i == 6) {
         ck_assert_int_eq(send(fd, &asked, 5, 0), 5);
     } else if (_i == 7) {
-        /* A gift that nobody wants. */
+        /* An unexpected descriptor in the request. */
         file = open("/dev/null", O_RDONLY | O_CLOEXEC);
         ck_assert_int_eq(ipc_socket_send(fd, &asked, sizeof(asked), &file, 1),
                          0);
@@ -622,7 +625,7 @@ START_TEST(who_talks_nonsense_is_hung_up_on)
 }
 END_TEST
 
-START_TEST(who_asks_twice_before_an_answer_is_hung_up_on)
+START_TEST(second_request_before_the_answer_is_disconnected)
 {
     int fd = ask();
 
@@ -635,8 +638,8 @@ START_TEST(who_asks_twice_before_an_answer_is_hung_up_on)
 }
 END_TEST
 
-/* From the middle; the same again; or the rest of another channel's. */
-START_TEST(who_asks_out_of_turn_is_hung_up_on)
+/* Start in the middle; repeat a range; or continue with another channel's. */
+START_TEST(request_out_of_order_is_disconnected)
 {
     uint64_t           refused;
     proto_import_t     asked;
@@ -662,14 +665,14 @@ START_TEST(who_asks_out_of_turn_is_hung_up_on)
     say(fd, asked);
     pair_until(&pair, is_hung_up(fd));
     ck_assert_uint_eq(pair.a->stats.handshakes_refused, refused + 1);
-    /* Nothing more was given. */
+    /* No more descriptors were sent. */
     ck_assert_int_le(recv(fd, &asked, sizeof(asked), MSG_DONTWAIT), 0);
     close(fd);
     pair_cleanup(&pair);
 }
 END_TEST
 
-/* In the name of b, for a's channel to it. */
+/* Poses as b, for a's channel to b. */
 static void say_hello_as_b(int fd, uint32_t pid)
 {
     proto_hello_t hello = {
@@ -689,9 +692,9 @@ static void say_hello_as_b(int fd, uint32_t pid)
     ck_assert_int_eq(ipc_socket_send(fd, &hello, sizeof(hello), NULL, 0), 0);
 }
 
-/* One that tells no address, and so no key of one: it belongs to an endpoint,
- * which this is not. */
-START_TEST(a_hello_without_an_address_is_hung_up_on)
+/* A HELLO without an address, and so without a key. Such a HELLO is for a
+ * channel over an endpoint, which this channel is not. */
+START_TEST(hello_without_an_address_is_disconnected)
 {
     proto_hello_t hello = {
         .head  = {.type = PROTO_HELLO, .version = PROTO_VERSION},
@@ -711,7 +714,7 @@ START_TEST(a_hello_without_an_address_is_hung_up_on)
 }
 END_TEST
 
-/* Two pools, b with the smaller id: it begins. */
+/* Two pools; b has the smaller id, so it begins. */
 static void init_pools(void)
 {
     ucxpool_t *first      = pair_pool(NULL);
@@ -722,9 +725,9 @@ static void init_pools(void)
     pair.b = is_smaller ? first : second;
 }
 
-/* It has the addresses of both, but is another process than b's; or has the
- * same number on another host. */
-START_TEST(another_process_on_the_host_cannot_pose_as_a_pool)
+/* The stranger knows the addresses of both pools, but its process is not b's;
+ * or it has the same process number on another host. */
+START_TEST(local_process_cannot_impersonate_a_pool)
 {
     int fd;
 
@@ -744,7 +747,7 @@ START_TEST(another_process_on_the_host_cannot_pose_as_a_pool)
 }
 END_TEST
 
-START_TEST(who_says_nothing_has_a_limited_time)
+START_TEST(silent_caller_times_out)
 {
     int fd;
 
@@ -759,7 +762,7 @@ START_TEST(who_says_nothing_has_a_limited_time)
 }
 END_TEST
 
-START_TEST(who_leaves_is_forgotten)
+START_TEST(disconnected_caller_is_removed)
 {
     int fd;
 
@@ -772,9 +775,8 @@ START_TEST(who_leaves_is_forgotten)
 }
 END_TEST
 
-/* They hold all places; a peer waits, and has its turn when their time is
- * over. */
-START_TEST(many_who_say_nothing_keep_a_peer_waiting_and_no_longer)
+/* Silent callers occupy all slots. A peer is served once they time out. */
+START_TEST(silent_callers_delay_a_peer_until_they_time_out)
 {
     int fds[WIREUP_FD_EXPORT_MAX + 10];
 
@@ -806,8 +808,8 @@ static void count_waits(ucxpool_log_level_t level, const char *message,
     *(unsigned *)arg += (strstr(message, "must wait") != NULL) ? 1 : 0;
 }
 
-/* It is tried again ten times a second. */
-START_TEST(a_caller_that_has_to_wait_is_told_of_once_in_a_while)
+/* The pool retries ten times a second. */
+START_TEST(waiting_caller_is_logged_at_a_limited_rate)
 {
     unsigned count = 0;
     unsigned tries = 0;
@@ -832,7 +834,7 @@ START_TEST(a_caller_that_has_to_wait_is_told_of_once_in_a_while)
 }
 END_TEST
 
-START_TEST(a_caller_wakes_who_sleeps_on_the_event_descriptor)
+START_TEST(request_wakes_a_sleeper_on_the_event_descriptor)
 {
     struct pollfd event = {.events = POLLIN};
     int           fd;
@@ -840,7 +842,7 @@ START_TEST(a_caller_wakes_who_sleeps_on_the_event_descriptor)
     pair_init(&pair, NULL, NULL);
     ck_assert_int_eq(ucxpool_event_fd(pair.a, &event.fd), UCXPOOL_OK);
     pair_until(&pair, ucxpool_arm(pair.a) == UCXPOOL_OK);
-    /* b may have had something to say still. */
+    /* b may still have messages to send. */
     while (poll(&event, 1, 0) == 1) {
         ucxpool_progress(pair.a);
         pair_until(&pair, ucxpool_arm(pair.a) == UCXPOOL_OK);
@@ -858,7 +860,7 @@ START_TEST(a_caller_wakes_who_sleeps_on_the_event_descriptor)
 }
 END_TEST
 
-START_TEST(who_asks_of_a_channel_that_has_ended_is_hung_up_on)
+START_TEST(request_for_an_ended_channel_is_disconnected)
 {
     int fd = ask_early();
 
@@ -870,7 +872,7 @@ START_TEST(who_asks_of_a_channel_that_has_ended_is_hung_up_on)
 }
 END_TEST
 
-START_TEST(a_channel_closed_meanwhile_leaves_nothing)
+START_TEST(close_during_a_request_leaks_nothing)
 {
     unsigned num_fds = warm_up();
 
@@ -955,11 +957,11 @@ static ucxpool_channel_t *take_address(ucxpool_t *pool, int talk)
     return channel;
 }
 
-/* A peer that has what is not to be taken. */
+/* A peer whose descriptors may not be taken. */
 typedef struct owner {
     pid_t              process;
     int                talk;
-    ucxpool_t         *pool; /* ours */
+    ucxpool_t         *pool; /* of this process */
     ucxpool_channel_t *channel;
 } owner_t;
 
@@ -992,7 +994,7 @@ static void owner_init(owner_t *owner, const char *settings)
     owner->channel = take_address(owner->pool, owner->talk);
 }
 
-/* Wait for its end; a zombie stays, if it is to. */
+/* Wait for the peer's end; WNOWAIT leaves a zombie. */
 static void owner_await_end(const owner_t *owner, int options)
 {
     siginfo_t info;
@@ -1009,7 +1011,7 @@ static void owner_check_lost(const owner_t *owner)
                   query(owner->channel).reason);
 }
 
-START_TEST(an_owner_that_dies_in_the_middle_ends_the_channel)
+START_TEST(owner_dying_during_the_transfer_fails_the_channel)
 {
     unsigned num_fds;
     owner_t  owner;
@@ -1031,8 +1033,9 @@ START_TEST(an_owner_that_dies_in_the_middle_ends_the_channel)
 }
 END_TEST
 
-/* Its end is seen where its descriptors do not come, before who watches it. */
-START_TEST(an_owner_that_has_died_is_lost_and_not_one_that_forbids_it)
+/* The import detects the owner's end, before the watcher of its process
+ * does. */
+START_TEST(dead_owner_is_reported_lost_and_not_forbidden)
 {
     static const int options[] = {0, WNOWAIT};
     owner_t          owner;
@@ -1061,8 +1064,8 @@ START_TEST(an_owner_that_has_died_is_lost_and_not_one_that_forbids_it)
 }
 END_TEST
 
-/* The system's own rules: no process takes anything of one that is not
- * dumpable, unless it may debug all. */
+/* With the kernel's own rules: only a process with CAP_SYS_PTRACE can take
+ * descriptors of a process that is not dumpable. */
 static void forbid_debugging(void)
 {
     struct __user_cap_header_struct head = {
@@ -1076,8 +1079,8 @@ static void forbid_debugging(void)
     two_check(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0);
 }
 
-/* As in a container of its own, of the same user: it has all rights in there,
- * and none over what is in another. */
+/* As in a container of the same user: the process has all capabilities in its
+ * own user namespace, and none in another. */
 static void enter_user_name_space(void)
 {
     char  map[64];
@@ -1092,7 +1095,7 @@ static void enter_user_name_space(void)
     two_check(fclose(file) == 0);
 }
 
-/* Some systems allow it to nobody. */
+/* Some systems do not let unprivileged users do this. */
 static bool has_user_name_spaces(void)
 {
     pid_t child = fork();
@@ -1108,7 +1111,7 @@ static bool has_user_name_spaces(void)
 static void (*const barriers[])(void) = {forbid_debugging,
                                          enter_user_name_space};
 
-START_TEST(two_processes_that_may_not_debug_each_other_read_each_other)
+START_TEST(map_works_between_processes_that_cannot_ptrace)
 {
     uint8_t           *bytes;
     char               path[64];
@@ -1138,7 +1141,7 @@ START_TEST(two_processes_that_may_not_debug_each_other_read_each_other)
     }
     free(bytes);
     two_cleanup(&two);
-    /* Who looks for leaks has to look into this process. */
+    /* A leak checker must be able to trace this process. */
     ck_assert_int_eq(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0), 0);
 }
 END_TEST
@@ -1150,46 +1153,39 @@ static void teardown(void)
 
 static void add_tests(TCase *tcase)
 {
-    tcase_add_loop_test(tcase, what_may_not_be_taken_is_given, 0, 2);
-    tcase_add_loop_test(tcase, the_file_of_a_window_is_given, 0, 3);
-    tcase_add_test(tcase, more_than_fits_one_message_is_given_in_several);
-    tcase_add_test(
-        tcase, more_than_the_system_lets_be_on_the_way_is_given_a_little_later);
-    tcase_add_test(tcase, what_may_be_taken_is_not_asked_for);
-    tcase_add_test(tcase, many_channels_of_one_pool_are_served);
-    tcase_add_loop_test(tcase, a_call_that_fails_costs_no_more_than_the_wire, 0,
-                        9);
-    tcase_add_test(tcase, a_pool_without_a_socket_connects_over_ucx);
-    tcase_add_test(tcase,
-                   an_event_that_cannot_be_watched_costs_no_more_than_the_wire);
-    tcase_add_loop_test(
-        tcase, another_process_or_user_is_neither_given_nor_believed, 0, 4);
-    tcase_add_loop_test(tcase, an_owner_that_gives_something_else_is_not_mapped,
+    tcase_add_loop_test(tcase, owner_sends_descriptors_that_peers_cannot_take,
+                        0, 2);
+    tcase_add_loop_test(tcase, owner_sends_the_file_of_a_window, 0, 3);
+    tcase_add_test(tcase, many_descriptors_are_sent_in_several_messages);
+    tcase_add_test(tcase, send_retries_at_the_in_flight_descriptor_limit);
+    tcase_add_test(tcase, descriptors_that_can_be_taken_are_not_requested);
+    tcase_add_test(tcase, owner_serves_many_channels);
+    tcase_add_loop_test(tcase, failed_call_falls_back_to_ucx, 0, 9);
+    tcase_add_test(tcase, pool_without_a_socket_connects_over_ucx);
+    tcase_add_test(tcase, failed_epoll_add_falls_back_to_ucx);
+    tcase_add_loop_test(tcase, another_process_or_user_is_rejected, 0, 4);
+    tcase_add_loop_test(tcase, wrong_descriptor_from_the_owner_is_not_mapped,
                         FEWER_THAN_SAID, LAST_TRICK);
-    tcase_add_test(tcase, who_asks_well_is_answered_and_then_hung_up_on);
-    tcase_add_test(tcase, a_caller_may_be_quicker_than_its_hello);
-    tcase_add_loop_test(tcase, who_talks_nonsense_is_hung_up_on, 0, 8);
-    tcase_add_test(tcase, who_asks_twice_before_an_answer_is_hung_up_on);
-    tcase_add_loop_test(tcase, who_asks_out_of_turn_is_hung_up_on, 0, 3);
-    tcase_add_test(tcase, a_hello_without_an_address_is_hung_up_on);
-    tcase_add_loop_test(
-        tcase, another_process_on_the_host_cannot_pose_as_a_pool, 0, 3);
-    tcase_add_test(tcase, who_says_nothing_has_a_limited_time);
-    tcase_add_test(tcase, who_leaves_is_forgotten);
-    tcase_add_test(tcase,
-                   many_who_say_nothing_keep_a_peer_waiting_and_no_longer);
-    tcase_add_test(tcase, a_caller_that_has_to_wait_is_told_of_once_in_a_while);
-    tcase_add_test(tcase, a_caller_wakes_who_sleeps_on_the_event_descriptor);
-    tcase_add_test(tcase, who_asks_of_a_channel_that_has_ended_is_hung_up_on);
-    tcase_add_loop_test(tcase, a_channel_closed_meanwhile_leaves_nothing, 0, 2);
+    tcase_add_test(tcase, valid_request_is_answered_and_the_socket_closed);
+    tcase_add_test(tcase, request_before_the_hello_is_deferred);
+    tcase_add_loop_test(tcase, malformed_request_is_disconnected, 0, 8);
+    tcase_add_test(tcase, second_request_before_the_answer_is_disconnected);
+    tcase_add_loop_test(tcase, request_out_of_order_is_disconnected, 0, 3);
+    tcase_add_test(tcase, hello_without_an_address_is_disconnected);
+    tcase_add_loop_test(tcase, local_process_cannot_impersonate_a_pool, 0, 3);
+    tcase_add_test(tcase, silent_caller_times_out);
+    tcase_add_test(tcase, disconnected_caller_is_removed);
+    tcase_add_test(tcase, silent_callers_delay_a_peer_until_they_time_out);
+    tcase_add_test(tcase, waiting_caller_is_logged_at_a_limited_rate);
+    tcase_add_test(tcase, request_wakes_a_sleeper_on_the_event_descriptor);
+    tcase_add_test(tcase, request_for_an_ended_channel_is_disconnected);
+    tcase_add_loop_test(tcase, close_during_a_request_leaks_nothing, 0, 2);
     tcase_add_test(tcase, a_forked_child_does_not_keep_the_socket_open);
-    tcase_add_test(tcase, an_owner_that_dies_in_the_middle_ends_the_channel);
-    tcase_add_loop_test(
-        tcase, an_owner_that_has_died_is_lost_and_not_one_that_forbids_it, 0,
-        2);
-    tcase_add_loop_test(
-        tcase, two_processes_that_may_not_debug_each_other_read_each_other, 0,
-        2);
+    tcase_add_test(tcase, owner_dying_during_the_transfer_fails_the_channel);
+    tcase_add_loop_test(tcase, dead_owner_is_reported_lost_and_not_forbidden, 0,
+                        2);
+    tcase_add_loop_test(tcase, map_works_between_processes_that_cannot_ptrace,
+                        0, 2);
 }
 
 int main(void)

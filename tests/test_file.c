@@ -1,4 +1,4 @@
-/* Messages of ranges of files and of memory, on both wires. */
+/* Messages made of file ranges and memory, on both wires. */
 #include "files.h"
 #include "pair.h"
 #include "segments.h"
@@ -18,7 +18,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Each test runs once on each wire. Blocks have 64 KiB, and there are 16. */
+/* Each test runs once on each wire. The pools have 16 blocks of 64 KiB. */
 static const char *const wires[] = {
     "WIRE=map", "WIRE=ucx", "WIRE=map CHECKSUM=crc32c FRAG_SIZE=16k",
     "WIRE=ucx CHECKSUM=crc32c FRAG_SIZE=16k INPLACE_MIN=inf"};
@@ -78,7 +78,7 @@ static ucxpool_request_t *post_recv(void *target, size_t length)
     return recv;
 }
 
-/* The ranges, as one message, arrive. */
+/* The ranges arrive as one message. */
 static void exchange(size_t num)
 {
     size_t             length;
@@ -111,13 +111,13 @@ END_TEST
 START_TEST(ten_thousand_short_ranges_are_one_message)
 {
     start(_i);
-    /* In any order, and of any length. */
+    /* In random order, with random lengths. */
     for (size_t i = 0; i < MAX_RANGES; i++) {
         ranges[i] =
             of_file((size_t)rand() % (FILE_SIZE - 100), (size_t)rand() % 100);
     }
     exchange(MAX_RANGES);
-    /* Of one length, and each as the one before. */
+    /* All of one length, and each directly after the previous one. */
     for (size_t i = 0; i < MAX_RANGES; i++) {
         ranges[i] = of_file(i * 7919 % (FILE_SIZE - 100), 64);
     }
@@ -136,7 +136,7 @@ START_TEST(ranges_that_follow_each_other_are_read_together)
     ck_assert_uint_le(reads_count(), MAX_RANGES / 100);
     ck_assert_uint_eq(reads_size(), MAX_RANGES * 50);
     reads_reset();
-    /* Without padding between them it is one read for each fragment. */
+    /* Without padding between them, one read fills a whole fragment. */
     for (size_t i = 0; i < MAX_RANGES; i++) {
         ranges[i] = of_file(i * 64, 64);
     }
@@ -158,7 +158,7 @@ START_TEST(a_range_may_be_longer_than_all_blocks)
 }
 END_TEST
 
-START_TEST(ranges_without_bytes_are_segments_of_nothing)
+START_TEST(empty_ranges_are_empty_segments)
 {
     ucxpool_message_t     *message = NULL;
     ucxpool_message_attr_t attr;
@@ -214,7 +214,7 @@ START_TEST(a_short_message_is_read_when_it_is_posted)
 }
 END_TEST
 
-START_TEST(memory_among_the_ranges_goes_in_place)
+START_TEST(memory_among_the_ranges_is_sent_in_place)
 {
     uint8_t     *comm;
     core_stats_t stats;
@@ -236,8 +236,8 @@ START_TEST(memory_among_the_ranges_goes_in_place)
 }
 END_TEST
 
-/* What waits does not sleep while there is something to read. */
-START_TEST(a_pool_sends_a_file_to_itself_while_it_waits)
+/* ucxpool_wait() must not sleep while a file has to be read. */
+START_TEST(pool_sends_a_file_to_itself_during_wait)
 {
     uint8_t           *target = malloc(FILE_SIZE);
     ucxpool_request_t *send, *recv;
@@ -264,9 +264,9 @@ START_TEST(a_pool_sends_a_file_to_itself_while_it_waits)
 }
 END_TEST
 
-/* --- turns ---------------------------------------------------------------- */
+/* --- fairness ------------------------------------------------------------ */
 
-/* So many messages of one range each, of which each round reads little. */
+/* Many messages of one range each; each round of progress must read little. */
 static void check_rounds(size_t num, size_t length)
 {
     ucxpool_request_t *sends[8], *recvs[8];
@@ -295,7 +295,7 @@ static void check_rounds(size_t num, size_t length)
     free(target);
 }
 
-START_TEST(a_round_of_progress_reads_a_block_at_the_most)
+START_TEST(one_round_of_progress_reads_at_most_one_block)
 {
     start(_i);
     check_rounds(6, LONG);
@@ -304,8 +304,9 @@ START_TEST(a_round_of_progress_reads_a_block_at_the_most)
 }
 END_TEST
 
-/* In blocks of 16 fragments each of two sends has room for all of its own. */
-START_TEST(sends_that_read_take_turns)
+/* With 16 fragments in a block, each of the two sends fits all its
+ * fragments. */
+START_TEST(sends_from_files_take_turns)
 {
     char               settings[128];
     file_t             other;
@@ -337,7 +338,8 @@ START_TEST(sends_that_read_take_turns)
     for (unsigned i = 1; i < 32; i++) {
         num_repeats += (reads_fd(i) == reads_fd(i - 1)) ? 1 : 0;
     }
-    /* One may begin some rounds before the other, which then ends later. */
+    /* One may begin some rounds before the other, and the other then ends
+     * later. */
     ck_assert_uint_le(num_repeats, 12);
     file_cleanup(&other);
     stop();
@@ -345,10 +347,10 @@ START_TEST(sends_that_read_take_turns)
 }
 END_TEST
 
-/* A ring that takes nothing, though the peer reads it; NULL: none. */
+/* A ring that accepts nothing, though the peer reads it; NULL: none. */
 static core_ring_t *full_ring;
 
-/* The linker makes the one name. */
+/* The linker defines the __real_ name. */
 bool __real_core_ring_reserve(core_ring_t *ring, size_t fixed_size,
                               size_t data_size, void **fixed_p, void **data_p);
 bool __wrap_core_ring_reserve(core_ring_t *ring, size_t fixed_size,
@@ -362,7 +364,7 @@ bool __wrap_core_ring_reserve(core_ring_t *ring, size_t fixed_size,
                                     data_p);
 }
 
-START_TEST(a_reader_whose_ring_is_full_holds_up_no_other)
+START_TEST(send_with_a_full_ring_delays_no_other_send)
 {
     uint8_t           *target = malloc(2 * LONG);
     ucxpool_channel_t *to_a, *to_b;
@@ -394,16 +396,16 @@ START_TEST(a_reader_whose_ring_is_full_holds_up_no_other)
 }
 END_TEST
 
-/* --- reads that go wrong -------------------------------------------------- */
+/* --- failing reads ------------------------------------------------------- */
 
-START_TEST(short_and_interrupted_reads_are_gone_on_with)
+START_TEST(short_and_interrupted_reads_are_continued)
 {
     start(_i);
     reads_disturb(1000);
     ranges[0] = of_file(77, 200000);
     exchange(1);
     ck_assert_uint_gt(reads_count(), 400);
-    /* In the middle of ranges that are read together. */
+    /* In the middle of ranges that are read with one call. */
     for (size_t i = 0; i < 3000; i++) {
         ranges[i] = of_file(i * 50, 50);
     }
@@ -415,7 +417,7 @@ START_TEST(short_and_interrupted_reads_are_gone_on_with)
 }
 END_TEST
 
-/* The receive has been canceled, and tells what the send tells. */
+/* The receive was canceled, and reports the error of the send. */
 static void check_is_told(ucxpool_request_t *recv, const char *detail)
 {
     static const char      begin[] = "the sender ended the message: ";
@@ -432,8 +434,8 @@ static void check_is_told(ucxpool_request_t *recv, const char *detail)
     ucxpool_request_release(recv);
 }
 
-/* The send ends with an error of the file, the receive is canceled for it, and
- * all is as it was. */
+/* The send fails with the file's error, the receive is canceled with the same
+ * detail, and both pools are as before. */
 static void check_fails(size_t num, size_t length, const char *const *words)
 {
     uint8_t               *target = malloc(length);
@@ -462,7 +464,7 @@ static void truncate_file(void)
     ck_assert_int_eq(ftruncate(file.fd, LONG / 2), 0);
 }
 
-START_TEST(a_file_that_is_cut_short_ends_its_send)
+START_TEST(truncated_file_fails_its_send)
 {
     const char *words[] = {"/tmp/" FILE_NAME, "no data at offset 200000", NULL};
 
@@ -474,7 +476,7 @@ START_TEST(a_file_that_is_cut_short_ends_its_send)
 }
 END_TEST
 
-START_TEST(a_read_that_fails_ends_its_send_whichever_it_is)
+START_TEST(any_failed_read_fails_its_send)
 {
     const char *words[] = {"cannot read the file", "Input/output error",
                            " at offset ", NULL};
@@ -497,9 +499,9 @@ START_TEST(a_read_that_fails_ends_its_send_whichever_it_is)
 }
 END_TEST
 
-/* The receiver finds a fragment that it must not read any more before it comes
- * upon the reason. */
-START_TEST(a_receiver_that_was_slow_is_told_why)
+/* The receiver finds a fragment that it must not read before it gets the
+ * reason. */
+START_TEST(slow_receiver_gets_the_reason)
 {
     uint8_t               *target = malloc(LONG);
     ucxpool_request_t     *send, *recv;
@@ -531,7 +533,7 @@ static void close_early(void)
     close(ranges[0].fd);
 }
 
-START_TEST(a_descriptor_that_is_closed_too_early_ends_its_send)
+START_TEST(descriptor_closed_too_early_fails_its_send)
 {
     const char *words[] = {"descriptor ", "Bad file descriptor", NULL};
 
@@ -544,8 +546,8 @@ START_TEST(a_descriptor_that_is_closed_too_early_ends_its_send)
 }
 END_TEST
 
-/* Both before and after its receive is posted. */
-START_TEST(a_short_message_that_cannot_be_read_is_not_announced)
+/* Both before and after the receive is posted. */
+START_TEST(unreadable_short_message_is_not_announced)
 {
     ucxpool_request_t     *send, *recv;
     ucxpool_request_attr_t attr;
@@ -569,7 +571,7 @@ START_TEST(a_short_message_that_cannot_be_read_is_not_announced)
 }
 END_TEST
 
-START_TEST(an_error_tells_the_end_of_a_long_name)
+START_TEST(error_has_the_end_of_a_long_name)
 {
     const char            *end = "/data/shuffle_3_141_0.data";
     char                   name[200];
@@ -591,14 +593,14 @@ START_TEST(an_error_tells_the_end_of_a_long_name)
 }
 END_TEST
 
-/* --- ends that come early ------------------------------------------------- */
+/* --- requests that end early --------------------------------------------- */
 
 static bool is_reading(void)
 {
     return reads_count() >= 2;
 }
 
-START_TEST(a_send_is_canceled_in_the_middle)
+START_TEST(send_can_be_canceled_while_it_reads)
 {
     uint8_t           *target = malloc(LONG);
     ucxpool_request_t *canceled, *recv, *next;
@@ -621,7 +623,7 @@ START_TEST(a_send_is_canceled_in_the_middle)
 }
 END_TEST
 
-START_TEST(a_send_that_nobody_receives_expires_unread)
+START_TEST(send_without_a_receive_expires_without_reads)
 {
     ucxpool_request_params_t params = {
         .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT,
@@ -639,7 +641,7 @@ START_TEST(a_send_that_nobody_receives_expires_unread)
 }
 END_TEST
 
-START_TEST(a_channel_that_ends_ends_its_reader_and_not_others)
+START_TEST(ending_a_channel_ends_only_its_own_sends)
 {
     uint8_t           *target = malloc(LONG);
     ucxpool_channel_t *to_a   = NULL;
@@ -670,7 +672,7 @@ START_TEST(a_channel_that_ends_ends_its_reader_and_not_others)
 }
 END_TEST
 
-/* --- what is refused at once ---------------------------------------------- */
+/* --- rejected parameters ------------------------------------------------- */
 
 static void check_refused(ucxpool_range_t range, ucxpool_status_t status,
                           const char *words)
@@ -694,7 +696,7 @@ static void check_descriptor(int fd, ucxpool_status_t status, const char *words)
     close(fd);
 }
 
-START_TEST(what_has_no_offsets_is_refused)
+START_TEST(files_without_offsets_are_rejected)
 {
     int             fds[2];
     ucxpool_range_t other = {(ucxpool_range_kind_t)7, 0, {NULL}, 0, NULL};
@@ -716,7 +718,7 @@ START_TEST(what_has_no_offsets_is_refused)
 }
 END_TEST
 
-START_TEST(what_no_file_can_have_is_refused)
+START_TEST(invalid_ranges_are_rejected)
 {
     int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 100);
 
@@ -740,7 +742,7 @@ START_TEST(what_no_file_can_have_is_refused)
 }
 END_TEST
 
-START_TEST(a_list_that_is_missing_or_too_long_is_refused)
+START_TEST(missing_or_too_long_list_is_rejected)
 {
     start(0);
     ck_assert_int_eq(send_ranges(pair.to_b, NULL, 1, TAG, NULL, NULL),
@@ -758,7 +760,7 @@ START_TEST(a_list_that_is_missing_or_too_long_is_refused)
 }
 END_TEST
 
-START_TEST(nothing_is_received_into_ranges)
+START_TEST(receive_into_ranges_is_rejected)
 {
     ucxpool_data_t     data = ucxpool_source_ranges(ranges, 1);
     ucxpool_message_t *message;
@@ -791,43 +793,36 @@ static void add_on_wires(TCase *tcase)
                         0, NUM_WIRES);
     tcase_add_loop_test(tcase, a_range_may_be_longer_than_all_blocks, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, ranges_without_bytes_are_segments_of_nothing, 0,
-                        NUM_WIRES);
+    tcase_add_loop_test(tcase, empty_ranges_are_empty_segments, 0, NUM_WIRES);
     tcase_add_loop_test(tcase, a_short_message_is_read_when_it_is_posted, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, memory_among_the_ranges_goes_in_place, 0,
+    tcase_add_loop_test(tcase, memory_among_the_ranges_is_sent_in_place, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, a_pool_sends_a_file_to_itself_while_it_waits, 0,
+    tcase_add_loop_test(tcase, pool_sends_a_file_to_itself_during_wait, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, a_round_of_progress_reads_a_block_at_the_most, 0,
+    tcase_add_loop_test(tcase, one_round_of_progress_reads_at_most_one_block, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, sends_that_read_take_turns, 0, NUM_WIRES);
-    tcase_add_test(tcase, a_reader_whose_ring_is_full_holds_up_no_other);
+    tcase_add_loop_test(tcase, sends_from_files_take_turns, 0, NUM_WIRES);
+    tcase_add_test(tcase, send_with_a_full_ring_delays_no_other_send);
 }
 
 static void add_ends(TCase *tcase)
 {
-    tcase_add_loop_test(tcase, short_and_interrupted_reads_are_gone_on_with, 0,
+    tcase_add_loop_test(tcase, short_and_interrupted_reads_are_continued, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, a_file_that_is_cut_short_ends_its_send, 0,
+    tcase_add_loop_test(tcase, truncated_file_fails_its_send, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, any_failed_read_fails_its_send, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, slow_receiver_gets_the_reason, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, descriptor_closed_too_early_fails_its_send, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, a_read_that_fails_ends_its_send_whichever_it_is,
-                        0, NUM_WIRES);
-    tcase_add_loop_test(tcase, a_receiver_that_was_slow_is_told_why, 0,
+    tcase_add_loop_test(tcase, unreadable_short_message_is_not_announced, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase,
-                        a_descriptor_that_is_closed_too_early_ends_its_send, 0,
+    tcase_add_loop_test(tcase, error_has_the_end_of_a_long_name, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, send_can_be_canceled_while_it_reads, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase,
-                        a_short_message_that_cannot_be_read_is_not_announced, 0,
+    tcase_add_loop_test(tcase, send_without_a_receive_expires_without_reads, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, an_error_tells_the_end_of_a_long_name, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, a_send_is_canceled_in_the_middle, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, a_send_that_nobody_receives_expires_unread, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase,
-                        a_channel_that_ends_ends_its_reader_and_not_others, 0,
+    tcase_add_loop_test(tcase, ending_a_channel_ends_only_its_own_sends, 0,
                         NUM_WIRES);
 }
 
@@ -840,10 +835,10 @@ static Suite *suite(void)
 
     add_on_wires(tcase);
     add_ends(ends);
-    tcase_add_test(calls, what_has_no_offsets_is_refused);
-    tcase_add_test(calls, what_no_file_can_have_is_refused);
-    tcase_add_test(calls, a_list_that_is_missing_or_too_long_is_refused);
-    tcase_add_test(calls, nothing_is_received_into_ranges);
+    tcase_add_test(calls, files_without_offsets_are_rejected);
+    tcase_add_test(calls, invalid_ranges_are_rejected);
+    tcase_add_test(calls, missing_or_too_long_list_is_rejected);
+    tcase_add_test(calls, receive_into_ranges_is_rejected);
     tcase_set_timeout(tcase, 60);
     tcase_set_timeout(ends, 60);
     suite_add_tcase(suite, tcase);

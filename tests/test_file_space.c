@@ -1,4 +1,4 @@
-/* Which parts of a file are taken. */
+/* Allocation of parts of a file. */
 #include <config.h>
 
 #include "mem/memfd.h"
@@ -46,7 +46,7 @@ static void give(size_t offset, size_t num)
     mem_file_space_give(&space, offset * UNIT, num * UNIT);
 }
 
-START_TEST(parts_are_taken_side_by_side)
+START_TEST(parts_are_adjacent)
 {
     ck_assert_uint_eq(take(1), 0);
     ck_assert_uint_eq(take(16), 1);
@@ -55,7 +55,7 @@ START_TEST(parts_are_taken_side_by_side)
 }
 END_TEST
 
-START_TEST(what_is_given_back_is_taken_again_first)
+START_TEST(freed_parts_are_reused_first)
 {
     take(1);
     take(2);
@@ -68,7 +68,7 @@ START_TEST(what_is_given_back_is_taken_again_first)
 }
 END_TEST
 
-START_TEST(neighbours_that_are_free_become_one)
+START_TEST(adjacent_free_parts_are_merged)
 {
     static const size_t orders[][3] = {{1, 2, 3}, {1, 3, 2}, {2, 1, 3},
                                        {2, 3, 1}, {3, 1, 2}, {3, 2, 1}};
@@ -84,7 +84,7 @@ START_TEST(neighbours_that_are_free_become_one)
 }
 END_TEST
 
-START_TEST(the_end_moves_back)
+START_TEST(freeing_the_last_part_moves_the_end_back)
 {
     take(1);
     take(1);
@@ -100,7 +100,7 @@ START_TEST(the_end_moves_back)
 }
 END_TEST
 
-START_TEST(without_memory_for_the_tables_nothing_is_taken)
+START_TEST(take_fails_without_memory_for_the_tables)
 {
     size_t offset;
 
@@ -113,7 +113,7 @@ START_TEST(without_memory_for_the_tables_nothing_is_taken)
     while (mem_file_space_take(&space, UNIT, &offset)) {
     }
     ck_assert_uint_eq(space.end, space.num_taken * UNIT);
-    /* Giving back needs none, in the worst order. */
+    /* Freeing needs no memory, even in the worst order. */
     for (size_t i = space.num_taken, n = 0; n < i; n += 2) {
         give(n, 1);
     }
@@ -124,7 +124,7 @@ START_TEST(without_memory_for_the_tables_nothing_is_taken)
 }
 END_TEST
 
-START_TEST(a_size_that_has_no_end_is_refused)
+START_TEST(size_that_overflows_is_rejected)
 {
     size_t offset;
 
@@ -136,7 +136,7 @@ END_TEST
 
 #define NUM_UNITS 200
 
-/* Against a map of what is taken. */
+/* Compared with a map of the taken units. */
 START_TEST(no_two_parts_overlap_in_any_order)
 {
     static unsigned char owner[4 * NUM_UNITS]; /* part + 1 */
@@ -184,12 +184,12 @@ int main(void)
     int      num_failed;
 
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, parts_are_taken_side_by_side);
-    tcase_add_test(tcase, what_is_given_back_is_taken_again_first);
-    tcase_add_loop_test(tcase, neighbours_that_are_free_become_one, 0, 6);
-    tcase_add_test(tcase, the_end_moves_back);
-    tcase_add_test(tcase, without_memory_for_the_tables_nothing_is_taken);
-    tcase_add_test(tcase, a_size_that_has_no_end_is_refused);
+    tcase_add_test(tcase, parts_are_adjacent);
+    tcase_add_test(tcase, freed_parts_are_reused_first);
+    tcase_add_loop_test(tcase, adjacent_free_parts_are_merged, 0, 6);
+    tcase_add_test(tcase, freeing_the_last_part_moves_the_end_back);
+    tcase_add_test(tcase, take_fails_without_memory_for_the_tables);
+    tcase_add_test(tcase, size_that_overflows_is_rejected);
     tcase_add_test(tcase, no_two_parts_overlap_in_any_order);
     suite_add_tcase(suite, tcase);
 

@@ -1,4 +1,4 @@
-/* Flow: few blocks, few credits, odd sizes, limits, and refusals. */
+/* Flow control: few blocks, few credits, odd sizes, limits and refusals. */
 #include "base/math.h"
 #include "core/stats.h"
 #include "pair.h"
@@ -19,7 +19,7 @@
 
 static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
 
-/* One block for sending, one for receiving, one for the caller at the most. */
+/* At most one block each for sending, for receiving and for the caller. */
 #define TINY "COMM_SIZE=192k REGION_SIZE=64k SEND_SHARE=33 RECV_SHARE=33"
 
 static const char *with(const char *wire, const char *settings)
@@ -55,7 +55,7 @@ static void exchange(pair_t *pair, size_t length)
     free(target);
 }
 
-START_TEST(messages_pass_whatever_the_sizes_are_on_the_two_sides)
+START_TEST(messages_arrive_with_any_sizes_on_the_two_sides)
 {
     static const char *const sides[][2] = {
         {TINY, TINY},
@@ -82,7 +82,7 @@ START_TEST(messages_pass_whatever_the_sizes_are_on_the_two_sides)
 }
 END_TEST
 
-/* --- everybody to everybody --------------------------------------------- */
+/* --- all to all ---------------------------------------------------------- */
 
 #define PEERS 4
 #define LARGE 1000000u
@@ -120,7 +120,7 @@ static void connect_all(crowd_t *crowd)
     }
 }
 
-/* What peer i gets from peer j arrives in pieces, so that it needs a block. */
+/* Peer i receives from peer j into pieces, so that it needs a block. */
 static void post_recv(crowd_t *crowd, int i, int j)
 {
     static ucxpool_segment_t pieces[PEERS][PEERS][LARGE / 1000];
@@ -188,7 +188,7 @@ static void check_all(crowd_t *crowd)
     }
 }
 
-START_TEST(all_to_all_with_one_block_each_way_comes_to_an_end)
+START_TEST(all_to_all_completes_with_one_block_each_way)
 {
     static crowd_t crowd;
     uint64_t       until;
@@ -223,7 +223,7 @@ END_TEST
 
 /* --- credits ------------------------------------------------------------- */
 
-/* A few rounds: enough for whatever is going to happen. */
+/* A few rounds, enough for everything that can happen. */
 static void idle(pair_t *pair)
 {
     for (int i = 0; i < 3000; i++) {
@@ -257,7 +257,7 @@ START_TEST(unreceived_messages_are_bounded_by_credits_and_max_unexpected)
         num_arrived++;
     }
     ck_assert_uint_eq(num_arrived, MAX);
-    /* Each one that goes makes room for the next. */
+    /* Each completed message makes room for the next. */
     for (int i = 0; i < COUNT; i++) {
         if (i >= MAX) {
             pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS,
@@ -291,7 +291,7 @@ static void receive_many(pair_t *pair, uint64_t tag, const uint32_t *sources,
     ck_assert_uint_eq(*target, sources[tag]);
 }
 
-/* All with tags of their own, and the last one received first. */
+/* All with different tags, and the last one received first. */
 START_TEST(the_last_of_many_unreceived_messages_is_received_first)
 {
     pair_t    pair;
@@ -311,11 +311,11 @@ START_TEST(the_last_of_many_unreceived_messages_is_received_first)
     for (uint32_t i = num; i-- > num - MANY_RECEIVED;) {
         receive_many(&pair, i, sources, &target);
     }
-    /* Those that came with their bytes, and those behind them. */
+    /* Messages that arrived with their bytes, and those queued after them. */
     for (uint32_t i = 0; i < MANY_RECEIVED; i++) {
         receive_many(&pair, i, sources, &target);
     }
-    /* UCX leaks what it has not sent when an endpoint is closed by force. */
+    /* UCX leaks unsent messages when an endpoint is closed by force. */
     ucxpool_channel_close(pair.to_b);
     pair_until(&pair, pair.to_a->xfer->messages.num_unexpected == 0);
     pair_cleanup(&pair);
@@ -340,7 +340,7 @@ static unsigned longest_list(const ucxpool_t *pool)
     return longest;
 }
 
-/* A peer that knew the factor could choose tags with one hash. */
+/* A peer that knew the factor could choose tags that collide. */
 START_TEST(index_spreads_tags_by_a_factor_of_each_pool)
 {
     enum { NUM = 512 };
@@ -427,7 +427,7 @@ START_TEST(unreceived_messages_of_each_kind_arrive_whole)
 }
 END_TEST
 
-START_TEST(full_unexpected_queue_fails_sends_if_so_set)
+START_TEST(full_unexpected_queue_can_fail_sends)
 {
     enum { CREDITS = 1, MAX = 3, COUNT = 6 };
     pair_t                 pair;
@@ -492,14 +492,14 @@ START_TEST(unreceived_messages_end_with_their_channel)
                          (i < CREDITS) ? UCXPOOL_OK : UCXPOOL_ERR_CANCELED);
     }
     ck_assert_int_eq(pair_finish(&pair, flush), UCXPOOL_ERR_CANCELED);
-    /* What came with its bytes can still be received. */
+    /* Messages that arrived with their bytes can still be received. */
     pair_until(&pair, pair.to_a->xfer->messages.num_unexpected == CREDITS);
     pair.to_b = NULL;
     pair_cleanup(&pair);
 }
 END_TEST
 
-START_TEST(canceled_unreceived_messages_make_room)
+START_TEST(canceling_unreceived_messages_makes_room)
 {
     enum { CREDITS = 8 };
     static ucxpool_request_t *sends[LEFT_NUM];
@@ -521,7 +521,7 @@ START_TEST(canceled_unreceived_messages_make_room)
 }
 END_TEST
 
-START_TEST(a_message_that_waits_stops_no_other_while_there_are_credits)
+START_TEST(waiting_message_blocks_no_other_while_credits_last)
 {
     enum { CREDITS = 8 };
     pair_t             pair;
@@ -549,8 +549,7 @@ END_TEST
 #define WAITING_CREDITS 8u
 #define WAITING_NUM     (3 * WAITING_CREDITS)
 
-/* Short sends, of which as many go at once as there are credits: alone, or with
- * metadata. */
+/* Short sends, alone or with metadata. Each credit allows one to go at once. */
 static void send_waiting(pair_t *pair, const uint8_t *bytes,
                          ucxpool_request_t *sends[WAITING_NUM])
 {
@@ -569,7 +568,7 @@ static void send_waiting(pair_t *pair, const uint8_t *bytes,
     }
 }
 
-START_TEST(short_sends_that_wait_go_in_one_round_as_far_as_credits_come)
+START_TEST(queued_short_sends_use_all_new_credits_in_one_round)
 {
     uint8_t            bytes[WAITING_NUM];
     uint8_t            targets[WAITING_NUM];
@@ -590,7 +589,7 @@ START_TEST(short_sends_that_wait_go_in_one_round_as_far_as_credits_come)
     while (!pair_ended(sends[WAITING_CREDITS])) {
         ucxpool_progress(pair.a);
     }
-    /* They come back when more than half are owed. */
+    /* The peer returns credits when it owes more than half. */
     ck_assert(pair_ended(sends[WAITING_CREDITS + WAITING_CREDITS / 2]));
     for (unsigned i = 0; i < WAITING_NUM; i++) {
         ck_assert_int_eq(pair_finish(&pair, sends[i]), UCXPOOL_OK);
@@ -601,8 +600,8 @@ START_TEST(short_sends_that_wait_go_in_one_round_as_far_as_credits_come)
 }
 END_TEST
 
-/* So that the peer may write while others are read. */
-START_TEST(credits_are_given_back_before_a_ring_has_been_read_to_its_end)
+/* So that the peer can write while others are being read. */
+START_TEST(credits_are_returned_before_the_ring_is_read_to_its_end)
 {
     uint8_t            bytes[WAITING_NUM];
     uint8_t            targets[WAITING_CREDITS];
@@ -628,7 +627,7 @@ START_TEST(credits_are_given_back_before_a_ring_has_been_read_to_its_end)
 }
 END_TEST
 
-/* --- two messages side by side ------------------------------------------ */
+/* --- two concurrent messages --------------------------------------------- */
 
 #define SIDE_SIZE ((size_t)4 << 20)
 
@@ -642,7 +641,7 @@ static unsigned num_blocks(const ucxpool_request_t *request)
     return count;
 }
 
-START_TEST(of_two_messages_the_first_alone_has_more_than_one_block)
+START_TEST(only_the_first_of_two_messages_gets_more_than_one_block)
 {
     static const char  settings[] = "WIRE=map COMM_SIZE=2m BLOCK_SIZE=32k "
                                     "FRAG_SIZE=16k DEPTH=8";
@@ -654,8 +653,8 @@ START_TEST(of_two_messages_the_first_alone_has_more_than_one_block)
     unsigned           most_after  = 0;
     pair_t             pair;
 
-    /* Blocks enough, each of two fragments: a window takes four. On the other
-     * wire the caller's memory goes as it is. */
+    /* Enough blocks of two fragments each: a window of fragments takes four. On
+     * the other wire, the caller's memory is sent in place. */
     pair_init(&pair, settings, settings);
     for (unsigned i = 0; i < 2; i++) {
         ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a,
@@ -688,7 +687,7 @@ END_TEST
 
 /* --- refusals and limits ------------------------------------------------- */
 
-START_TEST(a_receive_that_is_too_small_refuses_with_a_reason)
+START_TEST(receive_that_is_too_small_rejects_with_a_reason)
 {
     uint8_t               *source = calloc(1, 100000);
     uint8_t               *target = malloc(100000);
@@ -721,7 +720,7 @@ START_TEST(a_receive_that_is_too_small_refuses_with_a_reason)
 }
 END_TEST
 
-START_TEST(a_message_is_refused_with_the_reason_that_is_given)
+START_TEST(message_is_rejected_with_the_given_reason)
 {
     uint8_t               *source = calloc(1, 100000);
     pair_t                 pair;
@@ -777,7 +776,7 @@ START_TEST(a_message_without_segments_arrives)
 }
 END_TEST
 
-/* Segments of differing lengths that repeat one buffer. */
+/* Segments of different lengths, all in one buffer. */
 static ucxpool_segment_t *differing(uint8_t *bytes, size_t count,
                                     size_t *length_p)
 {
@@ -821,8 +820,8 @@ static ucxpool_request_t *send_one(pair_t *pair, ucxpool_segment_t segments[3],
     return send;
 }
 
-/* Some have their bytes with them, alone or behind a list of lengths, others
- * are fetched; some have receives that wait for them, others wait. */
+/* Some arrive with their bytes, alone or after a list of lengths, and others
+ * are fetched; some have posted receives, others do not. */
 START_TEST(messages_of_one_tag_arrive_in_their_order)
 {
     enum { SIZE = 20000 };
@@ -862,8 +861,8 @@ START_TEST(messages_of_one_tag_arrive_in_their_order)
 }
 END_TEST
 
-/* The same with receives that all wait already. */
-START_TEST(short_messages_meet_receives_that_wait)
+/* The same when all receives are posted first. */
+START_TEST(short_messages_match_posted_receives)
 {
     enum { SIZE = 4096 };
     static uint8_t     sources[ORDERED_NUM][SIZE];
@@ -891,7 +890,7 @@ START_TEST(short_messages_meet_receives_that_wait)
 }
 END_TEST
 
-START_TEST(a_list_of_65536_differing_lengths_arrives)
+START_TEST(list_of_65536_different_lengths_arrives)
 {
     const size_t       count = 65536;
     uint8_t            bytes[200];
@@ -926,7 +925,7 @@ START_TEST(a_list_of_65536_differing_lengths_arrives)
 }
 END_TEST
 
-START_TEST(more_than_our_limits_is_refused_at_once)
+START_TEST(more_than_our_limits_is_rejected_at_once)
 {
     uint8_t                  bytes[200] = {0};
     size_t                   length;
@@ -954,7 +953,7 @@ START_TEST(more_than_our_limits_is_refused_at_once)
 }
 END_TEST
 
-START_TEST(more_than_the_peers_limits_is_refused_even_before_it_has_told_them)
+START_TEST(more_than_the_peers_limits_is_rejected_in_any_state)
 {
     ucxpool_channel_params_t to = {
         .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
@@ -991,7 +990,7 @@ START_TEST(more_than_the_peers_limits_is_refused_even_before_it_has_told_them)
 }
 END_TEST
 
-/* More than 4 GiB: one small buffer over and over, into one as small. */
+/* More than 4 GiB: one small buffer many times, received the same way. */
 START_TEST(a_message_of_5_gib_arrives)
 {
     const size_t           piece   = 1u << 20;
@@ -1041,7 +1040,7 @@ out:
 }
 END_TEST
 
-/* Each test is a case of its own, so that CK_RUN_CASE can name it. */
+/* Each test has its own case, so that CK_RUN_CASE can select it. */
 #define ADD_WIRES(_suite, _test, _num_wires) \
     do { \
         TCase *tcase_ = tcase_create(#_test); \
@@ -1057,29 +1056,28 @@ int main(void)
     SRunner *runner;
     int      num_failed;
 
-    ADD(suite, messages_pass_whatever_the_sizes_are_on_the_two_sides);
-    ADD(suite, all_to_all_with_one_block_each_way_comes_to_an_end);
+    ADD(suite, messages_arrive_with_any_sizes_on_the_two_sides);
+    ADD(suite, all_to_all_completes_with_one_block_each_way);
     ADD(suite, unreceived_messages_are_bounded_by_credits_and_max_unexpected);
     ADD(suite, the_last_of_many_unreceived_messages_is_received_first);
     ADD(suite, index_spreads_tags_by_a_factor_of_each_pool);
     ADD(suite, unreceived_messages_of_each_kind_arrive_whole);
-    ADD(suite, full_unexpected_queue_fails_sends_if_so_set);
+    ADD(suite, full_unexpected_queue_can_fail_sends);
     ADD(suite, unreceived_messages_end_with_their_channel);
-    ADD(suite, canceled_unreceived_messages_make_room);
-    ADD(suite, a_message_that_waits_stops_no_other_while_there_are_credits);
-    ADD(suite, short_sends_that_wait_go_in_one_round_as_far_as_credits_come);
-    ADD_WIRES(suite,
-              credits_are_given_back_before_a_ring_has_been_read_to_its_end, 1);
-    ADD(suite, of_two_messages_the_first_alone_has_more_than_one_block);
-    ADD(suite, a_receive_that_is_too_small_refuses_with_a_reason);
-    ADD(suite, a_message_is_refused_with_the_reason_that_is_given);
+    ADD(suite, canceling_unreceived_messages_makes_room);
+    ADD(suite, waiting_message_blocks_no_other_while_credits_last);
+    ADD(suite, queued_short_sends_use_all_new_credits_in_one_round);
+    ADD_WIRES(suite, credits_are_returned_before_the_ring_is_read_to_its_end,
+              1);
+    ADD(suite, only_the_first_of_two_messages_gets_more_than_one_block);
+    ADD(suite, receive_that_is_too_small_rejects_with_a_reason);
+    ADD(suite, message_is_rejected_with_the_given_reason);
     ADD(suite, a_message_without_segments_arrives);
     ADD(suite, messages_of_one_tag_arrive_in_their_order);
-    ADD(suite, short_messages_meet_receives_that_wait);
-    ADD(suite, a_list_of_65536_differing_lengths_arrives);
-    ADD(suite, more_than_our_limits_is_refused_at_once);
-    ADD(suite,
-        more_than_the_peers_limits_is_refused_even_before_it_has_told_them);
+    ADD(suite, short_messages_match_posted_receives);
+    ADD(suite, list_of_65536_different_lengths_arrives);
+    ADD(suite, more_than_our_limits_is_rejected_at_once);
+    ADD(suite, more_than_the_peers_limits_is_rejected_in_any_state);
     ADD(suite, a_message_of_5_gib_arrives);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

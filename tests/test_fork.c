@@ -1,4 +1,4 @@
-/* What children of a process with pools keep of them. */
+/* State that a forked child inherits from a process with pools. */
 #include <config.h>
 
 #include "caught.h"
@@ -24,8 +24,8 @@
 #define MAX_FDS  2048
 #define MANY     1100 /* more than fit in an fd_set */
 
-/* What a child has of UCX's is its parent's, and never freed there. The
- * sanitizer for leaks asks this, if it is here. */
+/* The child inherits UCX's memory and never frees it. LeakSanitizer, if linked,
+ * reads this. */
 static pid_t parent;
 
 __attribute__((visibility("default"))) int __lsan_is_turned_off(void);
@@ -73,7 +73,7 @@ static void check_ends_well(pid_t pid)
     ck_assert_int_eq(status, 0);
 }
 
-START_TEST(a_forked_child_has_no_connection)
+START_TEST(forked_child_has_no_connection)
 {
     bool   was_socket[MAX_FDS];
     pair_t pair;
@@ -123,7 +123,7 @@ START_TEST(a_forked_child_keeps_its_own_descriptors)
 }
 END_TEST
 
-START_TEST(a_child_that_destroys_its_parents_pools_does_no_harm)
+START_TEST(child_can_destroy_its_parents_pools)
 {
     pair_t              pair;
     ucxpool_listener_t *listener;
@@ -152,7 +152,7 @@ static void open_many(void)
 
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
     if (limit.rlim_max < MAX_FDS) {
-        fprintf(stderr, "so many files may not be open here\n");
+        fprintf(stderr, "the limit on open files is too low\n");
         return;
     }
     limit.rlim_cur = MAX_FDS;
@@ -193,8 +193,8 @@ static unsigned num_awake(void)
 }
 
 /* A fork while UCX's thread is in a call such as mmap() leaves its lock taken
- * in the child (docs/reference/api.md, "Fork"): let all threads but this one
- * sleep first. */
+ * in the child (docs/reference/api.md, "Fork"). So wait until all other threads
+ * sleep. */
 static pid_t fork_asleep(void)
 {
     while (num_awake() > 1) {
@@ -210,7 +210,8 @@ static bool is_warned(void)
            NULL;
 }
 
-/* One channel of a pool to itself over ucx: does the log warn of the fork? */
+/* One channel of a pool to itself over ucx: does the log contain the fork
+ * warning? */
 static bool warns_caller(void)
 {
     ucxpool_t *pool;
@@ -221,7 +222,7 @@ static bool warns_caller(void)
     return is_warned();
 }
 
-START_TEST(a_child_of_a_process_with_a_pool_is_warned_of_ucx)
+START_TEST(child_of_a_process_with_a_pool_logs_a_ucx_warning)
 {
     ucxpool_t *pool = pair_pool(NULL);
 
@@ -239,7 +240,7 @@ START_TEST(a_child_of_a_process_with_a_pool_is_warned_of_ucx)
 }
 END_TEST
 
-/* Accept callers until the log warns. */
+/* Accept callers until the log contains the warning. */
 static void listen_until_warned(int port_fd)
 {
     pair_t              pair = {.a = NULL};
@@ -260,7 +261,7 @@ static void listen_until_warned(int port_fd)
     _exit(0);
 }
 
-START_TEST(a_child_that_listens_is_warned_of_ucx)
+START_TEST(child_that_listens_logs_a_ucx_warning)
 {
     ucxpool_t *pool = pair_pool("WIRE=ucx");
     uint16_t   port;
@@ -283,7 +284,7 @@ START_TEST(a_child_that_listens_is_warned_of_ucx)
 }
 END_TEST
 
-START_TEST(programs_that_are_started_inherit_nothing)
+START_TEST(exec_inherits_no_descriptors)
 {
     bool   was_open[MAX_FDS];
     pair_t pair;
@@ -344,10 +345,9 @@ START_TEST(programs_inherit_none_of_many_connections_that_open_at_once)
 }
 END_TEST
 
-/* --- the parent's death ------------------------------------------------------
- */
+/* A peer that forks a child which outlives it. */
 
-/* A peer that forks a child, which lives on. */
+/* The child would never exit by itself. */
 static void peer_main(uint16_t port, int to)
 {
     ucxpool_t         *pool = pair_pool("WIRE=ucx");
@@ -374,7 +374,7 @@ static void peer_main(uint16_t port, int to)
     }
 }
 
-START_TEST(a_child_that_lives_on_does_not_hide_its_parents_death)
+START_TEST(surviving_child_does_not_hide_its_parents_death)
 {
     ucxpool_t          *pool;
     ucxpool_listener_t *listener;
@@ -429,17 +429,15 @@ int main(void)
     SRunner *runner;
     int      num_failed;
 
-    tcase_add_test(tcase, a_forked_child_has_no_connection);
+    tcase_add_test(tcase, forked_child_has_no_connection);
     tcase_add_test(tcase, a_forked_child_keeps_its_own_descriptors);
-    tcase_add_loop_test(
-        tcase, a_child_that_destroys_its_parents_pools_does_no_harm, 0, 2);
-    tcase_add_test(tcase, a_child_of_a_process_with_a_pool_is_warned_of_ucx);
-    tcase_add_test(tcase, a_child_that_listens_is_warned_of_ucx);
-    tcase_add_loop_test(tcase, programs_that_are_started_inherit_nothing, 0, 2);
+    tcase_add_loop_test(tcase, child_can_destroy_its_parents_pools, 0, 2);
+    tcase_add_test(tcase, child_of_a_process_with_a_pool_logs_a_ucx_warning);
+    tcase_add_test(tcase, child_that_listens_logs_a_ucx_warning);
+    tcase_add_loop_test(tcase, exec_inherits_no_descriptors, 0, 2);
     tcase_add_test(tcase,
                    programs_inherit_none_of_many_connections_that_open_at_once);
-    tcase_add_test(tcase,
-                   a_child_that_lives_on_does_not_hide_its_parents_death);
+    tcase_add_test(tcase, surviving_child_does_not_hide_its_parents_death);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,11 +1,11 @@
 /*
- * Every public function that takes two things of a pool, given one of another
- * pool: it fails with UCXPOOL_ERR_INVALID_PARAM and says what to change, and
- * neither pool has changed. Functions that return nothing say so by
- * ucxpool_error_detail() alone.
+ * Each public function that takes two objects of a pool, called with one of
+ * another pool: it fails with UCXPOOL_ERR_INVALID_PARAM, the error says what to
+ * change, and neither pool has changed. Functions without a return value report
+ * the error by ucxpool_error_detail() only.
  *
- * ucxpool_channel_create() with an endpoint of another worker is not here: UCX
- * does not tell which worker an endpoint belongs to.
+ * ucxpool_channel_create() with an endpoint of another worker is missing: UCX
+ * does not report the worker of an endpoint.
  */
 #include "base/error.h"
 #include "pair.h"
@@ -19,7 +19,7 @@
 #define ALL_BITS UINT64_MAX
 #define SIZE     ((size_t)100)
 
-/* The pool that is called, and things of another pool. */
+/* The called pool, and objects of another pool. */
 static pair_t                 pair;
 static pair_t                 other;
 static ucxpool_block_t        block;
@@ -139,14 +139,14 @@ static void check_refused(int index)
 {
     (void)base_error(UCXPOOL_ERR_IO, "nothing was said");
     ck_assert_msg(calls[index].call() == UCXPOOL_ERR_INVALID_PARAM,
-                  "%s accepts what belongs to another pool", calls[index].name);
+                  "%s accepts an object of another pool", calls[index].name);
     ck_assert_msg(strstr(ucxpool_error_detail(), calls[index].advice) != NULL,
                   "%s: \"%s\" does not say \"%s\"", calls[index].name,
                   ucxpool_error_detail(), calls[index].advice);
 }
 
-/* Whether or not the called pool has a heap and a block of its own. */
-START_TEST(what_belongs_to_another_pool_is_rejected)
+/* With and without a heap and a block in the called pool. */
+START_TEST(objects_of_another_pool_are_rejected)
 {
     ucxpool_window_t *window;
     void             *own;
@@ -187,7 +187,7 @@ int main(void)
     SRunner *runner;
     int      num_failed;
 
-    tcase_add_loop_test(tcase, what_belongs_to_another_pool_is_rejected, 0,
+    tcase_add_loop_test(tcase, objects_of_another_pool_are_rejected, 0,
                         NUM_CALLS);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

@@ -1,5 +1,5 @@
 /*
- * The heap, behaviour by behaviour, on memory that knows who uses what
+ * The heap, one behaviour per test, on memory that tracks its users
  * (vmm_double.h).
  */
 #include <config.h>
@@ -17,7 +17,7 @@ static void start(bool has_streams, size_t limit)
     start_with(has_streams, limit, 2 * limit);
 }
 
-/* `num` pieces that fill the heap, of which every second is free again. */
+/* `num` pieces that fill the heap; every second one is freed again. */
 static void fill_every_second(size_t size, size_t num, void **pieces)
 {
     for (size_t i = 0; i < num; i++) {
@@ -28,7 +28,7 @@ static void fill_every_second(size_t size, size_t num, void **pieces)
     }
 }
 
-START_TEST(a_range_is_stitched_of_every_second_piece)
+START_TEST(range_is_stitched_from_every_second_piece)
 {
     const size_t sizes[] = {2 * MIB, 8 * MIB, 32 * MIB};
     size_t       size    = sizes[_i];
@@ -55,7 +55,7 @@ START_TEST(a_range_is_stitched_of_every_second_piece)
 }
 END_TEST
 
-START_TEST(a_stitched_range_is_used_again_without_a_call)
+START_TEST(stitched_range_is_reused_without_driver_calls)
 {
     void *pieces[8];
     char *range;
@@ -65,7 +65,7 @@ START_TEST(a_stitched_range_is_used_again_without_a_call)
     range = get(32 * MIB, NULL);
     ck_assert_uint_eq(stats().stitched_kept, 0);
     put(range, NULL);
-    ck_assert_uint_eq(stats().stitched_kept, 1); /* collects what is quick */
+    ck_assert_uint_eq(stats().stitched_kept, 1); /* flushes the quick lists */
     vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
     ck_assert_ptr_eq(get(32 * MIB, NULL), range);
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_LAST), 0);
@@ -74,7 +74,7 @@ START_TEST(a_stitched_range_is_used_again_without_a_call)
 }
 END_TEST
 
-START_TEST(what_is_stitched_is_told_piece_by_piece)
+START_TEST(segments_lists_the_pieces_of_a_stitched_range)
 {
     ucxpool_heap_segment_t segments[8];
     void                  *pieces[8];
@@ -99,7 +99,7 @@ START_TEST(what_is_stitched_is_told_piece_by_piece)
 }
 END_TEST
 
-START_TEST(segments_are_refused_outside_of_an_allocation)
+START_TEST(segments_rejects_ranges_outside_an_allocation)
 {
     ucxpool_heap_segment_t segment;
     char                  *range;
@@ -119,7 +119,7 @@ START_TEST(segments_are_refused_outside_of_an_allocation)
 }
 END_TEST
 
-START_TEST(the_rest_of_the_last_chunk_is_not_lost)
+START_TEST(rest_of_the_last_chunk_is_used)
 {
     void *pieces[8];
 
@@ -132,7 +132,7 @@ START_TEST(the_rest_of_the_last_chunk_is_not_lost)
 }
 END_TEST
 
-START_TEST(an_allocation_of_nothing_is_an_error)
+START_TEST(alloc_of_zero_bytes_is_an_error)
 {
     void *address = &address;
 
@@ -144,7 +144,7 @@ START_TEST(an_allocation_of_nothing_is_an_error)
 }
 END_TEST
 
-START_TEST(more_than_the_limit_is_an_error_that_tells_what_there_is)
+START_TEST(alloc_beyond_the_limit_reports_the_available_memory)
 {
     const size_t sizes[] = {65 * MIB, SIZE_MAX, SIZE_MAX / 2};
     void        *address = &address;
@@ -161,7 +161,7 @@ START_TEST(more_than_the_limit_is_an_error_that_tells_what_there_is)
 }
 END_TEST
 
-START_TEST(no_memory_below_the_limit_is_not_blamed_on_it)
+START_TEST(out_of_memory_below_the_limit_does_not_name_it)
 {
     void *address = NULL;
 
@@ -175,7 +175,7 @@ START_TEST(no_memory_below_the_limit_is_not_blamed_on_it)
 }
 END_TEST
 
-START_TEST(what_is_no_allocation_is_not_freed)
+START_TEST(free_rejects_addresses_that_are_not_allocations)
 {
     static const size_t sizes[] = {100, 300 * KIB, 9 * MIB};
     size_t              size    = sizes[_i];
@@ -219,7 +219,7 @@ START_TEST(the_usable_size_is_rounded_up)
 }
 END_TEST
 
-START_TEST(a_small_one_keeps_no_more_than_a_page)
+START_TEST(small_allocation_holds_at_most_one_page)
 {
     void *address;
 
@@ -233,7 +233,7 @@ START_TEST(a_small_one_keeps_no_more_than_a_page)
 }
 END_TEST
 
-START_TEST(memory_freed_in_a_stream_is_its_own_at_once)
+START_TEST(memory_freed_in_a_stream_is_reusable_there_at_once)
 {
     static const size_t sizes[] = {1000, MIB, 20 * MIB};
     char               *first;
@@ -248,7 +248,7 @@ START_TEST(memory_freed_in_a_stream_is_its_own_at_once)
 }
 END_TEST
 
-START_TEST(another_stream_waits_for_it)
+START_TEST(reuse_in_another_stream_waits_for_the_first)
 {
     static const size_t sizes[] = {MIB, 20 * MIB};
     char               *first, *second;
@@ -261,14 +261,14 @@ START_TEST(another_stream_waits_for_it)
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_FENCE_WAIT), 1);
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_FENCE_SYNC), 0);
     ck_assert_uint_eq(stats().stream_waits, 1);
-    /* The double ends the process if this is not behind A's work. */
+    /* The double aborts the process if this is not ordered after A's work. */
     vmm_double_post(vmm, B, second, sizes[_i], NULL, NULL);
     put(second, B);
     stop();
 }
 END_TEST
 
-START_TEST(what_a_stream_is_over_with_is_anybodys)
+START_TEST(memory_of_completed_work_is_free_for_all_streams)
 {
     char *first;
 
@@ -284,7 +284,7 @@ START_TEST(what_a_stream_is_over_with_is_anybodys)
 }
 END_TEST
 
-START_TEST(small_ones_freed_elsewhere_come_back_to_their_page)
+START_TEST(small_allocations_freed_in_other_streams_return_to_their_page)
 {
     void *small[8192];
 
@@ -295,7 +295,7 @@ START_TEST(small_ones_freed_elsewhere_come_back_to_their_page)
     for (size_t i = 0; i < 8192; i++) {
         put(small[i], B);
     }
-    /* There is no second page. */
+    /* A second page does not exist. */
     for (size_t i = 0; i < 8192; i++) {
         small[i] = get(256, A);
         vmm_double_post(vmm, A, small[i], 256, NULL, NULL);
@@ -305,7 +305,7 @@ START_TEST(small_ones_freed_elsewhere_come_back_to_their_page)
 }
 END_TEST
 
-START_TEST(before_it_fails_it_waits_for_streams)
+START_TEST(alloc_waits_for_streams_before_it_fails)
 {
     char *first, *second;
 
@@ -322,7 +322,7 @@ START_TEST(before_it_fails_it_waits_for_streams)
 }
 END_TEST
 
-START_TEST(a_stream_that_ends_leaves_nothing_to_wait_for)
+START_TEST(ended_stream_needs_no_waiting)
 {
     char *first;
 
@@ -361,7 +361,7 @@ START_TEST(no_fence_is_set_in_a_stream_that_has_ended)
 }
 END_TEST
 
-START_TEST(what_outlives_its_stream_is_freed_in_another)
+START_TEST(memory_of_an_ended_stream_can_be_freed_in_another)
 {
     char *first;
 
@@ -375,28 +375,29 @@ START_TEST(what_outlives_its_stream_is_freed_in_another)
 }
 END_TEST
 
-/* What it has freed in a page that stays its own has no ticket. */
-START_TEST(the_end_of_a_stream_waits_for_work_in_its_pages)
+/* Memory freed in a page that stays with the stream has no ticket. */
+START_TEST(stream_end_waits_for_work_in_its_pages)
 {
     char *first, *second;
 
     start(true, 20 * MIB);
     first  = get(256, A);
     second = get(256, A);
-    /* The ticket of the page's memory is over then. */
+    /* The ticket of the page's memory has been reached then. */
     ck_assert_int_eq(heap_trim(heap, 0, NULL), UCXPOOL_OK);
     vmm_double_post(vmm, A, first, 256, NULL, NULL);
     put(first, A);
     ck_assert_int_eq(heap_stream_end(heap, A), UCXPOOL_OK);
     put(second, B);
-    /* The double ends the process if A's work may be running. */
+    /* The double aborts the process if A's work may still be running. */
     trim_all(1);
     stop();
 }
 END_TEST
 
-/* Without being asked for: whoever borrows one range looks into no pages. */
-START_TEST(the_empty_pages_of_a_stream_that_ended_are_anybodys)
+/* Stream end releases them, since an allocation that borrows a range does not
+ * search pages. */
+START_TEST(empty_pages_of_an_ended_stream_are_free_for_all_streams)
 {
     start(true, 4 * MIB);
     put(get(100, A), A);
@@ -407,7 +408,7 @@ START_TEST(the_empty_pages_of_a_stream_that_ended_are_anybodys)
 }
 END_TEST
 
-START_TEST(a_stream_with_the_handle_of_one_that_ended_is_waited_for)
+START_TEST(new_stream_with_an_old_handle_is_waited_for)
 {
     static const size_t sizes[] = {100, 20 * MIB};
     char               *first;
@@ -420,14 +421,14 @@ START_TEST(a_stream_with_the_handle_of_one_that_ended_is_waited_for)
     vmm_double_post(vmm, A, first, sizes[_i], NULL, NULL);
     put(first, A);
     first = get(20 * MIB, B);
-    /* The double ends the process if this is not behind A's work. */
+    /* The double aborts the process if this is not ordered after A's work. */
     vmm_double_post(vmm, B, first, 20 * MIB, NULL, NULL);
     put(first, B);
     stop();
 }
 END_TEST
 
-START_TEST(an_unknown_stream_ends_without_a_call)
+START_TEST(ending_an_unknown_stream_makes_no_driver_call)
 {
     start(true, 20 * MIB);
     vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
@@ -439,7 +440,7 @@ START_TEST(an_unknown_stream_ends_without_a_call)
 }
 END_TEST
 
-START_TEST(a_stream_whose_end_failed_has_not_ended)
+START_TEST(failed_stream_end_leaves_the_stream_in_use)
 {
     char *first;
 
@@ -458,7 +459,7 @@ START_TEST(a_stream_whose_end_failed_has_not_ended)
 }
 END_TEST
 
-START_TEST(a_stream_of_each_thread_is_refused)
+START_TEST(per_thread_default_stream_is_rejected)
 {
     void *address;
 
@@ -470,7 +471,7 @@ START_TEST(a_stream_of_each_thread_is_refused)
 }
 END_TEST
 
-START_TEST(the_default_stream_has_two_names)
+START_TEST(default_stream_has_two_handles)
 {
     char *first;
 
@@ -482,7 +483,7 @@ START_TEST(the_default_stream_has_two_names)
 }
 END_TEST
 
-START_TEST(trim_gives_back_what_is_free)
+START_TEST(trim_returns_free_memory)
 {
     char  *small, *large, *kept;
     size_t released = 0;
@@ -510,7 +511,7 @@ START_TEST(trim_gives_back_what_is_free)
 }
 END_TEST
 
-START_TEST(what_is_reserved_is_taken_at_once)
+START_TEST(reserve_allocates_at_once)
 {
     start(true, 64 * MIB);
     ck_assert_int_eq(heap_reserve(heap, 40 * MIB + 1), UCXPOOL_OK);
@@ -530,7 +531,7 @@ START_TEST(what_is_reserved_is_taken_at_once)
 }
 END_TEST
 
-START_TEST(where_there_is_less_to_reserve_all_that_there_is_is_taken)
+START_TEST(reserve_takes_all_memory_if_less_is_available)
 {
     start(true, 64 * MIB);
     vmm_double_limit(vmm, 26 * MIB);
@@ -545,7 +546,7 @@ START_TEST(where_there_is_less_to_reserve_all_that_there_is_is_taken)
 }
 END_TEST
 
-START_TEST(nothing_is_tried_again_where_the_driver_failed)
+START_TEST(driver_error_is_not_retried)
 {
     start(true, 64 * MIB);
     vmm_double_fail(vmm, VMM_CHUNK_CREATE, 2, UCXPOOL_ERR_IO);
@@ -571,7 +572,7 @@ static bool make_room(void *arg, ucxpool_t *pool, size_t size, void *stream)
     return true;
 }
 
-START_TEST(the_callback_may_make_room)
+START_TEST(failure_callback_can_free_memory)
 {
     void *victim, *address;
 
@@ -586,7 +587,7 @@ START_TEST(the_callback_may_make_room)
 }
 END_TEST
 
-START_TEST(new_memory_and_old_are_stitched_together)
+START_TEST(new_and_old_memory_are_stitched_together)
 {
     void *pieces[4];
 
@@ -598,8 +599,8 @@ START_TEST(new_memory_and_old_are_stitched_together)
 }
 END_TEST
 
-/* Allocate and free sizes of 8 to 64 MiB, up to 256 MiB at a time; and
- * `num_more` after each, which fit somewhere. */
+/* Allocate and free sizes of 8 to 64 MiB, up to 256 MiB at a time; after each
+ * also `num_more` sizes that fit without stitching. */
 static void churn(unsigned num, unsigned num_more, uint64_t *random)
 {
     void  *pieces[32] = {NULL};
@@ -630,8 +631,8 @@ static void churn(unsigned num, unsigned num_more, uint64_t *random)
     }
 }
 
-/* With no more memory it stitches 243 ranges, and 251. */
-START_TEST(who_stitches_again_and_again_gets_more_memory)
+/* Without additional memory it would stitch 243 and 251 ranges. */
+START_TEST(frequent_stitching_allocates_more_memory)
 {
     uint64_t random = 1, before;
 
@@ -647,10 +648,10 @@ START_TEST(who_stitches_again_and_again_gets_more_memory)
 }
 END_TEST
 
-/* What training does: nearly all that it asks for fits somewhere. Under
- * valgrind it takes half a minute, and finds nothing that the one before does
- * not. */
-START_TEST(who_stitches_seldom_gets_no_more_memory)
+/* The pattern of training: nearly all allocations fit without stitching. Under
+ * valgrind this takes half a minute and finds nothing that the previous test
+ * does not. */
+START_TEST(rare_stitching_allocates_no_more_memory)
 {
     uint64_t random = 1;
 
@@ -665,9 +666,9 @@ START_TEST(who_stitches_seldom_gets_no_more_memory)
 }
 END_TEST
 
-/* What it did not stitch long ago is no reason to stitch now: 437, if it were.
- */
-START_TEST(a_quiet_time_saves_up_for_few_stitches)
+/* A period without stitching must not allow more stitching later: with that,
+ * 437 ranges would be stitched. */
+START_TEST(quiet_period_allows_few_additional_stitches)
 {
     uint64_t random = 1;
 
@@ -684,8 +685,8 @@ START_TEST(a_quiet_time_saves_up_for_few_stitches)
 }
 END_TEST
 
-/* The heap's limit, and what there is below it. */
-START_TEST(a_chunk_is_cut_into_pages_at_the_limit)
+/* The heap's limit, and the memory available below it. */
+START_TEST(chunk_is_split_into_pages_at_the_limit)
 {
     void *first, *address;
 
@@ -704,8 +705,8 @@ START_TEST(a_chunk_is_cut_into_pages_at_the_limit)
 }
 END_TEST
 
-/* Each small allocation would keep a chunk from being stitched. */
-START_TEST(a_chunk_is_cut_where_a_page_lies)
+/* Otherwise each small allocation would prevent stitching of a whole chunk. */
+START_TEST(chunk_is_split_at_a_page)
 {
     void *stream = (_i == 0) ? NULL : A;
     void *rest, *last;
@@ -726,7 +727,7 @@ START_TEST(a_chunk_is_cut_where_a_page_lies)
 }
 END_TEST
 
-START_TEST(mappings_go_when_there_is_no_room_for_more)
+START_TEST(old_mappings_are_removed_when_address_space_runs_out)
 {
     void *pieces[8];
 
@@ -742,8 +743,8 @@ START_TEST(mappings_go_when_there_is_no_room_for_more)
 }
 END_TEST
 
-/* Of ranges that are nearly as long, more than are looked at first; the one
- * that fits is the last. */
+/* More ranges that are slightly too short than the search inspects first; the
+ * one that fits is the last. */
 START_TEST(the_only_range_that_fits_is_found)
 {
     enum { NUM = 20 };
@@ -762,7 +763,7 @@ START_TEST(the_only_range_that_fits_is_found)
     while (heap_alloc(heap, 300 * KIB, NULL, &address) == UCXPOOL_OK) {
     }
     put(fit, NULL);
-    (void)stats(); /* collects what is quick */
+    (void)stats(); /* flushes the quick lists */
     for (size_t i = 0; i < NUM; i++) {
         put(pieces[i], NULL);
     }
@@ -772,9 +773,9 @@ START_TEST(the_only_range_that_fits_is_found)
 }
 END_TEST
 
-/* Two free ranges of a page's length, of which the one that is found first lies
- * across two pages. */
-START_TEST(a_free_page_is_found_behind_what_is_none)
+/* Two free ranges of a page's length. The first one found lies across two
+ * pages. */
+START_TEST(free_page_is_found_after_an_unsuitable_range)
 {
     void *across, *page;
 
@@ -821,7 +822,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-START_TEST(threads_with_streams_of_their_own_work_side_by_side)
+START_TEST(threads_with_separate_streams_work_concurrently)
 {
     pthread_t threads[NUM_THREADS];
 
@@ -842,28 +843,29 @@ static void add_streams(Suite *suite)
 {
     TCase *streams = tcase_create("streams");
 
-    tcase_add_loop_test(streams, memory_freed_in_a_stream_is_its_own_at_once, 0,
-                        3);
-    tcase_add_loop_test(streams, another_stream_waits_for_it, 0, 2);
-    tcase_add_test(streams, what_a_stream_is_over_with_is_anybodys);
-    tcase_add_test(streams, small_ones_freed_elsewhere_come_back_to_their_page);
-    tcase_add_test(streams, before_it_fails_it_waits_for_streams);
-    tcase_add_test(streams, a_stream_that_ends_leaves_nothing_to_wait_for);
+    tcase_add_loop_test(
+        streams, memory_freed_in_a_stream_is_reusable_there_at_once, 0, 3);
+    tcase_add_loop_test(streams, reuse_in_another_stream_waits_for_the_first, 0,
+                        2);
+    tcase_add_test(streams, memory_of_completed_work_is_free_for_all_streams);
+    tcase_add_test(
+        streams, small_allocations_freed_in_other_streams_return_to_their_page);
+    tcase_add_test(streams, alloc_waits_for_streams_before_it_fails);
+    tcase_add_test(streams, ended_stream_needs_no_waiting);
     tcase_add_loop_test(streams, no_fence_is_set_in_a_stream_that_has_ended, 0,
                         2);
-    tcase_add_test(streams, what_outlives_its_stream_is_freed_in_another);
-    tcase_add_test(streams, the_end_of_a_stream_waits_for_work_in_its_pages);
+    tcase_add_test(streams, memory_of_an_ended_stream_can_be_freed_in_another);
+    tcase_add_test(streams, stream_end_waits_for_work_in_its_pages);
     tcase_add_test(streams,
-                   the_empty_pages_of_a_stream_that_ended_are_anybodys);
-    tcase_add_loop_test(
-        streams, a_stream_with_the_handle_of_one_that_ended_is_waited_for, 0,
-        2);
-    tcase_add_test(streams, an_unknown_stream_ends_without_a_call);
-    tcase_add_loop_test(streams, a_stream_whose_end_failed_has_not_ended, 0, 2);
-    tcase_add_test(streams, a_stream_of_each_thread_is_refused);
-    tcase_add_test(streams, the_default_stream_has_two_names);
-    tcase_add_test(streams,
-                   threads_with_streams_of_their_own_work_side_by_side);
+                   empty_pages_of_an_ended_stream_are_free_for_all_streams);
+    tcase_add_loop_test(streams, new_stream_with_an_old_handle_is_waited_for, 0,
+                        2);
+    tcase_add_test(streams, ending_an_unknown_stream_makes_no_driver_call);
+    tcase_add_loop_test(streams, failed_stream_end_leaves_the_stream_in_use, 0,
+                        2);
+    tcase_add_test(streams, per_thread_default_stream_is_rejected);
+    tcase_add_test(streams, default_stream_has_two_handles);
+    tcase_add_test(streams, threads_with_separate_streams_work_concurrently);
     suite_add_tcase(suite, streams);
 }
 
@@ -871,20 +873,21 @@ static void add_stitching(Suite *suite)
 {
     TCase *stitching = tcase_create("stitching");
 
-    tcase_add_loop_test(stitching, a_range_is_stitched_of_every_second_piece, 0,
+    tcase_add_loop_test(stitching, range_is_stitched_from_every_second_piece, 0,
                         3);
-    tcase_add_test(stitching, a_stitched_range_is_used_again_without_a_call);
-    tcase_add_test(stitching, what_is_stitched_is_told_piece_by_piece);
-    tcase_add_test(stitching, segments_are_refused_outside_of_an_allocation);
-    tcase_add_test(stitching, the_rest_of_the_last_chunk_is_not_lost);
-    tcase_add_test(stitching, new_memory_and_old_are_stitched_together);
-    tcase_add_test(stitching, who_stitches_again_and_again_gets_more_memory);
-    tcase_add_test(stitching, who_stitches_seldom_gets_no_more_memory);
-    tcase_add_test(stitching, a_quiet_time_saves_up_for_few_stitches);
-    tcase_add_loop_test(stitching, a_chunk_is_cut_into_pages_at_the_limit, 0,
+    tcase_add_test(stitching, stitched_range_is_reused_without_driver_calls);
+    tcase_add_test(stitching, segments_lists_the_pieces_of_a_stitched_range);
+    tcase_add_test(stitching, segments_rejects_ranges_outside_an_allocation);
+    tcase_add_test(stitching, rest_of_the_last_chunk_is_used);
+    tcase_add_test(stitching, new_and_old_memory_are_stitched_together);
+    tcase_add_test(stitching, frequent_stitching_allocates_more_memory);
+    tcase_add_test(stitching, rare_stitching_allocates_no_more_memory);
+    tcase_add_test(stitching, quiet_period_allows_few_additional_stitches);
+    tcase_add_loop_test(stitching, chunk_is_split_into_pages_at_the_limit, 0,
                         2);
-    tcase_add_loop_test(stitching, a_chunk_is_cut_where_a_page_lies, 0, 2);
-    tcase_add_test(stitching, mappings_go_when_there_is_no_room_for_more);
+    tcase_add_loop_test(stitching, chunk_is_split_at_a_page, 0, 2);
+    tcase_add_test(stitching,
+                   old_mappings_are_removed_when_address_space_runs_out);
     suite_add_tcase(suite, stitching);
 }
 
@@ -893,21 +896,21 @@ static Suite *suite(void)
     Suite *suite = suite_create("heap");
     TCase *calls = tcase_create("calls");
 
-    tcase_add_test(calls, an_allocation_of_nothing_is_an_error);
+    tcase_add_test(calls, alloc_of_zero_bytes_is_an_error);
     tcase_add_loop_test(
-        calls, more_than_the_limit_is_an_error_that_tells_what_there_is, 0, 3);
-    tcase_add_test(calls, no_memory_below_the_limit_is_not_blamed_on_it);
-    tcase_add_loop_test(calls, what_is_no_allocation_is_not_freed, 0, 3);
+        calls, alloc_beyond_the_limit_reports_the_available_memory, 0, 3);
+    tcase_add_test(calls, out_of_memory_below_the_limit_does_not_name_it);
+    tcase_add_loop_test(calls, free_rejects_addresses_that_are_not_allocations,
+                        0, 3);
     tcase_add_loop_test(calls, the_usable_size_is_rounded_up, 0, 4);
-    tcase_add_test(calls, a_small_one_keeps_no_more_than_a_page);
+    tcase_add_test(calls, small_allocation_holds_at_most_one_page);
     tcase_add_test(calls, the_only_range_that_fits_is_found);
-    tcase_add_test(calls, a_free_page_is_found_behind_what_is_none);
-    tcase_add_test(calls, trim_gives_back_what_is_free);
-    tcase_add_test(calls, what_is_reserved_is_taken_at_once);
-    tcase_add_test(calls,
-                   where_there_is_less_to_reserve_all_that_there_is_is_taken);
-    tcase_add_test(calls, nothing_is_tried_again_where_the_driver_failed);
-    tcase_add_test(calls, the_callback_may_make_room);
+    tcase_add_test(calls, free_page_is_found_after_an_unsuitable_range);
+    tcase_add_test(calls, trim_returns_free_memory);
+    tcase_add_test(calls, reserve_allocates_at_once);
+    tcase_add_test(calls, reserve_takes_all_memory_if_less_is_available);
+    tcase_add_test(calls, driver_error_is_not_retried);
+    tcase_add_test(calls, failure_callback_can_free_memory);
     suite_add_tcase(suite, calls);
     add_stitching(suite);
     add_streams(suite);

@@ -1,6 +1,6 @@
 /*
- * A heap is made whole or not at all, whichever call of the system fails; and
- * so is what an allocation adds to it.
+ * Creation of a heap succeeds or leaves nothing, whichever system call fails.
+ * The same holds for the growth of a heap by an allocation.
  */
 #include <config.h>
 
@@ -54,7 +54,7 @@ static void tear_down(void)
     unlink(log_path);
 }
 
-START_TEST(what_was_made_is_undone)
+START_TEST(failed_create_leaves_nothing)
 {
     static const calls_name_t names[] = {CALLS_CALLOC, CALLS_MUTEX_INIT,
                                          CALLS_MMAP, CALLS_FSTAT};
@@ -74,7 +74,7 @@ START_TEST(what_was_made_is_undone)
             break;
         }
         if (status == UCXPOOL_OK) {
-            /* The log can do without its lock. */
+            /* The log can work without its lock. */
             ck_assert_int_eq(names[_i], CALLS_MUTEX_INIT);
             heap_destroy(heap);
             ck_assert_int_eq(mem_vmm_create_host(NULL, &vmm), UCXPOOL_OK);
@@ -88,7 +88,7 @@ START_TEST(what_was_made_is_undone)
 }
 END_TEST
 
-START_TEST(an_allocation_that_fails_changes_nothing)
+START_TEST(failed_allocation_changes_nothing)
 {
     static const size_t sizes[] = {1000, 300000, 20 * MIB};
 
@@ -126,8 +126,8 @@ static Suite *suite(void)
     TCase *create = tcase_create("create");
 
     tcase_add_checked_fixture(create, set_up, tear_down);
-    tcase_add_loop_test(create, what_was_made_is_undone, 0, 4);
-    tcase_add_loop_test(create, an_allocation_that_fails_changes_nothing, 0, 3);
+    tcase_add_loop_test(create, failed_create_leaves_nothing, 0, 4);
+    tcase_add_loop_test(create, failed_allocation_changes_nothing, 0, 3);
     suite_add_tcase(suite, create);
     return suite;
 }

@@ -1,4 +1,4 @@
-/* The log of what a heap is asked for. */
+/* The log of a heap's calls. */
 #include <config.h>
 
 #include "heap/log.h"
@@ -20,7 +20,7 @@
 static char dir[] = "/tmp/test_heap_log.XXXXXX";
 static char path[64];
 
-/* The n-th write from now (1: the next) finds the disk full; 0: none. */
+/* The n-th write from now (1: the next) fails with a full disk; 0: none. */
 static unsigned full_at;
 
 ssize_t __real_write(int fd, const void *bytes, size_t size);
@@ -34,7 +34,7 @@ ssize_t __wrap_write(int fd, const void *bytes, size_t size)
     return __real_write(fd, bytes, size);
 }
 
-/* The file of that name in the folder, as text. */
+/* The text of the file of that name in the folder. */
 static char *text_of(const char *name)
 {
     static char text[NUM_THREADS * NUM_LINES * 100];
@@ -74,7 +74,7 @@ static heap_log_t *begin(void)
     return log;
 }
 
-START_TEST(lines_are_those_of_rmm)
+START_TEST(lines_have_the_format_of_rmm)
 {
     heap_log_t *log = begin();
     char        expected[160];
@@ -104,7 +104,7 @@ START_TEST(lines_are_those_of_rmm)
 }
 END_TEST
 
-START_TEST(a_log_begins_with_an_empty_file)
+START_TEST(log_truncates_its_file)
 {
     heap_log_destroy(begin());
     heap_log_destroy(begin());
@@ -113,7 +113,7 @@ START_TEST(a_log_begins_with_an_empty_file)
 }
 END_TEST
 
-START_TEST(two_logs_of_one_path_have_a_file_each)
+START_TEST(two_logs_with_one_path_use_two_files)
 {
     heap_log_t *first  = begin();
     heap_log_t *second = begin();
@@ -127,7 +127,7 @@ START_TEST(two_logs_of_one_path_have_a_file_each)
 }
 END_TEST
 
-START_TEST(a_file_that_cannot_be_opened_is_told)
+START_TEST(failed_open_is_reported)
 {
     heap_log_t *log = NULL;
 
@@ -138,7 +138,7 @@ START_TEST(a_file_that_cannot_be_opened_is_told)
 }
 END_TEST
 
-START_TEST(a_path_that_is_too_long_is_told)
+START_TEST(path_that_is_too_long_is_reported)
 {
     heap_log_t *log = NULL;
     static char longest[8192];
@@ -156,7 +156,7 @@ START_TEST(without_a_log_nothing_is_written)
 }
 END_TEST
 
-START_TEST(a_full_disk_ends_the_log_and_no_more)
+START_TEST(full_disk_ends_only_the_log)
 {
     heap_log_t *log = begin();
 
@@ -177,7 +177,7 @@ static void *write_lines(void *log)
     return NULL;
 }
 
-START_TEST(lines_of_threads_stay_whole)
+START_TEST(lines_of_threads_are_not_interleaved)
 {
     heap_log_t *log = begin();
     pthread_t   threads[NUM_THREADS];
@@ -212,14 +212,14 @@ int main(void)
     int      num_failed;
 
     tcase_add_checked_fixture(tcase, start, stop);
-    tcase_add_test(tcase, lines_are_those_of_rmm);
-    tcase_add_test(tcase, a_log_begins_with_an_empty_file);
-    tcase_add_test(tcase, two_logs_of_one_path_have_a_file_each);
-    tcase_add_test(tcase, a_file_that_cannot_be_opened_is_told);
-    tcase_add_test(tcase, a_path_that_is_too_long_is_told);
+    tcase_add_test(tcase, lines_have_the_format_of_rmm);
+    tcase_add_test(tcase, log_truncates_its_file);
+    tcase_add_test(tcase, two_logs_with_one_path_use_two_files);
+    tcase_add_test(tcase, failed_open_is_reported);
+    tcase_add_test(tcase, path_that_is_too_long_is_reported);
     tcase_add_test(tcase, without_a_log_nothing_is_written);
-    tcase_add_test(tcase, a_full_disk_ends_the_log_and_no_more);
-    tcase_add_test(tcase, lines_of_threads_stay_whole);
+    tcase_add_test(tcase, full_disk_ends_only_the_log);
+    tcase_add_test(tcase, lines_of_threads_are_not_interleaved);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     num_failed = srunner_ntests_failed(runner);

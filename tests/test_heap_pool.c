@@ -1,6 +1,6 @@
 /*
- * The heap of a pool: one budget with the blocks, and memory that is sent like
- * any other; on the host and on a GPU.
+ * The heap of a pool: it shares one budget with the blocks, and its memory is
+ * sent like any other; on the host and on a GPU.
  */
 #include <config.h>
 
@@ -54,7 +54,7 @@ static void put(void *address)
                   ucxpool_error_detail());
 }
 
-START_TEST(a_heap_alone_has_no_blocks)
+START_TEST(pool_with_only_a_heap_has_no_blocks)
 {
     heap_stats_t    heap;
     core_stats_t    stats;
@@ -83,7 +83,7 @@ START_TEST(a_heap_alone_has_no_blocks)
 }
 END_TEST
 
-/* Of a pool without blocks: what to change is said. */
+/* In a pool without blocks, the error says what to change. */
 static void assert_no_channels(ucxpool_status_t status)
 {
     ck_assert_int_eq(status, UCXPOOL_ERR_UNSUPPORTED);
@@ -91,7 +91,7 @@ static void assert_no_channels(ucxpool_status_t status)
         strstr(ucxpool_error_detail(), "set UCXPOOL_COMM_SIZE"));
 }
 
-START_TEST(a_heap_alone_has_no_channels)
+START_TEST(pool_with_only_a_heap_has_no_channels)
 {
     ucxpool_channel_params_t params = {.field_mask =
                                            UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS};
@@ -149,7 +149,7 @@ START_TEST(blocks_and_heap_share_one_limit)
 }
 END_TEST
 
-START_TEST(blocks_of_the_host_take_nothing_from_a_gpu)
+START_TEST(host_blocks_use_no_gpu_memory)
 {
     heap_stats_t stats;
 
@@ -174,7 +174,7 @@ START_TEST(a_limit_that_the_blocks_fill_leaves_no_heap)
 }
 END_TEST
 
-START_TEST(settings_beyond_all_memory_are_cut_down_to_it)
+START_TEST(settings_beyond_the_memory_are_reduced)
 {
     heap_stats_t stats;
 
@@ -187,7 +187,7 @@ START_TEST(settings_beyond_all_memory_are_cut_down_to_it)
 }
 END_TEST
 
-START_TEST(a_stitched_buffer_of_the_heap_is_sent_like_any_other)
+START_TEST(stitched_heap_buffer_can_be_sent)
 {
     static uint8_t     message[20 * MIB], arrived[20 * MIB];
     ucxpool_request_t *send, *recv;
@@ -234,7 +234,7 @@ static size_t print(ucxpool_stats_format_t format, char *text, size_t size)
     return strlen(text);
 }
 
-START_TEST(the_counters_are_printed_in_three_ways)
+START_TEST(counters_are_printed_in_three_formats)
 {
     char text[16384];
 
@@ -284,7 +284,7 @@ START_TEST(a_log_has_every_call)
 }
 END_TEST
 
-START_TEST(a_log_that_cannot_be_written_is_an_error)
+START_TEST(failed_log_creation_is_an_error)
 {
     void *address;
 
@@ -296,7 +296,7 @@ START_TEST(a_log_that_cannot_be_written_is_an_error)
 }
 END_TEST
 
-START_TEST(a_gpu_without_virtual_memory_has_no_heap)
+START_TEST(gpu_without_virtual_memory_has_no_heap)
 {
     void *address;
 
@@ -317,26 +317,27 @@ static Suite *suite(void)
     TCase *both  = tcase_create("host and gpu");
     TCase *gpus  = tcase_create("gpu");
 
-    tcase_add_loop_test(both, a_heap_alone_has_no_blocks, 0, NUM_MEMORIES);
-    tcase_add_loop_test(both, a_heap_alone_has_no_channels, 0, NUM_MEMORIES);
+    tcase_add_loop_test(both, pool_with_only_a_heap_has_no_blocks, 0,
+                        NUM_MEMORIES);
+    tcase_add_loop_test(both, pool_with_only_a_heap_has_no_channels, 0,
+                        NUM_MEMORIES);
     tcase_add_loop_test(both, a_pool_without_a_heap_has_an_empty_one, 0,
                         NUM_MEMORIES);
     tcase_add_loop_test(both, blocks_and_heap_share_one_limit, 0, NUM_MEMORIES);
     tcase_add_loop_test(both, a_limit_that_the_blocks_fill_leaves_no_heap, 0,
                         NUM_MEMORIES);
-    /* As many addresses as the host's memory would need, valgrind has not. */
-    tcase_add_loop_test(both, settings_beyond_all_memory_are_cut_down_to_it, 1,
+    /* Valgrind has less address space than a heap for all host memory needs. */
+    tcase_add_loop_test(both, settings_beyond_the_memory_are_reduced, 1,
                         NUM_MEMORIES);
-    tcase_add_loop_test(both, the_counters_are_printed_in_three_ways, 0,
+    tcase_add_loop_test(both, counters_are_printed_in_three_formats, 0,
                         NUM_MEMORIES);
     tcase_add_loop_test(both, a_log_has_every_call, 0, NUM_MEMORIES);
-    tcase_add_loop_test(both, a_log_that_cannot_be_written_is_an_error, 0,
-                        NUM_MEMORIES);
+    tcase_add_loop_test(both, failed_log_creation_is_an_error, 0, NUM_MEMORIES);
     suite_add_tcase(suite, both);
     tcase_set_timeout(gpus, 60);
-    tcase_add_test(gpus, a_stitched_buffer_of_the_heap_is_sent_like_any_other);
-    tcase_add_test(gpus, blocks_of_the_host_take_nothing_from_a_gpu);
-    tcase_add_test(gpus, a_gpu_without_virtual_memory_has_no_heap);
+    tcase_add_test(gpus, stitched_heap_buffer_can_be_sent);
+    tcase_add_test(gpus, host_blocks_use_no_gpu_memory);
+    tcase_add_test(gpus, gpu_without_virtual_memory_has_no_heap);
     suite_add_tcase(suite, gpus);
     return suite;
 }

@@ -1,7 +1,7 @@
 /*
- * The heap under random work: several streams on memory that knows who uses
- * what (vmm_double.h), sizes from a byte to many chunks, limits that are
- * reached, calls that fail. What is live keeps its bytes.
+ * The heap under random work: several streams on memory that tracks its users
+ * (vmm_double.h), sizes from one byte to many chunks, limits that are reached,
+ * and calls that fail. Live allocations keep their bytes.
  */
 #include <config.h>
 
@@ -24,7 +24,7 @@ typedef struct live {
     char    *address;
     size_t   size;
     uint64_t pattern;
-    void    *stream; /* that may use it */
+    void    *stream; /* that may use the memory */
 } live_t;
 
 typedef struct world {
@@ -65,7 +65,7 @@ static void start(world_t *world, bool has_streams, uint64_t limit,
                      UCXPOOL_OK);
 }
 
-/* The first and last bytes, and one of each 64 KiB. */
+/* The first and the last bytes, and one in each 64 KiB. */
 static void fill(const live_t *live)
 {
     for (size_t at = 0; at < live->size; at += 65536) {
@@ -82,7 +82,7 @@ static void verify(const live_t *live)
     ck_assert_int_eq(live->address[live->size - 1], (char)live->pattern);
 }
 
-/* Few are large, but most bytes are theirs. */
+/* Few allocations are large, but they have most of the bytes. */
 static size_t draw_size(world_t *world)
 {
     switch (draw(world, 4)) {
@@ -173,7 +173,7 @@ static void step(world_t *world)
                        (unsigned)draw(world, 8));
     }
     if (draw(world, 100) == 0) {
-        /* What is live is freed in one that has the same handle. */
+        /* Free live allocations in a new stream with the same handle. */
         ck_assert_int_eq(
             heap_stream_end(world->heap, stream_of(draw(world, NUM_STREAMS))),
             UCXPOOL_OK);
@@ -196,7 +196,7 @@ static void finish(world_t *world)
     heap_destroy(world->heap);
 }
 
-START_TEST(what_is_live_keeps_its_bytes)
+START_TEST(live_allocations_keep_their_bytes)
 {
     world_t *world = calloc(1, sizeof(*world));
 
@@ -228,7 +228,7 @@ START_TEST(streams_never_use_the_same_bytes_at_the_same_time)
 }
 END_TEST
 
-START_TEST(a_call_that_fails_anywhere_loses_nothing)
+START_TEST(failed_call_loses_no_memory)
 {
     world_t *world = calloc(1, sizeof(*world));
 
@@ -266,10 +266,10 @@ static Suite *suite(void)
     TCase *random = tcase_create("random");
 
     tcase_set_timeout(random, 120);
-    tcase_add_loop_test(random, what_is_live_keeps_its_bytes, 0, 4);
+    tcase_add_loop_test(random, live_allocations_keep_their_bytes, 0, 4);
     tcase_add_loop_test(
         random, streams_never_use_the_same_bytes_at_the_same_time, 0, 4);
-    tcase_add_loop_test(random, a_call_that_fails_anywhere_loses_nothing, 0, 4);
+    tcase_add_loop_test(random, failed_call_loses_no_memory, 0, 4);
     suite_add_tcase(suite, random);
     return suite;
 }

@@ -1,6 +1,6 @@
 /*
- * Free ranges by size: what is found is long enough, and found wherever there
- * is such a range.
+ * Free ranges by size: a returned range is long enough, and the search succeeds
+ * if any range is long enough.
  */
 #include <config.h>
 
@@ -12,7 +12,7 @@
 
 #define NUM_RANGES 64
 
-/* The first size of a bin of many. */
+/* The first size of a bin for several sizes. */
 #define SIZE (HEAP_UNIT << 12)
 
 static heap_index_t bins;
@@ -80,7 +80,7 @@ START_TEST(the_last_of_a_bin_is_found)
 }
 END_TEST
 
-START_TEST(what_came_after_a_search_in_vain_is_found)
+START_TEST(range_added_after_a_failed_search_is_found)
 {
     for (unsigned i = 2; i < NUM_RANGES; i++) {
         add(i, SIZE);
@@ -96,8 +96,8 @@ START_TEST(what_came_after_a_search_in_vain_is_found)
 }
 END_TEST
 
-/* Of few bins, so that there are many in each. */
-START_TEST(whatever_is_long_enough_is_found)
+/* In few bins, so that each has many ranges. */
+START_TEST(any_range_that_is_long_enough_is_found)
 {
     uint64_t state = (uint64_t)_i + 1;
 
@@ -129,8 +129,8 @@ int main(void)
 
     tcase_add_checked_fixture(tcase, set_up, NULL);
     tcase_add_test(tcase, the_last_of_a_bin_is_found);
-    tcase_add_test(tcase, what_came_after_a_search_in_vain_is_found);
-    tcase_add_loop_test(tcase, whatever_is_long_enough_is_found, 0, 4);
+    tcase_add_test(tcase, range_added_after_a_failed_search_is_found);
+    tcase_add_loop_test(tcase, any_range_that_is_long_enough_is_found, 0, 4);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -1,7 +1,6 @@
 /*
- * The heap as threads see it that find what they need in their streams' own
- * pages: small and medium allocations, on memory that knows who uses what
- * (vmm_double.h).
+ * The heap used by threads that allocate from their streams' own pages: small
+ * and medium allocations, on memory that tracks its users (vmm_double.h).
  */
 #include <config.h>
 
@@ -15,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a heap of PLENTY bytes, a stream may have so many in its pages. */
+/* In a heap of PLENTY bytes, a stream may have this many in its pages. */
 #define PLENTY      (16 * GIB)
 #define MAX_MEDIUMS 32
 
@@ -24,7 +23,7 @@ static void start(bool has_streams, size_t limit)
     start_with(has_streams, limit, limit);
 }
 
-START_TEST(medium_ones_share_a_page)
+START_TEST(medium_allocations_share_a_page)
 {
     char *first, *second, *third;
 
@@ -39,13 +38,13 @@ START_TEST(medium_ones_share_a_page)
 }
 END_TEST
 
-START_TEST(more_of_them_than_may_be_do_not_waste_pages)
+START_TEST(allocations_beyond_the_medium_limit_waste_no_pages)
 {
     start(true, PLENTY);
     for (size_t i = 0; i < 4 * MAX_MEDIUMS; i++) {
         (void)get(700 * KIB, A);
     }
-    /* Two to a page, and one behind the other. */
+    /* Two per page, and one after the other. */
     ck_assert_uint_le(stats().reserved, MAX_MEDIUMS * MIB +
                                             3 * MAX_MEDIUMS * 700 * KIB +
                                             2 * MIB);
@@ -53,7 +52,7 @@ START_TEST(more_of_them_than_may_be_do_not_waste_pages)
 }
 END_TEST
 
-START_TEST(one_that_is_freed_makes_room_for_another)
+START_TEST(freed_medium_allocation_makes_room_for_another)
 {
     start(true, PLENTY);
     for (size_t i = 0; i < 2 * MAX_MEDIUMS; i++) {
@@ -64,7 +63,7 @@ START_TEST(one_that_is_freed_makes_room_for_another)
 }
 END_TEST
 
-START_TEST(they_fill_a_heap_to_its_limit)
+START_TEST(medium_allocations_fill_a_heap_to_its_limit)
 {
     size_t size = 0;
     void  *address;
@@ -78,7 +77,7 @@ START_TEST(they_fill_a_heap_to_its_limit)
 }
 END_TEST
 
-START_TEST(they_share_no_pages_where_the_driver_has_no_more)
+START_TEST(medium_allocations_work_without_new_driver_memory)
 {
     void *address;
 
@@ -93,7 +92,7 @@ START_TEST(they_share_no_pages_where_the_driver_has_no_more)
 }
 END_TEST
 
-START_TEST(what_is_kept_for_quick_use_is_bounded)
+START_TEST(memory_kept_for_quick_reuse_is_bounded)
 {
     void *live[MAX_MEDIUMS];
 
@@ -108,13 +107,13 @@ START_TEST(what_is_kept_for_quick_use_is_bounded)
             put(live[i], A);
         }
     }
-    /* All that are live at a time, two to a page, and a quarter. */
+    /* All that are live at a time, two per page, plus a quarter. */
     ck_assert_uint_le(vmm_double_held(vmm), 40 * MIB);
     stop();
 }
 END_TEST
 
-START_TEST(medium_ones_freed_elsewhere_come_back_to_their_pages)
+START_TEST(medium_allocations_freed_elsewhere_return_to_their_pages)
 {
     void *live[MAX_MEDIUMS];
 
@@ -135,7 +134,7 @@ START_TEST(medium_ones_freed_elsewhere_come_back_to_their_pages)
 }
 END_TEST
 
-START_TEST(a_medium_one_is_freed_once_and_at_its_begin)
+START_TEST(medium_allocation_is_freed_once_by_its_start)
 {
     char *address;
 
@@ -153,8 +152,8 @@ START_TEST(a_medium_one_is_freed_once_and_at_its_begin)
 }
 END_TEST
 
-/* Each call of the driver in turn; another way is found. */
-START_TEST(where_there_is_no_page_it_lies_elsewhere)
+/* Each driver call fails in turn; the heap finds other memory. */
+START_TEST(without_a_page_the_allocation_uses_other_memory)
 {
     bool     has_failed = true;
     unsigned n;
@@ -188,10 +187,10 @@ typedef struct live {
     char  *address;
     size_t size;
     char   pattern;
-    void  *stream; /* that it was allocated for */
+    void  *stream; /* for which it was allocated */
 } live_t;
 
-/* What one thread has allocated and another frees. */
+/* Allocations that one thread makes and another frees. */
 static struct {
     pthread_mutex_t lock;
     live_t          live[NUM_BOARD];
@@ -200,8 +199,8 @@ static struct {
 typedef struct worker {
     pthread_t thread;
     unsigned  number;
-    bool      shares; /* one of two streams with others */
-    bool      strays; /* frees in other streams too */
+    bool      shares; /* shares two streams with other threads */
+    bool      strays; /* also frees in other streams */
     uint64_t  state;
 } worker_t;
 
@@ -240,7 +239,7 @@ static void verify(const live_t *live)
 
 static void begin(worker_t *worker, live_t *live)
 {
-    /* 256 bytes to 1.5 MiB, as many of each length. */
+    /* 256 bytes to 1.5 MiB, log-uniform. */
     unsigned top = 8 + draw(worker, 13);
 
     live->size    = ((size_t)1 << top) + draw(worker, 1u << (top - 1));
@@ -267,7 +266,7 @@ static void end(worker_t *worker, live_t *live)
     live->address = NULL;
 }
 
-/* Change one with what somebody left on the board. */
+/* Swap an allocation with one that another thread left on the board. */
 static void exchange(worker_t *worker, live_t *live)
 {
     unsigned place = draw(worker, NUM_BOARD);
@@ -280,7 +279,7 @@ static void exchange(worker_t *worker, live_t *live)
     *live = left;
 }
 
-/* Does nobody else name the worker's stream? */
+/* Does no other thread use the worker's stream? */
 static bool is_alone(const worker_t *worker)
 {
     return !worker->shares && !worker->strays;
@@ -341,9 +340,9 @@ static void run_threads(bool shares, bool strays)
     clear_table(&workers[0]);
 }
 
-/* Loop: with streams and without; plenty of memory and little; streams of their
- * own and shared; freed where it was allocated and anywhere. */
-START_TEST(threads_keep_what_is_theirs)
+/* Loop: with and without streams; much and little memory; separate and shared
+ * streams; freed in the same stream and in any. */
+START_TEST(threads_keep_their_bytes)
 {
     heap_stats_t now;
 
@@ -359,8 +358,8 @@ START_TEST(threads_keep_what_is_theirs)
 }
 END_TEST
 
-/* Large ones of one rounded size, which a stream keeps for quick use: these it
- * takes and gives without the heap's lock. */
+/* Large ones of one rounded size, which a stream keeps for quick reuse and
+ * allocates and frees without the heap's lock. */
 #define LARGE (3 * MIB)
 
 static bool is_over; /* atomic */
@@ -376,11 +375,11 @@ static void *reuse(void *arg)
     return NULL;
 }
 
-/* Small ones of a stream that is not theirs: the walk over them takes long
- * enough for the others to allocate meanwhile. */
+/* Small allocations of a stream that other threads do not use. Walking them
+ * takes long enough for the other threads to allocate. */
 #define MANY 20000
 
-START_TEST(statistics_are_taken_while_others_allocate)
+START_TEST(statistics_work_while_threads_allocate)
 {
     worker_t workers[2] = {{.number = 0}, {.number = 1}};
 
@@ -418,21 +417,23 @@ static Suite *suite(void)
     TCase *medium = tcase_create("medium");
     TCase *random = tcase_create("threads");
 
-    tcase_add_test(medium, medium_ones_share_a_page);
-    tcase_add_test(medium, more_of_them_than_may_be_do_not_waste_pages);
-    tcase_add_loop_test(medium, one_that_is_freed_makes_room_for_another, 0, 2);
-    tcase_add_test(medium, they_fill_a_heap_to_its_limit);
-    tcase_add_test(medium, they_share_no_pages_where_the_driver_has_no_more);
-    tcase_add_test(medium, what_is_kept_for_quick_use_is_bounded);
+    tcase_add_test(medium, medium_allocations_share_a_page);
+    tcase_add_test(medium, allocations_beyond_the_medium_limit_waste_no_pages);
+    tcase_add_loop_test(medium, freed_medium_allocation_makes_room_for_another,
+                        0, 2);
+    tcase_add_test(medium, medium_allocations_fill_a_heap_to_its_limit);
+    tcase_add_test(medium, medium_allocations_work_without_new_driver_memory);
+    tcase_add_test(medium, memory_kept_for_quick_reuse_is_bounded);
     tcase_add_test(medium,
-                   medium_ones_freed_elsewhere_come_back_to_their_pages);
-    tcase_add_loop_test(medium, a_medium_one_is_freed_once_and_at_its_begin, 0,
+                   medium_allocations_freed_elsewhere_return_to_their_pages);
+    tcase_add_loop_test(medium, medium_allocation_is_freed_once_by_its_start, 0,
                         3);
-    tcase_add_loop_test(medium, where_there_is_no_page_it_lies_elsewhere, 0, 2);
+    tcase_add_loop_test(medium, without_a_page_the_allocation_uses_other_memory,
+                        0, 2);
     suite_add_tcase(suite, medium);
     tcase_set_timeout(random, 120);
-    tcase_add_loop_test(random, threads_keep_what_is_theirs, 0, 16);
-    tcase_add_test(random, statistics_are_taken_while_others_allocate);
+    tcase_add_loop_test(random, threads_keep_their_bytes, 0, 16);
+    tcase_add_test(random, statistics_work_while_threads_allocate);
     suite_add_tcase(suite, random);
     return suite;
 }
