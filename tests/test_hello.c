@@ -1,6 +1,6 @@
 /*
- * The handshake beside strangers: those who can reach UCX's ports, those who
- * have the address of one pool only, and those who come too early.
+ * The handshake in the presence of strangers: processes that can reach UCX's
+ * ports, that know the address of only one pool, or that send too early.
  */
 #include "base/clock.h"
 #include "core/channel.h"
@@ -17,10 +17,10 @@
 #define ALL_BITS UINT64_MAX
 #define SECOND   UINT64_C(1000000000)
 
-/* As in the protocol's page. */
+/* As in docs/reference/protocol.md. */
 #define EARLY_MAX 1024u
 
-/* --- a clock that the test moves on --------------------------------------- */
+/* --- a clock that the test advances -------------------------------------- */
 
 static uint64_t ahead;
 
@@ -35,7 +35,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
     return result;
 }
 
-/* --- somebody who speaks UCX, and is no pool ------------------------------ */
+/* --- a stranger: a UCX program that is not a pool ------------------------ */
 
 typedef struct stranger {
     ucp_context_h context;
@@ -106,7 +106,7 @@ static void stranger_cleanup(stranger_t *stranger, ucxpool_t *victim)
     ucp_cleanup(stranger->context);
 }
 
-/* Send a message, and let the victim read it. */
+/* Send a message, and progress the victim so that it reads it. */
 static void say(stranger_t *stranger, ucxpool_t *victim, const void *fixed,
                 size_t size)
 {
@@ -135,7 +135,7 @@ static void say(stranger_t *stranger, ucxpool_t *victim, const void *fixed,
     }
 }
 
-/* What a HELLO must have to be listened to: the victim's address. */
+/* A HELLO is read only if it contains the victim's address. */
 static proto_hello_t hello_to(const ucxpool_t *victim)
 {
     proto_hello_t hello = {
@@ -155,7 +155,7 @@ static void flood(stranger_t *stranger, ucxpool_t *victim)
     for (unsigned i = 0; i < EARLY_MAX + 50; i++) {
         proto_hello_t hello = hello_to(victim);
 
-        /* Half of them with the address, half of them without it. */
+        /* Half of them with the address, half without. */
         hello.flags       = (i % 2 == 0) ? 0 : PROTO_HELLO_BY_EP;
         hello.channel_key = i;
         hello.pair        = i;
@@ -164,7 +164,7 @@ static void flood(stranger_t *stranger, ucxpool_t *victim)
     }
 }
 
-/* --- the honest ones ------------------------------------------------------ */
+/* --- the honest pools ---------------------------------------------------- */
 
 static bool is_open(const ucxpool_channel_t *channel)
 {
@@ -201,7 +201,7 @@ static pair_t two_pools(void)
                     NULL, NULL};
 }
 
-START_TEST(a_flood_of_early_hellos_keeps_nobody_out)
+START_TEST(flood_of_early_hellos_blocks_no_channel)
 {
     pair_t     pair = two_pools();
     stranger_t stranger;
@@ -213,7 +213,7 @@ START_TEST(a_flood_of_early_hellos_keeps_nobody_out)
     ck_assert_uint_eq(pair.a->wireup.num_early, EARLY_MAX);
     pair.to_b = pair_meet(pair.a, pair.b);
     ck_assert(!is_open(pair.to_b));
-    /* What was crowded out is said again. */
+    /* The evicted HELLO is sent again. */
     ahead += SECOND;
     finish(&pair);
     stranger_cleanup(&stranger, pair.a);
@@ -221,7 +221,7 @@ START_TEST(a_flood_of_early_hellos_keeps_nobody_out)
 }
 END_TEST
 
-START_TEST(early_hellos_are_forgotten_unless_they_are_said_again)
+START_TEST(early_hellos_expire_unless_they_are_repeated)
 {
     pair_t     pair = two_pools();
     stranger_t stranger;
@@ -236,7 +236,7 @@ START_TEST(early_hellos_are_forgotten_unless_they_are_said_again)
         }
     }
     pair_until(&pair, pair.a->wireup.num_early == 1);
-    /* It is as good as on the first day. */
+    /* The early HELLO of b is still valid. */
     pair.to_b = pair_meet(pair.a, pair.b);
     ck_assert_uint_eq(pair.a->wireup.num_early, 0);
     finish(&pair);
@@ -245,7 +245,7 @@ START_TEST(early_hellos_are_forgotten_unless_they_are_said_again)
 }
 END_TEST
 
-START_TEST(who_has_no_address_of_a_pool_cannot_pose_as_it)
+START_TEST(stranger_without_a_pools_key_cannot_impersonate_it)
 {
     pair_t        pair = two_pools();
     stranger_t    stranger;
@@ -254,7 +254,7 @@ START_TEST(who_has_no_address_of_a_pool_cannot_pose_as_it)
     stranger_init(&stranger, pair.a);
     hello = hello_to(pair.a);
     memcpy(hello.from_id, pair.b->id, sizeof(hello.from_id));
-    /* Too early, and in time. */
+    /* Before the channel exists, and after. */
     say(&stranger, pair.a, &hello, sizeof(hello));
     pair.to_b = pair_meet(pair.a, pair.b);
     ck_assert_uint_eq(pair.to_b->wireup.handshake & CORE_HELLO_RECEIVED, 0);
@@ -268,7 +268,7 @@ START_TEST(who_has_no_address_of_a_pool_cannot_pose_as_it)
 }
 END_TEST
 
-START_TEST(a_channel_is_not_opened_from_another_endpoint)
+START_TEST(channel_ignores_a_hello_from_another_endpoint)
 {
     ucxpool_channel_params_t over = {
         .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_EP,
@@ -279,7 +279,7 @@ START_TEST(a_channel_is_not_opened_from_another_endpoint)
     proto_hello_t      hello;
 
     stranger_init(&stranger, pair.a);
-    /* One of a's channels is over an endpoint, the other over an address. */
+    /* One of a's channels uses an endpoint, the other an address. */
     over.ep   = endpoint_to(pair.a->ucx.worker, pair.b);
     pair.to_b = pair_meet(pair.a, pair.b);
     ck_assert_int_eq(ucxpool_channel_create(pair.a, &over, &by_ep), UCXPOOL_OK);
@@ -300,7 +300,7 @@ START_TEST(a_channel_is_not_opened_from_another_endpoint)
 }
 END_TEST
 
-START_TEST(a_hello_that_has_met_its_channel_is_ignored)
+START_TEST(second_hello_for_a_channel_is_ignored)
 {
     pair_t        pair;
     stranger_t    stranger;
@@ -321,7 +321,7 @@ START_TEST(a_hello_that_has_met_its_channel_is_ignored)
 }
 END_TEST
 
-START_TEST(who_does_not_know_a_channels_key_cannot_speak_on_it)
+START_TEST(messages_without_the_channel_key_are_ignored)
 {
     static const proto_type_t types[] = {
         PROTO_READY,  PROTO_GO,  PROTO_CANCEL,
@@ -354,12 +354,12 @@ START_TEST(who_does_not_know_a_channels_key_cannot_speak_on_it)
 }
 END_TEST
 
-START_TEST(an_open_channel_has_nothing_more_to_say)
+START_TEST(open_channel_sends_no_more_hellos)
 {
     pair_t     pair = two_pools();
     ucxpool_t *a    = pair.a;
 
-    /* The one with the smaller id begins. */
+    /* The pool with the smaller id begins. */
     if (memcmp(pair.a->id, pair.b->id, CORE_ID_SIZE) < 0) {
         pair.a = pair.b;
         pair.b = a;
@@ -375,7 +375,7 @@ START_TEST(an_open_channel_has_nothing_more_to_say)
     finish(&pair);
     ahead += SECOND;
     pair_progress(&pair);
-    /* There is nothing more to be said. */
+    /* No HELLO is due any more. */
     ck_assert_uint_eq(pair.a->wireup.next_hello, BASE_CLOCK_FOREVER);
     ck_assert_uint_eq(pair.b->wireup.next_hello, BASE_CLOCK_FOREVER);
     pair_cleanup(&pair);
@@ -383,9 +383,9 @@ START_TEST(an_open_channel_has_nothing_more_to_say)
 END_TEST
 
 /*
- * LeakSanitizer's: UCX 1.13 now and then loses 872 bytes of an endpoint that is
- * still being connected when its worker goes, and closing it before may abort.
- * Of its callers only these are seen, for UCX has no frame pointers.
+ * For LeakSanitizer: UCX 1.13 occasionally leaks 872 bytes of an endpoint that
+ * is still connecting when its worker is destroyed; closing the endpoint first
+ * may abort. Only these callers are visible, because UCX has no frame pointers.
  */
 const char *__lsan_default_suppressions(void);
 
@@ -402,14 +402,13 @@ int main(void)
     int      num_failed;
 
     tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, a_flood_of_early_hellos_keeps_nobody_out);
-    tcase_add_test(tcase,
-                   early_hellos_are_forgotten_unless_they_are_said_again);
-    tcase_add_test(tcase, who_has_no_address_of_a_pool_cannot_pose_as_it);
-    tcase_add_test(tcase, a_channel_is_not_opened_from_another_endpoint);
-    tcase_add_test(tcase, a_hello_that_has_met_its_channel_is_ignored);
-    tcase_add_test(tcase, who_does_not_know_a_channels_key_cannot_speak_on_it);
-    tcase_add_test(tcase, an_open_channel_has_nothing_more_to_say);
+    tcase_add_test(tcase, flood_of_early_hellos_blocks_no_channel);
+    tcase_add_test(tcase, early_hellos_expire_unless_they_are_repeated);
+    tcase_add_test(tcase, stranger_without_a_pools_key_cannot_impersonate_it);
+    tcase_add_test(tcase, channel_ignores_a_hello_from_another_endpoint);
+    tcase_add_test(tcase, second_hello_for_a_channel_is_ignored);
+    tcase_add_test(tcase, messages_without_the_channel_key_are_ignored);
+    tcase_add_test(tcase, open_channel_sends_no_more_hellos);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

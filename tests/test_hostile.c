@@ -1,7 +1,7 @@
 /*
- * A peer that has proven who it is and then breaks the rules, over the `map`
- * wire: its channel ends with UCXPOOL_ERR_PROTOCOL, or what it says is ignored;
- * the victim loses nothing, and its other channels go on.
+ * An authenticated peer that breaks the protocol on the `map` wire. Its channel
+ * fails with UCXPOOL_ERR_PROTOCOL, or the message is ignored. The victim leaks
+ * nothing, and its other channels keep working.
  */
 #include "hostile.h"
 #include "xfer/message.h"
@@ -12,14 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MESSAGE 7u /* the peer's number of what the victim receives */
+#define MESSAGE \
+    7u /* the peer's number of the message that the victim receives */
 
 /* The settings that most tests use: eight fragments of 64k in flight. */
 #define SETTINGS "WIRE=map DEPTH=4 CREDITS=8 MAX_UNEXPECTED=8 MAX_SEGMENTS=2000"
 
 static const copy_run_t whole[] = {{HOSTILE_SIZE, 1}};
 
-/* --- what the peer says ------------------------------------------------- */
+/* --- messages of the peer ------------------------------------------------ */
 
 static void say_desc(hostile_t *hostile, proto_desc_t desc, const void *data,
                      size_t size)
@@ -29,7 +30,7 @@ static void say_desc(hostile_t *hostile, proto_desc_t desc, const void *data,
     hostile_say(hostile, PROTO_DESC, &fixed, data, size);
 }
 
-/* The victim's receive is accepted: it waits for fragments. */
+/* The victim's receive is accepted and waits for fragments. */
 static void begin(hostile_t *hostile)
 {
     say_desc(hostile, hostile_desc(MESSAGE, 0), whole, sizeof(whole));
@@ -118,7 +119,7 @@ static proto_desc_t desc_with_runs(uint64_t sequence, uint32_t num_runs)
     return desc;
 }
 
-/* --- after which the channel fails -------------------------------------- */
+/* --- messages that fail the channel -------------------------------------- */
 
 static void accept_of_no_bytes(hostile_t *hostile)
 {
@@ -260,7 +261,7 @@ static void descriptor_twice(hostile_t *hostile)
     say_desc(hostile, hostile_desc(MESSAGE + 1, 0), whole, sizeof(whole));
 }
 
-/* The victim reads what is said, and has no receive for it. */
+/* The victim reads the message and has no receive for it. */
 static void say_unwanted(hostile_t *hostile, uint64_t i, uint32_t flags,
                          size_t metadata_size)
 {
@@ -306,14 +307,14 @@ static void eager_descriptors_beyond_the_credits(hostile_t *hostile)
     }
 }
 
-/* They count as five and four. */
+/* They count as five and four units. */
 static void descriptors_of_more_bytes_than_max_unexpected(hostile_t *hostile)
 {
     say_unwanted(hostile, 0, 0, 4 * PROTO_DESC_UNIT);
     say_unwanted(hostile, 1, 0, 3 * PROTO_DESC_UNIT);
 }
 
-/* Those whose turn does not come are kept, though they are canceled. */
+/* Descriptors out of order are kept even if they are canceled. */
 static void canceled_descriptors_out_of_turn(hostile_t *hostile)
 {
     for (uint64_t i = 1; i < 10; i++) {
@@ -373,7 +374,7 @@ static void runs_out_of_range(hostile_t *hostile)
 
 static void runs_that_were_not_missing(hostile_t *hostile)
 {
-    /* It waits for number 0, with its runs. */
+    /* It waits for number 0, which has runs. */
     say_desc(hostile, hostile_desc(MESSAGE, 1), whole, sizeof(whole));
     say_runs(hostile, 1, 0, 1);
 }
@@ -417,7 +418,7 @@ static void more_shorts_than_credits(hostile_t *hostile)
     say_short(hostile, PROTO_SHORT_MAX);
 }
 
-/* Behind a descriptor whose number is the last there is. */
+/* After a descriptor with the highest possible number. */
 static void short_with_a_number_of_before(hostile_t *hostile)
 {
     proto_fixed_t fixed = {.desc = hostile_desc(1, UINT64_MAX)};
@@ -433,7 +434,8 @@ static void hello_again(hostile_t *hostile)
     say_head(hostile, PROTO_HELLO);
 }
 
-/* What was read in the lap before stands in the ring, as if it were new. */
+/* A word that was read in the previous lap appears in the ring as if it were
+ * new. */
 static void word_of_the_lap_before(hostile_t *hostile)
 {
     while (hostile->channel->ring.head < CORE_RING_SIZE) {
@@ -461,7 +463,8 @@ static void entry_over_the_end(hostile_t *hostile)
                            UINT64_C(1) << 32);
 }
 
-/* A message that is refused makes the victim say so; the peer never reads. */
+/* The victim answers each refused message, and the peer never reads the
+ * answers. */
 static void answers_that_are_not_read(hostile_t *hostile)
 {
     for (uint64_t i = 0; (i < 20000) && !hostile_is_over(hostile); i++) {
@@ -481,7 +484,7 @@ static void answers_that_are_not_read(hostile_t *hostile)
     }
 }
 
-/* --- which is ignored ---------------------------------------------------- */
+/* --- messages that are ignored ------------------------------------------- */
 
 /* UCX may deliver a short CANCEL before a long RUNS. */
 static void runs_of_a_canceled_descriptor(hostile_t *hostile)
@@ -517,7 +520,8 @@ static void descriptors_canceled_over_and_over(hostile_t *hostile)
     }
 }
 
-/* It counts no more, once, and is the caller's until it is refused. */
+/* It stops counting, once, and belongs to the caller until the caller rejects
+ * it. */
 static void canceled_descriptor_that_was_probed(hostile_t *hostile)
 {
     ucxpool_message_t *message;
@@ -585,7 +589,7 @@ static void credits_that_overflow(hostile_t *hostile)
     ck_assert_uint_le(hostile->victim->flow.credits, UINT16_MAX);
 }
 
-/* Each new odd value asks for a knock. */
+/* Each new odd value requests a doorbell. */
 static void sleeping_that_never_rests(hostile_t *hostile)
 {
     core_ring_page_t *page = hostile->channel->ring.mine;
@@ -616,7 +620,7 @@ static void tail_that_lies(hostile_t *hostile)
     __atomic_store_n(&page->tail, 0, __ATOMIC_SEQ_CST);
 }
 
-/* --- which end a request ------------------------------------------------- */
+/* --- messages that end a request ----------------------------------------- */
 
 static void check_said(const ucxpool_request_t *request, ucxpool_status_t end)
 {
@@ -682,8 +686,8 @@ static void done_in_the_middle(hostile_t *hostile)
     ck_assert_int_eq(ucxpool_request_test(hostile->send), UCXPOOL_ERR_REFUSED);
 }
 
-/* The request is canceled, accepted late, and done, all read in one go; then
- * its memory is used for a receive. */
+/* CANCEL, a late ACCEPT and DONE for the request are read together; then its
+ * memory is reused for a receive. */
 static void accept_of_a_canceled_send(hostile_t *hostile)
 {
     uint64_t send = hostile_send(hostile);
@@ -726,10 +730,7 @@ static void cancel_without_an_error(hostile_t *hostile)
     hostile_say(hostile, PROTO_CANCEL, &cancel, NULL, 0);
 }
 
-/* --- pushed messages ---------------------------------------------------------
- * On the host none are, so the victim is told that they are; but nothing is
- * lent there that it could write to.
- */
+/* --- pushed messages ----------------------------------------------------- */
 
 static void push(hostile_t *hostile, bool is_on)
 {
@@ -814,7 +815,7 @@ static void mailbox_to_one_that_does_not_push(hostile_t *hostile)
     lend_mailbox(hostile, (proto_mailbox_t){.num_slots = 8, .slot_size = 4096});
 }
 
-/* None of them is in the hostile one's regions, or as it should be. */
+/* None of them lies in the hostile pool's regions or is valid. */
 static const struct {
     const char *what;
     uint64_t    offset;
@@ -828,7 +829,7 @@ static const struct {
     {"sizes that overflow", 0, UINT64_C(1) << 61, 0, 8},
     {"no slots", 0, 4096, 0, 0},
     {"too many slots", 0, 4096, 0, PROTO_SLOTS_MAX + 1},
-    {"no room beside the flag", 0, PROTO_FLAG_SIZE, 0, 8},
+    {"no room next to the flag", 0, PROTO_FLAG_SIZE, 0, 8},
     {"an odd size", 0, 4100, 0, 8},
     {"an odd offset", 16, 4096, 0, 8},
 };
@@ -870,7 +871,7 @@ static void mailed_without_a_mailbox(hostile_t *hostile)
     mail(hostile, 100, 0, 0);
 }
 
-/* On the host none is lent, so the victim is told that one was. */
+/* A host pool lends no mailbox, so the test marks one as lent. */
 static void mail_lent(hostile_t *hostile, uint64_t size, uint32_t slot,
                       uint32_t flags)
 {
@@ -973,7 +974,7 @@ static void returned_what_was_not_lent(hostile_t *hostile)
     say_returned(hostile, 0);
 }
 
-/* It is used on, and free when the receive has ended. */
+/* The block stays in use, and is free once the receive has ended. */
 static void returned_too_early_and_twice(hostile_t *hostile)
 {
     push(hostile, true);
@@ -985,7 +986,7 @@ static void returned_too_early_and_twice(hostile_t *hostile)
     ck_assert_ptr_nonnull(hostile->recv->recv->loan);
 }
 
-/* What is not returned waits for BYE. */
+/* Blocks that are not returned wait for BYE. */
 static void never_returned(hostile_t *hostile)
 {
     block_stats_t share;
@@ -1102,7 +1103,7 @@ static const deed_t noises[] = {
 };
 #define NUM_NOISES ((int)(sizeof(noises) / sizeof(noises[0])))
 
-/* The victim and an honest peer of it. */
+/* The victim and an honest peer. */
 static void check_exchange(pair_t *pair)
 {
     enum { LENGTH = 200000 };
@@ -1126,8 +1127,8 @@ static void check_exchange(pair_t *pair)
 
 static hostile_t hostile;
 
-/* The last one comes first. The peer stays within what it may announce. */
-START_TEST(descriptors_in_any_order_are_matched_by_their_numbers)
+/* The last descriptor is sent first. The peer stays within its limits. */
+START_TEST(descriptors_are_matched_in_order_of_their_numbers)
 {
     enum { NUM = 1000 };
     const ucxpool_message_t *message;
@@ -1150,8 +1151,8 @@ START_TEST(descriptors_in_any_order_are_matched_by_their_numbers)
 }
 END_TEST
 
-/* Says good-bye as well, which must not be heard before the messages. */
-START_TEST(early_messages_are_delivered_some_in_each_round)
+/* The peer also sends BYE, which must not be handled before the messages. */
+START_TEST(early_messages_are_delivered_in_batches)
 {
     enum { NUM = 1000, ROUND = 64 };
     uint64_t *expected;
@@ -1180,7 +1181,7 @@ START_TEST(early_messages_are_delivered_some_in_each_round)
 }
 END_TEST
 
-START_TEST(a_descriptor_too_far_ahead_fails_the_channel)
+START_TEST(descriptor_too_far_ahead_fails_the_channel)
 {
     hostile_init(&hostile, "WIRE=map CREDITS=8 MAX_UNEXPECTED=1000");
     say_unwanted(&hostile, 1007, 0, 0);
@@ -1193,7 +1194,7 @@ START_TEST(a_descriptor_too_far_ahead_fails_the_channel)
 }
 END_TEST
 
-START_TEST(the_channel_fails_and_nothing_else)
+START_TEST(violation_fails_only_its_channel)
 {
     ucxpool_channel_attr_t attr;
     pair_t                 honest;
@@ -1216,7 +1217,7 @@ START_TEST(the_channel_fails_and_nothing_else)
 }
 END_TEST
 
-START_TEST(a_mailbox_that_is_not_its_own_is_not_used)
+START_TEST(invalid_mailbox_is_not_used)
 {
     hostile_init(&hostile, SETTINGS);
     hostile_let_read(&hostile);
@@ -1228,7 +1229,7 @@ START_TEST(a_mailbox_that_is_not_its_own_is_not_used)
 }
 END_TEST
 
-START_TEST(the_channel_goes_on)
+START_TEST(ignored_message_keeps_the_channel_open)
 {
     pair_t honest;
 
@@ -1240,7 +1241,7 @@ START_TEST(the_channel_goes_on)
     hostile_let_read(&hostile);
     ck_assert_msg(!hostile_is_over(&hostile), "%s", noises[_i].name);
     check_exchange(&honest);
-    /* A good-bye in the middle of everything. */
+    /* A BYE in the middle of everything. */
     say_head(&hostile, PROTO_BYE);
     hostile_let_read(&hostile);
     ck_assert(hostile_is_over(&hostile));
@@ -1262,7 +1263,7 @@ START_TEST(lists_of_runs_are_bounded_per_channel)
         hostile_let_read(&hostile);
         ck_assert_uint_le(hostile.victim->xfer->messages.num_runs, 2000);
     }
-    /* Two are held, two were refused; nothing is broken. */
+    /* Two lists are held and two were rejected; nothing failed. */
     ck_assert(!hostile_is_over(&hostile));
     ck_assert_uint_eq(hostile.victim->xfer->messages.num_runs, 2000);
     ck_assert_uint_eq(hostile.victim->flow.expected_sequence, 4);
@@ -1294,15 +1295,13 @@ int main(void)
     int      num_failed;
 
     tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, the_channel_fails_and_nothing_else, 0,
-                        NUM_CRIMES);
-    tcase_add_loop_test(tcase, a_mailbox_that_is_not_its_own_is_not_used, 0,
-                        NUM_WRONG);
-    tcase_add_loop_test(tcase, the_channel_goes_on, 0, NUM_NOISES);
-    tcase_add_test(tcase,
-                   descriptors_in_any_order_are_matched_by_their_numbers);
-    tcase_add_test(tcase, early_messages_are_delivered_some_in_each_round);
-    tcase_add_test(tcase, a_descriptor_too_far_ahead_fails_the_channel);
+    tcase_add_loop_test(tcase, violation_fails_only_its_channel, 0, NUM_CRIMES);
+    tcase_add_loop_test(tcase, invalid_mailbox_is_not_used, 0, NUM_WRONG);
+    tcase_add_loop_test(tcase, ignored_message_keeps_the_channel_open, 0,
+                        NUM_NOISES);
+    tcase_add_test(tcase, descriptors_are_matched_in_order_of_their_numbers);
+    tcase_add_test(tcase, early_messages_are_delivered_in_batches);
+    tcase_add_test(tcase, descriptor_too_far_ahead_fails_the_channel);
     tcase_add_test(tcase, lists_of_runs_are_bounded_per_channel);
     tcase_add_test(tcase, a_message_in_order_is_received);
     suite_add_tcase(suite, tcase);

@@ -1,7 +1,7 @@
 /*
- * A peer that has proven who it is and then breaks the rules, over the `ucx`
- * wire: fragments that are none of the message, each sent in all ways in which
- * UCX may bring it. Pool b of the pair is hostile; the test speaks for it.
+ * An authenticated peer that breaks the protocol on the `ucx` wire: it sends
+ * fragments that do not belong to the message, each in all forms in which UCX
+ * may deliver it. Pool b of the pair is hostile; the test sends its messages.
  */
 #include "base/crc32c.h"
 #include "core/request.h"
@@ -19,14 +19,14 @@
 #define SENT_MAX 400u
 #define ALL_BITS UINT64_MAX
 
-/* What memory holds before; and what the peer sends. */
+/* The initial bytes of the memory, and the bytes that the peer sends. */
 #define POISON 0xfe
 #define BYTE   0x5a
 
 #define SETTINGS "WIRE=ucx DEPTH=4 CREDITS=8 LOG_LEVEL=none"
 
-/* How the bytes come: with their header; by rendezvous to where they belong;
- * by rendezvous to a block, because there is a checksum. */
+/* How the bytes arrive: with their header; by rendezvous to their destination;
+ * by rendezvous to a block, because of a checksum. */
 typedef enum way { WAY_EAGER, WAY_IN_PLACE, WAY_BLOCK, NUM_WAYS } way_t;
 
 typedef struct scene {
@@ -38,14 +38,14 @@ typedef struct scene {
     ucxpool_request_t *recv;
     unsigned           num_sent;
     void              *sent[SENT_MAX];
-    proto_fixed_t      fixed[SENT_MAX]; /* stay as they are until sent */
-    uint8_t            bytes[2 * PART];
-    uint8_t            memory[GUARD + SIZE + GUARD];
+    proto_fixed_t fixed[SENT_MAX]; /* must not change until they are sent */
+    uint8_t       bytes[2 * PART];
+    uint8_t       memory[GUARD + SIZE + GUARD];
 } scene_t;
 
 static scene_t scene;
 
-/* --- the hostile one speaks ---------------------------------------------- */
+/* --- messages of the hostile pool ---------------------------------------- */
 
 static void say(unsigned id, const proto_fixed_t *fixed, const void *data,
                 size_t data_size, unsigned flags)
@@ -133,7 +133,7 @@ static void say_last(uint32_t index, uint64_t offset, uint64_t length)
     say_data(data);
 }
 
-/* --- everybody's turn ----------------------------------------------------- */
+/* --- progress ------------------------------------------------------------ */
 
 static ucxpool_channel_state_t state_of(const ucxpool_channel_t *channel)
 {
@@ -158,7 +158,7 @@ static bool is_all_sent(void)
     return true;
 }
 
-/* Everything that was said has been read: a credit that was said last came. */
+/* All messages have been read: the credit that was sent last has arrived. */
 static void let_read(void)
 {
     proto_fixed_t fixed = {.head = {.type = PROTO_CREDIT, .credits = 1}};
@@ -185,7 +185,7 @@ static void scene_init(way_t way)
     scene.channel  = scene.pair.to_a;
     scene.honest.a = scene.pair.a;
     pair_join(&scene.honest, SETTINGS);
-    /* Whether the machine has RDMA devices does not matter here. */
+    /* The tests must not depend on RDMA devices of the machine. */
     scene.pair.a->needs_registration = false;
     memset(scene.memory, POISON, sizeof(scene.memory));
     memset(scene.bytes, BYTE, sizeof(scene.bytes));
@@ -254,7 +254,7 @@ static void scene_cleanup(void)
     pair_cleanup(&scene.pair);
 }
 
-/* --- after which the channel fails --------------------------------------- */
+/* --- messages that fail the channel -------------------------------------- */
 
 static void no_bytes(void)
 {
@@ -336,7 +336,7 @@ static void one_fragment_twice(void)
 
 static void one_twice_in_place_of_another(void)
 {
-    /* As many bytes as it should be, but one more fragment. */
+    /* The right number of bytes, and one more fragment. */
     for (uint32_t i = 0; i < 4; i++) {
         say_fragment(i, i * PART, PART);
     }
@@ -345,7 +345,7 @@ static void one_twice_in_place_of_another(void)
     say_last(4, 4 * PART, PART / 4);
 }
 
-/* The victim alone has its turn: nothing that it begins gets done. */
+/* Only the victim progresses, so none of its operations completes. */
 static void more_at_once_than_any_window(void)
 {
     for (uint32_t i = 0; i < 300; i++) {
@@ -357,7 +357,7 @@ static void more_at_once_than_any_window(void)
     }
 }
 
-/* --- which are ignored ---------------------------------------------------- */
+/* --- messages that are ignored ------------------------------------------- */
 
 static void say_unknown(uint64_t message, uint64_t receive)
 {
@@ -414,7 +414,7 @@ static void nothing(void)
 typedef struct deed {
     const char *name;
     void (*act)(void);
-    way_t from; /* the first way in which it is one */
+    way_t from; /* the first form that triggers the case */
 } deed_t;
 
 #define DEED(_name) \
@@ -454,7 +454,7 @@ static const deed_t noises[] = {
 };
 #define NUM_NOISES ((int)(sizeof(noises) / sizeof(noises[0])))
 
-START_TEST(the_channel_fails_and_nothing_else)
+START_TEST(violation_fails_only_its_channel)
 {
     const deed_t *deed = &crimes[_i / NUM_WAYS];
 
@@ -485,7 +485,7 @@ static void check_whole_message(void)
     ck_assert(holds(scene.memory + GUARD, SIZE, BYTE, BYTE));
 }
 
-START_TEST(the_channel_goes_on)
+START_TEST(ignored_message_keeps_the_channel_open)
 {
     scene_init((way_t)(_i % NUM_WAYS));
     begin();
@@ -499,7 +499,7 @@ START_TEST(the_channel_goes_on)
 }
 END_TEST
 
-START_TEST(nothing_is_taken_before_it_was_accepted)
+START_TEST(fragment_before_accept_is_ignored)
 {
     scene_init((way_t)_i);
     say_unknown(MESSAGE, 1);
@@ -513,7 +513,7 @@ START_TEST(nothing_is_taken_before_it_was_accepted)
 }
 END_TEST
 
-START_TEST(nothing_is_taken_after_the_end)
+START_TEST(fragment_after_the_end_is_ignored)
 {
     uint64_t receive;
 
@@ -531,7 +531,7 @@ START_TEST(nothing_is_taken_after_the_end)
 }
 END_TEST
 
-START_TEST(nothing_is_taken_after_a_cancel)
+START_TEST(fragment_after_a_cancel_is_ignored)
 {
     uint64_t receive;
 
@@ -557,13 +557,13 @@ int main(void)
     int      num_failed;
 
     tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, the_channel_fails_and_nothing_else, 0,
+    tcase_add_loop_test(tcase, violation_fails_only_its_channel, 0,
                         NUM_CRIMES * NUM_WAYS);
-    tcase_add_loop_test(tcase, the_channel_goes_on, 0, NUM_NOISES * NUM_WAYS);
-    tcase_add_loop_test(tcase, nothing_is_taken_before_it_was_accepted, 0,
-                        NUM_WAYS);
-    tcase_add_loop_test(tcase, nothing_is_taken_after_the_end, 0, NUM_WAYS);
-    tcase_add_loop_test(tcase, nothing_is_taken_after_a_cancel, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase, ignored_message_keeps_the_channel_open, 0,
+                        NUM_NOISES * NUM_WAYS);
+    tcase_add_loop_test(tcase, fragment_before_accept_is_ignored, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase, fragment_after_the_end_is_ignored, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase, fragment_after_a_cancel_is_ignored, 0, NUM_WAYS);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

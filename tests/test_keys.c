@@ -1,4 +1,5 @@
-/* The keys of the settings: what each takes, and what it says to the rest. */
+/* The keys of the settings: the values each accepts, and the errors for
+ * others. */
 #include "base/key.h"
 #include "base/log.h"
 #include "config_fixture.h"
@@ -13,7 +14,7 @@
 #define MIB ((size_t)1 << 20)
 #define SEC UINT64_C(1000000000)
 
-START_TEST(defaults_are_those_of_the_header)
+START_TEST(defaults_match_the_header)
 {
     ck_assert_uint_eq(values_of(config)->comm_size, BASE_SIZE_AUTO);
     ck_assert_uint_eq(values_of(config)->block_size, BASE_SIZE_AUTO);
@@ -45,7 +46,7 @@ START_TEST(defaults_are_those_of_the_header)
 }
 END_TEST
 
-START_TEST(every_default_is_a_value_its_key_takes_and_prints)
+START_TEST(every_default_is_accepted_and_printed_by_its_key)
 {
     base_config_t values;
     char          text[BASE_KEY_VALUE_SIZE];
@@ -60,7 +61,7 @@ START_TEST(every_default_is_a_value_its_key_takes_and_prints)
 }
 END_TEST
 
-START_TEST(every_key_has_a_name_and_a_field_of_its_own)
+START_TEST(names_and_fields_of_keys_are_unique)
 {
     for (size_t i = 0; i < BASE_NUM_KEYS; i++) {
         ck_assert_str_ne(base_keys[i].doc, "");
@@ -73,7 +74,7 @@ START_TEST(every_key_has_a_name_and_a_field_of_its_own)
 }
 END_TEST
 
-START_TEST(every_key_says_what_it_takes_in_full)
+START_TEST(every_key_describes_its_values)
 {
     for (size_t i = 0; i < BASE_NUM_KEYS; i++) {
         char text[BASE_KEY_EXPECTED_SIZE];
@@ -85,7 +86,7 @@ START_TEST(every_key_says_what_it_takes_in_full)
 }
 END_TEST
 
-START_TEST(a_value_of_every_type_is_set)
+START_TEST(value_of_every_type_can_be_set)
 {
     set("BLOCK_SIZE", "64K");
     set("SPIN", "1ms");
@@ -107,7 +108,7 @@ START_TEST(a_value_of_every_type_is_set)
 }
 END_TEST
 
-START_TEST(a_switch_goes_through_its_three_values)
+START_TEST(switch_accepts_its_three_values)
 {
     set("HUGE_PAGES", "y");
     ck_assert_int_eq(values_of(config)->huge_pages, BASE_SWITCH_YES);
@@ -119,7 +120,7 @@ START_TEST(a_switch_goes_through_its_three_values)
 }
 END_TEST
 
-START_TEST(limits_of_a_key_are_inside_and_what_is_past_them_is_refused)
+START_TEST(limits_are_accepted_and_values_beyond_are_rejected)
 {
     static const struct {
         const char *key, *below, *min, *max, *above;
@@ -151,7 +152,7 @@ START_TEST(limits_of_a_key_are_inside_and_what_is_past_them_is_refused)
 }
 END_TEST
 
-START_TEST(a_block_is_a_power_of_two)
+START_TEST(block_size_must_be_a_power_of_two)
 {
     assert_refused("BLOCK_SIZE", "3m");
     assert_detail_has("BLOCK_SIZE=3m");
@@ -159,7 +160,7 @@ START_TEST(a_block_is_a_power_of_two)
 }
 END_TEST
 
-START_TEST(auto_and_inf_are_taken_only_where_they_mean_something)
+START_TEST(auto_and_inf_are_accepted_only_by_some_keys)
 {
     set("COMM_SIZE", "auto");
     set("COMM_SIZE", "0");
@@ -174,7 +175,7 @@ START_TEST(auto_and_inf_are_taken_only_where_they_mean_something)
 }
 END_TEST
 
-START_TEST(a_bad_value_is_told_with_what_would_be_right)
+START_TEST(error_has_the_bad_value_and_the_accepted_ones)
 {
     assert_refused("WIRE", "tcp");
     assert_detail_has("WIRE=tcp");
@@ -184,7 +185,7 @@ START_TEST(a_bad_value_is_told_with_what_would_be_right)
 }
 END_TEST
 
-START_TEST(a_long_bad_value_leaves_room_for_what_would_be_right)
+START_TEST(long_bad_value_is_truncated_in_the_error)
 {
     char value[5000];
 
@@ -196,7 +197,7 @@ START_TEST(a_long_bad_value_leaves_room_for_what_would_be_right)
 }
 END_TEST
 
-START_TEST(a_path_that_is_too_long_is_refused)
+START_TEST(path_that_is_too_long_is_rejected)
 {
     char path[BASE_PATH_SIZE + 1];
 
@@ -209,7 +210,7 @@ START_TEST(a_path_that_is_too_long_is_refused)
 }
 END_TEST
 
-START_TEST(a_misspelt_key_is_told_the_nearest)
+START_TEST(misspelled_key_gets_the_nearest_suggestion)
 {
     assert_refused("BLOKC_SIZE", "4m");
     assert_detail_has("BLOKC_SIZE");
@@ -221,7 +222,7 @@ START_TEST(a_misspelt_key_is_told_the_nearest)
 }
 END_TEST
 
-START_TEST(a_key_that_is_like_no_other_gets_no_guess)
+START_TEST(unrelated_key_gets_no_suggestion)
 {
     assert_refused("FLUX_CAPACITOR", "y");
     assert_detail_has("FLUX_CAPACITOR");
@@ -234,22 +235,20 @@ END_TEST
 
 static void add_tests(TCase *tcase)
 {
-    tcase_add_test(tcase, defaults_are_those_of_the_header);
-    tcase_add_test(tcase, every_default_is_a_value_its_key_takes_and_prints);
-    tcase_add_test(tcase, every_key_has_a_name_and_a_field_of_its_own);
-    tcase_add_test(tcase, every_key_says_what_it_takes_in_full);
-    tcase_add_test(tcase, a_value_of_every_type_is_set);
-    tcase_add_test(tcase, a_switch_goes_through_its_three_values);
-    tcase_add_test(tcase,
-                   limits_of_a_key_are_inside_and_what_is_past_them_is_refused);
-    tcase_add_test(tcase, a_block_is_a_power_of_two);
-    tcase_add_test(tcase,
-                   auto_and_inf_are_taken_only_where_they_mean_something);
-    tcase_add_test(tcase, a_bad_value_is_told_with_what_would_be_right);
-    tcase_add_test(tcase, a_long_bad_value_leaves_room_for_what_would_be_right);
-    tcase_add_test(tcase, a_path_that_is_too_long_is_refused);
-    tcase_add_test(tcase, a_misspelt_key_is_told_the_nearest);
-    tcase_add_test(tcase, a_key_that_is_like_no_other_gets_no_guess);
+    tcase_add_test(tcase, defaults_match_the_header);
+    tcase_add_test(tcase, every_default_is_accepted_and_printed_by_its_key);
+    tcase_add_test(tcase, names_and_fields_of_keys_are_unique);
+    tcase_add_test(tcase, every_key_describes_its_values);
+    tcase_add_test(tcase, value_of_every_type_can_be_set);
+    tcase_add_test(tcase, switch_accepts_its_three_values);
+    tcase_add_test(tcase, limits_are_accepted_and_values_beyond_are_rejected);
+    tcase_add_test(tcase, block_size_must_be_a_power_of_two);
+    tcase_add_test(tcase, auto_and_inf_are_accepted_only_by_some_keys);
+    tcase_add_test(tcase, error_has_the_bad_value_and_the_accepted_ones);
+    tcase_add_test(tcase, long_bad_value_is_truncated_in_the_error);
+    tcase_add_test(tcase, path_that_is_too_long_is_rejected);
+    tcase_add_test(tcase, misspelled_key_gets_the_nearest_suggestion);
+    tcase_add_test(tcase, unrelated_key_gets_no_suggestion);
 }
 
 int main(void)

@@ -1,7 +1,7 @@
 /*
- * Lists for launches of the copy kernel: cut into tiles and copied by the
- * kernel's twin they give what a model says, which knows for each byte of the
- * stream where it lies.
+ * Lists for launches of the copy kernel. The kernel's C model splits them into
+ * tiles and copies them; the result must match a model that knows the address
+ * of each byte of the stream.
  */
 #include "base/math.h"
 #include "copy/cuda_copier.h"
@@ -29,18 +29,18 @@ typedef struct model {
     copy_totals_t     totals;
     size_t            num_segments;
     ucxpool_segment_t segments[MAX_SEGMENTS];
-    size_t            pieces_length; /* 0: the segments are no pieces */
+    size_t            pieces_length; /* 0: segments instead of pieces */
     void             *pieces[MAX_SEGMENTS];
     copy_plan_t       plan;
     char              arena[ARENA_SIZE];
     size_t            stream_size;
-    char             *stream[ARENA_SIZE]; /* NULL where there is padding */
+    char             *stream[ARENA_SIZE]; /* NULL for padding */
     char              block[ARENA_SIZE + 64];
     char              expected[ARENA_SIZE + 64];
-    char              copy[ARENA_SIZE]; /* what the arena should be */
+    char              copy[ARENA_SIZE]; /* the expected content of the arena */
     _Alignas(16) char entries[ARENA_SIZE];
     copy_tile_t tiles[MAX_TILES];
-    unsigned    num_forms[COPY_EXACT + 1]; /* that were seen */
+    unsigned    num_forms[COPY_EXACT + 1]; /* how often each occurred */
 } model_t;
 
 static model_t model;
@@ -60,7 +60,7 @@ static size_t random_length(void)
     return lengths[random_below(sizeof(lengths) / sizeof(lengths[0]))];
 }
 
-/* Runs of one length: short ones, and such as are worth a list of their own. */
+/* Runs of one length: short ones, and some long enough for their own list. */
 static void make_lengths(bool has_long_runs, bool are_alike)
 {
     size_t num_groups = are_alike ? 1 : 1 + random_below(8);
@@ -81,7 +81,8 @@ static void make_lengths(bool has_long_runs, bool are_alike)
     }
 }
 
-/* Who sends: its own segments. Who receives: any cut, more than enough. */
+/* The sender has its own segments. The receiver has any split with enough
+ * room. */
 static void make_memory(bool is_cut_alike)
 {
     size_t left  = 0;
@@ -123,7 +124,7 @@ static void shuffle_memory(void)
         size_t other = random_below(model.num_segments);
         void  *address;
 
-        /* Those of one length only: nothing else would fit. */
+        /* All segments of one length, since nothing else would fit. */
         if (model.segments[i].length == model.segments[other].length) {
             address                       = model.segments[i].address;
             model.segments[i].address     = model.segments[other].address;
@@ -132,7 +133,7 @@ static void shuffle_memory(void)
     }
 }
 
-/* Of the segments, or where these are pieces, of their addresses alone. */
+/* A plan of segments, or for pieces only of their addresses. */
 static void make_plan(void)
 {
     stream_model_plan_any(&model.plan, model.runs, model.num_runs,
@@ -140,7 +141,7 @@ static void make_plan(void)
                           model.pieces_length, model.pieces);
 }
 
-/* Of every three lists, one is for pieces. */
+/* Of every three lists, one is made of pieces. */
 static void make(uint64_t seed, bool has_long_runs, bool is_cut_alike)
 {
     const bool         is_pieces = seed % 3 == 0;
@@ -187,7 +188,7 @@ static size_t size_of_entry(copy_form_t form)
     return (form == COPY_UNIFORM) ? sizeof(uint64_t) : sizeof(copy_segment_t);
 }
 
-/* Let the kernel's twin do what the list says. */
+/* Let the kernel's C model process the list. */
 static void copy(const copy_launch_t *launch, bool is_gather)
 {
     uint32_t tile_size = (uint32_t)(COPY_UNIT * (1 + random_below(300)));
@@ -251,8 +252,8 @@ static size_t whole_units(size_t length)
     return length & ~(size_t)(COPY_ALIGNMENT - 1);
 }
 
-/* The whole stream, in ranges as fragments are, each in as many launches as it
- * takes. */
+/* The whole stream, in fragment-sized ranges, each with as many launches as it
+ * needs. */
 static void copy_all(bool is_gather)
 {
     size_t range = COPY_ALIGNMENT * (1 + random_below(40000));
@@ -271,10 +272,10 @@ static void check_arena(void)
     ck_assert(memcmp(model.copy, model.arena, ARENA_SIZE) == 0);
 }
 
-/* Which of the shapes: long runs or not, memory cut alike or not. */
+/* Loop over the shapes: long runs or not, memory split the same way or not. */
 #define NUM_SHAPES 4
 
-START_TEST(a_stream_is_gathered_and_scattered_whole)
+START_TEST(whole_stream_is_gathered_and_scattered)
 {
     for (unsigned i = 0; i < rounds(60); i++) {
         make(i, (_i & 1) != 0, (_i & 2) != 0);
@@ -291,7 +292,7 @@ START_TEST(a_stream_is_gathered_and_scattered_whole)
 }
 END_TEST
 
-START_TEST(a_range_may_begin_and_end_anywhere)
+START_TEST(range_may_start_and_end_anywhere)
 {
     size_t offset, length;
 
@@ -310,8 +311,8 @@ START_TEST(a_range_may_begin_and_end_anywhere)
 }
 END_TEST
 
-/* What a peer says of its fragments need not be what honest ones say. */
-START_TEST(a_scatter_of_any_range_stays_within_it)
+/* A peer may claim anything about its fragments. */
+START_TEST(scatter_of_any_range_stays_within_it)
 {
     for (unsigned i = 0; i < rounds(60); i++) {
         make(i + 2000, (_i & 1) != 0, (_i & 2) != 0);
@@ -324,7 +325,8 @@ START_TEST(a_scatter_of_any_range_stays_within_it)
 }
 END_TEST
 
-/* One length in one list of a plan that is cut as the stream is. */
+/* Segments of one length in one list of a plan that is split the same way as
+ * the stream. */
 static void make_uniform(size_t count, size_t length)
 {
     model.random      = count;
@@ -355,14 +357,14 @@ START_TEST(many_segments_of_one_length_take_8_bytes_each)
     ck_assert_uint_eq(launch.list.num_entries, 5000);
     ck_assert_uint_eq(launch.list.length, 100);
     ck_assert_uint_eq(launch.covered, model.stream_size);
-    /* Half of the room that entries of 16 bytes would take is enough. */
+    /* Half of the space of 16-byte entries is enough. */
     copy_launch_fill(&model.plan, 0, model.stream_size, true, model.entries,
                      5000 * sizeof(uint64_t), &launch);
     ck_assert_uint_eq(launch.covered, model.stream_size);
 }
 END_TEST
 
-START_TEST(many_pieces_are_their_addresses)
+START_TEST(many_pieces_use_a_list_of_addresses)
 {
     copy_launch_t launch;
 
@@ -380,7 +382,7 @@ START_TEST(many_pieces_are_their_addresses)
 }
 END_TEST
 
-START_TEST(many_pinned_pieces_are_the_list_itself)
+START_TEST(many_pinned_pieces_are_used_as_the_list)
 {
     copy_launch_t launch;
 
@@ -397,7 +399,7 @@ START_TEST(many_pinned_pieces_are_the_list_itself)
     ck_assert_uint_eq(launch.list.num_entries, 5000);
     ck_assert_uint_eq(launch.first, 10);
     ck_assert_uint_eq(launch.covered, 112 * 5000);
-    /* What is left is short, and copied. */
+    /* The remainder is short, and copied. */
     ck_assert_int_eq(copy_launch_fill(&model.plan, 112 * 5010, 112 * 5, true,
                                       model.entries, sizeof(model.entries),
                                       &launch),
@@ -407,7 +409,7 @@ START_TEST(many_pinned_pieces_are_the_list_itself)
 }
 END_TEST
 
-START_TEST(many_pinned_segments_of_one_length_are_the_list_itself)
+START_TEST(many_pinned_segments_of_one_length_are_used_as_the_list)
 {
     copy_launch_t launch;
 
@@ -425,7 +427,7 @@ START_TEST(many_pinned_segments_of_one_length_are_the_list_itself)
     ck_assert_uint_eq(launch.list.length, 100);
     ck_assert_uint_eq(launch.first, 10);
     ck_assert_uint_eq(launch.covered, 112 * 5000);
-    /* What is left is short, and its addresses are copied. */
+    /* The remainder is short, and its addresses are copied. */
     ck_assert_int_eq(copy_launch_fill(&model.plan, 112 * 5010, 112 * 990, true,
                                       model.entries, sizeof(model.entries),
                                       &launch),
@@ -435,7 +437,8 @@ START_TEST(many_pinned_segments_of_one_length_are_the_list_itself)
 }
 END_TEST
 
-/* Which piece of 5000 is found to be NULL, when the message is cut so? */
+/* Requires that the NULL piece is found among 5000 when the stream has segments
+ * of this length. */
 static void check_null_is_found(size_t piece, size_t sent_length)
 {
     copy_memory_t    memory = copy_memory_of_pieces(model.pieces, 5000, 100);
@@ -463,7 +466,7 @@ static void check_null_is_found(size_t piece, size_t sent_length)
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), name));
 }
 
-START_TEST(a_piece_without_an_address_is_named)
+START_TEST(piece_without_an_address_is_reported)
 {
     static const size_t lengths[] = {100, 10, 1000, 125, 500000};
 
@@ -475,7 +478,7 @@ START_TEST(a_piece_without_an_address_is_named)
 }
 END_TEST
 
-START_TEST(nothing_is_a_list_without_entries)
+START_TEST(range_past_the_end_gives_an_empty_list)
 {
     copy_launch_t launch;
 
@@ -490,8 +493,8 @@ START_TEST(nothing_is_a_list_without_entries)
 }
 END_TEST
 
-/* Memory is never touched here, so it need not be there. */
-START_TEST(one_launch_takes_no_more_than_its_numbers_hold)
+/* The addresses need not be mapped, since this test never accesses them. */
+START_TEST(one_launch_stays_within_its_integer_limits)
 {
     ucxpool_segment_t segment = {(void *)(uintptr_t)0x100000000u,
                                  (size_t)10 << 30};
@@ -524,20 +527,19 @@ int main(void)
     int      num_failed;
 
     tcase_set_timeout(tcase, 300);
-    tcase_add_loop_test(tcase, a_stream_is_gathered_and_scattered_whole, 0,
+    tcase_add_loop_test(tcase, whole_stream_is_gathered_and_scattered, 0,
                         NUM_SHAPES);
-    tcase_add_loop_test(tcase, a_range_may_begin_and_end_anywhere, 0,
-                        NUM_SHAPES);
-    tcase_add_loop_test(tcase, a_scatter_of_any_range_stays_within_it, 0,
+    tcase_add_loop_test(tcase, range_may_start_and_end_anywhere, 0, NUM_SHAPES);
+    tcase_add_loop_test(tcase, scatter_of_any_range_stays_within_it, 0,
                         NUM_SHAPES);
     tcase_add_test(tcase, many_segments_of_one_length_take_8_bytes_each);
-    tcase_add_test(tcase, many_pieces_are_their_addresses);
-    tcase_add_test(tcase, many_pinned_pieces_are_the_list_itself);
+    tcase_add_test(tcase, many_pieces_use_a_list_of_addresses);
+    tcase_add_test(tcase, many_pinned_pieces_are_used_as_the_list);
     tcase_add_test(tcase,
-                   many_pinned_segments_of_one_length_are_the_list_itself);
-    tcase_add_test(tcase, a_piece_without_an_address_is_named);
-    tcase_add_test(tcase, nothing_is_a_list_without_entries);
-    tcase_add_test(tcase, one_launch_takes_no_more_than_its_numbers_hold);
+                   many_pinned_segments_of_one_length_are_used_as_the_list);
+    tcase_add_test(tcase, piece_without_an_address_is_reported);
+    tcase_add_test(tcase, range_past_the_end_gives_an_empty_list);
+    tcase_add_test(tcase, one_launch_stays_within_its_integer_limits);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -64,7 +64,7 @@ START_TEST(no_segments_are_no_runs)
 }
 END_TEST
 
-START_TEST(padding_lies_between_and_not_at_the_end)
+START_TEST(padding_is_between_segments_and_not_at_the_end)
 {
     const copy_run_t runs[] = {{1, 3},  {0, 4}, {17, 2},
                                {16, 1}, {3, 1}, {0, 9}};
@@ -94,7 +94,7 @@ START_TEST(empty_segments_need_no_address)
 }
 END_TEST
 
-START_TEST(a_length_without_an_address_is_refused_by_number)
+START_TEST(length_without_an_address_is_rejected_by_number)
 {
     ucxpool_segment_t segments[] = {{&byte, 1}, {&byte, 1}, {NULL, 1}};
     copy_totals_t     totals;
@@ -129,7 +129,7 @@ START_TEST(pieces_are_one_run)
 }
 END_TEST
 
-START_TEST(lengths_that_overflow_are_refused_by_number)
+START_TEST(lengths_that_overflow_are_rejected_by_number)
 {
     ucxpool_segment_t segments[] = {
         {&byte, 1}, {&byte, SIZE_MAX / 8}, {&byte, SIZE_MAX / 8 + 2}};
@@ -148,7 +148,7 @@ START_TEST(lengths_that_overflow_are_refused_by_number)
 }
 END_TEST
 
-START_TEST(a_peers_count_of_zero_is_refused)
+START_TEST(peers_count_of_zero_is_rejected)
 {
     const copy_run_t runs[] = {{16, 1}, {16, 0}};
     copy_totals_t    totals;
@@ -159,7 +159,7 @@ START_TEST(a_peers_count_of_zero_is_refused)
 }
 END_TEST
 
-START_TEST(a_peers_sums_may_reach_the_limit)
+START_TEST(peers_sums_may_reach_the_limit)
 {
     const copy_run_t runs[] = {{LIMIT, 1}, {0, LIMIT - 1}};
     const copy_run_t many   = {16, LIMIT / 16};
@@ -172,7 +172,7 @@ START_TEST(a_peers_sums_may_reach_the_limit)
 }
 END_TEST
 
-START_TEST(a_peers_sums_beyond_the_limit_are_refused)
+START_TEST(peers_sums_beyond_the_limit_are_rejected)
 {
     static const copy_run_t runs[][2] = {{{1, 1}, {LIMIT + 1, 1}},
                                          {{1, 1}, {UINT64_MAX, 1}},
@@ -195,7 +195,7 @@ START_TEST(a_peers_sums_beyond_the_limit_are_refused)
 }
 END_TEST
 
-START_TEST(a_peers_runs_may_lie_anywhere)
+START_TEST(peers_runs_may_be_unaligned)
 {
     const copy_run_t runs[] = {{5, 2}, {1, 1}};
     char             bytes[sizeof(runs) + 1];
@@ -250,15 +250,15 @@ int main(void)
 
     tcase_add_test(tcase, equal_neighbours_become_one_run);
     tcase_add_test(tcase, no_segments_are_no_runs);
-    tcase_add_test(tcase, padding_lies_between_and_not_at_the_end);
+    tcase_add_test(tcase, padding_is_between_segments_and_not_at_the_end);
     tcase_add_test(tcase, empty_segments_need_no_address);
-    tcase_add_test(tcase, a_length_without_an_address_is_refused_by_number);
+    tcase_add_test(tcase, length_without_an_address_is_rejected_by_number);
     tcase_add_test(tcase, pieces_are_one_run);
-    tcase_add_test(tcase, lengths_that_overflow_are_refused_by_number);
-    tcase_add_test(tcase, a_peers_count_of_zero_is_refused);
-    tcase_add_test(tcase, a_peers_sums_may_reach_the_limit);
-    tcase_add_test(tcase, a_peers_sums_beyond_the_limit_are_refused);
-    tcase_add_test(tcase, a_peers_runs_may_lie_anywhere);
+    tcase_add_test(tcase, lengths_that_overflow_are_rejected_by_number);
+    tcase_add_test(tcase, peers_count_of_zero_is_rejected);
+    tcase_add_test(tcase, peers_sums_may_reach_the_limit);
+    tcase_add_test(tcase, peers_sums_beyond_the_limit_are_rejected);
+    tcase_add_test(tcase, peers_runs_may_be_unaligned);
     tcase_add_test(tcase, expand_gives_any_part_of_the_list);
     tcase_add_test(tcase, expand_passes_a_run_of_2_to_the_40_in_one_step);
     suite_add_tcase(suite, tcase);

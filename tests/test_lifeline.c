@@ -1,6 +1,6 @@
 /*
- * The connection that stays beside a channel: who has it, what its end means,
- * and that nothing of it is left.
+ * The lifeline, a TCP connection that stays open next to a channel: which
+ * channels keep it, what its end means, and that nothing of it leaks.
  */
 #include "core/channel.h"
 #include "pair.h"
@@ -41,7 +41,7 @@ static void end(pair_t *pair)
     ucxpool_destroy(pair->b);
 }
 
-START_TEST(on_ucx_it_stays)
+START_TEST(ucx_channel_keeps_its_lifeline)
 {
     pair_t pair;
 
@@ -52,7 +52,7 @@ START_TEST(on_ucx_it_stays)
 }
 END_TEST
 
-START_TEST(on_map_it_is_not_needed)
+START_TEST(map_channel_closes_its_lifeline)
 {
     pair_t pair;
 
@@ -67,7 +67,7 @@ START_TEST(on_map_it_is_not_needed)
 }
 END_TEST
 
-START_TEST(it_goes_with_the_channel)
+START_TEST(lifeline_closes_with_the_channel)
 {
     pair_t pair;
 
@@ -81,9 +81,9 @@ START_TEST(it_goes_with_the_channel)
 }
 END_TEST
 
-/* As by a process that has ended, or a word of a side that has failed; in
- * place of which UCX says nothing here. */
-START_TEST(one_that_hangs_up_is_lost)
+/* As when a process ends, or when a side that has failed sends its last
+ * message; UCX reports neither here. */
+START_TEST(closed_lifeline_fails_the_channel)
 {
     static const struct {
         const char *word;
@@ -103,14 +103,14 @@ START_TEST(one_that_hangs_up_is_lost)
     ucxpool_channel_query(pair.to_a, &attr, sizeof(attr));
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_PEER_LOST);
     ck_assert_str_eq(attr.reason, cases[_i].reason);
-    /* And that is told on. */
+    /* The failure is passed on to the peer. */
     pair_until(&pair, pair_state(pair.to_b) == UCXPOOL_CHANNEL_FAILED);
     end(&pair);
 }
 END_TEST
 
-/* Neither side had said HELLO: nothing is waited for. */
-START_TEST(one_that_is_closed_unheard_takes_no_time)
+/* Neither side had sent HELLO, so nothing is waited for. */
+START_TEST(close_before_the_hello_does_not_wait)
 {
     pair_t pair;
 
@@ -123,9 +123,9 @@ START_TEST(one_that_is_closed_unheard_takes_no_time)
 }
 END_TEST
 
-/* Whom nobody has accepted is told that the process lives; and may call
- * again. */
-START_TEST(a_listener_that_goes_lets_its_callers_know)
+/* A caller that was not accepted sees that the process is alive, and can
+ * connect again. */
+START_TEST(destroyed_listener_closes_waiting_callers)
 {
     pair_t pair = {.a = pair_pool(wires[_i]), .b = pair_pool(wires[_i])};
     ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
@@ -146,8 +146,8 @@ START_TEST(a_listener_that_goes_lets_its_callers_know)
 }
 END_TEST
 
-/* There is no descriptor for the channel's ring. */
-START_TEST(who_cannot_be_accepted_is_told_that_it_failed)
+/* The process has no descriptor left for the channel's ring. */
+START_TEST(failed_accept_is_reported_to_the_caller)
 {
     pair_t                 pair     = {.a = pair_pool("LOG_LEVEL=none"),
                                        .b = pair_pool("LOG_LEVEL=none")};
@@ -171,8 +171,8 @@ START_TEST(who_cannot_be_accepted_is_told_that_it_failed)
 }
 END_TEST
 
-/* The kernel gives up a connection, here since the peer's end reads nothing and
- * is full. */
+/* The kernel drops the connection, here because the peer reads nothing and its
+ * buffer is full. */
 static void go_silent(ucxpool_channel_t *channel)
 {
     static const char junk[1 << 16];
@@ -189,7 +189,7 @@ static void go_silent(ucxpool_channel_t *channel)
     }
 }
 
-START_TEST(a_host_that_goes_while_the_channel_opens_is_noticed)
+START_TEST(host_loss_is_detected_while_the_channel_opens)
 {
     pair_t                 pair;
     ucxpool_channel_attr_t attr;
@@ -205,8 +205,8 @@ START_TEST(a_host_that_goes_while_the_channel_opens_is_noticed)
 }
 END_TEST
 
-/* By another way than its data, perhaps. */
-START_TEST(an_open_channel_lives_without_it)
+/* The lifeline may use another network path than the data. */
+START_TEST(open_channel_survives_a_lifeline_timeout)
 {
     pair_t pair;
 
@@ -225,16 +225,15 @@ int main(void)
     int      num_failed;
 
     tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, on_ucx_it_stays);
-    tcase_add_test(tcase, on_map_it_is_not_needed);
-    tcase_add_test(tcase, it_goes_with_the_channel);
-    tcase_add_loop_test(tcase, one_that_hangs_up_is_lost, 0, 2);
-    tcase_add_test(tcase, one_that_is_closed_unheard_takes_no_time);
-    tcase_add_test(tcase, who_cannot_be_accepted_is_told_that_it_failed);
-    tcase_add_loop_test(tcase, a_listener_that_goes_lets_its_callers_know, 0,
-                        2);
-    tcase_add_test(tcase, a_host_that_goes_while_the_channel_opens_is_noticed);
-    tcase_add_test(tcase, an_open_channel_lives_without_it);
+    tcase_add_test(tcase, ucx_channel_keeps_its_lifeline);
+    tcase_add_test(tcase, map_channel_closes_its_lifeline);
+    tcase_add_test(tcase, lifeline_closes_with_the_channel);
+    tcase_add_loop_test(tcase, closed_lifeline_fails_the_channel, 0, 2);
+    tcase_add_test(tcase, close_before_the_hello_does_not_wait);
+    tcase_add_test(tcase, failed_accept_is_reported_to_the_caller);
+    tcase_add_loop_test(tcase, destroyed_listener_closes_waiting_callers, 0, 2);
+    tcase_add_test(tcase, host_loss_is_detected_while_the_channel_opens);
+    tcase_add_test(tcase, open_channel_survives_a_lifeline_timeout);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -1,6 +1,6 @@
 /*
- * Whose turn it is at the link of a pool's GPU. Pool, channels and engine are
- * doubles: what the link wants to know of them is filled in here.
+ * The turns of transfers on the link of a pool's GPU. Pool, channels and engine
+ * are doubles: the test fills in the fields that the link uses.
  */
 #include "copy/engine.h"
 #include "core/channel.h"
@@ -23,7 +23,7 @@ static ucxpool_channel_t channels[NUM_PEERS];
 static copy_engine_t     engine;
 static core_link_t      *link_out;
 static core_link_work_t  works[NUM_WORKS];
-static core_link_work_t *told; /* the last one */
+static core_link_work_t *told; /* the last one that was notified */
 static unsigned          num_told;
 
 static bool shares_device(const copy_engine_t *of, const void *uuid)
@@ -71,7 +71,7 @@ static void require_first(const core_link_work_t *work)
     ck_assert_ptr_eq(told, work);
 }
 
-START_TEST(one_has_the_link_and_the_next_is_told)
+START_TEST(releasing_the_link_notifies_the_next)
 {
     core_link_work_t *first  = post(0, 0, LONG);
     core_link_work_t *second = post(1, 0, LONG);
@@ -90,7 +90,7 @@ START_TEST(one_has_the_link_and_the_next_is_told)
 }
 END_TEST
 
-START_TEST(equal_works_go_in_the_order_of_posting)
+START_TEST(equal_transfers_run_in_posting_order)
 {
     for (unsigned i = 0; i < NUM_PEERS; i++) {
         post(i, i, LONG);
@@ -105,7 +105,7 @@ START_TEST(equal_works_go_in_the_order_of_posting)
 }
 END_TEST
 
-START_TEST(a_channel_waits_behind_its_own_last_work)
+START_TEST(transfer_waits_for_earlier_ones_of_its_channel)
 {
     core_link_work_t *first  = post(0, 2, LONG);
     core_link_work_t *second = post(1, 2, LONG);
@@ -121,8 +121,9 @@ START_TEST(a_channel_waits_behind_its_own_last_work)
 }
 END_TEST
 
-/* A long work of one peer has come far when another peer's first begins. */
-START_TEST(who_comes_late_does_not_get_what_it_did_not_use)
+/* A long transfer of one peer is well advanced when another peer's first one
+ * starts. */
+START_TEST(late_peer_gets_no_credit_for_idle_time)
 {
     core_link_work_t *first  = post(0, 0, LONG);
     core_link_work_t *second = post(1, 0, LONG);
@@ -139,7 +140,7 @@ START_TEST(who_comes_late_does_not_get_what_it_did_not_use)
 }
 END_TEST
 
-START_TEST(one_that_could_not_launch_comes_back_to_its_place)
+START_TEST(transfer_that_could_not_launch_keeps_its_place)
 {
     core_link_work_t *blocked = post(0, 2, LONG);
     core_link_work_t *other   = post(1, 1, LONG);
@@ -153,7 +154,7 @@ START_TEST(one_that_could_not_launch_comes_back_to_its_place)
 }
 END_TEST
 
-START_TEST(after_a_pause_all_start_alike)
+START_TEST(after_an_idle_period_all_peers_are_equal)
 {
     core_link_take(post(0, 2, LONG));
     core_link_leave(&works[0]);
@@ -164,7 +165,7 @@ START_TEST(after_a_pause_all_start_alike)
 }
 END_TEST
 
-START_TEST(few_long_launches_are_under_way)
+START_TEST(long_launches_in_flight_are_limited)
 {
     core_link_work_t *work = post(0, 0, LONG);
 
@@ -182,7 +183,7 @@ START_TEST(few_long_launches_are_under_way)
 }
 END_TEST
 
-START_TEST(of_short_launches_there_may_be_more)
+START_TEST(more_short_launches_may_be_in_flight)
 {
     core_link_work_t *work = post(0, 0, LONG);
 
@@ -194,7 +195,7 @@ START_TEST(of_short_launches_there_may_be_more)
 }
 END_TEST
 
-START_TEST(short_works_and_those_within_a_gpu_wait_for_nobody)
+START_TEST(short_and_local_transfers_do_not_wait)
 {
     core_link_take(post(0, 0, LONG));
     ck_assert(core_link_take(post(1, 1, CORE_LINK_SHORT)));
@@ -211,7 +212,7 @@ START_TEST(short_works_and_those_within_a_gpu_wait_for_nobody)
 }
 END_TEST
 
-START_TEST(each_direction_has_its_own_turns)
+START_TEST(directions_have_separate_turns)
 {
     core_link_take(post(0, 0, LONG));
     core_link_post(&works[1], &channels[0], CORE_LINK_IN, LONG, go);
@@ -229,16 +230,16 @@ int main(void)
     int      num_failed;
 
     tcase_add_checked_fixture(tcase, setup, NULL);
-    tcase_add_test(tcase, one_has_the_link_and_the_next_is_told);
-    tcase_add_test(tcase, equal_works_go_in_the_order_of_posting);
-    tcase_add_test(tcase, a_channel_waits_behind_its_own_last_work);
-    tcase_add_test(tcase, who_comes_late_does_not_get_what_it_did_not_use);
-    tcase_add_test(tcase, one_that_could_not_launch_comes_back_to_its_place);
-    tcase_add_test(tcase, after_a_pause_all_start_alike);
-    tcase_add_test(tcase, few_long_launches_are_under_way);
-    tcase_add_test(tcase, of_short_launches_there_may_be_more);
-    tcase_add_test(tcase, short_works_and_those_within_a_gpu_wait_for_nobody);
-    tcase_add_test(tcase, each_direction_has_its_own_turns);
+    tcase_add_test(tcase, releasing_the_link_notifies_the_next);
+    tcase_add_test(tcase, equal_transfers_run_in_posting_order);
+    tcase_add_test(tcase, transfer_waits_for_earlier_ones_of_its_channel);
+    tcase_add_test(tcase, late_peer_gets_no_credit_for_idle_time);
+    tcase_add_test(tcase, transfer_that_could_not_launch_keeps_its_place);
+    tcase_add_test(tcase, after_an_idle_period_all_peers_are_equal);
+    tcase_add_test(tcase, long_launches_in_flight_are_limited);
+    tcase_add_test(tcase, more_short_launches_may_be_in_flight);
+    tcase_add_test(tcase, short_and_local_transfers_do_not_wait);
+    tcase_add_test(tcase, directions_have_separate_turns);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,4 +1,4 @@
-/* Listeners: who gets in, who does not, and what strangers can do. */
+/* Listeners: which clients are accepted, and protection from strangers. */
 #include "core/channel.h"
 #include "core/remote.h"
 #include "pair.h"
@@ -36,7 +36,7 @@ static void write_secret(char *path, const char *name, const char *text)
 
 static void setup(void)
 {
-    /* Tests may share a process: the name may be one that was used. */
+    /* Tests may share a process, so the name may have been used before. */
     memset(strrchr(dir, '_') + 1, 'X', 6);
     ck_assert_ptr_nonnull(mkdtemp(dir));
     write_secret(secret_a, "a", "a secret of sufficient length, and random");
@@ -50,7 +50,7 @@ static void teardown(void)
     rmdir(dir);
 }
 
-/* Settings with a secret, or without where it is NULL. */
+/* Settings with a secret; without one if it is NULL. */
 static ucxpool_t *pool_with(const char *secret, const char *settings)
 {
     char text[256];
@@ -100,20 +100,20 @@ static void pass(const char *secret, int way)
     pair_cleanup(&pair);
 }
 
-START_TEST(a_client_gets_in_without_a_secret_where_none_is_set)
+START_TEST(client_without_a_secret_is_accepted_if_none_is_set)
 {
     pass(NULL, _i);
 }
 END_TEST
 
-START_TEST(a_client_gets_in_with_the_secret)
+START_TEST(client_with_the_secret_is_accepted)
 {
     pass(secret_a, _i);
 }
 END_TEST
 
-/* Each end's own address is what the other end has as its peer's. */
-START_TEST(both_ends_know_the_addresses_of_both)
+/* Each end's local address is the other end's peer address. */
+START_TEST(both_ends_report_both_addresses)
 {
     char                   where[64];
     ucxpool_listener_t    *listener;
@@ -170,7 +170,7 @@ static void check_has(const ucxpool_channel_t        *channel,
     ck_assert_ptr_eq(attr.user_ptr, params->user_ptr);
 }
 
-START_TEST(connected_and_accepted_channels_are_made_with_what_is_asked)
+START_TEST(connect_and_accept_apply_the_channel_parameters)
 {
     ucxpool_channel_params_t params = {.field_mask =
                                            UCXPOOL_CHANNEL_PARAM_FIELD_NAME |
@@ -195,7 +195,7 @@ START_TEST(connected_and_accepted_channels_are_made_with_what_is_asked)
 }
 END_TEST
 
-START_TEST(who_goes_through_a_listener_brings_no_way_of_its_own)
+START_TEST(connect_and_accept_reject_an_address_or_endpoint)
 {
     const uint64_t           own[]  = {UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
                                        UCXPOOL_CHANNEL_PARAM_FIELD_EP};
@@ -223,7 +223,7 @@ START_TEST(who_goes_through_a_listener_brings_no_way_of_its_own)
 }
 END_TEST
 
-START_TEST(connected_and_accepted_channels_take_a_name_and_a_pointer)
+START_TEST(connect_and_accept_set_a_name_and_a_pointer)
 {
     ucxpool_listener_t *listener;
     pair_t              pair;
@@ -238,7 +238,7 @@ START_TEST(connected_and_accepted_channels_take_a_name_and_a_pointer)
 }
 END_TEST
 
-START_TEST(errors_of_a_channel_begin_with_the_name_it_was_given)
+START_TEST(channel_errors_begin_with_the_channel_name)
 {
     ucxpool_channel_t *channel;
     pair_t             pair = {.a = pool_with(NULL, "")};
@@ -272,7 +272,7 @@ START_TEST(a_channel_has_no_addresses_before_it_is_connected)
 }
 END_TEST
 
-START_TEST(a_channel_over_an_address_has_no_addresses_of_its_ends)
+START_TEST(channel_by_address_reports_no_socket_addresses)
 {
     ucxpool_channel_attr_t attr;
     pair_t                 pair;
@@ -292,7 +292,7 @@ static const struct {
 } strangers[] = {{secret_a, secret_b}, {secret_a, NULL}, {NULL, secret_a}};
 #define NUM_STRANGERS 3
 
-START_TEST(a_client_without_the_right_secret_is_turned_away)
+START_TEST(client_with_a_wrong_secret_is_rejected)
 {
     ucxpool_listener_t    *listener;
     ucxpool_channel_t     *none;
@@ -318,7 +318,7 @@ START_TEST(a_client_without_the_right_secret_is_turned_away)
 }
 END_TEST
 
-START_TEST(other_addresses_than_loopback_need_a_secret)
+START_TEST(non_loopback_addresses_need_a_secret)
 {
     ucxpool_t          *pool = pool_with(NULL, "LOG_LEVEL=none");
     ucxpool_listener_t *listener;
@@ -343,7 +343,7 @@ START_TEST(other_addresses_than_loopback_need_a_secret)
 }
 END_TEST
 
-/* A pool whose secret comes from memory. */
+/* A pool with a secret from memory. */
 static ucxpool_t *pool_given(const char *secret)
 {
     ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG};
@@ -368,7 +368,7 @@ static ucxpool_t *pool_given(const char *secret)
     return pool;
 }
 
-START_TEST(a_secret_may_come_from_memory)
+START_TEST(secret_may_come_from_memory)
 {
     pair_t pair = {.a = pool_given("a secret of sufficient length, and random"),
                    .b = pool_with(secret_a, "")};
@@ -380,7 +380,7 @@ START_TEST(a_secret_may_come_from_memory)
 }
 END_TEST
 
-START_TEST(a_secret_from_memory_that_is_taken_back_is_none)
+START_TEST(cleared_secret_from_memory_is_not_used)
 {
     ucxpool_params_t    params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG};
     ucxpool_config_t   *config;
@@ -402,7 +402,7 @@ START_TEST(a_secret_from_memory_that_is_taken_back_is_none)
 }
 END_TEST
 
-START_TEST(as_many_wait_to_be_accepted_as_the_setting_says)
+START_TEST(accept_queue_has_the_length_of_the_setting)
 {
     pair_t              pair     = {.a = pool_with(NULL, "ACCEPT_QUEUE=2"),
                                     .b = pool_with(NULL, "LOG_LEVEL=none "
@@ -433,7 +433,7 @@ START_TEST(as_many_wait_to_be_accepted_as_the_setting_says)
 }
 END_TEST
 
-START_TEST(a_secret_that_others_can_read_is_refused)
+START_TEST(secret_file_readable_by_others_is_rejected)
 {
     ucxpool_t          *pool = pool_with(secret_a, "LOG_LEVEL=none");
     ucxpool_listener_t *listener;
@@ -453,7 +453,7 @@ START_TEST(a_secret_that_others_can_read_is_refused)
 }
 END_TEST
 
-START_TEST(what_is_not_an_address_is_refused)
+START_TEST(invalid_address_is_rejected)
 {
     static const char *const texts[] = {
         "",           ":",           "127.0.0.1",
@@ -474,7 +474,7 @@ START_TEST(what_is_not_an_address_is_refused)
 }
 END_TEST
 
-START_TEST(a_port_in_use_is_named)
+START_TEST(port_in_use_is_reported_with_its_number)
 {
     char                where[32];
     ucxpool_t          *pool     = pool_with(NULL, "LOG_LEVEL=none");
@@ -493,7 +493,7 @@ START_TEST(a_port_in_use_is_named)
 }
 END_TEST
 
-START_TEST(a_dead_port_fails_the_channel_in_words)
+START_TEST(closed_port_fails_the_channel_with_a_reason)
 {
     ucxpool_t             *pool     = pool_with(NULL, "LOG_LEVEL=none");
     ucxpool_listener_t    *listener = pair_listen(pool, "127.0.0.1:0");
@@ -513,7 +513,7 @@ START_TEST(a_dead_port_fails_the_channel_in_words)
 }
 END_TEST
 
-START_TEST(many_clients_get_in)
+START_TEST(many_clients_are_accepted)
 {
     enum { POOLS = 3, EACH = 5 };
     pair_t              pairs[POOLS];
@@ -557,8 +557,8 @@ START_TEST(many_clients_get_in)
 }
 END_TEST
 
-/* A server would remember each client that it ever had. */
-START_TEST(nothing_is_remembered_of_a_client_that_is_gone)
+/* Otherwise a server would keep a record of each client it ever had. */
+START_TEST(record_of_a_disconnected_client_is_freed)
 {
     ucxpool_listener_t *listener;
     pair_t              pair;
@@ -578,7 +578,7 @@ START_TEST(nothing_is_remembered_of_a_client_that_is_gone)
 }
 END_TEST
 
-/* A connection that says nothing. */
+/* A connection that sends nothing. */
 static int be_silent(uint16_t port)
 {
     struct sockaddr_in where = {.sin_family = AF_INET};
@@ -591,7 +591,7 @@ static int be_silent(uint16_t port)
     return fd;
 }
 
-START_TEST(silent_strangers_lock_nobody_out)
+START_TEST(silent_strangers_do_not_block_clients)
 {
     enum { COUNT = 300 };
     int                 fds[COUNT];
@@ -624,7 +624,7 @@ START_TEST(silent_strangers_lock_nobody_out)
 }
 END_TEST
 
-/* Has the other end hung up? What it has said is thrown away. */
+/* Has the other end closed the connection? Discards received bytes. */
 static bool is_hung_up(int fd)
 {
     char    bytes[256];
@@ -636,7 +636,7 @@ static bool is_hung_up(int fd)
     return (length == 0) || (errno != EAGAIN);
 }
 
-START_TEST(the_oldest_of_too_many_strangers_is_hung_up_on)
+START_TEST(oldest_of_too_many_strangers_is_disconnected)
 {
     ucxpool_listener_t *listener;
     pair_t              pair;
@@ -658,8 +658,8 @@ START_TEST(the_oldest_of_too_many_strangers_is_hung_up_on)
 }
 END_TEST
 
-/* The first to come is the one that has an hour. */
-START_TEST(a_silent_stranger_is_hung_up_on_when_the_setting_says)
+/* The first stranger has a limit of an hour. */
+START_TEST(silent_stranger_is_disconnected_after_the_setting)
 {
     ucxpool_listener_t *patient;
     ucxpool_listener_t *quick;
@@ -684,7 +684,7 @@ START_TEST(a_silent_stranger_is_hung_up_on_when_the_setting_says)
 }
 END_TEST
 
-/* Listens, and says nothing to who calls. */
+/* Listens, and does not answer callers. */
 static int listen_silently(uint16_t *port_p)
 {
     struct sockaddr_in where  = {.sin_family = AF_INET};
@@ -699,7 +699,7 @@ static int listen_silently(uint16_t *port_p)
     return fd;
 }
 
-START_TEST(a_caller_waits_for_an_answer_as_long_as_the_setting_says)
+START_TEST(caller_waits_for_an_answer_as_long_as_the_setting)
 {
     ucxpool_channel_attr_t attr;
     ucxpool_channel_t     *patient;
@@ -721,7 +721,7 @@ START_TEST(a_caller_waits_for_an_answer_as_long_as_the_setting_says)
 }
 END_TEST
 
-START_TEST(a_queue_that_stays_full_fails_the_channel_in_words)
+START_TEST(full_accept_queue_fails_the_channel_with_a_reason)
 {
     ucxpool_channel_t     *callers[2];
     ucxpool_channel_attr_t attr;
@@ -773,7 +773,7 @@ static ucxpool_channel_t *connect_to(ucxpool_t *from, ucxpool_t *to,
     return channel;
 }
 
-START_TEST(a_hello_with_a_wrong_key_is_refused)
+START_TEST(hello_with_a_wrong_key_is_rejected)
 {
     core_stats_t stats;
     pair_t       pair;
@@ -795,7 +795,7 @@ START_TEST(a_hello_with_a_wrong_key_is_refused)
 }
 END_TEST
 
-START_TEST(channels_may_be_closed_and_made_again)
+START_TEST(channels_can_be_closed_and_created_again)
 {
     static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
     pair_t                   pair;
@@ -819,7 +819,7 @@ START_TEST(channels_may_be_closed_and_made_again)
 }
 END_TEST
 
-START_TEST(pools_are_destroyed_while_they_are_half_open)
+START_TEST(half_open_pools_can_be_destroyed)
 {
     pair_t              pair;
     ucxpool_listener_t *listener;
@@ -834,7 +834,7 @@ START_TEST(pools_are_destroyed_while_they_are_half_open)
         ck_assert_int_eq(
             ucxpool_send_buffer(pair.to_a, &byte, 1, TAG, NULL, NULL),
             UCXPOOL_OK);
-        /* One side alone: they stay half open. */
+        /* One side only, so the channels stay half open. */
         for (int j = 0; j < 50; j++) {
             ucxpool_progress((i % 4 < 2) ? pair.a : pair.b);
         }
@@ -852,43 +852,36 @@ END_TEST
 
 static void add_tests(TCase *tcase)
 {
-    tcase_add_loop_test(tcase,
-                        a_client_gets_in_without_a_secret_where_none_is_set, 0,
-                        NUM_WAYS);
-    tcase_add_loop_test(tcase, a_client_gets_in_with_the_secret, 0, NUM_WAYS);
-    tcase_add_loop_test(tcase, both_ends_know_the_addresses_of_both, 0,
-                        NUM_WAYS);
-    tcase_add_test(tcase,
-                   connected_and_accepted_channels_are_made_with_what_is_asked);
-    tcase_add_test(tcase, who_goes_through_a_listener_brings_no_way_of_its_own);
-    tcase_add_test(tcase,
-                   connected_and_accepted_channels_take_a_name_and_a_pointer);
-    tcase_add_test(tcase, errors_of_a_channel_begin_with_the_name_it_was_given);
+    tcase_add_loop_test(
+        tcase, client_without_a_secret_is_accepted_if_none_is_set, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase, client_with_the_secret_is_accepted, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase, both_ends_report_both_addresses, 0, NUM_WAYS);
+    tcase_add_test(tcase, connect_and_accept_apply_the_channel_parameters);
+    tcase_add_test(tcase, connect_and_accept_reject_an_address_or_endpoint);
+    tcase_add_test(tcase, connect_and_accept_set_a_name_and_a_pointer);
+    tcase_add_test(tcase, channel_errors_begin_with_the_channel_name);
     tcase_add_test(tcase, a_channel_has_no_addresses_before_it_is_connected);
-    tcase_add_test(tcase,
-                   a_channel_over_an_address_has_no_addresses_of_its_ends);
-    tcase_add_loop_test(tcase, a_client_without_the_right_secret_is_turned_away,
-                        0, NUM_STRANGERS);
-    tcase_add_test(tcase, other_addresses_than_loopback_need_a_secret);
-    tcase_add_test(tcase, a_secret_that_others_can_read_is_refused);
-    tcase_add_test(tcase, what_is_not_an_address_is_refused);
-    tcase_add_test(tcase, a_port_in_use_is_named);
-    tcase_add_test(tcase, a_dead_port_fails_the_channel_in_words);
-    tcase_add_test(tcase, many_clients_get_in);
-    tcase_add_test(tcase, a_secret_may_come_from_memory);
-    tcase_add_test(tcase, a_secret_from_memory_that_is_taken_back_is_none);
-    tcase_add_test(tcase, as_many_wait_to_be_accepted_as_the_setting_says);
-    tcase_add_test(tcase, nothing_is_remembered_of_a_client_that_is_gone);
-    tcase_add_test(tcase, silent_strangers_lock_nobody_out);
-    tcase_add_test(tcase, the_oldest_of_too_many_strangers_is_hung_up_on);
-    tcase_add_test(tcase,
-                   a_silent_stranger_is_hung_up_on_when_the_setting_says);
-    tcase_add_test(tcase,
-                   a_caller_waits_for_an_answer_as_long_as_the_setting_says);
-    tcase_add_test(tcase, a_queue_that_stays_full_fails_the_channel_in_words);
-    tcase_add_test(tcase, a_hello_with_a_wrong_key_is_refused);
-    tcase_add_loop_test(tcase, channels_may_be_closed_and_made_again, 0, 2);
-    tcase_add_test(tcase, pools_are_destroyed_while_they_are_half_open);
+    tcase_add_test(tcase, channel_by_address_reports_no_socket_addresses);
+    tcase_add_loop_test(tcase, client_with_a_wrong_secret_is_rejected, 0,
+                        NUM_STRANGERS);
+    tcase_add_test(tcase, non_loopback_addresses_need_a_secret);
+    tcase_add_test(tcase, secret_file_readable_by_others_is_rejected);
+    tcase_add_test(tcase, invalid_address_is_rejected);
+    tcase_add_test(tcase, port_in_use_is_reported_with_its_number);
+    tcase_add_test(tcase, closed_port_fails_the_channel_with_a_reason);
+    tcase_add_test(tcase, many_clients_are_accepted);
+    tcase_add_test(tcase, secret_may_come_from_memory);
+    tcase_add_test(tcase, cleared_secret_from_memory_is_not_used);
+    tcase_add_test(tcase, accept_queue_has_the_length_of_the_setting);
+    tcase_add_test(tcase, record_of_a_disconnected_client_is_freed);
+    tcase_add_test(tcase, silent_strangers_do_not_block_clients);
+    tcase_add_test(tcase, oldest_of_too_many_strangers_is_disconnected);
+    tcase_add_test(tcase, silent_stranger_is_disconnected_after_the_setting);
+    tcase_add_test(tcase, caller_waits_for_an_answer_as_long_as_the_setting);
+    tcase_add_test(tcase, full_accept_queue_fails_the_channel_with_a_reason);
+    tcase_add_test(tcase, hello_with_a_wrong_key_is_rejected);
+    tcase_add_loop_test(tcase, channels_can_be_closed_and_created_again, 0, 2);
+    tcase_add_test(tcase, half_open_pools_can_be_destroyed);
 }
 
 int main(void)

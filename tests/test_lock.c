@@ -1,4 +1,4 @@
-/* A lock: one has it at a time, and who waits sleeps. */
+/* A lock: one thread holds it at a time, and waiting threads sleep. */
 #include <config.h>
 
 #include "base/lock.h"
@@ -17,7 +17,7 @@
 #define NUM_THREADS 4
 
 static base_lock_t lock;
-static unsigned    count; /* under the lock */
+static unsigned    count; /* protected by the lock */
 static unsigned    num_each;
 
 static void *count_up(void *arg)
@@ -31,7 +31,7 @@ static void *count_up(void *arg)
     return NULL;
 }
 
-START_TEST(one_has_it_at_a_time)
+START_TEST(one_thread_holds_the_lock_at_a_time)
 {
     pthread_t threads[NUM_THREADS];
 
@@ -49,7 +49,7 @@ END_TEST
 
 static base_own_lock_t own_lock;
 
-/* A second time while it has it. */
+/* A second time while holding it. */
 static void *count_up_twice(void *arg)
 {
     (void)arg;
@@ -64,7 +64,7 @@ static void *count_up_twice(void *arg)
     return NULL;
 }
 
-START_TEST(its_owner_may_take_it_again)
+START_TEST(owner_may_take_the_lock_again)
 {
     pthread_t threads[NUM_THREADS];
 
@@ -101,7 +101,7 @@ static void *take_once(void *arg)
     return NULL;
 }
 
-/* As the system sees it. */
+/* The thread's state as the kernel reports it. */
 static bool is_asleep(waiter_t *waiter)
 {
     pid_t       number    = __atomic_load_n(&waiter->number, __ATOMIC_ACQUIRE);
@@ -119,8 +119,8 @@ static bool is_asleep(waiter_t *waiter)
     return (end != NULL) && (strncmp(end, ") S", 3) == 0);
 }
 
-/* Several sleep: each is woken, one after another. */
-START_TEST(who_waits_sleeps_until_it_is_given_back)
+/* Several threads sleep; each is woken in turn. */
+START_TEST(waiter_sleeps_until_the_lock_is_released)
 {
     waiter_t waiters[NUM_THREADS] = {{.number = 0}};
 
@@ -131,7 +131,8 @@ START_TEST(who_waits_sleeps_until_it_is_given_back)
             0);
     }
     for (unsigned i = 0; i < NUM_THREADS; i++) {
-        /* Who spins is never seen asleep: Check ends that. */
+        /* A spinning thread never sleeps, and then Check's timeout fails the
+         * test. */
         while (!is_asleep(&waiters[i])) {
             sched_yield();
         }
@@ -153,9 +154,9 @@ int main(void)
     SRunner *runner;
     int      failed;
 
-    tcase_add_test(tcase, one_has_it_at_a_time);
-    tcase_add_test(tcase, its_owner_may_take_it_again);
-    tcase_add_test(tcase, who_waits_sleeps_until_it_is_given_back);
+    tcase_add_test(tcase, one_thread_holds_the_lock_at_a_time);
+    tcase_add_test(tcase, owner_may_take_the_lock_again);
+    tcase_add_test(tcase, waiter_sleeps_until_the_lock_is_released);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -1,6 +1,6 @@
 /*
- * Who meets whom: pools that call each other at once, again and again, and a
- * pool that connects to itself.
+ * Pools that connect to each other at the same time, repeatedly, and a pool
+ * that connects to itself.
  */
 #include "core/channel.h"
 #include "core/remote.h"
@@ -24,7 +24,7 @@ static ucxpool_channel_t *call(ucxpool_t *pool, ucxpool_listener_t *listener)
     return pair_call(pool, "127.0.0.1", ucxpool_listener_port(listener));
 }
 
-/* What is sent at one end arrives at the other, and only there. */
+/* Data sent at one end arrives at the other, and only there. */
 static void check_way(pair_t *pair, ucxpool_t *target_pool,
                       ucxpool_channel_t *from, ucxpool_channel_t *to)
 {
@@ -49,7 +49,7 @@ static void check_way(pair_t *pair, ucxpool_t *target_pool,
     ck_assert_mem_eq(source, target, LENGTH);
 }
 
-/* Both members are the same pool: it is progressed twice, which is no harm. */
+/* Both members are the same pool. It is progressed twice, which is harmless. */
 static void check_self(pair_t *pair)
 {
     pair_until(pair, pair_is_open(pair->to_a) && pair_is_open(pair->to_b));
@@ -74,7 +74,7 @@ static unsigned num_endpoints(const ucxpool_t *pool)
     return count;
 }
 
-START_TEST(a_pool_meets_itself_at_its_listener)
+START_TEST(pool_connects_to_itself_by_listener)
 {
     pair_t              pair  = {.a = pair_pool(wires[_i])};
     unsigned            first = 0;
@@ -95,7 +95,7 @@ START_TEST(a_pool_meets_itself_at_its_listener)
 }
 END_TEST
 
-START_TEST(a_pool_meets_itself_by_its_address)
+START_TEST(pool_connects_to_itself_by_address)
 {
     pair_t   pair  = {.a = pair_pool(wires[_i])};
     unsigned first = 0;
@@ -113,7 +113,7 @@ START_TEST(a_pool_meets_itself_by_its_address)
 }
 END_TEST
 
-/* Channels of both directions, begun in one moment. */
+/* Channels in both directions, created at the same time. */
 static void call_each_other(pair_t *pair, ucxpool_listener_t *at_a,
                             ucxpool_listener_t *at_b)
 {
@@ -146,7 +146,7 @@ static void call_each_other(pair_t *pair, ucxpool_listener_t *at_a,
                          (pair->b->channels.count == 0));
 }
 
-START_TEST(pools_that_call_each_other_at_once_all_meet)
+START_TEST(simultaneous_connects_in_both_directions_succeed)
 {
     pair_t pair = {.a = pair_pool(wires[_i]), .b = pair_pool(wires[_i])};
     ucxpool_listener_t *at_a  = pair_listen(pair.a, "127.0.0.1:0");
@@ -157,7 +157,7 @@ START_TEST(pools_that_call_each_other_at_once_all_meet)
         call_each_other(&pair, at_a, at_b);
         first = (i == 0) ? num_endpoints(pair.a) : first;
     }
-    /* On `ucx` the endpoints of the first round serve the others. */
+    /* On `ucx`, later rounds reuse the endpoints of the first. */
     ck_assert_uint_eq(num_endpoints(pair.a), first);
     ck_assert_uint_eq(first != 0, _i == 0);
     ck_assert_uint_eq(pair.a->stats.channels_failed, 0);
@@ -167,7 +167,8 @@ START_TEST(pools_that_call_each_other_at_once_all_meet)
 }
 END_TEST
 
-/* One end is closed before the other has heard of it, and the other is told. */
+/* One end is closed before the other has received its HELLO; the other end must
+ * be closed, too. */
 static void close_at_once(const char *settings, bool is_caller)
 {
     pair_t pair = {.a = pair_pool(settings), .b = pair_pool(settings)};
@@ -188,13 +189,13 @@ static void close_at_once(const char *settings, bool is_caller)
     pair_cleanup(&pair);
 }
 
-START_TEST(a_caller_that_goes_at_once_is_not_waited_for)
+START_TEST(caller_closing_at_once_closes_the_other_end)
 {
     close_at_once(wires[_i], true);
 }
 END_TEST
 
-START_TEST(a_taken_channel_that_goes_at_once_is_told_of)
+START_TEST(acceptor_closing_at_once_closes_the_other_end)
 {
     close_at_once(wires[_i], false);
 }
@@ -208,15 +209,15 @@ int main(void)
     int      num_failed;
 
     tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, a_pool_meets_itself_at_its_listener, 0,
+    tcase_add_loop_test(tcase, pool_connects_to_itself_by_listener, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, a_pool_meets_itself_by_its_address, 0,
+    tcase_add_loop_test(tcase, pool_connects_to_itself_by_address, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, pools_that_call_each_other_at_once_all_meet, 0,
+    tcase_add_loop_test(tcase, simultaneous_connects_in_both_directions_succeed,
+                        0, NUM_WIRES);
+    tcase_add_loop_test(tcase, caller_closing_at_once_closes_the_other_end, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase, a_caller_that_goes_at_once_is_not_waited_for, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, a_taken_channel_that_goes_at_once_is_told_of, 0,
+    tcase_add_loop_test(tcase, acceptor_closing_at_once_closes_the_other_end, 0,
                         NUM_WIRES);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

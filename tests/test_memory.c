@@ -1,4 +1,5 @@
-/* What a pool has resident: what it has used, not what it may use. */
+/* Resident memory of a pool: the memory it has used, not the memory it
+ * may use. */
 #include <config.h>
 
 #include "pair.h"
@@ -13,17 +14,17 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* UCX's own memory, and its libraries. */
+/* Memory of UCX and its libraries. */
 #define MOST_AT_START (16 * MIB)
 
-/* No device that pins what is registered, which makes it resident. */
+/* Avoid devices that pin registered memory, which makes it resident. */
 static void setup(void)
 {
     setenv("UCX_TLS", "self,tcp", 1);
     unsetenv("UCXPOOL_COMM_SIZE");
 }
 
-START_TEST(a_fresh_pool_may_use_64_mib_and_has_none_of_it_resident)
+START_TEST(new_pool_of_64_mib_has_none_of_it_resident)
 {
     size_t       before = resident_size();
     uint64_t     size   = 0;
@@ -42,7 +43,7 @@ START_TEST(a_fresh_pool_may_use_64_mib_and_has_none_of_it_resident)
 }
 END_TEST
 
-START_TEST(a_pool_has_resident_what_its_caller_has_written)
+START_TEST(memory_becomes_resident_when_written)
 {
     size_t     before = resident_size();
     ucxpool_t *pool;
@@ -57,8 +58,8 @@ START_TEST(a_pool_has_resident_what_its_caller_has_written)
 }
 END_TEST
 
-/* Both pools are of this process, and each has mapped the other's. */
-START_TEST(a_peers_pool_is_resident_where_it_was_read)
+/* Both pools are in this process, and each has mapped the other's memory. */
+START_TEST(peers_memory_becomes_resident_when_read)
 {
     static char source[MIB], target[MIB];
     size_t      before = resident_size();
@@ -83,7 +84,7 @@ START_TEST(a_peers_pool_is_resident_where_it_was_read)
         ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
         ck_assert_mem_eq(source, target, sizeof(source));
     }
-    /* 32 MiB have gone through the blocks that were free first. */
+    /* The first 32 MiB used the blocks that were free first. */
     ck_assert_uint_lt(resident_size(), before + 2 * MOST_AT_START);
     pair_cleanup(&pair);
 }
@@ -98,10 +99,9 @@ int main(void)
 
     tcase_add_checked_fixture(tcase, setup, NULL);
     tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase,
-                   a_fresh_pool_may_use_64_mib_and_has_none_of_it_resident);
-    tcase_add_test(tcase, a_pool_has_resident_what_its_caller_has_written);
-    tcase_add_test(tcase, a_peers_pool_is_resident_where_it_was_read);
+    tcase_add_test(tcase, new_pool_of_64_mib_has_none_of_it_resident);
+    tcase_add_test(tcase, memory_becomes_resident_when_written);
+    tcase_add_test(tcase, peers_memory_becomes_resident_when_read);
     suite_add_tcase(suite, tcase);
 
     runner = srunner_create(suite);
