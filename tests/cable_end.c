@@ -4,14 +4,15 @@
  * usage: cable_end listen|deaf WHERE
  *        cable_end idle|busy WHERE
  *
- * WHERE is an address and a port; or a folder ("/..."), where the two leave
- * each other their pools' addresses.
+ * WHERE is an address and a port, or a folder ("/...") in which the two ends
+ * exchange their pools' addresses.
  *
- * The listener receives whatever comes; a deaf one accepts the caller, and does
- * nothing more. The caller says nothing, or sends one message after the other;
- * at SIGTERM it sends a last one and closes the channel. Each says what becomes
- * of it, and ends with 0 if the channel was closed, with 3 if the peer was
- * lost, and by SIGALRM where nothing becomes of it.
+ * The listener receives all messages; a deaf one accepts the caller and does
+ * nothing more. An idle caller sends nothing, a busy one sends messages without
+ * a pause. At SIGTERM the caller sends a last message and closes the channel.
+ * Each end prints how the channel ended. The exit code is 0 if the channel was
+ * closed and 3 if the peer was lost. SIGALRM ends a process whose channel never
+ * ends.
  */
 #include <ucxpool/ucxpool.h>
 
@@ -26,7 +27,7 @@
 #define LENGTH  ((size_t)1 << 20)
 #define TICK_NS UINT64_C(50000000)
 
-/* Less than a tenth of what UCX takes, and enough for a slow machine. */
+/* Less than a tenth of UCX's own timeout, and enough for a slow machine. */
 #define PATIENCE_S 90
 
 static volatile sig_atomic_t is_over;
@@ -47,7 +48,7 @@ static void must(ucxpool_status_t status)
     }
 }
 
-/* Has the channel ended? Then say how, and end the program. */
+/* If the channel has ended, print how, and exit. */
 static void look(const ucxpool_channel_t *channel, unsigned count)
 {
     ucxpool_channel_attr_t attr;
@@ -86,7 +87,7 @@ static void send_one(ucxpool_channel_t *channel, unsigned count)
     finish(channel, request, count);
 }
 
-/* --- by addresses --------------------------------------------------------- */
+/* --- exchange of addresses ----------------------------------------------- */
 
 static void must_not_fail(bool is_good, const char *path)
 {
@@ -137,7 +138,7 @@ static ucxpool_channel_t *exchange(ucxpool_t *pool, const char *folder,
     return channel;
 }
 
-/* --- the two ends --------------------------------------------------------- */
+/* --- the two ends -------------------------------------------------------- */
 
 static ucxpool_channel_t *call(ucxpool_t *pool, const char *where)
 {

@@ -24,7 +24,7 @@ static struct {
     bool         is_lasting;
     int          error;
     bool         has_failed;
-    /* Atomic, for tests with threads: those that make nothing fail. */
+    /* Atomic, for tests with threads that inject no failures. */
     _Atomic unsigned counts[CALLS_LAST];
 } calls;
 
@@ -99,9 +99,9 @@ unsigned calls_num_fds(void)
     return n;
 }
 
-/* Where addresses have been reserved in this program, whether they still are or
- * not. Others reserve some too, and a sanitizer takes of its own at any time;
- * those are not counted. */
+/* Address ranges that this program has reserved, still or earlier. Other
+ * code reserves ranges too, and a sanitizer does at any time; those are
+ * not counted. */
 static struct {
     uintptr_t start;
     uintptr_t end;
@@ -172,7 +172,7 @@ size_t calls_mapped_size(void)
     return size;
 }
 
-/* The linker makes these names. */
+/* The linker defines these names. */
 void *__real_calloc(size_t num, size_t size);
 int   __real_memfd_create(const char *name, unsigned flags);
 int   __real_ftruncate(int fd, off_t length);
@@ -259,8 +259,8 @@ int __wrap_open(const char *path, int flags, mode_t mode)
     return calls_is_due(CALLS_OPEN) ? -1 : __real_open(path, flags, mode);
 }
 
-/* With _FORTIFY_SOURCE an open() without a mode, whose flags are no constant,
- * is a call of this one. */
+/* With _FORTIFY_SOURCE, an open() without a mode and with flags that are not
+ * constant calls this function. */
 int __wrap___open_2(const char *path, int flags)
 {
     return __wrap_open(path, flags, 0);

@@ -1,6 +1,6 @@
 /*
- * Calls of the system that a test makes fail. The linker's --wrap puts these in
- * the way of the real ones; a program names those it uses in its LDFLAGS.
+ * System calls that a test can make fail. The linker's --wrap redirects the
+ * real calls to these; a program lists those it uses in its LDFLAGS.
  */
 #ifndef TESTS_CALLS_H
 #define TESTS_CALLS_H
@@ -59,31 +59,30 @@ typedef enum calls_name {
     CALLS_LAST
 } calls_name_t;
 
-/* Count from now on; make the n-th call (from 1) fail with this errno, once.
- * n 0: none fails. */
+/* Start counting; make the n-th call (from 1) fail with this errno, once. n 0:
+ * none fails. */
 void calls_fail(calls_name_t name, unsigned n, int error);
 
 /* Make every call from the n-th on fail. */
 void calls_fail_from(calls_name_t name, unsigned n, int error);
 
-/* No call fails any more. */
+/* Stop making calls fail. */
 void calls_reset(void);
 
-/* How many calls there were since calls_fail() or calls_reset(). */
+/* The number of calls since calls_fail() or calls_reset(). */
 unsigned calls_count(calls_name_t name);
 
 /* Did a call fail because of calls_fail()? */
 bool calls_has_failed(void);
 
-/* For those who wrap further calls: is it this one's turn to fail? Sets
- * errno. */
+/* For code that wraps further calls: must this call fail? Sets errno. */
 bool calls_is_due(calls_name_t name);
 
 /* Called once, after the next readlink() that succeeds. */
 void calls_after_readlink(void (*hook)(void));
 
-/* Open descriptors, and bytes of addresses that belong to memory files or that
- * the code under test has reserved: what a failure must not leave behind. */
+/* Open descriptors, and bytes of address space that belong to memory files or
+ * that the code under test has reserved: a failure must not leak them. */
 unsigned calls_num_fds(void);
 size_t   calls_mapped_size(void);
 

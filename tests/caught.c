@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* What is written to stderr goes to a file while a test runs. */
+/* While a test runs, stderr is redirected to a file. */
 static FILE *caught;
 static int   stderr_fd;
 static char  text[4096];

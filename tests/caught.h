@@ -1,5 +1,5 @@
 /*
- * What a test writes to stderr, kept to be looked at.
+ * Captures the text that a test writes to stderr.
  */
 #ifndef TESTS_CAUGHT_H
 #define TESTS_CAUGHT_H
@@ -8,7 +8,7 @@
 void caught_begin(void);
 void caught_end(void);
 
-/* All that was written since then, or 4095 bytes of it; valid until the next
+/* The text written since then, at most 4095 bytes; valid until the next
  * call. */
 const char *caught_text(void);
 

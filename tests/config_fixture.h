@@ -1,6 +1,6 @@
 /*
- * What the tests of settings share: settings that were read in an empty
- * environment, and ways to change them and to look at what is refused.
+ * Shared by the tests of settings: settings read from an empty environment, and
+ * functions to modify them and to check rejected values.
  */
 #ifndef TESTS_CONFIG_FIXTURE_H
 #define TESTS_CONFIG_FIXTURE_H
@@ -9,10 +9,11 @@
 
 #include <ucxpool/config.h>
 
-/* The settings of the test that runs. */
+/* The settings of the running test. */
 extern ucxpool_config_t *config;
 
-/* The tests must not depend on settings of who runs them. */
+/* Clear the environment, so that the tests do not depend on the user's
+ * settings. */
 void clear_environment(void);
 
 /* The checked fixture of every test: read and release `config`. */
@@ -25,7 +26,7 @@ const base_config_t *values_of(const ucxpool_config_t *settings);
 /* Modify a key, which must succeed. */
 void set(const char *key, const char *value);
 
-/* Modify a key, which must be refused and leave everything as it was. */
+/* Modify a key, which must be rejected and leave everything as it was. */
 void assert_refused(const char *key, const char *value);
 
 /* The last error must contain this. */

@@ -31,10 +31,10 @@ typedef struct twin_piece {
     uint64_t offset;
 } twin_piece_t;
 
-/* What a launch is told of its list. */
+/* The parameters of a launch for its list. */
 typedef struct twin_list {
     const void     *entries;
-    const uint64_t *offsets; /* of COPY_EVEN_PLACES, and from where on */
+    const uint64_t *offsets; /* of COPY_EVEN_PLACES, from the first one */
     uint64_t        start;
     copy_form_t     form;
     uint32_t        length;
@@ -72,7 +72,7 @@ static twin_piece_t twin_entry(const twin_list_t *list, size_t i)
     }
 }
 
-/* Zeros are the same from any place on. */
+/* Zeros are the same at any offset. */
 static uint64_t twin_address(const twin_piece_t *entry, uint64_t skip)
 {
     return entry->address + ((entry->address != COPY_TWIN_ZEROS) ? skip : 0);

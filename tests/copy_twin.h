@@ -1,5 +1,5 @@
 /*
- * What the copy kernel does, in C: for the stand-in driver, and to compare.
+ * A C model of the copy kernel: for the stand-in driver, and for comparison.
  */
 #ifndef TESTS_COPY_TWIN_H
 #define TESTS_COPY_TWIN_H
@@ -12,11 +12,11 @@
 void copy_twin(size_t num_tiles, const copy_tile_t *tiles, const void *list,
                copy_form_t form, uint32_t length, bool gather);
 
-/* A list of one length, which the kernel cuts itself. */
+/* A list of one length, which the kernel splits itself. */
 void copy_twin_even(const copy_table_t *list, uint32_t tile_size, bool gather);
 
-/* The same, with a function that moves the bytes in place of memcpy(); from
- * this source come zeros. */
+/* The same, with a function that moves the bytes instead of memcpy(). A source
+ * of this value means zeros. */
 #define COPY_TWIN_ZEROS UINT64_MAX
 
 typedef void (*copy_twin_move_t)(void *context, uint64_t target,
@@ -26,7 +26,7 @@ void copy_twin_by(copy_twin_move_t move, void *context, size_t num_tiles,
                   const copy_tile_t *tiles, const void *list, copy_form_t form,
                   uint32_t length, bool gather);
 
-/* As the kernel has them: of a list of one length. */
+/* The fields that the kernel gets for a list of one length. */
 typedef struct copy_twin_even {
     copy_form_t     form;
     const uint64_t *offsets;

@@ -1,6 +1,6 @@
 /*
- * What src/mem/cuda_api.h declares, as a list that is read twice: once with
- * that header and once with the driver's own.
+ * The declarations of src/mem/cuda_api.h, as a list that is compiled twice:
+ * once with that header and once with the driver's own.
  */
 #ifndef TESTS_CUDA_API_LIST_H
 #define TESTS_CUDA_API_LIST_H
@@ -10,7 +10,7 @@ typedef struct cuda_api_fact {
     unsigned long long value;
 } cuda_api_fact_t;
 
-/* Ends with a fact without a name. */
+/* The last entry has no name. */
 extern const cuda_api_fact_t cuda_api_ours[];
 extern const cuda_api_fact_t cuda_api_theirs[];
 

@@ -1,4 +1,4 @@
-/* The list, as src/mem/cuda_api.h has it. */
+/* The list, compiled with src/mem/cuda_api.h. */
 #include "mem/cuda_api.h"
 
 #include "cuda_api_list.h"

@@ -1,6 +1,6 @@
 /*
- * The list, as the driver's own header has it, and the functions: the table's
- * declarations are compiled with that header's types, in place of ours.
+ * The list and the functions, compiled with the driver's own header: the
+ * declarations of the table use that header's types instead of ours.
  */
 #include <cuda.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ const cuda_api_fact_t cuda_api_theirs[] = {CUDA_API_FACTS{NULL, 0}};
                    #_name " is declared as in cuda.h");
 MEM_CUDA_CALLS(SAME_TYPE)
 
-/* In cuda.h the name without a version is a macro for the one with it. */
+/* In cuda.h, the name without a version is a macro for the versioned one. */
 #define TEXT(_name)                                 #_name
 #define SYMBOL(_name, _symbol, _is_needed, _params) {_symbol, TEXT(_name)},
 

@@ -65,8 +65,8 @@ void cuda_start(const char *configuration)
 
     if (cuda_is_real()) {
         unsetenv(MEM_CUDA_DRIVER_VARIABLE);
-        /* Streams that share a connection wait for each other: a test's that
-         * stands still, and a pool's. */
+        /* Streams on one connection wait for each other, so give each its own:
+         * a blocked stream of a test must not delay a pool's. */
         setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
         return;
     }

@@ -1,6 +1,6 @@
 /*
- * The CUDA driver of a test: the stand-in, or with TEST_CUDA=real the one of
- * this machine. For checked fixtures: the driver does not survive a fork.
+ * The CUDA driver of a test: the stand-in, or with TEST_CUDA=real the driver of
+ * this machine. For checked fixtures, since the driver does not survive a fork.
  */
 #ifndef TESTS_CUDA_FIXTURE_H
 #define TESTS_CUDA_FIXTURE_H
@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The functions of cuda_stand_in/stand_in.h, in the library that is loaded;
- * none of them may be called on the real driver. */
+/* The functions of cuda_stand_in/stand_in.h in the loaded library. Do not call
+ * them on the real driver. */
 typedef struct cuda_stand_in {
     void (*configure)(const char *text);
     unsigned (*count)(const char *name);
@@ -26,29 +26,29 @@ typedef struct cuda_stand_in {
 
 extern cuda_stand_in_t stand_in;
 
-/* Libraries: the stand-in, and one as old drivers are, which has no virtual
- * memory and cannot be asked for functions. */
+/* Libraries: the stand-in, and one like an old driver, without virtual memory
+ * and without cuGetProcAddress(). */
 #define CUDA_STAND_IN_PATH     STAND_IN_DIR "/libstand_in.so"
 #define CUDA_OLD_STAND_IN_PATH STAND_IN_DIR "/libold_stand_in.so"
 
 bool cuda_is_real(void);
 
-/* Is there a driver for these tests? If not, the program's exit status is 77.
- * Tried in a child. */
+/* Is there a driver for these tests? If not, the program exits with 77. Tried
+ * in a child process. */
 bool cuda_is_there(void);
 
-/* Run the tests of a suite, where there is a driver for them; the program's
- * exit status. */
+/* Run the tests of a suite if there is a driver for them; returns the exit
+ * status of the program. */
 struct Suite;
 int cuda_main(struct Suite *suite);
 
-/* Use the stand-in, so configured; on the real driver nothing happens. */
+/* Use the stand-in with this configuration; does nothing on the real driver. */
 void cuda_start(const char *configuration);
 
-/* Devices that the driver has. */
+/* Number of devices of the driver. */
 int cuda_num_devices(void);
 
-/* Bytes between host memory and what the driver can reach, at once. */
+/* Copy bytes between host memory and memory of the driver, synchronously. */
 void cuda_write(CUcontext context, const void *target, const void *source,
                 size_t size);
 void cuda_read(CUcontext context, void *target, const void *source,

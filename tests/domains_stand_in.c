@@ -33,7 +33,7 @@ int domains_num_live(void)
     return num_live;
 }
 
-/* UCX's own libraries call some of them too. */
+/* UCX's own libraries call some of these functions. */
 #pragma GCC visibility push(default)
 void         __real_ucp_context_print_info(ucp_context_h context, FILE *stream);
 ucs_status_t __real_uct_query_components(uct_component_h **list, unsigned *num);
@@ -78,8 +78,8 @@ ucs_status_t __wrap_ucp_rkey_pack(ucp_context_h context, ucp_mem_h memh,
 void         __wrap_ucp_rkey_buffer_release(void *key);
 #pragma GCC visibility pop
 
-/* Each domain has a component of its own in print, though the name of that may
- * be another's too. */
+/* In UCX's output, each domain has its own component, which may have the same
+ * name as another. */
 void __wrap_ucp_context_print_info(ucp_context_h context, FILE *stream)
 {
     if (num_played == 0) {
@@ -103,7 +103,7 @@ void __wrap_ucp_context_print_info(ucp_context_h context, FILE *stream)
     fprintf(stream, "#\n#      resource 0  :  md 0  dev 0  flags -- a/b\n#\n");
 }
 
-/* A component is the number, from 1, of the first domain that has it. */
+/* A component is the number, from 1, of the first domain that belongs to it. */
 static unsigned number_of_component(unsigned domain)
 {
     unsigned first = 0;

@@ -147,7 +147,7 @@ void reads_before(unsigned n, void (*hook)(void))
     reads.hook   = hook;
 }
 
-/* The linker makes the names __real_*. */
+/* The linker defines the names __real_*. */
 ssize_t __real_pread(int fd, void *bytes, size_t length, off_t offset);
 ssize_t __wrap_pread(int fd, void *bytes, size_t length, off_t offset);
 ssize_t __real_preadv(int fd, const struct iovec *places, int num,
@@ -155,7 +155,7 @@ ssize_t __real_preadv(int fd, const struct iovec *places, int num,
 ssize_t __wrap_preadv(int fd, const struct iovec *places, int num,
                       off_t offset);
 
-/* Is a read to go on? Else errno is set. */
+/* Should the read be done? Otherwise errno is set. */
 static bool begin(int fd)
 {
     reads.fds[reads.count % NUM_LOGGED] = fd;
@@ -191,7 +191,7 @@ ssize_t __wrap_pread(int fd, void *bytes, size_t length, off_t offset)
     return end(__real_pread(fd, bytes, length, offset));
 }
 
-/* One that is cut short ends in the first place, or in the second. */
+/* A shortened read ends in the first range, or in the second. */
 ssize_t __wrap_preadv(int fd, const struct iovec *places, int num, off_t offset)
 {
     struct iovec cut[2];
@@ -202,7 +202,8 @@ ssize_t __wrap_preadv(int fd, const struct iovec *places, int num, off_t offset)
     if (reads.max == 0) {
         return end(__real_preadv(fd, places, num, offset));
     }
-    memcpy(cut, places, sizeof(cut)); /* there are two, or it were pread() */
+    memcpy(cut, places,
+           sizeof(cut)); /* there are two; with one it would be pread() */
     if (cut[0].iov_len > reads.max) {
         cut[0].iov_len = reads.max;
         num            = 1;

@@ -1,7 +1,6 @@
 /*
- * Files of random bytes, and messages of ranges of them. The linker's --wrap
- * puts pread() and preadv() in the way of the real ones that a test can make go
- * wrong.
+ * Files of random bytes, and messages made of ranges of them. The linker's
+ * --wrap redirects pread() and preadv(), so that a test can make them fail.
  */
 #ifndef TESTS_FILES_H
 #define TESTS_FILES_H
@@ -12,27 +11,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* It has no name any more, so that nothing is left of it. */
+/* The file is already unlinked, so that nothing of it stays. */
 typedef struct file {
     int      fd;
     size_t   size;
-    uint8_t *bytes; /* what is in it */
+    uint8_t *bytes; /* content of the file */
 } file_t;
 
-/* The name that it had begins so. */
+/* The prefix of its former name. */
 #define FILE_NAME "ucxpool-test-"
 
 void file_init(file_t *file, size_t size);
 void file_cleanup(file_t *file);
 
-/* What a message of ranges holds, one after the other; to be freed. */
+/* The bytes of a message of ranges, in order; the caller frees them. */
 uint8_t *file_message(const file_t *file, const ucxpool_range_t *ranges,
                       size_t num_ranges, size_t *length_p);
 
 /*
- * Cut a message of about `length` bytes out of a file and of memory (NULL: of
- * the file alone), at random: ranges that follow each other, others, and such
- * without bytes. Returns how many.
+ * Build a message of about `length` bytes from random parts of a file and of
+ * memory (NULL: only of the file): adjacent ranges, others, and empty ones.
+ * Returns their number.
  */
 size_t file_cut(const file_t *file, uint8_t *memory, size_t memory_size,
                 size_t length, ucxpool_range_t *ranges, size_t max);
@@ -53,17 +52,17 @@ send_ranges(ucxpool_channel_t *channel, const ucxpool_range_t *ranges,
 
 void reads_reset(void);
 
-/* How many there were. */
+/* The number of reads. */
 unsigned reads_count(void);
 size_t   reads_size(void);
 
-/* Which file the i-th read of them was of. */
+/* The file of the i-th read. */
 int reads_fd(unsigned i);
 
 /* Make the n-th call (from 1) fail. */
 void reads_fail(unsigned n, int error);
 
-/* Read at most so many bytes in a call, and let a signal interrupt each second
+/* Limit each call to this many bytes, and let a signal interrupt every second
  * one. */
 void reads_disturb(size_t max);
 

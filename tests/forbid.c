@@ -40,7 +40,7 @@ long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
     return __real_syscall(number, a, b, c, d, e, f);
 }
 
-/* A process's own are never forbidden, by the name that says so. */
+/* A process may always read its own descriptors, by /proc/self. */
 ssize_t __wrap_readlink(const char *path, char *text, size_t size)
 {
     if (is_forbidden && (strncmp(path, PROC, strlen(PROC)) == 0) &&

@@ -13,7 +13,7 @@
 
 mem_cuda_device_t *gpu;
 
-/* Regions of a range: several, or it would be one allocation. */
+/* Regions of a range: several, since one would be a single allocation. */
 #define REGION_SIZE ((size_t)2 << 20)
 
 static void enter(void)
@@ -54,7 +54,8 @@ ucxpool_status_t gpu_finish(pair_t *pair, ucxpool_request_t *request)
     return pair_finish(pair, request);
 }
 
-/* Valgrind knows no pidfd_open(), by which a peer takes virtual memory. */
+/* Valgrind does not support pidfd_open(), which a peer needs to take virtual
+ * memory. */
 static const char *possible(const char *settings, char *text, size_t size)
 {
     char *wire;
@@ -181,8 +182,8 @@ void gpu_gate_open(gpu_gate_t *gate)
     gpu_step();
 }
 
-/* One that is not in the library's table of functions: nothing there needs it.
- */
+/* A function that is not in the library's table, since the library does not
+ * need it. */
 static void find_function(const char *name, void *function_p)
 {
     void *library = dlopen(cuda_is_real() ? "libcuda.so.1" : CUDA_STAND_IN_PATH,
@@ -320,7 +321,7 @@ static int random_place(const gpu_memory_t *memory, unsigned places)
     return place;
 }
 
-/* Most are short, some long, some have nothing. */
+/* Most are short, some long, some empty. */
 static size_t random_length(size_t left)
 {
     size_t length = (size_t)rand() % 300;
@@ -346,7 +347,7 @@ size_t gpu_cut(gpu_memory_t *memory, unsigned places, size_t length,
         size_t piece = (num + 1 < max) ? random_length(left) : left;
 
         if (at + piece > memory->size) {
-            /* It is full: let it have what goes in. */
+            /* The area is full: return as much as fits. */
             ck_assert_uint_lt(num + 1, max);
             piece = (memory->size > at) ? memory->size - at : 0;
         }
@@ -358,7 +359,7 @@ size_t gpu_cut(gpu_memory_t *memory, unsigned places, size_t length,
     return num;
 }
 
-/* Where a segment's bytes are in what is expected. */
+/* Offset of a segment's bytes in the expected data. */
 static uint8_t *expected_of(const gpu_memory_t      *memory,
                             const ucxpool_segment_t *segment)
 {
@@ -380,7 +381,7 @@ static bool is_host_place(int place)
     return (place == GPU_PAGEABLE) || (place == GPU_PINNED);
 }
 
-/* Bytes of an area that the test has to do with: the segments, and some behind
+/* The bytes of an area that the test checks: the segments, and some after
  * them. */
 static size_t area_size(const gpu_memory_t *memory, int i)
 {
@@ -438,7 +439,7 @@ static void require_same(const uint8_t *found, const uint8_t *expected,
     while (found[i] == expected[i]) {
         i++;
     }
-    ck_abort_msg("byte %zu of place %d is %d, and not %d", i, place, found[i],
+    ck_abort_msg("byte %zu of place %d is %d instead of %d", i, place, found[i],
                  expected[i]);
 }
 

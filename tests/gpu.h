@@ -1,7 +1,7 @@
 /*
- * What tests of transfers on a GPU share: memory of each kind, streams that
- * stand still until the test lets them go on, and messages of segments that lie
- * in memory of several kinds.
+ * Shared by tests of transfers on a GPU: memory of each kind, streams that
+ * block until the test releases them, and messages of segments in memory of
+ * several kinds.
  */
 #ifndef TESTS_GPU_H
 #define TESTS_GPU_H
@@ -23,19 +23,19 @@ extern mem_cuda_device_t *gpu;
 void gpu_start(const char *configuration);
 void gpu_stop(void);
 
-/* Has the stand-in something to do, it does it: one operation. */
+/* Let the stand-in do one pending operation; returns whether there was one. */
 bool gpu_step(void);
 
-/* As pair_until(), with the stand-in at work. */
+/* Like pair_until(), and steps the stand-in. */
 #define gpu_until(_pair, _condition) \
     pair_until((_pair), (gpu_step(), (_condition)))
 
-/* As pair_finish(), likewise. */
+/* Like pair_finish(), and steps the stand-in. */
 ucxpool_status_t gpu_finish(pair_t *pair, ucxpool_request_t *request);
 
 /* Both pools on GPU 0. */
 void gpu_connect(pair_t *pair, const char *settings_a, const char *settings_b);
-/* Both become whole, and are destroyed. */
+/* Wait until all blocks of both are free, and destroy both. */
 void gpu_disconnect(pair_t *pair);
 
 void *gpu_alloc(size_t size);
@@ -43,15 +43,15 @@ void  gpu_free(void *address);
 void *gpu_pinned(size_t size);
 void  gpu_pinned_free(void *address);
 
-/* Of a memory pool of its own, one at a time; is_shared: that other processes
- * may have. */
+/* From its own memory pool, one at a time; is_shared: other processes can
+ * import it. */
 void *gpu_mempool_alloc(size_t size, bool is_shared);
 void  gpu_mempool_free(void *address);
 
 void gpu_write(const void *target, const void *source, size_t size);
 void gpu_read(void *target, const void *source, size_t size);
 
-/* Between memory of any kind, behind what is in the stream. */
+/* Between memory of any kind, after earlier work in the stream. */
 void gpu_copy(CUstream stream, void *target, const void *source, size_t size);
 
 CUstream gpu_stream(unsigned flags);
@@ -63,53 +63,52 @@ typedef struct gpu_gate {
     uint32_t *word;
 } gpu_gate_t;
 
-/* Shut; to be opened before it goes, if a stream waits for it. */
+/* Closed; if a stream waits for it, open it before it is destroyed. */
 void gpu_gate_init(gpu_gate_t *gate);
 void gpu_gate_cleanup(gpu_gate_t *gate);
-/* Let a stream wait there. */
+/* Make a stream wait there. */
 void gpu_gate_wait(const gpu_gate_t *gate, CUstream stream);
 void gpu_gate_open(gpu_gate_t *gate);
 
-/* Memory that segments may lie in. */
+/* Memory for segments. */
 typedef enum gpu_place {
     GPU_PAGEABLE,
     GPU_PINNED,
     GPU_DEVICE,
     GPU_DEVICE_TOO, /* another allocation */
     GPU_RANGE,      /* virtual memory over several physical allocations */
-    GPU_COMM,       /* of the pool */
-    GPU_MANAGED,    /* the stand-in has none: there it is GPU_DEVICE */
+    GPU_COMM,       /* from the pool */
+    GPU_MANAGED,    /* the stand-in has none and uses GPU_DEVICE */
     GPU_PLACES
 } gpu_place_t;
 
-/* One of each kind, and what should be in them. */
+/* One area of each kind, and the expected content of each. */
 typedef struct gpu_memory {
     ucxpool_t    *pool;
-    size_t        size; /* of each */
+    size_t        size; /* of each area */
     uint8_t      *areas[GPU_PLACES];
     uint8_t      *expected[GPU_PLACES];
     size_t        used[GPU_PLACES];
     mem_regions_t range;
 } gpu_memory_t;
 
-/* Each area has room for `size` bytes; the pool is for GPU_COMM, and NULL for
- * none of it. */
+/* Each area has `size` bytes. The pool is for GPU_COMM; NULL: no such area. */
 void gpu_memory_init(gpu_memory_t *memory, ucxpool_t *pool, size_t size);
 void gpu_memory_cleanup(gpu_memory_t *memory);
 
 /*
- * Cut `length` bytes into segments in these places (bits), at random, with
- * gaps between them; segments without bytes are among them. Returns how many.
+ * Split `length` bytes into random segments in these places (bits), with gaps
+ * between them; some segments are empty. Returns their number.
  */
 size_t gpu_cut(gpu_memory_t *memory, unsigned places, size_t length,
                ucxpool_segment_t *segments, size_t max);
 
-/* Fill all areas with fresh bytes, and take the segments' as a message. */
+/* Fill all areas with new bytes, and use those of the segments as a message. */
 void gpu_fill(gpu_memory_t *memory, const ucxpool_segment_t *segments,
               size_t num_segments, uint8_t *message);
 /* Poison all areas. */
 void gpu_poison(gpu_memory_t *memory);
-/* Require that the segments hold the message, and that nothing else was
+/* Require that the segments contain the message, and that nothing else was
  * written. */
 void gpu_check(gpu_memory_t *memory, const ucxpool_segment_t *segments,
                size_t num_segments, const uint8_t *message, size_t length);

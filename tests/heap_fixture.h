@@ -1,6 +1,6 @@
 /*
- * A heap on memory that knows who uses what (vmm_double.h), and short words for
- * what is done with it, which require that it succeeds.
+ * A heap on memory that tracks its users (vmm_double.h), and short functions
+ * that use it and require success.
  */
 #ifndef TESTS_HEAP_FIXTURE_H
 #define TESTS_HEAP_FIXTURE_H

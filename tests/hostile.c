@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A check that does not depend on libcheck, which a fuzz target has not. */
+/* A check without libcheck, which fuzz targets do not link. */
 #define require(_condition) \
     do { \
         if (!(_condition)) { \
@@ -66,7 +66,7 @@ void hostile_say(hostile_t *hostile, proto_type_t type, proto_fixed_t *fixed,
         hostile_let_read(hostile);
         if (!core_ring_reserve(&channel->ring, fixed_size, data_size, &at,
                                &data_at)) {
-            return; /* the victim does not read any more */
+            return; /* the victim no longer reads */
         }
     }
     memcpy(at, fixed, fixed_size);

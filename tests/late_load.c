@@ -1,6 +1,7 @@
 /*
- * A program that has handlers of its own before it loads the library, as a
- * virtual machine has: they are still its own then, and when a pool is there.
+ * A program that installs signal handlers before it loads the library, like a
+ * Java virtual machine. The handlers must stay installed, also while a pool
+ * exists.
  *
  *     late_load LIBRARY
  */

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* How long to wait for what must come. */
+/* The limit for expected events. */
 #define PATIENCE_MS 20000
 
 base_secret_t *loopback_secret(const char *text)

@@ -1,5 +1,6 @@
 /*
- * A listener and its clients in one process, on loopback, driven by hand.
+ * A listener and its clients in one process on loopback, progressed by the
+ * test.
  */
 #ifndef TESTS_LOOPBACK_H
 #define TESTS_LOOPBACK_H
@@ -7,15 +8,15 @@
 #include "bootstrap/listener.h"
 #include "bootstrap/client.h"
 
-/* What a listener and a client say to each other in these tests. */
+/* The blobs that a listener and a client exchange in these tests. */
 #define LOOPBACK_LISTENER_BLOB "the blob of the listener"
 #define LOOPBACK_CLIENT_BLOB   "what the client brings"
 
-/* Proven peers that may wait in its queue. */
+/* Authenticated peers that may wait in its queue. */
 #define LOOPBACK_QUEUE 12
 
-/* Of a handshake, at both ends. Under valgrind one takes a second of processor
- * time, of which others may leave a tenth. */
+/* Time limit for a handshake, on both sides. Under valgrind it takes a second
+ * of processor time, and a busy machine may give a tenth of that. */
 #define LOOPBACK_TIMEOUT_NS 60000000000u
 
 /* A secret made from this text. */
@@ -28,22 +29,22 @@ bootstrap_listener_t *loopback_listener(const base_secret_t *secret);
 bootstrap_client_t   *loopback_client(const bootstrap_listener_t *listener,
                                       const base_secret_t        *secret);
 
-/* Drive both until the client is done; its answer. Other listeners than this
- * are not moved; NULL: no listener. */
+/* Progress both until the client is done; returns its status. Progresses no
+ * other listener; NULL: no listener. */
 ucxpool_status_t loopback_meet(bootstrap_listener_t *listener,
                                bootstrap_client_t   *client);
 
-/* Drive the listener until it has nothing to do. */
+/* Progress the listener until it is idle. */
 void loopback_settle(bootstrap_listener_t *listener);
 
-/* Wait until the fd is readable; a test that waits too long fails. */
+/* Wait until the fd is readable; fails the test on a timeout. */
 void loopback_wait(int fd);
 
-/* A bare connection to the listener, as a stranger opens it; blocking. */
+/* A plain connection of a stranger to the listener; blocking. */
 int loopback_stranger(const bootstrap_listener_t *listener);
 
-/* Drive the listener until the stranger's end can be read or has ended. Returns
- * bytes read, 0 at the end. */
+/* Progress the listener until the stranger's end is readable or closed. Returns
+ * the bytes read, 0 at the end. */
 size_t loopback_read(bootstrap_listener_t *listener, int fd, void *bytes_p,
                      size_t length);
 

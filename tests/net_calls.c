@@ -113,7 +113,7 @@ static size_t limited(size_t length)
     return length < max_bytes ? length : max_bytes;
 }
 
-/* The linker makes the names __real_*. */
+/* The linker defines the names __real_*. */
 #define WRAP(_call, _type, _name, _failure, _parameters, _arguments) \
     _type __real_##_name _parameters; \
     _type __wrap_##_name _parameters; \

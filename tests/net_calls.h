@@ -1,7 +1,7 @@
 /*
- * Calls of the network code that a test makes fail, and a clock that a test
- * puts forward. The linker's --wrap puts these in the way of the real ones; the
- * Makefile's WRAP_NET_CALLS names them all.
+ * Network calls that a test can make fail, and a clock that it can advance. The
+ * linker's --wrap redirects the calls; WRAP_NET_CALLS in the Makefile lists
+ * them.
  */
 #ifndef TESTS_NET_CALLS_H
 #define TESTS_NET_CALLS_H
@@ -35,22 +35,22 @@ typedef enum net_call {
 /* Make the n-th call from now (from 1) fail with this errno, once. */
 void net_call_fail(net_call_t call, unsigned n, int error);
 
-/* The same for it and every later one. */
+/* Make it and every later one fail. */
 void net_call_fail_from(net_call_t call, unsigned n, int error);
 
-/* After net_call_fail() has had its way, make the next call of another kind
- * fail as well. */
+/* After the failure of net_call_fail(), make the next call of another kind fail
+ * as well. */
 void net_call_then(net_call_t call, int error);
 
 bool net_call_has_failed(void);
 
-/* No call fails any more; says whether one did. */
+/* Stop making calls fail; returns whether one did. */
 bool net_call_reset(void);
 
-/* At most so many bytes in one send() and recv(); 0: no limit. */
+/* At most this many bytes in one send() and recv(); 0: no limit. */
 void net_call_limit(unsigned num_bytes);
 
-/* Add to what the monotonic clock says. */
+/* Advance the monotonic clock. */
 void net_call_skip(uint64_t ns);
 
 /* Open file descriptors of this process. */

@@ -1,17 +1,17 @@
 /*
- * open_loop - processes that open channels to each other, all at once, send one
- * message over each, and close it; a quarter is closed before it can be open.
- * Too long for make check.
+ * open_loop - processes that open channels to each other at the same time, send
+ * one message over each, and close it; a quarter is closed before it can be
+ * open. Too long for make check.
  *
  * usage: open_loop [PROCESSES [OPENINGS [KILLS]]]
  *
- * Of 3 processes, each opens 2,000. With KILLS they open for as long as it
- * takes to kill so many of them at random moments, each of which has a
- * successor; OPENINGS then means nothing.
+ * By default, each of 3 processes opens 2,000 channels. With KILLS, they open
+ * channels until this many of them were killed at random moments; each killed
+ * process is replaced, and OPENINGS has no effect.
  *
- * Prints how many opened, how many were closed early, how many failed, and how
- * many processes died of themselves. The exit code is 1 if any did, or if a
- * channel failed, but for those whose peer was killed.
+ * Prints the numbers of channels that were opened, closed early or failed, and
+ * of processes that died by themselves. The exit code is 1 if any process died
+ * by itself, or if a channel failed whose peer was not killed.
  */
 #include <ucxpool/ucxpool.h>
 
@@ -35,13 +35,13 @@
 #define MAX_PROCESSES 64
 #define MAX_LIFE_US   500000u
 
-/* A whole opening takes milliseconds; UCX's own time-outs are shorter. */
+/* Opening takes milliseconds; UCX's own timeouts are shorter. */
 #define PATIENCE_NS UINT64_C(60000000000)
 
-/* What all processes see. */
+/* Shared by all processes. */
 typedef struct board {
-    unsigned num_ready; /* listen */
-    unsigned num_done;  /* have made all their openings */
+    unsigned num_ready; /* that listen */
+    unsigned num_done;  /* that have made all their openings */
     unsigned is_over;   /* no more kills */
     uint64_t num_opened;
     uint64_t num_early;
@@ -51,10 +51,10 @@ typedef struct board {
 
 /* A channel that this process opens. */
 typedef struct slot {
-    ucxpool_channel_t *channel; /* NULL: free */
+    ucxpool_channel_t *channel; /* NULL: unused */
     ucxpool_request_t *request; /* its message; NULL: not open yet */
     uint64_t           since;
-    uint64_t           early_at; /* when it is closed all the same; 0: not */
+    uint64_t           early_at; /* time to close it in any case; 0: do not */
 } slot_t;
 
 static shared_t  *board;
@@ -88,7 +88,7 @@ static void count(uint64_t *counter)
     __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
 }
 
-/* What becomes of a channel to a process that is killed, or was. */
+/* The possible results of a channel to a process that is or was killed. */
 static bool is_of_kill(ucxpool_status_t status)
 {
     return (status == UCXPOOL_ERR_PEER_LOST) ||
@@ -107,7 +107,7 @@ static void failed(const ucxpool_channel_t *channel, const char *what)
     count(&board->num_failed);
 }
 
-/* --- what this process opens ---------------------------------------------- */
+/* --- channels that this process opens ------------------------------------ */
 
 static void release(slot_t *slot)
 {
@@ -138,7 +138,7 @@ static bool is_open(const slot_t *slot)
     return attr.state == UCXPOOL_CHANNEL_OPEN;
 }
 
-/* Has it failed, or does it take for ever? */
+/* Has it failed, or does it take too long? */
 static bool is_lost(const slot_t *slot)
 {
     ucxpool_channel_attr_t attr;
@@ -155,7 +155,7 @@ static bool is_lost(const slot_t *slot)
     return false;
 }
 
-/* One step. Returns whether it is over. */
+/* One step. Returns whether the channel is done. */
 static bool advance(slot_t *slot)
 {
     if ((slot->early_at != 0) && (now() >= slot->early_at)) {
@@ -181,7 +181,7 @@ static bool advance(slot_t *slot)
     return false;
 }
 
-/* --- what others open ----------------------------------------------------- */
+/* --- channels that others open ------------------------------------------- */
 
 static void take_messages(ucxpool_channel_t *channel)
 {
@@ -242,7 +242,7 @@ static bool all_are(const unsigned *number)
     return __atomic_load_n(number, __ATOMIC_ACQUIRE) >= num_processes;
 }
 
-/* Is this process to open no more? */
+/* Must this process stop opening? */
 static bool is_enough(unsigned num_made)
 {
     return (num_kills != 0)
@@ -295,7 +295,7 @@ static void run_process(unsigned index)
     ucxpool_destroy(pool);
 }
 
-/* --- all of them ---------------------------------------------------------- */
+/* --- the parent ---------------------------------------------------------- */
 
 static pid_t start(unsigned index)
 {
@@ -318,7 +318,7 @@ static bool kill_one(pid_t pid)
            WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL);
 }
 
-/* Returns how many had died of themselves. */
+/* Returns how many had died by themselves. */
 static unsigned kill_some(pid_t *pids)
 {
     unsigned num_died = 0;
@@ -337,7 +337,7 @@ static unsigned kill_some(pid_t *pids)
     return num_died;
 }
 
-/* How many died, or ended with an error. */
+/* The number of processes that died or exited with an error. */
 static unsigned wait_for_all(void)
 {
     unsigned num_died = 0;
@@ -346,7 +346,7 @@ static unsigned wait_for_all(void)
     for (unsigned i = 0; i < num_processes; i++) {
         if ((wait(&status) < 0) || (status != 0)) {
             num_died += (WTERMSIG(status) == SIGTERM) ? 0 : 1;
-            kill(0, SIGTERM); /* the others would wait for it */
+            kill(0, SIGTERM); /* otherwise the others would wait for it */
         }
     }
     return num_died;

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* From kernel 5.3, by the same number on every machine. */
+/* From kernel 5.3; the number is the same on every architecture. */
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
@@ -315,7 +315,7 @@ bool pair_is_whole(ucxpool_t *pool)
 
     core_stats_get(pool, &stats);
     for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
-        /* Mailboxes that channels were lent stay theirs. */
+        /* Mailboxes that were lent to channels stay in use. */
         uint64_t lent = (i == BLOCK_SHARE_RECV) && (pool->xfer->mail.used != 0);
 
         if (stats.blocks[i].free + lent != stats.blocks[i].total) {

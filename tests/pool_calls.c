@@ -1,6 +1,6 @@
 /*
- * Further calls that calls.h makes fail, for tests of whole pools. UCX's own
- * answer is UCS_ERR_NO_MEMORY, whatever errno was asked for.
+ * More calls for calls.h to make fail, for tests of whole pools. UCX calls fail
+ * with UCS_ERR_NO_MEMORY, whatever errno was requested.
  */
 #include <config.h>
 
@@ -16,7 +16,7 @@
 #include <sys/uio.h>
 #include <ucp/api/ucp.h>
 
-/* The linker makes the names __real_*. */
+/* The linker defines the names __real_*. */
 #define WRAP(_call, _type, _name, _failure, _parameters, _arguments) \
     _type __real_##_name _parameters; \
     _type __wrap_##_name _parameters; \
@@ -87,7 +87,7 @@ WRAP(CALLS_PROCESS_WRITE, ssize_t, process_vm_writev, -1,
       unsigned long flags),
      (pid, ours, num_ours, theirs, num_theirs, flags))
 
-/* What UCX has not received it wants back. */
+/* UCX requires that data which is not received is released. */
 ucs_status_ptr_t __real_ucp_am_recv_data_nbx(ucp_worker_h worker, void *data,
                                              void *buffer, size_t count,
                                              const ucp_request_param_t *param);

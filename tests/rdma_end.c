@@ -19,7 +19,7 @@ typedef struct card {
 
 static char device_name[64];
 
-/* The first device whose port is up, opened; NULL: none. */
+/* Open the first device with an active port; NULL: none. */
 static struct ibv_context *open_device(void)
 {
     struct ibv_device  **devices = ibv_get_device_list(NULL);
@@ -83,7 +83,7 @@ void rdma_open(rdma_end_t *end)
     two_check(end->qp != NULL);
 }
 
-/* The domain goes only when nothing is registered in it any more. */
+/* The domain can be deallocated only after its registrations. */
 void rdma_close(rdma_end_t *end)
 {
     two_check(ibv_destroy_qp(end->qp) == 0);
@@ -149,7 +149,7 @@ void rdma_connect(rdma_end_t *end, int talk)
     two_check(recv(talk, &theirs, sizeof(theirs), MSG_WAITALL) ==
               sizeof(theirs));
     bring_up(end, &port, &theirs);
-    /* The peer's may not be up yet. */
+    /* The peer's end may not be ready yet. */
     two_check(send(talk, &byte, 1, 0) == 1);
     two_check(recv(talk, &byte, 1, MSG_WAITALL) == 1);
 }

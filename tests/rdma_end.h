@@ -1,6 +1,6 @@
 /*
- * A queue pair of a real RDMA device, and operations on it, one at a time: what
- * tests of the pool's keys need.
+ * A queue pair of a real RDMA device, and operations on it, one at a time, for
+ * tests of the pool's keys.
  */
 #ifndef TESTS_RDMA_END_H
 #define TESTS_RDMA_END_H
@@ -21,20 +21,21 @@ typedef struct rdma_end {
     struct ibv_qp      *qp;
 } rdma_end_t;
 
-/* Has this machine a device with a port that is up? */
+/* Does this machine have a device with an active port? */
 bool rdma_is_there(void);
 
-/* The name of the device; "" where there is none. */
+/* The name of the device; "" if there is no device. */
 const char *rdma_device_name(void);
 
 /* Open the device, with a domain and a queue pair. */
 void rdma_open(rdma_end_t *end);
 void rdma_close(rdma_end_t *end);
 
-/* Connect to the end that another process has, which does the same. */
+/* Connect to the end of another process, which does the same. */
 void rdma_connect(rdma_end_t *end, int talk);
 
-/* Write to, or read from, the peer's memory, and wait; the ibv_wc_status. */
+/* Write to, or read from, the peer's memory, and wait; returns the
+ * ibv_wc_status. */
 int rdma_write(rdma_end_t *end, uint64_t address, uint32_t length,
                uint32_t lkey, uint64_t remote_address, uint32_t rkey);
 int rdma_read(rdma_end_t *end, uint64_t address, uint32_t length, uint32_t lkey,

@@ -1,6 +1,6 @@
 /*
- * How much of the memory that processes share is in this process's page tables:
- * memory files that it has touched, and the files that it runs from.
+ * Bytes of shared memory in this process's page tables: pages of memory files
+ * that it has touched, and of the files that it executes.
  */
 #ifndef TESTS_RESIDENT_H
 #define TESTS_RESIDENT_H

@@ -1,7 +1,7 @@
 /*
- * How often a test that repeats something at random does so: as the caller
- * says, unless the environment has TEST_ROUNDS. Slow builds (under valgrind,
- * say) set that lower, and a long search sets it higher.
+ * The number of rounds of a randomized test: the caller's value, unless
+ * TEST_ROUNDS is set in the environment. Slow builds (under valgrind, for
+ * example) set it lower, and a long search sets it higher.
  */
 #ifndef TESTS_ROUNDS_H
 #define TESTS_ROUNDS_H
@@ -19,8 +19,8 @@ static inline unsigned rounds(unsigned normal)
 }
 
 /*
- * What is tried at each of very many moments is tried at some of them where
- * that is slow, and in builds that are to do less than the first.
+ * Should a test that tries many moments try only some of them? Yes in slow
+ * builds, and in builds that do less than the first one.
  */
 static inline bool rounds_are_few(void)
 {

@@ -1,6 +1,6 @@
 /*
- * Is this a build or a run in which everything takes many times as long: under
- * a sanitizer, or under valgrind? There, times are not what they are for users.
+ * Is this a build or a run that is many times slower, under a sanitizer or
+ * valgrind? Times there say nothing about normal use.
  */
 #ifndef TESTS_SLOW_H
 #define TESTS_SLOW_H

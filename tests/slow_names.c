@@ -1,7 +1,7 @@
 /*
- * To be loaded before libc (LD_PRELOAD): the name "waits.test" is found when
- * the FIFO that $SLOW_NAMES names has been written to, as if its name server
- * were slow.
+ * To be loaded before libc (LD_PRELOAD). The lookup of the name "waits.test"
+ * blocks until the FIFO $SLOW_NAMES has been written to, like a slow name
+ * server.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -266,7 +266,7 @@ static void check(const layout_t *layout, size_t length, uint32_t seed,
     }
 }
 
-/* Cut a buffer into segments: at random, or all of one length. */
+/* Split a buffer into segments: at random, or all of one length. */
 static void cut(layout_t *layout, uint8_t *buffer, size_t length, bool is_even)
 {
     size_t   left = length;
@@ -311,8 +311,8 @@ static void draw_params(ucxpool_request_params_t *params)
     }
 }
 
-/* A channel that has ended takes nothing. One fails with TIMED_OUT when a peer
- * is stopped in the middle of a transfer in place that was canceled here. */
+/* A channel that has ended accepts nothing. It fails with TIMED_OUT if a peer
+ * is stopped during an in-place transfer that was canceled here. */
 static bool is_posted(ucxpool_status_t status, const char *what)
 {
     if ((status == UCXPOOL_ERR_CLOSED) || (status == UCXPOOL_ERR_PEER_LOST) ||
@@ -323,7 +323,7 @@ static bool is_posted(ucxpool_status_t status, const char *what)
     return true;
 }
 
-/* How a request may end. OK: true. */
+/* Is this status allowed? OK: always. */
 static bool has_arrived(const transfer_t *transfer, const char *what)
 {
     ucxpool_request_attr_t attr;
@@ -971,7 +971,7 @@ static void run_process(unsigned index, unsigned seed)
 
 typedef struct child {
     pid_t    pid;
-    uint64_t beats; /* at the last look */
+    uint64_t beats; /* at the last check */
     uint64_t seen;
     uint64_t ends_since; /* it was terminated; 0: it was not */
     uint64_t cont_at;    /* it is stopped until then; 0: it is not */
@@ -1004,7 +1004,7 @@ static void hang(unsigned index, const char *what)
     children[index].is_killed = true;
 }
 
-/* Returns whether it has ended; what that says of the library is counted. */
+/* Returns whether it has ended; counts the end as success or failure. */
 static bool has_process_ended(unsigned index)
 {
     child_t *child = &children[index];
@@ -1217,7 +1217,7 @@ int main(int argc, char **argv)
         perror("stress: mmap");
         return 1;
     }
-    signal(SIGTERM, on_term); /* of the processes, from their first moment */
+    signal(SIGTERM, on_term); /* of the processes, from their start */
     srand(seed);
     make_pattern();
     make_file();

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Set in the child: it must not run what Check does at the end of a test. */
+/* Set in the child, which must not run Check's code for the end of a test. */
 static bool in_child;
 
 void two_require(bool holds, const char *what, const char *file, int line)
@@ -35,7 +35,7 @@ static void hear(int talk, void *bytes, size_t length)
     two_check(recv(talk, bytes, length, MSG_WAITALL) == (ssize_t)length);
 }
 
-/* Exchange addresses, and make the channel. */
+/* Exchange addresses, and create the channel. */
 static void connect_pools(two_t *two)
 {
     ucxpool_channel_params_t params = {

@@ -1,7 +1,7 @@
 /*
- * Two processes with a pool each, connected by address: the test's own, and a
- * child of it. For what one process cannot show: that a peer who sleeps is
- * woken, and what is left when a peer has gone.
+ * Two processes with one pool each, connected by address: the test's own
+ * process and a child of it. For behaviour that needs two processes: waking a
+ * sleeping peer, and cleanup after a peer's end.
  */
 #ifndef TESTS_TWO_H
 #define TESTS_TWO_H
@@ -20,11 +20,11 @@ typedef struct two {
 } two_t;
 
 /* Fork; each side creates a pool with these settings, and its channel. Returns
- * twice, with the channel open. */
+ * in both processes, with the channel open. */
 void two_init(two_t *two, const char *settings);
-/* The same where each side first does something to itself. */
+/* The same, where each side first modifies its own process. */
 void two_init_after(two_t *two, const char *settings, void (*prepare)(void));
-/* A side's pool, on a GPU. */
+/* Create one side's pool, on a GPU. */
 typedef struct two_side {
     const char *settings;
     int         device;
@@ -33,30 +33,31 @@ typedef struct two_side {
 /* With these pools: the parent's and the child's. */
 void two_init_on(two_t *two, two_side_t parents, two_side_t childs);
 
-/* Each side destroys its pool; the child ends there, and the parent requires
- * that it ended well. */
+/* Each side destroys its pool. The child exits, and the parent requires that it
+ * succeeded. */
 void two_cleanup(two_t *two);
 
-/* To the other process; two_hear() progresses until that has said something. */
+/* Send to the other process. two_hear() progresses until a message arrives. */
 void two_say(two_t *two);
 void two_hear(two_t *two);
-/* Both have come here. */
+/* Wait until both processes get here. */
 void two_meet(two_t *two);
 
-/* Both have come here, and all blocks of both pools are free. */
+/* Wait until both processes get here, and all blocks of both pools are free. */
 void two_settle(two_t *two);
 
 /* The pool's statistic of this name. */
 uint64_t two_count(two_t *two, const char *name);
 
-/* Progresses until the request has ended, releases it, and tells how. */
+/* Progress until the request has ended, release it, and return its status. */
 ucxpool_status_t two_finish(two_t *two, ucxpool_request_t *request);
 void             two_progress(two_t *two, int rounds);
 
-/* An end of a transfer that one of the two has canceled, perhaps too late. */
+/* A status of a transfer that one side has canceled, perhaps too late. */
 bool two_is_early(ucxpool_status_t status);
 
-/* In both processes: ends the process with words when it does not hold. */
+/* In both processes: prints an error and exits if the condition does not
+ * hold. */
 #define two_check(_condition) \
     two_require((_condition), #_condition, __FILE__, __LINE__)
 

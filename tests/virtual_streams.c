@@ -8,30 +8,30 @@
 
 #define MAX_STREAMS 64
 
-/* Of each stream, how many of its operations are known to come before. */
+/* For each stream, the number of its operations that are known to precede. */
 typedef struct vclock {
     unsigned long at[MAX_STREAMS];
 } vclock_t;
 
-/* Something in a stream: work, or waiting for another stream. */
+/* An operation in a stream: work, or a wait for another stream. */
 typedef struct operation {
     struct operation *next;
     void (*work)(void *arg); /* NULL: none */
     void         *arg;
     unsigned      other; /* stream to wait for, until it has ... */
-    unsigned long until; /* ... done so many operations; 0: no wait */
+    unsigned long until; /* ... completed this many operations; 0: no wait */
 } operation_t;
 
 typedef struct stream {
     void         *name;
     unsigned long num_posted;
     unsigned long num_done;
-    vclock_t      clock; /* what comes before its next operation */
+    vclock_t      clock; /* the operations that precede its next one */
     operation_t  *first;
     operation_t **end;
 } stream_t;
 
-/* Bytes in use by the operation of that number. */
+/* Bytes used by the operation with this number. */
 typedef struct use {
     struct use   *next;
     unsigned      stream;
@@ -41,7 +41,7 @@ typedef struct use {
 
 struct virtual_fence {
     unsigned      stream;
-    unsigned long number; /* operations in the stream when it was set */
+    unsigned long number; /* operations posted when it was set */
     vclock_t      clock;
 };
 
@@ -49,7 +49,7 @@ struct virtual_streams {
     stream_t streams[MAX_STREAMS];
     unsigned num_streams;
     unsigned num_fences;
-    use_t   *uses; /* that nobody has seen the end of */
+    use_t   *uses; /* whose end was not observed */
     vclock_t seen;
 };
 
@@ -126,7 +126,7 @@ void virtual_streams_destroy(virtual_streams_t *streams)
     free(streams);
 }
 
-/* What stream `i` does from now on comes behind what has been seen. */
+/* Order stream `i`'s later operations after everything that was observed. */
 static operation_t *append(virtual_streams_t *streams, unsigned i)
 {
     stream_t    *stream    = &streams->streams[i];
@@ -153,8 +153,8 @@ static bool overlaps(const virtual_use_t *a, const virtual_use_t *b)
     return (a->start < b->start + b->size) && (b->start < a->start + a->size);
 }
 
-/* The use by the last operation of a stream, against all others. One by the
- * same stream that lies within it need not be remembered any more. */
+/* Check the use by the last operation of a stream against all others. An
+ * earlier use by the same stream that lies within it can be dropped. */
 static void use_add(virtual_streams_t *streams, unsigned i,
                     const virtual_use_t *bytes)
 {
@@ -234,7 +234,7 @@ unsigned virtual_streams_run(virtual_streams_t *streams, void *stream,
     return num_done;
 }
 
-/* A stream waits only for what was posted before: this comes to an end. */
+/* A stream waits only for earlier operations, so this terminates. */
 static void run_until(virtual_streams_t *streams, unsigned i,
                       unsigned long until)
 {
@@ -253,7 +253,7 @@ void virtual_streams_run_all(virtual_streams_t *streams)
     }
 }
 
-/* Somebody knows that this is done, and whatever comes, comes behind it. */
+/* The completion was observed: later operations are ordered after it. */
 static void see(virtual_streams_t *streams, const vclock_t *clock)
 {
     use_t **link = &streams->uses;

@@ -19,13 +19,13 @@
         abort(); \
     } while (0)
 
-/* A range, a mapping or a chunk; in a list they are sorted by their start, and
- * none overlaps another. */
+/* A range, a mapping or a chunk. Lists are sorted by the start and do not
+ * overlap. */
 typedef struct item {
     uint64_t    start; /* address, or the chunk's name */
-    uint64_t    span;  /* addresses that belong to it, or 1 */
+    uint64_t    span;  /* number of addresses that belong to it, or 1 */
     size_t      size;
-    mem_chunk_t chunk;        /* of a mapping: what is mapped */
+    mem_chunk_t chunk;        /* of a mapping: the mapped chunk */
     uint64_t    bytes;        /* of a chunk: number of its first byte */
     unsigned    num_mappings; /* of a chunk */
     bool        is_allowed;   /* of a mapping */
@@ -45,7 +45,7 @@ typedef struct vmm_double {
 
     items_t  ranges;
     items_t  mappings;
-    items_t  chunks; /* by their names */
+    items_t  chunks; /* by name */
     uint64_t next_byte;
     uint64_t held;
     uint64_t mapped;
@@ -77,7 +77,7 @@ static void unlock(vmm_double_t *self)
     pthread_mutex_unlock(&self->lock);
 }
 
-/* Index of the first that starts behind. */
+/* Index of the first one that starts after it. */
 static size_t index_behind(const items_t *items, uint64_t start)
 {
     size_t low = 0, high = items->num, middle;
@@ -93,7 +93,7 @@ static size_t index_behind(const items_t *items, uint64_t start)
     return low;
 }
 
-/* The one that holds a byte; NULL: none. */
+/* The one that contains a byte; NULL: none. */
 static item_t *item_of(const items_t *items, uint64_t at)
 {
     size_t  index = index_behind(items, at);
@@ -137,7 +137,7 @@ static uint64_t number_of(const void *address)
     return (uint64_t)(uintptr_t)address;
 }
 
-/* Does anything lie in these addresses? */
+/* Is anything at these addresses? */
 static bool has_items(const items_t *items, uint64_t start, size_t size)
 {
     size_t index = index_behind(items, start);
@@ -146,7 +146,7 @@ static bool has_items(const items_t *items, uint64_t start, size_t size)
            ((index < items->num) && (items->items[index].start < start + size));
 }
 
-/* The chunk, which must be there, and of that size. */
+/* The chunk, which must exist and have this size. */
 static item_t *chunk_get(const vmm_double_t *self, mem_chunk_t chunk,
                          size_t size, const char *what)
 {
@@ -162,7 +162,7 @@ static item_t *chunk_get(const vmm_double_t *self, mem_chunk_t chunk,
     return item;
 }
 
-/* Count the call; is it its turn to fail? */
+/* Count the call; must it fail? */
 static bool is_due(vmm_double_t *self, vmm_call_t call)
 {
     unsigned n = ++self->counts[call];
@@ -321,7 +321,7 @@ static void double_chunk_destroy(mem_vmm_t *vmm, mem_chunk_t chunk, size_t size)
     unlock(self);
 }
 
-/* On host memory, nothing may be touched before it is allowed. */
+/* On host memory, access to the range stays forbidden until it is allowed. */
 static void rights_set(const vmm_double_t *self, void *address, size_t size,
                        int rights)
 {
@@ -371,8 +371,7 @@ static ucxpool_status_t double_map(mem_vmm_t *vmm, void *address,
     return status;
 }
 
-/* The mappings that lie side by side from there on; the range must be made of
- * whole ones. */
+/* The adjacent mappings from there on; the range must consist of whole ones. */
 static item_t *mappings_get(const vmm_double_t *self, void *address,
                             size_t size, size_t *num_p, const char *what)
 {
@@ -459,7 +458,7 @@ static ucxpool_status_t double_unmap(mem_vmm_t *vmm, void *address, size_t size)
     return status;
 }
 
-/* A fence is a stream's own, or inner's. */
+/* A fence belongs to a stream or to inner. */
 static virtual_fence_t *virtual_of(mem_fence_t *fence)
 {
     return (virtual_fence_t *)(void *)fence;
@@ -538,7 +537,7 @@ static ucxpool_status_t double_fence_wait(mem_vmm_t *vmm, mem_fence_t *fence,
     return status;
 }
 
-/* Waits without the lock where others must go on meanwhile. */
+/* Waits without the lock where other threads must continue. */
 static ucxpool_status_t double_fence_sync(mem_vmm_t *vmm, mem_fence_t *fence)
 {
     vmm_double_t    *self   = lock(vmm);
@@ -705,7 +704,7 @@ NUMBER(size_t, num_chunks, chunks.num)
 NUMBER(size_t, num_mappings, mappings.num)
 NUMBER(size_t, num_fences, num_fences)
 
-/* Number of the byte that an address leads to. */
+/* Number of the byte at an address. */
 static uint64_t byte_at(const vmm_double_t *self, const void *address)
 {
     const item_t *mapping = item_of(&self->mappings, number_of(address));
