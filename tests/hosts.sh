@@ -1,6 +1,6 @@
-# Two hosts on one machine, for tests to read in (`. hosts.sh`): network name
-# spaces with names and addresses of their own, joined by a cable (veth). Ends
-# the test as skipped (77) where they cannot be had.
+# Two hosts on one machine, for tests to source (`. hosts.sh`): network
+# namespaces with their own names and addresses, connected by a cable (veth).
+# Skips the test (77) if they cannot be created.
 #
 #     hosts_up          $host_one and $host_two are up, at 10.213.7.1 and .2
 #     hosts_down        for the test's own trap
@@ -35,7 +35,7 @@ hosts_up() {
     [ "$(id -u)" -eq 0 ] || hosts_skip "only root can make network name spaces"
     hosts_log=$(hosts_connect 2>&1) ||
         hosts_skip "no network name spaces: $hosts_log"
-    # The system takes a while to see that the cable is in.
+    # The kernel takes a while to detect the link.
     for host in "$host_one" "$host_two"; do
         until ip -n "$host" -br link show cable | grep -q " UP "; do
             :

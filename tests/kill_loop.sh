@@ -1,12 +1,12 @@
 #!/bin/sh
-# A worker of ucxpool_shuffle is killed at a random moment, many times on each
-# wire: the others must end with an error within a second, say who died, lose
-# no block, and leave neither files nor processes. Then the same with Ctrl-C,
-# which goes to all of them. Too long for make check.
+# Kills a worker of ucxpool_shuffle at a random moment, many times on each wire.
+# The others must exit with an error within a second, name the dead worker, lose
+# no block, and leave no files and no processes. Then the same with Ctrl-C,
+# which all of them get. Too long for make check.
 #
-# usage: kill_loop.sh [TIMES [FILE]]     (default: 200, and made-up records)
+# usage: kill_loop.sh [TIMES [FILE]]     (default: 200, and generated records)
 #
-# HOW=kill or HOW=interrupt: that alone.
+# HOW=kill or HOW=interrupt: only that.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -43,7 +43,7 @@ if [ -z "$file" ]; then
     file=in.tbl
 fi
 
-# How long a whole run takes: kills are spread over that time.
+# The time of a complete run. Kills are spread over that time.
 whole=0
 measure() {
     since=$(now_ms)
@@ -63,26 +63,26 @@ hit() {
     esac 2>/dev/null
 }
 
-# What must be said, and how the run must end.
+# Check the error text and the exit status of the run.
 check_words() {
     case $how in
     kill)
         [ $status -eq 1 ] || failed "exit status $status"
         grep -q "(process $pid) was killed by signal 9" stderr ||
-            failed "not said who died: $(cat stderr)"
+            failed "the dead worker is not named: $(cat stderr)"
         ;;
     interrupt)
         [ $status -eq 130 ] || failed "exit status $status"
         grep -q 'nothing was written' stderr ||
-            failed "not said that nothing was written: $(cat stderr)"
+            failed "not reported that nothing was written: $(cat stderr)"
         ;;
     esac
 }
 
-# One run in a session, and so a group, of its own; hit after $delay ms.
+# One run in its own session and process group; hit after $delay ms.
 one() {
     rm -rf out
-    # A shell that is not interactive ignores SIGINT in what it starts.
+    # A shell that is not interactive makes its children ignore SIGINT.
     setsid env --default-signal=INT \
         "$shuffle" -w 3 -p 6 -o out "$file" >stdout 2>stderr &
     main=$!
@@ -99,12 +99,12 @@ one() {
     status=$?
     took=$(($(now_ms) - since))
     if [ $status -eq 0 ]; then
-        # It had ended by itself, just before.
+        # It had exited by itself, just before.
         late=$((late + 1))
         return
     fi
     if [ "$how" = interrupt ] && [ ! -s stderr ] && [ ! -e out ]; then
-        # The signal came before anything had begun.
+        # The signal arrived before the run had started.
         early=$((early + 1))
         return
     fi
@@ -127,9 +127,9 @@ loop() {
     early=0
     late=0
     slowest=0
-    # A hit that came too late does not count.
+    # A hit after the end of the run does not count.
     while [ $run -le "$times" ] && [ $((early + late)) -le $((4 * times)) ]; do
-        # Two random bytes, over the time that a run takes.
+        # Two random bytes, scaled to the time of a run.
         random=$(od -An -N2 -tu2 /dev/urandom | tr -d ' ')
         delay=$((whole * random / 65536))
         victim=$((random % 3))

@@ -1,9 +1,9 @@
 #!/bin/sh
 # make_rmm_plugins.sh FROM TO - compile rmm_plugin.cpp into TO/rmm_pool.so and
-# TO/rmm_arena.so, and put RMM's libraries beside them, where they find them.
-# FROM holds the wheels of RMM (librmm_cu13, rapids_logger), or what they hold,
-# unpacked. CUDA_HOME is where CUDA's headers and libcudart_static.a are
-# (/usr/local/cuda). Wants g++ 12 or later.
+# TO/rmm_arena.so, and copy RMM's libraries next to them, where they are found.
+# FROM contains the wheels of RMM (librmm_cu13, rapids_logger), packed or
+# unpacked. CUDA_HOME is the folder of CUDA's headers and libcudart_static.a
+# (/usr/local/cuda). Requires g++ 12 or later.
 set -eu
 
 die() {

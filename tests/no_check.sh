@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs where the test programs do not.
-echo 'The library Check was not there when configure ran, so no test program was'
-echo 'built. Install it (Debian: check) and run configure again.'
+# Runs instead of the test programs if they were not built.
+echo 'configure did not find the library Check, so no test program was built.'
+echo 'Install it (Debian: check) and run configure again.'
 exit 77

@@ -1,15 +1,15 @@
-# What tests of ucxpool_perf share, for them to read in (`. perf.sh`): $perf,
-# the folder $dir, which is gone in the end, and words to run and to look.
+# Shared by the tests of ucxpool_perf, which source it (`. perf.sh`): $perf, the
+# folder $dir, which is removed at the end, and these functions:
 #
-#     run CODE ARG...   the tool ends with that exit code
-#     says FILE WORDS   $dir/FILE has these words: out and err are of the last
-#                       run, server is what a server has said
-#     fail WORDS        ends the test
+#     run CODE ARG...   require that the tool exits with that code
+#     says FILE WORDS   require these words in $dir/FILE: out and err come
+#                       from the last run, server from the server
+#     fail WORDS        end the test
 
 perf=$top_builddir/tools/ucxpool_perf
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-# Short runs: what is moved counts, not how fast.
+# Short runs: the tests check the data, not the speed.
 short='-q -r 1 -T 0.02'
 export UCX_LOG_LEVEL=error
 

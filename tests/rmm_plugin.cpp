@@ -1,12 +1,12 @@
 /*
  * RMM's pool resource, or with -DRMM_PLUGIN_ARENA its arena resource, as a
  * plug-in of ucxpool_replay: its functions are documented in
- * man/ucxpool_replay.1. Not part of the build, since it wants RMM's headers and
- * CUDA's; tests/make_rmm_plugins.sh compiles it.
+ * man/ucxpool_replay.1. Not part of the build, since it needs the headers of
+ * RMM and CUDA; tests/make_rmm_plugins.sh compiles it.
  *
- * Memory comes from cudaMalloc(), as in RMM's own benchmark, and all of it when
- * the resource is made: the whole capacity, or half of what is free where none
- * is told.
+ * Memory comes from cudaMalloc(), as in RMM's own benchmark. The resource
+ * allocates all of it on creation: the whole capacity, or without one half of
+ * the free memory.
  */
 #include <rmm/cuda_device.hpp>
 #include <rmm/mr/arena_memory_resource.hpp>
@@ -28,10 +28,10 @@ using resource_t = rmm::mr::arena_memory_resource;
 using resource_t = rmm::mr::pool_memory_resource;
 #endif
 
-/* What RMM aligns to, and what it calls CUDA_ALLOCATION_ALIGNMENT. */
+/* RMM's CUDA_ALLOCATION_ALIGNMENT. */
 static constexpr std::size_t alignment = 256;
 
-/* Where no capacity is told: percent of the memory that is free. */
+/* Without a capacity: percent of the free memory. */
 static constexpr int half = 50;
 
 static std::optional<resource_t> resource;

@@ -1,12 +1,12 @@
-# What tests of ucxpool_shuffle share, for them to read in (`. shuffle.sh`):
-# $shuffle, the folder $work, which is gone in the end, and words to run it.
+# Shared by the tests of ucxpool_shuffle, which source it (`. shuffle.sh`):
+# $shuffle, the folder $work, which is removed at the end, and these functions:
 #
 #     passes ARG...     a run that must succeed; its output folder is out
-#     run_tool ARG...   a run; how it ended is in $status, what it said in
+#     run_tool ARG...   a run; its exit status is in $status, its output in
 #                       stdout and stderr
-#     failed WORDS      counts a failure, in $num_failed
-#     few THAT THIS     THIS, or THAT where TEST_ROUNDS asks for less: further
-#                       numbers of workers and files are for one build
+#     failed WORDS      count a failure, in $num_failed
+#     few THAT THIS     THIS, or THAT if TEST_ROUNDS requests fewer: only one
+#                       build tests more numbers of workers and files
 
 LC_ALL=C
 export LC_ALL
@@ -46,6 +46,6 @@ passes() {
         return 1
     fi
     if [ -s stderr ]; then
-        failed "ucxpool_shuffle $*: said on stderr: $(cat stderr)"
+        failed "ucxpool_shuffle $*: printed on stderr: $(cat stderr)"
     fi
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# tools/make-benchmarks: docs/benchmarks/host.md is made from docs/benchmarks/,
-# and it measures and writes in two steps.
+# tools/make-benchmarks: it makes docs/benchmarks/host.md from the files in
+# docs/benchmarks/, and measures and writes in two steps.
 set -eu
 
 make=$top_srcdir/tools/make-benchmarks
@@ -18,7 +18,7 @@ has_gnuplot() {
     command -v gnuplot >/dev/null
 }
 
-# write DIR - the page is written; without gnuplot that is all, and said so.
+# write DIR - write the page; without gnuplot only the page, with an error.
 write() {
     code=0
     sh "$make" --write "$1" >"$dir/log" 2>&1 || code=$?
@@ -26,12 +26,12 @@ write() {
         [ $code -eq 0 ] || fail "--write $1: exit code $code"
     else
         [ $code -eq 1 ] || fail "--write $1: exit code $code"
-        grep -q 'no gnuplot' "$dir/log" || fail 'no word of gnuplot'
+        grep -q 'no gnuplot' "$dir/log" || fail 'gnuplot is not named'
     fi
     [ -s "$1/host.md" ] || fail "no page $1/host.md"
 }
 
-# says FILE WORDS - it has them.
+# says FILE WORDS - require that the file contains the words.
 says() {
     grep -qF -- "$2" "$1" || {
         echo "$1 lacks: $2"
@@ -40,13 +40,13 @@ says() {
     }
 }
 
-# The page that is kept is made of the files that are kept.
+# The committed page matches the committed files.
 mkdir "$dir/benchmarks"
 cp "$top_srcdir"/docs/benchmarks/*.json "$top_srcdir"/docs/benchmarks/*.md \
     "$dir/benchmarks"
 write "$dir/benchmarks"
 if ! diff "$top_srcdir/docs/benchmarks/host.md" "$dir/benchmarks/host.md"; then
-    echo 'docs/benchmarks/host.md is not what docs/benchmarks/ says; run'
+    echo 'docs/benchmarks/host.md is out of date; run'
     echo 'tools/make-benchmarks --write docs/benchmarks'
     exit 1
 fi
@@ -64,7 +64,7 @@ for picture in $(sed -n 's/^!.*(\(.*\.svg\))$/\1/p' "$dir/benchmarks/host.md"); 
     fi
 done
 
-# A short run of what is short. What is written by hand survives.
+# A run of the short benchmarks. Text written by hand is kept.
 set --
 if command -v mawk >/dev/null; then
     awk 'BEGIN { for (i = 0; i < 20000; i++) print i "|" i * 7 "|words|" }' \
@@ -87,7 +87,7 @@ if [ $# -gt 0 ]; then
         fail 'not 4 runs'
 fi
 
-# ends CODE WORDS ARGUMENT... - it fails, and says why.
+# ends CODE WORDS ARGUMENT... - require a failure with this error.
 ends() {
     expected=$1
     words=$2
@@ -95,7 +95,7 @@ ends() {
     code=0
     sh "$make" "$@" >"$dir/log" 2>&1 || code=$?
     [ $code -eq "$expected" ] || fail "$*: exit code $code, not $expected"
-    grep -qF -- "$words" "$dir/log" || fail "$*: no word of: $words"
+    grep -qF -- "$words" "$dir/log" || fail "$*: the error lacks: $words"
 }
 ends 2 usage --measure "$dir/new"
 ends 2 usage --write "$dir/new" "$top_builddir"
@@ -105,6 +105,6 @@ ends 1 'build it first' --measure "$dir/none" "$dir"
 ends 1 'not readable' --measure "$dir/none" --lineitem "$dir/none.tbl" \
     "$top_builddir"
 ends 1 'machine.md' --write "$dir"
-[ ! -e "$dir/none" ] || fail 'a folder was made for nothing'
+[ ! -e "$dir/none" ] || fail 'a folder was created despite the error'
 sh "$make" --help >"$dir/log"
-grep -q -- '--lineitem' "$dir/log" || fail '--help does not help'
+grep -q -- '--lineitem' "$dir/log" || fail '--help does not print the usage'

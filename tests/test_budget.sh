@@ -1,8 +1,8 @@
 #!/bin/sh
-# The budget of GPUs as ucxpool_info --budget tells it, and what ucxpool_shuffle
-# does where registration is limited: it goes on with less, and its output is
-# the same. On stand-ins for the CUDA driver, for NVIDIA's management library,
-# and for what limits UCX's registrations.
+# The budget of GPUs as ucxpool_info --budget reports it, and ucxpool_shuffle
+# with limited registration: it uses less memory, and its output is the same.
+# Uses stand-ins for the CUDA driver and for NVML, and one that limits UCX's
+# registrations.
 #
 # With TEST_BUDGET_TABLE=y it prints the table of docs/benchmarks/budget.md.
 set -u
@@ -37,7 +37,7 @@ failed() {
     num_failed=$((num_failed + 1))
 }
 
-# Machines. Each is a GPU, its window, and how much of that can be registered.
+# Machines. Each has a GPU, a BAR1 window, and a limit for registrations in it.
 machine() {
     unset NVML_STAND_IN
     UCXPOOL_NVML_LIBRARY=$nvml
@@ -93,7 +93,7 @@ machine() {
     export CUDA_STAND_IN NVML_STAND_IN
 }
 
-# tells MACHINE LINE... - the budget has these lines.
+# tells MACHINE LINE... - require these lines in the budget.
 tells() {
     machine "$1"
     shift
@@ -164,18 +164,19 @@ settings() {
     done
 }
 
-# Numbers of all workers, from the summary.
+# The figures of all workers, from the summary.
 values() {
     grep -o "\"$1\": [\"a-z0-9]*" stdout | sed 's/.*: //; s/"//g' |
         paste -sd ' ' -
 }
 
-# The workers of a test share a window that has no room for what one of them
-# registers anew with other devices, while another one takes what is free.
+# Use one device: the workers of a test share a window, which has no room if one
+# worker registers its memory again with other devices while another one takes
+# the free part.
 export UCX_NET_DEVICES=lo
 
-# shuffles MACHINE COMM_SIZE DEGRADED... - one worker for each DEGRADED, which
-# it becomes, in any order. Workers on one GPU share its window.
+# shuffles MACHINE COMM_SIZE DEGRADED... - one worker for each DEGRADED, the
+# value of its statistic, in any order. Workers on one GPU share its window.
 shuffles() {
     machine "$1"
     comm_size=$2
@@ -197,7 +198,8 @@ shuffles() {
     [ "$got" = "$*" ] || failed "$title, $comm_size: $got, not $*"
     [ "$(values registrations_after_start | tr -d ' 0')" = '' ] ||
         failed "$title: registered after the start"
-    # What was registered at one time by a process, and what is left.
+    # The peak of registered memory of each process, and the memory never
+    # released.
     awk -v limit="${limit%[mg]}" -v unit="$limit" '
         { peak = $6 > peak ? $6 : peak; live += $8 }
         END {

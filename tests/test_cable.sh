@@ -1,9 +1,9 @@
 #!/bin/sh
-# Two hosts on one cable. When it is cut, both ends of a channel find out within
-# a few times PEER_TIMEOUT, whether something was on its way or not, and whether
-# they met at a listener or by addresses: UCX alone needs 15 minutes for what is
-# unacknowledged. A peer that is only stopped, for three times as long, is not
-# lost.
+# Two hosts on one cable. When it is cut, both ends of a channel detect it
+# within a few times PEER_TIMEOUT, with and without data in flight, and whether
+# they connected by a listener or by addresses. UCX alone needs 15 minutes to
+# detect unacknowledged data. A peer that is only stopped, for three times
+# PEER_TIMEOUT, is not lost.
 set -eu
 LC_ALL=C
 export LC_ALL
@@ -23,12 +23,12 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# The stopped ones are stopped for three times this.
+# Peers are stopped for three times this long.
 timeout=2
 export UCX_TLS=tcp UCX_NET_DEVICES=cable UCX_LOG_LEVEL=error
 export UCXPOOL_COMM_SIZE=32m UCXPOOL_BLOCK_SIZE=1m
 export UCXPOOL_PEER_TIMEOUT=${timeout}s UCXPOOL_LISTEN_WITHOUT_SECRET=y
-# They are two hosts for the network only.
+# Only their networks are separate.
 export UCXPOOL_WIRE=ucx
 
 fail() {
@@ -50,8 +50,8 @@ until_says() {
     done
 }
 
-# start MODE listener|addresses [LISTENER'S MODE] - both ends, with an open
-# channel; processes $listener and $caller.
+# start MODE listener|addresses [LISTENER'S MODE] - start both ends, with an
+# open channel; the processes are $listener and $caller.
 start() {
     mode="$1, by $2"
     : >"$dir/listener"
@@ -70,7 +70,7 @@ start() {
     [ "${3:-listen}" = deaf ] || until_says caller open
 }
 
-# ended FILE PROCESS CODE - it ends by itself, with that exit code.
+# ended FILE PROCESS CODE - wait for it to exit, with that exit code.
 ended() {
     code=0
     wait "$2" || code=$?
@@ -106,7 +106,7 @@ cut_early() {
     hosts_down
 }
 
-# stop_one MODE WAY WHICH - the one in $WHICH is stopped for a while.
+# stop_one MODE WAY WHICH - stop the process in $WHICH for a while.
 stop_one() {
     hosts_up
     start "$1" "$2"

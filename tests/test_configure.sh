@@ -1,6 +1,6 @@
 #!/bin/sh
-# Where the library Check is not there, configure says so, and make check with
-# its last words.
+# If the library Check is missing, configure reports it, and make check reports
+# it at the end.
 set -eu
 
 dir=$(mktemp -d)
@@ -31,8 +31,8 @@ export REAL_PKG_CONFIG
 HIDDEN='check pmix libibverbs'
 export HIDDEN
 
-# A tree that was configured in place refuses to be configured from another
-# folder, so this is one that has no results of that.
+# A tree that was configured in place cannot be configured from another folder,
+# so use a copy without the results.
 mkdir "$dir/source" "$dir/build"
 for file in "$top_srcdir"/*; do
     case ${file##*/} in
@@ -41,7 +41,7 @@ for file in "$top_srcdir"/*; do
     esac
 done
 
-# As this tree was configured, but from another folder.
+# Configure like this tree, but from another folder.
 eval "set -- $("$top_builddir/config.status" --config)"
 set -- "$@" "--srcdir=$dir/source" "PKG_CONFIG=$dir/pkg-config"
 cd "$dir/build"
@@ -56,9 +56,9 @@ done
 
 make -s check-local TESTS= >"$dir/log" 2>&1 || fail 'make check-local failed'
 tail -n 3 "$dir/log" | grep -q '^NOT TESTED: .*Check' ||
-    fail 'make check does not end with what was not tested'
+    fail 'make check does not end with the list of skipped tests'
 
-# With all of them there is nothing of that.
+# With all packages, there is no such message.
 HIDDEN=
 "$dir/source/configure" "$@" >"$dir/log" 2>&1 ||
     fail 'configure failed the second time'
@@ -67,12 +67,12 @@ if grep -q '^  Check  *yes' "$dir/log"; then
     [ ! -s "$dir/log" ] || fail 'make check complains without a reason'
 fi
 
-# The plugin is for Spark 4, which the name of a jar tells.
+# The plugin needs Spark 4. The name of a jar has the version.
 mkdir "$dir/spark"
 : >"$dir/spark/spark-core_2.12-3.5.9.jar"
 if "$top_srcdir/configure" "$@" "--with-spark=$dir/spark" >"$dir/log" 2>&1
 then
-    fail 'configure takes the jars of Spark 3.5'
+    fail 'configure accepts the jars of Spark 3.5'
 fi
 grep -q 'the plugin needs Spark 4, and .* has spark-core_2.12-3.5.9.jar' \
-    "$dir/log" || fail 'configure does not refuse Spark 3.5 by a sentence'
+    "$dir/log" || fail 'configure does not report Spark 3.5'

@@ -1,9 +1,9 @@
 #!/bin/sh
-# The tests of the CUDA parts on the driver of this machine, where there is one.
+# Run the CUDA tests on the driver of this machine, if it has one.
 #
 # usage: test_cuda_real.sh [--list | TEST...]
 #
-# TEST_CUDA        other than real: on the stand-in instead
+# TEST_CUDA        other than real: use the stand-in instead
 # TEST_CUDA_UNDER  memcheck, racecheck or synccheck: run them under this tool of
 #                  compute-sanitizer
 set -eu
@@ -21,12 +21,12 @@ fi
 [ $# -gt 0 ] || set -- $tests
 export TEST_CUDA="${TEST_CUDA-real}"
 
-# A process takes seconds to begin on a real GPU that others use, too.
+# A process takes seconds to start on a real GPU that is shared.
 if [ "$TEST_CUDA" = real ]; then
     export CK_DEFAULT_TIMEOUT="${CK_DEFAULT_TIMEOUT-30}"
 fi
 
-# Calls that the driver refuses are what some tests are about.
+# Some tests make calls that the driver rejects on purpose.
 under=
 if [ -n "${TEST_CUDA_UNDER-}" ]; then
     under="compute-sanitizer --tool $TEST_CUDA_UNDER --error-exitcode 9"
@@ -51,7 +51,7 @@ for test in "$@"; do
     case $result in
     0) ;;
     77)
-        # What has failed before is not forgotten.
+        # Keep the status of earlier failures.
         [ $status -eq 0 ] || exit 1
         echo 'no CUDA driver, or no GPU'
         exit 77

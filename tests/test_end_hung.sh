@@ -1,6 +1,6 @@
 #!/bin/sh
 # scripts/end-hung ends a command that hangs, and does not end a slow one. The
-# clock is this test's: each sleep of the script moves it.
+# test controls the clock: each sleep of the script advances it.
 set -eu
 
 dir=$(mktemp -d)
@@ -16,9 +16,9 @@ fail() {
     exit 1
 }
 
-# A stand-in for sleep, by which $TICK seconds pass. With $STEALS the host takes
-# half of them from this machine. After $TICKS calls the command ends; with 0 it
-# hangs.
+# A stand-in for sleep that advances the clock by $TICK seconds. With $STEALS
+# the host steals half of them from this machine. After $TICKS calls the command
+# ends; with 0 it hangs.
 mkdir "$dir/bin"
 cat >"$dir/bin/sleep" <<'END_OF_SLEEP'
 #!/bin/sh
@@ -56,7 +56,7 @@ run() {
     read -r ticks <"$FAKE/ticks"
 }
 
-# ends WHAT TICKS - it was ended after so many, with a message.
+# ends WHAT TICKS - require that it was ended after this many, with a message.
 ends() {
     [ "$code" -eq 124 ] || fail "$1: exit status $code, 124 expected"
     [ "$ticks" -eq "$2" ] || fail "$1: ended after $ticks ticks, not $2"
@@ -74,7 +74,7 @@ run 1 10 0
 ends 'a command that hangs' 10
 run 1 10 9
 survives 'a command that takes 90 s'
-# Each gets a quarter of a processor.
+# Each thread gets a quarter of a processor.
 run $((4 * processors)) 10 39
 survives 'a command that takes 390 s on a busy machine'
 run $((4 * processors)) 10 0
@@ -83,11 +83,11 @@ STEALS=yes run 1 10 19
 survives 'a command that takes 190 s where the host takes half'
 WRITES=yes run 1 10 50
 survives 'a command that writes'
-# The clock of a machine that was stopped for an hour jumps.
+# On a machine that was suspended for an hour, the clock jumps.
 run 1 3600 3
 survives 'a command on a machine that stood still'
 
-# Input, output, exit status and signals are the command's own.
+# Input, output, exit status and signals are passed through.
 "$end_hung" 100 sh -c 'cat; echo wrong >&2; exit 3' >"$dir/out" 2>"$dir/err" \
     <<END_OF_INPUT || code=$?
 input
@@ -112,7 +112,7 @@ while kill -0 "$command" 2>/dev/null; do
     sleep 0.1
 done
 
-# Check's own limits are longer if the machine is busy at the start.
+# Check's own time limits are raised if the machine is busy at the start.
 echo "0 0 0 $((4 * processors + 1))/9 9" >"$FAKE/proc/loadavg"
 said=$(CK_TIMEOUT_MULTIPLIER=10 END_HUNG_PROC=$FAKE/proc "$end_hung" 100 \
     sh -c 'echo $CK_TIMEOUT_MULTIPLIER')

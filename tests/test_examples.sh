@@ -1,6 +1,6 @@
 #!/bin/sh
-# The examples: what the sender sends, the receiver prints, over either wire, and
-# who cannot connect says why; the others do what their first lines say.
+# The examples. The receiver prints the words of the sender, on each wire, and a
+# failed connect prints the reason. The others do what their first lines say.
 set -eu
 
 dir=$(mktemp -d)
@@ -19,7 +19,7 @@ fail() {
     exit 1
 }
 
-# The port that the receiver took; it prints one line when it listens.
+# The receiver's port. It prints one line when it listens.
 port_of_receiver() {
     mkfifo "$dir/out"
     "$top_builddir/examples/receiver" 127.0.0.1:0 >"$dir/out" 2>"$dir/err" &
@@ -29,7 +29,7 @@ port_of_receiver() {
     [ "$word" = port ] || fail "the receiver said '$word', not its port"
 }
 
-# A pool that is its program's, and one over the program's own UCX.
+# A pool with its own UCX objects, and one on the program's.
 for sender in sender:auto sender:ucx borrowed:auto borrowed:ucx; do
     port_of_receiver
     UCXPOOL_WIRE=${sender#*:} "$top_builddir/examples/${sender%:*}" \
@@ -44,7 +44,7 @@ for sender in sender:auto sender:ucx borrowed:auto borrowed:ucx; do
     rm "$dir/out"
 done
 
-# says PROGRAM - run it, over either wire; what it prints is sorted in $dir/said.
+# says PROGRAM - run it on each wire; its sorted output is in $dir/said.
 says() {
     UCXPOOL_WIRE=$wire "$top_builddir/examples/$1" >"$dir/out" 2>"$dir/err" ||
         fail "$1 failed over $wire"
@@ -63,20 +63,21 @@ for wire in auto ucx; do
     grep -q '^doomed: peer lost (channel 127\.0\.0\.1:[0-9]*, .*[a-z].*)$' \
         "$dir/said" || fail "dead_peer says $(cat "$dir/said")"
     grep -q '^steady: 67108864 bytes$' "$dir/said" ||
-        fail "dead_peer does not go on: $(cat "$dir/said")"
+        fail "dead_peer does not continue: $(cat "$dir/said")"
     says page_cache
     printf "100 pages were read\npage 999 begins with 'w'\n" >"$dir/expected"
     cmp "$dir/said" "$dir/expected" ||
         fail "page_cache says $(cat "$dir/said")"
 done
 
-# A client whose server cannot begin ends with it: else the pipe stays open.
+# If its server fails to start, the client must exit too: otherwise the pipe
+# stays open.
 UCXPOOL_BLOCK_SIZE=nonsense sh -c '"$0" 2>&1 | cat' \
     "$top_builddir/examples/event_loop" >"$dir/err" ||
-    fail 'the client of an event_loop that failed stays'
+    fail 'the client of a failed event_loop does not exit'
 grep -q 'UCXPOOL_BLOCK_SIZE' "$dir/err" || fail 'event_loop does not say why'
 
-# On the stand-in for the CUDA driver; without any driver it says so.
+# On the stand-in for the CUDA driver. Without a driver it reports that.
 status=0
 UCXPOOL_CUDA_DRIVER=/nonexistent "$top_builddir/examples/gpu_buffers" \
     2>"$dir/err" || status=$?
@@ -92,7 +93,7 @@ if [ -e "$stand_in" ]; then
     unset UCXPOOL_CUDA_DRIVER
 fi
 
-# On a machine with an RDMA device it writes; on others it says so.
+# Writes on a machine with an RDMA device; reports an error on others.
 if [ -x "$top_builddir/examples/verbs_write" ]; then
     status=0
     "$top_builddir/examples/verbs_write" no-such-device 2>"$dir/err" ||

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Exceptions of functions for frameworks in C++: std::bad_alloc, and PyTorch's
-# own error where its library is loaded, a stand-in for it here.
+# C++ exceptions of the functions for frameworks: std::bad_alloc, or PyTorch's
+# own error if its library is loaded (here a stand-in).
 set -eu
 
-# Not while test_install.sh has libtool link it anew.
+# Wait while test_install.sh has libtool relink the library.
 exec 9<"$top_builddir/libucxpool-framework.la"
 flock -s 9
 

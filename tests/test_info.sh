@@ -1,12 +1,12 @@
 #!/bin/sh
-# ucxpool_info: what it prints, and its exit status.
+# The output and the exit status of ucxpool_info.
 set -eu
 
 info=$top_builddir/tools/ucxpool_info
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-# Settings of who runs the tests must not count.
+# Ignore the settings of the user's environment.
 for name in $(env | sed -n 's/^\(UCX[A-Za-z0-9_]*\)=.*/\1/p'); do
     unset "$name"
 done
@@ -30,7 +30,7 @@ ends() {
         fail "'$*' ended with $status, not $expected"
 }
 
-# has FILE PATTERN - it must have a line that matches.
+# has FILE PATTERN - require a line that matches.
 has() {
     grep -Eq -e "$2" "$dir/$1" || fail "no '$2' in $1"
 }
@@ -41,8 +41,8 @@ is_empty() {
     [ ! -s "$dir/$1" ] || fail "$1 is not empty"
 }
 
-# is_json - out is one JSON object. Python knows best; without it the brackets
-# are counted.
+# is_json - require that out is one JSON object. Checked by Python if installed;
+# otherwise only the brackets are counted.
 is_json() {
     if command -v python3 >/dev/null; then
         python3 -c 'import json, sys

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What make install puts somewhere works there, and make uninstall takes all of
-# it away again.
+# The files that make install installs work, and make uninstall removes all of
+# them.
 set -eu
 
 dir=$(mktemp -d)
@@ -8,7 +8,7 @@ trap 'rm -rf "$dir"' EXIT
 unset MAKEFLAGS MFLAGS MAKELEVEL
 root=$dir/root
 
-# libtool takes libucxpool-framework away for a moment, to link it anew.
+# libtool removes libucxpool-framework for a moment, to relink it.
 flock "$top_builddir/libucxpool-framework.la" \
     make -s -C "$top_builddir" install DESTDIR="$root" >"$dir/log" 2>&1 || {
     cat "$dir/log"
@@ -65,7 +65,7 @@ run() {
     case $said in
     *" $version") ;;
     *)
-        echo "it is not version $version"
+        echo "its version is not $version"
         exit 1
         ;;
     esac
@@ -80,7 +80,7 @@ if command -v "${cxx%% *}" >/dev/null; then
     run $cxx -x c++ -std=c++17
 fi
 
-# A program that calls UCX itself, and that finds the library by its run path.
+# A program that also calls UCX, and finds the library by its run path.
 sed 's/#include <stdio.h>/#include <ucp\/api\/ucp.h>\n&/
     s/ucxpool_status_string(UCXPOOL_OK)/ucp_get_version_string()/' \
     "$dir/program.c" >"$dir/ucx.c"
@@ -98,12 +98,12 @@ echo "with UCX: $said"
 case $said in
 1.[1-9]*" $version") ;;
 *)
-    echo 'a program that calls UCX too does not run by its run path'
+    echo 'a program that also calls UCX fails with a run path'
     exit 1
     ;;
 esac
 
-# One that lends the heap to a framework.
+# A program with libucxpool-framework.
 sed 's/ucxpool\.h/framework.h>\n#include <ucxpool\/ucxpool.h/
     s/ucxpool_status_string(UCXPOOL_OK)/ucxpool_framework_set_pool(-2, 0) ==\
         UCXPOOL_ERR_INVALID_PARAM ? ucxpool_error_detail() : ""/' \
@@ -120,7 +120,7 @@ case $said in
     ;;
 esac
 
-# A project of CMake's.
+# A CMake project.
 if command -v cmake >/dev/null; then
     mkdir "$dir/cmake"
     cp "$dir/program.c" "$dir/framework.c" "$dir/cmake"
@@ -133,7 +133,7 @@ target_link_libraries(program ucxpool::ucxpool)
 add_executable(framework framework.c)
 target_link_libraries(framework ucxpool::framework)
 END
-    # with_cmake VERSION - configure with that version asked for.
+    # with_cmake VERSION - configure, requesting that version.
     with_cmake() {
         rm -rf "$dir/cmake/build"
         CFLAGS=$SANITIZER_CFLAGS cmake -S "$dir/cmake" -B "$dir/cmake/build" \
@@ -152,30 +152,30 @@ END
     case $("$dir/cmake/build/program") in
     *" $version") ;;
     *)
-        echo "a program built by CMake is not of version $version"
+        echo "a program built by CMake does not have version $version"
         exit 1
         ;;
     esac
     for other in "${version%.*}.99" 9.0; do
         if with_cmake "$other"; then
-            echo "CMake takes $version for $other"
+            echo "CMake accepts $version for $other"
             exit 1
         fi
     done
 fi
 
-# One binary serves machines with and without libibverbs and a GPU.
+# One binary runs on machines with and without libibverbs and a GPU.
 if readelf -d "$libdir/libucxpool.so" | grep -E 'NEEDED.*(ibverbs|cuda|nvidia)'
 then
-    echo 'the library needs what a machine may not have'
+    echo 'the library requires a library that a machine may lack'
     exit 1
 fi
 
-# The jar, by the name that does not change.
+# The jar, by its name without a version.
 if [ -f "$top_builddir/java/ucxpool.jar" ] && [ -z "$SANITIZER_CFLAGS" ]; then
     jar=$(find "$root" -name ucxpool.jar)
     [ "$(readlink "$jar")" = "ucxpool-$version.jar" ] || {
-        echo "ucxpool.jar is no link to the jar of this version: '$jar'"
+        echo "ucxpool.jar is not a link to the jar of this version: '$jar'"
         exit 1
     }
     cat >"$dir/Program.java" <<'END'

@@ -1,17 +1,17 @@
 #!/bin/sh
-# org.ucxpool, tested by JUnit in one virtual machine; and its example.
+# Tests org.ucxpool with JUnit in one virtual machine, and its example.
 set -eu
 
 if [ -z "$JUNIT_JARS" ]; then
-    echo 'configure has found no JDK, or no JUnit'
+    echo 'configure found no JDK, or no JUnit'
     exit 77
 fi
 if [ -n "$SANITIZER_CFLAGS" ]; then
-    echo 'Java does not load a library with a sanitizer'
+    echo 'Java cannot load a library built with a sanitizer'
     exit 77
 fi
 UCXPOOL_LOG_LEVEL=none
-# What is freed has other bytes at once.
+# Overwrite freed memory at once.
 MALLOC_PERTURB_=165
 export UCXPOOL_LOG_LEVEL MALLOC_PERTURB_
 library=-Dorg.ucxpool.library=$top_builddir/.libs/libucxpool.so
@@ -40,9 +40,9 @@ LD_PRELOAD=$top_builddir/tests/.libs/libslow_names.so \
     org.junit.runner.JUnitCore org.ucxpool.BounceBufferTest \
     org.ucxpool.PoolTest >"$log" 2>&1 || status=$?
 cat "$log"
-# What -Xcheck:jni finds it only warns of.
+# -Xcheck:jni only prints warnings.
 if grep -q '^WARNING in native method' "$log"; then
-    echo 'the native methods do not keep to the rules of JNI'
+    echo 'the native methods violate rules of JNI'
     exit 1
 fi
 # The number of tests, for count-tests.

@@ -1,6 +1,6 @@
 #!/bin/sh
-# In a bare root of Debian, by scripts/try-packages: install the packages that
-# lie beside this file, try each, and take them away again.
+# Runs in a minimal Debian root, started by scripts/try-packages: installs the
+# packages next to this file, tries each, and removes them.
 cd /try || exit 1
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 find / -xdev -name '*ucxpool*' ! -path '/try/*' ! -path '/proc/*' >before
@@ -19,7 +19,7 @@ try() {
     echo ":test-result: $result" >"tests/$name.trs"
 }
 
-# install PACKAGE... - ours from here, and what they depend on.
+# install PACKAGE... - our packages from here, and their dependencies.
 install() {
     ours=''
     for package in "$@"; do
@@ -59,7 +59,7 @@ END
     cc program.c $(pkg-config --cflags --libs ucxpool) -o program && ./program
 }
 
-# It is compiled as it is installed.
+# The installed example must compile.
 example() {
     docs=/usr/share/doc/libucxpool-dev
     test -f $docs/docs/internals/architecture.md &&
@@ -68,14 +68,14 @@ example() {
             -o sender
 }
 
-# This machine's Cython is an older one than the wheel is made with.
+# This machine's Cython is older than the wheel's.
 python() {
     python3 -c 'import ucxpool; print(ucxpool.__file__)' |
         grep -q /usr/lib/python3/dist-packages/ &&
         UCXPOOL_LOG_LEVEL=none python3 tree/tests/python/run.py tests test_pool
 }
 
-# The backend is found by Debian's own Dask.
+# Debian's Dask must find the backend.
 entry_point() {
     python3 - <<'END'
 from importlib.metadata import entry_points
@@ -84,7 +84,7 @@ assert backend.value == "ucxpool.dask:UcxPoolBackend"
 END
 }
 
-# The part in C is found by Debian's virtual machine itself.
+# Debian's virtual machine must find the C library.
 bounce_transport() {
     java -cp /usr/share/java/ucxpool.jar BounceTransport.java |
         grep '^2000 blocks, .* through bounce buffers$'
