@@ -14,40 +14,41 @@
 
 /* --- the engine ----------------------------------------------------------- */
 
-/* Copies under way at one time. */
+/* Copies in flight at a time. */
 #define NUM_JOBS 16u
-/* Of them scatters, at the most: those of a peer's memory are slow, and were
- * all jobs theirs, nothing would be gathered, and the peers' links stand idle.
- * In an all-to-all between four H200 that cost a sixth. */
+/* The maximum number of scatters among them. Scatters from a peer's memory are
+ * slow. If they used all jobs, nothing would be gathered, and the peers' links
+ * would be idle. In an all-to-all between four H200 that is 17 % slower. */
 #define NUM_SCATTERS 12u
 /* Bytes of one copy's list: 131,072 segments of one length. */
 #define LIST_SIZE ((size_t)1 << 20)
 
 /* Thread blocks of one launch: enough for 256 MiB. */
 #define MAX_TILES ((size_t)8192)
-/* How often a sleeping thread looks. */
+/* The interval at which a sleeping thread checks copies. */
 #define LOOK_NS UINT64_C(50000)
 /* Requests that may wait for their streams. */
 #define NUM_MARKERS 4096u
 
 /* --- the bounce buffer ------------------------------------------------------
- * What a GPU does not reach goes through a job's pinned memory: pageable host
- * memory among the segments, and bytes that came with an active message.
+ * Data that the GPU cannot access is copied through a job's pinned memory:
+ * pageable host memory among the segments, and the payload of an active
+ * message.
  *
  *     bounce    | as the range of the stream: segments | a block's bytes |
  *
- * The processor copies from host segments before a gather, and to them after a
- * scatter. Pinned segments of such a message are taken for host memory too.
+ * The CPU copies from host segments before a gather, and to them after a
+ * scatter. Pinned segments of such a message are treated as host memory, too.
  *
- * Of ranges, which are files among other things, the processor lays all there
- * that the GPU does not reach, padding too, as it is in the stream.
+ * For ranges, which may be in files, the CPU writes all data that the GPU
+ * cannot access to the bounce buffer, with padding, as it is in the stream.
  */
 
-/* Bytes of the stream that one copy takes then. */
+/* The maximum number of bytes of the stream in such a copy. */
 #define BOUNCE_HALF ((size_t)512 << 10)
 
-/* The list then has this share of its room; behind it stands what is left to
- * copy. */
+/* The list then has this share of its room; the remaining copies are stored
+ * after it. */
 #define BOUNCE_SHARE 3u
 #define BOUNCE_LIST  ((size_t)320 << 10)
 
@@ -56,7 +57,8 @@ static_assert((sizeof(ucxpool_segment_t) == sizeof(copy_segment_t)) &&
                    offsetof(copy_segment_t, length)),
               "a caller's segments are a list as the copy kernel reads it");
 
-/* Segments or pieces from which on it is asked where their array lies. */
+/* The minimum number of segments or pieces for which the memory type of their
+ * array is queried. */
 #define PINNED_LIST_MIN 4096u
 
 static_assert(sizeof(copy_entry_t) * 2 <= sizeof(copy_segment_t) * BOUNCE_SHARE,
@@ -65,14 +67,14 @@ static_assert(sizeof(copy_entry_t) * 2 <= sizeof(copy_segment_t) * BOUNCE_SHARE,
 static_assert(BOUNCE_LIST * BOUNCE_SHARE <= LIST_SIZE,
               "a list and what is left to copy have room in one");
 
-/* An entry of a list, whatever its form. */
+/* An entry of a list of any form. */
 typedef struct entry {
     uint64_t *address;
     uint64_t  length;
     uint64_t  offset; /* in the range */
 } entry_t;
 
-/* Number `index` of a list; next_p is where one begins that follows this. */
+/* Get entry `index` of a list; sets *next_p to the offset of the next entry. */
 static entry_t entry_get(const copy_table_t *list, uint32_t index,
                          uint64_t *next_p)
 {
@@ -99,8 +101,7 @@ static entry_t entry_get(const copy_table_t *list, uint32_t index,
     return entry;
 }
 
-/* The driver fails only where nothing works any more: then whatever follows
- * tells. */
+/* The driver fails only if the GPU has failed: then the copy reports it. */
 static bool is_host(const mem_cuda_driver_t *driver, uint64_t address)
 {
     copy_pointer_t pointer;
@@ -110,8 +111,9 @@ static bool is_host(const mem_cuda_driver_t *driver, uint64_t address)
             (pointer.place == COPY_MEMTYPE_PINNED));
 }
 
-/* Let the entries of host segments lead to the job's memory: a gather's bytes
- * are there afterwards, a scatter's are left to copy in `copy`. */
+/* Redirect the entries of host segments to the job's memory. For a gather,
+ * their data is copied there; for a scatter, `copy` gets the remaining
+ * copies. */
 static void bounce_segments(const mem_cuda_driver_t *driver,
                             copy_cuda_job_t *job, copy_launch_t *launch,
                             const copy_work_t *work, copy_job_t *copy)
@@ -121,7 +123,7 @@ static void bounce_segments(const mem_cuda_driver_t *driver,
     for (uint32_t i = 0; i < launch->list.num_entries; i++) {
         entry_t entry = entry_get(&launch->list, i, &next);
         char   *place = job->bounce + entry.offset;
-        /* The last of a uniform list may be cut short by the range's end. */
+        /* The range may end in the last segment of a uniform list. */
         size_t length =
             (size_t)base_min(entry.length, launch->covered - entry.offset);
         void *memory = (void *)(uintptr_t)*entry.address;
@@ -145,15 +147,15 @@ static_assert(BOUNCE_HALF / COPY_ALIGNMENT * 2 <=
                   LIST_SIZE / sizeof(copy_exact_t),
               "a list has room for each segment and its padding");
 
-/* The ranges that the GPU reaches, as entries of their own, and between them
- * what the processor gathers. */
+/* Fill a list with an entry for each range that the GPU can access; the CPU
+ * gathers the others between them. */
 static ucxpool_status_t bounce_some(const mem_cuda_driver_t *driver,
                                     const copy_cuda_job_t   *job,
                                     const copy_work_t *work, uint64_t length,
                                     copy_table_t *list)
 {
     copy_exact_t    *entries = job->entries;
-    copy_exact_t    *last    = NULL; /* of the processor, if it is the last */
+    copy_exact_t    *last    = NULL; /* of the CPU, if it is the last one */
     uint64_t         done;
     copy_extent_t    extent;
     ucxpool_status_t status;
@@ -190,8 +192,8 @@ static ucxpool_status_t bounce_some(const mem_cuda_driver_t *driver,
     return UCXPOOL_OK;
 }
 
-/* Gather ranges into the job's memory, as the stream has them, and fill its
- * list: from there to the block is one piece, if the GPU reaches none. */
+/* Gather ranges into the job's memory, in the layout of the stream, and fill
+ * its list. If the GPU can access no range, the list has one piece. */
 static ucxpool_status_t bounce_ranges(copy_engine_t     *engine,
                                       copy_cuda_job_t   *job,
                                       const copy_work_t *work,
@@ -216,7 +218,7 @@ static ucxpool_status_t bounce_ranges(copy_engine_t     *engine,
     return copy_gather(work->plan, work->offset, length, job->bounce);
 }
 
-/* Put a block's bytes there; returns their address. */
+/* Copy a block's data there; returns its address. */
 static uint64_t bounce_block(copy_cuda_job_t *job, const void *block,
                              uint64_t length)
 {
@@ -246,7 +248,8 @@ static void gpu_enter(copy_engine_t *engine)
 
 static void gpu_leave(copy_engine_t *engine)
 {
-    /* A context that is gone does not come back: the last enters failed. */
+    /* A context that was destroyed does not come back, so the last enters
+     * failed. */
     if (engine->num_failed != 0) {
         engine->num_failed--;
     } else {
@@ -269,9 +272,9 @@ static uint64_t gpu_deadline(const copy_engine_t *engine)
 }
 
 /*
- * Is all that a launch copies one piece, with no padding behind? That goes
- * faster by the copy engine than by the kernel, between GPUs: a short one by
- * the time in which the kernel reads what it is to do, a long one by the link.
+ * Is all the data of a launch contiguous, without padding? Between GPUs, the
+ * copy engine is then faster than the kernel: for short data because the kernel
+ * must first read its arguments, for long data because it uses the link better.
  */
 static bool is_one_piece(const copy_launch_t *launch, copy_segment_t *piece_p)
 {
@@ -286,7 +289,7 @@ static bool is_one_piece(const copy_launch_t *launch, copy_segment_t *piece_p)
     } else {
         *piece_p = *(const copy_segment_t *)list->entries;
     }
-    /* Of what has no address the kernel tells. */
+    /* The kernel reports a piece without an address. */
     return (piece_p->address != 0) && (piece_p->length == launch->covered);
 }
 
@@ -330,8 +333,8 @@ static ucxpool_status_t start_launch(copy_engine_t       *engine,
                                is_gather);
 }
 
-/* Fill the job's list; what the GPU does not reach goes through the job's
- * pinned memory. */
+/* Fill the job's list. Data that the GPU cannot access is copied through the
+ * job's pinned memory. */
 static ucxpool_status_t fill(copy_engine_t *engine, copy_job_t *copy,
                              copy_cuda_job_t *job, const copy_work_t *work,
                              copy_launch_t *launch)
@@ -366,7 +369,7 @@ static ucxpool_status_t fill(copy_engine_t *engine, copy_job_t *copy,
     return UCXPOOL_OK;
 }
 
-/* One for a copy of this kind, or NULL. */
+/* A job for a copy of this kind, or NULL. */
 static copy_cuda_job_t *job_get(copy_engine_t *engine, bool is_gather)
 {
     if (!is_gather && (engine->num_scatters == NUM_SCATTERS)) {
@@ -428,8 +431,8 @@ void copy_engine_pairs_put(copy_engine_t *engine, copy_job_t *copy)
     copy->job = NULL;
 }
 
-/* One pair alone goes by the GPU's copy engine, but of lists that nobody has
- * looked at. The other forms begin alike. */
+/* A single pair is copied by the GPU's copy engine, unless its list has not
+ * been checked. Single pairs of the other forms have the same layout. */
 static ucxpool_status_t launch_pairs(copy_engine_t      *engine,
                                      copy_cuda_job_t    *job,
                                      const copy_table_t *list, uint64_t size,
@@ -455,7 +458,7 @@ static ucxpool_status_t launch_pairs(copy_engine_t      *engine,
                                is_to_other);
 }
 
-/* It holds a link for as long as a scatter of a peer's memory does. */
+/* It uses a link as long as a scatter from a peer's memory does. */
 static ucxpool_status_t gpu_pairs_start(copy_engine_t *engine, copy_job_t *copy,
                                         const copy_table_t *list, uint64_t size,
                                         bool is_to_other)
@@ -474,7 +477,7 @@ static ucxpool_status_t gpu_pairs_start(copy_engine_t *engine, copy_job_t *copy,
     return UCXPOOL_INPROGRESS;
 }
 
-/* How is it with a copy? */
+/* The state of a copy. */
 static ucxpool_status_t poll(copy_engine_t *engine, const copy_job_t *copy)
 {
     ucxpool_status_t status = copy_cuda_job_poll(engine->copier, copy->job);
@@ -484,7 +487,7 @@ static ucxpool_status_t poll(copy_engine_t *engine, const copy_job_t *copy)
                : status;
 }
 
-/* The first that is over. */
+/* The first copy that has ended. */
 static copy_job_t *find_finished(copy_engine_t    *engine,
                                  ucxpool_status_t *status_p)
 {
@@ -505,7 +508,7 @@ static ucxpool_status_t gpu_clear_flags(copy_engine_t *engine, void *first,
     return copy_cuda_copier_clear(engine->copier, first, stride, num);
 }
 
-/* What a scatter has left to the processor. */
+/* The copies of a scatter that remain for the CPU. */
 static void copy_rest(const copy_job_t *copy)
 {
     if (copy->num_rest == 0) {
@@ -524,7 +527,7 @@ static unsigned gpu_progress(copy_engine_t *engine)
     copy_job_t      *copy;
     ucxpool_status_t status;
 
-    /* What a copy's end leads to may change the list. */
+    /* The handlers may change the list. */
     while ((copy = find_finished(engine, &status)) != NULL) {
         base_list_del(&copy->link);
         if (status == UCXPOOL_OK) {
@@ -539,7 +542,7 @@ static unsigned gpu_progress(copy_engine_t *engine)
     return count;
 }
 
-/* Memory that only some GPU reaches: is it ours? */
+/* Memory that only one GPU can access: is it the pool's GPU? */
 static ucxpool_status_t check_device(const mem_cuda_device_t *device, int other)
 {
     if ((other == -1) || (other == device->ordinal)) {
@@ -589,19 +592,19 @@ static ucxpool_status_t gpu_memtypes(const copy_engine_t *engine,
     return check_device(engine->device, memtypes.device);
 }
 
-/* Longer ones gain nothing: what the GPU has read of an array comes slower to
- * the processor the next time. Measured on H100: 256 B 1.4 to 1.5 times as
- * quick, 1 KiB 0.8 to 1.0 times. */
+/* Longer segments gain nothing: after the GPU has read an array, the CPU reads
+ * it more slowly. Measured on H100: 1.4 to 1.5 times as fast for 256 bytes, 0.8
+ * to 1.0 times for 1 KiB. */
 #define EVEN_MAX 512u
 
-/* Nobody but the GPU reads the array where the caller tells of it. Of longer
- * ones the bytes take the time (H200). */
+/* Only the GPU reads the array if the caller declares the lengths. For longer
+ * segments, the time for the data dominates (H200). */
 #define TOLD_EVEN_MAX (16u << 10)
 
-/* Where a segment may lie for whose place the caller answers. */
+/* The location of a segment if the caller declared it. */
 #define ANYWHERE ((uint64_t)1 << 61)
 
-/* Many short segments, if all are as the first. */
+/* Are there many short segments, if all are like the first? */
 static bool is_even_by_first(const copy_memory_t *memory, size_t max)
 {
     const ucxpool_segment_t *first = memory->segments;
@@ -722,7 +725,7 @@ err_free_engine:
     return status;
 }
 
-/* --- the processor's ------------------------------------------------------ */
+/* --- the CPU's engine ----------------------------------------------------- */
 
 static void host_destroy(copy_engine_t *engine)
 {
@@ -789,7 +792,7 @@ static unsigned host_progress(copy_engine_t *engine)
     return 0;
 }
 
-/* The processor reaches all that the process has mapped. */
+/* The CPU can access all mapped memory. */
 static ucxpool_status_t host_memtypes(const copy_engine_t *engine,
                                       const copy_memory_t *memory,
                                       unsigned            *memtypes_p)
@@ -866,7 +869,7 @@ ucxpool_status_t copy_engine_create_host(copy_engine_t **engine_p)
     return UCXPOOL_OK;
 }
 
-/* --- either --------------------------------------------------------------- */
+/* --- both engines --------------------------------------------------------- */
 
 void copy_engine_destroy(copy_engine_t *engine)
 {
