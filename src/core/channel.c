@@ -43,7 +43,7 @@ const core_wire_t core_wire_none = {
     .blocks       = any_blocks,
 };
 
-/* A free number of the pool's table, which grows by doubling. */
+/* Take a free number of the pool's table, which grows by doubling. */
 static ucxpool_status_t table_add(ucxpool_t *pool, ucxpool_channel_t *channel)
 {
     uint32_t            size = base_max(pool->channels.table_size * 2, 16u);
@@ -101,7 +101,7 @@ core_channel_params_check(const ucxpool_channel_params_t *params)
     return UCXPOOL_OK;
 }
 
-/* The name of a new channel, and whose it is. */
+/* Read the name and the user_ptr of a new channel. */
 static void read_params(ucxpool_channel_t              *channel,
                         const ucxpool_channel_params_t *params,
                         const char                     *name)
@@ -130,7 +130,7 @@ ucxpool_status_t core_channel_create(ucxpool_t                      *pool,
     }
     init_lists(channel);
     channel->pool    = pool;
-    channel->refs    = 1; /* the pool's, until it is closed */
+    channel->refs    = 1; /* the pool's, until closed */
     channel->ring.fd = -1;
     channel->wire    = &core_wire_none;
     core_event_init(&channel->event, pool, channel, NULL);
@@ -139,7 +139,7 @@ ucxpool_status_t core_channel_create(ucxpool_t                      *pool,
     core_source_init(&channel->conn.local);
     core_lifeline_init(&channel->conn.lifeline);
     channel->peer.next_look    = BASE_CLOCK_FOREVER;
-    channel->peer.am_id        = pool->config.am_id; /* until it says */
+    channel->peer.am_id        = pool->config.am_id; /* until HELLO */
     channel->closing.deadline  = BASE_CLOCK_FOREVER;
     channel->wireup.next_hello = BASE_CLOCK_FOREVER;
     channel->conn.lost_at      = BASE_CLOCK_FOREVER;
@@ -233,7 +233,7 @@ bool core_channel_is_readable(const ucxpool_channel_t *channel)
     if (!channel->wire->has_ring || channel->peer.gone) {
         return false;
     }
-    /* A peer that has sent nonsense is not listened to any more. */
+    /* After an invalid message, the peer is ignored. */
     return core_channel_is_live(channel) ||
            ((core_channel_lends_memory(channel) ||
              (channel->closing.step == CORE_CLOSE_GOODBYE)) &&
@@ -300,7 +300,7 @@ static void record_end(ucxpool_channel_t      *channel,
     channel->status = status;
     core_event_set(&channel->event, UCXPOOL_EVENT_STATE);
     if (pool->wakeup.is_armed) {
-        core_wake(pool); /* the rest is for its progress */
+        core_wake(pool); /* progress does the rest */
     }
 }
 
@@ -319,8 +319,8 @@ void core_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
                       channel->reason);
     base_warn("%s: the channel has failed: %s", channel->name, channel->reason);
     channel->pool->stats.channels_failed++;
-    /* No word of such a peer is waited for, TAKEN neither: what it still reads
-     * of ours is revoked, so that it can not take it for a message. */
+    /* Do not wait for such a peer, not even for TAKEN. The memory that it still
+     * reads is revoked, so that it cannot take later data for a message. */
     channel->peer.gone |= (status == UCXPOOL_ERR_PROTOCOL);
     record_end(channel, UCXPOOL_CHANNEL_FAILED, status);
 }

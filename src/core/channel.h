@@ -1,12 +1,12 @@
 /*
  * Channels: the connection to one peer.
  *
- * A channel is referenced by its caller, by the pool while it lives, and by
- * every request and message that names it.
+ * A channel is referenced by its caller, by the pool while it is open, and by
+ * each request and message that uses it.
  *
- * Whoever sees that a channel has failed, or that the peer has left, records it
- * here and returns. The channel is not live from that moment on; its requests
- * end in the same round of progress, in close.c and nowhere else.
+ * Code that detects a failed channel, or the departure of the peer, records it
+ * here and returns. The channel is not live from that moment on. Its requests
+ * end in the same round of progress, only in wireup/close.c.
  */
 #ifndef CORE_CHANNEL_H
 #define CORE_CHANNEL_H
@@ -23,7 +23,7 @@
 
 #define CORE_CLOSED_HERE "the channel was closed here"
 
-/* Between two HELLOs of a channel whose peer has not answered. */
+/* The interval of HELLOs until the peer answers. */
 #define CORE_HELLO_NS UINT64_C(1000000000)
 
 struct core_wire;
@@ -31,7 +31,7 @@ struct bootstrap_client;
 struct window_channel;
 struct xfer_channel;
 
-/* Where the handshake stands; see hello.c. */
+/* The state of the handshake; see wireup/hello.c. */
 typedef enum core_handshake {
     CORE_HELLO_SENT     = 1u << 0,
     CORE_HELLO_RECEIVED = 1u << 1,
@@ -41,15 +41,15 @@ typedef enum core_handshake {
     CORE_READY_SENT     = 1u << 5
 } core_handshake_t;
 
-/* Where the end of a channel stands; see close.c. */
+/* The state of closing; see wireup/close.c. */
 typedef enum core_close {
     CORE_CLOSE_NONE,
-    CORE_CLOSE_GOODBYE,  /* BYE is to be said and heard */
-    CORE_CLOSE_ENDPOINT, /* UCX's endpoint is to be closed */
+    CORE_CLOSE_GOODBYE,  /* BYE must be sent and received */
+    CORE_CLOSE_ENDPOINT, /* UCX's endpoint must be closed */
     CORE_CLOSE_DONE
 } core_close_t;
 
-/* What the peer's HELLO said, and what we made of it. */
+/* The data of the peer's HELLO, and values derived from it. */
 typedef struct core_peer {
     uint8_t  id[CORE_ID_SIZE];
     uint8_t  key[CORE_ID_SIZE];
@@ -59,91 +59,91 @@ typedef struct core_peer {
     uint64_t block_size;
     uint32_t max_metadata;
     uint32_t max_unexpected;
-    unsigned am_id;   /* of its active messages */
-    bool     we_map;  /* its memory is mapped here */
-    bool     it_maps; /* our memory is mapped there, and read */
-    bool     pushes;  /* likewise, and messages go by push: each side's
-                         GPU writes to blocks that the other lends */
-    char            it_reason[PROTO_TEXT_MAX + 1]; /* ... or why not */
+    unsigned am_id;   /* of the peer's active messages */
+    bool     we_map;  /* the peer's memory is mapped here */
+    bool     it_maps; /* our memory is mapped and read by the peer */
+    bool     pushes;  /* messages are pushed: each side's GPU writes to blocks
+                         that the other side grants */
+    char            it_reason[PROTO_TEXT_MAX + 1]; /* if it does not */
     char            we_reason[PROTO_TEXT_MAX + 1];
     const uint8_t **regions; /* mapped; on a GPU also for writing, if we push */
     uint64_t       *region_sizes;
     uint32_t        num_regions;
-    ipc_cuda_t      gpu;     /* of a GPU: how they were shared; then they lie
-                                      side by side */
-    core_source_t watch;     /* ready when its process has ended */
-    bool          has_ended; /* its process has */
-    ipc_host_t    host;      /* its process */
-    uint64_t      next_look; /* without pidfd; BASE_CLOCK_FOREVER: not */
-    bool          gone;      /* it will never touch our memory again */
+    ipc_cuda_t      gpu;     /* on a GPU: how they are shared; then they are
+                                contiguous */
+    core_source_t watch;     /* ready when the peer's process has ended */
+    bool          has_ended; /* the peer's process has ended */
+    ipc_host_t    host;      /* the peer's process */
+    uint64_t      next_look; /* without a pidfd; BASE_CLOCK_FOREVER: none */
+    bool          gone;      /* the peer never accesses our memory again */
 } core_peer_t;
 
-/* What leads to the peer. */
+/* The connections to the peer. */
 typedef struct core_connection {
-    struct core_remote *remote;      /* NULL: not known yet, or by endpoint */
-    core_endpoint_t    *endpoint;    /* NULL: none yet, or no more */
-    core_source_t       local;       /* within the host: local.h */
-    core_lifeline_t     lifeline;    /* of a peer that called a listener */
-    unsigned            num_unheard; /* times that it was broken too early */
-    uint64_t            lost_at; /* it counts as broken since it has ended */
-    bool                by_ep;   /* it is the caller's, and tells the pair */
-    bool lacks_device;           /* UCX has none for the way to the listener */
-    bool broken;                 /* the caller says that it failed; atomic */
+    struct core_remote *remote;       /* NULL: not known yet, or by endpoint */
+    core_endpoint_t    *endpoint;     /* NULL: none yet, or released */
+    core_source_t       local;        /* within the host: local.h */
+    core_lifeline_t     lifeline;     /* of a channel through a listener */
+    unsigned            num_unheard;  /* times that it failed too early */
+    uint64_t            lost_at;      /* when its end counts as a failure */
+    bool                by_ep;        /* the caller's endpoint */
+    bool                lacks_device; /* UCX has none for the listener's host */
+    bool                broken; /* failed, according to the caller; atomic */
 } core_connection_t;
 
 typedef struct core_closing {
     core_close_t step;
-    bool         drains; /* released, with requests under way */
+    bool         drains; /* closed by the caller, with requests in flight */
     uint64_t     drain_deadline;
     bool         bye_sent;
     bool         bye_received;
-    bool         has_begun; /* HELLO was said before one had come */
-    bool         kept;      /* KEPT was said, or heard by the side that began */
-    uint64_t     waiting_since; /* for a word of the peer */
+    bool         has_begun;     /* HELLO was sent before one was received */
+    bool         kept;          /* KEPT was sent or received */
+    uint64_t     waiting_since; /* for a message of the peer */
     uint64_t     deadline;
 } core_closing_t;
 
 typedef struct core_flow {
-    uint32_t credits;      /* eager messages we may send */
-    uint32_t credits_owed; /* eager messages received, not told yet */
+    uint32_t credits;      /* eager messages that may be sent */
+    uint32_t credits_owed; /* eager messages received, not returned yet */
     uint32_t num_eager;    /* eager messages received, in use */
     uint32_t announced;    /* of the peer's max_unexpected, by our sends */
-    uint64_t announce_at;  /* when eager messages that have no credit are
+    uint64_t announce_at;  /* when eager messages without a credit are
                               announced; 0: none waits for a credit */
     uint64_t next_sequence;
     uint64_t expected_sequence;
-    uint64_t arrived_sequence; /* after that of the last descriptor; ring */
+    uint64_t arrived_sequence; /* after the last descriptor; in the ring */
     uint64_t num_posted;       /* sends */
 } core_flow_t;
 
-/* By their numbers. */
+/* Requests by number. */
 typedef struct core_channel_requests {
-    core_numbers_t sends;    /* that the peer has not said DONE to */
-    core_numbers_t receives; /* that have their message */
+    core_numbers_t sends;    /* those without the peer's DONE */
+    core_numbers_t receives; /* those with a message */
 } core_channel_requests_t;
 
-/* Control messages on their way out. */
+/* Outgoing control messages. */
 typedef struct core_controls {
-    struct core_control *writing; /* begun; NULL: it lies in the ring */
-    base_list_t          backlog; /* that found no room */
+    struct core_control *writing; /* begun; NULL: in the ring */
+    base_list_t          backlog; /* messages that found no room */
     unsigned             num_backlog;
-    unsigned             num_long;   /* of these, longer than a few words */
+    unsigned             num_long;   /* long messages in the backlog */
     unsigned             num_in_ucx; /* active messages not sent yet */
 } core_controls_t;
 
-/* How the channel comes about. */
+/* The setup of the channel. */
 typedef struct core_channel_wireup {
     uint64_t pair;
     bool     via_listener; /* its pair is a random number */
-    bool     begins; /* it called there, or is the first of a pair of our own
-                        channels: see remote.h */
-    uint64_t                 called_at; /* a listener */
+    bool     begins; /* it connected to a listener, or is the first of a pair
+                        within this pool: see remote.h */
+    uint64_t                 called_at; /* when it connected to a listener */
     struct bootstrap_client *client;    /* connecting to a listener; or NULL */
-    struct base_secret      *secret;    /* for as long */
+    struct base_secret      *secret;    /* used by the client */
     base_list_t              client_link;
     core_source_t            client_source;
     unsigned                 handshake;  /* core_handshake_t */
-    uint64_t                 next_hello; /* when it is said, or said again */
+    uint64_t                 next_hello; /* when HELLO is sent, or repeated */
 } core_channel_wireup_t;
 
 struct ucxpool_channel {
@@ -151,12 +151,12 @@ struct ucxpool_channel {
     ucxpool_t       *pool;
     unsigned         refs;
     bool             user_ref;
-    uint32_t         number; /* in the pool's table */
-    uint64_t         key;    /* messages to us must carry it */
+    uint32_t         number; /* index in the pool's table */
+    uint64_t         key;    /* received messages must contain it */
     char             name[CORE_NAME_SIZE];
     void            *user_ptr;
     core_event_t     event;
-    bootstrap_ends_t ends; /* of the listener's connection; "": none */
+    bootstrap_ends_t ends; /* the listener's connection; "": none */
 
     ucxpool_channel_state_t state;
     ucxpool_status_t        status;
@@ -171,37 +171,37 @@ struct ucxpool_channel {
     core_flow_t             flow;
     core_channel_requests_t requests;
     struct xfer_channel    *xfer; /* xfer/state.h */
-    unsigned num_lent; /* loans, mailboxes and windows that the peer may touch
-                        */
+    unsigned num_lent; /* granted buffers, mailboxes and windows that the peer
+                          may access */
     struct window_channel *windows;            /* window/window.h */
-    uint64_t        link_ends[CORE_NUM_LINKS]; /* of its works, in bytes */
+    uint64_t        link_ends[CORE_NUM_LINKS]; /* of its work, in bytes */
     core_controls_t control;
     core_closing_t  closing;
 };
 
-/* Ways to a peer that are the caller's own. */
+/* Connection parameters of the caller that exclude a listener. */
 #define CORE_CHANNEL_WAYS \
     (UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS | UCXPOOL_CHANNEL_PARAM_FIELD_EP)
 
-/* Refuse params (or NULL) that have one of them. */
+/* Reject params (or NULL) that have one of them. */
 ucxpool_status_t
 core_channel_params_check(const ucxpool_channel_params_t *params);
 
-/* A channel that knows no peer yet; see connect.h. Of params (or NULL) the name
- * is read, in place of the given one, and the user_ptr. */
+/* Create a channel without a peer; see wireup/connect.h. Uses the user_ptr of
+ * params (or NULL), and their name instead of `name`. */
 ucxpool_status_t core_channel_create(ucxpool_t                      *pool,
                                      const ucxpool_channel_params_t *params,
                                      const char                     *name,
                                      ucxpool_channel_t             **channel_p);
 
-/* "": made of its number. A name that is too long is cut. */
+/* "": a name made of its number. A name that is too long is truncated. */
 void core_channel_set_name(ucxpool_channel_t *channel, const char *name);
 
-/* The caller has it from now on. */
+/* Give the channel to the caller. */
 void core_channel_hand_out(ucxpool_channel_t  *channel,
                            ucxpool_channel_t **channel_p);
 
-/* Without a reference it is gone, and destroyed in progress. */
+/* References. Progress destroys a channel without references. */
 static inline void core_channel_get(ucxpool_channel_t *channel)
 {
     channel->refs++;
@@ -209,10 +209,10 @@ static inline void core_channel_get(ucxpool_channel_t *channel)
 
 void core_channel_put(ucxpool_channel_t *channel);
 
-/* By the numbers in a message's head; NULL when they name none. */
+/* Find a channel by the number and key in a message's head; NULL: none. */
 ucxpool_channel_t *core_channel_find(ucxpool_t *pool, const proto_head_t *head);
 
-/* The blocks that serve its wire. */
+/* The blocks of its wire. */
 block_pool_t *core_channel_blocks(const ucxpool_channel_t *channel);
 
 static inline bool core_channel_is_live(const ucxpool_channel_t *channel)
@@ -220,59 +220,62 @@ static inline bool core_channel_is_live(const ucxpool_channel_t *channel)
     return channel->state <= UCXPOOL_CHANNEL_OPEN;
 }
 
-/* The error of a request on a channel that has ended: why that was. */
+/* Return the error of a request on a channel that has ended, with the reason of
+ * the end. */
 ucxpool_status_t core_channel_say_ended(const ucxpool_channel_t *channel);
 
-/* Is there memory here that the peer may read or write, until it says that it
- * does no more, or its end is seen? */
+/* Is there local memory that the peer may still read or write? That ends with a
+ * message of the peer, or with the peer. */
 bool core_channel_lends_memory(const ucxpool_channel_t *channel);
 
 /*
- * Is there something to be read from its ring? A channel that has ended is read
- * on while the peer may still read what was sent: it says when it has stopped.
+ * Should the ring be read? A channel that has ended is still read while the
+ * peer may read sent data: the peer reports when it has stopped.
  */
 bool core_channel_is_readable(const ucxpool_channel_t *channel);
 
-/* When progress is to say HELLO, if nothing has come by then. */
+/* Set when progress sends HELLO if none has arrived by then. */
 void core_channel_say_hello_at(ucxpool_channel_t *channel, uint64_t moment);
 
-/* It is our turn now to begin a channel that was started before. */
+/* Send HELLO now: the turn of this channel, which was started before, has
+ * come. */
 void core_channel_hasten_hello(ucxpool_channel_t *channel);
 
-/* Can UCX be given something to send? */
+/* Can UCX send over the channel? */
 bool core_channel_can_send(const ucxpool_channel_t *channel);
 
-/* Has UCX something of it that it will call back for? */
+/* Has UCX operations of the channel that will call back? */
 bool core_channel_has_operations(const ucxpool_channel_t *channel);
 
-/* The last thing in a callback of UCX for an operation of its endpoint: the
- * operation is over, and so is its reference to the channel. The pool may be
- * gone after it. */
+/* The last call in a UCX callback for an operation of the channel's endpoint:
+ * the operation, and its reference to the channel, end. The pool may no longer
+ * exist afterwards. */
 void core_channel_end_operation(ucxpool_channel_t *channel);
 
-/* Its connection has failed: told by UCX, or by the caller from any thread. */
+/* The connection has failed, according to UCX, or to the caller from any
+ * thread. */
 bool core_channel_is_broken(const ucxpool_channel_t *channel);
 void core_channel_set_broken(ucxpool_channel_t *channel);
 
-/* Record that it has failed; the reason in words. The first one counts. */
+/* Record a failure with its reason. Only the first one counts. */
 void core_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
                        const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Record that the peer has said good-bye: it reads nothing of ours any more. */
+/* Record that the peer has sent BYE, and accesses no local memory any more. */
 void core_channel_peer_left(ucxpool_channel_t *channel);
 
-/* Record that it is closed here. */
+/* Record that the channel was closed here. */
 void core_channel_set_closed(ucxpool_channel_t *channel);
 
-/* It has ended, and its requests have not yet. */
+/* Has the channel ended, but not its requests? */
 static inline bool core_channel_must_settle(const ucxpool_channel_t *channel)
 {
     return !core_channel_is_live(channel) &&
            (channel->closing.step == CORE_CLOSE_NONE);
 }
 
-/* Close by force what does not close by itself. */
+/* Force the end of a channel that is still draining. */
 void core_channel_end_drain(ucxpool_channel_t *channel);
 
 #endif

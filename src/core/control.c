@@ -9,21 +9,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Active messages of one channel that UCX may hold for us. */
+/* Active messages of one channel that UCX may hold. */
 #define CONTROLS_MAX 64u
 
-/* Room for the variable part. What waits in a backlog has a few words, or tells
- * what a window is: no peer can have us keep more of the longest than UCX holds
- * for us. */
+/* Room for the variable part. Messages in a backlog contain a short text, or
+ * describe a window. No peer can make this process keep more of the longest
+ * messages than UCX holds. */
 #define ROOM_WORDS  256u
 #define ROOM_WINDOW 8192u
 
 /*
- * Messages that may wait in a backlog. What an honest peer can have us say
- * while it does not read is TAKEN for each fragment that it has in flight, a
- * few words for each message that it has announced, and our own CANCELs, two
- * for a send; one that lets more pile up never reads, and is after our memory.
- * Of long ones there are fewer.
+ * Limits the messages in a backlog. For a peer that does not read, but follows
+ * the protocol, these are at most TAKEN for each fragment in flight, a short
+ * message for each message that it has announced, and CANCELs of this side, two
+ * per send. More of them mean that the peer never reads, to exhaust this
+ * process's memory. The limit for long messages is lower.
  */
 static bool is_backlog_full(const ucxpool_channel_t *channel, size_t data_size)
 {
@@ -47,12 +47,12 @@ static_assert(PROTO_LENT_MAX * sizeof(proto_lent_t) <= ROOM_WORDS,
 static_assert(PROTO_PARTS_MAX * sizeof(proto_window_part_t) <= ROOM_WINDOW,
               "and windows there");
 
-/* A message outside of the ring. */
+/* A message outside the ring. */
 typedef struct core_control {
-    base_list_t        link; /* free, a backlog, or none */
+    base_list_t        link; /* in the free list, in a backlog, or in no list */
     ucxpool_channel_t *channel;
-    base_list_t       *home; /* the list of free ones with this room; NULL: it
-                                is freed */
+    base_list_t       *home; /* the free list of this size; NULL: the message is
+                                freed */
     size_t        fixed_size;
     size_t        data_size;
     bool          in_backlog;
@@ -72,7 +72,7 @@ static core_control_t *control_alloc(ucxpool_t *pool, base_list_t *home,
     return control;
 }
 
-/* One with room; a HELLO alone may be longer than all others. */
+/* Get a message with room. Only a HELLO may be longer than all sizes. */
 static core_control_t *control_with_room(ucxpool_t *pool, size_t data_size)
 {
     core_control_t *control;
@@ -130,7 +130,7 @@ static void fill_head(ucxpool_channel_t *channel, proto_head_t *head,
     head->key     = channel->peer.channel_key;
 }
 
-/* Room for a message of which the channel's own way has none now. */
+/* Begin a message for which the channel's own way has no room now. */
 static proto_fixed_t *begin_outside(ucxpool_channel_t *channel,
                                     proto_type_t type, size_t data_size,
                                     bool in_backlog, void **data_p)
@@ -181,7 +181,7 @@ static proto_fixed_t *begin_in_ring(ucxpool_channel_t *channel,
     return fixed;
 }
 
-/* The same if there is room now; NULL: there is none. */
+/* The same if there is room now; else NULL. */
 static proto_fixed_t *begin_now(ucxpool_channel_t *channel, proto_type_t type,
                                 size_t data_size, void **data_p)
 {
@@ -216,7 +216,7 @@ static void control_sent(void *request, ucs_status_t status, void *arg)
     core_control_t    *control = arg;
     ucxpool_channel_t *channel = control->channel;
 
-    /* A failure reaches the endpoint's error handler too. */
+    /* A failure is also reported to the endpoint's error handler. */
     (void)status;
     ucp_request_free(request);
     channel->control.num_in_ucx--;
@@ -271,7 +271,7 @@ static void send_outside(core_control_t *control)
 
 void core_control_doorbell(ucxpool_channel_t *channel)
 {
-    /* Any message that UCX holds for the peer wakes it as well. */
+    /* Messages that UCX holds for the peer also wake it. */
     if (core_ring_needs_doorbell(&channel->ring) &&
         (channel->control.num_in_ucx < CONTROLS_MAX)) {
         core_control_post(channel, PROTO_DOORBELL, CORE_OUTSIDE);
@@ -379,7 +379,7 @@ static bool flush_one(ucxpool_channel_t *channel, core_control_t *control)
     return true;
 }
 
-/* Eager messages that the peer may still send, and would if it knew. */
+/* Eager messages that the peer may send, but does not know yet. */
 static uint32_t credits_free(const ucxpool_channel_t *channel)
 {
     uint32_t credits = channel->pool->config.credits;

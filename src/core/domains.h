@@ -1,9 +1,8 @@
 /*
- * The protection domains (verbs) that a pool's regions are registered in: each
- * of them once, however many asked for it.
+ * The protection domains (verbs) in which a pool's regions are registered: once
+ * per domain, for any number of users.
  *
- * Threads: any. Registering takes a lock of its own, so that transfers go on
- * meanwhile.
+ * Threads: any. Registration uses its own lock, so that transfers continue.
  */
 #ifndef CORE_DOMAINS_H
 #define CORE_DOMAINS_H
@@ -18,30 +17,31 @@ struct ucxpool_verbs {
     ucxpool_t     *pool;
     struct ibv_pd *pd;
     int            access;
-    unsigned       num_users; /* that have not let it go */
+    unsigned       num_users; /* which have not released it */
     mem_verbs_t   *registration;
 };
 
 /* Cannot fail. */
 void core_domains_init(core_domains_t *domains);
-/* Deregister what is registered: nobody may use the handles any more. To be
- * called before the memory goes; twice is allowed. */
+/* Deregister all domains; their handles must not be used any more. Must be
+ * called before the memory is freed; may be called twice. */
 void core_domains_close(core_domains_t *domains);
 void core_domains_cleanup(core_domains_t *domains);
 
-/* What is registered now, and has been, into the fields for it. */
+/* Write the current and past registrations to the statistics. */
 void core_domains_stats(const core_domains_t *domains, core_stats_t *stats_p);
 
 /*
- * The domain, registered now if it is not yet.
+ * Get the domain; registers it first, if necessary.
  *
- * UCXPOOL_ERR_INVALID_PARAM  it is registered with other access
- * others                     as mem_verbs_create()
+ * UCXPOOL_ERR_INVALID_PARAM  it is registered with different access flags
+ * others                     those of mem_verbs_create()
  */
 ucxpool_status_t core_domain_get(ucxpool_t *pool, struct ibv_pd *pd, int access,
                                  ucxpool_verbs_t **domain_p);
 
-/* As mem_verbs_deregister(), when the last user lets it go. */
+/* Release the domain. The last user deregisters it: same errors as
+ * mem_verbs_deregister(). */
 ucxpool_status_t core_domain_put(ucxpool_verbs_t *domain);
 
 #endif

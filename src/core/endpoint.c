@@ -23,7 +23,7 @@ static core_endpoint_t *endpoint_alloc(ucxpool_t *pool)
     return endpoint;
 }
 
-/* UCX tells that the endpoint has failed; the work is done later. */
+/* UCX reports that the endpoint has failed; progress handles it later. */
 static void ep_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
     (void)ep;
@@ -33,7 +33,7 @@ static void ep_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
 
 static ucxpool_status_t say_not_made(ucs_status_t status)
 {
-    /* Also what UCX 1.22 returns when the peer has ended. */
+    /* UCX 1.22 also returns these if the peer has ended. */
     bool lacks_transport = (status == UCS_ERR_UNREACHABLE) ||
                            (status == UCS_ERR_UNSUPPORTED) ||
                            (status == UCS_ERR_NO_DEVICE);
@@ -98,7 +98,7 @@ core_endpoint_t *core_endpoint_borrow(ucxpool_t *pool, ucp_ep_h ep)
     return endpoint;
 }
 
-/* Not for one that was kept. */
+/* Not done for an endpoint that was kept. */
 void core_endpoint_close_on_exec(core_endpoint_t *endpoint)
 {
     if (!endpoint->is_cloexec) {
@@ -125,7 +125,7 @@ void core_endpoint_start(core_endpoint_t *endpoint)
     endpoint->pool->num_operations++;
 }
 
-/* The last thing that a callback does: the pool may be gone after it. */
+/* The last call of a callback: the pool may no longer exist afterwards. */
 static void end_operation(core_endpoint_t *endpoint)
 {
     ucxpool_t *pool = endpoint->pool;
@@ -154,7 +154,7 @@ static void flushed(void *request, ucs_status_t status, void *arg)
     end_operation(endpoint);
 }
 
-/* Let UCX hand over what it holds. */
+/* Flush the endpoint. */
 static void flush(core_endpoint_t *endpoint)
 {
     ucp_request_param_t param = {
@@ -183,9 +183,9 @@ static void closed(void *request, ucs_status_t status, void *arg)
 }
 
 /*
- * By force: without it UCX would keep the endpoint for as long as the worker
- * lives, because the peer may still send. UCX then ends every operation on it,
- * so that no block stays in doubt.
+ * Close by force. Otherwise UCX would keep the endpoint as long as the worker,
+ * because the peer may still send. UCX then aborts all operations of the
+ * endpoint, so that the state of each block is known.
  */
 static void close_ep(core_endpoint_t *endpoint)
 {

@@ -5,12 +5,12 @@
 #include "core/wire.h"
 #include "ucx/status.h"
 
-/* Messages read from one ring before the others have their turn; fewer where
- * one may take as long as a launch. */
+/* Messages that are read from one ring before the next ring; fewer if one may
+ * take as long as a launch. */
 #define ROUND_MAX 64u
 
-/* Rounds after which everything that stood in a ring has been read; the peer
- * may still be writing. */
+/* Rounds after which all messages in a ring have been read; the peer may still
+ * be writing. */
 #define DRAIN_MAX (CORE_RING_SIZE / sizeof(proto_head_t) / ROUND_MAX)
 
 static ucs_status_t handle_control(void *arg, const void *header,
@@ -82,7 +82,7 @@ static ucxpool_status_t set_handler(ucxpool_t *pool, unsigned id,
     ucs_status_t status =
         ucp_worker_set_am_recv_handler(pool->ucx.worker, &param);
 
-    /* The id is in range, so it can only be the context. */
+    /* The id is in range, so the context must be the cause. */
     if ((status == UCS_ERR_INVALID_PARAM) && !pool->ucx.own_context) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
                           "the borrowed UCX context was made without "
@@ -118,14 +118,14 @@ void core_inbox_cleanup(ucxpool_t *pool)
     (void)set_handler(pool, pool->config.am_id, NULL);
 }
 
-/* Lists are copied, and no more: they do not count as messages of a round. */
+/* Lists are only copied, so they do not count as messages of a round. */
 static bool is_list(unsigned type)
 {
     return type == PROTO_RUNS;
 }
 
-/* One message from a ring, and its type; false: there is none, or the channel
- * has ended. */
+/* Read one message and its type; false: the ring is empty, or the channel has
+ * ended. */
 static bool read_one(ucxpool_channel_t *channel, unsigned *type_p)
 {
     core_ring_entry_t entry;
@@ -168,7 +168,7 @@ static unsigned read_ring(ucxpool_channel_t *channel, unsigned max)
            core_channel_is_readable(channel) && read_one(channel, &type)) {
         count++;
         lists += is_list(type) ? 1 : 0;
-        /* The peer writes on while the rest is read. */
+        /* The peer can write while the rest is read. */
         core_control_give_credits(channel);
     }
     return count;

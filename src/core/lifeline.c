@@ -15,7 +15,8 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 
-/* What the peer sent before it hung up comes by other connections. */
+/* The time for messages that the peer sent over other connections before it
+ * hung up. */
 #define REST_NS UINT64_C(1000000000)
 
 static void hang_up(core_lifeline_t *lifeline)
@@ -28,7 +29,7 @@ static void hang_up(core_lifeline_t *lifeline)
     }
 }
 
-/* A peer from whom no HELLO has come has sent nothing else. */
+/* A peer that has not sent HELLO has sent nothing else. */
 static void hear(ucxpool_channel_t *channel, bootstrap_close_t word)
 {
     core_lifeline_t *lifeline = &channel->conn.lifeline;
@@ -40,9 +41,9 @@ static void hear(ucxpool_channel_t *channel, bootstrap_close_t word)
                              : base_clock_now();
 }
 
-/* Of an open channel that is UCX's to tell, whose data may go another way. One
- * that is opening has no connection of UCX's perhaps, or one on which UCX waits
- * for an answer and sends nothing. */
+/* UCX detects this for an open channel, whose data may use another network. A
+ * channel that is opening may have no connection of UCX, or one on which UCX
+ * waits for an answer and sends nothing. */
 static void network_lost(ucxpool_channel_t *channel, int error)
 {
     char text[64];
@@ -89,10 +90,10 @@ static void set_option(int fd, int level, int name, int value)
     (void)setsockopt(fd, level, name, &value, sizeof(value));
 }
 
-/* A quarter of the time passes in silence, in the others are three probes. The
- * kernel does not probe while the last proof is unacknowledged,
- * but sends it again: then TCP_USER_TIMEOUT counts. (A peer that is only slow
- * to read has room for a proof.) */
+/* The idle time is a quarter of the timeout, and three probes share the rest.
+ * While the last proof is unacknowledged, the kernel does not probe, but
+ * retransmits: then TCP_USER_TIMEOUT applies. (A slow peer has room for a
+ * proof.) */
 static void keep_alive(int fd, uint64_t timeout_ns)
 {
     uint64_t seconds = base_max(timeout_ns / 4 / SECOND_NS, UINT64_C(1));
@@ -137,12 +138,12 @@ void core_lifeline_end(ucxpool_channel_t *channel, bootstrap_close_t word)
     channel->conn.lifeline.deadline = BASE_CLOCK_FOREVER;
 }
 
-/* A peer that has closed its channel in peace has had our BYE; this one has not
- * waited for it, or closed before it had heard of the channel. */
+/* A peer that closed its channel normally has received our BYE. This peer did
+ * not wait for it, or closed before it knew the channel. */
 static void end_channel(ucxpool_channel_t *channel)
 {
     if (channel->wireup.handshake & CORE_HELLO_RECEIVED) {
-        core_channel_set_broken(channel); /* no endpoint is at its end */
+        core_channel_set_broken(channel); /* the endpoint has no other end */
     }
     switch (channel->conn.lifeline.heard) {
     case BOOTSTRAP_CLOSE_NONE:

@@ -1,10 +1,10 @@
 /*
- * The connection beside a channel: that of its authentication, which stays open
- * once both sides are proven. It ends with the peer's process, whatever UCX's
- * connections do: UCX may not have made one yet, or wait in its own close.
- * Nothing is said there but one word at the end, by the side that hangs up. The
- * kernel's probes keep firewalls on the way from forgetting it, and tell of a
- * host that goes while the channel opens; later UCX's own connections do
+ * The lifeline of a channel: the connection of its authentication, which stays
+ * open afterwards. It ends with the peer's process, whatever the state of UCX's
+ * connections: UCX may not have created one yet, or may wait in its own close.
+ * The side that hangs up sends one byte, and nothing else is sent. TCP
+ * keepalive probes keep the state of firewalls alive, and detect the failure of
+ * a host while the channel opens; later, UCX's own connections detect it
  * (ucx/peer_timeout.h).
  */
 #ifndef CORE_LIFELINE_H
@@ -17,7 +17,7 @@
 typedef struct core_lifeline {
     core_source_t     source;
     bootstrap_close_t heard;
-    uint64_t deadline; /* when that counts; BASE_CLOCK_FOREVER: never */
+    uint64_t deadline; /* when its end counts; BASE_CLOCK_FOREVER: never */
 } core_lifeline_t;
 
 static inline void core_lifeline_init(core_lifeline_t *lifeline)
@@ -28,21 +28,21 @@ static inline void core_lifeline_init(core_lifeline_t *lifeline)
 }
 
 /*
- * Begin with a connected socket, which is ours from now on, also after an
- * error. -1: there is none, and UCX alone detects the peer's end.
+ * Start with a connected socket, which this call takes over even if it fails.
+ * -1: no connection, so that only UCX detects the end of the peer.
  *
- * UCXPOOL_ERR_IO, UCXPOOL_ERR_NO_MEMORY  it cannot be watched: nothing would
- *     end a channel that is opening
+ * UCXPOOL_ERR_IO, UCXPOOL_ERR_NO_MEMORY  it cannot be watched, so an opening
+ *                                        channel could wait forever
  */
 ucxpool_status_t core_lifeline_start(ucxpool_channel_t *channel, int fd);
 
 bool core_lifeline_is_up(const ucxpool_channel_t *channel);
 
-/* Say the word, if there is somebody to hear it, and hang up. */
+/* Send the byte, if the connection is up, and hang up. */
 void core_lifeline_end(ucxpool_channel_t *channel, bootstrap_close_t word);
 
-/* End a channel whose peer has hung up, when what it sent before has had the
- * time to come. Returns how many channels have ended. */
+/* Fail a channel whose peer has hung up, after messages that it sent before
+ * have had time to arrive. Returns the number of channels that have ended. */
 unsigned core_lifeline_progress(ucxpool_channel_t *channel);
 uint64_t core_lifeline_deadline(const ucxpool_channel_t *channel);
 

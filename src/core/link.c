@@ -7,8 +7,8 @@
 
 #include <assert.h>
 
-/* Launches under way at a time: two that the GPU copies, and the next; more of
- * short ones, so that the next one's list is filled in time. */
+/* Launches in flight at a time: two that the GPU copies, and the next one. If
+ * they are short, there are more, so that the next list is filled in time. */
 #define JOBS_MIN 3u
 #define SIZE_MIN ((uint64_t)32 << 20)
 
@@ -84,7 +84,7 @@ void core_link_leave(core_link_work_t *work)
     }
     base_list_del(&work->queue);
     if (base_list_is_empty(&link->queue)) {
-        /* What comes now has been kept waiting by nothing: all start alike. */
+        /* The link is idle, so the next transfers start equal. */
         link->now = link->end;
     }
 }

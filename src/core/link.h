@@ -1,19 +1,20 @@
 /*
- * The link of a pool's GPU to those of its peers, in each direction, and the
- * works that want it: writes and reads of windows, pushed messages.
+ * The link between a pool's GPU and those of its peers, in each direction, and
+ * the transfers that use it: writes and reads of windows, and pushed messages.
  *
- * A GPU that moves bytes to several others at once is slow: where two of them
- * write to a third, what is left for the rest waits behind. Between four GPUs,
- * each to each, that is 230 GB/s in place of 356. So long works have the link
- * one after the other, and a few launches of one are under way at a time.
+ * A GPU that sends to several GPUs at once is slow: if two GPUs write to a
+ * third, data for the others waits behind them. All-to-all between four GPUs
+ * then reaches 230 GB/s instead of 356. So long transfers use the link one
+ * after the other, with a few launches in flight at a time.
  *
  *     queue:  B, start 0  ->  C, start 0  ->  B, start 256 MiB
  *             ^ has the link, until all of it is launched
  *
- * A work starts where its channel's last one ends, counted in bytes, or where
- * the link is now, if that is later; the least start goes first (start-time
- * fair queueing), and of equal ones that which was posted first. In an
- * all-to-all that is well where each pool begins with another peer.
+ * A transfer starts at the end of the previous transfer of its channel, counted
+ * in bytes, or at the link's current position if that is greater. The transfer
+ * with the lowest start is next (start-time fair queueing); of equal ones, the
+ * one that was posted first. This is good for an all-to-all in which each pool
+ * begins with a different peer.
  */
 #ifndef CORE_LINK_H
 #define CORE_LINK_H
@@ -26,29 +27,30 @@
 struct core_link;
 struct ucxpool_channel;
 
-/* A work up to so long takes no part: it is over before others notice. */
+/* Transfers of up to this size are not queued: they end before others are
+ * delayed. */
 #define CORE_LINK_SHORT ((uint64_t)4 << 20)
 
 typedef struct core_link_work core_link_work_t;
 
-/* It has the link: launch, or let progress do it soon. Called in progress, with
- * the pool's lock. */
+/* The transfer has the link: launch, or let progress launch soon. Called in
+ * progress, with the pool's lock. */
 typedef void (*core_link_go_cb_t)(core_link_work_t *work);
 
 struct core_link_work {
-    base_list_t       queue; /* the link's, or none */
-    struct core_link *link;  /* NULL: it takes no part */
+    base_list_t       queue; /* the link's queue, or none */
+    struct core_link *link;  /* NULL: not queued */
     uint64_t          start;
-    uint64_t          number; /* in the order of posting */
+    uint64_t          number; /* order of posting */
     core_link_go_cb_t go;
 };
 
 typedef struct core_link {
-    base_list_t queue; /* of works that could launch; the first may */
-    uint64_t    now;   /* start of the one that launched last */
-    uint64_t    end;   /* of all works that were posted */
+    base_list_t queue; /* ready to launch; the first one may */
+    uint64_t    now;   /* start of the transfer that launched last */
+    uint64_t    end;   /* end of all posted transfers */
     uint64_t    num_works;
-    unsigned    num_jobs; /* launches under way */
+    unsigned    num_jobs; /* launches in flight */
     uint64_t    size;     /* their bytes */
 } core_link_t;
 
@@ -60,22 +62,22 @@ typedef enum core_link_way {
 
 void core_link_init(core_link_t *link);
 
-/* A work of zeros is posted. It takes part if it is long and the peer has
- * another GPU. */
+/* Post a zeroed transfer. It is queued if it is long and the peer has another
+ * GPU. */
 void core_link_post(core_link_work_t *work, struct ucxpool_channel *channel,
                     core_link_way_t way, uint64_t size, core_link_go_cb_t go);
 
-/* It could launch: may it? If not it is told when. */
+/* The transfer is ready to launch: may it? If not, `go` is called later. */
 bool core_link_take(core_link_work_t *work);
 
-/* It could not launch more, or has nothing left. */
+/* The transfer is not ready any more, or has been launched completely. */
 void core_link_leave(core_link_work_t *work);
 
-/* A launch of it, of so many bytes, is under way, or is over. */
+/* A launch of `size` bytes is in flight, or has ended. */
 void core_link_began(core_link_work_t *work, uint64_t size);
 void core_link_ended(core_link_work_t *work, uint64_t size);
 
-/* Is there one that could launch now? It is told in progress. */
+/* Is a transfer ready that has the link? Progress calls it. */
 bool core_link_has_work(const core_link_t *link);
 
 static inline bool core_link_is_idle(const core_link_t *link)

@@ -14,15 +14,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Messages that are read before the others have their turn. */
+/* Messages that are read before other channels have their turn. */
 #define ROUND_MAX 16
 
-/* A peer that has hung up so many times, before the channel was open, does not
- * believe who we are. */
+/* A peer that has hung up so many times before the channel was open does not
+ * accept this process's identity. */
 #define UNHEARD_MAX 3
 
-/* A process that ends closes its sockets first. Its end tells more than theirs,
- * and a good-bye in the ring does. */
+/* The sockets of a process are closed before its end is visible. The end, or a
+ * goodbye in the ring, gives a better reason. */
 #define GRACE_NS UINT64_C(100000000)
 
 bool core_local_reaches(const ucxpool_t *pool, const core_blob_t *blob)
@@ -34,7 +34,8 @@ bool core_local_reaches(const ucxpool_t *pool, const core_blob_t *blob)
            ipc_host_fits(&blob->host, reason, sizeof(reason));
 }
 
-/* Nobody else can have our peer's name, unless the peer has ended. */
+/* No other process can have the peer's socket name, unless the peer has
+ * ended. */
 static bool is_peer(const ucxpool_channel_t *channel, int fd)
 {
     const ipc_host_t *host = &channel->conn.remote->blob.host;
@@ -44,7 +45,7 @@ static bool is_peer(const ucxpool_channel_t *channel, int fd)
            (who.uid == (uint32_t)geteuid());
 }
 
-/* --- messages in ---------------------------------------------------------- */
+/* --- incoming messages ---------------------------------------------------- */
 
 static void handle(ucxpool_channel_t *channel, const uint8_t *bytes,
                    size_t length)
@@ -63,12 +64,12 @@ static void handle(ucxpool_channel_t *channel, const uint8_t *bytes,
     }
 }
 
-/* The peer has hung up: its pool has gone, or does not want this call. */
+/* The peer has hung up: its pool was destroyed, or refuses the connection. */
 static void hung_up(ucxpool_channel_t *channel)
 {
     core_local_close(channel);
     if (!channel->wire->is_connected(channel)) {
-        return; /* an endpoint takes over */
+        return; /* an endpoint is used instead */
     }
     if (channel->state == UCXPOOL_CHANNEL_CONNECTING) {
         channel->conn.num_unheard++;
@@ -78,8 +79,8 @@ static void hung_up(ucxpool_channel_t *channel)
     }
 }
 
-/* Read max messages at most. A doorbell is nothing that moves: the ring is
- * looked at in any case. */
+/* Read at most `max` messages. A doorbell does not count as an event, because
+ * the ring is read anyway. */
 static unsigned read_some(ucxpool_channel_t *channel, unsigned max)
 {
     _Alignas(proto_hello_t) uint8_t bytes[CORE_LOCAL_MAX];
@@ -104,8 +105,8 @@ static unsigned read_some(ucxpool_channel_t *channel, unsigned max)
     return count;
 }
 
-/* On an open channel there is seldom more than a doorbell: what else there is
- * keeps the descriptor readable. */
+/* On an open channel there is usually only a doorbell. More messages keep the
+ * descriptor readable. */
 static unsigned ready(core_source_t *source)
 {
     ucxpool_channel_t *channel =
@@ -154,8 +155,8 @@ ucxpool_status_t core_local_connect(ucxpool_channel_t *channel)
     int            fd;
     int            error;
 
-    /* One channel has tried for all of them: a thousand would try all the
-     * time, and the peer may be a pool of this thread. */
+    /* One channel tries for all of them: a thousand channels would try
+     * constantly, and the peer may be a pool of this thread. */
     if (base_clock_now() < remote->full_until) {
         return UCXPOOL_INPROGRESS;
     }
