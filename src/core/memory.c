@@ -17,41 +17,41 @@
 
 #define MIB ((size_t)1024 * 1024)
 
-/* Pinned blocks for a UCX that does not know the GPU's memory: as much as the
- * pool has of the GPU's, within these bounds. */
+/* Pinned blocks for a UCX that does not support the GPU's memory: as much as
+ * the pool's GPU memory, within these bounds. */
 #define PINNED_SIZE_LEAST (16 * MIB)
 #define PINNED_SIZE_MOST  (64 * MIB)
 #define PINNED_BLOCK_SIZE (4 * MIB)
 
-/* Sizes of host memory that are tried are multiples of this. */
+/* Sizes of host memory in attempts are multiples of this. */
 #define HOST_STEP ((size_t)256 << 10)
 
-/* What is wanted. */
+/* The requested memory. */
 typedef struct wish {
     block_sizes_params_t sizes;
-    int                  device;        /* GPU, as the process counts; -1 */
+    int                  device;        /* GPU ordinal in this process; or -1 */
     bool                 is_registered; /* with UCX */
 } wish_t;
 
-/* How it went, also after an error. */
+/* The result, also after an error. */
 typedef struct outcome {
     size_t   bytes_asked;
     uint64_t blocks_asked;
     unsigned num_failed;           /* attempts */
-    bool     is_short;             /* the error: there is not so much */
-    char     why[BASE_ERROR_SIZE]; /* the first failure; "": there was none */
+    bool     is_short;             /* the error: too little memory */
+    char     why[BASE_ERROR_SIZE]; /* the first failure; or "" */
 } outcome_t;
 
-/* One attempt, and what can be learned from it. */
+/* The result of one attempt. */
 typedef struct attempt {
     unsigned num_regions;     /* asked for */
-    size_t   registered_size; /* before the one that was refused */
-    size_t   refused_size;    /* could not be had in one piece */
-    bool     is_short;        /* less may work */
+    size_t   registered_size; /* before the region that was refused */
+    size_t   refused_size;    /* of the region that was refused */
+    bool     is_short;        /* a smaller size may succeed */
 } attempt_t;
 
-/* The host's memory is as much as the system says; a GPU's is what others have
- * left of it. */
+/* Host memory is limited only by the system's total; a GPU's memory also by the
+ * usage of other processes. */
 static bool may_be_short(const mem_kind_t *kind, ucxpool_status_t status)
 {
     return (status == UCXPOOL_ERR_NO_MEMORY) && kind->is_gpu;
@@ -66,7 +66,7 @@ ucxpool_status_t core_memory_register(ucxpool_t *pool, mem_regions_t *regions)
     num_maps = regions->num_maps - num_maps;
     pool->stats.registration_ns += base_clock_now() - start;
     pool->stats.registrations += num_maps;
-    if (pool->channels.table_size != 0) { /* there was a channel */
+    if (pool->channels.table_size != 0) { /* a channel existed */
         pool->stats.registrations_after_start += num_maps;
     }
     return status;
@@ -98,8 +98,9 @@ static ucxpool_status_t attempt(ucxpool_t *pool, const wish_t *wish,
     return status;
 }
 
-/* A size that is worth another attempt: what did register, or a little less
- * than what did not. Whole pages, where that is not too little. */
+/* The size of the next attempt: the size that could be registered, or a little
+ * less than the size that could not. Rounded down to whole pages, unless that
+ * is too small. */
 static size_t next_size(const attempt_t *attempt, bool for_gpu, size_t floor)
 {
     size_t page = for_gpu ? BLOCK_SIZES_GPU_PAGE : HOST_STEP;
@@ -111,8 +112,8 @@ static size_t next_size(const attempt_t *attempt, bool for_gpu, size_t floor)
     return (next & ~(page - 1)) >= floor ? next & ~(page - 1) : next;
 }
 
-/* Settle the settings for that size. What the caller chose stays, but a region
- * that is larger than all of it. */
+/* Compute the settings for this size. Settings of the caller stay, except a
+ * region size that exceeds the total. */
 static ucxpool_status_t settle(const wish_t *wish, const base_config_t *asked,
                                size_t size, base_config_t *config_p,
                                attempt_t *attempt)
@@ -167,18 +168,18 @@ static ucxpool_status_t descend(ucxpool_t *pool, const wish_t *wish,
 }
 
 /*
- * Allocate memory for blocks and register it; where not all can be had, less.
+ * Allocate memory for blocks and register it; if this fails, retry with less.
  *
- * The size goes down to what the regions that did register make, or by an
- * eighth where not one did, until it works or is below the floor; with
- * COMM_STRICT not at all. Nothing is kept of an attempt that failed: what is
- * registered is what is used.
+ * The next size is the total of the regions that could be registered, or 7/8 of
+ * the last size if no region could. It ends when an attempt succeeds, or below
+ * the minimum. With COMM_STRICT there is no retry. Nothing of a failed attempt
+ * is kept, so all registered memory is used.
  *
- * config [in,out]  Sizes that are `auto` become numbers: those of the memory
- *                  that was allocated. As it was after an error.
+ * config  [in,out] Sizes that are `auto` are replaced by those of the allocated
+ *         memory. Unchanged after an error.
  *
- * Errors as for mem_regions_init() and ucx_reg_regions(). That there is not so
- * much is not logged: the caller knows what follows.
+ * Same errors as mem_regions_init() and ucx_reg_regions(). A lack of memory is
+ * not logged, because the caller logs the consequence.
  */
 static ucxpool_status_t allocate(ucxpool_t *pool, const wish_t *wish,
                                  base_config_t *config, mem_regions_t *regions,
@@ -208,10 +209,9 @@ static ucxpool_status_t allocate(ucxpool_t *pool, const wish_t *wish,
     return status;
 }
 
-/* --- on the host ------------------------------------------------------------
- */
+/* --- host memory ---------------------------------------------------------- */
 
-/* The machine's own. */
+/* The physical memory of the machine. */
 static uint64_t host_memory_size(void)
 {
     return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
@@ -223,7 +223,7 @@ static void destroy_regions(ucxpool_t *pool, mem_regions_t *regions)
     mem_regions_cleanup(regions);
 }
 
-/* Cut the pool's regions into blocks. */
+/* Divide the pool's regions into blocks. */
 static ucxpool_status_t create_blocks(ucxpool_t *pool)
 {
     block_pool_params_t params = {
@@ -269,8 +269,8 @@ static void warn_of_less(const ucxpool_t *pool, size_t size,
               outcome->why);
 }
 
-/* What the pool became, in its statistics; what is less than was asked for is
- * logged, once. */
+/* Write the result to the statistics. If the pool is smaller than requested,
+ * log it once. */
 static void report(ucxpool_t *pool, const mem_regions_t *regions,
                    const outcome_t *outcome)
 {
@@ -293,7 +293,7 @@ static void report(ucxpool_t *pool, const mem_regions_t *regions,
     warn_of_less(pool, size, outcome);
 }
 
-/* A pool that has a heap alone; device -1: of the host. */
+/* Create a pool that has only a heap; device -1: in host memory. */
 static ucxpool_status_t create_none(ucxpool_t *pool, int device)
 {
     ucxpool_status_t status =
@@ -337,10 +337,9 @@ static ucxpool_status_t create_host(ucxpool_t *pool)
     return status;
 }
 
-/* --- on a GPU ---------------------------------------------------------------
- */
+/* --- GPU memory ----------------------------------------------------------- */
 
-/* Pinned blocks beside those of the GPU. */
+/* Create pinned blocks in addition to those of the GPU. */
 static ucxpool_status_t create_pinned(ucxpool_t *pool, int device)
 {
     const wish_t wish = {
@@ -367,7 +366,7 @@ static ucxpool_status_t create_pinned(ucxpool_t *pool, int device)
     config.frag_size   = BASE_SIZE_AUTO;
     config.send_share  = params.send_share;
     config.recv_share  = params.recv_share;
-    /* Which is of the GPU's memory. */
+    /* It applies to the GPU's memory. */
     config.memory_limit = BASE_SIZE_AUTO;
     status =
         allocate(pool, &wish, &config, &pool->memory.pinned_regions, &outcome);
@@ -388,7 +387,7 @@ static ucxpool_status_t create_pinned(ucxpool_t *pool, int device)
     return status;
 }
 
-/* Pinned host blocks in place of the GPU's: the last step down. */
+/* Allocate pinned host blocks instead of the GPU's: the last resort. */
 static ucxpool_status_t allocate_host_instead(ucxpool_t *pool, wish_t *wish,
                                               const outcome_t *before,
                                               block_backing_t *backing)
@@ -425,7 +424,7 @@ static ucxpool_status_t allocate_host_instead(ucxpool_t *pool, wish_t *wish,
     return UCXPOOL_OK;
 }
 
-/* The window has less room than any pool needs. */
+/* Does the BAR1 window have less room than the minimum of a pool? */
 static bool is_window_full(const base_config_t *config, const wish_t *wish,
                            outcome_t *outcome)
 {
@@ -448,7 +447,7 @@ static bool is_window_full(const base_config_t *config, const wish_t *wish,
     return true;
 }
 
-/* As far as somebody asks: NVIDIA's library takes its time. */
+/* Query the BAR1 limit only if it is needed, because NVML is slow. */
 static ucxpool_status_t find_limit(ucxpool_t               *pool,
                                    const mem_cuda_device_t *device,
                                    const mem_kind_t *kind, uint64_t *limit_p)
@@ -544,7 +543,7 @@ err_destroy_regions:
     return status;
 }
 
-/* The GPU of the thread's current context, or the first. */
+/* The GPU of the thread's current context, or the first GPU. */
 static ucxpool_status_t default_device(int *ordinal_p)
 {
     const mem_cuda_driver_t *driver;
@@ -585,7 +584,7 @@ static ucxpool_status_t open_device(const ucxpool_params_t *params,
     return mem_cuda_device_open(ordinal, device_p);
 }
 
-/* The whole of it for a pool on a GPU. */
+/* Create all memory of a pool on a GPU. */
 static ucxpool_status_t create_gpu(ucxpool_t              *pool,
                                    const ucxpool_params_t *params)
 {
@@ -635,8 +634,7 @@ err_close_device:
     return status;
 }
 
-/* --- any --------------------------------------------------------------------
- */
+/* --- any memory ----------------------------------------------------------- */
 
 ucxpool_memory_kind_t core_memory_kind(const ucxpool_params_t *params)
 {

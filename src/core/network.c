@@ -19,7 +19,7 @@ ucxpool_status_t core_network_watch(ucxpool_t *pool)
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = pool};
     int                fd    = -1;
 
-    /* UCX 1.22 says OK, and gives none. */
+    /* UCX 1.22 returns OK without a descriptor. */
     if (ucp_worker_get_efd(pool->ucx.worker, &fd) != UCS_OK) {
         fd = -1;
     }
@@ -45,7 +45,7 @@ static void unwatch(ucxpool_t *pool)
     pool->wakeup.tcp_watch.worker_fd = -1;
 }
 
-/* Its address may be on the way to a peer. */
+/* Its address may be in flight to a peer. */
 static bool is_connecting(const ucxpool_channel_t *channel)
 {
     return (channel->state == UCXPOOL_CHANNEL_CONNECTING) &&
@@ -69,7 +69,7 @@ static bool is_in_use(const ucxpool_t *pool)
     return false;
 }
 
-/* Nothing refers to its context and worker any more. */
+/* Nothing uses the context and the worker any more. */
 static void discard(ucxpool_t *pool)
 {
     ucx_context_settle_worker(&pool->ucx);
@@ -77,9 +77,9 @@ static void discard(ucxpool_t *pool)
     ucx_context_cleanup(&pool->ucx);
 }
 
-/* The registrations of the old context end before the new one's begin, because
- * there may not be room for both: with the context, since UCX may keep one that
- * is given up until then. */
+/* End the registrations of the old context before those of the new one begin,
+ * because there may not be room for both. Destroy the context, too, because UCX
+ * may keep released registrations until then. */
 static void leave(ucxpool_t *pool, mem_regions_t *regions)
 {
     unwatch(pool);
@@ -106,8 +106,8 @@ static ucxpool_status_t enter(ucxpool_t *pool, const ucx_context_t *fresh,
     return status;
 }
 
-/* Everything of the pool's that is tied to a context or its worker goes to a
- * new one. *moved_p: it has left the old one. */
+/* Move all objects of the pool that depend on a context or its worker to a new
+ * one. *moved_p: the old one is no longer used. */
 static ucxpool_status_t move_to(ucxpool_t *pool, const char *devices,
                                 mem_regions_t *regions, bool *moved_p)
 {
@@ -130,9 +130,8 @@ static ucxpool_status_t move_to(ucxpool_t *pool, const char *devices,
     return status;
 }
 
-/* The worker is kept until UCX is restarted or the pool is destroyed, but it
- * has no handlers and nothing registered: nothing is sent over it or
- * progressed. */
+/* The worker is kept until UCX is restarted or the pool is destroyed. It has no
+ * handlers and no registrations, sends nothing, and is not progressed. */
 static void lose(ucxpool_t *pool, const char *devices)
 {
     unwatch(pool);
@@ -163,7 +162,7 @@ static ucxpool_status_t replace(ucxpool_t *pool, const char *devices,
     return status;
 }
 
-/* Why UCX stays as it is: it is in use. */
+/* The error if UCX cannot change because it is in use. */
 static ucxpool_status_t refuse(const ucxpool_t *pool, const char *device)
 {
     return base_error(UCXPOOL_ERR_UNSUPPORTED,

@@ -1,7 +1,7 @@
 /*
- * The networks that a pool's UCX uses. Its TCP listens on each of them, and a
- * process that reaches such a port needs no secret. So UCX begins with loopback
- * alone, and others are added when the pool is used on them.
+ * The networks that a pool's UCX uses. UCX's TCP listens on each network, and
+ * any process that can reach such a port needs no secret. So UCX starts on
+ * loopback only, and other networks are added when the pool is used on them.
  */
 #ifndef CORE_NETWORK_H
 #define CORE_NETWORK_H
@@ -9,45 +9,45 @@
 #include "core/pool.h"
 
 /*
- * Watch UCX's worker, the pool's descriptors being there.
+ * Watch UCX's worker; the pool's epoll must exist.
  *
  * UCXPOOL_ERR_IO, UCXPOOL_ERR_NO_MEMORY
  */
 ucxpool_status_t core_network_watch(ucxpool_t *pool);
 
 /*
- * Let UCX use a network device; NULL: all. Does nothing where UCX is not
- * limited, or uses these already. Otherwise UCX's context and worker are
- * replaced, and the pool's addresses are others afterwards: *moved_p, also
- * after an error. What is registered is given up first, and registered again.
+ * Let UCX use a network device; NULL: all. Does nothing if UCX is not limited,
+ * or already uses these devices. Otherwise UCX's context and worker are
+ * replaced, and the pool's addresses change: *moved_p is set, also after an
+ * error. All registrations are released first and then repeated.
  *
- * has_callers  Clients of listeners were told the address and are not accepted
- *              yet: UCX is in use.
+ * has_callers  Clients of listeners have the address, and have not been
+ *              accepted yet: UCX is in use.
  *
- * UCXPOOL_ERR_UNSUPPORTED  UCX is in use: the pool has endpoints, channels that
- *                          are connecting, or windows registered with UCX, or
- *                          its address was handed out
- * others                   as ucx_context_init(), ucx_reg_regions(); UCX uses
- *                          the devices that it did, if it takes the memory
- *                          again; otherwise UCX is lost: the channels on the
- *                          `map` wire work, and core_network_check() fails
+ * UCXPOOL_ERR_UNSUPPORTED  UCX is in use: the pool has endpoints, connecting
+ *                          channels or windows registered with UCX, or its
+ *                          address was exported
+ * others                   those of ucx_context_init() and ucx_reg_regions().
+ *                          UCX keeps its devices if it can register the memory
+ *                          again. Otherwise UCX is lost: channels on the `map`
+ *                          wire work, and core_network_check() fails
  */
 ucxpool_status_t core_network_open(ucxpool_t *pool, const char *device,
                                    bool has_callers, bool *moved_p);
 
 /* The names of the network devices that core_network_open() adds for `device`,
- * with commas. */
+ * separated by commas. */
 void core_network_added(const ucxpool_t *pool, const char *device,
                         char names_p[UCX_DEVICES_SIZE]);
 
 /*
- * Restart UCX if it is lost, with the devices that it had before. As
+ * Restart UCX with the devices that it had, if it is lost. Same errors as
  * core_network_open().
  */
 ucxpool_status_t core_network_restart(ucxpool_t *pool, bool has_callers,
                                       bool *moved_p);
 
-/* UCXPOOL_ERR_UNSUPPORTED  UCX is lost: no endpoint can be made */
+/* UCXPOOL_ERR_UNSUPPORTED  UCX is lost: no endpoint can be created */
 ucxpool_status_t core_network_check(const ucxpool_t *pool);
 
 #endif

@@ -10,8 +10,8 @@ static struct core_number_slot *slot_of(const core_numbers_t *numbers,
     return &numbers->slots[number & (numbers->size - 1)];
 }
 
-/* Numbers that have slots of their own keep that in a table of twice the size.
- */
+/* Numbers with different slots also have different slots in a table of twice
+ * the size. */
 bool core_numbers_reserve(core_numbers_t *numbers)
 {
     core_numbers_t old = *numbers;

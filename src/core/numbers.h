@@ -1,10 +1,10 @@
 /*
- * The numbers by which the two sides of a channel name their sends and receives
- * in messages: a table of requests, indexed by the low bits of their numbers.
+ * The numbers that identify sends and receives in the messages of a channel: a
+ * table of requests, indexed by the low bits of their numbers.
  *
  *     slots[number % size]     size is a power of two, at most half is used
  *
- * No number is used twice, and 0 is none.
+ * No number is used twice, and 0 is not used.
  */
 #ifndef CORE_NUMBERS_H
 #define CORE_NUMBERS_H
@@ -20,17 +20,17 @@ typedef struct core_numbers {
     } * slots;
     uint32_t size; /* 0 until the first number is needed */
     uint32_t num;  /* slots in use */
-    uint64_t last; /* number taken */
+    uint64_t last; /* the last number taken */
 } core_numbers_t;
 
-/* Make room for one more number. False: there is no memory. */
+/* Make room for one more number. Returns false if out of memory. */
 bool core_numbers_reserve(core_numbers_t *numbers);
 
 /* Take a number for a request; core_numbers_reserve() comes first. */
 uint64_t core_numbers_take(core_numbers_t *numbers, ucxpool_request_t *request);
 void     core_numbers_put(core_numbers_t *numbers, uint64_t number);
 
-/* The request with this number; NULL: there is none. */
+/* The request with this number, or NULL. */
 ucxpool_request_t *core_numbers_find(const core_numbers_t *numbers,
                                      uint64_t              number);
 

@@ -85,7 +85,7 @@ static bool opened_size_fits(const proto_window_opened_t *opened, size_t size)
     }
 }
 
-/* What the variable part must hold at least and at most. */
+/* Does the size of the variable part match the fixed part? */
 static bool data_size_fits(const proto_fixed_t *message, size_t data_size)
 {
     uint64_t size;
@@ -106,7 +106,7 @@ static bool data_size_fits(const proto_fixed_t *message, size_t data_size)
         if (!(message->desc.flags & PROTO_DESC_RUNS)) {
             size += (uint64_t)message->desc.num_runs * sizeof(copy_run_t);
         } else if (message->desc.num_runs == 0) {
-            /* What completes the descriptor would never come. */
+            /* Without runs, the descriptor could never be completed. */
             return false;
         }
         return (data_size <= PROTO_DATA_MAX) &&
@@ -207,7 +207,7 @@ static ucxpool_status_t say_size(const proto_call_t *call)
                       (unsigned long long)call->size);
 }
 
-/* Places with lengths of their own. */
+/* Check places with different lengths. */
 static ucxpool_status_t check_places(const proto_call_t    *call,
                                      const ucxpool_place_t *places,
                                      uint64_t               window_length)
@@ -286,7 +286,7 @@ void proto_copy_text(char *text, size_t text_size, const void *data,
 {
     size_t length = base_min(data_size, text_size - 1);
 
-    /* Copied first: the peer may change it while it is looked at. */
+    /* Copy it first: the peer may change it during the check. */
     if (length != 0) {
         memcpy(text, data, length);
     }

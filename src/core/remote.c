@@ -116,26 +116,27 @@ ucxpool_status_t core_blob_check(const void *data, size_t length,
 /* --- remotes -------------------------------------------------------------- */
 
 /*
- * UCX pairs the endpoints of two workers in the order in which they were made.
- * So many are made to come to the one that a HELLO has come over; those on the
- * way are for HELLOs that it has overtaken.
+ * UCX pairs the endpoints of two workers in the order of their creation. So
+ * endpoints are created until UCX returns the one that a HELLO has arrived
+ * over, at most this many. The others belong to HELLOs that it has overtaken.
  */
 #define OVERTAKEN_MAX 16
 
-/* A peer that calls again and again, and makes no endpoint, has no more made
- * for it. */
+/* The maximum for one peer, which could connect repeatedly without creating
+ * endpoints. */
 #define AWAITED_MAX 16u
 
-/* The same for all peers of a pool: callers name themselves. */
+/* The maximum for all peers of a pool, because a peer may use many
+ * identities. */
 #define PREPARED_MAX 64u
 
-/* How long a peer that has called and is not accepted is kept. */
+/* How long a peer that has connected, and is not accepted, is kept. */
 #define KEEP_NS UINT64_C(10000000000)
 
 /*
- * Is it the pool of this blob? A pool says the same of itself each time, but
- * for what belongs to one call. Its id alone is no proof: each of its peers
- * knows it, and could have us look for the pool elsewhere.
+ * Is it the pool of this blob? The data of a pool is the same each time, except
+ * the fields of one connection. The id alone is no proof: each of its peers
+ * knows it, and could redirect this pool's connections.
  */
 static bool is_of(const core_remote_t *remote, const core_blob_t *head,
                   const void *blob)
@@ -144,7 +145,7 @@ static bool is_of(const core_remote_t *remote, const core_blob_t *head,
 
     wanted.pair     = remote->blob.pair;
     wanted.turn     = remote->blob.turn;
-    wanted.checksum = remote->blob.checksum; /* of these, too */
+    wanted.checksum = remote->blob.checksum; /* covers these fields, too */
     return (memcmp(&remote->blob, &wanted, sizeof(wanted)) == 0) &&
            (memcmp(remote->blob.worker, (const uint8_t *)blob + sizeof(*head),
                    head->worker_length) == 0);
@@ -169,7 +170,7 @@ static void destroy(core_remote_t *remote)
     free(remote);
 }
 
-/* There is nothing of it but that it may have called. */
+/* Is there no state except that it may have connected? */
 static bool is_unused(const core_remote_t *remote)
 {
     return (remote->refs == 0) && (remote->num_pairs == 0) &&
@@ -183,7 +184,7 @@ static void destroy_if_unused(core_remote_t *remote)
     }
 }
 
-/* Those that were kept in vain. */
+/* Free pools that were kept, but were not used in time. */
 static void destroy_unused(ucxpool_t *pool)
 {
     core_remote_t *remote;
@@ -195,8 +196,8 @@ static void destroy_unused(ucxpool_t *pool)
     }
 }
 
-/* Too many have called: the one of which this is longest ago is forgotten. It
- * was told that it begins, and when it is accepted that is decided again. */
+/* If too many have connected, forget the one that connected first. The answer
+ * said that it begins; this is decided again when it is accepted. */
 static void bound_called(ucxpool_t *pool)
 {
     unsigned       num    = 0;
@@ -253,7 +254,7 @@ void core_remote_put(core_remote_t *remote)
     destroy_if_unused(remote);
 }
 
-/* --- whose turn it is ----------------------------------------------------- */
+/* --- turns ---------------------------------------------------------------- */
 
 bool core_remote_is_self(const core_remote_t *remote)
 {
@@ -284,10 +285,11 @@ static void decide(core_remote_t *remote, core_turn_t turn)
 }
 
 /*
- * The listener that we have called says otherwise than we had decided. If that
- * was since we called, both have called at the same moment, and each told the
- * other to begin; both learn of it in this way, and neither has begun. If it
- * was before, the other pool has forgotten us, and has decided anew.
+ * The listener's answer differs from the decision of this side. If the decision
+ * was made after this side connected, both have connected at the same time, and
+ * each told the other to begin; both learn this from the answers, and neither
+ * has begun. If it was made before, the other pool has forgotten this one, and
+ * has decided again.
  */
 static core_turn_t settle(const core_remote_t     *remote,
                           const ucxpool_channel_t *channel, core_turn_t told)
@@ -334,7 +336,8 @@ static bool is_usable(const core_endpoint_t *endpoint)
            !core_endpoint_has_failed(endpoint);
 }
 
-/* An idle one: that of this name, or any whose other end stands. */
+/* Take an idle endpoint: the one with this handle, or any whose other end is
+ * known to exist. */
 static core_endpoint_t *take_idle(core_remote_t *remote, ucp_ep_h ep)
 {
     core_endpoint_t *endpoint;
@@ -363,7 +366,7 @@ static bool is_in_use(const ucxpool_t *pool, ucp_ep_h ep)
     return false;
 }
 
-/* There is one to be looked at. */
+/* An endpoint has ended and must be handled. */
 static void set_ends(ucxpool_t *pool)
 {
     __atomic_store_n(&pool->channels.endpoint_ended, true, __ATOMIC_RELEASE);
@@ -374,7 +377,7 @@ static void put_idle(core_remote_t *remote, core_endpoint_t *endpoint)
     base_list_add_head(&remote->idle, &endpoint->idle_link);
 }
 
-/* New ones, until UCX gives the one of this name. */
+/* Create endpoints until UCX returns the one with this handle. */
 static ucxpool_status_t make(core_remote_t *remote, ucp_ep_h ep,
                              core_endpoint_t **endpoint_p)
 {
@@ -391,7 +394,7 @@ static ucxpool_status_t make(core_remote_t *remote, ucp_ep_h ep,
     }
 }
 
-/* Can a new endpoint lead to the peer? */
+/* Can a new endpoint reach the peer? */
 static ucxpool_status_t check_devices(const ucxpool_channel_t *channel)
 {
     ucxpool_status_t status = core_network_check(channel->pool);
@@ -436,7 +439,7 @@ ucxpool_status_t core_remote_take_endpoint(ucxpool_channel_t *channel,
     return status;
 }
 
-/* Endpoints that wait for UCX to pair them with the peer's next ones. */
+/* Endpoints that UCX has not paired with the peer's next ones yet. */
 static unsigned count_prepared(const core_remote_t *remote)
 {
     unsigned         count = 0;
@@ -502,17 +505,17 @@ core_blob_turn_t core_remote_called(ucxpool_t *pool, const void *blob,
     return turn;
 }
 
-/* One to this very pool is its own other end. */
+/* An endpoint to this pool itself is its own other end. */
 void core_remote_keep_endpoint(ucxpool_channel_t *channel)
 {
     channel->conn.endpoint->is_sure =
         channel->closing.has_begun || core_remote_is_self(channel->conn.remote);
     put_idle(channel->conn.remote, channel->conn.endpoint);
     channel->conn.endpoint = NULL;
-    set_ends(channel->pool); /* it may have failed meanwhile */
+    set_ends(channel->pool); /* it may already have failed */
 }
 
-/* The close of one that nobody uses; it is freed in the end. */
+/* Close and free an endpoint without a channel. */
 static unsigned progress_idle(core_endpoint_t *endpoint)
 {
     ucxpool_t *pool = endpoint->pool;
