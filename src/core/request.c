@@ -49,7 +49,7 @@ static ucxpool_request_t *request_get(ucxpool_t           *pool,
 
 /* A request has at most one. */
 typedef struct plan {
-    base_list_t link; /* free */
+    base_list_t link; /* in the free list */
     copy_plan_t plan;
 } plan_t;
 
@@ -87,7 +87,7 @@ static void put_plan(ucxpool_request_t *request)
 
 /* --- requests ------------------------------------------------------------- */
 
-/* Double the room until it fits, so that reuse soon needs no more. */
+/* Double the room until it fits, so that reused requests rarely need more. */
 static ucxpool_status_t reserve(ucxpool_t *pool, void **memory, size_t *room,
                                 size_t needed, size_t element)
 {
@@ -156,7 +156,7 @@ static void reset(ucxpool_request_t *request, const core_request_kind_t *kind)
 {
     request->channel       = NULL;
     request->any_channel   = false;
-    request->user_ref      = true; /* the creator's, until it is handed out */
+    request->user_ref      = true; /* the creator's, until it is passed on */
     request->called_back   = false;
     request->told.caller   = NULL;
     request->told.callback = NULL;
@@ -269,7 +269,7 @@ void core_request_hand_out(ucxpool_request_t  *request,
     if (request_p != NULL) {
         *request_p = request;
     }
-    /* One that has ended already, and that nobody wants, goes at once. */
+    /* Reused at once if it has ended and no handle exists. */
     core_request_reuse(request);
 }
 
@@ -314,7 +314,7 @@ void core_request_end_drain(ucxpool_request_t *request, ucxpool_status_t status,
         return;
     }
     if (!core_channel_has_operations(request->channel)) {
-        /* Our own GPU's copies, which the channel's end would not stop. */
+        /* Copies of the own GPU, which the channel's end would not stop. */
         core_request_drain(request);
         return;
     }
@@ -368,7 +368,7 @@ bool core_request_has_ended(const ucxpool_request_t *request)
            UCXPOOL_INPROGRESS;
 }
 
-/* False: there is no memory. */
+/* Returns false if out of memory. */
 static bool reserve_detail(ucxpool_request_t *request)
 {
     if (request->detail == NULL) {
@@ -427,7 +427,7 @@ static void show(ucxpool_request_t *request)
     } else {
         core_event_count(request->pool);
     }
-    /* After this store the caller may look at the request without a lock. */
+    /* After this store, the caller may read the request without a lock. */
     __atomic_store_n(&request->shown, core_request_status(request),
                      __ATOMIC_RELEASE);
 }
@@ -498,7 +498,7 @@ void core_request_reuse(ucxpool_request_t *request)
         return;
     }
     request->channel     = NULL;
-    request->called_back = false; /* a second call finds nothing to do */
+    request->called_back = false; /* a second call does nothing */
     base_list_del(&request->run_link);
     put_plan(request);
     base_list_add_head(&request->home->free, &request->link);
@@ -561,13 +561,12 @@ void core_request_destroy_all(ucxpool_t *pool)
     }
 }
 
-/* Looks at markers that are not reached, for one question to the driver. */
+/* Checks of unreached markers per query of the driver. */
 #define LOOKS_PER_CHECK ((uint32_t)1 << 14)
 
-/* --- the caller's memory -----------------------------------------------------
- */
+/* --- the caller's memory -------------------------------------------------- */
 
-/* What the caller answers for. */
+/* The kind of segments that the caller declared. */
 static ucxpool_segments_kind_t told_kind(const ucxpool_request_params_t *params)
 {
     if ((params == NULL) ||
@@ -577,7 +576,7 @@ static ucxpool_segments_kind_t told_kind(const ucxpool_request_params_t *params)
     return params->segments_kind;
 }
 
-/* Does the caller say that the GPU reaches all? */
+/* Did the caller declare that the GPU can access all segments? */
 static bool is_told_reached(const ucxpool_request_params_t *params)
 {
     ucxpool_segments_kind_t kind = told_kind(params);
@@ -585,7 +584,7 @@ static bool is_told_reached(const ucxpool_request_params_t *params)
     return (kind == UCXPOOL_SEGMENTS_CUDA) || (kind == UCXPOOL_SEGMENTS_EVEN);
 }
 
-/* Segments have been looked through when their lengths were added up. */
+/* Segments were checked when their lengths were added up. */
 static ucxpool_status_t check_pieces(const ucxpool_request_t *request)
 {
     const copy_memory_t *memory = &request->data.memory;
@@ -643,7 +642,7 @@ ucxpool_status_t core_request_check_even(ucxpool_request_t *request)
     return copy_fault_find(memory, 0, memory->num);
 }
 
-/* Even segments lie where the first one does. */
+/* If segments are even, only the first one must be queried. */
 static copy_memory_t to_be_asked_for(const copy_memory_t *memory)
 {
     return (copy_memory_is_even(memory) && !copy_memory_is_pieces(memory))
@@ -651,7 +650,7 @@ static copy_memory_t to_be_asked_for(const copy_memory_t *memory)
                : *memory;
 }
 
-/* The driver is asked, unless the caller answers for it. */
+/* Query the driver, unless the caller declared the kind. */
 static ucxpool_status_t find_memtypes(const ucxpool_request_t        *request,
                                       const ucxpool_request_params_t *params,
                                       unsigned *memtypes_p)
@@ -676,7 +675,7 @@ core_request_find_memtypes(ucxpool_request_t              *request,
     ucxpool_status_t     status;
 
     if (copy_engine_memory_kind(engine) == UCXPOOL_MEMORY_HOST) {
-        return check_pieces(request); /* the processor reaches all */
+        return check_pieces(request); /* the CPU can access all memory */
     }
     if (!is_told_reached(params)) {
         status = check_pieces(request);
@@ -691,7 +690,7 @@ core_request_find_memtypes(ucxpool_request_t              *request,
     request->stream.has_host_segments = (memtypes & COPY_MEMTYPE_PAGEABLE) != 0;
     request->stream.has_gpu_segments =
         (memtypes & ~(unsigned)COPY_MEMTYPE_PAGEABLE) != 0;
-    /* Addresses of host memory are changed in the list. */
+    /* Addresses of host memory are replaced in the list. */
     request->data.memory.is_pinned =
         !request->stream.has_host_segments &&
         copy_engine_reaches_list(engine, &request->data.memory);
@@ -699,13 +698,12 @@ core_request_find_memtypes(ucxpool_request_t              *request,
         stream = params->stream;
     }
     if (!request->stream.has_gpu_segments) {
-        return UCXPOOL_OK; /* nothing that a stream could be busy with */
+        return UCXPOOL_OK; /* no memory that a stream could use */
     }
     return set_marker(request, stream);
 }
 
-/* --- the caller's stream -----------------------------------------------------
- */
+/* --- the caller's stream -------------------------------------------------- */
 
 static void reached(ucxpool_request_t *request)
 {
@@ -718,7 +716,7 @@ static void reached(ucxpool_request_t *request)
     core_request_reuse(request);
 }
 
-/* No stream of a GPU that has failed ever comes to its marker. */
+/* Streams of a GPU that has failed never reach their markers. */
 static unsigned fail_marked(copy_engine_t *engine, ucxpool_status_t status)
 {
     unsigned           count = 0;
@@ -738,7 +736,8 @@ static unsigned fail_marked(copy_engine_t *engine, ucxpool_status_t status)
     return count;
 }
 
-/* Seldom is the driver asked why a stream does not come to its marker. */
+/* If a stream does not reach its marker, query the driver for a failure, but
+ * rarely. */
 static unsigned check_gpu(copy_engine_t *engine)
 {
     ucxpool_status_t status;

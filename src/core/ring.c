@@ -6,19 +6,18 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Bytes of a cache line: each entry begins with one. */
+/* Size of a cache line; each entry begins at one. */
 #define LINE 64u
 
-/* Lines whose words are cleared ahead of need, while nobody waits: the
- * processor has them to itself then when the next entries are written. */
+/* Lines whose words are cleared in advance, while no process waits: this CPU
+ * then owns the lines when it writes the next entries. */
 #define AHEAD (4u * LINE)
 
-/* How an entry begins. All of it is one word, which is 0 until the entry is
- * complete. */
+/* The start of an entry: one word, which is 0 until the entry is complete. */
 typedef struct entry_head {
-    uint16_t fixed_size; /* SKIP: the rest of the ring is empty */
+    uint16_t fixed_size; /* SKIP: the rest of the ring is unused */
     uint16_t data_size;
-    uint32_t lap; /* 1 in the first, so that no word of an entry is 0 */
+    uint32_t lap; /* starts at 1, so that a word is never 0 */
 } entry_head_t;
 
 #define SKIP UINT16_MAX
@@ -36,7 +35,7 @@ static uint64_t entry_size(uint64_t fixed_size, uint64_t data_size)
     return base_align_up(sizeof(entry_head_t) + fixed_size + data_size, LINE);
 }
 
-/* The word of an entry that begins at a place, counted since the beginning. */
+/* The word of an entry at a position that is counted from the start. */
 static uint64_t word_of(uint64_t place, size_t fixed_size, size_t data_size)
 {
     entry_head_t head = {
@@ -79,7 +78,7 @@ ucxpool_status_t core_ring_init(core_ring_t *ring)
     }
     ring->mine    = address;
     ring->fd      = fd;
-    ring->cleared = CORE_RING_SIZE; /* new memory is */
+    ring->cleared = CORE_RING_SIZE; /* new memory is zero */
     return UCXPOOL_OK;
 }
 
@@ -102,8 +101,8 @@ void core_ring_attach(core_ring_t *ring, const void *theirs)
     ring->theirs = theirs;
 }
 
-/* Bytes that may be written now. A tail beyond the head is the peer's lie; the
- * difference then is huge, and no room is left. */
+/* Bytes that may be written now. If the peer's tail is invalid (beyond the
+ * head), the difference is huge, and there is no room. */
 static uint64_t room(core_ring_t *ring, uint64_t needed)
 {
     uint64_t used = ring->head - ring->tail_seen;
@@ -122,7 +121,7 @@ bool core_ring_reserve(core_ring_t *ring, size_t fixed_size, size_t data_size,
     uint64_t size   = entry_size(fixed_size, data_size);
     uint64_t to_end = CORE_RING_SIZE - ring->head % CORE_RING_SIZE;
     uint64_t skip   = (to_end < size) ? to_end : 0;
-    uint64_t needed = skip + size + LINE; /* the line of the word behind it */
+    uint64_t needed = skip + size + LINE; /* with the line of the next word */
     uint8_t *entry;
 
     if (room(ring, needed) < needed) {
@@ -137,7 +136,7 @@ bool core_ring_reserve(core_ring_t *ring, size_t fixed_size, size_t data_size,
     return true;
 }
 
-/* So that all words from `begin` to `end` are 0. */
+/* Clear all words from `begin` to `end`. */
 static void clear_words(core_ring_t *ring, uint64_t begin, uint64_t end)
 {
     ring->cleared = base_max(ring->cleared, begin);
@@ -148,9 +147,9 @@ static void clear_words(core_ring_t *ring, uint64_t begin, uint64_t end)
 }
 
 /*
- * A sleeper stores `sleeping` and then looks at the next word and at the tail;
- * a writer stores the word or the tail and then looks at `sleeping`. All of
- * these are sequentially consistent, so that one of the two sees the other.
+ * A sleeping side stores `sleeping`, and then reads the next word and the tail.
+ * A writer stores the word or the tail, and then reads `sleeping`. All of these
+ * are sequentially consistent, so that one of the two sees the other's store.
  */
 void core_ring_commit(core_ring_t *ring)
 {
@@ -168,7 +167,7 @@ void core_ring_commit(core_ring_t *ring)
     }
     ring->head = end;
     if (ring->cleared < end + AHEAD) {
-        (void)room(ring, AHEAD); /* which may be more than was seen */
+        (void)room(ring, AHEAD); /* update tail_seen */
         clear_words(ring, end,
                     base_min(end + AHEAD, ring->tail_seen + CORE_RING_SIZE));
     }
@@ -186,7 +185,7 @@ static ucxpool_status_t corrupt(const char *what, uint64_t value)
                       (unsigned long long)value);
 }
 
-/* The entry at the tail, which begins with this word. */
+/* Parse the entry at the tail, which has this word. */
 static ucxpool_status_t read_entry(core_ring_t *ring, uint64_t word,
                                    core_ring_entry_t *entry_p)
 {
@@ -276,8 +275,8 @@ bool core_ring_needs_doorbell(core_ring_t *ring)
 
 void core_ring_revoke(core_ring_t *ring, unsigned word, uint64_t message)
 {
-    /* An exchange, because the caller's writes to its memory must come after
-     * it. */
+    /* An exchange, because later writes of the caller to its memory must not be
+     * reordered before it. */
     if (ring->mine != NULL) {
         (void)__atomic_exchange_n(&ring->mine->revoked[word % PROTO_SENDS_MAX],
                                   message, __ATOMIC_SEQ_CST);
@@ -287,7 +286,7 @@ void core_ring_revoke(core_ring_t *ring, unsigned word, uint64_t message)
 bool core_ring_is_revoked(const core_ring_t *ring, unsigned word,
                           uint64_t message)
 {
-    /* The bytes were read before this load. */
+    /* Order the reads of the data before this load. */
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     return __atomic_load_n(&ring->theirs->revoked[word % PROTO_SENDS_MAX],
                            __ATOMIC_RELAXED) == message;

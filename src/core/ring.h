@@ -2,9 +2,9 @@
  * Rings: control messages of the `map` wire, through shared memory.
  *
  * Each side of a channel has one sealed memfd, which the peer maps for reading.
- * Nobody ever writes to the memory of another:
+ * No process writes to the memory of another:
  *
- *     mine (I write, the peer reads)        theirs (the other way round)
+ *     mine (I write, the peer reads)        theirs (the opposite)
  *     +----------------------------+        +----------------------------+
  *     | sleeping                   |        | sleeping                   |
  *     | tail: bytes I have read    |        | tail: how far they read me |
@@ -13,28 +13,28 @@
  *     | ring of entries            | -----> |                            |
  *     +----------------------------+        +----------------------------+
  *
- * An entry begins with a word, and with a cache line. The word is 0 until the
- * entry is complete, and tells that it is: so a short message is one line that
- * goes from one processor to the other. What follows the last entry is a word
- * that is 0, written before the entry's own:
+ * An entry begins with a word, at a cache line. The word is 0 until the entry
+ * is complete, so a short message needs only one line to be transferred between
+ * CPUs. The word after the last entry is 0, and is written before the word of
+ * the entry:
  *
- *     | word, entry ... | word, entry ... | 0             0       what was read
+ *     | word, entry ... | word, entry ... | 0             0       read entries
  *     ^ theirs->tail                      ^ head          ^ cleared
  *
  *     head - theirs->tail < ring size, and head < cleared, always
  *
- * A number from the peer's page is believed only as far as it harms nobody but
- * the peer.
+ * A wrong number in the peer's page can harm only the peer.
  *
- * Sleeping is a count that is odd while the owner sleeps or is about to; a
- * writer that sees a new odd value rings the doorbell (a message DOORBELL),
- * once for each value.
+ * `sleeping` is a counter that is odd while the owner sleeps or is about to. A
+ * writer that reads a new odd value sends the message DOORBELL, once for each
+ * value.
  *
- * Revocation: a message whose bytes the receiver reads by itself has a word of
- * revoked[]. Before its sender ends it early, it writes the message's number to
- * that word, and only then gives the memory back to the caller. The receiver
- * copies a fragment and then looks: if the number stands there, the bytes may
- * be newer than the message, and it does not complete.
+ * Revocation: if the receiver itself reads the data of a message, the message
+ * has a word in revoked[]. To end such a send early, the sender writes the
+ * message's number to this word, and only then returns the memory to the
+ * caller. The receiver copies a fragment and then checks the word: if it has
+ * the number, the data may be newer than the message, and the receive does not
+ * complete.
  *
  * Withdrawal: the owner of a window takes it back without the importer's help.
  * The importer sets `copying` before each step of a copy, and then compares the
@@ -49,7 +49,7 @@
  *     copying = 0
  *
  * Each side writes its word before it reads the other's, so at least one of
- * them sees the other.
+ * them sees the other's write.
  */
 #ifndef CORE_RING_H
 #define CORE_RING_H
@@ -57,14 +57,14 @@
 #include "core/proto.h"
 #include "ipc/share.h"
 
-/* Bytes of entries; a power of two. */
+/* Size of the entries in bytes; a power of two. */
 #define CORE_RING_SIZE (256u * 1024u)
 
-/* Each word in a cache line of its own: its writer is another than its
- * neighbour's reader. */
+/* Each word has its own cache line, so that a write to one word does not slow
+ * down the readers of others. */
 #define CORE_RING_LINE __attribute__((aligned(64)))
 
-/* Words are read and written by atomic builtins only. */
+/* Words are accessed only by atomic builtins. */
 typedef struct core_ring_page {
     uint32_t sleeping  CORE_RING_LINE;
     uint64_t tail      CORE_RING_LINE;
@@ -77,23 +77,24 @@ typedef struct core_ring_page {
 typedef struct core_ring {
     core_ring_page_t       *mine;
     const core_ring_page_t *theirs;   /* NULL until attached */
-    int                     fd;       /* of mine */
-    uint64_t                head;     /* what I have written */
-    uint64_t                cleared;  /* so far all words are 0 */
+    int                     fd;       /* of `mine` */
+    uint64_t                head;     /* bytes written */
+    uint64_t                cleared;  /* all words up to here are 0 */
     uint64_t                skipped;  /* before the entry being written */
-    uint64_t                reserved; /* bytes of it */
-    uint64_t                word;     /* of it */
-    uint64_t                tail;     /* what I have read */
-    uint64_t                quarter;  /* of the ring: where the tail was when
-                                         core_ring_consume() last told */
+    uint64_t                reserved; /* its size */
+    uint64_t                word;     /* its word */
+    uint64_t                tail;     /* bytes read */
+    uint64_t                quarter;  /* quarter of the ring in which the tail
+                                         was when core_ring_consume() last
+                                         returned true */
     uint64_t entry_size;              /* of the entry being read */
-    uint64_t tail_seen;               /* of theirs */
-    uint64_t slept_at;                /* tail when it was about to sleep */
-    uint32_t rung;                    /* last value of sleeping answered */
+    uint64_t tail_seen;               /* the last value of the peer's tail */
+    uint64_t slept_at;                /* the tail before the sleep */
+    uint32_t rung;                    /* last answered value of `sleeping` */
 } core_ring_t;
 
-/* A message in the peer's ring. The memory is the peer's and may change under
- * the reader: copy, then check. */
+/* A message in the peer's ring. The memory belongs to the peer and may change
+ * during reads: copy first, then check. */
 typedef struct core_ring_entry {
     const void *fixed;
     size_t      fixed_size;
@@ -104,62 +105,64 @@ typedef struct core_ring_entry {
 ucxpool_status_t core_ring_init(core_ring_t *ring);
 void             core_ring_cleanup(core_ring_t *ring);
 
-/* The peer's control memory has been mapped; the ring unmaps it at the end. */
+/* The peer's control memory has been mapped; the cleanup of the ring unmaps
+ * it. */
 void core_ring_attach(core_ring_t *ring, const void *theirs);
 
 /*
- * Room for one message. False when the ring is full. The caller fills both
- * parts and commits.
+ * Reserve room for one message. Returns false if the ring is full. The caller
+ * fills both parts and commits.
  */
 bool core_ring_reserve(core_ring_t *ring, size_t fixed_size, size_t data_size,
                        void **fixed_p, void **data_p);
 void core_ring_commit(core_ring_t *ring);
 
 /*
- * The next message from the peer.
+ * Get the next message from the peer.
  *
  * UCXPOOL_OK            *entry_p is valid until core_ring_consume()
- * UCXPOOL_INPROGRESS    nothing has arrived
- * UCXPOOL_ERR_PROTOCOL  the peer's ring holds nonsense
+ * UCXPOOL_INPROGRESS    no message has arrived
+ * UCXPOOL_ERR_PROTOCOL  the peer's ring is corrupt
  */
 ucxpool_status_t core_ring_peek(core_ring_t *ring, core_ring_entry_t *entry_p);
 
 /*
- * It has been read. True when a quarter of the ring has become free since the
- * last time: the peer, if it sleeps for want of room, has some now. It found
- * less than a quarter free, so it is told before all is read.
+ * The message has been read. Returns true if a quarter of the ring has become
+ * free since the last time: a peer that sleeps until there is room must be
+ * woken. It stopped with less than a quarter free, and so is woken before the
+ * ring is empty.
  */
 bool core_ring_consume(core_ring_t *ring);
 
-/* Is there something to read? */
+/* Is there a message to read? */
 bool core_ring_has_input(const core_ring_t *ring);
 
-/* Tell the peer that this side is about to sleep, or awake. */
+/* Publish that this side is about to sleep, or awake. */
 void core_ring_sleep(core_ring_t *ring);
 void core_ring_awake(core_ring_t *ring);
 
-/* Has anything been read since this side was about to sleep? */
+/* Has the peer read anything since this side was about to sleep? */
 bool core_ring_was_read_since_sleep(const core_ring_t *ring);
 
-/* Must the peer be woken? True once for each of its sleeps. To be asked after
- * a commit, and after a consume that was true. */
+/* Must the peer be woken? True once for each of its sleeps. To be called after
+ * a commit, and after a consume that returned true. */
 bool core_ring_needs_doorbell(core_ring_t *ring);
 
-/* word: which of revoked[] the message has. A peer's may be any number. Nothing
- * where the channel has no ring. */
+/* word: index of the message in revoked[]; a peer's index may be any number.
+ * Does nothing if the channel has no ring. */
 void core_ring_revoke(core_ring_t *ring, unsigned word, uint64_t message);
 bool core_ring_is_revoked(const core_ring_t *ring, unsigned word,
                           uint64_t message);
 
-/* Owner of a window: count a REVOKE that is being sent. Nothing where the
+/* Owner of a window: count a REVOKE that is being sent. Does nothing if the
  * channel has no ring. */
 void core_ring_withdraw(core_ring_t *ring);
 
-/* Owner: is the peer in a step of a copy that began before that? */
+/* Owner: is the peer in a step of a copy that began before the last REVOKE? */
 bool core_ring_peer_copies(const core_ring_t *ring);
 
-/* Importer: begin a step of a copy. False where the owner has sent more REVOKE
- * messages than the num_read that have been read: no step may begin then. */
+/* Importer: begin a step of a copy. Returns false if the owner has sent more
+ * than num_read REVOKE messages: then no step may begin. */
 bool core_ring_begin_copy(core_ring_t *ring, uint64_t num_read);
 void core_ring_end_copy(core_ring_t *ring);
 

@@ -1,6 +1,4 @@
-/*
- * What a pool has done and what it holds.
- */
+/* The counters and the state of a pool. */
 #ifndef CORE_STATS_H
 #define CORE_STATS_H
 
@@ -9,14 +7,14 @@
 
 #include <ucxpool/pool.h>
 
-/* How the bytes of a message went. */
+/* How the data of a message was transferred. */
 typedef enum core_mode {
     CORE_MODE_EAGER       = 0, /* with the descriptor */
     CORE_MODE_MAP_PACKED  = 1, /* map wire, through a block */
-    CORE_MODE_MAP_INPLACE = 2, /* map wire, from registered memory */
+    CORE_MODE_MAP_INPLACE = 2, /* map wire, directly from registered memory */
     CORE_MODE_UCX_PACKED  = 3, /* ucx wire, through a block */
-    CORE_MODE_UCX_INPLACE = 4, /* ucx wire, from or to where they belong */
-    CORE_MODE_MAP_PUSHED  = 5, /* map wire, into a block that was lent */
+    CORE_MODE_UCX_INPLACE = 4, /* ucx wire, directly from or to user memory */
+    CORE_MODE_MAP_PUSHED  = 5, /* map wire, into a granted block */
     CORE_MODE_LAST
 } core_mode_t;
 
@@ -29,47 +27,47 @@ typedef struct core_stats {
     uint64_t block_size;
     uint64_t num_regions;
     uint64_t registered_bytes;
-    uint64_t registrations;             /* ucp_mem_map calls, ever */
-    uint64_t registrations_after_start; /* once there was a channel */
-    uint64_t domains_needed;            /* UCX's memory domains that have
-                                           to register all; see ucx.h */
-    uint64_t       regions_verified;    /* that they have registered */
+    uint64_t registrations;             /* total ucp_mem_map calls */
+    uint64_t registrations_after_start; /* since the first channel */
+    uint64_t domains_needed;            /* UCX's memory domains that must
+                                           register all memory; see ucx.h */
+    uint64_t       regions_verified;    /* registered in these domains */
     block_stats_t  blocks[BLOCK_SHARE_LAST];
     core_traffic_t sent[CORE_MODE_LAST];
     core_traffic_t received[CORE_MODE_LAST];
     uint64_t       messages_sent;
     uint64_t       messages_received;
-    uint64_t       messages_failed;      /* requests ended in an error */
+    uint64_t       messages_failed;      /* requests that ended with an error */
     uint64_t       messages_refused;     /* negative replies sent */
     uint64_t       copies_avoided_bytes; /* sent or received in place */
-    uint64_t       blocked_ns;           /* time requests waited for blocks */
+    uint64_t       blocked_ns;           /* waits of requests for blocks */
     uint64_t       channels_open;
     uint64_t       channels_failed;
     uint64_t       handshakes_refused;
-    uint64_t       allocations;     /* heap allocations made by transfers */
-    uint64_t       registration_ns; /* time that registrations took */
-    uint64_t       budget_bytes;    /* what BAR1 lets COMM_SIZE=auto have;
-                                       0: no limit, or not asked */
-    uint64_t bytes_asked;           /* of blocks; less stands in
-                                       registered_bytes after degradation */
+    uint64_t       allocations;     /* heap allocations of transfers */
+    uint64_t       registration_ns; /* duration of registrations */
+    uint64_t       budget_bytes;    /* BAR1 limit of COMM_SIZE=auto; 0: none, or
+                                       not queried */
+    uint64_t bytes_asked;           /* for blocks; registered_bytes is less if
+                                       the pool was degraded */
     uint64_t           blocks_asked;
-    uint64_t           degradations; /* attempts to create that failed */
+    uint64_t           degradations; /* failed attempts to create the memory */
     ucxpool_degraded_t degraded_to;
-    char               degraded_why[192]; /* the first failure; else "" */
+    char               degraded_why[192]; /* the first failure; or "" */
 
-    /* By ucxpool_verbs_register(), in all protection domains together: a region
-     * that is registered in two counts twice. */
+    /* Registrations by ucxpool_verbs_register() in all protection domains; a
+     * region in two domains counts twice. */
     uint64_t verbs_domains;
-    uint64_t verbs_registrations; /* of a region, ever */
-    uint64_t verbs_register_ns;   /* that these took */
-    uint64_t verbs_host_regions;  /* by ibv_reg_mr */
+    uint64_t verbs_registrations; /* of regions, in total */
+    uint64_t verbs_register_ns;   /* their duration */
+    uint64_t verbs_host_regions;  /* with ibv_reg_mr */
     uint64_t verbs_host_bytes;
-    uint64_t verbs_dmabuf_regions; /* GPU, by ibv_reg_dmabuf_mr */
+    uint64_t verbs_dmabuf_regions; /* GPU memory, with ibv_reg_dmabuf_mr */
     uint64_t verbs_dmabuf_bytes;
-    uint64_t verbs_peer_regions; /* GPU, by ibv_reg_mr */
+    uint64_t verbs_peer_regions; /* GPU memory, with ibv_reg_mr */
     uint64_t verbs_peer_bytes;
 
-    /* Windows with UCX, for peers that get and put. */
+    /* Registrations of windows with UCX, for get and put by peers. */
     uint64_t window_registered_bytes;
     uint64_t window_registrations;
     uint64_t window_registrations_refused; /* by UCX, or WINDOW_BUDGET */
@@ -78,7 +76,8 @@ typedef struct core_stats {
 /* Take a snapshot. */
 void core_stats_get(ucxpool_t *pool, core_stats_t *stats_p);
 
-/* The same of the heap; all is 0 before the first allocation. */
+/* Take a snapshot of the heap's statistics; all are 0 before the first
+ * allocation. */
 void core_heap_stats_get(ucxpool_t *pool, heap_stats_t *stats_p);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * What ends a program's sleep: descriptors in the pool's epoll set, and events
- * that are to be told. The sleep itself is in pool/progress.c.
+ * Wakeups of a sleeping application: descriptors in the pool's epoll, and
+ * events to report. The sleep itself is in pool/progress.c.
  */
 #ifndef CORE_WAKEUP_H
 #define CORE_WAKEUP_H
@@ -10,55 +10,57 @@
 #include <ucxpool/event.h>
 
 /* --- sources ----------------------------------------------------------------
- * A descriptor in the pool's epoll set, and what to call when it is ready:
- * a peer's process that has ended, a socket that has something to read.
+ * A descriptor in the pool's epoll, and a function to call when it is ready,
+ * for example when a peer's process has ended, or when a socket is readable.
  */
 
 typedef struct core_source {
     ucxpool_t *pool;
-    int        fd; /* -1: not in the set */
+    int        fd; /* -1: not in the epoll */
     /*
      * Called by progress, with the lock held. May remove this source and any
-     * other. NULL: the descriptor only ends a sleep, and its owner looks at it
-     * in each round of progress.
+     * other. NULL: the descriptor only ends a sleep, and its owner checks it in
+     * each round of progress.
      *
-     * Returns how many things moved.
+     * Returns the number of events handled.
      */
     unsigned (*ready)(struct core_source *source);
 } core_source_t;
 
-/* A source that is not in the set. */
+/* Initialize a source that is not in the epoll. */
 void core_source_init(core_source_t *source);
 
 /*
- * Put a descriptor, which stays its owner's, into the set: ready while it can
- * be read.
+ * Add a descriptor, which the caller still owns, to the epoll; it is ready if
+ * it is readable.
  *
  * UCXPOOL_ERR_IO, UCXPOOL_ERR_NO_MEMORY  it cannot be watched
  */
 ucxpool_status_t core_source_add(core_source_t *source, ucxpool_t *pool, int fd,
                                  unsigned (*ready)(core_source_t *source));
 
-/* Look away from a descriptor that stays readable, and at it again. False: the
- * system refuses. */
+/* Ignore a descriptor that stays readable, or watch it again. Returns false if
+ * the system fails. */
 bool core_source_set_watched(core_source_t *source, bool is_watched);
 
 /*
- * Take it out; to be called before the descriptor is closed, since a forked
- * child may hold a copy, which would stay in the set. It is not called any
- * more, though it may have been ready already.
+ * Remove the source before its descriptor is closed, because a copy in a forked
+ * child would stay in the epoll. Its function is not called any more, even if
+ * it was ready.
  */
 void core_source_remove(core_source_t *source);
 
-/* Call those that are ready. Returns how many things moved. The pool itself
- * stands for UCX's worker, which is not armed any more when it is ready. */
+/* Call the functions of ready sources. Returns the number of events handled.
+ * The pool itself represents UCX's worker, which is no longer armed when it is
+ * ready. */
 unsigned core_source_progress(ucxpool_t *pool);
 
 /* --- events -----------------------------------------------------------------
- * What a channel or a listener has to tell the program (ucxpool/event.h). It
- * has the place for it in itself, so nothing is allocated, and
+ * The events of a channel or a listener for the application (ucxpool/event.h).
+ * They are stored in the object itself, so nothing is allocated, and
  *
- *     in pool->channels.events == (kinds != 0) && the program has the handle
+ *     in pool->channels.events  ==  kinds != 0, and the handle is in use
+ * handle
  */
 
 typedef struct core_event {
@@ -73,25 +75,24 @@ typedef struct core_event {
 void core_event_init(core_event_t *event, ucxpool_t *pool,
                      ucxpool_channel_t *channel, ucxpool_listener_t *listener);
 
-/* Something new has come, which an event loop must not sleep on; or there is
- * nothing of this kind any more. */
+/* Set an event, which keeps an event loop from sleeping, or clear it. */
 void core_event_set(core_event_t *event, ucxpool_event_kind_t kind);
 void core_event_clear(core_event_t *event, ucxpool_event_kind_t kind);
 
-/* One more thing that a caller may look for, and is not told of otherwise; and
- * how many there were, which is asked without the lock. */
+/* Count an event that the application may poll for, but that is not reported;
+ * and read the count, which needs no lock. */
 void     core_event_count(ucxpool_t *pool);
 uint64_t core_event_counted(const ucxpool_t *pool);
 
-/* The program was given the channel, or has released it. */
+/* The application was given the channel, or has released it. */
 void core_event_update(core_event_t *event);
 
-/* Tell what there is. What holds on is told again, but behind the others, and
- * not in this call. Returns how many. */
+/* Report events, and return their number. Conditions that persist are reported
+ * again, but after the others, and not in this call. */
 size_t core_event_tell(ucxpool_t *pool, ucxpool_event_t *events, size_t max);
 
-/* Is there something to tell: an end of a request, or an event to a program
- * that asks for them? Takes the lock. */
+/* Is there a completion to report, or an event for an application that polls
+ * for events? Takes the lock. */
 bool core_event_is_pending(ucxpool_t *pool);
 
 #endif
