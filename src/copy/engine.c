@@ -55,17 +55,18 @@
 static_assert((sizeof(ucxpool_segment_t) == sizeof(copy_segment_t)) &&
                   (offsetof(ucxpool_segment_t, length) ==
                    offsetof(copy_segment_t, length)),
-              "a caller's segments are a list as the copy kernel reads it");
+              "a caller's segments must have the layout of the copy kernel's "
+              "list");
 
 /* The minimum number of segments or pieces for which the memory type of their
  * array is queried. */
 #define PINNED_LIST_MIN 4096u
 
 static_assert(sizeof(copy_entry_t) * 2 <= sizeof(copy_segment_t) * BOUNCE_SHARE,
-              "each entry of the list has room for a copy that is left");
+              "each entry of the list must have room for a remaining copy");
 
 static_assert(BOUNCE_LIST * BOUNCE_SHARE <= LIST_SIZE,
-              "a list and what is left to copy have room in one");
+              "a list and the remaining copies must fit in one list");
 
 /* An entry of a list of any form. */
 typedef struct entry {
@@ -145,7 +146,7 @@ static void bounce_segments(const mem_cuda_driver_t *driver,
 
 static_assert(BOUNCE_HALF / COPY_ALIGNMENT * 2 <=
                   LIST_SIZE / sizeof(copy_exact_t),
-              "a list has room for each segment and its padding");
+              "a list must have room for each segment and its padding");
 
 /* Fill a list with an entry for each range that the GPU can access; the CPU
  * gathers the others between them. */
@@ -324,8 +325,8 @@ static ucxpool_status_t start_launch(copy_engine_t       *engine,
     }
     if (!copy_cuda_job_add(engine->copier, job, &list, launch->covered)) {
         return base_error(UCXPOOL_ERR_LIMIT,
-                          "%llu bytes in %u pieces are too much for one launch "
-                          "of the copy kernel: lower UCXPOOL_FRAG_SIZE",
+                          "%llu bytes in %u pieces are too many for one launch "
+                          "of the copy kernel; lower UCXPOOL_FRAG_SIZE",
                           (unsigned long long)launch->covered,
                           list.num_entries);
     }
@@ -450,7 +451,7 @@ static ucxpool_status_t launch_pairs(copy_engine_t      *engine,
     }
     if (!copy_cuda_job_add(engine->copier, job, list, size)) {
         return base_error(UCXPOOL_ERR_LIMIT,
-                          "%llu bytes in %u pairs are too much for one launch "
+                          "%llu bytes in %u pairs are too many for one launch "
                           "of the copy kernel",
                           (unsigned long long)size, list->num_entries);
     }
@@ -550,13 +551,13 @@ static ucxpool_status_t check_device(const mem_cuda_device_t *device, int other)
     }
     if (other == -2) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "the segments lie on several GPUs: send those of "
-                          "each GPU through a pool on it (this one is on GPU "
+                          "the segments lie on several GPUs; send those of "
+                          "each GPU through a pool on it (this pool is on GPU "
                           "%d)",
                           device->ordinal);
     }
     return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                      "the segments lie on GPU %d, and the pool is on GPU %d: "
+                      "the segments lie on GPU %d, and the pool is on GPU %d; "
                       "send them through a pool on their GPU",
                       other, device->ordinal);
 }
