@@ -383,7 +383,7 @@ static unsigned progress_drain(ucxpool_channel_t *channel)
 
 /* Detect failures that were not reported. Messages that the peer wrote before
  * are still received. */
-static void look(ucxpool_channel_t *channel)
+static void detect_failure(ucxpool_channel_t *channel)
 {
     if ((channel->conn.lost_at != BASE_CLOCK_FOREVER) &&
         core_local_is_lost(channel)) {
@@ -450,7 +450,7 @@ unsigned wireup_channel_progress(ucxpool_channel_t *channel)
     if (channel->conn.lifeline.deadline != BASE_CLOCK_FOREVER) {
         count += core_lifeline_progress(channel);
     }
-    look(channel);
+    detect_failure(channel);
     /* Data that arrived before the end is delivered before the steps after the
      * end. */
     num_delivered =

@@ -30,8 +30,8 @@
  * than the system allows. */
 #define EXPORT_RETRY_NS UINT64_C(5000000)
 
-static_assert(IPC_ID_SIZE == CORE_ID_SIZE, "a socket's name must be a pool's "
-                                           "id");
+static_assert(IPC_ID_SIZE == CORE_ID_SIZE,
+              "a socket's name must be a pool's id");
 
 typedef struct caller {
     base_list_t    link;
