@@ -89,7 +89,7 @@ START_TEST(closed_lifeline_fails_the_channel)
         const char *word;
         const char *reason;
     } cases[] = {{"", "the peer's process has ended"},
-                 {"\2", "the peer's end of the channel has failed"}};
+                 {"\2", "the channel has failed at the peer"}};
     pair_t                 pair;
     ucxpool_channel_attr_t attr;
     int                    fd;
@@ -166,7 +166,7 @@ START_TEST(failed_accept_is_reported_to_the_caller)
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
     pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_FAILED);
     ucxpool_channel_query(pair.to_a, &attr, sizeof(attr));
-    ck_assert_str_eq(attr.reason, "the peer's end of the channel has failed");
+    ck_assert_str_eq(attr.reason, "the channel has failed at the peer");
     end(&pair);
 }
 END_TEST

@@ -171,7 +171,7 @@ START_TEST(an_address_with_any_bit_flipped_is_rejected)
     for (size_t bit = 0; bit < 8 * length; bit++) {
         ((uint8_t *)blob)[bit / 8] ^= (uint8_t)(1u << bit % 8);
         create_fails(pair.a, blob, length,
-                     (bit < 32) ? "not one of a pool" : "damaged");
+                     (bit < 32) ? "not an address of a pool" : "damaged");
         ((uint8_t *)blob)[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
     for (size_t cut = 0; cut < length; cut++) {

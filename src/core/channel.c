@@ -94,9 +94,9 @@ core_channel_params_check(const ucxpool_channel_params_t *params)
 {
     if ((params != NULL) && (params->field_mask & CORE_CHANNEL_WAYS)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "a channel through a listener has no address and no "
-                          "endpoint of the caller's: give it a name and a "
-                          "user_ptr alone");
+                          "params of a channel through a listener must not "
+                          "have an address or an endpoint; set only a name and "
+                          "a user_ptr");
     }
     return UCXPOOL_OK;
 }

@@ -139,7 +139,7 @@ static proto_fixed_t *begin_outside(ucxpool_channel_t *channel,
 
     if (in_backlog && is_backlog_full(channel, data_size)) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                          "the peer does not read: %u messages wait for it",
+                          "the peer does not read its messages: %u are waiting",
                           channel->control.num_backlog);
         return NULL;
     }
@@ -260,7 +260,7 @@ static void send_outside(core_control_t *control)
         return;
     }
     if (UCS_PTR_IS_ERR(result)) {
-        base_debug("%s: control message not sent: %s", channel->name,
+        base_debug("%s: cannot send a control message: %s", channel->name,
                    ucs_status_string(UCS_PTR_STATUS(result)));
         core_channel_set_broken(channel);
     }

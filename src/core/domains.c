@@ -29,8 +29,8 @@ void core_domains_close(core_domains_t *domains)
     base_list_for_each_safe(domain, next, &domains->list, ucxpool_verbs_t,
                             link) {
         if (mem_verbs_deregister(domain->registration) != UCXPOOL_OK) {
-            base_warn("%s: its memory stays registered with a device until "
-                      "the protection domain goes",
+            base_warn("%s: its memory stays registered with a device until the "
+                      "protection domain is deallocated",
                       domain->pool->name);
         }
         domain_remove(domains, domain);
@@ -98,9 +98,9 @@ static ucxpool_status_t domain_get(ucxpool_t *pool, struct ibv_pd *pd,
     }
     if (domain->access != access) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "the pool is registered in this protection domain "
-                          "already, with access 0x%x, not 0x%x: ask for the "
-                          "same, or make another domain",
+                          "the pool is already registered in this protection "
+                          "domain with access 0x%x, not 0x%x; use the same "
+                          "access, or another protection domain",
                           (unsigned)domain->access, (unsigned)access);
     }
     domain->num_users++;

@@ -27,7 +27,7 @@ static core_endpoint_t *endpoint_alloc(ucxpool_t *pool)
 static void ep_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
     (void)ep;
-    base_debug("UCX reports of an endpoint: %s", ucs_status_string(status));
+    base_debug("UCX reports a failed endpoint: %s", ucs_status_string(status));
     core_endpoint_set_failed(arg);
 }
 
@@ -41,9 +41,9 @@ static ucxpool_status_t say_not_made(ucs_status_t status)
     return base_error(
         ucx_status(status), "UCX cannot connect to the peer: %s%s",
         ucs_status_string(status),
-        lacks_transport ? "; if the peer still runs, let UCX_TLS and "
-                          "UCX_NET_DEVICES leave both sides a transport with "
-                          "failure handling, such as tcp"
+        lacks_transport ? "; if the peer still runs, set UCX_TLS and "
+                          "UCX_NET_DEVICES so that both sides have a transport "
+                          "with error handling, such as tcp"
                         : "");
 }
 

@@ -85,13 +85,13 @@ static ucxpool_status_t set_handler(ucxpool_t *pool, unsigned id,
     /* The id is in range, so the context must be the cause. */
     if ((status == UCS_ERR_INVALID_PARAM) && !pool->ucx.own_context) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "the borrowed UCX context was made without "
+                          "the borrowed UCX context was created without "
                           "UCP_FEATURE_AM");
     }
     if (status != UCS_OK) {
         return base_error(ucx_status(status),
-                          "UCX did not take a handler for the active message "
-                          "id %u: %s (choose another by UCXPOOL_AM_ID)",
+                          "UCX cannot set a handler for the active message id "
+                          "%u: %s; choose another id with UCXPOOL_AM_ID",
                           id, ucs_status_string(status));
     }
     return UCXPOOL_OK;
@@ -140,8 +140,8 @@ static bool read_one(ucxpool_channel_t *channel, unsigned *type_p)
                              &message);
     }
     if ((status == UCXPOOL_OK) && (message.head.type == PROTO_HELLO)) {
-        status = base_error(UCXPOOL_ERR_PROTOCOL,
-                            "the peer says hello where it is known");
+        status =
+            base_error(UCXPOOL_ERR_PROTOCOL, "the peer sent HELLO in the ring");
     }
     if (status != UCXPOOL_OK) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL, "%s",

@@ -155,7 +155,7 @@ static void end_channel(ucxpool_channel_t *channel)
         break;
     default:
         core_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
-                          "the peer's end of the channel has failed");
+                          "the channel has failed at the peer");
     }
 }
 

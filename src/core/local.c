@@ -170,7 +170,7 @@ ucxpool_status_t core_local_connect(ucxpool_channel_t *channel)
         return UCXPOOL_INPROGRESS;
     }
     if (error != 0) {
-        base_debug("%s: the peer's socket cannot be reached: %s", channel->name,
+        base_debug("%s: cannot connect to the peer's socket: %s", channel->name,
                    strerror(error));
         return UCXPOOL_ERR_UNSUPPORTED;
     }
@@ -203,7 +203,7 @@ void core_local_send(ucxpool_channel_t *channel, const void *fixed,
                                       data, data_size);
 
     if (error != 0) {
-        base_debug("%s: a message to the peer's socket is lost: %s",
+        base_debug("%s: dropped a message to the peer's socket: %s",
                    channel->name, strerror(error));
     }
     if ((error != 0) && (channel->state == UCXPOOL_CHANNEL_CONNECTING)) {

@@ -262,8 +262,8 @@ static void warn_of_less(const ucxpool_t *pool, size_t size,
     base_format_size(outcome->bytes_asked / outcome->blocks_asked, asked_block);
     base_format_size(size, got);
     base_format_size(pool->config.block_size, block);
-    base_warn("%s: goes on with %s, %zu blocks of %s, in place of %s, %" PRIu64
-              " of %s, after %u attempts that failed: %s",
+    base_warn("%s: continues with %s, %zu blocks of %s, instead of %s, %" PRIu64
+              " of %s, after %u failed attempts: %s",
               pool->name, got, size / pool->config.block_size, block, asked,
               outcome->blocks_asked, asked_block, outcome->num_failed,
               outcome->why);
@@ -375,7 +375,7 @@ static ucxpool_status_t create_pinned(ucxpool_t *pool, int device)
                                 : status;
     }
     if (outcome.num_failed > 0) {
-        base_warn("%s: goes on with %zu pinned blocks for UCX in place of "
+        base_warn("%s: continues with %zu pinned blocks for UCX instead of "
                   "%" PRIu64 ": %s",
                   pool->name, config.comm_size / config.block_size,
                   outcome.blocks_asked, outcome.why);
@@ -402,21 +402,21 @@ static ucxpool_status_t allocate_host_instead(ucxpool_t *pool, wish_t *wish,
     status =
         allocate(pool, wish, &pool->config, &pool->memory.regions, &outcome);
     if (status != UCXPOOL_OK) {
-        return outcome.is_short ? base_error(status, "%s; and then: %s",
+        return outcome.is_short ? base_error(status, "%s; then: %s",
                                              before->why, outcome.why)
                                 : status;
     }
     backing->kind         = &mem_kind_cuda_host;
     backing->ucx_takes_it = true;
     snprintf(backing->reason, sizeof(backing->reason),
-             "pinned host memory, since the GPU's cannot be had");
+             "pinned host memory, because GPU memory cannot be allocated");
     stats->degraded_to  = UCXPOOL_DEGRADED_PINNED;
     stats->bytes_asked  = before->bytes_asked;
     stats->blocks_asked = before->blocks_asked;
     stats->degradations = before->num_failed;
     snprintf(stats->degraded_why, sizeof(stats->degraded_why), "%.191s",
              before->why);
-    base_warn("%s: goes on with %zu bytes of pinned host memory in place of "
+    base_warn("%s: continues with %zu bytes of pinned host memory instead of "
               "%zu of the GPU (%u attempts failed): %s",
               pool->name, outcome.bytes_asked, before->bytes_asked,
               before->num_failed, before->why);
@@ -594,8 +594,8 @@ static ucxpool_status_t create_gpu(ucxpool_t              *pool,
 
     if (pool->config.checksum != BASE_CHECKSUM_NONE) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "UCXPOOL_CHECKSUM=crc32c is for pools of host memory "
-                          "only: set it to none");
+                          "UCXPOOL_CHECKSUM=crc32c is not supported for pools "
+                          "in GPU memory; set it to none");
     }
     status = open_device(params, &device);
     if (status != UCXPOOL_OK) {
@@ -658,7 +658,7 @@ static ucxpool_status_t create(ucxpool_t *pool, const ucxpool_params_t *params)
     case UCXPOOL_MEMORY_CUDA:
         return create_gpu(pool, params);
     default:
-        return base_error(UCXPOOL_ERR_UNSUPPORTED, "there is no memory kind %d",
+        return base_error(UCXPOOL_ERR_UNSUPPORTED, "unknown memory kind %d",
                           (int)params->memory_kind);
     }
 }
@@ -680,7 +680,7 @@ ucxpool_status_t core_memory_check(const ucxpool_t *pool)
     if (pool->memory.regions.num_regions == 0) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
                           "%s: the pool has no blocks to send and receive "
-                          "with: set UCXPOOL_COMM_SIZE to auto, or to a size",
+                          "with; set UCXPOOL_COMM_SIZE to auto, or to a size",
                           pool->name);
     }
     return UCXPOOL_OK;

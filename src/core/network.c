@@ -25,7 +25,7 @@ ucxpool_status_t core_network_watch(ucxpool_t *pool)
     }
     if ((fd >= 0) &&
         (epoll_ctl(pool->wakeup.epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)) {
-        return base_error_errno(errno, "UCX's worker cannot be watched");
+        return base_error_errno(errno, "cannot watch UCX's worker");
     }
     pool->wakeup.worker_fd    = fd;
     pool->wakeup.is_ucx_armed = false;
@@ -137,10 +137,10 @@ static void lose(ucxpool_t *pool, const char *devices)
     unwatch(pool);
     memcpy(pool->ucx.devices, devices, sizeof(pool->ucx.devices));
     pool->ucx.is_lost = true;
-    base_warn("%s: UCX failed with other network devices, and fails with %s, "
-              "too: the pool cannot use the ucx wire until a later connection "
-              "can restart UCX. Set UCX_NET_DEVICES, so that the devices do "
-              "not change",
+    base_warn("%s: UCX failed with other network devices, and then also with "
+              "%s: the pool cannot use the ucx wire until a later connection "
+              "can restart UCX. Set UCX_NET_DEVICES so that the devices do not "
+              "change",
               pool->name, devices);
 }
 
@@ -166,10 +166,10 @@ static ucxpool_status_t replace(ucxpool_t *pool, const char *devices,
 static ucxpool_status_t refuse(const ucxpool_t *pool, const char *device)
 {
     return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                      "UCX is in use on %.80s alone, and cannot add %s now: "
-                      "listen or connect there first, before other channels "
-                      "are opened and the pool's address is handed out, or set "
-                      "UCX_NET_DEVICES",
+                      "UCX is in use on %.80s alone, and cannot add %s now; "
+                      "listen or connect there before other channels are "
+                      "opened and before the pool's address is exported, or "
+                      "set UCX_NET_DEVICES",
                       pool->ucx.devices,
                       (device != NULL) ? device : "other devices");
 }
@@ -179,7 +179,7 @@ ucxpool_status_t core_network_check(const ucxpool_t *pool)
     if (pool->ucx.is_lost) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
                           "the pool has no ucx wire, because UCX could not be "
-                          "restarted on other devices: connect again, or set "
+                          "restarted on other devices; connect again, or set "
                           "UCX_NET_DEVICES");
     }
     return UCXPOOL_OK;
@@ -233,8 +233,8 @@ ucxpool_status_t core_network_open(ucxpool_t *pool, const char *device,
     } else if (snprintf(devices, sizeof(devices), "%s,%s", limit, device) >=
                (int)sizeof(devices)) {
         return base_error(UCXPOOL_ERR_LIMIT,
-                          "UCX is limited to more devices than %zu bytes name: "
-                          "set UCX_NET_DEVICES",
+                          "the names of UCX's devices exceed %zu bytes; set "
+                          "UCX_NET_DEVICES",
                           sizeof(devices));
     }
     return replace(pool, devices, moved_p);

@@ -45,13 +45,13 @@ static_assert(sizeof(proto_taken_t) == 32, "layout");
 static_assert(sizeof(proto_done_t) == 32, "layout");
 static_assert(sizeof(proto_cancel_t) == 40, "layout");
 static_assert(PROTO_SHORT_MAX + sizeof(copy_run_t) == PROTO_DATA_MAX,
-              "a SHORT and its run fit");
+              "a SHORT and its run must fit");
 static_assert(sizeof(proto_window_open_t) == 56, "layout");
 static_assert(sizeof(proto_window_opened_t) == 56, "layout");
 static_assert(sizeof(proto_window_cuda_t) == 104, "layout");
 static_assert(sizeof(proto_window_part_t) == 56, "layout");
 static_assert(PROTO_PARTS_MAX * sizeof(proto_window_part_t) <= PROTO_DATA_MAX,
-              "all parts fit");
+              "all parts must fit");
 static_assert(sizeof(proto_window_close_t) == 24, "layout");
 static_assert(sizeof(proto_window_revoke_t) == 24, "layout");
 static_assert(sizeof(proto_window_end_t) == 32, "layout");
@@ -139,33 +139,35 @@ ucxpool_status_t proto_parse(const void *fixed, size_t fixed_size,
     if ((fixed_size < sizeof(proto_head_t)) ||
         (fixed_size > sizeof(*message_p))) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
-                          "a peer sent a message with a header of %zu bytes",
+                          "a peer sent a message with an invalid header size "
+                          "(%zu bytes)",
                           fixed_size);
     }
     memcpy(message_p, fixed, fixed_size);
     if (message_p->head.version != PROTO_VERSION) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
-                          "the peer speaks protocol version %u, we speak %u: "
-                          "use the same version of libucxpool on both sides",
+                          "the peer uses protocol version %u, this pool uses "
+                          "%u; use the same version of libucxpool on both "
+                          "sides",
                           message_p->head.version, PROTO_VERSION);
     }
     if (fixed_size != proto_fixed_size(message_p->head.type)) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
-                          "a peer sent a message of type %u with a header of "
-                          "%zu bytes",
+                          "a peer sent a message of type %u with an invalid "
+                          "header size (%zu bytes)",
                           message_p->head.type, fixed_size);
     }
     if ((message_p->head.type == PROTO_CANCEL) &&
         !is_error(message_p->cancel.status)) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
                           "a peer canceled a message with status %d, which is "
-                          "no error",
+                          "not an error",
                           (int)message_p->cancel.status);
     }
     if (!data_size_fits(message_p, data_size)) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
-                          "a peer sent a message of type %u with %zu bytes "
-                          "of data, which does not fit its header",
+                          "a peer sent a message of type %u with an invalid "
+                          "data size (%zu bytes)",
                           message_p->head.type, data_size);
     }
     return UCXPOOL_OK;
@@ -184,7 +186,8 @@ ucxpool_status_t proto_check_desc(const proto_desc_t *desc,
     }
     if (totals_p->payload_size != desc->payload_size) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
-                          "a peer announced %llu bytes in segments of %llu",
+                          "a peer announced %llu bytes, but its segments have "
+                          "%llu",
                           (unsigned long long)desc->payload_size,
                           (unsigned long long)totals_p->payload_size);
     }
@@ -193,17 +196,17 @@ ucxpool_status_t proto_check_desc(const proto_desc_t *desc,
     }
     if (expected != data_size) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
-                          "a peer sent a descriptor with %zu bytes in place "
-                          "of %llu",
+                          "a peer sent a descriptor with %zu bytes instead of "
+                          "%llu",
                           data_size, (unsigned long long)expected);
     }
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t say_size(const proto_call_t *call)
+static ucxpool_status_t wrong_size(const proto_call_t *call)
 {
     return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "the places are not %llu bytes together",
+                      "the sum of the places is not %llu bytes",
                       (unsigned long long)call->size);
 }
 
@@ -220,10 +223,10 @@ static ucxpool_status_t check_places(const proto_call_t    *call,
             return copy_fault_beyond(i);
         }
         if (!base_add(size, places[i].length, &size)) {
-            return say_size(call);
+            return wrong_size(call);
         }
     }
-    return (size == call->size) ? UCXPOOL_OK : say_size(call);
+    return (size == call->size) ? UCXPOOL_OK : wrong_size(call);
 }
 
 static ucxpool_status_t check_even_places(const proto_call_t *call,
@@ -234,7 +237,7 @@ static ucxpool_status_t check_even_places(const proto_call_t *call,
 
     if (!base_mul(call->num_places, call->length, &size) ||
         (size != call->size)) {
-        return say_size(call);
+        return wrong_size(call);
     }
     for (uint64_t i = 0; i < call->num_places; i++) {
         if ((call->length > window_length) ||
@@ -255,8 +258,8 @@ ucxpool_status_t proto_check_call(const proto_call_t *call, const void *places,
         (call->num_places == 0) || (call->num_places > PROTO_PLACES_MAX) ||
         (call->size == 0) || (data_size != call->num_places * entry)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "an operation on a window makes no sense: kind %u, "
-                          "%llu places in %llu bytes",
+                          "invalid operation on a window: kind %u, %llu places "
+                          "in %llu bytes",
                           call->kind, (unsigned long long)call->num_places,
                           (unsigned long long)data_size);
     }

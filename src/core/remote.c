@@ -39,7 +39,7 @@ ucxpool_status_t core_blob_create(ucxpool_t *pool, uint64_t pair,
     status = ucp_worker_get_address(pool->ucx.worker, &worker, &worker_length);
     if (status != UCS_OK) {
         return base_error(ucx_status(status),
-                          "UCX gave no address of its worker: %s",
+                          "UCX cannot return the address of its worker: %s",
                           ucs_status_string(status));
     }
     address = calloc(1, sizeof(*address) + worker_length);
@@ -72,10 +72,10 @@ void core_blob_set_turn(core_blob_t *address, core_blob_turn_t turn)
     set_checksum(address);
 }
 
-static ucxpool_status_t say_damaged(const char *what)
+static ucxpool_status_t damaged(const char *what)
 {
     return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "the address is damaged (%s): hand over the bytes of "
+                      "the address is damaged (%s); pass the bytes of "
                       "ucxpool_address_get() unchanged",
                       what);
 }
@@ -85,30 +85,31 @@ ucxpool_status_t core_blob_check(const void *data, size_t length,
 {
     if (length < sizeof(*head_p)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "an address of %zu bytes is not one of a pool",
+                          "%zu bytes are too few for an address of a pool",
                           length);
     }
     memcpy(head_p, data, sizeof(*head_p));
     if (head_p->magic != ADDRESS_MAGIC) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "the address is not one of a pool: it must come from "
+                          "this is not an address of a pool; it must come from "
                           "ucxpool_address_get()");
     }
     if (head_p->checksum != checksum_of(data, length)) {
-        return say_damaged("its checksum is wrong");
+        return damaged("its checksum is wrong");
     }
     if (head_p->version != PROTO_VERSION) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
-                          "the peer speaks protocol version %u, we speak %u: "
-                          "use the same version of libucxpool on both sides",
+                          "the peer uses protocol version %u, this pool uses "
+                          "%u; use the same version of libucxpool on both "
+                          "sides",
                           head_p->version, PROTO_VERSION);
     }
     if ((head_p->worker_length != length - sizeof(*head_p)) ||
         (head_p->worker_length == 0)) {
-        return say_damaged("its length is wrong");
+        return damaged("its length is wrong");
     }
     if (head_p->reserved != 0) {
-        return say_damaged("its reserved bytes are not 0");
+        return damaged("its reserved bytes are not 0");
     }
     return UCXPOOL_OK;
 }
@@ -402,7 +403,7 @@ static ucxpool_status_t check_devices(const ucxpool_channel_t *channel)
     if ((status == UCXPOOL_OK) && channel->conn.lacks_device) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
                           "UCX has only %.30s, and could not add a device for "
-                          "the peer's host: connect to it before other "
+                          "the peer's host; connect to it before other "
                           "channels, or set UCX_NET_DEVICES",
                           channel->pool->ucx.devices);
     }

@@ -208,7 +208,7 @@ static ucxpool_status_t read_params(ucxpool_request_t              *request,
     }
     if (params->metadata_length > request->pool->config.max_metadata) {
         return base_error(UCXPOOL_ERR_LIMIT,
-                          "%zu bytes of metadata are more than "
+                          "%zu bytes of metadata exceed "
                           "UCXPOOL_MAX_METADATA=%zu",
                           params->metadata_length,
                           request->pool->config.max_metadata);
@@ -234,8 +234,7 @@ ucxpool_status_t core_request_create(ucxpool_t *pool, core_request_list_t *list,
     if ((memory->segments == NULL) && !copy_memory_is_pieces(memory) &&
         !copy_memory_is_ranges(memory) && (memory->num != 0)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "the list is NULL, but the number of its entries is "
-                          "%zu",
+                          "the list is NULL, but it has %zu entries",
                           memory->num);
     }
     request = request_get(pool, list);
@@ -598,7 +597,7 @@ static ucxpool_status_t check_pieces(const ucxpool_request_t *request)
         return UCXPOOL_OK;
     }
     return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "piece %zu has no address; give it memory", num);
+                      "piece %zu has no address; set its address", num);
 }
 
 static ucxpool_status_t set_marker(ucxpool_request_t *request, void *stream)

@@ -22,13 +22,15 @@ typedef struct entry_head {
 
 #define SKIP UINT16_MAX
 
-static_assert(sizeof(entry_head_t) == sizeof(uint64_t), "it is one word");
-static_assert((CORE_RING_SIZE & (CORE_RING_SIZE - 1)) == 0, "a power of two");
+static_assert(sizeof(entry_head_t) == sizeof(uint64_t),
+              "an entry's head must be one word");
+static_assert((CORE_RING_SIZE & (CORE_RING_SIZE - 1)) == 0,
+              "the size must be a power of two");
 static_assert(sizeof(proto_fixed_t) + PROTO_DATA_MAX + 2 * LINE <=
                   CORE_RING_SIZE / 8,
-              "an entry always fits, wherever the ring stands");
+              "an entry must fit at each position of the ring");
 static_assert((sizeof(proto_fixed_t) < SKIP) && (PROTO_DATA_MAX < UINT16_MAX),
-              "sizes fit in their places");
+              "the sizes must fit in their fields");
 
 static uint64_t entry_size(uint64_t fixed_size, uint64_t data_size)
 {
@@ -181,7 +183,7 @@ bool core_ring_has_input(const core_ring_t *ring)
 static ucxpool_status_t corrupt(const char *what, uint64_t value)
 {
     return base_error(UCXPOOL_ERR_PROTOCOL,
-                      "the peer's ring holds nonsense (%s %llu)", what,
+                      "the peer's ring is corrupt (%s %llu)", what,
                       (unsigned long long)value);
 }
 
@@ -198,11 +200,11 @@ static ucxpool_status_t read_entry(core_ring_t *ring, uint64_t word,
     if ((word_of(ring->tail, head.fixed_size, head.data_size) != word) ||
         (head.fixed_size > sizeof(proto_fixed_t)) ||
         (head.data_size > PROTO_DATA_MAX)) {
-        return corrupt("an entry with the word", word);
+        return corrupt("an entry with the invalid word", word);
     }
     size = entry_size(head.fixed_size, head.data_size);
     if (size > CORE_RING_SIZE - at) {
-        return corrupt("an entry over the ring's end, of", size);
+        return corrupt("an entry beyond the end of the ring, with size", size);
     }
     ring->entry_size    = size;
     entry_p->fixed      = base + sizeof(head);

@@ -32,7 +32,7 @@ ucxpool_status_t core_source_add(core_source_t *source, ucxpool_t *pool, int fd,
         return UCXPOOL_OK;
     }
     source->fd = -1;
-    return base_error_errno(errno, "a descriptor cannot be watched");
+    return base_error_errno(errno, "cannot watch a descriptor");
 }
 
 bool core_source_set_watched(core_source_t *source, bool is_watched)

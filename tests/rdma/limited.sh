@@ -65,7 +65,7 @@ echo '--- over it: fewer blocks'
 status=0
 limited "$info" >info 2>&1 || status=$?
 ends 0
-grep -q 'WARN: .*goes on with .* in place of' info ||
+grep -q 'WARN: .*continues with .* instead of' info ||
     fail 'it is not said that there are fewer blocks'
 # They transfer as much as without a limit. (The limit of locked memory applies
 # to each process. Of the group's objects, the first process takes all.)
