@@ -105,7 +105,7 @@ has_not out '^The pool$'
 has out '^GPUs$'
 has out '^  number +[0-9]+'
 
-has out '^A peer that is gone is noticed after$'
+has out '^A lost peer is detected after$'
 has out '^  peer timeout +10s$'
 has out '^  *tcp$'
 has out '^ +idle +[0-9]+\.[0-9]+s$'
@@ -263,7 +263,7 @@ echo 'the secret'
 ends 0 $small UCXPOOL_SECRET_FILE="$dir/secret" "$info"
 has out '^  listens on +all addresses, for peers that know the secret'
 ends 0 $small UCXPOOL_LISTEN_WITHOUT_SECRET=y "$info"
-has out '^  listens on +all addresses, for whoever reaches the port'
+has out '^  listens on +all addresses, for anyone who reaches the port'
 chmod 644 "$dir/secret"
 ends 1 $small UCXPOOL_SECRET_FILE="$dir/secret" "$info"
 has err 'cannot listen: .*chmod 600'

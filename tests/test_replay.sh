@@ -125,7 +125,7 @@ run 0 --mark "$dir/log.csv"
 says out '4 calls, 3 allocations; 2 threads, 3 streams'
 says out 'at most 3.81 MiB live, in 2 allocations; 2 never freed'
 says out '1 allocations failed when it was written: left out'
-says out '1 frees of what is not live: left out (first in line 2)'
+says out '1 frees of unknown addresses: left out (first in line 2)'
 says out '1 frees with another size than the allocation'
 says out 'heap '
 says out 'bestfit*'
@@ -193,7 +193,7 @@ UCXPOOL_MEMORY_LIMIT=64m run 0 -r 1 -w rmm:200,64 -a heap,bestfit --csv
 unquoted | awk -F, 'NR > 1 && $18 > 64 * 1024 * 1024 { exit 1 }' ||
     fail 'bestfit holds more than the limit of the heap'
 UCXPOOL_MEMORY_LIMIT=64m run 0 -r 1 -w rmm:200,64 -a heap,bestfit
-says out 'the heap and what is simulated have 62.00 MiB at most'
+says out 'the heap and simulated pools have 62.00 MiB at most'
 # The smallest capacity that passes, and less.
 run 0 -r 1 -w rmm:200,1 -c 2m -a heap
 says out 'capacity 2.00 MiB'

@@ -178,7 +178,7 @@ static int run(const options_t *options, FILE *output)
     return is_good ? 0 : 1;
 }
 
-/* Returns -1 to go on, or the exit code. */
+/* Returns -1 to continue, or the exit code. */
 static int check_options(const options_t *options)
 {
     if (options->no_pool && options->self_test) {

@@ -1,14 +1,14 @@
 /*
  * ucxpool_perf: the same transfer through the pool and through raw UCX.
  *
- *     options    what is asked for
+ *     options    the command line
  *     jobs       for each test a work, and the sides that do it (perf/job.h,
  *                perf/test.h)
  *     pair       two processes, here or on two hosts (pair.c, remote.c), that
  *                run a job as the sender and the receiver
- *     measure    round after round, each side sends a batch (measure.c)
- *     stage      lanes (raw.c, pool.c) and ends of all sides, and what the two
- *                processes say to each other about a batch (stage.c, batch.c)
+ *     measure    in each round, each side sends a batch (measure.c)
+ *     stage      lanes (raw.c, pool.c) and ends of all sides, and the control
+ *                messages of the two processes for a batch (stage.c, batch.c)
  *     end        the loop over messages in flight (end.c, buffers.c)
  *     report     text and tables, JSON and CSV, a picture
  */
@@ -244,7 +244,7 @@ static bool is_asked_for(const options_t *options, const test_row_t *row)
                : strcmp(options->table, row->table) == 0;
 }
 
-/* The functions that check return -1 to go on, or the exit code. */
+/* The functions that check return -1 to continue, or the exit code. */
 static int check_table(options_t *options)
 {
     bool on_gpu = strcmp(options->table, "all") == 0
@@ -297,7 +297,7 @@ static int check_tests(const options_t *options)
     return -1;
 }
 
-/* Files of which the standard output takes the place. */
+/* Result files that replace the standard output. */
 static unsigned num_on_stdout(const options_t *options)
 {
     unsigned num = 0;
@@ -388,7 +388,7 @@ static void add_sides(job_t *job, const test_t *test, uint32_t pool_mode)
     }
 }
 
-/* The functions that add jobs return -1 to go on, or the exit code. */
+/* The functions that add jobs return -1 to continue, or the exit code. */
 static int add_job(run_t *run, const test_t *test, uint64_t size,
                    uint64_t count, uint32_t pool_mode, const char *table)
 {
@@ -533,7 +533,7 @@ static int run_remote(run_t *run)
 
 /* --- what comes out ------------------------------------------------------- */
 
-/* Before the work. Returns -1 to go on, or the exit code. */
+/* Before the work. Returns -1 to continue, or the exit code. */
 static int try_files(run_t *run)
 {
     result_file_t *files = run->options.files;

@@ -270,7 +270,7 @@ static int set_kinds(run_t *run)
     return -1;
 }
 
-/* Returns -1 to go on, or the exit code. */
+/* Returns -1 to continue, or the exit code. */
 static int read_options(run_t *run, int argc, char **argv)
 {
     static const result_file_t files[FILE_LAST] = {
@@ -306,9 +306,10 @@ static int read_options(run_t *run, int argc, char **argv)
     return set_kinds(run);
 }
 
-/* --- before the work ------------------------------------------------------
+/*
+ * --- before the work ------------------------------------------------------
  *
- * Functions return -1 to go on, or the exit code.
+ * Functions return -1 to continue, or the exit code.
  */
 
 static int try_files(run_t *run)
@@ -353,7 +354,7 @@ static int load(run_t *run)
 /* --- the work: functions return 0, or -1 after an error was printed --------
  */
 
-/* Host memory that the trace takes is taken from other programs. */
+/* Host memory for the trace is not available to other programs. */
 static int check_memory(run_t *run)
 {
     char     needed[REPORT_SIZE_TEXT], left[REPORT_SIZE_TEXT];

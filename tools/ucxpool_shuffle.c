@@ -80,8 +80,8 @@ static const option_row_t rows[] = {
      "workers take the GPUs in turn (cuda:N: all take GPU N, counted from 0)",
      OPTION_CALL(read_device, "give cuda, or cuda:N with N from 0 to 1023")},
     {"device-memory", 0, "SIZE",
-     "hold at most SIZE per worker (default: its share of half of what is "
-     "free)",
+     "hold at most SIZE per worker (default: its share of half of the "
+     "free memory)",
      OPTION_SIZE(options_t, gpu_memory, SIZE_MAX)},
     {"header", 0, NULL,
      "the first line of each file is a header: no record, but the first line "

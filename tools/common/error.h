@@ -12,15 +12,15 @@ extern const char *tool_name;
 /* Print "NAME: ..." and return -1. */
 int tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Memory as calloc() and reallocarray() give it. End the program, with exit
- * code 1, when there is none. */
+/* As calloc() and reallocarray(). If memory is exhausted, they end the program
+ * with exit code 1. */
 void *tool_calloc(size_t num, size_t size);
 void *tool_realloc(void *memory, size_t num, size_t size);
 
 /*
- * Keep an error in place of printing it, and return -1: the caller adds to it,
- * or passes it to the process that prints. The last one is kept; it may quote
- * the one before.
+ * Keep an error instead of printing it, and return -1: the caller adds to it,
+ * or passes it to the process that prints. Only the last error is kept. Its
+ * arguments may contain the previous one.
  */
 #define KEPT_ERROR_SIZE 1024
 int keep_error(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -1,7 +1,7 @@
 /*
- * Numbers of the command line, and sizes as people write them. The functions
- * that parse return 0, or -1, silently, when the text is not a number or is out
- * of bounds.
+ * Numbers on the command line, and sizes as people write them. The parse
+ * functions return 0, or -1 without printing if the text is not a number or is
+ * out of bounds.
  */
 #ifndef COMMON_NUMBER_H
 #define COMMON_NUMBER_H
@@ -13,7 +13,7 @@
 /* 1 to max, with a suffix k, m or g. */
 int number_parse_size(const char *text, uint64_t max, uint64_t *size_p);
 
-/* The same for what fits an unsigned. */
+/* The same for an unsigned. */
 int number_parse(const char *text, uint64_t max, unsigned *number_p);
 
 /* More than 0, at most a million. */
@@ -25,7 +25,7 @@ void number_print_size(uint64_t bytes, char text[NUMBER_TEXT_SIZE]);
 /* 12345 as "12,345". Returns the text. */
 const char *number_print_commas(uint64_t number, char text[NUMBER_TEXT_SIZE]);
 
-/* The ending of a noun that so many have. */
+/* The plural ending of a noun after this number. */
 static inline const char *number_plural(uint64_t num)
 {
     return num == 1 ? "" : "s";

@@ -16,7 +16,7 @@
 
 #define EXIT_USAGE  2
 #define MAX_ROWS    32
-#define FIRST_LONG  256 /* behind all letters */
+#define FIRST_LONG  256 /* after all letters */
 #define HELP_COLUMN 24
 #define HELP_WIDTH  79
 

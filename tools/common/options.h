@@ -1,7 +1,7 @@
 /*
- * The command line of a tool, as a table: what each option is called, what it
- * takes, where its value is stored and what --help prints. --help and
- * --version are in no table, they are the same for all tools.
+ * The command line of a tool as a table: the name of each option, its value,
+ * where the value is stored, and its --help text. --help and --version are in
+ * no table, because they are the same for all tools.
  */
 #ifndef COMMON_OPTIONS_H
 #define COMMON_OPTIONS_H
@@ -23,18 +23,18 @@ typedef struct option_row {
     const char   *name;   /* --name */
     char          letter; /* as in -n; 0: none */
     const char   *value;  /* as "SIZE"; "[=FILE]" is optional; NULL: none */
-    const char   *help;   /* is wrapped */
+    const char   *help;   /* will be wrapped */
     option_type_t type;
     size_t        offset; /* of the value in the tool's options */
     uint64_t      max;
 
-    /* Returns 0; -1 where the value is wrong, and `right` is printed; or the
-     * exit code of an error that was printed. */
+    /* Returns 0; -1 if the value is wrong, and `right` is printed; or the exit
+     * code after it printed an error. */
     int (*read)(void *options, const char *value);
-    const char *right; /* what to give, as "give 1/N"; NULL: by the type */
+    const char *right; /* advice, as "give 1/N"; NULL: the type's */
 } option_row_t;
 
-/* The last words of a row. */
+/* Last members of a row. */
 #define OPTION_FLAG(struct_t, member) /* bool */ \
     .type = OPTION_TYPE_FLAG, .offset = offsetof(struct_t, member)
 #define OPTION_TEXT(struct_t, member) /* const char * */ \
@@ -47,7 +47,7 @@ typedef struct option_row {
     .max = (most)
 #define OPTION_SECONDS(struct_t, member) /* double */ \
     .type = OPTION_TYPE_SECONDS, .offset = offsetof(struct_t, member)
-#define OPTION_FILE(struct_t, member) /* result_file_t */ \
+#define OPTION_FILE(struct_t, member) /* arguments that are not options */ \
     .type = OPTION_TYPE_FILE, .offset = offsetof(struct_t, member)
 #define OPTION_CALL(function, what_to_give) \
     .type = OPTION_TYPE_CALL, .read = (function), .right = (what_to_give)
@@ -60,20 +60,21 @@ typedef struct program {
     const char         *notes;         /* below the options */
     unsigned            max_arguments; /* that are no options */
 
-    /* Of another library that --version names as well; NULL: none. */
+    /* Version of another library that --version also prints; NULL: none. */
     const char *(*ucx_version)(void);
 } program_t;
 
 /*
- * Read the command line into a tool's options. Returns -1 to go on; or the exit
- * code after --help, --version or an error, which are printed.
+ * Read the command line into a tool's options. Returns -1 if the tool is to
+ * run. Otherwise returns the exit code, after printing --help, --version or an
+ * error.
  *
- * arguments_p [out]  The arguments that are no options; NULL behind the last.
+ * arguments_p [out]  The arguments that are not options; NULL after the last.
  */
 int options_read(const program_t *program, void *options, int argc, char **argv,
                  char ***arguments_p);
 
-/* Print an error of usage and where to read more; returns the exit code. */
+/* Print a usage error and a hint about --help; returns the exit code. */
 int options_wrong(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 

@@ -37,7 +37,7 @@ int output_end(FILE *stream, int code)
     if (((fclose(stream) == 0) && !is_bad) || (code != 0)) {
         return code;
     }
-    /* An earlier failure has left no errno. */
+    /* The earlier failure left no errno. */
     tool_error("standard output cannot be written: %s",
                strerror(errno != 0 ? errno : EIO));
     return 1;

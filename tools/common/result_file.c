@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Suffixes that promise what a file holds. */
+/* Suffixes that imply a format. */
 static const char *const result_promises[] = {
     ".csv",  ".json", ".svg",  ".png",  ".pdf", ".ps", ".eps", ".jpg",
     ".jpeg", ".gif",  ".webp", ".html", ".xml", ".gz", ".xz",  ".zst"};
@@ -82,8 +82,8 @@ static void result_note(result_file_t *file, const struct stat *status)
     }
 }
 
-/* An existing file is not changed; and the reader of a pipe would take a close
- * for the end. */
+/* An existing file is not changed. A pipe is not closed, because its reader
+ * would take that for the end. */
 static int result_try(result_file_t *file)
 {
     struct stat status;
@@ -156,7 +156,7 @@ int result_files_try(result_file_t *files, unsigned num,
 {
     int code = 0;
 
-    /* A file over the limit is an error of write(). */
+    /* Exceeding the file size limit becomes an error of write(). */
     signal(SIGXFSZ, SIG_IGN);
     for (unsigned i = 0; (i < num) && (code == 0); i++) {
         if (files[i].path == NULL) {
@@ -191,10 +191,10 @@ static FILE *result_begin(result_file_t *file)
     return stream;
 }
 
-/* Unless is_good, the error was printed already. */
+/* If !is_good, the error has been printed already. */
 static int result_end(result_file_t *file, FILE *stream, bool is_good)
 {
-    /* errno is what the last write that failed has left. */
+    /* errno is left by the last failing write. */
     bool is_written = !ferror(stream) && (fflush(stream) == 0);
 
     if (is_good && !is_written) {

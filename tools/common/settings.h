@@ -9,13 +9,13 @@
 
 #include <stdbool.h>
 
-/* Changes of settings; those to NULL are left out. */
+/* A change of a setting; changes to NULL are ignored. */
 typedef struct setting_change {
     const char *name;
     const char *value;
 } setting_change_t;
 
-/* Make all, up to the first that fails. */
+/* Apply all changes, up to the first that fails. */
 ucxpool_status_t settings_change(ucxpool_config_t       *config,
                                  const setting_change_t *changes, size_t num);
 
@@ -23,7 +23,8 @@ ucxpool_status_t settings_change(ucxpool_config_t       *config,
 ucxpool_config_attr_t setting_get(const ucxpool_config_t *config,
                                   const char             *name);
 
-/* Where its value is from, in words, as ucxpool_config_print() has them. */
+/* Description of where its value comes from, as ucxpool_config_print() prints
+ * it. */
 const char *setting_origin(const ucxpool_config_attr_t *setting);
 
 bool setting_is_set(const ucxpool_config_attr_t *setting);

@@ -1,13 +1,11 @@
-/*
- * The system: its clock, and host memory that is not in use.
- */
+/* The system clock, and available host memory. */
 #ifndef COMMON_SYSTEM_H
 #define COMMON_SYSTEM_H
 
 #include <stdint.h>
 #include <time.h>
 
-/* Nanoseconds since some moment in the past. */
+/* Nanoseconds since some time in the past. */
 static inline uint64_t clock_now(void)
 {
     struct timespec now;
@@ -16,7 +14,7 @@ static inline uint64_t clock_now(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Bytes that programs can still have. -1: the system does not say. */
+/* Bytes available to programs. Returns -1 if the system does not report it. */
 int memory_left(uint64_t *bytes_p);
 
 #endif

@@ -116,7 +116,7 @@ int gpu_pools_load(gpu_pools_t *pools, char *text, size_t text_size)
         return -1;
     }
     code = fill_pools(pools, library, text, text_size);
-    /* The driver itself stays: gpu_driver_load() has it. */
+    /* gpu_driver_load() keeps the driver loaded. */
     dlclose(library);
     return code;
 }

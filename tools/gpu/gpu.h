@@ -97,21 +97,21 @@ typedef struct gpu_driver {
  * was forked from one that had called this cannot use it. */
 int gpu_driver_load(gpu_driver_t *driver, char *text, size_t text_size);
 
-/* For tables of further functions: the library; and a function of it, whose
- * pointer is written to where function_p points. NULL or -1, with a sentence in
- * text, where there is none. */
+/* For tables of further functions: returns the library, and writes a function
+ * of it to the pointer at function_p. Returns NULL or -1, with a message in
+ * text, if it does not exist. */
 void *gpu_driver_open(char *text, size_t text_size);
 int   gpu_driver_find(void *library, const char *symbol, void *function_p,
                       char *text, size_t text_size);
 
-/* The driver's name of a result and its own words: "CUDA_ERROR_OUT_OF_MEMORY,
- * out of memory". */
+/* The driver's name and description of a result: "CUDA_ERROR_OUT_OF_MEMORY, out
+ * of memory". */
 void gpu_driver_words(const gpu_driver_t *driver, CUresult result, char *text,
                       size_t text_size);
 
 typedef struct gpu {
     gpu_driver_t driver;
-    int          ordinal; /* as the driver counts GPUs in this process */
+    int          ordinal; /* the driver's number of the GPU in this process */
     char         name[64];
     CUdevice     device;
     CUcontext    context; /* NULL: not open */
@@ -119,56 +119,56 @@ typedef struct gpu {
     char         error[512];
 } gpu_t;
 
-/* The number of "cuda:N"; -1 of "cuda". Returns -1, silently, where the text is
- * neither. */
+/* Parses "cuda:N" to N, and "cuda" to -1. Returns -1, without printing, if the
+ * text is neither. */
 #define GPU_MAX 1023
 int gpu_parse(const char *text, int *ordinal_p);
 
-/* After an error nothing is left to be closed. */
+/* After an error, nothing needs to be closed. */
 int gpu_open(gpu_t *gpu, int ordinal);
-/* Also for a zeroed one. */
+/* May be called for a zeroed struct. */
 void gpu_close(gpu_t *gpu);
 
-/* Memory of the GPU, of whole pages of 2 MiB: none is shared with what another
- * call gives, so that its handle leads to this memory alone. */
+/* GPU memory in whole pages of 2 MiB. It shares no page with other allocations,
+ * so its handle exports only this memory. */
 int gpu_alloc(gpu_t *gpu, size_t size, void **address_p);
 /* NULL is allowed. */
 void gpu_free(gpu_t *gpu, void *address);
 
-/* Pinned memory of the host. */
+/* Pinned host memory. */
 int  gpu_host_alloc(gpu_t *gpu, size_t size, void **address_p);
 void gpu_host_free(gpu_t *gpu, void *address);
 
-/* From anywhere to anywhere: host memory, this GPU's, a mapped one. Waits for
- * the end. */
+/* Copy between host memory, this GPU's memory and mapped memory, in any
+ * combination. Waits for completion. */
 int gpu_copy(gpu_t *gpu, void *target, const void *source, size_t size);
 
-/* The same byte everywhere. Waits for the end. */
+/* Set all bytes. Waits for completion. */
 int gpu_fill(gpu_t *gpu, void *target, unsigned char byte, size_t size);
 
 /* Wait for the copies that were started in a stream. */
 int gpu_wait(gpu_t *gpu, CUstream stream);
 
-/* Let another process map what gpu_alloc() gave; map what another process has.
- * Unmap it before that process frees it. */
+/* Export memory of gpu_alloc() to another process; map another process's
+ * memory. Unmap it before that process frees it. */
 int  gpu_share(gpu_t *gpu, void *address, CUipcMemHandle *handle_p);
 int  gpu_map(gpu_t *gpu, const CUipcMemHandle *handle, void **address_p);
 void gpu_unmap(gpu_t *gpu, void *address);
 
-/* Say that a call of the driver failed. Returns -1. */
+/* Store the error of a failed driver call. Returns -1. */
 int gpu_fail(gpu_t *gpu, CUresult result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* An address as the driver wants it. */
+/* Converts an address to the driver's type. */
 static inline CUdeviceptr gpu_address(const void *address)
 {
     return (CUdeviceptr)(size_t)address;
 }
 
-/* --- memory pools of the driver ------------------------------------------- */
+/* --- the driver's memory pools -------------------------------------------- */
 
-/* cuMemAllocAsync and others, which drivers have from CUDA 11.2 on: a table of
- * their own, so that nothing else needs them. */
+/* cuMemAllocAsync and related functions, available from CUDA 11.2 on. They are
+ * in a separate table, so that other code does not require them. */
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
 
 enum {

@@ -187,8 +187,8 @@ static void report_limit(report_t                      *report,
         return;
     }
     report_size(report, "usable", budget->usable);
-    report_because(report, "held now, above what an idle driver holds; it "
-                           "cannot be told by whom");
+    report_because(report, "held now, above what an idle driver holds, by "
+                           "unknown processes");
     report_size(report, "minus_others", budget->others);
     report_because(report, "UCXPOOL_COMM_RESERVE%s",
                    budget->reserve_is_auto ? "=auto" : "");

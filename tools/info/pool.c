@@ -51,7 +51,7 @@ static void report_sizes(report_t *report, const ucxpool_config_t *config,
                 (double)pool_stats_value(stats, "registration_ns") / 1e6);
 }
 
-/* How the pool differs from what was asked for, if it does. */
+/* Differences from the requested pool, if any. */
 static void report_degraded(report_t *report, const ucxpool_attr_t *attr,
                             const pool_stats_t *stats)
 {
@@ -110,7 +110,7 @@ static uint64_t page_size(const void *address)
     return size * 1024;
 }
 
-/* The pages are looked up where the kernel keeps them, behind one block. */
+/* The kernel's page tables are queried for the memory after the first block. */
 static void report_pages(report_t *report, const ucxpool_config_t *config,
                          ucxpool_t *pool)
 {
@@ -214,7 +214,7 @@ static bool report_secret(report_t *report, const ucxpool_config_t *config,
     } else if (may_listen) {
         because_setting(report, config, "LISTEN_WITHOUT_SECRET");
         report_text(report, "listens_on",
-                    "all addresses, for whoever reaches the port");
+                    "all addresses, for anyone who reaches the port");
     } else {
         report_because(report, "there is no UCXPOOL_SECRET_FILE");
         report_text(report, "listens_on", "loopback addresses only");
@@ -248,8 +248,8 @@ static bool report_blocks(report_t *report, const ucxpool_config_t *config,
     return report_secret(report, config, pool);
 }
 
-/* COMM_SIZE=0 is a pool for its heap alone: what has to do with blocks it has
- * not, and that is as it should be. */
+/* COMM_SIZE=0 creates a pool only for its heap. It has no blocks, which is not
+ * an error. */
 static bool report_no_blocks(report_t *report)
 {
     static const char *const names[] = {"registered_with", "page",
@@ -311,19 +311,19 @@ bool info_pool_report(report_t *report, const ucxpool_config_t *config,
 
 /* --- the wire ------------------------------------------------------------- */
 
-/* Longest time that the two may take to connect. */
+/* The longest time that the two pools may take to connect. */
 #define CONNECT_SECONDS 10
 
-/* Two pools of this process stand for two processes. */
+/* Two pools of this process act as two processes. */
 typedef struct pair {
     ucxpool_t          *pools[2];
     ucxpool_listener_t *listener; /* of pools[1] */
     ucxpool_channel_t  *channels[2];
 } pair_t;
 
-/* Settings for a small pool: those of the environment but for sizes, and for
- * pages that it is too small to fill. Neither waits for the other's good-bye,
- * which could not come meanwhile. */
+/* Settings for a small pool: those of the environment, except for sizes and for
+ * huge pages, which it is too small to fill. Neither pool waits for the other's
+ * goodbye, which cannot arrive while it waits. */
 static ucxpool_status_t read_small_config(ucxpool_config_t **config_p)
 {
     static const setting_change_t changes[] = {
@@ -369,7 +369,7 @@ static ucxpool_status_t connect_pools(pair_t *pair)
                                    &pair->channels[0]);
 }
 
-/* Nothing moves but by our own calls, so both are called in turns. */
+/* The pools make progress only in our calls, so we call both in turn. */
 static void progress(pair_t *pair, ucxpool_channel_attr_t *attr)
 {
     time_t deadline = time(NULL) + CONNECT_SECONDS;
@@ -440,12 +440,13 @@ static bool report_wire(report_t *report)
     return is_good;
 }
 
-/* Without blocks the user's pools have no channels, whatever small ones do. */
+/* Without blocks the user's pools have no channels, even though these small
+ * ones would. */
 bool info_wire_report(report_t *report, const ucxpool_config_t *config)
 {
     bool is_good = true;
 
-    report_section_begin(report, "wire", "What carries the bytes");
+    report_section_begin(report, "wire", "Transport of the data");
     if (has_value(config, "COMM_SIZE", "0")) {
         report_because(report, "no blocks");
         report_text(report, "to_this_host", "none");
@@ -493,8 +494,7 @@ bool info_peers_report(report_t *report, const ucxpool_config_t *config)
     size_t                 num     = 0;
     bool                   is_good = true;
 
-    report_section_begin(report, "peers",
-                         "A peer that is gone is noticed after");
+    report_section_begin(report, "peers", "A lost peer is detected after");
     report_text(report, "peer_timeout", "%s",
                 setting_get(config, "PEER_TIMEOUT").value);
     if (ucxpool_peer_timeouts_query(config, timeouts, MAX_TIMEOUTS, &num) !=

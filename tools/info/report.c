@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Column of the values, so that they stand one below the other. */
+/* Column of the values, which are aligned. */
 #define VALUE_COLUMN 40
 
 static void indent(const report_t *report)
@@ -15,8 +15,8 @@ static void indent(const report_t *report)
     fprintf(report->stream, "%*s", (int)(2 * report->depth), "");
 }
 
-/* Control characters as "?": those of a byte, and those that UTF-8 writes as
- * 0xc2 and a byte below 0xa0. */
+/* Write control characters as "?": single bytes, and those that UTF-8 encodes
+ * as 0xc2 and a byte below 0xa0. */
 static void write_plain(FILE *stream, const char *text)
 {
     for (; *text != '\0'; text++) {
@@ -74,7 +74,7 @@ static void value_end(report_t *report)
     report->why[0] = '\0';
 }
 
-/* A value that is written without quotes; people see `plain`. */
+/* A value without quotes in JSON. The text report shows `plain`. */
 static void write_bare(report_t *report, const char *key, const char *json,
                        const char *plain)
 {

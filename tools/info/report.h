@@ -24,19 +24,19 @@ typedef struct report {
     bool     json;
     json_t   writer;
     unsigned depth;    /* sections that are open, in text */
-    bool     is_first; /* nothing was written yet */
-    char     why[512]; /* why the next value is what it is; "" for none */
+    bool     is_first; /* nothing has been written yet */
+    char     why[512]; /* reason for the next value; "" for none */
 } report_t;
 
 void report_begin(report_t *report, FILE *stream, bool json);
 void report_end(report_t *report);
 
-/* Sections nest. The title is what people see. */
+/* Sections nest. The title is shown in text. */
 void report_section_begin(report_t *report, const char *key, const char *title);
 void report_section_end(report_t *report);
 
 /*
- * Why the next value is what it is. People see it in brackets; for programs the
+ * The reason for the next value. In text it is shown in brackets. In JSON the
  * value becomes {"value": ..., "why": "..."}.
  */
 void report_because(report_t *report, const char *format, ...)
@@ -49,21 +49,21 @@ void report_text(report_t *report, const char *key, const char *format, ...)
 void report_bool(report_t *report, const char *key, bool value);
 void report_number(report_t *report, const char *key, uint64_t value);
 
-/* Bytes: programs get the number, people 4m or 1.9g. */
+/* Bytes: a number in JSON, 4m or 1.9g in text. */
 void report_size(report_t *report, const char *key, uint64_t bytes);
 
-/* A list of texts that grows, without doubles; it begins with zeros. */
+/* A growing list of texts without duplicates; it begins with zeros. */
 typedef struct words {
     char **texts;
     size_t num_texts;
 } words_t;
 
-/* Add `length` bytes of text, unless they are in the list; without memory they
- * are left out. */
+/* Add `length` bytes of text, unless the list contains them. If memory is
+ * exhausted, they are ignored. */
 void words_add(words_t *words, const char *text, size_t length);
 
-/* Report them in one value, and free them; people see "none" for an empty
- * list. */
+/* Report them as one value, and free them. In text, an empty list is shown as
+ * "none". */
 void report_words(report_t *report, const char *key, words_t *words);
 
 /* --- the sections --------------------------------------------------------
@@ -88,8 +88,8 @@ bool info_gpu_report(report_t *report, const ucxpool_config_t *config);
 bool info_budget_report(report_t *report, const ucxpool_config_t *config);
 
 /*
- * A pool with these settings, and why it is so. The pool is created and
- * destroyed.
+ * A pool with these settings, and the reasons for its properties. The pool is
+ * created and destroyed.
  *
  * self_test  Send a message through every region.
  */

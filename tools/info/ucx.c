@@ -12,11 +12,11 @@
 
 extern char **environ;
 
-/* The features that the pool asks for. */
+/* The features that the pool requests. */
 #define FEATURES (UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP)
 
-/* Two workers stand for two processes of this host: UCX takes the same
- * transports between them, and no message is sent. */
+/* Two workers act as two processes of this host: UCX selects the same
+ * transports for them, and no message is sent. */
 typedef struct probe {
     ucp_context_h context;
     ucp_worker_h  workers[2];
@@ -54,13 +54,13 @@ err_cleanup_context:
     return status;
 }
 
-/* Time in which the two can wire up; over an RDMA device that takes some
- * messages there and back. */
+/* Time limit for connecting the two; over an RDMA device this takes several
+ * round trips. */
 #define SETTLE_SECONDS 2
 
-/* Let both finish what they have begun to tell each other: UCX before 1.14 ends
- * the process, by an assertion, when a worker is destroyed whose messages to
- * wire up have not left yet. False: some are left. */
+/* Let both complete their pending messages. UCX before 1.14 aborts on an
+ * assertion if a worker is destroyed while it still has messages to connect.
+ * Returns false if some are left. */
 static bool probe_settle(const probe_t *probe)
 {
     time_t until = time(NULL) + SETTLE_SECONDS;
@@ -90,16 +90,16 @@ static bool probe_settle(const probe_t *probe)
 static void probe_cleanup(probe_t *probe)
 {
     if (!probe_settle(probe)) {
-        /* The process ends soon, and they with it. */
+        /* The process exits soon, which releases them. */
         return;
     }
-    /* Endpoints go with their worker. */
+    /* Endpoints are destroyed with their worker. */
     ucp_worker_destroy(probe->workers[0]);
     ucp_worker_destroy(probe->workers[1]);
     ucp_cleanup(probe->context);
 }
 
-/* Add the word that ends each line in which `mark` stands. */
+/* Add the last word of each line that contains `mark`. */
 static void collect_last(char *text, const char *mark, words_t *words)
 {
     char *rest, *line;
@@ -141,7 +141,7 @@ static void collect_lanes(char *text, words_t *words)
     }
 }
 
-/* UCX tells its devices and lanes only in print: no call returns them in every
+/* UCX only prints its devices and lanes: no function returns them in every
  * version that we support. */
 static void report_devices(report_t *report, ucp_context_h context)
 {

@@ -24,12 +24,12 @@ typedef struct batch_report {
     char    text[REPORT_SIZE];
 } batch_report_t;
 
-/* Progress calls of the follower between two looks for the leader's word, and
- * between two moments at which another process may have the processor. */
+/* Progress calls of the follower between two checks for the leader's message,
+ * and between two calls that yield the processor. */
 #define LOOK  64u
 #define YIELD 256u
 
-/* --- what both do --------------------------------------------------------- */
+/* --- both sides ----------------------------------------------------------- */
 
 /* Fill the sources with new bytes and overwrite the targets. The other
  * direction has another seed. */
@@ -48,7 +48,8 @@ static int prepare(const stage_t *stage, const batch_order_t *order)
     return 0;
 }
 
-/* Compare the bytes that arrived here. -1, with a sentence, if one differs. */
+/* Compare the bytes that arrived here. Returns -1, with a message, if one
+ * differs. */
 static int verify(const stage_t *stage, const batch_order_t *order, char *text,
                   size_t text_size)
 {
@@ -105,7 +106,7 @@ static int receive_report(control_t *control, const end_t *end)
     return 0;
 }
 
-/* The clock runs. */
+/* The clock is running. */
 static int lead_messages(const stage_t *stage, const batch_order_t *order,
                          samples_t *times, double *seconds_p)
 {
@@ -162,8 +163,8 @@ int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
 
 /* --- the follower --------------------------------------------------------- */
 
-/* Let the leader read and write, until it says that it is through. Asleep, only
- * its word is waited for. */
+/* Let the leader read and write until it reports that it is done. In the modes
+ * in which this side sleeps, it only waits for that report. */
 static int serve(stage_t *stage, end_t *end)
 {
     control_t    *control = stage->control;

@@ -104,7 +104,7 @@ static int poison(memory_t *memory, void *address, size_t size)
                                                               : fail(memory);
 }
 
-/* Pinning takes a while, so the mirror stays. */
+/* Pinning memory is slow, so the mirror is kept. */
 static int grow_mirror(memory_t *memory, size_t size)
 {
     if (size <= memory->mirror_size) {
@@ -121,7 +121,7 @@ static int grow_mirror(memory_t *memory, size_t size)
 }
 
 /* Map memory as host memory, until the next call. is_read: the caller reads the
- * bytes; else it overwrites them, and calls store(). */
+ * bytes; otherwise it overwrites them, and calls store(). */
 static int look(memory_t *memory, void *address, size_t size, bool is_read,
                 void **host_p)
 {
@@ -157,12 +157,13 @@ static int store(memory_t *memory, void *address, size_t size)
     return memory_put(memory, address, memory->mirror, size);
 }
 
-/* --- bytes that cannot be guessed ----------------------------------------- */
+/* --- pseudo-random bytes
+ * --------------------------------------------------- */
 
 /* A stream of bytes; the same seed gives the same stream. */
 typedef struct pattern {
     uint64_t state;
-    uint64_t word;     /* what is left of the last word, low byte first */
+    uint64_t word;     /* remaining bytes of the last word, low byte first */
     unsigned num_left; /* its bytes */
 } pattern_t;
 
@@ -255,8 +256,9 @@ static size_t round_up(size_t n, size_t unit)
     return (n + unit - 1) / unit * unit;
 }
 
-/* From the start of one scattered buffer to that of its neighbour. Both ends
- * lay out in the same way, so a misaligned buffer has room at either. */
+/* Distance from the start of one scattered buffer to the start of the next.
+ * Both ends use the same layout, so a misaligned buffer has room at
+ * either end. */
 static size_t segment_stride(const work_t *work, size_t index)
 {
     return round_up(work_length(work, index) + work->misaligned, WORK_LINE) +
@@ -396,7 +398,7 @@ int buffers_poison(buffers_t *buffers)
     return poison(buffers->memory, buffers->arena, buffers->arena_size);
 }
 
-/* --- what was sent, and what arrived -------------------------------------- */
+/* --- comparison ----------------------------------------------------------- */
 
 /* An address of a slot, in the host memory of look(). */
 static char *seen(const buffers_t *buffers, unsigned slot, void *host,

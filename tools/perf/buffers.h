@@ -1,17 +1,17 @@
 /*
- * The memory of one end of a side: for each message in flight a list of
- * segments, and room for a reply.
+ * The memory of one end of a side: a list of segments and room for a reply for
+ * each message in flight.
  *
  *     scattered    count segments of size bytes, in random order in an arena,
  *                  with a gap of a cache line between neighbours
  *     contiguous   one segment of all bytes
  *
- * A reply is a word in host memory, or a whole message behind the slots:
+ * A reply is a word in host memory, or a whole message after the slots:
  *
  *     arena   [ slot 0 ][ slot 1 ] ... [ reply 0 ][ reply 1 ] ...
  *
- * The arena lies in host memory, or in a GPU's. Functions return 0 or -1, the
- * error said. None but the inline ones is called while the clock runs.
+ * The arena is in host memory or in GPU memory. Functions return 0, or -1 after
+ * printing an error. Only the inline functions are called while the clock runs.
  */
 #ifndef PERF_BUFFERS_H
 #define PERF_BUFFERS_H
@@ -23,7 +23,7 @@
 
 typedef struct memory {
     int    device;      /* WORK_HOST: host memory */
-    bool   is_pageable; /* host memory in any case */
+    bool   is_pageable; /* in host memory in any case */
     gpu_t  gpu;         /* open where it is not */
     void  *mirror;      /* pinned; grows */
     size_t mirror_size;
@@ -37,12 +37,12 @@ static inline bool memory_is_on_gpu(const memory_t *memory)
     return (memory->gpu.context != NULL) && !memory->is_pageable;
 }
 
-/* Fresh memory, all of its pages touched. */
+/* New memory, with all of its pages touched. */
 int  memory_alloc(memory_t *memory, size_t size, void **address_p);
 void memory_free(memory_t *memory, void *address, size_t size);
 
-/* A list of `num` entries: pinned, where the buffers lie in a GPU's memory.
- * NULL after an error. */
+/* A list of `num` entries, pinned if the buffers are in GPU memory. NULL after
+ * an error. */
 void *memory_list_alloc(memory_t *memory, size_t num, size_t size);
 void  memory_list_free(memory_t *memory, void *list);
 
@@ -51,7 +51,7 @@ int memory_put(memory_t *memory, void *address, const void *source,
                size_t size);
 
 typedef struct buffers {
-    memory_t          *memory;       /* in which the arena lies */
+    memory_t          *memory;       /* of the arena */
     unsigned           num_slots;    /* messages in flight */
     size_t             num_segments; /* of one message */
     size_t             size;         /* bytes of one message */
@@ -59,7 +59,7 @@ typedef struct buffers {
     void             **addresses;    /* of these */
     void              *arena;
     size_t             arena_size;
-    size_t             slot_size; /* from one slot to the next */
+    size_t             slot_size; /* distance between slots */
     size_t             shift;     /* of segments against those of the peer */
     bool               own_arena;
     bool               is_echo;
@@ -72,12 +72,12 @@ typedef struct buffers_params {
     work_t    work;
     bool      is_sender;
     bool      is_scattered;
-    /* Of buffers_arena_size() bytes, from a page's begin on, and the caller's.
-     * NULL: fresh memory. */
+    /* Memory of the caller, of buffers_arena_size() bytes, which starts at a
+     * page boundary. NULL: new memory. */
     void *arena;
 } buffers_params_t;
 
-/* Bytes of the arena that buffers_init() wants. */
+/* Size of the arena that buffers_init() needs. */
 size_t buffers_arena_size(const work_t *work, bool is_scattered);
 
 /* Lay out the segments. */
@@ -95,8 +95,8 @@ static inline void **buffers_addresses(const buffers_t *buffers, unsigned slot)
     return buffers->addresses + slot * buffers->num_segments;
 }
 
-/* The offset in the other end's arena, which has the same layout, of an address
- * in this end's. */
+/* The offset of an address of this end in the other end's arena, which has the
+ * same layout. */
 static inline uint64_t buffers_peer_offset(const buffers_t *buffers,
                                            const void      *address)
 {
@@ -108,16 +108,16 @@ static inline uint64_t buffers_peer_offset(const buffers_t *buffers,
 void  *buffers_reply(buffers_t *buffers, unsigned slot);
 size_t buffers_reply_size(const buffers_t *buffers);
 
-/* A seed that was never used before. */
+/* A seed that has not been used before. */
 uint64_t buffers_seed(void);
 
-/* Overwrite everything with bytes that are none of the sender's. */
+/* Overwrite everything with bytes that the sender never sends. */
 int buffers_poison(buffers_t *buffers);
 
-/* Fill the slots with the stream of `seed`, each slot with one of its own. */
+/* Fill the slots with pseudo-random bytes of `seed`, different in each slot. */
 int buffers_fill(buffers_t *buffers, uint64_t seed);
 
-/* Check them. Returns -1, with a sentence in `text`, where a byte differs. */
+/* Check the slots. Returns -1, with a message in `text`, if a byte differs. */
 int buffers_verify(buffers_t *buffers, uint64_t seed, char *text,
                    size_t text_size);
 

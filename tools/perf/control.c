@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Looks without sleeping; then a wait sleeps, so that other processes can run.
- */
+/* Number of polls without sleeping. After that the wait sleeps, so that other
+ * processes can run. */
 #define NUM_LOOKS 1000u
 
 static int socket_send(control_t *control, const void *data, size_t length)
@@ -19,7 +19,7 @@ static int socket_send(control_t *control, const void *data, size_t length)
         sent = send(control->fd, data, length, MSG_NOSIGNAL);
     } while ((sent < 0) && (errno == EINTR));
     if (sent != (ssize_t)length) {
-        return tool_error("the other process is gone (%s)", strerror(errno));
+        return tool_error("the other process has ended (%s)", strerror(errno));
     }
     return 0;
 }

@@ -1,17 +1,17 @@
 /*
- * The control connection between the two processes: what to do next, and how it
- * went. Never used while the clock runs.
+ * The control connection between the two processes: commands and results. Never
+ * used while the clock is running.
  *
- * It is a socket between forked processes, or a channel between two hosts; both
- * fill the same two functions.
+ * It is a socket between forked processes, or a channel between two hosts. Both
+ * implement the same two functions.
  */
 #ifndef PERF_CONTROL_H
 #define PERF_CONTROL_H
 
 #include <stddef.h>
 
-/* Bytes of the longest control message (UCX worker addresses have some
- * hundreds; on a machine with many networks some thousands). */
+/* Size of the longest control message (UCX worker addresses have some hundred
+ * bytes; on a machine with many networks some thousand). */
 #define CONTROL_MAX 65536u
 
 typedef struct control {
@@ -20,9 +20,10 @@ typedef struct control {
      * came in time; -1 after an error was printed. */
     int (*poll)(struct control *control, int timeout_ms, void *data,
                 size_t size, size_t *length_p);
-    void *connection; /* of the two functions */
-    int   fd;         /* likewise */
-    /* Called while waiting: what the last batch left may need our progress. */
+    void *connection; /* argument of the two functions */
+    int   fd;         /* argument of the two functions */
+    /* Called while waiting: operations of the last batch may need our
+     * progress. */
     void (*idle)(void *arg);
     void *idle_arg;
 } control_t;
@@ -39,13 +40,15 @@ int control_recv(control_t *control, void *data, size_t length);
 int control_recv_while(control_t *control, void (*idle)(void *arg), void *arg,
                        void *data, size_t length);
 
-/* Both sides call this: mine goes there, theirs, of the same length, comes
- * here. */
+/* Both sides call this: sends mine and receives theirs, of the same length. */
 int control_swap(control_t *control, const void *mine, void *theirs,
                  size_t length);
 
-/* The same for messages of any length: mine goes there, theirs comes here.
- * theirs_p [out]  From malloc(); NULL after an error. */
+/*
+ * The same for messages of any length.
+ *
+ * theirs_p [out]  From malloc(); NULL after an error.
+ */
 int control_exchange(control_t *control, const void *mine, size_t length,
                      void **theirs_p, size_t *theirs_length_p);
 

@@ -1,7 +1,7 @@
 /*
- * Copies by the GPU's copy engine: the sender copies into the receiver's
- * memory, which it has mapped by a CUDA IPC handle, and an answer that repeats
- * the message goes back in the same way. This is what the link can do.
+ * Copies by the GPU's copy engine. The sender copies into the receiver's
+ * memory, which it has mapped by a CUDA IPC handle. A reply that repeats the
+ * message is copied back in the same way. This measures the limit of the link.
  */
 #include "common/system.h"
 #include "common/error.h"
@@ -16,22 +16,22 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The other process may take so long to release our memory. */
+/* The longest time that the other process may take to unmap our memory. */
 #define CLOSE_NS UINT64_C(2000000000)
 
 #define NAME_SIZE 32
 
-/* --- words that the two processes share ----------------------------------- */
+/* --- words shared by the two processes ------------------------------------ */
 
-/* By these they tell each other of a copy that has ended. Each has one writer.
- */
+/* Each process reports completed copies to the other in these words. Each word
+ * has one writer. */
 typedef struct words {
     uint32_t sent[WORK_MAX_OUTSTANDING];    /* messages copied, by slot */
     uint32_t replied[WORK_MAX_OUTSTANDING]; /* answers, by slot */
     uint32_t closed[2];                     /* by the sender, the receiver */
 } words_t;
 
-/* A reader of the new value sees what was written before it. */
+/* A reader that sees the new value also sees all earlier writes. */
 static void words_write(uint32_t *word, uint32_t value)
 {
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
@@ -49,8 +49,8 @@ static void words_destroy(words_t *words)
     }
 }
 
-/* On another host there is no memory of this name, and for another user none
- * that can be opened. NULL: not possible. */
+/* Memory of this name does not exist on another host, and another user cannot
+ * open it. NULL: not possible. */
 static words_t *words_open(const char *name, int flags)
 {
     int   fd    = shm_open(name, O_RDWR | flags, 0600);
@@ -67,8 +67,9 @@ static words_t *words_open(const char *name, int flags)
     return words != MAP_FAILED ? words : NULL;
 }
 
-/* Both call this: the sender creates the words, all 0, and the receiver opens
- * them. NULL is given where the two are not of one host and user. */
+/* Both processes call this: the sender creates the words, initialized to 0, and
+ * the receiver opens them. Returns NULL if the two are not on the same host
+ * with the same user. */
 static int words_create(control_t *control, bool is_sender, words_t **words_p)
 {
     char    name[NAME_SIZE] = "";
@@ -105,11 +106,11 @@ typedef struct copy_end {
     end_t    end; /* first: an end_t * is a copy_end_t * */
     gpu_t   *gpu;
     words_t *words;
-    void    *peer; /* the other end's arena, as it is mapped here */
+    void    *peer; /* the other end's arena as mapped here */
     CUstream streams[WORK_MAX_OUTSTANDING];
     bool     copying[WORK_MAX_OUTSTANDING];
     bool     expecting[WORK_MAX_OUTSTANDING];
-    uint32_t seen[WORK_MAX_OUTSTANDING]; /* of the other's words */
+    uint32_t seen[WORK_MAX_OUTSTANDING]; /* last values of the other's words */
 } copy_end_t;
 
 /* Sent from each process to the other. */
@@ -190,7 +191,7 @@ static int copy_reply(end_t *end, unsigned slot)
     return 0;
 }
 
-/* Has a copy of ours ended? Then tell. */
+/* Report a copy of ours to the other process if it has completed. */
 static void poll_copy(copy_end_t *copy, unsigned slot)
 {
     CUresult  result = copy->gpu->driver.cuStreamQuery(copy->streams[slot]);
@@ -296,7 +297,7 @@ static int create_streams(copy_end_t *copy)
     return 0;
 }
 
-/* Each maps what the other has, and tells whether that went well. */
+/* Each process maps the other's memory, and reports whether that succeeded. */
 static int map_each_other(copy_end_t *copy, control_t *control, char *reason)
 {
     offer_t mine = {0}, theirs;

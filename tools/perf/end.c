@@ -50,16 +50,16 @@ int end_no_part(end_t *end, unsigned slot)
 
 /* --- a batch of messages -------------------------------------------------- */
 
-/* Nothing moved for so long: one of the two hangs. */
+/* Without any progress for so long, one of the two has hung. */
 #define STALL_NS (UINT64_C(30) * 1000000000u)
 
-/* Progress calls between two looks at the clock, and between two moments at
- * which another process may have the processor: the other end may be waiting
- * for it where there are fewer processors than processes. */
+/* Progress calls between two looks at the clock, and between two calls that
+ * yield the processor: if there are fewer processors than processes, the other
+ * end may be waiting for it. */
 #define STALL_LOOK  4096u
 #define STALL_YIELD 256u
 
-/* Enough for a 99th percentile; times of later messages are dropped. */
+/* Enough for a 99th percentile. Times of later messages are discarded. */
 #define MAX_TIMES ((size_t)1 << 21)
 
 typedef struct stall {
@@ -108,7 +108,7 @@ static int advance(end_t *out, end_t *in, stall_t *stall)
     return stall_check(stall, out);
 }
 
-/* Let operations end whose effect the other side has seen already. */
+/* Complete operations whose effect the other side has already seen. */
 static int drain(end_t *end)
 {
     stall_t stall = {0, 0};
@@ -140,7 +140,8 @@ static void collect_replies(end_t *end, samples_t *times, uint64_t *num_replied)
     }
 }
 
-/* Post the next message, if its slot is free: then *num_posted_p grows. */
+/* Post the next message if its slot is free, and then increment
+ * *num_posted_p. */
 static int post(end_t *end, uint64_t num_messages, uint64_t *num_posted_p)
 {
     unsigned    index = (unsigned)(*num_posted_p % end->work.outstanding);
@@ -175,8 +176,8 @@ int end_expect(end_t *end, uint64_t num_messages)
 }
 
 /*
- * Answer what has arrived. The next message of a slot cannot be missed: it is
- * expected before anything is progressed again.
+ * Reply to messages that have arrived. The next message of a slot cannot be
+ * missed: it is expected before the next progress call.
  */
 static int answer(end_t *end, uint64_t *num_answered)
 {

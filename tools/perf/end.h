@@ -1,12 +1,14 @@
 /*
- * One end of a side, in one of the two processes: its memory, and how it posts.
+ * One end of a side, in one of the two processes: its memory and its
+ * operations.
  *
- * Slots are the messages in flight. Each goes round by itself:
+ * A slot is a message in flight. The slots cycle independently:
  *
  *     sender     send -> (replied, and nothing pending) -> send ...
  *     receiver   expect -> (arrived) -> reply, expect the next -> ...
- * Where the sender reads or writes by itself, the receiver does neither, and
- * the completion of the operation counts as the reply.
+ *
+ * If the sender reads or writes the receiver's memory by itself, the receiver
+ * does neither. The completion of the operation then counts as the reply.
  */
 #ifndef PERF_END_H
 #define PERF_END_H
@@ -16,14 +18,15 @@
 
 typedef struct end end_t;
 
-/* 0 or -1, the error said. None of them waits. */
+/* They return 0, or -1 after printing an error. None of them waits. */
 typedef struct end_ops {
-    int (*send)(end_t *end, unsigned slot);   /* sender: post a message */
-    int (*expect)(end_t *end, unsigned slot); /* receiver: be ready for one */
-    int (*reply)(end_t *end, unsigned slot);  /* receiver: answer */
+    int (*send)(end_t *end, unsigned slot); /* sender: post a message */
+    int (*expect)(end_t   *end,
+                  unsigned slot); /* receiver: prepare for a message */
+    int (*reply)(end_t *end, unsigned slot); /* receiver: answer */
     void (*progress)(end_t *end);
     void (*destroy)(end_t *end);
-    /* Add to the report of the side; NULL: nothing to add. */
+    /* Adds to the report of the side; NULL: nothing to add. */
     void (*describe)(const end_t *end, job_side_t *side);
 } end_ops_t;
 
@@ -33,10 +36,10 @@ typedef struct end_slot {
     uint64_t num_left;    /* receiver: messages of the batch still to come */
     size_t   num_arrived; /* parts of a message */
     size_t   num_bytes;   /* of these parts */
-    unsigned pending;     /* operations that have not ended */
-    bool     busy;        /* sender: on the way */
-    bool     arrived;     /* receiver: all bytes are there, not yet answered */
-    bool     replied;     /* sender: the answer is there */
+    unsigned pending;     /* incomplete operations */
+    bool     busy;        /* sender: not completed */
+    bool     arrived;     /* receiver: all bytes have arrived, no reply yet */
+    bool     replied;     /* sender: the reply has arrived */
 } end_slot_t;
 
 struct end {
@@ -57,7 +60,7 @@ typedef struct end_params {
     memory_t *memory; /* of its buffers; borrowed */
 } end_params_t;
 
-/* Do the bytes start here, or do they come here? */
+/* Is this end the source of the data? */
 static inline bool end_is_source(const end_t *end)
 {
     return end->is_sender != side_is(end->side, IS_READ);
@@ -68,10 +71,10 @@ void end_init(end_t *end, const end_ops_t *ops, const end_params_t *params);
 /* Print an error, unless the end has failed before. Returns -1. */
 int end_fail(end_t *end, const char *what, const char *why);
 
-/* expect() and reply() of a side in which the receiver has no part. */
+/* expect() and reply() of a side whose receiver is passive. */
 int end_no_part(end_t *end, unsigned slot);
 
-/* Another part of a message of so many is there. */
+/* Another part of a message with that many parts has arrived. */
 static inline void end_part_arrived(end_slot_t *slot, size_t num_parts)
 {
     if (++slot->num_arrived == num_parts) {
@@ -79,7 +82,7 @@ static inline void end_part_arrived(end_slot_t *slot, size_t num_parts)
     }
 }
 
-/* Lay out its buffers, as the way has them. arena: as for buffers_init(). */
+/* Lay out its buffers as the way needs them. arena: as for buffers_init(). */
 int end_init_buffers(end_t *end, const end_params_t *params, void *arena);
 
 /* --- a batch of messages: the same loops drive every side ----------------- */
@@ -95,11 +98,11 @@ int end_init_buffers(end_t *end, const end_params_t *params, void *arena);
 int end_exchange(end_t *out, end_t *in, uint64_t num_messages, samples_t *times,
                  double *seconds_p);
 
-/* Post the receives of the first messages of a batch, before the sender
+/* Post the receives for the first messages of a batch, before the sender
  * starts. */
 int end_expect(end_t *end, uint64_t num_messages);
 
-/* Progress both, as far as they do not share it. in: NULL for none. */
+/* Progress both ends. in: NULL for none. */
 void end_progress(end_t *out, end_t *in);
 
 #endif

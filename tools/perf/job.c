@@ -8,14 +8,15 @@
 
 /* --- work ----------------------------------------------------------------- */
 
-/* Mixed lengths are those of the columns of batches of records, of 64 rows or
- * twice as many and so on: a bitmap, then values of 1, 2 and 4 bytes, offsets
- * of strings, and values of 8 bytes, the longest of which have `size` bytes. */
+/* Mixed lengths are those of columns in batches of records. Batches have 64
+ * rows, 128 rows, and so on. Columns are a bitmap, values of 1, 2 and 4 bytes,
+ * offsets of strings, and values of 8 bytes. The longest column has `size`
+ * bytes. */
 #define NUM_COLUMNS 6u
 #define FEWEST_ROWS UINT64_C(64)
 #define VALUE_SIZE  8u /* of the widest column */
 
-/* How many sizes of batches there are. */
+/* Number of different batch sizes. */
 static uint64_t num_batches(const work_t *work)
 {
     uint64_t num = 1;
@@ -26,8 +27,8 @@ static uint64_t num_batches(const work_t *work)
     return num;
 }
 
-/* The smallest and the largest batch are whole, the others a bit less, so that
- * not all lengths are powers of two. */
+/* The smallest and the largest batch are complete. The others are slightly
+ * smaller, so that not all lengths are powers of two. */
 static uint64_t num_rows(const work_t *work, uint64_t batch)
 {
     if (work->size / VALUE_SIZE < FEWEST_ROWS) {
@@ -83,7 +84,7 @@ static bool devices_are_sane(const int32_t devices[2])
            ((devices[0] == WORK_HOST) == (devices[1] == WORK_HOST));
 }
 
-/* True when all products fit and nothing is absurd. */
+/* True if no product overflows and all values are plausible. */
 static bool work_is_sane(const work_t *work)
 {
     return (work->size >= 1) && (work->size <= WORK_MAX_BYTES) &&

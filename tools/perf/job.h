@@ -1,17 +1,18 @@
-/* Jobs and their results. They are copied from process to process: both run the
- * same program.
+/*
+ * Jobs and their results. They are copied between processes, because both run
+ * the same program.
  *
- *     work     what every side does in the same way: messages of buffers
- *     side     a way to move a message, in a mode
- *     job      one work, done by several sides in turn, round after round
+ *     work     transfers that every side does in the same way
+ *     side     a way to transfer a message, in a mode
+ *     job      one work, done by several sides in turn, for several rounds
  *     result   the times of a job
  *
  *     round 0    A B C
  *     round 1    B C A
  *     round 2    C A B ...
  *
- * Each side's batch in a round is one sample. Ratios are made per round, so
- * that what slows the machine for a while slows both sides of a ratio.
+ * Each side's batch in a round is one sample. Ratios are computed per round, so
+ * that a temporary slowdown of the machine affects both sides of a ratio.
  */
 #ifndef PERF_JOB_H
 #define PERF_JOB_H
@@ -24,7 +25,7 @@
 
 #define WORK_MAX_OUTSTANDING 64u
 
-/* Messages in flight, unless -O says otherwise. */
+/* Messages in flight, by default. */
 #define JOB_OUTSTANDING 2u
 
 /* Limits of the memory that a peer on another host may make us allocate. */
@@ -32,7 +33,7 @@
 #define WORK_MAX_BYTES   ((uint64_t)1 << 36)
 #define WORK_MAX_DEVICE  1023
 
-/* Bytes of a cache line: buffers start at the begin of one, unless they are
+/* Size of a cache line: buffers start at a line boundary, unless they are
  * misaligned. */
 #define WORK_LINE 64u
 
@@ -57,12 +58,12 @@ typedef struct work {
     uint32_t mixed;       /* lengths as work_length() has them, up to `size` */
     uint32_t misaligned;  /* bytes from a line's begin to a scattered buffer
                              of the sender's */
-    uint32_t both;        /* as many go the other way at the same time */
-    uint32_t pageable;    /* WORK_PAGEABLE_: whose buffers lie in host memory
-                             that the GPU does not reach */
-    uint32_t untold;      /* the pool asks what memory they are */
-    int32_t  devices[2];  /* the GPU in which the buffers of the sender and of
-                             the receiver lie; both WORK_HOST: host memory */
+    uint32_t both;     /* the same number goes the other way at the same time */
+    uint32_t pageable; /* WORK_PAGEABLE_: whose buffers lie in host memory
+                          that the GPU does not reach */
+    uint32_t untold;   /* the pool is not told the kind of memory */
+    int32_t  devices[2]; /* the GPU in which the buffers of the sender and of
+                            the receiver lie; both WORK_HOST: host memory */
 } work_t;
 
 /* Bytes of a buffer, from 0. Mixed lengths are those of columns. */
@@ -161,7 +162,7 @@ enum {
 /* Is it any of these? */
 bool side_is(side_t side, unsigned what);
 
-/* Of a group and mode the fastest is what the pool is compared with. */
+/* The pool is compared with the fastest side of each group and mode. */
 typedef enum side_group {
     GROUP_EACH,      /* one message, get or put per buffer */
     GROUP_LIST,      /* one message of a list */
@@ -177,22 +178,23 @@ side_group_t side_group(side_t side);
 bool side_is_scattered(side_t side);
 
 /*
- * The part of a work that a side does. With many small buffers in a GPU's
- * memory a call for each of them takes seconds. Such a side moves the first
- * SIDE_MAX_CALLS buffers of a message; its times are scaled to all of them.
+ * The part of a work that a side does. With many small buffers in GPU memory,
+ * one call per buffer would take seconds. Such a side transfers the first
+ * SIDE_MAX_CALLS buffers of a message, and its times are scaled to all of them.
  */
 work_t side_work(side_t side, const work_t *work);
 
 #define SIDE_MAX_CALLS 16384u
 
-/* Bytes of the longest name, its final 0 included. */
+/* Size of the longest name, including the final 0. */
 #define SIDE_NAME_SIZE 32
 
-/* "am-each/peer"; -1 (nothing said) when the name is none. */
+/* For example "am-each/peer". Returns -1, without printing, if there is no such
+ * name. */
 const char *side_name(side_t side, char name[SIDE_NAME_SIZE]);
 int         side_parse(const char *name, side_t *side_p);
 
-/* The name of a mode, also in words for readers of a table. */
+/* The name of a mode, and its description for readers of a table. */
 const char *side_mode_name(uint32_t mode);
 const char *side_mode_title(uint32_t mode);
 
@@ -209,14 +211,14 @@ typedef struct job {
     work_t   work;
     uint32_t num_sides;
     uint32_t max_rounds;
-    uint32_t may_miss;      /* a missing feature is reported, and is no error */
-    uint32_t has_own_sides; /* of --sides, not the test's */
-    uint64_t time_ns;       /* no new round after so long */
+    uint32_t may_miss;      /* report a missing feature without failing */
+    uint32_t has_own_sides; /* sides from --sides instead of the test's */
+    uint64_t time_ns;       /* start no new round after this time */
     uint64_t send_size;     /* bytes of a pool's send blocks; 0: default */
     side_t   sides[JOB_MAX_SIDES];
 } job_t;
 
-/* Is it one that can be done? -1 after having said why not. */
+/* Can the job be done? Returns -1 after printing the reason if not. */
 int job_check(const job_t *job);
 
 /* --- result --------------------------------------------------------------- */
@@ -231,9 +233,9 @@ typedef struct job_side {
     double   trip_p99;
     uint64_t num_messages; /* of a batch */
     bool     verified;
-    char     missing[JOB_REASON_SIZE]; /* not "": it cannot be done, and why */
-    uint64_t num_moved;                /* buffers of a message that it moves */
-    char     wire[8];                  /* of a pool's side: what was used */
+    char     missing[JOB_REASON_SIZE]; /* reason why it cannot be done, or "" */
+    uint64_t num_moved; /* buffers of a message that it transfers */
+    char     wire[8];   /* of a pool's side: what was used */
     char     wire_reason[JOB_REASON_SIZE];
     uint64_t registrations; /* after the start */
     double   allocations;   /* heap allocations per message */
@@ -259,14 +261,14 @@ typedef struct job_result {
     uint32_t   num_ratios;
     char       gpus[2][JOB_GPU_SIZE]; /* of the sender, the receiver; or "" */
     job_side_t sides[JOB_MAX_SIDES];
-    /* Of the first side, and then of the one by pieces. */
+    /* Of the first side, then of the side with pieces. */
     job_ratio_t ratios[2 * JOB_MAX_SIDES];
 } job_result_t;
 
 /* GB/s of a message in so many seconds. */
 double job_rate(const job_t *job, double seconds);
 
-/* Million messages a second, where each buffer is one. */
+/* Million messages per second, counting each buffer as one message. */
 double job_message_rate(const job_t *job, double seconds);
 
 #endif

@@ -3,10 +3,10 @@
  *     raw_lane    raw UCX in one mode: a context, a worker, an endpoint
  *     pool_lane   a pool in each process, and the channel between them
  *
- * All sides of a mode share a lane, one at a time. Copies of a GPU need none.
+ * All sides of a mode share a lane, one at a time. GPU copies need none.
  *
- * Both processes call the functions that take a control connection, at the
- * same time. Functions return 0 or -1, the error said.
+ * Functions that take a control connection are called by both processes at the
+ * same time. Functions return 0, or -1 after printing an error.
  */
 #ifndef PERF_LANE_H
 #define PERF_LANE_H
@@ -27,8 +27,8 @@ void raw_lane_destroy(raw_lane_t *lane);
 int raw_end_create(raw_lane_t *lane, const end_params_t *params,
                    control_t *control, end_t **end_p);
 
-/* Does the UCX at hand know of a GPU's memory? Else it would take a GPU's
- * pointers for host memory. */
+/* Does this UCX support GPU memory? If not, it would treat GPU pointers as host
+ * memory. */
 int raw_is_for_gpu(bool *is_for_gpu_p);
 
 /* --- the pool ------------------------------------------------------------- */
@@ -36,8 +36,8 @@ int raw_is_for_gpu(bool *is_for_gpu_p);
 typedef struct pool_params {
     uint32_t mode;   /* MODE_AUTO, MODE_MAP or MODE_UCX */
     int      device; /* of the blocks; WORK_HOST: host memory */
-    /* Bytes of ucxpool_comm_alloc() memory that will be asked for; the pool is
-     * made larger than its default where they need it. */
+    /* Size of the ucxpool_comm_alloc() memory that will be allocated. The pool
+     * is created larger than its default if needed. */
     size_t comm_size;
     size_t send_size; /* bytes of all send blocks; 0: the default */
 } pool_params_t;
@@ -71,7 +71,7 @@ void pool_lane_describe(const pool_lane_t *lane, const pool_count_t *count,
 int pool_end_create(pool_lane_t *lane, const end_params_t *params,
                     control_t *control, char *missing, end_t **end_p);
 
-/* Bytes of ucxpool_comm_alloc() memory that such an end takes. */
+/* Size of the ucxpool_comm_alloc() memory that such an end uses. */
 size_t pool_end_comm_size(side_t side, const work_t *work, bool is_sender);
 
 /* --- copies of a GPU ------------------------------------------------------ */

@@ -6,9 +6,9 @@
 
 #include <string.h>
 
-/* A batch lasts about so long, so that starting it does not count; longer where
- * there is time, since to start some messages of long lists takes a GPU's
- * processor half a millisecond. */
+/* Target duration of a batch, so that its start-up time does not matter. It is
+ * longer if there is time, because launching some messages with long lists
+ * takes half a millisecond of GPU time. */
 #define BATCH_NS     20e6
 #define BATCH_MAX_NS 100e6
 #define BATCH_SHARE  0.05

@@ -18,8 +18,8 @@ int measure_follow(const job_t *job, control_t *control);
 /* --- forked here (pair.c) ------------------------------------------------- */
 
 /*
- * Run a job in two processes of its own. The calling process never touches
- * UCX, so it can do so again and again.
+ * Run a job in two new processes. The calling process never uses UCX, so it can
+ * call this repeatedly.
  *
  * cpus  Processors of the two; -1: any.
  */
@@ -28,29 +28,29 @@ int pair_run(const job_t *job, const int cpus[2], job_result_t *result_p);
 /* Pin the calling process. */
 int pair_pin(int cpu);
 
-/* Check for a CUDA driver and these GPUs, in a child process: a process that
- * has used a GPU cannot fork. Returns 0 or -1, the error said.
- */
+/* Check for a CUDA driver and these GPUs, in a child process, because a process
+ * that has used a GPU cannot fork. Returns 0, or -1 after printing an error. */
 int pair_check_devices(const int32_t devices[2]);
 
 /* --- on two hosts (remote.c) ---------------------------------------------- */
 
-/* A server follows, and a client leads. They find each other by a listener of
- * the pool, and its channel is their control connection. */
+/* A server follows, and a client leads. The client connects to a listener of
+ * the server's pool, and the channel is their control connection. */
 typedef struct remote remote_t;
 
 /*
  * Serve the jobs of one client.
  *
  * where   "PORT" or "HOST:PORT".
- * output  Gets the line that tells where the server listens.
+ *
+ * output  Gets a line with the address on which the server listens.
  */
 int remote_serve(const char *where, FILE *output);
 
 int remote_connect(const char *where, remote_t **remote_p);
 int remote_run(remote_t *remote, const job_t *job, job_result_t *result_p);
 
-/* Tell the server that it was all. */
+/* Tell the server that there are no more jobs. */
 void remote_destroy(remote_t *remote);
 
 #endif

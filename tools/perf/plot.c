@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Of the axis, so that the figure over the highest bar is inside. */
+/* The length of the axis leaves room for the number above the highest bar. */
 #define HEADROOM 1.12
 
 /* Index in the array of colours, from 0: the pool. */
@@ -18,7 +18,7 @@ static unsigned color_of(uint32_t mode)
 
 /* The bars drawn so far. */
 typedef struct bars {
-    unsigned x; /* of the next one; a place is left between jobs */
+    unsigned x; /* x position of the next bar; jobs are separated by a gap */
     double   highest;
     bool     has_copies;
 } bars_t;
@@ -41,7 +41,8 @@ static void print_bars(const job_result_t *result, bars_t *bars, FILE *script)
     bars->x++;
 }
 
-/* Above the bars of a job, which begin at x; returns where the next begin. */
+/* Above the bars of a job, which begin at x. Returns the start of the
+ * next job. */
 static unsigned print_title(const job_result_t *result, unsigned x,
                             FILE *script)
 {

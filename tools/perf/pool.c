@@ -1,6 +1,6 @@
 /*
  * The pool: one message of scattered buffers, in any memory or in the pool's
- * own; and reads and writes of a window of the receiver's by the sender.
+ * own; and reads and writes by the sender of the receiver's window.
  */
 #include "common/system.h"
 #include "common/error.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* For a channel, or a window. */
+/* Time limit to connect a channel or import a window. */
 #define CONNECT_NS (UINT64_C(20) * 1000000000u)
 
 #define MIB ((size_t)1 << 20)
@@ -27,8 +27,7 @@
 #define TAG_DATA  (UINT64_C(1) << 32)
 #define TAG_REPLY (UINT64_C(2) << 32)
 
-/* A sleep is that long at most: between batches another descriptor is waited
- * for. */
+/* Longest sleep: between batches, another descriptor is waited for. */
 #define SLEEP_MS 10
 
 struct pool_lane {
@@ -62,7 +61,7 @@ static void progress(void *pool)
 
 /* --- requests ------------------------------------------------------------- */
 
-/* A request has completed, and its slot has one less. */
+/* A request has completed; its slot has one pending operation less. */
 static bool ended(end_slot_t *slot, ucxpool_request_t *request,
                   ucxpool_status_t status)
 {
@@ -176,7 +175,7 @@ static ucxpool_data_t describe(const end_t *end, unsigned index)
                                  buffers->num_segments);
 }
 
-/* The receive of the answer first, so that it is there in time. */
+/* Post the receive of the reply first, before the reply can arrive. */
 static int expect_reply(end_t *end, unsigned index)
 {
     pool_end_t              *pool = (pool_end_t *)end;
@@ -360,7 +359,7 @@ static void close_window(pool_end_t *pool)
     pool->offsets = NULL;
 }
 
-/* The owner's part. A window that the sender cannot use is destroyed before
+/* The owner's part. If the sender cannot use the window, it is destroyed before
  * either side continues. */
 static int give(pool_end_t *pool, control_t *control, char *missing)
 {
@@ -563,7 +562,7 @@ int pool_end_create(pool_lane_t *lane, const end_params_t *params,
 
 /* --- a pool --------------------------------------------------------------- */
 
-/* COMM_SIZE for a pool; NULL: as the environment has it. */
+/* COMM_SIZE for a pool; NULL: the default or the environment's value. */
 static const char *size_setting(const pool_params_t *params, char text[32])
 {
     size_t size = 2 * params->comm_size + 64 * MIB;
@@ -581,9 +580,9 @@ static const char *size_setting(const pool_params_t *params, char text[32])
 }
 
 /*
- * Asked for the map wire, the pool would fail a channel that cannot have it.
- * With either allowed both ends see which one it is, and take the map wire
- * wherever they can.
+ * If the map wire were required, the pool would fail a channel that cannot use
+ * it. If both wires are allowed, both ends see which one is used, and they use
+ * the map wire if possible.
  */
 static const char *wire_setting(uint32_t mode)
 {
@@ -637,7 +636,7 @@ int pool_create(const pool_params_t *pool_params, const char *name,
 
 /* --- a lane --------------------------------------------------------------- */
 
-/* The channel stands when both have seen it: until then, progress. */
+/* The channel is open when both sides have seen it; progress until then. */
 static int wait_both(pool_lane_t *lane, control_t *control)
 {
     ucxpool_channel_attr_t attr;

@@ -10,11 +10,11 @@
 #include <string.h>
 #include <ucp/api/ucp.h>
 
-/* A polite close may take so long. */
+/* Time limit for a clean close. */
 #define CLOSE_NS UINT64_C(2000000000)
 
-/* Operations of one slot that UCX may hold before we let it progress: more only
- * makes its queues long. */
+/* Maximum number of pending operations of one slot before progress: more would
+ * only make UCX's queues longer. */
 #define WINDOW 64u
 
 /* The tag of an answer, next to the slot. */
@@ -36,11 +36,11 @@ struct raw_lane {
     ucp_context_h     context;
     ucp_worker_h      worker;
     ucp_ep_h          ep;
-    struct raw_end   *sender;   /* the end that answers are for */
-    struct raw_end   *receiver; /* the end that messages are for */
-    bool              closing;  /* errors are no news any more */
+    struct raw_end   *sender;   /* the end for which replies arrive */
+    struct raw_end   *receiver; /* the end for which messages arrive */
+    bool              closing;  /* errors are ignored */
     bool              failed;
-    /* Headers of replies: UCX 1.13 reads them until the send has ended. */
+    /* Headers of replies: UCX 1.13 reads them until the send has completed. */
     header_t reply_headers[WORK_MAX_OUTSTANDING];
 };
 
@@ -48,8 +48,8 @@ typedef struct raw_end {
     end_t         end; /* first: an end_t * is a raw_end_t * */
     raw_lane_t   *lane;
     memory_t     *memory;
-    ucp_mem_h     memh;    /* NULL: memory of no registration */
-    void         *arena;   /* of a GPU, that is registered; or NULL */
+    ucp_mem_h     memh;    /* NULL: no registration */
+    void         *arena;   /* registered GPU memory; or NULL */
     header_t     *headers; /* of active messages, slot by slot */
     ucp_dt_iov_t *iov;     /* slot by slot */
     /* Gets and puts: the other end's arena, and its key. */
@@ -57,15 +57,15 @@ typedef struct raw_end {
     ucp_rkey_h rkey;
 } raw_end_t;
 
-/* --- what the ways share -------------------------------------------------- */
+/* --- common to all ways --------------------------------------------------- */
 
 static int fail(end_t *end, ucs_status_t status, const char *what)
 {
     return end_fail(end, what, ucs_status_string(status));
 }
 
-/* From now on what arrives is for this end, until there is another of its
- * kind. */
+/* From now on, arriving messages are for this end, until another end of this
+ * kind is entered. */
 static void enter(raw_end_t *raw)
 {
     if (raw->end.is_sender) {
@@ -86,8 +86,8 @@ static void raw_progress(end_t *end)
     }
 }
 
-/* post: what a UCX call with a slot as user data returned. It counts as pending
- * until it ends. */
+/* post: the result of a UCX call with a slot as user data. The call counts as
+ * pending until it completes. */
 static int posted(end_slot_t *slot, ucs_status_ptr_t post)
 {
     if (UCS_PTR_IS_ERR(post)) {
@@ -99,13 +99,13 @@ static int posted(end_slot_t *slot, ucs_status_ptr_t post)
     return 0;
 }
 
-/* Hand a part of a slot's message to UCX. */
+/* Post one part of a slot's message. */
 typedef ucs_status_ptr_t (*post_part_t)(const raw_end_t *raw, unsigned index,
                                         size_t                     part,
                                         const ucp_request_param_t *param);
 
-/* Post the parts of a message, with at most `most` of them pending. Inline: the
- * call of post() is then none by a pointer. */
+/* Post the parts of a message, with at most `most` of them pending. Inlined, so
+ * that post() is not called by a pointer. */
 static inline __attribute__((always_inline)) int
 post_parts(raw_end_t *raw, unsigned index, size_t num, unsigned most,
            post_part_t post, const ucp_request_param_t *param)
@@ -185,7 +185,7 @@ static int am_expect(end_t *end, unsigned slot)
     return 0;
 }
 
-/* The answer: only a header, or all of the message back. */
+/* The reply: only a header, or the whole message. */
 static int am_reply(end_t *end, unsigned index)
 {
     raw_end_t          *raw    = (raw_end_t *)end;
@@ -195,8 +195,8 @@ static int am_reply(end_t *end, unsigned index)
     size_t              length = 0;
     ucp_request_param_t param;
 
-    /* The last reply of this slot has arrived, else there were no new message;
-     * UCX may still have to notice. */
+    /* The last reply of this slot has arrived, or there would be no new
+     * message. UCX may not have reported its completion yet. */
     while ((slot->pending != 0) && !end->failed) {
         raw_progress(end);
     }
@@ -233,8 +233,8 @@ static void reply_fetched(void *request, ucs_status_t status, size_t length,
     slot->replied = true;
 }
 
-/* Bring what has arrived to where it belongs; by rendezvous its bytes are still
- * at the other end. Returns whether it is there. */
+/* Copy an arrived message to its place. With rendezvous, its bytes are still at
+ * the other end. Returns whether it is complete. */
 static bool take(raw_end_t *raw, end_slot_t *slot, ucp_mem_h memh, void *data,
                  void *target, size_t length, const ucp_am_recv_param_t *attr,
                  ucp_am_recv_data_nbx_callback_t fetched)
@@ -321,14 +321,15 @@ static ucs_status_t reply_arrived(void *arg, const void *header,
     return taken(attr);
 }
 
-/* --- tag messages: as these, or one of a list (UCP_DATATYPE_IOV) ---------- */
+/* --- tag messages: the same, or one of a list (UCP_DATATYPE_IOV)
+ * ----------- */
 
 static uint64_t tag_of(unsigned slot, size_t part)
 {
     return (uint64_t)slot << 32 | part;
 }
 
-/* Tag messages that a message is made of. */
+/* Number of tag messages in a message. */
 static size_t num_parts(const raw_end_t *raw)
 {
     return raw->iov != NULL ? 1 : raw->end.buffers.num_segments;
@@ -367,7 +368,8 @@ static void tag_reply_received(void *request, ucs_status_t status,
     slot->replied = true;
 }
 
-/* The receive of an answer that repeats the message, before it can come. */
+/* Post the receive of a reply that repeats the message, before it can
+ * arrive. */
 static int tag_expect_reply(raw_end_t *raw, unsigned index)
 {
     buffers_t          *buffers = &raw->end.buffers;
@@ -437,7 +439,7 @@ static ucs_status_ptr_t post_tag_recv(const raw_end_t *raw, unsigned index,
                             tag_of(index, part), UINT64_MAX, param);
 }
 
-/* All are posted at once: none ends before the sender sends. */
+/* All are posted at once: none completes before the sender sends. */
 static int tag_expect(end_t *end, unsigned index)
 {
     raw_end_t          *raw  = (raw_end_t *)end;
@@ -530,7 +532,7 @@ static int rma_send(end_t *end, unsigned index)
                : flush(raw, &end->slots[index]);
 }
 
-/* The address of its memory, and the key behind that. NULL after an error. */
+/* The address of its memory, followed by the key. NULL after an error. */
 static char *pack_offer(const raw_end_t *raw, size_t *length_p)
 {
     uint64_t     address = (uintptr_t)raw->end.buffers.arena;
@@ -609,8 +611,8 @@ static void create_iov(raw_end_t *raw)
     }
 }
 
-/* Memory that UCX registers once, before anything is sent. In host memory UCX
- * chooses what it is, a GPU's is given. */
+/* Memory that UCX registers once, before anything is sent. UCX detects the type
+ * of host memory; the type of GPU memory is given. */
 static int register_memory(raw_end_t *raw, const end_params_t *params,
                            void **arena_p)
 {
@@ -726,8 +728,8 @@ static int create_context(raw_lane_t *lane)
     ucp_config_t *config;
     ucp_params_t  params = {
          .field_mask = UCP_PARAM_FIELD_FEATURES,
-         /* RMA: without it UCX 1.15 and later reach no remote memory by its
-          * handle. */
+         /* RMA: without it, UCX 1.15 and later cannot access remote memory by
+          * its handle. */
          .features = UCP_FEATURE_AM | UCP_FEATURE_TAG | UCP_FEATURE_RMA,
     };
     ucs_status_t status;
@@ -881,7 +883,7 @@ err_free_lane:
     return -1;
 }
 
-/* Without failure handling UCX closes only by flushing. */
+/* Without failure handling, UCX can only close with a flush. */
 static void close_ep(raw_lane_t *lane)
 {
     ucp_request_param_t param = {0};

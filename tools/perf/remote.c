@@ -35,7 +35,7 @@ static int remote_send(control_t *control, const void *data, size_t length)
     status =
         ucxpool_send_buffer(remote->channel, data, length, TAG, NULL, &request);
     if (status != UCXPOOL_OK) {
-        return fail("the other host cannot be told");
+        return fail("cannot send to the other host");
     }
     status = ucxpool_request_wait(request, SEND_NS);
     ucxpool_request_release(request);
@@ -107,7 +107,7 @@ static int remote_create(remote_t **remote_p)
     return 0;
 }
 
-/* Closing the channel says good-bye after what was posted before. */
+/* Closing the channel sends the goodbye after all messages posted before. */
 static void remote_release(remote_t *remote)
 {
     ucxpool_request_release(remote->receive);
@@ -115,8 +115,8 @@ static void remote_release(remote_t *remote)
     free(remote);
 }
 
-/* A port alone: all addresses where the library listens there, which takes a
- * secret, else this host only. */
+/* A port alone means all addresses if the library may listen there, which
+ * requires a secret; otherwise only this host. */
 static ucxpool_status_t listen_on(remote_t *remote, const char *where,
                                   char *text, size_t size,
                                   ucxpool_listener_t **listener_p)
@@ -162,7 +162,7 @@ static int serve_jobs(remote_t *remote)
         return -1;
     }
     if (memcmp(hello, hello_text, sizeof(hello_text)) != 0) {
-        return tool_error("the client is of another version: run the same "
+        return tool_error("the client has another version: run the same "
                           "ucxpool_perf on both hosts");
     }
     for (;;) {

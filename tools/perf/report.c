@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-/* --- what all reports tell ------------------------------------------------ */
+/* --- common to all reports ------------------------------------------------ */
 
 static const char *size_text(uint64_t size, char text[REPORT_TEXT_SIZE])
 {
@@ -288,7 +288,8 @@ static void print_rate_target(const job_result_t *result, unsigned side,
     }
 }
 
-/* The memory of the buffers, and sides that moved only some of them. */
+/* The memory of the buffers, and the sides that transferred only some of
+ * them. */
 static void print_gpus(const job_result_t *result, FILE *stream)
 {
     const job_t *job = &result->job;
@@ -574,7 +575,7 @@ void report_table_row(const char *table, const job_result_t *result,
     }
 }
 
-/* Was this reason printed for an earlier side? */
+/* Has this reason been printed for an earlier side? */
 static bool is_told(const job_result_t *results, unsigned result, unsigned side)
 {
     const char *reason = results[result].sides[side].missing;

@@ -1,6 +1,4 @@
-/*
- * Reports: what a reader or a program gets to see of results.
- */
+/* Reports of results, for people and for programs. */
 #ifndef PERF_REPORT_H
 #define PERF_REPORT_H
 
@@ -26,22 +24,22 @@ typedef struct report {
     const char         *plot_path;
 } report_t;
 
-/* Of a report_t. All jobs as one JSON object, or as lines of CSV. The picture
- * has the rates of all jobs that have one (else millions of messages, else
- * microseconds), as SVG, or as PNG where the path ends so. Return 0, or -1
- * after an error was printed. */
+/* Arguments are a report_t. All jobs as one JSON object, or as lines of CSV.
+ * The picture shows the rates of all jobs that have one (otherwise millions of
+ * messages, otherwise microseconds), as SVG, or as PNG if the path ends in
+ * .png. Return 0, or -1 after an error was printed. */
 int report_json(const void *report, FILE *stream);
 int report_csv(const void *report, FILE *stream);
 int report_plot(const void *report, FILE *stream);
 
-/* The command that makes this result. */
+/* The command that reproduces this result. */
 #define REPORT_COMMAND_SIZE 512
 const char *report_command(const job_t *job, char text[REPORT_COMMAND_SIZE]);
 
-/* --- what all of them tell ------------------------------------------------ */
+/* --- common to all reports ------------------------------------------------ */
 
-/* A ratio as its target has it: the pool's speed by the other's, or, where a
- * target is a bound of time, its time by the other's. */
+/* A ratio in the form of its target: the pool's speed divided by the other's.
+ * If the target is a time limit: the pool's time divided by the other's. */
 typedef struct report_ratio {
     double      value;
     double      low;
@@ -54,15 +52,15 @@ typedef struct report_ratio {
 report_ratio_t report_ratio(const job_result_t *result,
                             const job_ratio_t  *ratio);
 
-/* GB/s that a side of the pool's has at least; 0: none. Verdict as above. */
+/* The minimum GB/s of a side of the pool; 0: none. Verdict as above. */
 double report_rate_target(const job_result_t *result, unsigned side,
                           const char **verdict_p);
 
 /* The index of the side that uses pieces; 0: none. */
 unsigned report_pieces(const job_result_t *result);
 
-/* A time as the job's unit has it: microseconds there and back, nanoseconds,
- * millions of messages or GB/s. */
+/* A time in the job's unit: microseconds per round trip, nanoseconds, millions
+ * of messages, or GB/s. */
 double report_figure(const job_result_t *result, double seconds);
 
 #define REPORT_TEXT_SIZE 64

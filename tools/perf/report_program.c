@@ -1,6 +1,4 @@
-/*
- * For programs: JSON and CSV.
- */
+/* Reports for programs: JSON and CSV. */
 #include "common/json.h"
 #include "perf/report.h"
 
@@ -74,7 +72,7 @@ static void json_side(json_t *json, const job_result_t *result, unsigned index)
     if (side->num_moved < result->job.work.count) {
         json_number(json, "buffers_moved", side->num_moved);
     }
-    /* That of the first side stands with the job. */
+    /* The wire of the first side is reported with the job. */
     if ((index != 0) && (index == report_pieces(result))) {
         json_rate_target(json, result, index);
     }

@@ -9,8 +9,8 @@
 /* The pool and UCX need the rest of the free memory. */
 #define MEMORY_SHARE 0.9
 
-/* All that the sides of one mode want of their pool, at the end that wants
- * more: both ends have pools of one size. */
+/* The memory that all sides of one mode need from their pool, at the end that
+ * needs more: the pools of both ends have the same size. */
 static size_t comm_size(const job_t *job, uint32_t mode)
 {
     size_t sender   = 0;
@@ -103,7 +103,7 @@ static void destroy_ends(end_t *ends[2])
     }
 }
 
-/* Of one direction, or of both. If one is missing, both are. */
+/* For one direction, or for both. If one is missing, both are. */
 static int create_ends(stage_t *stage, const job_t *job, unsigned index,
                        bool is_sender, char *missing)
 {
@@ -139,7 +139,7 @@ static void judge_ucx(stage_t *stage, const job_t *job,
     }
 }
 
-/* Both name their GPUs, and agree on what cannot be done. */
+/* Both processes report their GPUs, and agree on which sides cannot run. */
 static int introduce(stage_t *stage, const job_t *job, bool is_sender)
 {
     introduction_t  introductions[2] = {0};
@@ -231,7 +231,7 @@ end_t *stage_enter(stage_t *stage, unsigned side)
     return stage->ends[side][0];
 }
 
-/* NULL: the side is none of the pool's. */
+/* NULL: the side does not use the pool. */
 static pool_lane_t *pool_lane_of(const stage_t *stage, unsigned side)
 {
     return stage->pool_lanes[stage->ends[side][0]->side.mode];

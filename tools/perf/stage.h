@@ -1,26 +1,25 @@
 /*
  * The stage: lanes and ends of all sides of a job, in one process.
  *
- * With buffers in a GPU's memory a side may be missing, at both processes: raw
- * UCX where the UCX at hand knows of no GPU, copies where the two GPUs cannot
- * reach each other.
+ * With buffers in GPU memory, a side may be missing in both processes: raw UCX
+ * if it does not support GPUs, and copies if the two GPUs have no peer access.
  */
 #ifndef PERF_STAGE_H
 #define PERF_STAGE_H
 
 #include "perf/lane.h"
 
-/* Lanes by mode; NULL where none is needed. */
+/* Lanes by mode; NULL if not needed. */
 typedef struct stage {
     control_t   *control;
     unsigned     num_sides;
     raw_lane_t  *raw_lanes[MODE_LAST];
     pool_lane_t *pool_lanes[MODE_LAST];
-    /* Of this direction and, where both go at once, of the other one; NULL: the
-     * side is missing, or goes one way. */
+    /* The end of this direction and, if both directions run at once, of the
+     * other one. NULL: the side is missing, or goes one way. */
     end_t   *ends[JOB_MAX_SIDES][2];
-    unsigned current; /* side, that stage_enter() has chosen */
-    /* Of each side's own batches; and before the present one. */
+    unsigned current; /* side chosen by stage_enter() */
+    /* Of each side's own batches; and before the current batch. */
     pool_count_t counts[JOB_MAX_SIDES];
     pool_count_t before;
     char         missing[JOB_MAX_SIDES][JOB_REASON_SIZE]; /* why */
@@ -29,18 +28,18 @@ typedef struct stage {
 } stage_t;
 
 /*
- * Both processes call these at the same time.
+ * Both processes call this at the same time.
  *
- * missing [out]  What a side needs and these two cannot have, in
- *                JOB_MISSING_SIZE bytes. With -1, and "" before: else the error
- *                was said.
+ * missing [out]  JOB_MISSING_SIZE bytes; "" before the call. If -1 is returned
+ *                because a side needs something unavailable, this says what.
+ *                If it is still "", an error was printed.
  */
 int  stage_init(stage_t *stage, const job_t *job, control_t *control,
                 bool is_sender, char *missing);
 void stage_cleanup(stage_t *stage);
 
-/* Has this machine host memory for the buffers of so many processes? Without,
- * the system would kill one of them. -1 after having said so. */
+/* Is there enough host memory for the buffers of so many processes? If not, the
+ * system would kill one of them. Returns -1 after printing an error. */
 int stage_check_memory(const job_t *job, unsigned num_processes);
 
 static inline bool stage_has(const stage_t *stage, unsigned side)
@@ -51,21 +50,22 @@ static inline bool stage_has(const stage_t *stage, unsigned side)
 /* Choose the end that is progressed while the control connection waits. */
 end_t *stage_enter(stage_t *stage, unsigned side);
 
-/* Count what the side's pool does from here, and up to here. */
+/* Count the activity of the side's pool between these two calls. */
 void stage_count_begin(stage_t *stage, unsigned side);
 void stage_count_end(stage_t *stage, unsigned side);
 
-/* Tell what the side's lane knows. */
+/* Copy the properties of the side's lane to its result. */
 void stage_describe(const stage_t *stage, unsigned index, job_side_t *side);
 
 /* --- batches -------------------------------------------------------------- */
 
-/* The messages of the two processes about a batch.
+/* The control messages of the two processes for a batch.
  *
- *     leader     BATCH ------------>  follower   posts what it expects
+ *     leader     BATCH ------------>  follower   posts its receives
  *                <------------ READY
  *                ====== messages =====>
- *                <------------- DONE             verified where asked
+ *                <------------- DONE             verified on request
+ *
  * If messages go both ways at once, the leader posts its receives first, and
  * verifies the bytes that it receives. If it reads or writes the follower's
  * memory by itself, it sends OVER when that is done:
@@ -73,18 +73,18 @@ void stage_describe(const stage_t *stage, unsigned index, job_side_t *side);
  *                ==== reads, writes ==>          progresses, or sleeps
  *     leader     OVER ------------->
  *
- * and where both do it, the leader waits for the follower's OVER before.
+ * If both do so, the leader first waits for the follower's OVER.
  */
 
-/* Send one batch of a side. is_verified: fill the memory afresh, and have the
- * receiver compare every byte. */
+/* Send one batch of a side. is_verified: fill the memory with new bytes, and
+ * let the receiver compare every byte. */
 int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
                bool is_verified, samples_t *times, double *seconds_p);
 
-/* Serve batches until the leader says that it was the last. */
+/* Serve batches until the leader reports the last one. */
 int batch_follow(stage_t *stage);
 
-/* Say that it was the last. */
+/* Report that it was the last batch. */
 int batch_end(stage_t *stage);
 
 #endif

@@ -8,7 +8,8 @@
 
 /* clang-format off */
 
-/* The rivals of scattered, contiguous and registered buffers of a GPU. */
+/* Raw UCX sides for scattered, contiguous and registered buffers in GPU
+ * memory. */
 #define GPU_SCATTERED \
     {WAY_AM_EACH, WAY_TAG_EACH, WAY_AM_MEMH, WAY_TAG_MEMH, WAY_COPY_EACH, \
      WAY_COPY}
@@ -157,7 +158,7 @@ const test_row_t *test_row_of(const job_t *job, uint32_t mode)
     return NULL;
 }
 
-/* Two processes on one GPU have a target in `any` only. */
+/* Two processes on one GPU have a target only in `any`. */
 double test_target(const test_row_t *row, const work_t *work, side_t other,
                    double *aim_p)
 {

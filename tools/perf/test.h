@@ -1,6 +1,4 @@
-/*
- * The tests, and the tables of the project's targets.
- */
+/* The tests, and the tables of the project's targets. */
 #ifndef PERF_TEST_H
 #define PERF_TEST_H
 
@@ -19,10 +17,11 @@ typedef struct test {
     const char *name;
     const char *title;
     test_unit_t unit;
-    uint64_t    size;  /* unless -s says otherwise */
-    uint64_t    count; /* unless -n says otherwise */
+    uint64_t    size;  /* default of -s */
+    uint64_t    count; /* default of -n */
     uint32_t    pool_way;
-    /* Each in both modes; in host memory, and in a GPU's. WAY_NONE ends it. */
+    /* Each in both modes; in host memory and in GPU memory. Terminated by
+     * WAY_NONE. */
     uint32_t raw_ways[TEST_MAX_WAYS];
     uint32_t gpu_ways[TEST_MAX_WAYS];
     bool     has_pieces; /* the pool does it by WAY_POOL_PIECES, too */
@@ -35,9 +34,9 @@ typedef struct test {
 /* The test with that name, or NULL. */
 const test_t *test_find(const char *name);
 
-/* A row of a table: the values of -t, -s, -n and --wire. A target is
- * how many times as fast as raw UCX the pool is at least; of UNIT_TRIP, how
- * many times as long it takes at most. 0: none. */
+/* A row of a table: the values of -t, -s, -n and --wire. A target is the
+ * minimum speed of the pool relative to raw UCX; for UNIT_TRIP, the maximum
+ * relative time. 0: none. */
 typedef struct test_row {
     const char *table; /* "map", "ucx", "both"; "cuda", "cuda-ucx" */
     const char *test;
@@ -46,15 +45,15 @@ typedef struct test_row {
     uint32_t    pool_mode;
     double      peer; /* target against failure handling, and without it */
     double      none;
-    double      aim;     /* hoped for beyond `none` */
+    double      aim;     /* goal beyond the target */
     double      rate;    /* GB/s, with two GPUs of TARGET_GPU */
     double      one_gpu; /* GB/s, of two processes on one */
 } test_row_t;
 
-/* The GPU that the targets in GB/s are for, and its links. */
+/* The GPU for which the GB/s targets are defined, and its links. */
 #define TARGET_GPU "H200"
 
-/* Nanoseconds of a block's get and put, at most. */
+/* Maximum nanoseconds of a block's get and put. */
 #define TARGET_BLOCK_NS 50.0
 
 /* By number, from 0; NULL after the last. */
@@ -63,7 +62,7 @@ const test_row_t *test_row_at(unsigned index);
 /* Is it a table of buffers in a GPU's memory? */
 bool test_table_is_on_gpu(const char *table);
 
-/* The row that a job is, with the pool over `mode`; NULL when it is none. */
+/* The row of a job, with the pool over `mode`; NULL if it is in no table. */
 const test_row_t *test_row_of(const job_t *job, uint32_t mode);
 
 /* The row's target against a side of the job; aim_p may be set to 0. */

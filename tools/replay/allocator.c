@@ -31,7 +31,8 @@ int device_fail(device_t *device, CUresult result, const char *what)
     return tool_error("GPU %d: %s: %s", device->ordinal, what, words);
 }
 
-/* The default stream is itself; each other stream of the log is one here. */
+/* The default stream is used as is. Each other stream of the log gets a stream
+ * here. */
 static int make_streams(device_t *device, const trace_t *trace)
 {
     device->streams = tool_calloc(trace->num_streams, sizeof(void *));
@@ -130,12 +131,12 @@ int device_free_bytes(device_t *device, uint64_t *bytes_p)
 
 /* --- the heap of a pool, which has next to no blocks ---------------------- */
 
-/* Blocks are not what this is about. Those of a GPU are pages of it. */
+/* The blocks do not matter here. Those of a GPU are one page each. */
 #define HOST_COMM_SIZE  (UINT64_C(1) << 20)
 #define HOST_BLOCK_SIZE "64k"
 #define GPU_COMM_SIZE   (UINT64_C(8) << 20)
 #define GPU_BLOCK_SIZE  "2m"
-/* The least that MEMORY_LIMIT can be. */
+/* The smallest valid MEMORY_LIMIT. */
 #define LEAST_LIMIT (UINT64_C(4) << 20)
 
 static int pool_error(void)
@@ -143,7 +144,7 @@ static int pool_error(void)
     return tool_error("%s", ucxpool_error_detail());
 }
 
-/* Blocks take what is missing of the least limit. */
+/* If the capacity is below the smallest limit, blocks use up the difference. */
 static uint64_t comm_size(const device_t *device, uint64_t capacity)
 {
     uint64_t size = is_host(device) ? HOST_COMM_SIZE : GPU_COMM_SIZE;
@@ -153,7 +154,7 @@ static uint64_t comm_size(const device_t *device, uint64_t capacity)
                : size;
 }
 
-/* Blocks as small as they can be, whatever the environment says of theirs. */
+/* Blocks of the smallest size, whatever the environment says. */
 static ucxpool_status_t configure(ucxpool_config_t *config,
                                   const device_t *device, uint64_t capacity)
 {
@@ -166,7 +167,7 @@ static ucxpool_status_t configure(ucxpool_config_t *config,
         {"HUGE_PAGES", "try"},
         {"COMM_SIZE", comm_text},
         {"MEMORY_LIMIT", capacity != 0 ? limit_text : NULL},
-        /* That an allocation fails is a result, and reported as one. */
+        /* A failed allocation is a result, and is reported as one. */
         {"LOG_LEVEL", getenv("UCXPOOL_LOG_LEVEL") == NULL ? "error" : NULL},
     };
 
@@ -185,7 +186,7 @@ static int read_memory_limit(uint64_t *bytes_p)
     if (ucxpool_config_read(&config) != UCXPOOL_OK) {
         return pool_error();
     }
-    *bytes_p = 0; /* stays so for "auto" */
+    *bytes_p = 0; /* for "auto" */
     (void)number_parse_size(setting_get(config, "MEMORY_LIMIT").value,
                             UINT64_MAX, bytes_p);
     ucxpool_config_release(config);
@@ -310,8 +311,7 @@ const allocator_kind_t allocator_heap = {
     .peak_reserved = heap_peak_reserved,
 };
 
-/* --- ballast: memory of a GPU that is taken away from other allocators, which
- *     gives them a capacity ------------------------------------------------ */
+/* --- ballast: GPU memory that is occupied to limit other allocators ------- */
 
 static void ballast_drop(allocator_t *allocator)
 {
@@ -352,7 +352,7 @@ static int ballast_take(allocator_t *allocator, uint64_t capacity)
     return 0;
 }
 
-/* Bytes that were taken from the GPU since then. */
+/* Bytes taken from the GPU since ballast_take(). */
 static uint64_t ballast_used(allocator_t *allocator)
 {
     uint64_t left;
@@ -522,8 +522,8 @@ static const plugin_t *plugin_of(const allocator_t *allocator)
     return (const plugin_t *)allocator->kind;
 }
 
-/* A plug-in with plugin_init() keeps to its capacity itself; from another one
- * all other memory is taken away, as from the driver's allocators. */
+/* A plug-in with plugin_init() enforces its capacity itself. For other plug-ins
+ * all other memory is occupied, as for the driver's allocators. */
 static int plugin_init(allocator_t *allocator, uint64_t capacity)
 {
     const plugin_t *plugin  = plugin_of(allocator);
@@ -583,7 +583,7 @@ int plugin_name(plugin_t *plugin, const char *text)
                                            "0123456789_-.");
 
     memset(plugin, 0, sizeof(*plugin));
-    /* A path may have such a character as well, behind a slash. */
+    /* A path may contain this character as well, after a slash. */
     if ((equals == NULL) || (memchr(text, '/', (size_t)(equals - text)))) {
         strcpy(plugin->name, "plugin");
         plugin->path = text;
@@ -619,7 +619,7 @@ int plugin_load(plugin_t *plugin)
 {
     char path[4096];
 
-    /* Without a slash the loader would look for it elsewhere. */
+    /* Without a slash, the loader would search other folders for it. */
     if (snprintf(path, sizeof(path), "%s%s",
                  strchr(plugin->path, '/') == NULL ? "./" : "",
                  plugin->path) >= (int)sizeof(path)) {

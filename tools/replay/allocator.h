@@ -1,6 +1,6 @@
 /*
- * Allocators that a trace is played against, behind one table of functions, and
- * the memory that they give out: the host's, or a GPU's.
+ * Allocators on which a trace is played, as one table of functions, and the
+ * device whose memory they manage: the host or a GPU.
  *
  * Functions return 0, or -1 after an error was printed.
  */
@@ -20,24 +20,26 @@
 #define DEVICE_HOST (-1)
 
 typedef struct device {
-    int    ordinal; /* DEVICE_HOST, or as the driver counts */
+    int    ordinal; /* DEVICE_HOST, or the driver's number */
     gpu_t  gpu;
-    void **streams; /* of the trace, as allocators take them: names on the */
+    void **streams; /* streams of the trace as passed to allocators: names on
+                       the */
                     /* host, CUstreams on a GPU; NULL: the default one */
     unsigned num_streams;
 } device_t;
 
-/* After an error nothing is left to be closed. */
+/* After an error, nothing needs to be closed. */
 int  device_open(device_t *device, int ordinal, const trace_t *trace);
 void device_close(device_t *device);
 
-/* Let the calling thread use the GPU; device_open() does for its own. */
+/* Let the calling thread use the GPU; device_open() does so for its own
+ * thread. */
 int device_enter(device_t *device);
 
 /* Wait for the work in all streams. */
 int device_settle(device_t *device);
 
-/* Bytes that may be taken now. */
+/* Bytes that can be allocated now. */
 int device_free_bytes(device_t *device, uint64_t *bytes_p);
 
 /* Print that a call of the driver failed. Returns -1. */
@@ -46,16 +48,16 @@ int device_fail(device_t *device, CUresult result, const char *what);
 /* --- best fit ------------------------------------------------------------ */
 
 /*
- * A classic pool, in simulation: one arena, best fit, neighbours that are free
- * become one. It has no memory.
+ * A simulation of a classic pool: one arena, best fit, free neighbours are
+ * merged. It has no memory.
  *
  *     arena   | live |  free  | live | live |   free          |
  *     blocks   <----> <------> ...       doubly linked, in order of addresses
  *
- * An allocation takes the smallest free block that is long enough, of equals
- * the first, and cuts off what it does not need. RMM's pool and its likes
- * decide so; their lists for each stream are left out: what is freed is free
- * for every stream, so that they can only need more memory than this one.
+ * An allocation takes the smallest sufficient free block, the first of several
+ * equal ones, and splits off the rest. RMM's pool and similar pools work in
+ * this way. Their lists per stream are not simulated: a freed block is free for
+ * every stream, so real pools need at least as much memory as this one.
  */
 #define BEST_FIT_ALIGNMENT ((uint64_t)256)
 
@@ -66,7 +68,7 @@ best_fit_t *best_fit_create(uint64_t capacity);
 /* With all of its blocks. */
 void best_fit_destroy(best_fit_t *pool);
 
-/* 0; or 1, no free block is long enough. size is not 0. */
+/* Returns 0, or 1 if no free block is large enough. size is not 0. */
 int best_fit_alloc(best_fit_t *pool, uint64_t size, best_fit_block_t **block_p);
 void best_fit_free(best_fit_t *pool, best_fit_block_t *block);
 
@@ -74,11 +76,11 @@ void best_fit_free(best_fit_t *pool, best_fit_block_t *block);
 uint64_t best_fit_offset(const best_fit_block_t *block);
 uint64_t best_fit_size(const best_fit_block_t *block);
 
-/* How far the arena was ever used. */
+/* The highest offset of the arena that was ever used. */
 uint64_t best_fit_top(const best_fit_t *pool);
 
-/* Are the blocks side by side, from the arena's begin to its end, no two free
- * ones together, and all free ones found by their size? */
+/* Are the blocks adjacent, do they cover the arena, are no two neighbours free,
+ * and can all free ones be found by size? */
 int best_fit_is_sane(const best_fit_t *pool);
 
 /* --- allocators ---------------------------------------------------------- */
@@ -97,13 +99,13 @@ typedef struct allocator_kind {
     bool        needs_gpu;
     bool        is_simulated; /* addresses have no memory */
 
-    /* capacity  Bytes that it may have, a multiple of ALLOCATOR_UNIT; 0: as
-     *           many as it gets. */
+    /* capacity  Maximum bytes, a multiple of ALLOCATOR_UNIT; 0: as many as
+     * possible. */
     int (*init)(allocator_t *allocator, uint64_t capacity);
     void (*cleanup)(allocator_t *allocator);
 
-    /* Take memory before the first call, bytes a multiple of ALLOCATOR_UNIT.
-     * NULL: it cannot. */
+    /* Allocate memory before the first call, in multiples of ALLOCATOR_UNIT.
+     * NULL: not supported. */
     int (*reserve)(allocator_t *allocator, uint64_t bytes);
 
     /* Called from any thread. stream: one of device->streams. size: as it was
@@ -113,8 +115,8 @@ typedef struct allocator_kind {
     allocator_answer_t (*free)(allocator_t *allocator, void *address,
                                size_t size, void *stream);
 
-    /* Bytes of memory that it holds, now; and that it held at most so far (may
-     * be NULL). 0 after an error. */
+    /* Bytes of memory that it holds now, and at most so far (may be NULL). 0
+     * after an error. */
     uint64_t (*reserved)(allocator_t *allocator);
     uint64_t (*peak_reserved)(allocator_t *allocator);
 } allocator_kind_t;
@@ -132,10 +134,10 @@ struct allocator {
     pthread_mutex_t         mutex; /* of best_fit */
 };
 
-/* A GPU gives memory out in such pieces, and so does the heap. */
+/* Unit in which a GPU and the heap allocate memory. */
 #define ALLOCATOR_UNIT (UINT64_C(2) << 20)
 
-/* With zeroed memory, and after that. */
+/* Receives zeroed memory. */
 allocator_t *allocator_create(const allocator_kind_t *kind, device_t *device,
                               uint64_t capacity);
 void         allocator_destroy(allocator_t *allocator);
@@ -152,7 +154,7 @@ int allocator_heap_limit(device_t *device, uint64_t *bytes_p);
 
 extern const allocator_kind_t *const allocator_kinds[ALLOCATOR_NUM_KINDS];
 
-/* NULL: none of these has that name. */
+/* NULL: no such kind. */
 const allocator_kind_t *allocator_find(const char *name);
 
 /* --- plug-ins: man/ucxpool_replay.1 documents them ------------------------ */
@@ -174,8 +176,8 @@ typedef struct plugin {
     size_t (*reserved)(void);
 } plugin_t;
 
-/* Take the name and the path from "NAME=FILE", or "FILE", which is called
- * plugin. The text must stay. Returns -1, silently, where that is no name. */
+/* Parse "NAME=FILE", or "FILE" with the name "plugin". The text must stay
+ * valid. Returns -1, without printing, if the name is invalid. */
 int plugin_name(plugin_t *plugin, const char *text);
 
 /* Load it; it stays forever. */

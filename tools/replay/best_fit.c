@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Free blocks are in a treap: a search tree by size and offset, and a heap by
- * priorities, which are random and keep it shallow. */
+ * random priorities, which keep it shallow. */
 struct best_fit_block {
     uint64_t          offset;
     uint64_t          size;
@@ -33,7 +33,7 @@ static bool is_less(const best_fit_block_t *a, const best_fit_block_t *b)
     return a->size != b->size ? a->size < b->size : a->offset < b->offset;
 }
 
-/* Blocks of the tree that come before a block, and the others. */
+/* Split the tree into the blocks before a block, and the others. */
 static void split(best_fit_block_t *tree, const best_fit_block_t *block,
                   best_fit_block_t **less_p, best_fit_block_t **more_p)
 {
@@ -139,7 +139,7 @@ void best_fit_destroy(best_fit_t *pool)
     }
 }
 
-/* Make what is behind `size` bytes of a block a free block. */
+/* Turn everything after the first `size` bytes of a block into a free block. */
 static void cut(best_fit_t *pool, best_fit_block_t *block, uint64_t size)
 {
     best_fit_block_t *rest;
@@ -181,7 +181,8 @@ int best_fit_alloc(best_fit_t *pool, uint64_t size, best_fit_block_t **block_p)
     return 0;
 }
 
-/* Join a block, which is not in the tree, and the next one if that is free. */
+/* Merge a block, which is not in the tree, with the next one if that is
+ * free. */
 static void swallow(best_fit_t *pool, best_fit_block_t *block)
 {
     best_fit_block_t *behind = block->behind;
@@ -251,7 +252,7 @@ int best_fit_is_sane(const best_fit_t *pool)
 
 /* --- an allocator -------------------------------------------------------- */
 
-/* More than any machine has. */
+/* More memory than any machine has. */
 #define NO_LIMIT (UINT64_C(1) << 48)
 
 static int init(allocator_t *allocator, uint64_t capacity)
@@ -267,7 +268,7 @@ static void cleanup(allocator_t *allocator)
     pthread_mutex_destroy(&allocator->mutex);
 }
 
-/* The address is the block. */
+/* The returned address is the block. */
 static allocator_answer_t take(allocator_t *allocator, size_t size,
                                void *stream, void **address_p)
 {

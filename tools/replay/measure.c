@@ -8,10 +8,10 @@
 
 #define CLOCK_READINGS 10001
 
-/* A capacity is not tried beyond so many times the peak, */
+/* The largest capacity to try, as a multiple of the peak, */
 #define MAX_RATIO 16
 
-/* nor beyond so much of the free memory. */
+/* and as a part of the free memory. */
 #define MEMORY_PERCENT 75
 
 /* --- the smallest capacity ----------------------------------------------- */
@@ -135,7 +135,7 @@ static void note_max(uint64_t *max, uint64_t value)
     *max = value > *max ? value : *max;
 }
 
-/* Only some allocators count. */
+/* Only some allocators report it. */
 static void note_counted_peak(measure_t *measure, allocator_t *allocator)
 {
     if (measure->kind->peak_reserved != NULL) {
@@ -155,7 +155,7 @@ static int run_round(const play_t *play, play_mode_t mode, measure_t *measure,
     return 0;
 }
 
-/* How much memory it takes, when it begins with none. */
+/* Measure its memory use when it starts without memory. */
 static int look(const play_t *play, const measure_params_t *params,
                 measure_t *measure)
 {

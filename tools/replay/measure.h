@@ -10,20 +10,20 @@
 /* --- a round: the trace is played once (play.c) --------------------------- */
 
 typedef enum play_mode {
-    PLAY_PLAIN,   /* the clock is read at the begin and at the end */
+    PLAY_PLAIN,   /* the clock is read at the start and at the end */
     PLAY_TIMED,   /* and around every call */
-    PLAY_SAMPLED, /* what is live and held is sampled; in one thread */
+    PLAY_SAMPLED, /* live and held bytes are sampled; one thread */
     PLAY_MARKED,  /* memory is written, and read before it is freed */
-    PLAY_STRICT   /* the first failure ends it */
+    PLAY_STRICT   /* the first failure ends the round */
 } play_mode_t;
 
 typedef struct play {
     const trace_t *trace;
     device_t      *device;
     allocator_t   *allocator;
-    /* In one thread, in the order of the trace; or each thread of the trace in
-     * one of its own, as fast as it can. Then a free waits for its allocation,
-     * and nothing else is ordered. */
+    /* false: in one thread, in the order of the trace. true: each thread of the
+     * trace runs in a thread of its own, as fast as it can. A free waits for
+     * its allocation; nothing else is ordered. */
     bool has_threads;
 } play_t;
 
@@ -35,24 +35,25 @@ typedef struct play_result {
     samples_t frees;
 } play_result_t;
 
-/* Evenly spaced samples, that of the peak and the last one. */
+/* Evenly spaced samples, including the peak's and the last one. */
 #define CURVE_MAX_POINTS 2048
 
 typedef struct curve {
     struct {
         size_t   event;
-        uint64_t live;     /* bytes, as asked for */
+        uint64_t live;     /* bytes requested */
         uint64_t reserved; /* bytes */
     } points[CURVE_MAX_POINTS];
     size_t   num;
-    uint64_t peak; /* the most that was reserved */
+    uint64_t peak; /* maximum of reserved */
 } curve_t;
 
 /*
- * Play one round, then free what is still live. Returns 0, or -1 when the
+ * Play one round, then free all live allocations. Returns 0, or -1 if the
  * allocator broke, after an error was printed.
  *
- * curve     Filled in PLAY_SAMPLED; else NULL.
+ * curve     Filled in PLAY_SAMPLED; otherwise NULL.
+ *
  * result_p  Zeroed by the caller.
  */
 int play_round(const play_t *play, play_mode_t mode, curve_t *curve,
@@ -65,29 +66,31 @@ int play_round(const play_t *play, play_mode_t mode, curve_t *curve,
 
 typedef struct measure_params {
     uint64_t capacity;    /* 0: none */
-    uint64_t heap_limit;  /* without one, for the heap and simulated ones; 0: */
+    uint64_t heap_limit;  /* if there is no capacity, for the heap and simulated
+                             pools; 0: */
                           /* none */
-    unsigned num_rounds;  /* that are timed as a whole */
+    unsigned num_rounds;  /* timed as a whole */
     bool     has_threads; /* each thread of the trace has one */
     bool     is_marked;   /* a further round writes and reads memory */
     bool     is_searched; /* find the smallest capacity */
-    double   percent;     /* of the peak: the steps of that */
+    double   percent;     /* step size in percent of the peak */
 
     /* Memory that the heap reserves before the first round; both 0: none. */
     uint64_t reserve_bytes;
-    unsigned reserve_percent; /* of the memory that is free */
+    unsigned reserve_percent; /* of the free memory */
 } measure_params_t;
 
 /* The smallest capacity at which an allocator plays a whole trace. */
 typedef struct search {
     bool was_made;
     bool has_found;
-    /* The smallest that passed; else the largest that was tried, and failed. */
+    /* The smallest that passed; otherwise the largest that was tried, and
+     * failed. */
     uint64_t capacity;
     unsigned num_trials;
 } search_t;
 
-/* Of calls, in ns; all 0 where there were none. */
+/* Times of calls in ns; all 0 if there were no calls. */
 typedef struct call_times {
     uint64_t median;
     uint64_t p99;
@@ -98,33 +101,33 @@ typedef struct measure {
     const allocator_kind_t *kind;
     call_times_t            alloc;
     call_times_t            free;
-    uint64_t                first_ns; /* the first round, from an empty one */
+    uint64_t                first_ns; /* the first round, on a new allocator */
     uint64_t                again_ns; /* the median of the others; 0: none */
     uint64_t                num_failures; /* allocations, in the worst round */
     uint64_t                peak_reserved;
     search_t                search;
-    curve_t                 curve; /* of a round of its own, from empty */
+    curve_t                 curve; /* of a separate round on a new allocator */
 } measure_t;
 
-/* Returns 0, or -1 when something broke, after an error was printed. */
+/* Returns 0, or -1 if an allocator broke, after an error was printed. */
 int measure_run(const trace_t *trace, device_t *device,
                 const allocator_kind_t *kind, const measure_params_t *params,
                 measure_t *measure_p);
 
 /*
- * Try capacities in steps of a part of the trace's peak of live bytes, from
- * that peak on: doubling the way while they fail, then by bisection. Each trial
- * begins with a new allocator. Assumes that a larger capacity passes too.
+ * Try capacities from the trace's peak of live bytes upwards: first in doubling
+ * steps until one passes, then by bisection. Each attempt uses a new allocator.
+ * Assumes that any larger capacity passes too.
  *
- * percent  The step, in percent of the peak.
+ * percent  The step size in percent of the peak.
  *
- * Returns as measure_run() does.
+ * Returns as measure_run().
  */
 int search_run(const trace_t *trace, device_t *device,
                const allocator_kind_t *kind, double percent,
                search_t *search_p);
 
-/* How long reading the clock once takes, ns. */
+/* Time to read the clock once, in ns. */
 uint64_t measure_clock(void);
 
 /* --- the report (report.c) ------------------------------------------------ */
@@ -143,11 +146,12 @@ typedef struct report {
 #define REPORT_SIZE_TEXT 32
 void report_size(uint64_t bytes, char text[REPORT_SIZE_TEXT]);
 
-/* The trace and what of it was left out. */
+/* The trace, and the calls that were left out. */
 void report_trace(const report_t *report, FILE *stream);
 
-/* The results, of a report_t. report_picture() needs gnuplot and draws PNG or
- * SVG, by the path. Return 0, or -1 after an error was printed. */
+/* The results; arguments are a report_t. report_picture() needs gnuplot, and
+ * draws PNG or SVG depending on the path. Return 0, or -1 after an error was
+ * printed. */
 int report_table(const void *report, FILE *stream);
 int report_csv(const void *report, FILE *stream);
 int report_json(const void *report, FILE *stream);

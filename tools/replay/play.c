@@ -28,9 +28,9 @@ struct round {
     play_mode_t   mode;
     curve_t      *curve;
     void        **addresses; /* of each allocation; NULL: not live */
-    size_t       *orders;    /* of all players, one behind the other */
+    size_t       *orders;    /* of all players, concatenated */
     uint64_t     *ns;
-    player_t      first; /* events that are not timed, in the trace's order */
+    player_t      first; /* untimed events, in the trace's order */
     player_t     *players;
     unsigned      num_players;
     uint64_t      live;    /* bytes; PLAY_SAMPLED */
@@ -62,8 +62,8 @@ static size_t at_most_a_word(uint64_t size)
     return size < sizeof(uint64_t) ? (size_t)size : sizeof(uint64_t);
 }
 
-/* The next mark behind one of `length` bytes, 0: the first. Returns its length;
- * 0: there are no more. */
+/* Find the mark after one with `length` bytes; 0: the first. Returns its
+ * length, or 0 if there are no more. */
 static size_t next_mark(uint64_t size, uint64_t *offset, size_t length)
 {
     uint64_t end  = *offset + length;
@@ -151,8 +151,8 @@ static int give_up(player_t *player)
     return -1;
 }
 
-/* The address of an allocation, which another thread may still have to make;
- * NULL: the round is over. */
+/* The address of an allocation that another thread may not have made yet. NULL:
+ * the round has ended. */
 static void *wait_for(const player_t *player, uint32_t allocation)
 {
     void **address_p = &player->round->addresses[allocation];
@@ -279,7 +279,8 @@ static inline __attribute__((always_inline)) int play_events(player_t   *player,
     return 0;
 }
 
-/* The loop is compiled for each mode, so that a mode does not slow another. */
+/* The loop is compiled separately for each mode, so that no mode slows down
+ * another. */
 static int run_player(player_t *player, play_mode_t mode)
 {
     switch (mode) {
@@ -380,7 +381,7 @@ static void *play_in_thread(void *arg)
     return NULL;
 }
 
-/* All start at the barrier. */
+/* All threads start at the barrier. */
 static void run_threads(round_t *round)
 {
     pthread_t *threads = tool_calloc(round->num_players, sizeof(*threads));
@@ -389,7 +390,7 @@ static void run_threads(round_t *round)
     for (unsigned k = 0; k < round->num_players; k++) {
         if (pthread_create(&threads[k], NULL, play_in_thread,
                            &round->players[k]) != 0) {
-            /* The others wait at the barrier forever. */
+            /* The other threads wait at the barrier forever. */
             tool_error("the system cannot start %u threads",
                        round->num_players);
             exit(1);
@@ -406,7 +407,7 @@ static void run_all(round_t *round)
 {
     player_t *player = &round->players[0];
 
-    /* Nothing before the first timed event is timed. */
+    /* Events before the first timed event are not timed. */
     if (run_player(&round->first,
                    round->mode == PLAY_TIMED ? PLAY_PLAIN : round->mode) != 0) {
         return;

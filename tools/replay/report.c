@@ -43,7 +43,7 @@ static void print_remarks(const trace_remarks_t *remarks, FILE *stream)
 {
     remark(remarks->num_failures,
            "allocations failed when it was written: left out", 0, stream);
-    remark(remarks->num_unknown, "frees of what is not live: left out",
+    remark(remarks->num_unknown, "frees of unknown addresses: left out",
            remarks->unknown_line, stream);
     remark(remarks->num_twice,
            "allocations at an address that is live: what was there is freed "
@@ -73,7 +73,7 @@ static void print_where(const report_t *report, FILE *stream)
     } else if (report->params.heap_limit != 0) {
         report_size(report->params.heap_limit, text);
         fprintf(stream,
-                "; the heap and what is simulated have %s at most "
+                "; the heap and simulated pools have %s at most "
                 "(UCXPOOL_MEMORY_LIMIT)",
                 text);
     }
@@ -150,7 +150,8 @@ static const char *time_text(uint64_t ns, char text[REPORT_SIZE_TEXT])
     return text;
 }
 
-/* The mean time of a call in a whole run, a later one if there are any. */
+/* The mean time of a call in a whole round; in a later round if there
+ * are any. */
 static uint64_t call_ns(const report_t *report, const measure_t *measure)
 {
     size_t num = report->trace->num_events - report->trace->first_timed;
@@ -380,7 +381,7 @@ static void print_data(const report_t *report, FILE *stream)
 
         fprintf(stream, "$curve%u << EOD\n", i);
         for (size_t k = 0; k <= curve->num; k++) {
-            bool   is_end = k == curve->num; /* the last one again */
+            bool   is_end = k == curve->num; /* repeat the last sample */
             size_t at     = is_end ? k - 1 : k;
 
             if (curve->num > 0) {
@@ -411,8 +412,8 @@ static const char *unit_of(const report_t *report, double *unit_p)
     return "KiB";
 }
 
-/* The first is the widest and lies below, so that those which coincide are seen
- * side by side. */
+/* The first line is the widest and is drawn first, so that coinciding lines
+ * remain visible. */
 static double line_width(unsigned index, unsigned num)
 {
     double step = num > 4 ? 9.0 / (num - 1) : 3;
@@ -433,7 +434,7 @@ static void print_curve(const report_t *report, unsigned index, double unit,
             "c[%u] title '%s holds (at most %s)'",
             index, unit, line_width(index, report->num_measures), color,
             measure->kind->name, peak);
-    /* In a round that is not drawn, or between two samples. */
+    /* The peak was in a round that is not drawn, or between two samples. */
     if (measure->peak_reserved > measure->curve.peak) {
         fprintf(stream,
                 ", \\\n  %.17g with lines lw 1 dt 3 lc rgb c[%u] notitle",

@@ -29,7 +29,8 @@ void trace_destroy(trace_t *trace)
     }
 }
 
-/* Names are few, and the next one is mostly the last one. */
+/* There are few names, and most calls have the same name as the previous
+ * call. */
 static int find_name(uint64_t *names, unsigned *num, unsigned max,
                      uint64_t name)
 {
@@ -203,7 +204,7 @@ static void owners_add(owners_t *owners, uint64_t address, uint32_t allocation)
     owners->num++;
 }
 
-/* Removes the owner of an address; false: it has none. */
+/* Removes the owner of an address. false: it has no owner. */
 static bool owners_take(owners_t *owners, uint64_t address,
                         uint32_t *allocation_p)
 {
@@ -241,7 +242,7 @@ enum {
     FIELD_STREAM
 };
 
-/* One line, understood. */
+/* One parsed line. */
 typedef struct call {
     const char *action;
     uint64_t    thread_name;
@@ -266,7 +267,7 @@ static int line_error(const reader_t *reader, const char *what,
                       (unsigned long long)reader->line, what, text);
 }
 
-/* A number, all of the text; with base 16, 0x may come before it. */
+/* A number that is the whole text; with base 16 it may begin with 0x. */
 static bool parse(const char *text, int base, uint64_t *number_p)
 {
     char *end;
@@ -348,7 +349,7 @@ static int understand(const reader_t *reader, char *fields[NUM_FIELDS],
     return 0;
 }
 
-/* Only threads and streams of calls that are played are numbered. */
+/* Only threads and streams with played calls are numbered. */
 static int number(reader_t *reader, call_t *call)
 {
     int thread = trace_thread(reader->trace, call->thread_name);
@@ -508,7 +509,7 @@ trace_t *log_read(const char *path)
 /* Of addresses; the first one is not NULL. */
 #define ALIGNMENT UINT64_C(256)
 
-/* The addresses of allocations are side by side, and each is used once. */
+/* The addresses of allocations are adjacent, and each is used once. */
 int log_write(const void *arg, FILE *stream)
 {
     const trace_t *trace = arg;
@@ -526,7 +527,7 @@ int log_write(const void *arg, FILE *stream)
         uint64_t             name   = trace->streams[event->stream];
         unsigned long        second = (unsigned long)(i / 1000000);
 
-        /* There was no clock: a call takes a microsecond. */
+        /* No times were recorded: each call takes a microsecond. */
         fprintf(stream, "%llu,%02lu:%02lu:%02lu.%06lu,%s,0x%llx,%llu,%s%llx\n",
                 (unsigned long long)trace->threads[event->thread],
                 second / 3600 % 24, second / 60 % 60, second % 60,

@@ -32,13 +32,14 @@ typedef struct trace_event {
 
 /* Calls of a log that cannot be played, and are left out. */
 typedef struct trace_remarks {
-    uint64_t num_failures;    /* allocations that failed when it was written */
-    uint64_t num_unknown;     /* frees of memory allocated before it began */
-    uint64_t num_twice;       /* addresses allocated that were not free; the */
-                              /* first owner's memory is freed then */
-    uint64_t num_other_sizes; /* frees that tell another size */
+    uint64_t
+        num_failures;     /* allocations that failed when the log was written */
+    uint64_t num_unknown; /* frees of memory allocated before it began */
+    uint64_t num_twice;   /* allocations at addresses that were in use; the */
+                          /* first owner's memory is freed then */
+    uint64_t num_other_sizes; /* frees with another size */
     uint64_t num_empty;       /* calls for 0 bytes */
-    /* Lines of the first of each. */
+    /* Line numbers of the first of each. */
     uint64_t unknown_line, twice_line, other_size_line, empty_line;
 } trace_remarks_t;
 
@@ -54,23 +55,23 @@ typedef struct trace {
     unsigned       num_streams;
     /* Events before this one prepare the rest, and are not timed. */
     size_t   first_timed;
-    uint64_t capacity; /* that it is meant for; 0: any */
-    unsigned divisor;  /* sizes are so many times smaller; 1 if not */
+    uint64_t capacity; /* intended capacity; 0: any */
+    unsigned divisor;  /* sizes are divided by this; 1: unchanged */
 
     trace_remarks_t remarks;
 
     /* Found by trace_survey(). */
-    uint64_t peak_live;  /* bytes, as asked for */
-    size_t   peak_num;   /* allocations live at that moment */
-    size_t   peak_event; /* index of the event that brings it */
+    uint64_t peak_live;  /* bytes requested */
+    size_t   peak_num;   /* live allocations at the peak */
+    size_t   peak_event; /* index of the event that reaches it */
     size_t   num_left;   /* allocations that are never freed */
 } trace_t;
 
 trace_t *trace_create(const char *name);
 void     trace_destroy(trace_t *trace);
 
-/* The number of a thread or a stream; a new one where it is new. -1: there are
- * too many. */
+/* The number of a thread or a stream, which is added if it is new. -1: too
+ * many. */
 int trace_thread(trace_t *trace, uint64_t name);
 int trace_stream(trace_t *trace, uint64_t name);
 
@@ -83,7 +84,7 @@ void     trace_free(trace_t *trace, unsigned thread, unsigned stream,
 /* Divide all sizes (and the capacity), rounding up. */
 void trace_scale(trace_t *trace, unsigned divisor);
 
-/* Look through the events for peaks. */
+/* Compute the peaks of the events. */
 void trace_survey(trace_t *trace);
 
 /*

@@ -49,8 +49,8 @@ static uint64_t minstd_next(minstd_t *minstd)
     return minstd->state - 1;
 }
 
-/* From 0 to span, which is less than NUM_VALUES - 1: what does not divide
- * evenly is drawn again. */
+/* From 0 to span, which is less than NUM_VALUES - 1. Numbers that would make
+ * the result uneven are drawn again. */
 static uint64_t draw_few(minstd_t *minstd, uint64_t span)
 {
     uint64_t scale = (NUM_VALUES - 1) / (span + 1);
@@ -63,7 +63,7 @@ static uint64_t draw_few(minstd_t *minstd, uint64_t span)
     return value / scale;
 }
 
-/* From 0 to span, which is larger: put together of several. */
+/* From 0 to a larger span: combined from several numbers. */
 static uint64_t draw_many(minstd_t *minstd, uint64_t span)
 {
     uint64_t high, value;
@@ -86,7 +86,7 @@ uint64_t minstd_between(minstd_t *minstd, uint64_t low, uint64_t high)
                                          : draw_many(minstd, span));
 }
 
-/* --- a maker: adds the calls of one thread and one stream to a trace ------ */
+/* --- a maker adds the calls of one thread and one stream to a trace ------- */
 
 typedef struct maker {
     trace_t  *trace;
@@ -118,7 +118,8 @@ static void maker_alloc(maker_t *maker, uint64_t size)
     maker->live_bytes += size;
 }
 
-/* Free the allocation at an index of live[]; the last one takes its place. */
+/* Free the allocation at an index of live[]. The last one moves to its
+ * index. */
 static void maker_free(maker_t *maker, size_t index)
 {
     uint32_t allocation = maker->live[index];
@@ -179,8 +180,8 @@ static uint64_t draw_size(const plan_t *plan, random64_t *random)
            random64_below(random, plan->max_size - plan->min_size + 1);
 }
 
-/* Allocate or free by a coin; a random live one is freed, also where there is
- * no room for more; at last all that is left. */
+/* Allocate or free at random. A random live allocation is freed, also if there
+ * is no room for more. At the end, all remaining ones are freed. */
 static void make_plan(maker_t *maker, const plan_t *plan)
 {
     random64_t random = {plan->seed};
@@ -230,7 +231,7 @@ static void make_trace4(maker_t *maker, const uint64_t *numbers)
 #define NUM_HOLES 65536
 #define HOLE_SIZE KIB
 
-/* Allocate and free, again and again. */
+/* Allocate and free, repeatedly. */
 static void add_pairs(maker_t *maker, uint64_t size, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
@@ -244,13 +245,14 @@ static void make_pair(maker_t *maker, const uint64_t *numbers)
     add_pairs(maker, numbers[0], numbers[1]);
 }
 
-/* Fill with pieces and free every second one; those that stay are left live. */
+/* Allocate pieces, and free every second one; the others stay live. */
 static void add_holes(maker_t *maker, uint64_t num_pieces, uint64_t size)
 {
     for (uint64_t i = 0; i < num_pieces; i++) {
         maker_alloc(maker, size);
     }
-    /* From behind: what takes the place of a freed one is seen already. */
+    /* From the last to the first: the piece that moves to the freed index has
+     * been visited already. */
     for (uint64_t i = num_pieces - num_pieces % 2; i > 0; i -= 2) {
         maker_free(maker, i - 1);
     }
@@ -275,7 +277,8 @@ static void make_checkerboard(maker_t *maker, const uint64_t *numbers)
     maker->trace->capacity = total;
 }
 
-/* A: 1 GiB that stays and 4 GiB that do not. B: 1 GiB that stays. A again. */
+/* A: 1 GiB that stays and 4 GiB that are freed. B: 1 GiB that stays. Then A
+ * again. */
 static void make_aba(maker_t *maker, const uint64_t *numbers)
 {
     (void)numbers;
@@ -289,7 +292,7 @@ static void make_aba(maker_t *maker, const uint64_t *numbers)
     maker->trace->capacity = 8 * GIB;
 }
 
-/* Allocations that each thread of a workload has at most. */
+/* Maximum number of live allocations per thread. */
 #define THREAD_LIVE 16
 
 /* Sizes are log-uniform from 1 KiB to 1 MiB; threads take turns. */
@@ -324,11 +327,11 @@ static void make_threads(maker_t *maker, const uint64_t *numbers)
 
 /* --- their names --------------------------------------------------------- */
 
-/* A number that may stand behind a workload's name. */
+/* A number that may follow a workload's name. */
 typedef struct number {
     uint64_t min; /* 0: there is no such number */
     uint64_t max;
-    uint64_t fallback; /* 0: it must be given */
+    uint64_t fallback; /* 0: required */
 } number_t;
 
 typedef struct workload {
@@ -368,7 +371,7 @@ static const workload_t workloads[] = {
     {"checkerboard",
      "checkerboard:MIB[,TOTAL]",
      "fill TOTAL (8g) with pieces of MIB MiB, free every second one, ask for "
-     "15/16 of what is free",
+     "15/16 of the free memory",
      make_checkerboard,
      {{1, 65536, 0}, {1, 64 * TIB, 8 * GIB}}},
     {"pair",
@@ -414,7 +417,7 @@ static const workload_t *find(const char *name, size_t length)
     return NULL;
 }
 
-/* The numbers behind the colon, or their defaults. */
+/* The numbers after the colon, or their defaults. */
 static bool parse_numbers(const workload_t *workload, const char *text,
                           uint64_t *numbers)
 {

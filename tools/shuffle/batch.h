@@ -93,7 +93,7 @@ void batch_parse(batch_t *batch, char *message);
 
 /* Records of one partition that follow each other. All 0: none yet. */
 typedef struct batch_run {
-    size_t   end; /* index of the record behind the run */
+    size_t   end; /* index of the record after the run */
     uint32_t partition;
     size_t   offset; /* in the bytes */
     size_t   length;

@@ -109,12 +109,12 @@ void stopwatch_add(stopwatch_t *total, const stopwatch_t *other)
 static int pool_config_fit(ucxpool_config_t *config, bool on_gpu,
                            size_t memory_size)
 {
-    /* In whole large pages: every worker maps the pool of every other, and
-     * 4 KiB at a time that takes longer than the transfer. */
+    /* In whole large pages: every worker maps the pools of all others, and
+     * mapping 4 KiB pages would take longer than the transfer. */
     size_t size = (memory_size / POOL_USER_SHARE * 100 + POOL_SPARE) / MIB;
     char   comm_size[32];
     char   variable[64];
-    /* Another block size than ours has a best size of its own. */
+    /* A user's block size has a different best region size. */
     bool sizes = getenv("UCXPOOL_BLOCK_SIZE") == NULL;
     /* The library chooses regions of a GPU: they need not be one for each
      * pool to be mapped fast. */
@@ -124,7 +124,7 @@ static int pool_config_fit(ucxpool_config_t *config, bool on_gpu,
         {"RECV_SHARE", POOL_TEXT(POOL_RECV_SHARE)},
         /* The main process prints one error for all workers. */
         {"LOG_LEVEL", "error"},
-        /* After a failure a worker must not keep the others waiting. */
+        /* After a failure, a worker must not delay the others. */
         {"CLOSE_TIMEOUT", "300ms"},
         /* For a processor, packing short columns costs less than an operation
          * for each. */
@@ -588,7 +588,7 @@ static void exchange_take_batch(exchange_t              *exchange,
     }
 }
 
-/* Its metadata is all it has. */
+/* It consists only of metadata. */
 static void exchange_take_end(exchange_t *exchange, ucxpool_message_t *message,
                               const exchange_header_t *header)
 {
@@ -605,8 +605,8 @@ static void exchange_take_end(exchange_t *exchange, ucxpool_message_t *message,
     }
 }
 
-/* Start to receive what has come. Without an idle batch, messages wait with
- * their senders. */
+/* Start to receive messages that have arrived. If no batch is idle, messages
+ * wait at their senders. */
 static void exchange_take(exchange_t *exchange)
 {
     ucxpool_message_t     *message;
@@ -680,7 +680,7 @@ int exchange_progress(exchange_t *exchange)
     unsigned    moved = ucxpool_progress(exchange->pool);
 
     exchange_take(exchange);
-    /* Progress that moves nothing is part of waiting. */
+    /* Progress without events counts as waiting. */
     stopwatch_stop(moved > 0 ? &exchange->report.transfer
                              : &exchange->report.wait,
                    &start);

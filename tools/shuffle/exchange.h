@@ -70,10 +70,11 @@ int exchange_address(exchange_t *exchange, const void **address_p,
 int exchange_connect(exchange_t *exchange, unsigned peer, const void *address,
                      size_t length);
 
-/* An empty batch for another worker, or NULL when all of its are under way. */
+/* An empty batch for another worker, or NULL if all of its batches are in
+ * flight. */
 batch_t *exchange_batch_get(exchange_t *exchange, unsigned target);
 
-/* Send it; it comes back by itself. */
+/* Send a batch; it becomes empty again when it has been sent. */
 int exchange_post(exchange_t *exchange, batch_t *batch);
 
 /* Tell all others that no more batches come. */
@@ -82,7 +83,7 @@ int exchange_end(exchange_t *exchange);
 /* Progress all transfers, and detect the loss of a peer. */
 int exchange_progress(exchange_t *exchange);
 
-/* Sleep until something may move, or the time is over. */
+/* Sleep until an event or a timeout. */
 void exchange_wait(exchange_t *exchange, int timeout_ms);
 
 /* The next batch that is here, or NULL; and back, unless the GPU store holds

@@ -19,7 +19,7 @@ typedef enum csv_state {
     CSV_START, /* of a field */
     CSV_PLAIN,
     CSV_QUOTED,
-    CSV_CLOSED /* behind a quote that closes, or is the first of two */
+    CSV_CLOSED /* after a quote that closes the field, or is the first of two */
 } csv_state_t;
 
 static csv_state_t csv_next(csv_state_t state, char c)
@@ -349,7 +349,7 @@ static int reader_grow(reader_t *reader)
     return 0;
 }
 
-/* Read more behind what is left. */
+/* Read more after the remaining bytes. */
 static int reader_fill(reader_t *reader)
 {
     const input_file_t *file = reader_file(reader);
@@ -378,7 +378,7 @@ static int reader_fill(reader_t *reader)
     }
     if (got == 0) {
         return keep_error("'%s' was cut short while it was read: byte %llu of "
-                          "%llu is not there any more",
+                          "%llu no longer exists",
                           file->path, (unsigned long long)reader->offset,
                           (unsigned long long)file->size);
     }
@@ -411,7 +411,7 @@ static size_t reader_end_file(reader_t *reader, uint64_t start)
 {
     if (reader->quotes == CSV_QUOTED) {
         keep_error("the last record of '%s', which begins at byte %llu, has a "
-                   "quote that is not closed: mend it, or give -d , where "
+                   "quote that is not closed: correct it, or give -d , where "
                    "quotes are characters as others",
                    reader_file(reader)->path, (unsigned long long)start);
         return 0;
@@ -475,7 +475,7 @@ static int reader_complain_field(const reader_t *reader, const record_t *record)
         excerpt[i] = (c >= ' ') && (c <= '~') ? c : '?';
     }
     return keep_error("the record at byte %llu of '%s' has no field %u (it "
-                      "begins with '%s'): mend it, or give another -k or -d",
+                      "begins with '%s'): correct it, or give another -k or -d",
                       (unsigned long long)record->offset, record->file->path,
                       reader->field, excerpt);
 }

@@ -6,11 +6,11 @@
  *     start -> all ready: go -> all done: compare, leave -> all gone: commit
  *        \______________________ any failure: abort -> all park: kill, discard
  *
- * A worker that has failed does not leave, because its connections would break
- * while others use them: UCX is loud then, and 1.13 may abort the process. It
- * waits until all do, and they are ended together.
+ * A worker that has failed does not exit, because its connections would break
+ * while others use them. UCX would log errors, and 1.13 may abort the process.
+ * The worker waits until all others have stopped, and all are ended together.
  *
- * A word on a worker's socket announces what is new in its place of the shared
+ * A word on a worker's socket announces new data in its slot of the shared
  * memory.
  */
 #include <config.h>
@@ -37,27 +37,27 @@
 #define LOCAL_GRACE_NS     10000000000u
 #define LOCAL_ADDRESS_SIZE 16384u
 #define CHILD_WAIT_MS      20
-/* Milliseconds; the alarm comes later. */
+/* Milliseconds; the alarm follows later. */
 #define CHILD_LEAVE_TRIES 1000u
 
 typedef enum word {
     WORD_NONE   = 0,
-    WORD_READY  = 'r', /* worker: the address is there */
-    WORD_DONE   = 'd', /* worker: the result is there */
-    WORD_FAILED = 'f', /* worker: the error is there; I wait */
+    WORD_READY  = 'r', /* worker: the address is available */
+    WORD_DONE   = 'd', /* worker: the result is available */
+    WORD_FAILED = 'f', /* worker: the error is available; I wait */
     WORD_GO     = 'g', /* main: all addresses are valid */
     WORD_LEAVE  = 'l', /* main: all are done, exit */
-    WORD_ABORT  = 'a'  /* main: something went wrong, end */
+    WORD_ABORT  = 'a'  /* main: a failure occurred, end */
 } word_t;
 
-/* Shared memory: each worker writes only to its own place. */
+/* Shared memory: each worker writes only to its own slot. */
 typedef struct place {
     progress_t progress;
     size_t     address_length;
     char       address[LOCAL_ADDRESS_SIZE]; /* of the worker's pool */
     result_t   result;
     char       error[KEPT_ERROR_SIZE];
-    bool       is_consequence; /* of another worker's end */
+    bool       is_consequence; /* caused by another worker's end */
 } place_t;
 
 /* A worker, as the main process sees it. */
@@ -140,7 +140,7 @@ static void child_say(const child_t *child, word_t word)
     (void)!write(child->socket, &byte, 1);
 }
 
-/* End of file counts as abort. */
+/* An end of file counts as abort. */
 static word_t child_hear(const child_t *child, int flags)
 {
     char    byte;
@@ -155,14 +155,14 @@ static word_t child_hear(const child_t *child, int flags)
     return (got == 1) && !child_stop ? (word_t)byte : WORD_ABORT;
 }
 
-/* Go on if this word came, or else end. */
+/* Continue if this word arrived, or end. */
 static int child_expect(child_t *child, word_t word, word_t expected)
 {
     if (word == expected) {
         return 0;
     }
     child->told_to_end = true;
-    return keep_error("worker %u was told to end", child->worker.index);
+    return keep_error("worker %u was aborted", child->worker.index);
 }
 
 static int child_interrupt(void *arg)
@@ -238,9 +238,9 @@ static void child_fail(child_t *child)
     do {
         got = recv(child->socket, &word, 1, 0);
     } while ((got > 0) || ((got < 0) && (errno == EINTR)));
-    /* As long as the main process is there, the folder is its business:
-     * another worker may be about to create its files. Its socket is closed a
-     * moment before its claim. */
+    /* While the main process lives, it manages the folder: another worker may
+     * be about to create its files. Its socket is closed shortly before its
+     * claim. */
     for (unsigned i = 0;
          (i < CHILD_LEAVE_TRIES) && (getppid() == child->parent); i++) {
         poll(NULL, 0, 1);
@@ -270,7 +270,7 @@ static int child_main(local_t *local, unsigned index, int socket, pid_t parent)
         (worker_run(&child.worker, &child.place->result) != 0) ||
         (child_stay(&child) != 0)) {
         child_fail(&child);
-        /* To say good-bye to others that leave as well would be in vain. */
+        /* Saying goodbye to others that leave as well would fail. */
         _exit(1);
     }
     worker_release(&child.worker);
@@ -297,7 +297,7 @@ static int local_start_one(local_t *local, unsigned index)
         return -1;
     }
     if (pid == 0) {
-        /* The end of the others must be seen by the main process alone. */
+        /* Only the main process must see the end of the others. */
         close(sockets[0]);
         for (unsigned i = 0; i < index; i++) {
             close(local->members[i].socket);
@@ -391,7 +391,7 @@ static word_t local_hear(local_t *local, member_t *member)
     return WORD_NONE;
 }
 
-/* Ended without a word: by a signal, or by an exit that is not ours. */
+/* Ended without a message: by a signal, or by an exit that is not ours. */
 static bool member_is_dead(const member_t *member)
 {
     return (member->pid != 0) && !member->was_killed && !member->has_failed &&
@@ -448,7 +448,7 @@ static int local_say_cause(const local_t *local)
         return keep_error("%s", local->places[cause].error);
     }
     if (!member_is_dead(member)) {
-        return keep_error("a worker did not end when it was told to");
+        return keep_error("a worker did not end after it was aborted");
     }
     if (WIFSIGNALED(member->status)) {
         return keep_error(
@@ -517,7 +517,7 @@ static void local_take_signal(local_t *local)
     struct signalfd_siginfo info;
 
     if (read(local->signal_fd, &info, sizeof(info)) == sizeof(info)) {
-        /* Asked a second time: no more patience. */
+        /* A second signal: end at once. */
         if (local->signal_number != 0) {
             local_kill(local);
         }
@@ -542,7 +542,7 @@ static void local_draw_bar(const local_t *local)
         written += __atomic_load_n(&progress->bytes_written, __ATOMIC_RELAXED);
     }
     part = size > 0 ? (double)(read + written) / (2 * (double)size) : 1;
-    /* Newlines that were added are written, but are not of the input. */
+    /* Newlines that were added are written, but are not part of the input. */
     part = part > 1 ? 1 : part;
     memset(line, '.', LOCAL_BAR_WIDTH);
     memset(line, '#', (size_t)(part * LOCAL_BAR_WIDTH));
@@ -552,7 +552,7 @@ static void local_draw_bar(const local_t *local)
                   seconds > 0 ? (double)written / seconds / 1e6 : 0.0);
 }
 
-/* Wait for something, and take it. */
+/* Wait for an event, and handle it. */
 static void local_turn(local_t *local, bool has_bar)
 {
     unsigned num_workers = local->job->num_workers;
@@ -683,8 +683,8 @@ int local_run(job_t *job, result_t *results)
     if (local.signal_fd >= 0) {
         close(local.signal_fd);
     }
-    /* Once the files have their names it is too late for a signal: it could
-     * only end the summary. */
+    /* Once the files have their names, a signal is ignored: it could only
+     * interrupt the summary. */
     if (result != 0) {
         sigprocmask(SIG_SETMASK, &local.old_mask, NULL);
     }

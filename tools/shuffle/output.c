@@ -299,7 +299,7 @@ static bool output_is_committed(const output_folder_t *folder,
            same_file(&one, &other);
 }
 
-/* Neither call takes a name away from another file. */
+/* Neither call replaces another file. */
 static int output_commit_one(const output_folder_t *folder, uint32_t partition)
 {
     output_names_t names = output_names(partition);

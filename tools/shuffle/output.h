@@ -7,12 +7,12 @@
  *                                   '+': the run created the folder
  *
  * Each process of the run holds a shared lock on this file, so the claim ends
- * with the last process. A file without a lock is left from a killed run; the
- * next run takes it over.
+ * with the last process. A file without a lock is left over from a killed run;
+ * the next run takes it over.
  *
- * Files get their final names only when everything checked out. Until all
- * workers have committed, a file has both names, which shows that it is the
- * run's: no other file is replaced or removed.
+ * Files get their final names only when all checks have passed. Until all
+ * workers have committed, a file has both names, which shows that it belongs to
+ * the run: no other file is replaced or removed.
  *
  *     DIR/.part-00003.tmp              written
  *     DIR/.part-00003.tmp, part-00003  committed

@@ -211,7 +211,7 @@ static pmix_value_t *ranks_look(unsigned rank, const char *key, size_t least)
         return NULL;
     }
     if ((value->type != PMIX_BYTE_OBJECT) || (value->data.bo.size < least)) {
-        keep_error("worker %u is of another version", rank);
+        keep_error("worker %u has another version", rank);
         PMIX_VALUE_RELEASE(value);
         return NULL;
     }

@@ -163,7 +163,7 @@ void summary_print_text(const job_t *job, const result_t *results,
     }
     if (sum.gpu_store.size > 0) {
         fprintf(stream,
-                "In GPU memory: %.1f MB held, %.1f MB at the most, of %.1f MB; "
+                "In GPU memory: %.1f MB held, %.1f MB at most, of %.1f MB; "
                 "%.1f MB written before the end to make room\n",
                 megabytes(sum.gpu_store.held),
                 megabytes(sum.gpu_store.held_max),

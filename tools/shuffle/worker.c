@@ -235,7 +235,8 @@ static int worker_write_held(worker_t *worker)
 
 /* --- what is read ------------------------------------------------------- */
 
-/* The batch of a target that takes records now. NULL with an error. */
+/* The batch that currently collects records for a target. NULL with an
+ * error. */
 static batch_t *worker_batch(worker_t *worker, unsigned target)
 {
     batch_t **batch = &worker->open[target];
@@ -364,8 +365,8 @@ static int worker_drain(worker_t *worker)
 /* --- the result --------------------------------------------------------- */
 
 /*
- * For comparison: how long the plain copy of as many bytes takes, in pieces of
- * the size of a batch, from memory that is not in the cache.
+ * For comparison: the time of a plain copy of as many bytes, in pieces of a
+ * batch's size, from memory that is not in the cache.
  */
 static void worker_time_memcpy(size_t piece, uint64_t num_bytes,
                                stopwatch_t *total_p)
