@@ -1,6 +1,6 @@
 # make java: java/ucxpool.jar with the package org.ucxpool and its part in C;
-# and where there are Spark's jars, java/ucxpool-spark.jar with the plugin, too.
-# make install installs what make java has made.
+# and if Spark's jars were found, also java/ucxpool-spark.jar with the plugin.
+# make install installs the results of make java.
 
 java_names = \
 	BounceBuffer BounceBufferManager Buffer Channel DataFile Listener \
@@ -29,19 +29,19 @@ java_libucxpool_jni_la_SOURCES = \
 java_libucxpool_jni_la_CPPFLAGS = \
 	-I$(top_srcdir)/include -I$(top_builddir)/include \
 	-I$(top_srcdir) -I$(top_builddir) $(JNI_CFLAGS)
-# It opens libucxpool when it runs: java/jni/library.h says why.
+# It opens libucxpool at run time: see java/jni/library.h.
 java_libucxpool_jni_la_LIBADD = -ldl
 java_libucxpool_jni_la_LDFLAGS = -module -avoid-version -shared \
 	-rpath $(libdir)
 if JNI_IN_JARS
-# Unpacked from a jar it lies somewhere, and is to find what was installed.
+# When it is unpacked from a jar, it must find the installed library.
 java_libucxpool_jni_la_LDFLAGS += -Wl,-rpath,$(libdir)
 add_jni = cp java/.libs/libucxpool-jni.so $@-classes/org/ucxpool/
 else
 add_jni = true
 endif
 
-# What Java says that the functions in C are.
+# Declarations of the native functions, generated from the Java classes.
 $(java_libucxpool_jni_la_OBJECTS): java/jni/org_ucxpool_Native.h
 java/jni/org_ucxpool_Native.h: java/org/ucxpool/Native.java
 	$(AM_V_GEN)$(MKDIR_P) java/jni $@-classes && \
@@ -78,7 +78,7 @@ java/ucxpool-spark.jar: $(java_sources) $(spark_sources) \
 		$(spark_sources:%=$(java_folder)%) && \
 	$(add_jni) && $(pack_java)
 
-# As Debian's policy names jars: with the version, and a link without it.
+# Jar names follow Debian's policy: with the version, and a link without it.
 javadir = $(datadir)/java
 install-data-local:
 	@for name in ucxpool ucxpool-spark; do \
@@ -102,7 +102,7 @@ uninstall-local:
 	done
 	test -z "$(jnidir)" || rm -f "$(DESTDIR)$(jnidir)/libucxpool-jni.so"
 
-# Its tests, which tests/test_java.sh and tests/spark run.
+# Its tests, run by tests/test_java.sh and tests/spark.
 if HAVE_JUNIT
 java_tests_jars = java/ucxpool-tests.jar
 if HAVE_SPARK

@@ -1,7 +1,7 @@
 # UCXPOOL_BUILD_INFO
 # ------------------
-# What ucxpool_info tells about its build, as strings in config.h. Comes last:
-# it takes the flags as they are in the end.
+# Build information for ucxpool_info, as strings in config.h. Must be last,
+# because it uses the final flags.
 AC_DEFUN([UCXPOOL_BUILD_INFO], [
   ucxpool_quote='s/^ *//; s/[[\\"]]/\\&/g'
   ucxpool_args=`AS_ECHO(["$ac_configure_args"]) | sed "$ucxpool_quote"`

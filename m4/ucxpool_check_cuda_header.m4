@@ -1,7 +1,7 @@
 # UCXPOOL_CHECK_CUDA_HEADER
 # -------------------------
-# Find the CUDA driver's own header, into CUDA_HEADER_CFLAGS. Nothing is built
-# with it but a test that holds our declarations against it.
+# Find the CUDA driver's own header, into CUDA_HEADER_CFLAGS. Only a test uses it,
+# to compare our declarations with it.
 AC_DEFUN([UCXPOOL_CHECK_CUDA_HEADER], [
   CUDA_HEADER_CFLAGS=
   AS_IF([test -f /usr/local/cuda/include/cuda.h],

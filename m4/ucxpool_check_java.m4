@@ -1,13 +1,12 @@
 # UCXPOOL_CHECK_JAVA
 # ------------------
-# Find what `make java` takes: a JDK, into JAVAC, JAR and JNI_CFLAGS; Spark's
-# jars, into SPARK_JARS, for its plugin; JUnit, into JUNIT_JARS, for tests.
+# Find the dependencies of `make java`: a JDK, into JAVAC, JAR and JNI_CFLAGS;
+# Spark's jars, into SPARK_JARS, for its plugin; JUnit, into JUNIT_JARS, for tests.
 # --with-spark=DIR names the folder of the jars, or one that has them in jars/ or
-# pyspark/jars/; without it that is SPARK_HOME. --without-java leaves all out.
+# pyspark/jars/. The default is SPARK_HOME. --without-java disables all of this.
 #
-# The part in C is in the jars, unless --with-jnidir=DIR names a folder that the
-# virtual machine looks into, as distributions have one: then make install puts it
-# there.
+# The native library is in the jars, unless --with-jnidir=DIR names a folder that
+# the Java VM searches, such as a distribution's. Then make install puts it there.
 AC_DEFUN([UCXPOOL_CHECK_JAVA], [
   AC_ARG_WITH([java],
     [AS_HELP_STRING([--without-java], [no make java, though there is a JDK])],

@@ -1,7 +1,7 @@
 # UCXPOOL_CHECK_PMIX
 # ------------------
-# Find PMIx, into PMIX_CFLAGS and PMIX_LIBS. With it ucxpool_shuffle runs under
-# mpirun and srun; without it, it says so. --without-pmix leaves it out.
+# Find PMIx, into PMIX_CFLAGS and PMIX_LIBS. With it, ucxpool_shuffle runs under
+# mpirun and srun. Without it, or with --without-pmix, it reports an error there.
 AC_DEFUN([UCXPOOL_CHECK_PMIX], [
   AC_ARG_WITH([pmix],
     [AS_HELP_STRING([--without-pmix], [do not build for mpirun and srun])],

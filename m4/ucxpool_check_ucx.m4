@@ -1,7 +1,7 @@
 # UCXPOOL_CHECK_UCX
 # -----------------
 # Find UCX, into UCX_CFLAGS and UCX_LIBS. --with-ucx=DIR names an installation
-# (DIR/include/ucp/api/ucp.h must be there); without it pkg-config is asked.
+# (DIR/include/ucp/api/ucp.h must exist); by default pkg-config finds it.
 AC_DEFUN([UCXPOOL_CHECK_UCX], [
   AC_ARG_WITH([ucx],
     [AS_HELP_STRING([--with-ucx=DIR], [UCX installed under DIR (default: as pkg-config says)])],
@@ -19,11 +19,11 @@ AC_DEFUN([UCXPOOL_CHECK_UCX], [
       ucx_dir=$(cd "$with_ucx" && pwd -P)
       # -isystem: warnings in the macros of UCX's headers are not ours.
       UCX_CFLAGS="-isystem $ucx_dir/include"
-      # In LIBS, by their paths and hidden from libtool, which would else use
-      # the .la files beside them (those of PyPI's wheel name folders of another
-      # machine), or the system's UCX, or drop the run path. libtool puts them
-      # before the archives that need them, so they must not be dropped for not
-      # being needed yet.
+      # In LIBS, by their paths and hidden from libtool. Otherwise libtool would
+      # use the .la files next to them (those of PyPI's wheel contain folders of
+      # another machine), or the system's UCX, or drop the run path. libtool puts
+      # them before the archives that need them, so the linker must not drop
+      # them as unneeded.
       UCX_LIBS=
       LIBS="$LIBS -Wl,-rpath,$ucx_dir/lib"
       LIBS="$LIBS -Wl,--push-state,--no-as-needed"

@@ -1,9 +1,9 @@
 # UCXPOOL_CHECK_VERBS
 # -------------------
-# Find libibverbs, into VERBS_CFLAGS and VERBS_LIBS. The library needs its
-# headers alone, and takes what the program has loaded; an example and a test
-# are linked with it. Without it, or with --without-verbs,
-# ucxpool_verbs_register() says that it is not there.
+# Find libibverbs, into VERBS_CFLAGS and VERBS_LIBS. The library needs only its
+# headers, and uses the libibverbs that the program has loaded. An example and a
+# test are linked with it. Without it, or with --without-verbs,
+# ucxpool_verbs_register() returns an error.
 AC_DEFUN([UCXPOOL_CHECK_VERBS], [
   AC_ARG_WITH([verbs],
     [AS_HELP_STRING([--without-verbs], [do not build for programs that use libibverbs])],
@@ -12,7 +12,7 @@ AC_DEFUN([UCXPOOL_CHECK_VERBS], [
   AS_CASE([$with_verbs],
     [no], [],
     [yes|check], [
-      # 1.8 of rdma-core 28: the first with access flags that may be ignored.
+      # 1.8 of rdma-core 28: the first with optional access flags.
       PKG_CHECK_MODULES([VERBS], [libibverbs >= 1.8.28], [have_verbs=yes], [
         AS_IF([test "x$with_verbs" = xyes],
           [AC_MSG_ERROR([libibverbs 1.8.28 (rdma-core 28) or newer was not found: install libibverbs-dev])])])],

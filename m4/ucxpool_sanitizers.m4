@@ -2,9 +2,9 @@
 # ------------------
 # --enable-asan, --enable-ubsan, --enable-tsan, or --enable-sanitizers=LIST
 # (the compiler's names), into SANITIZER_CFLAGS, which goes to the linker too.
-# Without a sanitizer UCXPOOL_LDFLAGS asks the linker to refuse undefined
-# symbols in the library; a sanitizer's own are undefined until a program is
-# linked, so it cannot be asked then.
+# Without a sanitizer, UCXPOOL_LDFLAGS makes the linker reject undefined symbols
+# in the library. With a sanitizer this is impossible, because its symbols are
+# undefined until a program is linked.
 AC_DEFUN([UCXPOOL_SANITIZERS], [
   AC_ARG_ENABLE([sanitizers],
     [AS_HELP_STRING([--enable-sanitizers=LIST],
@@ -43,8 +43,8 @@ AC_DEFUN([UCXPOOL_SANITIZERS], [
       [AC_MSG_RESULT([yes])],
       [AC_MSG_RESULT([no])
        AC_MSG_ERROR([$CC cannot build with the sanitizers $ucxpool_sanitizers: for clang install libclang-rt-dev; address and thread exclude each other])])
-    # GCC warns of every fence, which ThreadSanitizer does not model; ours order
-    # memory that is shared between processes, which it does not see either.
+    # GCC warns about every fence, because ThreadSanitizer does not model them.
+    # Our fences order memory shared between processes, which it cannot check.
     AC_MSG_CHECKING([whether $CC takes -Wno-tsan])
     CFLAGS="$ucxpool_save_CFLAGS -Werror -Wno-tsan"
     AC_COMPILE_IFELSE([AC_LANG_PROGRAM([], [])],

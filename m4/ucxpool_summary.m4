@@ -1,7 +1,7 @@
 # UCXPOOL_SUMMARY
 # ---------------
-# The last words of configure: what is built and what is not, with what to
-# install for it. Comes behind AC_OUTPUT.
+# The summary of configure: what is built and what is not, and what to install
+# for the rest. Must follow AC_OUTPUT.
 AC_DEFUN([UCXPOOL_SUMMARY], [
   ucxpool_line() {
     AS_IF([test "x$silent" != xyes], [printf '  %-12s %s\n' "$[]1" "$[]2"])

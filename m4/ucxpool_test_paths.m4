@@ -1,7 +1,7 @@
 # UCXPOOL_TEST_PATHS
 # ------------------
-# Where tests find what was built for them, and UCX, as strings in config.h: in
-# their CPPFLAGS they would have each shared source compiled once a program.
+# Paths of built files and of UCX for the tests, as strings in config.h. In their
+# CPPFLAGS they would make each shared source be compiled once per program.
 AC_DEFUN([UCXPOOL_TEST_PATHS], [
   ucxpool_tests=`pwd -P`/tests
   AC_DEFINE_UNQUOTED([STAND_IN_DIR], ["$ucxpool_tests/cuda_stand_in/.libs"],

@@ -1,4 +1,4 @@
-# Functions that the builds of ./run-tests (scripts/builds/) share. ./run-tests
+# Functions shared by the builds of ./run-tests (scripts/builds/). ./run-tests
 # sources this file.
 #
 # A build NAME is compiled by make_NAME, and its tests are run by build_NAME.
@@ -11,8 +11,8 @@ stand_in=tests/cuda_stand_in/libstand_in.la
 # How many tests run at one time: some wait more than they compute.
 tests_at_once=$((jobs + 1))
 
-# configure NAME CONFIGURE-ARGUMENT... - by a relative path, so that a source
-# has one name in all builds, for the compiler cache.
+# configure NAME CONFIGURE-ARGUMENT... - uses a relative path, so that sources
+# have the same names in all builds, for the compiler cache.
 configure() {
     local name=$1
     shift
@@ -21,12 +21,12 @@ configure() {
             env -C "$work/$name" CONFIG_SHELL=/bin/sh ../../configure -q "$@"
 }
 
-# compile NAME {TARGET|VARIABLE=VALUE}... - a variable counts for the targets after
-# it.
+# compile NAME {TARGET|VARIABLE=VALUE}... - a variable applies to the targets
+# after it.
 compile() {
     local name=$1 word variables=()
     shift
-    # One after the other: at the same time both would make the library.
+    # One after the other: in parallel, both would build the library.
     for word in "$@"; do
         case $word in
         *=*) variables+=("$word") ;;
@@ -73,15 +73,15 @@ excerpt() {
     sed '/^--[0-9][0-9]*--/d' "$1" | tail -n 60
 }
 
-# run_python 'BUILD: NAME' LIMIT TEST... - in the environment of that build, with
-# the stand-in for the CUDA driver.
+# run_python 'BUILD: NAME' LIMIT TEST... - in the environment of that build,
+# with the stand-in for the CUDA driver.
 run_python() {
     local name=$1 limit=$2 build=${1%%:*} variables=() folder
     folder=$work/${folders[$build]-$build}
     shift 2
-    # The interpreter has no sanitizer, so its library is preloaded. It would be
-    # preloaded into the symbolizer as well, which hangs then. Leaks are CPython's
-    # own, and the leak checker cannot stop UCX's threads.
+    # The interpreter has no sanitizer, so its library is preloaded. Preloaded
+    # into the symbolizer as well, it would hang. Leaks are CPython's own, and
+    # the leak checker cannot stop UCX's threads.
     [ "$build" != asan ] || variables=(
         LD_PRELOAD="$(clang -print-file-name="libclang_rt.asan-$(uname -m).so")"
         ASAN_OPTIONS=detect_leaks=0:symbolize=0 PYTHONMALLOC=malloc
@@ -93,7 +93,7 @@ run_python() {
         "$top/tests/python/run.py" "$work/$build/tests/python" "$@"
 }
 
-# rounds_for BUILD - how often its tests repeat what they repeat.
+# rounds_for BUILD - how often its tests repeat their rounds.
 rounds_for() {
     [ -z "$rounds" ] || return 0
     case $1 in
@@ -120,7 +120,7 @@ counts_of() {
     echo "$1 $2 $3"
 }
 
-# run_build NAME - its tests, and its line of the table.
+# run_build NAME - run its tests, and print its line of the table.
 run_build() {
     local name=$1 folder results start status
     folder=${folders[$name]-$name}

@@ -1,17 +1,17 @@
-# What ./run-gpu-tests measures of the heap beside its rivals, RMM among them.
-# To be sourced by bash, behind gpu-steps.sh, with $out, $quick, $rmm and
-# $given.
+# The measurements of ./run-gpu-tests that compare the heap with other
+# allocators, such as RMM. Sourced by bash after gpu-steps.sh, with $out,
+# $quick, $rmm and $given.
 
 
 # --- RMM ----------------------------------------------------------------
 
-# make_rmm DIR - its plug-ins there, if that can be.
+# make_rmm DIR - build the plug-ins for RMM there, if possible.
 make_rmm() {
     try 'RMM as a plug-in' 300 sh "$top/tests/make_rmm_plugins.sh" "$rmm" "$1"
 }
 
-# find_rmm - the folder with RMM's plug-ins: as --rmm gives them, as --pack put
-# them beside the builds, or made of wheels. Nothing where there are none.
+# find_rmm - the folder with RMM's plug-ins: given by --rmm, stored by --pack
+# next to the builds, or built from wheels. Otherwise empty.
 find_rmm() {
     local folder
     for folder in "$rmm" "$build/../rmm" "$work/gpu-rmm"; do
@@ -23,16 +23,16 @@ find_rmm() {
     done
 }
 
-# --- what is measured ---------------------------------------------------
+# --- measurements -------------------------------------------------------
 
-# csv KIND WORKLOAD - where a run of ucxpool_replay goes.
+# csv KIND WORKLOAD - the file for the results of a run of ucxpool_replay.
 csv() {
     printf '%s/heap-%s.csv' "$out" "$(printf '%s' "$1-$2" |
         tr -cs 'A-Za-z0-9' -)"
 }
 
-# play KIND WORKLOAD SECONDS ALLOCATORS OPTION... - by ucxpool_replay. One that
-# takes longer is left out.
+# play KIND WORKLOAD SECONDS ALLOCATORS OPTION... - run ucxpool_replay. An
+# allocator that takes longer is left out.
 play() {
     local kind=$1 workload=$2 time=$3 names=$4
     shift 4
@@ -40,7 +40,7 @@ play() {
         names=$(tr , '\n' <<<"$names" | grep -v '^rmm-' | paste -s -d ,)
         [ -n "$names" ] || return 0
     fi
-    # Bounded in here too, where that is no failure.
+    # A second limit inside, which is no failure.
     try "heap: $kind, $workload, $names" $((time + 30)) sh -c '
         time=$1
         shift
@@ -55,9 +55,10 @@ play() {
         --csv="$(csv "$kind-${names//[^a-z]/}" "$workload")" "$@"
 }
 
-# RMM's random workload. RMM takes half of the GPU before it begins, so the heap
-# is played as it is, and where it has reserved as much. Where a run takes
-# seconds there is one: cuMemAllocAsync's is alone, and may take too long.
+# RMM's random workload. RMM takes half of the GPU in advance, so the heap is
+# measured both without a reservation and with one of the same size. Runs that
+# take seconds are done once. cuMemAllocAsync runs alone, because it may exceed
+# the limit.
 measure_random() {
     local num rounds
     if [ $quick = yes ]; then
@@ -75,7 +76,7 @@ measure_random() {
     done
 }
 
-# All that is free, in scattered pieces.
+# Allocate all free memory, which is in scattered pieces.
 measure_checkerboards() {
     local all=heap,async,rmm-pool,rmm-arena size
     if [ $quick = yes ]; then
@@ -89,7 +90,8 @@ measure_checkerboards() {
     play board aba 20 $all -r 1
 }
 
-# How little suffices. The driver's pool comes last: it takes longest.
+# The smallest sufficient capacity. The driver's pool is last, because it takes
+# longest.
 measure_capacities() {
     local trace
     if [ $quick = yes ]; then
@@ -106,11 +108,11 @@ measure_capacities() {
     done
 }
 
-# Sets $plugins, to the options for ucxpool_replay. Where RMM does not work, all
-# else is measured without it.
+# Sets $plugins to the options for ucxpool_replay. If RMM does not work,
+# everything else is measured without it.
 take_rmm() {
     local folder name
-    local label='heap: RMM beside it'
+    local label='heap: compared with RMM'
     plugins=()
     folder=$(find_rmm)
     if [ -z "$folder" ] && [ -n "$rmm" ]; then
@@ -140,10 +142,10 @@ measure_heap() {
     measure_capacities
 }
 
-# --- its part of the page -----------------------------------------------
+# --- the page -----------------------------------------------------------
 
-# results KIND WORKLOAD - what was measured of a workload, as CSV without commas
-# in a name.
+# results KIND WORKLOAD - the results of a workload, as CSV without commas in
+# names.
 results() {
     local file
     for file in "$out/heap-$1"-*"-$(tr -cs 'A-Za-z0-9\n' - <<<"$2").csv"; do
@@ -151,8 +153,8 @@ results() {
     done
 }
 
-# row WHAT WORKLOAD RIVALS - a line of a table: of each rival what a run of that
-# workload has shown.
+# row WHAT WORKLOAD RIVALS - a line of a table, with the result of each
+# allocator for that workload.
 row() {
     {
         results "$1" "$2"
@@ -219,7 +221,7 @@ heap_page() {
         runs=(rmm:100,1)
         traces=(rmm:100,1)
     fi
-    printf '\n## The heap beside its rivals\n\n'
+    printf '\n## The heap and other allocators\n\n'
     printed 'heap: calls, and memory that is stitched'
     printf '\n### What passes\n\n'
     echo 'A checkerboard of k MiB in 8 GiB, and what `aba` asks for, as'

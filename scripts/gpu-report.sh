@@ -1,13 +1,13 @@
-# What ./run-gpu-tests measures, and the page that it writes. To be sourced by
-# bash, behind gpu-steps.sh, with $seconds, $quick and $records.
+# The measurements of ./run-gpu-tests, and the page with their results. Sourced
+# by bash after gpu-steps.sh, with $seconds, $quick and $records.
 
-# tell WHAT WORDS - one line of the machine's description, if there are words.
+# tell WHAT WORDS - print a line of the machine's description, unless WORDS is
+# empty.
 tell() {
     [ -z "$2" ] || printf -- '- %s: %s\n' "$1" "$2"
 }
 
-# The links of the GPUs, as NVIDIA's tool knows them: how many each has and how
-# fast one is.
+# The links of the GPUs, as nvidia-smi reports them: their number and speed.
 links() {
     command -v nvidia-smi >/dev/null || return 0
     nvidia-smi nvlink --status 2>/dev/null | awk '
@@ -20,14 +20,14 @@ links() {
         }' | sort | paste -s -d ,
 }
 
-# How each GPU reaches each other one, and its processors.
+# How each GPU is connected to the others and to the processors.
 topology() {
     command -v nvidia-smi >/dev/null || return 0
     nvidia-smi topo -m 2>/dev/null | sed 's/\x1b\[[0-9;]*m//g' |
         sed -n '/^$/q; s/^/    /p'
 }
 
-# The revision of the sources, where that can be known.
+# The revision of the sources, if it is known.
 revision() {
     if [ -f "$build/revision" ]; then
         cat "$build/revision"
@@ -60,9 +60,9 @@ describe_machine() {
     tell date "$(date -u +%Y-%m-%d)"
 }
 
-# --- measuring ----------------------------------------------------------
+# --- measurements -------------------------------------------------------
 
-# table NAME DEVICE - a table of ucxpool_perf's, for the page and for programs.
+# table NAME DEVICE - a table of ucxpool_perf, for the page and for programs.
 table() {
     local name="$label: $1, $2"
     local -a options=(-T "$seconds")
@@ -74,8 +74,8 @@ table() {
         --json="$out/perf-${label#UCX }-$1-$(tr -cs 'a-z0-9\n' _ <<<"$2").json"
 }
 
-# What two processes have in one turn on the GPU that they share: as much as their
-# blocks hold.
+# Bytes that two processes on a shared GPU transfer in one round: as many as
+# their blocks hold.
 comm_sizes() {
     if [ $quick = yes ]; then
         echo 64m
@@ -84,7 +84,7 @@ comm_sizes() {
     fi
 }
 
-# share_gpu SIZE - two processes on one GPU, with so much memory for blocks.
+# share_gpu SIZE - two processes on one GPU, with SIZE bytes for blocks.
 share_gpu() {
     local each='-s 4k -n 131072' any='-s 1g -n 1'
     if [ $quick = yes ]; then
@@ -100,7 +100,7 @@ share_gpu() {
         --sides pool/map,copy
 }
 
-# What is sent between two GPUs by each way.
+# Transfers between two GPUs in each direction of access.
 push_works() {
     if [ $quick = yes ]; then
         echo '-t both -s 64k -n 50 -r 1'
@@ -119,10 +119,10 @@ push_works() {
 TEXT
 }
 
-# push_and_pull - messages that the sender's GPU writes, and that the receiver's
-# reads, in turn.
+# push_and_pull - messages written by the sender's GPU, and messages read by the
+# receiver's GPU, in turn.
 push_and_pull() {
-    try "$label: push beside pull" 600 sh -c '
+    try "$label: push and pull" 600 sh -c '
         perf=$1
         works=$2
         shift 2
@@ -135,12 +135,12 @@ push_and_pull() {
         --device cuda:0,1 -T "$seconds" --sides pool/map,pool-pieces/map
 }
 
-# windows - reads and writes of a peer's memory, beside messages.
+# windows - reads and writes of a peer's memory, compared with messages.
 windows() {
     try "$label: windows" 300 "$build/tests/bench_window" -g -r 11
 }
 
-# What the shuffle partitions: made once.
+# The input of the shuffle, created once.
 make_records() {
     local count=2000000
     [ $quick = no ] || count=20000
@@ -154,8 +154,8 @@ make_records() {
     }'
 }
 
-# shuffle NAME OPTION... - two workers, eight partitions, to memory. The tool
-# itself compares what it read with what it wrote.
+# shuffle NAME OPTION... - two workers, eight partitions, into memory. The tool
+# itself compares its input with its output.
 shuffle() {
     local name=$1
     shift
@@ -187,7 +187,7 @@ measure() {
         try 'the copy kernel on one GPU' 120 "$build/tests/bench_copy_cuda"
         for count in $(counts); do
             [ "$count" -ge 2 ] || continue
-            try "all-to-all beside NCCL, GPUs: $count" 200 \
+            try "all-to-all and NCCL, GPUs: $count" 200 \
                 python3 -B "$top/tests/gpu_alltoall.py" "$(library)" \
                 --gpus "$count" --json "$out/alltoall-$count.json"
         done
@@ -210,7 +210,7 @@ measure() {
 
 # --- the page -----------------------------------------------------------
 
-# printed NAME - what that step printed, if it ended well.
+# printed NAME - the output of that step, if it succeeded.
 printed() {
     if grep -q "^ok .* s  $1\$" "$out/summary.txt"; then
         cat "$(log_of "$1")"
@@ -219,7 +219,7 @@ printed() {
     fi
 }
 
-# number KEY FILE - the first of that key.
+# number KEY FILE - the first value of that key.
 number() {
     grep -o "\"$1\": [0-9.]*" "$2" | head -n 1 | cut -d ' ' -f 2
 }
@@ -275,8 +275,8 @@ page() {
             printed "$label: one GPU, UCXPOOL_COMM_SIZE=$size" | sed 's/^/    /'
         done
         if [ "$gpus" -ge 2 ]; then
-            printf '\n### Push beside pull, between two GPUs\n\n'
-            printed "$label: push beside pull" | sed 's/^/    /'
+            printf '\n### Push and pull, between two GPUs\n\n'
+            printed "$label: push and pull" | sed 's/^/    /'
         fi
         printf '\n### ucxpool_shuffle, two workers, eight partitions\n\n'
         echo '| partitions held by | input | time | rate | moved | in |'
@@ -293,8 +293,8 @@ page() {
         fi
         for count in $(counts); do
             [ "$count" -ge 2 ] || continue
-            printf '\n## All-to-all beside NCCL, %s GPUs\n\n' "$count"
-            printed "all-to-all beside NCCL, GPUs: $count" | sed 's/^/    /'
+            printf '\n## All-to-all and NCCL, %s GPUs\n\n' "$count"
+            printed "all-to-all and NCCL, GPUs: $count" | sed 's/^/    /'
         done
     fi
 }

@@ -1,12 +1,12 @@
-# The steps of ./run-gpu-tests: how each is bounded, logged and told of, and
-# what a build is to them. To be sourced by bash, behind setup.sh, with $out,
-# $logs, $deadline and $driver.
+# The steps of ./run-gpu-tests: their time limits, logs and results, and the
+# builds that they run. Sourced by bash after setup.sh, with $out, $logs,
+# $deadline and $driver.
 
 steps=0
 failed=0
 
-# record HOW NAME SECONDS [WORDS] - the end of a step: shown, and kept for the
-# summary.
+# record HOW NAME SECONDS [WORDS] - print the result of a step, and store it for
+# the summary.
 record() {
     steps=$((steps + 1))
     [ "$1" != FAILED ] || failed=$((failed + 1))
@@ -15,21 +15,22 @@ record() {
         >>"$out/summary.txt"
 }
 
-# skip NAME WHY - a step that cannot be.
+# skip NAME WHY - a step that cannot run.
 skip() {
     printf '  %-54s ' "$1"
     record skipped "$1" 0 "$2"
 }
 
-# log_of NAME - where a step's output goes.
+# log_of NAME - the log file of a step.
 log_of() {
     printf '%s/%s.log' "$logs" "$(printf '%s' "${1##*/}" |
         tr -cs 'A-Za-z0-9.-' '_')"
 }
 
-# try NAME LIMIT COMMAND... - a step: ended when it hangs, that is, when it writes
-# nothing for LIMIT seconds (scripts/end-hung), and none past the deadline. Exit status 77 means that it has nothing to do here, for the reason
-# in its last line. Returns 0 only if it ended well.
+# try NAME LIMIT COMMAND... - run a step. It is ended if it writes nothing for
+# LIMIT seconds (scripts/end-hung), and is not started after the deadline. Exit
+# status 77 means that it cannot run here, for the reason in its last line.
+# Returns 0 only if it succeeded.
 try() {
     local name=$1 time=$2 left log start status how words
     shift 2
@@ -73,7 +74,7 @@ try() {
     return $status
 }
 
-# summarize - how all steps ended; the end of the program.
+# summarize - print the results of all steps, and end the program.
 summarize() {
     local how
     say ''
@@ -85,8 +86,8 @@ summarize() {
     [ "$failed" -eq 0 ] && [ "$steps" -gt 0 ]
 }
 
-# use BUILD - from here on its programs run, with the libraries packed with
-# them, where they are.
+# use BUILD - run its programs from here on, with the libraries packed with
+# them, if any.
 use() {
     build=$1
     unset LD_LIBRARY_PATH UCX_MODULE_DIR
@@ -100,7 +101,7 @@ use() {
         CK_TIMEOUT_MULTIPLIER="${CK_TIMEOUT_MULTIPLIER-3}")
 }
 
-# The library of the present build, for who loads it.
+# The library of the current build, for programs that load it.
 library() {
     local path
     for path in "$build"/lib/libucxpool.so.? "$build"/.libs/libucxpool.so; do
@@ -111,13 +112,13 @@ library() {
     done
 }
 
-# gpu_report - what ucxpool_info says of the GPUs, as JSON.
+# gpu_report - ucxpool_info's report on the GPUs, as JSON.
 gpu_report() {
     "$build/tools/ucxpool_info" --no-pool --json |
         sed -n '/^  "gpus": {/,/^  }/p'
 }
 
-# values KEY - of that key in the report on stdin: texts or numbers, one a line.
+# values KEY - values of that key in the report on stdin, one per line.
 values() {
     sed -n "s/^ *\"$1\": //p" | sed 's/,$//; s/^"\(.*\)"$/\1/'
 }
@@ -131,7 +132,7 @@ count_gpus() {
     esac
 }
 
-# Why there is none, in the words of the library.
+# Why there is no GPU, as the library reports it.
 why_no_gpu() {
     "$build/tools/ucxpool_info" --no-pool | sed -n '/^GPUs/,/^$/{
         s/^ *number  *//p

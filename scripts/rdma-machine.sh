@@ -1,14 +1,14 @@
 # The virtual machine of ./run-rdma-tests: its kernel, the first programs that
-# run in it, and how it is booted. To be sourced by bash, behind setup.sh.
+# run in it, and how it is started. Sourced by bash after setup.sh.
 
 machine=$work/rdma/machine
 PATH=$PATH:/usr/sbin:/sbin
 
-# The kernel's modules that the machine needs, besides those that these need.
+# The kernel modules that the machine needs, in addition to their dependencies.
 machine_modules='virtio_pci 9p 9pnet_virtio overlay crc32_generic crc32c_generic
     dummy ib_uverbs rdma_ucm rdma_rxe'
 
-# machine_missing - what keeps the machine from running, if anything does.
+# machine_missing - print what prevents the machine from running, if anything.
 machine_missing() {
     local program
     if [ "$(uname -m)" != x86_64 ]; then
@@ -18,17 +18,17 @@ machine_missing() {
     for program in qemu-system-x86_64 busybox cpio flock modprobe \
         rdma ibv_rc_pingpong setpriv; do
         if ! command -v $program >/dev/null; then
-            echo "there is no $program (packages: $(echo $packages_rdma))"
+            echo "$program was not found (packages: $(echo $packages_rdma))"
             return
         fi
     done
-    # In the initramfs there are no shared libraries.
+    # The initramfs contains no shared libraries.
     if ldd "$(command -v busybox)" >/dev/null 2>&1; then
         echo 'busybox is linked dynamically (package: busybox-static)'
     fi
 }
 
-# machine_fetch DIR - Debian's newest kernel, unpacked into DIR.
+# machine_fetch DIR - unpack Debian's newest kernel into DIR.
 machine_fetch() {
     local package
     package=$(apt-cache depends linux-image-amd64 2>/dev/null |
@@ -37,7 +37,7 @@ machine_fetch() {
         machine_why='apt-cache knows no linux-image-amd64'
         return 1
     fi
-    # Downloading as a user takes a folder of that user.
+    # Downloads by a user need a folder of that user.
     rm -rf "$1" && mkdir -p "$1" &&
         step "fetch $package" 600 env -C "$1" apt-get -q \
             -o Acquire::Retries=3 download "$package" &&
@@ -48,7 +48,7 @@ machine_fetch() {
     return 1
 }
 
-# machine_pick DIR - take what the machine needs of a tree with a kernel.
+# machine_pick DIR - copy the files that the machine needs from a kernel's tree.
 machine_pick() {
     local image release file
     image=$(ls -v "$1"/boot/vmlinuz-* 2>/dev/null | tail -n 1)
@@ -60,7 +60,7 @@ machine_pick() {
     [ -f "$1/lib/modules/$release/modules.dep" ] ||
         depmod -b "$1" "$release" || return 1
     for module in $machine_modules; do
-        # What is built into the kernel has no file.
+        # Modules built into the kernel have no file.
         modprobe -d "$1" -S "$release" --show-depends $module ||
             echo "missing $module"
     done >"$machine/modules" 2>&1
@@ -80,9 +80,9 @@ machine_pick() {
     done && cp "$image" "$machine/kernel"
 }
 
-# machine_make KERNEL INSTALL - the kernel and the initramfs. KERNEL is the tree
-# to take; else what is there already does, or else it is fetched. Returns 1
-# when there is no kernel, with the reason in $machine_why.
+# machine_make KERNEL INSTALL - create the kernel and the initramfs. KERNEL is
+# the tree to use; by default an existing one is used, or one is fetched.
+# Returns 1 if there is no kernel, with the reason in $machine_why.
 machine_make() {
     local from=$1
     machine_why=''
@@ -108,11 +108,10 @@ machine_make() {
         mv "$machine/new.$$" "$machine/initramfs"
 }
 
-# machine_boot LIMIT RESULTS BUILD COMMAND [TEST...] - the tests, or else the
+# machine_boot LIMIT RESULTS BUILD COMMAND [TEST...] - run the tests, or the
 # command, in the machine, for at most LIMIT seconds as scripts/end-hung counts
-# them. What it prints comes out;
-# RESULTS is the only folder that it writes to. Returns how it ended, and 125
-# when it did not come to an end.
+# them, and print its output. RESULTS is the only folder to which it writes.
+# Returns its status, or 125 if it did not end by itself.
 machine_boot() {
     local limit=$1 results=$2 build=$3 command=$4
     shift 4
@@ -121,8 +120,8 @@ machine_boot() {
         printf 'top_srcdir=%q\ntop_builddir=%q\n' "$top" "$build"
         printf 'command=%q\ntests=%q\n' "$command" "$*"
     } >"$results/job"
-    # No KVM: a machine that is virtual itself may offer it and hang. A comma
-    # in a folder's name is written twice.
+    # No KVM: inside another virtual machine it may be available and hang. A
+    # comma in a folder's name is written twice.
     "$top/scripts/end-hung" "$limit" qemu-system-x86_64 -accel tcg,thread=multi \
         -cpu max -smp 2 -m 2048 -nodefaults -display none -no-reboot \
         -kernel "$machine/kernel" -initrd "$machine/initramfs" \

@@ -1,8 +1,8 @@
-# What ./quickstart, ./run-tests and .ci/run share: steps that say what they
-# do, the packages of Debian, and UCX 1.22 from PyPI. To be sourced by bash,
-# with $top naming the source tree.
+# Shared by ./quickstart, ./run-tests and .ci/run: steps that report what they
+# do, Debian's packages, and UCX 1.22 from PyPI. Sourced by bash, with $top set
+# to the source tree.
 
-# Settings of a user's environment must not decide how tests end.
+# Settings in the user's environment must not affect the tests.
 for variable in $(compgen -e | grep -E '^(UCX|UCXPOOL)_'); do
     unset "$variable"
 done
@@ -12,23 +12,23 @@ work=$top/_build
 logs=$work/logs
 jobs=$(nproc 2>/dev/null || echo 2)
 
-# What compiling the library and the tools takes.
+# Packages to compile the library and the tools.
 packages_build='autoconf automake gcc libc6-dev libibverbs-dev libpmix-dev
     libssl-dev libtool libucx-dev make pkg-config'
-# What the tests take on top of that.
+# Additional packages for the tests.
 packages_tests='abigail-tools binutils ccache check clang clang-format cmake
     doxygen g++ gnuplot-nox iproute2 libc6-dbg libclang-rt-dev llvm openmpi-bin
     procps python3 python3-dev python3-pip python3-torch python3-venv util-linux
     valgrind xz-utils'
-# What the Java package and its tests take.
+# Packages for the Java package and its tests.
 packages_java='default-jdk-headless junit4'
-# What making Debian's packages, and trying them, takes on top of the first.
+# Additional packages to build Debian's packages, and to try them.
 packages_deb='cython3 debhelper dh-python libibverbs-dev mmdebstrap
     python3-setuptools'
-# What the tests on Soft-RoCE take on top of that; their kernel is fetched.
+# Additional packages for the tests on Soft-RoCE; their kernel is downloaded.
 packages_rdma='busybox-static cpio ibverbs-providers ibverbs-utils iproute2 kmod
     qemu-system-x86 util-linux xz-utils'
-# Records for ./quickstart when no file is given: the WordNet database.
+# Records for ./quickstart if no file is given: the WordNet database.
 packages_quickstart='wordnet-base'
 
 ucx_wheel='libucx-cu13==1.22.0'
@@ -36,22 +36,22 @@ ucx_dir=$top/.ucx/1.22.0
 nvtx_wheel='nvidia-nvtx==13.0.85'
 nvtx_dir=$top/.nvtx/13.0.85
 
-# say TEXT... - one line about what is being done.
+# say TEXT... - print a line.
 say() {
     printf '%s\n' "$*"
 }
 
-# die TEXT... - the end, with the reason.
+# die TEXT... - print the reason, and end.
 die() {
     printf '%s: %s\n' "${0##*/}" "$*" >&2
     exit 1
 }
 
-# step NAME LIMIT COMMAND... - run a command with its output in a log file, and
-# end it when it hangs: when it writes nothing for LIMIT seconds, as
-# scripts/end-hung counts them. Says what, how it ended and how long it took; when
-# it failed, which command it was and the end of its output. With $step_whole set,
-# nothing is said before the end.
+# step NAME LIMIT COMMAND... - run a command with its output in a log file. It
+# is ended if it hangs, that is, if it writes nothing for LIMIT seconds, as
+# scripts/end-hung counts them. Prints its name, its result and its time; if it
+# failed, also the command and the end of its output. With $step_whole set,
+# nothing is printed before it ends.
 step() {
     local name=$1 limit=$2 log start status
     shift 2
@@ -91,8 +91,8 @@ packages_missing() {
     done
 }
 
-# packages_install PACKAGE... - install those that are missing, as root or
-# through sudo. On a system without apt-get it only says what is needed.
+# packages_install PACKAGE... - install the missing ones, as root or with sudo.
+# On a system without apt-get, only print what is needed.
 packages_install() {
     local as_root='' missing
     if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null
@@ -133,9 +133,9 @@ packages_install() {
     [ -z "$missing" ] || die "still not installed: $missing"
 }
 
-# wheel_fetch WHEEL REQUIREMENTS DIR FILE - fetch a wheel as pip finds it (its
-# hash is checked against scripts/REQUIREMENTS) and unpack it into DIR, in an
-# ignored folder, if it is not there yet; FILE is in it.
+# wheel_fetch WHEEL REQUIREMENTS DIR FILE - download a wheel with pip, which
+# checks its hash in scripts/REQUIREMENTS, and unpack it to DIR, an ignored
+# folder, unless it is there already. FILE is a file in it.
 wheel_fetch() {
     local wheel=$1 requirements=$2 dir=$3 file=$4 fetched=${3%/*}/wheel
     if [ -f "$dir/complete" ]; then
@@ -174,7 +174,7 @@ nvtx_fetch() {
         nvidia/cu13/include/nvtx3/nvToolsExt.h
 }
 
-# Make ./configure where it is missing or older than what it is made from.
+# Create ./configure if it is missing or older than its sources.
 autotools() {
     if [ -f "$top/config.status" ]; then
         die "this tree was configured in place, which keeps other builds" \

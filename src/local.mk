@@ -8,11 +8,12 @@ ucxpoolinclude_HEADERS = \
 	include/ucxpool/transfer.h include/ucxpool/ucxpool.h \
 	include/ucxpool/verbs.h include/ucxpool/window.h
 nodist_ucxpoolinclude_HEADERS = include/ucxpool/version.h
-# For ucxpool_info and libucxpool-framework alone.
+# Only for ucxpool_info and libucxpool-framework.
 noinst_HEADERS = include/ucxpool/private.h
 
 lib_LTLIBRARIES = libucxpool.la libucxpool-framework.la
-# A convenience library, so that tests reach what the version script hides.
+# A convenience library, so that tests can use symbols that the version script
+# hides.
 noinst_LTLIBRARIES = libucxpool-internal.la
 libucxpool_internal_la_SOURCES = \
 	src/api/channel.c \
@@ -163,7 +164,7 @@ libucxpool_internal_la_SOURCES += src/mem/reg_verbs.c
 else
 libucxpool_internal_la_SOURCES += src/mem/reg_verbs_none.c
 endif
-# NVTX is headers alone. A profiler brings the code that takes the ranges.
+# NVTX consists only of headers. A profiler contains the code that records ranges.
 if HAVE_NVTX
 libucxpool_internal_la_SOURCES += src/base/trace.c
 else
@@ -178,8 +179,8 @@ libucxpool_la_LDFLAGS = \
 	$(UCXPOOL_LDFLAGS)
 EXTRA_libucxpool_la_DEPENDENCIES = src/libucxpool.map
 
-# C++ exceptions pass through the functions for array libraries, whose callers
-# are frameworks in C++.
+# C++ exceptions pass through the functions for array libraries, which frameworks
+# in C++ call.
 noinst_LTLIBRARIES += libframework.la
 libframework_la_CFLAGS = $(AM_CFLAGS) -fexceptions
 libframework_la_SOURCES = \
@@ -194,7 +195,7 @@ libucxpool_framework_la_LDFLAGS = \
 	$(UCXPOOL_LDFLAGS)
 EXTRA_libucxpool_framework_la_DEPENDENCIES = src/libucxpool-framework.map
 
-# scripts/make-ptx makes the kernel.
+# scripts/make-ptx compiles the kernel.
 EXTRA_DIST += src/libucxpool.map src/libucxpool-framework.map \
 	src/copy/kernel.cu src/copy/kernel.ptx src/copy/units.cuh
 CLEANFILES += src/copy/kernel_ptx.inc

@@ -1,4 +1,4 @@
-# Programs that a script runs or that are run by hand.
+# Programs that scripts run, or that are run by hand.
 noinst_PROGRAMS = \
 	tests/bench_block tests/bench_copy_cuda tests/bench_file \
 	tests/bench_heap tests/bench_heap_cuda tests/bench_memory \
@@ -16,11 +16,11 @@ tests_cable_end_LDADD = libucxpool.la
 tests_open_loop_LDADD = libucxpool.la
 tests_stress_LDADD = libucxpool.la
 
-# What "make check" runs: whether the library works on this machine. "make
-# check-all" runs all tests.
+# "make check" tests whether the library works on this machine. "make check-all"
+# runs all tests.
 TESTS = $(check_PROGRAMS) $(dist_check_SCRIPTS)
 TEST_EXTENSIONS = .sh .vg
-# Seconds of a processor without output, of which most tests have none before
+# Limit of processor seconds without output. Most tests print nothing before
 # their end.
 END_HUNG = $(abs_top_srcdir)/scripts/end-hung
 LOG_COMPILER = $(END_HUNG) 900
@@ -46,12 +46,13 @@ dist_check_SCRIPTS = \
 	tests/test_info.sh tests/test_install.sh tests/test_java.sh \
 	tests/test_network.sh tests/test_python.sh \
 	tests/test_shuffle_mpirun.sh tests/test_stress.sh
-# The tools end to end take a third of the time of all tests.
+# The end-to-end tests of the tools take a third of the time of all tests.
 TOOL_CHECKS = \
 	tests/test_perf.sh tests/test_perf_cuda.sh tests/test_perf_hosts.sh \
 	tests/test_replay.sh tests/test_shuffle.sh tests/test_shuffle_cuda.sh \
 	tests/test_shuffle_memory.sh
-# Tests of the source tree and of scripts, the same on each machine.
+# Tests of the source tree and of scripts, whose results do not depend on the
+# machine.
 TREE_CHECKS = \
 	tests/check_abi.sh tests/check_circles.sh tests/check_docs.sh \
 	tests/check_exports.sh tests/check_format.sh tests/check_headers.sh \
@@ -68,9 +69,9 @@ EXTRA_DIST += $(TOOL_CHECKS) $(TREE_CHECKS) \
 	tests/rmm_plugin.cpp tests/sanitizer tests/shuffle.sh \
 	tests/try_packages.sh
 
-# By default a program tests/NAME is compiled from tests/NAME.c and linked with
-# these. Files that replace calls (--wrap) are in no library: each program that
-# uses one names it.
+# By default, a program tests/NAME is compiled from tests/NAME.c and linked with
+# these libraries. Files that replace calls (--wrap) are in no library: each
+# program that uses such a file lists it.
 LDADD = $(TEST_SUPPORT) libframework.la libucxpool-internal.la $(CHECK_LIBS)
 check_PROGRAMS =
 check_LTLIBRARIES = tests/replay_plugin/libplugin.la
@@ -157,7 +158,7 @@ tests_libtestsupport_la_SOURCES = \
 	tests/two.h tests/two_gpu.c tests/two_gpu.h tests/virtual_streams.c \
 	tests/virtual_streams.h tests/vmm_double.c tests/vmm_double.h
 
-# The calls that tests/calls.c makes fail,
+# Calls replaced by tests/calls.c,
 CALLS = \
 	calloc fallocate fcntl fopen fstat fstatfs ftruncate madvise \
 	memfd_create mmap open __open_2 readlink syscall
@@ -317,13 +318,13 @@ WINDOW_RMA_CALLS = \
 tests_test_window_rma_LDFLAGS = $(WINDOW_RMA_CALLS:%=-Wl,--wrap=%)
 tests_test_wire_stranger_LDFLAGS = -Wl,--wrap=fcntl,--wrap=fcntl64
 
-# test_signals loads the library into late_load, which is not linked with it.
+# test_signals loads the library through late_load, which is not linked with it.
 EXTRA_tests_test_signals_DEPENDENCIES = libucxpool.la tests/late_load
 EXTRA_PROGRAMS = tests/late_load
 CLEANFILES += tests/late_load
 tests_late_load_LDADD = -ldl
 
-# Libraries that stand in for others. An installation path makes libtool build a
+# Stand-ins for other libraries. An installation path makes libtool build a
 # shared library.
 STAND_IN_LDFLAGS = -module -avoid-version -shared -rpath /nonexistent
 tests_replay_plugin_libplugin_la_SOURCES = tests/replay_plugin/plugin.c
@@ -331,7 +332,7 @@ tests_replay_plugin_libplugin_la_LDFLAGS = $(STAND_IN_LDFLAGS)
 tests_libslow_names_la_SOURCES = tests/slow_names.c
 tests_libslow_names_la_LDFLAGS = $(STAND_IN_LDFLAGS)
 
-# The CUDA driver, over memory files, and an old one.
+# The CUDA driver with memory files as device memory, and an old version.
 STAND_IN_SOURCES = \
 	tests/copy_twin.c tests/copy_twin.h tests/cuda_stand_in/calls.c \
 	tests/cuda_stand_in/device.c tests/cuda_stand_in/host.c \
@@ -356,14 +357,14 @@ tests_nvtx_stand_in_libnvtx_la_SOURCES = \
 	tests/nvtx_stand_in/nvtx.c tests/nvtx_stand_in/stand_in.h
 tests_nvtx_stand_in_libnvtx_la_LDFLAGS = $(STAND_IN_LDFLAGS)
 
-# Limits registration. Preloaded before UCX, or a source of a test.
+# Limits registration. Preloaded before UCX, or compiled into a test.
 tests_reg_stand_in_libreg_la_SOURCES = \
 	tests/reg_stand_in/reg.c tests/reg_stand_in/reg.h
 tests_reg_stand_in_libreg_la_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DREG_STAND_IN_PRELOADED
 tests_reg_stand_in_libreg_la_LDFLAGS = $(STAND_IN_LDFLAGS)
 
-# libibverbs, and an old one.
+# libibverbs, and an old version.
 VERBS_STAND_IN_SOURCES = \
 	tests/verbs_stand_in/stand_in.h tests/verbs_stand_in/verbs.c
 tests_verbs_stand_in_libverbs_la_SOURCES = $(VERBS_STAND_IN_SOURCES)
@@ -373,8 +374,8 @@ tests_verbs_stand_in_libold_verbs_la_LDFLAGS = $(STAND_IN_LDFLAGS)
 tests_verbs_stand_in_libold_verbs_la_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DVERBS_STAND_IN_OLD
 
-# Fuzz targets, which tests/fuzz/check_corpus.sh runs. Each NAME has a folder
-# in tests/fuzz/corpus/.
+# Fuzz targets, run by tests/fuzz/check_corpus.sh. Each NAME has a folder in
+# tests/fuzz/corpus/.
 FUZZ_TARGETS = \
 	tests/fuzz/fuzz_auth tests/fuzz/fuzz_lengths tests/fuzz/fuzz_proto \
 	tests/fuzz/fuzz_replay_log tests/fuzz/fuzz_ring
@@ -400,7 +401,7 @@ tests_fuzz_fuzz_replay_log_LDADD = tests/fuzz/libfuzz.la libreplay.la libtools.l
 tests_fuzz_fuzz_dispatch_LDFLAGS = $(FUZZER_LDFLAGS)
 tests_fuzz_fuzz_dispatch_LDADD = tests/fuzz/libfuzz.la $(LDADD)
 
-# What scripts run.
+# Programs that scripts run.
 if HAVE_CHECK
 tests/test_cuda_real.log: \
 	tests/test_copy_cuda tests/test_cuda_backing tests/test_cuda_driver \
@@ -427,15 +428,15 @@ endif
 
 if !HAVE_CHECK
 TESTS += tests/no_check.sh
-# What is skipped stands above, among what passed; this is read.
+# Reports skipped tests, which are easily missed among those that passed.
 check-local: check-TESTS
 	@echo 'NOT TESTED: the library Check was not there when configure ran, so'
 	@echo 'that no test program was built. Install it (Debian: check), and run'
 	@echo 'configure and make check again.'
 endif
 
-# Parts of the tests, for builds that need not run all: scripts/pick-tests says
-# which, and why.
+# Subsets of the tests for builds that do not run all: scripts/pick-tests
+# explains which and why.
 PICK_TESTS = `cd $(srcdir) && TOOL_CHECKS='$(TOOL_CHECKS)' \
 	TREE_CHECKS='$(TREE_CHECKS)' scripts/pick-tests
 ALL_TESTS = $(check_PROGRAMS) $(dist_check_SCRIPTS) $(TOOL_CHECKS) $(TREE_CHECKS)
@@ -447,11 +448,11 @@ check-tree: all test-programs
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(TREE_CHECKS)'
 thread-programs: $(check_LTLIBRARIES)
 	$(MAKE) $(AM_MAKEFLAGS) $(PICK_TESTS) threads $(ALL_TESTS)`
-# check-TESTS would make all.
+# check-TESTS would build all programs.
 check-threads: thread-programs
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_PROGRAMS= \
 	    TESTS="$(PICK_TESTS) threads $(ALL_TESTS)`"
-# For packages. Of the programs only those that are run are made.
+# For packages. Builds only the programs that are run.
 check-short: all $(check_LTLIBRARIES)
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_PROGRAMS= \
 	    TESTS="$(PICK_TESTS) short $(ALL_TESTS)`"
@@ -459,8 +460,8 @@ fuzz-targets: $(FUZZ_TARGETS)
 distcheck-short:
 	$(MAKE) $(AM_MAKEFLAGS) distcheck check_PROGRAMS= check_LTLIBRARIES= TESTS=
 
-# Most of the time goes into translating code that runs once or twice: without
-# following jumps that is a tenth less.
+# Most of the time is spent translating code that runs once or twice. Not
+# following jumps saves a tenth.
 VALGRIND_FLAGS = -q --vex-guest-chase=no \
 	--leak-check=full --errors-for-leak-kinds=definite \
 	--show-leak-kinds=definite --error-exitcode=99 --num-callers=30 \
@@ -468,7 +469,7 @@ VALGRIND_FLAGS = -q --vex-guest-chase=no \
 VG_LOG_COMPILER = $(END_HUNG) 1800 \
 	$(abs_top_srcdir)/scripts/under-valgrind $(LIBTOOL) --mode=execute valgrind
 AM_VG_LOG_FLAGS = $(VALGRIND_FLAGS)
-# Of these, valgrind/NAME.vg stands for tests/NAME under valgrind.
+# valgrind/NAME.vg runs tests/NAME under valgrind.
 check-valgrind: test-programs
 	mkdir -p valgrind
 	tests=; for test in $(PICK_TESTS) valgrind $(ALL_TESTS)`; do \

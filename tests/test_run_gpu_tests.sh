@@ -81,7 +81,7 @@ done
 
 # The heap is measured without RMM, too.
 ends 0 --stand-in --quick --built "$top_builddir" --only heap
-says out/summary.txt '^skipped .* heap: RMM beside it \('
+says out/summary.txt '^skipped .* heap: compared with RMM \('
 says out/gpu.md '^\| `checkerboard:4,64m` .* \| - \| - \|$'
 
 # Programs that end in each possible way.

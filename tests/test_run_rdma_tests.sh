@@ -73,4 +73,4 @@ if [ $code -ne 77 ]; then
     cat "$dir/log"
     exit 1
 fi
-says '^skipped: (there is no qemu-system-x86_64 |the machine is for x86_64)'
+says '^skipped: (qemu-system-x86_64 was not found |the machine is for x86_64)'

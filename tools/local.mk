@@ -1,6 +1,6 @@
-# The tools use public headers and the library as it is installed. tests/
-# check_layers.sh checks this. All of a tool but main() may be in a convenience
-# library, so that tests reach it.
+# The tools use only public headers and the installed library, which
+# tests/check_layers.sh checks. The code of a tool except main() may be in a
+# convenience library, so that tests can link to it.
 bin_PROGRAMS = \
 	tools/ucxpool_info tools/ucxpool_perf tools/ucxpool_replay \
 	tools/ucxpool_shuffle
@@ -14,7 +14,7 @@ libtools_la_SOURCES = \
 	tools/common/result_file.c tools/common/result_file.h \
 	tools/common/samples.c tools/common/samples.h tools/common/settings.c \
 	tools/common/settings.h tools/common/system.c tools/common/system.h
-# Loads the CUDA driver by dlopen().
+# Loads the CUDA driver with dlopen().
 libgpu_la_SOURCES = \
 	tools/gpu/gpu.c tools/gpu/gpu.h
 

@@ -1,9 +1,9 @@
-# asan       clang, AddressSanitizer (with leaks) and UBSan: whatever runs our
-#            code, and the Python package (without leaks)
+# asan       clang, AddressSanitizer (with leaks) and UBSan: tests that run code
+#            of the library, and the Python package (without leaks)
 
 # Variables start with a pattern, so that the use of an unset variable has an
 # effect; the sanitizer fills new heap memory. The library is compiled once, with
-# the fuzzer's counters. The tests' own code is not optimized: so it compiles in a
+# the fuzzer's counters. The tests' own code is not optimized, so it compiles in a
 # quarter of the time.
 make_asan() {
     local flags='-g -fno-omit-frame-pointer -ftrivial-auto-var-init=pattern'
@@ -18,8 +18,8 @@ make_asan() {
     esac
 }
 
-# The Python package, with the sanitizer in its extension, too. Its UCX is the
-# system's, as the library's is.
+# The Python package, whose extension also has the sanitizer. It uses the system's
+# UCX, as the library does.
 make_asan_python() {
     step 'asan: Python package' 300 nice -n 10 env LIBUCXPOOL_BUILD="$work/asan" \
         CC=clang CFLAGS='-O1 -g -fno-omit-frame-pointer -fsanitize=address' \

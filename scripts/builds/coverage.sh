@@ -1,4 +1,4 @@
-# coverage   in ucx122 the unit tests reached each cleanup label of src/
+# coverage   the unit tests in ucx122 reach each cleanup label of src/
 folders[coverage]=ucx122
 begins_after[coverage]=ucx122
 # If ucx122 runs as well, its line counts the tests.

@@ -1,9 +1,9 @@
 # deb        Debian's packages, made from the tarball by dpkg-buildpackage, with
-#            its tests; installed in a bare root of this Debian and tried there
+#            its tests; installed and tried in a minimal root of this Debian
 results_at[deb]=$work/deb
 begins_after[deb]=dist
 
-# Made as the README has it.
+# Built as the README describes.
 make_deb() {
     make_tarball deb
 }

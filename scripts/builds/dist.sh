@@ -1,8 +1,8 @@
 # dist       make distcheck: the tarball is complete, builds, installs and
-#            uninstalls where there are no autotools
+#            uninstalls without autotools
 results_at[dist]=''
 
-# Autotools that are not there: whoever calls one gets an error.
+# Stubs for the autotools, which fail when they are called.
 make_dist() {
     local tool
     [ ! -f "$state/dist.configured" ] || return 0

@@ -1,8 +1,8 @@
-# fuzz       the fuzz targets of asan, by libFuzzer: 10 seconds of each
+# fuzz       the fuzz targets of asan with libFuzzer: 10 seconds each
 folders[fuzz]=asan
 results_at[fuzz]=$work/fuzz
 
-# Each target starts from its corpus and keeps what it finds under _build/.
+# Each target starts from its corpus and stores new inputs under _build/.
 fuzz() {
     local target=$1 name=${1##*/fuzz_}
     mkdir -p "$work/fuzz/found/$name"
@@ -17,8 +17,8 @@ fuzz() {
     fi
 }
 
-# One target a processor at a time. The output of each is printed in one piece. A
-# subshell waits for its own processes alone, and not for other builds.
+# One target per processor at a time. The output of each is printed in one piece. A
+# subshell waits only for its own processes, and not for other builds.
 build_fuzz() (
     running=0 targets=''
     for target in "$work"/asan/tests/fuzz/fuzz_*; do

@@ -1,7 +1,7 @@
 # python     the Python package as a wheel, in an empty environment, and with
-#            the engines that use it
+#            the frameworks that use it
 
-# The wheel is made as a user makes it, with what pip fetches for that.
+# The wheel is built as a user builds it, with build dependencies from pip.
 make_python() {
     step 'python: wheel' 900 nice -n 10 env CC="${cache}gcc" \
         sh -c 'rm -rf "$2" && "$1/scripts/make-wheel" "$2"' - \
@@ -14,14 +14,14 @@ make_python() {
         compile python "$stand_in"
 }
 
-# First with UCX alone.
+# First only with UCX.
 build_python() {
     run_python 'python: tests of the package' 900 \
         test_pool test_pool_loop test_window test_log test_gpu \
         test_cupy_malloc test_stress || return 1
     step 'python: engines' 600 "$work/python/venv/bin/pip" install -q \
         --disable-pip-version-check -r "$top/tests/python/requirements.txt" &&
-        # Of NIXL what it runs on, not the PyTorch that it may be used with.
+        # The requirements of NIXL, without the optional PyTorch.
         step 'python: NIXL' 300 "$work/python/venv/bin/pip" install -q \
             --disable-pip-version-check --no-deps \
             -r "$top/tests/python/requirements-no-deps.txt" &&

@@ -2,7 +2,7 @@
 folders[ray]=python
 results_at[ray]=$work/ray/tests
 
-# With Debian's PyTorch, for PyPI's brings CUDA along: 3 GB.
+# With Debian's PyTorch, because PyPI's includes CUDA: 3 GB.
 build_ray() {
     step 'ray: environment' 600 sh -c "
         rm -rf '$work/ray/venv' &&

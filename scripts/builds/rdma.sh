@@ -1,9 +1,9 @@
-# rdma       the programs of gcc in a virtual machine with an RDMA device of
-#            software: see ./run-rdma-tests --help
+# rdma       the programs of gcc in a virtual machine with a software RDMA
+#            device: see ./run-rdma-tests --help
 folders[rdma]=tree
 results_at[rdma]=$work/rdma/tests
 
-# One test is skipped if there can be no such machine.
+# Counts as one skipped test if the machine cannot be created.
 build_rdma() {
     "$top/run-rdma-tests" --built "$work/tree" | sed -u '1d; s/^[^ ]/  &/'
     return "${PIPESTATUS[0]}"

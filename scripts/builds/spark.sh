@@ -1,7 +1,7 @@
 # spark      the plugin for Spark, on clusters of two executors, with it and
-#            without it: equal results, what falls back to Netty, failures
+#            without it: equal results, fallback to Netty, failures
 
-# Spark is what pip finds, whose jars the plugin is compiled against.
+# Spark comes from pip. The plugin is compiled against its jars.
 make_spark() {
     local venv=$work/spark/venv jars
     mkdir -p "$work/spark"
@@ -18,8 +18,8 @@ make_spark() {
             "$top/tests/spark/make_archive.py" "$work/spark/classes.jsa"
 }
 
-# with_spark NAME JAVA-OPTION SCRIPT... - virtual machines live for seconds: the
-# second compiler does not pay.
+# with_spark NAME JAVA-OPTION SCRIPT... - the Java VMs run only for seconds, so
+# their optimizing compiler is not worth its time.
 with_spark() {
     local name=$1 options="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     options="$options -Xlog:cds*=off $2"

@@ -11,7 +11,7 @@ make_tsan() {
 
 build_tsan() {
     local run=''
-    # ThreadSanitizer's memory map does not stand much randomness.
+    # ThreadSanitizer needs addresses with little randomization.
     if [ "$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0)" -gt 28 ]
     then
         if setarch -R true 2>/dev/null; then

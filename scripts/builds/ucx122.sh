@@ -1,7 +1,7 @@
-# ucx122     gcc --coverage, UCX 1.22 from PyPI: the unit tests, and whatever
-#            else has UCX in it
+# ucx122     gcc --coverage, UCX 1.22 from PyPI: the unit tests, and all other
+#            tests that use UCX
 
-# The wheel is for x86_64 only: elsewhere the system's UCX does for coverage.
+# The wheel is only for x86_64: elsewhere the system's UCX is used for coverage.
 make_ucx122() {
     local with_ucx=''
     if [ "$(uname -m)" = x86_64 ]; then
@@ -13,7 +13,7 @@ make_ucx122() {
         compile ucx122 all test-programs
 }
 
-# check_covered TARGET - run tests, with the counts of earlier runs deleted.
+# check_covered TARGET - delete the counts of earlier runs, and run tests.
 check_covered() {
     find "$work/ucx122" -name '*.gcda' -delete
     check ucx122 "$1"

@@ -2,7 +2,7 @@
 folders[valgrind]=tree
 results_at[valgrind]=$work/tree/valgrind
 
-# It computes all the time, and the others wait at times.
+# It uses the processor all the time, while other builds wait at times.
 build_valgrind() {
     step "valgrind: make check-valgrind" 1200 nice -n 10 \
         make -C "$work/tree" -j"$tests_at_once" check-valgrind && return 0
