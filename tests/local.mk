@@ -430,9 +430,9 @@ if !HAVE_CHECK
 TESTS += tests/no_check.sh
 # Reports skipped tests, which are easily missed among those that passed.
 check-local: check-TESTS
-	@echo 'NOT TESTED: the library Check was not there when configure ran, so'
-	@echo 'that no test program was built. Install it (Debian: check), and run'
-	@echo 'configure and make check again.'
+	@echo 'NOT TESTED: configure did not find the library Check, so no test'
+	@echo 'program was built. Install it (Debian: check), and run configure'
+	@echo 'and make check again.'
 endif
 
 # Subsets of the tests for builds that do not run all: scripts/pick-tests

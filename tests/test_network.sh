@@ -119,7 +119,7 @@ ports_are 10.213.7.1 10.213.8.1
 stop
 ip netns exec "$host_one" "$top_builddir/examples/all_to_all" >/dev/null \
     2>"$dir/receiver.err" || fail "the processes do not connect"
-[ ! -s "$dir/receiver.err" ] || fail "it warns of a device that was chosen"
+[ ! -s "$dir/receiver.err" ] || fail "it warns about a device that was chosen"
 
 # Without another network, no port is opened.
 unset UCX_NET_DEVICES

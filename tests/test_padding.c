@@ -123,7 +123,7 @@ START_TEST(blocks_disclose_no_earlier_messages)
 }
 END_TEST
 
-/* Send a message of so many bytes with metadata, and receive it. */
+/* Send a message of the given size with metadata, and receive it. */
 static ucxpool_message_t *
 send_eager(pair_t *pair, const ucxpool_segment_t *segments, size_t count)
 {

@@ -171,7 +171,7 @@ for format in json csv; do
     says err UCX_NO_SUCH_VARIABLE
     ! grep -q UCX_NO_SUCH_VARIABLE "$dir/out" || fail "UCX's log in $format"
     if [ $format = json ] && command -v python3 >/dev/null; then
-        python3 -m json.tool "$dir/out" >/dev/null || fail 'this is no JSON'
+        python3 -m json.tool "$dir/out" >/dev/null || fail 'the output is not JSON'
     fi
 done
 run 0 $short -s 64 -n 2 --csv
@@ -184,7 +184,7 @@ grep -q '"side"' "$dir/a.json" || fail 'no JSON'
 grep -q '^each,64' "$dir/a.csv" || fail 'no CSV'
 run 1 $short -s 64 -n 2 --sides am/none --json="$dir/none/a.json"
 says err 'a.json'
-[ ! -s "$dir/out" ] || fail 'it works before it finds that it cannot write'
+[ ! -s "$dir/out" ] || fail 'it works before it checks that it can write'
 run 2 $short -s 64 -n 2 --sides am/none --json="$dir/x" --csv="$dir/./x"
 says err 'this is the file of --json'
 run 2 $short -s 64 -n 2 --sides am/none --plot "$dir/x.jpg"
@@ -216,21 +216,21 @@ if command -v gnuplot >/dev/null; then
                 inside += y[i] > top + 10
             }
             exit !(width > 450 && above == 2 && inside == 1)
-        }' "$dir/it's.svg" || fail 'the plot is small, or under its title'
+        }' "$dir/it's.svg" || fail 'the plot is too small, or overlaps its title'
     run 0 $short -t rate -n 50 --wire map --plot "$dir/rate.svg"
     for words in 'million messages per second' pool-each/map tag-each/none; do
         grep -q "$words" "$dir/rate.svg" || fail "no $words in the picture"
     done
     run 0 $short -t pingpong --sides am/none --plot "$dir/trip.svg"
-    grep -q 'microseconds' "$dir/trip.svg" || fail 'a trip is no time'
+    grep -q 'microseconds' "$dir/trip.svg" || fail 'the picture of round trips has no time unit'
     run 2 $short -t block --plot "$dir/x.svg"
     says err 'nothing to draw'
     run 1 $short -s 64 -n 2 --sides am/none --plot "$dir/none/x.svg"
     run 0 $short -s 64 -n 2 --sides am/none --plot "$dir/x.png"
-    head -c 4 "$dir/x.png" | grep -q PNG || fail 'a .png holds something else'
+    head -c 4 "$dir/x.png" | grep -q PNG || fail 'the .png file is not a PNG image'
     run 1 $short -s 64 -n 2 --sides am/none --plot /dev/full
     says err '/dev/full: No space left on device'
-    [ "$(wc -l <"$dir/err")" -eq 1 ] || fail 'the picture is on stderr'
+    [ "$(wc -l <"$dir/err")" -eq 1 ] || fail 'stderr contains the picture'
 fi
 mkdir "$dir/bin"
 for name in sh; do
@@ -306,7 +306,7 @@ says err 'too much memory'
 if awk '/^MemAvailable:/ { exit !($2 < 500 * 2 ^ 20) }' /proc/meminfo; then
     run 1 $short -s 32g -n 1
     says err 'GiB left: lower -s, -n or -O'
-    [ "$(wc -l <"$dir/err")" -eq 1 ] || fail 'more is said than that'
+    [ "$(wc -l <"$dir/err")" -eq 1 ] || fail 'more than that is printed'
 fi
 
 run 1 $short -s 64 -n 2 --cpus 1023,1023

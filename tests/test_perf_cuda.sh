@@ -100,7 +100,7 @@ says out '| mixed, 50 x up to 64 KiB |'
 says out '| pingpong-comm, 4 KiB |'
 says out 'Two processes on GPU 0'
 [ "$(grep -c '^| .* GB/s\|^| .* us' "$dir/out")" -eq 12 ] ||
-    fail 'the table has not 12 lines'
+    fail 'the table does not have 12 lines'
 run 0 $short --table cuda-ucx -s 64k -n 50 --device cuda:0 --json
 says out '"device": "cuda:0"'
 says out '"gpus": ["'

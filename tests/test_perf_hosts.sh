@@ -101,14 +101,14 @@ serve 0
 run 0 $short --table map --json="$dir/json" --csv="$dir/csv" "10.213.7.2:$port"
 served 0
 [ "$(grep -c '| none: the wire map cannot be had .*PID' "$dir/out")" -eq 7 ] ||
-    fail 'not every row says so'
+    fail 'not every row shows the reason'
 [ "$(grep -c '"missing": "the wire map' "$dir/json")" -eq 7 ] ||
-    fail 'the JSON does not say what is missing'
+    fail 'the JSON lacks the reason'
 if command -v python3 >/dev/null; then
-    python3 -m json.tool "$dir/json" >/dev/null || fail 'this is no JSON'
+    python3 -m json.tool "$dir/json" >/dev/null || fail 'the output is not JSON'
 fi
-[ "$(wc -l <"$dir/csv")" -eq 1 ] || fail 'figures of what cannot be had'
-[ ! -s "$dir/err" ] || fail 'what is told in the table is no error'
+[ "$(wc -l <"$dir/csv")" -eq 1 ] || fail 'figures of unavailable sides'
+[ ! -s "$dir/err" ] || fail 'a reason in the table is also printed as an error'
 
 # Both sides reject the wire that needs one host, and report why.
 serve 0

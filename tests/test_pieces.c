@@ -479,7 +479,7 @@ START_TEST(sources_are_const)
 END_TEST
 
 /* Program built against a newer library, or with uninitialized data. */
-START_TEST(data_of_an_unknown_kind_is_refused)
+START_TEST(data_of_an_unknown_kind_is_rejected)
 {
     ucxpool_data_t     data = ucxpool_data_buffer(NULL, 0);
     ucxpool_request_t *request;
@@ -523,7 +523,7 @@ int main(void)
     tcase_add_loop_test(tcase, an_array_of_one_piece_is_copied, 0, NUM_WIRES);
     tcase_add_loop_test(tcase, pieces_in_comm_memory_go_in_place, 0, NUM_WIRES);
     tcase_add_loop_test(tcase, sources_are_const, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, data_of_an_unknown_kind_is_refused, 0,
+    tcase_add_loop_test(tcase, data_of_an_unknown_kind_is_rejected, 0,
                         NUM_WIRES);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_ENV);

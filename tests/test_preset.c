@@ -100,7 +100,7 @@ START_TEST(a_file_adds_and_overrides)
 }
 END_TEST
 
-START_TEST(a_star_stands_for_any_letters)
+START_TEST(a_star_matches_any_letters)
 {
     write_file("a*b*c = 1m\n");
     ck_assert_uint_eq(limit_of("abc", 0), MIB);
@@ -358,7 +358,7 @@ int main(void)
     tcase_add_test(tcase, gpus_with_small_windows_are_in_the_table);
     tcase_add_test(tcase, large_windows_have_no_preset);
     tcase_add_test(tcase, a_file_adds_and_overrides);
-    tcase_add_test(tcase, a_star_stands_for_any_letters);
+    tcase_add_test(tcase, a_star_matches_any_letters);
     tcase_add_loop_test(tcase, a_bad_line_is_reported_with_file_and_line_number,
                         0, (int)(sizeof(bad_lines) / sizeof(bad_lines[0])));
     tcase_add_test(tcase, a_binary_file_is_reported);

@@ -161,7 +161,7 @@ START_TEST(the_lengths_of_a_descriptor_must_add_up)
 }
 END_TEST
 
-START_TEST(a_peers_text_is_made_printable)
+START_TEST(control_characters_in_a_peers_text_are_replaced)
 {
     char text[8];
 
@@ -304,7 +304,7 @@ int main(void)
     tcase_add_test(tcase, a_descriptor_must_contain_its_runs_and_metadata);
     tcase_add_test(tcase, a_runs_message_must_not_be_empty);
     tcase_add_test(tcase, the_lengths_of_a_descriptor_must_add_up);
-    tcase_add_test(tcase, a_peers_text_is_made_printable);
+    tcase_add_test(tcase, control_characters_in_a_peers_text_are_replaced);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -71,16 +71,16 @@ on_stand_in() {
     # A plug-in receives the GPU, and enforces its capacity itself.
     run 0 -r 1 -w rmm:100,1 -d cuda -p "$plugin" -p "also=$plugin" -c 64m
     for name in heap async plugin also; do
-        grep -q "^$name " "$dir/out" || fail "no line of $name"
+        grep -q "^$name " "$dir/out" || fail "no line for $name"
     done
     run 0 -r 1 -w rmm:100,1 -d cuda -p "mine=$plugin" -a mine -m --csv
-    [ "$(field 7)" = mine ] || fail 'another allocator'
-    [ "$(field 18)" = "$(field 6)" ] || fail 'a plug-in holds what it says'
+    [ "$(field 7)" = mine ] || fail 'wrong allocator'
+    [ "$(field 18)" = "$(field 6)" ] || fail 'the plug-in reports wrong held bytes'
 }
 on_gpu() {
     run 0 -r 1 --mark -w rmm:100,1 -d cuda
     for name in heap cuda async 'bestfit\*'; do
-        grep -q "^$name " "$dir/out" || fail "no line of $name"
+        grep -q "^$name " "$dir/out" || fail "no line for $name"
     done
     run 0 -r 1 --mark "$dir/log.csv" -d cuda -m --step 10
     run 0 -r 1 --mark -w threads:3,50 -d cuda -t
@@ -149,13 +149,13 @@ run 0 -w rmm:500,1 --write "$dir/rmm.csv"
 head -n 1 "$dir/rmm.csv" | grep -q '^Thread,Time,Action,Pointer,Size,Stream$' ||
     fail 'no header'
 run 0 --write "$dir/again.csv" "$dir/rmm.csv"
-cmp "$dir/rmm.csv" "$dir/again.csv" || fail 'a log changes when it is copied'
+cmp "$dir/rmm.csv" "$dir/again.csv" || fail 'a copied log differs'
 run 0 -w rmm:500,1 --write -
-cmp "$dir/rmm.csv" "$dir/out" || fail 'another log on the standard output'
+cmp "$dir/rmm.csv" "$dir/out" || fail 'the log on the standard output differs'
 run 0 -w rmm:500,1 -a bestfit --csv
 made=$(field 6)
 run 0 "$dir/rmm.csv" -a bestfit --csv
-[ "$(field 6)" = "$made" ] || fail 'a log has another peak than its workload'
+[ "$(field 6)" = "$made" ] || fail "the peak of a log differs from its workload's"
 
 # The heap's own log can be replayed.
 UCXPOOL_HEAP_LOG=$dir/heap.csv run 0 -r 1 -w rmm:100,1 -a heap
@@ -165,13 +165,13 @@ says out bestfit
 
 # A best-fit pool fails on a log that the heap passes.
 run 0 -r 1 -w checkerboard:4,64m -a bestfit --csv
-[ "$(field 19)" = 1 ] || fail 'the checkerboard fits a best-fit pool'
+[ "$(field 19)" = 1 ] || fail 'a best-fit pool passes the checkerboard'
 run 0 -r 1 -w checkerboard:4,64m -a heap --csv
 [ "$(field 19)" = 0 ] || fail 'the heap fails on the checkerboard'
 run 0 -r 1 -w checkerboard:4,64m -m
 says out passes
 run 0 -r 1 -w checkerboard:4,64m -a heap -m --csv
-[ "$(field 20)" = 67108864 ] || fail 'the checkerboard needs more than it holds'
+[ "$(field 20)" = 67108864 ] || fail 'the checkerboard needs more than its live bytes'
 run 0 -r 1 -w rmm:200,1 -a heap -c 64m
 says out 'capacity 64.00 MiB'
 # Settings of the blocks; the heap's pool has almost none.
@@ -184,10 +184,10 @@ done
 run 0 -r 1 -w rmm:200,1 -a heap,bestfit --reserve 128m --csv
 [ "$(field 18)" = 134217728 ] || fail 'the heap has not reserved 128 MiB'
 run 0 -r 1 -w rmm:200,1 -a heap --reserve 1% --csv
-[ "$(field 18)" -gt 0 ] || fail 'the heap has reserved no part'
+[ "$(field 18)" -gt 0 ] || fail 'the heap has reserved nothing'
 run 1 -r 1 -w rmm:200,1 -a heap -c 64m --reserve 128m
 says err 'lower --reserve or raise -c'
-! grep -q MEMORY_LIMIT "$dir/err" || fail 'it speaks of what nobody typed'
+! grep -q MEMORY_LIMIT "$dir/err" || fail 'the error names a setting that was not given'
 # Without -c, the heap has the same limit as the allocators compared with it.
 UCXPOOL_MEMORY_LIMIT=64m run 0 -r 1 -w rmm:200,64 -a heap,bestfit --csv
 unquoted | awk -F, 'NR > 1 && $18 > 64 * 1024 * 1024 { exit 1 }' ||
@@ -197,7 +197,7 @@ says out 'the heap and simulated pools have 62.00 MiB at most'
 # The smallest capacity that passes, and less.
 run 0 -r 1 -w rmm:200,1 -c 2m -a heap
 says out 'capacity 2.00 MiB'
-[ ! -s "$dir/err" ] || fail 'the least capacity is no good'
+[ ! -s "$dir/err" ] || fail 'the smallest capacity fails'
 run 0 -r 1 -w pair:1k,10 -a heap -m
 run 2 -r 1 -w rmm:200,1 -a heap -c 1
 says err '-c 1: give bytes, 2m or more'
@@ -205,10 +205,10 @@ says err '-c 1: give bytes, 2m or more'
 # A name may precede a plug-in. A search creates it for each trial. Running out
 # of memory is a result.
 run 0 -r 1 --mark -a bestfit,mine -w rmm:200,1 -p mine="$plugin" -m --csv
-unquoted | grep -q '^rmm:.*,mine,no,' || fail 'no line of the plug-in'
+unquoted | grep -q '^rmm:.*,mine,no,' || fail 'no line for the plug-in'
 run 0 -r 1 -w checkerboard:4,64m -p "$plugin" -a plugin -m --csv
 [ "$(field 19)" = 0 ] || fail 'a plug-in without fragments fails'
-[ "$(field 20)" = 67108864 ] || fail 'it needs more than is live'
+[ "$(field 20)" = 67108864 ] || fail 'it needs more than the live bytes'
 run 0 -r 1 -w rmm:200,1 -p "$plugin" -a plugin -c 2m --csv
 [ "$(field 19)" -gt 0 ] || fail 'a plug-in does not know its capacity'
 run 0 -r 2 --mark -w threads:3,200 -t -p "$plugin" -a plugin
@@ -242,14 +242,14 @@ if command -v script >/dev/null; then
         fail 'on a terminal'
     says err 'heap: round 2 of 2'
     says err 'heap: capacity 1.'
-    ! grep -q 'round 2' "$dir/out" || fail 'progress is in the report'
+    ! grep -q 'round 2' "$dir/out" || fail 'the report contains progress'
 fi
 
 # Reports.
 run 0 -r 1 -w rmm:100,1 -m --step 5 --json
 says out '"smallest_capacity"'
 if command -v python3 >/dev/null; then
-    python3 -m json.tool "$dir/out" >/dev/null || fail 'this is no JSON'
+    python3 -m json.tool "$dir/out" >/dev/null || fail 'the output is not JSON'
 fi
 run 0 -r 1 -w rmm:100,1 --csv
 [ "$(unquoted | awk -F, '{ print NF }' | sort -u | wc -l)" -eq 1 ] ||
@@ -260,7 +260,7 @@ grep -q '"peak_reserved"' "$dir/a.json" || fail 'no JSON'
 grep -q '^trace,' "$dir/a.csv" || fail 'no CSV'
 run 1 -r 1 -w rmm:100,1 -a bestfit --json="$dir/none/a.json"
 says err 'a.json'
-[ ! -s "$dir/out" ] || fail 'it works before it finds that it cannot write'
+[ ! -s "$dir/out" ] || fail 'it works before it checks that it can write'
 
 # An output file must not overwrite an input or another output.
 cp "$dir/rmm.csv" "$dir/kept.csv"
@@ -279,7 +279,7 @@ says err 'UCXPOOL_HEAP_LOG'
 cmp "$dir/rmm.csv" "$dir/kept.csv" || fail 'the log was changed'
 run 2 "$dir/rmm.csv" -a bestfit --json="$dir/x" --csv="$dir/./x"
 says err 'this is the file of --json'
-[ ! -e "$dir/x" ] || fail 'a refused file is left'
+[ ! -e "$dir/x" ] || fail 'a rejected file is left'
 for option in --json=a.csv --csv=a.json --picture=a.pdf --write=a.png; do
     run 2 -w rmm:10,1 -a bestfit "${option%%=*}=$dir/${option#*=}"
     says err 'give a name that ends in'
@@ -293,27 +293,27 @@ if command -v gnuplot >/dev/null; then
     held=$(sed -n 's/^heap .* \([0-9.]* MiB\) .*/\1/p' "$dir/out")
     for name in heap bestfit; do
         grep -q "$name holds (at most $held)" "$dir/same.svg" ||
-            fail "the table says $held of $name"
+            fail "the table shows $held for $name"
     done
     [ "$(sed -n 's/.*stroke-width="\([2-9.]*[0-9]*\)".*/\1/p' \
         "$dir/same.svg" | sort -u | wc -l)" -ge 2 ] ||
-        fail 'the lines of both have one width'
+        fail 'both lines have the same width'
     # More allocators than colours.
     run 0 -r 1 -w rmm:10,1 -p a="$plugin" -p b="$plugin" -p c="$plugin" \
         -p d="$plugin" -p e="$plugin" -p f="$plugin" --picture "$dir/many.svg"
     grep -q 'f holds' "$dir/many.svg" || fail 'a curve is missing'
-    [ ! -s "$dir/err" ] || fail 'gnuplot complains'
+    [ ! -s "$dir/err" ] || fail 'gnuplot prints errors'
     run 1 -r 1 -w rmm:100,1 -a bestfit --picture "$dir/none/a.svg"
     run 0 -r 1 -w rmm:100,1 -a bestfit --picture "$dir/a.PNG"
-    head -c 4 "$dir/a.PNG" | grep -q PNG || fail 'a .PNG holds something else'
+    head -c 4 "$dir/a.PNG" | grep -q PNG || fail 'the .PNG file is not a PNG image'
     # A full disk is reported.
     run 1 -r 1 -w rmm:100,1 -a bestfit --picture /dev/full
     says err '/dev/full: No space left on device'
-    [ "$(wc -l <"$dir/err")" -eq 1 ] || fail 'the picture is on stderr'
+    [ "$(wc -l <"$dir/err")" -eq 1 ] || fail 'stderr contains the picture'
     (ulimit -f 8
      run 1 -r 1 -w rmm:1000,1 -a bestfit --picture "$dir/cut.svg") || exit 1
     says err 'File too large'
-    [ ! -e "$dir/cut.svg" ] || fail 'half a picture is left'
+    [ ! -e "$dir/cut.svg" ] || fail 'an incomplete picture is left'
 fi
 mkdir "$dir/empty"
 code=0
@@ -359,7 +359,7 @@ for option in --json --json="$dir/y.json" --csv --csv="$dir/y.csv" \
     says err 'leave out --json, --csv and --picture'
     run 2 -w rmm:10,1 --write - "$option"
 done
-[ ! -e "$dir/x.csv" ] || fail 'a log is written by wrong usage'
+[ ! -e "$dir/x.csv" ] || fail 'wrong usage writes a log'
 UCXPOOL_DEPTH=nonsense run 1 -w rmm:100,1 -a heap
 says err UCXPOOL_DEPTH=nonsense
 UCXPOOL_CUDA_DRIVER=$dir/none.so run 1 -w rmm:100,1 -d cuda -a cuda

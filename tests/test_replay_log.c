@@ -266,7 +266,7 @@ START_TEST(bad_lines_are_reported_with_their_line_numbers)
 }
 END_TEST
 
-START_TEST(a_log_without_allocations_is_refused)
+START_TEST(a_log_without_allocations_is_rejected)
 {
     ck_assert_ptr_null(read_text(HEADER));
     ck_assert_ptr_nonnull(strstr(said, "nothing is allocated"));
@@ -364,7 +364,7 @@ int main(void)
     tcase_add_test(tcase, the_size_of_the_allocation_counts_not_of_its_free);
     tcase_add_test(tcase, calls_for_0_bytes_are_skipped);
     tcase_add_test(tcase, bad_lines_are_reported_with_their_line_numbers);
-    tcase_add_test(tcase, a_log_without_allocations_is_refused);
+    tcase_add_test(tcase, a_log_without_allocations_is_rejected);
     tcase_add_test(tcase, too_many_streams_are_reported);
     tcase_add_test(tcase, a_missing_file_is_reported);
     tcase_add_test(tcase, a_written_log_is_read_back);

@@ -667,7 +667,7 @@ START_TEST(another_pid_namespace_is_rejected)
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert(WIFEXITED(status));
     if (WEXITSTATUS(status) == 77) {
-        fprintf(stderr, "skipped: no PID name space can be made here\n");
+        fprintf(stderr, "skipped: no PID namespace can be created here\n");
     } else {
         ck_assert_int_eq(WEXITSTATUS(status), 0);
         read_all(pipes[0], &stranger, sizeof(stranger));

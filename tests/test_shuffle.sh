@@ -166,7 +166,7 @@ parts = [rows(name) for name in sys.argv[2:]]
 assert sorted(sum(parts, [])) == sorted(rows(sys.argv[1]))
 keys = [{row[0] for row in part} for part in parts]
 assert sum(map(len, keys)) == len(set.union(*keys)), keys
-' in.csv out/part-* || failed "-w $w: other rows, or a key in two files"
+' in.csv out/part-* || failed "-w $w: rows differ, or a key is in two files"
     done
     rm -rf out
     printf 'a\n"b\n' >open.csv
@@ -247,7 +247,7 @@ part_many_files() {
     [ "$(ls out | wc -l)" -eq 1000 ] || failed "not 1000 files"
     passes -w 3 -p $(few 2000 20000) in.tbl && find out -type f -size +0 \
         -exec cat '{}' + | sort >actual
-    sort in.tbl | cmp -s - actual || failed "so many files: other records"
+    sort in.tbl | cmp -s - actual || failed "many open files: other records"
 }
 
 # The largest memory use of a worker, in KiB.
@@ -289,7 +289,7 @@ part_json() {
 assert d["input"] == d["output"], d
 assert sum(w["output"]["records"] for w in d["by_worker"]) == 1000, d
 assert d["transfer"]["bytes_sent"] == d["transfer"]["bytes_received"], d
-' <stdout || failed "--json is not as it should be"
+' <stdout || failed "--json output is wrong"
     fi
     passes -w 2 -p 2 in.tbl
     grep -q 'Checked: 1000 records' stdout || failed "no check in the summary"
@@ -303,7 +303,7 @@ assert d["transfer"]["bytes_sent"] == d["transfer"]["bytes_received"], d
     "$shuffle" -w 2 --json -o out in.tbl >/dev/full 2>stderr
     [ $? -eq 1 ] || failed "a summary that cannot be written is no error"
     grep -q 'are complete, but the summary' stderr ||
-        failed "where the summary is: $(cat stderr)"
+        failed "the error does not say that the files are complete: $(cat stderr)"
 }
 
 # on_terminal ARG... - a run whose standard error is a terminal, recorded in
@@ -327,7 +327,7 @@ part_bar() {
     grep -q '\[[#.]*\] *[0-9]* %' screen ||
         failed "no progress bar on a terminal: $(cat screen)"
     grep -q 'Checked: 20000 records' stdout || failed "no summary"
-    grep -q '%' stdout && failed "the bar is in the summary"
+    grep -q '%' stdout && failed "the summary contains the progress bar"
     on_terminal -w 2 -p 2 --json in.tbl
     [ "$(wc -l <stdout)" -eq 1 ] || failed "--json: $(cat stdout)"
 }
@@ -427,7 +427,7 @@ part_two_runs() {
         [ "$(ls -A out | wc -l)" -eq 3 ] || failed "left: $(ls -A out)"
         cat stderr.1 stderr.2 >stderr
         grep -q -e 'another run of ucxpool_shuffle (' -e 'is not empty' \
-            stderr || failed "not said why: $(cat stderr)"
+            stderr || failed "the reason is not printed: $(cat stderr)"
     done
 }
 
@@ -460,8 +460,8 @@ part_foreign_file() {
     status=$?
     [ $status -eq 1 ] || failed "exit status $status, not 1"
     grep -q "cannot name 'out/.*part-00001.*File exists" stderr ||
-        failed "not said: $(cat stderr)"
-    [ "$(cat out/part-00001)" = mine ] || failed "another's file was replaced"
+        failed "the error is not printed: $(cat stderr)"
+    [ "$(cat out/part-00001)" = mine ] || failed "the file of another program was replaced"
     [ "$(ls -A out)" = part-00001 ] || failed "left behind: $(ls -A out)"
 }
 
@@ -561,7 +561,7 @@ part_killed_worker() {
         status=$?
         [ $status -eq 1 ] || failed "exit status $status, not 1"
         grep -q "worker 1 (process $victim) was killed by signal 9" stderr ||
-            failed "who died is not said: $(cat stderr)"
+            failed "the error does not name the dead worker: $(cat stderr)"
         [ "$(grep -c '^ucxpool_shuffle: ' stderr)" -eq 1 ] ||
             failed "more than that is printed: $(cat stderr)"
         gone $workers
@@ -584,7 +584,7 @@ part_interrupted() {
         [ $status -eq $((128 + number)) ] ||
             failed "signal $number: exit status $status"
         grep -q 'nothing was written' stderr ||
-            failed "signal $number: not said: $(cat stderr)"
+            failed "signal $number: the error is not printed: $(cat stderr)"
         gone $workers
         leftovers
     done
@@ -607,7 +607,7 @@ part_interrupted_late() {
     mkfifo pipe
     exec 3<>pipe
     dd if=/dev/zero of=pipe bs=4096 oflag=nonblock conv=notrunc 2>dd
-    grep -q 'temporarily unavailable' dd || failed "no full pipe: $(cat dd)"
+    grep -q 'temporarily unavailable' dd || failed "the pipe is not full: $(cat dd)"
     env --default-signal=INT "$shuffle" -w 2 -p 2 -o out in.tbl \
         >pipe 2>stderr 3>&- &
     main=$!

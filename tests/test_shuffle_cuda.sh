@@ -167,9 +167,9 @@ part_bound() {
         passes -w $w -p 6 --device=cuda --device-memory=12m --json in.tbl ||
             continue
         cat out/part-* | sort | cmp -s - expected || failed "-w $w: differs"
-        [ "$(sum early_bytes)" -gt 0 ] || failed "-w $w: no bound is felt"
+        [ "$(sum early_bytes)" -gt 0 ] || failed "-w $w: the limit has no effect"
         [ "$(sum max_held_bytes)" -le $((w * 12 << 20)) ] ||
-            failed "-w $w: more is held than was allowed"
+            failed "-w $w: more is held than allowed"
         # While the exchange uses all slots, a worker writes its own batches at
         # once (tools/shuffle/worker.c). A single worker never does.
         least=$(wc -c <in.tbl)
@@ -179,7 +179,7 @@ part_bound() {
     done
     passes -w 2 --device=cuda --device-memory=12m in.tbl
     grep -q 'In GPU memory: .* written before the end to make room' stdout ||
-        failed "the summary does not tell: $(cat stdout)"
+        failed "the summary lacks it: $(cat stdout)"
 }
 
 part_devices() {
@@ -190,7 +190,7 @@ part_devices() {
     same -w 3 -p 6 in.tbl
     [ "$(grep -o '"number": [0-9]*' stdout | tr -d '\n')" = \
         '"number": 0"number": 1"number": 0' ] ||
-        failed "the GPUs are not dealt out in turn: $(cat stdout)"
+        failed "the GPUs are not used in turn: $(cat stdout)"
     passes -w 2 -p 6 --device=cuda:1 --json in.tbl
     [ "$(grep -o '"number": [0-9]*' stdout | tr -d '\n')" = \
         '"number": 1"number": 1' ] || failed "not GPU 1: $(cat stdout)"
@@ -235,7 +235,7 @@ part_mpirun() {
     [ $is_real = yes ] ||
         [ "$(grep -o '"number": [0-9]*' stdout | tr -d '\n')" = \
             '"number": 0"number": 1"number": 0' ] ||
-        failed "the GPUs are not dealt out in turn: $(cat stdout)"
+        failed "the GPUs are not used in turn: $(cat stdout)"
 }
 
 # The other test's parts, with a GPU. With a real GPU each run states its number
@@ -299,7 +299,7 @@ part_driver_fails() {
             elif [ $status -ne 1 ]; then
                 failed "$call $n: exit status $status: $(cat stderr)"
             elif ! grep -q '^ucxpool_shuffle: .*ILLEGAL_ADDRESS' stderr; then
-                failed "$call $n: not said: $(cat stderr)"
+                failed "$call $n: the error is not printed: $(cat stderr)"
             elif [ -e out ]; then
                 failed "$call $n: something is left"
             fi

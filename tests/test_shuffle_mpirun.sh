@@ -118,7 +118,7 @@ printf 'a\n' >one.tbl
 each=12 start -p 10 -k 2 -o one "$work/one.tbl" &&
     failed "a missing field is no error"
 [ "$(grep -c 'has no field 2' stderr)" -eq 1 ] ||
-    failed "the cause is not said once: $(cat stderr)"
+    failed "the cause is not printed once: $(cat stderr)"
 grep -e '^ucxpool_shuffle: ' -e UCX -e Assertion -e backtrace stderr |
     grep -v -e 'has no field 2' -e 'ended by Terminated' \
         -e 'UCX *ERROR *connect(.*Connection refused' \

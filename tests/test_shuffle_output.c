@@ -284,7 +284,7 @@ START_TEST(a_commit_does_not_replace_another_file)
 }
 END_TEST
 
-START_TEST(discard_removes_what_was_committed_but_not_settled)
+START_TEST(discard_removes_committed_but_unsettled_files)
 {
     ck_assert_int_eq(write_all(), 0);
     ck_assert_int_eq(output_commit(&folder, &set), 0);
@@ -499,7 +499,7 @@ int main(void)
     tcase_add_test(tcase, a_file_that_cannot_be_created_is_an_error);
     tcase_add_test(tcase, a_failed_commit_renames_no_file);
     tcase_add_loop_test(tcase, a_commit_does_not_replace_another_file, 0, 2);
-    tcase_add_test(tcase, discard_removes_what_was_committed_but_not_settled);
+    tcase_add_test(tcase, discard_removes_committed_but_unsettled_files);
     tcase_add_loop_test(tcase, withdrawn_files_have_only_their_temporary_name,
                         0, 2);
     tcase_add_test(tcase, settled_files_stay);

@@ -135,7 +135,7 @@ static void end_pair(void)
 
 /* --- host memory ---------------------------------------------------------- */
 
-/* Two segments of so many bytes together, with a gap between them. */
+/* Two segments of the given total size, with a gap between them. */
 static void halve(uint8_t *memory, size_t first, size_t second,
                   ucxpool_segment_t segments[2])
 {

@@ -352,8 +352,7 @@ static bool write_file(const char *path, const char *text)
     return good;
 }
 
-/* Move this process to a control group that may have so many objects of the
- * device. */
+/* Move this process to a control group with this limit of RDMA objects. */
 static bool enter_group(unsigned num_objects)
 {
     char text[128];

@@ -361,7 +361,7 @@ static void check_refused(void *memory, size_t size, int fd, const char *words)
     ck_assert_uint_eq(calls_num_fds(), num_fds);
 }
 
-START_TEST(a_file_that_is_not_mapped_there_is_rejected)
+START_TEST(a_file_not_mapped_at_the_windows_address_is_rejected)
 {
     int      fd;
     uint8_t *memory = sealed_get(SIZE, &fd);
@@ -536,7 +536,7 @@ int main(void)
     tcase_add_test(tcase, a_sparse_file_is_not_mapped);
     tcase_add_test(tcase, memory_without_a_file_reports_the_reason);
     tcase_add_test(tcase, more_parts_than_a_message_holds_are_not_mapped);
-    tcase_add_test(tcase, a_file_that_is_not_mapped_there_is_rejected);
+    tcase_add_test(tcase, a_file_not_mapped_at_the_windows_address_is_rejected);
     tcase_add_test(tcase, writes_to_the_pools_blocks_use_another_way);
     tcase_add_test(tcase, a_file_sealed_against_writing_is_mapped_read_only);
     tcase_add_test(tcase, destroying_a_window_leaks_nothing);

@@ -1,5 +1,6 @@
 /*
- * ucxpool_info: what the pool would do on this machine, and why.
+ * ucxpool_info: describes the pool that would be created on this machine, and
+ * why.
  */
 #include <config.h>
 
@@ -55,7 +56,7 @@ static const program_t program = {
 
 extern char **environ;
 
-/* Take away what the environment sets. */
+/* Remove the settings of the environment. */
 static void clear_environment(void)
 {
     char   name[256];

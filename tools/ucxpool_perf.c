@@ -38,15 +38,15 @@ typedef struct options {
     unsigned      num_tests;
     const char   *table;      /* one of test_row_t, "all", or NULL */
     int32_t       devices[2]; /* as in work_t */
-    uint32_t      pageable;   /* likewise */
+    uint32_t      pageable;   /* as in work_t */
     bool          untold;
-    uint64_t      size;  /* 0: as the test has it */
-    uint64_t      count; /* 0: as the test has it */
+    uint64_t      size;  /* 0: the test's */
+    uint64_t      count; /* 0: the test's */
     unsigned      outstanding;
     unsigned      rounds;
     double        seconds; /* of a job */
     uint32_t      pool_mode;
-    unsigned      num_sides; /* 0: as the test has them */
+    unsigned      num_sides; /* 0: the test's */
     side_t        sides[JOB_MAX_SIDES];
     int           cpus[2]; /* -1: not pinned */
     result_file_t files[FILE_LAST];
@@ -236,7 +236,7 @@ static bool is_on_gpu(const options_t *options)
     return options->devices[0] != WORK_HOST;
 }
 
-/* Is a row of the table that was asked for? */
+/* Is this row in the requested table? */
 static bool is_asked_for(const options_t *options, const test_row_t *row)
 {
     return strcmp(options->table, "all") == 0
@@ -308,7 +308,7 @@ static unsigned num_on_stdout(const options_t *options)
     return num;
 }
 
-/* The other process chooses what is done. */
+/* The other process selects the work. */
 static int check_listen(const options_t *options)
 {
     for (unsigned i = 0; i < FILE_LAST; i++) {
@@ -361,10 +361,10 @@ static int check_options(options_t *options)
 typedef struct run {
     options_t    options;
     FILE        *output;  /* the standard output */
-    bool         is_text; /* what goes there */
+    bool         is_text; /* content of the output */
     unsigned     num_jobs;
     job_t        jobs[MAX_JOBS];
-    const char  *tables[MAX_JOBS]; /* of each job; NULL: a job by itself */
+    const char  *tables[MAX_JOBS]; /* of each job; NULL: not of a table */
     job_result_t results[MAX_JOBS];
 } run_t;
 
@@ -427,7 +427,7 @@ static int add_job(run_t *run, const test_t *test, uint64_t size,
     return job_check(job) == 0 ? -1 : 2;
 }
 
-/* Rows of a GPU's table are made smaller where it has little memory. */
+/* Rows of a GPU's table are made smaller if it has little memory. */
 static uint64_t at_most(uint64_t row, uint64_t option)
 {
     return (option != 0) && (option < row) ? option : row;
@@ -531,7 +531,7 @@ static int run_remote(run_t *run)
     return status;
 }
 
-/* --- what comes out ------------------------------------------------------- */
+/* --- output --------------------------------------------------------------- */
 
 /* Before the work. Returns -1 to continue, or the exit code. */
 static int try_files(run_t *run)

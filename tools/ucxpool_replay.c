@@ -1,6 +1,6 @@
 /*
- * ucxpool_replay: a trace of allocations against the heap and the allocators
- * that it competes with.
+ * ucxpool_replay: plays a trace of allocations on the heap and on other
+ * allocators.
  */
 #include <config.h>
 
@@ -21,7 +21,7 @@
 #define MAX_DIVISOR  65536
 #define MAX_KINDS    (ALLOCATOR_NUM_KINDS + PLUGIN_MAX)
 
-/* A trace may take so much of the host's free memory. */
+/* Part of the host's free memory that a trace may use. */
 #define MEMORY_PERCENT 75
 
 typedef enum file {
@@ -380,8 +380,8 @@ static int check_memory(run_t *run)
     return 0;
 }
 
-/* The heap has a limit even without -c. Simulated allocators, which would have
- * none, get the same. */
+/* The heap has a limit even without -c. Simulated allocators, which have none
+ * by default, get the same limit. */
 static int limit_simulated(run_t *run)
 {
     bool has_heap = false, is_simulated = false;
@@ -396,7 +396,7 @@ static int limit_simulated(run_t *run)
     return allocator_heap_limit(&run->device, &run->params.heap_limit);
 }
 
-/* Text is printed unless something else goes to the standard output. */
+/* Text is printed unless another result goes to the standard output. */
 static bool has_text(const run_t *run)
 {
     bool has_text = true;

@@ -261,7 +261,8 @@ static int run_and_end(const options_t *options, launch_t *launch,
         ranks_cleanup();
     } else if (launch->is_launched) {
         ranks_abort(EXIT_FAILED, 0);
-        /* UCX and PMIx would say good-bye to those that leave as well. */
+        /* UCX and PMIx would try to say goodbye to processes that exit
+         * as well. */
         _exit(EXIT_FAILED);
     }
     return result == 0 ? 0 : EXIT_FAILED;

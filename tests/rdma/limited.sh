@@ -33,7 +33,7 @@ objects)
     group=/sys/fs/cgroup/few
     echo +rdma >/sys/fs/cgroup/cgroup.subtree_control && mkdir -p $group &&
         echo 'rxe0 hca_handle=max hca_object=30' >$group/rdma.max ||
-        fail 'there is no cgroup for rdma'
+        fail 'no control group for rdma exists'
     limited() {
         (
             sh -c 'echo $PPID' >$group/cgroup.procs
@@ -66,7 +66,7 @@ status=0
 limited "$info" >info 2>&1 || status=$?
 ends 0
 grep -q 'WARN: .*continues with .* instead of' info ||
-    fail 'it is not said that there are fewer blocks'
+    fail 'the reduced number of blocks is not reported'
 # They transfer as much as without a limit. (The limit of locked memory applies
 # to each process. Of the group's objects, the first process takes all.)
 if [ "$1" = memlock ]; then
@@ -80,7 +80,7 @@ status=0
 limited "$info" --test >info 2>&1 || status=$?
 ends 1
 grep -q 'cannot create the pool: .*registering region .*lower UCXPOOL_COMM_SIZE' \
-    info || fail 'it is not said why'
+    info || fail 'the reason is not reported'
 
 echo "--- after all: $(held)"
-[ "$(held)" = "$before" ] || fail 'not all of the device is given back'
+[ "$(held)" = "$before" ] || fail 'not all objects of the device are released'

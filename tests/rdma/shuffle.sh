@@ -27,4 +27,4 @@ done
 [ "$(ls one)" = "$(ls three)" ] || fail 'the files are not the same'
 # Two thirds of the records are sent to another worker.
 [ $((packets * 4096)) -gt $((bytes / 2)) ] ||
-    fail 'not all went over the device'
+    fail 'not all bytes went over the device'

@@ -1,8 +1,8 @@
-# After results.awk: a script for gnuplot that draws, for each wire, the pool's
-# rate beside that of the best way of raw UCX, with failure handling and
-# without. Needs -v path=FILE.svg.
+# After results.awk: write a gnuplot script that draws, for each wire, the rates of
+# the pool and of raw UCX's best way, with and without failure handling. Needs
+# -v path=FILE.svg.
 
-# What raw UCX does there, for readers who do not know the names of the tests.
+# The ways of raw UCX, for readers who do not know the names of the tests.
 BEGIN {
     words["each"] = "a message each"
     words["iov"]  = "IOV datatype"
@@ -10,7 +10,7 @@ BEGIN {
     words["any"]  = "any memory"
 }
 
-# best(JOB, MODE) - the side of that mode which the ratio that counts is of.
+# best(JOB, MODE) - the side of that mode with the ratio that counts.
 function best(job, mode,    i, name) {
     for (i = 1; i <= num_ratios[job]; i++) {
         name = field(ratios[job, i], "against")

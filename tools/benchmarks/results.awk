@@ -1,7 +1,7 @@
-# Read what ucxpool_perf --json has written, one side or ratio a line, into
-# arrays by the number of the job:
+# Read the output of ucxpool_perf --json, with one side or ratio per line, into
+# arrays indexed by the number of the job:
 #
-#     tests[j] wires[j] works[j] trips[j]     trips: there and back, not a rate
+#     tests[j] wires[j] works[j] trips[j]     trips: round trips, not a rate
 #     num_sides[j]  sides[j, i] figures[j, i] seconds[j, i], p05, p95
 #     num_ratios[j] ratios[j, i] is the line of a ratio; those of the pool's first
 #                   side come first

@@ -98,7 +98,8 @@ static bool report_backing(report_t *report, int device,
     return is_good;
 }
 
-/* A GPU may be too full to make a context on it: then all but what is free. */
+/* A GPU may be too full to create a context on it. Then everything that is not
+ * free counts as held. */
 static ucxpool_status_t query(int device, const ucxpool_config_t *config,
                               ucxpool_device_attr_t *attr)
 {

@@ -1,5 +1,5 @@
-/* Pools with the present settings: what they are, how two are connected, and
- * how soon one notices that a peer failed. */
+/* Pools with the current settings: their properties, how two of them are
+ * connected, and how soon a peer's failure is detected. */
 #include <config.h>
 
 #include "common/error.h"

@@ -156,7 +156,7 @@ static int post(end_t *end, uint64_t num_messages, uint64_t *num_posted_p)
     return end->ops->send(end, index);
 }
 
-/* Messages of a batch that go through one slot. */
+/* Messages of a batch that use one slot. */
 static uint64_t slot_share(const end_t *end, unsigned slot,
                            uint64_t num_messages)
 {

@@ -59,8 +59,8 @@ typedef struct work {
     uint32_t misaligned;  /* bytes from a line's begin to a scattered buffer
                              of the sender's */
     uint32_t both;     /* the same number goes the other way at the same time */
-    uint32_t pageable; /* WORK_PAGEABLE_: whose buffers lie in host memory
-                          that the GPU does not reach */
+    uint32_t pageable; /* WORK_PAGEABLE_: whose buffers are in host memory that
+                          the GPU cannot access */
     uint32_t untold;   /* the pool is not told the kind of memory */
     int32_t  devices[2]; /* the GPU in which the buffers of the sender and of
                             the receiver lie; both WORK_HOST: host memory */
@@ -109,10 +109,10 @@ typedef enum side_way {
     WAY_COPY_EACH, /* once per buffer */
     WAY_COPY,      /* once, contiguous memory: the link's limit */
     /* the pool */
-    WAY_POOL,             /* any memory on both sides */
-    WAY_POOL_PIECES,      /* the same as ucxpool_data_pieces() */
-    WAY_POOL_EVEN,        /* WAY_POOL, told that the buffers have one length */
-    WAY_POOL_EACH,        /* one message per buffer */
+    WAY_POOL,        /* any memory on both sides */
+    WAY_POOL_PIECES, /* the same as ucxpool_data_pieces() */
+    WAY_POOL_EVEN, /* WAY_POOL with the hint that all buffers have one length */
+    WAY_POOL_EACH, /* one message per buffer */
     WAY_POOL_EVENT,       /* both sides sleep on the event descriptor */
     WAY_POOL_WAIT,        /* the same in ucxpool_wait() */
     WAY_POOL_COMM,        /* ucxpool_comm_alloc() memory on both sides */
@@ -235,11 +235,11 @@ typedef struct job_side {
     bool     verified;
     char     missing[JOB_REASON_SIZE]; /* reason why it cannot be done, or "" */
     uint64_t num_moved; /* buffers of a message that it transfers */
-    char     wire[8];   /* of a pool's side: what was used */
+    char     wire[8];   /* of a pool's side: the wire that was used */
     char     wire_reason[JOB_REASON_SIZE];
     uint64_t registrations; /* after the start */
     double   allocations;   /* heap allocations per message */
-    char     way[12];       /* of a read or write: what was used */
+    char     way[12];       /* of a read or write: the way that was used */
     char     way_reason[JOB_REASON_SIZE];
 } job_side_t;
 
@@ -265,7 +265,7 @@ typedef struct job_result {
     job_ratio_t ratios[2 * JOB_MAX_SIDES];
 } job_result_t;
 
-/* GB/s of a message in so many seconds. */
+/* GB/s of a message that takes this time. */
 double job_rate(const job_t *job, double seconds);
 
 /* Million messages per second, counting each buffer as one message. */

@@ -48,8 +48,8 @@ int pool_create(const pool_params_t *params, const char *name,
 
 typedef struct pool_lane pool_lane_t;
 
-/* missing [out]  Where -1 is returned because these two cannot have the wire:
- *                that, in JOB_MISSING_SIZE bytes. */
+/* missing [out]  If -1 is returned because the two cannot use the wire: the
+ *                reason, in JOB_MISSING_SIZE bytes. */
 int  pool_lane_create(const pool_params_t *params, control_t *control,
                       char *missing, pool_lane_t **lane_p);
 void pool_lane_destroy(pool_lane_t *lane);
@@ -66,8 +66,8 @@ pool_count_t pool_lane_count(const pool_lane_t *lane);
 void pool_lane_describe(const pool_lane_t *lane, const pool_count_t *count,
                         job_side_t *side);
 
-/* missing [out]  Why the side cannot be had, in JOB_REASON_SIZE bytes; then no
- *                end is made. Else "". */
+/* missing [out]  Reason if the side is unavailable, in JOB_REASON_SIZE bytes;
+ * then no end is created. Otherwise "". */
 int pool_end_create(pool_lane_t *lane, const end_params_t *params,
                     control_t *control, char *missing, end_t **end_p);
 

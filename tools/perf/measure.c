@@ -1,4 +1,4 @@
-/* The rounds of a job: each side in turn, and what its samples say. */
+/* The rounds of a job: each side in turn, and the evaluation of its samples. */
 #include "perf/pair.h"
 #include "common/system.h"
 #include "common/error.h"
@@ -62,8 +62,8 @@ static int time_batch(stage_t *stage, const job_t *job, unsigned side,
 }
 
 /*
- * How many messages make a batch. At least two rounds through the slots, or
- * there is no pipelining to speak of.
+ * Number of messages in a batch: at least two rounds through the slots, or
+ * there is no pipelining.
  */
 static int calibrate(stage_t *stage, const job_t *job, unsigned side,
                      uint64_t *num_p)
@@ -264,7 +264,7 @@ static int measure_and_sum_up(stage_t *stage, const job_t *job,
 
 /* --- a block's get and put: nothing is sent ------------------------------- */
 
-/* Pairs of get and put between two looks at the clock. */
+/* Pairs of get and put between two readings of the clock. */
 #define NUM_PAIRS 20000u
 
 static int time_pairs(ucxpool_t *pool, double *seconds_p)

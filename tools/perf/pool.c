@@ -126,9 +126,8 @@ static ucxpool_segments_kind_t segments_kind(const end_t *end)
 }
 
 /* Params of a request that counts as pending. The GPU is idle when a message is
- * posted. is_data: the segments are buffers, known to lie in the GPU's memory;
- * else they may be a word in host memory.
- */
+ * posted. is_data: the segments are buffers, known to be in the GPU's memory;
+ * otherwise they may be a word in host memory. */
 static void fill_params(ucxpool_request_params_t *params, end_slot_t *slot,
                         ucxpool_request_cb_t callback, bool is_data)
 {

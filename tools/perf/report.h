@@ -9,8 +9,9 @@
 /* One job in full. */
 void report_text(const job_result_t *result, FILE *stream);
 
-/* A table of targets, in Markdown. With buffers in a GPU's memory it has a line
- * for each job and a column for each group of sides; end: what is missing. */
+/* A table of targets, in Markdown. With buffers in GPU memory it has a line for
+ * each job and a column for each group of sides. report_table_end() lists the
+ * missing sides. */
 void report_table_begin(const char *table, const job_result_t *result,
                         FILE *stream);
 void report_table_row(const char *table, const job_result_t *result,

@@ -6,7 +6,7 @@
 
 typedef enum test_unit {
     UNIT_RATE,     /* GB/s of a stream of messages, or of each way */
-    UNIT_TRIP,     /* microseconds there and back */
+    UNIT_TRIP,     /* microseconds per round trip */
     UNIT_MESSAGES, /* millions a second, of one buffer each */
     UNIT_BLOCK     /* nanoseconds of a block's get and put */
 } test_unit_t;

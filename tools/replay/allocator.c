@@ -178,7 +178,7 @@ static ucxpool_status_t configure(ucxpool_config_t *config,
                            sizeof(changes) / sizeof(changes[0]));
 }
 
-/* The setting, as the environment has it; 0: auto. */
+/* The setting in the environment; 0: auto. */
 static int read_memory_limit(uint64_t *bytes_p)
 {
     ucxpool_config_t *config;

@@ -329,7 +329,7 @@ static void make_threads(maker_t *maker, const uint64_t *numbers)
 
 /* A number that may follow a workload's name. */
 typedef struct number {
-    uint64_t min; /* 0: there is no such number */
+    uint64_t min; /* 0: no such number */
     uint64_t max;
     uint64_t fallback; /* 0: required */
 } number_t;
@@ -446,7 +446,7 @@ static bool parse_numbers(const workload_t *workload, const char *text,
     return rest == NULL;
 }
 
-/* Numbers that are right alone may not be right together. */
+/* Numbers that are valid alone may be invalid together. */
 static bool fits(const workload_t *workload, const uint64_t *numbers)
 {
     return (strcmp(workload->name, "checkerboard") != 0) ||

@@ -1,6 +1,4 @@
-/*
- * Workloads: traces that are made, the same ones on every machine.
- */
+/* Workloads: generated traces, which are the same on every machine. */
 #ifndef REPLAY_WORKLOAD_H
 #define REPLAY_WORKLOAD_H
 
@@ -8,8 +6,8 @@
 
 #include <stdio.h>
 
-/* Make the workload of that name, "rmm:10000,64" for example. NULL, after an
- * error was printed, if there is no such workload. */
+/* Generate the workload with this name, for example "rmm:10000,64". Returns
+ * NULL, after an error was printed, if there is no such workload. */
 trace_t *workload_make(const char *text);
 
 /* Print their names and descriptions. */
@@ -31,9 +29,9 @@ uint64_t random64_below(random64_t *random, uint64_t bound);
 double random64_fraction(random64_t *random);
 
 /*
- * The numbers that a C++ program gets from std::default_random_engine and
- * std::uniform_int_distribution with GNU's library: RMM's benchmarks use them,
- * so that our calls are theirs.
+ * The random numbers of std::default_random_engine and
+ * std::uniform_int_distribution in libstdc++. RMM's benchmarks use them, so our
+ * calls are the same as theirs.
  */
 typedef struct minstd {
     uint32_t state; /* 1 at the start */

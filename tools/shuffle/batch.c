@@ -25,8 +25,8 @@ static uint64_t hash_load(const unsigned char *data)
     return le64toh(word);
 }
 
-/* The product's halves and the factors: a factor of 0 keeps what came before.
- */
+/* The product's halves and the factors: with a factor of 0, earlier input still
+ * counts. */
 static uint64_t hash_fold(uint64_t a, uint64_t b)
 {
     unsigned __int128 product = (unsigned __int128)a * b;
@@ -104,7 +104,7 @@ size_t batch_memory_size(size_t size)
     return (all + BATCH_ALIGNMENT - 1) / BATCH_ALIGNMENT * BATCH_ALIGNMENT;
 }
 
-/* Columns with room for so many records. */
+/* Columns with room for this number of records. */
 static void batch_lay_out(batch_t *batch, char *memory, size_t num_records)
 {
     batch->hashes = (uint64_t *)memory;

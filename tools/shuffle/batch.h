@@ -51,15 +51,15 @@ bool tally_is_equal(const tally_t *one, const tally_t *other);
 typedef struct batch {
     struct batch *next; /* of a list */
     void         *owner;
-    unsigned      peer; /* the worker that it goes to, or comes from */
-    char         *memory;
-    size_t        size;  /* room for bytes of records */
-    char         *large; /* memory of its own for what needs more, or NULL */
-    size_t        num_records;
-    size_t        num_bytes;
-    uint64_t     *hashes;
-    uint32_t     *ends;
-    char         *bytes;
+    unsigned  peer; /* the worker to which it is sent, or from which it comes */
+    char     *memory;
+    size_t    size;  /* room for bytes of records */
+    char     *large; /* separate memory for larger contents, or NULL */
+    size_t    num_records;
+    size_t    num_bytes;
+    uint64_t *hashes;
+    uint32_t *ends;
+    char     *bytes;
 
     ucxpool_segment_t segments[3]; /* see batch_segments() */
 } batch_t;
@@ -71,7 +71,7 @@ size_t batch_memory_size(size_t size);
 /* The memory is borrowed, and aligned to 8. */
 void batch_init(batch_t *batch, char *memory, size_t size);
 
-/* Make it empty again, and release what only its last content needed. */
+/* Make it empty again, and release memory that only its last content needed. */
 void batch_reset(batch_t *batch);
 
 /* Append a record with its newline. Returns 1 when it is in; 0 when the batch
@@ -83,8 +83,7 @@ int batch_append(batch_t *batch, uint64_t hash, const char *record,
 size_t batch_length(const batch_t *batch);
 size_t batch_segments(batch_t *batch, const ucxpool_segment_t **segments_p);
 
-/* Prepare for a message: batch_place() is where it goes. Returns -1 with an
- * error. */
+/* Prepare to receive a message to batch_place(). Returns -1 with an error. */
 int   batch_prepare(batch_t *batch, uint64_t num_records, size_t length);
 char *batch_place(const batch_t *batch);
 

@@ -19,11 +19,11 @@
 #define EXCHANGE_INCOMING_MAX 8u
 
 /* Batches are sent and received in place, in the caller's share of the pool:
- * what is left after these shares, in percent. */
+ * the rest after these shares, in percent. */
 #define POOL_SEND_SHARE 20
 #define POOL_RECV_SHARE 10
 #define POOL_USER_SHARE (100 - POOL_SEND_SHARE - POOL_RECV_SHARE)
-/* Beyond what the batches need: for packing. */
+/* Additional memory for packing. */
 #define POOL_SPARE (8 * MIB)
 
 #define POOL_TEXT(_number)  POOL_TEXT_(_number)
@@ -71,7 +71,7 @@ struct exchange {
     batch_t          *ready;
     batch_t         **ready_end;
     unsigned          num_receiving;
-    bool              failed; /* the error is there already */
+    bool              failed; /* the error has been kept already */
     bool              lost_peer;
     exchange_report_t report;
 };

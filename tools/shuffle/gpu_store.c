@@ -172,8 +172,8 @@ static int gpu_store_open(gpu_store_t              *gpu_store,
                            "cuStreamCreate");
 }
 
-/* Places for all of the input, where there is memory. Batches that are sent
- * before they are full are allowed for. */
+/* Places for all of the input, if there is enough memory. Includes room for
+ * batches that are sent before they are full. */
 static int gpu_store_choose_places(gpu_store_t              *gpu_store,
                                    const gpu_store_params_t *params,
                                    unsigned                 *num_p)

@@ -78,8 +78,8 @@ bool gpu_store_is_full(const gpu_store_t *gpu_store);
 /* Bytes of the oldest message; something is held. */
 size_t gpu_store_oldest_size(const gpu_store_t *gpu_store);
 
-/* Bring out the oldest batch; it is valid until the next call, and goes back to
- * the list. Returns 1, 0 when nothing is held, -1. */
+/* Take out the oldest batch; it is valid until the next call, and then returns
+ * to the list. Returns 1, 0 if no batch is held, or -1. */
 int gpu_store_bring(gpu_store_t *gpu_store, batch_t **batch_p);
 
 #endif

@@ -319,8 +319,8 @@ static int reader_open(reader_t *reader)
         reader->low    = file->header;
         reader->offset = file->header;
     } else {
-        /* The byte before the part tells whether a record starts with the
-         * part; with quotes, only all bytes before it do. */
+        /* The byte before the part shows whether a record starts at the part.
+         * With quotes, all bytes before it are needed. */
         reader->offset =
             reader_has_quotes(reader) ? file->header : reader->low - 1;
     }

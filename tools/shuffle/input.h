@@ -89,16 +89,16 @@ typedef struct reader {
     uint64_t        num_added; /* newlines */
 } reader_t;
 
-/* buffer_size: bytes to read at a time, 2 or more; a longer record makes the
- * buffer grow. */
+/* buffer_size: bytes to read at a time, 2 or more. The buffer grows for longer
+ * records. */
 void reader_init(reader_t *reader, const inputs_t *inputs, uint64_t begin,
                  uint64_t end, unsigned field, size_t buffer_size);
 void reader_cleanup(reader_t *reader);
 
 /*
- * Returns 1 with the next record, 0 at the end. A record of length 0 is none:
- * it only gives the caller a turn while the reader looks for the first record
- * of the part.
+ * Returns 1 with the next record, 0 at the end. A record of length 0 is not a
+ * record: it lets the caller do other work while the reader searches for the
+ * first record of the part.
  */
 int reader_next(reader_t *reader, record_t *record_p);
 

@@ -54,7 +54,7 @@ typedef struct result {
     stopwatch_t       whole;
     stopwatch_t       copy; /* memcpy of bytes_received, if it was asked for */
     exchange_report_t exchange;
-    gpu_store_stats_t gpu_store; /* size 0: there was none */
+    gpu_store_stats_t gpu_store; /* size 0: no store */
     uint64_t          early;     /* bytes written to make room in the store */
 } result_t;
 
@@ -106,9 +106,9 @@ int  ranks_run(job_t *job, result_t *results);
 void ranks_cleanup(void);
 
 /*
- * After a failure: end all ranks, unless a signal does. Workers are to stop
- * before any connection breaks, which makes UCX loud, and 1.13 abort those that
- * use it; so this waits some seconds for the end.
+ * After a failure: end all ranks, unless a signal does. This waits some seconds
+ * for their end, so that workers stop before any connection breaks: then UCX
+ * logs errors, and 1.13 aborts processes that use the connection.
  */
 void ranks_abort(int status, int signal_number);
 

@@ -33,7 +33,7 @@
 
 #define LOCAL_BAR_MS    100
 #define LOCAL_BAR_WIDTH 40u
-/* How long a worker may take to end after WORD_ABORT; it needs much less. */
+/* Time limit for a worker to end after WORD_ABORT; it needs much less. */
 #define LOCAL_GRACE_NS     10000000000u
 #define LOCAL_ADDRESS_SIZE 16384u
 #define CHILD_WAIT_MS      20
@@ -114,8 +114,8 @@ static void child_on_term(int signal_number)
 
 static void child_init_signals(pid_t parent)
 {
-    /* Ctrl-C goes to all processes of the terminal; the main one decides. A
-     * file over the limit is an error of write(). */
+    /* Ctrl-C goes to all processes of the terminal; the main process handles
+     * it. Exceeding the file size limit is an error of write(). */
     static const int ignored[] = {SIGINT, SIGQUIT, SIGHUP, SIGPIPE, SIGXFSZ};
     struct sigaction action    = {0};
     sigset_t         none;

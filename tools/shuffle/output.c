@@ -19,8 +19,9 @@
 #include <unistd.h>
 
 #define CLAIM_NAME ".ucxpool_shuffle.claim"
-/* How long another process of the run may take from its lock to its text, and
- * how often a run that ends may remove the folder while this one starts. */
+/* Time limit for another process of the run to write the claim after locking
+ * it, and how often a run that ends may remove the folder while this one
+ * starts. */
 #define CLAIM_TRIES   100u
 #define CLAIM_WAIT_MS 10
 #define CLAIM_TEXT    (HOST_NAME_MAX + 96)
@@ -395,8 +396,8 @@ static int output_open(const output_t *output, uint32_t slot, int flags)
                                  (flags & O_CREAT) ? "create" : "open");
 }
 
-/* Close what output_open() opened, unless it stays open. Some file systems
- * report only here that the disk is full. */
+/* Close a descriptor of output_open(), unless it stays open. Some file systems
+ * report a full disk only here. */
 static int output_close(const output_t *output, uint32_t slot, int fd,
                         int result)
 {

@@ -44,7 +44,7 @@ typedef struct output_folder {
 /* Open the folder, or create it, and claim it for a run. */
 int output_folder_open(output_folder_t *folder, const char *path, uint64_t run);
 
-/* In a process that was forked: hold the claim as one of its own. */
+/* In a forked process: hold a claim of its own. */
 int output_folder_join(output_folder_t *folder);
 
 /* Release the claim. After output_discard() the last process of the run removes

@@ -1,5 +1,6 @@
-/* One loop, one thread: after each buffer that was read a worker looks at what
- * has arrived; while it has no batch left for a target it does nothing else. */
+/* One loop in one thread: after each buffer that it reads, a worker checks for
+ * arrived batches. While it has no free batch for a target it does nothing
+ * else. */
 #include <config.h>
 
 #include "tools/shuffle/job.h"
@@ -21,7 +22,7 @@
  * less, because each maps the memory of all others. */
 #define WORKER_BATCHES_FEW  (64 * MIB)
 #define WORKER_BATCHES_MANY (24 * MIB)
-/* Read at a time: what stays in the processor's cache. */
+/* Bytes per read: they stay in the processor's cache. */
 #define WORKER_BUFFER_SIZE (256 * KIB)
 /* How long to sleep before looking again whether to end. */
 #define WORKER_WAIT_MS 20
@@ -118,7 +119,7 @@ static void worker_cleanup(worker_t *worker)
     free(worker->open);
 }
 
-/* --- what is written ---------------------------------------------------- */
+/* --- writing ------------------------------------------------------------- */
 
 static int worker_write(worker_t *worker, const batch_t *batch)
 {
@@ -200,7 +201,7 @@ static int worker_take_arrivals(worker_t *worker)
 
 /* --- turns -------------------------------------------------------------- */
 
-/* One look at everything that is not reading. */
+/* One round of everything except reading. */
 static int worker_turn(worker_t *worker)
 {
     exchange_t *exchange = worker->params.exchange;
@@ -233,7 +234,7 @@ static int worker_write_held(worker_t *worker)
     return result;
 }
 
-/* --- what is read ------------------------------------------------------- */
+/* --- reading ------------------------------------------------------------- */
 
 /* The batch that currently collects records for a target. NULL with an
  * error. */
