@@ -1,7 +1,7 @@
 """run.py [--in FOLDER] RESULTS MODULE... - run test modules of this folder, or
-another one, each in a process of its own, with results where those of other tests
-are: RESULTS/MODULE.log and .trs. One that hangs is ended by scripts/end-hung,
-so times in the tests themselves are longer than anything takes."""
+of another one, each in its own process. The results are in RESULTS/MODULE.log
+and .trs, as for other tests. scripts/end-hung ends a test that hangs, so the
+limits in the tests themselves are long."""
 import pathlib
 import subprocess
 import sys
@@ -11,11 +11,12 @@ END_HUNG = HERE.parent.parent / "scripts" / "end-hung"
 
 
 def run(module):
-    """One module, in this process; what scripts/count-tests counts."""
+    """Run one module in this process, and print the line that
+    scripts/count-tests counts."""
     import faulthandler
     import signal
     import unittest
-    # Where it hangs, when it is ended.
+    # Print where it hangs when it is terminated.
     faulthandler.register(signal.SIGTERM, chain=True)
     program = unittest.main(module=module, argv=[module, "-v"], exit=False)
     result = program.result
@@ -27,7 +28,7 @@ def run(module):
 
 
 def start(folder, results, module):
-    """The same in a process of its own."""
+    """Run one module in its own process."""
     log = results / f"{module}.log"
     with open(log, "wb") as said:
         status = subprocess.run(

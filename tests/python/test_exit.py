@@ -1,5 +1,5 @@
-"""The end of the interpreter, while there are objects of each kind: nothing is
-printed, and the exit code is the program's."""
+"""Tests the exit of the interpreter while objects of each type exist: nothing
+is printed, and the exit code is that of the program."""
 import itertools
 import os
 import pathlib
@@ -76,13 +76,13 @@ kept = frameworks.buffer(1000)
 objects = [heap, buffer, array, shared, frameworks, kept]
 """
 
-# The module that keeps the objects: the program's own, which is emptied first;
-# one that is emptied after the package, whose functions have no modules by
-# then; and the last of all.
+# The module that keeps the objects: the program's own, which is cleared first;
+# one that is cleared after the package, whose functions have lost their
+# modules by then; and the last module of all.
 KEEP = "import {module} as keeper\n"
 KEEPERS = ("__main__", "os", "builtins")
 
-# The traceback is the program's own.
+# The traceback comes from the program.
 END = {
     "the last line": ("", 0),
     "sys.exit()": ("import sys\nsys.exit(3)\n", 3),
@@ -92,7 +92,7 @@ END = {
 
 IN_MAIN = "{make}\nkeeper.kept = objects\n{end}"
 
-# The thread is in the library when the interpreter ends.
+# The thread is in the library when the interpreter exits.
 IN_THREAD = """
 import threading, time
 there = threading.Event()
@@ -105,7 +105,7 @@ def run():
     try:
         while hasattr(first, "wait"):
             first.wait(1)
-    except Exception: # the pool is closed under it
+    except Exception: # the pool was closed while the thread used it
         pass
     while True:
         time.sleep(1)
@@ -134,16 +134,16 @@ class End(unittest.TestCase):
         self.assertEqual((done.stderr, done.stdout, done.returncode),
                          ("", "", code))
 
-    def test_of_a_pool(self):
+    def test_exit_with_a_pool(self):
         self.run_all(MAKE_POOL)
 
-    def test_of_nixl(self):
+    def test_exit_with_nixl(self):
         self.run_all(MAKE_NIXL)
 
-    def test_of_ucxx(self):
+    def test_exit_with_ucxx(self):
         self.run_all(MAKE_UCXX)
 
-    def test_of_heaps(self):
+    def test_exit_with_heaps(self):
         self.run_all(MAKE_HEAP)
 
 

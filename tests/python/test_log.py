@@ -1,4 +1,5 @@
-"""What the library logs comes out of `logging`: each in a new process."""
+"""Tests that the library logs through `logging`. Each test runs in a new
+process."""
 import os
 import subprocess
 import sys
@@ -27,12 +28,12 @@ logger = logging.getLogger("ucxpool")
 kept = Kept()
 
 def say(number):
-    # An error that is logged at level info, and is not told at once.
+    # An error that is logged at level info, and stays pending.
     from ucxpool._library import library
     library().config_modify(None, b"%d" % number, b"")
 
 def tell():
-    # A forked child makes no pool here: it might wait for a lock of UCX's.
+    # A forked child creates no pool here: it might wait for a lock in UCX.
     from ucxpool._pool import _core
     _core.tell_log()
 
@@ -46,7 +47,7 @@ def connect(pool, where="nowhere"):
 
 class Log(unittest.TestCase):
     def run_python(self, text, **variables):
-        """What it writes, to stdout and to stderr."""
+        """Run code in a new process, and return its stdout and stderr."""
         environment = {name: value for name, value in os.environ.items()
                        if not name.startswith("UCXPOOL_LOG")}
         done = subprocess.run(
@@ -56,10 +57,10 @@ class Log(unittest.TestCase):
         return done.stdout, done.stderr
 
     def passes(self, text, **variables):
-        """It asserts what is expected, and writes nothing."""
+        """Run code that checks its own results and prints nothing."""
         self.assertEqual(self.run_python(text, **variables), ("", ""))
 
-    def test_a_message_is_a_record(self):
+    def test_message_becomes_a_log_record(self):
         self.passes("""
 logger.addHandler(kept)
 before = time.time()
@@ -71,7 +72,7 @@ assert before <= record.created <= time.time(), record.created
 assert record.process == os.getpid()
 """, UCXPOOL_BLOK_SIZE="64k")
 
-    def test_without_a_handler_it_is_as_logging_does(self):
+    def test_without_a_handler_warnings_go_to_stderr(self):
         out, err = self.run_python("""
 ucxpool.Pool(comm_size="8m").close()
 """, UCXPOOL_BLOK_SIZE="64k")
@@ -79,7 +80,7 @@ ucxpool.Pool(comm_size="8m").close()
         self.assertRegex(err, r"^.*BLOK_SIZE.*\n$")
         self.assertNotIn("ucxpool[", err)
 
-    def test_the_loggers_level_is_the_librarys(self):
+    def test_library_uses_the_loggers_level(self):
         self.passes("""
 logger.addHandler(kept)
 with ucxpool.Pool(comm_size="8m") as pool:
@@ -101,7 +102,7 @@ with ucxpool.Pool(comm_size="8m") as pool:
     assert kept.texts() == [said] * 2, kept.texts()
 """)
 
-    def test_a_pool_with_a_level(self):
+    def test_pool_setting_overrides_the_loggers_level(self):
         self.passes("""
 logger.addHandler(kept)
 logger.setLevel(logging.INFO)
@@ -110,7 +111,7 @@ with ucxpool.Pool(comm_size="8m", log_level="warn") as pool:
     assert not kept.records
 """)
 
-    def test_the_variable_is_for_stderr(self):
+    def test_variable_logs_to_stderr(self):
         out, err = self.run_python("""
 logger.addHandler(kept)
 logger.setLevel(logging.DEBUG)
@@ -120,7 +121,7 @@ assert not kept.records
 """, UCXPOOL_LOG_LEVEL="info")
         self.assertRegex(err, r"(?m)^ucxpool\[\d+\] INFO: " + out)
 
-    def test_errors_of_many_threads_and_a_handler_that_uses_the_pool(self):
+    def test_handler_may_use_the_pool_from_many_threads(self):
         self.passes("""
 class Busy(Kept):
     def emit(self, record):
@@ -149,7 +150,7 @@ logger.removeHandler(kept)
 pool.close()
 """)
 
-    def test_a_killed_peer_is_a_warning(self):
+    def test_killed_peer_logs_a_warning(self):
         self.passes("""
 import asyncio
 import subprocess
@@ -178,13 +179,13 @@ sys.stdin.read()
         peer.wait()
 
 asyncio.run(main())
-# There is one more where it went before its memory was mapped.
+# There is another one if the peer died before its memory was mapped.
 assert 1 <= len(kept.records) <= 2, kept.texts()
 assert {record.levelno for record in kept.records} == {logging.WARNING}
 assert "has failed" in kept.texts()[-1], kept.texts()
 """)
 
-    def test_what_is_not_told_at_a_fork_is_the_parents(self):
+    def test_messages_pending_at_fork_belong_to_the_parent(self):
         self.passes("""
 logger.addHandler(kept)
 logger.setLevel(logging.INFO)
@@ -203,7 +204,7 @@ assert len(kept.records) == 1, kept.texts()
 pool.close()
 """)
 
-    def test_a_child_that_a_handler_forks_tells(self):
+    def test_child_forked_by_a_handler_can_log(self):
         self.passes("""
 class Forking(Kept):
     def emit(self, record):
@@ -223,7 +224,7 @@ connect(pool)
 assert os.waitpid(kept.child, 0)[1] == 0
 """)
 
-    def test_what_is_not_told_at_the_end_is_told_then(self):
+    def test_pending_messages_are_logged_at_exit(self):
         out, err = self.run_python("""
 logging.basicConfig(stream=sys.stdout, level=logging.INFO,
                     format="%(name)s %(levelname)s")
@@ -232,7 +233,7 @@ say(1)
 """)
         self.assertEqual((out, err), ("ucxpool INFO\n", ""))
 
-    def test_too_many_are_counted(self):
+    def test_lost_messages_are_counted(self):
         self.passes("""
 logger.addHandler(kept)
 logger.setLevel(logging.INFO)
@@ -249,7 +250,7 @@ with ucxpool.Pool(comm_size="8m") as pool:
     assert len(kept.records) == 1002, kept.texts()[1000:]
 """)
 
-    def test_a_filter_that_fails(self):
+    def test_failing_filter_does_not_fail_the_call(self):
         out, err = self.run_python("""
 def fail(record):
     raise ValueError("this filter")

@@ -1,4 +1,5 @@
-"""Transfers from Python: both pools in this process, unless a peer is to die."""
+"""Tests transfers from Python. Both pools are in this process, unless the peer
+must die."""
 import asyncio
 import ctypes
 import gc
@@ -21,7 +22,7 @@ SETTINGS = {"comm_size": "8m", "block_size": "64k"}
 
 
 def python(text, *arguments):
-    """Another process, that runs this."""
+    """Start another process that runs this code."""
     return subprocess.Popen([sys.executable, "-c", textwrap.dedent(text),
                              *map(str, arguments)], stdout=subprocess.PIPE,
                             text=True)
@@ -34,7 +35,7 @@ async def until(condition):
 
 
 def is_asleep(pid):
-    """Does the main thread of the process sleep?"""
+    """Is the main thread of the process asleep?"""
     with open(f"/proc/{pid}/stat") as stat:
         return stat.read().rpartition(")")[2].split()[0] == "S"
 
@@ -56,7 +57,7 @@ class Pair(unittest.IsolatedAsyncioTestCase):
             if not pool.closed:
                 pool.check()
                 self.assertEqual(pool.info()["requests"], 0)
-        # At the same time, as two processes would.
+        # Close both at the same time, as two processes would.
         await asyncio.gather(self.a.aclose(), self.b.aclose())
 
     async def through(self, buffers, **words):
@@ -68,7 +69,7 @@ class Pair(unittest.IsolatedAsyncioTestCase):
 
 
 class Messages(Pair):
-    async def test_a_channel_tells_what_it_is(self):
+    async def test_channel_describes_itself(self):
         self.assertEqual(self.x.state, "open")
         self.assertEqual(self.x.wire, self.wire)
         self.assertTrue(self.x.wire_reason)
@@ -78,7 +79,7 @@ class Messages(Pair):
         self.assertIn("open", repr(self.x))
         self.assertIs(self.x.pool, self.a)
 
-    async def test_buffers_of_all_kinds_arrive_cut_as_they_were(self):
+    async def test_buffers_of_all_types_keep_their_lengths(self):
         array = memoryview(bytearray(range(96)) * 1000).cast("I", (24, 1000))
         buffers = [b"bytes", bytearray(b"bytearray"), b"", array,
                    memoryview(b"view")[1:3]]
@@ -91,7 +92,7 @@ class Messages(Pair):
         self.assertEqual(message.num_buffers, 5)
         self.assertEqual([bytes(one) for one in frames],
                          [b"bytes", b"bytearray", b"", array.tobytes(), b"ie"])
-        frames[3][0] = 1  # they are ours
+        frames[3][0] = 1  # the frames belong to this test
 
     async def test_one_buffer_none_and_an_iterator(self):
         for buffers, expected in ((b"one", [b"one"]), ([], []),
@@ -104,12 +105,12 @@ class Messages(Pair):
         _, frames = await self.through(buffers)
         self.assertEqual([bytes(one) for one in frames], buffers)
 
-    async def test_a_message_longer_than_the_blocks(self):
+    async def test_message_larger_than_the_blocks(self):
         buffer = os.urandom(20 << 20)
         _, frames = await self.through([buffer, b"end"])
         self.assertEqual(bytes(frames[0]), buffer)
 
-    async def test_into_buffers_cut_otherwise(self):
+    async def test_into_differently_split_buffers(self):
         sent = self.x.send([b"abc", b"defgh"])
         first, second = bytearray(6), bytearray(2)
         message = await self.y.recv()
@@ -132,7 +133,7 @@ class Messages(Pair):
         await sent
         self.assertEqual(target, b"abc")
 
-    async def test_recv_into_buffers_too_short(self):
+    async def test_recv_into_too_short_buffers(self):
         for has_arrived in (False, True):
             sent = self.x.send(bytes(1 << 20))
             if has_arrived:
@@ -142,7 +143,7 @@ class Messages(Pair):
             with self.assertRaises(ucxpool.Error):
                 await sent
 
-    async def test_recv_into_before_and_after_it_was_sent(self):
+    async def test_recv_into_before_and_after_the_send(self):
         for before in (True, False):
             target = bytearray(5)
             if before:
@@ -158,7 +159,7 @@ class Messages(Pair):
             self.assertEqual((received.tag, received.length,
                               received.metadata), (4, 5, b"m"))
 
-    async def test_tags_choose_and_the_order_stays(self):
+    async def test_tags_select_messages_and_keep_their_order(self):
         for i in range(6):
             await self.x.send(bytes([i]), tag=i % 2)
         odd = [await self.y.recv(1, ucxpool.ANY) for _ in range(3)]
@@ -166,7 +167,7 @@ class Messages(Pair):
         values = [bytes((await one.frames())[0])[0] for one in odd + even]
         self.assertEqual(values, [1, 3, 5, 0, 2, 4])
 
-    async def test_those_who_wait_get_what_they_wait_for(self):
+    async def test_waiting_receives_get_matching_messages(self):
         waits = [asyncio.create_task(self.y.recv(i, ucxpool.ANY))
                  for i in (3, 1, 2)]
         await asyncio.sleep(0)
@@ -177,7 +178,7 @@ class Messages(Pair):
         for one in messages:
             await one.frames()
 
-    async def test_what_is_kept_is_found_while_another_waits(self):
+    async def test_kept_message_is_found_while_another_receive_waits(self):
         other = asyncio.create_task(self.y.recv(1, ucxpool.ANY))
         await asyncio.sleep(0)
         for value in (b"a", b"b"):
@@ -189,7 +190,7 @@ class Messages(Pair):
         await self.x.send(b"c", tag=1)
         await (await other).frames()
 
-    async def test_several_may_await_one_transfer(self):
+    async def test_several_tasks_await_one_transfer(self):
         sent = self.x.send(bytes(1 << 20))
 
         async def wait():
@@ -200,7 +201,7 @@ class Messages(Pair):
         await (await self.y.recv()).frames()
         await asyncio.wait_for(asyncio.gather(*waits), 10)
 
-    async def test_an_allocator_makes_the_frames(self):
+    async def test_allocator_makes_the_frames(self):
         made = []
 
         def allocator(length):
@@ -213,7 +214,7 @@ class Messages(Pair):
         self.assertIs(frames[0], made[0])
         self.assertEqual(made, [b"ab", b"cde"])
 
-    async def test_frames_that_are_apart_hold_little_beside_them(self):
+    async def test_apart_frames_hold_little_other_memory(self):
         lengths = [0, 100, 4096, 4097, 0, 60000, 70000, *[3000] * 100]
         data = [os.urandom(length) for length in lengths]
         sent = self.x.send(data)
@@ -227,7 +228,7 @@ class Messages(Pair):
                                  if len(one) <= 4096), 65536)
         self.assertEqual(len(pieces), 3 + 5)
 
-    async def test_lengths_are_known_after_the_message_was_taken(self):
+    async def test_lengths_are_known_after_receiving(self):
         for take in ("into", "frames", "refuse"):
             for lengths in ((3, 0, 70000), (5,), ()):
                 sent = self.x.send([bytes(length) for length in lengths])
@@ -244,7 +245,7 @@ class Messages(Pair):
                     self.assertEqual(take, "refuse")
                 self.assertEqual(message.lengths, lengths)
 
-    async def test_a_transfer_in_progress_has_no_result(self):
+    async def test_transfer_in_progress_has_no_result(self):
         transfer = self.y.recv_into(bytearray(4))
         for ask in (transfer.outcome, lambda: transfer.result):
             with self.assertRaisesRegex(asyncio.InvalidStateError,
@@ -263,7 +264,7 @@ class Messages(Pair):
         with self.assertRaises(ucxpool.TruncatedError):
             short.result
 
-    async def test_objects_are_printed_with_what_they_are(self):
+    async def test_repr_describes_objects(self):
         sending = self.x.send([b"ab", b"cde"], tag=7)
         message = await self.y.recv()
         self.assertEqual(repr(message),
@@ -291,13 +292,13 @@ class Messages(Pair):
         self.assertRegex(repr(self.a), "^<ucxpool.Pool a on the host, ")
         self.assertRegex(repr(self.x), "^<ucxpool.Channel x, open, wire ")
 
-    async def test_a_pool_may_be_made_in_another_thread(self):
+    async def test_pool_may_be_created_in_another_thread(self):
         async with await asyncio.to_thread(ucxpool.Pool, **SETTINGS) as pool:
             channel = await pool.connect(self.where)
             self.assertEqual(channel.state, "open")
             await self.listener.accept()
 
-    async def test_a_refusal_reaches_the_sender(self):
+    async def test_refusal_reaches_the_sender(self):
         for drop in (False, True):
             sent = self.x.send(bytes(1 << 20))
             message = await self.y.recv()
@@ -310,7 +311,7 @@ class Messages(Pair):
                     "dropped" if drop else "no room for it"):
                 await sent
 
-    async def test_a_pool_connects_to_itself(self):
+    async def test_pool_connects_to_itself(self):
         mine, other = await asyncio.gather(self.b.connect(self.where),
                                            self.listener.accept())
         sent = mine.send(b"to myself")
@@ -318,7 +319,7 @@ class Messages(Pair):
         await sent
         self.assertEqual(bytes(frames[0]), b"to myself")
 
-    async def test_many_messages_both_ways_at_once(self):
+    async def test_many_messages_in_both_directions(self):
         async def talk(channel, number):
             sent = [channel.send([bytes([number]) * (i * 37)], tag=i)
                     for i in range(200)]
@@ -350,19 +351,19 @@ class MessagesOverUcx(Messages):
 
 
 class BadInput(Pair):
-    async def test_what_is_no_buffer(self):
+    async def test_non_buffers_are_rejected(self):
         with self.assertRaisesRegex(TypeError, "buffer 1 is a int, which has"):
             self.x.send([b"", 7])
         with self.assertRaises(TypeError):
             self.x.send(7)
 
-    async def test_strided_and_read_only_ones(self):
+    async def test_strided_and_read_only_buffers_are_rejected(self):
         with self.assertRaisesRegex(ValueError, "buffer 1: .*contiguous"):
             self.x.send([b"", memoryview(b"abcdef")[::2]])
         with self.assertRaisesRegex(ValueError, "buffer 0: "):
             self.x.recv_into(b"constant")
 
-    async def test_memory_of_a_gpu_in_a_pool_of_the_host(self):
+    async def test_gpu_memory_in_a_host_pool_is_rejected(self):
         class Array:
             __cuda_array_interface__ = {
                 "shape": (4,), "typestr": "<f4", "data": (4096, False),
@@ -371,7 +372,7 @@ class BadInput(Pair):
         with self.assertRaisesRegex(ValueError, r"Pool\(device=0\)"):
             self.x.send(Array())
 
-    async def test_settings_and_places(self):
+    async def test_invalid_settings_and_addresses_are_rejected(self):
         with self.assertRaisesRegex(ucxpool.InvalidParameterError,
                                     "NO_SUCH_SETTING"):
             ucxpool.Pool(no_such_setting=1)
@@ -381,25 +382,25 @@ class BadInput(Pair):
             self.a.listen(self.where)
         self.assertIsInstance(caught.exception, ucxpool.AddressInUseError)
 
-    async def test_too_much_metadata_and_a_tag_too_long(self):
+    async def test_too_long_metadata_and_tags_are_rejected(self):
         with self.assertRaises(ucxpool.LimitError):
             self.x.send(b"", metadata=bytes(1 << 20))
         with self.assertRaises(OverflowError):
             self.x.send(b"", tag=2**64)
 
-    async def test_timeouts_that_are_over_before_they_begin(self):
+    async def test_negative_timeouts_are_rejected(self):
         with self.assertRaisesRegex(ValueError, "is negative"):
             self.x.send(b"", timeout=-1)
 
 
 class Ends(Pair):
-    async def test_nobody_listens(self):
+    async def test_connect_fails_without_a_listener(self):
         with self.assertRaises(ConnectionError) as caught:
             await self.a.connect("127.0.0.1:1")
         self.assertIsInstance(caught.exception, ucxpool.PeerLostError)
         self.assertIn("127.0.0.1:1", str(caught.exception))
 
-    async def test_a_cancelled_receive_loses_no_message(self):
+    async def test_cancelled_receive_loses_no_message(self):
         for num_turns in (1, 10):
             task = asyncio.create_task(self.y.recv())
             for _ in range(num_turns):
@@ -412,7 +413,7 @@ class Ends(Pair):
             await sent
             self.assertEqual(bytes(frames[0]), b"still there")
 
-    async def test_cancelled_when_the_message_is_there_already(self):
+    async def test_receive_cancelled_after_a_message_arrived(self):
         task = asyncio.create_task(self.y.recv())
         await asyncio.sleep(0)
         keep = self.y._keep
@@ -429,7 +430,7 @@ class Ends(Pair):
         frames = await (await self.y.recv()).frames()
         self.assertEqual(bytes(frames[0]), b"given")
 
-    async def test_a_cancelled_send_gives_its_memory_back_first(self):
+    async def test_cancelled_send_releases_its_memory_first(self):
         memory = bytearray(1 << 20)
         count = sys.getrefcount(memory)
 
@@ -447,12 +448,12 @@ class Ends(Pair):
         self.assertEqual(sys.getrefcount(memory), count)
         self.assertEqual(self.a.info()["requests"], 0)
 
-    async def test_deadlines(self):
+    async def test_timeouts_end_transfers(self):
         sent = self.x.send(bytes(1 << 20), timeout=0.05)
         with self.assertRaises(TimeoutError) as caught:
             await sent
         self.assertIsInstance(caught.exception, ucxpool.TimedOutError)
-        # Its message was told of before; there is nothing behind it now.
+        # The event of its message came before; there is no data for it now.
         with self.assertRaises(ucxpool.CanceledError):
             await (await self.y.recv()).frames()
         with self.assertRaises(ucxpool.TimedOutError):
@@ -461,7 +462,7 @@ class Ends(Pair):
             async with asyncio.timeout(0.05):
                 await self.y.recv()
 
-    async def test_close_lets_what_was_posted_arrive(self):
+    async def test_close_delivers_posted_sends(self):
         self.x.send([b"last words", bytes(300000)])
         self.x.close()
         self.assertTrue(self.x.closed)
@@ -473,7 +474,7 @@ class Ends(Pair):
         with self.assertRaises(ConnectionError):
             self.x.send(b"")
 
-    async def test_a_close_ends_those_who_wait(self):
+    async def test_close_ends_waiting_receives(self):
         here = asyncio.create_task(self.x.recv())
         there = asyncio.create_task(self.y.recv())
         into = self.y.recv_into(bytearray(1))
@@ -485,7 +486,7 @@ class Ends(Pair):
         with self.assertRaises(ucxpool.Error):
             await into
 
-    async def test_a_closed_pool_ends_all(self):
+    async def test_closing_the_pool_ends_everything(self):
         waiting = asyncio.create_task(self.x.recv())
         accepting = asyncio.create_task(self.listener.accept())
         memory = bytearray(1 << 20)
@@ -504,13 +505,13 @@ class Ends(Pair):
             self.a.stats()
         self.assertIn("closed", repr(self.a))
 
-    async def test_a_channel_that_is_dropped_is_closed(self):
+    async def test_dropped_channel_is_closed(self):
         del self.x
         gc.collect()
         with self.assertRaises(ucxpool.ClosedError):
             await self.y.recv()
 
-    async def test_of_channels_that_are_dropped_nothing_is_kept(self):
+    async def test_dropped_channels_are_not_kept(self):
         for _ in range(10):
             mine = await self.a.connect(self.where)
             other = await self.listener.accept()
@@ -519,7 +520,7 @@ class Ends(Pair):
             with self.assertRaises(ucxpool.ClosedError):
                 await other.recv()
         self.assertEqual(self.a.info()["channels"], 1)
-        # y, and the last one that was accepted.
+        # y, and the last accepted channel.
         self.assertEqual(self.b.info()["channels"], 2)
 
     async def test_flush_waits_for_the_receiver(self):
@@ -530,7 +531,7 @@ class Ends(Pair):
         await (await self.y.recv()).frames()
         await flush
 
-    async def test_a_killed_peer(self):
+    async def test_killed_peer_ends_transfers(self):
         peer = python("""
             import asyncio, sys, ucxpool
 
@@ -561,7 +562,7 @@ class Ends(Pair):
 
 
 class Listeners(Pair):
-    async def test_iterate_until_it_is_closed(self):
+    async def test_iteration_ends_when_the_listener_closes(self):
         seen = []
 
         async def serve():
@@ -575,7 +576,7 @@ class Listeners(Pair):
         self.listener.close()
         await task
 
-    async def test_an_accept_that_is_canceled_while_its_listener_closes(self):
+    async def test_accept_cancelled_while_its_listener_closes(self):
         accepting = asyncio.create_task(self.listener.accept())
         await asyncio.sleep(0)
         accepting.cancel()
@@ -583,7 +584,7 @@ class Listeners(Pair):
         with self.assertRaises(asyncio.CancelledError):
             await accepting
 
-    async def test_a_handler_for_each(self):
+    async def test_handler_runs_for_each_peer(self):
         async def handler(channel):
             message = await channel.recv()
             await channel.send(await message.frames(), tag=message.tag + 1)
@@ -598,7 +599,7 @@ class Listeners(Pair):
             self.assertEqual(message.tag, i + 1)
             await message.frames()
 
-    async def test_a_secret(self):
+    async def test_secrets_must_match(self):
         with ucxpool.Pool(secret=b"s" * 32, **SETTINGS) as pool:
             listener = pool.listen()
             where = f"127.0.0.1:{listener.port}"
@@ -612,7 +613,7 @@ class Listeners(Pair):
 
 
 class Package(unittest.TestCase):
-    def test_the_heap_is_of_the_same_library(self):
+    def test_heap_uses_the_same_library(self):
         with ucxpool.Heap(memory_limit="64m") as heap:
             memory = heap.buffer(1 << 20)
             memoryview(memory).cast("B")[:] = bytes(1 << 20)
@@ -622,12 +623,12 @@ class Package(unittest.TestCase):
                      if "/libucxpool" in line}
         self.assertEqual(len(files), 2, files)
 
-    def test_the_package_has_a_version(self):
+    def test_package_has_a_version(self):
         self.assertEqual(ucxpool.__version__,
                          importlib.metadata.version("ucxpool"))
         self.assertIn("__version__", dir(ucxpool))
 
-    def test_help_names_nothing_of_cython_and_no_page_of_a_system(self):
+    def test_help_hides_cython_and_man_pages(self):
         public = [getattr(ucxpool, name) for name in ucxpool.__all__]
         for one in [ucxpool, *(one for one in public if callable(one))]:
             self.assertNotRegex(pydoc.plain(pydoc.render_doc(one)),
@@ -652,7 +653,7 @@ class Package(unittest.TestCase):
         for key in ("COMM_SIZE", "SECRET_FILE", "LOG_LEVEL"):
             self.assertRegex(told("--config"), rf"(?m)^UCXPOOL_{key}=")
 
-    def test_each_status_is_the_builtin_that_fits(self):
+    def test_each_status_has_a_matching_builtin(self):
         for kind, builtin in ((ucxpool.InvalidParameterError, ValueError),
                               (ucxpool.OutOfMemoryError, MemoryError),
                               (ucxpool.NoBlocksError, MemoryError),
@@ -670,23 +671,23 @@ class Package(unittest.TestCase):
 
 
 class NewMemory(unittest.TestCase):
-    """What frames are received into."""
+    """Tests the memory for received frames."""
 
     def place(self, size):
-        """Where so many bytes lie that are freed at once."""
+        """Return the address of an allocation that is freed at once."""
         memory = _core.Memory(size)
         view = memoryview(memory)
         self.assertEqual((view.nbytes, len(memory)), (size, size))
         view[:1] = view[size - 1:] = b"x"
         return ctypes.addressof((ctypes.c_char * size).from_buffer(memory))
 
-    def test_what_was_freed_serves_the_next_of_about_its_size(self):
+    def test_freed_memory_serves_similar_sizes(self):
         for size in (100000, 1 << 20, 5000000, 40 << 20):
             place = self.place(size)
             self.assertEqual(self.place(size), place)
             self.assertEqual(self.place(size - size // 100), place)
 
-    def test_it_does_not_serve_two(self):
+    def test_memory_in_use_is_not_reused(self):
         kept = [_core.Memory(1 << 20) for _ in range(3)]
         for number, one in enumerate(kept):
             memoryview(one)[:] = bytes([number]) * (1 << 20)
@@ -694,7 +695,7 @@ class NewMemory(unittest.TestCase):
 
     @unittest.skipIf("ASAN_OPTIONS" in os.environ,
                      "the sanitizer keeps what is freed")
-    def test_little_of_it_is_kept(self):
+    def test_little_freed_memory_is_kept(self):
         text = textwrap.dedent("""
             import ctypes
             from ucxpool._pool import _core
@@ -710,7 +711,7 @@ class NewMemory(unittest.TestCase):
                 del one
             print(resident() - before)
             """)
-        # What is freed goes back to the system at once.
+        # Freed memory is returned to the system at once.
         said = subprocess.run(
             [sys.executable, "-c", text], text=True, check=True,
             stdout=subprocess.PIPE,
@@ -750,7 +751,7 @@ class Threads(unittest.TestCase):
             with self.assertRaises(ucxpool.TimedOutError):
                 pool.connect(where).wait(0)
 
-    def test_a_handler_wants_an_event_loop(self):
+    def test_handler_needs_an_event_loop(self):
         async def handler(channel):
             channel.close()
 
@@ -759,7 +760,7 @@ class Threads(unittest.TestCase):
                 pool.listen(handler=handler)
             self.assertEqual(pool.listeners(), [])
 
-    def test_threads_beside_an_event_loop(self):
+    def test_threads_next_to_an_event_loop(self):
         async def main():
             async with ucxpool.Pool(**SETTINGS) as pool:
                 listener = pool.listen()
@@ -786,7 +787,7 @@ class Threads(unittest.TestCase):
 
         asyncio.run(main())
 
-    def test_one_loop_after_the_other(self):
+    def test_pool_moves_to_a_new_loop(self):
         with ucxpool.Pool(**SETTINGS) as pool:
             listener = pool.listen()
 
@@ -801,7 +802,7 @@ class Threads(unittest.TestCase):
             asyncio.run(main())
             asyncio.run(main())
 
-    def test_a_thread_goes_on_when_the_loop_has_closed(self):
+    def test_thread_continues_after_the_loop_closed(self):
         with ucxpool.Pool(**SETTINGS) as pool:
             listener = pool.listen()
 
@@ -816,7 +817,7 @@ class Threads(unittest.TestCase):
             self.assertEqual(len(frames[0]), 1 << 20)
             sent.wait(10)
 
-    def test_a_pool_is_closed_while_threads_wait(self):
+    def test_pool_closes_while_threads_wait(self):
         for _ in range(20):
             pool = ucxpool.Pool(**SETTINGS)
             listener = pool.listen()
@@ -845,7 +846,7 @@ class Processes(unittest.TestCase):
         self.assertEqual(process.returncode, returncode)
         return said
 
-    def test_the_interpreter_ends_in_the_middle(self):
+    def test_interpreter_exits_during_transfers(self):
         said = self.run_python("""
             import asyncio, ucxpool
 
@@ -865,8 +866,8 @@ class Processes(unittest.TestCase):
         self.assertEqual(said, "end\n")
 
     def run_connected(self, text):
-        """Where what is freed has other bytes at once, beside a connected pool;
-        by itself, since it may crash."""
+        """Run code that has a connected pool, in another process, because it
+        may crash. Freed memory is overwritten at once."""
         said = subprocess.run(
             [sys.executable, "-c", textwrap.dedent("""
                 import threading, ucxpool
@@ -882,7 +883,7 @@ class Processes(unittest.TestCase):
         self.assertEqual(said.returncode, 0, said.stderr)
         return said.stdout
 
-    def test_a_pool_is_closed_while_threads_send(self):
+    def test_pool_closes_while_threads_send(self):
         said = self.run_connected("""
             def send(mine, sent):
                 try:
@@ -908,7 +909,7 @@ class Processes(unittest.TestCase):
             """)
         self.assertEqual(said, "end\n")
 
-    def test_what_is_sent_closes_pool_or_channel(self):
+    def test_iterator_of_buffers_closes_pool_or_channel(self):
         said = self.run_connected("""
             for closes_pool in (True, False):
                 pool, mine, other = connected()
@@ -926,7 +927,7 @@ class Processes(unittest.TestCase):
         self.assertEqual(said, "the pool of this channel is closed\n"
                                "this channel is closed\n")
 
-    def test_what_is_in_a_circle_is_collected(self):
+    def test_reference_cycles_are_collected(self):
         said = self.run_python("""
             import gc, weakref, ucxpool
 
@@ -950,7 +951,7 @@ class Processes(unittest.TestCase):
             """)
         self.assertEqual(said, "10\n")
 
-    def test_a_forked_child_is_told(self):
+    def test_forked_child_gets_an_error(self):
         said = self.run_python("""
             import os, ucxpool
             pool = ucxpool.Pool(comm_size="8m")
@@ -966,8 +967,9 @@ class Processes(unittest.TestCase):
             """)
         self.assertRegex(said, "(?s)parent process.*True")
 
-    def test_a_forked_child_that_ends_leaves_its_parents_transfers(self):
-        """It ends as a process does, with all that it has of its parent."""
+    def test_exit_of_a_forked_child_keeps_the_parents_transfers(self):
+        """The child exits normally, with copies of all objects of its
+        parent."""
         said = self.run_python("""
             import os, sys, ucxpool
             with ucxpool.Pool(comm_size="8m") as pool:
@@ -997,7 +999,7 @@ class Processes(unittest.TestCase):
         told = "this pool belongs to the parent process: .*\\n"
         self.assertRegex(said, f"^({told}){{4}}0\nb'small'\nTrue\n$")
 
-    def test_spawned_and_forkserver_children_have_their_own(self):
+    def test_other_children_create_their_own_pools(self):
         for method in ("spawn", "forkserver"):
             context = __import__("multiprocessing").get_context(method)
             with ucxpool.Pool(**SETTINGS) as pool:

@@ -1,5 +1,5 @@
-"""What the pool does with an event loop that has much else to do, and in all the
-ways in which a program may wait."""
+"""Tests the pool with a busy event loop, and with all the ways in which a
+program can wait."""
 import asyncio
 import concurrent.futures
 import os
@@ -11,17 +11,18 @@ import test_pool
 import ucxpool
 from test_pool import SETTINGS
 
-# ucxpool._core: a turn ends after so many rounds in which something moved.
+# ucxpool._core: a turn ends after this many rounds in which something moved.
 TURN_ROUNDS = 64
 LIMIT = 1800
 
 
 class Busy(test_pool.Pair):
-    """Beside two pools a callback runs once in each iteration of the loop."""
+    """Two pools, and a callback that runs once in each iteration of the
+    loop."""
 
     async def asyncSetUp(self):
         await super().asyncSetUp()
-        self.turns = []  # of the pools, and None for each iteration
+        self.turns = []  # the pool of each turn, and None for each iteration
         self.most_rounds = 0
         self.is_busy = True
         self.watch(self.a)
@@ -33,7 +34,7 @@ class Busy(test_pool.Pair):
         await super().asyncTearDown()
 
     def watch(self, pool):
-        """Note each turn. The loop was given the method before."""
+        """Record each turn. The loop already has the method."""
         turn = pool._progress
 
         def noted():
@@ -50,8 +51,8 @@ class Busy(test_pool.Pair):
             asyncio.get_running_loop().call_soon(self.beat)
 
     def check_turns(self):
-        """In one iteration a pool has one turn because it is due, and one
-        because its descriptor is readable: after the callback of one
+        """In one iteration a pool has at most one scheduled turn and one turn
+        because its descriptor is readable: after the callback of this
         iteration, and before that of the next."""
         in_row = {}
         for one in self.turns:
@@ -91,8 +92,8 @@ class Busy(test_pool.Pair):
                                enumerate(pairs)])
         self.check_turns()
 
-    async def test_messages_to_a_loop_that_is_full(self):
-        """Two hundred callbacks wait in each iteration."""
+    async def test_messages_to_a_busy_loop(self):
+        """Two hundred callbacks run in each iteration."""
         calls = 0
 
         def call():
@@ -107,12 +108,13 @@ class Busy(test_pool.Pair):
         for i in range(20):
             _, frames = await self.through([bytes([i]) * 200000])
             self.assertEqual(frames, [bytes([i]) * 200000])
-        # There and back there is at least one iteration for each message.
+        # Each message there and back takes at least one iteration.
         self.assertGreaterEqual(calls - begin, 20 * 200)
         self.check_turns()
 
     async def test_two_pools_do_not_starve_each_other(self):
-        """A stream that never ends beside messages there and back."""
+        """An endless stream of messages on one pool, and messages there and
+        back on the other."""
         async with ucxpool.Pool(wire=self.wire, **SETTINGS) as other:
             self.watch(other)
             listener = other.listen()
@@ -140,7 +142,7 @@ class Busy(test_pool.Pair):
             self.assertTrue(streaming.cancelled())
             self.assertEqual(other.info()["requests"], 0)
         self.check_turns()
-        # What was under way when the stream ended is given back.
+        # Blocks that were in use when the stream ended have been released.
         self.x.abort()
         self.y.abort()
         while self.a.info()["requests"] or self.b.info()["requests"]:
@@ -152,7 +154,7 @@ class BusyOverUcx(Busy):
 
 
 class Bounds(unittest.TestCase):
-    def test_turns_that_are_too_many_are_seen(self):
+    def test_too_many_turns_are_detected(self):
         case = Busy("check_turns")
         case.most_rounds = TURN_ROUNDS
         case.turns = [1, 2, 1, 2, 1, 1, None, 1, 1, 2]
@@ -178,7 +180,7 @@ class Awaiting(test_pool.Pair):
                                                 for one in messages]),
                          [[b"1"], [b"2"]])
 
-    async def test_one_that_was_not_awaited_does_nothing(self):
+    async def test_unawaited_operation_does_nothing(self):
         for make in (self.x.recv, self.listener.accept,
                      lambda: self.a.connect(self.where)):
             make().close()
@@ -189,7 +191,7 @@ class Awaiting(test_pool.Pair):
         self.assertFalse(accepted.done())
         accepted.cancel()
 
-    async def test_a_cancelled_accept_loses_no_channel(self):
+    async def test_cancelled_accept_loses_no_channel(self):
         accepting = asyncio.create_task(self.listener.accept())
         await asyncio.sleep(0)
         accepting.cancel()
@@ -201,7 +203,7 @@ class Awaiting(test_pool.Pair):
         self.assertEqual(await (await there.recv()).frames(), [b"found"])
         await sent
 
-    async def test_accept_cancelled_when_the_channel_is_there(self):
+    async def test_accept_cancelled_after_a_channel_arrived(self):
         accepting = asyncio.create_task(self.listener.accept())
         await asyncio.sleep(0)
         give = self.listener._give
@@ -218,7 +220,7 @@ class Awaiting(test_pool.Pair):
         there = await self.listener.accept()
         self.assertEqual(there.local_address, mine.remote_address)
 
-    async def test_accept_cancelled_gives_the_channel_to_the_next(self):
+    async def test_cancelled_accept_passes_the_channel_on(self):
         first, second = [asyncio.create_task(self.listener.accept())
                          for _ in range(2)]
         await asyncio.sleep(0)
@@ -234,7 +236,7 @@ class Awaiting(test_pool.Pair):
             await first
         await asyncio.wait_for(second, LIMIT)
 
-    async def test_an_aborted_channel_ends_what_is_under_way(self):
+    async def test_abort_ends_transfers_in_progress(self):
         memory = bytearray(1 << 20)
         sent = self.x.send(memory)
         waiting = asyncio.create_task(self.x.recv())
@@ -246,7 +248,7 @@ class Awaiting(test_pool.Pair):
             await waiting
         memory.append(1)
         self.assertTrue(self.x.closed)
-        # The peer may have been told of the message before.
+        # The peer may already have an event for the message.
         with self.assertRaises(ucxpool.ClosedError):
             while True:
                 message = await self.y.recv()
@@ -270,8 +272,8 @@ class Awaiting(test_pool.Pair):
         with self.assertRaises(ucxpool.ClosedError):
             await listener.accept()
 
-    async def test_no_answer_in_time(self):
-        """A socket that takes connections, and says nothing."""
+    async def test_connect_times_out_without_an_answer(self):
+        """Connect to a socket that accepts connections and sends nothing."""
         with socket.create_server(("127.0.0.1", 0)) as silent:
             where = f"127.0.0.1:{silent.getsockname()[1]}"
             with self.assertRaises(ucxpool.TimedOutError) as caught:
@@ -292,19 +294,20 @@ class Awaiting(test_pool.Pair):
         long = {id(one.obj) for one in frames if len(one) > 65536}
         self.assertEqual((len(short), len(long), len(short & long)),
                          (1, 3, 0))
-        # A long frame goes by itself; a short one keeps the others' memory.
+        # A long frame has its own memory; a short one keeps the memory of the
+        # others.
         owner = frames[0].obj
         self.assertEqual(len(owner), 100 + 65536 + 0 + 1)
         self.assertTrue(all(not one.readonly and one.format == "B"
                             for one in frames))
 
-    async def test_settings_may_be_of_pythons_types(self):
+    async def test_settings_accept_python_types(self):
         for value in (True, "y", 1):
             with ucxpool.Pool(listen_without_secret=value, comm_size=8 << 20,
                               close_timeout="1s") as pool:
                 self.assertEqual(pool.info()["device"], None)
 
-    async def test_a_loop_of_another_thread_is_told(self):
+    async def test_second_event_loop_is_rejected(self):
         def work():
             async def main():
                 await self.x.recv()
@@ -316,13 +319,13 @@ class Awaiting(test_pool.Pair):
 
 
 class Failing:
-    """In the place of a channel."""
+    """A channel whose event handler fails."""
 
     def _on_event(self, kinds):
         raise ZeroDivisionError("in an event")
 
 
-class WhatFailsInATurn(test_pool.Pair):
+class FailuresInATurn(test_pool.Pair):
     async def asyncSetUp(self):
         await super().asyncSetUp()
         self.reported = []
@@ -333,8 +336,8 @@ class WhatFailsInATurn(test_pool.Pair):
         turn = pool._progress
         pool._progress = lambda: [(Failing(), 0), *turn()]
 
-    async def test_others_are_told_of_what_is_theirs(self):
-        """A state is told once."""
+    async def test_other_events_are_still_delivered(self):
+        """An event for a state is delivered only once."""
         waiting = asyncio.create_task(self.y.recv())
         await asyncio.sleep(0)
         self.fail_before_all_others(self.b)
@@ -349,7 +352,7 @@ class WhatFailsInATurn(test_pool.Pair):
         self.assertEqual({type(one) for one in self.reported},
                          {ZeroDivisionError})
 
-    async def test_a_thread_without_a_loop_is_told_of_what_is_its(self):
+    async def test_thread_without_a_loop_gets_its_events(self):
         def work():
             with ucxpool.Pool(**SETTINGS) as pool:
                 self.fail_before_all_others(pool)
@@ -364,7 +367,7 @@ class WhatFailsInATurn(test_pool.Pair):
             await asyncio.to_thread(work)
         self.assertIn("in an event", said.output[0])
 
-    async def test_a_peer_that_gets_no_channel_keeps_no_other_out(self):
+    async def test_failed_accept_does_not_block_other_peers(self):
         take = self.listener._take_channel
         failures = [ucxpool.OutOfMemoryError("no memory for a channel")]
 
@@ -386,7 +389,7 @@ class WhatFailsInATurn(test_pool.Pair):
         self.assertIn("no memory for a channel", said.output[0])
         self.assertEqual(self.reported, [])
 
-    async def test_a_handler_that_makes_no_task_keeps_no_other_out(self):
+    async def test_failing_handler_does_not_block_other_peers(self):
         handled = asyncio.Queue()
 
         async def take(channel):
@@ -403,8 +406,8 @@ class WhatFailsInATurn(test_pool.Pair):
         self.assertEqual([str(one) for one in self.reported], ["at once"])
 
 
-class ThreadsBesideALoop(test_pool.Pair):
-    async def test_they_connect_and_accept(self):
+class ThreadsNextToALoop(test_pool.Pair):
+    async def test_threads_connect_and_accept(self):
         def work():
             there = []
             accepting = threading.Thread(
@@ -419,7 +422,7 @@ class ThreadsBesideALoop(test_pool.Pair):
 
         self.assertEqual(await asyncio.to_thread(work), ("thread's", 1 << 20))
 
-    async def test_a_wait_that_is_too_short_loses_nothing(self):
+    async def test_timed_out_wait_loses_nothing(self):
         def work():
             with self.assertRaisesRegex(ucxpool.TimedOutError, "0.01 s"):
                 self.y.recv().wait(0.01)
@@ -435,8 +438,8 @@ class ThreadsBesideALoop(test_pool.Pair):
         await asyncio.to_thread(work)
 
     async def wait_in_vain(self, operation):
-        """A thread waits, and goes while the loop stands still; then the loop
-        begins what the thread has asked for."""
+        """A thread waits and times out while the loop is blocked. Then the
+        loop starts the thread's operation."""
         def work():
             with self.assertRaises(ucxpool.TimedOutError):
                 operation.wait(0.01)
@@ -447,7 +450,7 @@ class ThreadsBesideALoop(test_pool.Pair):
         for _ in range(5):
             await asyncio.sleep(0)
 
-    async def test_what_is_there_when_the_time_is_over_stays(self):
+    async def test_message_arriving_at_the_timeout_is_kept(self):
         first, second = self.x.send(b"first"), self.x.send(b"second")
         while len(self.y._kept) < 2:
             await asyncio.sleep(0)
@@ -457,7 +460,7 @@ class ThreadsBesideALoop(test_pool.Pair):
             self.assertEqual(bytes((await message.frames())[0]), expected)
         await asyncio.gather(first, second)
 
-    async def test_who_is_there_when_the_time_is_over_stays(self):
+    async def test_peer_arriving_at_the_timeout_is_kept(self):
         mine = await self.a.connect(self.where)
         while not self.listener._accepted:
             await asyncio.sleep(0)
@@ -467,7 +470,7 @@ class ThreadsBesideALoop(test_pool.Pair):
         await (await other.recv()).frames()
         await sent
 
-    async def test_they_await_what_a_thread_began(self):
+    async def test_loop_awaits_a_transfer_of_a_thread(self):
         sent = await asyncio.to_thread(self.x.send, bytes(1 << 20))
         frames = await (await self.y.recv()).frames()
         await sent

@@ -1,4 +1,4 @@
-"""The tests of test_pool.py and test_pool_loop.py under uvloop."""
+"""Runs the tests of test_pool.py and test_pool_loop.py under uvloop."""
 import asyncio
 import unittest
 
@@ -39,7 +39,7 @@ class Awaiting(UnderUvloop, test_pool_loop.Awaiting):
     pass
 
 
-class ThreadsBesideALoop(UnderUvloop, test_pool_loop.ThreadsBesideALoop):
+class ThreadsNextToALoop(UnderUvloop, test_pool_loop.ThreadsNextToALoop):
     pass
 
 

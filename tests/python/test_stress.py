@@ -1,5 +1,5 @@
-"""Peers that are killed and tasks that are cancelled at random moments: nothing
-hangs, no buffer stays held, no byte is wrong. KILLS and CANCELS say how many."""
+"""Kills peers and cancels tasks at random times: nothing hangs, all buffers
+are released, and all data is correct. KILLS and CANCELS set the numbers."""
 import asyncio
 import gc
 import linecache
@@ -37,7 +37,8 @@ def pattern(seed, length):
 
 
 async def exchange(channel, seed, held):
-    """One message there and back, in buffers that are looked at afterwards."""
+    """Send one message there and back, in buffers that are checked
+    afterwards."""
     rng = random.Random(seed)
     buffers = [bytearray(pattern(seed + i, rng.choice((10, 5000, 300000))))
                for i in range(rng.randrange(1, 8))]
@@ -51,15 +52,16 @@ async def exchange(channel, seed, held):
 
 
 def check_released(test, held):
-    """What is exported cannot grow. Empties the list: the last round's buffers
-    are no growth of memory."""
+    """Check that the buffers were released: a bytearray that is exported
+    cannot be resized. Clears the list, so that the buffers of the last round
+    do not count as memory growth."""
     while held:
         held[-1].append(0)
         test.assertEqual(sys.getrefcount(held.pop()), 1)
 
 
 class Memory:
-    """What Python allocates must not grow after the first quarter of the
+    """Python's allocated memory must not grow after the first quarter of the
     rounds."""
 
     def __init__(self, number):
@@ -72,7 +74,7 @@ class Memory:
             self.before = self._now()
 
     def _now(self):
-        # asyncio's warnings of slow callbacks read source files.
+        # asyncio reads source files for its warnings about slow callbacks.
         linecache.clearcache()
         gc.collect()
         return tracemalloc.get_traced_memory()[0]
@@ -135,7 +137,7 @@ class Stress(unittest.IsolatedAsyncioTestCase):
                         message = await channel.recv()
                         await channel.send(await message.frames())
                     except ucxpool.CanceledError:
-                        pass  # the other side gave up
+                        pass  # the other side cancelled
                     except ucxpool.ClosedError:
                         return
 
@@ -158,7 +160,7 @@ class Stress(unittest.IsolatedAsyncioTestCase):
                 del task
                 await asyncio.sleep(0)  # asyncio keeps the last exception
                 check_released(self, held)
-                # The channel is as good as before, but for what was on its way.
+                # The channel still works, except for the messages in transit.
                 sent = channel.send(b"marker")
                 while True:
                     message = await asyncio.wait_for(channel.recv(), 30)

@@ -1,4 +1,5 @@
-"""Windows from Python: both pools in this process, unless a peer is to die."""
+"""Tests windows from Python. Both pools are in this process, unless the peer
+must die."""
 import array
 import asyncio
 import gc
@@ -18,7 +19,7 @@ def offsets_of(numbers):
 
 
 def rows_of(pairs):
-    """Two columns, as an array of NumPy's has them."""
+    """Return two columns in the layout of a NumPy array."""
     flat = array.array("Q", [number for pair in pairs for number in pair])
     return memoryview(flat).cast("B").cast("Q", (len(pairs), 2))
 
@@ -40,7 +41,7 @@ class Windows(Pair):
             await self.window.aclose()
         await super().asyncTearDown()
 
-    async def test_both_sides_tell_what_it_is(self):
+    async def test_both_sides_describe_the_window(self):
         self.assertEqual((self.window.name, self.window.length),
                          ("pages", NUM * EACH))
         self.assertIs(self.window.pool, self.b)
@@ -56,7 +57,7 @@ class Windows(Pair):
         self.assertIn("pages", repr(self.window))
         self.assertIn(self.way, repr(self.remote))
 
-    async def test_places_of_one_length_are_read_in_their_order(self):
+    async def test_places_of_one_length_are_read_in_order(self):
         order = [(7 * i + 3) % NUM for i in range(NUM)]
         target = bytearray(NUM * EACH)
         await self.remote.read(offsets_of(order), target, length=EACH)
@@ -77,7 +78,7 @@ class Windows(Pair):
             self.assertEqual(target, self.memory[1:3])
         await self.remote.read([], bytearray())
 
-    async def test_places_of_other_forms_are_refused(self):
+    async def test_invalid_places_are_rejected(self):
         target = bytearray(NUM * EACH)
         for places, words in ((array.array("Q", [1, 2]), {}),
                               (rows_of([(1, 2)]), {"length": 2}),
@@ -96,7 +97,7 @@ class Windows(Pair):
             self.remote.read([1, 2], target)
         self.assertEqual(self.a.info()["requests"], 0)
 
-    async def test_what_is_written_is_in_its_places(self):
+    async def test_write_puts_data_in_its_places(self):
         data = os.urandom(3 * EACH)
         await self.remote.write(offsets_of([9, 2, 4]), [data[:7], data[7:]],
                                 length=EACH)
@@ -126,7 +127,7 @@ class Windows(Pair):
         await sent
         self.assertEqual(target, b"hab\0\0g\0\0")
 
-    async def test_pieces_are_within_their_buffer(self):
+    async def test_pieces_beyond_the_buffer_are_rejected(self):
         for places, length in (([(0, 9)], None), ([(2**64 - 1, 1)], None),
                                ([8], 1), ([9], 0)):
             with self.assertRaises(ValueError):
@@ -136,14 +137,14 @@ class Windows(Pair):
         with self.assertRaises(ValueError):
             self.remote.read([(0, 1)], ucxpool.Pieces(b"constant", [0], 1))
 
-    async def test_the_list_of_pieces_is_copied(self):
+    async def test_list_of_pieces_is_copied(self):
         places = array.array("Q", [0])
         pieces = ucxpool.Pieces(bytearray(b"ab"), places, 1)
         places[0] = 1 << 60
         await self.remote.write([(0, 1)], pieces)
         self.assertEqual(self.memory[:1], b"a")
 
-    async def test_the_owner_is_notified(self):
+    async def test_owner_is_notified(self):
         target = bytearray(10)
         await self.remote.read([(0, 10)], target, notify=77, metadata=b"read")
         message = await self.y.recv()
@@ -158,7 +159,7 @@ class Windows(Pair):
         with self.assertRaises(ValueError):
             self.remote.read([(0, 10)], target, metadata=b"for nobody")
 
-    async def test_buffers_that_are_too_short_or_too_long(self):
+    async def test_buffer_lengths_are_checked(self):
         for call in (lambda: self.remote.read([(0, 10)], bytearray(9)),
                      lambda: self.remote.write([(0, 10)], bytes(9)),
                      lambda: self.remote.write([(0, 10)], bytes(11))):
@@ -168,7 +169,7 @@ class Windows(Pair):
         await self.remote.read([(0, 10)], target)
         self.assertEqual(target, self.memory[:10] + b"\0\0")
 
-    async def test_a_blob_is_for_what_it_was_made_for(self):
+    async def test_blob_limits_access(self):
         with self.x.import_window(self.window.export()) as reader:
             self.assertEqual(reader.access, "read")
             with self.assertRaises(ucxpool.NotPermittedError):
@@ -179,13 +180,13 @@ class Windows(Pair):
             with self.assertRaises(ucxpool.Error):
                 self.x.import_window(blob)
 
-    async def test_a_blob_of_another_pool_is_refused(self):
+    async def test_blob_of_another_pool_is_refused(self):
         mine = self.a.window(bytearray(8))
         with self.assertRaises(ValueError):
             self.x.import_window(mine.export())
         await mine.aclose()
 
-    async def test_memory_that_is_read_only_is_for_reading(self):
+    async def test_read_only_memory_cannot_be_written(self):
         async with self.b.window(b"constant") as window:
             with self.assertRaises(ValueError):
                 window.export(write=True)
@@ -194,7 +195,7 @@ class Windows(Pair):
                 await remote.read([(0, 8)], target)
                 self.assertEqual(target, b"constant")
 
-    async def test_windows_of_nothing_or_of_several_buffers(self):
+    async def test_windows_need_one_nonempty_buffer(self):
         for buffer, error in ((b"", ValueError), ([b"a", b"b"], TypeError),
                               (7, TypeError), (memoryview(b"abcd")[::2],
                                                ValueError)):
@@ -202,7 +203,7 @@ class Windows(Pair):
                 self.b.window(buffer)
         self.assertEqual(self.b.windows(), [self.window])
 
-    async def test_the_buffer_is_held_until_the_window_is_closed(self):
+    async def test_buffer_is_held_until_the_window_closes(self):
         with self.assertRaises(BufferError):
             self.memory.append(1)
         await self.window.aclose()
@@ -213,7 +214,7 @@ class Windows(Pair):
             with self.assertRaises(ucxpool.ClosedError):
                 call()
 
-    async def test_a_window_that_is_dropped_stays(self):
+    async def test_dropped_window_stays_open(self):
         remote = self.x.import_window(self.b.window(b"stays").export())
         gc.collect()
         target = bytearray(5)
@@ -221,7 +222,7 @@ class Windows(Pair):
         self.assertEqual(target, b"stays")
         remote.close()
 
-    async def test_a_revoked_window_is_used_no_more(self):
+    async def test_revoked_window_cannot_be_used(self):
         await self.remote.opened()
         blob = self.window.export()
         await self.window.revoke()
@@ -239,7 +240,7 @@ class Windows(Pair):
         with self.assertRaises(ucxpool.RefusedError):
             await again.read([(0, 1)], bytearray(1))
 
-    async def test_buffers_are_held_until_the_transfer_has_ended(self):
+    async def test_buffers_are_held_until_the_transfer_ends(self):
         target, places = bytearray(NUM * EACH), offsets_of(range(NUM))
         transfer = self.remote.read(places, target, length=EACH)
         if not transfer.done:
@@ -251,7 +252,7 @@ class Windows(Pair):
         target.append(1)
         places.append(1)
 
-    async def test_a_closed_remote_window(self):
+    async def test_closed_remote_window_raises(self):
         self.remote.close()
         self.remote.close()
         self.assertTrue(self.remote.closed)
@@ -262,7 +263,7 @@ class Windows(Pair):
         while self.window.peers:
             await self.b._until(lambda: None if self.window.peers else True)
 
-    async def test_a_remote_window_ends_with_its_channel(self):
+    async def test_remote_window_ends_with_its_channel(self):
         await self.remote.opened()
         self.x.abort()
         with self.assertRaises(ucxpool.Error):
@@ -275,7 +276,7 @@ class OverUcx(Windows):
     way = "messages"
 
 
-# Owns a window until it is told to end, or dies.
+# Owns a window until the channel is closed, or until it is killed.
 OWNER = """
 import sys
 import ucxpool
@@ -324,7 +325,7 @@ except ucxpool.ClosedError:
 
 
 class WithoutAsyncio(unittest.TestCase):
-    def test_a_file_is_mapped(self):
+    def test_file_is_mapped(self):
         owner = python(FILE_OWNER)
         self.addCleanup(owner.stdout.close)
         self.addCleanup(owner.wait)
@@ -376,7 +377,7 @@ class WithoutAsyncio(unittest.TestCase):
             channel.pool.close()
             self.assertEqual(owner.stdout.readline(), "closed\n")
 
-    def test_a_read_ends_when_its_owner_is_killed(self):
+    def test_read_ends_when_the_owner_is_killed(self):
         for way in ("direct", "messages"):
             owner, _, remote = self.begin(way)
             target = bytearray(16 << 20)
@@ -404,7 +405,7 @@ class WithoutAsyncio(unittest.TestCase):
                 b._wait_some(0.01)
                 accepted = accepted or listener._take_channel()
             self.assertEqual(window.peers, 1)
-            # a makes no progress, and does not copy.
+            # Pool a makes no progress and copies nothing.
             window.revoke().wait(60)
             self.assertEqual(window.peers, 0)
             window.close()
