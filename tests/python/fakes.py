@@ -1,6 +1,5 @@
-"""Modules in place of PyTorch, CuPy, RMM and Numba: as far as ucxpool uses
-them, with the shapes of the real ones, and calling what they were given as
-those do."""
+"""Fakes of PyTorch, CuPy, RMM and Numba. They have the parts that ucxpool
+uses, with the same signatures, and call the allocators in the same way."""
 import ctypes
 import sys
 import types
@@ -16,7 +15,7 @@ def module(name, **members):
 
 
 class Stream:
-    """A stream of any of them."""
+    """A stream of any of these frameworks."""
 
     def __init__(self, ptr, device_id=0):
         self.ptr = ptr
@@ -55,7 +54,7 @@ class CUDAPluggableAllocator:
     def allocator(self):
         return self._hooks
 
-    # What its C++ side does.
+    # These are called by PyTorch's C++ code.
     def malloc(self, size, device, stream):
         return self._alloc(size, device, stream)
 
@@ -134,7 +133,7 @@ class CFunctionAllocator:
         self._arguments = (param, malloc, free)
         self._owner = owner
 
-    # Gives a pointer to the memory, which has what is used of it.
+    # Returns a pointer to the memory, with the attributes that ucxpool uses.
     def malloc(self, size):
         return CFunctionAllocatorMemory(size, *self._arguments, 0)
 
@@ -190,7 +189,7 @@ def rmm():
 # --- Numba ------------------------------------------------------------------
 
 class Deallocations:
-    """Two wait, the third frees all."""
+    """Two deallocations are pending; the third frees all."""
 
     def __init__(self):
         self.memory_capacity = 0

@@ -1,5 +1,5 @@
-"""Beside other packages that bring UCX, in either order: each in a new
-process."""
+"""Tests ucxpool together with other packages that contain UCX, imported in
+either order. Each test runs in a new process."""
 import importlib.util
 import subprocess
 import sys
@@ -21,8 +21,9 @@ asyncio.run(main())
 """
 
 
-# A read of one agent from the other, and the end without the destructors of
-# NIXL's libraries: its libnl-route's ends in a crash, with NIXL alone, too.
+# One agent reads from the other. The process exits without the destructors of
+# NIXL's libraries, because that of its libnl-route crashes, with NIXL alone,
+# too.
 NIXL_TRANSFER = """
 import os
 import numpy
@@ -50,14 +51,14 @@ def read(theirs, ours):
 """
 
 
-class Beside(unittest.TestCase):
+class OtherPackages(unittest.TestCase):
     def run_python(self, text):
         done = subprocess.run([sys.executable, "-c", text], text=True,
                               capture_output=True, timeout=1800)
         self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout.split()[-4:]  # UCX warns on stdout
+        return done.stdout.split()[-4:]  # UCX prints warnings on stdout
 
-    def test_ucxx_in_either_order(self):
+    def test_ucxx_and_ucxpool_load_in_either_order(self):
         for order in ("import ucxpool; ucxpool.Pool; import ucxx",
                       "import ucxx; import ucxpool"):
             hello, version, count, theirs = self.run_python(f"""
@@ -73,8 +74,8 @@ print(*ucxx.get_ucx_version(), sep=".")
 
     @unittest.skipUnless(importlib.util.find_spec("nixl_cu13"),
                          "nixl-cu13 is not installed")
-    def test_nixl_in_either_order(self):
-        # It has a UCX of its own under another name: there are two then.
+    def test_nixl_and_ucxpool_load_in_either_order(self):
+        # It has its own UCX under another name, so there are two.
         for first, second in (
                 ("import ucxpool; pool = ucxpool.Pool(comm_size='8m')",
                  "import nixl_cu13; one = agent('one')"),
@@ -113,7 +114,7 @@ pools[1].close()
                                 'ucxpool_block_size{pool="b"}=65536.0',
                                 "1", "-"])
 
-    def test_importing_takes_nothing_that_is_not_needed(self):
+    def test_import_loads_no_optional_packages(self):
         said = self.run_python("""
 import sys
 import ucxpool

@@ -1,4 +1,4 @@
-"""What CuPy calls for memory, with functions of our own in place of CuPy's."""
+"""Tests CuPy's memory functions, with test functions instead of CuPy's."""
 import ctypes
 import unittest
 
@@ -39,25 +39,25 @@ class Malloc(unittest.TestCase):
             return Memory(0 if size in (0, 666) else 512)
         return malloc
 
-    def test_memory_is_the_current_streams(self):
+    def test_malloc_uses_the_current_stream(self):
         for self.stream in (0, 0, 7, 7, 0, 1 << 46, 7):
             self.assertEqual(self.malloc(100).ptr, 512)
         self.assertEqual(self.added, [0, 7, 1 << 46])
         self.assertEqual([handle for handle, _ in self.asked],
                          [0, 0, 7, 7, 0, 1 << 46, 7])
 
-    def test_without_memory_it_is_tried_again(self):
+    def test_malloc_retries_without_memory(self):
         self.assertEqual(self.malloc(666), ("again", 666))
         self.assertEqual(self.malloc(0).ptr, 0)
 
-    def test_a_stream_that_has_gone_is_added_anew(self):
+    def test_forgotten_stream_is_added_again(self):
         self.malloc(1)
         self.allocator.forget(0)
         self.allocator.forget(99)
         self.malloc(1)
         self.assertEqual(self.added, [0, 0])
 
-    def test_errors_come_through(self):
+    def test_errors_are_passed_on(self):
         def fail(handle):
             raise ValueError("per-thread streams")
 
@@ -66,7 +66,7 @@ class Malloc(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "per-thread"):
                 malloc(1)
 
-    def test_a_function_that_is_declared_otherwise_is_refused(self):
+    def test_function_with_another_declaration_is_rejected(self):
         for one in (None, 5, capsule(self.function, b"intptr_t (int)")):
             with self.assertRaises(TypeError):
                 _cupy.Malloc(one, self.add, None)

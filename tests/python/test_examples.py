@@ -1,5 +1,5 @@
-"""The examples of python/examples/, run as a user runs them; and the guide, whose
-code is theirs."""
+"""Runs the examples in python/examples/ as a user does, and checks that the
+guide contains their code."""
 import pathlib
 import re
 import subprocess
@@ -80,7 +80,7 @@ class Examples(unittest.TestCase):
                          "4 frames on the GPU: True\n"
                          "from the host and back: True\n")
 
-    def test_each_has_its_test(self):
+    def test_each_example_has_a_test(self):
         names = {path.stem for path in EXAMPLES.glob("*.py")}
         tested = {name.removeprefix("test_") for name in dir(self)
                   if name.startswith("test_")}
@@ -88,31 +88,31 @@ class Examples(unittest.TestCase):
 
 
 def code_of(text):
-    """The blocks of Python of a page."""
+    """Return the blocks of Python code in a page."""
     return [textwrap.dedent(block) for block in
             re.findall(r"^ *```python\n(.*?)^ *```$", text, re.M | re.S)]
 
 
 def unknown(blocks):
-    """Those that are no part of an example."""
+    """Return the blocks that are not part of an example."""
     texts = [path.read_text() for path in EXAMPLES.glob("*.py")]
     return [block for block in blocks
             if not any("\n" + block in text for text in texts)]
 
 
 class Guide(unittest.TestCase):
-    def test_its_code_is_that_of_the_examples(self):
+    def test_guide_code_matches_the_examples(self):
         blocks = code_of(GUIDE.read_text())
         self.assertGreaterEqual(len(blocks), 6)
         self.assertEqual(unknown(blocks), [])
 
-    def test_code_that_differs_is_found(self):
+    def test_different_code_is_detected(self):
         block = code_of(GUIDE.read_text())[0]
         self.assertEqual(unknown([block]), [])
         changed = block.replace("recv()", "receive()")
         self.assertEqual(unknown([changed]), [changed])
 
-    def test_it_names_each_example(self):
+    def test_guide_names_each_example(self):
         text = GUIDE.read_text()
         self.assertEqual([path.name for path in EXAMPLES.glob("*.py")
                           if path.name not in text], [])

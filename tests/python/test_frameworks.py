@@ -1,5 +1,5 @@
-"""What PyTorch, CuPy, RMM and Numba are given, on fakes of them and on the
-stand-in for the CUDA driver."""
+"""Tests the allocators for PyTorch, CuPy, RMM and Numba, with fakes of these
+and with the stand-in for the CUDA driver."""
 import gc
 import importlib
 import subprocess
@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 
 def load(name):
-    """ucxpool's module, on a fresh fake."""
+    """Import ucxpool's module, with a new fake."""
     getattr(fakes, name)()
     sys.modules.pop("ucxpool." + name, None)
     return importlib.import_module("ucxpool." + name)
@@ -34,7 +34,7 @@ class FrameworkTest(unittest.TestCase):
 
 class TorchTest(FrameworkTest):
 
-    def test_all_memory_is_the_heaps(self):
+    def test_torch_allocates_from_the_heap(self):
         torch = load("torch")
         torch.enable()
         given = fakes.Torch.current
@@ -54,13 +54,13 @@ class TorchTest(FrameworkTest):
         given.empty_cache()
         self.assertEqual(torch.memory_reserved(), 0)
 
-    def test_it_is_too_late_when_torch_has_begun(self):
+    def test_enable_fails_after_torch_has_allocated(self):
         torch = load("torch")
         fakes.Torch.is_used = True
         with self.assertRaisesRegex(RuntimeError, "before anything"):
             torch.enable()
 
-    def test_a_mem_pool_gets_null_where_there_is_no_memory(self):
+    def test_mem_pool_gets_null_when_memory_runs_out(self):
         torch = load("torch")
         pool = torch.mem_pool(use_on_oom=True)
         self.assertTrue(pool.use_on_oom)
@@ -73,13 +73,13 @@ class TorchTest(FrameworkTest):
         self.assertEqual(self.num_live(), 1)
         given.raw_delete(address, 20 * MIB, 0, 0)
 
-    def test_a_torch_without_mem_pools_is_told(self):
+    def test_torch_without_mem_pools_is_rejected(self):
         torch = load("torch")
         del sys.modules["torch.cuda"].MemPool
         with self.assertRaisesRegex(RuntimeError, "2.5"):
             torch.mem_pool()
 
-    def test_a_torch_that_records_no_streams_is_told(self):
+    def test_torch_without_record_stream_is_rejected(self):
         torch = load("torch")
         before = fakes.TorchHooks.__getattr__
         del fakes.TorchHooks.__getattr__
@@ -97,7 +97,7 @@ class CupyTest(FrameworkTest):
         self.cupy = load("cupy")
         self.allocator = self.cupy.enable()
 
-    def test_memory_is_the_heaps_until_it_goes(self):
+    def test_cupy_allocates_from_the_heap_and_frees(self):
         memory = fakes.Cupy.allocator(3 * MIB)
         self.assertNotEqual(memory.ptr, 0)
         self.assertEqual(memory.ptr % 512, 0)
@@ -106,12 +106,12 @@ class CupyTest(FrameworkTest):
         self.assertEqual(self.num_live(), 0)
         self.assertEqual(fakes.Cupy.allocator(0).ptr, 0)
 
-    def test_it_can_be_switched_off(self):
+    def test_disable_restores_the_allocator(self):
         self.cupy.enable()
         self.cupy.disable()
         self.assertEqual(fakes.Cupy.allocator, "CuPy's own")
 
-    def test_without_memory_it_is_cupys_error_with_a_reason(self):
+    def test_out_of_memory_raises_cupys_error_with_a_reason(self):
         kept = fakes.Cupy.allocator(32 * MIB)
         with self.assertRaises(fakes.CupyOutOfMemoryError) as caught:
             fakes.Cupy.allocator(1 << 40)
@@ -122,7 +122,7 @@ class CupyTest(FrameworkTest):
                               ucxpool.OutOfMemoryError)
         del kept, caught
 
-    def test_the_collector_may_free_memory(self):
+    def test_out_of_memory_collects_garbage(self):
         class Cycle:
             pass
 
@@ -143,8 +143,8 @@ class CupyTest(FrameworkTest):
         with self.assertRaisesRegex(ValueError, "PER_THREAD"):
             fakes.Cupy.allocator(100)
 
-    def test_streams_that_nobody_keeps_are_let_go(self):
-        # No stream of the driver's: so that only memory in use is ordered.
+    def test_unused_streams_are_released(self):
+        # Not a stream of the driver, so that only memory in use is ordered.
         ended = []
         self.allocator._many = 4
         before = ucxpool.Heap.stream_end
@@ -165,7 +165,7 @@ class CupyTest(FrameworkTest):
         for ptr in ended:
             self.assertNotIn(ptr, self.allocator._entries)
 
-    def test_a_stream_can_be_ended(self):
+    def test_stream_end_forgets_a_stream(self):
         self.cupy.stream_end(fakes.Stream(0x30000))
         fakes.Cupy.stream = fakes.Stream(0)
         memory = fakes.Cupy.allocator(100)
@@ -176,7 +176,7 @@ class CupyTest(FrameworkTest):
 
 class RmmTest(FrameworkTest):
 
-    def test_it_is_the_resource_of_the_device(self):
+    def test_enable_sets_the_device_resource(self):
         rmm = load("rmm")
         self.assertIs(rmm.enable(), fakes.Rmm.resources[0])
         resource = fakes.Rmm.resources[0]
@@ -188,12 +188,12 @@ class RmmTest(FrameworkTest):
         resource.deallocate(0, 0)
         self.assertIs(rmm.enable(0), fakes.Rmm.resources[0])
 
-    def test_without_memory_it_is_a_memory_error(self):
+    def test_out_of_memory_raises_memory_error(self):
         resource = load("rmm").resource()
         with self.assertRaises(MemoryError):
             resource.allocate(1 << 40)
 
-    def test_an_rmm_that_tells_no_stream_is_told(self):
+    def test_rmm_without_streams_is_rejected(self):
         rmm = load("rmm")
         sys.modules["rmm.pylibrmm.stream"].Stream = object
         with self.assertRaisesRegex(RuntimeError, "stream"):
@@ -210,7 +210,7 @@ class NumbaTest(FrameworkTest):
         manager.initialize()
         return manager
 
-    def test_memory_is_freed_behind_all_work(self):
+    def test_memory_is_freed_after_all_work(self):
         manager = self.manager()
         self.assertGreater(manager.deallocations.memory_capacity, 0)
         pointers = [manager.memalloc(size) for size in (0, 1, 100000)]
@@ -222,7 +222,7 @@ class NumbaTest(FrameworkTest):
         self.assertEqual(self.num_live(), 0)
         self.assertGreater(manager.context.num_waits, 0)
 
-    def test_what_waits_to_be_freed_is_freed_for_more(self):
+    def test_out_of_memory_frees_pending_deallocations(self):
         manager = self.manager()
         info = manager.get_memory_info()
         self.assertEqual(info.free, info.total)
@@ -236,12 +236,12 @@ class NumbaTest(FrameworkTest):
         del pointer
         manager.deallocations.clear()
 
-    def test_there_are_no_ipc_handles(self):
+    def test_ipc_handles_are_not_supported(self):
         manager = self.manager()
         with self.assertRaisesRegex(NotImplementedError, "IPC"):
             manager.get_ipc_handle(None)
 
-    def test_a_pointer_may_outlive_its_manager(self):
+    def test_pointer_may_outlive_its_manager(self):
         manager = self.manager()
         pointer = manager.memalloc(100)
         address = pointer.device_pointer.value
@@ -278,7 +278,7 @@ class PackageTest(unittest.TestCase):
             "assert made.deallocations.memory_capacity > 0",
             "assert made.get_memory_info().free > 0")
 
-    def test_a_module_is_there_without_an_import(self):
+    def test_modules_are_imported_on_access(self):
         fakes.rmm()
         sys.modules.pop("ucxpool.rmm", None)
         vars(ucxpool).pop("rmm", None)

@@ -1,6 +1,6 @@
-"""Pools on a GPU: CUDA's own, or the stand-in for its driver that the variable
-UCXPOOL_CUDA_DRIVER names. Buffers are the heap's, so that no framework is
-needed."""
+"""Tests pools on a GPU: with CUDA, or with the stand-in for its driver that
+the variable UCXPOOL_CUDA_DRIVER names. Buffers come from the heap, so no
+framework is needed."""
 import asyncio
 import os
 import unittest
@@ -9,7 +9,7 @@ import ucxpool
 
 SETTINGS = {"comm_size": "32m", "block_size": "64k", "region_size": "2m"}
 
-# A heap by itself, beside the blocks.
+# A heap of its own, separate from the blocks.
 HEAP = {"memory_limit": "64m"}
 
 
@@ -33,7 +33,8 @@ class OfAnotherStream:
 
 
 class LikeCupys(bytearray):
-    """A buffer for Python, too, of which only the GPU's side may be used."""
+    """Also supports the buffer protocol, but only the GPU interface may be
+    used."""
 
     def __init__(self, whole):
         super().__init__(len(whole))
@@ -59,7 +60,7 @@ class OnGpu(unittest.IsolatedAsyncioTestCase):
             listener.accept())
 
     async def on_gpu(self, data):
-        """The bytes in a buffer on the GPU."""
+        """Return the bytes in a buffer on the GPU."""
         buffer = self.heap.buffer(len(data))
         sent = self.mine.send(data)
         await self.other.recv_into([buffer])
@@ -78,19 +79,19 @@ class OnGpu(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(await self.bytes_of([await self.on_gpu(data)]),
                              [data])
 
-    async def test_many_of_both_kinds(self):
+    async def test_many_host_and_gpu_buffers(self):
         data = [os.urandom(1 + 997 * i % 20000) for i in range(200)]
         buffers = [await self.on_gpu(one) if i % 3 else one
                    for i, one in enumerate(data)]
         self.assertEqual(await self.bytes_of(buffers), data)
 
-    async def test_an_array_with_both_interfaces_is_the_gpus(self):
+    async def test_array_with_both_interfaces_is_gpu_memory(self):
         data = os.urandom(5000)
         array = LikeCupys(await self.on_gpu(data))
         self.assertEqual(await self.bytes_of([array]), [data])
         self.assertEqual(await self.bytes_of(array), [data])
 
-    async def test_frames_in_memory_of_the_gpu(self):
+    async def test_frames_in_gpu_memory(self):
         data = [os.urandom(length) for length in (3, 70000, 0, 500)]
         sent = self.mine.send(data)
         message = await self.other.recv()
@@ -127,7 +128,7 @@ class OnGpu(unittest.IsolatedAsyncioTestCase):
             with self.assertRaisesRegex(ValueError, "pool is on the host"):
                 channel.send(pieces)
 
-    async def test_what_cannot_be_sent(self):
+    async def test_invalid_buffers_are_rejected(self):
         whole = self.heap.buffer(64)
         with self.assertRaisesRegex(ValueError, "strided"):
             self.mine.send([Strided(whole)])
@@ -140,7 +141,7 @@ class OnGpu(unittest.IsolatedAsyncioTestCase):
             with self.assertRaisesRegex(ValueError, r"Pool\(device=0\)"):
                 channel.send([whole])
 
-    async def test_a_buffer_goes_with_its_last_reference(self):
+    async def test_buffer_is_freed_with_its_last_reference(self):
         before = self.heap.stats()["live"]
         buffer = self.heap.buffer(1 << 20)
         self.assertGreater(self.heap.stats()["live"], before)

@@ -1,5 +1,5 @@
-"""The Python package on the host: the heap, its errors, and how the library is
-found."""
+"""Tests the Python package on the host: the heap, its errors, and the search
+for the library."""
 import ctypes
 import gc
 import json
@@ -25,12 +25,12 @@ class HeapTest(unittest.TestCase):
     def tearDown(self):
         self.heap.close()
 
-    def test_repr_names_the_device_and_the_end(self):
+    def test_repr_shows_device_and_state(self):
         self.assertEqual(repr(self.heap), "<ucxpool.Heap of host>")
         self.heap.close()
         self.assertEqual(repr(self.heap), "<ucxpool.Heap of host, closed>")
 
-    def test_memory_is_whole_and_freed(self):
+    def test_allocations_are_separate_and_freed(self):
         sizes = [1, 100, 4096, 100000, 3 * MIB]
         live = [(self.heap.alloc(size), size) for size in sizes]
         for number, (address, size) in enumerate(live):
@@ -46,8 +46,8 @@ class HeapTest(unittest.TestCase):
         self.assertEqual(self.heap.stats()["num_live"], 0)
         self.assertEqual(self.heap.stats()["live"], 0)
 
-    def test_scattered_memory_becomes_one_range(self):
-        # Every second piece freed: no two lie side by side.
+    def test_scattered_free_memory_becomes_one_range(self):
+        # Free every second piece, so that no two free ones are adjacent.
         pieces = []
         try:
             while True:
@@ -65,7 +65,7 @@ class HeapTest(unittest.TestCase):
         self.assertEqual(sum(one.length for one in segments), size)
         offset = 0
         for one in segments:
-            # The same byte at both addresses.
+            # Both addresses refer to the same byte.
             ctypes.memset(address + offset, 0xa5, 1)
             self.assertEqual(ctypes.string_at(one.address, 1), b"\xa5")
             self.assertLessEqual(one.chunk, one.address)
@@ -76,14 +76,14 @@ class HeapTest(unittest.TestCase):
         self.assertGreaterEqual(stats["stitches"], 1)
         self.assertEqual(stats["stitched_live"], 1)
 
-    def test_free_memory_goes_back(self):
+    def test_trim_releases_free_memory(self):
         self.heap.free(self.heap.alloc(32 * MIB))
         reserved = self.heap.stats()["reserved"]
         self.assertGreaterEqual(reserved, 32 * MIB)
         self.assertEqual(self.heap.trim(), reserved)
         self.assertEqual(self.heap.stats()["reserved"], 0)
 
-    def test_too_much_is_an_error_with_a_reason(self):
+    def test_out_of_memory_gives_a_reason(self):
         with self.assertRaises(ucxpool.OutOfMemoryError) as caught:
             self.heap.alloc(1 << 40)
         self.assertIsInstance(caught.exception, MemoryError)
@@ -91,7 +91,7 @@ class HeapTest(unittest.TestCase):
         self.assertEqual(caught.exception.status, -2)
         self.assertNotEqual(str(caught.exception), "")
 
-    def test_what_is_wrong_is_refused(self):
+    def test_invalid_arguments_are_rejected(self):
         address = self.heap.alloc(100)
         self.heap.free(address)
         self.heap.free(None)
@@ -107,7 +107,7 @@ class HeapTest(unittest.TestCase):
         with self.assertRaises(TypeError):
             self.heap.alloc(1, "a stream")
 
-    def test_a_limit_is_a_text_or_a_number_and_all_the_heaps(self):
+    def test_memory_limit_may_be_text_or_number(self):
         for limit in ("64m", "64M", 64 * MIB, "65536k"):
             with ucxpool.Heap(memory_limit=limit) as heap:
                 heap.free(heap.alloc(60 * MIB))
@@ -115,7 +115,7 @@ class HeapTest(unittest.TestCase):
                 with self.assertRaises(ucxpool.OutOfMemoryError):
                     heap.alloc(65 * MIB)
 
-    def test_a_heap_alone_has_no_blocks(self):
+    def test_heap_has_no_blocks(self):
         for settings, bytes_of_blocks in (({}, 0), ({"comm_size": "8m"},
                                                     8 * MIB)):
             with ucxpool.Heap(memory_limit="64m", **settings) as heap:
@@ -123,7 +123,7 @@ class HeapTest(unittest.TestCase):
                 self.assertEqual(heap.stats()["limit"],
                                  64 * MIB - bytes_of_blocks)
 
-    def test_streams_are_numbers_or_know_theirs(self):
+    def test_streams_are_numbers_or_objects(self):
         class Cuda:
             def __cuda_stream__(self):
                 return (0, 4096)
@@ -138,7 +138,7 @@ class HeapTest(unittest.TestCase):
             self.heap.free(self.heap.alloc(1000, stream), stream)
         self.heap.stream_end(4096)
 
-    def test_a_buffer_is_freed_when_nobody_has_it(self):
+    def test_unreferenced_buffer_is_freed(self):
         buffer = self.heap.buffer(MIB)
         view = memoryview(buffer).cast("B")
         del buffer
@@ -153,7 +153,7 @@ class HeapTest(unittest.TestCase):
         gc.collect()
         self.assertEqual(self.heap.stats()["num_live"], 0)
 
-    def test_a_buffer_outlives_the_name_of_its_heap(self):
+    def test_buffer_keeps_its_heap_alive(self):
         def make():
             return ucxpool.Heap(**SMALL).buffer(1000)
 
@@ -162,7 +162,7 @@ class HeapTest(unittest.TestCase):
         buffer[999] = 1
         self.assertEqual(buffer[999], 1)
 
-    def test_a_callback_may_free_memory(self):
+    def test_callback_may_free_memory(self):
         kept = [self.heap.alloc(32 * MIB)]
         calls = []
 
@@ -185,7 +185,7 @@ class HeapTest(unittest.TestCase):
         self.assertEqual(len(calls), 2)
         self.heap.free(first)
 
-    def test_a_report_has_what_the_statistics_have(self):
+    def test_report_matches_the_statistics(self):
         address = self.heap.alloc(5000)
         report = json.loads(self.heap.report("json"))
         self.assertIn(str(self.heap.stats()["live"]), json.dumps(report))
@@ -196,7 +196,7 @@ class HeapTest(unittest.TestCase):
             self.heap.report("pdf")
         self.heap.free(address)
 
-    def test_a_closed_heap_says_so(self):
+    def test_closed_heap_raises(self):
         heap = ucxpool.Heap(**SMALL)
         with heap:
             heap.alloc(100)
@@ -228,7 +228,7 @@ class HeapTest(unittest.TestCase):
         self.assertEqual(errors, [])
         self.assertEqual(self.heap.stats()["num_live"], 0)
 
-    def test_the_frameworks_heap_of_the_host_is_one(self):
+    def test_frameworks_share_one_host_heap(self):
         heap = ucxpool.heap(None)
         address = heap.alloc(5000)
         self.assertEqual(ucxpool.heap_stats(None)["num_live"], 1)
@@ -248,8 +248,8 @@ class LibraryTest(unittest.TestCase):
                               env=environment, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True, timeout=1800)
 
-    def test_structures_are_those_of_the_headers(self):
-        # What the compiler must find true.
+    def test_structures_match_the_headers(self):
+        # Conditions that the compiler checks.
         source = ["#include <ucxpool/heap.h>", "#include <ucxpool/stats.h>"]
         for name, made in (("ucxpool_params_t", _library.Params),
                            ("ucxpool_heap_segment_t", _library.Segment),
@@ -270,7 +270,7 @@ class LibraryTest(unittest.TestCase):
             input="\n".join(source), stderr=subprocess.PIPE, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
 
-    def test_a_library_that_is_not_there_is_told(self):
+    def test_missing_library_is_reported(self):
         done = self.run_python("import ucxpool; ucxpool.version()",
                                LIBUCXPOOL="/nonexistent/libucxpool.so")
         self.assertNotEqual(done.returncode, 0)
@@ -279,7 +279,7 @@ class LibraryTest(unittest.TestCase):
         self.assertIn("/nonexistent/libucxpool-framework.so.0", done.stderr)
         self.assertIn("LIBUCXPOOL", done.stderr)
 
-    def test_a_library_that_is_another_is_told(self):
+    def test_other_library_is_reported(self):
         done = self.run_python("import ucxpool; ucxpool.version()",
                                LIBUCXPOOL="libc.so.6")
         self.assertIn("ImportError", done.stderr)
@@ -292,7 +292,7 @@ class LibraryTest(unittest.TestCase):
             self.assertEqual(done.stdout.split(), [ucxpool.version()],
                              done.stderr)
 
-    def test_the_loader_finds_it(self):
+    def test_loader_finds_the_library(self):
         folder = os.path.dirname(ucxpool.library_path())
         code = ("import os; os.environ.pop('LIBUCXPOOL'); import ucxpool;"
                 "print(ucxpool.library_path(), ucxpool.version())")
@@ -301,12 +301,12 @@ class LibraryTest(unittest.TestCase):
         self.assertEqual(done.stdout.split(), [file, ucxpool.version()],
                          done.stderr)
 
-    def test_versions_are_one(self):
+    def test_versions_match(self):
         top = os.environ["top_srcdir"]
         with open(os.path.join(top, "python", "pyproject.toml")) as file:
             self.assertIn(f'version = "{ucxpool.version()}"', file.read())
 
-    def test_what_is_live_at_the_end_does_not_matter(self):
+    def test_live_memory_at_exit_is_harmless(self):
         done = self.run_python(
             "import ucxpool\n"
             "heap = ucxpool.Heap(comm_size='8m')\n"

@@ -1,4 +1,5 @@
-"""That the address sanitizer looks on, for the other tests that are run so."""
+"""Checks that the address sanitizer is active, for the tests that are run with
+it."""
 import subprocess
 import sys
 import unittest
@@ -17,12 +18,12 @@ libc.memset(memory, 0, 64)
 
 
 class Sanitizer(unittest.TestCase):
-    def test_library_and_extension_have_it(self):
+    def test_library_and_extension_are_sanitized(self):
         for path in (_core.__file__, ucxpool.library_path()):
             with open(path, "rb") as file:
                 self.assertIn(b"__asan_init", file.read(), path)
 
-    def test_an_error_ends_a_process(self):
+    def test_error_ends_the_process(self):
         child = subprocess.run([sys.executable, "-c", USE_AFTER_FREE],
                                capture_output=True, text=True, timeout=1800)
         self.assertNotEqual(child.returncode, 0)

@@ -1,5 +1,6 @@
-"""The package's types, which py.typed promises: mypy's stubtest compares them
-with what is installed, and the examples are checked with them."""
+"""Tests the package's types, which py.typed promises: mypy's stubtest compares
+the stubs with the installed package, and mypy checks the examples with
+them."""
 import ast
 import os
 import pathlib
@@ -16,7 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 TOP = HERE.parents[1]
 EXAMPLES = TOP / "python" / "examples"
 PACKAGE = pathlib.Path(ucxpool.__file__).parent
-# Those of frameworks that are not here have none to be compared with.
+# Modules for frameworks that are not installed cannot be compared.
 MODULES = ("_errors", "_heap", "_pool", "nixl", "prometheus", "ucxx")
 
 
@@ -42,7 +43,7 @@ class Stubs(unittest.TestCase):
         done = stubtest(*MODULES)
         self.assertEqual((done.returncode, done.stdout), (0, ""))
 
-    def test_a_missing_stub_is_reported(self):
+    def test_missing_stub_is_reported(self):
         with tempfile.TemporaryDirectory() as folder:
             copy = pathlib.Path(folder) / "ucxpool"
             shutil.copytree(PACKAGE, copy,
@@ -55,9 +56,9 @@ class Stubs(unittest.TestCase):
         self.assertIn("ucxpool._pool.Channel.flush is not present in stub",
                       done.stdout)
 
-    def test_public_names_of_classes_are_those_of_the_stub(self):
-        """help() shows them all: what only the package calls begins with an
-        underscore, in what is inherited from the extension, too."""
+    def test_public_members_match_the_stub(self):
+        """help() shows all members, so the names of internal ones begin with
+        an underscore, also those inherited from the extension."""
         tree = ast.parse((PACKAGE / "_pool.pyi").read_text())
         for node in tree.body:
             if not isinstance(node, ast.ClassDef) or node.name[0] == "_":
@@ -70,7 +71,7 @@ class Stubs(unittest.TestCase):
                      if name[0] != "_"}
             self.assertLessEqual(there, told, node.name)
 
-    def test_the_package_exports_what_it_says(self):
+    def test_exports_match_all(self):
         tree = ast.parse((PACKAGE / "__init__.pyi").read_text())
         told = {name.name: name for name in tree.body
                 if isinstance(name, ast.FunctionDef)}
@@ -86,8 +87,9 @@ class Stubs(unittest.TestCase):
 
 
 class Pages(unittest.TestCase):
-    def test_the_page_is_what_the_package_says(self):
-        """Else: scripts/make-python-api >docs/reference/python-api.md"""
+    def test_api_page_is_up_to_date(self):
+        """If this fails, run scripts/make-python-api
+        >docs/reference/python-api.md"""
         made = subprocess.run([sys.executable, TOP / "scripts/make-python-api"],
                               capture_output=True, text=True, timeout=1800)
         self.assertEqual((made.returncode, made.stderr), (0, ""))
@@ -97,8 +99,8 @@ class Pages(unittest.TestCase):
 
 
 class Programs(unittest.TestCase):
-    def test_the_examples_are_typed(self):
-        # distributed has no types.
+    def test_examples_pass_mypy(self):
+        # distributed has no type annotations.
         paths = [path for path in EXAMPLES.glob("*.py")
                  if path.stem != "dask_cluster"]
         done = mypy(*paths)
@@ -106,7 +108,7 @@ class Programs(unittest.TestCase):
         self.assertIn(f"no issues found in {len(paths)} source files",
                       done.stdout)
 
-    def test_arrays_of_numpy_are_buffers(self):
+    def test_numpy_arrays_are_buffers(self):
         text = """\
 import numpy
 import ucxpool
@@ -130,7 +132,7 @@ async def use(pool: ucxpool.Pool, channel: ucxpool.Channel) -> None:
                 done = mypy("--python-version", version, path)
                 self.assertEqual(done.returncode, 0, done.stdout)
 
-    def test_a_wrong_argument_is_seen(self):
+    def test_wrong_argument_is_reported(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "wrong.py"
             text = (EXAMPLES / "echo_client.py").read_text()
