@@ -1,7 +1,8 @@
-"""nixl_program.py MODULE [kill] - a program for NIXL's API: two processes, one of
-which reads and writes pages of the other's memory. MODULE is what it imports,
-and all that is ever changed: ucxpool.nixl, or nixl_cu13. Prints what came of it as
-one line of JSON that begins with "result ". With kill the other is killed."""
+"""nixl_program.py MODULE [kill] - a program for NIXL's API. One of its two
+processes reads and writes pages of the other's memory. MODULE is the module
+that it imports: ucxpool.nixl or nixl_cu13; nothing else differs. Prints the
+results as one line of JSON that begins with "result ". With kill, the other
+process is killed."""
 import hashlib
 import importlib
 import json
@@ -22,7 +23,7 @@ def say(**words):
 
 
 def hear(stream):
-    for line in stream:  # the libraries may say something, too
+    for line in stream:  # the libraries may print something, too
         if line.startswith("told "):
             return json.loads(line[5:])
     raise SystemExit("the other process has ended")
@@ -39,7 +40,7 @@ def until(look):
 
 
 def memory(seed):
-    """Some regions, and where their pages are."""
+    """Return some regions and the addresses of their pages."""
     arrays = [numpy.random.default_rng(seed + i).integers(
         0, 256, PAGE * PAGES, "u1") for i in range(REGIONS)]
     pages = [(array.ctypes.data + PAGE * i, PAGE, 0)
@@ -89,30 +90,30 @@ def finish(agent, handle, *note):
 
 
 def transfers(agent, ours, theirs):
-    """Each way to make a transfer, and what it ended with."""
+    """Make a transfer in each way, and return the results."""
     size = len(ours)
     order = numpy.random.default_rng(7).permutation(size).astype("i4")
     one = agent.prep_xfer_dlist("NIXL_INIT_AGENT", ours, "DRAM")
     two = agent.prep_xfer_dlist("owner", theirs, "DRAM")
     handles = [
-        # All, of three regions, in another order.
+        # All pages of three regions, in another order.
         agent.make_prepped_xfer("READ", one, order, two, order[::-1].copy(),
                                 b"read all"),
-        # Of one region, with lists.
+        # Pages of one region, with lists.
         agent.make_prepped_xfer("READ", one, [5, 6, 7], two, [3, 2, 1],
                                 b"read some"),
         agent.make_prepped_xfer("WRITE", one, order[:20], two, order[20:40],
                                 b"written"),
     ]
     states = [finish(agent, handle) for handle in handles]
-    # Again, with another note, and a long one.
+    # The same again, with another note and with a long one.
     states.append(finish(agent, handles[1], b"x" * 5000 + b"long"))
     descs = [agent.get_xfer_descs([tuple(map(int, page)) for page in pages],
                                   "DRAM") for pages in (ours[9:11],
                                                         theirs[100:102])]
     handle = agent.initialize_xfer("WRITE", *descs, "owner", b"the last")
     states.append(finish(agent, handle))
-    # Of lengths that differ, and at odd addresses.
+    # Pages of different lengths at odd addresses.
     pieces = ours.copy(), theirs.copy()
     for pages in pieces:
         pages[:, 0] += numpy.arange(size, dtype="u8") % 5
@@ -137,7 +138,7 @@ def transfers(agent, ours, theirs):
 
 
 def errors(agent, ours, theirs):
-    """What a program that is wrong gets."""
+    """Return the errors of an incorrect program."""
     one = agent.prep_xfer_dlist("", ours, "DRAM")
     two = agent.prep_xfer_dlist("owner", theirs, "DRAM")
     mine = agent.get_xfer_descs(ours[:2], "DRAM")
@@ -202,8 +203,8 @@ def reader(nixl, other):
 
 
 def killed(nixl, other):
-    """Reads until the owner is gone, which stands still from the second on, and
-    is then killed."""
+    """Read until the owner has died. It is stopped after the first read, and
+    then killed."""
     agent = make(nixl, "reader")
     arrays, ours = memory(200)
     register(agent, arrays)
@@ -247,7 +248,7 @@ def main(module, action=""):
             finally:
                 other.kill()
         print("result", json.dumps(result), flush=True)
-    # Not by the destructors of NIXL's libraries, which may crash.
+    # Skip the destructors of NIXL's libraries, which may crash.
     os._exit(0)
 
 

@@ -1,5 +1,5 @@
-"""Dask's `distributed` on the protocol ucxpool: comms by themselves, clusters in
-this process, and clusters of processes that are killed."""
+"""Tests Dask's `distributed` with the protocol ucxpool: single comms, clusters
+in this process, and clusters whose processes are killed."""
 import asyncio
 import contextlib
 import os
@@ -28,7 +28,7 @@ import ucxpool.dask
 WHERE = "ucxpool://127.0.0.1"
 
 
-# Looks at nothing until it is told to.
+# Blocks its event loop until the test continues it.
 BUSY_PEER = """
 import asyncio, sys
 from distributed.comm import CommClosedError, connect
@@ -76,7 +76,7 @@ class Comms(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(get_local_address_for("ucxpool://127.0.0.1:5"),
                          WHERE)
 
-    async def test_a_name_becomes_an_address(self):
+    async def test_names_become_addresses(self):
         async with listen("ucxpool://localhost", None) as listener:
             self.assertRegex(listener.contact_address,
                              r"^ucxpool://127\.0\.0\.1:\d+$")
@@ -102,7 +102,7 @@ class Comms(unittest.IsolatedAsyncioTestCase):
         self.assertEqual([await self.peer.read() for _ in range(50)],
                          list(range(50)))
 
-    async def test_what_was_written_before_a_close_arrives(self):
+    async def test_writes_before_a_close_arrive(self):
         data = os.urandom(3 << 20)
         await self.comm.write(data)
         closing = asyncio.create_task(self.comm.close())
@@ -117,7 +117,7 @@ class Comms(unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(CommClosedError):
             await self.comm.read()
 
-    async def test_a_close_waits_for_a_peer_that_is_busy(self):
+    async def test_close_waits_for_a_busy_peer(self):
         peer = subprocess.Popen(
             [sys.executable, "-c", BUSY_PEER, self.listener.contact_address],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -126,14 +126,14 @@ class Comms(unittest.IsolatedAsyncioTestCase):
         for one in data:
             await comm.write(one)
         closing = asyncio.create_task(comm.close())
-        # Longer than what a closed channel has under way goes on.
+        # Longer than a closed channel continues its transfers.
         done, _ = await asyncio.wait({closing}, timeout=3)
         self.assertFalse(done)
         said, _ = await asyncio.to_thread(peer.communicate, "go on\n")
         await closing
         self.assertEqual(said, "5\n3145728\n4\nclosed\n")
 
-    async def test_a_close_gives_a_silent_peer_up_and_an_abort_ends_it(self):
+    async def test_close_gives_up_a_silent_peer_and_abort_ends_it(self):
         with dask.config.set({"distributed.comm.timeouts.tcp": "100ms"}):
             await self.comm.write(bytes(3 << 20))
             with self.assertLogs("ucxpool.dask", "WARNING") as logged:
@@ -148,7 +148,7 @@ class Comms(unittest.IsolatedAsyncioTestCase):
         await asyncio.wait_for(closing, 10)
         (await self.accepted.get()).abort()
 
-    async def test_what_follows_a_lost_message_is_not_delivered(self):
+    async def test_messages_after_a_lost_one_are_not_delivered(self):
         peer = subprocess.Popen(
             [sys.executable, "-c", BUSY_PEER, self.listener.contact_address],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -160,13 +160,13 @@ class Comms(unittest.IsolatedAsyncioTestCase):
         with dask.config.set({"distributed.comm.timeouts.tcp": "10ms"}):
             with self.assertLogs("ucxpool.dask", "WARNING"):
                 await comm.close()
-        # A closed channel gives it up after CLOSE_TIMEOUT.
+        # A closed channel aborts it after CLOSE_TIMEOUT.
         with self.assertRaises(ucxpool.Error):
             await long
         said, _ = await asyncio.to_thread(peer.communicate, "go on\n")
         self.assertEqual(said, "5\nclosed\n")
 
-    async def test_a_close_here_ends_a_read_here_and_there(self):
+    async def test_close_ends_reads_on_both_sides(self):
         reads = [asyncio.create_task(one.read())
                  for one in (self.comm, self.peer)]
         await asyncio.sleep(0)
@@ -175,20 +175,20 @@ class Comms(unittest.IsolatedAsyncioTestCase):
             with self.assertRaises(CommClosedError):
                 await one
 
-    async def test_nobody_there(self):
+    async def test_connect_fails_without_a_listener(self):
         with self.assertRaisesRegex(OSError, "ucxpool://127.0.0.1:1"):
             await connect(WHERE + ":1", timeout=0.5)
         with self.assertRaises(ValueError):
             await connect("ucxpool://127.0.0.1", timeout=0.5)
 
-    async def test_a_listener_that_stopped(self):
+    async def test_connect_fails_after_the_listener_stopped(self):
         self.listener.stop()
         with self.assertRaises(OSError):
             await connect(self.listener.contact_address, timeout=0.5)
         await self.comm.write("goes on")
         self.assertEqual(await self.peer.read(), "goes on")
 
-    async def test_one_pool_for_all(self):
+    async def test_all_comms_share_one_pool(self):
         comms = [await connect(self.listener.contact_address)
                  for _ in range(20)]
         self.assertEqual(ucxpool.dask.pool().info()["channels"], 42)
@@ -196,7 +196,7 @@ class Comms(unittest.IsolatedAsyncioTestCase):
             await comm.close()
             await (await self.accepted.get()).close()
 
-    async def test_settings_of_dask(self):
+    async def test_pool_settings_come_from_dask(self):
         with dask.config.set({"distributed.comm.ucxpool": {
                 "comm-size": "4MiB", "block_size": "64k", "secret": "s" * 32}}):
             said = ucxpool.dask.settings()
@@ -206,8 +206,9 @@ class Comms(unittest.IsolatedAsyncioTestCase):
             with self.assertRaises(ucxpool.InvalidParameterError):
                 ucxpool.Pool(**ucxpool.dask.settings()).close()
 
-    async def test_many_may_be_in_their_handshake_at_once(self):
-        """As many as a cluster's workers that all begin at once."""
+    async def test_many_handshakes_at_once(self):
+        """As many connect as a large cluster has workers that start at
+        once."""
         loop = asyncio.get_running_loop()
         where = get_address_host_port(self.listener.contact_address)
         with contextlib.ExitStack() as ends:
@@ -216,7 +217,7 @@ class Comms(unittest.IsolatedAsyncioTestCase):
                 slow.append(ends.enter_context(socket.socket()))
                 slow[-1].setblocking(False)
                 await loop.sock_connect(slow[-1], where)
-            # Who comes after them is taken after them.
+            # Later peers are accepted after them.
             comm = await connect(self.listener.contact_address)
             for one in slow:
                 with self.assertRaises(BlockingIOError):
@@ -224,7 +225,7 @@ class Comms(unittest.IsolatedAsyncioTestCase):
             comm.abort()
             (await self.accepted.get()).abort()
 
-    async def test_a_handshake_may_take_as_long_as_a_connect(self):
+    async def test_handshake_may_take_as_long_as_a_connect(self):
         for connect, expected in (("30s", "30000ms"), ("0.5s", "500ms"),
                                   (2, "2000ms"), ("1us", "1ms"),
                                   ("5h", "3600000ms")):
@@ -244,7 +245,8 @@ def dask_serialize(array):
 
 
 class InOneProcess(unittest.TestCase):
-    """gen_cluster: a scheduler, two workers and a client in one event loop."""
+    """Uses gen_cluster: a scheduler, two workers and a client in one event
+    loop."""
 
     def test_map_and_gather(self):
         @gen_cluster(client=True)
@@ -266,7 +268,7 @@ class InOneProcess(unittest.TestCase):
 
         run()
 
-    def test_a_task_that_fails(self):
+    def test_failing_task_raises(self):
         @gen_cluster(client=True)
         async def run(client, scheduler, a, b):
             with self.assertRaises(ZeroDivisionError):
@@ -274,7 +276,7 @@ class InOneProcess(unittest.TestCase):
 
         run()
 
-    def test_a_worker_that_is_closed(self):
+    def test_results_survive_a_closed_worker(self):
         @gen_cluster(client=True)
         async def run(client, scheduler, a, b):
             futures = client.map(inc, range(20))
@@ -296,7 +298,7 @@ def end_of(worker_pid):
 
 
 class Clusters(unittest.TestCase):
-    """Of processes."""
+    """Clusters of several processes."""
 
     def cluster(self, **words):
         return LocalCluster(n_workers=2, threads_per_worker=1,
@@ -315,7 +317,7 @@ class Clusters(unittest.TestCase):
                                                   for one in all), parts)
             self.assertEqual(total.result(), 200000 * sum(range(8)))
 
-    def test_a_killed_worker_is_noticed_and_its_work_done_again(self):
+    def test_killed_worker_is_detected_and_its_work_redone(self):
         with self.cluster() as cluster, Client(cluster) as client:
             pids = client.run(os.getpid)
             parts = client.map(slow_block, range(20), pure=False)
@@ -373,7 +375,7 @@ class Clusters(unittest.TestCase):
                 lambda: get_worker().address).result(timeout=1800)
             self.assertTrue(address.startswith("ucxpool://"))
 
-    def test_without_a_word_about_hosts_it_is_this_machine(self):
+    def test_without_host_and_secret_it_listens_on_loopback(self):
         async def start():
             with self.assertLogs("ucxpool.dask", "WARNING") as said:
                 async with listen("ucxpool://", None) as listener:
@@ -383,7 +385,7 @@ class Clusters(unittest.TestCase):
 
         asyncio.run(start())
 
-    def test_strangers_are_told_what_to_set(self):
+    def test_error_without_a_secret_says_what_to_set(self):
         async def start():
             async with listen("ucxpool://0.0.0.0:0", None):
                 pass
@@ -393,7 +395,8 @@ class Clusters(unittest.TestCase):
 
 
 def mapped_blocks():
-    """Resident bytes of blocks, of our pool and of peers."""
+    """Return the resident bytes of the blocks of this pool and of its
+    peers."""
     resident, ours = 0, False
     with open("/proc/self/smaps") as maps:
         for line in maps:

@@ -1,6 +1,7 @@
-"""Clients, schedulers, workers, shuffles and failures of Dask on ucxpool://, by
-distributed's gen_cluster. A killed worker is to be noticed by its connections:
-heartbeats that stay away and the pool's peer-timeout are off here."""
+"""Tests clients, schedulers, workers, shuffles and failures of Dask on
+ucxpool://, with distributed's gen_cluster. A killed worker must be detected
+through its connections: checks for missing heartbeats and the pool's
+peer-timeout are off here."""
 import asyncio
 import functools
 import itertools
@@ -39,13 +40,14 @@ FAILURES = {"distributed.comm.ucxpool.peer-timeout": "inf",
 
 
 def silent_nannies(test):
-    """Nannies do not tell the scheduler that their worker has ended."""
+    """Keep nannies from reporting to the scheduler that their worker has
+    ended."""
     return mock.patch.object(Nanny, "_unregister", mock.AsyncMock())(test)
 
 
 
 class NoCluster(BaseException):
-    """gen_cluster would try for ever after an Exception."""
+    """Not an Exception, after which gen_cluster would retry forever."""
 
 
 async def start_or_fail(*words, **more):
@@ -59,14 +61,15 @@ utils_test_start_cluster = distributed.utils_test.start_cluster
 
 
 def on_cluster(client=True, config={}, **words):
-    """A test as gen_cluster runs it: with a client, a scheduler, workers."""
+    """Decorate a test that gen_cluster runs with a client, a scheduler and
+    workers."""
     def wrap(test):
         @functools.wraps(test)
         def run(self):
             async def inside(*servers):
                 await test(self, *servers)
 
-            with dask.config.set(config), mock.patch(  # of the pools, too
+            with dask.config.set(config), mock.patch(  # also for the pools
                     "distributed.utils_test.start_cluster", start_or_fail):
                 gen_cluster(client=client, timeout=1800, config=config,
                             **words)(inside)()
@@ -77,13 +80,14 @@ def on_cluster(client=True, config={}, **words):
 
 
 async def until(what):
-    """Till that is so; gen_cluster ends whoever waits in vain."""
+    """Wait until the condition is true. gen_cluster ends a wait that takes too
+    long."""
     while not what():
         await asyncio.sleep(0.01)
 
 
 class Removals(SchedulerPlugin):
-    """When workers are removed from the scheduler, by address."""
+    """Records when workers are removed from the scheduler, by address."""
 
     def __init__(self, scheduler):
         self.removed = {address: asyncio.Event()
@@ -99,7 +103,7 @@ class Removals(SchedulerPlugin):
 
 class Clients(unittest.TestCase):
     @on_cluster()
-    async def test_all_talk_over_the_pool(self, client, scheduler, a, b):
+    async def test_all_comms_use_the_pool(self, client, scheduler, a, b):
         await client.submit(sum, client.map(inc, range(4)))
         pool = ucxpool.dask.pool()
         for one in (client, scheduler, a, b):
@@ -124,8 +128,8 @@ class Clients(unittest.TestCase):
             {a.address, b.address})
 
     @on_cluster()
-    async def test_scatter_through_the_scheduler(self, client, scheduler,
-                                                 a, b):
+    async def test_scatter_through_the_scheduler(
+            self, client, scheduler, a, b):
         data = {"x": numpy.arange(1000), "y": "text"}
         future = await client.scatter(data, direct=False)
         got = await client.gather(future, direct=False)
@@ -133,15 +137,15 @@ class Clients(unittest.TestCase):
         numpy.testing.assert_array_equal(got["x"], data["x"])
 
     @on_cluster()
-    async def test_results_as_they_come(self, client, scheduler, a, b):
+    async def test_results_as_they_complete(self, client, scheduler, a, b):
         futures = client.map(inc, range(50))
         got = [result async for _, result in as_completed(
             futures, with_results=True)]
         self.assertEqual(sorted(got), list(range(1, 51)))
 
     @on_cluster()
-    async def test_an_exception_and_its_traceback(self, client, scheduler,
-                                                  a, b):
+    async def test_an_exception_and_its_traceback(
+            self, client, scheduler, a, b):
         future = client.submit(lambda: 1 / 0)
         after = client.submit(inc, future)
         with self.assertRaises(ZeroDivisionError):
@@ -150,8 +154,8 @@ class Clients(unittest.TestCase):
         self.assertIsNotNone(await future.traceback())
 
     @on_cluster()
-    async def test_what_is_dropped_is_forgotten(self, client, scheduler,
-                                                a, b):
+    async def test_dropped_futures_are_forgotten(
+            self, client, scheduler, a, b):
         future = client.submit(inc, 1)
         key = future.key
         await future
@@ -160,7 +164,7 @@ class Clients(unittest.TestCase):
                     and not a.data and not b.data)
 
     @on_cluster()
-    async def test_a_task_that_is_cancelled(self, client, scheduler, a, b):
+    async def test_task_is_cancelled(self, client, scheduler, a, b):
         gate = Event("gate")
         future = client.submit(lambda: Event("gate").wait())
         await until(lambda: a.state.executing or b.state.executing)
@@ -169,8 +173,8 @@ class Clients(unittest.TestCase):
         await gate.set()
 
     @on_cluster()
-    async def test_functions_on_workers_and_the_scheduler(self, client,
-                                                          scheduler, a, b):
+    async def test_functions_on_workers_and_the_scheduler(
+            self, client, scheduler, a, b):
         self.assertEqual(await client.run(lambda dask_worker:
                                           dask_worker.address),
                          {one.address: one.address for one in (a, b)})
@@ -179,7 +183,8 @@ class Clients(unittest.TestCase):
             scheduler.address)
 
     @on_cluster()
-    async def test_what_clients_share(self, client, scheduler, a, b):
+    async def test_clients_share_datasets_variables_and_queues(
+            self, client, scheduler, a, b):
         async with Client(scheduler.address, asynchronous=True) as other:
             await client.publish_dataset(numbers=client.submit(inc, 1))
             self.assertEqual(await (await other.get_dataset("numbers")), 2)
@@ -193,8 +198,8 @@ class Clients(unittest.TestCase):
             self.assertEqual(await two.get(), "word")
 
     @on_cluster()
-    async def test_locks_and_semaphores_of_tasks(self, client, scheduler,
-                                                 a, b):
+    async def test_locks_and_semaphores_of_tasks(
+            self, client, scheduler, a, b):
         def alone(i):
             with Lock("lock"), Semaphore(name="s", max_leases=1):
                 worker = get_worker()
@@ -243,13 +248,14 @@ class Clients(unittest.TestCase):
             await client.compute(y), y.compute(scheduler="sync"), places=3)
 
     @on_cluster(client=False)
-    async def test_a_client_that_is_gone_is_forgotten(self, scheduler, a, b):
+    async def test_lost_client_reconnects_and_closed_one_is_forgotten(
+            self, scheduler, a, b):
         async with Client(scheduler.address, asynchronous=True) as client:
             await client.submit(inc, 1)
             self.assertIn(client.id, scheduler.clients)
             before = client.scheduler_comm
             before.comm.abort()
-            # It comes again by itself.
+            # The client reconnects by itself.
             await until(lambda: client.scheduler_comm not in (None, before)
                         and client.status == "running")
             self.assertEqual(await client.submit(inc, 2), 3)
@@ -257,7 +263,7 @@ class Clients(unittest.TestCase):
 
     @on_cluster(client=False, config={"distributed.comm.timeouts.connect":
                                       "200ms"})
-    async def test_no_scheduler_there(self, scheduler, a, b):
+    async def test_client_fails_without_a_scheduler(self, scheduler, a, b):
         with self.assertRaisesRegex(OSError, "Timed out trying to connect"):
             await Client("ucxpool://127.0.0.1:1", asynchronous=True,
                          timeout="200ms")
@@ -265,7 +271,7 @@ class Clients(unittest.TestCase):
 
 class Workers(unittest.TestCase):
     @on_cluster(nthreads=ONE_EACH)
-    async def test_frames_move_between_workers_as_they_lie(
+    async def test_results_move_between_workers_in_one_transfer(
             self, client, scheduler, a, b):
         value = {"x": numpy.arange(300000), "y": b"bytes" * 10000,
                  "z": pandas.DataFrame({"w": range(1000)})}
@@ -306,9 +312,10 @@ class Workers(unittest.TestCase):
 
     @on_cluster(nthreads=[],
                 config={"distributed.comm.ucxpool.secret": "s" * 32})
-    async def test_a_worker_with_no_host_tells_where_its_scheduler_reaches_it(
+    async def test_worker_without_host_is_reachable_by_its_scheduler(
             self, client, scheduler):
-        """As tcp:// does, with a secret and so on all addresses."""
+        """As with tcp://. It listens on all addresses, because there is a
+        secret."""
         for name in ("first", "second"):
             async with Worker(scheduler.address, name=name) as worker:
                 self.assertEqual(worker.ip, "127.0.0.1")
@@ -317,8 +324,7 @@ class Workers(unittest.TestCase):
                 self.assertEqual(await client.submit(inc, 1, pure=False), 2)
 
     @on_cluster(nthreads=[])
-    async def test_a_host_an_interface_a_contact_address(self, client,
-                                                         scheduler):
+    async def test_host_interface_and_contact_address(self, client, scheduler):
         for kind in (Worker, Nanny):
             async with kind(scheduler.address, interface="lo") as one:
                 self.assertRegex(
@@ -349,8 +355,7 @@ class Workers(unittest.TestCase):
                     self.assertTrue(each.local_directory.startswith(folder))
 
     @on_cluster(nthreads=[])
-    async def test_a_worker_gives_up_where_there_is_no_scheduler(
-            self, client, scheduler):
+    async def test_worker_fails_without_a_scheduler(self, client, scheduler):
         with self.assertRaises(asyncio.TimeoutError):
             await Worker("ucxpool://127.0.0.1:1", death_timeout=0.1)
 
@@ -379,7 +384,7 @@ class Workers(unittest.TestCase):
 
 class Schedulers(unittest.TestCase):
     @on_cluster(client=False, nthreads=[])
-    async def test_its_address_and_its_file(self, scheduler):
+    async def test_scheduler_address_and_file(self, scheduler):
         with tempfile.NamedTemporaryFile() as file:
             async with Scheduler(protocol="ucxpool", host="127.0.0.1",
                                  port=0, dashboard_address=":0",
@@ -392,14 +397,15 @@ class Schedulers(unittest.TestCase):
                     self.assertEqual(await client.submit(inc, 1), 2)
 
     @on_cluster(client=False, nthreads=[])
-    async def test_an_interface(self, scheduler):
+    async def test_scheduler_on_an_interface(self, scheduler):
         async with Scheduler(protocol="ucxpool://", interface="lo", port=0,
                              dashboard_address=":0") as other:
             self.assertRegex(other.address, r"^ucxpool://127\.0\.0\.1:\d+$")
 
     @on_cluster(client=False, nthreads=[])
-    async def test_two_protocols_at_one_time(self, scheduler):
-        """A scheduler for workers of both, and each talks to each."""
+    async def test_scheduler_with_two_protocols(self, scheduler):
+        """A scheduler has workers with either protocol, and all of them
+        communicate."""
         async with Scheduler(protocol=["ucxpool", "tcp"],
                              host=["127.0.0.1"] * 2, port=[0, 0],
                              dashboard_address=":0") as other:
@@ -416,7 +422,7 @@ class Schedulers(unittest.TestCase):
                 self.assertEqual(await z, -sum(range(100000)))
 
     @on_cluster()
-    async def test_when_it_closes_workers_and_clients_end(
+    async def test_closing_the_scheduler_ends_workers_and_clients(
             self, client, scheduler, a, b):
         future = client.submit(inc, 1)
         await future
@@ -426,8 +432,8 @@ class Schedulers(unittest.TestCase):
         await client.close()
 
     @on_cluster(nthreads=[("127.0.0.1", 1)] * 3)
-    async def test_work_is_stolen_by_who_has_none(self, client, scheduler,
-                                                  a, *others):
+    async def test_idle_workers_steal_work(
+            self, client, scheduler, a, *others):
         def slow(i, gate):
             Event(gate).wait()
             return i
@@ -441,8 +447,7 @@ class Schedulers(unittest.TestCase):
 
     @on_cluster(client=False, nthreads=[],
                 config={"distributed.comm.require-encryption": None})
-    async def test_encryption_that_is_required_is_refused_by_all(
-            self, scheduler):
+    async def test_required_encryption_is_refused_by_all(self, scheduler):
         needed = Security(require_encryption=True)
         for start in (
                 lambda: Scheduler(protocol="ucxpool", security=needed,
@@ -458,7 +463,8 @@ class Schedulers(unittest.TestCase):
 
 
 def frame():
-    """3 partitions for each of 4 days, and what a shuffle must keep."""
+    """Return 3 partitions for each of 4 days, and the data that a shuffle must
+    keep."""
     return dask.datasets.timeseries(
         start="2000-01-01", end="2000-01-05", freq="60s",
         partition_freq="8h", dtypes={"x": float, "y": float, "n": int},
@@ -466,7 +472,7 @@ def frame():
 
 
 def mark(part):
-    """With a number that no other partition has."""
+    """Add a number that is unique to the partition."""
     return part.assign(mark=random.getrandbits(62))
 
 
@@ -480,7 +486,8 @@ def p2p(**words):
 
 class Shuffles(unittest.TestCase):
     async def check(self, client, scheduler, on_disk=True, meanwhile=None):
-        """Every row is there, once, and rows of a key are together."""
+        """Check that every row exists once, and that rows with the same key
+        are together."""
         data = frame()
         with p2p(**{"distributed.p2p.storage.disk": on_disk}):
             out = data.shuffle("n", force=True)
@@ -497,16 +504,17 @@ class Shuffles(unittest.TestCase):
         await until(lambda: not plugin.active_shuffles)
 
     @on_cluster()
-    async def test_on_disk(self, client, scheduler, a, b):
+    async def test_shuffle_on_disk(self, client, scheduler, a, b):
         await self.check(client, scheduler)
 
     @on_cluster(nthreads=[("127.0.0.1", 1)] * 4)
-    async def test_in_memory_of_four(self, client, scheduler, *workers):
+    async def test_shuffle_in_memory_of_four_workers(
+            self, client, scheduler, *workers):
         await self.check(client, scheduler, on_disk=False)
 
     @on_cluster()
-    async def test_two_at_one_time_and_a_merge(self, client, scheduler,
-                                               a, b):
+    async def test_two_shuffles_at_once_and_a_merge(
+            self, client, scheduler, a, b):
         with p2p():
             left, right = frame(), frame()[["n", "x"]].rename(
                 columns={"x": "other"})
@@ -519,7 +527,7 @@ class Shuffles(unittest.TestCase):
         pandas.testing.assert_frame_equal(by_rows(got), by_rows(expected))
 
     @on_cluster()
-    async def test_arrays_in_other_chunks(self, client, scheduler, a, b):
+    async def test_arrays_are_rechunked(self, client, scheduler, a, b):
         data = numpy.random.default_rng(3).random((300, 300))
         with dask.config.set({"array.rechunk.method": "p2p"}):
             x = dask.array.from_array(data, chunks=(300, 30)).rechunk(
@@ -527,10 +535,10 @@ class Shuffles(unittest.TestCase):
         numpy.testing.assert_array_equal(await client.compute(x), data)
 
     @on_cluster(nthreads=ONE_EACH, config=FAILURES)
-    async def test_a_worker_closes_in_the_middle(self, client, scheduler,
-                                                 a, b):
+    async def test_worker_closes_during_a_shuffle(
+            self, client, scheduler, a, b):
         async def close():
-            # Its output is what is lost then.
+            # Its output is lost.
             await until(lambda: any(
                 key.startswith("shuffle-barrier") and task.state == "memory"
                 for key, task in scheduler.tasks.items()
@@ -541,15 +549,15 @@ class Shuffles(unittest.TestCase):
 
     @silent_nannies
     @on_cluster(nthreads=ONE_EACH[:1], config=FAILURES)
-    async def test_a_worker_is_killed_in_the_middle(self, client, scheduler,
-                                                    a):
+    async def test_worker_is_killed_during_a_shuffle(
+            self, client, scheduler, a):
         nanny = await Nanny(scheduler.address, nthreads=1)
 
         async def kill():
             removals = Removals(scheduler)
             its = nanny.worker_address
             runs = a.plugins["shuffle"].shuffle_runs
-            # Till the other one has sent it rows.
+            # Wait until the other worker has sent it rows.
             await until(lambda: any(run.total_recvd for run in
                                     runs._active_runs.values()))
             os.kill(nanny.pid, signal.SIGKILL)
@@ -563,7 +571,7 @@ class Shuffles(unittest.TestCase):
 
 class Failures(unittest.TestCase):
     @on_cluster(config=FAILURES)
-    async def test_what_a_lost_worker_had_is_computed_again(
+    async def test_results_of_a_lost_worker_are_recomputed(
             self, client, scheduler, a, b):
         removals = Removals(scheduler)
         futures = client.map(inc, range(20))
@@ -577,7 +585,7 @@ class Failures(unittest.TestCase):
 
     @silent_nannies
     @on_cluster(Worker=Nanny, nthreads=ONE_EACH, config=FAILURES)
-    async def test_a_killed_worker_is_noticed_replaced_and_its_work_redone(
+    async def test_killed_worker_is_replaced_and_its_work_redone(
             self, client, scheduler, a, b):
         removals = Removals(scheduler)
         futures = client.map(lambda i: numpy.full(50000, i), range(10))
@@ -599,8 +607,7 @@ class Failures(unittest.TestCase):
     @on_cluster(Worker=Nanny, nthreads=ONE_EACH,
                 config={**FAILURES,
                         "distributed.scheduler.allowed-failures": 0})
-    async def test_a_task_that_kills_its_worker(self, client, scheduler,
-                                                a, b):
+    async def test_task_kills_its_worker(self, client, scheduler, a, b):
         with self.assertRaises(KilledWorker):
             await client.submit(os._exit, 1)
         await client.wait_for_workers(2)
@@ -608,7 +615,7 @@ class Failures(unittest.TestCase):
 
     @silent_nannies
     @on_cluster(nthreads=ONE_EACH[:1], config=FAILURES)
-    async def test_a_peer_killed_while_data_are_fetched_from_it(
+    async def test_peer_is_killed_while_data_is_fetched(
             self, client, scheduler, a):
         async with Nanny(scheduler.address, nthreads=1,
                          worker_class=BlockedGetData) as nanny:
@@ -625,7 +632,7 @@ class Failures(unittest.TestCase):
             self.assertNotIn(its, a.state.has_what)
 
     @on_cluster(config=FAILURES, Worker=BlockedGatherDep, nthreads=ONE_EACH)
-    async def test_a_peer_that_closes_before_data_are_fetched(
+    async def test_peer_closes_before_data_is_fetched(
             self, client, scheduler, a, b):
         x = client.submit(numpy.arange, 1000, workers=[b.address],
                           allow_other_workers=True)
@@ -637,7 +644,7 @@ class Failures(unittest.TestCase):
         self.assertEqual(await y, sum(range(1000)))
 
     @on_cluster(Worker=Nanny, nthreads=ONE_EACH, config=FAILURES)
-    async def test_a_restart(self, client, scheduler, a, b):
+    async def test_cluster_restarts(self, client, scheduler, a, b):
         pids = a.pid, b.pid
         future = client.submit(inc, 1)
         await future
@@ -648,7 +655,7 @@ class Failures(unittest.TestCase):
 
 
 def hold_still(address, stage):
-    """A peer that connects, does what its stage says, and hangs."""
+    """A peer that connects, performs its stage, and hangs."""
     async def run():
         comm = await connect(address)
         if stage == "written":
@@ -662,7 +669,8 @@ def hold_still(address, stage):
 
 
 class KilledPeers(unittest.IsolatedAsyncioTestCase):
-    """Noticed at once over the wire map, by nothing but the connection."""
+    """A killed peer is detected at once over the wire map, through the
+    connection alone."""
 
     async def check(self, stage, act):
         with dask.config.set(FAILURES):
@@ -688,7 +696,7 @@ class KilledPeers(unittest.IsolatedAsyncioTestCase):
                     await gone
                     here.cancel()
 
-    async def test_while_it_is_waited_for(self):
+    async def test_killed_peer_ends_a_read(self):
         async def act(comm, peer):
             self.assertEqual(await comm.read(), "hello")
             read = asyncio.create_task(comm.read())
@@ -699,7 +707,7 @@ class KilledPeers(unittest.IsolatedAsyncioTestCase):
 
         await self.check("written", act)
 
-    async def test_while_it_is_written_to(self):
+    async def test_killed_peer_ends_writes(self):
         async def act(comm, peer):
             async def write_on():
                 for _ in itertools.count():
@@ -714,7 +722,7 @@ class KilledPeers(unittest.IsolatedAsyncioTestCase):
 
         await self.check("reading", act)
 
-    async def test_while_nobody_looks(self):
+    async def test_killed_peer_is_detected_without_calls(self):
         async def act(comm, peer):
             peer.kill()
             while not comm.closed():

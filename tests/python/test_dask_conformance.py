@@ -1,5 +1,5 @@
-"""What upstream's distributed/comm/tests/test_comms.py claims of a backend,
-claimed of ucxpool:// by tests of our own; docs/reference/dask-tests.md has the table."""
+"""Tests for ucxpool:// what upstream's distributed/comm/tests/test_comms.py
+tests for a backend. docs/reference/dask-tests.md has the table."""
 import asyncio
 import gc
 import importlib.metadata
@@ -54,7 +54,7 @@ class Case(unittest.IsolatedAsyncioTestCase):
             comm.abort()
 
     async def pair(self, where=WHERE, listen_args={}, **words):
-        """A comm and its peer."""
+        """Return a comm and its peer."""
         accepted = asyncio.Queue()
         async with listen(where, accepted.put, **words,
                           **listen_args) as listener:
@@ -102,7 +102,7 @@ class Addresses(Case):
         with self.assertRaises(ValueError):
             get_address_host_port("ucxpool://::1:123")
 
-    async def test_names_are_resolved_and_addresses_stay(self):
+    async def test_names_are_resolved_and_addresses_kept(self):
         for given, resolved in (("127.0.0.1:123", "127.0.0.1:123"),
                                 ("0.0.0.0:456", "0.0.0.0:456"),
                                 ("localhost:456", "127.0.0.1:456"),
@@ -139,17 +139,17 @@ class Addresses(Case):
         self.assertEqual(comm.local_address, peer.peer_address)
         ends = comm.local_address, comm.peer_address
         comm.abort()
-        # Those of a comm that has ended are still told.
+        # The addresses are still available when a comm has ended.
         self.assertEqual((comm.local_address, comm.peer_address), ends)
 
-    async def test_both_ends_tell_the_wire_also_after_the_end(self):
+    async def test_both_ends_report_the_wire_also_when_closed(self):
         comm, peer = await self.pair()
         for one in (peer, comm):
             self.assertEqual(one.extra_info["wire"], "map")
             one.abort()
             self.assertEqual(one.extra_info["wire"], "map")
 
-    async def test_what_is_printed_of_a_comm(self):
+    async def test_repr_shows_addresses_and_state(self):
         comm, peer = await self.pair()
         for one in (comm, peer):
             self.assertNotIn("closed", repr(one))
@@ -161,7 +161,8 @@ class Addresses(Case):
 
 class ClientServer(Case):
     async def check(self, loc, listens, contact=None, **words):
-        """Listen at loc: told are these hosts, and clients get answers."""
+        """Listen at loc, and check the reported hosts and that clients get
+        answers."""
         listener = await self.serve(answer_ping, "ucxpool://" + loc,
                                     xxx="ignored", **words)
         port = get_address_host_port(listener.listen_address)[1]
@@ -186,33 +187,33 @@ class ClientServer(Case):
         listener.stop()
         return port
 
-    async def test_one_address(self):
+    async def test_listen_on_one_address(self):
         await self.check("127.0.0.1", "127.0.0.1")
         port = free_port()
         self.assertEqual(await self.check(f"127.0.0.1:{port}", "127.0.0.1"),
                          port)
 
-    async def test_a_default_port(self):
+    async def test_listen_on_the_default_port(self):
         port = free_port()
         self.assertEqual(await self.check("127.0.0.1", "127.0.0.1",
                                           default_port=port), port)
         self.assertNotEqual(await self.check("127.0.0.1:0", "127.0.0.1",
                                              default_port=port), port)
 
-    async def test_all_addresses(self):
+    async def test_listen_on_all_addresses(self):
         await self.check("0.0.0.0", "0.0.0.0", get_ip())
         await self.check("", "0.0.0.0", get_ip())
         port = free_port()
         self.assertEqual(await self.check(f":{port}", "0.0.0.0", get_ip()),
                          port)
 
-    async def test_a_default_host_is_told_for_all_addresses(self):
+    async def test_default_host_is_the_contact_address(self):
         await self.check("", "0.0.0.0", "127.0.0.1",
                          default_host="127.0.0.1")
         await self.check("127.0.0.1", "127.0.0.1", default_host="127.0.0.9")
 
     @unittest.skipUnless(has_ipv6(), "there is no IPv6")
-    async def test_ipv6(self):
+    async def test_listen_on_ipv6(self):
         await self.check("[::1]", "::1")
         await self.check("[::]", "::", "::1", default_host="::1")
 
@@ -236,36 +237,37 @@ class ClientServer(Case):
             for one in listeners:
                 one.stop()
 
-    async def test_a_port_that_is_taken(self):
+    async def test_port_in_use_is_an_error(self):
         listener = await self.serve(None)
         with self.assertRaises(OSError) as said:
             await self.serve(None, listener.listen_address)
         self.assertIsInstance(said.exception, ucxpool.AddressInUseError)
 
-    async def test_a_listener_that_is_not_started_has_no_port(self):
+    async def test_listener_has_no_port_before_start(self):
         listener = listen(WHERE, None)
         with self.assertRaises(ValueError):
             listener.get_host_port()
 
 
 class Encryption(Case):
-    """A secret proves who a peer is; what must be encrypted is refused."""
+    """A secret authenticates peers. Comms that must be encrypted are
+    refused."""
 
     NEEDED = {"require_encryption": True}
 
-    async def test_a_listener_refuses(self):
+    async def test_listener_refuses_required_encryption(self):
         with self.assertRaisesRegex(
                 RuntimeError, "encryption required by Dask configuration, "
                 r"refusing communication from/to 'ucxpool://127\.0\.0\.1'"):
             await listen(WHERE, None, **self.NEEDED)
 
-    async def test_a_connector_refuses_and_says_what_to_do(self):
+    async def test_connector_refuses_required_encryption(self):
         listener = await self.serve(answer_ping)
         with self.assertRaisesRegex(RuntimeError, 'protocol="tls"'):
             await connect(listener.contact_address, **self.NEEDED)
         await self.comm_to(listener, require_encryption=False)
 
-    async def test_what_security_says_counts(self):
+    async def test_security_object_can_require_encryption(self):
         with dask.config.set({"distributed.comm.require-encryption": True}):
             needed = Security()
         listener = await self.serve(answer_ping)
@@ -289,7 +291,7 @@ class Encryption(Case):
         self.assertFalse(ucxpool.dask.UcxPoolConnector.encrypted)
         self.assertFalse(ucxpool.dask.UcxPoolListener.encrypted)
 
-    async def test_a_wrong_secret_ends_at_once_with_a_sentence(self):
+    async def test_wrong_secret_fails_at_once_with_a_reason(self):
         listener = await self.serve(answer_ping)
         ours = ucxpool.dask.pool()
         self.addCleanup(ours.close)
@@ -302,7 +304,7 @@ class Encryption(Case):
 
 
 class Closing(Case):
-    async def test_the_peer_closes_at_once(self):
+    async def test_peer_closes_at_once(self):
         listener = await self.serve(lambda comm: comm.close())
         comm = await self.comm_to(listener)
         with self.assertRaises(CommClosedError):
@@ -313,7 +315,7 @@ class Closing(Case):
         with self.assertRaises(CommClosedError):
             await comm.read()
 
-    async def test_a_close_ends_all_that_is_under_way_and_all_later(self):
+    async def test_close_ends_current_and_later_calls(self):
         comm, peer = await self.pair()
         reads = [asyncio.create_task(one.read()) for one in (comm, peer)]
         await asyncio.sleep(0)
@@ -329,14 +331,14 @@ class Closing(Case):
         await comm.close()
         await peer.close()
 
-    async def test_who_only_looks_sees_the_peers_close(self):
+    async def test_closed_reports_the_peers_close(self):
         comm, peer = await self.pair()
         await comm.close()
         async with asyncio.timeout(1800):
             while not peer.closed():
                 await asyncio.sleep(0.01)
 
-    async def test_a_comm_that_is_dropped_is_closed(self):
+    async def test_dropped_comm_is_closed(self):
         comm, peer = await self.pair()
         self.comms.remove(comm)
         del comm
@@ -344,7 +346,7 @@ class Closing(Case):
         with self.assertRaises(CommClosedError):
             await peer.read()
 
-    async def test_an_abort_drops_what_was_written(self):
+    async def test_abort_drops_writes(self):
         comm, peer = await self.pair()
         for _ in range(20):
             await comm.write({"data": to_serialize(LONG)})
@@ -353,7 +355,7 @@ class Closing(Case):
             for _ in range(20):
                 await peer.read()
 
-    async def test_a_write_that_fails_ends_the_comm(self):
+    async def test_failed_write_ends_the_comm(self):
         class Oops(BaseException):
             pass
 
@@ -367,7 +369,7 @@ class Closing(Case):
             with self.assertRaises(CommClosedError):
                 await peer.read()
 
-    async def test_a_read_that_is_given_up_ends_the_comm(self):
+    async def test_cancelled_read_ends_the_comm(self):
         comm, peer = await self.pair()
         with self.assertRaises(asyncio.TimeoutError):
             await asyncio.wait_for(comm.read(), 0.01)
@@ -375,9 +377,9 @@ class Closing(Case):
         with self.assertRaises(CommClosedError):
             await peer.read()
 
-    async def test_a_write_that_is_given_up_leaves_no_gap(self):
-        """Cancelled while it waits for an older one, which is then lost: the
-        peer must not read on behind it."""
+    async def test_cancelled_write_leaves_no_gap(self):
+        """A write is cancelled while it waits for an older one, which is lost.
+        The peer must not read any later message."""
         comm, peer = await self.pair()
         begun = 0
 
@@ -389,7 +391,7 @@ class Closing(Case):
 
         task = asyncio.create_task(write_on())
         while begun <= ucxpool.dask.MAX_WRITES:
-            await asyncio.sleep(0)  # till it waits for the oldest
+            await asyncio.sleep(0)  # until it waits for the oldest
         task.cancel()
         with self.assertRaises(asyncio.CancelledError):
             await task
@@ -402,11 +404,11 @@ class Closing(Case):
 
 
 class Handshakes(Case):
-    async def test_no_handler_before_the_handshake(self):
+    async def test_handler_is_not_called_before_the_handshake(self):
         called = asyncio.Queue()
-        listener = await self.serve(called.put_nowait)  # no coroutine
+        listener = await self.serve(called.put_nowait)  # no coroutine function
         host, port = listener.get_host_port()
-        # One who says nothing, to the pool's listener and to Dask's.
+        # Peers that send nothing, to the pool's listener and to Dask's.
         _, writer = await asyncio.open_connection(host, port)
         channel = await ucxpool.dask.pool().connect(f"{host}:{port}")
         writer.close()
@@ -417,7 +419,7 @@ class Handshakes(Case):
                          comm.local_address)
         self.assertTrue(called.empty())
 
-    async def test_a_stranger_is_sent_away_and_others_come_in(self):
+    async def test_invalid_peer_is_rejected_and_others_connect(self):
         called = asyncio.Queue()
         listener = await self.serve(called.put)
         host, port = listener.get_host_port()
@@ -433,7 +435,7 @@ class Handshakes(Case):
         self.assertEqual((await called.get()).peer_address,
                          comm.local_address)
 
-    async def test_a_peer_that_ends_within_the_handshake(self):
+    async def test_peer_ends_during_the_handshake(self):
         called = asyncio.Queue()
         listener = await self.serve(called.put)
         connector = get_backend("ucxpool").get_connector()
@@ -450,7 +452,7 @@ class Handshakes(Case):
                          comm.local_address)
         self.assertTrue(called.empty())
 
-    async def test_a_slow_handshake_may_take_longer_than_a_connect(self):
+    async def test_handshake_may_take_longer_than_a_connect(self):
         gate = asyncio.Event()
 
         class SlowComm(ucxpool.dask.UcxPool):
@@ -475,7 +477,7 @@ class Handshakes(Case):
         await comm.write(b"test")
         self.assertEqual(await comm.read(), b"test")
 
-    async def test_a_connect_that_fails_is_tried_again(self):
+    async def test_failed_connect_is_retried(self):
         failures = []
 
         class Unreliable(ucxpool.dask.UcxPoolConnector):
@@ -495,7 +497,7 @@ class Handshakes(Case):
         await comm.write(b"test")
         self.assertEqual(await comm.read(), b"test")
 
-    async def test_what_is_no_pool_is_told_at_once(self):
+    async def test_connect_fails_at_once_if_the_peer_is_no_pool(self):
         async def nonsense(reader, writer):
             writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10)
             await writer.drain()
@@ -509,7 +511,7 @@ class Handshakes(Case):
                     f"{WHERE}:{port}: .* not a pool"):
                 await connect(f"{WHERE}:{port}", timeout=600)
 
-    async def test_a_listener_that_comes_late_is_found(self):
+    async def test_late_listener_is_found(self):
         port = free_port()
         task = asyncio.create_task(
             connect(f"{WHERE}:{port}", timeout=1800))
@@ -519,9 +521,9 @@ class Handshakes(Case):
         self.comms.append(comm)
         self.assertEqual(comm.peer_address, listener.contact_address)
 
-    async def test_a_listener_that_stops_at_the_very_moment(self):
-        """It has accepted, and is stopped before it could do more: the client
-        must not wait for ever."""
+    async def test_listener_stops_while_it_accepts(self):
+        """The listener is stopped right after it has accepted. The client must
+        not wait forever."""
         listener = await self.serve(echo)
         accept = listener._listener.handler
 
@@ -534,30 +536,30 @@ class Handshakes(Case):
             with self.assertRaises(CommClosedError):
                 await connect(listener.contact_address)
 
-    async def test_handshakes_that_a_server_aborts(self):
+    async def test_server_aborts_handshakes(self):
         listener = await self.serve(echo)
         connector = get_backend("ucxpool").get_connector()
         comm = await connector.connect(
             parse_address(listener.contact_address)[1])
         self.comms.append(comm)
-        await comm.read()  # the listener's half: it waits for ours
+        await comm.read()  # the listener's part of the handshake
         listener.abort_handshaking_comms()
         with self.assertRaises(CommClosedError):
             await comm.read()
 
-    async def test_nobody_there_within_the_timeout_of_the_configuration(self):
+    async def test_connect_times_out_as_configured(self):
         where = f"{WHERE}:{free_port()}"
         with dask.config.set({"distributed.comm.timeouts.connect": "150ms"}):
             with self.assertRaisesRegex(OSError, f"{where} after 0.15 s"):
                 await connect(where)
 
-    async def test_failing_to_connect_makes_no_threads(self):
+    async def test_failed_connects_create_no_threads(self):
         before = set(threading.enumerate())
         with self.assertRaises(OSError):
             await connect(f"ucxpool://localhost:{free_port()}", timeout=0.1)
         self.assertLessEqual(len(set(threading.enumerate()) - before), 2)
 
-    async def test_the_socket_backlog_of_the_configuration(self):
+    async def test_configured_socket_backlog_is_used(self):
         for said, taken in ((10, 10), (1 << 20,
                                        ucxpool.dask.MAX_ACCEPT_QUEUE)):
             with dask.config.set({"distributed.comm.socket-backlog": said}):
@@ -584,11 +586,11 @@ class EndsEarly:
 
 
 class Opaque(list):
-    """What the serialization does not look into."""
+    """A type that serialization does not look into."""
 
 
 def memory_of(array):
-    """What lies below an array."""
+    """Return the memory below an array."""
     while isinstance(array, (numpy.ndarray, memoryview)):
         array = array.base if isinstance(array, numpy.ndarray) else array.obj
     return array
@@ -607,7 +609,7 @@ class Messages(Case):
                 self.assertIsInstance(part, Serialized)
                 self.assertEqual(deserialize(part.header, part.frames), value)
 
-    async def test_the_listeners_word_on_deserializing(self):
+    async def test_listener_decides_on_deserializing(self):
         for flag in (True, False):
             for value in (123, LONG):
                 accepted = asyncio.Queue()
@@ -618,7 +620,7 @@ class Messages(Case):
                 self.check(await peer.read(), value, flag)
                 await peer.close()
 
-    async def test_the_connectors_word_on_deserializing(self):
+    async def test_connector_decides_on_deserializing(self):
         for flag in (True, False):
             for value in (123, LONG):
                 accepted = asyncio.Queue()
@@ -639,7 +641,7 @@ class Messages(Case):
             await peer.write(got)
             self.check(await comm.read(), LONG, flag)
 
-    async def test_what_ends_early_in_deserializing_ends_the_comm(self):
+    async def test_truncated_data_ends_the_comm(self):
         comm, peer = await self.pair()
         await comm.write({"data": to_serialize(EndsEarly())})
         with self.assertRaises(CommClosedError):
@@ -648,7 +650,7 @@ class Messages(Case):
         with self.assertRaises(CommClosedError):
             await comm.read()
 
-    async def test_what_cannot_be_serialized_leaves_the_comm_as_it_is(self):
+    async def test_unserializable_message_leaves_the_comm_open(self):
         comm, peer = await self.pair()
         with self.assertRaises(TypeError):
             await comm.write({"x": to_serialize(threading.Lock())},
@@ -662,7 +664,7 @@ class Messages(Case):
         with self.assertRaises(TypeError):
             await peer.read(deserializers=["dask"])
 
-    async def test_lengths_from_nothing_to_several_pools(self):
+    async def test_lengths_from_zero_to_several_pools(self):
         comm, peer = await self.pair()
         size = ucxpool.dask.settings()["comm_size"]
         for length in (0, 1, 4095, 4096, 4097, 1 << 16, (1 << 18) + 1,
@@ -699,12 +701,12 @@ class Messages(Case):
             for _ in range(10):
                 self.assertEqual((await one.read())["data"], LONG)
 
-    async def test_a_write_tells_how_many_bytes(self):
+    async def test_write_returns_the_number_of_bytes(self):
         comm, peer = await self.pair()
         self.assertGreaterEqual(
             await comm.write({"data": to_serialize(LONG)}), len(LONG))
 
-    async def test_arrays_of_a_message_have_memory_of_their_own(self):
+    async def test_arrays_of_a_message_have_their_own_memory(self):
         comm, peer = await self.pair()
         for kind in (list, Opaque):
             for length in (2, 100000):
@@ -714,9 +716,10 @@ class Messages(Case):
                 self.assertFalse(numpy.may_share_memory(a, b))
                 self.assertTrue(a.flags.writeable and b.flags.writeable)
 
-    async def test_an_array_keeps_little_but_its_own_memory(self):
-        """A short one at most a piece of 64 KiB, a longer one nothing, beside
-        short and long other frames, and longer than a shard of TCP's."""
+    async def test_array_keeps_little_other_memory(self):
+        """A short array keeps at most one allocation of 64 KiB, a longer one
+        only its own memory. The message also has short and long frames, and
+        some that are longer than a shard of TCP."""
         comm, peer = await self.pair()
         with dask.config.set({"distributed.comm.shard": "100kiB"}):
             for length, other in ((1, 0), (1, 5000), (200000, 9500),
@@ -730,8 +733,8 @@ class Messages(Case):
                     self.assertEqual(kept, length)
                 self.assertIn(kept, range(length, max(length, 65536) + 1))
 
-    async def test_what_may_not_be_offloaded_is_not(self):
-        """What allow_offload says reaches the comm of a listener."""
+    async def test_offloading_can_be_disabled(self):
+        """The value of allow_offload reaches the comm of a listener."""
         accepted = asyncio.Queue()
         listener = await self.serve(accepted.put, allow_offload=False)
         await self.comm_to(listener)

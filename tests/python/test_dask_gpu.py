@@ -1,6 +1,6 @@
-"""Dask's messages with frames of a GPU, on CUDA or the stand-in for its driver.
-Arrays are of the heap, serialized as those of CuPy are; with CuPy itself where it
-is installed and there is a GPU."""
+"""Tests Dask's messages with GPU frames, with CUDA or with the stand-in for
+its driver. Arrays are in memory from the heap, and are serialized like CuPy's.
+CuPy itself is used if it is installed and a GPU exists."""
 import asyncio
 import os
 import threading
@@ -25,7 +25,7 @@ CONFIG = {"distributed.comm.ucxpool": {
 
 
 class Array:
-    """Bytes on the GPU. They come and go through a pool."""
+    """Bytes on the GPU. They are copied through a pool."""
 
     def __init__(self, buffer):
         self.buffer = buffer
@@ -50,7 +50,7 @@ _lock = threading.Lock()
 
 
 def _copy(source, target):
-    """Through a pool that needs no event loop."""
+    """Copy through a pool that needs no event loop."""
     with _lock:
         if not _ends:
             pool = ucxpool.Pool(0, comm_size="32m", region_size="2m")
@@ -90,7 +90,7 @@ def setUpModule():
 
 
 class Comms(unittest.IsolatedAsyncioTestCase):
-    """Of workers, as far as the configuration's device is concerned."""
+    """Comms that use the configured device as those of workers do."""
 
     async def asyncSetUp(self):
         self.enterContext(dask.config.set(CONFIG))
@@ -108,7 +108,7 @@ class Comms(unittest.IsolatedAsyncioTestCase):
         ucxpool.dask.pool(True).close()
         ucxpool.dask.pool().close()
 
-    async def test_both_kinds_in_one_message_both_ways(self):
+    async def test_host_and_gpu_frames_in_one_message(self):
         data = [os.urandom(1 + 5003 * i) for i in range(20)]
         numbers = numpy.arange(100000)
         for _ in range(3):
@@ -123,13 +123,13 @@ class Comms(unittest.IsolatedAsyncioTestCase):
             array, word = await self.comm.read()
             self.assertEqual((bytes(array), word), (data[7], "back"))
 
-    async def test_a_message_without_frames_of_the_gpu_takes_no_channel(self):
+    async def test_message_without_gpu_frames_opens_no_channel(self):
         num = ucxpool.dask.pool(True).info()["channels"]
         await self.comm.write("x")
         self.assertEqual(await self.peer.read(), "x")
         self.assertEqual(ucxpool.dask.pool(True).info()["channels"], num)
 
-    async def test_what_was_written_before_a_close_arrives(self):
+    async def test_writes_before_a_close_arrive(self):
         array = make(3 << 20)
         await self.comm.write([to_serialize(array)])
         await self.comm.close()
@@ -137,7 +137,7 @@ class Comms(unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(CommClosedError):
             await self.peer.read()
 
-    async def test_channels_go_with_their_comm(self):
+    async def test_channels_close_with_their_comm(self):
         for _ in range(5):
             comm = await connect(self.listener.contact_address)
             peer = await self.accepted.get()
@@ -147,7 +147,7 @@ class Comms(unittest.IsolatedAsyncioTestCase):
             await peer.close()
         self.assertEqual(ucxpool.dask.pool(True).info()["channels"], 0)
 
-    async def test_a_peer_without_a_gpu_is_named(self):
+    async def test_peer_without_a_gpu_is_reported(self):
         with dask.config.set({"distributed.comm.ucxpool.device": None}):
             comm = await connect(self.listener.contact_address)
         try:
@@ -158,7 +158,7 @@ class Comms(unittest.IsolatedAsyncioTestCase):
             comm.abort()
             (await self.accepted.get()).abort()
 
-    async def test_a_read_that_is_cancelled_ends_the_comm_or_loses_nothing(self):
+    async def test_cancelled_read_ends_the_comm_or_loses_nothing(self):
         await self.comm.write([to_serialize(make(1 << 20))])
         task = asyncio.create_task(self.peer.read())
         for _ in range(3):
@@ -171,7 +171,7 @@ class Comms(unittest.IsolatedAsyncioTestCase):
 
 
 class WithoutThisGpu(unittest.IsolatedAsyncioTestCase):
-    """The stand-in has one GPU, and the configuration names another."""
+    """The stand-in has one GPU, and the configuration names another one."""
 
     async def asyncSetUp(self):
         self.enterContext(dask.config.set(
@@ -181,7 +181,7 @@ class WithoutThisGpu(unittest.IsolatedAsyncioTestCase):
     async def asyncTearDown(self):
         ucxpool.dask.pool().close()
 
-    async def test_only_a_worker_makes_a_pool_on_the_gpu(self):
+    async def test_only_workers_create_gpu_pools(self):
         async with Scheduler(protocol="ucxpool", dashboard_address=":0",
                              host="127.0.0.1") as scheduler:
             async with Client(scheduler.address, asynchronous=True) as client:

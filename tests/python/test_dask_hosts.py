@@ -1,6 +1,6 @@
-"""Dask on two hosts, by the commands of docs/guide/dask.md, "On two hosts": network name
-spaces of this machine, with a cable between them that is cut. Skipped where such
-cannot be made."""
+"""Tests Dask on two hosts, with the commands of docs/guide/dask.md, "On two
+hosts". The hosts are network namespaces of this machine, and the test cuts the
+virtual cable between them. Skipped if namespaces cannot be created."""
 import json
 import os
 import pathlib
@@ -15,13 +15,14 @@ import unittest
 DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs/guide/dask.md"
 LENGTH = 1 << 20  # numbers of 8 bytes
 
-# A host has a name, processes and shared memory of its own.
+# A host has its own name, processes and shared memory.
 ISOLATED = ["unshare", "--uts", "--ipc", "--pid", "--fork",
             "--kill-child=KILL", "--mount-proc"]
 
 
 def commands():
-    """Those of the section, in order: lines that are indented by four."""
+    """Return the commands of the section, in order: lines indented by four
+    spaces."""
     section = DOCUMENT.read_text().split("\n## On two hosts\n")[1].split(
         "\n## ")[0]
     return re.findall(r"^ {4}(\S.*)$", section, re.MULTILINE)
@@ -58,7 +59,7 @@ class TwoHosts(unittest.TestCase):
         self.variables = {
             **os.environ, "PWD": self.folder,
             "PATH": f"{bin_folder}:{os.environ['PATH']}",
-            # Heartbeats that stay away do not count.
+            # Missing heartbeats must not count.
             "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "None"}
 
     def run_here(self, command):
@@ -69,7 +70,7 @@ class TwoHosts(unittest.TestCase):
                               stdout=subprocess.PIPE, text=True).stdout
 
     def on(self, host, *command, **words):
-        """Start a command there; it ends with the test."""
+        """Start a command on a host; it is ended with the test."""
         process = subprocess.Popen(
             ["ip", "netns", "exec", self.names[host], *ISOLATED, "sh", "-c",
              'hostname "$1" && shift && exec "$@"', "sh", host, *command],
@@ -79,7 +80,7 @@ class TwoHosts(unittest.TestCase):
         return process
 
     def say_of(self, pattern):
-        """The one command that begins so."""
+        """Return the only command that matches."""
         [command] = [one for one in self.commands
                      if re.match(pattern, one)]
         return command
@@ -95,7 +96,7 @@ class TwoHosts(unittest.TestCase):
         for command in self.commands:
             if command.startswith("ip ") and not command.endswith("down"):
                 self.run_here(command)
-        # The system takes a while to see that the cable is in.
+        # The system takes a while to detect the cable.
         for host in self.names:
             while " UP " not in self.run_here(
                     f"ip -n {host} -br link show cable"):
@@ -118,7 +119,7 @@ class TwoHosts(unittest.TestCase):
         return f"ucxpool://{where}:8786", processes[-1]
 
     def check(self, peer_timeout, end_two):
-        """Two works and ends; one does its work again."""
+        """Host two works and dies; host one repeats its work."""
         self.variables["DASK_DISTRIBUTED__COMM__UCXPOOL__PEER_TIMEOUT"] = (
             peer_timeout)
         self.plug_in()
@@ -138,7 +139,8 @@ class TwoHosts(unittest.TestCase):
         self.assertRegex(first["addresses"]["two"],
                          r"^ucxpool://10\.213\.7\.2:\d+$")
         self.assertEqual(first["sum"], sum(range(LENGTH)))
-        # What one has read of two went over the cable.
+        # The data that host one has read from host two was sent over the
+        # cable.
         self.assertGreater(self.sent_by("host-two") - before, 8 * LENGTH)
 
         end_two(two)
@@ -152,16 +154,17 @@ class TwoHosts(unittest.TestCase):
         self.assertEqual(second["where"], [first["addresses"]["one"]])
         self.assertEqual(client.wait(), 0)
 
-    def test_a_cable_that_is_cut_is_noticed_within_the_setting(self):
+    def test_cut_cable_is_detected_within_peer_timeout(self):
         self.check("2s", lambda two: self.run_here(
             self.say_of(r"ip .* down$")))
 
-    def test_all_of_a_host_that_is_killed_is_noticed_by_its_connections(self):
+    def test_killed_host_is_detected_by_its_connections(self):
         self.check("inf", lambda two: two.kill())
 
 
 def client(address):
-    """On the first host: work for both, and again when two is gone."""
+    """Runs on the first host: submits work to both hosts, and again when host
+    two is lost."""
     import numpy
     from distributed import Client, wait
 
@@ -201,7 +204,7 @@ def client(address):
                 noticed.set()
 
         client.subscribe_topic("all", on_event)
-        client.sync(client.scheduler.identity)  # it has been subscribed
+        client.sync(client.scheduler.identity)  # now it is subscribed
         sys.stdin.readline()
         noticed.wait()
         again = client.submit(total, y).result()

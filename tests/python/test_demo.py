@@ -1,4 +1,5 @@
-"""python -m ucxpool.demo, and the p2p shuffle of Dask that it shows."""
+"""Tests python -m ucxpool.demo, and the p2p shuffle of Dask that it
+demonstrates."""
 import os
 import random
 import subprocess
@@ -27,7 +28,7 @@ class Parts(unittest.TestCase):
             file.write(data)
         return path
 
-    def test_a_file_is_cut_at_the_ends_of_records(self):
+    def test_files_are_split_at_record_ends(self):
         rng = random.Random(1)
         lines = [b"%d,%s" % (i, b"x" * rng.randrange(50)) for i in range(500)]
         for ending in (b"", b"\n"):
@@ -38,12 +39,12 @@ class Parts(unittest.TestCase):
                                   for one in demo.records_of(part)], lines)
         self.assertEqual(demo.cut(self.write(b"")), [])
 
-    def test_keys(self):
+    def test_key_is_the_selected_field(self):
         self.assertEqual(demo.key_of(b"a,b,c", b",", 2), b"b")
         self.assertEqual(demo.key_of(b"a,b,c", b",", 3), b"c")
         self.assertEqual(demo.key_of(b"a", b",", 2), b"")
 
-    def test_a_lost_or_changed_record_is_seen(self):
+    def test_lost_and_changed_records_are_detected(self):
         records = [b"a,1", b"b,2", b"c,3"]
         keys = [one[:1] for one in records]
         whole = demo.summary(keys, records)
@@ -60,7 +61,7 @@ class Parts(unittest.TestCase):
             [sys.executable, "-m", "ucxpool.demo", *words], text=True,
             capture_output=True, timeout=1800)
 
-    def test_a_run(self):
+    def test_run_reports_times_and_checks_records(self):
         rng = random.Random(2)
         path = self.write(b"".join(b"%d;%d;text \xe4\xff\n"
                                    % (i, rng.randrange(40))
@@ -72,7 +73,7 @@ class Parts(unittest.TestCase):
         self.assertIn("each of 40 keys in one of 8 parts", done.stdout)
         self.assertRegex(done.stdout, r"ucxpool:// takes \d+\.\d\d of the time")
 
-    def test_wrong_usage(self):
+    def test_wrong_usage_is_rejected(self):
         for words, said in ((["/no/such/file"], "not a file"), ([], "usage"),
                             (["-k", "0", __file__], "1 or more")):
             done = self.run_demo(*words)
@@ -81,7 +82,7 @@ class Parts(unittest.TestCase):
 
 
 class Shuffle(unittest.TestCase):
-    def test_p2p_with_tables_of_each_kind(self):
+    def test_p2p_shuffle_keeps_all_rows(self):
         @gen_cluster(client=True, nthreads=[("127.0.0.1", 1)] * 3)
         async def run(client, scheduler, *workers):
             table = pandas.DataFrame({

@@ -1,5 +1,5 @@
-"""NIXL's agent on the pool: one program on ucxpool.nixl and on NIXL itself, and
-what agents of this process do."""
+"""Tests NIXL's agent on the pool: one program on ucxpool.nixl and on NIXL
+itself, and agents in this process."""
 import gc
 import importlib.util
 import json
@@ -47,7 +47,7 @@ class OneProgram(unittest.TestCase):
     def setUpClass(cls):
         cls.ours = run_program("ucxpool.nixl")
 
-    def test_all_is_done(self):
+    def test_program_completes(self):
         states = self.ours["states"]
         self.assertEqual(states, [["DONE", True]] * (len(states) - 1) + ["UCX"])
         self.assertEqual(self.ours["notes"], ["answer", "text"])
@@ -56,15 +56,15 @@ class OneProgram(unittest.TestCase):
 
     @unittest.skipUnless(importlib.util.find_spec("nixl_cu13"),
                          "nixl-cu13 is not installed")
-    def test_on_nixl_it_is_the_same(self):
+    def test_nixl_gives_the_same_results(self):
         self.assertEqual(run_program("nixl_cu13"), self.ours)
 
-    def test_by_messages_it_is_the_same(self):
+    def test_messages_give_the_same_results(self):
         for settings in ({"UCXPOOL_WINDOW_WAY": "messages"},
                          {"UCXPOOL_WIRE": "ucx"}):
             self.assertEqual(run_program("ucxpool.nixl", **settings), self.ours)
 
-    def test_a_transfer_whose_owner_is_killed_is_an_error(self):
+    def test_transfer_fails_if_the_owner_is_killed(self):
         for way, second in (("messages", "PROC"), ("direct", None)):
             result = run_program("ucxpool.nixl", "kill",
                                  UCXPOOL_WINDOW_WAY=way)
@@ -90,7 +90,7 @@ def descs_of(array, *pieces):
 
 
 class Agents(unittest.TestCase):
-    """Two agents of this process, without threads."""
+    """Two agents in this process, without threads."""
     words = {"enable_prog_thread": False}
 
     def setUp(self):
@@ -133,14 +133,14 @@ class Agents(unittest.TestCase):
         self.until(look)
         return self.two.check_xfer_state(handle)
 
-    def test_they_move_when_they_are_asked(self):
+    def test_agents_without_threads_progress_when_called(self):
         self.know()
         self.assertEqual(self.finish(self.handle(note=b"read")), "DONE")
         self.assertTrue((self.source == self.target).all())
         self.until(lambda: self.one.check_remote_xfer_done("two", b"read"))
         self.assertEqual(self.one.notifs, {"two": []})
 
-    def test_an_agent_reads_its_own_memory(self):
+    def test_agent_reads_its_own_memory(self):
         other = numpy.zeros_like(self.source)
         self.one.register_memory([(*descs_of(other)[0], "")], "DRAM")
         handle = self.one.initialize_xfer(
@@ -154,7 +154,7 @@ class Agents(unittest.TestCase):
         self.assertEqual(self.until(self.one.get_new_notifs),
                          {"one": [b"loop"]})
 
-    def test_memory_that_was_deregistered_is_read_no_more(self):
+    def test_deregistered_memory_cannot_be_read(self):
         self.know()
         handle = self.handle()
         self.assertEqual(self.finish(handle), "DONE")
@@ -166,7 +166,7 @@ class Agents(unittest.TestCase):
         with self.assertRaises(ucxpool.nixl.nixlNotFoundError):
             self.one.deregister_memory(self.registered)
 
-    def test_what_was_registered_later_is_known_by_newer_metadata(self):
+    def test_newer_metadata_adds_memory(self):
         self.know()
         later = numpy.arange(1 << 16)[::-1].copy()
         self.one.register_memory([(*descs_of(later)[0], "")], "DRAM")
@@ -178,7 +178,7 @@ class Agents(unittest.TestCase):
         self.assertEqual(self.finish(self.handle(remote=remote)), "DONE")
         self.assertTrue((later == self.target).all())
 
-    def test_what_newer_metadata_lack_is_forgotten(self):
+    def test_newer_metadata_removes_memory(self):
         self.know()
         remote = self.two.get_xfer_descs(descs_of(self.source), "DRAM")
         self.one.deregister_memory(self.registered)
@@ -191,7 +191,7 @@ class Agents(unittest.TestCase):
             descs_of(self.target, (0, 1 << 18)), "DRAM"), rows, "one")
         self.assertEqual(self.finish(handle), "DONE")
 
-    def test_a_transfer_is_begun_once_at_a_time(self):
+    def test_active_transfer_cannot_be_posted_again(self):
         if self.words["enable_prog_thread"]:
             self.skipTest("a thread may have ended it")
         self.know()
@@ -204,7 +204,7 @@ class Agents(unittest.TestCase):
             self.two.check_xfer_state(handle)
         self.assertEqual(self.two._host.pool.info()["requests"], 1)  # HELLO
 
-    def test_regions_within_and_beside_each_other(self):
+    def test_regions_may_overlap_and_adjoin(self):
         inner = descs_of(self.source, (4096, 4096))[0]
         self.one.register_memory([(*inner, "")], "DRAM")
         self.know()
@@ -220,7 +220,7 @@ class Agents(unittest.TestCase):
                          expected[:8192] + expected[6000:10096]
                          + expected[8192:12288])
 
-    def test_a_notification_whose_channel_fails_is_sent_again(self):
+    def test_notification_is_resent_if_its_channel_fails(self):
         self.know()
         peer = self.two._peers["one"]
         long = bytes(100000)
@@ -234,17 +234,17 @@ class Agents(unittest.TestCase):
             self.two.update_notifs()
         self.assertEqual(sorted(notes), sorted([b"first", long, b"last"]))
 
-    def test_a_peer_that_is_not_reached_is_an_error(self):
+    def test_unreachable_peer_is_an_error(self):
         self.know()
         self.one._close()
         with self.assertRaisesRegex(ucxpool.nixl.nixlBackendError,
                                     "notifications to one"):
             self.until(lambda: self.two.send_notif("one", b"note"))
-        # Each time.
+        # This is the same each time.
         with self.assertRaises(ucxpool.nixl.nixlBackendError):
             self.two.send_notif("one", b"note")
 
-    def test_a_killed_peer_is_an_error(self):
+    def test_killed_peer_is_an_error(self):
         peer = subprocess.Popen(
             [sys.executable, "-c", KILLED], stdout=subprocess.PIPE)
         self.two.add_remote_agent(bytes.fromhex(
@@ -256,7 +256,7 @@ class Agents(unittest.TestCase):
         with self.assertRaises(ucxpool.nixl.nixlBackendError):
             self.until(lambda: self.two.send_notif("killed", b"note"))
 
-    def test_where_it_listens_is_set(self):
+    def test_listen_address_can_be_set(self):
         for words, variable in (({"listen_address": "127.0.0.2"}, ""),
                                 ({}, "127.0.0.2"), ({}, "lo")):
             with unittest.mock.patch.dict(os.environ,
@@ -311,7 +311,7 @@ class Agents(unittest.TestCase):
         with self.assertRaises(ucxpool.nixl.nixlNotSupportedError):
             self.one.get_xfer_descs(rows, "FILE")
 
-    def test_damaged_metadata(self):
+    def test_damaged_metadata_is_rejected(self):
         good = self.one.get_agent_metadata()
         chance = random.Random(1)
         refused = 0
@@ -328,7 +328,7 @@ class Agents(unittest.TestCase):
 
 
 class Many(unittest.TestCase):
-    """Many agents that call one at once: more than may wait there."""
+    """Many agents connect to one at once: more than its accept queue holds."""
     AGENTS = 24
 
     def setUp(self):
@@ -352,7 +352,7 @@ class Many(unittest.TestCase):
             time.sleep(0.001)
         return notes
 
-    def test_all_read_at_once(self):
+    def test_many_agents_read_at_once(self):
         targets, handles = [], []
         for agent in self.agents:
             target = numpy.zeros_like(self.source)
@@ -373,7 +373,7 @@ class Many(unittest.TestCase):
         self.assertEqual(self.take(self.AGENTS),
                          {agent.name: [b"read"] for agent in self.agents})
 
-    def test_notifications_of_agents_that_leave_arrive(self):
+    def test_notifications_arrive_after_their_agent_closed(self):
         told = [b"%d" % number for number in range(5)]
 
         def send(agent):
@@ -411,7 +411,8 @@ while True:
 
 
 class Thousand(unittest.TestCase):
-    """Agents of 8 processes that call one at once, with default time limits."""
+    """Agents of 8 processes connect to one at once, with the default time
+    limits."""
     PROCESSES, EACH = 8, 125
 
     def start(self, first):
@@ -431,7 +432,7 @@ class Thousand(unittest.TestCase):
         process.stdin.close()
         process.stdout.close()
 
-    def test_their_notifications_arrive(self):
+    def test_notifications_of_a_thousand_agents_arrive(self):
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         total = self.PROCESSES * self.EACH
@@ -457,7 +458,7 @@ class Thousand(unittest.TestCase):
 class AgentsWithThreads(Agents):
     words = {"enable_prog_thread": True}
 
-    def test_a_thread_moves_what_nobody_looks_at(self):
+    def test_thread_completes_transfers_without_calls(self):
         self.know()
         handle = self.handle(note=b"moved")
         self.two.transfer(handle)
@@ -471,7 +472,7 @@ class AgentsWithThreads(Agents):
             self.assertTrue(told.wait(LIMIT))
         self.assertTrue((self.source == self.target).all())
 
-    def test_an_agent_that_is_dropped_is_gone(self):
+    def test_dropped_agent_is_closed(self):
         agent = nixl_agent("three")
         threads = [side._thread for side in agent._sides.values()]
         gone = weakref.ref(agent)
@@ -482,7 +483,7 @@ class AgentsWithThreads(Agents):
         self.assertEqual((gone(), [one.is_alive() for one in threads]),
                          (None, [False]))
 
-    def test_metadata_are_fetched_and_sent(self):
+    def test_metadata_is_fetched_and_sent(self):
         listening = nixl_agent("listening", nixl_agent_config(
             enable_listen_thread=True, listen_port=0))
         port = listening._host.listeners[1].port
@@ -503,7 +504,7 @@ class AgentsWithThreads(Agents):
 
 
 class OnGpu(unittest.TestCase):
-    """With the driver's stand-in, too."""
+    """Tests on a GPU, or with the stand-in for the driver."""
     PAGES, PAGE = 50, 3000
 
     def setUp(self):
@@ -517,7 +518,7 @@ class OnGpu(unittest.TestCase):
         self.addCleanup(self.reader._close)
 
     def on_gpu(self, agent):
-        """Registered memory, and its pages."""
+        """Return registered memory and its pages."""
         buffer = self.heap.buffer(self.PAGES * self.PAGE)
         self.addCleanup(lambda: buffer)  # until the agents are closed
         address = buffer.__cuda_array_interface__["data"][0]
@@ -546,7 +547,7 @@ class OnGpu(unittest.TestCase):
         self.assertEqual((state, self.reader.get_xfer_error(handle)),
                          ("DONE", None))
 
-    def test_memory_of_both_kinds(self):
+    def test_host_and_gpu_memory(self):
         theirs, ours = self.on_gpu(self.owner), self.on_gpu(self.reader)
         source = numpy.random.default_rng(1).integers(
             0, 256, self.PAGES * self.PAGE, "u1")
@@ -564,7 +565,7 @@ class OnGpu(unittest.TestCase):
             notes += self.owner.get_new_notifs().get("reader", [])
         self.assertEqual(notes, [b"moved"] * 4)
 
-    def test_memory_for_lists_is_used_again(self):
+    def test_list_memory_is_reused(self):
         for size in (1, 4096, 1 << 20, 100 << 20):
             memory = ucxpool._core.Memory(size, 0)
             self.assertTrue(memory.is_list)
@@ -578,17 +579,18 @@ class OnGpu(unittest.TestCase):
         del again
         many = [ucxpool._core.Memory(8 << 20, 0) for _ in range(6)]
         del many
-        # A process has 256 MiB of it, with what is kept.
+        # A process has at most 256 MiB of it, including freed memory that is
+        # kept.
         held = [ucxpool._core.Memory(64 << 20, 0) for _ in range(5)]
         self.assertEqual([one.is_list for one in held[:3]], [True] * 3)
         self.assertFalse(held[4].is_list)
         del held
         self.assertTrue(ucxpool._core.Memory(128 << 20, 0).is_list)
-        # No such GPU: it is other memory then.
+        # There is no such GPU, so this is ordinary memory.
         self.assertFalse(ucxpool._core.Memory(64, 77).is_list)
         self.assertFalse(ucxpool._core.Memory(64).is_list)
 
-    def test_a_long_list_goes_in_parts(self):
+    def test_long_list_is_posted_in_parts(self):
         theirs, ours = self.on_gpu(self.owner), self.on_gpu(self.reader)
         source = numpy.random.default_rng(2).integers(
             0, 256, (self.PAGES, self.PAGE), "u1")
@@ -628,36 +630,36 @@ class OnGpu(unittest.TestCase):
 
 
 class PartsOfLists(unittest.TestCase):
-    """How long lists for a GPU are cut."""
+    """Tests how long lists for a GPU are split."""
 
     @staticmethod
     def cut(count, each):
         return [(of.start, of.stop)
                 for of in ucxpool._nixl.parts_of(count, each)]
 
-    def test_the_first_is_of_64_mib(self):
+    def test_first_part_has_64_mib(self):
         self.assertEqual(self.cut(65536, 8192), [(0, 8192), (8192, 65536)])
         self.assertEqual(self.cut(16384, 64 << 10), [(0, 1024), (1024, 16384)])
 
-    def test_the_first_is_neither_tiny_nor_long_to_look_up(self):
+    def test_first_part_has_bounded_length(self):
         self.assertEqual(self.cut(20000, 1 << 30)[0], (0, 1024))
         self.assertEqual(self.cut(20000, 0), [(0, 16384), (16384, 20000)])
 
-    def test_they_grow_and_the_last_takes_what_would_be_short(self):
+    def test_parts_grow_and_the_last_takes_a_short_rest(self):
         self.assertEqual(self.cut(500000, 4096),
                          [(0, 16384), (16384, 81920), (81920, 500000)])
         self.assertEqual(self.cut(16384, 1), [(0, 16384)])
 
 
 def memory_of(array):
-    """What an array was made of."""
+    """Return the memory below an array."""
     while isinstance(array, (numpy.ndarray, memoryview)):
         array = array.base if isinstance(array, numpy.ndarray) else array.obj
     return array
 
 
 class Tensor:
-    """Of PyTorch, as far as agents use it."""
+    """The parts of a PyTorch tensor that agents use."""
     device = "cpu"
 
     def __init__(self, array):
@@ -689,7 +691,7 @@ class Tensors(unittest.TestCase):
         else:
             self.skipTest("PyTorch itself is here")
 
-    def test_they_are_described_by_themselves(self):
+    def test_tensors_describe_their_memory(self):
         arrays = [numpy.zeros(100, "f4"), numpy.zeros((3, 5), "f8")]
         expected = [descs_of(array)[0] for array in arrays]
         tensors = [Tensor(array) for array in arrays]

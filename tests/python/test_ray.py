@@ -1,4 +1,4 @@
-"""Ray's actors hand tensors to each other by the pool."""
+"""Tests that Ray's actors send tensors to each other through the pool."""
 import asyncio
 import os
 import signal
@@ -9,8 +9,9 @@ import unittest.mock
 
 import ucxpool
 
-# Limits that a busy machine does not reach. Ray reads its limit of a fetch when
-# it is imported. Its workers have niceness 15, and would hardly run next to others.
+# Limits that a busy machine does not reach. Ray reads its limit for a fetch
+# when it is imported. By default its workers have niceness 15, and would
+# hardly run next to other processes.
 os.environ.update(RAY_rdt_fetch_fail_timeout_milliseconds="1800000",
                   RAY_worker_niceness="0", UCXPOOL_HANDSHAKE_TIMEOUT="10m")
 
@@ -27,7 +28,7 @@ from ray.experimental.rdt.util import get_tensor_transport_manager
 
 ucxpool.ray.register()
 
-# Longer than the blocks of a pool, so that it cannot be under way as a whole.
+# Larger than the blocks of a pool, so that it is never completely in transit.
 LARGE = 256 << 20
 
 
@@ -36,7 +37,7 @@ def the_transport():
 
 
 def tensors(seed):
-    """Of all kinds that differ in how they lie."""
+    """Return tensors with different memory layouts."""
     torch.manual_seed(seed)
     return {
         "numbers": torch.arange(seed, seed + 100_000),
@@ -52,7 +53,7 @@ def tensors(seed):
 
 
 def difference(got, expected):
-    """What is not the same, or None."""
+    """Return the first difference, or None."""
     for key, value in expected.items():
         pairs = (zip(got[key], value, strict=True) if isinstance(value, list)
                  else [(got[key], value)])
@@ -102,7 +103,7 @@ class Actor:
         return the_transport()._sides[None].address.rpartition(":")[0]
 
     def die_in_mid_transfer(self):
-        """Once a part of something long has moved."""
+        """Die when a part of a long object has been transferred."""
         pool = the_transport()._sides[None].pool
 
         def moved():
@@ -118,22 +119,24 @@ class Actor:
         threading.Thread(target=watch, daemon=True).start()
 
     def limits(self):
-        """The time limit of a fetch, and the niceness of this process."""
+        """Return the time limit of a fetch, and the niceness of this
+        process."""
         return RDT_FETCH_FAIL_TIMEOUT_SECONDS, os.nice(0)
 
     def kept_after_the_end(self):
-        """Objects that the transport keeps, once `kept` is no part of one."""
+        """Return the number of objects that the transport keeps, after `kept`
+        was released."""
         ray.experimental.wait_tensor_freed(self.kept, timeout=1800)
         return len(the_transport()._objects)
 
 
 def setUpModule():
     global folder
-    # A short name: Ray makes sockets below it.
+    # The name must be short, because Ray creates sockets in this folder.
     folder = tempfile.TemporaryDirectory(prefix="ray", dir="/tmp",
                                          ignore_cleanup_errors=True)
     os.environ.update(RAY_AUTH_MODE="disabled", RAY_USAGE_STATS_ENABLED="0")
-    ucxpool.ray.register()  # once more changes nothing
+    ucxpool.ray.register()  # a second call has no effect
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False,
              object_store_memory=100 << 20, _temp_dir=folder.name)
 
@@ -148,16 +151,16 @@ class Actors(unittest.TestCase):
     def setUpClass(cls):
         cls.one, cls.two = Actor.remote(), Actor.remote()
 
-    def test_rays_limits_are_the_environments(self):
+    def test_limits_come_from_the_environment(self):
         self.assertEqual(RDT_FETCH_FAIL_TIMEOUT_SECONDS, 1800)
         self.assertEqual(ray.get(self.one.limits.remote(), timeout=1800),
                          (1800, os.nice(0)))
 
-    def test_an_object_of_many_tensors(self):
+    def test_object_with_many_tensors(self):
         self.assertIsNone(ray.get(
             self.two.check.remote(7, self.one.make.remote(7)), timeout=1800))
 
-    def test_many_objects_both_ways_at_once(self):
+    def test_many_objects_in_both_directions(self):
         seeds = range(100)
         said = [there.checks.remote(seeds, *[here.make.remote(seed)
                                              for seed in seeds])
@@ -165,29 +168,29 @@ class Actors(unittest.TestCase):
                                     (self.two, self.one))]
         self.assertEqual(ray.get(said, timeout=1800), [[None] * 100] * 2)
 
-    def test_a_tensor_longer_than_the_blocks(self):
+    def test_tensor_larger_than_the_blocks(self):
         got = self.one.fill.remote(LARGE, 5)
         self.assertEqual(
             ray.get(self.two.count.remote(got, 5), timeout=1800), LARGE)
 
-    def test_the_driver_gets_and_puts(self):
+    def test_driver_gets_and_puts(self):
         self.assertIsNone(difference(
             ray.get(self.one.make.remote(3), timeout=1800), tensors(3)))
         put = ray.put(tensors(4), _tensor_transport="ucxpool")
         self.assertIsNone(ray.get(self.two.check.remote(4, put), timeout=1800))
 
-    def test_many_are_got_in_one_call(self):
+    def test_get_returns_many_objects(self):
         got = ray.get([self.one.make.remote(seed) for seed in range(20)],
                       timeout=1800)
         self.assertEqual([difference(one, tensors(seed))
                           for seed, one in enumerate(got)], [None] * 20)
 
-    def test_an_actor_gets_what_another_has_put(self):
+    def test_actor_gets_objects_put_by_another(self):
         references = ray.get(self.one.put.remote(1), timeout=1800)
         self.assertIsNone(ray.get(self.two.get.remote(references),
                                   timeout=1800))
 
-    def test_a_chain(self):
+    def test_object_passes_through_several_actors(self):
         got = ray.put([torch.zeros(1000), torch.ones(3)],
                       _tensor_transport="ucxpool")
         for actor in (self.one, self.two) * 3:
@@ -196,7 +199,7 @@ class Actors(unittest.TestCase):
         self.assertTrue(torch.equal(zeros, torch.full((1000,), 6.)))
         self.assertTrue(torch.equal(ones, torch.full((3,), 7.)))
 
-    def test_into_memory_of_ones_own(self):
+    def test_tensors_arrive_in_target_buffers(self):
         mine = torch.empty(1000, dtype=torch.uint8)
         reference = self.one.fill.remote(1000, 9)
         ray.experimental.set_target_for_ref(reference, [mine])
@@ -204,7 +207,7 @@ class Actors(unittest.TestCase):
         self.assertEqual(got.data_ptr(), mine.data_ptr())
         self.assertTrue(bool((mine == 9).all()))
 
-    def test_actors_with_a_secret_listen_where_others_reach_them(self):
+    def test_actors_with_a_secret_listen_on_the_node_address(self):
         with tempfile.NamedTemporaryFile(dir=folder.name) as secret:
             secret.write(os.urandom(32).hex().encode())
             secret.flush()
@@ -220,11 +223,11 @@ class Actors(unittest.TestCase):
                                         "did not arrive"):
                 ray.get(got, timeout=1800)
 
-    def test_an_object_without_tensors(self):
+    def test_object_without_tensors(self):
         self.assertEqual(ray.get(self.one.nothing.remote(), timeout=1800),
                          {"words": "no tensor"})
 
-    def test_nothing_is_kept_of_what_has_gone(self):
+    def test_deleted_objects_are_released(self):
         actor = Actor.remote()
         reference = actor.fill.remote(1000, 1)
         self.assertEqual(
@@ -233,7 +236,7 @@ class Actors(unittest.TestCase):
         self.assertEqual(
             ray.get(actor.kept_after_the_end.remote(), timeout=1800), 0)
 
-    def test_a_sender_killed_in_mid_transfer(self):
+    def test_killed_sender_fails_the_fetch(self):
         for receive in (lambda got: ray.get(got, timeout=1800),
                         lambda got: ray.get(self.two.count.remote(got, 1),
                                             timeout=1800)):
@@ -244,11 +247,11 @@ class Actors(unittest.TestCase):
                                     RayTaskError)) as caught:
                 receive(got)
             self.assertIn("did not arrive", str(caught.exception))
-        # The others go on.
+        # The other actors keep working.
         self.assertIsNone(ray.get(
             self.two.check.remote(1, self.one.make.remote(1)), timeout=1800))
 
-    def test_a_receiver_killed_in_mid_transfer(self):
+    def test_killed_receiver_leaves_the_object_to_others(self):
         victim = Actor.remote()
         got = self.one.fill.remote(LARGE, 2)
         ray.get(self.two.count.remote(victim.fill.remote(10, 3), 3),
@@ -261,7 +264,7 @@ class Actors(unittest.TestCase):
 
 
 class Fetches(unittest.IsolatedAsyncioTestCase):
-    """The transport of this process, and a peer of it that the test plays."""
+    """Tests the transport of this process. The test itself is the peer."""
 
     async def asyncSetUp(self):
         self.transport = the_transport()
@@ -284,7 +287,7 @@ class Fetches(unittest.IsolatedAsyncioTestCase):
         return asyncio.to_thread(self.transport.wait_fetch_complete,
                                  self.fetch, timeout)
 
-    async def test_it_arrives(self):
+    async def test_fetch_returns_the_tensors(self):
         self.assertEqual(self.asked.metadata, b"0badcafe")
         with self.assertRaises(TimeoutError):
             await self.wait(0)
@@ -292,20 +295,20 @@ class Fetches(unittest.IsolatedAsyncioTestCase):
         [got] = await self.wait()
         self.assertTrue(torch.equal(got, torch.ones(4)))
 
-    async def test_aborted_ones_end_and_their_answers_are_refused(self):
+    async def test_aborted_fetches_end_and_refuse_answers(self):
         self.transport.abort_transport("0badcafe", None)
         with self.assertRaisesRegex(RayDirectTransportError, "was aborted"):
             await self.wait()
         with self.assertRaisesRegex(ucxpool.RefusedError, "aborted"):
             await self.channel.send(bytes(1 << 20), self.asked.tag)
 
-    async def test_a_peer_that_ends(self):
+    async def test_fetch_fails_if_the_peer_ends(self):
         self.channel.abort()
         with self.assertRaisesRegex(RayDirectTransportError,
                                     "did not arrive"):
             await self.wait()
 
-    async def test_an_object_that_is_gone(self):
+    async def test_fetch_of_a_deleted_object_fails(self):
         await self.channel.send([], self.asked.tag, b"gone")
         with self.assertRaisesRegex(RayDirectTransportError, "any more"):
             await self.wait()
@@ -316,7 +319,7 @@ class Fetches(unittest.IsolatedAsyncioTestCase):
         with self.assertRaisesRegex(RayDirectTransportError, "any more"):
             await self.wait()
 
-    async def test_nobody_is_there(self):
+    async def test_fetch_fails_without_a_listener(self):
         listener = self.pool.listen()
         port = listener.port
         listener.close()
@@ -327,8 +330,8 @@ class Fetches(unittest.IsolatedAsyncioTestCase):
 
 
 class OnGpu:
-    """As much of a tensor on a GPU as the transport looks at: the GPU may be
-    the stand-in for CUDA's driver, and PyTorch without CUDA."""
+    """The parts of a GPU tensor that the transport uses. The GPU may be the
+    stand-in for the CUDA driver, and PyTorch may lack CUDA."""
     is_cuda = True
     device = torch.device("cuda", 0)
     dtype = torch.uint8
@@ -361,7 +364,7 @@ class GpuTensors(unittest.TestCase):
         os.environ["UCXPOOL_COMM_SIZE"] = "32m"
 
     def move(self, here, there):
-        """By the transport of this process, from itself."""
+        """Fetch an object with the transport of this process, from itself."""
         transport = the_transport()
         with unittest.mock.patch("torch.cuda.synchronize") as waited:
             metadata = transport.extract_tensor_transport_metadata(
@@ -370,7 +373,7 @@ class GpuTensors(unittest.TestCase):
         transport.recv_multiple_tensors("00", metadata, None, there)
         transport.garbage_collect("00", metadata, here)
 
-    def test_between_gpus_and_the_host(self):
+    def test_tensors_move_between_gpus_and_host(self):
         lengths = (1, 5000, 3 << 20)
         host = [torch.randint(0, 256, (length,), dtype=torch.uint8)
                 for length in lengths]
@@ -388,18 +391,18 @@ class Answers(unittest.IsolatedAsyncioTestCase):
     async def fail(self, error):
         raise error("as the test says")
 
-    async def test_an_error_of_this_end_is_logged(self):
+    async def test_local_error_is_logged(self):
         with self.assertLogs("ucxpool.ray", "ERROR") as logged:
             await ucxpool.ray._answered(self.fail(ucxpool.OutOfMemoryError))
         self.assertIn("as the test says", logged.output[0])
 
-    async def test_a_lost_peer_is_not_logged(self):
+    async def test_lost_peer_is_not_logged(self):
         with self.assertNoLogs("ucxpool.ray"):
             await ucxpool.ray._answered(self.fail(ucxpool.PeerLostError))
 
 
 class Refused(unittest.TestCase):
-    def test_tensors_of_several_devices(self):
+    def test_tensors_on_several_devices_are_rejected(self):
         with self.assertRaisesRegex(ValueError, "several devices: .*meta"):
             the_transport().extract_tensor_transport_metadata(
                 "0", [torch.empty(1), torch.empty(1, device="meta")])

@@ -1,5 +1,4 @@
-"""The calls that ucxpool.ucxx has in common with UCXX, on both: what holds here
-holds there."""
+"""Tests the calls that ucxpool.ucxx shares with UCXX, on both."""
 import asyncio
 import gc
 import os
@@ -10,14 +9,15 @@ import unittest.mock
 
 import numpy
 
-# Default time limits are not for machines on which processes wait for seconds.
+# The default time limits are too short for machines on which processes wait
+# for seconds.
 IS_BUSY = os.getloadavg()[0] > 2 * os.cpu_count()
 if IS_BUSY:
     os.environ.setdefault("UCXPOOL_HANDSHAKE_TIMEOUT", "10m")
 
 
 class Calls:
-    """For a class that has `ucxx`, the module."""
+    """Tests for a class that sets `ucxx`, the module."""
 
     async def asyncSetUp(self):
         self.accepted = asyncio.Queue()
@@ -47,7 +47,7 @@ class Calls:
         await asyncio.gather(self.b.send(there), self.a.recv(back))
         numpy.testing.assert_array_equal(here, back)
 
-    async def test_tags_choose(self):
+    async def test_tags_select_messages(self):
         first, second = bytearray(5), bytearray(6)
         sends = asyncio.gather(self.a.send(b"first", tag=1),
                                self.a.send(b"second", tag=2))
@@ -56,7 +56,7 @@ class Calls:
         await sends
         self.assertEqual((first, second), (b"first", b"second"))
 
-    async def test_multi(self):
+    async def test_send_multi_and_recv_multi(self):
         buffers = [bytes([i % 251]) * (1 + i * 7) for i in range(300)]
         _, got = await asyncio.gather(self.a.send_multi(buffers),
                                       self.b.recv_multi())
@@ -81,7 +81,7 @@ class Calls:
             self.b.recv_obj(allocator=lambda n: numpy.empty(n, "u1")))
         self.assertEqual(got.tobytes(), b"abc")
 
-    async def test_a_closed_peer_ends_a_receive(self):
+    async def test_peer_close_ends_a_receive(self):
         receive = asyncio.create_task(self.a.recv(bytearray(1)))
         await asyncio.sleep(0)
         await self.b.close()
@@ -91,7 +91,7 @@ class Calls:
             await asyncio.sleep(0.01)
         self.assertFalse(self.a.alive)
 
-    async def test_a_handler_that_is_a_coroutine(self):
+    async def test_handler_may_be_a_coroutine(self):
         async def echo(endpoint):
             await endpoint.send_obj(await endpoint.recv_obj())
             await endpoint.close()
@@ -111,21 +111,21 @@ class OnThePool(Calls, unittest.IsolatedAsyncioTestCase):
         await super().asyncTearDown()
         self.ucxx.reset()
 
-    async def test_too_short_a_buffer(self):
+    async def test_too_short_buffer(self):
         sent = asyncio.create_task(self.a.send(bytes(1 << 20)))
         with self.assertRaises(self.ucxx.UCXMessageTruncatedError):
             await self.b.recv(bytearray(2))
         with self.assertRaises(self.ucxx.UCXError):
             await sent
 
-    async def test_close_after_so_many(self):
+    async def test_close_after_n_received_messages(self):
         self.b.close_after_n_recv(2)
         for _ in range(2):
             await asyncio.gather(self.a.send(b"x"),
                                  self.b.recv(bytearray(1)))
         self.assertTrue(self.b.closed)
 
-    async def test_who_loses_a_listener_stops_it(self):
+    async def test_dropped_listener_stops(self):
         lost = self.ucxx.create_listener(self.accepted.put, 0)
         port = lost.port
         endpoint = await self.ucxx.create_endpoint("127.0.0.1", port)
@@ -134,14 +134,14 @@ class OnThePool(Calls, unittest.IsolatedAsyncioTestCase):
         gc.collect()
         with self.assertRaises(self.ucxx.UCXConnectionResetError):
             await self.ucxx.create_endpoint("127.0.0.1", port)
-        # Endpoints stay.
+        # Endpoints stay open.
         _, got = await asyncio.gather(endpoint.am_send(b"still"),
                                       other.am_recv())
         self.assertEqual(bytes(got), b"still")
         await endpoint.close()
         await other.close()
 
-    async def test_a_handler_outlives_its_listener(self):
+    async def test_handler_outlives_its_listener(self):
         async def echo(endpoint):
             await endpoint.send_obj(await endpoint.recv_obj())
 
@@ -156,7 +156,7 @@ class OnThePool(Calls, unittest.IsolatedAsyncioTestCase):
         self.assertEqual(bytes(await endpoint.recv_obj()), b"hello")
         await endpoint.close()
 
-    async def test_a_thousand_connect_at_once(self):
+    async def test_a_thousand_endpoints_connect_at_once(self):
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         ucxx, words = self.ucxx, {"connect_timeout": 600} if IS_BUSY else {}
@@ -173,7 +173,7 @@ class OnThePool(Calls, unittest.IsolatedAsyncioTestCase):
         for one in endpoints + others:
             one.abort()
 
-    async def test_where_it_listens_is_set(self):
+    async def test_listen_address_can_be_set(self):
         ucxx = self.ucxx
         here = ucxx.create_listener(self.accepted.put, 0, address="127.0.0.2")
         with unittest.mock.patch.dict(os.environ, LIBUCXPOOL_LISTEN="lo"):
