@@ -8,24 +8,24 @@ usage: gpu_alltoall.py LIBRARY [--gpus N] [--size BYTES] [--piece BYTES]
 LIBRARY   libucxpool.so
 --gpus    processes, one on each GPU; default: as many as PyTorch sees, 8 at
           most
---size    that each process sends, its own share of it counted; default 1 GiB
+--size    bytes that each process sends, including its own share; default 1 GiB
 --piece   bytes of one of libucxpool's pieces, a multiple of 16; default 4096
---rounds  of each; default 11
+--rounds  number of rounds for each method; default 11
 
-Of its bytes each process sends one share to each, itself included. NCCL's
-shares are contiguous. libucxpool's are cut into pieces that lie in random
-order in the sender's tensor, and go to places in random order in the
-receiver's: as messages, whose blocks are read by the receiver, or written by
-the sender (UCXPOOL_MAP_WAY=push), and by writes to windows of the receivers'.
-Its own share a process copies from place to place by one kernel, through CuPy;
-by two of PyTorch's where there is no CuPy. What a call takes is laid out
-before. All bytes are random, and every one is compared once.
+Each process sends an equal share to each process, itself included. NCCL's
+shares are contiguous. libucxpool's are split into pieces in random order in the
+sender's tensor, with destinations in random order in the receiver's. They are
+sent as messages whose blocks the receiver reads or the sender writes
+(UCXPOOL_MAP_WAY=push), and as writes to windows of the receivers. A process
+copies its own share with one CuPy kernel, or without CuPy with two of
+PyTorch's. The arguments of all calls are prepared before. All bytes are random,
+and each is compared once.
 
-Prints GB/s that leave a process, by the time of the slowest, medians; and how
-many times as fast as NCCL.
+Prints the GB/s that leave a process, measured on the slowest, as medians; and
+the ratio to NCCL.
 
-Exit status: 0 all bytes are right, 1 not so, 77 no PyTorch, no NCCL, or fewer
-than two GPUs.
+Exit status: 0 all bytes are right, 1 some are wrong, 77 no PyTorch, no NCCL, or
+fewer than two GPUs.
 """
 import argparse
 import ctypes
@@ -40,15 +40,15 @@ import gpu_torch
 from gpu_torch import ChannelParams, Data, RequestParams, TIMEOUT
 
 LONGEST = ctypes.c_uint64(TIMEOUT)
-SEGMENTS = 16               # field: what the segments are is told
-STREAM_READY = 2**64 - 1    # nothing to wait for
+SEGMENTS = 16               # field: the kind of the segments
+STREAM_READY = 2**64 - 1    # no stream dependency
 SEGMENTS_CUDA = 1
 PIECES = 2                  # kind of data
 WINDOW_WRITE = 2
 BLOB_SIZE = 64
 WAY_CUDA = 3
 
-# Name, what the pieces are given as, and UCXPOOL_MAP_WAY; "" for windows.
+# Name, form of the pieces, and UCXPOOL_MAP_WAY; "" for windows.
 WAYS = (("segments", "segments", "pull"), ("pieces", "pieces", "pull"),
         ("segments, pushed", "segments", "push"),
         ("pieces, pushed", "pieces", "push"), ("windows", "pieces", ""))
@@ -105,7 +105,7 @@ class Pool(gpu_torch.Pool):
         return ctypes.byref(params)
 
     def function(self, name):
-        """One of the library's, which raises."""
+        """A function of the library, which raises on errors."""
         function = getattr(self.lib, "ucxpool_" + name)
 
         def checked(status, *_):
@@ -138,7 +138,7 @@ class Pool(gpu_torch.Pool):
             self.release(post.request)
 
     def share(self, address, length, exchange):
-        """Let the others write to memory, and import theirs."""
+        """Export memory for the others to write, and import theirs."""
         self.window = ctypes.c_void_p()
         blob = ctypes.create_string_buffer(BLOB_SIZE)
         self.call("window_create", self.handle, ctypes.c_void_p(address),
@@ -155,14 +155,14 @@ class Pool(gpu_torch.Pool):
         return remote
 
     def check_ways(self):
-        """Of the windows: the GPU is to write to them."""
+        """Require that the GPU writes directly to the windows."""
         for remote in self.remotes.values():
             attr = RemoteAttr()
             self.lib.ucxpool_remote_query(
                 remote, ctypes.byref(attr),
                 ctypes.c_size_t(ctypes.sizeof(attr)))
             if attr.way != WAY_CUDA:
-                raise RuntimeError(f"windows go by way {attr.way}: "
+                raise RuntimeError(f"windows use way {attr.way}: "
                                    f"{attr.way_reason.decode()}")
 
     def close(self):
@@ -174,7 +174,7 @@ class Pool(gpu_torch.Pool):
 
 
 class Post:
-    """A call that posts a request, with all that it takes."""
+    """A call that posts a request, with its arguments."""
 
     def __init__(self, function, *arguments):
         self.request = ctypes.c_void_p()
@@ -186,8 +186,8 @@ class Post:
 
 
 class Pieces:
-    """Pieces of a tensor as the library wants them: a list of segments, or
-    only addresses where all have one length, in memory that the GPU reads."""
+    """Pieces of a tensor in the library's form: a list of segments, or if all
+    have one length only their addresses, in memory that the GPU reads."""
 
     def __init__(self, kind, tensor, numbers, length):
         import numpy
@@ -217,16 +217,16 @@ class Offsets:
 
 
 class OwnShare:
-    """The pieces that a process sends to itself, and how it copies them: on some
-    multiprocessors that it has for itself. Beside the library's kernels, whose
-    stores wait for the link, its own would wait behind them."""
+    """The pieces that a process sends to itself. It copies them on
+    multiprocessors reserved for that: next to the library's kernels, whose
+    stores wait for the link, the copies would be delayed."""
 
     PART = 5  # of the multiprocessors, a fifth
     THREADS = 1024
     KERNEL = r"""
     #define AT_A_TIME 4
 
-    /* A piece is copied by as many threads as it has words, or by all. */
+    /* Each piece is copied by one thread per word, or by all threads. */
     extern "C" __global__ void __launch_bounds__(1024, 1) copy_pieces(
         const ulonglong2 *source, ulonglong2 *target, const long long *from,
         const long long *to, long long words, long long count)
@@ -270,7 +270,7 @@ class OwnShare:
         device = cupy.cuda.Device(source.device.index)
         device.use()
         self.kernel = cupy.RawKernel(self.KERNEL, "copy_pieces")
-        # With all shared memory nothing else fits on the multiprocessor.
+        # With all shared memory, no other block fits on the processor.
         room = device.attributes["MaxSharedMemoryPerBlockOptin"]
         self.kernel.max_dynamic_shared_size_bytes = room
         words = source.shape[1] * source.element_size() // 16
@@ -302,7 +302,7 @@ def shuffled(torch, count, seed):
 
 
 class AllToAll:
-    """One process's part in it."""
+    """One process of the all-to-all."""
 
     def __init__(self, torch, rank, gpus, size, piece):
         self.torch, self.rank, self.gpus, self.piece = torch, rank, gpus, piece
@@ -326,16 +326,16 @@ class AllToAll:
             dtype=self.torch.int64, generator=generator)
 
     def peers(self):
-        """From the next one on, so that not all send to one at a time."""
+        """Starts with the next, so that not all send to the same one."""
         return [(self.rank + i) % self.gpus for i in range(1, self.gpus)]
 
     def targets_of(self, peer):
-        """The places in a process's tensor, by who sends to them."""
+        """The places in a process's tensor, by sender."""
         return shuffled(self.torch, self.share * self.gpus,
                         100 + peer).split(self.share)
 
     def prepare(self, pool, kind, is_written):
-        """Lay out a round, once for all."""
+        """Prepare the requests of a round, once for all rounds."""
         lay = lambda tensor, numbers: Pieces(kind, tensor, numbers, self.piece)
         peers = self.peers()
         self.outgoing = {p: lay(self.source, self.sources[self.rank][p])
@@ -350,8 +350,8 @@ class AllToAll:
         self.posts = [pool.recv(p, self.incoming[p]) for p in peers]
         self.posts += [pool.send(p, self.outgoing[p]) for p in peers]
 
-    # The own share first: behind the library's kernels, which go before those of
-    # the default priority, it would be left when these are through.
+    # Copy the own share first: the library's kernels have a higher priority,
+    # and otherwise it would be copied after them.
     def round(self, pool):
         self.own.copy()
         for post in self.posts:
@@ -364,7 +364,7 @@ class AllToAll:
         self.stream.synchronize()
 
     def check(self, peers=None):
-        """Each piece is where it belongs."""
+        """Require that each piece has arrived in its place."""
         for peer in range(self.gpus) if peers is None else peers:
             theirs = self.data(peer, self.share * self.gpus)
             sent = self.sources[peer][self.rank].to(self.device)
@@ -431,8 +431,8 @@ def report(options, bytes_out, times):
     rates = {way: [bytes_out / t / 1e9 for t in took[2:]]
              for way, took in times.items()}
     medians = {way: statistics.median(rate) for way, rate in rates.items()}
-    print(f"{options.gpus} GPUs, {options.size} bytes each, of which "
-          f"{bytes_out} leave, in pieces of {options.piece}; NCCL's are "
+    print(f"{options.gpus} GPUs, {options.size} bytes each, sending "
+          f"{bytes_out} to others, in pieces of {options.piece}; NCCL's are "
           "contiguous")
     for way, median in medians.items():
         print(f"  {way:20} {median:7.1f} GB/s "

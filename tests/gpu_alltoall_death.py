@@ -1,24 +1,24 @@
 #!/usr/bin/env python3
-"""All-to-all between GPUs, of which one process after the other is killed.
+"""All-to-all between GPUs, while one process after another is killed.
 
 usage: gpu_alltoall_death.py LIBRARY [--gpus N] [--size BYTES] [--seed N]
 
 LIBRARY   libucxpool.so
 --gpus    processes, one on each GPU; default: as many as PyTorch sees, 8 at
           most
---size    that each process sends in a round; default 64 MiB
---seed    of the moments of death; default: random, and printed
+--size    bytes that each process sends in a round; default 64 MiB
+--seed    seed of the moments of death; default: random, and printed
 
-In a round each process sends one share to each other one as a message, whose
-blocks the receiver lends or the sender's are read, in turn, and writes another
-into its window. At a random moment within one of the first rounds, when it has
-posted all of it, the last one kills itself. What the others have under way with
-it, in this round and in the next four, has to end, and each way of sending with
-an error at least once; what they have among each other has to end well. Then
-they make one round among themselves, compare every byte, and count their
-blocks: none may be missing. So it goes on until two are left.
+In each round, each process sends one share to each other process as a message,
+and writes another share into its window. The messages alternate between push
+and pull. In one of the first rounds the last process posts all its requests and
+kills itself at a random moment. The other processes' requests to it, in this
+round and in the next four, must end, and with an error at least once for each
+method. All other requests must succeed. Then the survivors make one round,
+compare every byte, and require that all their blocks are free. This repeats
+until two processes are left.
 
-Exit status: 0 all is right, 1 not so, 77 no PyTorch, or fewer than three GPUs.
+Exit status: 0 success, 1 an error, 77 no PyTorch, or fewer than three GPUs.
 """
 import argparse
 import ctypes
@@ -39,7 +39,7 @@ PEER_LOST = -8
 
 
 class Process:
-    """One process's part in it."""
+    """One process of the all-to-all."""
 
     def __init__(self, torch, rank, options, pipe):
         self.pipe, self.rank, self.torch = pipe, rank, torch
@@ -50,18 +50,18 @@ class Process:
         self.living = set(range(options.gpus)) - {rank}
         self.lost = set()           # the pools in which something failed
         self.took = [0, 0]          # seconds of a round, by pool
-        self.kept = []              # what requests refer to
+        self.kept = []              # memory of requests in flight
         target = self.part.target
         self.pools[0].share(target.data_ptr(), target.nbytes, self.exchange)
         self.posts = [self.lay(number) for number in range(len(self.pools))]
 
     def exchange(self, value):
-        """With all that live: also a barrier."""
+        """Exchange a value with all live processes: also a barrier."""
         self.pipe.send(value)
         return self.pipe.recv()
 
     def lay(self, number):
-        """The requests of a round, whom each is for, and its way: writes, or
+        """The requests of a round, each with its peer and its way: writes, or
         messages of one of the pools."""
         part, posts, pool = self.part, [], self.pools[number]
         for kind in ("recv", "send", "write"):
@@ -95,7 +95,7 @@ class Process:
         return pieces
 
     def attempt(self, peer, way, function):
-        """Only what has to do with the dead may fail."""
+        """Only requests to dead processes may fail."""
         try:
             function()
             return True
@@ -120,7 +120,7 @@ class Process:
         self.took[number] = time.perf_counter() - start
 
     def die(self, number, part):
-        """In the middle of a round, after a part of the time that one takes."""
+        """Post a round, and die after this part of its usual time."""
         number %= 2
         pool = self.pools[number]
         until = time.perf_counter() + part * self.took[number]
@@ -131,7 +131,7 @@ class Process:
         os.kill(os.getpid(), signal.SIGKILL)
 
     def require_whole(self):
-        """No block is missing; those for short messages stay lent."""
+        """Require that all blocks are free, except mailboxes."""
         for pool in self.pools:
             pool.call("check", pool.handle)
             for share in BLOCKS:
@@ -152,20 +152,20 @@ class Process:
         return value.value
 
     def survive(self, victim, number, part):
-        """The victim does the same, until it is in this part of this round."""
+        """Run rounds until the victim dies in this part of this round."""
         self.exchange("ready")
         for i in range(number - 1):
             self.round(i)
         if self.rank == victim:
             self.round(number - 1)
             self.die(number, part)
-        # Its last words on the round before may have been lost with it.
+        # Its last messages of the previous round may have been lost.
         self.living -= {victim}
         self.lost.clear()
         for i in range(number - 1, number + 5):
             self.round(i)
         if self.lost != {0, 1, "write"}:
-            raise RuntimeError(f"GPU {self.rank} has noticed the end of "
+            raise RuntimeError(f"GPU {self.rank} detected the death of "
                                f"GPU {victim} only by {self.lost}")
         self.posts = [[one for one in posts if one[0] in self.living]
                       for posts in self.posts]
@@ -181,7 +181,7 @@ class Process:
 
 
 def moments(options):
-    """Who dies, in which round, and how far in it: the same for all."""
+    """The victims, with the round and the part of it: the same everywhere."""
     rng = random.Random(options.seed)
     return [(victim, rng.randrange(3, 9), rng.random())
             for victim in range(options.gpus - 1, 1, -1)]
@@ -215,10 +215,10 @@ def lead(options, processes, pipes):
             pass
         processes[victim].join(SECONDS)
         if processes[victim].exitcode != -signal.SIGKILL:
-            raise RuntimeError(f"GPU {victim} was to be killed, and ended with "
+            raise RuntimeError(f"GPU {victim} was not killed, but exited with "
                                f"{processes[victim].exitcode}")
         print(f"GPU {victim} was killed in round {number}, {part:.2f} of it "
-              f"done; {victim} went on", flush=True)
+              f"done; {victim} continued", flush=True)
 
 
 def main():
@@ -252,7 +252,7 @@ def main():
         theirs.close()
     try:
         lead(options, processes, [ours for ours, _ in pipes])
-    except EOFError:                    # one has failed, and said why
+    except EOFError:                    # a process failed and printed why
         sys.exit(1)
     for process in processes[:2]:
         process.join(SECONDS)

@@ -8,19 +8,19 @@ LIBRARY   libucxpool.so
 --json    all results, as one object
 --only    these checks; without, all
 --rmm     a folder with the wheels of RMM (rmm, librmm, rapids_logger, and
-          cuda_bindings and what else is not installed), or where they lie
+          cuda_bindings and others that are not installed), packed or
           unpacked
 --quick   small sizes; times mean nothing
 
-Each check runs in a process of its own, with the environment's UCXPOOL_* and
-what it needs itself. One that compares runs twice, with the framework's own
-allocator and with the heap, in turn. Prints a line for each:
+Each check runs in its own process, with UCXPOOL_* from the environment and its
+own settings. A comparing check runs twice, with the framework's own allocator
+and with the heap, in turn. Prints a line for each:
 
-    ok      name: what was found
+    ok      name: result
     FAILED  name: why
     skipped name: why
 
-Exit status: 0 none failed, 1 one did, 77 all were skipped.
+Exit status: 0 none failed, 1 some failed, 77 all were skipped.
 """
 import argparse
 import contextlib
@@ -44,7 +44,7 @@ MARK = "result: "           # begins the line that has a check's result
 
 
 class Skip(Exception):
-    """There is nothing to check here; the text tells why."""
+    """The check cannot run; the text is the reason."""
 
 
 def need(name):
@@ -67,8 +67,8 @@ def heap(options):
 # --- A-B-A: 6 GiB are free, and CuPy's pool has no 4 GiB in one piece --------
 
 def aba(alloc, size):
-    """The three steps; alloc(bytes) gives an array of bytes that frees itself,
-    filled. Live in the end: 3 kept."""
+    """The three steps. alloc(size, value) returns a filled array that frees
+    itself. At the end, 3 arrays are live."""
     kept = []
     for temporary in (4, 0, 4):
         kept.append(alloc(size, len(kept) + 1))
@@ -145,8 +145,8 @@ def cupy_module():
 
 
 def cupy_streams(options):
-    """Many streams, in turn and of short life: no array is touched by what
-    another stream still does."""
+    """Many short-lived streams, in turn: no array is changed by pending work
+    of another stream."""
     cupy = cupy_module()
     import ucxpool
     import ucxpool.cupy
@@ -181,7 +181,7 @@ def cupy_streams(options):
 
 
 def cupy_oom(options):
-    """CuPy's own error, with the reason; and it goes on."""
+    """CuPy raises its own error with the cause, and still works."""
     cupy = cupy_module()
     import ucxpool
     import ucxpool.cupy
@@ -192,8 +192,8 @@ def cupy_oom(options):
     except cupy.cuda.memory.OutOfMemoryError as error:
         reason = str(error.__cause__)
         require(isinstance(error.__cause__, ucxpool.OutOfMemoryError),
-                "it has no reason")
-    require(int(cupy.ones(1000).sum()) == 1000, "CuPy does not go on")
+                "the error has no cause")
+    require(int(cupy.ones(1000).sum()) == 1000, "CuPy no longer works")
     return {"reason": reason}
 
 
@@ -203,8 +203,8 @@ def cupy_speed(options):
     if not options.own:
         import ucxpool.cupy
         ucxpool.cupy.enable()
-    # As in any program that computes: before its first kernel CUDA's runtime takes
-    # 1 us to tell which device is current, which CuPy asks twice.
+    # Launch a kernel first: before that, the CUDA runtime takes 1 us to return
+    # the current device, which CuPy requests twice.
     cupy.zeros(1)
     alloc = cupy.cuda.memory.alloc
     return {f"{size}": pair_ns(options, lambda: alloc(size))
@@ -212,7 +212,7 @@ def cupy_speed(options):
 
 
 def pair_ns(options, make):
-    """Nanoseconds of making something and letting it go, warm."""
+    """Nanoseconds to create and free an object, after a warm-up."""
     count = 1000 if options.quick else 20000
     for _ in range(100):
         make()
@@ -235,7 +235,7 @@ def torch_module():
 
 
 def torch_with(options):
-    """PyTorch, on the heap unless its own allocator is asked for."""
+    """PyTorch, on the heap unless --own is set."""
     torch = torch_module()
     if not options.own:
         import ucxpool.torch
@@ -251,7 +251,7 @@ def torch_speed(options):
 
 
 def torch_oom(options):
-    """An error that says so, and PyTorch goes on."""
+    """PyTorch raises its out-of-memory error, and still works."""
     torch = torch_with(options)
     try:
         torch.empty(1 << 46, dtype=torch.uint8, device="cuda")
@@ -259,16 +259,16 @@ def torch_oom(options):
     except RuntimeError as error:
         kind, text = type(error).__name__, str(error)
     require("CUDA out of memory" in text, f"{kind}: {text}")
-    require(torch.empty(0, device="cuda").numel() == 0, "nothing is something")
+    require(torch.empty(0, device="cuda").numel() == 0, "empty has elements")
     ones = torch.ones(1000, device="cuda")
-    require(int(ones.sum()) == 1000, "PyTorch does not go on")
+    require(int(ones.sum()) == 1000, "PyTorch no longer works")
     del ones
     torch.cuda.empty_cache()
     return {"error": f"{kind}: {text.splitlines()[0]}"}
 
 
 def torch_streams(options):
-    """record_stream(): what another stream reads late is not reused early."""
+    """record_stream() delays reuse of memory that another stream reads."""
     torch = torch_with(options)
     side = torch.cuda.Stream()
     was_busy = 0
@@ -283,7 +283,7 @@ def torch_streams(options):
             seen.copy_(tensor)
         tensor.record_stream(side)
         del tensor
-        # The same size, in the first stream: written over at once.
+        # The same size in the first stream, written at once.
         other = torch.full((8 * MIB,), 255, dtype=torch.uint8, device="cuda")
         torch.cuda.current_stream().synchronize()
         was_busy += not side.query()
@@ -294,7 +294,7 @@ def torch_streams(options):
 
 
 def torch_pool(options):
-    """A MemPool whose segments come from the heap, beside PyTorch's own."""
+    """A MemPool with segments from the heap, next to PyTorch's own pool."""
     torch = torch_module()
     import ucxpool
     import ucxpool.torch
@@ -326,7 +326,7 @@ def torch_pool(options):
 
 
 def torch_graph(options):
-    """A CUDA graph is refused, not captured into memory that moves."""
+    """Capturing a CUDA graph fails, since its memory could move."""
     torch = torch_with(options)
     tensor = torch.ones(1000, device="cuda")
     try:
@@ -340,7 +340,7 @@ def torch_graph(options):
 
 
 def bottleneck(torch, inputs, width, stride):
-    """The block that ResNet-50 is made of."""
+    """The building block of ResNet-50."""
     nn = torch.nn
 
     class Block(nn.Module):
@@ -389,7 +389,7 @@ def transformer(torch):
 
 
 def train(options, make, batches):
-    """Steps of training, of batches whose sizes differ, as data does."""
+    """Training steps, with batches of different sizes."""
     torch = torch_with(options)
     torch.manual_seed(1)
     torch.backends.cudnn.benchmark = False
@@ -494,8 +494,8 @@ def rmm_speed(options):
 
 
 def numba_cuda():
-    """numba.cuda, where it can be imported. It may not go together with the
-    NumPy that is installed, which says nothing about the heap."""
+    """numba.cuda, if it can be imported. It may be incompatible with the
+    installed NumPy, which is not an error of the heap."""
     need("numba")
     numpy = need("numpy")
     # NumPy 2.5 has no row_stack(), the old name of vstack(), and numba.cuda
@@ -507,7 +507,7 @@ def numba_cuda():
     except Skip:
         raise
     except Exception as error:
-        raise Skip(f"numba.cuda cannot be imported beside NumPy "
+        raise Skip(f"numba.cuda cannot be imported with NumPy "
                    f"{numpy.__version__}: {type(error).__name__}: "
                    f"{error}") from error
 
@@ -516,7 +516,7 @@ def numba_arrays(options):
     cuda = numba_cuda()
     import ucxpool
     import ucxpool.numba
-    # Only the driver is asked: there is no context yet.
+    # This only queries the driver: no context exists yet.
     if not cuda.is_available():
         raise Skip("Numba sees no GPU")
     ucxpool.numba.enable()
@@ -537,7 +537,7 @@ def numba_arrays(options):
         require(ucxpool.heap_stats(0)["num_live"] > 0, "not from the heap")
         del array, zeros
     gc.collect()
-    # Not those of the context, which are other things.
+    # Run pending deallocations of the context, which are not live arrays.
     cuda.current_context().memory_manager.deallocations.clear()
     left = ucxpool.heap_stats(0)["num_live"]
     require(left == 0, f"{left} allocations are left")
@@ -567,13 +567,13 @@ CHECKS = (
 
 
 def run_here(options):
-    """One check, in this process: its result, for the one that started it."""
+    """Run one check in this process, and print its result for the parent."""
     check = {name: function for name, function, _, _ in CHECKS}[options.one]
     try:
         result = {"status": "ok", **check(options)}
     except Skip as why:
         result = {"status": "skipped", "why": str(why)}
-    except Exception as error:  # whatever it is, it is a result
+    except Exception as error:  # any error is a result
         import traceback
         traceback.print_exc()
         result = {"status": "FAILED",
@@ -582,7 +582,7 @@ def run_here(options):
 
 
 def run(options, name, own, limit):
-    """One check in a process of its own."""
+    """Run one check in its own process."""
     environment = dict(os.environ)
     if limit is not None:
         unit = GIB if not options.quick else 64 * MIB
@@ -600,7 +600,7 @@ def run(options, name, own, limit):
     result = {"status": "FAILED", "why": "it ended without a result"}
     if marked:
         result = json.loads(marked[-1][len(MARK):])
-    # It must come to its end, too: frameworks free memory there.
+    # The process must also exit cleanly: frameworks free memory then.
     if done.returncode != 0 and result["status"] != "FAILED":
         result = {"status": "FAILED", "why": "at the end of the process: exit "
                   f"status {done.returncode}"}
@@ -610,8 +610,8 @@ def run(options, name, own, limit):
 
 
 def compare(options, name, limit):
-    """The heap and the framework's own, in turn, so that what changes with
-    time is the same for both."""
+    """The heap and the framework's own allocator, in turn, so that changes
+    over time affect both."""
     rounds = {"heap": [], "own": []}
     for _ in range(1 if options.quick or not name.startswith("torch-")
                    or name == "torch-aba" else 3):
@@ -631,7 +631,7 @@ def compare(options, name, limit):
 
 
 def words(name, result):
-    """A result in a line."""
+    """A result as one line."""
     if result["status"] != "ok":
         return result["why"]
     if "heap" not in result:
@@ -652,7 +652,7 @@ def words(name, result):
 
 
 def unpack(folder, scratch):
-    """Make what lies in a folder importable: wheels, or packages."""
+    """Make the wheels or packages in a folder importable."""
     wheels = glob.glob(os.path.join(folder, "*.whl"))
     for wheel in wheels:
         with zipfile.ZipFile(wheel) as archive:

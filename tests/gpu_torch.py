@@ -5,14 +5,16 @@ usage: gpu_torch.py LIBRARY [GPUS]
 
 LIBRARY is libucxpool.so; GPUS is 1 (both processes on GPU 0, the default) or 2.
 
-One message holds pieces of tensors of every origin that PyTorch has: from its
-caching allocator, from an expandable segment (one tensor over many allocations
-of the driver, 20 MiB each), managed, pinned and pageable. A kernel writes the sender's when
-the message has long been posted, in the stream that the message is told; on
-the other side one poisons the targets, likewise. The receiver cuts the message
-otherwise, and compares every byte of its tensors, those between the pieces too.
+One message contains pieces of every kind of tensor: from PyTorch's caching
+allocator, from an expandable segment (one tensor over many allocations of the
+driver, 20 MiB each), managed, pinned and pageable. A kernel writes the sender's
+bytes long after the message is posted, in the stream that is passed with the
+message. On the other side, a kernel poisons the targets in the same way. The
+receiver splits the message differently, and compares every byte of its tensors,
+including those between the pieces.
 
-Exit status: 0 all bytes are right, 1 not so, 77 no PyTorch or too few GPUs.
+Exit status: 0 all bytes are right, 1 some are wrong, 77 no PyTorch or too few
+GPUs.
 """
 import ctypes
 import multiprocessing
@@ -149,7 +151,7 @@ class Pool:
 # --- memory of all origins --------------------------------------------------
 
 def managed(torch, size):
-    """Managed memory as a tensor, which PyTorch takes for the host's."""
+    """Managed memory as a tensor, which PyTorch treats as host memory."""
     cuda = ctypes.CDLL("libcuda.so.1")
     address = ctypes.c_uint64()
     status = cuda.cuMemAllocManaged(ctypes.byref(address),
@@ -161,7 +163,7 @@ def managed(torch, size):
 
 
 def is_expandable(torch, tensor):
-    """Does it lie in a segment that PyTorch maps allocation by allocation?"""
+    """Is the tensor in an expandable segment?"""
     at = tensor.data_ptr()
     return any(segment["is_expandable"] and
                segment["address"] <= at < segment["address"] +
@@ -176,8 +178,8 @@ def make_tensors(torch, device):
 
     tensors = [empty(BIG, device=device)]
     if not is_expandable(torch, tensors[0]):
-        raise RuntimeError("PyTorch gives no expandable segments")
-    # Its name has changed.
+        raise RuntimeError("PyTorch has no expandable segments")
+    # The name depends on the version of PyTorch.
     configure = getattr(torch._C, "_accelerator_setAllocatorSettings", None)
     configure = configure or torch.cuda.memory._set_allocator_settings
     configure("expandable_segments:False")
@@ -189,13 +191,13 @@ def make_tensors(torch, device):
     tensors.append(empty(8 * MIB + 3, pin_memory=True))
     tensors.append(empty(8 * MIB + 7))
     if is_expandable(torch, tensors[1]):
-        raise RuntimeError("PyTorch gives nothing but expandable segments")
+        raise RuntimeError("PyTorch has only expandable segments")
     return tensors
 
 
 def lay(torch, tensors, data, seed, fill):
-    """Cut the tensors into segments in random order and lay data into them:
-    the segments, and what each tensor's bytes are then."""
+    """Split the tensors into segments in random order and fill them with data.
+    Returns the segments, and the expected bytes of each tensor."""
     rng = random.Random(seed)
     pieces = []
     for number, tensor in enumerate(tensors):
@@ -221,11 +223,12 @@ def lay(torch, tensors, data, seed, fill):
 # --- the two processes ------------------------------------------------------
 
 def write_later(torch, tensors, images, stream):
-    """The host's bytes at once; the GPU's by kernels behind one that waits."""
+    """Write host memory at once, and GPU memory by kernels after one that
+    waits."""
     staged = []
     for tensor, image in zip(tensors, images):
         if tensor.is_cuda:
-            # The same kernel: loading one waits for those that run.
+            # Use the same kernel: loading another waits for running ones.
             staged.append((tensor, image.to(tensor.device) ^ PATTERN))
         else:
             tensor.copy_(image)

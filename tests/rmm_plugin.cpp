@@ -88,7 +88,7 @@ void plugin_free(void *address, ssize_t size, int, cudaStream_t stream)
                          static_cast<std::size_t>(size), alignment);
 }
 
-/* It had all of it from the beginning. */
+/* The resource allocated everything at the start. */
 std::size_t plugin_reserved(void)
 {
     return pool_size;

@@ -113,8 +113,8 @@ typedef struct owned {
 
 typedef enum step { STEP_IDLE, STEP_READ, STEP_WRITE, STEP_READ_BACK } step_t;
 
-/* A window of a peer. The first half has a pattern; to the second half this
- * process alone writes. */
+/* A window of a peer. The first half has a pattern; only this
+ * process writes to the second half. */
 typedef struct imported {
     ucxpool_remote_t  *remote; /* NULL: free */
     ucxpool_channel_t *channel;
@@ -302,7 +302,7 @@ static counts_t *counts_of(const ucxpool_channel_t *channel)
     return &board->wires[attr.wire];
 }
 
-/* A deadline for some. */
+/* Some requests get a deadline. */
 static void draw_params(ucxpool_request_params_t *params)
 {
     if (one_in(16)) {
@@ -642,7 +642,7 @@ static void advance_windows(void)
             }
         } else if ((owned->sent != NULL) &&
                    (ucxpool_request_test(owned->sent) == UCXPOOL_INPROGRESS)) {
-            continue; /* the blob is still to go out */
+            continue; /* the blob has not been sent yet */
         } else if (channel != NULL) {
             ucxpool_request_release(owned->sent);
             owned->sent = NULL;

@@ -157,7 +157,7 @@ typedef struct layout {
     size_t lengths[NUM_PIECES];
     size_t stream[NUM_PIECES]; /* in the stream */
     size_t size;               /* of the stream */
-    size_t begin;              /* of it, in its memory */
+    size_t begin;              /* of the stream, in its memory */
 } layout_t;
 
 static layout_t layout;

@@ -414,7 +414,7 @@ START_TEST(surviving_child_does_not_hide_its_parents_death)
     }
     ck_assert_int_eq(kill(pid, SIGKILL), 0);
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
-    /* Long before the child would end by itself, which is never. */
+    /* The child never exits by itself. */
     ck_assert_int_eq(ucxpool_request_wait(recv, pair_patience()),
                      UCXPOOL_ERR_PEER_LOST);
     ck_assert_int_eq(kill(grandchild, SIGKILL), 0);

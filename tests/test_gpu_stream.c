@@ -1,4 +1,4 @@
-/* The order between transfers of a pool on a GPU and its callers' streams. */
+/* Ordering between transfers of a pool on a GPU and its callers' streams. */
 #include <config.h>
 
 #include "gpu.h"

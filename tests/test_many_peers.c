@@ -1,5 +1,5 @@
 /* 1,000 peers that connect to one listener at the same moment, with default
- * time-outs. */
+ * timeouts. */
 #include <config.h>
 
 #include "pair.h"
@@ -17,10 +17,10 @@
 #define TAG           UINT64_C(7)
 #define ALL_BITS      UINT64_MAX
 #define NUM_PROCESSES 8
-#define MAX_EACH      125 /* channels of a process */
+#define MAX_EACH      125 /* channels per process */
 #define MAX_CHANNELS  (NUM_PROCESSES * MAX_EACH)
 
-/* Descriptors of the listening process for each peer, and for all else. */
+/* Descriptors of the listening process: for each peer, and for the rest. */
 #define DESCRIPTORS_EACH 5
 #define DESCRIPTORS_ELSE 100
 
@@ -33,7 +33,7 @@ typedef struct peer {
 static peer_t peers[MAX_CHANNELS];
 static pid_t  processes[NUM_PROCESSES];
 
-/* Of one process. As many as the limit of open files leaves. */
+/* Channels per process, as many as the limit on open files allows. */
 static unsigned num_channels(void)
 {
     struct rlimit limit;
@@ -51,8 +51,7 @@ static unsigned num_channels(void)
     return num;
 }
 
-/* What a default is good for is not known where processes wait long for a
- * processor. */
+/* On an overloaded machine, the default timeout may be too short. */
 static const char *timeout_setting(void)
 {
     double load = 0;
@@ -72,7 +71,7 @@ static ucxpool_t *make_pool(const char *settings)
     return pair_pool(text);
 }
 
-/* Connect at once, send a number over each channel, and stay. */
+/* Connect at the same time, send a number over each channel, and stay. */
 static void peer_main(const char *settings, unsigned first, unsigned num,
                       int port_fd)
 {
@@ -139,7 +138,7 @@ static unsigned accept_all(ucxpool_t *pool, ucxpool_listener_t *listener,
     return (unsigned)(peer - peers);
 }
 
-/* Until all numbers have come, each once. */
+/* Wait until each number has arrived once. */
 static void receive_all(ucxpool_t *pool, ucxpool_listener_t *listener,
                         unsigned num)
 {
