@@ -67,10 +67,10 @@ uint64_t pair_patience(void);
 uint64_t pair_deadline(void);
 bool     pair_is_late(uint64_t deadline);
 
-/* Arm it, like a loop that has handled all events. */
+/* Arm the pool, like a loop that has handled all events. */
 void pair_arm(ucxpool_t *pool);
 
-/* Is its event descriptor readable? */
+/* Is the pool's event descriptor readable? */
 bool pair_is_readable(ucxpool_t *pool);
 
 /* Has the request ended? */

@@ -240,7 +240,7 @@ static void post_sends(ucxpool_request_t **requests)
     }
 }
 
-/* If one side has failed or was not posted, the other may stay pending. */
+/* If one side has failed or was not posted, the other may never end. */
 static void cancel_other(ucxpool_request_t *request, ucxpool_request_t *other)
 {
     if ((request == NULL) || (pair_ended(request) &&

@@ -364,8 +364,7 @@ static const struct {
 } channel_ends[] = {
     {closed_here, UCXPOOL_ERR_CANCELED},
     {aborted_here, UCXPOOL_ERR_CANCELED},
-    {closed_by_the_peer,
-     UCXPOOL_ERR_CANCELED}, /* and its sends were canceled */
+    {closed_by_the_peer, UCXPOOL_ERR_CANCELED}, /* cancels its sends */
     {lost, UCXPOOL_ERR_PEER_LOST},
 };
 #define NUM_CHANNEL_ENDS ((int)(sizeof(channel_ends) / sizeof(channel_ends[0])))

@@ -121,8 +121,7 @@ static const failure_t failures[] = {
     {CALLS_FTRUNCATE, ENOSPC, true},
     {CALLS_FALLOCATE, ENOSPC, true},
     {CALLS_MMAP, ENOMEM, true},
-    {CALLS_FCNTL, EPERM,
-     false}, /* unsealed: the pool works, but is not shared */
+    {CALLS_FCNTL, EPERM, false}, /* unsealed: the pool is not shared */
     {CALLS_MADVISE, EINVAL, false},
     {CALLS_OPEN, EMFILE, false},
     {CALLS_FOPEN, EMFILE, false},
@@ -181,8 +180,7 @@ static bool make_with_failure(maker_t *maker, const failure_t *failure,
         ck_assert_str_ne(ucxpool_error_detail(), "");
     }
     if ((status == UCXPOOL_OK) && (maker->pool != NULL)) {
-        return !has_failed; /* the other pool has seen the channel and keeps a
-                               record */
+        return !has_failed; /* the other pool keeps a record */
     }
     ck_assert_msg(calls_num_fds() == num_fds,
                   "call %u of kind %d: %u descriptors are left, there were %u",

@@ -198,8 +198,8 @@ START_TEST(queued_send_expires_and_the_next_proceeds)
 }
 END_TEST
 
-/* Until UCX's own handshake has finished. UCX 1.13 aborts the process if a peer
- * disconnects during that handshake. */
+/* Progress until UCX's own handshake has finished. UCX 1.13 aborts the process
+ * if a peer disconnects during that handshake. */
 static void finish_handshake(pair_t *pair)
 {
     ucp_request_param_t param = {.op_attr_mask = 0};

@@ -24,8 +24,8 @@
 #define MAX_FDS  2048
 #define MANY     1100 /* more than fit in an fd_set */
 
-/* The child inherits UCX's memory and never frees it. LeakSanitizer, if linked,
- * reads this. */
+/* A child never frees the memory that it inherits from UCX. LeakSanitizer, if
+ * linked, calls the function below. */
 static pid_t parent;
 
 __attribute__((visibility("default"))) int __lsan_is_turned_off(void);

@@ -105,7 +105,7 @@ static ucxpool_segment_t *cut(uint8_t *memory, size_t size, size_t num)
     return segments;
 }
 
-/* Wait until the list of sent and received segments is free. */
+/* No stream dependency for the sent and received memory. */
 static const ucxpool_request_params_t ready = {
     .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_STREAM,
     .stream     = UCXPOOL_STREAM_READY,

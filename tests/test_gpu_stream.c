@@ -11,7 +11,7 @@
 #define TAG      UINT64_C(42)
 #define ALL_BITS UINT64_MAX
 #define LARGE    ((size_t)3 << 20)
-/* Give the transfer time to complete, in case nothing waits. */
+/* Rounds of progress in which a transfer completes unless it waits. */
 #define ROUNDS 300
 /* The number of markers of the engine. */
 #define NUM_MARKS 4096u

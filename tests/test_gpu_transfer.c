@@ -199,7 +199,7 @@ START_TEST(declared_host_memory_is_not_queried)
 }
 END_TEST
 
-/* How much the library knows about the pieces: it inspects them, or not. */
+/* The declared kind of the pieces decides whether the library inspects them. */
 static const ucxpool_request_params_t params_of_pieces[] = {
     {.field_mask = 0},
     {.field_mask    = UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS,

@@ -171,7 +171,7 @@ static Suite *suite(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, buffers_of_all_kinds_arrive, 0, NUM_KINDS);
-    /* These tests cannot fill pinned host memory. */
+    /* These tests cannot fill comm memory in pinned host memory. */
     tcase_add_loop_test(tcase, comm_memory_is_sent_in_place_if_possible, 0,
                         NUM_KINDS - 1);
     suite_add_tcase(suite, tcase);

@@ -173,7 +173,8 @@ static void step(world_t *world)
                        (unsigned)draw(world, 8));
     }
     if (draw(world, 100) == 0) {
-        /* Free live allocations in a new stream with the same handle. */
+        /* Live allocations are freed later, in a new stream with the same
+         * handle. */
         ck_assert_int_eq(
             heap_stream_end(world->heap, stream_of(draw(world, NUM_STREAMS))),
             UCXPOOL_OK);

@@ -124,7 +124,7 @@ static void shuffle_memory(void)
         size_t other = random_below(model.num_segments);
         void  *address;
 
-        /* All segments of one length, since nothing else would fit. */
+        /* Swap only segments of one length, since others would not fit. */
         if (model.segments[i].length == model.segments[other].length) {
             address                       = model.segments[i].address;
             model.segments[i].address     = model.segments[other].address;

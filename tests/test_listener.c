@@ -658,7 +658,7 @@ START_TEST(oldest_of_too_many_strangers_is_disconnected)
 }
 END_TEST
 
-/* The first stranger has a limit of an hour. */
+/* The first stranger connects to the listener with a limit of an hour. */
 START_TEST(silent_stranger_is_disconnected_after_the_setting)
 {
     ucxpool_listener_t *patient;
