@@ -240,8 +240,7 @@ copy_engine_memory_kind(const copy_engine_t *engine)
  * does not need them.
  *
  * UCXPOOL_ERR_UNSUPPORTED    some of it is on a GPU that this GPU cannot access
- * UCXPOOL_ERR_INVALID_PARAM  there is no memory at an address; the detail has
- *                            it
+ * UCXPOOL_ERR_INVALID_PARAM  there is no memory at an address; see the detail
  * UCXPOOL_ERR_IO             the driver failed
  */
 ucxpool_status_t copy_engine_memtypes(const copy_engine_t *engine,

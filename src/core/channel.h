@@ -84,7 +84,7 @@ typedef struct core_connection {
     core_endpoint_t    *endpoint;     /* NULL: none yet, or released */
     core_source_t       local;        /* within the host: local.h */
     core_lifeline_t     lifeline;     /* of a channel through a listener */
-    unsigned            num_unheard;  /* times that it failed too early */
+    unsigned            num_unheard;  /* failures before an answer */
     uint64_t            lost_at;      /* when its end counts as a failure */
     bool                by_ep;        /* the caller's endpoint */
     bool                lacks_device; /* UCX has none for the listener's host */
@@ -179,7 +179,7 @@ struct ucxpool_channel {
     core_closing_t  closing;
 };
 
-/* Connection parameters of the caller that exclude a listener. */
+/* Params that choose the peer: invalid for a channel through a listener. */
 #define CORE_CHANNEL_WAYS \
     (UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS | UCXPOOL_CHANNEL_PARAM_FIELD_EP)
 
@@ -234,11 +234,10 @@ bool core_channel_lends_memory(const ucxpool_channel_t *channel);
  */
 bool core_channel_is_readable(const ucxpool_channel_t *channel);
 
-/* Set when progress sends HELLO if none has arrived by then. */
+/* Set the time at which progress sends HELLO, if none has arrived by then. */
 void core_channel_say_hello_at(ucxpool_channel_t *channel, uint64_t moment);
 
-/* Send HELLO now: the turn of this channel, which was started before, has
- * come. */
+/* Let progress send HELLO now, because this side begins the channel. */
 void core_channel_hasten_hello(ucxpool_channel_t *channel);
 
 /* Can UCX send over the channel? */

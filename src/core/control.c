@@ -379,7 +379,7 @@ static bool flush_one(ucxpool_channel_t *channel, core_control_t *control)
     return true;
 }
 
-/* Eager messages that the peer may send, but does not know yet. */
+/* Credits that the peer does not know yet. */
 static uint32_t credits_free(const ucxpool_channel_t *channel)
 {
     uint32_t credits = channel->pool->config.credits;

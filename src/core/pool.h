@@ -73,7 +73,7 @@ typedef struct core_wakeup {
     int                 num_ready;
     ucx_child_t         child; /* resources that a forked child loses */
     ucx_tcp_watch_t     tcp_watch;
-    bool                is_armed;     /* the peers know it */
+    bool                is_armed;     /* reported to the peers */
     bool                is_ucx_armed; /* UCX's worker is armed: its descriptor
                                          reports every new event */
     bool            is_woken;         /* event_fd is readable; atomic */

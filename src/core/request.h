@@ -59,7 +59,7 @@ typedef struct core_request_kind {
  * memory. */
 typedef struct core_stream {
     base_list_t        link;              /* the engine's marked requests */
-    mem_cuda_marker_t *marker;            /* NULL: reached by the stream */
+    mem_cuda_marker_t *marker;            /* NULL: none, or reached */
     bool               has_host_segments; /* which the GPU cannot access */
     bool               has_gpu_segments;  /* which the GPU can access */
 } core_stream_t;

@@ -60,7 +60,6 @@ unsigned core_source_progress(ucxpool_t *pool);
  * They are stored in the object itself, so nothing is allocated, and
  *
  *     in pool->channels.events  ==  kinds != 0, and the handle is in use
- * handle
  */
 
 typedef struct core_event {

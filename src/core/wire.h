@@ -6,7 +6,7 @@
 
 struct xfer_fragment;
 
-/* The location of a peer, for the ways of windows. */
+/* The location of a peer, which determines the ways to its windows. */
 typedef enum core_reach {
     /* Another process, with both pools in host memory, or both on GPUs. */
     CORE_REACH_HOST = 1 << UCXPOOL_MEMORY_HOST,

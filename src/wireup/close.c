@@ -369,7 +369,7 @@ void wireup_channel_close(ucxpool_channel_t *channel)
     core_channel_put(channel);
 }
 
-/* A closed channel ends after its requests, or when its time is over. */
+/* A closed channel ends after its requests, or at its deadline. */
 static unsigned progress_drain(ucxpool_channel_t *channel)
 {
     if (!channel->closing.drains || !core_channel_is_live(channel) ||

@@ -469,7 +469,7 @@ typedef struct wireup_fd_import {
     uint32_t              total;
     uint32_t              num_fds; /* received */
     int                  *fds;
-    uint64_t              remote; /* owner of the files; 0: the channel */
+    uint64_t              remote; /* window of the files; 0: HELLO's files */
     uint64_t              grant;
     char                  reason[PROTO_TEXT_MAX + 1]; /* of a failure */
     wireup_fd_import_cb_t done;

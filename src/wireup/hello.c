@@ -711,8 +711,7 @@ ucxpool_status_t wireup_hello_start(ucxpool_channel_t *channel)
     return UCXPOOL_OK;
 }
 
-/* A HELLO is answered by READY; for a channel that is being closed, by
- * HELLO. */
+/* The answer to a HELLO is READY, or HELLO if the channel is being closed. */
 static bool is_unanswered(const ucxpool_channel_t *channel)
 {
     if (channel->wireup.next_hello == BASE_CLOCK_FOREVER) {

@@ -220,7 +220,7 @@ static wireup_mapping_result_t no(const attempt_t *attempt, const char *reason)
     return WIREUP_MAPPING_IMPOSSIBLE;
 }
 
-/* Could descriptors that the peer sends make it possible? */
+/* Could it succeed with descriptors that the peer sends? */
 static wireup_mapping_result_t failed(const attempt_t *attempt,
                                       ucxpool_status_t status)
 {
