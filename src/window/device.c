@@ -1,6 +1,7 @@
 /*
- * Copies between a peer's GPU memory, mapped here, and our own, by one kernel
- * from scattered pieces to scattered pieces (copy/tiles.h, COPY_PAIRS).
+ * Copies between a peer's GPU memory, mapped here, and our GPU memory. One
+ * kernel copies scattered pieces to scattered pieces (copy/tiles.h,
+ * COPY_PAIRS).
  */
 #include "base/error.h"
 #include "copy/fault.h"
@@ -10,8 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Bytes of one launch: some, so that the lists of one are filled while others
- * are copied; the copy engine, which takes a long piece, wants it longer. */
+/* An operation is split into LAUNCHES launches, or into more or fewer that have
+ * LAUNCH_MIN to LAUNCH_MAX bytes, so that the CPU fills the list of one while
+ * the GPU copies another. A launch of one long piece, which the GPU's copy
+ * engine copies, has up to LONG_MAX. */
 #define LAUNCHES   4u
 #define LAUNCH_MIN CORE_LINK_SHORT
 #define LAUNCH_MAX ((uint64_t)32 << 20)
@@ -19,7 +22,7 @@
 
 /* --- the memory ----------------------------------------------------------- */
 
-/* Of cuMemAlloc(), of a memory pool, or virtual memory. */
+/* Memory of cuMemAlloc(), of a memory pool, or virtual memory. */
 static ucxpool_status_t share(ucxpool_window_t *window)
 {
     const mem_cuda_device_t *device = window->pool->engine->device;
@@ -47,7 +50,7 @@ static ucxpool_status_t share(ucxpool_window_t *window)
                : window_virtual_share(window);
 }
 
-/* A window that cannot be shared goes by messages. */
+/* Peers use messages for a window that cannot be shared. */
 static ucxpool_status_t device_share(ucxpool_window_t *window)
 {
     base_log_level_t level = base_error_log_at(BASE_LOG_DEBUG);
@@ -83,8 +86,8 @@ static void device_offer(window_grant_t *grant, window_offer_t *offer)
     }
 }
 
-/* A GPU's copies are not seen in the ring, and memory must not be freed while
- * it is mapped elsewhere. */
+/* The ring does not show copies by a GPU, and GPU memory must not be freed
+ * while another process maps it. */
 static bool device_may_touch(const window_grant_t *grant)
 {
     return !grant->channel->peer.gone;
@@ -195,7 +198,7 @@ static void device_close(ucxpool_remote_t *remote)
     window_virtual_unmap(remote);
 }
 
-/* Does the GPU reach our memory of an operation, too? */
+/* Can the GPU also access our memory of the operation? */
 static bool device_fits(const window_operation_t *operation)
 {
     return !operation->request->stream.has_host_segments;
@@ -238,7 +241,7 @@ static void fail(window_operation_t *operation, ucxpool_status_t status)
 
 static ucxpool_status_t device_copy(window_operation_t *operation);
 
-/* Launch what can be; the operation may be gone afterwards. */
+/* Launch as much as possible now. May free the operation. */
 static void advance(window_operation_t *operation)
 {
     ucxpool_status_t status;
@@ -290,7 +293,8 @@ static uint64_t launch_size(const window_operation_t *operation)
                     base_min(LAUNCH_MAX, operation->size / LAUNCHES));
 }
 
-/* Pairs for one launch: short ones of so many bytes, or a long one alone. */
+/* Fill the pairs of one launch: pieces of launch_size() bytes in all, or one
+ * longer piece. */
 static ucxpool_status_t fill_any(window_operation_t *operation,
                                  const copy_room_t *room, copy_table_t *list,
                                  uint64_t *size_p)
@@ -309,7 +313,7 @@ static ucxpool_status_t fill_any(window_operation_t *operation,
             continue;
         }
         if (piece.ours == NULL) {
-            /* The next one's number, where all of it was taken. */
+            /* next_memory is already past a piece that was used up. */
             return copy_fault_no_address(operation->next_memory -
                                          (operation->memory_offset == 0));
         }
@@ -323,8 +327,9 @@ static ucxpool_status_t fill_any(window_operation_t *operation,
     return UCXPOOL_OK;
 }
 
-/* Have the places one length, and our memory the same, or is it one buffer?
- * Then the kernel cuts the tiles, and a list is filled in no time. */
+/* Have all places one length, and is our memory one buffer, or pieces of the
+ * same length? Then the kernel computes the tiles, and lists are fast to fill.
+ */
 static bool is_even(const window_operation_t *operation)
 {
     const copy_memory_t *memory = &operation->request->data.memory;
@@ -374,9 +379,9 @@ static void fill_buffer(const window_operation_t *operation, size_t num,
     }
 }
 
-/* Will the GPU read the lists itself? Then the processor neither copies them
- * nor checks the places: on some machines that takes as long as the link takes
- * for 512 bytes of each. */
+/* Can the GPU read the caller's lists? Then the CPU neither copies them nor
+ * checks the places. On some machines, that would take as long as copying 512
+ * bytes for each place over the link. */
 static bool device_checks_places(const window_operation_t *operation)
 {
     const copy_memory_t    *memory = &operation->request->data.memory;
@@ -433,10 +438,9 @@ static ucxpool_status_t fill_even(window_operation_t *operation,
 static ucxpool_status_t launch(window_operation_t *operation, window_job_t *job)
 {
     copy_engine_t *engine = operation->remote->channel->pool->engine;
-    /* No peer waits for what else this GPU does, as it does for a gather: all
-     * thread blocks are for it. With as few as a scatter has, a push of 8 KiB
-     * pieces does 310 GB/s in place of 355 (two H100), a read of 4 KiB ones
-     * 340 in place of 361 (two H200). */
+    /* Use all multiprocessors, not only enough to saturate the link. With
+     * is_far, a write of 8 KiB pieces has 310 GB/s instead of 355 (two H100),
+     * and a read of 4 KiB pieces 340 GB/s instead of 361 (two H200). */
     copy_table_t     list = {.is_far = false};
     copy_room_t      room;
     uint64_t         size = 0;
@@ -487,7 +491,7 @@ static ucxpool_status_t device_copy(window_operation_t *operation)
     return status;
 }
 
-/* A long one has the GPU's link in its turn: core/link.h. */
+/* Long operations take turns on the GPU's link: core/link.h. */
 static void device_start(window_operation_t *operation)
 {
     core_link_post(&operation->work, operation->remote->channel,

@@ -1,12 +1,12 @@
 /*
- * Copies from and to an owner's memory that is mapped here, by the processor
- * alone: no call of the system for each piece.
+ * Copies by the CPU from and to memory of the owner that is mapped here,
+ * without a system call for each piece.
  *
  *     window      |      part 0      |  part 1  |     part 2     |
- *     mapped at   | a view of a file |   a region of the peer's  | ...
+ *     mapped at   | a view of a file |   a region of the peer    | ...
  *
- * Only files are mapped that cannot shrink: one that was cut short would kill
- * whoever touches it.
+ * Only files that cannot shrink are mapped: an access past the end of a
+ * truncated file would kill the process with SIGBUS.
  */
 #include <config.h>
 
@@ -27,7 +27,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* In one round, so that others have their turn soon. */
+/* Bytes of one step, short enough that other operations soon get a turn. */
 #define STEP_SIZE ((uint64_t)1 << 20)
 
 /* --- owner: the caller's file --------------------------------------------- */
@@ -60,8 +60,9 @@ static bool read_mapping(FILE *maps, char **line_p, size_t *size_p,
     return true;
 }
 
-/* The parts of the caller's file, which is to be mapped at every byte of the
- * window. The number is 0 where it is not. */
+/* Find the parts of the caller's file that are mapped in the window. The number
+ * is 0 if the file is not mapped in all of the window. Returns false if there
+ * are more than PROTO_PARTS_MAX. */
 static bool find_parts(const ucxpool_window_t *window, FILE *maps,
                        const struct stat *is, core_file_part_t *parts,
                        unsigned *num_parts_p)
@@ -154,7 +155,7 @@ static bool is_sealed(const core_file_part_t *part)
     return (seals >= 0) && (seals & F_SEAL_SHRINK);
 }
 
-/* As they are told to importers. */
+/* Set the parts that are sent to importers. */
 static ucxpool_status_t fill_parts(ucxpool_window_t       *window,
                                    const core_file_part_t *found, unsigned num)
 {
@@ -214,11 +215,11 @@ static void mapped_offer(window_grant_t *grant, window_offer_t *offer)
 
 /* --- importer: views ------------------------------------------------------ */
 
-/* What is being mapped. */
+/* An attempt to map a window. */
 typedef struct attempt {
     ucxpool_remote_t      *remote;
     const window_answer_t *answer;
-    unsigned               num_files; /* that were mapped */
+    unsigned               num_files; /* tried so far */
 } attempt_t;
 
 static bool not_mapped(ucxpool_remote_t *remote, const char *reason)
@@ -227,7 +228,7 @@ static bool not_mapped(ucxpool_remote_t *remote, const char *reason)
     return false;
 }
 
-/* In a region of the peer's, which is mapped for reading. */
+/* The part is in a region of the peer, which is already mapped read-only. */
 static bool view_region(const attempt_t           *attempt,
                         const proto_window_part_t *part, window_view_t *view)
 {
@@ -249,7 +250,8 @@ static bool view_region(const attempt_t           *attempt,
     return true;
 }
 
-/* For writing too, unless the blob or the file is against it. */
+/* Map the part for reading and writing, or only for reading if the blob or the
+ * file does not allow writing. */
 static bool view_file(attempt_t *attempt, const proto_window_part_t *part,
                       window_view_t *view)
 {
@@ -281,7 +283,7 @@ static bool view_file(attempt_t *attempt, const proto_window_part_t *part,
 #define WRONG_LENGTH \
     "the parts of the owner's window are not as long as the window"
 
-/* The next part, behind what is mapped. */
+/* Map the next part of the window. */
 static bool view_part(attempt_t *attempt, const proto_window_part_t *part)
 {
     ucxpool_remote_t *remote = attempt->remote;
@@ -367,7 +369,7 @@ static unsigned mapped_open(ucxpool_remote_t      *remote,
 
 /* --- importer: copying ---------------------------------------------------- */
 
-/* The view that a byte of the window lies in. */
+/* Find the view that contains a byte of the window. */
 static const window_view_t *find_view(const ucxpool_remote_t *remote,
                                       uint64_t                offset)
 {
@@ -386,8 +388,7 @@ static const window_view_t *find_view(const ucxpool_remote_t *remote,
     return &remote->views[low];
 }
 
-/* Copies that are collected, so that the processor is told early of what it
- * will touch. */
+/* Copies are collected, so that copy_list() can prefetch the next pieces. */
 #define MAX_COPIES 256u
 
 typedef struct copies {
@@ -396,7 +397,7 @@ typedef struct copies {
     uint64_t     size;
 } copies_t;
 
-/* As much of a piece as lies in one view. */
+/* Add a copy of the rest of the piece, up to the end of the view. */
 static void add_copy(copies_t *copies, const window_operation_t *operation,
                      const window_piece_t *piece, uint64_t done,
                      uint64_t *length_p)
@@ -413,7 +414,8 @@ static void add_copy(copies_t *copies, const window_operation_t *operation,
     *length_p     = entry->length;
 }
 
-/* Not past the cache: with scattered pieces at both ends that is slower. */
+/* Without non-temporal stores: with scattered pieces on both sides, they are
+ * slower. */
 static void copy_all(copies_t *copies)
 {
     copy_list(copies->entries, copies->num);

@@ -1,7 +1,7 @@
 /*
- * Operations by messages: the request is an ordinary receive or send, which the
- * owner's pool answers, and a message goes before it that says what is wanted:
- * the CALL.
+ * Operations by messages. The importer first sends a CALL, which describes the
+ * operation. A write then sends its data as an ordinary message, and a read
+ * receives the message with which the owner answers.
  */
 #include "window/window.h"
 
@@ -62,7 +62,7 @@ static ucxpool_status_t fill_call(window_operation_t *operation)
     return UCXPOOL_OK;
 }
 
-/* The CALL goes first, and then what a write brings. */
+/* Send the CALL first, then the data of a write. */
 static void send_call(window_operation_t *operation, ucxpool_request_t *call)
 {
     ucxpool_channel_t *channel  = operation->remote->channel;

@@ -1,8 +1,8 @@
 /*
  * Operations: reads and writes of a peer's window.
  *
- * An operation waits for the owner's answer to the import, then goes its
- * remote's way.
+ * An operation waits for the owner's answer to the import, and then uses the
+ * way that was chosen for the remote.
  */
 #include "window/window.h"
 
@@ -19,8 +19,7 @@
 
 /* --- the request of an operation ------------------------------------------ */
 
-/* What a GPU has under way touches the caller's memory: its end is waited for.
- */
+/* GPU jobs access the caller's memory, so the request ends only after them. */
 static void stop(ucxpool_request_t *request, ucxpool_status_t status,
                  const char *detail)
 {
@@ -34,7 +33,7 @@ static void stop(ucxpool_request_t *request, ucxpool_status_t status,
     }
 }
 
-/* Until it goes by messages. */
+/* Messages and UCX's get and put replace it. */
 static const core_request_kind_t operation_kind = {.stop = stop};
 
 /* Free it when both of its requests have ended. */
@@ -90,7 +89,7 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status,
     window_operation_t *operation = arg;
 
     base_range_end(&operation->range);
-    /* The number of the message that it went by is the library's own. */
+    /* The tag of an operation by messages is internal. */
     request->tag       = 0;
     request->told.hook = NULL;
     operation->request = NULL;
@@ -101,8 +100,8 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status,
         notify(operation->notification, status);
     }
     if ((status != UCXPOOL_OK) && (operation->call_request != NULL)) {
-        /* The owner does not know of it, or has been told. Frees the operation.
-         */
+        /* The owner has not received the CALL, or gets the END that was just
+         * sent. call_ended() frees the operation. */
         core_request_cancel(operation->call_request);
         return;
     }
@@ -213,7 +212,8 @@ static ucxpool_status_t check_data(const window_operation_t *operation,
         (unsigned long long)length, (unsigned long long)operation->size);
 }
 
-/* What tells the owner in the end, made now, when it can be refused. */
+/* Create the notification for the owner now, while an error can still be
+ * returned to the caller. It is sent when the operation succeeds. */
 static ucxpool_status_t
 make_notification(window_operation_t             *operation,
                   const ucxpool_request_params_t *params)
@@ -277,7 +277,7 @@ static ucxpool_status_t make_request(window_operation_t             *operation,
         core_request_discard(request);
         return status;
     }
-    request->metadata.length          = 0; /* the notification has it */
+    request->metadata.length          = 0; /* sent with the notification */
     request->data.totals.payload_size = operation->size;
     request->kind                     = &operation_kind;
     request->told.hook                = ended;
@@ -314,7 +314,7 @@ static window_operation_t *create(ucxpool_remote_t *remote, bool is_write,
     return operation;
 }
 
-/* --- on its way ----------------------------------------------------------- */
+/* --- starting and aborting ------------------------------------------------ */
 
 static void begin(window_operation_t *operation)
 {
@@ -373,7 +373,7 @@ void window_operations_begin(ucxpool_remote_t *remote)
 {
     window_operation_t *operation;
 
-    remote->refs++; /* until we are through here */
+    remote->refs++; /* keeps the remote until the loop has ended */
     while (!base_list_is_empty(&remote->waiting)) {
         operation = base_list_head(&remote->waiting, window_operation_t, link);
         base_list_del(&operation->link);

@@ -1,5 +1,6 @@
 /*
- * The pieces of an operation: where its places and our memory are cut.
+ * The pieces of an operation. A piece ends where a place or a piece of our
+ * memory ends.
  */
 #include "window/window.h"
 
@@ -10,8 +11,8 @@ static ucxpool_place_t place(const ucxpool_places_t *places, size_t i)
                : (ucxpool_place_t){places->offsets[i], places->length};
 }
 
-/* When the memory is used up, no more places are asked for: one that stands
- * last and is empty must not be left. */
+/* Go to the next place that is not empty. When the memory is used up, no more
+ * pieces are taken, so empty places at the end must be skipped here. */
 static void leave_place(window_operation_t *operation)
 {
     do {

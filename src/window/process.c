@@ -1,9 +1,9 @@
 /*
- * Copies from and to the memory of another process, by the kernel.
+ * Copies by the kernel from and to the memory of the owner's process.
  *
- * It goes by the owner's PID, which may be another process's when the owner has
- * ended: so the way is taken only where its end is watched (the `map` wire),
- * and that is looked at before each call.
+ * The system calls take the owner's PID, which another process may get when the
+ * owner has ended. So this way is used only if the kernel reports the end of
+ * the owner (on the `map` wire), and checks for it before each call.
  */
 #include <config.h>
 
@@ -16,8 +16,8 @@
 #include <string.h>
 #include <sys/uio.h>
 
-/* In one call of the system: so that others have their turn soon, and that a
- * list is long enough for the call not to count. */
+/* For one system call: short enough that other operations soon get a turn, and
+ * long enough that the cost of the call does not matter. */
 #define STEP_SIZE   ((uint64_t)1 << 20)
 #define STEP_PIECES 512u
 
@@ -40,9 +40,10 @@ static ssize_t copy(const ucxpool_channel_t *channel, const step_t *step,
                                        step->num, 0);
 }
 
-/* --- whether it goes ------------------------------------------------------ */
+/* --- testing access ------------------------------------------------------- */
 
-/* So many bytes at the window's start; false: the system does not allow it. */
+/* Copy `size` bytes at the start of the window. Returns false, with errno set,
+ * if the system does not allow it. */
 static bool try_copy(const ucxpool_remote_t *remote, uint8_t *bytes,
                      size_t size, bool is_write)
 {
@@ -54,9 +55,9 @@ static bool try_copy(const ucxpool_remote_t *remote, uint8_t *bytes,
     return copy(remote->channel, &step, is_write) == (ssize_t)size;
 }
 
-/* Reading is tried with one byte; writing with none, since the bytes are the
- * owner's. The kernel checks the rights for both alike; a system call filter
- * (seccomp) may reject one call and allow the other. */
+/* Test reading with one byte, and writing with none, so that the owner's memory
+ * is not changed. The kernel requires the same permission for both, but a
+ * system call filter (seccomp) may allow only one of the calls. */
 static unsigned process_open(ucxpool_remote_t      *remote,
                              const window_answer_t *answer)
 {
@@ -97,7 +98,7 @@ static void process_offer(window_grant_t *grant, window_offer_t *offer)
 
 /* --- copying -------------------------------------------------------------- */
 
-/* As far as the kernel tells. */
+/* Has the kernel reported the end of the peer's process? */
 static bool has_ended(const ucxpool_channel_t *channel)
 {
     struct pollfd end = {.fd = channel->peer.watch.fd, .events = POLLIN};

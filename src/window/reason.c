@@ -1,5 +1,5 @@
 /*
- * Why a remote goes by one way, and not by another.
+ * Why a remote uses one way, and not another.
  */
 #include "window/window.h"
 

@@ -1,5 +1,5 @@
 /*
- * Remotes: a peer's windows, as they are imported here.
+ * Remotes: windows of peers that are imported here.
  */
 #include "window/window.h"
 
@@ -48,7 +48,7 @@ static ucxpool_status_t check_blob(const void *bytes, size_t size,
     return UCXPOOL_OK;
 }
 
-/* Known when the channel is open. */
+/* Did the channel's peer export the blob? Unknown until the channel is open. */
 static bool is_peers(const ucxpool_remote_t *remote)
 {
     return memcmp(remote->blob.pool, remote->channel->peer.id,
@@ -105,7 +105,7 @@ static bool wants_messages(const ucxpool_remote_t *remote)
     return remote->channel->pool->config.window_way == BASE_WINDOW_WAY_MESSAGES;
 }
 
-/* Flags to import with. */
+/* The flags of all ways for the OPEN message. */
 static uint32_t ask_ways(ucxpool_remote_t *remote)
 {
     const ucxpool_channel_t *channel = remote->channel;
@@ -162,9 +162,9 @@ unsigned window_remotes_progress(ucxpool_channel_t *channel)
     return count;
 }
 
-/* --- what the owner says -------------------------------------------------- */
+/* --- the owner's answer --------------------------------------------------- */
 
-/* By our number; NULL: there is none. */
+/* Find a remote by our number. Returns NULL if none has it. */
 static ucxpool_remote_t *find(const ucxpool_channel_t *channel, uint64_t number)
 {
     ucxpool_remote_t *remote;
@@ -178,7 +178,7 @@ static ucxpool_remote_t *find(const ucxpool_channel_t *channel, uint64_t number)
     return NULL;
 }
 
-/* What we had of the owner's is its own again. */
+/* Tell the owner that we do not access the window any more. */
 static void close_grant(ucxpool_channel_t *channel, uint64_t grant)
 {
     proto_fixed_t *fixed;
@@ -193,7 +193,7 @@ static void close_grant(ucxpool_channel_t *channel, uint64_t grant)
     }
 }
 
-/* Does none of what the blob allows go by messages? */
+/* Can all accesses that the blob allows be done without messages? */
 static bool is_direct(const ucxpool_remote_t *remote)
 {
     return (!(remote->access & UCXPOOL_WINDOW_READ) ||
@@ -202,7 +202,7 @@ static bool is_direct(const ucxpool_remote_t *remote)
             (remote->write_way != &window_messages));
 }
 
-/* Each access goes by the first way that is for it. */
+/* Use for each access the first way that can do it. */
 static void choose_ways(ucxpool_remote_t *remote, const window_answer_t *answer)
 {
     const ucxpool_channel_t *channel = remote->channel;
@@ -241,7 +241,8 @@ static uint32_t num_files(const window_answer_t *answer)
     return count;
 }
 
-/* What we may not take is asked for; true: it will come. */
+/* Ask the owner for the files that we may not take. Returns true if
+ * window_remote_given() will be called. */
 static bool ask_for_files(ucxpool_remote_t      *remote,
                           const window_answer_t *answer)
 {
@@ -253,7 +254,7 @@ static bool ask_for_files(ucxpool_remote_t      *remote,
         return false;
     }
     *remote->answer        = *answer;
-    remote->answer->reason = ""; /* of this call's */
+    remote->answer->reason = ""; /* only valid in this call */
     if (channel->pool->dispatch->window_files(remote->channel, remote->number,
                                               remote->grant,
                                               num_files(answer))) {
@@ -264,8 +265,8 @@ static bool ask_for_files(ucxpool_remote_t      *remote,
     return false;
 }
 
-/* The ways are known: operations begin. By messages it ends where another way
- * is demanded. */
+/* The ways are chosen: start the operations. If the configuration demands
+ * direct access and a way is messages, end the remote instead. */
 static void begin(ucxpool_remote_t *remote)
 {
     if (!is_direct(remote) &&
@@ -316,7 +317,7 @@ static void fill_answer(window_answer_t             *answer,
     }
 }
 
-/* The owner did not make the blob. */
+/* The owner did not write this blob: its length is wrong. */
 static void end_of_other_length(ucxpool_remote_t *remote, uint64_t length)
 {
     char reason[CORE_REASON_SIZE];
@@ -361,7 +362,7 @@ void window_remote_given(ucxpool_channel_t *channel, uint64_t number,
 
     if ((remote == NULL) || (remote->answer == NULL) ||
         (remote->status != UCXPOOL_INPROGRESS)) {
-        return; /* it has ended meanwhile */
+        return; /* it has ended since the files were requested */
     }
     answer                = remote->answer;
     remote->answer        = NULL;
@@ -387,7 +388,7 @@ void window_remote_revoked(ucxpool_channel_t *channel, uint64_t number)
     }
 }
 
-/* --- its end -------------------------------------------------------------- */
+/* --- the end of a remote -------------------------------------------------- */
 
 void window_remote_unmap(ucxpool_remote_t *remote)
 {
@@ -403,7 +404,7 @@ void window_remote_unmap(ucxpool_remote_t *remote)
     remote->answer = NULL;
 }
 
-/* Give back the grant when nothing of ours touches the window. */
+/* Close the grant if no operation uses the window. */
 static void put_grant(ucxpool_remote_t *remote)
 {
     if (remote->refs == 0) {
@@ -448,7 +449,7 @@ void window_remote_end(ucxpool_remote_t *remote, ucxpool_status_t status,
     }
     remote->status = status;
     base_error_detail(remote->reason, sizeof(remote->reason), status, reason);
-    remote->refs++; /* until we are through here */
+    remote->refs++; /* keeps the remote until its operations have ended */
     window_operations_abort(remote, status, remote->reason);
     window_remote_put(remote);
 }

@@ -1,17 +1,18 @@
 /*
- * Reads and writes by UCX's get and put, on the `ucx` wire: of windows that
- * their owner has registered with UCX.
+ * Reads and writes by UCX's get and put, on the `ucx` wire, of windows that the
+ * owner has registered with UCX.
  *
- * Over transports that have no get and put of their own (TCP, ud) UCX makes
- * messages of them, which its worker at the owner answers; where the importer
- * dies before the answer, UCX ends the owner's process (1.22: "Fatal:
- * unexpected error" in ucp_put_handler()). There it is never done.
+ * Over transports without get and put (TCP, ud), UCX emulates them with
+ * messages that the owner's worker answers. If the importer dies before the
+ * answer, UCX aborts the owner's process (1.22: "Fatal: unexpected error" in
+ * ucp_put_handler()). So get and put are not used over these transports.
  *
- * UCX ends what it has begun by itself, or by the forced close of the endpoint.
- * So an operation that is ended early ends when UCX has let go, like sends and
- * receives in place (docs/internals/wires.md, "The `ucx` wire"). A write
- * ends when its data is in place: the importer's CLOSE means that none of its
- * operations is in flight.
+ * A get or put that UCX has begun ends only when UCX completes it, or when the
+ * endpoint is closed by force. So an operation that is canceled ends when UCX
+ * has released its memory, like sends and receives in place
+ * (docs/internals/wires.md, "The `ucx` wire"). A write ends when a flush has
+ * completed, after its data are in the window. So when the importer sends
+ * CLOSE, none of its operations is in flight.
  */
 #include "window/window.h"
 
@@ -22,14 +23,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Where the pieces of an operation are shorter than this, it is as quick to
- * have the owner pack them: on Soft-RoCE (rc) both do 0.07 to 0.09 GB/s with 4
- * and 16 KiB; with 32 KiB get and put do 0.10, messages 0.08. */
+/* The minimum average length of an operation's pieces. For shorter pieces,
+ * messages are as fast: on Soft-RoCE (rc) both have 0.07 to 0.09 GB/s with 4
+ * and 16 KiB. With 32 KiB, get and put have 0.10 GB/s and messages 0.08. */
 #define LONG_MIN ((uint64_t)32 << 10)
 
-/* Of all operations of a channel together, so many gets and puts are under way,
- * none longer than this: enough to keep the link busy, and over before the
- * caller of a canceled operation has to wait for long. */
+/* The maximum number of outstanding gets and puts of a channel, and the maximum
+ * length of one: enough to keep the link busy, and short enough that a canceled
+ * operation ends soon. */
 #define DEPTH         8u
 #define PIECE_MAX     ((uint64_t)512 << 10)
 #define GPU_PIECE_MAX ((uint64_t)16 << 20)
@@ -55,8 +56,8 @@ static ucxpool_status_t check_budget(const ucxpool_window_t *window)
                       (unsigned long long)window->length);
 }
 
-/* On a GPU one registration is for one allocation: UCX reaches the first alone
- * of memory that is made of several. */
+/* GPU memory must be one allocation: if it has several, UCX can access only the
+ * first through one registration. */
 static ucxpool_status_t find_kind(const ucxpool_window_t *window,
                                   bool                   *is_on_gpu_p)
 {
@@ -118,8 +119,8 @@ static void rma_unshare(ucxpool_window_t *window)
     }
 }
 
-/* Only the end of its endpoint keeps a peer from what it has the key of, and
- * that of the caller's own is not ours. */
+/* May the peer get the key? A peer with the key can access the window until its
+ * endpoint is closed, and we never close an endpoint of the application. */
 static bool is_offered(const ucxpool_channel_t *channel, const char **why_p)
 {
     *why_p = NULL;
@@ -131,8 +132,8 @@ static bool is_offered(const ucxpool_channel_t *channel, const char **why_p)
     return *why_p == NULL;
 }
 
-/* Register the window, if it is not yet, and let the grant's peer have its key.
- */
+/* Register the window if it is not registered yet, and allow the grant's peer
+ * its key. If this fails, set window->not_registered. */
 static void give_key(window_grant_t *grant)
 {
     ucxpool_window_t        *window  = grant->window;
@@ -171,7 +172,7 @@ static void rma_offer(window_grant_t *grant, window_offer_t *offer)
     }
 }
 
-/* A key is used until the peer says otherwise, or the endpoint is closed. */
+/* The peer may use the key until it sends BYE, or the endpoint is closed. */
 static bool rma_may_touch(const window_grant_t *grant)
 {
     const ucxpool_channel_t *channel  = grant->channel;
@@ -213,7 +214,7 @@ static uint32_t rma_ask(ucxpool_remote_t *remote)
     return is_native(remote, for_gpu) ? PROTO_OPEN_KEY : 0;
 }
 
-/* Is it the endpoint's, and not of one operation alone? */
+/* Did the endpoint fail, not only one operation? */
 static bool is_of_endpoint(ucs_status_t status)
 {
     ucxpool_status_t ours = ucx_status(status);
@@ -221,7 +222,7 @@ static bool is_of_endpoint(ucs_status_t status)
     return (ours == UCXPOOL_ERR_PEER_LOST) || (ours == UCXPOOL_ERR_CANCELED);
 }
 
-/* Has it been tried, with what result? */
+/* Did the test of the key succeed? Sets the reason. */
 static bool is_good(ucxpool_remote_t *remote, ucs_status_t status)
 {
     if (status != UCS_OK) {
@@ -240,7 +241,7 @@ static void take_result(ucxpool_remote_t *remote, ucs_status_t status)
         return; /* the channel has ended, or the window was revoked */
     }
     if (is_of_endpoint(status)) {
-        core_channel_set_broken(remote->channel); /* ends the remote, too */
+        core_channel_set_broken(remote->channel); /* also ends the remote */
         return;
     }
     remote->is_trying = false;
@@ -261,7 +262,8 @@ static void probe_done(void *request, ucs_status_t status, void *arg)
     core_channel_end_operation(channel);
 }
 
-/* One byte, since UCX may refuse only then. True: it is good. */
+/* Get one byte, since UCX may reject a key only when it is used. Returns true
+ * if this succeeded at once; else the key failed, or is_trying is set. */
 static bool try_key(ucxpool_remote_t *remote)
 {
     ucxpool_channel_t        *channel = remote->channel;
@@ -292,8 +294,9 @@ static bool try_key(ucxpool_remote_t *remote)
     return is_good(remote, UCS_PTR_STATUS(result));
 }
 
-/* Take the key, and try it. True: it is good. A byte of the host would go
- * another way than a GPU's. */
+/* Unpack the key and test it. Returns true if it can be used now. The key of
+ * GPU memory is not tested: `probe` is host memory, which UCX would copy in
+ * another way. */
 static bool take_key(ucxpool_remote_t *remote, const void *key, size_t key_size)
 {
     ucxpool_channel_t *channel = remote->channel;
@@ -345,7 +348,7 @@ static void rma_close(ucxpool_remote_t *remote)
 
 /* --- importer: which operations ------------------------------------------- */
 
-/* Parts of the operation, which has bytes; no fewer than there are. */
+/* An upper bound of the number of pieces. The operation must not be empty. */
 static uint64_t count_pieces(const window_operation_t *operation)
 {
     const copy_memory_t *memory = &operation->request->data.memory;
@@ -357,7 +360,8 @@ static uint64_t count_pieces(const window_operation_t *operation)
     return (uint64_t)operation->places.count + memory->num - 1;
 }
 
-/* UCX is told what memory it is. */
+/* Is all of our memory of the kind that post() passes to UCX: GPU memory for a
+ * window on a GPU, else host memory? */
 static bool is_of_kind(const window_operation_t *operation)
 {
     const copy_engine_t *engine = operation->remote->channel->pool->engine;
@@ -377,7 +381,7 @@ static bool is_forced(const ucxpool_remote_t *remote)
     return remote->channel->pool->config.window_way == BASE_WINDOW_WAY_DIRECT;
 }
 
-/* Are its pieces long enough, and memory of the right kind? */
+/* Are the pieces long enough, and is our memory of the right kind? */
 static bool rma_fits(const window_operation_t *operation)
 {
     return (is_forced(operation->remote) ||
@@ -402,7 +406,7 @@ static void fail(window_operation_t *operation, ucxpool_status_t status,
     }
 }
 
-/* Of the endpoint, or of this operation alone. */
+/* UCX reported an error, of the endpoint or of this operation. */
 static void ucx_failed(window_operation_t *operation, ucs_status_t status)
 {
     char detail[CORE_REASON_SIZE];
@@ -420,7 +424,7 @@ static void ucx_failed(window_operation_t *operation, ucs_status_t status)
 
 static void done(void *request, ucs_status_t status, void *arg);
 
-/* True: UCX will call back. */
+/* Handle the result of a call of UCX. Returns true if done() will be called. */
 static bool has_begun(window_operation_t *operation, ucs_status_ptr_t result)
 {
     ucxpool_channel_t *channel = operation->remote->channel;
@@ -454,8 +458,8 @@ static bool flush(window_operation_t *operation)
                      ucp_ep_flush_nbx(channel->conn.endpoint->ep, &param));
 }
 
-/* Nothing of it is left to be posted. Ends it when UCX has done all; then the
- * operation may be gone. */
+/* All of the operation is posted, or it failed. When UCX has completed all of
+ * it, flush a write, then end the operation, which may free it. */
 static void end_if_over(window_operation_t *operation)
 {
     ucxpool_request_t *request = operation->request;
@@ -511,7 +515,7 @@ static void post_next(window_operation_t *operation)
     (void)has_begun(operation, post(operation, &piece));
 }
 
-/* In turns, a piece each. */
+/* Post pieces of the operations in turn, one piece of each. */
 static void post_some(ucxpool_channel_t *channel)
 {
     base_list_t        *moving = &channel->windows->moving;
@@ -531,7 +535,7 @@ static void post_some(ucxpool_channel_t *channel)
     }
 }
 
-/* A get, a put, or a flush. */
+/* UCX has completed a get, a put, or a flush. */
 static void done(void *request, ucs_status_t status, void *arg)
 {
     window_operation_t *operation = arg;
@@ -571,7 +575,7 @@ static void stop(ucxpool_request_t *request, ucxpool_status_t status,
     end_if_over(operation);
 }
 
-/* The caller's stream has come to where it was posted. */
+/* The work that was on the caller's stream before the operation has ended. */
 static void resume(ucxpool_request_t *request)
 {
     window_operation_t *operation = request->told.hook_arg;

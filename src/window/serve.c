@@ -1,8 +1,9 @@
 /*
- * Operations that a peer has this pool do on its windows, by messages.
+ * Operations by messages that this pool does on its windows for a peer.
  *
- * A CALL is received into memory of its own. Its places, once they are checked,
- * become the addresses of an ordinary send or receive, in the same memory.
+ * A CALL is received into memory allocated for it. Once its places are checked,
+ * they are replaced, in the same memory, by the addresses for an ordinary send
+ * or receive.
  */
 #include "window/window.h"
 
@@ -36,7 +37,7 @@ static window_served_t *find(const ucxpool_channel_t *channel, uint64_t number)
     return NULL;
 }
 
-/* --- saying no ------------------------------------------------------------ */
+/* --- refusing ------------------------------------------------------------- */
 
 static void refuse(ucxpool_channel_t *channel, uint64_t number,
                    ucxpool_status_t status, const char *reason)
@@ -141,15 +142,15 @@ static bool is_call(const ucxpool_message_t *message)
             sizeof(proto_call_t) + PROTO_PLACES_MAX * sizeof(ucxpool_place_t));
 }
 
-/* Nothing is left to do for it. */
+/* Is nothing left to do, except to destroy it? */
 static bool is_at_end(const window_served_t *served)
 {
     return (served->request == NULL) &&
            (served->is_over || (served->step == WINDOW_STEP_MOVE));
 }
 
-/* Those that progress has not come to yet: the importer has their answers, and
- * may have called again. */
+/* Destroy ended operations now, before progress does: the importer has their
+ * answers, and may already have sent new CALLs. */
 static void destroy_ended(ucxpool_channel_t *channel)
 {
     window_served_t *served;
@@ -212,7 +213,7 @@ void window_served_called(ucxpool_message_t *message)
            "the owner has too many operations on its windows at once");
 }
 
-/* The places become addresses. */
+/* Replace the places by addresses. */
 static copy_memory_t resolve(const proto_call_t *call, window_served_t *served)
 {
     uint8_t *window = served->grant->window->address;
@@ -302,7 +303,7 @@ static ucxpool_status_t start_write(window_served_t *served)
     return UCXPOOL_OK;
 }
 
-/* The CALL is there. */
+/* The CALL has been received: check it and start the operation. */
 static ucxpool_status_t start(window_served_t *served)
 {
     proto_call_t     call;
@@ -327,7 +328,7 @@ static void advance(window_served_t *served)
     ucxpool_status_t status = UCXPOOL_OK;
 
     if (served->request != NULL) {
-        return; /* its end wakes us again */
+        return; /* its end makes the operation runnable again */
     }
     if (is_at_end(served)) {
         destroy(served);
@@ -379,7 +380,7 @@ void window_served_brought(ucxpool_message_t *message)
     wake(served);
 }
 
-/* --- ended early ---------------------------------------------------------- */
+/* --- canceling ------------------------------------------------------------ */
 
 static void cancel(window_served_t *served)
 {

@@ -1,5 +1,5 @@
 /*
- * What arrives for windows, and what follows from a channel's end.
+ * Messages for windows, progress, and the end of a channel.
  */
 #include "window/window.h"
 
@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-/* --- what arrives --------------------------------------------------------- */
+/* --- messages ------------------------------------------------------------- */
 
 static void let_go(ucxpool_channel_t *channel, uint64_t number)
 {
@@ -78,7 +78,7 @@ bool window_channel_is_quiet(const ucxpool_channel_t *channel)
     if (base_list_is_empty(&windows->remotes)) {
         return true;
     }
-    /* All are asked for at once, when the channel is open, or later. */
+    /* OPEN is sent in the order of the list, so the last remote is enough. */
     return base_container_of(windows->remotes.prev, ucxpool_remote_t, link)
                ->was_asked &&
            base_list_is_empty(&windows->queued);
@@ -131,8 +131,8 @@ void window_channel_drop_all(ucxpool_channel_t *channel)
 {
     struct window_channel *windows = channel->windows;
 
-    channel->refs++; /* of the last that is served, until all are through */
-    /* Their requests went before; what still waits to run will not. */
+    channel->refs++; /* destroying the served operations must not free it */
+    /* Their requests have already ended, so progress only destroys them. */
     window_served_cancel(channel, NULL);
     window_served_progress(channel->pool);
     window_grants_let_go(channel, true);

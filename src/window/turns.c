@@ -1,11 +1,12 @@
 /*
- * Operations that copy by themselves, some of an operation at a time, in turns.
+ * Operations that copy in turns, a part of one operation at a time.
  */
 #include "window/window.h"
 
 #include "base/error.h"
 
-/* So much is copied in the call that posts it; more takes its turn. */
+/* The call that posts an operation copies it if it has at most this many bytes.
+ * Longer operations are copied in turns. */
 #define AT_ONCE ((uint64_t)256 << 10)
 
 static void end(window_operation_t *operation, ucxpool_status_t status)
@@ -38,7 +39,7 @@ void window_turns_start(window_operation_t *operation)
     window_turns_wait(operation, status);
 }
 
-/* A channel that has ended ends its operations later in the same round. */
+/* If the channel has ended, its operations end later in the same round. */
 ucxpool_status_t
 window_turns_step(window_operation_t *operation,
                   ucxpool_status_t (*step)(window_operation_t *operation))

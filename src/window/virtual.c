@@ -1,6 +1,6 @@
 /*
- * Windows in virtual memory of a GPU: the peer maps the allocations that they
- * lie in, and its GPU copies as from memory of cuMemAlloc().
+ * Windows in virtual memory of a GPU. The peer maps the allocations that
+ * contain the window. Its GPU then copies as with memory of cuMemAlloc().
  */
 #include "base/error.h"
 #include "ipc/virtual.h"
@@ -59,7 +59,8 @@ static void close_all(const int *fds, size_t num)
     }
 }
 
-/* The window goes through all of them without a gap, and ends in the last. */
+/* Do the parts make up the window without a gap? Only the first may begin, and
+ * only the last may end, inside an allocation. */
 static bool is_whole(const proto_window_part_t *parts, size_t num,
                      uint64_t length)
 {
@@ -79,7 +80,7 @@ static bool is_whole(const proto_window_part_t *parts, size_t num,
     return length == 0;
 }
 
-/* Take the descriptors from the owner's process. */
+/* Take the descriptors from the owner's process. The caller closes them. */
 static ucxpool_status_t take(const ucxpool_channel_t *channel,
                              const window_answer_t *answer, int *fds)
 {

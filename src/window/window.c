@@ -36,7 +36,7 @@ static ucxpool_status_t check_memory(const ucxpool_t *pool, void *address,
     return copy_engine_memtypes(pool->engine, &memory, &types);
 }
 
-/* The caller may close its own. */
+/* Duplicate the caller's descriptor, which the caller may then close. */
 static ucxpool_status_t keep_file(ucxpool_window_t              *window,
                                   const ucxpool_window_params_t *params)
 {
@@ -71,7 +71,7 @@ static ucxpool_status_t share(ucxpool_window_t              *window,
     return status;
 }
 
-/* No peer touches it, nor will. */
+/* No peer has access to the window, or will have. */
 static void unshare(ucxpool_window_t *window)
 {
     const window_way_t *way;
@@ -168,7 +168,7 @@ ucxpool_status_t window_export(const ucxpool_window_t *window, unsigned access,
     return UCXPOOL_OK;
 }
 
-/* Destroyed, and of no peer any more. */
+/* Free the window if it is destroyed and has no grants. */
 static void free_if_over(ucxpool_window_t *window)
 {
     if (window->is_destroyed && window_is_free(window)) {
@@ -181,7 +181,7 @@ static void ask_to_let_go(const window_grant_t *grant)
     proto_fixed_t *fixed;
 
     if (!core_channel_is_live(grant->channel)) {
-        return; /* its end is waited for */
+        return; /* window_grants_let_go() releases the grant */
     }
     fixed = core_control_begin(grant->channel, PROTO_WINDOW_REVOKE, 0,
                                CORE_MUST, NULL);
@@ -191,7 +191,8 @@ static void ask_to_let_go(const window_grant_t *grant)
     }
 }
 
-/* Its memory is the caller's alone. */
+/* If the window is revoked and has no grants, no peer can access the memory any
+ * more. */
 static void unshare_if_over(ucxpool_window_t *window)
 {
     if (window->is_revoked && window_is_free(window)) {
@@ -211,8 +212,8 @@ static void ask_all_to_let_go(ucxpool_window_t *window)
     }
 }
 
-/* Could the importer of a window that was revoked, or whose channel has ended,
- * still be touching it? */
+/* The window was revoked, or the channel has ended. May the importer still be
+ * accessing the memory? */
 static bool may_touch(const window_grant_t *grant)
 {
     const ucxpool_channel_t *channel = grant->channel;
@@ -274,7 +275,8 @@ bool window_all_are_free(const ucxpool_t *pool)
     return true;
 }
 
-/* UCX's put and get, and messages in place, end with the endpoint alone. */
+/* UCX's put and get, and messages in place, end only when the endpoint closes.
+ * So the channel must fail, unless the peer maps our memory. */
 bool window_abandon(const ucxpool_window_t *window)
 {
     bool                  any_failed = false;
@@ -386,7 +388,7 @@ static void say_refused(ucxpool_channel_t *channel, uint64_t remote,
     }
 }
 
-/* How the importer may come to the memory by itself, or why it may not. */
+/* How the importer can access the memory directly, or why it cannot. */
 static window_offer_t make_offer(window_grant_t *grant)
 {
     const char         *reason = grant->window->reason;
@@ -422,7 +424,7 @@ static void say_opened(window_grant_t *grant)
     core_control_end(grant->channel);
 }
 
-/* The window of a blob, if it is a true one. */
+/* Find the window of a blob. Returns NULL if the access or the key is wrong. */
 static ucxpool_window_t *find(ucxpool_t *pool, const proto_window_open_t *open)
 {
     ucxpool_window_t *window;
@@ -508,7 +510,7 @@ static void free_if_unused(window_grant_t *grant)
 void window_grant_let_go(window_grant_t *grant)
 {
     grant->is_let_go = true;
-    grant->num_served++; /* until we are through here */
+    grant->num_served++; /* keeps the grant until the calls have returned */
     window_served_cancel(grant->channel, grant);
     window_grant_put(grant);
 }
