@@ -1,6 +1,6 @@
-"""Spark clusters of two executors on this machine, with the plugin and without:
-processes of their own that talk over the loopback interface. The demo and the
-benchmark in java/ have them, too."""
+"""Spark clusters of two executors on this machine, with and without the plugin.
+The executors are separate processes that connect over the loopback interface. The
+demo and the benchmark in java/ also use these clusters."""
 import glob
 import json
 import os
@@ -14,7 +14,7 @@ JARS = [BUILD / "java" / name
 os.environ["PYSPARK_SUBMIT_ARGS"] = (
     "--jars " + ",".join(map(str, JARS)) + " --driver-memory 1g pyspark-shell")
 
-# Spark remembers the folder of the first cluster of a process.
+# All clusters of a process use the local folder of the first.
 FOLDER = tempfile.TemporaryDirectory()
 os.environ["SPARK_LOCAL_DIRS"] = FOLDER.name
 
@@ -38,11 +38,11 @@ COMMON = {
 
 
 class Cluster:
-    """Two executors of one processor each, or more; or those that a master has,
-    whose workers have their files in a folder."""
+    """Two executors with `cores` cores each; or, with `master`, executors on its
+    workers, whose work folder is `work`."""
 
     def __init__(self, settings, cores=1, master=None, work=None):
-        # What is set when the virtual machine starts counts for all clusters.
+        # Starts the JVM, whose start options apply to all clusters.
         pyspark.SparkContext._ensure_initialized()
         builder = (SparkSession.builder.appName("ucxpool")
                    .master(master or f"local-cluster[2,{cores},1024]"))
@@ -66,7 +66,7 @@ class Cluster:
         self.spark.stop()
 
     def counters(self, executors=2):
-        """What each executor tells of itself, by its id."""
+        """The counters of each executor, by its id."""
         told = {}
         while len(told) < executors:
             for row in (self.spark.range(0, 8, 1, 8)
@@ -77,17 +77,17 @@ class Cluster:
         return told
 
     def total(self, name):
-        """One counter of all executors together."""
+        """The sum of a counter over all executors."""
         return sum(told.get(name, 0) for told in self.counters().values())
 
     def logs(self):
-        """What the executors have written."""
+        """The stderr of each executor, by its path."""
         return {name: pathlib.Path(name).read_text(errors="replace")
                 for name in sorted(glob.glob(f"{self.work}/*/stderr"))}
 
 
 def event_log(folder):
-    """Settings with which a cluster writes Spark's events there."""
+    """Settings with which a cluster writes Spark's event log to the folder."""
     return {"spark.eventLog.enabled": "true",
             "spark.eventLog.compress": "false",
             "spark.eventLog.dir": f"file://{folder}"}
@@ -101,7 +101,7 @@ def events(folder):
 
 
 def shuffle_read(folder, name):
-    """A metric of what all tasks have read of shuffles, together."""
+    """The sum of a shuffle read metric over all tasks."""
     return sum(event["Task Metrics"]["Shuffle Read Metrics"][name]
                for event in events(folder)
                if event["Event"] == "SparkListenerTaskEnd"

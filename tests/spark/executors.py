@@ -1,11 +1,11 @@
-"""Executors as seen from outside: their files, their end, and a query that stands
-still in one of them."""
+"""Executors as seen from outside: their files, their end, and a query that pauses
+in one of them."""
 import os
 import pathlib
 import select
 import threading
 
-# Many requests, one after the other, so that some are left to be made.
+# Many requests, one at a time, so that some are not sent yet when a task pauses.
 SLOW = {"spark.reducer.maxSizeInFlight": "64k",
         "spark.reducer.maxReqsInFlight": "1",
         "spark.shuffle.compress": "false",
@@ -13,7 +13,7 @@ SLOW = {"spark.reducer.maxSizeInFlight": "64k",
 
 
 def folder_of(pid):
-    """Where an executor has its files."""
+    """The folder of an executor's files."""
     for variable in pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0"):
         if variable.startswith("SPARK_EXECUTOR_DIRS="):
             return variable.partition("=")[2]
@@ -26,7 +26,7 @@ def shuffle_files(folder, ending):
 
 
 class End:
-    """The end of a process that another one has started."""
+    """Waits for the end of a process that is not our child."""
 
     def __init__(self, pid):
         self.descriptor = os.pidfd_open(pid)
@@ -37,8 +37,8 @@ class End:
 
 
 class Pause:
-    """A query of which one task stands still in the middle of what it fetches: the
-    first one to get there, or the first of one executor."""
+    """A query in which one task pauses while it fetches: the first task to get
+    there, or the first of one executor."""
 
     ROWS = 4000
     WANTED = [(ROWS * (ROWS - 1) // 2, ROWS)]
@@ -51,8 +51,8 @@ class Pause:
 
     @classmethod
     def of_executor(cls, cluster, executor):
-        # An executor runs in a folder of its own. Once without a pause: then all
-        # are as quick as the others, and have as many maps.
+        # Each executor runs in its own folder. Run the query once without a
+        # pause, so that all executors are equally fast and get as many maps.
         rows(cluster, ".").collect()
         pause = cls(os.path.join(cluster.work, str(executor)))
         pause.name = "."
@@ -68,7 +68,7 @@ class Pause:
         self.thread.start()
 
     def wait(self):
-        """Until it stands still. Returns in which executor."""
+        """Wait until the task pauses. Returns its executor."""
         reached = os.open(self.folder / "reached",
                           os.O_RDONLY | os.O_NONBLOCK)
         try:
@@ -80,13 +80,14 @@ class Pause:
             os.close(reached)
 
     def start_again(self):
-        """Where all tasks ran in other executors, as on a machine that is busy."""
+        """Run the query again, if all its tasks ran in other executors. This can
+        happen on a busy machine."""
         if not self.result:
             raise AssertionError("the query has failed")
         self.start(self.cluster)
 
     def go_on(self):
-        """Until the query has ended. Returns its rows."""
+        """Continue the task, wait for the query, and return its rows."""
         (self.folder / "go").write_text("go")
         self.thread.join()
         for name in ("taken", "go"):

@@ -1,12 +1,12 @@
-"""Two hosts on one machine: network name spaces joined by a cable, as those of
-tests/hosts.sh."""
+"""Two hosts on one machine: network namespaces joined by a veth pair, like those
+of tests/hosts.sh."""
 import os
 import shutil
 import subprocess
 
 ADDRESSES = {"one": "10.213.7.1", "two": "10.213.7.2"}
 
-# A host has a name, processes and shared memory of its own.
+# A host has its own name, processes and shared memory.
 ISOLATED = ["unshare", "--uts", "--ipc", "--pid", "--fork",
             "--kill-child=KILL", "--mount-proc",
             "sh", "-c", 'hostname "$0" && exec "$@"']
@@ -22,17 +22,17 @@ def ip(*arguments):
 
 
 def inside(host):
-    """What runs the command behind it in a host's network."""
+    """A prefix that runs a command in a host's network."""
     return ["ip", "netns", "exec", name(host)]
 
 
 def on(host):
-    """What runs the command behind it on a host."""
+    """A prefix that runs a command on a host."""
     return [*inside(host), *ISOLATED, host]
 
 
 def why_not():
-    """Why there can be no hosts, or None."""
+    """Why hosts cannot be created, or None."""
     if shutil.which("ip") is None:
         return "there is no ip"
     if os.getuid() != 0:
@@ -57,7 +57,7 @@ def up():
         ip("-n", name(host), "address", "add", f"{address}/24", "dev", "cable")
         for link in ("lo", "cable"):
             ip("-n", name(host), "link", "set", link, "up")
-    # The system takes a while to see that the cable is in.
+    # The kernel needs some time to bring the link up.
     for host in ADDRESSES:
         while " UP " not in ip("-n", name(host), "-br", "link", "show",
                                "cable"):

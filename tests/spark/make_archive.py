@@ -1,6 +1,5 @@
-"""make_archive.py FILE - archive Spark's classes there, as a virtual machine has
-them in memory: with -XX:SharedArchiveFile the next ones start in two thirds of the
-processor time."""
+"""make_archive.py FILE - write a CDS archive of Spark's classes to FILE. With
+-XX:SharedArchiveFile=FILE, a JVM starts in two thirds of the CPU time."""
 import os
 import sys
 
@@ -14,7 +13,7 @@ import pyspark
 
 import queries
 
-# All in one process, which has an executor's classes as well.
+# One process, which also loads the classes of an executor.
 with cluster.Cluster({}, master="local[2]") as local:
     queries.run(local.spark, [True], [queries.group, queries.join])
     local.spark.sparkContext.parallelize([(1, 2)], 2).groupByKey().collect()

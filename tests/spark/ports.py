@@ -1,4 +1,4 @@
-"""Ports for what is started with one that is known before."""
+"""Free ports for servers that must be started with a known port."""
 import socket
 
 

@@ -1,4 +1,4 @@
-"""Queries that shuffle, and give the same rows whichever way the blocks go."""
+"""Queries that shuffle. Their rows do not depend on how blocks are fetched."""
 
 
 def sort(spark):
@@ -49,7 +49,7 @@ def wide(spark):
 
 
 def batched(spark):
-    """Neighbouring reducers in one task: blocks are fetched in batches."""
+    """A task reads neighbouring partitions, so it fetches blocks in batches."""
     return (spark.range(0, 30000, 1, 5).selectExpr("id % 100 AS key", "id")
             .repartition(20, "key").groupBy("key").agg({"id": "sum"})
             .orderBy("key"))
@@ -64,12 +64,12 @@ SKEW = {
 }
 
 
-# Without AQE as well: these have other plans then.
+# Also run without AQE, which gives them other plans.
 PLAIN = [sort, join, wide]
 
 
 def run(spark, adaptive=(True, False), which=None):
-    """The rows of each, with AQE and without it."""
+    """The rows of each query, with and without AQE."""
     rows = {}
     for is_adaptive in adaptive:
         spark.conf.set("spark.sql.adaptive.enabled", str(is_adaptive).lower())

@@ -1,4 +1,4 @@
-"""A cluster as users start one: a master and its workers, processes of Spark's that
+"""A cluster as users start one: a master and workers, which are Spark daemons that
 wait for applications."""
 import os
 import pathlib
@@ -17,12 +17,12 @@ SPARK_CLASS = pathlib.Path(pyspark.__file__).parent / "bin" / "spark-class"
 
 
 class Daemon:
-    """One of these processes, and what it says."""
+    """A master or a worker, and its log."""
 
     def __init__(self, log, command, variables):
         self.log = open(log, "w")
         self.reader = None
-        # It does not outlive this process, whatever ends that.
+        # The kernel kills it when this process ends, for whatever reason.
         self.process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", *command],
             env={**os.environ, **variables}, text=True,
@@ -30,7 +30,7 @@ class Daemon:
             stderr=subprocess.PIPE, start_new_session=True)
 
     def says(self, pattern):
-        """Wait until it does; what comes after is only written to its log."""
+        """Wait for a line that matches. A thread writes later lines to the log."""
         for line in self.process.stderr:
             self.log.write(line)
             found = re.search(pattern, line)
@@ -44,7 +44,7 @@ class Daemon:
         raise AssertionError(pathlib.Path(self.log.name).read_text())
 
     def end(self):
-        """With all that it has started."""
+        """Kill it and all processes that it has started."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         if self.reader is not None:
@@ -54,7 +54,8 @@ class Daemon:
 
 
 def application(url, work, settings, executors=2):
-    """A driver at this master, whose workers have their files there."""
+    """A driver of the master at `url`, whose workers have the work folder
+    `work`."""
     return cluster.Cluster(
         {"spark.executor.cores": "1", "spark.executor.memory": "1g",
          "spark.cores.max": str(executors),
@@ -64,8 +65,8 @@ def application(url, work, settings, executors=2):
 
 
 class Standalone:
-    """A master and no worker yet. A prefix is a command that runs the one behind
-    it on another host; settings are Spark's, for one daemon."""
+    """A master without workers. A prefix is a command that runs the command after
+    it on another host. Settings are Spark's, for one daemon."""
 
     def __init__(self, host="127.0.0.1", prefix=(), settings=None):
         self.temporary = tempfile.TemporaryDirectory()
@@ -80,7 +81,8 @@ class Standalone:
     def start(self, name, host, prefix, settings, command):
         options = " ".join(f"-D{key}={value}"
                            for key, value in (settings or {}).items())
-        # Of one host, for what there serves the files of all.
+        # Daemons of one host share it: the shuffle service of one worker serves
+        # the files of all executors there.
         files = self.folder / f"files-{host}"
         files.mkdir(exist_ok=True)
         self.daemons.append(Daemon(
@@ -91,15 +93,15 @@ class Standalone:
 
     def add_worker(self, name, host="127.0.0.1", prefix=(), settings=None,
                    cores=1):
-        """One that has executors of one core each; says() waits for it."""
+        """Start a worker. Does not wait; says() of the result does."""
         return self.start(name, host, prefix, settings, [
             "org.apache.spark.deploy.worker.Worker", "--host", host,
             "--webui-port", "0", "--cores", str(cores), "--memory",
             f"{cores}g", "--work-dir", str(self.work), self.url])
 
     def application(self, settings, executors=2):
-        """A driver with so many executors, which are all there before it
-        begins."""
+        """A driver, which waits until this many executors have
+        registered."""
         return application(self.url, self.work, settings, executors)
 
     def __enter__(self):

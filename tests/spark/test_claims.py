@@ -1,5 +1,5 @@
-"""What the tests of Spark's own shuffle claim, with the plugin in it:
-docs/reference/spark-tests.md has the table."""
+"""Checks with the plugin what Spark's tests check of its own shuffle. The table is
+in docs/reference/spark-tests.md."""
 import os
 import pathlib
 import tempfile
@@ -13,21 +13,21 @@ import queries
 import tpch
 from cluster import PLUGIN, Cluster, event_log, events, shuffle_read
 
-# Two staging buffers are kept; all else is given back.
+# Heap in use when idle: the pool keeps two staging buffers.
 IDLE = 2 << 20
 LIMIT = 1800
 
-# One short request at a time, so that there are many.
+# One short request at a time, so that a task sends many.
 SLOW = {"spark.reducer.maxSizeInFlight": "64k",
         "spark.reducer.maxReqsInFlight": "1",
         "spark.sql.adaptive.enabled": "false"}
 KRYO = {"spark.serializer": "org.apache.spark.serializer.KryoSerializer"}
-# A map output is sorted, and not put together of a file for each reducer.
+# Sort map outputs, instead of merging one file for each reducer.
 SORTED = {"spark.shuffle.sort.bypassMergeThreshold": "1"}
 
 
 def shuffle_written(folder, what):
-    """A metric of what all tasks have written for shuffles, together."""
+    """The sum of a shuffle write metric over all tasks."""
     return sum(event["Task Metrics"]["Shuffle Write Metrics"]
                [f"Shuffle {what} Written"]
                for event in events(folder)
@@ -36,7 +36,8 @@ def shuffle_written(folder, what):
 
 class Base(unittest.TestCase):
     def check_pool(self, cluster):
-        """All blocks went over the pool, and all memory is given back."""
+        """Check that the pool fetched all blocks and released all memory.
+        Returns the counters."""
         told = cluster.counters()
         self.assertGreater(sum(x["fetchedBlocks"] for x in told.values()), 0,
                            told)
@@ -47,7 +48,8 @@ class Base(unittest.TestCase):
         return told
 
     def await_idle(self, cluster):
-        """What came for a task that has ended may still be on its way."""
+        """Wait until all memory is released: blocks for an ended task may still
+        be arriving."""
         end = time.monotonic() + LIMIT
         while any(counted["pool.heap_live"] != IDLE
                   for counted in cluster.counters().values()):
@@ -55,7 +57,7 @@ class Base(unittest.TestCase):
 
 
 class Rows(Base):
-    """The same rows, however they are written, compressed and fetched."""
+    """The rows are the same, however blocks are written, compressed and fetched."""
 
     @classmethod
     def setUpClass(cls):
@@ -68,7 +70,7 @@ class Rows(Base):
             cls.sql = queries.run(cluster.spark, [True], [queries.join])
 
     def check_pairs(self, context):
-        """Pairs of Python, which Spark's serializer writes."""
+        """Pairs of Python objects, which Spark's serializer writes."""
         left = context.parallelize([(n % 50, n) for n in range(2000)], 6)
         right = context.parallelize([(n, str(n)) for n in range(40, 60)], 3)
 
@@ -91,8 +93,7 @@ class Rows(Base):
             .partitionBy(5).collect(), [])
 
     def check_empty_blocks(self, cluster):
-        """Four keys in 20 times 20 blocks: those without bytes are not
-        fetched."""
+        """Four keys in 20 times 20 blocks: empty blocks are not fetched."""
         before = cluster.total("fetchedBlocks")
         pairs = cluster.spark.sparkContext.parallelize(range(4), 20).map(
             lambda n: (n, 2 * n))
@@ -108,7 +109,8 @@ class Rows(Base):
         self.check_pool(cluster)
 
     def test_sorted_files_spilling_and_zstd(self):
-        """Requests above a size go to files, of shuffles and of others."""
+        """Fetches above a size limit go to files, of shuffle blocks and of
+        others."""
         with tempfile.TemporaryDirectory() as folder:
             with Cluster({
                     **PLUGIN, **SORTED, **event_log(folder),
@@ -125,7 +127,8 @@ class Rows(Base):
             self.assertGreater(spilled, 10000)
 
     def check_blocks_of_no_shuffle(self, cluster):
-        """Cached partitions, replicas, broadcasts and long results."""
+        """Cached partitions, replicas, broadcasts and long results do not use the
+        pool."""
         before = cluster.total("fetchedBlocks")
         context = cluster.spark.sparkContext
         for level in (StorageLevel.MEMORY_ONLY, StorageLevel.DISK_ONLY_2):
@@ -153,7 +156,7 @@ class Rows(Base):
             self.check_rows(cluster)
 
     def test_files_of_the_same_host(self):
-        """Spark reads them itself, if it is let."""
+        """Spark reads them itself, if its setting allows it."""
         with Cluster({**PLUGIN, "spark.shuffle.readHostLocalDisk": "true"}
                      ) as cluster:
             self.assertEqual(
@@ -174,12 +177,12 @@ class Rows(Base):
 
 
 class Others(Base):
-    """What needs no rows to compare with."""
+    """Tests that need no rows of another cluster."""
 
     def check_sums(self, cluster, rows, maps, reducers, tasks):
-        """Sums of rows that are shuffled, and of the same ones that are not.
-        Each task has many reducers' blocks, one reducer after the other.
-        Returns how many blocks have come so far."""
+        """Compare sums of rows with and without a shuffle. Each task reads the
+        blocks of many reducers, one reducer after another. Returns how many
+        blocks have been fetched so far."""
         plain = cluster.spark.range(0, rows, 1, maps)
         sums = ["count(*)", "sum(id)", "sum(hash(id))"]
         shuffled = plain.repartition(reducers, "id").coalesce(tasks)
@@ -193,11 +196,11 @@ class Others(Base):
         return sum(counted["fetchedBlocks"] for counted in told.values())
 
     def test_many_partitions(self):
-        """And what tasks tell that they have read is what was written."""
+        """Tasks also report that they read as much as was written."""
         with tempfile.TemporaryDirectory() as folder:
             with Cluster({**PLUGIN, **event_log(folder)}) as cluster:
                 first = self.check_sums(cluster, 120000, 4, 10000, 20)
-                # About one half of them is of the task's own executor.
+                # About half of the blocks are local to the task's executor.
                 self.assertGreater(first, 4 * 10000 // 4)
                 last = self.check_sums(cluster, 300000, 300, 300, 10)
                 self.assertGreater(last - first, 300 * 300 // 4)
@@ -211,7 +214,7 @@ class Others(Base):
 
 
 class Stopped(Base):
-    """While a task stands still in the middle of what it fetches."""
+    """Events while a task pauses in the middle of its fetches."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -221,8 +224,8 @@ class Stopped(Base):
             os.mkfifo(self.pipes / name)
 
     def start(self, cluster, reducers):
-        """Sum long partitions in a thread, until one of its tasks stops;
-        returns the thread, what it found, and the executor."""
+        """Sum long partitions in a thread, and wait until a task pauses.
+        Returns the thread, a dict for its result, and the task's executor."""
         found = {}
 
         def work():
@@ -252,7 +255,7 @@ class Stopped(Base):
             thread.join()
             self.assertIn("cancel", found["error"].lower())
             self.await_idle(cluster)
-            # A task that wants no more than a few rows ends early as well.
+            # A task that needs only a few rows also ends early.
             few = (cluster.spark.range(0, 20000, 1, 8)
                    .selectExpr("id", "repeat(hex(id), 100) AS text")
                    .repartition(4, "id").limit(5))
@@ -260,7 +263,7 @@ class Stopped(Base):
             self.check_pool(cluster)
 
     def test_files_that_are_damaged(self):
-        """Diagnosed over Netty, and told."""
+        """Spark diagnoses them over Netty, and reports the cause."""
         with Cluster({**PLUGIN, **SLOW,
                       "spark.stage.maxConsecutiveAttempts": "1"}) as cluster:
             told = cluster.counters()

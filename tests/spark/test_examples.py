@@ -1,4 +1,4 @@
-"""Examples that come with Spark print the same with the plugin and without it."""
+"""Examples that come with Spark print the same with and without the plugin."""
 import os
 import pathlib
 import re
@@ -15,7 +15,7 @@ EXAMPLES = pathlib.Path(pyspark.__file__).parent / "examples/src/main/python"
 
 
 def run(name, settings, *arguments):
-    """What an example prints, line by line."""
+    """Run an example and return the lines that it prints."""
     options = ["--master", "local-cluster[2,1,1024]",
                "--jars", ",".join(map(str, JARS))]
     for key, value in {**COMMON, **settings}.items():
@@ -54,7 +54,7 @@ class Examples(unittest.TestCase):
         self.assertGreater(len(ranks[0]), 30)
         self.assertEqual(ranks[0].keys(), ranks[1].keys())
         for page, rank in ranks[0].items():
-            # Sums of floating point depend on what comes first.
+            # Floating-point sums depend on the order of the blocks.
             self.assertAlmostEqual(rank, ranks[1][page], places=9)
 
     def test_sort(self):

@@ -1,4 +1,4 @@
-"""What fails is computed again, and the result is right."""
+"""After a failure, Spark computes lost blocks again, and the result is right."""
 import os
 import signal
 import tempfile
@@ -10,8 +10,8 @@ from executors import SLOW, Pause, folder_of, shuffle_files
 
 class Failures(unittest.TestCase):
     def while_stopped(self, cluster, act):
-        """Let a query run into its shuffle, act while one of its tasks stands
-        still in the middle of what it fetches, and let it go on."""
+        """Run a query, call `act` while one of its tasks pauses in the middle of
+        its fetches, and continue the query. Returns the task's executor."""
         told = cluster.counters()
         with tempfile.TemporaryDirectory() as folder:
             pause = Pause(folder)
@@ -52,8 +52,8 @@ class Failures(unittest.TestCase):
     def test_files_that_are_not_there(self):
         with Cluster(PLUGIN) as cluster:
             context = cluster.spark.sparkContext
-            # The first of three partitions has nothing, so to compute it runs
-            # the maps, and reads no block.
+            # The first of three partitions is empty, so computing it runs the
+            # maps, but reads no block.
             pairs = (context.parallelize(range(1000), 4)
                      .map(lambda n: (n % 2 + 1, n))
                      .partitionBy(3, lambda key: key))

@@ -1,6 +1,6 @@
-"""An application that cannot use the pool: what the driver's log says, and how it
-fails where the pool is required. Each runs in a process of its own, whose stderr is
-the driver's log."""
+"""An application that cannot use the pool: the warning in the driver's log, and the
+failure if the pool is required. Each application runs in its own process, whose
+stderr is the driver's log."""
 import os
 import pathlib
 import subprocess

@@ -1,6 +1,6 @@
-"""The plugin on two hosts that reach each other by TCP alone: the same rows as over
-Netty, also when an executor is killed and when the cable is cut. The hosts are
-network name spaces; skipped where such cannot be made."""
+"""The plugin on two hosts that are connected only by TCP: the rows are those of
+Netty, also after an executor is killed or the link fails. The hosts are network
+namespaces. The tests are skipped if these cannot be created."""
 import faulthandler
 import json
 import os
@@ -20,17 +20,17 @@ from two_hosts import DRIVER, on_first, two_hosts
 SECRET = {"spark.authenticate": "true",
           "spark.authenticate.secret": "of-these-tests"}
 QUERIES = [queries.sort, queries.group, queries.join]
-# All that is needed to be told soon of a host that says nothing any more: the pool
-# is to notice it first.
+# Short timeouts, to detect soon that a host does not answer. The pool's is shorter
+# than Spark's, so that the pool detects it first.
 WATCHFUL = {"spark.ucxpool.conf.PEER_TIMEOUT": "2s",
             "spark.executor.heartbeatInterval": "1s",
             "spark.storage.blockManagerHeartbeatTimeoutMs": "15s",
             "spark.network.timeoutInterval": "1s"}
-# A task that takes longer than the other one is started once more.
+# A copy of a task is started if the task takes longer than the other one.
 SPECULATION = {"spark.speculation": "true",
                "spark.speculation.interval": "100ms",
                "spark.speculation.quantile": "0.5"}
-# Two staging buffers are kept; all else is given back.
+# Heap in use when idle: the pool keeps two staging buffers.
 IDLE = 2 << 20
 LIMIT = 1800
 
@@ -47,7 +47,7 @@ class TwoHosts(unittest.TestCase):
         cls.told = json.loads(told.splitlines()[-1])
 
     def setUp(self):
-        # Not by the class: then none would count.
+        # Not in setUpClass(): then the tests would not be counted as skipped.
         if self.reason is not None:
             self.skipTest(self.reason)
 
@@ -80,7 +80,7 @@ class TwoHosts(unittest.TestCase):
         self.check_computed_again("cut")
 
     def test_a_copy_of_a_task_that_is_late(self):
-        """Spark starts one on another host alone."""
+        """Spark starts the copy only on another host."""
         came_first, rows, counters = self.told["late"]
         self.assertTrue(came_first)
         self.assertEqual([tuple(row) for row in rows], Pause.WANTED)
@@ -91,13 +91,13 @@ class TwoHosts(unittest.TestCase):
 
 
 def executors_of(cluster):
-    """The number and the process of the one on each host."""
+    """The id and the PID of the executor on each host."""
     found = {}
     for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_text().split("\0")
         except OSError:
-            # It has just ended.
+            # The process has just ended.
             continue
         options = dict(zip(words, words[1:]))
         if options.get("--app-id") == (
@@ -108,14 +108,15 @@ def executors_of(cluster):
 
 
 def lines_of(cluster, words):
-    """Those with these words, of each executor."""
+    """The log lines with these words, of each executor."""
     return [[line for line in log.splitlines() if words in line]
             for log in cluster.logs().values()]
 
 
 def while_it_reads(cluster, act):
-    """The rows of a query and the counters of host one, where it stands still in
-    the middle of what it fetches from host two while something is done."""
+    """Run a query, and call `act` with the PID of the executor on host two while a
+    task on host one pauses in the middle of its fetches from there. Returns the
+    rows, and the counters of the executor on host one."""
     cluster.counters()
     (reader, _), (_, process) = executors_of(cluster)
     pause = Pause.of_executor(cluster, reader)
@@ -130,7 +131,8 @@ def while_it_reads(cluster, act):
 
 
 def until_idle(cluster):
-    """The counters of all executors, when what came for tasks is given back."""
+    """Wait until the executors have released the blocks of all tasks. Returns their
+    counters."""
     end = time.monotonic() + LIMIT
     while True:
         told = cluster.counters()
@@ -140,8 +142,9 @@ def until_idle(cluster):
 
 
 def while_a_copy_runs(cluster):
-    """Has the copy of a task that stands still on host one ended the query? With
-    its rows, and the counters after the late task has gone on."""
+    """Run a query while one of its tasks pauses on host one, so that Spark starts a
+    copy of it. Returns whether the query ended before the task continued, its rows,
+    and the counters after the task has continued."""
     cluster.counters()
     (reader, _), _ = executors_of(cluster)
     pause = Pause.of_executor(cluster, reader)
@@ -154,7 +157,7 @@ def while_a_copy_runs(cluster):
 
 def drive(url, work, other_host):
     """The driver, in the network of host one."""
-    # What it waits for when it is ended because it hangs.
+    # If it hangs and is terminated, print where it waits.
     faulthandler.register(signal.SIGTERM, chain=True)
     told = {}
     with Cluster({**PLUGIN, **DRIVER}) as cluster:

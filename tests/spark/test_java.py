@@ -1,5 +1,5 @@
-"""The plugin's own parts, tested by JUnit in a virtual machine with Spark's
-classes: each method is a test here as well."""
+"""JUnit tests of the plugin's classes, in a JVM with Spark's classes. Each JUnit
+class is a test here."""
 import os
 import pathlib
 import re
@@ -14,7 +14,7 @@ JARS = [BUILD / "ucxpool-spark.jar", BUILD / "ucxpool-spark-tests.jar",
         pathlib.Path(pyspark.__file__).parent / "jars" / "*"]
 
 
-# What Spark's own starter opens to it of the JDK, and some of its parts need.
+# JDK packages that Spark's launcher opens, and that some of its classes need.
 OPENS = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in (
     "java.lang", "java.lang.invoke", "java.net", "java.nio", "java.util",
     "java.util.concurrent", "sun.nio.ch", "sun.nio.cs")]

@@ -1,5 +1,5 @@
-"""Spark's shuffle on the pool gives what it gives over Netty, and goes over
-Netty where it must."""
+"""Spark's shuffle gives the same rows over the pool as over Netty, and uses Netty
+where the pool cannot be used."""
 import subprocess
 import tempfile
 import unittest
@@ -41,15 +41,15 @@ class Shuffle(unittest.TestCase):
             told = self.check_all_went_over_the_pool(cluster)
             for counted in told.values():
                 self.assertEqual(counted["spilledBytes"], 0)
-                # The pool's own count; and what was read is given back.
+                # Check the pool's own count, and that blocks were released.
                 self.assertGreaterEqual(
                     counted["pool.messages_received"],
                     counted["requests"] + counted["replies"])
                 self.assertEqual(counted["pool.heap_live"], 2 << 20)
 
     def shuffle_many_small_blocks(self, cluster):
-        """Each executor has some of the 60 maps and of the 30 reducers, however
-        slowly one of them starts."""
+        """There are so many maps (60) and reducers (30) that each executor gets
+        some of both, even if one starts slowly."""
         cluster.spark.conf.set("spark.sql.adaptive.enabled", "false")
         rows = (cluster.spark.range(0, 60000, 1, 60)
                 .repartition(30, "id").selectExpr("sum(id)").collect())
@@ -61,12 +61,12 @@ class Shuffle(unittest.TestCase):
             told = self.check_all_went_over_the_pool(cluster)
             total = {name: sum(counted[name] for counted in told.values())
                      for name in ("fetchedBlocks", "requests", "replies")}
-            # 60 maps, of which about one half are the other executor's.
+            # About half of the 60 maps are on the other executor.
             self.assertGreater(total["fetchedBlocks"], 8 * total["requests"])
             self.assertLessEqual(total["replies"], total["requests"])
 
     def test_no_memory_and_no_compression(self):
-        """What has no room is written to disk."""
+        """Blocks that do not fit into memory are written to disk."""
         with Cluster({**PLUGIN, "spark.shuffle.compress": "false",
                       "spark.ucxpool.memory": "8m",
                       "spark.ucxpool.conf.MEMORY_LIMIT": "5m",
@@ -78,8 +78,8 @@ class Shuffle(unittest.TestCase):
                 sum(x["spilledBytes"] for x in told.values()), 1 << 20)
 
     def test_long_requests_go_to_files(self):
-        """As Spark asks for them above a size; over the other wire, encrypted
-        on disk, with a secret, in messages shorter than a block."""
+        """Spark fetches to files above a size limit. Here over the `ucx` wire,
+        encrypted on disk, with a secret, in messages shorter than a block."""
         with tempfile.TemporaryDirectory() as folder:
             with Cluster({**PLUGIN, **SECRET, **event_log(folder),
                           "spark.ucxpool.wire": "ucx",
@@ -94,7 +94,7 @@ class Shuffle(unittest.TestCase):
                     self.assertIn("over the wire ucx", log)
             to_files = shuffle_read(folder, "Remote Bytes Read To Disk")
             self.assertGreater(to_files, 100 << 10)
-            # What Spark says it has read is what came.
+            # Spark's metrics agree with the plugin's counters.
             self.assertEqual(shuffle_read(folder, "Remote Bytes Read"),
                              sum(x["fetchedBytes"] for x in told.values()))
             self.assertEqual(shuffle_read(folder, "Remote Blocks Fetched"),
@@ -145,8 +145,8 @@ class Shuffle(unittest.TestCase):
                          "spark.ucxpool.memroy is no setting")
 
     def test_one_executor_without_a_pool(self):
-        """The one that takes the port has a pool; both fetch over Netty what
-        comes from, or is wanted by, the other one."""
+        """Only the executor that gets the port has a pool. Both fetch each
+        other's blocks over Netty."""
         with Cluster({**PLUGIN, "spark.ucxpool.port": free_port()}) as cluster:
             self.shuffle_many_small_blocks(cluster)
             told = cluster.counters()

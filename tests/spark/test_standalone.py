@@ -1,5 +1,5 @@
-"""The plugin on a standalone cluster, a master and two workers as users start them:
-results, barrier stages, dynamic allocation, decommissioning, and Spark's own
+"""The plugin on a standalone cluster, with a master and two workers as users start
+them: results, barrier stages, dynamic allocation, decommissioning, and Spark's
 shuffle service."""
 import os
 import pathlib
@@ -16,7 +16,7 @@ from executors import End, folder_of, shuffle_files
 from ports import free_port
 from standalone import Standalone
 
-# On one host, Spark reads the files of other executors by itself.
+# By default, Spark reads the files of other executors on the same host itself.
 REMOTE = {"spark.shuffle.readHostLocalDisk": "false"}
 DECOMMISSION = {"spark.decommission.enabled": "true",
                 "spark.storage.decommission.enabled": "true",
@@ -25,9 +25,9 @@ QUERIES = [queries.sort, queries.group, queries.join]
 
 
 class Shuffle:
-    """Of some maps, with a count of the rows that were mapped. With a folder, the
-    map of the first row says into its pipe "reached" that it is there, and goes
-    on when it can read "go"."""
+    """A shuffle that counts the rows that were mapped. With a folder, the map of
+    the first row opens the pipe "reached" there, and continues when the pipe "go"
+    is opened."""
 
     MAPS = 8
     ROWS = 1000
@@ -52,7 +52,7 @@ class Shuffle:
                       .map(to_pair).partitionBy(3, lambda key: key))
 
     def map(self):
-        """Run the maps; no block is read."""
+        """Run the maps without reading a block."""
         self.context.runJob(self.pairs, lambda rows: [len(list(rows))], [0])
 
     def sums(self):
@@ -69,7 +69,7 @@ class Shuffle:
 
 
 def counters_of(cluster, executors):
-    """Of these executors, together."""
+    """The sums of the block counters of these executors."""
     told = {}
     while not told.keys() >= set(executors):
         told = cluster.counters(len(executors))
@@ -83,7 +83,8 @@ class OnStandalone(unittest.TestCase):
         cls.service = free_port()
         cls.cluster = Standalone()
         cls.addClassCleanup(cls.cluster.end)
-        # Executors of both find the service of one, as they are on its host.
+        # The executors of both workers are on one host, so they use the shuffle
+        # service of the first worker.
         workers = [
             cls.cluster.add_worker("one", cores=2, settings={
                 "spark.shuffle.service.enabled": "true",
@@ -118,8 +119,8 @@ class OnStandalone(unittest.TestCase):
             self.assertGreater(both["fetchedBlocks"], first["fetchedBlocks"])
 
     def test_dynamic_allocation_and_decommissioning(self):
-        """Executors come for the work there is; when one goes, the others have
-        its blocks, and nothing is mapped again."""
+        """Executors are added as needed. When one is decommissioned, the others
+        have its blocks, and no row is mapped again."""
         with tempfile.TemporaryDirectory() as folder, \
                 self.cluster.application({
                     **PLUGIN, **REMOTE, **DECOMMISSION,
@@ -127,16 +128,16 @@ class OnStandalone(unittest.TestCase):
                     "spark.dynamicAllocation.initialExecutors": "1",
                     "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
                     "spark.scheduler.maxRegisteredResourcesWaitingTime": "0s",
-                    # Tasks go to where there is nothing else to do.
+                    # Reducers run on any idle executor.
                     "spark.shuffle.reduceLocality.enabled": "false",
-                    # On YARN only, says Spark, and goes on without it.
+                    # Spark supports it only on YARN, and ignores it here.
                     "spark.shuffle.push.enabled": "true"},
                     executors=3) as cluster:
             shuffle = Shuffle(cluster, folder)
             maps = threading.Thread(target=shuffle.map)
             maps.start()
             pathlib.Path(folder, "reached").read_bytes()
-            # One stands still, and the other maps wait for more to come.
+            # The first executor is paused. These two were added.
             left = list(cluster.counters(2))
             pathlib.Path(folder, "go").write_bytes(b"")
             maps.join()
@@ -160,8 +161,8 @@ class OnStandalone(unittest.TestCase):
             self.assertLess({path.name for path in files}, moved)
 
     def test_fallback_storage(self):
-        """Whoever goes last has written its blocks there, and the next one reads
-        them by itself."""
+        """The last executor writes its blocks there when it is decommissioned,
+        and the next executor reads them from there."""
         with tempfile.TemporaryDirectory() as folder, \
                 self.cluster.application({
                     **PLUGIN, **REMOTE, **DECOMMISSION,

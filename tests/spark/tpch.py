@@ -1,5 +1,5 @@
-"""Tables of TPC-H, generated, and some of its queries: those that join and group
-most, in Spark's SQL, with the parameters that the specification validates by."""
+"""Generated TPC-H tables, and the queries that join and group most, in Spark's SQL,
+with the validation parameters of the specification."""
 import pathlib
 import subprocess
 import sysconfig
@@ -9,8 +9,7 @@ TABLES = ("customer", "lineitem", "nation", "orders", "part", "partsupp",
 
 
 def generate(folder, scale):
-    """Write the tables, in four files each, so that they are read by several
-    tasks."""
+    """Write each table to four files, so that several tasks read it."""
     program = pathlib.Path(sysconfig.get_path("scripts"), "tpchgen-cli")
     subprocess.run(
         [program, "parquet", "--scale-factor", str(scale), "--parts", "4",

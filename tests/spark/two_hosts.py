@@ -1,5 +1,5 @@
-"""A standalone cluster on two hosts: the master and a worker on the first, a
-worker on the second."""
+"""A standalone cluster on two hosts: the master and a worker on host one, a worker
+on host two."""
 import contextlib
 import subprocess
 import sys
@@ -8,13 +8,13 @@ import hosts
 from standalone import Standalone
 
 ADDRESS = hosts.ADDRESSES["one"]
-# Settings of a driver on the first.
+# Settings of a driver on host one.
 DRIVER = {"spark.driver.host": ADDRESS, "spark.driver.bindAddress": ADDRESS}
 
 
 @contextlib.contextmanager
 def two_hosts(settings):
-    """The master; its and the workers' settings are Spark's."""
+    """Start the cluster. The settings are Spark's, of all its daemons."""
     try:
         hosts.up()
         with Standalone(ADDRESS, hosts.on("one"), settings) as master:
@@ -28,7 +28,8 @@ def two_hosts(settings):
 
 
 def on_first(*words):
-    """Run this Python in the network of the first; returns what it prints."""
+    """Run Python with these arguments in the network of host one. Returns its
+    output."""
     return subprocess.run(
         [*hosts.inside("one"), "env", f"SPARK_LOCAL_IP={ADDRESS}",
          sys.executable, *words],
