@@ -11,21 +11,21 @@
 
 typedef struct xfer_delivery {
     base_list_t        link;  /* free, or the pool's deliveries */
-    bool               waits; /* not being copied */
+    bool               waits; /* has no launch in flight */
     ucxpool_request_t *request;
     ucxpool_channel_t *channel; /* a reference */
     proto_data_t       data;
-    uint8_t           *copy_of_bytes; /* NULL: not needed */
-    const uint8_t     *bytes;         /* what is left */
+    uint8_t           *copy_of_bytes; /* NULL: none is needed */
+    const uint8_t     *bytes;         /* the rest, not launched yet */
     bool               are_far;
     uint64_t           offset; /* in the stream */
     uint64_t           length;
     copy_flag_t        flag;
-    uint64_t           covered; /* by the last launch */
+    uint64_t           covered; /* bytes of the last launch */
     copy_job_t         copy;
     xfer_delivery_cb_t done;
     void              *arg;
-    base_range_t       range; /* of a launch */
+    base_range_t       range; /* the launch in flight, for profilers */
 } delivery_t;
 
 static delivery_t *delivery_get(ucxpool_request_t *request)
@@ -91,7 +91,7 @@ static void finish(delivery_t *delivery, ucxpool_status_t status)
 
 static void copied(copy_job_t *copy, ucxpool_status_t status);
 
-/* The next launch, unless it has to wait. */
+/* Start the next launch. False: it has to wait. */
 static bool launch(delivery_t *delivery)
 {
     ucxpool_request_t *request = delivery->request;
@@ -143,7 +143,7 @@ static void copied(copy_job_t *copy, ucxpool_status_t status)
     base_range_end(&delivery->range);
     delivery->request->recv->in_place--;
     if ((status == UCXPOOL_ERR_BUSY) && is_wanted(delivery->request)) {
-        /* The bytes had not come: once more, in this round of progress. */
+        /* The bytes had not arrived yet: retry in this round of progress. */
         delivery->bytes -= delivery->covered;
         delivery->offset -= delivery->covered;
         delivery->length += delivery->covered;
@@ -176,8 +176,8 @@ static bool take_bytes(delivery_t                   *delivery,
     return true;
 }
 
-/* Does one of the same request wait? To overtake it would cost two walks of the
- * plan. */
+/* Does another delivery of the same request wait? Overtaking it would walk the
+ * plan twice. */
 static bool is_behind_another(const delivery_t *delivery)
 {
     delivery_t *other;
@@ -192,7 +192,6 @@ static bool is_behind_another(const delivery_t *delivery)
     return false;
 }
 
-/* By the GPU, as soon as it can. */
 static void deliver_later(ucxpool_request_t            *request,
                           const xfer_delivery_params_t *params)
 {
@@ -233,8 +232,8 @@ static void deliver_now(ucxpool_request_t            *request,
                  is_intact ? UCXPOOL_OK : UCXPOOL_ERR_CHECKSUM, params->arg);
 }
 
-/* A GPU reads its own blocks and those of its peers; what only the processor
- * has, it can as well put where it belongs. */
+/* A GPU can read its own blocks and those of its peers. Bytes that must be
+ * copied during the call are for the CPU, unless the target is on a GPU. */
 static bool is_for_gpu(const ucxpool_request_t      *request,
                        const xfer_delivery_params_t *params)
 {
@@ -273,8 +272,8 @@ unsigned xfer_delivery_progress(ucxpool_t *pool)
 
     base_list_for_each(delivery, &pool->xfer->deliveries, delivery_t, link) {
         if (delivery->waits && launch(delivery)) {
-            /* One that fails ends its request, and other deliveries with it:
-             * the list is another one then. */
+            /* The list may have changed: a failed launch ends its request, and
+             * with it other deliveries. */
             return 1;
         }
     }

@@ -1,11 +1,11 @@
 /*
- * Arrivals: bytes of a message that have come, and that are copied into their
- * receive's memory, by whatever wire. The processor does that at once. On a GPU
- * they wait for the caller's stream and for a free job, and take as many
- * launches, one after the other, as their pieces need.
+ * Deliveries: bytes of a message that have arrived over any wire and must be
+ * copied to the memory of the receive. The CPU copies them at once. A delivery
+ * by a GPU waits for the caller's stream and for a free copy job. It then uses
+ * as many launches as its pieces need, one after the other.
  *
- * While one is being copied there the request counts it as writing to its
- * caller's memory (recv.in_place), so that its end waits for it.
+ * recv.in_place counts the launches in flight, because they write to the
+ * caller's memory: the request ends only after them.
  */
 #ifndef XFER_DELIVERY_H
 #define XFER_DELIVERY_H
@@ -15,36 +15,36 @@
 /*
  * Called once for each fragment that arrives.
  *
- * UCXPOOL_OK            the bytes are in their place
- * UCXPOOL_ERR_CHECKSUM  the checksum is wrong, and nothing was done
- * UCXPOOL_ERR_CANCELED  the receive does not want them any more
+ * UCXPOOL_OK            the bytes have been copied
+ * UCXPOOL_ERR_CHECKSUM  the checksum is wrong; nothing was copied
+ * UCXPOOL_ERR_CANCELED  the receive has ended, is ending, or had no memory
  * others                the GPU failed
  */
 typedef void (*xfer_delivery_cb_t)(ucxpool_request_t  *request,
                                    const proto_data_t *data,
                                    ucxpool_status_t status, void *arg);
 
-/* What has arrived. */
+/* A fragment that has arrived. */
 typedef struct xfer_delivery_params {
-    const proto_data_t *data; /* where in the stream it belongs */
+    const proto_data_t *data; /* its position in the stream */
     const void         *bytes;
-    bool                must_copy; /* they are host memory of somebody else's,
-                                      that stays no longer than this call */
-    bool               are_far;    /* another GPU's memory */
-    copy_flag_t        flag;       /* to wait for: the bytes are on their way */
+    bool                must_copy; /* the bytes are in host memory that is valid
+                                      only during this call */
+    bool               are_far;    /* in another GPU's memory */
+    copy_flag_t        flag;       /* set when all bytes have been written */
     xfer_delivery_cb_t done;
     void              *arg;
 } xfer_delivery_params_t;
 
-/* Copy them, now or later. Stops the receive where there is no memory for it.
- */
+/* Copy the bytes, now or later. Stops the receive if there is no memory. */
 void xfer_deliver(ucxpool_request_t            *request,
                   const xfer_delivery_params_t *params);
 
-/* The receive has ended: drop what is not being copied yet. */
+/* The receive has ended: drop its deliveries that are not being copied. */
 void xfer_delivery_forget(ucxpool_request_t *request);
 
-/* The first of those that wait, that can go. Returns how many have. */
+/* Launch the first waiting delivery that can start. Returns how many did, 0 or
+ * 1. */
 unsigned xfer_delivery_progress(ucxpool_t *pool);
 
 void xfer_delivery_destroy_all(ucxpool_t *pool);

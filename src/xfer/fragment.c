@@ -43,7 +43,7 @@ static bool take_from(xfer_send_block_t *block, unsigned *slice_p)
     return true;
 }
 
-/* Are its blocks the receiver's? */
+/* Do its blocks belong to the receiver? */
 static bool is_pushed(const struct xfer_send *send)
 {
     return (send->loan != 0) || (send->slot != 0);
@@ -59,7 +59,7 @@ static bool has_block(const struct xfer_send *send)
     return false;
 }
 
-/* A place for one more block, if the request may have it. */
+/* An entry for one more block; NULL: the request may not have more. */
 static xfer_send_block_t *new_block(ucxpool_request_t *request)
 {
     struct xfer_send *send = request->send;
@@ -81,13 +81,13 @@ static xfer_send_block_t *new_block(ucxpool_request_t *request)
 }
 
 /*
- * Take a slice for one fragment; false: no block is free, or it is not the
- * send's turn to have more of them than one.
+ * Take a slice for one fragment. False: no block is free, or the send may not
+ * have another one.
  *
- * Of the sends of a channel that fill blocks, the one that began first may have
- * any number, the others one each. Were all alike, they would come to their
- * ends together, and the link would stand idle while the next ones begin. One
- * that pushes has what its receiver has lent, from its beginning to its end.
+ * Of the sends of a channel that fill blocks, the first one may have up to
+ * XFER_SEND_BLOCKS_MAX blocks, the others one each. If all had the same number,
+ * they would end at the same time, and the link would be idle while the next
+ * ones start. A send that pushes uses only the blocks that the receiver lent.
  */
 static bool slice_get(ucxpool_request_t *request, unsigned *block_p,
                       unsigned *slice_p)
@@ -120,7 +120,7 @@ static bool slice_get(ucxpool_request_t *request, unsigned *block_p,
     return take_from(block, slice_p);
 }
 
-/* It may have more blocks than it has. */
+/* Wake the first send that fills blocks: it may take more of them. */
 static void wake_first(ucxpool_channel_t *channel)
 {
     if (!base_list_is_empty(&channel->xfer->packing)) {
@@ -136,7 +136,7 @@ static void put_block(ucxpool_request_t *request, xfer_send_block_t *block)
     block->index = XFER_NO_BLOCK;
 }
 
-/* Nothing is in flight from the slice any more. */
+/* Free a slice, and its block if the block is no longer needed. */
 static void slice_put(ucxpool_request_t *request, unsigned block,
                       unsigned slice)
 {
@@ -155,8 +155,8 @@ static void slice_put(ucxpool_request_t *request, unsigned block,
         put_block(request, held);
         wake_first(request->channel);
     } else if (!base_list_is_empty(&request->pool->xfer->waiters)) {
-        /* Others wait: a block is kept no longer than it is in use, so that
-         * every send gets one in turn. */
+        /* Other sends wait for a block: do not keep an unused one, so that
+         * each send gets one in turn. */
         put_block(request, held);
     }
 }
@@ -167,8 +167,8 @@ void xfer_slice_leave(ucxpool_request_t *request)
     wake_first(request->channel);
 }
 
-/* The request has ended: blocks go back, or to quarantine while slices of them
- * are in flight. */
+/* The request has ended: free its blocks, or quarantine those with slices in
+ * flight. */
 static void slices_release(ucxpool_request_t *request)
 {
     block_pool_t *blocks = core_channel_blocks(request->channel);
@@ -188,19 +188,20 @@ static void slices_release(ucxpool_request_t *request)
     }
 }
 
-/* --- where the bytes of a fragment lie ------------------------------------ */
+/* --- ranges of the stream ------------------------------------------------- */
 
-/* The part of the stream that goes next. */
+/* The part of the stream that the next fragment sends. */
 typedef struct range {
     uint64_t             length;
     bool                 last;
     bool                 in_place;
     const void          *bytes;  /* in place */
-    block_comm_buffer_t *buffer; /* in place: of this; NULL: of none */
+    block_comm_buffer_t *buffer; /* in place: holds the bytes; NULL: none */
     mem_piece_t          where;  /* if there is a buffer */
 } range_t;
 
-/* Regions of a GPU lie side by side here, and where a peer's GPU reads them. */
+/* A GPU's regions are contiguous in our address space and in a peer's: let a
+ * range in place span several of them. */
 static void extend_over_regions(const ucxpool_request_t *request,
                                 const copy_extent_t *extent, uint64_t length,
                                 range_t *range)
@@ -215,7 +216,7 @@ static void extend_over_regions(const ucxpool_request_t *request,
            block_comm_find(pool->memory.comm,
                            (const char *)extent->address + where->length,
                            length - where->length, &next, &buffer) &&
-           (buffer == range->buffer) && /* what is held while it is in use */
+           (buffer == range->buffer) && /* the only one that is held */
            (next.region * size + next.offset ==
             where->region * size + where->offset + where->length)) {
         where->length += next.length;
@@ -254,9 +255,9 @@ static bool is_in_place(ucxpool_request_t *request, const copy_extent_t *extent,
 }
 
 /*
- * A message of which something can go in place: either a fragment that does, or
- * a packed one that ends where the next in place begins. Leaves the plan where
- * it was, because gathering walks the same way.
+ * For a message of which parts can be sent in place: finds either a range in
+ * place, or a packed range that ends where the next range in place starts.
+ * Restores the plan's position, because the gather starts from there.
  */
 static void mixed_range(ucxpool_request_t *request, range_t *range)
 {
@@ -285,13 +286,13 @@ static void mixed_range(ucxpool_request_t *request, range_t *range)
     plan->at      = before.at;
 }
 
-/* Padding behind a fragment in place goes over no wire. */
+/* Padding after a fragment in place is not sent. */
 static uint64_t skip_padding(ucxpool_request_t *request, uint64_t offset)
 {
     return offset + copy_plan_padding(request->plan, offset);
 }
 
-/* The range from send.offset on. */
+/* Find the range that starts at send.offset. */
 static void next_range(ucxpool_request_t *request, range_t *range)
 {
     struct xfer_send *send = request->send;
@@ -367,7 +368,7 @@ void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
         request->channel->wire->takes_any_memory(pool, send->longest);
 }
 
-/* Wait for a block, in turn with the others. */
+/* Add the request to the end of the waiters. */
 static void wait_for_block(ucxpool_request_t *request)
 {
     if (request->send->blocked_since == 0) {
@@ -389,7 +390,7 @@ static void stop_waiting(ucxpool_request_t *request)
     }
 }
 
-/* The gather of a fragment is over. */
+/* The gather of a fragment has ended. */
 static void gathered(copy_job_t *copy, ucxpool_status_t status)
 {
     xfer_fragment_t *fragment  = base_container_of(copy, xfer_fragment_t, copy);
@@ -410,8 +411,8 @@ static void gathered(copy_job_t *copy, ucxpool_status_t status)
     }
 }
 
-/* Copy the range into a slice, or begin to, and as much of it as one copy
- * takes. */
+/* Copy the range into a slice, or start to. Shortens the range if one copy
+ * cannot take all of it. */
 static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
                                xfer_fragment_t *fragment, void *slice)
 {
@@ -435,7 +436,7 @@ static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
     fragment->copy.done = gathered;
     status = copy_engine_start(engine, &fragment->copy, &work, &range->length);
     if (status == UCXPOOL_INPROGRESS) {
-        /* It is under way: the fragment's copy tells. */
+        /* gathered() is called when it ends. */
         if (fragment->is_pushed) {
             request->channel->xfer->num_pushes++;
             core_link_began(&request->send->push, range->length);
@@ -456,8 +457,8 @@ static ucxpool_status_t copy_range(ucxpool_request_t *request, range_t *range,
     ucxpool_status_t         status;
 
     if (!slice_get(request, &fragment->block, &fragment->slice)) {
-        /* What is in flight frees a slice; with nothing in flight only
-         * somebody else's block helps. */
+        /* A fragment in flight will free a slice. If there is none, wait for a
+         * block of another request. */
         if (send->busy == 0) {
             wait_for_block(request);
         }
@@ -492,7 +493,7 @@ static void lay_in_place(xfer_fragment_t *fragment, const range_t *range)
     }
 }
 
-/* What the receiver is told of a fragment. */
+/* The fragment's DATA message. */
 static void fill_data(ucxpool_request_t *request, xfer_fragment_t *fragment,
                       const range_t *range)
 {
@@ -546,7 +547,7 @@ static bool is_window_full(const struct xfer_send *send)
            ((unsigned)__builtin_popcountll(send->busy) >= send->window);
 }
 
-/* With the lowest number that is free; NULL: no memory. */
+/* A fragment with the lowest free number; NULL: no memory. */
 static xfer_fragment_t *fragment_get(ucxpool_request_t *request)
 {
     ucxpool_t       *pool = request->pool;
@@ -582,7 +583,7 @@ static void fragment_put(xfer_fragment_t *fragment)
     base_list_add_head(&pool->xfer->free_fragments, &fragment->link);
 }
 
-/* Lay the range where the wire can take it from. */
+/* Make the range available to the wire: packed or in place. */
 static ucxpool_status_t lay(ucxpool_request_t *request, range_t *range,
                             xfer_fragment_t *fragment)
 {
@@ -646,7 +647,7 @@ ucxpool_status_t xfer_fragment_flush(ucxpool_request_t *request)
         base_range_begin(&fragment->range, BASE_RANGE_WIRE,
                          fragment->data.length);
         if (send->slot != 0) {
-            continue; /* the receiver knows */
+            continue; /* the receiver waits for the slot's flag */
         }
         status = channel->wire->send(channel, fragment);
         if (status == UCXPOOL_ERR_BUSY) {

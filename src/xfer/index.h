@@ -1,7 +1,7 @@
 /*
- * A hash table whose elements keep their order: each list holds the elements
- * whose keys have one hash. A key is a number and a channel, or a number alone.
- * There are at least as many lists as elements, unless memory runs out.
+ * A hash table that keeps the order of its elements: each list holds the
+ * elements with the same hash. A key is a number, with or without a channel.
+ * There are at least as many lists as elements, unless memory is exhausted.
  */
 #ifndef XFER_INDEX_H
 #define XFER_INDEX_H
@@ -16,16 +16,17 @@ typedef struct xfer_index {
     uint64_t     factor;    /* of the hash; random, odd, secret */
 } xfer_index_t;
 
-/* UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO: there are no random numbers */
+/* UCXPOOL_ERR_NO_MEMORY; UCXPOOL_ERR_IO: no random numbers are available */
 ucxpool_status_t xfer_index_init(xfer_index_t *index, unsigned num_kinds);
 
-/* Needs no init before, if it is zeroed. */
+/* Also valid for a zeroed index. */
 void xfer_index_cleanup(xfer_index_t *index);
 
 /*
  * The list of a key. channel: NULL if the key has none. The hash depends on a
- * random factor, so that a peer cannot choose keys with one hash. The second
- * product spreads consecutive numbers, which some factors leave close together.
+ * random factor, so that a peer cannot choose keys with the same hash. The
+ * second multiplication spreads consecutive numbers, which some factors map to
+ * neighboring lists.
  */
 static inline base_list_t *xfer_index_list(const xfer_index_t      *index,
                                            unsigned                 kind,
@@ -41,7 +42,8 @@ static inline base_list_t *xfer_index_list(const xfer_index_t      *index,
 
 /*
  * Make room for one more element. True: the lists have been replaced by empty
- * ones, and the caller adds all elements again without removing them first.
+ * ones, and the caller must add all elements again, without removing them
+ * first. False: nothing has changed.
  */
 bool xfer_index_grow(xfer_index_t *index, ucxpool_t *pool);
 

@@ -9,29 +9,36 @@
 #include <stdlib.h>
 
 struct xfer_loan {
-    base_list_t link;        /* the channel's */
+    base_list_t link;        /* the channel's loans */
     uint64_t    message;     /* the sender's number */
     bool        is_in_use;   /* the receive has not ended */
-    bool        is_returned; /* the sender writes to it no more */
+    bool        is_returned; /* the sender no longer writes to it */
     unsigned    num_blocks;
-    unsigned    num_recv; /* of them, the first: of the receive share */
+    unsigned    num_recv; /* blocks[0..num_recv-1]: from the receive share */
     uint32_t    blocks[PROTO_LENT_MAX];
 };
 
 /*
- * What is worth lending for, by itself. A message of a fragment or two gains
- * nothing. A longer one wants fragments of 16 MiB, two that are gathered while
- * two are scattered: with less, a link waits for launches, and moves more where
- * it is read (two H100, 16 MiB to lend: 138 GB/s written, 180 read).
+ * The shortest message and the smallest loan for which pushing is faster than
+ * pulling. A message of one or two fragments gains nothing. A longer one needs
+ * fragments of 16 MiB, with two being gathered while two are scattered. With
+ * smaller loans the link waits for launches, and reads are faster (two H100,
+ * loans of 16 MiB: 138 GB/s written, 180 read).
  */
 #define MESSAGE_MIN ((uint64_t)2 << 20)
 #define LOAN_MIN    ((uint64_t)64 << 20)
 
-/* Segments so long, on average, are read more quickly than they are written
- * (two H100, one way and both ways at once: 1 MiB 372 and 304 GB/s read, 351
- * and 278 written; 8 MiB 370 and 300, 334 and 267; 256 KiB the same both). But
- * not those that fill a fragment, which copy engines write (16 MiB 313 and 282
- * read, 368 and 341 written; 1 GiB 342 and 288, 376 and 295). */
+/* Segments with an average length from SEGMENT_MAX up to SEGMENT_LONG are read
+ * faster than they are written. Longer ones fill a fragment, and copy engines
+ * write them. Two H100, GB/s in one direction, and in both directions at once:
+ *
+ *               read        written
+ *     256 KiB   the same
+ *     1 MiB     372, 304    351, 278
+ *     8 MiB     370, 300    334, 267
+ *     16 MiB    313, 282    368, 341
+ *     1 GiB     342, 288    376, 295
+ */
 #define SEGMENT_MAX  ((uint64_t)512 << 10)
 #define SEGMENT_LONG ((uint64_t)16 << 20)
 
@@ -54,7 +61,7 @@ static bool is_worth_it(const ucxpool_request_t *request, uint64_t size)
            (size >= base_min(needed, LOAN_MIN));
 }
 
-/* All that are free but one. */
+/* The number of free blocks minus one. */
 static uint64_t count_spare(const block_pool_t *blocks, block_share_t share)
 {
     block_stats_t stats;
@@ -63,7 +70,7 @@ static uint64_t count_spare(const block_pool_t *blocks, block_share_t share)
     return (stats.free == 0) ? 0 : stats.free - 1;
 }
 
-/* How many to lend: of the receive share, and of the send share. */
+/* The number of blocks to lend from each share. */
 static void count_wanted(const ucxpool_request_t *request, unsigned *num_recv_p,
                          unsigned *num_send_p)
 {
@@ -93,7 +100,8 @@ static bool take(block_pool_t *blocks, block_share_t share, unsigned num,
            (block_pool_get_n(blocks, share, num, indices) == UCXPOOL_OK);
 }
 
-/* As many as there are: others of the pool's may have taken some since. */
+/* Each share gives all its blocks or none: other users of the pool may have
+ * taken some after they were counted. */
 static void take_blocks(xfer_loan_t *loan, block_pool_t *blocks,
                         unsigned num_recv, unsigned num_send)
 {
@@ -198,7 +206,7 @@ void xfer_loan_end(ucxpool_channel_t *channel, xfer_loan_t *loan, bool is_well)
     }
 }
 
-/* The sender writes to it no more. */
+/* The sender no longer writes to the loan. */
 static void give_back(ucxpool_channel_t *channel, xfer_loan_t *loan)
 {
     block_pool_t *blocks = channel->pool->memory.blocks;

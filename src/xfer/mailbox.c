@@ -7,16 +7,16 @@
 #include "xfer/request.h"
 #include "xfer/state.h"
 
-/* Messages on their way at a time, and the longest, with its flag. One of 64
- * KiB still takes less time by two copies that overlap. */
+/* The maximum number of messages in flight, and the size of the longest one
+ * with its flag. Up to 64 KiB, two overlapping copies are faster. */
 #define NUM_SLOTS     8u
 #define SLOT_SIZE_MAX ((size_t)64 << 10)
 #define SLOT_SIZE_MIN ((size_t)4 << 10)
 
-/* Channels that share a block. */
+/* The maximum number of channels that share a block. */
 #define PARTS_MAX 64u
 
-/* --- of the receiver ------------------------------------------------------ */
+/* --- receiver ------------------------------------------------------------- */
 
 static size_t slot_size_of(const ucxpool_t *pool)
 {
@@ -33,7 +33,8 @@ static unsigned num_parts(const ucxpool_t *pool)
                               (size_t)PARTS_MAX);
 }
 
-/* The first one; but the last free block is for messages. */
+/* Take the block for the first part, unless it is the last free one: that is
+ * kept for messages. */
 static bool take_block(ucxpool_t *pool)
 {
     block_pool_t *blocks = pool->memory.blocks;
@@ -86,8 +87,8 @@ static uint32_t *flag_of(uint8_t *slot, size_t slot_size)
     return (uint32_t *)(void *)(slot + slot_size - PROTO_FLAG_SIZE);
 }
 
-/* Two processes on one GPU have it by turns: none may wait there for the other.
- */
+/* No mailbox if both processes use the same GPU: their kernels run in turn, so
+ * a kernel must not wait for the other process. */
 static bool is_worth_it(const ucxpool_request_t *request)
 {
     const ucxpool_channel_t *channel = request->channel;
@@ -174,7 +175,7 @@ void xfer_mailbox_end(ucxpool_channel_t *channel)
     }
 }
 
-/* --- of the sender -------------------------------------------------------- */
+/* --- sender --------------------------------------------------------------- */
 
 static bool is_good(const core_peer_t *peer, const proto_mailbox_t *lent)
 {
@@ -212,7 +213,8 @@ void xfer_mailbox_lent(ucxpool_channel_t *channel, const proto_mailbox_t *lent)
     theirs->free_slots = UINT64_MAX >> (PROTO_SLOTS_MAX - lent->num_slots);
 }
 
-/* One of a few pieces of this GPU, that is ready. */
+/* Can it be sent to a slot? Only if its memory is on this GPU and ready, in
+ * segments or pieces, and no part of it is sent in place. */
 static bool is_mailable(const ucxpool_request_t *request)
 {
     const xfer_mailbox_t   *theirs = &request->channel->xfer->mailbox;

@@ -1,54 +1,54 @@
 /*
- * Mailboxes: where a sender's GPU puts short messages before anybody has
- * accepted them. A receiver lends one to a channel, for as long as it lives,
- * with the first short message that went another way.
+ * Mailboxes: memory of a receiver to which a sender's GPU writes short messages
+ * before they are accepted. The receiver lends a mailbox to a channel for the
+ * channel's lifetime, after it has accepted the first message that would fit.
  *
- *     mailbox   | slot | slot | ...         of a block of the receive share,
- *     slot      | a message's stream | flag |      which several channels share
+ *     mailbox   | slot | slot | ...          part of a block of the receive
+ *     slot      | a message's stream | flag |  share; channels share the block
  *
- * The sender says in DESC which slot its message is on its way to, and only
- * then has its GPU copy it there; the receiver's kernel waits for the flag. So
- * of two copies one after the other only the second one's end takes time. The
- * slot is free again when the message is over.
+ * The sender names the slot in DESC, and only then lets its GPU copy the
+ * message to it. The receiver's kernel waits for the flag. So the two copies
+ * overlap: the launch of the second one does not wait for the end of the first.
+ * The slot is free again when the message has ended and the copy is complete.
  */
 #ifndef XFER_MAILBOX_H
 #define XFER_MAILBOX_H
 
 #include "core/request.h"
 
-/* --- of the receiver ------------------------------------------------------ */
+/* --- receiver ------------------------------------------------------------- */
 
-/* The receive's message has been accepted: might the next one like it come by a
- * mailbox? Then the channel gets one, if it has none, and the peer is told. */
+/* The receive's message has been accepted. If it would fit in a mailbox, lend
+ * one to its channel, unless it has one, and send MAILBOX to the peer. */
 void xfer_mailbox_lend(const ucxpool_request_t *request);
 
-/* Is a message where its descriptor says, in our mailbox? Fails the channel if
- * not. */
+/* Does the descriptor name a slot of the channel's mailbox in which the message
+ * fits? Fails the channel if not. */
 bool xfer_mailbox_check(ucxpool_channel_t *channel, const proto_desc_t *desc,
                         uint64_t stream_size);
 
-/* Where such a message will be, and what says that it is there. */
+/* The slot that a checked descriptor names, and the flag that is set when the
+ * message is complete. */
 const uint8_t *xfer_mailbox_slot(const ucxpool_channel_t *channel,
                                  const proto_desc_t *desc, copy_flag_t *flag_p);
 
-/* The peer can write to it no more. */
+/* The peer can no longer write to the mailbox: release it. */
 void xfer_mailbox_end(ucxpool_channel_t *channel);
 
-/* --- of the sender -------------------------------------------------------- */
+/* --- sender --------------------------------------------------------------- */
 
-/* The peer has lent one. */
+/* The peer has lent a mailbox. Fails the channel if it may not. */
 void xfer_mailbox_lent(ucxpool_channel_t *channel, const proto_mailbox_t *lent);
 
-/* Give a send a slot as its block, if it may have one and there is one; without
- * it goes another way. */
+/* Give a send a slot as its block, if it may use one and one is free. */
 void xfer_mailbox_take(ucxpool_request_t *request);
 
-/* What its gather is to write when the bytes are there; none if it has no slot.
- */
+/* The flag that the gather of a send must set at its end; none without a
+ * slot. */
 copy_flag_t xfer_mailbox_flag(const ucxpool_request_t *request);
 
-/* Take the slot back, if the message is over and nothing of ours writes to it.
- */
+/* Free the slot of a send, if the message has ended and no copy of ours writes
+ * to the slot. */
 void xfer_mailbox_put(ucxpool_request_t *request);
 
 #endif

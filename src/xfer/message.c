@@ -10,16 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Room for the lengths of most messages whose bytes come later. */
+/* Bytes in a small record: enough for the runs of most messages that are not
+ * eager. */
 #define SMALL_ROOM 64u
 
-/* Early messages that are delivered at a time, so that one message, for which
- * many have waited, does not keep the pool from its other channels. */
+/* The maximum number of early messages delivered per call. If many messages
+ * waited for one, this lets the pool serve its other channels in between. */
 #define ROUND_MAX 64u
 
 /* --- lists and the index --------------------------------------------------
  * The index holds the messages that no receive has matched. Its lists have the
- * order of pool->xfer->unexpected. Early messages are indexed by number alone.
+ * order of pool->xfer->unexpected. Early messages are indexed only by number.
  */
 
 static void index_add(ucxpool_message_t *message)
@@ -52,7 +53,7 @@ static void index_list(const base_list_t *list)
     }
 }
 
-/* It is in no list yet. place: XFER_EARLY or XFER_UNEXPECTED. */
+/* Add a message that is in no list. place: XFER_EARLY or XFER_UNEXPECTED. */
 static void enter_list(ucxpool_message_t *message, xfer_place_t place)
 {
     struct xfer_pool *xfer = message->pool->xfer;
@@ -68,7 +69,6 @@ static void enter_list(ucxpool_message_t *message, xfer_place_t place)
     xfer->index.num++;
 }
 
-/* It waits for a receive. */
 static void enter_unexpected(ucxpool_message_t *message)
 {
     ucxpool_channel_t *channel = message->channel;
@@ -108,7 +108,8 @@ static void leave_list(ucxpool_message_t *message)
     }
 }
 
-/* The first of a list of those that wait; link: the offset of the list's. */
+/* The first match in a list. link: the offset of the list's link in a
+ * message. */
 static ucxpool_message_t *find_in(const base_list_t *list, size_t link,
                                   const ucxpool_channel_t *channel,
                                   uint64_t tag, uint64_t mask)
@@ -150,8 +151,7 @@ ucxpool_message_t *xfer_message_match(ucxpool_t               *pool,
     return message;
 }
 
-/* --- their memory ----------------------------------------------------------
- */
+/* --- memory --------------------------------------------------------------- */
 
 static ucxpool_message_t *message_alloc(ucxpool_channel_t *channel,
                                         base_list_t *home, size_t room)
@@ -180,7 +180,7 @@ static ucxpool_message_t *take_first(base_list_t *list)
     return message;
 }
 
-/* One that is free; else another one with this room, if there may be more. */
+/* A free record, or else a new one with this room. */
 static ucxpool_message_t *get_record(ucxpool_channel_t *channel,
                                      xfer_records_t *records, size_t room)
 {
@@ -203,7 +203,8 @@ static bool has_record(const ucxpool_channel_t *channel,
            (records->count < channel->pool->config.credits);
 }
 
-/* With room for an eager one; the peer has no more credits than there are. */
+/* A record for an eager message. There is one for each of the peer's
+ * credits. */
 static ucxpool_message_t *get_eager(ucxpool_channel_t *channel)
 {
     xfer_messages_t   *messages = &channel->xfer->messages;
@@ -224,7 +225,7 @@ static ucxpool_message_t *get_eager(ucxpool_channel_t *channel)
     return message;
 }
 
-/* For a descriptor that is not eager, and the bytes that came with it. */
+/* A record for a descriptor that is not eager, with its data. */
 static ucxpool_message_t *get_announced(ucxpool_channel_t *channel,
                                         size_t             data_size)
 {
@@ -275,7 +276,7 @@ static ucxpool_message_t *message_get(ucxpool_channel_t *channel, bool is_eager,
     return message;
 }
 
-/* It does not count any more among those that the peer has announced. */
+/* Free its units of max_unexpected for other messages of the peer. */
 static void uncount(ucxpool_message_t *message)
 {
     message->channel->xfer->messages.announced -= message->cost;
@@ -294,7 +295,7 @@ static void put_memory(ucxpool_message_t *message)
     }
 }
 
-/* Back to the channel, without a credit. */
+/* Free a message without returning its credit. */
 static void message_put(ucxpool_message_t *message)
 {
     ucxpool_channel_t *channel = message->channel;
@@ -335,7 +336,8 @@ void xfer_message_drop(ucxpool_message_t *message, ucxpool_status_t status,
     xfer_message_release(message);
 }
 
-/* In its turn and complete: to the oldest receive, or among the unexpected. */
+/* Pass a complete message, in order, to the oldest receive, or make it
+ * unexpected. */
 static void deliver(ucxpool_message_t *message)
 {
     ucxpool_t         *pool = message->pool;
@@ -367,7 +369,8 @@ static void deliver(ucxpool_message_t *message)
     enter_unexpected(message);
 }
 
-/* Where the parts of a complete descriptor lie; checked. */
+/* Check a complete descriptor and find its parts. Fails the channel if it is
+ * invalid. */
 static bool settle(ucxpool_message_t *message, size_t data_size)
 {
     ucxpool_channel_t *channel = message->channel;
@@ -390,14 +393,14 @@ static bool settle(ucxpool_message_t *message, size_t data_size)
     return true;
 }
 
-/* --- descriptors before their turn ------------------------------------------
- * Each has the slot of its sequence number, modulo early_size. All lie within
- * early_size numbers from flow.expected_sequence on.
+/* --- early descriptors ------------------------------------------------------
+ * Each has the slot of its sequence number modulo early_size. Their sequence
+ * numbers are in [expected_sequence, expected_sequence + early_size).
  */
 
 #define EARLY_SIZE_MIN 64u
 
-/* The one with this sequence number; NULL: none. */
+/* The early message with this sequence number; NULL: none. */
 static ucxpool_message_t *find_early(const ucxpool_channel_t *channel,
                                      uint64_t                 sequence)
 {
@@ -407,7 +410,7 @@ static ucxpool_message_t *find_early(const ucxpool_channel_t *channel,
                : NULL;
 }
 
-/* Make a slot for this sequence number. False: there is no memory. */
+/* Make a slot for this sequence number. False: no memory. */
 static bool reserve_early(ucxpool_channel_t *channel, uint64_t sequence)
 {
     xfer_messages_t    *messages = &channel->xfer->messages;
@@ -422,7 +425,7 @@ static bool reserve_early(ucxpool_channel_t *channel, uint64_t sequence)
     if (size == old_size) {
         return true;
     }
-    /* Unlike core_alloc(), this takes no pages before they are used. */
+    /* Unlike core_alloc(), this does not touch the pages before their use. */
     slots = calloc(size, sizeof(*slots));
     if (slots == NULL) {
         return false;
@@ -456,7 +459,7 @@ unsigned xfer_message_progress(ucxpool_channel_t *channel)
 
 /*
  * A sender has at most CREDITS eager messages and MAX_UNEXPECTED others that
- * have not had their turn, so its sequence numbers are within so many.
+ * are not delivered yet, which limits the range of its sequence numbers.
  */
 static bool check_sequence(ucxpool_channel_t *channel, uint64_t sequence)
 {
@@ -477,9 +480,9 @@ static bool check_sequence(ucxpool_channel_t *channel, uint64_t sequence)
 }
 
 /*
- * Room for runs that come in messages of their own. The lists of a channel that
- * wait for a receive hold MAX_SEGMENTS runs together; a message with more is
- * refused when its turn has come.
+ * Allocate the list of runs that arrive in RUNS messages. All such lists of a
+ * channel that wait for receives have at most MAX_SEGMENTS runs in total. A
+ * message that exceeds this is refused when its turn comes.
  */
 static bool expect_runs(ucxpool_message_t *message)
 {
@@ -499,7 +502,7 @@ static bool expect_runs(ucxpool_message_t *message)
         message->refused = true;
         return true;
     }
-    /* Zeroed: runs that never come have the count 0, which is refused. */
+    /* Zeroed, so that missing runs have the invalid count 0. */
     channel->pool->stats.allocations++;
     message->runs = calloc(num_runs, sizeof(copy_run_t));
     if (message->runs == NULL) {
@@ -512,7 +515,7 @@ static bool expect_runs(ucxpool_message_t *message)
     return true;
 }
 
-/* Deliver it and the messages that waited for it, or keep it. */
+/* Deliver the message and those that waited for it, or keep it as early. */
 static void arrive(ucxpool_message_t *message)
 {
     ucxpool_channel_t *channel  = message->channel;
@@ -533,7 +536,7 @@ static void arrive(ucxpool_message_t *message)
     }
 }
 
-/* One bit, or none. */
+/* At most one bit is set. */
 static bool is_for_one(uint32_t flags)
 {
     return (flags & (flags - 1)) == 0;
@@ -597,7 +600,7 @@ void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
     arrive(message);
 }
 
-/* The descriptor that a SHORT stands for. */
+/* The descriptor that is equivalent to a SHORT. */
 static proto_desc_t desc_of(const proto_short_t *in_short, uint64_t sequence,
                             size_t data_size)
 {
@@ -628,8 +631,8 @@ static void fill_short(ucxpool_message_t *message, const proto_desc_t *desc,
 }
 
 /*
- * One whose turn it is, and that a receive waits for, is put where it belongs
- * out of the ring. The others get a place, and go the way of all descriptors.
+ * If the message is next in order and a receive waits for it, its data is
+ * copied directly from the ring. Otherwise it becomes a message like any other.
  */
 void xfer_message_short(ucxpool_channel_t   *channel,
                         const proto_short_t *in_short, const void *data,
@@ -663,7 +666,7 @@ void xfer_message_short(ucxpool_channel_t   *channel,
     arrive(message);
 }
 
-/* More runs of a message, checked to be some of those that are missing. */
+/* Store runs of a message, which the caller has checked. */
 static void take_runs(ucxpool_message_t *message, const proto_runs_t *runs,
                       const void *data)
 {
@@ -704,7 +707,8 @@ static bool has_number(const ucxpool_message_t *message,
     return (message->channel == channel) && (message->desc.message == number);
 }
 
-/* One that no receive has matched, or that the caller probed; NULL: none. */
+/* A message that no receive has matched, or that the caller probed; NULL:
+ * none. */
 static ucxpool_message_t *find_number(const ucxpool_channel_t *channel,
                                       uint64_t                 number)
 {
@@ -735,7 +739,7 @@ bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t number,
         return false;
     }
     if (message->place == XFER_EARLY) {
-        /* It stays until its turn: later messages wait for it. */
+        /* Keep it until its turn, because later messages wait for it. */
         message->canceled     = true;
         message->runs_missing = 0;
         xfer_message_progress(channel);
@@ -747,7 +751,7 @@ bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t number,
         core_control_done(channel, number, UCXPOOL_ERR_CANCELED, NULL);
     }
     if (message->place == XFER_PROBED) {
-        uncount(message); /* the sender may announce another one */
+        uncount(message); /* the sender may announce another message */
     } else {
         xfer_message_release(message);
     }
@@ -767,7 +771,7 @@ void xfer_message_channel_ended(ucxpool_channel_t *channel)
     }
     base_list_for_each_safe(message, next, &channel->pool->xfer->unexpected,
                             ucxpool_message_t, link) {
-        /* One that came with its bytes can still be received. */
+        /* Eager messages can still be received. */
         if ((message->channel == channel) && (message->desc.message != 0)) {
             message_put(message);
         }
@@ -787,7 +791,7 @@ void xfer_message_drop_all(ucxpool_channel_t *channel)
         base_list_for_each_safe(message, next, lists[i], ucxpool_message_t,
                                 link) {
             if (message->channel == channel) {
-                channel->refs++; /* of the last, until all are through */
+                channel->refs++; /* message_put() must not put the last one */
                 message_put(message);
             }
         }

@@ -1,9 +1,8 @@
 /*
- * Messages that have arrived, and the matching of messages and receives.
+ * Messages that have arrived, and how they are matched with receives.
  *
- * Descriptors are matched in the order of their sequence numbers; one that
- * comes early, or whose runs are not all there, waits for its turn in
- * pool->xfer->early.
+ * Descriptors are matched in the order of their sequence numbers. A descriptor
+ * that arrives early, or without all its runs, waits in pool->xfer->early.
  */
 #ifndef XFER_MESSAGE_H
 #define XFER_MESSAGE_H
@@ -15,7 +14,7 @@
 typedef enum xfer_message_key {
     XFER_BY_TAG,
     XFER_BY_CHANNEL_AND_TAG,
-    XFER_BY_NUMBER, /* of the channel's sender */
+    XFER_BY_NUMBER, /* the sender's message number, with the channel */
     XFER_NUM_KEYS
 } xfer_message_key_t;
 
@@ -27,14 +26,14 @@ typedef enum xfer_place {
 } xfer_place_t;
 
 struct ucxpool_message {
-    base_list_t        link; /* of its place, free records, or none */
+    base_list_t        link; /* the list of its place, free records, none */
     base_list_t        index_links[XFER_NUM_KEYS];
     ucxpool_t         *pool;
     ucxpool_channel_t *channel; /* a reference */
     xfer_place_t       place;
     bool               canceled;     /* by the sender */
-    char              *canceled_why; /* NULL: there was no memory */
-    bool               refused;      /* no room for its runs */
+    char              *canceled_why; /* NULL: none, or no memory for it */
+    bool               refused;      /* too many runs wait for receives */
     proto_desc_t       desc;
     uint32_t           runs_missing;
     copy_totals_t      totals;
@@ -42,13 +41,13 @@ struct ucxpool_message {
     bool               own_runs;
     uint8_t           *metadata; /* in data */
     uint8_t           *stream;   /* in data; eager only */
-    uint32_t           cost;     /* of max_unexpected; 0: a credit */
-    base_list_t       *home;     /* free records; NULL: freed after use */
+    uint32_t           cost;     /* units of max_unexpected; 0: uses a credit */
+    base_list_t       *home;     /* its list of free records; NULL: free() it */
     uint8_t            data[] __attribute__((aligned(16)));
 };
 
-/* A descriptor has arrived, or more of its runs. What a SHORT has with it may
- * change meanwhile, and is copied once. */
+/* A descriptor, a SHORT, or more runs of a descriptor have arrived. The peer
+ * can still change the data of a SHORT, so it is read only once. */
 void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
                        const void *data, size_t data_size);
 void xfer_message_short(ucxpool_channel_t   *channel,
@@ -57,8 +56,8 @@ void xfer_message_short(ucxpool_channel_t   *channel,
 void xfer_message_runs(ucxpool_channel_t *channel, const proto_runs_t *runs,
                        const void *data);
 
-/* Is there a message that arrived early, and whose turn has come? Inline,
- * because progress asks for each channel. */
+/* Is the next message in order early and complete? Inline, because progress
+ * calls this for each channel. */
 static inline bool xfer_message_has_turn(const ucxpool_channel_t *channel)
 {
     const xfer_messages_t   *messages = &channel->xfer->messages;
@@ -75,31 +74,35 @@ static inline bool xfer_message_has_turn(const ucxpool_channel_t *channel)
 /* Deliver such messages, at most 64. Returns the number of messages. */
 unsigned xfer_message_progress(ucxpool_channel_t *channel);
 
-/* Oldest message for a receive, taken out of the list; NULL: none. */
+/* The oldest message for a receive, removed from its lists; NULL: none.
+ * channel: NULL for any channel. */
 ucxpool_message_t *xfer_message_match(ucxpool_t               *pool,
                                       const ucxpool_channel_t *channel,
                                       uint64_t tag, uint64_t mask);
 
-/* Taken out of all lists, it is its taker's, until it is received or released.
- * That its sender cancels it is noted in it. */
+/* Give a message that xfer_message_match() returned to the caller, until it is
+ * received or released. If the sender cancels it, it is marked as canceled. */
 void xfer_message_keep(ucxpool_message_t *message);
 
-/* The message is used up: its credit goes back to the peer. */
+/* Free a message. The credit of an eager one is then owed to the peer. */
 void xfer_message_release(ucxpool_message_t *message);
 
-/* The same of one that nobody takes: its sender is told why. */
+/* The same for a message without a receive: sends DONE with this status and
+ * reason. */
 void xfer_message_drop(ucxpool_message_t *message, ucxpool_status_t status,
                        const char *reason);
 
-/* The sender has canceled it, for this reason. DONE answers at once, or when
- * its turn comes. True when it was there. */
+/* The sender has canceled a message. Sends DONE at once, or for an early
+ * message when its turn comes. False: no message with this number waits for a
+ * receive, or is held by a caller that probed it. */
 bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t message,
                          const char *why);
 
-/* The channel has ended: drop what can not be received any more. */
+/* The channel has ended: drop its messages that can no longer be received. */
 void xfer_message_channel_ended(ucxpool_channel_t *channel);
 
-/* The pool goes: whatever is left of the channel's is dropped. */
+/* The pool is being destroyed: drop the channel's remaining messages, then free
+ * its free records. */
 void xfer_message_drop_all(ucxpool_channel_t *channel);
 void xfer_message_destroy_all(ucxpool_channel_t *channel);
 

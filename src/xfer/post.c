@@ -12,10 +12,8 @@
 
 #include <string.h>
 
-/* --- sends ------------------------------------------------------------------
- */
+/* --- sends ---------------------------------------------------------------- */
 
-/* Of the memory. */
 static uint64_t longest_segment(const ucxpool_request_t *request)
 {
     const copy_memory_t *memory  = &request->data.memory;
@@ -35,8 +33,9 @@ static uint64_t longest_segment(const ucxpool_request_t *request)
     return longest;
 }
 
-/* A copy on a GPU takes longer than a fragment of its own; but where there are
- * others to be packed, short ones go with them. */
+/* The minimum length of a segment that is sent in place. A copy on a GPU takes
+ * longer than a separate fragment, so a single GPU segment is always sent in
+ * place. With several segments, short ones are packed with the others. */
 static uint64_t inplace_min(const ucxpool_request_t *request)
 {
     if (request->stream.has_gpu_segments && (request->data.memory.num == 1)) {
@@ -45,8 +44,8 @@ static uint64_t inplace_min(const ucxpool_request_t *request)
     return request->pool->config.inplace_min;
 }
 
-/* Does any segment lie in comm memory, and is worth a fragment? Segments that
- * nobody has looked at are packed by who looks. */
+/* Is any segment in comm memory, and long enough to be sent in place? If the
+ * CPU has not read the list of segments, they are packed. */
 static bool has_comm_memory(const ucxpool_request_t *request)
 {
     const copy_memory_t *memory = &request->data.memory;
@@ -70,7 +69,7 @@ static bool has_comm_memory(const ucxpool_request_t *request)
     return false;
 }
 
-/* As many runs as there is room for are written, too. */
+/* Count the runs, and write as many as there is room for. */
 static ucxpool_status_t count_runs(ucxpool_request_t *request)
 {
     if (copy_memory_is_ranges(&request->data.memory)) {
@@ -85,7 +84,7 @@ static ucxpool_status_t count_runs(ucxpool_request_t *request)
                               &request->data.totals);
 }
 
-/* The run is known without a look at the array. */
+/* Pieces of one length are one run, known without reading the array. */
 static ucxpool_status_t count_even(ucxpool_request_t *request)
 {
     ucxpool_status_t status = core_request_reserve_runs(request, 1);
@@ -98,7 +97,7 @@ static ucxpool_status_t count_even(ucxpool_request_t *request)
         request->data.runs, &request->data.num_runs, &request->data.totals);
 }
 
-/* Lengths as runs. */
+/* Compute the runs of the segments' lengths. */
 static ucxpool_status_t plan_send(ucxpool_request_t *request)
 {
     ucxpool_t       *pool   = request->pool;
@@ -134,7 +133,6 @@ static ucxpool_status_t plan_send(ucxpool_request_t *request)
     return UCXPOOL_OK;
 }
 
-/* What there is to be sent in place. */
 static void find_in_place(ucxpool_request_t *request)
 {
     request->send->longest     = longest_segment(request);
@@ -221,8 +219,7 @@ ucxpool_status_t xfer_post_send(ucxpool_channel_t   *channel,
     return UCXPOOL_OK;
 }
 
-/* --- receive ----------------------------------------------------------------
- */
+/* --- receives ------------------------------------------------------------- */
 
 static ucxpool_status_t multiply_capacity(ucxpool_request_t *request)
 {
@@ -237,7 +234,7 @@ static ucxpool_status_t multiply_capacity(ucxpool_request_t *request)
     return UCXPOOL_OK;
 }
 
-/* How much the segments hold together. */
+/* Compute the sum of the segments' lengths. */
 static ucxpool_status_t add_capacity(ucxpool_request_t *request)
 {
     const copy_memory_t *memory = &request->data.memory;
@@ -320,8 +317,8 @@ static void match(ucxpool_request_t *request, ucxpool_message_t *message)
 }
 
 /*
- * From the ring to the target, where that is one piece of memory that the
- * processor writes to: no message is made of it, and no plan.
+ * Copy a short message directly from the ring, without a message record or a
+ * plan, if the target is one segment that the CPU can write to.
  */
 static bool match_short(ucxpool_request_t *request, ucxpool_channel_t *channel,
                         uint64_t tag, const void *bytes, size_t size)
@@ -358,8 +355,8 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status)
     xfer_recv_count(request, status);
 }
 
-/* A short message ends the receive as it is. Another makes it one of
- * xfer_recv_kind. */
+/* A receive that waits. A short message ends it directly; any other message
+ * changes it to xfer_recv_kind. */
 static const core_request_kind_t posted_kind = {
     .match       = match,
     .match_short = match_short,

@@ -1,5 +1,5 @@
 /*
- * Posting: what a caller gave, checked, made a request, and begun.
+ * Posting: check a caller's arguments, create a request, and start it.
  */
 #ifndef XFER_POST_H
 #define XFER_POST_H
@@ -25,8 +25,9 @@ ucxpool_status_t xfer_post_message_recv(ucxpool_message_t              *message,
                                         const ucxpool_request_params_t *params,
                                         ucxpool_request_t **request_p);
 
-/* In steps: a request that nobody has seen yet, whose deadline is not watched;
- * and a send put in its channel's queue. */
+/* Posting in steps. xfer_send_create() and xfer_recv_create() return a request
+ * that is not started and whose deadline is not watched yet. xfer_send_queue()
+ * adds a send to its channel's queue. */
 ucxpool_status_t xfer_send_create(ucxpool_channel_t              *channel,
                                   const copy_memory_t            *memory,
                                   const ucxpool_request_params_t *params,

@@ -97,7 +97,7 @@ unsigned xfer_queue_announce(ucxpool_t *pool)
     return count;
 }
 
-/* The first, if it needs no more than a credit, and there is one. */
+/* The first send, if it can send all its data now with a credit. */
 static ucxpool_request_t *next_quick(const ucxpool_channel_t *channel)
 {
     ucxpool_request_t *first = first_of(channel);
@@ -139,8 +139,8 @@ void xfer_queue_abort(ucxpool_channel_t *channel, ucxpool_status_t status,
 {
     ucxpool_request_t *request;
 
-    /* The end of one may be that of the next, as with a window's CALL and what
-     * it brings. */
+    /* Ending one send may end the next one, such as a window's CALL and the
+     * send of its data. So take the first one again each time. */
     while ((request = first_of(channel)) != NULL) {
         base_list_del(&request->link);
         request->kind->abort(request, status, detail);

@@ -1,49 +1,52 @@
 /*
- * A channel's queue: sends that have not gone out yet, in the order in which
- * they were posted. The first one alone takes steps; whoever leaves wakes the
- * next.
+ * A channel's queue: sends whose descriptors are not completely sent, in the
+ * order in which they were posted. Only the first one takes steps. A send that
+ * leaves the queue wakes the next one.
  */
 #ifndef XFER_QUEUE_H
 #define XFER_QUEUE_H
 
 #include "core/request.h"
 
-/* At the end. True: it is the first one, and nobody will wake it. */
+/* Add a send at the end. True: it is the first one, and the caller must advance
+ * it. */
 bool xfer_queue_add(ucxpool_request_t *request);
 
 bool xfer_queue_is_first(const ucxpool_request_t *request);
 
-/* It has gone out. */
+/* Remove a send whose descriptor has been sent, or that is about to end. */
 void xfer_queue_leave(ucxpool_request_t *request);
 
-/* It ends without having gone out. */
+/* End a send that is in the queue. */
 void xfer_queue_end(ucxpool_request_t *request, ucxpool_status_t status,
                     const char *detail);
 
-/* Any send has ended. */
+/* Count a send that has ended. */
 void xfer_queue_count(ucxpool_request_t *request, ucxpool_status_t status);
 
-/* Let the first one try again, if there is one. */
+/* Wake the first send, if there is one. */
 void xfer_queue_wake(ucxpool_channel_t *channel);
 
 /*
- * The first send needs a credit, and the channel has none. False: the send
- * waits on. True: the channel has had none for announce_ns; its sends announce
- * themselves without their bytes until a credit comes.
+ * The first send needs a credit, and the channel has none. False: the send must
+ * wait. True: the channel has had no credit for announce_ns, so its sends may
+ * send their descriptors without data until a credit arrives.
  */
 bool xfer_queue_may_announce(ucxpool_channel_t *channel);
 
-/* Wake the first send of each channel for which that has become true. */
+/* Wake the first send of each channel for which xfer_queue_may_announce() has
+ * become true. Returns their number. */
 unsigned xfer_queue_announce(ucxpool_t *pool);
 
 /*
- * A round of progress of any send, in the queue or behind it. Those that are
- * first then, and need no more than a credit, follow in the same round, as far
- * as there are credits. Returns how many have moved. The request may be gone.
+ * Advance a send, in the queue or after it. If it moves, then also advances the
+ * sends that become first in the queue, as long as there are credits and all
+ * their data can be sent at once. Returns the number of sends that moved. The
+ * request may have been freed.
  */
 unsigned xfer_queue_progress(ucxpool_request_t *request);
 
-/* The channel has ended: so do all. */
+/* The channel has ended: end all sends in its queue. */
 void xfer_queue_abort(ucxpool_channel_t *channel, ucxpool_status_t status,
                       const char *detail);
 

@@ -17,9 +17,9 @@
 
 #define CANCELED_BY_SENDER "the sender canceled the message"
 
-/* Fragments of one message that may be on their way into memory: several times
- * what any window allows, because on the `ucx` wire the sender may hear of a
- * fragment's end before we do. */
+/* The maximum number of fragments of a message that are being received. Several
+ * times the maximum window, because on the `ucx` wire a fragment may complete
+ * at the sender before it completes here. */
 #define PENDING_MAX (4 * XFER_FRAGMENTS_MAX)
 
 static uint64_t frag_max(const ucxpool_request_t *request)
@@ -37,8 +37,8 @@ static bool lies_inside(const ucxpool_request_t *request,
            (data->length <= size - request->recv->begun);
 }
 
-/* Where fragments come in their order, they cover all but padding, of which
- * there are fewer bytes than an alignment. */
+/* Between ordered fragments only padding is left out, which is shorter than
+ * COPY_ALIGNMENT. */
 static bool is_next(const ucxpool_request_t *request, const proto_data_t *data)
 {
     const struct xfer_recv *recv = request->recv;
@@ -47,8 +47,8 @@ static bool is_next(const ucxpool_request_t *request, const proto_data_t *data)
            (data->offset - recv->next < COPY_ALIGNMENT);
 }
 
-/* Indices are counted, not listed: there are no more fragments than the last
- * one's index says, and none behind it. */
+/* Indices are not recorded one by one. This checks only that there are not more
+ * fragments than the last one's index allows, and no index greater than it. */
 static bool has_good_index(const ucxpool_request_t *request,
                            const proto_data_t *data, bool is_in_order)
 {
@@ -81,9 +81,10 @@ static void count_begun(struct xfer_recv *recv, const proto_data_t *data)
 }
 
 /*
- * On the `ucx` wire fragments may overtake each other, and going back in a
- * plan costs a walk from its start. The bytes that have arrived must be worth
- * these walks: an honest sender's fragments are.
+ * On the `ucx` wire fragments may overtake each other, and a step back in a
+ * plan walks it from its start. To bound the work that a peer can cause, the
+ * number of such walks is limited in proportion to the bytes received. A
+ * correct sender stays below this limit.
  */
 static bool is_worth_its_cost(const ucxpool_request_t *request)
 {
@@ -120,7 +121,7 @@ bool xfer_recv_check(ucxpool_request_t *request, const proto_data_t *data,
     return true;
 }
 
-/* All fragments have arrived: do they make the message? Fails the channel if
+/* All fragments have arrived. Is the message complete? Fails the channel if
  * not. */
 static bool check_whole(ucxpool_request_t *request)
 {
@@ -143,8 +144,8 @@ static void put_number(ucxpool_request_t *request)
     }
 }
 
-/* End the receive now, or when UCX has stopped writing to its target. The
- * sender keeps the bytes as they are until then. */
+/* End the receive now, or when nothing writes to its target any more. Until
+ * then the sender keeps its data unchanged. */
 static void end(ucxpool_request_t *request, ucxpool_status_t status,
                 const char *detail)
 {
@@ -194,7 +195,7 @@ static void send_accept(ucxpool_request_t *request)
     xfer_mailbox_lend(request);
 }
 
-/* Keep what the request needs of the message: its runs. */
+/* Copy the message's runs to the request. */
 static ucxpool_status_t take_runs(ucxpool_request_t *request,
                                   ucxpool_message_t *message)
 {
@@ -205,7 +206,7 @@ static ucxpool_status_t take_runs(ucxpool_request_t *request,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    /* An empty message has none, and no place for them either. */
+    /* An empty message has no runs, and its pointer may be NULL. */
     if (num_runs > 0) {
         memcpy(request->data.runs, message->runs,
                num_runs * sizeof(copy_run_t));
@@ -233,7 +234,7 @@ static void end_eager(ucxpool_request_t *request)
     end(request, UCXPOOL_OK, NULL);
 }
 
-/* They are in their place. */
+/* The data of an eager message has been copied. */
 static void delivered_eager(ucxpool_request_t  *request,
                             const proto_data_t *data, ucxpool_status_t status,
                             void *arg)
@@ -245,7 +246,7 @@ static void delivered_eager(ucxpool_request_t  *request,
     }
 }
 
-/* Everything that came with the descriptor, or there is nothing to come. */
+/* Receive a message whose data came with the descriptor, or that is empty. */
 static void receive_eager(ucxpool_request_t *request,
                           ucxpool_message_t *message)
 {
@@ -361,7 +362,7 @@ bool xfer_recv_scatter(ucxpool_request_t *request, const proto_data_t *data,
     return true;
 }
 
-/* A fragment is in its place. */
+/* Count a fragment that has been copied. */
 static void recv_count(ucxpool_request_t *request, const proto_data_t *data,
                        core_mode_t mode)
 {
@@ -421,7 +422,7 @@ void xfer_recv_abort(ucxpool_request_t *request, ucxpool_status_t status,
     end(request, status, detail);
 }
 
-/* What the receiver is told: its caller has asked for nothing of the kind. */
+/* The detail for the receive's caller: names the sender as the cause. */
 static void say_why(char text[CORE_REASON_SIZE], ucxpool_status_t status,
                     const char *reason)
 {
@@ -433,8 +434,9 @@ static void say_why(char text[CORE_REASON_SIZE], ucxpool_status_t status,
     }
 }
 
-/* The receive of a message that has met one; NULL: it has not, or has ended. A
- * sender that has not heard of it cannot name it. */
+/* The receive of a canceled message; NULL: none, or it has ended. If the CANCEL
+ * has no receive number, the sender did not know the receive yet: search by
+ * message. */
 static ucxpool_request_t *find_of(const ucxpool_channel_t *channel,
                                   const proto_cancel_t    *cancel)
 {
@@ -454,11 +456,11 @@ static ucxpool_request_t *find_of(const ucxpool_channel_t *channel,
 }
 
 /*
- * A CANCEL does not overtake a DESC whose RUNS are missing, which would wait
- * for them forever: UCX documents no order of active messages, but sends the
- * eager ones of an endpoint over one lane (UCX_MAX_EAGER_RAILS=1, the default),
- * and a lane keeps their order. For any other DESC the sender cancels again
- * when we accept.
+ * A DESC without its RUNS would wait for them forever if the CANCEL arrived
+ * first. This does not happen: UCX documents no order of active messages, but
+ * it sends the eager ones of an endpoint over one lane (UCX_MAX_EAGER_RAILS=1,
+ * the default), which keeps their order. If the CANCEL overtakes any other
+ * DESC, the sender cancels again when we accept.
  */
 void xfer_recv_canceled(ucxpool_channel_t    *channel,
                         const proto_cancel_t *cancel, const char *reason)
@@ -467,7 +469,7 @@ void xfer_recv_canceled(ucxpool_channel_t    *channel,
     char               text[CORE_REASON_SIZE];
 
     if (cancel->message == 0) {
-        return; /* the number of all that came with their descriptors */
+        return; /* eager messages have no number */
     }
     say_why(text, (ucxpool_status_t)cancel->status, reason);
     if (xfer_message_cancel(channel, cancel->message, text)) {

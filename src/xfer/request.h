@@ -1,5 +1,5 @@
 /*
- * The state of sends and receives, which follows their requests in memory.
+ * The state of sends and receives. It follows the request in memory.
  */
 #ifndef XFER_REQUEST_H
 #define XFER_REQUEST_H
@@ -8,7 +8,8 @@
 
 #include <assert.h>
 
-/* Most fragments of one request in flight, and blocks it holds for them. */
+/* The maximum number of fragments of a send in flight, and of blocks for
+ * them. */
 #define XFER_FRAGMENTS_MAX   64u
 #define XFER_NO_BLOCK        UINT32_MAX
 #define XFER_LENT_BLOCK      (UINT32_MAX - 1)
@@ -17,35 +18,34 @@
 /*
  * A block held by a send, cut into slices of one fragment each.
  *
- *     free_slices   1 1 0 1 ...     1: nothing is in flight from it
+ *     free_slices   1 1 0 1 ...     1: no fragment uses the slice
  */
 typedef struct xfer_send_block {
-    uint32_t index; /* XFER_NO_BLOCK: not there; XFER_LENT_BLOCK: it is the
-                       receiver's */
+    uint32_t index; /* XFER_NO_BLOCK: the entry is unused;
+                       XFER_LENT_BLOCK: the block is the receiver's */
     uint32_t region;
     uint64_t free_slices;
     uint8_t *address;
-    uint64_t offset; /* in the region, of the side that has the block */
+    uint64_t offset; /* in the region of the block's owner */
 } xfer_send_block_t;
 
-/* One fragment: being gathered, or in flight. */
+/* A fragment that is being gathered or is in flight. */
 typedef struct xfer_fragment {
-    ucxpool_request_t *request;
-    unsigned           number;      /* among the request's */
-    base_list_t        link;        /* the request's unsent ones, none, or */
-                                    /* free */
-    base_list_t          all_link;  /* the pool's */
+    ucxpool_request_t   *request;
+    unsigned             number;    /* index in send.fragments */
+    base_list_t          link;      /* send.unsent, free, or none */
+    base_list_t          all_link;  /* pool->xfer->fragments */
     copy_job_t           copy;      /* the gather, on a GPU */
-    const void          *bytes;     /* where it lies */
+    const void          *bytes;     /* its data */
     bool                 in_place;  /* in the caller's memory */
-    bool                 is_pushed; /* in a block of the receiver's */
-    block_comm_buffer_t *buffer; /* in place: of this buffer; NULL: of none */
-    unsigned     block; /* packed: which of the send's blocks, and slice */
-    unsigned     slice;
-    void        *ucx;   /* UCX's request; NULL on the `map` wire */
-    mem_piece_t  where; /* unless in memory outside the pool */
-    proto_data_t data;  /* stays valid until UCX has sent it */
-    base_range_t range; /* of its gather, then of its way */
+    bool                 is_pushed; /* in a block of the receiver */
+    block_comm_buffer_t *buffer;    /* in place: holds the data; NULL: none */
+    unsigned             block;     /* packed: index in send.blocks */
+    unsigned             slice;
+    void                *ucx;   /* UCX's request; NULL on the `map` wire */
+    mem_piece_t          where; /* unless in memory outside the pool */
+    proto_data_t         data;  /* stays valid until UCX has sent it */
+    base_range_t         range; /* the gather, then the transfer */
 } xfer_fragment_t;
 
 typedef enum xfer_send_step {
@@ -59,55 +59,55 @@ typedef enum xfer_send_step {
 
 struct xfer_send {
     xfer_send_step_t step;
-    uint32_t         desc_flags;  /* of PROTO_DESC_WINDOW; 0: the caller's */
-    bool             in_place;    /* something can be sent in place */
-    bool             ending;      /* ends when UCX has let go of the memory */
-    ucxpool_status_t end;         /* how, if ending */
-    uint64_t         longest;     /* segment */
+    uint32_t         desc_flags;  /* of PROTO_DESC_WINDOW; 0: a message */
+    bool             in_place;    /* some data can be sent in place */
+    bool             ending;      /* ends when nothing reads the memory */
+    ucxpool_status_t end;         /* the status, if ending */
+    uint64_t         longest;     /* length of the longest segment */
     uint64_t         inplace_min; /* shorter ones are packed */
-    uint64_t         message;     /* our number of it; 0: none */
+    uint64_t         message;     /* our message number; 0: none */
     uint64_t         receive;     /* the receiver's number */
-    uint64_t         loan;        /* the same as message, where the blocks were
-                                     lent for it; 0: they are ours */
-    unsigned          slot; /* of the peer's mailbox, from 1 on; 0: none */
-    unsigned          word; /* of revoked[], from 1 on; 0: none */
-    uint32_t          cost; /* of the peer's max_unexpected, until ACCEPT */
-    uint64_t          block_size; /* of the shortest */
+    uint64_t         loan;  /* message number, if the receiver lent blocks;
+                               0: the blocks are ours */
+    unsigned          slot; /* index in the peer's mailbox + 1; 0: none */
+    unsigned          word; /* index in revoked[] + 1; 0: none */
+    uint32_t          cost; /* units of the peer's max_unexpected */
+    uint64_t          block_size; /* of the shortest block */
     uint64_t          sequence;
     uint64_t          offset; /* of the next fragment */
     uint64_t          frag_size;
-    uint64_t          blocked_since; /* waiting for a block; 0: not */
+    uint64_t          blocked_since; /* time; 0: does not wait for a block */
     base_range_t      blocked;       /* the same, for profilers */
     uint32_t          runs_sent;
     uint32_t          index; /* of the next fragment */
     uint32_t          window;
-    bool              all_posted;   /* all of the stream has its piece */
-    uint64_t          inplace_size; /* of the longest fragment in place */
-    base_list_t       unsent;    /* that the wire has not got yet, in order */
-    base_list_t       read_link; /* pool->xfer->readers */
-    base_list_t       sent_link; /* the channel's sent ones */
-    core_link_work_t  push;      /* if it has a loan */
-    uint64_t          busy;      /* bit i: fragments[i] is there */
+    bool              all_posted;   /* the last fragment has been created */
+    uint64_t          inplace_size; /* longest fragment in place */
+    base_list_t       unsent;       /* fragments not passed to the wire */
+    base_list_t       read_link;    /* pool->xfer->readers */
+    base_list_t       sent_link;    /* channel->xfer->sent */
+    core_link_work_t  push;         /* if it pushes */
+    uint64_t          busy;         /* bit i: fragments[i] is valid */
     unsigned          num_blocks;
     xfer_send_block_t blocks[XFER_SEND_BLOCKS_MAX];
     xfer_fragment_t  *fragments[XFER_FRAGMENTS_MAX];
 };
 
 struct xfer_recv {
-    uint64_t receive;   /* our number; 0: none */
-    uint64_t message;   /* the sender's */
-    uint64_t begun;     /* bytes of the stream, in fragments that have come */
-    uint64_t received;  /* bytes that are in their place */
-    uint64_t next;      /* `map` wire: end of the fragment before */
-    uint32_t restarts;  /* walks of the plan from its start */
-    uint32_t num_begun; /* fragments that have come */
-    uint32_t num_seen;  /* fragments that are in their place */
-    uint32_t max_index; /* the highest of a fragment that has come */
-    uint32_t num_all;   /* fragments of the message; 0: not known yet */
-    unsigned rndvs;    /* operations of UCX that write for us, and deliveries */
-    unsigned pending;  /* these, and those that wait for a block */
-    unsigned in_place; /* those that write to the caller's memory */
-    ucxpool_status_t  failing; /* the end that waits for these; OK: none */
+    uint64_t         receive; /* our number; 0: none */
+    uint64_t         message; /* the sender's */
+    uint64_t         begun; /* bytes of the stream, in fragments that arrived */
+    uint64_t         received;  /* bytes that have been copied */
+    uint64_t         next;      /* `map` wire: end of the previous fragment */
+    uint32_t         restarts;  /* walks of the plan from its start */
+    uint32_t         num_begun; /* fragments that arrived */
+    uint32_t         num_seen;  /* fragments that have been copied */
+    uint32_t         max_index; /* highest index of a fragment that arrived */
+    uint32_t         num_all;   /* fragments of the message; 0: not known yet */
+    unsigned         rndvs; /* UCX operations that write data, and deliveries */
+    unsigned         pending;  /* these, and fragments that wait for a block */
+    unsigned         in_place; /* rndvs that write to the caller's memory */
+    ucxpool_status_t failing;  /* end status that waits for these; OK: none */
     struct xfer_loan *loan; /* blocks that the sender writes to; NULL: none */
 };
 

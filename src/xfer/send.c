@@ -12,20 +12,20 @@
 #include <string.h>
 
 /*
- * A send is done in steps, in the order of xfer_send_step_t:
+ * The steps of a send, in the order of xfer_send_step_t:
  *
- *   TURN       it is the first in its channel's queue, and has a credit, or
- *              its receiver has room for its descriptor alone
- *   DESC       the descriptor goes out; if the bytes fit in it, that was all
- *   RUNS       long lists of lengths follow
- *   ACCEPT     wait until a receive has been found for it
- *   FRAGMENTS  gather (or not) and hand to the wire, as many as the window has
- *   DONE       wait for the receiver's last word
+ *   TURN       wait until it is the first in its channel's queue, and has a
+ *              credit, or the receiver has room for its descriptor alone
+ *   DESC       send the descriptor; ends the send if it contains the data
+ *   RUNS       send a long list of runs
+ *   ACCEPT     wait for the receiver's ACCEPT, and for a word of revoked[]
+ *   FRAGMENTS  gather fragments, or not, and send as many as the window allows
+ *   DONE       wait for the receiver's DONE
  */
 typedef enum step_result {
-    STEP_NEXT,  /* go on with the next step */
+    STEP_NEXT,  /* continue with the next step */
     STEP_WAIT,  /* something will wake the request */
-    STEP_STALL, /* no room in the wire: try again */
+    STEP_STALL, /* no room in the wire or the GPU: try again */
     STEP_END    /* the request has ended */
 } step_result_t;
 
@@ -60,7 +60,7 @@ static bool is_eager(const ucxpool_request_t *request)
 {
     uint64_t limit = request->pool->config.eager_size;
 
-    /* The end of a write says that it is in its place. */
+    /* An eager send ends before its data is copied, which a write must not. */
     return (!request->stream.has_gpu_segments ||
             (request->data.totals.payload_size == 0)) &&
            (request->send->desc_flags != PROTO_DESC_WRITE) &&
@@ -70,7 +70,7 @@ static bool is_eager(const ucxpool_request_t *request)
             PROTO_DATA_MAX);
 }
 
-/* With its bytes in the descriptor, for a credit. */
+/* Is its data sent in the descriptor now? This needs a credit. */
 static bool goes_eager(const ucxpool_request_t *request)
 {
     return (request->channel->flow.credits != 0) && is_eager(request);
@@ -93,7 +93,7 @@ static size_t desc_data_size(const ucxpool_request_t *request,
     return size + runs_size(request);
 }
 
-/* How much of the receiver's max_unexpected the descriptor alone takes. */
+/* The units of the receiver's max_unexpected that the descriptor takes. */
 static uint32_t cost_of(const ucxpool_request_t *request)
 {
     uint32_t flags;
@@ -108,7 +108,8 @@ static void put_cost(ucxpool_request_t *request)
     request->send->cost = 0;
 }
 
-/* The receiver has no room for another descriptor. */
+/* The receiver has no room for another descriptor: wait or fail, as
+ * UCXPOOL_UNEXPECTED_FULL says. Window sends always wait. */
 static step_result_t wait_or_fail(ucxpool_request_t *request)
 {
     const ucxpool_t *pool = request->pool;
@@ -152,11 +153,12 @@ static step_result_t step_turn(ucxpool_request_t *request)
 }
 
 /* --- words of revoked[] ---------------------------------------------------
- * A send has one while its receiver may read its bytes: so there are only so
- * many whose bytes are on their way. The others wait in xfer->wordless.
+ * A send has a word while the receiver may read its data. So at most
+ * PROTO_SENDS_MAX sends of a channel transfer data at a time. The others wait
+ * in xfer->wordless.
  */
 
-/* False: all are taken. */
+/* False: all words are in use. */
 static bool take_word(ucxpool_request_t *request)
 {
     uint64_t *words = request->channel->xfer->words;
@@ -173,7 +175,7 @@ static bool take_word(ucxpool_request_t *request)
     return false;
 }
 
-/* Let the first that waits for a word look whether there is one. */
+/* Wake the first send that waits for a word. */
 static void wake_wordless(ucxpool_channel_t *channel)
 {
     base_list_t *wordless = &channel->xfer->wordless;
@@ -196,7 +198,8 @@ static void put_word(ucxpool_request_t *request)
 
 /* --- steps ---------------------------------------------------------------- */
 
-/* It is announced, with so many bytes in its descriptor. */
+/* The message is announced by a descriptor with `size` bytes of data: take a
+ * number and units of the peer's max_unexpected. */
 static void take_number(ucxpool_request_t *request, size_t size)
 {
     ucxpool_channel_t *channel = request->channel;
@@ -219,7 +222,7 @@ static void put_number(ucxpool_request_t *request)
     xfer_queue_wake(channel);
 }
 
-/* `read`: the stream, where files had to be read for it; else NULL. */
+/* read: the stream, if it was read from files; else NULL. */
 static void fill_desc(ucxpool_request_t *request, proto_desc_t *desc,
                       uint32_t flags, uint8_t *data, const uint8_t *read)
 {
@@ -259,7 +262,8 @@ static void count_eager(ucxpool_t *pool, uint64_t size)
     sent->fragments++;
 }
 
-/* The descriptor, and in an eager one the stream; see fill_desc(). */
+/* Send the descriptor, with the stream if it is eager. read: see
+ * fill_desc(). */
 static step_result_t send_desc(ucxpool_request_t *request, uint32_t flags,
                                size_t size, const uint8_t *read)
 {
@@ -293,7 +297,8 @@ static step_result_t send_desc(ucxpool_request_t *request, uint32_t flags,
     return STEP_NEXT;
 }
 
-/* A file is read first: a descriptor that has been begun must go out. */
+/* Read files before the descriptor is started, because a started descriptor
+ * must be sent. */
 static step_result_t send_read(ucxpool_request_t *request, uint32_t flags,
                                size_t size)
 {
@@ -377,13 +382,13 @@ static step_result_t step_accept(ucxpool_request_t *request)
     return STEP_NEXT;
 }
 
-/* All fragments are laid out, or the channel has failed. */
+/* All fragments have been created, or the channel has failed. */
 static step_result_t end_fragments(const ucxpool_request_t *request)
 {
     return base_list_is_empty(&request->send->unsent) ? STEP_NEXT : STEP_WAIT;
 }
 
-/* The next fragment is not laid out now, or never. */
+/* The next fragment could not be created: retry later, or end the send. */
 static step_result_t stop_fragments(ucxpool_request_t *request,
                                     ucxpool_status_t   status)
 {
@@ -405,7 +410,7 @@ static void go(core_link_work_t *work)
         xfer_send_request(base_container_of(work, struct xfer_send, push)));
 }
 
-/* While the channel is being opened they wait for xfer_send_opened(). */
+/* If the channel is still opening, xfer_send_opened() calls this again. */
 void xfer_send_want_link(ucxpool_request_t *request)
 {
     if ((request->channel->state == UCXPOOL_CHANNEL_OPEN) &&
@@ -427,8 +432,8 @@ void xfer_send_opened(ucxpool_channel_t *channel)
 }
 
 /* --- sends that read files ---------------------------------------------------
- * A read may take as long as a disk does. So in a round of progress one
- * fragment is read, and those who want to read stand in a line for it.
+ * A read may be as slow as a disk. So each round of progress reads only one
+ * fragment. The sends that read take turns in pool->xfer->readers.
  */
 
 static void wake_reader(ucxpool_t *pool)
@@ -442,7 +447,7 @@ static void wake_reader(ucxpool_t *pool)
     }
 }
 
-/* Let others read. */
+/* Leave the readers, and let the next one read. */
 static void leave_readers(ucxpool_request_t *request)
 {
     if (!base_list_is_empty(&request->send->read_link)) {
@@ -451,7 +456,7 @@ static void leave_readers(ucxpool_request_t *request)
     }
 }
 
-/* May it read now? If not it is woken when it may. */
+/* May the send read now? If not, it is woken when it may. */
 static bool may_read(ucxpool_request_t *request)
 {
     ucxpool_t   *pool = request->pool;
@@ -545,7 +550,6 @@ static const step_t steps[] = {
     [XFER_SEND_FRAGMENTS] = step_fragments, [XFER_SEND_DONE] = step_done,
 };
 
-/* Take the steps that can be taken now. */
 static void take_steps(ucxpool_request_t *request)
 {
     while (!core_request_has_ended(request) && !request->send->ending &&
@@ -578,27 +582,26 @@ bool xfer_send_advance(ucxpool_request_t *request)
            (send->runs_sent != runs_sent) || (send->index != index);
 }
 
-/* A file is read in a round of its own. */
+/* Not if it reads files: only one send may read in a round of progress. */
 static bool is_quick(const ucxpool_request_t *request)
 {
     return is_eager(request) && !copy_memory_is_ranges(&request->data.memory);
 }
 
-/* --- what its peer says, and how it ends ---------------------------------- */
+/* --- messages from the peer, and the end ---------------------------------- */
 
-/* The smallest block of a receiver, and so its shortest limit for a fragment:
- * with less, a peer would have us work for each byte. */
+/* The smallest block of a receiver, so also the smallest valid limit for
+ * fragments. With a lower limit a peer could cause work for each byte. */
 #define FRAG_SIZE_MIN 4096u
 
-/* The send with this number, if it is still known. */
+/* The send with this message number; NULL: none. */
 static ucxpool_request_t *find(const ucxpool_channel_t *channel,
                                uint64_t                 message)
 {
     return core_numbers_find(&channel->requests.sends, message);
 }
 
-/* Is the caller's own memory still being read: by operations of UCX, or by
- * copies on the GPU? */
+/* Do UCX operations or copies on the GPU still read the caller's memory? */
 static bool is_being_read(const ucxpool_request_t *request)
 {
     for (unsigned i = 0; i < XFER_FRAGMENTS_MAX; i++) {
@@ -613,7 +616,8 @@ static bool is_being_read(const ucxpool_request_t *request)
     return false;
 }
 
-/* Bytes that a receiver reads in our memory from now on are not the message. */
+/* Mark the message as revoked: data that the receiver reads from our memory
+ * from now on is invalid. */
 static void revoke(const ucxpool_request_t *request)
 {
     ucxpool_channel_t *channel = request->channel;
@@ -635,9 +639,9 @@ static void send_cancel(ucxpool_request_t *request, ucxpool_status_t status,
 }
 
 /*
- * End the request, or do so when nothing reads the caller's memory any more:
- * until then the caller must neither change it, or the receiver would take the
- * new bytes for the message, nor free it.
+ * End the request when nothing reads the caller's memory any more. Until then
+ * the caller must not free it, and must not change it, because the receiver
+ * would read the new bytes as the message.
  */
 static void end(ucxpool_request_t *request, ucxpool_status_t status,
                 const char *detail)
@@ -656,7 +660,7 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
     }
 }
 
-/* Take what the receiver lends. False: it may not lend that. */
+/* Use the blocks that the receiver lends. False: they are invalid. */
 static bool take_loan(ucxpool_request_t *request, const void *data,
                       size_t data_size)
 {
@@ -669,8 +673,8 @@ static bool take_loan(ucxpool_request_t *request, const void *data,
            (request->send->block_size >= FRAG_SIZE_MIN);
 }
 
-/* When the message is over and did not end well, and nothing of ours writes to
- * what was lent for it. */
+/* Send RETURNED for the loan of a failed message, when the message has ended
+ * and none of our copies writes to the loan. */
 static void return_loan(ucxpool_request_t *request)
 {
     ucxpool_channel_t *channel = request->channel;
@@ -702,7 +706,7 @@ void xfer_send_accepted(ucxpool_channel_t    *channel,
     put_cost(request);
     xfer_queue_wake(channel);
     if (core_request_has_ended(request)) {
-        /* Our CANCEL came before the descriptor was known there. */
+        /* Our CANCEL overtook the descriptor: cancel again. */
         request->send->loan    = (data_size != 0) ? accept->message : 0;
         request->send->receive = accept->receive;
         send_cancel(request, core_request_status(request),
@@ -773,8 +777,7 @@ void xfer_send_forget(ucxpool_request_t *request)
     for (unsigned i = 0; i < XFER_FRAGMENTS_MAX; i++) {
         xfer_fragment_t *fragment = request->send->fragments[i];
 
-        /* UCX itself says when it is through with a fragment, and so does the
-         * GPU. */
+        /* Callbacks free the fragments that UCX or a copy still uses. */
         if ((request->send->busy & (UINT64_C(1) << i)) &&
             (fragment->ucx == NULL) && (fragment->copy.job == NULL)) {
             xfer_fragment_free(fragment);
@@ -801,10 +804,10 @@ void xfer_send_done(ucxpool_channel_t *channel, const proto_done_t *done,
         status = UCXPOOL_ERR_REFUSED;
     }
     if (status == UCXPOOL_OK) {
-        request->send->loan = 0; /* the receiver has them back */
+        request->send->loan = 0; /* the receiver has freed the blocks */
     }
-    /* The receiver is done with our memory, so fragments on the `map` wire are
-     * free; UCX may still be about to tell us of its own. */
+    /* The receiver no longer reads our memory, so fragments on the `map` wire
+     * can be freed. UCX may not have completed its operations yet. */
     end(request, status, reason);
     xfer_send_forget(request);
 }
@@ -846,7 +849,7 @@ void xfer_send_abort(ucxpool_request_t *request, ucxpool_status_t status,
 
 static void init(ucxpool_request_t *request)
 {
-    /* Those of fragments[] are set when they are used. */
+    /* Entries of fragments[] are set before their use. */
     memset(request->send, 0, offsetof(struct xfer_send, fragments));
     base_list_init(&request->send->unsent);
     base_list_init(&request->send->read_link);
@@ -894,7 +897,7 @@ bool xfer_flush_has_sends(const ucxpool_channel_t *channel, uint64_t before)
     const base_list_t *sent  = &channel->xfer->sent;
     struct xfer_send  *first;
 
-    /* In both the oldest comes first. */
+    /* Both lists have the oldest send first. */
     if (!base_list_is_empty(queue) &&
         (base_list_head(queue, ucxpool_request_t, link)->order < before)) {
         return true;

@@ -30,7 +30,8 @@ bool xfer_short_fits(const ucxpool_channel_t        *channel,
            is_taken(channel);
 }
 
-/* Its turn has come, if there is a credit. False: there is none, or no room. */
+/* Send a message that is next in order. False: there is no credit, or the ring
+ * is full. */
 static bool put(ucxpool_channel_t *channel, const ucxpool_segment_t *segment,
                 uint64_t tag)
 {
@@ -56,7 +57,7 @@ static bool put(ucxpool_channel_t *channel, const ucxpool_segment_t *segment,
     return true;
 }
 
-/* Nobody has a request, or is told of its end. */
+/* The caller wants no handle and no notification. */
 static bool is_untold(const ucxpool_request_params_t *params,
                       ucxpool_request_t             **request_p)
 {
@@ -66,7 +67,8 @@ static bool is_untold(const ucxpool_request_params_t *params,
                                     UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION)));
 }
 
-/* Without a request. False: it is not the next one, or cannot go now. */
+/* Send without a request. False: other sends are queued, or it cannot be sent
+ * now. */
 static bool send_untold(ucxpool_channel_t       *channel,
                         const ucxpool_segment_t *segment, uint64_t tag)
 {

@@ -1,21 +1,21 @@
 /*
- * Shorts: messages that are one piece of host memory, go through a ring as one
- * entry, and need nothing but a credit. One that goes at once needs no request
- * either, where the caller does not ask for its end; another's is queued until
- * it goes, without a plan, a number or fragments: its struct xfer_send is not
- * touched.
+ * Short messages: one segment of host memory, sent through a ring as one entry,
+ * which needs only a credit. If the message can be sent at once and the caller
+ * wants no handle and no notification, no request is created. Otherwise a
+ * request is queued, without a plan, a number or fragments: its struct
+ * xfer_send is not accessed.
  */
 #ifndef XFER_SHORT_H
 #define XFER_SHORT_H
 
 #include "core/request.h"
 
-/* Can this message be one, and does this channel take such, now or later? */
+/* Can this message be sent as a short one on this channel, now or later? */
 bool xfer_short_fits(const ucxpool_channel_t        *channel,
                      const copy_memory_t            *memory,
                      const ucxpool_request_params_t *params);
 
-/* Post one that can. */
+/* Post a message for which xfer_short_fits() returned true. */
 ucxpool_status_t xfer_short_post(ucxpool_channel_t   *channel,
                                  const copy_memory_t *memory, uint64_t tag,
                                  const ucxpool_request_params_t *params,

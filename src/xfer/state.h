@@ -1,20 +1,21 @@
 /*
- * State of the transfers in a pool and in a channel. The layers below know the
- * two structs by name alone.
+ * State of the transfers in a pool and in a channel. The lower layers know only
+ * the names of the two structs.
  *
  *     pool->xfer
- *       posted       --> receives without a message, in their order
+ *       posted       --> receives without a message, oldest first
  *       early        --> messages that wait for their turn or their runs
- *       unexpected   --> messages without a receive, in their order
- *       index        --> the same by tag, by channel and tag, and by channel
- *                        and number; early ones by channel and number alone
+ *       unexpected   --> messages without a receive, oldest first
+ *       index        --> unexpected messages by tag, by channel and tag, and
+ *                        by channel and number; early messages only by channel
+ *                        and number
  *       waiters      --> sends that wait for a block
- *       readers      --> sends that want to read files, in turns
+ *       readers      --> sends that read files in turn
  *
  *     channel->xfer
  *       queue        --> sends that wait for their turn
  *       packing      --> sends that fill blocks
- *       messages     --> what has arrived, and no receive has matched
+ *       messages     --> messages that no receive has matched
  */
 #ifndef XFER_STATE_H
 #define XFER_STATE_H
@@ -26,7 +27,7 @@
 
 /* A block of the receive share that is lent in parts: see xfer/mailbox.h. */
 typedef struct xfer_mail {
-    uint32_t block; /* valid if parts are used */
+    uint32_t block; /* valid if used != 0 */
     uint64_t used;  /* bit i: part i is lent to a channel */
 } xfer_mail_t;
 
@@ -34,18 +35,17 @@ struct xfer_pool {
     base_list_t  posted;
     base_list_t  posted_masked; /* those whose masks have a 0, by run_link */
     xfer_index_t posted_index;  /* the others, by channel and tag */
-    uint64_t     num_posted;    /* since the pool began; see xfer/posted.c */
+    uint64_t     num_posted;    /* last order; see xfer/posted.c */
     base_list_t  early;
     base_list_t  unexpected;
     xfer_index_t index;
-    base_list_t  probed;        /* messages that a caller looks at */
-    uint64_t     next_announce; /* when a channel is to look at announce_at */
+    base_list_t  probed;        /* messages held by callers */
+    uint64_t     next_announce; /* earliest announce_at of a channel */
     base_list_t  waiters;
-    base_list_t  readers; /* the first may read, if no other has in this round
-                           */
-    unsigned            read_in;    /* progress_count when one did last */
-    base_list_t         fragments;  /* of all sends */
-    base_list_t         deliveries; /* bytes that a GPU puts in their place */
+    base_list_t  readers;    /* the first may read, if none did in this round */
+    unsigned     read_in;    /* progress_count of the last read */
+    base_list_t  fragments;  /* of all sends */
+    base_list_t  deliveries; /* see xfer/delivery.h */
     core_request_list_t sends;
     core_request_list_t recvs; /* and flushes, which have no state */
     base_list_t         free_fragments;
@@ -53,7 +53,7 @@ struct xfer_pool {
     xfer_mail_t         mail;
 };
 
-/* Records of messages, all with the same room, that are used again. */
+/* Reusable message records of the same size. */
 typedef struct xfer_records {
     base_list_t free;
     uint32_t    count; /* allocated, at most CREDITS */
@@ -62,32 +62,32 @@ typedef struct xfer_records {
 typedef struct xfer_messages {
     ucxpool_message_t **early;      /* by sequence number; see xfer/message.c */
     uint32_t            early_size; /* slots, a power of two; 0: none */
-    xfer_records_t      eager; /* for messages that come with their bytes */
-    xfer_records_t      small; /* for others, with few lengths or none */
-    xfer_records_t      large; /* for others, with many lengths or metadata */
-    uint32_t            announced; /* of our max_unexpected, by the others */
-    uint32_t num_unexpected;       /* in use, and no receive has matched it */
-    size_t   num_runs;             /* in lists that have no receive yet */
+    xfer_records_t      eager;      /* for eager messages */
+    xfer_records_t      small;      /* for others, with few runs */
+    xfer_records_t      large;      /* for others, with many runs or metadata */
+    uint32_t announced;      /* units of our max_unexpected, by the others */
+    uint32_t num_unexpected; /* messages that no receive has matched */
+    size_t   num_runs; /* in allocated lists of messages without a receive */
 } xfer_messages_t;
 
-/* For short messages between GPUs: see xfer/mailbox.h. */
+/* The channel's mailboxes: see xfer/mailbox.h. */
 typedef struct xfer_mailbox {
-    bool     is_lent; /* one of ours, to the peer */
-    unsigned part;    /* which, of the pool's block */
-    uint8_t *slots;   /* the peer's, lent to us; NULL: none */
-    unsigned region;  /* of it */
+    bool     is_lent; /* our mailbox is lent to the peer */
+    unsigned part;    /* its index in the pool's block */
+    uint8_t *slots;   /* the mailbox that the peer lent; NULL: none */
+    unsigned region;  /* of the peer */
     uint64_t offset;
     uint64_t slot_size;
-    uint64_t free_slots; /* bit i: number i is */
+    uint64_t free_slots; /* bit i: slot i is free */
 } xfer_mailbox_t;
 
 struct xfer_channel {
     base_list_t queue;
     base_list_t flushes;
-    base_list_t packing;    /* sends that fill blocks, in that order */
-    base_list_t ending;     /* sends that end when no peer reads them */
-    base_list_t loans;      /* of blocks, to the peer: xfer/loan.h */
-    unsigned    num_pushes; /* copies to blocks of the peer's */
+    base_list_t packing;    /* sends that fill blocks, in starting order */
+    base_list_t ending;     /* sends that end when nothing reads their memory */
+    base_list_t loans;      /* to the peer; see xfer/loan.h */
+    unsigned    num_pushes; /* copies to the peer's blocks, in flight */
     base_list_t sent;       /* sends with a number that have not ended, in the
                                order in which they were posted */
     base_list_t wordless;   /* accepted sends that wait for a word */
@@ -100,13 +100,13 @@ struct xfer_channel {
 /* UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO */
 ucxpool_status_t xfer_pool_create(ucxpool_t *pool);
 
-/* Frees what is left of it; no channel and no request is. */
+/* All channels and requests must have been freed. */
 void xfer_pool_destroy(ucxpool_t *pool);
 
 /* UCXPOOL_ERR_NO_MEMORY */
 ucxpool_status_t xfer_channel_create(ucxpool_channel_t *channel);
 
-/* Frees what is left of it; NULL is fine. */
+/* Does nothing if channel->xfer is NULL. */
 void xfer_channel_destroy(ucxpool_channel_t *channel);
 
 #endif
