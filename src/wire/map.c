@@ -1,7 +1,7 @@
 /*
- * The `map` wire: each side has mapped the other's regions. The receiver copies
- * straight out of the sender's, or the sender's GPU writes to what it was lent;
- * only the place of a fragment is told, through the ring.
+ * The `map` wire: each side has mapped the other's regions. The receiver reads
+ * the sender's memory, or the sender's GPU writes to blocks that the receiver
+ * lent. Only the places of fragments are sent, through the ring.
  */
 #include "base/error.h"
 #include "core/control.h"
@@ -14,35 +14,38 @@
 
 #include <string.h>
 
-/* What is in flight (DEPTH of them) stays in the processors' caches between the
- * two copies. */
+/* So short that the DEPTH fragments in flight stay in the CPU caches between
+ * gather and scatter. */
 #define FRAG_SIZE ((uint64_t)256 << 10)
 
-/* A short message is cut so often, so that one fragment is read while the next
- * is gathered; but one of a few pages takes no longer to copy than to tell. */
+/* A short message is split into CUTS fragments, so that one is read while the
+ * next is gathered. Fragments shorter than FRAG_MIN would take longer to
+ * announce than to copy. */
 #define CUTS       4u
 #define FRAG_MIN   ((uint64_t)16 << 10)
 #define FRAG_ALIGN ((uint64_t)4 << 10)
 
-/* Between GPUs a launch costs some microseconds, in which the link moves some
- * hundred KiB; and several must be under way, so that gathering one does not
- * wait for another to be read: the more, the shorter they are. */
+/* A launch takes some microseconds, in which the link between GPUs moves some
+ * hundred KiB. Several fragments must be in flight, so that a gather does not
+ * wait until another fragment has been read. The shorter they are, the more are
+ * needed. */
 #define GPU_FRAG_SIZE   ((uint64_t)16 << 20)
 #define GPU_FRAG_MIN    ((uint64_t)1 << 20)
 #define GPU_FRAGS       4u
 #define GPU_SHORT_FRAGS 8u
 #define GPU_SHORT_SHARE ((uint64_t)64 << 20)
 
-/* A message is cut at least so often, so that the processors' work on lists
- * goes on while the link is busy. */
+/* A message is split into at least GPU_CUTS fragments, so that the CPUs process
+ * lists while the link is busy. */
 #define GPU_CUTS 8u
 
-/* The copy engine wants long ones, and has nothing else to wait for. */
+/* Long segments are copied by copy engines, which are faster with long
+ * fragments. */
 #define GPU_LONG_SIZE ((uint64_t)32 << 20)
 #define GPU_LONG_MIN  GPU_FRAG_SIZE
 
-/* A GPU reads a peer's memory best in long pieces, and needs no block for it.
- */
+/* The longest fragment in place. A GPU reads a peer's memory fastest in long
+ * fragments, and needs no blocks for them. */
 #define GPU_FRAG_MAX ((uint64_t)128 << 20)
 
 static block_pool_t *map_blocks(const ucxpool_t *pool)
@@ -50,7 +53,7 @@ static block_pool_t *map_blocks(const ucxpool_t *pool)
     return pool->memory.blocks;
 }
 
-/* A peer whose memory is mapped needs no more. */
+/* The mapped memory of the peer is sufficient. */
 static bool map_is_connected(const ucxpool_channel_t *channel)
 {
     (void)channel;
@@ -62,7 +65,7 @@ static void map_opened(ucxpool_channel_t *channel)
     core_lifeline_end(channel, BOOTSTRAP_CLOSE_SPARE);
 }
 
-/* The receiver reads what is mapped. */
+/* The receiver can read only mapped memory. */
 static bool map_takes_any_memory(const ucxpool_t *pool, uint64_t length)
 {
     (void)pool;
@@ -76,7 +79,8 @@ static bool shares_device(const ucxpool_channel_t *channel)
                                      channel->peer.gpu.uuid);
 }
 
-/* Nothing in place is cut out of a block, and a GPU's link wants long ones. */
+/* Fragments in place are not limited by a block size, and a GPU's link is
+ * faster with long ones. */
 static uint64_t gpu_frag_size(const ucxpool_request_t *request,
                               uint64_t                *inplace_size_p)
 {
@@ -89,8 +93,8 @@ static uint64_t gpu_frag_size(const ucxpool_request_t *request,
     size = (request->send->loan != 0)
                ? request->send->num_blocks * request->send->block_size
                : share.total * block_pool_block_size(pool->memory.blocks);
-    /* Two processes that share a GPU have it by turns, and a turn takes longer
-     * to come than a fragment to copy: let it be worth it. */
+    /* Long fragments also if two processes share a GPU: they use it in turn,
+     * and waiting for a turn takes longer than copying a fragment. */
     if ((request->send->longest >= GPU_LONG_MIN) ||
         shares_device(request->channel)) {
         return base_max(GPU_FRAG_MIN, base_min(GPU_LONG_SIZE, size / 2));
@@ -100,7 +104,7 @@ static uint64_t gpu_frag_size(const ucxpool_request_t *request,
     return base_max(GPU_FRAG_MIN, base_min(GPU_FRAG_SIZE, size));
 }
 
-/* What goes in place is not gathered. */
+/* Data in place is not gathered, so shorter fragments would overlap nothing. */
 static uint64_t map_frag_size(const ucxpool_request_t *request,
                               uint64_t                *inplace_size_p)
 {
@@ -165,14 +169,15 @@ static void taken(ucxpool_channel_t *channel, const proto_data_t *data)
     }
 }
 
-/* Will the message be whole with the fragment that has just been copied? Then
- * DONE says that all have been read. */
+/* Is the message complete with the fragment that has just been copied? DONE
+ * then replaces its TAKEN. */
 static bool is_last(const struct xfer_recv *recv)
 {
     return recv->num_seen + 1 == recv->num_all;
 }
 
-/* Where a fragment of the peer's lies in our address space; NULL: nowhere. */
+/* The address of a fragment in the peer's mapped memory; NULL: outside its
+ * regions. */
 static const uint8_t *locate_pulled(const ucxpool_channel_t *channel,
                                     const proto_data_t      *data)
 {
@@ -184,7 +189,7 @@ static const uint8_t *locate_pulled(const ucxpool_channel_t *channel,
     }
     size = peer->region_sizes[data->region];
     if (peer->gpu.way != 0) {
-        /* They lie side by side, and a fragment may go over several. */
+        /* A GPU's regions are contiguous, and a fragment may span several. */
         size *= peer->num_regions - data->region;
     }
     if ((data->region_offset > size) ||
@@ -216,7 +221,7 @@ static core_mode_t mode_of(const proto_data_t *data)
                                               : CORE_MODE_MAP_PACKED;
 }
 
-/* The fragment has been copied, rightly or not. */
+/* The delivery of a fragment has ended. */
 static void delivered(ucxpool_request_t *request, const proto_data_t *data,
                       ucxpool_status_t status, void *arg)
 {
@@ -227,8 +232,8 @@ static void delivered(ucxpool_request_t *request, const proto_data_t *data,
         return;
     }
     if (core_ring_is_revoked(&channel->ring, data->word, data->message)) {
-        /* The CANCEL that ends the receive comes, and says why; or else the end
-         * of the channel. */
+        /* The data is invalid. A CANCEL with the reason, or the end of the
+         * channel, will end the receive. */
         return;
     }
     if ((status == UCXPOOL_OK) && !is_last(request->recv)) {
@@ -243,7 +248,7 @@ static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
     const uint8_t     *bytes;
 
     if (request == NULL) {
-        /* The receive has ended, and DONE was sent: that freed the fragment. */
+        /* The receive has ended: its DONE frees the fragment at the sender. */
         return;
     }
     bytes = locate(request, data);
@@ -265,7 +270,7 @@ static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
                                            .done = delivered});
 }
 
-/* It will be whole, as one fragment that was pushed is. */
+/* A message in a mailbox is received as one pushed fragment. */
 static void map_mailed(ucxpool_request_t *request, const proto_desc_t *desc)
 {
     const proto_data_t data = {
@@ -283,7 +288,7 @@ static void map_mailed(ucxpool_request_t *request, const proto_desc_t *desc)
     xfer_deliver(request, &params);
 }
 
-/* It holds none. */
+/* The wire holds no fragments. */
 static void map_forget(ucxpool_request_t *request)
 {
     (void)request;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 typedef struct rndv {
-    base_list_t        link; /* free, waiting for a block, or none */
+    base_list_t        link; /* writing, waiting, free, or none */
     ucxpool_t         *pool;
     ucxpool_channel_t *channel; /* a reference */
     ucxpool_request_t *request;
@@ -18,8 +18,8 @@ typedef struct rndv {
     uint32_t           block; /* valid unless in_place */
     bool               in_place;
     bool               in_quarantine;
-    bool               is_written; /* UCX is through with it */
-    base_range_t       blocked;    /* while it waits for a block */
+    bool               is_written; /* UCX no longer uses it */
+    base_range_t       blocked;    /* its wait for a block, for profilers */
 } rndv_t;
 
 static rndv_t *rndv_get(ucxpool_channel_t *channel)
@@ -69,7 +69,7 @@ static void give_block_back(rndv_t *rndv)
     }
 }
 
-/* The rendezvous is over. */
+/* The rendezvous has ended. */
 static void finish(rndv_t *rndv)
 {
     ucxpool_request_t *request = rndv->request;
@@ -81,7 +81,7 @@ static void finish(rndv_t *rndv)
     xfer_recv_let_go(request);
 }
 
-/* What UCX had written to a block is in its place. */
+/* The delivery of a fragment from its block has ended. */
 static void delivered(ucxpool_request_t *request, const proto_data_t *data,
                       ucxpool_status_t status, void *arg)
 {
@@ -92,7 +92,7 @@ static void delivered(ucxpool_request_t *request, const proto_data_t *data,
     finish(rndv);
 }
 
-/* From the block to the target, which ends the rendezvous. */
+/* Copy a fragment from its block to the target, then end the rendezvous. */
 static void deliver(rndv_t *rndv)
 {
     const void *bytes =
@@ -106,7 +106,7 @@ static void deliver(rndv_t *rndv)
                                                           .arg   = rndv});
 }
 
-/* UCX has written the fragment, or has given up. */
+/* UCX has written the fragment, or failed. */
 static void written(rndv_t *rndv, ucs_status_t status)
 {
     ucxpool_request_t *request = rndv->request;
@@ -119,7 +119,7 @@ static void written(rndv_t *rndv, ucs_status_t status)
     base_list_del(&rndv->link);
     request->recv->in_place -= rndv->in_place;
     if (wanted && (status != UCS_OK)) {
-        /* Without this fragment the message never gets whole. */
+        /* Without this fragment the message can never complete. */
         core_channel_set_broken(rndv->channel);
     } else if (wanted && rndv->in_place) {
         pool->stats.copies_avoided_bytes += data.length;
@@ -143,7 +143,7 @@ static void rndv_done(void *ucx, ucs_status_t status, size_t length, void *arg)
     core_channel_end_operation(channel);
 }
 
-/* Start UCX's write for a rndv whose place is settled. */
+/* Let UCX write the fragment to its target. memh: NULL: none. */
 static void land(rndv_t *rndv, void *target, ucp_mem_h memh)
 {
     ucp_request_param_t param = {
@@ -174,9 +174,9 @@ static void land(rndv_t *rndv, void *target, ucp_mem_h memh)
 }
 
 /*
- * Can UCX write the fragment where it belongs? It can where the target is one
- * piece of memory that is registered, or that needs no registration, and where
- * no checksum is to be taken before the bytes are believed.
+ * Can UCX write the fragment in place? It can if the target is contiguous, and
+ * is registered or needs no registration. Not if there is a checksum, which
+ * must be checked before the data is used.
  */
 static bool find_in_place(rndv_t *rndv, void **target_p, ucp_mem_h *memh_p)
 {
@@ -191,7 +191,7 @@ static bool find_in_place(rndv_t *rndv, void **target_p, ucp_mem_h *memh_p)
         request->data.memory.is_unseen ||
         (request->stream.has_gpu_segments &&
          (request->data.capacity / request->data.memory.num < length))) {
-        return false; /* to look for one among many pieces costs a walk */
+        return false; /* finding one among many pieces walks the plan */
     }
     request->recv->restarts += rndv->data.offset < request->plan->at.offset;
     copy_plan_extent(request->plan, rndv->data.offset, length, &extent);
@@ -214,7 +214,8 @@ static bool find_in_place(rndv_t *rndv, void **target_p, ucp_mem_h *memh_p)
     return !pool->needs_registration;
 }
 
-/* Settle where a fragment goes; false: it must wait for a receive block. */
+/* Choose the target of a fragment and start it. False: it must wait for a
+ * receive block or for the caller's stream. */
 static bool start_rndv(rndv_t *rndv)
 {
     ucxpool_request_t *request = rndv->request;
@@ -265,10 +266,9 @@ bool wire_rndv_start(ucxpool_request_t *request, const proto_data_t *data,
 }
 
 /*
- * The first that can go on, if it does. Those whose callers' streams are not
- * there yet are passed over; behind one that finds no block nobody is asked,
- * because each look at another place of the message may cost a walk. Its start
- * may end requests, and the list is another one then.
+ * Start the first waiting fragment that can start. Skips fragments that wait
+ * for a caller's stream. Stops at one that gets no block, because trying others
+ * may walk the plan each time. A start may end requests and so change the list.
  */
 static bool start_one(ucxpool_t *pool)
 {
@@ -344,7 +344,7 @@ void wire_pool_destroy(ucxpool_t *pool)
     rndv_t *rndv;
     rndv_t *next;
 
-    /* Those that UCX never came back from stay: it may write to them yet. */
+    /* Leak the fragments that UCX never completed: it may still use them. */
     base_list_for_each_safe(rndv, next, &pool->wire->writing, rndv_t, link) {
         if (rndv->is_written) {
             base_list_del(&rndv->link);

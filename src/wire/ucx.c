@@ -1,6 +1,6 @@
 /*
- * The `ucx` wire: a fragment is the data of an active message, from registered
- * memory by rendezvous with its memory handle.
+ * The `ucx` wire: a fragment is the data of an active message. UCX gets the
+ * memory handle of registered memory. Long fragments use rendezvous.
  */
 #include "core/memory.h"
 #include "ucx/status.h"
@@ -11,13 +11,13 @@
 #include "xfer/request.h"
 #include "xfer/send.h"
 
-/* Short enough to be still in the cache when it is sent, long enough for the
- * messages of a rendezvous not to count. */
+/* Short enough to be still in the cache when it is sent, and long enough that
+ * the cost of the rendezvous messages does not matter. */
 #define FRAG_SIZE (1024u * 1024u)
-/* Shorter fragments go by whatever protocol UCX thinks best. */
+/* For shorter fragments UCX chooses the protocol. */
 #define RNDV_MIN (32u * 1024u)
 
-/* Between GPUs UCX is best with long ones: it has a copy engine do them. */
+/* Between GPUs UCX is fastest with long fragments, which copy engines copy. */
 #define GPU_FRAG_SIZE ((uint64_t)16 << 20)
 
 static block_pool_t *ucx_blocks(const ucxpool_t *pool)
@@ -25,10 +25,10 @@ static block_pool_t *ucx_blocks(const ucxpool_t *pool)
     return pool->memory.ucx_blocks;
 }
 
-/* Memory of the caller's own goes in place from so many INPLACE_MIN on: a
- * fragment of its own costs more than the copy of a shorter piece. Between two
- * processes over TCP, pieces of 64 KiB are twice as fast packed, pieces of
- * 256 KiB not any more. */
+/* Memory of the caller is sent in place from this many INPLACE_MIN on: for a
+ * shorter piece, a separate fragment costs more than a copy. Between two
+ * processes over TCP, packing makes pieces of 64 KiB twice as fast, and pieces
+ * of 256 KiB no faster. */
 #define ANY_MEMORY_FACTOR 16u
 
 static bool ucx_takes_any_memory(const ucxpool_t *pool, uint64_t length)
@@ -64,7 +64,7 @@ static uint64_t ucx_frag_size(const ucxpool_request_t *request,
                              share.total * block_pool_block_size(blocks) / 4));
 }
 
-/* A receive block holds it. */
+/* A fragment must fit in a receive block. */
 static uint64_t ucx_frag_max(const ucxpool_t *pool)
 {
     return block_pool_block_size(ucx_blocks(pool));
@@ -75,7 +75,7 @@ static void fragment_sent(void *request, ucs_status_t status, void *arg)
     xfer_fragment_t   *fragment = arg;
     ucxpool_channel_t *channel  = fragment->request->channel;
 
-    /* An error is the endpoint's, whose handler fails the channel. */
+    /* Ignored: on an error, the endpoint's error handler fails the channel. */
     (void)status;
     ucp_request_free(request);
     core_channel_get(channel);
@@ -125,13 +125,13 @@ static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
     if (result != NULL) {
         core_endpoint_start(channel->conn.endpoint);
     } else {
-        /* Done already: the request goes on by itself. */
+        /* Already complete: UCX does not call fragment_sent(). */
         xfer_send_fragment_done(fragment);
     }
     return UCXPOOL_OK;
 }
 
-/* The bytes of an active message are in their place. */
+/* The delivery of an active message has ended. */
 static void delivered(ucxpool_request_t *request, const proto_data_t *data,
                       ucxpool_status_t status, void *arg)
 {
@@ -146,7 +146,7 @@ static ucs_status_t ucx_arrived(ucxpool_channel_t  *channel,
     ucxpool_request_t *request = xfer_recv_find(channel, data);
 
     if ((request == NULL) || (request->recv->failing != UCXPOOL_OK)) {
-        return UCS_OK; /* not wanted any more: UCX drops it */
+        return UCS_OK; /* the receive has ended: UCX drops it */
     }
     if (length != data->length) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
@@ -158,7 +158,7 @@ static ucs_status_t ucx_arrived(ucxpool_channel_t  *channel,
         return UCS_OK;
     }
     if (!(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
-        /* The bytes are there already, and no longer than this call. */
+        /* The data has arrived, and is valid only during this call. */
         xfer_deliver(request, &(xfer_delivery_params_t){.data      = data,
                                                         .bytes     = payload,
                                                         .must_copy = true,
