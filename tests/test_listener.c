@@ -213,7 +213,7 @@ START_TEST(connect_and_accept_reject_an_address_or_endpoint)
             UCXPOOL_ERR_INVALID_PARAM);
         ck_assert_int_eq(ucxpool_listener_accept(listener, &params, &none),
                          UCXPOOL_ERR_INVALID_PARAM);
-        ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "no address"));
+        ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "must not"));
     }
     ck_assert_ptr_null(none);
     ck_assert_int_eq(ucxpool_listener_accept(listener, NULL, &pair.to_b),
