@@ -1804,9 +1804,8 @@ cdef class Pool:
         channel._handle = handle
         channel._pool = self
         channel.number = <uintptr_t>params.user_ptr
-        channel.__init__()
-        # From here on, another thread may deliver events to the channel.
         self._channels[channel.number] = weakref.ref(channel)
+        channel.__init__()
         return channel
 
     def _create_listener(self, where):
@@ -1829,8 +1828,8 @@ cdef class Pool:
         listener = self._listener_type.__new__(self._listener_type)
         listener._handle = handle
         listener._pool = self
-        listener.__init__()
         self._listeners[<uintptr_t>handle] = listener
+        listener.__init__()
         return listener
 
     def _create_window(self, buffer, name, file):

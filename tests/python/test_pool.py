@@ -14,7 +14,6 @@ import textwrap
 import threading
 import time
 import unittest
-import unittest.mock
 
 import ucxpool
 from ucxpool._pool import _core
@@ -751,26 +750,6 @@ class Threads(unittest.TestCase):
                 listener.accept().wait(0.01)
             with self.assertRaises(ucxpool.TimedOutError):
                 pool.connect(where).wait(0)
-
-    def test_channels_get_no_event_before_they_are_initialized(self):
-        init = ucxpool.Channel.__init__
-        early = []
-
-        def late_init(channel):
-            # Another thread could make progress at this moment.
-            while channel.state == "connecting":
-                early.extend(channel.pool._progress())
-            init(channel)
-
-        with ucxpool.Pool(**SETTINGS) as pool:
-            listener = pool.listen()
-            where = f"127.0.0.1:{listener.port}"
-            listener.close()
-            with unittest.mock.patch.object(ucxpool.Channel, "__init__",
-                                            late_init):
-                with self.assertRaises(ucxpool.Error):
-                    pool.connect(where).wait(10)
-        self.assertEqual(early, [])
 
     def test_handler_needs_an_event_loop(self):
         async def handler(channel):
