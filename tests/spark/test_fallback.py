@@ -60,7 +60,7 @@ class Fallback(unittest.TestCase):
 
     def test_a_wrong_setting_is_in_the_drivers_log(self):
         self.check_warned(["spark.ucxpool.memroy=1g"],
-                          "spark.ucxpool.memroy is no setting",
+                          "spark.ucxpool.memroy is not a setting",
                           "Correct that setting")
 
     def test_required_fails_without_the_library(self):
@@ -72,7 +72,7 @@ class Fallback(unittest.TestCase):
 
     def test_required_fails_with_a_wrong_setting(self):
         self.check_failed(["spark.ucxpool.memroy=1g"],
-                          "spark.ucxpool.memroy is no setting")
+                          "spark.ucxpool.memroy is not a setting")
 
     def test_required_runs_where_the_pool_is_used(self):
         done = run(REQUIRED)

@@ -142,7 +142,7 @@ class Shuffle(unittest.TestCase):
 
     def test_a_wrong_setting_goes_over_netty(self):
         self.check_netty({"spark.ucxpool.memroy": "1g"},
-                         "spark.ucxpool.memroy is no setting")
+                         "spark.ucxpool.memroy is not a setting")
 
     def test_one_executor_without_a_pool(self):
         """Only the executor that gets the port has a pool. Both fetch each

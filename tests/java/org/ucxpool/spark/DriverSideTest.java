@@ -56,7 +56,7 @@ public class DriverSideTest {
             () -> start(conf.set(Settings.REQUIRED, "true"))).getMessage();
 
         assertTrue(why, why.startsWith(Settings.REQUIRED + " is set, and "));
-        assertTrue(why, why.contains("spark.ucxpool.memroy is no setting"));
+        assertTrue(why, why.contains("spark.ucxpool.memroy is not a setting"));
     }
 
     @Test
