@@ -64,7 +64,8 @@ typedef struct core_wire {
     ucxpool_status_t (*send)(ucxpool_channel_t    *channel,
                              struct xfer_fragment *fragment);
 
-    /* The place of a fragment has arrived through the ring. */
+    /* The place of a fragment has arrived through the ring. NULL without a
+     * ring. */
     void (*arrived)(ucxpool_channel_t *channel, const proto_data_t *data);
 
     /* The data of a receive is being written to our mailbox. NULL: not
