@@ -109,6 +109,8 @@ says err 'block sends nothing'
 # Tables: the times are not checked, only that each line exists.
 run 0 $short --table both
 says out '| block get + put, one thread |'
+# Processes of one host connect over loopback.
+! grep -q 'UCX also listens' "$dir/err" || fail 'UCX uses other devices'
 
 # serve - start a server in the background; $where is its address.
 serve() {

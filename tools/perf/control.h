@@ -20,7 +20,7 @@ typedef struct control {
      * came in time; -1 after an error was printed. */
     int (*poll)(struct control *control, int timeout_ms, void *data,
                 size_t size, size_t *length_p);
-    void *connection; /* argument of the two functions */
+    void *connection; /* argument of the two functions; NULL: not two hosts */
     int   fd;         /* argument of the two functions */
     /* Called while waiting: operations of the last batch may need our
      * progress. */

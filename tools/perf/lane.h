@@ -36,6 +36,7 @@ int raw_is_for_gpu(bool *is_for_gpu_p);
 typedef struct pool_params {
     uint32_t mode;   /* MODE_AUTO, MODE_MAP or MODE_UCX */
     int      device; /* of the blocks; WORK_HOST: host memory */
+    bool     is_sender;
     /* Size of the ucxpool_comm_alloc() memory that will be allocated. The pool
      * is created larger than its default if needed. */
     size_t comm_size;
@@ -45,6 +46,10 @@ typedef struct pool_params {
 /* Create a pool with the settings of the environment. */
 int pool_create(const pool_params_t *params, const char *name,
                 ucxpool_t **pool_p);
+
+/* Wait for a channel, and destroy the listener. */
+ucxpool_status_t pool_accept(ucxpool_t *pool, ucxpool_listener_t *listener,
+                             ucxpool_channel_t **channel_p);
 
 typedef struct pool_lane pool_lane_t;
 

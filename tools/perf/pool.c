@@ -633,6 +633,19 @@ int pool_create(const pool_params_t *pool_params, const char *name,
     return status == UCXPOOL_OK ? 0 : fail("the pool cannot be made");
 }
 
+ucxpool_status_t pool_accept(ucxpool_t *pool, ucxpool_listener_t *listener,
+                             ucxpool_channel_t **channel_p)
+{
+    ucxpool_status_t status;
+
+    while ((status = ucxpool_listener_accept(listener, NULL, channel_p)) ==
+           UCXPOOL_INPROGRESS) {
+        ucxpool_wait(pool, UCXPOOL_FOREVER);
+    }
+    ucxpool_listener_destroy(listener);
+    return status;
+}
+
 /* --- a lane --------------------------------------------------------------- */
 
 /* The channel is open when both sides have seen it; progress until then. */
@@ -672,7 +685,42 @@ static int check_wire(const pool_lane_t *lane, char *missing)
     return 0;
 }
 
-static int connect_pool(pool_lane_t *lane, control_t *control, char *missing)
+/* The receiver listens on loopback, so that UCX listens on no other device. */
+static int accept_local(pool_lane_t *lane, control_t *control)
+{
+    ucxpool_listener_t *listener;
+    uint16_t            port;
+
+    if (ucxpool_listener_create(lane->pool, "127.0.0.1:0", &listener) !=
+        UCXPOOL_OK) {
+        return fail("the pool cannot listen");
+    }
+    port = ucxpool_listener_port(listener);
+    if (control_send(control, &port, sizeof(port)) != 0) {
+        return -1;
+    }
+    return pool_accept(lane->pool, listener, &lane->channel) == UCXPOOL_OK
+               ? 0
+               : fail("no channel to the sender");
+}
+
+static int connect_local(pool_lane_t *lane, control_t *control)
+{
+    char     where[32];
+    uint16_t port;
+
+    if (control_recv(control, &port, sizeof(port)) != 0) {
+        return -1;
+    }
+    snprintf(where, sizeof(where), "127.0.0.1:%u", port);
+    return ucxpool_channel_connect(lane->pool, where, NULL, &lane->channel) ==
+                   UCXPOOL_OK
+               ? 0
+               : fail("no channel to the receiver");
+}
+
+/* To another host, over all devices that UCX may use, as raw UCX. */
+static int connect_address(pool_lane_t *lane, control_t *control)
 {
     ucxpool_channel_params_t params = {.field_mask =
                                            UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS};
@@ -694,10 +742,25 @@ static int connect_pool(pool_lane_t *lane, control_t *control, char *missing)
     params.address = theirs;
     status = ucxpool_channel_create(lane->pool, &params, &lane->channel);
     free(theirs);
-    if (status != UCXPOOL_OK) {
-        return fail("no channel to the other process");
+    return status == UCXPOOL_OK ? 0 : fail("no channel to the other host");
+}
+
+static int connect_pool(const pool_params_t *params, pool_lane_t *lane,
+                        control_t *control, char *missing)
+{
+    int result;
+
+    if (control->connection != NULL) {
+        result = connect_address(lane, control);
+    } else if (params->is_sender) {
+        result = connect_local(lane, control);
+    } else {
+        result = accept_local(lane, control);
     }
-    return wait_both(lane, control) != 0 ? -1 : check_wire(lane, missing);
+    if ((result != 0) || (wait_both(lane, control) != 0)) {
+        return -1;
+    }
+    return check_wire(lane, missing);
 }
 
 int pool_lane_create(const pool_params_t *params, control_t *control,
@@ -707,7 +770,7 @@ int pool_lane_create(const pool_params_t *params, control_t *control,
 
     lane->mode = params->mode;
     if ((pool_create(params, "perf", &lane->pool) != 0) ||
-        (connect_pool(lane, control, missing) != 0)) {
+        (connect_pool(params, lane, control, missing) != 0)) {
         pool_lane_destroy(lane);
         return -1;
     }

@@ -135,7 +135,6 @@ static ucxpool_status_t listen_on(remote_t *remote, const char *where,
 static int accept_client(remote_t *remote, const char *where, FILE *output)
 {
     ucxpool_listener_t *listener;
-    ucxpool_status_t    status;
     char                text[256];
 
     if (listen_on(remote, where, text, sizeof(text), &listener) != UCXPOOL_OK) {
@@ -145,12 +144,9 @@ static int accept_client(remote_t *remote, const char *where, FILE *output)
     fprintf(output, "listening on %s:%u\n", text,
             ucxpool_listener_port(listener));
     fflush(output);
-    while ((status = ucxpool_listener_accept(
-                listener, NULL, &remote->channel)) == UCXPOOL_INPROGRESS) {
-        ucxpool_wait(remote->pool, UCXPOOL_FOREVER);
-    }
-    ucxpool_listener_destroy(listener);
-    return status == UCXPOOL_OK ? 0 : fail("no client");
+    return pool_accept(remote->pool, listener, &remote->channel) == UCXPOOL_OK
+               ? 0
+               : fail("no client");
 }
 
 static int serve_jobs(remote_t *remote)

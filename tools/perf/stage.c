@@ -43,6 +43,7 @@ static int create_pool_end(stage_t *stage, const job_t *job, unsigned index,
     pool_params_t pool = {
         .mode      = mode,
         .device    = stage->memory.device,
+        .is_sender = params->is_sender,
         .comm_size = comm_size(job, mode),
         .send_size = job->send_size,
     };
