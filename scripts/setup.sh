@@ -17,9 +17,10 @@ packages_build='autoconf automake gcc libc6-dev libibverbs-dev libpmix-dev
     libssl-dev libtool libucx-dev make pkg-config'
 # Additional packages for the tests.
 packages_tests='abigail-tools binutils ccache check clang clang-format cmake
-    doxygen g++ gnuplot-nox iproute2 libc6-dbg libclang-rt-dev llvm openmpi-bin
-    procps python3 python3-dev python3-pip python3-torch python3-venv util-linux
-    valgrind xz-utils'
+    doxygen furo g++ gnuplot-nox iproute2 libc6-dbg libclang-rt-dev llvm
+    openmpi-bin procps python3 python3-breathe python3-dev python3-myst-parser
+    python3-pip python3-sphinx python3-torch python3-venv util-linux valgrind
+    xz-utils'
 # Packages for the Java package and its tests.
 packages_java='default-jdk-headless junit4'
 # Additional packages to build Debian's packages, and to try them.

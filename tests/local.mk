@@ -60,7 +60,8 @@ TREE_CHECKS = \
 	tests/check_protocol.sh tests/check_ptx.sh tests/check_readme.sh \
 	tests/check_style.sh tests/test_benchmarks.sh tests/test_configure.sh \
 	tests/test_cuda_real.sh tests/test_end_hung.sh \
-	tests/test_run_gpu_tests.sh tests/test_run_rdma_tests.sh
+	tests/test_run_gpu_tests.sh tests/test_run_rdma_tests.sh \
+	tests/test_site.sh
 EXTRA_DIST += $(TOOL_CHECKS) $(TREE_CHECKS) \
 	tests/abi tests/fuzz/corpus tests/fuzz/told tests/gpu_alltoall.py \
 	tests/gpu_alltoall_death.py tests/gpu_frameworks.py tests/gpu_torch.py \

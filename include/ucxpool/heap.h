@@ -126,7 +126,8 @@ typedef struct ucxpool_heap_segment {
  * that cannot cross the end of a physical allocation: pass the pieces one by
  * one.
  *
- * address, length   Within one live allocation.
+ * address           In a live allocation.
+ * length            Bytes; the range must not leave the allocation.
  * segments [out]    Array of max_segments; as many as fit are written. May be
  *                   NULL if max_segments is 0.
  * num_segments_p [out] Number of pieces of the range.

@@ -382,8 +382,8 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
  *              receive from any channel of the pool.
  * data         Where to put the bytes. It must be at least as long as the
  *              message, and must not be a source.
- * tag, mask    A message matches if its tag equals `tag` in the bits of `mask`;
- *              mask 0 matches every message.
+ * tag          A message matches if its tag equals `tag` in the bits of `mask`.
+ * mask         0 matches every message.
  *
  * The request ends with
  * UCXPOOL_OK             all bytes have arrived; ucxpool_request_query() has
