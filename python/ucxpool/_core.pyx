@@ -1328,18 +1328,19 @@ cdef class Listener:
 
     def _take_channel(self):
         """Return the channel of the next peer that has connected, or None."""
-        cdef ucxpool_channel_t *handle = NULL
+        cdef Channel channel
         cdef ucxpool_channel_params_t params
         cdef ucxpool_status_t status
 
         if self.closed:
             raise ClosedError("this listener is closed")
-        self._pool._number(&params)
-        status = ucxpool_listener_accept(self._handle, &params, &handle)
+        channel = self._pool._new_channel(&params)
+        status = ucxpool_listener_accept(self._handle, &params,
+                                         &channel._handle)
         if status == UCXPOOL_INPROGRESS:
             return None
         _check(status)
-        return self._pool._new_channel(handle, &params)
+        return channel
 
     def _release(self):
         """Stop listening. Accepted channels stay open."""
@@ -1773,39 +1774,37 @@ cdef class Pool:
     def _connect_channel(self, where):
         """Return a channel to a listener; it is not connected yet."""
         cdef ucxpool_t *pool
-        cdef ucxpool_channel_t *handle = NULL
         cdef bytes text = where.encode()
         cdef const char *place = text
+        cdef Channel channel
         cdef ucxpool_channel_params_t params
         cdef ucxpool_status_t status
 
         self._check()
         _follow_level()
-        self._number(&params)
+        channel = self._new_channel(&params)
         self._enter(None)
         pool = self._pool
         with nogil:
-            status = ucxpool_channel_connect(pool, place, &params, &handle)
+            status = ucxpool_channel_connect(pool, place, &params,
+                                             &channel._handle)
         self._leave()
         _check(status)
         _tell()
-        return self._new_channel(handle, &params)
+        return channel
 
-    cdef void _number(self, ucxpool_channel_params_t *params) noexcept:
-        """Set the number of a new channel, with which events refer to it."""
-        self._last_number += 1
-        params.field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_USER_PTR
-        params.user_ptr = <void *><uintptr_t>self._last_number
-
-    cdef Channel _new_channel(self, ucxpool_channel_t *handle,
-                              const ucxpool_channel_params_t *params):
+    cdef Channel _new_channel(self, ucxpool_channel_params_t *params):
+        """Return a channel that is ready for events, which refer to it by its
+        number. The library sets its handle before it reports the first one."""
         cdef Channel channel = self._channel_type.__new__(self._channel_type)
 
-        channel._handle = handle
+        self._last_number += 1
         channel._pool = self
-        channel.number = <uintptr_t>params.user_ptr
-        self._channels[channel.number] = weakref.ref(channel)
+        channel.number = self._last_number
         channel.__init__()
+        self._channels[channel.number] = weakref.ref(channel)
+        params.field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_USER_PTR
+        params.user_ptr = <void *><uintptr_t>channel.number
         return channel
 
     def _create_listener(self, where):
@@ -1828,8 +1827,8 @@ cdef class Pool:
         listener = self._listener_type.__new__(self._listener_type)
         listener._handle = handle
         listener._pool = self
-        self._listeners[<uintptr_t>handle] = listener
         listener.__init__()
+        self._listeners[<uintptr_t>handle] = listener
         return listener
 
     def _create_window(self, buffer, name, file):
@@ -2062,7 +2061,7 @@ cdef class Pool:
         """The channels that exist and have not been closed."""
         return [one for one in [reference() for reference in
                                 list(self._channels.values())]
-                if one is not None]
+                if one is not None and (<Channel>one)._handle != NULL]
 
     def listeners(self):
         """The listeners that have not been closed."""
@@ -2095,7 +2094,7 @@ cdef class Pool:
                 "num_regions": attr.num_regions,
                 "degraded": _text(attr.degraded_why) or None,
                 "requests": len(self._requests),
-                "channels": len(self._channels),
+                "channels": len(self.channels()),
                 "version": version()}
 
     def stats(self):

@@ -751,6 +751,33 @@ class Threads(unittest.TestCase):
             with self.assertRaises(ucxpool.TimedOutError):
                 pool.connect(where).wait(0)
 
+    def test_other_threads_deliver_the_failure_of_a_new_channel(self):
+        told = []
+
+        class Channel(ucxpool.Channel):
+            def __init__(self):
+                other = threading.Thread(target=progress, args=(self,))
+                other.start()
+                other.join()
+                super().__init__()
+
+            def _on_event(self, kinds):
+                super()._on_event(kinds)
+                told.append((self, kinds))
+
+        def progress(channel):
+            while channel.state == "connecting":
+                pool._hand_out(pool._progress())
+
+        with ucxpool.Pool(log_level="error", **SETTINGS) as pool:
+            listener = pool.listen()
+            where = f"127.0.0.1:{listener.port}"
+            listener.close()
+            pool._channel_type = Channel
+            channel = pool._connect_channel(where)
+            progress(channel)
+            self.assertEqual(told, [(channel, _core.EVENT_STATE)])
+
     def test_handler_needs_an_event_loop(self):
         async def handler(channel):
             channel.close()
