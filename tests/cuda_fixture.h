@@ -33,14 +33,14 @@ extern cuda_stand_in_t stand_in;
 
 bool cuda_is_real(void);
 
-/* Is there a driver for these tests? If not, the program exits with 77. Tried
- * in a child process. */
+/* Is there a driver for these tests? Tried in a child process. */
 bool cuda_is_there(void);
 
-/* Run the tests of a suite if there is a driver for them; returns the exit
- * status of the program. */
-struct Suite;
-int cuda_main(struct Suite *suite);
+/* Tests that the driver of this machine cannot run. */
+bool cuda_is_stand_in(void);
+#define STAND_IN_TEST_EACH(_name, _num) \
+    TEST_WITH(_name, .end = _num, .only_if = cuda_is_stand_in)
+#define STAND_IN_TEST(_name) STAND_IN_TEST_EACH(_name, 1)
 
 /* Use the stand-in with this configuration; does nothing on the real driver. */
 void cuda_start(const char *configuration);

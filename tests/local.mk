@@ -152,11 +152,12 @@ tests_libtestsupport_la_SOURCES = \
 	tests/cuda_fixture.c tests/cuda_fixture.h tests/domains_stand_in.h \
 	tests/files.h tests/forbid.h tests/gpu.c tests/gpu.h \
 	tests/heap_fixture.c tests/heap_fixture.h tests/hostile.c \
-	tests/hostile.h tests/loopback.c tests/loopback.h tests/net_calls.h \
-	tests/pair.c tests/pair.h tests/rdma_end.h tests/resident.h \
-	tests/rounds.h tests/sealed.c tests/sealed.h tests/segments.h \
-	tests/slow.h tests/stream_model.c tests/stream_model.h tests/two.c \
-	tests/two.h tests/two_gpu.c tests/two_gpu.h tests/virtual_streams.c \
+	tests/hostile.h tests/loopback.c tests/loopback.h tests/main.c \
+	tests/net_calls.h tests/pair.c tests/pair.h tests/rdma_end.h \
+	tests/resident.h tests/rounds.h tests/runner.c tests/sealed.c \
+	tests/sealed.h tests/segments.h tests/slow.h tests/stream_model.c \
+	tests/stream_model.h tests/test.h tests/two.c tests/two.h \
+	tests/two_gpu.c tests/two_gpu.h tests/virtual_streams.c \
 	tests/virtual_streams.h tests/vmm_double.c tests/vmm_double.h
 
 # Calls replaced by tests/calls.c,
@@ -225,7 +226,7 @@ tests_test_create_LDFLAGS = $(WRAP_POOL_CALLS)
 tests_test_cuda_api_SOURCES = tests/cuda_api_list.h tests/cuda_api_ours.c \
 	tests/cuda_api_theirs.c tests/test_cuda_api.c
 tests_test_cuda_api_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_HEADER_CFLAGS)
-tests_test_cuda_api_LDADD = $(CHECK_LIBS)
+tests_test_cuda_api_LDADD = $(TEST_SUPPORT) $(CHECK_LIBS)
 tests_test_cuda_backing_LDFLAGS = \
 	-Wl,--wrap=fopen,--wrap=syscall,--wrap=ucp_context_query
 tests_test_cuda_reg_LDFLAGS = $(WRAP_REG) -Wl,--wrap=ucp_context_print_info
@@ -274,7 +275,7 @@ tests_test_remote_LDFLAGS = -Wl,--wrap=clock_gettime
 tests_test_replay_log_LDADD = $(REPLAY_LDADD)
 tests_test_replay_play_LDADD = $(REPLAY_LDADD)
 tests_test_replay_workload_LDADD = $(REPLAY_LDADD)
-tests_test_result_file_LDADD = libtools.la $(CHECK_LIBS)
+tests_test_result_file_LDADD = $(TEST_SUPPORT) libtools.la $(CHECK_LIBS)
 tests_test_secret_SOURCES = tests/net_calls.c tests/test_secret.c
 tests_test_secret_LDFLAGS = $(WRAP_NET_CALLS)
 tests_test_share_SOURCES = tests/calls.c tests/test_share.c

@@ -2,6 +2,7 @@
 #include <config.h>
 
 #include "net_calls.h"
+#include "test.h"
 
 #include "base/log.h"
 #include "bootstrap/address.h"
@@ -9,7 +10,6 @@
 #include <ucxpool/ucxpool.h>
 
 #include <arpa/inet.h>
-#include <check.h>
 #include <errno.h>
 #include <netdb.h>
 #include <stdlib.h>
@@ -49,7 +49,9 @@ static void assert_refused(const char *text, bootstrap_where_use_t use,
                   "\"%s\" is not in \"%s\"", words, ucxpool_error_detail());
 }
 
-START_TEST(numeric_addresses_are_parsed)
+TEST_SETTINGS(.setup = setup, .teardown = teardown);
+
+TEST(numeric_addresses_are_parsed)
 {
     assert_address("127.0.0.1:7000", BOOTSTRAP_WHERE_CONNECT, "127.0.0.1:7000");
     assert_address("[::1]:65535", BOOTSTRAP_WHERE_CONNECT, "[::1]:65535");
@@ -57,9 +59,8 @@ START_TEST(numeric_addresses_are_parsed)
     assert_address("[::1]:00080", BOOTSTRAP_WHERE_LISTEN, "[::1]:80");
     ck_assert_uint_eq(bootstrap_address_port(&where.addresses[0]), 80);
 }
-END_TEST
 
-START_TEST(listen_without_host_uses_all_addresses)
+TEST(listen_without_host_uses_all_addresses)
 {
     ck_assert_int_eq(
         bootstrap_where_resolve(":7000", BOOTSTRAP_WHERE_LISTEN, &where),
@@ -69,15 +70,13 @@ START_TEST(listen_without_host_uses_all_addresses)
         ck_assert_uint_eq(bootstrap_address_port(&where.addresses[i]), 7000);
     }
 }
-END_TEST
 
-START_TEST(listen_prefers_ipv4_for_a_name)
+TEST(listen_prefers_ipv4_for_a_name)
 {
     assert_address("localhost:7000", BOOTSTRAP_WHERE_LISTEN, "127.0.0.1:7000");
 }
-END_TEST
 
-START_TEST(malformed_addresses_are_rejected_with_a_reason)
+TEST(malformed_addresses_are_rejected_with_a_reason)
 {
     char long_text[BOOTSTRAP_WHERE_SIZE + 1];
 
@@ -101,16 +100,14 @@ START_TEST(malformed_addresses_are_rejected_with_a_reason)
     assert_refused("[::1]7000", BOOTSTRAP_WHERE_LISTEN, "must be a number");
     assert_refused(long_text, BOOTSTRAP_WHERE_LISTEN, "too long");
 }
-END_TEST
 
-START_TEST(connect_needs_a_host_and_a_port)
+TEST(connect_needs_a_host_and_a_port)
 {
     assert_refused(":7000", BOOTSTRAP_WHERE_CONNECT, "a host is needed");
     assert_refused("127.0.0.1:0", BOOTSTRAP_WHERE_CONNECT, "must not be 0");
 }
-END_TEST
 
-START_TEST(unresolvable_host_reports_the_resolver_error)
+TEST(unresolvable_host_reports_the_resolver_error)
 {
     net_call_fail(NET_CALL_GETADDRINFO, 1, EAI_NONAME);
     assert_refused("nowhere:7000", BOOTSTRAP_WHERE_CONNECT,
@@ -127,9 +124,8 @@ START_TEST(unresolvable_host_reports_the_resolver_error)
                                              BOOTSTRAP_WHERE_CONNECT, &where),
                      0);
 }
-END_TEST
 
-START_TEST(every_form_of_loopback_is_recognized)
+TEST(every_form_of_loopback_is_recognized)
 {
     static const struct {
         const char *text;
@@ -156,35 +152,9 @@ START_TEST(every_form_of_loopback_is_recognized)
                       "%s", cases[i].text);
     }
 }
-END_TEST
 
-START_TEST(ipv4_mapped_peer_is_printed_as_ipv4)
+TEST(ipv4_mapped_peer_is_printed_as_ipv4)
 {
     assert_address("[::ffff:127.0.0.1]:80", BOOTSTRAP_WHERE_CONNECT,
                    "127.0.0.1:80");
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("address");
-    TCase   *tcase = tcase_create("address");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, numeric_addresses_are_parsed);
-    tcase_add_test(tcase, listen_without_host_uses_all_addresses);
-    tcase_add_test(tcase, listen_prefers_ipv4_for_a_name);
-    tcase_add_test(tcase, malformed_addresses_are_rejected_with_a_reason);
-    tcase_add_test(tcase, connect_needs_a_host_and_a_port);
-    tcase_add_test(tcase, unresolvable_host_reports_the_resolver_error);
-    tcase_add_test(tcase, every_form_of_loopback_is_recognized);
-    tcase_add_test(tcase, ipv4_mapped_peer_is_printed_as_ipv4);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -7,13 +7,13 @@
 
 #include "loopback.h"
 #include "net_calls.h"
+#include "test.h"
 
 #include "base/log.h"
 #include "bootstrap/auth.h"
 
 #include <ucxpool/ucxpool.h>
 
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -230,16 +230,18 @@ static size_t make_header(uint8_t *bytes, unsigned version, uint8_t type,
 
 /* --- success ------------------------------------------------------------- */
 
-START_TEST(both_sides_prove_the_secret_and_get_the_peers_blob)
+/* Valgrind and the sanitizers make these tests slow. */
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .timeout = 120);
+
+TEST(both_sides_prove_the_secret_and_get_the_peers_blob)
 {
     begin();
     run();
     assert_met();
     end();
 }
-END_TEST
 
-START_TEST(without_secrets_the_same_messages_are_exchanged)
+TEST(without_secrets_the_same_messages_are_exchanged)
 {
     use(NULL, NULL);
     begin();
@@ -247,18 +249,16 @@ START_TEST(without_secrets_the_same_messages_are_exchanged)
     assert_met();
     end();
 }
-END_TEST
 
-START_TEST(bytes_may_arrive_one_at_a_time)
+TEST(bytes_may_arrive_one_at_a_time)
 {
     begin();
     run_in_pieces(1);
     assert_met();
     end();
 }
-END_TEST
 
-START_TEST(send_and_recv_may_move_one_byte_at_a_time)
+TEST(send_and_recv_may_move_one_byte_at_a_time)
 {
     net_call_limit(1);
     begin();
@@ -267,9 +267,8 @@ START_TEST(send_and_recv_may_move_one_byte_at_a_time)
     assert_met();
     end();
 }
-END_TEST
 
-START_TEST(blobs_may_be_empty_or_of_the_largest_size)
+TEST(blobs_may_be_empty_or_of_the_largest_size)
 {
     static const size_t lengths[] = {0, 1, BOOTSTRAP_BLOB_MAX};
     static uint8_t      bytes[BOOTSTRAP_BLOB_MAX];
@@ -286,9 +285,8 @@ START_TEST(blobs_may_be_empty_or_of_the_largest_size)
         }
     }
 }
-END_TEST
 
-START_TEST(each_hello_has_a_new_nonce)
+TEST(each_hello_has_a_new_nonce)
 {
     uint8_t nonce[BOOTSTRAP_NONCE_SIZE];
 
@@ -300,11 +298,10 @@ START_TEST(each_hello_has_a_new_nonce)
     ck_assert_mem_ne(nonce, client.auth.client.nonce, sizeof(nonce));
     end();
 }
-END_TEST
 
 /* --- refusals and their reasons ------------------------------------------ */
 
-START_TEST(wrong_secret_is_rejected_with_a_reason)
+TEST(wrong_secret_is_rejected_with_a_reason)
 {
     use(other_secret, secret);
     begin();
@@ -312,9 +309,8 @@ START_TEST(wrong_secret_is_rejected_with_a_reason)
     assert_refused(UCXPOOL_ERR_PERMISSION, "the secrets differ");
     end();
 }
-END_TEST
 
-START_TEST(rejected_client_receives_only_the_refusal)
+TEST(rejected_client_receives_only_the_refusal)
 {
     bootstrap_message_header_t header;
 
@@ -329,9 +325,8 @@ START_TEST(rejected_client_receives_only_the_refusal)
                       NONCE_MESSAGE + HEADER + header.length);
     end();
 }
-END_TEST
 
-START_TEST(secret_on_one_side_only_is_rejected_with_a_reason)
+TEST(secret_on_one_side_only_is_rejected_with_a_reason)
 {
     use(NULL, secret);
     begin();
@@ -347,9 +342,8 @@ START_TEST(secret_on_one_side_only_is_rejected_with_a_reason)
                    "the client requires a secret, and the listener has none");
     end();
 }
-END_TEST
 
-START_TEST(client_sends_no_proof_to_a_listener_without_a_secret)
+TEST(client_sends_no_proof_to_a_listener_without_a_secret)
 {
     use(secret, secret);
     begin();
@@ -362,9 +356,8 @@ START_TEST(client_sends_no_proof_to_a_listener_without_a_secret)
     ck_assert_uint_eq(client.num_sent, NONCE_MESSAGE);
     end();
 }
-END_TEST
 
-START_TEST(refusal_of_another_version_names_both_versions)
+TEST(refusal_of_another_version_names_both_versions)
 {
     begin();
     changed_side   = &client;
@@ -376,9 +369,8 @@ START_TEST(refusal_of_another_version_names_both_versions)
                    "the client uses protocol 2, the listener uses protocol 1");
     end();
 }
-END_TEST
 
-START_TEST(longer_hello_of_another_version_gets_a_refusal)
+TEST(longer_hello_of_another_version_gets_a_refusal)
 {
     uint8_t bytes[HEADER + 500] = {0};
 
@@ -394,9 +386,8 @@ START_TEST(longer_hello_of_another_version_gets_a_refusal)
     assert_reason(&listener, UCXPOOL_ERR_PROTOCOL, "uses protocol 3");
     end();
 }
-END_TEST
 
-START_TEST(listener_of_another_version_is_reported)
+TEST(listener_of_another_version_is_reported)
 {
     begin();
     changed_side   = &listener;
@@ -408,9 +399,8 @@ START_TEST(listener_of_another_version_is_reported)
                   "the listener uses protocol 2, the client uses protocol 1");
     end();
 }
-END_TEST
 
-START_TEST(refusal_from_another_version_is_parsed)
+TEST(refusal_from_another_version_is_parsed)
 {
     uint8_t bytes[BOOTSTRAP_MESSAGE_MAX];
     size_t  length = bootstrap_message_pack_refuse(BOOTSTRAP_REFUSAL_VERSION,
@@ -423,9 +413,8 @@ START_TEST(refusal_from_another_version_is_parsed)
     assert_reason(&client, UCXPOOL_ERR_PROTOCOL, "we speak 7 only");
     end();
 }
-END_TEST
 
-START_TEST(full_listener_sends_a_refusal)
+TEST(full_listener_sends_a_refusal)
 {
     begin();
     listener.auth.is_full = true;
@@ -433,9 +422,8 @@ START_TEST(full_listener_sends_a_refusal)
     assert_refused(UCXPOOL_ERR_LIMIT, "too many peers");
     end();
 }
-END_TEST
 
-START_TEST(each_refusal_has_its_status)
+TEST(each_refusal_has_its_status)
 {
     ck_assert_int_eq(bootstrap_refusal_status(BOOTSTRAP_REFUSAL_OTHER),
                      UCXPOOL_ERR_REFUSED);
@@ -448,9 +436,8 @@ START_TEST(each_refusal_has_its_status)
     ck_assert_int_eq(bootstrap_refusal_status(BOOTSTRAP_REFUSAL_FULL),
                      UCXPOOL_ERR_LIMIT);
 }
-END_TEST
 
-START_TEST(peers_reason_is_made_printable)
+TEST(peers_reason_is_made_printable)
 {
     static const char evil[] = "\x1b[2J\n\xff\x7fok%s%n";
     uint8_t           bytes[BOOTSTRAP_MESSAGE_MAX];
@@ -467,9 +454,8 @@ START_TEST(peers_reason_is_made_printable)
     }
     end();
 }
-END_TEST
 
-START_TEST(long_refusal_is_truncated)
+TEST(long_refusal_is_truncated)
 {
     char    text[500];
     uint8_t bytes[BOOTSTRAP_MESSAGE_MAX];
@@ -485,9 +471,8 @@ START_TEST(long_refusal_is_truncated)
                      BOOTSTRAP_REFUSAL_FULL);
     ck_assert_uint_eq(strlen(found), BOOTSTRAP_REFUSE_TEXT_MAX);
 }
-END_TEST
 
-START_TEST(rejected_client_may_send_a_limited_amount)
+TEST(rejected_client_may_send_a_limited_amount)
 {
     static uint8_t bytes[8192];
     size_t         given = 0;
@@ -506,11 +491,11 @@ START_TEST(rejected_client_may_send_a_limited_amount)
     ck_assert_uint_ge(given, BOOTSTRAP_DRAIN_MAX);
     end();
 }
-END_TEST
 
 /* --- malformed messages -------------------------------------------------- */
 
-START_TEST(any_changed_byte_is_detected)
+/* Flip each bit of the byte in turn. */
+TEST_EACH(any_changed_byte_is_detected, 8)
 {
     size_t client_length =
         NONCE_MESSAGE + HEADER + BOOTSTRAP_MAC_SIZE + sizeof(client_blob);
@@ -538,9 +523,8 @@ START_TEST(any_changed_byte_is_detected)
     }
     changed_side = NULL;
 }
-END_TEST
 
-START_TEST(foreign_protocol_is_reported)
+TEST(foreign_protocol_is_reported)
 {
     static const char *const garbage[] = {
         "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -559,9 +543,8 @@ START_TEST(foreign_protocol_is_reported)
         end();
     }
 }
-END_TEST
 
-START_TEST(peer_closing_at_any_byte_is_reported_lost)
+TEST(peer_closing_at_any_byte_is_reported_lost)
 {
     size_t total = 0;
 
@@ -587,9 +570,8 @@ START_TEST(peer_closing_at_any_byte_is_reported_lost)
         end();
     }
 }
-END_TEST
 
-START_TEST(wrong_length_is_rejected_before_the_body_is_read)
+TEST(wrong_length_is_rejected_before_the_body_is_read)
 {
     static const struct {
         uint8_t  type;
@@ -623,9 +605,8 @@ START_TEST(wrong_length_is_rejected_before_the_body_is_read)
         end();
     }
 }
-END_TEST
 
-START_TEST(unknown_type_is_rejected_at_any_length)
+TEST(unknown_type_is_rejected_at_any_length)
 {
     for (unsigned type = 0; type < 256; type++) {
         if ((type < BOOTSTRAP_MESSAGE_HELLO) ||
@@ -634,9 +615,8 @@ START_TEST(unknown_type_is_rejected_at_any_length)
         }
     }
 }
-END_TEST
 
-START_TEST(client_rejects_wrong_lengths)
+TEST(client_rejects_wrong_lengths)
 {
     static const struct {
         uint8_t  type;
@@ -660,9 +640,8 @@ START_TEST(client_rejects_wrong_lengths)
         end();
     }
 }
-END_TEST
 
-START_TEST(message_out_of_order_is_rejected)
+TEST(message_out_of_order_is_rejected)
 {
     uint8_t bytes[HEADER];
 
@@ -685,12 +664,11 @@ START_TEST(message_out_of_order_is_rejected)
         end();
     }
 }
-END_TEST
 
 /* --- attacks ---------------------------------------------------------------
  */
 
-START_TEST(replayed_proof_is_rejected)
+TEST(replayed_proof_is_rejected)
 {
     static uint8_t recorded[sizeof(client.sent)];
     size_t         length;
@@ -710,9 +688,8 @@ START_TEST(replayed_proof_is_rejected)
     assert_reason(&listener, UCXPOOL_ERR_PERMISSION, "the secrets differ");
     end();
 }
-END_TEST
 
-START_TEST(reflected_proof_is_rejected)
+TEST(reflected_proof_is_rejected)
 {
     size_t proof_length;
 
@@ -733,9 +710,8 @@ START_TEST(reflected_proof_is_rejected)
     assert_reason(&client, UCXPOOL_ERR_PERMISSION, "the secrets differ");
     end();
 }
-END_TEST
 
-START_TEST(client_rejects_a_listener_without_the_secret)
+TEST(client_rejects_a_listener_without_the_secret)
 {
     uint8_t bytes[HEADER + BOOTSTRAP_MAC_SIZE] = {0};
 
@@ -751,11 +727,10 @@ START_TEST(client_rejects_a_listener_without_the_secret)
     assert_reason(&client, UCXPOOL_ERR_PERMISSION, "the secrets differ");
     end();
 }
-END_TEST
 
 /* --- system errors ------------------------------------------------------- */
 
-START_TEST(init_fails_without_random_numbers)
+TEST(init_fails_without_random_numbers)
 {
     begin();
     net_call_fail(NET_CALL_RAND_BYTES, 1, 0);
@@ -767,9 +742,8 @@ START_TEST(init_fails_without_random_numbers)
         UCXPOOL_OK);
     end();
 }
-END_TEST
 
-START_TEST(failing_send_or_recv_ends_that_side)
+TEST(failing_send_or_recv_ends_that_side)
 {
     static const struct {
         net_call_t       call;
@@ -793,9 +767,8 @@ START_TEST(failing_send_or_recv_ends_that_side)
         end();
     }
 }
-END_TEST
 
-START_TEST(interrupted_or_unready_call_is_retried)
+TEST(interrupted_or_unready_call_is_retried)
 {
     static const net_call_t calls[]  = {NET_CALL_SEND, NET_CALL_RECV};
     static const int        errors[] = {EINTR, EAGAIN};
@@ -813,9 +786,8 @@ START_TEST(interrupted_or_unready_call_is_retried)
         }
     }
 }
-END_TEST
 
-START_TEST(failing_signature_ends_the_authentication)
+TEST(failing_signature_ends_the_authentication)
 {
     unsigned n;
 
@@ -835,9 +807,8 @@ START_TEST(failing_signature_ends_the_authentication)
     /* Two proofs, each computed once and verified once. */
     ck_assert_uint_eq(n, 5);
 }
-END_TEST
 
-START_TEST(closed_peer_raises_no_sigpipe)
+TEST(closed_peer_raises_no_sigpipe)
 {
     begin();
     shutdown(client.our_fd, SHUT_RDWR);
@@ -845,10 +816,9 @@ START_TEST(closed_peer_raises_no_sigpipe)
     assert_reason(&client, UCXPOOL_ERR_PEER_LOST, "Broken pipe");
     end();
 }
-END_TEST
 
 /* The signed bytes of docs/reference/protocol.md, assembled by hand. */
-START_TEST(the_proofs_are_as_documented)
+TEST(the_proofs_are_as_documented)
 {
     static const uint8_t  middle[] = {BOOTSTRAP_AUTH_VERSION, 0, 1, 1};
     bootstrap_auth_side_t sides[2] = {
@@ -882,64 +852,4 @@ START_TEST(the_proofs_are_as_documented)
                                           secret, &sides[0], &sides[1], mac),
                      UCXPOOL_OK);
     ck_assert_mem_eq(mac, expected, sizeof(mac));
-}
-END_TEST
-
-static void add_tests(TCase *tcase)
-{
-    tcase_add_test(tcase, both_sides_prove_the_secret_and_get_the_peers_blob);
-    tcase_add_test(tcase, without_secrets_the_same_messages_are_exchanged);
-    tcase_add_test(tcase, bytes_may_arrive_one_at_a_time);
-    tcase_add_test(tcase, send_and_recv_may_move_one_byte_at_a_time);
-    tcase_add_test(tcase, blobs_may_be_empty_or_of_the_largest_size);
-    tcase_add_test(tcase, each_hello_has_a_new_nonce);
-    tcase_add_test(tcase, wrong_secret_is_rejected_with_a_reason);
-    tcase_add_test(tcase, rejected_client_receives_only_the_refusal);
-    tcase_add_test(tcase, secret_on_one_side_only_is_rejected_with_a_reason);
-    tcase_add_test(tcase, client_sends_no_proof_to_a_listener_without_a_secret);
-    tcase_add_test(tcase, refusal_of_another_version_names_both_versions);
-    tcase_add_test(tcase, longer_hello_of_another_version_gets_a_refusal);
-    tcase_add_test(tcase, listener_of_another_version_is_reported);
-    tcase_add_test(tcase, refusal_from_another_version_is_parsed);
-    tcase_add_test(tcase, full_listener_sends_a_refusal);
-    tcase_add_test(tcase, each_refusal_has_its_status);
-    tcase_add_test(tcase, peers_reason_is_made_printable);
-    tcase_add_test(tcase, long_refusal_is_truncated);
-    tcase_add_test(tcase, rejected_client_may_send_a_limited_amount);
-    /* Flip each bit of the byte in turn. */
-    tcase_add_loop_test(tcase, any_changed_byte_is_detected, 0, 8);
-    tcase_add_test(tcase, foreign_protocol_is_reported);
-    tcase_add_test(tcase, peer_closing_at_any_byte_is_reported_lost);
-    tcase_add_test(tcase, wrong_length_is_rejected_before_the_body_is_read);
-    tcase_add_test(tcase, unknown_type_is_rejected_at_any_length);
-    tcase_add_test(tcase, client_rejects_wrong_lengths);
-    tcase_add_test(tcase, message_out_of_order_is_rejected);
-    tcase_add_test(tcase, replayed_proof_is_rejected);
-    tcase_add_test(tcase, reflected_proof_is_rejected);
-    tcase_add_test(tcase, client_rejects_a_listener_without_the_secret);
-    tcase_add_test(tcase, init_fails_without_random_numbers);
-    tcase_add_test(tcase, failing_send_or_recv_ends_that_side);
-    tcase_add_test(tcase, interrupted_or_unready_call_is_retried);
-    tcase_add_test(tcase, closed_peer_raises_no_sigpipe);
-    tcase_add_test(tcase, the_proofs_are_as_documented);
-    tcase_add_test(tcase, failing_signature_ends_the_authentication);
-}
-
-int main(void)
-{
-    Suite   *suite = suite_create("auth");
-    TCase   *tcase = tcase_create("auth");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    /* Valgrind and the sanitizers make these tests slow. */
-    tcase_set_timeout(tcase, 120);
-    add_tests(tcase);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -3,13 +3,13 @@
 
 #include "loopback.h"
 #include "net_calls.h"
+#include "test.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 
 #include <ucxpool/ucxpool.h>
 
-#include <check.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -100,7 +100,9 @@ static void advance(bootstrap_client_t *client)
     }
 }
 
-START_TEST(port_without_a_listener_is_reported)
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .timeout = 60);
+
+TEST(port_without_a_listener_is_reported)
 {
     uint16_t            port;
     int                 fd     = closed_port(&port);
@@ -115,9 +117,8 @@ START_TEST(port_without_a_listener_is_reported)
     bootstrap_client_destroy(client);
     close(fd);
 }
-END_TEST
 
-START_TEST(failed_address_falls_back_to_the_next)
+TEST(failed_address_falls_back_to_the_next)
 {
     uint16_t              port;
     int                   fd       = closed_port(&port);
@@ -137,9 +138,8 @@ START_TEST(failed_address_falls_back_to_the_next)
     bootstrap_listener_destroy(listener);
     close(fd);
 }
-END_TEST
 
-START_TEST(client_connects_over_ipv6)
+TEST(client_connects_over_ipv6)
 {
     bootstrap_listener_params_t params = loopback_params(secret);
     bootstrap_where_t           where;
@@ -163,9 +163,8 @@ START_TEST(client_connects_over_ipv6)
     bootstrap_client_destroy(client);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(silent_listener_times_out)
+TEST(silent_listener_times_out)
 {
     uint16_t            port;
     int                 fd     = open_listener(&port);
@@ -184,9 +183,8 @@ START_TEST(silent_listener_times_out)
     bootstrap_client_destroy(client);
     close(fd);
 }
-END_TEST
 
-START_TEST(unfinished_tcp_connect_times_out)
+TEST(unfinished_tcp_connect_times_out)
 {
     enum { NUM_OTHERS = 4 };
     uint16_t            port;
@@ -212,11 +210,10 @@ START_TEST(unfinished_tcp_connect_times_out)
     }
     close(fd);
 }
-END_TEST
 
 /* The first address does not answer. The wait for it must not use up the time
  * of the second one. */
-START_TEST(silent_address_falls_back_to_the_next)
+TEST(silent_address_falls_back_to_the_next)
 {
     enum { NUM_OTHERS = 4 };
     uint16_t              port;
@@ -245,10 +242,9 @@ START_TEST(silent_address_falls_back_to_the_next)
     bootstrap_listener_destroy(listener);
     close(fd);
 }
-END_TEST
 
 /* A forked child holds a copy of the socket that failed. */
-START_TEST(a_forked_child_does_not_confuse_the_client)
+TEST(a_forked_child_does_not_confuse_the_client)
 {
     uint16_t            ports[2];
     int                 closed_fd = closed_port(&ports[0]);
@@ -284,9 +280,8 @@ START_TEST(a_forked_child_does_not_confuse_the_client)
     close(closed_fd);
     close(fd);
 }
-END_TEST
 
-START_TEST(without_a_timeout_the_client_keeps_waiting)
+TEST(without_a_timeout_the_client_keeps_waiting)
 {
     uint16_t            port;
     int                 fd    = open_listener(&port);
@@ -302,9 +297,8 @@ START_TEST(without_a_timeout_the_client_keeps_waiting)
     bootstrap_client_destroy(client);
     close(fd);
 }
-END_TEST
 
-START_TEST(closing_listener_is_reported_lost)
+TEST(closing_listener_is_reported_lost)
 {
     uint16_t            port;
     int                 fd     = open_listener(&port);
@@ -319,7 +313,6 @@ START_TEST(closing_listener_is_reported_lost)
     bootstrap_client_destroy(client);
     close(fd);
 }
-END_TEST
 
 /* Accept the client's connection, and reset it. */
 static void reset_connection(int fd)
@@ -335,7 +328,7 @@ static void reset_connection(int fd)
 
 /* A kernel with a full accept queue does this, before or after the client's
  * HELLO. */
-START_TEST(client_retries_after_a_connection_reset)
+TEST(client_retries_after_a_connection_reset)
 {
     uint16_t            port;
     int                 fd     = open_listener(&port);
@@ -363,9 +356,8 @@ START_TEST(client_retries_after_a_connection_reset)
     bootstrap_client_destroy(client);
     close(fd);
 }
-END_TEST
 
-START_TEST(listener_that_is_not_a_pool_is_reported)
+TEST(listener_that_is_not_a_pool_is_reported)
 {
     static const char   banner[] = "220 mail.example ESMTP ready\r\n";
     uint16_t            port;
@@ -383,9 +375,8 @@ START_TEST(listener_that_is_not_a_pool_is_reported)
     close(peer);
     close(fd);
 }
-END_TEST
 
-START_TEST(client_connected_to_itself_is_rejected)
+TEST(client_connected_to_itself_is_rejected)
 {
     static uint8_t      bytes[8192];
     uint16_t            port;
@@ -404,9 +395,8 @@ START_TEST(client_connected_to_itself_is_rejected)
     close(peer);
     close(fd);
 }
-END_TEST
 
-START_TEST(blob_that_is_too_long_is_rejected)
+TEST(blob_that_is_too_long_is_rejected)
 {
     static uint8_t      bytes[BOOTSTRAP_BLOB_MAX + 1];
     bootstrap_where_t   where = where_of(7);
@@ -417,9 +407,8 @@ START_TEST(blob_that_is_too_long_is_rejected)
                                               &client),
                      UCXPOOL_ERR_INVALID_PARAM);
 }
-END_TEST
 
-START_TEST(cleanup_in_mid_handshake_leaks_nothing)
+TEST(cleanup_in_mid_handshake_leaks_nothing)
 {
     unsigned              num_fds  = net_call_num_fds();
     bootstrap_listener_t *listener = loopback_listener(secret);
@@ -438,7 +427,6 @@ START_TEST(cleanup_in_mid_handshake_leaks_nothing)
     bootstrap_listener_destroy(listener);
     ck_assert_uint_eq(net_call_num_fds(), num_fds);
 }
-END_TEST
 
 /* One complete authentication. Returns its status, or that of connect if
  * connect failed. The listener's status does not count. */
@@ -471,7 +459,7 @@ static void take_all(bootstrap_listener_t *listener)
     }
 }
 
-START_TEST(failed_call_is_reported_and_retry_works)
+TEST(failed_call_is_reported_and_retry_works)
 {
     static const struct {
         net_call_t call;
@@ -511,9 +499,8 @@ START_TEST(failed_call_is_reported_and_retry_works)
     }
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(the_first_failing_call_is_named)
+TEST(the_first_failing_call_is_named)
 {
     uint16_t            port;
     int                 fd     = closed_port(&port);
@@ -532,38 +519,4 @@ START_TEST(the_first_failing_call_is_named)
         UCXPOOL_ERR_NO_MEMORY);
     ck_assert_ptr_null(client);
     close(fd);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("client");
-    TCase   *tcase = tcase_create("client");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, port_without_a_listener_is_reported);
-    tcase_add_test(tcase, failed_address_falls_back_to_the_next);
-    tcase_add_test(tcase, client_connects_over_ipv6);
-    tcase_add_test(tcase, silent_listener_times_out);
-    tcase_add_test(tcase, unfinished_tcp_connect_times_out);
-    tcase_add_test(tcase, silent_address_falls_back_to_the_next);
-    tcase_add_test(tcase, a_forked_child_does_not_confuse_the_client);
-    tcase_add_test(tcase, without_a_timeout_the_client_keeps_waiting);
-    tcase_add_test(tcase, closing_listener_is_reported_lost);
-    tcase_add_test(tcase, client_retries_after_a_connection_reset);
-    tcase_add_test(tcase, listener_that_is_not_a_pool_is_reported);
-    tcase_add_test(tcase, client_connected_to_itself_is_rejected);
-    tcase_add_test(tcase, blob_that_is_too_long_is_rejected);
-    tcase_add_test(tcase, cleanup_in_mid_handshake_leaks_nothing);
-    tcase_add_test(tcase, failed_call_is_reported_and_retry_works);
-    tcase_add_test(tcase, the_first_failing_call_is_named);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -2,8 +2,8 @@
 #include <config.h>
 
 #include "mem/nvml.h"
+#include "test.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +68,9 @@ static void check_words(const char *words)
     ck_assert_msg(strstr(bar.reason, words) != NULL, "%s", bar.reason);
 }
 
-START_TEST(nvml_reports_total_and_free)
+TEST_SETTINGS(.setup = setup, .teardown = teardown);
+
+TEST(nvml_reports_total_and_free)
 {
     setenv(MEM_NVML_LIBRARY_VARIABLE, NVML_STAND_IN_PATH, 1);
     setenv("NVML_STAND_IN", "bar1=1073741824,used=1048576,links=4", 1);
@@ -80,9 +82,8 @@ START_TEST(nvml_reports_total_and_free)
     ck_assert_int_eq(bar.num_nvlinks, 4);
     ck_assert_str_eq(bar.reason, "");
 }
-END_TEST
 
-START_TEST(without_nvml_the_kernel_gives_the_size)
+TEST(without_nvml_the_kernel_gives_the_size)
 {
     mem_bar_query(BUS_ID, &bar);
     ck_assert_int_eq(bar.source, MEM_BAR_SYSFS);
@@ -92,9 +93,8 @@ START_TEST(without_nvml_the_kernel_gives_the_size)
     ck_assert_int_eq(bar.num_nvlinks, -1);
     check_words("/nonexistent/libnvidia-ml.so.1");
 }
-END_TEST
 
-START_TEST(failing_nvml_falls_back_to_the_kernel)
+TEST(failing_nvml_falls_back_to_the_kernel)
 {
     setenv(MEM_NVML_LIBRARY_VARIABLE, NVML_STAND_IN_PATH, 1);
     setenv("NVML_STAND_IN", "fail=nvmlInit_v2:9", 1);
@@ -102,11 +102,10 @@ START_TEST(failing_nvml_falls_back_to_the_kernel)
     ck_assert_int_eq(bar.source, MEM_BAR_SYSFS);
     ck_assert_uint_eq(bar.size, 256 * MIB);
 }
-END_TEST
 
 /* On a GPU that shares the processor's memory, the kernel's resource file
  * describes something else. */
-START_TEST(gpu_without_bar1_is_reported)
+TEST_EACH(gpu_without_bar1_is_reported, 2)
 {
     static const char *const ways[] = {"fail=nvmlDeviceGetBAR1MemoryInfo:3",
                                        "bar1=0,used=0"};
@@ -118,9 +117,8 @@ START_TEST(gpu_without_bar1_is_reported)
     ck_assert_uint_eq(bar.size, 0);
     ck_assert_str_ne(bar.reason, "");
 }
-END_TEST
 
-START_TEST(invalid_resource_file_is_unknown)
+TEST(invalid_resource_file_is_unknown)
 {
     static const char *const texts[] = {
         "",
@@ -144,9 +142,8 @@ START_TEST(invalid_resource_file_is_unknown)
     ck_assert_int_eq(bar.source, MEM_BAR_UNKNOWN);
     check_words("does not know the device");
 }
-END_TEST
 
-START_TEST(invalid_bus_id_is_unknown)
+TEST(invalid_bus_id_is_unknown)
 {
     static const char *const names[] = {"../../../../etc", "0000:af:00.0/x",
                                         "0000 af"};
@@ -160,27 +157,4 @@ START_TEST(invalid_bus_id_is_unknown)
     long_name[sizeof(long_name) - 1] = '\0';
     mem_bar_query(long_name, &bar);
     ck_assert_int_eq(bar.source, MEM_BAR_UNKNOWN);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("bar");
-    TCase   *tcase = tcase_create("bar");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, nvml_reports_total_and_free);
-    tcase_add_test(tcase, without_nvml_the_kernel_gives_the_size);
-    tcase_add_test(tcase, failing_nvml_falls_back_to_the_kernel);
-    tcase_add_loop_test(tcase, gpu_without_bar1_is_reported, 0, 2);
-    tcase_add_test(tcase, invalid_resource_file_is_unknown);
-    tcase_add_test(tcase, invalid_bus_id_is_unknown);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -6,8 +6,8 @@
 #include "../src/block/pool.c"
 
 #include "core/stats.h"
+#include "test.h"
 
-#include <check.h>
 #include <string.h>
 
 #define NUM_BLOCKS 70u
@@ -39,16 +39,17 @@ static void require_found(const char *word)
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), word));
 }
 
-START_TEST(a_lost_block_is_found)
+TEST_SETTINGS(.setup = setup, .teardown = teardown);
+
+TEST(a_lost_block_is_found)
 {
     uint32_t index;
 
     bitmap_take(pool->free_blocks, 1, &index);
     require_found("block 0");
 }
-END_TEST
 
-START_TEST(a_block_that_is_free_and_held_is_found)
+TEST(a_block_that_is_free_and_held_is_found)
 {
     uint32_t index;
 
@@ -57,9 +58,8 @@ START_TEST(a_block_that_is_free_and_held_is_found)
     bitmap_give(pool->free_blocks, index);
     require_found("block 0");
 }
-END_TEST
 
-START_TEST(a_block_that_is_free_twice_is_found)
+TEST(a_block_that_is_free_twice_is_found)
 {
     uint32_t index;
 
@@ -70,9 +70,8 @@ START_TEST(a_block_that_is_free_twice_is_found)
     bitmap_give(pool->free_blocks, index);
     require_found("2 places");
 }
-END_TEST
 
-START_TEST(held_block_at_hand_is_found)
+TEST(held_block_at_hand_is_found)
 {
     uint32_t index;
 
@@ -81,23 +80,20 @@ START_TEST(held_block_at_hand_is_found)
     ck_assert(give_at_hand(&pool->shares[BLOCK_SHARE_SEND], index, 0));
     require_found("block 0");
 }
-END_TEST
 
-START_TEST(invalid_state_is_found)
+TEST(invalid_state_is_found)
 {
     atomic_store(&pool->states[69], BLOCK_LAST);
     require_found("block 69");
 }
-END_TEST
 
-START_TEST(a_free_bit_past_the_end_is_found)
+TEST(a_free_bit_past_the_end_is_found)
 {
     bitmap_give(pool->free_blocks, NUM_BLOCKS);
     require_found("after the last");
 }
-END_TEST
 
-START_TEST(a_wrong_count_is_found)
+TEST(a_wrong_count_is_found)
 {
     for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
         share_counts_t *share = &pool->shares[i];
@@ -113,9 +109,8 @@ START_TEST(a_wrong_count_is_found)
         ck_assert_int_eq(block_pool_check(pool), UCXPOOL_OK);
     }
 }
-END_TEST
 
-START_TEST(block_in_the_wrong_share_is_found)
+TEST(block_in_the_wrong_share_is_found)
 {
     uint32_t index;
 
@@ -126,9 +121,8 @@ START_TEST(block_in_the_wrong_share_is_found)
     atomic_store(&pool->states[index], BLOCK_QUARANTINED + BLOCK_SHARE_SEND);
     require_found("send");
 }
-END_TEST
 
-START_TEST(high_water_counts_a_get_in_progress)
+TEST(high_water_counts_a_get_in_progress)
 {
     share_counts_t *share = &pool->shares[BLOCK_SHARE_USER];
     block_stats_t   stats;
@@ -137,30 +131,4 @@ START_TEST(high_water_counts_a_get_in_progress)
     block_pool_stats(pool, BLOCK_SHARE_USER, &stats);
     ck_assert_uint_eq(stats.held, 2);
     ck_assert_uint_eq(stats.high_water, 2);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("block_check");
-    TCase   *tcase = tcase_create("check");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, a_lost_block_is_found);
-    tcase_add_test(tcase, a_block_that_is_free_and_held_is_found);
-    tcase_add_test(tcase, a_block_that_is_free_twice_is_found);
-    tcase_add_test(tcase, held_block_at_hand_is_found);
-    tcase_add_test(tcase, invalid_state_is_found);
-    tcase_add_test(tcase, a_free_bit_past_the_end_is_found);
-    tcase_add_test(tcase, a_wrong_count_is_found);
-    tcase_add_test(tcase, block_in_the_wrong_share_is_found);
-    tcase_add_test(tcase, high_water_counts_a_get_in_progress);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -3,12 +3,12 @@
 #include "base/memcheck.h"
 #include "block/pool.h"
 #include "rounds.h"
+#include "test.h"
 
 #include "core/stats.h"
 
 #include <ucxpool/status.h>
 
-#include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -142,48 +142,44 @@ static void require_refused(unsigned num_regions, size_t blocks_per_region,
 
 /* --- shares -------------------------------------------------------------- */
 
-START_TEST(blocks_are_split_by_percent)
+TEST_SETTINGS(.timeout = 120);
+
+TEST(blocks_are_split_by_percent)
 {
     require_split(8, 25, 25, 2, 2, 4);
     require_split(100, 10, 60, 10, 60, 30);
 }
-END_TEST
 
-START_TEST(rounding_remainder_belongs_to_the_user_share)
+TEST(rounding_remainder_belongs_to_the_user_share)
 {
     require_split(7, 25, 25, 1, 1, 5);
 }
-END_TEST
 
-START_TEST(send_and_receive_shares_have_at_least_one_block)
+TEST(send_and_receive_shares_have_at_least_one_block)
 {
     require_split(8, 0, 0, 1, 1, 6);
     require_split(8, 100, 0, 7, 1, 0);
     require_split(8, 0, 100, 1, 7, 0);
 }
-END_TEST
 
-START_TEST(nonzero_user_share_has_at_least_one_block)
+TEST(nonzero_user_share_has_at_least_one_block)
 {
     require_split(10, 50, 49, 5, 4, 1);
     require_split(3, 49, 50, 1, 1, 1);
     require_split(4, 98, 1, 2, 1, 1);
 }
-END_TEST
 
-START_TEST(zero_user_share_has_no_block)
+TEST(zero_user_share_has_no_block)
 {
     require_split(5, 50, 50, 3, 2, 0);
 }
-END_TEST
 
-START_TEST(two_blocks_leave_none_for_the_user_share)
+TEST(two_blocks_leave_none_for_the_user_share)
 {
     require_split(2, 25, 25, 1, 1, 0);
 }
-END_TEST
 
-START_TEST(every_split_adds_up_and_leaves_no_share_empty)
+TEST(every_split_adds_up_and_leaves_no_share_empty)
 {
     for (unsigned send = 0; send <= 100; send++) {
         for (unsigned recv = 0; recv <= 100 - send; recv += 3) {
@@ -201,9 +197,8 @@ START_TEST(every_split_adds_up_and_leaves_no_share_empty)
         }
     }
 }
-END_TEST
 
-START_TEST(pool_without_regions_has_no_blocks)
+TEST(pool_without_regions_has_no_blocks)
 {
     uint32_t index;
 
@@ -216,16 +211,14 @@ START_TEST(pool_without_regions_has_no_blocks)
     }
     destroy();
 }
-END_TEST
 
-START_TEST(fewer_than_two_blocks_are_rejected_naming_the_keys)
+TEST(fewer_than_two_blocks_are_rejected_naming_the_keys)
 {
     require_refused(1, 1, 25, 25, "COMM_SIZE");
     require_refused(1, 1, 25, 25, "BLOCK_SIZE");
 }
-END_TEST
 
-START_TEST(too_many_blocks_are_rejected_naming_the_keys)
+TEST(too_many_blocks_are_rejected_naming_the_keys)
 {
     block_pool_params_t params = {
         .regions = &regions, .block_size = BLOCK_SIZE, .send_share = 25};
@@ -240,17 +233,15 @@ START_TEST(too_many_blocks_are_rejected_naming_the_keys)
     ck_assert_int_eq(block_pool_create(&params, &pool),
                      UCXPOOL_ERR_INVALID_PARAM);
 }
-END_TEST
 
-START_TEST(shares_above_100_percent_are_rejected_naming_the_keys)
+TEST(shares_above_100_percent_are_rejected_naming_the_keys)
 {
     require_refused(1, 8, 60, 41, "SEND_SHARE");
     require_refused(1, 8, 101, 0, "RECV_SHARE");
     require_refused(1, 8, 0, 101, "RECV_SHARE");
 }
-END_TEST
 
-START_TEST(block_size_must_divide_the_region_size)
+TEST(block_size_must_divide_the_region_size)
 {
     block_pool_params_t params = {.regions = &regions, .block_size = 0};
 
@@ -263,9 +254,8 @@ START_TEST(block_size_must_divide_the_region_size)
                      UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "REGION_SIZE"));
 }
-END_TEST
 
-START_TEST(create_survives_the_failure_of_each_allocation)
+TEST(create_survives_the_failure_of_each_allocation)
 {
     ucxpool_status_t status;
     int              n = 0;
@@ -285,17 +275,15 @@ START_TEST(create_survives_the_failure_of_each_allocation)
     ck_assert_int_ge(n, 3);
     destroy();
 }
-END_TEST
 
-START_TEST(destroy_takes_null)
+TEST(destroy_takes_null)
 {
     block_pool_destroy(NULL);
 }
-END_TEST
 
 /* --- one thread ---------------------------------------------------------- */
 
-START_TEST(get_takes_the_block_at_hand_then_the_lowest_free)
+TEST(get_takes_the_block_at_hand_then_the_lowest_free)
 {
     create(2, 100, 25, 25);
     for (uint32_t i = 0; i < 100; i++) {
@@ -313,9 +301,8 @@ START_TEST(get_takes_the_block_at_hand_then_the_lowest_free)
     require_counts(BLOCK_SHARE_USER, 0, 100, 0);
     destroy();
 }
-END_TEST
 
-START_TEST(block_at_hand_belongs_to_one_share)
+TEST(block_at_hand_belongs_to_one_share)
 {
     uint32_t index;
 
@@ -333,9 +320,8 @@ START_TEST(block_at_hand_belongs_to_one_share)
     get(BLOCK_SHARE_SEND);
     destroy();
 }
-END_TEST
 
-START_TEST(with_no_block_at_hand_each_share_takes_the_lowest)
+TEST(with_no_block_at_hand_each_share_takes_the_lowest)
 {
     create(1, 100, 25, 25);
     for (uint32_t i = 0; i < 10; i++) {
@@ -353,9 +339,8 @@ START_TEST(with_no_block_at_hand_each_share_takes_the_lowest)
     ck_assert_uint_eq(get(BLOCK_SHARE_SEND), 7);
     destroy();
 }
-END_TEST
 
-START_TEST(get_n_includes_the_block_at_hand_in_its_run)
+TEST(get_n_includes_the_block_at_hand_in_its_run)
 {
     uint32_t indices[6];
 
@@ -374,9 +359,8 @@ START_TEST(get_n_includes_the_block_at_hand_in_its_run)
     require_counts(BLOCK_SHARE_USER, 0, 6, 0);
     destroy();
 }
-END_TEST
 
-START_TEST(every_block_of_a_large_pool_can_be_taken)
+TEST(every_block_of_a_large_pool_can_be_taken)
 {
     enum { NUM_BLOCKS = 10000 };
     uint32_t indices[NUM_BLOCKS];
@@ -398,9 +382,8 @@ START_TEST(every_block_of_a_large_pool_can_be_taken)
     }
     destroy();
 }
-END_TEST
 
-START_TEST(empty_share_takes_no_blocks_of_other_shares)
+TEST(empty_share_takes_no_blocks_of_other_shares)
 {
     uint32_t index = 77;
 
@@ -416,9 +399,8 @@ START_TEST(empty_share_takes_no_blocks_of_other_shares)
     get(BLOCK_SHARE_USER);
     destroy();
 }
-END_TEST
 
-START_TEST(get_n_takes_all_or_nothing)
+TEST(get_n_takes_all_or_nothing)
 {
     uint32_t indices[5] = {77, 77, 77, 77, 77};
 
@@ -435,7 +417,6 @@ START_TEST(get_n_takes_all_or_nothing)
         UCXPOOL_ERR_NO_BLOCKS);
     destroy();
 }
-END_TEST
 
 /* Take all blocks of a pool of 200, free [start, start + num) and some single
  * blocks below it, and require that get_n finds the run. */
@@ -460,30 +441,27 @@ static void require_run(uint32_t start, uint32_t num)
     destroy();
 }
 
-START_TEST(get_n_finds_a_run_inside_a_word)
+TEST(get_n_finds_a_run_inside_a_word)
 {
     require_run(20, 2);
     require_run(66, 30);
 }
-END_TEST
 
-START_TEST(get_n_finds_a_run_that_ends_or_starts_with_a_word)
+TEST(get_n_finds_a_run_that_ends_or_starts_with_a_word)
 {
     require_run(60, 4);
     require_run(64, 64);
     require_run(128, 3);
 }
-END_TEST
 
-START_TEST(get_n_finds_a_run_across_words)
+TEST(get_n_finds_a_run_across_words)
 {
     require_run(63, 2);
     require_run(50, 100);
     require_run(0, 198);
 }
-END_TEST
 
-START_TEST(get_n_scatters_if_no_run_is_free)
+TEST(get_n_scatters_if_no_run_is_free)
 {
     uint32_t indices[198];
 
@@ -501,9 +479,8 @@ START_TEST(get_n_scatters_if_no_run_is_free)
     }
     destroy();
 }
-END_TEST
 
-START_TEST(high_water_is_the_maximum_not_free)
+TEST(high_water_is_the_maximum_not_free)
 {
     uint32_t a;
     uint32_t b;
@@ -520,9 +497,8 @@ START_TEST(high_water_is_the_maximum_not_free)
     ck_assert_uint_eq(stats_of(BLOCK_SHARE_USER).high_water, 3);
     destroy();
 }
-END_TEST
 
-START_TEST(a_quarantined_block_is_neither_held_nor_free)
+TEST(a_quarantined_block_is_neither_held_nor_free)
 {
     uint32_t index;
 
@@ -539,9 +515,8 @@ START_TEST(a_quarantined_block_is_neither_held_nor_free)
     ck_assert_uint_eq(get(BLOCK_SHARE_SEND), index);
     destroy();
 }
-END_TEST
 
-START_TEST(is_held_checks_share_and_range)
+TEST(is_held_checks_share_and_range)
 {
     uint32_t index;
 
@@ -554,9 +529,8 @@ START_TEST(is_held_checks_share_and_range)
     ck_assert(!block_pool_is_held(pool, BLOCK_SHARE_USER, UINT32_MAX));
     destroy();
 }
-END_TEST
 
-START_TEST(try_put_rejects_blocks_the_share_does_not_hold)
+TEST(try_put_rejects_blocks_the_share_does_not_hold)
 {
     uint32_t index;
     uint32_t quarantined;
@@ -576,9 +550,8 @@ START_TEST(try_put_rejects_blocks_the_share_does_not_hold)
     require_counts(BLOCK_SHARE_USER, 3, 0, 1);
     destroy();
 }
-END_TEST
 
-START_TEST(a_block_is_located_in_its_region)
+TEST(a_block_is_located_in_its_region)
 {
     mem_piece_t piece;
 
@@ -595,9 +568,8 @@ START_TEST(a_block_is_located_in_its_region)
                                                        piece.offset);
     destroy();
 }
-END_TEST
 
-START_TEST(held_block_is_writable_to_its_end)
+TEST(held_block_is_writable_to_its_end)
 {
     uint32_t indices[4];
 
@@ -615,16 +587,14 @@ START_TEST(held_block_is_writable_to_its_end)
     memset(block_pool_address(pool, get(BLOCK_SHARE_RECV)), 5, BLOCK_SIZE);
     destroy();
 }
-END_TEST
 
-START_TEST(memory_of_a_destroyed_pool_is_not_poisoned)
+TEST(memory_of_a_destroyed_pool_is_not_poisoned)
 {
     create(1, 8, 25, 25);
     block_pool_destroy(pool);
     memset(regions.address, 1, regions.region_size);
     unmap();
 }
-END_TEST
 
 /* Ask the active memory checker, if any, whether a byte may be accessed. */
 static bool is_poisoned(const char *address)
@@ -664,7 +634,7 @@ static void require_poison(uint32_t index, bool wanted)
     }
 }
 
-START_TEST(memory_checkers_detect_access_to_free_blocks)
+TEST(memory_checkers_detect_access_to_free_blocks)
 {
     uint32_t index;
 
@@ -678,9 +648,8 @@ START_TEST(memory_checkers_detect_access_to_free_blocks)
     require_poison(index, true);
     destroy();
 }
-END_TEST
 
-START_TEST(quarantined_blocks_are_poisoned_only_on_request)
+TEST(quarantined_blocks_are_poisoned_only_on_request)
 {
     uint32_t index;
 
@@ -696,7 +665,6 @@ START_TEST(quarantined_blocks_are_poisoned_only_on_request)
     require_poison(index, false);
     destroy();
 }
-END_TEST
 
 /* --- threads ---------------------------------------------------------- */
 
@@ -819,17 +787,15 @@ static void hammer_pool(unsigned num_regions, size_t blocks_per_region)
     destroy();
 }
 
-START_TEST(threads_competing_for_few_blocks_lose_none)
+TEST(threads_competing_for_few_blocks_lose_none)
 {
     hammer_pool(1, 24);
 }
-END_TEST
 
-START_TEST(threads_sharing_many_words_lose_no_block)
+TEST(threads_sharing_many_words_lose_no_block)
 {
     hammer_pool(4, 70);
 }
-END_TEST
 
 static void *get_and_put_one(void *arg)
 {
@@ -844,7 +810,7 @@ static void *get_and_put_one(void *arg)
     return NULL;
 }
 
-START_TEST(get_succeeds_while_the_share_has_a_free_block)
+TEST(get_succeeds_while_the_share_has_a_free_block)
 {
     block_share_t shares[NUM_THREADS] = {BLOCK_SHARE_SEND, BLOCK_SHARE_RECV,
                                          BLOCK_SHARE_USER, BLOCK_SHARE_USER};
@@ -860,7 +826,6 @@ START_TEST(get_succeeds_while_the_share_has_a_free_block)
     }
     destroy();
 }
-END_TEST
 
 typedef struct putter {
     pthread_t thread;
@@ -877,7 +842,7 @@ static void *put_all(void *arg)
     return NULL;
 }
 
-START_TEST(second_concurrent_put_of_a_block_is_rejected)
+TEST(second_concurrent_put_of_a_block_is_rejected)
 {
     putter_t putters[2] = {0};
     uint32_t indices[1000];
@@ -895,82 +860,4 @@ START_TEST(second_concurrent_put_of_a_block_is_rejected)
     ck_assert_uint_eq(putters[0].num_done + putters[1].num_done, 1000);
     require_counts(BLOCK_SHARE_USER, 1000, 0, 0);
     destroy();
-}
-END_TEST
-
-static TCase *split_tests(void)
-{
-    TCase *tcase = tcase_create("split");
-
-    tcase_add_test(tcase, blocks_are_split_by_percent);
-    tcase_add_test(tcase, rounding_remainder_belongs_to_the_user_share);
-    tcase_add_test(tcase, send_and_receive_shares_have_at_least_one_block);
-    tcase_add_test(tcase, nonzero_user_share_has_at_least_one_block);
-    tcase_add_test(tcase, zero_user_share_has_no_block);
-    tcase_add_test(tcase, two_blocks_leave_none_for_the_user_share);
-    tcase_add_test(tcase, every_split_adds_up_and_leaves_no_share_empty);
-    tcase_add_test(tcase, pool_without_regions_has_no_blocks);
-    tcase_add_test(tcase, fewer_than_two_blocks_are_rejected_naming_the_keys);
-    tcase_add_test(tcase, too_many_blocks_are_rejected_naming_the_keys);
-    tcase_add_test(tcase,
-                   shares_above_100_percent_are_rejected_naming_the_keys);
-    tcase_add_test(tcase, block_size_must_divide_the_region_size);
-    tcase_add_test(tcase, create_survives_the_failure_of_each_allocation);
-    tcase_add_test(tcase, destroy_takes_null);
-    return tcase;
-}
-
-static TCase *one_thread_tests(void)
-{
-    TCase *tcase = tcase_create("one thread");
-
-    tcase_add_test(tcase, get_takes_the_block_at_hand_then_the_lowest_free);
-    tcase_add_test(tcase, block_at_hand_belongs_to_one_share);
-    tcase_add_test(tcase, with_no_block_at_hand_each_share_takes_the_lowest);
-    tcase_add_test(tcase, get_n_includes_the_block_at_hand_in_its_run);
-    tcase_add_test(tcase, every_block_of_a_large_pool_can_be_taken);
-    tcase_add_test(tcase, empty_share_takes_no_blocks_of_other_shares);
-    tcase_add_test(tcase, get_n_takes_all_or_nothing);
-    tcase_add_test(tcase, get_n_finds_a_run_inside_a_word);
-    tcase_add_test(tcase, get_n_finds_a_run_that_ends_or_starts_with_a_word);
-    tcase_add_test(tcase, get_n_finds_a_run_across_words);
-    tcase_add_test(tcase, get_n_scatters_if_no_run_is_free);
-    tcase_add_test(tcase, high_water_is_the_maximum_not_free);
-    tcase_add_test(tcase, a_quarantined_block_is_neither_held_nor_free);
-    tcase_add_test(tcase, is_held_checks_share_and_range);
-    tcase_add_test(tcase, try_put_rejects_blocks_the_share_does_not_hold);
-    tcase_add_test(tcase, a_block_is_located_in_its_region);
-    tcase_add_test(tcase, held_block_is_writable_to_its_end);
-    tcase_add_test(tcase, memory_of_a_destroyed_pool_is_not_poisoned);
-    tcase_add_test(tcase, memory_checkers_detect_access_to_free_blocks);
-    tcase_add_test(tcase, quarantined_blocks_are_poisoned_only_on_request);
-    return tcase;
-}
-
-static TCase *threads_tests(void)
-{
-    TCase *tcase = tcase_create("threads");
-
-    tcase_set_timeout(tcase, 120);
-    tcase_add_test(tcase, threads_competing_for_few_blocks_lose_none);
-    tcase_add_test(tcase, threads_sharing_many_words_lose_no_block);
-    tcase_add_test(tcase, get_succeeds_while_the_share_has_a_free_block);
-    tcase_add_test(tcase, second_concurrent_put_of_a_block_is_rejected);
-    return tcase;
-}
-
-int main(void)
-{
-    Suite   *suite = suite_create("block_pool");
-    SRunner *runner;
-    int      num_failed;
-
-    suite_add_tcase(suite, split_tests());
-    suite_add_tcase(suite, one_thread_tests());
-    suite_add_tcase(suite, threads_tests());
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

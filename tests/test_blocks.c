@@ -2,10 +2,10 @@
 #include "base/error.h"
 #include "core/pool.h"
 #include "pair.h"
+#include "test.h"
 
 #include "core/stats.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,7 +43,9 @@ static void put_n(size_t num)
     }
 }
 
-START_TEST(block_is_at_its_reported_offset)
+TEST_SETTINGS(.setup = setup, .teardown = teardown);
+
+TEST(block_is_at_its_reported_offset)
 {
     ucxpool_block_t block;
     const char     *start;
@@ -59,10 +61,9 @@ START_TEST(block_is_at_its_reported_offset)
     ucxpool_block_put(pool, &block);
     require_free(NUM_BLOCKS);
 }
-END_TEST
 
 /* More than one internal lookup handles at a time. */
-START_TEST(get_n_can_take_every_block)
+TEST(get_n_can_take_every_block)
 {
     ck_assert_int_eq(ucxpool_block_get_n(pool, NUM_BLOCKS, blocks), UCXPOOL_OK);
     require_free(0);
@@ -75,9 +76,8 @@ START_TEST(get_n_can_take_every_block)
     put_n(NUM_BLOCKS);
     require_free(NUM_BLOCKS);
 }
-END_TEST
 
-START_TEST(get_n_takes_none_if_one_is_missing)
+TEST(get_n_takes_none_if_one_is_missing)
 {
     ucxpool_block_t untouched[NUM_BLOCKS + 1];
 
@@ -90,17 +90,15 @@ START_TEST(get_n_takes_none_if_one_is_missing)
     ck_assert_mem_eq(blocks, untouched, sizeof(blocks));
     require_free(NUM_BLOCKS);
 }
-END_TEST
 
-START_TEST(get_n_rejects_a_count_of_zero)
+TEST(get_n_rejects_a_count_of_zero)
 {
     ck_assert_int_eq(ucxpool_block_get_n(pool, 0, blocks),
                      UCXPOOL_ERR_INVALID_PARAM);
     require_free(NUM_BLOCKS);
 }
-END_TEST
 
-START_TEST(get_fails_when_all_blocks_are_held)
+TEST(get_fails_when_all_blocks_are_held)
 {
     ucxpool_block_t block = {.index = 77};
 
@@ -113,7 +111,6 @@ START_TEST(get_fails_when_all_blocks_are_held)
     put_n(NUM_BLOCKS);
     require_free(NUM_BLOCKS);
 }
-END_TEST
 
 static void require_refused(const ucxpool_block_t *block)
 {
@@ -123,7 +120,7 @@ static void require_refused(const ucxpool_block_t *block)
     ck_assert_int_eq(ucxpool_check(pool), UCXPOOL_OK);
 }
 
-START_TEST(a_block_can_be_put_once)
+TEST(a_block_can_be_put_once)
 {
     ucxpool_block_t block;
 
@@ -137,9 +134,8 @@ START_TEST(a_block_can_be_put_once)
     block.index = UINT32_MAX;
     require_refused(&block);
 }
-END_TEST
 
-START_TEST(a_block_of_a_buffer_cannot_be_put)
+TEST(a_block_of_a_buffer_cannot_be_put)
 {
     ucxpool_block_t block = {0};
     void           *buffer;
@@ -153,28 +149,4 @@ START_TEST(a_block_of_a_buffer_cannot_be_put)
     require_free(NUM_BLOCKS - 2);
     ucxpool_comm_free(pool, buffer);
     require_free(NUM_BLOCKS);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("blocks");
-    TCase   *tcase = tcase_create("blocks");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, block_is_at_its_reported_offset);
-    tcase_add_test(tcase, get_n_can_take_every_block);
-    tcase_add_test(tcase, get_n_takes_none_if_one_is_missing);
-    tcase_add_test(tcase, get_n_rejects_a_count_of_zero);
-    tcase_add_test(tcase, get_fails_when_all_blocks_are_held);
-    tcase_add_test(tcase, a_block_can_be_put_once);
-    tcase_add_test(tcase, a_block_of_a_buffer_cannot_be_put);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

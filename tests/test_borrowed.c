@@ -1,7 +1,7 @@
 /* Pools on the caller's own UCX context, worker and endpoints. */
 #include "pair.h"
+#include "test.h"
 
-#include <check.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,7 +114,9 @@ static void exchange_all(pair_t *pair)
     pair_check_blocks(pair);
 }
 
-START_TEST(pool_works_on_the_callers_worker)
+TEST_SETTINGS(.timeout = 60);
+
+TEST_EACH(pool_works_on_the_callers_worker, NUM_WIRES)
 {
     ucx_t  ucx;
     pair_t pair;
@@ -127,9 +129,8 @@ START_TEST(pool_works_on_the_callers_worker)
     pair_cleanup(&pair);
     ucx_cleanup(&ucx);
 }
-END_TEST
 
-START_TEST(pool_creates_a_worker_in_the_callers_context)
+TEST_EACH(pool_creates_a_worker_in_the_callers_context, NUM_WIRES)
 {
     ucx_t            ucx;
     pair_t           pair;
@@ -144,9 +145,8 @@ START_TEST(pool_creates_a_worker_in_the_callers_context)
     pair_cleanup(&pair);
     ucx_cleanup(&ucx);
 }
-END_TEST
 
-START_TEST(caller_may_progress_its_worker_directly)
+TEST_EACH(caller_may_progress_its_worker_directly, NUM_WIRES)
 {
     static uint8_t     source[200000];
     static uint8_t     target[200000];
@@ -180,9 +180,8 @@ START_TEST(caller_may_progress_its_worker_directly)
     pair_cleanup(&pair);
     ucx_cleanup(&ucx);
 }
-END_TEST
 
-START_TEST(destroy_leaves_the_callers_worker_usable)
+TEST_EACH(destroy_leaves_the_callers_worker_usable, NUM_WIRES)
 {
     static uint8_t bytes[100];
     ucx_t          ucx;
@@ -212,9 +211,8 @@ START_TEST(destroy_leaves_the_callers_worker_usable)
     pair_cleanup(&pair);
     ucx_cleanup(&ucx);
 }
-END_TEST
 
-START_TEST(wait_polls_without_ucp_wakeup)
+TEST_EACH(wait_polls_without_ucp_wakeup, NUM_WIRES)
 {
     static uint8_t     source[100000];
     static uint8_t     target[100000];
@@ -249,9 +247,8 @@ START_TEST(wait_polls_without_ucp_wakeup)
     pair_cleanup(&pair);
     ucx_cleanup(&ucx);
 }
-END_TEST
 
-START_TEST(worker_without_its_context_is_rejected)
+TEST(worker_without_its_context_is_rejected)
 {
     ucx_t            ucx;
     ucxpool_t       *pool   = NULL;
@@ -272,7 +269,6 @@ START_TEST(worker_without_its_context_is_rejected)
     ck_assert_ptr_null(pool);
     ucx_cleanup(&ucx);
 }
-END_TEST
 
 /* With and without a worker. */
 static void check_lacking(uint64_t features, const char *name)
@@ -296,21 +292,19 @@ static void check_lacking(uint64_t features, const char *name)
     ucx_cleanup(&ucx);
 }
 
-START_TEST(context_without_active_messages_is_rejected)
+TEST(context_without_active_messages_is_rejected)
 {
     check_lacking(UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP, "UCP_FEATURE_AM");
     check_lacking(UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP, "UCP_FEATURE_AM");
 }
-END_TEST
 
-START_TEST(context_without_rma_is_rejected)
+TEST(context_without_rma_is_rejected)
 {
     check_lacking(UCP_FEATURE_AM | UCP_FEATURE_WAKEUP, "UCP_FEATURE_RMA");
 }
-END_TEST
 
 /* If UCX may hide features of the context, the pool must not reject it. */
-START_TEST(context_with_few_transports_is_accepted)
+TEST(context_with_few_transports_is_accepted)
 {
     ucx_t ucx;
 
@@ -323,9 +317,8 @@ START_TEST(context_with_few_transports_is_accepted)
     ucxpool_destroy(pool_over(&ucx, "WIRE=ucx"));
     ucx_cleanup(&ucx);
 }
-END_TEST
 
-START_TEST(two_pools_share_a_worker_with_different_ids)
+TEST_EACH(two_pools_share_a_worker_with_different_ids, NUM_WIRES)
 {
     char   settings[64];
     ucx_t  ucx;
@@ -349,9 +342,8 @@ START_TEST(two_pools_share_a_worker_with_different_ids)
     pair_cleanup(&pairs[1]);
     ucx_cleanup(&ucx);
 }
-END_TEST
 
-START_TEST(pools_on_one_worker_must_not_share_an_id)
+TEST(pools_on_one_worker_must_not_share_an_id)
 {
     static const int taken[] = {199, 200, 201};
     char             settings[32];
@@ -387,7 +379,6 @@ START_TEST(pools_on_one_worker_must_not_share_an_id)
     ucx_cleanup(&other);
     ucx_cleanup(&ucx);
 }
-END_TEST
 
 /* --- endpoints ---------------------------------------------------------- */
 
@@ -559,19 +550,17 @@ static void pass_over_endpoints(bool by_listener, const char *wire)
     sides_cleanup(sides);
 }
 
-START_TEST(channels_use_endpoints_made_from_addresses)
+TEST_EACH(channels_use_endpoints_made_from_addresses, NUM_WIRES)
 {
     pass_over_endpoints(false, wires[_i]);
 }
-END_TEST
 
-START_TEST(channels_use_endpoints_from_a_listener)
+TEST_EACH(channels_use_endpoints_from_a_listener, NUM_WIRES)
 {
     pass_over_endpoints(true, wires[_i]);
 }
-END_TEST
 
-START_TEST(a_failed_endpoint_ends_the_channel_and_its_requests)
+TEST_EACH(a_failed_endpoint_ends_the_channel_and_its_requests, NUM_WIRES)
 {
     static uint8_t         target[10];
     ucxpool_request_t     *recv;
@@ -602,9 +591,8 @@ START_TEST(a_failed_endpoint_ends_the_channel_and_its_requests)
     ucx_cleanup(&sides[0].ucx);
     ucx_cleanup(&sides[1].ucx);
 }
-END_TEST
 
-START_TEST(destroy_during_a_transfer_releases_the_endpoint)
+TEST_EACH(destroy_during_a_transfer_releases_the_endpoint, NUM_WIRES)
 {
     static uint8_t source[900000];
     static uint8_t target[900000];
@@ -633,50 +621,4 @@ START_TEST(destroy_during_a_transfer_releases_the_endpoint)
         ucp_worker_progress(sides[1].ucx.worker);
     }
     sides_cleanup(sides);
-}
-END_TEST
-
-static void add_tests(TCase *tcase)
-{
-    tcase_add_loop_test(tcase, pool_works_on_the_callers_worker, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, pool_creates_a_worker_in_the_callers_context, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, caller_may_progress_its_worker_directly, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, destroy_leaves_the_callers_worker_usable, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, wait_polls_without_ucp_wakeup, 0, NUM_WIRES);
-    tcase_add_test(tcase, worker_without_its_context_is_rejected);
-    tcase_add_test(tcase, context_without_active_messages_is_rejected);
-    tcase_add_test(tcase, context_without_rma_is_rejected);
-    tcase_add_test(tcase, context_with_few_transports_is_accepted);
-    tcase_add_test(tcase, pools_on_one_worker_must_not_share_an_id);
-    tcase_add_loop_test(tcase, two_pools_share_a_worker_with_different_ids, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, channels_use_endpoints_made_from_addresses, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, channels_use_endpoints_from_a_listener, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase,
-                        a_failed_endpoint_ends_the_channel_and_its_requests, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, destroy_during_a_transfer_releases_the_endpoint,
-                        0, NUM_WIRES);
-}
-
-int main(void)
-{
-    Suite   *suite = suite_create("borrowed");
-    TCase   *tcase = tcase_create("borrowed");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 60);
-    add_tests(tcase);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -13,13 +13,13 @@
 #include "gpu.h"
 #include "mem/nvml.h"
 #include "pair.h"
+#include "test.h"
 #include "reg_stand_in/reg.h"
 
 #include "core/stats.h"
 
 #include <ucxpool/ucxpool.h>
 
-#include <check.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -208,7 +208,9 @@ static double seconds(void)
     return text == NULL ? 2.0 : atof(text);
 }
 
-START_TEST(registered_memory_stays_within_the_budget)
+TEST_SETTINGS(.timeout = seconds() + 100, .only_if = cuda_is_stand_in);
+
+TEST_EACH(registered_memory_stays_within_the_budget, NUM_SETUPS)
 {
     const setup_t *setup = &setups[_i];
     uint64_t       deadline =
@@ -252,26 +254,4 @@ START_TEST(registered_memory_stays_within_the_budget)
         free(from);
         free(to);
     }
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("budget_run");
-    TCase   *tcase = tcase_create("budget_run");
-    SRunner *runner;
-    int      num_failed;
-
-    if (!cuda_is_there() || cuda_is_real()) {
-        return 77;
-    }
-    tcase_set_timeout(tcase, seconds() + 100);
-    tcase_add_loop_test(tcase, registered_memory_stays_within_the_budget, 0,
-                        NUM_SETUPS);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

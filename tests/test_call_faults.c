@@ -10,8 +10,8 @@
 #include "calls.h"
 #include "pair.h"
 #include "rounds.h"
+#include "test.h"
 
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -398,7 +398,9 @@ static void prepare(void)
     ck_assert_int_eq(write(file, source, ON_FILE), (ssize_t)ON_FILE);
 }
 
-START_TEST(every_request_ends_whichever_call_fails)
+TEST_SETTINGS(.teardown = calls_reset, .timeout = 300);
+
+TEST_EACH(every_request_ends_whichever_call_fails, NUM_WIRES *NUM_FAILURES)
 {
     int      wire    = _i / NUM_FAILURES;
     int      failure = _i % NUM_FAILURES;
@@ -429,23 +431,4 @@ START_TEST(every_request_ends_whichever_call_fails)
         n += step;
     }
     close(file);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite  = suite_create("call_faults");
-    TCase   *tcase  = tcase_create("two pools");
-    SRunner *runner = srunner_create(suite);
-    int      failed;
-
-    tcase_set_timeout(tcase, 300);
-    tcase_add_checked_fixture(tcase, NULL, calls_reset);
-    tcase_add_loop_test(tcase, every_request_ends_whichever_call_fails, 0,
-                        NUM_WIRES * NUM_FAILURES);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? 0 : 1;
 }

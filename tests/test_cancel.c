@@ -3,10 +3,10 @@
 #include "pair.h"
 #include "rounds.h"
 #include "segments.h"
+#include "test.h"
 
 #include "core/stats.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,7 +121,9 @@ static void check_channel(pair_t *pair)
     free(target);
 }
 
-START_TEST(cancel_ends_a_queued_send_and_starts_the_next)
+TEST_SETTINGS(.timeout = 60);
+
+TEST_EACH(cancel_ends_a_queued_send_and_starts_the_next, NUM_WIRES)
 {
     pair_t             pair;
     char               bytes[3];
@@ -146,9 +148,8 @@ START_TEST(cancel_ends_a_queued_send_and_starts_the_next)
     check_channel(&pair);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(cancel_withdraws_a_message_without_a_receive)
+TEST_EACH(cancel_withdraws_a_message_without_a_receive, NUM_WIRES)
 {
     pair_t             pair;
     ucxpool_request_t *send;
@@ -168,9 +169,8 @@ START_TEST(cancel_withdraws_a_message_without_a_receive)
     pair_cleanup(&pair);
     free(source);
 }
-END_TEST
 
-START_TEST(cancel_ends_an_unmatched_receive_at_once)
+TEST_EACH(cancel_ends_an_unmatched_receive_at_once, NUM_WIRES)
 {
     pair_t             pair;
     char               target[2] = {AFTERWARDS, AFTERWARDS};
@@ -191,9 +191,8 @@ START_TEST(cancel_ends_an_unmatched_receive_at_once)
     check_channel(&pair);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(cancel_while_sending_lengths_lets_the_next_pass)
+TEST_EACH(cancel_while_sending_lengths_lets_the_next_pass, NUM_WIRES)
 {
     const size_t       count    = 65536;
     ucxpool_segment_t *segments = calloc(count, sizeof(*segments));
@@ -220,9 +219,8 @@ START_TEST(cancel_while_sending_lengths_lets_the_next_pass)
     free(segments);
     free(source);
 }
-END_TEST
 
-START_TEST(canceled_message_can_be_received_or_rejected)
+TEST_EACH(canceled_message_can_be_received_or_rejected, NUM_WIRES)
 {
     pair_t                 pair;
     uint8_t               *source = calloc(1, LENGTH);
@@ -258,7 +256,6 @@ START_TEST(canceled_message_can_be_received_or_rejected)
     free(source);
     free(target);
 }
-END_TEST
 
 /* How the test ends a transfer early. */
 typedef struct plan {
@@ -400,7 +397,8 @@ static void retire(pair_t *pair, const plan_t *plan, transfer_t *transfer)
     pair_cleanup(pair);
 }
 
-START_TEST(cancel_at_any_step_keeps_memory_and_blocks_intact)
+TEST_EACH(cancel_at_any_step_keeps_memory_and_blocks_intact,
+          NUM_WIRES *NUM_PLANS)
 {
     const int    wire     = _i / NUM_PLANS;
     const plan_t plan     = get_plan(_i % NUM_PLANS);
@@ -426,7 +424,6 @@ START_TEST(cancel_at_any_step_keeps_memory_and_blocks_intact)
     free(transfer.copy);
     free(transfer.target);
 }
-END_TEST
 
 static block_stats_t sent_blocks(ucxpool_t *pool)
 {
@@ -436,7 +433,7 @@ static block_stats_t sent_blocks(ucxpool_t *pool)
     return stats.blocks[BLOCK_SHARE_SEND];
 }
 
-START_TEST(blocks_a_peer_may_read_are_quarantined)
+TEST_EACH(blocks_a_peer_may_read_are_quarantined, NUM_RENDEZVOUS)
 {
     pair_t             pair;
     uint8_t           *source = calloc(1, LENGTH);
@@ -464,9 +461,8 @@ START_TEST(blocks_a_peer_may_read_are_quarantined)
     free(source);
     free(target);
 }
-END_TEST
 
-START_TEST(close_during_a_read_recovers_the_blocks)
+TEST_EACH(close_during_a_read_recovers_the_blocks, NUM_RENDEZVOUS)
 {
     pair_t             pair;
     uint8_t           *source = calloc(1, LENGTH);
@@ -491,9 +487,8 @@ START_TEST(close_during_a_read_recovers_the_blocks)
     free(source);
     free(target);
 }
-END_TEST
 
-START_TEST(close_during_an_in_place_send_recovers_the_memory)
+TEST_EACH(close_during_an_in_place_send_recovers_the_memory, NUM_WIRES)
 {
     pair_t             pair;
     void              *source;
@@ -517,7 +512,6 @@ START_TEST(close_during_an_in_place_send_recovers_the_memory)
     pair_cleanup(&pair);
     free(target);
 }
-END_TEST
 
 /* The receiving thread of the next test. */
 typedef struct reader {
@@ -592,7 +586,8 @@ static void send_and_regret(pair_t *pair, uint8_t *source, uint8_t value)
     ucxpool_request_release(send);
 }
 
-START_TEST(cancel_while_the_peer_reads_never_mixes_messages)
+/* Over `ucx` such a cancel waits for UCX, so this runs on `map` only. */
+TEST(cancel_while_the_peer_reads_never_mixes_messages)
 {
 #ifdef __SANITIZE_THREAD__
     /* The race on these bytes is by design: the reader discards what it
@@ -619,9 +614,8 @@ START_TEST(cancel_while_the_peer_reads_never_mixes_messages)
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(released_requests_are_reused)
+TEST_EACH(released_requests_are_reused, NUM_WIRES)
 {
     pair_t       pair;
     core_stats_t before = {0};
@@ -645,45 +639,4 @@ START_TEST(released_requests_are_reused)
     core_stats_get(pair.b, &after);
     ck_assert_uint_eq(before.allocations, after.allocations);
     pair_cleanup(&pair);
-}
-END_TEST
-
-/* Each test has its own case, so that CK_RUN_CASE can select it. */
-#define ADD(_suite, _test, _end) \
-    do { \
-        TCase *tcase_ = tcase_create(#_test); \
-        tcase_set_timeout(tcase_, 60); \
-        tcase_add_loop_test(tcase_, _test, 0, _end); \
-        suite_add_tcase(_suite, tcase_); \
-    } while (0)
-
-static Suite *create_suite(void)
-{
-    Suite *suite = suite_create("cancel");
-
-    ADD(suite, cancel_ends_a_queued_send_and_starts_the_next, NUM_WIRES);
-    ADD(suite, cancel_withdraws_a_message_without_a_receive, NUM_WIRES);
-    ADD(suite, cancel_ends_an_unmatched_receive_at_once, NUM_WIRES);
-    ADD(suite, cancel_while_sending_lengths_lets_the_next_pass, NUM_WIRES);
-    ADD(suite, canceled_message_can_be_received_or_rejected, NUM_WIRES);
-    ADD(suite, cancel_at_any_step_keeps_memory_and_blocks_intact,
-        NUM_WIRES * NUM_PLANS);
-    ADD(suite, blocks_a_peer_may_read_are_quarantined, NUM_RENDEZVOUS);
-    ADD(suite, close_during_a_read_recovers_the_blocks, NUM_RENDEZVOUS);
-    ADD(suite, close_during_an_in_place_send_recovers_the_memory, NUM_WIRES);
-    /* Over `ucx` such a cancel waits for UCX, so this runs on `map` only. */
-    ADD(suite, cancel_while_the_peer_reads_never_mixes_messages, 1);
-    ADD(suite, released_requests_are_reused, NUM_WIRES);
-    return suite;
-}
-
-int main(void)
-{
-    SRunner *runner = srunner_create(create_suite());
-    int      num_failed;
-
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -3,10 +3,10 @@
 #include "core/channel.h"
 #include "pair.h"
 #include "rounds.h"
+#include "test.h"
 #include "two.h"
 #include "xfer/state.h"
 
-#include <check.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -136,7 +136,9 @@ static void until_asleep(pair_t *pair)
     pair_until(pair, (pair_arm(pair->b), !pair_is_readable(pair->b)));
 }
 
-START_TEST(only_the_channel_with_a_message_is_reported)
+TEST_SETTINGS(.timeout = 60);
+
+TEST_EACH(only_the_channel_with_a_message_is_reported, NUM_WIRES)
 {
     static ucxpool_channel_t *at_a[MANY];
     static ucxpool_channel_t *at_b[MANY];
@@ -152,9 +154,8 @@ START_TEST(only_the_channel_with_a_message_is_reported)
     check_none(pair.b);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(message_event_repeats_until_all_are_taken)
+TEST_EACH(message_event_repeats_until_all_are_taken, NUM_WIRES)
 {
     pair_t pair;
 
@@ -171,9 +172,8 @@ START_TEST(message_event_repeats_until_all_are_taken)
     check_none(pair.a);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(message_with_a_posted_receive_has_no_event)
+TEST_EACH(message_with_a_posted_receive_has_no_event, NUM_WIRES)
 {
     ucxpool_request_t *recv;
     pair_t             pair;
@@ -187,9 +187,8 @@ START_TEST(message_with_a_posted_receive_has_no_event)
     check_none(pair.b);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(probed_message_has_no_event)
+TEST_EACH(probed_message_has_no_event, NUM_WIRES)
 {
     ucxpool_message_t *message;
     pair_t             pair;
@@ -204,9 +203,8 @@ START_TEST(probed_message_has_no_event)
     check_none(pair.b);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(canceled_message_has_no_event)
+TEST_EACH(canceled_message_has_no_event, NUM_WIRES)
 {
     ucxpool_request_t *send;
     pair_t             pair;
@@ -223,9 +221,8 @@ START_TEST(canceled_message_has_no_event)
     check_none(pair.b);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(close_by_the_peer_is_reported_once)
+TEST_EACH(close_by_the_peer_is_reported_once, NUM_WIRES)
 {
     pair_t pair;
 
@@ -237,9 +234,8 @@ START_TEST(close_by_the_peer_is_reported_once)
     check_none(pair.a);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(failed_channel_keeps_complete_messages)
+TEST(failed_channel_keeps_complete_messages)
 {
     pair_t pair;
 
@@ -255,9 +251,8 @@ START_TEST(failed_channel_keeps_complete_messages)
     check_none(pair.b);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(consecutive_changes_are_reported_together)
+TEST(consecutive_changes_are_reported_together)
 {
     pair_t pair;
 
@@ -268,9 +263,8 @@ START_TEST(consecutive_changes_are_reported_together)
     check_none(pair.b);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(released_channel_has_no_event)
+TEST_EACH(released_channel_has_no_event, NUM_WIRES)
 {
     pair_t pair;
 
@@ -284,9 +278,8 @@ START_TEST(released_channel_has_no_event)
     check_none(pair.b);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(ended_and_released_channel_has_no_event)
+TEST_EACH(ended_and_released_channel_has_no_event, NUM_WIRES)
 {
     pair_t pair;
 
@@ -297,9 +290,8 @@ START_TEST(ended_and_released_channel_has_no_event)
     check_none(pair.b);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(draining_channel_has_no_event)
+TEST_EACH(draining_channel_has_no_event, NUM_WIRES)
 {
     pair_t pair;
 
@@ -315,7 +307,6 @@ START_TEST(draining_channel_has_no_event)
     check_none(pair.b);
     pair_cleanup(&pair);
 }
-END_TEST
 
 static size_t num_kinds(ucxpool_t *pool, unsigned kind)
 {
@@ -340,7 +331,7 @@ static void check_caller(ucxpool_t *pool, const ucxpool_listener_t *listener)
     ck_assert_uint_eq(events[0].kinds, UCXPOOL_EVENT_CALLER);
 }
 
-START_TEST(listener_event_repeats_until_all_are_accepted)
+TEST(listener_event_repeats_until_all_are_accepted)
 {
     pair_t              pair     = {.a = pair_pool(NULL), .b = pair_pool(NULL)};
     ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
@@ -365,7 +356,6 @@ START_TEST(listener_event_repeats_until_all_are_accepted)
     ck_assert_uint_eq(num_kinds(pair.a, UCXPOOL_EVENT_STATE), 2);
     pair_cleanup(&pair);
 }
-END_TEST
 
 static void check_state_of(ucxpool_t *pool, const ucxpool_channel_t *channel,
                            const void *user_ptr)
@@ -379,7 +369,7 @@ static void check_state_of(ucxpool_t *pool, const ucxpool_channel_t *channel,
 }
 
 /* Required where another thread collects the events. */
-START_TEST(first_event_has_the_channels_user_pointer)
+TEST(first_event_has_the_channels_user_pointer)
 {
     pair_t              pair     = {.a = pair_pool(NULL), .b = pair_pool(NULL)};
     ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
@@ -403,9 +393,8 @@ START_TEST(first_event_has_the_channels_user_pointer)
     check_state_of(pair.a, pair.to_b, &pair.to_b);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(destroyed_listener_has_no_event)
+TEST(destroyed_listener_has_no_event)
 {
     pair_t              pair     = {.a = pair_pool("LOG_LEVEL=none"),
                                     .b = pair_pool("LOG_LEVEL=none")};
@@ -417,9 +406,8 @@ START_TEST(destroyed_listener_has_no_event)
     check_none(pair.a);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(short_array_returns_all_events_in_turn)
+TEST_EACH(short_array_returns_all_events_in_turn, NUM_WIRES)
 {
     enum { NUM = 3 };
     ucxpool_channel_t *at_a[NUM];
@@ -443,9 +431,8 @@ START_TEST(short_array_returns_all_events_in_turn)
     check_channel(&event, at_b[1], UCXPOOL_EVENT_MESSAGE);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(pending_event_keeps_the_descriptor_readable)
+TEST_EACH(pending_event_keeps_the_descriptor_readable, NUM_WIRES)
 {
     pair_t pair;
 
@@ -465,9 +452,8 @@ START_TEST(pending_event_keeps_the_descriptor_readable)
     pair_until(&pair, ucxpool_wait(pair.b, MILLISECOND) == UCXPOOL_INPROGRESS);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(without_event_get_a_message_wakes_nothing)
+TEST_EACH(without_event_get_a_message_wakes_nothing, NUM_WIRES)
 {
     pair_t pair;
 
@@ -478,7 +464,6 @@ START_TEST(without_event_get_a_message_wakes_nothing)
     pair_until(&pair, ucxpool_wait(pair.b, MILLISECOND) == UCXPOOL_INPROGRESS);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* A server that only handles events works this way. */
 static void sleep_until_message(two_t *two)
@@ -513,7 +498,7 @@ static void take_message(two_t *two)
     ucxpool_request_release(recv);
 }
 
-START_TEST(event_loop_misses_no_message)
+TEST_EACH(event_loop_misses_no_message, NUM_WIRES)
 {
     two_t two;
 
@@ -530,7 +515,6 @@ START_TEST(event_loop_misses_no_message)
     }
     two_cleanup(&two);
 }
-END_TEST
 
 typedef struct waiter {
     ucxpool_t      *pool;
@@ -554,7 +538,7 @@ static void *wait_for_one(void *arg)
     return NULL;
 }
 
-START_TEST(progress_by_another_thread_wakes_the_waiter)
+TEST_EACH(progress_by_another_thread_wakes_the_waiter, NUM_WIRES)
 {
     pair_t    pair;
     pthread_t thread;
@@ -574,7 +558,6 @@ START_TEST(progress_by_another_thread_wakes_the_waiter)
     }
     pair_cleanup(&pair);
 }
-END_TEST
 
 static void *count_events(void *arg)
 {
@@ -591,7 +574,7 @@ static void *count_events(void *arg)
     return NULL;
 }
 
-START_TEST(each_change_is_reported_to_one_thread)
+TEST(each_change_is_reported_to_one_thread)
 {
     enum { NUM = 16, THREADS = 3 };
     ucxpool_channel_t *at_a[NUM];
@@ -613,55 +596,4 @@ START_TEST(each_change_is_reported_to_one_thread)
     }
     ck_assert_uint_eq(num, NUM);
     pair_cleanup(&pair);
-}
-END_TEST
-
-static void add_tests(TCase *tcase)
-{
-    tcase_add_loop_test(tcase, only_the_channel_with_a_message_is_reported, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, message_event_repeats_until_all_are_taken, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, message_with_a_posted_receive_has_no_event, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, probed_message_has_no_event, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, canceled_message_has_no_event, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, close_by_the_peer_is_reported_once, 0,
-                        NUM_WIRES);
-    tcase_add_test(tcase, failed_channel_keeps_complete_messages);
-    tcase_add_test(tcase, consecutive_changes_are_reported_together);
-    tcase_add_loop_test(tcase, released_channel_has_no_event, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, ended_and_released_channel_has_no_event, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, draining_channel_has_no_event, 0, NUM_WIRES);
-    tcase_add_test(tcase, listener_event_repeats_until_all_are_accepted);
-    tcase_add_test(tcase, first_event_has_the_channels_user_pointer);
-    tcase_add_test(tcase, destroyed_listener_has_no_event);
-    tcase_add_loop_test(tcase, short_array_returns_all_events_in_turn, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, pending_event_keeps_the_descriptor_readable, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, without_event_get_a_message_wakes_nothing, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, event_loop_misses_no_message, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, progress_by_another_thread_wakes_the_waiter, 0,
-                        NUM_WIRES);
-    tcase_add_test(tcase, each_change_is_reported_to_one_thread);
-}
-
-int main(void)
-{
-    Suite   *suite = suite_create("channel_events");
-    TCase   *tcase = tcase_create("channel_events");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 60);
-    add_tests(tcase);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -3,10 +3,10 @@
 #include "core/channel.h"
 #include "core/local.h"
 #include "pair.h"
+#include "test.h"
 
 #include "core/stats.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +63,9 @@ static void end_by_failure(pair_t *pair)
 
 static void (*const ends[])(pair_t *) = {end_by_close, end_by_failure};
 
-START_TEST(blocks_are_quarantined_until_the_peer_answers)
+TEST_SETTINGS(.timeout = 60);
+
+TEST_EACH(blocks_are_quarantined_until_the_peer_answers, 2)
 {
     uint8_t           *source = malloc(LENGTH);
     uint8_t           *target = malloc(LENGTH);
@@ -97,9 +99,8 @@ START_TEST(blocks_are_quarantined_until_the_peer_answers)
     free(source);
     free(target);
 }
-END_TEST
 
-START_TEST(destroy_does_not_wait_for_a_stopped_peer)
+TEST(destroy_does_not_wait_for_a_stopped_peer)
 {
     uint8_t           *source = malloc(LENGTH);
     uint8_t           *target = malloc(LENGTH);
@@ -121,7 +122,6 @@ START_TEST(destroy_does_not_wait_for_a_stopped_peer)
     free(source);
     free(target);
 }
-END_TEST
 
 /* LeakSanitizer calls this at exit: a worker that cannot be destroyed leaks. */
 static bool may_lose_worker;
@@ -147,7 +147,7 @@ static bool owes_answer(ucxpool_t *pool)
 }
 
 /* UCX 1.13 would abort the process here. */
-START_TEST(destroy_works_while_ucx_owes_the_peer_an_answer)
+TEST(destroy_works_while_ucx_owes_the_peer_an_answer)
 {
     pair_t pair = {.a = pair_pool("WIRE=ucx CLOSE_TIMEOUT=1ms"),
                    .b = pair_pool("WIRE=ucx CLOSE_TIMEOUT=1ms LOG_LEVEL=none")};
@@ -158,7 +158,6 @@ START_TEST(destroy_works_while_ucx_owes_the_peer_an_answer)
     ucxpool_destroy(pair.b);
     ucxpool_destroy(pair.a);
 }
-END_TEST
 
 /* --- requests posted before the close ------------------------------------ */
 
@@ -191,7 +190,7 @@ static ucxpool_request_t *post_recv(pair_t *pair)
     return recv;
 }
 
-START_TEST(messages_posted_before_a_close_arrive)
+TEST_EACH(messages_posted_before_a_close_arrive, 2)
 {
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
@@ -209,9 +208,8 @@ START_TEST(messages_posted_before_a_close_arrive)
     ucxpool_destroy(pair.a);
     ucxpool_destroy(pair.b);
 }
-END_TEST
 
-START_TEST(close_waits_for_its_timeout_and_abort_does_not)
+TEST_EACH(close_waits_for_its_timeout_and_abort_does_not, 2)
 {
     ucxpool_request_t *send;
     pair_t             pair;
@@ -232,7 +230,6 @@ START_TEST(close_waits_for_its_timeout_and_abort_does_not)
     ucxpool_destroy(pair.a);
     ucxpool_destroy(pair.b);
 }
-END_TEST
 
 static void *destroy(void *pool)
 {
@@ -241,7 +238,7 @@ static void *destroy(void *pool)
 }
 
 /* Longer than the margin that is added to a timeout for local work. */
-START_TEST(destroy_waits_for_a_drain_without_timeout)
+TEST(destroy_waits_for_a_drain_without_timeout)
 {
     const char *const  settings = "WIRE=map CLOSE_TIMEOUT=inf";
     uint64_t           later;
@@ -264,9 +261,8 @@ START_TEST(destroy_waits_for_a_drain_without_timeout)
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     ucxpool_destroy(pair.b);
 }
-END_TEST
 
-START_TEST(a_flush_ends_after_the_sends_before_it)
+TEST_EACH(a_flush_ends_after_the_sends_before_it, 2)
 {
     ucxpool_request_t *sends[3];
     ucxpool_request_t *flush;
@@ -297,7 +293,6 @@ START_TEST(a_flush_ends_after_the_sends_before_it)
     ucxpool_destroy(pair.a);
     ucxpool_destroy(pair.b);
 }
-END_TEST
 
 /* The pool with the smaller name begins. */
 static ucxpool_t *first_of(ucxpool_t *a, ucxpool_t *b)
@@ -305,7 +300,7 @@ static ucxpool_t *first_of(ucxpool_t *a, ucxpool_t *b)
     return (memcmp(a->id, b->id, CORE_ID_SIZE) < 0) ? a : b;
 }
 
-START_TEST(close_does_not_wait_for_a_disconnected_peer)
+TEST(close_does_not_wait_for_a_disconnected_peer)
 {
     const char *const settings = "WIRE=map CLOSE_TIMEOUT=1000s";
     pair_t     pair   = {pair_pool(settings), pair_pool(settings), NULL, NULL};
@@ -332,7 +327,6 @@ START_TEST(close_does_not_wait_for_a_disconnected_peer)
     ucxpool_destroy(second);
     ucxpool_destroy(first);
 }
-END_TEST
 
 /* --- messages of an ended channel ---------------------------------------- */
 
@@ -371,7 +365,7 @@ static const struct {
 
 /* If the bytes are still with the sender, the message ends with the channel's
  * status. If they have arrived, it can be received. */
-START_TEST(probed_message_ends_with_the_channels_status)
+TEST_EACH(probed_message_ends_with_the_channels_status, 2 * NUM_CHANNEL_ENDS)
 {
     static const char *const plain[] = {"WIRE=map", "WIRE=ucx"};
     const char              *wire    = plain[_i / NUM_CHANNEL_ENDS];
@@ -405,33 +399,4 @@ START_TEST(probed_message_ends_with_the_channels_status)
     ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
     pair_cleanup(&pair);
     free(bytes);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("close");
-    TCase   *tcase = tcase_create("close");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, blocks_are_quarantined_until_the_peer_answers, 0,
-                        2);
-    tcase_add_test(tcase, destroy_does_not_wait_for_a_stopped_peer);
-    tcase_add_test(tcase, destroy_works_while_ucx_owes_the_peer_an_answer);
-    tcase_add_loop_test(tcase, messages_posted_before_a_close_arrive, 0, 2);
-    tcase_add_loop_test(tcase, close_waits_for_its_timeout_and_abort_does_not,
-                        0, 2);
-    tcase_add_test(tcase, destroy_waits_for_a_drain_without_timeout);
-    tcase_add_loop_test(tcase, a_flush_ends_after_the_sends_before_it, 0, 2);
-    tcase_add_test(tcase, close_does_not_wait_for_a_disconnected_peer);
-    tcase_add_loop_test(tcase, probed_message_ends_with_the_channels_status, 0,
-                        2 * NUM_CHANNEL_ENDS);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

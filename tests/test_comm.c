@@ -5,10 +5,10 @@
 #include "../src/block/comm.c"
 #include "calls.h"
 #include "rounds.h"
+#include "test.h"
 
 #include "core/stats.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,7 +172,9 @@ static bool is_found(const void *address)
 
 /* --- allocation ------------------------------------------------------- */
 
-START_TEST(length_is_rounded_up_to_whole_blocks)
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .timeout = 120);
+
+TEST(length_is_rounded_up_to_whole_blocks)
 {
     void *address;
 
@@ -184,9 +186,8 @@ START_TEST(length_is_rounded_up_to_whole_blocks)
                      UCXPOOL_OK);
     require_counts(NUM_USER - 4, 4, 0);
 }
-END_TEST
 
-START_TEST(alloc_of_zero_bytes_is_rejected)
+TEST(alloc_of_zero_bytes_is_rejected)
 {
     void *address = &address;
 
@@ -194,9 +195,8 @@ START_TEST(alloc_of_zero_bytes_is_rejected)
                      UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_ptr_eq(address, &address);
 }
-END_TEST
 
-START_TEST(alloc_beyond_the_share_fails_at_any_size)
+TEST(alloc_beyond_the_share_fails_at_any_size)
 {
     const size_t lengths[] = {NUM_USER * block_size + 1, SIZE_MAX / 2,
                               SIZE_MAX - 1, SIZE_MAX};
@@ -210,9 +210,8 @@ START_TEST(alloc_beyond_the_share_fails_at_any_size)
     }
     require_counts(NUM_USER, 0, 0);
 }
-END_TEST
 
-START_TEST(alloc_beyond_the_free_blocks_fails)
+TEST(alloc_beyond_the_free_blocks_fails)
 {
     void *address = &address;
 
@@ -222,27 +221,24 @@ START_TEST(alloc_beyond_the_free_blocks_fails)
     ck_assert_ptr_eq(address, &address);
     alloc_blocks(1);
 }
-END_TEST
 
-START_TEST(run_of_blocks_is_used_at_its_own_address)
+TEST(run_of_blocks_is_used_at_its_own_address)
 {
     char *buffer = alloc_blocks(5);
 
     ck_assert_ptr_eq(buffer, block_pool_address(pool, 2));
     ck_assert_uint_eq(require_same_bytes(buffer, 5 * block_size, 1), 1);
 }
-END_TEST
 
-START_TEST(run_across_regions_is_one_buffer_of_several_pieces)
+TEST(run_across_regions_is_one_buffer_of_several_pieces)
 {
     char *buffer = alloc_blocks(NUM_USER);
 
     ck_assert_ptr_eq(buffer, block_pool_address(pool, 2));
     ck_assert_uint_eq(require_same_bytes(buffer, NUM_USER * block_size, 2), 3);
 }
-END_TEST
 
-START_TEST(scattered_blocks_are_mapped_contiguously)
+TEST(scattered_blocks_are_mapped_contiguously)
 {
     char *buffer = alloc_stitched(NUM_USER / 2);
 
@@ -250,9 +246,8 @@ START_TEST(scattered_blocks_are_mapped_contiguously)
     ck_assert_uint_eq(require_same_bytes(buffer, NUM_USER / 2 * block_size, 3),
                       NUM_USER / 2);
 }
-END_TEST
 
-START_TEST(adjacent_blocks_of_a_stitched_buffer_are_one_piece)
+TEST(adjacent_blocks_of_a_stitched_buffer_are_one_piece)
 {
     char *low;
     char *wall;
@@ -271,9 +266,8 @@ START_TEST(adjacent_blocks_of_a_stitched_buffer_are_one_piece)
     ck_assert_uint_eq(require_same_bytes(buffer, 9 * block_size, 4), 3);
     free_buffer(wall);
 }
-END_TEST
 
-START_TEST(several_stitched_buffers_do_not_mix)
+TEST(several_stitched_buffers_do_not_mix)
 {
     char *buffers[3];
 
@@ -292,9 +286,8 @@ START_TEST(several_stitched_buffers_do_not_mix)
     ck_assert_uint_eq(require_same_bytes(buffers[0], 3 * block_size, 5), 3);
     ck_assert_uint_eq(require_same_bytes(buffers[2], 3 * block_size, 6), 3);
 }
-END_TEST
 
-START_TEST(the_whole_share_can_be_stitched_two_by_two)
+TEST(the_whole_share_can_be_stitched_two_by_two)
 {
     char    *singles[NUM_USER];
     unsigned first_half = NUM_USER / 2 / 2 * 2;
@@ -319,9 +312,8 @@ START_TEST(the_whole_share_can_be_stitched_two_by_two)
     free_buffer(singles[2 * first_half + 1]);
     require_counts(2, NUM_USER - 2, 0);
 }
-END_TEST
 
-START_TEST(blocks_smaller_than_a_page_are_not_stitched)
+TEST(blocks_smaller_than_a_page_are_not_stitched)
 {
     void *address = &address;
 
@@ -333,9 +325,8 @@ START_TEST(blocks_smaller_than_a_page_are_not_stitched)
     ck_assert_int_eq(block_comm_alloc(comm, block_size, &address), UCXPOOL_OK);
     regions.page_size = block_size;
 }
-END_TEST
 
-START_TEST(alloc_fails_if_the_share_has_no_blocks)
+TEST(alloc_fails_if_the_share_has_no_blocks)
 {
     void *address;
 
@@ -345,11 +336,10 @@ START_TEST(alloc_fails_if_the_share_has_no_blocks)
                      UCXPOOL_ERR_NO_BLOCKS);
     ck_assert(!is_found(regions.address));
 }
-END_TEST
 
 /* --- lookup -------------------------------------------------------------- */
 
-START_TEST(address_outside_all_buffers_is_not_found)
+TEST(address_outside_all_buffers_is_not_found)
 {
     uint32_t index;
     char     local;
@@ -367,9 +357,8 @@ START_TEST(address_outside_all_buffers_is_not_found)
     ck_assert(!is_found(buffer + 2 * block_size));
     block_pool_put(pool, BLOCK_SHARE_USER, index);
 }
-END_TEST
 
-START_TEST(the_ends_of_a_stitched_buffer_are_exact)
+TEST(the_ends_of_a_stitched_buffer_are_exact)
 {
     char *buffer = alloc_stitched(3);
 
@@ -378,9 +367,8 @@ START_TEST(the_ends_of_a_stitched_buffer_are_exact)
     ck_assert(is_found(buffer + 3 * block_size - 1));
     ck_assert(!is_found(buffer + 3 * block_size));
 }
-END_TEST
 
-START_TEST(stitched_buffer_is_not_found_at_its_blocks_addresses)
+TEST(stitched_buffer_is_not_found_at_its_blocks_addresses)
 {
     char                *buffer = alloc_stitched(2);
     mem_piece_t          piece;
@@ -390,9 +378,8 @@ START_TEST(stitched_buffer_is_not_found_at_its_blocks_addresses)
     ck_assert(!is_found((char *)regions.regions[piece.region].address +
                         piece.offset));
 }
-END_TEST
 
-START_TEST(piece_starts_at_the_byte_and_respects_the_limit)
+TEST(piece_starts_at_the_byte_and_respects_the_limit)
 {
     char                *buffer = alloc_stitched(2);
     mem_piece_t          piece;
@@ -408,9 +395,8 @@ START_TEST(piece_starts_at_the_byte_and_respects_the_limit)
     ck_assert(block_comm_find(comm, buffer, 0, &piece, &found));
     ck_assert_uint_eq(piece.length, 0);
 }
-END_TEST
 
-START_TEST(blocks_of_buffers_are_recognized)
+TEST(blocks_of_buffers_are_recognized)
 {
     char *run      = alloc_blocks(2);
     char *stitched = alloc_stitched(2);
@@ -424,9 +410,8 @@ START_TEST(blocks_of_buffers_are_recognized)
     ck_assert(!block_comm_has_block(comm, NUM_BLOCKS));
     ck_assert(!block_comm_has_block(comm, UINT32_MAX));
 }
-END_TEST
 
-START_TEST(pieces_end_where_blocks_or_regions_are_not_adjacent)
+TEST(pieces_end_where_blocks_or_regions_are_not_adjacent)
 {
     const uint32_t indices[] = {4, 5, 6, 3, 7, 8, 9, 11};
     const uint32_t wanted[]  = {3, 3, 3, 4, 5, 7, 7, 8};
@@ -443,18 +428,16 @@ START_TEST(pieces_end_where_blocks_or_regions_are_not_adjacent)
     ck_assert(pieces_is_run(indices + 4, 3));
     ck_assert(pieces_is_run(indices, 1));
 }
-END_TEST
 
 /* --- freeing ---------------------------------------------------------- */
 
-START_TEST(free_takes_null)
+TEST(free_takes_null)
 {
     free_buffer(NULL);
     block_comm_destroy(NULL);
 }
-END_TEST
 
-START_TEST(free_returns_all_blocks)
+TEST(free_returns_all_blocks)
 {
     char *run      = alloc_blocks(1);
     char *stitched = alloc_stitched(5);
@@ -465,14 +448,13 @@ START_TEST(free_returns_all_blocks)
     ck_assert(!is_found(stitched));
     require_counts(NUM_USER / 2 + 1, NUM_USER - NUM_USER / 2 - 1, 0);
 }
-END_TEST
 
 static void require_not_freed(void *address)
 {
     ck_assert_int_eq(block_comm_free(comm, address), UCXPOOL_ERR_INVALID_PARAM);
 }
 
-START_TEST(free_rejects_addresses_inside_a_buffer)
+TEST(free_rejects_addresses_inside_a_buffer)
 {
     char *run = alloc_blocks(2);
     char *stitched;
@@ -490,7 +472,6 @@ START_TEST(free_rejects_addresses_inside_a_buffer)
     free_buffer(stitched);
     require_not_freed(stitched);
 }
-END_TEST
 
 static void require_quarantine(char *buffer, size_t num_blocks)
 {
@@ -510,13 +491,12 @@ static void require_quarantine(char *buffer, size_t num_blocks)
     require_counts(before.free + num_blocks, before.held - num_blocks, 0);
 }
 
-START_TEST(a_run_freed_while_busy_is_quarantined_until_the_last_drop)
+TEST(a_run_freed_while_busy_is_quarantined_until_the_last_drop)
 {
     require_quarantine(alloc_blocks(4), 4);
 }
-END_TEST
 
-START_TEST(a_stitched_buffer_freed_while_busy_stays_mapped_until_the_last_drop)
+TEST(a_stitched_buffer_freed_while_busy_stays_mapped_until_the_last_drop)
 {
     char                *buffer = alloc_stitched(3);
     block_comm_buffer_t *held   = find_buffer(buffer);
@@ -530,15 +510,13 @@ START_TEST(a_stitched_buffer_freed_while_busy_stays_mapped_until_the_last_drop)
     block_comm_drop(comm, held);
     ck_assert_uint_eq(calls_mapped_size(), mapped - 3 * block_size);
 }
-END_TEST
 
-START_TEST(stitched_blocks_freed_while_busy_are_quarantined)
+TEST(stitched_blocks_freed_while_busy_are_quarantined)
 {
     require_quarantine(alloc_stitched(4), 4);
 }
-END_TEST
 
-START_TEST(a_drop_before_the_free_leaves_the_buffer)
+TEST(a_drop_before_the_free_leaves_the_buffer)
 {
     char                *buffer = alloc_blocks(2);
     block_comm_buffer_t *held   = find_buffer(buffer);
@@ -549,9 +527,8 @@ START_TEST(a_drop_before_the_free_leaves_the_buffer)
     free_buffer(buffer);
     require_counts(NUM_USER, 0, 0);
 }
-END_TEST
 
-START_TEST(destroy_frees_all_buffers)
+TEST(destroy_frees_all_buffers)
 {
     size_t               mapped = calls_mapped_size();
     char                *buffer = alloc_stitched(3);
@@ -565,11 +542,10 @@ START_TEST(destroy_frees_all_buffers)
     require_counts(NUM_USER, 0, 0);
     ck_assert_uint_eq(calls_mapped_size(), mapped);
 }
-END_TEST
 
 /* --- failures ------------------------------------------------------------ */
 
-START_TEST(create_survives_the_failure_of_each_allocation)
+TEST(create_survives_the_failure_of_each_allocation)
 {
     block_comm_t    *created;
     ucxpool_status_t status;
@@ -587,7 +563,6 @@ START_TEST(create_survives_the_failure_of_each_allocation)
     ck_assert_uint_eq(n, 3);
     block_comm_destroy(created);
 }
-END_TEST
 
 /* Make the first, second, ... call of one name fail, until an allocation makes
  * fewer calls than that. */
@@ -628,26 +603,23 @@ static void require_clean_failures(calls_name_t name, int error,
     free_buffer(address);
 }
 
-START_TEST(a_run_survives_the_failure_of_each_allocation)
+TEST(a_run_survives_the_failure_of_each_allocation)
 {
     require_clean_failures(CALLS_CALLOC, 0, 1);
 }
-END_TEST
 
-START_TEST(stitching_survives_the_failure_of_each_allocation)
+TEST(stitching_survives_the_failure_of_each_allocation)
 {
     scatter();
     require_clean_failures(CALLS_CALLOC, 0, 2);
 }
-END_TEST
 
-START_TEST(stitching_survives_the_failure_of_each_mapping)
+TEST(stitching_survives_the_failure_of_each_mapping)
 {
     scatter();
     require_clean_failures(CALLS_MMAP, 12, 1);
     require_clean_failures(CALLS_MREMAP, 12, 0);
 }
-END_TEST
 
 /* --- at random -------------------------------------------------------- */
 
@@ -680,7 +652,7 @@ static void require_filled(const model_t *model)
         memcmp(model->address, model->address + 1, model->length - 1), 0);
 }
 
-START_TEST(random_buffers_keep_their_bytes_and_lose_no_block)
+TEST(random_buffers_keep_their_bytes_and_lose_no_block)
 {
     model_t              models[MAX_LIVE] = {0};
     block_comm_buffer_t *zombies[MAX_LIVE];
@@ -738,7 +710,6 @@ START_TEST(random_buffers_keep_their_bytes_and_lose_no_block)
         }
     }
 }
-END_TEST
 
 /* --- threads ---------------------------------------------------------- */
 
@@ -790,7 +761,7 @@ static void *use_buffers(void *arg)
     return NULL;
 }
 
-START_TEST(lookup_works_while_other_threads_alloc_and_free)
+TEST(lookup_works_while_other_threads_alloc_and_free)
 {
     uint32_t  ids[NUM_THREADS] = {1, 2, 3};
     pthread_t threads[NUM_THREADS];
@@ -805,7 +776,6 @@ START_TEST(lookup_works_while_other_threads_alloc_and_free)
     }
     require_counts(NUM_USER / 2, NUM_USER - NUM_USER / 2, 0);
 }
-END_TEST
 
 /* One thread frees while another drops: the last one releases. */
 static void *drop_one(void *arg)
@@ -814,7 +784,7 @@ static void *drop_one(void *arg)
     return NULL;
 }
 
-START_TEST(drop_racing_with_free_releases_once)
+TEST(drop_racing_with_free_releases_once)
 {
     scatter();
     for (unsigned i = 0; i < rounds(100); i++) {
@@ -828,100 +798,4 @@ START_TEST(drop_racing_with_free_releases_once)
         pthread_join(thread, NULL);
         require_counts(NUM_USER / 2, NUM_USER - NUM_USER / 2, 0);
     }
-}
-END_TEST
-
-static TCase *alloc_tests(void)
-{
-    TCase *tcase = tcase_create("alloc");
-
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, length_is_rounded_up_to_whole_blocks);
-    tcase_add_test(tcase, alloc_of_zero_bytes_is_rejected);
-    tcase_add_test(tcase, alloc_beyond_the_share_fails_at_any_size);
-    tcase_add_test(tcase, alloc_beyond_the_free_blocks_fails);
-    tcase_add_test(tcase, run_of_blocks_is_used_at_its_own_address);
-    tcase_add_test(tcase, run_across_regions_is_one_buffer_of_several_pieces);
-    tcase_add_test(tcase, scattered_blocks_are_mapped_contiguously);
-    tcase_add_test(tcase, adjacent_blocks_of_a_stitched_buffer_are_one_piece);
-    tcase_add_test(tcase, several_stitched_buffers_do_not_mix);
-    tcase_add_test(tcase, the_whole_share_can_be_stitched_two_by_two);
-    tcase_add_test(tcase, blocks_smaller_than_a_page_are_not_stitched);
-    tcase_add_test(tcase, alloc_fails_if_the_share_has_no_blocks);
-    return tcase;
-}
-
-static TCase *find_tests(void)
-{
-    TCase *tcase = tcase_create("find");
-
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, address_outside_all_buffers_is_not_found);
-    tcase_add_test(tcase, the_ends_of_a_stitched_buffer_are_exact);
-    tcase_add_test(tcase, stitched_buffer_is_not_found_at_its_blocks_addresses);
-    tcase_add_test(tcase, piece_starts_at_the_byte_and_respects_the_limit);
-    tcase_add_test(tcase, blocks_of_buffers_are_recognized);
-    tcase_add_test(tcase, pieces_end_where_blocks_or_regions_are_not_adjacent);
-    return tcase;
-}
-
-static TCase *free_tests(void)
-{
-    TCase *tcase = tcase_create("free");
-
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, free_takes_null);
-    tcase_add_test(tcase, free_returns_all_blocks);
-    tcase_add_test(tcase, free_rejects_addresses_inside_a_buffer);
-    tcase_add_test(tcase,
-                   a_run_freed_while_busy_is_quarantined_until_the_last_drop);
-    tcase_add_test(
-        tcase,
-        a_stitched_buffer_freed_while_busy_stays_mapped_until_the_last_drop);
-    tcase_add_test(tcase, stitched_blocks_freed_while_busy_are_quarantined);
-    tcase_add_test(tcase, a_drop_before_the_free_leaves_the_buffer);
-    tcase_add_test(tcase, destroy_frees_all_buffers);
-    return tcase;
-}
-
-static TCase *failure_tests(void)
-{
-    TCase *tcase = tcase_create("failure");
-
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, create_survives_the_failure_of_each_allocation);
-    tcase_add_test(tcase, a_run_survives_the_failure_of_each_allocation);
-    tcase_add_test(tcase, stitching_survives_the_failure_of_each_allocation);
-    tcase_add_test(tcase, stitching_survives_the_failure_of_each_mapping);
-    return tcase;
-}
-
-static TCase *random_tests(void)
-{
-    TCase *tcase = tcase_create("random");
-
-    tcase_set_timeout(tcase, 120);
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, random_buffers_keep_their_bytes_and_lose_no_block);
-    tcase_add_test(tcase, lookup_works_while_other_threads_alloc_and_free);
-    tcase_add_test(tcase, drop_racing_with_free_releases_once);
-    return tcase;
-}
-
-int main(void)
-{
-    Suite   *suite = suite_create("comm");
-    SRunner *runner;
-    int      num_failed;
-
-    suite_add_tcase(suite, alloc_tests());
-    suite_add_tcase(suite, find_tests());
-    suite_add_tcase(suite, free_tests());
-    suite_add_tcase(suite, failure_tests());
-    suite_add_tcase(suite, random_tests());
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

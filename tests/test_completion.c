@@ -1,7 +1,7 @@
 /* Completions: the results of requests, collected in batches. */
 #include "pair.h"
+#include "test.h"
 
-#include <check.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +63,7 @@ static void check_word(const ucxpool_completion_t *completion, int index)
     ck_assert_str_eq(received[index], "word");
 }
 
-START_TEST(completions_are_reported_once_in_order)
+TEST_EACH(completions_are_reported_once_in_order, NUM_WIRES)
 {
     static const int     order[NUM] = {3, 1, 5, 0, 4, 2};
     ucxpool_completion_t completions[NUM];
@@ -92,10 +92,9 @@ START_TEST(completions_are_reported_once_in_order)
     }
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* The completion is the only trace of the request, whose memory is reused. */
-START_TEST(completion_of_an_unheld_request_is_reported)
+TEST_EACH(completion_of_an_unheld_request_is_reported, NUM_WIRES)
 {
     ucxpool_completion_t completion;
     pair_t               pair;
@@ -112,9 +111,8 @@ START_TEST(completion_of_an_unheld_request_is_reported)
     }
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(released_request_has_no_completion)
+TEST_EACH(released_request_has_no_completion, NUM_WIRES)
 {
     ucxpool_completion_t completion;
     ucxpool_request_t   *before, *after;
@@ -132,9 +130,8 @@ START_TEST(released_request_has_no_completion)
     ck_assert_uint_eq(collect(pair.b, &completion, 1), 0);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(failed_requests_report_their_status)
+TEST_EACH(failed_requests_report_their_status, NUM_WIRES)
 {
     ucxpool_completion_t completion;
     ucxpool_request_t   *request;
@@ -159,10 +156,9 @@ START_TEST(failed_requests_report_their_status)
     ucxpool_request_cancel(request);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* Until it is collected, as with level-triggered epoll. */
-START_TEST(pending_completion_keeps_the_descriptor_readable)
+TEST_EACH(pending_completion_keeps_the_descriptor_readable, NUM_WIRES)
 {
     struct pollfd        event = {.events = POLLIN};
     ucxpool_completion_t completion;
@@ -186,7 +182,6 @@ START_TEST(pending_completion_keeps_the_descriptor_readable)
     ucxpool_request_release(request);
     pair_cleanup(&pair);
 }
-END_TEST
 
 static void arm(pair_t *pair)
 {
@@ -206,7 +201,7 @@ static void collect_one(pair_t *pair)
 
 /* Events that the loop has handled must not make arm return busy again. Other
  * events may, but not in each round. */
-START_TEST(event_loop_sleeps_after_collecting_all)
+TEST_EACH(event_loop_sleeps_after_collecting_all, NUM_WIRES)
 {
     struct pollfd   event     = {.events = POLLIN};
     int             num_awake = 0;
@@ -236,10 +231,9 @@ START_TEST(event_loop_sleeps_after_collecting_all)
     ck_assert_int_lt(num_awake, 10);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* It may wake for other reasons, but not for each message. */
-START_TEST(sender_stays_asleep_while_the_peer_reads)
+TEST(sender_stays_asleep_while_the_peer_reads)
 {
     struct pollfd event     = {.events = POLLIN};
     int           num_woken = 0;
@@ -263,7 +257,6 @@ START_TEST(sender_stays_asleep_while_the_peer_reads)
     ck_assert_int_lt(num_woken, 10);
     pair_cleanup(&pair);
 }
-END_TEST
 
 static int num_called;
 
@@ -279,7 +272,7 @@ static void count_call(ucxpool_request_t *request, ucxpool_status_t status,
     ck_assert_uint_eq(collect(arg, &completion, 1), 0);
 }
 
-START_TEST(completion_follows_the_callback)
+TEST_EACH(completion_follows_the_callback, NUM_WIRES)
 {
     ucxpool_request_params_t params = {
         .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION |
@@ -301,7 +294,6 @@ START_TEST(completion_follows_the_callback)
     ck_assert_uint_eq(collect(pair.b, &completion, 1), 1);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* --- callbacks ------------------------------------------------------------ */
 
@@ -359,7 +351,7 @@ static ucxpool_request_params_t with_callback(called_t *called)
 }
 
 /* Requests that complete inside the function that posts or cancels them. */
-START_TEST(request_completes_after_its_callback)
+TEST_EACH(request_completes_after_its_callback, NUM_WIRES)
 {
     called_t                *called[3];
     ucxpool_request_params_t params;
@@ -400,35 +392,4 @@ START_TEST(request_completes_after_its_callback)
         ucxpool_request_release(requests[i]);
     }
     pair_cleanup(&pair);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite  = suite_create("completion");
-    TCase   *tcase  = tcase_create("wires");
-    SRunner *runner = srunner_create(suite);
-    int      failed;
-
-    tcase_add_loop_test(tcase, completions_are_reported_once_in_order, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, completion_of_an_unheld_request_is_reported, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, released_request_has_no_completion, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, failed_requests_report_their_status, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, pending_completion_keeps_the_descriptor_readable,
-                        0, NUM_WIRES);
-    tcase_add_loop_test(tcase, event_loop_sleeps_after_collecting_all, 0,
-                        NUM_WIRES);
-    tcase_add_test(tcase, sender_stays_asleep_while_the_peer_reads);
-    tcase_add_loop_test(tcase, completion_follows_the_callback, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, request_completes_after_its_callback, 0,
-                        NUM_WIRES);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

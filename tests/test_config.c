@@ -5,10 +5,10 @@
 #include "base/log.h"
 #include "caught.h"
 #include "config_fixture.h"
+#include "test.h"
 
 #include <ucxpool/ucxpool.h>
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,9 @@ static char *printed(unsigned flags)
     return text;
 }
 
-START_TEST(environment_sets_values)
+TEST_SETTINGS(.setup = read_config, .teardown = release_config);
+
+TEST(environment_sets_values)
 {
     ucxpool_config_t *read;
 
@@ -65,24 +67,21 @@ START_TEST(environment_sets_values)
     ck_assert_str_eq(values_of(read)->secret_file, "");
     ucxpool_config_release(read);
 }
-END_TEST
 
-START_TEST(bad_value_in_the_environment_is_rejected)
+TEST(bad_value_in_the_environment_is_rejected)
 {
     setenv("UCXPOOL_SPIN", "20", 1);
     assert_read_refused();
     assert_detail_has("UCXPOOL_SPIN=20 ");
     assert_detail_has("10us");
 }
-END_TEST
 
-START_TEST(empty_value_in_the_environment_is_rejected)
+TEST(empty_value_in_the_environment_is_rejected)
 {
     setenv("UCXPOOL_DEPTH", "", 1);
     assert_read_refused();
     assert_detail_has("UCXPOOL_DEPTH=");
 }
-END_TEST
 
 /* Read the settings from the current environment; returns what was written to
  * stderr. */
@@ -98,7 +97,16 @@ static const char *told_by_read(unsigned num_reads)
     return caught_text();
 }
 
-START_TEST(an_unknown_variable_is_a_warning_with_the_nearest_key)
+/* Needs a process that has not read settings yet. */
+static void begin_of_process(void)
+{
+    clear_environment();
+    caught_begin();
+}
+
+TEST_SETTINGS(.setup = begin_of_process, .teardown = caught_end);
+
+TEST(an_unknown_variable_is_a_warning_with_the_nearest_key)
 {
     char expected[128];
 
@@ -110,18 +118,16 @@ START_TEST(an_unknown_variable_is_a_warning_with_the_nearest_key)
         (int)getpid());
     ck_assert_str_eq(told_by_read(3), expected);
 }
-END_TEST
 
-START_TEST(unknown_variable_without_a_similar_key_is_a_warning)
+TEST(unknown_variable_without_a_similar_key_is_a_warning)
 {
     setenv("UCXPOOL_", "1", 1);
     ck_assert_ptr_nonnull(strstr(
         told_by_read(1),
         "WARN: UCXPOOL_ is not a setting; ucxpool_info -c prints all\n"));
 }
-END_TEST
 
-START_TEST(each_unknown_variable_is_reported)
+TEST(each_unknown_variable_is_reported)
 {
     const char *text;
 
@@ -131,9 +137,8 @@ START_TEST(each_unknown_variable_is_reported)
     ck_assert_ptr_nonnull(strstr(text, "did you mean UCXPOOL_DEPTH\n"));
     ck_assert_ptr_nonnull(strstr(text, "did you mean UCXPOOL_BLOCK_SIZE\n"));
 }
-END_TEST
 
-START_TEST(variables_of_libraries_are_ignored)
+TEST(variables_of_libraries_are_ignored)
 {
     setenv("UCXPOOL_CUDA_DRIVER", "/nonexistent", 1);
     setenv("UCXPOOL_NVML_LIBRARY", "/nonexistent", 1);
@@ -141,9 +146,8 @@ START_TEST(variables_of_libraries_are_ignored)
     setenv("UCXPOOL_SYSFS", "/nonexistent", 1);
     ck_assert_str_eq(told_by_read(1), "");
 }
-END_TEST
 
-START_TEST(an_unknown_variable_may_have_any_length)
+TEST(an_unknown_variable_may_have_any_length)
 {
     char name[1000] = "UCXPOOL_";
 
@@ -151,17 +155,17 @@ START_TEST(an_unknown_variable_may_have_any_length)
     setenv(name, "1", 1);
     ck_assert_ptr_nonnull(strstr(told_by_read(1), "WARN: UCXPOOL_XXX"));
 }
-END_TEST
 
-START_TEST(variables_without_the_prefix_are_ignored)
+TEST(variables_without_the_prefix_are_ignored)
 {
     setenv("UCX_NO_SUCH", "1", 1);
     setenv("UCXPOOLX", "1", 1);
     ck_assert_str_eq(told_by_read(1), "");
 }
-END_TEST
 
-START_TEST(the_environment_sets_the_log_level_at_once)
+TEST_SETTINGS(.setup = read_config, .teardown = release_config);
+
+TEST(the_environment_sets_the_log_level_at_once)
 {
     ucxpool_config_t *read;
 
@@ -170,9 +174,8 @@ START_TEST(the_environment_sets_the_log_level_at_once)
     ck_assert_int_eq(base_log_get_level(), BASE_LOG_INFO);
     ucxpool_config_release(read);
 }
-END_TEST
 
-START_TEST(explicit_log_level_is_kept)
+TEST(explicit_log_level_is_kept)
 {
     ucxpool_config_t *read;
 
@@ -182,9 +185,8 @@ START_TEST(explicit_log_level_is_kept)
     ck_assert_int_eq(base_log_get_level(), BASE_LOG_ERROR);
     ucxpool_config_release(read);
 }
-END_TEST
 
-START_TEST(inconsistent_values_are_rejected_on_read)
+TEST(inconsistent_values_are_rejected_on_read)
 {
     setenv("UCXPOOL_SEND_SHARE", "60", 1);
     setenv("UCXPOOL_RECV_SHARE", "41", 1);
@@ -195,9 +197,8 @@ START_TEST(inconsistent_values_are_rejected_on_read)
     ucxpool_config_release(config);
     ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
 }
-END_TEST
 
-START_TEST(modifications_work_in_any_order)
+TEST(modifications_work_in_any_order)
 {
     /* Each value alone conflicts with the other's default. */
     set("SEND_SHARE", "90");
@@ -206,7 +207,6 @@ START_TEST(modifications_work_in_any_order)
     set("BLOCK_SIZE", "4k");
     ck_assert_int_eq(base_config_check(values_of(config)), UCXPOOL_OK);
 }
-END_TEST
 
 static void assert_unfit(const char *first, const char *second)
 {
@@ -216,7 +216,7 @@ static void assert_unfit(const char *first, const char *second)
     assert_detail_has(second);
 }
 
-START_TEST(a_region_is_a_multiple_of_a_block)
+TEST(a_region_is_a_multiple_of_a_block)
 {
     set("BLOCK_SIZE", "4m");
     set("REGION_SIZE", "6m");
@@ -226,9 +226,8 @@ START_TEST(a_region_is_a_multiple_of_a_block)
     set("REGION_SIZE", "8m");
     ck_assert_int_eq(base_config_check(values_of(config)), UCXPOOL_OK);
 }
-END_TEST
 
-START_TEST(pool_has_at_least_two_blocks)
+TEST(pool_has_at_least_two_blocks)
 {
     set("BLOCK_SIZE", "4m");
     set("COMM_SIZE", "8388607");
@@ -236,9 +235,8 @@ START_TEST(pool_has_at_least_two_blocks)
     set("COMM_SIZE", "8m");
     ck_assert_int_eq(base_config_check(values_of(config)), UCXPOOL_OK);
 }
-END_TEST
 
-START_TEST(a_region_is_not_larger_than_the_pool)
+TEST(a_region_is_not_larger_than_the_pool)
 {
     set("COMM_SIZE", "64m");
     set("REGION_SIZE", "68m");
@@ -246,9 +244,8 @@ START_TEST(a_region_is_not_larger_than_the_pool)
     set("REGION_SIZE", "64m");
     ck_assert_int_eq(base_config_check(values_of(config)), UCXPOOL_OK);
 }
-END_TEST
 
-START_TEST(fragment_fits_in_one_block)
+TEST(fragment_fits_in_one_block)
 {
     set("BLOCK_SIZE", "4m");
     set("FRAG_SIZE", "4194305");
@@ -256,7 +253,6 @@ START_TEST(fragment_fits_in_one_block)
     set("FRAG_SIZE", "4m");
     ck_assert_int_eq(base_config_check(values_of(config)), UCXPOOL_OK);
 }
-END_TEST
 
 static ucxpool_config_attr_t attr_of(const char *key)
 {
@@ -267,7 +263,7 @@ static ucxpool_config_attr_t attr_of(const char *key)
     return attr;
 }
 
-START_TEST(a_setting_is_described)
+TEST(a_setting_is_described)
 {
     ucxpool_config_attr_t attr = attr_of("BLOCK_SIZE");
 
@@ -287,9 +283,8 @@ START_TEST(a_setting_is_described)
     ck_assert_str_eq(attr_of("WIRE").value, "map");
     ck_assert_int_eq(attr_of("WIRE").source, UCXPOOL_CONFIG_SOURCE_ENVIRONMENT);
 }
-END_TEST
 
-START_TEST(every_key_is_described)
+TEST(every_key_is_described)
 {
     size_t num = 0;
 
@@ -299,9 +294,8 @@ START_TEST(every_key_is_described)
     }
     ck_assert_uint_eq(num, BASE_NUM_KEYS);
 }
-END_TEST
 
-START_TEST(an_unknown_key_is_not_described)
+TEST(an_unknown_key_is_not_described)
 {
     ucxpool_config_attr_t attr = {.key = "untouched"};
 
@@ -311,9 +305,8 @@ START_TEST(an_unknown_key_is_not_described)
     assert_detail_has("BLOCK_SIZE");
     ck_assert_str_eq(attr.key, "untouched");
 }
-END_TEST
 
-START_TEST(errors_name_the_environment_variable)
+TEST(errors_name_the_environment_variable)
 {
     assert_refused("BLOCK_SIZE", "3");
     assert_detail_has("UCXPOOL_BLOCK_SIZE=3 is invalid");
@@ -326,9 +319,8 @@ START_TEST(errors_name_the_environment_variable)
     assert_detail_has(
         "unknown key UCXPOOL_BLOCK_SIZE: omit the prefix UCXPOOL_");
 }
-END_TEST
 
-START_TEST(values_are_printed_one_per_line)
+TEST(values_are_printed_one_per_line)
 {
     char  *text = printed(UCXPOOL_CONFIG_PRINT_VALUES);
     size_t num  = 0;
@@ -343,9 +335,8 @@ START_TEST(values_are_printed_one_per_line)
     ck_assert_ptr_nonnull(strstr(text, "UCXPOOL_SECRET_FILE=\n"));
     free(text);
 }
-END_TEST
 
-START_TEST(printed_values_can_be_read_back)
+TEST(printed_values_can_be_read_back)
 {
     char         *text, *line, *rest;
     base_config_t before;
@@ -367,9 +358,8 @@ START_TEST(printed_values_can_be_read_back)
     ck_assert_mem_eq(values_of(config), &before, sizeof(before));
     free(text);
 }
-END_TEST
 
-START_TEST(a_value_is_printed_with_its_source)
+TEST(a_value_is_printed_with_its_source)
 {
     char *text;
 
@@ -386,9 +376,8 @@ START_TEST(a_value_is_printed_with_its_source)
     ck_assert_ptr_nonnull(strstr(text, "# From: default\nUCXPOOL_WIRE=auto\n"));
     free(text);
 }
-END_TEST
 
-START_TEST(print_includes_meaning_and_default)
+TEST(print_includes_meaning_and_default)
 {
     char *text =
         printed(UCXPOOL_CONFIG_PRINT_VALUES | UCXPOOL_CONFIG_PRINT_DOC |
@@ -402,9 +391,8 @@ START_TEST(print_includes_meaning_and_default)
     }
     free(text);
 }
-END_TEST
 
-START_TEST(a_value_cannot_break_the_printed_line)
+TEST(a_value_cannot_break_the_printed_line)
 {
     char *text;
 
@@ -414,9 +402,8 @@ START_TEST(a_value_cannot_break_the_printed_line)
         strstr(text, "UCXPOOL_SECRET_FILE=/a?UCXPOOL_DEPTH=9\n"));
     free(text);
 }
-END_TEST
 
-START_TEST(allocation_failure_is_reported_and_retry_works)
+TEST(allocation_failure_is_reported_and_retry_works)
 {
     ucxpool_config_t *untouched = (ucxpool_config_t *)&config;
     ucxpool_config_t *read      = untouched;
@@ -428,89 +415,8 @@ START_TEST(allocation_failure_is_reported_and_retry_works)
     ck_assert_int_eq(ucxpool_config_read(&read), UCXPOOL_OK);
     ucxpool_config_release(read);
 }
-END_TEST
 
-START_TEST(release_takes_null)
+TEST(release_takes_null)
 {
     ucxpool_config_release(NULL);
-}
-END_TEST
-
-static void add_environment_tests(TCase *tcase)
-{
-    tcase_add_test(tcase, environment_sets_values);
-    tcase_add_test(tcase, bad_value_in_the_environment_is_rejected);
-    tcase_add_test(tcase, empty_value_in_the_environment_is_rejected);
-    tcase_add_test(tcase, the_environment_sets_the_log_level_at_once);
-    tcase_add_test(tcase, explicit_log_level_is_kept);
-    tcase_add_test(tcase, allocation_failure_is_reported_and_retry_works);
-    tcase_add_test(tcase, release_takes_null);
-}
-
-/* Needs a process that has not read settings yet. */
-static void begin_of_process(void)
-{
-    clear_environment();
-    caught_begin();
-}
-
-static void add_variable_tests(Suite *suite)
-{
-    TCase *tcase = tcase_create("variables");
-
-    tcase_add_checked_fixture(tcase, begin_of_process, caught_end);
-    tcase_add_test(tcase,
-                   an_unknown_variable_is_a_warning_with_the_nearest_key);
-    tcase_add_test(tcase, unknown_variable_without_a_similar_key_is_a_warning);
-    tcase_add_test(tcase, each_unknown_variable_is_reported);
-    tcase_add_test(tcase, an_unknown_variable_may_have_any_length);
-    tcase_add_test(tcase, variables_of_libraries_are_ignored);
-    tcase_add_test(tcase, variables_without_the_prefix_are_ignored);
-    suite_add_tcase(suite, tcase);
-}
-
-static void add_check_tests(TCase *tcase)
-{
-    tcase_add_test(tcase, inconsistent_values_are_rejected_on_read);
-    tcase_add_test(tcase, modifications_work_in_any_order);
-    tcase_add_test(tcase, a_region_is_a_multiple_of_a_block);
-    tcase_add_test(tcase, pool_has_at_least_two_blocks);
-    tcase_add_test(tcase, a_region_is_not_larger_than_the_pool);
-    tcase_add_test(tcase, fragment_fits_in_one_block);
-}
-
-static void add_print_tests(TCase *tcase)
-{
-    tcase_add_test(tcase, a_setting_is_described);
-    tcase_add_test(tcase, every_key_is_described);
-    tcase_add_test(tcase, an_unknown_key_is_not_described);
-    tcase_add_test(tcase, errors_name_the_environment_variable);
-    tcase_add_test(tcase, values_are_printed_one_per_line);
-    tcase_add_test(tcase, printed_values_can_be_read_back);
-    tcase_add_test(tcase, a_value_is_printed_with_its_source);
-    tcase_add_test(tcase, print_includes_meaning_and_default);
-    tcase_add_test(tcase, a_value_cannot_break_the_printed_line);
-}
-
-int main(void)
-{
-    static void (*const add_tests[])(TCase *) = {
-        add_environment_tests, add_check_tests, add_print_tests};
-    Suite   *suite = suite_create("config");
-    SRunner *runner;
-    int      num_failed;
-
-    for (size_t i = 0; i < sizeof(add_tests) / sizeof(add_tests[0]); i++) {
-        TCase *tcase = tcase_create("config");
-
-        tcase_add_checked_fixture(tcase, read_config, release_config);
-        add_tests[i](tcase);
-        suite_add_tcase(suite, tcase);
-    }
-    add_variable_tests(suite);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

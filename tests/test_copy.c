@@ -1,7 +1,7 @@
 /* The host copy engine: every length and alignment, in both directions. */
 #include "copy/list.h"
+#include "test.h"
 
-#include <check.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +16,7 @@ static char target[NUM_COPIES * MAX_LENGTH + 64];
 static char expected[sizeof(target)];
 
 static const copy_t ways[] = {copy_list, copy_list_stream};
+#define NUM_WAYS ((int)(sizeof(ways) / sizeof(ways[0])))
 
 static void reset(void)
 {
@@ -37,7 +38,9 @@ static copy_entry_t make_copy(size_t place, size_t to, size_t from,
     return copy;
 }
 
-START_TEST(every_length_and_alignment_is_copied_exactly)
+TEST_SETTINGS(.timeout = 60);
+
+TEST_EACH(every_length_and_alignment_is_copied_exactly, NUM_WAYS)
 {
     copy_entry_t copies[64];
 
@@ -50,9 +53,8 @@ START_TEST(every_length_and_alignment_is_copied_exactly)
         ck_assert_mem_eq(expected, target, sizeof(target));
     }
 }
-END_TEST
 
-START_TEST(lists_of_any_length_are_copied_exactly)
+TEST_EACH(lists_of_any_length_are_copied_exactly, NUM_WAYS)
 {
     copy_entry_t copies[NUM_COPIES];
 
@@ -65,9 +67,8 @@ START_TEST(lists_of_any_length_are_copied_exactly)
         ck_assert_mem_eq(expected, target, sizeof(target));
     }
 }
-END_TEST
 
-START_TEST(empty_entries_need_no_memory)
+TEST_EACH(empty_entries_need_no_memory, NUM_WAYS)
 {
     copy_entry_t copies[40];
 
@@ -75,9 +76,8 @@ START_TEST(empty_entries_need_no_memory)
     ways[_i](copies, 40);
     ways[_i](NULL, 0);
 }
-END_TEST
 
-START_TEST(long_entries_are_copied_exactly)
+TEST_EACH(long_entries_are_copied_exactly, NUM_WAYS)
 {
     const size_t size = (1 << 20) + 77;
     char        *from = malloc(size);
@@ -94,38 +94,12 @@ START_TEST(long_entries_are_copied_exactly)
     free(from);
     free(to);
 }
-END_TEST
 
-START_TEST(only_large_copies_bypass_the_cache)
+TEST(only_large_copies_bypass_the_cache)
 {
     ck_assert(!copy_streams(0));
     ck_assert(!copy_streams(4096));
     ck_assert(!copy_streams(COPY_STREAM_TOTAL - 1));
     ck_assert(copy_streams(COPY_STREAM_TOTAL));
     ck_assert(copy_streams(SIZE_MAX));
-}
-END_TEST
-
-int main(void)
-{
-    const int num_ways = sizeof(ways) / sizeof(ways[0]);
-    Suite    *suite    = suite_create("copy");
-    TCase    *tcase    = tcase_create("copy");
-    SRunner  *runner;
-    int       num_failed;
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, every_length_and_alignment_is_copied_exactly, 0,
-                        num_ways);
-    tcase_add_loop_test(tcase, lists_of_any_length_are_copied_exactly, 0,
-                        num_ways);
-    tcase_add_loop_test(tcase, empty_entries_need_no_memory, 0, num_ways);
-    tcase_add_loop_test(tcase, long_entries_are_copied_exactly, 0, num_ways);
-    tcase_add_test(tcase, only_large_copies_bypass_the_cache);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

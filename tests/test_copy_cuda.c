@@ -6,11 +6,11 @@
 #include "calls.h"
 #include "copy/cuda_copier.h"
 #include "cuda_fixture.h"
+#include "test.h"
 #include "mem/region.h"
 
 #include <ucxpool/ucxpool.h>
 
-#include <check.h>
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -302,15 +302,16 @@ static void gather(int way)
     copy_cuda_job_put(copier, job);
 }
 
-START_TEST(a_gather_copies_every_byte_and_no_other)
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .only_if = cuda_is_there);
+
+TEST_EACH(a_gather_copies_every_byte_and_no_other, NUM_WAYS)
 {
     init_memory(&mem_kind_cuda_vmm);
     gather(_i);
     check_gathered();
 }
-END_TEST
 
-START_TEST(stream_may_start_at_any_byte)
+TEST_EACH(stream_may_start_at_any_byte, NUM_WAYS)
 {
     init_memory(&mem_kind_cuda_vmm);
     for (layout.begin = 1; layout.begin < COPY_UNIT; layout.begin += 3) {
@@ -320,10 +321,9 @@ START_TEST(stream_may_start_at_any_byte)
     }
     layout.begin = 0;
 }
-END_TEST
 
 /* For example where more of a message follows in the block. */
-START_TEST(gather_clears_the_last_padding_on_request)
+TEST(gather_clears_the_last_padding_on_request)
 {
     copy_cuda_job_t *job;
 
@@ -340,10 +340,9 @@ START_TEST(gather_clears_the_last_padding_on_request)
         check_gathered();
     }
 }
-END_TEST
 
 /* Half of the pieces are zeros, next to pieces of memory. */
-START_TEST(list_with_stream_offsets_may_contain_zeros)
+TEST(list_with_stream_offsets_may_contain_zeros)
 {
     copy_cuda_job_t *job = NULL;
     copy_exact_t    *entries;
@@ -373,17 +372,15 @@ START_TEST(list_with_stream_offsets_may_contain_zeros)
     get(result, scattered.address, SIZE);
     ck_assert_int_eq(memcmp(result, pattern, SIZE), 0);
 }
-END_TEST
 
-START_TEST(a_gather_takes_pinned_host_memory)
+TEST_EACH(a_gather_takes_pinned_host_memory, NUM_WAYS)
 {
     init_memory(&mem_kind_cuda_host);
     gather(_i);
     check_gathered();
 }
-END_TEST
 
-START_TEST(scatter_restores_every_byte_and_no_other)
+TEST_EACH(scatter_restores_every_byte_and_no_other, NUM_WAYS)
 {
     copy_cuda_job_t *job;
 
@@ -409,10 +406,9 @@ START_TEST(scatter_restores_every_byte_and_no_other)
     }
     ck_assert(is_all(result, SIZE, 0xdd));
 }
-END_TEST
 
 /* Two separate streams in one launch. */
-START_TEST(a_job_takes_several_lists)
+TEST(a_job_takes_several_lists)
 {
     copy_cuda_job_t *job;
     copy_segment_t  *segments;
@@ -442,9 +438,8 @@ START_TEST(a_job_takes_several_lists)
     ck_assert_int_eq(memcmp(result, pattern + 20002, 5000), 0);
     ck_assert_int_eq(memcmp(result + 5008, pattern + 30003, 5000), 0);
 }
-END_TEST
 
-START_TEST(long_piece_uses_the_copy_engine)
+TEST(long_piece_uses_the_copy_engine)
 {
     copy_cuda_job_t *job;
 
@@ -459,7 +454,6 @@ START_TEST(long_piece_uses_the_copy_engine)
     get(result, contiguous.address, SIZE);
     ck_assert_int_eq(memcmp(result, pattern + 5, SIZE - 5), 0);
 }
-END_TEST
 
 /* `length` bytes between two places, passed to the kernel without a list. */
 static copy_cuda_job_t *start_one(void *address, void *other, uint32_t length,
@@ -490,7 +484,7 @@ static void end_one(copy_cuda_job_t *job, uint32_t fault)
 static const uint32_t one_lengths[] = {1, 15, 16, 17, 4096, 60001, 1 << 20};
 #define NUM_LENGTHS ((int)(sizeof(one_lengths) / sizeof(one_lengths[0])))
 
-START_TEST(one_piece_needs_no_list)
+TEST_EACH(one_piece_needs_no_list, NUM_LENGTHS)
 {
     const copy_flag_t none   = {.word = NULL};
     const size_t      behind = (size_t)2 << 20;
@@ -520,11 +514,10 @@ START_TEST(one_piece_needs_no_list)
         memcpy(pattern + behind + 5 * at, pattern + 5 * at, length);
     }
 }
-END_TEST
 
 /* Pieces that the kernel must skip and report. It may have copied the
  * others. */
-START_TEST(place_beyond_the_limit_is_reported_and_not_touched)
+TEST_EACH(place_beyond_the_limit_is_reported_and_not_touched, 2)
 {
     const size_t     at        = NUM_PIECES / 2;
     const bool       is_gather = _i == 0;
@@ -557,9 +550,8 @@ START_TEST(place_beyond_the_limit_is_reported_and_not_touched)
     ck_assert_uint_eq(copy_cuda_job_fault(job), at + 1);
     copy_cuda_job_put(copier, job);
 }
-END_TEST
 
-START_TEST(segment_of_wrong_length_is_reported_and_not_touched)
+TEST_EACH(segment_of_wrong_length_is_reported_and_not_touched, 2)
 {
     const size_t     at        = NUM_PIECES / 2;
     const bool       is_gather = _i == 0;
@@ -585,10 +577,9 @@ START_TEST(segment_of_wrong_length_is_reported_and_not_touched)
     }
     copy_cuda_job_put(copier, job);
 }
-END_TEST
 
 /* The flag may be written in the kernel's stream, or in the copy engine's. */
-START_TEST(a_scatter_waits_for_its_flag)
+TEST_EACH(a_scatter_waits_for_its_flag, 2)
 {
     const uint32_t length = 60000;
     const size_t   behind = (size_t)2 << 20;
@@ -623,9 +614,8 @@ START_TEST(a_scatter_waits_for_its_flag)
     flag.number = 8;
     end_one(start_one(target, stream, length, flag, false), COPY_LATE);
 }
-END_TEST
 
-START_TEST(empty_job_completes)
+TEST(empty_job_completes)
 {
     copy_cuda_job_t *job = copy_cuda_job_get(copier);
 
@@ -636,9 +626,8 @@ START_TEST(empty_job_completes)
     ck_assert_int_eq(copy_cuda_job_poll(copier, job), UCXPOOL_OK);
     copy_cuda_job_put(copier, job);
 }
-END_TEST
 
-START_TEST(jobs_can_be_reused)
+TEST(jobs_can_be_reused)
 {
     init_memory(&mem_kind_cuda_vmm);
     for (int i = 0; i < 3 * NUM_WAYS; i++) {
@@ -647,9 +636,8 @@ START_TEST(jobs_can_be_reused)
         check_gathered();
     }
 }
-END_TEST
 
-START_TEST(create_makes_the_requested_number_of_jobs)
+TEST(create_makes_the_requested_number_of_jobs)
 {
     copy_cuda_job_t *jobs[NUM_JOBS];
 
@@ -670,9 +658,8 @@ START_TEST(create_makes_the_requested_number_of_jobs)
     }
     ck_assert_ptr_nonnull(copy_cuda_job_get(copier));
 }
-END_TEST
 
-START_TEST(tiles_beyond_the_capacity_are_rejected)
+TEST(tiles_beyond_the_capacity_are_rejected)
 {
     copy_cuda_copier_params_t small = params;
     copy_cuda_copier_t       *other = NULL;
@@ -695,9 +682,8 @@ START_TEST(tiles_beyond_the_capacity_are_rejected)
     copy_cuda_job_put(other, job);
     copy_cuda_copier_destroy(other);
 }
-END_TEST
 
-START_TEST(invalid_parameters_are_rejected)
+TEST(invalid_parameters_are_rejected)
 {
     copy_cuda_copier_params_t bad   = params;
     copy_cuda_copier_t       *other = NULL;
@@ -717,11 +703,10 @@ START_TEST(invalid_parameters_are_rejected)
     ck_assert_ptr_null(other);
     copy_cuda_copier_destroy(NULL);
 }
-END_TEST
 
 /* The caller's stream writes the source in long steps, and reads the gathered
  * bytes. 0: a separate stream; 1: the default stream. */
-START_TEST(jobs_run_while_the_host_continues)
+STAND_IN_TEST(jobs_run_while_the_host_continues)
 {
     restart("run=late");
     init_memory(&mem_kind_cuda_vmm);
@@ -743,9 +728,8 @@ START_TEST(jobs_run_while_the_host_continues)
         }
     }
 }
-END_TEST
 
-START_TEST(job_is_not_reported_done_early)
+STAND_IN_TEST(job_is_not_reported_done_early)
 {
     copy_cuda_job_t *first, *second;
 
@@ -772,9 +756,8 @@ START_TEST(job_is_not_reported_done_early)
     copy_cuda_job_put(copier, first);
     copy_cuda_job_put(copier, second);
 }
-END_TEST
 
-START_TEST(copy_is_one_launch_and_polls_without_driver_calls)
+STAND_IN_TEST(copy_is_one_launch_and_polls_without_driver_calls)
 {
     copy_cuda_job_t *job;
 
@@ -795,7 +778,6 @@ START_TEST(copy_is_one_launch_and_polls_without_driver_calls)
     ck_assert_uint_eq(stand_in.count("cuCtxPopCurrent"), 1);
     ck_assert_uint_eq(stand_in.count(NULL), 4);
 }
-END_TEST
 
 static int start_and_ask_priority(bool is_gather, bool is_pushed)
 {
@@ -813,7 +795,7 @@ static int start_and_ask_priority(bool is_gather, bool is_pushed)
 }
 
 /* A lower number is a higher priority. Callers' streams have 0. */
-START_TEST(local_copies_have_the_highest_stream_priority)
+STAND_IN_TEST(local_copies_have_the_highest_stream_priority)
 {
     int gather, scatter; /* that read or write a peer's memory */
 
@@ -825,9 +807,11 @@ START_TEST(local_copies_have_the_highest_stream_priority)
     ck_assert_int_lt(scatter, 0);
     ck_assert_int_lt(gather, 0);
 }
-END_TEST
 
-START_TEST(without_stream_writes_flags_are_set_by_memset)
+TEST_SETTINGS(.setup = setup_without_mem_ops, .teardown = teardown,
+              .only_if = cuda_is_there);
+
+STAND_IN_TEST(without_stream_writes_flags_are_set_by_memset)
 {
     ck_assert(!device->has_mem_ops);
     init_memory(&mem_kind_cuda_vmm);
@@ -836,7 +820,6 @@ START_TEST(without_stream_writes_flags_are_set_by_memset)
     ck_assert_uint_eq(stand_in.count("cuMemsetD32Async"), 1);
     check_gathered();
 }
-END_TEST
 
 /* A job that reads memory which the GPU cannot reach. */
 static copy_cuda_job_t *make_bad_job(void)
@@ -853,7 +836,9 @@ static copy_cuda_job_t *make_bad_job(void)
     return job;
 }
 
-START_TEST(failed_gpu_is_reported_and_no_wait_hangs)
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .only_if = cuda_is_there);
+
+STAND_IN_TEST(failed_gpu_is_reported_and_no_wait_hangs)
 {
     copy_cuda_job_t *job;
     ucxpool_status_t status;
@@ -877,9 +862,8 @@ START_TEST(failed_gpu_is_reported_and_no_wait_hangs)
     copy_cuda_job_put(copier, job);
     has_gpu_failed = true;
 }
-END_TEST
 
-START_TEST(failed_create_leaks_nothing)
+STAND_IN_TEST(failed_create_leaks_nothing)
 {
     unsigned live = stand_in.live();
 
@@ -909,9 +893,8 @@ START_TEST(failed_create_leaks_nothing)
     }
     ck_assert_uint_eq(stand_in.live(), live);
 }
-END_TEST
 
-START_TEST(failed_table_allocation_leaks_nothing)
+STAND_IN_TEST(failed_table_allocation_leaks_nothing)
 {
     unsigned live = stand_in.live();
 
@@ -926,9 +909,8 @@ START_TEST(failed_table_allocation_leaks_nothing)
         ck_assert_uint_eq(stand_in.live(), live);
     }
 }
-END_TEST
 
-START_TEST(failed_start_is_reported_and_retry_works)
+STAND_IN_TEST(failed_start_is_reported_and_retry_works)
 {
     unsigned num_failed = 0;
 
@@ -962,70 +944,4 @@ START_TEST(failed_start_is_reported_and_retry_works)
     }
     ck_assert_uint_eq(num_failed, 3);
     check_gathered();
-}
-END_TEST
-
-static void add_tests(TCase *tcase)
-{
-    tcase_add_loop_test(tcase, a_gather_copies_every_byte_and_no_other, 0,
-                        NUM_WAYS);
-    tcase_add_loop_test(tcase, stream_may_start_at_any_byte, 0, NUM_WAYS);
-    tcase_add_test(tcase, gather_clears_the_last_padding_on_request);
-    tcase_add_test(tcase, list_with_stream_offsets_may_contain_zeros);
-    tcase_add_loop_test(tcase, a_gather_takes_pinned_host_memory, 0, NUM_WAYS);
-    tcase_add_loop_test(tcase, scatter_restores_every_byte_and_no_other, 0,
-                        NUM_WAYS);
-    tcase_add_test(tcase, a_job_takes_several_lists);
-    tcase_add_test(tcase, long_piece_uses_the_copy_engine);
-    tcase_add_loop_test(tcase, one_piece_needs_no_list, 0, NUM_LENGTHS);
-    tcase_add_loop_test(
-        tcase, segment_of_wrong_length_is_reported_and_not_touched, 0, 2);
-    tcase_add_loop_test(
-        tcase, place_beyond_the_limit_is_reported_and_not_touched, 0, 2);
-    tcase_add_loop_test(tcase, a_scatter_waits_for_its_flag, 0, 2);
-    tcase_add_test(tcase, empty_job_completes);
-    tcase_add_test(tcase, jobs_can_be_reused);
-    tcase_add_test(tcase, create_makes_the_requested_number_of_jobs);
-    tcase_add_test(tcase, tiles_beyond_the_capacity_are_rejected);
-    tcase_add_test(tcase, invalid_parameters_are_rejected);
-}
-
-static void add_stand_in_tests(TCase *tcase)
-{
-    tcase_add_test(tcase, jobs_run_while_the_host_continues);
-    tcase_add_test(tcase, job_is_not_reported_done_early);
-    tcase_add_test(tcase, copy_is_one_launch_and_polls_without_driver_calls);
-    tcase_add_test(tcase, local_copies_have_the_highest_stream_priority);
-    tcase_add_test(tcase, failed_gpu_is_reported_and_no_wait_hangs);
-    tcase_add_test(tcase, failed_create_leaks_nothing);
-    tcase_add_test(tcase, failed_table_allocation_leaks_nothing);
-    tcase_add_test(tcase, failed_start_is_reported_and_retry_works);
-}
-
-int main(void)
-{
-    Suite   *suite = suite_create("copy_cuda");
-    TCase   *tcase = tcase_create("copy_cuda");
-    TCase   *old;
-    SRunner *runner;
-    int      num_failed;
-
-    if (!cuda_is_there()) {
-        return 77;
-    }
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    add_tests(tcase);
-    if (!cuda_is_real()) {
-        add_stand_in_tests(tcase);
-        old = tcase_create("without_memory_operations");
-        tcase_add_checked_fixture(old, setup_without_mem_ops, teardown);
-        tcase_add_test(old, without_stream_writes_flags_are_set_by_memset);
-        suite_add_tcase(suite, old);
-    }
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -1,11 +1,11 @@
 /* Cutting a list into tiles. The kernel's C model copies each byte of each
  * piece, clears the padding, and writes no other byte. */
 #include "copy_twin.h"
+#include "test.h"
 
 #include "base/math.h"
 #include "copy/tiles.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,7 +152,7 @@ static const copy_form_t forms[] = {COPY_UNIFORM, COPY_SEGMENTS,
                                     COPY_EVEN_SEGMENTS, COPY_EXACT};
 #define NUM_FORMS ((int)(sizeof(forms) / sizeof(forms[0])))
 
-START_TEST(tiles_copy_exactly_the_bytes_of_a_list)
+TEST_EACH(tiles_copy_exactly_the_bytes_of_a_list, 2 * NUM_FORMS)
 {
     static const uint32_t sizes[] = {16, 48, 4096, 65536};
     copy_form_t           form    = forms[_i / 2];
@@ -167,9 +167,8 @@ START_TEST(tiles_copy_exactly_the_bytes_of_a_list)
         compare(&list, choose_size(&list, sizes[round % 4]), _i % 2);
     }
 }
-END_TEST
 
-START_TEST(no_tile_exceeds_the_maximum)
+TEST(no_tile_exceeds_the_maximum)
 {
     copy_table_t list      = make_list(COPY_SEGMENTS, 0);
     size_t       num_tiles = copy_tiles_cut(&list, 4096, tiles, MAX_TILES);
@@ -180,9 +179,8 @@ START_TEST(no_tile_exceeds_the_maximum)
         ck_assert_uint_gt(tiles[i].count, 0);
     }
 }
-END_TEST
 
-START_TEST(tile_within_one_piece_has_its_address)
+TEST(tile_within_one_piece_has_its_address)
 {
     copy_segment_t one  = {0x1000, 100000};
     copy_table_t   list = {.form        = COPY_SEGMENTS,
@@ -196,9 +194,8 @@ START_TEST(tile_within_one_piece_has_its_address)
     ck_assert_uint_eq(tiles[1].stream, 0x100000 + 65536);
     ck_assert_uint_eq(tiles[1].size, 100000 - 65536);
 }
-END_TEST
 
-START_TEST(tile_of_one_piece_has_its_padding)
+TEST(tile_of_one_piece_has_its_padding)
 {
     copy_segment_t two[2] = {{0x1000, 4100}, {0x9000, 5}};
     copy_table_t   list   = {.form        = COPY_SEGMENTS,
@@ -216,9 +213,8 @@ START_TEST(tile_of_one_piece_has_its_padding)
     ck_assert_uint_eq(tiles[1].size, 16);
     ck_assert_uint_eq(tiles[1].padding, 11);
 }
-END_TEST
 
-START_TEST(a_list_without_bytes_takes_no_tile)
+TEST(a_list_without_bytes_takes_no_tile)
 {
     copy_segment_t empty[3] = {{1, 0}, {2, 0}, {3, 0}};
     copy_table_t   list     = {
@@ -228,17 +224,15 @@ START_TEST(a_list_without_bytes_takes_no_tile)
     list.num_entries = 0;
     ck_assert_uint_eq(copy_tiles_cut(&list, 4096, tiles, MAX_TILES), 0);
 }
-END_TEST
 
-START_TEST(tiles_of_a_short_stream_are_short)
+TEST(tiles_of_a_short_stream_are_short)
 {
     ck_assert_uint_eq(copy_tile_size((uint64_t)1 << 30, 132, false), 65536);
     ck_assert_uint_eq(copy_tile_size(1, 132, false), 4096);
     ck_assert_uint_eq(copy_tile_size((uint64_t)4 << 20, 132, false) % 512, 0);
 }
-END_TEST
 
-START_TEST(stream_in_remote_memory_has_few_tiles)
+TEST(stream_in_remote_memory_has_few_tiles)
 {
     const uint64_t size = (uint64_t)16 << 20;
 
@@ -246,27 +240,4 @@ START_TEST(stream_in_remote_memory_has_few_tiles)
     ck_assert_uint_eq(copy_tile_size(1, 132, true), 4096);
     ck_assert_uint_eq(copy_tile_size(size, 1, true), 512 << 10);
     ck_assert_uint_eq(copy_tile_size(size + 1, 132, true) % 512, 0);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite  = suite_create("copy_tiles");
-    TCase   *tcase  = tcase_create("tiles");
-    SRunner *runner = srunner_create(suite);
-    int      failed;
-
-    tcase_add_loop_test(tcase, tiles_copy_exactly_the_bytes_of_a_list, 0,
-                        2 * NUM_FORMS);
-    tcase_add_test(tcase, no_tile_exceeds_the_maximum);
-    tcase_add_test(tcase, tile_within_one_piece_has_its_address);
-    tcase_add_test(tcase, tile_of_one_piece_has_its_padding);
-    tcase_add_test(tcase, a_list_without_bytes_takes_no_tile);
-    tcase_add_test(tcase, tiles_of_a_short_stream_are_short);
-    tcase_add_test(tcase, stream_in_remote_memory_has_few_tiles);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

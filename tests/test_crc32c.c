@@ -3,8 +3,8 @@
  * source, to reach the table on processors that have the instruction.
  */
 #include "base/crc32c.c"
+#include "test.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +21,7 @@ static uint32_t crc_of_table(uint32_t crc, const void *bytes, size_t length)
 typedef uint32_t (*way_t)(uint32_t crc, const void *bytes, size_t length);
 
 static const way_t ways[] = {base_crc32c, crc_of_table};
+#define NUM_WAYS ((int)(sizeof(ways) / sizeof(ways[0])))
 
 /* Bit by bit, as in the definition. */
 static uint32_t crc_by_bits(uint32_t crc, const uint8_t *bytes, size_t length)
@@ -45,7 +46,9 @@ static void fill(void)
     }
 }
 
-START_TEST(rfc_3720_vectors_match)
+TEST_SETTINGS(.timeout = 60);
+
+TEST_EACH(rfc_3720_vectors_match, NUM_WAYS)
 {
     static const uint8_t read_command[48] = {
         0x01, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,    0, 0, 0, 0,
@@ -68,16 +71,14 @@ START_TEST(rfc_3720_vectors_match)
     ck_assert_uint_eq(0xd9963a56,
                       ways[_i](0, read_command, sizeof(read_command)));
 }
-END_TEST
 
-START_TEST(empty_data_keeps_the_checksum)
+TEST_EACH(empty_data_keeps_the_checksum, NUM_WAYS)
 {
     ck_assert_uint_eq(0, ways[_i](0, data, 0));
     ck_assert_uint_eq(0x12345678, ways[_i](0x12345678, data, 0));
 }
-END_TEST
 
-START_TEST(every_short_length_and_alignment_is_right)
+TEST_EACH(every_short_length_and_alignment_is_right, NUM_WAYS)
 {
     fill();
     for (size_t offset = 0; offset < 8; offset++) {
@@ -87,9 +88,8 @@ START_TEST(every_short_length_and_alignment_is_right)
         }
     }
 }
-END_TEST
 
-START_TEST(long_data_is_right_at_lane_boundaries)
+TEST_EACH(long_data_is_right_at_lane_boundaries, NUM_WAYS)
 {
     fill();
     for (size_t lanes = 1024; lanes <= 32 * 1024; lanes += 1024) {
@@ -99,9 +99,8 @@ START_TEST(long_data_is_right_at_lane_boundaries)
         }
     }
 }
-END_TEST
 
-START_TEST(checksum_of_pieces_equals_that_of_the_whole)
+TEST_EACH(checksum_of_pieces_equals_that_of_the_whole, NUM_WAYS)
 {
     uint32_t whole, crc;
 
@@ -112,39 +111,11 @@ START_TEST(checksum_of_pieces_equals_that_of_the_whole)
         ck_assert_uint_eq(whole, ways[_i](crc, data + cut, 20000 - cut));
     }
 }
-END_TEST
 
-START_TEST(the_implementation_has_a_name)
+TEST(the_implementation_has_a_name)
 {
     const char *name = base_crc32c_name();
 
     ck_assert(strcmp(name, "sse4.2") == 0 || strcmp(name, "armv8") == 0 ||
               strcmp(name, "table") == 0);
-}
-END_TEST
-
-int main(void)
-{
-    const int num_ways = sizeof(ways) / sizeof(ways[0]);
-    Suite    *suite    = suite_create("crc32c");
-    TCase    *tcase    = tcase_create("crc32c");
-    SRunner  *runner;
-    int       num_failed;
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, rfc_3720_vectors_match, 0, num_ways);
-    tcase_add_loop_test(tcase, empty_data_keeps_the_checksum, 0, num_ways);
-    tcase_add_loop_test(tcase, every_short_length_and_alignment_is_right, 0,
-                        num_ways);
-    tcase_add_loop_test(tcase, long_data_is_right_at_lane_boundaries, 0,
-                        num_ways);
-    tcase_add_loop_test(tcase, checksum_of_pieces_equals_that_of_the_whole, 0,
-                        num_ways);
-    tcase_add_test(tcase, the_implementation_has_a_name);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -2,8 +2,8 @@
  * nothing. */
 #include "calls.h"
 #include "pair.h"
+#include "test.h"
 
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -64,7 +64,9 @@ static ucxpool_status_t create(ucxpool_config_t *config, ucxpool_t **pool_p)
     return ucxpool_create(&params, pool_p);
 }
 
-START_TEST(missing_arguments_are_rejected)
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .timeout = 60);
+
+TEST(missing_arguments_are_rejected)
 {
     static const uint64_t fields[] = {
         UCXPOOL_PARAM_FIELD_CONFIG, UCXPOOL_PARAM_FIELD_CONTEXT,
@@ -83,14 +85,13 @@ START_TEST(missing_arguments_are_rejected)
     ck_assert_int_eq(ucxpool_create(&params, &pool), UCXPOOL_ERR_UNSUPPORTED);
     ck_assert_ptr_eq(pool, (ucxpool_t *)&params);
 }
-END_TEST
 
 static const char *const nonsense[] = {"BLOCK_SIZE=1m REGION_SIZE=1536k",
                                        "SEND_SHARE=60 RECV_SHARE=60",
                                        "COMM_SIZE=64k"};
 #define NUM_NONSENSE 3
 
-START_TEST(inconsistent_settings_are_rejected)
+TEST_EACH(inconsistent_settings_are_rejected, NUM_NONSENSE)
 {
     char              text[300];
     ucxpool_config_t *config;
@@ -103,7 +104,6 @@ START_TEST(inconsistent_settings_are_rejected)
     ck_assert_str_ne(ucxpool_error_detail(), "");
     ucxpool_config_release(config);
 }
-END_TEST
 
 /* The calls that may fail, and whether a failure must be an error. A failed
  * optional call must not be. */
@@ -232,7 +232,7 @@ static void unmake_pool(maker_t *maker, void *made)
     ucxpool_destroy(made);
 }
 
-START_TEST(failed_pool_create_leaves_nothing)
+TEST_EACH(failed_pool_create_leaves_nothing, NUM_FAILURES)
 {
     maker_t maker = {.make = make_pool, .unmake = unmake_pool};
 
@@ -241,7 +241,6 @@ START_TEST(failed_pool_create_leaves_nothing)
               !failures[_i].is_fatal || is_of_channels(failures[_i].name));
     ucxpool_config_release(maker.config);
 }
-END_TEST
 
 /* Together with its pool, so that nothing of it stays. */
 static void unmake_channel(maker_t *maker, void *made)
@@ -329,29 +328,26 @@ static void make_in_pools(maker_t *maker, const failure_t *failure)
     ucxpool_config_release(maker->config);
 }
 
-START_TEST(failed_channel_create_leaves_nothing)
+TEST_EACH(failed_channel_create_leaves_nothing, NUM_FAILURES)
 {
     maker_t maker = {.make = make_channel, .unmake = unmake_channel};
 
     make_in_pools(&maker, &failures[_i]);
 }
-END_TEST
 
-START_TEST(failed_connect_leaves_nothing)
+TEST_EACH(failed_connect_leaves_nothing, NUM_FAILURES)
 {
     maker_t maker = {.make = make_caller, .unmake = unmake_channel};
 
     make_in_pools(&maker, &failures[_i]);
 }
-END_TEST
 
-START_TEST(failed_listener_create_leaves_nothing)
+TEST_EACH(failed_listener_create_leaves_nothing, NUM_FAILURES)
 {
     maker_t maker = {.make = make_listener, .unmake = unmake_listener};
 
     make_in_pools(&maker, &failures[_i]);
 }
-END_TEST
 
 static unsigned num_called;
 
@@ -377,7 +373,7 @@ static void post_again(ucxpool_request_t *request, ucxpool_status_t status,
         UCXPOOL_OK);
 }
 
-START_TEST(destroy_with_open_objects_calls_back_once)
+TEST_EACH(destroy_with_open_objects_calls_back_once, 2)
 {
     static const char *const wires[] = {"WIRE=map LOG_LEVEL=none",
                                         "WIRE=ucx LOG_LEVEL=none"};
@@ -415,33 +411,4 @@ START_TEST(destroy_with_open_objects_calls_back_once)
     ck_assert_uint_eq(num_called, 6);
     pair.a = NULL;
     pair_cleanup(&pair);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("create");
-    TCase   *tcase = tcase_create("create");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, missing_arguments_are_rejected);
-    tcase_add_loop_test(tcase, inconsistent_settings_are_rejected, 0,
-                        NUM_NONSENSE);
-    tcase_add_loop_test(tcase, failed_pool_create_leaves_nothing, 0,
-                        NUM_FAILURES);
-    tcase_add_loop_test(tcase, failed_channel_create_leaves_nothing, 0,
-                        NUM_FAILURES);
-    tcase_add_loop_test(tcase, failed_connect_leaves_nothing, 0, NUM_FAILURES);
-    tcase_add_loop_test(tcase, failed_listener_create_leaves_nothing, 0,
-                        NUM_FAILURES);
-    tcase_add_loop_test(tcase, destroy_with_open_objects_calls_back_once, 0, 2);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -5,11 +5,11 @@
 #include "base/config.h"
 #include "block/backing.h"
 #include "cuda_fixture.h"
+#include "test.h"
 
 #include <ucp/api/ucp.h>
 #include <ucxpool/ucxpool.h>
 
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -116,7 +116,9 @@ static void check_choice(int wanted, const mem_kind_t *kind, bool ucx_takes_it,
                      ucx_takes_it);
 }
 
-START_TEST(ucx_with_cuda_selects_alloc)
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .only_if = cuda_is_there);
+
+TEST(ucx_with_cuda_selects_alloc)
 {
     open_device("");
     for (unsigned minor = 13; minor < 24; minor++) {
@@ -125,9 +127,8 @@ START_TEST(ucx_with_cuda_selects_alloc)
                      "alloc, since every UCX with CUDA shares it");
     }
 }
-END_TEST
 
-START_TEST(ucx_without_cuda_does_not_register_gpu_memory)
+TEST(ucx_without_cuda_does_not_register_gpu_memory)
 {
     open_device("");
     set_ucx(false, 1, 13);
@@ -139,9 +140,8 @@ START_TEST(ucx_without_cuda_does_not_register_gpu_memory)
     set_ucx(false, 1, 22);
     check_choice(BASE_BACKING_VMM, &mem_kind_cuda_vmm, false, "UCX 1.22");
 }
-END_TEST
 
-START_TEST(forced_backing_is_used)
+TEST(forced_backing_is_used)
 {
     open_device("");
     set_ucx(true, 1, 22);
@@ -152,17 +152,15 @@ START_TEST(forced_backing_is_used)
     check_choice(BASE_BACKING_HOST, &mem_kind_cuda_host, true,
                  "pinned host memory, by CUDA_BACKING");
 }
-END_TEST
 
-START_TEST(pinned_host_memory_works_with_every_ucx)
+TEST(pinned_host_memory_works_with_every_ucx)
 {
     open_device("");
     set_ucx(false, 1, 13);
     check_choice(BASE_BACKING_HOST, &mem_kind_cuda_host, true, "pinned");
 }
-END_TEST
 
-START_TEST(forced_virtual_memory_reports_its_cost)
+TEST(forced_virtual_memory_reports_its_cost)
 {
     open_device("");
     set_ucx(true, 1, 18);
@@ -170,9 +168,8 @@ START_TEST(forced_virtual_memory_reports_its_cost)
                  "vmm, by CUDA_BACKING, though UCX 1.18 cannot share virtual "
                  "memory");
 }
-END_TEST
 
-START_TEST(restricted_handles_are_for_peers_and_not_for_ucx)
+TEST(restricted_handles_are_for_peers_and_not_for_ucx)
 {
     open_device("");
     around.ptrace_scope = 1;
@@ -185,9 +182,8 @@ START_TEST(restricted_handles_are_for_peers_and_not_for_ucx)
     check_choice(BASE_BACKING_VMM, &mem_kind_cuda_vmm, true,
                  "though UCX may not take its handles (yama.ptrace_scope=1)");
 }
-END_TEST
 
-START_TEST(missing_pidfd_getfd_is_reported_if_ucx_needs_it)
+TEST(missing_pidfd_getfd_is_reported_if_ucx_needs_it)
 {
     open_device("");
     around.has_getfd = false;
@@ -198,9 +194,8 @@ START_TEST(missing_pidfd_getfd_is_reported_if_ucx_needs_it)
     check_choice(BASE_BACKING_VMM, &mem_kind_cuda_vmm, true,
                  "though UCX cannot take its handles (no pidfd_getfd)");
 }
-END_TEST
 
-START_TEST(gpu_without_file_handles_selects_alloc)
+STAND_IN_TEST(gpu_without_file_handles_selects_alloc)
 {
     open_device("posix=n");
     set_ucx(false, 1, 13);
@@ -209,7 +204,6 @@ START_TEST(gpu_without_file_handles_selects_alloc)
     check_choice(BASE_BACKING_VMM, &mem_kind_cuda_vmm, false,
                  "though virtual memory has no handles for peers");
 }
-END_TEST
 
 static void check_no_vmm(const char *why, const char *advice)
 {
@@ -226,21 +220,19 @@ static void check_no_vmm(const char *why, const char *advice)
                   "%s", ucxpool_error_detail());
 }
 
-START_TEST(forced_vmm_fails_on_a_gpu_without_it)
+STAND_IN_TEST(forced_vmm_fails_on_a_gpu_without_it)
 {
     open_device("vmm=n");
     check_no_vmm("this GPU has no virtual memory",
                  "set UCXPOOL_CUDA_BACKING=auto or alloc");
 }
-END_TEST
 
-START_TEST(forced_vmm_fails_naming_the_driver_version)
+STAND_IN_TEST(forced_vmm_fails_naming_the_driver_version)
 {
     open_device("without=cuMemSetAccess,version=11040");
     check_no_vmm("the driver (CUDA 11.4) has no virtual memory functions",
                  "or install a newer driver");
 }
-END_TEST
 
 static ucxpool_status_t choose(int wanted)
 {
@@ -248,7 +240,7 @@ static ucxpool_status_t choose(int wanted)
 }
 
 /* Version and capabilities of the loaded UCX. */
-START_TEST(system_and_ucx_are_queried)
+STAND_IN_TEST(system_and_ucx_are_queried)
 {
     open_device("");
     scope_file = NULL;
@@ -272,9 +264,8 @@ START_TEST(system_and_ucx_are_queried)
     ck_assert_int_eq(choose(BASE_BACKING_ALLOC), UCXPOOL_OK);
     ck_assert(backing.ucx_takes_it);
 }
-END_TEST
 
-START_TEST(seccomp_filter_on_pidfd_getfd_is_detected)
+STAND_IN_TEST(seccomp_filter_on_pidfd_getfd_is_detected)
 {
     open_device("");
     block_surroundings_get(&around);
@@ -287,9 +278,8 @@ START_TEST(seccomp_filter_on_pidfd_getfd_is_detected)
     block_surroundings_get(&around);
     ck_assert(!around.has_getfd);
 }
-END_TEST
 
-START_TEST(failing_ucx_query_is_an_error)
+TEST(failing_ucx_query_is_an_error)
 {
     open_device("");
     query_status = UCS_ERR_IO_ERROR;
@@ -297,39 +287,4 @@ START_TEST(failing_ucx_query_is_an_error)
     ck_assert_ptr_null(backing.kind);
     ck_assert_ptr_nonnull(
         strstr(ucxpool_error_detail(), ucs_status_string(UCS_ERR_IO_ERROR)));
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("cuda_backing");
-    TCase   *tcase = tcase_create("cuda_backing");
-    SRunner *runner;
-    int      num_failed;
-
-    if (!cuda_is_there()) {
-        return 77;
-    }
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, ucx_with_cuda_selects_alloc);
-    tcase_add_test(tcase, ucx_without_cuda_does_not_register_gpu_memory);
-    tcase_add_test(tcase, forced_backing_is_used);
-    tcase_add_test(tcase, pinned_host_memory_works_with_every_ucx);
-    tcase_add_test(tcase, forced_virtual_memory_reports_its_cost);
-    tcase_add_test(tcase, restricted_handles_are_for_peers_and_not_for_ucx);
-    tcase_add_test(tcase, missing_pidfd_getfd_is_reported_if_ucx_needs_it);
-    tcase_add_test(tcase, failing_ucx_query_is_an_error);
-    if (!cuda_is_real()) {
-        tcase_add_test(tcase, system_and_ucx_are_queried);
-        tcase_add_test(tcase, seccomp_filter_on_pidfd_getfd_is_detected);
-        tcase_add_test(tcase, gpu_without_file_handles_selects_alloc);
-        tcase_add_test(tcase, forced_vmm_fails_on_a_gpu_without_it);
-        tcase_add_test(tcase, forced_vmm_fails_naming_the_driver_version);
-    }
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

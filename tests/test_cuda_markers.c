@@ -2,11 +2,11 @@
 #include <config.h>
 
 #include "cuda_fixture.h"
+#include "test.h"
 #include "mem/cuda_stream.h"
 
 #include <ucxpool/ucxpool.h>
 
-#include <check.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,7 +109,9 @@ static void put(mem_cuda_marker_t *marker)
     mem_cuda_marker_put(markers, marker);
 }
 
-START_TEST(marker_is_reached_after_the_work_before_it)
+TEST_SETTINGS(.only_if = cuda_is_there);
+
+TEST_EACH(marker_is_reached_after_the_work_before_it, NUM_WAYS)
 {
     mem_cuda_marker_t *marker;
     CUstream           stream;
@@ -132,9 +134,8 @@ START_TEST(marker_is_reached_after_the_work_before_it)
     stream_destroy(stream);
     stop();
 }
-END_TEST
 
-START_TEST(marker_without_a_stream_uses_the_legacy_stream)
+TEST_EACH(marker_without_a_stream_uses_the_legacy_stream, NUM_WAYS)
 {
     mem_cuda_marker_t *marker;
     CUstream           stream;
@@ -157,9 +158,8 @@ START_TEST(marker_without_a_stream_uses_the_legacy_stream)
     stream_destroy(stream);
     stop();
 }
-END_TEST
 
-START_TEST(blocked_stream_delays_only_its_own_marker)
+TEST(blocked_stream_delays_only_its_own_marker)
 {
     uint32_t          *gate;
     mem_cuda_marker_t *still, *others;
@@ -204,9 +204,8 @@ START_TEST(blocked_stream_delays_only_its_own_marker)
     stream_destroy(going);
     stop();
 }
-END_TEST
 
-START_TEST(set_fails_when_all_markers_are_in_use)
+TEST_EACH(set_fails_when_all_markers_are_in_use, NUM_WAYS)
 {
     mem_cuda_marker_t *all[NUM_MARKERS];
     mem_cuda_marker_t *more = NULL;
@@ -231,9 +230,8 @@ START_TEST(set_fails_when_all_markers_are_in_use)
     }
     stop();
 }
-END_TEST
 
-START_TEST(reused_marker_ignores_earlier_work)
+TEST_EACH(reused_marker_ignores_earlier_work, NUM_WAYS)
 {
     mem_cuda_marker_t *first, *second;
 
@@ -247,9 +245,8 @@ START_TEST(reused_marker_ignores_earlier_work)
     put(second);
     stop();
 }
-END_TEST
 
-START_TEST(marker_is_free_after_a_failed_set)
+STAND_IN_TEST_EACH(marker_is_free_after_a_failed_set, NUM_WAYS)
 {
     static const char *const names[] = {"cuStreamWriteValue32",
                                         "cuMemsetD32Async", "cuMemsetD32Async"};
@@ -277,9 +274,8 @@ START_TEST(marker_is_free_after_a_failed_set)
     }
     stop();
 }
-END_TEST
 
-START_TEST(set_and_poll_make_no_other_driver_calls)
+STAND_IN_TEST_EACH(set_and_poll_make_no_other_driver_calls, 2)
 {
     mem_cuda_marker_t *marker;
 
@@ -297,9 +293,8 @@ START_TEST(set_and_poll_make_no_other_driver_calls)
     ck_assert_uint_eq(stand_in.count(NULL), 60);
     stop();
 }
-END_TEST
 
-START_TEST(failed_create_leaves_no_markers)
+STAND_IN_TEST(failed_create_leaves_no_markers)
 {
     mem_cuda_markers_t *others = NULL;
     ucxpool_status_t    status;
@@ -328,9 +323,8 @@ START_TEST(failed_create_leaves_no_markers)
     mem_cuda_markers_destroy(NULL);
     stop();
 }
-END_TEST
 
-START_TEST(cleanup_waits_for_pending_markers)
+TEST_EACH(cleanup_waits_for_pending_markers, NUM_WAYS)
 {
     CUstream stream;
 
@@ -347,37 +341,4 @@ START_TEST(cleanup_waits_for_pending_markers)
     }
     stream_destroy(stream);
     stop();
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *suite = suite_create("cuda_markers");
-    TCase *both  = tcase_create("stand-in or real");
-    TCase *ours  = tcase_create("stand-in");
-
-    tcase_add_loop_test(both, marker_is_reached_after_the_work_before_it, 0,
-                        NUM_WAYS);
-    tcase_add_loop_test(both, marker_without_a_stream_uses_the_legacy_stream, 0,
-                        NUM_WAYS);
-    tcase_add_test(both, blocked_stream_delays_only_its_own_marker);
-    tcase_add_loop_test(both, set_fails_when_all_markers_are_in_use, 0,
-                        NUM_WAYS);
-    tcase_add_loop_test(both, reused_marker_ignores_earlier_work, 0, NUM_WAYS);
-    tcase_add_loop_test(both, cleanup_waits_for_pending_markers, 0, NUM_WAYS);
-    suite_add_tcase(suite, both);
-    if (!cuda_is_real()) {
-        tcase_add_loop_test(ours, marker_is_free_after_a_failed_set, 0,
-                            NUM_WAYS);
-        tcase_add_loop_test(ours, set_and_poll_make_no_other_driver_calls, 0,
-                            2);
-        tcase_add_test(ours, failed_create_leaves_no_markers);
-    }
-    suite_add_tcase(suite, ours);
-    return suite;
-}
-
-int main(void)
-{
-    return cuda_main(suite());
 }

@@ -4,13 +4,13 @@
 #include "base/config.h"
 #include "copy/engine.h"
 #include "cuda_fixture.h"
+#include "test.h"
 #include "mem/cuda_device.h"
 #include "mem/readable.h"
 #include "mem/region.h"
 
 #include <ucxpool/ucxpool.h>
 
-#include <check.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +69,9 @@ static copy_pointer_t query(const void *memory, size_t offset)
     return pointer;
 }
 
-START_TEST(gpu_memory_is_recognized)
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .only_if = cuda_is_there);
+
+TEST(gpu_memory_is_recognized)
 {
     copy_pointer_t pointer = query(allocated.address, 12345);
 
@@ -84,18 +86,16 @@ START_TEST(gpu_memory_is_recognized)
     ck_assert_uint_eq(pointer.start, (uintptr_t) virtual.address);
     ck_assert_uint_eq(pointer.size, NUM_REGIONS * REGION_SIZE);
 }
-END_TEST
 
-START_TEST(pinned_memory_is_recognized)
+TEST(pinned_memory_is_recognized)
 {
     copy_pointer_t pointer = query(pinned.address, REGION_SIZE + 1);
 
     ck_assert_int_eq(pointer.place, COPY_MEMTYPE_PINNED);
     ck_assert_int_eq(pointer.device, -1);
 }
-END_TEST
 
-START_TEST(other_memory_is_pageable)
+TEST(other_memory_is_pageable)
 {
     copy_pointer_t pointer = query(pageable, 77);
 
@@ -103,16 +103,14 @@ START_TEST(other_memory_is_pageable)
     ck_assert_int_eq(pointer.device, -1);
     ck_assert_int_eq(query(NULL, 0).place, COPY_MEMTYPE_PAGEABLE);
 }
-END_TEST
 
-START_TEST(freed_memory_is_pageable)
+TEST(freed_memory_is_pageable)
 {
     void *address = allocated.address;
 
     mem_regions_cleanup(&allocated);
     ck_assert_int_eq(query(address, 0).place, COPY_MEMTYPE_PAGEABLE);
 }
-END_TEST
 
 static copy_memtypes_t types_of(const copy_segment_t *segments, size_t num)
 {
@@ -124,7 +122,7 @@ static copy_memtypes_t types_of(const copy_segment_t *segments, size_t num)
     return found;
 }
 
-START_TEST(segments_of_one_allocation_need_one_query)
+TEST(segments_of_one_allocation_need_one_query)
 {
     enum { NUM = 1000 };
     copy_segment_t  segments[NUM];
@@ -139,9 +137,8 @@ START_TEST(segments_of_one_allocation_need_one_query)
     ck_assert_int_eq(found.device, 0);
     ck_assert_uint_eq(found.num_questions, 1);
 }
-END_TEST
 
-START_TEST(pieces_are_classified_like_segments)
+TEST(pieces_are_classified_like_segments)
 {
     void *const     pieces[] = {(char *)allocated.address + 5, pinned.address,
                                 (char *)pinned.address + REGION_SIZE,
@@ -159,9 +156,8 @@ START_TEST(pieces_are_classified_like_segments)
                      UCXPOOL_OK);
     ck_assert_uint_eq(found.types, 0);
 }
-END_TEST
 
-START_TEST(mixed_list_reports_every_kind)
+TEST(mixed_list_reports_every_kind)
 {
     const copy_segment_t segments[] = {
         {address_in(pinned.address, 10), 100},
@@ -184,10 +180,9 @@ START_TEST(mixed_list_reports_every_kind)
     found = types_of(NULL, 0);
     ck_assert_uint_eq(found.types, 0);
 }
-END_TEST
 
 /* One query if the kernel reports mappings, otherwise one for each segment. */
-START_TEST(many_segments_of_one_mapping_need_few_queries)
+TEST(many_segments_of_one_mapping_need_few_queries)
 {
     enum { NUM = 300, LENGTH = 4096 };
     char *memory = mmap(NULL, (NUM + 2) * LENGTH, PROT_READ | PROT_WRITE,
@@ -220,9 +215,8 @@ START_TEST(many_segments_of_one_mapping_need_few_queries)
                       COPY_MEMTYPE_PAGEABLE | COPY_MEMTYPE_DEVICE);
     munmap(memory, (NUM + 2) * LENGTH);
 }
-END_TEST
 
-START_TEST(segment_beyond_its_allocation_is_detected)
+TEST(segment_beyond_its_allocation_is_detected)
 {
     const copy_segment_t segment = {
         address_in(allocated.address, NUM_REGIONS * REGION_SIZE - 1),
@@ -234,9 +228,8 @@ START_TEST(segment_beyond_its_allocation_is_detected)
                      UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 0"));
 }
-END_TEST
 
-START_TEST(two_gpus_are_distinguished)
+TEST(two_gpus_are_distinguished)
 {
     const copy_segment_t segments[] = {
         {address_in(allocated.address, 0), 1},
@@ -249,9 +242,8 @@ START_TEST(two_gpus_are_distinguished)
     ck_assert_int_eq(types_of(segments, 2).device, -2);
     ck_assert_int_eq(types_of(segments + 1, 1).device, 1);
 }
-END_TEST
 
-START_TEST(driver_error_is_reported)
+STAND_IN_TEST(driver_error_is_reported)
 {
     const copy_segment_t segments[] = {
         {address_in(allocated.address, 0), 1},
@@ -265,37 +257,4 @@ START_TEST(driver_error_is_reported)
                          UCXPOOL_ERR_IO);
     }
     ck_assert_uint_eq(types_of(segments, 2).num_questions, 2);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("cuda_pointer");
-    TCase   *tcase = tcase_create("cuda_pointer");
-    SRunner *runner;
-    int      num_failed;
-
-    if (!cuda_is_there()) {
-        return 77;
-    }
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, gpu_memory_is_recognized);
-    tcase_add_test(tcase, pinned_memory_is_recognized);
-    tcase_add_test(tcase, other_memory_is_pageable);
-    tcase_add_test(tcase, freed_memory_is_pageable);
-    tcase_add_test(tcase, segments_of_one_allocation_need_one_query);
-    tcase_add_test(tcase, pieces_are_classified_like_segments);
-    tcase_add_test(tcase, mixed_list_reports_every_kind);
-    tcase_add_test(tcase, many_segments_of_one_mapping_need_few_queries);
-    tcase_add_test(tcase, segment_beyond_its_allocation_is_detected);
-    tcase_add_test(tcase, two_gpus_are_distinguished);
-    if (!cuda_is_real()) {
-        tcase_add_test(tcase, driver_error_is_reported);
-    }
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

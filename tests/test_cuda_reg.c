@@ -4,12 +4,12 @@
 
 #include "base/config.h"
 #include "cuda_fixture.h"
+#include "test.h"
 #include "ucx/reg.h"
 
 #include <ucp/api/ucp.h>
 #include <ucxpool/ucxpool.h>
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,7 +129,10 @@ static void check_detail(const char *words)
                   ucxpool_error_detail());
 }
 
-START_TEST(each_memory_kind_is_registered_as_its_type)
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .only_if = cuda_is_there);
+
+TEST_EACH(each_memory_kind_is_registered_as_its_type,
+          (int)(sizeof(kinds) / sizeof(kinds[0])))
 {
     mem_regions_cleanup(&regions);
     ck_assert_int_eq(mem_regions_init(&regions, kinds[_i], 0, NUM_REGIONS,
@@ -147,9 +150,8 @@ START_TEST(each_memory_kind_is_registered_as_its_type)
     }
     ucx_dereg_regions(&regions, NULL);
 }
-END_TEST
 
-START_TEST(ucx_without_cuda_gets_no_gpu_address)
+TEST(ucx_without_cuda_gets_no_gpu_address)
 {
     ucx_has_cuda = false;
     ck_assert_int_eq(ucx_reg_regions(&regions, NULL), UCXPOOL_ERR_UNSUPPORTED);
@@ -157,9 +159,8 @@ START_TEST(ucx_without_cuda_gets_no_gpu_address)
     check_detail("UCXPOOL_CUDA_BACKING=host");
     ck_assert_uint_eq(num_maps, 0);
 }
-END_TEST
 
-START_TEST(ucx_without_cuda_registers_pinned_host_memory)
+TEST(ucx_without_cuda_registers_pinned_host_memory)
 {
     mem_regions_cleanup(&regions);
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_host, 0,
@@ -170,9 +171,8 @@ START_TEST(ucx_without_cuda_registers_pinned_host_memory)
     ck_assert_int_eq(ucx_reg_regions(&regions, NULL), UCXPOOL_OK);
     ucx_dereg_regions(&regions, NULL);
 }
-END_TEST
 
-START_TEST(failed_registration_leaks_nothing_and_retry_works)
+TEST(failed_registration_leaks_nothing_and_retry_works)
 {
     for (fail_nth = 1; fail_nth <= NUM_REGIONS; fail_nth++) {
         num_maps = 0;
@@ -184,29 +184,4 @@ START_TEST(failed_registration_leaks_nothing_and_retry_works)
     fail_nth = 0;
     ck_assert_int_eq(ucx_reg_regions(&regions, NULL), UCXPOOL_OK);
     ucx_dereg_regions(&regions, NULL);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("cuda_reg");
-    TCase   *tcase = tcase_create("cuda_reg");
-    SRunner *runner;
-    int      num_failed;
-
-    if (!cuda_is_there()) {
-        return 77;
-    }
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_loop_test(tcase, each_memory_kind_is_registered_as_its_type, 0,
-                        (int)(sizeof(kinds) / sizeof(kinds[0])));
-    tcase_add_test(tcase, ucx_without_cuda_gets_no_gpu_address);
-    tcase_add_test(tcase, ucx_without_cuda_registers_pinned_host_memory);
-    tcase_add_test(tcase, failed_registration_leaks_nothing_and_retry_works);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -4,12 +4,12 @@
 #include "base/config.h"
 #include "calls.h"
 #include "cuda_fixture.h"
+#include "test.h"
 #include "mem/cuda_device.h"
 #include "mem/region.h"
 
 #include <ucxpool/ucxpool.h>
 
-#include <check.h>
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -75,7 +75,9 @@ static void fill(char *bytes, size_t size, unsigned seed)
     }
 }
 
-START_TEST(every_byte_is_writable)
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .only_if = cuda_is_there);
+
+TEST_EACH(every_byte_is_writable, NUM_KINDS)
 {
     char *written = malloc(TOTAL_SIZE);
     char *is_read = malloc(TOTAL_SIZE);
@@ -90,9 +92,8 @@ START_TEST(every_byte_is_writable)
     free(written);
     free(is_read);
 }
-END_TEST
 
-START_TEST(regions_are_adjacent)
+TEST_EACH(regions_are_adjacent, NUM_KINDS)
 {
     ck_assert_int_eq(init(kinds[_i]), UCXPOOL_OK);
     ck_assert_uint_eq(regions.num_regions * regions.region_size, TOTAL_SIZE);
@@ -105,9 +106,8 @@ START_TEST(regions_are_adjacent)
     }
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(cleanup_leaks_nothing)
+STAND_IN_TEST_EACH(cleanup_leaks_nothing, NUM_KINDS)
 {
     unsigned num_fds = calls_num_fds();
 
@@ -119,9 +119,8 @@ START_TEST(cleanup_leaks_nothing)
     ck_assert_uint_eq(stand_in.live(), 0);
     ck_assert_uint_eq(calls_num_fds(), num_fds);
 }
-END_TEST
 
-START_TEST(an_allocation_is_one_region)
+TEST(an_allocation_is_one_region)
 {
     ck_assert_int_eq(init(&mem_kind_cuda_alloc), UCXPOOL_OK);
     ck_assert_uint_eq(regions.num_regions, 1);
@@ -132,9 +131,8 @@ START_TEST(an_allocation_is_one_region)
     }
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(vmm_is_one_allocation_per_region_and_one_set_access)
+STAND_IN_TEST(vmm_is_one_allocation_per_region_and_one_set_access)
 {
     ck_assert_int_eq(init(&mem_kind_cuda_vmm), UCXPOOL_OK);
     ck_assert_uint_eq(regions.num_regions, NUM_REGIONS);
@@ -145,9 +143,8 @@ START_TEST(vmm_is_one_allocation_per_region_and_one_set_access)
     ck_assert_uint_eq(stand_in.count("cuMemAlloc"), 0);
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(host_and_gpu_read_pinned_memory)
+TEST(host_and_gpu_read_pinned_memory)
 {
     char byte = 0;
 
@@ -160,7 +157,6 @@ START_TEST(host_and_gpu_read_pinned_memory)
     ck_assert_int_ge(regions.regions[1].fd, 0);
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
 static CUcontext current(const mem_cuda_driver_t *driver)
 {
@@ -170,7 +166,7 @@ static CUcontext current(const mem_cuda_driver_t *driver)
     return context;
 }
 
-START_TEST(callers_context_is_preserved)
+TEST_EACH(callers_context_is_preserved, NUM_KINDS)
 {
     const mem_cuda_driver_t *driver = NULL;
     CUcontext                mine   = NULL;
@@ -198,9 +194,8 @@ START_TEST(callers_context_is_preserved)
     ck_assert_int_eq(driver->cuCtxPopCurrent(&mine), CUDA_SUCCESS);
     ck_assert_int_eq(driver->cuDevicePrimaryCtxRelease(mine_at), CUDA_SUCCESS);
 }
-END_TEST
 
-START_TEST(failed_init_leaks_nothing_and_retry_works)
+STAND_IN_TEST_EACH(failed_init_leaks_nothing_and_retry_works, NUM_KINDS)
 {
     unsigned num_failed = 0;
     unsigned num_fds    = calls_num_fds();
@@ -234,9 +229,8 @@ START_TEST(failed_init_leaks_nothing_and_retry_works)
     mem_regions_cleanup(&regions);
     ck_assert_uint_eq(stand_in.live(), 0);
 }
-END_TEST
 
-START_TEST(failed_table_allocation_leaks_nothing)
+STAND_IN_TEST_EACH(failed_table_allocation_leaks_nothing, NUM_KINDS)
 {
     unsigned n;
 
@@ -252,9 +246,8 @@ START_TEST(failed_table_allocation_leaks_nothing)
     calls_reset();
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(failed_host_allocation_leaks_nothing)
+STAND_IN_TEST(failed_host_allocation_leaks_nothing)
 {
     static const calls_name_t calls[] = {CALLS_MEMFD_CREATE, CALLS_FTRUNCATE,
                                          CALLS_FALLOCATE, CALLS_MMAP};
@@ -270,9 +263,8 @@ START_TEST(failed_host_allocation_leaks_nothing)
     ck_assert_int_eq(init(&mem_kind_cuda_host), UCXPOOL_OK);
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(out_of_memory_reports_requested_and_free)
+TEST_EACH(out_of_memory_reports_requested_and_free, 2)
 {
     size_t           size        = cuda_is_real() ? (size_t)1 << 30 : 64 << 20;
     unsigned         num_regions = cuda_is_real() ? 1024 : 8;
@@ -290,9 +282,8 @@ START_TEST(out_of_memory_reports_requested_and_free)
     ck_assert_int_eq(init(kinds[_i]), UCXPOOL_OK);
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(nonexistent_gpu_is_rejected)
+TEST_EACH(nonexistent_gpu_is_rejected, NUM_KINDS)
 {
     ck_assert_int_eq(mem_regions_init(&regions, kinds[_i], 99, 1, REGION_SIZE,
                                       BASE_SWITCH_NO),
@@ -302,17 +293,15 @@ START_TEST(nonexistent_gpu_is_rejected)
                                       BASE_SWITCH_NO),
                      UCXPOOL_ERR_INVALID_PARAM);
 }
-END_TEST
 
-START_TEST(gpu_without_a_driver_is_unsupported)
+TEST_EACH(gpu_without_a_driver_is_unsupported, NUM_KINDS)
 {
     setenv(MEM_CUDA_DRIVER_VARIABLE, "/nonexistent/libcuda.so.1", 1);
     ck_assert_int_eq(init(kinds[_i]), UCXPOOL_ERR_UNSUPPORTED);
     check_detail("no CUDA driver");
 }
-END_TEST
 
-START_TEST(describe_creates_no_context)
+STAND_IN_TEST(describe_creates_no_context)
 {
     mem_cuda_device_t device;
 
@@ -328,9 +317,8 @@ START_TEST(describe_creates_no_context)
     ck_assert_int_eq(mem_cuda_device_describe(2, &device),
                      UCXPOOL_ERR_INVALID_PARAM);
 }
-END_TEST
 
-START_TEST(host_memory_needs_no_driver)
+TEST(host_memory_needs_no_driver)
 {
     setenv(MEM_CUDA_DRIVER_VARIABLE, "/nonexistent/libcuda.so.1", 1);
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 1,
@@ -340,9 +328,8 @@ START_TEST(host_memory_needs_no_driver)
     ck_assert_ptr_null(regions.cuda);
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(gpu_without_virtual_memory_is_an_error)
+STAND_IN_TEST(gpu_without_virtual_memory_is_an_error)
 {
     stand_in.configure("vmm=n");
     ck_assert_int_eq(init(&mem_kind_cuda_vmm), UCXPOOL_ERR_UNSUPPORTED);
@@ -351,18 +338,16 @@ START_TEST(gpu_without_virtual_memory_is_an_error)
     ck_assert_int_eq(init(&mem_kind_cuda_alloc), UCXPOOL_OK);
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(old_driver_uses_one_allocation)
+STAND_IN_TEST(old_driver_uses_one_allocation)
 {
     setenv(MEM_CUDA_DRIVER_VARIABLE, CUDA_OLD_STAND_IN_PATH, 1);
     ck_assert_int_eq(init(&mem_kind_cuda_vmm), UCXPOOL_ERR_UNSUPPORTED);
     ck_assert_int_eq(init(&mem_kind_cuda_alloc), UCXPOOL_OK);
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(vmm_requests_only_supported_handle_types)
+STAND_IN_TEST(vmm_requests_only_supported_handle_types)
 {
     static const char *const poor[] = {"gdr=n", "posix=n", "fabric=y"};
 
@@ -373,9 +358,8 @@ START_TEST(vmm_requests_only_supported_handle_types)
         mem_regions_cleanup(&regions);
     }
 }
-END_TEST
 
-START_TEST(denied_fabric_handles_are_left_out)
+STAND_IN_TEST(denied_fabric_handles_are_left_out)
 {
     int fd = -1;
 
@@ -389,27 +373,24 @@ START_TEST(denied_fabric_handles_are_left_out)
     close(fd);
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(region_size_must_match_the_granularity)
+TEST(region_size_must_match_the_granularity)
 {
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_vmm, 0, 1,
                                       REGION_SIZE + 4096, BASE_SWITCH_NO),
                      UCXPOOL_ERR_INVALID_PARAM);
     check_detail("UCXPOOL_REGION_SIZE must be a multiple of 2097152");
 }
-END_TEST
 
-START_TEST(gpu_without_unified_addressing_is_rejected)
+STAND_IN_TEST(gpu_without_unified_addressing_is_rejected)
 {
     stand_in.configure("hostptr=n");
     ck_assert_int_eq(init(&mem_kind_cuda_host), UCXPOOL_ERR_UNSUPPORTED);
     ck_assert_uint_eq(stand_in.live(), 0);
 }
-END_TEST
 
 /* The memory of a region has a handle that another process can import. */
-START_TEST(virtual_memory_is_mappable_by_handle)
+TEST(virtual_memory_is_mappable_by_handle)
 {
     const mem_cuda_driver_t     *driver;
     CUmemGenericAllocationHandle handle = 0;
@@ -449,7 +430,6 @@ START_TEST(virtual_memory_is_mappable_by_handle)
     ck_assert_int_eq(driver->cuCtxPopCurrent(&context), CUDA_SUCCESS);
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
 /* Stitch whole regions out of order, one of them twice. */
 static const mem_piece_t whole_pieces[] = {
@@ -470,7 +450,7 @@ static void check_stitched(char *address)
     ck_assert_int_eq(bytes[0], 'c');
 }
 
-START_TEST(stitched_range_aliases_the_same_memory)
+TEST_WITH(stitched_range_aliases_the_same_memory, .first = 1, .end = NUM_KINDS)
 {
     const mem_kind_t *kind = kinds[_i];
     char             *address;
@@ -493,9 +473,9 @@ START_TEST(stitched_range_aliases_the_same_memory)
     put(byte_at(1, 0), "d", 1);
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(failed_stitch_leaks_nothing_and_retry_works)
+TEST_WITH(failed_stitch_leaks_nothing_and_retry_works, .first = 1,
+          .end = NUM_KINDS, .only_if = cuda_is_stand_in)
 {
     const mem_kind_t *kind       = kinds[_i];
     void             *address    = NULL;
@@ -522,9 +502,8 @@ START_TEST(failed_stitch_leaks_nothing_and_retry_works)
     mem_regions_cleanup(&regions);
     ck_assert_uint_eq(stand_in.live(), 0);
 }
-END_TEST
 
-START_TEST(alloc_backing_cannot_be_stitched)
+TEST(alloc_backing_cannot_be_stitched)
 {
     const mem_piece_t pieces[] = {{0, REGION_SIZE, REGION_SIZE},
                                   {0, 0, REGION_SIZE}};
@@ -538,9 +517,8 @@ START_TEST(alloc_backing_cannot_be_stitched)
     regions.kind->unstitch(&regions, NULL, 0);
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(destroyed_context_is_an_error_and_not_a_crash)
+STAND_IN_TEST_EACH(destroyed_context_is_an_error_and_not_a_crash, NUM_KINDS)
 {
     void *address = NULL;
 
@@ -552,68 +530,4 @@ START_TEST(destroyed_context_is_an_error_and_not_a_crash)
         check_detail("do not reset the device's primary context");
     }
     mem_regions_cleanup(&regions);
-}
-END_TEST
-
-static void add_tests(TCase *tcase)
-{
-    tcase_add_loop_test(tcase, every_byte_is_writable, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, regions_are_adjacent, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, callers_context_is_preserved, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, out_of_memory_reports_requested_and_free, 0, 2);
-    tcase_add_loop_test(tcase, nonexistent_gpu_is_rejected, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, gpu_without_a_driver_is_unsupported, 0,
-                        NUM_KINDS);
-    tcase_add_loop_test(tcase, stitched_range_aliases_the_same_memory, 1,
-                        NUM_KINDS);
-    tcase_add_test(tcase, host_memory_needs_no_driver);
-    tcase_add_test(tcase, an_allocation_is_one_region);
-    tcase_add_test(tcase, alloc_backing_cannot_be_stitched);
-    tcase_add_test(tcase, host_and_gpu_read_pinned_memory);
-    tcase_add_test(tcase, virtual_memory_is_mappable_by_handle);
-    tcase_add_test(tcase, region_size_must_match_the_granularity);
-}
-
-static void add_stand_in_tests(TCase *tcase)
-{
-    tcase_add_loop_test(tcase, cleanup_leaks_nothing, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, failed_init_leaks_nothing_and_retry_works, 0,
-                        NUM_KINDS);
-    tcase_add_loop_test(tcase, failed_table_allocation_leaks_nothing, 0,
-                        NUM_KINDS);
-    tcase_add_test(tcase, failed_host_allocation_leaks_nothing);
-    tcase_add_loop_test(tcase, failed_stitch_leaks_nothing_and_retry_works, 1,
-                        NUM_KINDS);
-    tcase_add_loop_test(tcase, destroyed_context_is_an_error_and_not_a_crash, 0,
-                        NUM_KINDS);
-    tcase_add_test(tcase, vmm_is_one_allocation_per_region_and_one_set_access);
-    tcase_add_test(tcase, describe_creates_no_context);
-    tcase_add_test(tcase, gpu_without_virtual_memory_is_an_error);
-    tcase_add_test(tcase, old_driver_uses_one_allocation);
-    tcase_add_test(tcase, vmm_requests_only_supported_handle_types);
-    tcase_add_test(tcase, denied_fabric_handles_are_left_out);
-    tcase_add_test(tcase, gpu_without_unified_addressing_is_rejected);
-}
-
-int main(void)
-{
-    Suite   *suite = suite_create("cuda_region");
-    TCase   *tcase = tcase_create("cuda_region");
-    SRunner *runner;
-    int      num_failed;
-
-    if (!cuda_is_there()) {
-        return 77;
-    }
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    add_tests(tcase);
-    if (!cuda_is_real()) {
-        add_stand_in_tests(tcase);
-    }
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -10,11 +10,11 @@
  */
 #include "base/clock.h"
 #include "pair.h"
+#include "test.h"
 #include "two.h"
 
 #include "core/stats.h"
 
-#include <check.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,7 +122,9 @@ static void post(two_t *two, uint8_t *bytes,
                                   params, send_p) == UCXPOOL_OK);
 }
 
-START_TEST(peer_killed_during_a_transfer_fails_the_requests)
+TEST_SETTINGS(.timeout = 30);
+
+TEST(peer_killed_during_a_transfer_fails_the_requests)
 {
     two_t              two;
     uint8_t           *bytes = calloc(2, LENGTH);
@@ -153,9 +155,8 @@ START_TEST(peer_killed_during_a_transfer_fails_the_requests)
     leave(&two);
     free(bytes);
 }
-END_TEST
 
-START_TEST(idle_peer_killed_fails_a_receive)
+TEST(idle_peer_killed_fails_a_receive)
 {
     two_t              two;
     uint8_t            byte = 0;
@@ -176,7 +177,6 @@ START_TEST(idle_peer_killed_fails_a_receive)
     ucxpool_request_release(recv);
     leave(&two);
 }
-END_TEST
 
 static void check_ended(ucxpool_request_t *request)
 {
@@ -189,7 +189,7 @@ static void check_ended(ucxpool_request_t *request)
     ucxpool_request_release(request);
 }
 
-START_TEST(deadline_ends_requests_to_an_undetected_dead_peer)
+TEST(deadline_ends_requests_to_an_undetected_dead_peer)
 {
     const ucxpool_request_params_t params = {
         .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT,
@@ -225,27 +225,4 @@ START_TEST(deadline_ends_requests_to_an_undetected_dead_peer)
     printf("destroyed in %.3f s\n", (double)(base_clock_now() - posted) / 1e9);
     close(two.talk);
     free(bytes);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite    = suite_create("dead_peer");
-    TCase   *noticed  = tcase_create("noticed");
-    TCase   *deadline = tcase_create("deadline");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(noticed, 30);
-    tcase_add_test(noticed, peer_killed_during_a_transfer_fails_the_requests);
-    tcase_add_test(noticed, idle_peer_killed_fails_a_receive);
-    suite_add_tcase(suite, noticed);
-    tcase_set_timeout(deadline, 30);
-    tcase_add_test(deadline, deadline_ends_requests_to_an_undetected_dead_peer);
-    suite_add_tcase(suite, deadline);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

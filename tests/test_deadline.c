@@ -1,11 +1,11 @@
 /* Deadlines: for each kind of request, and with a stopped peer. */
 #include "core/pool.h"
 #include "pair.h"
+#include "test.h"
 #include "two.h"
 
 #include "core/stats.h"
 
-#include <check.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +59,9 @@ static void check_channel(pair_t *pair)
     pair_check_blocks(pair);
 }
 
-START_TEST(a_receive_without_a_message_expires)
+TEST_SETTINGS(.timeout = 60);
+
+TEST_EACH(a_receive_without_a_message_expires, 2)
 {
     ucxpool_request_params_t params = within(20);
     pair_t                   pair;
@@ -75,9 +77,8 @@ START_TEST(a_receive_without_a_message_expires)
     check_channel(&pair);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(wait_returns_the_requests_error_detail)
+TEST(wait_returns_the_requests_error_detail)
 {
     const ucxpool_request_params_t params = within(1);
     ucxpool_t                     *pool   = pair_pool("");
@@ -96,9 +97,8 @@ START_TEST(wait_returns_the_requests_error_detail)
     ucxpool_request_release(recv);
     ucxpool_destroy(pool);
 }
-END_TEST
 
-START_TEST(default_deadline_comes_from_the_setting)
+TEST_EACH(default_deadline_comes_from_the_setting, 2)
 {
     char               settings[128];
     pair_t             pair;
@@ -114,9 +114,8 @@ START_TEST(default_deadline_comes_from_the_setting)
     ck_assert_int_eq(target, 7);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(send_without_a_receive_expires)
+TEST_EACH(send_without_a_receive_expires, 2)
 {
     ucxpool_request_params_t params = within(20);
     uint8_t                 *source = calloc(1, LENGTH);
@@ -135,9 +134,8 @@ START_TEST(send_without_a_receive_expires)
     pair_cleanup(&pair);
     free(source);
 }
-END_TEST
 
-START_TEST(receiver_of_an_expired_send_gets_the_reason)
+TEST_EACH(receiver_of_an_expired_send_gets_the_reason, 2)
 {
     ucxpool_request_params_t params = within(20);
     uint8_t                 *bytes  = calloc(1, LENGTH);
@@ -166,9 +164,8 @@ START_TEST(receiver_of_an_expired_send_gets_the_reason)
     pair_cleanup(&pair);
     free(bytes);
 }
-END_TEST
 
-START_TEST(queued_send_expires_and_the_next_proceeds)
+TEST_EACH(queued_send_expires_and_the_next_proceeds, 2)
 {
     ucxpool_request_params_t params = within(20);
     pair_t                   pair;
@@ -196,7 +193,6 @@ START_TEST(queued_send_expires_and_the_next_proceeds)
     check_channel(&pair);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* Progress until UCX's own handshake has finished. UCX 1.13 aborts the process
  * if a peer disconnects during that handshake. */
@@ -211,7 +207,7 @@ static void finish_handshake(pair_t *pair)
     }
 }
 
-START_TEST(request_on_an_unopened_channel_expires)
+TEST_EACH(request_on_an_unopened_channel_expires, 2)
 {
     ucxpool_channel_params_t to = {
         .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
@@ -235,9 +231,8 @@ START_TEST(request_on_an_unopened_channel_expires)
     finish_handshake(&pair);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(deadline_wakes_a_sleeping_thread)
+TEST_EACH(deadline_wakes_a_sleeping_thread, 2)
 {
     ucxpool_request_params_t params = within(20);
     ucxpool_t               *pool   = pair_pool(wires[_i]);
@@ -252,7 +247,6 @@ START_TEST(deadline_wakes_a_sleeping_thread)
     ucxpool_request_release(recv);
     ucxpool_destroy(pool);
 }
-END_TEST
 
 /* --- a peer that is stopped during a transfer ---------------------------- */
 
@@ -385,7 +379,7 @@ static void run_sender(two_t *two, bool in_place)
     free(source);
 }
 
-START_TEST(send_to_a_stopped_peer_expires_and_returns_blocks)
+TEST_EACH(send_to_a_stopped_peer_expires_and_returns_blocks, 3)
 {
     two_t two;
 
@@ -397,7 +391,6 @@ START_TEST(send_to_a_stopped_peer_expires_and_returns_blocks)
     }
     two_cleanup(&two);
 }
-END_TEST
 
 /* --- a peer that never continues ----------------------------------------- */
 
@@ -451,7 +444,7 @@ static void run_expiring_sender(two_t *two, bool by_map)
     close(two->talk);
 }
 
-START_TEST(blocks_come_back_from_a_peer_that_stays_stopped)
+TEST_EACH(blocks_come_back_from_a_peer_that_stays_stopped, 2)
 {
     two_t two;
 
@@ -462,7 +455,6 @@ START_TEST(blocks_come_back_from_a_peer_that_stays_stopped)
     }
     run_expiring_sender(&two, _i == 0);
 }
-END_TEST
 
 /* --- the reverse: the sender is stopped ---------------------------------- */
 
@@ -524,7 +516,7 @@ static void run_expiring_receiver(two_t *two)
     free(target);
 }
 
-START_TEST(receive_from_a_stopped_peer_expires_for_good)
+TEST_EACH(receive_from_a_stopped_peer_expires_for_good, 3)
 {
     two_t two;
 
@@ -535,36 +527,4 @@ START_TEST(receive_from_a_stopped_peer_expires_for_good)
         run_expiring_receiver(&two);
     }
     two_cleanup(&two);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("deadline");
-    TCase   *tcase = tcase_create("deadline");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, wait_returns_the_requests_error_detail);
-    tcase_add_loop_test(tcase, a_receive_without_a_message_expires, 0, 2);
-    tcase_add_loop_test(tcase, default_deadline_comes_from_the_setting, 0, 2);
-    tcase_add_loop_test(tcase, send_without_a_receive_expires, 0, 2);
-    tcase_add_loop_test(tcase, receiver_of_an_expired_send_gets_the_reason, 0,
-                        2);
-    tcase_add_loop_test(tcase, queued_send_expires_and_the_next_proceeds, 0, 2);
-    tcase_add_loop_test(tcase, request_on_an_unopened_channel_expires, 0, 2);
-    tcase_add_loop_test(tcase, deadline_wakes_a_sleeping_thread, 0, 2);
-    tcase_add_loop_test(
-        tcase, send_to_a_stopped_peer_expires_and_returns_blocks, 0, 3);
-    tcase_add_loop_test(tcase, blocks_come_back_from_a_peer_that_stays_stopped,
-                        0, 2);
-    tcase_add_loop_test(tcase, receive_from_a_stopped_peer_expires_for_good, 0,
-                        3);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

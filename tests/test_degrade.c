@@ -5,13 +5,13 @@
 #include "cuda_fixture.h"
 #include "mem/nvml.h"
 #include "pair.h"
+#include "test.h"
 #include "reg_stand_in/reg.h"
 
 #include "core/stats.h"
 
 #include <ucxpool/ucxpool.h>
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,7 +126,9 @@ static void setup(void)
 
 /* --- host memory ------------------------------------------------------- */
 
-START_TEST(unlimited_pool_gets_all_it_requests)
+TEST_SETTINGS(.setup = setup, .timeout = 200, .only_if = cuda_is_there);
+
+TEST(unlimited_pool_gets_all_it_requests)
 {
     create(-1, "COMM_SIZE=32m REGION_SIZE=8m BLOCK_SIZE=1m");
     require_whole();
@@ -136,9 +138,8 @@ START_TEST(unlimited_pool_gets_all_it_requests)
     ck_assert_uint_gt(stats.registration_ns, 0);
     destroy();
 }
-END_TEST
 
-START_TEST(create_keeps_registered_regions)
+TEST(create_keeps_registered_regions)
 {
     reg_configure("bytes=20m");
     create(-1, "COMM_SIZE=32m REGION_SIZE=8m BLOCK_SIZE=1m");
@@ -152,9 +153,8 @@ START_TEST(create_keeps_registered_regions)
     require_passes();
     destroy();
 }
-END_TEST
 
-START_TEST(region_shrinks_to_the_limit)
+TEST(region_shrinks_to_the_limit)
 {
     reg_configure("bytes=5m");
     create(-1, "COMM_SIZE=32m");
@@ -164,10 +164,9 @@ START_TEST(region_shrinks_to_the_limit)
     require_passes();
     destroy();
 }
-END_TEST
 
 /* At any limit: within it, and close to it. */
-START_TEST(pool_uses_most_of_the_limit)
+TEST(pool_uses_most_of_the_limit)
 {
     char text[40];
 
@@ -181,9 +180,8 @@ START_TEST(pool_uses_most_of_the_limit)
         destroy();
     }
 }
-END_TEST
 
-START_TEST(minimum_is_one_block_per_share)
+TEST(minimum_is_one_block_per_share)
 {
     /* Three shares, three blocks. */
     reg_configure("bytes=3m");
@@ -206,9 +204,8 @@ START_TEST(minimum_is_one_block_per_share)
                                    "SEND_SHARE=50 RECV_SHARE=50"),
                      UCXPOOL_ERR_IO);
 }
-END_TEST
 
-START_TEST(explicit_sizes_are_kept)
+TEST(explicit_sizes_are_kept)
 {
     reg_configure("bytes=20m");
     create(-1, "COMM_SIZE=32m BLOCK_SIZE=4m");
@@ -222,9 +219,8 @@ START_TEST(explicit_sizes_are_kept)
     ck_assert_int_eq(create_on(-1, "COMM_SIZE=32m FRAG_SIZE=2m"),
                      UCXPOOL_ERR_IO);
 }
-END_TEST
 
-START_TEST(strict_is_all_or_nothing)
+TEST(strict_is_all_or_nothing)
 {
     reg_configure("bytes=31m");
     ck_assert_int_eq(create_on(-1, "COMM_SIZE=32m COMM_STRICT=y"),
@@ -236,9 +232,8 @@ START_TEST(strict_is_all_or_nothing)
     require_whole();
     destroy();
 }
-END_TEST
 
-START_TEST(permanent_registration_failure_is_an_error)
+TEST(permanent_registration_failure_is_an_error)
 {
     for (unsigned first = 1; first <= 3; first++) {
         char text[40];
@@ -254,9 +249,8 @@ START_TEST(permanent_registration_failure_is_an_error)
         destroy();
     }
 }
-END_TEST
 
-START_TEST(pool_survives_any_single_failed_registration)
+TEST(pool_survives_any_single_failed_registration)
 {
     for (unsigned n = 1; n <= 4; n++) {
         char text[40];
@@ -269,14 +263,12 @@ START_TEST(pool_survives_any_single_failed_registration)
         destroy();
     }
 }
-END_TEST
 
-START_TEST(missing_host_memory_is_an_error)
+TEST(missing_host_memory_is_an_error)
 {
     ck_assert_int_ne(create_on(-1, "COMM_SIZE=1000t"), UCXPOOL_OK);
     ck_assert_uint_eq(reg_counts().num_maps, 0);
 }
-END_TEST
 
 static void read_all(FILE *file, char *text, size_t size)
 {
@@ -296,7 +288,7 @@ static size_t count_words(const char *text, const char *words)
     return num;
 }
 
-START_TEST(each_reduction_is_logged_once_with_figures)
+TEST(each_reduction_is_logged_once_with_figures)
 {
     static char text[8192];
     FILE       *file  = tmpfile();
@@ -313,9 +305,8 @@ START_TEST(each_reduction_is_logged_once_with_figures)
     ck_assert_msg(count_words(text, "WARN") == 1, "%s", text);
     ck_assert_msg(strstr(text, "instead of 32m, 32 of 1m") != NULL, "%s", text);
 }
-END_TEST
 
-START_TEST(statistics_show_the_reduction)
+TEST(statistics_show_the_reduction)
 {
     static const struct {
         ucxpool_stats_format_t format;
@@ -347,7 +338,6 @@ START_TEST(statistics_show_the_reduction)
     }
     destroy();
 }
-END_TEST
 
 /* --- a GPU ------------------------------------------------------------- */
 
@@ -364,7 +354,7 @@ static void start(const char *cuda, const char *nvml, const char *reg)
 static const char t4[]     = "name=Tesla T4,memory=15g";
 static const char t4_bar[] = "bar1=268435456,used=4194304";
 
-START_TEST(auto_size_stays_within_the_budget)
+STAND_IN_TEST(auto_size_stays_within_the_budget)
 {
     start(t4, t4_bar, "cuda=y,of=cuda,bytes=210m");
     create(0, "");
@@ -374,9 +364,8 @@ START_TEST(auto_size_stays_within_the_budget)
     ck_assert_uint_eq(reg_counts().num_refused, 0);
     destroy();
 }
-END_TEST
 
-START_TEST(size_above_the_budget_is_reduced)
+STAND_IN_TEST_EACH(size_above_the_budget_is_reduced, 3)
 {
     static const char *const backings[] = {"alloc", "vmm", "auto"};
     char                     settings[80];
@@ -391,9 +380,8 @@ START_TEST(size_above_the_budget_is_reduced)
     destroy();
     ck_assert_uint_eq(stand_in.live(), 0);
 }
-END_TEST
 
-START_TEST(two_pools_on_one_gpu_share_bar1)
+STAND_IN_TEST(two_pools_on_one_gpu_share_bar1)
 {
     ucxpool_t *first;
 
@@ -409,9 +397,8 @@ START_TEST(two_pools_on_one_gpu_share_bar1)
     ck_assert_uint_eq(reg_counts().live, 0);
     ck_assert_uint_eq(stand_in.live(), 0);
 }
-END_TEST
 
-START_TEST(nic_without_gpu_memory_gets_pinned_blocks)
+STAND_IN_TEST_EACH(nic_without_gpu_memory_gets_pinned_blocks, 3)
 {
     static const char *const refusals[] = {"cuda=y,of=cuda,first=1",
                                            "cuda=y,of=cuda,bytes=1m",
@@ -427,9 +414,8 @@ START_TEST(nic_without_gpu_memory_gets_pinned_blocks)
     destroy();
     ck_assert_uint_eq(stand_in.live(), 0);
 }
-END_TEST
 
-START_TEST(pinned_memory_is_reduced_too)
+STAND_IN_TEST(pinned_memory_is_reduced_too)
 {
     start(t4, t4_bar, "cuda=y,first=1");
     ck_assert_int_eq(create_on(0, "COMM_SIZE=64m"), UCXPOOL_ERR_IO);
@@ -440,9 +426,8 @@ START_TEST(pinned_memory_is_reduced_too)
     require_whole();
     destroy();
 }
-END_TEST
 
-START_TEST(explicit_backing_is_kept)
+STAND_IN_TEST(explicit_backing_is_kept)
 {
     start(t4, t4_bar, "cuda=y,of=cuda,first=1");
     ck_assert_int_eq(create_on(0, "COMM_SIZE=64m CUDA_BACKING=alloc"),
@@ -456,9 +441,8 @@ START_TEST(explicit_backing_is_kept)
     require_whole();
     destroy();
 }
-END_TEST
 
-START_TEST(full_bar1_is_not_tried)
+STAND_IN_TEST(full_bar1_is_not_tried)
 {
     start(t4, "bar1=268435456,used=262144000", "cuda=y,of=cuda,bytes=6m");
     ck_assert_int_eq(create_on(0, ""), UCXPOOL_OK);
@@ -473,9 +457,8 @@ START_TEST(full_bar1_is_not_tried)
     require_whole();
     destroy();
 }
-END_TEST
 
-START_TEST(full_gpu_gives_the_memory_it_has)
+STAND_IN_TEST_EACH(full_gpu_gives_the_memory_it_has, 2)
 {
     static const char *const backings[] = {"alloc", "vmm"};
     char                     settings[80];
@@ -494,10 +477,9 @@ START_TEST(full_gpu_gives_the_memory_it_has)
     destroy();
     ck_assert_uint_eq(stand_in.live(), 0);
 }
-END_TEST
 
 /* UCX does not register the GPU's blocks, but the additional pinned ones. */
-START_TEST(additional_pinned_blocks_are_reduced)
+STAND_IN_TEST(additional_pinned_blocks_are_reduced)
 {
     start("memory=1g", NULL, "bytes=20m");
     create(0, "COMM_SIZE=32m");
@@ -509,9 +491,8 @@ START_TEST(additional_pinned_blocks_are_reduced)
     ck_assert_int_eq(create_on(0, "COMM_SIZE=32m"), UCXPOOL_ERR_IO);
     ck_assert_uint_eq(stand_in.live(), 0);
 }
-END_TEST
 
-START_TEST(invalid_preset_file_is_an_error)
+STAND_IN_TEST(invalid_preset_file_is_an_error)
 {
     start(t4, t4_bar, "cuda=y");
     ck_assert_int_eq(create_on(0, "BUDGET_FILE=/nonexistent"),
@@ -519,9 +500,8 @@ START_TEST(invalid_preset_file_is_an_error)
     require_words("UCXPOOL_BUDGET_FILE=/nonexistent");
     ck_assert_uint_eq(stand_in.live(), 0);
 }
-END_TEST
 
-START_TEST(no_limit_without_nvml_and_kernel_resources)
+STAND_IN_TEST(no_limit_without_nvml_and_kernel_resources)
 {
     start("memory=80g", NULL, "cuda=y");
     create(0, "");
@@ -529,51 +509,4 @@ START_TEST(no_limit_without_nvml_and_kernel_resources)
     ck_assert_uint_eq(stats.budget_bytes, 0);
     ck_assert_uint_eq(stats.registered_bytes, 480 * MIB);
     destroy();
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *suite  = suite_create("degrade");
-    TCase *host   = tcase_create("host memory");
-    TCase *on_gpu = tcase_create("a GPU");
-
-    tcase_add_checked_fixture(host, setup, NULL);
-    tcase_set_timeout(host, 200);
-    tcase_add_test(host, unlimited_pool_gets_all_it_requests);
-    tcase_add_test(host, create_keeps_registered_regions);
-    tcase_add_test(host, region_shrinks_to_the_limit);
-    tcase_add_test(host, pool_uses_most_of_the_limit);
-    tcase_add_test(host, minimum_is_one_block_per_share);
-    tcase_add_test(host, explicit_sizes_are_kept);
-    tcase_add_test(host, strict_is_all_or_nothing);
-    tcase_add_test(host, permanent_registration_failure_is_an_error);
-    tcase_add_test(host, pool_survives_any_single_failed_registration);
-    tcase_add_test(host, missing_host_memory_is_an_error);
-    tcase_add_test(host, each_reduction_is_logged_once_with_figures);
-    tcase_add_test(host, statistics_show_the_reduction);
-    suite_add_tcase(suite, host);
-    tcase_add_checked_fixture(on_gpu, setup, NULL);
-    tcase_set_timeout(on_gpu, 200);
-    if (!cuda_is_real()) {
-        tcase_add_test(on_gpu, auto_size_stays_within_the_budget);
-        tcase_add_loop_test(on_gpu, size_above_the_budget_is_reduced, 0, 3);
-        tcase_add_test(on_gpu, two_pools_on_one_gpu_share_bar1);
-        tcase_add_loop_test(on_gpu, nic_without_gpu_memory_gets_pinned_blocks,
-                            0, 3);
-        tcase_add_test(on_gpu, pinned_memory_is_reduced_too);
-        tcase_add_test(on_gpu, explicit_backing_is_kept);
-        tcase_add_test(on_gpu, full_bar1_is_not_tried);
-        tcase_add_loop_test(on_gpu, full_gpu_gives_the_memory_it_has, 0, 2);
-        tcase_add_test(on_gpu, additional_pinned_blocks_are_reduced);
-        tcase_add_test(on_gpu, invalid_preset_file_is_an_error);
-        tcase_add_test(on_gpu, no_limit_without_nvml_and_kernel_resources);
-    }
-    suite_add_tcase(suite, on_gpu);
-    return suite;
-}
-
-int main(void)
-{
-    return cuda_main(suite());
 }

@@ -4,13 +4,13 @@
 #include "base/error.h"
 #include "copy/memtypes.h"
 #include "cuda_fixture.h"
+#include "test.h"
 #include "mem/nvml.h"
 
 #include <ucp/api/ucp.h>
 #include <ucxpool/private.h>
 #include <ucxpool/ucxpool.h>
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,12 +67,13 @@ static void check_text(const char *text, const char *words)
     ck_assert_msg(strstr(text, words) != NULL, "%s", text);
 }
 
-START_TEST(gpus_are_counted)
+TEST_SETTINGS(.timeout = 60, .only_if = cuda_is_there);
+
+STAND_IN_TEST(gpus_are_counted)
 {
     start("devices=3");
     ck_assert_int_eq(ucxpool_device_count(), 3);
 }
-END_TEST
 
 /* Text written to stderr during the call. */
 static size_t count_quietly(int *num_p)
@@ -93,7 +94,7 @@ static size_t count_quietly(int *num_p)
     return length;
 }
 
-START_TEST(without_a_driver_the_count_is_0_and_nothing_is_logged)
+STAND_IN_TEST(without_a_driver_the_count_is_0_and_nothing_is_logged)
 {
     int num = -1;
 
@@ -105,17 +106,15 @@ START_TEST(without_a_driver_the_count_is_0_and_nothing_is_logged)
     ck_assert_int_eq(base_error_log_at(BASE_LOG_INFO), BASE_LOG_INFO);
     ck_assert_int_eq(query(0, 0), UCXPOOL_ERR_UNSUPPORTED);
 }
-END_TEST
 
-START_TEST(machine_without_gpus_counts_0)
+STAND_IN_TEST(machine_without_gpus_counts_0)
 {
     start("devices=0");
     ck_assert_int_eq(ucxpool_device_count(), 0);
     check_text(ucxpool_error_detail(), "CUDA_ERROR_NO_DEVICE");
 }
-END_TEST
 
-START_TEST(failed_device_count_is_0)
+STAND_IN_TEST(failed_device_count_is_0)
 {
     start("");
     stand_in.fail_call("cuDeviceGetCount", 1, CUDA_ERROR_UNKNOWN);
@@ -123,9 +122,8 @@ START_TEST(failed_device_count_is_0)
     check_text(ucxpool_error_detail(), "cuDeviceGetCount");
     ck_assert_int_eq(ucxpool_device_count(), 1);
 }
-END_TEST
 
-START_TEST(query_describes_a_gpu)
+STAND_IN_TEST(query_describes_a_gpu)
 {
     start("devices=2,memory=512m,fabric=y,version=12040");
     ck_assert_int_eq(query(1, 0), UCXPOOL_OK);
@@ -139,17 +137,15 @@ START_TEST(query_describes_a_gpu)
     ck_assert_int_eq(attr.num_processors, 4);
     ck_assert_uint_eq(attr.abilities, ALL_ABILITIES);
 }
-END_TEST
 
-START_TEST(unsupported_features_are_not_listed)
+STAND_IN_TEST(unsupported_features_are_not_listed)
 {
     start("vmm=n,gdr=n,memops=n,version=11040");
     ck_assert_int_eq(query(0, 0), UCXPOOL_OK);
     ck_assert_uint_eq(attr.abilities, UCXPOOL_DEVICE_IPC);
 }
-END_TEST
 
-START_TEST(expensive_fields_are_filled_only_on_request)
+STAND_IN_TEST(expensive_fields_are_filled_only_on_request)
 {
     start("");
     ck_assert_int_eq(query(0, 0), UCXPOOL_OK);
@@ -162,9 +158,8 @@ START_TEST(expensive_fields_are_filled_only_on_request)
     ck_assert_int_eq(attr.backing, UCXPOOL_CUDA_BACKING_NONE);
     ck_assert_str_eq(attr.backing_reason, "");
 }
-END_TEST
 
-START_TEST(free_memory_query_leaks_nothing)
+STAND_IN_TEST(free_memory_query_leaks_nothing)
 {
     start("memory=512m");
     ck_assert_int_eq(query(0, UCXPOOL_DEVICE_ATTR_FIELD_MEMORY_FREE),
@@ -172,9 +167,8 @@ START_TEST(free_memory_query_leaks_nothing)
     ck_assert_uint_eq(attr.memory_free, UINT64_C(512) << 20);
     ck_assert_uint_eq(stand_in.live(), 0);
 }
-END_TEST
 
-START_TEST(query_reports_bar1)
+STAND_IN_TEST(query_reports_bar1)
 {
     start("");
     setenv("NVML_STAND_IN", "bar1=268435456,used=1048576,driver=580.9", 1);
@@ -185,9 +179,8 @@ START_TEST(query_reports_bar1)
     ck_assert_str_eq(attr.bar1_reason, "");
     ck_assert_str_eq(attr.driver_version, "580.9");
 }
-END_TEST
 
-START_TEST(missing_bar1_has_a_reason_and_is_no_error)
+STAND_IN_TEST(missing_bar1_has_a_reason_and_is_no_error)
 {
     start("");
     setenv("NVML_STAND_IN", "bar1=0,used=0", 1);
@@ -195,7 +188,6 @@ START_TEST(missing_bar1_has_a_reason_and_is_no_error)
     ck_assert_uint_eq(attr.bar1_size, 0);
     ck_assert_str_eq(attr.bar1_reason, "this GPU has no BAR1");
 }
-END_TEST
 
 static void check_backing(const char *setting, ucxpool_cuda_backing_t backing,
                           const char *words)
@@ -213,16 +205,15 @@ static void check_backing(const char *setting, ucxpool_cuda_backing_t backing,
     ucxpool_config_release(config);
 }
 
-START_TEST(backing_follows_the_settings)
+STAND_IN_TEST(backing_follows_the_settings)
 {
     start("");
     check_backing("alloc", UCXPOOL_CUDA_BACKING_ALLOC, "by CUDA_BACKING");
     check_backing("vmm", UCXPOOL_CUDA_BACKING_VMM, "by CUDA_BACKING");
     check_backing("host", UCXPOOL_CUDA_BACKING_HOST, "by CUDA_BACKING");
 }
-END_TEST
 
-START_TEST(without_settings_the_environment_is_used)
+STAND_IN_TEST(without_settings_the_environment_is_used)
 {
     start("");
     setenv("UCXPOOL_CUDA_BACKING", "host", 1);
@@ -231,9 +222,8 @@ START_TEST(without_settings_the_environment_is_used)
     setenv("UCXPOOL_CUDA_BACKING", "nonsense", 1);
     ck_assert_int_eq(query(0, 0), UCXPOOL_ERR_INVALID_PARAM);
 }
-END_TEST
 
-START_TEST(impossible_backing_is_none_with_a_reason)
+STAND_IN_TEST(impossible_backing_is_none_with_a_reason)
 {
     start("vmm=n");
     check_backing("vmm", UCXPOOL_CUDA_BACKING_NONE,
@@ -241,18 +231,16 @@ START_TEST(impossible_backing_is_none_with_a_reason)
     check_backing("auto", UCXPOOL_CUDA_BACKING_ALLOC,
                   "this GPU has no virtual memory");
 }
-END_TEST
 
-START_TEST(failing_ucx_init_is_the_reason)
+STAND_IN_TEST(failing_ucx_init_is_the_reason)
 {
     start("");
     setenv("UCX_TLS", "no_such_transport", 1);
     setenv("UCX_LOG_LEVEL", "fatal", 1);
     check_backing("auto", UCXPOOL_CUDA_BACKING_NONE, "UCX_TLS");
 }
-END_TEST
 
-START_TEST(nonexistent_gpu_is_an_error)
+STAND_IN_TEST(nonexistent_gpu_is_an_error)
 {
     start("devices=2");
     ck_assert_int_eq(query(2, 0), UCXPOOL_ERR_INVALID_PARAM);
@@ -261,9 +249,8 @@ START_TEST(nonexistent_gpu_is_an_error)
     ck_assert_int_eq(ucxpool_device_query(0, NULL, NULL, 0),
                      UCXPOOL_ERR_INVALID_PARAM);
 }
-END_TEST
 
-START_TEST(failed_query_leaks_nothing_and_retry_works)
+STAND_IN_TEST(failed_query_leaks_nothing_and_retry_works)
 {
     unsigned num_failed = 0;
 
@@ -281,9 +268,8 @@ START_TEST(failed_query_leaks_nothing_and_retry_works)
     }
     ck_assert_uint_ge(num_failed, 10);
 }
-END_TEST
 
-START_TEST(list_is_readable_by_gpus)
+STAND_IN_TEST(list_is_readable_by_gpus)
 {
     const mem_cuda_driver_t *driver;
     copy_pointer_t           pointer;
@@ -309,9 +295,8 @@ START_TEST(list_is_readable_by_gpus)
     ucxpool_device_list_free(NULL);
     ck_assert_uint_eq(stand_in.live(), 0);
 }
-END_TEST
 
-START_TEST(failed_list_creation_is_reported_and_leaks_nothing)
+STAND_IN_TEST(failed_list_creation_is_reported_and_leaks_nothing)
 {
     void    *list       = &list;
     unsigned num_failed = 0;
@@ -340,9 +325,8 @@ START_TEST(failed_list_creation_is_reported_and_leaks_nothing)
     ck_assert_uint_ge(num_failed, 5);
     ck_assert_uint_eq(stand_in.live(), 0);
 }
-END_TEST
 
-START_TEST(threads_context_is_preserved)
+STAND_IN_TEST(threads_context_is_preserved)
 {
     const mem_cuda_driver_t *driver;
     CUcontext                context, current;
@@ -357,10 +341,9 @@ START_TEST(threads_context_is_preserved)
     ck_assert_int_eq(driver->cuCtxPopCurrent(&current), 0);
     ck_assert_int_eq(driver->cuDevicePrimaryCtxRelease(1), 0);
 }
-END_TEST
 
 /* With the real driver, every field must be filled, whatever its value. */
-START_TEST(every_gpu_of_this_machine_can_be_queried)
+TEST(every_gpu_of_this_machine_can_be_queried)
 {
     int num;
 
@@ -377,11 +360,10 @@ START_TEST(every_gpu_of_this_machine_can_be_queried)
         ck_assert((attr.bar1_size != 0) || (attr.bar1_reason[0] != '\0'));
     }
 }
-END_TEST
 
 static ucxpool_device_budget_t budget;
 
-START_TEST(budget_is_reported_with_its_figures)
+STAND_IN_TEST(budget_is_reported_with_its_figures)
 {
     start("name=Tesla T4,memory=15g");
     setenv("NVML_STAND_IN", "bar1=268435456,used=41943040", 1);
@@ -405,7 +387,6 @@ START_TEST(budget_is_reported_with_its_figures)
     ck_assert_int_eq(budget.is_comm_size_auto, 1);
     unsetenv("NVML_STAND_IN");
 }
-END_TEST
 
 static ucxpool_status_t budget_with(const char *key, const char *value)
 {
@@ -419,7 +400,7 @@ static ucxpool_status_t budget_with(const char *key, const char *value)
     return status;
 }
 
-START_TEST(the_budget_follows_the_settings)
+STAND_IN_TEST(the_budget_follows_the_settings)
 {
     start("name=Tesla T4,memory=15g");
     setenv("NVML_STAND_IN", "bar1=268435456,used=4096", 1);
@@ -439,9 +420,8 @@ START_TEST(the_budget_follows_the_settings)
                      UCXPOOL_ERR_INVALID_PARAM);
     unsetenv("NVML_STAND_IN");
 }
-END_TEST
 
-START_TEST(budget_needs_a_gpu_and_an_output)
+STAND_IN_TEST(budget_needs_a_gpu_and_an_output)
 {
     start("vmm=n");
     ck_assert_int_eq(ucxpool_device_budget(0, NULL, NULL),
@@ -456,55 +436,4 @@ START_TEST(budget_needs_a_gpu_and_an_output)
     ck_assert_int_eq(ucxpool_device_budget(0, NULL, &budget),
                      UCXPOOL_ERR_INVALID_PARAM);
     unsetenv("UCXPOOL_DEPTH");
-}
-END_TEST
-
-static void add_stand_in_tests(TCase *tcase)
-{
-    tcase_add_test(tcase, gpus_are_counted);
-    tcase_add_test(tcase,
-                   without_a_driver_the_count_is_0_and_nothing_is_logged);
-    tcase_add_test(tcase, machine_without_gpus_counts_0);
-    tcase_add_test(tcase, failed_device_count_is_0);
-    tcase_add_test(tcase, query_describes_a_gpu);
-    tcase_add_test(tcase, unsupported_features_are_not_listed);
-    tcase_add_test(tcase, expensive_fields_are_filled_only_on_request);
-    tcase_add_test(tcase, free_memory_query_leaks_nothing);
-    tcase_add_test(tcase, query_reports_bar1);
-    tcase_add_test(tcase, missing_bar1_has_a_reason_and_is_no_error);
-    tcase_add_test(tcase, backing_follows_the_settings);
-    tcase_add_test(tcase, without_settings_the_environment_is_used);
-    tcase_add_test(tcase, impossible_backing_is_none_with_a_reason);
-    tcase_add_test(tcase, failing_ucx_init_is_the_reason);
-    tcase_add_test(tcase, nonexistent_gpu_is_an_error);
-    tcase_add_test(tcase, failed_query_leaks_nothing_and_retry_works);
-    tcase_add_test(tcase, list_is_readable_by_gpus);
-    tcase_add_test(tcase, failed_list_creation_is_reported_and_leaks_nothing);
-    tcase_add_test(tcase, threads_context_is_preserved);
-    tcase_add_test(tcase, budget_is_reported_with_its_figures);
-    tcase_add_test(tcase, the_budget_follows_the_settings);
-    tcase_add_test(tcase, budget_needs_a_gpu_and_an_output);
-}
-
-int main(void)
-{
-    Suite   *suite = suite_create("device");
-    TCase   *tcase = tcase_create("device");
-    SRunner *runner;
-    int      num_failed;
-
-    if (!cuda_is_there()) {
-        return 77;
-    }
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, every_gpu_of_this_machine_can_be_queried);
-    if (!cuda_is_real()) {
-        add_stand_in_tests(tcase);
-    }
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

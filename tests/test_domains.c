@@ -5,6 +5,7 @@
 
 #include "domains_stand_in.h"
 #include "pair.h"
+#include "test.h"
 
 #include "base/config.h"
 #include "ucx/reg.h"
@@ -16,7 +17,6 @@
 
 #include <ucp/api/ucp.h>
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,7 +93,9 @@ static void check_detail(const char *words)
                   "no '%s' in: %s", words, ucxpool_error_detail());
 }
 
-START_TEST(answers_of_ucp_and_uct_are_combined)
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .timeout = 60);
+
+TEST_EACH(answers_of_ucp_and_uct_are_combined, 2)
 {
     ucx_domains_t found;
 
@@ -111,9 +113,8 @@ START_TEST(answers_of_ucp_and_uct_are_combined)
     }
     ck_assert_uint_eq(found.needed, 1u << NIC_A | 1u << NIC_B);
 }
-END_TEST
 
-START_TEST(missing_answers_of_ucx_are_tolerated)
+TEST(missing_answers_of_ucx_are_tolerated)
 {
     ucx_domains_t found;
 
@@ -131,9 +132,8 @@ START_TEST(missing_answers_of_ucx_are_tolerated)
         ck_assert_int_eq(domains_num_live(), 0);
     }
 }
-END_TEST
 
-START_TEST(more_domains_than_mask_bits_are_rejected)
+TEST(more_domains_than_mask_bits_are_rejected)
 {
     domains_played_t many[UCX_MAX_DOMAINS + 1];
     ucx_domains_t    found;
@@ -149,9 +149,8 @@ START_TEST(more_domains_than_mask_bits_are_rejected)
     ucx_domains_read(context, false, &found);
     ck_assert_uint_eq(found.num, 0);
 }
-END_TEST
 
-START_TEST(domains_of_the_installed_ucx_are_found)
+TEST(domains_of_the_installed_ucx_are_found)
 {
     ucx_domains_t found;
     bool          has_tcp = false;
@@ -172,9 +171,8 @@ START_TEST(domains_of_the_installed_ucx_are_found)
     ck_assert_uint_eq(regions.domains->num, found.num);
     ucx_dereg_regions(&regions, context);
 }
-END_TEST
 
-START_TEST(name_list_is_truncated_to_the_buffer)
+TEST(name_list_is_truncated_to_the_buffer)
 {
     domains_played_t many[UCX_MAX_DOMAINS];
     ucx_domains_t    found;
@@ -196,9 +194,8 @@ START_TEST(name_list_is_truncated_to_the_buffer)
     ck_assert_uint_lt(strlen(text), sizeof(text));
     ck_assert_str_eq(text + strlen(text) - 11, "mlx5_0, ...");
 }
-END_TEST
 
-START_TEST(each_region_lists_the_domains_that_registered_it)
+TEST(each_region_lists_the_domains_that_registered_it)
 {
     uint64_t num_needed, num_regions;
 
@@ -213,10 +210,9 @@ START_TEST(each_region_lists_the_domains_that_registered_it)
     ucx_dereg_regions(&regions, context);
     check_none();
 }
-END_TEST
 
 /* The domains for which UCX returned UCS_OK. */
-START_TEST(silent_registration_failure_of_a_card_is_found)
+TEST(silent_registration_failure_of_a_card_is_found)
 {
     char words[64];
 
@@ -240,18 +236,16 @@ START_TEST(silent_registration_failure_of_a_card_is_found)
     ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
     ucx_dereg_regions(&regions, context);
 }
-END_TEST
 
-START_TEST(local_domain_may_fail_to_register)
+TEST(local_domain_may_fail_to_register)
 {
     domains[SELF].refuses_from = 1;
     domains_play(domains, NUM_DOMAINS);
     ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
     ucx_dereg_regions(&regions, context);
 }
-END_TEST
 
-START_TEST(keys_of_unknown_format_are_accepted)
+TEST(keys_of_unknown_format_are_accepted)
 {
     uint64_t num_needed, num_regions;
 
@@ -266,9 +260,8 @@ START_TEST(keys_of_unknown_format_are_accepted)
     ucx_dereg_regions(&regions, context);
     check_none();
 }
-END_TEST
 
-START_TEST(failed_list_allocation_is_reported_and_retry_works)
+TEST(failed_list_allocation_is_reported_and_retry_works)
 {
     failing_size = sizeof(ucx_domains_t);
     ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_ERR_NO_MEMORY);
@@ -276,7 +269,6 @@ START_TEST(failed_list_allocation_is_reported_and_retry_works)
     ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
     ucx_dereg_regions(&regions, context);
 }
-END_TEST
 
 /* --- GPU memory ---------------------------------------------------------- */
 
@@ -299,16 +291,15 @@ static ucxpool_status_t verify_as_gpu(void)
     return status;
 }
 
-START_TEST(card_far_from_the_gpu_may_fail)
+TEST(card_far_from_the_gpu_may_fail)
 {
     domains[NIC_A].refuses_from = 1;
     ck_assert_int_eq(verify_as_gpu(), UCXPOOL_OK);
     ck_assert_uint_eq(regions.domains->needed, 1u << NIC_B);
     ucx_dereg_regions(&regions, context);
 }
-END_TEST
 
-START_TEST(card_that_registered_one_region_must_register_all)
+TEST(card_that_registered_one_region_must_register_all)
 {
     domains[NIC_A].refuses_from = 3;
     ck_assert_int_eq(verify_as_gpu(), UCXPOOL_ERR_IO);
@@ -317,9 +308,8 @@ START_TEST(card_that_registered_one_region_must_register_all)
     check_detail("UCXPOOL_CUDA_BACKING=host");
     ucx_dereg_regions(&regions, context);
 }
-END_TEST
 
-START_TEST(no_card_at_all_is_an_error)
+TEST(no_card_at_all_is_an_error)
 {
     domains[NIC_A].refuses_from = 1;
     domains[NIC_B].refuses_from = 1;
@@ -327,11 +317,10 @@ START_TEST(no_card_at_all_is_an_error)
     check_detail("memory domain mlx5_0, mlx5_1,");
     ucx_dereg_regions(&regions, context);
 }
-END_TEST
 
 /* A card that registers GPU memory only by dma-buf does not list it as a
  * supported type. */
-START_TEST(card_registering_undeclared_memory_must_register_all)
+TEST(card_registering_undeclared_memory_must_register_all)
 {
     domains[NIC_A].registers_gpu = false;
     domains[NIC_B].registers_gpu = false;
@@ -343,13 +332,12 @@ START_TEST(card_registering_undeclared_memory_must_register_all)
     check_detail("region 1 of 4");
     ucx_dereg_regions(&regions, context);
 }
-END_TEST
 
 /* --- a complete pool ----------------------------------------------------- */
 
 static const char settings[] = "COMM_SIZE=2m BLOCK_SIZE=64k REGION_SIZE=512k";
 
-START_TEST(pool_reports_the_domains_it_is_registered_with)
+TEST(pool_reports_the_domains_it_is_registered_with)
 {
     ucxpool_domain_t found[NUM_DOMAINS + 1];
     core_stats_t     stats;
@@ -379,9 +367,8 @@ START_TEST(pool_reports_the_domains_it_is_registered_with)
     ck_assert_uint_eq(stats.regions_verified, 4);
     ucxpool_destroy(pool);
 }
-END_TEST
 
-START_TEST(pool_create_detects_a_silent_failure)
+TEST(pool_create_detects_a_silent_failure)
 {
     ucxpool_t *pool;
 
@@ -389,38 +376,4 @@ START_TEST(pool_create_detects_a_silent_failure)
     domains_play(domains, NUM_DOMAINS);
     ck_assert_int_eq(pair_try_pool(NULL, settings, &pool), UCXPOOL_ERR_IO);
     check_detail("mlx5_0");
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("domains");
-    TCase   *tcase = tcase_create("domains");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, answers_of_ucp_and_uct_are_combined, 0, 2);
-    tcase_add_test(tcase, missing_answers_of_ucx_are_tolerated);
-    tcase_add_test(tcase, more_domains_than_mask_bits_are_rejected);
-    tcase_add_test(tcase, domains_of_the_installed_ucx_are_found);
-    tcase_add_test(tcase, name_list_is_truncated_to_the_buffer);
-    tcase_add_test(tcase, each_region_lists_the_domains_that_registered_it);
-    tcase_add_test(tcase, silent_registration_failure_of_a_card_is_found);
-    tcase_add_test(tcase, local_domain_may_fail_to_register);
-    tcase_add_test(tcase, keys_of_unknown_format_are_accepted);
-    tcase_add_test(tcase, failed_list_allocation_is_reported_and_retry_works);
-    tcase_add_test(tcase, card_far_from_the_gpu_may_fail);
-    tcase_add_test(tcase, card_that_registered_one_region_must_register_all);
-    tcase_add_test(tcase, no_card_at_all_is_an_error);
-    tcase_add_test(tcase, card_registering_undeclared_memory_must_register_all);
-    tcase_add_test(tcase, pool_reports_the_domains_it_is_registered_with);
-    tcase_add_test(tcase, pool_create_detects_a_silent_failure);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

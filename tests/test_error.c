@@ -2,13 +2,13 @@
 #include <config.h>
 
 #include "caught.h"
+#include "test.h"
 
 #include "base/error.h"
 #include "base/log.h"
 
 #include <ucxpool/log.h>
 
-#include <check.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,13 +18,14 @@
 #include <string.h>
 #include <unistd.h>
 
-START_TEST(error_detail_is_empty_before_any_failure)
+TEST_SETTINGS(.setup = caught_begin, .teardown = caught_end);
+
+TEST(error_detail_is_empty_before_any_failure)
 {
     ck_assert_str_eq(ucxpool_error_detail(), "");
 }
-END_TEST
 
-START_TEST(error_returns_its_status_and_keeps_its_detail)
+TEST(error_returns_its_status_and_keeps_its_detail)
 {
     ck_assert_int_eq(base_error(UCXPOOL_ERR_LIMIT, "%d of %s", 3, "them"),
                      UCXPOOL_ERR_LIMIT);
@@ -32,17 +33,15 @@ START_TEST(error_returns_its_status_and_keeps_its_detail)
     base_error(UCXPOOL_ERR_IO, "later");
     ck_assert_str_eq(ucxpool_error_detail(), "later");
 }
-END_TEST
 
-START_TEST(error_may_quote_the_previous_detail)
+TEST(error_may_quote_the_previous_detail)
 {
     base_error(UCXPOOL_ERR_IO, "inner");
     base_error(UCXPOOL_ERR_IO, "outer: %s", ucxpool_error_detail());
     ck_assert_str_eq(ucxpool_error_detail(), "outer: inner");
 }
-END_TEST
 
-START_TEST(long_detail_is_truncated)
+TEST(long_detail_is_truncated)
 {
     char name[2 * BASE_ERROR_SIZE];
 
@@ -54,24 +53,21 @@ START_TEST(long_detail_is_truncated)
     base_error_errno(ENOSPC, "%s", name);
     ck_assert_uint_eq(strlen(ucxpool_error_detail()), BASE_ERROR_SIZE - 1);
 }
-END_TEST
 
-START_TEST(error_detail_is_one_line)
+TEST(error_detail_is_one_line)
 {
     base_error(UCXPOOL_ERR_REFUSED, "the peer says \"%s\"", "no\n\033[2Jno");
     ck_assert_str_eq(ucxpool_error_detail(), "the peer says \"no??[2Jno\"");
 }
-END_TEST
 
-START_TEST(errno_is_reported_as_text)
+TEST(errno_is_reported_as_text)
 {
     base_error_errno(ENOENT, "cannot open %s", "/x");
     ck_assert_str_eq(ucxpool_error_detail(),
                      "cannot open /x: No such file or directory");
 }
-END_TEST
 
-START_TEST(errno_maps_to_a_status)
+TEST(errno_maps_to_a_status)
 {
     static const struct {
         int              error;
@@ -94,9 +90,8 @@ START_TEST(errno_maps_to_a_status)
                          examples[i].status);
     }
 }
-END_TEST
 
-START_TEST(error_preserves_errno)
+TEST(error_preserves_errno)
 {
     errno = EBUSY;
     base_error(UCXPOOL_ERR_IO, "x");
@@ -104,7 +99,6 @@ START_TEST(error_preserves_errno)
     base_error_errno(ENOENT, "x");
     ck_assert_int_eq(errno, EBUSY);
 }
-END_TEST
 
 static void *fail_in_thread(void *arg)
 {
@@ -115,7 +109,7 @@ static void *fail_in_thread(void *arg)
     return NULL;
 }
 
-START_TEST(each_thread_has_its_own_last_error)
+TEST(each_thread_has_its_own_last_error)
 {
     pthread_t thread;
     bool      was_empty = false;
@@ -127,9 +121,8 @@ START_TEST(each_thread_has_its_own_last_error)
     ck_assert(was_empty);
     ck_assert_str_eq(ucxpool_error_detail(), "mine");
 }
-END_TEST
 
-START_TEST(an_error_is_logged_at_info_as_one_line)
+TEST(an_error_is_logged_at_info_as_one_line)
 {
     char expected[64];
 
@@ -142,17 +135,15 @@ START_TEST(an_error_is_logged_at_info_as_one_line)
              (int)getpid());
     ck_assert_str_eq(caught_text(), expected);
 }
-END_TEST
 
-START_TEST(unreturned_error_is_logged_as_a_warning)
+TEST(unreturned_error_is_logged_as_a_warning)
 {
     ck_assert_int_eq(base_error_log_at(BASE_LOG_WARN), BASE_LOG_INFO);
     base_error(UCXPOOL_ERR_IO, "it broke");
     ck_assert_ptr_nonnull(strstr(caught_text(), "WARN: it broke\n"));
 }
-END_TEST
 
-START_TEST(error_log_level_can_be_lowered)
+TEST(error_log_level_can_be_lowered)
 {
     base_log_set_level(BASE_LOG_INFO);
     ck_assert_int_eq(base_error_log_at(BASE_LOG_DEBUG), BASE_LOG_INFO);
@@ -163,9 +154,8 @@ START_TEST(error_log_level_can_be_lowered)
     base_error(UCXPOOL_ERR_IO, "it broke");
     ck_assert_ptr_nonnull(strstr(caught_text(), "INFO: it broke\n"));
 }
-END_TEST
 
-START_TEST(disabled_level_writes_nothing)
+TEST(disabled_level_writes_nothing)
 {
     base_log_set_level(BASE_LOG_ERROR);
     base_error_log_at(BASE_LOG_WARN);
@@ -176,9 +166,8 @@ START_TEST(disabled_level_writes_nothing)
     ck_assert_str_eq(caught_text(), "");
     ck_assert_str_eq(ucxpool_error_detail(), "it broke");
 }
-END_TEST
 
-START_TEST(disabled_level_does_not_evaluate_arguments)
+TEST(disabled_level_does_not_evaluate_arguments)
 {
     int evaluated = 0;
 
@@ -189,9 +178,8 @@ START_TEST(disabled_level_does_not_evaluate_arguments)
     base_debug("%d", ++evaluated);
     ck_assert_int_eq(evaluated, 1);
 }
-END_TEST
 
-START_TEST(a_log_line_is_one_line_and_names_its_level)
+TEST(a_log_line_is_one_line_and_names_its_level)
 {
     char expected[64];
 
@@ -200,9 +188,8 @@ START_TEST(a_log_line_is_one_line_and_names_its_level)
              (int)getpid());
     ck_assert_str_eq(caught_text(), expected);
 }
-END_TEST
 
-START_TEST(long_log_line_is_truncated_with_a_newline)
+TEST(long_log_line_is_truncated_with_a_newline)
 {
     char        name[4096];
     const char *line;
@@ -215,16 +202,14 @@ START_TEST(long_log_line_is_truncated_with_a_newline)
     ck_assert_uint_lt(strlen(line), 2000);
     ck_assert_ptr_eq(strchr(line, '\n'), line + strlen(line) - 1);
 }
-END_TEST
 
-START_TEST(failed_log_write_is_harmless)
+TEST(failed_log_write_is_harmless)
 {
     close(STDERR_FILENO);
     errno = EBUSY;
     base_warn("lost");
     ck_assert_int_eq(errno, EBUSY);
 }
-END_TEST
 
 typedef struct heard {
     _Atomic unsigned    count;
@@ -242,7 +227,7 @@ static void hear(ucxpool_log_level_t level, const char *message, void *arg)
     heard->count++;
 }
 
-START_TEST(handler_gets_messages_instead_of_stderr)
+TEST(handler_gets_messages_instead_of_stderr)
 {
     heard_t heard = {0};
 
@@ -257,9 +242,8 @@ START_TEST(handler_gets_messages_instead_of_stderr)
     ck_assert_uint_eq(strlen(heard.message), 1023);
     ck_assert_str_eq(caught_text(), "");
 }
-END_TEST
 
-START_TEST(removing_the_handler_restores_stderr)
+TEST(removing_the_handler_restores_stderr)
 {
     heard_t first  = {0};
     heard_t second = {0};
@@ -273,9 +257,8 @@ START_TEST(removing_the_handler_restores_stderr)
     ck_assert_uint_eq(second.count, 1);
     ck_assert_ptr_nonnull(strstr(caught_text(), "WARN: for all to see\n"));
 }
-END_TEST
 
-START_TEST(handler_gets_messages_of_the_enabled_levels)
+TEST(handler_gets_messages_of_the_enabled_levels)
 {
     heard_t heard = {0};
 
@@ -291,7 +274,6 @@ START_TEST(handler_gets_messages_of_the_enabled_levels)
                      UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_int_eq(base_log_get_level(), BASE_LOG_NONE);
 }
-END_TEST
 
 static void count(ucxpool_log_level_t level, const char *message, void *arg)
 {
@@ -313,7 +295,7 @@ static void *say_in_thread(void *arg)
     return NULL;
 }
 
-START_TEST(each_message_reaches_one_handler_during_changes)
+TEST(each_message_reaches_one_handler_during_changes)
 {
     _Atomic unsigned num[2] = {0, 0};
     pthread_t        threads[2];
@@ -331,42 +313,4 @@ START_TEST(each_message_reaches_one_handler_during_changes)
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
     }
     ck_assert_uint_eq(num[0] + num[1], 2 * NUM_SAID);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("error");
-    TCase   *tcase = tcase_create("error");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, caught_begin, caught_end);
-    tcase_add_test(tcase, error_detail_is_empty_before_any_failure);
-    tcase_add_test(tcase, error_returns_its_status_and_keeps_its_detail);
-    tcase_add_test(tcase, error_may_quote_the_previous_detail);
-    tcase_add_test(tcase, long_detail_is_truncated);
-    tcase_add_test(tcase, error_detail_is_one_line);
-    tcase_add_test(tcase, errno_is_reported_as_text);
-    tcase_add_test(tcase, errno_maps_to_a_status);
-    tcase_add_test(tcase, error_preserves_errno);
-    tcase_add_test(tcase, each_thread_has_its_own_last_error);
-    tcase_add_test(tcase, an_error_is_logged_at_info_as_one_line);
-    tcase_add_test(tcase, unreturned_error_is_logged_as_a_warning);
-    tcase_add_test(tcase, error_log_level_can_be_lowered);
-    tcase_add_test(tcase, disabled_level_writes_nothing);
-    tcase_add_test(tcase, disabled_level_does_not_evaluate_arguments);
-    tcase_add_test(tcase, a_log_line_is_one_line_and_names_its_level);
-    tcase_add_test(tcase, long_log_line_is_truncated_with_a_newline);
-    tcase_add_test(tcase, failed_log_write_is_harmless);
-    tcase_add_test(tcase, handler_gets_messages_instead_of_stderr);
-    tcase_add_test(tcase, removing_the_handler_restores_stderr);
-    tcase_add_test(tcase, handler_gets_messages_of_the_enabled_levels);
-    tcase_add_test(tcase, each_message_reaches_one_handler_during_changes);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

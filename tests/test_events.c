@@ -3,10 +3,10 @@
 #include "core/request.h"
 #include "pair.h"
 #include "rounds.h"
+#include "test.h"
 #include "two.h"
 #include "xfer/state.h"
 
-#include <check.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -47,9 +47,11 @@ static void sleep_in_wait(ucxpool_t *pool, const ucxpool_request_t *request)
                                    UCXPOOL_FOREVER) == UCXPOOL_OK);
 }
 
+TEST_SETTINGS(.timeout = 120);
+
 /* A message that arrives while the loop arms the pool, which the loop has not
  * seen. */
-START_TEST(message_arriving_during_arm_is_not_missed)
+TEST_EACH(message_arriving_during_arm_is_not_missed, NUM_WIRES)
 {
     struct pollfd      event = {.events = POLLIN};
     char               byte  = 'x';
@@ -79,7 +81,6 @@ START_TEST(message_arriving_during_arm_is_not_missed)
     ucxpool_request_release(send);
     pair_cleanup(&pair);
 }
-END_TEST
 
 typedef void (*sleeper_t)(ucxpool_t *pool, const ucxpool_request_t *request);
 
@@ -129,7 +130,7 @@ static void play(two_t *two, sleeper_t sleeper, unsigned num_rounds,
     free(bytes);
 }
 
-START_TEST(no_wake_up_is_lost_by_an_event_loop)
+TEST_EACH(no_wake_up_is_lost_by_an_event_loop, NUM_WIRES)
 {
     two_t two;
 
@@ -138,9 +139,8 @@ START_TEST(no_wake_up_is_lost_by_an_event_loop)
     play(&two, sleep_until_ended, rounds(500), 150000);
     two_cleanup(&two);
 }
-END_TEST
 
-START_TEST(no_wake_up_is_lost_by_waiting)
+TEST_EACH(no_wake_up_is_lost_by_waiting, NUM_WIRES)
 {
     two_t two;
 
@@ -149,10 +149,9 @@ START_TEST(no_wake_up_is_lost_by_waiting)
     play(&two, sleep_in_wait, rounds(500), 150000);
     two_cleanup(&two);
 }
-END_TEST
 
 /* Randomly poll for a message or sleep until it arrives. */
-START_TEST(no_wake_up_is_lost_between_polling_and_sleep)
+TEST(no_wake_up_is_lost_between_polling_and_sleep)
 {
     two_t two;
 
@@ -160,7 +159,6 @@ START_TEST(no_wake_up_is_lost_between_polling_and_sleep)
     play(&two, sleep_in_wait, rounds(5000), 8);
     two_cleanup(&two);
 }
-END_TEST
 
 /* Number of system calls of this process, all threads. */
 static _Atomic unsigned num_sends, num_receives, num_looks;
@@ -210,7 +208,7 @@ static ucxpool_request_t *expect_number(pair_t *pair, uint64_t *number)
 }
 
 /* System calls of an event loop, without its poll(). */
-START_TEST(a_message_to_a_sleeper_costs_two_system_calls)
+TEST(a_message_to_a_sleeper_costs_two_system_calls)
 {
     const unsigned     num    = 200;
     uint64_t           number = 0;
@@ -246,9 +244,8 @@ START_TEST(a_message_to_a_sleeper_costs_two_system_calls)
                       num / 10); /* rarely, compared with the rounds */
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(wait_times_out_without_events)
+TEST_EACH(wait_times_out_without_events, NUM_WIRES)
 {
     static uint8_t     byte;
     ucxpool_request_t *recv;
@@ -270,7 +267,6 @@ START_TEST(wait_times_out_without_events)
     ucxpool_request_release(recv);
     pair_cleanup(&pair);
 }
-END_TEST
 
 static ucxpool_request_t *receive_by(ucxpool_t *pool, uint64_t timeout_ns)
 {
@@ -287,7 +283,7 @@ static ucxpool_request_t *receive_by(ucxpool_t *pool, uint64_t timeout_ns)
     return recv;
 }
 
-START_TEST(deadline_wakes_a_sleeping_thread)
+TEST(deadline_wakes_a_sleeping_thread)
 {
     ucxpool_t         *pool = pair_pool("SPIN=0us");
     ucxpool_request_t *late = receive_by(pool, 3000 * MILLISECOND);
@@ -307,7 +303,6 @@ START_TEST(deadline_wakes_a_sleeping_thread)
     ucxpool_request_release(late);
     ucxpool_destroy(pool);
 }
-END_TEST
 
 /* Arm an idle pool. Without pidfds, as under valgrind, its timer fires twenty
  * times a second. */
@@ -321,7 +316,7 @@ static void arm_quietly(ucxpool_t *pool)
     } while (pair_is_readable(pool));
 }
 
-START_TEST(a_post_after_arming_makes_the_descriptor_readable)
+TEST_EACH(a_post_after_arming_makes_the_descriptor_readable, NUM_WIRES)
 {
     static uint8_t     byte;
     ucxpool_request_t *send;
@@ -335,7 +330,6 @@ START_TEST(a_post_after_arming_makes_the_descriptor_readable)
     ucxpool_request_release(send);
     pair_cleanup(&pair);
 }
-END_TEST
 
 static void *progress_elsewhere(void *arg)
 {
@@ -348,7 +342,7 @@ static void *progress_elsewhere(void *arg)
     return NULL;
 }
 
-START_TEST(progress_by_another_thread_makes_the_descriptor_readable)
+TEST_EACH(progress_by_another_thread_makes_the_descriptor_readable, NUM_WIRES)
 {
     static uint8_t     byte;
     pair_t             pair;
@@ -373,9 +367,8 @@ START_TEST(progress_by_another_thread_makes_the_descriptor_readable)
     }
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(a_failed_endpoint_makes_the_descriptor_readable)
+TEST_EACH(a_failed_endpoint_makes_the_descriptor_readable, NUM_WIRES)
 {
     pair_t pair;
 
@@ -386,10 +379,9 @@ START_TEST(a_failed_endpoint_makes_the_descriptor_readable)
     ucxpool_progress(pair.a);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* Posts more than the ring holds, while its reader makes no progress. */
-START_TEST(a_writer_sleeps_while_the_ring_is_full)
+TEST(a_writer_sleeps_while_the_ring_is_full)
 {
     enum { COUNT = 200, LENGTH = 4000 };
     static uint8_t     bytes[LENGTH];
@@ -419,38 +411,4 @@ START_TEST(a_writer_sleeps_while_the_ring_is_full)
     }
     ck_assert_int_eq(pair_finish(&pair, last), UCXPOOL_OK);
     pair_cleanup(&pair);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("events");
-    TCase   *tcase = tcase_create("events");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, message_arriving_during_arm_is_not_missed, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, no_wake_up_is_lost_by_an_event_loop, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, no_wake_up_is_lost_by_waiting, 0, NUM_WIRES);
-    tcase_add_test(tcase, no_wake_up_is_lost_between_polling_and_sleep);
-    tcase_add_test(tcase, a_message_to_a_sleeper_costs_two_system_calls);
-    tcase_add_loop_test(tcase, wait_times_out_without_events, 0, NUM_WIRES);
-    tcase_add_test(tcase, deadline_wakes_a_sleeping_thread);
-    tcase_add_loop_test(
-        tcase, a_post_after_arming_makes_the_descriptor_readable, 0, NUM_WIRES);
-    tcase_add_loop_test(
-        tcase, progress_by_another_thread_makes_the_descriptor_readable, 0,
-        NUM_WIRES);
-    tcase_add_loop_test(tcase, a_failed_endpoint_makes_the_descriptor_readable,
-                        0, NUM_WIRES);
-    tcase_add_test(tcase, a_writer_sleeps_while_the_ring_is_full);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

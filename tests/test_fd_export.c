@@ -11,10 +11,10 @@
 #include "net_calls.h"
 #include "pair.h"
 #include "sealed.h"
+#include "test.h"
 #include "two.h"
 #include "wireup/fd_passing.h"
 
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -169,7 +169,14 @@ static unsigned warm_up(void)
     return net_call_num_fds();
 }
 
-START_TEST(owner_sends_descriptors_that_peers_cannot_take)
+static void teardown(void)
+{
+    forbid_taking(0, false);
+}
+
+TEST_SETTINGS(.teardown = teardown, .timeout = 60);
+
+TEST_EACH(owner_sends_descriptors_that_peers_cannot_take, 2)
 {
     static const int errors[] = {EPERM, ENOSYS};
     unsigned         num_fds  = warm_up();
@@ -182,7 +189,6 @@ START_TEST(owner_sends_descriptors_that_peers_cannot_take)
     pair_cleanup(&pair);
     ck_assert_uint_eq(net_call_num_fds(), num_fds);
 }
-END_TEST
 
 static ucxpool_remote_attr_t query_remote(const ucxpool_remote_t *remote)
 {
@@ -208,7 +214,7 @@ static void read_window(ucxpool_remote_t *remote, const uint8_t *memory)
 
 /* The owner sends the window's file; or the importer has released the window by
  * then; or the owner cannot send, because it has no socket any more. */
-START_TEST(owner_sends_the_file_of_a_window)
+TEST_EACH(owner_sends_the_file_of_a_window, 3)
 {
     unsigned                num_fds = warm_up();
     uint8_t                 blob[UCXPOOL_WINDOW_BLOB_SIZE];
@@ -255,9 +261,8 @@ START_TEST(owner_sends_the_file_of_a_window)
     sealed_put(memory, LENGTH);
     ck_assert_uint_eq(net_call_num_fds(), num_fds);
 }
-END_TEST
 
-START_TEST(many_descriptors_are_sent_in_several_messages)
+TEST(many_descriptors_are_sent_in_several_messages)
 {
     unsigned num_fds = warm_up();
 
@@ -269,10 +274,9 @@ START_TEST(many_descriptors_are_sent_in_several_messages)
     pair_cleanup(&pair);
     ck_assert_uint_eq(net_call_num_fds(), num_fds);
 }
-END_TEST
 
 /* The limit on in-flight descriptors is per user, over all processes. */
-START_TEST(send_retries_at_the_in_flight_descriptor_limit)
+TEST(send_retries_at_the_in_flight_descriptor_limit)
 {
     forbid_taking(EPERM, true);
     num_too_many = 7;
@@ -282,18 +286,16 @@ START_TEST(send_retries_at_the_in_flight_descriptor_limit)
     pair_exchange(&pair, LENGTH);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(descriptors_that_can_be_taken_are_not_requested)
+TEST(descriptors_that_can_be_taken_are_not_requested)
 {
     pair_init(&pair, NULL, NULL);
     check_wire(UCXPOOL_WIRE_MAP);
     ck_assert(!pair.a->wireup.was_forbidden);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(owner_serves_many_channels)
+TEST(owner_serves_many_channels)
 {
     ucxpool_channel_t *to_a[40];
     ucxpool_channel_t *to_b[40];
@@ -312,10 +314,9 @@ START_TEST(owner_serves_many_channels)
     }
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* A failed call makes the channel use `ucx` at worst, and nothing leaks. */
-START_TEST(failed_call_falls_back_to_ucx)
+TEST_EACH(failed_call_falls_back_to_ucx, 9)
 {
     static const struct {
         net_call_t call;
@@ -360,7 +361,6 @@ START_TEST(failed_call_falls_back_to_ucx)
     }
     ck_assert_uint_gt(n, 2);
 }
-END_TEST
 
 /* Get an address first: this opens UCX's networks, whose descriptors are
  * watched as well. */
@@ -373,7 +373,7 @@ static void open_networks(ucxpool_t *pool)
     ucxpool_address_release(address);
 }
 
-START_TEST(failed_epoll_add_falls_back_to_ucx)
+TEST(failed_epoll_add_falls_back_to_ucx)
 {
     unsigned num_fds    = warm_up();
     bool     has_failed = false;
@@ -397,9 +397,8 @@ START_TEST(failed_epoll_add_falls_back_to_ucx)
     }
     ck_assert(has_failed);
 }
-END_TEST
 
-START_TEST(another_process_or_user_is_rejected)
+TEST_EACH(another_process_or_user_is_rejected, 4)
 {
     unsigned num_fds = warm_up();
 
@@ -421,10 +420,9 @@ START_TEST(another_process_or_user_is_rejected)
     pair_cleanup(&pair);
     ck_assert_uint_eq(net_call_num_fds(), num_fds);
 }
-END_TEST
 
 /* A pool that cannot create its socket works without it. */
-START_TEST(pool_without_a_socket_connects_over_ucx)
+TEST(pool_without_a_socket_connects_over_ucx)
 {
     static const struct {
         net_call_t call;
@@ -446,9 +444,9 @@ START_TEST(pool_without_a_socket_connects_over_ucx)
         pair_cleanup(&pair);
     }
 }
-END_TEST
 
-START_TEST(wrong_descriptor_from_the_owner_is_not_mapped)
+TEST_WITH(wrong_descriptor_from_the_owner_is_not_mapped,
+          .first = FEWER_THAN_SAID, .end = LAST_TRICK)
 {
     unsigned num_fds = warm_up();
 
@@ -461,7 +459,6 @@ START_TEST(wrong_descriptor_from_the_owner_is_not_mapped)
     pair_cleanup(&pair);
     ck_assert_uint_eq(net_call_num_fds(), num_fds);
 }
-END_TEST
 
 /* --- strangers: test-made connections to pool a's socket ----------------- */
 
@@ -541,7 +538,7 @@ static int ask_early(void)
     return fd;
 }
 
-START_TEST(valid_request_is_answered_and_the_socket_closed)
+TEST(valid_request_is_answered_and_the_socket_closed)
 {
     int fd;
 
@@ -554,9 +551,8 @@ START_TEST(valid_request_is_answered_and_the_socket_closed)
     close(fd);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(request_before_the_hello_is_deferred)
+TEST(request_before_the_hello_is_deferred)
 {
     int fd = ask_early();
 
@@ -571,9 +567,8 @@ START_TEST(request_before_the_hello_is_deferred)
     check_wire(UCXPOOL_WIRE_MAP);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(malformed_request_is_disconnected)
+TEST_EACH(malformed_request_is_disconnected, 8)
 {
     proto_import_t asked;
     uint64_t       refused;
@@ -623,9 +618,8 @@ START_TEST(malformed_request_is_disconnected)
     pair_exchange(&pair, LENGTH);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(second_request_before_the_answer_is_disconnected)
+TEST(second_request_before_the_answer_is_disconnected)
 {
     int fd = ask();
 
@@ -636,10 +630,9 @@ START_TEST(second_request_before_the_answer_is_disconnected)
     pair_until(&pair, is_settled());
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* Start in the middle; repeat a range; or continue with another channel's. */
-START_TEST(request_out_of_order_is_disconnected)
+TEST_EACH(request_out_of_order_is_disconnected, 3)
 {
     uint64_t           refused;
     proto_import_t     asked;
@@ -670,7 +663,6 @@ START_TEST(request_out_of_order_is_disconnected)
     close(fd);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* Poses as b, for a's channel to b. */
 static void say_hello_as_b(int fd, uint32_t pid)
@@ -694,7 +686,7 @@ static void say_hello_as_b(int fd, uint32_t pid)
 
 /* A HELLO without an address, and so without a key. Such a HELLO is for a
  * channel over an endpoint, which this channel is not. */
-START_TEST(hello_without_an_address_is_disconnected)
+TEST(hello_without_an_address_is_disconnected)
 {
     proto_hello_t hello = {
         .head  = {.type = PROTO_HELLO, .version = PROTO_VERSION},
@@ -712,7 +704,6 @@ START_TEST(hello_without_an_address_is_disconnected)
     close(fd);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* Two pools; b has the smaller id, so it begins. */
 static void init_pools(void)
@@ -727,7 +718,7 @@ static void init_pools(void)
 
 /* The stranger knows the addresses of both pools, but its process is not b's;
  * or it has the same process number on another host. */
-START_TEST(local_process_cannot_impersonate_a_pool)
+TEST_EACH(local_process_cannot_impersonate_a_pool, 3)
 {
     int fd;
 
@@ -745,9 +736,8 @@ START_TEST(local_process_cannot_impersonate_a_pool)
     close(fd);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(silent_caller_times_out)
+TEST(silent_caller_times_out)
 {
     int fd;
 
@@ -760,9 +750,8 @@ START_TEST(silent_caller_times_out)
     close(fd);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(disconnected_caller_is_removed)
+TEST(disconnected_caller_is_removed)
 {
     int fd;
 
@@ -773,10 +762,9 @@ START_TEST(disconnected_caller_is_removed)
     pair_until(&pair, !wireup_fd_export_is_busy(pair.a));
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* Silent callers occupy all slots. A peer is served once they time out. */
-START_TEST(silent_callers_delay_a_peer_until_they_time_out)
+TEST(silent_callers_delay_a_peer_until_they_time_out)
 {
     int fds[WIREUP_FD_EXPORT_MAX + 10];
 
@@ -800,7 +788,6 @@ START_TEST(silent_callers_delay_a_peer_until_they_time_out)
     }
     pair_cleanup(&pair);
 }
-END_TEST
 
 static void count_waits(ucxpool_log_level_t level, const char *message,
                         void *arg)
@@ -809,7 +796,7 @@ static void count_waits(ucxpool_log_level_t level, const char *message,
 }
 
 /* The pool retries ten times a second. */
-START_TEST(waiting_caller_is_logged_at_a_limited_rate)
+TEST(waiting_caller_is_logged_at_a_limited_rate)
 {
     unsigned count = 0;
     unsigned tries = 0;
@@ -832,9 +819,8 @@ START_TEST(waiting_caller_is_logged_at_a_limited_rate)
     close(fd);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(request_wakes_a_sleeper_on_the_event_descriptor)
+TEST(request_wakes_a_sleeper_on_the_event_descriptor)
 {
     struct pollfd event = {.events = POLLIN};
     int           fd;
@@ -858,9 +844,8 @@ START_TEST(request_wakes_a_sleeper_on_the_event_descriptor)
     close(fd);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(request_for_an_ended_channel_is_disconnected)
+TEST(request_for_an_ended_channel_is_disconnected)
 {
     int fd = ask_early();
 
@@ -870,9 +855,8 @@ START_TEST(request_for_an_ended_channel_is_disconnected)
     close(fd);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(close_during_a_request_leaks_nothing)
+TEST_EACH(close_during_a_request_leaks_nothing, 2)
 {
     unsigned num_fds = warm_up();
 
@@ -892,11 +876,10 @@ START_TEST(close_during_a_request_leaks_nothing)
     pair_cleanup(&pair);
     ck_assert_uint_eq(net_call_num_fds(), num_fds);
 }
-END_TEST
 
 /* --- other processes ------------------------------------------------------ */
 
-START_TEST(a_forked_child_does_not_keep_the_socket_open)
+TEST(a_forked_child_does_not_keep_the_socket_open)
 {
     uint8_t id[CORE_ID_SIZE];
     int     fd, status;
@@ -915,7 +898,6 @@ START_TEST(a_forked_child_does_not_keep_the_socket_open)
     kill(child, SIGKILL);
     ck_assert_int_eq(waitpid(child, &status, 0), child);
 }
-END_TEST
 
 static void give_address(ucxpool_t *pool, int talk)
 {
@@ -1011,7 +993,7 @@ static void owner_check_lost(const owner_t *owner)
                   query(owner->channel).reason);
 }
 
-START_TEST(owner_dying_during_the_transfer_fails_the_channel)
+TEST(owner_dying_during_the_transfer_fails_the_channel)
 {
     unsigned num_fds;
     owner_t  owner;
@@ -1031,11 +1013,10 @@ START_TEST(owner_dying_during_the_transfer_fails_the_channel)
     close(owner.talk);
     ck_assert_uint_eq(net_call_num_fds(), num_fds);
 }
-END_TEST
 
 /* The import detects the owner's end, before the watcher of its process
  * does. */
-START_TEST(dead_owner_is_reported_lost_and_not_forbidden)
+TEST_EACH(dead_owner_is_reported_lost_and_not_forbidden, 2)
 {
     static const int options[] = {0, WNOWAIT};
     owner_t          owner;
@@ -1062,7 +1043,6 @@ START_TEST(dead_owner_is_reported_lost_and_not_forbidden)
     ucxpool_destroy(owner.pool);
     close(owner.talk);
 }
-END_TEST
 
 /* With the kernel's own rules: only a process with CAP_SYS_PTRACE can take
  * descriptors of a process that is not dumpable. */
@@ -1111,7 +1091,7 @@ static bool has_user_name_spaces(void)
 static void (*const barriers[])(void) = {forbid_debugging,
                                          enter_user_name_space};
 
-START_TEST(map_works_between_processes_that_cannot_ptrace)
+TEST_EACH(map_works_between_processes_that_cannot_ptrace, 2)
 {
     uint8_t           *bytes;
     char               path[64];
@@ -1143,65 +1123,4 @@ START_TEST(map_works_between_processes_that_cannot_ptrace)
     two_cleanup(&two);
     /* A leak checker must be able to trace this process. */
     ck_assert_int_eq(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0), 0);
-}
-END_TEST
-
-static void teardown(void)
-{
-    forbid_taking(0, false);
-}
-
-static void add_tests(TCase *tcase)
-{
-    tcase_add_loop_test(tcase, owner_sends_descriptors_that_peers_cannot_take,
-                        0, 2);
-    tcase_add_loop_test(tcase, owner_sends_the_file_of_a_window, 0, 3);
-    tcase_add_test(tcase, many_descriptors_are_sent_in_several_messages);
-    tcase_add_test(tcase, send_retries_at_the_in_flight_descriptor_limit);
-    tcase_add_test(tcase, descriptors_that_can_be_taken_are_not_requested);
-    tcase_add_test(tcase, owner_serves_many_channels);
-    tcase_add_loop_test(tcase, failed_call_falls_back_to_ucx, 0, 9);
-    tcase_add_test(tcase, pool_without_a_socket_connects_over_ucx);
-    tcase_add_test(tcase, failed_epoll_add_falls_back_to_ucx);
-    tcase_add_loop_test(tcase, another_process_or_user_is_rejected, 0, 4);
-    tcase_add_loop_test(tcase, wrong_descriptor_from_the_owner_is_not_mapped,
-                        FEWER_THAN_SAID, LAST_TRICK);
-    tcase_add_test(tcase, valid_request_is_answered_and_the_socket_closed);
-    tcase_add_test(tcase, request_before_the_hello_is_deferred);
-    tcase_add_loop_test(tcase, malformed_request_is_disconnected, 0, 8);
-    tcase_add_test(tcase, second_request_before_the_answer_is_disconnected);
-    tcase_add_loop_test(tcase, request_out_of_order_is_disconnected, 0, 3);
-    tcase_add_test(tcase, hello_without_an_address_is_disconnected);
-    tcase_add_loop_test(tcase, local_process_cannot_impersonate_a_pool, 0, 3);
-    tcase_add_test(tcase, silent_caller_times_out);
-    tcase_add_test(tcase, disconnected_caller_is_removed);
-    tcase_add_test(tcase, silent_callers_delay_a_peer_until_they_time_out);
-    tcase_add_test(tcase, waiting_caller_is_logged_at_a_limited_rate);
-    tcase_add_test(tcase, request_wakes_a_sleeper_on_the_event_descriptor);
-    tcase_add_test(tcase, request_for_an_ended_channel_is_disconnected);
-    tcase_add_loop_test(tcase, close_during_a_request_leaks_nothing, 0, 2);
-    tcase_add_test(tcase, a_forked_child_does_not_keep_the_socket_open);
-    tcase_add_test(tcase, owner_dying_during_the_transfer_fails_the_channel);
-    tcase_add_loop_test(tcase, dead_owner_is_reported_lost_and_not_forbidden, 0,
-                        2);
-    tcase_add_loop_test(tcase, map_works_between_processes_that_cannot_ptrace,
-                        0, 2);
-}
-
-int main(void)
-{
-    Suite   *suite = suite_create("fd_export");
-    TCase   *tcase = tcase_create("fd_export");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_checked_fixture(tcase, NULL, teardown);
-    add_tests(tcase);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

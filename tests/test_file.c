@@ -2,13 +2,13 @@
 #include "files.h"
 #include "pair.h"
 #include "segments.h"
+#include "test.h"
 
 #include "core/channel.h"
 #include "core/proto.h"
 #include "core/ring.h"
 #include "core/stats.h"
 
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -96,7 +96,9 @@ static void exchange(size_t num)
     free(target);
 }
 
-START_TEST(files_and_memory_mix)
+TEST_SETTINGS(.timeout = 60);
+
+TEST_EACH(files_and_memory_mix, NUM_WIRES)
 {
     start(_i);
     for (size_t length = 1; length < 900000; length = length * 3 + 1) {
@@ -106,9 +108,8 @@ START_TEST(files_and_memory_mix)
     }
     stop();
 }
-END_TEST
 
-START_TEST(ten_thousand_short_ranges_are_one_message)
+TEST_EACH(ten_thousand_short_ranges_are_one_message, NUM_WIRES)
 {
     start(_i);
     /* In random order, with random lengths. */
@@ -124,9 +125,8 @@ START_TEST(ten_thousand_short_ranges_are_one_message)
     exchange(MAX_RANGES);
     stop();
 }
-END_TEST
 
-START_TEST(ranges_that_follow_each_other_are_read_together)
+TEST_EACH(ranges_that_follow_each_other_are_read_together, NUM_WIRES)
 {
     start(_i);
     for (size_t i = 0; i < MAX_RANGES; i++) {
@@ -144,9 +144,8 @@ START_TEST(ranges_that_follow_each_other_are_read_together)
     ck_assert_uint_le(reads_count(), MAX_RANGES * 64 / 16384 + 1);
     stop();
 }
-END_TEST
 
-START_TEST(a_range_may_be_longer_than_all_blocks)
+TEST_EACH(a_range_may_be_longer_than_all_blocks, NUM_WIRES)
 {
     start(_i);
     ranges[0] = of_file(3, FILE_SIZE - 3);
@@ -156,9 +155,8 @@ START_TEST(a_range_may_be_longer_than_all_blocks)
     exchange(3);
     stop();
 }
-END_TEST
 
-START_TEST(empty_ranges_are_empty_segments)
+TEST_EACH(empty_ranges_are_empty_segments, NUM_WIRES)
 {
     ucxpool_message_t     *message = NULL;
     ucxpool_message_attr_t attr;
@@ -191,9 +189,8 @@ START_TEST(empty_ranges_are_empty_segments)
     ck_assert_mem_eq(memory, file.bytes + 10, 77);
     stop();
 }
-END_TEST
 
-START_TEST(a_short_message_is_read_when_it_is_posted)
+TEST_EACH(a_short_message_is_read_when_it_is_posted, NUM_WIRES)
 {
     uint8_t            target[3000];
     ucxpool_request_t *send;
@@ -212,9 +209,8 @@ START_TEST(a_short_message_is_read_when_it_is_posted)
     ck_assert_mem_eq(target + 2000, file.bytes + 1234, 1000);
     stop();
 }
-END_TEST
 
-START_TEST(memory_among_the_ranges_is_sent_in_place)
+TEST_EACH(memory_among_the_ranges_is_sent_in_place, NUM_WIRES)
 {
     uint8_t     *comm;
     core_stats_t stats;
@@ -234,10 +230,9 @@ START_TEST(memory_among_the_ranges_is_sent_in_place)
     ucxpool_comm_free(pair.a, comm);
     stop();
 }
-END_TEST
 
 /* ucxpool_wait() must not sleep while a file has to be read. */
-START_TEST(pool_sends_a_file_to_itself_during_wait)
+TEST_EACH(pool_sends_a_file_to_itself_during_wait, NUM_WIRES)
 {
     uint8_t           *target = malloc(FILE_SIZE);
     ucxpool_request_t *send, *recv;
@@ -262,7 +257,6 @@ START_TEST(pool_sends_a_file_to_itself_during_wait)
     file_cleanup(&file);
     free(target);
 }
-END_TEST
 
 /* --- fairness ------------------------------------------------------------ */
 
@@ -295,18 +289,17 @@ static void check_rounds(size_t num, size_t length)
     free(target);
 }
 
-START_TEST(one_round_of_progress_reads_at_most_one_block)
+TEST_EACH(one_round_of_progress_reads_at_most_one_block, NUM_WIRES)
 {
     start(_i);
     check_rounds(6, LONG);
     check_rounds(8, BLOCK - 16);
     stop();
 }
-END_TEST
 
 /* With 16 fragments in a block, each of the two sends fits all its
  * fragments. */
-START_TEST(sends_from_files_take_turns)
+TEST_EACH(sends_from_files_take_turns, NUM_WIRES)
 {
     char               settings[128];
     file_t             other;
@@ -345,7 +338,6 @@ START_TEST(sends_from_files_take_turns)
     stop();
     free(target);
 }
-END_TEST
 
 /* A ring that accepts nothing, though the peer reads it; NULL: none. */
 static core_ring_t *full_ring;
@@ -364,7 +356,7 @@ bool __wrap_core_ring_reserve(core_ring_t *ring, size_t fixed_size,
                                     data_p);
 }
 
-START_TEST(send_with_a_full_ring_delays_no_other_send)
+TEST(send_with_a_full_ring_delays_no_other_send)
 {
     uint8_t           *target = malloc(2 * LONG);
     ucxpool_channel_t *to_a, *to_b;
@@ -394,11 +386,10 @@ START_TEST(send_with_a_full_ring_delays_no_other_send)
     stop();
     free(target);
 }
-END_TEST
 
 /* --- failing reads ------------------------------------------------------- */
 
-START_TEST(short_and_interrupted_reads_are_continued)
+TEST_EACH(short_and_interrupted_reads_are_continued, NUM_WIRES)
 {
     start(_i);
     reads_disturb(1000);
@@ -415,7 +406,6 @@ START_TEST(short_and_interrupted_reads_are_continued)
     exchange(3000);
     stop();
 }
-END_TEST
 
 /* The receive was canceled, and reports the error of the send. */
 static void check_is_told(ucxpool_request_t *recv, const char *detail)
@@ -464,7 +454,7 @@ static void truncate_file(void)
     ck_assert_int_eq(ftruncate(file.fd, LONG / 2), 0);
 }
 
-START_TEST(truncated_file_fails_its_send)
+TEST_EACH(truncated_file_fails_its_send, NUM_WIRES)
 {
     const char *words[] = {"/tmp/" FILE_NAME, "no data at offset 200000", NULL};
 
@@ -474,9 +464,8 @@ START_TEST(truncated_file_fails_its_send)
     check_fails(1, LONG, words);
     stop();
 }
-END_TEST
 
-START_TEST(any_failed_read_fails_its_send)
+TEST_EACH(any_failed_read_fails_its_send, NUM_WIRES)
 {
     const char *words[] = {"cannot read the file", "Input/output error",
                            " at offset ", NULL};
@@ -497,11 +486,10 @@ START_TEST(any_failed_read_fails_its_send)
     exchange(num);
     stop();
 }
-END_TEST
 
 /* The receiver finds a fragment that it must not read before it gets the
  * reason. */
-START_TEST(slow_receiver_gets_the_reason)
+TEST_EACH(slow_receiver_gets_the_reason, NUM_WIRES)
 {
     uint8_t               *target = malloc(LONG);
     ucxpool_request_t     *send, *recv;
@@ -526,14 +514,13 @@ START_TEST(slow_receiver_gets_the_reason)
     stop();
     free(target);
 }
-END_TEST
 
 static void close_early(void)
 {
     close(ranges[0].fd);
 }
 
-START_TEST(descriptor_closed_too_early_fails_its_send)
+TEST_EACH(descriptor_closed_too_early_fails_its_send, NUM_WIRES)
 {
     const char *words[] = {"descriptor ", "Bad file descriptor", NULL};
 
@@ -544,10 +531,9 @@ START_TEST(descriptor_closed_too_early_fails_its_send)
     check_fails(1, LONG, words);
     stop();
 }
-END_TEST
 
 /* Both before and after the receive is posted. */
-START_TEST(unreadable_short_message_is_not_announced)
+TEST_EACH(unreadable_short_message_is_not_announced, NUM_WIRES)
 {
     ucxpool_request_t     *send, *recv;
     ucxpool_request_attr_t attr;
@@ -569,9 +555,8 @@ START_TEST(unreadable_short_message_is_not_announced)
     ck_assert_mem_eq(target, file.bytes + FILE_SIZE - 10, 10);
     stop();
 }
-END_TEST
 
-START_TEST(error_has_the_end_of_a_long_name)
+TEST_EACH(error_has_the_end_of_a_long_name, NUM_WIRES)
 {
     const char            *end = "/data/shuffle_3_141_0.data";
     char                   name[200];
@@ -591,7 +576,6 @@ START_TEST(error_has_the_end_of_a_long_name)
     ucxpool_request_release(send);
     stop();
 }
-END_TEST
 
 /* --- requests that end early --------------------------------------------- */
 
@@ -600,7 +584,7 @@ static bool is_reading(void)
     return reads_count() >= 2;
 }
 
-START_TEST(send_can_be_canceled_while_it_reads)
+TEST_EACH(send_can_be_canceled_while_it_reads, NUM_WIRES)
 {
     uint8_t           *target = malloc(LONG);
     ucxpool_request_t *canceled, *recv, *next;
@@ -621,9 +605,8 @@ START_TEST(send_can_be_canceled_while_it_reads)
     stop();
     free(target);
 }
-END_TEST
 
-START_TEST(send_without_a_receive_expires_without_reads)
+TEST_EACH(send_without_a_receive_expires_without_reads, NUM_WIRES)
 {
     ucxpool_request_params_t params = {
         .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT,
@@ -639,9 +622,8 @@ START_TEST(send_without_a_receive_expires_without_reads)
     ck_assert_uint_eq(reads_count(), 0);
     stop();
 }
-END_TEST
 
-START_TEST(ending_a_channel_ends_only_its_own_sends)
+TEST_EACH(ending_a_channel_ends_only_its_own_sends, NUM_WIRES)
 {
     uint8_t           *target = malloc(LONG);
     ucxpool_channel_t *to_a   = NULL;
@@ -670,7 +652,6 @@ START_TEST(ending_a_channel_ends_only_its_own_sends)
     stop();
     free(target);
 }
-END_TEST
 
 /* --- rejected parameters ------------------------------------------------- */
 
@@ -696,7 +677,7 @@ static void check_descriptor(int fd, ucxpool_status_t status, const char *words)
     close(fd);
 }
 
-START_TEST(files_without_offsets_are_rejected)
+TEST(files_without_offsets_are_rejected)
 {
     int             fds[2];
     ucxpool_range_t other = {(ucxpool_range_kind_t)7, 0, {NULL}, 0, NULL};
@@ -716,9 +697,8 @@ START_TEST(files_without_offsets_are_rejected)
     check_refused(other, UCXPOOL_ERR_UNSUPPORTED, "unknown kind 7");
     stop();
 }
-END_TEST
 
-START_TEST(invalid_ranges_are_rejected)
+TEST(invalid_ranges_are_rejected)
 {
     int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 100);
 
@@ -740,9 +720,8 @@ START_TEST(invalid_ranges_are_rejected)
                   "no address");
     stop();
 }
-END_TEST
 
-START_TEST(missing_or_too_long_list_is_rejected)
+TEST(missing_or_too_long_list_is_rejected)
 {
     start(0);
     ck_assert_int_eq(send_ranges(pair.to_b, NULL, 1, TAG, NULL, NULL),
@@ -758,9 +737,8 @@ START_TEST(missing_or_too_long_list_is_rejected)
     exchange(2);
     stop();
 }
-END_TEST
 
-START_TEST(receive_into_ranges_is_rejected)
+TEST(receive_into_ranges_is_rejected)
 {
     ucxpool_data_t     data = ucxpool_source_ranges(ranges, 1);
     ucxpool_message_t *message;
@@ -781,79 +759,4 @@ START_TEST(receive_into_ranges_is_rejected)
         ucxpool_message_refuse(message, NULL);
     }
     stop();
-}
-END_TEST
-
-static void add_on_wires(TCase *tcase)
-{
-    tcase_add_loop_test(tcase, files_and_memory_mix, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, ten_thousand_short_ranges_are_one_message, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, ranges_that_follow_each_other_are_read_together,
-                        0, NUM_WIRES);
-    tcase_add_loop_test(tcase, a_range_may_be_longer_than_all_blocks, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, empty_ranges_are_empty_segments, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, a_short_message_is_read_when_it_is_posted, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, memory_among_the_ranges_is_sent_in_place, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, pool_sends_a_file_to_itself_during_wait, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, one_round_of_progress_reads_at_most_one_block, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, sends_from_files_take_turns, 0, NUM_WIRES);
-    tcase_add_test(tcase, send_with_a_full_ring_delays_no_other_send);
-}
-
-static void add_ends(TCase *tcase)
-{
-    tcase_add_loop_test(tcase, short_and_interrupted_reads_are_continued, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, truncated_file_fails_its_send, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, any_failed_read_fails_its_send, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, slow_receiver_gets_the_reason, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, descriptor_closed_too_early_fails_its_send, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, unreadable_short_message_is_not_announced, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, error_has_the_end_of_a_long_name, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, send_can_be_canceled_while_it_reads, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, send_without_a_receive_expires_without_reads, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, ending_a_channel_ends_only_its_own_sends, 0,
-                        NUM_WIRES);
-}
-
-static Suite *suite(void)
-{
-    Suite *suite = suite_create("file");
-    TCase *tcase = tcase_create("wires");
-    TCase *ends  = tcase_create("ends");
-    TCase *calls = tcase_create("refused");
-
-    add_on_wires(tcase);
-    add_ends(ends);
-    tcase_add_test(calls, files_without_offsets_are_rejected);
-    tcase_add_test(calls, invalid_ranges_are_rejected);
-    tcase_add_test(calls, missing_or_too_long_list_is_rejected);
-    tcase_add_test(calls, receive_into_ranges_is_rejected);
-    tcase_set_timeout(tcase, 60);
-    tcase_set_timeout(ends, 60);
-    suite_add_tcase(suite, tcase);
-    suite_add_tcase(suite, ends);
-    suite_add_tcase(suite, calls);
-    return suite;
-}
-
-int main(void)
-{
-    SRunner *runner = srunner_create(suite());
-    int      num_failed;
-
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (num_failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

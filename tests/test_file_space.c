@@ -2,8 +2,8 @@
 #include <config.h>
 
 #include "mem/memfd.h"
+#include "test.h"
 
-#include <check.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,16 +46,17 @@ static void give(size_t offset, size_t num)
     mem_file_space_give(&space, offset * UNIT, num * UNIT);
 }
 
-START_TEST(parts_are_adjacent)
+TEST_SETTINGS(.setup = setup, .teardown = teardown);
+
+TEST(parts_are_adjacent)
 {
     ck_assert_uint_eq(take(1), 0);
     ck_assert_uint_eq(take(16), 1);
     ck_assert_uint_eq(take(1), 17);
     ck_assert_uint_eq(space.end, 18 * UNIT);
 }
-END_TEST
 
-START_TEST(freed_parts_are_reused_first)
+TEST(freed_parts_are_reused_first)
 {
     take(1);
     take(2);
@@ -66,9 +67,8 @@ START_TEST(freed_parts_are_reused_first)
     ck_assert_uint_eq(take(1), 2);
     ck_assert_uint_eq(space.num_free, 0);
 }
-END_TEST
 
-START_TEST(adjacent_free_parts_are_merged)
+TEST_EACH(adjacent_free_parts_are_merged, 6)
 {
     static const size_t orders[][3] = {{1, 2, 3}, {1, 3, 2}, {2, 1, 3},
                                        {2, 3, 1}, {3, 1, 2}, {3, 2, 1}};
@@ -82,9 +82,8 @@ START_TEST(adjacent_free_parts_are_merged)
     ck_assert_uint_eq(space.num_free, 1);
     ck_assert_uint_eq(take(3), 1);
 }
-END_TEST
 
-START_TEST(freeing_the_last_part_moves_the_end_back)
+TEST(freeing_the_last_part_moves_the_end_back)
 {
     take(1);
     take(1);
@@ -98,9 +97,8 @@ START_TEST(freeing_the_last_part_moves_the_end_back)
     ck_assert_uint_eq(space.num_free, 0);
     ck_assert_uint_eq(space.num_taken, 0);
 }
-END_TEST
 
-START_TEST(take_fails_without_memory_for_the_tables)
+TEST(take_fails_without_memory_for_the_tables)
 {
     size_t offset;
 
@@ -122,9 +120,8 @@ START_TEST(take_fails_without_memory_for_the_tables)
     }
     ck_assert_uint_eq(space.end, 0);
 }
-END_TEST
 
-START_TEST(size_that_overflows_is_rejected)
+TEST(size_that_overflows_is_rejected)
 {
     size_t offset;
 
@@ -132,12 +129,11 @@ START_TEST(size_that_overflows_is_rejected)
     ck_assert(!mem_file_space_take(&space, SIZE_MAX - UNIT + 1, &offset));
     ck_assert_uint_eq(space.num_taken, 1);
 }
-END_TEST
 
 #define NUM_UNITS 200
 
 /* Compared with a map of the taken units. */
-START_TEST(no_two_parts_overlap_in_any_order)
+TEST(no_two_parts_overlap_in_any_order)
 {
     static unsigned char owner[4 * NUM_UNITS]; /* part + 1 */
     struct {
@@ -173,28 +169,4 @@ START_TEST(no_two_parts_overlap_in_any_order)
         give(parts[num_parts].offset, parts[num_parts].num);
     }
     ck_assert_uint_eq(space.end, 0);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite  = suite_create("file_space");
-    TCase   *tcase  = tcase_create("file_space");
-    SRunner *runner = srunner_create(suite);
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, parts_are_adjacent);
-    tcase_add_test(tcase, freed_parts_are_reused_first);
-    tcase_add_loop_test(tcase, adjacent_free_parts_are_merged, 0, 6);
-    tcase_add_test(tcase, freeing_the_last_part_moves_the_end_back);
-    tcase_add_test(tcase, take_fails_without_memory_for_the_tables);
-    tcase_add_test(tcase, size_that_overflows_is_rejected);
-    tcase_add_test(tcase, no_two_parts_overlap_in_any_order);
-    suite_add_tcase(suite, tcase);
-
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -6,10 +6,10 @@
 
 #include "xfer/fragment.h"
 #include "segments.h"
+#include "test.h"
 #include "xfer/request.h"
 #include "xfer/state.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +55,9 @@ static void exchange(pair_t *pair, size_t length)
     free(target);
 }
 
-START_TEST(messages_arrive_with_any_sizes_on_the_two_sides)
+TEST_SETTINGS(.timeout = 60);
+
+TEST_EACH(messages_arrive_with_any_sizes_on_the_two_sides, 2)
 {
     static const char *const sides[][2] = {
         {TINY, TINY},
@@ -80,7 +82,6 @@ START_TEST(messages_arrive_with_any_sizes_on_the_two_sides)
         pair_cleanup(&pair);
     }
 }
-END_TEST
 
 /* --- all to all ---------------------------------------------------------- */
 
@@ -188,7 +189,7 @@ static void check_all(crowd_t *crowd)
     }
 }
 
-START_TEST(all_to_all_completes_with_one_block_each_way)
+TEST_EACH(all_to_all_completes_with_one_block_each_way, 2)
 {
     static crowd_t crowd;
     uint64_t       until;
@@ -219,7 +220,6 @@ START_TEST(all_to_all_completes_with_one_block_each_way)
     }
     ck_assert_uint_gt(blocked_ns, 0);
 }
-END_TEST
 
 /* --- credits ------------------------------------------------------------- */
 
@@ -231,7 +231,7 @@ static void idle(pair_t *pair)
     }
 }
 
-START_TEST(unreceived_messages_are_bounded_by_credits_and_max_unexpected)
+TEST_EACH(unreceived_messages_are_bounded_by_credits_and_max_unexpected, 2)
 {
     enum { CREDITS = 4, MAX = CREDITS + 6, COUNT = 30 };
     pair_t             pair;
@@ -273,7 +273,6 @@ START_TEST(unreceived_messages_are_bounded_by_credits_and_max_unexpected)
     }
     pair_cleanup(&pair);
 }
-END_TEST
 
 #define MANY_RECEIVED 2000u
 
@@ -292,7 +291,7 @@ static void receive_many(pair_t *pair, uint64_t tag, const uint32_t *sources,
 }
 
 /* All with different tags, and the last one received first. */
-START_TEST(the_last_of_many_unreceived_messages_is_received_first)
+TEST_EACH(the_last_of_many_unreceived_messages_is_received_first, 2)
 {
     pair_t    pair;
     uint32_t  num     = rounds_are_few() ? 10000 : 100000;
@@ -321,7 +320,6 @@ START_TEST(the_last_of_many_unreceived_messages_is_received_first)
     pair_cleanup(&pair);
     free(sources);
 }
-END_TEST
 
 /* Messages in the longest list of the index by tag. */
 static unsigned longest_list(const ucxpool_t *pool)
@@ -341,7 +339,7 @@ static unsigned longest_list(const ucxpool_t *pool)
 }
 
 /* A peer that knew the factor could choose tags that collide. */
-START_TEST(index_spreads_tags_by_a_factor_of_each_pool)
+TEST_EACH(index_spreads_tags_by_a_factor_of_each_pool, 2)
 {
     enum { NUM = 512 };
     pair_t pair;
@@ -360,7 +358,6 @@ START_TEST(index_spreads_tags_by_a_factor_of_each_pool)
     pair_until(&pair, pair.to_a->xfer->messages.num_unexpected <= 64);
     pair_cleanup(&pair);
 }
-END_TEST
 
 #define KIND_NUM 5u
 
@@ -390,7 +387,7 @@ static void send_kind(pair_t *pair, const uint8_t *bytes, unsigned i,
         UCXPOOL_OK);
 }
 
-START_TEST(unreceived_messages_of_each_kind_arrive_whole)
+TEST_EACH(unreceived_messages_of_each_kind_arrive_whole, 2)
 {
     pair_t                 pair;
     uint8_t               *bytes  = calloc(2, 70000);
@@ -425,9 +422,8 @@ START_TEST(unreceived_messages_of_each_kind_arrive_whole)
     pair_cleanup(&pair);
     free(bytes);
 }
-END_TEST
 
-START_TEST(full_unexpected_queue_can_fail_sends)
+TEST_EACH(full_unexpected_queue_can_fail_sends, 2)
 {
     enum { CREDITS = 1, MAX = 3, COUNT = 6 };
     pair_t                 pair;
@@ -458,7 +454,6 @@ START_TEST(full_unexpected_queue_can_fail_sends)
     }
     pair_cleanup(&pair);
 }
-END_TEST
 
 #define LEFT_NUM 3000u
 
@@ -474,7 +469,7 @@ static void leave_unreceived(pair_t *pair, const char *settings,
     pair_until(pair, pair->to_a->xfer->messages.num_unexpected == LEFT_NUM);
 }
 
-START_TEST(unreceived_messages_end_with_their_channel)
+TEST_EACH(unreceived_messages_end_with_their_channel, 2)
 {
     enum { CREDITS = 8 };
     static ucxpool_request_t *sends[LEFT_NUM];
@@ -497,9 +492,8 @@ START_TEST(unreceived_messages_end_with_their_channel)
     pair.to_b = NULL;
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(canceling_unreceived_messages_makes_room)
+TEST_EACH(canceling_unreceived_messages_makes_room, 2)
 {
     enum { CREDITS = 8 };
     static ucxpool_request_t *sends[LEFT_NUM];
@@ -519,9 +513,8 @@ START_TEST(canceling_unreceived_messages_makes_room)
     ck_assert_uint_eq(pair.to_a->xfer->messages.num_unexpected, CREDITS);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(waiting_message_blocks_no_other_while_credits_last)
+TEST_EACH(waiting_message_blocks_no_other_while_credits_last, 2)
 {
     enum { CREDITS = 8 };
     pair_t             pair;
@@ -544,7 +537,6 @@ START_TEST(waiting_message_blocks_no_other_while_credits_last)
     }
     pair_cleanup(&pair);
 }
-END_TEST
 
 #define WAITING_CREDITS 8u
 #define WAITING_NUM     (3 * WAITING_CREDITS)
@@ -568,7 +560,7 @@ static void send_waiting(pair_t *pair, const uint8_t *bytes,
     }
 }
 
-START_TEST(queued_short_sends_use_all_new_credits_in_one_round)
+TEST_EACH(queued_short_sends_use_all_new_credits_in_one_round, 2)
 {
     uint8_t            bytes[WAITING_NUM];
     uint8_t            targets[WAITING_NUM];
@@ -598,10 +590,9 @@ START_TEST(queued_short_sends_use_all_new_credits_in_one_round)
     ck_assert_mem_eq(targets, bytes, sizeof(bytes));
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* So that the peer can write while others are being read. */
-START_TEST(credits_are_returned_before_the_ring_is_read_to_its_end)
+TEST(credits_are_returned_before_the_ring_is_read_to_its_end)
 {
     uint8_t            bytes[WAITING_NUM];
     uint8_t            targets[WAITING_CREDITS];
@@ -625,7 +616,6 @@ START_TEST(credits_are_returned_before_the_ring_is_read_to_its_end)
     }
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* --- two concurrent messages --------------------------------------------- */
 
@@ -641,7 +631,7 @@ static unsigned num_blocks(const ucxpool_request_t *request)
     return count;
 }
 
-START_TEST(only_the_first_of_two_messages_gets_more_than_one_block)
+TEST_EACH(only_the_first_of_two_messages_gets_more_than_one_block, 2)
 {
     static const char  settings[] = "WIRE=map COMM_SIZE=2m BLOCK_SIZE=32k "
                                     "FRAG_SIZE=16k DEPTH=8";
@@ -683,11 +673,10 @@ START_TEST(only_the_first_of_two_messages_gets_more_than_one_block)
     free(source);
     free(target);
 }
-END_TEST
 
 /* --- refusals and limits ------------------------------------------------- */
 
-START_TEST(receive_that_is_too_small_rejects_with_a_reason)
+TEST_EACH(receive_that_is_too_small_rejects_with_a_reason, 2)
 {
     uint8_t               *source = calloc(1, 100000);
     uint8_t               *target = malloc(100000);
@@ -718,9 +707,8 @@ START_TEST(receive_that_is_too_small_rejects_with_a_reason)
     free(source);
     free(target);
 }
-END_TEST
 
-START_TEST(message_is_rejected_with_the_given_reason)
+TEST_EACH(message_is_rejected_with_the_given_reason, 2)
 {
     uint8_t               *source = calloc(1, 100000);
     pair_t                 pair;
@@ -744,9 +732,8 @@ START_TEST(message_is_rejected_with_the_given_reason)
     pair_cleanup(&pair);
     free(source);
 }
-END_TEST
 
-START_TEST(a_message_without_segments_arrives)
+TEST_EACH(a_message_without_segments_arrives, 2)
 {
     pair_t                   pair;
     ucxpool_request_t       *send;
@@ -774,7 +761,6 @@ START_TEST(a_message_without_segments_arrives)
     ucxpool_request_release(recv);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* Segments of different lengths, all in one buffer. */
 static ucxpool_segment_t *differing(uint8_t *bytes, size_t count,
@@ -822,7 +808,7 @@ static ucxpool_request_t *send_one(pair_t *pair, ucxpool_segment_t segments[3],
 
 /* Some arrive with their bytes, alone or after a list of lengths, and others
  * are fetched; some have posted receives, others do not. */
-START_TEST(messages_of_one_tag_arrive_in_their_order)
+TEST_EACH(messages_of_one_tag_arrive_in_their_order, 2)
 {
     enum { SIZE = 20000 };
     static ucxpool_segment_t segments[ORDERED_NUM][3];
@@ -859,10 +845,9 @@ START_TEST(messages_of_one_tag_arrive_in_their_order)
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* The same when all receives are posted first. */
-START_TEST(short_messages_match_posted_receives)
+TEST_EACH(short_messages_match_posted_receives, 2)
 {
     enum { SIZE = 4096 };
     static uint8_t     sources[ORDERED_NUM][SIZE];
@@ -888,9 +873,8 @@ START_TEST(short_messages_match_posted_receives)
     }
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(list_of_65536_different_lengths_arrives)
+TEST_EACH(list_of_65536_different_lengths_arrives, 2)
 {
     const size_t       count = 65536;
     uint8_t            bytes[200];
@@ -923,9 +907,8 @@ START_TEST(list_of_65536_different_lengths_arrives)
     free(segments);
     free(target);
 }
-END_TEST
 
-START_TEST(more_than_our_limits_is_rejected_at_once)
+TEST_EACH(more_than_our_limits_is_rejected_at_once, 2)
 {
     uint8_t                  bytes[200] = {0};
     size_t                   length;
@@ -951,9 +934,8 @@ START_TEST(more_than_our_limits_is_rejected_at_once)
     pair_cleanup(&pair);
     free(segments);
 }
-END_TEST
 
-START_TEST(more_than_the_peers_limits_is_rejected_in_any_state)
+TEST_EACH(more_than_the_peers_limits_is_rejected_in_any_state, 2)
 {
     ucxpool_channel_params_t to = {
         .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
@@ -988,10 +970,9 @@ START_TEST(more_than_the_peers_limits_is_rejected_in_any_state)
     pair_cleanup(&pair);
     free(segments);
 }
-END_TEST
 
 /* More than 4 GiB: one small buffer many times, received the same way. */
-START_TEST(a_message_of_5_gib_arrives)
+TEST_EACH(a_message_of_5_gib_arrives, 2)
 {
     const size_t           piece   = 1u << 20;
     const size_t           count   = 5u << 10;
@@ -1037,51 +1018,4 @@ out:
     free(target);
     free(sources);
     free(targets);
-}
-END_TEST
-
-/* Each test has its own case, so that CK_RUN_CASE can select it. */
-#define ADD_WIRES(_suite, _test, _num_wires) \
-    do { \
-        TCase *tcase_ = tcase_create(#_test); \
-        tcase_set_timeout(tcase_, 60); \
-        tcase_add_loop_test(tcase_, _test, 0, _num_wires); \
-        suite_add_tcase(_suite, tcase_); \
-    } while (0)
-#define ADD(_suite, _test) ADD_WIRES(_suite, _test, 2)
-
-int main(void)
-{
-    Suite   *suite = suite_create("flow");
-    SRunner *runner;
-    int      num_failed;
-
-    ADD(suite, messages_arrive_with_any_sizes_on_the_two_sides);
-    ADD(suite, all_to_all_completes_with_one_block_each_way);
-    ADD(suite, unreceived_messages_are_bounded_by_credits_and_max_unexpected);
-    ADD(suite, the_last_of_many_unreceived_messages_is_received_first);
-    ADD(suite, index_spreads_tags_by_a_factor_of_each_pool);
-    ADD(suite, unreceived_messages_of_each_kind_arrive_whole);
-    ADD(suite, full_unexpected_queue_can_fail_sends);
-    ADD(suite, unreceived_messages_end_with_their_channel);
-    ADD(suite, canceling_unreceived_messages_makes_room);
-    ADD(suite, waiting_message_blocks_no_other_while_credits_last);
-    ADD(suite, queued_short_sends_use_all_new_credits_in_one_round);
-    ADD_WIRES(suite, credits_are_returned_before_the_ring_is_read_to_its_end,
-              1);
-    ADD(suite, only_the_first_of_two_messages_gets_more_than_one_block);
-    ADD(suite, receive_that_is_too_small_rejects_with_a_reason);
-    ADD(suite, message_is_rejected_with_the_given_reason);
-    ADD(suite, a_message_without_segments_arrives);
-    ADD(suite, messages_of_one_tag_arrive_in_their_order);
-    ADD(suite, short_messages_match_posted_receives);
-    ADD(suite, list_of_65536_different_lengths_arrives);
-    ADD(suite, more_than_our_limits_is_rejected_at_once);
-    ADD(suite, more_than_the_peers_limits_is_rejected_in_any_state);
-    ADD(suite, a_message_of_5_gib_arrives);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -3,8 +3,8 @@
 
 #include "caught.h"
 #include "pair.h"
+#include "test.h"
 
-#include <check.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -73,7 +73,7 @@ static void check_ends_well(pid_t pid)
     ck_assert_int_eq(status, 0);
 }
 
-START_TEST(forked_child_has_no_connection)
+TEST(forked_child_has_no_connection)
 {
     bool   was_socket[MAX_FDS];
     pair_t pair;
@@ -98,9 +98,8 @@ START_TEST(forked_child_has_no_connection)
     pair_exchange(&pair, LENGTH);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(a_forked_child_keeps_its_own_descriptors)
+TEST(a_forked_child_keeps_its_own_descriptors)
 {
     pair_t pair;
     int    fds[2];
@@ -121,9 +120,8 @@ START_TEST(a_forked_child_keeps_its_own_descriptors)
     close(fds[0]);
     close(fds[1]);
 }
-END_TEST
 
-START_TEST(child_can_destroy_its_parents_pools)
+TEST_EACH(child_can_destroy_its_parents_pools, 2)
 {
     pair_t              pair;
     ucxpool_listener_t *listener;
@@ -143,7 +141,6 @@ START_TEST(child_can_destroy_its_parents_pools)
     pair_exchange(&pair, LENGTH);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* From now on this process gets no descriptor below MANY. */
 static void open_many(void)
@@ -222,7 +219,7 @@ static bool warns_caller(void)
     return is_warned();
 }
 
-START_TEST(child_of_a_process_with_a_pool_logs_a_ucx_warning)
+TEST(child_of_a_process_with_a_pool_logs_a_ucx_warning)
 {
     ucxpool_t *pool = pair_pool(NULL);
 
@@ -238,7 +235,6 @@ START_TEST(child_of_a_process_with_a_pool_logs_a_ucx_warning)
         }
     }
 }
-END_TEST
 
 /* Accept callers until the log contains the warning. */
 static void listen_until_warned(int port_fd)
@@ -261,7 +257,7 @@ static void listen_until_warned(int port_fd)
     _exit(0);
 }
 
-START_TEST(child_that_listens_logs_a_ucx_warning)
+TEST(child_that_listens_logs_a_ucx_warning)
 {
     ucxpool_t *pool = pair_pool("WIRE=ucx");
     uint16_t   port;
@@ -282,9 +278,8 @@ START_TEST(child_that_listens_logs_a_ucx_warning)
     ck_assert_int_eq(status, 0);
     ucxpool_destroy(pool);
 }
-END_TEST
 
-START_TEST(exec_inherits_no_descriptors)
+TEST_EACH(exec_inherits_no_descriptors, 2)
 {
     bool   was_open[MAX_FDS];
     pair_t pair;
@@ -304,7 +299,6 @@ START_TEST(exec_inherits_no_descriptors)
     }
     pair_cleanup(&pair);
 }
-END_TEST
 
 static bool is_inherited(int fd)
 {
@@ -322,7 +316,7 @@ static bool inherits_none_but(const bool *was_open)
 }
 
 /* Most open in the pause after a scan of the descriptors. */
-START_TEST(programs_inherit_none_of_many_connections_that_open_at_once)
+TEST(programs_inherit_none_of_many_connections_that_open_at_once)
 {
     enum { NUM = 50 };
     bool               was_open[MAX_FDS];
@@ -343,7 +337,6 @@ START_TEST(programs_inherit_none_of_many_connections_that_open_at_once)
     pair_until(&pair, inherits_none_but(was_open));
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* A peer that forks a child which outlives it. */
 
@@ -374,7 +367,7 @@ static void peer_main(uint16_t port, int to)
     }
 }
 
-START_TEST(surviving_child_does_not_hide_its_parents_death)
+TEST(surviving_child_does_not_hide_its_parents_death)
 {
     ucxpool_t          *pool;
     ucxpool_listener_t *listener;
@@ -419,29 +412,4 @@ START_TEST(surviving_child_does_not_hide_its_parents_death)
                      UCXPOOL_ERR_PEER_LOST);
     ck_assert_int_eq(kill(grandchild, SIGKILL), 0);
     ucxpool_destroy(pool);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("fork");
-    TCase   *tcase = tcase_create("fork");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_test(tcase, forked_child_has_no_connection);
-    tcase_add_test(tcase, a_forked_child_keeps_its_own_descriptors);
-    tcase_add_loop_test(tcase, child_can_destroy_its_parents_pools, 0, 2);
-    tcase_add_test(tcase, child_of_a_process_with_a_pool_logs_a_ucx_warning);
-    tcase_add_test(tcase, child_that_listens_logs_a_ucx_warning);
-    tcase_add_loop_test(tcase, exec_inherits_no_descriptors, 0, 2);
-    tcase_add_test(tcase,
-                   programs_inherit_none_of_many_connections_that_open_at_once);
-    tcase_add_test(tcase, surviving_child_does_not_hide_its_parents_death);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

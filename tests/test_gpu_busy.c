@@ -8,8 +8,8 @@
 #include "gpu.h"
 #include "pair.h"
 #include "segments.h"
+#include "test.h"
 
-#include <check.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -103,9 +103,12 @@ static void message_finish(message_t *message)
     gpu_free(message->source);
 }
 
+TEST_SETTINGS(.setup = start_late, .teardown = stop, .timeout = 120,
+              .only_if = cuda_is_there);
+
 /* The receiver asks for these fragments again in each round before a byte
  * arrives. The sender must not take that for a peer that wastes its time. */
-START_TEST(many_fragments_wait_for_few_receive_blocks)
+TEST(many_fragments_wait_for_few_receive_blocks)
 {
     message_t message;
 
@@ -114,7 +117,6 @@ START_TEST(many_fragments_wait_for_few_receive_blocks)
     message_post(&message, 1, (size_t)40 << 20);
     message_finish(&message);
 }
-END_TEST
 
 /* The receiver progresses rarely, and finds many completed copies and new
  * fragments; then often, while nothing completes. */
@@ -130,8 +132,11 @@ static void progress_by_fits(void)
     }
 }
 
+TEST_SETTINGS(.setup = start_stepped, .teardown = stop, .timeout = 120,
+              .only_if = cuda_is_there);
+
 /* The same; and a fragment may get a free copy job before an earlier one. */
-START_TEST(many_fragments_wait_for_few_copies)
+TEST(many_fragments_wait_for_few_copies)
 {
     message_t message;
 
@@ -142,7 +147,6 @@ START_TEST(many_fragments_wait_for_few_copies)
     }
     message_finish(&message);
 }
-END_TEST
 
 static void progress_often(void)
 {
@@ -176,7 +180,7 @@ static unsigned launches_to_send_back(void)
 }
 
 /* If scatters used all copy jobs, a peer would wait for its bytes. */
-START_TEST(a_gather_finds_room_among_scatters)
+TEST(a_gather_finds_room_among_scatters)
 {
     message_t message;
 
@@ -192,28 +196,4 @@ START_TEST(a_gather_finds_room_among_scatters)
     progress_often();
     ck_assert_uint_eq(launches_to_send_back(), 1);
     message_finish(&message);
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *suite   = suite_create("gpu_busy");
-    TCase *late    = tcase_create("late");
-    TCase *stepped = tcase_create("stepped");
-
-    tcase_add_checked_fixture(late, start_late, stop);
-    tcase_set_timeout(late, 120);
-    tcase_add_test(late, many_fragments_wait_for_few_receive_blocks);
-    suite_add_tcase(suite, late);
-    tcase_add_checked_fixture(stepped, start_stepped, stop);
-    tcase_set_timeout(stepped, 120);
-    tcase_add_test(stepped, many_fragments_wait_for_few_copies);
-    tcase_add_test(stepped, a_gather_finds_room_among_scatters);
-    suite_add_tcase(suite, stepped);
-    return suite;
-}
-
-int main(void)
-{
-    return cuda_main(suite());
 }

@@ -5,10 +5,10 @@
 #include "calls.h"
 #include "gpu.h"
 #include "rounds.h"
+#include "test.h"
 
 #include "core/stats.h"
 
-#include <check.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,7 +105,9 @@ static const char *backing_setting(int i)
     return text;
 }
 
-START_TEST(pool_of_each_backing_is_created_and_destroyed)
+TEST_SETTINGS(.timeout = 300, .only_if = cuda_is_there);
+
+TEST_EACH(pool_of_each_backing_is_created_and_destroyed, NUM_BACKINGS)
 {
     core_stats_t stats;
 
@@ -120,9 +122,8 @@ START_TEST(pool_of_each_backing_is_created_and_destroyed)
         destroy();
     }
 }
-END_TEST
 
-START_TEST(small_pool_has_blocks_that_a_gpu_can_map)
+TEST_EACH(small_pool_has_blocks_that_a_gpu_can_map, NUM_BACKINGS)
 {
     core_stats_t stats;
     char         settings[120];
@@ -136,9 +137,8 @@ START_TEST(small_pool_has_blocks_that_a_gpu_can_map)
     ck_assert_uint_eq(stats.block_size, 2 * MIB);
     destroy();
 }
-END_TEST
 
-START_TEST(nonexistent_gpu_is_an_error)
+TEST(nonexistent_gpu_is_an_error)
 {
     char words[40];
     int  num;
@@ -152,9 +152,8 @@ START_TEST(nonexistent_gpu_is_an_error)
     create("");
     destroy();
 }
-END_TEST
 
-START_TEST(negative_gpu_number_is_an_error)
+TEST(negative_gpu_number_is_an_error)
 {
     ucxpool_params_t params = {
         .field_mask =
@@ -167,9 +166,8 @@ START_TEST(negative_gpu_number_is_an_error)
     ck_assert_int_eq(ucxpool_create(&params, &pool), UCXPOOL_ERR_INVALID_PARAM);
     require_nothing_left();
 }
-END_TEST
 
-START_TEST(gpu_pool_without_a_driver_is_an_error)
+STAND_IN_TEST(gpu_pool_without_a_driver_is_an_error)
 {
     setenv(MEM_CUDA_DRIVER_VARIABLE, "/nonexistent/libcuda.so.1", 1);
     ck_assert_int_eq(create_on(_i, ""), UCXPOOL_ERR_UNSUPPORTED);
@@ -179,9 +177,8 @@ START_TEST(gpu_pool_without_a_driver_is_an_error)
     create("");
     destroy();
 }
-END_TEST
 
-START_TEST(without_virtual_memory_blocks_use_alloc)
+STAND_IN_TEST_EACH(without_virtual_memory_blocks_use_alloc, 3)
 {
     static const char *const without[] = {"vmm=n", "without=cuMemMap",
                                           "version=11040,vmm=n"};
@@ -195,18 +192,16 @@ START_TEST(without_virtual_memory_blocks_use_alloc)
     require_words("CUDA_BACKING");
     require_nothing_left();
 }
-END_TEST
 
-START_TEST(old_driver_supports_pools)
+STAND_IN_TEST(old_driver_supports_pools)
 {
     setenv(MEM_CUDA_DRIVER_VARIABLE, CUDA_OLD_STAND_IN_PATH, 1);
     create("");
     ucxpool_destroy(pool);
     ck_assert_int_eq(create_on(0, "CUDA_BACKING=vmm"), UCXPOOL_ERR_UNSUPPORTED);
 }
-END_TEST
 
-START_TEST(out_of_memory_reports_sizes)
+STAND_IN_TEST_EACH(out_of_memory_reports_sizes, NUM_BACKINGS)
 {
     static const char *const asked[] = {"104857600", "104857600", NULL};
 
@@ -229,9 +224,8 @@ START_TEST(out_of_memory_reports_sizes)
     create(backing_setting(_i));
     destroy();
 }
-END_TEST
 
-START_TEST(checksums_are_for_host_memory)
+TEST(checksums_are_for_host_memory)
 {
     cuda_start("");
     ck_assert_int_eq(create_on(0, "CHECKSUM=crc32c"), UCXPOOL_ERR_UNSUPPORTED);
@@ -240,7 +234,6 @@ START_TEST(checksums_are_for_host_memory)
     create("CHECKSUM=none");
     destroy();
 }
-END_TEST
 
 /* The driver table or UCX has made its process-wide allocations by then. */
 static void warm_up(int i)
@@ -250,7 +243,7 @@ static void warm_up(int i)
 }
 
 /* A query for an unsupported attribute returns an error. */
-START_TEST(failed_call_leaks_nothing)
+STAND_IN_TEST_EACH(failed_call_leaks_nothing, 3 * NUM_BACKINGS)
 {
     static const CUresult results[] = {
         CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_UNKNOWN};
@@ -286,9 +279,8 @@ START_TEST(failed_call_leaks_nothing)
     ck_assert_uint_gt(n, 10);
     warm_up(backing);
 }
-END_TEST
 
-START_TEST(failed_table_allocation_leaks_nothing)
+STAND_IN_TEST_EACH(failed_table_allocation_leaks_nothing, NUM_BACKINGS)
 {
     ucxpool_status_t status;
     bool             has_failed;
@@ -311,10 +303,9 @@ START_TEST(failed_table_allocation_leaks_nothing)
     ck_assert_int_eq(status, UCXPOOL_OK);
     ck_assert_uint_gt(n, 5);
 }
-END_TEST
 
 /* The same at the end of a pool's life. Destroy returns no status. */
-START_TEST(failed_release_does_not_crash)
+STAND_IN_TEST_EACH(failed_release_does_not_crash, 5 * NUM_BACKINGS)
 {
     /* Memory that the driver failed to release stays allocated, so each case
      * has its own process. */
@@ -326,7 +317,6 @@ START_TEST(failed_release_does_not_crash)
     ck_assert(stand_in.has_failed());
     has_gpu_failed = true;
 }
-END_TEST
 
 static CUcontext current(const mem_cuda_driver_t *driver)
 {
@@ -375,7 +365,7 @@ static void require_current(const mem_cuda_driver_t *driver, CUcontext expected)
     ck_assert_ptr_eq(current(driver), expected);
 }
 
-START_TEST(callers_context_is_preserved)
+TEST(callers_context_is_preserved)
 {
     const mem_cuda_driver_t *driver;
     mem_cuda_device_t       *last;
@@ -392,7 +382,6 @@ START_TEST(callers_context_is_preserved)
     mem_cuda_device_close(last);
     gpu_stop();
 }
-END_TEST
 
 /* The GPU of a pool's comm memory. */
 static int device_of_pool(void)
@@ -413,7 +402,7 @@ static int device_of_pool(void)
     return ordinal;
 }
 
-START_TEST(without_a_number_the_current_contexts_gpu_is_used)
+TEST(without_a_number_the_current_contexts_gpu_is_used)
 {
     const mem_cuda_driver_t *driver;
     mem_cuda_device_t       *last;
@@ -435,7 +424,6 @@ START_TEST(without_a_number_the_current_contexts_gpu_is_used)
     mem_cuda_device_close(last);
     gpu_stop();
 }
-END_TEST
 
 /* Free every second one of the caller's blocks, so that no two are adjacent. */
 static unsigned scatter_free_blocks(ucxpool_block_t *blocks, unsigned max)
@@ -465,7 +453,7 @@ static void put_blocks(const ucxpool_block_t *blocks, unsigned num)
 
 static const char many[] = "COMM_SIZE=32m SEND_SHARE=10 RECV_SHARE=10";
 
-START_TEST(vmm_stitches_scattered_blocks_into_one_buffer)
+TEST_EACH(vmm_stitches_scattered_blocks_into_one_buffer, 2)
 {
     static ucxpool_block_t blocks[64];
     char                   settings[100];
@@ -495,9 +483,8 @@ START_TEST(vmm_stitches_scattered_blocks_into_one_buffer)
     free(found);
     gpu_stop();
 }
-END_TEST
 
-START_TEST(scattered_alloc_blocks_cannot_form_a_buffer)
+TEST(scattered_alloc_blocks_cannot_form_a_buffer)
 {
     static ucxpool_block_t blocks[64];
     char                   settings[100];
@@ -519,9 +506,8 @@ START_TEST(scattered_alloc_blocks_cannot_form_a_buffer)
     ucxpool_destroy(pool);
     gpu_stop();
 }
-END_TEST
 
-START_TEST(destroyed_context_is_an_error_and_not_a_crash)
+STAND_IN_TEST_EACH(destroyed_context_is_an_error_and_not_a_crash, NUM_BACKINGS)
 {
     pair_t             pair;
     uint8_t           *memory;
@@ -541,50 +527,4 @@ START_TEST(destroyed_context_is_an_error_and_not_a_crash)
     }
     pair_cleanup(&pair);
     mem_cuda_device_close(gpu);
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *suite = suite_create("gpu_create");
-    TCase *both  = tcase_create("stand-in or real");
-    TCase *ours  = tcase_create("stand-in");
-
-    tcase_set_timeout(both, 200);
-    tcase_set_timeout(ours, 300);
-    tcase_add_loop_test(both, pool_of_each_backing_is_created_and_destroyed, 0,
-                        NUM_BACKINGS);
-    tcase_add_test(both, nonexistent_gpu_is_an_error);
-    tcase_add_test(both, negative_gpu_number_is_an_error);
-    tcase_add_test(both, checksums_are_for_host_memory);
-    tcase_add_loop_test(both, small_pool_has_blocks_that_a_gpu_can_map, 0,
-                        NUM_BACKINGS);
-    tcase_add_test(both, callers_context_is_preserved);
-    tcase_add_test(both, without_a_number_the_current_contexts_gpu_is_used);
-    tcase_add_loop_test(both, vmm_stitches_scattered_blocks_into_one_buffer, 0,
-                        2);
-    tcase_add_test(both, scattered_alloc_blocks_cannot_form_a_buffer);
-    suite_add_tcase(suite, both);
-    if (!cuda_is_real()) {
-        tcase_add_test(ours, gpu_pool_without_a_driver_is_an_error);
-        tcase_add_loop_test(ours, without_virtual_memory_blocks_use_alloc, 0,
-                            3);
-        tcase_add_test(ours, old_driver_supports_pools);
-        tcase_add_loop_test(ours, out_of_memory_reports_sizes, 0, NUM_BACKINGS);
-        tcase_add_loop_test(ours, failed_call_leaks_nothing, 0,
-                            3 * NUM_BACKINGS);
-        tcase_add_loop_test(ours, failed_table_allocation_leaks_nothing, 0,
-                            NUM_BACKINGS);
-        tcase_add_loop_test(ours, failed_release_does_not_crash, 0,
-                            5 * NUM_BACKINGS);
-        tcase_add_loop_test(ours, destroyed_context_is_an_error_and_not_a_crash,
-                            0, NUM_BACKINGS);
-    }
-    suite_add_tcase(suite, ours);
-    return suite;
-}
-
-int main(void)
-{
-    return cuda_main(suite());
 }

@@ -4,9 +4,9 @@
 
 #include "segments.h"
 #include "slow.h"
+#include "test.h"
 #include "two_gpu.h"
 
-#include <check.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,7 +205,10 @@ static unsigned num_live(void)
     return stand_in.live();
 }
 
-START_TEST(killed_peer_fails_only_its_requests)
+TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_there);
+
+TEST_EACH(killed_peer_fails_only_its_requests,
+          NUM_KINDS *NUM_ROLES *(slow_is() ? 1 : 3))
 {
     role_t role = (role_t)(_i % NUM_ROLES);
 
@@ -225,22 +228,4 @@ START_TEST(killed_peer_fails_only_its_requests)
     if (!cuda_is_real()) {
         ck_assert_uint_eq(num_live(), 0);
     }
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *suite = suite_create("gpu_death");
-    TCase *tcase = tcase_create("stand-in or real");
-
-    tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, killed_peer_fails_only_its_requests, 0,
-                        NUM_KINDS * NUM_ROLES * (slow_is() ? 1 : 3));
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
-int main(void)
-{
-    return cuda_main(suite());
 }

@@ -8,10 +8,10 @@
 #include "gpu.h"
 #include "rounds.h"
 #include "segments.h"
+#include "test.h"
 
 #include "core/stats.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -286,7 +286,10 @@ static bool cancel_after(const plan_t *plan, unsigned num_steps)
     return sent != UCXPOOL_OK;
 }
 
-START_TEST(cancel_at_any_step_keeps_memory_and_blocks_intact)
+TEST_SETTINGS(.timeout = 200, .only_if = cuda_is_stand_in);
+
+TEST_EACH(cancel_at_any_step_keeps_memory_and_blocks_intact,
+          NUM_KINDS *NUM_PLANS)
 {
     const plan_t plan      = get_plan(_i % NUM_PLANS);
     unsigned     num_steps = 0;
@@ -305,7 +308,6 @@ START_TEST(cancel_at_any_step_keeps_memory_and_blocks_intact)
     gpu_disconnect(&pair);
     gpu_stop();
 }
-END_TEST
 
 /* How a channel ends during a transfer. */
 typedef enum end { END_CLOSE, END_DESTROY, NUM_ENDS } end_t;
@@ -392,7 +394,8 @@ static bool end_after(int i, end_t end, unsigned num_steps)
     return was_under_way;
 }
 
-START_TEST(channel_end_at_any_step_leaks_nothing)
+TEST_EACH(channel_end_at_any_step_leaks_nothing,
+          NUM_KINDS *NUM_PLACES *NUM_ENDS)
 {
     const end_t end = (end_t)(_i % NUM_ENDS);
 
@@ -402,14 +405,13 @@ START_TEST(channel_end_at_any_step_leaks_nothing)
          n += stride) {
     }
 }
-END_TEST
 
 static const ucxpool_request_params_t soon = {
     .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT,
     .timeout_ns = 1000000,
 };
 
-START_TEST(deadline_expires_while_waiting_for_a_stream)
+TEST_EACH(deadline_expires_while_waiting_for_a_stream, NUM_KINDS * 2)
 {
     const plan_t plan         = {.is_waiting = true};
     bool         is_by_sender = (_i & 1) != 0;
@@ -447,7 +449,6 @@ START_TEST(deadline_expires_while_waiting_for_a_stream)
     gpu_disconnect(&pair);
     gpu_stop();
 }
-END_TEST
 
 static const char *const calls[] = {"cuLaunchKernel", "cuMemcpyAsync",
                                     "cuStreamWriteValue32", "cuCtxPushCurrent",
@@ -507,7 +508,7 @@ static bool pass_with_failure(const char *name, unsigned n, bool *failed_p)
     return true;
 }
 
-START_TEST(failed_call_ends_only_its_request)
+TEST_EACH(failed_call_ends_only_its_request, NUM_KINDS *NUM_CALLS * 2)
 {
     const char  *name = calls[_i % NUM_CALLS];
     const plan_t plan = get_plan((_i / NUM_CALLS % 2) * 2);
@@ -527,9 +528,8 @@ START_TEST(failed_call_ends_only_its_request)
     gpu_disconnect(&pair);
     gpu_stop();
 }
-END_TEST
 
-START_TEST(a_gpu_that_has_failed_ends_all_requests)
+TEST_EACH(a_gpu_that_has_failed_ends_all_requests, NUM_KINDS * 2)
 {
     const ucxpool_request_params_t reckless = {
         .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS |
@@ -570,9 +570,8 @@ START_TEST(a_gpu_that_has_failed_ends_all_requests)
     free(copy);
     has_gpu_failed = true;
 }
-END_TEST
 
-START_TEST(failed_gpu_reaches_no_marker)
+TEST_EACH(failed_gpu_reaches_no_marker, NUM_KINDS)
 {
     const plan_t             plan   = {.is_waiting = true};
     ucxpool_request_params_t params = {.field_mask =
@@ -612,44 +611,4 @@ START_TEST(failed_gpu_reaches_no_marker)
     stand_in.configure("");
     free(copy);
     has_gpu_failed = true;
-}
-END_TEST
-
-/* Each test has its own case, so that CK_RUN_CASE can select it. */
-#define ADD(_suite, _test, _end) \
-    do { \
-        TCase *tcase_ = tcase_create(#_test); \
-        tcase_set_timeout(tcase_, 200); \
-        tcase_add_loop_test(tcase_, _test, 0, _end); \
-        suite_add_tcase(_suite, tcase_); \
-    } while (0)
-
-static Suite *suite(void)
-{
-    Suite *suite = suite_create("gpu_end");
-
-    ADD(suite, cancel_at_any_step_keeps_memory_and_blocks_intact,
-        NUM_KINDS * NUM_PLANS);
-    ADD(suite, channel_end_at_any_step_leaks_nothing,
-        NUM_KINDS * NUM_PLACES * NUM_ENDS);
-    ADD(suite, deadline_expires_while_waiting_for_a_stream, NUM_KINDS * 2);
-    ADD(suite, failed_call_ends_only_its_request, NUM_KINDS * NUM_CALLS * 2);
-    ADD(suite, a_gpu_that_has_failed_ends_all_requests, NUM_KINDS * 2);
-    ADD(suite, failed_gpu_reaches_no_marker, NUM_KINDS);
-    return suite;
-}
-
-int main(void)
-{
-    SRunner *runner;
-    int      failed;
-
-    if (cuda_is_real()) {
-        return 77; /* the GPU is stepped by hand, and made to fail */
-    }
-    runner = srunner_create(suite());
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

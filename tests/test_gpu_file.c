@@ -8,8 +8,8 @@
 #include "gpu.h"
 #include "segments.h"
 #include "slow.h"
+#include "test.h"
 
-#include <check.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,7 +113,9 @@ static void exchange_host(uint8_t *memory, size_t memory_size, size_t length)
     free(message);
 }
 
-START_TEST(files_and_host_memory_arrive)
+TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_there);
+
+TEST_EACH(files_and_host_memory_arrive, NUM_KINDS)
 {
     uint8_t *memory = malloc(LONG);
 
@@ -126,9 +128,8 @@ START_TEST(files_and_host_memory_arrive)
     stop();
     free(memory);
 }
-END_TEST
 
-START_TEST(one_long_range_arrives)
+TEST_EACH(one_long_range_arrives, NUM_KINDS)
 {
     start("", kinds[_i]);
     ranges[0] = ucxpool_range_file(file.fd, 1, LONG, NULL);
@@ -136,7 +137,6 @@ START_TEST(one_long_range_arrives)
     ck_assert_uint_eq(reads_size(), LONG);
     stop();
 }
-END_TEST
 
 /* Inserts a range of the file after each segment in these places, with the same
  * bytes. */
@@ -170,7 +170,7 @@ static void exchange_mixed(unsigned places, size_t length,
     free(held);
 }
 
-START_TEST(files_mix_with_memory_of_all_kinds)
+TEST_EACH(files_mix_with_memory_of_all_kinds, NUM_KINDS)
 {
     start((_i % 2 == 0) ? "" : "run=late", kinds[_i]);
     for (size_t length = 1; length < 700000; length = length * 9 + 1) {
@@ -181,9 +181,8 @@ START_TEST(files_mix_with_memory_of_all_kinds)
     }
     stop();
 }
-END_TEST
 
-START_TEST(unmapped_memory_is_rejected)
+TEST_EACH(unmapped_memory_is_rejected, NUM_KINDS)
 {
     ucxpool_request_t *send;
 
@@ -195,7 +194,6 @@ START_TEST(unmapped_memory_is_rejected)
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 1"));
     stop();
 }
-END_TEST
 
 static void truncate_file(void)
 {
@@ -223,7 +221,7 @@ static void check_fails(size_t num_ranges, const char *words)
     ranges[0] = ranges[2 * MAX_RANGES - 1];
 }
 
-START_TEST(truncated_file_fails_its_send)
+TEST_EACH(truncated_file_fails_its_send, NUM_KINDS)
 {
     start((_i % 2 == 0) ? "run=late" : "", kinds[_i]);
     ranges[0] = ucxpool_range_file(file.fd, 0, LONG, NULL);
@@ -231,9 +229,8 @@ START_TEST(truncated_file_fails_its_send)
     check_fails(1, "is too short: no data at offset 950000");
     stop();
 }
-END_TEST
 
-START_TEST(any_failed_read_fails_its_send)
+TEST_EACH(any_failed_read_fails_its_send, NUM_KINDS)
 {
     size_t num;
 
@@ -252,14 +249,13 @@ START_TEST(any_failed_read_fails_its_send)
     }
     stop();
 }
-END_TEST
 
 static bool is_reading(void)
 {
     return reads_count() >= 2;
 }
 
-START_TEST(send_can_be_canceled_while_it_reads)
+TEST_EACH(send_can_be_canceled_while_it_reads, NUM_KINDS)
 {
     size_t             num_to;
     ucxpool_request_t *recv, *send;
@@ -275,29 +271,4 @@ START_TEST(send_can_be_canceled_while_it_reads)
     ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_ERR_CANCELED);
     exchange(1, file.bytes, LONG, NULL);
     stop();
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *suite = suite_create("gpu_file");
-    TCase *tcase = tcase_create("stand-in or real");
-
-    tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, files_and_host_memory_arrive, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, one_long_range_arrives, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, files_mix_with_memory_of_all_kinds, 0,
-                        NUM_KINDS);
-    tcase_add_loop_test(tcase, unmapped_memory_is_rejected, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, truncated_file_fails_its_send, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, any_failed_read_fails_its_send, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, send_can_be_canceled_while_it_reads, 0,
-                        NUM_KINDS);
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
-int main(void)
-{
-    return cuda_main(suite());
 }

@@ -4,6 +4,7 @@
 
 #include "framework/framework.h"
 #include "gpu.h"
+#include "test.h"
 
 #include "core/stats.h"
 
@@ -12,7 +13,6 @@
 #include <ucxpool/log.h>
 #include <ucxpool/ucxpool.h>
 
-#include <check.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -57,7 +57,9 @@ static void require_nothing_live(int device)
     ck_assert_uint_eq(stats_of(device).live, 0);
 }
 
-START_TEST(device_has_one_pool)
+TEST_SETTINGS(.setup = start, .only_if = cuda_is_there);
+
+TEST(device_has_one_pool)
 {
     ucxpool_t *first = pool_of(0);
 
@@ -67,9 +69,8 @@ START_TEST(device_has_one_pool)
     }
     ck_assert_ptr_ne(pool_of(UCXPOOL_FRAMEWORK_HOST), first);
 }
-END_TEST
 
-START_TEST(invalid_device_is_an_error)
+TEST(invalid_device_is_an_error)
 {
     int        wrong[] = {-2, 63, UCXPOOL_FRAMEWORK_MAX_DEVICES, 1000000};
     ucxpool_t *pool    = (ucxpool_t *)&wrong;
@@ -86,7 +87,6 @@ START_TEST(invalid_device_is_an_error)
     ck_assert_int_eq(ucxpool_framework_set_pool(-2, NULL),
                      UCXPOOL_ERR_INVALID_PARAM);
 }
-END_TEST
 
 static void *ask(void *arg)
 {
@@ -94,7 +94,7 @@ static void *ask(void *arg)
     return pool_of(0);
 }
 
-START_TEST(concurrent_first_uses_create_one_pool)
+TEST(concurrent_first_uses_create_one_pool)
 {
     pthread_t threads[NUM_THREADS];
     void     *pool;
@@ -107,9 +107,8 @@ START_TEST(concurrent_first_uses_create_one_pool)
         ck_assert_ptr_eq(pool, pool_of(0));
     }
 }
-END_TEST
 
-START_TEST(invalid_setting_is_reported_and_can_be_corrected)
+TEST(invalid_setting_is_reported_and_can_be_corrected)
 {
     setenv("UCXPOOL_BLOCK_SIZE", "much", 1);
     ck_assert_ptr_null(ucxpool_torch_alloc(1024, 0, NULL));
@@ -117,9 +116,8 @@ START_TEST(invalid_setting_is_reported_and_can_be_corrected)
     unsetenv("UCXPOOL_BLOCK_SIZE");
     ck_assert_ptr_nonnull(ucxpool_torch_alloc(1024, 0, NULL));
 }
-END_TEST
 
-START_TEST(blocks_follow_the_environment)
+TEST(blocks_follow_the_environment)
 {
     core_stats_t stats;
 
@@ -132,9 +130,8 @@ START_TEST(blocks_follow_the_environment)
     core_stats_get(pool_of(UCXPOOL_FRAMEWORK_HOST), &stats);
     ck_assert_uint_lt(stats.registered_bytes, 16 * MIB);
 }
-END_TEST
 
-START_TEST(pool_set_by_the_caller_is_used)
+TEST(pool_set_by_the_caller_is_used)
 {
     ucxpool_params_t params = {.field_mask  = UCXPOOL_PARAM_FIELD_MEMORY_KIND,
                                .memory_kind = UCXPOOL_MEMORY_HOST};
@@ -166,7 +163,6 @@ START_TEST(pool_set_by_the_caller_is_used)
     /* A second pool for the device is rejected. */
     ucxpool_torch_free(address, 5000, host, NULL);
 }
-END_TEST
 
 /* Alloc and free functions of a framework, called the way it calls them. */
 typedef struct framework {
@@ -211,7 +207,7 @@ static const framework_t frameworks[] = {{torch_alloc, torch_free, false},
                                          {rmm_alloc, rmm_free, true}};
 #define NUM_FRAMEWORKS (sizeof(frameworks) / sizeof(frameworks[0]))
 
-START_TEST(allocations_are_aligned_and_on_their_device)
+TEST_EACH(allocations_are_aligned_and_on_their_device, NUM_FRAMEWORKS)
 {
     const framework_t *is      = &frameworks[_i];
     const size_t       sizes[] = {1, 511, 513, 5000, 3 * MIB, 40 * MIB};
@@ -233,10 +229,9 @@ START_TEST(allocations_are_aligned_and_on_their_device)
         require_nothing_live(other);
     }
 }
-END_TEST
 
 /* An allocation that is alone in a block starts at the block. */
-START_TEST(neighbours_are_aligned)
+TEST_EACH(neighbours_are_aligned, NUM_FRAMEWORKS)
 {
     const framework_t *is = &frameworks[_i];
     void              *a  = is->alloc(1, 0, NULL);
@@ -249,9 +244,8 @@ START_TEST(neighbours_are_aligned)
     is->free_it(b, 1, 0, NULL);
     require_nothing_live(0);
 }
-END_TEST
 
-START_TEST(zero_bytes_give_null_which_can_be_freed)
+TEST_EACH(zero_bytes_give_null_which_can_be_freed, NUM_FRAMEWORKS)
 {
     const framework_t *is = &frameworks[_i];
 
@@ -262,9 +256,8 @@ START_TEST(zero_bytes_give_null_which_can_be_freed)
     ucxpool_cupy_free(NULL, NULL, 0);
     ucxpool_torch_record_stream(NULL, NULL);
 }
-END_TEST
 
-START_TEST(both_handles_of_the_default_stream_are_equal)
+TEST_EACH(both_handles_of_the_default_stream_are_equal, NUM_FRAMEWORKS)
 {
     const framework_t *is      = &frameworks[_i];
     void              *address = is->alloc(3 * MIB, 0, CU_STREAM_LEGACY);
@@ -275,7 +268,6 @@ START_TEST(both_handles_of_the_default_stream_are_equal)
     ck_assert_ptr_eq(is->alloc(3 * MIB, 0, CU_STREAM_LEGACY), address);
     is->free_it(address, 3 * MIB, 0, CU_STREAM_LEGACY);
 }
-END_TEST
 
 /* A driver may have loaded the C++ runtime. Then an exception is thrown instead
  * of returning NULL; test_framework_throw.sh tests that. */
@@ -284,7 +276,7 @@ static bool has_cxx_library(void)
     return dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD) != NULL;
 }
 
-START_TEST(out_of_memory_returns_null_with_a_detail)
+TEST_EACH(out_of_memory_returns_null_with_a_detail, NUM_FRAMEWORKS)
 {
     const framework_t *is   = &frameworks[_i];
     void              *most = is->alloc(128 * MIB, 0, NULL);
@@ -300,14 +292,12 @@ START_TEST(out_of_memory_returns_null_with_a_detail)
     ck_assert_ptr_nonnull(most);
     is->free_it(most, 128 * MIB, 0, NULL);
 }
-END_TEST
 
-START_TEST(negative_size_is_an_error)
+TEST(negative_size_is_an_error)
 {
     ck_assert_ptr_null(ucxpool_torch_alloc(-1, 0, NULL));
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "-1"));
 }
-END_TEST
 
 /* Number of lines that a function writes to stderr. */
 static size_t count_lines(void (*work)(void))
@@ -337,7 +327,7 @@ static void fail_to_allocate(void)
     ck_assert_ptr_null(ucxpool_torch_alloc(1024 * (ssize_t)MIB, 0, NULL));
 }
 
-START_TEST(repeated_failure_is_logged_once)
+TEST(repeated_failure_is_logged_once)
 {
     setenv("UCXPOOL_LOG_LEVEL", "warn", 1);
     (void)pool_of(0);
@@ -345,7 +335,6 @@ START_TEST(repeated_failure_is_logged_once)
     ck_assert_uint_eq(count_lines(fail_to_allocate), 0);
     ck_assert_str_ne(ucxpool_error_detail(), "");
 }
-END_TEST
 
 /* A program must do this before it destroys a stream. */
 static void end(CUstream stream)
@@ -354,7 +343,7 @@ static void end(CUstream stream)
     gpu_stream_destroy(stream);
 }
 
-START_TEST(cupy_stream_is_read_at_each_call)
+TEST(cupy_stream_is_read_at_each_call)
 {
     CUstream   a = gpu_stream(CU_STREAM_NON_BLOCKING);
     CUstream   b = gpu_stream(CU_STREAM_NON_BLOCKING);
@@ -382,7 +371,6 @@ START_TEST(cupy_stream_is_read_at_each_call)
     end(b);
     gpu_gate_cleanup(&gate);
 }
-END_TEST
 
 static bool has_ended(CUstream stream)
 {
@@ -426,7 +414,7 @@ static bool is_reused_early(CUstream a, CUstream b, bool is_told)
     return is_early;
 }
 
-START_TEST(memory_used_by_another_stream_waits_for_it)
+TEST(memory_used_by_another_stream_waits_for_it)
 {
     CUstream a = gpu_stream(CU_STREAM_NON_BLOCKING);
     CUstream b = gpu_stream(CU_STREAM_NON_BLOCKING);
@@ -439,12 +427,11 @@ START_TEST(memory_used_by_another_stream_waits_for_it)
     end(a);
     end(b);
 }
-END_TEST
 
 /* Each driver call fails once while memory that another stream uses is freed.
  * It must be freed all the same. The first calls are made only once in a
  * process. */
-START_TEST(driver_failure_does_not_prevent_a_free)
+STAND_IN_TEST(driver_failure_does_not_prevent_a_free)
 {
     static const struct {
         const char *name;
@@ -479,9 +466,8 @@ START_TEST(driver_failure_does_not_prevent_a_free)
     end(a);
     end(b);
 }
-END_TEST
 
-START_TEST(uses_of_foreign_memory_are_not_recorded)
+TEST(uses_of_foreign_memory_are_not_recorded)
 {
     framework_use_t *use;
     int              stranger;
@@ -490,9 +476,8 @@ START_TEST(uses_of_foreign_memory_are_not_recorded)
     ck_assert(framework_uses_take(&stranger, &use));
     ck_assert_ptr_null(use);
 }
-END_TEST
 
-START_TEST(use_is_recorded_once_per_stream)
+TEST(use_is_recorded_once_per_stream)
 {
     framework_use_t *use;
     char             area[8 * 256];
@@ -511,9 +496,8 @@ START_TEST(use_is_recorded_once_per_stream)
         ck_assert_ptr_null(use);
     }
 }
-END_TEST
 
-START_TEST(empty_cache_returns_memory)
+TEST(empty_cache_returns_memory)
 {
     void *address = ucxpool_torch_alloc(64 * (ssize_t)MIB, 0, NULL);
 
@@ -522,7 +506,6 @@ START_TEST(empty_cache_returns_memory)
     ucxpool_torch_empty_cache();
     ck_assert_uint_eq(stats_of(0).reserved, 0);
 }
-END_TEST
 
 static int in_child(void *parents)
 {
@@ -542,7 +525,8 @@ static int in_child(void *parents)
     return 0;
 }
 
-START_TEST(child_does_not_free_its_parents_memory)
+/* The driver does not survive a fork. */
+STAND_IN_TEST(child_does_not_free_its_parents_memory)
 {
     const int host    = UCXPOOL_FRAMEWORK_HOST;
     void     *address = ucxpool_torch_alloc(5000, host, NULL);
@@ -562,7 +546,6 @@ START_TEST(child_does_not_free_its_parents_memory)
     ucxpool_torch_free(address, 5000, host, NULL);
     require_nothing_live(host);
 }
-END_TEST
 
 /* A child forked while this thread creates a pool. cuInit() may fork, too. */
 static int  forked_status = -1;
@@ -587,7 +570,7 @@ static void fork_once(ucxpool_log_level_t level, const char *message, void *arg)
     ck_assert_int_eq(waitpid(child, &forked_status, 0), child);
 }
 
-START_TEST(process_can_fork_while_a_pool_is_created)
+STAND_IN_TEST(process_can_fork_while_a_pool_is_created)
 {
     setenv("UCXPOOL_LOG_LEVEL", "trace", 1);
     ck_assert_int_eq(ucxpool_log_set_handler(fork_once, NULL), UCXPOOL_OK);
@@ -597,11 +580,10 @@ START_TEST(process_can_fork_while_a_pool_is_created)
     ck_assert_int_eq(forked_status, 0);
     ck_assert_int_eq(ucxpool_log_set_handler(NULL, NULL), UCXPOOL_OK);
 }
-END_TEST
 
 /* Even with its copy of the parent's heap: threads that the child does not have
  * may hold the heap's locks. */
-START_TEST(child_does_not_free_to_an_explicit_pool)
+STAND_IN_TEST(child_does_not_free_to_an_explicit_pool)
 {
     ucxpool_t *pool    = pool_of(UCXPOOL_FRAMEWORK_HOST);
     void      *address = ucxpool_rmm_alloc(5000, NULL, pool);
@@ -621,7 +603,6 @@ START_TEST(child_does_not_free_to_an_explicit_pool)
     ucxpool_rmm_free(address, 5000, NULL, pool);
     require_nothing_live(UCXPOOL_FRAMEWORK_HOST);
 }
-END_TEST
 
 static void *churn(void *arg)
 {
@@ -651,7 +632,7 @@ static void *churn(void *arg)
     return NULL;
 }
 
-START_TEST(threads_allocate_concurrently)
+TEST(threads_allocate_concurrently)
 {
     pthread_t threads[NUM_THREADS];
 
@@ -665,7 +646,6 @@ START_TEST(threads_allocate_concurrently)
     }
     require_nothing_live(UCXPOOL_FRAMEWORK_HOST);
 }
-END_TEST
 
 static void *late;
 
@@ -675,7 +655,7 @@ static void free_late(void)
     ucxpool_torch_free(late, 5000, UCXPOOL_FRAMEWORK_HOST, NULL);
 }
 
-START_TEST(memory_can_be_freed_at_process_exit)
+STAND_IN_TEST(memory_can_be_freed_at_process_exit)
 {
     int   status;
     pid_t child = fork();
@@ -687,56 +667,4 @@ START_TEST(memory_can_be_freed_at_process_exit)
     }
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert_int_eq(status, 0);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("gpu_framework");
-    TCase *pools = tcase_create("pools");
-    TCase *calls = tcase_create("calls");
-    TCase *uses  = tcase_create("uses");
-
-    tcase_add_checked_fixture(pools, start, NULL);
-    tcase_add_test(pools, device_has_one_pool);
-    tcase_add_test(pools, invalid_device_is_an_error);
-    tcase_add_test(pools, concurrent_first_uses_create_one_pool);
-    tcase_add_test(pools, invalid_setting_is_reported_and_can_be_corrected);
-    tcase_add_test(pools, blocks_follow_the_environment);
-    tcase_add_test(pools, pool_set_by_the_caller_is_used);
-    /* The driver does not survive a fork. */
-    if (!cuda_is_real()) {
-        tcase_add_test(pools, child_does_not_free_its_parents_memory);
-        tcase_add_test(pools, child_does_not_free_to_an_explicit_pool);
-        tcase_add_test(pools, process_can_fork_while_a_pool_is_created);
-        tcase_add_test(pools, memory_can_be_freed_at_process_exit);
-    }
-    suite_add_tcase(suite, pools);
-
-    tcase_add_checked_fixture(calls, start, NULL);
-    tcase_add_loop_test(calls, allocations_are_aligned_and_on_their_device, 0,
-                        NUM_FRAMEWORKS);
-    tcase_add_loop_test(calls, neighbours_are_aligned, 0, NUM_FRAMEWORKS);
-    tcase_add_loop_test(calls, zero_bytes_give_null_which_can_be_freed, 0,
-                        NUM_FRAMEWORKS);
-    tcase_add_loop_test(calls, both_handles_of_the_default_stream_are_equal, 0,
-                        NUM_FRAMEWORKS);
-    tcase_add_loop_test(calls, out_of_memory_returns_null_with_a_detail, 0,
-                        NUM_FRAMEWORKS);
-    tcase_add_test(calls, negative_size_is_an_error);
-    tcase_add_test(calls, repeated_failure_is_logged_once);
-    tcase_add_test(calls, cupy_stream_is_read_at_each_call);
-    tcase_add_test(calls, empty_cache_returns_memory);
-    tcase_add_test(calls, threads_allocate_concurrently);
-    suite_add_tcase(suite, calls);
-
-    tcase_add_checked_fixture(uses, start, NULL);
-    tcase_add_test(uses, memory_used_by_another_stream_waits_for_it);
-    if (!cuda_is_real()) {
-        tcase_add_test(uses, driver_failure_does_not_prevent_a_free);
-    }
-    tcase_add_test(uses, uses_of_foreign_memory_are_not_recorded);
-    tcase_add_test(uses, use_is_recorded_once_per_stream);
-    suite_add_tcase(suite, uses);
-    return cuda_main(suite);
 }

@@ -10,10 +10,10 @@
 #include "core/request.h"
 #include "segments.h"
 #include "slow.h"
+#include "test.h"
 #include "two_gpu.h"
 #include "xfer/request.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -341,7 +341,9 @@ static void run_all(work_t work, bool is_canceled)
     }
 }
 
-START_TEST(transfers_of_two_peers_take_turns)
+TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_there);
+
+TEST_EACH(transfers_of_two_peers_take_turns, NUM_WORKS)
 {
     if (!begin()) {
         return;
@@ -355,11 +357,10 @@ START_TEST(transfers_of_two_peers_take_turns)
     meet();
     finish();
 }
-END_TEST
 
 /* The message is posted before its sender knows whether to push it, or after
  * that and before the peer has sent GO. */
-START_TEST(transfer_posted_before_the_channel_opens_is_queued)
+TEST_EACH(transfer_posted_before_the_channel_opens_is_queued, 2)
 {
     ucxpool_request_t *request;
     peer_t            *peer = &peers[1];
@@ -388,10 +389,9 @@ START_TEST(transfer_posted_before_the_channel_opens_is_queued)
     meet();
     finish();
 }
-END_TEST
 
 /* Canceled transfers that hold the link or wait for it block no other. */
-START_TEST(canceled_transfer_passes_its_turn_on)
+TEST_EACH(canceled_transfer_passes_its_turn_on, SENDS)
 {
     if (!begin()) {
         return;
@@ -401,24 +401,4 @@ START_TEST(canceled_transfer_passes_its_turn_on)
     }
     meet();
     finish();
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *suite = suite_create("gpu_link");
-    TCase *tcase = tcase_create("stand-in or real");
-
-    tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, transfers_of_two_peers_take_turns, 0, NUM_WORKS);
-    tcase_add_loop_test(
-        tcase, transfer_posted_before_the_channel_opens_is_queued, 0, 2);
-    tcase_add_loop_test(tcase, canceled_transfer_passes_its_turn_on, 0, SENDS);
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
-int main(void)
-{
-    return cuda_main(suite());
 }

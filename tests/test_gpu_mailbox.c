@@ -10,10 +10,10 @@
 #include "core/request.h"
 #include "segments.h"
 #include "slow.h"
+#include "test.h"
 #include "two_gpu.h"
 #include "xfer/state.h"
 
-#include <check.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,8 +168,10 @@ static const struct {
 };
 #define NUM_SHAPES ((int)(sizeof(shapes) / sizeof(shapes[0])))
 
+TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_there);
+
 /* Segments other than the last are padded to 16 bytes in the stream. */
-START_TEST(short_messages_use_the_mailbox)
+TEST_EACH(short_messages_use_the_mailbox, NUM_SHAPES)
 {
     size_t             size     = shapes[_i].size;
     unsigned           is_early = 0;
@@ -202,10 +204,9 @@ START_TEST(short_messages_use_the_mailbox)
     two_check(num_mailed() - before == 4 * shapes[_i].num_mailed);
     end_both();
 }
-END_TEST
 
 /* More messages at a time than slots: the others do not use the mailbox. */
-START_TEST(full_mailbox_delays_no_message)
+TEST(full_mailbox_delays_no_message)
 {
     const size_t       num = 20;
     ucxpool_request_t *requests[40];
@@ -233,7 +234,6 @@ START_TEST(full_mailbox_delays_no_message)
     two_check(two_count(&two, "sent_map_packed_fragments") >= 1 + 3);
     end_both();
 }
-END_TEST
 
 static const struct {
     const char *settings;
@@ -246,7 +246,7 @@ static const struct {
 #define NUM_WITHOUT ((int)(sizeof(without) / sizeof(without[0])))
 
 /* Nor between two pools that share a GPU, which serves them in turn. */
-START_TEST(no_mailbox_is_lent_without_benefit)
+TEST_EACH(no_mailbox_is_lent_without_benefit, NUM_WITHOUT)
 {
     ucxpool_request_t *requests[2];
 
@@ -266,7 +266,6 @@ START_TEST(no_mailbox_is_lent_without_benefit)
     two_check(!two.channel->xfer->mailbox.is_lent);
     end_both();
 }
-END_TEST
 
 /* A GPU that is blocked for this long must not fail the channel. */
 static void cancel_and_wait(ucxpool_request_t *request)
@@ -284,7 +283,7 @@ static void cancel_and_wait(ucxpool_request_t *request)
 
 /* The sender's GPU is slow: the receiver's GPU polls repeatedly, and a receive
  * or a send that is canceled during that time ends. */
-START_TEST(slow_mailbox_message_is_awaited)
+STAND_IN_TEST_EACH(slow_mailbox_message_is_awaited, 3)
 {
     bool               is_canceled = _i != 0;
     ucxpool_request_t *request;
@@ -328,10 +327,9 @@ START_TEST(slow_mailbox_message_is_awaited)
     }
     end_both();
 }
-END_TEST
 
 /* Its slot is free again, and later messages are right. */
-START_TEST(canceled_message_leaks_nothing)
+TEST_EACH(canceled_message_leaks_nothing, 2)
 {
     int                num = slow_is() ? 10 : 100;
     bool               cancels;
@@ -368,9 +366,8 @@ START_TEST(canceled_message_leaks_nothing)
     two_check(two.channel->xfer->mailbox.free_slots == 0xff);
     end_both();
 }
-END_TEST
 
-START_TEST(closed_channel_returns_the_mailbox)
+TEST_EACH(closed_channel_returns_the_mailbox, 6)
 {
     ucxpool_request_t *requests[4];
     ucxpool_status_t   status;
@@ -402,7 +399,6 @@ START_TEST(closed_channel_returns_the_mailbox)
     }
     end_both();
 }
-END_TEST
 
 #define DEPTH 4u
 
@@ -428,7 +424,7 @@ static void flood(ucxpool_request_t **requests)
 }
 
 /* The peer is killed in the middle. */
-START_TEST(killed_peer_leaks_nothing)
+TEST_EACH(killed_peer_leaks_nothing, slow_is() ? 2 : 20)
 {
     ucxpool_request_t *requests[2 * DEPTH];
     uint64_t           late = pair_deadline();
@@ -471,31 +467,4 @@ START_TEST(killed_peer_leaks_nothing)
     ucxpool_destroy(two.pool);
     close(two.talk);
     mem_cuda_device_close(gpu);
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *suite = suite_create("gpu_mailbox");
-    TCase *tcase = tcase_create("stand-in or real");
-
-    tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, short_messages_use_the_mailbox, 0, NUM_SHAPES);
-    tcase_add_test(tcase, full_mailbox_delays_no_message);
-    tcase_add_loop_test(tcase, no_mailbox_is_lent_without_benefit, 0,
-                        NUM_WITHOUT);
-    tcase_add_loop_test(tcase, canceled_message_leaks_nothing, 0, 2);
-    tcase_add_loop_test(tcase, closed_channel_returns_the_mailbox, 0, 6);
-    tcase_add_loop_test(tcase, killed_peer_leaks_nothing, 0,
-                        slow_is() ? 2 : 20);
-    if (!cuda_is_real()) {
-        tcase_add_loop_test(tcase, slow_mailbox_message_is_awaited, 0, 3);
-    }
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
-int main(void)
-{
-    return cuda_main(suite());
 }

@@ -7,11 +7,11 @@
 #include "gpu.h"
 #include "segments.h"
 #include "slow.h"
+#include "test.h"
 
 #include "copy/list.h"
 #include "core/stats.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -113,7 +113,9 @@ static size_t some_length(void)
     }
 }
 
-START_TEST(segments_of_all_kinds_can_be_mixed)
+TEST_SETTINGS(.timeout = 200, .only_if = cuda_is_there);
+
+TEST_EACH(segments_of_all_kinds_can_be_mixed, NUM_KINDS *num_ways())
 {
     start(ways[_i / NUM_KINDS], kinds[_i % NUM_KINDS]);
     srand((unsigned)_i);
@@ -125,9 +127,8 @@ START_TEST(segments_of_all_kinds_can_be_mixed)
     }
     stop();
 }
-END_TEST
 
-START_TEST(each_memory_kind_can_be_sent_to_each_other)
+TEST_EACH(each_memory_kind_can_be_sent_to_each_other, NUM_KINDS)
 {
     start("", kinds[_i]);
     srand((unsigned)_i);
@@ -142,10 +143,9 @@ START_TEST(each_memory_kind_can_be_sent_to_each_other)
     }
     stop();
 }
-END_TEST
 
 /* Long enough for copies that bypass the cache. */
-START_TEST(long_message_between_host_memory_arrives)
+TEST_EACH(long_message_between_host_memory_arrives, NUM_KINDS)
 {
     const size_t piece = 8191;
     const size_t num   = COPY_STREAM_TOTAL / piece + 1;
@@ -166,9 +166,8 @@ START_TEST(long_message_between_host_memory_arrives)
     free(bytes);
     free(found);
 }
-END_TEST
 
-START_TEST(declared_cuda_segments_are_not_queried)
+TEST_EACH(declared_cuda_segments_are_not_queried, NUM_KINDS)
 {
     const ucxpool_request_params_t params = {
         .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS |
@@ -191,9 +190,8 @@ START_TEST(declared_cuda_segments_are_not_queried)
     }
     stop();
 }
-END_TEST
 
-START_TEST(list_in_one_allocation_needs_one_query)
+STAND_IN_TEST(list_in_one_allocation_needs_one_query)
 {
     start("", kinds[0]);
     stand_in.fail_call(NULL, 0, CUDA_SUCCESS);
@@ -201,7 +199,6 @@ START_TEST(list_in_one_allocation_needs_one_query)
     ck_assert_uint_eq(stand_in.count("cuPointerGetAttributes"), 2);
     stop();
 }
-END_TEST
 
 /* Messages to and from a host pool: the direction, and the number of bytes. */
 typedef struct crossing {
@@ -250,7 +247,7 @@ static void cross(const crossing_t *crossing, uint8_t *device)
     free(host);
 }
 
-START_TEST(host_pool_and_gpu_pool_use_ucx)
+TEST_EACH(host_pool_and_gpu_pool_use_ucx, 3 * num_ways())
 {
     static const char *const backings[] = {
         "CUDA_BACKING=vmm", "CUDA_BACKING=alloc", "CUDA_BACKING=host"};
@@ -275,7 +272,6 @@ START_TEST(host_pool_and_gpu_pool_use_ucx)
     gpu_disconnect(&pair);
     gpu_stop();
 }
-END_TEST
 
 /* The statuses that a send and a receive of these segments return at once. */
 static void require_refusal(const ucxpool_segment_t *segments, size_t num,
@@ -320,7 +316,7 @@ static void require_refusal_of_probed(const ucxpool_segment_t *segments,
     ck_assert_int_eq(byte, 'y');
 }
 
-START_TEST(segments_on_another_gpu_are_rejected_with_its_number)
+TEST_EACH(segments_on_another_gpu_are_rejected_with_its_number, NUM_KINDS)
 {
     mem_cuda_device_t *other;
     CUdeviceptr        there;
@@ -349,9 +345,8 @@ START_TEST(segments_on_another_gpu_are_rejected_with_its_number)
     mem_cuda_device_close(other);
     gpu_stop();
 }
-END_TEST
 
-START_TEST(unmapped_memory_is_rejected)
+TEST_EACH(unmapped_memory_is_rejected, NUM_KINDS)
 {
     ucxpool_segment_t segments[3];
     char              good[100];
@@ -380,7 +375,6 @@ START_TEST(unmapped_memory_is_rejected)
     gpu_disconnect(&pair);
     gpu_stop();
 }
-END_TEST
 
 /* Twenty messages in sequence. */
 static void pass_twenty(size_t num_from, size_t num_to)
@@ -422,7 +416,8 @@ static void pass_until_nothing_is_taken(size_t num_from, size_t num_to)
     } while (num_allocations() != before);
 }
 
-START_TEST(more_messages_allocate_nothing_new_from_the_driver)
+STAND_IN_TEST_EACH(more_messages_allocate_nothing_new_from_the_driver,
+                   NUM_KINDS)
 {
     static const char *const calls[] = {
         "cuMemAlloc",   "cuMemCreate",       "cuMemHostAlloc",
@@ -453,43 +448,4 @@ START_TEST(more_messages_allocate_nothing_new_from_the_driver)
     ck_assert_uint_eq(after.registrations, before.registrations);
     ck_assert_uint_eq(after.registrations_after_start, 0);
     stop();
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *suite = suite_create("gpu_mixed");
-    TCase *both  = tcase_create("stand-in or real");
-    TCase *ours  = tcase_create("stand-in");
-
-    tcase_set_timeout(both, 200);
-    tcase_set_timeout(ours, 200);
-    tcase_add_loop_test(both, segments_of_all_kinds_can_be_mixed, 0,
-                        NUM_KINDS * num_ways());
-    tcase_add_loop_test(both, each_memory_kind_can_be_sent_to_each_other, 0,
-                        NUM_KINDS);
-    tcase_add_loop_test(both, long_message_between_host_memory_arrives, 0,
-                        NUM_KINDS);
-    tcase_add_loop_test(both, declared_cuda_segments_are_not_queried, 0,
-                        NUM_KINDS);
-    tcase_add_loop_test(both, host_pool_and_gpu_pool_use_ucx, 0,
-                        3 * num_ways());
-    tcase_add_loop_test(both,
-                        segments_on_another_gpu_are_rejected_with_its_number, 0,
-                        NUM_KINDS);
-    tcase_add_loop_test(both, unmapped_memory_is_rejected, 0, NUM_KINDS);
-    suite_add_tcase(suite, both);
-    if (!cuda_is_real()) {
-        tcase_add_test(ours, list_in_one_allocation_needs_one_query);
-        tcase_add_loop_test(ours,
-                            more_messages_allocate_nothing_new_from_the_driver,
-                            0, NUM_KINDS);
-    }
-    suite_add_tcase(suite, ours);
-    return suite;
-}
-
-int main(void)
-{
-    return cuda_main(suite());
 }

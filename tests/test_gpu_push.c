@@ -10,10 +10,10 @@
 #include "core/pool.h"
 #include "segments.h"
 #include "slow.h"
+#include "test.h"
 #include "two_gpu.h"
 #include "xfer/state.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -167,7 +167,9 @@ static bool says_that_it_pushes(void)
     return strstr(attr.wire_reason, "writes to blocks") != NULL;
 }
 
-START_TEST(messages_are_pushed_both_ways)
+TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_there);
+
+TEST_EACH(messages_are_pushed_both_ways, NUM_EXCHANGES)
 {
     const unsigned rounds = slow_is() ? 1 : 3;
     uint64_t       all    = SIZE * rounds * exchanges[_i].depth;
@@ -188,7 +190,6 @@ START_TEST(messages_are_pushed_both_ways)
               (two_count(&two, "sent_map_pushed_bytes") == all));
     end_both();
 }
-END_TEST
 
 #define WAY(_way) "WIRE=map CUDA_BACKING=alloc COMM_SIZE=32m MAP_WAY=" _way
 
@@ -208,7 +209,7 @@ static const struct {
 };
 #define NUM_SETTINGS ((int)(sizeof(settings) / sizeof(settings[0])))
 
-START_TEST(both_sides_choose_the_same_method)
+TEST_EACH(both_sides_choose_the_same_method, 2 * NUM_SETTINGS)
 {
     bool     is_far = _i % 2 != 0;
     int      i      = _i / 2;
@@ -229,7 +230,6 @@ START_TEST(both_sides_choose_the_same_method)
     two_check(two_count(&two, "sent_map_packed_bytes") == SIZE - pushed);
     end_both();
 }
-END_TEST
 
 /* Unless push is required, only messages that benefit are written. */
 static const struct {
@@ -252,7 +252,7 @@ static void cut_evenly(side_t *side, size_t num)
     }
 }
 
-START_TEST(long_segments_are_pulled)
+TEST_EACH(long_segments_are_pulled, NUM_LENGTHS)
 {
     size_t             num    = lengths[_i].num;
     uint64_t           pushed = lengths[_i].pushes ? SIZE : 0;
@@ -285,12 +285,11 @@ START_TEST(long_segments_are_pulled)
     free(right);
     end_both();
 }
-END_TEST
 
 #define BIG "WIRE=map CUDA_BACKING=alloc COMM_SIZE=128m"
 
 /* One segment of it fills a fragment. */
-START_TEST(longest_segments_are_pushed)
+TEST(longest_segments_are_pushed)
 {
     const size_t       size = (size_t)16 << 20;
     uint8_t           *from;
@@ -328,7 +327,6 @@ START_TEST(longest_segments_are_pushed)
     mem_cuda_device_close(gpu);
     two_cleanup(&two);
 }
-END_TEST
 
 /* --- ended early --------------------------------------------------------- */
 
@@ -344,7 +342,7 @@ static void catch_up(void)
 }
 
 /* The lent blocks come back, and later messages are right. */
-START_TEST(canceled_message_leaks_nothing)
+TEST_EACH(canceled_message_leaks_nothing, 2)
 {
     int                num = slow_is() ? 5 : 60;
     bool               cancels;
@@ -372,9 +370,8 @@ START_TEST(canceled_message_leaks_nothing)
     two_check(two_count(&two, "received_map_pushed_bytes") >= SIZE);
     end_both();
 }
-END_TEST
 
-START_TEST(closed_channel_leaks_nothing)
+TEST_EACH(closed_channel_leaks_nothing, 6)
 {
     ucxpool_request_t *requests[4];
     bool               closes;
@@ -398,11 +395,10 @@ START_TEST(closed_channel_leaks_nothing)
     }
     end_both();
 }
-END_TEST
 
 /* The sender's channel fails while its GPU writes, and the write takes longer
  * than a failed channel waits. The receiver is notified when it ends. */
-START_TEST(end_of_a_late_write_is_reported)
+STAND_IN_TEST(end_of_a_late_write_is_reported)
 {
     ucxpool_request_t *request;
     uint64_t           late;
@@ -434,30 +430,4 @@ START_TEST(end_of_a_late_write_is_reported)
     }
     two_check(two_finish(&two, request) != UCXPOOL_OK);
     end_both();
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *suite = suite_create("gpu_push");
-    TCase *tcase = tcase_create("stand-in or real");
-
-    tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, messages_are_pushed_both_ways, 0, NUM_EXCHANGES);
-    tcase_add_loop_test(tcase, both_sides_choose_the_same_method, 0,
-                        2 * NUM_SETTINGS);
-    tcase_add_loop_test(tcase, long_segments_are_pulled, 0, NUM_LENGTHS);
-    tcase_add_test(tcase, longest_segments_are_pushed);
-    tcase_add_loop_test(tcase, canceled_message_leaks_nothing, 0, 2);
-    tcase_add_loop_test(tcase, closed_channel_leaks_nothing, 0, 6);
-    if (!cuda_is_real()) {
-        tcase_add_test(tcase, end_of_a_late_write_is_reported);
-    }
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
-int main(void)
-{
-    return cuda_main(suite());
 }

@@ -3,8 +3,8 @@
 
 #include "gpu.h"
 #include "segments.h"
+#include "test.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +31,7 @@ static const char *const kinds[] = {
 /* A short message and a long one over each wire. */
 static const size_t sizes[] = {100, LARGE};
 #define NUM_CASES (2 * NUM_KINDS)
+#define NUM_BOTH  (cuda_is_real() ? 2 * NUM_REAL_KINDS : NUM_CASES)
 
 static pair_t     pair;
 static gpu_gate_t gate;
@@ -132,9 +133,11 @@ static void require_staged_is_old(void)
     ck_assert_uint_eq(i, size);
 }
 
+TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_there);
+
 /* Gates are words that streams wait for. For a driver without stream waits, a
  * stand-in that is stepped by hand shows the same. */
-START_TEST(send_reads_after_its_stream_gets_there)
+TEST_EACH(send_reads_after_its_stream_gets_there, NUM_BOTH)
 {
     ucxpool_request_params_t params;
     ucxpool_request_t       *send, *recv;
@@ -155,9 +158,8 @@ START_TEST(send_reads_after_its_stream_gets_there)
     require_arrived();
     stop();
 }
-END_TEST
 
-START_TEST(receive_writes_after_its_stream_gets_there)
+TEST_EACH(receive_writes_after_its_stream_gets_there, NUM_BOTH)
 {
     ucxpool_request_params_t params;
     ucxpool_request_t       *send, *recv;
@@ -180,9 +182,8 @@ START_TEST(receive_writes_after_its_stream_gets_there)
     require_staged_is_old();
     stop();
 }
-END_TEST
 
-START_TEST(receive_of_an_arrived_message_waits_for_its_stream)
+TEST_EACH(receive_of_an_arrived_message_waits_for_its_stream, NUM_BOTH)
 {
     ucxpool_request_params_t params;
     ucxpool_message_t       *message = NULL;
@@ -209,9 +210,8 @@ START_TEST(receive_of_an_arrived_message_waits_for_its_stream)
     require_staged_is_old();
     stop();
 }
-END_TEST
 
-START_TEST(without_a_stream_the_legacy_stream_is_used)
+TEST_EACH(without_a_stream_the_legacy_stream_is_used, NUM_BOTH)
 {
     ucxpool_request_t *send, *recv;
 
@@ -231,9 +231,8 @@ START_TEST(without_a_stream_the_legacy_stream_is_used)
     require_arrived();
     stop();
 }
-END_TEST
 
-START_TEST(ready_memory_waits_for_no_stream)
+TEST_EACH(ready_memory_waits_for_no_stream, NUM_BOTH)
 {
     const ucxpool_request_params_t ready = params_of(UCXPOOL_STREAM_READY);
     ucxpool_request_t             *send, *recv;
@@ -249,9 +248,8 @@ START_TEST(ready_memory_waits_for_no_stream)
     require_arrived();
     stop();
 }
-END_TEST
 
-START_TEST(blocked_stream_delays_no_other_transfer)
+TEST_EACH(blocked_stream_delays_no_other_transfer, NUM_BOTH)
 {
     const ucxpool_request_params_t ready = params_of(UCXPOOL_STREAM_READY);
     ucxpool_request_params_t       params, others;
@@ -288,9 +286,8 @@ START_TEST(blocked_stream_delays_no_other_transfer)
     gpu_stream_destroy(other);
     stop();
 }
-END_TEST
 
-START_TEST(host_segments_wait_for_no_stream)
+TEST_EACH(host_segments_wait_for_no_stream, NUM_BOTH)
 {
     ucxpool_request_params_t params;
     ucxpool_request_t       *send, *recv;
@@ -306,9 +303,10 @@ START_TEST(host_segments_wait_for_no_stream)
     gpu_gate_open(&gate);
     stop();
 }
-END_TEST
 
-START_TEST(requests_waiting_for_streams_are_limited_by_markers)
+/* A blocked stream of the real driver queues about 1,000 operations; one more
+ * call blocks. */
+STAND_IN_TEST_EACH(requests_waiting_for_streams_are_limited_by_markers, 2)
 {
     static ucxpool_request_t *recvs[NUM_MARKS];
     ucxpool_request_params_t  params;
@@ -341,11 +339,10 @@ START_TEST(requests_waiting_for_streams_are_limited_by_markers)
     require_arrived();
     stop();
 }
-END_TEST
 
 /* One operation in a stream after another. If streams cannot write words,
  * copies write them. */
-START_TEST(stream_operations_and_transfers_are_ordered)
+STAND_IN_TEST_EACH(stream_operations_and_transfers_are_ordered, 2 * NUM_CASES)
 {
     static const char *const ways[] = {"run=n", "run=n,memops=n,version=11040"};
     ucxpool_request_params_t params;
@@ -376,9 +373,8 @@ START_TEST(stream_operations_and_transfers_are_ordered)
     require_arrived();
     stop();
 }
-END_TEST
 
-START_TEST(failed_marker_is_an_error_at_once)
+STAND_IN_TEST_EACH(failed_marker_is_an_error_at_once, 2 * NUM_CASES)
 {
     static const char *const names[] = {"cuStreamWriteValue32",
                                         "cuMemsetD32Async"};
@@ -405,44 +401,4 @@ START_TEST(failed_marker_is_an_error_at_once)
     finish(request);
     require_arrived();
     stop();
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *suite = suite_create("gpu_stream");
-    TCase *both  = tcase_create("stand-in or real");
-    TCase *ours  = tcase_create("stand-in");
-    int    num   = cuda_is_real() ? 2 * NUM_REAL_KINDS : NUM_CASES;
-
-    tcase_set_timeout(both, 40);
-    tcase_set_timeout(ours, 120);
-    tcase_add_loop_test(both, send_reads_after_its_stream_gets_there, 0, num);
-    tcase_add_loop_test(both, receive_writes_after_its_stream_gets_there, 0,
-                        num);
-    tcase_add_loop_test(
-        both, receive_of_an_arrived_message_waits_for_its_stream, 0, num);
-    tcase_add_loop_test(both, without_a_stream_the_legacy_stream_is_used, 0,
-                        num);
-    tcase_add_loop_test(both, ready_memory_waits_for_no_stream, 0, num);
-    tcase_add_loop_test(both, blocked_stream_delays_no_other_transfer, 0, num);
-    tcase_add_loop_test(both, host_segments_wait_for_no_stream, 0, num);
-    suite_add_tcase(suite, both);
-    if (!cuda_is_real()) {
-        /* A blocked stream of the real driver queues about 1,000 operations;
-         * one more call blocks. */
-        tcase_add_loop_test(
-            ours, requests_waiting_for_streams_are_limited_by_markers, 0, 2);
-        tcase_add_loop_test(ours, stream_operations_and_transfers_are_ordered,
-                            0, 2 * NUM_CASES);
-        tcase_add_loop_test(ours, failed_marker_is_an_error_at_once, 0,
-                            2 * NUM_CASES);
-    }
-    suite_add_tcase(suite, ours);
-    return suite;
-}
-
-int main(void)
-{
-    return cuda_main(suite());
 }

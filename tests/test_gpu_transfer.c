@@ -9,8 +9,8 @@
 #include "pair.h"
 #include "segments.h"
 #include "slow.h"
+#include "test.h"
 
-#include <check.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,7 +96,10 @@ static void twins_cleanup(twins_t *twins)
     free(twins->result);
 }
 
-START_TEST(one_buffer_of_any_size_arrives)
+TEST_SETTINGS(.setup = start, .teardown = gpu_stop, .timeout = 120,
+              .only_if = cuda_is_there);
+
+TEST_EACH(one_buffer_of_any_size_arrives, NUM_KINDS)
 {
     static const size_t sizes[] = {0,       1,       63,     16384,
                                    16385,   65535,   65536,  2097152,
@@ -115,7 +118,6 @@ START_TEST(one_buffer_of_any_size_arrives)
     }
     end_pair();
 }
-END_TEST
 
 /* Split `length` bytes into random pieces, some of zero length. */
 static size_t cut(uint8_t *bytes, size_t length, ucxpool_segment_t *segments,
@@ -135,7 +137,7 @@ static size_t cut(uint8_t *bytes, size_t length, ucxpool_segment_t *segments,
     return count;
 }
 
-START_TEST(any_split_can_be_received_as_any_other)
+TEST_EACH(any_split_can_be_received_as_any_other, NUM_KINDS)
 {
     static ucxpool_segment_t from[2000], to[2000];
     twins_t                  twins;
@@ -154,7 +156,6 @@ START_TEST(any_split_can_be_received_as_any_other)
     }
     end_pair();
 }
-END_TEST
 
 static const ucxpool_request_params_t host_params = {
     .field_mask    = UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS,
@@ -162,7 +163,7 @@ static const ucxpool_request_params_t host_params = {
 };
 
 /* Nor does the pool query the driver if the memory kind is declared. */
-START_TEST(declared_host_memory_is_not_queried)
+TEST_EACH(declared_host_memory_is_not_queried, NUM_KINDS)
 {
     static ucxpool_segment_t from[2000];
     static ucxpool_segment_t to[2000];
@@ -197,7 +198,6 @@ START_TEST(declared_host_memory_is_not_queried)
     free(source);
     free(target);
 }
-END_TEST
 
 /* The declared kind of the pieces decides whether the library inspects them. */
 static const ucxpool_request_params_t params_of_pieces[] = {
@@ -352,7 +352,7 @@ static void exchange_pieces(size_t num_from, size_t from_length, size_t num_to,
     exchange_by(start_pieces, num_from, from_length, num_to, to_length, kind);
 }
 
-START_TEST(pieces_can_be_received_as_pieces)
+TEST_EACH(pieces_can_be_received_as_pieces, 2 * NUM_KINDS)
 {
     connect_pair(kinds[_i % NUM_KINDS]);
     arrays_init(_i >= NUM_KINDS);
@@ -368,9 +368,8 @@ START_TEST(pieces_can_be_received_as_pieces)
     arrays_cleanup();
     end_pair();
 }
-END_TEST
 
-START_TEST(segments_of_one_length_can_be_received_as_others)
+TEST_EACH(segments_of_one_length_can_be_received_as_others, 2 * NUM_KINDS)
 {
     connect_pair(kinds[_i % NUM_KINDS]);
     segments_init(_i >= NUM_KINDS);
@@ -385,7 +384,6 @@ START_TEST(segments_of_one_length_can_be_received_as_others)
     segments_cleanup(_i >= NUM_KINDS);
     end_pair();
 }
-END_TEST
 
 #define NUM_CLAIMED 8000u
 
@@ -432,7 +430,7 @@ static void claim_falsely(size_t length, bool is_sender, size_t one,
     twins_cleanup(&twins);
 }
 
-START_TEST(segments_that_break_the_declaration_end_the_request)
+TEST_EACH(segments_that_break_the_declaration_end_the_request, NUM_KINDS)
 {
     connect_pair(kinds[_i]);
     segments_init(true);
@@ -449,10 +447,9 @@ START_TEST(segments_that_break_the_declaration_end_the_request)
     pair_check_blocks(&pair);
     end_pair();
 }
-END_TEST
 
 /* No bytes need no address, whatever the caller declared. */
-START_TEST(an_empty_message_arrives)
+TEST_EACH(an_empty_message_arrives, NUM_KINDS)
 {
     const ucxpool_data_t data = ucxpool_data_buffer(NULL, 0);
     ucxpool_request_t   *send;
@@ -471,7 +468,6 @@ START_TEST(an_empty_message_arrives)
     }
     end_pair();
 }
-END_TEST
 
 #define NUM_NEARLY  8000u
 #define NEARLY_SIZE ((size_t)64)
@@ -563,7 +559,7 @@ static void exchange_nearly_even(bool is_sender, size_t one, int how)
     free_elsewhere(elsewhere, how);
 }
 
-START_TEST(one_different_segment_arrives)
+TEST_EACH(one_different_segment_arrives, 2 * NUM_KINDS)
 {
     connect_pair(kinds[_i % NUM_KINDS]);
     segments_init(_i >= NUM_KINDS);
@@ -576,7 +572,6 @@ START_TEST(one_different_segment_arrives)
     segments_cleanup(_i >= NUM_KINDS);
     end_pair();
 }
-END_TEST
 
 /* One of the pieces is NULL, at the sender or at the receiver. */
 static void check_null_ends(void **pieces, size_t piece, size_t num,
@@ -602,7 +597,7 @@ static void check_null_ends(void **pieces, size_t piece, size_t num,
     twins_cleanup(&twins);
 }
 
-START_TEST(uninspected_null_piece_ends_its_request)
+TEST_EACH(uninspected_null_piece_ends_its_request, 2 * NUM_KINDS)
 {
     connect_pair(kinds[_i % NUM_KINDS]);
     arrays_init(_i >= NUM_KINDS);
@@ -619,9 +614,8 @@ START_TEST(uninspected_null_piece_ends_its_request)
     arrays_cleanup();
     end_pair();
 }
-END_TEST
 
-START_TEST(inspected_null_piece_is_rejected_at_once)
+TEST_EACH(inspected_null_piece_is_rejected_at_once, NUM_KINDS)
 {
     ucxpool_request_t *request;
 
@@ -638,39 +632,4 @@ START_TEST(inspected_null_piece_is_rejected_at_once)
                      UCXPOOL_ERR_INVALID_PARAM);
     arrays_cleanup();
     end_pair();
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *suite = suite_create("gpu_transfer");
-    TCase *tcase = tcase_create("stand-in or real");
-
-    tcase_add_checked_fixture(tcase, start, gpu_stop);
-    tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, one_buffer_of_any_size_arrives, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, any_split_can_be_received_as_any_other, 0,
-                        NUM_KINDS);
-    tcase_add_loop_test(tcase, declared_host_memory_is_not_queried, 0,
-                        NUM_KINDS);
-    tcase_add_loop_test(tcase, pieces_can_be_received_as_pieces, 0,
-                        2 * NUM_KINDS);
-    tcase_add_loop_test(tcase, segments_of_one_length_can_be_received_as_others,
-                        0, 2 * NUM_KINDS);
-    tcase_add_loop_test(tcase,
-                        segments_that_break_the_declaration_end_the_request, 0,
-                        NUM_KINDS);
-    tcase_add_loop_test(tcase, an_empty_message_arrives, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, one_different_segment_arrives, 0, 2 * NUM_KINDS);
-    tcase_add_loop_test(tcase, uninspected_null_piece_ends_its_request, 0,
-                        2 * NUM_KINDS);
-    tcase_add_loop_test(tcase, inspected_null_piece_is_rejected_at_once, 0,
-                        NUM_KINDS);
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
-int main(void)
-{
-    return cuda_main(suite());
 }

@@ -8,11 +8,11 @@
 #include "forbid.h"
 #include "pair.h"
 #include "segments.h"
+#include "test.h"
 #include "two_gpu.h"
 
 #include "core/stats.h"
 
-#include <check.h>
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -116,7 +116,9 @@ static void transfer(size_t size, size_t length, size_t gap, unsigned seed,
     free(expected);
 }
 
-START_TEST(buffers_of_all_kinds_arrive)
+TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_there);
+
+TEST_EACH(buffers_of_all_kinds_arrive, NUM_KINDS)
 {
     static const struct {
         size_t size, length, gap;
@@ -141,9 +143,9 @@ START_TEST(buffers_of_all_kinds_arrive)
     gpu_free(memory);
     stop();
 }
-END_TEST
 
-START_TEST(comm_memory_is_sent_in_place_if_possible)
+/* These tests cannot fill comm memory in pinned host memory. */
+TEST_EACH(comm_memory_is_sent_in_place_if_possible, NUM_KINDS - 1)
 {
     const size_t size = (size_t)12 << 20;
     core_stats_t stats;
@@ -161,24 +163,4 @@ START_TEST(comm_memory_is_sent_in_place_if_possible)
     }
     ucxpool_comm_free(two.pool, memory);
     stop();
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *suite = suite_create("gpu_two");
-    TCase *tcase = tcase_create("stand-in or real");
-
-    tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, buffers_of_all_kinds_arrive, 0, NUM_KINDS);
-    /* These tests cannot fill comm memory in pinned host memory. */
-    tcase_add_loop_test(tcase, comm_memory_is_sent_in_place_if_possible, 0,
-                        NUM_KINDS - 1);
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
-int main(void)
-{
-    return cuda_main(suite());
 }

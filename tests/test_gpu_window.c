@@ -4,6 +4,7 @@
  */
 #include <config.h>
 
+#include "test.h"
 #include "two_gpu.h"
 
 #include "base/config.h"
@@ -11,7 +12,6 @@
 #include "forbid.h"
 #include "ipc/mempool.h"
 
-#include <check.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -526,7 +526,9 @@ static void use(int kind)
     free(right);
 }
 
-START_TEST(every_byte_can_be_read_and_written)
+TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_there);
+
+TEST_EACH(every_byte_can_be_read_and_written, NUM_KINDS)
 {
     srand((unsigned)_i + 1);
     if (kinds[_i].is_forbidden) {
@@ -543,10 +545,9 @@ START_TEST(every_byte_can_be_read_and_written)
     mem_cuda_device_close(gpu);
     two_cleanup(&two);
 }
-END_TEST
 
 /* An untrusted peer claims more memory, or other memory, than it exported. */
-START_TEST(invalid_memory_pool_handles_are_rejected)
+STAND_IN_TEST(invalid_memory_pool_handles_are_rejected)
 {
     ipc_cuda_t    share, lie;
     ipc_mempool_t mapped = {.pool = NULL};
@@ -586,25 +587,4 @@ START_TEST(invalid_memory_pool_handles_are_rejected)
     gpu_free(other);
     gpu_mempool_free(memory);
     gpu_stop();
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *suite = suite_create("gpu_window");
-    TCase *tcase = tcase_create("stand-in or real");
-
-    tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, every_byte_can_be_read_and_written, 0,
-                        NUM_KINDS);
-    if (!cuda_is_real()) {
-        tcase_add_test(tcase, invalid_memory_pool_handles_are_rejected);
-    }
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
-int main(void)
-{
-    return cuda_main(suite());
 }

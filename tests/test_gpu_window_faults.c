@@ -4,9 +4,9 @@
  * from the creation of a window to its end. Each failure has an error detail,
  * the channel stays open, and the next window works.
  */
+#include "test.h"
 #include "two_gpu.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -304,7 +304,9 @@ static void use(who_t who)
     gpu_free(target.memory);
 }
 
-START_TEST(failed_driver_call_is_reported_and_harmless)
+TEST_SETTINGS(.timeout = 120, .only_if = cuda_is_stand_in);
+
+TEST_EACH(failed_driver_call_is_reported_and_harmless, NUM_KINDS)
 {
     two_gpu_start(&two, kinds[_i].settings);
     cuda_start("");
@@ -316,26 +318,4 @@ START_TEST(failed_driver_call_is_reported_and_harmless)
     two_check(ucxpool_check(two.pool) == UCXPOOL_OK);
     mem_cuda_device_close(gpu);
     two_cleanup(&two);
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *suite = suite_create("gpu_window_faults");
-    TCase *tcase = tcase_create("stand-in");
-
-    tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, failed_driver_call_is_reported_and_harmless, 0,
-                        NUM_KINDS);
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
-int main(void)
-{
-    if (cuda_is_real()) {
-        puts("the test cannot make calls of the real driver fail");
-        return 77;
-    }
-    return cuda_main(suite());
 }

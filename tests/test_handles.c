@@ -9,10 +9,10 @@
  */
 #include "base/error.h"
 #include "pair.h"
+#include "test.h"
 
 #include <ucxpool/framework.h>
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -146,7 +146,7 @@ static void check_refused(int index)
 }
 
 /* With and without a heap and a block in the called pool. */
-START_TEST(objects_of_another_pool_are_rejected)
+TEST_EACH(objects_of_another_pool_are_rejected, NUM_CALLS)
 {
     ucxpool_window_t *window;
     void             *own;
@@ -177,22 +177,4 @@ START_TEST(objects_of_another_pool_are_rejected)
     pair_exchange(&pair, SIZE);
     pair_cleanup(&other);
     pair_cleanup(&pair);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("handles");
-    TCase   *tcase = tcase_create("handles");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_loop_test(tcase, objects_of_another_pool_are_rejected, 0,
-                        NUM_CALLS);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

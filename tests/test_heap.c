@@ -6,8 +6,8 @@
 
 #include "heap_fixture.h"
 #include "slow.h"
+#include "test.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static void fill_every_second(size_t size, size_t num, void **pieces)
     }
 }
 
-START_TEST(range_is_stitched_from_every_second_piece)
+TEST_EACH(range_is_stitched_from_every_second_piece, 3)
 {
     const size_t sizes[] = {2 * MIB, 8 * MIB, 32 * MIB};
     size_t       size    = sizes[_i];
@@ -53,9 +53,8 @@ START_TEST(range_is_stitched_from_every_second_piece)
     ck_assert_uint_eq(stats().failures, 0);
     stop();
 }
-END_TEST
 
-START_TEST(stitched_range_is_reused_without_driver_calls)
+TEST(stitched_range_is_reused_without_driver_calls)
 {
     void *pieces[8];
     char *range;
@@ -72,9 +71,8 @@ START_TEST(stitched_range_is_reused_without_driver_calls)
     ck_assert_uint_eq(stats().restitches, 1);
     stop();
 }
-END_TEST
 
-START_TEST(segments_lists_the_pieces_of_a_stitched_range)
+TEST(segments_lists_the_pieces_of_a_stitched_range)
 {
     ucxpool_heap_segment_t segments[8];
     void                  *pieces[8];
@@ -97,9 +95,8 @@ START_TEST(segments_lists_the_pieces_of_a_stitched_range)
     }
     stop();
 }
-END_TEST
 
-START_TEST(segments_rejects_ranges_outside_an_allocation)
+TEST(segments_rejects_ranges_outside_an_allocation)
 {
     ucxpool_heap_segment_t segment;
     char                  *range;
@@ -117,9 +114,8 @@ START_TEST(segments_rejects_ranges_outside_an_allocation)
     put(range, NULL);
     stop();
 }
-END_TEST
 
-START_TEST(rest_of_the_last_chunk_is_used)
+TEST(rest_of_the_last_chunk_is_used)
 {
     void *pieces[8];
 
@@ -130,9 +126,8 @@ START_TEST(rest_of_the_last_chunk_is_used)
     ck_assert_uint_eq(stats().free, 0);
     stop();
 }
-END_TEST
 
-START_TEST(alloc_of_zero_bytes_is_an_error)
+TEST(alloc_of_zero_bytes_is_an_error)
 {
     void *address = &address;
 
@@ -142,9 +137,8 @@ START_TEST(alloc_of_zero_bytes_is_an_error)
     ck_assert_ptr_eq(address, &address);
     stop();
 }
-END_TEST
 
-START_TEST(alloc_beyond_the_limit_reports_the_available_memory)
+TEST_EACH(alloc_beyond_the_limit_reports_the_available_memory, 3)
 {
     const size_t sizes[] = {65 * MIB, SIZE_MAX, SIZE_MAX / 2};
     void        *address = &address;
@@ -159,9 +153,8 @@ START_TEST(alloc_beyond_the_limit_reports_the_available_memory)
     ck_assert_uint_eq(stats().failures, 1);
     stop();
 }
-END_TEST
 
-START_TEST(out_of_memory_below_the_limit_does_not_name_it)
+TEST(out_of_memory_below_the_limit_does_not_name_it)
 {
     void *address = NULL;
 
@@ -173,9 +166,8 @@ START_TEST(out_of_memory_below_the_limit_does_not_name_it)
     ck_assert_ptr_null(strstr(ucxpool_error_detail(), "MEMORY_LIMIT"));
     stop();
 }
-END_TEST
 
-START_TEST(free_rejects_addresses_that_are_not_allocations)
+TEST_EACH(free_rejects_addresses_that_are_not_allocations, 3)
 {
     static const size_t sizes[] = {100, 300 * KIB, 9 * MIB};
     size_t              size    = sizes[_i];
@@ -198,9 +190,8 @@ START_TEST(free_rejects_addresses_that_are_not_allocations)
     ck_assert_int_eq(heap_free(heap, NULL, NULL), UCXPOOL_OK);
     stop();
 }
-END_TEST
 
-START_TEST(the_usable_size_is_rounded_up)
+TEST_EACH(the_usable_size_is_rounded_up, 4)
 {
     static const size_t sizes[]  = {1, 1000, 300 * KIB + 1, 9 * MIB};
     static const size_t usable[] = {256, 1024, 300 * KIB + 256, 9 * MIB};
@@ -217,9 +208,8 @@ START_TEST(the_usable_size_is_rounded_up)
     put(address, NULL);
     stop();
 }
-END_TEST
 
-START_TEST(small_allocation_holds_at_most_one_page)
+TEST(small_allocation_holds_at_most_one_page)
 {
     void *address;
 
@@ -231,9 +221,8 @@ START_TEST(small_allocation_holds_at_most_one_page)
     ck_assert_uint_eq(stats().reserved, 64 * MIB);
     stop();
 }
-END_TEST
 
-START_TEST(memory_freed_in_a_stream_is_reusable_there_at_once)
+TEST_EACH(memory_freed_in_a_stream_is_reusable_there_at_once, 3)
 {
     static const size_t sizes[] = {1000, MIB, 20 * MIB};
     char               *first;
@@ -246,9 +235,8 @@ START_TEST(memory_freed_in_a_stream_is_reusable_there_at_once)
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_FENCE_SET), 0);
     stop();
 }
-END_TEST
 
-START_TEST(reuse_in_another_stream_waits_for_the_first)
+TEST_EACH(reuse_in_another_stream_waits_for_the_first, 2)
 {
     static const size_t sizes[] = {MIB, 20 * MIB};
     char               *first, *second;
@@ -266,9 +254,8 @@ START_TEST(reuse_in_another_stream_waits_for_the_first)
     put(second, B);
     stop();
 }
-END_TEST
 
-START_TEST(memory_of_completed_work_is_free_for_all_streams)
+TEST(memory_of_completed_work_is_free_for_all_streams)
 {
     char *first;
 
@@ -282,9 +269,8 @@ START_TEST(memory_of_completed_work_is_free_for_all_streams)
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_FENCE_SET), 0);
     stop();
 }
-END_TEST
 
-START_TEST(small_allocations_freed_in_other_streams_return_to_their_page)
+TEST(small_allocations_freed_in_other_streams_return_to_their_page)
 {
     void *small[8192];
 
@@ -303,9 +289,8 @@ START_TEST(small_allocations_freed_in_other_streams_return_to_their_page)
     ck_assert_uint_eq(stats().failures, 0);
     stop();
 }
-END_TEST
 
-START_TEST(alloc_waits_for_streams_before_it_fails)
+TEST(alloc_waits_for_streams_before_it_fails)
 {
     char *first, *second;
 
@@ -320,9 +305,8 @@ START_TEST(alloc_waits_for_streams_before_it_fails)
     ck_assert_uint_eq(stats().failures, 0);
     stop();
 }
-END_TEST
 
-START_TEST(ended_stream_needs_no_waiting)
+TEST(ended_stream_needs_no_waiting)
 {
     char *first;
 
@@ -336,7 +320,6 @@ START_TEST(ended_stream_needs_no_waiting)
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_LAST), 0);
     stop();
 }
-END_TEST
 
 /* Trim, with a fence for each stream that must be waited for. */
 static void trim_all(unsigned num_fences)
@@ -347,7 +330,7 @@ static void trim_all(unsigned num_fences)
     ck_assert_uint_eq(vmm_double_held(vmm), 0);
 }
 
-START_TEST(no_fence_is_set_in_a_stream_that_has_ended)
+TEST_EACH(no_fence_is_set_in_a_stream_that_has_ended, 2)
 {
     static const size_t sizes[] = {100, 20 * MIB};
     char               *first;
@@ -359,9 +342,8 @@ START_TEST(no_fence_is_set_in_a_stream_that_has_ended)
     trim_all(0);
     stop();
 }
-END_TEST
 
-START_TEST(memory_of_an_ended_stream_can_be_freed_in_another)
+TEST(memory_of_an_ended_stream_can_be_freed_in_another)
 {
     char *first;
 
@@ -373,10 +355,9 @@ START_TEST(memory_of_an_ended_stream_can_be_freed_in_another)
     trim_all(1);
     stop();
 }
-END_TEST
 
 /* Memory freed in a page that stays with the stream has no ticket. */
-START_TEST(stream_end_waits_for_work_in_its_pages)
+TEST(stream_end_waits_for_work_in_its_pages)
 {
     char *first, *second;
 
@@ -393,11 +374,10 @@ START_TEST(stream_end_waits_for_work_in_its_pages)
     trim_all(1);
     stop();
 }
-END_TEST
 
 /* Stream end releases them, since an allocation that borrows a range does not
  * search pages. */
-START_TEST(empty_pages_of_an_ended_stream_are_free_for_all_streams)
+TEST(empty_pages_of_an_ended_stream_are_free_for_all_streams)
 {
     start(true, 4 * MIB);
     put(get(100, A), A);
@@ -406,9 +386,8 @@ START_TEST(empty_pages_of_an_ended_stream_are_free_for_all_streams)
     ck_assert_uint_eq(vmm_double_held(vmm), 2 * MIB);
     stop();
 }
-END_TEST
 
-START_TEST(new_stream_with_an_old_handle_is_waited_for)
+TEST_EACH(new_stream_with_an_old_handle_is_waited_for, 2)
 {
     static const size_t sizes[] = {100, 20 * MIB};
     char               *first;
@@ -426,9 +405,8 @@ START_TEST(new_stream_with_an_old_handle_is_waited_for)
     put(first, B);
     stop();
 }
-END_TEST
 
-START_TEST(ending_an_unknown_stream_makes_no_driver_call)
+TEST(ending_an_unknown_stream_makes_no_driver_call)
 {
     start(true, 20 * MIB);
     vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
@@ -438,9 +416,8 @@ START_TEST(ending_an_unknown_stream_makes_no_driver_call)
                      UCXPOOL_ERR_INVALID_PARAM);
     stop();
 }
-END_TEST
 
-START_TEST(failed_stream_end_leaves_the_stream_in_use)
+TEST_EACH(failed_stream_end_leaves_the_stream_in_use, 2)
 {
     char *first;
 
@@ -457,9 +434,8 @@ START_TEST(failed_stream_end_leaves_the_stream_in_use)
     ck_assert_int_eq(heap_stream_end(heap, A), UCXPOOL_OK);
     stop();
 }
-END_TEST
 
-START_TEST(per_thread_default_stream_is_rejected)
+TEST(per_thread_default_stream_is_rejected)
 {
     void *address;
 
@@ -469,9 +445,8 @@ START_TEST(per_thread_default_stream_is_rejected)
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "PER_THREAD"));
     stop();
 }
-END_TEST
 
-START_TEST(default_stream_has_two_handles)
+TEST(default_stream_has_two_handles)
 {
     char *first;
 
@@ -481,9 +456,8 @@ START_TEST(default_stream_has_two_handles)
     ck_assert_ptr_eq(get(20 * MIB, NULL), first);
     stop();
 }
-END_TEST
 
-START_TEST(trim_returns_free_memory)
+TEST(trim_returns_free_memory)
 {
     char  *small, *large, *kept;
     size_t released = 0;
@@ -509,9 +483,8 @@ START_TEST(trim_returns_free_memory)
     (void)get(64 * MIB, A);
     stop();
 }
-END_TEST
 
-START_TEST(reserve_allocates_at_once)
+TEST(reserve_allocates_at_once)
 {
     start(true, 64 * MIB);
     ck_assert_int_eq(heap_reserve(heap, 40 * MIB + 1), UCXPOOL_OK);
@@ -529,9 +502,8 @@ START_TEST(reserve_allocates_at_once)
                      UCXPOOL_ERR_INVALID_PARAM);
     stop();
 }
-END_TEST
 
-START_TEST(reserve_takes_all_memory_if_less_is_available)
+TEST(reserve_takes_all_memory_if_less_is_available)
 {
     start(true, 64 * MIB);
     vmm_double_limit(vmm, 26 * MIB);
@@ -544,9 +516,8 @@ START_TEST(reserve_takes_all_memory_if_less_is_available)
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_LAST), 0);
     stop();
 }
-END_TEST
 
-START_TEST(driver_error_is_not_retried)
+TEST(driver_error_is_not_retried)
 {
     start(true, 64 * MIB);
     vmm_double_fail(vmm, VMM_CHUNK_CREATE, 2, UCXPOOL_ERR_IO);
@@ -556,7 +527,6 @@ START_TEST(driver_error_is_not_retried)
     ck_assert_uint_eq(stats().reserved, 40 * MIB);
     stop();
 }
-END_TEST
 
 static bool make_room(void *arg, ucxpool_t *pool, size_t size, void *stream)
 {
@@ -572,7 +542,7 @@ static bool make_room(void *arg, ucxpool_t *pool, size_t size, void *stream)
     return true;
 }
 
-START_TEST(failure_callback_can_free_memory)
+TEST(failure_callback_can_free_memory)
 {
     void *victim, *address;
 
@@ -585,9 +555,8 @@ START_TEST(failure_callback_can_free_memory)
                      UCXPOOL_ERR_NO_MEMORY);
     stop();
 }
-END_TEST
 
-START_TEST(new_and_old_memory_are_stitched_together)
+TEST(new_and_old_memory_are_stitched_together)
 {
     void *pieces[4];
 
@@ -597,7 +566,6 @@ START_TEST(new_and_old_memory_are_stitched_together)
     ck_assert_uint_eq(stats().reserved, 64 * MIB);
     stop();
 }
-END_TEST
 
 /* Allocate and free sizes of 8 to 64 MiB, up to 256 MiB at a time; after each
  * also `num_more` sizes that fit without stitching. */
@@ -632,7 +600,7 @@ static void churn(unsigned num, unsigned num_more, uint64_t *random)
 }
 
 /* Without additional memory it would stitch 243 and 251 ranges. */
-START_TEST(frequent_stitching_allocates_more_memory)
+TEST(frequent_stitching_allocates_more_memory)
 {
     uint64_t random = 1, before;
 
@@ -646,12 +614,11 @@ START_TEST(frequent_stitching_allocates_more_memory)
     ck_assert_uint_le(stats().peak_reserved, 256 * MIB / 2 * 3);
     stop();
 }
-END_TEST
 
 /* The pattern of training: nearly all allocations fit without stitching. Under
  * valgrind this takes half a minute and finds nothing that the previous test
  * does not. */
-START_TEST(rare_stitching_allocates_no_more_memory)
+TEST(rare_stitching_allocates_no_more_memory)
 {
     uint64_t random = 1;
 
@@ -664,11 +631,10 @@ START_TEST(rare_stitching_allocates_no_more_memory)
     ck_assert_uint_le(stats().peak_reserved, 256 * MIB / 4 * 5);
     stop();
 }
-END_TEST
 
 /* A period without stitching must not allow more stitching later: with that,
  * 437 ranges would be stitched. */
-START_TEST(quiet_period_allows_few_additional_stitches)
+TEST(quiet_period_allows_few_additional_stitches)
 {
     uint64_t random = 1;
 
@@ -683,10 +649,9 @@ START_TEST(quiet_period_allows_few_additional_stitches)
     ck_assert_uint_lt(stats().stitches, 200);
     stop();
 }
-END_TEST
 
 /* The heap's limit, and the memory available below it. */
-START_TEST(chunk_is_split_into_pages_at_the_limit)
+TEST_EACH(chunk_is_split_into_pages_at_the_limit, 2)
 {
     void *first, *address;
 
@@ -703,10 +668,9 @@ START_TEST(chunk_is_split_into_pages_at_the_limit)
     ck_assert_uint_eq(stats().pages, 4);
     stop();
 }
-END_TEST
 
 /* Otherwise each small allocation would prevent stitching of a whole chunk. */
-START_TEST(chunk_is_split_at_a_page)
+TEST_EACH(chunk_is_split_at_a_page, 2)
 {
     void *stream = (_i == 0) ? NULL : A;
     void *rest, *last;
@@ -725,9 +689,8 @@ START_TEST(chunk_is_split_at_a_page)
     ck_assert_uint_eq(stats().stitches, 1);
     stop();
 }
-END_TEST
 
-START_TEST(old_mappings_are_removed_when_address_space_runs_out)
+TEST(old_mappings_are_removed_when_address_space_runs_out)
 {
     void *pieces[8];
 
@@ -741,11 +704,10 @@ START_TEST(old_mappings_are_removed_when_address_space_runs_out)
     ck_assert_uint_eq(stats().failures, 0);
     stop();
 }
-END_TEST
 
 /* More ranges that are slightly too short than the search inspects first; the
  * one that fits is the last. */
-START_TEST(the_only_range_that_fits_is_found)
+TEST(the_only_range_that_fits_is_found)
 {
     enum { NUM = 20 };
 
@@ -771,11 +733,10 @@ START_TEST(the_only_range_that_fits_is_found)
     ck_assert_ptr_eq(get(size, NULL), fit);
     stop();
 }
-END_TEST
 
 /* Two free ranges of a page's length. The first one found lies across two
  * pages. */
-START_TEST(free_page_is_found_after_an_unsuitable_range)
+TEST(free_page_is_found_after_an_unsuitable_range)
 {
     void *across, *page;
 
@@ -791,7 +752,6 @@ START_TEST(free_page_is_found_after_an_unsuitable_range)
     ck_assert_ptr_eq(get(100, NULL), page);
     stop();
 }
-END_TEST
 
 #define NUM_THREADS 4
 
@@ -822,7 +782,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-START_TEST(threads_with_separate_streams_work_concurrently)
+TEST(threads_with_separate_streams_work_concurrently)
 {
     pthread_t threads[NUM_THREADS];
 
@@ -836,94 +796,4 @@ START_TEST(threads_with_separate_streams_work_concurrently)
     ck_assert_uint_eq(stats().num_live, 0);
     ck_assert_uint_eq(stats().live, 0);
     stop();
-}
-END_TEST
-
-static void add_streams(Suite *suite)
-{
-    TCase *streams = tcase_create("streams");
-
-    tcase_add_loop_test(
-        streams, memory_freed_in_a_stream_is_reusable_there_at_once, 0, 3);
-    tcase_add_loop_test(streams, reuse_in_another_stream_waits_for_the_first, 0,
-                        2);
-    tcase_add_test(streams, memory_of_completed_work_is_free_for_all_streams);
-    tcase_add_test(
-        streams, small_allocations_freed_in_other_streams_return_to_their_page);
-    tcase_add_test(streams, alloc_waits_for_streams_before_it_fails);
-    tcase_add_test(streams, ended_stream_needs_no_waiting);
-    tcase_add_loop_test(streams, no_fence_is_set_in_a_stream_that_has_ended, 0,
-                        2);
-    tcase_add_test(streams, memory_of_an_ended_stream_can_be_freed_in_another);
-    tcase_add_test(streams, stream_end_waits_for_work_in_its_pages);
-    tcase_add_test(streams,
-                   empty_pages_of_an_ended_stream_are_free_for_all_streams);
-    tcase_add_loop_test(streams, new_stream_with_an_old_handle_is_waited_for, 0,
-                        2);
-    tcase_add_test(streams, ending_an_unknown_stream_makes_no_driver_call);
-    tcase_add_loop_test(streams, failed_stream_end_leaves_the_stream_in_use, 0,
-                        2);
-    tcase_add_test(streams, per_thread_default_stream_is_rejected);
-    tcase_add_test(streams, default_stream_has_two_handles);
-    tcase_add_test(streams, threads_with_separate_streams_work_concurrently);
-    suite_add_tcase(suite, streams);
-}
-
-static void add_stitching(Suite *suite)
-{
-    TCase *stitching = tcase_create("stitching");
-
-    tcase_add_loop_test(stitching, range_is_stitched_from_every_second_piece, 0,
-                        3);
-    tcase_add_test(stitching, stitched_range_is_reused_without_driver_calls);
-    tcase_add_test(stitching, segments_lists_the_pieces_of_a_stitched_range);
-    tcase_add_test(stitching, segments_rejects_ranges_outside_an_allocation);
-    tcase_add_test(stitching, rest_of_the_last_chunk_is_used);
-    tcase_add_test(stitching, new_and_old_memory_are_stitched_together);
-    tcase_add_test(stitching, frequent_stitching_allocates_more_memory);
-    tcase_add_test(stitching, rare_stitching_allocates_no_more_memory);
-    tcase_add_test(stitching, quiet_period_allows_few_additional_stitches);
-    tcase_add_loop_test(stitching, chunk_is_split_into_pages_at_the_limit, 0,
-                        2);
-    tcase_add_loop_test(stitching, chunk_is_split_at_a_page, 0, 2);
-    tcase_add_test(stitching,
-                   old_mappings_are_removed_when_address_space_runs_out);
-    suite_add_tcase(suite, stitching);
-}
-
-static Suite *suite(void)
-{
-    Suite *suite = suite_create("heap");
-    TCase *calls = tcase_create("calls");
-
-    tcase_add_test(calls, alloc_of_zero_bytes_is_an_error);
-    tcase_add_loop_test(
-        calls, alloc_beyond_the_limit_reports_the_available_memory, 0, 3);
-    tcase_add_test(calls, out_of_memory_below_the_limit_does_not_name_it);
-    tcase_add_loop_test(calls, free_rejects_addresses_that_are_not_allocations,
-                        0, 3);
-    tcase_add_loop_test(calls, the_usable_size_is_rounded_up, 0, 4);
-    tcase_add_test(calls, small_allocation_holds_at_most_one_page);
-    tcase_add_test(calls, the_only_range_that_fits_is_found);
-    tcase_add_test(calls, free_page_is_found_after_an_unsuitable_range);
-    tcase_add_test(calls, trim_returns_free_memory);
-    tcase_add_test(calls, reserve_allocates_at_once);
-    tcase_add_test(calls, reserve_takes_all_memory_if_less_is_available);
-    tcase_add_test(calls, driver_error_is_not_retried);
-    tcase_add_test(calls, failure_callback_can_free_memory);
-    suite_add_tcase(suite, calls);
-    add_stitching(suite);
-    add_streams(suite);
-    return suite;
-}
-
-int main(void)
-{
-    SRunner *runner = srunner_create(suite());
-    int      failed;
-
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

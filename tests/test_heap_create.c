@@ -5,11 +5,11 @@
 #include <config.h>
 
 #include "calls.h"
+#include "test.h"
 #include "heap/heap.h"
 
 #include "core/stats.h"
 
-#include <check.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -54,7 +54,9 @@ static void tear_down(void)
     unlink(log_path);
 }
 
-START_TEST(failed_create_leaves_nothing)
+TEST_SETTINGS(.setup = set_up, .teardown = tear_down);
+
+TEST_EACH(failed_create_leaves_nothing, 4)
 {
     static const calls_name_t names[] = {CALLS_CALLOC, CALLS_MUTEX_INIT,
                                          CALLS_MMAP, CALLS_FSTAT};
@@ -86,9 +88,8 @@ START_TEST(failed_create_leaves_nothing)
     calls_reset();
     heap_destroy(heap);
 }
-END_TEST
 
-START_TEST(failed_allocation_changes_nothing)
+TEST_EACH(failed_allocation_changes_nothing, 3)
 {
     static const size_t sizes[] = {1000, 300000, 20 * MIB};
 
@@ -117,28 +118,4 @@ START_TEST(failed_allocation_changes_nothing)
     ck_assert_uint_gt(n, 1);
     calls_reset();
     heap_destroy(heap);
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *suite  = suite_create("making a heap");
-    TCase *create = tcase_create("create");
-
-    tcase_add_checked_fixture(create, set_up, tear_down);
-    tcase_add_loop_test(create, failed_create_leaves_nothing, 0, 4);
-    tcase_add_loop_test(create, failed_allocation_changes_nothing, 0, 3);
-    suite_add_tcase(suite, create);
-    return suite;
-}
-
-int main(void)
-{
-    SRunner *runner = srunner_create(suite());
-    int      failed;
-
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -2,8 +2,8 @@
 #include <config.h>
 
 #include "heap/log.h"
+#include "test.h"
 
-#include <check.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -74,7 +74,9 @@ static heap_log_t *begin(void)
     return log;
 }
 
-START_TEST(lines_have_the_format_of_rmm)
+TEST_SETTINGS(.setup = start, .teardown = stop);
+
+TEST(lines_have_the_format_of_rmm)
 {
     heap_log_t *log = begin();
     char        expected[160];
@@ -102,18 +104,16 @@ START_TEST(lines_have_the_format_of_rmm)
                      ",allocate failure,(nil),18446744073709551615,0x2a");
     ck_assert_ptr_null(strtok(NULL, "\n"));
 }
-END_TEST
 
-START_TEST(log_truncates_its_file)
+TEST(log_truncates_its_file)
 {
     heap_log_destroy(begin());
     heap_log_destroy(begin());
     ck_assert_str_eq(text_of("log"),
                      "Thread,Time,Action,Pointer,Size,Stream\n");
 }
-END_TEST
 
-START_TEST(two_logs_with_one_path_use_two_files)
+TEST(two_logs_with_one_path_use_two_files)
 {
     heap_log_t *first  = begin();
     heap_log_t *second = begin();
@@ -125,9 +125,8 @@ START_TEST(two_logs_with_one_path_use_two_files)
     ck_assert_ptr_nonnull(strstr(text_of("log"), ",0x100,1,0\n"));
     ck_assert_ptr_nonnull(strstr(text_of("log.1"), ",0x200,2,0\n"));
 }
-END_TEST
 
-START_TEST(failed_open_is_reported)
+TEST(failed_open_is_reported)
 {
     heap_log_t *log = NULL;
 
@@ -136,9 +135,8 @@ START_TEST(failed_open_is_reported)
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "No such file"));
     ck_assert_ptr_null(log);
 }
-END_TEST
 
-START_TEST(path_that_is_too_long_is_reported)
+TEST(path_that_is_too_long_is_reported)
 {
     heap_log_t *log = NULL;
     static char longest[8192];
@@ -147,16 +145,14 @@ START_TEST(path_that_is_too_long_is_reported)
     ck_assert_int_eq(heap_log_create(longest, &log), UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_ptr_null(log);
 }
-END_TEST
 
-START_TEST(without_a_log_nothing_is_written)
+TEST(without_a_log_nothing_is_written)
 {
     heap_log_write(NULL, HEAP_LOG_ALLOC, (void *)0x100, 1, NULL);
     heap_log_destroy(NULL);
 }
-END_TEST
 
-START_TEST(full_disk_ends_only_the_log)
+TEST(full_disk_ends_only_the_log)
 {
     heap_log_t *log = begin();
 
@@ -167,7 +163,6 @@ START_TEST(full_disk_ends_only_the_log)
     heap_log_destroy(log);
     ck_assert_str_eq(text_of("log"), "");
 }
-END_TEST
 
 static void *write_lines(void *log)
 {
@@ -177,7 +172,7 @@ static void *write_lines(void *log)
     return NULL;
 }
 
-START_TEST(lines_of_threads_are_not_interleaved)
+TEST(lines_of_threads_are_not_interleaved)
 {
     heap_log_t *log = begin();
     pthread_t   threads[NUM_THREADS];
@@ -201,28 +196,4 @@ START_TEST(lines_of_threads_are_not_interleaved)
         num_lines++;
     }
     ck_assert_uint_eq(num_lines, NUM_THREADS * NUM_LINES);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite  = suite_create("heap_log");
-    TCase   *tcase  = tcase_create("heap_log");
-    SRunner *runner = srunner_create(suite);
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, start, stop);
-    tcase_add_test(tcase, lines_have_the_format_of_rmm);
-    tcase_add_test(tcase, log_truncates_its_file);
-    tcase_add_test(tcase, two_logs_with_one_path_use_two_files);
-    tcase_add_test(tcase, failed_open_is_reported);
-    tcase_add_test(tcase, path_that_is_too_long_is_reported);
-    tcase_add_test(tcase, without_a_log_nothing_is_written);
-    tcase_add_test(tcase, full_disk_ends_only_the_log);
-    tcase_add_test(tcase, lines_of_threads_are_not_interleaved);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -5,12 +5,12 @@
 #include <config.h>
 
 #include "gpu.h"
+#include "test.h"
 
 #include "core/stats.h"
 
 #include <ucxpool/private.h>
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +54,9 @@ static void put(void *address)
                   ucxpool_error_detail());
 }
 
-START_TEST(pool_with_only_a_heap_has_no_blocks)
+TEST_SETTINGS(.timeout = 60, .only_if = cuda_is_there);
+
+TEST_EACH(pool_with_only_a_heap_has_no_blocks, NUM_MEMORIES)
 {
     heap_stats_t    heap;
     core_stats_t    stats;
@@ -81,7 +83,6 @@ START_TEST(pool_with_only_a_heap_has_no_blocks)
     ucxpool_progress(pool);
     destroy();
 }
-END_TEST
 
 /* In a pool without blocks, the error says what to change. */
 static void assert_no_channels(ucxpool_status_t status)
@@ -91,7 +92,7 @@ static void assert_no_channels(ucxpool_status_t status)
         strstr(ucxpool_error_detail(), "set UCXPOOL_COMM_SIZE"));
 }
 
-START_TEST(pool_with_only_a_heap_has_no_channels)
+TEST_EACH(pool_with_only_a_heap_has_no_channels, NUM_MEMORIES)
 {
     ucxpool_channel_params_t params = {.field_mask =
                                            UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS};
@@ -112,9 +113,8 @@ START_TEST(pool_with_only_a_heap_has_no_channels)
     assert_no_channels(ucxpool_self_test(pool));
     destroy();
 }
-END_TEST
 
-START_TEST(a_pool_without_a_heap_has_an_empty_one)
+TEST_EACH(a_pool_without_a_heap_has_an_empty_one, NUM_MEMORIES)
 {
     heap_stats_t stats;
     size_t       size = 1;
@@ -132,9 +132,8 @@ START_TEST(a_pool_without_a_heap_has_an_empty_one)
     ck_assert_int_eq(ucxpool_heap_stream_end(pool, NULL), UCXPOOL_OK);
     destroy();
 }
-END_TEST
 
-START_TEST(blocks_and_heap_share_one_limit)
+TEST_EACH(blocks_and_heap_share_one_limit, NUM_MEMORIES)
 {
     heap_stats_t stats;
     void        *address;
@@ -147,9 +146,8 @@ START_TEST(blocks_and_heap_share_one_limit)
                      UCXPOOL_ERR_NO_MEMORY);
     destroy();
 }
-END_TEST
 
-START_TEST(host_blocks_use_no_gpu_memory)
+TEST(host_blocks_use_no_gpu_memory)
 {
     heap_stats_t stats;
 
@@ -160,9 +158,8 @@ START_TEST(host_blocks_use_no_gpu_memory)
     ck_assert_uint_eq(stats.limit, 64 * MIB);
     destroy();
 }
-END_TEST
 
-START_TEST(a_limit_that_the_blocks_fill_leaves_no_heap)
+TEST_EACH(a_limit_that_the_blocks_fill_leaves_no_heap, NUM_MEMORIES)
 {
     void *address;
 
@@ -172,9 +169,10 @@ START_TEST(a_limit_that_the_blocks_fill_leaves_no_heap)
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "MEMORY_LIMIT=17m"));
     destroy();
 }
-END_TEST
 
-START_TEST(settings_beyond_the_memory_are_reduced)
+/* Valgrind has less address space than a heap for all host memory needs. */
+TEST_WITH(settings_beyond_the_memory_are_reduced, .first = 1,
+          .end = NUM_MEMORIES)
 {
     heap_stats_t stats;
 
@@ -185,9 +183,8 @@ START_TEST(settings_beyond_the_memory_are_reduced)
     ck_assert_uint_lt(stats.limit, UINT64_C(1) << 50);
     destroy();
 }
-END_TEST
 
-START_TEST(stitched_heap_buffer_can_be_sent)
+TEST(stitched_heap_buffer_can_be_sent)
 {
     static uint8_t     message[20 * MIB], arrived[20 * MIB];
     ucxpool_request_t *send, *recv;
@@ -222,7 +219,6 @@ START_TEST(stitched_heap_buffer_can_be_sent)
     gpu_disconnect(&pair);
     gpu_stop();
 }
-END_TEST
 
 static size_t print(ucxpool_stats_format_t format, char *text, size_t size)
 {
@@ -234,7 +230,7 @@ static size_t print(ucxpool_stats_format_t format, char *text, size_t size)
     return strlen(text);
 }
 
-START_TEST(counters_are_printed_in_three_formats)
+TEST_EACH(counters_are_printed_in_three_formats, NUM_MEMORIES)
 {
     char text[16384];
 
@@ -254,9 +250,8 @@ START_TEST(counters_are_printed_in_three_formats)
     ck_assert_str_eq(text + strlen(text) - 6, "# EOF\n");
     destroy();
 }
-END_TEST
 
-START_TEST(a_log_has_every_call)
+TEST_EACH(a_log_has_every_call, NUM_MEMORIES)
 {
     char  path[] = "/tmp/test_heap_pool.XXXXXX";
     char  settings[120], line[200];
@@ -282,9 +277,8 @@ START_TEST(a_log_has_every_call)
     fclose(log);
     unlink(path);
 }
-END_TEST
 
-START_TEST(failed_log_creation_is_an_error)
+TEST_EACH(failed_log_creation_is_an_error, NUM_MEMORIES)
 {
     void *address;
 
@@ -294,9 +288,8 @@ START_TEST(failed_log_creation_is_an_error)
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "/nowhere/log"));
     destroy();
 }
-END_TEST
 
-START_TEST(gpu_without_virtual_memory_has_no_heap)
+TEST(gpu_without_virtual_memory_has_no_heap)
 {
     void *address;
 
@@ -308,41 +301,4 @@ START_TEST(gpu_without_virtual_memory_has_no_heap)
     ck_assert_int_eq(ucxpool_heap_alloc(pool, 1, NULL, &address),
                      UCXPOOL_ERR_UNSUPPORTED);
     destroy();
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *suite = suite_create("heap of a pool");
-    TCase *both  = tcase_create("host and gpu");
-    TCase *gpus  = tcase_create("gpu");
-
-    tcase_add_loop_test(both, pool_with_only_a_heap_has_no_blocks, 0,
-                        NUM_MEMORIES);
-    tcase_add_loop_test(both, pool_with_only_a_heap_has_no_channels, 0,
-                        NUM_MEMORIES);
-    tcase_add_loop_test(both, a_pool_without_a_heap_has_an_empty_one, 0,
-                        NUM_MEMORIES);
-    tcase_add_loop_test(both, blocks_and_heap_share_one_limit, 0, NUM_MEMORIES);
-    tcase_add_loop_test(both, a_limit_that_the_blocks_fill_leaves_no_heap, 0,
-                        NUM_MEMORIES);
-    /* Valgrind has less address space than a heap for all host memory needs. */
-    tcase_add_loop_test(both, settings_beyond_the_memory_are_reduced, 1,
-                        NUM_MEMORIES);
-    tcase_add_loop_test(both, counters_are_printed_in_three_formats, 0,
-                        NUM_MEMORIES);
-    tcase_add_loop_test(both, a_log_has_every_call, 0, NUM_MEMORIES);
-    tcase_add_loop_test(both, failed_log_creation_is_an_error, 0, NUM_MEMORIES);
-    suite_add_tcase(suite, both);
-    tcase_set_timeout(gpus, 60);
-    tcase_add_test(gpus, stitched_heap_buffer_can_be_sent);
-    tcase_add_test(gpus, host_blocks_use_no_gpu_memory);
-    tcase_add_test(gpus, gpu_without_virtual_memory_has_no_heap);
-    suite_add_tcase(suite, gpus);
-    return suite;
-}
-
-int main(void)
-{
-    return cuda_main(suite());
 }

@@ -8,11 +8,11 @@
 #include "heap/heap.h"
 #include "heap/large.h"
 #include "rounds.h"
+#include "test.h"
 #include "vmm_double.h"
 
 #include "core/stats.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -197,7 +197,9 @@ static void finish(world_t *world)
     heap_destroy(world->heap);
 }
 
-START_TEST(live_allocations_keep_their_bytes)
+TEST_SETTINGS(.timeout = 120);
+
+TEST_EACH(live_allocations_keep_their_bytes, 4)
 {
     world_t *world = calloc(1, sizeof(*world));
 
@@ -211,9 +213,8 @@ START_TEST(live_allocations_keep_their_bytes)
     finish(world);
     free(world);
 }
-END_TEST
 
-START_TEST(streams_never_use_the_same_bytes_at_the_same_time)
+TEST_EACH(streams_never_use_the_same_bytes_at_the_same_time, 4)
 {
     world_t *world = calloc(1, sizeof(*world));
 
@@ -227,9 +228,8 @@ START_TEST(streams_never_use_the_same_bytes_at_the_same_time)
     finish(world);
     free(world);
 }
-END_TEST
 
-START_TEST(failed_call_loses_no_memory)
+TEST_EACH(failed_call_loses_no_memory, 4)
 {
     world_t *world = calloc(1, sizeof(*world));
 
@@ -258,30 +258,4 @@ START_TEST(failed_call_loses_no_memory)
     vmm_double_fail(world->vmm, VMM_LAST, 0, UCXPOOL_OK);
     finish(world);
     free(world);
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *suite  = suite_create("heap under random work");
-    TCase *random = tcase_create("random");
-
-    tcase_set_timeout(random, 120);
-    tcase_add_loop_test(random, live_allocations_keep_their_bytes, 0, 4);
-    tcase_add_loop_test(
-        random, streams_never_use_the_same_bytes_at_the_same_time, 0, 4);
-    tcase_add_loop_test(random, failed_call_loses_no_memory, 0, 4);
-    suite_add_tcase(suite, random);
-    return suite;
-}
-
-int main(void)
-{
-    SRunner *runner = srunner_create(suite());
-    int      failed;
-
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -6,8 +6,8 @@
 
 #include "heap/range.h"
 #include "rounds.h"
+#include "test.h"
 
-#include <check.h>
 #include <stdlib.h>
 
 #define NUM_RANGES 64
@@ -66,7 +66,9 @@ static void find(uint64_t size)
     }
 }
 
-START_TEST(the_last_of_a_bin_is_found)
+TEST_SETTINGS(.setup = set_up);
+
+TEST(the_last_of_a_bin_is_found)
 {
     add(0, SIZE + 2 * HEAP_UNIT);
     for (unsigned i = 1; i < NUM_RANGES; i++) {
@@ -78,9 +80,8 @@ START_TEST(the_last_of_a_bin_is_found)
     find(SIZE + 2 * HEAP_UNIT);
     find(SIZE + HEAP_UNIT);
 }
-END_TEST
 
-START_TEST(range_added_after_a_failed_search_is_found)
+TEST(range_added_after_a_failed_search_is_found)
 {
     for (unsigned i = 2; i < NUM_RANGES; i++) {
         add(i, SIZE);
@@ -94,10 +95,9 @@ START_TEST(range_added_after_a_failed_search_is_found)
     }
     find(SIZE + HEAP_UNIT);
 }
-END_TEST
 
 /* In few bins, so that each has many ranges. */
-START_TEST(any_range_that_is_long_enough_is_found)
+TEST_EACH(any_range_that_is_long_enough_is_found, 4)
 {
     uint64_t state = (uint64_t)_i + 1;
 
@@ -117,24 +117,4 @@ START_TEST(any_range_that_is_long_enough_is_found)
         find(longest());
         find(longest() + HEAP_UNIT);
     }
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("ranges of the heap");
-    TCase   *tcase = tcase_create("index");
-    SRunner *runner;
-    int      failed;
-
-    tcase_add_checked_fixture(tcase, set_up, NULL);
-    tcase_add_test(tcase, the_last_of_a_bin_is_found);
-    tcase_add_test(tcase, range_added_after_a_failed_search_is_found);
-    tcase_add_loop_test(tcase, any_range_that_is_long_enough_is_found, 0, 4);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -6,10 +6,10 @@
 
 #include "heap_fixture.h"
 #include "rounds.h"
+#include "test.h"
 
 #include "core/stats.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,9 @@ static void start(bool has_streams, size_t limit)
     start_with(has_streams, limit, limit);
 }
 
-START_TEST(medium_allocations_share_a_page)
+TEST_SETTINGS(.timeout = 120);
+
+TEST(medium_allocations_share_a_page)
 {
     char *first, *second, *third;
 
@@ -36,9 +38,8 @@ START_TEST(medium_allocations_share_a_page)
     ck_assert_uint_eq(stats().reserved, 2 * MIB);
     stop();
 }
-END_TEST
 
-START_TEST(allocations_beyond_the_medium_limit_waste_no_pages)
+TEST(allocations_beyond_the_medium_limit_waste_no_pages)
 {
     start(true, PLENTY);
     for (size_t i = 0; i < 4 * MAX_MEDIUMS; i++) {
@@ -50,9 +51,8 @@ START_TEST(allocations_beyond_the_medium_limit_waste_no_pages)
                                             2 * MIB);
     stop();
 }
-END_TEST
 
-START_TEST(freed_medium_allocation_makes_room_for_another)
+TEST_EACH(freed_medium_allocation_makes_room_for_another, 2)
 {
     start(true, PLENTY);
     for (size_t i = 0; i < 2 * MAX_MEDIUMS; i++) {
@@ -61,9 +61,8 @@ START_TEST(freed_medium_allocation_makes_room_for_another)
     ck_assert_uint_eq(vmm_double_held(vmm), 2 * MIB);
     stop();
 }
-END_TEST
 
-START_TEST(medium_allocations_fill_a_heap_to_its_limit)
+TEST(medium_allocations_fill_a_heap_to_its_limit)
 {
     size_t size = 0;
     void  *address;
@@ -75,9 +74,8 @@ START_TEST(medium_allocations_fill_a_heap_to_its_limit)
     ck_assert_uint_ge(size, 510 * MIB);
     stop();
 }
-END_TEST
 
-START_TEST(medium_allocations_work_without_new_driver_memory)
+TEST(medium_allocations_work_without_new_driver_memory)
 {
     void *address;
 
@@ -90,9 +88,8 @@ START_TEST(medium_allocations_work_without_new_driver_memory)
     ck_assert_uint_eq(vmm_double_held(vmm), 4 * MIB);
     stop();
 }
-END_TEST
 
-START_TEST(memory_kept_for_quick_reuse_is_bounded)
+TEST(memory_kept_for_quick_reuse_is_bounded)
 {
     void *live[MAX_MEDIUMS];
 
@@ -111,9 +108,8 @@ START_TEST(memory_kept_for_quick_reuse_is_bounded)
     ck_assert_uint_le(vmm_double_held(vmm), 40 * MIB);
     stop();
 }
-END_TEST
 
-START_TEST(medium_allocations_freed_elsewhere_return_to_their_pages)
+TEST(medium_allocations_freed_elsewhere_return_to_their_pages)
 {
     void *live[MAX_MEDIUMS];
 
@@ -132,9 +128,8 @@ START_TEST(medium_allocations_freed_elsewhere_return_to_their_pages)
     ck_assert_uint_le(vmm_double_held(vmm), 2 * MAX_MEDIUMS * MIB);
     stop();
 }
-END_TEST
 
-START_TEST(medium_allocation_is_freed_once_by_its_start)
+TEST_EACH(medium_allocation_is_freed_once_by_its_start, 3)
 {
     char *address;
 
@@ -150,10 +145,9 @@ START_TEST(medium_allocation_is_freed_once_by_its_start)
     ck_assert_uint_eq(stats().num_live, 0);
     stop();
 }
-END_TEST
 
 /* Each driver call fails in turn; the heap finds other memory. */
-START_TEST(without_a_page_the_allocation_uses_other_memory)
+TEST_EACH(without_a_page_the_allocation_uses_other_memory, 2)
 {
     bool     has_failed = true;
     unsigned n;
@@ -175,7 +169,6 @@ START_TEST(without_a_page_the_allocation_uses_other_memory)
     }
     ck_assert_uint_gt(n, 2);
 }
-END_TEST
 
 /* --- threads -------------------------------------------------------------- */
 
@@ -342,7 +335,7 @@ static void run_threads(bool shares, bool strays)
 
 /* Loop: with and without streams; much and little memory; separate and shared
  * streams; freed in the same stream and in any. */
-START_TEST(threads_keep_their_bytes)
+TEST_EACH(threads_keep_their_bytes, 16)
 {
     heap_stats_t now;
 
@@ -356,7 +349,6 @@ START_TEST(threads_keep_their_bytes)
     ck_assert_uint_eq(vmm_double_held(vmm), 0);
     stop();
 }
-END_TEST
 
 /* Large ones of one rounded size, which a stream keeps for quick reuse and
  * allocates and frees without the heap's lock. */
@@ -379,7 +371,7 @@ static void *reuse(void *arg)
  * takes long enough for the other threads to allocate. */
 #define MANY 20000
 
-START_TEST(statistics_work_while_threads_allocate)
+TEST(statistics_work_while_threads_allocate)
 {
     worker_t workers[2] = {{.number = 0}, {.number = 1}};
 
@@ -408,43 +400,4 @@ START_TEST(statistics_work_while_threads_allocate)
         pthread_join(workers[i].thread, NULL);
     }
     stop();
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *suite  = suite_create("threads of the heap");
-    TCase *medium = tcase_create("medium");
-    TCase *random = tcase_create("threads");
-
-    tcase_add_test(medium, medium_allocations_share_a_page);
-    tcase_add_test(medium, allocations_beyond_the_medium_limit_waste_no_pages);
-    tcase_add_loop_test(medium, freed_medium_allocation_makes_room_for_another,
-                        0, 2);
-    tcase_add_test(medium, medium_allocations_fill_a_heap_to_its_limit);
-    tcase_add_test(medium, medium_allocations_work_without_new_driver_memory);
-    tcase_add_test(medium, memory_kept_for_quick_reuse_is_bounded);
-    tcase_add_test(medium,
-                   medium_allocations_freed_elsewhere_return_to_their_pages);
-    tcase_add_loop_test(medium, medium_allocation_is_freed_once_by_its_start, 0,
-                        3);
-    tcase_add_loop_test(medium, without_a_page_the_allocation_uses_other_memory,
-                        0, 2);
-    suite_add_tcase(suite, medium);
-    tcase_set_timeout(random, 120);
-    tcase_add_loop_test(random, threads_keep_their_bytes, 0, 16);
-    tcase_add_test(random, statistics_work_while_threads_allocate);
-    suite_add_tcase(suite, random);
-    return suite;
-}
-
-int main(void)
-{
-    SRunner *runner = srunner_create(suite());
-    int      failed;
-
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -6,9 +6,9 @@
 #include "core/channel.h"
 #include "core/remote.h"
 #include "pair.h"
+#include "test.h"
 #include "wireup/connect.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -201,7 +201,9 @@ static pair_t two_pools(void)
                     NULL, NULL};
 }
 
-START_TEST(flood_of_early_hellos_blocks_no_channel)
+TEST_SETTINGS(.timeout = 60);
+
+TEST(flood_of_early_hellos_blocks_no_channel)
 {
     pair_t     pair = two_pools();
     stranger_t stranger;
@@ -219,9 +221,8 @@ START_TEST(flood_of_early_hellos_blocks_no_channel)
     stranger_cleanup(&stranger, pair.a);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(early_hellos_expire_unless_they_are_repeated)
+TEST(early_hellos_expire_unless_they_are_repeated)
 {
     pair_t     pair = two_pools();
     stranger_t stranger;
@@ -243,9 +244,8 @@ START_TEST(early_hellos_expire_unless_they_are_repeated)
     stranger_cleanup(&stranger, pair.a);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(stranger_without_a_pools_key_cannot_impersonate_it)
+TEST(stranger_without_a_pools_key_cannot_impersonate_it)
 {
     pair_t        pair = two_pools();
     stranger_t    stranger;
@@ -266,9 +266,8 @@ START_TEST(stranger_without_a_pools_key_cannot_impersonate_it)
     stranger_cleanup(&stranger, pair.a);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(channel_ignores_a_hello_from_another_endpoint)
+TEST(channel_ignores_a_hello_from_another_endpoint)
 {
     ucxpool_channel_params_t over = {
         .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_EP,
@@ -298,9 +297,8 @@ START_TEST(channel_ignores_a_hello_from_another_endpoint)
     stranger_cleanup(&stranger, pair.a);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(second_hello_for_a_channel_is_ignored)
+TEST(second_hello_for_a_channel_is_ignored)
 {
     pair_t        pair;
     stranger_t    stranger;
@@ -319,9 +317,8 @@ START_TEST(second_hello_for_a_channel_is_ignored)
     stranger_cleanup(&stranger, pair.a);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(messages_without_the_channel_key_are_ignored)
+TEST(messages_without_the_channel_key_are_ignored)
 {
     static const proto_type_t types[] = {
         PROTO_READY,  PROTO_GO,  PROTO_CANCEL,
@@ -352,9 +349,8 @@ START_TEST(messages_without_the_channel_key_are_ignored)
     stranger_cleanup(&stranger, pair.a);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(open_channel_sends_no_more_hellos)
+TEST(open_channel_sends_no_more_hellos)
 {
     pair_t     pair = two_pools();
     ucxpool_t *a    = pair.a;
@@ -380,7 +376,6 @@ START_TEST(open_channel_sends_no_more_hellos)
     ck_assert_uint_eq(pair.b->wireup.next_hello, BASE_CLOCK_FOREVER);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /*
  * For LeakSanitizer: UCX 1.13 occasionally leaks 872 bytes of an endpoint that
@@ -392,27 +387,4 @@ const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
     return "leak:ucs_malloc\nleak:ucs_calloc\n";
-}
-
-int main(void)
-{
-    Suite   *suite = suite_create("hello");
-    TCase   *tcase = tcase_create("hello");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, flood_of_early_hellos_blocks_no_channel);
-    tcase_add_test(tcase, early_hellos_expire_unless_they_are_repeated);
-    tcase_add_test(tcase, stranger_without_a_pools_key_cannot_impersonate_it);
-    tcase_add_test(tcase, channel_ignores_a_hello_from_another_endpoint);
-    tcase_add_test(tcase, second_hello_for_a_channel_is_ignored);
-    tcase_add_test(tcase, messages_without_the_channel_key_are_ignored);
-    tcase_add_test(tcase, open_channel_sends_no_more_hellos);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

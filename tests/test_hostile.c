@@ -4,11 +4,11 @@
  * nothing, and its other channels keep working.
  */
 #include "hostile.h"
+#include "test.h"
 #include "xfer/message.h"
 #include "xfer/request.h"
 #include "xfer/state.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -1127,8 +1127,10 @@ static void check_exchange(pair_t *pair)
 
 static hostile_t hostile;
 
+TEST_SETTINGS(.timeout = 60);
+
 /* The last descriptor is sent first. The peer stays within its limits. */
-START_TEST(descriptors_are_matched_in_order_of_their_numbers)
+TEST(descriptors_are_matched_in_order_of_their_numbers)
 {
     enum { NUM = 1000 };
     const ucxpool_message_t *message;
@@ -1149,10 +1151,9 @@ START_TEST(descriptors_are_matched_in_order_of_their_numbers)
     ck_assert_uint_eq(sequence, NUM);
     hostile_cleanup(&hostile);
 }
-END_TEST
 
 /* The peer also sends BYE, which must not be handled before the messages. */
-START_TEST(early_messages_are_delivered_in_batches)
+TEST(early_messages_are_delivered_in_batches)
 {
     enum { NUM = 1000, ROUND = 64 };
     uint64_t *expected;
@@ -1179,9 +1180,8 @@ START_TEST(early_messages_are_delivered_in_batches)
     hostile_check(&hostile);
     hostile_cleanup(&hostile);
 }
-END_TEST
 
-START_TEST(descriptor_too_far_ahead_fails_the_channel)
+TEST(descriptor_too_far_ahead_fails_the_channel)
 {
     hostile_init(&hostile, "WIRE=map CREDITS=8 MAX_UNEXPECTED=1000");
     say_unwanted(&hostile, 1007, 0, 0);
@@ -1192,9 +1192,8 @@ START_TEST(descriptor_too_far_ahead_fails_the_channel)
     hostile_check(&hostile);
     hostile_cleanup(&hostile);
 }
-END_TEST
 
-START_TEST(violation_fails_only_its_channel)
+TEST_EACH(violation_fails_only_its_channel, NUM_CRIMES)
 {
     ucxpool_channel_attr_t attr;
     pair_t                 honest;
@@ -1215,9 +1214,8 @@ START_TEST(violation_fails_only_its_channel)
     ucxpool_destroy(honest.b);
     hostile_cleanup(&hostile);
 }
-END_TEST
 
-START_TEST(invalid_mailbox_is_not_used)
+TEST_EACH(invalid_mailbox_is_not_used, NUM_WRONG)
 {
     hostile_init(&hostile, SETTINGS);
     hostile_let_read(&hostile);
@@ -1227,9 +1225,8 @@ START_TEST(invalid_mailbox_is_not_used)
     hostile_check(&hostile);
     hostile_cleanup(&hostile);
 }
-END_TEST
 
-START_TEST(ignored_message_keeps_the_channel_open)
+TEST_EACH(ignored_message_keeps_the_channel_open, NUM_NOISES)
 {
     pair_t honest;
 
@@ -1250,9 +1247,8 @@ START_TEST(ignored_message_keeps_the_channel_open)
     ucxpool_destroy(honest.b);
     hostile_cleanup(&hostile);
 }
-END_TEST
 
-START_TEST(lists_of_runs_are_bounded_per_channel)
+TEST(lists_of_runs_are_bounded_per_channel)
 {
     hostile_init(&hostile, SETTINGS);
     hostile_let_read(&hostile);
@@ -1269,9 +1265,8 @@ START_TEST(lists_of_runs_are_bounded_per_channel)
     ck_assert_uint_eq(hostile.victim->flow.expected_sequence, 4);
     hostile_cleanup(&hostile);
 }
-END_TEST
 
-START_TEST(a_message_in_order_is_received)
+TEST(a_message_in_order_is_received)
 {
     hostile_init(&hostile, SETTINGS);
     begin(&hostile);
@@ -1284,30 +1279,4 @@ START_TEST(a_message_in_order_is_received)
     hostile_let_read(&hostile);
     ck_assert_int_eq(ucxpool_request_test(hostile.recv), UCXPOOL_OK);
     hostile_cleanup(&hostile);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("hostile");
-    TCase   *tcase = tcase_create("hostile");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, violation_fails_only_its_channel, 0, NUM_CRIMES);
-    tcase_add_loop_test(tcase, invalid_mailbox_is_not_used, 0, NUM_WRONG);
-    tcase_add_loop_test(tcase, ignored_message_keeps_the_channel_open, 0,
-                        NUM_NOISES);
-    tcase_add_test(tcase, descriptors_are_matched_in_order_of_their_numbers);
-    tcase_add_test(tcase, early_messages_are_delivered_in_batches);
-    tcase_add_test(tcase, descriptor_too_far_ahead_fails_the_channel);
-    tcase_add_test(tcase, lists_of_runs_are_bounded_per_channel);
-    tcase_add_test(tcase, a_message_in_order_is_received);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -6,9 +6,9 @@
 #include "base/crc32c.h"
 #include "core/request.h"
 #include "pair.h"
+#include "test.h"
 #include "xfer/request.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -454,7 +454,9 @@ static const deed_t noises[] = {
 };
 #define NUM_NOISES ((int)(sizeof(noises) / sizeof(noises[0])))
 
-START_TEST(violation_fails_only_its_channel)
+TEST_SETTINGS(.timeout = 60);
+
+TEST_EACH(violation_fails_only_its_channel, NUM_CRIMES *NUM_WAYS)
 {
     const deed_t *deed = &crimes[_i / NUM_WAYS];
 
@@ -472,7 +474,6 @@ START_TEST(violation_fails_only_its_channel)
     check_unharmed();
     scene_cleanup();
 }
-END_TEST
 
 static void check_whole_message(void)
 {
@@ -485,7 +486,7 @@ static void check_whole_message(void)
     ck_assert(holds(scene.memory + GUARD, SIZE, BYTE, BYTE));
 }
 
-START_TEST(ignored_message_keeps_the_channel_open)
+TEST_EACH(ignored_message_keeps_the_channel_open, NUM_NOISES *NUM_WAYS)
 {
     scene_init((way_t)(_i % NUM_WAYS));
     begin();
@@ -497,9 +498,8 @@ START_TEST(ignored_message_keeps_the_channel_open)
     check_unharmed();
     scene_cleanup();
 }
-END_TEST
 
-START_TEST(fragment_before_accept_is_ignored)
+TEST_EACH(fragment_before_accept_is_ignored, NUM_WAYS)
 {
     scene_init((way_t)_i);
     say_unknown(MESSAGE, 1);
@@ -511,9 +511,8 @@ START_TEST(fragment_before_accept_is_ignored)
     check_unharmed();
     scene_cleanup();
 }
-END_TEST
 
-START_TEST(fragment_after_the_end_is_ignored)
+TEST_EACH(fragment_after_the_end_is_ignored, NUM_WAYS)
 {
     uint64_t receive;
 
@@ -529,9 +528,8 @@ START_TEST(fragment_after_the_end_is_ignored)
     check_unharmed();
     scene_cleanup();
 }
-END_TEST
 
-START_TEST(fragment_after_a_cancel_is_ignored)
+TEST_EACH(fragment_after_a_cancel_is_ignored, NUM_WAYS)
 {
     uint64_t receive;
 
@@ -546,28 +544,4 @@ START_TEST(fragment_after_a_cancel_is_ignored)
     ck_assert_int_eq(state_of(scene.victim), UCXPOOL_CHANNEL_OPEN);
     check_unharmed();
     scene_cleanup();
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("hostile_ucx");
-    TCase   *tcase = tcase_create("hostile_ucx");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, violation_fails_only_its_channel, 0,
-                        NUM_CRIMES * NUM_WAYS);
-    tcase_add_loop_test(tcase, ignored_message_keeps_the_channel_open, 0,
-                        NUM_NOISES * NUM_WAYS);
-    tcase_add_loop_test(tcase, fragment_before_accept_is_ignored, 0, NUM_WAYS);
-    tcase_add_loop_test(tcase, fragment_after_the_end_is_ignored, 0, NUM_WAYS);
-    tcase_add_loop_test(tcase, fragment_after_a_cancel_is_ignored, 0, NUM_WAYS);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

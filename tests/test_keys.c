@@ -3,10 +3,10 @@
 #include "base/key.h"
 #include "base/log.h"
 #include "config_fixture.h"
+#include "test.h"
 
 #include <ucxpool/ucxpool.h>
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,9 @@
 #define MIB ((size_t)1 << 20)
 #define SEC UINT64_C(1000000000)
 
-START_TEST(defaults_match_the_header)
+TEST_SETTINGS(.setup = read_config, .teardown = release_config);
+
+TEST(defaults_match_the_header)
 {
     ck_assert_uint_eq(values_of(config)->comm_size, BASE_SIZE_AUTO);
     ck_assert_uint_eq(values_of(config)->block_size, BASE_SIZE_AUTO);
@@ -44,9 +46,8 @@ START_TEST(defaults_match_the_header)
     ck_assert_uint_eq(values_of(config)->handshake_timeout_ns, 30 * SEC);
     ck_assert_uint_eq(values_of(config)->log_level, BASE_LOG_WARN);
 }
-END_TEST
 
-START_TEST(every_default_is_accepted_and_printed_by_its_key)
+TEST(every_default_is_accepted_and_printed_by_its_key)
 {
     base_config_t values;
     char          text[BASE_KEY_VALUE_SIZE];
@@ -59,9 +60,8 @@ START_TEST(every_default_is_accepted_and_printed_by_its_key)
         ck_assert_str_eq(text, base_keys[i].fallback);
     }
 }
-END_TEST
 
-START_TEST(names_and_fields_of_keys_are_unique)
+TEST(names_and_fields_of_keys_are_unique)
 {
     for (size_t i = 0; i < BASE_NUM_KEYS; i++) {
         ck_assert_str_ne(base_keys[i].doc, "");
@@ -72,9 +72,8 @@ START_TEST(names_and_fields_of_keys_are_unique)
         }
     }
 }
-END_TEST
 
-START_TEST(every_key_describes_its_values)
+TEST(every_key_describes_its_values)
 {
     for (size_t i = 0; i < BASE_NUM_KEYS; i++) {
         char text[BASE_KEY_EXPECTED_SIZE];
@@ -84,9 +83,8 @@ START_TEST(every_key_describes_its_values)
         ck_assert_uint_lt(strlen(text), sizeof(text) - 1);
     }
 }
-END_TEST
 
-START_TEST(value_of_every_type_can_be_set)
+TEST(value_of_every_type_can_be_set)
 {
     set("BLOCK_SIZE", "64K");
     set("SPIN", "1ms");
@@ -106,9 +104,8 @@ START_TEST(value_of_every_type_can_be_set)
     ck_assert_int_eq(values_of(config)->checksum, BASE_CHECKSUM_CRC32C);
     ck_assert_str_eq(values_of(config)->secret_file, "/etc/secret");
 }
-END_TEST
 
-START_TEST(switch_accepts_its_three_values)
+TEST(switch_accepts_its_three_values)
 {
     set("HUGE_PAGES", "y");
     ck_assert_int_eq(values_of(config)->huge_pages, BASE_SWITCH_YES);
@@ -118,9 +115,8 @@ START_TEST(switch_accepts_its_three_values)
     assert_refused("LISTEN_WITHOUT_SECRET", "try");
     assert_refused("HUGE_PAGES", "perhaps");
 }
-END_TEST
 
-START_TEST(limits_are_accepted_and_values_beyond_are_rejected)
+TEST(limits_are_accepted_and_values_beyond_are_rejected)
 {
     static const struct {
         const char *key, *below, *min, *max, *above;
@@ -150,17 +146,15 @@ START_TEST(limits_are_accepted_and_values_beyond_are_rejected)
         assert_refused(limits[i].key, limits[i].above);
     }
 }
-END_TEST
 
-START_TEST(block_size_must_be_a_power_of_two)
+TEST(block_size_must_be_a_power_of_two)
 {
     assert_refused("BLOCK_SIZE", "3m");
     assert_detail_has("BLOCK_SIZE=3m");
     assert_detail_has("power of two from 4k to 1g");
 }
-END_TEST
 
-START_TEST(auto_and_inf_are_accepted_only_by_some_keys)
+TEST(auto_and_inf_are_accepted_only_by_some_keys)
 {
     set("COMM_SIZE", "auto");
     set("COMM_SIZE", "0");
@@ -173,9 +167,8 @@ START_TEST(auto_and_inf_are_accepted_only_by_some_keys)
     assert_refused("BLOCK_SIZE", "inf");
     assert_refused("HANDSHAKE_TIMEOUT", "inf");
 }
-END_TEST
 
-START_TEST(error_has_the_bad_value_and_the_accepted_ones)
+TEST(error_has_the_bad_value_and_the_accepted_ones)
 {
     assert_refused("WIRE", "tcp");
     assert_detail_has("WIRE=tcp");
@@ -183,9 +176,8 @@ START_TEST(error_has_the_bad_value_and_the_accepted_ones)
     assert_refused("DEPTH", "");
     assert_detail_has("a number from 1 to 64");
 }
-END_TEST
 
-START_TEST(long_bad_value_is_truncated_in_the_error)
+TEST(long_bad_value_is_truncated_in_the_error)
 {
     char value[5000];
 
@@ -195,9 +187,8 @@ START_TEST(long_bad_value_is_truncated_in_the_error)
     assert_detail_has("999...");
     assert_detail_has("a number from 1 to 64");
 }
-END_TEST
 
-START_TEST(path_that_is_too_long_is_rejected)
+TEST(path_that_is_too_long_is_rejected)
 {
     char path[BASE_PATH_SIZE + 1];
 
@@ -208,9 +199,8 @@ START_TEST(path_that_is_too_long_is_rejected)
     set("SECRET_FILE", path);
     ck_assert_str_eq(values_of(config)->secret_file, path);
 }
-END_TEST
 
-START_TEST(misspelled_key_gets_the_nearest_suggestion)
+TEST(misspelled_key_gets_the_nearest_suggestion)
 {
     assert_refused("BLOKC_SIZE", "4m");
     assert_detail_has("BLOKC_SIZE");
@@ -220,9 +210,8 @@ START_TEST(misspelled_key_gets_the_nearest_suggestion)
     assert_refused("CREDIT", "4");
     assert_detail_has("did you mean UCXPOOL_CREDITS?");
 }
-END_TEST
 
-START_TEST(unrelated_key_gets_no_suggestion)
+TEST(unrelated_key_gets_no_suggestion)
 {
     assert_refused("FLUX_CAPACITOR", "y");
     assert_detail_has("FLUX_CAPACITOR");
@@ -230,40 +219,4 @@ START_TEST(unrelated_key_gets_no_suggestion)
     ck_assert_ptr_null(strstr(ucxpool_error_detail(), "did you mean"));
     assert_refused("", "y");
     ck_assert_ptr_null(strstr(ucxpool_error_detail(), "did you mean"));
-}
-END_TEST
-
-static void add_tests(TCase *tcase)
-{
-    tcase_add_test(tcase, defaults_match_the_header);
-    tcase_add_test(tcase, every_default_is_accepted_and_printed_by_its_key);
-    tcase_add_test(tcase, names_and_fields_of_keys_are_unique);
-    tcase_add_test(tcase, every_key_describes_its_values);
-    tcase_add_test(tcase, value_of_every_type_can_be_set);
-    tcase_add_test(tcase, switch_accepts_its_three_values);
-    tcase_add_test(tcase, limits_are_accepted_and_values_beyond_are_rejected);
-    tcase_add_test(tcase, block_size_must_be_a_power_of_two);
-    tcase_add_test(tcase, auto_and_inf_are_accepted_only_by_some_keys);
-    tcase_add_test(tcase, error_has_the_bad_value_and_the_accepted_ones);
-    tcase_add_test(tcase, long_bad_value_is_truncated_in_the_error);
-    tcase_add_test(tcase, path_that_is_too_long_is_rejected);
-    tcase_add_test(tcase, misspelled_key_gets_the_nearest_suggestion);
-    tcase_add_test(tcase, unrelated_key_gets_no_suggestion);
-}
-
-int main(void)
-{
-    Suite   *suite = suite_create("keys");
-    TCase   *tcase = tcase_create("keys");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, read_config, release_config);
-    add_tests(tcase);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -8,8 +8,8 @@
 #include "copy_twin.h"
 #include "rounds.h"
 #include "stream_model.h"
+#include "test.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -275,7 +275,9 @@ static void check_arena(void)
 /* Loop over the shapes: long runs or not, memory split the same way or not. */
 #define NUM_SHAPES 4
 
-START_TEST(whole_stream_is_gathered_and_scattered)
+TEST_SETTINGS(.timeout = 300);
+
+TEST_EACH(whole_stream_is_gathered_and_scattered, NUM_SHAPES)
 {
     for (unsigned i = 0; i < rounds(60); i++) {
         make(i, (_i & 1) != 0, (_i & 2) != 0);
@@ -290,9 +292,8 @@ START_TEST(whole_stream_is_gathered_and_scattered)
         ck_assert_uint_gt(model.num_forms[COPY_UNIFORM], 0);
     }
 }
-END_TEST
 
-START_TEST(range_may_start_and_end_anywhere)
+TEST_EACH(range_may_start_and_end_anywhere, NUM_SHAPES)
 {
     size_t offset, length;
 
@@ -309,10 +310,9 @@ START_TEST(range_may_start_and_end_anywhere)
         check_arena();
     }
 }
-END_TEST
 
 /* A peer may claim anything about its fragments. */
-START_TEST(scatter_of_any_range_stays_within_it)
+TEST_EACH(scatter_of_any_range_stays_within_it, NUM_SHAPES)
 {
     for (unsigned i = 0; i < rounds(60); i++) {
         make(i + 2000, (_i & 1) != 0, (_i & 2) != 0);
@@ -323,7 +323,6 @@ START_TEST(scatter_of_any_range_stays_within_it)
         check_arena();
     }
 }
-END_TEST
 
 /* Segments of one length in one list of a plan that is split the same way as
  * the stream. */
@@ -346,7 +345,7 @@ static void make_uniform(size_t count, size_t length)
     make_plan();
 }
 
-START_TEST(many_segments_of_one_length_take_8_bytes_each)
+TEST(many_segments_of_one_length_take_8_bytes_each)
 {
     copy_launch_t launch;
 
@@ -362,9 +361,8 @@ START_TEST(many_segments_of_one_length_take_8_bytes_each)
                      5000 * sizeof(uint64_t), &launch);
     ck_assert_uint_eq(launch.covered, model.stream_size);
 }
-END_TEST
 
-START_TEST(many_pieces_use_a_list_of_addresses)
+TEST(many_pieces_use_a_list_of_addresses)
 {
     copy_launch_t launch;
 
@@ -380,9 +378,8 @@ START_TEST(many_pieces_use_a_list_of_addresses)
     ck_assert_uint_eq(launch.covered, model.stream_size);
     ck_assert_mem_eq(model.entries, model.pieces, 5000 * sizeof(void *));
 }
-END_TEST
 
-START_TEST(many_pinned_pieces_are_used_as_the_list)
+TEST(many_pinned_pieces_are_used_as_the_list)
 {
     copy_launch_t launch;
 
@@ -407,9 +404,8 @@ START_TEST(many_pinned_pieces_are_used_as_the_list)
     ck_assert_ptr_eq(launch.list.entries, model.entries);
     ck_assert_uint_eq(launch.covered, 112 * 5);
 }
-END_TEST
 
-START_TEST(many_pinned_segments_of_one_length_are_used_as_the_list)
+TEST(many_pinned_segments_of_one_length_are_used_as_the_list)
 {
     copy_launch_t launch;
 
@@ -435,7 +431,6 @@ START_TEST(many_pinned_segments_of_one_length_are_used_as_the_list)
     ck_assert_int_eq(launch.list.form, COPY_UNIFORM);
     ck_assert_ptr_eq(launch.list.entries, model.entries);
 }
-END_TEST
 
 /* Requires that the NULL piece is found among 5000 when the stream has segments
  * of this length. */
@@ -466,7 +461,7 @@ static void check_null_is_found(size_t piece, size_t sent_length)
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), name));
 }
 
-START_TEST(piece_without_an_address_is_reported)
+TEST(piece_without_an_address_is_reported)
 {
     static const size_t lengths[] = {100, 10, 1000, 125, 500000};
 
@@ -476,9 +471,8 @@ START_TEST(piece_without_an_address_is_reported)
         check_null_is_found(4999, lengths[i]);
     }
 }
-END_TEST
 
-START_TEST(range_past_the_end_gives_an_empty_list)
+TEST(range_past_the_end_gives_an_empty_list)
 {
     copy_launch_t launch;
 
@@ -491,10 +485,9 @@ START_TEST(range_past_the_end_gives_an_empty_list)
                      sizeof(model.entries), &launch);
     ck_assert_uint_eq(launch.covered, 0);
 }
-END_TEST
 
 /* The addresses need not be mapped, since this test never accesses them. */
-START_TEST(one_launch_stays_within_its_integer_limits)
+TEST(one_launch_stays_within_its_integer_limits)
 {
     ucxpool_segment_t segment = {(void *)(uintptr_t)0x100000000u,
                                  (size_t)10 << 30};
@@ -516,34 +509,4 @@ START_TEST(one_launch_stays_within_its_integer_limits)
     }
     ck_assert_uint_eq(offset, segment.length);
     ck_assert_uint_le(count, 16);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("launch");
-    TCase   *tcase = tcase_create("launch");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 300);
-    tcase_add_loop_test(tcase, whole_stream_is_gathered_and_scattered, 0,
-                        NUM_SHAPES);
-    tcase_add_loop_test(tcase, range_may_start_and_end_anywhere, 0, NUM_SHAPES);
-    tcase_add_loop_test(tcase, scatter_of_any_range_stays_within_it, 0,
-                        NUM_SHAPES);
-    tcase_add_test(tcase, many_segments_of_one_length_take_8_bytes_each);
-    tcase_add_test(tcase, many_pieces_use_a_list_of_addresses);
-    tcase_add_test(tcase, many_pinned_pieces_are_used_as_the_list);
-    tcase_add_test(tcase,
-                   many_pinned_segments_of_one_length_are_used_as_the_list);
-    tcase_add_test(tcase, piece_without_an_address_is_reported);
-    tcase_add_test(tcase, range_past_the_end_gives_an_empty_list);
-    tcase_add_test(tcase, one_launch_stays_within_its_integer_limits);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

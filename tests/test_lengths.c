@@ -1,9 +1,9 @@
 /* Lists of segment lengths as runs. */
 #include "copy/plan.h"
+#include "test.h"
 
 #include <ucxpool/status.h>
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static void check_totals(const copy_totals_t *totals, uint64_t num_segments,
     ck_assert_uint_eq(stream_size, totals->stream_size);
 }
 
-START_TEST(equal_neighbours_become_one_run)
+TEST(equal_neighbours_become_one_run)
 {
     static const size_t lengths[] = {256, 256, 256, 256, 100, 0};
     ucxpool_segment_t   segments[6];
@@ -48,9 +48,8 @@ START_TEST(equal_neighbours_become_one_run)
     ck_assert_uint_eq(0, runs[2].length);
     ck_assert_uint_eq(1, runs[2].count);
 }
-END_TEST
 
-START_TEST(no_segments_are_no_runs)
+TEST(no_segments_are_no_runs)
 {
     copy_totals_t totals;
     size_t        num_runs;
@@ -62,9 +61,8 @@ START_TEST(no_segments_are_no_runs)
     ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(NULL, 0, &totals));
     check_totals(&totals, 0, 0, 0);
 }
-END_TEST
 
-START_TEST(padding_is_between_segments_and_not_at_the_end)
+TEST(padding_is_between_segments_and_not_at_the_end)
 {
     const copy_run_t runs[] = {{1, 3},  {0, 4}, {17, 2},
                                {16, 1}, {3, 1}, {0, 9}};
@@ -79,9 +77,8 @@ START_TEST(padding_is_between_segments_and_not_at_the_end)
     ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(runs, 6, &totals));
     check_totals(&totals, 20, 56, 48 + 64 + 16 + 3);
 }
-END_TEST
 
-START_TEST(empty_segments_need_no_address)
+TEST(empty_segments_need_no_address)
 {
     ucxpool_segment_t segments[] = {{NULL, 0}, {&byte, 1}, {NULL, 0}};
     copy_totals_t     totals;
@@ -92,9 +89,8 @@ START_TEST(empty_segments_need_no_address)
     ck_assert_uint_eq(3, num_runs);
     check_totals(&totals, 3, 1, 1);
 }
-END_TEST
 
-START_TEST(length_without_an_address_is_rejected_by_number)
+TEST(length_without_an_address_is_rejected_by_number)
 {
     ucxpool_segment_t segments[] = {{&byte, 1}, {&byte, 1}, {NULL, 1}};
     copy_totals_t     totals;
@@ -105,9 +101,8 @@ START_TEST(length_without_an_address_is_rejected_by_number)
         copy_lengths_count(segments, 3, NULL, 0, &num_runs, &totals));
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 2 "));
 }
-END_TEST
 
-START_TEST(pieces_are_one_run)
+TEST(pieces_are_one_run)
 {
     copy_totals_t totals;
     copy_run_t    run;
@@ -127,9 +122,8 @@ START_TEST(pieces_are_one_run)
         UCXPOOL_ERR_INVALID_PARAM,
         copy_lengths_of_pieces(SIZE_MAX / 8, 3, &run, &num_runs, &totals));
 }
-END_TEST
 
-START_TEST(lengths_that_overflow_are_rejected_by_number)
+TEST(lengths_that_overflow_are_rejected_by_number)
 {
     ucxpool_segment_t segments[] = {
         {&byte, 1}, {&byte, SIZE_MAX / 8}, {&byte, SIZE_MAX / 8 + 2}};
@@ -146,9 +140,8 @@ START_TEST(lengths_that_overflow_are_rejected_by_number)
         copy_lengths_count(segments, 3, NULL, 0, &num_runs, &totals));
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 0 "));
 }
-END_TEST
 
-START_TEST(peers_count_of_zero_is_rejected)
+TEST(peers_count_of_zero_is_rejected)
 {
     const copy_run_t runs[] = {{16, 1}, {16, 0}};
     copy_totals_t    totals;
@@ -157,9 +150,8 @@ START_TEST(peers_count_of_zero_is_rejected)
                      copy_lengths_check(runs, 2, &totals));
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "run 1 "));
 }
-END_TEST
 
-START_TEST(peers_sums_may_reach_the_limit)
+TEST(peers_sums_may_reach_the_limit)
 {
     const copy_run_t runs[] = {{LIMIT, 1}, {0, LIMIT - 1}};
     const copy_run_t many   = {16, LIMIT / 16};
@@ -170,9 +162,8 @@ START_TEST(peers_sums_may_reach_the_limit)
     ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(&many, 1, &totals));
     check_totals(&totals, LIMIT / 16, LIMIT, LIMIT);
 }
-END_TEST
 
-START_TEST(peers_sums_beyond_the_limit_are_rejected)
+TEST(peers_sums_beyond_the_limit_are_rejected)
 {
     static const copy_run_t runs[][2] = {{{1, 1}, {LIMIT + 1, 1}},
                                          {{1, 1}, {UINT64_MAX, 1}},
@@ -193,9 +184,8 @@ START_TEST(peers_sums_beyond_the_limit_are_rejected)
                          copy_lengths_check(runs[i], 2, &totals));
     }
 }
-END_TEST
 
-START_TEST(peers_runs_may_be_unaligned)
+TEST(peers_runs_may_be_unaligned)
 {
     const copy_run_t runs[] = {{5, 2}, {1, 1}};
     char             bytes[sizeof(runs) + 1];
@@ -205,9 +195,8 @@ START_TEST(peers_runs_may_be_unaligned)
     ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(bytes + 1, 2, &totals));
     check_totals(&totals, 3, 11, 33);
 }
-END_TEST
 
-START_TEST(expand_gives_any_part_of_the_list)
+TEST(expand_gives_any_part_of_the_list)
 {
     static const size_t all[]  = {7, 7, 7, 0, 0, 9};
     const copy_run_t    runs[] = {{7, 3}, {0, 2}, {9, 1}};
@@ -227,9 +216,8 @@ START_TEST(expand_gives_any_part_of_the_list)
         }
     }
 }
-END_TEST
 
-START_TEST(expand_passes_a_run_of_2_to_the_40_in_one_step)
+TEST(expand_passes_a_run_of_2_to_the_40_in_one_step)
 {
     const copy_run_t runs[] = {{7, (uint64_t)1 << 40}, {9, 1}};
     size_t           lengths[3];
@@ -238,33 +226,4 @@ START_TEST(expand_passes_a_run_of_2_to_the_40_in_one_step)
         2, copy_lengths_expand(runs, 2, ((uint64_t)1 << 40) - 1, 3, lengths));
     ck_assert_uint_eq(7, lengths[0]);
     ck_assert_uint_eq(9, lengths[1]);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("lengths");
-    TCase   *tcase = tcase_create("lengths");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_test(tcase, equal_neighbours_become_one_run);
-    tcase_add_test(tcase, no_segments_are_no_runs);
-    tcase_add_test(tcase, padding_is_between_segments_and_not_at_the_end);
-    tcase_add_test(tcase, empty_segments_need_no_address);
-    tcase_add_test(tcase, length_without_an_address_is_rejected_by_number);
-    tcase_add_test(tcase, pieces_are_one_run);
-    tcase_add_test(tcase, lengths_that_overflow_are_rejected_by_number);
-    tcase_add_test(tcase, peers_count_of_zero_is_rejected);
-    tcase_add_test(tcase, peers_sums_may_reach_the_limit);
-    tcase_add_test(tcase, peers_sums_beyond_the_limit_are_rejected);
-    tcase_add_test(tcase, peers_runs_may_be_unaligned);
-    tcase_add_test(tcase, expand_gives_any_part_of_the_list);
-    tcase_add_test(tcase, expand_passes_a_run_of_2_to_the_40_in_one_step);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -4,8 +4,8 @@
  */
 #include "core/channel.h"
 #include "pair.h"
+#include "test.h"
 
-#include <check.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -41,7 +41,9 @@ static void end(pair_t *pair)
     ucxpool_destroy(pair->b);
 }
 
-START_TEST(ucx_channel_keeps_its_lifeline)
+TEST_SETTINGS(.timeout = 60);
+
+TEST(ucx_channel_keeps_its_lifeline)
 {
     pair_t pair;
 
@@ -50,9 +52,8 @@ START_TEST(ucx_channel_keeps_its_lifeline)
     ck_assert(core_lifeline_is_up(pair.to_b));
     end(&pair);
 }
-END_TEST
 
-START_TEST(map_channel_closes_its_lifeline)
+TEST(map_channel_closes_its_lifeline)
 {
     pair_t pair;
 
@@ -65,9 +66,8 @@ START_TEST(map_channel_closes_its_lifeline)
     ck_assert(pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
     end(&pair);
 }
-END_TEST
 
-START_TEST(lifeline_closes_with_the_channel)
+TEST(lifeline_closes_with_the_channel)
 {
     pair_t pair;
 
@@ -79,11 +79,10 @@ START_TEST(lifeline_closes_with_the_channel)
     ck_assert_uint_eq(pair.b->stats.channels_failed, 0);
     end(&pair);
 }
-END_TEST
 
 /* As when a process ends, or when a side that has failed sends its last
  * message; UCX reports neither here. */
-START_TEST(closed_lifeline_fails_the_channel)
+TEST_EACH(closed_lifeline_fails_the_channel, 2)
 {
     static const struct {
         const char *word;
@@ -107,10 +106,9 @@ START_TEST(closed_lifeline_fails_the_channel)
     pair_until(&pair, pair_state(pair.to_b) == UCXPOOL_CHANNEL_FAILED);
     end(&pair);
 }
-END_TEST
 
 /* Neither side had sent HELLO, so nothing is waited for. */
-START_TEST(close_before_the_hello_does_not_wait)
+TEST(close_before_the_hello_does_not_wait)
 {
     pair_t pair;
 
@@ -121,11 +119,10 @@ START_TEST(close_before_the_hello_does_not_wait)
     pair_until(&pair, pair.a->channels.count == 0);
     end(&pair);
 }
-END_TEST
 
 /* A caller that was not accepted sees that the process is alive, and can
  * connect again. */
-START_TEST(destroyed_listener_closes_waiting_callers)
+TEST_EACH(destroyed_listener_closes_waiting_callers, 2)
 {
     pair_t pair = {.a = pair_pool(wires[_i]), .b = pair_pool(wires[_i])};
     ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
@@ -144,10 +141,9 @@ START_TEST(destroyed_listener_closes_waiting_callers)
     pair_exchange(&pair, 1000);
     end(&pair);
 }
-END_TEST
 
 /* The process has no descriptor left for the channel's ring. */
-START_TEST(failed_accept_is_reported_to_the_caller)
+TEST(failed_accept_is_reported_to_the_caller)
 {
     pair_t                 pair     = {.a = pair_pool("LOG_LEVEL=none"),
                                        .b = pair_pool("LOG_LEVEL=none")};
@@ -169,7 +165,6 @@ START_TEST(failed_accept_is_reported_to_the_caller)
     ck_assert_str_eq(attr.reason, "the channel has failed at the peer");
     end(&pair);
 }
-END_TEST
 
 /* The kernel drops the connection, here because the peer reads nothing and its
  * buffer is full. */
@@ -189,7 +184,7 @@ static void go_silent(ucxpool_channel_t *channel)
     }
 }
 
-START_TEST(host_loss_is_detected_while_the_channel_opens)
+TEST(host_loss_is_detected_while_the_channel_opens)
 {
     pair_t                 pair;
     ucxpool_channel_attr_t attr;
@@ -203,10 +198,9 @@ START_TEST(host_loss_is_detected_while_the_channel_opens)
                      "the peer's host does not answer: Connection timed out");
     end(&pair);
 }
-END_TEST
 
 /* The lifeline may use another network path than the data. */
-START_TEST(open_channel_survives_a_lifeline_timeout)
+TEST(open_channel_survives_a_lifeline_timeout)
 {
     pair_t pair;
 
@@ -214,30 +208,4 @@ START_TEST(open_channel_survives_a_lifeline_timeout)
     go_silent(pair.to_b);
     ck_assert(pair_is_open(pair.to_b));
     end(&pair);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("lifeline");
-    TCase   *tcase = tcase_create("lifeline");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, ucx_channel_keeps_its_lifeline);
-    tcase_add_test(tcase, map_channel_closes_its_lifeline);
-    tcase_add_test(tcase, lifeline_closes_with_the_channel);
-    tcase_add_loop_test(tcase, closed_lifeline_fails_the_channel, 0, 2);
-    tcase_add_test(tcase, close_before_the_hello_does_not_wait);
-    tcase_add_test(tcase, failed_accept_is_reported_to_the_caller);
-    tcase_add_loop_test(tcase, destroyed_listener_closes_waiting_callers, 0, 2);
-    tcase_add_test(tcase, host_loss_is_detected_while_the_channel_opens);
-    tcase_add_test(tcase, open_channel_survives_a_lifeline_timeout);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (num_failed == 0) ? 0 : 1;
 }

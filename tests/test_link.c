@@ -6,8 +6,8 @@
 #include "core/channel.h"
 #include "core/link.h"
 #include "core/pool.h"
+#include "test.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,7 +71,9 @@ static void require_first(const core_link_work_t *work)
     ck_assert_ptr_eq(told, work);
 }
 
-START_TEST(releasing_the_link_notifies_the_next)
+TEST_SETTINGS(.setup = setup);
+
+TEST(releasing_the_link_notifies_the_next)
 {
     core_link_work_t *first  = post(0, 0, LONG);
     core_link_work_t *second = post(1, 0, LONG);
@@ -88,9 +90,8 @@ START_TEST(releasing_the_link_notifies_the_next)
     core_link_progress(link_out);
     ck_assert_uint_eq(num_told, 1);
 }
-END_TEST
 
-START_TEST(equal_transfers_run_in_posting_order)
+TEST(equal_transfers_run_in_posting_order)
 {
     for (unsigned i = 0; i < NUM_PEERS; i++) {
         post(i, i, LONG);
@@ -103,9 +104,8 @@ START_TEST(equal_transfers_run_in_posting_order)
         core_link_leave(&works[i]);
     }
 }
-END_TEST
 
-START_TEST(transfer_waits_for_earlier_ones_of_its_channel)
+TEST(transfer_waits_for_earlier_ones_of_its_channel)
 {
     core_link_work_t *first  = post(0, 2, LONG);
     core_link_work_t *second = post(1, 2, LONG);
@@ -119,11 +119,10 @@ START_TEST(transfer_waits_for_earlier_ones_of_its_channel)
     core_link_leave(other);
     require_first(second);
 }
-END_TEST
 
 /* A long transfer of one peer is well advanced when another peer's first one
  * starts. */
-START_TEST(late_peer_gets_no_credit_for_idle_time)
+TEST(late_peer_gets_no_credit_for_idle_time)
 {
     core_link_work_t *first  = post(0, 0, LONG);
     core_link_work_t *second = post(1, 0, LONG);
@@ -138,9 +137,8 @@ START_TEST(late_peer_gets_no_credit_for_idle_time)
     ck_assert_uint_eq(late->start, second->start);
     core_link_ended(second, LONG);
 }
-END_TEST
 
-START_TEST(transfer_that_could_not_launch_keeps_its_place)
+TEST(transfer_that_could_not_launch_keeps_its_place)
 {
     core_link_work_t *blocked = post(0, 2, LONG);
     core_link_work_t *other   = post(1, 1, LONG);
@@ -152,9 +150,8 @@ START_TEST(transfer_that_could_not_launch_keeps_its_place)
     ck_assert(core_link_take(blocked));
     ck_assert(!core_link_take(other));
 }
-END_TEST
 
-START_TEST(after_an_idle_period_all_peers_are_equal)
+TEST(after_an_idle_period_all_peers_are_equal)
 {
     core_link_take(post(0, 2, LONG));
     core_link_leave(&works[0]);
@@ -163,9 +160,8 @@ START_TEST(after_an_idle_period_all_peers_are_equal)
     ck_assert_uint_eq(works[1].start, works[2].start);
     require_first(&works[1]);
 }
-END_TEST
 
-START_TEST(long_launches_in_flight_are_limited)
+TEST(long_launches_in_flight_are_limited)
 {
     core_link_work_t *work = post(0, 0, LONG);
 
@@ -181,9 +177,8 @@ START_TEST(long_launches_in_flight_are_limited)
     require_first(work);
     ck_assert(core_link_take(work));
 }
-END_TEST
 
-START_TEST(more_short_launches_may_be_in_flight)
+TEST(more_short_launches_may_be_in_flight)
 {
     core_link_work_t *work = post(0, 0, LONG);
 
@@ -193,9 +188,8 @@ START_TEST(more_short_launches_may_be_in_flight)
     }
     ck_assert(!core_link_take(work));
 }
-END_TEST
 
-START_TEST(short_and_local_transfers_do_not_wait)
+TEST(short_and_local_transfers_do_not_wait)
 {
     core_link_take(post(0, 0, LONG));
     ck_assert(core_link_take(post(1, 1, CORE_LINK_SHORT)));
@@ -210,40 +204,12 @@ START_TEST(short_and_local_transfers_do_not_wait)
     core_link_leave(&works[1]);
     require_first(&works[0]);
 }
-END_TEST
 
-START_TEST(directions_have_separate_turns)
+TEST(directions_have_separate_turns)
 {
     core_link_take(post(0, 0, LONG));
     core_link_post(&works[1], &channels[0], CORE_LINK_IN, LONG, go);
     ck_assert_uint_eq(works[1].start, 0);
     ck_assert(core_link_take(&works[1]));
     require_first(&works[0]);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("link");
-    TCase   *tcase = tcase_create("link");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, setup, NULL);
-    tcase_add_test(tcase, releasing_the_link_notifies_the_next);
-    tcase_add_test(tcase, equal_transfers_run_in_posting_order);
-    tcase_add_test(tcase, transfer_waits_for_earlier_ones_of_its_channel);
-    tcase_add_test(tcase, late_peer_gets_no_credit_for_idle_time);
-    tcase_add_test(tcase, transfer_that_could_not_launch_keeps_its_place);
-    tcase_add_test(tcase, after_an_idle_period_all_peers_are_equal);
-    tcase_add_test(tcase, long_launches_in_flight_are_limited);
-    tcase_add_test(tcase, more_short_launches_may_be_in_flight);
-    tcase_add_test(tcase, short_and_local_transfers_do_not_wait);
-    tcase_add_test(tcase, directions_have_separate_turns);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

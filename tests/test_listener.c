@@ -2,10 +2,10 @@
 #include "core/channel.h"
 #include "core/remote.h"
 #include "pair.h"
+#include "test.h"
 
 #include "core/stats.h"
 
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -100,20 +100,20 @@ static void pass(const char *secret, int way)
     pair_cleanup(&pair);
 }
 
-START_TEST(client_without_a_secret_is_accepted_if_none_is_set)
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .timeout = 60);
+
+TEST_EACH(client_without_a_secret_is_accepted_if_none_is_set, NUM_WAYS)
 {
     pass(NULL, _i);
 }
-END_TEST
 
-START_TEST(client_with_the_secret_is_accepted)
+TEST_EACH(client_with_the_secret_is_accepted, NUM_WAYS)
 {
     pass(secret_a, _i);
 }
-END_TEST
 
 /* Each end's local address is the other end's peer address. */
-START_TEST(both_ends_report_both_addresses)
+TEST_EACH(both_ends_report_both_addresses, NUM_WAYS)
 {
     char                   where[64];
     ucxpool_listener_t    *listener;
@@ -136,7 +136,6 @@ START_TEST(both_ends_report_both_addresses)
     ck_assert_str_ne(caller.local_address, where);
     pair_cleanup(&pair);
 }
-END_TEST
 
 static void check_named(ucxpool_channel_t *channel, void *user_ptr)
 {
@@ -170,7 +169,7 @@ static void check_has(const ucxpool_channel_t        *channel,
     ck_assert_ptr_eq(attr.user_ptr, params->user_ptr);
 }
 
-START_TEST(connect_and_accept_apply_the_channel_parameters)
+TEST(connect_and_accept_apply_the_channel_parameters)
 {
     ucxpool_channel_params_t params = {.field_mask =
                                            UCXPOOL_CHANNEL_PARAM_FIELD_NAME |
@@ -193,9 +192,8 @@ START_TEST(connect_and_accept_apply_the_channel_parameters)
     check_has(pair.to_b, &params);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(connect_and_accept_reject_an_address_or_endpoint)
+TEST(connect_and_accept_reject_an_address_or_endpoint)
 {
     const uint64_t           own[]  = {UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
                                        UCXPOOL_CHANNEL_PARAM_FIELD_EP};
@@ -221,9 +219,8 @@ START_TEST(connect_and_accept_reject_an_address_or_endpoint)
     pair_until(&pair, pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(connect_and_accept_set_a_name_and_a_pointer)
+TEST(connect_and_accept_set_a_name_and_a_pointer)
 {
     ucxpool_listener_t *listener;
     pair_t              pair;
@@ -236,9 +233,8 @@ START_TEST(connect_and_accept_set_a_name_and_a_pointer)
     check_named(pair.to_b, &pair.b);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(channel_errors_begin_with_the_channel_name)
+TEST(channel_errors_begin_with_the_channel_name)
 {
     ucxpool_channel_t *channel;
     pair_t             pair = {.a = pool_with(NULL, "")};
@@ -253,9 +249,8 @@ START_TEST(channel_errors_begin_with_the_channel_name)
                      0);
     ucxpool_destroy(pair.a);
 }
-END_TEST
 
-START_TEST(a_channel_has_no_addresses_before_it_is_connected)
+TEST(a_channel_has_no_addresses_before_it_is_connected)
 {
     ucxpool_listener_t    *listener;
     ucxpool_channel_attr_t attr;
@@ -270,9 +265,8 @@ START_TEST(a_channel_has_no_addresses_before_it_is_connected)
     ck_assert_str_eq(attr.remote_address, "");
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(channel_by_address_reports_no_socket_addresses)
+TEST(channel_by_address_reports_no_socket_addresses)
 {
     ucxpool_channel_attr_t attr;
     pair_t                 pair;
@@ -284,7 +278,6 @@ START_TEST(channel_by_address_reports_no_socket_addresses)
     ck_assert_str_eq(attr.remote_address, "");
     pair_cleanup(&pair);
 }
-END_TEST
 
 static const struct {
     const char *server;
@@ -292,7 +285,7 @@ static const struct {
 } strangers[] = {{secret_a, secret_b}, {secret_a, NULL}, {NULL, secret_a}};
 #define NUM_STRANGERS 3
 
-START_TEST(client_with_a_wrong_secret_is_rejected)
+TEST_EACH(client_with_a_wrong_secret_is_rejected, NUM_STRANGERS)
 {
     ucxpool_listener_t    *listener;
     ucxpool_channel_t     *none;
@@ -316,9 +309,8 @@ START_TEST(client_with_a_wrong_secret_is_rejected)
                      UCXPOOL_INPROGRESS);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(non_loopback_addresses_need_a_secret)
+TEST(non_loopback_addresses_need_a_secret)
 {
     ucxpool_t          *pool = pool_with(NULL, "LOG_LEVEL=none");
     ucxpool_listener_t *listener;
@@ -341,7 +333,6 @@ START_TEST(non_loopback_addresses_need_a_secret)
     meet(&pair, listener, "127.0.0.1");
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* A pool with a secret from memory. */
 static ucxpool_t *pool_given(const char *secret)
@@ -368,7 +359,7 @@ static ucxpool_t *pool_given(const char *secret)
     return pool;
 }
 
-START_TEST(secret_may_come_from_memory)
+TEST(secret_may_come_from_memory)
 {
     pair_t pair = {.a = pool_given("a secret of sufficient length, and random"),
                    .b = pool_with(secret_a, "")};
@@ -378,9 +369,8 @@ START_TEST(secret_may_come_from_memory)
     pair_exchange(&pair, 1000);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(cleared_secret_from_memory_is_not_used)
+TEST(cleared_secret_from_memory_is_not_used)
 {
     ucxpool_params_t    params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG};
     ucxpool_config_t   *config;
@@ -400,9 +390,8 @@ START_TEST(cleared_secret_from_memory_is_not_used)
                      UCXPOOL_ERR_PERMISSION);
     ucxpool_destroy(pool);
 }
-END_TEST
 
-START_TEST(accept_queue_has_the_length_of_the_setting)
+TEST(accept_queue_has_the_length_of_the_setting)
 {
     pair_t              pair     = {.a = pool_with(NULL, "ACCEPT_QUEUE=2"),
                                     .b = pool_with(NULL, "LOG_LEVEL=none "
@@ -431,9 +420,8 @@ START_TEST(accept_queue_has_the_length_of_the_setting)
                           pair_is_open(channels[2]));
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(secret_file_readable_by_others_is_rejected)
+TEST(secret_file_readable_by_others_is_rejected)
 {
     ucxpool_t          *pool = pool_with(secret_a, "LOG_LEVEL=none");
     ucxpool_listener_t *listener;
@@ -451,9 +439,8 @@ START_TEST(secret_file_readable_by_others_is_rejected)
         UCXPOOL_ERR_PERMISSION);
     ucxpool_destroy(pool);
 }
-END_TEST
 
-START_TEST(invalid_address_is_rejected)
+TEST(invalid_address_is_rejected)
 {
     static const char *const texts[] = {
         "",           ":",           "127.0.0.1",
@@ -472,9 +459,8 @@ START_TEST(invalid_address_is_rejected)
     }
     ucxpool_destroy(pool);
 }
-END_TEST
 
-START_TEST(port_in_use_is_reported_with_its_number)
+TEST(port_in_use_is_reported_with_its_number)
 {
     char                where[32];
     ucxpool_t          *pool     = pool_with(NULL, "LOG_LEVEL=none");
@@ -491,9 +477,8 @@ START_TEST(port_in_use_is_reported_with_its_number)
     listener = pair_listen(pool, where);
     ucxpool_destroy(pool);
 }
-END_TEST
 
-START_TEST(closed_port_fails_the_channel_with_a_reason)
+TEST(closed_port_fails_the_channel_with_a_reason)
 {
     ucxpool_t             *pool     = pool_with(NULL, "LOG_LEVEL=none");
     ucxpool_listener_t    *listener = pair_listen(pool, "127.0.0.1:0");
@@ -511,9 +496,8 @@ START_TEST(closed_port_fails_the_channel_with_a_reason)
     ucxpool_channel_close(channel);
     ucxpool_destroy(pool);
 }
-END_TEST
 
-START_TEST(many_clients_are_accepted)
+TEST(many_clients_are_accepted)
 {
     enum { POOLS = 3, EACH = 5 };
     pair_t              pairs[POOLS];
@@ -555,10 +539,9 @@ START_TEST(many_clients_are_accepted)
     }
     ucxpool_destroy(server);
 }
-END_TEST
 
 /* Otherwise a server would keep a record of each client it ever had. */
-START_TEST(record_of_a_disconnected_client_is_freed)
+TEST(record_of_a_disconnected_client_is_freed)
 {
     ucxpool_listener_t *listener;
     pair_t              pair;
@@ -576,7 +559,6 @@ START_TEST(record_of_a_disconnected_client_is_freed)
     }
     ucxpool_destroy(pair.a);
 }
-END_TEST
 
 /* A connection that sends nothing. */
 static int be_silent(uint16_t port)
@@ -591,7 +573,7 @@ static int be_silent(uint16_t port)
     return fd;
 }
 
-START_TEST(silent_strangers_do_not_block_clients)
+TEST(silent_strangers_do_not_block_clients)
 {
     enum { COUNT = 300 };
     int                 fds[COUNT];
@@ -622,7 +604,6 @@ START_TEST(silent_strangers_do_not_block_clients)
     ucxpool_destroy(more.b);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* Has the other end closed the connection? Discards received bytes. */
 static bool is_hung_up(int fd)
@@ -636,7 +617,7 @@ static bool is_hung_up(int fd)
     return (length == 0) || (errno != EAGAIN);
 }
 
-START_TEST(oldest_of_too_many_strangers_is_disconnected)
+TEST(oldest_of_too_many_strangers_is_disconnected)
 {
     ucxpool_listener_t *listener;
     pair_t              pair;
@@ -656,10 +637,9 @@ START_TEST(oldest_of_too_many_strangers_is_disconnected)
     ucxpool_listener_destroy(listener);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* The first stranger connects to the listener with a limit of an hour. */
-START_TEST(silent_stranger_is_disconnected_after_the_setting)
+TEST(silent_stranger_is_disconnected_after_the_setting)
 {
     ucxpool_listener_t *patient;
     ucxpool_listener_t *quick;
@@ -682,7 +662,6 @@ START_TEST(silent_stranger_is_disconnected_after_the_setting)
     ucxpool_listener_destroy(quick);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* Listens, and does not answer callers. */
 static int listen_silently(uint16_t *port_p)
@@ -699,7 +678,7 @@ static int listen_silently(uint16_t *port_p)
     return fd;
 }
 
-START_TEST(caller_waits_for_an_answer_as_long_as_the_setting)
+TEST(caller_waits_for_an_answer_as_long_as_the_setting)
 {
     ucxpool_channel_attr_t attr;
     ucxpool_channel_t     *patient;
@@ -719,9 +698,8 @@ START_TEST(caller_waits_for_an_answer_as_long_as_the_setting)
     close(fd);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(full_accept_queue_fails_the_channel_with_a_reason)
+TEST(full_accept_queue_fails_the_channel_with_a_reason)
 {
     ucxpool_channel_t     *callers[2];
     ucxpool_channel_attr_t attr;
@@ -747,7 +725,6 @@ START_TEST(full_accept_queue_fails_the_channel_with_a_reason)
                   "%s", attr.reason);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* --- by address --------------------------------------------------------- */
 
@@ -773,7 +750,7 @@ static ucxpool_channel_t *connect_to(ucxpool_t *from, ucxpool_t *to,
     return channel;
 }
 
-START_TEST(hello_with_a_wrong_key_is_rejected)
+TEST(hello_with_a_wrong_key_is_rejected)
 {
     core_stats_t stats;
     pair_t       pair;
@@ -793,9 +770,8 @@ START_TEST(hello_with_a_wrong_key_is_rejected)
                      UCXPOOL_INPROGRESS);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(channels_can_be_closed_and_created_again)
+TEST_EACH(channels_can_be_closed_and_created_again, 2)
 {
     static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
     pair_t                   pair;
@@ -817,9 +793,8 @@ START_TEST(channels_can_be_closed_and_created_again)
     }
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(half_open_pools_can_be_destroyed)
+TEST(half_open_pools_can_be_destroyed)
 {
     pair_t              pair;
     ucxpool_listener_t *listener;
@@ -847,57 +822,4 @@ START_TEST(half_open_pools_can_be_destroyed)
         }
         pair_cleanup(&pair);
     }
-}
-END_TEST
-
-static void add_tests(TCase *tcase)
-{
-    tcase_add_loop_test(
-        tcase, client_without_a_secret_is_accepted_if_none_is_set, 0, NUM_WAYS);
-    tcase_add_loop_test(tcase, client_with_the_secret_is_accepted, 0, NUM_WAYS);
-    tcase_add_loop_test(tcase, both_ends_report_both_addresses, 0, NUM_WAYS);
-    tcase_add_test(tcase, connect_and_accept_apply_the_channel_parameters);
-    tcase_add_test(tcase, connect_and_accept_reject_an_address_or_endpoint);
-    tcase_add_test(tcase, connect_and_accept_set_a_name_and_a_pointer);
-    tcase_add_test(tcase, channel_errors_begin_with_the_channel_name);
-    tcase_add_test(tcase, a_channel_has_no_addresses_before_it_is_connected);
-    tcase_add_test(tcase, channel_by_address_reports_no_socket_addresses);
-    tcase_add_loop_test(tcase, client_with_a_wrong_secret_is_rejected, 0,
-                        NUM_STRANGERS);
-    tcase_add_test(tcase, non_loopback_addresses_need_a_secret);
-    tcase_add_test(tcase, secret_file_readable_by_others_is_rejected);
-    tcase_add_test(tcase, invalid_address_is_rejected);
-    tcase_add_test(tcase, port_in_use_is_reported_with_its_number);
-    tcase_add_test(tcase, closed_port_fails_the_channel_with_a_reason);
-    tcase_add_test(tcase, many_clients_are_accepted);
-    tcase_add_test(tcase, secret_may_come_from_memory);
-    tcase_add_test(tcase, cleared_secret_from_memory_is_not_used);
-    tcase_add_test(tcase, accept_queue_has_the_length_of_the_setting);
-    tcase_add_test(tcase, record_of_a_disconnected_client_is_freed);
-    tcase_add_test(tcase, silent_strangers_do_not_block_clients);
-    tcase_add_test(tcase, oldest_of_too_many_strangers_is_disconnected);
-    tcase_add_test(tcase, silent_stranger_is_disconnected_after_the_setting);
-    tcase_add_test(tcase, caller_waits_for_an_answer_as_long_as_the_setting);
-    tcase_add_test(tcase, full_accept_queue_fails_the_channel_with_a_reason);
-    tcase_add_test(tcase, hello_with_a_wrong_key_is_rejected);
-    tcase_add_loop_test(tcase, channels_can_be_closed_and_created_again, 0, 2);
-    tcase_add_test(tcase, half_open_pools_can_be_destroyed);
-}
-
-int main(void)
-{
-    Suite   *suite = suite_create("listener");
-    TCase   *tcase = tcase_create("listener");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    add_tests(tcase);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -3,8 +3,8 @@
 
 #include "base/lock.h"
 #include "rounds.h"
+#include "test.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -31,7 +31,7 @@ static void *count_up(void *arg)
     return NULL;
 }
 
-START_TEST(one_thread_holds_the_lock_at_a_time)
+TEST(one_thread_holds_the_lock_at_a_time)
 {
     pthread_t threads[NUM_THREADS];
 
@@ -45,7 +45,6 @@ START_TEST(one_thread_holds_the_lock_at_a_time)
     ck_assert_uint_eq(count, NUM_THREADS * num_each);
     ck_assert_uint_eq(lock.state, BASE_LOCK_FREE);
 }
-END_TEST
 
 static base_own_lock_t own_lock;
 
@@ -64,7 +63,7 @@ static void *count_up_twice(void *arg)
     return NULL;
 }
 
-START_TEST(owner_may_take_the_lock_again)
+TEST(owner_may_take_the_lock_again)
 {
     pthread_t threads[NUM_THREADS];
 
@@ -80,7 +79,6 @@ START_TEST(owner_may_take_the_lock_again)
     ck_assert_uint_eq(own_lock.lock.state, BASE_LOCK_FREE);
     ck_assert_ptr_null(own_lock.owner);
 }
-END_TEST
 
 typedef struct waiter {
     pthread_t thread;
@@ -120,7 +118,7 @@ static bool is_asleep(waiter_t *waiter)
 }
 
 /* Several threads sleep; each is woken in turn. */
-START_TEST(waiter_sleeps_until_the_lock_is_released)
+TEST(waiter_sleeps_until_the_lock_is_released)
 {
     waiter_t waiters[NUM_THREADS] = {{.number = 0}};
 
@@ -144,23 +142,4 @@ START_TEST(waiter_sleeps_until_the_lock_is_released)
     }
     ck_assert(__atomic_load_n(&has_it, __ATOMIC_ACQUIRE));
     ck_assert_uint_eq(lock.state, BASE_LOCK_FREE);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("lock");
-    TCase   *tcase = tcase_create("lock");
-    SRunner *runner;
-    int      failed;
-
-    tcase_add_test(tcase, one_thread_holds_the_lock_at_a_time);
-    tcase_add_test(tcase, owner_may_take_the_lock_again);
-    tcase_add_test(tcase, waiter_sleeps_until_the_lock_is_released);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -4,8 +4,8 @@
 
 #include "pair.h"
 #include "rounds.h"
+#include "test.h"
 
-#include <check.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,7 +165,10 @@ static void receive_all(ucxpool_t *pool, ucxpool_listener_t *listener,
 static const char *const all_settings[] = {"WIRE=map", "WIRE=ucx",
                                            "WIRE=map ACCEPT_QUEUE=16"};
 
-START_TEST(a_thousand_peers_connect_at_once)
+/* scripts/end-hung ends a test that hangs. */
+TEST_SETTINGS(.timeout = TEST_NO_TIMEOUT);
+
+TEST_EACH(a_thousand_peers_connect_at_once, 3)
 {
     /* Valgrind cannot watch a process. */
     const char *settings = (RUNNING_ON_VALGRIND != 0) ? "" : all_settings[_i];
@@ -188,23 +191,4 @@ START_TEST(a_thousand_peers_connect_at_once)
     end_processes();
     close(fds[0]);
     close(fds[1]);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("many peers");
-    TCase   *tcase = tcase_create("many peers");
-    SRunner *runner;
-    int      num_failed;
-
-    /* No limit: scripts/end-hung ends a test that hangs. */
-    tcase_set_timeout(tcase, 0);
-    tcase_add_loop_test(tcase, a_thousand_peers_connect_at_once, 0, 3);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (num_failed == 0) ? 0 : 1;
 }

@@ -6,8 +6,7 @@
 #include "core/remote.h"
 #include "pair.h"
 #include "segments.h"
-
-#include <check.h>
+#include "test.h"
 
 #define TAG      UINT64_C(0x3e)
 #define ALL_BITS UINT64_MAX
@@ -74,7 +73,9 @@ static unsigned num_endpoints(const ucxpool_t *pool)
     return count;
 }
 
-START_TEST(pool_connects_to_itself_by_listener)
+TEST_SETTINGS(.timeout = 60);
+
+TEST_EACH(pool_connects_to_itself_by_listener, NUM_WIRES)
 {
     pair_t              pair  = {.a = pair_pool(wires[_i])};
     unsigned            first = 0;
@@ -93,9 +94,8 @@ START_TEST(pool_connects_to_itself_by_listener)
     ck_assert_uint_eq(ucxpool_check(pair.a), UCXPOOL_OK);
     ucxpool_destroy(pair.a);
 }
-END_TEST
 
-START_TEST(pool_connects_to_itself_by_address)
+TEST_EACH(pool_connects_to_itself_by_address, NUM_WIRES)
 {
     pair_t   pair  = {.a = pair_pool(wires[_i])};
     unsigned first = 0;
@@ -111,7 +111,6 @@ START_TEST(pool_connects_to_itself_by_address)
     ck_assert_uint_eq(ucxpool_check(pair.a), UCXPOOL_OK);
     ucxpool_destroy(pair.a);
 }
-END_TEST
 
 /* Channels in both directions, created at the same time. */
 static void call_each_other(pair_t *pair, ucxpool_listener_t *at_a,
@@ -146,7 +145,7 @@ static void call_each_other(pair_t *pair, ucxpool_listener_t *at_a,
                          (pair->b->channels.count == 0));
 }
 
-START_TEST(simultaneous_connects_in_both_directions_succeed)
+TEST_EACH(simultaneous_connects_in_both_directions_succeed, NUM_WIRES)
 {
     pair_t pair = {.a = pair_pool(wires[_i]), .b = pair_pool(wires[_i])};
     ucxpool_listener_t *at_a  = pair_listen(pair.a, "127.0.0.1:0");
@@ -165,7 +164,6 @@ START_TEST(simultaneous_connects_in_both_directions_succeed)
     ucxpool_destroy(pair.a);
     ucxpool_destroy(pair.b);
 }
-END_TEST
 
 /* One end is closed before the other has received its HELLO; the other end must
  * be closed, too. */
@@ -189,40 +187,12 @@ static void close_at_once(const char *settings, bool is_caller)
     pair_cleanup(&pair);
 }
 
-START_TEST(caller_closing_at_once_closes_the_other_end)
+TEST_EACH(caller_closing_at_once_closes_the_other_end, NUM_WIRES)
 {
     close_at_once(wires[_i], true);
 }
-END_TEST
 
-START_TEST(acceptor_closing_at_once_closes_the_other_end)
+TEST_EACH(acceptor_closing_at_once_closes_the_other_end, NUM_WIRES)
 {
     close_at_once(wires[_i], false);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("meet");
-    TCase   *tcase = tcase_create("meet");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, pool_connects_to_itself_by_listener, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, pool_connects_to_itself_by_address, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, simultaneous_connects_in_both_directions_succeed,
-                        0, NUM_WIRES);
-    tcase_add_loop_test(tcase, caller_closing_at_once_closes_the_other_end, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, acceptor_closing_at_once_closes_the_other_end, 0,
-                        NUM_WIRES);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (num_failed == 0) ? 0 : 1;
 }

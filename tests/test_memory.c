@@ -5,10 +5,10 @@
 #include "pair.h"
 #include "resident.h"
 #include "segments.h"
+#include "test.h"
 
 #include "core/stats.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +24,9 @@ static void setup(void)
     unsetenv("UCXPOOL_COMM_SIZE");
 }
 
-START_TEST(new_pool_of_64_mib_has_none_of_it_resident)
+TEST_SETTINGS(.setup = setup, .timeout = 60);
+
+TEST(new_pool_of_64_mib_has_none_of_it_resident)
 {
     size_t       before = resident_size();
     uint64_t     size   = 0;
@@ -41,9 +43,8 @@ START_TEST(new_pool_of_64_mib_has_none_of_it_resident)
     ck_assert_uint_lt(resident_size(), before + MOST_AT_START);
     ucxpool_destroy(pool);
 }
-END_TEST
 
-START_TEST(memory_becomes_resident_when_written)
+TEST(memory_becomes_resident_when_written)
 {
     size_t     before = resident_size();
     ucxpool_t *pool;
@@ -56,10 +57,9 @@ START_TEST(memory_becomes_resident_when_written)
     ck_assert_uint_ge(resident_size(), before + 24 * MIB);
     ucxpool_destroy(pool);
 }
-END_TEST
 
 /* Both pools are in this process, and each has mapped the other's memory. */
-START_TEST(peers_memory_becomes_resident_when_read)
+TEST(peers_memory_becomes_resident_when_read)
 {
     static char source[MIB], target[MIB];
     size_t      before = resident_size();
@@ -87,26 +87,4 @@ START_TEST(peers_memory_becomes_resident_when_read)
     /* The first 32 MiB used the blocks that were free first. */
     ck_assert_uint_lt(resident_size(), before + 2 * MOST_AT_START);
     pair_cleanup(&pair);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("memory");
-    TCase   *tcase = tcase_create("resident");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, setup, NULL);
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, new_pool_of_64_mib_has_none_of_it_resident);
-    tcase_add_test(tcase, memory_becomes_resident_when_written);
-    tcase_add_test(tcase, peers_memory_becomes_resident_when_read);
-    suite_add_tcase(suite, tcase);
-
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -2,8 +2,8 @@
  * pool/nap.h. */
 #include "core/pool.h"
 #include "pair.h"
+#include "test.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -134,7 +134,9 @@ static void finish(ucxpool_request_t *send)
     (void)pair_finish(&pair, send);
 }
 
-START_TEST(a_nap_ends_when_the_polling_thread_finds_work)
+TEST_SETTINGS(.setup = start, .teardown = stop);
+
+TEST_EACH(a_nap_ends_when_the_polling_thread_finds_work, 2)
 {
     ucxpool_request_t *send;
 
@@ -144,10 +146,9 @@ START_TEST(a_nap_ends_when_the_polling_thread_finds_work)
     stop_polling();
     finish(send);
 }
-END_TEST
 
 /* Run the same scenario in one thread. */
-START_TEST(napping_threads_wake_for_events_found_by_the_polling_thread)
+TEST_EACH(napping_threads_wake_for_events_found_by_the_polling_thread, 2)
 {
     core_wakeup_t     *wakeup = &pair.a->wakeup;
     ucxpool_event_t    events[4];
@@ -171,9 +172,8 @@ START_TEST(napping_threads_wake_for_events_found_by_the_polling_thread)
     ucxpool_message_refuse(message, NULL);
     (void)pair_finish(&pair, send);
 }
-END_TEST
 
-START_TEST(a_napping_thread_progresses_the_pool_when_polling_stops)
+TEST_EACH(a_napping_thread_progresses_the_pool_when_polling_stops, 2)
 {
     ucxpool_request_t *send;
 
@@ -183,9 +183,8 @@ START_TEST(a_napping_thread_progresses_the_pool_when_polling_stops)
     until(has_ended);
     finish(send);
 }
-END_TEST
 
-START_TEST(a_nap_times_out_while_another_thread_polls)
+TEST(a_nap_times_out_while_another_thread_polls)
 {
     begin(false, 200 * MILLISECOND);
     until(has_ended);
@@ -193,10 +192,9 @@ START_TEST(a_nap_times_out_while_another_thread_polls)
     ck_assert_int_eq(pthread_join(waiter, NULL), 0);
     ck_assert_int_eq(status, UCXPOOL_INPROGRESS);
 }
-END_TEST
 
 /* A thread that polls between its waits does not count as another thread. */
-START_TEST(a_thread_that_polls_between_its_waits_does_not_nap)
+TEST(a_thread_that_polls_between_its_waits_does_not_nap)
 {
     uint64_t num_polls;
 
@@ -207,30 +205,4 @@ START_TEST(a_thread_that_polls_between_its_waits_does_not_nap)
         (void)ucxpool_wait(pair.a, 1);
     }
     ck_assert_uint_eq(pair.a->wakeup.num_polls, num_polls);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("nap");
-    TCase   *tcase = tcase_create("nap");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, start, stop);
-    tcase_add_loop_test(tcase, a_nap_ends_when_the_polling_thread_finds_work, 0,
-                        2);
-    tcase_add_loop_test(
-        tcase, napping_threads_wake_for_events_found_by_the_polling_thread, 0,
-        2);
-    tcase_add_loop_test(
-        tcase, a_napping_thread_progresses_the_pool_when_polling_stops, 0, 2);
-    tcase_add_test(tcase, a_nap_times_out_while_another_thread_polls);
-    tcase_add_test(tcase, a_thread_that_polls_between_its_waits_does_not_nap);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

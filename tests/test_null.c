@@ -10,11 +10,11 @@
  */
 #include "base/error.h"
 #include "pair.h"
+#include "test.h"
 
 #include <ucxpool/framework.h>
 #include <ucxpool/private.h>
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,7 +65,7 @@ static ucxpool_data_t    data    = {.count = 1};
 static size_t            size;
 static int               number;
 
-START_TEST(windows)
+TEST(windows)
 {
     uint8_t               blob[UCXPOOL_WINDOW_BLOB_SIZE] = {0};
     ucxpool_window_attr_t window;
@@ -107,9 +107,8 @@ START_TEST(windows)
     ucxpool_remote_release(of);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(settings)
+TEST(settings)
 {
     ucxpool_config_attr_t attr;
     ucxpool_config_t     *config;
@@ -129,9 +128,8 @@ START_TEST(settings)
     ucxpool_config_release(config);
     ucxpool_config_release(NULL);
 }
-END_TEST
 
-START_TEST(pools)
+TEST(pools)
 {
     ucxpool_completion_t completion;
     ucxpool_event_t      event;
@@ -154,9 +152,8 @@ START_TEST(pools)
     ucxpool_destroy(NULL);
     ucxpool_destroy(pool);
 }
-END_TEST
 
-START_TEST(blocks_and_buffers)
+TEST(blocks_and_buffers)
 {
     ucxpool_block_t block = {.index = 0};
     ucxpool_t      *pool  = pair_pool(NULL);
@@ -174,9 +171,8 @@ START_TEST(blocks_and_buffers)
     ck_assert(pair_is_whole(pool));
     ucxpool_destroy(pool);
 }
-END_TEST
 
-START_TEST(channels)
+TEST(channels)
 {
     ucxpool_channel_params_t params = {
         .field_mask     = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
@@ -217,9 +213,8 @@ START_TEST(channels)
     ignored(ucxpool_channel_set_name(channel, NULL));
     ucxpool_destroy(pool);
 }
-END_TEST
 
-START_TEST(listeners)
+TEST(listeners)
 {
     ucxpool_channel_t  *channel;
     ucxpool_listener_t *listener;
@@ -237,9 +232,8 @@ START_TEST(listeners)
     ucxpool_listener_destroy(listener);
     ucxpool_destroy(pool);
 }
-END_TEST
 
-START_TEST(sends_and_receives)
+TEST(sends_and_receives)
 {
     ucxpool_request_t *request;
 
@@ -249,9 +243,8 @@ START_TEST(sends_and_receives)
                                 &request));
     refused(ucxpool_recv(NULL, NULL, &data, TAG, ALL_BITS, NULL, &request));
 }
-END_TEST
 
-START_TEST(requests)
+TEST(requests)
 {
     ucxpool_request_attr_t attr;
 
@@ -265,9 +258,8 @@ START_TEST(requests)
     ignored(ucxpool_request_cancel(NULL));
     ucxpool_request_release(NULL);
 }
-END_TEST
 
-START_TEST(messages)
+TEST(messages)
 {
     ucxpool_message_attr_t attr;
     ucxpool_message_t     *message;
@@ -286,10 +278,9 @@ START_TEST(messages)
     ignored(ucxpool_message_refuse(NULL, "no"));
     ucxpool_destroy(pool);
 }
-END_TEST
 
 /* The caller's structs are shorter than ours, or longer. */
-START_TEST(callers_of_other_versions_get_the_fields_both_know)
+TEST(callers_of_other_versions_get_the_fields_both_know)
 {
     struct {
         ucxpool_channel_attr_t attr;
@@ -315,9 +306,8 @@ START_TEST(callers_of_other_versions_get_the_fields_both_know)
     ck_assert_uint_eq(large.newer, 0);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(statistics)
+TEST(statistics)
 {
     ucxpool_attr_t      attr;
     ucxpool_stat_attr_t stat;
@@ -343,9 +333,8 @@ START_TEST(statistics)
     ignored(ucxpool_heap_print(pool, NULL, UCXPOOL_STATS_TEXT));
     ucxpool_destroy(pool);
 }
-END_TEST
 
-START_TEST(heaps)
+TEST(heaps)
 {
     ucxpool_heap_segment_t piece;
     ucxpool_t             *pool = pair_pool(NULL);
@@ -365,10 +354,9 @@ START_TEST(heaps)
     refused(ucxpool_heap_on_failure(NULL, NULL, NULL));
     ucxpool_destroy(pool);
 }
-END_TEST
 
 /* NULL is a valid stream here; for a pool it selects the device's own. */
-START_TEST(frameworks)
+TEST(frameworks)
 {
     refused(ucxpool_framework_pool(UCXPOOL_FRAMEWORK_HOST, NULL));
     ck_assert_int_eq(ucxpool_framework_set_pool(UCXPOOL_FRAMEWORK_HOST, NULL),
@@ -387,9 +375,8 @@ START_TEST(frameworks)
     ucxpool_cupy_free(NULL, NULL, UCXPOOL_FRAMEWORK_HOST);
     ucxpool_cupy_free(NULL, address, UCXPOOL_FRAMEWORK_HOST);
 }
-END_TEST
 
-START_TEST(rmm)
+TEST(rmm)
 {
     ucxpool_t *pool = pair_pool(NULL);
 
@@ -400,9 +387,8 @@ START_TEST(rmm)
     ucxpool_rmm_free(NULL, 1, NULL, NULL);
     ucxpool_destroy(pool);
 }
-END_TEST
 
-START_TEST(queries_of_ucx_and_gpus)
+TEST(queries_of_ucx_and_gpus)
 {
     ucxpool_domain_t       domain;
     ucxpool_peer_timeout_t timeout;
@@ -421,9 +407,8 @@ START_TEST(queries_of_ucx_and_gpus)
     ucxpool_device_list_free(NULL);
     ucxpool_destroy(pool);
 }
-END_TEST
 
-START_TEST(errors_and_streams)
+TEST(errors_and_streams)
 {
     const ucxpool_error_level_t level = UCXPOOL_ERROR_LEVEL_DEBUG;
     void                       *stream;
@@ -440,9 +425,8 @@ START_TEST(errors_and_streams)
     ucxpool_device_synchronize(-1);
     ck_assert(!ucxpool_is_foreign(NULL));
 }
-END_TEST
 
-START_TEST(verbs)
+TEST(verbs)
 {
     ucxpool_verbs_piece_t piece;
     ucxpool_verbs_t      *registered;
@@ -456,37 +440,4 @@ START_TEST(verbs)
     refused(ucxpool_verbs_keys(NULL, address, 1, &piece));
     ck_assert_int_eq(ucxpool_verbs_deregister(NULL), UCXPOOL_OK);
     ucxpool_destroy(pool);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("null");
-    TCase   *tcase = tcase_create("null");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_test(tcase, settings);
-    tcase_add_test(tcase, windows);
-    tcase_add_test(tcase, pools);
-    tcase_add_test(tcase, blocks_and_buffers);
-    tcase_add_test(tcase, channels);
-    tcase_add_test(tcase, listeners);
-    tcase_add_test(tcase, sends_and_receives);
-    tcase_add_test(tcase, requests);
-    tcase_add_test(tcase, messages);
-    tcase_add_test(tcase, callers_of_other_versions_get_the_fields_both_know);
-    tcase_add_test(tcase, statistics);
-    tcase_add_test(tcase, heaps);
-    tcase_add_test(tcase, frameworks);
-    tcase_add_test(tcase, rmm);
-    tcase_add_test(tcase, queries_of_ucx_and_gpus);
-    tcase_add_test(tcase, errors_and_streams);
-    tcase_add_test(tcase, verbs);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

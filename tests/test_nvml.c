@@ -2,8 +2,8 @@
 #include <config.h>
 
 #include "mem/nvml.h"
+#include "test.h"
 
-#include <check.h>
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,9 @@ static void check_unknown(const char *words)
     ck_assert_msg(strstr(facts.reason, words) != NULL, "%s", facts.reason);
 }
 
-START_TEST(reports_the_window_and_the_driver_version)
+TEST_SETTINGS(.setup = setup, .teardown = teardown);
+
+TEST(reports_the_window_and_the_driver_version)
 {
     setenv("NVML_STAND_IN", "bar1=268435456,used=67108864,driver=1.2.3", 1);
     mem_nvml_query(BUS_ID, &facts);
@@ -52,32 +54,28 @@ START_TEST(reports_the_window_and_the_driver_version)
     ck_assert_str_eq(facts.driver_version, "1.2.3");
     ck_assert_str_eq(facts.reason, "");
 }
-END_TEST
 
-START_TEST(a_missing_library_is_no_error)
+TEST(a_missing_library_is_no_error)
 {
     setenv(MEM_NVML_LIBRARY_VARIABLE, "/nonexistent/libnvidia-ml.so.1", 1);
     check_unknown("/nonexistent/libnvidia-ml.so.1");
     ck_assert_str_eq(facts.driver_version, "");
 }
-END_TEST
 
-START_TEST(a_library_without_the_symbols_is_no_error)
+TEST(a_library_without_the_symbols_is_no_error)
 {
     setenv(MEM_NVML_LIBRARY_VARIABLE, "libm.so.6", 1);
     check_unknown("libm.so.6 has no nvmlInit_v2");
 }
-END_TEST
 
-START_TEST(a_library_that_does_not_start_is_no_error)
+TEST(a_library_that_does_not_start_is_no_error)
 {
     setenv("NVML_STAND_IN", "fail=nvmlInit_v2:9", 1);
     check_unknown("nvmlInit: Driver Not Loaded (9)");
     ck_assert_str_eq(facts.driver_version, "");
 }
-END_TEST
 
-START_TEST(a_gpu_without_a_window_is_no_error)
+TEST(a_gpu_without_a_window_is_no_error)
 {
     setenv("NVML_STAND_IN", "fail=nvmlDeviceGetBAR1MemoryInfo:3", 1);
     check_unknown("nvmlDeviceGetBAR1MemoryInfo: Not Supported (3)");
@@ -85,9 +83,8 @@ START_TEST(a_gpu_without_a_window_is_no_error)
     setenv("NVML_STAND_IN", "bar1=0,used=0", 1);
     check_unknown("this GPU has no BAR1");
 }
-END_TEST
 
-START_TEST(a_missing_gpu_is_no_error)
+TEST(a_missing_gpu_is_no_error)
 {
     mem_nvml_query("0001:01:00.0", &facts);
     ck_assert_uint_eq(facts.bar1_size, 0);
@@ -95,36 +92,11 @@ START_TEST(a_missing_gpu_is_no_error)
     setenv("NVML_STAND_IN", "fail=nvmlDeviceGetHandleByPciBusId_v2:999", 1);
     check_unknown("unknown error (999)");
 }
-END_TEST
 
-START_TEST(an_unknown_version_is_empty)
+TEST(an_unknown_version_is_empty)
 {
     setenv("NVML_STAND_IN", "fail=nvmlSystemGetDriverVersion:7", 1);
     mem_nvml_query(BUS_ID, &facts);
     ck_assert_str_eq(facts.driver_version, "");
     ck_assert_uint_eq(facts.bar1_size, 256 * MIB);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("nvml");
-    TCase   *tcase = tcase_create("nvml");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, reports_the_window_and_the_driver_version);
-    tcase_add_test(tcase, a_missing_library_is_no_error);
-    tcase_add_test(tcase, a_library_without_the_symbols_is_no_error);
-    tcase_add_test(tcase, a_library_that_does_not_start_is_no_error);
-    tcase_add_test(tcase, a_gpu_without_a_window_is_no_error);
-    tcase_add_test(tcase, a_missing_gpu_is_no_error);
-    tcase_add_test(tcase, an_unknown_version_is_empty);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

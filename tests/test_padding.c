@@ -4,10 +4,10 @@
 #include "pair.h"
 #include "xfer/message.h"
 #include "segments.h"
+#include "test.h"
 
 #include "core/stats.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -90,7 +90,9 @@ static size_t make_segments(ucxpool_segment_t *segments, uint8_t *bytes,
     return (count - 1) * ODD_LENGTH + STRIDE;
 }
 
-START_TEST(blocks_disclose_no_earlier_messages)
+TEST_SETTINGS(.timeout = 60);
+
+TEST_EACH(blocks_disclose_no_earlier_messages, NUM_WIRES)
 {
     static uint8_t           target[NUM_SEGMENTS * STRIDE];
     static ucxpool_segment_t segments[NUM_SEGMENTS];
@@ -121,7 +123,6 @@ START_TEST(blocks_disclose_no_earlier_messages)
     }
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* Send a message of the given size with metadata, and receive it. */
 static ucxpool_message_t *
@@ -139,7 +140,7 @@ send_eager(pair_t *pair, const ucxpool_segment_t *segments, size_t count)
     return message;
 }
 
-START_TEST(descriptors_disclose_no_earlier_messages)
+TEST_EACH(descriptors_disclose_no_earlier_messages, NUM_WIRES)
 {
     ucxpool_segment_t  segments[NUM_EAGER];
     uint8_t            source[4096];
@@ -160,25 +161,4 @@ START_TEST(descriptors_disclose_no_earlier_messages)
         ucxpool_message_refuse(message, "seen");
     }
     pair_cleanup(&pair);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("padding");
-    TCase   *tcase = tcase_create("padding");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, blocks_disclose_no_earlier_messages, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, descriptors_disclose_no_earlier_messages, 0,
-                        NUM_WIRES);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

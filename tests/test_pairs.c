@@ -1,8 +1,8 @@
 /* Scans of segment lists. Each variant that the processor supports must return
  * the same results as a plain loop. */
 #include "copy/plan.c"
+#include "test.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +42,7 @@ static const passes_t kinds[] = {
     {copy_pairs_alike, copy_pairs_addresses, copy_pairs_sum, copy_pairs_present,
      copy_pairs_copy, copy_pairs_inside, within_of_7, even_in_room},
 };
+#define NUM_KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
 
 static const passes_t   *passes;
 static ucxpool_segment_t segments[MAX_SEGMENTS];
@@ -65,7 +66,7 @@ static void make_list(void)
     }
 }
 
-START_TEST(a_run_ends_where_a_length_differs)
+TEST_EACH(a_run_ends_where_a_length_differs, NUM_KINDS)
 {
     choose(_i);
     for (int round = 0; round < ROUNDS; round++) {
@@ -77,9 +78,8 @@ START_TEST(a_run_ends_where_a_length_differs)
         ck_assert_uint_eq(passes->alike(segments, num, 77), base_min(end, num));
     }
 }
-END_TEST
 
-START_TEST(a_run_ends_where_an_address_is_null)
+TEST_EACH(a_run_ends_where_an_address_is_null, NUM_KINDS)
 {
     choose(_i);
     for (int round = 0; round < ROUNDS; round++) {
@@ -91,9 +91,8 @@ START_TEST(a_run_ends_where_an_address_is_null)
         ck_assert_uint_eq(passes->alike(segments, num, 77), base_min(end, num));
     }
 }
-END_TEST
 
-START_TEST(addresses_are_copied_while_lengths_are_equal)
+TEST_EACH(addresses_are_copied_while_lengths_are_equal, NUM_KINDS)
 {
     choose(_i);
     for (int round = 0; round < ROUNDS; round++) {
@@ -113,9 +112,8 @@ START_TEST(addresses_are_copied_while_lengths_are_equal)
         ck_assert_uint_eq(addresses[num], UINT64_C(0xeeeeeeeeeeeeeeee));
     }
 }
-END_TEST
 
-START_TEST(lengths_are_summed)
+TEST_EACH(lengths_are_summed, NUM_KINDS)
 {
     uint64_t sum, expected;
 
@@ -131,9 +129,8 @@ START_TEST(lengths_are_summed)
         ck_assert_uint_eq(sum, expected);
     }
 }
-END_TEST
 
-START_TEST(lists_with_null_or_huge_lengths_take_the_slow_path)
+TEST_EACH(lists_with_null_or_huge_lengths_take_the_slow_path, NUM_KINDS)
 {
     uint64_t sum;
 
@@ -150,10 +147,9 @@ START_TEST(lists_with_null_or_huge_lengths_take_the_slow_path)
         ck_assert_uint_eq(sum, 39 * 77 + SHORT_LENGTH - 1);
     }
 }
-END_TEST
 
 /* No process has addresses with the highest bit set, but they are not NULL. */
-START_TEST(addresses_are_counted_up_to_the_first_null)
+TEST_EACH(addresses_are_counted_up_to_the_first_null, NUM_KINDS)
 {
     static void *list[MAX_SEGMENTS];
 
@@ -175,7 +171,6 @@ START_TEST(addresses_are_counted_up_to_the_first_null)
         ck_assert_uint_eq(addresses[max], UINT64_C(0xeeeeeeeeeeeeeeee));
     }
 }
-END_TEST
 
 #define START UINT64_C(0x7f0000001000)
 #define ROOM  (UINT64_C(1) << 33)
@@ -200,7 +195,7 @@ static const struct {
 };
 #define NUM_OUTSIDERS (sizeof(outsiders) / sizeof(outsiders[0]))
 
-START_TEST(even_segments_end_at_the_first_odd_one)
+TEST_EACH(even_segments_end_at_the_first_odd_one, NUM_KINDS)
 {
     static const ucxpool_segment_t others[] = {
         {(void *)(uintptr_t)(START + ROOM + 1), 77},
@@ -232,9 +227,8 @@ START_TEST(even_segments_end_at_the_first_odd_one)
                           base_min(end, num));
     }
 }
-END_TEST
 
-START_TEST(segments_inside_end_at_the_first_outside)
+TEST_EACH(segments_inside_end_at_the_first_outside, NUM_KINDS)
 {
     choose(_i);
     for (int round = 0; round < ROUNDS; round++) {
@@ -259,9 +253,8 @@ START_TEST(segments_inside_end_at_the_first_outside)
                           base_min(end, num));
     }
 }
-END_TEST
 
-START_TEST(pieces_inside_end_at_the_first_outside)
+TEST_EACH(pieces_inside_end_at_the_first_outside, NUM_KINDS)
 {
     static const uint64_t places[] = {ROOM + 1, UINT64_MAX, HIGHEST_BIT,
                                       HIGHEST_BIT - 1};
@@ -284,37 +277,4 @@ START_TEST(pieces_inside_end_at_the_first_outside)
         ck_assert_uint_eq(passes->within(list, max, START, ROOM),
                           base_min(end, max));
     }
-}
-END_TEST
-
-int main(void)
-{
-    const int num_kinds = (int)(sizeof(kinds) / sizeof(kinds[0]));
-    Suite    *suite     = suite_create("pairs");
-    TCase    *tcase     = tcase_create("pairs");
-    SRunner  *runner    = srunner_create(suite);
-    int       failed;
-
-    tcase_add_loop_test(tcase, a_run_ends_where_a_length_differs, 0, num_kinds);
-    tcase_add_loop_test(tcase, a_run_ends_where_an_address_is_null, 0,
-                        num_kinds);
-    tcase_add_loop_test(tcase, addresses_are_copied_while_lengths_are_equal, 0,
-                        num_kinds);
-    tcase_add_loop_test(tcase, lengths_are_summed, 0, num_kinds);
-    tcase_add_loop_test(tcase,
-                        lists_with_null_or_huge_lengths_take_the_slow_path, 0,
-                        num_kinds);
-    tcase_add_loop_test(tcase, addresses_are_counted_up_to_the_first_null, 0,
-                        num_kinds);
-    tcase_add_loop_test(tcase, even_segments_end_at_the_first_odd_one, 0,
-                        num_kinds);
-    tcase_add_loop_test(tcase, segments_inside_end_at_the_first_outside, 0,
-                        num_kinds);
-    tcase_add_loop_test(tcase, pieces_inside_end_at_the_first_outside, 0,
-                        num_kinds);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -1,8 +1,8 @@
 /* Parsing and printing the values of settings. */
 #include "base/config.h"
 #include "base/text.h"
+#include "test.h"
 
-#include <check.h>
 #include <limits.h>
 #include <stdlib.h>
 
@@ -28,7 +28,7 @@ static void check_sizes(const example_t *examples, size_t num_examples)
     }
 }
 
-START_TEST(a_size_is_bytes_or_has_a_suffix)
+TEST(a_size_is_bytes_or_has_a_suffix)
 {
     static const example_t examples[] = {
         {"0", 0},
@@ -44,9 +44,8 @@ START_TEST(a_size_is_bytes_or_has_a_suffix)
 
     check_sizes(examples, NUM(examples));
 }
-END_TEST
 
-START_TEST(a_size_may_name_bytes_and_be_in_any_case)
+TEST(a_size_may_name_bytes_and_be_in_any_case)
 {
     static const example_t examples[] = {
         {"12b", 12},           {"12B", 12},        {"4K", 4096},
@@ -57,9 +56,8 @@ START_TEST(a_size_may_name_bytes_and_be_in_any_case)
 
     check_sizes(examples, NUM(examples));
 }
-END_TEST
 
-START_TEST(the_largest_size_is_accepted_and_the_next_rejected)
+TEST(the_largest_size_is_accepted_and_the_next_rejected)
 {
     size_t size = UNTOUCHED;
 
@@ -77,9 +75,8 @@ START_TEST(the_largest_size_is_accepted_and_the_next_rejected)
     ck_assert_uint_eq(size, UNTOUCHED);
     ck_assert(base_parse_size("16777215t", &size));
 }
-END_TEST
 
-START_TEST(invalid_sizes_are_rejected)
+TEST(invalid_sizes_are_rejected)
 {
     static const char *const texts[] = {
         "",   " ",    "m",        "4x",  "4mm",  "4bb",  "4bk",     "4 m",
@@ -92,9 +89,8 @@ START_TEST(invalid_sizes_are_rejected)
     }
     ck_assert_uint_eq(size, UNTOUCHED);
 }
-END_TEST
 
-START_TEST(a_time_has_a_unit)
+TEST(a_time_has_a_unit)
 {
     static const example_t examples[] = {
         {"7ns", 7},
@@ -119,9 +115,8 @@ START_TEST(a_time_has_a_unit)
         ck_assert_uint_eq(ns, examples[i].value);
     }
 }
-END_TEST
 
-START_TEST(invalid_times_are_rejected)
+TEST(invalid_times_are_rejected)
 {
     static const char *const texts[] = {"",
                                         "5",
@@ -146,9 +141,8 @@ START_TEST(invalid_times_are_rejected)
     }
     ck_assert_uint_eq(ns, UNTOUCHED);
 }
-END_TEST
 
-START_TEST(a_number_is_decimal_and_fits)
+TEST(a_number_is_decimal_and_fits)
 {
     unsigned number;
 
@@ -157,9 +151,8 @@ START_TEST(a_number_is_decimal_and_fits)
     ck_assert(base_parse_unsigned("4294967295", &number));
     ck_assert_uint_eq(number, UINT_MAX);
 }
-END_TEST
 
-START_TEST(invalid_numbers_are_rejected)
+TEST(invalid_numbers_are_rejected)
 {
     static const char *const texts[] = {
         "",    "-1",         "1k",
@@ -173,9 +166,8 @@ START_TEST(invalid_numbers_are_rejected)
     }
     ck_assert_uint_eq(number, UNTOUCHED);
 }
-END_TEST
 
-START_TEST(a_percentage_may_have_a_percent_sign)
+TEST(a_percentage_may_have_a_percent_sign)
 {
     unsigned percent;
 
@@ -186,9 +178,8 @@ START_TEST(a_percentage_may_have_a_percent_sign)
     ck_assert(base_parse_percent("0%", &percent));
     ck_assert_uint_eq(percent, 0);
 }
-END_TEST
 
-START_TEST(invalid_percentages_are_rejected)
+TEST(invalid_percentages_are_rejected)
 {
     static const char *const texts[] = {"",     "%",   "101", "25 %",
                                         "25%%", "-1%", "2.5", "4294967321"};
@@ -200,9 +191,8 @@ START_TEST(invalid_percentages_are_rejected)
     }
     ck_assert_uint_eq(percent, UNTOUCHED);
 }
-END_TEST
 
-START_TEST(a_word_is_found_by_its_index)
+TEST(a_word_is_found_by_its_index)
 {
     static const char *const words[] = {"auto", "map", "ucx", NULL};
     unsigned                 index   = UNTOUCHED;
@@ -216,9 +206,8 @@ START_TEST(a_word_is_found_by_its_index)
     ck_assert(base_parse_word("UCX", words, &index));
     ck_assert_uint_eq(index, 2);
 }
-END_TEST
 
-START_TEST(a_switch_accepts_many_words_for_yes_and_no)
+TEST(a_switch_accepts_many_words_for_yes_and_no)
 {
     static const char *const yes[] = {"y", "Y", "yes", "on", "true", "1"};
     static const char *const no[]  = {"n", "N", "no", "off", "False", "0"};
@@ -235,9 +224,8 @@ START_TEST(a_switch_accepts_many_words_for_yes_and_no)
     ck_assert(!base_parse_bool("try", &value));
     ck_assert(!base_parse_bool("2", &value));
 }
-END_TEST
 
-START_TEST(sizes_are_printed_in_the_shortest_exact_form)
+TEST(sizes_are_printed_in_the_shortest_exact_form)
 {
     static const example_t examples[] = {
         {"0", 0},
@@ -263,9 +251,8 @@ START_TEST(sizes_are_printed_in_the_shortest_exact_form)
     }
     check_sizes(examples, NUM(examples));
 }
-END_TEST
 
-START_TEST(times_are_printed_in_the_shortest_exact_form)
+TEST(times_are_printed_in_the_shortest_exact_form)
 {
     static const example_t examples[] = {
         {"0", 0},
@@ -289,34 +276,4 @@ START_TEST(times_are_printed_in_the_shortest_exact_form)
         ck_assert(base_parse_time(text, &ns));
         ck_assert_uint_eq(ns, examples[i].value);
     }
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("parse");
-    TCase   *tcase = tcase_create("parse");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_test(tcase, a_size_is_bytes_or_has_a_suffix);
-    tcase_add_test(tcase, a_size_may_name_bytes_and_be_in_any_case);
-    tcase_add_test(tcase, the_largest_size_is_accepted_and_the_next_rejected);
-    tcase_add_test(tcase, invalid_sizes_are_rejected);
-    tcase_add_test(tcase, a_time_has_a_unit);
-    tcase_add_test(tcase, invalid_times_are_rejected);
-    tcase_add_test(tcase, a_number_is_decimal_and_fits);
-    tcase_add_test(tcase, invalid_numbers_are_rejected);
-    tcase_add_test(tcase, a_percentage_may_have_a_percent_sign);
-    tcase_add_test(tcase, invalid_percentages_are_rejected);
-    tcase_add_test(tcase, a_word_is_found_by_its_index);
-    tcase_add_test(tcase, a_switch_accepts_many_words_for_yes_and_no);
-    tcase_add_test(tcase, sizes_are_printed_in_the_shortest_exact_form);
-    tcase_add_test(tcase, times_are_printed_in_the_shortest_exact_form);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -2,9 +2,9 @@
 #include "core/channel.h"
 #include "pair.h"
 #include "rounds.h"
+#include "test.h"
 #include "two.h"
 
-#include <check.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -207,7 +207,9 @@ static void survive(two_t *two, way_t way)
     close(two->talk);
 }
 
-START_TEST(a_peer_that_ends_at_any_moment_fails_only_its_requests)
+TEST_SETTINGS(.timeout = 30 + 2 * rounds(10));
+
+TEST_EACH(a_peer_that_ends_at_any_moment_fails_only_its_requests, 2 * NUM_WAYS)
 {
     const char *wire = wires[_i / NUM_WAYS];
     way_t       way  = (way_t)(_i % NUM_WAYS);
@@ -224,9 +226,8 @@ START_TEST(a_peer_that_ends_at_any_moment_fails_only_its_requests)
         ck_assert_int_eq(waitpid(two.child, NULL, WNOHANG), -1);
     }
 }
-END_TEST
 
-START_TEST(messages_sent_before_a_goodbye_still_arrive)
+TEST_EACH(messages_sent_before_a_goodbye_still_arrive, 2)
 {
     enum { COUNT = 20 };
     pair_t             pair;
@@ -253,9 +254,8 @@ START_TEST(messages_sent_before_a_goodbye_still_arrive)
     }
     ucxpool_destroy(pair.b);
 }
-END_TEST
 
-START_TEST(a_pool_can_be_destroyed_while_a_peer_reads_its_memory)
+TEST_EACH(a_pool_can_be_destroyed_while_a_peer_reads_its_memory, 2)
 {
     pair_t             pair;
     uint8_t           *source = malloc(LENGTH);
@@ -289,7 +289,6 @@ START_TEST(a_pool_can_be_destroyed_while_a_peer_reads_its_memory)
     free(source);
     free(target);
 }
-END_TEST
 
 /* Report the end of this side's turn, and wait for the next turn. */
 static void take_turns(int talk)
@@ -356,7 +355,7 @@ static ucxpool_status_t await_failure(ucxpool_listener_t *listener)
     return status;
 }
 
-START_TEST(a_caller_that_dies_while_connecting_does_not_abort_us)
+TEST_EACH(a_caller_that_dies_while_connecting_does_not_abort_us, 8)
 {
     ucxpool_t          *pool;
     ucxpool_listener_t *listener;
@@ -386,30 +385,4 @@ START_TEST(a_caller_that_dies_while_connecting_does_not_abort_us)
     ucxpool_destroy(pool);
     close(talk[0]);
     close(talk[1]);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("peer_death");
-    TCase   *tcase = tcase_create("peer_death");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 30 + 2 * rounds(10));
-    tcase_add_loop_test(tcase,
-                        a_peer_that_ends_at_any_moment_fails_only_its_requests,
-                        0, 2 * NUM_WAYS);
-    tcase_add_loop_test(tcase, messages_sent_before_a_goodbye_still_arrive, 0,
-                        2);
-    tcase_add_loop_test(
-        tcase, a_pool_can_be_destroyed_while_a_peer_reads_its_memory, 0, 2);
-    tcase_add_loop_test(
-        tcase, a_caller_that_dies_while_connecting_does_not_abort_us, 0, 8);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -1,12 +1,12 @@
 /* How soon a lost peer is detected: the times reported, and the settings given
  * to UCX. */
 #include "pair.h"
+#include "test.h"
 
 #include "ucx/tune.h"
 
 #include <ucxpool/private.h>
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,7 +57,9 @@ static void setup(void)
     }
 }
 
-START_TEST(the_report_covers_tcp_in_both_contexts)
+TEST_SETTINGS(.setup = setup, .timeout = 60);
+
+TEST(the_report_covers_tcp_in_both_contexts)
 {
     const ucxpool_peer_timeout_t *tcp = find_tcp("10s");
 
@@ -67,9 +69,8 @@ START_TEST(the_report_covers_tcp_in_both_contexts)
     ck_assert_uint_eq(tcp->borrowed_busy_ns, tcp->busy_ns);
     ck_assert_str_eq(tcp->settings, "UCX_KEEPALIVE_INTERVAL=2500ms");
 }
-END_TEST
 
-START_TEST(inf_keeps_the_timeouts_of_ucx_and_the_kernel)
+TEST(inf_keeps_the_timeouts_of_ucx_and_the_kernel)
 {
     const ucxpool_peer_timeout_t *tcp = find_tcp("inf");
 
@@ -78,9 +79,8 @@ START_TEST(inf_keeps_the_timeouts_of_ucx_and_the_kernel)
     ck_assert_uint_eq(tcp->busy_ns, tcp->borrowed_busy_ns);
     ck_assert_str_eq(tcp->settings, "");
 }
-END_TEST
 
-START_TEST(ucx_environment_variables_take_precedence)
+TEST(ucx_environment_variables_take_precedence)
 {
     const ucxpool_peer_timeout_t *tcp;
     unsigned                      major, minor, release;
@@ -98,9 +98,8 @@ START_TEST(ucx_environment_variables_take_precedence)
     ck_assert_uint_eq(tcp->borrowed_idle_ns, tcp->idle_ns);
     ck_assert_str_eq(tcp->settings, "");
 }
-END_TEST
 
-START_TEST(null_settings_are_read_from_the_environment)
+TEST(null_settings_are_read_from_the_environment)
 {
     size_t num;
 
@@ -112,9 +111,8 @@ START_TEST(null_settings_are_read_from_the_environment)
     ck_assert_int_eq(ucxpool_peer_timeouts_query(NULL, NULL, 0, &num),
                      UCXPOOL_ERR_INVALID_PARAM);
 }
-END_TEST
 
-START_TEST(a_ucx_that_does_not_start_is_an_error)
+TEST(a_ucx_that_does_not_start_is_an_error)
 {
     size_t num;
 
@@ -122,7 +120,6 @@ START_TEST(a_ucx_that_does_not_start_is_an_error)
     ck_assert_int_lt(query("10s", &num), 0);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "UCX_TLS"));
 }
-END_TEST
 
 /* Settings with which the pool's context was created. */
 static char *keepalive;
@@ -148,7 +145,7 @@ ucs_status_t __wrap_ucp_init_version(unsigned major, unsigned minor,
     return __real_ucp_init_version(major, minor, params, config, context_p);
 }
 
-START_TEST(a_context_of_the_pool_has_the_settings)
+TEST(a_context_of_the_pool_has_the_settings)
 {
     ucxpool_destroy(pair_pool("PEER_TIMEOUT=24s"));
     ck_assert_str_eq(keepalive, "6000000.00us");
@@ -156,28 +153,4 @@ START_TEST(a_context_of_the_pool_has_the_settings)
     ck_assert_str_eq(keepalive, "20000000.00us");
     free(keepalive);
     keepalive = NULL;
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("peer_timeouts");
-    TCase   *tcase = tcase_create("peer_timeouts");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, setup, NULL);
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, the_report_covers_tcp_in_both_contexts);
-    tcase_add_test(tcase, inf_keeps_the_timeouts_of_ucx_and_the_kernel);
-    tcase_add_test(tcase, ucx_environment_variables_take_precedence);
-    tcase_add_test(tcase, null_settings_are_read_from_the_environment);
-    tcase_add_test(tcase, a_ucx_that_does_not_start_is_an_error);
-    tcase_add_test(tcase, a_context_of_the_pool_has_the_settings);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -4,6 +4,7 @@
 #include "loopback.h"
 #include "net_calls.h"
 #include "slow.h"
+#include "test.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -11,7 +12,6 @@
 
 #include <ucxpool/ucxpool.h>
 
-#include <check.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -83,7 +83,9 @@ static void assert_open(bootstrap_listener_t *listener)
     bootstrap_client_destroy(client);
 }
 
-START_TEST(a_client_with_the_secret_connects_and_both_get_the_blobs)
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .timeout = 60);
+
+TEST(a_client_with_the_secret_connects_and_both_get_the_blobs)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
 
@@ -93,9 +95,8 @@ START_TEST(a_client_with_the_secret_connects_and_both_get_the_blobs)
     assert_nobody_waits(listener);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(a_client_with_a_wrong_secret_gets_a_refusal)
+TEST(a_client_with_a_wrong_secret_gets_a_refusal)
 {
     base_secret_t *other = loopback_secret("quite another secret, wrong\n");
     bootstrap_listener_t *listener = loopback_listener(secret);
@@ -111,9 +112,8 @@ START_TEST(a_client_with_a_wrong_secret_gets_a_refusal)
     bootstrap_listener_destroy(listener);
     base_secret_put(other);
 }
-END_TEST
 
-START_TEST(a_silent_connection_is_closed_at_its_deadline)
+TEST(a_silent_connection_is_closed_at_its_deadline)
 {
     bootstrap_listener_t      *listener = loopback_listener(secret);
     uint64_t                   begin    = base_clock_now();
@@ -142,9 +142,8 @@ START_TEST(a_silent_connection_is_closed_at_its_deadline)
     close(fd);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(a_flood_of_silent_connections_does_not_lock_out_clients)
+TEST(a_flood_of_silent_connections_does_not_lock_out_clients)
 {
     enum { NUM_STRANGERS = 500 };
     static int                 fds[NUM_STRANGERS];
@@ -172,9 +171,8 @@ START_TEST(a_flood_of_silent_connections_does_not_lock_out_clients)
     ck_assert_uint_eq(num_half_open(listener), 0);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(a_client_connects_while_strangers_keep_coming)
+TEST(a_client_connects_while_strangers_keep_coming)
 {
     enum { NUM_STRANGERS = 6 };
     static int            fds[100 * NUM_STRANGERS];
@@ -199,9 +197,8 @@ START_TEST(a_client_connects_while_strangers_keep_coming)
     }
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(one_slot_is_enough_to_accept_a_client)
+TEST(one_slot_is_enough_to_accept_a_client)
 {
     bootstrap_listener_params_t params = loopback_params(secret);
     bootstrap_listener_t       *listener;
@@ -215,9 +212,8 @@ START_TEST(one_slot_is_enough_to_accept_a_client)
     close(fd);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(the_listener_survives_garbage_of_any_length)
+TEST(the_listener_survives_garbage_of_any_length)
 {
     static uint8_t        bytes[100000];
     bootstrap_listener_t *listener = loopback_listener(secret);
@@ -237,7 +233,6 @@ START_TEST(the_listener_survives_garbage_of_any_length)
     assert_open(listener);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
 /* Run until the listener has refused the client again and its next attempt is
  * due. */
@@ -277,7 +272,7 @@ static bootstrap_client_t *connected_client(bootstrap_listener_t *listener)
     return client;
 }
 
-START_TEST(a_client_retries_until_the_queue_has_room)
+TEST(a_client_retries_until_the_queue_has_room)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_client_t   *client;
@@ -296,9 +291,8 @@ START_TEST(a_client_retries_until_the_queue_has_room)
     bootstrap_client_destroy(client);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(a_queue_that_stays_full_is_an_error_at_the_deadline)
+TEST(a_queue_that_stays_full_is_an_error_at_the_deadline)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_client_t   *client;
@@ -318,9 +312,8 @@ START_TEST(a_queue_that_stays_full_is_an_error_at_the_deadline)
     assert_open(listener);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(a_refused_client_without_an_answer_to_its_last_try_times_out)
+TEST(a_refused_client_without_an_answer_to_its_last_try_times_out)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_client_t   *client;
@@ -339,9 +332,8 @@ START_TEST(a_refused_client_without_an_answer_to_its_last_try_times_out)
     bootstrap_client_destroy(client);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(a_client_displaced_by_a_new_connection_retries)
+TEST(a_client_displaced_by_a_new_connection_retries)
 {
     bootstrap_listener_params_t params = loopback_params(secret);
     bootstrap_listener_t       *listener;
@@ -364,9 +356,8 @@ START_TEST(a_client_displaced_by_a_new_connection_retries)
     ck_assert_uint_ge(bootstrap_listener_num_refused(listener), 2);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(a_client_retries_when_the_listener_has_no_descriptor)
+TEST(a_client_retries_when_the_listener_has_no_descriptor)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_client_t   *client   = connected_client(listener);
@@ -389,9 +380,8 @@ START_TEST(a_client_retries_when_the_listener_has_no_descriptor)
     bootstrap_client_destroy(client);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(unauthenticated_connections_get_a_quarter_of_the_descriptors)
+TEST(unauthenticated_connections_get_a_quarter_of_the_descriptors)
 {
     enum { LIMIT = 200 };
     bootstrap_listener_params_t params = loopback_params(secret);
@@ -418,9 +408,8 @@ START_TEST(unauthenticated_connections_get_a_quarter_of_the_descriptors)
     }
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(many_simultaneous_clients_connect)
+TEST(many_simultaneous_clients_connect)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_client_t   *clients[8];
@@ -445,7 +434,6 @@ START_TEST(many_simultaneous_clients_connect)
     }
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
 /* Progress the listener until the client has received something. */
 static void progress_until_readable(bootstrap_listener_t *listener,
@@ -458,7 +446,7 @@ static void progress_until_readable(bootstrap_listener_t *listener,
     }
 }
 
-START_TEST(clients_do_not_time_out_if_the_listener_is_late)
+TEST(clients_do_not_time_out_if_the_listener_is_late)
 {
     enum { NUM = 40 }; /* more than one call processes */
     bootstrap_listener_params_t params = loopback_params(secret);
@@ -492,7 +480,6 @@ START_TEST(clients_do_not_time_out_if_the_listener_is_late)
     }
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
 /* The system's limit: it truncates a longer queue to this length. */
 static int longest_queue(void)
@@ -506,7 +493,7 @@ static int longest_queue(void)
     return most;
 }
 
-START_TEST(simultaneous_connections_fit_in_the_accept_queue)
+TEST(simultaneous_connections_fit_in_the_accept_queue)
 {
     bootstrap_listener_params_t params = loopback_params(secret);
     int                         num    = longest_queue();
@@ -527,9 +514,8 @@ START_TEST(simultaneous_connections_fit_in_the_accept_queue)
     }
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(the_work_of_one_progress_call_is_bounded)
+TEST(the_work_of_one_progress_call_is_bounded)
 {
     bootstrap_listener_params_t params = loopback_params(secret);
     int                         fds[40];
@@ -550,9 +536,8 @@ START_TEST(the_work_of_one_progress_call_is_bounded)
     }
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(the_callers_epoll_can_watch_the_fd)
+TEST(the_callers_epoll_can_watch_the_fd)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     int                   epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -575,9 +560,8 @@ START_TEST(the_callers_epoll_can_watch_the_fd)
     close(epoll_fd);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(destroying_the_listener_closes_pending_connections)
+TEST(destroying_the_listener_closes_pending_connections)
 {
     unsigned              num_fds  = net_call_num_fds();
     bootstrap_listener_t *listener = loopback_listener(secret);
@@ -591,10 +575,9 @@ START_TEST(destroying_the_listener_closes_pending_connections)
     bootstrap_listener_destroy(NULL);
     ck_assert_uint_eq(net_call_num_fds(), num_fds);
 }
-END_TEST
 
 /* A forked child holds copies of the sockets. */
-START_TEST(a_forked_child_does_not_confuse_the_listener)
+TEST(a_forked_child_does_not_confuse_the_listener)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     int                   fd       = loopback_stranger(listener);
@@ -621,9 +604,8 @@ START_TEST(a_forked_child_does_not_confuse_the_listener)
     close(fd);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(a_forked_child_does_not_keep_pending_connections_open)
+TEST(a_forked_child_does_not_keep_pending_connections_open)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_client_t   *client   = loopback_client(listener, secret);
@@ -649,9 +631,8 @@ START_TEST(a_forked_child_does_not_keep_pending_connections_open)
     close(fd.fd);
     bootstrap_client_destroy(client);
 }
-END_TEST
 
-START_TEST(an_answer_that_would_block_is_sent_later)
+TEST(an_answer_that_would_block_is_sent_later)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_client_t   *client   = loopback_client(listener, secret);
@@ -665,7 +646,6 @@ START_TEST(an_answer_that_would_block_is_sent_later)
     bootstrap_client_destroy(client);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
 /* A client whose proof is right, but the listener cannot send its answer. */
 static bootstrap_client_t *client_without_answer(bootstrap_listener_t *listener)
@@ -681,7 +661,7 @@ static bootstrap_client_t *client_without_answer(bootstrap_listener_t *listener)
     return client;
 }
 
-START_TEST(an_answer_that_cannot_be_sent_frees_its_slot)
+TEST(an_answer_that_cannot_be_sent_frees_its_slot)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
 
@@ -706,9 +686,8 @@ START_TEST(an_answer_that_cannot_be_sent_frees_its_slot)
     assert_open(listener);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(a_client_is_closed_if_its_socket_cannot_be_polled)
+TEST(a_client_is_closed_if_its_socket_cannot_be_polled)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_client_t   *client   = loopback_client(listener, secret);
@@ -729,9 +708,8 @@ START_TEST(a_client_is_closed_if_its_socket_cannot_be_polled)
     assert_open(listener);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(a_refused_client_that_stays_is_closed_at_its_deadline)
+TEST(a_refused_client_that_stays_is_closed_at_its_deadline)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_client_t   *client   = loopback_client(listener, NULL);
@@ -753,9 +731,8 @@ START_TEST(a_refused_client_that_stays_is_closed_at_its_deadline)
     close(fd);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(the_log_gets_one_warning_per_second)
+TEST(the_log_gets_one_warning_per_second)
 {
     bootstrap_listener_t *listener  = loopback_listener(secret);
     FILE                 *file      = tmpfile();
@@ -793,9 +770,8 @@ START_TEST(the_log_gets_one_warning_per_second)
     ck_assert_ptr_nonnull(strstr(text, "and 98 more warnings before it"));
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(a_new_connection_displaces_the_oldest)
+TEST(a_new_connection_displaces_the_oldest)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     int                   fds[9];
@@ -820,9 +796,8 @@ START_TEST(a_new_connection_displaces_the_oldest)
     }
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(an_unsent_answer_keeps_its_slot_in_the_queue)
+TEST(an_unsent_answer_keeps_its_slot_in_the_queue)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_client_t   *clients[2];
@@ -861,7 +836,6 @@ START_TEST(an_unsent_answer_keeps_its_slot_in_the_queue)
     assert_nobody_waits(listener);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
 /* --- listening addresses ------------------------------------------------ */
 
@@ -880,7 +854,7 @@ static ucxpool_status_t listen_on(const char *text, const base_secret_t *with,
     return bootstrap_listener_create(&params, listener_p);
 }
 
-START_TEST(without_a_secret_only_loopback_addresses_are_accepted)
+TEST(without_a_secret_only_loopback_addresses_are_accepted)
 {
     static const char *const wide[] = {"0.0.0.0:0", "[::]:0", ":0"};
     /* The message shows a numeric address once. */
@@ -904,9 +878,8 @@ START_TEST(without_a_secret_only_loopback_addresses_are_accepted)
                      UCXPOOL_OK);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(without_a_host_ipv4_clients_connect)
+TEST(without_a_host_ipv4_clients_connect)
 {
     bootstrap_listener_t *listener;
 
@@ -914,9 +887,8 @@ START_TEST(without_a_host_ipv4_clients_connect)
     assert_open(listener);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(a_port_in_use_is_reported)
+TEST(a_port_in_use_is_reported)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_listener_t *second;
@@ -936,9 +908,8 @@ START_TEST(a_port_in_use_is_reported)
     assert_open(listener);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(an_unusable_listen_address_is_reported)
+TEST(an_unusable_listen_address_is_reported)
 {
     static const struct {
         int              error;
@@ -958,9 +929,8 @@ START_TEST(an_unusable_listen_address_is_reported)
         ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), cases[i].words));
     }
 }
-END_TEST
 
-START_TEST(invalid_parameters_are_rejected)
+TEST(invalid_parameters_are_rejected)
 {
     static uint8_t              bytes[BOOTSTRAP_BLOB_MAX + 1];
     bootstrap_listener_params_t params = loopback_params(secret);
@@ -979,11 +949,10 @@ START_TEST(invalid_parameters_are_rejected)
     ck_assert_int_eq(bootstrap_listener_create(&params, &listener),
                      UCXPOOL_ERR_INVALID_PARAM);
 }
-END_TEST
 
 /* --- failing system calls ---------------------------------------------- */
 
-START_TEST(a_failing_call_at_creation_leaves_nothing_behind)
+TEST(a_failing_call_at_creation_leaves_nothing_behind)
 {
     static const net_call_t calls[] = {
         NET_CALL_CALLOC,    NET_CALL_EPOLL_CREATE1, NET_CALL_SOCKET,
@@ -1009,9 +978,8 @@ START_TEST(a_failing_call_at_creation_leaves_nothing_behind)
         }
     }
 }
-END_TEST
 
-START_TEST(without_file_descriptors_the_listener_waits_and_does_not_spin)
+TEST(without_file_descriptors_the_listener_waits_and_does_not_spin)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_client_t   *client   = loopback_client(listener, secret);
@@ -1037,9 +1005,8 @@ START_TEST(without_file_descriptors_the_listener_waits_and_does_not_spin)
     bootstrap_client_destroy(client);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(with_no_descriptor_left_at_all_the_listener_recovers)
+TEST(with_no_descriptor_left_at_all_the_listener_recovers)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_client_t   *client   = loopback_client(listener, secret);
@@ -1066,9 +1033,8 @@ START_TEST(with_no_descriptor_left_at_all_the_listener_recovers)
     bootstrap_client_destroy(client);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(aborted_connections_are_skipped)
+TEST(aborted_connections_are_skipped)
 {
     static const int      errors[] = {EINTR,       ECONNABORTED, EPROTO,
                                       ENETUNREACH, EPERM,        EHOSTDOWN};
@@ -1081,9 +1047,8 @@ START_TEST(aborted_connections_are_skipped)
     }
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(a_persistently_failing_accept_is_not_retried_forever)
+TEST(a_persistently_failing_accept_is_not_retried_forever)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     int                   fd       = loopback_stranger(listener);
@@ -1097,9 +1062,8 @@ START_TEST(a_persistently_failing_accept_is_not_retried_forever)
     close(fd);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(a_connection_that_cannot_be_served_is_closed)
+TEST(a_connection_that_cannot_be_served_is_closed)
 {
     static const net_call_t calls[] = {NET_CALL_EPOLL_CTL, NET_CALL_RAND_BYTES};
     bootstrap_listener_t   *listener = loopback_listener(secret);
@@ -1120,9 +1084,8 @@ START_TEST(a_connection_that_cannot_be_served_is_closed)
     assert_open(listener);
     bootstrap_listener_destroy(listener);
 }
-END_TEST
 
-START_TEST(watching_the_listener_again_is_retried_later)
+TEST(watching_the_listener_again_is_retried_later)
 {
     bootstrap_listener_t *listener = loopback_listener(secret);
     int                   fd       = loopback_stranger(listener);
@@ -1140,75 +1103,4 @@ START_TEST(watching_the_listener_again_is_retried_later)
     assert_open(listener);
     close(fd);
     bootstrap_listener_destroy(listener);
-}
-END_TEST
-
-static Suite *make_suite(void)
-{
-    Suite *suite = suite_create("pending connections");
-    TCase *tcase = tcase_create("listener");
-
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase,
-                   a_client_with_the_secret_connects_and_both_get_the_blobs);
-    tcase_add_test(tcase, a_client_with_a_wrong_secret_gets_a_refusal);
-    tcase_add_test(tcase, a_silent_connection_is_closed_at_its_deadline);
-    tcase_add_test(tcase,
-                   a_flood_of_silent_connections_does_not_lock_out_clients);
-    tcase_add_test(tcase, a_client_connects_while_strangers_keep_coming);
-    tcase_add_test(tcase, one_slot_is_enough_to_accept_a_client);
-    tcase_add_test(tcase, the_listener_survives_garbage_of_any_length);
-    tcase_add_test(tcase, a_client_retries_until_the_queue_has_room);
-    tcase_add_test(tcase, a_queue_that_stays_full_is_an_error_at_the_deadline);
-    tcase_add_test(
-        tcase, a_refused_client_without_an_answer_to_its_last_try_times_out);
-    tcase_add_test(tcase, a_client_displaced_by_a_new_connection_retries);
-    tcase_add_test(tcase, a_client_retries_when_the_listener_has_no_descriptor);
-    tcase_add_test(
-        tcase, unauthenticated_connections_get_a_quarter_of_the_descriptors);
-    tcase_add_test(tcase, many_simultaneous_clients_connect);
-    tcase_add_test(tcase, clients_do_not_time_out_if_the_listener_is_late);
-    tcase_add_test(tcase, simultaneous_connections_fit_in_the_accept_queue);
-    tcase_add_test(tcase, the_work_of_one_progress_call_is_bounded);
-    tcase_add_test(tcase, the_callers_epoll_can_watch_the_fd);
-    tcase_add_test(tcase, destroying_the_listener_closes_pending_connections);
-    tcase_add_test(tcase, a_forked_child_does_not_confuse_the_listener);
-    tcase_add_test(tcase,
-                   a_forked_child_does_not_keep_pending_connections_open);
-    tcase_add_test(tcase, an_answer_that_would_block_is_sent_later);
-    tcase_add_test(tcase, an_answer_that_cannot_be_sent_frees_its_slot);
-    tcase_add_test(tcase, a_client_is_closed_if_its_socket_cannot_be_polled);
-    tcase_add_test(tcase,
-                   a_refused_client_that_stays_is_closed_at_its_deadline);
-    tcase_add_test(tcase, the_log_gets_one_warning_per_second);
-    tcase_add_test(tcase, a_new_connection_displaces_the_oldest);
-    tcase_add_test(tcase, an_unsent_answer_keeps_its_slot_in_the_queue);
-    tcase_add_test(tcase,
-                   without_a_secret_only_loopback_addresses_are_accepted);
-    tcase_add_test(tcase, without_a_host_ipv4_clients_connect);
-    tcase_add_test(tcase, a_port_in_use_is_reported);
-    tcase_add_test(tcase, an_unusable_listen_address_is_reported);
-    tcase_add_test(tcase, invalid_parameters_are_rejected);
-    tcase_add_test(tcase, a_failing_call_at_creation_leaves_nothing_behind);
-    tcase_add_test(
-        tcase, without_file_descriptors_the_listener_waits_and_does_not_spin);
-    tcase_add_test(tcase, with_no_descriptor_left_at_all_the_listener_recovers);
-    tcase_add_test(tcase, aborted_connections_are_skipped);
-    tcase_add_test(tcase, a_persistently_failing_accept_is_not_retried_forever);
-    tcase_add_test(tcase, a_connection_that_cannot_be_served_is_closed);
-    tcase_add_test(tcase, watching_the_listener_again_is_retried_later);
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
-int main(void)
-{
-    SRunner *runner = srunner_create(make_suite());
-    int      num_failed;
-
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

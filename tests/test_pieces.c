@@ -1,10 +1,10 @@
 /* Messages from and to equally long pieces, on both wires. */
 #include "pair.h"
 #include "segments.h"
+#include "test.h"
 
 #include "core/stats.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,7 +157,9 @@ static void end_pair(void)
     pair_cleanup(&pair);
 }
 
-START_TEST(pieces_of_any_length_arrive)
+TEST_SETTINGS(.timeout = 60);
+
+TEST_EACH(pieces_of_any_length_arrive, NUM_WIRES)
 {
     static const size_t lengths[] = {1, 7, 16, 100, 256, 1000, 4096, 70000};
 
@@ -171,9 +173,8 @@ START_TEST(pieces_of_any_length_arrive)
     }
     end_pair();
 }
-END_TEST
 
-START_TEST(the_receivers_pieces_may_have_another_length)
+TEST_EACH(the_receivers_pieces_may_have_another_length, NUM_WIRES)
 {
     connect_pair(_i);
     exchange(1000, 100, 100, 1000);
@@ -183,7 +184,6 @@ START_TEST(the_receivers_pieces_may_have_another_length)
     exchange(1, 40000, 4444, 9 + 1);
     end_pair();
 }
-END_TEST
 
 /* Cut `length` bytes into segments at random, with gaps between them. */
 static size_t cut(uint8_t *bytes, size_t length, ucxpool_segment_t *segments)
@@ -202,7 +202,7 @@ static size_t cut(uint8_t *bytes, size_t length, ucxpool_segment_t *segments)
     return count;
 }
 
-START_TEST(segments_and_pieces_receive_each_other)
+TEST_EACH(segments_and_pieces_receive_each_other, NUM_WIRES)
 {
     enum { LENGTH = 256 * 1000 };
     static ucxpool_segment_t segments[MAX_PIECES];
@@ -231,9 +231,8 @@ START_TEST(segments_and_pieces_receive_each_other)
     sides_cleanup();
     end_pair();
 }
-END_TEST
 
-START_TEST(a_message_of_pieces_probes_as_equal_segments)
+TEST_EACH(a_message_of_pieces_probes_as_equal_segments, NUM_WIRES)
 {
     ucxpool_message_t     *message = NULL;
     ucxpool_message_attr_t attr;
@@ -259,9 +258,8 @@ START_TEST(a_message_of_pieces_probes_as_equal_segments)
     sides_cleanup();
     end_pair();
 }
-END_TEST
 
-START_TEST(a_probed_message_is_received_into_pieces)
+TEST_EACH(a_probed_message_is_received_into_pieces, NUM_WIRES)
 {
     ucxpool_message_t *message = NULL;
     ucxpool_request_t *send, *recv;
@@ -292,9 +290,8 @@ START_TEST(a_probed_message_is_received_into_pieces)
     sides_cleanup();
     end_pair();
 }
-END_TEST
 
-START_TEST(zero_pieces_and_empty_pieces_are_messages)
+TEST_EACH(zero_pieces_and_empty_pieces_are_messages, NUM_WIRES)
 {
     static void *const null[3] = {NULL, NULL, NULL};
     ucxpool_request_t *send, *recv;
@@ -318,7 +315,6 @@ START_TEST(zero_pieces_and_empty_pieces_are_messages)
     finish_both(send, recv, 0);
     end_pair();
 }
-END_TEST
 
 static ucxpool_status_t post(bool is_send, void *const *addresses, size_t num,
                              size_t length)
@@ -334,7 +330,7 @@ static ucxpool_status_t post(bool is_send, void *const *addresses, size_t num,
     return status;
 }
 
-START_TEST(invalid_pieces_are_rejected_at_once)
+TEST_EACH(invalid_pieces_are_rejected_at_once, NUM_WIRES)
 {
     connect_pair(_i);
     side_init(&from, 100, 64);
@@ -362,9 +358,8 @@ START_TEST(invalid_pieces_are_rejected_at_once)
     exchange(10, 10, 10, 10);
     end_pair();
 }
-END_TEST
 
-START_TEST(too_few_pieces_truncate)
+TEST_EACH(too_few_pieces_truncate, NUM_WIRES)
 {
     static const size_t nums[] = {3, 4000}; /* eager, and not eager */
     ucxpool_request_t  *send, *recv;
@@ -383,9 +378,8 @@ START_TEST(too_few_pieces_truncate)
     exchange(10, 10, 10, 10);
     end_pair();
 }
-END_TEST
 
-START_TEST(an_array_of_one_piece_is_copied)
+TEST_EACH(an_array_of_one_piece_is_copied, NUM_WIRES)
 {
     ucxpool_request_t *send, *recv;
     void              *source, *target;
@@ -407,11 +401,10 @@ START_TEST(an_array_of_one_piece_is_copied)
     sides_cleanup();
     end_pair();
 }
-END_TEST
 
 /* Pieces in communication memory go in place if they are long enough, as
  * segments do. */
-START_TEST(pieces_in_comm_memory_go_in_place)
+TEST_EACH(pieces_in_comm_memory_go_in_place, NUM_WIRES)
 {
     enum { NUM = 6, LENGTH = 40000 };
     core_mode_t        mode = (strstr(wires[_i], "map") != NULL)
@@ -441,10 +434,9 @@ START_TEST(pieces_in_comm_memory_go_in_place)
     free(to.arena);
     end_pair();
 }
-END_TEST
 
 /* The sender's arrays and memory are const from the public API to the wire. */
-START_TEST(sources_are_const)
+TEST_EACH(sources_are_const, NUM_WIRES)
 {
     static const char             words[]    = "to be sent only";
     const ucxpool_const_segment_t segments[] = {{words, 6}, {words + 6, 10}};
@@ -476,10 +468,9 @@ START_TEST(sources_are_const)
     }
     end_pair();
 }
-END_TEST
 
 /* Program built against a newer library, or with uninitialized data. */
-START_TEST(data_of_an_unknown_kind_is_rejected)
+TEST_EACH(data_of_an_unknown_kind_is_rejected, NUM_WIRES)
 {
     ucxpool_data_t     data = ucxpool_data_buffer(NULL, 0);
     ucxpool_request_t *request;
@@ -495,39 +486,4 @@ START_TEST(data_of_an_unknown_kind_is_rejected)
         ucxpool_recv(pair.b, NULL, &data, TAG, ALL_BITS, NULL, &request),
         UCXPOOL_ERR_UNSUPPORTED);
     end_pair();
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite  = suite_create("pieces");
-    TCase   *tcase  = tcase_create("wires");
-    SRunner *runner = srunner_create(suite);
-    int      failed;
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, pieces_of_any_length_arrive, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, the_receivers_pieces_may_have_another_length, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, segments_and_pieces_receive_each_other, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, a_message_of_pieces_probes_as_equal_segments, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, a_probed_message_is_received_into_pieces, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, zero_pieces_and_empty_pieces_are_messages, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, invalid_pieces_are_rejected_at_once, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, too_few_pieces_truncate, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, an_array_of_one_piece_is_copied, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, pieces_in_comm_memory_go_in_place, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, sources_are_const, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, data_of_an_unknown_kind_is_rejected, 0,
-                        NUM_WIRES);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -9,8 +9,8 @@
 #include "copy/plan.h"
 #include "rounds.h"
 #include "stream_model.h"
+#include "test.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -247,45 +247,41 @@ static void model_any_order(model_action_t action)
     }
 }
 
-START_TEST(the_stream_is_as_long_as_the_model_says)
+TEST_SETTINGS(.timeout = 300);
+
+TEST(the_stream_is_as_long_as_the_model_says)
 {
     for (size_t i = 0; i < 2 * NUM_LISTS; i++) {
         model_make(i / 2, i % 2 == 0);
         ck_assert_uint_eq(model.stream_size, model.totals.stream_size);
     }
 }
-END_TEST
 
-START_TEST(gather_in_order_copies_data_and_clears_padding)
+TEST(gather_in_order_copies_data_and_clears_padding)
 {
     model_in_order(model_gather);
 }
-END_TEST
 
-START_TEST(gather_accepts_ranges_in_any_order)
+TEST(gather_accepts_ranges_in_any_order)
 {
     model_any_order(model_gather);
 }
-END_TEST
 
-START_TEST(scatter_in_order_writes_nothing_else)
+TEST(scatter_in_order_writes_nothing_else)
 {
     model_in_order(model_scatter);
 }
-END_TEST
 
-START_TEST(scatter_accepts_ranges_in_any_order)
+TEST(scatter_accepts_ranges_in_any_order)
 {
     model_any_order(model_scatter);
 }
-END_TEST
 
-START_TEST(extents_are_maximal)
+TEST(extents_are_maximal)
 {
     model_in_order(model_extent);
     model_any_order(model_extent);
 }
-END_TEST
 
 /* Follow a plan's extents and return how many there are. */
 static size_t count_extents(copy_plan_t *plan, uint64_t *data_p)
@@ -308,7 +304,7 @@ static void *fake_address(uint64_t address)
     return (void *)(uintptr_t)address;
 }
 
-START_TEST(segments_over_4_gib_are_located)
+TEST(segments_over_4_gib_are_located)
 {
     const uint64_t    size       = ((uint64_t)5 << 30) + 3;
     ucxpool_segment_t segments[] = {{fake_address(1ull << 40), size},
@@ -334,9 +330,8 @@ START_TEST(segments_over_4_gib_are_located)
                      extent.address);
     ck_assert_uint_eq(4096, extent.length);
 }
-END_TEST
 
-START_TEST(skipping_a_run_of_2_to_the_40_segments_takes_one_step)
+TEST(skipping_a_run_of_2_to_the_40_segments_takes_one_step)
 {
     const copy_run_t  run        = {32, (uint64_t)1 << 40};
     ucxpool_segment_t segments[] = {{fake_address(4096), (size_t)1 << 46}};
@@ -349,9 +344,8 @@ START_TEST(skipping_a_run_of_2_to_the_40_segments_takes_one_step)
     ck_assert_uint_eq(1, count_extents(&plan, &data));
     ck_assert_uint_eq((uint64_t)1 << 45, data);
 }
-END_TEST
 
-START_TEST(seeking_over_2_to_the_40_padded_segments_takes_constant_time)
+TEST(seeking_over_2_to_the_40_padded_segments_takes_constant_time)
 {
     const uint64_t    count      = (uint64_t)1 << 40;
     const copy_run_t  runs[]     = {{0, count}, {17, count}, {5, 1}};
@@ -372,9 +366,8 @@ START_TEST(seeking_over_2_to_the_40_padded_segments_takes_constant_time)
     ck_assert_ptr_eq(NULL, extent.address);
     ck_assert_uint_eq(15, extent.length);
 }
-END_TEST
 
-START_TEST(seeking_over_2_to_the_40_pieces_takes_constant_time)
+TEST(seeking_over_2_to_the_40_pieces_takes_constant_time)
 {
     const uint64_t   count   = (uint64_t)1 << 40;
     const copy_run_t run     = {24, count};
@@ -390,9 +383,8 @@ START_TEST(seeking_over_2_to_the_40_pieces_takes_constant_time)
     ck_assert_uint_eq(count - 1, plan.at.memory);
     ck_assert_uint_eq(0, copy_plan_padding(&plan, totals.stream_size));
 }
-END_TEST
 
-START_TEST(a_piece_without_an_address_is_not_padding)
+TEST(a_piece_without_an_address_is_not_padding)
 {
     const copy_run_t run      = {24, 3};
     void            *pieces[] = {model.arena, NULL, model.arena};
@@ -408,9 +400,8 @@ START_TEST(a_piece_without_an_address_is_not_padding)
     ck_assert_uint_eq(16, extent.length);
     ck_assert_uint_eq(0, copy_plan_padding(&plan, 32 + 8));
 }
-END_TEST
 
-START_TEST(empty_pieces_are_not_dereferenced)
+TEST(empty_pieces_are_not_dereferenced)
 {
     const copy_run_t run    = {0, 1000};
     void            *none[] = {NULL};
@@ -425,9 +416,8 @@ START_TEST(empty_pieces_are_not_dereferenced)
     ck_assert_uint_eq(0, extent.length);
     copy_gather(&plan, 0, 0, NULL);
 }
-END_TEST
 
-START_TEST(segments_adjacent_in_memory_and_stream_form_one_extent)
+TEST(segments_adjacent_in_memory_and_stream_form_one_extent)
 {
     ucxpool_segment_t segments[] = {
         {model.arena, 64}, {NULL, 0}, {model.arena + 64, 160}};
@@ -442,9 +432,8 @@ START_TEST(segments_adjacent_in_memory_and_stream_form_one_extent)
     ck_assert_ptr_eq(model.arena + 8, extent.address);
     ck_assert_uint_eq(216, extent.length);
 }
-END_TEST
 
-START_TEST(an_empty_message_has_no_extents_and_copies_nothing)
+TEST(an_empty_message_has_no_extents_and_copies_nothing)
 {
     const copy_run_t run    = {0, 7};
     char             byte   = 1;
@@ -463,7 +452,6 @@ START_TEST(an_empty_message_has_no_extents_and_copies_nothing)
     copy_scatter(&plan, 0, 0, &byte);
     ck_assert_int_eq(1, byte);
 }
-END_TEST
 
 /* A copy that completes in start() does not call its callback. */
 static void never(copy_job_t *copy, ucxpool_status_t status)
@@ -472,7 +460,7 @@ static void never(copy_job_t *copy, ucxpool_status_t status)
     ck_abort_msg("told of %d", (int)status);
 }
 
-START_TEST(the_cpu_engine_copies_before_start_returns)
+TEST(the_cpu_engine_copies_before_start_returns)
 {
     char              memory[] = "0123456789abcdefghij";
     char              block[32];
@@ -513,39 +501,4 @@ START_TEST(the_cpu_engine_copies_before_start_returns)
     ck_assert_uint_eq(copy_engine_deadline(engine), BASE_CLOCK_FOREVER);
     copy_engine_leave(engine);
     copy_engine_destroy(engine);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("plan");
-    TCase   *tcase = tcase_create("plan");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 300);
-    tcase_add_test(tcase, the_stream_is_as_long_as_the_model_says);
-    tcase_add_test(tcase, gather_in_order_copies_data_and_clears_padding);
-    tcase_add_test(tcase, gather_accepts_ranges_in_any_order);
-    tcase_add_test(tcase, scatter_in_order_writes_nothing_else);
-    tcase_add_test(tcase, scatter_accepts_ranges_in_any_order);
-    tcase_add_test(tcase, extents_are_maximal);
-    tcase_add_test(tcase, segments_over_4_gib_are_located);
-    tcase_add_test(tcase,
-                   skipping_a_run_of_2_to_the_40_segments_takes_one_step);
-    tcase_add_test(
-        tcase, seeking_over_2_to_the_40_padded_segments_takes_constant_time);
-    tcase_add_test(tcase, seeking_over_2_to_the_40_pieces_takes_constant_time);
-    tcase_add_test(tcase, a_piece_without_an_address_is_not_padding);
-    tcase_add_test(tcase, empty_pieces_are_not_dereferenced);
-    tcase_add_test(tcase,
-                   segments_adjacent_in_memory_and_stream_form_one_extent);
-    tcase_add_test(tcase, an_empty_message_has_no_extents_and_copies_nothing);
-    tcase_add_test(tcase, the_cpu_engine_copies_before_start_returns);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -2,10 +2,10 @@
 #include "base/math.h"
 #include "pair.h"
 #include "rounds.h"
+#include "test.h"
 
 #include "xfer/state.h"
 
-#include <check.h>
 #include <stdlib.h>
 
 #define TAG      UINT64_C(0x55)
@@ -53,8 +53,10 @@ static void finish(pair_t *pair, ucxpool_request_t *request,
     ck_assert_uint_eq(*target, content);
 }
 
+TEST_SETTINGS(.timeout = 60);
+
 /* All orders of four receives, after one that does not match the messages. */
-START_TEST(messages_meet_receives_in_the_order_in_which_they_were_posted)
+TEST_EACH(messages_meet_receives_in_the_order_in_which_they_were_posted, 2)
 {
     enum { NUM = 4, NUM_ORDERS = NUM_WAYS * NUM_WAYS * NUM_WAYS * NUM_WAYS };
     pair_t             pair;
@@ -83,9 +85,8 @@ START_TEST(messages_meet_receives_in_the_order_in_which_they_were_posted)
     ck_assert_uint_eq(pair.b->xfer->posted_index.num, 0);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(canceled_receives_match_no_message)
+TEST_EACH(canceled_receives_match_no_message, 2)
 {
     pair_t             pair;
     ucxpool_request_t *recvs[NUM_WAYS][2];
@@ -110,7 +111,6 @@ START_TEST(canceled_receives_match_no_message)
     ck_assert_uint_eq(pair.b->xfer->posted_index.num, 0);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* The largest number of receives that a message is compared with. */
 static unsigned longest_list(const xfer_index_t *index)
@@ -129,7 +129,7 @@ static unsigned longest_list(const xfer_index_t *index)
     return longest;
 }
 
-START_TEST(last_of_many_posted_receives_is_found_in_few_steps)
+TEST_EACH(last_of_many_posted_receives_is_found_in_few_steps, 2)
 {
     pair_t              pair;
     uint32_t            num      = rounds_are_few() ? 10000 : 100000;
@@ -153,27 +153,4 @@ START_TEST(last_of_many_posted_receives_is_found_in_few_steps)
     free(contents);
     free(targets);
     free(recvs);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("posted");
-    TCase   *tcase = tcase_create("posted");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(
-        tcase, messages_meet_receives_in_the_order_in_which_they_were_posted, 0,
-        2);
-    tcase_add_loop_test(tcase, canceled_receives_match_no_message, 0, 2);
-    tcase_add_loop_test(
-        tcase, last_of_many_posted_receives_is_found_in_few_steps, 0, 2);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

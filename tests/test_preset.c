@@ -5,10 +5,10 @@
 #include "api/config.h"
 #include "base/math.h"
 #include "block/budget.h"
+#include "test.h"
 
 #include <ucxpool/ucxpool.h>
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +58,9 @@ static uint64_t limit_of(const char *name, uint64_t bar1_size)
     return preset.is_found ? preset.limit : 0;
 }
 
-START_TEST(gpus_with_small_windows_are_in_the_table)
+TEST_SETTINGS(.setup = setup, .teardown = teardown);
+
+TEST(gpus_with_small_windows_are_in_the_table)
 {
     ck_assert_uint_eq(limit_of("Tesla T4", 256 * MIB), 200 * MIB);
     ck_assert_ptr_nonnull(strstr(preset.from, "'Tesla T4*' [256m]"));
@@ -67,9 +69,8 @@ START_TEST(gpus_with_small_windows_are_in_the_table)
     ck_assert_uint_eq(limit_of("NVIDIA RTX A4000", 256 * MIB), 208 * MIB);
     ck_assert_uint_eq(limit_of("A new one", 256 * MIB), 200 * MIB);
 }
-END_TEST
 
-START_TEST(large_windows_have_no_preset)
+TEST(large_windows_have_no_preset)
 {
     ck_assert_uint_eq(limit_of("NVIDIA H200", 256 * GIB), 0);
     ck_assert_uint_eq(limit_of("NVIDIA A2", 16 * GIB), 0);
@@ -78,9 +79,8 @@ START_TEST(large_windows_have_no_preset)
     ck_assert_uint_eq(limit_of("A new one", 0), 0);
     ck_assert_uint_eq(limit_of("Tesla P40", 0), 0);
 }
-END_TEST
 
-START_TEST(a_file_adds_and_overrides)
+TEST(a_file_adds_and_overrides)
 {
     write_file("# ours\n\n"
                "  Tesla T4 = 100m  \n"
@@ -98,9 +98,8 @@ START_TEST(a_file_adds_and_overrides)
     ck_assert_uint_eq(limit_of("Card Three B", 0), 3 * MIB);
     ck_assert_uint_eq(limit_of("Tesla P4", 256 * MIB), 200 * MIB);
 }
-END_TEST
 
-START_TEST(a_star_matches_any_letters)
+TEST(a_star_matches_any_letters)
 {
     write_file("a*b*c = 1m\n");
     ck_assert_uint_eq(limit_of("abc", 0), MIB);
@@ -110,7 +109,6 @@ START_TEST(a_star_matches_any_letters)
     ck_assert_uint_eq(limit_of("abcd", 0), 0);
     ck_assert_uint_eq(limit_of("", 0), 0);
 }
-END_TEST
 
 static const struct {
     const char *text;
@@ -134,7 +132,8 @@ static const struct {
     {"Tesla T4 = 1m\nNever = x\n", "line 2: the value must"},
 };
 
-START_TEST(a_bad_line_is_reported_with_file_and_line_number)
+TEST_EACH(a_bad_line_is_reported_with_file_and_line_number,
+          (int)(sizeof(bad_lines) / sizeof(bad_lines[0])))
 {
     write_file(bad_lines[_i].text);
     ck_assert_int_eq(block_preset_find(path, "Tesla T4", 0, &preset),
@@ -143,9 +142,8 @@ START_TEST(a_bad_line_is_reported_with_file_and_line_number)
                   "%s", ucxpool_error_detail());
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), path));
 }
-END_TEST
 
-START_TEST(a_binary_file_is_reported)
+TEST(a_binary_file_is_reported)
 {
     char bytes[1000];
 
@@ -161,9 +159,8 @@ START_TEST(a_binary_file_is_reported)
     ck_assert_ptr_nonnull(
         strstr(ucxpool_error_detail(), "line 2: the line is too"));
 }
-END_TEST
 
-START_TEST(an_unreadable_file_is_reported)
+TEST(an_unreadable_file_is_reported)
 {
     ck_assert_int_eq(block_preset_find("/nonexistent/file", "x", 0, &preset),
                      UCXPOOL_ERR_INVALID_PARAM);
@@ -173,7 +170,6 @@ START_TEST(an_unreadable_file_is_reported)
                      UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "Is a directory"));
 }
-END_TEST
 
 /* size and used describe the window; 0: its size is unknown. */
 static uint64_t compute(const char *name, uint64_t size, uint64_t used)
@@ -187,41 +183,37 @@ static uint64_t compute(const char *name, uint64_t size, uint64_t used)
     return budget.limit;
 }
 
-START_TEST(the_preset_is_the_limit_of_an_idle_gpu)
+TEST(the_preset_is_the_limit_of_an_idle_gpu)
 {
     ck_assert_uint_eq(compute("Tesla T4", 256 * MIB, 4 * MIB), 200 * MIB);
     ck_assert_uint_eq(budget.others, 0);
     ck_assert_uint_eq(budget.reserve, 0);
     ck_assert_uint_eq(compute("Tesla T4", 0, 0), 200 * MIB);
 }
-END_TEST
 
-START_TEST(memory_used_by_others_is_subtracted)
+TEST(memory_used_by_others_is_subtracted)
 {
     ck_assert_uint_eq(compute("Tesla T4", 256 * MIB, 108 * MIB), 100 * MIB);
     ck_assert_uint_eq(compute("Tesla T4", 256 * MIB, 250 * MIB), 0);
     ck_assert_uint_eq(compute("Tesla T4", 256 * MIB, 256 * MIB), 0);
     ck_assert_uint_eq(compute("H200", 4 * GIB, 4 * GIB), 0);
 }
-END_TEST
 
-START_TEST(a_reserve_of_a_large_window_is_left)
+TEST(a_reserve_of_a_large_window_is_left)
 {
     ck_assert_uint_eq(compute("H200", 256 * GIB, 0), 256 * GIB - 512 * MIB);
     ck_assert_uint_eq(compute("L4", 4 * GIB, 0), 4 * GIB - 512 * MIB);
     ck_assert_uint_eq(compute("Other", 2 * GIB, 0), 2 * GIB - 256 * MIB);
     ck_assert(budget.is_reserve_auto);
 }
-END_TEST
 
-START_TEST(a_part_of_a_small_window_without_a_preset_is_used)
+TEST(a_part_of_a_small_window_without_a_preset_is_used)
 {
     ck_assert_uint_eq(compute("Old", 128 * MIB, 0), 96 * MIB);
     ck_assert_uint_eq(compute("Old", GIB, 0), 768 * MIB);
 }
-END_TEST
 
-START_TEST(the_reserve_is_subtracted)
+TEST(the_reserve_is_subtracted)
 {
     config.comm_reserve = 60 * MIB;
     ck_assert_uint_eq(compute("Tesla T4", 256 * MIB, 0), 140 * MIB);
@@ -231,9 +223,8 @@ START_TEST(the_reserve_is_subtracted)
     config.comm_reserve = 0;
     ck_assert_uint_eq(compute("H200", 256 * GIB, 0), 256 * GIB);
 }
-END_TEST
 
-START_TEST(an_unknown_window_has_no_limit)
+TEST(an_unknown_window_has_no_limit)
 {
     ck_assert_uint_eq(compute("Other", 0, 0), BLOCK_BUDGET_NONE);
     config.comm_reserve = GIB;
@@ -243,9 +234,8 @@ START_TEST(an_unknown_window_has_no_limit)
                      UCXPOOL_OK);
     ck_assert_uint_eq(budget.limit, BLOCK_BUDGET_NONE);
 }
-END_TEST
 
-START_TEST(a_preset_cannot_exceed_the_window)
+TEST(a_preset_cannot_exceed_the_window)
 {
     strcpy(config.budget_file, path);
     write_file("* = 4g\n");
@@ -256,7 +246,6 @@ START_TEST(a_preset_cannot_exceed_the_window)
     ck_assert_int_eq(block_budget_compute(&config, "Any", &bar, &budget),
                      UCXPOOL_ERR_INVALID_PARAM);
 }
-END_TEST
 
 static unsigned settle(const mem_kind_t *kind, uint64_t limit)
 {
@@ -270,7 +259,7 @@ static unsigned settle(const mem_kind_t *kind, uint64_t limit)
     return num;
 }
 
-START_TEST(a_pool_stays_within_its_limit_and_uses_it)
+TEST_EACH(a_pool_stays_within_its_limit_and_uses_it, 2)
 {
     const base_config_t     asked   = config;
     const mem_kind_t *const kinds[] = {&mem_kind_cuda_alloc,
@@ -286,9 +275,8 @@ START_TEST(a_pool_stays_within_its_limit_and_uses_it)
         ck_assert_uint_ge(size / config.block_size, 3);
     }
 }
-END_TEST
 
-START_TEST(blocks_take_at_most_a_quarter_of_the_limit)
+TEST(blocks_take_at_most_a_quarter_of_the_limit)
 {
     const base_config_t asked = config;
 
@@ -301,24 +289,21 @@ START_TEST(blocks_take_at_most_a_quarter_of_the_limit)
                           base_min(limit / 8, (size_t)448 * MIB));
     }
 }
-END_TEST
 
-START_TEST(t4s_200_mib_are_all_used)
+TEST(t4s_200_mib_are_all_used)
 {
     ck_assert_uint_eq(settle(&mem_kind_cuda_alloc, 200 * MIB), 1);
     ck_assert_uint_eq(config.region_size, 200 * MIB);
     ck_assert_uint_eq(config.block_size, 8 * MIB);
 }
-END_TEST
 
-START_TEST(without_a_limit_nothing_changes)
+TEST(without_a_limit_nothing_changes)
 {
     ck_assert_uint_eq(settle(&mem_kind_cuda_vmm, BLOCK_BUDGET_NONE), 15);
     ck_assert_uint_eq(config.block_size, 32 * MIB);
 }
-END_TEST
 
-START_TEST(any_given_size_makes_a_valid_pool)
+TEST(any_given_size_makes_a_valid_pool)
 {
     const base_config_t asked = config;
 
@@ -336,50 +321,11 @@ START_TEST(any_given_size_makes_a_valid_pool)
         ck_assert_uint_le(num_regions * config.region_size, size);
     }
 }
-END_TEST
 
-START_TEST(a_chosen_fragment_size_fits_in_a_block)
+TEST(a_chosen_fragment_size_fits_in_a_block)
 {
     config.frag_size = 8 * MIB;
     config.comm_size = 40 * MIB;
     (void)settle(&mem_kind_host, BLOCK_BUDGET_NONE);
     ck_assert_uint_eq(config.block_size, 8 * MIB);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("preset");
-    TCase   *tcase = tcase_create("preset");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, gpus_with_small_windows_are_in_the_table);
-    tcase_add_test(tcase, large_windows_have_no_preset);
-    tcase_add_test(tcase, a_file_adds_and_overrides);
-    tcase_add_test(tcase, a_star_matches_any_letters);
-    tcase_add_loop_test(tcase, a_bad_line_is_reported_with_file_and_line_number,
-                        0, (int)(sizeof(bad_lines) / sizeof(bad_lines[0])));
-    tcase_add_test(tcase, a_binary_file_is_reported);
-    tcase_add_test(tcase, an_unreadable_file_is_reported);
-    tcase_add_test(tcase, the_preset_is_the_limit_of_an_idle_gpu);
-    tcase_add_test(tcase, memory_used_by_others_is_subtracted);
-    tcase_add_test(tcase, a_reserve_of_a_large_window_is_left);
-    tcase_add_test(tcase, a_part_of_a_small_window_without_a_preset_is_used);
-    tcase_add_test(tcase, the_reserve_is_subtracted);
-    tcase_add_test(tcase, an_unknown_window_has_no_limit);
-    tcase_add_test(tcase, a_preset_cannot_exceed_the_window);
-    tcase_add_loop_test(tcase, a_pool_stays_within_its_limit_and_uses_it, 0, 2);
-    tcase_add_test(tcase, blocks_take_at_most_a_quarter_of_the_limit);
-    tcase_add_test(tcase, t4s_200_mib_are_all_used);
-    tcase_add_test(tcase, without_a_limit_nothing_changes);
-    tcase_add_test(tcase, any_given_size_makes_a_valid_pool);
-    tcase_add_test(tcase, a_chosen_fragment_size_fits_in_a_block);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

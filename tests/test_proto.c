@@ -1,9 +1,9 @@
 /* Parsing a peer's messages. */
 #include "core/proto.h"
+#include "test.h"
 
 #include <ucxpool/window.h>
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@ static ucxpool_status_t parse(size_t data_size)
                        &parsed);
 }
 
-START_TEST(each_type_has_one_size)
+TEST(each_type_has_one_size)
 {
     for (unsigned type = PROTO_HELLO; type < PROTO_LAST; type++) {
         size_t size = proto_fixed_size(type);
@@ -45,9 +45,8 @@ START_TEST(each_type_has_one_size)
                          proto_parse(&fixed, size + 1, 0, &parsed));
     }
 }
-END_TEST
 
-START_TEST(unknown_types_are_rejected)
+TEST(unknown_types_are_rejected)
 {
     ck_assert_uint_eq(0, proto_fixed_size(0));
     for (unsigned type = PROTO_LAST; type < 256; type++) {
@@ -57,18 +56,16 @@ START_TEST(unknown_types_are_rejected)
                          proto_parse(&fixed, sizeof(proto_head_t), 0, &parsed));
     }
 }
-END_TEST
 
-START_TEST(another_version_is_rejected_with_its_number)
+TEST(another_version_is_rejected_with_its_number)
 {
     begin(PROTO_BYE);
     fixed.head.version = 77;
     ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(0));
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "77"));
 }
-END_TEST
 
-START_TEST(a_hello_must_have_the_number_of_files_it_states)
+TEST(a_hello_must_have_the_number_of_files_it_states)
 {
     begin(PROTO_HELLO);
     fixed.hello.num_files = 3;
@@ -80,9 +77,8 @@ START_TEST(a_hello_must_have_the_number_of_files_it_states)
     fixed.hello.num_files = UINT32_MAX;
     ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(0));
 }
-END_TEST
 
-START_TEST(texts_must_be_terminated)
+TEST(texts_must_be_terminated)
 {
     const unsigned types[] = {PROTO_READY, PROTO_DONE, PROTO_CANCEL};
 
@@ -92,9 +88,8 @@ START_TEST(texts_must_be_terminated)
         ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(PROTO_TEXT_MAX + 1));
     }
 }
-END_TEST
 
-START_TEST(a_cancel_must_have_an_error_status)
+TEST(a_cancel_must_have_an_error_status)
 {
     const int32_t wrong[] = {UCXPOOL_OK, UCXPOOL_INPROGRESS,
                              UCXPOOL_ERR_LIMIT - 1, INT32_MAX, INT32_MIN};
@@ -107,9 +102,8 @@ START_TEST(a_cancel_must_have_an_error_status)
         ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(0));
     }
 }
-END_TEST
 
-START_TEST(a_descriptor_must_contain_its_runs_and_metadata)
+TEST(a_descriptor_must_contain_its_runs_and_metadata)
 {
     begin(PROTO_DESC);
     fixed.desc.num_runs      = 2;
@@ -123,9 +117,8 @@ START_TEST(a_descriptor_must_contain_its_runs_and_metadata)
     fixed.desc.num_runs = UINT32_MAX;
     ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(5));
 }
-END_TEST
 
-START_TEST(a_runs_message_must_not_be_empty)
+TEST(a_runs_message_must_not_be_empty)
 {
     begin(PROTO_DESC);
     fixed.desc.flags    = PROTO_DESC_RUNS;
@@ -134,9 +127,8 @@ START_TEST(a_runs_message_must_not_be_empty)
     fixed.desc.num_runs = 0;
     ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(0));
 }
-END_TEST
 
-START_TEST(the_lengths_of_a_descriptor_must_add_up)
+TEST(the_lengths_of_a_descriptor_must_add_up)
 {
     const copy_run_t runs[] = {{100, 1}, {3, 1}};
     copy_totals_t    totals;
@@ -159,9 +151,8 @@ START_TEST(the_lengths_of_a_descriptor_must_add_up)
     ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
                      proto_check_desc(&fixed.desc, runs, 5 + 115, &totals));
 }
-END_TEST
 
-START_TEST(control_characters_in_a_peers_text_are_replaced)
+TEST(control_characters_in_a_peers_text_are_replaced)
 {
     char text[8];
 
@@ -172,7 +163,6 @@ START_TEST(control_characters_in_a_peers_text_are_replaced)
     proto_copy_text(text, sizeof(text), NULL, 0);
     ck_assert_str_eq("", text);
 }
-END_TEST
 
 /* --- operations on windows ------------------------------------------------ */
 
@@ -189,7 +179,7 @@ static ucxpool_status_t check_call(uint64_t num, uint64_t length, uint64_t size,
     return proto_check_call(&call, places, data_size, WINDOW);
 }
 
-START_TEST(the_places_of_a_call_must_lie_within_its_window)
+TEST(the_places_of_a_call_must_lie_within_its_window)
 {
     static const uint64_t        good[]  = {0, 900, 5, 5};
     static const uint64_t        bad[]   = {0, 901};
@@ -208,9 +198,8 @@ START_TEST(the_places_of_a_call_must_lie_within_its_window)
     ck_assert_int_eq(check_call(1, WINDOW + 1, WINDOW + 1, good, 8),
                      UCXPOOL_ERR_INVALID_PARAM);
 }
-END_TEST
 
-START_TEST(the_lengths_of_a_call_must_add_up)
+TEST(the_lengths_of_a_call_must_add_up)
 {
     static const uint64_t        offsets[2] = {0, 0};
     static const ucxpool_place_t cut[2]     = {{0, 1}, {10, 3}};
@@ -227,9 +216,8 @@ START_TEST(the_lengths_of_a_call_must_add_up)
                                 offsets, (PROTO_PLACES_MAX + 1) * 8),
                      UCXPOOL_ERR_INVALID_PARAM);
 }
-END_TEST
 
-START_TEST(a_peer_cannot_lend_more_than_the_limit)
+TEST(a_peer_cannot_lend_more_than_the_limit)
 {
     const size_t lent = sizeof(proto_lent_t);
 
@@ -240,9 +228,8 @@ START_TEST(a_peer_cannot_lend_more_than_the_limit)
     ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(lent - 1));
     ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(lent + 1));
 }
-END_TEST
 
-START_TEST(gpu_share_info_has_one_valid_length)
+TEST(gpu_share_info_has_one_valid_length)
 {
     begin(PROTO_WINDOW_OPENED);
     ck_assert_int_eq(UCXPOOL_OK, parse(PROTO_TEXT_MAX));
@@ -251,9 +238,8 @@ START_TEST(gpu_share_info_has_one_valid_length)
     ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
                      parse(sizeof(proto_window_cuda_t) - 1));
 }
-END_TEST
 
-START_TEST(window_parts_must_be_whole_and_within_the_limit)
+TEST(window_parts_must_be_whole_and_within_the_limit)
 {
     const size_t part = sizeof(proto_window_part_t);
 
@@ -269,9 +255,8 @@ START_TEST(window_parts_must_be_whole_and_within_the_limit)
     ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(part));
     ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(sizeof(proto_window_cuda_t)));
 }
-END_TEST
 
-START_TEST(a_key_must_end_within_the_message)
+TEST(a_key_must_end_within_the_message)
 {
     begin(PROTO_WINDOW_OPENED);
     fixed.window_opened.flags = PROTO_OPENED_KEY;
@@ -279,36 +264,4 @@ START_TEST(a_key_must_end_within_the_message)
     ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(PROTO_KEY_MAX + 1));
     fixed.window_opened.flags |= PROTO_OPENED_CUDA;
     ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(sizeof(proto_window_cuda_t)));
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("proto");
-    TCase   *tcase = tcase_create("proto");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_test(tcase, each_type_has_one_size);
-    tcase_add_test(tcase, the_places_of_a_call_must_lie_within_its_window);
-    tcase_add_test(tcase, the_lengths_of_a_call_must_add_up);
-    tcase_add_test(tcase, a_peer_cannot_lend_more_than_the_limit);
-    tcase_add_test(tcase, gpu_share_info_has_one_valid_length);
-    tcase_add_test(tcase, window_parts_must_be_whole_and_within_the_limit);
-    tcase_add_test(tcase, a_key_must_end_within_the_message);
-    tcase_add_test(tcase, unknown_types_are_rejected);
-    tcase_add_test(tcase, another_version_is_rejected_with_its_number);
-    tcase_add_test(tcase, a_hello_must_have_the_number_of_files_it_states);
-    tcase_add_test(tcase, texts_must_be_terminated);
-    tcase_add_test(tcase, a_cancel_must_have_an_error_status);
-    tcase_add_test(tcase, a_descriptor_must_contain_its_runs_and_metadata);
-    tcase_add_test(tcase, a_runs_message_must_not_be_empty);
-    tcase_add_test(tcase, the_lengths_of_a_descriptor_must_add_up);
-    tcase_add_test(tcase, control_characters_in_a_peers_text_are_replaced);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -4,11 +4,11 @@
 
 #include "caught.h"
 #include "pair.h"
+#include "test.h"
 
 #include <ucxpool/framework.h>
 #include <ucxpool/ucxpool.h>
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,7 +38,9 @@ static void assert_quiet(ucxpool_status_t status)
     ck_assert_str_eq(caught_text(), "");
 }
 
-START_TEST(an_error_returned_to_the_caller_is_not_logged)
+TEST_SETTINGS(.setup = start, .teardown = stop);
+
+TEST(an_error_returned_to_the_caller_is_not_logged)
 {
     ucxpool_t          *first = pool;
     ucxpool_listener_t *listener;
@@ -59,7 +61,6 @@ START_TEST(an_error_returned_to_the_caller_is_not_logged)
     assert_quiet(ucxpool_heap_free(pool, &pool, NULL));
     assert_quiet(ucxpool_framework_set_pool(-5, pool));
 }
-END_TEST
 
 /* The last log line is the expected warning. */
 static void assert_told(const char *words)
@@ -72,7 +73,7 @@ static void assert_told(const char *words)
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), words));
 }
 
-START_TEST(an_error_without_a_caller_is_logged_as_a_warning)
+TEST(an_error_without_a_caller_is_logged_as_a_warning)
 {
     ucxpool_block_t block;
 
@@ -86,9 +87,8 @@ START_TEST(an_error_without_a_caller_is_logged_as_a_warning)
     ucxpool_rmm_free(&block, 1, NULL, pool);
     assert_told("is not in this pool's heap");
 }
-END_TEST
 
-START_TEST(a_failed_channel_is_logged_once)
+TEST(a_failed_channel_is_logged_once)
 {
     ucxpool_channel_t *channel;
 
@@ -101,9 +101,8 @@ START_TEST(a_failed_channel_is_logged_once)
     ck_assert_ptr_null(strchr(strchr(caught_text(), '\n') + 1, '\n'));
     ucxpool_channel_close(channel);
 }
-END_TEST
 
-START_TEST(a_failed_framework_allocation_is_logged_once)
+TEST(a_failed_framework_allocation_is_logged_once)
 {
     size_t length;
 
@@ -116,25 +115,4 @@ START_TEST(a_failed_framework_allocation_is_logged_once)
     ck_assert_ptr_null(
         ucxpool_torch_alloc((ssize_t)1 << 40, UCXPOOL_FRAMEWORK_HOST, NULL));
     ck_assert_uint_eq(strlen(caught_text()), length);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("quiet");
-    TCase   *tcase = tcase_create("quiet");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, start, stop);
-    tcase_add_test(tcase, an_error_returned_to_the_caller_is_not_logged);
-    tcase_add_test(tcase, an_error_without_a_caller_is_logged_as_a_warning);
-    tcase_add_test(tcase, a_failed_channel_is_logged_once);
-    tcase_add_test(tcase, a_failed_framework_allocation_is_logged_once);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -4,8 +4,8 @@
  */
 #include "../src/block/comm.c"
 #include "rounds.h"
+#include "test.h"
 
-#include <check.h>
 #include <sched.h>
 
 #define RANGE(_i)   ((char *)(uintptr_t)(0x10000 + (_i)*0x100))
@@ -21,7 +21,9 @@ static void insert(unsigned number)
     ranges_insert(ranges, RANGE(number), 0x80, RANGE(number));
 }
 
-START_TEST(ranges_are_found_in_any_insertion_order)
+TEST_SETTINGS(.timeout = 120);
+
+TEST(ranges_are_found_in_any_insertion_order)
 {
     const unsigned order[] = {5, 1, 3, 7, 0, 2};
 
@@ -39,9 +41,8 @@ START_TEST(ranges_are_found_in_any_insertion_order)
     }
     ranges_destroy(ranges);
 }
-END_TEST
 
-START_TEST(a_range_is_removed_once_and_only_by_its_start)
+TEST(a_range_is_removed_once_and_only_by_its_start)
 {
     ck_assert_int_eq(ranges_create(3, &ranges), UCXPOOL_OK);
     ck_assert_ptr_null(ranges_remove(ranges, RANGE(2)));
@@ -56,16 +57,14 @@ START_TEST(a_range_is_removed_once_and_only_by_its_start)
     ck_assert_ptr_eq(ranges_find(ranges, RANGE(3)), RANGE(3));
     ranges_destroy(ranges);
 }
-END_TEST
 
-START_TEST(an_empty_table_finds_nothing)
+TEST(an_empty_table_finds_nothing)
 {
     ck_assert_int_eq(ranges_create(0, &ranges), UCXPOOL_OK);
     ck_assert_ptr_null(ranges_find(ranges, NULL));
     ck_assert_ptr_null(ranges_find(ranges, RANGE(1)));
     ranges_destroy(ranges);
 }
-END_TEST
 
 static void *find_last(void *arg)
 {
@@ -73,7 +72,7 @@ static void *find_last(void *arg)
     return ranges_find(ranges, RANGE(2));
 }
 
-START_TEST(a_reader_ignores_a_half_changed_table)
+TEST(a_reader_ignores_a_half_changed_table)
 {
     pthread_t thread;
     void     *found;
@@ -96,7 +95,6 @@ START_TEST(a_reader_ignores_a_half_changed_table)
     }
     ranges_destroy(ranges);
 }
-END_TEST
 
 static void *find_for_ever(void *arg)
 {
@@ -114,7 +112,7 @@ static void *find_for_ever(void *arg)
     return NULL;
 }
 
-START_TEST(readers_see_the_table_before_or_after_a_change)
+TEST(readers_see_the_table_before_or_after_a_change)
 {
     pthread_t threads[NUM_THREADS];
 
@@ -140,26 +138,4 @@ START_TEST(readers_see_the_table_before_or_after_a_change)
         pthread_join(threads[i], NULL);
     }
     ranges_destroy(ranges);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("ranges");
-    TCase   *tcase = tcase_create("ranges");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 120);
-    tcase_add_test(tcase, ranges_are_found_in_any_insertion_order);
-    tcase_add_test(tcase, a_range_is_removed_once_and_only_by_its_start);
-    tcase_add_test(tcase, an_empty_table_finds_nothing);
-    tcase_add_test(tcase, a_reader_ignores_a_half_changed_table);
-    tcase_add_test(tcase, readers_see_the_table_before_or_after_a_change);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -5,8 +5,8 @@
  */
 #define _GNU_SOURCE
 #include "mem/readable.h"
+#include "test.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <fcntl.h>
 #include <sys/ioctl.h>
@@ -41,7 +41,9 @@ static void tear_down(void)
 static const size_t numbers[] = {1, 5, 15, 16, 100, NUM};
 #define NUM_NUMBERS ((int)(sizeof(numbers) / sizeof(numbers[0])))
 
-START_TEST(mapped_memory_is_readable)
+TEST_SETTINGS(.setup = set_up, .teardown = tear_down);
+
+TEST_EACH(mapped_memory_is_readable, NUM_NUMBERS)
 {
     ck_assert_uint_eq(mem_find_unreadable(spans, 0), 0);
     ck_assert_uint_eq(mem_find_unreadable(spans, numbers[_i]), numbers[_i]);
@@ -50,7 +52,6 @@ START_TEST(mapped_memory_is_readable)
     spans[0] = (mem_span_t){(uintptr_t)memory, 2 * PAGE};
     ck_assert_uint_eq(mem_find_unreadable(spans, numbers[_i]), numbers[_i]);
 }
-END_TEST
 
 static void check_found(size_t num, size_t at, uint64_t address,
                         uint64_t length)
@@ -63,7 +64,7 @@ static void check_found(size_t num, size_t at, uint64_t address,
     ck_assert_uint_eq(mem_find_unreadable(spans, num), num);
 }
 
-START_TEST(the_first_unmapped_span_is_found)
+TEST_EACH(the_first_unmapped_span_is_found, NUM_NUMBERS)
 {
     uintptr_t start = (uintptr_t)memory;
     size_t    num   = numbers[_i];
@@ -83,7 +84,6 @@ START_TEST(the_first_unmapped_span_is_found)
     spans[num / 2].address = 5;
     ck_assert_uint_eq(mem_find_unreadable(spans, num), num / 2);
 }
-END_TEST
 
 /* Does this kernel answer queries for mappings (Linux 6.11)? Not under
  * valgrind. */
@@ -101,7 +101,7 @@ static bool tells_of_mappings(void)
 
 /* On kernels that can be asked for mappings. A neighbouring mapping must not be
  * mistaken for it. */
-START_TEST(a_mapping_without_a_file_is_found)
+TEST(a_mapping_without_a_file_is_found)
 {
     uintptr_t  start = (uintptr_t)memory;
     int        fd    = memfd_create("readable", MFD_CLOEXEC);
@@ -126,24 +126,4 @@ START_TEST(a_mapping_without_a_file_is_found)
     ck_assert(!mem_find_anonymous(UINT64_MAX, &found));
     munmap(file, PAGE);
     close(fd);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite  = suite_create("readable");
-    TCase   *tcase  = tcase_create("spans");
-    SRunner *runner = srunner_create(suite);
-    int      failed;
-
-    tcase_add_checked_fixture(tcase, set_up, tear_down);
-    tcase_add_loop_test(tcase, mapped_memory_is_readable, 0, NUM_NUMBERS);
-    tcase_add_loop_test(tcase, the_first_unmapped_span_is_found, 0,
-                        NUM_NUMBERS);
-    tcase_add_test(tcase, a_mapping_without_a_file_is_found);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -4,11 +4,11 @@
 #include "base/config.h"
 #include "ucx/reg.h"
 #include "ucx/status.h"
+#include "test.h"
 
 #include <ucm/api/ucm.h>
 #include <ucp/api/ucp.h>
 
-#include <check.h>
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,7 +144,9 @@ static void teardown(void)
     ck_assert_int_eq(num_keys, 0);
 }
 
-START_TEST(every_region_is_registered_once)
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .timeout = 60);
+
+TEST(every_region_is_registered_once)
 {
     uint64_t before = ucx_reg_count();
 
@@ -159,18 +161,16 @@ START_TEST(every_region_is_registered_once)
         ck_assert_ptr_null(regions.regions[i].memh);
     }
 }
-END_TEST
 
-START_TEST(deregistering_twice_does_nothing)
+TEST(deregistering_twice_does_nothing)
 {
     ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
     ucx_dereg_regions(&regions, context);
     ucx_dereg_regions(&regions, context);
     ck_assert_int_eq(num_mapped, 0);
 }
-END_TEST
 
-START_TEST(two_sets_of_one_context_are_counted_together)
+TEST(two_sets_of_one_context_are_counted_together)
 {
     uint64_t      before = ucx_reg_count();
     mem_regions_t others;
@@ -185,7 +185,6 @@ START_TEST(two_sets_of_one_context_are_counted_together)
     ucx_dereg_regions(&regions, context);
     mem_regions_cleanup(&others);
 }
-END_TEST
 
 static void ignore_event(ucm_event_type_t type, ucm_event_t *event, void *arg)
 {
@@ -193,7 +192,7 @@ static void ignore_event(ucm_event_type_t type, ucm_event_t *event, void *arg)
 
 /* UCX does this by itself on transports with a registration cache: it replaces
  * functions of the C library. */
-START_TEST(regions_are_stitched_with_ucxs_memory_hooks_installed)
+TEST(regions_are_stitched_with_ucxs_memory_hooks_installed)
 {
     const mem_piece_t pieces[] = {{2, 0, REGION_SIZE / 2},
                                   {0, REGION_SIZE / 2, REGION_SIZE / 2}};
@@ -215,9 +214,9 @@ START_TEST(regions_are_stitched_with_ucxs_memory_hooks_installed)
     regions.kind->unstitch(&regions, address, REGION_SIZE);
     ucx_dereg_regions(&regions, context);
 }
-END_TEST
 
-START_TEST(registration_can_be_retried_after_a_failure)
+TEST_WITH(registration_can_be_retried_after_a_failure, .first = SPOIL_MAP,
+          .end = SPOIL_LAST)
 {
     static const ucxpool_status_t expected[SPOIL_LAST] = {
         [SPOIL_MAP]    = UCXPOOL_ERR_NO_MEMORY,
@@ -243,9 +242,8 @@ START_TEST(registration_can_be_retried_after_a_failure)
     ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
     ucx_dereg_regions(&regions, context);
 }
-END_TEST
 
-START_TEST(a_refusal_reports_ucxs_error_and_the_setting_to_change)
+TEST(a_refusal_reports_ucxs_error_and_the_setting_to_change)
 {
     spoil     = SPOIL_MAP;
     spoil_nth = 2;
@@ -257,9 +255,10 @@ START_TEST(a_refusal_reports_ucxs_error_and_the_setting_to_change)
         strstr(ucxpool_error_detail(), ucs_status_string(UCS_ERR_NO_MEMORY)));
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "UCXPOOL_COMM_SIZE"));
 }
-END_TEST
 
-START_TEST(only_success_maps_to_success)
+TEST_SETTINGS(.timeout = 60);
+
+TEST(only_success_maps_to_success)
 {
     ck_assert_int_eq(ucx_status(UCS_OK), UCXPOOL_OK);
     ck_assert_int_eq(ucx_status(UCS_INPROGRESS), UCXPOOL_INPROGRESS);
@@ -267,9 +266,8 @@ START_TEST(only_success_maps_to_success)
         ck_assert_int_lt(ucx_status((ucs_status_t)i), 0);
     }
 }
-END_TEST
 
-START_TEST(errors_caused_by_the_peer_map_to_peer_lost)
+TEST(errors_caused_by_the_peer_map_to_peer_lost)
 {
     static const ucs_status_t statuses[] = {
         UCS_ERR_UNREACHABLE,          UCS_ERR_NOT_CONNECTED,
@@ -282,9 +280,8 @@ START_TEST(errors_caused_by_the_peer_map_to_peer_lost)
         ck_assert_int_eq(ucx_status(statuses[i]), UCXPOOL_ERR_PEER_LOST);
     }
 }
-END_TEST
 
-START_TEST(statuses_with_a_counterpart_map_to_it)
+TEST(statuses_with_a_counterpart_map_to_it)
 {
     static const struct {
         ucs_status_t     theirs;
@@ -306,38 +303,4 @@ START_TEST(statuses_with_a_counterpart_map_to_it)
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
         ck_assert_int_eq(ucx_status(pairs[i].theirs), pairs[i].ours);
     }
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite      = suite_create("reg_ucx");
-    TCase   *registered = tcase_create("registration");
-    TCase   *status     = tcase_create("status");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(registered, setup, teardown);
-    tcase_set_timeout(registered, 60);
-    tcase_add_test(registered, every_region_is_registered_once);
-    tcase_add_test(registered, deregistering_twice_does_nothing);
-    tcase_add_test(registered, two_sets_of_one_context_are_counted_together);
-    tcase_add_test(registered,
-                   regions_are_stitched_with_ucxs_memory_hooks_installed);
-    tcase_add_loop_test(registered, registration_can_be_retried_after_a_failure,
-                        SPOIL_MAP, SPOIL_LAST);
-    tcase_add_test(registered,
-                   a_refusal_reports_ucxs_error_and_the_setting_to_change);
-    suite_add_tcase(suite, registered);
-
-    tcase_add_test(status, only_success_maps_to_success);
-    tcase_add_test(status, errors_caused_by_the_peer_map_to_peer_lost);
-    tcase_add_test(status, statuses_with_a_counterpart_map_to_it);
-    suite_add_tcase(suite, status);
-
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -7,8 +7,8 @@
 #include "mem/region.h"
 #include "mem/system.h"
 #include "resident.h"
+#include "test.h"
 
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -79,7 +79,9 @@ static char *region_byte(unsigned region, size_t offset)
     return (char *)regions.regions[region].address + offset;
 }
 
-START_TEST(regions_are_contiguous_and_hold_written_data)
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .timeout = 60);
+
+TEST(regions_are_contiguous_and_hold_written_data)
 {
     ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
     ck_assert_uint_eq(regions.num_regions, NUM_REGIONS);
@@ -97,9 +99,8 @@ START_TEST(regions_are_contiguous_and_hold_written_data)
     }
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(new_regions_are_zero)
+TEST(new_regions_are_zero)
 {
     ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
     ck_assert_int_eq(*region_byte(0, 0), 0);
@@ -108,9 +109,8 @@ START_TEST(new_regions_are_zero)
                      0);
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(the_range_is_aligned_to_transparent_pages)
+TEST(the_range_is_aligned_to_transparent_pages)
 {
     mem_system_t system;
 
@@ -123,9 +123,8 @@ START_TEST(the_range_is_aligned_to_transparent_pages)
     }
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(every_page_has_memory_and_none_is_resident_before_use)
+TEST_EACH(every_page_has_memory_and_none_is_resident_before_use, 2)
 {
     size_t      before = resident_size();
     struct stat is;
@@ -141,9 +140,8 @@ START_TEST(every_page_has_memory_and_none_is_resident_before_use)
     ck_assert_uint_ge(resident_size(), before + NUM_REGIONS * REGION_SIZE);
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(a_region_is_a_memory_file_named_after_the_pool)
+TEST(a_region_is_a_memory_file_named_after_the_pool)
 {
     char path[64], name[64];
 
@@ -161,9 +159,8 @@ START_TEST(a_region_is_a_memory_file_named_after_the_pool)
     }
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(a_region_cannot_shrink_nor_grow_nor_be_unsealed)
+TEST(a_region_cannot_shrink_nor_grow_nor_be_unsealed)
 {
     int seals;
 
@@ -180,9 +177,8 @@ START_TEST(a_region_cannot_shrink_nor_grow_nor_be_unsealed)
     }
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(a_private_region_is_not_mapped_for_writing_by_others)
+TEST(a_private_region_is_not_mapped_for_writing_by_others)
 {
     ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
     for (unsigned i = 0; i < NUM_REGIONS; i++) {
@@ -199,7 +195,6 @@ START_TEST(a_private_region_is_not_mapped_for_writing_by_others)
     }
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
 /* Reads through pieces of all regions, in random order. */
 static void check_stitching(void)
@@ -240,7 +235,7 @@ static void check_stitching(void)
     *region_byte(0, 0) = 'z';
 }
 
-START_TEST(a_stitched_range_is_the_same_memory)
+TEST(a_stitched_range_is_the_same_memory)
 {
     size_t mapped = calls_mapped_size();
 
@@ -249,9 +244,8 @@ START_TEST(a_stitched_range_is_the_same_memory)
     mem_regions_cleanup(&regions);
     ck_assert_uint_eq(calls_mapped_size(), mapped);
 }
-END_TEST
 
-START_TEST(regions_are_stitched_from_their_files_if_mremap_cannot_copy)
+TEST(regions_are_stitched_from_their_files_if_mremap_cannot_copy)
 {
     calls_fail_from(CALLS_MREMAP, 1, EINVAL);
     ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
@@ -262,9 +256,8 @@ START_TEST(regions_are_stitched_from_their_files_if_mremap_cannot_copy)
     mem_regions_cleanup(&regions);
     calls_reset();
 }
-END_TEST
 
-START_TEST(init_works_without_the_write_seal_in_the_kernel)
+TEST(init_works_without_the_write_seal_in_the_kernel)
 {
     bool is_private;
 
@@ -284,9 +277,8 @@ START_TEST(init_works_without_the_write_seal_in_the_kernel)
     mem_regions_cleanup(&regions);
     calls_reset();
 }
-END_TEST
 
-START_TEST(stitching_can_be_retried_after_a_failure)
+TEST(stitching_can_be_retried_after_a_failure)
 {
     static const calls_name_t names[] = {CALLS_MMAP, CALLS_MREMAP};
     const mem_piece_t pieces[]   = {{1, 0, page_size()}, {0, 0, page_size()}};
@@ -317,9 +309,8 @@ START_TEST(stitching_can_be_retried_after_a_failure)
     check_stitching();
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(init_can_be_retried_after_a_failed_call)
+TEST_EACH(init_can_be_retried_after_a_failed_call, CALLS_FCNTL + 1)
 {
     calls_name_t name       = (calls_name_t)_i;
     unsigned     num_fds    = calls_num_fds();
@@ -363,9 +354,8 @@ START_TEST(init_can_be_retried_after_a_failed_call)
     ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(a_file_that_cannot_be_sealed_is_an_error)
+TEST(a_file_that_cannot_be_sealed_is_an_error)
 {
     unsigned num_fds = calls_num_fds();
 
@@ -378,9 +368,8 @@ START_TEST(a_file_that_cannot_be_sealed_is_an_error)
     ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(init_works_without_transparent_huge_pages)
+TEST(init_works_without_transparent_huge_pages)
 {
     calls_fail_from(CALLS_MADVISE, 1, EINVAL);
     ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
@@ -388,9 +377,8 @@ START_TEST(init_works_without_transparent_huge_pages)
     mem_regions_cleanup(&regions);
     calls_reset();
 }
-END_TEST
 
-START_TEST(init_continues_after_a_signal)
+TEST(init_continues_after_a_signal)
 {
     static const calls_name_t names[] = {CALLS_FTRUNCATE, CALLS_FALLOCATE,
                                          CALLS_MADVISE};
@@ -404,9 +392,8 @@ START_TEST(init_continues_after_a_signal)
         }
     }
 }
-END_TEST
 
-START_TEST(the_error_for_too_many_files_names_the_region_size)
+TEST(the_error_for_too_many_files_names_the_region_size)
 {
     calls_fail(CALLS_MEMFD_CREATE, 2, EMFILE);
     ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_ERR_INVALID_PARAM);
@@ -415,9 +402,8 @@ START_TEST(the_error_for_too_many_files_names_the_region_size)
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "ulimit -n"));
     calls_reset();
 }
-END_TEST
 
-START_TEST(the_error_for_too_little_memory_names_the_amount_and_setting)
+TEST(the_error_for_too_little_memory_names_the_amount_and_setting)
 {
     fake_machine.available = NUM_REGIONS * REGION_SIZE - 1;
     ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_ERR_NO_MEMORY);
@@ -425,9 +411,8 @@ START_TEST(the_error_for_too_little_memory_names_the_amount_and_setting)
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "6291455 are"));
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "UCXPOOL_COMM_SIZE"));
 }
-END_TEST
 
-START_TEST(a_file_size_limit_is_an_error_and_raises_no_signal)
+TEST(a_file_size_limit_is_an_error_and_raises_no_signal)
 {
     struct rlimit limit = real_limit;
 
@@ -436,9 +421,8 @@ START_TEST(a_file_size_limit_is_an_error_and_raises_no_signal)
     ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "ulimit -f"));
 }
-END_TEST
 
-START_TEST(a_size_that_is_not_a_multiple_of_the_page_size_is_rejected)
+TEST(a_size_that_is_not_a_multiple_of_the_page_size_is_rejected)
 {
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 1,
                                       page_size() + 1, BASE_SWITCH_TRY),
@@ -446,9 +430,8 @@ START_TEST(a_size_that_is_not_a_multiple_of_the_page_size_is_rejected)
     ck_assert_ptr_nonnull(
         strstr(ucxpool_error_detail(), "UCXPOOL_REGION_SIZE"));
 }
-END_TEST
 
-START_TEST(zero_regions_and_too_many_for_the_address_space_are_rejected)
+TEST(zero_regions_and_too_many_for_the_address_space_are_rejected)
 {
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 0,
                                       REGION_SIZE, BASE_SWITCH_TRY),
@@ -460,9 +443,8 @@ START_TEST(zero_regions_and_too_many_for_the_address_space_are_rejected)
                                       SIZE_MAX / 2, BASE_SWITCH_TRY),
                      UCXPOOL_ERR_INVALID_PARAM);
 }
-END_TEST
 
-START_TEST(a_size_beyond_the_address_space_is_out_of_memory)
+TEST(a_size_beyond_the_address_space_is_out_of_memory)
 {
     fake_machine.available = SIZE_MAX;
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 1,
@@ -473,9 +455,8 @@ START_TEST(a_size_beyond_the_address_space_is_out_of_memory)
                                       BASE_SWITCH_TRY),
                      UCXPOOL_ERR_NO_MEMORY);
 }
-END_TEST
 
-START_TEST(missing_huge_pages_are_an_error_if_they_are_required)
+TEST(missing_huge_pages_are_an_error_if_they_are_required)
 {
     fake_machine.huge_page_size  = REGION_SIZE;
     fake_machine.huge_pages_free = NUM_REGIONS - 1;
@@ -486,9 +467,8 @@ START_TEST(missing_huge_pages_are_an_error_if_they_are_required)
     ck_assert_int_eq(init(BASE_SWITCH_YES), UCXPOOL_ERR_NO_MEMORY);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "UCXPOOL_HUGE_PAGES"));
 }
-END_TEST
 
-START_TEST(huge_pages_require_regions_of_whole_pages)
+TEST(huge_pages_require_regions_of_whole_pages)
 {
     fake_machine.huge_page_size  = REGION_SIZE * 2;
     fake_machine.huge_pages_free = 1000;
@@ -499,9 +479,8 @@ START_TEST(huge_pages_require_regions_of_whole_pages)
     ck_assert_uint_eq(regions.page_size, page_size());
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(base_pages_are_used_if_huge_pages_run_out)
+TEST(base_pages_are_used_if_huge_pages_run_out)
 {
     unsigned num_fds = calls_num_fds();
 
@@ -516,9 +495,8 @@ START_TEST(base_pages_are_used_if_huge_pages_run_out)
     mem_regions_cleanup(&regions);
     ck_assert_uint_eq(calls_num_fds(), num_fds);
 }
-END_TEST
 
-START_TEST(real_huge_pages_are_used_if_the_machine_has_some)
+TEST(real_huge_pages_are_used_if_the_machine_has_some)
 {
     mem_system_t system;
 
@@ -550,9 +528,8 @@ START_TEST(real_huge_pages_are_used_if_the_machine_has_some)
     ck_assert_uint_eq(regions.page_size, system.page_size);
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(cleanup_may_be_called_twice_and_releases_everything)
+TEST(cleanup_may_be_called_twice_and_releases_everything)
 {
     unsigned num_fds = calls_num_fds();
     size_t   mapped  = calls_mapped_size();
@@ -564,9 +541,8 @@ START_TEST(cleanup_may_be_called_twice_and_releases_everything)
     ck_assert_uint_eq(calls_num_fds(), num_fds);
     ck_assert_uint_eq(calls_mapped_size(), mapped);
 }
-END_TEST
 
-START_TEST(the_machine_has_pages_and_memory)
+TEST(the_machine_has_pages_and_memory)
 {
     mem_system_t system;
 
@@ -574,64 +550,4 @@ START_TEST(the_machine_has_pages_and_memory)
     mem_system_query(&system);
     ck_assert_uint_eq(system.page_size, page_size());
     ck_assert_uint_gt(system.available, 0);
-}
-END_TEST
-
-static Suite *region_suite(void)
-{
-    Suite *suite = suite_create("region");
-    TCase *use   = tcase_create("use");
-    TCase *wrong = tcase_create("wrong");
-
-    tcase_add_test(use, regions_are_contiguous_and_hold_written_data);
-    tcase_add_test(use, new_regions_are_zero);
-    tcase_add_test(use, the_range_is_aligned_to_transparent_pages);
-    tcase_add_loop_test(
-        use, every_page_has_memory_and_none_is_resident_before_use, 0, 2);
-    tcase_add_test(use, a_region_is_a_memory_file_named_after_the_pool);
-    tcase_add_test(use, a_region_cannot_shrink_nor_grow_nor_be_unsealed);
-    tcase_add_test(use, a_private_region_is_not_mapped_for_writing_by_others);
-    tcase_add_test(use, a_stitched_range_is_the_same_memory);
-    tcase_add_test(use,
-                   regions_are_stitched_from_their_files_if_mremap_cannot_copy);
-    tcase_add_test(use, init_works_without_the_write_seal_in_the_kernel);
-    tcase_add_test(use, init_works_without_transparent_huge_pages);
-    tcase_add_test(use, init_continues_after_a_signal);
-    tcase_add_test(use, real_huge_pages_are_used_if_the_machine_has_some);
-    tcase_add_test(use, cleanup_may_be_called_twice_and_releases_everything);
-    tcase_add_test(use, the_machine_has_pages_and_memory);
-    tcase_add_checked_fixture(use, setup, teardown);
-    suite_add_tcase(suite, use);
-
-    tcase_set_timeout(wrong, 60);
-    tcase_add_test(wrong, stitching_can_be_retried_after_a_failure);
-    tcase_add_loop_test(wrong, init_can_be_retried_after_a_failed_call, 0,
-                        CALLS_FCNTL + 1);
-    tcase_add_test(wrong, a_file_that_cannot_be_sealed_is_an_error);
-    tcase_add_test(wrong, the_error_for_too_many_files_names_the_region_size);
-    tcase_add_test(
-        wrong, the_error_for_too_little_memory_names_the_amount_and_setting);
-    tcase_add_test(wrong, a_file_size_limit_is_an_error_and_raises_no_signal);
-    tcase_add_test(wrong,
-                   a_size_that_is_not_a_multiple_of_the_page_size_is_rejected);
-    tcase_add_test(
-        wrong, zero_regions_and_too_many_for_the_address_space_are_rejected);
-    tcase_add_test(wrong, a_size_beyond_the_address_space_is_out_of_memory);
-    tcase_add_test(wrong, missing_huge_pages_are_an_error_if_they_are_required);
-    tcase_add_test(wrong, huge_pages_require_regions_of_whole_pages);
-    tcase_add_test(wrong, base_pages_are_used_if_huge_pages_run_out);
-    tcase_add_checked_fixture(wrong, setup, teardown);
-    suite_add_tcase(suite, wrong);
-    return suite;
-}
-
-int main(void)
-{
-    SRunner *runner = srunner_create(region_suite());
-    int      num_failed;
-
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

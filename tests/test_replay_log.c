@@ -1,7 +1,7 @@
 /* ucxpool_replay reads and writes logs of allocations. */
 #include "replay/trace.h"
+#include "test.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,7 @@ static void assert_bad(const char *line, const char *words)
     ck_assert_msg(strstr(said, words) != NULL, "%s", said);
 }
 
-START_TEST(a_log_becomes_events)
+TEST(a_log_becomes_events)
 {
     trace_t *trace =
         read_good(HEADER "7,10:00:00.000001,allocate,0x100,64,0x55d0\n"
@@ -79,9 +79,8 @@ START_TEST(a_log_becomes_events)
     ck_assert_uint_eq(trace->num_left, 0);
     trace_destroy(trace);
 }
-END_TEST
 
-START_TEST(streams_keep_their_identity)
+TEST(streams_keep_their_identity)
 {
     trace_t *trace = read_good("1,t,allocate,0x100,64,0x55d0ab\n"
                                "1,t,allocate,0x200,64,0x55d0ac\n"
@@ -97,9 +96,8 @@ START_TEST(streams_keep_their_identity)
     ck_assert_uint_eq(trace->events[4].stream, 2);
     trace_destroy(trace);
 }
-END_TEST
 
-START_TEST(headers_blank_lines_and_carriage_returns_do_not_matter)
+TEST(headers_blank_lines_and_carriage_returns_do_not_matter)
 {
     trace_t *trace = read_good("1,t,allocate,0x100,64,0\r\n\r\n" HEADER
                                "\n 1 , t , free , 0x100 , 64 , 0 \r\n");
@@ -107,18 +105,16 @@ START_TEST(headers_blank_lines_and_carriage_returns_do_not_matter)
     ck_assert_uint_eq(trace->num_events, 2);
     trace_destroy(trace);
 }
-END_TEST
 
-START_TEST(the_last_line_may_lack_its_end)
+TEST(the_last_line_may_lack_its_end)
 {
     trace_t *trace = read_good("1,t,allocate,0x100,64,0\n1,t,free,0x100,64,0");
 
     ck_assert_uint_eq(trace->num_events, 2);
     trace_destroy(trace);
 }
-END_TEST
 
-START_TEST(an_address_may_be_used_again)
+TEST(an_address_may_be_used_again)
 {
     trace_t *trace = read_good("1,t,allocate,0x100,64,0\n"
                                "1,t,free,0x100,64,0\n"
@@ -130,12 +126,11 @@ START_TEST(an_address_may_be_used_again)
     ck_assert_uint_eq(trace->remarks.num_twice, 0);
     trace_destroy(trace);
 }
-END_TEST
 
 #define NUM_LIVE 5000u
 
 /* 7919 and NUM_LIVE have no common factor: each allocation is freed once. */
-START_TEST(each_free_finds_its_allocation_among_many)
+TEST(each_free_finds_its_allocation_among_many)
 {
     char    *text;
     size_t   size;
@@ -160,9 +155,8 @@ START_TEST(each_free_finds_its_allocation_among_many)
     }
     trace_destroy(trace);
 }
-END_TEST
 
-START_TEST(allocations_that_failed_when_logged_are_counted_and_skipped)
+TEST(allocations_that_failed_when_logged_are_counted_and_skipped)
 {
     trace_t *trace = read_good("1,t,allocate,0x100,64,0\n"
                                "1,t,allocate failure,(nil),999,0\n"
@@ -173,9 +167,8 @@ START_TEST(allocations_that_failed_when_logged_are_counted_and_skipped)
     ck_assert_uint_eq(trace->num_left, 1);
     trace_destroy(trace);
 }
-END_TEST
 
-START_TEST(threads_and_streams_without_played_events_do_not_count)
+TEST(threads_and_streams_without_played_events_do_not_count)
 {
     trace_t *trace = read_good("1,t,free,0x900,64,0x10\n"
                                "2,t,allocate failure,(nil),64,0x20\n"
@@ -187,9 +180,8 @@ START_TEST(threads_and_streams_without_played_events_do_not_count)
     ck_assert_uint_eq(trace->streams[0], 0x30);
     trace_destroy(trace);
 }
-END_TEST
 
-START_TEST(a_free_of_an_unknown_address_is_reported)
+TEST(a_free_of_an_unknown_address_is_reported)
 {
     trace_t *trace = read_good("1,t,free,0x900,64,0\n"
                                "1,t,allocate,0x100,64,0\n"
@@ -202,9 +194,8 @@ START_TEST(a_free_of_an_unknown_address_is_reported)
     ck_assert_uint_eq(trace->remarks.unknown_line, 1);
     trace_destroy(trace);
 }
-END_TEST
 
-START_TEST(an_address_allocated_twice_is_freed_first)
+TEST(an_address_allocated_twice_is_freed_first)
 {
     trace_t *trace = read_good("1,t,allocate,0x100,64,0\n"
                                "1,t,allocate,0x100,32,0\n"
@@ -218,9 +209,8 @@ START_TEST(an_address_allocated_twice_is_freed_first)
     ck_assert_uint_eq(trace->peak_live, 64);
     trace_destroy(trace);
 }
-END_TEST
 
-START_TEST(the_size_of_the_allocation_counts_not_of_its_free)
+TEST(the_size_of_the_allocation_counts_not_of_its_free)
 {
     trace_t *trace = read_good("1,t,allocate,0x100,64,0\n"
                                "1,t,free,0x100,63,0\n");
@@ -230,9 +220,8 @@ START_TEST(the_size_of_the_allocation_counts_not_of_its_free)
     ck_assert_uint_eq(trace->remarks.other_size_line, 2);
     trace_destroy(trace);
 }
-END_TEST
 
-START_TEST(calls_for_0_bytes_are_skipped)
+TEST(calls_for_0_bytes_are_skipped)
 {
     trace_t *trace = read_good("1,t,allocate,(nil),0,0\n"
                                "1,t,free,(nil),0,0\n"
@@ -242,9 +231,8 @@ START_TEST(calls_for_0_bytes_are_skipped)
     ck_assert_uint_eq(trace->remarks.num_empty, 2);
     trace_destroy(trace);
 }
-END_TEST
 
-START_TEST(bad_lines_are_reported_with_their_line_numbers)
+TEST(bad_lines_are_reported_with_their_line_numbers)
 {
     assert_bad("1,t,allocate,0x200,64", "5 fields");
     assert_bad("1,t,allocate,0x200,64,0,0", "7 fields");
@@ -264,18 +252,16 @@ START_TEST(bad_lines_are_reported_with_their_line_numbers)
     assert_bad("1,t,allocate,0x200,18446744073709551616,0", "size is no");
     assert_bad("1,t,allocate,0x200,64,default", "stream is neither");
 }
-END_TEST
 
-START_TEST(a_log_without_allocations_is_rejected)
+TEST(a_log_without_allocations_is_rejected)
 {
     ck_assert_ptr_null(read_text(HEADER));
     ck_assert_ptr_nonnull(strstr(said, "nothing is allocated"));
     ck_assert_ptr_null(read_text("1,t,free,0x100,64,0\n"));
     ck_assert_ptr_nonnull(strstr(said, "nothing is allocated"));
 }
-END_TEST
 
-START_TEST(too_many_streams_are_reported)
+TEST(too_many_streams_are_reported)
 {
     char  *text;
     size_t size;
@@ -289,15 +275,13 @@ START_TEST(too_many_streams_are_reported)
     ck_assert_ptr_nonnull(strstr(said, "more than can be played: streams"));
     free(text);
 }
-END_TEST
 
-START_TEST(a_missing_file_is_reported)
+TEST(a_missing_file_is_reported)
 {
     ck_assert_ptr_null(log_read("/nonexistent/a.csv"));
 }
-END_TEST
 
-START_TEST(a_written_log_is_read_back)
+TEST(a_written_log_is_read_back)
 {
     trace_t *trace = read_good("1,t,allocate,0x100,64,0x55d0ab\n"
                                "2,t,allocate,0x200,999999,0\n"
@@ -322,9 +306,8 @@ START_TEST(a_written_log_is_read_back)
     trace_destroy(trace);
     trace_destroy(again);
 }
-END_TEST
 
-START_TEST(divided_sizes_are_rounded_up)
+TEST(divided_sizes_are_rounded_up)
 {
     trace_t *trace = read_good("1,t,allocate,0x100,64,0\n"
                                "1,t,allocate,0x200,65,0\n"
@@ -338,40 +321,4 @@ START_TEST(divided_sizes_are_rounded_up)
     ck_assert_uint_eq(trace->peak_live, 10);
     ck_assert_uint_eq(trace->divisor, 16);
     trace_destroy(trace);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite  = suite_create("replay log");
-    TCase   *tcase  = tcase_create("log");
-    SRunner *runner = srunner_create(suite);
-    int      num_failed;
-
-    tcase_add_test(tcase, a_log_becomes_events);
-    tcase_add_test(tcase, streams_keep_their_identity);
-    tcase_add_test(tcase,
-                   headers_blank_lines_and_carriage_returns_do_not_matter);
-    tcase_add_test(tcase, the_last_line_may_lack_its_end);
-    tcase_add_test(tcase, an_address_may_be_used_again);
-    tcase_add_test(tcase, each_free_finds_its_allocation_among_many);
-    tcase_add_test(tcase,
-                   allocations_that_failed_when_logged_are_counted_and_skipped);
-    tcase_add_test(tcase,
-                   threads_and_streams_without_played_events_do_not_count);
-    tcase_add_test(tcase, a_free_of_an_unknown_address_is_reported);
-    tcase_add_test(tcase, an_address_allocated_twice_is_freed_first);
-    tcase_add_test(tcase, the_size_of_the_allocation_counts_not_of_its_free);
-    tcase_add_test(tcase, calls_for_0_bytes_are_skipped);
-    tcase_add_test(tcase, bad_lines_are_reported_with_their_line_numbers);
-    tcase_add_test(tcase, a_log_without_allocations_is_rejected);
-    tcase_add_test(tcase, too_many_streams_are_reported);
-    tcase_add_test(tcase, a_missing_file_is_reported);
-    tcase_add_test(tcase, a_written_log_is_read_back);
-    tcase_add_test(tcase, divided_sizes_are_rounded_up);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

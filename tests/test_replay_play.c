@@ -2,8 +2,8 @@
  * content marks, and the search for the smallest capacity. */
 #include "replay/measure.h"
 #include "replay/workload.h"
+#include "test.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,7 +125,9 @@ static void end(void)
     trace_destroy(trace);
 }
 
-START_TEST(a_round_frees_everything)
+TEST_SETTINGS(.setup = reset);
+
+TEST(a_round_frees_everything)
 {
     play_result_t result = {0};
 
@@ -135,9 +137,8 @@ START_TEST(a_round_frees_everything)
     ck_assert_uint_eq(used, 0);
     end();
 }
-END_TEST
 
-START_TEST(a_timed_round_has_a_time_for_each_call)
+TEST(a_timed_round_has_a_time_for_each_call)
 {
     play_result_t result = {0};
 
@@ -149,9 +150,8 @@ START_TEST(a_timed_round_has_a_time_for_each_call)
     samples_cleanup(&result.frees);
     end();
 }
-END_TEST
 
-START_TEST(failed_allocations_are_counted_and_not_freed)
+TEST(failed_allocations_are_counted_and_not_freed)
 {
     play_result_t result = {0};
 
@@ -161,9 +161,8 @@ START_TEST(failed_allocations_are_counted_and_not_freed)
     ck_assert_uint_eq(used, 0);
     end();
 }
-END_TEST
 
-START_TEST(a_strict_round_ends_with_the_first_failure)
+TEST(a_strict_round_ends_with_the_first_failure)
 {
     play_result_t result = {0};
 
@@ -173,9 +172,8 @@ START_TEST(a_strict_round_ends_with_the_first_failure)
     ck_assert_uint_eq(used, 0);
     end();
 }
-END_TEST
 
-START_TEST(a_strict_round_may_fail_during_preparation)
+TEST(a_strict_round_may_fail_during_preparation)
 {
     play_result_t result = {0};
 
@@ -185,9 +183,8 @@ START_TEST(a_strict_round_may_fail_during_preparation)
     ck_assert_uint_eq(used, 0);
     end();
 }
-END_TEST
 
-START_TEST(threads_play_all_of_their_calls)
+TEST(threads_play_all_of_their_calls)
 {
     play_result_t result = {0};
 
@@ -201,9 +198,8 @@ START_TEST(threads_play_all_of_their_calls)
     samples_cleanup(&result.frees);
     end();
 }
-END_TEST
 
-START_TEST(a_free_waits_for_another_threads_allocation)
+TEST(a_free_waits_for_another_threads_allocation)
 {
     play_result_t result = {0};
     uint32_t      allocation;
@@ -222,9 +218,8 @@ START_TEST(a_free_waits_for_another_threads_allocation)
     ck_assert_uint_eq(used, 0);
     end();
 }
-END_TEST
 
-START_TEST(a_broken_allocator_ends_the_round)
+TEST(a_broken_allocator_ends_the_round)
 {
     play_result_t result = {0};
 
@@ -237,9 +232,8 @@ START_TEST(a_broken_allocator_ends_the_round)
     }
     end();
 }
-END_TEST
 
-START_TEST(marks_detect_memory_allocated_twice)
+TEST(marks_detect_memory_allocated_twice)
 {
     play_result_t result = {0};
 
@@ -252,9 +246,8 @@ START_TEST(marks_detect_memory_allocated_twice)
     ck_assert_int_eq(play_round(&play, PLAY_MARKED, NULL, &result), -1);
     end();
 }
-END_TEST
 
-START_TEST(marks_fit_into_any_size)
+TEST(marks_fit_into_any_size)
 {
     play_result_t result = {0};
 
@@ -266,9 +259,8 @@ START_TEST(marks_fit_into_any_size)
     ck_assert_int_eq(play_round(&play, PLAY_MARKED, NULL, &result), 0);
     end();
 }
-END_TEST
 
-START_TEST(the_curve_contains_the_peak)
+TEST(the_curve_contains_the_peak)
 {
     play_result_t result   = {0};
     curve_t      *curve    = calloc(1, sizeof(*curve));
@@ -295,9 +287,8 @@ START_TEST(the_curve_contains_the_peak)
     free(curve);
     end();
 }
-END_TEST
 
-START_TEST(the_smallest_capacity_is_found)
+TEST(the_smallest_capacity_is_found)
 {
     search_t search;
 
@@ -318,9 +309,8 @@ START_TEST(the_smallest_capacity_is_found)
     ck_assert_uint_lt(search.capacity, 2 * trace->peak_live);
     end();
 }
-END_TEST
 
-START_TEST(a_search_that_finds_nothing_reports_the_largest_size_tried)
+TEST(a_search_that_finds_nothing_reports_the_largest_size_tried)
 {
     search_t search;
 
@@ -332,9 +322,8 @@ START_TEST(a_search_that_finds_nothing_reports_the_largest_size_tried)
     ck_assert_uint_eq(search.capacity, 16 * 64 * MIB);
     end();
 }
-END_TEST
 
-START_TEST(a_broken_allocator_ends_the_search)
+TEST(a_broken_allocator_ends_the_search)
 {
     search_t search;
 
@@ -344,9 +333,8 @@ START_TEST(a_broken_allocator_ends_the_search)
     ck_assert_int_eq(search_run(trace, &device, &fake, 1, &search), -1);
     end();
 }
-END_TEST
 
-START_TEST(a_measurement_reports_the_worst_round)
+TEST(a_measurement_reports_the_worst_round)
 {
     measure_params_t params  = {.capacity    = 100 * MIB,
                                 .num_rounds  = 2,
@@ -366,9 +354,8 @@ START_TEST(a_measurement_reports_the_worst_round)
     free(measure);
     end();
 }
-END_TEST
 
-START_TEST(quantiles_are_computed_from_sorted_samples)
+TEST(quantiles_are_computed_from_sorted_samples)
 {
     samples_t samples = {0};
 
@@ -383,11 +370,10 @@ START_TEST(quantiles_are_computed_from_sorted_samples)
     ck_assert_double_eq(samples_quantile(&samples, 0.5), 100);
     samples_cleanup(&samples);
 }
-END_TEST
 
 /* --- the simulated pool --------------------------------------------------- */
 
-START_TEST(best_fit_takes_the_smallest_sufficient_hole)
+TEST(best_fit_takes_the_smallest_sufficient_hole)
 {
     best_fit_t       *pool = best_fit_create(10 * 256);
     best_fit_block_t *blocks[5], *block;
@@ -407,9 +393,8 @@ START_TEST(best_fit_takes_the_smallest_sufficient_hole)
     ck_assert(best_fit_is_sane(pool));
     best_fit_destroy(pool);
 }
-END_TEST
 
-START_TEST(free_neighbours_are_merged)
+TEST(free_neighbours_are_merged)
 {
     best_fit_t       *pool = best_fit_create(4 * 256);
     best_fit_block_t *blocks[4], *block;
@@ -427,9 +412,8 @@ START_TEST(free_neighbours_are_merged)
     ck_assert_uint_eq(best_fit_top(pool), 4 * 256);
     best_fit_destroy(pool);
 }
-END_TEST
 
-START_TEST(live_blocks_never_overlap)
+TEST(live_blocks_never_overlap)
 {
     enum { UNITS = 4096, MAX = 600 };
     static bool       taken[UNITS];
@@ -468,9 +452,8 @@ START_TEST(live_blocks_never_overlap)
     ck_assert(is_right);
     best_fit_destroy(pool);
 }
-END_TEST
 
-START_TEST(a_full_arena_returns_null)
+TEST(a_full_arena_returns_null)
 {
     best_fit_t       *pool = best_fit_create(255);
     best_fit_block_t *block;
@@ -479,41 +462,4 @@ START_TEST(a_full_arena_returns_null)
     ck_assert(best_fit_is_sane(pool));
     best_fit_destroy(pool);
     best_fit_destroy(NULL);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite  = suite_create("replay play");
-    TCase   *tcase  = tcase_create("play");
-    SRunner *runner = srunner_create(suite);
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, reset, NULL);
-    tcase_add_test(tcase, a_round_frees_everything);
-    tcase_add_test(tcase, a_timed_round_has_a_time_for_each_call);
-    tcase_add_test(tcase, failed_allocations_are_counted_and_not_freed);
-    tcase_add_test(tcase, a_strict_round_ends_with_the_first_failure);
-    tcase_add_test(tcase, a_strict_round_may_fail_during_preparation);
-    tcase_add_test(tcase, threads_play_all_of_their_calls);
-    tcase_add_test(tcase, a_free_waits_for_another_threads_allocation);
-    tcase_add_test(tcase, a_broken_allocator_ends_the_round);
-    tcase_add_test(tcase, marks_detect_memory_allocated_twice);
-    tcase_add_test(tcase, marks_fit_into_any_size);
-    tcase_add_test(tcase, the_curve_contains_the_peak);
-    tcase_add_test(tcase, the_smallest_capacity_is_found);
-    tcase_add_test(tcase,
-                   a_search_that_finds_nothing_reports_the_largest_size_tried);
-    tcase_add_test(tcase, a_broken_allocator_ends_the_search);
-    tcase_add_test(tcase, a_measurement_reports_the_worst_round);
-    tcase_add_test(tcase, quantiles_are_computed_from_sorted_samples);
-    tcase_add_test(tcase, best_fit_takes_the_smallest_sufficient_hole);
-    tcase_add_test(tcase, free_neighbours_are_merged);
-    tcase_add_test(tcase, live_blocks_never_overlap);
-    tcase_add_test(tcase, a_full_arena_returns_null);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -1,7 +1,7 @@
 /* Workloads of ucxpool_replay, and the random numbers they are built from. */
 #include "replay/workload.h"
+#include "test.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,7 +57,7 @@ static uint64_t largest(const trace_t *trace)
     return size;
 }
 
-START_TEST(numbers_equal_those_of_libstdcxx)
+TEST(numbers_equal_those_of_libstdcxx)
 {
     /* Printed by a program that calls uniform_int_distribution<size_t>(1, max),
      * <int>(0, 99) and <size_t>(0, 9999) in turn on
@@ -83,9 +83,8 @@ START_TEST(numbers_equal_those_of_libstdcxx)
         }
     }
 }
-END_TEST
 
-START_TEST(numbers_beyond_the_generators_range_are_combined)
+TEST(numbers_beyond_the_generators_range_are_combined)
 {
     /* uniform_int_distribution<size_t>(5, 5 + 2147483646). */
     static const uint64_t expected[] = {282475253, 1457850882, 1115438169};
@@ -106,9 +105,8 @@ START_TEST(numbers_beyond_the_generators_range_are_combined)
         ck_assert_uint_le(value, 64 * GIB);
     }
 }
-END_TEST
 
-START_TEST(rmms_workload_ends_with_nothing_live)
+TEST(rmms_workload_ends_with_nothing_live)
 {
     trace_t *trace = make("rmm:10000,4");
 
@@ -123,9 +121,8 @@ START_TEST(rmms_workload_ends_with_nothing_live)
     ck_assert_uint_lt(trace->peak_num, 6700);
     trace_destroy(trace);
 }
-END_TEST
 
-START_TEST(rmms_workload_stays_under_its_cap)
+TEST(rmms_workload_stays_under_its_cap)
 {
     trace_t *trace = make("rmm:1000,4096");
 
@@ -134,9 +131,8 @@ START_TEST(rmms_workload_stays_under_its_cap)
     ck_assert_uint_gt(trace->peak_live, 15000 * MIB);
     trace_destroy(trace);
 }
-END_TEST
 
-START_TEST(the_four_traces_match_their_description)
+TEST(the_four_traces_match_their_description)
 {
     static const struct {
         const char *name;
@@ -162,9 +158,8 @@ START_TEST(the_four_traces_match_their_description)
         trace_destroy(trace);
     }
 }
-END_TEST
 
-START_TEST(a_workload_is_the_same_each_time)
+TEST(a_workload_is_the_same_each_time)
 {
     trace_t *first  = make("trace2");
     trace_t *second = make("trace2");
@@ -176,9 +171,8 @@ START_TEST(a_workload_is_the_same_each_time)
     trace_destroy(first);
     trace_destroy(second);
 }
-END_TEST
 
-START_TEST(a_checkerboard_allocates_15_16ths_of_the_free_memory)
+TEST(a_checkerboard_allocates_15_16ths_of_the_free_memory)
 {
     trace_t *trace = make("checkerboard:2,64m");
 
@@ -195,9 +189,8 @@ START_TEST(a_checkerboard_allocates_15_16ths_of_the_free_memory)
     }
     trace_destroy(trace);
 }
-END_TEST
 
-START_TEST(an_odd_checkerboard_keeps_its_last_piece)
+TEST(an_odd_checkerboard_keeps_its_last_piece)
 {
     trace_t *trace = make("checkerboard:2,70m");
 
@@ -209,9 +202,8 @@ START_TEST(an_odd_checkerboard_keeps_its_last_piece)
     }
     trace_destroy(trace);
 }
-END_TEST
 
-START_TEST(pairs_and_holes_time_one_size)
+TEST(pairs_and_holes_time_one_size)
 {
     trace_t *pair  = make("pair:1m,10");
     trace_t *holes = make("holes:64k,10");
@@ -226,9 +218,8 @@ START_TEST(pairs_and_holes_time_one_size)
     trace_destroy(pair);
     trace_destroy(holes);
 }
-END_TEST
 
-START_TEST(aba_keeps_3_gib_and_needs_8)
+TEST(aba_keeps_3_gib_and_needs_8)
 {
     trace_t *trace = make("aba");
 
@@ -238,9 +229,8 @@ START_TEST(aba_keeps_3_gib_and_needs_8)
     ck_assert_uint_eq(trace->num_left, 3);
     trace_destroy(trace);
 }
-END_TEST
 
-START_TEST(threads_have_a_stream_each)
+TEST(threads_have_a_stream_each)
 {
     trace_t *trace = make("threads:3,100");
 
@@ -254,9 +244,8 @@ START_TEST(threads_have_a_stream_each)
     ck_assert_uint_le(largest(trace), MIB);
     trace_destroy(trace);
 }
-END_TEST
 
-START_TEST(unknown_workloads_are_rejected)
+TEST(unknown_workloads_are_rejected)
 {
     static const char *const bad[] = {
         "",           "nonsense",   "rmm",           "rmm:",
@@ -269,31 +258,4 @@ START_TEST(unknown_workloads_are_rejected)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         ck_assert_msg(workload_make(bad[i]) == NULL, "%s", bad[i]);
     }
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite  = suite_create("replay workload");
-    TCase   *tcase  = tcase_create("workload");
-    SRunner *runner = srunner_create(suite);
-    int      num_failed;
-
-    tcase_add_test(tcase, numbers_equal_those_of_libstdcxx);
-    tcase_add_test(tcase, numbers_beyond_the_generators_range_are_combined);
-    tcase_add_test(tcase, rmms_workload_ends_with_nothing_live);
-    tcase_add_test(tcase, rmms_workload_stays_under_its_cap);
-    tcase_add_test(tcase, the_four_traces_match_their_description);
-    tcase_add_test(tcase, a_workload_is_the_same_each_time);
-    tcase_add_test(tcase, a_checkerboard_allocates_15_16ths_of_the_free_memory);
-    tcase_add_test(tcase, an_odd_checkerboard_keeps_its_last_piece);
-    tcase_add_test(tcase, pairs_and_holes_time_one_size);
-    tcase_add_test(tcase, aba_keeps_3_gib_and_needs_8);
-    tcase_add_test(tcase, threads_have_a_stream_each);
-    tcase_add_test(tcase, unknown_workloads_are_rejected);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -1,7 +1,7 @@
 /* Result files of a tool. */
 #include "common/result_file.h"
+#include "test.h"
 
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -107,25 +107,25 @@ static int write_one(const char *text,
     return code;
 }
 
-START_TEST(a_trial_leaves_no_trace)
+TEST_SETTINGS(.setup = setup, .teardown = teardown);
+
+TEST(a_trial_leaves_no_trace)
 {
     put("old.csv", "old");
     ck_assert_int_eq(try_them("old.csv", "new.svg", NULL), -1);
     ck_assert(holds("old.csv", "old"));
     ck_assert(!exists("new.svg"));
 }
-END_TEST
 
-START_TEST(new_content_replaces_the_old)
+TEST(new_content_replaces_the_old)
 {
     put("old.csv", "a long old text");
     ck_assert_int_eq(try_them("old.csv", NULL, NULL), -1);
     ck_assert_int_eq(write_one("new", print_text), 0);
     ck_assert(holds("old.csv", "new"));
 }
-END_TEST
 
-START_TEST(an_input_file_is_rejected_as_output_by_any_name)
+TEST(an_input_file_is_rejected_as_output_by_any_name)
 {
     const char *names[] = {"read.csv", "./read.csv", "soft.csv", "hard.csv"};
 
@@ -138,9 +138,8 @@ START_TEST(an_input_file_is_rejected_as_output_by_any_name)
     }
     ck_assert(holds("read.csv", "a log"));
 }
-END_TEST
 
-START_TEST(two_options_cannot_name_the_same_file)
+TEST(two_options_cannot_name_the_same_file)
 {
     ck_assert_int_eq(symlink("new", "soft"), 0);
     ck_assert_int_eq(try_them("new", "./new", NULL), 2);
@@ -148,15 +147,13 @@ START_TEST(two_options_cannot_name_the_same_file)
     ck_assert_int_eq(try_them("new", "soft", NULL), 2);
     ck_assert(!exists("new"));
 }
-END_TEST
 
-START_TEST(a_device_may_be_named_twice)
+TEST(a_device_may_be_named_twice)
 {
     ck_assert_int_eq(try_them("/dev/null", "/dev/null", "/dev/null"), -1);
 }
-END_TEST
 
-START_TEST(a_file_name_with_another_formats_suffix_is_rejected)
+TEST(a_file_name_with_another_formats_suffix_is_rejected)
 {
     ck_assert_int_eq(try_them("a.json", NULL, NULL), 2);
     ck_assert_ptr_nonnull(strstr(said, "ends in .csv"));
@@ -164,25 +161,22 @@ START_TEST(a_file_name_with_another_formats_suffix_is_rejected)
     ck_assert_int_eq(try_them("a.CSV", "a.Png", NULL), -1);
     ck_assert_int_eq(try_them("a", "b.2026", NULL), -1);
 }
-END_TEST
 
-START_TEST(the_trial_finds_unwritable_files)
+TEST(the_trial_finds_unwritable_files)
 {
     ck_assert_int_eq(try_them("no/such/folder.csv", NULL, NULL), 1);
     ck_assert_ptr_nonnull(strstr(said, "No such file"));
     ck_assert_int_eq(try_them(".", NULL, NULL), 1);
     ck_assert_ptr_nonnull(strstr(said, "Is a directory"));
 }
-END_TEST
 
-START_TEST(a_failed_trial_leaves_nothing)
+TEST(a_failed_trial_leaves_nothing)
 {
     ck_assert_int_eq(try_them("new.csv", "no/such.svg", NULL), 1);
     ck_assert(!exists("new.csv"));
 }
-END_TEST
 
-START_TEST(a_full_disk_is_an_error_and_leaves_no_file)
+TEST(a_full_disk_is_an_error_and_leaves_no_file)
 {
     struct rlimit limit = {4, 4};
 
@@ -192,49 +186,19 @@ START_TEST(a_full_disk_is_an_error_and_leaves_no_file)
     ck_assert_ptr_nonnull(strstr(said, "--one new.csv: File too large"));
     ck_assert(!exists("new.csv"));
 }
-END_TEST
 
-START_TEST(a_full_device_is_an_error)
+TEST(a_full_device_is_an_error)
 {
     ck_assert_int_eq(try_them("/dev/full", NULL, NULL), -1);
     ck_assert_int_eq(write_one("something", print_text), -1);
     ck_assert_ptr_nonnull(strstr(said, "free some space"));
 }
-END_TEST
 
-START_TEST(an_incomplete_file_is_removed_and_a_link_to_it_kept)
+TEST(an_incomplete_file_is_removed_and_a_link_to_it_kept)
 {
     ck_assert_int_eq(symlink("new.csv", "soft.csv"), 0);
     ck_assert_int_eq(try_them("soft.csv", NULL, NULL), -1);
     ck_assert_int_eq(write_one("half", print_half), -1);
     ck_assert(!exists("new.csv"));
     ck_assert_int_eq(unlink("soft.csv"), 0);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("result file");
-    TCase   *tcase = tcase_create("file");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, a_trial_leaves_no_trace);
-    tcase_add_test(tcase, new_content_replaces_the_old);
-    tcase_add_test(tcase, an_input_file_is_rejected_as_output_by_any_name);
-    tcase_add_test(tcase, two_options_cannot_name_the_same_file);
-    tcase_add_test(tcase, a_device_may_be_named_twice);
-    tcase_add_test(tcase, a_file_name_with_another_formats_suffix_is_rejected);
-    tcase_add_test(tcase, the_trial_finds_unwritable_files);
-    tcase_add_test(tcase, a_failed_trial_leaves_nothing);
-    tcase_add_test(tcase, a_full_disk_is_an_error_and_leaves_no_file);
-    tcase_add_test(tcase, a_full_device_is_an_error);
-    tcase_add_test(tcase, an_incomplete_file_is_removed_and_a_link_to_it_kept);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "net_calls.h"
+#include "test.h"
 
 #include "base/log.h"
 #include "base/config.h"
@@ -10,7 +11,6 @@
 
 #include <ucxpool/ucxpool.h>
 
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -92,8 +92,10 @@ static void assert_signs(const char *data, const char *expected)
     ck_assert_str_eq(hex, expected);
 }
 
+TEST_SETTINGS(.setup = setup, .teardown = teardown);
+
 /* RFC 4231, test case 1. */
-START_TEST(a_secret_signs_as_the_standard_says)
+TEST(a_secret_signs_as_the_standard_says)
 {
     uint8_t bytes[20];
 
@@ -104,9 +106,8 @@ START_TEST(a_secret_signs_as_the_standard_says)
         "Hi There",
         "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
 }
-END_TEST
 
-START_TEST(the_newline_that_ends_the_file_is_not_part_of_the_secret)
+TEST(the_newline_that_ends_the_file_is_not_part_of_the_secret)
 {
     static const char *const ends[] = {"\n", "\r\n"};
     uint8_t                  bytes[22];
@@ -122,7 +123,6 @@ START_TEST(the_newline_that_ends_the_file_is_not_part_of_the_secret)
         secret = NULL;
     }
 }
-END_TEST
 
 /* Takes the settings: a secret from memory, and a file that does not exist. */
 static void take_from(const void *bytes, size_t length)
@@ -135,7 +135,7 @@ static void take_from(const void *bytes, size_t length)
     base_secret_put(config.secret);
 }
 
-START_TEST(a_secret_in_memory_signs_like_one_in_a_file)
+TEST(a_secret_in_memory_signs_like_one_in_a_file)
 {
     static const char *const ends[] = {"", "\n", "\r\n"};
     uint8_t                  bytes[22];
@@ -150,9 +150,8 @@ START_TEST(a_secret_in_memory_signs_like_one_in_a_file)
         secret = NULL;
     }
 }
-END_TEST
 
-START_TEST(the_file_is_used_if_no_secret_is_in_memory)
+TEST(the_file_is_used_if_no_secret_is_in_memory)
 {
     base_config_t config = {.secret = NULL};
 
@@ -161,9 +160,8 @@ START_TEST(the_file_is_used_if_no_secret_is_in_memory)
     ck_assert_int_eq(base_config_secret(&config, &secret), UCXPOOL_OK);
     ck_assert_ptr_nonnull(secret);
 }
-END_TEST
 
-START_TEST(a_secret_in_memory_has_the_length_limits_of_a_file)
+TEST(a_secret_in_memory_has_the_length_limits_of_a_file)
 {
     static const char letters[BASE_SECRET_MAX + 2] = {'x'};
     base_secret_t    *given                        = NULL;
@@ -182,9 +180,8 @@ START_TEST(a_secret_in_memory_has_the_length_limits_of_a_file)
     base_secret_put(secret);
     take_from(letters, BASE_SECRET_MIN);
 }
-END_TEST
 
-START_TEST(without_a_secret_the_key_is_empty)
+TEST(without_a_secret_the_key_is_empty)
 {
     ck_assert_int_eq(base_secret_read("", &secret), UCXPOOL_OK);
     ck_assert_ptr_null(secret);
@@ -192,18 +189,16 @@ START_TEST(without_a_secret_the_key_is_empty)
         "", "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad");
     base_secret_put(NULL);
 }
-END_TEST
 
-START_TEST(a_signature_without_libcrypto_is_an_error)
+TEST(a_signature_without_libcrypto_is_an_error)
 {
     uint8_t mac[BOOTSTRAP_MAC_SIZE];
 
     net_call_fail(NET_CALL_HMAC, 1, 0);
     ck_assert_int_eq(bootstrap_auth_sign(NULL, "", 0, mac), UCXPOOL_ERR_IO);
 }
-END_TEST
 
-START_TEST(a_file_with_group_or_other_permissions_is_rejected)
+TEST(a_file_with_group_or_other_permissions_is_rejected)
 {
     static const mode_t modes[] = {0640, 0620, 0610, 0604, 0602, 0601, 0644};
 
@@ -214,9 +209,8 @@ START_TEST(a_file_with_group_or_other_permissions_is_rejected)
     write_file("0123456789abcdef", 16, 0400);
     assert_read();
 }
-END_TEST
 
-START_TEST(a_file_of_another_user_is_rejected)
+TEST(a_file_of_another_user_is_rejected)
 {
     write_file("0123456789abcdef", 16, 0600);
     /* Only root can create such a file and read it. */
@@ -226,9 +220,8 @@ START_TEST(a_file_of_another_user_is_rejected)
     }
     assert_read();
 }
-END_TEST
 
-START_TEST(the_target_of_a_link_is_checked)
+TEST(the_target_of_a_link_is_checked)
 {
     char link_path[80];
 
@@ -240,9 +233,8 @@ START_TEST(the_target_of_a_link_is_checked)
     ck_assert_int_eq(chmod(path, 0600), 0);
     ck_assert_int_eq(base_secret_read(link_path, &secret), UCXPOOL_OK);
 }
-END_TEST
 
-START_TEST(a_file_that_is_not_regular_is_rejected_without_blocking)
+TEST(a_file_that_is_not_regular_is_rejected_without_blocking)
 {
     ck_assert_int_eq(mkfifo(path, 0600), 0);
     assert_refused(UCXPOOL_ERR_INVALID_PARAM, "not a regular file");
@@ -250,15 +242,13 @@ START_TEST(a_file_that_is_not_regular_is_rejected_without_blocking)
     ck_assert_int_eq(mkdir(path, 0700), 0);
     assert_refused(UCXPOOL_ERR_INVALID_PARAM, "not a regular file");
 }
-END_TEST
 
-START_TEST(the_error_names_a_missing_file)
+TEST(the_error_names_a_missing_file)
 {
     assert_refused(UCXPOOL_ERR_PERMISSION, "No such file");
 }
-END_TEST
 
-START_TEST(a_secret_has_16_to_4096_bytes)
+TEST(a_secret_has_16_to_4096_bytes)
 {
     write_letters(0, "");
     assert_refused(UCXPOOL_ERR_INVALID_PARAM, "has 0 bytes");
@@ -278,9 +268,8 @@ START_TEST(a_secret_has_16_to_4096_bytes)
     write_letters(BASE_SECRET_MAX + 1, "\r\n");
     assert_refused(UCXPOOL_ERR_INVALID_PARAM, "more than 4096");
 }
-END_TEST
 
-START_TEST(reading_the_secret_can_be_retried_after_a_failed_call)
+TEST(reading_the_secret_can_be_retried_after_a_failed_call)
 {
     static const net_call_t calls[] = {NET_CALL_CALLOC, NET_CALL_FSTAT,
                                        NET_CALL_READ};
@@ -303,47 +292,11 @@ START_TEST(reading_the_secret_can_be_retried_after_a_failed_call)
     }
     ck_assert_uint_eq(net_call_num_fds(), num_fds);
 }
-END_TEST
 
-START_TEST(an_interrupted_read_is_continued)
+TEST(an_interrupted_read_is_continued)
 {
     write_letters(20, "\n");
     net_call_fail(NET_CALL_READ, 1, EINTR);
     assert_read();
     ck_assert(net_call_reset());
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("secret");
-    TCase   *tcase = tcase_create("secret");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, a_secret_signs_as_the_standard_says);
-    tcase_add_test(tcase,
-                   the_newline_that_ends_the_file_is_not_part_of_the_secret);
-    tcase_add_test(tcase, a_secret_in_memory_signs_like_one_in_a_file);
-    tcase_add_test(tcase, the_file_is_used_if_no_secret_is_in_memory);
-    tcase_add_test(tcase, a_secret_in_memory_has_the_length_limits_of_a_file);
-    tcase_add_test(tcase, without_a_secret_the_key_is_empty);
-    tcase_add_test(tcase, a_signature_without_libcrypto_is_an_error);
-    tcase_add_test(tcase, a_file_with_group_or_other_permissions_is_rejected);
-    tcase_add_test(tcase, a_file_of_another_user_is_rejected);
-    tcase_add_test(tcase, the_target_of_a_link_is_checked);
-    tcase_add_test(tcase,
-                   a_file_that_is_not_regular_is_rejected_without_blocking);
-    tcase_add_test(tcase, the_error_names_a_missing_file);
-    tcase_add_test(tcase, a_secret_has_16_to_4096_bytes);
-    tcase_add_test(tcase,
-                   reading_the_secret_can_be_retried_after_a_failed_call);
-    tcase_add_test(tcase, an_interrupted_read_is_continued);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

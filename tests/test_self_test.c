@@ -2,10 +2,10 @@
 #include "base/log.h"
 #include "core/pool.h"
 #include "pair.h"
+#include "test.h"
 
 #include "core/stats.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -46,7 +46,9 @@ static void check_whole(ucxpool_t *pool, uint64_t num_held)
     ck_assert_int_eq(ucxpool_check(pool), UCXPOOL_OK);
 }
 
-START_TEST(every_region_is_used)
+TEST_SETTINGS(.timeout = 60);
+
+TEST_EACH(every_region_is_used, NUM_SETTINGS)
 {
     char       text[128];
     ucxpool_t *pool;
@@ -64,9 +66,8 @@ START_TEST(every_region_is_used)
     check_whole(pool, 0);
     ucxpool_destroy(pool);
 }
-END_TEST
 
-START_TEST(a_pool_of_one_region_passes)
+TEST(a_pool_of_one_region_passes)
 {
     ucxpool_t *pool = pair_pool("COMM_SIZE=256k REGION_SIZE=256k");
 
@@ -75,9 +76,8 @@ START_TEST(a_pool_of_one_region_passes)
     check_whole(pool, 0);
     ucxpool_destroy(pool);
 }
-END_TEST
 
-START_TEST(the_callers_blocks_are_not_changed)
+TEST(the_callers_blocks_are_not_changed)
 {
     ucxpool_t      *pool = pair_pool("");
     ucxpool_block_t blocks[8];
@@ -94,9 +94,8 @@ START_TEST(the_callers_blocks_are_not_changed)
     }
     ucxpool_destroy(pool);
 }
-END_TEST
 
-START_TEST(open_channels_stay_open)
+TEST(open_channels_stay_open)
 {
     ucxpool_channel_attr_t attr;
     pair_t                 pair;
@@ -108,9 +107,8 @@ START_TEST(open_channels_stay_open)
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(the_reason_of_a_failed_message_is_reported)
+TEST(the_reason_of_a_failed_message_is_reported)
 {
     /* The timeout is too short for such a long message. Not over `ucx`: a UCX
      * built with assertions (Debian's 1.13) aborts if a peer disappears while
@@ -122,9 +120,8 @@ START_TEST(the_reason_of_a_failed_message_is_reported)
     ck_assert_str_eq(ucxpool_error_detail(), "the deadline passed");
     ucxpool_destroy(pool);
 }
-END_TEST
 
-START_TEST(the_log_level_is_restored)
+TEST(the_log_level_is_restored)
 {
     ucxpool_t *pool = pair_pool("");
 
@@ -132,27 +129,4 @@ START_TEST(the_log_level_is_restored)
     ck_assert_int_eq(ucxpool_self_test(pool), UCXPOOL_OK);
     ck_assert_int_eq(base_log_get_level(), BASE_LOG_NONE);
     ucxpool_destroy(pool);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("self_test");
-    TCase   *tcase = tcase_create("self_test");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, every_region_is_used, 0, NUM_SETTINGS);
-    tcase_add_test(tcase, a_pool_of_one_region_passes);
-    tcase_add_test(tcase, the_callers_blocks_are_not_changed);
-    tcase_add_test(tcase, open_channels_stay_open);
-    tcase_add_test(tcase, the_reason_of_a_failed_message_is_reported);
-    tcase_add_test(tcase, the_log_level_is_restored);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -6,8 +6,8 @@
 #include "ipc/share.h"
 #include "mem/memfd.h"
 #include "resident.h"
+#include "test.h"
 
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -169,7 +169,7 @@ static void owner_end(owner_t *owner)
 
 /* --- use ---------------------------------------------------------------- */
 
-START_TEST(this_process_has_the_same_host_and_user)
+TEST(this_process_has_the_same_host_and_user)
 {
     ipc_host_t host;
 
@@ -180,9 +180,8 @@ START_TEST(this_process_has_the_same_host_and_user)
     ck_assert_msg(ipc_host_fits(&host, reason, sizeof(reason)), "%s", reason);
     ck_assert_str_eq(reason, "same host and user");
 }
-END_TEST
 
-START_TEST(blanks_and_parentheses_in_the_name_do_not_hide_the_start_time)
+TEST(blanks_and_parentheses_in_the_name_do_not_hide_the_start_time)
 {
     ipc_host_t host;
 
@@ -192,9 +191,8 @@ START_TEST(blanks_and_parentheses_in_the_name_do_not_hide_the_start_time)
     ck_assert_int_eq(prctl(PR_SET_NAME, "plain"), 0);
     ck_assert(ipc_host_is_alive(&host));
 }
-END_TEST
 
-START_TEST(changes_in_a_peers_file_are_visible)
+TEST(changes_in_a_peers_file_are_visible)
 {
     owner_t owner;
 
@@ -211,9 +209,8 @@ START_TEST(changes_in_a_peers_file_are_visible)
     ipc_unmap(mapped, SIZE);
     owner_end(&owner);
 }
-END_TEST
 
-START_TEST(two_processes_map_each_others_files)
+TEST(two_processes_map_each_others_files)
 {
     ipc_host_t host;
     ipc_file_t file;
@@ -244,9 +241,8 @@ START_TEST(two_processes_map_each_others_files)
     ipc_unmap(address, SIZE);
     close(fd);
 }
-END_TEST
 
-START_TEST(a_mapping_outlives_its_owner)
+TEST(a_mapping_outlives_its_owner)
 {
     owner_t owner;
 
@@ -259,9 +255,8 @@ START_TEST(a_mapping_outlives_its_owner)
     close(owner.to);
     close(owner.from);
 }
-END_TEST
 
-START_TEST(a_mapping_cannot_be_made_writable)
+TEST(a_mapping_cannot_be_made_writable)
 {
     owner_t owner;
 
@@ -273,9 +268,8 @@ START_TEST(a_mapping_cannot_be_made_writable)
     ipc_unmap(mapped, SIZE);
     owner_end(&owner);
 }
-END_TEST
 
-START_TEST(a_mapping_holds_no_descriptor_and_unmap_leaves_no_trace)
+TEST(a_mapping_holds_no_descriptor_and_unmap_leaves_no_trace)
 {
     unsigned num_fds;
     size_t   size;
@@ -290,9 +284,8 @@ START_TEST(a_mapping_holds_no_descriptor_and_unmap_leaves_no_trace)
     ck_assert_uint_eq(calls_mapped_size(), size);
     owner_end(&owner);
 }
-END_TEST
 
-START_TEST(regions_of_host_memory_are_shared)
+TEST(regions_of_host_memory_are_shared)
 {
     ipc_host_t    host;
     ipc_file_t    file;
@@ -311,9 +304,8 @@ START_TEST(regions_of_host_memory_are_shared)
     }
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(a_mapping_is_resident_in_the_pages_that_were_read)
+TEST(a_mapping_is_resident_in_the_pages_that_were_read)
 {
     size_t     size = (size_t)8 << 20;
     int        fd   = make_file(size, F_SEAL_SHRINK);
@@ -329,9 +321,8 @@ START_TEST(a_mapping_is_resident_in_the_pages_that_were_read)
     ipc_unmap(mapped, file.size);
     close(fd);
 }
-END_TEST
 
-START_TEST(huge_pages_are_shared_if_the_machine_has_some)
+TEST(huge_pages_are_shared_if_the_machine_has_some)
 {
     ipc_host_t    host;
     ipc_file_t    file;
@@ -352,9 +343,8 @@ START_TEST(huge_pages_are_shared_if_the_machine_has_some)
     check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "pages");
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(a_control_file_is_zero_and_sealed_and_mapped_for_writing)
+TEST(a_control_file_is_zero_and_sealed_and_mapped_for_writing)
 {
     size_t size = 5000;
     void  *address, *second;
@@ -375,9 +365,8 @@ START_TEST(a_control_file_is_zero_and_sealed_and_mapped_for_writing)
     ipc_unmap(address, size);
     close(fd);
 }
-END_TEST
 
-START_TEST(the_end_of_a_peer_is_detected)
+TEST(the_end_of_a_peer_is_detected)
 {
     owner_t       owner;
     struct pollfd event = {.events = POLLIN};
@@ -397,7 +386,6 @@ START_TEST(the_end_of_a_peer_is_detected)
     close(owner.to);
     close(owner.from);
 }
-END_TEST
 
 /* --- incompatible hosts -------------------------------------------------- */
 
@@ -408,7 +396,7 @@ static void check_misfit(const ipc_host_t *host, const char *words)
                   words, reason);
 }
 
-START_TEST(an_unknown_host_is_not_treated_as_another)
+TEST(an_unknown_host_is_not_treated_as_another)
 {
     ipc_host_t host;
 
@@ -419,9 +407,8 @@ START_TEST(an_unknown_host_is_not_treated_as_another)
     host.pid_namespace = 0;
     check_misfit(&host, "the peer cannot read its /proc");
 }
-END_TEST
 
-START_TEST(our_identity_is_known_without_descriptors)
+TEST(our_identity_is_known_without_descriptors)
 {
     ipc_host_t    host;
     ipc_host_t    again;
@@ -437,9 +424,8 @@ START_TEST(our_identity_is_known_without_descriptors)
     ck_assert_uint_ne(host.start_time, 0);
     ck_assert_mem_eq(&host, &again, sizeof(host));
 }
-END_TEST
 
-START_TEST(another_host_is_rejected)
+TEST(another_host_is_rejected)
 {
     ipc_host_t host;
 
@@ -449,9 +435,8 @@ START_TEST(another_host_is_rejected)
     check_misfit(&host, "other host");
     ck_assert(!ipc_host_has_ended(&host));
 }
-END_TEST
 
-START_TEST(another_user_is_rejected)
+TEST(another_user_is_rejected)
 {
     ipc_host_t host;
 
@@ -459,9 +444,8 @@ START_TEST(another_user_is_rejected)
     host.uid++;
     check_misfit(&host, "other user");
 }
-END_TEST
 
-START_TEST(a_process_with_another_start_time_is_not_mapped_or_watched)
+TEST(a_process_with_another_start_time_is_not_mapped_or_watched)
 {
     unsigned   num_fds = calls_num_fds();
     ipc_host_t host;
@@ -479,9 +463,8 @@ START_TEST(a_process_with_another_start_time_is_not_mapped_or_watched)
     close(fd);
     ck_assert_uint_eq(calls_num_fds(), num_fds);
 }
-END_TEST
 
-START_TEST(a_dead_process_is_not_mapped_or_watched)
+TEST(a_dead_process_is_not_mapped_or_watched)
 {
     owner_t owner;
 
@@ -492,10 +475,9 @@ START_TEST(a_dead_process_is_not_mapped_or_watched)
     check_refused(&owner.host, &owner.file, UCXPOOL_ERR_PEER_LOST, "has ended");
     ck_assert_int_eq(ipc_watch(&owner.host), -1);
 }
-END_TEST
 
 /* An error of the system does not mean that the process has ended. */
-START_TEST(a_process_that_cannot_be_checked_counts_as_alive)
+TEST_EACH(a_process_that_cannot_be_checked_counts_as_alive, 4)
 {
     static const int errors[] = {EMFILE, ENFILE, ENOMEM, EACCES};
     ipc_host_t       host;
@@ -515,10 +497,9 @@ START_TEST(a_process_that_cannot_be_checked_counts_as_alive)
     ipc_unmap(address, SIZE);
     close(fd);
 }
-END_TEST
 
 /* At first it is a zombie. */
-START_TEST(the_end_of_a_process_is_known_without_descriptors)
+TEST(the_end_of_a_process_is_known_without_descriptors)
 {
     owner_t    owner;
     ipc_host_t own;
@@ -537,9 +518,8 @@ START_TEST(the_end_of_a_process_is_known_without_descriptors)
     calls_reset();
     close(owner.from);
 }
-END_TEST
 
-START_TEST(only_these_errors_mean_that_a_process_has_ended)
+TEST_EACH(only_these_errors_mean_that_a_process_has_ended, 2)
 {
     static const int errors[] = {ENOENT, ESRCH};
     ipc_host_t       host;
@@ -553,9 +533,8 @@ START_TEST(only_these_errors_mean_that_a_process_has_ended)
     host.start_time++;
     ck_assert(ipc_host_is_gone(&host));
 }
-END_TEST
 
-START_TEST(invalid_process_ids_are_rejected)
+TEST(invalid_process_ids_are_rejected)
 {
     static const uint32_t pids[] = {0, 0x80000000u, UINT32_MAX};
     ipc_host_t            host;
@@ -567,9 +546,8 @@ START_TEST(invalid_process_ids_are_rejected)
         ck_assert_int_eq(ipc_watch(&host), -1);
     }
 }
-END_TEST
 
-START_TEST(a_proc_of_another_pid_namespace_matches_no_peer)
+TEST(a_proc_of_another_pid_namespace_matches_no_peer)
 {
     ipc_host_t host;
 
@@ -581,9 +559,8 @@ START_TEST(a_proc_of_another_pid_namespace_matches_no_peer)
     ck_assert(ipc_host_fits(&host, reason, sizeof(reason)));
     ck_assert(!ipc_host_has_ended(&host));
 }
-END_TEST
 
-START_TEST(an_unreadable_proc_matches_no_peer)
+TEST(an_unreadable_proc_matches_no_peer)
 {
     ipc_host_t host = {0};
 
@@ -600,9 +577,8 @@ START_TEST(an_unreadable_proc_matches_no_peer)
     calls_reset();
     ck_assert(ipc_host_fits(&host, reason, sizeof(reason)));
 }
-END_TEST
 
-START_TEST(without_pidfds_no_peer_is_watched)
+TEST(without_pidfds_no_peer_is_watched)
 {
     ipc_host_t host;
 
@@ -611,9 +587,8 @@ START_TEST(without_pidfds_no_peer_is_watched)
     ck_assert_int_eq(ipc_watch(&host), -1);
     calls_reset();
 }
-END_TEST
 
-START_TEST(a_reason_is_truncated_to_its_buffer)
+TEST(a_reason_is_truncated_to_its_buffer)
 {
     ipc_host_t host;
     char       text[6];
@@ -623,7 +598,6 @@ START_TEST(a_reason_is_truncated_to_its_buffer)
     ck_assert(!ipc_host_fits(&host, text, sizeof(text)));
     ck_assert_str_eq(text, "other");
 }
-END_TEST
 
 /* Runs in a PID namespace of its own: checks the parent's identity, and reports
  * its own. */
@@ -650,7 +624,7 @@ static void stranger_main(const ipc_host_t *host, int to)
               : 3);
 }
 
-START_TEST(another_pid_namespace_is_rejected)
+TEST(another_pid_namespace_is_rejected)
 {
     ipc_host_t host, stranger;
     pid_t      pid;
@@ -676,11 +650,10 @@ START_TEST(another_pid_namespace_is_rejected)
     close(pipes[0]);
     close(pipes[1]);
 }
-END_TEST
 
 /* --- rejected files ---------------------------------------------------- */
 
-START_TEST(an_unsealed_file_is_rejected)
+TEST(an_unsealed_file_is_rejected)
 {
     ipc_host_t host;
     ipc_file_t file;
@@ -693,9 +666,8 @@ START_TEST(an_unsealed_file_is_rejected)
     ipc_unmap(mapped, SIZE);
     close(fd);
 }
-END_TEST
 
-START_TEST(a_truncated_file_is_rejected)
+TEST(a_truncated_file_is_rejected)
 {
     ipc_host_t host;
     ipc_file_t file;
@@ -707,9 +679,8 @@ START_TEST(a_truncated_file_is_rejected)
     check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "but announced");
     close(fd);
 }
-END_TEST
 
-START_TEST(a_sparse_file_is_rejected)
+TEST(a_sparse_file_is_rejected)
 {
     ipc_host_t host;
     ipc_file_t file;
@@ -722,9 +693,8 @@ START_TEST(a_sparse_file_is_rejected)
     check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "backed by memory");
     close(fd);
 }
-END_TEST
 
-START_TEST(a_file_other_than_the_announced_one_is_rejected)
+TEST(a_file_other_than_the_announced_one_is_rejected)
 {
     ipc_host_t host;
     ipc_file_t file, wrong;
@@ -741,9 +711,8 @@ START_TEST(a_file_other_than_the_announced_one_is_rejected)
                   "not the announced file");
     close(fd);
 }
-END_TEST
 
-START_TEST(a_closed_descriptor_is_rejected)
+TEST(a_closed_descriptor_is_rejected)
 {
     ipc_host_t host;
     ipc_file_t file;
@@ -753,9 +722,8 @@ START_TEST(a_closed_descriptor_is_rejected)
     close(fd);
     check_refused(&host, &file, UCXPOOL_ERR_PERMISSION, "cannot be opened");
 }
-END_TEST
 
-START_TEST(invalid_descriptors_and_sizes_are_rejected)
+TEST(invalid_descriptors_and_sizes_are_rejected)
 {
     ipc_host_t host, no_host;
     ipc_file_t file, wrong;
@@ -787,9 +755,8 @@ START_TEST(invalid_descriptors_and_sizes_are_rejected)
     check_refused(&no_host, &file, UCXPOOL_ERR_PROTOCOL, "PID");
     close(fd);
 }
-END_TEST
 
-START_TEST(invalid_page_sizes_are_rejected)
+TEST(invalid_page_sizes_are_rejected)
 {
     static const uint32_t shifts[] = {1, 11, 41, 63, 64, UINT32_MAX, 21};
     ipc_host_t            host;
@@ -806,9 +773,8 @@ START_TEST(invalid_page_sizes_are_rejected)
     check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "announced page size");
     close(fd);
 }
-END_TEST
 
-START_TEST(a_pipe_a_device_and_a_plain_file_are_rejected)
+TEST(a_pipe_a_device_and_a_plain_file_are_rejected)
 {
     int   pipes[2];
     FILE *plain = tmpfile();
@@ -821,9 +787,8 @@ START_TEST(a_pipe_a_device_and_a_plain_file_are_rejected)
     check_foreign(dup(fileno(plain)));
     fclose(plain);
 }
-END_TEST
 
-START_TEST(a_fifo_is_rejected_without_blocking)
+TEST(a_fifo_is_rejected_without_blocking)
 {
     char path[] = "/tmp/ucxpool-test-XXXXXX";
     char fifo[sizeof(path) + 5];
@@ -838,7 +803,6 @@ START_TEST(a_fifo_is_rejected_without_blocking)
     unlink(fifo);
     rmdir(path);
 }
-END_TEST
 
 static int swapped_fd;
 
@@ -852,7 +816,7 @@ static void swap_for_a_pipe(void)
     close(pipes[1]);
 }
 
-START_TEST(a_file_replaced_during_the_check_is_rejected)
+TEST(a_file_replaced_during_the_check_is_rejected)
 {
     ipc_host_t host;
     ipc_file_t file;
@@ -863,9 +827,8 @@ START_TEST(a_file_replaced_during_the_check_is_rejected)
     check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "not the announced file");
     close(swapped_fd);
 }
-END_TEST
 
-START_TEST(the_file_of_another_user_is_rejected)
+TEST(the_file_of_another_user_is_rejected)
 {
     owner_t owner;
 
@@ -879,9 +842,8 @@ START_TEST(the_file_of_another_user_is_rejected)
                   "another user");
     owner_end(&owner);
 }
-END_TEST
 
-START_TEST(another_user_cannot_open_our_files)
+TEST(another_user_cannot_open_our_files)
 {
     ipc_host_t host;
     ipc_file_t file;
@@ -914,11 +876,10 @@ START_TEST(another_user_cannot_open_our_files)
     ck_assert_int_eq(status, 0);
     close(fd);
 }
-END_TEST
 
 /* --- failing system calls ------------------------------------------------ */
 
-START_TEST(mapping_can_be_retried_after_a_failed_call)
+TEST_EACH(mapping_can_be_retried_after_a_failed_call, 6)
 {
     static const struct {
         calls_name_t     name;
@@ -961,9 +922,8 @@ START_TEST(mapping_can_be_retried_after_a_failed_call)
     ipc_unmap(mapped, SIZE);
     close(fd);
 }
-END_TEST
 
-START_TEST(a_mapping_without_permission_reports_the_reason)
+TEST(a_mapping_without_permission_reports_the_reason)
 {
     ipc_host_t host;
     ipc_file_t file;
@@ -975,9 +935,8 @@ START_TEST(a_mapping_without_permission_reports_the_reason)
     calls_reset();
     close(fd);
 }
-END_TEST
 
-START_TEST(creation_can_be_retried_after_a_failed_call)
+TEST_EACH(creation_can_be_retried_after_a_failed_call, 6)
 {
     static const struct {
         calls_name_t     name;
@@ -1028,9 +987,8 @@ START_TEST(creation_can_be_retried_after_a_failed_call)
     ipc_unmap(address, SIZE);
     close(fd);
 }
-END_TEST
 
-START_TEST(a_control_file_of_size_0_is_rejected)
+TEST(a_control_file_of_size_0_is_rejected)
 {
     void *address;
     int   fd;
@@ -1038,109 +996,10 @@ START_TEST(a_control_file_of_size_0_is_rejected)
     ck_assert_int_eq(ipc_create("control", 0, &fd, &address),
                      UCXPOOL_ERR_INVALID_PARAM);
 }
-END_TEST
 
-START_TEST(an_invalid_descriptor_cannot_be_announced)
+TEST(an_invalid_descriptor_cannot_be_announced)
 {
     ipc_file_t file;
 
     ck_assert_int_eq(ipc_file_fill(-1, &file), UCXPOOL_ERR_IO);
-}
-END_TEST
-
-static TCase *use_case(void)
-{
-    TCase *tcase = tcase_create("use");
-
-    tcase_add_test(tcase, this_process_has_the_same_host_and_user);
-    tcase_add_test(
-        tcase, blanks_and_parentheses_in_the_name_do_not_hide_the_start_time);
-    tcase_add_test(tcase, changes_in_a_peers_file_are_visible);
-    tcase_add_test(tcase, two_processes_map_each_others_files);
-    tcase_add_test(tcase, a_mapping_outlives_its_owner);
-    tcase_add_test(tcase, a_mapping_cannot_be_made_writable);
-    tcase_add_test(tcase,
-                   a_mapping_holds_no_descriptor_and_unmap_leaves_no_trace);
-    tcase_add_test(tcase, regions_of_host_memory_are_shared);
-    tcase_add_test(tcase, a_mapping_is_resident_in_the_pages_that_were_read);
-    tcase_add_test(tcase, huge_pages_are_shared_if_the_machine_has_some);
-    tcase_add_test(tcase,
-                   a_control_file_is_zero_and_sealed_and_mapped_for_writing);
-    tcase_add_test(tcase, the_end_of_a_peer_is_detected);
-    return tcase;
-}
-
-static TCase *host_case(void)
-{
-    TCase *tcase = tcase_create("host");
-
-    tcase_add_test(tcase, an_unknown_host_is_not_treated_as_another);
-    tcase_add_test(tcase, our_identity_is_known_without_descriptors);
-    tcase_add_test(tcase, another_host_is_rejected);
-    tcase_add_test(tcase, another_user_is_rejected);
-    tcase_add_test(tcase,
-                   a_process_with_another_start_time_is_not_mapped_or_watched);
-    tcase_add_test(tcase, a_dead_process_is_not_mapped_or_watched);
-    tcase_add_loop_test(tcase, a_process_that_cannot_be_checked_counts_as_alive,
-                        0, 4);
-    tcase_add_test(tcase, the_end_of_a_process_is_known_without_descriptors);
-    tcase_add_loop_test(tcase, only_these_errors_mean_that_a_process_has_ended,
-                        0, 2);
-    tcase_add_test(tcase, invalid_process_ids_are_rejected);
-    tcase_add_test(tcase, a_proc_of_another_pid_namespace_matches_no_peer);
-    tcase_add_test(tcase, an_unreadable_proc_matches_no_peer);
-    tcase_add_test(tcase, without_pidfds_no_peer_is_watched);
-    tcase_add_test(tcase, a_reason_is_truncated_to_its_buffer);
-    tcase_add_test(tcase, another_pid_namespace_is_rejected);
-    return tcase;
-}
-
-static TCase *file_case(void)
-{
-    TCase *tcase = tcase_create("file");
-
-    tcase_add_test(tcase, an_unsealed_file_is_rejected);
-    tcase_add_test(tcase, a_truncated_file_is_rejected);
-    tcase_add_test(tcase, a_sparse_file_is_rejected);
-    tcase_add_test(tcase, a_file_other_than_the_announced_one_is_rejected);
-    tcase_add_test(tcase, a_closed_descriptor_is_rejected);
-    tcase_add_test(tcase, invalid_descriptors_and_sizes_are_rejected);
-    tcase_add_test(tcase, invalid_page_sizes_are_rejected);
-    tcase_add_test(tcase, a_pipe_a_device_and_a_plain_file_are_rejected);
-    tcase_add_test(tcase, a_fifo_is_rejected_without_blocking);
-    tcase_add_test(tcase, a_file_replaced_during_the_check_is_rejected);
-    tcase_add_test(tcase, the_file_of_another_user_is_rejected);
-    tcase_add_test(tcase, another_user_cannot_open_our_files);
-    return tcase;
-}
-
-static TCase *failure_case(void)
-{
-    TCase *tcase = tcase_create("failure");
-
-    tcase_add_loop_test(tcase, mapping_can_be_retried_after_a_failed_call, 0,
-                        6);
-    tcase_add_test(tcase, a_mapping_without_permission_reports_the_reason);
-    tcase_add_loop_test(tcase, creation_can_be_retried_after_a_failed_call, 0,
-                        6);
-    tcase_add_test(tcase, a_control_file_of_size_0_is_rejected);
-    tcase_add_test(tcase, an_invalid_descriptor_cannot_be_announced);
-    return tcase;
-}
-
-int main(void)
-{
-    Suite   *suite = suite_create("share");
-    SRunner *runner;
-    int      num_failed;
-
-    suite_add_tcase(suite, use_case());
-    suite_add_tcase(suite, host_case());
-    suite_add_tcase(suite, file_case());
-    suite_add_tcase(suite, failure_case());
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

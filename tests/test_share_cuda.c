@@ -4,12 +4,12 @@
 #include "base/config.h"
 #include "calls.h"
 #include "cuda_fixture.h"
+#include "test.h"
 #include "ipc/share.h"
 #include "ipc/virtual.h"
 
 #include <ucxpool/ucxpool.h>
 
-#include <check.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -177,7 +177,9 @@ static void check_bytes(const char *address, size_t size, size_t first)
     free(bytes);
 }
 
-START_TEST(a_peer_reads_the_owners_memory_and_later_writes)
+TEST_SETTINGS(.only_if = cuda_is_there);
+
+TEST_EACH(a_peer_reads_the_owners_memory_and_later_writes, 2)
 {
     const void *addresses[NUM_REGIONS];
     char        byte  = 0;
@@ -206,9 +208,8 @@ START_TEST(a_peer_reads_the_owners_memory_and_later_writes)
     }
     end_all();
 }
-END_TEST
 
-START_TEST(sizes_beyond_the_allocation_are_rejected)
+TEST_EACH(sizes_beyond_the_allocation_are_rejected, 2)
 {
     const void *address = NULL;
     int         fd;
@@ -230,9 +231,8 @@ START_TEST(sizes_beyond_the_allocation_are_rejected)
     drop(fd);
     end_all();
 }
-END_TEST
 
-START_TEST(invalid_shares_are_rejected)
+TEST(invalid_shares_are_rejected)
 {
     ipc_cuda_t       share;
     const void      *address = NULL;
@@ -273,9 +273,8 @@ START_TEST(invalid_shares_are_rejected)
     ck_assert_ptr_null(address);
     end_all();
 }
-END_TEST
 
-START_TEST(shares_of_a_dead_process_are_rejected)
+TEST(shares_of_a_dead_process_are_rejected)
 {
     int fd = -1;
 
@@ -285,9 +284,8 @@ START_TEST(shares_of_a_dead_process_are_rejected)
                      UCXPOOL_ERR_PEER_LOST);
     ck_assert_int_eq(fd, -1);
 }
-END_TEST
 
-START_TEST(a_region_has_one_file_which_is_closed_with_it)
+TEST(a_region_has_one_file_which_is_closed_with_it)
 {
     mem_regions_t regions;
     ipc_cuda_t    share, again;
@@ -306,9 +304,8 @@ START_TEST(a_region_has_one_file_which_is_closed_with_it)
         ck_assert_uint_eq(calls_num_fds(), num_fds);
     }
 }
-END_TEST
 
-START_TEST(pinned_memory_has_no_gpu_handle)
+TEST(pinned_memory_has_no_gpu_handle)
 {
     mem_regions_t regions;
     ipc_cuda_t    share;
@@ -321,9 +318,8 @@ START_TEST(pinned_memory_has_no_gpu_handle)
                      UCXPOOL_ERR_UNSUPPORTED);
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(a_gpu_without_file_handles_reports_the_reason)
+STAND_IN_TEST(a_gpu_without_file_handles_reports_the_reason)
 {
     mem_regions_t regions;
     ipc_cuda_t    share;
@@ -336,9 +332,8 @@ START_TEST(a_gpu_without_file_handles_reports_the_reason)
                      UCXPOOL_ERR_UNSUPPORTED);
     mem_regions_cleanup(&regions);
 }
-END_TEST
 
-START_TEST(filling_a_share_can_be_retried_after_a_failure)
+STAND_IN_TEST_EACH(filling_a_share_can_be_retried_after_a_failure, 2)
 {
     mem_regions_t regions;
     ipc_cuda_t    share;
@@ -360,9 +355,8 @@ START_TEST(filling_a_share_can_be_retried_after_a_failure)
     mem_regions_cleanup(&regions);
     ck_assert_uint_eq(stand_in.live(), 0);
 }
-END_TEST
 
-START_TEST(mapping_can_be_retried_after_a_failure)
+STAND_IN_TEST_EACH(mapping_can_be_retried_after_a_failure, 2)
 {
     const void *address    = NULL;
     unsigned    num_failed = 0;
@@ -391,7 +385,6 @@ START_TEST(mapping_can_be_retried_after_a_failure)
     drop(fd);
     end_all();
 }
-END_TEST
 
 /* --- virtual memory, allocation by allocation ----------------------------- */
 
@@ -424,7 +417,7 @@ static ucxpool_status_t export_middle(const mem_regions_t *regions,
                               REGION_SIZE, parts, max_parts, num_p);
 }
 
-START_TEST(allocations_are_exported_and_mapped_contiguously)
+TEST(allocations_are_exported_and_mapped_contiguously)
 {
     unsigned           num_fds;
     unsigned           num = 0;
@@ -464,9 +457,8 @@ START_TEST(allocations_are_exported_and_mapped_contiguously)
     ck_assert_uint_eq(calls_num_fds(), num_fds);
     virtual_end(&regions);
 }
-END_TEST
 
-START_TEST(a_failed_export_or_map_of_allocations_leaves_nothing)
+STAND_IN_TEST(a_failed_export_or_map_of_allocations_leaves_nothing)
 {
     unsigned           num_failed = 0;
     unsigned           num        = 0;
@@ -508,40 +500,4 @@ START_TEST(a_failed_export_or_map_of_allocations_leaves_nothing)
     ipc_virtual_unmap(device, &mapped);
     ipc_virtual_close(parts, num);
     virtual_end(&regions);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("share_cuda");
-    TCase   *tcase = tcase_create("share_cuda");
-    SRunner *runner;
-    int      num_failed;
-
-    if (!cuda_is_there()) {
-        return 77;
-    }
-    tcase_add_loop_test(tcase, a_peer_reads_the_owners_memory_and_later_writes,
-                        0, 2);
-    tcase_add_loop_test(tcase, sizes_beyond_the_allocation_are_rejected, 0, 2);
-    tcase_add_test(tcase, invalid_shares_are_rejected);
-    tcase_add_test(tcase, shares_of_a_dead_process_are_rejected);
-    tcase_add_test(tcase, a_region_has_one_file_which_is_closed_with_it);
-    tcase_add_test(tcase, pinned_memory_has_no_gpu_handle);
-    tcase_add_test(tcase, allocations_are_exported_and_mapped_contiguously);
-    if (!cuda_is_real()) {
-        tcase_add_test(tcase, a_gpu_without_file_handles_reports_the_reason);
-        tcase_add_loop_test(
-            tcase, filling_a_share_can_be_retried_after_a_failure, 0, 2);
-        tcase_add_loop_test(tcase, mapping_can_be_retried_after_a_failure, 0,
-                            2);
-        tcase_add_test(tcase,
-                       a_failed_export_or_map_of_allocations_leaves_nothing);
-    }
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

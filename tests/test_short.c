@@ -1,10 +1,10 @@
 /* Short messages: those that wait for their turn, and receives that wait for
  * short messages. */
 #include "pair.h"
+#include "test.h"
 
 #include "core/request.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,8 +51,10 @@ static void let_expire(ucxpool_request_t *request)
 
 static void (*const ends[])(ucxpool_request_t *) = {cancel, let_expire};
 
+TEST_SETTINGS(.timeout = 60);
+
 /* A long message waits for room that a short one does not need. */
-START_TEST(the_next_queued_send_starts_when_the_first_ends)
+TEST_EACH(the_next_queued_send_starts_when_the_first_ends, 2)
 {
     static const uint64_t    timeouts[] = {UCXPOOL_FOREVER, 50000000};
     ucxpool_request_params_t params     = {
@@ -87,10 +89,9 @@ START_TEST(the_next_queued_send_starts_when_the_first_ends)
     pair_cleanup(&pair);
     free(longs);
 }
-END_TEST
 
 /* Cancel the short message itself; the messages after it are sent. */
-START_TEST(a_send_canceled_in_the_queue_is_not_sent)
+TEST(a_send_canceled_in_the_queue_is_not_sent)
 {
     static const char  letters[] = "abc";
     uint8_t           *longs;
@@ -126,13 +127,12 @@ START_TEST(a_send_canceled_in_the_queue_is_not_sent)
     pair_cleanup(&pair);
     free(longs);
 }
-END_TEST
 
 #define FULL_NUM    100u
 #define FULL_LENGTH 4000u
 
 /* No credit that would wake a sender is returned. */
-START_TEST(sends_that_find_the_ring_full_start_when_it_has_room)
+TEST(sends_that_find_the_ring_full_start_when_it_has_room)
 {
     const size_t       size    = (size_t)FULL_NUM * FULL_LENGTH;
     uint8_t           *sources = malloc(size);
@@ -169,14 +169,13 @@ START_TEST(sends_that_find_the_ring_full_start_when_it_has_room)
     free(sources);
     free(targets);
 }
-END_TEST
 
 /* --- receives ---------------------------------------------------------------
  */
 
 /* A receive from the failing channel, one from another channel, and one from
  * any. */
-START_TEST(a_failed_channel_fails_only_its_own_receives)
+TEST(a_failed_channel_fails_only_its_own_receives)
 {
     char               targets[3] = "";
     ucxpool_request_t *recvs[3];
@@ -224,26 +223,4 @@ START_TEST(a_failed_channel_fails_only_its_own_receives)
                      3);
     ucxpool_destroy(c);
     pair_cleanup(&pair);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("short");
-    TCase   *tcase = tcase_create("short");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, the_next_queued_send_starts_when_the_first_ends,
-                        0, 2);
-    tcase_add_test(tcase, a_send_canceled_in_the_queue_is_not_sent);
-    tcase_add_test(tcase, sends_that_find_the_ring_full_start_when_it_has_room);
-    tcase_add_test(tcase, a_failed_channel_fails_only_its_own_receives);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (num_failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -2,8 +2,8 @@
 #include "tools/shuffle/batch.h"
 
 #include "common/error.h"
+#include "test.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,7 +81,9 @@ static void fill(void)
     ck_assert_int_eq(append(1, "b\0b\n", 4), 1);
 }
 
-START_TEST(a_message_contains_the_appended_records)
+TEST_SETTINGS(.setup = setup, .teardown = teardown);
+
+TEST(a_message_contains_the_appended_records)
 {
     tally_t expected = {0};
     tally_t tally    = {0};
@@ -97,9 +99,8 @@ START_TEST(a_message_contains_the_appended_records)
     ck_assert_uint_eq(tally.records, 4);
     ck_assert_uint_eq(tally.bytes, 11);
 }
-END_TEST
 
-START_TEST(a_full_batch_accepts_no_record)
+TEST(a_full_batch_accepts_no_record)
 {
     char     record[100];
     unsigned num_records = 0;
@@ -115,9 +116,8 @@ START_TEST(a_full_batch_accepts_no_record)
     batch_reset(&batch);
     ck_assert_int_eq(append(0, record, sizeof(record)), 1);
 }
-END_TEST
 
-START_TEST(a_batch_of_short_records_fits_its_memory)
+TEST(a_batch_of_short_records_fits_its_memory)
 {
     while (append(0, "\n", 1) == 1) {
     }
@@ -127,9 +127,8 @@ START_TEST(a_batch_of_short_records_fits_its_memory)
     transmit();
     ck_assert_ptr_null(received.large);
 }
-END_TEST
 
-START_TEST(an_empty_batch_accepts_a_record_of_any_length)
+TEST(an_empty_batch_accepts_a_record_of_any_length)
 {
     size_t length = 4 * SIZE;
     char  *record = malloc(length);
@@ -147,9 +146,8 @@ START_TEST(an_empty_batch_accepts_a_record_of_any_length)
     ck_assert_int_eq(append(1, record, length), 0);
     free(record);
 }
-END_TEST
 
-START_TEST(a_message_too_short_for_its_records_is_rejected)
+TEST(a_message_too_short_for_its_records_is_rejected)
 {
     ck_assert_int_eq(batch_prepare(&received, 0, 100), -1);
     ck_assert_int_eq(batch_prepare(&received, 9, 100), -1);
@@ -157,9 +155,8 @@ START_TEST(a_message_too_short_for_its_records_is_rejected)
     ck_assert_ptr_nonnull(strstr(kept_error(), "100 bytes"));
     ck_assert_int_eq(batch_prepare(&received, 8, 100), 0);
 }
-END_TEST
 
-START_TEST(wrong_record_ends_are_an_error)
+TEST(wrong_record_ends_are_an_error)
 {
     tally_t tally = {0};
 
@@ -171,7 +168,6 @@ START_TEST(wrong_record_ends_are_an_error)
     batch.ends[0] = UINT32_MAX;
     ck_assert_int_eq(count_runs(&batch, &tally), -1);
 }
-END_TEST
 
 static void expect_run(batch_run_t *run, uint32_t partition, const char *text)
 {
@@ -184,7 +180,7 @@ static void expect_run(batch_run_t *run, uint32_t partition, const char *text)
     ck_assert_uint_eq(tally.bytes, run->length);
 }
 
-START_TEST(a_batch_is_split_into_runs_of_one_partition)
+TEST(a_batch_is_split_into_runs_of_one_partition)
 {
     batch_run_t run   = {0};
     tally_t     tally = {0};
@@ -200,9 +196,8 @@ START_TEST(a_batch_is_split_into_runs_of_one_partition)
     ck_assert_int_eq(batch_next_run(&batch, NUM_PARTITIONS, &run, &tally), 0);
     ck_assert_uint_eq(tally.records, 0);
 }
-END_TEST
 
-START_TEST(a_list_has_a_fixed_number_of_batches)
+TEST(a_list_has_a_fixed_number_of_batches)
 {
     char        *both = aligned_alloc(64, 2 * batch_memory_size(SIZE));
     batch_list_t list;
@@ -219,9 +214,8 @@ START_TEST(a_list_has_a_fixed_number_of_batches)
     batch_list_cleanup(&list);
     free(both);
 }
-END_TEST
 
-START_TEST(the_checksum_depends_on_the_content_but_not_on_the_order)
+TEST(the_checksum_depends_on_the_content_but_not_on_the_order)
 {
     tally_t one = {0};
     tally_t two = {0};
@@ -245,9 +239,8 @@ START_TEST(the_checksum_depends_on_the_content_but_not_on_the_order)
                           before);
     }
 }
-END_TEST
 
-START_TEST(keys_spread_evenly_over_partitions)
+TEST(keys_spread_evenly_over_partitions)
 {
     unsigned counts[7] = {0};
 
@@ -258,32 +251,4 @@ START_TEST(keys_spread_evenly_over_partitions)
         ck_assert_uint_gt(counts[i], 9500);
         ck_assert_uint_lt(counts[i], 10500);
     }
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("shuffle batch");
-    TCase   *tcase = tcase_create("batch");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, a_message_contains_the_appended_records);
-    tcase_add_test(tcase, a_full_batch_accepts_no_record);
-    tcase_add_test(tcase, a_batch_of_short_records_fits_its_memory);
-    tcase_add_test(tcase, an_empty_batch_accepts_a_record_of_any_length);
-    tcase_add_test(tcase, a_message_too_short_for_its_records_is_rejected);
-    tcase_add_test(tcase, wrong_record_ends_are_an_error);
-    tcase_add_test(tcase, a_batch_is_split_into_runs_of_one_partition);
-    tcase_add_test(tcase, a_list_has_a_fixed_number_of_batches);
-    tcase_add_test(tcase,
-                   the_checksum_depends_on_the_content_but_not_on_the_order);
-    tcase_add_test(tcase, keys_spread_evenly_over_partitions);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

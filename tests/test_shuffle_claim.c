@@ -3,8 +3,8 @@
 #include "tools/shuffle/output.h"
 
 #include "common/error.h"
+#include "test.h"
 
-#include <check.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -48,7 +48,9 @@ static bool is_empty(void)
     return (rmdir(path) == 0) && (mkdir(path, 0777) == 0);
 }
 
-START_TEST(the_error_for_a_second_run_names_the_first_process)
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .timeout = 60);
+
+TEST(the_error_for_a_second_run_names_the_first_process)
 {
     output_folder_t first;
     output_folder_t second;
@@ -61,9 +63,8 @@ START_TEST(the_error_for_a_second_run_names_the_first_process)
     ck_assert_ptr_nonnull(strstr(kept_error(), "another folder with -o"));
     output_folder_close(&first);
 }
-END_TEST
 
-START_TEST(processes_of_a_run_share_a_claim)
+TEST(processes_of_a_run_share_a_claim)
 {
     output_folder_t folders[3];
     output_folder_t late;
@@ -77,9 +78,8 @@ START_TEST(processes_of_a_run_share_a_claim)
     output_folder_close(&folders[1]);
     ck_assert(is_empty());
 }
-END_TEST
 
-START_TEST(the_claim_of_a_killed_run_can_be_taken_over)
+TEST(the_claim_of_a_killed_run_can_be_taken_over)
 {
     output_folder_t folder;
     int             status;
@@ -95,9 +95,8 @@ START_TEST(the_claim_of_a_killed_run_can_be_taken_over)
     ck_assert_int_eq(output_folder_open(&folder, path, other), 0);
     output_folder_close(&folder);
 }
-END_TEST
 
-START_TEST(a_nonempty_folder_cannot_be_claimed)
+TEST(a_nonempty_folder_cannot_be_claimed)
 {
     output_folder_t folder;
     int             fd = open(in_folder("something"), O_CREAT | O_WRONLY, 0666);
@@ -108,7 +107,6 @@ START_TEST(a_nonempty_folder_cannot_be_claimed)
     ck_assert_ptr_nonnull(strstr(kept_error(), "it holds 'something'"));
     ck_assert_int_ne(access(in_folder(CLAIM), F_OK), 0);
 }
-END_TEST
 
 /* All processes start each round at the same time. The process with the claim
  * creates a file with O_EXCL, which fails if another process has the claim as
@@ -138,7 +136,7 @@ static int contend(const int start[2])
     return code;
 }
 
-START_TEST(at_most_one_of_several_simultaneous_runs_gets_the_claim)
+TEST_EACH(at_most_one_of_several_simultaneous_runs_gets_the_claim, 20)
 {
     int start[2];
     int status;
@@ -159,28 +157,4 @@ START_TEST(at_most_one_of_several_simultaneous_runs_gets_the_claim)
     }
     ck_assert_int_ge(num_done, 1);
     ck_assert(is_empty());
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("shuffle claim");
-    TCase   *tcase = tcase_create("claim");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, the_error_for_a_second_run_names_the_first_process);
-    tcase_add_test(tcase, processes_of_a_run_share_a_claim);
-    tcase_add_test(tcase, the_claim_of_a_killed_run_can_be_taken_over);
-    tcase_add_test(tcase, a_nonempty_folder_cannot_be_claimed);
-    tcase_add_loop_test(
-        tcase, at_most_one_of_several_simultaneous_runs_gets_the_claim, 0, 20);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -1,11 +1,11 @@
 /* The GPU store keeps batches in GPU memory, in order and complete. */
 #include "cuda_fixture.h"
+#include "test.h"
 
 #include "tools/shuffle/gpu_store.h"
 
 #include "common/error.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,7 +135,9 @@ static void expect_nothing(void)
     ck_assert_int_eq(bring(&first, &num), 0);
 }
 
-START_TEST(batches_come_out_oldest_first)
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .only_if = cuda_is_there);
+
+TEST(batches_come_out_oldest_first)
 {
     gpu_store_stats_t stats;
 
@@ -159,11 +161,10 @@ START_TEST(batches_come_out_oldest_first)
     ck_assert_uint_gt(stats.held, stats.held_max);
     ck_assert_uint_ge(stats.size, stats.held_max);
 }
-END_TEST
 
 /* Staging buffers are filled while others are read. Their contents must not
  * mix. */
-START_TEST(the_store_waits_for_slow_copies)
+TEST(the_store_waits_for_slow_copies)
 {
     if (cuda_is_real()) {
         return;
@@ -180,9 +181,8 @@ START_TEST(the_store_waits_for_slow_copies)
         expect_nothing();
     }
 }
-END_TEST
 
-START_TEST(a_store_with_few_slots_becomes_full)
+TEST(a_store_with_few_slots_becomes_full)
 {
     unsigned num = 0;
 
@@ -200,9 +200,8 @@ START_TEST(a_store_with_few_slots_becomes_full)
     ck_assert_int_eq(hold(1000 * num, 10), 0);
     expect(1000, 10);
 }
-END_TEST
 
-START_TEST(the_store_is_no_larger_than_the_input_needs)
+TEST(the_store_is_no_larger_than_the_input_needs)
 {
     gpu_store_stats_t small;
     gpu_store_stats_t large;
@@ -222,9 +221,8 @@ START_TEST(the_store_is_no_larger_than_the_input_needs)
     large = *gpu_store_stats(gpu_store);
     ck_assert_uint_le(large.size, 8 * MIB);
 }
-END_TEST
 
-START_TEST(a_gpu_with_less_free_memory_gets_a_smaller_store)
+TEST(a_gpu_with_less_free_memory_gets_a_smaller_store)
 {
     gpu_store_stats_t stats;
 
@@ -239,9 +237,8 @@ START_TEST(a_gpu_with_less_free_memory_gets_a_smaller_store)
     ck_assert_int_eq(hold(0, 10), 0);
     expect(0, 10);
 }
-END_TEST
 
-START_TEST(a_gpu_with_too_little_free_memory_is_an_error)
+TEST(a_gpu_with_too_little_free_memory_is_an_error)
 {
     if (cuda_is_real()) {
         return;
@@ -252,9 +249,8 @@ START_TEST(a_gpu_with_too_little_free_memory_is_an_error)
     ck_assert_ptr_nonnull(strstr(kept_error(), "fewer workers"));
     ck_assert_uint_eq(stand_in.live(), 0);
 }
-END_TEST
 
-START_TEST(workers_use_the_gpus_in_turn)
+TEST(workers_use_the_gpus_in_turn)
 {
     gpu_store_stats_t stats;
 
@@ -278,7 +274,6 @@ START_TEST(workers_use_the_gpus_in_turn)
     ck_assert_ptr_nonnull(strstr(kept_error(), "GPU 3 does not exist"));
     ck_assert_uint_eq(stand_in.live(), 0);
 }
-END_TEST
 
 /* Put two batches, and take two. */
 static int use_gpu_store(void)
@@ -294,7 +289,7 @@ static int use_gpu_store(void)
     return 0;
 }
 
-START_TEST(a_failed_driver_call_is_an_error_and_leaks_nothing)
+TEST(a_failed_driver_call_is_an_error_and_leaks_nothing)
 {
     unsigned num_failed = 0;
     int      result;
@@ -323,32 +318,4 @@ START_TEST(a_failed_driver_call_is_an_error_and_leaks_nothing)
         close_gpu_store();
     }
     ck_assert_uint_gt(num_failed, 15);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("shuffle gpu_store");
-    TCase   *tcase = tcase_create("gpu_store");
-    SRunner *runner;
-    int      num_failed;
-
-    if (!cuda_is_there()) {
-        return 77;
-    }
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, batches_come_out_oldest_first);
-    tcase_add_test(tcase, the_store_waits_for_slow_copies);
-    tcase_add_test(tcase, a_store_with_few_slots_becomes_full);
-    tcase_add_test(tcase, the_store_is_no_larger_than_the_input_needs);
-    tcase_add_test(tcase, a_gpu_with_less_free_memory_gets_a_smaller_store);
-    tcase_add_test(tcase, a_gpu_with_too_little_free_memory_is_an_error);
-    tcase_add_test(tcase, workers_use_the_gpus_in_turn);
-    tcase_add_test(tcase, a_failed_driver_call_is_an_error_and_leaks_nothing);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

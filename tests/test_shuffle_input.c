@@ -2,8 +2,8 @@
 #include "tools/shuffle/input.h"
 
 #include "common/error.h"
+#include "test.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,51 +101,48 @@ static void require(const char *expected, size_t length, uint64_t added)
     }
 }
 
-START_TEST(every_record_is_in_one_part)
+TEST_SETTINGS(.teardown = cleanup, .timeout = 120);
+
+TEST(every_record_is_in_one_part)
 {
     const char *text = "a\nbb\n\nccc\n\n\ndddddddddddddddddddddd\ne\n";
 
     write_texts(&text, 1);
     require(text, strlen(text), 0);
 }
-END_TEST
 
-START_TEST(a_last_line_without_newline_gets_one)
+TEST(a_last_line_without_newline_gets_one)
 {
     const char *text = "aa\nbb";
 
     write_texts(&text, 1);
     require("aa\nbb\n", 6, 1);
 }
-END_TEST
 
-START_TEST(records_do_not_span_files)
+TEST(records_do_not_span_files)
 {
     const char *texts[] = {"aa\nb", "", "c\nd", "\ne\n"};
 
     write_texts(texts, 4);
     require("aa\nb\nc\nd\n\ne\n", 12, 2);
 }
-END_TEST
 
-START_TEST(empty_files_have_no_records)
+TEST(empty_files_have_no_records)
 {
     const char *texts[] = {"", "", ""};
 
     write_texts(texts, 3);
     require("", 0, 0);
 }
-END_TEST
 
-START_TEST(a_record_may_hold_nul_bytes)
+TEST(a_record_may_hold_nul_bytes)
 {
     write_file(0, "a\0b\n\0\n\0", 7);
     open_inputs(1);
     require("a\0b\n\0\n\0\n", 8, 1);
 }
-END_TEST
 
-START_TEST(a_record_may_be_longer_than_parts_and_buffer)
+TEST(a_record_may_be_longer_than_parts_and_buffer)
 {
     static char text[2000];
 
@@ -156,9 +153,8 @@ START_TEST(a_record_may_be_longer_than_parts_and_buffer)
     open_inputs(1);
     require(text, sizeof(text), 0);
 }
-END_TEST
 
-START_TEST(a_record_has_its_position_and_key)
+TEST(a_record_has_its_position_and_key)
 {
     const char *texts[] = {"aa\n", "bbb\ncc,\"d,\"\"\"\n"};
     reader_t    reader;
@@ -178,9 +174,8 @@ START_TEST(a_record_has_its_position_and_key)
     ck_assert_int_eq(reader_next(&reader, &record), 0);
     reader_cleanup(&reader);
 }
-END_TEST
 
-START_TEST(a_record_without_the_key_is_an_error_with_its_position)
+TEST(a_record_without_the_key_is_an_error_with_its_position)
 {
     const char *text = "a,b\nc\n";
     reader_t    reader;
@@ -194,9 +189,8 @@ START_TEST(a_record_without_the_key_is_an_error_with_its_position)
     ck_assert_ptr_nonnull(strstr(kept_error(), "begins with 'c'"));
     reader_cleanup(&reader);
 }
-END_TEST
 
-START_TEST(quoted_newlines_do_not_end_a_record)
+TEST(quoted_newlines_do_not_end_a_record)
 {
     const char *texts[] = {"a,\"b\nc\nd\"\n\"\n\n\"\"\n\",x\ny\"\n\nz,\"\n\"",
                            "1\n\"2\n\n\n\n\n\n\n\n\n\n\n\n2\",2\n3\n"};
@@ -207,9 +201,8 @@ START_TEST(quoted_newlines_do_not_end_a_record)
             "1\n\"2\n\n\n\n\n\n\n\n\n\n\n\n2\",2\n3\n",
             strlen(texts[0]) + 1 + strlen(texts[1]), 1);
 }
-END_TEST
 
-START_TEST(a_header_is_in_no_part)
+TEST(a_header_is_in_no_part)
 {
     const char *texts[] = {"h,\"h\nh\"\na\nb\n", "", "h,\"h\nh\"\nc\n"};
 
@@ -219,9 +212,8 @@ START_TEST(a_header_is_in_no_part)
     ck_assert_uint_eq(inputs.header_length, 8);
     require("a\nb\nc\n", 6, 0);
 }
-END_TEST
 
-START_TEST(an_unclosed_quote_is_an_error_with_its_position)
+TEST(an_unclosed_quote_is_an_error_with_its_position)
 {
     const char *text = "a\n\"b\nc\n";
 
@@ -230,9 +222,8 @@ START_TEST(an_unclosed_quote_is_an_error_with_its_position)
     ck_assert_int_eq(read_part(0, 1, 16), -1);
     ck_assert_ptr_nonnull(strstr(kept_error(), "begins at byte 2"));
 }
-END_TEST
 
-START_TEST(the_error_names_a_truncated_file)
+TEST(the_error_names_a_truncated_file)
 {
     const char *text = "aaaaaaaa\nbbbbbbbb\n";
 
@@ -242,9 +233,8 @@ START_TEST(the_error_names_a_truncated_file)
     ck_assert_ptr_nonnull(strstr(kept_error(), paths[0]));
     ck_assert_ptr_nonnull(strstr(kept_error(), "cut short"));
 }
-END_TEST
 
-START_TEST(the_error_names_a_deleted_file)
+TEST(the_error_names_a_deleted_file)
 {
     const char *text = "a\n";
 
@@ -253,27 +243,24 @@ START_TEST(the_error_names_a_deleted_file)
     ck_assert_int_eq(read_part(0, 1, 4), -1);
     ck_assert_ptr_nonnull(strstr(kept_error(), paths[0]));
 }
-END_TEST
 
-START_TEST(a_directory_is_rejected_as_input)
+TEST(a_directory_is_rejected_as_input)
 {
     char *names[] = {"."};
 
     ck_assert_int_eq(inputs_init(&inputs, names, 1, ','), -1);
     ck_assert_ptr_nonnull(strstr(kept_error(), "directory"));
 }
-END_TEST
 
-START_TEST(a_missing_file_is_rejected_as_input)
+TEST(a_missing_file_is_rejected_as_input)
 {
     char *names[] = {"no such file"};
 
     ck_assert_int_eq(inputs_init(&inputs, names, 1, ','), -1);
     ck_assert_ptr_nonnull(strstr(kept_error(), "no such file"));
 }
-END_TEST
 
-START_TEST(a_file_of_unknown_suffix_needs_a_delimiter)
+TEST(a_file_of_unknown_suffix_needs_a_delimiter)
 {
     const char *text    = "a\n";
     char       *names[] = {paths[0]};
@@ -285,7 +272,6 @@ START_TEST(a_file_of_unknown_suffix_needs_a_delimiter)
     ck_assert_int_eq(inputs_init(&inputs, names, 1, FIELD_UNKNOWN), -1);
     ck_assert_ptr_nonnull(strstr(kept_error(), "-d"));
 }
-END_TEST
 
 /* The field as text, or NULL if the record has no such field. */
 static const char *find(int which, unsigned number, const char *record)
@@ -304,47 +290,44 @@ static const char *find(int which, unsigned number, const char *record)
     return text;
 }
 
-START_TEST(fields_are_counted_from_1)
+TEST_SETTINGS(.timeout = 120);
+
+TEST(fields_are_counted_from_1)
 {
     ck_assert_str_eq(find('|', 1, "a|bc|d"), "a");
     ck_assert_str_eq(find('|', 2, "a|bc|d"), "bc");
     ck_assert_str_eq(find('|', 3, "a|bc|d"), "d");
     ck_assert_ptr_null(find('|', 4, "a|bc|d"));
 }
-END_TEST
 
-START_TEST(a_field_may_be_empty)
+TEST(a_field_may_be_empty)
 {
     ck_assert_str_eq(find(',', 1, ",b"), "");
     ck_assert_str_eq(find(',', 2, "a,,c"), "");
     ck_assert_str_eq(find(',', 2, "a,"), "");
 }
-END_TEST
 
-START_TEST(an_empty_record_has_one_empty_field)
+TEST(an_empty_record_has_one_empty_field)
 {
     ck_assert_str_eq(find(',', 1, ""), "");
     ck_assert_ptr_null(find(',', 2, ""));
 }
-END_TEST
 
-START_TEST(runs_of_blanks_separate_fields)
+TEST(runs_of_blanks_separate_fields)
 {
     ck_assert_str_eq(find(FIELD_BLANKS, 1, " \t a \t b"), "a");
     ck_assert_str_eq(find(FIELD_BLANKS, 2, " \t a \t b"), "b");
     ck_assert_str_eq(find(FIELD_BLANKS, 2, "a b  "), "b");
     ck_assert_ptr_null(find(FIELD_BLANKS, 3, "a b  "));
 }
-END_TEST
 
-START_TEST(with_blank_separators_an_empty_record_has_no_field)
+TEST(with_blank_separators_an_empty_record_has_no_field)
 {
     ck_assert_ptr_null(find(FIELD_BLANKS, 1, ""));
     ck_assert_ptr_null(find(FIELD_BLANKS, 1, " \t "));
 }
-END_TEST
 
-START_TEST(a_key_may_hold_nul_bytes)
+TEST(a_key_may_hold_nul_bytes)
 {
     const char *key;
     size_t      length;
@@ -353,9 +336,8 @@ START_TEST(a_key_may_hold_nul_bytes)
     ck_assert_uint_eq(length, 3);
     ck_assert_mem_eq(key, "\0b\0", 3);
 }
-END_TEST
 
-START_TEST(a_quoted_field_is_its_value)
+TEST(a_quoted_field_is_its_value)
 {
     const char *record   = "a,\"b, c\",\"5\"\" disk\",\"\",x \"y\" z,\"p\"q\r";
     const char *values[] = {"a", "b, c", "5\" disk", "", "x \"y\" z", "pq"};
@@ -369,21 +351,18 @@ START_TEST(a_quoted_field_is_its_value)
     ck_assert_str_eq(find(FIELD_CSV, 1, ""), "");
     ck_assert_str_eq(find(FIELD_CSV, 1, "\"\"\"\""), "\"");
 }
-END_TEST
 
-START_TEST(quotes_are_ordinary_characters_with_a_plain_comma)
+TEST(quotes_are_ordinary_characters_with_a_plain_comma)
 {
     ck_assert_str_eq(find(',', 1, "\"a,b\""), "\"a");
 }
-END_TEST
 
-START_TEST(a_delimiter_may_be_a_byte_above_127)
+TEST(a_delimiter_may_be_a_byte_above_127)
 {
     ck_assert_str_eq(find(field_delimiter_parse("\xa7"), 2, "a\xa7z"), "z");
 }
-END_TEST
 
-START_TEST(delimiters_are_one_character_or_a_word)
+TEST(delimiters_are_one_character_or_a_word)
 {
     ck_assert_int_eq(field_delimiter_parse("|"), '|');
     ck_assert_int_eq(field_delimiter_parse("tab"), '\t');
@@ -392,9 +371,8 @@ START_TEST(delimiters_are_one_character_or_a_word)
     ck_assert_int_eq(field_delimiter_parse("||"), FIELD_UNKNOWN);
     ck_assert_int_eq(field_delimiter_parse("\n"), FIELD_UNKNOWN);
 }
-END_TEST
 
-START_TEST(the_suffix_suggests_a_delimiter)
+TEST(the_suffix_suggests_a_delimiter)
 {
     ck_assert_int_eq(field_delimiter_guess("a.d/lineitem.tbl"), '|');
     ck_assert_int_eq(field_delimiter_guess("x.csv"), FIELD_CSV);
@@ -403,52 +381,4 @@ START_TEST(the_suffix_suggests_a_delimiter)
     ck_assert_int_eq(field_delimiter_guess("x.txt"), FIELD_BLANKS);
     ck_assert_int_eq(field_delimiter_guess("a.csv/x"), FIELD_UNKNOWN);
     ck_assert_int_eq(field_delimiter_guess("x.csv.gz"), FIELD_UNKNOWN);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite  = suite_create("shuffle input");
-    TCase   *tcase  = tcase_create("reader");
-    TCase   *fields = tcase_create("fields");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, NULL, cleanup);
-    tcase_set_timeout(tcase, 120);
-    tcase_add_test(tcase, every_record_is_in_one_part);
-    tcase_add_test(tcase, a_last_line_without_newline_gets_one);
-    tcase_add_test(tcase, records_do_not_span_files);
-    tcase_add_test(tcase, empty_files_have_no_records);
-    tcase_add_test(tcase, a_record_may_hold_nul_bytes);
-    tcase_add_test(tcase, a_record_may_be_longer_than_parts_and_buffer);
-    tcase_add_test(tcase, a_record_has_its_position_and_key);
-    tcase_add_test(tcase,
-                   a_record_without_the_key_is_an_error_with_its_position);
-    tcase_add_test(tcase, quoted_newlines_do_not_end_a_record);
-    tcase_add_test(tcase, a_header_is_in_no_part);
-    tcase_add_test(tcase, an_unclosed_quote_is_an_error_with_its_position);
-    tcase_add_test(tcase, the_error_names_a_truncated_file);
-    tcase_add_test(tcase, the_error_names_a_deleted_file);
-    tcase_add_test(tcase, a_directory_is_rejected_as_input);
-    tcase_add_test(tcase, a_missing_file_is_rejected_as_input);
-    tcase_add_test(tcase, a_file_of_unknown_suffix_needs_a_delimiter);
-    suite_add_tcase(suite, tcase);
-    tcase_add_test(fields, fields_are_counted_from_1);
-    tcase_add_test(fields, a_field_may_be_empty);
-    tcase_add_test(fields, an_empty_record_has_one_empty_field);
-    tcase_add_test(fields, runs_of_blanks_separate_fields);
-    tcase_add_test(fields, with_blank_separators_an_empty_record_has_no_field);
-    tcase_add_test(fields, a_key_may_hold_nul_bytes);
-    tcase_add_test(fields, a_quoted_field_is_its_value);
-    tcase_add_test(fields, quotes_are_ordinary_characters_with_a_plain_comma);
-    tcase_add_test(fields, a_delimiter_may_be_a_byte_above_127);
-    tcase_add_test(fields, delimiters_are_one_character_or_a_word);
-    tcase_add_test(fields, the_suffix_suggests_a_delimiter);
-    suite_add_tcase(suite, fields);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

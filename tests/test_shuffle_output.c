@@ -2,8 +2,8 @@
 #include "tools/shuffle/output.h"
 
 #include "common/error.h"
+#include "test.h"
 
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -186,7 +186,9 @@ static int write_all(void)
     return 0;
 }
 
-START_TEST(files_get_their_names_only_by_commit)
+TEST_SETTINGS(.setup = setup, .teardown = teardown);
+
+TEST(files_get_their_names_only_by_commit)
 {
     ck_assert_int_eq(write_all(), 0);
     ck_assert(!exists("part-00003"));
@@ -196,25 +198,22 @@ START_TEST(files_get_their_names_only_by_commit)
     ck_assert(contains("part-00005", "five\n"));
     ck_assert(!exists("part-00000"));
 }
-END_TEST
 
-START_TEST(a_short_write_is_continued)
+TEST(a_short_write_is_continued)
 {
     pwrite_is_short = true;
     ck_assert_int_eq(write_all(), 0);
     ck_assert(contains(".part-00003.tmp", "three\ndrei\n"));
 }
-END_TEST
 
-START_TEST(an_interrupted_write_is_repeated)
+TEST(an_interrupted_write_is_repeated)
 {
     pwrite_fault = (fault_t){2, 0, EINTR};
     ck_assert_int_eq(write_all(), 0);
     ck_assert(contains(".part-00005.tmp", "five\n"));
 }
-END_TEST
 
-START_TEST(a_full_disk_is_an_error_with_the_file_and_advice)
+TEST(a_full_disk_is_an_error_with_the_file_and_advice)
 {
     for (unsigned n = 1; n <= 2; n++) {
         pwrite_fault = (fault_t){n, 0, ENOSPC};
@@ -227,9 +226,8 @@ START_TEST(a_full_disk_is_an_error_with_the_file_and_advice)
     }
     ck_assert_int_eq(write_all(), 0);
 }
-END_TEST
 
-START_TEST(a_disk_that_is_full_at_close_is_an_error)
+TEST(a_disk_that_is_full_at_close_is_an_error)
 {
     for (unsigned n = 1; n <= 3; n++) {
         close_fault = (fault_t){n, 0, ENOSPC};
@@ -238,9 +236,8 @@ START_TEST(a_disk_that_is_full_at_close_is_an_error)
         start_again();
     }
 }
-END_TEST
 
-START_TEST(a_file_that_cannot_be_created_is_an_error)
+TEST(a_file_that_cannot_be_created_is_an_error)
 {
     for (unsigned n = 1; n <= 3; n++) {
         openat_fault = (fault_t){n, 0, EACCES};
@@ -251,9 +248,8 @@ START_TEST(a_file_that_cannot_be_created_is_an_error)
     }
     ck_assert_int_eq(write_all(), 0);
 }
-END_TEST
 
-START_TEST(a_failed_commit_renames_no_file)
+TEST(a_failed_commit_renames_no_file)
 {
     for (unsigned n = 1; n <= 3; n++) {
         ck_assert_int_eq(write_all(), 0);
@@ -265,10 +261,9 @@ START_TEST(a_failed_commit_renames_no_file)
         start_again();
     }
 }
-END_TEST
 
 /* With hard links, and without. */
-START_TEST(a_commit_does_not_replace_another_file)
+TEST_EACH(a_commit_does_not_replace_another_file, 2)
 {
     links_are_unknown = _i == 1;
     ck_assert_int_eq(write_all(), 0);
@@ -282,9 +277,8 @@ START_TEST(a_commit_does_not_replace_another_file)
     ck_assert(contains("part-00003", "another's"));
     unlinkat(folder.fd, "part-00003", 0);
 }
-END_TEST
 
-START_TEST(discard_removes_committed_but_unsettled_files)
+TEST(discard_removes_committed_but_unsettled_files)
 {
     ck_assert_int_eq(write_all(), 0);
     ck_assert_int_eq(output_commit(&folder, &set), 0);
@@ -292,9 +286,8 @@ START_TEST(discard_removes_committed_but_unsettled_files)
     ck_assert(!exists("part-00003"));
     ck_assert(!exists(".part-00003.tmp"));
 }
-END_TEST
 
-START_TEST(withdrawn_files_have_only_their_temporary_name)
+TEST_EACH(withdrawn_files_have_only_their_temporary_name, 2)
 {
     links_are_unknown = _i == 1;
     ck_assert_int_eq(write_all(), 0);
@@ -303,9 +296,8 @@ START_TEST(withdrawn_files_have_only_their_temporary_name)
     ck_assert(!exists("part-00003"));
     ck_assert(contains(".part-00003.tmp", "three\ndrei\n"));
 }
-END_TEST
 
-START_TEST(settled_files_stay)
+TEST(settled_files_stay)
 {
     ck_assert_int_eq(write_all(), 0);
     ck_assert_int_eq(output_commit(&folder, &set), 0);
@@ -320,9 +312,8 @@ START_TEST(settled_files_stay)
         ck_assert_int_eq(unlinkat(folder.fd, name, 0), 0);
     }
 }
-END_TEST
 
-START_TEST(a_foreign_writer_is_detected)
+TEST(a_foreign_writer_is_detected)
 {
     int fd;
 
@@ -334,7 +325,6 @@ START_TEST(a_foreign_writer_is_detected)
     ck_assert_int_eq(output_finish(&output), -1);
     output_cleanup(&output);
 }
-END_TEST
 
 static char pieces[500000];
 
@@ -364,7 +354,7 @@ static void expect_pieces(size_t size)
     __real_close(fd);
 }
 
-START_TEST(pieces_of_any_length_come_out_in_their_order)
+TEST(pieces_of_any_length_come_out_in_their_order)
 {
     static const size_t lengths[] = {1,     7,     4095,  4096,  30000,
                                      65535, 65536, 65537, 200000};
@@ -378,9 +368,8 @@ START_TEST(pieces_of_any_length_come_out_in_their_order)
         start_again();
     }
 }
-END_TEST
 
-START_TEST(small_pieces_are_written_together)
+TEST(small_pieces_are_written_together)
 {
     ck_assert_int_eq(output_init(&output, &folder, &set), 0);
     num_pwrites = 0;
@@ -389,9 +378,8 @@ START_TEST(small_pieces_are_written_together)
     ck_assert_uint_le(num_pwrites, sizeof(pieces) / output.buffer_size + 1);
     output_cleanup(&output);
 }
-END_TEST
 
-START_TEST(the_buffers_of_many_partitions_are_bounded_in_total)
+TEST(the_buffers_of_many_partitions_are_bounded_in_total)
 {
     for (uint32_t num = 1; num <= OUTPUT_MAX_PARTITIONS; num *= 10) {
         const output_set_t none = {num, 1, num};
@@ -402,9 +390,8 @@ START_TEST(the_buffers_of_many_partitions_are_bounded_in_total)
         output_cleanup(&output);
     }
 }
-END_TEST
 
-START_TEST(beyond_the_limit_of_open_files_each_write_opens)
+TEST(beyond_the_limit_of_open_files_each_write_opens)
 {
     files_are_few = true;
     ck_assert_int_eq(output_init(&output, &folder, &set), 0);
@@ -416,9 +403,8 @@ START_TEST(beyond_the_limit_of_open_files_each_write_opens)
     output_cleanup(&output);
     expect_pieces(210000);
 }
-END_TEST
 
-START_TEST(a_file_that_cannot_be_opened_again_is_an_error)
+TEST(a_file_that_cannot_be_opened_again_is_an_error)
 {
     files_are_few = true;
     /* 3 calls create files. Then 2 are written to and 3 are checked, one at a
@@ -432,9 +418,8 @@ START_TEST(a_file_that_cannot_be_opened_again_is_an_error)
     }
     ck_assert_int_eq(write_all(), 0);
 }
-END_TEST
 
-START_TEST(a_nonempty_folder_is_rejected)
+TEST(a_nonempty_folder_is_rejected)
 {
     output_folder_t other;
 
@@ -445,18 +430,16 @@ START_TEST(a_nonempty_folder_is_rejected)
     folder.fd = open(path, O_RDONLY | O_DIRECTORY);
     ck_assert(!exists(".ucxpool_shuffle.claim"));
 }
-END_TEST
 
-START_TEST(a_folder_that_cannot_be_created_is_rejected)
+TEST(a_folder_that_cannot_be_created_is_rejected)
 {
     output_folder_t other;
 
     ck_assert_int_eq(output_folder_open(&other, "no/such/folder", run), -1);
     ck_assert_int_eq(output_folder_open(&other, "/dev/null", run), -1);
 }
-END_TEST
 
-START_TEST(a_discarded_folder_is_removed_with_its_last_process)
+TEST(a_discarded_folder_is_removed_with_its_last_process)
 {
     output_folder_t other;
 
@@ -470,9 +453,8 @@ START_TEST(a_discarded_folder_is_removed_with_its_last_process)
     ck_assert_int_ne(access(path, F_OK), 0);
     setup();
 }
-END_TEST
 
-START_TEST(a_discarded_folder_that_existed_before_stays)
+TEST(a_discarded_folder_that_existed_before_stays)
 {
     output_folder_close(&folder);
     ck_assert_int_eq(output_folder_open(&folder, path, run), 0);
@@ -480,43 +462,4 @@ START_TEST(a_discarded_folder_that_existed_before_stays)
     output_folder_close(&folder);
     ck_assert_int_eq(access(path, F_OK), 0);
     setup();
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("shuffle output");
-    TCase   *tcase = tcase_create("output");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, files_get_their_names_only_by_commit);
-    tcase_add_test(tcase, a_short_write_is_continued);
-    tcase_add_test(tcase, an_interrupted_write_is_repeated);
-    tcase_add_test(tcase, a_full_disk_is_an_error_with_the_file_and_advice);
-    tcase_add_test(tcase, a_disk_that_is_full_at_close_is_an_error);
-    tcase_add_test(tcase, a_file_that_cannot_be_created_is_an_error);
-    tcase_add_test(tcase, a_failed_commit_renames_no_file);
-    tcase_add_loop_test(tcase, a_commit_does_not_replace_another_file, 0, 2);
-    tcase_add_test(tcase, discard_removes_committed_but_unsettled_files);
-    tcase_add_loop_test(tcase, withdrawn_files_have_only_their_temporary_name,
-                        0, 2);
-    tcase_add_test(tcase, settled_files_stay);
-    tcase_add_test(tcase, a_foreign_writer_is_detected);
-    tcase_add_test(tcase, pieces_of_any_length_come_out_in_their_order);
-    tcase_add_test(tcase, small_pieces_are_written_together);
-    tcase_add_test(tcase, the_buffers_of_many_partitions_are_bounded_in_total);
-    tcase_add_test(tcase, beyond_the_limit_of_open_files_each_write_opens);
-    tcase_add_test(tcase, a_file_that_cannot_be_opened_again_is_an_error);
-    tcase_add_test(tcase, a_nonempty_folder_is_rejected);
-    tcase_add_test(tcase, a_folder_that_cannot_be_created_is_rejected);
-    tcase_add_test(tcase, a_discarded_folder_is_removed_with_its_last_process);
-    tcase_add_test(tcase, a_discarded_folder_that_existed_before_stays);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -2,8 +2,8 @@
 #include <config.h>
 
 #include "pair.h"
+#include "test.h"
 
-#include <check.h>
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -42,15 +42,14 @@ static bool is_of_ucx(void *handler)
            (strstr(info.dli_fname, "libucs") != NULL);
 }
 
-START_TEST(a_program_begins_without_ucxs_handlers)
+TEST(a_program_begins_without_ucxs_handlers)
 {
     for (int i = 0; i < NUM_SIGNALS; i++) {
         ck_assert(!is_of_ucx(*(void **)&found[i].sa_handler));
     }
 }
-END_TEST
 
-START_TEST(a_program_without_handlers_has_none_after_creation)
+TEST(a_program_without_handlers_has_none_after_creation)
 {
     ucxpool_t *pool;
 
@@ -63,9 +62,8 @@ START_TEST(a_program_without_handlers_has_none_after_creation)
     }
     ucxpool_destroy(pool);
 }
-END_TEST
 
-START_TEST(a_programs_own_handlers_stay)
+TEST(a_programs_own_handlers_stay)
 {
     ucxpool_t *pool;
 
@@ -81,7 +79,6 @@ START_TEST(a_programs_own_handlers_stay)
     ck_assert_int_eq(num_caught, 4);
     ucxpool_destroy(pool);
 }
-END_TEST
 
 /* The number of signals with a handler at the start of a program with this
  * environment variable. */
@@ -102,7 +99,7 @@ static int num_kept(const char *name, const char *value)
 
 /* UCX 1.22, as released, installs no handler except for SIGHUP unless
  * UCX_HANDLE_ERRORS requests it. */
-START_TEST(the_environment_may_ask_for_ucxs_handlers)
+TEST(the_environment_may_ask_for_ucxs_handlers)
 {
     unsigned major, minor, patch;
 
@@ -114,11 +111,10 @@ START_TEST(the_environment_may_ask_for_ucxs_handlers)
     }
     ck_assert_int_eq(num_kept("UCX_DEBUG_SIGNO", "SIGHUP"), 1);
 }
-END_TEST
 
 /* --- loading the library late, as a Java VM does -------------------------- */
 
-START_TEST(handlers_stay_if_the_library_is_loaded_late)
+TEST(handlers_stay_if_the_library_is_loaded_late)
 {
     const char *builddir = getenv("top_builddir");
     int         status;
@@ -134,7 +130,6 @@ START_TEST(handlers_stay_if_the_library_is_loaded_late)
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(status, 0);
 }
-END_TEST
 
 static int count(void)
 {
@@ -148,26 +143,11 @@ static int count(void)
 
 int main(int argc, char **argv)
 {
-    Suite   *suite = suite_create("signals");
-    TCase   *tcase = tcase_create("signals");
-    SRunner *runner;
-    int      num_failed;
-
     for (int i = 0; i < NUM_SIGNALS; i++) {
         sigaction(signals[i], NULL, &found[i]);
     }
     if ((argc == 2) && (strcmp(argv[1], "count") == 0)) {
         return count();
     }
-    tcase_add_test(tcase, a_program_begins_without_ucxs_handlers);
-    tcase_add_test(tcase, a_program_without_handlers_has_none_after_creation);
-    tcase_add_test(tcase, a_programs_own_handlers_stay);
-    tcase_add_test(tcase, the_environment_may_ask_for_ucxs_handlers);
-    tcase_add_test(tcase, handlers_stay_if_the_library_is_loaded_late);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return test_run_all();
 }

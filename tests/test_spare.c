@@ -5,9 +5,9 @@
 #include "base/limits.h"
 #include "core/channel.h"
 #include "pair.h"
+#include "test.h"
 
 #include <arpa/inet.h>
-#include <check.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +56,7 @@ static int end_of(pid_t pid)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
-START_TEST(free_descriptors_are_counted)
+TEST(free_descriptors_are_counted)
 {
     int      fds[32];
     unsigned count = 0;
@@ -74,7 +74,6 @@ START_TEST(free_descriptors_are_counted)
         ck_assert(!base_limits_has(i + 2));
     }
 }
-END_TEST
 
 /* Returns 0 if it was created, and 1 if it failed with a message. */
 static int create_with(rlim_t count)
@@ -93,7 +92,7 @@ static int create_with(rlim_t count)
     return end_of(pid);
 }
 
-START_TEST(creation_with_few_descriptors_fails_with_a_message)
+TEST(creation_with_few_descriptors_fails_with_a_message)
 {
     int    fd = dup(0);
     rlim_t count;
@@ -106,9 +105,8 @@ START_TEST(creation_with_few_descriptors_fails_with_a_message)
     }
     ck_assert_uint_gt(count, 8);
 }
-END_TEST
 
-START_TEST(creation_without_memory_for_a_thread_fails_with_a_message)
+TEST(creation_without_memory_for_a_thread_fails_with_a_message)
 {
     struct rlimit    before;
     struct rlimit    limit;
@@ -124,7 +122,6 @@ START_TEST(creation_without_memory_for_a_thread_fails_with_a_message)
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "ulimit -d"));
     ck_assert_int_eq(base_limits_check_ucx(), UCXPOOL_OK);
 }
-END_TEST
 
 /* A listener with the fewest descriptors that a pool can run with. */
 static void listener_main(int to)
@@ -164,7 +161,7 @@ static void connect_stranger(uint16_t port)
                      0);
 }
 
-START_TEST(unauthenticated_connections_leave_descriptors_for_a_client)
+TEST(unauthenticated_connections_leave_descriptors_for_a_client)
 {
     ucxpool_channel_t *channel;
     ucxpool_t         *pool;
@@ -192,9 +189,8 @@ START_TEST(unauthenticated_connections_leave_descriptors_for_a_client)
     ck_assert_int_eq(end_of(pid), 1000 + SIGKILL);
     ucxpool_destroy(pool);
 }
-END_TEST
 
-START_TEST(an_endpoint_without_descriptors_fails_with_a_message)
+TEST(an_endpoint_without_descriptors_fails_with_a_message)
 {
     struct rlimit    before;
     ucxpool_status_t status;
@@ -207,7 +203,6 @@ START_TEST(an_endpoint_without_descriptors_fails_with_a_message)
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "ulimit -n"));
     ck_assert_int_eq(base_limits_check_endpoint(), UCXPOOL_OK);
 }
-END_TEST
 
 /* Does a send HELLO first? The pool with the smaller name does. */
 static bool begins(const ucxpool_t *a, const ucxpool_t *b)
@@ -215,7 +210,7 @@ static bool begins(const ucxpool_t *a, const ucxpool_t *b)
     return memcmp(a->id, b->id, CORE_ID_SIZE) < 0;
 }
 
-START_TEST(a_channel_without_descriptors_fails_and_names_the_limit)
+TEST(a_channel_without_descriptors_fails_and_names_the_limit)
 {
     pair_t                 pair   = {.a = pair_pool("WIRE=ucx LOG_LEVEL=none"),
                                      .b = pair_pool("WIRE=ucx LOG_LEVEL=none")};
@@ -237,29 +232,4 @@ START_TEST(a_channel_without_descriptors_fails_and_names_the_limit)
     ck_assert_msg(strstr(attr.reason, "descriptors") != NULL, "%s",
                   attr.reason);
     pair_cleanup(&pair);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("spare");
-    TCase   *tcase = tcase_create("spare");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_test(tcase, free_descriptors_are_counted);
-    tcase_add_test(tcase, creation_with_few_descriptors_fails_with_a_message);
-    tcase_add_test(tcase,
-                   creation_without_memory_for_a_thread_fails_with_a_message);
-    tcase_add_test(tcase,
-                   unauthenticated_connections_leave_descriptors_for_a_client);
-    tcase_add_test(tcase, an_endpoint_without_descriptors_fails_with_a_message);
-    tcase_add_test(tcase,
-                   a_channel_without_descriptors_fails_and_names_the_limit);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

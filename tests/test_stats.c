@@ -1,10 +1,10 @@
 /* Statistics: correct counts, and three output formats that other programs can
  * parse. */
 #include "pair.h"
+#include "test.h"
 
 #include "core/stats.h"
 
-#include <check.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,9 @@ static void check_traffic(const core_traffic_t *traffic, core_mode_t mode,
     }
 }
 
-START_TEST(short_messages_count_as_eager)
+TEST_SETTINGS(.timeout = 60);
+
+TEST_EACH(short_messages_count_as_eager, NUM_WIRES)
 {
     core_stats_t a;
     core_stats_t b;
@@ -71,9 +73,8 @@ START_TEST(short_messages_count_as_eager)
     ck_assert_uint_eq(a.copies_avoided_bytes, 0);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(long_messages_count_as_packed)
+TEST_EACH(long_messages_count_as_packed, NUM_WIRES)
 {
     const core_mode_t modes[] = {CORE_MODE_MAP_PACKED, CORE_MODE_UCX_PACKED};
     core_stats_t      a;
@@ -86,9 +87,8 @@ START_TEST(long_messages_count_as_packed)
     ck_assert_uint_eq(a.copies_avoided_bytes, 0);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(registered_memory_counts_as_in_place)
+TEST_EACH(registered_memory_counts_as_in_place, NUM_WIRES)
 {
     const core_mode_t modes[] = {CORE_MODE_MAP_INPLACE, CORE_MODE_UCX_INPLACE};
     core_stats_t      a;
@@ -108,9 +108,8 @@ START_TEST(registered_memory_counts_as_in_place)
     ucxpool_comm_free(pair.a, from);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(nothing_is_registered_after_the_start)
+TEST_EACH(nothing_is_registered_after_the_start, NUM_WIRES)
 {
     core_stats_t stats;
     void        *from;
@@ -133,9 +132,8 @@ START_TEST(nothing_is_registered_after_the_start)
     ucxpool_comm_free(pair.a, from);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(messages_allocate_nothing_in_steady_state)
+TEST_EACH(messages_allocate_nothing_in_steady_state, NUM_WIRES)
 {
     static const size_t lengths[] = {0, 100, 5000, 16384, 60000, 200000};
     core_stats_t        before[2];
@@ -158,9 +156,8 @@ START_TEST(messages_allocate_nothing_in_steady_state)
     ck_assert_uint_eq(after[1].allocations, before[1].allocations);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(failures_and_rejections_are_counted)
+TEST_EACH(failures_and_rejections_are_counted, NUM_WIRES)
 {
     ucxpool_message_t *message;
     ucxpool_request_t *send;
@@ -192,7 +189,6 @@ START_TEST(failures_and_rejections_are_counted)
     ck_assert_uint_eq(a.channels_open, 0);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* --- formats ------------------------------------------------------------ */
 
@@ -230,7 +226,7 @@ static char *print(const char *name, ucxpool_stats_format_t format)
     return text;
 }
 
-START_TEST(json_output_is_valid_json)
+TEST_EACH(json_output_is_valid_json, NUM_NAMES)
 {
     char *text = print(names[_i], UCXPOOL_STATS_JSON);
     FILE *python;
@@ -246,7 +242,6 @@ START_TEST(json_output_is_valid_json)
     ck_assert_int_eq(pclose(python), 0);
     free(text);
 }
-END_TEST
 
 /* Parses `name{label="value",...} number`. Returns its end, or NULL. */
 static const char *parse_sample(const char *line)
@@ -296,7 +291,7 @@ static void check_sample(const char *line, const char *family, bool is_counter)
                   "%s", line);
 }
 
-START_TEST(openmetrics_output_is_valid_openmetrics)
+TEST_EACH(openmetrics_output_is_valid_openmetrics, NUM_NAMES)
 {
     char *text       = print(names[_i], UCXPOOL_STATS_OPENMETRICS);
     char *rest       = text;
@@ -322,9 +317,8 @@ START_TEST(openmetrics_output_is_valid_openmetrics)
     ck_assert_ptr_null(rest);
     free(text);
 }
-END_TEST
 
-START_TEST(text_output_names_every_statistic)
+TEST(text_output_names_every_statistic)
 {
     static const char *const words[] = {"pool plain", "registered_bytes",
                                         "handshakes_refused", "quarantined",
@@ -337,7 +331,6 @@ START_TEST(text_output_names_every_statistic)
     }
     free(text);
 }
-END_TEST
 
 static uint64_t value_of(ucxpool_t *pool, const char *name)
 {
@@ -349,7 +342,7 @@ static uint64_t value_of(ucxpool_t *pool, const char *name)
 }
 
 /* The names are unique, and each finds its statistic. */
-START_TEST(each_statistic_is_found_by_its_name)
+TEST(each_statistic_is_found_by_its_name)
 {
     uint64_t            values[200];
     size_t              num;
@@ -386,9 +379,8 @@ START_TEST(each_statistic_is_found_by_its_name)
     ck_assert_uint_eq(num, 3);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(values_are_read_from_the_pool)
+TEST(values_are_read_from_the_pool)
 {
     core_stats_t   stats;
     ucxpool_attr_t attr;
@@ -423,37 +415,4 @@ START_TEST(values_are_read_from_the_pool)
     ck_assert_str_eq(attr.degraded_why, "");
     ck_assert_int_eq(ucxpool_heap_free(pair.a, memory, NULL), UCXPOOL_OK);
     pair_cleanup(&pair);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("stats");
-    TCase   *tcase = tcase_create("stats");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, short_messages_count_as_eager, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, long_messages_count_as_packed, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, registered_memory_counts_as_in_place, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, nothing_is_registered_after_the_start, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, messages_allocate_nothing_in_steady_state, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, failures_and_rejections_are_counted, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, json_output_is_valid_json, 0, NUM_NAMES);
-    tcase_add_loop_test(tcase, openmetrics_output_is_valid_openmetrics, 0,
-                        NUM_NAMES);
-    tcase_add_test(tcase, text_output_names_every_statistic);
-    tcase_add_test(tcase, each_statistic_is_found_by_its_name);
-    tcase_add_test(tcase, values_are_read_from_the_pool);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -2,8 +2,8 @@
  * the headers, whose structs have fewer fields or more. */
 #include "cuda_fixture.h"
 #include "pair.h"
+#include "test.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -129,7 +129,10 @@ static unsigned char *query(int which, size_t size)
     return attr;
 }
 
-START_TEST(queries_fill_the_fields_that_an_older_program_knows)
+TEST_SETTINGS(.setup = make_objects, .teardown = release_objects,
+              .only_if = cuda_is_there);
+
+TEST_EACH(queries_fill_the_fields_that_an_older_program_knows, NUM_STRUCTS)
 {
     size_t         size  = structs[_i].size;
     unsigned char *whole = query(_i, size);
@@ -139,9 +142,8 @@ START_TEST(queries_fill_the_fields_that_an_older_program_knows)
     free(older);
     free(whole);
 }
-END_TEST
 
-START_TEST(queries_clear_the_fields_that_only_a_newer_program_knows)
+TEST_EACH(queries_clear_the_fields_that_only_a_newer_program_knows, NUM_STRUCTS)
 {
     static const unsigned char zeros[OTHER];
     size_t                     size  = structs[_i].size;
@@ -152,21 +154,4 @@ START_TEST(queries_clear_the_fields_that_only_a_newer_program_knows)
     ck_assert_mem_eq(newer + size, zeros, OTHER);
     free(newer);
     free(whole);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("struct sizes");
-    TCase *tcase = tcase_create("queries");
-
-    tcase_add_checked_fixture(tcase, make_objects, release_objects);
-    tcase_add_loop_test(tcase,
-                        queries_fill_the_fields_that_an_older_program_knows, 0,
-                        NUM_STRUCTS);
-    tcase_add_loop_test(
-        tcase, queries_clear_the_fields_that_only_a_newer_program_knows, 0,
-        NUM_STRUCTS);
-    suite_add_tcase(suite, tcase);
-    return cuda_main(suite);
 }

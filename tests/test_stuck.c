@@ -5,10 +5,10 @@
 
 #include "core/pool.h"
 #include "pair.h"
+#include "test.h"
 
 #include "core/stats.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -294,7 +294,9 @@ static void check_quarantine(stuck_t *stuck, ucxpool_t *pool,
     ck_assert_uint_eq(share(pool, which).free, share(pool, which).total);
 }
 
-START_TEST(a_stuck_packed_send_ends_at_its_deadline)
+TEST_SETTINGS(.setup = setup, .timeout = 60);
+
+TEST(a_stuck_packed_send_ends_at_its_deadline)
 {
     stuck_t stuck;
 
@@ -304,9 +306,8 @@ START_TEST(a_stuck_packed_send_ends_at_its_deadline)
     check_quarantine(&stuck, stuck.pair.a, stuck.pair.to_b, BLOCK_SHARE_SEND);
     stuck_cleanup(&stuck);
 }
-END_TEST
 
-START_TEST(a_stuck_receive_in_blocks_ends_at_its_deadline)
+TEST(a_stuck_receive_in_blocks_ends_at_its_deadline)
 {
     stuck_t stuck;
 
@@ -321,11 +322,10 @@ START_TEST(a_stuck_receive_in_blocks_ends_at_its_deadline)
     }
     stuck_cleanup(&stuck);
 }
-END_TEST
 
 /* UCX uses the caller's memory until the forced close has completed. The close
  * begins shortly after the deadline. */
-START_TEST(a_stuck_in_place_request_ends_with_its_channel)
+TEST_EACH(a_stuck_in_place_request_ends_with_its_channel, 2)
 {
     bool               at_receiver = _i == 1;
     stuck_t            stuck;
@@ -352,26 +352,4 @@ START_TEST(a_stuck_in_place_request_ends_with_its_channel)
     pair_until(&stuck.pair, pair_ended(request));
     ck_assert_int_eq(ucxpool_request_test(request), UCXPOOL_ERR_TIMED_OUT);
     stuck_cleanup(&stuck);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("stuck");
-    TCase   *tcase = tcase_create("stuck");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, setup, NULL);
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, a_stuck_packed_send_ends_at_its_deadline);
-    tcase_add_test(tcase, a_stuck_receive_in_blocks_ends_at_its_deadline);
-    tcase_add_loop_test(tcase, a_stuck_in_place_request_ends_with_its_channel,
-                        0, 2);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

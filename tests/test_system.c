@@ -2,8 +2,8 @@
 #include <config.h>
 
 #include "mem/system.h"
+#include "test.h"
 
-#include <check.h>
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -54,7 +54,7 @@ static mem_system_t query(const made_up_t *machine)
                          "Hugepagesize:       2048 kB\n" \
     }
 
-START_TEST(a_machine_without_proc_has_base_pages_and_no_known_limit)
+TEST(a_machine_without_proc_has_base_pages_and_no_known_limit)
 {
     static const made_up_t machine[] = {{NULL, NULL}};
     mem_system_t           system    = query(machine);
@@ -65,17 +65,15 @@ START_TEST(a_machine_without_proc_has_base_pages_and_no_known_limit)
     ck_assert_uint_eq(system.huge_pages_free, 0);
     ck_assert_uint_eq(system.transparent_size, 0);
 }
-END_TEST
 
-START_TEST(available_memory_is_used_instead_of_free_memory)
+TEST(available_memory_is_used_instead_of_free_memory)
 {
     static const made_up_t machine[] = {MEMINFO, {NULL, NULL}};
 
     ck_assert_uint_eq(query(machine).available, 1024 * MIB);
 }
-END_TEST
 
-START_TEST(reserved_huge_pages_are_not_free)
+TEST(reserved_huge_pages_are_not_free)
 {
     static const made_up_t machine[] = {MEMINFO, {NULL, NULL}};
     mem_system_t           system    = query(machine);
@@ -83,9 +81,8 @@ START_TEST(reserved_huge_pages_are_not_free)
     ck_assert_uint_eq(system.huge_page_size, 2 * MIB);
     ck_assert_uint_eq(system.huge_pages_free, 5);
 }
-END_TEST
 
-START_TEST(the_size_of_transparent_huge_pages_is_read)
+TEST(the_size_of_transparent_huge_pages_is_read)
 {
     static const made_up_t machine[] = {
         {"/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "2097152\n"},
@@ -93,9 +90,8 @@ START_TEST(the_size_of_transparent_huge_pages_is_read)
 
     ck_assert_uint_eq(query(machine).transparent_size, 2 * MIB);
 }
-END_TEST
 
-START_TEST(a_size_that_is_not_a_power_of_two_is_ignored)
+TEST(a_size_that_is_not_a_power_of_two_is_ignored)
 {
     static const made_up_t machine[] = {
         {"/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "0\n"},
@@ -106,9 +102,8 @@ START_TEST(a_size_that_is_not_a_power_of_two_is_ignored)
     ck_assert_uint_eq(system.transparent_size, 0);
     ck_assert_uint_eq(system.huge_page_size, 0);
 }
-END_TEST
 
-START_TEST(a_control_groups_limit_applies_without_its_page_cache)
+TEST(a_control_groups_limit_applies_without_its_page_cache)
 {
     static const made_up_t machine[] = {
         MEMINFO,
@@ -123,9 +118,8 @@ START_TEST(a_control_groups_limit_applies_without_its_page_cache)
     /* 100 - (60 - 1 - 2) */
     ck_assert_uint_eq(query(machine).available, 43 * MIB);
 }
-END_TEST
 
-START_TEST(the_lowest_limit_of_all_parent_groups_applies)
+TEST(the_lowest_limit_of_all_parent_groups_applies)
 {
     static const made_up_t machine[] = {
         MEMINFO,
@@ -140,9 +134,8 @@ START_TEST(the_lowest_limit_of_all_parent_groups_applies)
 
     ck_assert_uint_eq(query(machine).available, 40 * MIB);
 }
-END_TEST
 
-START_TEST(a_containers_limit_is_read_at_the_root)
+TEST(a_containers_limit_is_read_at_the_root)
 {
     static const made_up_t machine[] = {
         MEMINFO,
@@ -155,9 +148,8 @@ START_TEST(a_containers_limit_is_read_at_the_root)
 
     ck_assert_uint_eq(query(machine).available, 11 * MIB);
 }
-END_TEST
 
-START_TEST(a_group_over_its_limit_has_nothing_left)
+TEST(a_group_over_its_limit_has_nothing_left)
 {
     static const made_up_t machine[] = {
         MEMINFO,
@@ -167,31 +159,4 @@ START_TEST(a_group_over_its_limit_has_nothing_left)
         {NULL, NULL}};
 
     ck_assert_uint_eq(query(machine).available, 0);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("system");
-    TCase   *tcase = tcase_create("system");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_test(tcase,
-                   a_machine_without_proc_has_base_pages_and_no_known_limit);
-    tcase_add_test(tcase, available_memory_is_used_instead_of_free_memory);
-    tcase_add_test(tcase, reserved_huge_pages_are_not_free);
-    tcase_add_test(tcase, the_size_of_transparent_huge_pages_is_read);
-    tcase_add_test(tcase, a_size_that_is_not_a_power_of_two_is_ignored);
-    tcase_add_test(tcase,
-                   a_control_groups_limit_applies_without_its_page_cache);
-    tcase_add_test(tcase, the_lowest_limit_of_all_parent_groups_applies);
-    tcase_add_test(tcase, a_containers_limit_is_read_at_the_root);
-    tcase_add_test(tcase, a_group_over_its_limit_has_nothing_left);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -1,13 +1,13 @@
 /* Which of UCX's TCP connections counts as dead. The answers of a real kernel
  * are tested in test_cable.sh. */
 #include "pair.h"
+#include "test.h"
 
 #include "base/clock.h"
 #include "core/channel.h"
 #include "ucx/child.h"
 #include "ucx/peer_timeout.h"
 
-#include <check.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -55,36 +55,35 @@ static bool judge_silent(uint64_t now, unsigned retransmits)
     return judge(&info, now);
 }
 
-START_TEST(three_unanswered_tries_over_half_of_the_time_mean_dead)
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .timeout = 60);
+
+TEST(three_unanswered_tries_over_half_of_the_time_mean_dead)
 {
     ck_assert(!judge_silent(1 * SEC, 1));
     ck_assert(!judge_silent(2 * SEC, 2));
     ck_assert(!judge_silent(4 * SEC, 4));
     ck_assert(judge_silent(5 * SEC, 4));
 }
-END_TEST
 
-START_TEST(two_tries_are_not_enough)
+TEST(two_tries_are_not_enough)
 {
     ck_assert(!judge_silent(1 * SEC, 1));
     ck_assert(!judge_silent(60 * SEC, 2));
     ck_assert(judge_silent(61 * SEC, 3));
 }
-END_TEST
 
 /* After both sides have been silent for long, nothing has been retransmitted
  * yet. */
-START_TEST(a_first_transmission_is_not_a_try)
+TEST(a_first_transmission_is_not_a_try)
 {
     for (uint64_t now = 1000 * SEC; now < 1020 * SEC; now += SEC) {
         ck_assert(!judge_silent(now, 0));
     }
     ck_assert(base_list_is_empty(&watch.suspects));
 }
-END_TEST
 
 /* The peer answers without acknowledging the data: its window shrank. */
-START_TEST(a_peer_that_answers_each_try_is_alive)
+TEST(a_peer_that_answers_each_try_is_alive)
 {
     for (unsigned i = 1; i < 20; i++) {
         uint64_t        now  = i * 4 * SEC;
@@ -94,11 +93,10 @@ START_TEST(a_peer_that_answers_each_try_is_alive)
         ck_assert(!judge(&info, now));
     }
 }
-END_TEST
 
 /* The cable is cut in the millisecond of the last answer. Without a route, the
  * kernel counts its tries and sends nothing. */
-START_TEST(tries_that_never_left_the_host_count)
+TEST(tries_that_never_left_the_host_count)
 {
     struct tcp_info info = silent(1 * SEC, 1);
 
@@ -108,9 +106,8 @@ START_TEST(tries_that_never_left_the_host_count)
     info.tcpi_last_data_sent = 6000;
     ck_assert(judge(&info, 6 * SEC));
 }
-END_TEST
 
-START_TEST(one_answer_restarts_the_count)
+TEST(one_answer_restarts_the_count)
 {
     struct tcp_info info = silent(10 * SEC, 7);
 
@@ -123,10 +120,9 @@ START_TEST(one_answer_restarts_the_count)
     info.tcpi_last_ack_recv = 7000;
     ck_assert(judge(&info, 14 * SEC));
 }
-END_TEST
 
 /* Probes of a closed window, as sent to a stopped peer. */
-START_TEST(probes_count_until_they_are_answered)
+TEST(probes_count_until_they_are_answered)
 {
     struct tcp_info info = {.tcpi_state         = TCP_ESTABLISHED,
                             .tcpi_probes        = 1,
@@ -141,9 +137,8 @@ START_TEST(probes_count_until_they_are_answered)
     ck_assert(!judge(&info, 221 * SEC));
     ck_assert(base_list_is_empty(&watch.suspects));
 }
-END_TEST
 
-START_TEST(only_established_connections_are_checked)
+TEST_EACH(only_established_connections_are_checked, 4)
 {
     static const uint8_t states[] = {TCP_SYN_SENT, TCP_FIN_WAIT1, TCP_LISTEN,
                                      TCP_CLOSE};
@@ -153,24 +148,21 @@ START_TEST(only_established_connections_are_checked)
     ck_assert(!judge(&info, 9 * SEC));
     ck_assert(base_list_is_empty(&watch.suspects));
 }
-END_TEST
 
-START_TEST(a_new_connection_with_the_same_fd_restarts_the_count)
+TEST(a_new_connection_with_the_same_fd_restarts_the_count)
 {
     ck_assert(!judge_silent(1 * SEC, 3));
     ck_assert(!judge_silent(9 * SEC, 1));
     ck_assert(!judge_silent(10 * SEC, 5));
     ck_assert(judge_silent(13 * SEC, 5));
 }
-END_TEST
 
-START_TEST(a_quarter_of_the_time_is_left_for_the_probe)
+TEST(a_quarter_of_the_time_is_left_for_the_probe)
 {
     ck_assert_uint_eq(ucx_tcp_watch_detection_time(8 * SEC), 6 * SEC);
     ck_assert_uint_eq(ucx_tcp_watch_detection_time(BASE_CLOCK_FOREVER),
                       UINT64_MAX);
 }
-END_TEST
 
 /* --- in a pool ------------------------------------------------------------ */
 
@@ -186,7 +178,9 @@ static void count_tcp(int fd, void *arg)
     }
 }
 
-START_TEST(ucxs_connections_are_found_and_checked_periodically)
+TEST_SETTINGS(.timeout = 60);
+
+TEST(ucxs_connections_are_found_and_checked_periodically)
 {
     unsigned count = 0;
     uint64_t deadline;
@@ -205,9 +199,8 @@ START_TEST(ucxs_connections_are_found_and_checked_periodically)
     ck_assert(pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(without_a_connection_or_a_timeout_nothing_is_checked)
+TEST(without_a_connection_or_a_timeout_nothing_is_checked)
 {
     ucxpool_t *pool = pair_pool("WIRE=ucx");
     pair_t     pair;
@@ -221,39 +214,4 @@ START_TEST(without_a_connection_or_a_timeout_nothing_is_checked)
     ck_assert_uint_eq(ucx_tcp_watch_deadline(&pair.a->wakeup.tcp_watch),
                       BASE_CLOCK_FOREVER);
     pair_cleanup(&pair);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite  = suite_create("tcp_watch");
-    TCase   *judged = tcase_create("judged");
-    TCase   *looked = tcase_create("looked");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(judged, setup, teardown);
-    tcase_add_test(judged,
-                   three_unanswered_tries_over_half_of_the_time_mean_dead);
-    tcase_add_test(judged, two_tries_are_not_enough);
-    tcase_add_test(judged, a_first_transmission_is_not_a_try);
-    tcase_add_test(judged, a_peer_that_answers_each_try_is_alive);
-    tcase_add_test(judged, tries_that_never_left_the_host_count);
-    tcase_add_test(judged, one_answer_restarts_the_count);
-    tcase_add_test(judged, probes_count_until_they_are_answered);
-    tcase_add_loop_test(judged, only_established_connections_are_checked, 0, 4);
-    tcase_add_test(judged,
-                   a_new_connection_with_the_same_fd_restarts_the_count);
-    tcase_add_test(judged, a_quarter_of_the_time_is_left_for_the_probe);
-    suite_add_tcase(suite, judged);
-    tcase_set_timeout(looked, 60);
-    tcase_add_test(looked, ucxs_connections_are_found_and_checked_periodically);
-    tcase_add_test(looked,
-                   without_a_connection_or_a_timeout_nothing_is_checked);
-    suite_add_tcase(suite, looked);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (num_failed == 0) ? 0 : 1;
 }

@@ -1,31 +1,29 @@
 /* Helpers for text. */
 #include "base/text.h"
+#include "test.h"
 
-#include <check.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-START_TEST(control_characters_become_question_marks)
+TEST(control_characters_become_question_marks)
 {
     char text[] = "a\nb\033[31m\tc\x7f";
 
     base_text_clean(text);
     ck_assert_str_eq(text, "a?b?[31m?c?");
 }
-END_TEST
 
-START_TEST(non_ascii_letters_are_kept)
+TEST(non_ascii_letters_are_kept)
 {
     char text[] = "gr\xc3\xbc\xc3\x9f";
 
     base_text_clean(text);
     ck_assert_str_eq(text, "gr\xc3\xbc\xc3\x9f");
 }
-END_TEST
 
 /* U+009B starts a terminal control sequence, as ESC [ does. */
-START_TEST(non_ascii_control_characters_become_question_marks)
+TEST(non_ascii_control_characters_become_question_marks)
 {
     char utf8[]  = "a\xc2\x9b"
                    "31mb\xc2\x80\xc2\xa0";
@@ -43,34 +41,30 @@ START_TEST(non_ascii_control_characters_become_question_marks)
     base_text_clean(cut);
     ck_assert_str_eq(cut, "a\xe2?");
 }
-END_TEST
 
-START_TEST(equal_texts_have_distance_0_in_any_case)
+TEST(equal_texts_have_distance_0_in_any_case)
 {
     ck_assert_uint_eq(base_text_distance("", ""), 0);
     ck_assert_uint_eq(base_text_distance("BLOCK_SIZE", "block_size"), 0);
 }
-END_TEST
 
-START_TEST(one_typo_has_distance_1)
+TEST(one_typo_has_distance_1)
 {
     ck_assert_uint_eq(base_text_distance("DEPTH", "DEPTS"), 1);
     ck_assert_uint_eq(base_text_distance("DEPTH", "DEPH"), 1);
     ck_assert_uint_eq(base_text_distance("DEPTH", "DEEPTH"), 1);
     ck_assert_uint_eq(base_text_distance("DEPTH", "DETPH"), 1);
 }
-END_TEST
 
-START_TEST(distance_counts_every_typo)
+TEST(distance_counts_every_typo)
 {
     ck_assert_uint_eq(base_text_distance("", "WIRE"), 4);
     ck_assert_uint_eq(base_text_distance("WIRE", ""), 4);
     ck_assert_uint_eq(base_text_distance("kitten", "sitting"), 3);
     ck_assert_uint_eq(base_text_distance("WIRE", "SPIN"), 4);
 }
-END_TEST
 
-START_TEST(a_text_that_is_too_long_matches_nothing)
+TEST(a_text_that_is_too_long_matches_nothing)
 {
     char longest[BASE_TEXT_DISTANCE_MAX + 1];
     char longer[BASE_TEXT_DISTANCE_MAX + 2];
@@ -83,27 +77,4 @@ START_TEST(a_text_that_is_too_long_matches_nothing)
     ck_assert_uint_eq(base_text_distance(longest, longest), 0);
     ck_assert_uint_eq(base_text_distance(longest, longer), SIZE_MAX);
     ck_assert_uint_eq(base_text_distance(longer, longest), SIZE_MAX);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("text");
-    TCase   *tcase = tcase_create("text");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_test(tcase, control_characters_become_question_marks);
-    tcase_add_test(tcase, non_ascii_letters_are_kept);
-    tcase_add_test(tcase, non_ascii_control_characters_become_question_marks);
-    tcase_add_test(tcase, equal_texts_have_distance_0_in_any_case);
-    tcase_add_test(tcase, one_typo_has_distance_1);
-    tcase_add_test(tcase, distance_counts_every_typo);
-    tcase_add_test(tcase, a_text_that_is_too_long_matches_nothing);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

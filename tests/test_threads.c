@@ -2,10 +2,10 @@
 #include "core/pool.h"
 #include "pair.h"
 #include "rounds.h"
+#include "test.h"
 
 #include "core/stats.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -133,7 +133,9 @@ static void set_ends(lane_t *ends, const pair_t *pair, unsigned number,
     }
 }
 
-START_TEST(threads_have_a_pool_each)
+TEST_SETTINGS(.timeout = 120);
+
+TEST_EACH(threads_have_a_pool_each, NUM_WIRES)
 {
     pair_t pairs[NUM_LANES];
     lane_t lanes[2 * NUM_LANES];
@@ -151,9 +153,8 @@ START_TEST(threads_have_a_pool_each)
         pair_cleanup(&pairs[i]);
     }
 }
-END_TEST
 
-START_TEST(threads_have_a_channel_each)
+TEST_EACH(threads_have_a_channel_each, NUM_WIRES)
 {
     pair_t pair;
     lane_t lanes[2 * NUM_LANES];
@@ -173,7 +174,6 @@ START_TEST(threads_have_a_channel_each)
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
 }
-END_TEST
 
 static void share_a_channel(const char *wire, bool has_comm)
 {
@@ -192,17 +192,15 @@ static void share_a_channel(const char *wire, bool has_comm)
     pair_cleanup(&pair);
 }
 
-START_TEST(threads_share_a_channel)
+TEST_EACH(threads_share_a_channel, NUM_WIRES)
 {
     share_a_channel(wires[_i], false);
 }
-END_TEST
 
-START_TEST(threads_send_from_their_own_buffers)
+TEST_EACH(threads_send_from_their_own_buffers, NUM_WIRES)
 {
     share_a_channel(wires[_i], true);
 }
-END_TEST
 
 typedef struct taker {
     ucxpool_t *pool;
@@ -235,7 +233,7 @@ static void *take_blocks(void *arg)
     return NULL;
 }
 
-START_TEST(blocks_are_allocated_while_others_transfer)
+TEST_EACH(blocks_are_allocated_while_others_transfer, NUM_WIRES)
 {
     pair_t  pair;
     lane_t  lanes[2];
@@ -258,7 +256,6 @@ START_TEST(blocks_are_allocated_while_others_transfer)
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* Two players send one message back and forth, only from callbacks. Each
  * callback also posts and cancels a receive that matches nothing. */
@@ -373,7 +370,7 @@ static void *drive(void *arg)
     return NULL;
 }
 
-START_TEST(callbacks_post_cancel_and_free)
+TEST_EACH(callbacks_post_cancel_and_free, NUM_WIRES)
 {
     static player_t    player;
     static uint8_t     service[sizeof(player.ball)];
@@ -418,7 +415,6 @@ START_TEST(callbacks_post_cancel_and_free)
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* A thread that waits for a request, and the result. */
 typedef struct waiter {
@@ -486,7 +482,7 @@ static void end_waiter(waiter_t *waiter, ucxpool_status_t status)
     ucxpool_request_release(waiter->request);
 }
 
-START_TEST(a_sleeper_wakes_when_another_thread_completes_its_request)
+TEST_EACH(a_sleeper_wakes_when_another_thread_completes_its_request, NUM_WIRES)
 {
     static uint8_t byte;
     pair_t         pair;
@@ -506,9 +502,8 @@ START_TEST(a_sleeper_wakes_when_another_thread_completes_its_request)
     }
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(a_sleeper_wakes_when_another_thread_cancels_its_request)
+TEST_EACH(a_sleeper_wakes_when_another_thread_cancels_its_request, NUM_WIRES)
 {
     pair_t   pair;
     waiter_t waiter;
@@ -521,7 +516,6 @@ START_TEST(a_sleeper_wakes_when_another_thread_cancels_its_request)
     }
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* Afterwards the pool is idle, and only the sleeper uses it. */
 static void end_all(pair_t *pair, ucxpool_request_t *request, bool by_cancel)
@@ -542,7 +536,8 @@ static void end_all(pair_t *pair, ucxpool_request_t *request, bool by_cancel)
     core_unlock(pair->a);
 }
 
-START_TEST(a_wait_for_anything_returns_when_another_thread_ends_a_request)
+TEST_EACH(a_wait_for_anything_returns_when_another_thread_ends_a_request,
+          NUM_WIRES)
 {
     pair_t   pair;
     waiter_t waiter;
@@ -559,7 +554,6 @@ START_TEST(a_wait_for_anything_returns_when_another_thread_ends_a_request)
     }
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* Objects that one thread queries while another changes them. */
 #define NUM_QUERIED 4
@@ -674,7 +668,7 @@ static void change_queried(queried_t *queried, unsigned number)
 }
 
 /* ThreadSanitizer detects a string that is written while it is read. */
-START_TEST(queries_return_copies_while_channels_fail)
+TEST_EACH(queries_return_copies_while_channels_fail, NUM_WIRES)
 {
     static queried_t queried;
 
@@ -706,7 +700,6 @@ START_TEST(queries_return_copies_while_channels_fail)
     }
     pair_cleanup(&queried.pairs[0]);
 }
-END_TEST
 
 /* A callback that blocks until the test lets it return. */
 typedef struct gate {
@@ -757,7 +750,7 @@ static ucxpool_request_t *post_to_gate(pair_t *pair, gate_t *gate)
 }
 
 /* One thread is in the callback. Another sleeps until the request has ended. */
-START_TEST(a_wait_ends_after_a_callback_in_another_thread)
+TEST_EACH(a_wait_ends_after_a_callback_in_another_thread, NUM_WIRES)
 {
     pair_t   pair;
     waiter_t waiter;
@@ -792,11 +785,10 @@ START_TEST(a_wait_ends_after_a_callback_in_another_thread)
     }
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* Two threads sleep. Whichever wakes up first must wake the other one for its
  * request. */
-START_TEST(both_of_two_sleepers_are_woken)
+TEST_EACH(both_of_two_sleepers_are_woken, NUM_WIRES)
 {
     static uint8_t byte;
     pair_t         pair;
@@ -819,48 +811,4 @@ START_TEST(both_of_two_sleepers_are_woken)
         end_waiter(&waiters[1], UCXPOOL_OK);
     }
     pair_cleanup(&pair);
-}
-END_TEST
-
-static void add_tests(TCase *tcase)
-{
-    tcase_add_loop_test(tcase, threads_have_a_pool_each, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, threads_have_a_channel_each, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, threads_share_a_channel, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, threads_send_from_their_own_buffers, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, blocks_are_allocated_while_others_transfer, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, callbacks_post_cancel_and_free, 0, NUM_WIRES);
-    tcase_add_loop_test(
-        tcase, a_sleeper_wakes_when_another_thread_completes_its_request, 0,
-        NUM_WIRES);
-    tcase_add_loop_test(tcase,
-                        a_sleeper_wakes_when_another_thread_cancels_its_request,
-                        0, NUM_WIRES);
-    tcase_add_loop_test(
-        tcase, a_wait_for_anything_returns_when_another_thread_ends_a_request,
-        0, NUM_WIRES);
-    tcase_add_loop_test(tcase, queries_return_copies_while_channels_fail, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(tcase, a_wait_ends_after_a_callback_in_another_thread,
-                        0, NUM_WIRES);
-    tcase_add_loop_test(tcase, both_of_two_sleepers_are_woken, 0, NUM_WIRES);
-}
-
-int main(void)
-{
-    Suite   *suite = suite_create("threads");
-    TCase   *tcase = tcase_create("threads");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 120);
-    add_tests(tcase);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

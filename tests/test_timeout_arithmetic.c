@@ -1,7 +1,7 @@
 /* Computation of the timeouts with which UCX detects a lost peer. */
 #include "ucx/peer_timeout.h"
+#include "test.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,8 @@ static const uint64_t times[] = {SEC,      1500 * MS,  2 * SEC,    3 * SEC,
                                  60 * SEC, 3600 * SEC, 86400 * SEC};
 #define NUM_TIMES ((int)(sizeof(times) / sizeof(times[0])))
 
-START_TEST(a_card_reports_a_lost_peer_within_three_quarters_of_the_time)
+TEST_EACH(a_card_reports_a_lost_peer_within_three_quarters_of_the_time,
+          NUM_TIMES)
 {
     static const ucx_peer_timeout_kind_t kinds[] = {UCX_PEER_TIMEOUT_RC,
                                                     UCX_PEER_TIMEOUT_UD};
@@ -30,9 +31,8 @@ START_TEST(a_card_reports_a_lost_peer_within_three_quarters_of_the_time)
                           times[_i] / 4 * 3);
     }
 }
-END_TEST
 
-START_TEST(ten_seconds_give_these_settings)
+TEST(ten_seconds_give_these_settings)
 {
     ucx_peer_timeout_t rc =
         ucx_peer_timeout_choose(UCX_PEER_TIMEOUT_RC, 10 * SEC);
@@ -48,10 +48,9 @@ START_TEST(ten_seconds_give_these_settings)
     ck_assert_uint_eq(tcp.keepalive_ns, 2500 * MS);
     ck_assert_uint_eq(tcp.timeout_ns, UCX_PEER_TIMEOUT_NEVER);
 }
-END_TEST
 
 /* A second is slightly more than 2^18 of the card's units. */
-START_TEST(ucxs_defaults_take_most_of_a_minute)
+TEST(ucxs_defaults_take_most_of_a_minute)
 {
     ucx_peer_timeout_t rc = {20 * SEC, SEC, 7};
     ucx_peer_timeout_t ud = {20 * SEC, 30 * SEC, 0};
@@ -61,18 +60,16 @@ START_TEST(ucxs_defaults_take_most_of_a_minute)
     ck_assert_uint_eq(ucx_peer_timeout_idle(UCX_PEER_TIMEOUT_UD, &ud, 15),
                       60 * SEC);
 }
-END_TEST
 
 /* The Linux documentation of tcp_retries2 gives this time for 15 retries. */
-START_TEST(the_kernel_retransmits_for_a_quarter_of_an_hour)
+TEST(the_kernel_retransmits_for_a_quarter_of_an_hour)
 {
     ck_assert_uint_eq(ucx_peer_timeout_kernel(15), 924600 * MS);
     ck_assert_uint_eq(ucx_peer_timeout_kernel(0), 200 * MS);
     ck_assert_uint_lt(ucx_peer_timeout_kernel(UINT32_MAX), 86400 * SEC);
 }
-END_TEST
 
-START_TEST(the_shorter_of_ucxs_and_the_kernels_timeouts_applies_to_tcp)
+TEST(the_shorter_of_ucxs_and_the_kernels_timeouts_applies_to_tcp)
 {
     ucx_peer_timeout_t notice =
         ucx_peer_timeout_choose(UCX_PEER_TIMEOUT_TCP, SEC);
@@ -86,9 +83,8 @@ START_TEST(the_shorter_of_ucxs_and_the_kernels_timeouts_applies_to_tcp)
     ck_assert_uint_eq(
         ucx_peer_timeout_busy(UCX_PEER_TIMEOUT_TCP, &notice, 7 * SEC), 3 * SEC);
 }
-END_TEST
 
-START_TEST(a_cards_timeout_is_rounded_to_the_nearest_power)
+TEST(a_cards_timeout_is_rounded_to_the_nearest_power)
 {
     uint64_t           unit = UINT64_C(4096) << 10;
     ucx_peer_timeout_t rc   = {0, unit, 0};
@@ -105,9 +101,8 @@ START_TEST(a_cards_timeout_is_rounded_to_the_nearest_power)
     ck_assert_uint_eq(ucx_peer_timeout_busy(UCX_PEER_TIMEOUT_RC, &rc, 0),
                       4 * 8192);
 }
-END_TEST
 
-START_TEST(forever_stays_forever)
+TEST(forever_stays_forever)
 {
     ucx_peer_timeout_t never = {UCX_PEER_TIMEOUT_NEVER, UCX_PEER_TIMEOUT_NEVER,
                                 UCX_PEER_TIMEOUT_NEVER};
@@ -125,9 +120,8 @@ START_TEST(forever_stays_forever)
     ck_assert_uint_eq(ucx_peer_timeout_busy(UCX_PEER_TIMEOUT_RC, &some, 15),
                       UCX_PEER_TIMEOUT_NEVER);
 }
-END_TEST
 
-START_TEST(each_transport_has_its_settings)
+TEST(each_transport_has_its_settings)
 {
     ucx_peer_timeout_setting_t settings[UCX_PEER_TIMEOUT_MAX_SETTINGS];
     ucx_peer_timeout_t         notice = {1, 2, 3};
@@ -146,9 +140,8 @@ START_TEST(each_transport_has_its_settings)
                       1);
     ck_assert_str_eq(settings[0].name, "USER_TIMEOUT");
 }
-END_TEST
 
-START_TEST(values_are_written_as_ucx_reads_them)
+TEST(values_are_written_as_ucx_reads_them)
 {
     static const struct {
         uint64_t    value;
@@ -170,9 +163,8 @@ START_TEST(values_are_written_as_ucx_reads_them)
         ck_assert_str_eq(text, cases[i].text);
     }
 }
-END_TEST
 
-START_TEST(values_are_read_as_ucx_writes_them)
+TEST(values_are_read_as_ucx_writes_them)
 {
     static const struct {
         const char *text;
@@ -204,33 +196,4 @@ START_TEST(values_are_read_as_ucx_writes_them)
             !ucx_peer_timeout_parse(bad[i].text, bad[i].is_time, &value),
             "'%s'", bad[i].text);
     }
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("notice");
-    TCase   *tcase = tcase_create("notice");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_loop_test(
-        tcase, a_card_reports_a_lost_peer_within_three_quarters_of_the_time, 0,
-        NUM_TIMES);
-    tcase_add_test(tcase, ten_seconds_give_these_settings);
-    tcase_add_test(tcase, ucxs_defaults_take_most_of_a_minute);
-    tcase_add_test(tcase, the_kernel_retransmits_for_a_quarter_of_an_hour);
-    tcase_add_test(tcase,
-                   the_shorter_of_ucxs_and_the_kernels_timeouts_applies_to_tcp);
-    tcase_add_test(tcase, a_cards_timeout_is_rounded_to_the_nearest_power);
-    tcase_add_test(tcase, forever_stays_forever);
-    tcase_add_test(tcase, each_transport_has_its_settings);
-    tcase_add_test(tcase, values_are_written_as_ucx_reads_them);
-    tcase_add_test(tcase, values_are_read_as_ucx_writes_them);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

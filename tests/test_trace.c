@@ -9,8 +9,8 @@
 #include "nvtx_stand_in/stand_in.h"
 #include "pair.h"
 #include "segments.h"
+#include "test.h"
 
-#include <check.h>
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,7 +159,9 @@ static void exchange(size_t first, size_t second)
     ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
 }
 
-START_TEST(without_a_profiler_nothing_is_reported)
+TEST_SETTINGS(.only_if = cuda_is_there);
+
+TEST_EACH(without_a_profiler_nothing_is_reported, 2)
 {
     ck_assert_int_eq(unsetenv("NVTX_INJECTION64_PATH"), 0);
     pair_init(&pair, wires[_i], wires[_i]);
@@ -168,9 +170,8 @@ START_TEST(without_a_profiler_nothing_is_reported)
     pair_cleanup(&pair);
     ck_assert_ptr_null(dlopen(NVTX_STAND_IN_PATH, RTLD_NOW | RTLD_NOLOAD));
 }
-END_TEST
 
-START_TEST(a_fragment_is_gathered_sent_and_scattered)
+TEST_EACH(a_fragment_is_gathered_sent_and_scattered, 2)
 {
     nvtx_stand_in_range_t gather, wire, scatter;
 
@@ -192,9 +193,8 @@ START_TEST(a_fragment_is_gathered_sent_and_scattered)
         ck_assert_uint_lt(scatter.end, wire.end);
     }
 }
-END_TEST
 
-START_TEST(each_fragment_has_its_ranges)
+TEST_EACH(each_fragment_has_its_ranges, 2)
 {
     static const char *const cut[] = {"WIRE=map FRAG_SIZE=16k INPLACE_MIN=1g",
                                       "WIRE=ucx FRAG_SIZE=16k INPLACE_MIN=1g"};
@@ -208,9 +208,8 @@ START_TEST(each_fragment_has_its_ranges)
     ck_assert_uint_eq(size_of("gather"), 20 * BOTH_SIZE);
     ck_assert_uint_eq(size_of("wire"), 20 * BOTH_SIZE);
 }
-END_TEST
 
-START_TEST(in_place_transfers_have_no_gather_range)
+TEST(in_place_transfers_have_no_gather_range)
 {
     const size_t       size = (size_t)128 << 10;
     ucxpool_request_t *send, *recv;
@@ -234,7 +233,6 @@ START_TEST(in_place_transfers_have_no_gather_range)
     ck_assert_uint_eq(size_of("wire"), size);
     ck_assert_uint_eq(size_of("scatter"), size);
 }
-END_TEST
 
 /* --- queues and early ends ------------------------------------------------ */
 
@@ -256,7 +254,7 @@ static void post_two(ucxpool_request_t *sends[2], ucxpool_request_t *recvs[2])
     }
 }
 
-START_TEST(a_send_waiting_for_a_block_has_a_range)
+TEST(a_send_waiting_for_a_block_has_a_range)
 {
     ucxpool_request_t *sends[2], *recvs[2];
 
@@ -270,9 +268,8 @@ START_TEST(a_send_waiting_for_a_block_has_a_range)
     }
     end_pair();
 }
-END_TEST
 
-START_TEST(canceling_a_waiting_send_ends_its_range)
+TEST(canceling_a_waiting_send_ends_its_range)
 {
     ucxpool_request_t *sends[2], *recvs[2];
 
@@ -290,10 +287,9 @@ START_TEST(canceling_a_waiting_send_ends_its_range)
     }
     end_pair();
 }
-END_TEST
 
 /* The peer stops with unprocessed fragments, and both pools are destroyed. */
-START_TEST(ranges_of_pending_transfers_end_with_the_pool)
+TEST(ranges_of_pending_transfers_end_with_the_pool)
 {
     attach();
     pair_init(&pair, wires[0], wires[0]);
@@ -312,7 +308,6 @@ START_TEST(ranges_of_pending_transfers_end_with_the_pool)
     pair_cleanup(&pair);
     require_all_over();
 }
-END_TEST
 
 /* --- windows -------------------------------------------------------------- */
 
@@ -326,7 +321,7 @@ static bool is_free(const ucxpool_window_t *window)
     return attr.num_peers == 0;
 }
 
-START_TEST(reads_and_writes_of_windows_have_ranges)
+TEST_EACH(reads_and_writes_of_windows_have_ranges, 2)
 {
     static const uint64_t offsets[] = {LONG_SIZE * 2, 0};
     ucxpool_places_t      places = ucxpool_places_even(offsets, 2, LONG_SIZE);
@@ -363,7 +358,6 @@ START_TEST(reads_and_writes_of_windows_have_ranges)
     ucxpool_window_destroy(window);
     end_pair();
 }
-END_TEST
 
 /* --- GPU memory ----------------------------------------------------------- */
 
@@ -377,9 +371,11 @@ static void start(void)
     gpu_start("run=n");
 }
 
+TEST_SETTINGS(.setup = start, .teardown = gpu_stop, .only_if = cuda_is_there);
+
 /* Nothing has been copied yet, and more than one range is open. They stay open
  * until the GPU has completed the copies. */
-START_TEST(launch_ranges_last_until_the_gpu_is_done)
+TEST_EACH(launch_ranges_last_until_the_gpu_is_done, 3)
 {
     const size_t             size   = (size_t)8 << 20;
     ucxpool_request_params_t params = {
@@ -410,32 +406,4 @@ START_TEST(launch_ranges_last_until_the_gpu_is_done)
     require_all_over();
     gpu_free(from);
     gpu_free(to);
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *suite = suite_create("trace");
-    TCase *host  = tcase_create("host");
-    TCase *gpus  = tcase_create("gpu");
-
-    tcase_add_loop_test(host, without_a_profiler_nothing_is_reported, 0, 2);
-    tcase_add_loop_test(host, a_fragment_is_gathered_sent_and_scattered, 0, 2);
-    tcase_add_loop_test(host, each_fragment_has_its_ranges, 0, 2);
-    tcase_add_test(host, in_place_transfers_have_no_gather_range);
-    tcase_add_test(host, a_send_waiting_for_a_block_has_a_range);
-    tcase_add_test(host, canceling_a_waiting_send_ends_its_range);
-    tcase_add_test(host, ranges_of_pending_transfers_end_with_the_pool);
-    tcase_add_loop_test(host, reads_and_writes_of_windows_have_ranges, 0, 2);
-    suite_add_tcase(suite, host);
-
-    tcase_add_checked_fixture(gpus, start, gpu_stop);
-    tcase_add_loop_test(gpus, launch_ranges_last_until_the_gpu_is_done, 0, 3);
-    suite_add_tcase(suite, gpus);
-    return suite;
-}
-
-int main(void)
-{
-    return cuda_main(suite());
 }

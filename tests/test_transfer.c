@@ -2,10 +2,10 @@
 #include "core/pool.h"
 #include "pair.h"
 #include "segments.h"
+#include "test.h"
 
 #include "core/stats.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +34,9 @@ static void exchange(pair_t *pair, const void *source, void *target,
     ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
 }
 
-START_TEST(one_buffer_of_any_size_arrives)
+TEST_SETTINGS(.timeout = 120);
+
+TEST_EACH(one_buffer_of_any_size_arrives, NUM_WIRES)
 {
     static const size_t sizes[] = {0,     1,     63,    4096,        16384,
                                    16385, 65535, 65537, 1000 * 1000, 5000000};
@@ -56,7 +58,6 @@ START_TEST(one_buffer_of_any_size_arrives)
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* Split `length` bytes into random segments, some of them empty. */
 static size_t cut(uint8_t *bytes, size_t length, ucxpool_segment_t *segments,
@@ -80,7 +81,7 @@ static size_t cut(uint8_t *bytes, size_t length, ucxpool_segment_t *segments,
     return count + 1;
 }
 
-START_TEST(segments_split_differently_on_both_sides_arrive)
+TEST_EACH(segments_split_differently_on_both_sides_arrive, NUM_WIRES)
 {
     enum { LENGTH = 777777, MAX = 1000 };
     static uint8_t           source[LENGTH];
@@ -111,9 +112,8 @@ START_TEST(segments_split_differently_on_both_sides_arrive)
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(communication_memory_is_sent_in_place)
+TEST_EACH(communication_memory_is_sent_in_place, NUM_WIRES)
 {
     enum { LENGTH = 300000 };
     pair_t       pair;
@@ -140,7 +140,6 @@ START_TEST(communication_memory_is_sent_in_place)
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* Bytes sent in place, and bytes sent packed, over the `ucx` wire. */
 static void check_sent(const pair_t *pair, uint64_t in_place, uint64_t packed)
@@ -152,7 +151,7 @@ static void check_sent(const pair_t *pair, uint64_t in_place, uint64_t packed)
     ck_assert_uint_eq(stats.sent[CORE_MODE_UCX_PACKED].bytes, packed);
 }
 
-START_TEST(memory_without_registration_is_sent_in_place_over_ucx)
+TEST_EACH(memory_without_registration_is_sent_in_place_over_ucx, 2)
 {
     enum { LONG = 256 * 1024, SHORT = 63 * 1024 };
     static uint8_t    source[LONG + 2 * SHORT];
@@ -186,7 +185,6 @@ START_TEST(memory_without_registration_is_sent_in_place_over_ucx)
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* Start a send in place, and cancel it; from communication memory, or
  * from any. */
@@ -245,7 +243,7 @@ static void put_source(pair_t *pair, void *source, bool from_comm)
     }
 }
 
-START_TEST(a_canceled_in_place_send_ends_when_ucx_releases_its_memory)
+TEST_EACH(a_canceled_in_place_send_ends_when_ucx_releases_its_memory, 2)
 {
     enum { LENGTH = 256 * 1024 };
     pair_t             pair;
@@ -267,9 +265,8 @@ START_TEST(a_canceled_in_place_send_ends_when_ucx_releases_its_memory)
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(a_peer_that_never_completes_a_canceled_send_loses_its_channel)
+TEST_EACH(a_peer_that_never_completes_a_canceled_send_loses_its_channel, 2)
 {
     enum { LENGTH = 256 * 1024 };
     pair_t                 pair;
@@ -295,9 +292,8 @@ START_TEST(a_peer_that_never_completes_a_canceled_send_loses_its_channel)
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(probe_returns_lengths_and_metadata_before_the_data)
+TEST_EACH(probe_returns_lengths_and_metadata_before_the_data, NUM_WIRES)
 {
     static const char meta[] = "the caller's own";
     uint8_t           bytes[3][3000];
@@ -353,37 +349,4 @@ START_TEST(probe_returns_lengths_and_metadata_before_the_data)
     ucxpool_request_release(recv);
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
     pair_cleanup(&pair);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("transfer");
-    TCase   *tcase = tcase_create("transfer");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, one_buffer_of_any_size_arrives, 0, NUM_WIRES);
-    tcase_add_loop_test(tcase, segments_split_differently_on_both_sides_arrive,
-                        0, NUM_WIRES);
-    tcase_add_loop_test(tcase, communication_memory_is_sent_in_place, 0,
-                        NUM_WIRES);
-    tcase_add_loop_test(
-        tcase, memory_without_registration_is_sent_in_place_over_ucx, 0, 2);
-    tcase_add_loop_test(
-        tcase, a_canceled_in_place_send_ends_when_ucx_releases_its_memory, 0,
-        2);
-    tcase_add_loop_test(
-        tcase, a_peer_that_never_completes_a_canceled_send_loses_its_channel, 0,
-        2);
-    tcase_add_loop_test(tcase,
-                        probe_returns_lengths_and_metadata_before_the_data, 0,
-                        NUM_WIRES);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -3,10 +3,10 @@
 
 #include "ucx/peer_timeout.h"
 #include "ucx/tune.h"
+#include "test.h"
 
 #include <uct/api/uct.h>
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,23 +157,23 @@ static void check_whole(bool is_set)
     ck_assert_int_eq(num_live, 0);
 }
 
-START_TEST(a_gpu_pool_bounds_ucxs_registrations_and_memory)
+TEST_SETTINGS(.setup = setup);
+
+TEST(a_gpu_pool_bounds_ucxs_registrations_and_memory)
 {
     check_whole(true);
     ck_assert_ptr_nonnull(
         strstr(modified, "RNDV_FRAG_ALLOC_COUNT=host:128,cuda:8 "));
 }
-END_TEST
 
-START_TEST(a_host_pool_does_not_change_them)
+TEST(a_host_pool_does_not_change_them)
 {
     tune(false);
     ck_assert_ptr_null(strstr(modified, "CUDA"));
     ck_assert_ptr_null(strstr(modified, "FRAG_ALLOC"));
 }
-END_TEST
 
-START_TEST(both_kinds_have_the_other_settings)
+TEST(both_kinds_have_the_other_settings)
 {
     char host[sizeof(modified)];
 
@@ -183,23 +183,20 @@ START_TEST(both_kinds_have_the_other_settings)
     ck_assert_str_ne(host, "");
     ck_assert_int_eq(strncmp(modified, host, strlen(host)), 0);
 }
-END_TEST
 
-START_TEST(a_setting_that_ucx_does_not_have_is_not_set)
+TEST(a_setting_that_ucx_does_not_have_is_not_set)
 {
     setting = NULL;
     check_whole(false);
 }
-END_TEST
 
-START_TEST(a_ucx_without_a_gpu_gets_no_cuda_settings)
+TEST(a_ucx_without_a_gpu_gets_no_cuda_settings)
 {
     num_devices = 0;
     check_whole(false);
 }
-END_TEST
 
-START_TEST(settings_that_ucx_does_not_report_are_not_set)
+TEST(settings_that_ucx_does_not_report_are_not_set)
 {
     list_status = UCS_ERR_NO_MEMORY;
     check_whole(false);
@@ -212,18 +209,16 @@ START_TEST(settings_that_ucx_does_not_report_are_not_set)
     read_status = UCS_OK;
     check_whole(true);
 }
-END_TEST
 
-START_TEST(settings_of_the_user_are_kept)
+TEST(settings_of_the_user_are_kept)
 {
     setting = "on";
     setenv("UCX_RNDV_FRAG_ALLOC_COUNT", "cuda:64", 1);
     check_whole(false);
     ck_assert_ptr_null(strstr(modified, "FRAG_ALLOC"));
 }
-END_TEST
 
-START_TEST(transports_without_cuda_get_no_cuda_settings)
+TEST(transports_without_cuda_get_no_cuda_settings)
 {
     static const struct {
         const char *transports;
@@ -240,7 +235,6 @@ START_TEST(transports_without_cuda_get_no_cuda_settings)
         check_whole(cases[i].is_set);
     }
 }
-END_TEST
 
 /* --- lost peers ----------------------------------------------------------- */
 
@@ -264,7 +258,7 @@ static void tune_peer(uint64_t time_ns, bool has_rdma)
 
 #define TEN_SECONDS UINT64_C(10000000000)
 
-START_TEST(each_transport_gets_its_settings)
+TEST(each_transport_gets_its_settings)
 {
     tune_peer(TEN_SECONDS, true);
     ck_assert_str_eq(modified,
@@ -272,18 +266,16 @@ START_TEST(each_transport_gets_its_settings)
                      "RC_VERBS_TIMEOUT=268435us RC_VERBS_RETRY_COUNT=3 "
                      "UD_VERBS_TIMEOUT=3750ms ");
 }
-END_TEST
 
 /* It does not query the transports in this case. */
-START_TEST(without_a_card_only_the_probe_is_set)
+TEST(without_a_card_only_the_probe_is_set)
 {
     tune_peer(TEN_SECONDS, false);
     ck_assert_str_eq(modified, "KEEPALIVE_INTERVAL=2500ms ");
 }
-END_TEST
 
 /* Otherwise it would warn about settings that it does not know. */
-START_TEST(an_old_ucx_gets_the_settings_of_transport_families)
+TEST(an_old_ucx_gets_the_settings_of_transport_families)
 {
     minor = 16;
     tune_peer(TEN_SECONDS, true);
@@ -294,16 +286,14 @@ START_TEST(an_old_ucx_gets_the_settings_of_transport_families)
     ck_assert_str_eq(modified, "KEEPALIVE_INTERVAL=2500ms "
                                "RC_RETRY_COUNT=3 UD_TIMEOUT=3750ms ");
 }
-END_TEST
 
-START_TEST(forever_sets_nothing)
+TEST(forever_sets_nothing)
 {
     tune_peer(UCX_PEER_TIMEOUT_NEVER, true);
     ck_assert_str_eq(modified, "");
 }
-END_TEST
 
-START_TEST(settings_in_the_environment_are_kept)
+TEST(settings_in_the_environment_are_kept)
 {
     setenv("UCX_KEEPALIVE_INTERVAL", "3s", 1);
     setenv("UCX_RC_TIMEOUT", "100ms", 1);
@@ -311,42 +301,10 @@ START_TEST(settings_in_the_environment_are_kept)
     tune_peer(TEN_SECONDS, true);
     ck_assert_str_eq(modified, "RC_VERBS_RETRY_COUNT=3 ");
 }
-END_TEST
 
-START_TEST(a_ucx_that_fails_to_start_gets_no_card_settings)
+TEST(a_ucx_that_fails_to_start_gets_no_card_settings)
 {
     setenv("UCX_TLS", "nonsense", 1);
     tune_peer(TEN_SECONDS, true);
     ck_assert_str_eq(modified, "KEEPALIVE_INTERVAL=2500ms ");
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("tune");
-    TCase   *tcase = tcase_create("tune");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, setup, NULL);
-    tcase_add_test(tcase, a_gpu_pool_bounds_ucxs_registrations_and_memory);
-    tcase_add_test(tcase, a_host_pool_does_not_change_them);
-    tcase_add_test(tcase, both_kinds_have_the_other_settings);
-    tcase_add_test(tcase, a_setting_that_ucx_does_not_have_is_not_set);
-    tcase_add_test(tcase, a_ucx_without_a_gpu_gets_no_cuda_settings);
-    tcase_add_test(tcase, settings_that_ucx_does_not_report_are_not_set);
-    tcase_add_test(tcase, settings_of_the_user_are_kept);
-    tcase_add_test(tcase, transports_without_cuda_get_no_cuda_settings);
-    tcase_add_test(tcase, each_transport_gets_its_settings);
-    tcase_add_test(tcase, without_a_card_only_the_probe_is_set);
-    tcase_add_test(tcase, an_old_ucx_gets_the_settings_of_transport_families);
-    tcase_add_test(tcase, forever_sets_nothing);
-    tcase_add_test(tcase, settings_in_the_environment_are_kept);
-    tcase_add_test(tcase, a_ucx_that_fails_to_start_gets_no_card_settings);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -3,18 +3,18 @@
 
 #include "core/pool.h"
 #include "ucx/tune.h"
+#include "test.h"
 
 #include <ucp/api/ucp.h>
 #include <ucxpool/ucxpool.h>
 
-#include <check.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-START_TEST(the_loaded_ucx_is_not_older_than_its_headers)
+TEST(the_loaded_ucx_is_not_older_than_its_headers)
 {
     unsigned major, minor, release;
 
@@ -22,9 +22,8 @@ START_TEST(the_loaded_ucx_is_not_older_than_its_headers)
     ck_assert_uint_eq(major, UCP_API_MAJOR);
     ck_assert_uint_ge(minor, UCP_API_MINOR);
 }
-END_TEST
 
-START_TEST(the_loaded_ucx_is_in_the_configured_folder)
+TEST(the_loaded_ucx_is_in_the_configured_folder)
 {
     const char *version = ucp_get_version_string();
     Dl_info     info;
@@ -39,10 +38,9 @@ START_TEST(the_loaded_ucx_is_in_the_configured_folder)
                   "%s is not under %s", path, UCX_DIR);
     free(path);
 }
-END_TEST
 
 /* A killed process would leave UCX's shared memory in /dev/shm. */
-START_TEST(a_pool_creates_no_ucx_shared_memory)
+TEST(a_pool_creates_no_ucx_shared_memory)
 {
     ucxpool_t *pool;
     char       line[512];
@@ -60,7 +58,6 @@ START_TEST(a_pool_creates_no_ucx_shared_memory)
     fclose(maps);
     ucxpool_destroy(pool);
 }
-END_TEST
 
 static size_t max_am_header(void)
 {
@@ -74,9 +71,18 @@ static size_t max_am_header(void)
     return attr.max_am_header;
 }
 
+/* From this version on, UCX selects protocols by estimated performance. */
+static bool is_ucx_116(void)
+{
+    unsigned major, minor, release;
+
+    ucp_get_version(&major, &minor, &release);
+    return (major > 1) || (minor >= 16);
+}
+
 /* With TCP alone, the largest header of an active message shows the segment
  * size. */
-START_TEST(tcp_has_segments_of_64_kib)
+TEST_WITH(tcp_has_segments_of_64_kib, .end = 1, .only_if = is_ucx_116)
 {
     setenv("UCX_TLS", "tcp", 1);
     unsetenv("UCX_TCP_TX_SEG_SIZE");
@@ -84,16 +90,15 @@ START_TEST(tcp_has_segments_of_64_kib)
     ck_assert_uint_gt(max_am_header(), 60 * 1024);
     ck_assert_uint_le(max_am_header(), 64 * 1024);
 }
-END_TEST
 
-START_TEST(tcp_has_the_segment_size_of_the_environment)
+TEST_WITH(tcp_has_the_segment_size_of_the_environment, .end = 1,
+          .only_if = is_ucx_116)
 {
     setenv("UCX_TLS", "tcp", 1);
     setenv("UCX_TCP_TX_SEG_SIZE", "16k", 1);
     ck_assert_uint_gt(max_am_header(), 12 * 1024);
     ck_assert_uint_le(max_am_header(), 16 * 1024);
 }
-END_TEST
 
 /* Prints the settings that UCX would get. */
 static void print_settings(void)
@@ -131,7 +136,7 @@ static bool tells(const char *folder, const char *wanted)
     return found;
 }
 
-START_TEST(a_ucx_configuration_file_decides_on_transports)
+TEST(a_ucx_configuration_file_decides_on_transports)
 {
     char  folder[] = "/tmp/test_ucx_XXXXXX";
     char  path[64];
@@ -150,7 +155,6 @@ START_TEST(a_ucx_configuration_file_decides_on_transports)
     unlink(path);
     rmdir(folder);
 }
-END_TEST
 
 static const struct {
     const char *transports;
@@ -161,47 +165,13 @@ static const struct {
 };
 #define NUM_LISTS ((int)(sizeof(lists) / sizeof(lists[0])))
 
-START_TEST(tcp_is_tuned_if_ucx_may_use_it)
+TEST_WITH(tcp_is_tuned_if_ucx_may_use_it, .end = NUM_LISTS,
+          .only_if = is_ucx_116)
 {
     setenv("UCX_TLS", lists[_i].transports, 1);
     unsetenv("UCX_TCP_TX_SEG_SIZE");
     unsetenv("UCX_TCP_RX_SEG_SIZE");
     ck_assert(tells("/", "TCP_TX_SEG_SIZE=64k") == lists[_i].is_tuned);
-}
-END_TEST
-
-/* From this version on, UCX selects protocols by estimated performance. */
-static bool is_ucx_116(void)
-{
-    unsigned major, minor, release;
-
-    ucp_get_version(&major, &minor, &release);
-    return (major > 1) || (minor >= 16);
-}
-
-static int run_tests(void)
-{
-    Suite   *suite = suite_create("ucx");
-    TCase   *tcase = tcase_create("ucx");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_test(tcase, the_loaded_ucx_is_not_older_than_its_headers);
-    tcase_add_test(tcase, the_loaded_ucx_is_in_the_configured_folder);
-    tcase_add_test(tcase, a_pool_creates_no_ucx_shared_memory);
-    tcase_add_test(tcase, a_ucx_configuration_file_decides_on_transports);
-    if (is_ucx_116()) {
-        tcase_add_test(tcase, tcp_has_segments_of_64_kib);
-        tcase_add_test(tcase, tcp_has_the_segment_size_of_the_environment);
-        tcase_add_loop_test(tcase, tcp_is_tuned_if_ucx_may_use_it, 0,
-                            NUM_LISTS);
-    }
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 int main(int argc, char **argv)
@@ -210,5 +180,5 @@ int main(int argc, char **argv)
         print_settings();
         return EXIT_SUCCESS;
     }
-    return run_tests();
+    return test_run_all();
 }

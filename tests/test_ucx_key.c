@@ -1,7 +1,7 @@
 /* Packed remote keys: the parser accepts only keys as UCX packs them. */
 #include "ucx/reg.h"
+#include "test.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,16 +25,17 @@ static bool read_bytes(const uint8_t *bytes, size_t size, unsigned num)
     return is_key;
 }
 
-START_TEST(a_key_names_the_domains_that_have_the_memory)
+TEST_SETTINGS(.timeout = 60);
+
+TEST(a_key_names_the_domains_that_have_the_memory)
 {
     const uint8_t bytes[] = {0x13, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 1, 2, 3, 1, 9};
 
     ck_assert(read_bytes(bytes, sizeof(bytes), 5));
     ck_assert_uint_eq(domains, 0x13);
 }
-END_TEST
 
-START_TEST(a_key_without_domains_is_valid)
+TEST(a_key_without_domains_is_valid)
 {
     const uint8_t bytes[HEADER] = {0};
 
@@ -42,18 +43,16 @@ START_TEST(a_key_without_domains_is_valid)
     ck_assert(read_bytes(bytes, sizeof(bytes), 5));
     ck_assert_uint_eq(domains, 0);
 }
-END_TEST
 
-START_TEST(data_after_the_domains_is_skipped)
+TEST(data_after_the_domains_is_skipped)
 {
     const uint8_t bytes[] = {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 1, 2, 3};
 
     ck_assert(read_bytes(bytes, sizeof(bytes), 1));
     ck_assert_uint_eq(domains, 1);
 }
-END_TEST
 
-START_TEST(a_truncated_key_is_rejected)
+TEST(a_truncated_key_is_rejected)
 {
     const uint8_t bytes[] = {0x3, 0, 0, 0, 0, 0, 0, 0, 0, 2, 1, 2, 1, 9};
 
@@ -62,9 +61,8 @@ START_TEST(a_truncated_key_is_rejected)
         ck_assert(!read_bytes(bytes, size, 2));
     }
 }
-END_TEST
 
-START_TEST(a_key_with_an_unknown_domain_is_rejected)
+TEST(a_key_with_an_unknown_domain_is_rejected)
 {
     const uint8_t bytes[] = {4, 0, 0, 0, 0, 0, 0, 0, 0, 0};
 
@@ -72,9 +70,8 @@ START_TEST(a_key_with_an_unknown_domain_is_rejected)
     ck_assert(!read_bytes(bytes, sizeof(bytes), 2));
     ck_assert(!read_bytes(bytes, sizeof(bytes), 0));
 }
-END_TEST
 
-START_TEST(all_64_domains_fit)
+TEST(all_64_domains_fit)
 {
     uint8_t bytes[HEADER + 64] = {0};
 
@@ -82,10 +79,9 @@ START_TEST(all_64_domains_fit)
     ck_assert(read_bytes(bytes, sizeof(bytes), 64));
     ck_assert_uint_eq(domains, UINT64_MAX);
 }
-END_TEST
 
 /* The keys of both halves of the memory have the same domains. */
-START_TEST(the_keys_of_this_ucx_are_parsed)
+TEST(the_keys_of_this_ucx_are_parsed)
 {
     enum { SIZE = 65536 };
     const ucp_params_t params = {
@@ -118,28 +114,4 @@ START_TEST(the_keys_of_this_ucx_are_parsed)
     ck_assert_uint_eq(found[0], found[1]);
     ucp_cleanup(context);
     free(memory);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("ucx_key");
-    TCase   *tcase = tcase_create("ucx_key");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, a_key_names_the_domains_that_have_the_memory);
-    tcase_add_test(tcase, a_key_without_domains_is_valid);
-    tcase_add_test(tcase, data_after_the_domains_is_skipped);
-    tcase_add_test(tcase, a_truncated_key_is_rejected);
-    tcase_add_test(tcase, a_key_with_an_unknown_domain_is_rejected);
-    tcase_add_test(tcase, all_64_domains_fit);
-    tcase_add_test(tcase, the_keys_of_this_ucx_are_parsed);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -5,11 +5,11 @@
 #include "gpu.h"
 #include "mem/reg_verbs.h"
 #include "pair.h"
+#include "test.h"
 #include "verbs_stand_in/stand_in.h"
 
 #include "core/stats.h"
 
-#include <check.h>
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -150,7 +150,9 @@ static unsigned check_pieces(const char *buffer, size_t length)
     return num;
 }
 
-START_TEST(every_region_is_registered_once)
+TEST_SETTINGS(.setup = setup, .teardown = teardown);
+
+TEST(every_region_is_registered_once)
 {
     core_stats_t stats;
 
@@ -168,18 +170,16 @@ START_TEST(every_region_is_registered_once)
     check_nothing_is_registered();
     ck_assert_uint_eq(stats_now().verbs_registrations, NUM_REGIONS);
 }
-END_TEST
 
-START_TEST(the_last_region_is_deregistered_first)
+TEST(the_last_region_is_deregistered_first)
 {
     must_register();
     (void)verbs_library->journal();
     must_deregister();
     ck_assert_str_eq(verbs_library->journal(), "dereg3 dereg2 dereg1 dereg0");
 }
-END_TEST
 
-START_TEST(a_block_has_the_keys_of_its_region)
+TEST(a_block_has_the_keys_of_its_region)
 {
     ucxpool_block_t       blocks[NUM_BLOCKS];
     ucxpool_verbs_piece_t piece;
@@ -203,9 +203,8 @@ START_TEST(a_block_has_the_keys_of_its_region)
     }
     must_deregister();
 }
-END_TEST
 
-START_TEST(bytes_inside_a_block_have_its_keys)
+TEST(bytes_inside_a_block_have_its_keys)
 {
     ucxpool_block_t       block;
     ucxpool_verbs_piece_t piece;
@@ -221,9 +220,8 @@ START_TEST(bytes_inside_a_block_have_its_keys)
     ucxpool_block_put(pool, &block);
     must_deregister();
 }
-END_TEST
 
-START_TEST(a_buffer_across_regions_has_several_pieces)
+TEST(a_buffer_across_regions_has_several_pieces)
 {
     void *buffer;
 
@@ -236,10 +234,9 @@ START_TEST(a_buffer_across_regions_has_several_pieces)
     ucxpool_comm_free(pool, buffer);
     must_deregister();
 }
-END_TEST
 
 /* The device does not know the addresses of such a buffer. */
-START_TEST(a_stitched_buffer_has_the_keys_of_its_blocks_regions)
+TEST(a_stitched_buffer_has_the_keys_of_its_blocks_regions)
 {
     ucxpool_block_t blocks[14];
     void           *buffer;
@@ -262,9 +259,8 @@ START_TEST(a_stitched_buffer_has_the_keys_of_its_blocks_regions)
     }
     must_deregister();
 }
-END_TEST
 
-START_TEST(memory_outside_the_pool_has_no_keys)
+TEST(memory_outside_the_pool_has_no_keys)
 {
     ucxpool_block_t       block;
     ucxpool_verbs_piece_t piece = {.lkey = 1};
@@ -282,9 +278,8 @@ START_TEST(memory_outside_the_pool_has_no_keys)
     ucxpool_block_put(pool, &block);
     must_deregister();
 }
-END_TEST
 
-START_TEST(each_domain_has_its_own_keys)
+TEST(each_domain_has_its_own_keys)
 {
     ucxpool_verbs_t      *other;
     ucxpool_verbs_piece_t pieces[2];
@@ -312,9 +307,8 @@ START_TEST(each_domain_has_its_own_keys)
     ck_assert_int_eq(ucxpool_verbs_deregister(other), UCXPOOL_OK);
     check_nothing_is_registered();
 }
-END_TEST
 
-START_TEST(a_domain_is_registered_once_for_all_callers)
+TEST(a_domain_is_registered_once_for_all_callers)
 {
     ucxpool_verbs_t *again;
 
@@ -328,9 +322,8 @@ START_TEST(a_domain_is_registered_once_for_all_callers)
     must_deregister();
     check_nothing_is_registered();
 }
-END_TEST
 
-START_TEST(a_domain_has_one_set_of_access_flags)
+TEST(a_domain_has_one_set_of_access_flags)
 {
     ucxpool_verbs_t *again = NULL;
 
@@ -343,9 +336,8 @@ START_TEST(a_domain_has_one_set_of_access_flags)
     must_deregister();
     check_nothing_is_registered();
 }
-END_TEST
 
-START_TEST(invalid_access_flags_are_rejected_at_once)
+TEST(invalid_access_flags_are_rejected_at_once)
 {
     static const int wrong[] = {
         IBV_ACCESS_REMOTE_WRITE,
@@ -365,9 +357,8 @@ START_TEST(invalid_access_flags_are_rejected_at_once)
     ck_assert_str_eq(verbs_library->journal(), "");
     ck_assert_ptr_null(verbs);
 }
-END_TEST
 
-START_TEST(optional_access_flags_use_the_newer_call)
+TEST(optional_access_flags_use_the_newer_call)
 {
     const int access = ACCESS | IBV_ACCESS_RELAXED_ORDERING;
 
@@ -378,9 +369,8 @@ START_TEST(optional_access_flags_use_the_newer_call)
     ck_assert_int_eq(verbs_library->access(), access);
     must_deregister();
 }
-END_TEST
 
-START_TEST(an_old_library_ignores_optional_access_flags)
+TEST(an_old_library_ignores_optional_access_flags)
 {
     use_library(VERBS_STAND_IN_DIR "/libold_verbs.so");
     ck_assert_int_eq(
@@ -391,7 +381,6 @@ START_TEST(an_old_library_ignores_optional_access_flags)
     must_deregister();
     ck_assert_uint_eq(verbs_library->live(NULL), 0);
 }
-END_TEST
 
 /* Errors of the device, and the messages to the user. */
 static const struct {
@@ -409,7 +398,7 @@ static const struct {
 
 #define NUM_REFUSALS ((int)(sizeof(refusals) / sizeof(refusals[0])))
 
-START_TEST(registration_can_be_retried_after_a_refusal)
+TEST_EACH(registration_can_be_retried_after_a_refusal, NUM_REFUSALS)
 {
     char words[80];
 
@@ -432,18 +421,16 @@ START_TEST(registration_can_be_retried_after_a_refusal)
     must_register();
     must_deregister();
 }
-END_TEST
 
-START_TEST(a_failed_registration_is_undone_in_reverse_order)
+TEST(a_failed_registration_is_undone_in_reverse_order)
 {
     verbs_library->refuse(NUM_REGIONS, ENOMEM, 0);
     ck_assert_int_eq(try_register(), UCXPOOL_ERR_NO_MEMORY);
     ck_assert_str_eq(verbs_library->journal(),
                      "reg0 reg1 reg2 refused dereg2 dereg1 dereg0");
 }
-END_TEST
 
-START_TEST(the_error_states_the_limit_of_locked_memory)
+TEST(the_error_states_the_limit_of_locked_memory)
 {
     struct rlimit limit;
 
@@ -455,9 +442,8 @@ START_TEST(the_error_states_the_limit_of_locked_memory)
     check_detail("locked memory is 12345 bytes");
     check_detail("ulimit -l");
 }
-END_TEST
 
-START_TEST(a_failed_table_allocation_leaves_no_registration)
+TEST(a_failed_table_allocation_leaves_no_registration)
 {
     for (unsigned n = 1; n <= 2; n++) {
         calloc_fail_at = n;
@@ -468,11 +454,10 @@ START_TEST(a_failed_table_allocation_leaves_no_registration)
     must_register();
     must_deregister();
 }
-END_TEST
 
 /* The stand-in requires that the memory still exists when it is
  * deregistered. */
-START_TEST(destroy_deregisters_remaining_regions)
+TEST(destroy_deregisters_remaining_regions)
 {
     ucxpool_verbs_t *other;
 
@@ -484,15 +469,13 @@ START_TEST(destroy_deregisters_remaining_regions)
     pool = NULL;
     ck_assert_uint_eq(verbs_library->live(NULL), 0);
 }
-END_TEST
 
-START_TEST(deregistering_null_does_nothing)
+TEST(deregistering_null_does_nothing)
 {
     ck_assert_int_eq(ucxpool_verbs_deregister(NULL), UCXPOOL_OK);
 }
-END_TEST
 
-START_TEST(a_region_with_memory_windows_can_be_deregistered_later)
+TEST(a_region_with_memory_windows_can_be_deregistered_later)
 {
     ucxpool_verbs_piece_t piece;
     const struct ibv_mr  *mr;
@@ -516,9 +499,8 @@ START_TEST(a_region_with_memory_windows_can_be_deregistered_later)
     }
     check_nothing_is_registered();
 }
-END_TEST
 
-START_TEST(destroy_continues_past_a_region_with_memory_windows)
+TEST(destroy_continues_past_a_region_with_memory_windows)
 {
     ucxpool_block_t block;
 
@@ -531,7 +513,6 @@ START_TEST(destroy_continues_past_a_region_with_memory_windows)
     verbs_library->bind(NULL);
     exit(EXIT_SUCCESS); /* the teardown would fail: a registration is left */
 }
-END_TEST
 
 static mem_verbs_counts_t counts;
 
@@ -551,7 +532,9 @@ static ucxpool_status_t create_alone(void)
     return status;
 }
 
-START_TEST(a_process_without_libibverbs_gets_an_error)
+TEST_SETTINGS(.only_if = NULL);
+
+TEST(a_process_without_libibverbs_gets_an_error)
 {
     unsetenv(MEM_VERBS_LIBRARY_VARIABLE);
     if (dlopen("libibverbs.so.1", RTLD_NOW | RTLD_NOLOAD) != NULL) {
@@ -560,23 +543,20 @@ START_TEST(a_process_without_libibverbs_gets_an_error)
     ck_assert_int_eq(create_alone(), UCXPOOL_ERR_UNSUPPORTED);
     check_detail("libibverbs.so.1 is not loaded in this process");
 }
-END_TEST
 
-START_TEST(a_missing_library_is_reported)
+TEST(a_missing_library_is_reported)
 {
     setenv(MEM_VERBS_LIBRARY_VARIABLE, "/nonexistent/libibverbs.so", 1);
     ck_assert_int_eq(create_alone(), UCXPOOL_ERR_UNSUPPORTED);
     check_detail("/nonexistent/libibverbs.so");
 }
-END_TEST
 
-START_TEST(a_library_without_the_symbols_is_reported)
+TEST(a_library_without_the_symbols_is_reported)
 {
     setenv(MEM_VERBS_LIBRARY_VARIABLE, "libm.so.6", 1);
     ck_assert_int_eq(create_alone(), UCXPOOL_ERR_UNSUPPORTED);
     check_detail("libm.so.6 has no ibv_reg_mr");
 }
-END_TEST
 
 /* --- several threads ---------------------------------------------------- */
 
@@ -614,7 +594,9 @@ static void *take_turns(void *argument)
     return failed;
 }
 
-START_TEST(threads_register_concurrently)
+TEST_SETTINGS(.setup = setup, .teardown = teardown);
+
+TEST(threads_register_concurrently)
 {
     pthread_t threads[NUM_THREADS];
     void     *failed;
@@ -629,7 +611,6 @@ START_TEST(threads_register_concurrently)
     }
     check_nothing_is_registered();
 }
-END_TEST
 
 /* --- on a GPU ----------------------------------------------------------- */
 
@@ -686,7 +667,10 @@ static const struct {
     {"host", "reg0 reg1 reg2 reg3", 4},
 };
 
-START_TEST(gpu_memory_is_registered_by_dmabuf_and_pinned_memory_by_address)
+TEST_SETTINGS(.setup = gpu_setup, .teardown = gpu_teardown);
+
+TEST_EACH(gpu_memory_is_registered_by_dmabuf_and_pinned_memory_by_address,
+          (int)(sizeof(gpu_kinds) / sizeof(gpu_kinds[0])))
 {
     bool         is_host = strcmp(gpu_kinds[_i].backing, "host") == 0;
     core_stats_t stats;
@@ -705,9 +689,9 @@ START_TEST(gpu_memory_is_registered_by_dmabuf_and_pinned_memory_by_address)
     must_deregister();
     check_nothing_is_registered();
 }
-END_TEST
 
-START_TEST(blocks_on_a_gpu_have_keys)
+TEST_EACH(blocks_on_a_gpu_have_keys,
+          (int)(sizeof(gpu_kinds) / sizeof(gpu_kinds[0])))
 {
     ucxpool_block_t       block;
     ucxpool_verbs_piece_t piece;
@@ -724,9 +708,10 @@ START_TEST(blocks_on_a_gpu_have_keys)
     ucxpool_block_put(pool, &block);
     must_deregister();
 }
-END_TEST
 
-START_TEST(without_dmabuf_peermem_is_enough)
+TEST_SETTINGS(.setup = bare_setup, .teardown = gpu_teardown);
+
+TEST_EACH(without_dmabuf_peermem_is_enough, 2)
 {
     static const char *const configurations[] = {
         "dmabuf=n", "without=cuMemGetHandleForAddressRange"};
@@ -741,9 +726,10 @@ START_TEST(without_dmabuf_peermem_is_enough)
     must_deregister();
     check_nothing_is_registered();
 }
-END_TEST
 
-START_TEST(an_old_library_registers_by_address)
+TEST_SETTINGS(.setup = gpu_setup, .teardown = gpu_teardown);
+
+TEST(an_old_library_registers_by_address)
 {
     use_library(VERBS_STAND_IN_DIR "/libold_verbs.so");
     verbs_library->set_peermem(1);
@@ -755,9 +741,8 @@ START_TEST(an_old_library_registers_by_address)
     ck_assert_int_eq(try_register(), UCXPOOL_ERR_UNSUPPORTED);
     check_detail("this libibverbs has no ibv_reg_dmabuf_mr");
 }
-END_TEST
 
-START_TEST(a_device_without_dmabuf_may_register_by_address)
+TEST(a_device_without_dmabuf_may_register_by_address)
 {
     unsigned files;
 
@@ -770,9 +755,8 @@ START_TEST(a_device_without_dmabuf_may_register_by_address)
     ck_assert_uint_eq(num_files(), files);
     must_deregister();
 }
-END_TEST
 
-START_TEST(the_error_gives_both_reasons_if_neither_way_works)
+TEST(the_error_gives_both_reasons_if_neither_way_works)
 {
     gpu_pool("vmm");
     verbs_library->refuse(1, EOPNOTSUPP, 1);
@@ -788,9 +772,8 @@ START_TEST(the_error_gives_both_reasons_if_neither_way_works)
     check_detail("cuMemGetHandleForAddressRange: CUDA_ERROR_NOT_SUPPORTED");
     check_nothing_is_registered();
 }
-END_TEST
 
-START_TEST(the_error_for_a_full_bar1_states_its_size)
+TEST(the_error_for_a_full_bar1_states_its_size)
 {
     unsigned files;
 
@@ -810,9 +793,8 @@ START_TEST(the_error_for_a_full_bar1_states_its_size)
     must_register();
     must_deregister();
 }
-END_TEST
 
-START_TEST(a_driver_without_dmabuf_export_is_reported)
+TEST(a_driver_without_dmabuf_export_is_reported)
 {
     gpu_pool("vmm");
     for (unsigned n = 2; n <= 4; n++) {
@@ -825,92 +807,4 @@ START_TEST(a_driver_without_dmabuf_export_is_reported)
     }
     must_register();
     must_deregister();
-}
-END_TEST
-
-static TCase *host_case(void)
-{
-    TCase *tcase = tcase_create("host");
-
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, every_region_is_registered_once);
-    tcase_add_test(tcase, the_last_region_is_deregistered_first);
-    tcase_add_test(tcase, a_block_has_the_keys_of_its_region);
-    tcase_add_test(tcase, bytes_inside_a_block_have_its_keys);
-    tcase_add_test(tcase, a_buffer_across_regions_has_several_pieces);
-    tcase_add_test(tcase, a_stitched_buffer_has_the_keys_of_its_blocks_regions);
-    tcase_add_test(tcase, memory_outside_the_pool_has_no_keys);
-    tcase_add_test(tcase, each_domain_has_its_own_keys);
-    tcase_add_test(tcase, a_domain_is_registered_once_for_all_callers);
-    tcase_add_test(tcase, a_domain_has_one_set_of_access_flags);
-    tcase_add_test(tcase, invalid_access_flags_are_rejected_at_once);
-    tcase_add_test(tcase, optional_access_flags_use_the_newer_call);
-    tcase_add_test(tcase, an_old_library_ignores_optional_access_flags);
-    tcase_add_loop_test(tcase, registration_can_be_retried_after_a_refusal, 0,
-                        NUM_REFUSALS);
-    tcase_add_test(tcase, a_failed_registration_is_undone_in_reverse_order);
-    tcase_add_test(tcase, the_error_states_the_limit_of_locked_memory);
-    tcase_add_test(tcase, a_failed_table_allocation_leaves_no_registration);
-    tcase_add_test(tcase, destroy_deregisters_remaining_regions);
-    tcase_add_test(tcase, deregistering_null_does_nothing);
-    tcase_add_test(tcase,
-                   a_region_with_memory_windows_can_be_deregistered_later);
-    tcase_add_test(tcase, destroy_continues_past_a_region_with_memory_windows);
-    tcase_add_test(tcase, threads_register_concurrently);
-    return tcase;
-}
-
-static TCase *library_case(void)
-{
-    TCase *tcase = tcase_create("library");
-
-    tcase_add_test(tcase, a_process_without_libibverbs_gets_an_error);
-    tcase_add_test(tcase, a_missing_library_is_reported);
-    tcase_add_test(tcase, a_library_without_the_symbols_is_reported);
-    return tcase;
-}
-
-static TCase *gpu_case(void)
-{
-    TCase *tcase = tcase_create("gpu");
-
-    tcase_add_checked_fixture(tcase, gpu_setup, gpu_teardown);
-    tcase_add_loop_test(
-        tcase, gpu_memory_is_registered_by_dmabuf_and_pinned_memory_by_address,
-        0, (int)(sizeof(gpu_kinds) / sizeof(gpu_kinds[0])));
-    tcase_add_loop_test(tcase, blocks_on_a_gpu_have_keys, 0,
-                        (int)(sizeof(gpu_kinds) / sizeof(gpu_kinds[0])));
-    tcase_add_test(tcase, an_old_library_registers_by_address);
-    tcase_add_test(tcase, a_device_without_dmabuf_may_register_by_address);
-    tcase_add_test(tcase, the_error_gives_both_reasons_if_neither_way_works);
-    tcase_add_test(tcase, the_error_for_a_full_bar1_states_its_size);
-    tcase_add_test(tcase, a_driver_without_dmabuf_export_is_reported);
-    return tcase;
-}
-
-/* The driver is loaded once per process. */
-static TCase *driver_case(void)
-{
-    TCase *tcase = tcase_create("driver");
-
-    tcase_add_checked_fixture(tcase, bare_setup, gpu_teardown);
-    tcase_add_loop_test(tcase, without_dmabuf_peermem_is_enough, 0, 2);
-    return tcase;
-}
-
-int main(void)
-{
-    Suite   *suite = suite_create("verbs");
-    SRunner *runner;
-    int      num_failed;
-
-    suite_add_tcase(suite, host_case());
-    suite_add_tcase(suite, library_case());
-    suite_add_tcase(suite, gpu_case());
-    suite_add_tcase(suite, driver_case());
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -1,16 +1,16 @@
 /* A library built without verbs: registration fails with advice, and everything
  * else works. */
 #include "pair.h"
+#include "test.h"
 
 #include "core/stats.h"
 
 #include <ucxpool/verbs.h>
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
-START_TEST(registration_fails_with_advice)
+TEST(registration_fails_with_advice)
 {
     ucxpool_t       *pool  = pair_pool("LOG_LEVEL=none");
     ucxpool_verbs_t *verbs = NULL;
@@ -26,21 +26,4 @@ START_TEST(registration_fails_with_advice)
     core_stats_get(pool, &stats);
     ck_assert_uint_eq(stats.verbs_domains + stats.verbs_registrations, 0);
     ucxpool_destroy(pool);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("verbs_none");
-    TCase   *tcase = tcase_create("verbs_none");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_test(tcase, registration_fails_with_advice);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

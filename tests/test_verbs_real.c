@@ -7,6 +7,7 @@
 
 #include "pair.h"
 #include "rdma_end.h"
+#include "test.h"
 #include "two.h"
 
 #include "core/stats.h"
@@ -15,7 +16,6 @@
 
 #include <infiniband/verbs.h>
 
-#include <check.h>
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,7 +124,21 @@ static void stop(rdma_t *rdma)
     two_cleanup(&rdma->two);
 }
 
-START_TEST(a_peer_writes_every_block)
+static bool is_ready(void)
+{
+    if (!rdma_is_there()) {
+        fprintf(stderr, "no RDMA device with a port that is up\n");
+        return false;
+    }
+    /* UCX only has to connect the two pools, over transports that always
+     * exist. */
+    setenv("UCX_TLS", "tcp,self", 0);
+    return true;
+}
+
+TEST_SETTINGS(.timeout = 60, .only_if = is_ready);
+
+TEST(a_peer_writes_every_block)
 {
     rdma_t rdma;
 
@@ -142,9 +156,8 @@ START_TEST(a_peer_writes_every_block)
     }
     stop(&rdma);
 }
-END_TEST
 
-START_TEST(a_peer_reads_every_block)
+TEST(a_peer_reads_every_block)
 {
     rdma_t rdma;
 
@@ -159,9 +172,8 @@ START_TEST(a_peer_reads_every_block)
     }
     stop(&rdma);
 }
-END_TEST
 
-START_TEST(writing_a_part_of_a_block_changes_no_other_byte)
+TEST(writing_a_part_of_a_block_changes_no_other_byte)
 {
     const size_t offset = 1001;
     const size_t length = 30011;
@@ -185,11 +197,10 @@ START_TEST(writing_a_part_of_a_block_changes_no_other_byte)
     }
     stop(&rdma);
 }
-END_TEST
 
 /* The device does not know the addresses of a buffer with scattered blocks. Its
  * pieces have other addresses. */
-START_TEST(a_stitched_buffer_is_sent_piece_by_piece)
+TEST(a_stitched_buffer_is_sent_piece_by_piece)
 {
     ucxpool_verbs_piece_t piece;
     char                 *buffer;
@@ -226,9 +237,8 @@ START_TEST(a_stitched_buffer_is_sent_piece_by_piece)
     }
     stop(&rdma);
 }
-END_TEST
 
-START_TEST(keys_are_invalid_after_deregistration)
+TEST(keys_are_invalid_after_deregistration)
 {
     rdma_t rdma;
     int    status;
@@ -251,9 +261,8 @@ START_TEST(keys_are_invalid_after_deregistration)
     }
     stop(&rdma);
 }
-END_TEST
 
-START_TEST(a_pool_can_be_destroyed_before_its_domain)
+TEST(a_pool_can_be_destroyed_before_its_domain)
 {
     rdma_end_t       end;
     ucxpool_verbs_t *verbs;
@@ -265,9 +274,8 @@ START_TEST(a_pool_can_be_destroyed_before_its_domain)
     ucxpool_destroy(pool);
     rdma_close(&end); /* requires that the domain is empty */
 }
-END_TEST
 
-START_TEST(each_domain_of_a_device_has_its_own_registration)
+TEST(each_domain_of_a_device_has_its_own_registration)
 {
     rdma_end_t            ends[2];
     ucxpool_verbs_t      *verbs[2];
@@ -298,10 +306,9 @@ START_TEST(each_domain_of_a_device_has_its_own_registration)
     ucxpool_block_put(pool, &block);
     ucxpool_destroy(pool);
 }
-END_TEST
 
 /* A process without privileges, and with room for two of four regions. */
-START_TEST(the_error_states_the_limit_of_locked_memory)
+TEST(the_error_states_the_limit_of_locked_memory)
 {
     struct rlimit    limit = {2 * REGION + REGION / 2, RLIM_INFINITY};
     rdma_end_t       end;
@@ -336,7 +343,6 @@ START_TEST(the_error_states_the_limit_of_locked_memory)
     ucxpool_destroy(pool);
     rdma_close(&end);
 }
-END_TEST
 
 #define GROUPS "/sys/fs/cgroup"
 #define GROUP  GROUPS "/ucxpool-test"
@@ -373,7 +379,7 @@ static void leave_group(void)
 /* Domain, completion queue, queue pair, and two of four regions. Groups are
  * created only in the machine of ./run-rdma-tests, which has a software
  * device. */
-START_TEST(the_error_names_the_object_limit_of_a_control_group)
+TEST(the_error_names_the_object_limit_of_a_control_group)
 {
     rdma_end_t       end;
     ucxpool_verbs_t *verbs = NULL;
@@ -402,9 +408,8 @@ START_TEST(the_error_names_the_object_limit_of_a_control_group)
     rdma_close(&end);
     leave_group();
 }
-END_TEST
 
-START_TEST(flags_that_the_device_rejects_are_reported)
+TEST(flags_that_the_device_rejects_are_reported)
 {
     rdma_end_t       end;
     ucxpool_verbs_t *verbs;
@@ -423,40 +428,4 @@ START_TEST(flags_that_the_device_rejects_are_reported)
                   "%s", ucxpool_error_detail());
     ucxpool_destroy(pool);
     rdma_close(&end);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite;
-    TCase   *tcase;
-    SRunner *runner;
-    int      num_failed;
-
-    if (!rdma_is_there()) {
-        fprintf(stderr, "no RDMA device with a port that is up\n");
-        return 77;
-    }
-    suite = suite_create("verbs_real");
-    tcase = tcase_create("verbs_real");
-    /* UCX only has to connect the two pools, over transports that always
-     * exist. */
-    setenv("UCX_TLS", "tcp,self", 0);
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, a_peer_writes_every_block);
-    tcase_add_test(tcase, a_peer_reads_every_block);
-    tcase_add_test(tcase, writing_a_part_of_a_block_changes_no_other_byte);
-    tcase_add_test(tcase, a_stitched_buffer_is_sent_piece_by_piece);
-    tcase_add_test(tcase, keys_are_invalid_after_deregistration);
-    tcase_add_test(tcase, a_pool_can_be_destroyed_before_its_domain);
-    tcase_add_test(tcase, each_domain_of_a_device_has_its_own_registration);
-    tcase_add_test(tcase, the_error_states_the_limit_of_locked_memory);
-    tcase_add_test(tcase, the_error_names_the_object_limit_of_a_control_group);
-    tcase_add_test(tcase, flags_that_the_device_rejects_are_reported);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -3,13 +3,13 @@
 
 #include "calls.h"
 #include "cuda_fixture.h"
+#include "test.h"
 #include "mem/cuda_device.h"
 #include "mem/system.h"
 #include "mem/vmm.h"
 
 #include <ucxpool/ucxpool.h>
 
-#include <check.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -230,7 +230,9 @@ static void teardown(void)
     calls_reset();
 }
 
-START_TEST(every_byte_of_a_chunk_can_be_written)
+TEST_SETTINGS(.teardown = teardown, .only_if = cuda_is_there);
+
+TEST_EACH(every_byte_of_a_chunk_can_be_written, NUM_KINDS)
 {
     char       *written = malloc(3 * PAGE), *is_read = calloc(3, PAGE);
     char       *home;
@@ -256,9 +258,8 @@ START_TEST(every_byte_of_a_chunk_can_be_written)
     free(written);
     free(is_read);
 }
-END_TEST
 
-START_TEST(two_mappings_of_a_chunk_show_the_same_bytes)
+TEST_EACH(two_mappings_of_a_chunk_show_the_same_bytes, NUM_KINDS)
 {
     char       *home, *twin;
     mem_chunk_t chunk;
@@ -284,11 +285,10 @@ START_TEST(two_mappings_of_a_chunk_show_the_same_bytes)
     release(twin, 2);
     stop();
 }
-END_TEST
 
 /* Chunks of several sizes, in another order than they were created, one of them
  * twice. */
-START_TEST(chunks_are_stitched_in_any_order)
+TEST_EACH(chunks_are_stitched_in_any_order, NUM_KINDS)
 {
     static const size_t sizes[] = {1, 4, 1, 2};
     static const size_t order[] = {3, 0, 1, 2, 0};
@@ -328,9 +328,8 @@ START_TEST(chunks_are_stitched_in_any_order)
     release(home, 8);
     stop();
 }
-END_TEST
 
-START_TEST(addresses_are_reused_for_another_chunk)
+TEST_EACH(addresses_are_reused_for_another_chunk, NUM_KINDS)
 {
     mem_chunk_t a, b;
     char       *home;
@@ -357,9 +356,8 @@ START_TEST(addresses_are_reused_for_another_chunk)
     release(home, 4);
     stop();
 }
-END_TEST
 
-START_TEST(a_range_starts_at_a_multiple_of_its_alignment)
+TEST_EACH(a_range_starts_at_a_multiple_of_its_alignment, NUM_KINDS)
 {
     static const size_t alignments[] = {PAGE, 16 * PAGE, 512 * PAGE};
     void               *ranges[3];
@@ -376,9 +374,8 @@ START_TEST(a_range_starts_at_a_multiple_of_its_alignment)
     }
     stop();
 }
-END_TEST
 
-START_TEST(a_large_range_costs_no_memory)
+TEST_EACH(a_large_range_costs_no_memory, NUM_KINDS)
 {
     uint64_t before;
     char    *home;
@@ -392,7 +389,6 @@ START_TEST(a_large_range_costs_no_memory)
     release(home, (size_t)1 << 14);
     stop();
 }
-END_TEST
 
 /* Repeat one call if it fails; the second time it must succeed. */
 #define TRY(_call) \
@@ -442,7 +438,7 @@ static unsigned use_all(void)
     return num_failed;
 }
 
-START_TEST(a_failed_system_call_can_be_retried)
+TEST(a_failed_system_call_can_be_retried)
 {
     static const calls_name_t names[] = {CALLS_MMAP, CALLS_FALLOCATE};
     unsigned                  n, num;
@@ -463,9 +459,8 @@ START_TEST(a_failed_system_call_can_be_retried)
     }
     stop();
 }
-END_TEST
 
-START_TEST(a_failed_driver_call_can_be_retried)
+STAND_IN_TEST(a_failed_driver_call_can_be_retried)
 {
     static const char *const names[] = {NULL, "cuMemUnmap", "cuCtxPushCurrent"};
     unsigned                 n, num;
@@ -486,9 +481,8 @@ START_TEST(a_failed_driver_call_can_be_retried)
     }
     stop();
 }
-END_TEST
 
-START_TEST(a_failed_creation_leaks_nothing)
+TEST_EACH(a_failed_creation_leaks_nothing, NUM_KINDS)
 {
     static const calls_name_t     names[]   = {CALLS_CALLOC, CALLS_MUTEX_INIT,
                                                CALLS_MEMFD_CREATE, CALLS_FTRUNCATE};
@@ -515,7 +509,6 @@ START_TEST(a_failed_creation_leaks_nothing)
         device_close();
     }
 }
-END_TEST
 
 /* --- host memory ---------------------------------------------------------- */
 
@@ -550,7 +543,7 @@ static size_t held(void)
     return (size_t)file().st_blocks * 512;
 }
 
-START_TEST(a_chunk_allocates_its_memory_when_it_is_created)
+TEST(a_chunk_allocates_its_memory_when_it_is_created)
 {
     mem_chunk_t chunk;
 
@@ -561,9 +554,8 @@ START_TEST(a_chunk_allocates_its_memory_when_it_is_created)
     chunk_destroy(chunk, 5);
     stop();
 }
-END_TEST
 
-START_TEST(the_memory_of_a_destroyed_chunk_returns_to_the_system)
+TEST(the_memory_of_a_destroyed_chunk_returns_to_the_system)
 {
     mem_chunk_t a, b;
     char       *home;
@@ -586,9 +578,8 @@ START_TEST(the_memory_of_a_destroyed_chunk_returns_to_the_system)
     release(home, 3);
     stop();
 }
-END_TEST
 
-START_TEST(a_new_chunk_is_zeroed)
+TEST(a_new_chunk_is_zeroed)
 {
     mem_chunk_t chunk;
     char       *home;
@@ -607,9 +598,8 @@ START_TEST(a_new_chunk_is_zeroed)
     release(home, 1);
     stop();
 }
-END_TEST
 
-START_TEST(the_file_stays_as_short_as_possible)
+TEST(the_file_stays_as_short_as_possible)
 {
     mem_chunk_t chunks[8], kept;
 
@@ -628,10 +618,9 @@ START_TEST(the_file_stays_as_short_as_possible)
     chunk_destroy(kept, 1);
     stop();
 }
-END_TEST
 
 /* Fail each step of filling it. */
-START_TEST(a_partly_filled_chunk_leaks_nothing)
+TEST_EACH(a_partly_filled_chunk_leaks_nothing, 2)
 {
     mem_chunk_t chunk = 0;
     unsigned    n;
@@ -653,9 +642,8 @@ START_TEST(a_partly_filled_chunk_leaks_nothing)
     chunk_destroy(chunk, 8);
     stop();
 }
-END_TEST
 
-START_TEST(a_signal_during_allocation_or_release_has_no_effect)
+TEST(a_signal_during_allocation_or_release_has_no_effect)
 {
     mem_chunk_t chunk;
 
@@ -669,9 +657,8 @@ START_TEST(a_signal_during_allocation_or_release_has_no_effect)
     ck_assert_uint_eq(held(), 0);
     stop();
 }
-END_TEST
 
-START_TEST(memory_that_cannot_be_released_is_reused)
+TEST(memory_that_cannot_be_released_is_reused)
 {
     mem_chunk_t chunk, again;
 
@@ -688,9 +675,8 @@ START_TEST(memory_that_cannot_be_released_is_reused)
     ck_assert_uint_eq(held(), 0);
     stop();
 }
-END_TEST
 
-START_TEST(more_memory_than_the_machine_has_is_refused_at_once)
+TEST(more_memory_than_the_machine_has_is_refused_at_once)
 {
     mem_chunk_t chunk = 0;
     uint64_t    total, is_free;
@@ -711,9 +697,8 @@ START_TEST(more_memory_than_the_machine_has_is_refused_at_once)
     chunk_destroy(chunk, 4);
     stop();
 }
-END_TEST
 
-START_TEST(a_file_size_limit_is_reported_and_raises_no_signal)
+TEST(a_file_size_limit_is_reported_and_raises_no_signal)
 {
     struct rlimit limit = {.rlim_cur = 3 * PAGE, .rlim_max = RLIM_INFINITY};
     mem_chunk_t   chunk = 0;
@@ -729,9 +714,8 @@ START_TEST(a_file_size_limit_is_reported_and_raises_no_signal)
     chunk_destroy(chunk, 3);
     stop();
 }
-END_TEST
 
-START_TEST(the_error_for_a_failed_mapping_gives_advice)
+TEST(the_error_for_a_failed_mapping_gives_advice)
 {
     mem_chunk_t chunk;
     char       *home;
@@ -756,9 +740,8 @@ START_TEST(the_error_for_a_failed_mapping_gives_advice)
     release(home, 1);
     stop();
 }
-END_TEST
 
-START_TEST(addresses_stay_reserved_when_a_chunk_is_unmapped)
+TEST(addresses_stay_reserved_when_a_chunk_is_unmapped)
 {
     mem_chunk_t chunk;
     char       *home;
@@ -773,11 +756,10 @@ START_TEST(addresses_stay_reserved_when_a_chunk_is_unmapped)
     release(home, 1);
     stop();
 }
-END_TEST
 
 /* --- GPU memory ----------------------------------------------------------- */
 
-START_TEST(destroying_a_chunk_releases_its_gpu_memory)
+TEST(destroying_a_chunk_releases_its_gpu_memory)
 {
     mem_chunk_t chunk;
     uint64_t    before;
@@ -790,9 +772,8 @@ START_TEST(destroying_a_chunk_releases_its_gpu_memory)
     ck_assert_uint_eq(free_size(), before);
     stop();
 }
-END_TEST
 
-START_TEST(more_than_the_gpus_memory_is_out_of_memory)
+TEST(more_than_the_gpus_memory_is_out_of_memory)
 {
     mem_chunk_t chunk = 0;
 
@@ -805,9 +786,8 @@ START_TEST(more_than_the_gpus_memory_is_out_of_memory)
     chunk_destroy(chunk_create(1), 1);
     stop();
 }
-END_TEST
 
-START_TEST(a_gpu_without_virtual_memory_is_unsupported)
+STAND_IN_TEST_EACH(a_gpu_without_virtual_memory_is_unsupported, 3)
 {
     static const char *const poor[] = {"vmm=n", "without=cuMemMap", "grain=4m"};
 
@@ -816,18 +796,16 @@ START_TEST(a_gpu_without_virtual_memory_is_unsupported)
     check_detail("cannot have a heap");
     device_close();
 }
-END_TEST
 
-START_TEST(an_unknown_granularity_is_an_error)
+STAND_IN_TEST(an_unknown_granularity_is_an_error)
 {
     device_open("");
     stand_in.fail_call("cuMemGetAllocationGranularity", 1, CUDA_ERROR_UNKNOWN);
     ck_assert_int_eq(create(GPU), UCXPOOL_ERR_IO);
     device_close();
 }
-END_TEST
 
-START_TEST(unsupported_handle_types_are_not_requested)
+STAND_IN_TEST_EACH(unsupported_handle_types_are_not_requested, 5)
 {
     static const char *const poor[] = {"gdr=n", "posix=n", "fabric=try",
                                        "fabric=y", "grain=64k"};
@@ -840,9 +818,8 @@ START_TEST(unsupported_handle_types_are_not_requested)
     chunk_destroy(chunk, 1);
     destroy();
 }
-END_TEST
 
-START_TEST(a_chunk_can_be_exported_as_a_file)
+TEST(a_chunk_can_be_exported_as_a_file)
 {
     mem_chunk_t chunk;
     int         fd = -1;
@@ -859,9 +836,8 @@ START_TEST(a_chunk_can_be_exported_as_a_file)
     chunk_destroy(chunk, 1);
     stop();
 }
-END_TEST
 
-START_TEST(the_callers_context_is_not_changed)
+TEST(the_callers_context_is_not_changed)
 {
     CUcontext now = NULL;
 
@@ -871,10 +847,9 @@ START_TEST(the_callers_context_is_not_changed)
     ck_assert_ptr_null(now);
     stop();
 }
-END_TEST
 
 /* Other code in the process resets the device. */
-START_TEST(calls_fail_without_crashing_after_the_context_is_lost)
+STAND_IN_TEST(calls_fail_without_crashing_after_the_context_is_lost)
 {
     mem_chunk_t  chunk = 0;
     mem_fence_t *fence, *put;
@@ -904,7 +879,6 @@ START_TEST(calls_fail_without_crashing_after_the_context_is_lost)
     calls()->destroy(vmm);
     mem_cuda_device_close(device);
 }
-END_TEST
 
 /* Fences. Operations wait until the test allows them to run. */
 
@@ -976,7 +950,7 @@ static void step(unsigned num)
     }
 }
 
-START_TEST(a_fence_is_reached_after_the_work_before_it)
+TEST_EACH(a_fence_is_reached_after_the_work_before_it, 2)
 {
     mem_fence_t *fence;
     CUstream     stream = NULL;
@@ -1004,9 +978,8 @@ START_TEST(a_fence_is_reached_after_the_work_before_it)
     }
     stop_still();
 }
-END_TEST
 
-START_TEST(a_stream_waiting_for_a_fence_runs_after_it)
+TEST(a_stream_waiting_for_a_fence_runs_after_it)
 {
     mem_fence_t *fence;
     CUstream     stream;
@@ -1021,11 +994,10 @@ START_TEST(a_stream_waiting_for_a_fence_runs_after_it)
     stream_destroy(stream);
     stop_still();
 }
-END_TEST
 
 /* The fence may be released and set elsewhere before the waiting stream reaches
  * its wait. */
-START_TEST(a_waiting_stream_runs_after_the_other)
+TEST(a_waiting_stream_runs_after_the_other)
 {
     mem_fence_t *fence, *other, *behind;
     CUstream     a, b;
@@ -1055,9 +1027,8 @@ START_TEST(a_waiting_stream_runs_after_the_other)
     stream_destroy(b);
     stop_still();
 }
-END_TEST
 
-START_TEST(fences_are_reused)
+TEST(fences_are_reused)
 {
     mem_fence_t *fences[5];
 
@@ -1079,9 +1050,8 @@ START_TEST(fences_are_reused)
     }
     stop_still();
 }
-END_TEST
 
-START_TEST(a_fence_that_cannot_be_set_is_released)
+STAND_IN_TEST(a_fence_that_cannot_be_set_is_released)
 {
     mem_fence_t *fence = NULL;
 
@@ -1098,7 +1068,6 @@ START_TEST(a_fence_that_cannot_be_set_is_released)
     calls()->fence_put(vmm, fence_set(NULL));
     stop();
 }
-END_TEST
 
 /* Several threads. */
 
@@ -1140,7 +1109,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-START_TEST(threads_do_not_disturb_each_other)
+TEST_EACH(threads_do_not_disturb_each_other, NUM_KINDS)
 {
     worker_t workers[4];
 
@@ -1159,81 +1128,4 @@ START_TEST(threads_do_not_disturb_each_other)
     }
     /* A thread's stack may use addresses that were reserved before. */
     destroy();
-}
-END_TEST
-
-static void add_kinds(TCase *tcase)
-{
-    tcase_add_loop_test(tcase, every_byte_of_a_chunk_can_be_written, 0,
-                        NUM_KINDS);
-    tcase_add_loop_test(tcase, two_mappings_of_a_chunk_show_the_same_bytes, 0,
-                        NUM_KINDS);
-    tcase_add_loop_test(tcase, chunks_are_stitched_in_any_order, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, addresses_are_reused_for_another_chunk, 0,
-                        NUM_KINDS);
-    tcase_add_loop_test(tcase, a_range_starts_at_a_multiple_of_its_alignment, 0,
-                        NUM_KINDS);
-    tcase_add_loop_test(tcase, a_large_range_costs_no_memory, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, a_failed_creation_leaks_nothing, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, threads_do_not_disturb_each_other, 0, NUM_KINDS);
-}
-
-static void add_host(TCase *tcase)
-{
-    tcase_add_test(tcase, a_failed_system_call_can_be_retried);
-    tcase_add_test(tcase, a_chunk_allocates_its_memory_when_it_is_created);
-    tcase_add_test(tcase,
-                   the_memory_of_a_destroyed_chunk_returns_to_the_system);
-    tcase_add_test(tcase, a_new_chunk_is_zeroed);
-    tcase_add_test(tcase, the_file_stays_as_short_as_possible);
-    tcase_add_loop_test(tcase, a_partly_filled_chunk_leaks_nothing, 0, 2);
-    tcase_add_test(tcase, a_signal_during_allocation_or_release_has_no_effect);
-    tcase_add_test(tcase, memory_that_cannot_be_released_is_reused);
-    tcase_add_test(tcase, more_memory_than_the_machine_has_is_refused_at_once);
-    tcase_add_test(tcase, a_file_size_limit_is_reported_and_raises_no_signal);
-    tcase_add_test(tcase, the_error_for_a_failed_mapping_gives_advice);
-    tcase_add_test(tcase, addresses_stay_reserved_when_a_chunk_is_unmapped);
-}
-
-static void add_gpu(TCase *tcase)
-{
-    tcase_add_test(tcase, destroying_a_chunk_releases_its_gpu_memory);
-    tcase_add_test(tcase, more_than_the_gpus_memory_is_out_of_memory);
-    tcase_add_test(tcase, a_chunk_can_be_exported_as_a_file);
-    tcase_add_test(tcase, the_callers_context_is_not_changed);
-    tcase_add_loop_test(tcase, a_fence_is_reached_after_the_work_before_it, 0,
-                        2);
-    tcase_add_test(tcase, a_stream_waiting_for_a_fence_runs_after_it);
-    tcase_add_test(tcase, a_waiting_stream_runs_after_the_other);
-    tcase_add_test(tcase, fences_are_reused);
-}
-
-/* These failures cannot be injected into a real driver. */
-static void add_stand_in(TCase *tcase)
-{
-    tcase_add_test(tcase, a_failed_driver_call_can_be_retried);
-    tcase_add_loop_test(tcase, a_gpu_without_virtual_memory_is_unsupported, 0,
-                        3);
-    tcase_add_test(tcase, an_unknown_granularity_is_an_error);
-    tcase_add_loop_test(tcase, unsupported_handle_types_are_not_requested, 0,
-                        5);
-    tcase_add_test(tcase,
-                   calls_fail_without_crashing_after_the_context_is_lost);
-    tcase_add_test(tcase, a_fence_that_cannot_be_set_is_released);
-}
-
-int main(void)
-{
-    Suite *suite = suite_create("vmm");
-    TCase *tcase = tcase_create("vmm");
-
-    tcase_add_checked_fixture(tcase, NULL, teardown);
-    add_kinds(tcase);
-    add_host(tcase);
-    add_gpu(tcase);
-    if (!cuda_is_real()) {
-        add_stand_in(tcase);
-    }
-    suite_add_tcase(suite, tcase);
-    return cuda_main(suite);
 }

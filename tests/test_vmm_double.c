@@ -2,9 +2,9 @@
  * contract. */
 #include <config.h>
 
+#include "test.h"
 #include "vmm_double.h"
 
-#include <check.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -92,7 +92,9 @@ static bool is_reached(mem_fence_t *fence)
     return vmm->calls->fence_is_reached(vmm, fence);
 }
 
-START_TEST(use_within_the_contract_passes)
+TEST_SETTINGS(.setup = setup);
+
+TEST(use_within_the_contract_passes)
 {
     mem_chunk_t a = made(0, 2), b = made(2, 1);
 
@@ -114,7 +116,6 @@ START_TEST(use_within_the_contract_passes)
     ck_assert_uint_eq(vmm_double_held(vmm), 0);
     finish();
 }
-END_TEST
 
 /* Violations. Each of them ends the process. */
 
@@ -361,19 +362,20 @@ static void (*const mistakes[])(void) = {
     unmap_of_what_is_used,
 };
 
-START_TEST(a_mistake_ends_the_process)
+TEST_WITH(a_mistake_ends_the_process,
+          .end    = (int)(sizeof(mistakes) / sizeof(mistakes[0])),
+          .signal = SIGABRT)
 {
     mistakes[_i]();
 }
-END_TEST
 
-START_TEST(memory_without_permission_cannot_be_accessed)
+TEST_WITH(memory_without_permission_cannot_be_accessed, .end = 1,
+          .signal = SIGSEGV)
 {
     touch_of_what_is_not_allowed();
 }
-END_TEST
 
-START_TEST(host_memory_has_no_fences)
+TEST_WITH(host_memory_has_no_fences, .end = 1, .signal = SIGABRT)
 {
     mem_vmm_t   *host = vmm_double_create_host(false);
     mem_fence_t *fence;
@@ -381,9 +383,8 @@ START_TEST(host_memory_has_no_fences)
     ck_assert(host->is_host);
     host->calls->fence_set(host, NULL, &fence);
 }
-END_TEST
 
-START_TEST(a_stopped_stream_runs_only_after_it_is_started)
+TEST(a_stopped_stream_runs_only_after_it_is_started)
 {
     mem_chunk_t  chunk = made(0, 1);
     mem_fence_t *fence;
@@ -405,7 +406,6 @@ START_TEST(a_stopped_stream_runs_only_after_it_is_started)
     gone(0, chunk, 1);
     finish();
 }
-END_TEST
 
 static void note(void *arg)
 {
@@ -414,7 +414,7 @@ static void note(void *arg)
     *(*end)++ = 'x';
 }
 
-START_TEST(work_is_done_in_stream_order)
+TEST(work_is_done_in_stream_order)
 {
     mem_chunk_t chunk   = made(0, 1);
     char        text[3] = "";
@@ -430,9 +430,8 @@ START_TEST(work_is_done_in_stream_order)
     gone(0, chunk, 1);
     finish();
 }
-END_TEST
 
-START_TEST(a_waiting_stream_continues_after_the_other)
+TEST(a_waiting_stream_continues_after_the_other)
 {
     mem_chunk_t  chunk = made(0, 1);
     mem_fence_t *fence, *behind;
@@ -452,11 +451,10 @@ START_TEST(a_waiting_stream_continues_after_the_other)
     gone(0, chunk, 1);
     finish();
 }
-END_TEST
 
 /* Work after a fence in the second stream also follows the work that this
  * stream waited for. */
-START_TEST(order_is_transitive_across_streams)
+TEST(order_is_transitive_across_streams)
 {
     mem_chunk_t  chunk = made(0, 1);
     mem_fence_t *fence;
@@ -476,9 +474,8 @@ START_TEST(order_is_transitive_across_streams)
     gone(0, chunk, 1);
     finish();
 }
-END_TEST
 
-START_TEST(streams_that_use_different_bytes_do_not_conflict)
+TEST(streams_that_use_different_bytes_do_not_conflict)
 {
     mem_chunk_t chunk = made(0, 2);
 
@@ -492,7 +489,6 @@ START_TEST(streams_that_use_different_bytes_do_not_conflict)
     gone(0, chunk, 2);
     finish();
 }
-END_TEST
 
 /* Calls every function once. Returns the status of the one that failed. */
 static ucxpool_status_t call_all(void)
@@ -541,7 +537,7 @@ err_release:
     return status;
 }
 
-START_TEST(every_call_that_can_fail_fails_on_request)
+TEST(every_call_that_can_fail_fails_on_request)
 {
     for (unsigned n = 1; n <= VMM_CAN_FAIL; n++) {
         vmm_double_fail(vmm, VMM_LAST, n, UCXPOOL_ERR_IO);
@@ -560,9 +556,8 @@ START_TEST(every_call_that_can_fail_fails_on_request)
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_LAST), VMM_LAST);
     finish();
 }
-END_TEST
 
-START_TEST(memory_is_limited_to_the_requested_size)
+TEST(memory_is_limited_to_the_requested_size)
 {
     mem_chunk_t chunk, none;
     uint64_t    total, free_size;
@@ -578,35 +573,4 @@ START_TEST(memory_is_limited_to_the_requested_size)
     chunk = chunk_create(3);
     vmm->calls->chunk_destroy(vmm, chunk, 3 * PAGE);
     finish();
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite  = suite_create("vmm_double");
-    TCase   *tcase  = tcase_create("vmm_double");
-    SRunner *runner = srunner_create(suite);
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, setup, NULL);
-    tcase_add_test(tcase, use_within_the_contract_passes);
-    tcase_add_loop_test_raise_signal(
-        tcase, a_mistake_ends_the_process, SIGABRT, 0,
-        (int)(sizeof(mistakes) / sizeof(mistakes[0])));
-    tcase_add_test_raise_signal(
-        tcase, memory_without_permission_cannot_be_accessed, SIGSEGV);
-    tcase_add_test_raise_signal(tcase, host_memory_has_no_fences, SIGABRT);
-    tcase_add_test(tcase, a_stopped_stream_runs_only_after_it_is_started);
-    tcase_add_test(tcase, work_is_done_in_stream_order);
-    tcase_add_test(tcase, a_waiting_stream_continues_after_the_other);
-    tcase_add_test(tcase, order_is_transitive_across_streams);
-    tcase_add_test(tcase, streams_that_use_different_bytes_do_not_conflict);
-    tcase_add_test(tcase, every_call_that_can_fail_fails_on_request);
-    tcase_add_test(tcase, memory_is_limited_to_the_requested_size);
-    suite_add_tcase(suite, tcase);
-
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -1,9 +1,9 @@
 /* Events that end a wait. */
 #include "pool/pool.h"
+#include "test.h"
 
 #include <ucxpool/ucxpool.h>
 
-#include <check.h>
 #include <stdlib.h>
 
 unsigned __real_pool_progress_all(ucxpool_t *pool);
@@ -38,43 +38,23 @@ static void stop(void)
     ucxpool_destroy(pool);
 }
 
-START_TEST(an_event_just_before_sleeping_ends_a_wait)
+TEST_SETTINGS(.setup = start, .teardown = stop);
+
+TEST(an_event_just_before_sleeping_ends_a_wait)
 {
     num_moved = 1;
     ck_assert_int_eq(ucxpool_wait(pool, 500000000), UCXPOOL_OK);
     ck_assert_uint_eq(num_moved, 0);
 }
-END_TEST
 
-START_TEST(a_wait_for_nothing_times_out)
+TEST(a_wait_for_nothing_times_out)
 {
     ck_assert_int_eq(ucxpool_wait(pool, 1000000), UCXPOOL_INPROGRESS);
 }
-END_TEST
 
-START_TEST(arming_returns_busy_after_an_event)
+TEST(arming_returns_busy_after_an_event)
 {
     num_moved = 1;
     ck_assert_int_eq(ucxpool_arm(pool), UCXPOOL_ERR_BUSY);
     ck_assert_int_eq(ucxpool_arm(pool), UCXPOOL_OK);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("wait");
-    TCase   *tcase = tcase_create("wait");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_add_checked_fixture(tcase, start, stop);
-    tcase_add_test(tcase, an_event_just_before_sleeping_ends_a_wait);
-    tcase_add_test(tcase, a_wait_for_nothing_times_out);
-    tcase_add_test(tcase, arming_returns_busy_after_an_event);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -2,9 +2,9 @@
  * requested one. */
 #include "core/channel.h"
 #include "pair.h"
+#include "test.h"
 #include "wireup/mapping.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
@@ -26,7 +26,9 @@ static void check_reason(const ucxpool_channel_t *channel, const char *reason)
     ck_assert_str_eq(attr.wire_reason, reason);
 }
 
-START_TEST(pools_on_one_host_read_each_others_blocks)
+TEST_SETTINGS(.timeout = 60);
+
+TEST(pools_on_one_host_read_each_others_blocks)
 {
     pair_t pair;
 
@@ -38,9 +40,8 @@ START_TEST(pools_on_one_host_read_each_others_blocks)
     pair_exchange(&pair, LENGTH);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(ucx_is_used_if_one_side_requires_it_and_both_report_why)
+TEST(ucx_is_used_if_one_side_requires_it_and_both_report_why)
 {
     pair_t pair;
 
@@ -54,9 +55,8 @@ START_TEST(ucx_is_used_if_one_side_requires_it_and_both_report_why)
     pair_exchange(&pair, LENGTH);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(requiring_map_where_it_is_impossible_fails_with_a_reason)
+TEST(requiring_map_where_it_is_impossible_fails_with_a_reason)
 {
     pair_t                 pair;
     ucxpool_channel_attr_t attr;
@@ -74,9 +74,8 @@ START_TEST(requiring_map_where_it_is_impossible_fails_with_a_reason)
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(requests_waiting_for_a_channel_fail_with_it)
+TEST(requests_waiting_for_a_channel_fail_with_it)
 {
     pair_t pair = {pair_pool("WIRE=map"), pair_pool("WIRE=ucx"), NULL, NULL};
     ucxpool_request_t *send;
@@ -88,9 +87,8 @@ START_TEST(requests_waiting_for_a_channel_fail_with_it)
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_UNSUPPORTED);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(two_pools_can_reconnect_after_closing)
+TEST_EACH(two_pools_can_reconnect_after_closing, 2)
 {
     static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
     pair_t                   pair;
@@ -112,10 +110,9 @@ START_TEST(two_pools_can_reconnect_after_closing)
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* Without pidfds, checking whether a peer lives takes a descriptor. */
-START_TEST(a_peer_that_cannot_be_checked_is_not_lost)
+TEST(a_peer_that_cannot_be_checked_is_not_lost)
 {
     pair_t        pair;
     struct rlimit limit;
@@ -136,29 +133,4 @@ START_TEST(a_peer_that_cannot_be_checked_is_not_lost)
     core_unlock(pair.a);
     pair_exchange(&pair, LENGTH);
     pair_cleanup(&pair);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("wire_choice");
-    TCase   *tcase = tcase_create("wire_choice");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, pools_on_one_host_read_each_others_blocks);
-    tcase_add_test(tcase,
-                   ucx_is_used_if_one_side_requires_it_and_both_report_why);
-    tcase_add_test(tcase,
-                   requiring_map_where_it_is_impossible_fails_with_a_reason);
-    tcase_add_test(tcase, requests_waiting_for_a_channel_fail_with_it);
-    tcase_add_loop_test(tcase, two_pools_can_reconnect_after_closing, 0, 2);
-    tcase_add_test(tcase, a_peer_that_cannot_be_checked_is_not_lost);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

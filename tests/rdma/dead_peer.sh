@@ -11,6 +11,8 @@ noticed)
     # UCX's defaults take most of a minute, or never detect it: rxe treats their
     # 7 retries as infinite.
     export UCXPOOL_PEER_TIMEOUT=6s DEAD_PEER_SECONDS=20
+    tests='peer_killed_during_a_transfer_fails_the_requests
+        idle_peer_killed_fails_a_receive'
     ;;
 deadline)
     # With UCX's defaults and without tcp, the peer's death is not detected
@@ -20,7 +22,11 @@ deadline)
     rc) export UCX_TLS=rc_verbs,ud_verbs,self ;;
     esac
     export DEAD_PEER_SECONDS=20 DEAD_PEER_UNSEEN=yes
+    tests=deadline_ends_requests_to_an_undetected_dead_peer
     ;;
 esac
-CK_RUN_CASE=$1 CK_TIMEOUT_MULTIPLIER=10 "$top_builddir/tests/test_dead_peer" ||
-    fail "test_dead_peer: exit status $?"
+for test in $tests; do
+    CK_RUN_CASE=$test CK_TIMEOUT_MULTIPLIER=10 \
+        "$top_builddir/tests/test_dead_peer" ||
+        fail "$test: exit status $?"
+done

@@ -1,0 +1,95 @@
+#include "test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SKIPPED 77
+
+/* In the order of the files, and of the lines in each. */
+static test_t *tests;
+
+static bool is_before(const test_t *a, const test_t *b)
+{
+    int order = strcmp(a->test.file, b->test.file);
+
+    return (order != 0) ? (order < 0) : (a->test.line <= b->test.line);
+}
+
+void test_register(test_t *test)
+{
+    test_t **next_p = &tests;
+
+    while ((*next_p != NULL) && is_before(*next_p, test)) {
+        next_p = &(*next_p)->next;
+    }
+    test->next = *next_p;
+    *next_p    = test;
+}
+
+static Suite *create_suite(const char *file)
+{
+    const char *slash = strrchr(file, '/');
+
+    return suite_create((slash != NULL) ? slash + 1 : file);
+}
+
+static void add(Suite *suite, const test_t *test, const test_t *settings)
+{
+    TCase *tcase = tcase_create(test->test.name);
+
+    tcase_add_checked_fixture(tcase, settings->setup, settings->teardown);
+    if (settings->timeout != 0) {
+        tcase_set_timeout(tcase, settings->timeout > 0 ? settings->timeout : 0);
+    }
+    tcase_add_loop_test_raise_signal(tcase, &test->test, test->signal,
+                                     test->first, test->end);
+    suite_add_tcase(suite, tcase);
+}
+
+static bool is_possible(const test_t *test)
+{
+    return (test->only_if == NULL) || test->only_if();
+}
+
+/* Returns the number of tests. */
+static unsigned add_all(SRunner *runner)
+{
+    static const test_t defaults;
+    const test_t       *settings = &defaults;
+    const char         *file     = "";
+    bool                is_run   = true;
+    unsigned            num      = 0;
+    Suite              *suite    = NULL;
+
+    for (const test_t *test = tests; test != NULL; test = test->next) {
+        if (strcmp(test->test.file, file) != 0) {
+            file     = test->test.file;
+            settings = &defaults;
+            is_run   = true;
+            suite    = create_suite(file);
+            srunner_add_suite(runner, suite);
+        }
+        if (test->test.fn == NULL) {
+            settings = test;
+            is_run   = is_possible(test);
+        } else if (is_run && is_possible(test)) {
+            add(suite, test, settings);
+            num++;
+        }
+    }
+    return num;
+}
+
+int test_run_all(void)
+{
+    SRunner *runner = srunner_create(NULL);
+    int      result = SKIPPED;
+
+    if (add_all(runner) > 0) {
+        srunner_run_all(runner, CK_ENV);
+        result =
+            (srunner_ntests_failed(runner) == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+    }
+    srunner_free(runner);
+    return result;
+}

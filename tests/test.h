@@ -1,0 +1,69 @@
+/*
+ * Tests that register themselves, so that their program needs neither main()
+ * nor a list of them:
+ *
+ *     TEST_SETTINGS(.setup = start, .teardown = stop, .timeout = 60);
+ *
+ *     TEST(a_freed_block_is_reused)
+ *     {
+ *         ...
+ *     }
+ *
+ *     TEST_EACH(wires_deliver_in_order, NUM_WIRES)
+ *     {
+ *         ... wires[_i] ...
+ *     }
+ *
+ * A file is a suite of Check, and each test is a case, so CK_RUN_CASE=NAME runs
+ * one test. A program whose tests are all left out exits with 77.
+ */
+#ifndef TESTS_TEST_H
+#define TESTS_TEST_H
+
+#include <check.h>
+#include <stdbool.h>
+
+#define TEST_NO_TIMEOUT (-1)
+
+/* An entry of the list: a test, or settings for the tests after it in the
+ * file. Settings that are left out have Check's defaults. */
+typedef struct test {
+    TTest test;            /* fn is NULL in settings */
+    int   first, end;      /* values of _i */
+    int   signal;          /* ends the test; 0: none */
+    bool (*only_if)(void); /* NULL, or the test is left out if false */
+    void (*setup)(void);
+    void (*teardown)(void);
+    double       timeout; /* seconds */
+    struct test *next;
+} test_t;
+
+/* Called before main(). */
+void test_register(test_t *test);
+
+/* Run all tests; returns the exit status. The default main() calls it. */
+int test_run_all(void);
+
+#define TEST_REGISTER(_register, _name, _function, ...) \
+    __attribute__((constructor)) static void _register(void) \
+    { \
+        static test_t test; \
+        test = (test_t){.test = {_name, _function, __FILE__, __LINE__}, \
+                        __VA_ARGS__}; \
+        test_register(&test); \
+    }
+
+#define TEST_WITH(_name, ...) \
+    static void _name##_fn(int _i); \
+    TEST_REGISTER(_name##_register, #_name, _name##_fn, __VA_ARGS__) \
+    static void _name##_fn(int _i CK_ATTRIBUTE_UNUSED)
+#define TEST(_name)            TEST_WITH(_name, .end = 1)
+#define TEST_EACH(_name, _num) TEST_WITH(_name, .end = _num)
+
+#define TEST_LINE_2(_line) settings_of_line_##_line
+#define TEST_LINE(_line)   TEST_LINE_2(_line)
+#define TEST_SETTINGS(...) \
+    TEST_REGISTER(TEST_LINE(__LINE__), NULL, NULL, __VA_ARGS__) \
+    struct test
+
+#endif
