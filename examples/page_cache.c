@@ -51,7 +51,7 @@ static int run_reader(int port_fd)
     uint64_t                 offsets[NUM];
     ucxpool_t               *pool;
     ucxpool_channel_t       *channel;
-    ucxpool_remote_t        *remote;
+    ucxpool_remote_window_t *remote;
     ucxpool_request_t       *request;
     ucxpool_request_params_t params = {
         .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_NOTIFY,
@@ -68,12 +68,12 @@ static int run_reader(int port_fd)
     must(ucxpool_recv_buffer(pool, channel, blob, sizeof(blob), TAG_WINDOW,
                              UINT64_MAX, NULL, &request));
     finish(request);
-    must(ucxpool_window_import(channel, blob, sizeof(blob), &remote));
+    must(ucxpool_remote_window_import(channel, blob, sizeof(blob), &remote));
 
     for (size_t i = 0; i < NUM; i++) {
         offsets[i] = i * 10 * PAGE;
     }
-    must(ucxpool_read(remote, &places, &data, NULL, &request));
+    must(ucxpool_remote_window_read(remote, &places, &data, NULL, &request));
     finish(request);
     for (size_t i = 0; i < NUM; i++) {
         if (pages[i * PAGE] != (char)(i * 10)) {
@@ -87,9 +87,10 @@ static int run_reader(int port_fd)
     offsets[0] = (PAGES - 1) * PAGE;
     places     = ucxpool_places_even(offsets, 1, PAGE);
     data       = ucxpool_data_buffer(pages, PAGE);
-    must(ucxpool_write(remote, &places, &data, &params, &request));
+    must(
+        ucxpool_remote_window_write(remote, &places, &data, &params, &request));
     finish(request);
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
     ucxpool_channel_close(channel);
     ucxpool_destroy(pool);
     free(pages);

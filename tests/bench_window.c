@@ -4,8 +4,8 @@
  * in random order on both sides. GB/s of payload, medians of all rounds but the
  * first, in which the data is compared.
  *
- *     read      ucxpool_read()
- *     write     ucxpool_write()
+ *     read      ucxpool_remote_window_read()
+ *     write     ucxpool_remote_window_write()
  *     blocks    the peer sends, by ucxpool_send()
  *     get, put  read and write by UCX's get and put (-u)
  *
@@ -349,7 +349,7 @@ static void own(const work_t *work)
 }
 
 static double operate(way_t way, const work_t *work, const side_t *side,
-                      const uint64_t *offsets, ucxpool_remote_t *remote)
+                      const uint64_t *offsets, ucxpool_remote_window_t *remote)
 {
     const ucxpool_places_t places =
         ucxpool_places_even(offsets, work->num, work->size);
@@ -365,9 +365,11 @@ static double operate(way_t way, const work_t *work, const side_t *side,
     uint64_t           start = base_clock_now();
 
     if ((way == WAY_READ) || (way == WAY_GET)) {
-        must(ucxpool_read(remote, &places, &data, &params, &request));
+        must(ucxpool_remote_window_read(remote, &places, &data, &params,
+                                        &request));
     } else if ((way == WAY_WRITE) || (way == WAY_PUT)) {
-        must(ucxpool_write(remote, &places, &data, &params, &request));
+        must(ucxpool_remote_window_write(remote, &places, &data, &params,
+                                         &request));
     } else {
         must(ucxpool_recv(pool, channel, &data, TAG, UINT64_MAX, &params,
                           &request));
@@ -399,16 +401,17 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static ucxpool_remote_t *import(const uint8_t *blob, ucxpool_way_t *way_p)
+static ucxpool_remote_window_t *import(const uint8_t *blob,
+                                       ucxpool_way_t *way_p)
 {
-    ucxpool_remote_attr_t attr = {.status = UCXPOOL_INPROGRESS};
-    ucxpool_remote_t     *remote;
+    ucxpool_remote_window_attr_t attr = {.status = UCXPOOL_INPROGRESS};
+    ucxpool_remote_window_t     *remote;
 
-    must(ucxpool_window_import(channel, blob, UCXPOOL_WINDOW_BLOB_SIZE,
-                               &remote));
+    must(ucxpool_remote_window_import(channel, blob, UCXPOOL_WINDOW_BLOB_SIZE,
+                                      &remote));
     while (attr.status == UCXPOOL_INPROGRESS) {
         ucxpool_progress(pool);
-        ucxpool_remote_query(remote, &attr, sizeof(attr));
+        ucxpool_remote_window_query(remote, &attr, sizeof(attr));
     }
     must(attr.status);
     *way_p = attr.way;
@@ -432,14 +435,14 @@ static void print_medians(const work_t *work, ucxpool_way_t chosen,
 
 static void use(const work_t *work)
 {
-    uint8_t           blob[UCXPOOL_WINDOW_BLOB_SIZE];
-    uint64_t         *offsets = calloc(work->num, sizeof(*offsets));
-    double            speeds[NUM_WAYS][MAX_ROUNDS];
-    ucxpool_way_t     chosen, by_ucx;
-    ucxpool_remote_t *remote;
-    ucxpool_remote_t *direct = NULL;
-    side_t            side;
-    uint8_t          *theirs;
+    uint8_t                  blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    uint64_t                *offsets = calloc(work->num, sizeof(*offsets));
+    double                   speeds[NUM_WAYS][MAX_ROUNDS];
+    ucxpool_way_t            chosen, by_ucx;
+    ucxpool_remote_window_t *remote;
+    ucxpool_remote_window_t *direct = NULL;
+    side_t                   side;
+    uint8_t                 *theirs;
 
     side_init(&side, work, 9);
     theirs = malloc(side.size);
@@ -478,8 +481,8 @@ static void use(const work_t *work)
         }
     }
     print_medians(work, chosen, speeds);
-    ucxpool_remote_release(remote);
-    ucxpool_remote_release(direct);
+    ucxpool_remote_window_release(remote);
+    ucxpool_remote_window_release(direct);
     say("q", 1);
     side_cleanup(&side);
     free(offsets);

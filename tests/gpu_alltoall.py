@@ -128,7 +128,7 @@ class Pool(gpu_torch.Pool):
                     ctypes.c_uint64(2**64 - 1), self.request_params)
 
     def write(self, peer, places, pieces):
-        return Post(self.function("write"), self.remotes[peer],
+        return Post(self.function("remote_window_write"), self.remotes[peer],
                     ctypes.byref(places.list), ctypes.byref(pieces.data),
                     self.request_params)
 
@@ -150,15 +150,15 @@ class Pool(gpu_torch.Pool):
 
     def take(self, channel, blob):
         remote = ctypes.c_void_p()
-        self.call("window_import", channel, blob, ctypes.c_size_t(len(blob)),
-                  ctypes.byref(remote))
+        self.call("remote_window_import", channel, blob,
+                  ctypes.c_size_t(len(blob)), ctypes.byref(remote))
         return remote
 
     def check_ways(self):
         """Require that the GPU writes directly to the windows."""
         for remote in self.remotes.values():
             attr = RemoteAttr()
-            self.lib.ucxpool_remote_query(
+            self.lib.ucxpool_remote_window_query(
                 remote, ctypes.byref(attr),
                 ctypes.c_size_t(ctypes.sizeof(attr)))
             if attr.way != WAY_CUDA:
@@ -168,7 +168,7 @@ class Pool(gpu_torch.Pool):
     def close(self):
         if hasattr(self, "window"):
             for remote in self.remotes.values():
-                self.lib.ucxpool_remote_release(remote)
+                self.lib.ucxpool_remote_window_release(remote)
             self.lib.ucxpool_window_destroy(self.window)
         self.lib.ucxpool_destroy(self.handle)
 

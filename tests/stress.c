@@ -116,14 +116,14 @@ typedef enum step { STEP_IDLE, STEP_READ, STEP_WRITE, STEP_READ_BACK } step_t;
 /* A window of a peer. The first half has a pattern; only this
  * process writes to the second half. */
 typedef struct imported {
-    ucxpool_remote_t  *remote; /* NULL: free */
-    ucxpool_channel_t *channel;
-    uint32_t           seed;
-    uint64_t           until;
-    step_t             step;
-    ucxpool_place_t    place;
-    uint32_t           write_seed;
-    transfer_t         transfer;
+    ucxpool_remote_window_t *remote; /* NULL: free */
+    ucxpool_channel_t       *channel;
+    uint32_t                 seed;
+    uint64_t                 until;
+    step_t                   step;
+    ucxpool_place_t          place;
+    uint32_t                 write_seed;
+    transfer_t               transfer;
 } imported_t;
 
 /* The metadata of each message. */
@@ -674,8 +674,8 @@ static void import_blob(imported_t *imported, ucxpool_message_t *message)
     status = ucxpool_request_wait(request, PATIENCE);
     ucxpool_request_release(request);
     if ((status != UCXPOOL_OK) || (attr.channel == NULL) ||
-        !is_posted(ucxpool_window_import(attr.channel, blob, sizeof(blob),
-                                         &imported->remote),
+        !is_posted(ucxpool_remote_window_import(
+                       attr.channel, blob, sizeof(blob), &imported->remote),
                    "import")) {
         imported->remote = NULL;
         return;
@@ -721,11 +721,11 @@ static void access_place(imported_t *imported, step_t step)
     transfer->since = now();
     if (step == STEP_WRITE) {
         fill(&transfer->layout, imported->write_seed);
-        status = ucxpool_write(imported->remote, &places, &data, &params,
-                               &transfer->request);
+        status = ucxpool_remote_window_write(imported->remote, &places, &data,
+                                             &params, &transfer->request);
     } else {
-        status = ucxpool_read(imported->remote, &places, &data, &params,
-                              &transfer->request);
+        status = ucxpool_remote_window_read(imported->remote, &places, &data,
+                                            &params, &transfer->request);
     }
     imported->step = step;
     if ((status == UCXPOOL_ERR_CANCELED) || (status == UCXPOOL_ERR_REFUSED) ||
@@ -796,7 +796,8 @@ static void advance_remote(imported_t *imported)
         return;
     }
     if (now() >= imported->until) {
-        ucxpool_remote_release(imported->remote); /* with one under way, too */
+        ucxpool_remote_window_release(
+            imported->remote); /* with one under way, too */
         imported->remote = NULL;
     } else if (imported->transfer.request == NULL) {
         imported->write_seed = draw_seed();

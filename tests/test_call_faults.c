@@ -130,12 +130,12 @@ static const struct {
 #define EVERY    UINT64_MAX
 
 /* b listens, and owns the window. */
-static pair_t            pair;
-static ucxpool_window_t *window;
-static ucxpool_remote_t *remote;
-static int               file;
-static uint8_t           source[LONG], owned[LONG];
-static uint8_t           targets[NUM_BOTH][LONG], read_here[LONG];
+static pair_t                   pair;
+static ucxpool_window_t        *window;
+static ucxpool_remote_window_t *remote;
+static int                      file;
+static uint8_t                  source[LONG], owned[LONG];
+static uint8_t                  targets[NUM_BOTH][LONG], read_here[LONG];
 
 static void progress(void)
 {
@@ -276,9 +276,10 @@ static void operate(bool is_write)
     ucxpool_data_t     data      = ucxpool_data_buffer(here, 101000);
     ucxpool_request_t *request;
 
-    if ((is_write ? ucxpool_write(remote, &places, &data, NULL, &request)
-                  : ucxpool_read(remote, &places, &data, NULL, &request)) !=
-        UCXPOOL_OK) {
+    if ((is_write ? ucxpool_remote_window_write(remote, &places, &data, NULL,
+                                                &request)
+                  : ucxpool_remote_window_read(remote, &places, &data, NULL,
+                                               &request)) != UCXPOOL_OK) {
         return;
     }
     until(pair_ended(request), "a window operation does not complete");
@@ -299,11 +300,11 @@ static void use_window(void)
     if ((ucxpool_window_export(window,
                                UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE,
                                blob) == UCXPOOL_OK) &&
-        (ucxpool_window_import(pair.to_b, blob, sizeof(blob), &remote) ==
+        (ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote) ==
          UCXPOOL_OK)) {
         operate(false);
         operate(true);
-        ucxpool_remote_release(remote);
+        ucxpool_remote_window_release(remote);
     }
     until(ucxpool_window_revoke(window, 0) == UCXPOOL_OK,
           "the window is not released");

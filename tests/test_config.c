@@ -258,7 +258,7 @@ static ucxpool_config_attr_t attr_of(const char *key)
 {
     ucxpool_config_attr_t attr;
 
-    ck_assert_int_eq(ucxpool_config_get(config, key, &attr, sizeof(attr)),
+    ck_assert_int_eq(ucxpool_config_query(config, key, &attr, sizeof(attr)),
                      UCXPOOL_OK);
     return attr;
 }
@@ -300,7 +300,7 @@ TEST(an_unknown_key_is_not_described)
     ucxpool_config_attr_t attr = {.key = "untouched"};
 
     ck_assert_int_eq(
-        ucxpool_config_get(config, "BLOK_SIZE", &attr, sizeof(attr)),
+        ucxpool_config_query(config, "BLOK_SIZE", &attr, sizeof(attr)),
         UCXPOOL_ERR_INVALID_PARAM);
     assert_detail_has("BLOCK_SIZE");
     ck_assert_str_eq(attr.key, "untouched");

@@ -190,15 +190,16 @@ TEST_EACH(owner_sends_descriptors_that_peers_cannot_take, 2)
     ck_assert_uint_eq(net_call_num_fds(), num_fds);
 }
 
-static ucxpool_remote_attr_t query_remote(const ucxpool_remote_t *remote)
+static ucxpool_remote_window_attr_t
+query_remote(const ucxpool_remote_window_t *remote)
 {
-    ucxpool_remote_attr_t attr;
+    ucxpool_remote_window_attr_t attr;
 
-    ucxpool_remote_query(remote, &attr, sizeof(attr));
+    ucxpool_remote_window_query(remote, &attr, sizeof(attr));
     return attr;
 }
 
-static void read_window(ucxpool_remote_t *remote, const uint8_t *memory)
+static void read_window(ucxpool_remote_window_t *remote, const uint8_t *memory)
 {
     static uint8_t     bytes[LENGTH];
     ucxpool_place_t    place  = {0, LENGTH};
@@ -206,8 +207,9 @@ static void read_window(ucxpool_remote_t *remote, const uint8_t *memory)
     ucxpool_data_t     data   = ucxpool_data_buffer(bytes, LENGTH);
     ucxpool_request_t *request;
 
-    ck_assert_int_eq(ucxpool_read(remote, &places, &data, NULL, &request),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_remote_window_read(remote, &places, &data, NULL, &request),
+        UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_OK);
     ck_assert_mem_eq(bytes, memory, LENGTH);
 }
@@ -216,13 +218,13 @@ static void read_window(ucxpool_remote_t *remote, const uint8_t *memory)
  * then; or the owner cannot send, because it has no socket any more. */
 TEST_EACH(owner_sends_the_file_of_a_window, 3)
 {
-    unsigned                num_fds = warm_up();
-    uint8_t                 blob[UCXPOOL_WINDOW_BLOB_SIZE];
-    ucxpool_window_params_t params = {.field_mask =
-                                          UCXPOOL_WINDOW_PARAM_FIELD_FD};
-    uint8_t                *memory = sealed_get(LENGTH, &params.fd);
-    ucxpool_window_t       *window;
-    ucxpool_remote_t       *remote;
+    unsigned                 num_fds = warm_up();
+    uint8_t                  blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    ucxpool_window_params_t  params = {.field_mask =
+                                           UCXPOOL_WINDOW_PARAM_FIELD_FD};
+    uint8_t                 *memory = sealed_get(LENGTH, &params.fd);
+    ucxpool_window_t        *window;
+    ucxpool_remote_window_t *remote;
 
     pair_fill(memory, LENGTH);
     pair_init(&pair, "WIRE=map", "WIRE=map");
@@ -234,11 +236,11 @@ TEST_EACH(owner_sends_the_file_of_a_window, 3)
     ck_assert_int_eq(ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob),
                      UCXPOOL_OK);
     ck_assert_int_eq(
-        ucxpool_window_import(pair.to_b, blob, sizeof(blob), &remote),
+        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote),
         UCXPOOL_OK);
     pair_until(&pair, !base_list_is_empty(&pair.a->wireup.fd_imports));
     if (_i == 1) {
-        ucxpool_remote_release(remote);
+        ucxpool_remote_window_release(remote);
     } else {
         if (_i == 2) {
             wireup_fd_export_destroy(pair.b);
@@ -252,7 +254,7 @@ TEST_EACH(owner_sends_the_file_of_a_window, 3)
         ck_assert((_i == 0) || (strstr(query_remote(remote).way_reason,
                                        "may not be taken") != NULL));
         read_window(remote, memory);
-        ucxpool_remote_release(remote);
+        ucxpool_remote_window_release(remote);
     }
     pair_until(&pair, ucxpool_window_revoke(window, 0) == UCXPOOL_OK);
     pair_until(&pair, base_list_is_empty(&pair.a->wireup.fd_imports));

@@ -33,14 +33,14 @@
 typedef enum work { WRITES, READS, SENDS, NUM_WORKS } work_t;
 
 typedef struct peer {
-    ucxpool_t         *pool; /* of this process */
-    ucxpool_channel_t *channel;
-    ucxpool_window_t  *window; /* the child's */
-    ucxpool_remote_t  *remote; /* the parent's */
-    uint8_t           *memory;
-    ucxpool_segment_t  pieces[NUM];
-    ucxpool_place_t    places[NUM];
-    uint8_t            bytes[SIZE]; /* the expected content of the memory */
+    ucxpool_t               *pool; /* of this process */
+    ucxpool_channel_t       *channel;
+    ucxpool_window_t        *window; /* the child's */
+    ucxpool_remote_window_t *remote; /* the parent's */
+    uint8_t                 *memory;
+    ucxpool_segment_t        pieces[NUM];
+    ucxpool_place_t          places[NUM];
+    uint8_t bytes[SIZE]; /* the expected content of the memory */
 } peer_t;
 
 static two_t    two;
@@ -161,15 +161,15 @@ static void share(peer_t *peer)
 
 static void import(peer_t *peer)
 {
-    uint8_t               blob[UCXPOOL_WINDOW_BLOB_SIZE];
-    ucxpool_remote_attr_t attr = {.status = UCXPOOL_INPROGRESS};
+    uint8_t                      blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    ucxpool_remote_window_attr_t attr = {.status = UCXPOOL_INPROGRESS};
 
     hear(blob, sizeof(blob));
-    two_check(ucxpool_window_import(peer->channel, blob, sizeof(blob),
-                                    &peer->remote) == UCXPOOL_OK);
+    two_check(ucxpool_remote_window_import(peer->channel, blob, sizeof(blob),
+                                           &peer->remote) == UCXPOOL_OK);
     while (attr.status == UCXPOOL_INPROGRESS) {
         ucxpool_wait(peer->pool, 1000000);
-        ucxpool_remote_query(peer->remote, &attr, sizeof(attr));
+        ucxpool_remote_window_query(peer->remote, &attr, sizeof(attr));
     }
     ck_assert_msg(attr.way == UCXPOOL_WAY_CUDA, "%s", attr.way_reason);
 }
@@ -215,7 +215,7 @@ static void finish(void)
         if (two.is_child) {
             ucxpool_window_destroy(peers[i].window);
         } else {
-            ucxpool_remote_release(peers[i].remote);
+            ucxpool_remote_window_release(peers[i].remote);
         }
     }
     if (two.is_child) {
@@ -236,9 +236,11 @@ static ucxpool_request_t *post(const peer_t *peer, work_t work)
     ucxpool_status_t   status;
 
     if (work == WRITES) {
-        status = ucxpool_write(peer->remote, &places, &data, NULL, &request);
+        status = ucxpool_remote_window_write(peer->remote, &places, &data, NULL,
+                                             &request);
     } else if (work == READS) {
-        status = ucxpool_read(peer->remote, &places, &data, NULL, &request);
+        status = ucxpool_remote_window_read(peer->remote, &places, &data, NULL,
+                                            &request);
     } else {
         status = ucxpool_send(peer->channel, &data, TAG, NULL, &request);
     }

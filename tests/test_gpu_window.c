@@ -71,9 +71,9 @@ static const struct {
 };
 #define NUM_KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
 
-static two_t             two;
-static ucxpool_window_t *window;
-static ucxpool_remote_t *remote;
+static two_t                    two;
+static ucxpool_window_t        *window;
+static ucxpool_remote_window_t *remote;
 
 static mem_regions_t range;
 
@@ -290,9 +290,10 @@ static void operate(bool is_write, size_t num_places, size_t num_segments)
     ucxpool_data_t     data = ucxpool_data_segments(segments, num_segments);
     ucxpool_request_t *request;
 
-    two_check((is_write ? ucxpool_write(remote, &list, &data, NULL, &request)
-                        : ucxpool_read(remote, &list, &data, NULL, &request)) ==
-              UCXPOOL_OK);
+    two_check((is_write ? ucxpool_remote_window_write(remote, &list, &data,
+                                                      NULL, &request)
+                        : ucxpool_remote_window_read(remote, &list, &data, NULL,
+                                                     &request)) == UCXPOOL_OK);
     two_check(ucxpool_request_wait(request, MINUTE) == UCXPOOL_OK);
     ucxpool_request_release(request);
 }
@@ -307,16 +308,16 @@ static bool is_expected(int kind, ucxpool_way_t way)
 
 static void import(int kind)
 {
-    uint8_t               blob[UCXPOOL_WINDOW_BLOB_SIZE];
-    ucxpool_remote_attr_t attr = {.status = UCXPOOL_INPROGRESS};
+    uint8_t                      blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    ucxpool_remote_window_attr_t attr = {.status = UCXPOOL_INPROGRESS};
 
     two_check(recv(two.talk, blob, sizeof(blob), MSG_WAITALL) ==
               (ssize_t)sizeof(blob));
-    two_check(ucxpool_window_import(two.channel, blob, sizeof(blob), &remote) ==
-              UCXPOOL_OK);
+    two_check(ucxpool_remote_window_import(two.channel, blob, sizeof(blob),
+                                           &remote) == UCXPOOL_OK);
     while (attr.status == UCXPOOL_INPROGRESS) {
         ucxpool_wait(two.pool, 1000000);
-        ucxpool_remote_query(remote, &attr, sizeof(attr));
+        ucxpool_remote_window_query(remote, &attr, sizeof(attr));
     }
     two_check(attr.status == UCXPOOL_OK);
     ck_assert_msg(is_expected(kind, attr.way), "way %d: %s", attr.way,
@@ -395,9 +396,11 @@ static ucxpool_status_t operate_even(const even_t *even, bool is_write,
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
-    two_check((is_write ? ucxpool_write(remote, &list, &data, &params, &request)
-                        : ucxpool_read(remote, &list, &data, &params,
-                                       &request)) == UCXPOOL_OK);
+    two_check((is_write
+                   ? ucxpool_remote_window_write(remote, &list, &data, &params,
+                                                 &request)
+                   : ucxpool_remote_window_read(remote, &list, &data, &params,
+                                                &request)) == UCXPOOL_OK);
     status = ucxpool_request_wait(request, MINUTE);
     snprintf(detail, detail_size, "%s", ucxpool_error_detail());
     ucxpool_request_release(request);
@@ -480,14 +483,14 @@ static void be_refused(uint8_t *memory)
     even.offsets[NUM_EVEN - 7] = SIZE - 999;
     list = ucxpool_places_even(even.offsets, NUM_EVEN, 1000);
     data = ucxpool_data_pieces(even.pieces, NUM_EVEN, 1000);
-    two_check(ucxpool_write(remote, &list, &data, &params, NULL) ==
-              UCXPOOL_ERR_INVALID_PARAM);
+    two_check(ucxpool_remote_window_write(remote, &list, &data, &params,
+                                          NULL) == UCXPOOL_ERR_INVALID_PARAM);
     free_even(&even);
     make_even(&even, PINNED, memory, SIZE + 1);
     list = ucxpool_places_even(even.offsets, NUM_EVEN, SIZE + 1);
     data = ucxpool_data_pieces(even.pieces, NUM_EVEN, SIZE + 1);
-    two_check(ucxpool_write(remote, &list, &data, &params, NULL) ==
-              UCXPOOL_ERR_INVALID_PARAM);
+    two_check(ucxpool_remote_window_write(remote, &list, &data, &params,
+                                          NULL) == UCXPOOL_ERR_INVALID_PARAM);
     free_even(&even);
 }
 
@@ -515,7 +518,7 @@ static void use(int kind)
         miss_a_place(memory);
         be_refused(memory);
     }
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
     two_check(send(two.talk, "e", 1, MSG_NOSIGNAL) == 1);
     two_check(send(two.talk, right, SIZE, MSG_NOSIGNAL) == (ssize_t)SIZE);
     /* The owner waits for our message that the window was released. */

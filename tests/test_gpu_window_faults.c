@@ -209,7 +209,7 @@ static void check(void)
     two_check(memcmp(bytes, right, LENGTH) == 0);
 }
 
-static ucxpool_status_t operate(ucxpool_remote_t *remote, bool is_write)
+static ucxpool_status_t operate(ucxpool_remote_window_t *remote, bool is_write)
 {
     ucxpool_places_t list = ucxpool_places(places, NUM);
     ucxpool_data_t   data = ucxpool_data_segments(
@@ -219,8 +219,10 @@ static ucxpool_status_t operate(ucxpool_remote_t *remote, bool is_write)
     ucxpool_status_t       status;
     uint64_t               late = pair_deadline();
 
-    status = is_write ? ucxpool_write(remote, &list, &data, NULL, &request)
-                      : ucxpool_read(remote, &list, &data, NULL, &request);
+    status =
+        is_write
+            ? ucxpool_remote_window_write(remote, &list, &data, NULL, &request)
+            : ucxpool_remote_window_read(remote, &list, &data, NULL, &request);
     if (status != UCXPOOL_OK) {
         return told(status, ucxpool_error_detail());
     }
@@ -237,25 +239,25 @@ static ucxpool_status_t operate(ucxpool_remote_t *remote, bool is_write)
 /* Write, and read back. */
 static ucxpool_status_t use_once(const uint8_t *blob)
 {
-    ucxpool_remote_attr_t attr = {.status = UCXPOOL_INPROGRESS};
-    ucxpool_remote_t     *remote;
-    ucxpool_status_t      status;
-    uint64_t              late = pair_deadline();
+    ucxpool_remote_window_attr_t attr = {.status = UCXPOOL_INPROGRESS};
+    ucxpool_remote_window_t     *remote;
+    ucxpool_status_t             status;
+    uint64_t                     late = pair_deadline();
 
-    status = ucxpool_window_import(two.channel, blob, UCXPOOL_WINDOW_BLOB_SIZE,
-                                   &remote);
+    status = ucxpool_remote_window_import(two.channel, blob,
+                                          UCXPOOL_WINDOW_BLOB_SIZE, &remote);
     if (status != UCXPOOL_OK) {
         return told(status, ucxpool_error_detail());
     }
     while (attr.status == UCXPOOL_INPROGRESS) {
         two_check(!pair_is_late(late));
         ucxpool_progress(two.pool);
-        ucxpool_remote_query(remote, &attr, sizeof(attr));
+        ucxpool_remote_window_query(remote, &attr, sizeof(attr));
     }
     status = told(attr.status, attr.reason);
     status = (status == UCXPOOL_OK) ? operate(remote, true) : status;
     status = (status == UCXPOOL_OK) ? operate(remote, false) : status;
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
     return status;
 }
 

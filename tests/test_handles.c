@@ -20,18 +20,18 @@
 #define SIZE     ((size_t)100)
 
 /* The called pool, and objects of another pool. */
-static pair_t                 pair;
-static pair_t                 other;
-static ucxpool_block_t        block;
-static void                  *buffer;
-static void                  *allocation;
-static uint8_t                blob[UCXPOOL_WINDOW_BLOB_SIZE];
-static uint8_t                bytes[SIZE];
-static ucxpool_request_t     *request;
-static ucxpool_message_t     *message;
-static ucxpool_remote_t      *remote;
-static size_t                 number;
-static ucxpool_heap_segment_t segments[1];
+static pair_t                   pair;
+static pair_t                   other;
+static ucxpool_block_t          block;
+static void                    *buffer;
+static void                    *allocation;
+static uint8_t                  blob[UCXPOOL_WINDOW_BLOB_SIZE];
+static uint8_t                  bytes[SIZE];
+static ucxpool_request_t       *request;
+static ucxpool_message_t       *message;
+static ucxpool_remote_window_t *remote;
+static size_t                   number;
+static ucxpool_heap_segment_t   segments[1];
 
 static ucxpool_status_t said(void)
 {
@@ -66,7 +66,7 @@ static ucxpool_status_t call_probe(void)
 
 static ucxpool_status_t call_window_import(void)
 {
-    return ucxpool_window_import(pair.to_b, blob, sizeof(blob), &remote);
+    return ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote);
 }
 
 static ucxpool_status_t call_block_put(void)
@@ -113,7 +113,8 @@ static const struct {
     {"ucxpool_recv_buffer, the peer's end of a channel",
      call_recv_of_peers_channel, "pass the pool"},
     {"ucxpool_probe", call_probe, "pass the pool"},
-    {"ucxpool_window_import", call_window_import, "a channel to its owner"},
+    {"ucxpool_remote_window_import", call_window_import,
+     "a channel to its owner"},
     {"ucxpool_block_put", call_block_put, "from this pool"},
     {"ucxpool_comm_free", call_comm_free, "the pool that allocated it"},
     {"ucxpool_heap_free", call_heap_free, "the pool that allocated it"},

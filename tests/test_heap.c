@@ -548,7 +548,7 @@ TEST(failure_callback_can_free_memory)
 
     start(false, 32 * MIB);
     victim = get(20 * MIB, NULL);
-    heap_on_failure(heap, NULL, make_room, &victim);
+    heap_set_failure_handler(heap, NULL, make_room, &victim);
     (void)get(30 * MIB, NULL);
     ck_assert_ptr_null(victim);
     ck_assert_int_eq(heap_alloc(heap, 20 * MIB, NULL, &address),

@@ -10,12 +10,12 @@
 #define ALL_BITS UINT64_MAX
 #define OTHER    16 /* bytes by which the struct of another version differs */
 
-static pair_t             pair;
-static ucxpool_window_t  *window;
-static ucxpool_remote_t  *remote;
-static ucxpool_message_t *message;
-static ucxpool_request_t *request;
-static char               memory[4096];
+static pair_t                   pair;
+static ucxpool_window_t        *window;
+static ucxpool_remote_window_t *remote;
+static ucxpool_message_t       *message;
+static ucxpool_request_t       *request;
+static char                     memory[4096];
 
 static void query_pool(void *attr, size_t size)
 {
@@ -49,7 +49,7 @@ static void query_window(void *attr, size_t size)
 
 static void query_remote(void *attr, size_t size)
 {
-    ucxpool_remote_query(remote, attr, size);
+    ucxpool_remote_window_query(remote, attr, size);
 }
 
 static void query_device(void *attr, size_t size)
@@ -63,7 +63,7 @@ static void query_config(void *attr, size_t size)
     ucxpool_config_t *config;
 
     ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_config_get(config, "WIRE", attr, size),
+    ck_assert_int_eq(ucxpool_config_query(config, "WIRE", attr, size),
                      UCXPOOL_OK);
     ucxpool_config_release(config);
 }
@@ -78,7 +78,7 @@ static const struct {
     {sizeof(ucxpool_message_attr_t), query_message},
     {sizeof(ucxpool_request_attr_t), query_request},
     {sizeof(ucxpool_window_attr_t), query_window},
-    {sizeof(ucxpool_remote_attr_t), query_remote},
+    {sizeof(ucxpool_remote_window_attr_t), query_remote},
     {sizeof(ucxpool_device_attr_t), query_device},
     {sizeof(ucxpool_config_attr_t), query_config},
 };
@@ -96,7 +96,7 @@ static void make_objects(void)
     ck_assert_int_eq(ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob),
                      UCXPOOL_OK);
     ck_assert_int_eq(
-        ucxpool_window_import(pair.to_b, blob, sizeof(blob), &remote),
+        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote),
         UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, memory, sizeof(memory), 1,
                                          NULL, &request),
@@ -112,7 +112,7 @@ static void release_objects(void)
 {
     ucxpool_message_refuse(message, NULL);
     pair_finish(&pair, request);
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
     pair_destroy_window(window);
     pair_cleanup(&pair);
 }

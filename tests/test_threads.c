@@ -559,14 +559,14 @@ TEST_EACH(a_wait_for_anything_returns_when_another_thread_ends_a_request,
 #define NUM_QUERIED 4
 
 typedef struct queried {
-    pair_t             pairs[NUM_QUERIED];
-    ucxpool_window_t  *windows[NUM_QUERIED];
-    ucxpool_remote_t  *remotes[NUM_QUERIED];
-    ucxpool_request_t *requests[NUM_QUERIED];
-    bool               is_over;    /* atomic */
-    unsigned           num_rounds; /* queries of all objects; atomic */
-    size_t             length;     /* of all strings together */
-    pthread_t          thread;
+    pair_t                   pairs[NUM_QUERIED];
+    ucxpool_window_t        *windows[NUM_QUERIED];
+    ucxpool_remote_window_t *remotes[NUM_QUERIED];
+    ucxpool_request_t       *requests[NUM_QUERIED];
+    bool                     is_over;    /* atomic */
+    unsigned                 num_rounds; /* queries of all objects; atomic */
+    size_t                   length;     /* of all strings together */
+    pthread_t                thread;
 } queried_t;
 
 static uint8_t queried_byte;
@@ -581,15 +581,16 @@ static size_t text_length(const char *text, size_t size)
 
 static size_t query_one(const queried_t *queried, unsigned number)
 {
-    ucxpool_channel_attr_t channel;
-    ucxpool_window_attr_t  window;
-    ucxpool_remote_attr_t  remote;
-    ucxpool_request_attr_t request;
+    ucxpool_channel_attr_t       channel;
+    ucxpool_window_attr_t        window;
+    ucxpool_remote_window_attr_t remote;
+    ucxpool_request_attr_t       request;
 
     ucxpool_channel_query(queried->pairs[number].to_b, &channel,
                           sizeof(channel));
     ucxpool_window_query(queried->windows[number], &window, sizeof(window));
-    ucxpool_remote_query(queried->remotes[number], &remote, sizeof(remote));
+    ucxpool_remote_window_query(queried->remotes[number], &remote,
+                                sizeof(remote));
     ucxpool_request_query(queried->requests[number], &request, sizeof(request));
     return text_length(channel.reason, sizeof(channel.reason)) +
            text_length(channel.wire_reason, sizeof(channel.wire_reason)) +
@@ -631,8 +632,9 @@ static void make_queried(queried_t *queried, unsigned number)
     ck_assert_int_eq(ucxpool_window_export(queried->windows[number],
                                            UCXPOOL_WINDOW_READ, blob),
                      UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_window_import(pair->to_b, blob, sizeof(blob),
-                                           &queried->remotes[number]),
+    ck_assert_int_eq(ucxpool_remote_window_import(pair->to_b, blob,
+                                                  sizeof(blob),
+                                                  &queried->remotes[number]),
                      UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_recv_buffer(pair->a, pair->to_b, NULL, 0, 1,
                                          ALL_BITS, NULL,
@@ -648,11 +650,11 @@ static void change_queried(queried_t *queried, unsigned number)
         .metadata        = "there",
         .metadata_length = 5,
     };
-    pair_t                 *pair = &queried->pairs[number];
-    ucxpool_remote_attr_t   attr;
-    const ucxpool_remote_t *remote = queried->remotes[number];
+    pair_t                        *pair = &queried->pairs[number];
+    ucxpool_remote_window_attr_t   attr;
+    const ucxpool_remote_window_t *remote = queried->remotes[number];
 
-    pair_until(pair, (ucxpool_remote_query(remote, &attr, sizeof(attr)),
+    pair_until(pair, (ucxpool_remote_window_query(remote, &attr, sizeof(attr)),
                       attr.status != UCXPOOL_INPROGRESS));
     ucxpool_channel_set_name(pair->to_b, "another name");
     if (number % 2 == 0) {
@@ -696,7 +698,7 @@ TEST_EACH(queries_return_copies_while_channels_fail, NUM_WIRES)
     ck_assert_uint_gt(queried.length, 0);
     for (unsigned i = 0; i < NUM_QUERIED; i++) {
         ucxpool_request_release(queried.requests[i]);
-        ucxpool_remote_release(queried.remotes[i]);
+        ucxpool_remote_window_release(queried.remotes[i]);
     }
     pair_cleanup(&queried.pairs[0]);
 }

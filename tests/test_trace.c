@@ -328,8 +328,8 @@ TEST_EACH(reads_and_writes_of_windows_have_ranges, 2)
     ucxpool_data_t        data   = ucxpool_data_buffer(target, 2 * LONG_SIZE);
     uint8_t               blob[UCXPOOL_WINDOW_BLOB_SIZE];
     ucxpool_window_t     *window;
-    ucxpool_remote_t     *remote;
-    ucxpool_request_t    *request;
+    ucxpool_remote_window_t *remote;
+    ucxpool_request_t       *request;
 
     attach();
     pair_init(&pair, ways[_i], ways[_i]);
@@ -341,19 +341,21 @@ TEST_EACH(reads_and_writes_of_windows_have_ranges, 2)
                               UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE, blob),
         UCXPOOL_OK);
     ck_assert_int_eq(
-        ucxpool_window_import(pair.to_b, blob, sizeof(blob), &remote),
+        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote),
         UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_read(remote, &places, &data, NULL, &request),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_remote_window_read(remote, &places, &data, NULL, &request),
+        UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_OK);
     ck_assert_uint_eq(the_only("read").size, 2 * LONG_SIZE);
     ck_assert_uint_eq(num_open("read"), 0);
-    ck_assert_int_eq(ucxpool_write(remote, &places, &data, NULL, &request),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_remote_window_write(remote, &places, &data, NULL, &request),
+        UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_OK);
     ck_assert_uint_eq(the_only("write").size, 2 * LONG_SIZE);
     ck_assert_uint_eq(num_open("write"), 0);
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
     pair_until(&pair, is_free(window));
     ucxpool_window_destroy(window);
     end_pair();

@@ -38,17 +38,17 @@ static const source_t sources[] = {MALLOC, MALLOC, MALLOC, MALLOC, MALLOC,
 #define MAX_PLACES ((size_t)20000)
 
 /* b owns the window; a reads and writes it. */
-static pair_t            pair;
-static uint8_t          *memory;
-static ucxpool_window_t *window;
-static ucxpool_remote_t *remote;
-static uint8_t           blob[UCXPOOL_WINDOW_BLOB_SIZE];
+static pair_t                   pair;
+static uint8_t                 *memory;
+static ucxpool_window_t        *window;
+static ucxpool_remote_window_t *remote;
+static uint8_t                  blob[UCXPOOL_WINDOW_BLOB_SIZE];
 
-static ucxpool_remote_attr_t asked(void)
+static ucxpool_remote_window_attr_t asked(void)
 {
-    ucxpool_remote_attr_t attr;
+    ucxpool_remote_window_attr_t attr;
 
-    ucxpool_remote_query(remote, &attr, sizeof(attr));
+    ucxpool_remote_window_query(remote, &attr, sizeof(attr));
     return attr;
 }
 
@@ -106,7 +106,7 @@ static void free_memory(void)
 static void import(void)
 {
     ck_assert_int_eq(
-        ucxpool_window_import(pair.to_b, blob, sizeof(blob), &remote),
+        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote),
         UCXPOOL_OK);
 }
 
@@ -141,7 +141,7 @@ static unsigned num_peers(void)
 /* Release the import, and check that nothing is leaked. */
 static void end(void)
 {
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
     pair_until(&pair, num_peers() == 0);
     ck_assert(base_list_is_empty(&pair.to_a->windows->served));
     ck_assert_uint_eq(pair.to_a->windows->served_size, 0);
@@ -163,8 +163,10 @@ static ucxpool_status_t post(bool is_write, const ucxpool_places_t *places,
                              const ucxpool_request_params_t *params,
                              ucxpool_request_t             **request_p)
 {
-    return is_write ? ucxpool_write(remote, places, data, params, request_p)
-                    : ucxpool_read(remote, places, data, params, request_p);
+    return is_write ? ucxpool_remote_window_write(remote, places, data, params,
+                                                  request_p)
+                    : ucxpool_remote_window_read(remote, places, data, params,
+                                                 request_p);
 }
 
 /* A request and its completion report the total bytes of all places, and no
@@ -679,10 +681,11 @@ END_TEST
 
 static void import_fails(ucxpool_status_t status, const char *words)
 {
-    ucxpool_remote_t *none = NULL;
+    ucxpool_remote_window_t *none = NULL;
 
     ck_assert_int_eq(
-        ucxpool_window_import(pair.to_b, blob, sizeof(blob), &none), status);
+        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &none),
+        status);
     ck_assert_ptr_null(none);
     ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
                   ucxpool_error_detail());
@@ -730,7 +733,7 @@ END_TEST
 
 START_TEST(a_blob_of_another_length_fails_only_the_import)
 {
-    ucxpool_remote_t *damaged;
+    ucxpool_remote_window_t *damaged;
 
     begin(_i, BOTH);
     damaged = remote;
@@ -740,7 +743,7 @@ START_TEST(a_blob_of_another_length_fails_only_the_import)
     ck_assert_int_eq(asked().status, UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_int_eq(asked().way, UCXPOOL_WAY_NONE);
     ck_assert_ptr_nonnull(strstr(asked().reason, "its blob says"));
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
     remote = damaged;
     ck_assert(pair_is_open(pair.to_b));
     ck_assert(pair_is_open(pair.to_a));
@@ -754,13 +757,13 @@ END_TEST
 
 START_TEST(a_damaged_or_foreign_blob_is_rejected)
 {
-    ucxpool_window_t *own;
-    ucxpool_remote_t *none = NULL;
+    ucxpool_window_t        *own;
+    ucxpool_remote_window_t *none = NULL;
 
     pair_init(&pair, ways[_i], ways[_i]);
     pair.a->windows->may_emulate = true;
     make_window(_i, BOTH);
-    ck_assert_int_eq(ucxpool_window_import(pair.to_b, blob, 63, &none),
+    ck_assert_int_eq(ucxpool_remote_window_import(pair.to_b, blob, 63, &none),
                      UCXPOOL_ERR_INVALID_PARAM);
     blob[0] ^= 1;
     import_fails(UCXPOOL_ERR_INVALID_PARAM, "are no window's");
@@ -783,7 +786,7 @@ START_TEST(a_damaged_or_foreign_blob_is_rejected)
         pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
         ck_assert_int_eq(asked().status, UCXPOOL_ERR_REFUSED);
         ck_assert_ptr_nonnull(strstr(asked().reason, "has no such window"));
-        ucxpool_remote_release(remote);
+        ucxpool_remote_window_release(remote);
     }
     ucxpool_window_destroy(own);
     ucxpool_window_destroy(window);
@@ -861,7 +864,7 @@ START_TEST(a_revoked_window_is_not_accessed)
     ck_assert_int_eq(asked().status, UCXPOOL_ERR_CANCELED);
     ck_assert_int_eq(ucxpool_window_export(window, BOTH, blob),
                      UCXPOOL_ERR_CANCELED);
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
     import();
     pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
     ck_assert_int_eq(asked().status, UCXPOOL_ERR_REFUSED);
@@ -872,7 +875,7 @@ END_TEST
 /* Clean up after the window has been destroyed. */
 static void end_destroyed(void)
 {
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
     if (origin == COMM) {
         ucxpool_comm_free(pair.b, memory);
     }
@@ -949,7 +952,7 @@ START_TEST(pool_destroy_abandons_an_importer_that_copies_for_too_long)
     if (pair_is_mapped(&pair)) {
         say_copying(0);
     }
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
     ucxpool_destroy(pair.a);
     free_memory();
 }
@@ -1037,7 +1040,7 @@ START_TEST(operations_end_with_their_channel)
                      UCXPOOL_OK);
     pair_until(&pair, num_peers() == 0);
     ck_assert_int_eq(ucxpool_window_revoke(window, 0), UCXPOOL_OK);
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
     ucxpool_window_destroy(window);
     pair_cleanup(&pair);
     free_memory();
@@ -1061,7 +1064,7 @@ START_TEST(queued_operations_end_with_their_channel)
     ucxpool_channel_abort(pair.to_b);
     ck_assert_int_eq(asked().status, UCXPOOL_ERR_CANCELED);
     pair_until(&pair, num_peers() == 0);
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
     ucxpool_window_destroy(window);
     if (origin == COMM) {
         ucxpool_comm_free(pair.b, memory);

@@ -41,11 +41,11 @@ static bool has_rdma(void)
 
 /* The owner exports its window; the importer imports it. */
 typedef struct side {
-    two_t             two;
-    uint8_t          *memory;
-    int               fd;     /* of its file; -1: none */
-    ucxpool_window_t *window; /* the owner's */
-    ucxpool_remote_t *remote; /* the importer's */
+    two_t                    two;
+    uint8_t                 *memory;
+    int                      fd;     /* of its file; -1: none */
+    ucxpool_window_t        *window; /* the owner's */
+    ucxpool_remote_window_t *remote; /* the importer's */
 } side_t;
 
 static uint64_t offsets[PIECES];
@@ -73,8 +73,9 @@ static void take(side_t *side)
 
     two_check(recv(side->two.talk, blob, sizeof(blob), MSG_WAITALL) ==
               (ssize_t)sizeof(blob));
-    two_check(ucxpool_window_import(side->two.channel, blob, sizeof(blob),
-                                    &side->remote) == UCXPOOL_OK);
+    two_check(ucxpool_remote_window_import(side->two.channel, blob,
+                                           sizeof(blob),
+                                           &side->remote) == UCXPOOL_OK);
 }
 
 static ucxpool_status_t post(side_t *side, bool is_write,
@@ -83,9 +84,10 @@ static ucxpool_status_t post(side_t *side, bool is_write,
     ucxpool_places_t places = ucxpool_places_even(offsets, PIECES, PIECE);
     ucxpool_data_t   data   = ucxpool_data_buffer(side->memory, PIECES * PIECE);
 
-    return is_write
-               ? ucxpool_write(side->remote, &places, &data, NULL, request_p)
-               : ucxpool_read(side->remote, &places, &data, NULL, request_p);
+    return is_write ? ucxpool_remote_window_write(side->remote, &places, &data,
+                                                  NULL, request_p)
+                    : ucxpool_remote_window_read(side->remote, &places, &data,
+                                                 NULL, request_p);
 }
 
 static void begin(side_t *side, int way, bool child_owns)
@@ -235,7 +237,7 @@ START_TEST(operations_end_when_the_owner_is_killed)
         ucxpool_request_release(requests[i]);
     }
     check_whole(&side);
-    ucxpool_remote_release(side.remote);
+    ucxpool_remote_window_release(side.remote);
     end_side(&side);
 }
 END_TEST
@@ -257,7 +259,7 @@ START_TEST(a_window_is_revoked_under_a_busy_peer)
             }
         }
         two_check(status == UCXPOOL_ERR_CANCELED);
-        ucxpool_remote_release(side.remote);
+        ucxpool_remote_window_release(side.remote);
         two_cleanup(&side.two);
     }
     until_imported(&side);
@@ -297,7 +299,7 @@ static void write_and_stop(side_t *side, unsigned stop_after)
         }
     }
     ucxpool_request_release(request);
-    ucxpool_remote_release(side->remote);
+    ucxpool_remote_window_release(side->remote);
     two_check(send(side->two.talk, "e", 1, MSG_NOSIGNAL) == 1);
     ucxpool_destroy(side->two.pool);
     _exit(0);
@@ -396,9 +398,9 @@ static void only_own(side_t *side)
 
 START_TEST(the_owner_need_not_make_progress_within_a_host)
 {
-    side_t                side;
-    ucxpool_request_t    *request;
-    ucxpool_remote_attr_t attr = {.status = UCXPOOL_INPROGRESS};
+    side_t                       side;
+    ucxpool_request_t           *request;
+    ucxpool_remote_window_attr_t attr = {.status = UCXPOOL_INPROGRESS};
 
     begin(&side, _i * MAPPED, true);
     if (side.two.is_child) {
@@ -406,7 +408,7 @@ START_TEST(the_owner_need_not_make_progress_within_a_host)
     }
     while (attr.status == UCXPOOL_INPROGRESS) {
         ucxpool_progress(side.two.pool);
-        ucxpool_remote_query(side.remote, &attr, sizeof(attr));
+        ucxpool_remote_window_query(side.remote, &attr, sizeof(attr));
     }
     two_check((_i == 0) ? (attr.way == UCXPOOL_WAY_PROCESS) == pair_has_pidfd()
                         : attr.way == UCXPOOL_WAY_MAPPED);
@@ -418,7 +420,7 @@ START_TEST(the_owner_need_not_make_progress_within_a_host)
         two_check(memcmp(side.memory, side.memory + 1, PIECES * PIECE - 1) ==
                   0);
     }
-    ucxpool_remote_release(side.remote);
+    ucxpool_remote_window_release(side.remote);
     two_check(send(side.two.talk, "e", 1, MSG_NOSIGNAL) == 1);
     two_cleanup(&side.two);
     free_memory(&side);

@@ -42,13 +42,13 @@ static const struct {
 #define TAG        UINT64_C(5)
 
 /* b owns the window; a reads and writes it. */
-static pair_t            pair;
-static uint8_t           memory[SIZE];
-static uint8_t           bytes[SIZE];
-static ucxpool_place_t   places[NUM_PLACES];
-static size_t            length;
-static ucxpool_window_t *window;
-static ucxpool_remote_t *remote;
+static pair_t                   pair;
+static uint8_t                  memory[SIZE];
+static uint8_t                  bytes[SIZE];
+static ucxpool_place_t          places[NUM_PLACES];
+static size_t                   length;
+static ucxpool_window_t        *window;
+static ucxpool_remote_window_t *remote;
 
 /* Check allocates too: it is called only on failure. */
 #define require(_condition) \
@@ -117,8 +117,10 @@ static ucxpool_status_t move(bool is_write)
     ucxpool_status_t   status;
 
     pair_fill(bytes, length);
-    status = is_write ? ucxpool_write(remote, &list, &data, &params, &request)
-                      : ucxpool_read(remote, &list, &data, &params, &request);
+    status = is_write ? ucxpool_remote_window_write(remote, &list, &data,
+                                                    &params, &request)
+                      : ucxpool_remote_window_read(remote, &list, &data,
+                                                   &params, &request);
     if (status != UCXPOOL_OK) {
         return check_detail(status, ucxpool_error_detail());
     }
@@ -145,16 +147,17 @@ static ucxpool_status_t take_notices(void)
 
 static ucxpool_status_t import(void)
 {
-    uint8_t               blob[UCXPOOL_WINDOW_BLOB_SIZE];
-    ucxpool_remote_attr_t attr = {.status = UCXPOOL_INPROGRESS};
-    ucxpool_status_t      status;
+    uint8_t                      blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    ucxpool_remote_window_attr_t attr = {.status = UCXPOOL_INPROGRESS};
+    ucxpool_status_t             status;
 
     require(ucxpool_window_export(window, BOTH, blob) == UCXPOOL_OK);
-    status = ucxpool_window_import(pair.to_b, blob, sizeof(blob), &remote);
+    status =
+        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote);
     if (status != UCXPOOL_OK) {
         return check_detail(status, ucxpool_error_detail());
     }
-    pair_until(&pair, (ucxpool_remote_query(remote, &attr, sizeof(attr)),
+    pair_until(&pair, (ucxpool_remote_window_query(remote, &attr, sizeof(attr)),
                        attr.status != UCXPOOL_INPROGRESS));
     return check_detail(attr.status, attr.reason);
 }
@@ -176,7 +179,7 @@ static ucxpool_status_t live(void)
     status = (status == UCXPOOL_OK) ? move(false) : status;
     status = (status == UCXPOOL_OK) ? move(true) : status;
     status = (status == UCXPOOL_OK) ? take_notices() : status;
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
     pair_until(&pair, ucxpool_window_revoke(window, 0) == UCXPOOL_OK);
     ucxpool_window_destroy(window);
     return status;
@@ -238,9 +241,9 @@ END_TEST
 
 static ucxpool_way_t way_of_remote(void)
 {
-    ucxpool_remote_attr_t attr;
+    ucxpool_remote_window_attr_t attr;
 
-    ucxpool_remote_query(remote, &attr, sizeof(attr));
+    ucxpool_remote_window_query(remote, &attr, sizeof(attr));
     return attr.way;
 }
 
@@ -266,7 +269,7 @@ START_TEST(denied_copies_fall_back_to_messages)
     ck_assert_int_eq(move(true), UCXPOOL_OK);
     ck_assert_int_eq(take_notices(), UCXPOOL_OK);
     calls_reset();
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
     pair_until(&pair, ucxpool_window_revoke(window, 0) == UCXPOOL_OK);
     ucxpool_window_destroy(window);
     pair_check_blocks(&pair);

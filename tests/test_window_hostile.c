@@ -97,25 +97,25 @@ static bool is_served(void)
 
 /* --- the victim's own import of a window that the peer does not have ------ */
 
-static ucxpool_remote_t *import(void)
+static ucxpool_remote_window_t *import(void)
 {
-    window_blob_t     blob = {.magic   = WINDOW_BLOB_MAGIC,
-                              .version = PROTO_VERSION,
-                              .access  = UCXPOOL_WINDOW_READ,
-                              .window  = 1,
-                              .length  = 100};
-    ucxpool_remote_t *remote;
+    window_blob_t            blob = {.magic   = WINDOW_BLOB_MAGIC,
+                                     .version = PROTO_VERSION,
+                                     .access  = UCXPOOL_WINDOW_READ,
+                                     .window  = 1,
+                                     .length  = 100};
+    ucxpool_remote_window_t *remote;
 
     memcpy(blob.pool, hostile.pair.b->id, sizeof(blob.pool));
     blob.checksum = window_blob_checksum(&blob);
-    ck_assert_int_eq(
-        ucxpool_window_import(hostile.victim, &blob, sizeof(blob), &remote),
-        UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_remote_window_import(hostile.victim, &blob,
+                                                  sizeof(blob), &remote),
+                     UCXPOOL_OK);
     hostile_let_read(&hostile);
     return remote;
 }
 
-static void say_opened(const ucxpool_remote_t *remote, uint64_t length)
+static void say_opened(const ucxpool_remote_window_t *remote, uint64_t length)
 {
     proto_fixed_t fixed = {.window_opened = {.remote  = remote->number,
                                              .grant   = 5,
@@ -155,29 +155,29 @@ static void message_of_two_kinds(void)
  * bytes. */
 static void say_parts(const proto_window_part_t *parts, size_t num)
 {
-    ucxpool_remote_t     *remote = import();
-    ucxpool_remote_attr_t attr;
-    proto_fixed_t         fixed = {.window_opened = {.remote = remote->number,
-                                                     .grant  = 5,
-                                                     .length = 100,
-                                                     .flags = PROTO_OPENED_PARTS}};
+    ucxpool_remote_window_t     *remote = import();
+    ucxpool_remote_window_attr_t attr;
+    proto_fixed_t fixed = {.window_opened = {.remote = remote->number,
+                                             .grant  = 5,
+                                             .length = 100,
+                                             .flags  = PROTO_OPENED_PARTS}};
 
     hostile_say(&hostile, PROTO_WINDOW_OPENED, &fixed, parts,
                 num * sizeof(parts[0]));
     hostile_let_read(&hostile);
-    ucxpool_remote_query(remote, &attr, sizeof(attr));
+    ucxpool_remote_window_query(remote, &attr, sizeof(attr));
     /* If the victim may not read the peer's memory, it asks, and the peer
      * closes. */
     while (attr.status == UCXPOOL_INPROGRESS) {
         core_source_progress(hostile.pair.b);
         wireup_fd_export_progress(hostile.pair.b);
         ucxpool_progress(hostile.pair.a);
-        ucxpool_remote_query(remote, &attr, sizeof(attr));
+        ucxpool_remote_window_query(remote, &attr, sizeof(attr));
     }
     ck_assert_int_eq(attr.status, UCXPOOL_OK);
     ck_assert_msg(attr.way == UCXPOOL_WAY_MESSAGES, "%s", attr.way_reason);
     ck_assert_ptr_null(remote->views);
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
 }
 
 /* A valid region, and a file that can be mapped. */
@@ -262,49 +262,50 @@ static void files_that_are_not_what_they_should_be(void)
 
 static void parts_and_a_gpu_at_once(void)
 {
-    ucxpool_remote_t   *remote = import();
-    proto_window_part_t part   = good_region();
-    proto_fixed_t       fixed  = {
-               .window_opened = {.remote = remote->number,
-                                 .grant  = 5,
-                                 .length = 100,
-                                 .flags = PROTO_OPENED_PARTS | PROTO_OPENED_CUDA}};
+    const uint32_t           flags  = PROTO_OPENED_PARTS | PROTO_OPENED_CUDA;
+    ucxpool_remote_window_t *remote = import();
+    proto_window_part_t      part   = good_region();
+    proto_fixed_t fixed = {.window_opened = {.remote = remote->number,
+                                             .grant  = 5,
+                                             .length = 100,
+                                             .flags  = flags}};
 
     hostile_say(&hostile, PROTO_WINDOW_OPENED, &fixed, &part, sizeof(part));
     hostile_let_read(&hostile);
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
 }
 
 static void length_that_is_not_the_blobs(void)
 {
-    ucxpool_remote_t     *remote = import();
-    ucxpool_remote_attr_t attr;
+    ucxpool_remote_window_t     *remote = import();
+    ucxpool_remote_window_attr_t attr;
 
     say_opened(remote, 101);
-    ucxpool_remote_query(remote, &attr, sizeof(attr));
+    ucxpool_remote_window_query(remote, &attr, sizeof(attr));
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_INVALID_PARAM);
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
 }
 
 static void answer_of_another_length(void)
 {
-    static uint8_t    bytes[100];
-    ucxpool_place_t   place  = {0, 100};
-    ucxpool_places_t  places = ucxpool_places(&place, 1);
-    ucxpool_data_t    data   = ucxpool_data_buffer(bytes, sizeof(bytes));
-    ucxpool_remote_t *remote = import();
-    uint64_t          number;
+    static uint8_t           bytes[100];
+    ucxpool_place_t          place  = {0, 100};
+    ucxpool_places_t         places = ucxpool_places(&place, 1);
+    ucxpool_data_t           data   = ucxpool_data_buffer(bytes, sizeof(bytes));
+    ucxpool_remote_window_t *remote = import();
+    uint64_t                 number;
 
     say_opened(remote, 100);
-    ck_assert_int_eq(ucxpool_read(remote, &places, &data, NULL, NULL),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_remote_window_read(remote, &places, &data, NULL, NULL),
+        UCXPOOL_OK);
     hostile_let_read(&hostile);
     number = base_list_head(&hostile.victim->windows->called,
                             window_operation_t, link)
                  ->number;
     say_eager(PROTO_DESC_READ, number, bytes, 99);
     hostile_let_read(&hostile);
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
 }
 
 /* --- violations that are rejected or ignored ------------------------------ */

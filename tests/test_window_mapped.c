@@ -27,15 +27,15 @@
 #define BOTH (UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE)
 
 /* b owns the window; a imports it. */
-static pair_t            pair;
-static ucxpool_window_t *window;
-static ucxpool_remote_t *remote;
+static pair_t                   pair;
+static ucxpool_window_t        *window;
+static ucxpool_remote_window_t *remote;
 
-static ucxpool_remote_attr_t asked(void)
+static ucxpool_remote_window_attr_t asked(void)
 {
-    ucxpool_remote_attr_t attr;
+    ucxpool_remote_window_attr_t attr;
 
-    ucxpool_remote_query(remote, &attr, sizeof(attr));
+    ucxpool_remote_window_query(remote, &attr, sizeof(attr));
     return attr;
 }
 
@@ -55,7 +55,7 @@ static void import(unsigned access)
 
     ck_assert_int_eq(ucxpool_window_export(window, access, blob), UCXPOOL_OK);
     ck_assert_int_eq(
-        ucxpool_window_import(pair.to_b, blob, sizeof(blob), &remote),
+        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote),
         UCXPOOL_OK);
     pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
     ck_assert_msg(asked().status == UCXPOOL_OK, "%s", asked().reason);
@@ -79,7 +79,7 @@ static unsigned num_peers(void)
 
 static void let_go(void)
 {
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
     pair_until(&pair, num_peers() == 0);
 }
 
@@ -103,9 +103,10 @@ static ucxpool_status_t move(bool is_write, uint64_t offset, void *bytes,
     ucxpool_data_t     data   = ucxpool_data_buffer(bytes, length);
     ucxpool_request_t *request;
 
-    ck_assert_int_eq(is_write
-                         ? ucxpool_write(remote, &places, &data, NULL, &request)
-                         : ucxpool_read(remote, &places, &data, NULL, &request),
+    ck_assert_int_eq(is_write ? ucxpool_remote_window_write(
+                                    remote, &places, &data, NULL, &request)
+                              : ucxpool_remote_window_read(
+                                    remote, &places, &data, NULL, &request),
                      UCXPOOL_OK);
     return pair_finish(&pair, request);
 }
@@ -476,9 +477,9 @@ START_TEST(another_way_is_used_after_a_failed_call)
         ck_assert_int_eq(
             ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob),
             UCXPOOL_OK);
-        ck_assert_int_eq(
-            ucxpool_window_import(pair.to_b, blob, sizeof(blob), &remote),
-            UCXPOOL_OK);
+        ck_assert_int_eq(ucxpool_remote_window_import(pair.to_b, blob,
+                                                      sizeof(blob), &remote),
+                         UCXPOOL_OK);
         calls_fail_from(calls[i].name, 1, calls[i].error);
         pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
         ck_assert_msg(calls_has_failed(), "%s", calls[i].words);

@@ -92,7 +92,7 @@ static void end(void)
     }
 }
 
-static ucxpool_status_t read_all(peer_t *peer, ucxpool_remote_t *remote)
+static ucxpool_status_t read_all(peer_t *peer, ucxpool_remote_window_t *remote)
 {
     static const uint64_t start;
     ucxpool_places_t      places = ucxpool_places_even(&start, 1, SIZE);
@@ -100,7 +100,7 @@ static ucxpool_status_t read_all(peer_t *peer, ucxpool_remote_t *remote)
     ucxpool_request_t    *request;
     ucxpool_status_t      status;
 
-    status = ucxpool_read(remote, &places, &data, NULL, &request);
+    status = ucxpool_remote_window_read(remote, &places, &data, NULL, &request);
     if (status == UCXPOOL_OK) {
         status = ucxpool_request_wait(request, MINUTE);
         ucxpool_request_release(request);
@@ -119,12 +119,13 @@ static bool is_right(const peer_t *peer)
  * it. */
 static void *read_while_it_is_there(void *arg)
 {
-    peer_t           *peer = arg;
-    ucxpool_remote_t *remote;
-    ucxpool_status_t  status;
+    peer_t                  *peer = arg;
+    ucxpool_remote_window_t *remote;
+    ucxpool_status_t         status;
 
-    ck_assert_msg(ucxpool_window_import(peer->to_owner, blob, sizeof(blob),
-                                        &remote) == UCXPOOL_OK,
+    ck_assert_msg(ucxpool_remote_window_import(peer->to_owner, blob,
+                                               sizeof(blob),
+                                               &remote) == UCXPOOL_OK,
                   "%s", ucxpool_error_detail());
     while ((status = read_all(peer, remote)) == UCXPOOL_OK) {
         ck_assert(is_right(peer));
@@ -136,7 +137,7 @@ static void *read_while_it_is_there(void *arg)
     while (!__atomic_load_n(&all_are_done, __ATOMIC_ACQUIRE)) {
         ucxpool_wait(peer->pool, MILLISECOND);
     }
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
     return NULL;
 }
 

@@ -194,18 +194,18 @@ void __wrap_ucp_ep_print_info(ucp_ep_h ep, FILE *stream)
 /* --- a window and its import ---------------------------------------------- */
 
 /* b owns the window; a reads and writes it. */
-static pair_t            pair;
-static uint8_t          *memory;
-static ucxpool_window_t *window;
-static ucxpool_remote_t *remote;
-static uint8_t           bytes[SIZE];
-static int               num_maps_before, num_mapped_before;
+static pair_t                   pair;
+static uint8_t                 *memory;
+static ucxpool_window_t        *window;
+static ucxpool_remote_window_t *remote;
+static uint8_t                  bytes[SIZE];
+static int                      num_maps_before, num_mapped_before;
 
-static ucxpool_remote_attr_t asked(void)
+static ucxpool_remote_window_attr_t asked(void)
 {
-    ucxpool_remote_attr_t attr;
+    ucxpool_remote_window_attr_t attr;
 
-    ucxpool_remote_query(remote, &attr, sizeof(attr));
+    ucxpool_remote_window_query(remote, &attr, sizeof(attr));
     return attr;
 }
 
@@ -243,7 +243,7 @@ static void start_import(ucxpool_window_t *of)
 
     ck_assert_int_eq(ucxpool_window_export(of, BOTH, blob), UCXPOOL_OK);
     ck_assert_int_eq(
-        ucxpool_window_import(pair.to_b, blob, sizeof(blob), &remote),
+        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote),
         UCXPOOL_OK);
 }
 
@@ -265,9 +265,10 @@ static ucxpool_request_t *post(bool is_write, size_t num, size_t size)
         offsets[i] = i * size;
     }
     places = ucxpool_places_even(offsets, num, size);
-    ck_assert_int_eq(is_write
-                         ? ucxpool_write(remote, &places, &data, NULL, &request)
-                         : ucxpool_read(remote, &places, &data, NULL, &request),
+    ck_assert_int_eq(is_write ? ucxpool_remote_window_write(
+                                    remote, &places, &data, NULL, &request)
+                              : ucxpool_remote_window_read(
+                                    remote, &places, &data, NULL, &request),
                      UCXPOOL_OK);
     return request;
 }
@@ -290,7 +291,7 @@ static void check_moves(void)
 
 static void release(void)
 {
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
     pair_until(&pair, told().num_peers == 0);
 }
 
@@ -407,9 +408,9 @@ END_TEST
 
 START_TEST(windows_beyond_the_budget_use_messages)
 {
-    ucxpool_window_t *second;
-    ucxpool_remote_t *first;
-    uint8_t          *more = malloc(SIZE / 2);
+    ucxpool_window_t        *second;
+    ucxpool_remote_window_t *first;
+    uint8_t                 *more = malloc(SIZE / 2);
 
     begin("WIRE=ucx", "WIRE=ucx WINDOW_BUDGET=1m");
     is_native = true;
@@ -430,7 +431,7 @@ START_TEST(windows_beyond_the_budget_use_messages)
     check_moves();
     release();
     /* After the first import is released, there is room. */
-    ucxpool_remote_release(first);
+    ucxpool_remote_window_release(first);
     pair_until(&pair, base_list_is_empty(&second->grants));
     ucxpool_window_destroy(second);
     import(window);
@@ -582,7 +583,7 @@ START_TEST(an_operation_that_ucx_never_completes_ends_the_channel)
     ck_assert_int_eq(asked().status, UCXPOOL_ERR_CANCELED);
     pair_until(&pair, told().num_peers == 0);
     ck_assert_int_eq(num_keys, 0);
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
     ucxpool_window_destroy(window);
     pair_cleanup(&pair);
     check_end();
@@ -606,7 +607,7 @@ START_TEST(an_owner_keeps_its_registration_until_the_endpoint_is_closed)
     }
     ck_assert_int_eq(num_mapped, num_mapped_before);
     pair_until(&pair, asked().status < UCXPOOL_OK);
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
     ucxpool_window_destroy(window);
     pair_cleanup(&pair);
     check_end();
@@ -658,7 +659,7 @@ START_TEST(a_damaged_key_ends_the_channel)
     ck_assert_ptr_nonnull(strstr(asked().reason, "is none of UCX's"));
     ck_assert_int_eq(num_keys, 0);
     pair_until(&pair, told().num_peers == 0);
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
     ucxpool_window_destroy(window);
     pair_cleanup(&pair);
     check_end();

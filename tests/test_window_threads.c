@@ -72,18 +72,18 @@ static ucxpool_window_t *make_window(uint8_t *blob)
     return window;
 }
 
-static ucxpool_remote_t *import(const uint8_t *blob)
+static ucxpool_remote_window_t *import(const uint8_t *blob)
 {
-    ucxpool_remote_t *remote;
+    ucxpool_remote_window_t *remote;
 
-    ck_assert_int_eq(ucxpool_window_import(pair.to_b, blob,
-                                           UCXPOOL_WINDOW_BLOB_SIZE, &remote),
+    ck_assert_int_eq(ucxpool_remote_window_import(
+                         pair.to_b, blob, UCXPOOL_WINDOW_BLOB_SIZE, &remote),
                      UCXPOOL_OK);
     return remote;
 }
 
 /* Transfer a part in pieces, the last places first. */
-static ucxpool_status_t move(ucxpool_remote_t *remote, bool is_write,
+static ucxpool_status_t move(ucxpool_remote_window_t *remote, bool is_write,
                              unsigned part, uint8_t *bytes)
 {
     const size_t       piece               = PART / NUM_PLACES;
@@ -96,8 +96,10 @@ static ucxpool_status_t move(ucxpool_remote_t *remote, bool is_write,
     for (size_t i = 0; i < NUM_PLACES; i++) {
         offsets[i] = part * PART + (NUM_PLACES - 1 - i) * piece;
     }
-    status = is_write ? ucxpool_write(remote, &places, &data, NULL, &request)
-                      : ucxpool_read(remote, &places, &data, NULL, &request);
+    status = is_write ? ucxpool_remote_window_write(remote, &places, &data,
+                                                    NULL, &request)
+                      : ucxpool_remote_window_read(remote, &places, &data, NULL,
+                                                   &request);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -107,17 +109,17 @@ static ucxpool_status_t move(ucxpool_remote_t *remote, bool is_write,
 }
 
 typedef struct user {
-    unsigned          part;
-    ucxpool_remote_t *remote; /* shared; NULL: it imports the blobs */
-    unsigned          count;
-    pthread_t         thread;
-    uint8_t           bytes[PART];
-    uint8_t           right[PART];
+    unsigned                 part;
+    ucxpool_remote_window_t *remote; /* shared; NULL: it imports the blobs */
+    unsigned                 count;
+    pthread_t                thread;
+    uint8_t                  bytes[PART];
+    uint8_t                  right[PART];
 } user_t;
 
 static user_t users[NUM_THREADS];
 
-static void start(ucxpool_remote_t *remote, void *(*work)(void *))
+static void start(ucxpool_remote_window_t *remote, void *(*work)(void *))
 {
     for (unsigned i = 0; i < NUM_THREADS; i++) {
         users[i].part   = i;
@@ -158,16 +160,16 @@ static void *write_and_read_back(void *arg)
 
 START_TEST(threads_share_a_remote_window)
 {
-    uint8_t           blob[UCXPOOL_WINDOW_BLOB_SIZE];
-    ucxpool_window_t *window;
-    ucxpool_remote_t *remote;
+    uint8_t                  blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    ucxpool_window_t        *window;
+    ucxpool_remote_window_t *remote;
 
     begin(_i);
     window = make_window(blob);
     remote = import(blob);
     start(remote, write_and_read_back);
     join();
-    ucxpool_remote_release(remote);
+    ucxpool_remote_window_release(remote);
     pair_destroy_window(window);
     end();
 }
@@ -198,10 +200,10 @@ static bool is_end_of_window(ucxpool_status_t status)
 
 static void *import_and_read(void *arg)
 {
-    user_t           *user = arg;
-    uint8_t           blob[UCXPOOL_WINDOW_BLOB_SIZE];
-    ucxpool_remote_t *remote;
-    ucxpool_status_t  status;
+    user_t                  *user = arg;
+    uint8_t                  blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    ucxpool_remote_window_t *remote;
+    ucxpool_status_t         status;
 
     while (!__atomic_load_n(&shown.is_last, __ATOMIC_ACQUIRE)) {
         pthread_mutex_lock(&shown.lock);
@@ -214,7 +216,7 @@ static void *import_and_read(void *arg)
                                __ATOMIC_RELAXED);
         } while (status == UCXPOOL_OK);
         ck_assert(is_end_of_window(status));
-        ucxpool_remote_release(remote);
+        ucxpool_remote_window_release(remote);
     }
     return NULL;
 }
@@ -272,9 +274,9 @@ static void *read_until_revoked(void *arg)
 
 START_TEST(a_thread_revokes_while_others_read_and_write)
 {
-    uint8_t           blob[UCXPOOL_WINDOW_BLOB_SIZE];
-    ucxpool_window_t *window;
-    ucxpool_remote_t *remote;
+    uint8_t                  blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    ucxpool_window_t        *window;
+    ucxpool_remote_window_t *remote;
 
     begin(_i);
     for (unsigned i = 0; i < rounds(20); i++) {
@@ -286,7 +288,7 @@ START_TEST(a_thread_revokes_while_others_read_and_write)
         ck_assert_int_eq(ucxpool_window_revoke(window, MINUTE), UCXPOOL_OK);
         memset(memory, (int)i, SIZE);
         join();
-        ucxpool_remote_release(remote);
+        ucxpool_remote_window_release(remote);
         pair_destroy_window(window);
     }
     end();

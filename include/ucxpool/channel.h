@@ -79,7 +79,7 @@ typedef struct ucxpool_channel_params {
     size_t      address_length; /* given with address */
     /*
      * An endpoint of the pool's worker to the peer, borrowed until the channel
-     * is released. It must be created with UCP_ERR_HANDLING_MODE_PEER, and its
+     * is closed. It must be created with UCP_ERR_HANDLING_MODE_PEER, and its
      * error callback must call ucxpool_channel_fail().
      */
     struct ucp_ep *ep;
@@ -91,7 +91,7 @@ typedef struct ucxpool_channel_params {
  * Create a channel over an address or an endpoint. Both sides must do so. Two
  * pools may have several channels, which are paired in the order of creation.
  *
- * channel_p [out]  Released by ucxpool_channel_close(), ucxpool_channel_abort()
+ * channel_p [out]  Closed by ucxpool_channel_close(), ucxpool_channel_abort()
  *                  or ucxpool_destroy().
  *
  * UCXPOOL_ERR_INVALID_PARAM  not exactly one of address and ep is set, or the
@@ -242,7 +242,7 @@ ucxpool_status_t ucxpool_channel_wait(ucxpool_channel_t *channel,
 void ucxpool_channel_fail(ucxpool_channel_t *channel);
 
 /*
- * Close a channel and release it. The handle is invalid at once. Sends, and
+ * Close a channel. The handle is invalid at once. Sends, and
  * receives that have matched a message, continue for at most CLOSE_TIMEOUT.
  * Requests that remain then, and receives from this channel that have not
  * matched a message, end with UCXPOOL_ERR_CANCELED. Then the peer is notified.
@@ -253,7 +253,7 @@ void ucxpool_channel_fail(ucxpool_channel_t *channel);
 void ucxpool_channel_close(ucxpool_channel_t *channel);
 
 /*
- * Close a channel immediately and release it: requests that have not completed
+ * Close a channel immediately: requests that have not completed
  * end with UCXPOOL_ERR_CANCELED. ucxpool_destroy() does the same to channels
  * that are still open. NULL is allowed.
  */

@@ -95,10 +95,10 @@ const char *ucxpool_config_key(size_t index);
  *
  * UCXPOOL_ERR_INVALID_PARAM  unknown key; the detail names the nearest
  */
-ucxpool_status_t ucxpool_config_get(const ucxpool_config_t *config,
-                                    const char             *key,
-                                    ucxpool_config_attr_t  *attr_p,
-                                    size_t                  attr_size);
+ucxpool_status_t ucxpool_config_query(const ucxpool_config_t *config,
+                                      const char             *key,
+                                      ucxpool_config_attr_t  *attr_p,
+                                      size_t                  attr_size);
 
 typedef enum ucxpool_config_print_flags {
     UCXPOOL_CONFIG_PRINT_VALUES  = 1u << 0, /* UCXPOOL_KEY=value */

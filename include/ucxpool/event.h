@@ -69,10 +69,10 @@ typedef struct ucxpool_event {
  * num_p   [out]  Number written; fewer than max if no more are pending. Each
  *                channel and each listener is in the array at most once.
  *
- * Released channels and destroyed listeners are not reported. The array itself
- * does not change: if the program releases a channel other than that of the
+ * Closed channels and destroyed listeners are not reported. The array itself
+ * does not change: if the program closes a channel other than that of the
  * current event, it must not use later events of that channel in the array.
- * Messages of a released channel can be found only by ucxpool_probe().
+ * Messages of a closed channel can be found only by ucxpool_probe().
  *
  * Several threads may call this. MESSAGE and CALLER are reported to
  * every caller, and a change of state to one.

@@ -171,18 +171,17 @@ ucxpool_status_t ucxpool_heap_trim(ucxpool_t *pool, size_t keep_size,
  * heap. If it returns true, the allocation is retried, and if that fails, it is
  * called again. It must therefore return false eventually.
  */
-typedef bool (*ucxpool_heap_failure_t)(void *arg, ucxpool_t *pool, size_t size,
-                                       void *stream);
+typedef bool (*ucxpool_heap_failure_handler_t)(void *arg, ucxpool_t *pool,
+                                               size_t size, void *stream);
 
 /*
- * Set the callback for failing allocations; NULL removes it. Default: none.
+ * Set the handler of failing allocations; NULL removes it. Default: none.
  *
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_UNSUPPORTED  there is no heap, and none
  *                                                 can be created
  */
-ucxpool_status_t ucxpool_heap_on_failure(ucxpool_t             *pool,
-                                         ucxpool_heap_failure_t callback,
-                                         void                  *arg);
+ucxpool_status_t ucxpool_heap_set_failure_handler(
+    ucxpool_t *pool, ucxpool_heap_failure_handler_t handler, void *arg);
 
 /* Print the heap's statistics (stats.h), and its allocations and free ranges by
  * size. The text format also lists every range of the home. */

@@ -152,16 +152,16 @@ void ucxpool_query(const ucxpool_t *pool, ucxpool_attr_t *attr_p,
  * CLOSE_TIMEOUT. window.h describes what a peer may still do to their memory
  * afterwards.
  *
- * Frees the requests, messages and remote windows (window.h) of the pool that
- * the caller did not free, and deregisters the pool from protection domains
- * (verbs.h).
+ * Releases the requests, messages and remote windows (window.h) of the pool
+ * that the caller did not release, and deregisters the pool from protection
+ * domains (verbs.h).
  */
 void ucxpool_destroy(ucxpool_t *pool);
 
 /*
  * Advance all transfers as far as possible without waiting. Completion
  * callbacks are called from here, with no lock held: they may post, cancel and
- * free.
+ * release.
  *
  * Returns the number of events and steps processed; 0 if there was nothing to
  * do.
@@ -208,7 +208,7 @@ ucxpool_status_t ucxpool_wait(ucxpool_t *pool, uint64_t timeout_ns);
  *
  * Several threads. The descriptor is for one event loop: one thread at a time
  * arms, polls and progresses, and the same thread must handle the results.
- * Other threads may post, cancel, query and free, and may call
+ * Other threads may post, cancel, query and release, and may call
  * ucxpool_progress(): each of these makes the descriptor readable, so that the
  * loop runs again. Other threads must not arm, and must not wait in
  * ucxpool_wait(), ucxpool_request_wait() or ucxpool_channel_wait(): arming

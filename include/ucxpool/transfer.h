@@ -301,7 +301,7 @@ typedef struct ucxpool_request_params {
      * which may be NULL. A callback may be set, too.
      */
     void *completion_ptr;
-    /* For ucxpool_read() and ucxpool_write(): the tag of a message to the
+    /* For reads and writes of remote windows: the tag of a message to the
      * window's owner after all bytes have been moved. */
     uint64_t notify_tag;
 } ucxpool_request_params_t;
@@ -346,8 +346,9 @@ typedef struct ucxpool_request_params {
  * sees the message, over either wire. A receive posted for it stays in progress
  * and takes the next matching message.
  *
- * Long messages to several GPUs are sent in turn, as for ucxpool_write(). The
- * order in which they are posted matters in the same way.
+ * Long messages to several GPUs are sent in turn, as for
+ * ucxpool_remote_window_write(). The order in which they are posted matters in
+ * the same way.
  *
  * Returned at once, without a request:
  * UCXPOOL_ERR_INVALID_PARAM  lengths overflow; a NULL address with a length; in

@@ -27,11 +27,26 @@
  *   ucxpool_request_release(request);
  *   ucxpool_destroy(pool);
  *
- * Handles. Pools and listeners are destroyed (_destroy), channels are closed or
- * aborted (_close, _abort), and requests, settings and addresses are released
- * (_release). Memory is freed (_free), blocks are put back (_put), and a
- * registration is undone (_deregister). All of these functions accept NULL and
- * then do nothing.
+ * Names. A function is named after the object that it acts on or makes:
+ * ucxpool_request_wait(), ucxpool_window_create(),
+ * ucxpool_remote_window_read(). The functions of a pool have no further prefix:
+ * ucxpool_create(), ucxpool_progress(). ucxpool_send(), ucxpool_recv() and
+ * ucxpool_probe() exchange messages.
+ *
+ * Endings. The last part of a function's name says what it ends:
+ *
+ *   _destroy     an object that was created: pool, listener, window
+ *   _close       a channel; _abort closes it at once
+ *   _release     an object that the library handed out: request, remote window,
+ *                address, settings
+ *   _free        memory of ucxpool_comm_alloc(), ucxpool_heap_alloc(),
+ *                ucxpool_device_list_alloc() and the allocators of framework.h
+ *   _put         a block, which returns to its pool
+ *   _deregister  the registration of a pool in a protection domain (verbs.h)
+ *
+ * All of these functions accept NULL and then do nothing. A probed message is
+ * ended by ucxpool_message_recv() or ucxpool_message_refuse().
+ * ucxpool_destroy() ends all objects of its pool, and its memory.
  *
  * Timeouts. Every function that waits takes a timeout in nanoseconds. If the
  * timeout expires first, the function returns UCXPOOL_INPROGRESS.

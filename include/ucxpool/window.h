@@ -3,9 +3,10 @@
  *
  *     owner                                   peer
  *     ucxpool_window_create()
- *     ucxpool_window_export()  -- blob -->    ucxpool_window_import()
- *                                             ucxpool_read(), ucxpool_write()
- *     ucxpool_window_destroy()                ucxpool_remote_release()
+ *     ucxpool_window_export()  -- blob -->    ucxpool_remote_window_import()
+ *                                             ucxpool_remote_window_read()
+ *                                             ucxpool_remote_window_write()
+ *     ucxpool_window_destroy()                ucxpool_remote_window_release()
  *
  * Windows are for long-lived memory: pages of a cache, columns of a store. A
  * window is announced once and used until it is destroyed. The owner takes no
@@ -13,7 +14,7 @@
  * must progress.
  *
  * The library selects the way in which the bytes travel when a window is
- * imported; ucxpool_remote_query() returns it:
+ * imported; ucxpool_remote_window_query() returns it:
  *
  *     UCXPOOL_WAY_MAPPED    Same host, same user, and memory of a file that
  *                           both processes map: the pool's own memory
@@ -109,7 +110,7 @@ typedef struct ucxpool_window_params {
  *              ucxpool_window_revoke() has returned UCXPOOL_OK.
  * length       Bytes, 1 or more.
  * params       NULL for none.
- * window_p [out]  Released by ucxpool_window_destroy() or ucxpool_destroy().
+ * window_p [out]  Destroyed by ucxpool_window_destroy() or ucxpool_destroy().
  *
  * UCXPOOL_ERR_INVALID_PARAM  address is NULL, length is 0, or the range exceeds
  *                            the address space; the memory is not a shared
@@ -172,7 +173,7 @@ ucxpool_status_t ucxpool_window_revoke(ucxpool_window_t *window,
 
 /*
  * Revoke a window as ucxpool_window_revoke() does, waiting for at most
- * CLOSE_TIMEOUT, and release it. NULL is allowed.
+ * CLOSE_TIMEOUT, and destroy it. NULL is allowed.
  *
  * The library does not wait longer for a peer that still accesses the memory
  * after CLOSE_TIMEOUT. It logs a warning with the peer's channel and the
@@ -213,7 +214,7 @@ void ucxpool_window_query(const ucxpool_window_t *window,
 /* --- the peer's side ------------------------------------------------------ */
 
 /* A remote window: a peer's window, imported here. */
-typedef struct ucxpool_remote ucxpool_remote_t;
+typedef struct ucxpool_remote_window ucxpool_remote_window_t;
 
 /*
  * Import a window of the channel's peer. Returns at once: the library asks the
@@ -222,7 +223,8 @@ typedef struct ucxpool_remote ucxpool_remote_t;
  * reason.
  *
  * blob          From the owner's ucxpool_window_export().
- * remote_p [out]  Released by ucxpool_remote_release().
+ * remote_p [out]  Released by ucxpool_remote_window_release() or
+ *                 ucxpool_destroy().
  *
  * UCXPOOL_ERR_INVALID_PARAM  the blob is damaged (it has a checksum), or its
  *                            window belongs to a pool other than the channel's
@@ -231,13 +233,14 @@ typedef struct ucxpool_remote ucxpool_remote_t;
  * UCXPOOL_ERR_CLOSED, UCXPOOL_ERR_PEER_LOST  the channel has ended
  * UCXPOOL_ERR_NO_MEMORY
  */
-ucxpool_status_t ucxpool_window_import(ucxpool_channel_t *channel,
-                                       const void *blob, size_t blob_size,
-                                       ucxpool_remote_t **remote_p);
+ucxpool_status_t
+ucxpool_remote_window_import(ucxpool_channel_t *channel, const void *blob,
+                             size_t                    blob_size,
+                             ucxpool_remote_window_t **remote_p);
 
 /* Release a remote window. Reads and writes in progress continue; then the
  * owner is notified. NULL is allowed. */
-void ucxpool_remote_release(ucxpool_remote_t *remote);
+void ucxpool_remote_window_release(ucxpool_remote_window_t *remote);
 
 typedef enum ucxpool_way {
     UCXPOOL_WAY_NONE     = 0, /* not known yet */
@@ -248,7 +251,7 @@ typedef enum ucxpool_way {
     UCXPOOL_WAY_RMA      = 5
 } ucxpool_way_t;
 
-typedef struct ucxpool_remote_attr {
+typedef struct ucxpool_remote_window_attr {
     /* UCXPOOL_INPROGRESS: the owner has not answered yet. UCXPOOL_OK: usable.
      * Otherwise why it cannot be used, and reason has the same in words. */
     ucxpool_status_t status;
@@ -260,12 +263,13 @@ typedef struct ucxpool_remote_attr {
     char way_reason[UCXPOOL_REASON_SIZE]; /* why this way was
                                              selected */
     ucxpool_channel_t *channel;           /* NULL if it has been closed */
-} ucxpool_remote_attr_t;
+} ucxpool_remote_window_attr_t;
 
 /* Query a remote window. The strings are copies. attr_size is sizeof(*attr_p),
  * see ucxpool.h. */
-void ucxpool_remote_query(const ucxpool_remote_t *remote,
-                          ucxpool_remote_attr_t *attr_p, size_t attr_size);
+void ucxpool_remote_window_query(const ucxpool_remote_window_t *remote,
+                                 ucxpool_remote_window_attr_t  *attr_p,
+                                 size_t                         attr_size);
 
 /* A piece of a window. */
 typedef struct ucxpool_place {
@@ -344,11 +348,10 @@ ucxpool_places_even(const uint64_t *offsets, size_t count, uint64_t length)
  *                            metadata than MAX_METADATA
  * UCXPOOL_ERR_NO_MEMORY, and the status of a remote window that has failed
  */
-ucxpool_status_t ucxpool_read(ucxpool_remote_t               *remote,
-                              const ucxpool_places_t         *places,
-                              const ucxpool_data_t           *data,
-                              const ucxpool_request_params_t *params,
-                              ucxpool_request_t             **request_p);
+ucxpool_status_t ucxpool_remote_window_read(
+    ucxpool_remote_window_t *remote, const ucxpool_places_t *places,
+    const ucxpool_data_t *data, const ucxpool_request_params_t *params,
+    ucxpool_request_t **request_p);
 
 /*
  * Write local memory to places of a peer's window. The bytes of the data fill
@@ -357,21 +360,20 @@ ucxpool_status_t ucxpool_read(ucxpool_remote_t               *remote,
  * data  As for ucxpool_send(), except ranges; as long as all places together.
  *
  * The request ends with UCXPOOL_OK when the bytes are in their places, and
- * otherwise as that of ucxpool_read(). After an error some of the places may
- * have been written. Errors that are returned at once are also those of
- * ucxpool_read(), with UCXPOOL_ERR_PERMISSION if the blob does not grant
- * writing. A notification is delivered after the bytes.
+ * otherwise as that of ucxpool_remote_window_read(). After an error some of the
+ * places may have been written. Errors that are returned at once are also those
+ * of ucxpool_remote_window_read(), with UCXPOOL_ERR_PERMISSION if the blob does
+ * not grant writing. A notification is delivered after the bytes.
  *
  * Long reads and long writes of windows on GPUs are executed one after the
  * other, in the order in which they are posted, but the channels share the
  * bandwidth evenly. If several pools write to all others, let pool i begin with
  * pool i + 1, so that each starts with a different target.
  */
-ucxpool_status_t ucxpool_write(ucxpool_remote_t               *remote,
-                               const ucxpool_places_t         *places,
-                               const ucxpool_data_t           *data,
-                               const ucxpool_request_params_t *params,
-                               ucxpool_request_t             **request_p);
+ucxpool_status_t ucxpool_remote_window_write(
+    ucxpool_remote_window_t *remote, const ucxpool_places_t *places,
+    const ucxpool_data_t *data, const ucxpool_request_params_t *params,
+    ucxpool_request_t **request_p);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

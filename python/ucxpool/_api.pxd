@@ -17,7 +17,7 @@ cdef extern from "ucxpool/ucxpool.h" nogil:
         pass
     ctypedef struct ucxpool_window_t:
         pass
-    ctypedef struct ucxpool_remote_t:
+    ctypedef struct ucxpool_remote_window_t:
         pass
 
     # --- status.h
@@ -266,11 +266,11 @@ cdef extern from "ucxpool/ucxpool.h" nogil:
     void ucxpool_window_destroy(ucxpool_window_t *window)
     void ucxpool_window_query(const ucxpool_window_t *window,
                               ucxpool_window_attr_t *attr_p, size_t attr_size)
-    ucxpool_status_t ucxpool_window_import(ucxpool_channel_t *channel,
-                                           const void *blob, size_t blob_size,
-                                           ucxpool_remote_t **remote_p)
-    void ucxpool_remote_release(ucxpool_remote_t *remote)
-    ctypedef struct ucxpool_remote_attr_t:
+    ucxpool_status_t ucxpool_remote_window_import(
+        ucxpool_channel_t *channel, const void *blob, size_t blob_size,
+        ucxpool_remote_window_t **remote_p)
+    void ucxpool_remote_window_release(ucxpool_remote_window_t *remote)
+    ctypedef struct ucxpool_remote_window_attr_t:
         ucxpool_status_t status
         char reason[352]
         size_t length
@@ -278,8 +278,9 @@ cdef extern from "ucxpool/ucxpool.h" nogil:
         int way
         char way_reason[352]
         ucxpool_channel_t *channel
-    void ucxpool_remote_query(const ucxpool_remote_t *remote,
-                              ucxpool_remote_attr_t *attr_p, size_t attr_size)
+    void ucxpool_remote_window_query(const ucxpool_remote_window_t *remote,
+                                     ucxpool_remote_window_attr_t *attr_p,
+                                     size_t attr_size)
     ctypedef struct ucxpool_place_t:
         uint64_t offset
         uint64_t length
@@ -289,16 +290,14 @@ cdef extern from "ucxpool/ucxpool.h" nogil:
                                     size_t count)
     ucxpool_places_t ucxpool_places_even(const uint64_t *offsets, size_t count,
                                          uint64_t length)
-    ucxpool_status_t ucxpool_read(ucxpool_remote_t *remote,
-                                  const ucxpool_places_t *places,
-                                  const ucxpool_data_t *data,
-                                  const ucxpool_request_params_t *params,
-                                  ucxpool_request_t **request_p)
-    ucxpool_status_t ucxpool_write(ucxpool_remote_t *remote,
-                                   const ucxpool_places_t *places,
-                                   const ucxpool_data_t *data,
-                                   const ucxpool_request_params_t *params,
-                                   ucxpool_request_t **request_p)
+    ucxpool_status_t ucxpool_remote_window_read(
+        ucxpool_remote_window_t *remote, const ucxpool_places_t *places,
+        const ucxpool_data_t *data, const ucxpool_request_params_t *params,
+        ucxpool_request_t **request_p)
+    ucxpool_status_t ucxpool_remote_window_write(
+        ucxpool_remote_window_t *remote, const ucxpool_places_t *places,
+        const ucxpool_data_t *data, const ucxpool_request_params_t *params,
+        ucxpool_request_t **request_p)
 
     # --- stats.h
     ctypedef struct ucxpool_stat_attr_t:

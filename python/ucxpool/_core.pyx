@@ -1247,13 +1247,14 @@ cdef class Channel:
         cdef bytes given = bytes(blob)
         cdef const char *text = given
         cdef size_t size = len(given)
-        cdef ucxpool_remote_t *handle = NULL
+        cdef ucxpool_remote_window_t *handle = NULL
         cdef ucxpool_status_t status
         cdef Remote remote
 
         self._enter(None)
         with nogil:
-            status = ucxpool_window_import(self._handle, text, size, &handle)
+            status = ucxpool_remote_window_import(self._handle, text, size,
+                                                  &handle)
         self._leave()
         _check(status)
         remote = self._pool._remote_type.__new__(self._pool._remote_type)
@@ -1460,22 +1461,23 @@ cdef class Window:
 @cython.no_gc_clear
 cdef class Remote:
     """A window of a peer."""
-    cdef ucxpool_remote_t *_handle
+    cdef ucxpool_remote_window_t *_handle
     cdef readonly Pool _pool
     cdef readonly Channel _channel
     cdef int _num_inside # threads that use the handle without the GIL
     cdef object __weakref__
-    cdef ucxpool_remote_attr_t _attr
+    cdef ucxpool_remote_window_attr_t _attr
 
     def __dealloc__(self):
         if self._handle != NULL and self._pool._pool != NULL:
-            ucxpool_remote_release(self._handle)
+            ucxpool_remote_window_release(self._handle)
 
-    cdef ucxpool_remote_attr_t *_query(self) except NULL:
+    cdef ucxpool_remote_window_attr_t *_query(self) except NULL:
         if self.closed:
             raise ClosedError("this window was closed here")
         self._pool._check()
-        ucxpool_remote_query(self._handle, &self._attr, sizeof(self._attr))
+        ucxpool_remote_window_query(self._handle, &self._attr,
+                                    sizeof(self._attr))
         return &self._attr
 
     @property
@@ -1524,7 +1526,7 @@ cdef class Remote:
     def ended_with(self):
         """The reason as an exception; None if the window can be used or the
         owner has not answered yet."""
-        cdef ucxpool_remote_attr_t *attr
+        cdef ucxpool_remote_window_attr_t *attr
 
         if self.closed:
             return ClosedError("this window was closed here")
@@ -1570,25 +1572,27 @@ cdef class Remote:
         self._num_inside += 1
         with nogil:
             if is_write:
-                status = ucxpool_write(self._handle, &list, &described,
-                                       &params.params, &request._handle)
+                status = ucxpool_remote_window_write(
+                    self._handle, &list, &described, &params.params,
+                    &request._handle)
             else:
-                status = ucxpool_read(self._handle, &list, &described,
-                                      &params.params, &request._handle)
+                status = ucxpool_remote_window_read(
+                    self._handle, &list, &described, &params.params,
+                    &request._handle)
         self._num_inside -= 1
         self._pool._leave()
         return self._pool._posted(request, status)
 
     def _release(self):
         """Release the window when the operations in progress have ended."""
-        cdef ucxpool_remote_t *handle = self._handle
+        cdef ucxpool_remote_window_t *handle = self._handle
 
         self._handle = NULL
         if handle != NULL and self._pool._pool != NULL:
             self._pool._enter(None)
             with nogil:
                 _wait_for(&self._num_inside)
-                ucxpool_remote_release(handle)
+                ucxpool_remote_window_release(handle)
             self._pool._leave()
 
 

@@ -237,7 +237,8 @@ class Heap:
                 return False
 
         failure = _library.FAILURE(call if callback is not None else 0)
-        self._lib.check(self._lib.heap_on_failure(self.pool, failure, None))
+        self._lib.check(
+            self._lib.heap_set_failure_handler(self.pool, failure, None))
         self._failure = failure  # as long as the heap may call it
 
     def stats(self):

@@ -261,10 +261,10 @@ const char *ucxpool_config_key(size_t index)
     return (index < BASE_NUM_KEYS) ? base_keys[index].name : NULL;
 }
 
-ucxpool_status_t ucxpool_config_get(const ucxpool_config_t *config,
-                                    const char             *key,
-                                    ucxpool_config_attr_t  *attr_p,
-                                    size_t                  attr_size)
+ucxpool_status_t ucxpool_config_query(const ucxpool_config_t *config,
+                                      const char             *key,
+                                      ucxpool_config_attr_t  *attr_p,
+                                      size_t                  attr_size)
 {
     ucxpool_config_attr_t attr;
     const base_key_t     *found;

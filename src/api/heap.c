@@ -247,9 +247,8 @@ ucxpool_status_t ucxpool_heap_trim(ucxpool_t *pool, size_t keep_size,
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t ucxpool_heap_on_failure(ucxpool_t             *pool,
-                                         ucxpool_heap_failure_t callback,
-                                         void                  *arg)
+ucxpool_status_t ucxpool_heap_set_failure_handler(
+    ucxpool_t *pool, ucxpool_heap_failure_handler_t handler, void *arg)
 {
     heap_t          *heap;
     ucxpool_status_t status;
@@ -259,7 +258,7 @@ ucxpool_status_t ucxpool_heap_on_failure(ucxpool_t             *pool,
     }
     status = create_once(pool, &heap);
     if (status == UCXPOOL_OK) {
-        heap_on_failure(heap, pool, callback, arg);
+        heap_set_failure_handler(heap, pool, handler, arg);
     }
     return status;
 }

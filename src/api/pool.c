@@ -367,7 +367,7 @@ void ucxpool_block_put(ucxpool_t *pool, const ucxpool_block_t *block)
 {
     base_log_level_t level;
 
-    if (base_missing(pool) || base_missing(block)) {
+    if (base_missing(pool) || (block == NULL)) {
         return;
     }
     level = base_error_log_at(BASE_LOG_WARN);

@@ -149,9 +149,10 @@ void ucxpool_window_query(const ucxpool_window_t *window,
 
 /* --- the peer's side ------------------------------------------------------ */
 
-ucxpool_status_t ucxpool_window_import(ucxpool_channel_t *channel,
-                                       const void *blob, size_t blob_size,
-                                       ucxpool_remote_t **remote_p)
+ucxpool_status_t
+ucxpool_remote_window_import(ucxpool_channel_t *channel, const void *blob,
+                             size_t                    blob_size,
+                             ucxpool_remote_window_t **remote_p)
 {
     ucxpool_status_t status;
 
@@ -164,7 +165,7 @@ ucxpool_status_t ucxpool_window_import(ucxpool_channel_t *channel,
     return status;
 }
 
-void ucxpool_remote_release(ucxpool_remote_t *remote)
+void ucxpool_remote_window_release(ucxpool_remote_window_t *remote)
 {
     ucxpool_t *pool;
 
@@ -177,15 +178,15 @@ void ucxpool_remote_release(ucxpool_remote_t *remote)
     core_unlock_posted(pool);
 }
 
-static void describe_remote(const ucxpool_remote_t *remote,
-                            ucxpool_remote_attr_t  *attr)
+static void describe_remote(const ucxpool_remote_window_t *remote,
+                            ucxpool_remote_window_attr_t  *attr)
 {
     ucxpool_channel_t  *channel = remote->channel;
     const window_way_t *way     = (remote->access & UCXPOOL_WINDOW_READ)
                                       ? remote->way
                                       : remote->write_way;
 
-    *attr = (ucxpool_remote_attr_t){
+    *attr = (ucxpool_remote_window_attr_t){
         .status  = remote->status,
         .length  = remote->length,
         .access  = remote->access,
@@ -199,10 +200,11 @@ static void describe_remote(const ucxpool_remote_t *remote,
                    remote->way_reason);
 }
 
-void ucxpool_remote_query(const ucxpool_remote_t *remote,
-                          ucxpool_remote_attr_t *attr_p, size_t attr_size)
+void ucxpool_remote_window_query(const ucxpool_remote_window_t *remote,
+                                 ucxpool_remote_window_attr_t  *attr_p,
+                                 size_t                         attr_size)
 {
-    ucxpool_remote_attr_t attr = {
+    ucxpool_remote_window_attr_t attr = {
         .status = UCXPOOL_ERR_INVALID_PARAM,
         .reason = "the remote window is NULL",
     };
@@ -218,11 +220,10 @@ void ucxpool_remote_query(const ucxpool_remote_t *remote,
     base_output(attr_p, attr_size, &attr, sizeof(attr));
 }
 
-ucxpool_status_t ucxpool_read(ucxpool_remote_t               *remote,
-                              const ucxpool_places_t         *places,
-                              const ucxpool_data_t           *data,
-                              const ucxpool_request_params_t *params,
-                              ucxpool_request_t             **request_p)
+ucxpool_status_t ucxpool_remote_window_read(
+    ucxpool_remote_window_t *remote, const ucxpool_places_t *places,
+    const ucxpool_data_t *data, const ucxpool_request_params_t *params,
+    ucxpool_request_t **request_p)
 {
     api_data_t       caller;
     ucxpool_status_t status;
@@ -241,11 +242,10 @@ ucxpool_status_t ucxpool_read(ucxpool_remote_t               *remote,
     return status;
 }
 
-ucxpool_status_t ucxpool_write(ucxpool_remote_t               *remote,
-                               const ucxpool_places_t         *places,
-                               const ucxpool_data_t           *data,
-                               const ucxpool_request_params_t *params,
-                               ucxpool_request_t             **request_p)
+ucxpool_status_t ucxpool_remote_window_write(
+    ucxpool_remote_window_t *remote, const ucxpool_places_t *places,
+    const ucxpool_data_t *data, const ucxpool_request_params_t *params,
+    ucxpool_request_t **request_p)
 {
     api_data_t       caller;
     ucxpool_status_t status;

@@ -395,13 +395,13 @@ static ucxpool_status_t fail(heap_t *heap, uint64_t size, const void *handle,
 
 /* --- allocation ----------------------------------------------------------- */
 
-void heap_on_failure(heap_t *heap, ucxpool_t *pool,
-                     ucxpool_heap_failure_t callback, void *arg)
+void heap_set_failure_handler(heap_t *heap, ucxpool_t *pool,
+                              ucxpool_heap_failure_handler_t handler, void *arg)
 {
     pthread_mutex_lock(&heap->lock);
-    heap->pool         = pool;
-    heap->callback     = callback;
-    heap->callback_arg = arg;
+    heap->pool        = pool;
+    heap->handler     = handler;
+    heap->handler_arg = arg;
     pthread_mutex_unlock(&heap->lock);
 }
 
@@ -642,16 +642,16 @@ static ucxpool_status_t alloc_any(heap_t *heap, heap_stream_t *stream,
 /* Ask the application to free memory. */
 static bool ask_application(heap_t *heap, uint64_t asked, void *stream)
 {
-    ucxpool_heap_failure_t callback;
-    ucxpool_t             *pool;
-    void                  *arg;
+    ucxpool_heap_failure_handler_t handler;
+    ucxpool_t                     *pool;
+    void                          *arg;
 
     pthread_mutex_lock(&heap->lock);
-    callback = heap->callback;
-    pool     = heap->pool;
-    arg      = heap->callback_arg;
+    handler = heap->handler;
+    pool    = heap->pool;
+    arg     = heap->handler_arg;
     pthread_mutex_unlock(&heap->lock);
-    return (callback != NULL) && callback(arg, pool, asked, stream);
+    return (handler != NULL) && handler(arg, pool, asked, stream);
 }
 
 /* Round a size up to the alignment; false if it exceeds the limit. */

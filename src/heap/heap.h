@@ -111,9 +111,9 @@ typedef struct heap {
     heap_page_t    *spare_pages; /* descriptors */
     heap_page_t    *all_pages;
 
-    ucxpool_t             *pool;
-    ucxpool_heap_failure_t callback;
-    void                  *callback_arg;
+    ucxpool_t                     *pool;
+    ucxpool_heap_failure_handler_t handler;
+    void                          *handler_arg;
 
     uint64_t peak_reserved;
     /* Peak of the bytes that no stream had freed, sampled when a stream needed
@@ -152,8 +152,9 @@ ucxpool_status_t heap_segments(heap_t *heap, const void *address, size_t length,
  * live. */
 bool heap_file(heap_t *heap, const void *address, size_t length,
                heap_file_t *file_p);
-void heap_on_failure(heap_t *heap, ucxpool_t *pool,
-                     ucxpool_heap_failure_t callback, void *arg);
+void heap_set_failure_handler(heap_t *heap, ucxpool_t *pool,
+                              ucxpool_heap_failure_handler_t handler,
+                              void                          *arg);
 void heap_stats(heap_t *heap, heap_stats_t *stats_p);
 /* Print the ranges of the home, one per line. */
 void heap_print_ranges(heap_t *heap, FILE *stream);

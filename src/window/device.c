@@ -93,8 +93,8 @@ static bool device_may_touch(const window_grant_t *grant)
     return !grant->channel->peer.gone;
 }
 
-static ucxpool_status_t map_handle(ucxpool_remote_t *remote,
-                                   const ipc_cuda_t *share)
+static ucxpool_status_t map_handle(ucxpool_remote_window_t *remote,
+                                   const ipc_cuda_t        *share)
 {
     ucxpool_status_t status;
 
@@ -107,8 +107,8 @@ static ucxpool_status_t map_handle(ucxpool_remote_t *remote,
     return status;
 }
 
-static ucxpool_status_t map_mempool(ucxpool_remote_t      *remote,
-                                    const window_answer_t *answer)
+static ucxpool_status_t map_mempool(ucxpool_remote_window_t *remote,
+                                    const window_answer_t   *answer)
 {
     const int       *fds = answer->fds;
     ucxpool_status_t status;
@@ -142,8 +142,8 @@ static bool is_inside(const proto_window_cuda_t *cuda, uint64_t length)
            (cuda->share.way != IPC_CUDA_FILE);
 }
 
-static ucxpool_status_t map_allocation(ucxpool_remote_t      *remote,
-                                       const window_answer_t *answer)
+static ucxpool_status_t map_allocation(ucxpool_remote_window_t *remote,
+                                       const window_answer_t   *answer)
 {
     const proto_window_cuda_t *cuda = &answer->cuda;
     ucxpool_status_t           status;
@@ -161,8 +161,8 @@ static ucxpool_status_t map_allocation(ucxpool_remote_t      *remote,
     return status;
 }
 
-static unsigned device_open(ucxpool_remote_t      *remote,
-                            const window_answer_t *answer)
+static unsigned device_open(ucxpool_remote_window_t *remote,
+                            const window_answer_t   *answer)
 {
     base_log_level_t level;
     ucxpool_status_t status;
@@ -184,7 +184,7 @@ static unsigned device_open(ucxpool_remote_t      *remote,
     return UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE;
 }
 
-static void device_close(ucxpool_remote_t *remote)
+static void device_close(ucxpool_remote_window_t *remote)
 {
     if (remote->share.way != 0) {
         ipc_cuda_unmap(remote->channel->pool->engine->device, &remote->share, 1,
@@ -397,8 +397,8 @@ static bool device_checks_places(const window_operation_t *operation)
 
 static void take_lists(const window_operation_t *operation, copy_table_t *list)
 {
-    const ucxpool_remote_t *remote = operation->remote;
-    size_t                  first  = operation->next_place;
+    const ucxpool_remote_window_t *remote = operation->remote;
+    size_t                         first  = operation->next_place;
 
     list->form    = COPY_EVEN_PLACES;
     list->entries = operation->request->data.memory.addresses + first;

@@ -217,12 +217,12 @@ static void mapped_offer(window_grant_t *grant, window_offer_t *offer)
 
 /* An attempt to map a window. */
 typedef struct attempt {
-    ucxpool_remote_t      *remote;
-    const window_answer_t *answer;
-    unsigned               num_files; /* tried so far */
+    ucxpool_remote_window_t *remote;
+    const window_answer_t   *answer;
+    unsigned                 num_files; /* tried so far */
 } attempt_t;
 
-static bool not_mapped(ucxpool_remote_t *remote, const char *reason)
+static bool not_mapped(ucxpool_remote_window_t *remote, const char *reason)
 {
     window_remote_say(remote, "not mapped: %s", reason);
     return false;
@@ -255,14 +255,14 @@ static bool view_region(const attempt_t           *attempt,
 static bool view_file(attempt_t *attempt, const proto_window_part_t *part,
                       window_view_t *view)
 {
-    ucxpool_remote_t *remote = attempt->remote;
-    const ipc_host_t *host   = &remote->channel->peer.host;
-    const int        *fds    = attempt->answer->fds;
-    int               given  = (fds == NULL) ? -1 : fds[attempt->num_files];
-    ipc_part_t        wanted = {part->offset, part->length, remote->can_write};
-    char              reason[CORE_REASON_SIZE] = "";
-    base_log_level_t  level = base_error_log_at(BASE_LOG_DEBUG);
-    ucxpool_status_t  status;
+    ucxpool_remote_window_t *remote = attempt->remote;
+    const ipc_host_t        *host   = &remote->channel->peer.host;
+    const int               *fds    = attempt->answer->fds;
+    int              given  = (fds == NULL) ? -1 : fds[attempt->num_files];
+    ipc_part_t       wanted = {part->offset, part->length, remote->can_write};
+    char             reason[CORE_REASON_SIZE] = "";
+    base_log_level_t level = base_error_log_at(BASE_LOG_DEBUG);
+    ucxpool_status_t status;
 
     status = ipc_view_map(host, &part->file, given, &wanted, &view->view,
                           reason, sizeof(reason));
@@ -286,8 +286,8 @@ static bool view_file(attempt_t *attempt, const proto_window_part_t *part,
 /* Map the next part of the window. */
 static bool view_part(attempt_t *attempt, const proto_window_part_t *part)
 {
-    ucxpool_remote_t *remote = attempt->remote;
-    uint64_t          start =
+    ucxpool_remote_window_t *remote = attempt->remote;
+    uint64_t                 start =
         (remote->num_views == 0) ? 0 : remote->views[remote->num_views - 1].end;
     window_view_t view = {.view = {.size = 0}};
 
@@ -306,8 +306,8 @@ static bool view_part(attempt_t *attempt, const proto_window_part_t *part)
 
 static bool view_all(attempt_t *attempt)
 {
-    ucxpool_remote_t      *remote = attempt->remote;
-    const window_answer_t *answer = attempt->answer;
+    ucxpool_remote_window_t *remote = attempt->remote;
+    const window_answer_t   *answer = attempt->answer;
 
     for (size_t i = 0; i < answer->num_parts; i++) {
         if (!view_part(attempt, &answer->parts[i])) {
@@ -318,7 +318,7 @@ static bool view_all(attempt_t *attempt)
            not_mapped(remote, WRONG_LENGTH);
 }
 
-static void mapped_close(ucxpool_remote_t *remote)
+static void mapped_close(ucxpool_remote_window_t *remote)
 {
     for (unsigned i = 0; i < remote->num_views; i++) {
         ipc_view_unmap(&remote->views[i].view);
@@ -329,7 +329,7 @@ static void mapped_close(ucxpool_remote_t *remote)
     remote->can_write = false;
 }
 
-static bool map(ucxpool_remote_t *remote, const window_answer_t *answer)
+static bool map(ucxpool_remote_window_t *remote, const window_answer_t *answer)
 {
     attempt_t attempt = {remote, answer, 0};
 
@@ -352,8 +352,8 @@ static bool map(ucxpool_remote_t *remote, const window_answer_t *answer)
     return true;
 }
 
-static unsigned mapped_open(ucxpool_remote_t      *remote,
-                            const window_answer_t *answer)
+static unsigned mapped_open(ucxpool_remote_window_t *remote,
+                            const window_answer_t   *answer)
 {
     if (!map(remote, answer)) {
         return 0;
@@ -370,8 +370,8 @@ static unsigned mapped_open(ucxpool_remote_t      *remote,
 /* --- importer: copying ---------------------------------------------------- */
 
 /* Find the view that contains a byte of the window. */
-static const window_view_t *find_view(const ucxpool_remote_t *remote,
-                                      uint64_t                offset)
+static const window_view_t *find_view(const ucxpool_remote_window_t *remote,
+                                      uint64_t                       offset)
 {
     unsigned low  = 0;
     unsigned high = remote->num_views - 1;

@@ -139,9 +139,9 @@ static uint64_t add_places(const ucxpool_places_t *places)
     return size;
 }
 
-static ucxpool_status_t check_allowed(const ucxpool_remote_t *remote,
-                                      const ucxpool_places_t *places,
-                                      bool                    is_write)
+static ucxpool_status_t check_allowed(const ucxpool_remote_window_t *remote,
+                                      const ucxpool_places_t        *places,
+                                      bool                           is_write)
 {
     unsigned needed = is_write ? UCXPOOL_WINDOW_WRITE : UCXPOOL_WINDOW_READ;
 
@@ -285,8 +285,8 @@ static ucxpool_status_t make_request(window_operation_t             *operation,
     return UCXPOOL_OK;
 }
 
-static window_operation_t *create(ucxpool_remote_t *remote, bool is_write,
-                                  const ucxpool_places_t *places)
+static window_operation_t *create(ucxpool_remote_window_t *remote,
+                                  bool is_write, const ucxpool_places_t *places)
 {
     window_operation_t *operation = operation_get(remote->channel->pool);
 
@@ -329,7 +329,7 @@ static void begin(window_operation_t *operation)
     }
 }
 
-ucxpool_status_t window_operate(ucxpool_remote_t *remote, bool is_write,
+ucxpool_status_t window_operate(ucxpool_remote_window_t *remote, bool is_write,
                                 const ucxpool_places_t         *places,
                                 const copy_memory_t            *memory,
                                 const ucxpool_request_params_t *params,
@@ -369,7 +369,7 @@ ucxpool_status_t window_operate(ucxpool_remote_t *remote, bool is_write,
     return UCXPOOL_OK;
 }
 
-void window_operations_begin(ucxpool_remote_t *remote)
+void window_operations_begin(ucxpool_remote_window_t *remote)
 {
     window_operation_t *operation;
 
@@ -382,7 +382,7 @@ void window_operations_begin(ucxpool_remote_t *remote)
     window_remote_put(remote);
 }
 
-static void abort_list(base_list_t *list, const ucxpool_remote_t *remote,
+static void abort_list(base_list_t *list, const ucxpool_remote_window_t *remote,
                        ucxpool_status_t status, const char *reason)
 {
     window_operation_t *operation;
@@ -395,8 +395,8 @@ static void abort_list(base_list_t *list, const ucxpool_remote_t *remote,
     }
 }
 
-void window_operations_abort(ucxpool_remote_t *remote, ucxpool_status_t status,
-                             const char *reason)
+void window_operations_abort(ucxpool_remote_window_t *remote,
+                             ucxpool_status_t status, const char *reason)
 {
     struct window_channel *windows = remote->channel->windows;
 

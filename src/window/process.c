@@ -44,7 +44,7 @@ static ssize_t copy(const ucxpool_channel_t *channel, const step_t *step,
 
 /* Copy `size` bytes at the start of the window. Returns false, with errno set,
  * if the system does not allow it. */
-static bool try_copy(const ucxpool_remote_t *remote, uint8_t *bytes,
+static bool try_copy(const ucxpool_remote_window_t *remote, uint8_t *bytes,
                      size_t size, bool is_write)
 {
     step_t step;
@@ -58,8 +58,8 @@ static bool try_copy(const ucxpool_remote_t *remote, uint8_t *bytes,
 /* Test reading with one byte, and writing with none, so that the owner's memory
  * is not changed. The kernel requires the same permission for both, but a
  * system call filter (seccomp) may allow only one of the calls. */
-static unsigned process_open(ucxpool_remote_t      *remote,
-                             const window_answer_t *answer)
+static unsigned process_open(ucxpool_remote_window_t *remote,
+                             const window_answer_t   *answer)
 {
     uint8_t byte = 0;
 

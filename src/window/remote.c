@@ -49,7 +49,7 @@ static ucxpool_status_t check_blob(const void *bytes, size_t size,
 }
 
 /* Did the channel's peer export the blob? Unknown until the channel is open. */
-static bool is_peers(const ucxpool_remote_t *remote)
+static bool is_peers(const ucxpool_remote_window_t *remote)
 {
     return memcmp(remote->blob.pool, remote->channel->peer.id,
                   sizeof(remote->blob.pool)) == 0;
@@ -59,14 +59,15 @@ static bool is_peers(const ucxpool_remote_t *remote)
     "the window is of another pool than the channel's peer: import it " \
     "over a channel to its owner"
 
-static void tried(ucxpool_remote_t *remote);
+static void tried(ucxpool_remote_window_t *remote);
 
 ucxpool_status_t window_import(ucxpool_channel_t *channel, const void *blob,
-                               size_t blob_size, ucxpool_remote_t **remote_p)
+                               size_t                    blob_size,
+                               ucxpool_remote_window_t **remote_p)
 {
-    ucxpool_remote_t *remote;
-    ucxpool_status_t  status;
-    window_blob_t     checked;
+    ucxpool_remote_window_t *remote;
+    ucxpool_status_t         status;
+    window_blob_t            checked;
 
     if (!core_channel_is_live(channel)) {
         return core_channel_say_ended(channel);
@@ -79,7 +80,7 @@ ucxpool_status_t window_import(ucxpool_channel_t *channel, const void *blob,
     if (remote == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for an import");
     }
-    *remote = (ucxpool_remote_t){
+    *remote = (ucxpool_remote_window_t){
         .channel  = channel,
         .number   = ++channel->windows->next_number,
         .blob     = checked,
@@ -100,13 +101,13 @@ ucxpool_status_t window_import(ucxpool_channel_t *channel, const void *blob,
     return UCXPOOL_OK;
 }
 
-static bool wants_messages(const ucxpool_remote_t *remote)
+static bool wants_messages(const ucxpool_remote_window_t *remote)
 {
     return remote->channel->pool->config.window_way == BASE_WINDOW_WAY_MESSAGES;
 }
 
 /* The flags of all ways for the OPEN message. */
-static uint32_t ask_ways(ucxpool_remote_t *remote)
+static uint32_t ask_ways(ucxpool_remote_window_t *remote)
 {
     const ucxpool_channel_t *channel = remote->channel;
     uint32_t                 flags   = 0;
@@ -121,7 +122,7 @@ static uint32_t ask_ways(ucxpool_remote_t *remote)
     return flags;
 }
 
-static void ask(ucxpool_remote_t *remote)
+static void ask(ucxpool_remote_window_t *remote)
 {
     const window_blob_t *blob = &remote->blob;
     uint32_t             flags;
@@ -148,12 +149,12 @@ static void ask(ucxpool_remote_t *remote)
 
 unsigned window_remotes_progress(ucxpool_channel_t *channel)
 {
-    unsigned          count = 0;
-    ucxpool_remote_t *remote;
-    ucxpool_remote_t *next;
+    unsigned                 count = 0;
+    ucxpool_remote_window_t *remote;
+    ucxpool_remote_window_t *next;
 
     base_list_for_each_safe(remote, next, &channel->windows->remotes,
-                            ucxpool_remote_t, link) {
+                            ucxpool_remote_window_t, link) {
         if (!remote->was_asked) {
             ask(remote);
             count++;
@@ -165,12 +166,13 @@ unsigned window_remotes_progress(ucxpool_channel_t *channel)
 /* --- the owner's answer --------------------------------------------------- */
 
 /* Find a remote by our number. Returns NULL if none has it. */
-static ucxpool_remote_t *find(const ucxpool_channel_t *channel, uint64_t number)
+static ucxpool_remote_window_t *find(const ucxpool_channel_t *channel,
+                                     uint64_t                 number)
 {
-    ucxpool_remote_t *remote;
+    ucxpool_remote_window_t *remote;
 
-    base_list_for_each(remote, &channel->windows->remotes, ucxpool_remote_t,
-                       link) {
+    base_list_for_each(remote, &channel->windows->remotes,
+                       ucxpool_remote_window_t, link) {
         if (remote->number == number) {
             return remote;
         }
@@ -194,7 +196,7 @@ static void close_grant(ucxpool_channel_t *channel, uint64_t grant)
 }
 
 /* Can all accesses that the blob allows be done without messages? */
-static bool is_direct(const ucxpool_remote_t *remote)
+static bool is_direct(const ucxpool_remote_window_t *remote)
 {
     return (!(remote->access & UCXPOOL_WINDOW_READ) ||
             (remote->way != &window_messages)) &&
@@ -203,7 +205,8 @@ static bool is_direct(const ucxpool_remote_t *remote)
 }
 
 /* Use for each access the first way that can do it. */
-static void choose_ways(ucxpool_remote_t *remote, const window_answer_t *answer)
+static void choose_ways(ucxpool_remote_window_t *remote,
+                        const window_answer_t   *answer)
 {
     const ucxpool_channel_t *channel = remote->channel;
     unsigned                 left    = remote->access;
@@ -243,8 +246,8 @@ static uint32_t num_files(const window_answer_t *answer)
 
 /* Ask the owner for the files that we may not take. Returns true if
  * window_remote_given() will be called. */
-static bool ask_for_files(ucxpool_remote_t      *remote,
-                          const window_answer_t *answer)
+static bool ask_for_files(ucxpool_remote_window_t *remote,
+                          const window_answer_t   *answer)
 {
     const ucxpool_channel_t *channel = remote->channel;
 
@@ -267,7 +270,7 @@ static bool ask_for_files(ucxpool_remote_t      *remote,
 
 /* The ways are chosen: start the operations. If the configuration demands
  * direct access and a way is messages, end the remote instead. */
-static void begin(ucxpool_remote_t *remote)
+static void begin(ucxpool_remote_window_t *remote)
 {
     if (!is_direct(remote) &&
         (remote->channel->pool->config.window_way == BASE_WINDOW_WAY_DIRECT)) {
@@ -282,7 +285,8 @@ static void begin(ucxpool_remote_t *remote)
     window_operations_begin(remote);
 }
 
-static void use_answer(ucxpool_remote_t *remote, const window_answer_t *answer)
+static void use_answer(ucxpool_remote_window_t *remote,
+                       const window_answer_t   *answer)
 {
     choose_ways(remote, answer);
     if (!remote->is_trying &&
@@ -291,7 +295,7 @@ static void use_answer(ucxpool_remote_t *remote, const window_answer_t *answer)
     }
 }
 
-static void tried(ucxpool_remote_t *remote)
+static void tried(ucxpool_remote_window_t *remote)
 {
     if ((remote->status == UCXPOOL_INPROGRESS) && !remote->is_trying) {
         begin(remote);
@@ -318,7 +322,8 @@ static void fill_answer(window_answer_t             *answer,
 }
 
 /* The owner did not write this blob: its length is wrong. */
-static void end_of_other_length(ucxpool_remote_t *remote, uint64_t length)
+static void end_of_other_length(ucxpool_remote_window_t *remote,
+                                uint64_t                 length)
 {
     char reason[CORE_REASON_SIZE];
 
@@ -332,8 +337,8 @@ void window_remote_opened(ucxpool_channel_t           *channel,
                           const proto_window_opened_t *opened, const void *data,
                           size_t data_size, const char *reason)
 {
-    ucxpool_remote_t *remote = find(channel, opened->remote);
-    window_answer_t   answer;
+    ucxpool_remote_window_t *remote = find(channel, opened->remote);
+    window_answer_t          answer;
 
     if ((remote == NULL) || (remote->status != UCXPOOL_INPROGRESS) ||
         (remote->grant != 0)) {
@@ -357,8 +362,8 @@ void window_remote_opened(ucxpool_channel_t           *channel,
 void window_remote_given(ucxpool_channel_t *channel, uint64_t number,
                          const int *fds, const char *reason)
 {
-    ucxpool_remote_t *remote = find(channel, number);
-    window_answer_t  *answer;
+    ucxpool_remote_window_t *remote = find(channel, number);
+    window_answer_t         *answer;
 
     if ((remote == NULL) || (remote->answer == NULL) ||
         (remote->status != UCXPOOL_INPROGRESS)) {
@@ -379,7 +384,7 @@ void window_remote_given(ucxpool_channel_t *channel, uint64_t number,
 
 void window_remote_revoked(ucxpool_channel_t *channel, uint64_t number)
 {
-    ucxpool_remote_t *remote = find(channel, number);
+    ucxpool_remote_window_t *remote = find(channel, number);
 
     channel->windows->num_revokes++;
     if (remote != NULL) {
@@ -390,7 +395,7 @@ void window_remote_revoked(ucxpool_channel_t *channel, uint64_t number)
 
 /* --- the end of a remote -------------------------------------------------- */
 
-void window_remote_unmap(ucxpool_remote_t *remote)
+void window_remote_unmap(ucxpool_remote_window_t *remote)
 {
     const ucxpool_channel_t *channel = remote->channel;
     const window_way_t      *way;
@@ -405,7 +410,7 @@ void window_remote_unmap(ucxpool_remote_t *remote)
 }
 
 /* Close the grant if no operation uses the window. */
-static void put_grant(ucxpool_remote_t *remote)
+static void put_grant(ucxpool_remote_window_t *remote)
 {
     if (remote->refs == 0) {
         window_remote_unmap(remote);
@@ -414,7 +419,7 @@ static void put_grant(ucxpool_remote_t *remote)
     }
 }
 
-static void free_if_unused(ucxpool_remote_t *remote)
+static void free_if_unused(ucxpool_remote_window_t *remote)
 {
     ucxpool_channel_t *channel = remote->channel;
 
@@ -426,13 +431,13 @@ static void free_if_unused(ucxpool_remote_t *remote)
     }
 }
 
-void window_remote_release(ucxpool_remote_t *remote)
+void window_remote_release(ucxpool_remote_window_t *remote)
 {
     remote->user_ref = false;
     free_if_unused(remote);
 }
 
-void window_remote_put(ucxpool_remote_t *remote)
+void window_remote_put(ucxpool_remote_window_t *remote)
 {
     remote->refs--;
     if (remote->status < UCXPOOL_OK) {
@@ -441,7 +446,7 @@ void window_remote_put(ucxpool_remote_t *remote)
     free_if_unused(remote);
 }
 
-void window_remote_end(ucxpool_remote_t *remote, ucxpool_status_t status,
+void window_remote_end(ucxpool_remote_window_t *remote, ucxpool_status_t status,
                        const char *reason)
 {
     if (remote->status < UCXPOOL_OK) {

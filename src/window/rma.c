@@ -184,7 +184,7 @@ static bool rma_may_touch(const window_grant_t *grant)
 
 /* --- importer: the key ---------------------------------------------------- */
 
-static bool is_native(ucxpool_remote_t *remote, bool for_gpu)
+static bool is_native(ucxpool_remote_window_t *remote, bool for_gpu)
 {
     ucxpool_channel_t *channel = remote->channel;
 
@@ -198,7 +198,7 @@ static bool is_native(ucxpool_remote_t *remote, bool for_gpu)
     return false;
 }
 
-static uint32_t rma_ask(ucxpool_remote_t *remote)
+static uint32_t rma_ask(ucxpool_remote_window_t *remote)
 {
     const ucxpool_channel_t *channel  = remote->channel;
     const core_endpoint_t   *endpoint = channel->conn.endpoint;
@@ -223,7 +223,7 @@ static bool is_of_endpoint(ucs_status_t status)
 }
 
 /* Did the test of the key succeed? Sets the reason. */
-static bool is_good(ucxpool_remote_t *remote, ucs_status_t status)
+static bool is_good(ucxpool_remote_window_t *remote, ucs_status_t status)
 {
     if (status != UCS_OK) {
         window_remote_say(remote, "UCX does not get from the window: %s",
@@ -235,7 +235,7 @@ static bool is_good(ucxpool_remote_t *remote, ucs_status_t status)
     return true;
 }
 
-static void take_result(ucxpool_remote_t *remote, ucs_status_t status)
+static void take_result(ucxpool_remote_window_t *remote, ucs_status_t status)
 {
     if (remote->status != UCXPOOL_INPROGRESS) {
         return; /* the channel has ended, or the window was revoked */
@@ -253,8 +253,8 @@ static void take_result(ucxpool_remote_t *remote, ucs_status_t status)
 
 static void probe_done(void *request, ucs_status_t status, void *arg)
 {
-    ucxpool_remote_t  *remote  = arg;
-    ucxpool_channel_t *channel = remote->channel;
+    ucxpool_remote_window_t *remote  = arg;
+    ucxpool_channel_t       *channel = remote->channel;
 
     ucp_request_free(request);
     take_result(remote, status);
@@ -264,7 +264,7 @@ static void probe_done(void *request, ucs_status_t status, void *arg)
 
 /* Get one byte, since UCX may reject a key only when it is used. Returns true
  * if this succeeded at once; else the key failed, or is_trying is set. */
-static bool try_key(ucxpool_remote_t *remote)
+static bool try_key(ucxpool_remote_window_t *remote)
 {
     ucxpool_channel_t        *channel = remote->channel;
     const ucp_request_param_t param   = {
@@ -297,7 +297,8 @@ static bool try_key(ucxpool_remote_t *remote)
 /* Unpack the key and test it. Returns true if it can be used now. The key of
  * GPU memory is not tested: `probe` is host memory, which UCX would copy in
  * another way. */
-static bool take_key(ucxpool_remote_t *remote, const void *key, size_t key_size)
+static bool take_key(ucxpool_remote_window_t *remote, const void *key,
+                     size_t key_size)
 {
     ucxpool_channel_t *channel = remote->channel;
 
@@ -324,8 +325,8 @@ static bool take_key(ucxpool_remote_t *remote, const void *key, size_t key_size)
     return remote->is_on_gpu ? is_good(remote, UCS_OK) : try_key(remote);
 }
 
-static unsigned rma_open(ucxpool_remote_t      *remote,
-                         const window_answer_t *answer)
+static unsigned rma_open(ucxpool_remote_window_t *remote,
+                         const window_answer_t   *answer)
 {
     if (!(answer->opened.flags & PROTO_OPENED_KEY)) {
         if (answer->reason[0] != '\0') {
@@ -338,7 +339,7 @@ static unsigned rma_open(ucxpool_remote_t      *remote,
                : 0;
 }
 
-static void rma_close(ucxpool_remote_t *remote)
+static void rma_close(ucxpool_remote_window_t *remote)
 {
     if (remote->key != NULL) {
         ucp_rkey_destroy(remote->key);
@@ -376,7 +377,7 @@ static bool is_of_kind(const window_operation_t *operation)
                : (types & (COPY_MEMTYPE_DEVICE | COPY_MEMTYPE_MANAGED)) == 0;
 }
 
-static bool is_forced(const ucxpool_remote_t *remote)
+static bool is_forced(const ucxpool_remote_window_t *remote)
 {
     return remote->channel->pool->config.window_way == BASE_WINDOW_WAY_DIRECT;
 }
@@ -477,16 +478,16 @@ static void end_if_over(window_operation_t *operation)
 static ucs_status_ptr_t post(window_operation_t   *operation,
                              const window_piece_t *piece)
 {
-    const ucxpool_remote_t   *remote  = operation->remote;
-    ucp_ep_h                  ep      = remote->channel->conn.endpoint->ep;
-    uint64_t                  address = remote->address + piece->offset;
-    const ucp_request_param_t param   = {
-          .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-                          UCP_OP_ATTR_FIELD_USER_DATA |
-                          UCP_OP_ATTR_FIELD_MEMORY_TYPE,
-          .cb.send   = done,
-          .user_data = operation,
-          .memory_type =
+    const ucxpool_remote_window_t *remote  = operation->remote;
+    ucp_ep_h                       ep      = remote->channel->conn.endpoint->ep;
+    uint64_t                       address = remote->address + piece->offset;
+    const ucp_request_param_t      param   = {
+               .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                               UCP_OP_ATTR_FIELD_USER_DATA |
+                               UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+               .cb.send   = done,
+               .user_data = operation,
+               .memory_type =
             remote->is_on_gpu ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST,
     };
 

@@ -79,7 +79,8 @@ bool window_channel_is_quiet(const ucxpool_channel_t *channel)
         return true;
     }
     /* OPEN is sent in the order of the list, so the last remote is enough. */
-    return base_container_of(windows->remotes.prev, ucxpool_remote_t, link)
+    return base_container_of(windows->remotes.prev, ucxpool_remote_window_t,
+                             link)
                ->was_asked &&
            base_list_is_empty(&windows->queued);
 }
@@ -104,10 +105,10 @@ unsigned window_channel_progress(ucxpool_channel_t *channel)
 
 bool window_channel_is_busy(const ucxpool_channel_t *channel)
 {
-    const ucxpool_remote_t *remote;
+    const ucxpool_remote_window_t *remote;
 
-    base_list_for_each(remote, &channel->windows->remotes, ucxpool_remote_t,
-                       link) {
+    base_list_for_each(remote, &channel->windows->remotes,
+                       ucxpool_remote_window_t, link) {
         if (remote->refs != 0) {
             return true;
         }
@@ -117,11 +118,11 @@ bool window_channel_is_busy(const ucxpool_channel_t *channel)
 
 void window_channel_ended(ucxpool_channel_t *channel)
 {
-    ucxpool_remote_t *remote;
-    ucxpool_remote_t *next;
+    ucxpool_remote_window_t *remote;
+    ucxpool_remote_window_t *next;
 
     base_list_for_each_safe(remote, next, &channel->windows->remotes,
-                            ucxpool_remote_t, link) {
+                            ucxpool_remote_window_t, link) {
         window_remote_end(remote, channel->status, channel->reason);
     }
     window_served_cancel(channel, NULL);
@@ -137,8 +138,8 @@ void window_channel_drop_all(ucxpool_channel_t *channel)
     window_served_progress(channel->pool);
     window_grants_let_go(channel, true);
     while (!base_list_is_empty(&windows->remotes)) {
-        ucxpool_remote_t *remote =
-            base_list_head(&windows->remotes, ucxpool_remote_t, link);
+        ucxpool_remote_window_t *remote =
+            base_list_head(&windows->remotes, ucxpool_remote_window_t, link);
 
         remote->key = NULL; /* its worker may have been destroyed */
         window_remote_unmap(remote);

@@ -99,7 +99,7 @@ static ucxpool_status_t take(const ucxpool_channel_t *channel,
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t map_given(ucxpool_remote_t      *remote,
+static ucxpool_status_t map_given(ucxpool_remote_window_t *remote,
                                   const window_answer_t *answer, const int *fds)
 {
     ipc_virtual_part_t given[PROTO_PARTS_MAX];
@@ -114,8 +114,8 @@ static ucxpool_status_t map_given(ucxpool_remote_t      *remote,
                            &remote->range);
 }
 
-static ucxpool_status_t map(ucxpool_remote_t      *remote,
-                            const window_answer_t *answer)
+static ucxpool_status_t map(ucxpool_remote_window_t *remote,
+                            const window_answer_t   *answer)
 {
     int              fds[PROTO_PARTS_MAX];
     ucxpool_status_t status;
@@ -132,8 +132,8 @@ static ucxpool_status_t map(ucxpool_remote_t      *remote,
     return status;
 }
 
-ucxpool_status_t window_virtual_map(ucxpool_remote_t      *remote,
-                                    const window_answer_t *answer)
+ucxpool_status_t window_virtual_map(ucxpool_remote_window_t *remote,
+                                    const window_answer_t   *answer)
 {
     ucxpool_status_t status;
 
@@ -149,7 +149,7 @@ ucxpool_status_t window_virtual_map(ucxpool_remote_t      *remote,
     return status;
 }
 
-void window_virtual_unmap(ucxpool_remote_t *remote)
+void window_virtual_unmap(ucxpool_remote_window_t *remote)
 {
     if (remote->range.size != 0) {
         ipc_virtual_unmap(remote->channel->pool->engine->device,

@@ -255,7 +255,7 @@ typedef struct window_view {
     ipc_view_t view;    /* size 0: in a region, which the channel has mapped */
 } window_view_t;
 
-struct ucxpool_remote {
+struct ucxpool_remote_window {
     base_list_t        link;    /* in the channel's list */
     ucxpool_channel_t *channel; /* holds a reference */
     uint64_t           number;
@@ -281,7 +281,7 @@ struct ucxpool_remote {
     bool           is_on_gpu;    /* is the key for GPU memory? */
     bool           is_trying;    /* a test of the key is outstanding; tried()
                                     follows, or the channel ends */
-    void (*tried)(struct ucxpool_remote *remote);
+    void (*tried)(struct ucxpool_remote_window *remote);
     uint8_t                  probe;  /* a byte read to test the key */
     window_answer_t         *answer; /* while files are requested; else NULL */
     const struct window_way *way;    /* of reads */
@@ -290,13 +290,14 @@ struct ucxpool_remote {
     base_list_t waiting; /* operations, until the owner answers the import */
 };
 
-/* As ucxpool_window_import(). */
+/* As ucxpool_remote_window_import(). */
 ucxpool_status_t window_import(ucxpool_channel_t *channel, const void *blob,
-                               size_t blob_size, ucxpool_remote_t **remote_p);
+                               size_t                    blob_size,
+                               ucxpool_remote_window_t **remote_p);
 
 /* Drop the caller's reference, or that of an operation. May free it. */
-void window_remote_release(ucxpool_remote_t *remote);
-void window_remote_put(ucxpool_remote_t *remote);
+void window_remote_release(ucxpool_remote_window_t *remote);
+void window_remote_put(ucxpool_remote_window_t *remote);
 
 /* Send OPEN for all imports that have none yet. Returns how many there were. */
 unsigned window_remotes_progress(ucxpool_channel_t *channel);
@@ -316,14 +317,14 @@ void window_remote_given(ucxpool_channel_t *channel, uint64_t number,
 void window_remote_revoked(ucxpool_channel_t *channel, uint64_t number);
 
 /* Add why it uses a way, or cannot use one. The newest reason comes first. */
-void window_remote_say(ucxpool_remote_t *remote, const char *format, ...)
+void window_remote_say(ucxpool_remote_window_t *remote, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Release its mappings and keys. May be called again. */
-void window_remote_unmap(ucxpool_remote_t *remote);
+void window_remote_unmap(ucxpool_remote_window_t *remote);
 
 /* It cannot be used any more: end its operations with this status. */
-void window_remote_end(ucxpool_remote_t *remote, ucxpool_status_t status,
+void window_remote_end(ucxpool_remote_window_t *remote, ucxpool_status_t status,
                        const char *reason);
 
 /* --- importer: operations ------------------------------------------------- */
@@ -342,17 +343,17 @@ typedef struct window_operation {
     base_list_t link; /* in one list: the remote's waiting; the channel's
                          queued, called, moving or moved; the pool's copying
                          or free_operations; or none */
-    ucxpool_remote_t   *remote;       /* holds a reference */
-    ucxpool_request_t  *request;      /* the caller's; NULL: it has ended */
-    ucxpool_request_t  *call_request; /* sends the CALL; NULL: none */
-    core_request_hook_t call_ended;   /* called when call_request ends */
-    uint64_t            number;
-    bool                is_write;
-    bool                was_called;     /* counted in windows->num_calls */
-    bool                lists_are_read; /* the GPU reads and checks them */
-    ucxpool_places_t    places;
-    ucxpool_place_t     place; /* our copy of a list of one place */
-    uint64_t            size;  /* bytes of all places */
+    ucxpool_remote_window_t *remote;  /* holds a reference */
+    ucxpool_request_t       *request; /* the caller's; NULL: it has ended */
+    ucxpool_request_t       *call_request; /* sends the CALL; NULL: none */
+    core_request_hook_t      call_ended;   /* called when call_request ends */
+    uint64_t                 number;
+    bool                     is_write;
+    bool                     was_called;     /* counted in windows->num_calls */
+    bool                     lists_are_read; /* the GPU reads and checks them */
+    ucxpool_places_t         places;
+    ucxpool_place_t          place; /* our copy of a list of one place */
+    uint64_t                 size;  /* bytes of all places */
     /* Position of the next piece. */
     size_t           next_place;
     uint64_t         place_offset;
@@ -380,19 +381,19 @@ static inline const void *window_places_list(const ucxpool_places_t *places)
                                     : (const void *)places->offsets;
 }
 
-/* As ucxpool_read() and ucxpool_write(). */
-ucxpool_status_t window_operate(ucxpool_remote_t *remote, bool is_write,
+/* As ucxpool_remote_window_read() and ucxpool_remote_window_write(). */
+ucxpool_status_t window_operate(ucxpool_remote_window_t *remote, bool is_write,
                                 const ucxpool_places_t         *places,
                                 const copy_memory_t            *memory,
                                 const ucxpool_request_params_t *params,
                                 ucxpool_request_t             **request_p);
 
 /* The owner has answered the import: start the waiting operations. */
-void window_operations_begin(ucxpool_remote_t *remote);
+void window_operations_begin(ucxpool_remote_window_t *remote);
 
 /* The remote has ended: end its operations. */
-void window_operations_abort(ucxpool_remote_t *remote, ucxpool_status_t status,
-                             const char *reason);
+void window_operations_abort(ucxpool_remote_window_t *remote,
+                             ucxpool_status_t status, const char *reason);
 
 /* Free the operations of the free list. */
 void window_operations_destroy_all(ucxpool_t *pool);
@@ -448,7 +449,7 @@ typedef struct window_way {
     bool (*may_touch)(const window_grant_t *grant);
 
     /* Importer: PROTO_OPEN flags for the OPEN message. */
-    uint32_t (*ask)(ucxpool_remote_t *remote);
+    uint32_t (*ask)(ucxpool_remote_window_t *remote);
 
     /*
      * Importer: get access to the memory; pass the reason for success or
@@ -456,11 +457,12 @@ typedef struct window_way {
      * calls tried() when it has the result. Returns the accesses that the way
      * can do: UCXPOOL_WINDOW_READ, UCXPOOL_WINDOW_WRITE, both, or 0.
      */
-    unsigned (*open)(ucxpool_remote_t *remote, const window_answer_t *answer);
+    unsigned (*open)(ucxpool_remote_window_t *remote,
+                     const window_answer_t   *answer);
 
     /* Importer: undo open(); no operation uses it any more. May be called
      * again. */
-    void (*close)(ucxpool_remote_t *remote);
+    void (*close)(ucxpool_remote_window_t *remote);
 
     /* Can this way do the operation? If not, messages do it. NULL: it can do
      * all operations. */
@@ -520,9 +522,9 @@ static inline uint32_t window_cuda_num_files(const proto_window_cuda_t *cuda)
  * as of ipc_virtual_export(). */
 ucxpool_status_t window_virtual_share(ucxpool_window_t *window);
 void             window_virtual_unshare(ucxpool_window_t *window);
-ucxpool_status_t window_virtual_map(ucxpool_remote_t      *remote,
-                                    const window_answer_t *answer);
-void             window_virtual_unmap(ucxpool_remote_t *remote);
+ucxpool_status_t window_virtual_map(ucxpool_remote_window_t *remote,
+                                    const window_answer_t   *answer);
+void             window_virtual_unmap(ucxpool_remote_window_t *remote);
 
 /* Check that the places are in the window, as the owner will. */
 ucxpool_status_t window_messages_check(const window_operation_t *operation);

@@ -71,7 +71,7 @@ static ucxpool_window_t *windows[NUM_WINDOWS];
 static bool              may_write[NUM_WINDOWS];
 
 /* Imports of windows that the peer claims to have. */
-static ucxpool_remote_t *remotes[NUM_REMOTES];
+static ucxpool_remote_window_t *remotes[NUM_REMOTES];
 
 /* Called by libcheck's macros; libcheck itself works only in its tests. */
 void _mark_point(const char *file, int line)
@@ -328,15 +328,15 @@ static void import(unsigned which)
     memcpy(blob.pool, hostile.pair.b->id, sizeof(blob.pool));
     blob.checksum = window_blob_checksum(&blob);
     if ((remotes[which] == NULL) &&
-        (ucxpool_window_import(hostile.victim, &blob, sizeof(blob),
-                               &remotes[which]) != UCXPOOL_OK)) {
+        (ucxpool_remote_window_import(hostile.victim, &blob, sizeof(blob),
+                                      &remotes[which]) != UCXPOOL_OK)) {
         remotes[which] = NULL;
     }
 }
 
 static void release(unsigned which)
 {
-    ucxpool_remote_release(remotes[which]);
+    ucxpool_remote_window_release(remotes[which]);
     remotes[which] = NULL;
 }
 
@@ -357,10 +357,11 @@ static void operate(unsigned which, uint8_t argument)
     places[0] = (ucxpool_place_t){7, 1 + argument * 100u};
     places[1] = (ucxpool_place_t){40000, argument};
     data      = ucxpool_data_buffer(bytes, places[0].length + places[1].length);
-    status =
-        (argument & 2u)
-            ? ucxpool_write(remotes[which], &list, &data, &params, &request)
-            : ucxpool_read(remotes[which], &list, &data, &params, &request);
+    status    = (argument & 2u)
+                    ? ucxpool_remote_window_write(remotes[which], &list, &data,
+                                                  &params, &request)
+                    : ucxpool_remote_window_read(remotes[which], &list, &data,
+                                                 &params, &request);
     if (status == UCXPOOL_OK) {
         if (argument & 4u) {
             ucxpool_request_cancel(request);

@@ -9,7 +9,7 @@ ucxpool_config_attr_t setting_get(const ucxpool_config_t *config,
 {
     ucxpool_config_attr_t setting;
     ucxpool_status_t      status =
-        ucxpool_config_get(config, name, &setting, sizeof(setting));
+        ucxpool_config_query(config, name, &setting, sizeof(setting));
 
     assert(status == UCXPOOL_OK);
     (void)status;

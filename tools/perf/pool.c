@@ -44,9 +44,9 @@ typedef struct pool_end {
     int                event_fd;
     /* Of reads and writes, else NULL: the receiver's window, the sender's
      * import of it, and the offsets of each slot's buffers in it. */
-    ucxpool_window_t *window;
-    ucxpool_remote_t *remote;
-    uint64_t         *offsets;
+    ucxpool_window_t        *window;
+    ucxpool_remote_window_t *remote;
+    uint64_t                *offsets;
 } pool_end_t;
 
 static int fail(const char *what)
@@ -308,11 +308,11 @@ static const char *const way_names[] = {
     [UCXPOOL_WAY_MAPPED] = "mapped",   [UCXPOOL_WAY_RMA] = "rma",
 };
 
-static ucxpool_remote_attr_t query(const pool_end_t *pool)
+static ucxpool_remote_window_attr_t query(const pool_end_t *pool)
 {
-    ucxpool_remote_attr_t attr;
+    ucxpool_remote_window_attr_t attr;
 
-    ucxpool_remote_query(pool->remote, &attr, sizeof(attr));
+    ucxpool_remote_window_query(pool->remote, &attr, sizeof(attr));
     return attr;
 }
 
@@ -329,16 +329,17 @@ static int window_send(end_t *end, unsigned index)
     places = ucxpool_places_even(pool->offsets + index * num, num,
                                  num == 1 ? end->buffers.size : end->work.size);
     fill_params(&params, slot, replied, true);
-    return posted(
-        slot, side_is(end->side, IS_READ)
-                  ? ucxpool_read(pool->remote, &places, &data, &params, NULL)
-                  : ucxpool_write(pool->remote, &places, &data, &params, NULL));
+    return posted(slot, side_is(end->side, IS_READ)
+                            ? ucxpool_remote_window_read(pool->remote, &places,
+                                                         &data, &params, NULL)
+                            : ucxpool_remote_window_write(
+                                  pool->remote, &places, &data, &params, NULL));
 }
 
 static void window_describe(const end_t *end, struct job_side *side)
 {
-    const pool_end_t     *pool = (const pool_end_t *)end;
-    ucxpool_remote_attr_t attr;
+    const pool_end_t            *pool = (const pool_end_t *)end;
+    ucxpool_remote_window_attr_t attr;
 
     if (pool->remote != NULL) {
         attr = query(pool);
@@ -350,7 +351,7 @@ static void window_describe(const end_t *end, struct job_side *side)
 
 static void close_window(pool_end_t *pool)
 {
-    ucxpool_remote_release(pool->remote);
+    ucxpool_remote_window_release(pool->remote);
     ucxpool_window_destroy(pool->window);
     memory_list_free(pool->end.buffers.memory, pool->offsets);
     pool->remote  = NULL;
@@ -388,11 +389,12 @@ static int give(pool_end_t *pool, control_t *control, char *missing)
 
 static int import(pool_end_t *pool, const uint8_t *blob)
 {
-    uint64_t              deadline = clock_now() + CONNECT_NS;
-    ucxpool_remote_attr_t attr;
+    uint64_t                     deadline = clock_now() + CONNECT_NS;
+    ucxpool_remote_window_attr_t attr;
 
-    if (ucxpool_window_import(pool->channel, blob, UCXPOOL_WINDOW_BLOB_SIZE,
-                              &pool->remote) != UCXPOOL_OK) {
+    if (ucxpool_remote_window_import(pool->channel, blob,
+                                     UCXPOOL_WINDOW_BLOB_SIZE,
+                                     &pool->remote) != UCXPOOL_OK) {
         return end_fail(&pool->end, "no window is taken",
                         ucxpool_error_detail());
     }
@@ -428,10 +430,10 @@ static int make_offsets(pool_end_t *pool)
 
 static int take(pool_end_t *pool, control_t *control, char *missing)
 {
-    answer_t              answer = {0};
-    ucxpool_remote_attr_t attr;
-    uint8_t               blob[UCXPOOL_WINDOW_BLOB_SIZE];
-    char                  done;
+    answer_t                     answer = {0};
+    ucxpool_remote_window_attr_t attr;
+    uint8_t                      blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    char                         done;
 
     if ((control_recv(control, blob, sizeof(blob)) != 0) ||
         (import(pool, blob) != 0) || (make_offsets(pool) != 0)) {
