@@ -95,7 +95,7 @@ run 0 $short -t mixed -s 8 -n 7
 run 0 $short -t misaligned -s 100 -n 33
 run 0 $short -s 1001 -n 77 -O 3 --sides tag-each/peer,tag-each/none
 run 0 $short -t block
-says out 'at most 50 ns'
+says out '  ns'
 run 0 $short -s 1 -n 1 -O 1 --sides am/none,iov/none
 run 0 $short -s 20k -n 3 -O 64 --sides am-each/peer,tag/none
 

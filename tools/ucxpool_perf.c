@@ -147,7 +147,7 @@ static const option_row_t option_rows[] = {
      "turn; all: every table",
      OPTION_CALL(read_test, "no such test; --list names them")},
     {"table", 0, "TABLE",
-     "make a table of the project's targets: map, ucx, both; cuda, cuda-ucx "
+     "make a table of the pool and raw UCX: map, ucx, both; cuda, cuda-ucx "
      "with a GPU's memory; or all",
      OPTION_CALL(read_table, "give map, ucx, both, cuda, cuda-ucx or all")},
     {"size", 's', "SIZE", "bytes of a buffer, as 256, 4k, 64m",
@@ -210,8 +210,7 @@ static const program_t program = {
         "and show how fast each is.",
     .rows  = option_rows,
     .notes = "UCX_ and UCXPOOL_ variables apply to both processes. Exit "
-             "status: 0 done, 1 something failed, 2 wrong usage. Missing a "
-             "target is not a failure.",
+             "status: 0 done, 1 something failed, 2 wrong usage.",
     .max_arguments = 1,
     .ucx_version   = ucp_get_version_string,
 };

@@ -90,40 +90,15 @@ const char *report_command(const job_t *job, char text[REPORT_COMMAND_SIZE])
     return text;
 }
 
-/* The wire that the pool used, as a mode. */
-static uint32_t used_mode(const job_side_t *side)
-{
-    if (strcmp(side->wire, "map") == 0) {
-        return MODE_MAP;
-    }
-    return strcmp(side->wire, "ucx") == 0 ? MODE_UCX : side->side.mode;
-}
-
 report_ratio_t report_ratio(const job_result_t *result,
                             const job_ratio_t  *ratio)
 {
-    const job_t      *job = &result->job;
-    const test_row_t *row =
-        test_row_of(job, used_mode(&result->sides[ratio->pool]));
-    report_ratio_t at = {.value   = ratio->median,
-                         .low     = ratio->p05,
-                         .high    = ratio->p95,
-                         .verdict = ""};
+    report_ratio_t at = {ratio->median, ratio->p05, ratio->p95};
 
-    if (job->work.echo && (ratio->median > 0)) {
+    if (result->job.work.echo && (ratio->median > 0)) {
         at.value = 1 / ratio->median;
         at.low   = ratio->p95 > 0 ? 1 / ratio->p95 : 0;
         at.high  = ratio->p05 > 0 ? 1 / ratio->p05 : 0;
-    }
-    if ((row != NULL) && ratio->is_best) {
-        at.target =
-            test_target(row, &job->work, job->sides[ratio->raw], &at.aim);
-    }
-    if (at.target != 0) {
-        at.verdict =
-            (job->work.echo ? at.value <= at.target : at.value >= at.target)
-                ? "met"
-                : "missed";
     }
     return at;
 }
@@ -134,32 +109,6 @@ unsigned report_pieces(const job_result_t *result)
 
     return (job->num_sides > 1) && side_is(job->sides[0], IS_POOL) &&
            side_is(job->sides[1], IS_PIECES);
-}
-
-double report_rate_target(const job_result_t *result, unsigned side,
-                          const char **verdict_p)
-{
-    const int32_t    *devices = result->job.work.devices;
-    const job_side_t *pool    = &result->sides[side];
-    const test_row_t *row;
-    double            target;
-
-    *verdict_p = "";
-    if (!side_is(pool->side, IS_POOL) || (pool->missing[0] != '\0') ||
-        (strstr(result->gpus[0], TARGET_GPU) == NULL) ||
-        (strstr(result->gpus[1], TARGET_GPU) == NULL)) {
-        return 0;
-    }
-    row = test_row_of(&result->job, used_mode(pool));
-    if (row == NULL) {
-        return 0;
-    }
-    target = devices[0] == devices[1] ? row->one_gpu : row->rate;
-    if (target != 0) {
-        *verdict_p =
-            job_rate(&result->job, pool->median) >= target ? "met" : "missed";
-    }
-    return target;
 }
 
 double report_figure(const job_result_t *result, double seconds)
@@ -244,11 +193,6 @@ static void print_ratio(const job_result_t *result, const job_ratio_t *ratio,
         fprintf(stream, "  %s is %.2f times as fast as %s (%.2f to %.2f)", pool,
                 at.value, raw, at.low, at.high);
     }
-    if (at.target != 0) {
-        fprintf(stream, "; at %s %g: %s",
-                result->job.work.echo ? "most" : "least", at.target,
-                at.verdict);
-    }
     fprintf(stream, "\n");
 }
 
@@ -271,21 +215,6 @@ static void print_pool(const job_side_t *side, FILE *stream)
                 side->allocations);
     }
     fprintf(stream, "\n");
-}
-
-static void print_rate_target(const job_result_t *result, unsigned side,
-                              FILE *stream)
-{
-    const char *verdict;
-    char        name[SIDE_NAME_SIZE];
-    double      target = report_rate_target(result, side, &verdict);
-
-    if (target != 0) {
-        fprintf(stream, "  %s has %.3g GB/s; at least %g: %s\n",
-                side_name(result->sides[side].side, name),
-                job_rate(&result->job, result->sides[side].median), target,
-                verdict);
-    }
 }
 
 /* The memory of the buffers, and the sides that transferred only some of
@@ -348,17 +277,8 @@ void report_text(const job_result_t *result, FILE *stream)
     for (unsigned i = 0; i < result->num_ratios; i++) {
         print_ratio(result, &result->ratios[i], stream);
     }
-    print_rate_target(result, 0, stream);
-    if (report_pieces(result) != 0) {
-        print_rate_target(result, report_pieces(result), stream);
-    }
     for (unsigned i = 0; i < job->num_sides; i++) {
         print_pool(&result->sides[i], stream);
-    }
-    if (test->unit == UNIT_BLOCK) {
-        fprintf(stream, "  at most %g ns: %s\n", TARGET_BLOCK_NS,
-                result->sides[0].median * 1e9 <= TARGET_BLOCK_NS ? "met"
-                                                                 : "missed");
     }
     fprintf(stream, "\n");
 }
@@ -372,21 +292,6 @@ static void print_figure(const job_result_t *result, double seconds,
             report_figure(result, seconds));
 }
 
-static void print_host_target(const job_result_t   *result,
-                              const report_ratio_t *at, FILE *stream)
-{
-    if (at->target == 0) {
-        fprintf(stream, "to be told | |\n");
-        return;
-    }
-    fprintf(stream, "%s%g", result->job.work.echo ? "at most " : "",
-            at->target);
-    if (at->aim != 0) {
-        fprintf(stream, ", aim %g", at->aim);
-    }
-    fprintf(stream, " | %s |\n", at->verdict);
-}
-
 static void print_host_row(const job_result_t *result, FILE *stream)
 {
     const job_t *job = &result->job;
@@ -394,13 +299,11 @@ static void print_host_row(const job_result_t *result, FILE *stream)
     char         name[SIDE_NAME_SIZE];
 
     if (job->sides[0].way == WAY_BLOCK) {
-        double ns = result->sides[0].median * 1e9;
-
         fprintf(stream,
                 "| block get + put, one thread | %.1f ns | | | | %.1f to %.1f "
-                "| %g ns | %s |\n",
-                ns, result->sides[0].p05 * 1e9, result->sides[0].p95 * 1e9,
-                TARGET_BLOCK_NS, ns <= TARGET_BLOCK_NS ? "met" : "missed");
+                "|\n",
+                result->sides[0].median * 1e9, result->sides[0].p05 * 1e9,
+                result->sides[0].p95 * 1e9);
         return;
     }
     for (unsigned i = 0; i < result->num_ratios; i++) {
@@ -417,8 +320,8 @@ static void print_host_row(const job_result_t *result, FILE *stream)
                 side_is(job->sides[ratio->pool], IS_PIECES) ? ", pieces" : "",
                 side_name(job->sides[ratio->raw], name));
         print_figure(result, result->sides[ratio->raw].median, stream);
-        fprintf(stream, " | %.2f | %.2f to %.2f | ", at.value, at.low, at.high);
-        print_host_target(result, &at, stream);
+        fprintf(stream, " | %.2f | %.2f to %.2f |\n", at.value, at.low,
+                at.high);
     }
 }
 
@@ -440,19 +343,11 @@ static const struct {
 
 static void print_pieces(const job_result_t *result, FILE *stream)
 {
-    unsigned    side = report_pieces(result);
-    const char *verdict;
-    double      target;
+    unsigned side = report_pieces(result);
 
-    if (side == 0) {
-        fprintf(stream, " |");
-        return;
-    }
-    target = report_rate_target(result, side, &verdict);
-    fprintf(stream, " ");
-    print_figure(result, result->sides[side].median, stream);
-    if (target != 0) {
-        fprintf(stream, " (at least %g: %s)", target, verdict);
+    if (side != 0) {
+        fprintf(stream, " ");
+        print_figure(result, result->sides[side].median, stream);
     }
     fprintf(stream, " |");
 }
@@ -460,18 +355,12 @@ static void print_pieces(const job_result_t *result, FILE *stream)
 static void print_pool_cells(const job_result_t *result, FILE *stream)
 {
     const job_side_t *pool = &result->sides[0];
-    const char       *verdict;
-    double            target = report_rate_target(result, 0, &verdict);
 
     print_figure(result, pool->median, stream);
     fprintf(stream, " | ");
     print_figure(result, result->job.work.echo ? pool->p05 : pool->p95, stream);
     fprintf(stream, " to ");
     print_figure(result, result->job.work.echo ? pool->p95 : pool->p05, stream);
-    fprintf(stream, " |");
-    if (target != 0) {
-        fprintf(stream, " %g GB/s: %s", target, verdict);
-    }
     fprintf(stream, " |");
 }
 
@@ -484,11 +373,6 @@ static void print_cell(const job_result_t *result, const job_ratio_t *ratio,
     print_figure(result, result->sides[ratio->raw].median, stream);
     fprintf(stream, "; %.3g x%s", at.value,
             result->job.work.echo ? " its time" : "");
-    if (at.target != 0) {
-        fprintf(stream, " (at %s %g: %s)",
-                result->job.work.echo ? "most" : "least", at.target,
-                at.verdict);
-    }
 }
 
 static void print_gpu_row(const job_result_t *result, FILE *stream)
@@ -526,13 +410,13 @@ static void begin_gpu_table(const char *table, const job_result_t *result,
                 result->gpus[0], devices[1], result->gpus[1]);
     }
     fprintf(stream,
-            "\n| work (%s) | the pool | 5%% to 95%% | at least | pieces of one "
-            "length |",
+            "\n| work (%s) | the pool | 5%% to 95%% | pieces of one length "
+            "|",
             table);
     for (size_t i = 0; i < NUM_COLUMNS; i++) {
         fprintf(stream, " %s |", columns[i].title);
     }
-    fprintf(stream, "\n|---|---|---|---|---|");
+    fprintf(stream, "\n|---|---|---|---|");
     for (size_t i = 0; i < NUM_COLUMNS; i++) {
         fprintf(stream, "---|");
     }
@@ -548,8 +432,8 @@ void report_table_begin(const char *table, const job_result_t *result,
     }
     fprintf(stream,
             "\n| work (%s) | the pool | against | its figure | ratio | 5%% to "
-            "95%% | target | verdict |\n"
-            "|---|---|---|---|---|---|---|---|\n",
+            "95%% |\n"
+            "|---|---|---|---|---|---|\n",
             table);
 }
 
@@ -562,7 +446,7 @@ void report_table_row(const char *table, const job_result_t *result,
     if (result->missing[0] != '\0') {
         fprintf(stream, "| %s, %s | none: %s |", result->job.test,
                 report_work(&result->job.work, work), result->missing);
-        for (size_t i = 0; i < (on_gpu ? 3 + NUM_COLUMNS : 6); i++) {
+        for (size_t i = 0; i < (on_gpu ? 2 + NUM_COLUMNS : 4); i++) {
             fprintf(stream, " |");
         }
         fprintf(stream, "\n");

@@ -9,7 +9,7 @@
 /* One job in full. */
 void report_text(const job_result_t *result, FILE *stream);
 
-/* A table of targets, in Markdown. With buffers in GPU memory it has a line for
+/* A table in Markdown. With buffers in GPU memory it has a line for
  * each job and a column for each group of sides. report_table_end() lists the
  * missing sides. */
 void report_table_begin(const char *table, const job_result_t *result,
@@ -39,23 +39,16 @@ const char *report_command(const job_t *job, char text[REPORT_COMMAND_SIZE]);
 
 /* --- common to all reports ------------------------------------------------ */
 
-/* A ratio in the form of its target: the pool's speed divided by the other's.
- * If the target is a time limit: the pool's time divided by the other's. */
+/* The pool's speed divided by the other side's; for round trips, the pool's
+ * time divided by the other's. */
 typedef struct report_ratio {
-    double      value;
-    double      low;
-    double      high;
-    double      target;  /* 0: none */
-    double      aim;     /* 0: none */
-    const char *verdict; /* "met", "missed", or "" */
+    double value;
+    double low;
+    double high;
 } report_ratio_t;
 
 report_ratio_t report_ratio(const job_result_t *result,
                             const job_ratio_t  *ratio);
-
-/* The minimum GB/s of a side of the pool; 0: none. Verdict as above. */
-double report_rate_target(const job_result_t *result, unsigned side,
-                          const char **verdict_p);
 
 /* The index of the side that uses pieces; 0: none. */
 unsigned report_pieces(const job_result_t *result);

@@ -9,18 +9,6 @@
 #include <ucp/api/ucp.h>
 #include <unistd.h>
 
-static void json_rate_target(json_t *json, const job_result_t *result,
-                             unsigned side)
-{
-    const char *verdict;
-    double      target = report_rate_target(result, side, &verdict);
-
-    if (target != 0) {
-        json_bare(json, "target_gb_per_s", "%g", target);
-        json_text(json, "verdict", verdict);
-    }
-}
-
 static void json_times(json_t *json, const job_side_t *side)
 {
     json_number(json, "batch_messages", side->num_messages);
@@ -72,10 +60,6 @@ static void json_side(json_t *json, const job_result_t *result, unsigned index)
     if (side->num_moved < result->job.work.count) {
         json_number(json, "buffers_moved", side->num_moved);
     }
-    /* The wire of the first side is reported with the job. */
-    if ((index != 0) && (index == report_pieces(result))) {
-        json_rate_target(json, result, index);
-    }
     json_pool(json, side);
     json_close(json);
 }
@@ -100,7 +84,6 @@ static void json_gpus(json_t *json, const job_result_t *result)
     if (work->untold) {
         json_bool(json, "untold", true);
     }
-    json_rate_target(json, result, 0);
 }
 
 static void json_ratio(json_t *json, const job_result_t *result,
@@ -117,13 +100,6 @@ static void json_ratio(json_t *json, const job_result_t *result,
     json_bare(json, "ratio", "%.6g", at.value);
     json_bare(json, "p05", "%.6g", at.low);
     json_bare(json, "p95", "%.6g", at.high);
-    if (at.target != 0) {
-        json_bare(json, "target", "%g", at.target);
-        json_text(json, "verdict", at.verdict);
-    }
-    if (at.aim != 0) {
-        json_bare(json, "aim", "%g", at.aim);
-    }
     if (ratio->pool != 0) {
         json_text(json, "pool", side_name(job->sides[ratio->pool], name));
     }
@@ -199,15 +175,11 @@ static void csv_ratio(const job_result_t *result, const job_ratio_t *ratio,
     report_ratio_t at;
 
     if (ratio == NULL) {
-        fprintf(stream, ",,,,,");
+        fprintf(stream, ",,,");
         return;
     }
     at = report_ratio(result, ratio);
-    fprintf(stream, ",%.6g,%.6g,%.6g,", at.value, at.low, at.high);
-    if (at.target != 0) {
-        fprintf(stream, "%g", at.target);
-    }
-    fprintf(stream, ",%s", at.verdict);
+    fprintf(stream, ",%.6g,%.6g,%.6g", at.value, at.low, at.high);
 }
 
 static void csv_side(const job_result_t *result, unsigned index, FILE *stream)
@@ -243,7 +215,7 @@ int report_csv(const void *arg, FILE *stream)
     fprintf(stream, "test,size,count,outstanding,rounds,side,wire,seconds,"
                     "seconds_p05,seconds_p95,message_seconds_p50,"
                     "message_seconds_p99,gb_per_s,pool_ratio,ratio_p05,"
-                    "ratio_p95,target,verdict,sender_gpu,receiver_gpu\n");
+                    "ratio_p95,sender_gpu,receiver_gpu\n");
     for (unsigned i = 0; i < report->num_results; i++) {
         for (unsigned k = 0; k < report->results[i].job.num_sides; k++) {
             csv_side(&report->results[i], k, stream);

@@ -83,39 +83,38 @@ static const test_t tests[] = {
      UNIT_BLOCK, 1, 1, WAY_BLOCK, .gpu_ways = {0}},
 };
 
-/* Table, test, -s, -n, --wire; targets against failure handling, without it,
- * and the aim; GB/s with two GPUs, with one. */
+/* Table, test, -s, -n, --wire. */
 static const test_row_t rows[] = {
-    {"map", "each", 256, 65536, MODE_MAP, 60, 3, 0, 0, 0},
-    {"map", "each", 4096, 16384, MODE_MAP, 8, 1.3, 0, 0, 0},
-    {"map", "iov", 256, 65536, MODE_MAP, 4, 1.0, 0, 0, 0},
-    {"map", "iov", 4096, 16384, MODE_MAP, 5, 1.2, 0, 0, 0},
-    {"map", "comm", 64 * M, 1, MODE_MAP, 4, 1.0, 1.2, 0, 0},
-    {"map", "any", 64 * M, 1, MODE_MAP, 4, 0.9, 1.1, 0, 0},
-    {"map", "pingpong", 64, 1, MODE_MAP, 1.3, 0, 0, 0, 0},
-    {"ucx", "each", 256, 65536, MODE_UCX, 20, 0, 0, 0, 0},
-    {"ucx", "each", 4096, 16384, MODE_UCX, 2.5, 0, 0, 0, 0},
-    {"ucx", "iov", 256, 65536, MODE_UCX, 0.95, 0, 0, 0, 0},
-    {"ucx", "iov", 4096, 16384, MODE_UCX, 0.95, 0, 0, 0, 0},
-    {"ucx", "comm", 64 * M, 1, MODE_UCX, 0.95, 0, 0, 0, 0},
-    {"ucx", "any", 64 * M, 1, MODE_UCX, 0.9, 0, 0, 0, 0},
-    {"both", "block", 1, 1, MODE_AUTO, 0, 0, 0, 0, 0},
-    {"cuda", "each", 4096, 131072, MODE_MAP, 250, 250, 0, 345, 300},
-    {"cuda", "each", 1024, 131072, MODE_MAP, 0, 0, 0, 340, 0},
-    {"cuda", "each", 256, 262144, MODE_MAP, 0, 0, 0, 300, 0},
-    {"cuda", "each", 64, 1048576, MODE_MAP, 0, 0, 0, 80, 0},
-    {"cuda", "each", M, 512, MODE_MAP, 0, 0, 0, 345, 0},
-    {"cuda", "mixed", 8 * M, 1170, MODE_MAP, 0, 0, 0, 300, 0},
-    {"cuda", "misaligned", 4096, 131072, MODE_MAP, 0, 0, 0, 200, 0},
-    {"cuda", "few-blocks", 4096, 131072, MODE_MAP, 0, 0, 0, 240, 0},
-    {"cuda", "any", G, 1, MODE_MAP, 0.9, 0.9, 0, 0, 0},
-    {"cuda", "comm", G, 1, MODE_MAP, 0.98, 0.98, 0, 0, 0},
-    {"cuda", "pingpong", 4096, 1, MODE_MAP, 1.5, 0, 0, 0, 0},
-    {"cuda", "pingpong-comm", 4096, 1, MODE_MAP, 1.1, 0, 0, 0, 0},
-    {"cuda-ucx", "each", 4096, 131072, MODE_UCX, 0, 0, 0, 330, 0},
-    {"cuda-ucx", "each", 1024, 131072, MODE_UCX, 0, 0, 0, 320, 0},
-    {"cuda-ucx", "any", G, 1, MODE_UCX, 0.85, 0.85, 0, 0, 0},
-    {"cuda-ucx", "comm", G, 1, MODE_UCX, 0.95, 0.95, 0, 0, 0},
+    {"map", "each", 256, 65536, MODE_MAP},
+    {"map", "each", 4096, 16384, MODE_MAP},
+    {"map", "iov", 256, 65536, MODE_MAP},
+    {"map", "iov", 4096, 16384, MODE_MAP},
+    {"map", "comm", 64 * M, 1, MODE_MAP},
+    {"map", "any", 64 * M, 1, MODE_MAP},
+    {"map", "pingpong", 64, 1, MODE_MAP},
+    {"ucx", "each", 256, 65536, MODE_UCX},
+    {"ucx", "each", 4096, 16384, MODE_UCX},
+    {"ucx", "iov", 256, 65536, MODE_UCX},
+    {"ucx", "iov", 4096, 16384, MODE_UCX},
+    {"ucx", "comm", 64 * M, 1, MODE_UCX},
+    {"ucx", "any", 64 * M, 1, MODE_UCX},
+    {"both", "block", 1, 1, MODE_AUTO},
+    {"cuda", "each", 4096, 131072, MODE_MAP},
+    {"cuda", "each", 1024, 131072, MODE_MAP},
+    {"cuda", "each", 256, 262144, MODE_MAP},
+    {"cuda", "each", 64, 1048576, MODE_MAP},
+    {"cuda", "each", M, 512, MODE_MAP},
+    {"cuda", "mixed", 8 * M, 1170, MODE_MAP},
+    {"cuda", "misaligned", 4096, 131072, MODE_MAP},
+    {"cuda", "few-blocks", 4096, 131072, MODE_MAP},
+    {"cuda", "any", G, 1, MODE_MAP},
+    {"cuda", "comm", G, 1, MODE_MAP},
+    {"cuda", "pingpong", 4096, 1, MODE_MAP},
+    {"cuda", "pingpong-comm", 4096, 1, MODE_MAP},
+    {"cuda-ucx", "each", 4096, 131072, MODE_UCX},
+    {"cuda-ucx", "each", 1024, 131072, MODE_UCX},
+    {"cuda-ucx", "any", G, 1, MODE_UCX},
+    {"cuda-ucx", "comm", G, 1, MODE_UCX},
 };
 
 /* clang-format on */
@@ -140,40 +139,6 @@ const test_row_t *test_row_at(unsigned index)
 bool test_table_is_on_gpu(const char *table)
 {
     return strncmp(table, "cuda", 4) == 0;
-}
-
-/* --- targets -------------------------------------------------------------- */
-
-const test_row_t *test_row_of(const job_t *job, uint32_t mode)
-{
-    for (unsigned i = 0; i < NUM(rows); i++) {
-        if ((strcmp(job->test, rows[i].test) == 0) &&
-            (job->work.size == rows[i].size) &&
-            (job->work.count == rows[i].count) && (mode == rows[i].pool_mode) &&
-            (work_is_on_gpu(&job->work) ==
-             test_table_is_on_gpu(rows[i].table))) {
-            return &rows[i];
-        }
-    }
-    return NULL;
-}
-
-/* Two processes on one GPU have a target only in `any`. */
-double test_target(const test_row_t *row, const work_t *work, side_t other,
-                   double *aim_p)
-{
-    side_t own = {test_find(row->test)->raw_ways[0], other.mode};
-
-    *aim_p = 0;
-    if ((own.way == WAY_NONE) || (side_group(own) != side_group(other)) ||
-        (work_is_on_gpu(work) && (work->devices[0] == work->devices[1]) &&
-         (strcmp(row->test, "any") != 0 || row->pool_mode != MODE_MAP))) {
-        return 0;
-    }
-    if (other.mode == MODE_NONE) {
-        *aim_p = row->aim;
-    }
-    return other.mode == MODE_NONE ? row->none : row->peer;
 }
 
 /* --- the list ------------------------------------------------------------- */

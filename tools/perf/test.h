@@ -1,4 +1,4 @@
-/* The tests, and the tables of the project's targets. */
+/* The tests, and tables of them. */
 #ifndef PERF_TEST_H
 #define PERF_TEST_H
 
@@ -34,40 +34,20 @@ typedef struct test {
 /* The test with that name, or NULL. */
 const test_t *test_find(const char *name);
 
-/* A row of a table: the values of -t, -s, -n and --wire. A target is the
- * minimum speed of the pool relative to raw UCX; for UNIT_TRIP, the maximum
- * relative time. 0: none. */
+/* A row of a table: the values of -t, -s, -n and --wire. */
 typedef struct test_row {
     const char *table; /* "map", "ucx", "both"; "cuda", "cuda-ucx" */
     const char *test;
     uint64_t    size;
     uint64_t    count;
     uint32_t    pool_mode;
-    double      peer; /* target against failure handling, and without it */
-    double      none;
-    double      aim;     /* goal beyond the target */
-    double      rate;    /* GB/s, with two GPUs of TARGET_GPU */
-    double      one_gpu; /* GB/s, of two processes on one */
 } test_row_t;
-
-/* The GPU for which the GB/s targets are defined, and its links. */
-#define TARGET_GPU "H200"
-
-/* Maximum nanoseconds of a block's get and put. */
-#define TARGET_BLOCK_NS 50.0
 
 /* By number, from 0; NULL after the last. */
 const test_row_t *test_row_at(unsigned index);
 
 /* Is it a table of buffers in a GPU's memory? */
 bool test_table_is_on_gpu(const char *table);
-
-/* The row of a job, with the pool over `mode`; NULL if it is in no table. */
-const test_row_t *test_row_of(const job_t *job, uint32_t mode);
-
-/* The row's target against a side of the job; aim_p may be set to 0. */
-double test_target(const test_row_t *row, const work_t *work, side_t other,
-                   double *aim_p);
 
 /* Print tests, sides, and the command of each row. */
 void test_list(void);
