@@ -2,10 +2,10 @@
 #include "base/clock.h"
 #include "core/channel.h"
 #include "core/local.h"
+#include "core/stats.h"
 #include "pair.h"
 #include "test.h"
-
-#include "core/stats.h"
+#include "xfer/message.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -399,4 +399,43 @@ TEST_EACH(probed_message_ends_with_the_channels_status, 2 * NUM_CHANNEL_ENDS)
     ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
     pair_cleanup(&pair);
     free(bytes);
+}
+
+#define NUM_EARLY ((uint64_t)200)
+
+/* Messages with these tags arrive before the first one, and then all at once:
+ * more than a round delivers. */
+static void arrive(ucxpool_channel_t *channel)
+{
+    uint64_t first = channel->flow.arrived_sequence;
+
+    core_lock(channel->pool);
+    for (uint64_t i = 1; i <= NUM_EARLY; i++) {
+        proto_short_t in_short = {.tag = i % NUM_EARLY};
+        uint8_t       byte     = (uint8_t)in_short.tag;
+
+        channel->flow.arrived_sequence = first + in_short.tag;
+        xfer_message_short(channel, &in_short, &byte, 1);
+    }
+    core_unlock(channel->pool);
+}
+
+TEST_EACH(messages_that_arrived_before_the_end_can_be_received,
+          NUM_CHANNEL_ENDS)
+{
+    ucxpool_request_t *recv;
+    uint8_t            byte;
+    pair_t             pair;
+
+    pair_init(&pair, "WIRE=map CREDITS=256", "WIRE=map CREDITS=256");
+    arrive(pair.to_a);
+    channel_ends[_i].end(&pair);
+    for (uint64_t tag = 0; tag < NUM_EARLY; tag++) {
+        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, &byte, 1, tag,
+                                             UINT64_MAX, NULL, &recv),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+        ck_assert_uint_eq(byte, (uint8_t)tag);
+    }
+    pair_cleanup(&pair);
 }

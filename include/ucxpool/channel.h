@@ -247,6 +247,10 @@ void ucxpool_channel_fail(ucxpool_channel_t *channel);
  * Requests that remain then, and receives from this channel that have not
  * matched a message, end with UCXPOOL_ERR_CANCELED. Then the peer is notified.
  *
+ * Messages that had arrived in order, with their data, can still be received by
+ * ucxpool_recv() and ucxpool_probe() from any channel (NULL). This is also true
+ * of channels that are aborted, closed by the peer, or have failed.
+ *
  * Does not wait: ucxpool_progress() or ucxpool_destroy() does the work. NULL is
  * allowed.
  */

@@ -331,9 +331,19 @@ static void release(ucxpool_channel_t *channel)
     core_event_update(&channel->event);
 }
 
+/* Messages that have arrived can be received after the end. Progress delivers
+ * only some in each round. */
+static void deliver_arrived(ucxpool_channel_t *channel)
+{
+    while (xfer_message_has_turn(channel)) {
+        (void)xfer_message_progress(channel);
+    }
+}
+
 void wireup_channel_abort(ucxpool_channel_t *channel)
 {
     core_channel_get(channel);
+    deliver_arrived(channel);
     release(channel);
     if (core_channel_is_live(channel)) {
         cancel_requests(channel);
@@ -356,6 +366,7 @@ static bool has_requests(const ucxpool_channel_t *channel)
 
 void wireup_channel_close(ucxpool_channel_t *channel)
 {
+    deliver_arrived(channel);
     if (!core_channel_is_live(channel) || !has_requests(channel)) {
         wireup_channel_abort(channel);
         return;
