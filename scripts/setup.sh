@@ -19,8 +19,8 @@ packages_build='autoconf automake gcc libc6-dev libibverbs-dev libpmix-dev
 packages_tests='abigail-tools binutils ccache check clang clang-format cmake
     doxygen furo g++ gnuplot-nox iproute2 libc6-dbg libclang-rt-dev llvm
     openmpi-bin procps python3 python3-breathe python3-dev python3-myst-parser
-    python3-pip python3-sphinx python3-torch python3-venv util-linux valgrind
-    xz-utils'
+    python3-pip python3-sphinx python3-torch python3-venv python3-yaml util-linux
+    valgrind xz-utils'
 # Packages for the Java package and its tests.
 packages_java='default-jdk-headless junit4'
 # Additional packages to build Debian's packages, and to try them.

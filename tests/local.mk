@@ -19,11 +19,12 @@ tests_stress_LDADD = libucxpool.la
 # "make check" tests whether the library works on this machine. "make check-all"
 # runs all tests.
 TESTS = $(check_PROGRAMS) $(dist_check_SCRIPTS)
-TEST_EXTENSIONS = .sh .vg
+TEST_EXTENSIONS = .py .sh .vg
 # Limit of processor seconds without output. Most tests print nothing before
 # their end.
 END_HUNG = $(abs_top_srcdir)/scripts/end-hung
 LOG_COMPILER = $(END_HUNG) 900
+PY_LOG_COMPILER = $(END_HUNG) 900
 SH_LOG_COMPILER = $(END_HUNG) 900 $(SHELL)
 AM_TESTS_ENVIRONMENT = \
 	top_srcdir='$(abs_top_srcdir)'; top_builddir='$(abs_top_builddir)'; \
@@ -58,7 +59,7 @@ TREE_CHECKS = \
 	tests/check_exports.sh tests/check_format.sh tests/check_headers.sh \
 	tests/check_help.sh tests/check_layers.sh tests/check_man.sh \
 	tests/check_protocol.sh tests/check_ptx.sh tests/check_readme.sh \
-	tests/check_style.sh tests/test_benchmarks.sh tests/test_configure.sh \
+	tests/check_samples.py tests/check_style.sh tests/test_benchmarks.sh tests/test_configure.sh \
 	tests/test_cuda_real.sh tests/test_end_hung.sh \
 	tests/test_run_gpu_tests.sh tests/test_run_rdma_tests.sh \
 	tests/test_site.sh

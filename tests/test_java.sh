@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tests org.ucxpool with JUnit in one virtual machine, and its example.
+# Tests org.ucxpool with JUnit in one virtual machine, and its examples.
 set -eu
 
 if [ -z "$JUNIT_JARS" ]; then
@@ -29,6 +29,11 @@ java -Xmx128m "$library" "$jni" -cp "$jar" "$top_srcdir/examples/BounceTransport
     exit 1
 }
 grep -q '^2000 blocks, [0-9]* bytes, through bounce buffers$' "$log" || {
+    cat "$log"
+    exit 1
+}
+java -Xmx128m "$library" "$jni" -cp "$jar" "$top_srcdir/examples/FileTransfer.java" \
+    >"$log" 2>&1 && grep -q '^1048592 bytes arrived$' "$log" || {
     cat "$log"
     exit 1
 }
