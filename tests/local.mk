@@ -81,51 +81,49 @@ check_LTLIBRARIES = tests/replay_plugin/libplugin.la
 if HAVE_CHECK
 check_PROGRAMS += \
 	tests/test_address tests/test_auth tests/test_auth_client \
-	tests/test_bar tests/test_bitmap tests/test_block_check \
+	tests/test_base tests/test_bitmap tests/test_block_check \
 	tests/test_block_pool tests/test_blocks tests/test_borrowed \
 	tests/test_budget_run tests/test_call_faults tests/test_cancel \
 	tests/test_channel_events tests/test_close tests/test_comm \
 	tests/test_completion tests/test_config tests/test_copy \
-	tests/test_copy_cuda tests/test_copy_tiles tests/test_crc32c \
-	tests/test_create tests/test_cuda_backing tests/test_cuda_driver \
-	tests/test_cuda_markers tests/test_cuda_pointer tests/test_cuda_reg \
-	tests/test_cuda_region tests/test_dead_peer tests/test_deadline \
-	tests/test_degrade tests/test_device tests/test_domains \
-	tests/test_error tests/test_events tests/test_fd_export \
-	tests/test_file tests/test_file_space tests/test_flow tests/test_fork \
-	tests/test_gpu_busy tests/test_gpu_create tests/test_gpu_death \
-	tests/test_gpu_end tests/test_gpu_file tests/test_gpu_framework \
-	tests/test_gpu_link tests/test_gpu_mailbox tests/test_gpu_mixed \
-	tests/test_gpu_push tests/test_gpu_stream tests/test_gpu_transfer \
-	tests/test_gpu_two tests/test_gpu_window tests/test_gpu_window_faults \
+	tests/test_copy_cuda tests/test_copy_tiles tests/test_core \
+	tests/test_crc32c tests/test_create tests/test_cuda_backing \
+	tests/test_cuda_driver tests/test_cuda_markers \
+	tests/test_cuda_pointer tests/test_cuda_reg tests/test_cuda_region \
+	tests/test_dead_peer tests/test_deadline tests/test_degrade \
+	tests/test_device tests/test_domains tests/test_events \
+	tests/test_fd_export tests/test_file tests/test_file_space \
+	tests/test_flow tests/test_fork tests/test_gpu_busy \
+	tests/test_gpu_create tests/test_gpu_death tests/test_gpu_end \
+	tests/test_gpu_file tests/test_gpu_framework tests/test_gpu_link \
+	tests/test_gpu_mailbox tests/test_gpu_mixed tests/test_gpu_push \
+	tests/test_gpu_stream tests/test_gpu_transfer tests/test_gpu_two \
+	tests/test_gpu_window tests/test_gpu_window_faults \
 	tests/test_handles tests/test_heap tests/test_heap_create \
 	tests/test_heap_log tests/test_heap_pool tests/test_heap_random \
 	tests/test_heap_range tests/test_heap_threads tests/test_hello \
-	tests/test_hostile tests/test_hostile_ucx tests/test_keys \
-	tests/test_launch tests/test_lengths tests/test_lifeline \
-	tests/test_link tests/test_listener tests/test_lock \
-	tests/test_many_peers tests/test_meet \
-	tests/test_memory tests/test_nap tests/test_network_faults \
-	tests/test_null tests/test_nvml tests/test_padding tests/test_pairs \
-	tests/test_parse tests/test_peer_death tests/test_peer_timeouts \
-	tests/test_pending_connections tests/test_pieces tests/test_plan \
-	tests/test_posted \
-	tests/test_preset tests/test_proto tests/test_quiet tests/test_ranges \
-	tests/test_readable tests/test_reg_ucx tests/test_region \
-	tests/test_remote tests/test_replay_log tests/test_replay_play \
+	tests/test_hostile tests/test_hostile_ucx tests/test_launch \
+	tests/test_lifeline tests/test_listener tests/test_many_peers \
+	tests/test_meet tests/test_mem tests/test_memory tests/test_nap \
+	tests/test_network_faults tests/test_null tests/test_padding \
+	tests/test_pairs tests/test_peer_death tests/test_peer_timeouts \
+	tests/test_pending_connections tests/test_pieces tests/test_posted \
+	tests/test_preset tests/test_quiet tests/test_ranges \
+	tests/test_reg_ucx tests/test_region tests/test_remote \
+	tests/test_replay_log tests/test_replay_play \
 	tests/test_replay_workload tests/test_result_file tests/test_secret \
 	tests/test_self_test tests/test_share tests/test_share_cuda \
 	tests/test_short tests/test_shuffle_batch tests/test_shuffle_claim \
 	tests/test_shuffle_gpu_store tests/test_shuffle_input \
 	tests/test_shuffle_output tests/test_signals tests/test_spare \
-	tests/test_stats tests/test_status tests/test_struct_sizes \
-	tests/test_stuck tests/test_system tests/test_tcp_watch \
-	tests/test_text tests/test_threads tests/test_timeout_arithmetic \
-	tests/test_transfer tests/test_tune tests/test_ucx tests/test_ucx_key \
-	tests/test_verbs_none tests/test_vmm tests/test_vmm_double \
-	tests/test_wait tests/test_window tests/test_window_death \
-	tests/test_window_faults tests/test_window_hostile \
-	tests/test_window_mapped tests/test_window_peers tests/test_window_rma \
+	tests/test_stats tests/test_struct_sizes tests/test_stuck \
+	tests/test_system tests/test_tcp_watch tests/test_threads \
+	tests/test_transfer tests/test_tune tests/test_ucx \
+	tests/test_ucx_units tests/test_verbs_none tests/test_vmm \
+	tests/test_vmm_double tests/test_wait tests/test_window \
+	tests/test_window_death tests/test_window_faults \
+	tests/test_window_hostile tests/test_window_mapped \
+	tests/test_window_peers tests/test_window_rma \
 	tests/test_window_threads tests/test_wire_choice \
 	tests/test_wire_stranger
 if HAVE_CUDA_HEADER
@@ -200,6 +198,19 @@ WRAP_FORBID = -Wl,--wrap=readlink,--wrap=syscall
 
 REPLAY_LDADD = libreplay.la libtools.la $(LDADD)
 SHUFFLE_LDADD = libshuffle.la libtools.la $(LDADD)
+
+# Tests that need no pool have one program for each layer.
+tests_test_base_SOURCES = \
+	tests/test_error.c tests/test_keys.c tests/test_lock.c \
+	tests/test_parse.c tests/test_status.c tests/test_text.c
+tests_test_copy_SOURCES = \
+	tests/test_copy.c tests/test_lengths.c tests/test_plan.c
+tests_test_core_SOURCES = \
+	tests/test_link.c tests/test_proto.c
+tests_test_mem_SOURCES = \
+	tests/test_bar.c tests/test_nvml.c tests/test_readable.c
+tests_test_ucx_units_SOURCES = \
+	tests/test_timeout_arithmetic.c tests/test_ucx_key.c
 
 tests_test_address_SOURCES = tests/net_calls.c tests/test_address.c
 tests_test_address_LDFLAGS = $(WRAP_NET_CALLS)
