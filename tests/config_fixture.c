@@ -1,6 +1,7 @@
 #include <config.h>
 
 #include "config_fixture.h"
+#include "test.h"
 
 #include "api/config.h"
 #include "base/key.h"
@@ -8,7 +9,6 @@
 
 #include <ucxpool/status.h>
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ void clear_environment(void)
 void read_config(void)
 {
     clear_environment();
-    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    assert_ok(ucxpool_config_read(&config));
 }
 
 void release_config(void)
@@ -41,13 +41,13 @@ const base_config_t *values_of(const ucxpool_config_t *settings)
 {
     static base_config_t values;
 
-    ck_assert_int_eq(api_config_values(settings, &values), UCXPOOL_OK);
+    assert_ok(api_config_values(settings, &values));
     return &values;
 }
 
 void set(const char *key, const char *value)
 {
-    ck_assert_int_eq(ucxpool_config_modify(config, key, value), UCXPOOL_OK);
+    assert_ok(ucxpool_config_modify(config, key, value));
 }
 
 void assert_refused(const char *key, const char *value)

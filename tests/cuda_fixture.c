@@ -1,8 +1,8 @@
 #include <config.h>
 
 #include "cuda_fixture.h"
+#include "test.h"
 
-#include <check.h>
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -79,7 +79,7 @@ static const mem_cuda_driver_t *the_driver(void)
 {
     const mem_cuda_driver_t *driver = NULL;
 
-    ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
+    assert_ok(mem_cuda_driver_get(&driver));
     return driver;
 }
 

@@ -4,8 +4,8 @@
 
 #include "base/config.h"
 #include "slow.h"
+#include "test.h"
 
-#include <check.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ mem_cuda_device_t *gpu;
 
 static void enter(void)
 {
-    ck_assert_int_eq(mem_cuda_device_enter(gpu), UCXPOOL_OK);
+    assert_ok(mem_cuda_device_enter(gpu));
 }
 
 static void leave(CUresult result)
@@ -258,9 +258,8 @@ static void range_init(gpu_memory_t *memory)
     unsigned num = (unsigned)((memory->size + REGION_SIZE - 1) / REGION_SIZE);
 
     if (gpu->has_vmm) {
-        ck_assert_int_eq(mem_regions_init(&memory->range, &mem_kind_cuda_vmm, 0,
-                                          num, REGION_SIZE, BASE_SWITCH_NO),
-                         UCXPOOL_OK);
+        assert_ok(mem_regions_init(&memory->range, &mem_kind_cuda_vmm, 0, num,
+                                   REGION_SIZE, BASE_SWITCH_NO));
         memory->areas[GPU_RANGE] = memory->range.address;
     } else {
         memory->areas[GPU_RANGE] = gpu_alloc(memory->size);

@@ -1,10 +1,9 @@
 #include "heap_fixture.h"
+#include "test.h"
 
 #include "core/stats.h"
 
 #include <ucxpool/status.h>
-
-#include <check.h>
 
 mem_vmm_t *vmm;
 heap_t    *heap;
@@ -17,12 +16,12 @@ void start_with(bool has_streams, size_t limit, size_t stitch_size)
                               .stitch_size = stitch_size};
 
     vmm = vmm_double_create_host(has_streams);
-    ck_assert_int_eq(heap_create(vmm, &options, &heap), UCXPOOL_OK);
+    assert_ok(heap_create(vmm, &options, &heap));
 }
 
 void stop(void)
 {
-    ck_assert_int_eq(heap_check(heap), UCXPOOL_OK);
+    assert_ok(heap_check(heap));
     heap_destroy(heap);
 }
 
@@ -30,14 +29,14 @@ char *get(size_t size, void *stream)
 {
     void *address = NULL;
 
-    ck_assert_int_eq(heap_alloc(heap, size, stream, &address), UCXPOOL_OK);
+    assert_ok(heap_alloc(heap, size, stream, &address));
     ck_assert_ptr_nonnull(address);
     return address;
 }
 
 void put(void *address, void *stream)
 {
-    ck_assert_int_eq(heap_free(heap, address, stream), UCXPOOL_OK);
+    assert_ok(heap_free(heap, address, stream));
 }
 
 heap_stats_t stats(void)

@@ -1,10 +1,10 @@
 #include <config.h>
 
 #include "loopback.h"
+#include "test.h"
 
 #include "base/clock.h"
 
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -26,7 +26,7 @@ base_secret_t *loopback_secret(const char *text)
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
     close(fd);
-    ck_assert_int_eq(base_secret_read(path, &secret), UCXPOOL_OK);
+    assert_ok(base_secret_read(path, &secret));
     unlink(path);
     return secret;
 }
@@ -44,9 +44,8 @@ bootstrap_listener_params_t loopback_params(const base_secret_t *secret)
         .handshake_timeout_ns = LOOPBACK_TIMEOUT_NS,
     };
 
-    ck_assert_int_eq(
-        bootstrap_where_resolve("127.0.0.1:0", BOOTSTRAP_WHERE_LISTEN, &where),
-        UCXPOOL_OK);
+    assert_ok(
+        bootstrap_where_resolve("127.0.0.1:0", BOOTSTRAP_WHERE_LISTEN, &where));
     return params;
 }
 
@@ -55,7 +54,7 @@ bootstrap_listener_t *loopback_listener(const base_secret_t *secret)
     bootstrap_listener_params_t params = loopback_params(secret);
     bootstrap_listener_t       *listener;
 
-    ck_assert_int_eq(bootstrap_listener_create(&params, &listener), UCXPOOL_OK);
+    assert_ok(bootstrap_listener_create(&params, &listener));
     return listener;
 }
 
@@ -68,14 +67,10 @@ bootstrap_client_t *loopback_client(const bootstrap_listener_t *listener,
 
     snprintf(text, sizeof(text), "127.0.0.1:%u",
              (unsigned)bootstrap_listener_port(listener));
-    ck_assert_int_eq(
-        bootstrap_where_resolve(text, BOOTSTRAP_WHERE_CONNECT, &where),
-        UCXPOOL_OK);
-    ck_assert_int_eq(bootstrap_client_connect(&where, secret,
-                                              LOOPBACK_CLIENT_BLOB,
-                                              sizeof(LOOPBACK_CLIENT_BLOB),
-                                              LOOPBACK_TIMEOUT_NS, &client),
-                     UCXPOOL_OK);
+    assert_ok(bootstrap_where_resolve(text, BOOTSTRAP_WHERE_CONNECT, &where));
+    assert_ok(bootstrap_client_connect(&where, secret, LOOPBACK_CLIENT_BLOB,
+                                       sizeof(LOOPBACK_CLIENT_BLOB),
+                                       LOOPBACK_TIMEOUT_NS, &client));
     return client;
 }
 

@@ -1,13 +1,13 @@
 #include <config.h>
 
 #include "pair.h"
+#include "test.h"
 
 #include "core/pool.h"
 #include "core/stats.h"
 #include "window/window.h"
 #include "xfer/state.h"
 
-#include <check.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,7 +76,7 @@ ucxpool_status_t pair_try_pool(const ucxpool_params_t *params,
     if (params != NULL) {
         all = *params;
     }
-    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    assert_ok(ucxpool_config_read(&config));
     modify(config, settings);
     all.field_mask |= UCXPOOL_PARAM_FIELD_CONFIG;
     all.config = config;
@@ -126,8 +126,7 @@ ucxpool_channel_t *pair_meet(ucxpool_t *from, ucxpool_t *to)
     ucxpool_channel_t *channel;
     void              *address;
 
-    ck_assert_int_eq(ucxpool_address_get(to, &address, &params.address_length),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_address_get(to, &address, &params.address_length));
     params.address = address;
     ck_assert_msg(ucxpool_channel_create(from, &params, &channel) == UCXPOOL_OK,
                   "%s", ucxpool_error_detail());
@@ -296,14 +295,12 @@ void pair_exchange(pair_t *pair, size_t length)
 
     pair_fill(source, length);
     pair_poison(target, length);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target, length,
-                                         EXCHANGE_TAG, UINT64_MAX, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, source, length,
-                                         EXCHANGE_TAG, NULL, &send),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair->b, pair->to_a, target, length,
+                                  EXCHANGE_TAG, UINT64_MAX, NULL, &recv));
+    assert_ok(ucxpool_send_buffer(pair->to_b, source, length, EXCHANGE_TAG,
+                                  NULL, &send));
+    assert_ok(pair_finish(pair, send));
+    assert_ok(pair_finish(pair, recv));
     ck_assert_mem_eq(source, target, length);
     free(source);
     free(target);
@@ -343,7 +340,7 @@ static void arm_once(ucxpool_t *pool)
         ucxpool_progress(pool);
         ck_assert_msg(!pair_is_late(deadline), "it never sleeps");
     }
-    ck_assert_int_eq(status, UCXPOOL_OK);
+    assert_ok(status);
 }
 
 void pair_arm(ucxpool_t *pool)
@@ -357,6 +354,6 @@ bool pair_is_readable(ucxpool_t *pool)
 {
     struct pollfd event = {.events = POLLIN};
 
-    ck_assert_int_eq(ucxpool_event_fd(pool, &event.fd), UCXPOOL_OK);
+    assert_ok(ucxpool_event_fd(pool, &event.fd));
     return poll(&event, 1, 0) == 1;
 }

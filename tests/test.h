@@ -20,6 +20,8 @@
 #ifndef TESTS_TEST_H
 #define TESTS_TEST_H
 
+#include "ucxpool/status.h"
+
 #include <check.h>
 #include <stdbool.h>
 
@@ -65,5 +67,13 @@ int test_run_all(void);
 #define TEST_SETTINGS(...) \
     TEST_REGISTER(TEST_LINE(__LINE__), NULL, NULL, __VA_ARGS__) \
     struct test
+
+/* Require that a call returns UCXPOOL_OK. */
+#define assert_ok(_call) \
+    do { \
+        ucxpool_status_t status_ = (_call); \
+        ck_assert_msg(status_ == UCXPOOL_OK, "%s: %s (%s)", #_call, \
+                      ucxpool_status_string(status_), ucxpool_error_detail()); \
+    } while (0)
 
 #endif

@@ -62,9 +62,7 @@ TEST(numeric_addresses_are_parsed)
 
 TEST(listen_without_host_uses_all_addresses)
 {
-    ck_assert_int_eq(
-        bootstrap_where_resolve(":7000", BOOTSTRAP_WHERE_LISTEN, &where),
-        UCXPOOL_OK);
+    assert_ok(bootstrap_where_resolve(":7000", BOOTSTRAP_WHERE_LISTEN, &where));
     for (size_t i = 0; i < where.num_addresses; i++) {
         ck_assert(!bootstrap_address_is_loopback(&where.addresses[i]));
         ck_assert_uint_eq(bootstrap_address_port(&where.addresses[i]), 7000);
@@ -144,9 +142,8 @@ TEST(every_form_of_loopback_is_recognized)
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        ck_assert_int_eq(bootstrap_where_resolve(
-                             cases[i].text, BOOTSTRAP_WHERE_LISTEN, &where),
-                         UCXPOOL_OK);
+        assert_ok(bootstrap_where_resolve(cases[i].text, BOOTSTRAP_WHERE_LISTEN,
+                                          &where));
         ck_assert_msg(bootstrap_address_is_loopback(&where.addresses[0]) ==
                           cases[i].is_loopback,
                       "%s", cases[i].text);

@@ -63,9 +63,7 @@ static void begin_side(side_t *side, bool is_client)
     side->our_fd   = fds[1];
     side->num_sent = 0;
     side->status   = UCXPOOL_INPROGRESS;
-    ck_assert_int_eq(
-        bootstrap_auth_init(&side->auth, fds[0], is_client, &side->self),
-        UCXPOOL_OK);
+    assert_ok(bootstrap_auth_init(&side->auth, fds[0], is_client, &side->self));
 }
 
 static void begin(void)
@@ -737,9 +735,7 @@ TEST(init_fails_without_random_numbers)
     ck_assert_int_eq(
         bootstrap_auth_init(&client.auth, client.fd, true, &client.self),
         UCXPOOL_ERR_IO);
-    ck_assert_int_eq(
-        bootstrap_auth_init(&client.auth, client.fd, true, &client.self),
-        UCXPOOL_OK);
+    assert_ok(bootstrap_auth_init(&client.auth, client.fd, true, &client.self));
     end();
 }
 
@@ -838,18 +834,14 @@ TEST(the_proofs_are_as_documented)
     memset(bytes + 51, 0x22, BOOTSTRAP_NONCE_SIZE);
     memcpy(bytes + 83, "\3\0\0\0abc\2\0\0\0de", 13);
 
-    ck_assert_int_eq(bootstrap_auth_sign(secret, bytes, length, expected),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(bootstrap_auth_prove(BOOTSTRAP_MESSAGE_CLIENT_PROOF,
-                                          secret, &sides[0], &sides[1], mac),
-                     UCXPOOL_OK);
+    assert_ok(bootstrap_auth_sign(secret, bytes, length, expected));
+    assert_ok(bootstrap_auth_prove(BOOTSTRAP_MESSAGE_CLIENT_PROOF, secret,
+                                   &sides[0], &sides[1], mac));
     ck_assert_mem_eq(mac, expected, sizeof(mac));
 
     memcpy(bytes, "ucxpool listen", 15);
-    ck_assert_int_eq(bootstrap_auth_sign(secret, bytes, length + 6, expected),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(bootstrap_auth_prove(BOOTSTRAP_MESSAGE_LISTENER_PROOF,
-                                          secret, &sides[0], &sides[1], mac),
-                     UCXPOOL_OK);
+    assert_ok(bootstrap_auth_sign(secret, bytes, length + 6, expected));
+    assert_ok(bootstrap_auth_prove(BOOTSTRAP_MESSAGE_LISTENER_PROOF, secret,
+                                   &sides[0], &sides[1], mac));
     ck_assert_mem_eq(mac, expected, sizeof(mac));
 }

@@ -48,9 +48,7 @@ static bootstrap_where_t where_of(uint16_t port)
     char              text[32];
 
     snprintf(text, sizeof(text), "127.0.0.1:%u", (unsigned)port);
-    ck_assert_int_eq(
-        bootstrap_where_resolve(text, BOOTSTRAP_WHERE_CONNECT, &where),
-        UCXPOOL_OK);
+    assert_ok(bootstrap_where_resolve(text, BOOTSTRAP_WHERE_CONNECT, &where));
     return where;
 }
 
@@ -58,9 +56,8 @@ static bootstrap_client_t *call(const bootstrap_where_t *where)
 {
     bootstrap_client_t *client;
 
-    ck_assert_int_eq(
-        bootstrap_client_connect(where, secret, "x", 1, TIMEOUT_NS, &client),
-        UCXPOOL_OK);
+    assert_ok(
+        bootstrap_client_connect(where, secret, "x", 1, TIMEOUT_NS, &client));
     return client;
 }
 
@@ -131,7 +128,7 @@ TEST(failed_address_falls_back_to_the_next)
     where.addresses[where.num_addresses++] = good.addresses[0];
     client                                 = call(&where);
     client_fd                              = bootstrap_client_fd(client);
-    ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_OK);
+    assert_ok(loopback_meet(listener, client));
     ck_assert_int_eq(bootstrap_client_fd(client), client_fd);
     ck_assert_str_eq(bootstrap_client_reason(client), "");
     bootstrap_client_destroy(client);
@@ -146,9 +143,8 @@ TEST(client_connects_over_ipv6)
     bootstrap_listener_t       *listener;
     bootstrap_client_t         *client;
 
-    ck_assert_int_eq(
-        bootstrap_where_resolve("[::1]:0", BOOTSTRAP_WHERE_LISTEN, &where),
-        UCXPOOL_OK);
+    assert_ok(
+        bootstrap_where_resolve("[::1]:0", BOOTSTRAP_WHERE_LISTEN, &where));
     params.where = &where;
     if (bootstrap_listener_create(&params, &listener) != UCXPOOL_OK) {
         /* This machine has no IPv6, so the client must report an error with a
@@ -159,7 +155,7 @@ TEST(client_connects_over_ipv6)
     where.addresses[0].ipv6.sin6_port =
         htons(bootstrap_listener_port(listener));
     client = call(&where);
-    ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_OK);
+    assert_ok(loopback_meet(listener, client));
     bootstrap_client_destroy(client);
     bootstrap_listener_destroy(listener);
 }
@@ -234,7 +230,7 @@ TEST(silent_address_falls_back_to_the_next)
                       base_clock_now() + TIMEOUT_NS / 2);
     ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
     net_call_skip(TIMEOUT_NS / 2);
-    ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_OK);
+    assert_ok(loopback_meet(listener, client));
     bootstrap_client_destroy(client);
     for (int i = 0; i < NUM_OTHERS; i++) {
         bootstrap_client_destroy(others[i]);
@@ -288,9 +284,8 @@ TEST(without_a_timeout_the_client_keeps_waiting)
     bootstrap_where_t   where = where_of(port);
     bootstrap_client_t *client;
 
-    ck_assert_int_eq(bootstrap_client_connect(&where, secret, NULL, 0,
-                                              BASE_CLOCK_FOREVER, &client),
-                     UCXPOOL_OK);
+    assert_ok(bootstrap_client_connect(&where, secret, NULL, 0,
+                                       BASE_CLOCK_FOREVER, &client));
     ck_assert_uint_eq(bootstrap_client_deadline(client), BASE_CLOCK_FOREVER);
     net_call_skip(100 * (uint64_t)TIMEOUT_NS);
     ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
@@ -477,7 +472,7 @@ TEST(failed_call_is_reported_and_retry_works)
     bool                  has_failed;
     ucxpool_status_t      status;
 
-    ck_assert_int_eq(connect_once(listener, &where), UCXPOOL_OK);
+    assert_ok(connect_once(listener, &where));
     take_all(listener);
     num_fds = net_call_num_fds();
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -490,7 +485,7 @@ TEST(failed_call_is_reported_and_retry_works)
             /* An error of the listener can be harmless for the client: removing
              * a socket from the epoll set, for example. */
             if (!has_failed) {
-                ck_assert_int_eq(status, UCXPOOL_OK);
+                assert_ok(status);
             }
             take_all(listener);
             ck_assert_uint_eq(net_call_num_fds(), num_fds);

@@ -21,7 +21,7 @@ static void create(const run_t *runs)
 {
     uint32_t indices[NUM_BITS];
 
-    ck_assert_int_eq(bitmap_create(NUM_BITS, &bitmap), UCXPOOL_OK);
+    assert_ok(bitmap_create(NUM_BITS, &bitmap));
     bitmap_take(bitmap, NUM_BITS, indices);
     ck_assert_uint_eq(bitmap_count(bitmap), 0);
     for (; runs->num > 0; runs++) {

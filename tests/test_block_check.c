@@ -24,8 +24,8 @@ static void setup(void)
                                   .send_share = 25,
                                   .recv_share = 25};
 
-    ck_assert_int_eq(block_pool_create(&params, &pool), UCXPOOL_OK);
-    ck_assert_int_eq(block_pool_check(pool), UCXPOOL_OK);
+    assert_ok(block_pool_create(&params, &pool));
+    assert_ok(block_pool_check(pool));
 }
 
 static void teardown(void)
@@ -53,8 +53,7 @@ TEST(a_block_that_is_free_and_held_is_found)
 {
     uint32_t index;
 
-    ck_assert_int_eq(block_pool_get(pool, BLOCK_SHARE_USER, &index),
-                     UCXPOOL_OK);
+    assert_ok(block_pool_get(pool, BLOCK_SHARE_USER, &index));
     bitmap_give(pool->free_blocks, index);
     require_found("block 0");
 }
@@ -63,10 +62,9 @@ TEST(a_block_that_is_free_twice_is_found)
 {
     uint32_t index;
 
-    ck_assert_int_eq(block_pool_get(pool, BLOCK_SHARE_USER, &index),
-                     UCXPOOL_OK);
+    assert_ok(block_pool_get(pool, BLOCK_SHARE_USER, &index));
     block_pool_put(pool, BLOCK_SHARE_USER, index);
-    ck_assert_int_eq(block_pool_check(pool), UCXPOOL_OK);
+    assert_ok(block_pool_check(pool));
     bitmap_give(pool->free_blocks, index);
     require_found("2 places");
 }
@@ -75,8 +73,7 @@ TEST(held_block_at_hand_is_found)
 {
     uint32_t index;
 
-    ck_assert_int_eq(block_pool_get(pool, BLOCK_SHARE_USER, &index),
-                     UCXPOOL_OK);
+    assert_ok(block_pool_get(pool, BLOCK_SHARE_USER, &index));
     ck_assert(give_at_hand(&pool->shares[BLOCK_SHARE_SEND], index, 0));
     require_found("block 0");
 }
@@ -106,7 +103,7 @@ TEST(a_wrong_count_is_found)
         atomic_fetch_add(&share->word, ONE_QUARANTINED);
         require_found(share_names[i]);
         atomic_fetch_sub(&share->word, ONE_QUARANTINED);
-        ck_assert_int_eq(block_pool_check(pool), UCXPOOL_OK);
+        assert_ok(block_pool_check(pool));
     }
 }
 
@@ -114,8 +111,7 @@ TEST(block_in_the_wrong_share_is_found)
 {
     uint32_t index;
 
-    ck_assert_int_eq(block_pool_get(pool, BLOCK_SHARE_SEND, &index),
-                     UCXPOOL_OK);
+    assert_ok(block_pool_get(pool, BLOCK_SHARE_SEND, &index));
     atomic_store(&pool->states[index], BLOCK_HELD + BLOCK_SHARE_RECV);
     require_found("send");
     atomic_store(&pool->states[index], BLOCK_QUARANTINED + BLOCK_SHARE_SEND);

@@ -80,13 +80,12 @@ static void unmap(void)
 static void create(unsigned num_regions, size_t blocks_per_region,
                    unsigned send, unsigned recv)
 {
-    ck_assert_int_eq(try_create(num_regions, blocks_per_region, send, recv),
-                     UCXPOOL_OK);
+    assert_ok(try_create(num_regions, blocks_per_region, send, recv));
 }
 
 static void destroy(void)
 {
-    ck_assert_int_eq(block_pool_check(pool), UCXPOOL_OK);
+    assert_ok(block_pool_check(pool));
     block_pool_destroy(pool);
     unmap();
 }
@@ -107,7 +106,7 @@ static void require_counts(block_share_t share, uint64_t num_free,
     ck_assert_uint_eq(stats.free, num_free);
     ck_assert_uint_eq(stats.held, num_held);
     ck_assert_uint_eq(stats.quarantined, num_quarantined);
-    ck_assert_int_eq(block_pool_check(pool), UCXPOOL_OK);
+    assert_ok(block_pool_check(pool));
 }
 
 static void require_split(size_t num_blocks, unsigned send_percent,
@@ -125,7 +124,7 @@ static uint32_t get(block_share_t share)
 {
     uint32_t index;
 
-    ck_assert_int_eq(block_pool_get(pool, share, &index), UCXPOOL_OK);
+    assert_ok(block_pool_get(pool, share, &index));
     return index;
 }
 
@@ -345,14 +344,12 @@ TEST(get_n_includes_the_block_at_hand_in_its_run)
     uint32_t indices[6];
 
     create(1, 8, 0, 0);
-    ck_assert_int_eq(block_pool_get_n(pool, BLOCK_SHARE_USER, 6, indices),
-                     UCXPOOL_OK);
+    assert_ok(block_pool_get_n(pool, BLOCK_SHARE_USER, 6, indices));
     for (uint32_t i = 2; i < 6; i++) {
         block_pool_put(pool, BLOCK_SHARE_USER, i);
     }
     require_counts(BLOCK_SHARE_USER, 4, 2, 0);
-    ck_assert_int_eq(block_pool_get_n(pool, BLOCK_SHARE_USER, 4, indices),
-                     UCXPOOL_OK);
+    assert_ok(block_pool_get_n(pool, BLOCK_SHARE_USER, 4, indices));
     for (uint32_t i = 0; i < 4; i++) {
         ck_assert_uint_eq(indices[i], 2 + i);
     }
@@ -375,8 +372,7 @@ TEST(every_block_of_a_large_pool_can_be_taken)
         block_pool_put(pool, BLOCK_SHARE_USER, indices[i - 1]);
     }
     require_counts(BLOCK_SHARE_USER, 9800, 0, 0);
-    ck_assert_int_eq(block_pool_get_n(pool, BLOCK_SHARE_USER, 9800, indices),
-                     UCXPOOL_OK);
+    assert_ok(block_pool_get_n(pool, BLOCK_SHARE_USER, 9800, indices));
     for (uint32_t i = 0; i < 9800; i++) {
         ck_assert_uint_eq(indices[i], i);
     }
@@ -409,8 +405,7 @@ TEST(get_n_takes_all_or_nothing)
                      UCXPOOL_ERR_NO_BLOCKS);
     ck_assert_uint_eq(indices[0], 77);
     require_counts(BLOCK_SHARE_USER, 4, 0, 0);
-    ck_assert_int_eq(block_pool_get_n(pool, BLOCK_SHARE_USER, 4, indices),
-                     UCXPOOL_OK);
+    assert_ok(block_pool_get_n(pool, BLOCK_SHARE_USER, 4, indices));
     require_counts(BLOCK_SHARE_USER, 0, 4, 0);
     ck_assert_int_eq(
         block_pool_get_n(pool, BLOCK_SHARE_USER, SIZE_MAX, indices),
@@ -425,16 +420,14 @@ static void require_run(uint32_t start, uint32_t num)
     uint32_t indices[200];
 
     create(2, 100, 0, 0);
-    ck_assert_int_eq(block_pool_get_n(pool, BLOCK_SHARE_USER, 198, indices),
-                     UCXPOOL_OK);
+    assert_ok(block_pool_get_n(pool, BLOCK_SHARE_USER, 198, indices));
     for (uint32_t i = 0; i + 1 < start; i += 2) {
         block_pool_put(pool, BLOCK_SHARE_USER, i);
     }
     for (uint32_t i = start; i < start + num; i++) {
         block_pool_put(pool, BLOCK_SHARE_USER, i);
     }
-    ck_assert_int_eq(block_pool_get_n(pool, BLOCK_SHARE_USER, num, indices),
-                     UCXPOOL_OK);
+    assert_ok(block_pool_get_n(pool, BLOCK_SHARE_USER, num, indices));
     for (uint32_t i = 0; i < num; i++) {
         ck_assert_uint_eq(indices[i], start + i);
     }
@@ -466,14 +459,12 @@ TEST(get_n_scatters_if_no_run_is_free)
     uint32_t indices[198];
 
     create(2, 100, 0, 0);
-    ck_assert_int_eq(block_pool_get_n(pool, BLOCK_SHARE_USER, 198, indices),
-                     UCXPOOL_OK);
+    assert_ok(block_pool_get_n(pool, BLOCK_SHARE_USER, 198, indices));
     for (uint32_t i = 0; i < 198; i += 2) {
         block_pool_put(pool, BLOCK_SHARE_USER, i);
     }
     /* Blocks 198 and 199, of the other two shares, are free as well. */
-    ck_assert_int_eq(block_pool_get_n(pool, BLOCK_SHARE_USER, 99, indices),
-                     UCXPOOL_OK);
+    assert_ok(block_pool_get_n(pool, BLOCK_SHARE_USER, 99, indices));
     for (uint32_t i = 0; i < 99; i++) {
         ck_assert_uint_eq(indices[i], 2 * i);
     }
@@ -574,8 +565,7 @@ TEST(held_block_is_writable_to_its_end)
     uint32_t indices[4];
 
     create(1, 8, 25, 25);
-    ck_assert_int_eq(block_pool_get_n(pool, BLOCK_SHARE_USER, 4, indices),
-                     UCXPOOL_OK);
+    assert_ok(block_pool_get_n(pool, BLOCK_SHARE_USER, 4, indices));
     for (int i = 0; i < 4; i++) {
         memset(block_pool_address(pool, indices[i]), i, BLOCK_SIZE);
     }
@@ -804,7 +794,7 @@ static void *get_and_put_one(void *arg)
 
     for (unsigned i = 0; i < rounds(NUM_ROUNDS) * NUM_STEPS; i++) {
         /* The share has one block for each thread, so a get never fails. */
-        ck_assert_int_eq(block_pool_get(pool, share, &index), UCXPOOL_OK);
+        assert_ok(block_pool_get(pool, share, &index));
         block_pool_put(pool, share, index);
     }
     return NULL;
@@ -848,8 +838,7 @@ TEST(second_concurrent_put_of_a_block_is_rejected)
     uint32_t indices[1000];
 
     create(1, 1002, 0, 0);
-    ck_assert_int_eq(block_pool_get_n(pool, BLOCK_SHARE_USER, 1000, indices),
-                     UCXPOOL_OK);
+    assert_ok(block_pool_get_n(pool, BLOCK_SHARE_USER, 1000, indices));
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(
             pthread_create(&putters[i].thread, NULL, put_all, &putters[i]), 0);

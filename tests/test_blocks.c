@@ -23,7 +23,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-    ck_assert_int_eq(ucxpool_check(pool), UCXPOOL_OK);
+    assert_ok(ucxpool_check(pool));
     ucxpool_destroy(pool);
 }
 
@@ -50,7 +50,7 @@ TEST(block_is_at_its_reported_offset)
     ucxpool_block_t block;
     const char     *start;
 
-    ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_OK);
+    assert_ok(ucxpool_block_get(pool, &block));
     memset(block.address, 1, block.size);
     ck_assert_uint_eq(block.size, BLOCK_SIZE);
     ck_assert_uint_lt(block.region, pool->memory.regions.num_regions);
@@ -65,7 +65,7 @@ TEST(block_is_at_its_reported_offset)
 /* More than one internal lookup handles at a time. */
 TEST(get_n_can_take_every_block)
 {
-    ck_assert_int_eq(ucxpool_block_get_n(pool, NUM_BLOCKS, blocks), UCXPOOL_OK);
+    assert_ok(ucxpool_block_get_n(pool, NUM_BLOCKS, blocks));
     require_free(0);
     for (unsigned i = 0; i < NUM_BLOCKS; i++) {
         memset(blocks[i].address, (int)i, blocks[i].size);
@@ -102,11 +102,11 @@ TEST(get_fails_when_all_blocks_are_held)
 {
     ucxpool_block_t block = {.index = 77};
 
-    ck_assert_int_eq(ucxpool_block_get_n(pool, NUM_BLOCKS, blocks), UCXPOOL_OK);
+    assert_ok(ucxpool_block_get_n(pool, NUM_BLOCKS, blocks));
     ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_ERR_NO_BLOCKS);
     ck_assert_uint_eq(block.index, 77);
     ucxpool_block_put(pool, &blocks[9]);
-    ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_OK);
+    assert_ok(ucxpool_block_get(pool, &block));
     ck_assert_uint_eq(block.index, blocks[9].index);
     put_n(NUM_BLOCKS);
     require_free(NUM_BLOCKS);
@@ -117,14 +117,14 @@ static void require_refused(const ucxpool_block_t *block)
     base_error(UCXPOOL_ERR_INVALID_PARAM, "an older error");
     ucxpool_block_put(pool, block);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "cannot put block"));
-    ck_assert_int_eq(ucxpool_check(pool), UCXPOOL_OK);
+    assert_ok(ucxpool_check(pool));
 }
 
 TEST(a_block_can_be_put_once)
 {
     ucxpool_block_t block;
 
-    ck_assert_int_eq(ucxpool_block_get_n(pool, 2, blocks), UCXPOOL_OK);
+    assert_ok(ucxpool_block_get_n(pool, 2, blocks));
     ucxpool_block_put(pool, &blocks[0]);
     require_refused(&blocks[0]);
     ucxpool_block_put(pool, &blocks[1]);
@@ -140,8 +140,7 @@ TEST(a_block_of_a_buffer_cannot_be_put)
     ucxpool_block_t block = {0};
     void           *buffer;
 
-    ck_assert_int_eq(ucxpool_comm_alloc(pool, 2 * BLOCK_SIZE, &buffer),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_comm_alloc(pool, 2 * BLOCK_SIZE, &buffer));
     block.index =
         (uint32_t)(((char *)buffer - (char *)pool->memory.regions.address) /
                    (ptrdiff_t)BLOCK_SIZE);

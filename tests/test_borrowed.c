@@ -99,16 +99,13 @@ static void exchange_all(pair_t *pair)
 
         pair_fill(source, length);
         pair_poison(target, length);
-        ck_assert_int_eq(ucxpool_recv_buffer(back ? pair->a : pair->b,
-                                             back ? pair->to_b : pair->to_a,
-                                             target, length, TAG, ALL_BITS,
-                                             NULL, &recv),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(ucxpool_send_buffer(back ? pair->to_a : pair->to_b,
-                                             source, length, TAG, NULL, &send),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+        assert_ok(ucxpool_recv_buffer(back ? pair->a : pair->b,
+                                      back ? pair->to_b : pair->to_a, target,
+                                      length, TAG, ALL_BITS, NULL, &recv));
+        assert_ok(ucxpool_send_buffer(back ? pair->to_a : pair->to_b, source,
+                                      length, TAG, NULL, &send));
+        assert_ok(pair_finish(pair, send));
+        assert_ok(pair_finish(pair, recv));
         ck_assert_mem_eq(source, target, length);
     }
     pair_check_blocks(pair);
@@ -138,7 +135,7 @@ TEST_EACH(pool_creates_a_worker_in_the_callers_context, NUM_WIRES)
 
     ucx_init(&ucx, ALL_FEATURES);
     params.context = ucx.context;
-    ck_assert_int_eq(try_pool(&params, wires[_i], &pair.a), UCXPOOL_OK);
+    assert_ok(try_pool(&params, wires[_i], &pair.a));
     pair.b = pair_pool(wires[_i]);
     connect_by_address(&pair);
     exchange_all(&pair);
@@ -160,12 +157,10 @@ TEST_EACH(caller_may_progress_its_worker_directly, NUM_WIRES)
     pair.b = pair_pool(wires[_i]);
     connect_by_address(&pair);
     pair_fill(source, sizeof(source));
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target, sizeof(target),
-                                         TAG, ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, sizeof(source), TAG,
-                                         NULL, &send),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, sizeof(target), TAG,
+                                  ALL_BITS, NULL, &recv));
+    assert_ok(ucxpool_send_buffer(pair.to_b, source, sizeof(source), TAG, NULL,
+                                  &send));
     for (uint64_t until = pair_deadline(); !pair_ended(recv);) {
         for (int i = 0; i < 10; i++) {
             ucp_worker_progress(ucx.worker);
@@ -174,8 +169,8 @@ TEST_EACH(caller_may_progress_its_worker_directly, NUM_WIRES)
         ucxpool_progress(pair.a);
         ck_assert(!pair_is_late(until));
     }
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    assert_ok(pair_finish(&pair, send));
+    assert_ok(pair_finish(&pair, recv));
     ck_assert_mem_eq(source, target, sizeof(source));
     pair_cleanup(&pair);
     ucx_cleanup(&ucx);
@@ -192,9 +187,8 @@ TEST_EACH(destroy_leaves_the_callers_worker_usable, NUM_WIRES)
     pair.b = pair_pool(wires[_i]);
     connect_by_address(&pair);
     for (int i = 0; i < 20; i++) {
-        ck_assert_int_eq(ucxpool_send_buffer(pair.to_a, bytes, sizeof(bytes),
-                                             TAG, NULL, NULL),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_send_buffer(pair.to_a, bytes, sizeof(bytes), TAG,
+                                      NULL, NULL));
     }
     ucxpool_destroy(pair.a);
     pair.a = NULL;
@@ -232,18 +226,16 @@ TEST_EACH(wait_polls_without_ucp_wakeup, NUM_WIRES)
     ck_assert_int_eq(ucxpool_wait(pair.a, 1000000), UCXPOOL_INPROGRESS);
     connect_by_address(&pair);
     exchange_all(&pair);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.a, NULL, target, sizeof(target),
-                                         TAG, ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_a, source, sizeof(source), TAG,
-                                         NULL, &send),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.a, NULL, target, sizeof(target), TAG,
+                                  ALL_BITS, NULL, &recv));
+    assert_ok(ucxpool_send_buffer(pair.to_a, source, sizeof(source), TAG, NULL,
+                                  &send));
     while (!pair_ended(recv)) {
         ucxpool_request_wait(recv, 1000000);
         ucxpool_progress(pair.b);
     }
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    assert_ok(pair_finish(&pair, send));
+    assert_ok(pair_finish(&pair, recv));
     pair_cleanup(&pair);
     ucx_cleanup(&ucx);
 }
@@ -494,8 +486,7 @@ static void create_channel(side_t *side, ucxpool_t *pool)
         .ep         = side->ep,
     };
 
-    ck_assert_int_eq(ucxpool_channel_create(pool, &params, &side->channel),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_channel_create(pool, &params, &side->channel));
 }
 
 static void connect_sides(side_t *sides, pair_t *pair)
@@ -570,10 +561,8 @@ TEST_EACH(a_failed_endpoint_ends_the_channel_and_its_requests, NUM_WIRES)
 
     sides_init(sides, &pair, true, wires[_i]);
     connect_sides(sides, &pair);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.a, pair.to_b, target,
-                                         sizeof(target), TAG, ALL_BITS, NULL,
-                                         &recv),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.a, pair.to_b, target, sizeof(target),
+                                  TAG, ALL_BITS, NULL, &recv));
     close_ep(sides, 1);
     pair_until(&pair, pair_ended(recv));
     ck_assert(sides[0].ep_failed);
@@ -602,13 +591,10 @@ TEST_EACH(destroy_during_a_transfer_releases_the_endpoint, NUM_WIRES)
     sides_init(sides, &pair, true, wires[_i]);
     connect_sides(sides, &pair);
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target,
-                                             sizeof(target), TAG, ALL_BITS,
-                                             NULL, NULL),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, sizeof(source),
-                                             TAG, NULL, NULL),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, sizeof(target), TAG,
+                                      ALL_BITS, NULL, NULL));
+        assert_ok(ucxpool_send_buffer(pair.to_b, source, sizeof(source), TAG,
+                                      NULL, NULL));
     }
     for (int i = 0; i < 20; i++) {
         pair_progress(&pair);

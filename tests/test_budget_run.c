@@ -119,14 +119,13 @@ static void send_one(pair_t *pair, void *from, void *to, size_t length)
 {
     ucxpool_request_t *recv = NULL, *send = NULL;
 
-    ck_assert_int_eq(
-        ucxpool_recv_buffer(pair->b, NULL, to, length, 1, 1, NULL, &recv),
-        UCXPOOL_OK);
+    assert_ok(
+        ucxpool_recv_buffer(pair->b, NULL, to, length, 1, 1, NULL, &recv));
     ck_assert_msg(ucxpool_send_buffer(pair->to_b, from, length, 1, NULL,
                                       &send) == UCXPOOL_OK,
                   "%s", ucxpool_error_detail());
-    ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+    assert_ok(pair_finish(pair, send));
+    assert_ok(pair_finish(pair, recv));
 }
 
 /* Messages of any length from and to memory of any kind, while blocks and
@@ -195,8 +194,8 @@ static void live_once(const setup_t *setup, sampler_t *sampler, void *from,
     ck_assert_uint_eq(reg_counts().num_maps, before);
     ck_assert_uint_eq(stats_of(pair.a).registrations_after_start, 0);
     ck_assert_uint_eq(stats_of(pair.b).registrations_after_start, 0);
-    ck_assert_int_eq(ucxpool_check(pair.a), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_check(pair.b), UCXPOOL_OK);
+    assert_ok(ucxpool_check(pair.a));
+    assert_ok(ucxpool_check(pair.b));
     pair_cleanup(&pair);
     ck_assert_uint_eq(reg_counts().live, 0);
 }

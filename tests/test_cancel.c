@@ -38,9 +38,8 @@ static ucxpool_request_t *post_recv(pair_t *pair, void *target, size_t length)
 {
     ucxpool_request_t *recv;
 
-    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target, length,
-                                         TAG, ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair->b, pair->to_a, target, length, TAG,
+                                  ALL_BITS, NULL, &recv));
     return recv;
 }
 
@@ -84,8 +83,8 @@ static bool is_settled(ucxpool_t *pool)
 static void settle(pair_t *pair)
 {
     pair_until(pair, is_settled(pair->a) && is_settled(pair->b));
-    ck_assert_int_eq(ucxpool_check(pair->a), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_check(pair->b), UCXPOOL_OK);
+    assert_ok(ucxpool_check(pair->a));
+    assert_ok(ucxpool_check(pair->b));
 }
 
 /* A small message sent later has arrived, and so has everything sent
@@ -95,11 +94,10 @@ static void pass_marker(pair_t *pair)
     char               byte;
     ucxpool_request_t *recv;
 
-    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, &byte, 1, 1,
-                                         ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, post_send(pair, "m", 1, 1)), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair->b, pair->to_a, &byte, 1, 1, ALL_BITS,
+                                  NULL, &recv));
+    assert_ok(pair_finish(pair, post_send(pair, "m", 1, 1)));
+    assert_ok(pair_finish(pair, recv));
 }
 
 /* The channel still works: one more message arrives intact. */
@@ -114,8 +112,8 @@ static void check_channel(pair_t *pair)
     pair_fill(source, LENGTH);
     recv = post_recv(pair, target, LENGTH);
     send = post_send(pair, source, LENGTH, TAG);
-    ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+    assert_ok(pair_finish(pair, send));
+    assert_ok(pair_finish(pair, recv));
     ck_assert_mem_eq(source, target, LENGTH);
     free(source);
     free(target);
@@ -141,9 +139,9 @@ TEST_EACH(cancel_ends_a_queued_send_and_starts_the_next, NUM_WIRES)
     ck_assert_int_eq(pair_finish(&pair, sends[1]), UCXPOOL_ERR_CANCELED);
     for (int i = 0; i < 3; i += 2) {
         recv = post_recv(&pair, &got, 1);
-        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+        assert_ok(pair_finish(&pair, recv));
         ck_assert_int_eq(got, bytes[i]);
-        ck_assert_int_eq(pair_finish(&pair, sends[i]), UCXPOOL_OK);
+        assert_ok(pair_finish(&pair, sends[i]));
     }
     check_channel(&pair);
     pair_cleanup(&pair);
@@ -183,9 +181,8 @@ TEST_EACH(cancel_ends_an_unmatched_receive_at_once, NUM_WIRES)
     ck_assert_int_eq(ucxpool_request_test(first), UCXPOOL_ERR_CANCELED);
     ucxpool_request_release(first);
     second = post_recv(&pair, &target[1], 1);
-    ck_assert_int_eq(pair_finish(&pair, post_send(&pair, "x", 1, TAG)),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, second), UCXPOOL_OK);
+    assert_ok(pair_finish(&pair, post_send(&pair, "x", 1, TAG)));
+    assert_ok(pair_finish(&pair, second));
     ck_assert_int_eq(target[0], AFTERWARDS);
     ck_assert_int_eq(target[1], 'x');
     check_channel(&pair);
@@ -204,9 +201,7 @@ TEST_EACH(cancel_while_sending_lengths_lets_the_next_pass, NUM_WIRES)
         segments[i] = (ucxpool_segment_t){source, 1 + i % 400};
     }
     pair_init(&pair, wires[_i], wires[_i]);
-    ck_assert_int_eq(
-        send_segments(pair.to_b, segments, count, TAG, NULL, &send),
-        UCXPOOL_OK);
+    assert_ok(send_segments(pair.to_b, segments, count, TAG, NULL, &send));
     /* The peer does not read: the length lists fill all buffers between the
      * two. */
     ucxpool_progress(pair.a);
@@ -243,8 +238,7 @@ TEST_EACH(canceled_message_can_be_received_or_rejected, NUM_WIRES)
             ucxpool_message_refuse(message, "not wanted");
             continue;
         }
-        ck_assert_int_eq(message_recv_segments(message, &whole, 1, NULL, &recv),
-                         UCXPOOL_OK);
+        assert_ok(message_recv_segments(message, &whole, 1, NULL, &recv));
         pair_until(&pair, pair_ended(recv));
         ucxpool_request_query(recv, &attr, sizeof(attr));
         ck_assert_int_eq(attr.status, UCXPOOL_ERR_CANCELED);
@@ -300,9 +294,8 @@ static void start(pair_t *pair, const plan_t *plan, transfer_t *transfer)
         pieces[0] = (ucxpool_segment_t){transfer->target, LENGTH};
         count     = 1;
     }
-    ck_assert_int_eq(recv_segments(pair->b, pair->to_a, pieces, count, TAG,
-                                   ALL_BITS, NULL, &transfer->recv),
-                     UCXPOOL_OK);
+    assert_ok(recv_segments(pair->b, pair->to_a, pieces, count, TAG, ALL_BITS,
+                            NULL, &transfer->recv));
     transfer->send       = post_send(pair, transfer->source, LENGTH, TAG);
     transfer->send_ended = false;
     transfer->recv_ended = false;
@@ -382,8 +375,7 @@ static void renew(pair_t *pair, const plan_t *plan, int wire,
     if (plan->in_place) {
         void *source;
 
-        ck_assert_int_eq(ucxpool_comm_alloc(pair->a, LENGTH, &source),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_comm_alloc(pair->a, LENGTH, &source));
         transfer->source = source;
     }
 }
@@ -452,7 +444,7 @@ TEST_EACH(blocks_a_peer_may_read_are_quarantined, NUM_RENDEZVOUS)
     ck_assert_int_eq(ucxpool_request_test(send), UCXPOOL_ERR_CANCELED);
     ck_assert_uint_eq(sent_blocks(pair.a).held, 0);
     ck_assert_uint_ge(sent_blocks(pair.a).quarantined, 1);
-    ck_assert_int_eq(ucxpool_check(pair.a), UCXPOOL_OK);
+    assert_ok(ucxpool_check(pair.a));
     ucxpool_request_release(send);
     ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_CANCELED);
     pair_check_blocks(&pair);
@@ -497,7 +489,7 @@ TEST_EACH(close_during_an_in_place_send_recovers_the_memory, NUM_WIRES)
     ucxpool_request_t *send;
 
     pair_init(&pair, wires[_i], wires[_i]);
-    ck_assert_int_eq(ucxpool_comm_alloc(pair.a, LENGTH, &source), UCXPOOL_OK);
+    assert_ok(ucxpool_comm_alloc(pair.a, LENGTH, &source));
     memset(source, 1, LENGTH);
     recv = post_recv(&pair, target, LENGTH);
     send = post_send(&pair, source, LENGTH, TAG);
@@ -572,9 +564,8 @@ static void send_and_regret(pair_t *pair, uint8_t *source, uint8_t value)
     int                num_steps = rand() % 400;
 
     memset(source, value, LENGTH);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair->to_b, source, LENGTH, TAG, &params, &send),
-        UCXPOOL_OK);
+    assert_ok(
+        ucxpool_send_buffer(pair->to_b, source, LENGTH, TAG, &params, &send));
     for (int i = 0; i < num_steps; i++) {
         ucxpool_progress(pair->a);
     }
@@ -600,7 +591,7 @@ TEST(cancel_while_the_peer_reads_never_mixes_messages)
     void     *source;
 
     pair_init(&pair, wires[_i], wires[_i]);
-    ck_assert_int_eq(ucxpool_comm_alloc(pair.a, LENGTH, &source), UCXPOOL_OK);
+    assert_ok(ucxpool_comm_alloc(pair.a, LENGTH, &source));
     reader.pool    = pair.b;
     reader.channel = pair.to_a;
     ck_assert_int_eq(pthread_create(&thread, NULL, read_all, &reader), 0);
@@ -627,12 +618,9 @@ TEST_EACH(released_requests_are_reused, NUM_WIRES)
         if (i == 50) {
             core_stats_get(pair.b, &before);
         }
-        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, &target, 1, TAG,
-                                             ALL_BITS, NULL, NULL),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(
-            ucxpool_send_buffer(pair.to_b, "y", 1, TAG, NULL, NULL),
-            UCXPOOL_OK);
+        assert_ok(ucxpool_recv_buffer(pair.b, NULL, &target, 1, TAG, ALL_BITS,
+                                      NULL, NULL));
+        assert_ok(ucxpool_send_buffer(pair.to_b, "y", 1, TAG, NULL, NULL));
         pair_until(&pair, target == 'y');
         target = 0;
     }

@@ -29,7 +29,7 @@ static size_t get(ucxpool_t *pool, ucxpool_event_t *events, size_t max)
 {
     size_t num = SIZE_MAX;
 
-    ck_assert_int_eq(ucxpool_event_get(pool, events, max, &num), UCXPOOL_OK);
+    assert_ok(ucxpool_event_get(pool, events, max, &num));
     ck_assert_uint_le(num, max);
     return num;
 }
@@ -69,9 +69,7 @@ static void init(pair_t *pair, const char *settings)
 
 static void send_bytes(ucxpool_channel_t *channel, size_t length)
 {
-    ck_assert_int_eq(
-        ucxpool_send_buffer(channel, bytes, length, TAG, NULL, NULL),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_send_buffer(channel, bytes, length, TAG, NULL, NULL));
 }
 
 /* The channel has this many messages without a receive. */
@@ -82,10 +80,9 @@ static void receive(pair_t *pair, ucxpool_channel_t *channel, size_t length)
 {
     ucxpool_request_t *recv;
 
-    ck_assert_int_eq(ucxpool_recv_buffer(channel->pool, channel, bytes, length,
-                                         TAG, ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(channel->pool, channel, bytes, length, TAG,
+                                  ALL_BITS, NULL, &recv));
+    assert_ok(pair_finish(pair, recv));
 }
 
 /* Two pools with this many channels to each other. */
@@ -179,11 +176,10 @@ TEST_EACH(message_with_a_posted_receive_has_no_event, NUM_WIRES)
     pair_t             pair;
 
     init(&pair, wires[_i]);
-    ck_assert_int_eq(
-        ucxpool_recv_buffer(pair.b, NULL, bytes, 1, TAG, ALL_BITS, NULL, &recv),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.b, NULL, bytes, 1, TAG, ALL_BITS, NULL,
+                                  &recv));
     send_bytes(pair.to_b, 1);
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    assert_ok(pair_finish(&pair, recv));
     check_none(pair.b);
     pair_cleanup(&pair);
 }
@@ -196,8 +192,7 @@ TEST_EACH(probed_message_has_no_event, NUM_WIRES)
     init(&pair, wires[_i]);
     send_bytes(pair.to_b, 1);
     until_waiting(&pair, pair.to_a, 1);
-    ck_assert_int_eq(ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message));
     check_none(pair.b);
     ucxpool_message_refuse(message, NULL);
     check_none(pair.b);
@@ -210,9 +205,8 @@ TEST_EACH(canceled_message_has_no_event, NUM_WIRES)
     pair_t             pair;
 
     init(&pair, wires[_i]);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair.to_b, bytes, LONG_LENGTH, TAG, NULL, &send),
-        UCXPOOL_OK);
+    assert_ok(
+        ucxpool_send_buffer(pair.to_b, bytes, LONG_LENGTH, TAG, NULL, &send));
     until_waiting(&pair, pair.to_a, 1);
     check_one(pair.b, pair.to_a, UCXPOOL_EVENT_MESSAGE);
     ucxpool_request_cancel(send);
@@ -348,8 +342,7 @@ TEST(listener_event_repeats_until_all_are_accepted)
     check_caller(pair.a, listener);
     for (int i = 0; i < 2; i++) {
         check_caller(pair.a, listener);
-        ck_assert_int_eq(ucxpool_listener_accept(listener, NULL, &taken[i]),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_listener_accept(listener, NULL, &taken[i]));
     }
     check_none(pair.a);
     pair_until(&pair, pair_is_open(taken[0]) && pair_is_open(taken[1]));
@@ -382,9 +375,7 @@ TEST(first_event_has_the_channels_user_pointer)
     snprintf(where, sizeof(where), "127.0.0.1:%u",
              ucxpool_listener_port(listener));
     params.user_ptr = &pair.to_a;
-    ck_assert_int_eq(
-        ucxpool_channel_connect(pair.b, where, &params, &pair.to_a),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_channel_connect(pair.b, where, &params, &pair.to_a));
     params.user_ptr = &pair.to_b;
     pair_until(&pair, ucxpool_listener_accept(listener, &params, &pair.to_b) ==
                           UCXPOOL_OK);
@@ -444,7 +435,7 @@ TEST_EACH(pending_event_keeps_the_descriptor_readable, NUM_WIRES)
     for (int i = 0; i < 3; i++) {
         pair_arm(pair.b);
         ck_assert(pair_is_readable(pair.b));
-        ck_assert_int_eq(ucxpool_wait(pair.b, UCXPOOL_FOREVER), UCXPOOL_OK);
+        assert_ok(ucxpool_wait(pair.b, UCXPOOL_FOREVER));
         check_one(pair.b, pair.to_a, UCXPOOL_EVENT_MESSAGE);
     }
     receive(&pair, pair.to_a, 1);

@@ -37,16 +37,12 @@ static void create(unsigned num_regions, size_t blocks_per_region,
 
     block_size        = (size_t)sysconf(_SC_PAGESIZE);
     params.block_size = block_size;
-    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, num_regions,
-                                      blocks_per_region * block_size,
-                                      BASE_SWITCH_NO),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(block_pool_create(&params, &pool), UCXPOOL_OK);
-    ck_assert_int_eq(block_comm_create(pool, &comm), UCXPOOL_OK);
-    ck_assert_int_eq(block_pool_get(pool, BLOCK_SHARE_SEND, &send_block),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(block_pool_get(pool, BLOCK_SHARE_RECV, &recv_block),
-                     UCXPOOL_OK);
+    assert_ok(mem_regions_init(&regions, &mem_kind_host, -1, num_regions,
+                               blocks_per_region * block_size, BASE_SWITCH_NO));
+    assert_ok(block_pool_create(&params, &pool));
+    assert_ok(block_comm_create(pool, &comm));
+    assert_ok(block_pool_get(pool, BLOCK_SHARE_SEND, &send_block));
+    assert_ok(block_pool_get(pool, BLOCK_SHARE_RECV, &recv_block));
     ck_assert_uint_eq(recv_block, 1);
 }
 
@@ -61,7 +57,7 @@ static void teardown(void)
     block_comm_destroy(comm);
     block_pool_put(pool, BLOCK_SHARE_SEND, send_block);
     block_pool_put(pool, BLOCK_SHARE_RECV, recv_block);
-    ck_assert_int_eq(block_pool_check(pool), UCXPOOL_OK);
+    assert_ok(block_pool_check(pool));
     block_pool_destroy(pool);
     mem_regions_cleanup(&regions);
 }
@@ -75,21 +71,20 @@ static void require_counts(uint64_t num_free, uint64_t num_held,
     ck_assert_uint_eq(stats.free, num_free);
     ck_assert_uint_eq(stats.held, num_held);
     ck_assert_uint_eq(stats.quarantined, num_quarantined);
-    ck_assert_int_eq(block_pool_check(pool), UCXPOOL_OK);
+    assert_ok(block_pool_check(pool));
 }
 
 static char *alloc_blocks(size_t num_blocks)
 {
     void *address;
 
-    ck_assert_int_eq(block_comm_alloc(comm, num_blocks * block_size, &address),
-                     UCXPOOL_OK);
+    assert_ok(block_comm_alloc(comm, num_blocks * block_size, &address));
     return address;
 }
 
 static void free_buffer(void *address)
 {
-    ck_assert_int_eq(block_comm_free(comm, address), UCXPOOL_OK);
+    assert_ok(block_comm_free(comm, address));
 }
 
 static bool is_home(const char *address)
@@ -178,12 +173,11 @@ TEST(length_is_rounded_up_to_whole_blocks)
 {
     void *address;
 
-    ck_assert_int_eq(block_comm_alloc(comm, 1, &address), UCXPOOL_OK);
+    assert_ok(block_comm_alloc(comm, 1, &address));
     require_counts(NUM_USER - 1, 1, 0);
-    ck_assert_int_eq(block_comm_alloc(comm, block_size, &address), UCXPOOL_OK);
+    assert_ok(block_comm_alloc(comm, block_size, &address));
     require_counts(NUM_USER - 2, 2, 0);
-    ck_assert_int_eq(block_comm_alloc(comm, block_size + 1, &address),
-                     UCXPOOL_OK);
+    assert_ok(block_comm_alloc(comm, block_size + 1, &address));
     require_counts(NUM_USER - 4, 4, 0);
 }
 
@@ -322,7 +316,7 @@ TEST(blocks_smaller_than_a_page_are_not_stitched)
     ck_assert_int_eq(block_comm_alloc(comm, 2 * block_size, &address),
                      UCXPOOL_ERR_NO_BLOCKS);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "BLOCK_SIZE"));
-    ck_assert_int_eq(block_comm_alloc(comm, block_size, &address), UCXPOOL_OK);
+    assert_ok(block_comm_alloc(comm, block_size, &address));
     regions.page_size = block_size;
 }
 
@@ -345,8 +339,7 @@ TEST(address_outside_all_buffers_is_not_found)
     char     local;
     char    *buffer = alloc_blocks(2);
 
-    ck_assert_int_eq(block_pool_get(pool, BLOCK_SHARE_USER, &index),
-                     UCXPOOL_OK);
+    assert_ok(block_pool_get(pool, BLOCK_SHARE_USER, &index));
     ck_assert(!is_found(NULL));
     ck_assert(!is_found(&local));
     ck_assert(!is_found((char *)regions.address - 1));
@@ -595,9 +588,9 @@ static void require_clean_failures(calls_name_t name, int error,
         ck_assert_uint_eq(after.free, before.free);
         ck_assert_uint_eq(after.held, before.held);
         ck_assert_uint_eq(calls_mapped_size(), mapped);
-        ck_assert_int_eq(block_pool_check(pool), UCXPOOL_OK);
+        assert_ok(block_pool_check(pool));
     }
-    ck_assert_int_eq(status, UCXPOOL_OK);
+    assert_ok(status);
     ck_assert_uint_gt(n, min_failures);
     require_same_bytes(address, 4 * block_size, n);
     free_buffer(address);

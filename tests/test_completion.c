@@ -29,18 +29,15 @@ static const ucxpool_request_params_t *with_completion(int index)
 
 static void post_recv(pair_t *pair, int index, ucxpool_request_t **request_p)
 {
-    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, NULL, received[index],
-                                         sizeof(received[index]),
-                                         TAG + (uint64_t)index, ALL_BITS,
-                                         with_completion(index), request_p),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(
+        pair->b, NULL, received[index], sizeof(received[index]),
+        TAG + (uint64_t)index, ALL_BITS, with_completion(index), request_p));
 }
 
 static void send_word(pair_t *pair, int index)
 {
-    ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, "word", 5,
-                                         TAG + (uint64_t)index, NULL, NULL),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_send_buffer(pair->to_b, "word", 5, TAG + (uint64_t)index,
+                                  NULL, NULL));
 }
 
 static size_t collect(ucxpool_t *pool, ucxpool_completion_t *completions,
@@ -48,8 +45,7 @@ static size_t collect(ucxpool_t *pool, ucxpool_completion_t *completions,
 {
     size_t num = 77;
 
-    ck_assert_int_eq(ucxpool_completion_get(pool, completions, max, &num),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_completion_get(pool, completions, max, &num));
     ck_assert_uint_le(num, max);
     return num;
 }
@@ -57,7 +53,7 @@ static size_t collect(ucxpool_t *pool, ucxpool_completion_t *completions,
 static void check_word(const ucxpool_completion_t *completion, int index)
 {
     ck_assert_ptr_eq(completion->completion_ptr, &places[index]);
-    ck_assert_int_eq(completion->status, UCXPOOL_OK);
+    assert_ok(completion->status);
     ck_assert_uint_eq(completion->tag, TAG + (uint64_t)index);
     ck_assert_uint_eq(completion->length, 5);
     ck_assert_str_eq(received[index], "word");
@@ -169,9 +165,9 @@ TEST_EACH(pending_completion_keeps_the_descriptor_readable, NUM_WIRES)
     post_recv(&pair, 0, &request);
     send_word(&pair, 0);
     pair_until(&pair, pair_ended(request));
-    ck_assert_int_eq(ucxpool_event_fd(pair.b, &event.fd), UCXPOOL_OK);
+    assert_ok(ucxpool_event_fd(pair.b, &event.fd));
     for (int i = 0; i < 3; i++) {
-        ck_assert_int_eq(ucxpool_wait(pair.b, UCXPOOL_FOREVER), UCXPOOL_OK);
+        assert_ok(ucxpool_wait(pair.b, UCXPOOL_FOREVER));
         while (ucxpool_arm(pair.b) == UCXPOOL_ERR_BUSY) {
             pair_progress(&pair);
         }
@@ -210,10 +206,10 @@ TEST_EACH(event_loop_sleeps_after_collecting_all, NUM_WIRES)
     pair_t          pair;
 
     pair_init(&pair, wires[_i], wires[_i]);
-    ck_assert_int_eq(ucxpool_event_fd(pair.b, &event.fd), UCXPOOL_OK);
+    assert_ok(ucxpool_event_fd(pair.b, &event.fd));
     do {
         pair_progress(&pair);
-        ck_assert_int_eq(ucxpool_event_get(pair.b, &told, 1, &num), UCXPOOL_OK);
+        assert_ok(ucxpool_event_get(pair.b, &told, 1, &num));
     } while (num != 0);
     for (int i = 0; i < 20; i++) {
         post_recv(&pair, 0, NULL);
@@ -221,9 +217,8 @@ TEST_EACH(event_loop_sleeps_after_collecting_all, NUM_WIRES)
         ucxpool_progress(pair.b);
         send_word(&pair, 0);
         collect_one(&pair);
-        ck_assert_int_eq(ucxpool_send_buffer(pair.to_a, "answer", 7, TAG,
-                                             with_completion(0), NULL),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_send_buffer(pair.to_a, "answer", 7, TAG,
+                                      with_completion(0), NULL));
         collect_one(&pair);
         arm(&pair);
         num_awake += poll(&event, 1, 0);
@@ -240,7 +235,7 @@ TEST(sender_stays_asleep_while_the_peer_reads)
     pair_t        pair;
 
     pair_init(&pair, "WIRE=map", "WIRE=map");
-    ck_assert_int_eq(ucxpool_event_fd(pair.a, &event.fd), UCXPOOL_OK);
+    assert_ok(ucxpool_event_fd(pair.a, &event.fd));
     for (int i = 0; i < 20; i++) {
         received[0][0] = '\0';
         post_recv(&pair, 0, NULL);
@@ -285,10 +280,9 @@ TEST_EACH(completion_follows_the_callback, NUM_WIRES)
     pair_init(&pair, wires[_i], wires[_i]);
     num_called          = 0;
     params.callback_arg = pair.b;
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, received[0],
-                                         sizeof(received[0]), TAG, ALL_BITS,
-                                         &params, NULL),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.b, NULL, received[0],
+                                  sizeof(received[0]), TAG, ALL_BITS, &params,
+                                  NULL));
     send_word(&pair, 0);
     pair_until(&pair, num_called == 1);
     ck_assert_uint_eq(collect(pair.b, &completion, 1), 1);
@@ -364,25 +358,20 @@ TEST_EACH(request_completes_after_its_callback, NUM_WIRES)
         called[i] = calloc(1, sizeof(*called[i]));
     }
     params = with_callback(called[0]);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair.to_b, "word", 5, TAG, &params, &requests[0]),
-        UCXPOOL_OK);
+    assert_ok(
+        ucxpool_send_buffer(pair.to_b, "word", 5, TAG, &params, &requests[0]));
     params = with_callback(called[1]);
-    ck_assert_int_eq(ucxpool_channel_flush(pair.to_b, &params, &requests[1]),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_channel_flush(pair.to_b, &params, &requests[1]));
     params = with_callback(called[2]);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.a, NULL, received[0], 8, TAG,
-                                         ALL_BITS, &params, &requests[2]),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.a, NULL, received[0], 8, TAG, ALL_BITS,
+                                  &params, &requests[2]));
     ucxpool_request_cancel(requests[2]);
     for (int i = 0; i < 3; i++) {
         check_not_ended(pair.a, requests[i]);
     }
-    ck_assert_int_eq(ucxpool_request_wait(requests[0], UCXPOOL_FOREVER),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_request_wait(requests[0], UCXPOOL_FOREVER));
     check_called(called[0], UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_request_wait(requests[1], UCXPOOL_FOREVER),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_request_wait(requests[1], UCXPOOL_FOREVER));
     check_called(called[1], UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_request_wait(requests[2], UCXPOOL_FOREVER),
                      UCXPOOL_ERR_CANCELED);

@@ -61,7 +61,7 @@ TEST(environment_sets_values)
     setenv("UCXPOOL_BLOCK_SIZE", "8m", 1);
     setenv("UCXPOOL_WIRE", "ucx", 1);
     setenv("UCXPOOL_SECRET_FILE", "", 1);
-    ck_assert_int_eq(ucxpool_config_read(&read), UCXPOOL_OK);
+    assert_ok(ucxpool_config_read(&read));
     ck_assert_uint_eq(values_of(read)->block_size, 8 * MIB);
     ck_assert_int_eq(values_of(read)->wire, BASE_WIRE_UCX);
     ck_assert_str_eq(values_of(read)->secret_file, "");
@@ -91,7 +91,7 @@ static const char *told_by_read(unsigned num_reads)
 
     base_log_set_level(BASE_LOG_WARN);
     for (unsigned i = 0; i < num_reads; i++) {
-        ck_assert_int_eq(ucxpool_config_read(&read), UCXPOOL_OK);
+        assert_ok(ucxpool_config_read(&read));
         ucxpool_config_release(read);
     }
     return caught_text();
@@ -170,7 +170,7 @@ TEST(the_environment_sets_the_log_level_at_once)
     ucxpool_config_t *read;
 
     setenv("UCXPOOL_LOG_LEVEL", "info", 1);
-    ck_assert_int_eq(ucxpool_config_read(&read), UCXPOOL_OK);
+    assert_ok(ucxpool_config_read(&read));
     ck_assert_int_eq(base_log_get_level(), BASE_LOG_INFO);
     ucxpool_config_release(read);
 }
@@ -179,9 +179,9 @@ TEST(explicit_log_level_is_kept)
 {
     ucxpool_config_t *read;
 
-    ck_assert_int_eq(ucxpool_log_set_level(UCXPOOL_LOG_ERROR), UCXPOOL_OK);
+    assert_ok(ucxpool_log_set_level(UCXPOOL_LOG_ERROR));
     setenv("UCXPOOL_LOG_LEVEL", "info", 1);
-    ck_assert_int_eq(ucxpool_config_read(&read), UCXPOOL_OK);
+    assert_ok(ucxpool_config_read(&read));
     ck_assert_int_eq(base_log_get_level(), BASE_LOG_ERROR);
     ucxpool_config_release(read);
 }
@@ -195,7 +195,7 @@ TEST(inconsistent_values_are_rejected_on_read)
     assert_detail_has("RECV_SHARE=41");
     setenv("UCXPOOL_RECV_SHARE", "40", 1);
     ucxpool_config_release(config);
-    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    assert_ok(ucxpool_config_read(&config));
 }
 
 TEST(modifications_work_in_any_order)
@@ -205,7 +205,7 @@ TEST(modifications_work_in_any_order)
     set("RECV_SHARE", "10");
     set("REGION_SIZE", "12k");
     set("BLOCK_SIZE", "4k");
-    ck_assert_int_eq(base_config_check(values_of(config)), UCXPOOL_OK);
+    assert_ok(base_config_check(values_of(config)));
 }
 
 static void assert_unfit(const char *first, const char *second)
@@ -224,7 +224,7 @@ TEST(a_region_is_a_multiple_of_a_block)
     set("REGION_SIZE", "2m");
     assert_unfit("UCXPOOL_REGION_SIZE=2m", "UCXPOOL_BLOCK_SIZE=4m");
     set("REGION_SIZE", "8m");
-    ck_assert_int_eq(base_config_check(values_of(config)), UCXPOOL_OK);
+    assert_ok(base_config_check(values_of(config)));
 }
 
 TEST(pool_has_at_least_two_blocks)
@@ -233,7 +233,7 @@ TEST(pool_has_at_least_two_blocks)
     set("COMM_SIZE", "8388607");
     assert_unfit("UCXPOOL_COMM_SIZE=8388607", "UCXPOOL_BLOCK_SIZE=4m");
     set("COMM_SIZE", "8m");
-    ck_assert_int_eq(base_config_check(values_of(config)), UCXPOOL_OK);
+    assert_ok(base_config_check(values_of(config)));
 }
 
 TEST(a_region_is_not_larger_than_the_pool)
@@ -242,7 +242,7 @@ TEST(a_region_is_not_larger_than_the_pool)
     set("REGION_SIZE", "68m");
     assert_unfit("UCXPOOL_REGION_SIZE=68m", "UCXPOOL_COMM_SIZE=64m");
     set("REGION_SIZE", "64m");
-    ck_assert_int_eq(base_config_check(values_of(config)), UCXPOOL_OK);
+    assert_ok(base_config_check(values_of(config)));
 }
 
 TEST(fragment_fits_in_one_block)
@@ -251,15 +251,14 @@ TEST(fragment_fits_in_one_block)
     set("FRAG_SIZE", "4194305");
     assert_unfit("UCXPOOL_FRAG_SIZE=4194305", "UCXPOOL_BLOCK_SIZE=4m");
     set("FRAG_SIZE", "4m");
-    ck_assert_int_eq(base_config_check(values_of(config)), UCXPOOL_OK);
+    assert_ok(base_config_check(values_of(config)));
 }
 
 static ucxpool_config_attr_t attr_of(const char *key)
 {
     ucxpool_config_attr_t attr;
 
-    ck_assert_int_eq(ucxpool_config_query(config, key, &attr, sizeof(attr)),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_config_query(config, key, &attr, sizeof(attr)));
     return attr;
 }
 
@@ -279,7 +278,7 @@ TEST(a_setting_is_described)
     ck_assert_int_eq(attr.source, UCXPOOL_CONFIG_SOURCE_MODIFY);
     ucxpool_config_release(config);
     setenv("UCXPOOL_WIRE", "map", 1);
-    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    assert_ok(ucxpool_config_read(&config));
     ck_assert_str_eq(attr_of("WIRE").value, "map");
     ck_assert_int_eq(attr_of("WIRE").source, UCXPOOL_CONFIG_SOURCE_ENVIRONMENT);
 }
@@ -365,7 +364,7 @@ TEST(a_value_is_printed_with_its_source)
 
     setenv("UCXPOOL_DEPTH", "7", 1);
     ucxpool_config_release(config);
-    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    assert_ok(ucxpool_config_read(&config));
     set("CREDITS", "9");
 
     text = printed(UCXPOOL_CONFIG_PRINT_VALUES | UCXPOOL_CONFIG_PRINT_SOURCE);
@@ -412,7 +411,7 @@ TEST(allocation_failure_is_reported_and_retry_works)
     ck_assert_int_eq(ucxpool_config_read(&read), UCXPOOL_ERR_NO_MEMORY);
     ck_assert_ptr_eq(read, untouched);
     assert_detail_has("memory");
-    ck_assert_int_eq(ucxpool_config_read(&read), UCXPOOL_OK);
+    assert_ok(ucxpool_config_read(&read));
     ucxpool_config_release(read);
 }
 

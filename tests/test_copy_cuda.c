@@ -72,12 +72,10 @@ static void poison_stream(void)
 
 static void init_memory(const mem_kind_t *kind)
 {
-    ck_assert_int_eq(
-        mem_regions_init(&scattered, kind, 0, 2, SIZE / 2, BASE_SWITCH_NO),
-        UCXPOOL_OK);
-    ck_assert_int_eq(mem_regions_init(&contiguous, &mem_kind_cuda_alloc, 0, 1,
-                                      SIZE, BASE_SWITCH_NO),
-                     UCXPOOL_OK);
+    assert_ok(
+        mem_regions_init(&scattered, kind, 0, 2, SIZE / 2, BASE_SWITCH_NO));
+    assert_ok(mem_regions_init(&contiguous, &mem_kind_cuda_alloc, 0, 1, SIZE,
+                               BASE_SWITCH_NO));
     /* The source has data, the target is poisoned. */
     fill_random(pattern, SIZE);
     put(scattered.address, pattern, SIZE);
@@ -87,10 +85,9 @@ static void init_memory(const mem_kind_t *kind)
 static void start_all(const char *configuration)
 {
     cuda_start(configuration);
-    ck_assert_int_eq(mem_cuda_device_open(0, &device), UCXPOOL_OK);
-    ck_assert_int_eq(copy_cuda_kernels_init(device, &kernels), UCXPOOL_OK);
-    ck_assert_int_eq(copy_cuda_copier_create(&kernels, &params, &copier),
-                     UCXPOOL_OK);
+    assert_ok(mem_cuda_device_open(0, &device));
+    assert_ok(copy_cuda_kernels_init(device, &kernels));
+    assert_ok(copy_cuda_copier_create(&kernels, &params, &copier));
     driver = device->driver;
 }
 
@@ -147,7 +144,7 @@ static void wait_for(copy_cuda_job_t *job)
             stand_in.step(1);
         }
     }
-    ck_assert_int_eq(status, UCXPOOL_OK);
+    assert_ok(status);
 }
 
 /* Pieces that do not overlap, in random order of address. */
@@ -295,9 +292,8 @@ static void gather(int way)
 {
     copy_cuda_job_t *job = make_job(ways[way].form, ways[way].uniform);
 
-    ck_assert_int_eq(copy_cuda_job_start(copier, job, ways[way].form,
-                                         (uint32_t)ways[way].uniform, true),
-                     UCXPOOL_OK);
+    assert_ok(copy_cuda_job_start(copier, job, ways[way].form,
+                                  (uint32_t)ways[way].uniform, true));
     wait_for(job);
     copy_cuda_job_put(copier, job);
 }
@@ -331,9 +327,8 @@ TEST(gather_clears_the_last_padding_on_request)
     for (size_t length = 1; length <= 2 * COPY_UNIT; length++) {
         poison_stream();
         job = make_job_padded(COPY_UNIFORM, length, true);
-        ck_assert_int_eq(copy_cuda_job_start(copier, job, COPY_UNIFORM,
-                                             (uint32_t)length, true),
-                         UCXPOOL_OK);
+        assert_ok(copy_cuda_job_start(copier, job, COPY_UNIFORM,
+                                      (uint32_t)length, true));
         wait_for(job);
         copy_cuda_job_put(copier, job);
         layout.size = base_align_up(layout.size, (size_t)COPY_UNIT);
@@ -354,15 +349,13 @@ TEST(list_with_stream_offsets_may_contain_zeros)
         entries[i].address = 0;
         memset(pattern + layout.offsets[i], 0, layout.lengths[i]);
     }
-    ck_assert_int_eq(copy_cuda_job_start(copier, job, COPY_EXACT, 0, true),
-                     UCXPOOL_OK);
+    assert_ok(copy_cuda_job_start(copier, job, COPY_EXACT, 0, true));
     wait_for(job);
     check_gathered();
 
     put(scattered.address, result, SIZE);
     get(pattern, scattered.address, SIZE);
-    ck_assert_int_eq(copy_cuda_job_start(copier, job, COPY_EXACT, 0, false),
-                     UCXPOOL_OK);
+    assert_ok(copy_cuda_job_start(copier, job, COPY_EXACT, 0, false));
     wait_for(job);
     copy_cuda_job_put(copier, job);
     for (size_t i = 1; i < layout.num; i += 2) {
@@ -390,9 +383,8 @@ TEST_EACH(scatter_restores_every_byte_and_no_other, NUM_WAYS)
     put(contiguous.address, pattern, SIZE);
     memset(result, 0xdd, SIZE);
     put(scattered.address, result, SIZE);
-    ck_assert_int_eq(copy_cuda_job_start(copier, job, ways[_i].form,
-                                         (uint32_t)ways[_i].uniform, false),
-                     UCXPOOL_OK);
+    assert_ok(copy_cuda_job_start(copier, job, ways[_i].form,
+                                  (uint32_t)ways[_i].uniform, false));
     wait_for(job);
     copy_cuda_job_put(copier, job);
 
@@ -427,8 +419,7 @@ TEST(a_job_takes_several_lists)
     list.entries = &segments[2];
     list.stream  = (uintptr_t)contiguous.address;
     ck_assert(copy_cuda_job_add(copier, job, &list, 20000));
-    ck_assert_int_eq(copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true),
-                     UCXPOOL_OK);
+    assert_ok(copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true));
     wait_for(job);
     copy_cuda_job_put(copier, job);
     get(result, contiguous.address, SIZE);
@@ -445,10 +436,9 @@ TEST(long_piece_uses_the_copy_engine)
 
     init_memory(&mem_kind_cuda_vmm);
     job = copy_cuda_job_get(copier);
-    ck_assert_int_eq(copy_cuda_job_start_long(copier, job, contiguous.address,
-                                              (char *)scattered.address + 5,
-                                              SIZE - 5),
-                     UCXPOOL_OK);
+    assert_ok(copy_cuda_job_start_long(copier, job, contiguous.address,
+                                       (char *)scattered.address + 5,
+                                       SIZE - 5));
     wait_for(job);
     copy_cuda_job_put(copier, job);
     get(result, contiguous.address, SIZE);
@@ -468,9 +458,7 @@ static copy_cuda_job_t *start_one(void *address, void *other, uint32_t length,
 
     job->flag = flag;
     ck_assert(copy_cuda_job_add(copier, job, &list, length));
-    ck_assert_int_eq(
-        copy_cuda_job_start(copier, job, COPY_ONE, length, is_gather),
-        UCXPOOL_OK);
+    assert_ok(copy_cuda_job_start(copier, job, COPY_ONE, length, is_gather));
     return job;
 }
 
@@ -528,9 +516,8 @@ TEST_EACH(place_beyond_the_limit_is_reported_and_not_touched, 2)
     job                      = make_job(COPY_EVEN_PLACES, 1000);
     entries                  = job->entries;
     entries[NUM_PIECES + at] = layout.stream[NUM_PIECES - 1] + 1;
-    ck_assert_int_eq(
-        copy_cuda_job_start(copier, job, COPY_EVEN_PLACES, 1000, is_gather),
-        UCXPOOL_OK);
+    assert_ok(
+        copy_cuda_job_start(copier, job, COPY_EVEN_PLACES, 1000, is_gather));
     wait_for(job);
     ck_assert_uint_eq(copy_cuda_job_fault(job), COPY_BEYOND | (at + 1));
     get(result, contiguous.address, SIZE);
@@ -543,9 +530,8 @@ TEST_EACH(place_beyond_the_limit_is_reported_and_not_touched, 2)
 
     entries[NUM_PIECES + at] = layout.stream[at];
     entries[at]              = 0;
-    ck_assert_int_eq(
-        copy_cuda_job_start(copier, job, COPY_EVEN_PLACES, 1000, is_gather),
-        UCXPOOL_OK);
+    assert_ok(
+        copy_cuda_job_start(copier, job, COPY_EVEN_PLACES, 1000, is_gather));
     wait_for(job);
     ck_assert_uint_eq(copy_cuda_job_fault(job), at + 1);
     copy_cuda_job_put(copier, job);
@@ -563,9 +549,8 @@ TEST_EACH(segment_of_wrong_length_is_reported_and_not_touched, 2)
     segments = (copy_segment_t *)job->entries;
     for (int is_longer = 0; is_longer < 2; is_longer++) {
         segments[at].length = is_longer ? 1001 : 996;
-        ck_assert_int_eq(copy_cuda_job_start(copier, job, COPY_EVEN_SEGMENTS,
-                                             1000, is_gather),
-                         UCXPOOL_OK);
+        assert_ok(copy_cuda_job_start(copier, job, COPY_EVEN_SEGMENTS, 1000,
+                                      is_gather));
         wait_for(job);
         ck_assert_uint_eq(copy_cuda_job_fault(job), COPY_OTHER | (at + 1));
         get(result, contiguous.address, SIZE);
@@ -591,8 +576,7 @@ TEST_EACH(a_scatter_waits_for_its_flag, 2)
     stream = contiguous.address;
     target = (char *)scattered.address + behind;
     flag   = (copy_flag_t){(uint32_t *)(void *)(stream + SIZE - 64), 7};
-    ck_assert_int_eq(copy_cuda_copier_clear(copier, stream + SIZE - 128, 64, 2),
-                     UCXPOOL_OK);
+    assert_ok(copy_cuda_copier_clear(copier, stream + SIZE - 128, 64, 2));
     end_one(start_one(target, stream, length, flag, false), COPY_LATE);
     get(result, scattered.address, SIZE);
     ck_assert_int_eq(memcmp(result, pattern, SIZE), 0);
@@ -602,9 +586,8 @@ TEST_EACH(a_scatter_waits_for_its_flag, 2)
         copy_cuda_job_t *job = copy_cuda_job_get(copier);
 
         job->flag = flag;
-        ck_assert_int_eq(copy_cuda_job_start_long(copier, job, stream,
-                                                  scattered.address, length),
-                         UCXPOOL_OK);
+        assert_ok(copy_cuda_job_start_long(copier, job, stream,
+                                           scattered.address, length));
         end_one(job, 0);
     }
     end_one(start_one(target, stream, length, flag, false), 0);
@@ -619,11 +602,10 @@ TEST(empty_job_completes)
 {
     copy_cuda_job_t *job = copy_cuda_job_get(copier);
 
-    ck_assert_int_eq(copy_cuda_job_poll(copier, job), UCXPOOL_OK);
-    ck_assert_int_eq(copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true),
-                     UCXPOOL_OK);
+    assert_ok(copy_cuda_job_poll(copier, job));
+    assert_ok(copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true));
     wait_for(job);
-    ck_assert_int_eq(copy_cuda_job_poll(copier, job), UCXPOOL_OK);
+    assert_ok(copy_cuda_job_poll(copier, job));
     copy_cuda_job_put(copier, job);
 }
 
@@ -650,9 +632,7 @@ TEST(create_makes_the_requested_number_of_jobs)
         memset(jobs[i]->entries, 0xff, params.entries_size);
     }
     for (unsigned i = 0; i < NUM_JOBS; i++) {
-        ck_assert_int_eq(
-            copy_cuda_job_start(copier, jobs[i], COPY_SEGMENTS, 0, true),
-            UCXPOOL_OK);
+        assert_ok(copy_cuda_job_start(copier, jobs[i], COPY_SEGMENTS, 0, true));
         wait_for(jobs[i]);
         copy_cuda_job_put(copier, jobs[i]);
     }
@@ -668,8 +648,7 @@ TEST(tiles_beyond_the_capacity_are_rejected)
     copy_table_t              list = {.form = COPY_SEGMENTS};
 
     small.max_tiles = 4;
-    ck_assert_int_eq(copy_cuda_copier_create(&kernels, &small, &other),
-                     UCXPOOL_OK);
+    assert_ok(copy_cuda_copier_create(&kernels, &small, &other));
     job              = copy_cuda_job_get(other);
     segments         = job->entries;
     segments[0]      = (copy_segment_t){4096, 12000};
@@ -716,9 +695,8 @@ STAND_IN_TEST(jobs_run_while_the_host_continues)
         for (unsigned j = 0; j < NUM_JOBS; j++) {
             jobs[j] = make_job(COPY_SEGMENTS, 0);
             poison_stream();
-            ck_assert_int_eq(
-                copy_cuda_job_start(copier, jobs[j], COPY_SEGMENTS, 0, true),
-                UCXPOOL_OK);
+            assert_ok(
+                copy_cuda_job_start(copier, jobs[j], COPY_SEGMENTS, 0, true));
             while (copy_cuda_job_poll(copier, jobs[j]) == UCXPOOL_INPROGRESS) {
             }
             check_gathered();
@@ -737,12 +715,9 @@ STAND_IN_TEST(job_is_not_reported_done_early)
     init_memory(&mem_kind_cuda_alloc);
     first  = make_job(COPY_SEGMENTS, 0);
     second = copy_cuda_job_get(copier);
-    ck_assert_int_eq(copy_cuda_job_start(copier, first, COPY_SEGMENTS, 0, true),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(copy_cuda_job_start_long(copier, second,
-                                              contiguous.address,
-                                              scattered.address, 1),
-                     UCXPOOL_OK);
+    assert_ok(copy_cuda_job_start(copier, first, COPY_SEGMENTS, 0, true));
+    assert_ok(copy_cuda_job_start_long(copier, second, contiguous.address,
+                                       scattered.address, 1));
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(copy_cuda_job_poll(copier, first), UCXPOOL_INPROGRESS);
         ck_assert_int_eq(copy_cuda_job_poll(copier, second),
@@ -750,9 +725,9 @@ STAND_IN_TEST(job_is_not_reported_done_early)
         ck_assert_uint_eq(stand_in.step(1), 1);
     }
     ck_assert_int_eq(copy_cuda_job_poll(copier, second), UCXPOOL_INPROGRESS);
-    ck_assert_int_eq(copy_cuda_job_poll(copier, first), UCXPOOL_OK);
+    assert_ok(copy_cuda_job_poll(copier, first));
     ck_assert_uint_eq(stand_in.step(9), 2);
-    ck_assert_int_eq(copy_cuda_job_poll(copier, second), UCXPOOL_OK);
+    assert_ok(copy_cuda_job_poll(copier, second));
     copy_cuda_job_put(copier, first);
     copy_cuda_job_put(copier, second);
 }
@@ -765,8 +740,7 @@ STAND_IN_TEST(copy_is_one_launch_and_polls_without_driver_calls)
     init_memory(&mem_kind_cuda_alloc);
     stand_in.fail_call(NULL, 0, 0);
     job = make_job(COPY_SEGMENTS, 0);
-    ck_assert_int_eq(copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true),
-                     UCXPOOL_OK);
+    assert_ok(copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true));
     for (int i = 0; i < 1000; i++) {
         ck_assert_int_eq(copy_cuda_job_poll(copier, job), UCXPOOL_INPROGRESS);
     }
@@ -785,9 +759,7 @@ static int start_and_ask_priority(bool is_gather, bool is_pushed)
     int              priority;
 
     job->is_pushed = is_pushed;
-    ck_assert_int_eq(
-        copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, is_gather),
-        UCXPOOL_OK);
+    assert_ok(copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, is_gather));
     priority = stand_in.priority(job->stream);
     wait_for(job);
     copy_cuda_job_put(copier, job);
@@ -846,8 +818,7 @@ STAND_IN_TEST(failed_gpu_is_reported_and_no_wait_hangs)
     restart("run=n");
     init_memory(&mem_kind_cuda_alloc);
     job = make_bad_job();
-    ck_assert_int_eq(copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true),
-                     UCXPOOL_OK);
+    assert_ok(copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true));
     ck_assert_uint_eq(stand_in.step(9), 2);
     do {
         status = copy_cuda_job_poll(copier, job);
@@ -878,7 +849,7 @@ STAND_IN_TEST(failed_create_leaks_nothing)
             status = copy_cuda_copier_create(&kernels, &params, &other);
         }
         if (!stand_in.has_failed()) {
-            ck_assert_int_eq(status, UCXPOOL_OK);
+            assert_ok(status);
             stand_in.fail_call(NULL, 0, 0);
             copy_cuda_copier_destroy(other);
             copy_cuda_kernels_cleanup(&ours);
@@ -924,7 +895,7 @@ STAND_IN_TEST(failed_start_is_reported_and_retry_works)
         stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
         status = copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true);
         if (!stand_in.has_failed()) {
-            ck_assert_int_eq(status, UCXPOOL_OK);
+            assert_ok(status);
             stand_in.fail_call(NULL, 0, 0);
             wait_for(job);
             copy_cuda_job_put(copier, job);
@@ -932,12 +903,10 @@ STAND_IN_TEST(failed_start_is_reported_and_retry_works)
         }
         num_failed++;
         ck_assert_int_eq(status, UCXPOOL_ERR_IO);
-        ck_assert_int_eq(copy_cuda_job_poll(copier, job), UCXPOOL_OK);
+        assert_ok(copy_cuda_job_poll(copier, job));
         ck_assert_int_eq(driver->cuCtxGetCurrent(&current), CUDA_SUCCESS);
         ck_assert_ptr_null(current);
-        ck_assert_int_eq(
-            copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true),
-            UCXPOOL_OK);
+        assert_ok(copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true));
         wait_for(job);
         copy_cuda_job_put(copier, job);
         check_gathered();

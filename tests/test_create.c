@@ -43,13 +43,13 @@ static ucxpool_config_t *read_settings(const char *settings)
     char             *rest = text;
     char             *key;
 
-    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    assert_ok(ucxpool_config_read(&config));
     snprintf(text, sizeof(text), "%s SECRET_FILE=%s", settings, secret);
     while ((key = strtok_r(rest, " ", &rest)) != NULL) {
         char *value = strchr(key, '=');
 
         *value++ = '\0';
-        ck_assert_int_eq(ucxpool_config_modify(config, key, value), UCXPOOL_OK);
+        assert_ok(ucxpool_config_modify(config, key, value));
     }
     return config;
 }
@@ -197,12 +197,12 @@ static bool make_with_failures(maker_t *maker, const failure_t *failure)
     void    *made;
 
     /* Let UCX and others make their one-time allocations now. */
-    ck_assert_int_eq(maker->make(maker, &made), UCXPOOL_OK);
+    assert_ok(maker->make(maker, &made));
     maker->unmake(maker, made);
     while (!make_with_failure(maker, failure, n)) {
         n++;
     }
-    ck_assert_int_eq(maker->make(maker, &made), UCXPOOL_OK);
+    assert_ok(maker->make(maker, &made));
     maker->unmake(maker, made);
     return n > 1;
 }
@@ -247,14 +247,14 @@ static void unmake_channel(maker_t *maker, void *made)
 {
     ucxpool_channel_close(made);
     ucxpool_destroy(maker->pool);
-    ck_assert_int_eq(create(maker->config, &maker->pool), UCXPOOL_OK);
+    assert_ok(create(maker->config, &maker->pool));
 }
 
 static void *address_of(ucxpool_t *pool, size_t *length_p)
 {
     void *address;
 
-    ck_assert_int_eq(ucxpool_address_get(pool, &address, length_p), UCXPOOL_OK);
+    assert_ok(ucxpool_address_get(pool, &address, length_p));
     return address;
 }
 
@@ -318,8 +318,8 @@ static void make_in_pools(maker_t *maker, const failure_t *failure)
      * channel and not the call. */
     mild.is_fatal = false;
     maker->config = read_settings(small);
-    ck_assert_int_eq(create(maker->config, &maker->pool), UCXPOOL_OK);
-    ck_assert_int_eq(create(maker->config, &maker->other), UCXPOOL_OK);
+    assert_ok(create(maker->config, &maker->pool));
+    assert_ok(create(maker->config, &maker->other));
     peer_address = address_of(maker->other, &peer_address_length);
     make_with_failures(maker, &mild);
     ucxpool_address_release(peer_address);
@@ -390,20 +390,15 @@ TEST_EACH(destroy_with_open_objects_calls_back_once, 2)
     pair_init(&pair, wires[_i], wires[_i]);
     params.callback_arg = &pair;
     num_called          = 0;
-    ck_assert_int_eq(ucxpool_listener_create(pair.a, "127.0.0.1:0", &listener),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_comm_alloc(pair.a, 100000, &memory), UCXPOOL_OK);
+    assert_ok(ucxpool_listener_create(pair.a, "127.0.0.1:0", &listener));
+    assert_ok(ucxpool_comm_alloc(pair.a, 100000, &memory));
     for (int i = 0; i < 3; i++) {
-        ck_assert_int_eq(ucxpool_recv_buffer(pair.a,
-                                             (i == 0) ? NULL : pair.to_b, bytes,
-                                             10, 1, ALL_BITS, &params, NULL),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, bytes, sizeof(bytes), 2,
-                                             &params, NULL),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(
-            ucxpool_send_buffer(pair.to_a, bytes, sizeof(bytes), 3, NULL, NULL),
-            UCXPOOL_OK);
+        assert_ok(ucxpool_recv_buffer(pair.a, (i == 0) ? NULL : pair.to_b,
+                                      bytes, 10, 1, ALL_BITS, &params, NULL));
+        assert_ok(ucxpool_send_buffer(pair.to_b, bytes, sizeof(bytes), 2,
+                                      &params, NULL));
+        assert_ok(ucxpool_send_buffer(pair.to_a, bytes, sizeof(bytes), 3, NULL,
+                                      NULL));
     }
     pair_until(&pair, ucxpool_probe(pair.a, NULL, 3, ALL_BITS, &message) ==
                           UCXPOOL_OK);

@@ -79,7 +79,7 @@ ucs_status_t __wrap_ucp_context_query(ucp_context_h       context,
 static void open_device(const char *configuration)
 {
     cuda_start(configuration);
-    ck_assert_int_eq(mem_cuda_device_open(0, &device), UCXPOOL_OK);
+    assert_ok(mem_cuda_device_open(0, &device));
 }
 
 static void setup(void)
@@ -104,8 +104,7 @@ static void set_ucx(bool has_cuda, unsigned major, unsigned minor)
 static void check_choice(int wanted, const mem_kind_t *kind, bool ucx_takes_it,
                          const char *words)
 {
-    ck_assert_int_eq(block_backing_decide(device, &around, wanted, &backing),
-                     UCXPOOL_OK);
+    assert_ok(block_backing_decide(device, &around, wanted, &backing));
     ck_assert_str_eq(backing.kind->name, kind->name);
     ck_assert_int_eq(backing.ucx_takes_it, ucx_takes_it);
     ck_assert_uint_lt(strlen(backing.reason), sizeof(backing.reason) - 1);
@@ -244,16 +243,16 @@ STAND_IN_TEST(system_and_ucx_are_queried)
 {
     open_device("");
     scope_file = NULL;
-    ck_assert_int_eq(choose(BASE_BACKING_AUTO), UCXPOOL_OK);
+    assert_ok(choose(BASE_BACKING_AUTO));
     ck_assert_ptr_eq(backing.kind, &mem_kind_cuda_vmm);
     ck_assert(!backing.ucx_takes_it);
 
     scope_file = "0\n";
-    ck_assert_int_eq(choose(BASE_BACKING_AUTO), UCXPOOL_OK);
+    assert_ok(choose(BASE_BACKING_AUTO));
     ck_assert_ptr_eq(backing.kind, &mem_kind_cuda_vmm);
 
     scope_file = "no number";
-    ck_assert_int_eq(choose(BASE_BACKING_AUTO), UCXPOOL_OK);
+    assert_ok(choose(BASE_BACKING_AUTO));
     ck_assert_ptr_eq(backing.kind, &mem_kind_cuda_vmm);
 
     scope_file = "2\n";
@@ -261,7 +260,7 @@ STAND_IN_TEST(system_and_ucx_are_queried)
     ck_assert_int_eq(around.ptrace_scope, 2);
 
     ucx_has_cuda = true;
-    ck_assert_int_eq(choose(BASE_BACKING_ALLOC), UCXPOOL_OK);
+    assert_ok(choose(BASE_BACKING_ALLOC));
     ck_assert(backing.ucx_takes_it);
 }
 

@@ -34,9 +34,9 @@ TEST(the_driver_is_loaded_once)
 {
     const mem_cuda_driver_t *again = NULL;
 
-    ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
+    assert_ok(mem_cuda_driver_get(&driver));
     ck_assert_int_ge(driver->version, 11040);
-    ck_assert_int_eq(mem_cuda_driver_get(&again), UCXPOOL_OK);
+    assert_ok(mem_cuda_driver_get(&again));
     ck_assert_ptr_eq(again, driver);
     if (!cuda_is_real()) {
         ck_assert_uint_eq(stand_in.count("cuInit"), 1);
@@ -48,7 +48,7 @@ TEST(the_driver_is_loaded_once)
 
 TEST(all_required_functions_are_found)
 {
-    ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
+    assert_ok(mem_cuda_driver_get(&driver));
     MEM_CUDA_CALLS(CHECK_IS_THERE)
     ck_assert(driver->has_vmm);
     ck_assert(driver->has_mem_ops);
@@ -82,7 +82,7 @@ STAND_IN_TEST(driver_without_a_required_function_is_rejected)
 STAND_IN_TEST(driver_without_virtual_memory_is_accepted)
 {
     stand_in.configure("without=cuMemSetAccess");
-    ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
+    assert_ok(mem_cuda_driver_get(&driver));
     ck_assert(!driver->has_vmm);
     ck_assert_ptr_null(driver->cuMemSetAccess);
 }
@@ -90,7 +90,7 @@ STAND_IN_TEST(driver_without_virtual_memory_is_accepted)
 STAND_IN_TEST(driver_without_memory_operations_is_accepted)
 {
     stand_in.configure("without=cuStreamWriteValue32");
-    ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
+    assert_ok(mem_cuda_driver_get(&driver));
     ck_assert(!driver->has_mem_ops);
 }
 
@@ -99,7 +99,7 @@ STAND_IN_TEST(driver_without_proc_address_uses_dlsym)
     int count = 0;
 
     setenv(MEM_CUDA_DRIVER_VARIABLE, CUDA_OLD_STAND_IN_PATH, 1);
-    ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
+    assert_ok(mem_cuda_driver_get(&driver));
     ck_assert(!driver->has_vmm);
     ck_assert_int_eq(driver->cuDeviceGetCount(&count), CUDA_SUCCESS);
     ck_assert_int_eq(count, 1);
@@ -109,7 +109,7 @@ STAND_IN_TEST(failed_start_can_be_retried)
 {
     stand_in.fail_call("cuInit", 1, CUDA_ERROR_SYSTEM_NOT_READY);
     check_refused("start the machine's NVIDIA services");
-    ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
+    assert_ok(mem_cuda_driver_get(&driver));
 }
 
 STAND_IN_TEST(a_machine_without_devices_is_unsupported)
@@ -135,19 +135,19 @@ static ucxpool_status_t get_in_child(void)
 
 TEST(child_forked_before_first_use_may_use_cuda)
 {
-    ck_assert_int_eq(get_in_child(), UCXPOOL_OK);
-    ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
+    assert_ok(get_in_child());
+    assert_ok(mem_cuda_driver_get(&driver));
 }
 
 TEST(child_forked_after_first_use_gets_an_error)
 {
-    ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
+    assert_ok(mem_cuda_driver_get(&driver));
     ck_assert_int_eq(get_in_child(), UCXPOOL_ERR_UNSUPPORTED);
 }
 
 TEST(error_has_the_call_the_name_and_the_text)
 {
-    ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
+    assert_ok(mem_cuda_driver_get(&driver));
     ck_assert_int_eq(mem_cuda_error(driver, CUDA_ERROR_OUT_OF_MEMORY,
                                     "cuMemAlloc of %d bytes", 5),
                      UCXPOOL_ERR_NO_MEMORY);
@@ -161,7 +161,7 @@ TEST(error_has_the_call_the_name_and_the_text)
 
 TEST(cuda_results_map_to_statuses)
 {
-    ck_assert_int_eq(mem_cuda_status(CUDA_SUCCESS), UCXPOOL_OK);
+    assert_ok(mem_cuda_status(CUDA_SUCCESS));
     ck_assert_int_eq(mem_cuda_status(CUDA_ERROR_INVALID_DEVICE),
                      UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_int_eq(mem_cuda_status(CUDA_ERROR_NOT_PERMITTED),

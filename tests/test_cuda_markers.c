@@ -26,7 +26,7 @@ static CUdeviceptr              memory;
 
 static void enter(void)
 {
-    ck_assert_int_eq(mem_cuda_device_enter(device), UCXPOOL_OK);
+    assert_ok(mem_cuda_device_enter(device));
 }
 
 static void leave(void)
@@ -37,10 +37,9 @@ static void leave(void)
 static void start(const char *configuration)
 {
     cuda_start(configuration);
-    ck_assert_int_eq(mem_cuda_device_open(0, &device), UCXPOOL_OK);
+    assert_ok(mem_cuda_device_open(0, &device));
     driver = device->driver;
-    ck_assert_int_eq(mem_cuda_markers_create(device, NUM_MARKERS, &markers),
-                     UCXPOOL_OK);
+    assert_ok(mem_cuda_markers_create(device, NUM_MARKERS, &markers));
     enter();
     ck_assert_int_eq(driver->cuMemAlloc(&memory, 4096), CUDA_SUCCESS);
     leave();
@@ -316,7 +315,7 @@ STAND_IN_TEST(failed_create_leaves_no_markers)
         /* If cuCtxPopCurrent() fails, a context stays current. */
     } while ((status != UCXPOOL_OK) && (n < 10));
     stand_in.fail_call(NULL, 0, CUDA_SUCCESS);
-    ck_assert_int_eq(status, UCXPOOL_OK);
+    assert_ok(status);
     ck_assert_uint_gt(n, 2);
     mem_cuda_markers_destroy(others);
     ck_assert_uint_eq(stand_in.live(), live);

@@ -25,15 +25,14 @@ static char                    *pageable;
 
 static void init(mem_regions_t *regions, const mem_kind_t *kind, int device)
 {
-    ck_assert_int_eq(mem_regions_init(regions, kind, device, NUM_REGIONS,
-                                      REGION_SIZE, BASE_SWITCH_NO),
-                     UCXPOOL_OK);
+    assert_ok(mem_regions_init(regions, kind, device, NUM_REGIONS, REGION_SIZE,
+                               BASE_SWITCH_NO));
 }
 
 static void setup(void)
 {
     cuda_start("devices=2");
-    ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
+    assert_ok(mem_cuda_driver_get(&driver));
     init(&allocated, &mem_kind_cuda_alloc, 0);
     init(&virtual, &mem_kind_cuda_vmm, 0);
     init(&pinned, &mem_kind_cuda_host, 0);
@@ -62,7 +61,7 @@ static copy_pointer_t query(const void *memory, size_t offset)
     copy_pointer_t pointer;
     uint64_t       address = address_in(memory, offset);
 
-    ck_assert_int_eq(copy_pointer_query(driver, address, &pointer), UCXPOOL_OK);
+    assert_ok(copy_pointer_query(driver, address, &pointer));
     if (pointer.size != 0) {
         ck_assert_uint_lt(address - pointer.start, pointer.size);
     }
@@ -117,8 +116,7 @@ static copy_memtypes_t types_of(const copy_segment_t *segments, size_t num)
     copy_memtypes_t found;
 
     memset(&found, 0xff, sizeof(found));
-    ck_assert_int_eq(copy_memtypes_query(driver, segments, num, &found),
-                     UCXPOOL_OK);
+    assert_ok(copy_memtypes_query(driver, segments, num, &found));
     return found;
 }
 
@@ -145,15 +143,13 @@ TEST(pieces_are_classified_like_segments)
                                 (char *)allocated.address + REGION_SIZE, NULL};
     copy_memtypes_t found;
 
-    ck_assert_int_eq(copy_memtypes_of_pieces(driver, pieces, 4, 100, &found),
-                     UCXPOOL_OK);
+    assert_ok(copy_memtypes_of_pieces(driver, pieces, 4, 100, &found));
     ck_assert_uint_eq(found.types, COPY_MEMTYPE_PINNED | COPY_MEMTYPE_DEVICE);
     ck_assert_int_eq(found.device, 0);
     ck_assert_uint_eq(found.num_questions, 2);
     ck_assert_int_eq(copy_memtypes_of_pieces(driver, pieces, 5, 100, &found),
                      UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(copy_memtypes_of_pieces(driver, pieces, 5, 0, &found),
-                     UCXPOOL_OK);
+    assert_ok(copy_memtypes_of_pieces(driver, pieces, 5, 0, &found));
     ck_assert_uint_eq(found.types, 0);
 }
 

@@ -111,9 +111,8 @@ static void setup(void)
 {
     cuda_start("");
     ucx_has_cuda = true;
-    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_vmm, 0,
-                                      NUM_REGIONS, REGION_SIZE, BASE_SWITCH_NO),
-                     UCXPOOL_OK);
+    assert_ok(mem_regions_init(&regions, &mem_kind_cuda_vmm, 0, NUM_REGIONS,
+                               REGION_SIZE, BASE_SWITCH_NO));
     expected_type = UCS_MEMORY_TYPE_CUDA;
 }
 
@@ -135,12 +134,11 @@ TEST_EACH(each_memory_kind_is_registered_as_its_type,
           (int)(sizeof(kinds) / sizeof(kinds[0])))
 {
     mem_regions_cleanup(&regions);
-    ck_assert_int_eq(mem_regions_init(&regions, kinds[_i], 0, NUM_REGIONS,
-                                      REGION_SIZE, BASE_SWITCH_NO),
-                     UCXPOOL_OK);
+    assert_ok(mem_regions_init(&regions, kinds[_i], 0, NUM_REGIONS, REGION_SIZE,
+                               BASE_SWITCH_NO));
     expected_type = kinds[_i] == &mem_kind_cuda_host ? UCS_MEMORY_TYPE_HOST
                                                      : UCS_MEMORY_TYPE_CUDA;
-    ck_assert_int_eq(ucx_reg_regions(&regions, NULL), UCXPOOL_OK);
+    assert_ok(ucx_reg_regions(&regions, NULL));
     ck_assert_int_eq(num_live, (int)regions.num_regions);
     for (unsigned i = 0; i < regions.num_regions; i++) {
         const handle_t *handle = (handle_t *)regions.regions[i].memh;
@@ -163,12 +161,11 @@ TEST(ucx_without_cuda_gets_no_gpu_address)
 TEST(ucx_without_cuda_registers_pinned_host_memory)
 {
     mem_regions_cleanup(&regions);
-    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_host, 0,
-                                      NUM_REGIONS, REGION_SIZE, BASE_SWITCH_NO),
-                     UCXPOOL_OK);
+    assert_ok(mem_regions_init(&regions, &mem_kind_cuda_host, 0, NUM_REGIONS,
+                               REGION_SIZE, BASE_SWITCH_NO));
     ucx_has_cuda  = false;
     expected_type = UCS_MEMORY_TYPE_HOST;
-    ck_assert_int_eq(ucx_reg_regions(&regions, NULL), UCXPOOL_OK);
+    assert_ok(ucx_reg_regions(&regions, NULL));
     ucx_dereg_regions(&regions, NULL);
 }
 
@@ -182,6 +179,6 @@ TEST(failed_registration_leaks_nothing_and_retry_works)
         ck_assert_int_eq(num_live, 0);
     }
     fail_nth = 0;
-    ck_assert_int_eq(ucx_reg_regions(&regions, NULL), UCXPOOL_OK);
+    assert_ok(ucx_reg_regions(&regions, NULL));
     ucx_dereg_regions(&regions, NULL);
 }

@@ -82,7 +82,7 @@ TEST_EACH(every_byte_is_writable, NUM_KINDS)
     char *written = malloc(TOTAL_SIZE);
     char *is_read = malloc(TOTAL_SIZE);
 
-    ck_assert_int_eq(init(kinds[_i]), UCXPOOL_OK);
+    assert_ok(init(kinds[_i]));
     fill(written, TOTAL_SIZE, (unsigned)getpid());
     memset(is_read, 0, TOTAL_SIZE);
     put(regions.address, written, TOTAL_SIZE);
@@ -95,7 +95,7 @@ TEST_EACH(every_byte_is_writable, NUM_KINDS)
 
 TEST_EACH(regions_are_adjacent, NUM_KINDS)
 {
-    ck_assert_int_eq(init(kinds[_i]), UCXPOOL_OK);
+    assert_ok(init(kinds[_i]));
     ck_assert_uint_eq(regions.num_regions * regions.region_size, TOTAL_SIZE);
     ck_assert_int_eq(regions.device, 0);
     for (unsigned i = 0; i < regions.num_regions; i++) {
@@ -112,7 +112,7 @@ STAND_IN_TEST_EACH(cleanup_leaks_nothing, NUM_KINDS)
     unsigned num_fds = calls_num_fds();
 
     for (int i = 0; i < 3; i++) {
-        ck_assert_int_eq(init(kinds[_i]), UCXPOOL_OK);
+        assert_ok(init(kinds[_i]));
         mem_regions_cleanup(&regions);
     }
     mem_regions_cleanup(&regions);
@@ -122,7 +122,7 @@ STAND_IN_TEST_EACH(cleanup_leaks_nothing, NUM_KINDS)
 
 TEST(an_allocation_is_one_region)
 {
-    ck_assert_int_eq(init(&mem_kind_cuda_alloc), UCXPOOL_OK);
+    assert_ok(init(&mem_kind_cuda_alloc));
     ck_assert_uint_eq(regions.num_regions, 1);
     ck_assert_uint_eq(regions.region_size, TOTAL_SIZE);
     ck_assert_int_eq(regions.regions[0].fd, -1);
@@ -134,7 +134,7 @@ TEST(an_allocation_is_one_region)
 
 STAND_IN_TEST(vmm_is_one_allocation_per_region_and_one_set_access)
 {
-    ck_assert_int_eq(init(&mem_kind_cuda_vmm), UCXPOOL_OK);
+    assert_ok(init(&mem_kind_cuda_vmm));
     ck_assert_uint_eq(regions.num_regions, NUM_REGIONS);
     ck_assert_uint_eq(regions.page_size, REGION_SIZE);
     ck_assert_uint_eq(stand_in.count("cuMemCreate"), NUM_REGIONS);
@@ -148,7 +148,7 @@ TEST(host_and_gpu_read_pinned_memory)
 {
     char byte = 0;
 
-    ck_assert_int_eq(init(&mem_kind_cuda_host), UCXPOOL_OK);
+    assert_ok(init(&mem_kind_cuda_host));
     *byte_at(2, 17) = 'x';
     get(&byte, byte_at(2, 17), 1);
     ck_assert_int_eq(byte, 'x');
@@ -172,8 +172,8 @@ TEST_EACH(callers_context_is_preserved, NUM_KINDS)
     CUcontext                mine   = NULL;
     int                      mine_at;
 
-    ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
-    ck_assert_int_eq(init(kinds[_i]), UCXPOOL_OK);
+    assert_ok(mem_cuda_driver_get(&driver));
+    assert_ok(init(kinds[_i]));
     ck_assert_ptr_null(current(driver));
     mem_regions_cleanup(&regions);
     ck_assert_ptr_null(current(driver));
@@ -182,7 +182,7 @@ TEST_EACH(callers_context_is_preserved, NUM_KINDS)
     ck_assert_int_eq(driver->cuDevicePrimaryCtxRetain(&mine, mine_at),
                      CUDA_SUCCESS);
     ck_assert_int_eq(driver->cuCtxPushCurrent(mine), CUDA_SUCCESS);
-    ck_assert_int_eq(init(kinds[_i]), UCXPOOL_OK);
+    assert_ok(init(kinds[_i]));
     ck_assert_ptr_eq(current(driver), mine);
     mem_regions_cleanup(&regions);
     ck_assert_ptr_eq(current(driver), mine);
@@ -208,7 +208,7 @@ STAND_IN_TEST_EACH(failed_init_leaks_nothing_and_retry_works, NUM_KINDS)
         stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
         status = init(kinds[_i]);
         if (!stand_in.has_failed()) {
-            ck_assert_int_eq(status, UCXPOOL_OK);
+            assert_ok(status);
             break;
         }
         if (status == UCXPOOL_OK) {
@@ -220,7 +220,7 @@ STAND_IN_TEST_EACH(failed_init_leaks_nothing_and_retry_works, NUM_KINDS)
         ck_assert_uint_eq(stand_in.live(), 0);
         ck_assert_uint_eq(calls_num_fds(), num_fds);
         ck_assert_uint_le(calls_mapped_size(), mapped);
-        ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
+        assert_ok(mem_cuda_driver_get(&driver));
         ck_assert_ptr_null(current(driver));
         mem_regions_cleanup(&regions);
     }
@@ -260,7 +260,7 @@ STAND_IN_TEST(failed_host_allocation_leaks_nothing)
         ck_assert_uint_eq(stand_in.live(), 0);
         ck_assert_uint_eq(calls_num_fds(), num_fds);
     }
-    ck_assert_int_eq(init(&mem_kind_cuda_host), UCXPOOL_OK);
+    assert_ok(init(&mem_kind_cuda_host));
     mem_regions_cleanup(&regions);
 }
 
@@ -279,7 +279,7 @@ TEST_EACH(out_of_memory_reports_requested_and_free, 2)
     check_detail(asked);
     check_detail("are free: lower UCXPOOL_COMM_SIZE");
     /* The memory that had been allocated is free again. */
-    ck_assert_int_eq(init(kinds[_i]), UCXPOOL_OK);
+    assert_ok(init(kinds[_i]));
     mem_regions_cleanup(&regions);
 }
 
@@ -305,7 +305,7 @@ STAND_IN_TEST(describe_creates_no_context)
 {
     mem_cuda_device_t device;
 
-    ck_assert_int_eq(mem_cuda_device_describe(1, &device), UCXPOOL_OK);
+    assert_ok(mem_cuda_device_describe(1, &device));
     ck_assert_int_eq(device.ordinal, 1);
     ck_assert_ptr_null(device.context);
     ck_assert_str_eq(device.bus_id, "0000:02:00.0");
@@ -321,9 +321,8 @@ STAND_IN_TEST(describe_creates_no_context)
 TEST(host_memory_needs_no_driver)
 {
     setenv(MEM_CUDA_DRIVER_VARIABLE, "/nonexistent/libcuda.so.1", 1);
-    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 1,
-                                      REGION_SIZE, BASE_SWITCH_NO),
-                     UCXPOOL_OK);
+    assert_ok(mem_regions_init(&regions, &mem_kind_host, -1, 1, REGION_SIZE,
+                               BASE_SWITCH_NO));
     ck_assert_int_eq(regions.device, -1);
     ck_assert_ptr_null(regions.cuda);
     mem_regions_cleanup(&regions);
@@ -335,7 +334,7 @@ STAND_IN_TEST(gpu_without_virtual_memory_is_an_error)
     ck_assert_int_eq(init(&mem_kind_cuda_vmm), UCXPOOL_ERR_UNSUPPORTED);
     check_detail("use cuMemAlloc memory");
     ck_assert_uint_eq(stand_in.live(), 0);
-    ck_assert_int_eq(init(&mem_kind_cuda_alloc), UCXPOOL_OK);
+    assert_ok(init(&mem_kind_cuda_alloc));
     mem_regions_cleanup(&regions);
 }
 
@@ -343,7 +342,7 @@ STAND_IN_TEST(old_driver_uses_one_allocation)
 {
     setenv(MEM_CUDA_DRIVER_VARIABLE, CUDA_OLD_STAND_IN_PATH, 1);
     ck_assert_int_eq(init(&mem_kind_cuda_vmm), UCXPOOL_ERR_UNSUPPORTED);
-    ck_assert_int_eq(init(&mem_kind_cuda_alloc), UCXPOOL_OK);
+    assert_ok(init(&mem_kind_cuda_alloc));
     mem_regions_cleanup(&regions);
 }
 
@@ -353,7 +352,7 @@ STAND_IN_TEST(vmm_requests_only_supported_handle_types)
 
     for (size_t i = 0; i < sizeof(poor) / sizeof(poor[0]); i++) {
         stand_in.configure(poor[i]);
-        ck_assert_int_eq(init(&mem_kind_cuda_vmm), UCXPOOL_OK);
+        assert_ok(init(&mem_kind_cuda_vmm));
         ck_assert_uint_eq(stand_in.count("cuMemCreate"), NUM_REGIONS);
         mem_regions_cleanup(&regions);
     }
@@ -364,7 +363,7 @@ STAND_IN_TEST(denied_fabric_handles_are_left_out)
     int fd = -1;
 
     stand_in.configure("fabric=try");
-    ck_assert_int_eq(init(&mem_kind_cuda_vmm), UCXPOOL_OK);
+    assert_ok(init(&mem_kind_cuda_vmm));
     ck_assert_uint_eq(stand_in.count("cuMemCreate"), NUM_REGIONS + 1);
     ck_assert_int_eq(regions.cuda->driver->cuMemExportToShareableHandle(
                          &fd, regions.regions[2].handle,
@@ -400,7 +399,7 @@ TEST(virtual_memory_is_mappable_by_handle)
     char            byte = 0;
     int             fd   = -1;
 
-    ck_assert_int_eq(init(&mem_kind_cuda_vmm), UCXPOOL_OK);
+    assert_ok(init(&mem_kind_cuda_vmm));
     driver             = regions.cuda->driver;
     desc.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     desc.location.id   = regions.cuda->device;
@@ -456,14 +455,12 @@ TEST_WITH(stitched_range_aliases_the_same_memory, .first = 1, .end = NUM_KINDS)
     char             *address;
     unsigned          live = 0;
 
-    ck_assert_int_eq(init(kind), UCXPOOL_OK);
+    assert_ok(init(kind));
     if (!cuda_is_real()) {
         live = stand_in.live();
     }
     for (int i = 0; i < 3; i++) {
-        ck_assert_int_eq(
-            kind->stitch(&regions, whole_pieces, 3, (void **)&address),
-            UCXPOOL_OK);
+        assert_ok(kind->stitch(&regions, whole_pieces, 3, (void **)&address));
         check_stitched(address);
         kind->unstitch(&regions, address, 3 * REGION_SIZE);
     }
@@ -482,7 +479,7 @@ TEST_WITH(failed_stitch_leaks_nothing_and_retry_works, .first = 1,
     unsigned          num_failed = 0;
     unsigned          live;
 
-    ck_assert_int_eq(init(kind), UCXPOOL_OK);
+    assert_ok(init(kind));
     live = stand_in.live();
     for (unsigned n = 1;; n++) {
         stand_in.fail_call(NULL, n, CUDA_ERROR_OUT_OF_MEMORY);
@@ -509,7 +506,7 @@ TEST(alloc_backing_cannot_be_stitched)
                                   {0, 0, REGION_SIZE}};
     void             *address  = NULL;
 
-    ck_assert_int_eq(init(&mem_kind_cuda_alloc), UCXPOOL_OK);
+    assert_ok(init(&mem_kind_cuda_alloc));
     ck_assert_int_eq(regions.kind->stitch(&regions, pieces, 2, &address),
                      UCXPOOL_ERR_NO_BLOCKS);
     check_detail("free other buffers");
@@ -522,7 +519,7 @@ STAND_IN_TEST_EACH(destroyed_context_is_an_error_and_not_a_crash, NUM_KINDS)
 {
     void *address = NULL;
 
-    ck_assert_int_eq(init(kinds[_i]), UCXPOOL_OK);
+    assert_ok(init(kinds[_i]));
     stand_in.reset_context(0);
     if (kinds[_i] != &mem_kind_cuda_alloc) {
         ck_assert_int_eq(kinds[_i]->stitch(&regions, whole_pieces, 3, &address),

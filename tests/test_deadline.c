@@ -49,12 +49,10 @@ static void check_channel(pair_t *pair)
     char               target = 0;
     ucxpool_request_t *recv;
 
-    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, &target, 1, 1,
-                                         ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, "c", 1, 1, NULL, NULL),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair->b, pair->to_a, &target, 1, 1, ALL_BITS,
+                                  NULL, &recv));
+    assert_ok(ucxpool_send_buffer(pair->to_b, "c", 1, 1, NULL, NULL));
+    assert_ok(pair_finish(pair, recv));
     ck_assert_int_eq(target, 'c');
     pair_check_blocks(pair);
 }
@@ -69,9 +67,8 @@ TEST_EACH(a_receive_without_a_message_expires, 2)
     ucxpool_request_t       *recv;
 
     pair_init(&pair, wires[_i], wires[_i]);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, &target, 1, TAG,
-                                         ALL_BITS, &params, &recv),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.b, NULL, &target, 1, TAG, ALL_BITS,
+                                  &params, &recv));
     check_expires(&pair, recv);
     ck_assert_int_eq(target, 7);
     check_channel(&pair);
@@ -88,9 +85,8 @@ TEST(wait_returns_the_requests_error_detail)
     /* Fail something else first. */
     ck_assert_int_eq(ucxpool_request_wait(NULL, 0), UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "NULL"));
-    ck_assert_int_eq(ucxpool_recv_buffer(pool, NULL, &target, 1, TAG, ALL_BITS,
-                                         &params, &recv),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pool, NULL, &target, 1, TAG, ALL_BITS,
+                                  &params, &recv));
     ck_assert_int_eq(ucxpool_request_wait(recv, UCXPOOL_FOREVER),
                      UCXPOOL_ERR_TIMED_OUT);
     ck_assert_str_eq(ucxpool_error_detail(), "the deadline passed");
@@ -107,9 +103,8 @@ TEST_EACH(default_deadline_comes_from_the_setting, 2)
 
     snprintf(settings, sizeof(settings), "%s REQUEST_TIMEOUT=20ms", wires[_i]);
     pair_init(&pair, settings, settings);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, &target, 1, TAG,
-                                         ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.b, NULL, &target, 1, TAG, ALL_BITS, NULL,
+                                  &recv));
     check_expires(&pair, recv);
     ck_assert_int_eq(target, 7);
     pair_cleanup(&pair);
@@ -124,9 +119,8 @@ TEST_EACH(send_without_a_receive_expires, 2)
     ucxpool_message_t       *message;
 
     pair_init(&pair, wires[_i], wires[_i]);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, &params, &send),
-        UCXPOOL_OK);
+    assert_ok(
+        ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, &params, &send));
     check_expires(&pair, send);
     check_channel(&pair);
     ck_assert_int_eq(ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message),
@@ -147,15 +141,13 @@ TEST_EACH(receiver_of_an_expired_send_gets_the_reason, 2)
     ucxpool_data_t           target = ucxpool_data_buffer(bytes, LENGTH);
 
     pair_init(&pair, wires[_i], wires[_i]);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair.to_b, bytes, LENGTH, TAG, &params, &send),
-        UCXPOOL_OK);
+    assert_ok(
+        ucxpool_send_buffer(pair.to_b, bytes, LENGTH, TAG, &params, &send));
     pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
                           UCXPOOL_OK);
     check_expires(&pair, send);
     check_channel(&pair);
-    ck_assert_int_eq(ucxpool_message_recv(message, &target, NULL, &recv),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_message_recv(message, &target, NULL, &recv));
     ucxpool_request_query(recv, &attr, sizeof(attr));
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_CANCELED);
     ck_assert_str_eq(attr.detail,
@@ -175,19 +167,14 @@ TEST_EACH(queued_send_expires_and_the_next_proceeds, 2)
 
     pair_init(&pair, wires[_i], "CREDITS=1");
     pair.a->announce_ns = UCXPOOL_FOREVER;
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "a", 1, TAG, NULL, NULL),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair.to_b, "b", 1, TAG, &params, &send),
-        UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "c", 1, TAG, NULL, NULL),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_send_buffer(pair.to_b, "a", 1, TAG, NULL, NULL));
+    assert_ok(ucxpool_send_buffer(pair.to_b, "b", 1, TAG, &params, &send));
+    assert_ok(ucxpool_send_buffer(pair.to_b, "c", 1, TAG, NULL, NULL));
     check_expires(&pair, send);
     for (const char *expected = "ac"; *expected != '\0'; expected++) {
-        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, &target, 1, TAG,
-                                             ALL_BITS, NULL, &recv),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+        assert_ok(ucxpool_recv_buffer(pair.b, NULL, &target, 1, TAG, ALL_BITS,
+                                      NULL, &recv));
+        assert_ok(pair_finish(&pair, recv));
         ck_assert_int_eq(target, *expected);
     }
     check_channel(&pair);
@@ -217,15 +204,11 @@ TEST_EACH(request_on_an_unopened_channel_expires, 2)
     void  *address;
     ucxpool_request_t *send;
 
-    ck_assert_int_eq(ucxpool_address_get(pair.b, &address, &to.address_length),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_address_get(pair.b, &address, &to.address_length));
     to.address = address;
-    ck_assert_int_eq(ucxpool_channel_create(pair.a, &to, &pair.to_b),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_channel_create(pair.a, &to, &pair.to_b));
     ucxpool_address_release(address);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair.to_b, "x", 1, TAG, &params, &send),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_send_buffer(pair.to_b, "x", 1, TAG, &params, &send));
     check_expires(&pair, send);
     pair_check_blocks(&pair);
     finish_handshake(&pair);
@@ -239,9 +222,8 @@ TEST_EACH(deadline_wakes_a_sleeping_thread, 2)
     char                     target;
     ucxpool_request_t       *recv;
 
-    ck_assert_int_eq(ucxpool_recv_buffer(pool, NULL, &target, 1, TAG, ALL_BITS,
-                                         &params, &recv),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pool, NULL, &target, 1, TAG, ALL_BITS,
+                                  &params, &recv));
     ck_assert_int_eq(ucxpool_request_wait(recv, UCXPOOL_FOREVER),
                      UCXPOOL_ERR_TIMED_OUT);
     ucxpool_request_release(recv);

@@ -34,14 +34,13 @@ static ucxpool_status_t create_on(int device, const char *settings)
     ucxpool_status_t  status;
     char              copy[256], *rest = copy, *word, *value;
 
-    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    assert_ok(ucxpool_config_read(&config));
     snprintf(copy, sizeof(copy), "%s", settings);
     while ((word = strsep(&rest, " ")) != NULL) {
         if (*word != '\0') {
             value    = strchr(word, '=');
             *value++ = '\0';
-            ck_assert_int_eq(ucxpool_config_modify(config, word, value),
-                             UCXPOOL_OK);
+            assert_ok(ucxpool_config_modify(config, word, value));
         }
     }
     params.config = config;
@@ -54,7 +53,7 @@ static ucxpool_status_t create_on(int device, const char *settings)
     ucxpool_config_release(config);
     if (status == UCXPOOL_OK) {
         core_stats_get(pool, &stats);
-        ck_assert_int_eq(ucxpool_check(pool), UCXPOOL_OK);
+        assert_ok(ucxpool_check(pool));
     } else {
         ck_assert_ptr_null(pool);
         ck_assert_uint_eq(reg_counts().live, 0);
@@ -388,7 +387,7 @@ STAND_IN_TEST(two_pools_on_one_gpu_share_bar1)
     start(t4, t4_bar, "cuda=y,of=cuda,bytes=210m");
     create(0, "COMM_SIZE=190m");
     first = pool;
-    ck_assert_int_eq(create_on(0, "COMM_SIZE=190m"), UCXPOOL_OK);
+    assert_ok(create_on(0, "COMM_SIZE=190m"));
     require_less(UCXPOOL_DEGRADED_FEWER);
     ck_assert_uint_lt(stats.registered_bytes, 40 * MIB);
     ck_assert_uint_le(reg_counts().peak, 210 * MIB);
@@ -436,8 +435,7 @@ STAND_IN_TEST(explicit_backing_is_kept)
                      UCXPOOL_ERR_IO);
     require_words("UCXPOOL_CUDA_BACKING=host");
     ck_assert_uint_eq(stand_in.live(), 0);
-    ck_assert_int_eq(create_on(0, "COMM_SIZE=64m CUDA_BACKING=host"),
-                     UCXPOOL_OK);
+    assert_ok(create_on(0, "COMM_SIZE=64m CUDA_BACKING=host"));
     require_whole();
     destroy();
 }
@@ -445,7 +443,7 @@ STAND_IN_TEST(explicit_backing_is_kept)
 STAND_IN_TEST(full_bar1_is_not_tried)
 {
     start(t4, "bar1=268435456,used=262144000", "cuda=y,of=cuda,bytes=6m");
-    ck_assert_int_eq(create_on(0, ""), UCXPOOL_OK);
+    assert_ok(create_on(0, ""));
     ck_assert_int_eq(stats.degraded_to, UCXPOOL_DEGRADED_PINNED);
     ck_assert_ptr_nonnull(strstr(stats.degraded_why, "BAR1 has room for 0"));
     ck_assert_uint_eq(reg_counts().num_maps, 0);
@@ -472,7 +470,7 @@ STAND_IN_TEST_EACH(full_gpu_gives_the_memory_it_has, 2)
     ck_assert_ptr_nonnull(strstr(stats.degraded_why, "100663296"));
     destroy();
     start("memory=2m", NULL, "cuda=y");
-    ck_assert_int_eq(create_on(0, "COMM_SIZE=32m"), UCXPOOL_OK);
+    assert_ok(create_on(0, "COMM_SIZE=32m"));
     ck_assert_int_eq(stats.degraded_to, UCXPOOL_DEGRADED_PINNED);
     destroy();
     ck_assert_uint_eq(stand_in.live(), 0);

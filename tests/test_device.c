@@ -126,7 +126,7 @@ STAND_IN_TEST(failed_device_count_is_0)
 STAND_IN_TEST(query_describes_a_gpu)
 {
     start("devices=2,memory=512m,fabric=y,version=12040");
-    ck_assert_int_eq(query(1, 0), UCXPOOL_OK);
+    assert_ok(query(1, 0));
     ck_assert_str_eq(attr.name, "Stand-in GPU");
     ck_assert_str_eq(attr.bus_id, "0000:02:00.0");
     ck_assert_str_eq(attr.uuid, "GPU-7374616e-642d-696e-2047-505500000002");
@@ -141,14 +141,14 @@ STAND_IN_TEST(query_describes_a_gpu)
 STAND_IN_TEST(unsupported_features_are_not_listed)
 {
     start("vmm=n,gdr=n,memops=n,version=11040");
-    ck_assert_int_eq(query(0, 0), UCXPOOL_OK);
+    assert_ok(query(0, 0));
     ck_assert_uint_eq(attr.abilities, UCXPOOL_DEVICE_IPC);
 }
 
 STAND_IN_TEST(expensive_fields_are_filled_only_on_request)
 {
     start("");
-    ck_assert_int_eq(query(0, 0), UCXPOOL_OK);
+    assert_ok(query(0, 0));
     ck_assert_uint_eq(stand_in.count("cuDevicePrimaryCtxRetain"), 0);
     ck_assert_uint_eq(num_inits, 0);
     ck_assert_uint_eq(attr.memory_free, 0);
@@ -162,8 +162,7 @@ STAND_IN_TEST(expensive_fields_are_filled_only_on_request)
 STAND_IN_TEST(free_memory_query_leaks_nothing)
 {
     start("memory=512m");
-    ck_assert_int_eq(query(0, UCXPOOL_DEVICE_ATTR_FIELD_MEMORY_FREE),
-                     UCXPOOL_OK);
+    assert_ok(query(0, UCXPOOL_DEVICE_ATTR_FIELD_MEMORY_FREE));
     ck_assert_uint_eq(attr.memory_free, UINT64_C(512) << 20);
     ck_assert_uint_eq(stand_in.live(), 0);
 }
@@ -172,7 +171,7 @@ STAND_IN_TEST(query_reports_bar1)
 {
     start("");
     setenv("NVML_STAND_IN", "bar1=268435456,used=1048576,driver=580.9", 1);
-    ck_assert_int_eq(query(0, UCXPOOL_DEVICE_ATTR_FIELD_BAR1), UCXPOOL_OK);
+    assert_ok(query(0, UCXPOOL_DEVICE_ATTR_FIELD_BAR1));
     ck_assert_uint_eq(attr.bar1_size, UINT64_C(256) << 20);
     ck_assert_uint_eq(attr.bar1_used, UINT64_C(1) << 20);
     ck_assert_uint_eq(attr.bar1_free, UINT64_C(255) << 20);
@@ -184,7 +183,7 @@ STAND_IN_TEST(missing_bar1_has_a_reason_and_is_no_error)
 {
     start("");
     setenv("NVML_STAND_IN", "bar1=0,used=0", 1);
-    ck_assert_int_eq(query(0, UCXPOOL_DEVICE_ATTR_FIELD_BAR1), UCXPOOL_OK);
+    assert_ok(query(0, UCXPOOL_DEVICE_ATTR_FIELD_BAR1));
     ck_assert_uint_eq(attr.bar1_size, 0);
     ck_assert_str_eq(attr.bar1_reason, "this GPU has no BAR1");
 }
@@ -194,12 +193,10 @@ static void check_backing(const char *setting, ucxpool_cuda_backing_t backing,
 {
     ucxpool_config_t *config;
 
-    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_config_modify(config, "CUDA_BACKING", setting),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_config_read(&config));
+    assert_ok(ucxpool_config_modify(config, "CUDA_BACKING", setting));
     attr.field_mask = UCXPOOL_DEVICE_ATTR_FIELD_BACKING;
-    ck_assert_int_eq(ucxpool_device_query(0, config, &attr, sizeof(attr)),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_device_query(0, config, &attr, sizeof(attr)));
     ck_assert_int_eq(attr.backing, backing);
     check_text(attr.backing_reason, words);
     ucxpool_config_release(config);
@@ -217,7 +214,7 @@ STAND_IN_TEST(without_settings_the_environment_is_used)
 {
     start("");
     setenv("UCXPOOL_CUDA_BACKING", "host", 1);
-    ck_assert_int_eq(query(0, UCXPOOL_DEVICE_ATTR_FIELD_BACKING), UCXPOOL_OK);
+    assert_ok(query(0, UCXPOOL_DEVICE_ATTR_FIELD_BACKING));
     ck_assert_int_eq(attr.backing, UCXPOOL_CUDA_BACKING_HOST);
     setenv("UCXPOOL_CUDA_BACKING", "nonsense", 1);
     ck_assert_int_eq(query(0, 0), UCXPOOL_ERR_INVALID_PARAM);
@@ -264,7 +261,7 @@ STAND_IN_TEST(failed_query_leaks_nothing_and_retry_works)
         num_failed++;
         stand_in.fail_call(NULL, 0, 0);
         ck_assert_uint_eq(stand_in.live(), 0);
-        ck_assert_int_eq(query(0, ALL_FIELDS), UCXPOOL_OK);
+        assert_ok(query(0, ALL_FIELDS));
     }
     ck_assert_uint_ge(num_failed, 10);
 }
@@ -276,15 +273,12 @@ STAND_IN_TEST(list_is_readable_by_gpus)
     void                    *lists[2];
 
     start("devices=2");
-    ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
+    assert_ok(mem_cuda_driver_get(&driver));
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(ucxpool_device_list_alloc(1 - i, 100000, &lists[i]),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_device_list_alloc(1 - i, 100000, &lists[i]));
         ck_assert_uint_eq((uintptr_t)lists[i] % 64, 0);
         memset(lists[i], i, 100000);
-        ck_assert_int_eq(
-            copy_pointer_query(driver, (uintptr_t)lists[i], &pointer),
-            UCXPOOL_OK);
+        assert_ok(copy_pointer_query(driver, (uintptr_t)lists[i], &pointer));
         ck_assert_int_eq(pointer.place, COPY_MEMTYPE_PINNED);
         ck_assert_uint_ge(pointer.start + pointer.size,
                           (uintptr_t)lists[i] + 100000);
@@ -332,10 +326,10 @@ STAND_IN_TEST(threads_context_is_preserved)
     CUcontext                context, current;
 
     start("devices=2");
-    ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
+    assert_ok(mem_cuda_driver_get(&driver));
     ck_assert_int_eq(driver->cuDevicePrimaryCtxRetain(&context, 1), 0);
     ck_assert_int_eq(driver->cuCtxPushCurrent(context), 0);
-    ck_assert_int_eq(query(0, ALL_FIELDS), UCXPOOL_OK);
+    assert_ok(query(0, ALL_FIELDS));
     ck_assert_int_eq(driver->cuCtxGetCurrent(&current), 0);
     ck_assert_ptr_eq(current, context);
     ck_assert_int_eq(driver->cuCtxPopCurrent(&current), 0);
@@ -351,7 +345,7 @@ TEST(every_gpu_of_this_machine_can_be_queried)
     num = ucxpool_device_count();
     ck_assert_int_ge(num, 1);
     for (int i = 0; i < num; i++) {
-        ck_assert_int_eq(query(i, ALL_FIELDS), UCXPOOL_OK);
+        assert_ok(query(i, ALL_FIELDS));
         ck_assert_str_ne(attr.name, "");
         ck_assert_uint_gt(attr.memory_size, 0);
         ck_assert_uint_le(attr.memory_free, attr.memory_size);
@@ -393,8 +387,8 @@ static ucxpool_status_t budget_with(const char *key, const char *value)
     ucxpool_config_t *config;
     ucxpool_status_t  status;
 
-    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_config_modify(config, key, value), UCXPOOL_OK);
+    assert_ok(ucxpool_config_read(&config));
+    assert_ok(ucxpool_config_modify(config, key, value));
     status = ucxpool_device_budget(0, config, &budget);
     ucxpool_config_release(config);
     return status;
@@ -404,13 +398,13 @@ STAND_IN_TEST(the_budget_follows_the_settings)
 {
     start("name=Tesla T4,memory=15g");
     setenv("NVML_STAND_IN", "bar1=268435456,used=4096", 1);
-    ck_assert_int_eq(budget_with("COMM_RESERVE", "50m"), UCXPOOL_OK);
+    assert_ok(budget_with("COMM_RESERVE", "50m"));
     ck_assert_uint_eq(budget.limit, UINT64_C(150) << 20);
     ck_assert_int_eq(budget.reserve_is_auto, 0);
-    ck_assert_int_eq(budget_with("COMM_SIZE", "64m"), UCXPOOL_OK);
+    assert_ok(budget_with("COMM_SIZE", "64m"));
     ck_assert_uint_eq(budget.comm_size, UINT64_C(64) << 20);
     ck_assert_int_eq(budget.is_comm_size_auto, 0);
-    ck_assert_int_eq(budget_with("CUDA_BACKING", "host"), UCXPOOL_OK);
+    assert_ok(budget_with("CUDA_BACKING", "host"));
     ck_assert_int_eq(budget.uses_bar1, 0);
     ck_assert_int_eq(budget.is_registered, 1);
     ck_assert_int_eq(budget.backing, UCXPOOL_CUDA_BACKING_HOST);

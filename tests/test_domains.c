@@ -62,9 +62,8 @@ static void setup(void)
     };
 
     ck_assert_int_eq(ucp_init(&params, NULL, &context), UCS_OK);
-    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, NUM_REGIONS,
-                                      REGION_SIZE, BASE_SWITCH_NO),
-                     UCXPOOL_OK);
+    assert_ok(mem_regions_init(&regions, &mem_kind_host, -1, NUM_REGIONS,
+                               REGION_SIZE, BASE_SWITCH_NO));
     memcpy(domains, usual, sizeof(domains));
     domains_play(domains, NUM_DOMAINS);
 }
@@ -167,7 +166,7 @@ TEST(domains_of_the_installed_ucx_are_found)
         }
     }
     ck_assert(has_tcp);
-    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
+    assert_ok(ucx_reg_regions(&regions, context));
     ck_assert_uint_eq(regions.domains->num, found.num);
     ucx_dereg_regions(&regions, context);
 }
@@ -199,7 +198,7 @@ TEST(each_region_lists_the_domains_that_registered_it)
 {
     uint64_t num_needed, num_regions;
 
-    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
+    assert_ok(ucx_reg_regions(&regions, context));
     for (unsigned i = 0; i < NUM_REGIONS; i++) {
         ck_assert_uint_eq(regions.regions[i].domains,
                           1u << SELF | 1u << NIC_A | 1u << NIC_B | 1u << IPC);
@@ -233,7 +232,7 @@ TEST(silent_registration_failure_of_a_card_is_found)
     }
     domains[NIC_B].refuses_from = 0;
     domains_play(domains, NUM_DOMAINS);
-    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
+    assert_ok(ucx_reg_regions(&regions, context));
     ucx_dereg_regions(&regions, context);
 }
 
@@ -241,7 +240,7 @@ TEST(local_domain_may_fail_to_register)
 {
     domains[SELF].refuses_from = 1;
     domains_play(domains, NUM_DOMAINS);
-    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
+    assert_ok(ucx_reg_regions(&regions, context));
     ucx_dereg_regions(&regions, context);
 }
 
@@ -252,7 +251,7 @@ TEST(keys_of_unknown_format_are_accepted)
     domains[NIC_A].refuses_from = 1;
     domains_play(domains, NUM_DOMAINS);
     domains_fail(DOMAINS_FAULT_KEY);
-    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
+    assert_ok(ucx_reg_regions(&regions, context));
     ck_assert_uint_eq(regions.domains->num, 0);
     ucx_reg_verified(&regions, &num_needed, &num_regions);
     ck_assert_uint_eq(num_needed, 0);
@@ -266,7 +265,7 @@ TEST(failed_list_allocation_is_reported_and_retry_works)
     failing_size = sizeof(ucx_domains_t);
     ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_ERR_NO_MEMORY);
     check_none();
-    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
+    assert_ok(ucx_reg_regions(&regions, context));
     ucx_dereg_regions(&regions, context);
 }
 
@@ -279,11 +278,11 @@ static ucxpool_status_t verify_as_gpu(void)
     ucxpool_status_t status = UCXPOOL_OK;
 
     domains_play(NULL, 0);
-    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
+    assert_ok(ucx_reg_regions(&regions, context));
     free(regions.domains);
     domains_play(domains, NUM_DOMAINS);
     regions.kind = &mem_kind_cuda_vmm;
-    ck_assert_int_eq(ucx_reg_verify_init(&regions, context), UCXPOOL_OK);
+    assert_ok(ucx_reg_verify_init(&regions, context));
     for (unsigned i = 0; (i < NUM_REGIONS) && (status == UCXPOOL_OK); i++) {
         status = ucx_reg_verify(&regions, i, context);
     }
@@ -294,7 +293,7 @@ static ucxpool_status_t verify_as_gpu(void)
 TEST(card_far_from_the_gpu_may_fail)
 {
     domains[NIC_A].refuses_from = 1;
-    ck_assert_int_eq(verify_as_gpu(), UCXPOOL_OK);
+    assert_ok(verify_as_gpu());
     ck_assert_uint_eq(regions.domains->needed, 1u << NIC_B);
     ucx_dereg_regions(&regions, context);
 }
@@ -324,7 +323,7 @@ TEST(card_registering_undeclared_memory_must_register_all)
 {
     domains[NIC_A].registers_gpu = false;
     domains[NIC_B].registers_gpu = false;
-    ck_assert_int_eq(verify_as_gpu(), UCXPOOL_OK);
+    assert_ok(verify_as_gpu());
     ck_assert_uint_eq(regions.domains->needed, 1u << NIC_A | 1u << NIC_B);
     ucx_dereg_regions(&regions, context);
     domains[NIC_A].refuses_from = 2;
@@ -346,7 +345,7 @@ TEST(pool_reports_the_domains_it_is_registered_with)
     memset(found, 0xab, sizeof(found));
     domains[IPC].refuses_from = 3;
     domains_play(domains, NUM_DOMAINS);
-    ck_assert_int_eq(pair_try_pool(NULL, settings, &pool), UCXPOOL_OK);
+    assert_ok(pair_try_pool(NULL, settings, &pool));
     ck_assert_uint_eq(ucxpool_domains_query(pool, NULL, 0), NUM_DOMAINS);
     ck_assert_uint_eq(ucxpool_domains_query(pool, found, NUM_DOMAINS + 1),
                       NUM_DOMAINS);

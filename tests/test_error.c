@@ -231,7 +231,7 @@ TEST(handler_gets_messages_instead_of_stderr)
 {
     heard_t heard = {0};
 
-    ck_assert_int_eq(ucxpool_log_set_handler(hear, &heard), UCXPOOL_OK);
+    assert_ok(ucxpool_log_set_handler(hear, &heard));
     errno = EBUSY;
     base_warn("it is %d\nhere", 5);
     ck_assert_int_eq(errno, EBUSY);
@@ -248,10 +248,10 @@ TEST(removing_the_handler_restores_stderr)
     heard_t first  = {0};
     heard_t second = {0};
 
-    ck_assert_int_eq(ucxpool_log_set_handler(hear, &first), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_log_set_handler(hear, &second), UCXPOOL_OK);
+    assert_ok(ucxpool_log_set_handler(hear, &first));
+    assert_ok(ucxpool_log_set_handler(hear, &second));
     base_warn("for the second");
-    ck_assert_int_eq(ucxpool_log_set_handler(NULL, NULL), UCXPOOL_OK);
+    assert_ok(ucxpool_log_set_handler(NULL, NULL));
     base_warn("for all to see");
     ck_assert_uint_eq(first.count, 0);
     ck_assert_uint_eq(second.count, 1);
@@ -262,11 +262,11 @@ TEST(handler_gets_messages_of_the_enabled_levels)
 {
     heard_t heard = {0};
 
-    ck_assert_int_eq(ucxpool_log_set_handler(hear, &heard), UCXPOOL_OK);
+    assert_ok(ucxpool_log_set_handler(hear, &heard));
     base_info("not this");
-    ck_assert_int_eq(ucxpool_log_set_level(UCXPOOL_LOG_INFO), UCXPOOL_OK);
+    assert_ok(ucxpool_log_set_level(UCXPOOL_LOG_INFO));
     base_info("this");
-    ck_assert_int_eq(ucxpool_log_set_level(UCXPOOL_LOG_NONE), UCXPOOL_OK);
+    assert_ok(ucxpool_log_set_level(UCXPOOL_LOG_NONE));
     base_log(BASE_LOG_ERROR, "nor this");
     ck_assert_uint_eq(heard.count, 1);
     ck_assert_str_eq(heard.message, "this");
@@ -300,14 +300,13 @@ TEST(each_message_reaches_one_handler_during_changes)
     _Atomic unsigned num[2] = {0, 0};
     pthread_t        threads[2];
 
-    ck_assert_int_eq(ucxpool_log_set_handler(count, &num[0]), UCXPOOL_OK);
+    assert_ok(ucxpool_log_set_handler(count, &num[0]));
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(pthread_create(&threads[i], NULL, say_in_thread, NULL),
                          0);
     }
     for (int i = 0; i < 100; i++) {
-        ck_assert_int_eq(ucxpool_log_set_handler(count, &num[i % 2]),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_log_set_handler(count, &num[i % 2]));
     }
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);

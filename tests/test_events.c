@@ -71,8 +71,7 @@ TEST_EACH(message_arriving_during_arm_is_not_missed, NUM_WIRES)
     }
     ck_assert_int_eq(poll(&event, 1, 0), 0);
     ucxpool_progress(pair.b);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, &byte, 1, TAG, NULL, &send),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_send_buffer(pair.to_b, &byte, 1, TAG, NULL, &send));
     pair_until(&pair, !base_list_is_empty(&pair.b->xfer->unexpected));
     while (ucxpool_arm(pair.b) == UCXPOOL_ERR_BUSY) {
         ucxpool_progress(pair.b);
@@ -200,10 +199,8 @@ static ucxpool_request_t *expect_number(pair_t *pair, uint64_t *number)
 {
     ucxpool_request_t *recv;
 
-    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, number,
-                                         sizeof(*number), TAG, ALL_BITS, NULL,
-                                         &recv),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair->b, pair->to_a, number, sizeof(*number),
+                                  TAG, ALL_BITS, NULL, &recv));
     return recv;
 }
 
@@ -226,16 +223,15 @@ TEST(a_message_to_a_sleeper_costs_two_system_calls)
     num_sends = num_receives = num_looks = 0;
     for (uint64_t i = 1; i <= num; i++) {
         recv = expect_number(&pair, &number);
-        ck_assert_int_eq(ucxpool_arm(pair.b), UCXPOOL_OK);
+        assert_ok(ucxpool_arm(pair.b));
         ck_assert(!pair_is_readable(pair.b));
         ucxpool_progress(pair.a); /* receives credits */
-        ck_assert_int_eq(
-            ucxpool_send_buffer(pair.to_b, &i, sizeof(i), TAG, NULL, NULL),
-            UCXPOOL_OK);
+        assert_ok(
+            ucxpool_send_buffer(pair.to_b, &i, sizeof(i), TAG, NULL, NULL));
         ck_assert(pair_is_readable(pair.b));
         ucxpool_progress(pair.b);
         ck_assert_uint_eq(number, i);
-        ck_assert_int_eq(ucxpool_request_test(recv), UCXPOOL_OK);
+        assert_ok(ucxpool_request_test(recv));
         ucxpool_request_release(recv);
     }
     ck_assert_uint_eq(num_sends, num);
@@ -252,9 +248,8 @@ TEST_EACH(wait_times_out_without_events, NUM_WIRES)
     pair_t             pair;
 
     pair_init(&pair, wires[_i], wires[_i]);
-    ck_assert_int_eq(
-        ucxpool_recv_buffer(pair.a, NULL, &byte, 1, TAG, ALL_BITS, NULL, &recv),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.a, NULL, &byte, 1, TAG, ALL_BITS, NULL,
+                                  &recv));
     /* UCX may still have to process parts of the handshake. */
     pair_until(&pair, ucxpool_wait(pair.a, 0) == UCXPOOL_INPROGRESS);
     pair_until(&pair, ucxpool_wait(pair.a, MILLISECOND) == UCXPOOL_INPROGRESS);
@@ -277,9 +272,8 @@ static ucxpool_request_t *receive_by(ucxpool_t *pool, uint64_t timeout_ns)
     };
     ucxpool_request_t *recv;
 
-    ck_assert_int_eq(ucxpool_recv_buffer(pool, NULL, &byte, 1, TAG, ALL_BITS,
-                                         &params, &recv),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pool, NULL, &byte, 1, TAG, ALL_BITS, &params,
+                                  &recv));
     return recv;
 }
 
@@ -324,8 +318,7 @@ TEST_EACH(a_post_after_arming_makes_the_descriptor_readable, NUM_WIRES)
 
     pair_init(&pair, wires[_i], wires[_i]);
     arm_quietly(pair.a);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, &byte, 1, TAG, NULL, &send),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_send_buffer(pair.to_b, &byte, 1, TAG, NULL, &send));
     ck_assert(pair_is_readable(pair.a));
     ucxpool_request_release(send);
     pair_cleanup(&pair);
@@ -351,13 +344,10 @@ TEST_EACH(progress_by_another_thread_makes_the_descriptor_readable, NUM_WIRES)
 
     pair_init(&pair, wires[_i], wires[_i]);
     for (unsigned i = 0; i < rounds(50); i++) {
-        ck_assert_int_eq(ucxpool_recv_buffer(pair.a, NULL, &byte, 1, TAG,
-                                             ALL_BITS, NULL, &recv),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_recv_buffer(pair.a, NULL, &byte, 1, TAG, ALL_BITS,
+                                      NULL, &recv));
         pair_arm(pair.a);
-        ck_assert_int_eq(
-            ucxpool_send_buffer(pair.to_a, &byte, 1, TAG, NULL, NULL),
-            UCXPOOL_OK);
+        assert_ok(ucxpool_send_buffer(pair.to_a, &byte, 1, TAG, NULL, NULL));
         ck_assert_int_eq(
             pthread_create(&thread, NULL, progress_elsewhere, recv), 0);
         pair_until(&((pair_t){NULL, pair.b, NULL, NULL}), pair_ended(recv));
@@ -393,10 +383,8 @@ TEST(a_writer_sleeps_while_the_ring_is_full)
     pair_init(&pair, "WIRE=map CREDITS=300", "WIRE=map CREDITS=300");
     for (int i = 0; i < COUNT; i++) {
         bytes[0] = (uint8_t)i;
-        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, bytes, LENGTH, TAG,
-                                             NULL,
-                                             (i == COUNT - 1) ? &last : NULL),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_send_buffer(pair.to_b, bytes, LENGTH, TAG, NULL,
+                                      (i == COUNT - 1) ? &last : NULL));
     }
     pair_arm(pair.a);
     ck_assert(!pair_ended(last));
@@ -404,11 +392,10 @@ TEST(a_writer_sleeps_while_the_ring_is_full)
     pair_arm(pair.a);
     pair_until(&((pair_t){NULL, pair.b, NULL, NULL}), pair_is_readable(pair.a));
     for (int i = 0; i < COUNT; i++) {
-        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target, LENGTH, TAG,
-                                             ALL_BITS, NULL, &recv),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+        assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, LENGTH, TAG,
+                                      ALL_BITS, NULL, &recv));
+        assert_ok(pair_finish(&pair, recv));
     }
-    ck_assert_int_eq(pair_finish(&pair, last), UCXPOOL_OK);
+    assert_ok(pair_finish(&pair, last));
     pair_cleanup(&pair);
 }

@@ -207,10 +207,9 @@ static void read_window(ucxpool_remote_window_t *remote, const uint8_t *memory)
     ucxpool_data_t     data   = ucxpool_data_buffer(bytes, LENGTH);
     ucxpool_request_t *request;
 
-    ck_assert_int_eq(
-        ucxpool_remote_window_read(remote, &places, &data, NULL, &request),
-        UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_OK);
+    assert_ok(
+        ucxpool_remote_window_read(remote, &places, &data, NULL, &request));
+    assert_ok(pair_finish(&pair, request));
     ck_assert_mem_eq(bytes, memory, LENGTH);
 }
 
@@ -229,15 +228,11 @@ TEST_EACH(owner_sends_the_file_of_a_window, 3)
     pair_fill(memory, LENGTH);
     pair_init(&pair, "WIRE=map", "WIRE=map");
     forbid_taking(EPERM, true);
-    ck_assert_int_eq(
-        ucxpool_window_create(pair.b, memory, LENGTH, &params, &window),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_window_create(pair.b, memory, LENGTH, &params, &window));
     close(params.fd);
-    ck_assert_int_eq(ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob));
+    assert_ok(
+        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote));
     pair_until(&pair, !base_list_is_empty(&pair.a->wireup.fd_imports));
     if (_i == 1) {
         ucxpool_remote_window_release(remote);
@@ -247,7 +242,7 @@ TEST_EACH(owner_sends_the_file_of_a_window, 3)
         }
         ck_assert_int_eq(query_remote(remote).status, UCXPOOL_INPROGRESS);
         pair_until(&pair, query_remote(remote).status != UCXPOOL_INPROGRESS);
-        ck_assert_int_eq(query_remote(remote).status, UCXPOOL_OK);
+        assert_ok(query_remote(remote).status);
         ck_assert_msg((query_remote(remote).way == UCXPOOL_WAY_MAPPED) ==
                           (_i == 0),
                       "%s", query_remote(remote).way_reason);
@@ -371,7 +366,7 @@ static void open_networks(ucxpool_t *pool)
     void  *address;
     size_t length;
 
-    ck_assert_int_eq(ucxpool_address_get(pool, &address, &length), UCXPOOL_OK);
+    assert_ok(ucxpool_address_get(pool, &address, &length));
     ucxpool_address_release(address);
 }
 
@@ -805,8 +800,8 @@ TEST(waiting_caller_is_logged_at_a_limited_rate)
     int      fd;
 
     pair_init(&pair, NULL, NULL);
-    ck_assert_int_eq(ucxpool_log_set_handler(count_waits, &count), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_log_set_level(UCXPOOL_LOG_WARN), UCXPOOL_OK);
+    assert_ok(ucxpool_log_set_handler(count_waits, &count));
+    assert_ok(ucxpool_log_set_level(UCXPOOL_LOG_WARN));
     fd = stranger();
     for (; tries < 5; tries++) {
         net_call_fail(NET_CALL_ACCEPT4, 1, EMFILE);
@@ -817,7 +812,7 @@ TEST(waiting_caller_is_logged_at_a_limited_rate)
     ck_assert_uint_eq(pair.a->stats.handshakes_refused, 0);
     net_call_reset();
     pair_until(&pair, wireup_fd_export_is_busy(pair.a));
-    ck_assert_int_eq(ucxpool_log_set_handler(NULL, NULL), UCXPOOL_OK);
+    assert_ok(ucxpool_log_set_handler(NULL, NULL));
     close(fd);
     pair_cleanup(&pair);
 }
@@ -828,7 +823,7 @@ TEST(request_wakes_a_sleeper_on_the_event_descriptor)
     int           fd;
 
     pair_init(&pair, NULL, NULL);
-    ck_assert_int_eq(ucxpool_event_fd(pair.a, &event.fd), UCXPOOL_OK);
+    assert_ok(ucxpool_event_fd(pair.a, &event.fd));
     pair_until(&pair, ucxpool_arm(pair.a) == UCXPOOL_OK);
     /* b may still have messages to send. */
     while (poll(&event, 1, 0) == 1) {

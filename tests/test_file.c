@@ -72,9 +72,8 @@ static ucxpool_request_t *post_recv(void *target, size_t length)
 {
     ucxpool_request_t *recv;
 
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target, length, TAG,
-                                         ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, target, length, TAG,
+                                  ALL_BITS, NULL, &recv));
     return recv;
 }
 
@@ -88,8 +87,8 @@ static void exchange(size_t num)
 
     pair_poison(target, length + 1);
     recv = post_recv(target, length);
-    ck_assert_int_eq(pair_finish(&pair, post_send(num)), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    assert_ok(pair_finish(&pair, post_send(num)));
+    assert_ok(pair_finish(&pair, recv));
     ck_assert_mem_eq(target, message, length);
     ck_assert_uint_eq(target[length], 0xfe);
     free(message);
@@ -180,12 +179,10 @@ TEST_EACH(empty_ranges_are_empty_segments, NUM_WIRES)
     ck_assert_uint_eq(ucxpool_message_lengths(message, 0, 4, lengths), 3);
     ck_assert_uint_eq(lengths[0], 0);
     ck_assert_uint_eq(lengths[1], 77);
-    ck_assert_int_eq(message_recv_segments(message,
-                                           &(ucxpool_segment_t){memory, 77}, 1,
-                                           NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    assert_ok(message_recv_segments(message, &(ucxpool_segment_t){memory, 77},
+                                    1, NULL, &recv));
+    assert_ok(pair_finish(&pair, send));
+    assert_ok(pair_finish(&pair, recv));
     ck_assert_mem_eq(memory, file.bytes + 10, 77);
     stop();
 }
@@ -200,10 +197,10 @@ TEST_EACH(a_short_message_is_read_when_it_is_posted, NUM_WIRES)
     ranges[1] = ucxpool_range_memory(memory, 1000);
     ranges[2] = of_file(1234, 1000);
     send      = post_send(3);
-    ck_assert_int_eq(ucxpool_request_test(send), UCXPOOL_OK);
+    assert_ok(ucxpool_request_test(send));
     ck_assert_int_eq(ftruncate(file.fd, 0), 0);
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, post_recv(target, 3000)), UCXPOOL_OK);
+    assert_ok(pair_finish(&pair, send));
+    assert_ok(pair_finish(&pair, post_recv(target, 3000)));
     ck_assert_mem_eq(target, file.bytes + 1, 1000);
     ck_assert_mem_eq(target + 1000, memory, 1000);
     ck_assert_mem_eq(target + 2000, file.bytes + 1234, 1000);
@@ -216,8 +213,7 @@ TEST_EACH(memory_among_the_ranges_is_sent_in_place, NUM_WIRES)
     core_stats_t stats;
 
     start(_i);
-    ck_assert_int_eq(ucxpool_comm_alloc(pair.a, 2 * BLOCK, (void **)&comm),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_comm_alloc(pair.a, 2 * BLOCK, (void **)&comm));
     pair_fill(comm, 2 * BLOCK);
     ranges[0] = of_file(5, 70001);
     ranges[1] = ucxpool_range_memory(comm, 2 * BLOCK);
@@ -248,11 +244,11 @@ TEST_EACH(pool_sends_a_file_to_itself_during_wait, NUM_WIRES)
     ranges[0] = of_file(0, FILE_SIZE);
     recv      = post_recv(target, FILE_SIZE);
     send      = post_send(1);
-    ck_assert_int_eq(ucxpool_request_wait(send, UCXPOOL_FOREVER), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    assert_ok(ucxpool_request_wait(send, UCXPOOL_FOREVER));
+    assert_ok(pair_finish(&pair, send));
+    assert_ok(pair_finish(&pair, recv));
     ck_assert_mem_eq(target, file.bytes, FILE_SIZE);
-    ck_assert_int_eq(ucxpool_check(pair.a), UCXPOOL_OK);
+    assert_ok(ucxpool_check(pair.a));
     ucxpool_destroy(pair.a);
     file_cleanup(&file);
     free(target);
@@ -282,8 +278,8 @@ static void check_rounds(size_t num, size_t length)
         ck_assert(!pair_is_late(until));
     }
     for (size_t i = 0; i < num; i++) {
-        ck_assert_int_eq(pair_finish(&pair, sends[i]), UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, recvs[i]), UCXPOOL_OK);
+        assert_ok(pair_finish(&pair, sends[i]));
+        assert_ok(pair_finish(&pair, recvs[i]));
         ck_assert_mem_eq(target + i * length, file.bytes, length);
     }
     free(target);
@@ -317,13 +313,11 @@ TEST_EACH(sends_from_files_take_turns, NUM_WIRES)
     ranges[1] = ucxpool_range_file(other.fd, 0, BLOCK, NULL);
     for (size_t i = 0; i < 2; i++) {
         recvs[i] = post_recv(target + i * BLOCK, BLOCK);
-        ck_assert_int_eq(
-            send_ranges(pair.to_b, &ranges[i], 1, TAG, NULL, &sends[i]),
-            UCXPOOL_OK);
+        assert_ok(send_ranges(pair.to_b, &ranges[i], 1, TAG, NULL, &sends[i]));
     }
     for (size_t i = 0; i < 2; i++) {
-        ck_assert_int_eq(pair_finish(&pair, sends[i]), UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, recvs[i]), UCXPOOL_OK);
+        assert_ok(pair_finish(&pair, sends[i]));
+        assert_ok(pair_finish(&pair, recvs[i]));
     }
     ck_assert_mem_eq(target, file.bytes, BLOCK);
     ck_assert_mem_eq(target + BLOCK, other.bytes, BLOCK);
@@ -371,16 +365,14 @@ TEST(send_with_a_full_ring_delays_no_other_send)
     sends[0]  = post_send(1);
     pair_until(&pair, reads_count() >= 1);
     full_ring = &pair.to_b->ring;
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, to_a, target + LONG, LONG, TAG,
-                                         ALL_BITS, NULL, &recvs[1]),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(send_ranges(to_b, ranges, 1, TAG, NULL, &sends[1]),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, sends[1]), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, recvs[1]), UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.b, to_a, target + LONG, LONG, TAG,
+                                  ALL_BITS, NULL, &recvs[1]));
+    assert_ok(send_ranges(to_b, ranges, 1, TAG, NULL, &sends[1]));
+    assert_ok(pair_finish(&pair, sends[1]));
+    assert_ok(pair_finish(&pair, recvs[1]));
     full_ring = NULL;
-    ck_assert_int_eq(pair_finish(&pair, sends[0]), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, recvs[0]), UCXPOOL_OK);
+    assert_ok(pair_finish(&pair, sends[0]));
+    assert_ok(pair_finish(&pair, recvs[0]));
     ck_assert_mem_eq(target, file.bytes, LONG);
     ck_assert_mem_eq(target + LONG, file.bytes, LONG);
     stop();
@@ -550,8 +542,8 @@ TEST_EACH(unreadable_short_message_is_not_announced, NUM_WIRES)
     pair_exchange(&pair, 100);
     ck_assert(!pair_ended(recv));
     ranges[0] = of_file(FILE_SIZE - 10, 10);
-    ck_assert_int_eq(pair_finish(&pair, post_send(1)), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    assert_ok(pair_finish(&pair, post_send(1)));
+    assert_ok(pair_finish(&pair, recv));
     ck_assert_mem_eq(target, file.bytes + FILE_SIZE - 10, 10);
     stop();
 }
@@ -599,8 +591,8 @@ TEST_EACH(send_can_be_canceled_while_it_reads, NUM_WIRES)
     ck_assert_int_eq(pair_finish(&pair, canceled), UCXPOOL_ERR_CANCELED);
     ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_CANCELED);
     recv = post_recv(target, LONG);
-    ck_assert_int_eq(pair_finish(&pair, next), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    assert_ok(pair_finish(&pair, next));
+    assert_ok(pair_finish(&pair, recv));
     ck_assert_mem_eq(target, file.bytes, LONG);
     stop();
     free(target);
@@ -616,8 +608,7 @@ TEST_EACH(send_without_a_receive_expires_without_reads, NUM_WIRES)
 
     start(_i);
     ranges[0] = of_file(0, LONG);
-    ck_assert_int_eq(send_ranges(pair.to_b, ranges, 1, TAG, &params, &send),
-                     UCXPOOL_OK);
+    assert_ok(send_ranges(pair.to_b, ranges, 1, TAG, &params, &send));
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_TIMED_OUT);
     ck_assert_uint_eq(reads_count(), 0);
     stop();
@@ -638,16 +629,14 @@ TEST_EACH(ending_a_channel_ends_only_its_own_sends, NUM_WIRES)
     recv      = post_recv(target, LONG);
     ended     = post_send(1);
     pair_until(&pair, is_reading());
-    ck_assert_int_eq(send_ranges(to_b, ranges, 1, TAG, NULL, &send),
-                     UCXPOOL_OK);
+    assert_ok(send_ranges(to_b, ranges, 1, TAG, NULL, &send));
     ucxpool_channel_abort(pair.to_a);
     ck_assert_int_ne(pair_finish(&pair, ended), UCXPOOL_OK);
     ck_assert_int_ne(pair_finish(&pair, recv), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, to_a, target, LONG, TAG,
-                                         ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.b, to_a, target, LONG, TAG, ALL_BITS,
+                                  NULL, &recv));
+    assert_ok(pair_finish(&pair, send));
+    assert_ok(pair_finish(&pair, recv));
     ck_assert_mem_eq(target, file.bytes, LONG);
     stop();
     free(target);
@@ -749,7 +738,7 @@ TEST(receive_into_ranges_is_rejected)
         ck_assert_int_eq(
             ucxpool_recv(pair.b, NULL, &data, TAG, ALL_BITS, NULL, NULL),
             UCXPOOL_ERR_INVALID_PARAM);
-        ck_assert_int_eq(pair_finish(&pair, post_send(1)), UCXPOOL_OK);
+        assert_ok(pair_finish(&pair, post_send(1)));
         pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS,
                                         &message) == UCXPOOL_OK);
         ck_assert_int_eq(ucxpool_message_recv(message, &data, NULL, NULL),

@@ -41,14 +41,12 @@ static void exchange(pair_t *pair, size_t length)
 
     pair_fill(source, length);
     pair_poison(target, length + 1);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target, length,
-                                         TAG, ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair->to_b, source, length, TAG, NULL, &send),
-        UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair->b, pair->to_a, target, length, TAG,
+                                  ALL_BITS, NULL, &recv));
+    assert_ok(
+        ucxpool_send_buffer(pair->to_b, source, length, TAG, NULL, &send));
+    assert_ok(pair_finish(pair, send));
+    assert_ok(pair_finish(pair, recv));
     ck_assert_int_eq(memcmp(source, target, length), 0);
     ck_assert_int_eq(target[length], 0xfe);
     free(source);
@@ -109,13 +107,11 @@ static void connect_all(crowd_t *crowd)
             if (i == j) {
                 continue;
             }
-            ck_assert_int_eq(ucxpool_address_get(crowd->pools[j], &address,
-                                                 &to.address_length),
-                             UCXPOOL_OK);
+            assert_ok(ucxpool_address_get(crowd->pools[j], &address,
+                                          &to.address_length));
             to.address = address;
-            ck_assert_int_eq(
-                ucxpool_channel_create(crowd->pools[i], &to, &crowd->to[i][j]),
-                UCXPOOL_OK);
+            assert_ok(
+                ucxpool_channel_create(crowd->pools[i], &to, &crowd->to[i][j]));
             ucxpool_address_release(address);
         }
     }
@@ -131,10 +127,9 @@ static void post_recv(crowd_t *crowd, int i, int j)
         pieces[i][j][k] =
             (ucxpool_segment_t){crowd->targets[i][j] + k * 1000, 1000};
     }
-    ck_assert_int_eq(recv_segments(crowd->pools[i], crowd->to[i][j],
-                                   pieces[i][j], LARGE / 1000, TAG, ALL_BITS,
-                                   NULL, &crowd->recvs[i][j]),
-                     UCXPOOL_OK);
+    assert_ok(recv_segments(crowd->pools[i], crowd->to[i][j], pieces[i][j],
+                            LARGE / 1000, TAG, ALL_BITS, NULL,
+                            &crowd->recvs[i][j]));
 }
 
 static void post_all(crowd_t *crowd)
@@ -146,10 +141,9 @@ static void post_all(crowd_t *crowd)
             if (i == j) {
                 continue;
             }
-            ck_assert_int_eq(ucxpool_send_buffer(crowd->to[i][j],
-                                                 crowd->sources[i], LARGE, TAG,
-                                                 NULL, &crowd->sends[i][j]),
-                             UCXPOOL_OK);
+            assert_ok(ucxpool_send_buffer(crowd->to[i][j], crowd->sources[i],
+                                          LARGE, TAG, NULL,
+                                          &crowd->sends[i][j]));
             post_recv(crowd, i, j);
         }
     }
@@ -175,17 +169,15 @@ static void check_all(crowd_t *crowd)
             if (i == j) {
                 continue;
             }
-            ck_assert_int_eq(ucxpool_request_test(crowd->sends[i][j]),
-                             UCXPOOL_OK);
-            ck_assert_int_eq(ucxpool_request_test(crowd->recvs[i][j]),
-                             UCXPOOL_OK);
+            assert_ok(ucxpool_request_test(crowd->sends[i][j]));
+            assert_ok(ucxpool_request_test(crowd->recvs[i][j]));
             ck_assert_int_eq(
                 memcmp(crowd->targets[i][j], crowd->sources[j], LARGE), 0);
             ucxpool_request_release(crowd->sends[i][j]);
             ucxpool_request_release(crowd->recvs[i][j]);
             free(crowd->targets[i][j]);
         }
-        ck_assert_int_eq(ucxpool_check(crowd->pools[i]), UCXPOOL_OK);
+        assert_ok(ucxpool_check(crowd->pools[i]));
     }
 }
 
@@ -242,9 +234,7 @@ TEST_EACH(unreceived_messages_are_bounded_by_credits_and_max_unexpected, 2)
 
     pair_init(&pair, wires[_i], with(wires[_i], "CREDITS=4 MAX_UNEXPECTED=6"));
     for (int i = 0; i < COUNT; i++) {
-        ck_assert_int_eq(
-            ucxpool_send_buffer(pair.to_b, "m", 1, TAG, NULL, &sends[i]),
-            UCXPOOL_OK);
+        assert_ok(ucxpool_send_buffer(pair.to_b, "m", 1, TAG, NULL, &sends[i]));
     }
     pair_until(&pair, pair.to_a->xfer->messages.num_unexpected == MAX);
     idle(&pair);
@@ -282,11 +272,9 @@ static void receive_many(pair_t *pair, uint64_t tag, const uint32_t *sources,
     ucxpool_request_t *recv;
 
     *target = UINT32_MAX;
-    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target,
-                                         sizeof(*target), tag, ALL_BITS, NULL,
-                                         &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair->b, pair->to_a, target, sizeof(*target),
+                                  tag, ALL_BITS, NULL, &recv));
+    assert_ok(pair_finish(pair, recv));
     ck_assert_uint_eq(*target, sources[tag]);
 }
 
@@ -302,9 +290,8 @@ TEST_EACH(the_last_of_many_unreceived_messages_is_received_first, 2)
               with(wires[_i], "CREDITS=64"));
     for (uint32_t i = 0; i < num; i++) {
         sources[i] = i;
-        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, &sources[i],
-                                             sizeof(sources[i]), i, NULL, NULL),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_send_buffer(pair.to_b, &sources[i],
+                                      sizeof(sources[i]), i, NULL, NULL));
     }
     pair_until(&pair, pair.to_a->xfer->messages.num_unexpected == num);
     for (uint32_t i = num; i-- > num - MANY_RECEIVED;) {
@@ -348,9 +335,7 @@ TEST_EACH(index_spreads_tags_by_a_factor_of_each_pool, 2)
               with(wires[_i], "CREDITS=64"));
     ck_assert_uint_ne(pair.a->xfer->index.factor, pair.b->xfer->index.factor);
     for (uint64_t i = 0; i < NUM; i++) {
-        ck_assert_int_eq(
-            ucxpool_send_buffer(pair.to_b, "m", 1, i << 44, NULL, NULL),
-            UCXPOOL_OK);
+        assert_ok(ucxpool_send_buffer(pair.to_b, "m", 1, i << 44, NULL, NULL));
     }
     pair_until(&pair, pair.to_a->xfer->messages.num_unexpected == NUM);
     ck_assert_uint_lt(longest_list(pair.b), NUM / 4);
@@ -382,9 +367,8 @@ static void send_kind(pair_t *pair, const uint8_t *bytes, unsigned i,
     if (i < 3) {
         data = ucxpool_source_buffer(bytes, sizes[i]);
     }
-    ck_assert_int_eq(
-        ucxpool_send(pair->to_b, &data, i, (i == 2) ? &params : NULL, send_p),
-        UCXPOOL_OK);
+    assert_ok(
+        ucxpool_send(pair->to_b, &data, i, (i == 2) ? &params : NULL, send_p));
 }
 
 TEST_EACH(unreceived_messages_of_each_kind_arrive_whole, 2)
@@ -399,24 +383,22 @@ TEST_EACH(unreceived_messages_of_each_kind_arrive_whole, 2)
         bytes[i] = (uint8_t)(i * 7 + i / 256);
     }
     pair_init(&pair, wires[_i], with(wires[_i], "CREDITS=1"));
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "1", 1, 99, NULL, NULL),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_send_buffer(pair.to_b, "1", 1, 99, NULL, NULL));
     for (unsigned i = 0; i < KIND_NUM; i++) {
         send_kind(&pair, bytes, i, &sends[i]);
     }
     for (unsigned i = KIND_NUM; i-- > 0;) {
         memset(target, 0, 70000);
-        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target, 70000, i,
-                                             ALL_BITS, NULL, &recv),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, 70000, i, ALL_BITS,
+                                      NULL, &recv));
         while (!pair_ended(recv)) {
             pair_progress(&pair);
         }
         ucxpool_request_query(recv, &attr, sizeof(attr));
         ck_assert_mem_eq(target, bytes, attr.length);
         ck_assert_uint_eq(attr.metadata_length, (i == 2) ? 300 : 0);
-        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, sends[i]), UCXPOOL_OK);
+        assert_ok(pair_finish(&pair, recv));
+        assert_ok(pair_finish(&pair, sends[i]));
     }
     ck_assert_uint_eq(pair.to_b->flow.announced, 0);
     pair_cleanup(&pair);
@@ -434,9 +416,7 @@ TEST_EACH(full_unexpected_queue_can_fail_sends, 2)
     pair_init(&pair, with(wires[_i], "UNEXPECTED_FULL=fail"),
               with(wires[_i], "CREDITS=1 MAX_UNEXPECTED=3"));
     for (int i = 0; i < COUNT; i++) {
-        ck_assert_int_eq(
-            ucxpool_send_buffer(pair.to_b, "m", 1, TAG, NULL, &sends[i]),
-            UCXPOOL_OK);
+        assert_ok(ucxpool_send_buffer(pair.to_b, "m", 1, TAG, NULL, &sends[i]));
     }
     for (int i = CREDITS + MAX; i < COUNT; i++) {
         pair_until(&pair, pair_ended(sends[i]));
@@ -446,11 +426,10 @@ TEST_EACH(full_unexpected_queue_can_fail_sends, 2)
         ucxpool_request_release(sends[i]);
     }
     for (int i = 0; i < CREDITS + MAX; i++) {
-        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, &target, 1, TAG,
-                                             ALL_BITS, NULL, &recv),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, sends[i]), UCXPOOL_OK);
+        assert_ok(ucxpool_recv_buffer(pair.b, NULL, &target, 1, TAG, ALL_BITS,
+                                      NULL, &recv));
+        assert_ok(pair_finish(&pair, recv));
+        assert_ok(pair_finish(&pair, sends[i]));
     }
     pair_cleanup(&pair);
 }
@@ -462,9 +441,8 @@ static void leave_unreceived(pair_t *pair, const char *settings,
 {
     pair_init(pair, settings, settings);
     for (unsigned i = 0; i < LEFT_NUM; i++) {
-        ck_assert_int_eq(
-            ucxpool_send_buffer(pair->to_b, "m", 1, TAG, NULL, &sends[i]),
-            UCXPOOL_OK);
+        assert_ok(
+            ucxpool_send_buffer(pair->to_b, "m", 1, TAG, NULL, &sends[i]));
     }
     pair_until(pair, pair->to_a->xfer->messages.num_unexpected == LEFT_NUM);
 }
@@ -478,8 +456,7 @@ TEST_EACH(unreceived_messages_end_with_their_channel, 2)
 
     leave_unreceived(&pair, with(wires[_i], "CREDITS=8 CLOSE_TIMEOUT=0"),
                      sends);
-    ck_assert_int_eq(ucxpool_channel_flush(pair.to_b, NULL, &flush),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_channel_flush(pair.to_b, NULL, &flush));
     ck_assert(!pair_ended(flush));
     ucxpool_channel_close(pair.to_b);
     for (unsigned i = 0; i < LEFT_NUM; i++) {
@@ -523,17 +500,13 @@ TEST_EACH(waiting_message_blocks_no_other_while_credits_last, 2)
 
     pair_init(&pair, wires[_i], with(wires[_i], "CREDITS=8"));
     for (int i = 0; i < CREDITS - 1; i++) {
-        ck_assert_int_eq(
-            ucxpool_send_buffer(pair.to_b, "w", 1, TAG, NULL, NULL),
-            UCXPOOL_OK);
+        assert_ok(ucxpool_send_buffer(pair.to_b, "w", 1, TAG, NULL, NULL));
     }
     for (int i = 0; i < 3 * CREDITS; i++) {
-        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, &target, 1, 1,
-                                             ALL_BITS, NULL, &recv),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "n", 1, 1, NULL, NULL),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+        assert_ok(ucxpool_recv_buffer(pair.b, NULL, &target, 1, 1, ALL_BITS,
+                                      NULL, &recv));
+        assert_ok(ucxpool_send_buffer(pair.to_b, "n", 1, 1, NULL, NULL));
+        assert_ok(pair_finish(&pair, recv));
     }
     pair_cleanup(&pair);
 }
@@ -552,10 +525,9 @@ static void send_waiting(pair_t *pair, const uint8_t *bytes,
     };
 
     for (unsigned i = 0; i < WAITING_NUM; i++) {
-        ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, &bytes[i], 1, TAG,
-                                             (i % 4 == 3) ? &params : NULL,
-                                             &sends[i]),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_send_buffer(pair->to_b, &bytes[i], 1, TAG,
+                                      (i % 4 == 3) ? &params : NULL,
+                                      &sends[i]));
         ck_assert_int_eq(pair_ended(sends[i]), i < WAITING_CREDITS);
     }
 }
@@ -573,9 +545,8 @@ TEST_EACH(queued_short_sends_use_all_new_credits_in_one_round, 2)
     pair_fill(bytes, sizeof(bytes));
     send_waiting(&pair, bytes, sends);
     for (unsigned i = 0; i < WAITING_NUM; i++) {
-        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, &targets[i], 1, TAG,
-                                             ALL_BITS, NULL, &recvs[i]),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_recv_buffer(pair.b, NULL, &targets[i], 1, TAG,
+                                      ALL_BITS, NULL, &recvs[i]));
     }
     pair_until(&pair, pair_ended(recvs[WAITING_CREDITS - 1]));
     while (!pair_ended(sends[WAITING_CREDITS])) {
@@ -584,8 +555,8 @@ TEST_EACH(queued_short_sends_use_all_new_credits_in_one_round, 2)
     /* The peer returns credits when it owes more than half. */
     ck_assert(pair_ended(sends[WAITING_CREDITS + WAITING_CREDITS / 2]));
     for (unsigned i = 0; i < WAITING_NUM; i++) {
-        ck_assert_int_eq(pair_finish(&pair, sends[i]), UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, recvs[i]), UCXPOOL_OK);
+        assert_ok(pair_finish(&pair, sends[i]));
+        assert_ok(pair_finish(&pair, recvs[i]));
     }
     ck_assert_mem_eq(targets, bytes, sizeof(bytes));
     pair_cleanup(&pair);
@@ -603,9 +574,8 @@ TEST(credits_are_returned_before_the_ring_is_read_to_its_end)
     pair.a->announce_ns = UCXPOOL_FOREVER;
     pair_fill(bytes, sizeof(bytes));
     for (unsigned i = 0; i < WAITING_CREDITS; i++) {
-        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, &targets[i], 1, TAG,
-                                             ALL_BITS, NULL, NULL),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_recv_buffer(pair.b, NULL, &targets[i], 1, TAG,
+                                      ALL_BITS, NULL, NULL));
     }
     send_waiting(&pair, bytes, sends);
     ucxpool_progress(pair.b); /* reads them all */
@@ -647,13 +617,10 @@ TEST_EACH(only_the_first_of_two_messages_gets_more_than_one_block, 2)
      * the other wire, the caller's memory is sent in place. */
     pair_init(&pair, settings, settings);
     for (unsigned i = 0; i < 2; i++) {
-        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a,
-                                             target + i * SIDE_SIZE, SIDE_SIZE,
-                                             i, ALL_BITS, NULL, &recvs[i]),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source + i * SIDE_SIZE,
-                                             SIDE_SIZE, i, NULL, &sends[i]),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, target + i * SIDE_SIZE,
+                                      SIDE_SIZE, i, ALL_BITS, NULL, &recvs[i]));
+        assert_ok(ucxpool_send_buffer(pair.to_b, source + i * SIDE_SIZE,
+                                      SIDE_SIZE, i, NULL, &sends[i]));
     }
     while (ucxpool_request_test(sends[1]) == UCXPOOL_INPROGRESS) {
         unsigned *most_p =
@@ -665,8 +632,8 @@ TEST_EACH(only_the_first_of_two_messages_gets_more_than_one_block, 2)
     ck_assert_uint_eq(most_before, 1);
     ck_assert_uint_gt(most_after, 1);
     for (unsigned i = 0; i < 2; i++) {
-        ck_assert_int_eq(pair_finish(&pair, sends[i]), UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, recvs[i]), UCXPOOL_OK);
+        assert_ok(pair_finish(&pair, sends[i]));
+        assert_ok(pair_finish(&pair, recvs[i]));
     }
     ck_assert_int_eq(memcmp(source, target, 2 * SIDE_SIZE), 0);
     pair_cleanup(&pair);
@@ -687,12 +654,9 @@ TEST_EACH(receive_that_is_too_small_rejects_with_a_reason, 2)
 
     pair_init(&pair, wires[_i], wires[_i]);
     pair_poison(target, 100000);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target, 99999, TAG,
-                                         ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair.to_b, source, 100000, TAG, NULL, &send),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, 99999, TAG, ALL_BITS,
+                                  NULL, &recv));
+    assert_ok(ucxpool_send_buffer(pair.to_b, source, 100000, TAG, NULL, &send));
     ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_TRUNCATED);
     pair_until(&pair, pair_ended(send));
     ucxpool_request_query(send, &attr, sizeof(attr));
@@ -717,9 +681,7 @@ TEST_EACH(message_is_rejected_with_the_given_reason, 2)
     ucxpool_request_attr_t attr;
 
     pair_init(&pair, wires[_i], wires[_i]);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair.to_b, source, 100000, TAG, NULL, &send),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_send_buffer(pair.to_b, source, 100000, TAG, NULL, &send));
     pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
                           UCXPOOL_OK);
     ucxpool_message_refuse(message, "the disk is full");
@@ -746,15 +708,12 @@ TEST_EACH(a_message_without_segments_arrives, 2)
     };
 
     pair_init(&pair, wires[_i], wires[_i]);
-    ck_assert_int_eq(
-        recv_segments(pair.b, NULL, NULL, 0, TAG, ALL_BITS, NULL, &recv),
-        UCXPOOL_OK);
-    ck_assert_int_eq(send_segments(pair.to_b, NULL, 0, TAG, &params, &send),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+    assert_ok(recv_segments(pair.b, NULL, NULL, 0, TAG, ALL_BITS, NULL, &recv));
+    assert_ok(send_segments(pair.to_b, NULL, 0, TAG, &params, &send));
+    assert_ok(pair_finish(&pair, send));
     pair_until(&pair, pair_ended(recv));
     ucxpool_request_query(recv, &attr, sizeof(attr));
-    ck_assert_int_eq(attr.status, UCXPOOL_OK);
+    assert_ok(attr.status);
     ck_assert_uint_eq(attr.length, 0);
     ck_assert_uint_eq(attr.metadata_length, 4);
     ck_assert_mem_eq(attr.metadata, "head", 4);
@@ -782,9 +741,8 @@ static ucxpool_request_t *recv_one(pair_t *pair, uint8_t *target, size_t size)
 {
     ucxpool_request_t *recv;
 
-    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, NULL, target, size, TAG,
-                                         ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair->b, NULL, target, size, TAG, ALL_BITS,
+                                  NULL, &recv));
     return recv;
 }
 
@@ -801,8 +759,7 @@ static ucxpool_request_t *send_one(pair_t *pair, ucxpool_segment_t segments[3],
         segments[2] = (ucxpool_segment_t){source + 1, length - 1};
         data        = ucxpool_data_segments(segments, 3);
     }
-    ck_assert_int_eq(ucxpool_send(pair->to_b, &data, TAG, NULL, &send),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_send(pair->to_b, &data, TAG, NULL, &send));
     return send;
 }
 
@@ -835,12 +792,12 @@ TEST_EACH(messages_of_one_tag_arrive_in_their_order, 2)
         recvs[i] = recv_one(&pair, targets[i], SIZE);
     }
     for (unsigned i = 0; i < ORDERED_NUM; i++) {
-        ck_assert_int_eq(pair_finish(&pair, sends[i]), UCXPOOL_OK);
+        assert_ok(pair_finish(&pair, sends[i]));
         pair_until(&pair, pair_ended(recvs[i]));
         ucxpool_request_query(recvs[i], &attr, sizeof(attr));
         ck_assert_uint_eq(attr.length, (i % 4 == 3) ? SIZE : i % 9);
         ck_assert_mem_eq(targets[i], sources[i], attr.length);
-        ck_assert_int_eq(pair_finish(&pair, recvs[i]), UCXPOOL_OK);
+        assert_ok(pair_finish(&pair, recvs[i]));
     }
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
@@ -862,12 +819,11 @@ TEST_EACH(short_messages_match_posted_receives, 2)
     }
     for (unsigned i = 0; i < ORDERED_NUM; i++) {
         memset(sources[i], (int)i + 1, SIZE);
-        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, sources[i], i * 69 + 1,
-                                             TAG, NULL, NULL),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_send_buffer(pair.to_b, sources[i], i * 69 + 1, TAG,
+                                      NULL, NULL));
     }
     for (unsigned i = 0; i < ORDERED_NUM; i++) {
-        ck_assert_int_eq(pair_finish(&pair, recvs[i]), UCXPOOL_OK);
+        assert_ok(pair_finish(&pair, recvs[i]));
         ck_assert_mem_eq(targets[i], sources[i], i * 69 + 1);
         ck_assert_uint_eq(targets[i][i * 69 + 1], 0xfe);
     }
@@ -888,14 +844,11 @@ TEST_EACH(list_of_65536_different_lengths_arrives, 2)
 
     pair_fill(bytes, sizeof(bytes));
     pair_init(&pair, wires[_i], wires[_i]);
-    ck_assert_int_eq(
-        send_segments(pair.to_b, segments, count, TAG, NULL, &send),
-        UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target, length, TAG,
-                                         ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    assert_ok(send_segments(pair.to_b, segments, count, TAG, NULL, &send));
+    assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, length, TAG, ALL_BITS,
+                                  NULL, &recv));
+    assert_ok(pair_finish(&pair, send));
+    assert_ok(pair_finish(&pair, recv));
     for (size_t i = 0; i < count; i++) {
         if (memcmp(at, segments[i].address, segments[i].length) != 0) {
             ck_abort_msg("segment %zu differs", i);
@@ -949,19 +902,14 @@ TEST_EACH(more_than_the_peers_limits_is_rejected_in_any_state, 2)
 
     pair.a = pair_pool(wires[_i]);
     pair.b = pair_pool(with(wires[_i], "MAX_SEGMENTS=19"));
-    ck_assert_int_eq(ucxpool_address_get(pair.b, &address, &to.address_length),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_address_get(pair.b, &address, &to.address_length));
     to.address = address;
-    ck_assert_int_eq(ucxpool_channel_create(pair.a, &to, &pair.to_b),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_channel_create(pair.a, &to, &pair.to_b));
     ucxpool_address_release(address);
-    ck_assert_int_eq(send_segments(pair.to_b, segments, 20, TAG, NULL, &send),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_address_get(pair.a, &address, &to.address_length),
-                     UCXPOOL_OK);
+    assert_ok(send_segments(pair.to_b, segments, 20, TAG, NULL, &send));
+    assert_ok(ucxpool_address_get(pair.a, &address, &to.address_length));
     to.address = address;
-    ck_assert_int_eq(ucxpool_channel_create(pair.b, &to, &pair.to_a),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_channel_create(pair.b, &to, &pair.to_a));
     ucxpool_address_release(address);
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_LIMIT);
     ck_assert_int_eq(send_segments(pair.to_b, segments, 20, TAG, NULL, &send),
@@ -997,19 +945,17 @@ TEST_EACH(a_message_of_5_gib_arrives, 2)
               with(wires[_i], "COMM_SIZE=32m BLOCK_SIZE=1m "
                               "REGION_SIZE=16m"),
               with(wires[_i], "COMM_SIZE=32m BLOCK_SIZE=1m REGION_SIZE=16m"));
-    ck_assert_int_eq(send_segments(pair.to_b, sources, count, TAG, NULL, &send),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(
-        recv_segments(pair.b, NULL, targets, count, TAG, ALL_BITS, NULL, &recv),
-        UCXPOOL_OK);
+    assert_ok(send_segments(pair.to_b, sources, count, TAG, NULL, &send));
+    assert_ok(recv_segments(pair.b, NULL, targets, count, TAG, ALL_BITS, NULL,
+                            &recv));
     while (!pair_ended(recv)) {
         pair_progress(&pair);
     }
     ucxpool_request_query(recv, &attr, sizeof(attr));
-    ck_assert_int_eq(attr.status, UCXPOOL_OK);
+    assert_ok(attr.status);
     ck_assert_uint_eq(attr.length, piece * count);
     ucxpool_request_release(recv);
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+    assert_ok(pair_finish(&pair, send));
     ck_assert_int_eq(memcmp(source, target, piece), 0);
     pair_check_blocks(&pair);
     pair_cleanup(&pair);

@@ -128,8 +128,7 @@ TEST_EACH(child_can_destroy_its_parents_pools, 2)
     pid_t               pid;
 
     pair_init(&pair, _i ? "WIRE=ucx" : NULL, NULL);
-    ck_assert_int_eq(ucxpool_listener_create(pair.a, "127.0.0.1:0", &listener),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_listener_create(pair.a, "127.0.0.1:0", &listener));
     parent = getpid();
     pid    = fork();
     if (pid == 0) {
@@ -389,18 +388,15 @@ TEST(surviving_child_does_not_hide_its_parents_death)
         peer_main(port, up[1]);
     }
     pool = pair_pool("WIRE=ucx");
-    ck_assert_int_eq(ucxpool_listener_create(pool, "127.0.0.1:0", &listener),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_listener_create(pool, "127.0.0.1:0", &listener));
     port = ucxpool_listener_port(listener);
     ck_assert_int_eq(write(down[1], &port, sizeof(port)), sizeof(port));
     while (ucxpool_listener_accept(listener, NULL, &channel) != UCXPOOL_OK) {
         ucxpool_wait(pool, 10000000);
     }
-    ck_assert_int_eq(ucxpool_channel_wait(channel, pair_patience()),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_recv_buffer(pool, channel, target, LENGTH, TAG,
-                                         ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_channel_wait(channel, pair_patience()));
+    assert_ok(ucxpool_recv_buffer(pool, channel, target, LENGTH, TAG, ALL_BITS,
+                                  NULL, &recv));
     ck_assert_int_eq(fcntl(up[0], F_SETFL, O_NONBLOCK), 0);
     while (read(up[0], &grandchild, sizeof(grandchild)) != sizeof(grandchild)) {
         ucxpool_wait(pool, 10000000);

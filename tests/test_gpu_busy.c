@@ -75,12 +75,10 @@ static void message_post(message_t *message, size_t num, size_t length)
         message->pieces[i] = (ucxpool_segment_t){
             message->target + (num - 1 - i) * length, length};
     }
-    ck_assert_int_eq(recv_segments(pair.b, pair.to_a, message->pieces, num, TAG,
-                                   ALL_BITS, &ready, &message->recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, message->source, size, TAG,
-                                         &ready, &message->send),
-                     UCXPOOL_OK);
+    assert_ok(recv_segments(pair.b, pair.to_a, message->pieces, num, TAG,
+                            ALL_BITS, &ready, &message->recv));
+    assert_ok(ucxpool_send_buffer(pair.to_b, message->source, size, TAG, &ready,
+                                  &message->send));
 }
 
 static void message_finish(message_t *message)
@@ -88,8 +86,8 @@ static void message_finish(message_t *message)
     size_t   size   = message->num * message->length;
     uint8_t *result = malloc(size);
 
-    ck_assert_int_eq(gpu_finish(&pair, message->send), UCXPOOL_OK);
-    ck_assert_int_eq(gpu_finish(&pair, message->recv), UCXPOOL_OK);
+    assert_ok(gpu_finish(&pair, message->send));
+    assert_ok(gpu_finish(&pair, message->recv));
     gpu_read(result, message->target, size);
     for (size_t i = 0; i < message->num; i++) {
         ck_assert_mem_eq(message->bytes + i * message->length,
@@ -166,15 +164,13 @@ static unsigned launches_to_send_back(void)
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
 
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.a, pair.to_b, memory + 80000,
-                                         60016, TAG, ALL_BITS, &ready, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(send_segments(pair.to_a, pieces, 2, TAG, &ready, &send),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.a, pair.to_b, memory + 80000, 60016, TAG,
+                                  ALL_BITS, &ready, &recv));
+    assert_ok(send_segments(pair.to_a, pieces, 2, TAG, &ready, &send));
     progress_often();
     after = stand_in.count("cuLaunchKernel");
-    ck_assert_int_eq(gpu_finish(&pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_OK);
+    assert_ok(gpu_finish(&pair, send));
+    assert_ok(gpu_finish(&pair, recv));
     gpu_free(memory);
     return after - before;
 }

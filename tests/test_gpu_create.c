@@ -48,7 +48,7 @@ static ucxpool_status_t create_on(int device, const char *settings)
     ucxpool_config_t *config;
     ucxpool_status_t  status;
 
-    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    assert_ok(ucxpool_config_read(&config));
     snprintf(text, sizeof(text), "%s %s", small, settings);
     while ((key = strtok_r(rest, " ", &rest)) != NULL) {
         char *value = strchr(key, '=');
@@ -116,7 +116,7 @@ TEST_EACH(pool_of_each_backing_is_created_and_destroyed, NUM_BACKINGS)
         create(backing_setting(_i));
         core_stats_get(pool, &stats);
         ck_assert_uint_eq(stats.block_size, 2 * MIB);
-        ck_assert_int_eq(ucxpool_check(pool), UCXPOOL_OK);
+        assert_ok(ucxpool_check(pool));
         ck_assert_msg(ucxpool_self_test(pool) == UCXPOOL_OK, "%s",
                       ucxpool_error_detail());
         destroy();
@@ -263,7 +263,7 @@ STAND_IN_TEST_EACH(failed_call_leaks_nothing, 3 * NUM_BACKINGS)
         has_failed = stand_in.has_failed() != 0;
         stand_in.fail_call(NULL, 0, CUDA_SUCCESS);
         if (status == UCXPOOL_OK) {
-            ck_assert_int_eq(ucxpool_check(pool), UCXPOOL_OK);
+            assert_ok(ucxpool_check(pool));
             ucxpool_destroy(pool);
         } else {
             ck_assert_msg(has_failed, "call %u: %s", n, ucxpool_error_detail());
@@ -275,7 +275,7 @@ STAND_IN_TEST_EACH(failed_call_leaks_nothing, 3 * NUM_BACKINGS)
         }
         n += stride;
     } while (has_failed);
-    ck_assert_int_eq(status, UCXPOOL_OK);
+    assert_ok(status);
     ck_assert_uint_gt(n, 10);
     warm_up(backing);
 }
@@ -300,7 +300,7 @@ STAND_IN_TEST_EACH(failed_table_allocation_leaks_nothing, NUM_BACKINGS)
         }
         require_nothing_left();
     } while (has_failed);
-    ck_assert_int_eq(status, UCXPOOL_OK);
+    assert_ok(status);
     ck_assert_uint_gt(n, 5);
 }
 
@@ -337,10 +337,10 @@ static void require_current(const mem_cuda_driver_t *driver, CUcontext expected)
     ck_assert_ptr_eq(current(driver), expected);
     create("");
     ck_assert_ptr_eq(current(driver), expected);
-    ck_assert_int_eq(ucxpool_comm_alloc(pool, 100, &comm), UCXPOOL_OK);
+    assert_ok(ucxpool_comm_alloc(pool, 100, &comm));
     ck_assert_ptr_eq(current(driver), expected);
     ucxpool_comm_free(pool, comm);
-    ck_assert_int_eq(ucxpool_self_test(pool), UCXPOOL_OK);
+    assert_ok(ucxpool_self_test(pool));
     ck_assert_ptr_eq(current(driver), expected);
     ucxpool_destroy(pool);
     ck_assert_ptr_eq(current(driver), expected);
@@ -349,16 +349,14 @@ static void require_current(const mem_cuda_driver_t *driver, CUcontext expected)
     ck_assert_ptr_eq(current(driver), expected);
     gpu_connect(&pair, NULL, NULL);
     memory = gpu_alloc(4 * MIB);
-    ck_assert_int_eq(
-        ucxpool_recv_buffer(pair.b, NULL, memory, 2 * MIB, 1, 1, NULL, &recv),
-        UCXPOOL_OK);
+    assert_ok(
+        ucxpool_recv_buffer(pair.b, NULL, memory, 2 * MIB, 1, 1, NULL, &recv));
     ck_assert_ptr_eq(current(driver), expected);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, memory + 2 * MIB, 2 * MIB,
-                                         1, NULL, &send),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_send_buffer(pair.to_b, memory + 2 * MIB, 2 * MIB, 1, NULL,
+                                  &send));
     ck_assert_ptr_eq(current(driver), expected);
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    assert_ok(pair_finish(&pair, send));
+    assert_ok(pair_finish(&pair, recv));
     ck_assert_ptr_eq(current(driver), expected);
     gpu_free(memory);
     gpu_disconnect(&pair);
@@ -374,8 +372,7 @@ TEST(callers_context_is_preserved)
     gpu_start("devices=2");
     driver = gpu->driver;
     require_current(driver, NULL);
-    ck_assert_int_eq(mem_cuda_device_open(cuda_num_devices() - 1, &last),
-                     UCXPOOL_OK);
+    assert_ok(mem_cuda_device_open(cuda_num_devices() - 1, &last));
     ck_assert_int_eq(driver->cuCtxPushCurrent(last->context), CUDA_SUCCESS);
     require_current(driver, last->context);
     ck_assert_int_eq(driver->cuCtxPopCurrent(&context), CUDA_SUCCESS);
@@ -392,8 +389,8 @@ static int device_of_pool(void)
     void               *values[] = {&ordinal};
     void               *comm;
 
-    ck_assert_int_eq(mem_cuda_device_open(0, &device), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_comm_alloc(pool, 100, &comm), UCXPOOL_OK);
+    assert_ok(mem_cuda_device_open(0, &device));
+    assert_ok(ucxpool_comm_alloc(pool, 100, &comm));
     ck_assert_int_eq(device->driver->cuPointerGetAttributes(
                          1, wanted, values, (CUdeviceptr)(uintptr_t)comm),
                      CUDA_SUCCESS);
@@ -412,12 +409,12 @@ TEST(without_a_number_the_current_contexts_gpu_is_used)
     gpu_start("devices=3");
     driver  = gpu->driver;
     ordinal = cuda_num_devices() - 1;
-    ck_assert_int_eq(create_on(-1, ""), UCXPOOL_OK);
+    assert_ok(create_on(-1, ""));
     ck_assert_int_eq(device_of_pool(), 0);
     ucxpool_destroy(pool);
-    ck_assert_int_eq(mem_cuda_device_open(ordinal, &last), UCXPOOL_OK);
+    assert_ok(mem_cuda_device_open(ordinal, &last));
     ck_assert_int_eq(driver->cuCtxPushCurrent(last->context), CUDA_SUCCESS);
-    ck_assert_int_eq(create_on(-1, ""), UCXPOOL_OK);
+    assert_ok(create_on(-1, ""));
     ck_assert_int_eq(device_of_pool(), ordinal);
     ucxpool_destroy(pool);
     ck_assert_int_eq(driver->cuCtxPopCurrent(&context), CUDA_SUCCESS);
@@ -476,7 +473,7 @@ TEST_EACH(vmm_stitches_scattered_blocks_into_one_buffer, 2)
         ck_assert(memcmp(bytes, found, 6 * MIB) == 0);
         ucxpool_comm_free(pool, memory);
         put_blocks(blocks, num);
-        ck_assert_int_eq(ucxpool_check(pool), UCXPOOL_OK);
+        assert_ok(ucxpool_check(pool));
     }
     ucxpool_destroy(pool);
     free(bytes);
@@ -499,9 +496,9 @@ TEST(scattered_alloc_blocks_cannot_form_a_buffer)
                      UCXPOOL_ERR_NO_BLOCKS);
     require_words("CUDA_BACKING=vmm");
     ck_assert_ptr_null(memory);
-    ck_assert_int_eq(ucxpool_check(pool), UCXPOOL_OK);
+    assert_ok(ucxpool_check(pool));
     put_blocks(blocks, num);
-    ck_assert_int_eq(ucxpool_comm_alloc(pool, 6 * MIB, &memory), UCXPOOL_OK);
+    assert_ok(ucxpool_comm_alloc(pool, 6 * MIB, &memory));
     ucxpool_comm_free(pool, memory);
     ucxpool_destroy(pool);
     gpu_stop();

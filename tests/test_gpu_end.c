@@ -83,8 +83,7 @@ static void make_memory(const plan_t *plan)
     void *memory;
 
     if (plan->is_comm) {
-        ck_assert_int_eq(ucxpool_comm_alloc(pair.a, LENGTH, &memory),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_comm_alloc(pair.a, LENGTH, &memory));
         source = memory;
     } else {
         source = gpu_alloc(LENGTH);
@@ -145,14 +144,11 @@ static void post(const plan_t *plan)
     pair_fill(in_source, LENGTH);
     memcpy(copy, in_source, LENGTH);
     pair_poison(in_target, LENGTH);
-    ck_assert_int_eq(recv_segments(pair.b, pair.to_a, pieces, LENGTH / PIECE,
-                                   TAG, ALL_BITS, &recv, &receiving),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, &send, &sending),
-        UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_channel_flush(pair.to_b, NULL, &flushing),
-                     UCXPOOL_OK);
+    assert_ok(recv_segments(pair.b, pair.to_a, pieces, LENGTH / PIECE, TAG,
+                            ALL_BITS, &recv, &receiving));
+    assert_ok(
+        ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, &send, &sending));
+    assert_ok(ucxpool_channel_flush(pair.to_b, NULL, &flushing));
     send_ended    = false;
     recv_ended    = false;
     num_send_ends = 0;
@@ -215,8 +211,8 @@ static bool is_settled(ucxpool_t *pool)
 static void settle(void)
 {
     gpu_until(&pair, is_settled(pair.a) && is_settled(pair.b));
-    ck_assert_int_eq(ucxpool_check(pair.a), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_check(pair.b), UCXPOOL_OK);
+    assert_ok(ucxpool_check(pair.a));
+    assert_ok(ucxpool_check(pair.b));
 }
 
 static bool is_open(const ucxpool_channel_t *channel)
@@ -234,12 +230,10 @@ static void pass_marker(void)
     char               byte = 0;
     ucxpool_request_t *marker;
 
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, &byte, 1, 1,
-                                         ALL_BITS, NULL, &marker),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "m", 1, 1, NULL, NULL),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(gpu_finish(&pair, marker), UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, &byte, 1, 1, ALL_BITS,
+                                  NULL, &marker));
+    assert_ok(ucxpool_send_buffer(pair.to_b, "m", 1, 1, NULL, NULL));
+    assert_ok(gpu_finish(&pair, marker));
     ck_assert_int_eq(byte, 'm');
 }
 
@@ -250,8 +244,8 @@ static void check_channel(const plan_t *plan)
     pass_marker();
     post(plan);
     gpu_until(&pair, look());
-    ck_assert_int_eq(ucxpool_request_test(sending), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_request_test(receiving), UCXPOOL_OK);
+    assert_ok(ucxpool_request_test(sending));
+    assert_ok(ucxpool_request_test(receiving));
     ucxpool_request_release(sending);
     ucxpool_request_release(flushing);
     ucxpool_request_release(receiving);
@@ -384,10 +378,10 @@ static bool end_after(int i, end_t end, unsigned num_steps)
     check_is_afterwards();
     free_memory(&plan);
     if (pair.a != NULL) {
-        ck_assert_int_eq(ucxpool_check(pair.a), UCXPOOL_OK);
+        assert_ok(ucxpool_check(pair.a));
     }
     if (pair.b != NULL) {
-        ck_assert_int_eq(ucxpool_check(pair.b), UCXPOOL_OK);
+        assert_ok(ucxpool_check(pair.b));
     }
     pair_cleanup(&pair);
     gpu_stop();
@@ -422,13 +416,11 @@ TEST_EACH(deadline_expires_while_waiting_for_a_stream, NUM_KINDS * 2)
     in_source = inside(source);
     in_target = inside(target);
     pair_poison(in_target, LENGTH);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target, LENGTH, TAG,
-                                         ALL_BITS, is_by_sender ? NULL : &soon,
-                                         &receiving),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG,
-                                         is_by_sender ? &soon : NULL, &sending),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, target, LENGTH, TAG,
+                                  ALL_BITS, is_by_sender ? NULL : &soon,
+                                  &receiving));
+    assert_ok(ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG,
+                                  is_by_sender ? &soon : NULL, &sending));
     send_ended = recv_ended = true; /* not checked */
     /* The GPU makes no progress. */
     pair_until(&pair, pair_ended(sending) && pair_ended(receiving));
@@ -497,7 +489,7 @@ static bool pass_with_failure(const char *name, unsigned n, bool *failed_p)
     *failed_p  = has_failed;
     if (ucxpool_request_test(receiving) == UCXPOOL_OK) {
         ck_assert(memcmp(in_target, copy, LENGTH) == 0);
-        ck_assert_int_eq(ucxpool_request_test(sending), UCXPOOL_OK);
+        assert_ok(ucxpool_request_test(sending));
     } else {
         ck_assert(has_failed);
         ck_assert(has_detail(sending) || has_detail(receiving));
@@ -552,12 +544,10 @@ TEST_EACH(a_gpu_that_has_failed_ends_all_requests, NUM_KINDS * 2)
     for (size_t i = 0; i < LENGTH / PIECE; i++) {
         bad_pieces[i] = (ucxpool_segment_t){freed + i * PIECE, PIECE - 1};
     }
-    ck_assert_int_eq(send_segments(pair.to_b, bad_pieces, LENGTH / PIECE,
-                                   TAG + 1, &reckless, &bad),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target, LENGTH,
-                                         TAG + 1, ALL_BITS, &reckless, NULL),
-                     UCXPOOL_OK);
+    assert_ok(send_segments(pair.to_b, bad_pieces, LENGTH / PIECE, TAG + 1,
+                            &reckless, &bad));
+    assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, target, LENGTH, TAG + 1,
+                                  ALL_BITS, &reckless, NULL));
     gpu_until(&pair, pair_ended(bad));
     ck_assert(has_detail(bad));
     gpu_until(&pair, pair_ended(sending) && pair_ended(receiving));
@@ -587,14 +577,12 @@ TEST_EACH(failed_gpu_reaches_no_marker, NUM_KINDS)
     params.stream = stream;
     gpu_gate_init(&gate);
     gpu_gate_wait(&gate, stream);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target, LENGTH, TAG,
-                                         ALL_BITS, &params, &receiving),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, &params, &sending),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, target, LENGTH, TAG,
+                                  ALL_BITS, &params, &receiving));
+    assert_ok(
+        ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, &params, &sending));
     /* Another operation of the process faults and corrupts the context. */
-    ck_assert_int_eq(mem_cuda_device_enter(gpu), UCXPOOL_OK);
+    assert_ok(mem_cuda_device_enter(gpu));
     context = gpu->context;
     (void)gpu->driver->cuMemsetD32Async(0x1000, 1, 1, CU_STREAM_PER_THREAD);
     ck_assert_int_ne(gpu->driver->cuStreamQuery(CU_STREAM_PER_THREAD),

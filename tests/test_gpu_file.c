@@ -98,8 +98,8 @@ static void exchange(size_t num, const uint8_t *message, size_t length,
     gpu_poison(&target);
     recv = post_recv(num_to);
     send = post_send(num, params);
-    ck_assert_int_eq(gpu_finish(&pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_OK);
+    assert_ok(gpu_finish(&pair, send));
+    assert_ok(gpu_finish(&pair, recv));
     gpu_check(&target, to, num_to, message, length);
 }
 

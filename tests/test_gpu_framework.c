@@ -141,10 +141,10 @@ TEST(pool_set_by_the_caller_is_used)
     void            *address;
 
     setenv("UCXPOOL_COMM_SIZE", "8m", 1);
-    ck_assert_int_eq(ucxpool_create(&params, &pool), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_create(&params, &other), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_framework_set_pool(host, pool), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_framework_set_pool(host, pool), UCXPOOL_OK);
+    assert_ok(ucxpool_create(&params, &pool));
+    assert_ok(ucxpool_create(&params, &other));
+    assert_ok(ucxpool_framework_set_pool(host, pool));
+    assert_ok(ucxpool_framework_set_pool(host, pool));
     ck_assert_ptr_eq(pool_of(host), pool);
     address = ucxpool_torch_alloc(5000, host, NULL);
     ck_assert_ptr_nonnull(address);
@@ -154,10 +154,10 @@ TEST(pool_set_by_the_caller_is_used)
     ck_assert_ptr_eq(pool_of(host), pool);
     ucxpool_torch_free(address, 5000, host, NULL);
     require_nothing_live(host);
-    ck_assert_int_eq(ucxpool_framework_set_pool(host, NULL), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_framework_set_pool(host, other), UCXPOOL_OK);
+    assert_ok(ucxpool_framework_set_pool(host, NULL));
+    assert_ok(ucxpool_framework_set_pool(host, other));
     ck_assert_ptr_eq(pool_of(host), other);
-    ck_assert_int_eq(ucxpool_framework_set_pool(host, NULL), UCXPOOL_OK);
+    assert_ok(ucxpool_framework_set_pool(host, NULL));
     ucxpool_destroy(pool);
     ucxpool_destroy(other);
     /* A second pool for the device is rejected. */
@@ -339,7 +339,7 @@ TEST(repeated_failure_is_logged_once)
 /* A program must do this before it destroys a stream. */
 static void end(CUstream stream)
 {
-    ck_assert_int_eq(ucxpool_heap_stream_end(pool_of(0), stream), UCXPOOL_OK);
+    assert_ok(ucxpool_heap_stream_end(pool_of(0), stream));
     gpu_stream_destroy(stream);
 }
 
@@ -378,7 +378,7 @@ static bool has_ended(CUstream stream)
 
     while (gpu_step()) {
     }
-    ck_assert_int_eq(mem_cuda_device_enter(gpu), UCXPOOL_OK);
+    assert_ok(mem_cuda_device_enter(gpu));
     result = gpu->driver->cuStreamQuery(stream);
     mem_cuda_device_leave(gpu);
     return result == CUDA_SUCCESS;
@@ -573,12 +573,12 @@ static void fork_once(ucxpool_log_level_t level, const char *message, void *arg)
 STAND_IN_TEST(process_can_fork_while_a_pool_is_created)
 {
     setenv("UCXPOOL_LOG_LEVEL", "trace", 1);
-    ck_assert_int_eq(ucxpool_log_set_handler(fork_once, NULL), UCXPOOL_OK);
+    assert_ok(ucxpool_log_set_handler(fork_once, NULL));
     wants_fork = true;
     (void)pool_of(UCXPOOL_FRAMEWORK_HOST);
     ck_assert(!wants_fork);
     ck_assert_int_eq(forked_status, 0);
-    ck_assert_int_eq(ucxpool_log_set_handler(NULL, NULL), UCXPOOL_OK);
+    assert_ok(ucxpool_log_set_handler(NULL, NULL));
 }
 
 /* Even with its copy of the parent's heap: threads that the child does not have

@@ -81,8 +81,8 @@ static void post_and_finish(size_t num_from, size_t num_to,
     ck_assert_msg(send_segments(pair.to_b, from, num_from, TAG, params,
                                 &send) == UCXPOOL_OK,
                   "%s", ucxpool_error_detail());
-    ck_assert_int_eq(gpu_finish(&pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_OK);
+    assert_ok(gpu_finish(&pair, send));
+    assert_ok(gpu_finish(&pair, recv));
 }
 
 /* One message. The receiver may have more room than the message needs. */
@@ -228,16 +228,14 @@ static void cross(const crossing_t *crossing, uint8_t *device)
     if (!is_from) {
         memcpy(host, bytes, length + 1);
     }
-    ck_assert_int_eq(ucxpool_send_buffer(is_from ? pair.to_b : pair.to_a,
-                                         is_from ? device : host, length, TAG,
-                                         NULL, &send),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_recv_buffer(is_from ? pair.b : pair.a, NULL,
-                                         is_from ? host : device, length, TAG,
-                                         ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(gpu_finish(&pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_OK);
+    assert_ok(ucxpool_send_buffer(is_from ? pair.to_b : pair.to_a,
+                                  is_from ? device : host, length, TAG, NULL,
+                                  &send));
+    assert_ok(ucxpool_recv_buffer(is_from ? pair.b : pair.a, NULL,
+                                  is_from ? host : device, length, TAG,
+                                  ALL_BITS, NULL, &recv));
+    assert_ok(gpu_finish(&pair, send));
+    assert_ok(gpu_finish(&pair, recv));
     if (!is_from) {
         gpu_read(host, device, length + 1);
     }
@@ -301,18 +299,15 @@ static void require_refusal_of_probed(const ucxpool_segment_t *segments,
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
 
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_a, "y", 1, TAG, NULL, &send),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_send_buffer(pair.to_a, "y", 1, TAG, NULL, &send));
     gpu_until(&pair, ucxpool_probe(pair.a, NULL, TAG, ALL_BITS, &message) ==
                          UCXPOOL_OK);
     ck_assert_int_eq(message_recv_segments(message, segments, num, NULL, &recv),
                      status);
-    ck_assert_int_eq(message_recv_segments(message,
-                                           &(ucxpool_segment_t){&byte, 1}, 1,
-                                           NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_OK);
-    ck_assert_int_eq(gpu_finish(&pair, send), UCXPOOL_OK);
+    assert_ok(message_recv_segments(message, &(ucxpool_segment_t){&byte, 1}, 1,
+                                    NULL, &recv));
+    assert_ok(gpu_finish(&pair, recv));
+    assert_ok(gpu_finish(&pair, send));
     ck_assert_int_eq(byte, 'y');
 }
 
@@ -328,8 +323,8 @@ TEST_EACH(segments_on_another_gpu_are_rejected_with_its_number, NUM_KINDS)
         return;
     }
     gpu_connect(&pair, kinds[_i], kinds[_i]);
-    ck_assert_int_eq(mem_cuda_device_open(1, &other), UCXPOOL_OK);
-    ck_assert_int_eq(mem_cuda_device_enter(other), UCXPOOL_OK);
+    assert_ok(mem_cuda_device_open(1, &other));
+    assert_ok(mem_cuda_device_enter(other));
     ck_assert_int_eq(other->driver->cuMemAlloc(&there, 1000), CUDA_SUCCESS);
     mem_cuda_device_leave(other);
     both[0] = (ucxpool_segment_t){(void *)(uintptr_t)there, 1000};
@@ -339,7 +334,7 @@ TEST_EACH(segments_on_another_gpu_are_rejected_with_its_number, NUM_KINDS)
     require_refusal_of_probed(both, 1, UCXPOOL_ERR_UNSUPPORTED);
     gpu_disconnect(&pair);
     gpu_free(both[1].address);
-    ck_assert_int_eq(mem_cuda_device_enter(other), UCXPOOL_OK);
+    assert_ok(mem_cuda_device_enter(other));
     ck_assert_int_eq(other->driver->cuMemFree(there), CUDA_SUCCESS);
     mem_cuda_device_leave(other);
     mem_cuda_device_close(other);
@@ -382,14 +377,11 @@ static void pass_twenty(size_t num_from, size_t num_to)
     ucxpool_request_t *send, *recv;
 
     for (int i = 0; i < 20; i++) {
-        ck_assert_int_eq(recv_segments(pair.b, pair.to_a, to, num_to, TAG,
-                                       ALL_BITS, NULL, &recv),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(
-            send_segments(pair.to_b, from, num_from, TAG, NULL, &send),
-            UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+        assert_ok(recv_segments(pair.b, pair.to_a, to, num_to, TAG, ALL_BITS,
+                                NULL, &recv));
+        assert_ok(send_segments(pair.to_b, from, num_from, TAG, NULL, &send));
+        assert_ok(pair_finish(&pair, send));
+        assert_ok(pair_finish(&pair, recv));
     }
 }
 

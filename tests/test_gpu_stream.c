@@ -114,7 +114,7 @@ static void go_round(void)
 
 static void finish(ucxpool_request_t *request)
 {
-    ck_assert_int_eq(gpu_finish(&pair, request), UCXPOOL_OK);
+    assert_ok(gpu_finish(&pair, request));
 }
 
 static void require_arrived(void)
@@ -197,10 +197,8 @@ TEST_EACH(receive_of_an_arrived_message_waits_for_its_stream, NUM_BOTH)
     memset(staged, 1, size);
     gpu_gate_wait(&gate, stream);
     gpu_copy(stream, staged, target, size);
-    ck_assert_int_eq(message_recv_segments(message,
-                                           &(ucxpool_segment_t){target, size},
-                                           1, &params, &recv),
-                     UCXPOOL_OK);
+    assert_ok(message_recv_segments(message, &(ucxpool_segment_t){target, size},
+                                    1, &params, &recv));
     go_round();
     ck_assert(!pair_ended(recv));
     gpu_gate_open(&gate);

@@ -53,8 +53,8 @@ static void exchange(const ucxpool_segment_t *source, size_t num_sources,
     ck_assert_msg(send_segments(pair.to_b, source, num_sources, TAG, NULL,
                                 &send) == UCXPOOL_OK,
                   "%s", ucxpool_error_detail());
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    assert_ok(pair_finish(&pair, send));
+    assert_ok(pair_finish(&pair, recv));
 }
 
 static void end_pair(void)
@@ -182,14 +182,12 @@ TEST_EACH(declared_host_memory_is_not_queried, NUM_KINDS)
     if (!cuda_is_real()) {
         stand_in.fail_call(NULL, 0, 0); /* counts from here on */
     }
-    ck_assert_int_eq(recv_segments(pair.b, pair.to_a, to, num_to, TAG, ALL_BITS,
-                                   &host_params, &requests[0]),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(send_segments(pair.to_b, from, num_from, TAG, &host_params,
-                                   &requests[1]),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, requests[0]), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, requests[1]), UCXPOOL_OK);
+    assert_ok(recv_segments(pair.b, pair.to_a, to, num_to, TAG, ALL_BITS,
+                            &host_params, &requests[0]));
+    assert_ok(send_segments(pair.to_b, from, num_from, TAG, &host_params,
+                            &requests[1]));
+    assert_ok(pair_finish(&pair, requests[0]));
+    assert_ok(pair_finish(&pair, requests[1]));
     ck_assert_mem_eq(target, source, size);
     if (!cuda_is_real()) {
         ck_assert_uint_eq(stand_in.count("cuPointerGetAttributes"), 0);
@@ -329,8 +327,8 @@ static void exchange_by(start_t *start_both, size_t num_from,
     lay_pieces(twins.target, num_to, to_length, to_pieces);
     start_both(from_pieces, num_from, from_length, to_pieces, num_to, to_length,
                kind, requests);
-    ck_assert_int_eq(pair_finish(&pair, requests[0]), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, requests[1]), UCXPOOL_OK);
+    assert_ok(pair_finish(&pair, requests[0]));
+    assert_ok(pair_finish(&pair, requests[1]));
     twins_read(&twins);
     for (size_t i = 0; i < size; i++) {
         const uint8_t *source = from_pieces[i / from_length];
@@ -457,14 +455,12 @@ TEST_EACH(an_empty_message_arrives, NUM_KINDS)
 
     connect_pair(kinds[_i]);
     for (int kind = 0; kind < NUM_TOLD; kind++) {
-        ck_assert_int_eq(ucxpool_recv(pair.b, pair.to_a, &data, TAG, ALL_BITS,
-                                      &params_of_pieces[kind], &recv),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(
-            ucxpool_send(pair.to_b, &data, TAG, &params_of_pieces[kind], &send),
-            UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+        assert_ok(ucxpool_recv(pair.b, pair.to_a, &data, TAG, ALL_BITS,
+                               &params_of_pieces[kind], &recv));
+        assert_ok(ucxpool_send(pair.to_b, &data, TAG, &params_of_pieces[kind],
+                               &send));
+        assert_ok(pair_finish(&pair, send));
+        assert_ok(pair_finish(&pair, recv));
     }
     end_pair();
 }

@@ -129,10 +129,8 @@ static ucxpool_window_t *window_of(ucxpool_t *pool)
 {
     ucxpool_window_t *window;
 
-    ck_assert_int_eq(ucxpool_window_create(pool, bytes, SIZE, NULL, &window),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_window_create(pool, bytes, SIZE, NULL, &window));
+    assert_ok(ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob));
     return window;
 }
 
@@ -155,22 +153,20 @@ TEST_EACH(objects_of_another_pool_are_rejected, NUM_CALLS)
     pair_init(&pair, "", "");
     pair_init(&other, "", "");
     window = window_of(other.a);
-    ck_assert_int_eq(ucxpool_block_get(other.a, &block), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_comm_alloc(other.a, SIZE, &buffer), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_heap_alloc(other.a, SIZE, NULL, &allocation),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_block_get(other.a, &block));
+    assert_ok(ucxpool_comm_alloc(other.a, SIZE, &buffer));
+    assert_ok(ucxpool_heap_alloc(other.a, SIZE, NULL, &allocation));
     check_refused(_i);
-    ck_assert_int_eq(ucxpool_heap_alloc(pair.a, SIZE, NULL, &own), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_block_get(pair.a, &(ucxpool_block_t){0}),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_heap_alloc(pair.a, SIZE, NULL, &own));
+    assert_ok(ucxpool_block_get(pair.a, &(ucxpool_block_t){0}));
     check_refused(_i);
-    ck_assert_int_eq(ucxpool_heap_free(pair.a, own, NULL), UCXPOOL_OK);
+    assert_ok(ucxpool_heap_free(pair.a, own, NULL));
 
     ck_assert_ptr_null(request);
     ck_assert_ptr_null(message);
     ck_assert_ptr_null(remote);
-    ck_assert_int_eq(ucxpool_check(pair.a), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_heap_free(other.a, allocation, NULL), UCXPOOL_OK);
+    assert_ok(ucxpool_check(pair.a));
+    assert_ok(ucxpool_heap_free(other.a, allocation, NULL));
     ucxpool_comm_free(other.a, buffer);
     ucxpool_block_put(other.a, &block);
     pair_check_blocks(&other);

@@ -82,9 +82,7 @@ TEST(segments_lists_the_pieces_of_a_stitched_range)
     start(false, 64 * MIB);
     fill_every_second(8 * MIB, 8, pieces);
     range = get(30 * MIB, NULL);
-    ck_assert_int_eq(
-        heap_segments(heap, range + MIB, 29 * MIB, segments, 8, &num),
-        UCXPOOL_OK);
+    assert_ok(heap_segments(heap, range + MIB, 29 * MIB, segments, 8, &num));
     ck_assert_uint_eq(num, 4);
     ck_assert_uint_eq(segments[0].length, 7 * MIB);
     ck_assert_uint_eq(segments[3].length, 6 * MIB);
@@ -187,7 +185,7 @@ TEST_EACH(free_rejects_addresses_that_are_not_allocations, 3)
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "already been freed"));
     (void)stats();
     ck_assert_int_eq(heap_free(heap, address, NULL), UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(heap_free(heap, NULL, NULL), UCXPOOL_OK);
+    assert_ok(heap_free(heap, NULL, NULL));
     stop();
 }
 
@@ -200,7 +198,7 @@ TEST_EACH(the_usable_size_is_rounded_up, 4)
 
     start(false, 64 * MIB);
     address = get(sizes[_i], NULL);
-    ck_assert_int_eq(heap_usable_size(heap, address, &size), UCXPOOL_OK);
+    assert_ok(heap_usable_size(heap, address, &size));
     ck_assert_uint_eq(size, usable[_i]);
     ck_assert_int_eq(heap_usable_size(heap, address + 256, &size),
                      UCXPOOL_ERR_INVALID_PARAM);
@@ -314,7 +312,7 @@ TEST(ended_stream_needs_no_waiting)
     first = get(20 * MIB, A);
     vmm_double_post(vmm, A, first, 20 * MIB, NULL, NULL);
     put(first, A);
-    ck_assert_int_eq(heap_stream_end(heap, A), UCXPOOL_OK);
+    assert_ok(heap_stream_end(heap, A));
     vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
     (void)get(20 * MIB, B);
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_LAST), 0);
@@ -325,7 +323,7 @@ TEST(ended_stream_needs_no_waiting)
 static void trim_all(unsigned num_fences)
 {
     vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
-    ck_assert_int_eq(heap_trim(heap, 0, NULL), UCXPOOL_OK);
+    assert_ok(heap_trim(heap, 0, NULL));
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_FENCE_SET), num_fences);
     ck_assert_uint_eq(vmm_double_held(vmm), 0);
 }
@@ -338,7 +336,7 @@ TEST_EACH(no_fence_is_set_in_a_stream_that_has_ended, 2)
     start(true, 20 * MIB);
     first = get(sizes[_i], A);
     put(first, A);
-    ck_assert_int_eq(heap_stream_end(heap, A), UCXPOOL_OK);
+    assert_ok(heap_stream_end(heap, A));
     trim_all(0);
     stop();
 }
@@ -349,7 +347,7 @@ TEST(memory_of_an_ended_stream_can_be_freed_in_another)
 
     start(true, 20 * MIB);
     first = get(100, A);
-    ck_assert_int_eq(heap_stream_end(heap, A), UCXPOOL_OK);
+    assert_ok(heap_stream_end(heap, A));
     vmm_double_post(vmm, B, first, 100, NULL, NULL);
     put(first, B);
     trim_all(1);
@@ -365,10 +363,10 @@ TEST(stream_end_waits_for_work_in_its_pages)
     first  = get(256, A);
     second = get(256, A);
     /* The ticket of the page's memory has been reached then. */
-    ck_assert_int_eq(heap_trim(heap, 0, NULL), UCXPOOL_OK);
+    assert_ok(heap_trim(heap, 0, NULL));
     vmm_double_post(vmm, A, first, 256, NULL, NULL);
     put(first, A);
-    ck_assert_int_eq(heap_stream_end(heap, A), UCXPOOL_OK);
+    assert_ok(heap_stream_end(heap, A));
     put(second, B);
     /* The double aborts the process if A's work may still be running. */
     trim_all(1);
@@ -381,7 +379,7 @@ TEST(empty_pages_of_an_ended_stream_are_free_for_all_streams)
 {
     start(true, 4 * MIB);
     put(get(100, A), A);
-    ck_assert_int_eq(heap_stream_end(heap, A), UCXPOOL_OK);
+    assert_ok(heap_stream_end(heap, A));
     (void)get(2 * MIB, B);
     ck_assert_uint_eq(vmm_double_held(vmm), 2 * MIB);
     stop();
@@ -394,8 +392,8 @@ TEST_EACH(new_stream_with_an_old_handle_is_waited_for, 2)
 
     start(true, 20 * MIB);
     put(get(sizes[_i], A), A);
-    ck_assert_int_eq(heap_stream_end(heap, A), UCXPOOL_OK);
-    ck_assert_int_eq(heap_stream_end(heap, A), UCXPOOL_OK);
+    assert_ok(heap_stream_end(heap, A));
+    assert_ok(heap_stream_end(heap, A));
     first = get(sizes[_i], A);
     vmm_double_post(vmm, A, first, sizes[_i], NULL, NULL);
     put(first, A);
@@ -410,7 +408,7 @@ TEST(ending_an_unknown_stream_makes_no_driver_call)
 {
     start(true, 20 * MIB);
     vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
-    ck_assert_int_eq(heap_stream_end(heap, A), UCXPOOL_OK);
+    assert_ok(heap_stream_end(heap, A));
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_LAST), 0);
     ck_assert_int_eq(heap_stream_end(heap, (void *)0x2),
                      UCXPOOL_ERR_INVALID_PARAM);
@@ -431,7 +429,7 @@ TEST_EACH(failed_stream_end_leaves_the_stream_in_use, 2)
     first = get(20 * MIB, B);
     vmm_double_post(vmm, B, first, 20 * MIB, NULL, NULL);
     put(first, B);
-    ck_assert_int_eq(heap_stream_end(heap, A), UCXPOOL_OK);
+    assert_ok(heap_stream_end(heap, A));
     stop();
 }
 
@@ -469,7 +467,7 @@ TEST(trim_returns_free_memory)
     kept  = get(10 * MIB, A);
     put(small, A);
     put(large, B);
-    ck_assert_int_eq(heap_trim(heap, 0, &released), UCXPOOL_OK);
+    assert_ok(heap_trim(heap, 0, &released));
     ck_assert_uint_ge(released, 20 * MIB);
     ck_assert_uint_eq(stats().trimmed, released);
     first = released;
@@ -477,7 +475,7 @@ TEST(trim_returns_free_memory)
     ck_assert_uint_le(stats().reserved, 16 * MIB);
     memset(kept, 1, 10 * MIB);
     put(kept, A);
-    ck_assert_int_eq(heap_trim(heap, 4 * MIB, &released), UCXPOOL_OK);
+    assert_ok(heap_trim(heap, 4 * MIB, &released));
     ck_assert_uint_le(stats().reserved, 4 * MIB);
     ck_assert_uint_eq(stats().trimmed, first + released);
     (void)get(64 * MIB, A);
@@ -487,7 +485,7 @@ TEST(trim_returns_free_memory)
 TEST(reserve_allocates_at_once)
 {
     start(true, 64 * MIB);
-    ck_assert_int_eq(heap_reserve(heap, 40 * MIB + 1), UCXPOOL_OK);
+    assert_ok(heap_reserve(heap, 40 * MIB + 1));
     ck_assert_uint_eq(stats().reserved, 42 * MIB);
     ck_assert_uint_eq(stats().chunks, 5);
     ck_assert_uint_eq(stats().grows, 1);
@@ -495,7 +493,7 @@ TEST(reserve_allocates_at_once)
     (void)get(42 * MIB, A);
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_LAST), 0);
     ck_assert_uint_eq(stats().grows, 1);
-    ck_assert_int_eq(heap_reserve(heap, 64 * MIB), UCXPOOL_OK);
+    assert_ok(heap_reserve(heap, 64 * MIB));
     ck_assert_uint_eq(stats().reserved, 64 * MIB);
     ck_assert_uint_eq(stats().grows, 2);
     ck_assert_int_eq(heap_reserve(heap, 64 * MIB + 1),
@@ -523,7 +521,7 @@ TEST(driver_error_is_not_retried)
     vmm_double_fail(vmm, VMM_CHUNK_CREATE, 2, UCXPOOL_ERR_IO);
     ck_assert_int_eq(heap_reserve(heap, 40 * MIB), UCXPOOL_ERR_IO);
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_CHUNK_CREATE), 2);
-    ck_assert_int_eq(heap_reserve(heap, 40 * MIB), UCXPOOL_OK);
+    assert_ok(heap_reserve(heap, 40 * MIB));
     ck_assert_uint_eq(stats().reserved, 40 * MIB);
     stop();
 }

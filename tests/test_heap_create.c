@@ -45,7 +45,7 @@ static void set_up(void)
     ck_assert_int_ge(fd, 0);
     close(fd);
     calls_reset();
-    ck_assert_int_eq(mem_vmm_create_host(NULL, &vmm), UCXPOOL_OK);
+    assert_ok(mem_vmm_create_host(NULL, &vmm));
 }
 
 static void tear_down(void)
@@ -72,14 +72,14 @@ TEST_EACH(failed_create_leaves_nothing, 4)
         calls_fail(names[_i], ++n, ENOMEM);
         status = heap_create(vmm, &options, &heap);
         if (!calls_has_failed()) {
-            ck_assert_int_eq(status, UCXPOOL_OK);
+            assert_ok(status);
             break;
         }
         if (status == UCXPOOL_OK) {
             /* The log can work without its lock. */
             ck_assert_int_eq(names[_i], CALLS_MUTEX_INIT);
             heap_destroy(heap);
-            ck_assert_int_eq(mem_vmm_create_host(NULL, &vmm), UCXPOOL_OK);
+            assert_ok(mem_vmm_create_host(NULL, &vmm));
         }
         ck_assert_uint_eq(calls_num_fds(), num_fds);
         ck_assert_uint_eq(calls_mapped_size(), size);
@@ -98,19 +98,19 @@ TEST_EACH(failed_allocation_changes_nothing, 3)
     void        *address;
     unsigned     n = 0;
 
-    ck_assert_int_eq(heap_create(vmm, &options, &heap), UCXPOOL_OK);
+    assert_ok(heap_create(vmm, &options, &heap));
     for (;;) {
         ucxpool_status_t status;
 
         calls_fail(CALLS_CALLOC, ++n, ENOMEM);
         status = heap_alloc(heap, sizes[_i], NULL, &address);
         if (!calls_has_failed()) {
-            ck_assert_int_eq(status, UCXPOOL_OK);
+            assert_ok(status);
             break;
         }
         calls_reset();
         ck_assert_int_ne(status, UCXPOOL_OK);
-        ck_assert_int_eq(heap_check(heap), UCXPOOL_OK);
+        assert_ok(heap_check(heap));
         heap_stats(heap, &stats);
         ck_assert_uint_eq(stats.num_live, 0);
         ck_assert_uint_eq(stats.free, stats.reserved);

@@ -70,7 +70,7 @@ static heap_log_t *begin(void)
 {
     heap_log_t *log = NULL;
 
-    ck_assert_int_eq(heap_log_create(path, &log), UCXPOOL_OK);
+    assert_ok(heap_log_create(path, &log));
     return log;
 }
 

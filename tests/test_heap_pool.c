@@ -101,9 +101,7 @@ TEST_EACH(pool_with_only_a_heap_has_no_channels, NUM_MEMORIES)
     void                    *address;
 
     create(_i, "COMM_SIZE=0 LOG_LEVEL=none");
-    ck_assert_int_eq(
-        ucxpool_address_get(pool, &address, &params.address_length),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_address_get(pool, &address, &params.address_length));
     params.address = address;
     assert_no_channels(ucxpool_channel_create(pool, &params, &channel));
     ucxpool_address_release(address);
@@ -122,14 +120,14 @@ TEST_EACH(a_pool_without_a_heap_has_an_empty_one, NUM_MEMORIES)
     create(_i, "");
     core_heap_stats_get(pool, &stats);
     ck_assert_uint_eq(stats.reserved, 0);
-    ck_assert_int_eq(ucxpool_heap_trim(pool, 0, &size), UCXPOOL_OK);
+    assert_ok(ucxpool_heap_trim(pool, 0, &size));
     ck_assert_uint_eq(size, 0);
-    ck_assert_int_eq(ucxpool_heap_free(pool, NULL, NULL), UCXPOOL_OK);
+    assert_ok(ucxpool_heap_free(pool, NULL, NULL));
     ck_assert_int_eq(ucxpool_heap_free(pool, &size, NULL),
                      UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_int_eq(ucxpool_heap_usable_size(pool, &size, &size),
                      UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(ucxpool_heap_stream_end(pool, NULL), UCXPOOL_OK);
+    assert_ok(ucxpool_heap_stream_end(pool, NULL));
     destroy();
 }
 
@@ -205,14 +203,12 @@ TEST(stitched_heap_buffer_can_be_sent)
     to   = gpu_alloc(sizeof(message));
     pair_fill(message, sizeof(message));
     gpu_write(from, message, sizeof(message));
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, to, sizeof(message),
-                                         TAG, UINT64_MAX, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair.to_b, from, sizeof(message), TAG, NULL, &send),
-        UCXPOOL_OK);
-    ck_assert_int_eq(gpu_finish(&pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, to, sizeof(message), TAG,
+                                  UINT64_MAX, NULL, &recv));
+    assert_ok(ucxpool_send_buffer(pair.to_b, from, sizeof(message), TAG, NULL,
+                                  &send));
+    assert_ok(gpu_finish(&pair, send));
+    assert_ok(gpu_finish(&pair, recv));
     gpu_read(arrived, to, sizeof(arrived));
     ck_assert_int_eq(memcmp(arrived, message, sizeof(message)), 0);
     gpu_free(to);

@@ -61,8 +61,7 @@ static void start(world_t *world, bool has_streams, uint64_t limit,
     memset(world, 0, sizeof(*world));
     world->state = seed * UINT64_C(0x9E3779B97F4A7C15) + 1;
     world->vmm   = vmm_double_create_host(has_streams);
-    ck_assert_int_eq(heap_create(world->vmm, &options, &world->heap),
-                     UCXPOOL_OK);
+    assert_ok(heap_create(world->vmm, &options, &world->heap));
 }
 
 /* The first and the last bytes, and one in each 64 KiB. */
@@ -137,8 +136,7 @@ static void drop(world_t *world)
         verify(live);
     }
     post(world, live);
-    ck_assert_int_eq(heap_free(world->heap, live->address, live->stream),
-                     UCXPOOL_OK);
+    assert_ok(heap_free(world->heap, live->address, live->stream));
     world->live_size -= live->size;
     *live = world->live[--world->num_live];
 }
@@ -147,7 +145,7 @@ static void check(world_t *world)
 {
     heap_stats_t stats;
 
-    ck_assert_int_eq(heap_check(world->heap), UCXPOOL_OK);
+    assert_ok(heap_check(world->heap));
     heap_stats(world->heap, &stats);
     ck_assert_uint_eq(stats.asked, world->live_size);
     ck_assert_uint_eq(stats.num_live, world->num_live);
@@ -155,7 +153,7 @@ static void check(world_t *world)
     ck_assert_uint_eq(stats.mapped, vmm_double_mapped(world->vmm));
     ck_assert_uint_eq(stats.mappings, vmm_double_num_mappings(world->vmm));
     ck_assert_uint_le(stats.reserved, stats.limit);
-    ck_assert_int_eq(heap_check(world->heap), UCXPOOL_OK);
+    assert_ok(heap_check(world->heap));
 }
 
 static void step(world_t *world)
@@ -175,13 +173,11 @@ static void step(world_t *world)
     if (draw(world, 100) == 0) {
         /* Live allocations are freed later, in a new stream with the same
          * handle. */
-        ck_assert_int_eq(
-            heap_stream_end(world->heap, stream_of(draw(world, NUM_STREAMS))),
-            UCXPOOL_OK);
+        assert_ok(
+            heap_stream_end(world->heap, stream_of(draw(world, NUM_STREAMS))));
     }
     if (draw(world, 400) == 0) {
-        ck_assert_int_eq(heap_trim(world->heap, draw(world, 64 * MIB), NULL),
-                         UCXPOOL_OK);
+        assert_ok(heap_trim(world->heap, draw(world, 64 * MIB), NULL));
     }
 }
 
@@ -192,7 +188,7 @@ static void finish(world_t *world)
         drop(world);
     }
     check(world);
-    ck_assert_int_eq(heap_trim(world->heap, 0, NULL), UCXPOOL_OK);
+    assert_ok(heap_trim(world->heap, 0, NULL));
     ck_assert_uint_eq(vmm_double_held(world->vmm), 0);
     heap_destroy(world->heap);
 }

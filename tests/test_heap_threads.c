@@ -161,7 +161,7 @@ TEST_EACH(without_a_page_the_allocation_uses_other_memory, 2)
                         (_i == 0) ? UCXPOOL_ERR_NO_MEMORY : UCXPOOL_ERR_IO);
         status     = heap_alloc(heap, 600 * KIB, A, &address);
         has_failed = vmm_double_has_failed(vmm);
-        ck_assert_int_eq(status, UCXPOOL_OK);
+        assert_ok(status);
         ck_assert_uint_eq(stats().reserved, vmm_double_held(vmm));
         put(address, A);
         (void)get(600 * KIB, A);
@@ -287,8 +287,7 @@ static void *work(void *arg)
         live_t *one = &live[draw(worker, NUM_LIVE)];
 
         if (is_alone(worker) && (draw(worker, 50) == 0)) {
-            ck_assert_int_eq(heap_stream_end(heap, own_stream(worker)),
-                             UCXPOOL_OK);
+            assert_ok(heap_stream_end(heap, own_stream(worker)));
         }
         if (one->address == NULL) {
             begin(worker, one);
@@ -345,7 +344,7 @@ TEST_EACH(threads_keep_their_bytes, 16)
     ck_assert_uint_eq(now.num_live, 0);
     ck_assert_uint_eq(now.live, 0);
     ck_assert_uint_eq(now.reserved, vmm_double_held(vmm));
-    ck_assert_int_eq(heap_trim(heap, 0, NULL), UCXPOOL_OK);
+    assert_ok(heap_trim(heap, 0, NULL));
     ck_assert_uint_eq(vmm_double_held(vmm), 0);
     stop();
 }

@@ -48,7 +48,7 @@ static core_blob_t *address_of(ucxpool_t *pool)
     void  *address;
     size_t length;
 
-    ck_assert_int_eq(ucxpool_address_get(pool, &address, &length), UCXPOOL_OK);
+    assert_ok(ucxpool_address_get(pool, &address, &length));
     return address;
 }
 
@@ -179,12 +179,10 @@ static void check_exchange(pair_t *pair)
     char               target = 0;
     ucxpool_request_t *recv;
 
-    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, &target, 1, TAG,
-                                         ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, "c", 1, TAG, NULL, NULL),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair->b, pair->to_a, &target, 1, TAG,
+                                  ALL_BITS, NULL, &recv));
+    assert_ok(ucxpool_send_buffer(pair->to_b, "c", 1, TAG, NULL, NULL));
+    assert_ok(pair_finish(pair, recv));
     ck_assert_int_eq(target, 'c');
     pair_check_blocks(pair);
 }
@@ -281,7 +279,7 @@ TEST(channel_ignores_a_hello_from_another_endpoint)
     /* One of a's channels uses an endpoint, the other an address. */
     over.ep   = endpoint_to(pair.a->ucx.worker, pair.b);
     pair.to_b = pair_meet(pair.a, pair.b);
-    ck_assert_int_eq(ucxpool_channel_create(pair.a, &over, &by_ep), UCXPOOL_OK);
+    assert_ok(ucxpool_channel_create(pair.a, &over, &by_ep));
     hello       = hello_to(pair.a);
     hello.flags = PROTO_HELLO_BY_EP;
     say(&stranger, pair.a, &hello, sizeof(hello));

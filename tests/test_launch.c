@@ -159,10 +159,8 @@ static void make(uint64_t seed, bool has_long_runs, bool is_cut_alike)
     for (size_t i = 0; i < model.num_lengths; i++) {
         list[i] = (ucxpool_segment_t){model.arena, model.lengths[i]};
     }
-    ck_assert_int_eq(copy_lengths_count(list, model.num_lengths, model.runs,
-                                        MAX_SEGMENTS, &model.num_runs,
-                                        &model.totals),
-                     UCXPOOL_OK);
+    assert_ok(copy_lengths_count(list, model.num_lengths, model.runs,
+                                 MAX_SEGMENTS, &model.num_runs, &model.totals));
     free(list);
     model.stream_size = stream_model_make(model.lengths, model.num_lengths,
                                           model.segments, model.stream);
@@ -340,8 +338,7 @@ static void make_uniform(size_t count, size_t length)
                                           model.segments, model.stream);
     model.num_runs    = 1;
     model.runs[0]     = (copy_run_t){length, count};
-    ck_assert_int_eq(copy_lengths_check(model.runs, 1, &model.totals),
-                     UCXPOOL_OK);
+    assert_ok(copy_lengths_check(model.runs, 1, &model.totals));
     make_plan();
 }
 
@@ -369,10 +366,8 @@ TEST(many_pieces_use_a_list_of_addresses)
     make_uniform(5000, 100);
     model.pieces_length = 100;
     make_plan();
-    ck_assert_int_eq(copy_launch_fill(&model.plan, 0, model.stream_size, true,
-                                      model.entries, sizeof(model.entries),
-                                      &launch),
-                     UCXPOOL_OK);
+    assert_ok(copy_launch_fill(&model.plan, 0, model.stream_size, true,
+                               model.entries, sizeof(model.entries), &launch));
     ck_assert_int_eq(launch.list.form, COPY_UNIFORM);
     ck_assert_uint_eq(launch.list.num_entries, 5000);
     ck_assert_uint_eq(launch.covered, model.stream_size);
@@ -388,19 +383,16 @@ TEST(many_pinned_pieces_are_used_as_the_list)
     make_plan();
     model.plan.memory.is_pinned = true;
     memset(model.entries, 0xff, sizeof(model.entries));
-    ck_assert_int_eq(copy_launch_fill(&model.plan, 112 * 10, 112 * 5000, true,
-                                      model.entries, 64, &launch),
-                     UCXPOOL_OK);
+    assert_ok(copy_launch_fill(&model.plan, 112 * 10, 112 * 5000, true,
+                               model.entries, 64, &launch));
     ck_assert_int_eq(launch.list.form, COPY_UNIFORM);
     ck_assert_ptr_eq(launch.list.entries, &model.pieces[10]);
     ck_assert_uint_eq(launch.list.num_entries, 5000);
     ck_assert_uint_eq(launch.first, 10);
     ck_assert_uint_eq(launch.covered, 112 * 5000);
     /* The remainder is short, and copied. */
-    ck_assert_int_eq(copy_launch_fill(&model.plan, 112 * 5010, 112 * 5, true,
-                                      model.entries, sizeof(model.entries),
-                                      &launch),
-                     UCXPOOL_OK);
+    assert_ok(copy_launch_fill(&model.plan, 112 * 5010, 112 * 5, true,
+                               model.entries, sizeof(model.entries), &launch));
     ck_assert_ptr_eq(launch.list.entries, model.entries);
     ck_assert_uint_eq(launch.covered, 112 * 5);
 }
@@ -414,9 +406,8 @@ TEST(many_pinned_segments_of_one_length_are_used_as_the_list)
     model.plan.memory.is_pinned = true;
     model.plan.memory.length    = 100;
     memset(model.entries, 0xff, sizeof(model.entries));
-    ck_assert_int_eq(copy_launch_fill(&model.plan, 112 * 10, 112 * 5000, true,
-                                      model.entries, 64, &launch),
-                     UCXPOOL_OK);
+    assert_ok(copy_launch_fill(&model.plan, 112 * 10, 112 * 5000, true,
+                               model.entries, 64, &launch));
     ck_assert_int_eq(launch.list.form, COPY_EVEN_SEGMENTS);
     ck_assert_ptr_eq(launch.list.entries, &model.segments[10]);
     ck_assert_uint_eq(launch.list.num_entries, 5000);
@@ -424,10 +415,8 @@ TEST(many_pinned_segments_of_one_length_are_used_as_the_list)
     ck_assert_uint_eq(launch.first, 10);
     ck_assert_uint_eq(launch.covered, 112 * 5000);
     /* The remainder is short, and its addresses are copied. */
-    ck_assert_int_eq(copy_launch_fill(&model.plan, 112 * 5010, 112 * 990, true,
-                                      model.entries, sizeof(model.entries),
-                                      &launch),
-                     UCXPOOL_OK);
+    assert_ok(copy_launch_fill(&model.plan, 112 * 5010, 112 * 990, true,
+                               model.entries, sizeof(model.entries), &launch));
     ck_assert_int_eq(launch.list.form, COPY_UNIFORM);
     ck_assert_ptr_eq(launch.list.entries, model.entries);
 }
@@ -447,7 +436,7 @@ static void check_null_is_found(size_t piece, size_t sent_length)
     model.pieces_length = 100;
     make_plan();
     model.pieces[piece] = NULL;
-    ck_assert_int_eq(copy_lengths_check(&run, 1, &model.totals), UCXPOOL_OK);
+    assert_ok(copy_lengths_check(&run, 1, &model.totals));
     copy_plan_init(&model.plan, &run, 1, &model.totals, &memory);
     do {
         ck_assert_uint_lt(offset, model.totals.stream_size);
@@ -496,7 +485,7 @@ TEST(one_launch_stays_within_its_integer_limits)
     copy_launch_t     launch;
     copy_run_t        run = {segment.length, 1};
 
-    ck_assert_int_eq(copy_lengths_check(&run, 1, &model.totals), UCXPOOL_OK);
+    assert_ok(copy_lengths_check(&run, 1, &model.totals));
     stream_model_plan(&model.plan, &run, 1, &model.totals, &segment, 1);
     while (offset < segment.length) {
         copy_launch_fill(&model.plan, offset, segment.length - offset, true,

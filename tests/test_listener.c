@@ -182,9 +182,7 @@ TEST(connect_and_accept_apply_the_channel_parameters)
     snprintf(where, sizeof(where), "127.0.0.1:%u",
              ucxpool_listener_port(listener));
     params.name = "the caller";
-    ck_assert_int_eq(
-        ucxpool_channel_connect(pair.b, where, &params, &pair.to_a),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_channel_connect(pair.b, where, &params, &pair.to_a));
     check_has(pair.to_a, &params);
     params.name = "taken";
     pair_until(&pair, ucxpool_listener_accept(listener, &params, &pair.to_b) ==
@@ -214,8 +212,7 @@ TEST(connect_and_accept_reject_an_address_or_endpoint)
         ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "must not"));
     }
     ck_assert_ptr_null(none);
-    ck_assert_int_eq(ucxpool_listener_accept(listener, NULL, &pair.to_b),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_listener_accept(listener, NULL, &pair.to_b));
     pair_until(&pair, pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
     pair_cleanup(&pair);
 }
@@ -341,17 +338,14 @@ static ucxpool_t *pool_given(const char *secret)
     ucxpool_config_t *config;
     ucxpool_t        *pool;
 
-    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_config_modify(config, "COMM_SIZE", "1m"),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_config_modify(config, "SECRET_FILE", "/none"),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_config_read(&config));
+    assert_ok(ucxpool_config_modify(config, "COMM_SIZE", "1m"));
+    assert_ok(ucxpool_config_modify(config, "SECRET_FILE", "/none"));
     ck_assert_int_eq(ucxpool_config_set_secret(config, "too short", 9),
                      UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_int_eq(ucxpool_config_set_secret(config, secret, SIZE_MAX / 2),
                      UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(ucxpool_config_set_secret(config, secret, strlen(secret)),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_config_set_secret(config, secret, strlen(secret)));
     params.config = config;
     ck_assert_msg(ucxpool_create(&params, &pool) == UCXPOOL_OK, "%s",
                   ucxpool_error_detail());
@@ -377,14 +371,12 @@ TEST(cleared_secret_from_memory_is_not_used)
     ucxpool_listener_t *listener;
     ucxpool_t          *pool;
 
-    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_config_modify(config, "COMM_SIZE", "1m"),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_config_set_secret(config, secret_a, 30),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_config_set_secret(config, NULL, 0), UCXPOOL_OK);
+    assert_ok(ucxpool_config_read(&config));
+    assert_ok(ucxpool_config_modify(config, "COMM_SIZE", "1m"));
+    assert_ok(ucxpool_config_set_secret(config, secret_a, 30));
+    assert_ok(ucxpool_config_set_secret(config, NULL, 0));
     params.config = config;
-    ck_assert_int_eq(ucxpool_create(&params, &pool), UCXPOOL_OK);
+    assert_ok(ucxpool_create(&params, &pool));
     ucxpool_config_release(config);
     ck_assert_int_eq(ucxpool_listener_create(pool, "0.0.0.0:0", &listener),
                      UCXPOOL_ERR_PERMISSION);
@@ -555,7 +547,7 @@ TEST(record_of_a_disconnected_client_is_freed)
         ucxpool_destroy(pair.b);
     }
     while (!base_list_is_empty(&pair.a->channels.remotes)) {
-        ck_assert_int_eq(ucxpool_wait(pair.a, UCXPOOL_FOREVER), UCXPOOL_OK);
+        assert_ok(ucxpool_wait(pair.a, UCXPOOL_FOREVER));
     }
     ucxpool_destroy(pair.a);
 }
@@ -652,7 +644,7 @@ TEST(silent_stranger_is_disconnected_after_the_setting)
     patient = pair_listen(pair.a, "127.0.0.1:0");
     quick   = pair_listen(pair.b, "127.0.0.1:0");
     fd_a    = be_silent(ucxpool_listener_port(patient));
-    ck_assert_int_eq(ucxpool_wait(pair.a, UCXPOOL_FOREVER), UCXPOOL_OK);
+    assert_ok(ucxpool_wait(pair.a, UCXPOOL_FOREVER));
     fd_b = be_silent(ucxpool_listener_port(quick));
     pair_until(&pair, is_hung_up(fd_b));
     ck_assert(!is_hung_up(fd_a));
@@ -737,15 +729,13 @@ static ucxpool_channel_t *connect_to(ucxpool_t *from, ucxpool_t *to,
     ucxpool_channel_t *channel;
     void              *address;
 
-    ck_assert_int_eq(ucxpool_address_get(to, &address, &params.address_length),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_address_get(to, &address, &params.address_length));
     if (wrong_byte != 0) {
         ((uint8_t *)address)[wrong_byte] ^= 1;
         core_blob_set_turn(address, CORE_BLOB_NO_TURN); /* and the checksum */
     }
     params.address = address;
-    ck_assert_int_eq(ucxpool_channel_create(from, &params, &channel),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_channel_create(from, &params, &channel));
     ucxpool_address_release(address);
     return channel;
 }
@@ -806,9 +796,7 @@ TEST(half_open_pools_can_be_destroyed)
         listener = pair_listen(pair.a, "127.0.0.1:0");
         pair.to_a =
             pair_call(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
-        ck_assert_int_eq(
-            ucxpool_send_buffer(pair.to_a, &byte, 1, TAG, NULL, NULL),
-            UCXPOOL_OK);
+        assert_ok(ucxpool_send_buffer(pair.to_a, &byte, 1, TAG, NULL, NULL));
         /* One side only, so the channels stay half open. */
         for (int j = 0; j < 50; j++) {
             ucxpool_progress((i % 4 < 2) ? pair.a : pair.b);

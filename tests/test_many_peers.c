@@ -86,10 +86,9 @@ static void peer_main(const char *settings, unsigned first, unsigned num,
     for (unsigned i = 0; i < num; i++) {
         peers[i].channel = pair_call(pool, "127.0.0.1", port);
         peers[i].number  = first + i;
-        ck_assert_int_eq(ucxpool_send_buffer(peers[i].channel, &peers[i].number,
-                                             sizeof(peers[i].number), TAG, NULL,
-                                             &peers[i].request),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_send_buffer(peers[i].channel, &peers[i].number,
+                                      sizeof(peers[i].number), TAG, NULL,
+                                      &peers[i].request));
     }
     for (unsigned i = 0; i < num; i++) {
         if (ucxpool_request_wait(peers[i].request, UCXPOOL_FOREVER) !=
@@ -129,10 +128,9 @@ static unsigned accept_all(ucxpool_t *pool, ucxpool_listener_t *listener,
 
     while (ucxpool_listener_accept(listener, NULL, &peer->channel) ==
            UCXPOOL_OK) {
-        ck_assert_int_eq(ucxpool_recv_buffer(pool, peer->channel, &peer->number,
-                                             sizeof(peer->number), TAG,
-                                             ALL_BITS, NULL, &peer->request),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_recv_buffer(pool, peer->channel, &peer->number,
+                                      sizeof(peer->number), TAG, ALL_BITS, NULL,
+                                      &peer->request));
         peer++;
     }
     return (unsigned)(peer - peers);
@@ -154,7 +152,7 @@ static void receive_all(ucxpool_t *pool, ucxpool_listener_t *listener,
             ucxpool_wait(pool, 10000000);
             ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), 0);
         }
-        ck_assert_int_eq(pair_end_of(peers[i].request), UCXPOOL_OK);
+        assert_ok(pair_end_of(peers[i].request));
         ck_assert_uint_lt(peers[i].number, num);
         ck_assert(!has_come[peers[i].number]);
         has_come[peers[i].number] = true;

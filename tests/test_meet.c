@@ -36,15 +36,12 @@ static void check_way(pair_t *pair, ucxpool_t *target_pool,
 
     pair_fill(source, LENGTH);
     pair_poison(target, LENGTH);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(from, source, LENGTH, TAG, NULL, &send),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_send_buffer(from, source, LENGTH, TAG, NULL, &send));
     pair_until(pair, ucxpool_probe(target_pool, to, TAG, ALL_BITS, &message) ==
                          UCXPOOL_OK);
-    ck_assert_int_eq(message_recv_segments(message, &segment, 1, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
+    assert_ok(message_recv_segments(message, &segment, 1, NULL, &recv));
+    assert_ok(pair_finish(pair, recv));
+    assert_ok(pair_finish(pair, send));
     ck_assert_mem_eq(source, target, LENGTH);
 }
 

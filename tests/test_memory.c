@@ -33,7 +33,7 @@ TEST(new_pool_of_64_mib_has_none_of_it_resident)
     core_stats_t stats;
     ucxpool_t   *pool;
 
-    ck_assert_int_eq(ucxpool_create(NULL, &pool), UCXPOOL_OK);
+    assert_ok(ucxpool_create(NULL, &pool));
     core_stats_get(pool, &stats);
     for (unsigned i = 0; i < BLOCK_SHARE_LAST; i++) {
         size += stats.blocks[i].total * stats.block_size;
@@ -50,8 +50,8 @@ TEST(memory_becomes_resident_when_written)
     ucxpool_t *pool;
     void      *address;
 
-    ck_assert_int_eq(ucxpool_create(NULL, &pool), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_comm_alloc(pool, 24 * MIB, &address), UCXPOOL_OK);
+    assert_ok(ucxpool_create(NULL, &pool));
+    assert_ok(ucxpool_comm_alloc(pool, 24 * MIB, &address));
     ck_assert_uint_lt(resident_size(), before + MOST_AT_START);
     memset(address, 1, 24 * MIB);
     ck_assert_uint_ge(resident_size(), before + 24 * MIB);
@@ -72,16 +72,13 @@ TEST(peers_memory_becomes_resident_when_read)
     for (unsigned i = 0; i < 32; i++) {
         ucxpool_request_t *send, *receive;
 
-        ck_assert_int_eq(
-            recv_segments(pair.b, pair.to_a,
-                          &(ucxpool_segment_t){target, sizeof(target)}, 1, 0, 0,
-                          NULL, &receive),
-            UCXPOOL_OK);
-        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, sizeof(source),
-                                             1, NULL, &send),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, receive), UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+        assert_ok(recv_segments(pair.b, pair.to_a,
+                                &(ucxpool_segment_t){target, sizeof(target)}, 1,
+                                0, 0, NULL, &receive));
+        assert_ok(ucxpool_send_buffer(pair.to_b, source, sizeof(source), 1,
+                                      NULL, &send));
+        assert_ok(pair_finish(&pair, receive));
+        assert_ok(pair_finish(&pair, send));
         ck_assert_mem_eq(source, target, sizeof(source));
     }
     /* The first 32 MiB used the blocks that were free first. */

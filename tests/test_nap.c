@@ -121,15 +121,14 @@ static ucxpool_request_t *post(void)
     static char        byte = 'x';
     ucxpool_request_t *send;
 
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_a, &byte, 1, TAG, NULL, &send),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_send_buffer(pair.to_a, &byte, 1, TAG, NULL, &send));
     return send;
 }
 
 static void finish(ucxpool_request_t *send)
 {
     ck_assert_int_eq(pthread_join(waiter, NULL), 0);
-    ck_assert_int_eq(status, UCXPOOL_OK);
+    assert_ok(status);
     ucxpool_message_refuse(message, NULL);
     (void)pair_finish(&pair, send);
 }
@@ -167,8 +166,7 @@ TEST_EACH(napping_threads_wake_for_events_found_by_the_polling_thread, 2)
     send = post();
     pair_until(&pair, wakeup->num_wakes != num_wakes);
     wakeup->num_naps = 0;
-    ck_assert_int_eq(ucxpool_probe(pair.a, pair.to_b, TAG, ALL_BITS, &message),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_probe(pair.a, pair.to_b, TAG, ALL_BITS, &message));
     ucxpool_message_refuse(message, NULL);
     (void)pair_finish(&pair, send);
 }

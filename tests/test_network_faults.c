@@ -216,13 +216,11 @@ TEST(connect_fails_for_an_address_without_a_route)
     bootstrap_where_t   unusable;
     char                name[INET_ADDRSTRLEN + 8];
 
-    ck_assert_int_eq(bootstrap_where_resolve("255.255.255.255:1",
-                                             BOOTSTRAP_WHERE_CONNECT, &where),
-                     UCXPOOL_OK);
+    assert_ok(bootstrap_where_resolve("255.255.255.255:1",
+                                      BOOTSTRAP_WHERE_CONNECT, &where));
     snprintf(name, sizeof(name), "%s:1", outside);
-    ck_assert_int_eq(
-        bootstrap_where_resolve(name, BOOTSTRAP_WHERE_CONNECT, &unusable),
-        UCXPOOL_OK);
+    assert_ok(
+        bootstrap_where_resolve(name, BOOTSTRAP_WHERE_CONNECT, &unusable));
     open_pair(&to_c, c_listens, "127.0.0.1");
     core_lock(a);
     ck_assert(wireup_network_connect(a, &where)); /* the error is not UCX's */
@@ -249,14 +247,12 @@ TEST(address_get_warns_once_about_the_devices_it_opens)
     void      *address;
     size_t     length;
 
-    ck_assert_int_eq(ucxpool_log_set_handler(count_opened, &num_warned),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_log_set_handler(count_opened, &num_warned));
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(ucxpool_address_get(pool, &address, &length),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_address_get(pool, &address, &length));
         ucxpool_address_release(address);
         ck_assert_int_eq(num_warned, 1);
     }
-    ck_assert_int_eq(ucxpool_log_set_handler(NULL, NULL), UCXPOOL_OK);
+    assert_ok(ucxpool_log_set_handler(NULL, NULL));
     ucxpool_destroy(pool);
 }

@@ -108,14 +108,12 @@ TEST_EACH(blocks_disclose_no_earlier_messages, NUM_WIRES)
     pair.b->needs_registration = true;
     hide_secrets(pair.a);
     length = make_segments(segments, source, NUM_SEGMENTS);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target, length, TAG,
-                                         ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(
-        send_segments(pair.to_b, segments, NUM_SEGMENTS, TAG, NULL, &send),
-        UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, length, TAG, ALL_BITS,
+                                  NULL, &recv));
+    assert_ok(
+        send_segments(pair.to_b, segments, NUM_SEGMENTS, TAG, NULL, &send));
+    assert_ok(pair_finish(&pair, send));
+    assert_ok(pair_finish(&pair, recv));
     if (_i == MAP) {
         visit(pair.a, check_beside_message);
     } else {
@@ -131,12 +129,10 @@ send_eager(pair_t *pair, const ucxpool_segment_t *segments, size_t count)
     ucxpool_request_t *send;
     ucxpool_message_t *message;
 
-    ck_assert_int_eq(
-        send_segments(pair->to_b, segments, count, TAG, NULL, &send),
-        UCXPOOL_OK);
+    assert_ok(send_segments(pair->to_b, segments, count, TAG, NULL, &send));
     pair_until(pair, ucxpool_probe(pair->b, NULL, TAG, ALL_BITS, &message) ==
                          UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
+    assert_ok(pair_finish(pair, send));
     return message;
 }
 

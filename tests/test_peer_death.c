@@ -238,18 +238,15 @@ TEST_EACH(messages_sent_before_a_goodbye_still_arrive, 2)
     pair_init(&pair, wires[_i], wires[_i]);
     for (int i = 0; i < COUNT; i++) {
         pair_fill(bytes[i], sizeof(bytes[i]));
-        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, bytes[i],
-                                             sizeof(bytes[i]), TAG, NULL, NULL),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_send_buffer(pair.to_b, bytes[i], sizeof(bytes[i]),
+                                      TAG, NULL, NULL));
     }
     ucxpool_destroy(pair.a);
     pair.a = NULL;
     for (int i = 0; i < COUNT; i++) {
-        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target,
-                                             sizeof(target), TAG, ALL_BITS,
-                                             NULL, &request),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_OK);
+        assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, sizeof(target), TAG,
+                                      ALL_BITS, NULL, &request));
+        assert_ok(pair_finish(&pair, request));
         ck_assert_mem_eq(target, bytes[i], sizeof(target));
     }
     ucxpool_destroy(pair.b);
@@ -265,12 +262,10 @@ TEST_EACH(a_pool_can_be_destroyed_while_a_peer_reads_its_memory, 2)
     for (int num_steps = 0; num_steps < 12; num_steps++) {
         pair_init(&pair, wires[_i], wires[_i]);
         memset(source, num_steps, LENGTH);
-        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target, LENGTH,
-                                             TAG, ALL_BITS, NULL, &recv),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(
-            ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, NULL, NULL),
-            UCXPOOL_OK);
+        assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, target, LENGTH, TAG,
+                                      ALL_BITS, NULL, &recv));
+        assert_ok(
+            ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, NULL, NULL));
         for (int i = 0; i < num_steps; i++) {
             pair_progress(&pair);
         }
@@ -283,7 +278,7 @@ TEST_EACH(a_pool_can_be_destroyed_while_a_peer_reads_its_memory, 2)
         }
         ucxpool_request_release(recv);
         pair_until(&pair, pair_is_whole(pair.b));
-        ck_assert_int_eq(ucxpool_check(pair.b), UCXPOOL_OK);
+        assert_ok(ucxpool_check(pair.b));
         ucxpool_destroy(pair.b);
     }
     free(source);
@@ -343,8 +338,7 @@ static ucxpool_status_t await_failure(ucxpool_listener_t *listener)
     ucxpool_channel_t *channel;
     ucxpool_status_t   status;
 
-    ck_assert_int_eq(ucxpool_listener_accept(listener, NULL, &channel),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_listener_accept(listener, NULL, &channel));
     while ((status = ucxpool_channel_wait(channel, 10000000)) >= 0) {
         ck_assert(!pair_is_late(until));
         if (status == UCXPOOL_OK) {
@@ -370,8 +364,7 @@ TEST_EACH(a_caller_that_dies_while_connecting_does_not_abort_us, 8)
         call_by_turns(talk[1]);
     }
     pool = pair_pool("WIRE=ucx");
-    ck_assert_int_eq(ucxpool_listener_create(pool, "127.0.0.1:0", &listener),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_listener_create(pool, "127.0.0.1:0", &listener));
     port = ucxpool_listener_port(listener);
     ck_assert_int_eq(send(talk[0], &port, sizeof(port), 0), sizeof(port));
     await_turn(pool, talk[0]);

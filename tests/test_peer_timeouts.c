@@ -23,10 +23,8 @@ static ucxpool_status_t query(const char *peer_timeout, size_t *num_p)
     ucxpool_config_t *config;
     ucxpool_status_t  status;
 
-    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_config_modify(config, "PEER_TIMEOUT", peer_timeout),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_config_read(&config));
+    assert_ok(ucxpool_config_modify(config, "PEER_TIMEOUT", peer_timeout));
     status = ucxpool_peer_timeouts_query(config, timeouts, MAX_TIMEOUTS, num_p);
     ucxpool_config_release(config);
     return status;
@@ -36,7 +34,7 @@ static const ucxpool_peer_timeout_t *find_tcp(const char *peer_timeout)
 {
     size_t num;
 
-    ck_assert_int_eq(query(peer_timeout, &num), UCXPOOL_OK);
+    assert_ok(query(peer_timeout, &num));
     for (size_t i = 0; i < num; i++) {
         if (strcmp(timeouts[i].transport, "tcp") == 0) {
             return &timeouts[i];
@@ -104,8 +102,7 @@ TEST(null_settings_are_read_from_the_environment)
     size_t num;
 
     setenv("UCXPOOL_PEER_TIMEOUT", "1s", 1);
-    ck_assert_int_eq(ucxpool_peer_timeouts_query(NULL, NULL, 0, &num),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_peer_timeouts_query(NULL, NULL, 0, &num));
     ck_assert_uint_ge(num, 1);
     setenv("UCXPOOL_PEER_TIMEOUT", "soon", 1);
     ck_assert_int_eq(ucxpool_peer_timeouts_query(NULL, NULL, 0, &num),

@@ -44,7 +44,7 @@ static void assert_peer_waits(bootstrap_listener_t *listener)
     bootstrap_peer_t peer;
 
     loopback_settle(listener);
-    ck_assert_int_eq(bootstrap_listener_accept(listener, &peer), UCXPOOL_OK);
+    assert_ok(bootstrap_listener_accept(listener, &peer));
     ck_assert_uint_eq(peer.length, sizeof(LOOPBACK_CLIENT_BLOB));
     ck_assert_mem_eq(peer.blob, LOOPBACK_CLIENT_BLOB, peer.length);
     ck_assert_int_eq(strncmp(peer.ends.remote, "127.0.0.1:", 10), 0);
@@ -75,7 +75,7 @@ static void assert_open(bootstrap_listener_t *listener)
     const void         *blob;
     size_t              length;
 
-    ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_OK);
+    assert_ok(loopback_meet(listener, client));
     bootstrap_client_peer(client, &blob, &length);
     ck_assert_uint_eq(length, sizeof(LOOPBACK_LISTENER_BLOB));
     ck_assert_mem_eq(blob, LOOPBACK_LISTENER_BLOB, length);
@@ -205,7 +205,7 @@ TEST(one_slot_is_enough_to_accept_a_client)
     int                         fd;
 
     params.max_half_open = 1;
-    ck_assert_int_eq(bootstrap_listener_create(&params, &listener), UCXPOOL_OK);
+    assert_ok(bootstrap_listener_create(&params, &listener));
     fd = loopback_stranger(listener);
     loopback_settle(listener);
     assert_open(listener);
@@ -256,7 +256,7 @@ static void fill_queue(bootstrap_listener_t *listener, unsigned num)
 
     for (unsigned i = 0; i < num; i++) {
         client = loopback_client(listener, secret);
-        ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_OK);
+        assert_ok(loopback_meet(listener, client));
         bootstrap_client_destroy(client);
     }
     loopback_settle(listener);
@@ -285,7 +285,7 @@ TEST(a_client_retries_until_the_queue_has_room)
     for (int i = 0; i < LOOPBACK_QUEUE; i++) {
         assert_peer_waits(listener);
     }
-    ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_OK);
+    assert_ok(loopback_meet(listener, client));
     assert_peer_waits(listener);
     assert_nobody_waits(listener);
     bootstrap_client_destroy(client);
@@ -341,14 +341,14 @@ TEST(a_client_displaced_by_a_new_connection_retries)
     int                         fd;
 
     params.max_half_open = 1;
-    ck_assert_int_eq(bootstrap_listener_create(&params, &listener), UCXPOOL_OK);
+    assert_ok(bootstrap_listener_create(&params, &listener));
     for (unsigned num_turns = 0; num_turns < 2; num_turns++) {
         client = connected_client(listener);
         fd     = loopback_stranger(listener);
         for (unsigned i = 0; i < num_turns; i++) {
             loopback_settle(listener); /* the stranger has a slot, too */
         }
-        ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_OK);
+        assert_ok(loopback_meet(listener, client));
         assert_peer_waits(listener);
         bootstrap_client_destroy(client);
         close(fd);
@@ -375,7 +375,7 @@ TEST(a_client_retries_when_the_listener_has_no_descriptor)
     if (!RUNNING_ON_VALGRIND) {
         ck_assert_uint_eq(bootstrap_listener_num_refused(listener), 1);
     }
-    ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_OK);
+    assert_ok(loopback_meet(listener, client));
     assert_peer_waits(listener);
     bootstrap_client_destroy(client);
     bootstrap_listener_destroy(listener);
@@ -395,7 +395,7 @@ TEST(unauthenticated_connections_get_a_quarter_of_the_descriptors)
     limit          = old_limit;
     limit.rlim_cur = LIMIT;
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    ck_assert_int_eq(bootstrap_listener_create(&params, &listener), UCXPOOL_OK);
+    assert_ok(bootstrap_listener_create(&params, &listener));
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &old_limit), 0);
     for (int i = 0; i < LIMIT; i++) {
         fds[i] = loopback_stranger(listener);
@@ -457,7 +457,7 @@ TEST(clients_do_not_time_out_if_the_listener_is_late)
 
     params.max_half_open = NUM;
     params.accept_queue  = NUM;
-    ck_assert_int_eq(bootstrap_listener_create(&params, &listener), UCXPOOL_OK);
+    assert_ok(bootstrap_listener_create(&params, &listener));
     for (int i = 0; i < NUM; i++) {
         clients[i] = connected_client(listener);
         progress_until_readable(listener, clients[i]);
@@ -474,7 +474,7 @@ TEST(clients_do_not_time_out_if_the_listener_is_late)
     ck_assert_uint_eq(stats.num_timed_out, 0);
     for (int i = 0; i < NUM; i++) {
         loopback_wait(bootstrap_client_fd(clients[i]));
-        ck_assert_int_eq(bootstrap_client_progress(clients[i]), UCXPOOL_OK);
+        assert_ok(bootstrap_client_progress(clients[i]));
         assert_peer_waits(listener);
         bootstrap_client_destroy(clients[i]);
     }
@@ -502,7 +502,7 @@ TEST(simultaneous_connections_fit_in_the_accept_queue)
 
     num                  = (num < 200) ? num : 200;
     params.max_half_open = 200;
-    ck_assert_int_eq(bootstrap_listener_create(&params, &listener), UCXPOOL_OK);
+    assert_ok(bootstrap_listener_create(&params, &listener));
     for (int i = 0; i < num; i++) {
         /* connect() would block if the queue were full. */
         fds[i] = loopback_stranger(listener);
@@ -522,7 +522,7 @@ TEST(the_work_of_one_progress_call_is_bounded)
     bootstrap_listener_t       *listener;
 
     params.max_half_open = 64;
-    ck_assert_int_eq(bootstrap_listener_create(&params, &listener), UCXPOOL_OK);
+    assert_ok(bootstrap_listener_create(&params, &listener));
     for (int i = 0; i < 40; i++) {
         fds[i] = loopback_stranger(listener);
     }
@@ -614,7 +614,7 @@ TEST(a_forked_child_does_not_keep_pending_connections_open)
     pid_t                 child;
     char                  byte;
 
-    ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_OK);
+    assert_ok(loopback_meet(listener, client));
     ck_assert_int_eq(pipe(pipe_fds), 0);
     child = fork();
     ck_assert_int_ge(child, 0);
@@ -639,7 +639,7 @@ TEST(an_answer_that_would_block_is_sent_later)
 
     /* Order of the sends: HELLO, CHALLENGE, CLIENT_PROOF, LISTENER_PROOF. */
     net_call_fail(NET_CALL_SEND, 4, EAGAIN);
-    ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_OK);
+    assert_ok(loopback_meet(listener, client));
     ck_assert(net_call_reset());
     assert_peer_waits(listener);
     ck_assert_uint_eq(num_half_open(listener), 0);
@@ -846,9 +846,7 @@ static ucxpool_status_t listen_on(const char *text, const base_secret_t *with,
     bootstrap_listener_params_t params = loopback_params(with);
     bootstrap_where_t           where;
 
-    ck_assert_int_eq(
-        bootstrap_where_resolve(text, BOOTSTRAP_WHERE_LISTEN, &where),
-        UCXPOOL_OK);
+    assert_ok(bootstrap_where_resolve(text, BOOTSTRAP_WHERE_LISTEN, &where));
     params.where                 = &where;
     params.listen_without_secret = listen_without_secret;
     return bootstrap_listener_create(&params, listener_p);
@@ -869,13 +867,11 @@ TEST(without_a_secret_only_loopback_addresses_are_accepted)
             strstr(ucxpool_error_detail(), "LISTEN_WITHOUT_SECRET=y"));
         ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), told[i]));
     }
-    ck_assert_int_eq(listen_on("127.0.0.1:0", NULL, false, &listener),
-                     UCXPOOL_OK);
+    assert_ok(listen_on("127.0.0.1:0", NULL, false, &listener));
     bootstrap_listener_destroy(listener);
-    ck_assert_int_eq(listen_on("0.0.0.0:0", NULL, true, &listener), UCXPOOL_OK);
+    assert_ok(listen_on("0.0.0.0:0", NULL, true, &listener));
     bootstrap_listener_destroy(listener);
-    ck_assert_int_eq(listen_on("0.0.0.0:0", secret, false, &listener),
-                     UCXPOOL_OK);
+    assert_ok(listen_on("0.0.0.0:0", secret, false, &listener));
     bootstrap_listener_destroy(listener);
 }
 
@@ -883,7 +879,7 @@ TEST(without_a_host_ipv4_clients_connect)
 {
     bootstrap_listener_t *listener;
 
-    ck_assert_int_eq(listen_on(":0", secret, false, &listener), UCXPOOL_OK);
+    assert_ok(listen_on(":0", secret, false, &listener));
     assert_open(listener);
     bootstrap_listener_destroy(listener);
 }
@@ -904,7 +900,7 @@ TEST(a_port_in_use_is_reported)
      * TIME_WAIT. The port can be bound again all the same. */
     assert_open(listener);
     bootstrap_listener_destroy(listener);
-    ck_assert_int_eq(listen_on(text, secret, false, &listener), UCXPOOL_OK);
+    assert_ok(listen_on(text, secret, false, &listener));
     assert_open(listener);
     bootstrap_listener_destroy(listener);
 }
@@ -1000,7 +996,7 @@ TEST(without_file_descriptors_the_listener_waits_and_does_not_spin)
 
     net_call_skip(deadline - base_clock_now());
     ck_assert_uint_gt(bootstrap_listener_progress(listener), 0);
-    ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_OK);
+    assert_ok(loopback_meet(listener, client));
     assert_peer_waits(listener);
     bootstrap_client_destroy(client);
     bootstrap_listener_destroy(listener);
@@ -1026,7 +1022,7 @@ TEST(with_no_descriptor_left_at_all_the_listener_recovers)
     /* Valgrind accepts the connection and then closes it. */
     status = loopback_meet(listener, client);
     if (status != UCXPOOL_ERR_PEER_LOST) {
-        ck_assert_int_eq(status, UCXPOOL_OK);
+        assert_ok(status);
         assert_peer_waits(listener);
     }
     assert_open(listener);

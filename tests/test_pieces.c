@@ -85,9 +85,8 @@ static ucxpool_request_t *send_all(void)
 {
     ucxpool_request_t *request;
 
-    ck_assert_int_eq(send_pieces(pair.to_b, from.pieces, from.num, from.length,
-                                 TAG, NULL, &request),
-                     UCXPOOL_OK);
+    assert_ok(send_pieces(pair.to_b, from.pieces, from.num, from.length, TAG,
+                          NULL, &request));
     return request;
 }
 
@@ -95,9 +94,8 @@ static ucxpool_request_t *recv_all(void)
 {
     ucxpool_request_t *request;
 
-    ck_assert_int_eq(recv_pieces(pair.b, pair.to_a, to.pieces, to.num,
-                                 to.length, TAG, ALL_BITS, NULL, &request),
-                     UCXPOOL_OK);
+    assert_ok(recv_pieces(pair.b, pair.to_a, to.pieces, to.num, to.length, TAG,
+                          ALL_BITS, NULL, &request));
     return request;
 }
 
@@ -109,8 +107,8 @@ static void finish_both(ucxpool_request_t *send, ucxpool_request_t *recv,
     pair_until(&pair, pair_ended(send) && pair_ended(recv));
     ucxpool_request_query(recv, &attr, sizeof(attr));
     ck_assert_uint_eq(attr.length, length);
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    assert_ok(pair_finish(&pair, send));
+    assert_ok(pair_finish(&pair, recv));
 }
 
 /* The first `length` bytes of both sides are equal. */
@@ -219,13 +217,11 @@ TEST_EACH(segments_and_pieces_receive_each_other, NUM_WIRES)
     num = cut(other, LENGTH, segments);
     pair_poison(other, sizeof(other));
     send = send_all();
-    ck_assert_int_eq(
-        recv_segments(pair.b, NULL, segments, num, TAG, ALL_BITS, NULL, &recv),
-        UCXPOOL_OK);
+    assert_ok(
+        recv_segments(pair.b, NULL, segments, num, TAG, ALL_BITS, NULL, &recv));
     finish_both(send, recv, LENGTH);
     recv = recv_all();
-    ck_assert_int_eq(send_segments(pair.to_b, segments, num, TAG, NULL, &send),
-                     UCXPOOL_OK);
+    assert_ok(send_segments(pair.to_b, segments, num, TAG, NULL, &send));
     finish_both(send, recv, LENGTH);
     check_same(LENGTH);
     sides_cleanup();
@@ -252,8 +248,7 @@ TEST_EACH(a_message_of_pieces_probes_as_equal_segments, NUM_WIRES)
     ck_assert_uint_eq(ucxpool_message_lengths(message, 0, 4, lengths), 3);
     ck_assert_uint_eq(lengths[2], 50);
     segment = (ucxpool_segment_t){to.arena, 150};
-    ck_assert_int_eq(message_recv_segments(message, &segment, 1, NULL, &recv),
-                     UCXPOOL_OK);
+    assert_ok(message_recv_segments(message, &segment, 1, NULL, &recv));
     finish_both(send, recv, 150);
     sides_cleanup();
     end_pair();
@@ -277,9 +272,7 @@ TEST_EACH(a_probed_message_is_received_into_pieces, NUM_WIRES)
         UCXPOOL_ERR_TRUNCATED);
     ck_assert_ptr_nonnull(
         strstr(ucxpool_error_detail(), "the pieces hold 200"));
-    ck_assert_int_eq(
-        message_recv_pieces(message, to.pieces, 3, 100, NULL, &recv),
-        UCXPOOL_OK);
+    assert_ok(message_recv_pieces(message, to.pieces, 3, 100, NULL, &recv));
     finish_both(send, recv, 300);
     sent     = side_message(&from);
     received = side_message(&to);
@@ -298,20 +291,16 @@ TEST_EACH(zero_pieces_and_empty_pieces_are_messages, NUM_WIRES)
 
     connect_pair(_i);
     for (size_t num = 0; num < 4; num++) {
-        ck_assert_int_eq(send_pieces(pair.to_b, num == 0 ? NULL : null, num, 0,
-                                     TAG, NULL, &send),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(recv_pieces(pair.b, NULL, num == 0 ? NULL : null, num,
-                                     0, TAG, ALL_BITS, NULL, &recv),
-                         UCXPOOL_OK);
+        assert_ok(send_pieces(pair.to_b, num == 0 ? NULL : null, num, 0, TAG,
+                              NULL, &send));
+        assert_ok(recv_pieces(pair.b, NULL, num == 0 ? NULL : null, num, 0, TAG,
+                              ALL_BITS, NULL, &recv));
         finish_both(send, recv, 0);
     }
     /* Also zero pieces of a nonzero length. */
-    ck_assert_int_eq(send_pieces(pair.to_b, NULL, 0, 77, TAG, NULL, &send),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(
-        recv_pieces(pair.b, NULL, null, 0, 77, TAG, ALL_BITS, NULL, &recv),
-        UCXPOOL_OK);
+    assert_ok(send_pieces(pair.to_b, NULL, 0, 77, TAG, NULL, &send));
+    assert_ok(
+        recv_pieces(pair.b, NULL, null, 0, 77, TAG, ALL_BITS, NULL, &recv));
     finish_both(send, recv, 0);
     end_pair();
 }
@@ -415,8 +404,7 @@ TEST_EACH(pieces_in_comm_memory_go_in_place, NUM_WIRES)
     ucxpool_request_t *recv;
 
     connect_pair(_i);
-    ck_assert_int_eq(ucxpool_comm_alloc(pair.a, NUM * LENGTH, &memory),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_comm_alloc(pair.a, NUM * LENGTH, &memory));
     side_init(&to, NUM, LENGTH);
     from = (side_t){.num = NUM, .length = LENGTH};
     for (size_t i = 0; i < NUM; i++) {
@@ -452,12 +440,9 @@ TEST_EACH(sources_are_const, NUM_WIRES)
     connect_pair(_i);
     for (size_t i = 0; i < 3; i++) {
         memset(received, 0, sizeof(received));
-        ck_assert_int_eq(ucxpool_send(pair.to_b, &sources[i], TAG, NULL, &send),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, received,
-                                             sizeof(received), TAG, ALL_BITS,
-                                             NULL, &recv),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_send(pair.to_b, &sources[i], TAG, NULL, &send));
+        assert_ok(ucxpool_recv_buffer(pair.b, NULL, received, sizeof(received),
+                                      TAG, ALL_BITS, NULL, &recv));
         finish_both(send, recv, sizeof(words));
         ck_assert_str_eq(received, words);
         ck_assert_int_eq(

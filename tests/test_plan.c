@@ -472,29 +472,25 @@ TEST(the_cpu_engine_copies_before_start_returns)
     copy_plan_t       plan;
     copy_engine_t    *engine;
 
-    ck_assert_int_eq(copy_lengths_check(&run, 1, &totals), UCXPOOL_OK);
+    assert_ok(copy_lengths_check(&run, 1, &totals));
     stream_model_plan(&plan, &run, 1, &totals, segments, 2);
-    ck_assert_int_eq(copy_engine_create_host(&engine), UCXPOOL_OK);
+    assert_ok(copy_engine_create_host(&engine));
     copy_engine_enter(engine);
-    ck_assert_int_eq(copy_engine_start(engine, &copy,
-                                       &(copy_work_t){.plan      = &plan,
-                                                      .length    = 1000,
-                                                      .block     = block,
-                                                      .is_gather = true},
-                                       &covered),
-                     UCXPOOL_OK);
+    assert_ok(copy_engine_start(
+        engine, &copy,
+        &(copy_work_t){
+            .plan = &plan, .length = 1000, .block = block, .is_gather = true},
+        &covered));
     ck_assert_uint_eq(covered, 21); /* the second segment begins at 16 */
     ck_assert_ptr_null(copy.job);
     ck_assert_mem_eq(block, "01234\0\0\0\0\0\0\0\0\0\0\0abcde", 21);
 
     memset(block, 'x', sizeof(block));
-    ck_assert_int_eq(copy_engine_start(engine, &copy,
-                                       &(copy_work_t){.plan   = &plan,
-                                                      .offset = 16,
-                                                      .block  = block,
-                                                      .length = 3},
-                                       &covered),
-                     UCXPOOL_OK);
+    assert_ok(copy_engine_start(
+        engine, &copy,
+        &(copy_work_t){
+            .plan = &plan, .offset = 16, .block = block, .length = 3},
+        &covered));
     ck_assert_uint_eq(covered, 3);
     ck_assert_str_eq(memory, "0123456789xxxdefghij");
     ck_assert_uint_eq(copy_engine_progress(engine), 0);

@@ -31,25 +31,22 @@ static ucxpool_request_t *post_recv(const pair_t *pair, way_t way, uint64_t tag,
     ucxpool_request_t *request;
 
     *target = UINT32_MAX;
-    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, is_any ? NULL : pair->to_a,
-                                         target, sizeof(*target), tag,
-                                         is_masked ? UINT64_C(0xff) : ALL_BITS,
-                                         NULL, &request),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(
+        pair->b, is_any ? NULL : pair->to_a, target, sizeof(*target), tag,
+        is_masked ? UINT64_C(0xff) : ALL_BITS, NULL, &request));
     return request;
 }
 
 static void post_send(const pair_t *pair, uint64_t tag, uint32_t *content)
 {
-    ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, content, sizeof(*content),
-                                         tag, NULL, NULL),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_send_buffer(pair->to_b, content, sizeof(*content), tag,
+                                  NULL, NULL));
 }
 
 static void finish(pair_t *pair, ucxpool_request_t *request,
                    const uint32_t *target, uint32_t content)
 {
-    ck_assert_int_eq(pair_finish(pair, request), UCXPOOL_OK);
+    assert_ok(pair_finish(pair, request));
     ck_assert_uint_eq(*target, content);
 }
 

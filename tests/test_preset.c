@@ -27,7 +27,7 @@ static void setup(void)
 {
     strcpy(path, "/tmp/test_preset.XXXXXX");
     close(mkstemp(path));
-    ck_assert_int_eq(api_config_values(NULL, &config), UCXPOOL_OK);
+    assert_ok(api_config_values(NULL, &config));
     memset(&bar, 0, sizeof(bar));
 }
 
@@ -178,8 +178,7 @@ static uint64_t compute(const char *name, uint64_t size, uint64_t used)
     bar.size   = size;
     bar.used   = used;
     bar.free   = size - used;
-    ck_assert_int_eq(block_budget_compute(&config, name, &bar, &budget),
-                     UCXPOOL_OK);
+    assert_ok(block_budget_compute(&config, name, &bar, &budget));
     return budget.limit;
 }
 
@@ -230,8 +229,7 @@ TEST(an_unknown_window_has_no_limit)
     config.comm_reserve = GIB;
     ck_assert_uint_eq(compute("Other", 0, 0), BLOCK_BUDGET_NONE);
     bar.source = MEM_BAR_NONE;
-    ck_assert_int_eq(block_budget_compute(&config, "GB10", &bar, &budget),
-                     UCXPOOL_OK);
+    assert_ok(block_budget_compute(&config, "GB10", &bar, &budget));
     ck_assert_uint_eq(budget.limit, BLOCK_BUDGET_NONE);
 }
 
@@ -255,7 +253,7 @@ static unsigned settle(const mem_kind_t *kind, uint64_t limit)
                                          .limit       = limit};
     unsigned                   num    = 0;
 
-    ck_assert_int_eq(block_sizes_settle(&params, &config, &num), UCXPOOL_OK);
+    assert_ok(block_sizes_settle(&params, &config, &num));
     return num;
 }
 

@@ -187,8 +187,8 @@ TEST(the_places_of_a_call_must_lie_within_its_window)
     static const ucxpool_place_t past[]  = {{0, 1}, {999, 2}};
     static const ucxpool_place_t wraps[] = {{1, UINT64_MAX}};
 
-    ck_assert_int_eq(check_call(4, 100, 400, good, 32), UCXPOOL_OK);
-    ck_assert_int_eq(check_call(3, 0, 2, cut, 48), UCXPOOL_OK);
+    assert_ok(check_call(4, 100, 400, good, 32));
+    assert_ok(check_call(3, 0, 2, cut, 48));
     ck_assert_int_eq(check_call(2, 100, 200, bad, 16),
                      UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "place 1 "));

@@ -19,8 +19,7 @@ static ucxpool_t *pool;
 static void start(void)
 {
     unsetenv("UCXPOOL_LOG_LEVEL");
-    ck_assert_int_eq(pair_try_pool(NULL, SIZES "HUGE_PAGES=n", &pool),
-                     UCXPOOL_OK);
+    assert_ok(pair_try_pool(NULL, SIZES "HUGE_PAGES=n", &pool));
     caught_begin();
 }
 
@@ -50,7 +49,7 @@ TEST(an_error_returned_to_the_caller_is_not_logged)
 
     assert_quiet(pair_try_pool(NULL, SIZES "SEND_SHARE=90", &pool));
     pool = first;
-    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    assert_ok(ucxpool_config_read(&config));
     assert_quiet(ucxpool_config_modify(config, "BLOCKSIZE", "4m"));
     ucxpool_config_release(config);
     assert_quiet(ucxpool_listener_create(pool, "0.0.0.0:0", &listener));
@@ -77,7 +76,7 @@ TEST(an_error_without_a_caller_is_logged_as_a_warning)
 {
     ucxpool_block_t block;
 
-    ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_OK);
+    assert_ok(ucxpool_block_get(pool, &block));
     ucxpool_block_put(pool, &block);
     ck_assert_str_eq(caught_text(), "");
     ucxpool_block_put(pool, &block);
@@ -92,9 +91,7 @@ TEST(a_failed_channel_is_logged_once)
 {
     ucxpool_channel_t *channel;
 
-    ck_assert_int_eq(
-        ucxpool_channel_connect(pool, "127.0.0.1:1", NULL, &channel),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_channel_connect(pool, "127.0.0.1:1", NULL, &channel));
     ck_assert_int_eq(ucxpool_channel_wait(channel, UCXPOOL_FOREVER),
                      UCXPOOL_ERR_PEER_LOST);
     assert_told("cannot connect to 127.0.0.1:1");
@@ -106,8 +103,7 @@ TEST(a_failed_framework_allocation_is_logged_once)
 {
     size_t length;
 
-    ck_assert_int_eq(ucxpool_framework_set_pool(UCXPOOL_FRAMEWORK_HOST, pool),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_framework_set_pool(UCXPOOL_FRAMEWORK_HOST, pool));
     ck_assert_ptr_null(
         ucxpool_torch_alloc((ssize_t)1 << 40, UCXPOOL_FRAMEWORK_HOST, NULL));
     assert_told("the heap cannot allocate");

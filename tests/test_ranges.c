@@ -27,7 +27,7 @@ TEST(ranges_are_found_in_any_insertion_order)
 {
     const unsigned order[] = {5, 1, 3, 7, 0, 2};
 
-    ck_assert_int_eq(ranges_create(6, &ranges), UCXPOOL_OK);
+    assert_ok(ranges_create(6, &ranges));
     for (unsigned i = 0; i < 6; i++) {
         insert(order[i]);
     }
@@ -44,7 +44,7 @@ TEST(ranges_are_found_in_any_insertion_order)
 
 TEST(a_range_is_removed_once_and_only_by_its_start)
 {
-    ck_assert_int_eq(ranges_create(3, &ranges), UCXPOOL_OK);
+    assert_ok(ranges_create(3, &ranges));
     ck_assert_ptr_null(ranges_remove(ranges, RANGE(2)));
     for (unsigned i = 1; i < 4; i++) {
         insert(i);
@@ -60,7 +60,7 @@ TEST(a_range_is_removed_once_and_only_by_its_start)
 
 TEST(an_empty_table_finds_nothing)
 {
-    ck_assert_int_eq(ranges_create(0, &ranges), UCXPOOL_OK);
+    assert_ok(ranges_create(0, &ranges));
     ck_assert_ptr_null(ranges_find(ranges, NULL));
     ck_assert_ptr_null(ranges_find(ranges, RANGE(1)));
     ranges_destroy(ranges);
@@ -77,7 +77,7 @@ TEST(a_reader_ignores_a_half_changed_table)
     pthread_t thread;
     void     *found;
 
-    ck_assert_int_eq(ranges_create(2, &ranges), UCXPOOL_OK);
+    assert_ok(ranges_create(2, &ranges));
     insert(1);
     insert(2);
     for (unsigned i = 0; i < rounds(20); i++) {
@@ -116,7 +116,7 @@ TEST(readers_see_the_table_before_or_after_a_change)
 {
     pthread_t threads[NUM_THREADS];
 
-    ck_assert_int_eq(ranges_create(5, &ranges), UCXPOOL_OK);
+    assert_ok(ranges_create(5, &ranges));
     insert(5);
     insert(7);
     atomic_store(&stop, false);

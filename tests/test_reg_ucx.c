@@ -131,9 +131,8 @@ static void setup(void)
     ck_assert_int_eq(ucp_config_read(NULL, NULL, &config), UCS_OK);
     ck_assert_int_eq(ucp_init(&params, config, &context), UCS_OK);
     ucp_config_release(config);
-    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, NUM_REGIONS,
-                                      REGION_SIZE, BASE_SWITCH_TRY),
-                     UCXPOOL_OK);
+    assert_ok(mem_regions_init(&regions, &mem_kind_host, -1, NUM_REGIONS,
+                               REGION_SIZE, BASE_SWITCH_TRY));
 }
 
 static void teardown(void)
@@ -150,7 +149,7 @@ TEST(every_region_is_registered_once)
 {
     uint64_t before = ucx_reg_count();
 
-    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
+    assert_ok(ucx_reg_regions(&regions, context));
     ck_assert_uint_eq(ucx_reg_count() - before, NUM_REGIONS);
     ck_assert_int_eq(num_mapped, (int)NUM_REGIONS);
     for (unsigned i = 0; i < NUM_REGIONS; i++) {
@@ -164,7 +163,7 @@ TEST(every_region_is_registered_once)
 
 TEST(deregistering_twice_does_nothing)
 {
-    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
+    assert_ok(ucx_reg_regions(&regions, context));
     ucx_dereg_regions(&regions, context);
     ucx_dereg_regions(&regions, context);
     ck_assert_int_eq(num_mapped, 0);
@@ -175,11 +174,10 @@ TEST(two_sets_of_one_context_are_counted_together)
     uint64_t      before = ucx_reg_count();
     mem_regions_t others;
 
-    ck_assert_int_eq(mem_regions_init(&others, &mem_kind_host, -1, 1,
-                                      REGION_SIZE, BASE_SWITCH_TRY),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
-    ck_assert_int_eq(ucx_reg_regions(&others, context), UCXPOOL_OK);
+    assert_ok(mem_regions_init(&others, &mem_kind_host, -1, 1, REGION_SIZE,
+                               BASE_SWITCH_TRY));
+    assert_ok(ucx_reg_regions(&regions, context));
+    assert_ok(ucx_reg_regions(&others, context));
     ck_assert_uint_eq(ucx_reg_count() - before, NUM_REGIONS + 1);
     ucx_dereg_regions(&others, context);
     ucx_dereg_regions(&regions, context);
@@ -204,9 +202,8 @@ TEST(regions_are_stitched_with_ucxs_memory_hooks_installed)
     ck_assert_int_eq(set_handler(UCM_EVENT_VM_MAPPED | UCM_EVENT_VM_UNMAPPED, 0,
                                  ignore_event, NULL),
                      UCS_OK);
-    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
-    ck_assert_int_eq(regions.kind->stitch(&regions, pieces, 2, &address),
-                     UCXPOOL_OK);
+    assert_ok(ucx_reg_regions(&regions, context));
+    assert_ok(regions.kind->stitch(&regions, pieces, 2, &address));
     strcpy(regions.regions[2].address, "two");
     strcpy((char *)regions.regions[0].address + REGION_SIZE / 2, "zero");
     ck_assert_str_eq(address, "two");
@@ -239,7 +236,7 @@ TEST_WITH(registration_can_be_retried_after_a_failure, .first = SPOIL_MAP,
         }
     }
     spoil = SPOIL_NOTHING;
-    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
+    assert_ok(ucx_reg_regions(&regions, context));
     ucx_dereg_regions(&regions, context);
 }
 
@@ -260,7 +257,7 @@ TEST_SETTINGS(.timeout = 60);
 
 TEST(only_success_maps_to_success)
 {
-    ck_assert_int_eq(ucx_status(UCS_OK), UCXPOOL_OK);
+    assert_ok(ucx_status(UCS_OK));
     ck_assert_int_eq(ucx_status(UCS_INPROGRESS), UCXPOOL_INPROGRESS);
     for (int i = UCS_ERR_LAST; i < 0; i++) {
         ck_assert_int_lt(ucx_status((ucs_status_t)i), 0);

@@ -83,7 +83,7 @@ TEST_SETTINGS(.setup = setup, .teardown = teardown, .timeout = 60);
 
 TEST(regions_are_contiguous_and_hold_written_data)
 {
-    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    assert_ok(init(BASE_SWITCH_TRY));
     ck_assert_uint_eq(regions.num_regions, NUM_REGIONS);
     ck_assert_uint_eq(regions.region_size, REGION_SIZE);
     for (unsigned i = 0; i < NUM_REGIONS; i++) {
@@ -102,7 +102,7 @@ TEST(regions_are_contiguous_and_hold_written_data)
 
 TEST(new_regions_are_zero)
 {
-    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    assert_ok(init(BASE_SWITCH_TRY));
     ck_assert_int_eq(*region_byte(0, 0), 0);
     ck_assert_int_eq(memcmp(region_byte(0, 0), region_byte(0, 1),
                             NUM_REGIONS * REGION_SIZE - 1),
@@ -115,7 +115,7 @@ TEST(the_range_is_aligned_to_transparent_pages)
     mem_system_t system;
 
     mem_system_query(&system);
-    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    assert_ok(init(BASE_SWITCH_TRY));
     if ((system.transparent_size != 0) &&
         (REGION_SIZE % system.transparent_size == 0)) {
         ck_assert_uint_eq((uintptr_t)regions.address % system.transparent_size,
@@ -129,8 +129,7 @@ TEST_EACH(every_page_has_memory_and_none_is_resident_before_use, 2)
     size_t      before = resident_size();
     struct stat is;
 
-    ck_assert_int_eq(init(_i == 0 ? BASE_SWITCH_NO : BASE_SWITCH_TRY),
-                     UCXPOOL_OK);
+    assert_ok(init(_i == 0 ? BASE_SWITCH_NO : BASE_SWITCH_TRY));
     for (unsigned i = 0; i < NUM_REGIONS; i++) {
         ck_assert_int_eq(fstat(regions.regions[i].fd, &is), 0);
         ck_assert_uint_ge((size_t)is.st_blocks * 512, REGION_SIZE);
@@ -145,7 +144,7 @@ TEST(a_region_is_a_memory_file_named_after_the_pool)
 {
     char path[64], name[64];
 
-    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    assert_ok(init(BASE_SWITCH_TRY));
     for (unsigned i = 0; i < NUM_REGIONS; i++) {
         ssize_t length;
 
@@ -164,7 +163,7 @@ TEST(a_region_cannot_shrink_nor_grow_nor_be_unsealed)
 {
     int seals;
 
-    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    assert_ok(init(BASE_SWITCH_TRY));
     for (unsigned i = 0; i < NUM_REGIONS; i++) {
         int fd = regions.regions[i].fd;
 
@@ -180,7 +179,7 @@ TEST(a_region_cannot_shrink_nor_grow_nor_be_unsealed)
 
 TEST(a_private_region_is_not_mapped_for_writing_by_others)
 {
-    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    assert_ok(init(BASE_SWITCH_TRY));
     for (unsigned i = 0; i < NUM_REGIONS; i++) {
         int   fd = regions.regions[i].fd;
         void *address;
@@ -211,9 +210,7 @@ static void check_stitching(void)
     size_t offset     = 0;
     void  *address;
 
-    ck_assert_int_eq(
-        regions.kind->stitch(&regions, pieces, num_pieces, &address),
-        UCXPOOL_OK);
+    assert_ok(regions.kind->stitch(&regions, pieces, num_pieces, &address));
     for (size_t i = 0; i < num_pieces; i++) {
         char *here  = (char *)address + size;
         char *there = region_byte(pieces[i].region, pieces[i].offset);
@@ -239,7 +236,7 @@ TEST(a_stitched_range_is_the_same_memory)
 {
     size_t mapped = calls_mapped_size();
 
-    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    assert_ok(init(BASE_SWITCH_TRY));
     check_stitching();
     mem_regions_cleanup(&regions);
     ck_assert_uint_eq(calls_mapped_size(), mapped);
@@ -248,7 +245,7 @@ TEST(a_stitched_range_is_the_same_memory)
 TEST(regions_are_stitched_from_their_files_if_mremap_cannot_copy)
 {
     calls_fail_from(CALLS_MREMAP, 1, EINVAL);
-    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    assert_ok(init(BASE_SWITCH_TRY));
     for (unsigned i = 0; i < NUM_REGIONS; i++) {
         ck_assert(!mem_memfd_is_private(regions.regions[i].fd));
     }
@@ -261,7 +258,7 @@ TEST(init_works_without_the_write_seal_in_the_kernel)
 {
     bool is_private;
 
-    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    assert_ok(init(BASE_SWITCH_TRY));
     is_private = mem_memfd_is_private(regions.regions[0].fd);
     mem_regions_cleanup(&regions);
     if (!is_private) {
@@ -269,7 +266,7 @@ TEST(init_works_without_the_write_seal_in_the_kernel)
         return;
     }
     calls_fail(CALLS_FCNTL, 1, EINVAL);
-    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    assert_ok(init(BASE_SWITCH_TRY));
     ck_assert_int_eq(fcntl(regions.regions[0].fd, F_GET_SEALS) &
                          (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
                      F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
@@ -285,7 +282,7 @@ TEST(stitching_can_be_retried_after_a_failure)
     void             *address    = NULL;
     unsigned          num_failed = 0;
 
-    ck_assert_int_eq(init(BASE_SWITCH_NO), UCXPOOL_OK);
+    assert_ok(init(BASE_SWITCH_NO));
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         for (unsigned n = 1;; n++) {
             size_t mapped = calls_mapped_size();
@@ -324,7 +321,7 @@ TEST_EACH(init_can_be_retried_after_a_failed_call, CALLS_FCNTL + 1)
         status = init(BASE_SWITCH_TRY);
         if (!calls_has_failed()) {
             calls_reset();
-            ck_assert_int_eq(status, UCXPOOL_OK);
+            assert_ok(status);
             mem_regions_cleanup(&regions);
             break;
         }
@@ -351,7 +348,7 @@ TEST_EACH(init_can_be_retried_after_a_failed_call, CALLS_FCNTL + 1)
                                           (name == CALLS_MADVISE)
                                       ? 0
                                       : 1);
-    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    assert_ok(init(BASE_SWITCH_TRY));
     mem_regions_cleanup(&regions);
 }
 
@@ -365,14 +362,14 @@ TEST(a_file_that_cannot_be_sealed_is_an_error)
         calls_reset();
         ck_assert_uint_eq(calls_num_fds(), num_fds);
     }
-    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    assert_ok(init(BASE_SWITCH_TRY));
     mem_regions_cleanup(&regions);
 }
 
 TEST(init_works_without_transparent_huge_pages)
 {
     calls_fail_from(CALLS_MADVISE, 1, EINVAL);
-    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    assert_ok(init(BASE_SWITCH_TRY));
     check_stitching();
     mem_regions_cleanup(&regions);
     calls_reset();
@@ -386,7 +383,7 @@ TEST(init_continues_after_a_signal)
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         for (unsigned n = 1; n <= 4; n++) {
             calls_fail(names[i], n, EINTR);
-            ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+            assert_ok(init(BASE_SWITCH_TRY));
             calls_reset();
             mem_regions_cleanup(&regions);
         }
@@ -475,7 +472,7 @@ TEST(huge_pages_require_regions_of_whole_pages)
     ck_assert_int_eq(init(BASE_SWITCH_YES), UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_ptr_nonnull(
         strstr(ucxpool_error_detail(), "UCXPOOL_REGION_SIZE"));
-    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    assert_ok(init(BASE_SWITCH_TRY));
     ck_assert_uint_eq(regions.page_size, page_size());
     mem_regions_cleanup(&regions);
 }
@@ -488,7 +485,7 @@ TEST(base_pages_are_used_if_huge_pages_run_out)
     fake_machine.huge_pages_free = NUM_REGIONS;
     /* The first mapping reserves the range; the second is of huge pages. */
     calls_fail(CALLS_MMAP, 2, ENOMEM);
-    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    assert_ok(init(BASE_SWITCH_TRY));
     calls_reset();
     ck_assert_uint_eq(regions.page_size, page_size());
     check_stitching();
@@ -506,25 +503,22 @@ TEST(real_huge_pages_are_used_if_the_machine_has_some)
         fprintf(stderr, "skipped: no free huge pages\n");
         return;
     }
-    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 2,
-                                      system.huge_page_size, BASE_SWITCH_TRY),
-                     UCXPOOL_OK);
+    assert_ok(mem_regions_init(&regions, &mem_kind_host, -1, 2,
+                               system.huge_page_size, BASE_SWITCH_TRY));
     ck_assert_uint_eq(regions.page_size, system.huge_page_size);
     {
         const mem_piece_t pieces[] = {{1, 0, system.huge_page_size},
                                       {0, 0, system.huge_page_size}};
         void             *address;
 
-        ck_assert_int_eq(regions.kind->stitch(&regions, pieces, 2, &address),
-                         UCXPOOL_OK);
+        assert_ok(regions.kind->stitch(&regions, pieces, 2, &address));
         *(char *)address = 'x';
         ck_assert_int_eq(*region_byte(1, 0), 'x');
         regions.kind->unstitch(&regions, address, 2 * system.huge_page_size);
     }
     mem_regions_cleanup(&regions);
-    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 2,
-                                      system.huge_page_size, BASE_SWITCH_NO),
-                     UCXPOOL_OK);
+    assert_ok(mem_regions_init(&regions, &mem_kind_host, -1, 2,
+                               system.huge_page_size, BASE_SWITCH_NO));
     ck_assert_uint_eq(regions.page_size, system.page_size);
     mem_regions_cleanup(&regions);
 }
@@ -534,7 +528,7 @@ TEST(cleanup_may_be_called_twice_and_releases_everything)
     unsigned num_fds = calls_num_fds();
     size_t   mapped  = calls_mapped_size();
 
-    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    assert_ok(init(BASE_SWITCH_TRY));
     ck_assert_uint_gt(calls_num_fds(), num_fds);
     mem_regions_cleanup(&regions);
     mem_regions_cleanup(&regions);

@@ -84,8 +84,7 @@ static void assert_signs(const char *data, const char *expected)
     uint8_t mac[BOOTSTRAP_MAC_SIZE];
     char    hex[2 * BOOTSTRAP_MAC_SIZE + 1];
 
-    ck_assert_int_eq(bootstrap_auth_sign(secret, data, strlen(data), mac),
-                     UCXPOOL_OK);
+    assert_ok(bootstrap_auth_sign(secret, data, strlen(data), mac));
     for (size_t i = 0; i < sizeof(mac); i++) {
         snprintf(hex + (2 * i), 3, "%02x", mac[i]);
     }
@@ -129,9 +128,8 @@ static void take_from(const void *bytes, size_t length)
 {
     base_config_t config = {.secret_file = "/nonexistent/secret"};
 
-    ck_assert_int_eq(base_secret_create(bytes, length, &config.secret),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(base_config_secret(&config, &secret), UCXPOOL_OK);
+    assert_ok(base_secret_create(bytes, length, &config.secret));
+    assert_ok(base_config_secret(&config, &secret));
     base_secret_put(config.secret);
 }
 
@@ -157,7 +155,7 @@ TEST(the_file_is_used_if_no_secret_is_in_memory)
 
     write_letters(BASE_SECRET_MIN, "");
     strcpy(config.secret_file, path);
-    ck_assert_int_eq(base_config_secret(&config, &secret), UCXPOOL_OK);
+    assert_ok(base_config_secret(&config, &secret));
     ck_assert_ptr_nonnull(secret);
 }
 
@@ -183,7 +181,7 @@ TEST(a_secret_in_memory_has_the_length_limits_of_a_file)
 
 TEST(without_a_secret_the_key_is_empty)
 {
-    ck_assert_int_eq(base_secret_read("", &secret), UCXPOOL_OK);
+    assert_ok(base_secret_read("", &secret));
     ck_assert_ptr_null(secret);
     assert_signs(
         "", "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad");
@@ -231,7 +229,7 @@ TEST(the_target_of_a_link_is_checked)
     ck_assert_int_eq(base_secret_read(link_path, &secret),
                      UCXPOOL_ERR_PERMISSION);
     ck_assert_int_eq(chmod(path, 0600), 0);
-    ck_assert_int_eq(base_secret_read(link_path, &secret), UCXPOOL_OK);
+    assert_ok(base_secret_read(link_path, &secret));
 }
 
 TEST(a_file_that_is_not_regular_is_rejected_without_blocking)

@@ -43,7 +43,7 @@ static void check_whole(ucxpool_t *pool, uint64_t num_held)
     ck_assert_uint_eq(count, num_held);
     ck_assert_uint_eq(stats.channels_open, 0);
     ck_assert_uint_eq(stats.messages_failed, 0);
-    ck_assert_int_eq(ucxpool_check(pool), UCXPOOL_OK);
+    assert_ok(ucxpool_check(pool));
 }
 
 TEST_SETTINGS(.timeout = 60);
@@ -62,7 +62,7 @@ TEST_EACH(every_region_is_used, NUM_SETTINGS)
         ck_assert_msg(has_been_used(pool, i), "region %u was not used", i);
     }
     check_whole(pool, 0);
-    ck_assert_int_eq(ucxpool_self_test(pool), UCXPOOL_OK);
+    assert_ok(ucxpool_self_test(pool));
     check_whole(pool, 0);
     ucxpool_destroy(pool);
 }
@@ -82,11 +82,11 @@ TEST(the_callers_blocks_are_not_changed)
     ucxpool_t      *pool = pair_pool("");
     ucxpool_block_t blocks[8];
 
-    ck_assert_int_eq(ucxpool_block_get_n(pool, 8, blocks), UCXPOOL_OK);
+    assert_ok(ucxpool_block_get_n(pool, 8, blocks));
     for (int i = 0; i < 8; i++) {
         *(uint8_t *)blocks[i].address = (uint8_t)(0xa0 + i);
     }
-    ck_assert_int_eq(ucxpool_self_test(pool), UCXPOOL_OK);
+    assert_ok(ucxpool_self_test(pool));
     check_whole(pool, 8);
     for (int i = 0; i < 8; i++) {
         ck_assert_uint_eq(*(uint8_t *)blocks[i].address, 0xa0 + i);
@@ -101,7 +101,7 @@ TEST(open_channels_stay_open)
     pair_t                 pair;
 
     pair_init(&pair, "", "");
-    ck_assert_int_eq(ucxpool_self_test(pair.a), UCXPOOL_OK);
+    assert_ok(ucxpool_self_test(pair.a));
     ucxpool_channel_query(pair.to_b, &attr, sizeof(attr));
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_OPEN);
     pair_check_blocks(&pair);
@@ -125,8 +125,8 @@ TEST(the_log_level_is_restored)
 {
     ucxpool_t *pool = pair_pool("");
 
-    ck_assert_int_eq(ucxpool_log_set_level(UCXPOOL_LOG_NONE), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_self_test(pool), UCXPOOL_OK);
+    assert_ok(ucxpool_log_set_level(UCXPOOL_LOG_NONE));
+    assert_ok(ucxpool_self_test(pool));
     ck_assert_int_eq(base_log_get_level(), BASE_LOG_NONE);
     ucxpool_destroy(pool);
 }

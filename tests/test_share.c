@@ -67,7 +67,7 @@ static int make_file(size_t size, int seals)
 static void announce(int fd, ipc_host_t *host, ipc_file_t *file)
 {
     ipc_host_fill(host);
-    ck_assert_int_eq(ipc_file_fill(fd, file), UCXPOOL_OK);
+    assert_ok(ipc_file_fill(fd, file));
 }
 
 /* Announce any file of this process as a memory file. */
@@ -198,7 +198,7 @@ TEST(changes_in_a_peers_file_are_visible)
 
     owner_start(&owner, geteuid());
     ck_assert(ipc_host_fits(&owner.host, reason, sizeof(reason)));
-    ck_assert_int_eq(map(&owner.host, &owner.file), UCXPOOL_OK);
+    assert_ok(map(&owner.host, &owner.file));
     for (size_t i = 0; i < SIZE; i++) {
         if (((const char *)mapped)[i] != 'o') {
             ck_abort_msg("byte %zu differs", i);
@@ -219,11 +219,11 @@ TEST(two_processes_map_each_others_files)
     pid_t      pid;
     int        fd, status;
 
-    ck_assert_int_eq(ipc_create("mine", SIZE, &fd, &address), UCXPOOL_OK);
+    assert_ok(ipc_create("mine", SIZE, &fd, &address));
     announce(fd, &host, &file);
     memcpy(address, "mine", 5);
     owner_start(&owner, geteuid());
-    ck_assert_int_eq(map(&owner.host, &owner.file), UCXPOOL_OK);
+    assert_ok(map(&owner.host, &owner.file));
     pid = fork();
     ck_assert_int_ge(pid, 0);
     if (pid == 0) {
@@ -247,7 +247,7 @@ TEST(a_mapping_outlives_its_owner)
     owner_t owner;
 
     owner_start(&owner, geteuid());
-    ck_assert_int_eq(map(&owner.host, &owner.file), UCXPOOL_OK);
+    assert_ok(map(&owner.host, &owner.file));
     ck_assert_int_eq(kill(owner.pid, SIGKILL), 0);
     ck_assert_int_eq(waitpid(owner.pid, NULL, 0), owner.pid);
     ck_assert_int_eq(((const char *)mapped)[SIZE - 1], 'o');
@@ -261,7 +261,7 @@ TEST(a_mapping_cannot_be_made_writable)
     owner_t owner;
 
     owner_start(&owner, geteuid());
-    ck_assert_int_eq(map(&owner.host, &owner.file), UCXPOOL_OK);
+    assert_ok(map(&owner.host, &owner.file));
     ck_assert_int_eq(
         mprotect((void *)(uintptr_t)mapped, SIZE, PROT_READ | PROT_WRITE), -1);
     ck_assert_int_eq(errno, EACCES);
@@ -278,7 +278,7 @@ TEST(a_mapping_holds_no_descriptor_and_unmap_leaves_no_trace)
     owner_start(&owner, geteuid());
     num_fds = calls_num_fds();
     size    = calls_mapped_size();
-    ck_assert_int_eq(map(&owner.host, &owner.file), UCXPOOL_OK);
+    assert_ok(map(&owner.host, &owner.file));
     ck_assert_uint_eq(calls_num_fds(), num_fds);
     ipc_unmap(mapped, SIZE);
     ck_assert_uint_eq(calls_mapped_size(), size);
@@ -291,13 +291,12 @@ TEST(regions_of_host_memory_are_shared)
     ipc_file_t    file;
     mem_regions_t regions;
 
-    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 2,
-                                      (size_t)2 << 20, BASE_SWITCH_TRY),
-                     UCXPOOL_OK);
+    assert_ok(mem_regions_init(&regions, &mem_kind_host, -1, 2, (size_t)2 << 20,
+                               BASE_SWITCH_TRY));
     for (unsigned i = 0; i < 2; i++) {
         announce(regions.regions[i].fd, &host, &file);
         ck_assert_uint_eq(file.size, regions.region_size);
-        ck_assert_int_eq(map(&host, &file), UCXPOOL_OK);
+        assert_ok(map(&host, &file));
         strcpy(regions.regions[i].address, "region");
         ck_assert_str_eq(mapped, "region");
         ipc_unmap(mapped, file.size);
@@ -315,7 +314,7 @@ TEST(a_mapping_is_resident_in_the_pages_that_were_read)
 
     announce(fd, &host, &file);
     before = resident_size();
-    ck_assert_int_eq(map(&host, &file), UCXPOOL_OK);
+    assert_ok(map(&host, &file));
     ck_assert_int_eq(*(const char *)mapped, 0);
     ck_assert_uint_lt(resident_size(), before + size / 2);
     ipc_unmap(mapped, file.size);
@@ -335,7 +334,7 @@ TEST(huge_pages_are_shared_if_the_machine_has_some)
     }
     announce(regions.regions[0].fd, &host, &file);
     ck_assert_uint_eq(file.huge_page_shift, 21);
-    ck_assert_int_eq(map(&host, &file), UCXPOOL_OK);
+    assert_ok(map(&host, &file));
     strcpy(regions.regions[0].address, "huge");
     ck_assert_str_eq(mapped, "huge");
     ipc_unmap(mapped, file.size);
@@ -350,7 +349,7 @@ TEST(a_control_file_is_zero_and_sealed_and_mapped_for_writing)
     void  *address, *second;
     int    fd, seals;
 
-    ck_assert_int_eq(ipc_create("control", size, &fd, &address), UCXPOOL_OK);
+    assert_ok(ipc_create("control", size, &fd, &address));
     for (size_t i = 0; i < size; i++) {
         ck_assert_int_eq(((char *)address)[i], 0);
     }
@@ -453,7 +452,7 @@ TEST(a_process_with_another_start_time_is_not_mapped_or_watched)
     void      *address;
     int        fd;
 
-    ck_assert_int_eq(ipc_create("mine", SIZE, &fd, &address), UCXPOOL_OK);
+    assert_ok(ipc_create("mine", SIZE, &fd, &address));
     announce(fd, &host, &file);
     host.start_time++;
     check_misfit(&host, "has ended");
@@ -485,7 +484,7 @@ TEST_EACH(a_process_that_cannot_be_checked_counts_as_alive, 4)
     void            *address;
     int              fd;
 
-    ck_assert_int_eq(ipc_create("mine", SIZE, &fd, &address), UCXPOOL_OK);
+    assert_ok(ipc_create("mine", SIZE, &fd, &address));
     announce(fd, &host, &file);
     calls_fail_from(CALLS_FOPEN, 1, errors[_i]);
     ck_assert(!ipc_host_is_gone(&host));
@@ -662,7 +661,7 @@ TEST(an_unsealed_file_is_rejected)
     announce(fd, &host, &file);
     check_refused(&host, &file, UCXPOOL_ERR_PERMISSION, "not sealed");
     ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-    ck_assert_int_eq(map(&host, &file), UCXPOOL_OK);
+    assert_ok(map(&host, &file));
     ipc_unmap(mapped, SIZE);
     close(fd);
 }
@@ -907,7 +906,7 @@ TEST_EACH(mapping_can_be_retried_after_a_failed_call, 6)
         calls_fail(rows[_i].name, n, ENOMEM);
         status = map(&host, &file);
         if (!calls_has_failed()) {
-            ck_assert_int_eq(status, UCXPOOL_OK);
+            assert_ok(status);
             break;
         }
         calls_reset();
@@ -963,7 +962,7 @@ TEST_EACH(creation_can_be_retried_after_a_failed_call, 6)
         status = ipc_create("control", SIZE, &fd, &address);
         if (!calls_has_failed()) {
             calls_reset();
-            ck_assert_int_eq(status, UCXPOOL_OK);
+            assert_ok(status);
             break;
         }
         calls_reset();

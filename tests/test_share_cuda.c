@@ -66,9 +66,8 @@ static void be_owner(const mem_kind_t *kind, int in, int out)
     char          end;
 
     cuda_start("");
-    ck_assert_int_eq(mem_regions_init(&regions, kind, 0, NUM_REGIONS,
-                                      REGION_SIZE, BASE_SWITCH_NO),
-                     UCXPOOL_OK);
+    assert_ok(mem_regions_init(&regions, kind, 0, NUM_REGIONS, REGION_SIZE,
+                               BASE_SWITCH_NO));
     for (size_t i = 0; i < NUM_REGIONS * REGION_SIZE; i++) {
         bytes[i] = byte_of(i);
     }
@@ -78,8 +77,7 @@ static void be_owner(const mem_kind_t *kind, int in, int out)
     ipc_host_fill(&mine.host);
     mine.num = regions.num_regions;
     for (unsigned i = 0; i < mine.num; i++) {
-        ck_assert_int_eq(ipc_cuda_fill(&regions, i, &mine.shares[i]),
-                         UCXPOOL_OK);
+        assert_ok(ipc_cuda_fill(&regions, i, &mine.shares[i]));
     }
     ck_assert_int_eq(write(out, &mine, sizeof(mine)), sizeof(mine));
     /* Each 'w' received changes one byte. */
@@ -112,7 +110,7 @@ static void start_owner(const mem_kind_t *kind)
     from_owner = here[0];
     read_all(from_owner, &offer, sizeof(offer));
     cuda_start("");
-    ck_assert_int_eq(mem_cuda_device_open(0, &device), UCXPOOL_OK);
+    assert_ok(mem_cuda_device_open(0, &device));
 }
 
 static void end_owner(void)
@@ -153,7 +151,7 @@ static int fetch(const ipc_cuda_t *share)
         fd     = open(path, O_RDWR | O_CLOEXEC);
         status = fd < 0 ? UCXPOOL_ERR_IO : UCXPOOL_OK;
     }
-    ck_assert_int_eq(status, UCXPOOL_OK);
+    assert_ok(status);
     return fd;
 }
 
@@ -191,9 +189,8 @@ TEST_EACH(a_peer_reads_the_owners_memory_and_later_writes, 2)
 
         ck_assert_int_eq((int)offer.shares[i].way, _i + 1);
         ck_assert_int_eq(memcmp(offer.shares[i].uuid, &device->uuid, 16), 0);
-        ck_assert_int_eq(ipc_cuda_map(device, &offer.shares[i], &fd, 1, false,
-                                      &addresses[i]),
-                         UCXPOOL_OK);
+        assert_ok(ipc_cuda_map(device, &offer.shares[i], &fd, 1, false,
+                               &addresses[i]));
         drop(fd);
         check_bytes(addresses[i], offer.shares[i].size, first);
         first += offer.shares[i].size;
@@ -292,12 +289,11 @@ TEST(a_region_has_one_file_which_is_closed_with_it)
     unsigned      num_fds = calls_num_fds();
 
     cuda_start("");
-    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_vmm, 0,
-                                      NUM_REGIONS, REGION_SIZE, BASE_SWITCH_NO),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ipc_cuda_fill(&regions, 1, &share), UCXPOOL_OK);
+    assert_ok(mem_regions_init(&regions, &mem_kind_cuda_vmm, 0, NUM_REGIONS,
+                               REGION_SIZE, BASE_SWITCH_NO));
+    assert_ok(ipc_cuda_fill(&regions, 1, &share));
     ck_assert_int_ge(share.fd, 0);
-    ck_assert_int_eq(ipc_cuda_fill(&regions, 1, &again), UCXPOOL_OK);
+    assert_ok(ipc_cuda_fill(&regions, 1, &again));
     ck_assert_int_eq(memcmp(&share, &again, sizeof(share)), 0);
     mem_regions_cleanup(&regions);
     if (!cuda_is_real()) {
@@ -311,9 +307,8 @@ TEST(pinned_memory_has_no_gpu_handle)
     ipc_cuda_t    share;
 
     cuda_start("");
-    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_host, 0, 1,
-                                      REGION_SIZE, BASE_SWITCH_NO),
-                     UCXPOOL_OK);
+    assert_ok(mem_regions_init(&regions, &mem_kind_cuda_host, 0, 1, REGION_SIZE,
+                               BASE_SWITCH_NO));
     ck_assert_int_eq(ipc_cuda_fill(&regions, 0, &share),
                      UCXPOOL_ERR_UNSUPPORTED);
     mem_regions_cleanup(&regions);
@@ -325,9 +320,8 @@ STAND_IN_TEST(a_gpu_without_file_handles_reports_the_reason)
     ipc_cuda_t    share;
 
     cuda_start("posix=n");
-    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_vmm, 0, 1,
-                                      REGION_SIZE, BASE_SWITCH_NO),
-                     UCXPOOL_OK);
+    assert_ok(mem_regions_init(&regions, &mem_kind_cuda_vmm, 0, 1, REGION_SIZE,
+                               BASE_SWITCH_NO));
     ck_assert_int_eq(ipc_cuda_fill(&regions, 0, &share),
                      UCXPOOL_ERR_UNSUPPORTED);
     mem_regions_cleanup(&regions);
@@ -340,9 +334,8 @@ STAND_IN_TEST_EACH(filling_a_share_can_be_retried_after_a_failure, 2)
     unsigned      num_failed = 0;
 
     cuda_start("");
-    ck_assert_int_eq(mem_regions_init(&regions, kinds[_i], 0, 1, REGION_SIZE,
-                                      BASE_SWITCH_NO),
-                     UCXPOOL_OK);
+    assert_ok(mem_regions_init(&regions, kinds[_i], 0, 1, REGION_SIZE,
+                               BASE_SWITCH_NO));
     for (unsigned n = 1;; n++) {
         stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
         if (ipc_cuda_fill(&regions, 0, &share) == UCXPOOL_OK) {
@@ -393,10 +386,9 @@ STAND_IN_TEST_EACH(mapping_can_be_retried_after_a_failure, 2)
 static void virtual_start(mem_regions_t *regions)
 {
     cuda_start("");
-    ck_assert_int_eq(mem_regions_init(regions, &mem_kind_cuda_vmm, 0,
-                                      NUM_REGIONS, REGION_SIZE, BASE_SWITCH_NO),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(mem_cuda_device_open(0, &device), UCXPOOL_OK);
+    assert_ok(mem_regions_init(regions, &mem_kind_cuda_vmm, 0, NUM_REGIONS,
+                               REGION_SIZE, BASE_SWITCH_NO));
+    assert_ok(mem_cuda_device_open(0, &device));
 }
 
 static void virtual_end(mem_regions_t *regions)
@@ -431,16 +423,14 @@ TEST(allocations_are_exported_and_mapped_contiguously)
     ck_assert_int_eq(export_middle(&regions, parts, 1, &num),
                      UCXPOOL_ERR_LIMIT);
     ck_assert_uint_eq(calls_num_fds(), num_fds);
-    ck_assert_int_eq(export_middle(&regions, parts, NUM_REGIONS, &num),
-                     UCXPOOL_OK);
+    assert_ok(export_middle(&regions, parts, NUM_REGIONS, &num));
     ck_assert_uint_eq(num, 2);
     ck_assert_uint_eq(parts[0].size, REGION_SIZE);
     ck_assert_uint_eq(parts[0].offset, MIDDLE);
     ck_assert_uint_eq(parts[0].length, REGION_SIZE - MIDDLE);
     ck_assert_uint_eq(parts[1].offset, 0);
     ck_assert_uint_eq(parts[1].length, MIDDLE);
-    ck_assert_int_eq(ipc_virtual_map(device, parts, num, false, &mapped),
-                     UCXPOOL_OK);
+    assert_ok(ipc_virtual_map(device, parts, num, false, &mapped));
     cuda_write(device->context, (char *)regions.address + REGION_SIZE, "!", 1);
     cuda_read(device->context, &byte,
               (void *)(uintptr_t)(mapped.address + REGION_SIZE), 1);

@@ -25,9 +25,8 @@ static uint8_t *send_longs(pair_t *pair)
     uint8_t     *bytes  = calloc(1, length);
 
     for (unsigned i = 0; i < NUM_LONGS; i++) {
-        ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, bytes, length,
-                                             LONG_TAG, NULL, NULL),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_send_buffer(pair->to_b, bytes, length, LONG_TAG, NULL,
+                                      NULL));
     }
     pair_until(pair, pair->to_b->requests.sends.num == NUM_LONGS);
     return bytes;
@@ -70,21 +69,18 @@ TEST_EACH(the_next_queued_send_starts_when_the_first_ends, 2)
 
     pair_init(&pair, settings, settings);
     longs = send_longs(&pair);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, longs, 100000, LONG_TAG,
-                                         &params, &first),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "s", 1, TAG, NULL, &send),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, &target, 1, TAG,
-                                         ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_send_buffer(pair.to_b, longs, 100000, LONG_TAG, &params,
+                                  &first));
+    assert_ok(ucxpool_send_buffer(pair.to_b, "s", 1, TAG, NULL, &send));
+    assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, &target, 1, TAG, ALL_BITS,
+                                  NULL, &recv));
     pair_progress(&pair);
     ck_assert(!pair_ended(send));
     ends[_i](first);
     ck_assert_int_eq(pair_finish(&pair, first),
                      (_i == 0) ? UCXPOOL_ERR_CANCELED : UCXPOOL_ERR_TIMED_OUT);
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    assert_ok(pair_finish(&pair, send));
+    assert_ok(pair_finish(&pair, recv));
     ck_assert_int_eq(target, 's');
     pair_cleanup(&pair);
     free(longs);
@@ -103,13 +99,11 @@ TEST(a_send_canceled_in_the_queue_is_not_sent)
 
     pair_init(&pair, settings, settings);
     longs = send_longs(&pair);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair.to_b, longs, 100000, LONG_TAG, NULL, &first),
-        UCXPOOL_OK);
+    assert_ok(
+        ucxpool_send_buffer(pair.to_b, longs, 100000, LONG_TAG, NULL, &first));
     for (unsigned i = 0; i < 3; i++) {
-        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, &letters[i], 1, TAG,
-                                             NULL, &sends[i]),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_send_buffer(pair.to_b, &letters[i], 1, TAG, NULL,
+                                      &sends[i]));
     }
     ucxpool_request_cancel(sends[0]);
     ucxpool_request_cancel(sends[1]);
@@ -118,11 +112,10 @@ TEST(a_send_canceled_in_the_queue_is_not_sent)
     ck_assert(!pair_ended(sends[2]));
     ucxpool_request_cancel(first);
     ucxpool_request_release(first);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, &target, 1, TAG,
-                                         ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, sends[2]), UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.b, NULL, &target, 1, TAG, ALL_BITS, NULL,
+                                  &recv));
+    assert_ok(pair_finish(&pair, recv));
+    assert_ok(pair_finish(&pair, sends[2]));
     ck_assert_int_eq(target, 'c');
     pair_cleanup(&pair);
     free(longs);
@@ -145,14 +138,11 @@ TEST(sends_that_find_the_ring_full_start_when_it_has_room)
     pair_fill(sources, size);
     pair_init(&pair, settings, settings);
     for (unsigned i = 0; i < FULL_NUM; i++) {
-        ck_assert_int_eq(
-            ucxpool_recv_buffer(pair.b, NULL, targets + i * FULL_LENGTH,
-                                FULL_LENGTH, TAG, ALL_BITS, NULL, &recvs[i]),
-            UCXPOOL_OK);
-        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b,
-                                             sources + i * FULL_LENGTH,
-                                             FULL_LENGTH, TAG, NULL, &sends[i]),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_recv_buffer(pair.b, NULL, targets + i * FULL_LENGTH,
+                                      FULL_LENGTH, TAG, ALL_BITS, NULL,
+                                      &recvs[i]));
+        assert_ok(ucxpool_send_buffer(pair.to_b, sources + i * FULL_LENGTH,
+                                      FULL_LENGTH, TAG, NULL, &sends[i]));
         ended += pair_ended(sends[i]) ? 1 : 0;
     }
     if (pair_is_mapped(&pair)) {
@@ -160,8 +150,8 @@ TEST(sends_that_find_the_ring_full_start_when_it_has_room)
         ck_assert_uint_lt(ended, FULL_NUM);
     }
     for (unsigned i = 0; i < FULL_NUM; i++) {
-        ck_assert_int_eq(pair_finish(&pair, sends[i]), UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, recvs[i]), UCXPOOL_OK);
+        assert_ok(pair_finish(&pair, sends[i]));
+        assert_ok(pair_finish(&pair, recvs[i]));
     }
     ck_assert_mem_eq(targets, sources, size);
     ck_assert_uint_ge(pair.to_b->flow.credits, 1024 - FULL_NUM);
@@ -197,26 +187,23 @@ TEST(a_failed_channel_fails_only_its_own_receives)
     }
     const ucxpool_channel_t *const channels[] = {pair.to_a, to_c, NULL};
     for (unsigned i = 0; i < 3; i++) {
-        ck_assert_int_eq(
-            ucxpool_recv_buffer(pair.b, (ucxpool_channel_t *)channels[i],
-                                &targets[i], 1, TAG, ALL_BITS, NULL, &recvs[i]),
-            UCXPOOL_OK);
+        assert_ok(ucxpool_recv_buffer(pair.b, (ucxpool_channel_t *)channels[i],
+                                      &targets[i], 1, TAG, ALL_BITS, NULL,
+                                      &recvs[i]));
     }
     ucxpool_channel_abort(pair.to_a);
     ck_assert_int_eq(pair_finish(&pair, recvs[0]), UCXPOOL_ERR_CANCELED);
     ck_assert(!pair_ended(recvs[1]));
     ck_assert(!pair_ended(recvs[2]));
-    ck_assert_int_eq(ucxpool_send_buffer(from_c, "1", 1, TAG, NULL, NULL),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(from_c, "2", 1, TAG, NULL, NULL),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_send_buffer(from_c, "1", 1, TAG, NULL, NULL));
+    assert_ok(ucxpool_send_buffer(from_c, "2", 1, TAG, NULL, NULL));
     while (!pair_ended(recvs[1]) || !pair_ended(recvs[2])) {
         ucxpool_progress(c);
         ucxpool_progress(pair.b);
         ck_assert(!pair_is_late(until));
     }
-    ck_assert_int_eq(pair_finish(&pair, recvs[1]), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, recvs[2]), UCXPOOL_OK);
+    assert_ok(pair_finish(&pair, recvs[1]));
+    assert_ok(pair_finish(&pair, recvs[2]));
     ck_assert_mem_eq(targets,
                      "\0"
                      "12",

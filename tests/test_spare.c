@@ -120,7 +120,7 @@ TEST(creation_without_memory_for_a_thread_fails_with_a_message)
     ck_assert_int_eq(setrlimit(RLIMIT_DATA, &before), 0);
     ck_assert_int_eq(status, UCXPOOL_ERR_NO_MEMORY);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "ulimit -d"));
-    ck_assert_int_eq(base_limits_check_ucx(), UCXPOOL_OK);
+    assert_ok(base_limits_check_ucx());
 }
 
 /* A listener with the fewest descriptors that a pool can run with. */
@@ -181,8 +181,7 @@ TEST(unauthenticated_connections_leave_descriptors_for_a_client)
     }
     pool = pair_pool("WIRE=ucx");
     snprintf(where, sizeof(where), "127.0.0.1:%u", port);
-    ck_assert_int_eq(ucxpool_channel_connect(pool, where, NULL, &channel),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_channel_connect(pool, where, NULL, &channel));
     ck_assert_msg(ucxpool_channel_wait(channel, pair_patience()) == UCXPOOL_OK,
                   "%s", ucxpool_error_detail());
     ck_assert_int_eq(kill(pid, SIGKILL), 0);
@@ -201,7 +200,7 @@ TEST(an_endpoint_without_descriptors_fails_with_a_message)
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
     ck_assert_int_eq(status, UCXPOOL_ERR_LIMIT);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "ulimit -n"));
-    ck_assert_int_eq(base_limits_check_endpoint(), UCXPOOL_OK);
+    assert_ok(base_limits_check_endpoint());
 }
 
 /* Does a send HELLO first? The pool with the smaller name does. */

@@ -25,14 +25,11 @@ static void pass(pair_t *pair, const void *from, void *to, size_t length)
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
 
-    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, to, length, TAG,
-                                         ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair->to_b, from, length, TAG, NULL, &send),
-        UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair->b, pair->to_a, to, length, TAG,
+                                  ALL_BITS, NULL, &recv));
+    assert_ok(ucxpool_send_buffer(pair->to_b, from, length, TAG, NULL, &send));
+    assert_ok(pair_finish(pair, send));
+    assert_ok(pair_finish(pair, recv));
 }
 
 /* Only this mode has moved data. */
@@ -97,7 +94,7 @@ TEST_EACH(registered_memory_counts_as_in_place, NUM_WIRES)
     pair_t            pair;
 
     pair_init(&pair, wires[_i], wires[_i]);
-    ck_assert_int_eq(ucxpool_comm_alloc(pair.a, 60000, &from), UCXPOOL_OK);
+    assert_ok(ucxpool_comm_alloc(pair.a, 60000, &from));
     memset(from, 1, 60000);
     pass(&pair, from, target, 60000);
     core_stats_get(pair.a, &a);
@@ -116,7 +113,7 @@ TEST_EACH(nothing_is_registered_after_the_start, NUM_WIRES)
     pair_t       pair;
 
     pair_init(&pair, wires[_i], wires[_i]);
-    ck_assert_int_eq(ucxpool_comm_alloc(pair.a, 200000, &from), UCXPOOL_OK);
+    assert_ok(ucxpool_comm_alloc(pair.a, 200000, &from));
     for (int i = 0; i < 10; i++) {
         pass(&pair, from, target, 200000);
         pass(&pair, source, target, 200000);
@@ -167,16 +164,13 @@ TEST_EACH(failures_and_rejections_are_counted, NUM_WIRES)
     pair_t             pair;
 
     pair_init(&pair, wires[_i], wires[_i]);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair.to_b, source, 100000, TAG, NULL, &send),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_send_buffer(pair.to_b, source, 100000, TAG, NULL, &send));
     pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
                           UCXPOOL_OK);
     ucxpool_message_refuse(message, "not today");
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_REFUSED);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target, 1, TAG, ALL_BITS,
-                                         NULL, &recv),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, 1, TAG, ALL_BITS, NULL,
+                                  &recv));
     ucxpool_request_cancel(recv);
     ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_CANCELED);
     core_stats_get(pair.a, &a);
@@ -212,13 +206,11 @@ static char *print(const char *name, ucxpool_stats_format_t format)
     size_t            size;
     FILE             *stream = open_memstream(&text, &size);
 
-    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_config_modify(config, "COMM_SIZE", "16m"),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_config_modify(config, "BLOCK_SIZE", "4m"),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_config_read(&config));
+    assert_ok(ucxpool_config_modify(config, "COMM_SIZE", "16m"));
+    assert_ok(ucxpool_config_modify(config, "BLOCK_SIZE", "4m"));
     params.config = config;
-    ck_assert_int_eq(ucxpool_create(&params, &pool), UCXPOOL_OK);
+    assert_ok(ucxpool_create(&params, &pool));
     ucxpool_stats_print(pool, stream, format);
     fclose(stream);
     ucxpool_config_release(config);
@@ -352,11 +344,10 @@ TEST(each_statistic_is_found_by_its_name)
     pair_init(&pair, "WIRE=map", "WIRE=map");
     pass(&pair, source, target, 100);
     ck_assert_uint_le(ucxpool_stats_count(), 200);
-    ck_assert_int_eq(ucxpool_stats_read(pair.a, values, 200, &num), UCXPOOL_OK);
+    assert_ok(ucxpool_stats_read(pair.a, values, 200, &num));
     ck_assert_uint_eq(num, ucxpool_stats_count());
     for (size_t i = 0; i < num; i++) {
-        ck_assert_int_eq(ucxpool_stats_query(i, &attr, sizeof(attr)),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_stats_query(i, &attr, sizeof(attr)));
         ck_assert_uint_eq(value_of(pair.a, attr.name), values[i]);
         ck_assert_uint_eq(
             strspn(attr.name, "abcdefghijklmnopqrstuvwxyz0123456789_"),
@@ -367,15 +358,14 @@ TEST(each_statistic_is_found_by_its_name)
                           (strcmp(attr.unit, "bytes") == 0),
                       "%s", attr.unit);
         for (size_t j = 0; j < i; j++) {
-            ck_assert_int_eq(ucxpool_stats_query(j, &other, sizeof(other)),
-                             UCXPOOL_OK);
+            assert_ok(ucxpool_stats_query(j, &other, sizeof(other)));
             ck_assert_str_ne(attr.name, other.name);
         }
     }
     ck_assert_int_eq(ucxpool_stats_get(pair.a, "no_such", values),
                      UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "\"no_such\""));
-    ck_assert_int_eq(ucxpool_stats_read(pair.a, values, 3, &num), UCXPOOL_OK);
+    assert_ok(ucxpool_stats_read(pair.a, values, 3, &num));
     ck_assert_uint_eq(num, 3);
     pair_cleanup(&pair);
 }
@@ -389,8 +379,7 @@ TEST(values_are_read_from_the_pool)
 
     pair_init(&pair, "WIRE=map", "WIRE=map");
     pass(&pair, source, target, sizeof(source));
-    ck_assert_int_eq(ucxpool_heap_alloc(pair.a, 5000, NULL, &memory),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_heap_alloc(pair.a, 5000, NULL, &memory));
     core_stats_get(pair.a, &stats);
     ck_assert_uint_eq(value_of(pair.a, "messages_sent"), 1);
     ck_assert_uint_eq(value_of(pair.a, "sent_map_packed_bytes"),
@@ -413,6 +402,6 @@ TEST(values_are_read_from_the_pool)
     ck_assert_int_eq(attr.device, -1);
     ck_assert_int_eq(attr.degraded_to, UCXPOOL_DEGRADED_NONE);
     ck_assert_str_eq(attr.degraded_why, "");
-    ck_assert_int_eq(ucxpool_heap_free(pair.a, memory, NULL), UCXPOOL_OK);
+    assert_ok(ucxpool_heap_free(pair.a, memory, NULL));
     pair_cleanup(&pair);
 }

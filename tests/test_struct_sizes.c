@@ -24,7 +24,7 @@ static void query_pool(void *attr, size_t size)
 
 static void query_stat(void *attr, size_t size)
 {
-    ck_assert_int_eq(ucxpool_stats_query(0, attr, size), UCXPOOL_OK);
+    assert_ok(ucxpool_stats_query(0, attr, size));
 }
 
 static void query_channel(void *attr, size_t size)
@@ -55,16 +55,15 @@ static void query_remote(void *attr, size_t size)
 static void query_device(void *attr, size_t size)
 {
     ((ucxpool_device_attr_t *)attr)->field_mask = 0;
-    ck_assert_int_eq(ucxpool_device_query(0, NULL, attr, size), UCXPOOL_OK);
+    assert_ok(ucxpool_device_query(0, NULL, attr, size));
 }
 
 static void query_config(void *attr, size_t size)
 {
     ucxpool_config_t *config;
 
-    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_config_query(config, "WIRE", attr, size),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_config_read(&config));
+    assert_ok(ucxpool_config_query(config, "WIRE", attr, size));
     ucxpool_config_release(config);
 }
 
@@ -90,21 +89,16 @@ static void make_objects(void)
 
     cuda_start("devices=1");
     pair_init(&pair, "", "");
-    ck_assert_int_eq(
-        ucxpool_window_create(pair.b, memory, sizeof(memory), NULL, &window),
-        UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote),
-        UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, memory, sizeof(memory), 1,
-                                         NULL, &request),
-                     UCXPOOL_OK);
+    assert_ok(
+        ucxpool_window_create(pair.b, memory, sizeof(memory), NULL, &window));
+    assert_ok(ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob));
+    assert_ok(
+        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote));
+    assert_ok(ucxpool_send_buffer(pair.to_b, memory, sizeof(memory), 1, NULL,
+                                  &request));
     do {
         pair_progress(&pair);
-        ck_assert_int_eq(ucxpool_probe(pair.b, NULL, 1, ALL_BITS, &message),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_probe(pair.b, NULL, 1, ALL_BITS, &message));
     } while (message == NULL);
 }
 

@@ -178,8 +178,8 @@ static void settle(pair_t *pair)
 {
     for (int i = 0; i < 300; i++) {
         pair_progress(pair);
-        ck_assert_int_eq(ucxpool_check(pair->a), UCXPOOL_OK);
-        ck_assert_int_eq(ucxpool_check(pair->b), UCXPOOL_OK);
+        assert_ok(ucxpool_check(pair->a));
+        assert_ok(ucxpool_check(pair->b));
     }
 }
 
@@ -226,15 +226,11 @@ static void stuck_init(stuck_t *stuck, const char *settings, bool at_receiver,
     pair_fill(stuck->source, LENGTH);
     holds_sends    = !at_receiver;
     holds_receives = at_receiver;
-    ck_assert_int_eq(ucxpool_recv_buffer(stuck->pair.b, stuck->pair.to_a,
-                                         stuck->target, LENGTH, TAG, ALL_BITS,
-                                         at_receiver ? &params : NULL,
-                                         &stuck->recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(stuck->pair.to_b, stuck->source, LENGTH, TAG,
-                            at_receiver ? NULL : &params, &stuck->send),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(stuck->pair.b, stuck->pair.to_a,
+                                  stuck->target, LENGTH, TAG, ALL_BITS,
+                                  at_receiver ? &params : NULL, &stuck->recv));
+    assert_ok(ucxpool_send_buffer(stuck->pair.to_b, stuck->source, LENGTH, TAG,
+                                  at_receiver ? NULL : &params, &stuck->send));
     pair_until(&stuck->pair, num_held > 0);
     settle(&stuck->pair);
 }

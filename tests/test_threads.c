@@ -74,18 +74,14 @@ static void move_one(const lane_t *lane, unsigned number)
     fill(wanted, length, lane->tag, number);
     if (lane->sends) {
         memcpy(bytes, wanted, length);
-        ck_assert_int_eq(ucxpool_send_buffer(lane->channel, bytes, length,
-                                             lane->tag, NULL, &request),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_send_buffer(lane->channel, bytes, length, lane->tag,
+                                      NULL, &request));
     } else {
         memset(bytes, 0xfe, length);
-        ck_assert_int_eq(ucxpool_recv_buffer(lane->pool, lane->channel, bytes,
-                                             length, lane->tag, ALL_BITS, NULL,
-                                             &request),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_recv_buffer(lane->pool, lane->channel, bytes, length,
+                                      lane->tag, ALL_BITS, NULL, &request));
     }
-    ck_assert_int_eq(ucxpool_request_wait(request, UCXPOOL_FOREVER),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_request_wait(request, UCXPOOL_FOREVER));
     if (memcmp(bytes, wanted, length) != 0) {
         ck_abort_msg("message %u of tag %d has other bytes", number,
                      (int)lane->tag);
@@ -276,7 +272,7 @@ static void free_sent(ucxpool_request_t *request, ucxpool_status_t status,
                       void *arg)
 {
     (void)arg;
-    ck_assert_int_eq(status, UCXPOOL_OK);
+    assert_ok(status);
     ucxpool_request_release(request);
 }
 
@@ -299,10 +295,9 @@ static void post_and_cancel(player_t *player)
     };
     ucxpool_request_t *request;
 
-    ck_assert_int_eq(ucxpool_recv_buffer(player->pool, player->channel,
-                                         &player->nothing, 1, 99, ALL_BITS,
-                                         &params, &request),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(player->pool, player->channel,
+                                  &player->nothing, 1, 99, ALL_BITS, &params,
+                                  &request));
     ucxpool_request_cancel(request);
 }
 
@@ -315,9 +310,8 @@ static void hit(player_t *player, size_t length, uint64_t number)
     ucxpool_request_t *request;
 
     fill(player->ball, length, 1, (unsigned)number);
-    ck_assert_int_eq(ucxpool_send_buffer(player->channel, player->ball, length,
-                                         1, &params, &request),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_send_buffer(player->channel, player->ball, length, 1,
+                                  &params, &request));
     (void)request;
 }
 
@@ -329,7 +323,7 @@ static void received(ucxpool_request_t *request, ucxpool_status_t status,
     ucxpool_request_attr_t       attr;
     unsigned number = __atomic_load_n(&player->hits, __ATOMIC_ACQUIRE);
 
-    ck_assert_int_eq(status, UCXPOOL_OK);
+    assert_ok(status);
     ucxpool_request_query(request, &attr, sizeof(attr));
     ucxpool_request_release(request);
     fill(wanted, attr.length, 1, number);
@@ -353,10 +347,9 @@ static void post_receive(player_t *player)
     };
     ucxpool_request_t *request;
 
-    ck_assert_int_eq(ucxpool_recv_buffer(player->pool, player->channel,
-                                         player->ball, sizeof(player->ball), 1,
-                                         ALL_BITS, &params, &request),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(player->pool, player->channel, player->ball,
+                                  sizeof(player->ball), 1, ALL_BITS, &params,
+                                  &request));
     (void)request;
 }
 
@@ -391,19 +384,14 @@ TEST_EACH(callbacks_post_cancel_and_free, NUM_WIRES)
         size_t length = (i % 2 == 0) ? 500 : sizeof(service);
 
         fill(service, length, 1, i);
-        ck_assert_int_eq(
-            ucxpool_send_buffer(pair.to_b, service, length, 1, NULL, &send),
-            UCXPOOL_OK);
-        ck_assert_int_eq(ucxpool_request_wait(send, UCXPOOL_FOREVER),
-                         UCXPOOL_OK);
+        assert_ok(
+            ucxpool_send_buffer(pair.to_b, service, length, 1, NULL, &send));
+        assert_ok(ucxpool_request_wait(send, UCXPOOL_FOREVER));
         ucxpool_request_release(send);
         memset(service, 0xfe, sizeof(service));
-        ck_assert_int_eq(ucxpool_recv_buffer(pair.a, NULL, service,
-                                             sizeof(service), 1, ALL_BITS, NULL,
-                                             &recv),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(ucxpool_request_wait(recv, UCXPOOL_FOREVER),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_recv_buffer(pair.a, NULL, service, sizeof(service), 1,
+                                      ALL_BITS, NULL, &recv));
+        assert_ok(ucxpool_request_wait(recv, UCXPOOL_FOREVER));
         ucxpool_request_release(recv);
     }
     __atomic_store_n(&player.is_over, true, __ATOMIC_RELEASE);
@@ -460,9 +448,8 @@ static void start_waiter_in(waiter_t *waiter, pair_t *pair, uint64_t tag,
 {
     static uint8_t byte;
 
-    ck_assert_int_eq(ucxpool_recv_buffer(pair->a, NULL, &byte, 1, tag, ALL_BITS,
-                                         NULL, &waiter->request),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair->a, NULL, &byte, 1, tag, ALL_BITS, NULL,
+                                  &waiter->request));
     waiter->pool = pair->a;
     ck_assert_int_eq(pthread_create(&waiter->thread, NULL, wait, waiter), 0);
     while (!is_asleep(pair->a)) {
@@ -491,12 +478,8 @@ TEST_EACH(a_sleeper_wakes_when_another_thread_completes_its_request, NUM_WIRES)
     pair_init(&pair, wires[_i], wires[_i]);
     for (unsigned i = 0; i < rounds(100); i++) {
         start_waiter(&waiter, &pair, 1);
-        ck_assert_int_eq(
-            ucxpool_send_buffer(pair.to_b, &byte, 1, 99, NULL, NULL),
-            UCXPOOL_OK);
-        ck_assert_int_eq(
-            ucxpool_send_buffer(pair.to_a, &byte, 1, 1, NULL, NULL),
-            UCXPOOL_OK);
+        assert_ok(ucxpool_send_buffer(pair.to_b, &byte, 1, 99, NULL, NULL));
+        assert_ok(ucxpool_send_buffer(pair.to_a, &byte, 1, 1, NULL, NULL));
         pair_until(&pair, pair_ended(waiter.request));
         end_waiter(&waiter, UCXPOOL_OK);
     }
@@ -526,9 +509,7 @@ static void end_all(pair_t *pair, ucxpool_request_t *request, bool by_cancel)
     if (by_cancel) {
         ucxpool_request_cancel(request);
     } else {
-        ck_assert_int_eq(
-            ucxpool_send_buffer(pair->to_a, &byte, 1, 1, NULL, NULL),
-            UCXPOOL_OK);
+        assert_ok(ucxpool_send_buffer(pair->to_a, &byte, 1, 1, NULL, NULL));
         pair_until(pair, pair_ended(request));
     }
     while (ucxpool_progress(pair->a) != 0) {
@@ -626,20 +607,14 @@ static void make_queried(queried_t *queried, unsigned number)
     pair_t *pair = &queried->pairs[number];
     uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
 
-    ck_assert_int_eq(ucxpool_window_create(pair->b, &queried_byte, 1, NULL,
-                                           &queried->windows[number]),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_window_export(queried->windows[number],
-                                           UCXPOOL_WINDOW_READ, blob),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_remote_window_import(pair->to_b, blob,
-                                                  sizeof(blob),
-                                                  &queried->remotes[number]),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair->a, pair->to_b, NULL, 0, 1,
-                                         ALL_BITS, NULL,
-                                         &queried->requests[number]),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_window_create(pair->b, &queried_byte, 1, NULL,
+                                    &queried->windows[number]));
+    assert_ok(ucxpool_window_export(queried->windows[number],
+                                    UCXPOOL_WINDOW_READ, blob));
+    assert_ok(ucxpool_remote_window_import(pair->to_b, blob, sizeof(blob),
+                                           &queried->remotes[number]));
+    assert_ok(ucxpool_recv_buffer(pair->a, pair->to_b, NULL, 0, 1, ALL_BITS,
+                                  NULL, &queried->requests[number]));
 }
 
 /* The peer closes every second channel, after sending a message. */
@@ -660,9 +635,7 @@ static void change_queried(queried_t *queried, unsigned number)
     if (number % 2 == 0) {
         ucxpool_channel_fail(pair->to_b);
     } else {
-        ck_assert_int_eq(
-            ucxpool_send_buffer(pair->to_a, NULL, 0, 1, &params, NULL),
-            UCXPOOL_OK);
+        assert_ok(ucxpool_send_buffer(pair->to_a, NULL, 0, 1, &params, NULL));
         pair_until(pair, pair_ended(queried->requests[number]));
         ucxpool_channel_abort(pair->to_a);
     }
@@ -717,7 +690,7 @@ static void pass_gate(ucxpool_request_t *request, ucxpool_status_t status,
     gate_t *gate = arg;
 
     (void)status;
-    ck_assert_int_eq(ucxpool_request_test(request), UCXPOOL_OK);
+    assert_ok(ucxpool_request_test(request));
     __atomic_store_n(&gate->is_entered, true, __ATOMIC_RELEASE);
     while (!__atomic_load_n(&gate->is_open, __ATOMIC_ACQUIRE)) {
         sched_yield();
@@ -745,9 +718,7 @@ static ucxpool_request_t *post_to_gate(pair_t *pair, gate_t *gate)
     static uint8_t     byte;
     ucxpool_request_t *request;
 
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair->to_b, &byte, 1, 1, &params, &request),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_send_buffer(pair->to_b, &byte, 1, 1, &params, &request));
     return request;
 }
 
@@ -780,7 +751,7 @@ TEST_EACH(a_wait_ends_after_a_callback_in_another_thread, NUM_WIRES)
         __atomic_store_n(&gate->is_open, true, __ATOMIC_RELEASE);
         ck_assert_int_eq(pthread_join(waiter.thread, NULL), 0);
         ck_assert(gate->is_left);
-        ck_assert_int_eq(waiter.status, UCXPOOL_OK);
+        assert_ok(waiter.status);
         ucxpool_request_release(waiter.request);
         ck_assert_int_eq(pthread_join(thread, NULL), 0);
         free(gate);
@@ -801,10 +772,8 @@ TEST_EACH(both_of_two_sleepers_are_woken, NUM_WIRES)
         start_waiter(&waiters[0], &pair, 1);
         start_waiter(&waiters[1], &pair, 2);
         for (uint64_t tag = 1; tag <= 2; tag++) {
-            ck_assert_int_eq(ucxpool_send_buffer(pair.to_a, &byte, 1,
-                                                 (i % 2 == 0) ? tag : 3 - tag,
-                                                 NULL, NULL),
-                             UCXPOOL_OK);
+            assert_ok(ucxpool_send_buffer(
+                pair.to_a, &byte, 1, (i % 2 == 0) ? tag : 3 - tag, NULL, NULL));
         }
         pair_until(&((pair_t){NULL, pair.b, NULL, NULL}),
                    pair_ended(waiters[0].request) &&

@@ -150,13 +150,11 @@ static void exchange(size_t first, size_t second)
 
     halve(source, first, second, from);
     halve(target, first, second, to);
-    ck_assert_int_eq(
-        recv_segments(pair.b, pair.to_a, to, 2, TAG, ALL_BITS, NULL, &recv),
-        UCXPOOL_OK);
-    ck_assert_int_eq(send_segments(pair.to_b, from, 2, TAG, NULL, &send),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    assert_ok(
+        recv_segments(pair.b, pair.to_a, to, 2, TAG, ALL_BITS, NULL, &recv));
+    assert_ok(send_segments(pair.to_b, from, 2, TAG, NULL, &send));
+    assert_ok(pair_finish(&pair, send));
+    assert_ok(pair_finish(&pair, recv));
 }
 
 TEST_SETTINGS(.only_if = cuda_is_there);
@@ -217,16 +215,13 @@ TEST(in_place_transfers_have_no_gather_range)
 
     attach();
     pair_init(&pair, wires[0], wires[0]);
-    ck_assert_int_eq(ucxpool_comm_alloc(pair.a, size, &comm), UCXPOOL_OK);
+    assert_ok(ucxpool_comm_alloc(pair.a, size, &comm));
     pair_fill(comm, size);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target, size, TAG,
-                                         ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair.to_b, comm, size, TAG, NULL, &send),
-        UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, target, size, TAG,
+                                  ALL_BITS, NULL, &recv));
+    assert_ok(ucxpool_send_buffer(pair.to_b, comm, size, TAG, NULL, &send));
+    assert_ok(pair_finish(&pair, send));
+    assert_ok(pair_finish(&pair, recv));
     ucxpool_comm_free(pair.a, comm);
     end_pair();
     ck_assert_uint_eq(count("gather"), 0);
@@ -242,15 +237,13 @@ static void post_two(ucxpool_request_t *sends[2], ucxpool_request_t *recvs[2])
     const size_t size = sizeof(source) / 2;
 
     for (unsigned i = 0; i < 2; i++) {
-        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a,
-                                             target + i * size, size, TAG + i,
-                                             ALL_BITS, NULL, &recvs[i]),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, target + i * size,
+                                      size, TAG + i, ALL_BITS, NULL,
+                                      &recvs[i]));
     }
     for (unsigned i = 0; i < 2; i++) {
-        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source + i * size, size,
-                                             TAG + i, NULL, &sends[i]),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_send_buffer(pair.to_b, source + i * size, size,
+                                      TAG + i, NULL, &sends[i]));
     }
 }
 
@@ -263,8 +256,8 @@ TEST(a_send_waiting_for_a_block_has_a_range)
     post_two(sends, recvs);
     pair_until(&pair, num_open("wait for block") != 0);
     for (unsigned i = 0; i < 2; i++) {
-        ck_assert_int_eq(pair_finish(&pair, sends[i]), UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, recvs[i]), UCXPOOL_OK);
+        assert_ok(pair_finish(&pair, sends[i]));
+        assert_ok(pair_finish(&pair, recvs[i]));
     }
     end_pair();
 }
@@ -293,13 +286,10 @@ TEST(ranges_of_pending_transfers_end_with_the_pool)
 {
     attach();
     pair_init(&pair, wires[0], wires[0]);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target,
-                                         sizeof(target), TAG, ALL_BITS, NULL,
-                                         NULL),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair.to_b, source, sizeof(source), TAG, NULL, NULL),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, target, sizeof(target),
+                                  TAG, ALL_BITS, NULL, NULL));
+    assert_ok(ucxpool_send_buffer(pair.to_b, source, sizeof(source), TAG, NULL,
+                                  NULL));
     while (count("wire") == 0) {
         ucxpool_progress(pair.b);
         ucxpool_progress(pair.a);
@@ -333,26 +323,20 @@ TEST_EACH(reads_and_writes_of_windows_have_ranges, 2)
 
     attach();
     pair_init(&pair, ways[_i], ways[_i]);
-    ck_assert_int_eq(
-        ucxpool_window_create(pair.b, source, sizeof(source), NULL, &window),
-        UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_window_export(window,
-                              UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE, blob),
-        UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote),
-        UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_remote_window_read(remote, &places, &data, NULL, &request),
-        UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_OK);
+    assert_ok(
+        ucxpool_window_create(pair.b, source, sizeof(source), NULL, &window));
+    assert_ok(ucxpool_window_export(
+        window, UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE, blob));
+    assert_ok(
+        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote));
+    assert_ok(
+        ucxpool_remote_window_read(remote, &places, &data, NULL, &request));
+    assert_ok(pair_finish(&pair, request));
     ck_assert_uint_eq(the_only("read").size, 2 * LONG_SIZE);
     ck_assert_uint_eq(num_open("read"), 0);
-    ck_assert_int_eq(
-        ucxpool_remote_window_write(remote, &places, &data, NULL, &request),
-        UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_OK);
+    assert_ok(
+        ucxpool_remote_window_write(remote, &places, &data, NULL, &request));
+    assert_ok(pair_finish(&pair, request));
     ck_assert_uint_eq(the_only("write").size, 2 * LONG_SIZE);
     ck_assert_uint_eq(num_open("write"), 0);
     ucxpool_remote_window_release(remote);
@@ -388,19 +372,16 @@ TEST_EACH(launch_ranges_last_until_the_gpu_is_done, 3)
     ucxpool_request_t *send, *recv;
 
     gpu_connect(&pair, backings[_i], backings[_i]);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, to, size, TAG,
-                                         ALL_BITS, &params, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair.to_b, from, size, TAG, &params, &send),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, to, size, TAG, ALL_BITS,
+                                  &params, &recv));
+    assert_ok(ucxpool_send_buffer(pair.to_b, from, size, TAG, &params, &send));
     if (!cuda_is_real()) {
         pair_until(&pair, num_open("gather") > 1);
         ck_assert_uint_eq(count("gather"), num_open("gather"));
         ck_assert_uint_eq(count("wire"), 0);
     }
-    ck_assert_int_eq(gpu_finish(&pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_OK);
+    assert_ok(gpu_finish(&pair, send));
+    assert_ok(gpu_finish(&pair, recv));
     ck_assert_uint_eq(size_of("gather"), size);
     ck_assert_uint_eq(size_of("wire"), size);
     ck_assert_uint_eq(size_of("scatter"), size);

@@ -24,14 +24,12 @@ static void exchange(pair_t *pair, const void *source, void *target,
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
 
-    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target, length,
-                                         TAG, ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair->to_b, source, length, TAG, NULL, &send),
-        UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair->b, pair->to_a, target, length, TAG,
+                                  ALL_BITS, NULL, &recv));
+    assert_ok(
+        ucxpool_send_buffer(pair->to_b, source, length, TAG, NULL, &send));
+    assert_ok(pair_finish(pair, send));
+    assert_ok(pair_finish(pair, recv));
 }
 
 TEST_SETTINGS(.timeout = 120);
@@ -99,14 +97,11 @@ TEST_EACH(segments_split_differently_on_both_sides_arrive, NUM_WIRES)
 
         pair_fill(source, LENGTH);
         pair_poison(target, LENGTH);
-        ck_assert_int_eq(
-            send_segments(pair.to_b, from, num_from, TAG, NULL, &send),
-            UCXPOOL_OK);
-        ck_assert_int_eq(
-            recv_segments(pair.b, NULL, to, num_to, TAG, ALL_BITS, NULL, &recv),
-            UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+        assert_ok(send_segments(pair.to_b, from, num_from, TAG, NULL, &send));
+        assert_ok(recv_segments(pair.b, NULL, to, num_to, TAG, ALL_BITS, NULL,
+                                &recv));
+        assert_ok(pair_finish(&pair, send));
+        assert_ok(pair_finish(&pair, recv));
         ck_assert_mem_eq(source, target, LENGTH);
     }
     pair_check_blocks(&pair);
@@ -126,8 +121,8 @@ TEST_EACH(communication_memory_is_sent_in_place, NUM_WIRES)
                             : CORE_MODE_UCX_INPLACE;
 
     pair_init(&pair, wires[_i], wires[_i]);
-    ck_assert_int_eq(ucxpool_comm_alloc(pair.a, LENGTH, &source), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_comm_alloc(pair.b, LENGTH, &target), UCXPOOL_OK);
+    assert_ok(ucxpool_comm_alloc(pair.a, LENGTH, &source));
+    assert_ok(ucxpool_comm_alloc(pair.b, LENGTH, &target));
     pair_fill(source, LENGTH);
     pair_poison(target, LENGTH);
     core_stats_get(pair.a, &before);
@@ -166,13 +161,11 @@ TEST_EACH(memory_without_registration_is_sent_in_place_over_ucx, 2)
     pair_init(&pair, "WIRE=ucx INPLACE_MIN=4k FRAG_SIZE=64k", "WIRE=ucx");
     pair.a->needs_registration = needs_registration;
     pair_fill(source, sizeof(source));
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target, sizeof(target),
-                                         TAG, ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(send_segments(pair.to_b, from, 3, TAG, NULL, &send),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.b, NULL, target, sizeof(target), TAG,
+                                  ALL_BITS, NULL, &recv));
+    assert_ok(send_segments(pair.to_b, from, 3, TAG, NULL, &send));
+    assert_ok(pair_finish(&pair, send));
+    assert_ok(pair_finish(&pair, recv));
     ck_assert_mem_eq(target, source + LONG, SHORT);
     ck_assert_mem_eq(target + SHORT, source, LONG);
     ck_assert_mem_eq(target + SHORT + LONG, source + LONG + SHORT, SHORT);
@@ -196,12 +189,10 @@ static ucxpool_request_t *begin_and_cancel(pair_t *pair, void *source,
     core_stats_t       stats;
 
     pair->a->needs_registration = false;
-    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target, length,
-                                         TAG, ALL_BITS, NULL, recv_p),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair->to_b, source, length, TAG, NULL, &send),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair->b, pair->to_a, target, length, TAG,
+                                  ALL_BITS, NULL, recv_p));
+    assert_ok(
+        ucxpool_send_buffer(pair->to_b, source, length, TAG, NULL, &send));
     do {
         ucxpool_progress(pair->b);
         ucxpool_progress(pair->a);
@@ -227,8 +218,7 @@ static void *get_source(pair_t *pair, size_t length, bool from_comm)
     if (!from_comm) {
         source = malloc(length);
     } else {
-        ck_assert_int_eq(ucxpool_comm_alloc(pair->a, length, &source),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_comm_alloc(pair->a, length, &source));
     }
     pair_fill(source, length);
     return source;
@@ -318,8 +308,7 @@ TEST_EACH(probe_returns_lengths_and_metadata_before_the_data, NUM_WIRES)
     pair_fill(bytes, sizeof(bytes));
     ck_assert_int_eq(ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message),
                      UCXPOOL_ERR_NO_MESSAGE);
-    ck_assert_int_eq(send_segments(pair.to_b, segments, 3, TAG, &params, &send),
-                     UCXPOOL_OK);
+    assert_ok(send_segments(pair.to_b, segments, 3, TAG, &params, &send));
     pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
                           UCXPOOL_OK);
     ucxpool_message_query(message, &attr, sizeof(attr));
@@ -338,8 +327,7 @@ TEST_EACH(probe_returns_lengths_and_metadata_before_the_data, NUM_WIRES)
     ck_assert_int_eq(message_recv_segments(message, &whole, 1, NULL, &recv),
                      UCXPOOL_ERR_TRUNCATED);
     whole.length = 5999;
-    ck_assert_int_eq(message_recv_segments(message, &whole, 1, NULL, &recv),
-                     UCXPOOL_OK);
+    assert_ok(message_recv_segments(message, &whole, 1, NULL, &recv));
     pair_until(&pair, pair_ended(recv));
     ucxpool_request_query(recv, &done, sizeof(done));
     ck_assert_uint_eq(done.length, 5999);
@@ -347,6 +335,6 @@ TEST_EACH(probe_returns_lengths_and_metadata_before_the_data, NUM_WIRES)
     ck_assert_mem_eq(target, bytes[0], 3000);
     ck_assert_mem_eq(target + 3000, bytes[2], 2999);
     ucxpool_request_release(recv);
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+    assert_ok(pair_finish(&pair, send));
     pair_cleanup(&pair);
 }

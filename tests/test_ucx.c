@@ -47,7 +47,7 @@ TEST(a_pool_creates_no_ucx_shared_memory)
     FILE      *maps;
 
     unsetenv("UCX_TLS");
-    ck_assert_int_eq(ucxpool_create(NULL, &pool), UCXPOOL_OK);
+    assert_ok(ucxpool_create(NULL, &pool));
     maps = fopen("/proc/self/maps", "r");
     ck_assert_ptr_nonnull(maps);
     while (fgets(line, sizeof(line), maps) != NULL) {
@@ -65,7 +65,7 @@ static size_t max_am_header(void)
                                   UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER};
     ucxpool_t        *pool;
 
-    ck_assert_int_eq(ucxpool_create(NULL, &pool), UCXPOOL_OK);
+    assert_ok(ucxpool_create(NULL, &pool));
     ck_assert_int_eq(ucp_worker_query(pool->ucx.worker, &attr), UCS_OK);
     ucxpool_destroy(pool);
     return attr.max_am_header;

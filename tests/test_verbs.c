@@ -138,9 +138,8 @@ static unsigned check_pieces(const char *buffer, size_t length)
     unsigned              num = 0;
 
     for (size_t done = 0; done < length; done += piece.length) {
-        ck_assert_int_eq(
-            ucxpool_verbs_keys(verbs, buffer + done, length - done, &piece),
-            UCXPOOL_OK);
+        assert_ok(
+            ucxpool_verbs_keys(verbs, buffer + done, length - done, &piece));
         check_piece(&piece, &pds[0]);
         ck_assert_uint_le(piece.length, length - done);
         ck_assert_mem_eq((const char *)(uintptr_t)piece.address, buffer + done,
@@ -186,11 +185,10 @@ TEST(a_block_has_the_keys_of_its_region)
     uint32_t              lkeys[NUM_REGIONS] = {0};
 
     must_register();
-    ck_assert_int_eq(ucxpool_block_get_n(pool, NUM_BLOCKS, blocks), UCXPOOL_OK);
+    assert_ok(ucxpool_block_get_n(pool, NUM_BLOCKS, blocks));
     for (unsigned i = 0; i < NUM_BLOCKS; i++) {
-        ck_assert_int_eq(ucxpool_verbs_keys(verbs, blocks[i].address,
-                                            blocks[i].size, &piece),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_verbs_keys(verbs, blocks[i].address, blocks[i].size,
+                                     &piece));
         check_piece(&piece, &pds[0]);
         ck_assert_uint_eq(piece.address, (uintptr_t)blocks[i].address);
         ck_assert_uint_eq(piece.length, blocks[i].size);
@@ -210,10 +208,9 @@ TEST(bytes_inside_a_block_have_its_keys)
     ucxpool_verbs_piece_t piece;
 
     must_register();
-    ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_verbs_keys(verbs, (char *)block.address + 1000, 7, &piece),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_block_get(pool, &block));
+    assert_ok(
+        ucxpool_verbs_keys(verbs, (char *)block.address + 1000, 7, &piece));
     ck_assert_uint_eq(piece.address, (uintptr_t)block.address + 1000);
     ck_assert_uint_eq(piece.length, 7);
     check_piece(&piece, &pds[0]);
@@ -226,8 +223,7 @@ TEST(a_buffer_across_regions_has_several_pieces)
     void *buffer;
 
     must_register();
-    ck_assert_int_eq(ucxpool_comm_alloc(pool, NUM_BLOCKS * BLOCK, &buffer),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_comm_alloc(pool, NUM_BLOCKS * BLOCK, &buffer));
     pair_fill(buffer, NUM_BLOCKS * BLOCK);
     ck_assert_uint_ge(check_pieces(buffer, NUM_BLOCKS * BLOCK), 2);
     ck_assert_uint_ge(check_pieces((char *)buffer + 5, 3 * BLOCK + 11), 1);
@@ -244,11 +240,11 @@ TEST(a_stitched_buffer_has_the_keys_of_its_blocks_regions)
     ucxpool_destroy(pool);
     pool = pair_pool("SEND_SHARE=1 RECV_SHARE=1");
     must_register();
-    ck_assert_int_eq(ucxpool_block_get_n(pool, 14, blocks), UCXPOOL_OK);
+    assert_ok(ucxpool_block_get_n(pool, 14, blocks));
     for (unsigned i = 0; i < 14; i += 2) {
         ucxpool_block_put(pool, &blocks[i]);
     }
-    ck_assert_int_eq(ucxpool_comm_alloc(pool, 4 * BLOCK, &buffer), UCXPOOL_OK);
+    assert_ok(ucxpool_comm_alloc(pool, 4 * BLOCK, &buffer));
     ck_assert_ptr_null(verbs_library->find(&pds[0], buffer));
     pair_fill(buffer, 4 * BLOCK);
     ck_assert_uint_eq(check_pieces(buffer, 4 * BLOCK), 4);
@@ -267,7 +263,7 @@ TEST(memory_outside_the_pool_has_no_keys)
     char                  mine[16];
 
     must_register();
-    ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_OK);
+    assert_ok(ucxpool_block_get(pool, &block));
     ck_assert_int_eq(ucxpool_verbs_keys(verbs, mine, sizeof(mine), &piece),
                      UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_int_eq(ucxpool_verbs_keys(verbs, NULL, 1, &piece),
@@ -286,25 +282,21 @@ TEST(each_domain_has_its_own_keys)
     ucxpool_block_t       block;
 
     must_register();
-    ck_assert_int_eq(
-        ucxpool_verbs_register(pool, &pds[1], IBV_ACCESS_LOCAL_WRITE, &other),
-        UCXPOOL_OK);
+    assert_ok(
+        ucxpool_verbs_register(pool, &pds[1], IBV_ACCESS_LOCAL_WRITE, &other));
     ck_assert_uint_eq(stats_now().verbs_domains, 2);
     ck_assert_uint_eq(stats_now().verbs_host_bytes, 2 * NUM_REGIONS * REGION);
-    ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_verbs_keys(verbs, block.address, 1, &pieces[0]),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_verbs_keys(other, block.address, 1, &pieces[1]),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_block_get(pool, &block));
+    assert_ok(ucxpool_verbs_keys(verbs, block.address, 1, &pieces[0]));
+    assert_ok(ucxpool_verbs_keys(other, block.address, 1, &pieces[1]));
     check_piece(&pieces[0], &pds[0]);
     check_piece(&pieces[1], &pds[1]);
     must_deregister();
     ck_assert_uint_eq(verbs_library->live(&pds[0]), 0);
     ck_assert_uint_eq(verbs_library->live(&pds[1]), NUM_REGIONS);
-    ck_assert_int_eq(ucxpool_verbs_keys(other, block.address, 1, &pieces[1]),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_verbs_keys(other, block.address, 1, &pieces[1]));
     ucxpool_block_put(pool, &block);
-    ck_assert_int_eq(ucxpool_verbs_deregister(other), UCXPOOL_OK);
+    assert_ok(ucxpool_verbs_deregister(other));
     check_nothing_is_registered();
 }
 
@@ -313,8 +305,7 @@ TEST(a_domain_is_registered_once_for_all_callers)
     ucxpool_verbs_t *again;
 
     must_register();
-    ck_assert_int_eq(ucxpool_verbs_register(pool, &pds[0], ACCESS, &again),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_verbs_register(pool, &pds[0], ACCESS, &again));
     ck_assert_ptr_eq(again, verbs);
     ck_assert_uint_eq(stats_now().verbs_registrations, NUM_REGIONS);
     must_deregister();
@@ -362,8 +353,7 @@ TEST(optional_access_flags_use_the_newer_call)
 {
     const int access = ACCESS | IBV_ACCESS_RELAXED_ORDERING;
 
-    ck_assert_int_eq(ucxpool_verbs_register(pool, &pds[0], access, &verbs),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_verbs_register(pool, &pds[0], access, &verbs));
     ck_assert_str_eq(verbs_library->journal(),
                      "optional0 optional1 optional2 optional3");
     ck_assert_int_eq(verbs_library->access(), access);
@@ -373,10 +363,8 @@ TEST(optional_access_flags_use_the_newer_call)
 TEST(an_old_library_ignores_optional_access_flags)
 {
     use_library(VERBS_STAND_IN_DIR "/libold_verbs.so");
-    ck_assert_int_eq(
-        ucxpool_verbs_register(pool, &pds[0],
-                               ACCESS | IBV_ACCESS_RELAXED_ORDERING, &verbs),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_verbs_register(
+        pool, &pds[0], ACCESS | IBV_ACCESS_RELAXED_ORDERING, &verbs));
     ck_assert_int_eq(verbs_library->access(), ACCESS);
     must_deregister();
     ck_assert_uint_eq(verbs_library->live(NULL), 0);
@@ -463,8 +451,7 @@ TEST(destroy_deregisters_remaining_regions)
 
     must_register();
     must_register();
-    ck_assert_int_eq(ucxpool_verbs_register(pool, &pds[1], ACCESS, &other),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_verbs_register(pool, &pds[1], ACCESS, &other));
     ucxpool_destroy(pool);
     pool = NULL;
     ck_assert_uint_eq(verbs_library->live(NULL), 0);
@@ -472,7 +459,7 @@ TEST(destroy_deregisters_remaining_regions)
 
 TEST(deregistering_null_does_nothing)
 {
-    ck_assert_int_eq(ucxpool_verbs_deregister(NULL), UCXPOOL_OK);
+    assert_ok(ucxpool_verbs_deregister(NULL));
 }
 
 TEST(a_region_with_memory_windows_can_be_deregistered_later)
@@ -482,7 +469,7 @@ TEST(a_region_with_memory_windows_can_be_deregistered_later)
     ucxpool_block_t       blocks[NUM_BLOCKS];
 
     must_register();
-    ck_assert_int_eq(ucxpool_block_get_n(pool, NUM_BLOCKS, blocks), UCXPOOL_OK);
+    assert_ok(ucxpool_block_get_n(pool, NUM_BLOCKS, blocks));
     mr = verbs_library->find(&pds[0], blocks[0].address);
     verbs_library->bind(mr);
     ck_assert_int_eq(ucxpool_verbs_deregister(verbs), UCXPOOL_ERR_IO);
@@ -505,7 +492,7 @@ TEST(destroy_continues_past_a_region_with_memory_windows)
     ucxpool_block_t block;
 
     must_register();
-    ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_OK);
+    assert_ok(ucxpool_block_get(pool, &block));
     verbs_library->bind(verbs_library->find(&pds[0], block.address));
     ucxpool_destroy(pool);
     ck_assert_uint_eq(verbs_library->live(NULL), 1);
@@ -523,9 +510,8 @@ static ucxpool_status_t create_alone(void)
     mem_verbs_t     *registration;
     ucxpool_status_t status;
 
-    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 1, REGION,
-                                      BASE_SWITCH_NO),
-                     UCXPOOL_OK);
+    assert_ok(mem_regions_init(&regions, &mem_kind_host, -1, 1, REGION,
+                               BASE_SWITCH_NO));
     status =
         mem_verbs_create(&regions, &pds[0], ACCESS, &counts, &registration);
     mem_regions_cleanup(&regions);
@@ -698,10 +684,8 @@ TEST_EACH(blocks_on_a_gpu_have_keys,
 
     gpu_pool(gpu_kinds[_i].backing);
     must_register();
-    ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_verbs_keys(verbs, block.address, block.size, &piece),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_block_get(pool, &block));
+    assert_ok(ucxpool_verbs_keys(verbs, block.address, block.size, &piece));
     ck_assert_uint_eq(piece.address, (uintptr_t)block.address);
     ck_assert_uint_eq(piece.length, block.size);
     check_piece(&piece, &pds[0]);

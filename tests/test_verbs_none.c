@@ -22,7 +22,7 @@ TEST(registration_fails_with_advice)
         UCXPOOL_ERR_UNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "libibverbs-dev"));
     ck_assert_ptr_null(verbs);
-    ck_assert_int_eq(ucxpool_verbs_deregister(verbs), UCXPOOL_OK);
+    assert_ok(ucxpool_verbs_deregister(verbs));
     core_stats_get(pool, &stats);
     ck_assert_uint_eq(stats.verbs_domains + stats.verbs_registrations, 0);
     ucxpool_destroy(pool);

@@ -269,8 +269,7 @@ TEST(a_pool_can_be_destroyed_before_its_domain)
     ucxpool_t       *pool = pair_pool("");
 
     rdma_open(&end);
-    ck_assert_int_eq(ucxpool_verbs_register(pool, end.pd, ACCESS, &verbs),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_verbs_register(pool, end.pd, ACCESS, &verbs));
     ucxpool_destroy(pool);
     rdma_close(&end); /* requires that the domain is empty */
 }
@@ -284,21 +283,17 @@ TEST(each_domain_of_a_device_has_its_own_registration)
     core_stats_t          stats;
     ucxpool_t            *pool = pair_pool("");
 
-    ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_OK);
+    assert_ok(ucxpool_block_get(pool, &block));
     for (int i = 0; i < 2; i++) {
         rdma_open(&ends[i]);
-        ck_assert_int_eq(
-            ucxpool_verbs_register(pool, ends[i].pd, ACCESS, &verbs[i]),
-            UCXPOOL_OK);
-        ck_assert_int_eq(
-            ucxpool_verbs_keys(verbs[i], block.address, 1, &pieces[i]),
-            UCXPOOL_OK);
+        assert_ok(ucxpool_verbs_register(pool, ends[i].pd, ACCESS, &verbs[i]));
+        assert_ok(ucxpool_verbs_keys(verbs[i], block.address, 1, &pieces[i]));
     }
     ck_assert_uint_ne(pieces[0].rkey, pieces[1].rkey);
     core_stats_get(pool, &stats);
     ck_assert_uint_eq(stats.verbs_host_regions, 8);
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(ucxpool_verbs_deregister(verbs[i]), UCXPOOL_OK);
+        assert_ok(ucxpool_verbs_deregister(verbs[i]));
         rdma_close(&ends[i]);
     }
     core_stats_get(pool, &stats);
@@ -336,9 +331,8 @@ TEST(the_error_states_the_limit_of_locked_memory)
     ck_assert_uint_eq(stats.verbs_host_bytes, 0);
     if (geteuid() == 65534) {
         ck_assert_int_eq(seteuid(0), 0);
-        ck_assert_int_eq(ucxpool_verbs_register(pool, end.pd, ACCESS, &verbs),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(ucxpool_verbs_deregister(verbs), UCXPOOL_OK);
+        assert_ok(ucxpool_verbs_register(pool, end.pd, ACCESS, &verbs));
+        assert_ok(ucxpool_verbs_deregister(verbs));
     }
     ucxpool_destroy(pool);
     rdma_close(&end);
@@ -420,7 +414,7 @@ TEST(flags_that_the_device_rejects_are_reported)
     status = ucxpool_verbs_register(
         pool, end.pd, ACCESS | IBV_ACCESS_RELAXED_ORDERING, &verbs);
     ck_assert_msg(status == UCXPOOL_OK, "%s", ucxpool_error_detail());
-    ck_assert_int_eq(ucxpool_verbs_deregister(verbs), UCXPOOL_OK);
+    assert_ok(ucxpool_verbs_deregister(verbs));
     /* A flag that no device supports. */
     status = ucxpool_verbs_register(pool, end.pd, ACCESS | (1 << 19), &verbs);
     ck_assert_int_lt(status, 0);

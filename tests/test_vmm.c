@@ -75,7 +75,7 @@ static const mem_vmm_calls_t *calls(void)
 static void device_open(const char *configuration)
 {
     cuda_start(configuration);
-    ck_assert_int_eq(mem_cuda_device_open(0, &device), UCXPOOL_OK);
+    assert_ok(mem_cuda_device_open(0, &device));
 }
 
 static ucxpool_status_t create(int kind)
@@ -91,7 +91,7 @@ static void start(int kind)
     if (kind == GPU) {
         device_open("");
     }
-    ck_assert_int_eq(create(kind), UCXPOOL_OK);
+    assert_ok(create(kind));
     ck_assert_int_eq(vmm->is_host, kind == HOST);
 }
 
@@ -128,8 +128,7 @@ static char *reserve(size_t num)
 {
     void *address = NULL;
 
-    ck_assert_int_eq(calls()->reserve(vmm, num * PAGE, PAGE, &address),
-                     UCXPOOL_OK);
+    assert_ok(calls()->reserve(vmm, num * PAGE, PAGE, &address));
     ck_assert_ptr_nonnull(address);
     return address;
 }
@@ -162,12 +161,12 @@ static void map(char *address, mem_chunk_t chunk, size_t num)
 
 static void allow(char *address, size_t num)
 {
-    ck_assert_int_eq(calls()->allow(vmm, address, num * PAGE), UCXPOOL_OK);
+    assert_ok(calls()->allow(vmm, address, num * PAGE));
 }
 
 static void unmap(char *address, size_t num)
 {
-    ck_assert_int_eq(calls()->unmap(vmm, address, num * PAGE), UCXPOOL_OK);
+    assert_ok(calls()->unmap(vmm, address, num * PAGE));
 }
 
 static void put(char *target, const void *source, size_t size)
@@ -213,7 +212,7 @@ static uint64_t free_size(void)
 {
     uint64_t total = 0, is_free = 0;
 
-    ck_assert_int_eq(calls()->sizes(vmm, &total, &is_free), UCXPOOL_OK);
+    assert_ok(calls()->sizes(vmm, &total, &is_free));
     ck_assert_uint_gt(total, 0);
     ck_assert_uint_le(is_free, total);
     return is_free;
@@ -364,9 +363,7 @@ TEST_EACH(a_range_starts_at_a_multiple_of_its_alignment, NUM_KINDS)
 
     start(_i);
     for (size_t i = 0; i < 3; i++) {
-        ck_assert_int_eq(
-            calls()->reserve(vmm, 3 * PAGE, alignments[i], &ranges[i]),
-            UCXPOOL_OK);
+        assert_ok(calls()->reserve(vmm, 3 * PAGE, alignments[i], &ranges[i]));
         ck_assert_uint_eq((uintptr_t)ranges[i] % alignments[i], 0);
     }
     for (size_t i = 0; i < 3; i++) {
@@ -395,7 +392,7 @@ TEST_EACH(a_large_range_costs_no_memory, NUM_KINDS)
     do { \
         if ((_call) != UCXPOOL_OK) { \
             num_failed++; \
-            ck_assert_int_eq(_call, UCXPOOL_OK); \
+            assert_ok(_call); \
         } \
     } while (0)
 
@@ -503,7 +500,7 @@ TEST_EACH(a_failed_creation_leaks_nothing, NUM_KINDS)
             ck_assert_uint_eq(calls_num_fds(), num_fds);
         }
     }
-    ck_assert_int_eq(create(_i), UCXPOOL_OK);
+    assert_ok(create(_i));
     calls()->destroy(vmm);
     if (_i == GPU) {
         device_close();
@@ -688,7 +685,7 @@ TEST(more_memory_than_the_machine_has_is_refused_at_once)
                      UCXPOOL_ERR_NO_MEMORY);
     ck_assert_uint_eq(calls_count(CALLS_FALLOCATE), 0);
     check_detail("6291456 are available");
-    ck_assert_int_eq(calls()->sizes(vmm, &total, &is_free), UCXPOOL_OK);
+    assert_ok(calls()->sizes(vmm, &total, &is_free));
     ck_assert_uint_eq(is_free, 3 * PAGE);
     /* The size of the machine's memory is unknown. */
     available = SIZE_MAX;
@@ -812,7 +809,7 @@ STAND_IN_TEST_EACH(unsupported_handle_types_are_not_requested, 5)
     mem_chunk_t              chunk;
 
     device_open(poor[_i]);
-    ck_assert_int_eq(create(GPU), UCXPOOL_OK);
+    assert_ok(create(GPU));
     chunk = chunk_create(1);
     ck_assert_uint_eq(stand_in.count("cuMemCreate"), 1);
     chunk_destroy(chunk, 1);
@@ -860,8 +857,8 @@ STAND_IN_TEST(calls_fail_without_crashing_after_the_context_is_lost)
     start(GPU);
     range = reserve(1);
     chunk = chunk_create(1);
-    ck_assert_int_eq(calls()->fence_set(vmm, NULL, &put), UCXPOOL_OK);
-    ck_assert_int_eq(calls()->fence_set(vmm, NULL, &fence), UCXPOOL_OK);
+    assert_ok(calls()->fence_set(vmm, NULL, &put));
+    assert_ok(calls()->fence_set(vmm, NULL, &fence));
     calls()->fence_put(vmm, put);
     stand_in.reset_context(0);
     ck_assert_int_eq(calls()->reserve(vmm, PAGE, PAGE, &home), UCXPOOL_ERR_IO);
@@ -887,15 +884,15 @@ static CUdeviceptr memory;
 static void start_still(void)
 {
     device_open("run=n");
-    ck_assert_int_eq(create(GPU), UCXPOOL_OK);
-    ck_assert_int_eq(mem_cuda_device_enter(device), UCXPOOL_OK);
+    assert_ok(create(GPU));
+    assert_ok(mem_cuda_device_enter(device));
     ck_assert_int_eq(device->driver->cuMemAlloc(&memory, 4096), CUDA_SUCCESS);
     mem_cuda_device_leave(device);
 }
 
 static void stop_still(void)
 {
-    ck_assert_int_eq(mem_cuda_device_enter(device), UCXPOOL_OK);
+    assert_ok(mem_cuda_device_enter(device));
     ck_assert_int_eq(device->driver->cuCtxSynchronize(), CUDA_SUCCESS);
     ck_assert_int_eq(device->driver->cuMemFree(memory), CUDA_SUCCESS);
     mem_cuda_device_leave(device);
@@ -906,7 +903,7 @@ static CUstream stream_create(void)
 {
     CUstream stream = NULL;
 
-    ck_assert_int_eq(mem_cuda_device_enter(device), UCXPOOL_OK);
+    assert_ok(mem_cuda_device_enter(device));
     ck_assert_int_eq(
         device->driver->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING),
         CUDA_SUCCESS);
@@ -916,14 +913,14 @@ static CUstream stream_create(void)
 
 static void stream_destroy(CUstream stream)
 {
-    ck_assert_int_eq(mem_cuda_device_enter(device), UCXPOOL_OK);
+    assert_ok(mem_cuda_device_enter(device));
     ck_assert_int_eq(device->driver->cuStreamDestroy(stream), CUDA_SUCCESS);
     mem_cuda_device_leave(device);
 }
 
 static void post_work(CUstream stream)
 {
-    ck_assert_int_eq(mem_cuda_device_enter(device), UCXPOOL_OK);
+    assert_ok(mem_cuda_device_enter(device));
     ck_assert_int_eq(device->driver->cuMemsetD32Async(memory, 7, 1, stream),
                      CUDA_SUCCESS);
     mem_cuda_device_leave(device);
@@ -933,7 +930,7 @@ static mem_fence_t *fence_set(CUstream stream)
 {
     mem_fence_t *fence = NULL;
 
-    ck_assert_int_eq(calls()->fence_set(vmm, stream, &fence), UCXPOOL_OK);
+    assert_ok(calls()->fence_set(vmm, stream, &fence));
     ck_assert_ptr_nonnull(fence);
     return fence;
 }
@@ -969,7 +966,7 @@ TEST_EACH(a_fence_is_reached_after_the_work_before_it, 2)
         step(1); /* reaches the fence */
         ck_assert(cuda_is_real() || is_reached(fence));
         step(1);
-        ck_assert_int_eq(calls()->fence_sync(vmm, fence), UCXPOOL_OK);
+        assert_ok(calls()->fence_sync(vmm, fence));
         ck_assert(is_reached(fence));
         calls()->fence_put(vmm, fence);
     }
@@ -988,7 +985,7 @@ TEST(a_stream_waiting_for_a_fence_runs_after_it)
     stream = stream_create();
     post_work(stream);
     fence = fence_set(stream);
-    ck_assert_int_eq(calls()->fence_sync(vmm, fence), UCXPOOL_OK);
+    assert_ok(calls()->fence_sync(vmm, fence));
     ck_assert(is_reached(fence));
     calls()->fence_put(vmm, fence);
     stream_destroy(stream);
@@ -1007,7 +1004,7 @@ TEST(a_waiting_stream_runs_after_the_other)
     b = stream_create();
     post_work(a);
     fence = fence_set(a);
-    ck_assert_int_eq(calls()->fence_wait(vmm, fence, b), UCXPOOL_OK);
+    assert_ok(calls()->fence_wait(vmm, fence, b));
     behind = fence_set(b);
     calls()->fence_put(vmm, fence);
     post_work(a);
@@ -1019,8 +1016,8 @@ TEST(a_waiting_stream_runs_after_the_other)
     step(1); /* reaches the first fence */
     step(2); /* b no longer waits */
     ck_assert(cuda_is_real() || (is_reached(behind) && !is_reached(other)));
-    ck_assert_int_eq(calls()->fence_sync(vmm, other), UCXPOOL_OK);
-    ck_assert_int_eq(calls()->fence_sync(vmm, behind), UCXPOOL_OK);
+    assert_ok(calls()->fence_sync(vmm, other));
+    assert_ok(calls()->fence_sync(vmm, behind));
     calls()->fence_put(vmm, other);
     calls()->fence_put(vmm, behind);
     stream_destroy(a);
@@ -1095,8 +1092,8 @@ static void *work(void *arg)
         allow(twin, num);
         mark(range, num, seed);
         if (worker->has_fences) {
-            ck_assert_int_eq(calls()->fence_set(vmm, NULL, &fence), UCXPOOL_OK);
-            ck_assert_int_eq(calls()->fence_sync(vmm, fence), UCXPOOL_OK);
+            assert_ok(calls()->fence_set(vmm, NULL, &fence));
+            assert_ok(calls()->fence_sync(vmm, fence));
             ck_assert(is_reached(fence));
             calls()->fence_put(vmm, fence);
         }

@@ -22,8 +22,7 @@ static char *reserve(size_t num)
 {
     void *address = NULL;
 
-    ck_assert_int_eq(vmm->calls->reserve(vmm, num * PAGE, PAGE, &address),
-                     UCXPOOL_OK);
+    assert_ok(vmm->calls->reserve(vmm, num * PAGE, PAGE, &address));
     return address;
 }
 
@@ -37,25 +36,23 @@ static mem_chunk_t chunk_create(size_t num)
 {
     mem_chunk_t chunk = 0;
 
-    ck_assert_int_eq(vmm->calls->chunk_create(vmm, num * PAGE, &chunk),
-                     UCXPOOL_OK);
+    assert_ok(vmm->calls->chunk_create(vmm, num * PAGE, &chunk));
     return chunk;
 }
 
 static void map(char *address, mem_chunk_t chunk, size_t num)
 {
-    ck_assert_int_eq(vmm->calls->map(vmm, address, chunk, num * PAGE),
-                     UCXPOOL_OK);
+    assert_ok(vmm->calls->map(vmm, address, chunk, num * PAGE));
 }
 
 static void allow(char *address, size_t num)
 {
-    ck_assert_int_eq(vmm->calls->allow(vmm, address, num * PAGE), UCXPOOL_OK);
+    assert_ok(vmm->calls->allow(vmm, address, num * PAGE));
 }
 
 static void unmap(char *address, size_t num)
 {
-    ck_assert_int_eq(vmm->calls->unmap(vmm, address, num * PAGE), UCXPOOL_OK);
+    assert_ok(vmm->calls->unmap(vmm, address, num * PAGE));
 }
 
 static mem_chunk_t made(size_t page, size_t num)
@@ -83,7 +80,7 @@ static mem_fence_t *fence_set(void *stream)
 {
     mem_fence_t *fence = NULL;
 
-    ck_assert_int_eq(vmm->calls->fence_set(vmm, stream, &fence), UCXPOOL_OK);
+    assert_ok(vmm->calls->fence_set(vmm, stream, &fence));
     return fence;
 }
 
@@ -438,7 +435,7 @@ TEST(a_waiting_stream_continues_after_the_other)
 
     vmm_double_post(vmm, STREAM(0), home, 10, NULL, NULL);
     fence = fence_set(STREAM(0));
-    ck_assert_int_eq(vmm->calls->fence_wait(vmm, fence, STREAM(1)), UCXPOOL_OK);
+    assert_ok(vmm->calls->fence_wait(vmm, fence, STREAM(1)));
     vmm->calls->fence_put(vmm, fence);
     vmm_double_post(vmm, STREAM(1), home, 10, NULL, NULL);
     behind = fence_set(STREAM(1));
@@ -462,13 +459,12 @@ TEST(order_is_transitive_across_streams)
     vmm_double_post(vmm, STREAM(0), home, 10, NULL, NULL);
     for (int i = 1; i < 4; i++) {
         fence = fence_set(STREAM(i - 1));
-        ck_assert_int_eq(vmm->calls->fence_wait(vmm, fence, STREAM(i)),
-                         UCXPOOL_OK);
+        assert_ok(vmm->calls->fence_wait(vmm, fence, STREAM(i)));
         vmm->calls->fence_put(vmm, fence);
     }
     vmm_double_post(vmm, STREAM(3), home, 10, NULL, NULL);
     fence = fence_set(STREAM(3));
-    ck_assert_int_eq(vmm->calls->fence_sync(vmm, fence), UCXPOOL_OK);
+    assert_ok(vmm->calls->fence_sync(vmm, fence));
     ck_assert(is_reached(fence));
     vmm->calls->fence_put(vmm, fence);
     gone(0, chunk, 1);
@@ -551,7 +547,7 @@ TEST(every_call_that_can_fail_fails_on_request)
         ck_assert_uint_ge(vmm_double_count(vmm, call), 1);
     }
     vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
-    ck_assert_int_eq(call_all(), UCXPOOL_OK);
+    assert_ok(call_all());
     ck_assert(!vmm_double_has_failed(vmm));
     ck_assert_uint_eq(vmm_double_count(vmm, VMM_LAST), VMM_LAST);
     finish();
@@ -564,7 +560,7 @@ TEST(memory_is_limited_to_the_requested_size)
 
     vmm_double_limit(vmm, 3 * PAGE);
     chunk = chunk_create(2);
-    ck_assert_int_eq(vmm->calls->sizes(vmm, &total, &free_size), UCXPOOL_OK);
+    assert_ok(vmm->calls->sizes(vmm, &total, &free_size));
     ck_assert_uint_eq(total, 3 * PAGE);
     ck_assert_uint_eq(free_size, PAGE);
     ck_assert_int_eq(vmm->calls->chunk_create(vmm, 2 * PAGE, &none),

@@ -81,8 +81,7 @@ TEST(requests_waiting_for_a_channel_fail_with_it)
     ucxpool_request_t *send;
 
     pair.to_b = pair_meet(pair.a, pair.b);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "x", 1, TAG, NULL, &send),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_send_buffer(pair.to_b, "x", 1, TAG, NULL, &send));
     pair.to_a = pair_meet(pair.b, pair.a);
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_UNSUPPORTED);
     pair_cleanup(&pair);
