@@ -8,8 +8,8 @@
 #include "bootstrap/client.h"
 #include "core/pool.h"
 #include "pair.h"
+#include "test.h"
 
-#include <check.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static core_blob_t *address_of(ucxpool_t *pool, size_t *length_p)
 {
     void *address;
 
-    ck_assert_int_eq(ucxpool_address_get(pool, &address, length_p), UCXPOOL_OK);
+    assert_ok(ucxpool_address_get(pool, &address, length_p));
     return address;
 }
 
@@ -74,7 +74,9 @@ static const struct {
 
 #define NUM_BYTES ((int)(sizeof(bytes) / sizeof(bytes[0])))
 
-START_TEST(a_pool_is_identified_by_all_fields_of_its_blob)
+TEST_SETTINGS(.timeout = 60);
+
+TEST_EACH(a_pool_is_identified_by_all_fields_of_its_blob, NUM_BYTES)
 {
     pair_t         pair = {.a = pair_pool(NULL), .b = pair_pool(NULL)};
     size_t         length;
@@ -96,7 +98,6 @@ START_TEST(a_pool_is_identified_by_all_fields_of_its_blob)
     ucxpool_destroy(pair.a);
     ucxpool_destroy(pair.b);
 }
-END_TEST
 
 static void check_address(ucxpool_t *pool, const core_blob_t *first,
                           size_t length)
@@ -109,7 +110,7 @@ static void check_address(ucxpool_t *pool, const core_blob_t *first,
     ucxpool_address_release(now);
 }
 
-START_TEST(the_blob_of_a_pool_does_not_change)
+TEST(the_blob_of_a_pool_does_not_change)
 {
     pair_t pair = {.a = pair_pool("WIRE=ucx"), .b = pair_pool("WIRE=ucx")};
     size_t length;
@@ -130,7 +131,6 @@ START_TEST(the_blob_of_a_pool_does_not_change)
     ucxpool_destroy(pair.a);
     ucxpool_destroy(pair.b);
 }
-END_TEST
 
 /* --- damaged addresses --------------------------------------------------- */
 
@@ -160,7 +160,7 @@ static void set_checksum(core_blob_t *blob, size_t length)
 }
 
 /* The peer's other channel and its request are not affected. */
-START_TEST(an_address_with_any_bit_flipped_is_rejected)
+TEST_EACH(an_address_with_any_bit_flipped_is_rejected, 2)
 {
     pair_t       pair;
     size_t       length;
@@ -189,7 +189,6 @@ START_TEST(an_address_with_any_bit_flipped_is_rejected)
     pair_exchange(&pair, 100000);
     pair_cleanup(&pair);
 }
-END_TEST
 
 /* --- an authenticated client that sends a blob written by the test -------- */
 
@@ -202,12 +201,9 @@ static bootstrap_client_t *begin_call(ucxpool_listener_t *listener,
 
     snprintf(text, sizeof(text), "127.0.0.1:%u",
              ucxpool_listener_port(listener));
-    ck_assert_int_eq(
-        bootstrap_where_resolve(text, BOOTSTRAP_WHERE_CONNECT, &where),
-        UCXPOOL_OK);
-    ck_assert_int_eq(bootstrap_client_connect(&where, NULL, blob, length,
-                                              BASE_CLOCK_FOREVER, &client),
-                     UCXPOOL_OK);
+    assert_ok(bootstrap_where_resolve(text, BOOTSTRAP_WHERE_CONNECT, &where));
+    assert_ok(bootstrap_client_connect(&where, NULL, blob, length,
+                                       BASE_CLOCK_FOREVER, &client));
     return client;
 }
 
@@ -221,12 +217,12 @@ static void call(ucxpool_t *pool, ucxpool_listener_t *listener,
         ucxpool_progress(pool);
         status = bootstrap_client_progress(client);
     }
-    ck_assert_int_eq(status, UCXPOOL_OK);
+    assert_ok(status);
     bootstrap_client_destroy(client);
 }
 
 /* As a group member could, who has the addresses of all members. */
-START_TEST(a_client_that_poses_as_another_pool_does_not_affect_it)
+TEST_EACH(a_client_that_poses_as_another_pool_does_not_affect_it, 2)
 {
     pair_t     pair  = {.a = pair_pool(wires[_i]), .b = pair_pool(wires[_i])};
     ucxpool_t *poser = pair_pool(wires[_i]);
@@ -244,7 +240,6 @@ START_TEST(a_client_that_poses_as_another_pool_does_not_affect_it)
     pair_cleanup(&pair);
     ucxpool_destroy(poser);
 }
-END_TEST
 
 /* --- clients that are never accepted -------------------------------------- */
 
@@ -270,7 +265,7 @@ static void flood(ucxpool_t *pool, core_blob_t *blob, uint32_t num)
     }
 }
 
-START_TEST(a_bounded_number_of_pending_clients_is_remembered)
+TEST(a_bounded_number_of_pending_clients_is_remembered)
 {
     pair_t         pair = {.a = pair_pool(NULL), .b = pair_pool(NULL)};
     size_t         length;
@@ -291,9 +286,8 @@ START_TEST(a_bounded_number_of_pending_clients_is_remembered)
     ucxpool_address_release(blob);
     pair_cleanup(&pair);
 }
-END_TEST
 
-START_TEST(a_client_forgotten_before_accept_can_still_connect)
+TEST_EACH(a_client_forgotten_before_accept_can_still_connect, 2)
 {
     pair_t pair = {.a = pair_pool(wires[_i]), .b = pair_pool(wires[_i])};
     ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
@@ -310,31 +304,4 @@ START_TEST(a_client_forgotten_before_accept_can_still_connect)
     pair_exchange(&pair, 1000);
     ucxpool_address_release(blob);
     pair_cleanup(&pair);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite = suite_create("remote");
-    TCase   *tcase = tcase_create("remote");
-    SRunner *runner;
-    int      num_failed;
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, a_pool_is_identified_by_all_fields_of_its_blob,
-                        0, NUM_BYTES);
-    tcase_add_test(tcase, the_blob_of_a_pool_does_not_change);
-    tcase_add_loop_test(tcase, an_address_with_any_bit_flipped_is_rejected, 0,
-                        2);
-    tcase_add_loop_test(
-        tcase, a_client_that_poses_as_another_pool_does_not_affect_it, 0, 2);
-    tcase_add_test(tcase, a_bounded_number_of_pending_clients_is_remembered);
-    tcase_add_loop_test(
-        tcase, a_client_forgotten_before_accept_can_still_connect, 0, 2);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (num_failed == 0) ? 0 : 1;
 }

@@ -2,10 +2,10 @@
  * wires, by all ways that need no GPU, and in memory of all origins. */
 #include "pair.h"
 #include "sealed.h"
+#include "test.h"
 
 #include "window/window.h"
 
-#include <check.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,11 +65,10 @@ static void get_memory(source_t source, ucxpool_window_params_t *params)
         params->field_mask = UCXPOOL_WINDOW_PARAM_FIELD_FD;
         break;
     case HEAP:
-        ck_assert_int_eq(ucxpool_heap_alloc(pair.b, SIZE, NULL, &got),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_heap_alloc(pair.b, SIZE, NULL, &got));
         break;
     case COMM:
-        ck_assert_int_eq(ucxpool_comm_alloc(pair.b, SIZE, &got), UCXPOOL_OK);
+        assert_ok(ucxpool_comm_alloc(pair.b, SIZE, &got));
         break;
     }
     memory = got;
@@ -84,13 +83,11 @@ static void make_window(int way, unsigned access)
     origin = sources[way];
     get_memory(origin, &params);
     pair_fill(memory, SIZE);
-    ck_assert_int_eq(
-        ucxpool_window_create(pair.b, memory, SIZE, &params, &window),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_window_create(pair.b, memory, SIZE, &params, &window));
     if (origin == SEALED) {
         close(params.fd);
     }
-    ck_assert_int_eq(ucxpool_window_export(window, access, blob), UCXPOOL_OK);
+    assert_ok(ucxpool_window_export(window, access, blob));
 }
 
 /* The pool has freed its own memory, and may have been destroyed. */
@@ -105,9 +102,8 @@ static void free_memory(void)
 
 static void import(void)
 {
-    ck_assert_int_eq(
-        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote),
-        UCXPOOL_OK);
+    assert_ok(
+        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote));
 }
 
 static void begin(int way, unsigned access)
@@ -181,8 +177,7 @@ static void check_reported(const ucxpool_request_t *request, uint64_t length)
     ck_assert_uint_eq(attr.length, length);
     ck_assert_uint_eq(attr.tag, 0);
     ck_assert_uint_eq(attr.metadata_length, 0);
-    ck_assert_int_eq(ucxpool_completion_get(pair.a, &completion, 1, &num),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_completion_get(pair.a, &completion, 1, &num));
     ck_assert_uint_eq(num, 1);
     ck_assert_uint_eq(completion.length, length);
     ck_assert_uint_eq(completion.tag, 0);
@@ -200,16 +195,17 @@ static void move(bool is_write, const ucxpool_places_t *places,
     for (size_t i = 0; (places->places != NULL) && (i < places->count); i++) {
         length += places->places[i].length;
     }
-    ck_assert_int_eq(post(is_write, places, data, &params, &request),
-                     UCXPOOL_OK);
+    assert_ok(post(is_write, places, data, &params, &request));
     pair_until(&pair, pair_ended(request));
     check_reported(request, length);
-    ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_OK);
+    assert_ok(pair_finish(&pair, request));
 }
 
 /* --- the bytes ------------------------------------------------------------ */
 
-START_TEST(a_buffer_is_read_and_written)
+TEST_SETTINGS(.timeout = 60);
+
+TEST_EACH(a_buffer_is_read_and_written, NUM_WAYS)
 {
     static const size_t lengths[] = {1, 100, 5000, 300001, SIZE - 3};
     uint8_t            *bytes     = malloc(SIZE);
@@ -234,10 +230,9 @@ START_TEST(a_buffer_is_read_and_written)
     free(bytes);
     free(before);
 }
-END_TEST
 
 /* Except by messages: these send the places of each operation to the owner. */
-START_TEST(repeated_operations_allocate_nothing)
+TEST_EACH(repeated_operations_allocate_nothing, NUM_WAYS)
 {
     ucxpool_place_t  place  = {0, SIZE};
     ucxpool_places_t places = ucxpool_places(&place, 1);
@@ -260,7 +255,6 @@ START_TEST(repeated_operations_allocate_nothing)
     end();
     free(bytes);
 }
-END_TEST
 
 /* Create places in any order and of different lengths, and memory for them that
  * is split differently. Returns the total bytes. */
@@ -307,7 +301,7 @@ static void gather(const ucxpool_place_t *places, size_t num, uint8_t *bytes)
     }
 }
 
-START_TEST(scattered_places_match_segments_split_differently)
+TEST_EACH(scattered_places_match_segments_split_differently, NUM_WAYS)
 {
     static ucxpool_place_t   list[MAX_PLACES];
     static ucxpool_segment_t segments[MAX_PLACES];
@@ -335,9 +329,8 @@ START_TEST(scattered_places_match_segments_split_differently)
     free(bytes);
     free(right);
 }
-END_TEST
 
-START_TEST(equal_places_match_pieces)
+TEST_EACH(equal_places_match_pieces, NUM_WAYS)
 {
     enum { NUM = 8000, LENGTH = 1000 };
     static uint64_t offsets[NUM];
@@ -368,9 +361,8 @@ START_TEST(equal_places_match_pieces)
     end();
     free(bytes);
 }
-END_TEST
 
-START_TEST(empty_places_are_allowed_anywhere)
+TEST_EACH(empty_places_are_allowed_anywhere, NUM_WAYS)
 {
     uint8_t          bytes[1000], right[1000];
     ucxpool_place_t  list[] = {{5, 0},     {100, 600}, {SIZE, 0}, {0, 0},
@@ -389,9 +381,8 @@ START_TEST(empty_places_are_allowed_anywhere)
     ck_assert_mem_eq(bytes, right, sizeof(bytes));
     end();
 }
-END_TEST
 
-START_TEST(empty_operations_succeed)
+TEST_EACH(empty_operations_succeed, NUM_WAYS)
 {
     uint64_t         offsets[2] = {0, 0};
     ucxpool_place_t  empty      = {SIZE, 0};
@@ -407,9 +398,8 @@ START_TEST(empty_operations_succeed)
     }
     end();
 }
-END_TEST
 
-START_TEST(many_operations_are_pending_at_once)
+TEST_EACH(many_operations_are_pending_at_once, NUM_WAYS)
 {
     enum { NUM = 300, LENGTH = 20000 };
     static uint8_t     bytes[NUM][LENGTH];
@@ -422,21 +412,19 @@ START_TEST(many_operations_are_pending_at_once)
         ucxpool_data_t   data   = ucxpool_data_buffer(bytes[i], LENGTH);
 
         pair_fill(bytes[i], LENGTH);
-        ck_assert_int_eq(post(i % 2 != 0, &places, &data, NULL, &requests[i]),
-                         UCXPOOL_OK);
+        assert_ok(post(i % 2 != 0, &places, &data, NULL, &requests[i]));
     }
     for (size_t i = 0; i < NUM; i++) {
-        ck_assert_int_eq(pair_finish(&pair, requests[i]), UCXPOOL_OK);
+        assert_ok(pair_finish(&pair, requests[i]));
         ck_assert_mem_eq(bytes[i], memory + i * LENGTH, LENGTH);
     }
     end();
 }
-END_TEST
 
 /* More operations than an owner serves at a time. Both sides progress
  * separately, so that one calls again before the other has released what it has
  * answered. */
-START_TEST(an_owner_accepts_calls_before_it_has_released_earlier_ones)
+TEST_EACH(an_owner_accepts_calls_before_it_has_released_earlier_ones, NUM_WAYS)
 {
     enum { NUM = 200, LENGTH = 1000 };
     static uint8_t     bytes[NUM][LENGTH];
@@ -448,8 +436,7 @@ START_TEST(an_owner_accepts_calls_before_it_has_released_earlier_ones)
         ucxpool_places_t places = ucxpool_places(&place, 1);
         ucxpool_data_t   data   = ucxpool_data_buffer(bytes[i], LENGTH);
 
-        ck_assert_int_eq(post(false, &places, &data, NULL, &requests[i]),
-                         UCXPOOL_OK);
+        assert_ok(post(false, &places, &data, NULL, &requests[i]));
     }
     for (size_t i = 0; i < NUM; i++) {
         while (!pair_ended(requests[i])) {
@@ -457,16 +444,15 @@ START_TEST(an_owner_accepts_calls_before_it_has_released_earlier_ones)
             }
             ucxpool_progress(pair.b);
         }
-        ck_assert_int_eq(pair_finish(&pair, requests[i]), UCXPOOL_OK);
+        assert_ok(pair_finish(&pair, requests[i]));
         ck_assert_mem_eq(bytes[i], memory + i * LENGTH, LENGTH);
     }
     end();
 }
-END_TEST
 
 /* There is no credit or room to announce the operation, so the owner has not
  * received it. */
-START_TEST(an_operation_canceled_before_its_call_leaves_nothing_behind)
+TEST_EACH(an_operation_canceled_before_its_call_leaves_nothing_behind, NUM_WAYS)
 {
     static char        byte;
     uint8_t            bytes[5000] = {1};
@@ -479,22 +465,19 @@ START_TEST(an_operation_canceled_before_its_call_leaves_nothing_behind)
     begin(_i, BOTH);
     pair.a->announce_ns = UCXPOOL_FOREVER;
     for (size_t i = 0; i < 64; i++) {
-        ck_assert_int_eq(
-            ucxpool_send_buffer(pair.to_b, &byte, 1, TAG, NULL, &send),
-            UCXPOOL_OK);
+        assert_ok(ucxpool_send_buffer(pair.to_b, &byte, 1, TAG, NULL, &send));
         ucxpool_request_release(send);
     }
     announced                 = pair.to_b->flow.announced;
     pair.to_b->flow.announced = pair.to_b->peer.max_unexpected;
-    ck_assert_int_eq(post(true, &places, &data, NULL, &request), UCXPOOL_OK);
+    assert_ok(post(true, &places, &data, NULL, &request));
     ucxpool_request_cancel(request);
     (void)pair_finish(&pair, request);
     pair.to_b->flow.announced = announced;
     for (size_t i = 0; i < 64; i++) {
-        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, &byte, 1, TAG,
-                                             UINT64_MAX, NULL, &recv),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+        assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, &byte, 1, TAG,
+                                      UINT64_MAX, NULL, &recv));
+        assert_ok(pair_finish(&pair, recv));
     }
     for (int i = 0; i < 1000; i++) {
         pair_progress(&pair);
@@ -502,9 +485,8 @@ START_TEST(an_operation_canceled_before_its_call_leaves_nothing_behind)
     ck_assert(base_list_is_empty(&pair.to_a->windows->served));
     end();
 }
-END_TEST
 
-START_TEST(operations_posted_before_the_import_completes_wait)
+TEST_EACH(operations_posted_before_the_import_completes_wait, NUM_WAYS)
 {
     uint8_t            bytes[5000];
     ucxpool_place_t    place  = {10, sizeof(bytes)};
@@ -520,15 +502,14 @@ START_TEST(operations_posted_before_the_import_completes_wait)
     import();
     ck_assert_int_eq(asked().status, UCXPOOL_INPROGRESS);
     ck_assert_int_eq(asked().way, UCXPOOL_WAY_NONE);
-    ck_assert_int_eq(post(false, &places, &data, NULL, &request), UCXPOOL_OK);
+    assert_ok(post(false, &places, &data, NULL, &request));
     pair.to_a = pair_meet(pair.b, pair.a);
-    ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_OK);
+    assert_ok(pair_finish(&pair, request));
     ck_assert_mem_eq(bytes, memory + 10, sizeof(bytes));
     end();
 }
-END_TEST
 
-START_TEST(the_owner_is_notified)
+TEST_EACH(the_owner_is_notified, NUM_WAYS)
 {
     uint8_t                  bytes[100];
     ucxpool_place_t          place  = {0, sizeof(bytes)};
@@ -546,27 +527,24 @@ START_TEST(the_owner_is_notified)
 
     begin(_i, BOTH);
     for (int is_write = 0; is_write < 2; is_write++) {
-        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, NULL, 0, TAG,
-                                             UINT64_MAX, NULL, &recv),
-                         UCXPOOL_OK);
+        assert_ok(ucxpool_recv_buffer(pair.b, pair.to_a, NULL, 0, TAG,
+                                      UINT64_MAX, NULL, &recv));
         pair_fill(bytes, sizeof(bytes));
-        ck_assert_int_eq(post(is_write, &places, &data, &params, &request),
-                         UCXPOOL_OK);
+        assert_ok(post(is_write, &places, &data, &params, &request));
         pair_until(&pair, pair_ended(recv));
         /* The data arrives before the notice. */
         ck_assert_mem_eq(bytes, memory, sizeof(bytes));
         ucxpool_request_query(recv, &attr, sizeof(attr));
         ck_assert_uint_eq(attr.metadata_length, 9);
         ck_assert_mem_eq(attr.metadata, "all there", 9);
-        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_OK);
+        assert_ok(pair_finish(&pair, recv));
+        assert_ok(pair_finish(&pair, request));
     }
     end();
 }
-END_TEST
 
 /* The caller's own messages do not match those of windows. */
-START_TEST(receives_of_the_caller_do_not_match_window_messages)
+TEST_EACH(receives_of_the_caller_do_not_match_window_messages, NUM_WAYS)
 {
     enum { LENGTH = 100000 };
     static uint8_t     bytes[LENGTH], mine[LENGTH], sent[LENGTH];
@@ -581,23 +559,18 @@ START_TEST(receives_of_the_caller_do_not_match_window_messages)
         ucxpool_channel_t *sender   = is_write ? pair.to_b : pair.to_a;
 
         pair_fill(sent, LENGTH);
-        ck_assert_int_eq(ucxpool_recv_buffer(receiver, NULL, mine, LENGTH, 0, 0,
-                                             NULL, &recv),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(post(is_write, &places, &data, NULL, &request),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_OK);
+        assert_ok(ucxpool_recv_buffer(receiver, NULL, mine, LENGTH, 0, 0, NULL,
+                                      &recv));
+        assert_ok(post(is_write, &places, &data, NULL, &request));
+        assert_ok(pair_finish(&pair, request));
         ck_assert(!pair_ended(recv));
-        ck_assert_int_eq(
-            ucxpool_send_buffer(sender, sent, LENGTH, TAG, NULL, &send),
-            UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
-        ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+        assert_ok(ucxpool_send_buffer(sender, sent, LENGTH, TAG, NULL, &send));
+        assert_ok(pair_finish(&pair, recv));
+        assert_ok(pair_finish(&pair, send));
         ck_assert_mem_eq(mine, sent, LENGTH);
     }
     end();
 }
-END_TEST
 
 /* --- rejected arguments --------------------------------------------------- */
 
@@ -613,7 +586,7 @@ static void refuses(bool is_write, const ucxpool_places_t *places,
                   ucxpool_error_detail());
 }
 
-START_TEST(operations_beyond_the_window_are_rejected_at_once)
+TEST_EACH(operations_beyond_the_window_are_rejected_at_once, NUM_WAYS)
 {
     uint8_t          bytes[100];
     uint64_t         offset     = SIZE - 50;
@@ -657,9 +630,8 @@ START_TEST(operations_beyond_the_window_are_rejected_at_once)
             "use ucxpool_data_");
     end();
 }
-END_TEST
 
-START_TEST(a_blob_allows_only_the_access_it_was_exported_for)
+TEST_EACH(a_blob_allows_only_the_access_it_was_exported_for, NUM_WAYS)
 {
     uint8_t          bytes[10];
     ucxpool_place_t  place  = {0, 10};
@@ -677,7 +649,6 @@ START_TEST(a_blob_allows_only_the_access_it_was_exported_for)
             "not exported for reading");
     end();
 }
-END_TEST
 
 static void import_fails(ucxpool_status_t status, const char *words)
 {
@@ -702,17 +673,15 @@ static void forge(size_t byte, uint8_t bits)
     memcpy(blob, &forged, sizeof(forged));
 }
 
-START_TEST(a_blob_with_any_bit_flipped_is_rejected)
+TEST_EACH(a_blob_with_any_bit_flipped_is_rejected, NUM_WAYS)
 {
     uint8_t            bytes[10];
     ucxpool_request_t *innocent;
     ucxpool_request_t *send;
 
     begin(_i, BOTH);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.a, pair.to_b, bytes,
-                                         sizeof(bytes), TAG, UINT64_MAX, NULL,
-                                         &innocent),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_recv_buffer(pair.a, pair.to_b, bytes, sizeof(bytes), TAG,
+                                  UINT64_MAX, NULL, &innocent));
     for (size_t bit = 0; bit < 8 * sizeof(blob); bit++) {
         blob[bit / 8] ^= (uint8_t)(1u << bit % 8);
         import_fails(UCXPOOL_ERR_INVALID_PARAM,
@@ -722,16 +691,14 @@ START_TEST(a_blob_with_any_bit_flipped_is_rejected)
     pair_progress(&pair);
     ck_assert(pair_is_open(pair.to_b));
     ck_assert(!pair_ended(innocent));
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair.to_a, memory, sizeof(bytes), TAG, NULL, &send),
-        UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, innocent), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+    assert_ok(ucxpool_send_buffer(pair.to_a, memory, sizeof(bytes), TAG, NULL,
+                                  &send));
+    assert_ok(pair_finish(&pair, innocent));
+    assert_ok(pair_finish(&pair, send));
     end();
 }
-END_TEST
 
-START_TEST(a_blob_of_another_length_fails_only_the_import)
+TEST_EACH(a_blob_of_another_length_fails_only_the_import, NUM_WAYS)
 {
     ucxpool_remote_window_t *damaged;
 
@@ -747,15 +714,14 @@ START_TEST(a_blob_of_another_length_fails_only_the_import)
     remote = damaged;
     ck_assert(pair_is_open(pair.to_b));
     ck_assert(pair_is_open(pair.to_a));
-    ck_assert_int_eq(asked().status, UCXPOOL_OK);
+    assert_ok(asked().status);
     forge(offsetof(window_blob_t, length), 1);
     forge(offsetof(window_blob_t, reserved), 1);
     import_fails(UCXPOOL_ERR_INVALID_PARAM, "reserved");
     end();
 }
-END_TEST
 
-START_TEST(a_damaged_or_foreign_blob_is_rejected)
+TEST_EACH(a_damaged_or_foreign_blob_is_rejected, NUM_WAYS)
 {
     ucxpool_window_t        *own;
     ucxpool_remote_window_t *none = NULL;
@@ -770,17 +736,14 @@ START_TEST(a_damaged_or_foreign_blob_is_rejected)
     blob[0] ^= 1;
     forge(offsetof(window_blob_t, version), 8);
     import_fails(UCXPOOL_ERR_PROTOCOL, "protocol version");
-    ck_assert_int_eq(ucxpool_window_create(pair.a, memory, SIZE, NULL, &own),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_window_export(own, BOTH, blob), UCXPOOL_OK);
+    assert_ok(ucxpool_window_create(pair.a, memory, SIZE, NULL, &own));
+    assert_ok(ucxpool_window_export(own, BOTH, blob));
     import_fails(UCXPOOL_ERR_INVALID_PARAM, "of another pool");
     /* Valid except for the key, the number, or the access. */
     for (size_t i = 0; i < 3; i++) {
         static const size_t bytes[] = {32, 24, 6};
 
-        ck_assert_int_eq(
-            ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob),
-            UCXPOOL_OK);
+        assert_ok(ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob));
         forge(bytes[i], 2);
         import();
         pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
@@ -793,9 +756,8 @@ START_TEST(a_damaged_or_foreign_blob_is_rejected)
     pair_cleanup(&pair);
     free_memory();
 }
-END_TEST
 
-START_TEST(invalid_windows_are_rejected)
+TEST(invalid_windows_are_rejected)
 {
     ucxpool_window_t *none = NULL;
     uint8_t           byte;
@@ -817,9 +779,8 @@ START_TEST(invalid_windows_are_rejected)
     pair_cleanup(&pair); /* including the window */
     free_memory();
 }
-END_TEST
 
-START_TEST(an_unavailable_required_way_is_reported)
+TEST(an_unavailable_required_way_is_reported)
 {
     pair_init(&pair, "WIRE=ucx WINDOW_WAY=direct", "WIRE=ucx");
     make_window(0, BOTH);
@@ -829,11 +790,10 @@ START_TEST(an_unavailable_required_way_is_reported)
     ck_assert_ptr_nonnull(strstr(asked().reason, "UCXPOOL_WIRE=ucx"));
     end();
 }
-END_TEST
 
 /* --- ends ----------------------------------------------------------------- */
 
-START_TEST(a_revoked_window_is_not_accessed)
+TEST_EACH(a_revoked_window_is_not_accessed, NUM_WAYS)
 {
     enum { NUM = 20 };
     static uint8_t     bytes[NUM][1 << 20];
@@ -847,8 +807,7 @@ START_TEST(a_revoked_window_is_not_accessed)
     for (size_t i = 0; i < NUM; i++) {
         ucxpool_data_t data = ucxpool_data_buffer(bytes[i], sizeof(bytes[i]));
 
-        ck_assert_int_eq(post(i % 2 != 0, &places, &data, NULL, &requests[i]),
-                         UCXPOOL_OK);
+        assert_ok(post(i % 2 != 0, &places, &data, NULL, &requests[i]));
     }
     pair_progress(&pair);
     pair_until(&pair, ucxpool_window_revoke(window, 0) == UCXPOOL_OK);
@@ -870,7 +829,6 @@ START_TEST(a_revoked_window_is_not_accessed)
     ck_assert_int_eq(asked().status, UCXPOOL_ERR_REFUSED);
     end();
 }
-END_TEST
 
 /* Clean up after the window has been destroyed. */
 static void end_destroyed(void)
@@ -886,7 +844,7 @@ static void end_destroyed(void)
 
 /* The importer's pool is driven by this thread, so it makes no progress during
  * destroy. On `map` it need not. */
-START_TEST(destroy_does_not_wait_for_an_importer_that_does_not_copy)
+TEST_EACH(destroy_does_not_wait_for_an_importer_that_does_not_copy, NUM_WAYS)
 {
     static uint8_t     bytes[4 << 20];
     ucxpool_place_t    place  = {0, sizeof(bytes)};
@@ -897,7 +855,7 @@ START_TEST(destroy_does_not_wait_for_an_importer_that_does_not_copy)
 
     begin(_i, BOTH);
     pair_fill(bytes, sizeof(bytes));
-    ck_assert_int_eq(post(true, &places, &data, NULL, &request), UCXPOOL_OK);
+    assert_ok(post(true, &places, &data, NULL, &request));
     pair_progress(&pair);
     pair.b->config.close_timeout_ns =
         pair_is_mapped(&pair) ? UCXPOOL_FOREVER : 100000000;
@@ -911,7 +869,6 @@ START_TEST(destroy_does_not_wait_for_an_importer_that_does_not_copy)
     ck_assert_int_eq(memcmp(memory, memory + 1, SIZE - 1), 0);
     end_destroyed();
 }
-END_TEST
 
 static void say_copying(uint32_t is_copying)
 {
@@ -920,7 +877,7 @@ static void say_copying(uint32_t is_copying)
 }
 
 /* It stopped in the middle of a copy. */
-START_TEST(destroy_abandons_an_importer_that_copies_for_too_long)
+TEST_EACH(destroy_abandons_an_importer_that_copies_for_too_long, NUM_WAYS)
 {
     begin(_i, BOTH);
     pair.b->config.close_timeout_ns = 10000000;
@@ -939,9 +896,8 @@ START_TEST(destroy_abandons_an_importer_that_copies_for_too_long)
     }
     end_destroyed();
 }
-END_TEST
 
-START_TEST(pool_destroy_abandons_an_importer_that_copies_for_too_long)
+TEST_EACH(pool_destroy_abandons_an_importer_that_copies_for_too_long, NUM_WAYS)
 {
     begin(_i, BOTH);
     if (pair_is_mapped(&pair)) {
@@ -956,10 +912,9 @@ START_TEST(pool_destroy_abandons_an_importer_that_copies_for_too_long)
     ucxpool_destroy(pair.a);
     free_memory();
 }
-END_TEST
 
 /* The revocation is visible before the message about it arrives. */
-START_TEST(nothing_is_copied_after_the_owner_has_revoked)
+TEST_EACH(nothing_is_copied_after_the_owner_has_revoked, NUM_WAYS)
 {
     static uint8_t     bytes[100];
     ucxpool_place_t    place  = {0, sizeof(bytes)};
@@ -970,8 +925,7 @@ START_TEST(nothing_is_copied_after_the_owner_has_revoked)
     begin(_i, BOTH);
     if (asked().way >= UCXPOOL_WAY_PROCESS && pair_is_mapped(&pair)) {
         core_ring_withdraw(&pair.to_a->ring);
-        ck_assert_int_eq(post(false, &places, &data, NULL, &request),
-                         UCXPOOL_OK);
+        assert_ok(post(false, &places, &data, NULL, &request));
         for (int i = 0; i < 100; i++) {
             pair_progress(&pair);
         }
@@ -981,9 +935,8 @@ START_TEST(nothing_is_copied_after_the_owner_has_revoked)
     }
     end();
 }
-END_TEST
 
-START_TEST(a_canceled_operation_leaves_nothing_behind)
+TEST_EACH(a_canceled_operation_leaves_nothing_behind, NUM_WAYS)
 {
     enum { LENGTH = 4 << 20 };
     uint8_t           *bytes  = malloc(LENGTH);
@@ -996,8 +949,7 @@ START_TEST(a_canceled_operation_leaves_nothing_behind)
     begin(_i, BOTH);
     pair_fill(bytes, LENGTH);
     for (int rounds = 0; rounds < 40; rounds++) {
-        ck_assert_int_eq(post(rounds % 2 != 0, &places, &data, NULL, &request),
-                         UCXPOOL_OK);
+        assert_ok(post(rounds % 2 != 0, &places, &data, NULL, &request));
         for (int i = 0; i < rounds / 2; i++) {
             pair_progress(&pair);
         }
@@ -1011,9 +963,8 @@ START_TEST(a_canceled_operation_leaves_nothing_behind)
     end();
     free(bytes);
 }
-END_TEST
 
-START_TEST(operations_end_with_their_channel)
+TEST_EACH(operations_end_with_their_channel, NUM_WAYS)
 {
     enum { LENGTH = 4 << 20 };
     uint8_t           *bytes  = malloc(LENGTH);
@@ -1026,8 +977,7 @@ START_TEST(operations_end_with_their_channel)
     begin(_i, BOTH);
     pair_fill(bytes, LENGTH);
     for (int i = 0; i < 8; i++) {
-        ck_assert_int_eq(post(i % 2 != 0, &places, &data, NULL, &requests[i]),
-                         UCXPOOL_OK);
+        assert_ok(post(i % 2 != 0, &places, &data, NULL, &requests[i]));
     }
     pair_progress(&pair);
     ucxpool_channel_abort(pair.to_a);
@@ -1039,17 +989,16 @@ START_TEST(operations_end_with_their_channel)
     ck_assert_int_lt(post(false, &places, &data, NULL, &requests[0]),
                      UCXPOOL_OK);
     pair_until(&pair, num_peers() == 0);
-    ck_assert_int_eq(ucxpool_window_revoke(window, 0), UCXPOOL_OK);
+    assert_ok(ucxpool_window_revoke(window, 0));
     ucxpool_remote_window_release(remote);
     ucxpool_window_destroy(window);
     pair_cleanup(&pair);
     free_memory();
     free(bytes);
 }
-END_TEST
 
 /* Their requests have been released, so each can be reused at once. */
-START_TEST(queued_operations_end_with_their_channel)
+TEST_EACH(queued_operations_end_with_their_channel, NUM_WAYS)
 {
     static uint8_t   bytes[1000];
     ucxpool_place_t  place  = {0, sizeof(bytes)};
@@ -1058,8 +1007,7 @@ START_TEST(queued_operations_end_with_their_channel)
 
     begin(_i, BOTH);
     for (int i = 0; i < 100; i++) {
-        ck_assert_int_eq(post(i % 3 != 0, &places, &data, NULL, NULL),
-                         UCXPOOL_OK);
+        assert_ok(post(i % 3 != 0, &places, &data, NULL, NULL));
     }
     ucxpool_channel_abort(pair.to_b);
     ck_assert_int_eq(asked().status, UCXPOOL_ERR_CANCELED);
@@ -1073,9 +1021,8 @@ START_TEST(queued_operations_end_with_their_channel)
     pair_cleanup(&pair);
     free_memory();
 }
-END_TEST
 
-START_TEST(pools_are_destroyed_with_pending_operations)
+TEST_EACH(pools_are_destroyed_with_pending_operations, NUM_WAYS)
 {
     enum { LENGTH = 4 << 20 };
     uint8_t         *bytes  = malloc(LENGTH);
@@ -1086,17 +1033,15 @@ START_TEST(pools_are_destroyed_with_pending_operations)
     begin(_i, BOTH);
     pair_fill(bytes, LENGTH);
     for (int i = 0; i < 4; i++) {
-        ck_assert_int_eq(post(i % 2 != 0, &places, &data, NULL, NULL),
-                         UCXPOOL_OK);
+        assert_ok(post(i % 2 != 0, &places, &data, NULL, NULL));
     }
     pair_progress(&pair);
     pair_cleanup(&pair);
     free_memory();
     free(bytes);
 }
-END_TEST
 
-START_TEST(unmapped_window_memory_is_an_error)
+TEST(unmapped_window_memory_is_an_error)
 {
     uint8_t            bytes[100];
     ucxpool_place_t    place  = {0, 100};
@@ -1109,89 +1054,8 @@ START_TEST(unmapped_window_memory_is_an_error)
                                                    : UCXPOOL_WAY_MESSAGES);
     if (asked().way == UCXPOOL_WAY_PROCESS) {
         remote->address = 16; /* never mapped */
-        ck_assert_int_eq(post(false, &places, &data, NULL, &request),
-                         UCXPOOL_OK);
+        assert_ok(post(false, &places, &data, NULL, &request));
         ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_ERR_IO);
     }
     end();
-}
-END_TEST
-
-static void add_operations(TCase *tcase)
-{
-    tcase_add_loop_test(tcase, a_buffer_is_read_and_written, 0, NUM_WAYS);
-    tcase_add_loop_test(tcase, repeated_operations_allocate_nothing, 0,
-                        NUM_WAYS);
-    tcase_add_loop_test(
-        tcase, scattered_places_match_segments_split_differently, 0, NUM_WAYS);
-    tcase_add_loop_test(tcase, equal_places_match_pieces, 0, NUM_WAYS);
-    tcase_add_loop_test(tcase, empty_places_are_allowed_anywhere, 0, NUM_WAYS);
-    tcase_add_loop_test(tcase, empty_operations_succeed, 0, NUM_WAYS);
-    tcase_add_loop_test(tcase, many_operations_are_pending_at_once, 0,
-                        NUM_WAYS);
-    tcase_add_loop_test(
-        tcase, operations_posted_before_the_import_completes_wait, 0, NUM_WAYS);
-    tcase_add_loop_test(
-        tcase, an_owner_accepts_calls_before_it_has_released_earlier_ones, 0,
-        NUM_WAYS);
-    tcase_add_loop_test(
-        tcase, an_operation_canceled_before_its_call_leaves_nothing_behind, 0,
-        NUM_WAYS);
-    tcase_add_loop_test(tcase, the_owner_is_notified, 0, NUM_WAYS);
-    tcase_add_loop_test(tcase,
-                        receives_of_the_caller_do_not_match_window_messages, 0,
-                        NUM_WAYS);
-    tcase_add_loop_test(
-        tcase, operations_beyond_the_window_are_rejected_at_once, 0, NUM_WAYS);
-    tcase_add_loop_test(
-        tcase, a_blob_allows_only_the_access_it_was_exported_for, 0, NUM_WAYS);
-    tcase_add_loop_test(tcase, a_blob_with_any_bit_flipped_is_rejected, 0,
-                        NUM_WAYS);
-    tcase_add_loop_test(tcase, a_blob_of_another_length_fails_only_the_import,
-                        0, NUM_WAYS);
-    tcase_add_loop_test(tcase, a_damaged_or_foreign_blob_is_rejected, 0,
-                        NUM_WAYS);
-    tcase_add_loop_test(tcase, invalid_windows_are_rejected, 0, 1);
-}
-
-static void add_ends(TCase *tcase)
-{
-    tcase_add_test(tcase, an_unavailable_required_way_is_reported);
-    tcase_add_loop_test(tcase, a_revoked_window_is_not_accessed, 0, NUM_WAYS);
-    tcase_add_loop_test(
-        tcase, destroy_does_not_wait_for_an_importer_that_does_not_copy, 0,
-        NUM_WAYS);
-    tcase_add_loop_test(tcase,
-                        destroy_abandons_an_importer_that_copies_for_too_long,
-                        0, NUM_WAYS);
-    tcase_add_loop_test(
-        tcase, pool_destroy_abandons_an_importer_that_copies_for_too_long, 0,
-        NUM_WAYS);
-    tcase_add_loop_test(tcase, nothing_is_copied_after_the_owner_has_revoked, 0,
-                        NUM_WAYS);
-    tcase_add_loop_test(tcase, a_canceled_operation_leaves_nothing_behind, 0,
-                        NUM_WAYS);
-    tcase_add_loop_test(tcase, operations_end_with_their_channel, 0, NUM_WAYS);
-    tcase_add_loop_test(tcase, queued_operations_end_with_their_channel, 0,
-                        NUM_WAYS);
-    tcase_add_loop_test(tcase, pools_are_destroyed_with_pending_operations, 0,
-                        NUM_WAYS);
-    tcase_add_test(tcase, unmapped_window_memory_is_an_error);
-}
-
-int main(void)
-{
-    Suite   *suite  = suite_create("window");
-    TCase   *tcase  = tcase_create("windows");
-    SRunner *runner = srunner_create(suite);
-    int      failed;
-
-    tcase_set_timeout(tcase, 60);
-    add_operations(tcase);
-    add_ends(tcase);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? 0 : 1;
 }

@@ -3,11 +3,11 @@
 
 #include "pair.h"
 #include "sealed.h"
+#include "test.h"
 #include "two.h"
 
 #include "core/pool.h"
 
-#include <check.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +32,8 @@ static bool has_rdma(void)
 }
 
 #define NUM_WAYS (has_rdma() ? 1 : (int)(sizeof(ways) / sizeof(ways[0])))
+#define ROUNDS   (has_rdma() ? 3 : (slow_is() ? 1 : 20) * NUM_WAYS)
+#define FEW      (has_rdma() ? 1 : 3 * NUM_WAYS)
 
 #define SIZE   ((size_t)4 << 20)
 #define PIECE  ((size_t)1000)
@@ -191,7 +193,9 @@ static void check_whole(side_t *side)
     two_check(ucxpool_check(side->two.pool) == UCXPOOL_OK);
 }
 
-START_TEST(an_owner_gets_its_memory_back_when_a_peer_is_killed)
+TEST_SETTINGS(.timeout = 100);
+
+TEST_EACH(an_owner_gets_its_memory_back_when_a_peer_is_killed, ROUNDS)
 {
     side_t   side;
     unsigned rounds;
@@ -209,9 +213,8 @@ START_TEST(an_owner_gets_its_memory_back_when_a_peer_is_killed)
     ucxpool_window_destroy(side.window);
     end_side(&side);
 }
-END_TEST
 
-START_TEST(operations_end_when_the_owner_is_killed)
+TEST_EACH(operations_end_when_the_owner_is_killed, ROUNDS)
 {
     ucxpool_request_t *requests[LANES];
     side_t             side;
@@ -240,9 +243,8 @@ START_TEST(operations_end_when_the_owner_is_killed)
     ucxpool_remote_window_release(side.remote);
     end_side(&side);
 }
-END_TEST
 
-START_TEST(a_window_is_revoked_under_a_busy_peer)
+TEST_EACH(a_window_is_revoked_under_a_busy_peer, NUM_WAYS)
 {
     side_t side;
 
@@ -274,7 +276,6 @@ START_TEST(a_window_is_revoked_under_a_busy_peer)
     two_cleanup(&side.two);
     free_memory(&side);
 }
-END_TEST
 
 /* Writes until a write fails, and notifies the owner of that. After the given
  * number of progress rounds, the process stops until the owner continues it. */
@@ -335,7 +336,7 @@ static void check_nothing_is_written(side_t *side, ucxpool_t *pool)
 }
 
 /* It is stopped between two steps of a copy. On `map` the owner sees that. */
-START_TEST(destroy_does_not_wait_for_a_stopped_importer)
+TEST_EACH(destroy_does_not_wait_for_a_stopped_importer, FEW)
 {
     side_t side;
 
@@ -348,9 +349,8 @@ START_TEST(destroy_does_not_wait_for_a_stopped_importer)
     check_nothing_is_written(&side, side.two.pool);
     end_side(&side);
 }
-END_TEST
 
-START_TEST(no_importer_writes_after_pool_destroy)
+TEST_EACH(no_importer_writes_after_pool_destroy, FEW)
 {
     side_t side;
 
@@ -364,9 +364,8 @@ START_TEST(no_importer_writes_after_pool_destroy)
     close(side.two.talk);
     free_memory(&side);
 }
-END_TEST
 
-START_TEST(pool_destroy_waits_for_importers_that_copy)
+TEST_EACH(pool_destroy_waits_for_importers_that_copy, FEW)
 {
     side_t side;
 
@@ -382,7 +381,6 @@ START_TEST(pool_destroy_waits_for_importers_that_copy)
     close(side.two.talk);
     free_memory(&side);
 }
-END_TEST
 
 /* The owner of a window. It makes no progress after the import. */
 static void only_own(side_t *side)
@@ -396,7 +394,7 @@ static void only_own(side_t *side)
     two_cleanup(&side->two);
 }
 
-START_TEST(the_owner_need_not_make_progress_within_a_host)
+TEST_EACH(the_owner_need_not_make_progress_within_a_host, has_rdma() ? 0 : 2)
 {
     side_t                       side;
     ucxpool_request_t           *request;
@@ -424,38 +422,4 @@ START_TEST(the_owner_need_not_make_progress_within_a_host)
     two_check(send(side.two.talk, "e", 1, MSG_NOSIGNAL) == 1);
     two_cleanup(&side.two);
     free_memory(&side);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite  = suite_create("window_death");
-    TCase   *tcase  = tcase_create("windows");
-    SRunner *runner = srunner_create(suite);
-    int      rounds = slow_is() ? NUM_WAYS : 20 * NUM_WAYS;
-    int      few    = has_rdma() ? 1 : 3 * NUM_WAYS;
-    int      failed;
-
-    rounds = has_rdma() ? 3 : rounds;
-    tcase_set_timeout(tcase, 100);
-    tcase_add_loop_test(
-        tcase, an_owner_gets_its_memory_back_when_a_peer_is_killed, 0, rounds);
-    tcase_add_loop_test(tcase, operations_end_when_the_owner_is_killed, 0,
-                        rounds);
-    tcase_add_loop_test(tcase, a_window_is_revoked_under_a_busy_peer, 0,
-                        NUM_WAYS);
-    tcase_add_loop_test(tcase, destroy_does_not_wait_for_a_stopped_importer, 0,
-                        few);
-    tcase_add_loop_test(tcase, no_importer_writes_after_pool_destroy, 0, few);
-    tcase_add_loop_test(tcase, pool_destroy_waits_for_importers_that_copy, 0,
-                        few);
-    if (!has_rdma()) {
-        tcase_add_loop_test(
-            tcase, the_owner_need_not_make_progress_within_a_host, 0, 2);
-    }
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? 0 : 1;
 }

@@ -7,11 +7,11 @@
 
 #include "calls.h"
 #include "pair.h"
+#include "test.h"
 
 #include "base/math.h"
 #include "core/pool.h"
 
-#include <check.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -213,13 +213,15 @@ static bool live_with_failure(int way, int failure, unsigned n)
     ck_assert_msg(has_failed || (status == UCXPOOL_OK), "call %u: %s", n,
                   ucxpool_status_string(status));
     mend();
-    ck_assert_int_eq(live(), UCXPOOL_OK);
+    assert_ok(live());
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
     return has_failed;
 }
 
-START_TEST(a_failed_call_is_reported_and_leaks_nothing)
+TEST_SETTINGS(.teardown = calls_reset, .timeout = 120);
+
+TEST_EACH(a_failed_call_is_reported_and_leaks_nothing, NUM_WAYS *NUM_FAILURES)
 {
     int      way     = _i / NUM_FAILURES;
     int      failure = _i % NUM_FAILURES;
@@ -237,7 +239,6 @@ START_TEST(a_failed_call_is_reported_and_leaks_nothing)
         ck_assert_uint_gt(n, 1);
     }
 }
-END_TEST
 
 static ucxpool_way_t way_of_remote(void)
 {
@@ -249,7 +250,7 @@ static ucxpool_way_t way_of_remote(void)
 
 /* A seccomp filter may deny one of the two ways to copy. Then messages are
  * used. */
-START_TEST(denied_copies_fall_back_to_messages)
+TEST_EACH(denied_copies_fall_back_to_messages, 2)
 {
     bool denies_reads = (_i == 1);
 
@@ -257,41 +258,20 @@ START_TEST(denied_copies_fall_back_to_messages)
     pair_init(&pair, ways[0], ways[0]);
     calls_fail_from(denies_reads ? CALLS_PROCESS_READ : CALLS_PROCESS_WRITE, 1,
                     EPERM);
-    ck_assert_int_eq(ucxpool_window_create(pair.b, memory, SIZE, NULL, &window),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_window_create(pair.b, memory, SIZE, NULL, &window));
     pair_fill(memory, SIZE);
-    ck_assert_int_eq(import(), UCXPOOL_OK);
+    assert_ok(import());
     if (pair_is_mapped(&pair)) {
         ck_assert_int_eq(way_of_remote(), denies_reads ? UCXPOOL_WAY_MESSAGES
                                                        : UCXPOOL_WAY_PROCESS);
     }
-    ck_assert_int_eq(move(false), UCXPOOL_OK);
-    ck_assert_int_eq(move(true), UCXPOOL_OK);
-    ck_assert_int_eq(take_notices(), UCXPOOL_OK);
+    assert_ok(move(false));
+    assert_ok(move(true));
+    assert_ok(take_notices());
     calls_reset();
     ucxpool_remote_window_release(remote);
     pair_until(&pair, ucxpool_window_revoke(window, 0) == UCXPOOL_OK);
     ucxpool_window_destroy(window);
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite  = suite_create("window_faults");
-    TCase   *tcase  = tcase_create("windows");
-    SRunner *runner = srunner_create(suite);
-    int      failed;
-
-    tcase_set_timeout(tcase, 120);
-    tcase_add_checked_fixture(tcase, NULL, calls_reset);
-    tcase_add_loop_test(tcase, a_failed_call_is_reported_and_leaks_nothing, 0,
-                        NUM_WAYS * NUM_FAILURES);
-    tcase_add_loop_test(tcase, denied_copies_fall_back_to_messages, 0, 2);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? 0 : 1;
 }

@@ -7,11 +7,11 @@
 
 #include "hostile.h"
 #include "sealed.h"
+#include "test.h"
 
 #include "window/window.h"
 #include "wireup/fd_passing.h"
 
-#include <check.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,9 +108,8 @@ static ucxpool_remote_window_t *import(void)
 
     memcpy(blob.pool, hostile.pair.b->id, sizeof(blob.pool));
     blob.checksum = window_blob_checksum(&blob);
-    ck_assert_int_eq(ucxpool_remote_window_import(hostile.victim, &blob,
-                                                  sizeof(blob), &remote),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_remote_window_import(hostile.victim, &blob, sizeof(blob),
+                                           &remote));
     hostile_let_read(&hostile);
     return remote;
 }
@@ -174,7 +173,7 @@ static void say_parts(const proto_window_part_t *parts, size_t num)
         ucxpool_progress(hostile.pair.a);
         ucxpool_remote_window_query(remote, &attr, sizeof(attr));
     }
-    ck_assert_int_eq(attr.status, UCXPOOL_OK);
+    assert_ok(attr.status);
     ck_assert_msg(attr.way == UCXPOOL_WAY_MESSAGES, "%s", attr.way_reason);
     ck_assert_ptr_null(remote->views);
     ucxpool_remote_window_release(remote);
@@ -191,7 +190,7 @@ static proto_window_part_t good_file(void)
 {
     proto_window_part_t part = {.length = 100};
 
-    ck_assert_int_eq(ipc_file_fill(file, &part.file), UCXPOOL_OK);
+    assert_ok(ipc_file_fill(file, &part.file));
     return part;
 }
 
@@ -296,9 +295,7 @@ static void answer_of_another_length(void)
     uint64_t                 number;
 
     say_opened(remote, 100);
-    ck_assert_int_eq(
-        ucxpool_remote_window_read(remote, &places, &data, NULL, NULL),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_remote_window_read(remote, &places, &data, NULL, NULL));
     hostile_let_read(&hostile);
     number = base_list_head(&hostile.victim->windows->called,
                             window_operation_t, link)
@@ -429,9 +426,8 @@ static void begin(void)
 {
     hostile_init(&hostile, SETTINGS);
     memset(memory, 0x11, SIZE);
-    ck_assert_int_eq(
-        ucxpool_window_create(hostile.pair.a, memory, SIZE, NULL, &window),
-        UCXPOOL_OK);
+    assert_ok(
+        ucxpool_window_create(hostile.pair.a, memory, SIZE, NULL, &window));
     hostile_let_read(&hostile);
 }
 
@@ -440,7 +436,7 @@ static void begin(void)
 static void end(void)
 {
     ck_assert(hostile_is_over(&hostile));
-    ck_assert_int_eq(ucxpool_window_revoke(window, 0), UCXPOOL_OK);
+    assert_ok(ucxpool_window_revoke(window, 0));
     ucxpool_window_destroy(window);
     ck_assert_uint_eq(memory[0], 0x11);
     ck_assert_int_eq(memcmp(memory, memory + 1, SIZE - 1), 0);
@@ -448,7 +444,9 @@ static void end(void)
     hostile_cleanup(&hostile);
 }
 
-START_TEST(the_channel_fails)
+TEST_SETTINGS(.timeout = 60);
+
+TEST_EACH(the_channel_fails, NUM_CRIMES)
 {
     begin();
     crimes[_i].act();
@@ -457,9 +455,8 @@ START_TEST(the_channel_fails)
     ck_assert_int_eq(hostile.victim->status, UCXPOOL_ERR_PROTOCOL);
     end();
 }
-END_TEST
 
-START_TEST(the_operation_is_rejected)
+TEST_EACH(the_operation_is_rejected, NUM_NOISES)
 {
     proto_fixed_t bye = {.head = {.credits = 0}};
 
@@ -470,22 +467,4 @@ START_TEST(the_operation_is_rejected)
     hostile_say(&hostile, PROTO_BYE, &bye, NULL, 0);
     hostile_let_read(&hostile);
     end();
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite  = suite_create("window_hostile");
-    TCase   *tcase  = tcase_create("windows");
-    SRunner *runner = srunner_create(suite);
-    int      failed;
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, the_channel_fails, 0, NUM_CRIMES);
-    tcase_add_loop_test(tcase, the_operation_is_rejected, 0, NUM_NOISES);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? 0 : 1;
 }

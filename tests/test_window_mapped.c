@@ -5,10 +5,10 @@
 #include "calls.h"
 #include "pair.h"
 #include "sealed.h"
+#include "test.h"
 
 #include "window/window.h"
 
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -53,10 +53,9 @@ static void import(unsigned access)
 {
     uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
 
-    ck_assert_int_eq(ucxpool_window_export(window, access, blob), UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_window_export(window, access, blob));
+    assert_ok(
+        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote));
     pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
     ck_assert_msg(asked().status == UCXPOOL_OK, "%s", asked().reason);
 }
@@ -103,11 +102,10 @@ static ucxpool_status_t move(bool is_write, uint64_t offset, void *bytes,
     ucxpool_data_t     data   = ucxpool_data_buffer(bytes, length);
     ucxpool_request_t *request;
 
-    ck_assert_int_eq(is_write ? ucxpool_remote_window_write(
-                                    remote, &places, &data, NULL, &request)
-                              : ucxpool_remote_window_read(
-                                    remote, &places, &data, NULL, &request),
-                     UCXPOOL_OK);
+    assert_ok(is_write ? ucxpool_remote_window_write(remote, &places, &data,
+                                                     NULL, &request)
+                       : ucxpool_remote_window_read(remote, &places, &data,
+                                                    NULL, &request));
     return pair_finish(&pair, request);
 }
 
@@ -116,11 +114,11 @@ static void check_bytes(uint8_t *memory, size_t size)
 {
     uint8_t *bytes = malloc(size);
 
-    ck_assert_int_eq(move(false, 0, bytes, size), UCXPOOL_OK);
+    assert_ok(move(false, 0, bytes, size));
     ck_assert_mem_eq(bytes, memory, size);
     if (asked().access & UCXPOOL_WINDOW_WRITE) {
         pair_fill(bytes, size);
-        ck_assert_int_eq(move(true, 0, bytes, size), UCXPOOL_OK);
+        assert_ok(move(true, 0, bytes, size));
         ck_assert_mem_eq(bytes, memory, size);
     }
     free(bytes);
@@ -144,7 +142,9 @@ static void teardown(void)
 
 /* --- mapped memory -------------------------------------------------------- */
 
-START_TEST(a_part_of_a_file_is_found_wherever_it_is_mapped)
+TEST_SETTINGS(.setup = setup, .teardown = teardown, .timeout = 60);
+
+TEST(a_part_of_a_file_is_found_wherever_it_is_mapped)
 {
     int      fd     = sealed_file(4 * SIZE, 4 * SIZE, F_SEAL_SHRINK);
     uint8_t *memory = sealed_map(fd, SIZE, 2 * SIZE);
@@ -157,11 +157,10 @@ START_TEST(a_part_of_a_file_is_found_wherever_it_is_mapped)
     end();
     sealed_put(memory, 2 * SIZE);
 }
-END_TEST
 
 /* Two parts in another order than in the file, and a third that continues the
  * second one. */
-START_TEST(parts_of_a_file_may_be_in_any_order)
+TEST(parts_of_a_file_may_be_in_any_order)
 {
     static const size_t starts[] = {3 * SIZE, 0, SIZE};
     int                 fd     = sealed_file(4 * SIZE, 4 * SIZE, F_SEAL_SHRINK);
@@ -180,14 +179,13 @@ START_TEST(parts_of_a_file_may_be_in_any_order)
     sealed_put(memory, 3 * SIZE);
     close(fd);
 }
-END_TEST
 
-START_TEST(memory_that_the_pool_has_mapped_is_not_mapped_again)
+TEST(memory_that_the_pool_has_mapped_is_not_mapped_again)
 {
     size_t before;
     void  *memory;
 
-    ck_assert_int_eq(ucxpool_comm_alloc(pair.b, SIZE, &memory), UCXPOOL_OK);
+    assert_ok(ucxpool_comm_alloc(pair.b, SIZE, &memory));
     before = calls_mapped_size();
     begin(memory, SIZE, -1, UCXPOOL_WINDOW_READ);
     ck_assert_int_eq(asked().way, UCXPOOL_WAY_MAPPED);
@@ -196,24 +194,21 @@ START_TEST(memory_that_the_pool_has_mapped_is_not_mapped_again)
     end();
     ucxpool_comm_free(pair.b, memory);
 }
-END_TEST
 
-START_TEST(only_the_windows_part_of_the_heap_is_mapped)
+TEST(only_the_windows_part_of_the_heap_is_mapped)
 {
     size_t before;
     void  *memory;
 
-    ck_assert_int_eq(ucxpool_heap_alloc(pair.b, 64 * SIZE, NULL, &memory),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_heap_alloc(pair.b, 64 * SIZE, NULL, &memory));
     before = calls_mapped_size();
     begin((uint8_t *)memory + SIZE / 2 + 8, SIZE, -1, BOTH);
     ck_assert_int_eq(asked().way, UCXPOOL_WAY_MAPPED);
     ck_assert_uint_le(calls_mapped_size(), before + 5 * SIZE);
     check_bytes((uint8_t *)memory + SIZE / 2 + 8, SIZE);
     end();
-    ck_assert_int_eq(ucxpool_heap_free(pair.b, memory, NULL), UCXPOOL_OK);
+    assert_ok(ucxpool_heap_free(pair.b, memory, NULL));
 }
-END_TEST
 
 /* Is the mapping of this address writable? */
 static bool is_writable(const void *address)
@@ -237,7 +232,7 @@ static bool is_writable(const void *address)
     return is_there;
 }
 
-START_TEST(a_read_only_blob_is_mapped_read_only)
+TEST(a_read_only_blob_is_mapped_read_only)
 {
     int   fd;
     void *memory = sealed_get(SIZE, &fd);
@@ -252,9 +247,8 @@ START_TEST(a_read_only_blob_is_mapped_read_only)
     close(fd);
     sealed_put(memory, SIZE);
 }
-END_TEST
 
-START_TEST(a_sealed_file_keeps_its_length)
+TEST(a_sealed_file_keeps_its_length)
 {
     int      fd;
     uint8_t *memory = sealed_get(SIZE, &fd);
@@ -263,17 +257,16 @@ START_TEST(a_sealed_file_keeps_its_length)
     begin(memory, SIZE, fd, BOTH);
     ck_assert_int_eq(ftruncate(fd, 0), -1);
     ck_assert_int_eq(errno, EPERM);
-    ck_assert_int_eq(move(false, SIZE - 100, bytes, 100), UCXPOOL_OK);
+    assert_ok(move(false, SIZE - 100, bytes, 100));
     ck_assert_mem_eq(bytes, memory + SIZE - 100, 100);
     end();
     close(fd);
     sealed_put(memory, SIZE);
 }
-END_TEST
 
 /* --- memory that is not mapped -------------------------------------------- */
 
-START_TEST(a_file_that_can_shrink_is_not_mapped)
+TEST(a_file_that_can_shrink_is_not_mapped)
 {
     int      fd     = sealed_file(SIZE, SIZE, F_SEAL_GROW);
     uint8_t *memory = sealed_map(fd, 0, SIZE);
@@ -291,14 +284,13 @@ START_TEST(a_file_that_can_shrink_is_not_mapped)
     close(fd);
     sealed_put(memory, SIZE);
 }
-END_TEST
 
-START_TEST(a_sparse_file_is_not_mapped)
+TEST(a_sparse_file_is_not_mapped)
 {
     int      fd     = sealed_file(4 * SIZE, 0, F_SEAL_SHRINK);
     uint8_t *memory = sealed_map(fd, 0, 4 * SIZE);
 
-    ck_assert_int_eq(make_window(memory, 4 * SIZE, fd), UCXPOOL_OK);
+    assert_ok(make_window(memory, 4 * SIZE, fd));
     import(UCXPOOL_WINDOW_READ);
     ck_assert_int_eq(asked().way, other_way());
     check_reason("are backed by memory");
@@ -307,9 +299,8 @@ START_TEST(a_sparse_file_is_not_mapped)
     close(fd);
     sealed_put(memory, 4 * SIZE);
 }
-END_TEST
 
-START_TEST(memory_without_a_file_reports_the_reason)
+TEST(memory_without_a_file_reports_the_reason)
 {
     void *memory = malloc(SIZE);
 
@@ -320,10 +311,9 @@ START_TEST(memory_without_a_file_reports_the_reason)
     end();
     free(memory);
 }
-END_TEST
 
 /* Every page becomes a part of its own. */
-START_TEST(more_parts_than_a_message_holds_are_not_mapped)
+TEST(more_parts_than_a_message_holds_are_not_mapped)
 {
     enum { PAGE = 4096, NUM = PROTO_PARTS_MAX + 1 };
     int      fd     = sealed_file(NUM * PAGE, NUM * PAGE, F_SEAL_SHRINK);
@@ -348,7 +338,6 @@ START_TEST(more_parts_than_a_message_holds_are_not_mapped)
     close(fd);
     sealed_put(memory, NUM * PAGE);
 }
-END_TEST
 
 static void check_refused(void *memory, size_t size, int fd, const char *words)
 {
@@ -362,7 +351,7 @@ static void check_refused(void *memory, size_t size, int fd, const char *words)
     ck_assert_uint_eq(calls_num_fds(), num_fds);
 }
 
-START_TEST(a_file_not_mapped_at_the_windows_address_is_rejected)
+TEST(a_file_not_mapped_at_the_windows_address_is_rejected)
 {
     int      fd;
     uint8_t *memory = sealed_get(SIZE, &fd);
@@ -384,7 +373,6 @@ START_TEST(a_file_not_mapped_at_the_windows_address_is_rejected)
     sealed_put(private, SIZE);
     free(plain);
 }
-END_TEST
 
 /* --- memory that is mapped read-only -------------------------------------- */
 
@@ -396,11 +384,11 @@ static void check_writes_go_otherwise(uint8_t *memory, size_t size)
     check_bytes(memory, size);
 }
 
-START_TEST(writes_to_the_pools_blocks_use_another_way)
+TEST(writes_to_the_pools_blocks_use_another_way)
 {
     void *memory;
 
-    ck_assert_int_eq(ucxpool_comm_alloc(pair.b, SIZE, &memory), UCXPOOL_OK);
+    assert_ok(ucxpool_comm_alloc(pair.b, SIZE, &memory));
     begin(memory, SIZE, -1, BOTH);
     check_writes_go_otherwise(memory, SIZE);
     let_go();
@@ -410,9 +398,8 @@ START_TEST(writes_to_the_pools_blocks_use_another_way)
     end();
     ucxpool_comm_free(pair.b, memory);
 }
-END_TEST
 
-START_TEST(a_file_sealed_against_writing_is_mapped_read_only)
+TEST(a_file_sealed_against_writing_is_mapped_read_only)
 {
     int      fd;
     uint8_t *memory = sealed_get(SIZE, &fd);
@@ -429,11 +416,10 @@ START_TEST(a_file_sealed_against_writing_is_mapped_read_only)
     close(fd);
     sealed_put(memory, SIZE);
 }
-END_TEST
 
 /* --- failures and leaks --------------------------------------------------- */
 
-START_TEST(destroying_a_window_leaks_nothing)
+TEST(destroying_a_window_leaks_nothing)
 {
     int      fd;
     uint8_t *memory  = sealed_get(SIZE, &fd);
@@ -443,7 +429,7 @@ START_TEST(destroying_a_window_leaks_nothing)
     for (int i = 0; i < 10; i++) {
         begin(memory, SIZE, fd, BOTH);
         ck_assert_uint_gt(calls_mapped_size(), mapped);
-        ck_assert_int_eq(ucxpool_window_revoke(window, 0), UCXPOOL_OK);
+        assert_ok(ucxpool_window_revoke(window, 0));
         pair_until(&pair, calls_mapped_size() == mapped);
         end();
         ck_assert_uint_eq(calls_num_fds(), num_fds);
@@ -451,9 +437,8 @@ START_TEST(destroying_a_window_leaks_nothing)
     close(fd);
     sealed_put(memory, SIZE);
 }
-END_TEST
 
-START_TEST(another_way_is_used_after_a_failed_call)
+TEST(another_way_is_used_after_a_failed_call)
 {
     static const struct {
         calls_name_t name;
@@ -473,18 +458,15 @@ START_TEST(another_way_is_used_after_a_failed_call)
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
         uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
 
-        ck_assert_int_eq(make_window(memory, SIZE, fd), UCXPOOL_OK);
-        ck_assert_int_eq(
-            ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob),
-            UCXPOOL_OK);
-        ck_assert_int_eq(ucxpool_remote_window_import(pair.to_b, blob,
-                                                      sizeof(blob), &remote),
-                         UCXPOOL_OK);
+        assert_ok(make_window(memory, SIZE, fd));
+        assert_ok(ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob));
+        assert_ok(ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob),
+                                               &remote));
         calls_fail_from(calls[i].name, 1, calls[i].error);
         pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
         ck_assert_msg(calls_has_failed(), "%s", calls[i].words);
         calls_reset();
-        ck_assert_int_eq(asked().status, UCXPOOL_OK);
+        assert_ok(asked().status);
         ck_assert_int_ne(asked().way, UCXPOOL_WAY_MAPPED);
         check_reason(calls[i].words);
         check_bytes(memory, SIZE);
@@ -498,15 +480,14 @@ START_TEST(another_way_is_used_after_a_failed_call)
     close(fd);
     sealed_put(memory, SIZE);
 }
-END_TEST
 
-START_TEST(a_window_is_created_even_if_its_file_cannot_be_found)
+TEST(a_window_is_created_even_if_its_file_cannot_be_found)
 {
     int      fd;
     uint8_t *memory = sealed_get(SIZE, &fd);
 
     calls_fail(CALLS_FOPEN, 1, EACCES);
-    ck_assert_int_eq(make_window(memory, SIZE, fd), UCXPOOL_OK);
+    assert_ok(make_window(memory, SIZE, fd));
     calls_reset();
     import(BOTH);
     ck_assert_int_eq(asked().way, other_way());
@@ -515,37 +496,4 @@ START_TEST(a_window_is_created_even_if_its_file_cannot_be_found)
     end();
     close(fd);
     sealed_put(memory, SIZE);
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite  = suite_create("window_mapped");
-    TCase   *tcase  = tcase_create("windows in files");
-    SRunner *runner = srunner_create(suite);
-    int      failed;
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, a_part_of_a_file_is_found_wherever_it_is_mapped);
-    tcase_add_test(tcase, parts_of_a_file_may_be_in_any_order);
-    tcase_add_test(tcase, memory_that_the_pool_has_mapped_is_not_mapped_again);
-    tcase_add_test(tcase, only_the_windows_part_of_the_heap_is_mapped);
-    tcase_add_test(tcase, a_read_only_blob_is_mapped_read_only);
-    tcase_add_test(tcase, a_sealed_file_keeps_its_length);
-    tcase_add_test(tcase, a_file_that_can_shrink_is_not_mapped);
-    tcase_add_test(tcase, a_sparse_file_is_not_mapped);
-    tcase_add_test(tcase, memory_without_a_file_reports_the_reason);
-    tcase_add_test(tcase, more_parts_than_a_message_holds_are_not_mapped);
-    tcase_add_test(tcase, a_file_not_mapped_at_the_windows_address_is_rejected);
-    tcase_add_test(tcase, writes_to_the_pools_blocks_use_another_way);
-    tcase_add_test(tcase, a_file_sealed_against_writing_is_mapped_read_only);
-    tcase_add_test(tcase, destroying_a_window_leaks_nothing);
-    tcase_add_test(tcase, another_way_is_used_after_a_failed_call);
-    tcase_add_test(tcase, a_window_is_created_even_if_its_file_cannot_be_found);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? 0 : 1;
 }

@@ -3,8 +3,8 @@
 #include "core/pool.h"
 #include "pair.h"
 #include "rounds.h"
+#include "test.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,10 +159,8 @@ static void show_and_destroy(int new_value)
 
     value = new_value;
     memset(memory, value, SIZE);
-    ck_assert_int_eq(ucxpool_window_create(owner, memory, SIZE, NULL, &window),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_window_create(owner, memory, SIZE, NULL, &window));
+    assert_ok(ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob));
     num_done     = 0;
     all_are_done = false;
     for (int i = 0; i < NUM_PEERS; i++) {
@@ -188,29 +186,13 @@ static void show_and_destroy(int new_value)
     }
 }
 
-START_TEST(a_window_is_destroyed_while_three_peers_read_it)
+TEST_SETTINGS(.timeout = 120);
+
+TEST_EACH(a_window_is_destroyed_while_three_peers_read_it, NUM_WAYS)
 {
     begin(ways[_i]);
     for (unsigned i = 0; i < rounds(20); i++) {
         show_and_destroy(1 + (int)i % 255);
     }
     end();
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite  = suite_create("window_peers");
-    TCase   *tcase  = tcase_create("peers");
-    SRunner *runner = srunner_create(suite);
-    int      failed;
-
-    tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, a_window_is_destroyed_while_three_peers_read_it,
-                        0, NUM_WAYS);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? 0 : 1;
 }

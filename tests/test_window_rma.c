@@ -4,11 +4,11 @@
  * it. UCX's functions are wrapped, and made to fail.
  */
 #include "pair.h"
+#include "test.h"
 
 #include "core/control.h"
 #include "window/window.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -221,7 +221,7 @@ static uint64_t stat(const char *name)
 {
     uint64_t value;
 
-    ck_assert_int_eq(ucxpool_stats_get(pair.b, name, &value), UCXPOOL_OK);
+    assert_ok(ucxpool_stats_get(pair.b, name, &value));
     return value;
 }
 
@@ -233,18 +233,16 @@ static void begin(const char *importers, const char *owners)
     num_mapped_before            = num_mapped;
     memory                       = malloc(SIZE);
     pair_fill(memory, SIZE);
-    ck_assert_int_eq(ucxpool_window_create(pair.b, memory, SIZE, NULL, &window),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_window_create(pair.b, memory, SIZE, NULL, &window));
 }
 
 static void start_import(ucxpool_window_t *of)
 {
     uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
 
-    ck_assert_int_eq(ucxpool_window_export(of, BOTH, blob), UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_window_export(of, BOTH, blob));
+    assert_ok(
+        ucxpool_remote_window_import(pair.to_b, blob, sizeof(blob), &remote));
 }
 
 static void import(ucxpool_window_t *of)
@@ -265,11 +263,10 @@ static ucxpool_request_t *post(bool is_write, size_t num, size_t size)
         offsets[i] = i * size;
     }
     places = ucxpool_places_even(offsets, num, size);
-    ck_assert_int_eq(is_write ? ucxpool_remote_window_write(
-                                    remote, &places, &data, NULL, &request)
-                              : ucxpool_remote_window_read(
-                                    remote, &places, &data, NULL, &request),
-                     UCXPOOL_OK);
+    assert_ok(is_write ? ucxpool_remote_window_write(remote, &places, &data,
+                                                     NULL, &request)
+                       : ucxpool_remote_window_read(remote, &places, &data,
+                                                    NULL, &request));
     return request;
 }
 
@@ -282,10 +279,10 @@ static ucxpool_status_t move(bool is_write, size_t num, size_t size)
 static void check_moves(void)
 {
     pair_poison(bytes, SIZE);
-    ck_assert_int_eq(move(false, 1, SIZE), UCXPOOL_OK);
+    assert_ok(move(false, 1, SIZE));
     ck_assert_mem_eq(bytes, memory, SIZE);
     pair_fill(bytes, SIZE);
-    ck_assert_int_eq(move(true, 1, SIZE), UCXPOOL_OK);
+    assert_ok(move(true, 1, SIZE));
     ck_assert_mem_eq(bytes, memory, SIZE);
 }
 
@@ -318,7 +315,9 @@ static void end(void)
 
 /* --- registration --------------------------------------------------------- */
 
-START_TEST(a_window_is_registered_once_for_all_importers)
+TEST_SETTINGS(.timeout = 60);
+
+TEST(a_window_is_registered_once_for_all_importers)
 {
     begin(DIRECT, DIRECT);
     ck_assert_uint_eq(told().registered, 0);
@@ -342,9 +341,8 @@ START_TEST(a_window_is_registered_once_for_all_importers)
     import(window);
     end();
 }
-END_TEST
 
-START_TEST(a_revoked_window_is_no_longer_registered)
+TEST(a_revoked_window_is_no_longer_registered)
 {
     begin(DIRECT, DIRECT);
     import(window);
@@ -356,10 +354,9 @@ START_TEST(a_revoked_window_is_no_longer_registered)
     ck_assert_int_eq(num_keys, 0);
     end();
 }
-END_TEST
 
 /* Not even if this way is required. */
-START_TEST(tcp_has_no_get_and_put)
+TEST(tcp_has_no_get_and_put)
 {
     begin(DIRECT, DIRECT);
     pair.a->windows->may_emulate = false;
@@ -369,10 +366,9 @@ START_TEST(tcp_has_no_get_and_put)
     ck_assert_int_eq(num_maps, num_maps_before);
     end();
 }
-END_TEST
 
 /* It is not requested if the transports have no get and put. */
-START_TEST(tcp_falls_back_to_messages)
+TEST(tcp_falls_back_to_messages)
 {
     begin("WIRE=ucx", "WIRE=ucx");
     import(window);
@@ -384,9 +380,8 @@ START_TEST(tcp_falls_back_to_messages)
     ck_assert_uint_eq(num_gets + num_puts, 0);
     end();
 }
-END_TEST
 
-START_TEST(an_owner_may_require_messages)
+TEST_EACH(an_owner_may_require_messages, 2)
 {
     begin(_i ? DIRECT : "WIRE=ucx", "WIRE=ucx WINDOW_WAY=messages");
     is_native = true;
@@ -404,9 +399,8 @@ START_TEST(an_owner_may_require_messages)
     }
     end();
 }
-END_TEST
 
-START_TEST(windows_beyond_the_budget_use_messages)
+TEST(windows_beyond_the_budget_use_messages)
 {
     ucxpool_window_t        *second;
     ucxpool_remote_window_t *first;
@@ -415,9 +409,7 @@ START_TEST(windows_beyond_the_budget_use_messages)
     begin("WIRE=ucx", "WIRE=ucx WINDOW_BUDGET=1m");
     is_native = true;
     pair_fill(more, SIZE / 2);
-    ck_assert_int_eq(
-        ucxpool_window_create(pair.b, more, SIZE / 2, NULL, &second),
-        UCXPOOL_OK);
+    assert_ok(ucxpool_window_create(pair.b, more, SIZE / 2, NULL, &second));
     import(second);
     ck_assert_int_eq(asked().way, UCXPOOL_WAY_RMA);
     first = remote;
@@ -442,9 +434,8 @@ START_TEST(windows_beyond_the_budget_use_messages)
     end();
     free(more);
 }
-END_TEST
 
-START_TEST(messages_are_used_if_ucx_cannot_register_the_window)
+TEST(messages_are_used_if_ucx_cannot_register_the_window)
 {
     static const struct {
         spoil_t     what;
@@ -474,9 +465,8 @@ START_TEST(messages_are_used_if_ucx_cannot_register_the_window)
     check_moves();
     end();
 }
-END_TEST
 
-START_TEST(messages_are_used_if_ucx_rejects_the_key)
+TEST(messages_are_used_if_ucx_rejects_the_key)
 {
     static const struct {
         spoil_t     what;
@@ -502,11 +492,10 @@ START_TEST(messages_are_used_if_ucx_rejects_the_key)
     ck_assert_int_eq(asked().way, UCXPOOL_WAY_RMA);
     end();
 }
-END_TEST
 
 /* --- choice of way per operation ----------------------------------------- */
 
-START_TEST(long_pieces_use_get_and_put_and_short_ones_messages)
+TEST(long_pieces_use_get_and_put_and_short_ones_messages)
 {
     static const struct {
         size_t num, size;
@@ -529,10 +518,10 @@ START_TEST(long_pieces_use_get_and_put_and_short_ones_messages)
 
         num_gets = num_puts = num_flushes = 0;
         pair_poison(bytes, size);
-        ck_assert_int_eq(move(false, cases[i].num, cases[i].size), UCXPOOL_OK);
+        assert_ok(move(false, cases[i].num, cases[i].size));
         ck_assert_mem_eq(bytes, memory, size);
         pair_fill(bytes, size);
-        ck_assert_int_eq(move(true, cases[i].num, cases[i].size), UCXPOOL_OK);
+        assert_ok(move(true, cases[i].num, cases[i].size));
         ck_assert_mem_eq(bytes, memory, size);
         ck_assert_int_eq(num_gets >= cases[i].num, cases[i].is_long);
         ck_assert_int_eq(num_puts >= cases[i].num, cases[i].is_long);
@@ -540,11 +529,10 @@ START_TEST(long_pieces_use_get_and_put_and_short_ones_messages)
     }
     end();
 }
-END_TEST
 
 /* --- failures ------------------------------------------------------------- */
 
-START_TEST(an_operation_that_fails_halfway_leaves_nothing_behind)
+TEST(an_operation_that_fails_halfway_leaves_nothing_behind)
 {
     begin(DIRECT, DIRECT);
     import(window);
@@ -561,10 +549,9 @@ START_TEST(an_operation_that_fails_halfway_leaves_nothing_behind)
     check_moves();
     end();
 }
-END_TEST
 
 /* The owner makes no progress, which UCX's get needs. */
-START_TEST(an_operation_that_ucx_never_completes_ends_the_channel)
+TEST_EACH(an_operation_that_ucx_never_completes_ends_the_channel, 2)
 {
     uint64_t           late = pair_deadline();
     ucxpool_request_t *request;
@@ -588,10 +575,9 @@ START_TEST(an_operation_that_ucx_never_completes_ends_the_channel)
     pair_cleanup(&pair);
     check_end();
 }
-END_TEST
 
 /* The peer has stopped without closing its channel. */
-START_TEST(an_owner_keeps_its_registration_until_the_endpoint_is_closed)
+TEST(an_owner_keeps_its_registration_until_the_endpoint_is_closed)
 {
     uint64_t late = pair_deadline();
 
@@ -612,9 +598,8 @@ START_TEST(an_owner_keeps_its_registration_until_the_endpoint_is_closed)
     pair_cleanup(&pair);
     check_end();
 }
-END_TEST
 
-START_TEST(an_import_released_early_leaks_nothing)
+TEST(an_import_released_early_leaks_nothing)
 {
     begin(DIRECT, DIRECT);
     for (int rounds = 0; rounds < 12; rounds++) {
@@ -628,10 +613,9 @@ START_TEST(an_import_released_early_leaks_nothing)
     import(window);
     end();
 }
-END_TEST
 
 /* A key belongs to its worker, and must be released before it. */
-START_TEST(destroying_a_pool_releases_its_imports)
+TEST(destroying_a_pool_releases_its_imports)
 {
     begin(DIRECT, DIRECT);
     import(window);
@@ -644,11 +628,10 @@ START_TEST(destroying_a_pool_releases_its_imports)
     ucxpool_destroy(pair.b);
     check_end();
 }
-END_TEST
 
 /* --- a peer that violates the protocol ----------------------------------- */
 
-START_TEST(a_damaged_key_ends_the_channel)
+TEST_EACH(a_damaged_key_ends_the_channel, 2)
 {
     static const spoil_t damages[] = {SPOIL_LENGTH, SPOIL_TYPE};
 
@@ -664,7 +647,6 @@ START_TEST(a_damaged_key_ends_the_channel)
     pair_cleanup(&pair);
     check_end();
 }
-END_TEST
 
 static void say_opened(const void *data, size_t size, uint32_t flags)
 {
@@ -685,7 +667,7 @@ static void say_opened(const void *data, size_t size, uint32_t flags)
 }
 
 /* Both while the first answer is being tried, and afterwards. */
-START_TEST(a_second_answer_is_ignored)
+TEST(a_second_answer_is_ignored)
 {
     const uint64_t key[2] = {0, 0};
 
@@ -703,10 +685,9 @@ START_TEST(a_second_answer_is_ignored)
     check_moves();
     end();
 }
-END_TEST
 
 /* The importer does not request a key, and uses messages. */
-START_TEST(an_importer_that_uses_messages_requests_no_key)
+TEST(an_importer_that_uses_messages_requests_no_key)
 {
     begin("WIRE=ucx WINDOW_WAY=messages", DIRECT);
     import(window);
@@ -714,40 +695,4 @@ START_TEST(an_importer_that_uses_messages_requests_no_key)
     ck_assert_int_eq(num_maps, num_maps_before);
     check_moves();
     end();
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite  = suite_create("window_rma");
-    TCase   *tcase  = tcase_create("windows");
-    SRunner *runner = srunner_create(suite);
-    int      failed;
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, a_window_is_registered_once_for_all_importers);
-    tcase_add_test(tcase, a_revoked_window_is_no_longer_registered);
-    tcase_add_test(tcase, tcp_has_no_get_and_put);
-    tcase_add_test(tcase, tcp_falls_back_to_messages);
-    tcase_add_loop_test(tcase, an_owner_may_require_messages, 0, 2);
-    tcase_add_test(tcase, windows_beyond_the_budget_use_messages);
-    tcase_add_test(tcase, messages_are_used_if_ucx_cannot_register_the_window);
-    tcase_add_test(tcase, messages_are_used_if_ucx_rejects_the_key);
-    tcase_add_test(tcase, long_pieces_use_get_and_put_and_short_ones_messages);
-    tcase_add_test(tcase,
-                   an_operation_that_fails_halfway_leaves_nothing_behind);
-    tcase_add_loop_test(
-        tcase, an_operation_that_ucx_never_completes_ends_the_channel, 0, 2);
-    tcase_add_test(
-        tcase, an_owner_keeps_its_registration_until_the_endpoint_is_closed);
-    tcase_add_test(tcase, an_import_released_early_leaks_nothing);
-    tcase_add_test(tcase, destroying_a_pool_releases_its_imports);
-    tcase_add_loop_test(tcase, a_damaged_key_ends_the_channel, 0, 2);
-    tcase_add_test(tcase, a_second_answer_is_ignored);
-    tcase_add_test(tcase, an_importer_that_uses_messages_requests_no_key);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? 0 : 1;
 }

@@ -3,8 +3,8 @@
 #include "core/pool.h"
 #include "pair.h"
 #include "rounds.h"
+#include "test.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,9 +66,8 @@ static ucxpool_window_t *make_window(uint8_t *blob)
 {
     ucxpool_window_t *window;
 
-    ck_assert_int_eq(ucxpool_window_create(pair.b, memory, SIZE, NULL, &window),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_window_export(window, BOTH, blob), UCXPOOL_OK);
+    assert_ok(ucxpool_window_create(pair.b, memory, SIZE, NULL, &window));
+    assert_ok(ucxpool_window_export(window, BOTH, blob));
     return window;
 }
 
@@ -76,9 +75,8 @@ static ucxpool_remote_window_t *import(const uint8_t *blob)
 {
     ucxpool_remote_window_t *remote;
 
-    ck_assert_int_eq(ucxpool_remote_window_import(
-                         pair.to_b, blob, UCXPOOL_WINDOW_BLOB_SIZE, &remote),
-                     UCXPOOL_OK);
+    assert_ok(ucxpool_remote_window_import(pair.to_b, blob,
+                                           UCXPOOL_WINDOW_BLOB_SIZE, &remote));
     return remote;
 }
 
@@ -146,11 +144,9 @@ static void *write_and_read_back(void *arg)
     for (unsigned i = 0; i < user->count; i++) {
         memset(user->right, (int)(user->part + i * NUM_THREADS), PART);
         memcpy(user->bytes, user->right, PART);
-        ck_assert_int_eq(move(user->remote, true, user->part, user->bytes),
-                         UCXPOOL_OK);
+        assert_ok(move(user->remote, true, user->part, user->bytes));
         memset(user->bytes, 0xfe, PART);
-        ck_assert_int_eq(move(user->remote, false, user->part, user->bytes),
-                         UCXPOOL_OK);
+        assert_ok(move(user->remote, false, user->part, user->bytes));
         ck_assert_int_eq(
             memcmp(user->bytes, user->right, PART / NUM_PLACES * NUM_PLACES),
             0);
@@ -158,7 +154,9 @@ static void *write_and_read_back(void *arg)
     return NULL;
 }
 
-START_TEST(threads_share_a_remote_window)
+TEST_SETTINGS(.timeout = 120);
+
+TEST_EACH(threads_share_a_remote_window, NUM_WAYS)
 {
     uint8_t                  blob[UCXPOOL_WINDOW_BLOB_SIZE];
     ucxpool_window_t        *window;
@@ -173,7 +171,6 @@ START_TEST(threads_share_a_remote_window)
     pair_destroy_window(window);
     end();
 }
-END_TEST
 
 /* --- windows that are created and destroyed ------------------------------- */
 
@@ -228,7 +225,7 @@ static void await_reads(unsigned num)
     }
 }
 
-START_TEST(windows_are_created_and_destroyed_while_threads_read)
+TEST_EACH(windows_are_created_and_destroyed_while_threads_read, NUM_WAYS)
 {
     uint8_t           blob[UCXPOOL_WINDOW_BLOB_SIZE];
     unsigned          num = rounds(50);
@@ -255,7 +252,6 @@ START_TEST(windows_are_created_and_destroyed_while_threads_read)
     join();
     end();
 }
-END_TEST
 
 /* --- revocation ----------------------------------------------------------- */
 
@@ -272,7 +268,7 @@ static void *read_until_revoked(void *arg)
     return NULL;
 }
 
-START_TEST(a_thread_revokes_while_others_read_and_write)
+TEST_EACH(a_thread_revokes_while_others_read_and_write, NUM_WAYS)
 {
     uint8_t                  blob[UCXPOOL_WINDOW_BLOB_SIZE];
     ucxpool_window_t        *window;
@@ -285,33 +281,11 @@ START_TEST(a_thread_revokes_while_others_read_and_write)
         shown.num_reads = 0;
         start(remote, read_until_revoked);
         await_reads(i % 8);
-        ck_assert_int_eq(ucxpool_window_revoke(window, MINUTE), UCXPOOL_OK);
+        assert_ok(ucxpool_window_revoke(window, MINUTE));
         memset(memory, (int)i, SIZE);
         join();
         ucxpool_remote_window_release(remote);
         pair_destroy_window(window);
     }
     end();
-}
-END_TEST
-
-int main(void)
-{
-    Suite   *suite  = suite_create("window_threads");
-    TCase   *tcase  = tcase_create("threads");
-    SRunner *runner = srunner_create(suite);
-    int      failed;
-
-    tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, threads_share_a_remote_window, 0, NUM_WAYS);
-    tcase_add_loop_test(tcase,
-                        windows_are_created_and_destroyed_while_threads_read, 0,
-                        NUM_WAYS);
-    tcase_add_loop_test(tcase, a_thread_revokes_while_others_read_and_write, 0,
-                        NUM_WAYS);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? 0 : 1;
 }
