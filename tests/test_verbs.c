@@ -518,32 +518,6 @@ static ucxpool_status_t create_alone(void)
     return status;
 }
 
-TEST_SETTINGS(.only_if = NULL);
-
-TEST(a_process_without_libibverbs_gets_an_error)
-{
-    unsetenv(MEM_VERBS_LIBRARY_VARIABLE);
-    if (dlopen("libibverbs.so.1", RTLD_NOW | RTLD_NOLOAD) != NULL) {
-        return; /* another library of this process has loaded it */
-    }
-    ck_assert_int_eq(create_alone(), UCXPOOL_ERR_UNSUPPORTED);
-    check_detail("libibverbs.so.1 is not loaded in this process");
-}
-
-TEST(a_missing_library_is_reported)
-{
-    setenv(MEM_VERBS_LIBRARY_VARIABLE, "/nonexistent/libibverbs.so", 1);
-    ck_assert_int_eq(create_alone(), UCXPOOL_ERR_UNSUPPORTED);
-    check_detail("/nonexistent/libibverbs.so");
-}
-
-TEST(a_library_without_the_symbols_is_reported)
-{
-    setenv(MEM_VERBS_LIBRARY_VARIABLE, "libm.so.6", 1);
-    ck_assert_int_eq(create_alone(), UCXPOOL_ERR_UNSUPPORTED);
-    check_detail("libm.so.6 has no ibv_reg_mr");
-}
-
 /* --- several threads ---------------------------------------------------- */
 
 #define NUM_THREADS 4
@@ -580,8 +554,6 @@ static void *take_turns(void *argument)
     return failed;
 }
 
-TEST_SETTINGS(.setup = setup, .teardown = teardown);
-
 TEST(threads_register_concurrently)
 {
     pthread_t threads[NUM_THREADS];
@@ -596,6 +568,32 @@ TEST(threads_register_concurrently)
         ck_assert_ptr_null(failed);
     }
     check_nothing_is_registered();
+}
+
+TEST_SETTINGS(.setup = NULL);
+
+TEST(a_process_without_libibverbs_gets_an_error)
+{
+    unsetenv(MEM_VERBS_LIBRARY_VARIABLE);
+    if (dlopen("libibverbs.so.1", RTLD_NOW | RTLD_NOLOAD) != NULL) {
+        return; /* another library of this process has loaded it */
+    }
+    ck_assert_int_eq(create_alone(), UCXPOOL_ERR_UNSUPPORTED);
+    check_detail("libibverbs.so.1 is not loaded in this process");
+}
+
+TEST(a_missing_library_is_reported)
+{
+    setenv(MEM_VERBS_LIBRARY_VARIABLE, "/nonexistent/libibverbs.so", 1);
+    ck_assert_int_eq(create_alone(), UCXPOOL_ERR_UNSUPPORTED);
+    check_detail("/nonexistent/libibverbs.so");
+}
+
+TEST(a_library_without_the_symbols_is_reported)
+{
+    setenv(MEM_VERBS_LIBRARY_VARIABLE, "libm.so.6", 1);
+    ck_assert_int_eq(create_alone(), UCXPOOL_ERR_UNSUPPORTED);
+    check_detail("libm.so.6 has no ibv_reg_mr");
 }
 
 /* --- on a GPU ----------------------------------------------------------- */
@@ -693,26 +691,6 @@ TEST_EACH(blocks_on_a_gpu_have_keys,
     must_deregister();
 }
 
-TEST_SETTINGS(.setup = bare_setup, .teardown = gpu_teardown);
-
-TEST_EACH(without_dmabuf_peermem_is_enough, 2)
-{
-    static const char *const configurations[] = {
-        "dmabuf=n", "without=cuMemGetHandleForAddressRange"};
-
-    gpu_start(configurations[_i]);
-    gpu_pool("vmm");
-    verbs_library->set_peermem(1);
-    must_register();
-    ck_assert_str_eq(verbs_library->journal(), "reg0 reg1 reg2 reg3");
-    ck_assert_uint_eq(stats_now().verbs_peer_regions, 4);
-    ck_assert_uint_eq(stats_now().verbs_peer_bytes, 8 * MIB);
-    must_deregister();
-    check_nothing_is_registered();
-}
-
-TEST_SETTINGS(.setup = gpu_setup, .teardown = gpu_teardown);
-
 TEST(an_old_library_registers_by_address)
 {
     use_library(VERBS_STAND_IN_DIR "/libold_verbs.so");
@@ -791,4 +769,23 @@ TEST(a_driver_without_dmabuf_export_is_reported)
     }
     must_register();
     must_deregister();
+}
+
+/* The driver is loaded once per process, so these tests are the last. */
+TEST_SETTINGS(.setup = bare_setup, .teardown = gpu_teardown);
+
+TEST_EACH(without_dmabuf_peermem_is_enough, 2)
+{
+    static const char *const configurations[] = {
+        "dmabuf=n", "without=cuMemGetHandleForAddressRange"};
+
+    gpu_start(configurations[_i]);
+    gpu_pool("vmm");
+    verbs_library->set_peermem(1);
+    must_register();
+    ck_assert_str_eq(verbs_library->journal(), "reg0 reg1 reg2 reg3");
+    ck_assert_uint_eq(stats_now().verbs_peer_regions, 4);
+    ck_assert_uint_eq(stats_now().verbs_peer_bytes, 8 * MIB);
+    must_deregister();
+    check_nothing_is_registered();
 }
