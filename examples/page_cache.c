@@ -57,8 +57,8 @@ static int run_reader(int port_fd)
         .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_NOTIFY,
         .notify_tag = TAG_WRITTEN,
     };
-    ucxpool_places_t places = ucxpool_places_even(offsets, NUM, PAGE);
-    ucxpool_data_t   data   = ucxpool_data_buffer(pages, NUM * PAGE);
+    ucxpool_places_t places;
+    ucxpool_data_t   data = ucxpool_data_buffer(pages, NUM * PAGE);
 
     if (read(port_fd, where, sizeof(where) - 1) <= 0) {
         return 1;
@@ -73,6 +73,7 @@ static int run_reader(int port_fd)
     for (size_t i = 0; i < NUM; i++) {
         offsets[i] = i * 10 * PAGE;
     }
+    places = ucxpool_places_even(offsets, NUM, PAGE);
     must(ucxpool_remote_window_read(remote, &places, &data, NULL, &request));
     finish(request);
     for (size_t i = 0; i < NUM; i++) {

@@ -16,12 +16,7 @@ names_in() {
     sed -n 's/^[ \t]*\([a-z_0-9]*\);$/\1/p' "$1" | sort -u
 }
 declared_in() {
-    tr '\n' ' ' >"$dir/headers"
-    # Functions defined in the header are not exported.
-    grep -oE 'static inline [^(]*\(' "$dir/headers" |
-        grep -oE 'ucxpool_[a-z0-9_]+ *\(' | tr -d ' (' | sort -u >"$dir/inline"
-    grep -oE '\bucxpool_[a-z0-9_]+ *\(' "$dir/headers" | tr -d ' (' | sort -u |
-        comm -23 - "$dir/inline"
+    tr '\n' ' ' | grep -oE '\bucxpool_[a-z0-9_]+ *\(' | tr -d ' (' | sort -u
 }
 
 # compare A B WHAT - print the names of A that are not in B.

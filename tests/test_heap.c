@@ -526,18 +526,18 @@ TEST(driver_error_is_not_retried)
     stop();
 }
 
-static bool make_room(void *arg, ucxpool_t *pool, size_t size, void *stream)
+static int make_room(void *arg, ucxpool_t *pool, size_t size, void *stream)
 {
     void **victim = arg;
 
     (void)pool;
     (void)size;
     if (*victim == NULL) {
-        return false;
+        return 0;
     }
     put(*victim, stream);
     *victim = NULL;
-    return true;
+    return 1;
 }
 
 TEST(failure_callback_can_free_memory)

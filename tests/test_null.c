@@ -241,6 +241,43 @@ TEST(sends_and_receives)
     refused(ucxpool_recv(NULL, NULL, &data, TAG, ALL_BITS, NULL, &request));
 }
 
+static void check_data(ucxpool_data_t made, ucxpool_data_kind_t kind,
+                       int is_source, size_t length)
+{
+    ck_assert_int_eq(made.kind, kind);
+    ck_assert_int_eq(made.is_source, is_source);
+    ck_assert_ptr_null(made.at.buffer);
+    ck_assert_uint_eq(made.count, 1);
+    ck_assert_uint_eq(made.length, length);
+}
+
+TEST(descriptions)
+{
+    ucxpool_places_t places = ucxpool_places(NULL, 2);
+    ucxpool_places_t even   = ucxpool_places_even(NULL, 2, 3);
+    ucxpool_range_t  memory = ucxpool_range_memory(NULL, 3);
+    ucxpool_range_t  file   = ucxpool_range_file(4, 5, 6, NULL);
+
+    check_data(ucxpool_source_buffer(NULL, 7), UCXPOOL_DATA_BUFFER, 1, 7);
+    check_data(ucxpool_source_segments(NULL, 1), UCXPOOL_DATA_SEGMENTS, 1, 0);
+    check_data(ucxpool_source_pieces(NULL, 1, 7), UCXPOOL_DATA_PIECES, 1, 7);
+    check_data(ucxpool_source_ranges(NULL, 1), UCXPOOL_DATA_RANGES, 1, 0);
+    check_data(ucxpool_data_buffer(NULL, 7), UCXPOOL_DATA_BUFFER, 0, 7);
+    check_data(ucxpool_data_segments(NULL, 1), UCXPOOL_DATA_SEGMENTS, 0, 0);
+    check_data(ucxpool_data_pieces(NULL, 1, 7), UCXPOOL_DATA_PIECES, 0, 7);
+    ck_assert_uint_eq(places.count, 2);
+    ck_assert_uint_eq(places.length, 0);
+    ck_assert_uint_eq(even.count, 2);
+    ck_assert_uint_eq(even.length, 3);
+    ck_assert_int_eq(memory.kind, UCXPOOL_RANGE_MEMORY);
+    ck_assert_int_eq(memory.fd, -1);
+    ck_assert_uint_eq(memory.length, 3);
+    ck_assert_int_eq(file.kind, UCXPOOL_RANGE_FILE);
+    ck_assert_int_eq(file.fd, 4);
+    ck_assert_int_eq(file.at.offset, 5);
+    ck_assert_uint_eq(file.length, 6);
+}
+
 TEST(requests)
 {
     ucxpool_request_attr_t attr;

@@ -52,7 +52,6 @@
 #include <ucxpool/pool.h>
 #include <ucxpool/stats.h>
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -168,11 +167,11 @@ ucxpool_status_t ucxpool_heap_trim(ucxpool_t *pool, size_t keep_size,
 /*
  * Called with no lock held when an allocation of `size` bytes is about to fail.
  * It may free memory of this heap or of others, but must not allocate from this
- * heap. If it returns true, the allocation is retried, and if that fails, it is
- * called again. It must therefore return false eventually.
+ * heap. If it returns 1, the allocation is retried, and if that fails, it is
+ * called again. It must therefore return 0 eventually.
  */
-typedef bool (*ucxpool_heap_failure_handler_t)(void *arg, ucxpool_t *pool,
-                                               size_t size, void *stream);
+typedef int (*ucxpool_heap_failure_handler_t)(void *arg, ucxpool_t *pool,
+                                              size_t size, void *stream);
 
 /*
  * Set the handler of failing allocations; NULL removes it. Default: none.

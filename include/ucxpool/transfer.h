@@ -72,7 +72,9 @@ extern "C" {
  * one block.
  */
 
-/* `length` bytes from `address`, which may be NULL if length is 0. */
+/* `length` bytes from `address`, which may be NULL if length is 0. The layout
+ * is that of struct iovec, so that an array of these can be passed with a cast.
+ */
 typedef struct ucxpool_segment {
     void  *address;
     size_t length;
@@ -123,88 +125,40 @@ typedef struct ucxpool_data {
     uint64_t reserved[4]; /* 0 */
 } ucxpool_data_t;
 
-static inline ucxpool_data_t ucxpool_source_buffer(const void *address,
-                                                   size_t      length)
-{
-    ucxpool_data_t data = {UCXPOOL_DATA_BUFFER, 1, {NULL}, 1, length, {0}};
+/* Describe one buffer to send. */
+ucxpool_data_t ucxpool_source_buffer(const void *address, size_t length);
 
-    data.at.buffer = address;
-    return data;
-}
+/* Describe segments to send. */
+ucxpool_data_t ucxpool_source_segments(const ucxpool_const_segment_t *segments,
+                                       size_t                         count);
 
-static inline ucxpool_data_t
-ucxpool_source_segments(const ucxpool_const_segment_t *segments, size_t count)
-{
-    ucxpool_data_t data = {UCXPOOL_DATA_SEGMENTS, 1, {NULL}, count, 0, {0}};
+/* Describe pieces to send. If length is 0, the addresses are ignored. */
+ucxpool_data_t ucxpool_source_pieces(const void *const *addresses, size_t count,
+                                     size_t length);
 
-    data.at.segments = segments;
-    return data;
-}
+/* Describe ranges to send. */
+ucxpool_data_t ucxpool_source_ranges(const ucxpool_range_t *ranges,
+                                     size_t                 count);
 
-/* If length is 0, the addresses are ignored. */
-static inline ucxpool_data_t ucxpool_source_pieces(const void *const *addresses,
-                                                   size_t count, size_t length)
-{
-    ucxpool_data_t data = {UCXPOOL_DATA_PIECES, 1, {NULL}, count, length, {0}};
+/* Describe one buffer to send or to receive into. */
+ucxpool_data_t ucxpool_data_buffer(void *address, size_t length);
 
-    data.at.pieces = addresses;
-    return data;
-}
+/* Describe segments to send or to receive into. */
+ucxpool_data_t ucxpool_data_segments(const ucxpool_segment_t *segments,
+                                     size_t                   count);
 
-static inline ucxpool_range_t ucxpool_range_memory(const void *address,
-                                                   size_t      length)
-{
-    ucxpool_range_t range = {UCXPOOL_RANGE_MEMORY, -1, {NULL}, length, NULL};
+/* Describe pieces to send or to receive into. If length is 0, the addresses are
+ * ignored. */
+ucxpool_data_t ucxpool_data_pieces(void *const *addresses, size_t count,
+                                   size_t length);
 
-    range.at.address = address;
-    return range;
-}
+/* Describe a range of memory. */
+ucxpool_range_t ucxpool_range_memory(const void *address, size_t length);
 
-static inline ucxpool_range_t
-ucxpool_range_file(int fd, int64_t offset, size_t length, const char *name)
-{
-    ucxpool_range_t range = {UCXPOOL_RANGE_FILE, fd, {NULL}, length, name};
-
-    range.at.offset = offset;
-    return range;
-}
-
-static inline ucxpool_data_t
-ucxpool_source_ranges(const ucxpool_range_t *ranges, size_t count)
-{
-    ucxpool_data_t data = {UCXPOOL_DATA_RANGES, 1, {NULL}, count, 0, {0}};
-
-    data.at.ranges = ranges;
-    return data;
-}
-
-static inline ucxpool_data_t ucxpool_data_buffer(void *address, size_t length)
-{
-    ucxpool_data_t data = ucxpool_source_buffer(address, length);
-
-    data.is_source = 0;
-    return data;
-}
-
-static inline ucxpool_data_t
-ucxpool_data_segments(const ucxpool_segment_t *segments, size_t count)
-{
-    ucxpool_data_t data = ucxpool_source_segments(
-        (const ucxpool_const_segment_t *)segments, count);
-
-    data.is_source = 0;
-    return data;
-}
-
-static inline ucxpool_data_t ucxpool_data_pieces(void *const *addresses,
-                                                 size_t count, size_t length)
-{
-    ucxpool_data_t data =
-        ucxpool_source_pieces((const void *const *)addresses, count, length);
-
-    data.is_source = 0;
-    return data;
-}
+/* Describe a range of a file. name is used in errors; NULL: the file's path in
+ * /proc. */
+ucxpool_range_t ucxpool_range_file(int fd, int64_t offset, size_t length,
+                                   const char *name);
 
 /* --- requests ---------------------------------------------------------------
  */

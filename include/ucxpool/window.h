@@ -290,30 +290,20 @@ typedef struct ucxpool_places {
     uint64_t               reserved[2];
 } ucxpool_places_t;
 
-static inline ucxpool_places_t ucxpool_places(const ucxpool_place_t *places,
-                                              size_t                 count)
-{
-    ucxpool_places_t list = {places, NULL, count, 0, {0, 0}};
-
-    return list;
-}
+/* Describe places, each with its length. */
+ucxpool_places_t ucxpool_places(const ucxpool_place_t *places, size_t count);
 
 /*
- * Places of one length at these offsets. This is faster for many short places,
- * above all if a GPU reads the lists itself. It does so if there are at least
- * 4,096 places, and the offsets and the local addresses (ucxpool_data_pieces())
- * are arrays in pinned memory (ucxpool_device_list_alloc(), or CUDA's own). The
- * GPU then also checks the offsets: it skips a place beyond the window's end,
- * may or may not move the others, and the request ends with
- * UCXPOOL_ERR_INVALID_PARAM.
+ * Describe places of one length at these offsets. This is faster for many short
+ * places, above all if a GPU reads the lists itself. It does so if there are at
+ * least 4,096 places, and the offsets and the local addresses
+ * (ucxpool_data_pieces()) are arrays in pinned memory
+ * (ucxpool_device_list_alloc(), or CUDA's own). The GPU then also checks the
+ * offsets: it skips a place beyond the window's end, may or may not move the
+ * others, and the request ends with UCXPOOL_ERR_INVALID_PARAM.
  */
-static inline ucxpool_places_t
-ucxpool_places_even(const uint64_t *offsets, size_t count, uint64_t length)
-{
-    ucxpool_places_t list = {NULL, offsets, count, length, {0, 0}};
-
-    return list;
-}
+ucxpool_places_t ucxpool_places_even(const uint64_t *offsets, size_t count,
+                                     uint64_t length);
 
 /*
  * Read places of a peer's window into local memory. The bytes of the places,

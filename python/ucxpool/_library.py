@@ -45,7 +45,7 @@ class StatAttr(ctypes.Structure):
                 ("help", ctypes.c_char_p), ("kind", ctypes.c_int)]
 
 
-FAILURE = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_void_p,
+FAILURE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p,
                            ctypes.c_size_t, ctypes.c_void_p)
 
 _pointer = ctypes.c_void_p

@@ -3,6 +3,102 @@
 #include "base/error.h"
 #include "core/channel.h"
 
+#include <assert.h>
+#include <stddef.h>
+#include <sys/uio.h>
+
+static_assert((sizeof(ucxpool_segment_t) == sizeof(struct iovec)) &&
+                  (offsetof(ucxpool_segment_t, address) ==
+                   offsetof(struct iovec, iov_base)) &&
+                  (offsetof(ucxpool_segment_t, length) ==
+                   offsetof(struct iovec, iov_len)),
+              "segments have the layout of struct iovec");
+static_assert((sizeof(ucxpool_segment_t) == sizeof(ucxpool_const_segment_t)) &&
+                  (offsetof(ucxpool_segment_t, length) ==
+                   offsetof(ucxpool_const_segment_t, length)),
+              "segments and const segments have one layout");
+
+ucxpool_data_t ucxpool_source_buffer(const void *address, size_t length)
+{
+    return (ucxpool_data_t){.kind      = UCXPOOL_DATA_BUFFER,
+                            .is_source = 1,
+                            .at.buffer = address,
+                            .count     = 1,
+                            .length    = length};
+}
+
+ucxpool_data_t ucxpool_source_segments(const ucxpool_const_segment_t *segments,
+                                       size_t                         count)
+{
+    return (ucxpool_data_t){.kind        = UCXPOOL_DATA_SEGMENTS,
+                            .is_source   = 1,
+                            .at.segments = segments,
+                            .count       = count};
+}
+
+ucxpool_data_t ucxpool_source_pieces(const void *const *addresses, size_t count,
+                                     size_t length)
+{
+    return (ucxpool_data_t){.kind      = UCXPOOL_DATA_PIECES,
+                            .is_source = 1,
+                            .at.pieces = addresses,
+                            .count     = count,
+                            .length    = length};
+}
+
+ucxpool_data_t ucxpool_source_ranges(const ucxpool_range_t *ranges,
+                                     size_t                 count)
+{
+    return (ucxpool_data_t){.kind      = UCXPOOL_DATA_RANGES,
+                            .is_source = 1,
+                            .at.ranges = ranges,
+                            .count     = count};
+}
+
+ucxpool_data_t ucxpool_data_buffer(void *address, size_t length)
+{
+    return (ucxpool_data_t){.kind      = UCXPOOL_DATA_BUFFER,
+                            .at.buffer = address,
+                            .count     = 1,
+                            .length    = length};
+}
+
+ucxpool_data_t ucxpool_data_segments(const ucxpool_segment_t *segments,
+                                     size_t                   count)
+{
+    return (ucxpool_data_t){.kind = UCXPOOL_DATA_SEGMENTS,
+                            .at.segments =
+                                (const ucxpool_const_segment_t *)segments,
+                            .count = count};
+}
+
+ucxpool_data_t ucxpool_data_pieces(void *const *addresses, size_t count,
+                                   size_t length)
+{
+    return (ucxpool_data_t){.kind      = UCXPOOL_DATA_PIECES,
+                            .at.pieces = (const void *const *)addresses,
+                            .count     = count,
+                            .length    = length};
+}
+
+ucxpool_range_t ucxpool_range_memory(const void *address, size_t length)
+{
+    return (ucxpool_range_t){.kind       = UCXPOOL_RANGE_MEMORY,
+                             .fd         = -1,
+                             .at.address = address,
+                             .length     = length};
+}
+
+ucxpool_range_t ucxpool_range_file(int fd, int64_t offset, size_t length,
+                                   const char *name)
+{
+    return (ucxpool_range_t){.kind      = UCXPOOL_RANGE_FILE,
+                             .fd        = fd,
+                             .at.offset = offset,
+                             .length    = length,
+                             .name      = name};
+}
+
 static ucxpool_status_t refuse_unknown(const ucxpool_data_t *data)
 {
     return base_error(UCXPOOL_ERR_UNSUPPORTED,

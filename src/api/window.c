@@ -220,6 +220,18 @@ void ucxpool_remote_window_query(const ucxpool_remote_window_t *remote,
     base_output(attr_p, attr_size, &attr, sizeof(attr));
 }
 
+ucxpool_places_t ucxpool_places(const ucxpool_place_t *places, size_t count)
+{
+    return (ucxpool_places_t){.places = places, .count = count};
+}
+
+ucxpool_places_t ucxpool_places_even(const uint64_t *offsets, size_t count,
+                                     uint64_t length)
+{
+    return (ucxpool_places_t){
+        .offsets = offsets, .count = count, .length = length};
+}
+
 ucxpool_status_t ucxpool_remote_window_read(
     ucxpool_remote_window_t *remote, const ucxpool_places_t *places,
     const ucxpool_data_t *data, const ucxpool_request_params_t *params,

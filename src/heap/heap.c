@@ -651,7 +651,7 @@ static bool ask_application(heap_t *heap, uint64_t asked, void *stream)
     pool    = heap->pool;
     arg     = heap->handler_arg;
     pthread_mutex_unlock(&heap->lock);
-    return (handler != NULL) && handler(arg, pool, asked, stream);
+    return (handler != NULL) && (handler(arg, pool, asked, stream) != 0);
 }
 
 /* Round a size up to the alignment; false if it exceeds the limit. */

@@ -308,7 +308,8 @@ static window_operation_t *create(ucxpool_remote_window_t *remote,
             (places->places != NULL)
                 ? places->places[0]
                 : (ucxpool_place_t){places->offsets[0], places->length};
-        operation->places = ucxpool_places(&operation->place, 1);
+        operation->places =
+            (ucxpool_places_t){.places = &operation->place, .count = 1};
     }
     remote->refs++;
     return operation;
