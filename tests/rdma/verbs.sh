@@ -2,6 +2,9 @@
 
 set -u
 export UCXPOOL_WIRE=ucx UCXPOOL_COMM_SIZE=16m UCXPOOL_BLOCK_SIZE=1m
+# On a busy machine this one does not answer for seconds. A peer that UCX counts
+# as lost while the two connect aborts UCX 1.13.
+export UCXPOOL_PEER_TIMEOUT=600s
 # UCX before 1.19 reads the packet type from a field that rxe leaves empty, and
 # drops packets received over ud.
 export UCX_UD_VERBS_ETH_DGID_CHECK=n
@@ -35,6 +38,7 @@ counter() {
 # For programs that set the pool's settings themselves.
 no_settings() {
     unset UCXPOOL_WIRE UCXPOOL_COMM_SIZE UCXPOOL_BLOCK_SIZE
+    unset UCXPOOL_PEER_TIMEOUT
 }
 
 # real PROGRAM - the program without libtool's wrapper script, which takes a

@@ -312,7 +312,7 @@ bool info_pool_report(report_t *report, const ucxpool_config_t *config,
 /* --- the wire ------------------------------------------------------------- */
 
 /* The longest time that the two pools may take to connect. */
-#define CONNECT_SECONDS 10
+#define CONNECT_SECONDS 30
 
 /* Two pools of this process act as two processes. */
 typedef struct pair {
