@@ -1,11 +1,14 @@
 /* Which wire is chosen, and the reason reported if it is not the
  * requested one. */
 #include "core/channel.h"
+#include "caught.h"
 #include "pair.h"
 #include "test.h"
 #include "wireup/mapping.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 
 #define TAG    UINT64_C(0x77)
@@ -73,6 +76,129 @@ TEST(requiring_map_where_it_is_impossible_fails_with_a_reason)
     pair_until(&pair, query(pair.to_a).state >= UCXPOOL_CHANNEL_CLOSED);
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
+}
+
+static const struct {
+    const char *a;
+    const char *b;
+    const char *reason; /* NULL: the channel opens */
+} requirements[] = {
+    {"REQUIRE=map", "", NULL},
+    {"REQUIRE=map,rma", "", NULL},
+    {"REQUIRE=any", "WIRE=ucx", NULL},
+    {"REQUIRE=map", "WIRE=ucx",
+     "map is required, but the channel would use the ucx wire: its memory "
+     "cannot be mapped: it does not offer its memory"},
+    {"REQUIRE=rma", "",
+     "rma is required, but the channel would use the map wire: same host and "
+     "user, each side reads the other's blocks"},
+    {"REQUIRE=rma WIRE=ucx", "",
+     "rma is required, but the channel would use the ucx wire, without RDMA: "
+     "UCXPOOL_WIRE=ucx is set"},
+    {"REQUIRE=map,rma WIRE=ucx", "",
+     "map or rma is required, but the channel would use the ucx wire, without "
+     "RDMA: UCXPOOL_WIRE=ucx is set"},
+};
+#define NUM_REQUIREMENTS (int)(sizeof(requirements) / sizeof(requirements[0]))
+
+TEST_EACH(a_channel_fails_unless_its_path_is_allowed, NUM_REQUIREMENTS)
+{
+    const char            *reason = requirements[_i].reason;
+    pair_t                 pair;
+    ucxpool_channel_attr_t attr;
+
+    pair_init(&pair, requirements[_i].a, requirements[_i].b);
+    attr = query(pair.to_b);
+    if (reason == NULL) {
+        ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_OPEN);
+        pair_exchange(&pair, LENGTH);
+    } else {
+        ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
+        ck_assert_int_eq(attr.status, UCXPOOL_ERR_UNSUPPORTED);
+        ck_assert_str_eq(attr.reason, reason);
+        pair_until(&pair, query(pair.to_a).state >= UCXPOOL_CHANNEL_CLOSED);
+    }
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+}
+
+/* Connect a to b's listener with a requirement of this channel alone. */
+static void require(pair_t *pair, ucxpool_listener_t *listener, uint64_t paths)
+{
+    ucxpool_channel_params_t params = {
+        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_REQUIRE,
+        .require    = paths,
+    };
+    char where[UCXPOOL_HOST_PORT_SIZE];
+
+    snprintf(where, sizeof(where), "127.0.0.1:%u",
+             (unsigned)ucxpool_listener_port(listener));
+    ck_assert_int_eq(
+        ucxpool_channel_connect(pair->a, where, &params, &pair->to_b),
+        UCXPOOL_OK);
+    pair_until(pair, ucxpool_listener_accept(listener, NULL, &pair->to_a) ==
+                         UCXPOOL_OK);
+    pair_until(pair, query(pair->to_b).state != UCXPOOL_CHANNEL_CONNECTING);
+}
+
+TEST(a_channels_own_requirement_replaces_the_setting)
+{
+    pair_t pair = {pair_pool("REQUIRE=map"), pair_pool("WIRE=ucx"), NULL, NULL};
+    ucxpool_listener_t *listener = pair_listen(pair.b, "127.0.0.1:0");
+
+    require(&pair, listener, UCXPOOL_PATH_MAP | UCXPOOL_PATH_RMA);
+    ck_assert_int_eq(query(pair.to_b).status, UCXPOOL_ERR_UNSUPPORTED);
+    ucxpool_channel_close(pair.to_b);
+    ucxpool_channel_close(pair.to_a);
+    require(&pair, listener, 0);
+    ck_assert_int_eq(query(pair.to_b).state, UCXPOOL_CHANNEL_OPEN);
+    pair_cleanup(&pair);
+}
+
+TEST(an_unknown_path_is_rejected)
+{
+    ucxpool_t               *pool   = pair_pool("");
+    ucxpool_channel_params_t params = {
+        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_REQUIRE,
+        .require    = 4,
+    };
+    ucxpool_channel_t *channel;
+
+    ck_assert_int_eq(
+        ucxpool_channel_connect(pool, "127.0.0.1:1", &params, &channel),
+        UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_str_eq(ucxpool_error_detail(),
+                     "the paths that a channel requires are 0x4; use bits of "
+                     "ucxpool_path_t");
+    ucxpool_destroy(pool);
+}
+
+static unsigned count_warnings(const char *a, const char *b)
+{
+    const char *at;
+    unsigned    num = 0;
+    pair_t      pair;
+
+    caught_begin();
+    pair_init(&pair, a, b);
+    pair_exchange(&pair, LENGTH);
+    for (at = caught_text(); (at = strstr(at, "the peer is on this host"));
+         at++) {
+        num++;
+    }
+    caught_end();
+    pair_cleanup(&pair);
+    return num;
+}
+
+TEST(ucx_within_a_host_is_warned_of_unless_it_is_chosen)
+{
+    ck_assert_uint_eq(
+        count_warnings("LOG_LEVEL=warn", "WIRE=ucx LOG_LEVEL=warn"), 1);
+    ck_assert_uint_eq(
+        count_warnings("WIRE=ucx LOG_LEVEL=warn", "WIRE=ucx LOG_LEVEL=warn"),
+        0);
+    ck_assert_uint_eq(count_warnings("LOG_LEVEL=warn", "LOG_LEVEL=warn"), 0);
 }
 
 TEST(requests_waiting_for_a_channel_fail_with_it)

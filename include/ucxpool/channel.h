@@ -68,8 +68,16 @@ typedef enum ucxpool_channel_params_field {
     UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS  = 1u << 0,
     UCXPOOL_CHANNEL_PARAM_FIELD_EP       = 1u << 1,
     UCXPOOL_CHANNEL_PARAM_FIELD_NAME     = 1u << 2,
-    UCXPOOL_CHANNEL_PARAM_FIELD_USER_PTR = 1u << 3
+    UCXPOOL_CHANNEL_PARAM_FIELD_USER_PTR = 1u << 3,
+    UCXPOOL_CHANNEL_PARAM_FIELD_REQUIRE  = 1u << 4
 } ucxpool_channel_params_field_t;
+
+/* Fast paths between two pools. */
+typedef enum ucxpool_path {
+    UCXPOOL_PATH_MAP = 1u << 0, /* the map wire */
+    UCXPOOL_PATH_RMA = 1u << 1  /* the ucx wire, over transports with their own
+                                   get and put, such as RDMA */
+} ucxpool_path_t;
 
 /* Only the fields named in field_mask are read. address and ep are for
  * ucxpool_channel_create(), which needs exactly one of them. */
@@ -85,6 +93,12 @@ typedef struct ucxpool_channel_params {
     struct ucp_ep *ep;
     const char    *name;     /* see ucxpool_channel_set_name() */
     void          *user_ptr; /* see ucxpool_channel_set_user_ptr() */
+    /*
+     * The paths that the channel may use: bits of ucxpool_path_t, or 0 for any.
+     * If it would use another path, it fails before its first message, with
+     * UCXPOOL_ERR_UNSUPPORTED and a reason. Default: UCXPOOL_REQUIRE.
+     */
+    uint64_t require;
 } ucxpool_channel_params_t;
 
 /*

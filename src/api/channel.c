@@ -89,7 +89,10 @@ ucxpool_status_t ucxpool_channel_create(ucxpool_t                      *pool,
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "the address or endpoint of a channel is NULL");
     }
-    status = core_memory_check(pool);
+    status = core_channel_check_paths(params);
+    if (status == UCXPOOL_OK) {
+        status = core_memory_check(pool);
+    }
     if (status != UCXPOOL_OK) {
         return status;
     }

@@ -26,6 +26,14 @@ typedef enum base_wire {
     BASE_WIRE_UCX
 } base_wire_t;
 
+/* The paths that a channel may use: a bit for each of ucxpool_path_t. */
+typedef enum base_require {
+    BASE_REQUIRE_ANY,
+    BASE_REQUIRE_MAP,
+    BASE_REQUIRE_RMA,
+    BASE_REQUIRE_MAP_RMA
+} base_require_t;
+
 typedef enum base_map_way {
     BASE_MAP_WAY_AUTO,
     BASE_MAP_WAY_PULL,
@@ -85,6 +93,7 @@ typedef struct base_config {
 
     /* transfer */
     base_wire_t       wire;          /* WIRE: auto, map, ucx */
+    base_require_t    require;       /* REQUIRE: any, map, rma, map,rma */
     base_map_way_t    map_way;       /* MAP_WAY: auto, pull, push */
     base_window_way_t window_way;    /* WINDOW_WAY: auto, messages, direct */
     size_t            window_budget; /* WINDOW_BUDGET: inf */

@@ -286,6 +286,14 @@ static const char *const wire_words[] = {[BASE_WIRE_AUTO] = "auto",
                                          [BASE_WIRE_UCX]  = "ucx",
                                          NULL};
 
+static const char *const require_words[] = {
+    [BASE_REQUIRE_ANY]     = "any",
+    [BASE_REQUIRE_MAP]     = "map",
+    [BASE_REQUIRE_RMA]     = "rma",
+    [BASE_REQUIRE_MAP_RMA] = "map,rma",
+    NULL,
+};
+
 static const char *const backing_words[] = {[BASE_BACKING_AUTO]  = "auto",
                                             [BASE_BACKING_ALLOC] = "alloc",
                                             [BASE_BACKING_VMM]   = "vmm",
@@ -397,6 +405,12 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "The wire between two pools. map: a peer of the same host and user "
          "accesses the blocks directly. ucx: UCX transfers the data. auto: map "
          "if possible, otherwise ucx."),
+    WORD("REQUIRE", require, "any", require_words,
+         "The paths that a channel may use; one that would use a slower path "
+         "fails before its first message. map: the map wire. rma: the ucx wire "
+         "over transports with their own get and put, such as RDMA. map,rma: "
+         "either. any: all; a channel between two processes of one host that "
+         "does not use map logs a warning if WIRE is auto."),
     WORD("MAP_WAY", map_way, "auto", map_way_words,
          "How messages are transferred over the map wire between pools on "
          "GPUs. pull: the receiver's GPU reads the sender's blocks. push: the "
@@ -505,6 +519,7 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
 /* clang-format on */
 
 static_assert(sizeof(base_wire_t) == sizeof(unsigned), "words are unsigned");
+static_assert(sizeof(base_require_t) == sizeof(unsigned), "words are unsigned");
 static_assert(sizeof(base_map_way_t) == sizeof(unsigned), "words are unsigned");
 static_assert(sizeof(base_window_way_t) == sizeof(unsigned),
               "words are unsigned");

@@ -44,7 +44,7 @@ typedef struct base_key {
 /* No upper limit. */
 #define BASE_KEY_NO_MAX UINT64_MAX
 
-#define BASE_NUM_KEYS 40
+#define BASE_NUM_KEYS 41
 
 extern const base_key_t base_keys[BASE_NUM_KEYS];
 

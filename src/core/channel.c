@@ -90,18 +90,37 @@ void core_channel_set_name(ucxpool_channel_t *channel, const char *name)
 }
 
 ucxpool_status_t
+core_channel_check_paths(const ucxpool_channel_params_t *params)
+{
+    const uint64_t paths = UCXPOOL_PATH_MAP | UCXPOOL_PATH_RMA;
+
+    if ((params != NULL) &&
+        (params->field_mask & UCXPOOL_CHANNEL_PARAM_FIELD_REQUIRE) &&
+        ((params->require & ~paths) != 0)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "the paths that a channel requires are 0x%llx; use "
+                          "bits of ucxpool_path_t",
+                          (unsigned long long)params->require);
+    }
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t
 core_channel_params_check(const ucxpool_channel_params_t *params)
 {
     if ((params != NULL) && (params->field_mask & CORE_CHANNEL_WAYS)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "params of a channel through a listener must not "
-                          "have an address or an endpoint; set only a name and "
-                          "a user_ptr");
+                          "have an address or an endpoint");
     }
-    return UCXPOOL_OK;
+    return core_channel_check_paths(params);
 }
 
-/* Read the name and the user_ptr of a new channel. */
+static_assert(((int)BASE_REQUIRE_MAP == (int)UCXPOOL_PATH_MAP) &&
+                  ((int)BASE_REQUIRE_RMA == (int)UCXPOOL_PATH_RMA),
+              "REQUIRE must consist of bits of ucxpool_path_t");
+
+/* Read the optional fields of a new channel. */
 static void read_params(ucxpool_channel_t              *channel,
                         const ucxpool_channel_params_t *params,
                         const char                     *name)
@@ -115,6 +134,9 @@ static void read_params(ucxpool_channel_t              *channel,
     if (fields & UCXPOOL_CHANNEL_PARAM_FIELD_USER_PTR) {
         channel->user_ptr = params->user_ptr;
     }
+    channel->require = (fields & UCXPOOL_CHANNEL_PARAM_FIELD_REQUIRE)
+                           ? (unsigned)params->require
+                           : channel->pool->config.require;
 }
 
 ucxpool_status_t core_channel_create(ucxpool_t                      *pool,

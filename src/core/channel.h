@@ -161,6 +161,7 @@ struct ucxpool_channel {
     ucxpool_channel_state_t state;
     ucxpool_status_t        status;
     char                    reason[CORE_REASON_SIZE];
+    unsigned                require; /* ucxpool_path_t; 0: any path */
     const struct core_wire *wire;
     char                    wire_reason[CORE_REASON_SIZE];
 
@@ -183,7 +184,11 @@ struct ucxpool_channel {
 #define CORE_CHANNEL_WAYS \
     (UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS | UCXPOOL_CHANNEL_PARAM_FIELD_EP)
 
-/* Reject params (or NULL) that have one of them. */
+/* Reject params (or NULL) that require an unknown path. */
+ucxpool_status_t
+core_channel_check_paths(const ucxpool_channel_params_t *params);
+
+/* The same, and reject params that choose the peer. */
 ucxpool_status_t
 core_channel_params_check(const ucxpool_channel_params_t *params);
 

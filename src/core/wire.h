@@ -34,6 +34,9 @@ typedef struct core_wire {
     /* Does the connection that it needs exist? */
     bool (*is_connected)(const ucxpool_channel_t *channel);
 
+    /* The ucxpool_path_t of the connected channel, or 0 for a slower one. */
+    unsigned (*path)(const ucxpool_channel_t *channel);
+
     /* Called when the channel opens. */
     void (*opened)(ucxpool_channel_t *channel);
 

@@ -284,6 +284,16 @@ bool ipc_host_fits(const ipc_host_t *peer, char *reason, size_t reason_size)
     return true;
 }
 
+bool ipc_host_is_here(const ipc_host_t *peer)
+{
+    static const uint8_t unknown[sizeof(peer->boot_id)];
+    ipc_host_t           own;
+
+    ipc_host_fill(&own);
+    return (memcmp(own.boot_id, unknown, sizeof(unknown)) != 0) &&
+           (memcmp(own.boot_id, peer->boot_id, sizeof(own.boot_id)) == 0);
+}
+
 bool ipc_host_shares_network(const ipc_host_t *peer)
 {
     uint64_t ours = ipc_net_namespace();

@@ -64,6 +64,9 @@ ucxpool_status_t ipc_file_fill(int fd, ipc_file_t *file);
  */
 bool ipc_host_fits(const ipc_host_t *peer, char *reason, size_t reason_size);
 
+/* Is it a process of this host, of any user? False if unknown. */
+bool ipc_host_is_here(const ipc_host_t *peer);
+
 /* Is it a process of this host and user, in the same network namespace? False
  * if unknown. */
 bool ipc_host_shares_network(const ipc_host_t *peer);

@@ -60,6 +60,12 @@ static bool map_is_connected(const ucxpool_channel_t *channel)
     return true;
 }
 
+static unsigned map_path(const ucxpool_channel_t *channel)
+{
+    (void)channel;
+    return UCXPOOL_PATH_MAP;
+}
+
 static void map_opened(ucxpool_channel_t *channel)
 {
     core_lifeline_end(channel, BOOTSTRAP_CLOSE_SPARE);
@@ -303,6 +309,7 @@ const core_wire_t wire_map = {
     .has_ring         = true,
     .reach            = CORE_REACH_HOST,
     .is_connected     = map_is_connected,
+    .path             = map_path,
     .opened           = map_opened,
     .takes_any_memory = map_takes_any_memory,
     .how              = map_how,
@@ -324,6 +331,7 @@ const core_wire_t wire_map_gpu = {
     .has_ring         = true,
     .reach            = CORE_REACH_GPU,
     .is_connected     = map_is_connected,
+    .path             = map_path,
     .opened           = map_opened,
     .takes_any_memory = map_takes_any_memory,
     .how              = gpu_how,

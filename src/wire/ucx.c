@@ -3,6 +3,7 @@
  * memory handle of registered memory. Long fragments use rendezvous.
  */
 #include "core/memory.h"
+#include "ucx/rma.h"
 #include "ucx/status.h"
 #include "wire/rndv.h"
 #include "wire/wires.h"
@@ -40,6 +41,16 @@ static bool ucx_takes_any_memory(const ucxpool_t *pool, uint64_t length)
 static bool ucx_is_connected(const ucxpool_channel_t *channel)
 {
     return channel->conn.endpoint != NULL;
+}
+
+static unsigned ucx_path(const ucxpool_channel_t *channel)
+{
+    bool on_gpu =
+        copy_engine_memory_kind(channel->pool->engine) != UCXPOOL_MEMORY_HOST;
+
+    return ucx_rma_is_native(channel->conn.endpoint->ep, on_gpu)
+               ? UCXPOOL_PATH_RMA
+               : 0;
 }
 
 static void ucx_opened(ucxpool_channel_t *channel)
@@ -180,6 +191,7 @@ const core_wire_t wire_ucx = {
     .in_place         = CORE_MODE_UCX_INPLACE,
     .reach            = CORE_REACH_UCX,
     .is_connected     = ucx_is_connected,
+    .path             = ucx_path,
     .opened           = ucx_opened,
     .takes_any_memory = ucx_takes_any_memory,
     .blocks           = ucx_blocks,

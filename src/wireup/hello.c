@@ -356,6 +356,19 @@ static void fail_without_map(ucxpool_channel_t *channel)
     }
 }
 
+/* A slower path than two processes of one host usually have. */
+static void warn_of_ucx(const ucxpool_channel_t *channel)
+{
+    if ((channel->pool->config.wire == BASE_WIRE_AUTO) &&
+        (channel->require == 0) && ipc_host_is_here(&channel->peer.host)) {
+        base_warn("%s: the peer is on this host, but the channel uses the ucx "
+                  "wire, which is slower than map: %s; to allow only map, set "
+                  "UCXPOOL_REQUIRE=map, and to avoid this warning "
+                  "UCXPOOL_WIRE=ucx",
+                  channel->name, channel->wire_reason);
+    }
+}
+
 /* Both sides have reported whether they can map. False: the channel has failed,
  * because UCXPOOL_WIRE requires another wire. */
 static bool choose_wire(ucxpool_channel_t *channel)
@@ -377,7 +390,37 @@ static bool choose_wire(ucxpool_channel_t *channel)
     peer->it_maps = false; /* the ring is not used either */
     peer->pushes  = false;
     channel->wire = &wire_ucx;
+    warn_of_ucx(channel);
     return true;
+}
+
+/* Does the connected channel use a path that it requires? False: it has
+ * failed. */
+static bool has_required_path(ucxpool_channel_t *channel)
+{
+    static const char *const names[] = {
+        [UCXPOOL_PATH_MAP]                    = "map",
+        [UCXPOOL_PATH_RMA]                    = "rma",
+        [UCXPOOL_PATH_MAP | UCXPOOL_PATH_RMA] = "map or rma",
+    };
+    unsigned path;
+
+    if (channel->require == 0) {
+        return true;
+    }
+    path = channel->wire->path(channel);
+    if (path & channel->require) {
+        return true;
+    }
+    core_channel_fail(
+        channel, UCXPOOL_ERR_UNSUPPORTED,
+        "%s is required, but the channel would use the %s wire%s: %.70s",
+        names[channel->require], channel->wire->name,
+        ((channel->require & UCXPOOL_PATH_RMA) && (path == 0))
+            ? ", without RDMA"
+            : "",
+        channel->wire_reason);
+    return false;
 }
 
 /* --- the handshake -------------------------------------------------------- */
@@ -510,7 +553,8 @@ static void try_open(ucxpool_channel_t *channel)
         return;
     }
     if (!(channel->wireup.handshake & CORE_GO_SENT)) {
-        if (!choose_wire(channel) || !can_go(channel)) {
+        if (!choose_wire(channel) || !can_go(channel) ||
+            !has_required_path(channel)) {
             return;
         }
         channel->wireup.handshake |= CORE_GO_SENT;
