@@ -32,7 +32,7 @@ no_settings
 case $1 in
 rc)
     export UCX_RC_VERBS_RETRY_COUNT=3 UCX_RC_VERBS_TIMEOUT=100ms
-    export UCX_UD_VERBS_TIMEOUT=2s UCX_KEEPALIVE_INTERVAL=1s
+    export UCX_UD_VERBS_TIMEOUT=60s UCX_KEEPALIVE_INTERVAL=1s
     TEST_RDMA=yes TEST_SLOW=yes CK_TIMEOUT_MULTIPLIER=10 \
         "$top_builddir/tests/test_window_death" ||
         fail "test_window_death: exit status $?"
