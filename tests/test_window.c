@@ -685,7 +685,7 @@ TEST_EACH(a_blob_with_any_bit_flipped_is_rejected, NUM_WAYS)
     for (size_t bit = 0; bit < 8 * sizeof(blob); bit++) {
         blob[bit / 8] ^= (uint8_t)(1u << bit % 8);
         import_fails(UCXPOOL_ERR_INVALID_PARAM,
-                     (bit < 32) ? "are no window's" : "damaged");
+                     (bit < 32) ? "are not a window" : "damaged");
         blob[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
     pair_progress(&pair);
@@ -732,13 +732,13 @@ TEST_EACH(a_damaged_or_foreign_blob_is_rejected, NUM_WAYS)
     ck_assert_int_eq(ucxpool_remote_window_import(pair.to_b, blob, 63, &none),
                      UCXPOOL_ERR_INVALID_PARAM);
     blob[0] ^= 1;
-    import_fails(UCXPOOL_ERR_INVALID_PARAM, "are no window's");
+    import_fails(UCXPOOL_ERR_INVALID_PARAM, "are not a window");
     blob[0] ^= 1;
     forge(offsetof(window_blob_t, version), 8);
     import_fails(UCXPOOL_ERR_PROTOCOL, "protocol version");
     assert_ok(ucxpool_window_create(pair.a, memory, SIZE, NULL, &own));
     assert_ok(ucxpool_window_export(own, BOTH, blob));
-    import_fails(UCXPOOL_ERR_INVALID_PARAM, "of another pool");
+    import_fails(UCXPOOL_ERR_INVALID_PARAM, "to another pool");
     /* Valid except for the key, the number, or the access. */
     for (size_t i = 0; i < 3; i++) {
         static const size_t bytes[] = {32, 24, 6};

@@ -361,11 +361,11 @@ TEST(a_file_not_mapped_at_the_windows_address_is_rejected)
     uint8_t *plain = malloc(SIZE);
 
     ck_assert_ptr_ne(private, MAP_FAILED);
-    check_refused(memory, SIZE, other, "no shared mapping");
-    check_refused(private, SIZE, fd, "no shared mapping");
-    check_refused(plain, SIZE, fd, "no shared mapping");
+    check_refused(memory, SIZE, other, "not a shared mapping");
+    check_refused(private, SIZE, fd, "not a shared mapping");
+    check_refused(plain, SIZE, fd, "not a shared mapping");
     ck_assert_int_eq(munmap(memory + SIZE - 4096, 4096), 0);
-    check_refused(memory, SIZE, fd, "no shared mapping");
+    check_refused(memory, SIZE, fd, "not a shared mapping");
     check_refused(memory, SIZE / 2, INT_MAX, "is no descriptor");
     close(fd);
     close(other);
@@ -380,7 +380,7 @@ static void check_writes_go_otherwise(uint8_t *memory, size_t size)
 {
     ck_assert_int_eq(asked().way, UCXPOOL_WAY_MAPPED);
     ck_assert_int_eq(remote->write_way->id, other_way());
-    check_reason("writes go by");
+    check_reason("writes use");
     check_bytes(memory, size);
 }
 
@@ -394,7 +394,7 @@ TEST(writes_to_the_pools_blocks_use_another_way)
     let_go();
     import(UCXPOOL_WINDOW_WRITE);
     ck_assert_int_eq(asked().way, other_way());
-    check_reason("for reading alone");
+    check_reason("read-only");
     end();
     ucxpool_comm_free(pair.b, memory);
 }
@@ -491,7 +491,7 @@ TEST(a_window_is_created_even_if_its_file_cannot_be_found)
     calls_reset();
     import(BOTH);
     ck_assert_int_eq(asked().way, other_way());
-    check_reason("/proc/self/maps cannot be read");
+    check_reason("cannot read /proc/self/maps");
     check_bytes(memory, SIZE);
     end();
     close(fd);

@@ -115,8 +115,8 @@ static ucxpool_status_t find_in_callers(ucxpool_window_t *window,
     }
     maps = fopen("/proc/self/maps", "re");
     if (maps == NULL) {
-        no(window, "/proc/self/maps cannot be read, which tells where the file "
-                   "is mapped");
+        no(window, "cannot read /proc/self/maps to find where the file is "
+                   "mapped");
         return UCXPOOL_OK;
     }
     fits = find_parts(window, maps, &is, parts, num_parts_p);
@@ -125,8 +125,8 @@ static ucxpool_status_t find_in_callers(ucxpool_window_t *window,
         no(window, TOO_MANY);
     } else if (*num_parts_p == 0) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "the %llu bytes at %p are no shared mapping of the "
-                          "file that was given with them",
+                          "the %llu bytes at %p are not a shared mapping of "
+                          "the file that was given with them",
                           (unsigned long long)window->length, window->address);
     }
     return UCXPOOL_OK;
@@ -237,7 +237,7 @@ static bool view_region(const attempt_t           *attempt,
 
     if (!(attempt->remote->access & UCXPOOL_WINDOW_READ)) {
         return not_mapped(attempt->remote,
-                          "the pool's blocks are mapped for reading alone");
+                          "the pool's blocks are mapped read-only");
     }
     if ((index >= peer->num_regions) ||
         (part->length > peer->region_sizes[index]) ||
@@ -359,8 +359,7 @@ static unsigned mapped_open(ucxpool_remote_window_t *remote,
         return 0;
     }
     if ((remote->access & UCXPOOL_WINDOW_WRITE) && !remote->can_write) {
-        window_remote_say(remote, "mapped for reading alone, so that writes "
-                                  "go by another way");
+        window_remote_say(remote, "mapped read-only; writes use another way");
         return UCXPOOL_WINDOW_READ;
     }
     window_remote_say(remote, "same host and user");
@@ -434,7 +433,8 @@ static ucxpool_status_t copy_step(window_operation_t *operation)
            window_operation_next(operation, STEP_SIZE - copies.size, &piece)) {
         if ((piece.ours == NULL) && (piece.length != 0)) {
             return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                              "a piece has no address; give it memory");
+                              "a piece has a length but no address; set its "
+                              "address");
         }
         for (uint64_t done = 0; done < piece.length; done += length) {
             if (copies.num == MAX_COPIES) {

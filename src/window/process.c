@@ -128,12 +128,12 @@ static ucxpool_status_t copy_step(window_operation_t *operation)
     }
     copied = copy(channel, &step, operation->is_write);
     if ((copied < 0) || ((uint64_t)copied != step.size)) {
-        return base_error((copied < 0) && (errno == ESRCH)
-                              ? UCXPOOL_ERR_PEER_LOST
-                              : UCXPOOL_ERR_IO,
-                          "memory of the window, or of ours, is not there "
-                          "(any more): %s",
-                          (copied < 0) ? strerror(errno) : "a part was copied");
+        return base_error(
+            (copied < 0) && (errno == ESRCH) ? UCXPOOL_ERR_PEER_LOST
+                                             : UCXPOOL_ERR_IO,
+            "cannot copy: the window or the local buffer may "
+            "have been unmapped: %s",
+            (copied < 0) ? strerror(errno) : "only a part was copied");
     }
     return (operation->next_place == operation->places.count)
                ? UCXPOOL_OK

@@ -22,7 +22,7 @@ static ucxpool_status_t check_blob(const void *bytes, size_t size,
     }
     if ((size != sizeof(*blob_p)) || (blob_p->magic != WINDOW_BLOB_MAGIC)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "these %zu bytes are no window's: they must come "
+                          "these %zu bytes are not a window: they must come "
                           "from ucxpool_window_export()",
                           size);
     }
@@ -56,7 +56,7 @@ static bool is_peers(const ucxpool_remote_window_t *remote)
 }
 
 #define NOT_PEERS \
-    "the window is of another pool than the channel's peer: import it " \
+    "the window belongs to another pool than the channel's peer: import it " \
     "over a channel to its owner"
 
 static void tried(ucxpool_remote_window_t *remote);

@@ -305,8 +305,7 @@ static bool take_key(ucxpool_remote_window_t *remote, const void *key,
     if (!ucx_rma_key_check(key, key_size, &remote->is_on_gpu)) {
         remote->is_trying = true; /* until the channel ends it */
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                          "the peer gave a key of %zu bytes that is none of "
-                          "UCX's",
+                          "the peer sent %zu bytes that are not a key of UCX",
                           key_size);
         return false;
     }
@@ -415,7 +414,7 @@ static void ucx_failed(window_operation_t *operation, ucs_status_t status)
     if (is_of_endpoint(status)) {
         core_channel_set_broken(operation->remote->channel);
         fail(operation, UCXPOOL_ERR_PEER_LOST,
-             "the connection to the peer broke");
+             "the connection to the peer failed");
         return;
     }
     snprintf(detail, sizeof(detail), "UCX's %s failed: %s",
@@ -510,7 +509,7 @@ static void post_next(window_operation_t *operation)
     }
     if (piece.ours == NULL) {
         fail(operation, UCXPOOL_ERR_INVALID_PARAM,
-             "a piece has no address; give it memory");
+             "a piece has a length but no address; set its address");
         return;
     }
     (void)has_begun(operation, post(operation, &piece));
@@ -565,8 +564,8 @@ static void stop(ucxpool_request_t *request, ucxpool_status_t status,
 
     if (operation->end != UCXPOOL_OK) {
         core_request_end_drain(request, operation->end,
-                               "the peer did not let go of a read or write by "
-                               "UCX that had been ended");
+                               "UCX did not complete a read or write that "
+                               "has failed");
         return;
     }
     fail(operation, status, detail);

@@ -372,7 +372,7 @@ void window_served_brought(ucxpool_message_t *message)
     if ((served == NULL) || (served->message != NULL) || served->is_over ||
         (served->step == WINDOW_STEP_MOVE)) {
         xfer_message_drop(message, UCXPOOL_ERR_REFUSED,
-                          "nobody waits for what was written");
+                          "no write to a window waits for this message");
         return;
     }
     served->message = message;

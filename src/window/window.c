@@ -30,7 +30,7 @@ static ucxpool_status_t check_memory(const ucxpool_t *pool, void *address,
 
     if ((length == 0) || ((uintptr_t)address > UINTPTR_MAX - length)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "a window of %zu bytes at %p cannot be", length,
+                          "cannot export a window of %zu bytes at %p", length,
                           address);
     }
     return copy_engine_memtypes(pool->engine, &memory, &types);
@@ -476,7 +476,7 @@ void window_grant_open(ucxpool_channel_t         *channel,
     window_grant_t   *grant;
 
     if (window == NULL) {
-        reason = "the peer's pool has no such window (any more)";
+        reason = "the peer's pool has no such window, or released it";
     } else if (window->is_revoked) {
         reason = "the window has been revoked";
     } else if (channel->windows->num_grants == PROTO_GRANTS_MAX) {

@@ -567,7 +567,8 @@ void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
         (desc->flags &
          (PROTO_DESC_WINDOW | PROTO_DESC_EAGER | PROTO_DESC_RUNS))) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                          "the peer mailed a message that cannot be");
+                          "the peer mailed a message of a kind that cannot be "
+                          "mailed");
         return;
     }
     if (desc->metadata_size > channel->pool->config.max_metadata) {

@@ -405,8 +405,8 @@ void xfer_recv_stop(ucxpool_request_t *request, ucxpool_status_t status,
 {
     if (request->recv->failing != UCXPOOL_OK) {
         core_request_end_drain(request, request->recv->failing,
-                               "the peer did not send the rest of a receive in "
-                               "place over the ucx wire that had been ended");
+                               "the peer did not finish sending to the buffer "
+                               "of a failed receive over the ucx wire");
         return;
     }
     if (request->recv->receive != 0) {

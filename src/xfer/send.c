@@ -822,8 +822,8 @@ void xfer_send_stop(ucxpool_request_t *request, ucxpool_status_t status,
     if (request->send->ending) {
         core_request_end_drain(
             request, request->send->end,
-            "the peer kept reading a send in place over the ucx "
-            "wire that had been ended");
+            "the peer did not stop reading the buffer of a failed send "
+            "over the ucx wire");
         return;
     }
     if (request->send->step == XFER_SEND_RUNS) {
