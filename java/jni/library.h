@@ -27,6 +27,7 @@
     F(config_release) \
     F(config_set_secret) \
     F(create) \
+    F(data_segments) \
     F(destroy) \
     F(error_detail) \
     F(event_fd) \
@@ -44,10 +45,14 @@
     F(message_refuse) \
     F(probe) \
     F(progress) \
+    F(range_file) \
+    F(range_memory) \
     F(request_cancel) \
     F(request_query) \
     F(request_release) \
     F(send) \
+    F(source_ranges) \
+    F(source_segments) \
     F(stats_count) \
     F(stats_query) \
     F(stats_read) \

@@ -344,9 +344,9 @@ static ucxpool_range_t to_range(const jlong *triple)
     size_t length = (size_t)triple[1];
 
     if (triple[2] == 0) {
-        return ucxpool_range_memory(to_pointer(triple[0]), length);
+        return library.range_memory(to_pointer(triple[0]), length);
     }
-    return ucxpool_range_file((int)triple[2] - 1, triple[0], length, NULL);
+    return library.range_file((int)triple[2] - 1, triple[0], length, NULL);
 }
 
 /* Returns NULL if out of memory. */
@@ -419,9 +419,9 @@ METHOD(jlong, send, jlong channel, jlongArray list, jint count,
     params.completion_ptr = transfer;
     set_timeout(&params, timeout_ns);
     if (has_files) {
-        data = ucxpool_source_ranges(transfer->list.ranges, (size_t)count);
+        data = library.source_ranges(transfer->list.ranges, (size_t)count);
     } else {
-        data = ucxpool_source_segments(
+        data = library.source_segments(
             (const ucxpool_const_segment_t *)transfer->list.segments,
             (size_t)count);
     }
@@ -450,7 +450,7 @@ METHOD(jlong, receive, jlong message, jlongArray list, jint count, jlong number,
     params.field_mask     = UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION;
     params.completion_ptr = transfer;
     set_timeout(&params, timeout_ns);
-    data = ucxpool_data_segments(transfer->list.segments, (size_t)count);
+    data = library.data_segments(transfer->list.segments, (size_t)count);
     status =
         library.message_recv(to_pointer(message), &data, &params, &request);
     if (status != UCXPOOL_OK) {
