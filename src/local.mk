@@ -131,9 +131,11 @@ libucxpool_internal_la_SOURCES = \
 	src/window/virtual.c \
 	src/window/ways.c \
 	src/window/window.c src/window/window.h \
+	src/wire/delivery.c src/wire/delivery.h \
 	src/wire/map.c \
-	src/wire/rndv.c \
-	src/wire/rndv.h \
+	src/wire/recv.c src/wire/recv.h \
+	src/wire/rndv.c src/wire/rndv.h \
+	src/wire/state.c src/wire/state.h \
 	src/wire/ucx.c \
 	src/wire/wires.h \
 	src/wireup/close.c src/wireup/close.h \
@@ -143,7 +145,6 @@ libucxpool_internal_la_SOURCES = \
 	src/wireup/listener.c src/wireup/listener.h \
 	src/wireup/mapping.c src/wireup/mapping.h \
 	src/wireup/network.c src/wireup/network.h \
-	src/xfer/delivery.c src/xfer/delivery.h \
 	src/xfer/fragment.c src/xfer/fragment.h \
 	src/xfer/index.c src/xfer/index.h \
 	src/xfer/loan.c src/xfer/loan.h \

@@ -1,6 +1,7 @@
 #include "hostile.h"
 
 #include "core/stats.h"
+#include "wire/recv.h"
 #include "xfer/request.h"
 
 #include <stdio.h>

@@ -5,6 +5,7 @@
  */
 #include "hostile.h"
 #include "test.h"
+#include "wire/recv.h"
 #include "xfer/message.h"
 #include "xfer/request.h"
 #include "xfer/state.h"

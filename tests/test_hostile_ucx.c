@@ -7,7 +7,7 @@
 #include "core/request.h"
 #include "pair.h"
 #include "test.h"
-#include "xfer/request.h"
+#include "wire/recv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -162,7 +162,7 @@ struct ucxpool {
     core_channels_t     channels;
     core_wireup_t       wireup;
     core_requests_t     requests;
-    struct wire_pool   *wire;                  /* wire/rndv.h */
+    struct wire_pool   *wire;                  /* wire/state.h */
     struct xfer_pool   *xfer;                  /* xfer/state.h */
     struct window_pool *windows;               /* window/window.h */
     core_link_t         links[CORE_NUM_LINKS]; /* of its GPU */

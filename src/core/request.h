@@ -106,7 +106,7 @@ typedef struct core_request_list {
 } core_request_list_t;
 
 struct xfer_send;
-struct xfer_recv;
+struct wire_recv;
 
 struct ucxpool_request {
     base_list_t link;            /* posted, the channel's queue, its */
@@ -143,7 +143,7 @@ struct ucxpool_request {
     union {
         void             *state;
         struct xfer_send *send;
-        struct xfer_recv *recv;
+        struct wire_recv *recv;
     };
 };
 

@@ -4,6 +4,9 @@
 
 #include "core/request.h"
 
+/* The maximum number of fragments of a send in flight. */
+#define CORE_FRAGMENTS_MAX 64u
+
 struct xfer_fragment;
 
 /* The location of a peer, which determines the ways to its windows. */

@@ -11,13 +11,12 @@
 #include "core/remote.h"
 #include "ipc/share.h"
 #include "ucx/context.h"
-#include "wire/rndv.h"
+#include "wire/state.h"
 #include "wireup/close.h"
 #include "wireup/listener.h"
 #include "wireup/fd_passing.h"
 #include "wireup/hello.h"
 #include "window/window.h"
-#include "xfer/delivery.h"
 #include "xfer/fragment.h"
 #include "xfer/recv.h"
 #include "xfer/state.h"
@@ -385,7 +384,6 @@ void pool_cleanup(ucxpool_t *pool)
     window_pool_destroy(pool);
     core_request_destroy_all(pool);
     xfer_fragment_destroy_all(pool);
-    xfer_delivery_destroy_all(pool);
     core_control_destroy_all(pool);
     core_remote_destroy_all(pool);
     free(pool->channels.table);

@@ -8,14 +8,15 @@
 #include "core/remote.h"
 #include "core/wire.h"
 #include "pool/pool.h"
+#include "wire/delivery.h"
 #include "wire/rndv.h"
+#include "wire/state.h"
 #include "wireup/close.h"
 #include "wireup/connect.h"
 #include "wireup/listener.h"
 #include "wireup/fd_passing.h"
 #include "wireup/hello.h"
 #include "window/window.h"
-#include "xfer/delivery.h"
 #include "xfer/loan.h"
 #include "xfer/mailbox.h"
 #include "xfer/message.h"
@@ -398,8 +399,8 @@ static unsigned progress(ucxpool_t *pool)
             core_link_progress(&pool->links[i]);
         }
     }
-    if (!base_list_is_empty(&pool->xfer->deliveries)) {
-        count += xfer_delivery_progress(pool);
+    if (!base_list_is_empty(&pool->wire->deliveries)) {
+        count += wire_delivery_progress(pool);
     }
     if (is_ucx_due(pool)) {
         count += progress_ucx(pool);

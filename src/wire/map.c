@@ -5,11 +5,11 @@
  */
 #include "base/error.h"
 #include "core/control.h"
-#include "xfer/delivery.h"
+#include "wire/delivery.h"
+#include "wire/recv.h"
+#include "wire/wires.h"
 #include "xfer/loan.h"
 #include "xfer/mailbox.h"
-#include "xfer/recv.h"
-#include "wire/wires.h"
 #include "xfer/request.h"
 
 #include <string.h>
@@ -177,7 +177,7 @@ static void taken(ucxpool_channel_t *channel, const proto_data_t *data)
 
 /* Is the message complete with the fragment that has just been copied? DONE
  * then replaces its TAKEN. */
-static bool is_last(const struct xfer_recv *recv)
+static bool is_last(const struct wire_recv *recv)
 {
     return recv->num_seen + 1 == recv->num_all;
 }
@@ -245,12 +245,12 @@ static void delivered(ucxpool_request_t *request, const proto_data_t *data,
     if ((status == UCXPOOL_OK) && !is_last(request->recv)) {
         taken(channel, data);
     }
-    xfer_recv_delivered(request, data, status, mode_of(data));
+    wire_recv_delivered(request, data, status, mode_of(data));
 }
 
 static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
 {
-    ucxpool_request_t *request = xfer_recv_find(channel, data);
+    ucxpool_request_t *request = wire_recv_find(channel, data);
     const uint8_t     *bytes;
 
     if (request == NULL) {
@@ -265,11 +265,11 @@ static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
                                           : "its regions");
         return;
     }
-    if (!xfer_recv_check(request, data, true)) {
+    if (!wire_recv_check(request, data, true)) {
         return;
     }
-    xfer_deliver(request,
-                 &(xfer_delivery_params_t){.data    = data,
+    wire_deliver(request,
+                 &(wire_delivery_params_t){.data    = data,
                                            .bytes   = bytes,
                                            .are_far = !is_pushed(data) &&
                                                       !shares_device(channel),
@@ -285,13 +285,13 @@ static void map_mailed(ucxpool_request_t *request, const proto_desc_t *desc)
         .length  = request->data.totals.stream_size,
         .flags   = PROTO_DATA_LAST | PROTO_DATA_PUSHED,
     };
-    xfer_delivery_params_t params = {.data = &data, .done = delivered};
+    wire_delivery_params_t params = {.data = &data, .done = delivered};
 
-    if (!xfer_recv_check(request, &data, true)) {
+    if (!wire_recv_check(request, &data, true)) {
         return;
     }
     params.bytes = xfer_mailbox_slot(request->channel, desc, &params.flag);
-    xfer_deliver(request, &params);
+    wire_deliver(request, &params);
 }
 
 /* The wire holds no fragments. */

@@ -1,10 +1,9 @@
 #include "wire/rndv.h"
 
-#include "base/error.h"
 #include "core/memory.h"
-#include "xfer/delivery.h"
-#include "xfer/recv.h"
-#include "xfer/request.h"
+#include "wire/delivery.h"
+#include "wire/recv.h"
+#include "wire/state.h"
 
 #include <stdlib.h>
 
@@ -27,8 +26,8 @@ static rndv_t *rndv_get(ucxpool_channel_t *channel)
     ucxpool_t *pool = channel->pool;
     rndv_t    *rndv;
 
-    if (!base_list_is_empty(&pool->wire->free)) {
-        rndv = base_list_head(&pool->wire->free, rndv_t, link);
+    if (!base_list_is_empty(&pool->wire->free_rndvs)) {
+        rndv = base_list_head(&pool->wire->free_rndvs, rndv_t, link);
         base_list_del(&rndv->link);
     } else {
         rndv = core_alloc(pool, sizeof(*rndv));
@@ -51,7 +50,7 @@ static void rndv_put(rndv_t *rndv)
 {
     base_range_end(&rndv->blocked);
     rndv->request->recv->pending--;
-    base_list_add_tail(&rndv->pool->wire->free, &rndv->link);
+    base_list_add_tail(&rndv->pool->wire->free_rndvs, &rndv->link);
     core_channel_put(rndv->channel);
 }
 
@@ -78,7 +77,7 @@ static void finish(rndv_t *rndv)
     request->recv->rndvs--;
     give_block_back(rndv);
     rndv_put(rndv);
-    xfer_recv_let_go(request);
+    wire_recv_let_go(request);
 }
 
 /* The delivery of a fragment from its block has ended. */
@@ -88,7 +87,7 @@ static void delivered(ucxpool_request_t *request, const proto_data_t *data,
     rndv_t *rndv = arg;
 
     base_list_del(&rndv->link); /* the block is safe to use again */
-    xfer_recv_delivered(request, data, status, CORE_MODE_UCX_PACKED);
+    wire_recv_delivered(request, data, status, CORE_MODE_UCX_PACKED);
     finish(rndv);
 }
 
@@ -100,7 +99,7 @@ static void deliver(rndv_t *rndv)
 
     rndv->is_written = true;
     base_list_add_tail(&rndv->pool->wire->writing, &rndv->link);
-    xfer_deliver(rndv->request, &(xfer_delivery_params_t){.data  = &rndv->data,
+    wire_deliver(rndv->request, &(wire_delivery_params_t){.data  = &rndv->data,
                                                           .bytes = bytes,
                                                           .done  = delivered,
                                                           .arg   = rndv});
@@ -123,7 +122,7 @@ static void written(rndv_t *rndv, ucs_status_t status)
         core_channel_set_broken(rndv->channel);
     } else if (wanted && rndv->in_place) {
         pool->stats.copies_avoided_bytes += data.length;
-        xfer_recv_delivered(request, &data, UCXPOOL_OK, CORE_MODE_UCX_INPLACE);
+        wire_recv_delivered(request, &data, UCXPOOL_OK, CORE_MODE_UCX_INPLACE);
     } else if (wanted) {
         deliver(rndv);
         return;
@@ -323,23 +322,7 @@ void wire_rndv_forget(ucxpool_request_t *request)
     }
 }
 
-/* --- state ---------------------------------------------------------------- */
-
-ucxpool_status_t wire_pool_create(ucxpool_t *pool)
-{
-    struct wire_pool *wire = malloc(sizeof(*wire));
-
-    if (wire == NULL) {
-        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a pool");
-    }
-    base_list_init(&wire->writing);
-    base_list_init(&wire->waiting);
-    base_list_init(&wire->free);
-    pool->wire = wire;
-    return UCXPOOL_OK;
-}
-
-void wire_pool_destroy(ucxpool_t *pool)
+void wire_rndv_destroy_all(ucxpool_t *pool)
 {
     rndv_t *rndv;
     rndv_t *next;
@@ -351,11 +334,9 @@ void wire_pool_destroy(ucxpool_t *pool)
             free(rndv);
         }
     }
-    while (!base_list_is_empty(&pool->wire->free)) {
-        rndv = base_list_head(&pool->wire->free, rndv_t, link);
+    while (!base_list_is_empty(&pool->wire->free_rndvs)) {
+        rndv = base_list_head(&pool->wire->free_rndvs, rndv_t, link);
         base_list_del(&rndv->link);
         free(rndv);
     }
-    free(pool->wire);
-    pool->wire = NULL;
 }

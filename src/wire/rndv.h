@@ -8,18 +8,6 @@
 
 #include "core/request.h"
 
-struct wire_pool {
-    base_list_t writing; /* fragments being written by UCX, or delivered */
-    base_list_t waiting; /* for a receive block, or the caller's stream */
-    base_list_t free;
-};
-
-/* UCXPOOL_ERR_NO_MEMORY */
-ucxpool_status_t wire_pool_create(ucxpool_t *pool);
-
-/* All requests must have been freed. */
-void wire_pool_destroy(ucxpool_t *pool);
-
 /* Start or queue a fragment, and keep its descriptor, the data from UCX's
  * active message handler. False: no memory, and the descriptor was not kept. */
 bool wire_rndv_start(ucxpool_request_t *request, const proto_data_t *data,
@@ -31,5 +19,8 @@ void wire_rndv_forget(ucxpool_request_t *request);
 
 /* Start the waiting fragments that can start. Returns their number. */
 unsigned wire_rndv_progress(ucxpool_t *pool);
+
+/* All requests must have been freed. */
+void wire_rndv_destroy_all(ucxpool_t *pool);
 
 #endif

@@ -5,10 +5,10 @@
 #include "core/memory.h"
 #include "ucx/rma.h"
 #include "ucx/status.h"
+#include "wire/delivery.h"
+#include "wire/recv.h"
 #include "wire/rndv.h"
 #include "wire/wires.h"
-#include "xfer/delivery.h"
-#include "xfer/recv.h"
 #include "xfer/request.h"
 #include "xfer/send.h"
 
@@ -147,14 +147,14 @@ static void delivered(ucxpool_request_t *request, const proto_data_t *data,
                       ucxpool_status_t status, void *arg)
 {
     (void)arg;
-    xfer_recv_delivered(request, data, status, CORE_MODE_UCX_PACKED);
+    wire_recv_delivered(request, data, status, CORE_MODE_UCX_PACKED);
 }
 
 static ucs_status_t ucx_arrived(ucxpool_channel_t  *channel,
                                 const proto_data_t *data, void *payload,
                                 size_t length, const ucp_am_recv_param_t *param)
 {
-    ucxpool_request_t *request = xfer_recv_find(channel, data);
+    ucxpool_request_t *request = wire_recv_find(channel, data);
 
     if ((request == NULL) || (request->recv->failing != UCXPOOL_OK)) {
         return UCS_OK; /* the receive has ended: UCX drops it */
@@ -165,19 +165,19 @@ static ucs_status_t ucx_arrived(ucxpool_channel_t  *channel,
                           (unsigned long long)data->length, length);
         return UCS_OK;
     }
-    if (!xfer_recv_check(request, data, false)) {
+    if (!wire_recv_check(request, data, false)) {
         return UCS_OK;
     }
     if (!(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
         /* The data has arrived, and is valid only during this call. */
-        xfer_deliver(request, &(xfer_delivery_params_t){.data      = data,
+        wire_deliver(request, &(wire_delivery_params_t){.data      = data,
                                                         .bytes     = payload,
                                                         .must_copy = true,
                                                         .done = delivered});
         return UCS_OK;
     }
     if (!wire_rndv_start(request, data, payload)) {
-        xfer_recv_stop(request, UCXPOOL_ERR_NO_MEMORY,
+        wire_recv_stop(request, UCXPOOL_ERR_NO_MEMORY,
                        "the receiver has no memory");
         return UCS_OK;
     }

@@ -16,6 +16,7 @@
 #include "core/local.h"
 #include "core/remote.h"
 #include "core/wire.h"
+#include "wire/recv.h"
 #include "wireup/connect.h"
 #include "wireup/fd_passing.h"
 #include "wireup/mapping.h"
@@ -25,7 +26,6 @@
 #include "xfer/message.h"
 #include "xfer/posted.h"
 #include "xfer/queue.h"
-#include "xfer/recv.h"
 #include "xfer/send.h"
 #include "xfer/state.h"
 
@@ -264,7 +264,7 @@ static void abort_requests(ucxpool_channel_t *channel)
     xfer_queue_abort(channel, status, channel->reason);
     for_each_of(&channel->requests.sends, xfer_send_abort, status,
                 channel->reason);
-    for_each_of(&channel->requests.receives, xfer_recv_abort, status,
+    for_each_of(&channel->requests.receives, wire_recv_end, status,
                 channel->reason);
     xfer_flush_abort(channel, status);
     window_channel_ended(channel);
@@ -278,7 +278,7 @@ static void cancel_requests(ucxpool_channel_t *channel)
 
     for_each_of(&channel->requests.sends, xfer_send_stop, UCXPOOL_ERR_CANCELED,
                 text);
-    for_each_of(&channel->requests.receives, xfer_recv_stop,
+    for_each_of(&channel->requests.receives, wire_recv_stop,
                 UCXPOOL_ERR_CANCELED, text);
 }
 

@@ -363,7 +363,7 @@ void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
     for (unsigned i = 0; i < send->num_blocks; i++) {
         send->blocks[i].free_slices = all_free(request);
     }
-    send->window = base_min(window, XFER_FRAGMENTS_MAX);
+    send->window = base_min(window, CORE_FRAGMENTS_MAX);
     send->in_place |=
         request->channel->wire->takes_any_memory(pool, send->longest);
 }

@@ -3,7 +3,7 @@
 #include "base/math.h"
 #include "core/channel.h"
 #include "core/pool.h"
-#include "xfer/request.h"
+#include "wire/recv.h"
 #include "xfer/state.h"
 
 #include <stdlib.h>

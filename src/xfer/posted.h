@@ -2,7 +2,7 @@
  * Receives that wait for a message. All are in pool->xfer->posted, oldest
  * first. Those with a full mask are also in an index by channel and tag, the
  * others in pool->xfer->posted_masked; a receive that was posted while no other
- * waited is in neither. Their struct xfer_recv is not accessed before the
+ * waited is in neither. Their struct wire_recv is not accessed before the
  * message arrives.
  */
 #ifndef XFER_POSTED_H

@@ -1,18 +1,17 @@
 /*
- * The state of sends and receives. It follows the request in memory.
+ * The state of a send. It follows the request in memory.
  */
 #ifndef XFER_REQUEST_H
 #define XFER_REQUEST_H
 
 #include "core/request.h"
+#include "core/wire.h"
 
 #include <assert.h>
 
-/* The maximum number of fragments of a send in flight, and of blocks for
- * them. */
-#define XFER_FRAGMENTS_MAX   64u
-#define XFER_NO_BLOCK        UINT32_MAX
-#define XFER_LENT_BLOCK      (UINT32_MAX - 1)
+#define XFER_NO_BLOCK   UINT32_MAX
+#define XFER_LENT_BLOCK (UINT32_MAX - 1)
+/* The maximum number of blocks of a send. */
 #define XFER_SEND_BLOCKS_MAX 8u
 
 /*
@@ -90,25 +89,7 @@ struct xfer_send {
     uint64_t          busy;         /* bit i: fragments[i] is valid */
     unsigned          num_blocks;
     xfer_send_block_t blocks[XFER_SEND_BLOCKS_MAX];
-    xfer_fragment_t  *fragments[XFER_FRAGMENTS_MAX];
-};
-
-struct xfer_recv {
-    uint64_t         receive; /* our number; 0: none */
-    uint64_t         message; /* the sender's */
-    uint64_t         begun; /* bytes of the stream, in fragments that arrived */
-    uint64_t         received;  /* bytes that have been copied */
-    uint64_t         next;      /* `map` wire: end of the previous fragment */
-    uint32_t         restarts;  /* walks of the plan from its start */
-    uint32_t         num_begun; /* fragments that arrived */
-    uint32_t         num_seen;  /* fragments that have been copied */
-    uint32_t         max_index; /* highest index of a fragment that arrived */
-    uint32_t         num_all;   /* fragments of the message; 0: not known yet */
-    unsigned         rndvs; /* UCX operations that write data, and deliveries */
-    unsigned         pending;  /* these, and fragments that wait for a block */
-    unsigned         in_place; /* rndvs that write to the caller's memory */
-    ucxpool_status_t failing;  /* end status that waits for these; OK: none */
-    struct xfer_loan *loan; /* blocks that the sender writes to; NULL: none */
+    xfer_fragment_t  *fragments[CORE_FRAGMENTS_MAX];
 };
 
 /* The request that the state belongs to. */
@@ -119,7 +100,5 @@ static inline ucxpool_request_t *xfer_send_request(struct xfer_send *send)
 
 static_assert(sizeof(ucxpool_request_t) + sizeof(struct xfer_send) <= 1536,
               "a send takes little memory");
-static_assert(sizeof(ucxpool_request_t) + sizeof(struct xfer_recv) <= 512,
-              "a receive takes little memory");
 
 #endif

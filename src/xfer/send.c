@@ -604,7 +604,7 @@ static ucxpool_request_t *find(const ucxpool_channel_t *channel,
 /* Do UCX operations or copies on the GPU still read the caller's memory? */
 static bool is_being_read(const ucxpool_request_t *request)
 {
-    for (unsigned i = 0; i < XFER_FRAGMENTS_MAX; i++) {
+    for (unsigned i = 0; i < CORE_FRAGMENTS_MAX; i++) {
         const xfer_fragment_t *fragment = request->send->fragments[i];
 
         if ((request->send->busy & (UINT64_C(1) << i)) &&
@@ -744,7 +744,7 @@ void xfer_send_taken(ucxpool_channel_t *channel, const proto_taken_t *taken)
     uint32_t           number  = taken->piece;
     xfer_fragment_t   *fragment;
 
-    if ((request == NULL) || (number >= XFER_FRAGMENTS_MAX) ||
+    if ((request == NULL) || (number >= CORE_FRAGMENTS_MAX) ||
         !(request->send->busy & (UINT64_C(1) << number))) {
         return;
     }
@@ -774,7 +774,7 @@ void xfer_send_fragment_done(xfer_fragment_t *fragment)
 
 void xfer_send_forget(ucxpool_request_t *request)
 {
-    for (unsigned i = 0; i < XFER_FRAGMENTS_MAX; i++) {
+    for (unsigned i = 0; i < CORE_FRAGMENTS_MAX; i++) {
         xfer_fragment_t *fragment = request->send->fragments[i];
 
         /* Callbacks free the fragments that UCX or a copy still uses. */

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "wire/recv.h"
 #include "xfer/message.h"
 #include "xfer/request.h"
 
@@ -29,10 +30,9 @@ ucxpool_status_t xfer_pool_create(ucxpool_t *pool)
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a pool");
     }
     base_list_t *const lists[] = {
-        &xfer->posted,         &xfer->posted_masked,   &xfer->early,
-        &xfer->unexpected,     &xfer->probed,          &xfer->waiters,
-        &xfer->readers,        &xfer->fragments,       &xfer->deliveries,
-        &xfer->free_fragments, &xfer->free_deliveries,
+        &xfer->posted,     &xfer->posted_masked, &xfer->early,
+        &xfer->unexpected, &xfer->probed,        &xfer->waiters,
+        &xfer->readers,    &xfer->fragments,     &xfer->free_fragments,
     };
     ucxpool_status_t status = xfer_index_init(&xfer->index, XFER_NUM_KEYS);
 
@@ -47,7 +47,7 @@ ucxpool_status_t xfer_pool_create(ucxpool_t *pool)
     init_lists(lists, sizeof(lists) / sizeof(lists[0]));
     xfer->next_announce = BASE_CLOCK_FOREVER;
     core_request_list_init(&xfer->sends, sizeof(struct xfer_send));
-    core_request_list_init(&xfer->recvs, sizeof(struct xfer_recv));
+    core_request_list_init(&xfer->recvs, sizeof(struct wire_recv));
     pool->xfer = xfer;
     return UCXPOOL_OK;
 }

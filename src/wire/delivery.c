@@ -1,15 +1,15 @@
-#include "xfer/delivery.h"
+#include "wire/delivery.h"
 
+#include "base/crc32c.h"
 #include "base/error.h"
-#include "xfer/recv.h"
-#include "xfer/request.h"
-#include "xfer/state.h"
+#include "wire/recv.h"
+#include "wire/state.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct xfer_delivery {
+typedef struct wire_delivery {
     base_list_t        link;  /* free, or the pool's deliveries */
     bool               waits; /* has no launch in flight */
     ucxpool_request_t *request;
@@ -23,7 +23,7 @@ typedef struct xfer_delivery {
     copy_flag_t        flag;
     uint64_t           covered; /* bytes of the last launch */
     copy_job_t         copy;
-    xfer_delivery_cb_t done;
+    wire_delivery_cb_t done;
     void              *arg;
     base_range_t       range; /* the launch in flight, for profilers */
 } delivery_t;
@@ -33,9 +33,9 @@ static delivery_t *delivery_get(ucxpool_request_t *request)
     ucxpool_t  *pool = request->pool;
     delivery_t *delivery;
 
-    if (!base_list_is_empty(&pool->xfer->free_deliveries)) {
+    if (!base_list_is_empty(&pool->wire->free_deliveries)) {
         delivery =
-            base_list_head(&pool->xfer->free_deliveries, delivery_t, link);
+            base_list_head(&pool->wire->free_deliveries, delivery_t, link);
         base_list_del(&delivery->link);
     } else {
         delivery = core_alloc(pool, sizeof(*delivery));
@@ -52,7 +52,7 @@ static delivery_t *delivery_get(ucxpool_request_t *request)
     core_channel_get(delivery->channel);
     request->recv->pending++;
     request->recv->rndvs++;
-    base_list_add_tail(&pool->xfer->deliveries, &delivery->link);
+    base_list_add_tail(&pool->wire->deliveries, &delivery->link);
     return delivery;
 }
 
@@ -65,7 +65,7 @@ static void delivery_put(delivery_t *delivery)
     free(delivery->copy_of_bytes);
     delivery->copy_of_bytes = NULL;
     base_list_del(&delivery->link);
-    base_list_add_tail(&request->pool->xfer->free_deliveries, &delivery->link);
+    base_list_add_tail(&request->pool->wire->free_deliveries, &delivery->link);
     core_channel_put(delivery->channel);
 }
 
@@ -82,11 +82,11 @@ static void finish(delivery_t *delivery, ucxpool_status_t status)
     if (!is_wanted(request)) {
         status = UCXPOOL_ERR_CANCELED;
     } else if (status != UCXPOOL_OK) {
-        xfer_recv_stop(request, status, ucxpool_error_detail());
+        wire_recv_stop(request, status, ucxpool_error_detail());
     }
     delivery->done(request, &delivery->data, status, delivery->arg);
     delivery_put(delivery);
-    xfer_recv_let_go(request);
+    wire_recv_let_go(request);
 }
 
 static void copied(copy_job_t *copy, ucxpool_status_t status);
@@ -160,7 +160,7 @@ static void copied(copy_job_t *copy, ucxpool_status_t status)
 }
 
 static bool take_bytes(delivery_t                   *delivery,
-                       const xfer_delivery_params_t *params)
+                       const wire_delivery_params_t *params)
 {
     delivery->bytes = params->bytes;
     if (!params->must_copy) {
@@ -182,7 +182,7 @@ static bool is_behind_another(const delivery_t *delivery)
 {
     delivery_t *other;
 
-    base_list_for_each(other, &delivery->request->pool->xfer->deliveries,
+    base_list_for_each(other, &delivery->request->pool->wire->deliveries,
                        delivery_t, link) {
         if ((other != delivery) && other->waits &&
             (other->request == delivery->request)) {
@@ -193,7 +193,7 @@ static bool is_behind_another(const delivery_t *delivery)
 }
 
 static void deliver_later(ucxpool_request_t            *request,
-                          const xfer_delivery_params_t *params)
+                          const wire_delivery_params_t *params)
 {
     delivery_t *delivery = delivery_get(request);
 
@@ -202,7 +202,7 @@ static void deliver_later(ucxpool_request_t            *request,
             delivery_put(delivery);
         }
         params->done(request, params->data, UCXPOOL_ERR_CANCELED, params->arg);
-        xfer_recv_stop(request, UCXPOOL_ERR_NO_MEMORY,
+        wire_recv_stop(request, UCXPOOL_ERR_NO_MEMORY,
                        "the receiver has no memory");
         return;
     }
@@ -219,14 +219,27 @@ static void deliver_later(ucxpool_request_t            *request,
     }
 }
 
+/* Returns false, and copies nothing, if the checksum is wrong. */
+static bool scatter(ucxpool_request_t *request, const proto_data_t *data,
+                    const void *bytes)
+{
+    if ((data->flags & PROTO_DATA_CHECKSUM) &&
+        (base_crc32c(0, bytes, data->length) != data->checksum)) {
+        return false;
+    }
+    request->recv->restarts += (data->offset < request->plan->at.offset);
+    copy_scatter(request->plan, data->offset, data->length, bytes);
+    return true;
+}
+
 static void deliver_now(ucxpool_request_t            *request,
-                        const xfer_delivery_params_t *params)
+                        const wire_delivery_params_t *params)
 {
     base_range_t range = {.is_open = false};
     bool         is_intact;
 
     base_range_begin(&range, BASE_RANGE_SCATTER, params->data->length);
-    is_intact = xfer_recv_scatter(request, params->data, params->bytes);
+    is_intact = scatter(request, params->data, params->bytes);
     base_range_end(&range);
     params->done(request, params->data,
                  is_intact ? UCXPOOL_OK : UCXPOOL_ERR_CHECKSUM, params->arg);
@@ -235,14 +248,14 @@ static void deliver_now(ucxpool_request_t            *request,
 /* A GPU can read its own blocks and those of its peers. Bytes that must be
  * copied during the call are for the CPU, unless the target is on a GPU. */
 static bool is_for_gpu(const ucxpool_request_t      *request,
-                       const xfer_delivery_params_t *params)
+                       const wire_delivery_params_t *params)
 {
     return request->stream.has_gpu_segments ||
            (request->stream.has_host_segments && !params->must_copy);
 }
 
-void xfer_deliver(ucxpool_request_t            *request,
-                  const xfer_delivery_params_t *params)
+void wire_deliver(ucxpool_request_t            *request,
+                  const wire_delivery_params_t *params)
 {
     if (is_for_gpu(request, params)) {
         deliver_later(request, params);
@@ -251,12 +264,12 @@ void xfer_deliver(ucxpool_request_t            *request,
     }
 }
 
-void xfer_delivery_forget(ucxpool_request_t *request)
+void wire_delivery_forget(ucxpool_request_t *request)
 {
     delivery_t *delivery;
     delivery_t *next;
 
-    base_list_for_each_safe(delivery, next, &request->pool->xfer->deliveries,
+    base_list_for_each_safe(delivery, next, &request->pool->wire->deliveries,
                             delivery_t, link) {
         if ((delivery->request == request) && delivery->waits) {
             delivery->done(request, &delivery->data, UCXPOOL_ERR_CANCELED,
@@ -266,11 +279,11 @@ void xfer_delivery_forget(ucxpool_request_t *request)
     }
 }
 
-unsigned xfer_delivery_progress(ucxpool_t *pool)
+unsigned wire_delivery_progress(ucxpool_t *pool)
 {
     delivery_t *delivery;
 
-    base_list_for_each(delivery, &pool->xfer->deliveries, delivery_t, link) {
+    base_list_for_each(delivery, &pool->wire->deliveries, delivery_t, link) {
         if (delivery->waits && launch(delivery)) {
             /* The list may have changed: a failed launch ends its request, and
              * with it other deliveries. */
@@ -280,15 +293,15 @@ unsigned xfer_delivery_progress(ucxpool_t *pool)
     return 0;
 }
 
-void xfer_delivery_destroy_all(ucxpool_t *pool)
+void wire_delivery_destroy_all(ucxpool_t *pool)
 {
     delivery_t *delivery;
 
-    base_list_splice_tail(&pool->xfer->free_deliveries,
-                          &pool->xfer->deliveries);
-    while (!base_list_is_empty(&pool->xfer->free_deliveries)) {
+    base_list_splice_tail(&pool->wire->free_deliveries,
+                          &pool->wire->deliveries);
+    while (!base_list_is_empty(&pool->wire->free_deliveries)) {
         delivery =
-            base_list_head(&pool->xfer->free_deliveries, delivery_t, link);
+            base_list_head(&pool->wire->free_deliveries, delivery_t, link);
         base_list_del(&delivery->link);
         base_range_end(&delivery->range);
         free(delivery->copy_of_bytes);

@@ -7,8 +7,8 @@
  * recv.in_place counts the launches in flight, because they write to the
  * caller's memory: the request ends only after them.
  */
-#ifndef XFER_DELIVERY_H
-#define XFER_DELIVERY_H
+#ifndef WIRE_DELIVERY_H
+#define WIRE_DELIVERY_H
 
 #include "core/request.h"
 
@@ -20,33 +20,33 @@
  * UCXPOOL_ERR_CANCELED  the receive has ended, is ending, or had no memory
  * others                the GPU failed
  */
-typedef void (*xfer_delivery_cb_t)(ucxpool_request_t  *request,
+typedef void (*wire_delivery_cb_t)(ucxpool_request_t  *request,
                                    const proto_data_t *data,
                                    ucxpool_status_t status, void *arg);
 
 /* A fragment that has arrived. */
-typedef struct xfer_delivery_params {
+typedef struct wire_delivery_params {
     const proto_data_t *data; /* its position in the stream */
     const void         *bytes;
     bool                must_copy; /* the bytes are in host memory that is valid
                                       only during this call */
     bool               are_far;    /* in another GPU's memory */
     copy_flag_t        flag;       /* set when all bytes have been written */
-    xfer_delivery_cb_t done;
+    wire_delivery_cb_t done;
     void              *arg;
-} xfer_delivery_params_t;
+} wire_delivery_params_t;
 
 /* Copy the bytes, now or later. Stops the receive if there is no memory. */
-void xfer_deliver(ucxpool_request_t            *request,
-                  const xfer_delivery_params_t *params);
+void wire_deliver(ucxpool_request_t            *request,
+                  const wire_delivery_params_t *params);
 
 /* The receive has ended: drop its deliveries that are not being copied. */
-void xfer_delivery_forget(ucxpool_request_t *request);
+void wire_delivery_forget(ucxpool_request_t *request);
 
 /* Launch the first waiting delivery that can start. Returns how many did, 0 or
  * 1. */
-unsigned xfer_delivery_progress(ucxpool_t *pool);
+unsigned wire_delivery_progress(ucxpool_t *pool);
 
-void xfer_delivery_destroy_all(ucxpool_t *pool);
+void wire_delivery_destroy_all(ucxpool_t *pool);
 
 #endif

@@ -1,0 +1,31 @@
+#include "wire/state.h"
+
+#include "base/error.h"
+#include "wire/delivery.h"
+#include "wire/rndv.h"
+
+#include <stdlib.h>
+
+ucxpool_status_t wire_pool_create(ucxpool_t *pool)
+{
+    struct wire_pool *wire = malloc(sizeof(*wire));
+
+    if (wire == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a pool");
+    }
+    base_list_init(&wire->deliveries);
+    base_list_init(&wire->free_deliveries);
+    base_list_init(&wire->writing);
+    base_list_init(&wire->waiting);
+    base_list_init(&wire->free_rndvs);
+    pool->wire = wire;
+    return UCXPOOL_OK;
+}
+
+void wire_pool_destroy(ucxpool_t *pool)
+{
+    wire_delivery_destroy_all(pool);
+    wire_rndv_destroy_all(pool);
+    free(pool->wire);
+    pool->wire = NULL;
+}

@@ -1,0 +1,24 @@
+/*
+ * State of the wires in a pool. The lower layers know only the name of the
+ * struct.
+ */
+#ifndef WIRE_STATE_H
+#define WIRE_STATE_H
+
+#include "core/pool.h"
+
+struct wire_pool {
+    base_list_t deliveries; /* see wire/delivery.h */
+    base_list_t free_deliveries;
+    base_list_t writing; /* fragments being written by UCX, or delivered */
+    base_list_t waiting; /* for a receive block, or the caller's stream */
+    base_list_t free_rndvs;
+};
+
+/* UCXPOOL_ERR_NO_MEMORY */
+ucxpool_status_t wire_pool_create(ucxpool_t *pool);
+
+/* All requests must have been freed. */
+void wire_pool_destroy(ucxpool_t *pool);
+
+#endif
