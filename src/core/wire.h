@@ -7,7 +7,36 @@
 /* The maximum number of fragments of a send in flight. */
 #define CORE_FRAGMENTS_MAX 64u
 
-struct xfer_fragment;
+/* A fragment that is being gathered or is in flight. */
+typedef struct core_fragment core_fragment_t;
+
+struct core_fragment {
+    ucxpool_request_t   *request;
+    unsigned             number;    /* index in send.fragments */
+    base_list_t          link;      /* send.unsent, free, or none */
+    base_list_t          all_link;  /* pool->xfer->fragments */
+    copy_job_t           copy;      /* the gather, on a GPU */
+    const void          *bytes;     /* its data */
+    bool                 in_place;  /* in the caller's memory */
+    bool                 is_pushed; /* in a block of the receiver */
+    block_comm_buffer_t *buffer;    /* in place: holds the data; NULL: none */
+    unsigned             block;     /* packed: index in send.blocks */
+    unsigned             slice;
+    void                *ucx;   /* UCX's request; NULL on the `map` wire */
+    mem_piece_t          where; /* unless in memory outside the pool */
+    proto_data_t         data;  /* stays valid until UCX has sent it */
+    base_range_t         range; /* the gather, then the transfer */
+    /* UCX has completed the operation. */
+    void (*done)(core_fragment_t *fragment);
+};
+
+/* The data of a send, from which a wire chooses the size of its fragments. */
+typedef struct core_frag_params {
+    uint64_t stream_size;
+    uint64_t longest;   /* length of the longest segment */
+    uint64_t lent_size; /* of the blocks that the receiver lent; 0: none */
+    bool     in_place;  /* some data can be sent in place */
+} core_frag_params_t;
 
 /* The location of a peer, which determines the ways to its windows. */
 typedef enum core_reach {
@@ -54,8 +83,9 @@ typedef struct core_wire {
 
     /* The best fragment size of a send if FRAG_SIZE is auto: packed, and in
      * place (0: the same). */
-    uint64_t (*frag_size)(const ucxpool_request_t *request,
-                          uint64_t                *inplace_size_p);
+    uint64_t (*frag_size)(const ucxpool_channel_t  *channel,
+                          const core_frag_params_t *params,
+                          uint64_t                 *inplace_size_p);
 
     /* The longest fragment that a receiver accepts. */
     uint64_t (*frag_max)(const ucxpool_t *pool);
@@ -63,12 +93,13 @@ typedef struct core_wire {
     /*
      * Send a fragment; fragment->data is filled.
      *
-     * UCXPOOL_OK        in flight; xfer_send_fragment_done() will be called
+     * UCXPOOL_OK        in flight, until fragment->done() is called, or the
+     *                   peer sends TAKEN or DONE
      * UCXPOOL_ERR_BUSY  no room now: try again later
      * others            the channel has failed
      */
-    ucxpool_status_t (*send)(ucxpool_channel_t    *channel,
-                             struct xfer_fragment *fragment);
+    ucxpool_status_t (*send)(ucxpool_channel_t *channel,
+                             core_fragment_t   *fragment);
 
     /* The place of a fragment has arrived through the ring. NULL without a
      * ring. */

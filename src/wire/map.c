@@ -10,7 +10,6 @@
 #include "wire/wires.h"
 #include "xfer/loan.h"
 #include "xfer/mailbox.h"
-#include "xfer/request.h"
 
 #include <string.h>
 
@@ -87,37 +86,39 @@ static bool shares_device(const ucxpool_channel_t *channel)
 
 /* Fragments in place are not limited by a block size, and a GPU's link is
  * faster with long ones. */
-static uint64_t gpu_frag_size(const ucxpool_request_t *request,
-                              uint64_t                *inplace_size_p)
+static uint64_t gpu_frag_size(const ucxpool_channel_t  *channel,
+                              const core_frag_params_t *params,
+                              uint64_t                 *inplace_size_p)
 {
-    const ucxpool_t *pool = request->pool;
-    block_stats_t    share;
-    uint64_t         size;
+    const block_pool_t *blocks = map_blocks(channel->pool);
+    uint64_t            size   = params->lent_size;
+    block_stats_t       share;
 
     *inplace_size_p = UINT64_MAX;
-    block_pool_stats(pool->memory.blocks, BLOCK_SHARE_SEND, &share);
-    size = (request->send->loan != 0)
-               ? request->send->num_blocks * request->send->block_size
-               : share.total * block_pool_block_size(pool->memory.blocks);
+    if (size == 0) {
+        block_pool_stats(blocks, BLOCK_SHARE_SEND, &share);
+        size = share.total * block_pool_block_size(blocks);
+    }
     /* Long fragments also if two processes share a GPU: they use it in turn,
      * and waiting for a turn takes longer than copying a fragment. */
-    if ((request->send->longest >= GPU_LONG_MIN) ||
-        shares_device(request->channel)) {
+    if ((params->longest >= GPU_LONG_MIN) || shares_device(channel)) {
         return base_max(GPU_FRAG_MIN, base_min(GPU_LONG_SIZE, size / 2));
     }
     size /= (size < GPU_SHORT_SHARE) ? GPU_SHORT_FRAGS : GPU_FRAGS;
-    size = base_min(size, request->data.totals.stream_size / GPU_CUTS);
+    size = base_min(size, params->stream_size / GPU_CUTS);
     return base_max(GPU_FRAG_MIN, base_min(GPU_FRAG_SIZE, size));
 }
 
 /* Data in place is not gathered, so shorter fragments would overlap nothing. */
-static uint64_t map_frag_size(const ucxpool_request_t *request,
-                              uint64_t                *inplace_size_p)
+static uint64_t map_frag_size(const ucxpool_channel_t  *channel,
+                              const core_frag_params_t *params,
+                              uint64_t                 *inplace_size_p)
 {
-    uint64_t size = request->data.totals.stream_size / CUTS;
+    uint64_t size = params->stream_size / CUTS;
 
+    (void)channel;
     *inplace_size_p = 0;
-    if (request->send->in_place || (size >= FRAG_SIZE)) {
+    if (params->in_place || (size >= FRAG_SIZE)) {
         return FRAG_SIZE;
     }
     return base_max(FRAG_MIN, base_align_up(size, FRAG_ALIGN));
@@ -147,7 +148,7 @@ static const char *gpu_how(const ucxpool_channel_t *channel)
 }
 
 static ucxpool_status_t map_send(ucxpool_channel_t *channel,
-                                 xfer_fragment_t   *fragment)
+                                 core_fragment_t   *fragment)
 {
     proto_fixed_t *fixed;
     proto_head_t   head;

@@ -9,8 +9,6 @@
 #include "wire/recv.h"
 #include "wire/rndv.h"
 #include "wire/wires.h"
-#include "xfer/request.h"
-#include "xfer/send.h"
 
 /* Short enough to be still in the cache when it is sent, and long enough that
  * the cost of the rendezvous messages does not matter. */
@@ -58,12 +56,14 @@ static void ucx_opened(ucxpool_channel_t *channel)
     core_endpoint_close_on_exec(channel->conn.endpoint);
 }
 
-static uint64_t ucx_frag_size(const ucxpool_request_t *request,
-                              uint64_t                *inplace_size_p)
+static uint64_t ucx_frag_size(const ucxpool_channel_t  *channel,
+                              const core_frag_params_t *params,
+                              uint64_t                 *inplace_size_p)
 {
-    const block_pool_t *blocks = ucx_blocks(request->pool);
+    const block_pool_t *blocks = ucx_blocks(channel->pool);
     block_stats_t       share;
 
+    (void)params;
     if (core_ucx_memory_type(blocks) == UCS_MEMORY_TYPE_HOST) {
         *inplace_size_p = 0;
         return FRAG_SIZE;
@@ -83,19 +83,19 @@ static uint64_t ucx_frag_max(const ucxpool_t *pool)
 
 static void fragment_sent(void *request, ucs_status_t status, void *arg)
 {
-    xfer_fragment_t   *fragment = arg;
+    core_fragment_t   *fragment = arg;
     ucxpool_channel_t *channel  = fragment->request->channel;
 
     /* Ignored: on an error, the endpoint's error handler fails the channel. */
     (void)status;
     ucp_request_free(request);
     core_channel_get(channel);
-    xfer_send_fragment_done(fragment);
+    fragment->done(fragment);
     core_channel_end_operation(channel);
 }
 
 static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
-                                 xfer_fragment_t   *fragment)
+                                 core_fragment_t   *fragment)
 {
     ucxpool_t          *pool  = channel->pool;
     ucp_request_param_t param = {
@@ -137,7 +137,7 @@ static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
         core_endpoint_start(channel->conn.endpoint);
     } else {
         /* Already complete: UCX does not call fragment_sent(). */
-        xfer_send_fragment_done(fragment);
+        fragment->done(fragment);
     }
     return UCXPOOL_OK;
 }

@@ -340,6 +340,21 @@ bool xfer_fragment_take_loan(ucxpool_request_t  *request,
     return true;
 }
 
+static uint64_t auto_frag_size(const ucxpool_request_t *request,
+                               uint64_t                *inplace_size_p)
+{
+    const struct xfer_send  *send   = request->send;
+    const core_frag_params_t params = {
+        .stream_size = request->data.totals.stream_size,
+        .longest     = send->longest,
+        .lent_size = is_pushed(send) ? send->num_blocks * send->block_size : 0,
+        .in_place  = send->in_place,
+    };
+
+    return request->channel->wire->frag_size(request->channel, &params,
+                                             inplace_size_p);
+}
+
 void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
                               uint32_t window)
 {
@@ -353,7 +368,7 @@ void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
             block_pool_block_size(core_channel_blocks(request->channel));
     }
     if (size == BASE_SIZE_AUTO) {
-        size = request->channel->wire->frag_size(request, &inplace_size);
+        size = auto_frag_size(request, &inplace_size);
     }
     size               = base_min(size, base_min(frag_size, send->block_size));
     send->frag_size    = size & ~(uint64_t)(COPY_ALIGNMENT - 1);
@@ -393,7 +408,7 @@ static void stop_waiting(ucxpool_request_t *request)
 /* The gather of a fragment has ended. */
 static void gathered(copy_job_t *copy, ucxpool_status_t status)
 {
-    xfer_fragment_t *fragment  = base_container_of(copy, xfer_fragment_t, copy);
+    core_fragment_t *fragment  = base_container_of(copy, core_fragment_t, copy);
     ucxpool_request_t *request = fragment->request;
 
     base_range_end(&fragment->range);
@@ -414,7 +429,7 @@ static void gathered(copy_job_t *copy, ucxpool_status_t status)
 /* Copy the range into a slice, or start to. Shortens the range if one copy
  * cannot take all of it. */
 static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
-                               xfer_fragment_t *fragment, void *slice)
+                               core_fragment_t *fragment, void *slice)
 {
     copy_engine_t   *engine = request->pool->engine;
     copy_work_t      work;
@@ -449,7 +464,7 @@ static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
 
 /* Gather a packed range into a slice. */
 static ucxpool_status_t copy_range(ucxpool_request_t *request, range_t *range,
-                                   xfer_fragment_t *fragment)
+                                   core_fragment_t *fragment)
 {
     struct xfer_send        *send = request->send;
     const xfer_send_block_t *block;
@@ -482,7 +497,7 @@ static ucxpool_status_t copy_range(ucxpool_request_t *request, range_t *range,
     return UCXPOOL_OK;
 }
 
-static void lay_in_place(xfer_fragment_t *fragment, const range_t *range)
+static void lay_in_place(core_fragment_t *fragment, const range_t *range)
 {
     fragment->where    = range->where;
     fragment->bytes    = range->bytes;
@@ -494,7 +509,7 @@ static void lay_in_place(xfer_fragment_t *fragment, const range_t *range)
 }
 
 /* The fragment's DATA message. */
-static void fill_data(ucxpool_request_t *request, xfer_fragment_t *fragment,
+static void fill_data(ucxpool_request_t *request, core_fragment_t *fragment,
                       const range_t *range)
 {
     struct xfer_send *send = request->send;
@@ -519,7 +534,7 @@ static void fill_data(ucxpool_request_t *request, xfer_fragment_t *fragment,
     }
 }
 
-static core_mode_t mode_of(const xfer_fragment_t *fragment)
+static core_mode_t mode_of(const core_fragment_t *fragment)
 {
     const core_wire_t *wire = fragment->request->channel->wire;
 
@@ -529,7 +544,7 @@ static core_mode_t mode_of(const xfer_fragment_t *fragment)
     return fragment->in_place ? wire->in_place : wire->packed;
 }
 
-static void count_sent(const xfer_fragment_t *fragment)
+static void count_sent(const core_fragment_t *fragment)
 {
     core_stats_t   *stats = &fragment->request->pool->stats;
     core_traffic_t *sent  = &stats->sent[mode_of(fragment)];
@@ -548,14 +563,14 @@ static bool is_window_full(const struct xfer_send *send)
 }
 
 /* A fragment with the lowest free number; NULL: no memory. */
-static xfer_fragment_t *fragment_get(ucxpool_request_t *request)
+static core_fragment_t *fragment_get(ucxpool_request_t *request)
 {
     ucxpool_t       *pool = request->pool;
-    xfer_fragment_t *fragment;
+    core_fragment_t *fragment;
 
     if (!base_list_is_empty(&pool->xfer->free_fragments)) {
         fragment =
-            base_list_head(&pool->xfer->free_fragments, xfer_fragment_t, link);
+            base_list_head(&pool->xfer->free_fragments, core_fragment_t, link);
         base_list_del(&fragment->link);
     } else {
         fragment = core_alloc(pool, sizeof(*fragment));
@@ -572,10 +587,11 @@ static xfer_fragment_t *fragment_get(ucxpool_request_t *request)
     fragment->copy.job      = NULL;
     fragment->is_pushed     = false;
     fragment->range.is_open = false;
+    fragment->done          = xfer_send_fragment_done;
     return fragment;
 }
 
-static void fragment_put(xfer_fragment_t *fragment)
+static void fragment_put(core_fragment_t *fragment)
 {
     ucxpool_t *pool = fragment->request->pool;
 
@@ -585,7 +601,7 @@ static void fragment_put(xfer_fragment_t *fragment)
 
 /* Make the range available to the wire: packed or in place. */
 static ucxpool_status_t lay(ucxpool_request_t *request, range_t *range,
-                            xfer_fragment_t *fragment)
+                            core_fragment_t *fragment)
 {
     if (!range->in_place) {
         return copy_range(request, range, fragment);
@@ -597,7 +613,7 @@ static ucxpool_status_t lay(ucxpool_request_t *request, range_t *range,
 ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request)
 {
     struct xfer_send *send = request->send;
-    xfer_fragment_t  *fragment;
+    core_fragment_t  *fragment;
     range_t           range;
     uint64_t          next;
     ucxpool_status_t  status;
@@ -635,11 +651,11 @@ ucxpool_status_t xfer_fragment_flush(ucxpool_request_t *request)
 {
     struct xfer_send  *send    = request->send;
     ucxpool_channel_t *channel = request->channel;
-    xfer_fragment_t   *fragment;
+    core_fragment_t   *fragment;
     ucxpool_status_t   status;
 
     while (!base_list_is_empty(&send->unsent)) {
-        fragment = base_list_head(&send->unsent, xfer_fragment_t, link);
+        fragment = base_list_head(&send->unsent, core_fragment_t, link);
         if (fragment->copy.job != NULL) {
             break;
         }
@@ -662,7 +678,7 @@ ucxpool_status_t xfer_fragment_flush(ucxpool_request_t *request)
     return UCXPOOL_OK;
 }
 
-void xfer_fragment_free(xfer_fragment_t *fragment)
+void xfer_fragment_free(core_fragment_t *fragment)
 {
     base_range_end(&fragment->range);
     fragment->request->send->busy &= ~(UINT64_C(1) << fragment->number);
@@ -677,11 +693,11 @@ void xfer_fragment_free(xfer_fragment_t *fragment)
 
 void xfer_fragment_destroy_all(ucxpool_t *pool)
 {
-    xfer_fragment_t *fragment;
+    core_fragment_t *fragment;
 
     while (!base_list_is_empty(&pool->xfer->fragments)) {
         fragment =
-            base_list_head(&pool->xfer->fragments, xfer_fragment_t, all_link);
+            base_list_head(&pool->xfer->fragments, core_fragment_t, all_link);
         base_list_del(&fragment->all_link);
         base_range_end(&fragment->range);
         free(fragment);

@@ -47,7 +47,7 @@ ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request);
 ucxpool_status_t xfer_fragment_flush(ucxpool_request_t *request);
 
 /* A fragment is no longer in flight: release its memory and its number. */
-void xfer_fragment_free(xfer_fragment_t *fragment);
+void xfer_fragment_free(core_fragment_t *fragment);
 
 /* Free all fragments when the pool is destroyed. */
 void xfer_fragment_destroy_all(ucxpool_t *pool);

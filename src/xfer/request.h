@@ -28,25 +28,6 @@ typedef struct xfer_send_block {
     uint64_t offset; /* in the region of the block's owner */
 } xfer_send_block_t;
 
-/* A fragment that is being gathered or is in flight. */
-typedef struct xfer_fragment {
-    ucxpool_request_t   *request;
-    unsigned             number;    /* index in send.fragments */
-    base_list_t          link;      /* send.unsent, free, or none */
-    base_list_t          all_link;  /* pool->xfer->fragments */
-    copy_job_t           copy;      /* the gather, on a GPU */
-    const void          *bytes;     /* its data */
-    bool                 in_place;  /* in the caller's memory */
-    bool                 is_pushed; /* in a block of the receiver */
-    block_comm_buffer_t *buffer;    /* in place: holds the data; NULL: none */
-    unsigned             block;     /* packed: index in send.blocks */
-    unsigned             slice;
-    void                *ucx;   /* UCX's request; NULL on the `map` wire */
-    mem_piece_t          where; /* unless in memory outside the pool */
-    proto_data_t         data;  /* stays valid until UCX has sent it */
-    base_range_t         range; /* the gather, then the transfer */
-} xfer_fragment_t;
-
 typedef enum xfer_send_step {
     XFER_SEND_TURN,
     XFER_SEND_DESC,
@@ -89,7 +70,7 @@ struct xfer_send {
     uint64_t          busy;         /* bit i: fragments[i] is valid */
     unsigned          num_blocks;
     xfer_send_block_t blocks[XFER_SEND_BLOCKS_MAX];
-    xfer_fragment_t  *fragments[CORE_FRAGMENTS_MAX];
+    core_fragment_t  *fragments[CORE_FRAGMENTS_MAX];
 };
 
 /* The request that the state belongs to. */

@@ -605,7 +605,7 @@ static ucxpool_request_t *find(const ucxpool_channel_t *channel,
 static bool is_being_read(const ucxpool_request_t *request)
 {
     for (unsigned i = 0; i < CORE_FRAGMENTS_MAX; i++) {
-        const xfer_fragment_t *fragment = request->send->fragments[i];
+        const core_fragment_t *fragment = request->send->fragments[i];
 
         if ((request->send->busy & (UINT64_C(1) << i)) &&
             (((fragment->ucx != NULL) && fragment->in_place) ||
@@ -742,7 +742,7 @@ void xfer_send_taken(ucxpool_channel_t *channel, const proto_taken_t *taken)
 {
     ucxpool_request_t *request = find(channel, taken->message);
     uint32_t           number  = taken->piece;
-    xfer_fragment_t   *fragment;
+    core_fragment_t   *fragment;
 
     if ((request == NULL) || (number >= CORE_FRAGMENTS_MAX) ||
         !(request->send->busy & (UINT64_C(1) << number))) {
@@ -754,7 +754,7 @@ void xfer_send_taken(ucxpool_channel_t *channel, const proto_taken_t *taken)
     }
 }
 
-void xfer_send_fragment_done(xfer_fragment_t *fragment)
+void xfer_send_fragment_done(core_fragment_t *fragment)
 {
     ucxpool_request_t *request = fragment->request;
 
@@ -775,7 +775,7 @@ void xfer_send_fragment_done(xfer_fragment_t *fragment)
 void xfer_send_forget(ucxpool_request_t *request)
 {
     for (unsigned i = 0; i < CORE_FRAGMENTS_MAX; i++) {
-        xfer_fragment_t *fragment = request->send->fragments[i];
+        core_fragment_t *fragment = request->send->fragments[i];
 
         /* Callbacks free the fragments that UCX or a copy still uses. */
         if ((request->send->busy & (UINT64_C(1) << i)) &&

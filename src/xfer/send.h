@@ -35,7 +35,7 @@ void xfer_send_opened(ucxpool_channel_t *channel);
 bool xfer_send_advance(ucxpool_request_t *request);
 
 /* A fragment is no longer in flight: free it. */
-void xfer_send_fragment_done(xfer_fragment_t *fragment);
+void xfer_send_fragment_done(core_fragment_t *fragment);
 
 /* The peer has sent ACCEPT, TAKEN or DONE. */
 void xfer_send_accepted(ucxpool_channel_t    *channel,
