@@ -132,6 +132,8 @@ libucxpool_internal_la_SOURCES = \
 	src/window/ways.c \
 	src/window/window.c src/window/window.h \
 	src/wire/delivery.c src/wire/delivery.h \
+	src/wire/loan.c src/wire/loan.h \
+	src/wire/mailbox.c src/wire/mailbox.h \
 	src/wire/map.c \
 	src/wire/recv.c src/wire/recv.h \
 	src/wire/rndv.c src/wire/rndv.h \
@@ -147,7 +149,6 @@ libucxpool_internal_la_SOURCES = \
 	src/wireup/network.c src/wireup/network.h \
 	src/xfer/fragment.c src/xfer/fragment.h \
 	src/xfer/index.c src/xfer/index.h \
-	src/xfer/loan.c src/xfer/loan.h \
 	src/xfer/mailbox.c src/xfer/mailbox.h \
 	src/xfer/message.c src/xfer/message.h \
 	src/xfer/post.c src/xfer/post.h \

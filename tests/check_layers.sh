@@ -110,6 +110,8 @@ plant src/ucx/planted.c '#include <ucp/api/ucp.h>' 0
 plant src/xfer/planted.c '#include <ucp/api/ucp.h>' 1
 plant src/wire/planted.c '#include <ucp/api/ucp.h>' 0
 plant src/xfer/planted.c '#include "copy/plan.h"' 0
+plant src/xfer/planted.c '#include "wire/recv.h"' 0
+plant src/wire/planted.c '#include "xfer/send.h"' 1
 plant src/xfer/planted.c '#include "wireup/connect.h"' 1
 plant src/bootstrap/planted.c '#include "core/pool.h"' 1
 plant src/mem/planted.c '#include <infiniband/verbs.h>' 1

@@ -8,7 +8,7 @@
 #include "core/pool.h"
 #include "core/stats.h"
 #include "window/window.h"
-#include "xfer/state.h"
+#include "wire/state.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -321,7 +321,8 @@ bool pair_is_whole(ucxpool_t *pool)
     core_stats_get(pool, &stats);
     for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
         /* Mailboxes that were lent to channels stay in use. */
-        uint64_t lent = (i == BLOCK_SHARE_RECV) && (pool->xfer->mail.used != 0);
+        uint64_t lent =
+            (i == BLOCK_SHARE_RECV) && (pool->wire->mail.num_lent != 0);
 
         if (stats.blocks[i].free + lent != stats.blocks[i].total) {
             return false;

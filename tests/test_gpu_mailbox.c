@@ -12,6 +12,7 @@
 #include "slow.h"
 #include "test.h"
 #include "two_gpu.h"
+#include "wire/state.h"
 #include "xfer/state.h"
 
 #include <signal.h>
@@ -263,7 +264,7 @@ TEST_EACH(no_mailbox_is_lent_without_benefit, NUM_WITHOUT)
         check(round, 0, SHORT);
     }
     two_check(two.channel->xfer->mailbox.slots == NULL);
-    two_check(!two.channel->xfer->mailbox.is_lent);
+    two_check(two.pool->wire->mail.num_lent == 0);
     end_both();
 }
 
@@ -380,7 +381,7 @@ TEST_EACH(closed_channel_returns_the_mailbox, 6)
         return;
     }
     get_mailbox();
-    two_check(two.pool->xfer->mail.used == 1);
+    two_check(two.pool->wire->mail.num_lent == 1);
     srand((unsigned)_i);
     two_meet(&two);
     for (int i = 0; i < 4; i++) {
@@ -396,7 +397,7 @@ TEST_EACH(closed_channel_returns_the_mailbox, 6)
         status = two_finish(&two, requests[i]);
         two_check(two_is_early(status) || (status == UCXPOOL_ERR_CLOSED));
     }
-    while (two.pool->xfer->mail.used != 0) {
+    while (two.pool->wire->mail.num_lent != 0) {
         two_check(!pair_is_late(late));
         ucxpool_progress(two.pool);
     }
@@ -459,7 +460,7 @@ TEST_EACH(killed_peer_leaks_nothing, slow_is() ? 2 : 20)
     for (unsigned i = 0; i < 2 * DEPTH; i++) {
         two_check(may_end(two_finish(&two, requests[i])));
     }
-    while ((two.pool->xfer->mail.used != 0) || !pair_is_whole(two.pool)) {
+    while ((two.pool->wire->mail.num_lent != 0) || !pair_is_whole(two.pool)) {
         two_check(!pair_is_late(late));
         ucxpool_progress(two.pool);
     }

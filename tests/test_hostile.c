@@ -6,6 +6,7 @@
 #include "hostile.h"
 #include "test.h"
 #include "wire/recv.h"
+#include "wire/state.h"
 #include "xfer/message.h"
 #include "xfer/request.h"
 #include "xfer/state.h"
@@ -879,11 +880,10 @@ static void mail_lent(hostile_t *hostile, uint64_t size, uint32_t slot,
     ucxpool_t *pool = hostile->pair.a;
 
     ck_assert_int_eq(block_pool_get(pool->memory.blocks, BLOCK_SHARE_RECV,
-                                    &pool->xfer->mail.block),
+                                    &pool->wire->mail.block),
                      UCXPOOL_OK);
-    pool->xfer->mail.used                  = 1;
-    hostile->victim->xfer->mailbox.part    = 0;
-    hostile->victim->xfer->mailbox.is_lent = true;
+    pool->wire->mail.num_lent  = 1;
+    pool->wire->mail.owners[0] = hostile->victim;
     hostile->victim->num_lent++;
     mail(hostile, size, slot, flags);
 }

@@ -9,6 +9,7 @@
 #include "core/wire.h"
 #include "pool/pool.h"
 #include "wire/delivery.h"
+#include "wire/loan.h"
 #include "wire/rndv.h"
 #include "wire/state.h"
 #include "wireup/close.h"
@@ -17,7 +18,6 @@
 #include "wireup/fd_passing.h"
 #include "wireup/hello.h"
 #include "window/window.h"
-#include "xfer/loan.h"
 #include "xfer/mailbox.h"
 #include "xfer/message.h"
 #include "xfer/queue.h"
@@ -91,7 +91,7 @@ static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
         handle_cancel(channel, &message->cancel, data, data_size);
         break;
     case PROTO_RETURNED:
-        xfer_loan_returned(channel, message->returned.message);
+        wire_loan_returned(channel, message->returned.message);
         break;
     case PROTO_MAILBOX:
         xfer_mailbox_lent(channel, &message->mailbox);

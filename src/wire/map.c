@@ -6,10 +6,10 @@
 #include "base/error.h"
 #include "core/control.h"
 #include "wire/delivery.h"
+#include "wire/loan.h"
+#include "wire/mailbox.h"
 #include "wire/recv.h"
 #include "wire/wires.h"
-#include "xfer/loan.h"
-#include "xfer/mailbox.h"
 
 #include <string.h>
 
@@ -215,7 +215,7 @@ static const uint8_t *locate(const ucxpool_request_t *request,
                              const proto_data_t      *data)
 {
     return is_pushed(data)
-               ? xfer_loan_locate(request->recv->loan, request->pool, data)
+               ? wire_loan_locate(request->recv->loan, request->pool, data)
                : locate_pulled(request->channel, data);
 }
 
@@ -291,7 +291,7 @@ static void map_mailed(ucxpool_request_t *request, const proto_desc_t *desc)
     if (!wire_recv_check(request, &data, true)) {
         return;
     }
-    params.bytes = xfer_mailbox_slot(request->channel, desc, &params.flag);
+    params.bytes = wire_mailbox_slot(request->channel, desc, &params.flag);
     wire_deliver(request, &params);
 }
 

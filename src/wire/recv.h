@@ -25,7 +25,7 @@ struct wire_recv {
     unsigned         pending;  /* these, and fragments that wait for a block */
     unsigned         in_place; /* rndvs that write to the caller's memory */
     ucxpool_status_t failing;  /* end status that waits for these; OK: none */
-    struct xfer_loan *loan; /* blocks that the sender writes to; NULL: none */
+    struct wire_loan *loan; /* blocks that the sender writes to; NULL: none */
 };
 
 static_assert(sizeof(ucxpool_request_t) + sizeof(struct wire_recv) <= 512,

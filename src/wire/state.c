@@ -2,13 +2,14 @@
 
 #include "base/error.h"
 #include "wire/delivery.h"
+#include "wire/loan.h"
 #include "wire/rndv.h"
 
 #include <stdlib.h>
 
 ucxpool_status_t wire_pool_create(ucxpool_t *pool)
 {
-    struct wire_pool *wire = malloc(sizeof(*wire));
+    struct wire_pool *wire = calloc(1, sizeof(*wire));
 
     if (wire == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a pool");
@@ -18,6 +19,7 @@ ucxpool_status_t wire_pool_create(ucxpool_t *pool)
     base_list_init(&wire->writing);
     base_list_init(&wire->waiting);
     base_list_init(&wire->free_rndvs);
+    base_list_init(&wire->loans);
     pool->wire = wire;
     return UCXPOOL_OK;
 }
@@ -26,6 +28,7 @@ void wire_pool_destroy(ucxpool_t *pool)
 {
     wire_delivery_destroy_all(pool);
     wire_rndv_destroy_all(pool);
+    wire_loan_destroy_all(pool);
     free(pool->wire);
     pool->wire = NULL;
 }

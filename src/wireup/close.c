@@ -16,13 +16,13 @@
 #include "core/local.h"
 #include "core/remote.h"
 #include "core/wire.h"
+#include "wire/loan.h"
+#include "wire/mailbox.h"
 #include "wire/recv.h"
 #include "wireup/connect.h"
 #include "wireup/fd_passing.h"
 #include "wireup/mapping.h"
 #include "window/window.h"
-#include "xfer/loan.h"
-#include "xfer/mailbox.h"
 #include "xfer/message.h"
 #include "xfer/posted.h"
 #include "xfer/queue.h"
@@ -421,8 +421,8 @@ static unsigned progress_close(ucxpool_channel_t *channel)
         forget_sends(channel);
     }
     if (channel->peer.gone) {
-        xfer_loans_end(channel);
-        xfer_mailbox_end(channel);
+        wire_loans_end(channel);
+        wire_mailbox_end(channel);
     }
     if (is_unused(channel) && !base_list_is_empty(&channel->link)) {
         base_list_del(&channel->link);
@@ -496,7 +496,6 @@ static void destroy(ucxpool_channel_t *channel)
 {
     base_list_del(&channel->link);
     xfer_message_destroy_all(channel);
-    xfer_loans_destroy(channel);
     core_local_close(channel);
     core_lifeline_end(channel, BOOTSTRAP_CLOSE_CLOSED);
     wireup_fd_import_stop(channel);

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "core/control.h"
 #include "core/inbox.h"
-#include "xfer/mailbox.h"
+#include "wire/mailbox.h"
 #include "xfer/posted.h"
 #include "xfer/state.h"
 
@@ -594,7 +594,7 @@ void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
         return;
     }
     if ((desc->flags & PROTO_DESC_MAILED) &&
-        !xfer_mailbox_check(channel, desc, message->totals.stream_size)) {
+        !wire_mailbox_check(channel, desc, message->totals.stream_size)) {
         message_put(message);
         return;
     }

@@ -3,9 +3,9 @@
 #include "core/control.h"
 #include "core/wire.h"
 #include "wire/delivery.h"
+#include "wire/loan.h"
+#include "wire/mailbox.h"
 #include "wire/recv.h"
-#include "xfer/loan.h"
-#include "xfer/mailbox.h"
 #include "xfer/state.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@ static void send_accept(ucxpool_request_t *request)
     proto_fixed_t *fixed;
     void          *data;
 
-    request->recv->loan = xfer_loan_create(request, lent, &num_lent);
+    request->recv->loan = wire_loan_create(request, lent, &num_lent);
     size                = num_lent * sizeof(lent[0]);
     fixed = core_control_begin(request->channel, PROTO_ACCEPT, size, CORE_MUST,
                                &data);
@@ -40,7 +40,7 @@ static void send_accept(ucxpool_request_t *request)
     fixed->accept.frag_size = request->channel->wire->frag_max(request->pool);
     fixed->accept.window    = window(request->pool);
     core_control_end(request->channel);
-    xfer_mailbox_lend(request);
+    wire_mailbox_lend(request);
 }
 
 /* Copy the message's runs to the request. */
@@ -268,8 +268,7 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status)
 {
     xfer_recv_count(request, status);
     if (request->recv->loan != NULL) {
-        xfer_loan_end(request->channel, request->recv->loan,
-                      status == UCXPOOL_OK);
+        wire_loan_end(request->recv->loan, status == UCXPOOL_OK);
         request->recv->loan = NULL;
     }
 }

@@ -70,7 +70,6 @@ ucxpool_status_t xfer_channel_create(ucxpool_channel_t *channel)
         &xfer->flushes,
         &xfer->packing,
         &xfer->ending,
-        &xfer->loans,
         &xfer->sent,
         &xfer->wordless,
         &xfer->messages.eager.free,

@@ -25,12 +25,6 @@
 #include "core/request.h"
 #include "xfer/index.h"
 
-/* A block of the receive share that is lent in parts: see xfer/mailbox.h. */
-typedef struct xfer_mail {
-    uint32_t block; /* valid if used != 0 */
-    uint64_t used;  /* bit i: part i is lent to a channel */
-} xfer_mail_t;
-
 struct xfer_pool {
     base_list_t  posted;
     base_list_t  posted_masked; /* those whose masks have a 0, by run_link */
@@ -48,7 +42,6 @@ struct xfer_pool {
     core_request_list_t sends;
     core_request_list_t recvs; /* and flushes, which have no state */
     base_list_t         free_fragments;
-    xfer_mail_t         mail;
 };
 
 /* Reusable message records of the same size. */
@@ -68,12 +61,10 @@ typedef struct xfer_messages {
     size_t   num_runs; /* in allocated lists of messages without a receive */
 } xfer_messages_t;
 
-/* The channel's mailboxes: see xfer/mailbox.h. */
+/* The mailbox that the peer lent to the channel: see xfer/mailbox.h. */
 typedef struct xfer_mailbox {
-    bool     is_lent; /* our mailbox is lent to the peer */
-    unsigned part;    /* its index in the pool's block */
-    uint8_t *slots;   /* the mailbox that the peer lent; NULL: none */
-    unsigned region;  /* of the peer */
+    uint8_t *slots;  /* NULL: none */
+    unsigned region; /* of the peer */
     uint64_t offset;
     uint64_t slot_size;
     uint64_t free_slots; /* bit i: slot i is free */
@@ -84,7 +75,6 @@ struct xfer_channel {
     base_list_t flushes;
     base_list_t packing;    /* sends that fill blocks, in starting order */
     base_list_t ending;     /* sends that end when nothing reads their memory */
-    base_list_t loans;      /* to the peer; see xfer/loan.h */
     unsigned    num_pushes; /* copies to the peer's blocks, in flight */
     base_list_t sent;       /* sends with a number that have not ended, in the
                                order in which they were posted */

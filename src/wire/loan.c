@@ -1,21 +1,22 @@
-#include "xfer/loan.h"
+#include "wire/loan.h"
 
 #include "base/math.h"
 #include "core/channel.h"
 #include "core/pool.h"
 #include "wire/recv.h"
-#include "xfer/state.h"
+#include "wire/state.h"
 
 #include <stdlib.h>
 
-struct xfer_loan {
-    base_list_t link;        /* the channel's loans */
-    uint64_t    message;     /* the sender's number */
-    bool        is_in_use;   /* the receive has not ended */
-    bool        is_returned; /* the sender no longer writes to it */
-    unsigned    num_blocks;
-    unsigned    num_recv; /* blocks[0..num_recv-1]: from the receive share */
-    uint32_t    blocks[PROTO_LENT_MAX];
+struct wire_loan {
+    base_list_t        link; /* the pool's loans */
+    ucxpool_channel_t *channel;
+    uint64_t           message;     /* the sender's number */
+    bool               is_in_use;   /* the receive has not ended */
+    bool               is_returned; /* the sender no longer writes to it */
+    unsigned           num_blocks;
+    unsigned num_recv; /* blocks[0..num_recv-1]: from the receive share */
+    uint32_t blocks[PROTO_LENT_MAX];
 };
 
 /*
@@ -102,7 +103,7 @@ static bool take(block_pool_t *blocks, block_share_t share, unsigned num,
 
 /* Each share gives all its blocks or none: other users of the pool may have
  * taken some after they were counted. */
-static void take_blocks(xfer_loan_t *loan, block_pool_t *blocks,
+static void take_blocks(wire_loan_t *loan, block_pool_t *blocks,
                         unsigned num_recv, unsigned num_send)
 {
     loan->num_recv =
@@ -114,19 +115,19 @@ static void take_blocks(xfer_loan_t *loan, block_pool_t *blocks,
     }
 }
 
-static block_share_t share_of(const xfer_loan_t *loan, unsigned i)
+static block_share_t share_of(const wire_loan_t *loan, unsigned i)
 {
     return (i < loan->num_recv) ? BLOCK_SHARE_RECV : BLOCK_SHARE_SEND;
 }
 
-xfer_loan_t *xfer_loan_create(const ucxpool_request_t *request,
+wire_loan_t *wire_loan_create(const ucxpool_request_t *request,
                               proto_lent_t *lent, unsigned *num_lent_p)
 {
     ucxpool_channel_t *channel = request->channel;
     block_pool_t      *blocks  = request->pool->memory.blocks;
     unsigned           num_recv;
     unsigned           num_send;
-    xfer_loan_t       *loan;
+    wire_loan_t       *loan;
     mem_piece_t        where;
 
     *num_lent_p = 0;
@@ -145,10 +146,11 @@ xfer_loan_t *xfer_loan_create(const ucxpool_request_t *request,
         free(loan);
         return NULL;
     }
+    loan->channel     = channel;
     loan->message     = request->recv->message;
     loan->is_in_use   = true;
     loan->is_returned = false;
-    base_list_add_tail(&channel->xfer->loans, &loan->link);
+    base_list_add_tail(&request->pool->wire->loans, &loan->link);
     channel->num_lent++;
     for (unsigned i = 0; i < loan->num_blocks; i++) {
         block_pool_locate(blocks, loan->blocks[i], &where);
@@ -160,7 +162,7 @@ xfer_loan_t *xfer_loan_create(const ucxpool_request_t *request,
     return loan;
 }
 
-const uint8_t *xfer_loan_locate(const xfer_loan_t *loan, const ucxpool_t *pool,
+const uint8_t *wire_loan_locate(const wire_loan_t *loan, const ucxpool_t *pool,
                                 const proto_data_t *data)
 {
     const block_pool_t *blocks = pool->memory.blocks;
@@ -181,17 +183,18 @@ const uint8_t *xfer_loan_locate(const xfer_loan_t *loan, const ucxpool_t *pool,
     return NULL;
 }
 
-static void destroy(ucxpool_channel_t *channel, xfer_loan_t *loan)
+static void destroy(wire_loan_t *loan)
 {
-    channel->num_lent--;
+    loan->channel->num_lent--;
     base_list_del(&loan->link);
     free(loan);
 }
 
-void xfer_loan_end(ucxpool_channel_t *channel, xfer_loan_t *loan, bool is_well)
+void wire_loan_end(wire_loan_t *loan, bool is_well)
 {
-    block_pool_t *blocks  = channel->pool->memory.blocks;
-    bool          is_free = is_well || loan->is_returned || channel->peer.gone;
+    const ucxpool_channel_t *channel = loan->channel;
+    block_pool_t            *blocks  = channel->pool->memory.blocks;
+    bool is_free = is_well || loan->is_returned || channel->peer.gone;
 
     loan->is_in_use = false;
     for (unsigned i = 0; i < loan->num_blocks; i++) {
@@ -202,14 +205,14 @@ void xfer_loan_end(ucxpool_channel_t *channel, xfer_loan_t *loan, bool is_well)
         }
     }
     if (is_free) {
-        destroy(channel, loan);
+        destroy(loan);
     }
 }
 
 /* The sender no longer writes to the loan. */
-static void give_back(ucxpool_channel_t *channel, xfer_loan_t *loan)
+static void give_back(wire_loan_t *loan)
 {
-    block_pool_t *blocks = channel->pool->memory.blocks;
+    block_pool_t *blocks = loan->channel->pool->memory.blocks;
 
     loan->is_returned = true;
     if (loan->is_in_use) {
@@ -218,37 +221,41 @@ static void give_back(ucxpool_channel_t *channel, xfer_loan_t *loan)
     for (unsigned i = 0; i < loan->num_blocks; i++) {
         block_pool_release(blocks, share_of(loan, i), loan->blocks[i]);
     }
-    destroy(channel, loan);
+    destroy(loan);
 }
 
-void xfer_loan_returned(ucxpool_channel_t *channel, uint64_t message)
+void wire_loan_returned(ucxpool_channel_t *channel, uint64_t message)
 {
-    xfer_loan_t *loan;
-    xfer_loan_t *next;
+    wire_loan_t *loan;
+    wire_loan_t *next;
 
-    base_list_for_each_safe(loan, next, &channel->xfer->loans, xfer_loan_t,
-                            link) {
-        if (loan->message == message) {
-            give_back(channel, loan);
+    base_list_for_each_safe(loan, next, &channel->pool->wire->loans,
+                            wire_loan_t, link) {
+        if ((loan->channel == channel) && (loan->message == message)) {
+            give_back(loan);
         }
     }
 }
 
-void xfer_loans_end(ucxpool_channel_t *channel)
+void wire_loans_end(ucxpool_channel_t *channel)
 {
-    xfer_loan_t *loan;
-    xfer_loan_t *next;
+    wire_loan_t *loan;
+    wire_loan_t *next;
 
-    base_list_for_each_safe(loan, next, &channel->xfer->loans, xfer_loan_t,
-                            link) {
-        give_back(channel, loan);
+    base_list_for_each_safe(loan, next, &channel->pool->wire->loans,
+                            wire_loan_t, link) {
+        if (loan->channel == channel) {
+            give_back(loan);
+        }
     }
 }
 
-void xfer_loans_destroy(ucxpool_channel_t *channel)
+void wire_loan_destroy_all(ucxpool_t *pool)
 {
-    while (!base_list_is_empty(&channel->xfer->loans)) {
-        destroy(channel,
-                base_list_head(&channel->xfer->loans, xfer_loan_t, link));
+    wire_loan_t *loan;
+    wire_loan_t *next;
+
+    base_list_for_each_safe(loan, next, &pool->wire->loans, wire_loan_t, link) {
+        free(loan);
     }
 }

@@ -9,12 +9,12 @@
  *     message failed       in quarantine until the sender sends RETURNED, or
  *                          until its process or the channel has ended
  */
-#ifndef XFER_LOAN_H
-#define XFER_LOAN_H
+#ifndef WIRE_LOAN_H
+#define WIRE_LOAN_H
 
 #include "core/request.h"
 
-typedef struct xfer_loan xfer_loan_t;
+typedef struct wire_loan wire_loan_t;
 
 /*
  * Lend blocks for the message of a receive: no more than it needs, and never
@@ -24,25 +24,25 @@ typedef struct xfer_loan xfer_loan_t;
  * for PROTO_LENT_MAX. NULL: no blocks are free, a loan would not be faster, the
  * channel does not push, or there is no memory.
  */
-xfer_loan_t *xfer_loan_create(const ucxpool_request_t *request,
+wire_loan_t *wire_loan_create(const ucxpool_request_t *request,
                               proto_lent_t *lent, unsigned *num_lent_p);
 
 /* The address of a pushed fragment; NULL: outside the loan. loan may be
  * NULL. */
-const uint8_t *xfer_loan_locate(const xfer_loan_t *loan, const ucxpool_t *pool,
+const uint8_t *wire_loan_locate(const wire_loan_t *loan, const ucxpool_t *pool,
                                 const proto_data_t *data);
 
 /* The receive has ended and no longer reads the blocks. is_well: with
  * UCXPOOL_OK. */
-void xfer_loan_end(ucxpool_channel_t *channel, xfer_loan_t *loan, bool is_well);
+void wire_loan_end(wire_loan_t *loan, bool is_well);
 
 /* The sender has sent RETURNED. */
-void xfer_loan_returned(ucxpool_channel_t *channel, uint64_t message);
+void wire_loan_returned(ucxpool_channel_t *channel, uint64_t message);
 
 /* The peer can no longer write to any block. */
-void xfer_loans_end(ucxpool_channel_t *channel);
+void wire_loans_end(ucxpool_channel_t *channel);
 
-/* Free the remaining loans when the channel is destroyed. */
-void xfer_loans_destroy(ucxpool_channel_t *channel);
+/* Free the remaining loans when the pool is destroyed. */
+void wire_loan_destroy_all(ucxpool_t *pool);
 
 #endif
