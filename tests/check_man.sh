@@ -33,7 +33,7 @@ cd "$top_srcdir"
 } | sort -u >"$dir/known"
 find README.md HACKING.md docs debian/rules python scripts quickstart \
     run-gpu-tests run-rdma-tests run-tests -type f \
-    ! -name "*.awk" ! -name "*.h" ! -path "*/build/*" ! -path "docs/html/*" -exec \
+    ! -name "*.awk" ! -name "*.h" ! -path "*/build/*" -exec \
     grep -IHoE '\bUCXPOOL_[A-Z0-9_]*[A-Z0-9]\b' {} + |
     sort -u -t : -k 2 >"$dir/used"
 if awk -F : 'NR == FNR { known[$1]; next } !($2 in known)' \

@@ -8,6 +8,7 @@
 #include "core/remote.h"
 #include "forbid.h"
 #include "ipc/socket.h"
+#include "caught.h"
 #include "net_calls.h"
 #include "pair.h"
 #include "sealed.h"
@@ -416,6 +417,26 @@ TEST_EACH(another_process_or_user_is_rejected, 4)
     }
     pair_cleanup(&pair);
     ck_assert_uint_eq(net_call_num_fds(), num_fds);
+}
+
+TEST(each_channel_within_a_host_that_uses_ucx_is_warned_of)
+{
+    const char *at;
+    unsigned    num = 0;
+
+    forbid_taking(EPERM, true);
+    fakes_caller = true;
+    add_pid      = 1;
+    caught_begin();
+    pair_init(&pair, "LOG_LEVEL=warn", "LOG_LEVEL=warn");
+    for (at = caught_text(); (at = strstr(at, "the peer is on this host"));
+         at++) {
+        num++;
+    }
+    caught_end();
+    check_wire(UCXPOOL_WIRE_UCX);
+    ck_assert_uint_eq(num, 2);
+    pair_cleanup(&pair);
 }
 
 /* A pool that cannot create its socket works without it. */

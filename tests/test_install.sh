@@ -14,11 +14,13 @@ flock "$top_builddir/libucxpool-framework.la" \
     cat "$dir/log"
     exit 1
 }
-# The documentation and the examples, with their links.
+# The documentation and the examples, with their links; two pages are only for
+# the site.
 docs=$(dirname "$(find "$root" -name README.md)")
 (cd "$top_srcdir" && find docs examples python/examples -name '[!.]*' \
     \( -name '*.md' -o -name '*.svg' -o -name '*.c' -o -name '*.java' \
-    -o -path '*/examples/*.py' \) ! -path 'docs/html/*') |
+    -o -path '*/examples/*.py' \) ! -path docs/index.md \
+    ! -path docs/reference/headers.md) |
     while read -r file; do
         cmp "$top_srcdir/$file" "$docs/$file" || {
             echo "make install does not install $file: add it to Makefile.am"

@@ -59,11 +59,12 @@ typedef struct core_peer {
     uint64_t block_size;
     uint32_t max_metadata;
     uint32_t max_unexpected;
-    unsigned am_id;   /* of the peer's active messages */
-    bool     we_map;  /* the peer's memory is mapped here */
-    bool     it_maps; /* our memory is mapped and read by the peer */
-    bool     pushes;  /* messages are pushed: each side's GPU writes to blocks
-                         that the other side grants */
+    unsigned am_id;      /* of the peer's active messages */
+    bool     offers_map; /* the peer may use map */
+    bool     we_map;     /* the peer's memory is mapped here */
+    bool     it_maps;    /* our memory is mapped and read by the peer */
+    bool     pushes; /* messages are pushed: each side's GPU writes to blocks
+                        that the other side grants */
     char            it_reason[PROTO_TEXT_MAX + 1]; /* if it does not */
     char            we_reason[PROTO_TEXT_MAX + 1];
     const uint8_t **regions; /* mapped; on a GPU also for writing, if we push */

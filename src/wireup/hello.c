@@ -14,6 +14,7 @@
 #include "wireup/mapping.h"
 #include "xfer/send.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -295,6 +296,7 @@ static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
 {
     wireup_mapping_result_t result;
 
+    channel->peer.offers_map = (hello->flags & PROTO_HELLO_MAP) != 0;
     if (!may_map(channel, hello)) {
         return true;
     }
@@ -343,34 +345,40 @@ static void explain_ucx(ucxpool_channel_t *channel)
              peer->we_map ? peer->it_reason : peer->we_reason);
 }
 
-/* UCXPOOL_WIRE=map was set. If the peer has died, this looks like a missing
- * permission. */
-static void fail_without_map(ucxpool_channel_t *channel)
+/* Fail because the peer cannot be reached as required. If the peer has died,
+ * this looks like a missing permission. */
+static void __attribute__((format(printf, 2, 3)))
+fail_unreachable(ucxpool_channel_t *channel, const char *format, ...)
 {
+    char    reason[CORE_REASON_SIZE];
+    va_list arguments;
+
     if (ipc_host_has_ended(&channel->peer.host)) {
         core_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
                           "the peer's process has ended");
-    } else {
-        core_channel_fail(channel, UCXPOOL_ERR_UNSUPPORTED,
-                          "UCXPOOL_WIRE=map, but %.120s", channel->wire_reason);
+        return;
     }
+    va_start(arguments, format);
+    vsnprintf(reason, sizeof(reason), format, arguments);
+    va_end(arguments);
+    core_channel_fail(channel, UCXPOOL_ERR_UNSUPPORTED, "%s", reason);
 }
 
-/* A slower path than two processes of one host usually have. */
+/* The peer is on this host, and both sides may use map. */
 static void warn_of_ucx(const ucxpool_channel_t *channel)
 {
     if ((channel->pool->config.wire == BASE_WIRE_AUTO) &&
-        (channel->require == 0) && ipc_host_is_here(&channel->peer.host)) {
+        (channel->require == 0) && channel->peer.offers_map &&
+        ipc_host_is_here(&channel->peer.host)) {
         base_warn("%s: the peer is on this host, but the channel uses the ucx "
-                  "wire, which is slower than map: %s; to allow only map, set "
-                  "UCXPOOL_REQUIRE=map, and to avoid this warning "
-                  "UCXPOOL_WIRE=ucx",
+                  "wire, which is slower than map: %s. UCXPOOL_REQUIRE=map "
+                  "makes this an error",
                   channel->name, channel->wire_reason);
     }
 }
 
 /* Both sides have reported whether they can map. False: the channel has failed,
- * because UCXPOOL_WIRE requires another wire. */
+ * because another wire is required. */
 static bool choose_wire(ucxpool_channel_t *channel)
 {
     core_peer_t *peer = &channel->peer;
@@ -384,13 +392,18 @@ static bool choose_wire(ucxpool_channel_t *channel)
     }
     explain_ucx(channel);
     if (channel->pool->config.wire == BASE_WIRE_MAP) {
-        fail_without_map(channel);
+        fail_unreachable(channel, "UCXPOOL_WIRE=map, but %.120s",
+                         channel->wire_reason);
+        return false;
+    }
+    if (channel->require == UCXPOOL_PATH_MAP) {
+        fail_unreachable(channel, "the channel requires map, but %.120s",
+                         channel->wire_reason);
         return false;
     }
     peer->it_maps = false; /* the ring is not used either */
     peer->pushes  = false;
     channel->wire = &wire_ucx;
-    warn_of_ucx(channel);
     return true;
 }
 
@@ -398,11 +411,6 @@ static bool choose_wire(ucxpool_channel_t *channel)
  * failed. */
 static bool has_required_path(ucxpool_channel_t *channel)
 {
-    static const char *const names[] = {
-        [UCXPOOL_PATH_MAP]                    = "map",
-        [UCXPOOL_PATH_RMA]                    = "rma",
-        [UCXPOOL_PATH_MAP | UCXPOOL_PATH_RMA] = "map or rma",
-    };
     unsigned path;
 
     if (channel->require == 0) {
@@ -412,14 +420,18 @@ static bool has_required_path(ucxpool_channel_t *channel)
     if (path & channel->require) {
         return true;
     }
-    core_channel_fail(
-        channel, UCXPOOL_ERR_UNSUPPORTED,
-        "%s is required, but the channel would use the %s wire%s: %.70s",
-        names[channel->require], channel->wire->name,
-        ((channel->require & UCXPOOL_PATH_RMA) && (path == 0))
-            ? ", without RDMA"
-            : "",
-        channel->wire_reason);
+    if (path == UCXPOOL_PATH_MAP) {
+        fail_unreachable(channel, "the channel requires rma, but uses the map "
+                                  "wire; set UCXPOOL_WIRE=ucx, or allow map");
+    } else if (channel->require & UCXPOOL_PATH_MAP) {
+        fail_unreachable(channel,
+                         "the channel requires map or rma, but UCX has no RDMA "
+                         "transport to the peer, and %.70s",
+                         channel->wire_reason);
+    } else {
+        fail_unreachable(channel, "the channel requires rma, but UCX has no "
+                                  "RDMA transport to the peer");
+    }
     return false;
 }
 
@@ -556,6 +568,9 @@ static void try_open(ucxpool_channel_t *channel)
         if (!choose_wire(channel) || !can_go(channel) ||
             !has_required_path(channel)) {
             return;
+        }
+        if (!channel->peer.it_maps) {
+            warn_of_ucx(channel);
         }
         channel->wireup.handshake |= CORE_GO_SENT;
         core_control_post(channel, PROTO_GO, CORE_OUTSIDE);
