@@ -13,10 +13,10 @@
  *                   channel over it.
  *
  * Sends and receives can be posted to a new channel at once; they start after
- * the handshake. Between a listener and its client the proof of the secret must
- * finish within HANDSHAKE_TIMEOUT, or the channel fails. After that there is no
- * time limit: a channel stays CONNECTING until the peer accepts or creates its
- * channel, or the library detects that the peer's process has ended.
+ * the handshake. A client and its listener must authenticate each other within
+ * HANDSHAKE_TIMEOUT, or the channel fails. After that there is no time limit: a
+ * channel stays CONNECTING until the peer accepts or creates its channel, or
+ * the library detects that the peer's process has ended.
  * ucxpool_channel_wait() waits for a limited time, and ucxpool_channel_abort()
  * gives up.
  *
@@ -120,16 +120,16 @@ ucxpool_status_t ucxpool_channel_create(ucxpool_t                      *pool,
 /*
  * Connect to a listener. Returns before the connection is established. If it
  * fails later, the channel and its requests fail (see ucxpool_channel_query()).
- * If the listener is full, the library retries after growing random pauses
- * until HANDSHAKE_TIMEOUT. Then the error is UCXPOOL_ERR_LIMIT, or
- * UCXPOOL_ERR_TIMED_OUT if the last attempt got no answer.
+ * If the listener is full, the library retries with random, increasing delays
+ * until HANDSHAKE_TIMEOUT. The channel then fails with UCXPOOL_ERR_LIMIT, or
+ * with UCXPOOL_ERR_TIMED_OUT if the last attempt got no answer.
  *
  * where   "host:port", "1.2.3.4:port" or "[::1]:port".
  * params  The channel's name (default: where) and its user_ptr; NULL for
  *         neither.
  *
- * UCXPOOL_ERR_INVALID_PARAM  where has another form, or the host has no
- *                            address; or params has an address or an endpoint
+ * UCXPOOL_ERR_INVALID_PARAM  where is malformed, or the host has no address; or
+ *                            params has an address or an endpoint
  * UCXPOOL_ERR_PERMISSION     SECRET_FILE cannot be read, or is readable by
  *                            other users
  *
@@ -153,10 +153,10 @@ ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
  * UCXPOOL_ERR_ADDRESS_IN_USE  the port is taken
  * UCXPOOL_ERR_PERMISSION      a secret is needed and none is set, or its file
  *                             is readable by other users
- * UCXPOOL_ERR_INVALID_PARAM   where has another form
- * UCXPOOL_ERR_UNSUPPORTED     UCX does not use the address's network device and
- *                             is already in use: listen on this address first,
- *                             or set UCX_NET_DEVICES
+ * UCXPOOL_ERR_INVALID_PARAM   where is malformed
+ * UCXPOOL_ERR_UNSUPPORTED     UCX is already in use without the network device
+ *                             of this address: listen on this address first, or
+ *                             set UCX_NET_DEVICES
  */
 ucxpool_status_t ucxpool_listener_create(ucxpool_t *pool, const char *where,
                                          ucxpool_listener_t **listener_p);
@@ -189,14 +189,15 @@ void ucxpool_listener_destroy(ucxpool_listener_t *listener);
  * Name a channel, for the log and for queries. Until then, a channel that was
  * connected or accepted has the peer's address as its name.
  *
- * name  Copied; at most 31 bytes are kept. "" sets a name made of a number.
+ * name  Copied; at most 31 bytes are kept. "" sets a numbered name, such as
+ *       "channel-3".
  */
 void ucxpool_channel_set_name(ucxpool_channel_t *channel, const char *name);
 
 /*
  * Set an opaque pointer of the caller, returned by ucxpool_channel_query() and
- * in the channel's events. It is NULL until it is set. To have it in the first
- * events already, pass it in the params of the call that creates the channel.
+ * in the channel's events. Default: NULL. If the first events must contain it,
+ * pass it in the params of the call that creates the channel.
  */
 void ucxpool_channel_set_user_ptr(ucxpool_channel_t *channel, void *user_ptr);
 
@@ -232,8 +233,8 @@ typedef struct ucxpool_channel_attr {
     char remote_address[UCXPOOL_HOST_PORT_SIZE];
 } ucxpool_channel_attr_t;
 
-/* Query a channel: state, wire, the reasons of both, and its pool. All strings
- * are copies. attr_size is sizeof(*attr_p), see ucxpool.h. */
+/* Query a channel: its state and wire, the reasons for both, and its pool. All
+ * strings are copies. attr_size is sizeof(*attr_p), see ucxpool.h. */
 void ucxpool_channel_query(const ucxpool_channel_t *channel,
                            ucxpool_channel_attr_t *attr_p, size_t attr_size);
 
@@ -256,10 +257,10 @@ ucxpool_status_t ucxpool_channel_wait(ucxpool_channel_t *channel,
 void ucxpool_channel_fail(ucxpool_channel_t *channel);
 
 /*
- * Close a channel. The handle is invalid at once. Sends, and
- * receives that have matched a message, continue for at most CLOSE_TIMEOUT.
- * Requests that remain then, and receives from this channel that have not
- * matched a message, end with UCXPOOL_ERR_CANCELED. Then the peer is notified.
+ * Close a channel. The handle becomes invalid at once. Sends, and receives that
+ * have matched a message, continue for at most CLOSE_TIMEOUT. Requests that are
+ * then still in progress, and receives from this channel that have not matched
+ * a message, end with UCXPOOL_ERR_CANCELED. Then the peer is notified.
  *
  * Messages that had arrived in order, with their data, can still be received by
  * ucxpool_recv() and ucxpool_probe() from any channel (NULL). This is also true

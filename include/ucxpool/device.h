@@ -21,7 +21,7 @@ extern "C" {
 
 /* Capabilities of a GPU and its driver. */
 typedef enum ucxpool_device_ability {
-    /* memory of cuMemAlloc has handles that other processes can open */
+    /* memory from cuMemAlloc() has handles that other processes can open */
     UCXPOOL_DEVICE_IPC = 1u << 0,
     /* virtual memory management: cuMemCreate() and cuMemMap() */
     UCXPOOL_DEVICE_VMM = 1u << 1,
@@ -30,7 +30,8 @@ typedef enum ucxpool_device_ability {
     /* its handles can be fabric handles, for hosts of one NVLink domain; their
      * use may still be forbidden */
     UCXPOOL_DEVICE_FABRIC_HANDLES = 1u << 3,
-    /* network cards can access memory of cuMemAlloc, and virtual memory */
+    /* network cards can access memory from cuMemAlloc() (GPUDIRECT) and virtual
+     * memory (GPUDIRECT_VMM) */
     UCXPOOL_DEVICE_GPUDIRECT     = 1u << 4,
     UCXPOOL_DEVICE_GPUDIRECT_VMM = 1u << 5,
     /* memory can be exported to other kernel drivers as a dmabuf */
@@ -50,19 +51,19 @@ typedef enum ucxpool_device_ucx {
 
 /* The memory of the blocks of a pool on a GPU; see CUDA_BACKING. */
 typedef enum ucxpool_cuda_backing {
-    UCXPOOL_CUDA_BACKING_NONE  = 0, /* no pool is possible */
-    UCXPOOL_CUDA_BACKING_ALLOC = 1, /* one allocation of cuMemAlloc */
-    UCXPOOL_CUDA_BACKING_VMM   = 2, /* virtual memory, region by region */
+    UCXPOOL_CUDA_BACKING_NONE  = 0, /* no pool can be created */
+    UCXPOOL_CUDA_BACKING_ALLOC = 1, /* one cuMemAlloc() allocation */
+    UCXPOOL_CUDA_BACKING_VMM   = 2, /* one cuMemCreate() for each region */
     UCXPOOL_CUDA_BACKING_HOST  = 3  /* pinned host memory */
 } ucxpool_cuda_backing_t;
 
 /* Fields that are filled only on request, because they take time. */
 typedef enum ucxpool_device_attr_field {
-    /* makes a CUDA context on the GPU for a moment, if it has none */
+    /* temporarily creates a CUDA context on the GPU, if it has none */
     UCXPOOL_DEVICE_ATTR_FIELD_MEMORY_FREE = 1u << 0,
-    /* loads NVIDIA's management library for a moment */
+    /* temporarily loads NVIDIA's management library */
     UCXPOOL_DEVICE_ATTR_FIELD_BAR1 = 1u << 1,
-    /* starts UCX for a moment */
+    /* temporarily starts UCX */
     UCXPOOL_DEVICE_ATTR_FIELD_BACKING = 1u << 2
 } ucxpool_device_attr_field_t;
 
@@ -72,7 +73,7 @@ typedef struct ucxpool_device_attr {
     uint64_t field_mask;
     char     name[64];
     char     bus_id[16]; /* "0000:19:00.0" */
-    char     uuid[48];   /* "GPU-8f4e...", as nvidia-smi has it */
+    char     uuid[48];   /* "GPU-8f4e...", as nvidia-smi prints it */
     uint64_t memory_size;
     int      cuda_version; /* of the driver: 12040 is 12.4 */
     int      compute_major;
@@ -103,8 +104,8 @@ typedef struct ucxpool_device_attr {
 } ucxpool_device_attr_t;
 
 /*
- * The number of GPUs of this process. They are numbered from 0, as the CUDA
- * driver does (CUDA_VISIBLE_DEVICES selects and orders them).
+ * The number of GPUs that this process can use. They are numbered from 0, as by
+ * the CUDA driver (CUDA_VISIBLE_DEVICES selects and orders them).
  *
  * 0 if there is no driver, the driver is too old, there is no GPU, or the
  * process was forked from one that had used CUDA. ucxpool_error_detail() names

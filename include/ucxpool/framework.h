@@ -130,8 +130,8 @@ void ucxpool_torch_refuse_graph(void);
 
 /*
  * CuPy: for cupy.cuda.memory.CFunctionAllocator, which passes neither the
- * stream nor, when it frees, the size. Its parameter therefore names the
- * stream:
+ * stream nor, when it frees, the size. Its parameter, which these functions
+ * receive as stream_p, therefore gives the stream:
  *
  * stream_p  Address of a variable of type void * that holds the stream. It is
  *           read at each call, so that the stream may change. The variable must
@@ -146,7 +146,8 @@ void  ucxpool_cupy_free(void *stream_p, void *address, int device);
 /*
  * RMM: for rmm::mr::callback_memory_resource, which wraps the stream.
  *
- * pool  The pool, as the argument of the callbacks; NULL: the pool of device 0.
+ * pool  The pool, given to the resource as the callbacks' argument; NULL: the
+ *       pool of device 0.
  *
  * Throws std::bad_alloc if it cannot allocate. Not for C: in a process without
  * a C++ library this returns NULL.

@@ -28,9 +28,9 @@
  * at once, even if work of an earlier owner in the same stream is still
  * running. Work in other streams must first be made to wait for that stream.
  * Memory freed in a stream may still be in use by work that is in the stream at
- * that moment. Other streams get it after that work has ended, or the heap
- * makes them wait for it. On the host a stream is only a name: freed memory is
- * free at once.
+ * that moment. The heap gives such memory to another stream only after that
+ * work has ended, or makes the other stream wait for the work. On the host a
+ * stream is only a name: freed memory is free at once.
  *
  * CUDA graphs. Allocate the memory that a graph uses before its capture begins,
  * and free it after its last launch. The heap records events in streams and
@@ -74,7 +74,7 @@ extern "C" {
  *                            live and the free memory, and its fragmentation.
  *                            The heap is unchanged
  * UCXPOOL_ERR_UNSUPPORTED    the GPU has no virtual memory management
- * UCXPOOL_ERR_IO             the driver or the system failed otherwise
+ * UCXPOOL_ERR_IO             another failure of the driver or the system
  */
 ucxpool_status_t ucxpool_heap_alloc(ucxpool_t *pool, size_t size, void *stream,
                                     void **address_p);

@@ -1,7 +1,7 @@
 /*
- * The log: messages of the library that no call returns. They are lines on
- * stderr, up to the level of the setting LOG_LEVEL (default: warn), unless the
- * program sets a handler.
+ * The log: diagnostic messages of the library. Messages up to the level of the
+ * setting LOG_LEVEL (default: warn) are written to stderr, one per line, unless
+ * the program sets a handler.
  */
 #ifndef UCXPOOL_LOG_H
 #define UCXPOOL_LOG_H
@@ -14,7 +14,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 typedef enum ucxpool_log_level {
-    UCXPOOL_LOG_NONE  = 0, /* of no message; as a limit: nothing is logged */
+    UCXPOOL_LOG_NONE  = 0, /* no message has it; as a limit: log nothing */
     UCXPOOL_LOG_ERROR = 1, /* the program cannot continue as intended */
     UCXPOOL_LOG_WARN  = 2, /* a failure that no call returns */
     UCXPOOL_LOG_INFO  = 3, /* errors that calls return; decisions */
@@ -23,12 +23,13 @@ typedef enum ucxpool_log_level {
 } ucxpool_log_level_t;
 
 /*
- * Called for each message that the level allows, in the thread that logs it,
- * also in several threads at the same time, and in a forked child.
+ * Called for each message that the level allows, in the thread that logs it.
+ * Several threads may call it at the same time. A forked child also calls it.
  *
- * Locks of a pool may be held. The handler must therefore not call the library.
- * It must not wait for a thread that may be in the library or wait for it, and
- * must not take a lock that such a thread may hold (for example Python's GIL).
+ * The thread may hold locks of a pool, so the handler must not call the
+ * library. It must not wait for a thread that may be in the library or wait for
+ * it, and must not take a lock that such a thread may hold (for example
+ * Python's GIL).
  * A safe handler stores the message for another thread and returns.
  *
  * level    Never UCXPOOL_LOG_NONE.

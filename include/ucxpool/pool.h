@@ -6,8 +6,8 @@
  * time, with these exceptions: ucxpool_destroy() must be the last call on its
  * pool, a handle must not be used while another thread releases it, and a pool
  * over a borrowed worker (see worker below) has the threading rules of that
- * worker. Calls on one pool take turns: each holds the pool's lock. Data is
- * copied by the threads that call ucxpool_progress(), ucxpool_wait() or
+ * worker. Calls on one pool are serialized by the pool's lock. Data is copied
+ * by the threads that call ucxpool_progress(), ucxpool_wait() or
  * ucxpool_request_wait(). For parallel copies, use one pool per thread. Getting
  * and putting blocks is lock-free.
  *
@@ -236,9 +236,9 @@ ucxpool_status_t ucxpool_arm(ucxpool_t *pool);
 
 /*
  * Verify the pool's invariants: for each share of the blocks,
- * free + held + quarantined == total, and each block is where the counts say.
- * For tests and debugging: it is slow, and the result is reliable only while no
- * other thread uses the pool.
+ * free + held + quarantined == total, and the states of the blocks agree with
+ * these counts. For tests and debugging: it is slow, and the result is reliable
+ * only while no other thread uses the pool.
  *
  * UCXPOOL_OK            all invariants hold
  * UCXPOOL_ERR_PROTOCOL  an invariant is violated; the detail names it

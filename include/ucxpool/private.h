@@ -64,7 +64,7 @@ void ucxpool_device_synchronize(int device);
 /* --- forks ------------------------------------------------------------------
  */
 
-/* Whether this process is a forked child of the process that owns the pool. */
+/* Returns true in a forked child of the process that owns the pool. */
 bool ucxpool_is_foreign(const ucxpool_t *pool);
 
 /* --- memory domains ---------------------------------------------------------
@@ -91,7 +91,7 @@ typedef struct ucxpool_domain {
     char     name[64];      /* "mlx5_0", "tcp" */
     char     component[32]; /* of UCX: "ib", "tcp" */
     uint32_t flags;         /* set of ucxpool_domain_flags_t */
-    uint32_t num_regions;   /* that it has registered, according to the keys */
+    uint32_t num_regions;   /* regions registered, according to the keys */
 } ucxpool_domain_t;
 
 /*
@@ -102,11 +102,13 @@ typedef struct ucxpool_domain {
  * a network card has refused it. The first send would then fail. Therefore
  * ucxpool_create() inspects the remote key that UCX packs for each region, and
  * fails if a needed domain is missing: a network that can register such memory
- * and can transfer only registered memory. For GPU memory one network is enough
- * for the first region, because UCX may leave out network cards that are far
- * from the GPU. Every domain that has the first region must have all regions.
+ * and can transfer only registered memory. For GPU memory it is enough that one
+ * network has registered the first region, because UCX may leave out network
+ * cards that are far from the GPU. Every domain that has registered the first
+ * region must have registered all regions.
  *
- * domains [out]  At most max_domains are written. NULL is allowed with 0.
+ * domains [out]  Array of max_domains; as many as fit are written. May be NULL
+ *                if max_domains is 0.
  *
  * Returns the number of domains. 0 if the keys of this UCX or the names of its
  * domains cannot be read; then only the existence of the keys was verified.
@@ -133,7 +135,7 @@ size_t ucxpool_domains_query(ucxpool_t *pool, ucxpool_domain_t *domains,
 typedef struct ucxpool_peer_timeout {
     char transport[16]; /* "tcp", "rc_verbs" */
     /* In a context created by the pool: PEER_TIMEOUT, if the transport and the
-     * environment allow. */
+     * environment allow it. */
     uint64_t idle_ns;
     uint64_t busy_ns;
     /* In a context of the caller that uses UCX's settings unchanged (defaults,
@@ -151,7 +153,8 @@ typedef struct ucxpool_peer_timeout {
  * List the transports of this machine whose settings are known.
  *
  * config          NULL: as from ucxpool_config_read(). Used for PEER_TIMEOUT.
- * timeouts [out]  At most max_timeouts are written. NULL is allowed with 0.
+ * timeouts [out]  Array of max_timeouts; as many as fit are written. May be
+ *                 NULL if max_timeouts is 0.
  * num_p [out]     Number of transports.
  *
  * Starts UCX temporarily.
@@ -219,7 +222,7 @@ typedef struct ucxpool_device_budget {
 
     /* Other users of BAR1. */
     uint64_t ucx_staging_step; /* UCX's own buffers in GPU memory grow in steps
-                                  of this size; 0: this UCX uses none */
+                                  of this size; 0: UCX uses none */
     int has_gdr_copy;          /* the kernel module for UCX's gdr_copy is
                                   loaded */
     int has_rdma_device;       /* a device that memory is registered with */

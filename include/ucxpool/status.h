@@ -55,7 +55,7 @@ const char *ucxpool_status_string(ucxpool_status_t status);
  * object, and what to change. Never NULL; "" if no call has failed yet.
  *
  * The string belongs to the library and is valid until the next call into the
- * library from the same thread. A failed request has its own sentence, see
+ * library from the same thread. A failed request has its own detail, see
  * ucxpool_request_query(); ucxpool_request_wait() copies it here. Errors that a
  * call returns are logged at level info. Errors that no caller can see are
  * logged as warnings.

@@ -269,12 +269,12 @@ typedef struct ucxpool_request_params {
  *              NULL: the library releases it when it ends.
  *
  * The request ends with
- * UCXPOOL_OK                 the receiver has the message. A message of up to
- *                            EAGER_SIZE bytes in memory that the pool's GPU
- *                            cannot access ends earlier, as soon as its bytes
- *                            have been copied, unless the receiver already
- *                            holds CREDITS such messages that it has not
- *                            received
+ * UCXPOOL_OK                 the receiver has the message. An eager send ends
+ *                            earlier, as soon as its bytes have been copied. A
+ *                            send is eager if it has at most EAGER_SIZE bytes,
+ *                            none of them in memory that the pool's GPU can
+ *                            access, and if the receiver holds fewer than
+ *                            CREDITS eager messages that it has not received
  * UCXPOOL_ERR_REFUSED        the receiver refused it; the detail has the reason
  * UCXPOOL_ERR_CANCELED       the send was canceled here, or the receive was
  *                            canceled at the peer
@@ -305,16 +305,18 @@ typedef struct ucxpool_request_params {
  * the same way.
  *
  * Returned at once, without a request:
- * UCXPOOL_ERR_INVALID_PARAM  lengths overflow; a NULL address with a length; in
- *                            a pool on a GPU: an address that is not mapped; a
- *                            range whose descriptor is not open, or whose
- *                            offset is negative or beyond the limit of a file
+ * UCXPOOL_ERR_INVALID_PARAM  lengths overflow; an address is NULL, but its
+ *                            length is not 0; in a pool on a GPU: an address is
+ *                            not mapped; the descriptor of a range is not open,
+ *                            or its offset is negative or exceeds the limit of
+ *                            a file
  * UCXPOOL_ERR_UNSUPPORTED    a segment lies on a GPU other than the pool's; a
- *                            range is of a pipe, a socket or another file
+ *                            range belongs to a pipe, a socket or another file
  *                            without offsets; or this library is too old to
  *                            know the kind of data or range
- * UCXPOOL_ERR_LIMIT          more metadata than MAX_METADATA, or more runs of
- *                            segments of one length than MAX_SEGMENTS
+ * UCXPOOL_ERR_LIMIT          more metadata than MAX_METADATA; or, counting
+ *                            consecutive segments of the same length once, more
+ *                            segments than MAX_SEGMENTS
  * UCXPOOL_ERR_CLOSED, UCXPOOL_ERR_PEER_LOST  the channel has ended
  * UCXPOOL_ERR_NO_MEMORY
  */
@@ -359,8 +361,8 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
  *
  * Returned at once, without a request:
  * UCXPOOL_ERR_INVALID_PARAM  the channel belongs to another pool; the data is a
- *                            source; lengths overflow, or an address is NULL
- *                            with a length
+ *                            source; lengths overflow; or an address is NULL,
+ *                            but its length is not 0
  * UCXPOOL_ERR_CLOSED, UCXPOOL_ERR_PEER_LOST  the channel has ended
  * UCXPOOL_ERR_NO_MEMORY
  */
@@ -398,7 +400,7 @@ typedef struct ucxpool_message_attr {
     ucxpool_channel_t *channel; /* NULL if it has been closed */
 } ucxpool_message_attr_t;
 
-/* Query a message before receiving it. The metadata stay valid until the
+/* Query a message before receiving it. The metadata stays valid until the
  * message is received or refused. attr_size is sizeof(*attr_p), see
  * ucxpool.h. */
 void ucxpool_message_query(const ucxpool_message_t *message,
@@ -478,7 +480,7 @@ typedef struct ucxpool_request_attr {
     ucxpool_channel_t *channel; /* NULL if unknown or closed */
 } ucxpool_request_attr_t;
 
-/* Query a request and its message. The detail is a copy; the metadata stay
+/* Query a request and its message. The detail is a copy; the metadata stays
  * valid until the request is released. attr_size is sizeof(*attr_p), see
  * ucxpool.h. */
 void ucxpool_request_query(const ucxpool_request_t *request,

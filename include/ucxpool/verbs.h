@@ -2,16 +2,16 @@
  * The pool's memory for programs that use verbs directly: RDMA writes and reads
  * from and to blocks, next to the pool's own messages.
  *
- * A pool is registered in a protection domain once, region by region. After
- * that no block needs a registration again:
+ * A pool is registered in a protection domain once, region by region. Its
+ * blocks then need no registration of their own:
  *
  *     protection domain a    | mr 0     | mr 1     | ...    lkey, rkey each
  *     protection domain b    | mr 0     | mr 1     | ...    other keys
  *     regions                | region 0 | region 1 | ...
  *     blocks                 | 0  1  2  | 3  4  5  | ...
  *
- * All blocks of a region have the region's keys. Memory that crosses from one
- * region to the next, as a buffer of ucxpool_comm_alloc() may, is several
+ * All blocks of a region have the region's keys. A buffer from
+ * ucxpool_comm_alloc() may span several regions. It then consists of several
  * pieces with different keys:
  *
  *     ucxpool_verbs_register(pool, pd,
@@ -126,14 +126,14 @@ typedef struct ucxpool_verbs_piece {
 } ucxpool_verbs_piece_t;
 
 /*
- * Get the keys of the start of a block or buffer, and the number of bytes to
- * which they apply. For a block, that is all of it. No system call, no
- * allocation, no lock.
+ * Get the keys for an address in a block or buffer, and the number of bytes to
+ * which they apply, counted from the address. In a block, they apply up to its
+ * end. No system call, no allocation, no lock.
  *
  * address  In a block from ucxpool_block_get(), or in a buffer from
  *          ucxpool_comm_alloc().
- * length   Bytes, 1 or more. piece_p->length is that or less; the rest is
- *          another piece.
+ * length   Bytes, 1 or more. If piece_p->length is less, call again for the
+ *          rest.
  *
  * UCXPOOL_ERR_INVALID_PARAM  length is 0, or the address is not in the pool
  * UCXPOOL_ERR_CLOSED         deregistered, see ucxpool_verbs_deregister()

@@ -13,8 +13,8 @@
  * part in a read or a write, except in UCXPOOL_WAY_MESSAGES, for which its pool
  * must progress.
  *
- * The library selects the way in which the bytes travel when a window is
- * imported; ucxpool_remote_window_query() returns it:
+ * When a window is imported, the library selects the way in which its bytes are
+ * moved; ucxpool_remote_window_query() returns it:
  *
  *     UCXPOOL_WAY_MAPPED    Same host, same user, and memory of a file that
  *                           both processes map: the pool's own memory
@@ -116,7 +116,8 @@ typedef struct ucxpool_window_params {
  *                            the address space; the memory is not a shared
  *                            mapping of the given file; in a pool on a GPU: the
  *                            memory is not mapped
- * UCXPOOL_ERR_UNSUPPORTED    it lies on a GPU that the pool's GPU cannot access
+ * UCXPOOL_ERR_UNSUPPORTED    the memory is on a GPU that the pool's GPU cannot
+ *                            access
  * UCXPOOL_ERR_CLOSED         the pool is being destroyed
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */
@@ -201,7 +202,7 @@ typedef struct ucxpool_window_attr {
     size_t   length;
     unsigned num_peers; /* channels over which it is imported */
     int      is_revoked;
-    size_t   registered; /* bytes registered with UCX: the window's or 0 */
+    size_t   registered; /* bytes registered with UCX: length, or 0 */
     /* Why the last peer that asked for a registration did not get it, or "". */
     char not_registered[UCXPOOL_REASON_SIZE];
 } ucxpool_window_attr_t;
@@ -217,10 +218,10 @@ void ucxpool_window_query(const ucxpool_window_t *window,
 typedef struct ucxpool_remote_window ucxpool_remote_window_t;
 
 /*
- * Import a window of the channel's peer. Returns at once: the library asks the
- * owner for access, and reads and writes that are posted before the answer wait
- * for it. If the owner refuses, they end with UCXPOOL_ERR_REFUSED and its
- * reason.
+ * Import a window of the channel's peer. Returns at once, and the library asks
+ * the owner for access. Reads and writes that are posted before the owner
+ * answers wait for the answer. If the owner refuses, they end with
+ * UCXPOOL_ERR_REFUSED and its reason.
  *
  * blob          From the owner's ucxpool_window_export().
  * remote_p [out]  Released by ucxpool_remote_window_release() or

@@ -289,7 +289,7 @@ ucxpool_status_t ucxpool_config_query(const ucxpool_config_t *config,
     return UCXPOOL_OK;
 }
 
-/* Print a text as comment lines. */
+/* Print text as comment lines. */
 static void print_doc(const char *doc, FILE *stream)
 {
     int column = fprintf(stream, "#");

@@ -3,10 +3,10 @@
  * from the budget: the part of BAR1 that the blocks may take.
  *
  *     window     size of BAR1
- *     usable     what can be registered according to a preset; without a
+ *     usable     the part that a preset allows to be registered; without a
  *                preset the whole window, or three quarters of a small one
- *     others     what other users hold now, beyond the driver's own use
- *     reserve    what stays free for others: COMM_RESERVE
+ *     others     the part in use now, in addition to the driver's own use
+ *     reserve    the part that must stay free for other users: COMM_RESERVE
  *
  *     limit = min(usable - others, free) - reserve
  */
@@ -24,10 +24,9 @@
 #include <stdint.h>
 
 /* --- presets -----------------------------------------------------------------
- * How much of its BAR1 a GPU can give to registrations. This is less than all
- * of it: the driver keeps some for itself, and no function returns how much. So
- * the library has a table of devices. A file can add to the table and override
- * it:
+ * The part of a GPU's BAR1 that registrations can use. The driver uses the rest
+ * itself, and no function returns how much. So the library has a table of
+ * devices. A file can add to the table and override it:
  *
  *     # NAME [WINDOW] = SIZE
  *     Tesla T4 [256m] = 200m
@@ -36,10 +35,10 @@
  *     NVIDIA H100* = none
  *
  * NAME is the driver's name of the device, in upper or lower case; * matches
- * any characters, or none. WINDOW is the size of BAR1; a line without it fits
- * every size. SIZE is the limit of registrations; none: the whole window. The
- * last line that fits is used, and the lines of the file come after the
- * table's. Empty lines and lines that begin with # are ignored.
+ * any characters, or none. WINDOW is the size of BAR1; a line without it
+ * matches every size. SIZE is the limit of registrations; none: the whole
+ * window. The last line that matches is used, and the lines of the file come
+ * after the table's. Empty lines and lines that begin with # are ignored.
  */
 
 /* The limit of a preset that sets none. */
@@ -57,8 +56,8 @@ typedef struct block_preset {
  *
  * path       File; "" for none.
  * name       The driver's name of the device.
- * bar1_size  0: unknown. Then only lines without a window fit, and lines of the
- *            table that name the device.
+ * bar1_size  0: unknown. Then only lines without a window match, and lines of
+ *            the table that name the device.
  *
  * UCXPOOL_ERR_INVALID_PARAM  the file cannot be read, or a line is invalid; the
  *                            detail names the file and the line

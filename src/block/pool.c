@@ -20,17 +20,17 @@
  * more bits are requested than are set. So taking cannot fail; it retries only
  * if another thread has made progress.
  *
- * The summary is a hint. A thread between the two steps of changing a word and
- * its summary bit leaves it wrong for a moment, so a take that finds nothing by
- * the summary searches the words.
+ * The summary is a hint. A thread changes a word and its summary bit in two
+ * steps, and between them the summary is wrong. So a take that does not find
+ * enough bits through the summary searches all words.
  */
 
 #define WORD_BITS 64u
 #define ALL_BITS  UINT64_MAX
 
 /*
- * How often to retry when another thread takes a part of the run, before the
- * bits are taken one by one.
+ * How many times to retry when another thread takes a part of the run, before
+ * the bits are taken one by one.
  */
 #define MAX_RUN_ATTEMPTS 4
 
@@ -248,7 +248,7 @@ static bool find_run(const bitmap_t *bitmap, size_t num, uint32_t *start_p)
     return false;
 }
 
-/* The part of [start, end) within the word of start. Moves start past it. */
+/* The part of [start, end) in the word of start. Advances *start past it. */
 static uint64_t next_part(uint32_t *start, uint32_t end, uint32_t *word_p)
 {
     uint32_t first = *start % WORD_BITS;
@@ -270,7 +270,7 @@ static void give_run(bitmap_t *bitmap, uint32_t start, uint32_t end)
     }
 }
 
-/* Take all of [start, end), or nothing if another thread has a part of it. */
+/* Take all of [start, end), or nothing if a part of it is already taken. */
 static bool take_run_at(bitmap_t *bitmap, uint32_t start, uint32_t end)
 {
     uint32_t next = start;
@@ -497,8 +497,8 @@ static void raise_high_water(share_counts_t *share, uint32_t used)
 }
 
 /*
- * Take num of the share's free blocks, all or none, and the block at hand, or
- * NO_BLOCK without one.
+ * Subtract num from the share's free blocks, or fail if there are fewer. Also
+ * takes the block at hand, if any; otherwise *at_hand_p is NO_BLOCK.
  */
 static bool reserve(share_counts_t *share, size_t num, uint32_t *at_hand_p)
 {
@@ -582,7 +582,7 @@ ucxpool_status_t block_pool_get_n(block_pool_t *pool, block_share_t share,
     return status;
 }
 
-/* Make a block the one at hand and change the counts, unless there is one. */
+/* Put a block at hand and change the counts, unless another one is at hand. */
 static bool give_at_hand(share_counts_t *share, uint32_t index, uint64_t counts)
 {
     uint64_t word = atomic_load_explicit(&share->word, memory_order_relaxed);
@@ -601,8 +601,8 @@ static bool give_at_hand(share_counts_t *share, uint32_t index, uint64_t counts)
     return true;
 }
 
-/* The caller has set the state to free: the next get must find it so. The count
- * comes last, because it promises a set bit. */
+/* The caller has already set the state to free, as the next get expects it. The
+ * count changes last, because it guarantees that a bit is set. */
 static void give_back(block_pool_t *pool, block_share_t share, uint32_t index,
                       uint64_t counts)
 {
@@ -668,7 +668,7 @@ void block_pool_release(block_pool_t *pool, block_share_t share, uint32_t index)
     give_back(pool, share, index, ONE_FREE - ONE_QUARANTINED);
 }
 
-/* Takes the block at hand like a get, and puts it to the bitmap. */
+/* Takes the block at hand as a get does, and puts it into the bitmap. */
 void block_pool_clear_hands(block_pool_t *pool)
 {
     for (int i = 0; i < BLOCK_SHARE_LAST; i++) {

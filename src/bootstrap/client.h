@@ -13,13 +13,14 @@
 typedef struct bootstrap_client bootstrap_client_t;
 
 /*
- * Start to connect. Retries after a random, growing time until timeout_ns if
+ * Start to connect. Retries with random, increasing delays until timeout_ns if
  * the listener is full, or if the listener's system resets the connection
  * before the listener has answered. bootstrap_client_progress() reports
  * connection errors.
  *
  * where        From bootstrap_where_resolve(); copied. Its addresses are tried
- *              in turn, each for a part of the time until one is connected.
+ *              in turn until one is connected. Each gets an equal share of the
+ *              remaining time.
  * secret       NULL: none. Must outlive the client.
  * blob         Sent to the listener with the proof; copied.
  * blob_length  At most BOOTSTRAP_BLOB_MAX.

@@ -387,14 +387,16 @@ ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
  */
 
 /*
- * Each kind of copy has its own streams, and its jobs take turns in them: while
- * the last thread blocks of one launch finish and its word is written, other
- * jobs have started. Copies over a link share the link. Copies within this GPU
- * are short, and a peer's link is idle until they are done: a gather that the
- * peer will read, or a scatter of data that the peer has written to a block
- * that it needs again. So they have the highest priority. All copies have a
- * higher priority than the application's streams of default priority, if the
- * GPU supports priorities.
+ * Each kind of copy has several streams, to which its jobs are assigned in
+ * turn. So other jobs can run while the last thread blocks of one launch finish
+ * and its word is written.
+ *
+ * Copies within this GPU have the highest priority: they are short, and a
+ * peer's link is idle until they are done. They are gathers that the peer will
+ * read, or scatters of data that the peer has written to a block that it needs
+ * again. Kernels that copy over a link have a lower priority, and share the
+ * link's bandwidth. All copies have a higher priority than the application's
+ * streams of default priority, if the GPU supports priorities.
  */
 typedef enum way {
     WAY_NEAR, /* this GPU's blocks: gather, or scatter of pushed data */
@@ -410,7 +412,7 @@ typedef enum way {
 typedef struct lane {
     CUstream streams[MAX_STREAMS];
     unsigned num_streams;
-    unsigned num_jobs; /* started, to take turns */
+    unsigned num_jobs; /* started; selects the stream of the next job */
 } lane_t;
 
 struct copy_cuda_copier {
@@ -859,8 +861,9 @@ static CUresult write_flag(const copy_cuda_copier_t *copier,
                                job->flag.number);
 }
 
-/* Called after the work was posted with this result. Write the job's word after
- * it, and before that the flag if the data is for another GPU. */
+/* Called after the work was posted with this result. Posts the write of the
+ * job's word after the work. If the data is for another GPU, the write of the
+ * flag comes before that. */
 static ucxpool_status_t finish(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
                                bool is_gather, CUresult result,
                                const char *call)

@@ -102,7 +102,7 @@ static entry_t entry_get(const copy_table_t *list, uint32_t index,
     return entry;
 }
 
-/* The driver fails only if the GPU has failed: then the copy reports it. */
+/* The driver fails only if the GPU has failed; the copy then reports that. */
 static bool is_host(const mem_cuda_driver_t *driver, uint64_t address)
 {
     copy_pointer_t pointer;
@@ -219,7 +219,7 @@ static ucxpool_status_t bounce_ranges(copy_engine_t     *engine,
     return copy_gather(work->plan, work->offset, length, job->bounce);
 }
 
-/* Copy a block's data there; returns its address. */
+/* Copy a block's data to the bounce buffer; returns its address there. */
 static uint64_t bounce_block(copy_cuda_job_t *job, const void *block,
                              uint64_t length)
 {
@@ -249,8 +249,8 @@ static void gpu_enter(copy_engine_t *engine)
 
 static void gpu_leave(copy_engine_t *engine)
 {
-    /* A context that was destroyed does not come back, so the last enters
-     * failed. */
+    /* A destroyed context never becomes valid again, so it was the most recent
+     * enter calls that failed. */
     if (engine->num_failed != 0) {
         engine->num_failed--;
     } else {
@@ -459,7 +459,8 @@ static ucxpool_status_t launch_pairs(copy_engine_t      *engine,
                                is_to_other);
 }
 
-/* It uses a link as long as a scatter from a peer's memory does. */
+/* Such a copy counts as a scatter, because it uses a link for as long as a
+ * scatter from a peer's memory does. */
 static ucxpool_status_t gpu_pairs_start(copy_engine_t *engine, copy_job_t *copy,
                                         const copy_table_t *list, uint64_t size,
                                         bool is_to_other)

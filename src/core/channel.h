@@ -4,9 +4,9 @@
  * A channel is referenced by its caller, by the pool while it is open, and by
  * each request and message that uses it.
  *
- * Code that detects a failed channel, or the departure of the peer, records it
- * here and returns. The channel is not live from that moment on. Its requests
- * end in the same round of progress, only in wireup/close.c.
+ * Code that detects that a channel has failed, or that the peer has closed it,
+ * records this here and returns. The channel is not live from that moment on.
+ * Its requests end later in the same round of progress, in wireup/close.c.
  */
 #ifndef CORE_CHANNEL_H
 #define CORE_CHANNEL_H
@@ -108,13 +108,13 @@ typedef struct core_flow {
     uint32_t credits;      /* eager messages that may be sent */
     uint32_t credits_owed; /* eager messages received, not returned yet */
     uint32_t num_eager;    /* eager messages received, in use */
-    uint32_t announced;    /* of the peer's max_unexpected, by our sends */
+    uint32_t announced;    /* units of the peer's max_unexpected in use */
     uint64_t announce_at;  /* when eager messages without a credit are
                               announced; 0: none waits for a credit */
     uint64_t next_sequence;
     uint64_t expected_sequence;
-    uint64_t arrived_sequence; /* after the last descriptor; in the ring */
-    uint64_t num_posted;       /* sends */
+    uint64_t arrived_sequence; /* of the next descriptor in the ring */
+    uint64_t num_posted;       /* sends that were posted */
 } core_flow_t;
 
 /* Requests by number. */
@@ -230,8 +230,8 @@ static inline bool core_channel_is_live(const ucxpool_channel_t *channel)
  * the end. */
 ucxpool_status_t core_channel_say_ended(const ucxpool_channel_t *channel);
 
-/* Is there local memory that the peer may still read or write? That ends with a
- * message of the peer, or with the peer. */
+/* Is there local memory that the peer may still access? Its access ends when it
+ * sends a message to that effect, or when its process ends. */
 bool core_channel_lends_memory(const ucxpool_channel_t *channel);
 
 /*
@@ -249,7 +249,7 @@ void core_channel_hasten_hello(ucxpool_channel_t *channel);
 /* Can UCX send over the channel? */
 bool core_channel_can_send(const ucxpool_channel_t *channel);
 
-/* Has UCX operations of the channel that will call back? */
+/* Does UCX still have operations of the channel that will call back? */
 bool core_channel_has_operations(const ucxpool_channel_t *channel);
 
 /* The last call in a UCX callback for an operation of the channel's endpoint:
@@ -273,7 +273,7 @@ void core_channel_peer_left(ucxpool_channel_t *channel);
 /* Record that the channel was closed here. */
 void core_channel_set_closed(ucxpool_channel_t *channel);
 
-/* Has the channel ended, but not its requests? */
+/* Has the channel ended, while some of its requests have not? */
 static inline bool core_channel_must_settle(const ucxpool_channel_t *channel)
 {
     return !core_channel_is_live(channel) &&

@@ -1,7 +1,7 @@
 /*
- * The networks that a pool's UCX uses. UCX's TCP listens on each network, and
- * any process that can reach such a port needs no secret. So UCX starts on
- * loopback only, and other networks are added when the pool is used on them.
+ * The networks that a pool's UCX uses. UCX's TCP transport listens on all of
+ * them, and does not ask connecting processes for the secret. So UCX starts on
+ * loopback only, and other networks are added when the pool first needs them.
  */
 #ifndef CORE_NETWORK_H
 #define CORE_NETWORK_H
@@ -21,8 +21,8 @@ ucxpool_status_t core_network_watch(ucxpool_t *pool);
  * replaced, and the pool's addresses change: *moved_p is set, also after an
  * error. All registrations are released first and then repeated.
  *
- * has_callers  Clients of listeners have the address, and have not been
- *              accepted yet: UCX is in use.
+ * has_callers  Some clients of listeners have received the address, but have
+ *              not been accepted yet. UCX then counts as in use.
  *
  * UCXPOOL_ERR_UNSUPPORTED  UCX is in use: the pool has endpoints, connecting
  *                          channels or windows registered with UCX, or its

@@ -94,13 +94,14 @@ typedef enum proto_hello_flags {
     PROTO_HELLO_PUSH_NEAR = 1u << 4 /* also if both are on one GPU */
 } proto_hello_flags_t;
 
-/* Variable part: files[num_files], the last one the control memory. */
+/* Variable part: files[num_files], the last one the control memory. to_key
+ * proves that the sender knows the receiver's address. */
 typedef struct proto_hello {
     proto_head_t head;         /* channel and key are 0 */
     uint8_t      to_id[16];    /* the receiver's pool */
-    uint8_t      to_key[16];   /* proves that the sender has its address */
+    uint8_t      to_key[16];   /* the secret part of its address */
     uint8_t      from_id[16];  /* the sender's pool */
-    uint8_t      from_key[16]; /* of its address, which is not public */
+    uint8_t      from_key[16]; /* the secret part of its address */
     uint64_t     pair;         /* identifies the channel between the pools */
     uint64_t     channel_key;  /* for messages to the sender */
     uint32_t     channel;      /* for messages to the sender */
@@ -127,7 +128,7 @@ typedef struct proto_ready {
 /*
  * Messages over a host's socket (wireup/fd_passing.h), which are not control
  * messages: the receiver of a HELLO, or the importer of a window, requests the
- * descriptors of the files from their owner, who sends some at a time.
+ * descriptors of the files from their owner, which sends some at a time.
  */
 #define PROTO_IMPORT_MAGIC 0x66786375u /* "ucxf" */
 

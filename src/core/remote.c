@@ -118,20 +118,21 @@ ucxpool_status_t core_blob_check(const void *data, size_t length,
 
 /*
  * UCX pairs the endpoints of two workers in the order of their creation. So
- * endpoints are created until UCX returns the one that a HELLO has arrived
- * over, at most this many. The others belong to HELLOs that it has overtaken.
+ * endpoints are created until UCX returns the one over which a HELLO has
+ * arrived. The others, at most this many, belong to HELLOs that this one has
+ * overtaken.
  */
 #define OVERTAKEN_MAX 16
 
-/* The maximum for one peer, which could connect repeatedly without creating
- * endpoints. */
+/* The maximum number of expected endpoints of one peer, which could connect
+ * repeatedly without creating endpoints. */
 #define AWAITED_MAX 16u
 
-/* The maximum for all peers of a pool, because a peer may use many
- * identities. */
+/* The maximum number of prepared endpoints for all peers of a pool, because a
+ * peer may use many identities. */
 #define PREPARED_MAX 64u
 
-/* How long a peer that has connected, and is not accepted, is kept. */
+/* How long a pool that has connected, but was not accepted, is remembered. */
 #define KEEP_NS UINT64_C(10000000000)
 
 /*
@@ -171,7 +172,7 @@ static void destroy(core_remote_t *remote)
     free(remote);
 }
 
-/* Is there no state except that it may have connected? */
+/* Does the pool have no state, except that it may have connected? */
 static bool is_unused(const core_remote_t *remote)
 {
     return (remote->refs == 0) && (remote->num_pairs == 0) &&
@@ -197,8 +198,9 @@ static void destroy_unused(ucxpool_t *pool)
     }
 }
 
-/* If too many have connected, forget the one that connected first. The answer
- * said that it begins; this is decided again when it is accepted. */
+/* If too many pools have connected, forget the one that connected first. The
+ * answer told that pool to begin. When it is accepted, the turn is decided
+ * again. */
 static void bound_called(ucxpool_t *pool)
 {
     unsigned       num    = 0;
@@ -440,7 +442,7 @@ ucxpool_status_t core_remote_take_endpoint(ucxpool_channel_t *channel,
     return status;
 }
 
-/* Endpoints that UCX has not paired with the peer's next ones yet. */
+/* Prepared endpoints that UCX has not paired with endpoints of the peer yet. */
 static unsigned count_prepared(const core_remote_t *remote)
 {
     unsigned         count = 0;

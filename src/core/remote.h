@@ -2,8 +2,9 @@
  * Peer pools: the data about each pool, and the idle endpoints to it.
  *
  * An endpoint is kept after its channel has ended normally, and is used by the
- * next channel to the same pool. Connecting is slow, and UCX fails most often
- * when it closes a connection (docs/internals/connecting.md, "Endpoints").
+ * next channel to the same pool. Connecting is slow, and most failures of UCX
+ * occur when it closes a connection (docs/internals/connecting.md,
+ * "Endpoints").
  */
 #ifndef CORE_REMOTE_H
 #define CORE_REMOTE_H
@@ -12,8 +13,8 @@
 #include "core/pool.h"
 #include "ipc/share.h"
 
-/* In a listener's answer: which side begins the channels between the two pools
- * (remote.h). */
+/* In a listener's answer: which side begins the channels between the two
+ * pools. See core_remote_set_turn(). */
 typedef enum core_blob_turn {
     CORE_BLOB_NO_TURN   = 0, /* not decided */
     CORE_BLOB_CALLERS   = 1, /* the client, which receives the answer */
@@ -91,15 +92,18 @@ void           core_remote_put(core_remote_t *remote);
 bool core_remote_is_self(const core_remote_t *remote);
 
 /*
- * Which side begins is decided once for two pools: the side that connects to
- * the other's listener first, and learns this from the answer. By address, it
- * is the side with the smaller id. `told` is the turn in the answer.
+ * Decide which side begins the channels between two pools. This is decided once
+ * for all of their channels. If one pool connects to a listener of the other,
+ * the side that connects first begins, and learns this from the listener's
+ * answer. If they connect by address, the side with the smaller id begins.
+ *
+ * told  The turn in the listener's answer.
  */
 void core_remote_set_turn(core_remote_t *remote, ucxpool_channel_t *channel,
                           core_blob_turn_t told);
 
-/* The maximum number of pools that have connected and have no channel; the last
- * ones are remembered for ten seconds. */
+/* Pools that have connected and have no channel are remembered for ten seconds.
+ * This is their maximum number. */
 #define CORE_CALLED_MAX 1024u
 
 /* The pool of a checked blob has connected to a listener of this pool: returns

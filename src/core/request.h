@@ -1,10 +1,11 @@
 /*
  * Requests: one send, receive or flush in progress.
  *
- * A request ends once, for its caller. It may drain after that: a peer may
- * still read its fragments, or UCX may still write them. A request is reused
- * when it has ended, has no busy fragment and holds no number, its callback has
- * returned, its completion has been reported, and its owner has released it.
+ * For its caller, a request ends exactly once. It may drain after that: a peer
+ * may still read its fragments, or UCX may still write them. A request is
+ * reused when it has ended, has no busy fragment and holds no number, its
+ * callback has returned, its completion has been reported, and its owner has
+ * released it.
  */
 #ifndef CORE_REQUEST_H
 #define CORE_REQUEST_H
@@ -68,8 +69,8 @@ typedef struct core_stream {
 typedef struct core_data {
     copy_memory_t memory; /* owned by the caller */
     union {
-        ucxpool_segment_t segment; /* the list, for a single buffer */
-        ucxpool_range_t   range;   /* the list, for a single range */
+        ucxpool_segment_t segment; /* copy of a list of one segment or piece */
+        ucxpool_range_t   range;   /* copy of a list of one range */
     };
     uint64_t      capacity; /* of a receive, in bytes */
     copy_run_t   *runs;     /* kept when the request is reused */
@@ -109,10 +110,10 @@ struct xfer_send;
 struct wire_recv;
 
 struct ucxpool_request {
-    base_list_t link;            /* posted, the channel's queue, its */
-                                 /* packing ones, its flushes, free */
-    base_list_t        run_link; /* runnable, waiters, or posted by tag */
-    base_list_t        end_link; /* completed, then to_tell */
+    base_list_t link;            /* in posted, in the channel's queue, */
+                                 /* packing or flushes, or in free */
+    base_list_t        run_link; /* in runnable, waiters, or posted by tag */
+    base_list_t        end_link; /* in completed, then in to_tell */
     base_list_t        all_link;
     base_list_t        deadline_link;
     ucxpool_t         *pool;
@@ -173,7 +174,8 @@ void core_request_release(ucxpool_request_t *request);
 size_t core_request_tell(ucxpool_t *pool, ucxpool_completion_t *completions,
                          size_t max);
 
-/* Give a request to its caller, or to itself if the caller needs no handle. */
+/* Return the handle of a request to its caller. If request_p is NULL, the
+ * request has no handle and is reused as soon as it has ended. */
 void core_request_hand_out(ucxpool_request_t  *request,
                            ucxpool_request_t **request_p);
 
@@ -202,16 +204,16 @@ void core_request_end_drain(ucxpool_request_t *request, ucxpool_status_t status,
 /* Continue the request in the next progress. */
 void core_request_wake(ucxpool_request_t *request);
 
-/* The same after the wire had no room for it. */
+/* The same for a request for which the wire had no room. */
 void core_request_stall(ucxpool_request_t *request);
 
 /* UCXPOOL_INPROGRESS, or the status of its end. */
 ucxpool_status_t core_request_status(const ucxpool_request_t *request);
 
 /*
- * The status that callers see: a request with a callback ends when the callback
- * has returned, or for its thread within it. All effects of the request are
- * then visible. Needs no lock.
+ * The status that callers see. A request with a callback ends when the callback
+ * has returned; the thread that runs the callback sees the end already inside
+ * it. All effects of the request are then visible. Needs no lock.
  */
 ucxpool_status_t core_request_shown(const ucxpool_request_t *request);
 
@@ -222,7 +224,7 @@ void core_request_call_back(ucxpool_request_t *request);
 /* Cancel the request; does nothing if it has ended. */
 void core_request_cancel(ucxpool_request_t *request);
 
-/* Cancel all. Returns whether some have not ended yet. */
+/* Cancel all requests. Returns true if some have not ended yet. */
 bool core_request_cancel_all(ucxpool_t *pool);
 
 /* End a request of any kind early, and notify the peer. */
@@ -263,7 +265,7 @@ ucxpool_status_t core_request_set_metadata(ucxpool_request_t *request,
 /* Create the plan from the runs and the memory. UCXPOOL_ERR_NO_MEMORY */
 ucxpool_status_t core_request_make_plan(ucxpool_request_t *request);
 
-/* Free all when the pool is destroyed. */
+/* Free all requests when the pool is destroyed. */
 void core_request_destroy_all(ucxpool_t *pool);
 
 /* Called before other checks of the memory: do all segments have the same

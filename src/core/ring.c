@@ -37,7 +37,8 @@ static uint64_t entry_size(uint64_t fixed_size, uint64_t data_size)
     return base_align_up(sizeof(entry_head_t) + fixed_size + data_size, LINE);
 }
 
-/* The word of an entry at a position that is counted from the start. */
+/* The word of an entry at a position. Positions count all bytes ever written,
+ * and do not wrap at the end of the ring. */
 static uint64_t word_of(uint64_t place, size_t fixed_size, size_t data_size)
 {
     entry_head_t head = {

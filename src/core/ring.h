@@ -7,7 +7,7 @@
  *     mine (I write, the peer reads)        theirs (the opposite)
  *     +----------------------------+        +----------------------------+
  *     | sleeping                   |        | sleeping                   |
- *     | tail: bytes I have read    |        | tail: how far they read me |
+ *     | tail: bytes I have read    |        | tail: bytes they have read |
  *     | revoked[]                  |        | revoked[]                  |
  *     | copying, withdrawn         |        | copying, withdrawn         |
  *     | ring of entries            | -----> |                            |
@@ -36,11 +36,11 @@
  * the number, the data may be newer than the message, and the receive does not
  * complete.
  *
- * Withdrawal: the owner of a window takes it back without the importer's help.
- * The importer sets `copying` before each step of a copy, and then compares the
- * owner's `withdrawn` with the number of REVOKE messages that it has read. The
- * owner counts in `withdrawn` the REVOKE messages that it sends, and then reads
- * `copying`:
+ * Withdrawal: the owner of a window ends the importer's access without its
+ * help. The importer sets `copying` before each step of a copy, and then
+ * compares the owner's `withdrawn` with the number of REVOKE messages that it
+ * has read. The owner increments `withdrawn` for each REVOKE message that it
+ * sends, and then reads `copying`:
  *
  *     importer                           owner
  *     copying = 1                        withdrawn += 1
@@ -64,7 +64,7 @@
  * down the readers of others. */
 #define CORE_RING_LINE __attribute__((aligned(64)))
 
-/* Words are accessed only by atomic builtins. */
+/* Words are accessed only with atomic builtins. */
 typedef struct core_ring_page {
     uint32_t sleeping  CORE_RING_LINE;
     uint64_t tail      CORE_RING_LINE;
@@ -90,7 +90,7 @@ typedef struct core_ring {
     uint64_t entry_size;              /* of the entry being read */
     uint64_t tail_seen;               /* the last value of the peer's tail */
     uint64_t slept_at;                /* the tail before the sleep */
-    uint32_t rung;                    /* last answered value of `sleeping` */
+    uint32_t rung;                    /* `sleeping` at our last DOORBELL */
 } core_ring_t;
 
 /* A message in the peer's ring. The memory belongs to the peer and may change

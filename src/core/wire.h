@@ -57,13 +57,13 @@ typedef struct core_wire {
     /* A peer has mapped our regions contiguously: a fragment in place may span
      * several of them. */
     bool joins_regions;
-    /* Control messages and the places of fragments are sent through the
+    /* Control messages and the locations of fragments are sent through the
      * channel's ring: the peer can read them even after the connection has
      * failed. */
     bool         has_ring;
     core_reach_t reach;
 
-    /* Does the connection that it needs exist? */
+    /* Does the connection that the wire needs exist? */
     bool (*is_connected)(const ucxpool_channel_t *channel);
 
     /* The ucxpool_path_t of the connected channel, or 0 for a slower one. */
@@ -101,8 +101,8 @@ typedef struct core_wire {
     ucxpool_status_t (*send)(ucxpool_channel_t *channel,
                              core_fragment_t   *fragment);
 
-    /* The place of a fragment has arrived through the ring. NULL without a
-     * ring. */
+    /* A DATA message has arrived through the ring: it has the location of a
+     * fragment. NULL for a wire without a ring. */
     void (*arrived)(ucxpool_channel_t *channel, const proto_data_t *data);
 
     /* The data of a receive is being written to our mailbox. NULL: not

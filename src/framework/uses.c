@@ -44,8 +44,8 @@ static bool has_stream(const framework_use_t *use, const void *stream)
     return false;
 }
 
-/* Double the space of the use, or create it. Returns NULL, and changes nothing,
- * without memory. */
+/* Double the capacity of a use, or create the use. If there is no memory,
+ * returns NULL and changes nothing. */
 static framework_use_t *lengthen(framework_use_t **link, void *address)
 {
     framework_use_t *old  = *link;

@@ -12,7 +12,8 @@ ucxpool_status_t heap_trim(heap_t *heap, size_t keep_size, size_t *released_p);
 /*
  * Find a range for an allocation, or add memory for it.
  *
- * size  A multiple of HEAP_UNIT; HEAP_PAGE if is_page, for a page of the home.
+ * size     A multiple of HEAP_UNIT; HEAP_PAGE if is_page.
+ * is_page  The range must be one page of the home.
  *
  * UCXPOOL_ERR_NO_MEMORY  not enough memory; no error detail is recorded
  */
@@ -24,8 +25,8 @@ ucxpool_status_t heap_find(heap_t *heap, heap_stream_t *stream, uint64_t size,
 ucxpool_status_t heap_find_page_soon(heap_t *heap, heap_stream_t *stream,
                                      heap_range_t **range_p);
 
-/* Return a stream's cached ranges to the index, and all of its empty pages but
- * `keep`. */
+/* Return a stream's cached ranges to the index, and all of its empty pages
+ * except `keep` of them. */
 void heap_collect(heap_t *heap, heap_stream_t *stream, unsigned keep);
 /* The same for all streams, keeping no page. */
 void heap_collect_all(heap_t *heap);

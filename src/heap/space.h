@@ -104,9 +104,9 @@ heap_range_t *heap_space_take(heap_space_t *space, heap_range_t *range,
                               uint64_t offset, uint64_t size);
 
 /*
- * Make a range free with a ticket of a stream. It is joined with free
- * neighbours that the same streams can use. Returns the resulting range, which
- * may use a neighbour's descriptor.
+ * Free a range with a ticket of a stream. It is joined with free neighbours
+ * that the same streams can use. Returns the resulting range, which may use a
+ * neighbour's descriptor.
  */
 heap_range_t *heap_space_give(heap_space_t *space, heap_range_t *range,
                               heap_stream_t *stream, uint64_t ticket);
@@ -171,7 +171,7 @@ typedef struct heap_stitched {
     heap_range_t  *range;  /* live or cached; NULL: kept, not in use */
     heap_stream_t *stream; /* not in use: the last user */
     uint64_t       ticket;
-    uint64_t       turn; /* not in use: since when, for the age */
+    uint64_t       turn; /* not in use: the larger, the later it was freed */
     size_t         num_runs;
     heap_run_t     runs[];
 } heap_stitched_t;
@@ -224,8 +224,8 @@ void heap_unstitch(heap_stitcher_t *stitcher, heap_range_t *range,
                    heap_stream_t *stream, uint64_t ticket);
 
 /*
- * Unmap kept stitched ranges that contain a part of the home, which must be
- * free and its ticket over.
+ * Unmap kept stitched ranges that contain a part of the home. The part must be
+ * free, and its ticket must be over.
  *
  * UCXPOOL_ERR_BUSY  a stitched range in use contains the part
  * UCXPOOL_ERR_IO    driver error: the part may still be mapped

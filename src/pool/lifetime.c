@@ -108,8 +108,9 @@ err_close_epoll:
  * is exceeded only if the peer makes no progress. */
 #define DRAIN_NS UINT64_C(250000000)
 
-/* A receiver that takes messages as they arrive returns credits much sooner.
- * Sending an announced message costs as much as several short ones. */
+/* How long an eager message waits for a credit before it is announced instead.
+ * A receiver that takes messages as they arrive returns credits much sooner,
+ * and sending an announced message costs as much as several eager ones. */
 #define ANNOUNCE_NS UINT64_C(1000000)
 
 /* How long a destroyed pool waits for UCX to complete what it holds for
@@ -145,8 +146,8 @@ static void init_lists(ucxpool_t *pool)
     pool->announce_ns            = ANNOUNCE_NS;
 }
 
-/* The two active message ids that the pool handles and that other users of the
- * worker may want. */
+/* Claim the two active message ids that the pool handles. Other pools may share
+ * a borrowed worker, and must use other ids. */
 static ucxpool_status_t take_ids(ucxpool_t *pool)
 {
     if (pool->ucx.own_worker) {
@@ -275,8 +276,8 @@ static bool has_borrowed_operations(const ucxpool_t *pool)
     return !pool->ucx.own_worker && (pool->num_operations != 0);
 }
 
-/* Shutting down polls this long without any progress, and then sleeps as long
- * after each round: the peers may need the processor to answer. */
+/* A shutdown without progress polls for this time. Then it sleeps for the same
+ * time after each round: the peers may need the processor to answer. */
 #define REST_NS UINT64_C(100000)
 
 static void rest(unsigned num_moved, uint64_t *idle_since)

@@ -120,9 +120,9 @@ static void disarm(ucxpool_t *pool)
 }
 
 /*
- * An event loop handles the events that its progress finds after a sleep. It
- * has not seen events that arrive later, while it arms the pool again: then it
- * must not sleep.
+ * Record that the event loop has seen all events so far: it handles those that
+ * its progress finds after a sleep. If more events arrive while the loop arms
+ * the pool again, it has not seen them, and must not sleep.
  */
 static void note_seen(ucxpool_t *pool)
 {
@@ -185,7 +185,7 @@ bool pool_can_sleep(const ucxpool_t *pool)
     return (pool->wakeup.worker_fd >= 0) || pool->ucx.is_lost;
 }
 
-/* num_moved_p [out]  Number of things that made progress; if not 0, returns
+/* num_moved_p [out]  Number of events and steps processed; if not 0, returns
  *                    UCXPOOL_ERR_BUSY. */
 static ucxpool_status_t arm(ucxpool_t *pool, unsigned *num_moved_p)
 {
@@ -374,9 +374,9 @@ static bool is_goal_reached(ucxpool_t *pool, const pool_goal_t *goal)
            core_event_is_pending(pool);
 }
 
-/* Sleep until the leader wakes; become the leader if there is none. Returns how
- * many things made progress before the sleep; a wait for any event is over if
- * there are any. */
+/* Sleep until the leader wakes; become the leader if there is none. Returns the
+ * number of events and steps processed before the sleep. If it is not 0, a wait
+ * for any event is over. */
 static unsigned sleep_once(ucxpool_t *pool, const pool_goal_t *goal,
                            uint64_t until)
 {
@@ -415,7 +415,8 @@ static void adapt_spin(ucxpool_t *pool, uint64_t waited_ns)
 /*
  * Nothing has made progress since `idle_since`: keep polling, or sleep. Polling
  * shortens the wait for an answer, but its sender may need this very processor,
- * so after a while each poll yields it. Returns how many things made progress.
+ * so after a while each poll yields it. Returns the number of events and steps
+ * processed.
  */
 static unsigned be_idle(ucxpool_t *pool, const pool_goal_t *goal,
                         uint64_t idle_since, uint64_t until)

@@ -26,8 +26,9 @@
 #define MS  UINT64_C(1000000)
 #define SEC UINT64_C(1000000000)
 
-/* The InfiniBand specification encodes a timeout as a power of two of this
- * unit, up to this power, and allows a card to take this many times longer. */
+/* The InfiniBand specification encodes a timeout as an exponent n: the time is
+ * FABRIC_UNIT_NS << n, and n is at most FABRIC_MAX. A card may take
+ * FABRIC_LOOSE times as long. */
 #define FABRIC_UNIT_NS UINT64_C(4096)
 #define FABRIC_MAX     31
 #define FABRIC_LOOSE   4u
@@ -67,8 +68,8 @@ static uint64_t fabric_time(uint64_t timeout_ns)
     uint64_t time = FABRIC_UNIT_NS * 2;
 
     for (int power = 1; power < FABRIC_MAX; power++) {
-        /* Nearest on a logarithmic scale: up to the square root of two above
-         * it. */
+        /* The nearest power on a logarithmic scale: timeout_ns may exceed it by
+         * a factor of up to the square root of two. */
         if (timeout_ns / 1000 * 707 <= time) {
             return time;
         }
@@ -88,8 +89,8 @@ static uint64_t fabric_floor(uint64_t time_ns)
     return time;
 }
 
-/* A quarter of the time until the next probe, half for its answer, and a
- * quarter for UCX and the pool's own progress. */
+/* A quarter of time_ns may pass until the next probe, half until its answer,
+ * and a quarter is for UCX and the pool's own progress. */
 ucx_peer_timeout_t ucx_peer_timeout_choose(ucx_peer_timeout_kind_t kind,
                                            uint64_t                time_ns)
 {
@@ -239,8 +240,8 @@ static bool is_in_environment(const char *prefix, const char *name)
     return getenv(variable) != NULL;
 }
 
-/* UCX before 1.17 only accepts names without the transport from a program. They
- * apply to the whole family of transports. */
+/* From a program, UCX before 1.17 accepts only names without the transport.
+ * They apply to the whole family of transports. */
 static bool has_prefixes(void)
 {
     unsigned major, minor, release;
@@ -258,7 +259,8 @@ static bool is_one_set(const ucx_peer_timeout_transport_t *transport,
 }
 
 /* Does the environment set it, for this transport or its family? If UCX does
- * not distinguish the transports, also for another one of the family. */
+ * not distinguish the transports of a family, a setting for any of them counts.
+ */
 static bool is_set(const ucx_peer_timeout_transport_t *transport,
                    const ucx_peer_timeout_setting_t   *setting)
 {

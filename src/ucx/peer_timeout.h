@@ -7,13 +7,14 @@
  * link, and of any process if the network card handles the connection.
  *
  * busy: an operation to the peer is in flight.
- * idle: no operation is in flight. UCX sends a probe each KEEPALIVE_INTERVAL,
+ * idle: no operation is in flight. UCX sends a probe every KEEPALIVE_INTERVAL,
  *       which makes the connection busy.
  *
  *     kind  settings               busy at most
  *     RC    TIMEOUT, RETRY_COUNT   4 x timeout x (count + 1): a card may take
  *                                  up to four times the timeout for each try
- *     UD    TIMEOUT                4/3 x timeout: UCX checks it each third
+ *     UD    TIMEOUT                4/3 x timeout: UCX checks it three times
+ *                                  per timeout
  *     TCP   USER_TIMEOUT (1.22)    this; or the time from the kernel's
  *                                  tcp_retries2 or from ucx_tcp_watch,
  *                                  whichever is shorter. TCP's own keepalive
@@ -117,8 +118,8 @@ bool ucx_peer_timeout_parse(const char *text, bool is_time, uint64_t *value_p);
  * KEEPALIVE_INTERVAL in a ucx.conf.
  *
  * has_rdma  RDMA transports may exist. This then creates a temporary context:
- *           UCX up to 1.13 warns of settings of transports that it does not
- *           use, and lists the transports that it uses only in printed text.
+ *           UCX up to 1.13 warns about settings of transports that it does
+ *           not use, and lists those that it uses only in printed text.
  */
 void ucx_peer_timeout_tune(ucp_config_t *config, uint64_t time_ns,
                            bool has_rdma);
@@ -178,8 +179,8 @@ void ucx_tcp_watch_cleanup(ucx_tcp_watch_t *watch);
  * left to the kernel. */
 uint64_t ucx_tcp_watch_detection_time(uint64_t timeout_ns);
 
-/* Check the connections, if it is time. Returns the number of connections that
- * were ended. */
+/* Check the connections if a check is due. Returns the number of connections
+ * that were ended. */
 unsigned ucx_tcp_watch_progress(ucx_tcp_watch_t *watch);
 
 /* Time of the next check; BASE_CLOCK_FOREVER: never. */

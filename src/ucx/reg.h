@@ -16,7 +16,7 @@
  * The memory domains of a UCX context, in the context's own order. A memory
  * domain is a part of UCX that registers memory, such as one network card. UCX
  * lists their names only in printed text. Their requirements are queried from
- * UCX's lower layer (UCT), which opens each domain a second time for a moment.
+ * UCX's lower layer (UCT), which briefly opens each domain a second time.
  */
 
 struct ucp_context;
@@ -34,7 +34,7 @@ typedef struct ucx_domain {
 } ucx_domain_t;
 
 typedef struct ucx_domains {
-    unsigned num; /* 0: this UCX does not list them */
+    unsigned num; /* 0: UCX does not list them */
     /* A bit for each domain without which the `ucx` wire would fail: a network
      * that can register this memory and needs keys for it. */
     uint64_t     needed;
@@ -100,8 +100,8 @@ uint64_t ucx_reg_count(void);
 
 /*
  * ucp_mem_map() succeeds if at least one memory domain has registered the
- * region. If a network card has not, this would show only at the first send;
- * the verification finds it at once.
+ * region. If a network card has refused it, the first send would fail. The
+ * verification detects this at once.
  */
 
 /*

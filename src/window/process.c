@@ -1,9 +1,10 @@
 /*
  * Copies by the kernel from and to the memory of the owner's process.
  *
- * The system calls take the owner's PID, which another process may get when the
- * owner has ended. So this way is used only if the kernel reports the end of
- * the owner (on the `map` wire), and checks for it before each call.
+ * The system calls take the owner's PID, which the kernel may give to another
+ * process after the owner has ended. So this way is used only on the `map`
+ * wire, and only if the kernel can report the end of the owner's process. The
+ * importer checks for such a report before each call.
  */
 #include <config.h>
 
@@ -16,8 +17,8 @@
 #include <string.h>
 #include <sys/uio.h>
 
-/* For one system call: short enough that other operations soon get a turn, and
- * long enough that the cost of the call does not matter. */
+/* The limits of one system call: short enough that other operations soon get a
+ * turn, and long enough that the cost of the call does not matter. */
 #define STEP_SIZE   ((uint64_t)1 << 20)
 #define STEP_PIECES 512u
 

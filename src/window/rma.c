@@ -9,10 +9,10 @@
  *
  * A get or put that UCX has begun ends only when UCX completes it, or when the
  * endpoint is closed by force. So an operation that is canceled ends when UCX
- * has released its memory, like sends and receives in place
+ * has released its memory, as an in-place send or receive does
  * (docs/internals/wires.md, "The `ucx` wire"). A write ends when a flush has
- * completed, after its data are in the window. So when the importer sends
- * CLOSE, none of its operations is in flight.
+ * completed: its data is then in the window. So when the importer sends CLOSE,
+ * none of its operations is in flight.
  */
 #include "window/window.h"
 
@@ -348,7 +348,7 @@ static void rma_close(ucxpool_remote_window_t *remote)
 
 /* --- importer: which operations ------------------------------------------- */
 
-/* An upper bound of the number of pieces. The operation must not be empty. */
+/* An upper bound on the number of pieces. The operation must not be empty. */
 static uint64_t count_pieces(const window_operation_t *operation)
 {
     const copy_memory_t *memory = &operation->request->data.memory;
@@ -458,8 +458,9 @@ static bool flush(window_operation_t *operation)
                      ucp_ep_flush_nbx(channel->conn.endpoint->ep, &param));
 }
 
-/* All of the operation is posted, or it failed. When UCX has completed all of
- * it, flush a write, then end the operation, which may free it. */
+/* The whole operation has been posted, or it has failed. When UCX has completed
+ * all posted parts, flush a write, then end the operation, which may free it.
+ */
 static void end_if_over(window_operation_t *operation)
 {
     ucxpool_request_t *request = operation->request;

@@ -1,5 +1,5 @@
 /*
- * Operations by messages that this pool does on its windows for a peer.
+ * Operations by messages: this pool executes them on its windows for a peer.
  *
  * A CALL is received into memory allocated for it. Once its places are checked,
  * they are replaced, in the same memory, by the addresses for an ordinary send

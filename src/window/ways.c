@@ -1,5 +1,5 @@
 /*
- * The ways to a window, best first.
+ * The ways to access a window, best first.
  */
 #include "window/window.h"
 

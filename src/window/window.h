@@ -69,7 +69,7 @@ static_assert(sizeof(window_blob_t) == UCXPOOL_WINDOW_BLOB_SIZE,
 struct window_pool {
     core_reach_t reach;    /* of peers that need no endpoint */
     base_list_t  all;      /* windows of the application */
-    base_list_t  copying;  /* operations that copy in turns */
+    base_list_t  copying;  /* operations that take turns copying */
     base_list_t  runnable; /* served operations that can continue */
     base_list_t  free_operations;
     uint64_t     next_number; /* last number of a window or a grant */
@@ -128,9 +128,9 @@ struct ucxpool_window {
     base_list_t grants;
     /* GPU memory: how peers map it; `way` 0: not as one allocation. */
     proto_window_cuda_t cuda;
-    /* The parts of files or of GPU allocations that contain the window, in its
-     * order. If peers cannot map it, `reason` says why ("": it is in no known
-     * file). */
+    /* The parts of files or of GPU allocations that contain the window, in the
+     * window's order. If peers cannot map it, `reason` says why ("": it is in
+     * no known file). */
     proto_window_part_t *parts;
     unsigned             num_parts;
     bool                 is_virtual; /* the parts are GPU allocations, whose
@@ -180,8 +180,8 @@ void window_revoke(ucxpool_window_t *window);
 /* Revoke all windows that have not been destroyed. */
 void window_revoke_all(ucxpool_t *pool);
 
-/* Has no importer access any more? The second function ignores destroyed
- * windows. */
+/* Have all importers stopped accessing the memory? The second function ignores
+ * destroyed windows. */
 bool window_is_free(const ucxpool_window_t *window);
 bool window_all_are_free(const ucxpool_t *pool);
 
@@ -208,12 +208,12 @@ uint32_t window_grant_num_files(const ucxpool_channel_t *channel,
 int      window_grant_file(const ucxpool_channel_t *channel, uint64_t number,
                            uint32_t index);
 
-/* The importer does not access the memory any more. Cancels its served
- * operations; may free the grant. */
+/* The importer does not access the memory any more: release the grant. Cancels
+ * the grant's served operations. May free the grant. */
 void window_grant_let_go(window_grant_t *grant);
 
-/* The channel has ended: do the same for those of its grants whose importer
- * cannot access the memory any more; with are_touched, for all. */
+/* The channel has ended: release those of its grants whose importer cannot
+ * access the memory any more. are_touched: release all of them. */
 void window_grants_let_go(ucxpool_channel_t *channel, bool are_touched);
 
 /* May the importer's CPU be copying? The channel's ring shows it. */
@@ -224,7 +224,7 @@ void window_grant_put(window_grant_t *grant);
 
 /* --- importer: remotes ---------------------------------------------------- */
 
-/* Size of the text that says why a remote uses its way, not another. */
+/* Size of the text that says why a remote uses its way and not another. */
 #define WINDOW_REASON_SIZE (2 * CORE_REASON_SIZE + 20)
 
 /* The owner's answer to an import. */
@@ -250,8 +250,8 @@ static inline bool window_is_forbidden(const window_answer_t *answer,
 
 /* A part of the window, mapped here. */
 typedef struct window_view {
-    uint64_t   end;     /* offset in the window of the end of the part */
-    uint8_t   *address; /* of the first byte after the part */
+    uint64_t   end;     /* window offset of the first byte after the part */
+    uint8_t   *address; /* of that byte */
     ipc_view_t view;    /* size 0: in a region, which the channel has mapped */
 } window_view_t;
 
@@ -316,14 +316,15 @@ void window_remote_given(ucxpool_channel_t *channel, uint64_t number,
 /* The owner revoked the window, so the remote ends. */
 void window_remote_revoked(ucxpool_channel_t *channel, uint64_t number);
 
-/* Add why it uses a way, or cannot use one. The newest reason comes first. */
+/* Add the reason why the remote uses a way, or cannot use it. The newest reason
+ * comes first. */
 void window_remote_say(ucxpool_remote_window_t *remote, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Release its mappings and keys. May be called again. */
+/* Release the remote's mappings and keys. May be called again. */
 void window_remote_unmap(ucxpool_remote_window_t *remote);
 
-/* It cannot be used any more: end its operations with this status. */
+/* The remote cannot be used any more: end its operations with this status. */
 void window_remote_end(ucxpool_remote_window_t *remote, ucxpool_status_t status,
                        const char *reason);
 
@@ -370,7 +371,7 @@ typedef struct window_operation {
     unsigned num_rma;
     bool     is_flushed;
     /* By messages. */
-    bool               is_answered;  /* the data of a read are arriving */
+    bool               is_answered;  /* the data of a read is arriving */
     ucxpool_segment_t  call;         /* the CALL with its places */
     ucxpool_request_t *notification; /* sent at the end; NULL: none */
 } window_operation_t;
@@ -468,7 +469,7 @@ typedef struct window_way {
      * all operations. */
     bool (*fits)(const window_operation_t *operation);
 
-    /* Are the places checked during the copy? Then they are not before it. */
+    /* Are the places checked during the copy? If so, not before it. */
     bool (*checks_places)(const window_operation_t *operation);
 
     /* Start the operation. May free it. */
@@ -537,7 +538,7 @@ unsigned window_messages_progress(ucxpool_channel_t *channel);
 void window_messages_ended(window_operation_t *operation,
                            ucxpool_status_t    status);
 
-/* The data of a read have arrived. Takes over the message. */
+/* The data of a read has arrived. Takes over the message. */
 void window_messages_answered(ucxpool_message_t *message);
 
 /* The owner has refused an operation. */
@@ -585,7 +586,7 @@ typedef struct window_served {
     copy_memory_t     memory;   /* these addresses */
 } window_served_t;
 
-/* A CALL has arrived; the data of a write have arrived. Both take over the
+/* A CALL has arrived; the data of a write has arrived. Both take over the
  * message. */
 void window_served_called(ucxpool_message_t *message);
 void window_served_brought(ucxpool_message_t *message);
@@ -609,22 +610,23 @@ void window_received(ucxpool_channel_t *channel, const proto_fixed_t *message,
 /* A message with a flag of PROTO_DESC_WINDOW has arrived. */
 void window_message(ucxpool_message_t *message);
 
-/* Make progress. Both return the number of things done. */
+/* Make progress. Both return the number of steps done. */
 unsigned window_progress(ucxpool_t *pool);
 
 unsigned window_channel_progress(ucxpool_channel_t *channel);
 
-/* Has window_channel_progress() nothing to do, while the channel is open? */
+/* Is there nothing to do for window_channel_progress(), as long as the channel
+ * is open? */
 bool window_channel_is_quiet(const ucxpool_channel_t *channel);
 
-/* Has the channel unfinished operations of ours? */
+/* Does the channel have unfinished operations that this side has posted? */
 bool window_channel_is_busy(const ucxpool_channel_t *channel);
 
 /* The channel has ended: end its remotes and operations. Its grants are
  * released when the peer cannot access the memory any more. */
 void window_channel_ended(ucxpool_channel_t *channel);
 
-/* The pool is being freed: free what is left on the channel. */
+/* The pool is being freed: free all remaining objects of the channel. */
 void window_channel_drop_all(ucxpool_channel_t *channel);
 
 #endif

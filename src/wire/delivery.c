@@ -10,7 +10,7 @@
 #include <string.h>
 
 typedef struct wire_delivery {
-    base_list_t        link;  /* free, or the pool's deliveries */
+    base_list_t        link;  /* in the pool's free list, or its deliveries */
     bool               waits; /* has no launch in flight */
     ucxpool_request_t *request;
     ucxpool_channel_t *channel; /* a reference */

@@ -62,9 +62,9 @@ static bool is_silent(const ucxpool_channel_t *channel)
              (CORE_HELLO_SENT | CORE_HELLO_RECEIVED));
 }
 
-/* The peer has, or will have, a channel, and must learn of the close. That is
- * possible after it has sent HELLO, and on `ucx` after it has created its
- * endpoint. */
+/* Must the close wait until the peer can be notified? The peer has a channel,
+ * or will create one. It can be notified after it has sent HELLO, and on `ucx`
+ * after it has created its endpoint. */
 static bool is_way_due(const ucxpool_channel_t *channel)
 {
     bool knows_way = (channel->wireup.handshake & CORE_HELLO_RECEIVED) &&
@@ -81,7 +81,7 @@ static bool waits(const ucxpool_channel_t *channel)
     return channel->closing.bye_sent || is_way_due(channel);
 }
 
-/* The time after which the close waits for nothing. */
+/* The time at which the close stops waiting for the peer. */
 static uint64_t last_moment(const ucxpool_channel_t *channel)
 {
     uint64_t goodbye = BASE_CLOCK_FOREVER;
@@ -125,7 +125,7 @@ static bool is_answer_due(const ucxpool_channel_t *channel)
 /* BYE promises that this process no longer accesses the peer's memory. Until
  * then, and as long as this process lives, the peer does not reuse the blocks
  * that it has granted. So BYE waits for writes of the GPU that are still in
- * flight, which always complete, and is sent however late that is. */
+ * flight, which always complete, and is sent no matter how late that is. */
 static bool has_said_goodbye(ucxpool_channel_t *channel)
 {
     bool is_always_read = channel->wire->has_ring;
@@ -356,7 +356,8 @@ void wireup_channel_abort(ucxpool_channel_t *channel)
     core_channel_put(channel);
 }
 
-/* Sends that were posted, and receives that have a message. */
+/* Does the channel have sends or window operations in progress, or receives
+ * that have matched a message? */
 static bool has_requests(const ucxpool_channel_t *channel)
 {
     return xfer_flush_has_sends(channel, UINT64_MAX) ||
@@ -380,7 +381,7 @@ void wireup_channel_close(ucxpool_channel_t *channel)
     core_channel_put(channel);
 }
 
-/* A closed channel ends after its requests, or at its deadline. */
+/* A closed channel ends when its requests have ended, or at its deadline. */
 static unsigned progress_drain(ucxpool_channel_t *channel)
 {
     if (!channel->closing.drains || !core_channel_is_live(channel) ||

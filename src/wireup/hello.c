@@ -33,9 +33,9 @@ static bool is_of(const ucxpool_channel_t *channel, const proto_hello_t *hello)
            (hello->channel_key == channel->key);
 }
 
-/* Is a HELLO over a connection within the host from the process that the
- * address names? Its process id was checked with the kernel. But its sender may
- * pose as any pool whose address it has. */
+/* If a HELLO has arrived over a connection within the host: was it sent by the
+ * process that the address names? The kernel has confirmed the sender's process
+ * id. But a sender can pose as any pool whose address it has. */
 static bool is_of_process(const core_remote_t *remote,
                           const proto_hello_t *hello, const core_way_t *way)
 {
@@ -46,7 +46,8 @@ static bool is_of_process(const core_remote_t *remote,
                              ipc_host_fits(host, reason, sizeof(reason)));
 }
 
-/* By endpoint if the channel was created from one, otherwise by address. */
+/* Does a HELLO match a channel? By endpoint if the channel was created from
+ * one, otherwise by address. */
 static bool fits(const ucxpool_channel_t *channel, const proto_hello_t *hello,
                  const core_way_t *way)
 {
@@ -364,7 +365,7 @@ fail_unreachable(ucxpool_channel_t *channel, const char *format, ...)
     core_channel_fail(channel, UCXPOOL_ERR_UNSUPPORTED, "%s", reason);
 }
 
-/* The peer is on this host, and both sides may use map. */
+/* Warn if two processes of one host use a slower path than usual. */
 static void warn_of_ucx(const ucxpool_channel_t *channel)
 {
     if ((channel->pool->config.wire == BASE_WIRE_AUTO) &&
@@ -407,8 +408,8 @@ static bool choose_wire(ucxpool_channel_t *channel)
     return true;
 }
 
-/* Does the connected channel use a path that it requires? False: it has
- * failed. */
+/* Does the connected channel use a path that it requires? If not, it fails, and
+ * this returns false. */
 static bool has_required_path(ucxpool_channel_t *channel)
 {
     unsigned path;
@@ -515,11 +516,11 @@ static void hello_say_ready(ucxpool_channel_t *channel)
     core_control_end(channel);
 }
 
-/* The side that does not begin waits for this time, and then also begins: the
- * peer may have no way to reach it. */
+/* How long the side that does not begin waits for a HELLO. Then it also begins,
+ * because the peer may have no way to reach it. */
 #define PATIENCE_NS UINT64_C(2000000000)
 
-/* The delay after the peer has hung up without an answer. */
+/* The delay before a retry if the peer has hung up without an answer. */
 #define UNHEARD_NS UINT64_C(100000000)
 
 static bool has_way(const ucxpool_channel_t *channel)
@@ -588,7 +589,7 @@ static void try_open(ucxpool_channel_t *channel)
     xfer_send_opened(channel);
 }
 
-/* Send it, and repeat it later: the peer may have had no room for it. */
+/* Send HELLO, and repeat it later: the peer may have had no room for it. */
 static void say_hello(ucxpool_channel_t *channel)
 {
     core_channel_say_hello_at(channel, base_clock_deadline(CORE_HELLO_NS));
@@ -615,7 +616,7 @@ static void say_all(ucxpool_channel_t *channel)
     say_rest(channel);
 }
 
-/* Over a connection within the host if possible, else over an endpoint. */
+/* Connect within the host if possible, otherwise over an endpoint. */
 static ucxpool_status_t open_way(ucxpool_channel_t *channel)
 {
     ucxpool_status_t status = UCXPOOL_OK;

@@ -63,7 +63,7 @@ static ucxpool_status_t open_and_warn(ucxpool_t *pool, const char *device,
     return status;
 }
 
-/* If no device has the address, UCX decides. */
+/* Let UCX use the device that has the address; all devices if none has it. */
 static ucxpool_status_t open_address(ucxpool_t                 *pool,
                                      const bootstrap_address_t *address)
 {
@@ -89,7 +89,8 @@ ucxpool_status_t wireup_network_listen(ucxpool_t               *pool,
     return status;
 }
 
-/* Can UCX use the device of the route from source to the address? */
+/* Let UCX use the device of the route from source to the address. If this
+ * fails, logs a warning and returns false. */
 static bool open_way(ucxpool_t *pool, const bootstrap_address_t *address,
                      const bootstrap_address_t *source)
 {

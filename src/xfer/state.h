@@ -36,7 +36,7 @@ struct xfer_pool {
     base_list_t  probed;        /* messages held by callers */
     uint64_t     next_announce; /* earliest announce_at of a channel */
     base_list_t  waiters;
-    base_list_t  readers;   /* the first may read, if none did in this round */
+    base_list_t  readers;   /* only the first may read, once per round */
     unsigned     read_in;   /* progress_count of the last read */
     base_list_t  fragments; /* of all sends */
     core_request_list_t sends;
@@ -56,7 +56,7 @@ typedef struct xfer_messages {
     xfer_records_t      eager;      /* for eager messages */
     xfer_records_t      small;      /* for others, with few runs */
     xfer_records_t      large;      /* for others, with many runs or metadata */
-    uint32_t announced;      /* units of our max_unexpected, by the others */
+    uint32_t announced;      /* units of our max_unexpected, used by the peer */
     uint32_t num_unexpected; /* messages that no receive has matched */
     size_t   num_runs; /* in allocated lists of messages without a receive */
 } xfer_messages_t;
