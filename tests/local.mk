@@ -199,7 +199,7 @@ WRAP_FORBID = -Wl,--wrap=readlink,--wrap=syscall
 REPLAY_LDADD = libreplay.la libtools.la $(LDADD)
 SHUFFLE_LDADD = libshuffle.la libtools.la $(LDADD)
 
-# Tests that need no pool have one program for each layer.
+# Tests that need no pool and no process of their own: a program for each layer.
 tests_test_base_SOURCES = \
 	tests/test_error.c tests/test_keys.c tests/test_lock.c \
 	tests/test_parse.c tests/test_status.c tests/test_text.c

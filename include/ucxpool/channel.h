@@ -86,9 +86,10 @@ typedef struct ucxpool_channel_params {
     const void *address;        /* from the peer's ucxpool_address_get() */
     size_t      address_length; /* given with address */
     /*
-     * An endpoint of the pool's worker to the peer, borrowed until the channel
-     * is closed. It must be created with UCP_ERR_HANDLING_MODE_PEER, and its
-     * error callback must call ucxpool_channel_fail().
+     * An endpoint of the pool's worker to the peer. The pool uses it until
+     * ucxpool_destroy(), also after ucxpool_channel_close(). It must be created
+     * with UCP_ERR_HANDLING_MODE_PEER, and its error callback must call
+     * ucxpool_channel_fail().
      */
     struct ucp_ep *ep;
     const char    *name;     /* see ucxpool_channel_set_name() */
@@ -108,8 +109,8 @@ typedef struct ucxpool_channel_params {
  * channel_p [out]  Closed by ucxpool_channel_close(), ucxpool_channel_abort()
  *                  or ucxpool_destroy().
  *
- * UCXPOOL_ERR_INVALID_PARAM  not exactly one of address and ep is set, or the
- *                            address is damaged
+ * UCXPOOL_ERR_INVALID_PARAM  not exactly one of address and ep is set, the
+ *                            address is damaged, or require has an unknown bit
  * UCXPOOL_ERR_PROTOCOL       the address has another protocol version
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */
@@ -125,11 +126,12 @@ ucxpool_status_t ucxpool_channel_create(ucxpool_t                      *pool,
  * with UCXPOOL_ERR_TIMED_OUT if the last attempt got no answer.
  *
  * where   "host:port", "1.2.3.4:port" or "[::1]:port".
- * params  The channel's name (default: where) and its user_ptr; NULL for
- *         neither.
+ * params  The channel's name (default: where), user_ptr and require; NULL for
+ *         none of them.
  *
  * UCXPOOL_ERR_INVALID_PARAM  where is malformed, or the host has no address; or
- *                            params has an address or an endpoint
+ *                            params has an address, an endpoint or an unknown
+ *                            bit in require
  * UCXPOOL_ERR_PERMISSION     SECRET_FILE cannot be read, or is readable by
  *                            other users
  *
@@ -169,13 +171,13 @@ uint16_t ucxpool_listener_port(const ucxpool_listener_t *listener);
  * ACCEPT_QUEUE (a setting) peers can be queued. The listener refuses further
  * peers; they retry until HANDSHAKE_TIMEOUT.
  *
- * params  The channel's name (default: the peer's address) and its user_ptr;
- *         NULL for neither.
+ * params  The channel's name (default: the peer's address), user_ptr and
+ *         require; NULL for none of them.
  *
  * UCXPOOL_OK                 *channel_p is a new channel
  * UCXPOOL_INPROGRESS         the queue is empty
- * UCXPOOL_ERR_INVALID_PARAM  params has an address or an endpoint; the peer
- *                            stays in the queue
+ * UCXPOOL_ERR_INVALID_PARAM  params has an address, an endpoint or an unknown
+ *                            bit in require; the peer stays in the queue
  */
 ucxpool_status_t ucxpool_listener_accept(ucxpool_listener_t *listener,
                                          const ucxpool_channel_params_t *params,
@@ -262,9 +264,10 @@ void ucxpool_channel_fail(ucxpool_channel_t *channel);
  * then still in progress, and receives from this channel that have not matched
  * a message, end with UCXPOOL_ERR_CANCELED. Then the peer is notified.
  *
- * Messages that had arrived in order, with their data, can still be received by
- * ucxpool_recv() and ucxpool_probe() from any channel (NULL). This is also true
- * of channels that are aborted, closed by the peer, or have failed.
+ * Eager messages (see ucxpool_send()) that the library had read in order can
+ * still be received by ucxpool_recv() and ucxpool_probe() from any channel
+ * (NULL). This is also true of channels that are aborted, closed by the peer,
+ * or have failed.
  *
  * Does not wait: ucxpool_progress() or ucxpool_destroy() does the work. NULL is
  * allowed.
@@ -272,9 +275,9 @@ void ucxpool_channel_fail(ucxpool_channel_t *channel);
 void ucxpool_channel_close(ucxpool_channel_t *channel);
 
 /*
- * Close a channel immediately: requests that have not completed
- * end with UCXPOOL_ERR_CANCELED. ucxpool_destroy() does the same to channels
- * that are still open. NULL is allowed.
+ * Close a channel immediately: requests that have not completed end with
+ * UCXPOOL_ERR_CANCELED. ucxpool_destroy() does the same to channels that are
+ * still open. NULL is allowed.
  */
 void ucxpool_channel_abort(ucxpool_channel_t *channel);
 

@@ -72,7 +72,8 @@ typedef struct ucxpool_event {
  * Closed channels and destroyed listeners are not reported. The array itself
  * does not change: if the program closes a channel other than that of the
  * current event, it must not use later events of that channel in the array.
- * Messages of a closed channel can be found only by ucxpool_probe().
+ * Events do not report messages of a closed channel; ucxpool_recv() and
+ * ucxpool_probe() find them if the channel is NULL.
  *
  * Several threads may call this. MESSAGE and CALLER are reported to
  * every caller, and a change of state to one.

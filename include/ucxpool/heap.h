@@ -167,8 +167,8 @@ ucxpool_status_t ucxpool_heap_trim(ucxpool_t *pool, size_t keep_size,
 /*
  * Called with no lock held when an allocation of `size` bytes is about to fail.
  * It may free memory of this heap or of others, but must not allocate from this
- * heap. If it returns 1, the allocation is retried, and if that fails, it is
- * called again. It must therefore return 0 eventually.
+ * heap. If it does not return 0, the allocation is retried, and if that fails,
+ * it is called again. It must therefore return 0 eventually.
  */
 typedef int (*ucxpool_heap_failure_handler_t)(void *arg, ucxpool_t *pool,
                                               size_t size, void *stream);

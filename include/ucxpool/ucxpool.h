@@ -44,9 +44,10 @@
  *   _put         a block, which returns to its pool
  *   _deregister  the registration of a pool in a protection domain (verbs.h)
  *
- * All of these functions accept NULL and then do nothing. A probed message is
- * ended by ucxpool_message_recv() or ucxpool_message_refuse().
- * ucxpool_destroy() ends all objects of its pool, and its memory.
+ * All of these functions accept NULL for what they end, and then do nothing. A
+ * probed message is ended by ucxpool_message_recv() or
+ * ucxpool_message_refuse(). ucxpool_destroy() also ends all objects of the
+ * pool, and frees its memory.
  *
  * Timeouts. Every function that waits takes a timeout in nanoseconds. If the
  * timeout expires first, the function returns UCXPOOL_INPROGRESS.

@@ -406,11 +406,12 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "accesses the blocks directly. ucx: UCX transfers the data. auto: map "
          "if possible, otherwise ucx."),
     WORD("REQUIRE", require, "any", require_words,
-         "The paths that a channel may use; one that would use a slower path "
+         "The paths that a channel may use; one that would use another path "
          "fails before its first message. map: the map wire. rma: the ucx wire "
          "over transports with their own get and put, such as RDMA. map,rma: "
          "either. any: all; a channel between two processes of one host that "
-         "does not use map logs a warning if WIRE is auto."),
+         "does not use map then logs a warning, unless WIRE=ucx is set on "
+         "either side."),
     WORD("MAP_WAY", map_way, "auto", map_way_words,
          "How messages are transferred over the map wire between pools on "
          "GPUs. pull: the receiver's GPU reads the sender's blocks. push: the "

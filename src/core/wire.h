@@ -66,7 +66,7 @@ typedef struct core_wire {
     /* Does the connection that the wire needs exist? */
     bool (*is_connected)(const ucxpool_channel_t *channel);
 
-    /* The ucxpool_path_t of the connected channel, or 0 for a slower one. */
+    /* The ucxpool_path_t of the connected channel, or 0 for another one. */
     unsigned (*path)(const ucxpool_channel_t *channel);
 
     /* Called when the channel opens. */

@@ -29,9 +29,11 @@ static ucxpool_status_t check_memory(const ucxpool_t *pool, void *address,
     unsigned                types;
 
     if ((length == 0) || ((uintptr_t)address > UINTPTR_MAX - length)) {
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "cannot export a window of %zu bytes at %p", length,
-                          address);
+        return base_error(
+            UCXPOOL_ERR_INVALID_PARAM,
+            "cannot create a window of %zu bytes at %p: the length is 0, "
+            "or the range exceeds the address space",
+            length, address);
     }
     return copy_engine_memtypes(pool->engine, &memory, &types);
 }
@@ -476,7 +478,7 @@ void window_grant_open(ucxpool_channel_t         *channel,
     window_grant_t   *grant;
 
     if (window == NULL) {
-        reason = "the peer's pool has no such window, or released it";
+        reason = "the peer's pool has no such window, or has destroyed it";
     } else if (window->is_revoked) {
         reason = "the window has been revoked";
     } else if (channel->windows->num_grants == PROTO_GRANTS_MAX) {
