@@ -222,7 +222,7 @@ static void check_no_vmm(const char *why, const char *advice)
 STAND_IN_TEST(forced_vmm_fails_on_a_gpu_without_it)
 {
     open_device("vmm=n");
-    check_no_vmm("this GPU has no virtual memory",
+    check_no_vmm("this GPU does not support virtual memory",
                  "set UCXPOOL_CUDA_BACKING=auto or alloc");
 }
 

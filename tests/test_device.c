@@ -224,9 +224,9 @@ STAND_IN_TEST(impossible_backing_is_none_with_a_reason)
 {
     start("vmm=n");
     check_backing("vmm", UCXPOOL_CUDA_BACKING_NONE,
-                  "this GPU has no virtual memory");
+                  "this GPU does not support virtual memory");
     check_backing("auto", UCXPOOL_CUDA_BACKING_ALLOC,
-                  "this GPU has no virtual memory");
+                  "this GPU does not support virtual memory");
 }
 
 STAND_IN_TEST(failing_ucx_init_is_the_reason)

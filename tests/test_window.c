@@ -614,7 +614,7 @@ TEST_EACH(operations_beyond_the_window_are_rejected_at_once, NUM_WAYS)
                 "place 1 is beyond");
         places = ucxpool_places(&fits, 1);
         refuses(is_write, &places, &data, UCXPOOL_ERR_INVALID_PARAM,
-                "the data have 100 bytes, the places 101");
+                "the data has 100 bytes, but the places have 101");
         places = ucxpool_places(NULL, 1);
         refuses(is_write, &places, &data, UCXPOOL_ERR_INVALID_PARAM,
                 "the list is NULL");

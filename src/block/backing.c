@@ -40,7 +40,7 @@ static bool has_vmm(const mem_cuda_device_t *device, char why[WHY_SIZE])
         return false;
     }
     if (!device->has_vmm) {
-        snprintf(why, WHY_SIZE, "this GPU has no virtual memory");
+        snprintf(why, WHY_SIZE, "this GPU does not support virtual memory");
         return false;
     }
     return true;

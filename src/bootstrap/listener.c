@@ -356,7 +356,7 @@ static void slot_progress(pending_t *pending, pending_slot_t *slot)
         slot_refuse(pending, slot, slot->auth.reason);
     } else if (!slot_watch(pending, slot, EPOLL_CTL_MOD)) {
         pending->num_answers -= (unsigned)holds_place(slot);
-        slot_refuse(pending, slot, "the system cannot watch the connection");
+        slot_refuse(pending, slot, "cannot add the connection to epoll");
     }
 }
 
@@ -451,7 +451,7 @@ static void pending_add(pending_t *pending, int fd,
     if (status != UCXPOOL_OK) {
         slot_refuse(pending, slot, slot->auth.reason);
     } else if (!slot_watch(pending, slot, EPOLL_CTL_ADD)) {
-        slot_refuse(pending, slot, "the system cannot watch the connection");
+        slot_refuse(pending, slot, "cannot add the connection to epoll");
     } else {
         slot_progress(pending, slot);
     }

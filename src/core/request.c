@@ -64,7 +64,8 @@ ucxpool_status_t core_request_make_plan(ucxpool_request_t *request)
     } else {
         plan = core_alloc(request->pool, sizeof(*plan));
         if (plan == NULL) {
-            return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a plan");
+            return base_error(UCXPOOL_ERR_NO_MEMORY,
+                              "no memory for the copy plan of a request");
         }
         base_list_init(&plan->link);
     }

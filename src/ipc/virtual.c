@@ -247,8 +247,8 @@ ucxpool_status_t ipc_virtual_map(const mem_cuda_device_t  *device,
 
     if (!device->has_vmm) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "GPU %d (%s) or its driver has no virtual memory "
-                          "functions, and a peer's memory needs them",
+                          "GPU %d (%s) or its driver does not support virtual "
+                          "memory, which is needed to map a peer's memory",
                           device->ordinal, device->name);
     }
     status = add_sizes(parts, num_parts, &range.size);

@@ -207,9 +207,10 @@ static ucxpool_status_t check_data(const window_operation_t *operation,
                             : (length >= operation->size)) {
         return UCXPOOL_OK;
     }
-    return base_error(
-        UCXPOOL_ERR_INVALID_PARAM, "the data have %llu bytes, the places %llu",
-        (unsigned long long)length, (unsigned long long)operation->size);
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "the data has %llu bytes, but the places have %llu",
+                      (unsigned long long)length,
+                      (unsigned long long)operation->size);
 }
 
 /* Create the notification for the owner now, while an error can still be

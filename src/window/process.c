@@ -83,7 +83,7 @@ static unsigned process_open(ucxpool_remote_window_t *remote,
         !try_copy(remote, &byte, 0, true)) {
         window_remote_say(remote,
                           "the system does not let us write to the owner's "
-                          "memory, so writes go by messages: %s",
+                          "memory, so writes use messages: %s",
                           strerror(errno));
         return UCXPOOL_WINDOW_READ;
     }

@@ -51,8 +51,8 @@ static ucxpool_status_t check_budget(const ucxpool_window_t *window)
         return UCXPOOL_OK;
     }
     return base_error(UCXPOOL_ERR_LIMIT,
-                      "with %llu bytes more than the owner's "
-                      "UCXPOOL_WINDOW_BUDGET would be registered",
+                      "registering %llu more bytes would exceed the owner's "
+                      "UCXPOOL_WINDOW_BUDGET",
                       (unsigned long long)window->length);
 }
 
@@ -127,7 +127,7 @@ static bool is_offered(const ucxpool_channel_t *channel, const char **why_p)
     if (channel->pool->config.window_way == BASE_WINDOW_WAY_MESSAGES) {
         *why_p = "the owner has UCXPOOL_WINDOW_WAY=messages";
     } else if (!channel->conn.endpoint->is_own) {
-        *why_p = "the owner's endpoint is its caller's own";
+        *why_p = "the owner's channel uses an endpoint of its application";
     }
     return *why_p == NULL;
 }

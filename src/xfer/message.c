@@ -238,10 +238,11 @@ static ucxpool_message_t *get_announced(ucxpool_channel_t *channel,
     ucxpool_message_t *message;
 
     if (cost > max - messages->announced) {
-        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                          "the peer announced more messages than are taken; "
-                          "UCXPOOL_MAX_UNEXPECTED=%u",
-                          max);
+        core_channel_fail(
+            channel, UCXPOOL_ERR_PROTOCOL,
+            "the peer announced more messages than this pool accepts; "
+            "UCXPOOL_MAX_UNEXPECTED=%u",
+            max);
         return NULL;
     }
     message = has_record(channel, records)
