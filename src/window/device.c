@@ -1,6 +1,6 @@
 /*
- * Copies between a peer's GPU memory, mapped here, and our GPU memory. One
- * kernel copies scattered pieces to scattered pieces (copy/tiles.h,
+ * Copies between a peer's GPU memory, mapped into this process, and local GPU
+ * memory. One kernel copies scattered pieces to scattered pieces (copy/tiles.h,
  * COPY_PAIRS).
  */
 #include "base/error.h"
@@ -11,10 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* An operation is split into LAUNCHES launches, or into more or fewer that have
- * LAUNCH_MIN to LAUNCH_MAX bytes, so that the CPU fills the list of one while
- * the GPU copies another. A launch of one long piece, which the GPU's copy
- * engine copies, has up to LONG_MAX. */
+/* An operation is split into about LAUNCHES launches, so that the CPU fills the
+ * list of one launch while the GPU copies another. Each launch has LAUNCH_MIN
+ * to LAUNCH_MAX bytes. A launch of one long piece may have up to LONG_MAX
+ * bytes, because the GPU's copy engine copies it. */
 #define LAUNCHES   4u
 #define LAUNCH_MIN CORE_LINK_SHORT
 #define LAUNCH_MAX ((uint64_t)32 << 20)
@@ -22,7 +22,7 @@
 
 /* --- the memory ----------------------------------------------------------- */
 
-/* Memory of cuMemAlloc(), of a memory pool, or virtual memory. */
+/* Share memory of cuMemAlloc(), memory of a memory pool, or virtual memory. */
 static ucxpool_status_t share(ucxpool_window_t *window)
 {
     const mem_cuda_device_t *device = window->pool->engine->device;
@@ -50,7 +50,7 @@ static ucxpool_status_t share(ucxpool_window_t *window)
                : window_virtual_share(window);
 }
 
-/* Peers use messages for a window that cannot be shared. */
+/* Always succeeds: peers use messages for a window that cannot be shared. */
 static ucxpool_status_t device_share(ucxpool_window_t *window)
 {
     base_log_level_t level = base_error_log_at(BASE_LOG_DEBUG);
@@ -86,8 +86,8 @@ static void device_offer(window_grant_t *grant, window_offer_t *offer)
     }
 }
 
-/* The ring does not show copies by a GPU, and GPU memory must not be freed
- * while another process maps it. */
+/* Returns true until the peer is gone: the ring does not show copies by a GPU,
+ * and GPU memory must not be freed while another process maps it. */
 static bool device_may_touch(const window_grant_t *grant)
 {
     return !grant->channel->peer.gone;
@@ -198,7 +198,7 @@ static void device_close(ucxpool_remote_window_t *remote)
     window_virtual_unmap(remote);
 }
 
-/* Can the GPU also access our memory of the operation? */
+/* Returns true if the GPU can also access the operation's local memory. */
 static bool device_fits(const window_operation_t *operation)
 {
     return !operation->request->stream.has_host_segments;
@@ -211,7 +211,7 @@ static bool has_more(const window_operation_t *operation)
     return operation->next_place != operation->places.count;
 }
 
-/* Should more be launched? */
+/* Returns true if more pieces should be launched. */
 static bool goes_on(const window_operation_t *operation)
 {
     return (operation->end == UCXPOOL_OK) && has_more(operation);
@@ -241,7 +241,7 @@ static void fail(window_operation_t *operation, ucxpool_status_t status)
 
 static ucxpool_status_t device_copy(window_operation_t *operation);
 
-/* Launch as much as possible now. May free the operation. */
+/* Launch as many pieces as possible now. May free the operation. */
 static void advance(window_operation_t *operation)
 {
     ucxpool_status_t status;
@@ -293,8 +293,8 @@ static uint64_t launch_size(const window_operation_t *operation)
                     base_min(LAUNCH_MAX, operation->size / LAUNCHES));
 }
 
-/* Fill the pairs of one launch: pieces of launch_size() bytes in all, or one
- * longer piece. */
+/* Fill the pairs of one launch: pieces with a total of launch_size() bytes, or
+ * one longer piece. */
 static ucxpool_status_t fill_any(window_operation_t *operation,
                                  const copy_room_t *room, copy_table_t *list,
                                  uint64_t *size_p)
@@ -313,7 +313,7 @@ static ucxpool_status_t fill_any(window_operation_t *operation,
             continue;
         }
         if (piece.ours == NULL) {
-            /* next_memory is already past a piece that was used up. */
+            /* If the piece was used up, next_memory is already one past it. */
             return copy_fault_no_address(operation->next_memory -
                                          (operation->memory_offset == 0));
         }
@@ -327,8 +327,9 @@ static ucxpool_status_t fill_any(window_operation_t *operation,
     return UCXPOOL_OK;
 }
 
-/* Have all places one length, and is our memory one buffer, or pieces of the
- * same length? Then the kernel computes the tiles, and lists are fast to fill.
+/* Returns true if all places have one length, and the local memory is one
+ * buffer or has pieces of the same length. Then the kernel computes the tiles,
+ * and lists are fast to fill.
  */
 static bool is_even(const window_operation_t *operation)
 {
@@ -379,9 +380,9 @@ static void fill_buffer(const window_operation_t *operation, size_t num,
     }
 }
 
-/* Can the GPU read the caller's lists? Then the CPU neither copies them nor
- * checks the places. On some machines, that would take as long as copying 512
- * bytes for each place over the link. */
+/* Returns true if the GPU can read the caller's lists. Then the CPU neither
+ * copies the lists nor checks the places. On some machines, doing so takes as
+ * long as copying 512 bytes for each place over the link. */
 static bool device_checks_places(const window_operation_t *operation)
 {
     const copy_memory_t    *memory = &operation->request->data.memory;
@@ -439,8 +440,9 @@ static ucxpool_status_t launch(window_operation_t *operation, window_job_t *job)
 {
     copy_engine_t *engine = operation->remote->channel->pool->engine;
     /* Use all multiprocessors, not only enough to saturate the link. With
-     * is_far, a write of 8 KiB pieces has 310 GB/s instead of 355 (two H100),
-     * and a read of 4 KiB pieces 340 GB/s instead of 361 (two H200). */
+     * is_far, a write of 8 KiB pieces reaches 310 GB/s instead of 355 (two
+     * H100), and a read of 4 KiB pieces reaches 340 GB/s instead of 361 (two
+     * H200). */
     copy_table_t     list = {.is_far = false};
     copy_room_t      room;
     uint64_t         size = 0;

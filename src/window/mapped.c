@@ -1,6 +1,6 @@
 /*
- * Copies by the CPU from and to memory of the owner that is mapped here,
- * without a system call for each piece.
+ * Copies by the CPU from and to the owner's memory, which is mapped into this
+ * process. No system call is needed for a piece.
  *
  *     window      |      part 0      |  part 1  |     part 2     |
  *     mapped at   | a view of a file |   a region of the peer    | ...
@@ -27,7 +27,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* Bytes of one step, short enough that other operations soon get a turn. */
+/* The maximum number of bytes of one step: small enough that other operations
+ * soon get a turn. */
 #define STEP_SIZE ((uint64_t)1 << 20)
 
 /* --- owner: the caller's file --------------------------------------------- */
@@ -60,9 +61,9 @@ static bool read_mapping(FILE *maps, char **line_p, size_t *size_p,
     return true;
 }
 
-/* Find the parts of the caller's file that are mapped in the window. The number
- * is 0 if the file is not mapped in all of the window. Returns false if there
- * are more than PROTO_PARTS_MAX. */
+/* Find the parts of the caller's file that are mapped in the window. Sets their
+ * number to 0 if the window has memory that is not a shared mapping of the
+ * file. Returns false if there are more than PROTO_PARTS_MAX parts. */
 static bool find_parts(const ucxpool_window_t *window, FILE *maps,
                        const struct stat *is, core_file_part_t *parts,
                        unsigned *num_parts_p)
@@ -219,7 +220,7 @@ static void mapped_offer(window_grant_t *grant, window_offer_t *offer)
 typedef struct attempt {
     ucxpool_remote_window_t *remote;
     const window_answer_t   *answer;
-    unsigned                 num_files; /* tried so far */
+    unsigned                 num_files; /* files tried so far */
 } attempt_t;
 
 static bool not_mapped(ucxpool_remote_window_t *remote, const char *reason)
@@ -228,7 +229,8 @@ static bool not_mapped(ucxpool_remote_window_t *remote, const char *reason)
     return false;
 }
 
-/* The part is in a region of the peer, which is already mapped read-only. */
+/* View a part that is in one of the peer's regions. These regions are already
+ * mapped read-only. */
 static bool view_region(const attempt_t           *attempt,
                         const proto_window_part_t *part, window_view_t *view)
 {
@@ -387,7 +389,8 @@ static const window_view_t *find_view(const ucxpool_remote_window_t *remote,
     return &remote->views[low];
 }
 
-/* Copies are collected, so that copy_list() can prefetch the next pieces. */
+/* Copies are collected in a list, so that copy_list() can prefetch the next
+ * pieces. */
 #define MAX_COPIES 256u
 
 typedef struct copies {
@@ -396,7 +399,7 @@ typedef struct copies {
     uint64_t     size;
 } copies_t;
 
-/* Add a copy of the rest of the piece, up to the end of the view. */
+/* Add a copy of the rest of the piece, at most up to the end of the view. */
 static void add_copy(copies_t *copies, const window_operation_t *operation,
                      const window_piece_t *piece, uint64_t done,
                      uint64_t *length_p)
@@ -413,8 +416,8 @@ static void add_copy(copies_t *copies, const window_operation_t *operation,
     *length_p     = entry->length;
 }
 
-/* Without non-temporal stores: with scattered pieces on both sides, they are
- * slower. */
+/* Do the collected copies, without non-temporal stores: these are slower if the
+ * pieces are scattered on both sides. */
 static void copy_all(copies_t *copies)
 {
     copy_list(copies->entries, copies->num);

@@ -19,7 +19,8 @@
 
 /* --- the request of an operation ------------------------------------------ */
 
-/* GPU jobs access the caller's memory, so the request ends only after them. */
+/* GPU jobs access the caller's memory, so the request must not end before
+ * them. */
 static void stop(ucxpool_request_t *request, ucxpool_status_t status,
                  const char *detail)
 {
@@ -33,10 +34,11 @@ static void stop(ucxpool_request_t *request, ucxpool_status_t status,
     }
 }
 
-/* Messages and UCX's get and put replace it. */
+/* The initial kind of an operation's request. Messages and UCX's get and put
+ * replace it by their own. */
 static const core_request_kind_t operation_kind = {.stop = stop};
 
-/* Free it when both of its requests have ended. */
+/* Free the operation if both of its requests have ended. */
 static void operation_put(window_operation_t *operation)
 {
     if ((operation->request == NULL) && (operation->call_request == NULL)) {
@@ -213,8 +215,9 @@ static ucxpool_status_t check_data(const window_operation_t *operation,
                       (unsigned long long)operation->size);
 }
 
-/* Create the notification for the owner now, while an error can still be
- * returned to the caller. It is sent when the operation succeeds. */
+/* Create the notification for the owner. It is sent when the operation
+ * succeeds, but is created now because an error can still be returned to the
+ * caller. */
 static ucxpool_status_t
 make_notification(window_operation_t             *operation,
                   const ucxpool_request_params_t *params)

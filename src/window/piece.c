@@ -1,6 +1,6 @@
 /*
- * The pieces of an operation. A piece ends where a place or a piece of our
- * memory ends.
+ * The pieces of an operation. A piece ends where a place or a segment of the
+ * local memory ends.
  */
 #include "window/window.h"
 
@@ -11,8 +11,9 @@ static ucxpool_place_t place(const ucxpool_places_t *places, size_t i)
                : (ucxpool_place_t){places->offsets[i], places->length};
 }
 
-/* Go to the next place that is not empty. When the memory is used up, no more
- * pieces are taken, so empty places at the end must be skipped here. */
+/* Advance to the next place that is not empty. window_operation_next() returns
+ * no piece after the end of the local memory, so empty places at the end must
+ * be skipped here. */
 static void leave_place(window_operation_t *operation)
 {
     do {

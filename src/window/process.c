@@ -3,8 +3,9 @@
  *
  * The system calls take the owner's PID, which the kernel may give to another
  * process after the owner has ended. So this way is used only on the `map`
- * wire, and only if the kernel can report the end of the owner's process. The
- * importer checks for such a report before each call.
+ * wire, and only if the kernel can report the end of the owner's process.
+ * Before each call, the importer checks that the kernel has not reported the
+ * end.
  */
 #include <config.h>
 
@@ -22,7 +23,8 @@
 #define STEP_SIZE   ((uint64_t)1 << 20)
 #define STEP_PIECES 512u
 
-/* Pieces of the same lengths on both sides. */
+/* The pieces of one system call. Both sides have the same number of pieces,
+ * with the same lengths. */
 typedef struct step {
     struct iovec ours[STEP_PIECES];
     struct iovec theirs[STEP_PIECES];
@@ -99,7 +101,7 @@ static void process_offer(window_grant_t *grant, window_offer_t *offer)
 
 /* --- copying -------------------------------------------------------------- */
 
-/* Has the kernel reported the end of the peer's process? */
+/* Returns true if the kernel has reported the end of the peer's process. */
 static bool has_ended(const ucxpool_channel_t *channel)
 {
     struct pollfd end = {.fd = channel->peer.watch.fd, .events = POLLIN};

@@ -1,5 +1,5 @@
 /*
- * Why a remote uses one way, and not another.
+ * The text that explains why a remote uses its way.
  */
 #include "window/window.h"
 

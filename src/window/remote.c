@@ -1,5 +1,5 @@
 /*
- * Remotes: windows of peers that are imported here.
+ * Remotes: windows of peers, imported by this process.
  */
 #include "window/window.h"
 
@@ -48,7 +48,8 @@ static ucxpool_status_t check_blob(const void *bytes, size_t size,
     return UCXPOOL_OK;
 }
 
-/* Did the channel's peer export the blob? Unknown until the channel is open. */
+/* Returns true if the channel's peer exported the blob. The peer is not known
+ * until the channel is open. */
 static bool is_peers(const ucxpool_remote_window_t *remote)
 {
     return memcmp(remote->blob.pool, remote->channel->peer.id,
@@ -106,7 +107,7 @@ static bool wants_messages(const ucxpool_remote_window_t *remote)
     return remote->channel->pool->config.window_way == BASE_WINDOW_WAY_MESSAGES;
 }
 
-/* The flags of all ways for the OPEN message. */
+/* Returns the flags of all ways for the OPEN message. */
 static uint32_t ask_ways(ucxpool_remote_window_t *remote)
 {
     const ucxpool_channel_t *channel = remote->channel;
@@ -165,7 +166,7 @@ unsigned window_remotes_progress(ucxpool_channel_t *channel)
 
 /* --- the owner's answer --------------------------------------------------- */
 
-/* Find a remote by our number. Returns NULL if none has it. */
+/* Find the remote with this number. Returns NULL if there is none. */
 static ucxpool_remote_window_t *find(const ucxpool_channel_t *channel,
                                      uint64_t                 number)
 {
@@ -180,7 +181,7 @@ static ucxpool_remote_window_t *find(const ucxpool_channel_t *channel,
     return NULL;
 }
 
-/* Tell the owner that we do not access the window any more. */
+/* Tell the owner that this process no longer accesses the window. */
 static void close_grant(ucxpool_channel_t *channel, uint64_t grant)
 {
     proto_fixed_t *fixed;
@@ -195,7 +196,7 @@ static void close_grant(ucxpool_channel_t *channel, uint64_t grant)
     }
 }
 
-/* Can all accesses that the blob allows be done without messages? */
+/* Returns true if all accesses that the blob allows work without messages. */
 static bool is_direct(const ucxpool_remote_window_t *remote)
 {
     return (!(remote->access & UCXPOOL_WINDOW_READ) ||
@@ -204,7 +205,7 @@ static bool is_direct(const ucxpool_remote_window_t *remote)
             (remote->write_way != &window_messages));
 }
 
-/* Use for each access the first way that can do it. */
+/* Choose, for each kind of access, the first way that supports it. */
 static void choose_ways(ucxpool_remote_window_t *remote,
                         const window_answer_t   *answer)
 {
@@ -244,7 +245,7 @@ static uint32_t num_files(const window_answer_t *answer)
     return count;
 }
 
-/* Ask the owner for the files that we may not take. Returns true if
+/* Ask the owner for the files that this process may not take. Returns true if
  * window_remote_given() will be called. */
 static bool ask_for_files(ucxpool_remote_window_t *remote,
                           const window_answer_t   *answer)
@@ -257,7 +258,8 @@ static bool ask_for_files(ucxpool_remote_window_t *remote,
         return false;
     }
     *remote->answer        = *answer;
-    remote->answer->reason = ""; /* only valid in this call */
+    remote->answer->reason = ""; /* the caller's text is only valid during this
+                                    call */
     if (channel->pool->dispatch->window_files(remote->channel, remote->number,
                                               remote->grant,
                                               num_files(answer))) {
@@ -268,8 +270,9 @@ static bool ask_for_files(ucxpool_remote_window_t *remote,
     return false;
 }
 
-/* The ways are chosen: start the operations. If the configuration demands
- * direct access and a way is messages, end the remote instead. */
+/* Start the operations after the ways have been chosen. If the configuration
+ * requires direct access and a chosen way is messages, end the remote
+ * instead. */
 static void begin(ucxpool_remote_window_t *remote)
 {
     if (!is_direct(remote) &&
@@ -321,7 +324,8 @@ static void fill_answer(window_answer_t             *answer,
     }
 }
 
-/* The owner did not write this blob: its length is wrong. */
+/* End the remote, because the length in the blob is not that of the owner's
+ * window. */
 static void end_of_other_length(ucxpool_remote_window_t *remote,
                                 uint64_t                 length)
 {
@@ -367,7 +371,7 @@ void window_remote_given(ucxpool_channel_t *channel, uint64_t number,
 
     if ((remote == NULL) || (remote->answer == NULL) ||
         (remote->status != UCXPOOL_INPROGRESS)) {
-        return; /* it has ended since the files were requested */
+        return; /* the remote has ended since the files were requested */
     }
     answer                = remote->answer;
     remote->answer        = NULL;
@@ -409,7 +413,7 @@ void window_remote_unmap(ucxpool_remote_window_t *remote)
     remote->answer = NULL;
 }
 
-/* Close the grant if no operation uses the window. */
+/* Unmap the window and close its grant if no operation uses the window. */
 static void put_grant(ucxpool_remote_window_t *remote)
 {
     if (remote->refs == 0) {

@@ -1,6 +1,6 @@
 /*
- * Reads and writes by UCX's get and put, on the `ucx` wire, of windows that the
- * owner has registered with UCX.
+ * Reads and writes by UCX's get and put, on the `ucx` wire. They access windows
+ * that the owner has registered with UCX.
  *
  * Over transports without get and put (TCP, ud), UCX emulates them with
  * messages that the owner's worker answers. If the importer dies before the
@@ -8,9 +8,9 @@
  * ucp_put_handler()). So get and put are not used over these transports.
  *
  * A get or put that UCX has begun ends only when UCX completes it, or when the
- * endpoint is closed by force. So an operation that is canceled ends when UCX
- * has released its memory, as an in-place send or receive does
- * (docs/internals/wires.md, "The `ucx` wire"). A write ends when a flush has
+ * endpoint is closed by force. So a canceled operation ends only after UCX has
+ * released its memory, as with an in-place send or receive
+ * (docs/internals/wires.md, "The `ucx` wire"). A write ends after a flush has
  * completed: its data is then in the window. So when the importer sends CLOSE,
  * none of its operations is in flight.
  */
@@ -24,13 +24,14 @@
 #include <string.h>
 
 /* The minimum average length of an operation's pieces. For shorter pieces,
- * messages are as fast: on Soft-RoCE (rc) both have 0.07 to 0.09 GB/s with 4
- * and 16 KiB. With 32 KiB, get and put have 0.10 GB/s and messages 0.08. */
+ * messages are as fast: on Soft-RoCE (rc), both reach 0.07 to 0.09 GB/s with
+ * pieces of 4 and 16 KiB. With 32 KiB, get and put reach 0.10 GB/s and messages
+ * 0.08. */
 #define LONG_MIN ((uint64_t)32 << 10)
 
-/* The maximum number of outstanding gets and puts of a channel, and the maximum
- * length of one: enough to keep the link busy, and short enough that a canceled
- * operation ends soon. */
+/* DEPTH is the maximum number of outstanding gets and puts of a channel: enough
+ * to keep the link busy. The maximum length of one get or put is short enough
+ * that a canceled operation ends soon. */
 #define DEPTH         8u
 #define PIECE_MAX     ((uint64_t)512 << 10)
 #define GPU_PIECE_MAX ((uint64_t)16 << 20)
@@ -56,8 +57,8 @@ static ucxpool_status_t check_budget(const ucxpool_window_t *window)
                       (unsigned long long)window->length);
 }
 
-/* GPU memory must be one allocation: if it has several, UCX can access only the
- * first through one registration. */
+/* Find out if the window is in GPU memory. GPU memory must be one allocation:
+ * of several, UCX can access only the first through one registration. */
 static ucxpool_status_t find_kind(const ucxpool_window_t *window,
                                   bool                   *is_on_gpu_p)
 {
@@ -119,8 +120,9 @@ static void rma_unshare(ucxpool_window_t *window)
     }
 }
 
-/* May the peer get the key? A peer with the key can access the window until its
- * endpoint is closed, and we never close an endpoint of the application. */
+/* Returns true if the peer may get the key. A peer with the key can access the
+ * window until its endpoint is closed, and the library never closes an endpoint
+ * of the application. */
 static bool is_offered(const ucxpool_channel_t *channel, const char **why_p)
 {
     *why_p = NULL;
@@ -132,8 +134,8 @@ static bool is_offered(const ucxpool_channel_t *channel, const char **why_p)
     return *why_p == NULL;
 }
 
-/* Register the window if it is not registered yet, and allow the grant's peer
- * its key. If this fails, set window->not_registered. */
+/* Register the window if it is not registered yet, and give the key to the
+ * grant's peer. If this fails, set window->not_registered. */
 static void give_key(window_grant_t *grant)
 {
     ucxpool_window_t        *window  = grant->window;
@@ -214,7 +216,8 @@ static uint32_t rma_ask(ucxpool_remote_window_t *remote)
     return is_native(remote, for_gpu) ? PROTO_OPEN_KEY : 0;
 }
 
-/* Did the endpoint fail, not only one operation? */
+/* Returns true if the status means that the endpoint has failed, not only one
+ * operation. */
 static bool is_of_endpoint(ucs_status_t status)
 {
     ucxpool_status_t ours = ucx_status(status);
@@ -222,7 +225,7 @@ static bool is_of_endpoint(ucs_status_t status)
     return (ours == UCXPOOL_ERR_PEER_LOST) || (ours == UCXPOOL_ERR_CANCELED);
 }
 
-/* Did the test of the key succeed? Sets the reason. */
+/* Returns true if the test of the key succeeded. Sets the reason. */
 static bool is_good(ucxpool_remote_window_t *remote, ucs_status_t status)
 {
     if (status != UCS_OK) {
@@ -241,7 +244,7 @@ static void take_result(ucxpool_remote_window_t *remote, ucs_status_t status)
         return; /* the channel has ended, or the window was revoked */
     }
     if (is_of_endpoint(status)) {
-        core_channel_set_broken(remote->channel); /* also ends the remote */
+        core_channel_set_broken(remote->channel); /* this ends the remote */
         return;
     }
     remote->is_trying = false;
@@ -262,8 +265,9 @@ static void probe_done(void *request, ucs_status_t status, void *arg)
     core_channel_end_operation(channel);
 }
 
-/* Get one byte, since UCX may reject a key only when it is used. Returns true
- * if this succeeded at once; else the key failed, or is_trying is set. */
+/* Test the key by getting one byte, because UCX may reject a key only when it
+ * is used. Returns true if the get completed at once. Otherwise the key is
+ * rejected, or is_trying is set. */
 static bool try_key(ucxpool_remote_window_t *remote)
 {
     ucxpool_channel_t        *channel = remote->channel;
@@ -294,9 +298,9 @@ static bool try_key(ucxpool_remote_window_t *remote)
     return is_good(remote, UCS_PTR_STATUS(result));
 }
 
-/* Unpack the key and test it. Returns true if it can be used now. The key of
- * GPU memory is not tested: `probe` is host memory, which UCX would copy in
- * another way. */
+/* Unpack the key and test it. Returns true if the key can be used now. A key
+ * for GPU memory is not tested: `probe` is host memory, to which UCX would copy
+ * in another way. */
 static bool take_key(ucxpool_remote_window_t *remote, const void *key,
                      size_t key_size)
 {
@@ -348,7 +352,8 @@ static void rma_close(ucxpool_remote_window_t *remote)
 
 /* --- importer: which operations ------------------------------------------- */
 
-/* An upper bound on the number of pieces. The operation must not be empty. */
+/* Returns an upper bound on the number of pieces. The operation must not be
+ * empty. */
 static uint64_t count_pieces(const window_operation_t *operation)
 {
     const copy_memory_t *memory = &operation->request->data.memory;
@@ -360,8 +365,8 @@ static uint64_t count_pieces(const window_operation_t *operation)
     return (uint64_t)operation->places.count + memory->num - 1;
 }
 
-/* Is all of our memory of the kind that post() passes to UCX: GPU memory for a
- * window on a GPU, else host memory? */
+/* Returns true if all local memory is of the kind that post() passes to UCX:
+ * GPU memory for a window on a GPU, else host memory. */
 static bool is_of_kind(const window_operation_t *operation)
 {
     const copy_engine_t *engine = operation->remote->channel->pool->engine;
@@ -381,7 +386,8 @@ static bool is_forced(const ucxpool_remote_window_t *remote)
     return remote->channel->pool->config.window_way == BASE_WINDOW_WAY_DIRECT;
 }
 
-/* Are the pieces long enough, and is our memory of the right kind? */
+/* Returns true if the pieces are long enough and the local memory is of the
+ * right kind. */
 static bool rma_fits(const window_operation_t *operation)
 {
     return (is_forced(operation->remote) ||
@@ -406,7 +412,7 @@ static void fail(window_operation_t *operation, ucxpool_status_t status,
     }
 }
 
-/* UCX reported an error, of the endpoint or of this operation. */
+/* Handle an error that UCX reported, of the endpoint or of this operation. */
 static void ucx_failed(window_operation_t *operation, ucs_status_t status)
 {
     char detail[CORE_REASON_SIZE];
@@ -458,8 +464,9 @@ static bool flush(window_operation_t *operation)
                      ucp_ep_flush_nbx(channel->conn.endpoint->ep, &param));
 }
 
-/* The whole operation has been posted, or it has failed. When UCX has completed
- * all posted parts, flush a write, then end the operation, which may free it.
+/* Called when the whole operation has been posted, or it has failed. After UCX
+ * has completed all posted parts, flushes a write, then ends the operation. May
+ * free the operation.
  */
 static void end_if_over(window_operation_t *operation)
 {
@@ -516,7 +523,7 @@ static void post_next(window_operation_t *operation)
     (void)has_begun(operation, post(operation, &piece));
 }
 
-/* Post pieces of the operations in turn, one piece of each. */
+/* Post pieces of the operations in turn, one piece of each operation. */
 static void post_some(ucxpool_channel_t *channel)
 {
     base_list_t        *moving = &channel->windows->moving;
@@ -536,7 +543,7 @@ static void post_some(ucxpool_channel_t *channel)
     }
 }
 
-/* UCX has completed a get, a put, or a flush. */
+/* Callback of UCX: a get, a put, or a flush has completed. */
 static void done(void *request, ucs_status_t status, void *arg)
 {
     window_operation_t *operation = arg;
@@ -576,7 +583,8 @@ static void stop(ucxpool_request_t *request, ucxpool_status_t status,
     end_if_over(operation);
 }
 
-/* The work that was on the caller's stream before the operation has ended. */
+/* Start the operation, because the work before it on the caller's stream has
+ * ended. */
 static void resume(ucxpool_request_t *request)
 {
     window_operation_t *operation = request->told.hook_arg;

@@ -1,9 +1,10 @@
 /*
- * Operations by messages: this pool executes them on its windows for a peer.
+ * Operations by messages, executed by the owner's pool on its windows for a
+ * peer.
  *
- * A CALL is received into memory allocated for it. Once its places are checked,
- * they are replaced, in the same memory, by the addresses for an ordinary send
- * or receive.
+ * A CALL is received into memory allocated for it. After the places have been
+ * checked, they are replaced, in the same memory, by the addresses for an
+ * ordinary send or receive.
  */
 #include "window/window.h"
 
@@ -142,15 +143,15 @@ static bool is_call(const ucxpool_message_t *message)
             sizeof(proto_call_t) + PROTO_PLACES_MAX * sizeof(ucxpool_place_t));
 }
 
-/* Is nothing left to do, except to destroy it? */
+/* Returns true if nothing is left to do except destroying the operation. */
 static bool is_at_end(const window_served_t *served)
 {
     return (served->request == NULL) &&
            (served->is_over || (served->step == WINDOW_STEP_MOVE));
 }
 
-/* Destroy ended operations now, before progress does: the importer has their
- * answers, and may already have sent new CALLs. */
+/* Destroy ended operations without waiting for progress: the importer has their
+ * answers, and may already have sent new CALLs, which need the room. */
 static void destroy_ended(ucxpool_channel_t *channel)
 {
     window_served_t *served;
@@ -303,7 +304,7 @@ static ucxpool_status_t start_write(window_served_t *served)
     return UCXPOOL_OK;
 }
 
-/* The CALL has been received: check it and start the operation. */
+/* Check the CALL that was received, and start the operation. */
 static ucxpool_status_t start(window_served_t *served)
 {
     proto_call_t     call;
@@ -328,7 +329,7 @@ static void advance(window_served_t *served)
     ucxpool_status_t status = UCXPOOL_OK;
 
     if (served->request != NULL) {
-        return; /* its end makes the operation runnable again */
+        return; /* the end of the request makes the operation runnable again */
     }
     if (is_at_end(served)) {
         destroy(served);

@@ -78,7 +78,8 @@ bool window_channel_is_quiet(const ucxpool_channel_t *channel)
     if (base_list_is_empty(&windows->remotes)) {
         return true;
     }
-    /* OPEN is sent in the order of the list, so the last remote is enough. */
+    /* OPEN is sent in the order of the list, so checking the last remote is
+     * enough. */
     return base_container_of(windows->remotes.prev, ucxpool_remote_window_t,
                              link)
                ->was_asked &&
@@ -132,8 +133,10 @@ void window_channel_drop_all(ucxpool_channel_t *channel)
 {
     struct window_channel *windows = channel->windows;
 
-    channel->refs++; /* destroying the served operations must not free it */
-    /* Their requests have already ended, so progress only destroys them. */
+    channel->refs++; /* destroying the served operations must not free the
+                        channel */
+    /* The requests of the served operations have already ended, so progress
+     * only destroys these operations. */
     window_served_cancel(channel, NULL);
     window_served_progress(channel->pool);
     window_grants_let_go(channel, true);
@@ -141,7 +144,7 @@ void window_channel_drop_all(ucxpool_channel_t *channel)
         ucxpool_remote_window_t *remote =
             base_list_head(&windows->remotes, ucxpool_remote_window_t, link);
 
-        remote->key = NULL; /* its worker may have been destroyed */
+        remote->key = NULL; /* the key's worker may have been destroyed */
         window_remote_unmap(remote);
         base_list_del(&remote->link);
         free(remote);

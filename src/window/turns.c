@@ -1,11 +1,11 @@
 /*
- * Operations that copy in turns, a part of one operation at a time.
+ * Operations that copy in turns: each turn copies one part of one operation.
  */
 #include "window/window.h"
 
 #include "base/error.h"
 
-/* The call that posts an operation copies it if it has at most this many bytes.
+/* Operations of at most this many bytes are copied by the call that posts them.
  * Longer operations are copied in turns. */
 #define AT_ONCE ((uint64_t)256 << 10)
 
@@ -39,7 +39,8 @@ void window_turns_start(window_operation_t *operation)
     window_turns_wait(operation, status);
 }
 
-/* If the channel has ended, its operations end later in the same round. */
+/* Returns UCXPOOL_ERR_BUSY if the channel has ended: its operations end later
+ * in the same round of progress. */
 ucxpool_status_t
 window_turns_step(window_operation_t *operation,
                   ucxpool_status_t (*step)(window_operation_t *operation))

@@ -59,8 +59,9 @@ static void close_all(const int *fds, size_t num)
     }
 }
 
-/* Do the parts make up the window without a gap? Only the first may begin, and
- * only the last may end, inside an allocation. */
+/* Returns true if the parts make up the window without a gap. Only the first
+ * part may begin inside an allocation, and only the last part may end inside
+ * one. */
 static bool is_whole(const proto_window_part_t *parts, size_t num,
                      uint64_t length)
 {

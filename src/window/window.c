@@ -38,7 +38,7 @@ static ucxpool_status_t check_memory(const ucxpool_t *pool, void *address,
     return copy_engine_memtypes(pool->engine, &memory, &types);
 }
 
-/* Duplicate the caller's descriptor, which the caller may then close. */
+/* Duplicate the caller's descriptor, so that the caller may close its own. */
 static ucxpool_status_t keep_file(ucxpool_window_t              *window,
                                   const ucxpool_window_params_t *params)
 {
@@ -73,7 +73,8 @@ static ucxpool_status_t share(ucxpool_window_t              *window,
     return status;
 }
 
-/* No peer has access to the window, or will have. */
+/* Undo share(). Called when no peer has access to the window, and none can get
+ * it any more. */
 static void unshare(ucxpool_window_t *window)
 {
     const window_way_t *way;
@@ -193,8 +194,8 @@ static void ask_to_let_go(const window_grant_t *grant)
     }
 }
 
-/* If the window is revoked and has no grants, no peer can access the memory any
- * more. */
+/* Unshare the window if it is revoked and has no grants: no peer can access its
+ * memory any more. */
 static void unshare_if_over(ucxpool_window_t *window)
 {
     if (window->is_revoked && window_is_free(window)) {
@@ -214,8 +215,8 @@ static void ask_all_to_let_go(ucxpool_window_t *window)
     }
 }
 
-/* The window was revoked, or the channel has ended. May the importer still be
- * accessing the memory? */
+/* Returns true if the importer may still be accessing the memory. Called after
+ * the window was revoked or the channel has ended. */
 static bool may_touch(const window_grant_t *grant)
 {
     const ucxpool_channel_t *channel = grant->channel;
@@ -277,8 +278,8 @@ bool window_all_are_free(const ucxpool_t *pool)
     return true;
 }
 
-/* UCX's put and get, and messages in place, end only when the endpoint closes.
- * So the channel must fail, unless the peer maps our memory. */
+/* UCX's gets and puts, and in-place messages, end only when the endpoint is
+ * closed. So the channel must fail, unless the peer maps this pool's memory. */
 bool window_abandon(const ucxpool_window_t *window)
 {
     bool                  any_failed = false;
@@ -390,7 +391,7 @@ static void say_refused(ucxpool_channel_t *channel, uint64_t remote,
     }
 }
 
-/* How the importer can access the memory directly, or why it cannot. */
+/* Returns how the importer can access the memory directly, or why it cannot. */
 static window_offer_t make_offer(window_grant_t *grant)
 {
     const char         *reason = grant->window->reason;

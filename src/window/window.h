@@ -37,7 +37,7 @@
 
 #define WINDOW_BLOB_MAGIC 0x77786375u /* "ucxw" */
 
-/* The blob that ucxpool_window_export() writes. Little-endian. */
+/* The blob that ucxpool_window_export() writes, in little-endian. */
 typedef struct window_blob {
     uint32_t magic;
     uint16_t version;
@@ -46,8 +46,8 @@ typedef struct window_blob {
     uint64_t window;
     uint8_t  key[WINDOW_KEY_SIZE];
     uint64_t length;
-    uint32_t checksum; /* CRC32C of the blob with this field set to 0; the same
-                          in every version */
+    uint32_t checksum; /* CRC32C of the blob, computed with this field set to 0;
+                          in the same way in every version */
     uint32_t reserved; /* 0 */
 } window_blob_t;
 
@@ -73,18 +73,18 @@ struct window_pool {
     base_list_t  runnable; /* served operations that can continue */
     base_list_t  free_operations;
     uint64_t     next_number; /* last number of a window or a grant */
-    /* For tests and benchmarks: use UCX's get and put even if the transport
-     * only emulates them. UCX may then abort the owner's process when a peer
-     * dies (window/rma.c). */
+    /* For tests and benchmarks only: use UCX's get and put even if the
+     * transport only emulates them. With emulation, UCX may abort the owner's
+     * process when a peer dies (window/rma.c). */
     bool may_emulate;
 };
 
 /* The state of windows on a channel. */
 struct window_channel {
     base_list_t remotes; /* windows of the peer, imported here */
-    base_list_t grants;  /* imports of our windows by the peer */
+    base_list_t grants;  /* the peer's imports of our windows */
     unsigned    num_grants;
-    base_list_t served; /* the peer's operations on our windows, by messages */
+    base_list_t served; /* the peer's operations by messages on our windows */
     unsigned    num_served;
     uint64_t    served_size; /* bytes of their CALL messages */
     base_list_t queued;      /* our operations by messages, CALL not sent yet */
@@ -94,8 +94,8 @@ struct window_channel {
     base_list_t moved;       /* our operations by UCX's get and put that have
                                 nothing to post now */
     unsigned num_rma;        /* outstanding gets, puts and flushes of UCX */
-    unsigned num_calls;      /* CALL messages that the peer may hold */
-    uint64_t calls_size;     /* their bytes */
+    unsigned num_calls;      /* CALL messages that the peer may still hold */
+    uint64_t calls_size;     /* bytes of these CALL messages */
     uint64_t next_number;    /* last number of a remote or an operation */
     uint64_t num_revokes;    /* REVOKE messages received */
 };
@@ -103,7 +103,7 @@ struct window_channel {
 /* Errors: UCXPOOL_ERR_NO_MEMORY. */
 ucxpool_status_t window_pool_create(ucxpool_t *pool);
 
-/* Also frees the remaining windows. */
+/* Free the state, and all windows that still exist. */
 void window_pool_destroy(ucxpool_t *pool);
 
 /* Errors: UCXPOOL_ERR_NO_MEMORY. */
@@ -124,21 +124,23 @@ struct ucxpool_window {
     /* One key for each access: blobs for `access` hold key[access - 1]. */
     uint8_t key[UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE][WINDOW_KEY_SIZE];
     bool    is_revoked;
-    bool    is_destroyed; /* by the caller; freed with its last grant */
+    bool    is_destroyed; /* by the caller; the window is freed with its last
+                             grant */
     base_list_t grants;
-    /* GPU memory: how peers map it; `way` 0: not as one allocation. */
+    /* How peers map GPU memory. `way` is 0 if it is not one allocation. */
     proto_window_cuda_t cuda;
-    /* The parts of files or of GPU allocations that contain the window, in the
-     * window's order. If peers cannot map it, `reason` says why ("": it is in
-     * no known file). */
+    /* The parts of files or GPU allocations that make up the window, in address
+     * order. If peers cannot map the window, `reason` says why; an empty reason
+     * means that the memory is in no known file. */
     proto_window_part_t *parts;
     unsigned             num_parts;
-    bool                 is_virtual; /* the parts are GPU allocations, whose
-                                        descriptors the window owns */
-    int  fd; /* our duplicate of the caller's; -1: none */
+    bool                 is_virtual; /* the parts are GPU allocations; the
+                                        window owns their descriptors */
+    int  fd; /* duplicate of the caller's descriptor; -1: none */
     char reason[PROTO_TEXT_MAX + 1];
-    /* Registered with UCX when a peer first asks for the key. If this fails,
-     * not_registered says why ("": not tried). */
+    /* The window is registered with UCX when a peer first asks for the key. If
+     * registration fails, not_registered says why. It is empty until
+     * registration has failed. */
     ucx_rma_memory_t registered;
     char             not_registered[CORE_REASON_SIZE];
 };
@@ -147,17 +149,17 @@ typedef struct window_grant {
     base_list_t        link; /* in window->grants */
     base_list_t        channel_link;
     ucxpool_window_t  *window;
-    ucxpool_channel_t *channel; /* has it in its list; no reference */
+    ucxpool_channel_t *channel; /* lists the grant; not referenced by it */
     uint64_t           number;
-    uint64_t           remote; /* the importer's number for it */
+    uint64_t           remote; /* the importer's number of the remote window */
     unsigned           access;
-    unsigned           num_served; /* operations that still use it */
-    bool               is_let_go;  /* the importer does not access it */
+    unsigned           num_served; /* served operations that use the grant */
+    bool               is_let_go;  /* freed when num_served is 0 */
     bool               wants_key;  /* the importer asked for UCX's key */
     bool               has_key;    /* the importer may have that key */
 } window_grant_t;
 
-/* As ucxpool_window_create(). */
+/* Implements ucxpool_window_create(). */
 ucxpool_status_t window_create(ucxpool_t *pool, void *address, size_t length,
                                const ucxpool_window_params_t *params,
                                ucxpool_window_t             **window_p);
@@ -165,23 +167,26 @@ ucxpool_status_t window_create(ucxpool_t *pool, void *address, size_t length,
 /* The window must have no grants. */
 void window_free(ucxpool_window_t *window);
 
-/* The caller destroyed it: free it now, or with its last grant. */
+/* Mark the window as destroyed by the caller. Frees it now, or together with
+ * its last grant. */
 void window_destroy(ucxpool_window_t *window);
 
-/* As ucxpool_window_export(). */
+/* Implements ucxpool_window_export(). */
 ucxpool_status_t window_export(const ucxpool_window_t *window, unsigned access,
                                void *blob);
 
-/* Refuse imports from now on, cancel served operations, and ask all importers
- * to release the window. Call it again until window_is_free(): each call also
- * releases the grants of importers that can no longer access the memory. */
+/* Reject further imports, cancel served operations, and ask all importers to
+ * release the window. Each call also releases the grants of importers that can
+ * no longer access the memory. Call this function repeatedly until
+ * window_is_free() returns true. */
 void window_revoke(ucxpool_window_t *window);
 
 /* Revoke all windows that have not been destroyed. */
 void window_revoke_all(ucxpool_t *pool);
 
-/* Have all importers stopped accessing the memory? The second function ignores
- * destroyed windows. */
+/* Return true if all importers have stopped accessing the memory of the window,
+ * or of all windows of the pool. The second function ignores destroyed
+ * windows. */
 bool window_is_free(const ucxpool_window_t *window);
 bool window_all_are_free(const ucxpool_t *pool);
 
@@ -191,40 +196,43 @@ bool window_all_are_free(const ucxpool_t *pool);
 bool window_abandon(const ucxpool_window_t *window);
 void window_abandon_all(const ucxpool_t *pool);
 
-/* The peer asks to import a window: grant or refuse it. */
+/* Grant or refuse the peer's request to import a window. */
 void window_grant_open(ucxpool_channel_t         *channel,
                        const proto_window_open_t *open);
 
-/* The channel's grant with this number, or NULL. */
+/* Returns the channel's grant with this number, or NULL. */
 window_grant_t *window_grant_find(const ucxpool_channel_t *channel,
                                   uint64_t                 number);
 
-/* The number of files for a grant's window: one for each part outside the
- * pool's regions, and one for a CUDA memory pool. 0 if no such grant exists.
- * window_grant_file() returns the descriptor of one; the window owns it. The
- * grant must exist, and index must be less than that number. */
+/* window_grant_num_files() returns the number of files of a grant's window: one
+ * for each part outside the pool's regions, and one for a CUDA memory pool. It
+ * returns 0 if no such grant exists. window_grant_file() returns the descriptor
+ * of one of these files; the window owns the descriptor. The grant must exist,
+ * and index must be less than the number of files. */
 uint32_t window_grant_num_files(const ucxpool_channel_t *channel,
                                 uint64_t                 number);
 int      window_grant_file(const ucxpool_channel_t *channel, uint64_t number,
                            uint32_t index);
 
-/* The importer does not access the memory any more: release the grant. Cancels
- * the grant's served operations. May free the grant. */
+/* Release a grant whose importer no longer accesses the memory. Cancels the
+ * grant's served operations. May free the grant. */
 void window_grant_let_go(window_grant_t *grant);
 
-/* The channel has ended: release those of its grants whose importer cannot
- * access the memory any more. are_touched: release all of them. */
+/* Release grants of a channel that has ended. Releases only the grants whose
+ * importer can no longer access the memory, or all of them if are_touched is
+ * true. */
 void window_grants_let_go(ucxpool_channel_t *channel, bool are_touched);
 
-/* May the importer's CPU be copying? The channel's ring shows it. */
+/* Returns true if the importer's CPU may be copying, according to the channel's
+ * ring. */
 bool window_grant_may_copy(const window_grant_t *grant);
 
-/* A served operation of the grant has ended. May free the grant. */
+/* Record that a served operation of the grant has ended. May free the grant. */
 void window_grant_put(window_grant_t *grant);
 
 /* --- importer: remotes ---------------------------------------------------- */
 
-/* Size of the text that says why a remote uses its way and not another. */
+/* Size of the text that explains why a remote uses its way. */
 #define WINDOW_REASON_SIZE (2 * CORE_REASON_SIZE + 20)
 
 /* The owner's answer to an import. */
@@ -232,15 +240,17 @@ typedef struct window_answer {
     proto_window_opened_t opened;
     const void           *data; /* of the message */
     size_t                data_size;
-    const char           *reason; /* why the importer cannot access it */
-    proto_window_cuda_t   cuda;   /* valid with PROTO_OPENED_CUDA */
-    const int *fds; /* of its files, sent by the owner; NULL: take them from
-                       its process */
+    const char           *reason; /* why the importer cannot access the
+                                     memory */
+    proto_window_cuda_t cuda;     /* valid with PROTO_OPENED_CUDA */
+    const int *fds; /* descriptors sent by the owner; NULL: take them from the
+                       owner's process */
     size_t              num_parts;
     proto_window_part_t parts[PROTO_PARTS_MAX];
 } window_answer_t;
 
-/* Did it fail because the system does not let us take the descriptors? */
+/* Returns true if `status` means that the system does not allow this process to
+ * take the owner's descriptors. */
 static inline bool window_is_forbidden(const window_answer_t *answer,
                                        ucxpool_status_t       status)
 {
@@ -248,10 +258,10 @@ static inline bool window_is_forbidden(const window_answer_t *answer,
                                      (status == UCXPOOL_ERR_UNSUPPORTED));
 }
 
-/* A part of the window, mapped here. */
+/* A part of the window, mapped into this process. */
 typedef struct window_view {
     uint64_t   end;     /* window offset of the first byte after the part */
-    uint8_t   *address; /* of that byte */
+    uint8_t   *address; /* mapped address of that byte */
     ipc_view_t view;    /* size 0: in a region, which the channel has mapped */
 } window_view_t;
 
@@ -260,29 +270,31 @@ struct ucxpool_remote_window {
     ucxpool_channel_t *channel; /* holds a reference */
     uint64_t           number;
     window_blob_t      blob;
-    bool               was_asked; /* OPEN was sent, or the import failed */
-    bool               user_ref;  /* the caller has not released it */
-    unsigned           refs;      /* of operations and internal users */
-    ucxpool_status_t   status;
-    char               reason[WINDOW_REASON_SIZE];
-    uint64_t           length;
-    unsigned           access;
-    uint64_t           grant; /* the owner's number; 0: none, or closed */
-    uint64_t       address; /* in the owner's process; on a GPU: mapped here */
-    ipc_cuda_t     share;   /* of the mapping; `way` 0: not mapped */
+    bool               was_asked; /* OPEN was sent, or the import failed
+                                     first */
+    bool             user_ref;    /* the caller has not released the remote */
+    unsigned         refs;        /* of operations and internal users */
+    ucxpool_status_t status;
+    char             reason[WINDOW_REASON_SIZE];
+    uint64_t         length;
+    unsigned         access;
+    uint64_t         grant;   /* the owner's number; 0: none, or closed */
+    uint64_t         address; /* in the owner's process; for GPU memory, its
+                                 address in this process */
+    ipc_cuda_t     share;     /* of the mapping; `way` 0: not mapped */
     const void    *mapping;
     ipc_virtual_t  range;   /* mapped virtual memory; size 0: none */
     ipc_mempool_t  mempool; /* mapped memory pool; pool NULL: none */
     window_view_t *views;   /* the mapped parts, in the window's order */
     unsigned       num_views;
     bool           can_write;    /* to the views */
-    bool           is_forbidden; /* to take the owner's descriptors */
+    bool           is_forbidden; /* may not take the owner's descriptors */
     ucp_rkey_h     key;          /* UCX's; NULL: none */
-    bool           is_on_gpu;    /* is the key for GPU memory? */
-    bool           is_trying;    /* a test of the key is outstanding; tried()
-                                    follows, or the channel ends */
+    bool           is_on_gpu;    /* the key is for GPU memory */
+    bool           is_trying;    /* a test of the key is in progress; tried() is
+                                    called after it unless the channel ends */
     void (*tried)(struct ucxpool_remote_window *remote);
-    uint8_t                  probe;  /* a byte read to test the key */
+    uint8_t                  probe;  /* one byte, read to test the key */
     window_answer_t         *answer; /* while files are requested; else NULL */
     const struct window_way *way;    /* of reads */
     const struct window_way *write_way;
@@ -290,48 +302,51 @@ struct ucxpool_remote_window {
     base_list_t waiting; /* operations, until the owner answers the import */
 };
 
-/* As ucxpool_remote_window_import(). */
+/* Implements ucxpool_remote_window_import(). */
 ucxpool_status_t window_import(ucxpool_channel_t *channel, const void *blob,
                                size_t                    blob_size,
                                ucxpool_remote_window_t **remote_p);
 
-/* Drop the caller's reference, or that of an operation. May free it. */
+/* Drop the caller's reference, or the reference of an operation. Both may free
+ * the remote. */
 void window_remote_release(ucxpool_remote_window_t *remote);
 void window_remote_put(ucxpool_remote_window_t *remote);
 
-/* Send OPEN for all imports that have none yet. Returns how many there were. */
+/* Send OPEN for all imports for which it has not been sent. Returns the number
+ * of these imports. */
 unsigned window_remotes_progress(ucxpool_channel_t *channel);
 
-/* The owner granted or refused an import. The data and the reason are only
- * valid during the call. */
+/* Handle the owner's answer to an import: granted or refused. The data and the
+ * reason are only valid during the call. */
 void window_remote_opened(ucxpool_channel_t           *channel,
                           const proto_window_opened_t *opened, const void *data,
                           size_t data_size, const char *reason);
 
-/* The owner sent the files that we may not take ourselves. The caller keeps
- * the descriptors. NULL: the owner did not send them; `reason` says why. */
+/* Handle the owner's reply to a request for files that this process may not
+ * take. The caller keeps ownership of the descriptors. If fds is NULL, the
+ * owner did not send them, and `reason` says why. */
 void window_remote_given(ucxpool_channel_t *channel, uint64_t number,
                          const int *fds, const char *reason);
 
-/* The owner revoked the window, so the remote ends. */
+/* End the remote, because the owner has revoked the window. */
 void window_remote_revoked(ucxpool_channel_t *channel, uint64_t number);
 
-/* Add the reason why the remote uses a way, or cannot use it. The newest reason
- * comes first. */
+/* Add a reason why the remote uses a way, or cannot use one. The newest reason
+ * comes first in the text. */
 void window_remote_say(ucxpool_remote_window_t *remote, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Release the remote's mappings and keys. May be called again. */
 void window_remote_unmap(ucxpool_remote_window_t *remote);
 
-/* The remote cannot be used any more: end its operations with this status. */
+/* Make the remote unusable, and end its operations with this status. */
 void window_remote_end(ucxpool_remote_window_t *remote, ucxpool_status_t status,
                        const char *reason);
 
 /* --- importer: operations ------------------------------------------------- */
 
-/* GPU launches of one operation at once: the link stays busy while the list of
- * the next launch is filled. */
+/* The maximum number of concurrent GPU launches of one operation. Several are
+ * needed to keep the link busy while the CPU fills the list of the next one. */
 #define WINDOW_JOBS 8u
 
 typedef struct window_job {
@@ -345,16 +360,18 @@ typedef struct window_operation {
                          queued, called, moving or moved; the pool's copying
                          or free_operations; or none */
     ucxpool_remote_window_t *remote;  /* holds a reference */
-    ucxpool_request_t       *request; /* the caller's; NULL: it has ended */
-    ucxpool_request_t       *call_request; /* sends the CALL; NULL: none */
-    core_request_hook_t      call_ended;   /* called when call_request ends */
-    uint64_t                 number;
-    bool                     is_write;
-    bool                     was_called;     /* counted in windows->num_calls */
-    bool                     lists_are_read; /* the GPU reads and checks them */
-    ucxpool_places_t         places;
-    ucxpool_place_t          place; /* our copy of a list of one place */
-    uint64_t                 size;  /* bytes of all places */
+    ucxpool_request_t       *request; /* the caller's request; NULL: it has
+                                         ended */
+    ucxpool_request_t  *call_request; /* sends the CALL; NULL: none */
+    core_request_hook_t call_ended;   /* called when call_request ends */
+    uint64_t            number;
+    bool                is_write;
+    bool                was_called;     /* counted in windows->num_calls */
+    bool                lists_are_read; /* the GPU reads the caller's lists
+                                           and checks the places */
+    ucxpool_places_t places;
+    ucxpool_place_t  place; /* our copy of a list of one place */
+    uint64_t         size;  /* bytes of all places */
     /* Position of the next piece. */
     size_t           next_place;
     uint64_t         place_offset;
@@ -362,12 +379,13 @@ typedef struct window_operation {
     uint64_t         memory_offset;
     window_job_t     jobs[WINDOW_JOBS];
     unsigned         num_jobs;
-    core_link_work_t work; /* its use of a GPU's link */
-    ucxpool_status_t end;  /* status to end with once the jobs, or the gets
-                              and puts, have ended; OK: none */
-    base_range_t range;    /* trace range, from its post to its end */
-    /* By UCX's get and put: outstanding callbacks, and whether a flush was
-     * posted. */
+    core_link_work_t work; /* the operation's use of a GPU's link */
+    ucxpool_status_t end;  /* status of the operation after its jobs, or its
+                              gets and puts, have ended; OK: not set */
+    base_range_t range;    /* trace range, from the post of the operation to its
+                              end */
+    /* For UCX's get and put: the number of outstanding callbacks, and whether a
+     * flush was posted. */
     unsigned num_rma;
     bool     is_flushed;
     /* By messages. */
@@ -382,31 +400,34 @@ static inline const void *window_places_list(const ucxpool_places_t *places)
                                     : (const void *)places->offsets;
 }
 
-/* As ucxpool_remote_window_read() and ucxpool_remote_window_write(). */
+/* Implements ucxpool_remote_window_read() and ucxpool_remote_window_write(). */
 ucxpool_status_t window_operate(ucxpool_remote_window_t *remote, bool is_write,
                                 const ucxpool_places_t         *places,
                                 const copy_memory_t            *memory,
                                 const ucxpool_request_params_t *params,
                                 ucxpool_request_t             **request_p);
 
-/* The owner has answered the import: start the waiting operations. */
+/* Start the operations that were waiting for the owner's answer to the
+ * import. */
 void window_operations_begin(ucxpool_remote_window_t *remote);
 
-/* The remote has ended: end its operations. */
+/* End the operations of a remote that has ended. */
 void window_operations_abort(ucxpool_remote_window_t *remote,
                              ucxpool_status_t status, const char *reason);
 
 /* Free the operations of the free list. */
 void window_operations_destroy_all(ucxpool_t *pool);
 
-/* A part of an operation, contiguous in the window and in our memory. */
+/* A part of an operation that is contiguous both in the window and in local
+ * memory. */
 typedef struct window_piece {
     uint64_t offset; /* in the window */
     char    *ours;
     uint64_t length; /* 0: an empty place or piece of memory */
 } window_piece_t;
 
-/* Get the next piece, of at most max_length bytes. Returns false at the end. */
+/* Get the next piece, of at most max_length bytes. Returns false if no piece is
+ * left. */
 bool window_operation_next(window_operation_t *operation, uint64_t max_length,
                            window_piece_t *piece_p);
 
@@ -423,7 +444,7 @@ static inline void window_operation_end(window_operation_t *operation,
 
 /* --- ways ----------------------------------------------------------------- */
 
-/* The answer to an import, which the owner's ways fill. */
+/* The answer to an import. The owner's ways fill its fields. */
 typedef struct window_offer {
     uint32_t    flags;
     const void *data;
@@ -433,46 +454,49 @@ typedef struct window_offer {
 /* A way to copy to and from a window. A function may be NULL. */
 typedef struct window_way {
     ucxpool_way_t id;
-    unsigned      reach; /* core_reach_t: the peers that it works for */
+    unsigned      reach; /* core_reach_t: the peers for which the way works */
 
     /* Owner: find out how peers can access the memory. If they cannot, set
      * window->reason. An error makes the creation of the window fail. */
     ucxpool_status_t (*share)(ucxpool_window_t *window);
 
-    /* Owner: undo share(); no peer uses it any more. May be called again. */
+    /* Owner: undo share(). Called when no peer uses the memory any more. May be
+     * called more than once. */
     void (*unshare)(ucxpool_window_t *window);
 
     /* Owner: add to the answer to an import. */
     void (*offer)(window_grant_t *grant, window_offer_t *offer);
 
-    /* Owner: the window was revoked, or the channel has ended. May the importer
-     * still be accessing the memory? */
+    /* Owner: returns true if the importer may still be accessing the memory.
+     * Called after the window was revoked or the channel has ended. */
     bool (*may_touch)(const window_grant_t *grant);
 
-    /* Importer: PROTO_OPEN flags for the OPEN message. */
+    /* Importer: returns the PROTO_OPEN flags for the OPEN message. */
     uint32_t (*ask)(ucxpool_remote_window_t *remote);
 
     /*
-     * Importer: get access to the memory; pass the reason for success or
-     * failure to window_remote_say(). A way that needs time sets is_trying, and
-     * calls tried() when it has the result. Returns the accesses that the way
-     * can do: UCXPOOL_WINDOW_READ, UCXPOOL_WINDOW_WRITE, both, or 0.
+     * Importer: get access to the memory, and pass the reason for success or
+     * failure to window_remote_say(). Returns the kinds of access that the way
+     * supports: UCXPOOL_WINDOW_READ, UCXPOOL_WINDOW_WRITE, both, or 0. A way
+     * whose test takes time sets is_trying, and calls tried() when it has the
+     * result.
      */
     unsigned (*open)(ucxpool_remote_window_t *remote,
                      const window_answer_t   *answer);
 
-    /* Importer: undo open(); no operation uses it any more. May be called
-     * again. */
+    /* Importer: undo open(). Called when no operation uses the way any more.
+     * May be called more than once. */
     void (*close)(ucxpool_remote_window_t *remote);
 
-    /* Can this way do the operation? If not, messages do it. NULL: it can do
-     * all operations. */
+    /* Returns true if this way supports the operation; otherwise messages are
+     * used. NULL: the way supports all operations. */
     bool (*fits)(const window_operation_t *operation);
 
-    /* Are the places checked during the copy? If so, not before it. */
+    /* Returns true if the copy itself checks the places, so that they need no
+     * check before it. */
     bool (*checks_places)(const window_operation_t *operation);
 
-    /* Start the operation. May free it. */
+    /* Start the operation. May free the operation. */
     void (*start)(window_operation_t *operation);
 
     /*
@@ -481,8 +505,9 @@ typedef struct window_way {
      * UCXPOOL_OK                 the operation is complete
      * UCXPOOL_INPROGRESS         more is left to copy
      * UCXPOOL_ERR_BUSY           cannot copy now; try again
-     * UCXPOOL_ERR_INVALID_PARAM  a piece of our memory has no address
-     * UCXPOOL_ERR_IO             the owner's memory or ours is unmapped
+     * UCXPOOL_ERR_INVALID_PARAM  the address of a local piece is NULL
+     * UCXPOOL_ERR_IO             the owner's memory or the local memory is
+     *                            unmapped
      * UCXPOOL_ERR_PEER_LOST      the owner's process has ended
      *
      * and errors of the GPU driver.
@@ -490,16 +515,17 @@ typedef struct window_way {
     ucxpool_status_t (*copy)(window_operation_t *operation);
 } window_way_t;
 
-/* In this order: the CPU copies to and from mapped memory; the kernel copies
- * between the processes; a GPU copies to and from mapped memory; UCX's get and
- * put; and messages, which are always possible. */
+/* In order, the ways are: the CPU copies to and from mapped memory; the kernel
+ * copies between the processes; a GPU copies to and from mapped memory; UCX's
+ * get and put; and messages, which are always possible. */
 extern const window_way_t window_mapped, window_process, window_device,
     window_rma, window_messages;
 
 /* All ways, best first; ends with NULL. */
 extern const window_way_t *const window_ways[];
 
-/* The ways that work for such peers (core_reach_t). */
+/* Iterate over the ways that work for these peers. `wanted` is a mask of
+ * core_reach_t. */
 #define window_for_each_way(way, wanted) \
     for (size_t at = 0; ((way) = window_ways[at]) != NULL; at++) \
         if (((way)->reach & (wanted)) != 0)
@@ -513,48 +539,52 @@ window_operation_way(const window_operation_t *operation)
 
 /* --- functions of single ways --------------------------------------------- */
 
-/* Descriptors that an importer needs to map this: 1 for a memory pool. */
+/* Returns the number of descriptors that an importer needs to map the memory: 1
+ * for a memory pool, else 0. */
 static inline uint32_t window_cuda_num_files(const proto_window_cuda_t *cuda)
 {
     return (cuda->share.way == IPC_CUDA_MEMPOOL) ? 1 : 0;
 }
 
-/* Windows in virtual memory of a GPU: share and map their allocations. Errors
- * as of ipc_virtual_export(). */
+/* Share and map the allocations of windows in virtual memory of a GPU. Errors
+ * are those of ipc_virtual_export(). */
 ucxpool_status_t window_virtual_share(ucxpool_window_t *window);
 void             window_virtual_unshare(ucxpool_window_t *window);
 ucxpool_status_t window_virtual_map(ucxpool_remote_window_t *remote,
                                     const window_answer_t   *answer);
 void             window_virtual_unmap(ucxpool_remote_window_t *remote);
 
-/* Check that the places are in the window, as the owner will. */
+/* Check that the places are in the window. The owner does the same check. */
 ucxpool_status_t window_messages_check(const window_operation_t *operation);
 
 /* Send the CALLs of queued operations, as far as the owner's limits allow.
- * Returns how many were processed. */
+ * Returns the number of operations processed. */
 unsigned window_messages_progress(ucxpool_channel_t *channel);
 
-/* An operation whose CALL may have been sent has ended. */
+/* Handle the end of an operation. If its CALL was sent and the operation
+ * failed, tells the owner. */
 void window_messages_ended(window_operation_t *operation,
                            ucxpool_status_t    status);
 
-/* The data of a read has arrived. Takes over the message. */
+/* Handle the data of a read. Takes over the message. */
 void window_messages_answered(ucxpool_message_t *message);
 
-/* The owner has refused an operation. */
+/* Handle the owner's refusal of an operation. */
 void window_messages_refused(ucxpool_channel_t        *channel,
                              const proto_window_end_t *end, const char *reason);
 
 /* --- copying in turns: turns.c -------------------------------------------- */
 
-/* Copy a short operation now, a longer one in turns. */
+/* Copy a short operation at once, and a longer one in turns. */
 void window_turns_start(window_operation_t *operation);
 
-/* Handle what copy() returned: queue the operation again, or end it. */
+/* Queue the operation again or end it, depending on the status that copy()
+ * returned. */
 void window_turns_wait(window_operation_t *operation, ucxpool_status_t status);
 
-/* Do a step of a copy by the CPU, and show it to the owner in the channel's
- * ring (core/ring.h). Returns as copy() of a way. */
+/* Do one step of a copy by the CPU. While it runs, the channel's ring
+ * (core/ring.h) shows the owner that a copy is in progress. Returns the same
+ * values as copy() of a way. */
 ucxpool_status_t
 window_turns_step(window_operation_t *operation,
                   ucxpool_status_t (*step)(window_operation_t *operation));
@@ -576,57 +606,62 @@ typedef struct window_served {
     base_list_t        run_link; /* in the pool's runnable list, or none */
     ucxpool_channel_t *channel;  /* holds a reference */
     window_grant_t    *grant;    /* NULL: not known yet */
-    uint64_t           number;   /* the importer's */
+    uint64_t           number;   /* given by the importer */
     window_step_t      step;
     bool               is_over; /* canceled, revoked, or failed */
-    ucxpool_request_t *request; /* receives the CALL, or copies the data */
-    ucxpool_message_t *message; /* data of a write; NULL: not arrived, or
-                                   being received */
+    ucxpool_request_t *request; /* the receive of the CALL, or the transfer of
+                                   the data */
+    ucxpool_message_t *message; /* data of a write; NULL: it has not arrived, or
+                                   is being received */
     ucxpool_segment_t call;     /* the CALL; its places become addresses */
     copy_memory_t     memory;   /* these addresses */
 } window_served_t;
 
-/* A CALL has arrived; the data of a write has arrived. Both take over the
+/* Handle a CALL, and the data of a write. Both functions take over the
  * message. */
 void window_served_called(ucxpool_message_t *message);
 void window_served_brought(ucxpool_message_t *message);
 
-/* Continue the runnable operations. Returns how many there were. */
+/* Continue the runnable operations. Returns the number of these operations. */
 unsigned window_served_progress(ucxpool_t *pool);
 
-/* The importer has canceled the operation. */
+/* End an operation that the importer has canceled. */
 void window_served_given_up(ucxpool_channel_t *channel, uint64_t number);
 
-/* Cancel the operations of a grant; NULL: all of the channel. */
+/* Cancel the served operations of a grant, or of the whole channel if the grant
+ * is NULL. */
 void window_served_cancel(ucxpool_channel_t    *channel,
                           const window_grant_t *grant);
 
 /* --- messages, progress and the end of a channel: service.c --------------- */
 
-/* A control message for windows has arrived. */
+/* Handle a control message for windows. */
 void window_received(ucxpool_channel_t *channel, const proto_fixed_t *message,
                      const void *data, size_t data_size);
 
-/* A message with a flag of PROTO_DESC_WINDOW has arrived. */
+/* Handle a message that has a flag of PROTO_DESC_WINDOW. */
 void window_message(ucxpool_message_t *message);
 
-/* Make progress. Both return the number of steps done. */
+/* Make progress on the windows of a pool or of a channel. Both functions return
+ * the number of steps done. */
 unsigned window_progress(ucxpool_t *pool);
 
 unsigned window_channel_progress(ucxpool_channel_t *channel);
 
-/* Is there nothing to do for window_channel_progress(), as long as the channel
- * is open? */
+/* Returns true if window_channel_progress() has nothing to do while the channel
+ * is open. */
 bool window_channel_is_quiet(const ucxpool_channel_t *channel);
 
-/* Does the channel have unfinished operations that this side has posted? */
+/* Returns true if operations that this side posted on the channel are
+ * unfinished. */
 bool window_channel_is_busy(const ucxpool_channel_t *channel);
 
-/* The channel has ended: end its remotes and operations. Its grants are
- * released when the peer cannot access the memory any more. */
+/* End the remotes and operations of a channel that has ended. Its grants are
+ * released when the peer can no longer access the memory. */
 void window_channel_ended(ucxpool_channel_t *channel);
 
-/* The pool is being freed: free all remaining objects of the channel. */
+/* Free all remaining window objects of the channel, because the pool is being
+ * freed. */
 void window_channel_drop_all(ucxpool_channel_t *channel);
 
 #endif
