@@ -1,12 +1,12 @@
 /*
- * The steps after the end of a channel, which other files have recorded
- * (channel.h). First its requests end. Then both sides send BYE and release the
- * endpoint.
+ * The steps after the end of a channel. Other files have recorded the end
+ * (core/channel.h). First the requests of the channel end. Then both sides send
+ * BYE and release the endpoint.
  *
  * On `map`, BYE is written to the ring, where the peer can read it at any time,
- * so the channel does not wait. With an endpoint, it waits for the peer's BYE:
- * only after both sides are done with the endpoint can it serve the next
- * channel (remote.h).
+ * so the channel does not wait. A channel with an endpoint waits for the peer's
+ * BYE: the next channel can use the endpoint only after both sides have
+ * finished with it (core/remote.h).
  */
 #include "wireup/close.h"
 
@@ -33,11 +33,12 @@
 
 /* --- goodbyes ------------------------------------------------------------- */
 
-/* A peer answers within a few rounds of its progress. A peer that is busy must
- * not delay the destruction of a pool; by then, the system has sent the BYE. */
+/* How long the destruction of a pool waits for a peer's answer. A peer that
+ * makes progress answers within a few rounds. A busy peer must not delay the
+ * destruction; after this time, the system has sent the BYE. */
 #define GOODBYE_NS UINT64_C(50000000)
 
-/* A failed channel sends only what it must. */
+/* How long a failed channel waits for the peer. */
 #define FAILED_NS UINT64_C(50000000)
 
 static void start_close(ucxpool_channel_t *channel)
@@ -53,8 +54,8 @@ static void start_close(ucxpool_channel_t *channel)
     }
 }
 
-/* Has neither side sent a message? Then the reason in the lifeline's last byte
- * is enough. */
+/* Returns true if neither side has sent a message. Then the reason in the
+ * lifeline's last byte is enough. */
 static bool is_silent(const ucxpool_channel_t *channel)
 {
     return core_lifeline_is_up(channel) &&
@@ -62,9 +63,9 @@ static bool is_silent(const ucxpool_channel_t *channel)
              (CORE_HELLO_SENT | CORE_HELLO_RECEIVED));
 }
 
-/* Must the close wait until the peer can be notified? The peer has a channel,
- * or will create one. It can be notified after it has sent HELLO, and on `ucx`
- * after it has created its endpoint. */
+/* Returns true if the close must wait until the peer can be notified. The peer
+ * has a channel, or will create one. The peer can be notified after it has sent
+ * HELLO, and on `ucx` also has created its endpoint. */
 static bool is_way_due(const ucxpool_channel_t *channel)
 {
     bool knows_way = (channel->wireup.handshake & CORE_HELLO_RECEIVED) &&
@@ -75,13 +76,13 @@ static bool is_way_due(const ucxpool_channel_t *channel)
            !core_channel_is_broken(channel);
 }
 
-/* Does the close wait for a message of the peer? */
+/* Returns true if the close waits for a message of the peer. */
 static bool waits(const ucxpool_channel_t *channel)
 {
     return channel->closing.bye_sent || is_way_due(channel);
 }
 
-/* The time at which the close stops waiting for the peer. */
+/* Returns the time at which the close stops waiting for the peer. */
 static uint64_t last_moment(const ucxpool_channel_t *channel)
 {
     uint64_t goodbye = BASE_CLOCK_FOREVER;
@@ -92,11 +93,11 @@ static uint64_t last_moment(const ucxpool_channel_t *channel)
     return base_min(channel->closing.deadline, goodbye);
 }
 
-/* Send the queued messages and BYE. False: there is no room now. */
+/* Send the queued messages and BYE. Returns false if there is no room now. */
 static bool say_bye(ucxpool_channel_t *channel)
 {
     if (channel->closing.bye_received && !channel->closing.bye_sent) {
-        core_control_drop(channel); /* ignored by the peer */
+        core_control_drop(channel); /* the peer ignores these messages */
     }
     core_control_flush(channel);
     if (!base_list_is_empty(&channel->control.backlog)) {
@@ -112,8 +113,8 @@ static bool say_bye(ucxpool_channel_t *channel)
     return base_list_is_empty(&channel->control.backlog);
 }
 
-/* Would a peer that makes progress answer? It does if it knows the channel and
- * has not ended. */
+/* Returns true if a peer that makes progress will answer: it knows the channel
+ * and has not ended. */
 static bool is_answer_due(const ucxpool_channel_t *channel)
 {
     return ((channel->conn.endpoint != NULL) ||
@@ -122,10 +123,11 @@ static bool is_answer_due(const ucxpool_channel_t *channel)
            !channel->closing.bye_received && !channel->peer.gone;
 }
 
-/* BYE promises that this process no longer accesses the peer's memory. Until
- * then, and as long as this process lives, the peer does not reuse the blocks
- * that it has granted. So BYE waits for writes of the GPU that are still in
- * flight, which always complete, and is sent no matter how late that is. */
+/* Send BYE if possible, and return true if the goodbye is done. BYE promises
+ * that this process no longer accesses the peer's memory. Until BYE arrives or
+ * this process ends, the peer does not reuse the blocks that it has granted. So
+ * BYE is sent only after the GPU's writes in flight, which always complete,
+ * even if they complete after the deadline. */
 static bool has_said_goodbye(ucxpool_channel_t *channel)
 {
     bool is_always_read = channel->wire->has_ring;
@@ -150,12 +152,12 @@ static bool has_said_goodbye(ucxpool_channel_t *channel)
 }
 
 /*
- * Can the endpoint serve another channel? UCX loses messages over an endpoint
- * whose other end was closed by force, without an error. So the side that
- * answered HELLO sends KEPT after it has received the peer's BYE, and uses the
- * endpoint again only after the peer does. The peer does not use it before
- * KEPT. If the HELLO was never answered, the endpoint has no other end that
- * could be closed.
+ * Returns true if another channel can use the endpoint. If the other end of an
+ * endpoint was closed by force, UCX loses messages without an error. So the
+ * side that answered HELLO sends KEPT after it has received the peer's BYE, and
+ * uses the endpoint again only after the peer does. The peer does not use the
+ * endpoint before it has received KEPT. If the HELLO was never answered, the
+ * endpoint has no other end that could be closed.
  */
 static bool can_be_kept(const ucxpool_channel_t *channel)
 {
@@ -173,7 +175,8 @@ static bool is_kept(const ucxpool_channel_t *channel)
             !(channel->wireup.handshake & CORE_HELLO_RECEIVED));
 }
 
-/* Returns false if that is not known yet. */
+/* Keep the endpoint for the next channel if both sides keep it. Returns false
+ * if this is not known yet. */
 static bool try_keep_endpoint(ucxpool_channel_t *channel)
 {
     if (!channel->closing.has_begun && !channel->closing.kept) {
@@ -244,7 +247,8 @@ uint64_t wireup_channel_close_deadline(const ucxpool_channel_t *channel)
 typedef void (*end_t)(ucxpool_request_t *request, ucxpool_status_t status,
                       const char *detail);
 
-/* Ending one request may end others. */
+/* Call `end` for all requests in the table. Ending one request may end
+ * others. */
 static void for_each_of(const core_numbers_t *numbers, end_t end,
                         ucxpool_status_t status, const char *detail)
 {
@@ -271,7 +275,8 @@ static void abort_requests(ucxpool_channel_t *channel)
     xfer_message_channel_ended(channel);
 }
 
-/* Cancel the pending requests at the peer, while it can be reached. */
+/* Cancel the pending requests, also at the peer, while the peer can be
+ * reached. */
 static void cancel_requests(ucxpool_channel_t *channel)
 {
     static const char text[] = "the channel was closed";
@@ -298,8 +303,8 @@ static void forget_sends(ucxpool_channel_t *channel)
 
 static bool is_unused(const ucxpool_channel_t *channel)
 {
-    /* On `map`, the peer may still read; the channel then stays, to detect the
-     * end of the peer. */
+    /* On `map`, the peer may still read this pool's memory. The channel is then
+     * kept, to detect the end of the peer. */
     return (channel->closing.step == CORE_CLOSE_DONE) &&
            !core_channel_lends_memory(channel) &&
            ((channel->conn.endpoint == NULL) ||
@@ -331,8 +336,8 @@ static void release(ucxpool_channel_t *channel)
     core_event_update(&channel->event);
 }
 
-/* Messages that have arrived can be received after the end. Progress delivers
- * only some in each round. */
+/* Deliver all messages that have arrived, so that they can be received after
+ * the end of the channel. Progress delivers only some of them in each round. */
 static void deliver_arrived(ucxpool_channel_t *channel)
 {
     while (xfer_message_has_turn(channel)) {
@@ -348,7 +353,7 @@ void wireup_channel_abort(ucxpool_channel_t *channel)
     if (core_channel_is_live(channel)) {
         cancel_requests(channel);
     }
-    /* It may have failed if the peer could not be notified. */
+    /* The channel has failed if the peer could not be notified. */
     if (core_channel_is_live(channel)) {
         core_channel_set_closed(channel);
     }
@@ -356,8 +361,8 @@ void wireup_channel_abort(ucxpool_channel_t *channel)
     core_channel_put(channel);
 }
 
-/* Does the channel have sends or window operations in progress, or receives
- * that have matched a message? */
+/* Returns true if the channel has sends or window operations in progress, or
+ * receives that have matched a message. */
 static bool has_requests(const ucxpool_channel_t *channel)
 {
     return xfer_flush_has_sends(channel, UINT64_MAX) ||
@@ -381,7 +386,7 @@ void wireup_channel_close(ucxpool_channel_t *channel)
     core_channel_put(channel);
 }
 
-/* A closed channel ends when its requests have ended, or at its deadline. */
+/* End a closed channel when its requests have ended, or at its deadline. */
 static unsigned progress_drain(ucxpool_channel_t *channel)
 {
     if (!channel->closing.drains || !core_channel_is_live(channel) ||
@@ -394,7 +399,7 @@ static unsigned progress_drain(ucxpool_channel_t *channel)
 }
 
 /* Detect failures that were not reported. Messages that the peer wrote before
- * are still received. */
+ * the failure are still received. */
 static void detect_failure(ucxpool_channel_t *channel)
 {
     if ((channel->conn.lost_at != BASE_CLOCK_FOREVER) &&
@@ -433,8 +438,8 @@ static unsigned progress_close(ucxpool_channel_t *channel)
     return count;
 }
 
-/* Is the channel open, with no messages to send or wait for, and no checks due?
- * This holds for most channels in most rounds. */
+/* Returns true if the channel is open, with no messages to send or wait for,
+ * and no checks due. This is so for most channels in most rounds. */
 static bool is_quiet(const ucxpool_channel_t *channel)
 {
     return (channel->state == UCXPOOL_CHANNEL_OPEN) &&
@@ -463,8 +468,8 @@ unsigned wireup_channel_progress(ucxpool_channel_t *channel)
         count += core_lifeline_progress(channel);
     }
     detect_failure(channel);
-    /* Data that arrived before the end is delivered before the steps after the
-     * end. */
+    /* Deliver the data that arrived before the end of the channel first. Only
+     * then do the steps after the end. */
     num_delivered =
         xfer_message_has_turn(channel) ? xfer_message_progress(channel) : 0;
     count += (num_delivered != 0) ? num_delivered : settle(channel);

@@ -13,8 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Both sides connect by address: their n-th channels are a pair. A pool that
- * connects to itself creates both ends of a pair, one after the other. */
+/* Number the channel if both sides connect by address: the n-th channels of
+ * both pools are a pair. A pool that connects to itself creates both ends of a
+ * pair, one after the other. */
 static void number_pair(ucxpool_channel_t *channel)
 {
     uint64_t number = channel->conn.remote->num_pairs++;
@@ -52,7 +53,7 @@ ucxpool_status_t wireup_connect_address(ucxpool_channel_t *channel,
     core_remote_set_turn(remote, channel, (core_blob_turn_t)head.turn);
     status = wireup_hello_start(channel);
     if ((status != UCXPOOL_OK) && !channel->wireup.via_listener) {
-        remote->num_pairs--; /* the peer does not count it either */
+        remote->num_pairs--; /* the peer does not count this channel either */
     }
     return status;
 }
@@ -67,7 +68,8 @@ ucxpool_status_t wireup_connect_ep(ucxpool_channel_t *channel, ucp_ep_h ep)
     return wireup_hello_start(channel);
 }
 
-/* Choose a number that no other channel between the two pools has. */
+/* Choose a random number, so that no other channel between the two pools has
+ * the same number. */
 static ucxpool_status_t draw_pair(ucxpool_channel_t *channel)
 {
     if (RAND_bytes((unsigned char *)&channel->wireup.pair,
@@ -144,7 +146,7 @@ void wireup_connect_stop(ucxpool_channel_t *channel)
     }
 }
 
-/* The listener is authenticated. */
+/* Connect to a listener that has been authenticated. */
 static ucxpool_status_t connect_proven(ucxpool_channel_t *channel)
 {
     int              fd = bootstrap_client_detach_fd(channel->wireup.client);
@@ -159,7 +161,8 @@ static ucxpool_status_t connect_proven(ucxpool_channel_t *channel)
     return wireup_connect_address(channel, blob, length);
 }
 
-/* The channel reports the reason of a failure, once. */
+/* Make progress with the listener. Errors are logged at debug level, because
+ * the channel reports the reason of a failure. */
 static ucxpool_status_t try_client(ucxpool_channel_t *channel)
 {
     base_log_level_t level  = base_error_log_at(BASE_LOG_DEBUG);

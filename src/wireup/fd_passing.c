@@ -22,12 +22,12 @@
 
 /* --- export --------------------------------------------------------------- */
 
-/* If the system has no descriptor for a caller, the socket is ignored for this
- * time. */
+/* If this process has no descriptor left for a caller, it ignores the socket
+ * for this time. */
 #define PAUSE_NS UINT64_C(100000000)
 
-/* Retry if more descriptors are in flight between all processes of this user
- * than the system allows. */
+/* The delay before a retry if more descriptors are in flight between the
+ * processes of this user than the system allows. */
 #define EXPORT_RETRY_NS UINT64_C(5000000)
 
 static_assert(IPC_ID_SIZE == CORE_ID_SIZE,
@@ -37,7 +37,7 @@ typedef struct caller {
     base_list_t    link;
     core_source_t  source;
     uint64_t       deadline;
-    uint64_t       next_try; /* of an answer; 0: it waits for its HELLO */
+    uint64_t       next_try; /* next try to answer; 0: in every round */
     ipc_caller_t   who;
     bool           has_asked;
     proto_import_t asked;
@@ -66,7 +66,8 @@ bool wireup_fd_export_is_open(const ucxpool_t *pool)
     return pool->wireup.fd_export != NULL;
 }
 
-/* Remove the caller, but keep its connection. */
+/* Remove the caller, but keep its connection open. Returns the connection's
+ * descriptor. */
 static int export_detach(ucxpool_t *pool, caller_t *caller)
 {
     int fd = caller->source.fd;
@@ -78,7 +79,7 @@ static int export_detach(ucxpool_t *pool, caller_t *caller)
     return fd;
 }
 
-/* Returns true: there was progress. */
+/* Disconnect the caller. Always returns true: there was progress. */
 static bool export_hang_up(ucxpool_t *pool, caller_t *caller)
 {
     ipc_socket_close(export_detach(pool, caller));
@@ -132,7 +133,7 @@ err_close:
     ipc_socket_close(fd);
 }
 
-/* The caller is not known yet. */
+/* Warn that a caller, which is not known yet, must wait. */
 static void warn_of_wait(ucxpool_t *pool, int error)
 {
     if (core_pool_may_warn(pool)) {
@@ -141,7 +142,7 @@ static void warn_of_wait(ucxpool_t *pool, int error)
     }
 }
 
-/* Callers have connected. */
+/* Accept the callers that have connected. */
 static unsigned accept_callers(core_source_t *source)
 {
     ucxpool_t          *pool      = source->pool;
@@ -170,7 +171,7 @@ static unsigned accept_callers(core_source_t *source)
     return count;
 }
 
-/* The number of descriptors in the set that the caller requests. */
+/* Returns the number of descriptors in the set that the caller requests. */
 static uint32_t num_asked(const caller_t          *caller,
                           const ucxpool_channel_t *channel)
 {
@@ -190,7 +191,8 @@ static int fd_asked(const caller_t *caller, const ucxpool_channel_t *channel,
                : wireup_mapping_fd(channel, index);
 }
 
-/* Is the caller the process that sent the HELLO, and may it map the memory? */
+/* Check that the caller is the process that sent the HELLO and may map the
+ * memory. Returns the reason if the check fails, else NULL. */
 static const char *check_caller(const caller_t          *caller,
                                 const ucxpool_channel_t *channel)
 {
@@ -271,7 +273,8 @@ static bool answer(ucxpool_t *pool, caller_t *caller)
     return give(pool, caller, channel);
 }
 
-/* The connection becomes that of the channel that the HELLO is for. */
+/* Handle a HELLO: the connection becomes the connection of the HELLO's
+ * channel. */
 static bool hear_hello(ucxpool_t *pool, caller_t *caller, const uint8_t *bytes,
                        size_t length)
 {
@@ -291,8 +294,8 @@ static bool hear_hello(ucxpool_t *pool, caller_t *caller, const uint8_t *bytes,
     return true;
 }
 
-/* Does the request continue after the last descriptors? Otherwise a caller
- * could repeat a request forever, and so keep its place. */
+/* Returns true if the request continues after the last descriptors. Otherwise a
+ * caller could stay connected forever by repeating a request. */
 static bool is_in_turn(const caller_t *caller, const proto_import_t *asked)
 {
     const proto_import_t *before = &caller->asked;
@@ -458,20 +461,22 @@ void wireup_fd_export_destroy(ucxpool_t *pool)
 
 /* --- import --------------------------------------------------------------- */
 
-/* Retry if more callers wait at the peer's socket than the system allows. */
+/* The delay before a retry if more callers wait at the peer's socket than the
+ * system allows. */
 #define IMPORT_RETRY_NS UINT64_C(10000000)
 
 typedef struct wireup_fd_import {
-    base_list_t           link;
-    ucxpool_channel_t    *channel;
-    core_source_t         source;   /* its fd is -1 until it is connected */
-    uint64_t              next_try; /* until it is connected */
-    uint32_t              total;
-    uint32_t              num_fds; /* received */
-    int                  *fds;
-    uint64_t              remote; /* window of the files; 0: HELLO's files */
+    base_list_t        link;
+    ucxpool_channel_t *channel;
+    core_source_t      source;   /* fd is -1 until the socket is connected */
+    uint64_t           next_try; /* next try to connect */
+    uint32_t           total;
+    uint32_t           num_fds; /* received */
+    int               *fds;
+    uint64_t           remote; /* remote window of the files; 0: the files of
+                                  the HELLO */
     uint64_t              grant;
-    char                  reason[PROTO_TEXT_MAX + 1]; /* of a failure */
+    char                  reason[PROTO_TEXT_MAX + 1]; /* reason of a failure */
     wireup_fd_import_cb_t done;
     proto_hello_t         hello;
     ipc_file_t            files[];
@@ -546,7 +551,7 @@ static void import_hang_up(wireup_fd_import_t *fd_import)
     }
 }
 
-/* Remove the import; its memory is not freed yet. */
+/* Remove the import, but do not free its memory yet. */
 static void import_detach(wireup_fd_import_t *fd_import)
 {
     import_hang_up(fd_import);
@@ -576,7 +581,8 @@ void wireup_fd_import_stop(ucxpool_channel_t *channel)
     }
 }
 
-/* Fail with a reason: for READY and the log, or for the window. */
+/* Set the reason of a failure, which is used in READY and the log, or for the
+ * window. Returns UCXPOOL_ERR_PERMISSION. */
 static ucxpool_status_t no(wireup_fd_import_t *fd_import, const char *format,
                            ...) __attribute__((format(printf, 2, 3)));
 
@@ -591,8 +597,8 @@ static ucxpool_status_t no(wireup_fd_import_t *fd_import, const char *format,
     return UCXPOOL_ERR_PERMISSION;
 }
 
-/* No other process can have the peer's socket name, unless the peer has
- * ended. */
+/* Check that the socket belongs to the peer. Another process can have the name
+ * of the peer's socket only if the peer has ended. */
 static ucxpool_status_t check_owner(wireup_fd_import_t *fd_import)
 {
     const ipc_host_t *host = &fd_import->hello.host;
@@ -692,7 +698,7 @@ static ucxpool_status_t import_hear(wireup_fd_import_t *fd_import)
     return UCXPOOL_OK;
 }
 
-/* Continue as far as possible. */
+/* Continue the import as far as possible now. */
 static ucxpool_status_t advance(wireup_fd_import_t *fd_import)
 {
     ucxpool_status_t status = UCXPOOL_OK;
@@ -713,7 +719,8 @@ static ucxpool_status_t advance(wireup_fd_import_t *fd_import)
     return status;
 }
 
-/* The descriptors have arrived, or the import has failed. */
+/* Report the result of the import: the descriptors have arrived, or the import
+ * has failed. */
 static void import_done(wireup_fd_import_t *fd_import, bool has_come)
 {
     ucxpool_channel_t *channel = fd_import->channel;

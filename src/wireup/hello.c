@@ -21,21 +21,23 @@
 
 /* --- the channel of a HELLO ----------------------------------------------- */
 
-/* The maximum number of HELLOs that are kept, and for how long: several times
- * the interval at which a sender repeats its HELLO. */
+/* The maximum number of early HELLOs that are kept, and the time for which they
+ * are kept: several times the interval at which a sender repeats its HELLO. */
 #define EARLY_MAX 1024u
 #define KEEP_NS   (10 * CORE_HELLO_NS)
 
-/* Did this channel itself send the HELLO? A pool may connect to itself. */
+/* Returns true if this channel itself sent the HELLO. A pool may connect to
+ * itself. */
 static bool is_of(const ucxpool_channel_t *channel, const proto_hello_t *hello)
 {
     return (hello->channel == channel->number) &&
            (hello->channel_key == channel->key);
 }
 
-/* If a HELLO has arrived over a connection within the host: was it sent by the
- * process that the address names? The kernel has confirmed the sender's process
- * id. But a sender can pose as any pool whose address it has. */
+/* Returns false if a HELLO that arrived over a connection within the host was
+ * not sent by the process that the peer's address names. The kernel has
+ * confirmed the sender's process ID. Without this check, a sender could pose as
+ * any pool whose address it has. */
 static bool is_of_process(const core_remote_t *remote,
                           const proto_hello_t *hello, const core_way_t *way)
 {
@@ -46,8 +48,8 @@ static bool is_of_process(const core_remote_t *remote,
                              ipc_host_fits(host, reason, sizeof(reason)));
 }
 
-/* Does a HELLO match a channel? By endpoint if the channel was created from
- * one, otherwise by address. */
+/* Returns true if a HELLO matches a channel: by endpoint if the channel was
+ * created from one, otherwise by address. */
 static bool fits(const ucxpool_channel_t *channel, const proto_hello_t *hello,
                  const core_way_t *way)
 {
@@ -67,7 +69,7 @@ static bool fits(const ucxpool_channel_t *channel, const proto_hello_t *hello,
            is_of_process(channel->conn.remote, hello, way);
 }
 
-/* Has this HELLO been matched to this channel before? */
+/* Returns true if the HELLO has already been matched to this channel. */
 static bool is_repeated(const ucxpool_channel_t *channel,
                         const proto_hello_t     *hello)
 {
@@ -76,8 +78,8 @@ static bool is_repeated(const ucxpool_channel_t *channel,
            (channel->peer.channel_key == hello->channel_key);
 }
 
-/* The channel of a HELLO, including one that it was matched to before, or
- * NULL. */
+/* Returns the channel that matches a HELLO, or that has already been matched to
+ * it. NULL: none. */
 static ucxpool_channel_t *
 match_find(ucxpool_t *pool, const proto_hello_t *hello, const core_way_t *way)
 {
@@ -94,8 +96,8 @@ match_find(ucxpool_t *pool, const proto_hello_t *hello, const core_way_t *way)
     return NULL;
 }
 
-/* Was the channel of a HELLO closed? Known only for a channel that connected to
- * a listener. */
+/* Returns true if the channel of a HELLO was closed. This is known only for a
+ * channel that connected to a listener. */
 static bool is_over(ucxpool_t *pool, const proto_hello_t *hello)
 {
     ucxpool_channel_t *channel;
@@ -120,7 +122,7 @@ static void drop_early(ucxpool_t *pool, wireup_early_t *early)
     free(early);
 }
 
-/* Are both from the same channel of the same pool? */
+/* Returns true if both HELLOs are from the same channel of the same pool. */
 static bool is_same(const wireup_early_t *early, const proto_hello_t *hello)
 {
     return (early->hello.channel_key == hello->channel_key) &&
@@ -128,7 +130,8 @@ static bool is_same(const wireup_early_t *early, const proto_hello_t *hello)
            (memcmp(early->hello.from_id, hello->from_id, CORE_ID_SIZE) == 0);
 }
 
-/* Make room for one more. */
+/* Make room for one more early HELLO. Drops an older HELLO of the same channel,
+ * or the oldest of all if there are too many. */
 static void make_room(ucxpool_t *pool, const proto_hello_t *hello)
 {
     wireup_early_t *early;
@@ -171,10 +174,9 @@ static void keep(ucxpool_t *pool, const proto_hello_t *hello, const void *files,
         base_min(pool->wireup.next_hello, early->deadline);
 }
 
-/* Keep a HELLO without a channel, with its connection, until its channel is
- * created. It replaces an earlier one of the same channel; if there are too
- * many, the oldest is dropped. If its channel is known to be closed, it is
- * dropped: the peer learns that in other ways. */
+/* Keep a HELLO that matches no channel, and its connection, until its channel
+ * is created. If the channel is known to be closed, drop the HELLO: the peer is
+ * notified of the close in other ways. */
 static void match_put_aside(ucxpool_t *pool, const proto_hello_t *hello,
                             const void *files, const core_way_t *way)
 {
@@ -185,7 +187,8 @@ static void match_put_aside(ucxpool_t *pool, const proto_hello_t *hello,
     }
 }
 
-/* The early HELLO for this channel, which the caller frees; NULL: none. */
+/* Returns the early HELLO for this channel, or NULL if there is none. The
+ * caller frees it. */
 static wireup_early_t *match_take(ucxpool_channel_t *channel)
 {
     ucxpool_t      *pool = channel->pool;
@@ -201,8 +204,8 @@ static wireup_early_t *match_take(ucxpool_channel_t *channel)
     return NULL;
 }
 
-/* Drop HELLOs that were not repeated. Returns when the next one expires, or
- * BASE_CLOCK_FOREVER. */
+/* Drop HELLOs that were not repeated. Returns the time at which the next HELLO
+ * expires, or BASE_CLOCK_FOREVER. */
 static uint64_t match_expire(ucxpool_t *pool, uint64_t now)
 {
     wireup_early_t *early;
@@ -228,7 +231,8 @@ void wireup_match_destroy_all(ucxpool_t *pool)
 
 /* --- choice of the wire --------------------------------------------------- */
 
-/* May this side try the `map` wire? */
+/* Returns true if this side may try the `map` wire. Otherwise sets the
+ * reason. */
 static bool may_map(ucxpool_channel_t *channel, const proto_hello_t *hello)
 {
     core_peer_t *peer = &channel->peer;
@@ -259,8 +263,8 @@ static bool may_map(ucxpool_channel_t *channel, const proto_hello_t *hello)
 }
 
 /*
- * Take the peer's descriptors and map them. If the system forbids this, it is
- * not an error yet: the peer may send its descriptors.
+ * Take the peer's descriptors and map the memory. If the system does not allow
+ * taking them, this is not an error yet: the peer may send its descriptors.
  */
 static wireup_mapping_result_t try_take(ucxpool_channel_t   *channel,
                                         const proto_hello_t *hello,
@@ -289,8 +293,9 @@ static wireup_mapping_result_t try_take(ucxpool_channel_t   *channel,
 
 /*
  * Try the `map` wire on this side, with the memory that the peer's HELLO
- * offers. The result is in channel->peer.we_map and we_reason. False: this
- * takes time, and `imported` is called with the result.
+ * offers. Returns true when the result is in channel->peer.we_map and
+ * we_reason. Returns false if descriptors must be requested first; `imported`
+ * is then called later.
  */
 static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
                     const ipc_file_t *files, wireup_fd_import_cb_t imported)
@@ -309,7 +314,8 @@ static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
                                    imported);
 }
 
-/* The same with descriptors that the peer has sent, or NULL if that failed. */
+/* Try the `map` wire with descriptors that the peer has sent. fds is NULL if
+ * the request for them failed. */
 static void try_map_given(ucxpool_channel_t   *channel,
                           const proto_hello_t *hello, const ipc_file_t *files,
                           const int *fds)
@@ -346,8 +352,9 @@ static void explain_ucx(ucxpool_channel_t *channel)
              peer->we_map ? peer->it_reason : peer->we_reason);
 }
 
-/* Fail because the peer cannot be reached as required. If the peer has died,
- * this looks like a missing permission. */
+/* Fail the channel because the peer cannot be reached over the required path. A
+ * peer that has died looks like a missing permission, so check for this
+ * first. */
 static void __attribute__((format(printf, 2, 3)))
 fail_unreachable(ucxpool_channel_t *channel, const char *format, ...)
 {
@@ -378,8 +385,8 @@ static void warn_of_ucx(const ucxpool_channel_t *channel)
     }
 }
 
-/* Both sides have reported whether they can map. False: the channel has failed,
- * because another wire is required. */
+/* Choose the wire after both sides have reported whether they can map. Returns
+ * false if the channel has failed because another wire is required. */
 static bool choose_wire(ucxpool_channel_t *channel)
 {
     core_peer_t *peer = &channel->peer;
@@ -408,8 +415,8 @@ static bool choose_wire(ucxpool_channel_t *channel)
     return true;
 }
 
-/* Does the connected channel use a path that it requires? If not, it fails, and
- * this returns false. */
+/* Check that the connected channel uses a path that it requires. Otherwise
+ * fails the channel and returns false. */
 static bool has_required_path(ucxpool_channel_t *channel)
 {
     unsigned path;
@@ -516,8 +523,8 @@ static void hello_say_ready(ucxpool_channel_t *channel)
     core_control_end(channel);
 }
 
-/* How long the side that does not begin waits for a HELLO. Then it also begins,
- * because the peer may have no way to reach it. */
+/* How long the side that does not begin waits for a HELLO. After this time it
+ * also begins, because the peer may be unable to reach it. */
 #define PATIENCE_NS UINT64_C(2000000000)
 
 /* The delay before a retry if the peer has hung up without an answer. */
@@ -528,7 +535,7 @@ static bool has_way(const ucxpool_channel_t *channel)
     return core_local_is_up(channel) || (channel->conn.endpoint != NULL);
 }
 
-/* Fail the channel if a call for it has failed. */
+/* Fail the channel if the status is an error. */
 static void fail_unless_ok(ucxpool_channel_t *channel, ucxpool_status_t status)
 {
     if (status != UCXPOOL_OK) {
@@ -543,7 +550,8 @@ static void take_endpoint(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
     fail_unless_ok(channel, core_remote_take_endpoint(channel, reply_ep));
 }
 
-/* On `ucx`, GO needs the endpoint that the beginning side creates first. */
+/* Returns true if GO can be sent. On `ucx`, GO needs the endpoint, which the
+ * side that begins creates first. */
 static bool can_go(ucxpool_channel_t *channel)
 {
     if (!channel->wire->is_connected(channel)) {
@@ -589,7 +597,8 @@ static void try_open(ucxpool_channel_t *channel)
     xfer_send_opened(channel);
 }
 
-/* Send HELLO, and repeat it later: the peer may have had no room for it. */
+/* Send HELLO, and schedule a repetition, because the peer may have no room for
+ * the HELLO. */
 static void say_hello(ucxpool_channel_t *channel)
 {
     core_channel_say_hello_at(channel, base_clock_deadline(CORE_HELLO_NS));
@@ -599,7 +608,7 @@ static void say_hello(ucxpool_channel_t *channel)
     }
 }
 
-/* Repeat the other messages after a connection has failed. */
+/* Repeat the messages after HELLO, because a connection has failed. */
 static void say_rest(ucxpool_channel_t *channel)
 {
     if (channel->wireup.handshake & CORE_READY_SENT) {
@@ -630,7 +639,7 @@ static ucxpool_status_t open_way(ucxpool_channel_t *channel)
     return status;
 }
 
-/* Send HELLO before one has arrived. */
+/* Begin the handshake: send HELLO before one has arrived. */
 static ucxpool_status_t begin(ucxpool_channel_t *channel)
 {
     ucxpool_status_t status = open_way(channel);
@@ -649,7 +658,7 @@ static ucxpool_status_t begin(ucxpool_channel_t *channel)
     return status;
 }
 
-/* A HELLO is answered over its connection, or over the endpoint that belongs to
+/* Answer a HELLO over its connection, or over the endpoint that is connected to
  * the peer's endpoint. */
 static ucxpool_status_t answer(ucxpool_channel_t *channel,
                                const core_way_t  *way)
@@ -687,8 +696,8 @@ static void take_over(ucxpool_channel_t *channel, const proto_hello_t *hello)
     peer->host            = hello->host;
 }
 
-/* The descriptors of the peer's memory have arrived, or their import has
- * failed. */
+/* Continue the handshake after the import of the peer's descriptors has
+ * completed or failed. */
 static void imported(ucxpool_channel_t *channel, const proto_hello_t *hello,
                      const ipc_file_t *files, const int *fds)
 {
@@ -697,8 +706,8 @@ static void imported(ucxpool_channel_t *channel, const proto_hello_t *hello,
     try_open(channel);
 }
 
-/* A HELLO has been matched to its channel. A channel that was closed in the
- * meantime also answers, so that it can send BYE. */
+/* Handle a HELLO that has been matched to its channel. A channel that was
+ * closed in the meantime also answers, so that it can send BYE. */
 static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
                  const ipc_file_t *files, const core_way_t *way)
 {
@@ -719,14 +728,14 @@ static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
     }
     status = answer(channel, way);
     if (status == UCXPOOL_ERR_NO_MEMORY) {
-        return; /* the peer repeats it */
+        return; /* the peer repeats its HELLO */
     }
     fail_unless_ok(channel, status);
     if (status != UCXPOOL_OK) {
         return;
     }
     if (channel->wireup.handshake & CORE_HELLO_RECEIVED) {
-        return; /* it was repeated */
+        return; /* this HELLO is a repetition */
     }
     take_over(channel, hello);
     if (core_channel_is_live(channel) &&
@@ -736,7 +745,7 @@ static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
     }
 }
 
-/* Handle an early HELLO for this channel, if there is one. */
+/* Handle the early HELLO for this channel. Returns false if there is none. */
 static bool meet_early(ucxpool_channel_t *channel)
 {
     wireup_early_t *early = match_take(channel);
@@ -771,7 +780,8 @@ ucxpool_status_t wireup_hello_start(ucxpool_channel_t *channel)
     return UCXPOOL_OK;
 }
 
-/* The answer to a HELLO is READY, or HELLO if the channel is being closed. */
+/* Returns true if the channel's HELLO has not been answered. The answer is
+ * READY, or HELLO if the channel is being closed. */
 static bool is_unanswered(const ucxpool_channel_t *channel)
 {
     if (channel->wireup.next_hello == BASE_CLOCK_FOREVER) {
@@ -802,9 +812,9 @@ unsigned wireup_hello_progress(ucxpool_t *pool)
             continue;
         }
         if (channel->wireup.next_hello <= now) {
-            /* An early HELLO that did not match may match now: its process
-             * could not be checked before, for example because no descriptor
-             * was left. */
+            /* An early HELLO that did not match when it arrived may match now:
+             * its process could not be checked then, for example because no
+             * descriptor was left. */
             if (!meet_early(channel)) {
                 fail_unless_ok(channel, begin(channel));
             }
@@ -817,7 +827,7 @@ unsigned wireup_hello_progress(ucxpool_t *pool)
     return count;
 }
 
-/* Has the sender proven that it knows the pool's address? */
+/* Returns true if the sender has proven that it knows the pool's address. */
 static bool may_speak(const ucxpool_t *pool, const proto_hello_t *hello)
 {
     return (hello->flags & PROTO_HELLO_BY_EP) ||
@@ -887,7 +897,8 @@ void wireup_hello_go(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
 {
     if ((reply_ep != NULL) && (channel->conn.endpoint == NULL) &&
         (channel->closing.step <= CORE_CLOSE_GOODBYE)) {
-        take_endpoint(channel, reply_ep); /* for BYE, if closed */
+        take_endpoint(channel, reply_ep); /* a closed channel needs it for
+                                             BYE */
     }
     channel->wireup.handshake |= CORE_GO_RECEIVED;
     try_open(channel);

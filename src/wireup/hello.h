@@ -1,14 +1,14 @@
 /*
  * The handshake of a channel. The messages may arrive in any order:
  *
- *   HELLO   identity of the sender, its memory, and the channel that it means
+ *   HELLO   identity of the sender, its memory, and the channel to connect
  *   READY   answer to HELLO: whether the sender can read the peer's memory
  *   GO      answer to READY: the peer may send
  *
- * One side begins (remote.h), and the other sends HELLO after it has received
- * one. A side is open when it has the other's HELLO, READY and GO. HELLO is
- * repeated until READY arrives, because a peer may have no room to keep a HELLO
- * for a channel that it has not created yet.
+ * One side begins (core/remote.h). The other side sends HELLO after it has
+ * received the first HELLO. A side is open when it has received HELLO, READY
+ * and GO. HELLO is repeated until READY arrives, because a peer may have no
+ * room to keep a HELLO for a channel that it has not created yet.
  */
 #ifndef WIREUP_HELLO_H
 #define WIREUP_HELLO_H
@@ -27,7 +27,7 @@
 /* A HELLO that arrived early. */
 typedef struct wireup_early {
     base_list_t   link;
-    uint64_t      deadline; /* by then it has been repeated */
+    uint64_t      deadline; /* by then the peer has repeated the HELLO */
     core_way_t    way;
     proto_hello_t hello;
     ipc_file_t    files[];
@@ -37,25 +37,26 @@ void wireup_match_destroy_all(ucxpool_t *pool);
 
 /* --- the handshake -------------------------------------------------------- */
 
-/* The peer is known: begin, or wait for its HELLO. Handles a HELLO that arrived
- * early. */
+/* Start the handshake with a known peer: send HELLO, or wait for the peer's
+ * HELLO. Handles a HELLO that has arrived early. */
 ucxpool_status_t wireup_hello_start(ucxpool_channel_t *channel);
 
 /* Repeat HELLOs that have not been answered, and drop early HELLOs that were
  * not repeated. */
 unsigned wireup_hello_progress(ucxpool_t *pool);
 
-/* From any sender. Takes over a connection within the host. */
+/* Handle a HELLO from any sender. Takes over its connection if it arrived
+ * within the host. */
 void wireup_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
                            const void *files, const core_way_t *way);
 
-/* The peer's HELLO has arrived over the channel's connection within the
- * host. */
+/* Handle the peer's HELLO that has arrived over the channel's connection within
+ * the host. */
 void wireup_hello_answered(ucxpool_channel_t   *channel,
                            const proto_hello_t *hello, const void *files);
 
-/* The connection failed during the handshake, or the peer had no room for the
- * HELLO: repeat all messages. */
+/* Send all messages of the handshake again later. Called when the connection
+ * failed during the handshake, or the peer had no room for the HELLO. */
 void wireup_hello_unheard(ucxpool_channel_t *channel);
 
 void wireup_hello_ready(ucxpool_channel_t *channel, const proto_ready_t *ready,

@@ -19,10 +19,11 @@ struct ucxpool_listener {
     core_event_t          event;
     bootstrap_listener_t *bootstrap;
     base_secret_t        *secret;
-    uint64_t              num_refused; /* already in the statistics */
+    uint64_t              num_refused; /* refused clients already counted in the
+                                          statistics */
 };
 
-/* Set which side begins in the blob for a client. */
+/* Set in the blob for a client which side begins. */
 static void fit_blob(void *arg, void *blob, const void *caller, size_t length)
 {
     core_blob_turn_t turn = CORE_BLOB_NO_TURN;
@@ -139,7 +140,7 @@ ucxpool_status_t wireup_listeners_renew(ucxpool_t *pool)
     return UCXPOOL_OK;
 }
 
-/* The socket is created before UCX opens devices, because it may fail. */
+/* Create the socket before UCX opens devices, because creating it may fail. */
 ucxpool_status_t wireup_listener_create(ucxpool_t               *pool,
                                         const bootstrap_where_t *where,
                                         ucxpool_listener_t     **listener_p)

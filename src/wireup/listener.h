@@ -1,6 +1,6 @@
 /*
- * Listeners accept clients as channels. Only the pool and the port of a
- * listener may be read without the pool's lock.
+ * Listeners create a channel for each client that they accept. Only the pool
+ * and the port of a listener may be read without the pool's lock.
  */
 #ifndef WIREUP_LISTENER_H
 #define WIREUP_LISTENER_H
@@ -12,10 +12,10 @@
 #include <stdint.h>
 
 /*
- * Listen at an address. The socket is created first, because that may fail;
- * then UCX opens the network devices of the address.
+ * Listen on the addresses in `where`. The socket is created first, because this
+ * may fail. Then UCX opens the network devices of the addresses.
  *
- * Same errors as ucxpool_listener_create().
+ * Returns the same errors as ucxpool_listener_create().
  */
 ucxpool_status_t wireup_listener_create(ucxpool_t               *pool,
                                         const bootstrap_where_t *where,
@@ -29,9 +29,9 @@ uint16_t   wireup_listener_port(const ucxpool_listener_t *listener);
 /*
  * Create a channel for the next authenticated client.
  *
- * params  Checked by core_channel_params_check().
+ * params  Parameters that core_channel_params_check() has checked.
  *
- * Same errors as ucxpool_listener_accept().
+ * Returns the same errors as ucxpool_listener_accept().
  */
 ucxpool_status_t wireup_listener_accept(ucxpool_listener_t *listener,
                                         const ucxpool_channel_params_t *params,
@@ -39,13 +39,15 @@ ucxpool_status_t wireup_listener_accept(ucxpool_listener_t *listener,
 
 unsigned wireup_listener_progress(ucxpool_t *pool);
 
-/* The earliest deadline of all listeners. */
+/* Returns the earliest deadline of all listeners. */
 uint64_t wireup_listener_deadline(ucxpool_t *pool);
 
-/* The pool's address has changed: send the new one to clients. */
+/* Make all listeners send the pool's new address to clients. Called when the
+ * address has changed. */
 ucxpool_status_t wireup_listeners_renew(ucxpool_t *pool);
 
-/* Are there clients that have the address, but have not been accepted yet? */
+/* Returns true if clients have received the address, but have not been accepted
+ * yet. */
 bool wireup_listeners_have_callers(ucxpool_t *pool);
 
 #endif

@@ -14,7 +14,8 @@
 
 /* --- the peer's process --------------------------------------------------- */
 
-/* The interval at which a process without a descriptor is checked. */
+/* The interval between checks of a process that is watched without a
+ * descriptor. */
 #define LOOK_NS UINT64_C(50000000)
 
 void wireup_process_watch_stop(ucxpool_channel_t *channel)
@@ -35,7 +36,7 @@ static void process_ended(ucxpool_channel_t *channel)
     channel->peer.has_ended = true;
 }
 
-/* The pidfd has become readable. */
+/* Handle a readable pidfd: the peer's process has ended. */
 static unsigned watch_ready(core_source_t *source)
 {
     process_ended(base_container_of(source, ucxpool_channel_t, peer.watch));
@@ -77,7 +78,8 @@ unsigned wireup_process_watch_look(ucxpool_channel_t *channel)
 
 /* --- the peer's memory ---------------------------------------------------- */
 
-/* Entries of "how", which describes the sharing of a GPU's regions. */
+/* The number of entries of "how", which describes how a GPU's regions are
+ * shared. */
 #define HOW_FILES ((uint32_t)(sizeof(ipc_cuda_t) / sizeof(ipc_file_t)))
 
 static_assert(HOW_FILES * sizeof(ipc_file_t) == sizeof(ipc_cuda_t),
@@ -89,7 +91,7 @@ ucxpool_memory_kind_t wireup_mapping_kind(const ucxpool_t *pool)
                                                          : UCXPOOL_MEMORY_HOST;
 }
 
-/* Entries before the regions. */
+/* Returns the number of entries before the regions. */
 static uint32_t num_before(uint32_t memory_kind)
 {
     return (memory_kind == UCXPOOL_MEMORY_CUDA) ? HOW_FILES : 0;
@@ -220,7 +222,8 @@ static wireup_mapping_result_t no(const attempt_t *attempt, const char *reason)
     return WIREUP_MAPPING_IMPOSSIBLE;
 }
 
-/* Could it succeed with descriptors that the peer sends? */
+/* Returns FORBIDDEN if the mapping could succeed with descriptors that the peer
+ * sends, else IMPOSSIBLE. */
 static wireup_mapping_result_t failed(const attempt_t *attempt,
                                       ucxpool_status_t status)
 {
@@ -300,7 +303,7 @@ uint32_t wireup_mapping_push_flags(const ucxpool_t *pool)
     }
 }
 
-/* Are messages pushed? Both sides compute the same answer. */
+/* Returns true if messages are pushed. Both sides compute the same result. */
 static bool is_pushed(const attempt_t *attempt, const ipc_cuda_t *how)
 {
     const ucxpool_t *pool = attempt->channel->pool;
@@ -356,7 +359,7 @@ static wireup_mapping_result_t open_gpu(const attempt_t  *attempt,
     return result;
 }
 
-/* "how" of a GPU comes before its regions. */
+/* Map the regions. The entries of a GPU's "how" come before the regions. */
 static wireup_mapping_result_t open_regions(attempt_t *attempt, uint32_t before)
 {
     ipc_cuda_t how;

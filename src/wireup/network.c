@@ -7,7 +7,8 @@
 #include "core/remote.h"
 #include "wireup/listener.h"
 
-/* Listeners send the new address to their clients. */
+/* Make listeners send the new address to their clients, if the address has
+ * changed or they still have an old one. */
 static ucxpool_status_t renew(ucxpool_t *pool, bool moved,
                               ucxpool_status_t status)
 {
@@ -21,7 +22,7 @@ static ucxpool_status_t renew(ucxpool_t *pool, bool moved,
     return status;
 }
 
-/* device: NULL for all devices. */
+/* Let UCX use a device, or all devices if `device` is NULL. */
 static ucxpool_status_t open_device(ucxpool_t *pool, const char *device,
                                     bool *moved_p)
 {
@@ -32,7 +33,8 @@ static ucxpool_status_t open_device(ucxpool_t *pool, const char *device,
     return renew(pool, *moved_p, status);
 }
 
-/* After a failure, UCX stays lost, and only the `map` wire is available. */
+/* Restart UCX if it is lost. If this fails, UCX stays lost, and only the `map`
+ * wire is available. */
 static void restart(ucxpool_t *pool)
 {
     bool             has_callers = wireup_listeners_have_callers(pool);
@@ -42,7 +44,9 @@ static void restart(ucxpool_t *pool)
     (void)renew(pool, moved, status);
 }
 
-/* why: a clause for the warning, or "". */
+/* Let UCX use a device, or all devices if `device` is NULL, and log a warning
+ * if UCX listens on more devices than before. `why` is a clause for the
+ * warning, or "". */
 static ucxpool_status_t open_and_warn(ucxpool_t *pool, const char *device,
                                       const char *why)
 {
@@ -63,7 +67,8 @@ static ucxpool_status_t open_and_warn(ucxpool_t *pool, const char *device,
     return status;
 }
 
-/* Let UCX use the device that has the address; all devices if none has it. */
+/* Let UCX use the device that has the address, or all devices if no device has
+ * the address. */
 static ucxpool_status_t open_address(ucxpool_t                 *pool,
                                      const bootstrap_address_t *address)
 {

@@ -1,6 +1,7 @@
 /*
- * Selects the networks that a pool's UCX opens: those of the addresses that it
- * listens on and connects from, and all networks when its address is exported.
+ * Selects the networks that UCX opens for a pool: those of the addresses on
+ * which the pool listens and from which it connects, and all networks when the
+ * pool's address is exported.
  */
 #ifndef WIREUP_NETWORK_H
 #define WIREUP_NETWORK_H
@@ -9,20 +10,21 @@
 #include "core/pool.h"
 
 /*
- * The pool listens on these addresses, or its address is exported to peers
- * anywhere. Same errors as core_network_open(). Listeners send the new address
- * to their clients. If UCX is lost, it is restarted first. If that fails, peers
- * can still use `map` if the addresses need no device, or if the address is
- * exported.
+ * Open the networks of the addresses on which the pool listens, or all networks
+ * because the pool's address is exported. Listeners then send the pool's new
+ * address to their clients. If UCX is lost, it is restarted first. If the
+ * restart fails, peers can still use `map` if the addresses need no device, or
+ * if the address is exported. Both functions return the same errors as
+ * core_network_open().
  */
 ucxpool_status_t wireup_network_listen(ucxpool_t               *pool,
                                        const bootstrap_where_t *where);
 ucxpool_status_t wireup_network_share(ucxpool_t *pool);
 
 /*
- * The same for the addresses of a listener that the pool connects to. Logs a
- * warning for each address whose device UCX cannot use. False: UCX can use no
- * address, and only the `map` wire is available.
+ * Open the networks of the routes to a listener's addresses. Logs a warning for
+ * each address whose device UCX cannot use. Returns false if there are routes
+ * but UCX can use none of them, so that only the `map` wire is available.
  */
 bool wireup_network_connect(ucxpool_t *pool, const bootstrap_where_t *where);
 
