@@ -167,7 +167,8 @@ _Static_assert((CORE_NAME_SIZE <= UCXPOOL_NAME_SIZE) &&
                    (BOOTSTRAP_ADDRESS_NAME_SIZE <= UCXPOOL_HOST_PORT_SIZE),
                "queries copy whole strings");
 
-/* Copies the strings under the lock, because progress changes them. */
+/* Fill the attributes. The caller holds the lock, because progress changes the
+ * strings. */
 static void describe(const ucxpool_channel_t *channel,
                      ucxpool_channel_attr_t  *attr)
 {

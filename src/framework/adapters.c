@@ -1,6 +1,6 @@
 /*
- * The allocator functions of PyTorch, CuPy and RMM. Some of these throw C++
- * exceptions: this file is compiled with -fexceptions.
+ * The allocator functions for PyTorch, CuPy and RMM. Some of these functions
+ * throw C++ exceptions, so this file is compiled with -fexceptions.
  */
 #include <config.h>
 
@@ -19,8 +19,8 @@
 #include <string.h>
 
 /* --- exceptions --------------------------------------------------------------
- * C functions here throw by calling functions of libraries that a C++ program
- * has loaded. This library does not link with C++.
+ * This library does not link with C++. Its C functions throw exceptions by
+ * calling functions of libraries that a C++ program has loaded.
  */
 
 /* c10::detail::torchCheckFail(function, file, line, message), which TORCH_CHECK
@@ -34,9 +34,9 @@ typedef void (*torch_function_t)(const char *function, const char *file,
                                  uint32_t line, const char *message);
 typedef void (*cxx_function_t)(void);
 
-/* A function of a library that the process has already loaded; NULL if it has
- * not. The handle is never closed, because an exception is about to pass
- * through the library. */
+/* Find a function of a library that the process has already loaded. Returns
+ * NULL if the library is not loaded. The handle is never closed, because an
+ * exception is about to pass through the library. */
 static void *find_function(const char *library, const char *function)
 {
     void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
@@ -56,8 +56,9 @@ static void throw_bad_alloc(void)
     }
 }
 
-/* Throw PyTorch's own error, with the calling thread's detail, so that Python
- * raises a RuntimeError. Throws std::bad_alloc if PyTorch is not loaded. */
+/* Throw PyTorch's own error, with the calling thread's error detail, so that
+ * Python raises a RuntimeError. Throws std::bad_alloc if PyTorch is not
+ * loaded. */
 static void throw_torch_error(ucxpool_status_t status)
 {
     void            *found = find_function(TORCH_LIBRARY, TORCH_FUNCTION);
@@ -80,16 +81,17 @@ static void throw_torch_error(ucxpool_status_t status)
  * Shared by the functions of all frameworks. Only the first error is logged.
  */
 
-/* An allocation of this process has failed, and was logged. */
+/* Set when a failed allocation of this process has been logged. */
 static atomic_bool is_logged;
 
-/* The legacy default stream has two names, 0 and 1; ucxpool uses the first. */
+/* Replace 1 by 0: both are names of the legacy default stream, and ucxpool uses
+ * 0. */
 static void *stream_of(void *stream)
 {
     return stream == (void *)1 ? NULL : stream;
 }
 
-/* Allocate from a pool, or from the device's pool if it is NULL. */
+/* Allocate from a pool, or from the device's pool if `pool` is NULL. */
 static ucxpool_status_t allocate_from(ucxpool_t *pool, int device, size_t size,
                                       void *stream, void **address_p)
 {
@@ -104,8 +106,8 @@ static ucxpool_status_t allocate_from(ucxpool_t *pool, int device, size_t size,
     return status;
 }
 
-/* Only the first failure is a warning: a framework that has run out of memory
- * tries again, to find out what it must free. */
+/* Allocate, and log a failure. Only the first failure is a warning: a framework
+ * that has run out of memory tries again, to find out how much it must free. */
 static ucxpool_status_t allocate_and_log(ucxpool_t *pool, int device,
                                          size_t size, void *stream,
                                          void **address_p)
@@ -144,8 +146,8 @@ static ucxpool_status_t alloc_from(ucxpool_t *pool, size_t size, void *stream,
     return allocate_and_log(pool, 0, size, stream, address_p);
 }
 
-/* Free to a pool. Logs errors as warnings, because the caller does not get
- * them. */
+/* Free memory to a pool. Logs errors as warnings, because they are not returned
+ * to the caller. */
 static void free_to(ucxpool_t *pool, void *address, void *stream)
 {
     ucxpool_error_level_t level =
@@ -155,8 +157,9 @@ static void free_to(ucxpool_t *pool, void *address, void *stream)
     (void)ucxpool_error_set_level(level);
 }
 
-/* address may be NULL, and the device may have no pool: a forked child frees
- * what its parent has allocated. */
+/* Free memory to the device's pool. The address may be NULL. The device may
+ * have no pool, because a forked child frees memory that its parent has
+ * allocated. */
 static void free_on(int device, void *address, void *stream)
 {
     ucxpool_t *pool = framework_pools_find(device);
@@ -205,8 +208,8 @@ void *ucxpool_torch_alloc_or_throw(ssize_t size, int device, void *stream)
     return address;
 }
 
-/* The stream to free in. If other streams use the memory too, this is a stream
- * that waits for all of them. */
+/* Returns the stream in which to free the memory. If other streams also use the
+ * memory, this is a stream that waits for all of them. */
 static void *stream_to_free_in(int device, const void *address, void *stream)
 {
     framework_use_t *use;

@@ -12,28 +12,30 @@
  * first use, and never destroyed.
  */
 
-/* The device's pool; NULL if it has none yet, or if the device is invalid. */
+/* Returns the device's pool, or NULL if the device has no pool yet or is
+ * invalid. */
 ucxpool_t *framework_pools_find(int device);
 
 /* Call the function for each existing pool. */
 void framework_pools_each(void (*call)(ucxpool_t *pool, void *arg), void *arg);
 
 /* --- uses --------------------------------------------------------------------
- * Uses of memory by streams other than the one it was allocated for. Frameworks
- * report them while the memory is live, and the free waits for them.
+ * Uses of an allocation by streams other than the stream for which it was
+ * allocated. Frameworks report these uses while the memory is allocated, and
+ * the free waits for the streams.
  */
 
 /* The streams that use an allocation. */
 typedef struct framework_use {
-    struct framework_use *next; /* in its bucket */
+    struct framework_use *next; /* next use in the bucket */
     void                 *address;
     size_t                num_streams;
     size_t                room;
     void                 *streams[];
 } framework_use_t;
 
-/* Record that work in the stream uses an allocation. address is its first byte.
- * Recording the same use again has no effect. */
+/* Record that work in the stream uses an allocation. `address` is the
+ * allocation's first byte. Recording the same use again has no effect. */
 void framework_uses_add(void *address, void *stream);
 
 /*
@@ -41,8 +43,8 @@ void framework_uses_add(void *address, void *stream);
  *
  * use_p  [out] NULL if none are recorded.
  *
- * Returns false if a use could not be recorded, for lack of memory: then any
- * stream may use the allocation.
+ * Returns false if any use could not be recorded for lack of memory. In this
+ * case, any stream may use the allocation.
  */
 bool framework_uses_take(const void *address, framework_use_t **use_p);
 

@@ -13,19 +13,20 @@
 
 #define NUM_PLACES (UCXPOOL_FRAMEWORK_MAX_DEVICES + 1)
 
-/* The host's pool is the first. Written under the lock. */
+/* The pools of the host and of the devices, in this order. Written under the
+ * lock. */
 static _Atomic(ucxpool_t *) pools[NUM_PLACES];
 static pthread_mutex_t      lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t       once = PTHREAD_ONCE_INIT;
 
 /*
- * In a forked child: forget the parent's pools, and leave their memory alone; a
- * child must not even destroy them. The lock is initialized again, because a
- * thread that does not exist in the child may hold it. Nothing else is
- * half-done under the lock except the pool that this thread was creating.
+ * In a forked child: forget the parent's pools. The child must not use or even
+ * destroy them. The lock is initialized again, because a thread that does not
+ * exist in the child may hold it. A pool that was being created during the fork
+ * is lost; nothing else can be incomplete under the lock.
  *
- * The fork does not wait for the lock: it is held while a pool is created, and
- * then cuInit() may fork, to load a kernel module.
+ * The fork does not wait for the lock, which is held while a pool is created:
+ * during this time, cuInit() may fork to load a kernel module.
  */
 static void in_child(void)
 {
@@ -40,7 +41,7 @@ static void watch_forks(void)
     (void)pthread_atfork(NULL, NULL, in_child);
 }
 
-/* The slot of the device's pool; NULL if the device is invalid. */
+/* Returns the slot of the device's pool, or NULL if the device is invalid. */
 static _Atomic(ucxpool_t *) *place_of(int device)
 {
     if ((device < UCXPOOL_FRAMEWORK_HOST) ||
@@ -85,8 +86,8 @@ static bool is_set(const char *key)
     return getenv(name) != NULL;
 }
 
-/* Settings that frameworks need, unless the environment sets them. Blocks are
- * only for sending, which most of these pools never do. */
+/* Change settings for frameworks, unless the environment sets them. Blocks are
+ * only used for sending, and most of these pools never send. */
 static ucxpool_status_t modify(ucxpool_config_t *config)
 {
     ucxpool_status_t status = UCXPOOL_OK;

@@ -14,7 +14,8 @@
 
 static framework_use_t *buckets[NUM_BUCKETS];
 static pthread_mutex_t  uses_lock = PTHREAD_MUTEX_INITIALIZER;
-/* Number of allocations in the table: while it is 0, a free takes no lock. */
+/* The number of allocations in the table. While it is 0, a free takes no
+ * lock. */
 static atomic_size_t num_uses;
 static atomic_bool   is_one_lost;
 
@@ -23,7 +24,8 @@ static framework_use_t **bucket_of(const void *address)
     return &buckets[((uintptr_t)address / ADDRESS_STEP) % NUM_BUCKETS];
 }
 
-/* The link that points to the use of an address, or where it would be added. */
+/* Returns the link that points to the use of an address, or the link where the
+ * use would be added. */
 static framework_use_t **find_use(const void *address)
 {
     framework_use_t **link = bucket_of(address);
@@ -44,8 +46,8 @@ static bool has_stream(const framework_use_t *use, const void *stream)
     return false;
 }
 
-/* Double the capacity of a use, or create the use. If there is no memory,
- * returns NULL and changes nothing. */
+/* Double the capacity of a use, or create the use. Returns NULL and changes
+ * nothing if out of memory. */
 static framework_use_t *lengthen(framework_use_t **link, void *address)
 {
     framework_use_t *old  = *link;

@@ -60,7 +60,7 @@ static void descriptors_cleanup(ucxpool_t *pool)
     close(pool->wakeup.epoll_fd);
 }
 
-/* Other system errors are translated by base_error_errno(). */
+/* Create the descriptors. base_error_errno() translates system errors. */
 static ucxpool_status_t descriptors_init(ucxpool_t *pool)
 {
     ucxpool_status_t status = UCXPOOL_OK;
@@ -104,16 +104,16 @@ err_close_epoll:
 
 /* --- creating and destroying ---------------------------------------------- */
 
-/* Time for the data in flight of one message, some MiB at most, to arrive. It
- * is exceeded only if the peer makes no progress. */
+/* The time in which the data in flight of one message, at most some MiB, must
+ * arrive. It takes longer only if the peer makes no progress. */
 #define DRAIN_NS UINT64_C(250000000)
 
 /* How long an eager message waits for a credit before it is announced instead.
- * A receiver that takes messages as they arrive returns credits much sooner,
- * and sending an announced message costs as much as several eager ones. */
+ * A receiver that takes messages as they arrive returns credits much sooner. An
+ * announced message costs as much as several eager messages. */
 #define ANNOUNCE_NS UINT64_C(1000000)
 
-/* How long a destroyed pool waits for UCX to complete what it holds for
+/* How long the destruction of a pool waits for UCX to complete operations on
  * endpoints that no channel uses. */
 #define IDLE_NS UINT64_C(50000000)
 
@@ -146,8 +146,8 @@ static void init_lists(ucxpool_t *pool)
     pool->announce_ns            = ANNOUNCE_NS;
 }
 
-/* Claim the two active message ids that the pool handles. Other pools may share
- * a borrowed worker, and must use other ids. */
+/* Claim the two active message IDs that the pool handles. Other pools may share
+ * a borrowed worker, and must use other IDs. */
 static ucxpool_status_t take_ids(ucxpool_t *pool)
 {
     if (pool->ucx.own_worker) {
@@ -178,7 +178,8 @@ ucxpool_status_t pool_init(ucxpool_t *pool)
 
     init_lists(pool);
     pool->dispatch = &pool_dispatch;
-    /* Read it now, before the process may run out of descriptors. */
+    /* Read the host's identity now: later the process may have no descriptor
+     * left for this. */
     ipc_host_fill(&host);
     status = make_id(pool);
     if (status == UCXPOOL_OK) {
@@ -238,8 +239,8 @@ static void close_channels(ucxpool_t *pool)
 
     base_list_for_each_safe(channel, next, &pool->channels.open,
                             ucxpool_channel_t, link) {
-        /* Keep the channel: later callbacks may pass it. It is released
-         * last. */
+        /* Keep the channel until the end, because later callbacks may pass it
+         * to the caller. */
         core_channel_get(channel);
         if (!channel->closing.drains) {
             wireup_channel_abort(channel);
@@ -270,14 +271,16 @@ static void cancel_posted(ucxpool_t *pool)
     core_unlock_posted(pool);
 }
 
-/* Operations on the pool's own worker end with their endpoints. */
+/* Returns true if UCX still has operations of the pool on a borrowed worker.
+ * Operations on the pool's own worker end with their endpoints. */
 static bool has_borrowed_operations(const ucxpool_t *pool)
 {
     return !pool->ucx.own_worker && (pool->num_operations != 0);
 }
 
-/* A shutdown without progress polls for this time. Then it sleeps for the same
- * time after each round: the peers may need the processor to answer. */
+/* A shutdown that makes no progress polls for this time. Afterwards it sleeps
+ * for the same time after each round, because the peers may need the processor
+ * to answer. */
 #define REST_NS UINT64_C(100000)
 
 static void rest(unsigned num_moved, uint64_t *idle_since)
@@ -292,8 +295,9 @@ static void rest(unsigned num_moved, uint64_t *idle_since)
     }
 }
 
-/* End the requests that no channel has ended: they wait for a stream of the
- * caller or for a copy on a GPU. Afterwards no GPU uses the pool's memory. */
+/* End the requests that no channel has ended. These requests wait for a stream
+ * of the caller or for a copy on a GPU. Afterwards no GPU uses the pool's
+ * memory. */
 static void end_requests(ucxpool_t *pool, uint64_t limit)
 {
     uint64_t idle_since = base_clock_now();
@@ -307,9 +311,9 @@ static void end_requests(ucxpool_t *pool, uint64_t limit)
     core_unlock(pool);
 }
 
-/* Close the endpoints that no channel uses. All messages on them were answered,
- * but UCX may keep an endpoint whose peer has exited. This does not wait for
- * the peer timeout, which may be infinite. */
+/* Close the endpoints that no channel uses. All messages on these endpoints
+ * were answered, but UCX may keep an endpoint whose peer has exited. This
+ * function does not wait for the peer timeout, which may be infinite. */
 static void close_endpoints(ucxpool_t *pool, uint64_t deadline)
 {
     uint64_t idle_since = base_clock_now();
@@ -324,8 +328,8 @@ static void close_endpoints(ucxpool_t *pool, uint64_t deadline)
     core_unlock(pool);
 }
 
-/* Does a peer still have to release a window of this pool? Reads the peers'
- * pages again. */
+/* Returns true if a peer has not released a window of this pool. Reads the
+ * peers' pages again. */
 static bool has_importers(ucxpool_t *pool)
 {
     bool all_are_free;
@@ -368,8 +372,8 @@ void pool_shutdown(ucxpool_t *pool)
     core_lock(pool);
     pool_call_back(pool);
     core_unlock(pool);
-    /* Progress while the handlers are still registered; they find no
-     * channel. */
+    /* Progress UCX while the handlers are still registered. They find no
+     * channel any more. */
     core_lock(pool);
     ucx_context_settle_worker(&pool->ucx);
     core_unlock(pool);

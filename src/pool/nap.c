@@ -6,14 +6,14 @@
 
 #include <sched.h>
 
-/* A thread naps after this many polls by others, as long as the last poll is at
- * most TRUST_NS ago, and for at most NAP_NS. */
+/* A thread naps if other threads have polled POLLS_MIN times, and the last of
+ * these polls is at most TRUST_NS ago. A nap takes at most NAP_NS. */
 #define POLLS_MIN 4u
 #define TRUST_NS  UINT64_C(100000)
 #define NAP_NS    UINT64_C(1000000)
 
-/* How long to spin for the lock of a polling thread instead of sleeping: to
- * wake this thread would cost the other one a system call. */
+/* How long to spin, instead of sleeping, while another thread has the lock:
+ * waking a sleeping thread would cost the other thread a system call. */
 #define YIELD_NS UINT64_C(20000)
 
 static uint64_t num_polls(const ucxpool_t *pool)
@@ -27,7 +27,7 @@ static void note_polls(ucxpool_t *pool)
                      __ATOMIC_RELAXED);
 }
 
-/* Do other threads poll, as of now? */
+/* Returns true if other threads poll now. */
 static bool is_polled(const ucxpool_t *pool)
 {
     uint64_t known = __atomic_load_n(&pool->wakeup.num_known, __ATOMIC_RELAXED);
@@ -74,8 +74,8 @@ void pool_nap_wake(ucxpool_t *pool)
     }
 }
 
-/* Nap until the others stop polling or have found something. A round of theirs
- * may take longer than TRUST_NS. */
+/* Nap until the other threads stop polling or have found an event. One round of
+ * these threads may take longer than TRUST_NS. */
 static void nap_while_polled(ucxpool_t *pool, const pool_goal_t *goal,
                              uint64_t until)
 {
@@ -98,7 +98,7 @@ static void nap_while_polled(ucxpool_t *pool, const pool_goal_t *goal,
     pthread_mutex_unlock(&wakeup->leader_lock);
 }
 
-/* Spin while another thread has the lock and may or may not be polling. */
+/* Spin while another thread has the lock and is not known to be polling. */
 static void yield(const ucxpool_t *pool)
 {
     uint64_t until;

@@ -1,5 +1,5 @@
 /*
- * A pool at work: creation and destruction, rounds of progress, sleeping and
+ * A running pool: creation and destruction, rounds of progress, sleeping and
  * waking, and the dispatch of received messages.
  */
 #ifndef POOL_POOL_H
@@ -12,19 +12,20 @@
 #include <ucxpool/pool.h>
 
 /* --- lifetime: lifetime.c ----------------------------------------------------
- * The pool's memory and its UCX context (ucx/context.h) are created before, and
- * destroyed after.
+ * The pool's memory and its UCX context (ucx/context.h) are created before
+ * pool_init() and destroyed after pool_cleanup().
  */
 
 /* Set up lists, identity, UCX's handlers and the event descriptor. */
 ucxpool_status_t pool_init(ucxpool_t *pool);
 
-/* A forced close is local work, but UCX may need several rounds for it. */
+/* The time for a forced close. It is local work, but UCX may need several
+ * rounds for it. */
 #define POOL_FORCED_NS UINT64_C(1000000000)
 
-/* End all requests and notify the peers; waits for them for at most
- * CLOSE_TIMEOUT. Afterwards UCX may still have operations of a pool on a
- * borrowed worker. */
+/* End all requests, notify the peers, and wait for the peers for at most
+ * CLOSE_TIMEOUT. On a borrowed worker, UCX may still have operations of the
+ * pool afterwards. */
 void pool_shutdown(ucxpool_t *pool);
 
 void pool_cleanup(ucxpool_t *pool);
@@ -40,21 +41,22 @@ unsigned pool_progress(ucxpool_t *pool);
  * it is released around each callback. */
 unsigned pool_call_back(ucxpool_t *pool);
 
-/* False if the borrowed UCX context has no descriptor to sleep on. */
+/* Returns false if the borrowed UCX context has no descriptor to sleep on. */
 bool pool_can_sleep(const ucxpool_t *pool);
 
-/* Is UCX armed, with nothing posted since? Then its descriptor becomes readable
- * before UCX has any work. True also if UCX has failed. */
+/* Returns true if UCX is armed and nothing was posted since. UCX then has no
+ * work before its descriptor becomes readable. Also returns true if UCX is
+ * lost. */
 bool pool_ucx_sleeps(const ucxpool_t *pool);
 
-/* A round of progress that skips nothing; with the lock held. */
+/* One round of progress that skips nothing, with the lock held. */
 unsigned pool_progress_all(ucxpool_t *pool);
 
 /* --- waiting: sleep.c ----------------------------------------------------- */
 
 /*
- * The goal of a waiting thread. is_reached NULL: for any progress, by this
- * thread or another, or for an event to report.
+ * The goal of a waiting thread. If is_reached is NULL, the thread waits for any
+ * progress, by any thread, or for an event to report.
  */
 typedef struct pool_goal {
     bool (*is_reached)(const void *object);
@@ -65,18 +67,20 @@ typedef struct pool_goal {
 
 /*
  * Make progress until the goal is reached, or until the time `until`. Called
- * without the lock.
+ * without the lock. Returns UCXPOOL_INPROGRESS if the goal is not reached in
+ * time.
  */
 ucxpool_status_t pool_wait(ucxpool_t *pool, const pool_goal_t *wanted,
                            uint64_t until);
 
-/* For threads that sleep without the descriptors. pool_wake_others() wakes all
- * of them. pool_follow() sleeps, with leader_lock held, until woken or until
- * `until`; returns false on timeout. */
+/* For threads that do not sleep on the descriptors. pool_wake_others() wakes
+ * all of them. pool_follow() sleeps until the thread is woken, or until
+ * `until`, and returns false on timeout. The caller holds leader_lock. */
 void pool_wake_others(ucxpool_t *pool);
 bool pool_follow(ucxpool_t *pool, uint64_t until);
 
-/* When the sockets next need progress even if no event arrives. */
+/* Returns the time at which the sockets need progress even if no event
+ * arrives. */
 uint64_t pool_sockets_deadline(ucxpool_t *pool);
 
 #endif

@@ -112,15 +112,16 @@ static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
     }
 }
 
-/* The message belongs to a transfer, which needs a chosen wire. */
+/* Returns true if the message needs a chosen wire, because it belongs to a
+ * transfer, but no wire has been chosen yet. */
 static bool is_too_early(const ucxpool_channel_t *channel, unsigned type)
 {
     return !(channel->wireup.handshake & CORE_GO_SENT) &&
            (type >= PROTO_DESC) && (type != PROTO_BYE);
 }
 
-/* A closed channel only handles messages about its memory: when the peer no
- * longer reads it. */
+/* Handle a message for a channel that has ended: only messages about the peer's
+ * access to memory, and about the close. */
 static void handle_after_end(ucxpool_channel_t   *channel,
                              const proto_fixed_t *message)
 {
@@ -145,8 +146,8 @@ static void handle_after_end(ucxpool_channel_t   *channel,
     }
 }
 
-/* Handle a control message that did not come through the ring, for an existing
- * channel. */
+/* Handle a control message for an existing channel that did not arrive through
+ * the ring. */
 static void handle_outside(ucxpool_channel_t   *channel,
                            const proto_fixed_t *message, const void *data,
                            size_t data_size, ucp_ep_h reply_ep)
@@ -212,15 +213,16 @@ const core_dispatch_t pool_dispatch = {
 /* --- rounds --------------------------------------------------------------- */
 
 /*
- * If all channels have rings, only one round in this many progresses UCX, which
- * may make a system call: UCX_EVERY if it has endpoints, NEW_EVERY if it can
- * only receive messages of strangers and new channels. The descriptors are
- * checked every EVENTS_EVERY rounds in any case.
+ * UCX may make a system call. If all channels have rings, UCX is progressed
+ * only in one of UCX_EVERY rounds if it has endpoints, or in one of NEW_EVERY
+ * rounds if only unknown senders and new channels can send messages over UCX.
+ * The descriptors are checked every EVENTS_EVERY rounds in any case.
  */
 #define UCX_EVERY    16u
 #define NEW_EVERY    128u
 #define EVENTS_EVERY 256u
-/* The same while there is a listener, or while descriptors are passed. */
+/* The descriptors are checked this often while a channel connects to a
+ * listener, while the pool has a listener, or while descriptors are passed. */
 #define STRANGERS_EVERY 16u
 
 static bool has_endpoints(const ucxpool_t *pool)
@@ -284,7 +286,8 @@ static unsigned progress_deadlines(ucxpool_t *pool)
                 base_min(pool->requests.next_deadline, request->deadline);
         }
     }
-    /* Ending one request may end others, which leave this list themselves. */
+    /* Ending one request may end others, which are then removed from this
+     * list. */
     while (!base_list_is_empty(&late)) {
         request = base_list_head(&late, ucxpool_request_t, deadline_link);
         base_list_del(&request->deadline_link);
@@ -335,7 +338,7 @@ static bool has_strangers(const ucxpool_t *pool)
            wireup_fd_export_is_busy(pool);
 }
 
-/* Progress all watched descriptors, and UCX's sockets. */
+/* Make progress on all watched descriptors, and on UCX's sockets. */
 static unsigned progress_sockets(ucxpool_t *pool)
 {
     unsigned count = core_source_progress(pool);
@@ -380,8 +383,8 @@ static bool is_ucx_due(const ucxpool_t *pool)
            (pool->progress_count % every == 0);
 }
 
-/* Checks here that each part has work, because most rounds have none: a message
- * waits for these rounds. */
+/* Do one round. Checks here whether each part has work, because most rounds
+ * have none, and their duration adds to the latency of messages. */
 static unsigned progress(ucxpool_t *pool)
 {
     unsigned count = 0;

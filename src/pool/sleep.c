@@ -22,20 +22,22 @@
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 
-/* How long a waiting call polls before it starts to yield the processor. */
+/* How long a waiting call polls before it yields the processor after each
+ * poll. */
 #define PURE_SPIN_NS UINT64_C(2000)
 
-/* Interval at which a closed channel is polled. */
+/* The interval at which a closed channel is polled. */
 #define POLL_NS UINT64_C(10000000)
 
 /*
- * Several threads may sleep on one pool while others use it. Whenever a thread
- * sleeps,
+ * Several threads may sleep on one pool while other threads use the pool.
+ * Whenever a thread sleeps,
  *
  *     the pool is armed, or wake_fd is readable
  *
- * So a thread that disarms the pool wakes the sleepers. A thread that posts a
- * request wakes them too, because the request came after the arming.
+ * So a thread that disarms the pool wakes the sleeping threads. A thread that
+ * posts a request also wakes them, because the pool was armed before the
+ * request.
  *
  * One of the threads that wait in this library is the leader: it sleeps on the
  * descriptors. When it wakes, it wakes the others, which check whether their
@@ -43,8 +45,8 @@
  * so a wake always reaches it.
  */
 
-/* Reset wake_fd. The caller must then check everything that a wake may be
- * for. */
+/* Reset wake_fd. The caller must then check for all work that a wake may
+ * announce. */
 static void forget_wake(ucxpool_t *pool)
 {
     eventfd_t number;
@@ -78,9 +80,9 @@ static bool has_work(ucxpool_t *pool)
 }
 
 /*
- * Drain the doorbell that may have woken this thread: it would end the next
- * sleep. A peer that has written to the ring has probably rung; if not, this
- * costs one check.
+ * Drain the doorbell that may have woken this thread, because it would end the
+ * next sleep. A peer that has written to the ring has probably rung the
+ * doorbell; if not, draining costs one check.
  */
 static void take_doorbell(ucxpool_channel_t *channel)
 {
@@ -109,7 +111,8 @@ static void set_sleeping(ucxpool_t *pool, bool sleeping)
     pool->wakeup.is_armed = sleeping;
 }
 
-/* From now on this thread progresses the pool, until it arms it again. */
+/* Disarm the pool. From now on this thread progresses the pool, until it arms
+ * the pool again. */
 static void disarm(ucxpool_t *pool)
 {
     set_sleeping(pool, false);
@@ -120,9 +123,9 @@ static void disarm(ucxpool_t *pool)
 }
 
 /*
- * Record that the event loop has seen all events so far: it handles those that
- * its progress finds after a sleep. If more events arrive while the loop arms
- * the pool again, it has not seen them, and must not sleep.
+ * Record that the event loop has seen all events so far: it handles the events
+ * that its progress finds after a sleep. Events that arrive while the loop arms
+ * the pool again have not been seen, so the loop must not sleep.
  */
 static void note_seen(ucxpool_t *pool)
 {
@@ -146,8 +149,8 @@ static unsigned progress(ucxpool_t *pool, round_t round)
         pool_nap_note(pool);
     }
     if (pool->wakeup.is_armed) {
-        /* Most sleeps end with a message in a ring. Events of other descriptors
-         * keep them readable, so the next sleep is short. */
+        /* Most sleeps end with a message in a ring. Other descriptors that have
+         * events stay readable, so the next sleep is short. */
         disarm(pool);
         count = pool_progress(pool);
         if (count == 0) {
@@ -185,8 +188,8 @@ bool pool_can_sleep(const ucxpool_t *pool)
     return (pool->wakeup.worker_fd >= 0) || pool->ucx.is_lost;
 }
 
-/* num_moved_p [out]  Number of events and steps processed; if not 0, returns
- *                    UCXPOOL_ERR_BUSY. */
+/* num_moved_p [out] The number of events and steps processed; if it is not 0,
+ *                    the function returns UCXPOOL_ERR_BUSY. */
 static ucxpool_status_t arm(ucxpool_t *pool, unsigned *num_moved_p)
 {
     ucs_status_t status;
@@ -203,7 +206,8 @@ static ucxpool_status_t arm(ucxpool_t *pool, unsigned *num_moved_p)
     }
     set_sleeping(pool, true);
     if (!has_work(pool)) {
-        /* Work of UCX or of a socket would make their descriptors readable. */
+        /* If UCX sleeps, work of UCX or of a socket makes their descriptors
+         * readable. */
         *num_moved_p = pool_ucx_sleeps(pool) ? pool_progress(pool)
                                              : pool_progress_all(pool);
     }
@@ -225,7 +229,8 @@ static ucxpool_status_t arm(ucxpool_t *pool, unsigned *num_moved_p)
     return UCXPOOL_ERR_BUSY;
 }
 
-/* When the pool next needs progress even if no event arrives. */
+/* Returns the time at which the pool needs progress even if no event
+ * arrives. */
 static uint64_t next_moment(ucxpool_t *pool)
 {
     uint64_t moment = base_min(
@@ -244,14 +249,16 @@ static uint64_t next_moment(ucxpool_t *pool)
         }
         if (!core_channel_is_live(channel) &&
             core_channel_is_readable(channel)) {
-            /* The channel's endpoint is closed, so the peer cannot ring. */
+            /* The channel's endpoint is closed, so the peer cannot ring the
+             * doorbell. */
             moment = base_min(moment, base_clock_deadline(POLL_NS));
         }
     }
     return moment;
 }
 
-/* Make the event descriptor readable at that time. */
+/* Set the timer, which makes the event descriptor readable when the pool needs
+ * progress. */
 static void set_timer(ucxpool_t *pool)
 {
     uint64_t          moment = next_moment(pool);
@@ -330,7 +337,7 @@ bool pool_follow(ucxpool_t *pool, uint64_t until)
                                   &moment) == 0;
 }
 
-/* Sleep once as the leader, until an event or `until`. */
+/* Sleep once as the leader, until an event arrives or until `until`. */
 static void lead(ucxpool_t *pool, uint64_t until)
 {
     struct pollfd   event   = {.fd = pool->wakeup.epoll_fd, .events = POLLIN};
@@ -345,9 +352,9 @@ static void lead(ucxpool_t *pool, uint64_t until)
     pool_wake_others(pool);
 }
 
-/* Sleep once without being the leader, until the leader wakes or `until`. The
- * leader cannot wake before this thread releases the pool's lock, so no wake is
- * lost. */
+/* Sleep once without being the leader, until the leader wakes or until `until`.
+ * The leader cannot wake before this thread releases the pool's lock, so no
+ * wake is lost. */
 static void follow(ucxpool_t *pool, uint64_t until)
 {
     core_wakeup_t *wakeup  = &pool->wakeup;
@@ -364,7 +371,7 @@ static void follow(ucxpool_t *pool, uint64_t until)
     core_lock(pool);
 }
 
-/* Is the goal of the wait reached? */
+/* Returns true if the goal of the wait is reached. */
 static bool is_goal_reached(ucxpool_t *pool, const pool_goal_t *goal)
 {
     if (goal->is_reached != NULL) {
@@ -374,9 +381,9 @@ static bool is_goal_reached(ucxpool_t *pool, const pool_goal_t *goal)
            core_event_is_pending(pool);
 }
 
-/* Sleep until the leader wakes; become the leader if there is none. Returns the
- * number of events and steps processed before the sleep. If it is not 0, a wait
- * for any event is over. */
+/* Sleep until the leader wakes, or as the leader if there is none. Returns the
+ * number of events and steps processed before the sleep. If this number is not
+ * 0, a wait for any event is over. */
 static unsigned sleep_once(ucxpool_t *pool, const pool_goal_t *goal,
                            uint64_t until)
 {
@@ -397,9 +404,10 @@ static unsigned sleep_once(ucxpool_t *pool, const pool_goal_t *goal,
 }
 
 /*
- * Adapt the spin time after a wait that slept. If spinning up to SPIN would
- * have caught the event, the next wait spins twice as long, up to SPIN;
- * otherwise half as long, because rare events are not worth a busy processor.
+ * Adapt the spin time after a wait that slept. If the event arrived within
+ * SPIN, spinning would have caught it, so the next wait spins twice as long, up
+ * to SPIN. Otherwise the next wait spins half as long, because rare events are
+ * not worth a busy processor.
  */
 static void adapt_spin(ucxpool_t *pool, uint64_t waited_ns)
 {
@@ -413,10 +421,10 @@ static void adapt_spin(ucxpool_t *pool, uint64_t waited_ns)
 }
 
 /*
- * Nothing has made progress since `idle_since`: keep polling, or sleep. Polling
- * shortens the wait for an answer, but its sender may need this very processor,
- * so after a while each poll yields it. Returns the number of events and steps
- * processed.
+ * Keep polling, or sleep, when there was no progress since `idle_since`.
+ * Polling shortens the wait for an answer. But the sender of the answer may
+ * need this processor, so after a while each poll yields the processor. Returns
+ * the number of events and steps processed.
  */
 static unsigned be_idle(ucxpool_t *pool, const pool_goal_t *goal,
                         uint64_t idle_since, uint64_t until)
