@@ -50,8 +50,8 @@ static ucxpool_status_t refuse_value(const base_key_t *key, const char *value)
     char expected[BASE_KEY_EXPECTED_SIZE];
 
     base_key_expected(key, expected);
-    /* %.100s: a long value must not push the allowed values out of the
-     * message. */
+    /* Print at most 100 characters of the value, so that the allowed values
+     * still fit into the message. */
     return base_error(UCXPOOL_ERR_INVALID_PARAM,
                       PREFIX
                       "%s=%.100s%s is invalid: expected %s (default \"%s\")",
@@ -82,8 +82,8 @@ static void set_defaults(ucxpool_config_t *config)
     }
 }
 
-/* A variable that the library reads for the whole process; not a setting of a
- * pool. */
+/* Returns true if the library reads the variable for the whole process, so that
+ * it is not a setting of a pool. */
 static bool is_of_process(const char *name)
 {
     static const char *const variables[] = {
@@ -140,7 +140,8 @@ static void check_environment_names(void)
     }
 }
 
-/* Once per process, because all pools read the same environment. */
+/* Check the names once per process, because all pools read the same
+ * environment. */
 static void check_environment_once(void)
 {
     static atomic_flag is_checked = ATOMIC_FLAG_INIT;
@@ -166,8 +167,9 @@ static ucxpool_status_t read_variable(ucxpool_config_t *config,
     return set_value(config, key, value, UCXPOOL_CONFIG_SOURCE_ENVIRONMENT);
 }
 
-/* Read the log level first, because messages about the other settings obey it,
- * unless a pool or the program has set a level. */
+/* Read the log level. This is done first, because the level also applies to
+ * messages about the other settings, unless a pool or the program has already
+ * set a level. */
 static ucxpool_status_t read_log_level(ucxpool_config_t *config)
 {
     const base_key_t *key    = base_key_find("LOG_LEVEL");

@@ -108,7 +108,8 @@ static ucxpool_status_t refuse_unknown(const ucxpool_data_t *data)
                       (int)data->kind);
 }
 
-/* Sources are only read, but share the code with targets. */
+/* Casts away const, because sources and targets share the code. Sources are
+ * only read. */
 ucxpool_status_t api_data_read(const ucxpool_data_t *data, api_data_t *caller)
 {
     for (size_t i = 0; i < sizeof(data->reserved) / sizeof(data->reserved[0]);

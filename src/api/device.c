@@ -1,6 +1,6 @@
 /*
- * The public functions for GPUs: properties, the budget that a pool would have,
- * streams.
+ * The public functions for GPUs: properties, the memory budget that a pool
+ * would have, lists, and streams.
  */
 #include <config.h>
 
@@ -116,7 +116,7 @@ static ucxpool_status_t fill_blocks(const base_config_t     *config,
     return UCXPOOL_OK;
 }
 
-/* Computes the same sizes as ucxpool_create(). */
+/* Compute the same sizes as ucxpool_create(). */
 static ucxpool_status_t fill_pool(const mem_cuda_device_t *device,
                                   base_config_t           *config,
                                   ucxpool_device_budget_t *budget)
@@ -305,8 +305,8 @@ static ucxpool_cuda_backing_t backing_of(const mem_kind_t *kind)
                                       : UCXPOOL_CUDA_BACKING_HOST;
 }
 
-/* If UCX fails to start or the GPU lacks the requested backing, the error
- * becomes the reason. */
+/* Fill the backing and its reason. If UCX fails to start or the GPU lacks the
+ * requested backing, the reason is the error. */
 static void fill_backing(const mem_cuda_device_t *device, int wanted,
                          ucxpool_device_attr_t *attr)
 {

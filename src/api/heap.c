@@ -1,6 +1,6 @@
 /*
- * The heap of a pool. The first allocation creates it, with the memory that the
- * blocks leave of MEMORY_LIMIT.
+ * The public functions for the heap of a pool. The first allocation creates the
+ * heap. Its limit is MEMORY_LIMIT less the memory of the blocks.
  */
 #include <config.h>
 
@@ -14,8 +14,8 @@
 
 #define SMALLEST ((uint64_t)2 << 20)
 
-/* Bytes of blocks in the same kind of memory as the heap: the blocks of a pool
- * on a GPU may be pinned host memory. */
+/* Returns the number of bytes of blocks in the same kind of memory as the heap.
+ * The blocks of a pool on a GPU may be in pinned host memory. */
 static uint64_t block_bytes(const ucxpool_t *pool, const mem_vmm_t *vmm)
 {
     const mem_regions_t *regions = &pool->memory.regions;
@@ -25,7 +25,8 @@ static uint64_t block_bytes(const ucxpool_t *pool, const mem_vmm_t *vmm)
                : (uint64_t)regions->num_regions * regions->region_size;
 }
 
-/* MEMORY_LIMIT, or the total memory if that is less. */
+/* Find the memory that the pool may use: MEMORY_LIMIT, or the total memory if
+ * that is less. */
 static ucxpool_status_t find_memory(const ucxpool_t *pool, mem_vmm_t *vmm,
                                     uint64_t *memory_p)
 {
@@ -43,7 +44,7 @@ static ucxpool_status_t find_memory(const ucxpool_t *pool, mem_vmm_t *vmm,
     return UCXPOOL_OK;
 }
 
-/* The memory that remains next to the blocks. */
+/* Find the limit of the heap: the memory that remains next to the blocks. */
 static ucxpool_status_t find_limit(const ucxpool_t *pool, mem_vmm_t *vmm,
                                    uint64_t *limit_p)
 {
@@ -67,7 +68,8 @@ static ucxpool_status_t find_limit(const ucxpool_t *pool, mem_vmm_t *vmm,
     return UCXPOOL_OK;
 }
 
-/* Address space is large, but limited. */
+/* Returns the size of the address space for stitching. A large HEAP_STITCH is
+ * limited, because address space is large but finite. */
 static uint64_t stitch_size(const base_config_t *config, uint64_t limit)
 {
     return (config->heap_stitch == BASE_SIZE_AUTO)
@@ -152,7 +154,7 @@ ucxpool_status_t ucxpool_heap_alloc(ucxpool_t *pool, size_t size, void *stream,
     return heap_alloc(heap, size, stream, address_p);
 }
 
-/* The heap was never created. */
+/* Reject an address because the heap was never created. */
 static ucxpool_status_t refuse(const void *address)
 {
     return base_error(UCXPOOL_ERR_INVALID_PARAM,

@@ -1,6 +1,6 @@
 /*
- * The public functions that create and destroy pools, and those for blocks,
- * buffers and progress.
+ * The public functions that create and destroy pools, and the public functions
+ * for blocks, buffers and waiting.
  */
 #include <ucxpool/private.h>
 #include <ucxpool/ucxpool.h>
@@ -93,8 +93,8 @@ static ucxpool_status_t init_context(ucxpool_t              *pool,
     return ucx_context_init(&pool->ucx, &context);
 }
 
-/* Initializes the layers from the bottom up; undoes them in reverse order on
- * failure. */
+/* Initialize the layers from the bottom up. On failure, undo this in reverse
+ * order. */
 static ucxpool_status_t init(ucxpool_t *pool, const ucxpool_params_t *params)
 {
     ucxpool_status_t status = init_context(pool, params);
@@ -121,7 +121,8 @@ err_cleanup_ucx:
     return status;
 }
 
-/* Pointers named in field_mask must not be NULL. */
+/* Check that the pointers named in field_mask are not NULL, and that a worker
+ * comes with its context. */
 static ucxpool_status_t check_params(const ucxpool_params_t *params)
 {
     const struct {
@@ -226,7 +227,8 @@ static void destroy(ucxpool_t *pool)
         return;
     }
     pool_shutdown(pool);
-    /* The protection domains belong to the caller, who may close them next. */
+    /* The protection domains belong to the caller, which may close them
+     * next. */
     core_domains_close(&pool->domains);
     if (!pool->ucx.own_worker && (pool->num_operations != 0)) {
         /* Operations on the caller's endpoints end only when the caller closes
@@ -308,7 +310,7 @@ ucxpool_status_t ucxpool_block_get(ucxpool_t *pool, ucxpool_block_t *block_p)
     if (status == UCXPOOL_OK) {
         fill_block(pool, index, block_p);
     }
-    return status; /* too frequent to be logged */
+    return status; /* errors are too frequent to be logged */
 }
 
 ucxpool_status_t ucxpool_block_get_n(ucxpool_t *pool, size_t num_blocks,

@@ -1,5 +1,5 @@
 /*
- * The self-test: sends a message through every region to a second pool in this
+ * The self-test: sends a message through each region to a second pool in this
  * process, and compares every byte.
  */
 #include "base/clock.h"
@@ -36,8 +36,8 @@ static ucxpool_status_t set_size(ucxpool_config_t *config, const char *key,
     return ucxpool_config_modify(config, key, text);
 }
 
-/* Create the other pool: small, with the same blocks, and over UCX if the
- * settings leave the choice. */
+/* Create the second pool. It is small, has the same block size, and uses UCX if
+ * the settings of the first pool allow this. */
 static ucxpool_status_t create_far(loop_t *loop)
 {
     const base_config_t *near   = &loop->near->config;
@@ -103,7 +103,7 @@ static bool has_ended(ucxpool_request_t *request)
     return ucxpool_request_test(request) != UCXPOOL_INPROGRESS;
 }
 
-/* NULL if neither has failed. */
+/* Returns a request that has failed, or NULL if neither has failed. */
 static ucxpool_request_t *find_failed(ucxpool_request_t *send,
                                       ucxpool_request_t *recv)
 {
@@ -114,8 +114,8 @@ static ucxpool_request_t *find_failed(ucxpool_request_t *send,
 }
 
 /* Progress both pools until both requests have ended: only then may the caller
- * use the buffers. If a request fails, or at the deadline, both are canceled
- * and then complete. */
+ * use the buffers. If a request fails, or at the deadline, cancels both
+ * requests. */
 static ucxpool_status_t finish(loop_t *loop, ucxpool_request_t *send,
                                ucxpool_request_t *recv)
 {
@@ -175,15 +175,15 @@ static ucxpool_status_t pass_message(loop_t *loop, uint32_t region)
     return status;
 }
 
-/* Blocks that are held so that the next get returns the wanted one. */
+/* Blocks that the test holds, so that the next get returns the wanted block. */
 typedef struct held {
     uint32_t      *blocks;
     block_share_t *shares;
     uint32_t       count;
 } held_t;
 
-/* Hold the lowest free block, of any share that has one. Shares that packing
- * needs come last. */
+/* Hold the lowest free block, taken from the first share that has a free block.
+ * The share that packing needs comes last. */
 static bool hold_next(block_pool_t *blocks, held_t *held)
 {
     static const block_share_t order[] = {BLOCK_SHARE_USER, BLOCK_SHARE_RECV,
@@ -208,8 +208,9 @@ static void give_last(block_pool_t *blocks, held_t *held)
     block_pool_clear_hands(blocks);
 }
 
-/* If no block is at hand, a get returns the lowest free one. So a send uses the
- * first block of a region while all blocks before it are held. */
+/* Send a message through each region. If no block is cached, a get returns the
+ * lowest free block. So a send uses the first block of a region while the test
+ * holds all blocks before it. */
 static ucxpool_status_t pass_every_region(loop_t *loop)
 {
     block_pool_t *blocks = loop->near->memory.blocks;
@@ -274,7 +275,7 @@ ucxpool_status_t ucxpool_self_test(ucxpool_t *pool)
     if (status != UCXPOOL_OK) {
         return status;
     }
-    /* Too long for an eager message. */
+    /* The message must be too long for an eager message. */
     loop.length =
         base_max(pool->config.block_size, 2 * pool->config.eager_size);
     loop.source = malloc(loop.length);

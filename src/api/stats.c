@@ -1,6 +1,6 @@
 /*
- * The public functions for statistics: the list of statistics, and printing
- * those of a pool and its heap in three formats.
+ * The public functions for statistics: the list of statistics, and printing the
+ * statistics of a pool and its heap in three formats.
  */
 #include <ucxpool/stats.h>
 
@@ -438,7 +438,8 @@ static void print_family(FILE *stream, const char *name, bool is_gauge,
             is_gauge ? "gauge" : "counter", name, help);
 }
 
-/* Print the name, the pool's label and one or two more labels of a sample. */
+/* Print the name of a sample, its pool label, and the other labels in
+ * `labels`. */
 static void print_labels(FILE *stream, const char *name, bool is_gauge,
                          const char *pool, const char *labels)
 {
@@ -500,8 +501,8 @@ static void print_metrics_blocks(const char *name, const core_stats_t *stats,
     }
 }
 
-/* One sample for each possible value; the current one is 1, the others are
- * 0. */
+/* Print one sample for each possible value: 1 for the current value, 0 for the
+ * others. */
 static void print_metrics_degraded(const char *name, const core_stats_t *stats,
                                    FILE *stream)
 {

@@ -287,7 +287,8 @@ static bool has_ended(const void *request)
     return ucxpool_request_test(request) != UCXPOOL_INPROGRESS;
 }
 
-/* Make the request's detail the calling thread's. */
+/* Set the calling thread's error detail to the request's detail. Returns the
+ * request's status. */
 static ucxpool_status_t set_detail(const ucxpool_request_t *request)
 {
     ucxpool_request_attr_t attr;

@@ -1,5 +1,5 @@
 /*
- * The public functions for the UCX of a pool: how soon it detects a failed
+ * The public functions for the UCX of a pool: how soon UCX detects a failed
  * peer, and which memory domains it uses.
  */
 #include "api/config.h"
@@ -16,7 +16,7 @@
 
 /* --- detection of failed peers -------------------------------------------- */
 
-/* The kernel's default, if the value cannot be read. */
+/* The kernel's default, used if the value cannot be read. */
 #define TCP_RETRIES2 15u
 
 static void fill(const ucx_peer_timeout_facts_t *facts, uint64_t tcp_ns,

@@ -1,6 +1,6 @@
 /*
- * Verbs for callers that use it directly: registration, and the keys of blocks
- * and buffers.
+ * The public functions for callers that use verbs directly: registration, and
+ * the keys of blocks and buffers.
  */
 #include <ucxpool/verbs.h>
 
@@ -28,7 +28,7 @@ ucxpool_status_t ucxpool_verbs_deregister(ucxpool_verbs_t *verbs)
 }
 
 /* Find an address in the regions: in a block, or in a buffer made of blocks.
- * False if it is in neither. */
+ * Returns false if the address is in neither. */
 static bool locate(ucxpool_t *pool, const void *address, size_t length,
                    mem_piece_t *piece_p)
 {

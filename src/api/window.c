@@ -52,12 +52,12 @@ static bool is_free(const void *window)
     return free;
 }
 
-/* Interval for reading importers' ring pages: an importer that finishes its
- * copy and then makes no progress sends no message. */
+/* The interval at which importers' ring pages are read: an importer that
+ * finishes its copy and then makes no progress sends no message. */
 #define LOOK_NS UINT64_C(10000000)
 
-/* Revoke the window, and progress until it is free or until the time
- * `moment`. */
+/* Revoke the window, and make progress until the window is free or until the
+ * time `moment`. */
 static ucxpool_status_t revoke_until(ucxpool_window_t *window, uint64_t moment)
 {
     const pool_goal_t goal  = {.is_reached = is_free, .object = window};
