@@ -1,6 +1,6 @@
 /*
  * The heap of a GPU compared with other allocators: shared by the parts of
- * bench_heap_cuda. All errors are printed and end the program.
+ * bench_heap_cuda. Each error is printed and ends the program.
  */
 #ifndef TESTS_BENCH_RIVALS_H
 #define TESTS_BENCH_RIVALS_H
@@ -28,18 +28,20 @@ void rivals_close(void);
 /* Ends the program with an error if is_well is false. */
 void check(bool is_well);
 
-/* capacity  In bytes; 0: as much as possible. */
+/* Create an allocator. `capacity` is in bytes; 0: as much as possible. */
 allocator_t *make(const allocator_kind_t *kind, uint64_t capacity);
 
-/* NULL: not enough memory. */
+/* Allocate and free memory. take() returns NULL if there is not enough
+ * memory. */
 void *take(allocator_t *from, size_t size, void *stream);
 void  give(allocator_t *to, void *address, size_t size, void *stream);
 
-/* A table in Markdown, with a column for each allocator. */
+/* Print the head and a row of a table in Markdown, with a column for each
+ * allocator. */
 void print_head(const char *first);
 void print_row(const char *first, const cell_t *cells);
 
-/* For example "123 ns", "1.23 us". */
+/* Format a time, for example "123 ns" or "1.23 us". */
 const char *in_words(uint64_t ns, cell_t text);
 
 #endif

@@ -1,6 +1,7 @@
 /*
  * System calls that a test can make fail. The linker's --wrap redirects the
- * real calls to these; a program lists those it uses in its LDFLAGS.
+ * real calls to the functions here. A program lists the calls that it uses in
+ * its LDFLAGS.
  */
 #ifndef TESTS_CALLS_H
 #define TESTS_CALLS_H
@@ -59,8 +60,8 @@ typedef enum calls_name {
     CALLS_LAST
 } calls_name_t;
 
-/* Start counting; make the n-th call (from 1) fail with this errno, once. n 0:
- * none fails. */
+/* Restart the count, and make the n-th call (from 1) fail once with this errno.
+ * If n is 0, no call fails. */
 void calls_fail(calls_name_t name, unsigned n, int error);
 
 /* Make every call from the n-th on fail. */
@@ -72,17 +73,19 @@ void calls_reset(void);
 /* The number of calls since calls_fail() or calls_reset(). */
 unsigned calls_count(calls_name_t name);
 
-/* Did a call fail because of calls_fail()? */
+/* Returns true if a call has failed because of calls_fail(). */
 bool calls_has_failed(void);
 
-/* For code that wraps further calls: must this call fail? Sets errno. */
+/* For code that wraps further calls: returns true, and sets errno, if this call
+ * must fail. */
 bool calls_is_due(calls_name_t name);
 
-/* Called once, after the next readlink() that succeeds. */
+/* Call the hook once, after the next readlink() that succeeds. */
 void calls_after_readlink(void (*hook)(void));
 
-/* Open descriptors, and bytes of address space that belong to memory files or
- * that the code under test has reserved: a failure must not leak them. */
+/* Return the number of open descriptors, and the size of the address space that
+ * belongs to memory files or that the code under test has reserved. A failure
+ * must not leak them. */
 unsigned calls_num_fds(void);
 size_t   calls_mapped_size(void);
 

@@ -4,12 +4,12 @@
 #ifndef TESTS_CAUGHT_H
 #define TESTS_CAUGHT_H
 
-/* The checked fixture of such a test. */
+/* The checked fixture of a test that captures text. */
 void caught_begin(void);
 void caught_end(void);
 
-/* The text written since then, at most 4095 bytes; valid until the next
- * call. */
+/* Returns the text written since caught_begin(), at most 4095 bytes. The text
+ * is valid until the next call. */
 const char *caught_text(void);
 
 #endif

@@ -20,16 +20,17 @@ void clear_environment(void);
 void read_config(void);
 void release_config(void);
 
-/* A copy of the values, until the next call. */
+/* Returns a copy of the values, which is valid until the next call. */
 const base_config_t *values_of(const ucxpool_config_t *settings);
 
 /* Modify a key, which must succeed. */
 void set(const char *key, const char *value);
 
-/* Modify a key, which must be rejected and leave everything as it was. */
+/* Try to modify a key. The value must be rejected, and all settings must be
+ * unchanged. */
 void assert_refused(const char *key, const char *value);
 
-/* The last error must contain this. */
+/* Require that the detail of the last error contains this text. */
 void assert_detail_has(const char *part);
 
 #endif

@@ -8,15 +8,17 @@
 
 #include <stdbool.h>
 
-/* The kernel's arguments, and the number of thread blocks of the launch. */
+/* Copy as the kernel does with these arguments. num_tiles is the number of
+ * thread blocks of the launch. */
 void copy_twin(size_t num_tiles, const copy_tile_t *tiles, const void *list,
                copy_form_t form, uint32_t length, bool gather);
 
-/* A list of one length, which the kernel splits itself. */
+/* The same for a list of pieces of one length, which the kernel itself splits
+ * into tiles. */
 void copy_twin_even(const copy_table_t *list, uint32_t tile_size, bool gather);
 
-/* The same, with a function that moves the bytes instead of memcpy(). A source
- * of this value means zeros. */
+/* The same functions with a function that moves the bytes, instead of memcpy().
+ * The source COPY_TWIN_ZEROS means zeros. */
 #define COPY_TWIN_ZEROS UINT64_MAX
 
 typedef void (*copy_twin_move_t)(void *context, uint64_t target,
@@ -26,7 +28,7 @@ void copy_twin_by(copy_twin_move_t move, void *context, size_t num_tiles,
                   const copy_tile_t *tiles, const void *list, copy_form_t form,
                   uint32_t length, bool gather);
 
-/* The fields that the kernel gets for a list of one length. */
+/* The fields that the kernel gets for a list of pieces of one length. */
 typedef struct copy_twin_even {
     copy_form_t     form;
     const uint64_t *offsets;

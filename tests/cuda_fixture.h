@@ -1,6 +1,7 @@
 /*
  * The CUDA driver of a test: the stand-in, or with TEST_CUDA=real the driver of
- * this machine. For checked fixtures, since the driver does not survive a fork.
+ * this machine. To be used in checked fixtures, because the driver does not
+ * work after a fork.
  */
 #ifndef TESTS_CUDA_FIXTURE_H
 #define TESTS_CUDA_FIXTURE_H
@@ -26,17 +27,18 @@ typedef struct cuda_stand_in {
 
 extern cuda_stand_in_t stand_in;
 
-/* Libraries: the stand-in, and one like an old driver, without virtual memory
- * and without cuGetProcAddress(). */
+/* Two libraries: the stand-in, and a stand-in for an old driver without virtual
+ * memory and without cuGetProcAddress(). */
 #define CUDA_STAND_IN_PATH     STAND_IN_DIR "/libstand_in.so"
 #define CUDA_OLD_STAND_IN_PATH STAND_IN_DIR "/libold_stand_in.so"
 
 bool cuda_is_real(void);
 
-/* Is there a driver for these tests? Tried in a child process. */
+/* Returns true if there is a driver for these tests. A child process tries
+ * it. */
 bool cuda_is_there(void);
 
-/* Tests that the driver of this machine cannot run. */
+/* For tests that only the stand-in can run. */
 bool cuda_is_stand_in(void);
 #define STAND_IN_TEST_EACH(_name, _num) \
     TEST_WITH(_name, .end = _num, .only_if = cuda_is_stand_in)
@@ -45,7 +47,7 @@ bool cuda_is_stand_in(void);
 /* Use the stand-in with this configuration; does nothing on the real driver. */
 void cuda_start(const char *configuration);
 
-/* Number of devices of the driver. */
+/* Returns the number of devices of the driver. */
 int cuda_num_devices(void);
 
 /* Copy bytes between host memory and memory of the driver, synchronously. */

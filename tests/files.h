@@ -1,6 +1,7 @@
 /*
- * Files of random bytes, and messages made of ranges of them. The linker's
- * --wrap redirects pread() and preadv(), so that a test can make them fail.
+ * Files of random bytes, and messages made of ranges of these files. The
+ * linker's --wrap redirects pread() and preadv(), so that a test can make them
+ * fail.
  */
 #ifndef TESTS_FILES_H
 #define TESTS_FILES_H
@@ -11,27 +12,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The file is already unlinked, so that nothing of it stays. */
+/* The file is already unlinked, so it is deleted when it is closed. */
 typedef struct file {
     int      fd;
     size_t   size;
     uint8_t *bytes; /* content of the file */
 } file_t;
 
-/* The prefix of its former name. */
+/* The prefix of the name of an unlinked file. */
 #define FILE_NAME "ucxpool-test-"
 
 void file_init(file_t *file, size_t size);
 void file_cleanup(file_t *file);
 
-/* The bytes of a message of ranges, in order; the caller frees them. */
+/* Returns the bytes of a message of ranges, in order. The caller frees them. */
 uint8_t *file_message(const file_t *file, const ucxpool_range_t *ranges,
                       size_t num_ranges, size_t *length_p);
 
 /*
  * Build a message of about `length` bytes from random parts of a file and of
- * memory (NULL: only of the file): adjacent ranges, others, and empty ones.
- * Returns their number.
+ * memory (NULL: only of the file). Some ranges are adjacent, and some are
+ * empty. Returns the number of ranges.
  */
 size_t file_cut(const file_t *file, uint8_t *memory, size_t memory_size,
                 size_t length, ucxpool_range_t *ranges, size_t max);
@@ -47,26 +48,26 @@ send_ranges(ucxpool_channel_t *channel, const ucxpool_range_t *ranges,
 }
 
 /* --- reads ------------------------------------------------------------------
- * All that follows holds until reads_reset().
+ * The following settings and counts apply until reads_reset().
  */
 
 void reads_reset(void);
 
-/* The number of reads. */
+/* Return the number of reads, and the number of bytes read. */
 unsigned reads_count(void);
 size_t   reads_size(void);
 
-/* The file of the i-th read. */
+/* Returns the descriptor of the i-th read. */
 int reads_fd(unsigned i);
 
 /* Make the n-th call (from 1) fail. */
 void reads_fail(unsigned n, int error);
 
-/* Limit each call to this many bytes, and let a signal interrupt every second
- * one. */
+/* Limit each call to this many bytes, and make every second call fail as if a
+ * signal had interrupted it. */
 void reads_disturb(size_t max);
 
-/* Called before the n-th call. */
+/* Call the hook before the n-th call. */
 void reads_before(unsigned n, void (*hook)(void));
 
 #endif

@@ -18,24 +18,25 @@
 /* GPU 0, open between gpu_start() and gpu_stop(). */
 extern mem_cuda_device_t *gpu;
 
-/* For checked fixtures. gpu_stop() requires that nothing is left in the
- * stand-in. */
+/* For checked fixtures. gpu_stop() requires that all objects in the stand-in
+ * have been freed. */
 void gpu_start(const char *configuration);
 void gpu_stop(void);
 
-/* Let the stand-in do one pending operation; returns whether there was one. */
+/* Let the stand-in do one pending operation. Returns false if there was
+ * none. */
 bool gpu_step(void);
 
-/* Like pair_until(), and steps the stand-in. */
+/* The same as pair_until(), but also steps the stand-in. */
 #define gpu_until(_pair, _condition) \
     pair_until((_pair), (gpu_step(), (_condition)))
 
-/* Like pair_finish(), and steps the stand-in. */
+/* The same as pair_finish(), but also steps the stand-in. */
 ucxpool_status_t gpu_finish(pair_t *pair, ucxpool_request_t *request);
 
-/* Both pools on GPU 0. */
+/* Create and connect two pools on GPU 0. */
 void gpu_connect(pair_t *pair, const char *settings_a, const char *settings_b);
-/* Wait until all blocks of both are free, and destroy both. */
+/* Wait until all blocks of both pools are free, and destroy both pools. */
 void gpu_disconnect(pair_t *pair);
 
 void *gpu_alloc(size_t size);
@@ -43,15 +44,15 @@ void  gpu_free(void *address);
 void *gpu_pinned(size_t size);
 void  gpu_pinned_free(void *address);
 
-/* From its own memory pool, one at a time; is_shared: other processes can
- * import it. */
+/* Allocate from a new memory pool, one allocation at a time. If is_shared is
+ * true, other processes can import the pool. */
 void *gpu_mempool_alloc(size_t size, bool is_shared);
 void  gpu_mempool_free(void *address);
 
 void gpu_write(const void *target, const void *source, size_t size);
 void gpu_read(void *target, const void *source, size_t size);
 
-/* Between memory of any kind, after earlier work in the stream. */
+/* Copy between memory of any kind, after earlier work in the stream. */
 void gpu_copy(CUstream stream, void *target, const void *source, size_t size);
 
 CUstream gpu_stream(unsigned flags);
@@ -63,10 +64,11 @@ typedef struct gpu_gate {
     uint32_t *word;
 } gpu_gate_t;
 
-/* Closed; if a stream waits for it, open it before it is destroyed. */
+/* Create a closed gate. If a stream waits for the gate, the gate must be opened
+ * before gpu_gate_cleanup(). */
 void gpu_gate_init(gpu_gate_t *gate);
 void gpu_gate_cleanup(gpu_gate_t *gate);
-/* Make a stream wait there. */
+/* Make a stream wait for the gate. */
 void gpu_gate_wait(const gpu_gate_t *gate, CUstream stream);
 void gpu_gate_open(gpu_gate_t *gate);
 
@@ -78,11 +80,11 @@ typedef enum gpu_place {
     GPU_DEVICE_TOO, /* another allocation */
     GPU_RANGE,      /* virtual memory over several physical allocations */
     GPU_COMM,       /* from the pool */
-    GPU_MANAGED,    /* the stand-in has none and uses GPU_DEVICE */
+    GPU_MANAGED,    /* managed memory; the stand-in uses GPU_DEVICE instead */
     GPU_PLACES
 } gpu_place_t;
 
-/* One area of each kind, and the expected content of each. */
+/* One area of memory of each kind, and its expected content. */
 typedef struct gpu_memory {
     ucxpool_t    *pool;
     size_t        size; /* of each area */
@@ -92,7 +94,8 @@ typedef struct gpu_memory {
     mem_regions_t range;
 } gpu_memory_t;
 
-/* Each area has `size` bytes. The pool is for GPU_COMM; NULL: no such area. */
+/* Each area has `size` bytes. The area GPU_COMM is allocated from the pool; if
+ * pool is NULL, there is no such area. */
 void gpu_memory_init(gpu_memory_t *memory, ucxpool_t *pool, size_t size);
 void gpu_memory_cleanup(gpu_memory_t *memory);
 
@@ -103,12 +106,13 @@ void gpu_memory_cleanup(gpu_memory_t *memory);
 size_t gpu_cut(gpu_memory_t *memory, unsigned places, size_t length,
                ucxpool_segment_t *segments, size_t max);
 
-/* Fill all areas with new bytes, and use those of the segments as a message. */
+/* Fill all areas with new bytes, and copy the bytes of the segments to the
+ * message. */
 void gpu_fill(gpu_memory_t *memory, const ucxpool_segment_t *segments,
               size_t num_segments, uint8_t *message);
 /* Poison all areas. */
 void gpu_poison(gpu_memory_t *memory);
-/* Require that the segments contain the message, and that nothing else was
+/* Require that the segments contain the message, and that no other bytes were
  * written. */
 void gpu_check(gpu_memory_t *memory, const ucxpool_segment_t *segments,
                size_t num_segments, const uint8_t *message, size_t length);

@@ -25,7 +25,7 @@
 extern mem_vmm_t *vmm;
 extern heap_t    *heap;
 
-/* Chunks of 8 MiB. */
+/* Create the heap, with chunks of 8 MiB. */
 void start_with(bool has_streams, size_t limit, size_t stitch_size);
 void stop(void);
 

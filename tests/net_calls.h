@@ -35,25 +35,25 @@ typedef enum net_call {
 /* Make the n-th call from now (from 1) fail with this errno, once. */
 void net_call_fail(net_call_t call, unsigned n, int error);
 
-/* Make it and every later one fail. */
+/* Make the n-th call and every later call fail. */
 void net_call_fail_from(net_call_t call, unsigned n, int error);
 
-/* After the failure of net_call_fail(), make the next call of another kind fail
- * as well. */
+/* Make the next call of another kind fail, too, after the call of
+ * net_call_fail() has failed. */
 void net_call_then(net_call_t call, int error);
 
 bool net_call_has_failed(void);
 
-/* Stop making calls fail; returns whether one did. */
+/* Stop making calls fail. Returns true if a call has failed. */
 bool net_call_reset(void);
 
-/* At most this many bytes in one send() and recv(); 0: no limit. */
+/* Limit one send() or recv() to this many bytes; 0: no limit. */
 void net_call_limit(unsigned num_bytes);
 
 /* Advance the monotonic clock. */
 void net_call_skip(uint64_t ns);
 
-/* Open file descriptors of this process. */
+/* Returns the number of open file descriptors of this process. */
 unsigned net_call_num_fds(void);
 
 #endif

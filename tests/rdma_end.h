@@ -21,21 +21,22 @@ typedef struct rdma_end {
     struct ibv_qp      *qp;
 } rdma_end_t;
 
-/* Does this machine have a device with an active port? */
+/* Returns true if this machine has a device with an active port. */
 bool rdma_is_there(void);
 
-/* The name of the device; "" if there is no device. */
+/* Returns the name of the device, or "" if there is no device. */
 const char *rdma_device_name(void);
 
 /* Open the device, with a domain and a queue pair. */
 void rdma_open(rdma_end_t *end);
 void rdma_close(rdma_end_t *end);
 
-/* Connect to the end of another process, which does the same. */
+/* Connect to the queue pair of another process, which makes the same call.
+ * `talk` is a socket to that process. */
 void rdma_connect(rdma_end_t *end, int talk);
 
-/* Write to, or read from, the peer's memory, and wait; returns the
- * ibv_wc_status. */
+/* Write to the peer's memory, or read from it, and wait for the completion.
+ * Return the ibv_wc_status. */
 int rdma_write(rdma_end_t *end, uint64_t address, uint32_t length,
                uint32_t lkey, uint64_t remote_address, uint32_t rkey);
 int rdma_read(rdma_end_t *end, uint64_t address, uint32_t length, uint32_t lkey,

@@ -1,6 +1,6 @@
 /*
- * Bytes of shared memory in this process's page tables: pages of memory files
- * that it has touched, and of the files that it executes.
+ * The size of the shared memory in this process's page tables: pages that the
+ * process has touched of memory files and of the files that it executes.
  */
 #ifndef TESTS_RESIDENT_H
 #define TESTS_RESIDENT_H

@@ -1,7 +1,7 @@
 /*
  * The number of rounds of a randomized test: the caller's value, unless
  * TEST_ROUNDS is set in the environment. Slow builds (under valgrind, for
- * example) set it lower, and a long search sets it higher.
+ * example) use fewer rounds, and a long search for errors uses more.
  */
 #ifndef TESTS_ROUNDS_H
 #define TESTS_ROUNDS_H
@@ -19,8 +19,9 @@ static inline unsigned rounds(unsigned normal)
 }
 
 /*
- * Should a test that tries many moments try only some of them? Yes in slow
- * builds, and in builds that do less than the first one.
+ * Returns true if a test that tries an event at many steps should try only some
+ * of them: in slow builds, and in builds that run fewer rounds than the first
+ * one.
  */
 static inline bool rounds_are_few(void)
 {

@@ -7,14 +7,15 @@
 
 #include <stddef.h>
 
-/* A new file, mapped completely; the caller closes the descriptor. */
+/* Create a file and map all of it. The caller closes the descriptor. */
 void *sealed_get(size_t size, int *fd_p);
 void  sealed_put(void *address, size_t size);
 
-/* A file with these seals. Its first `filled` bytes have memory behind them. */
+/* Create a file with these seals. Memory is allocated for its first `filled`
+ * bytes. */
 int sealed_file(size_t size, size_t filled, int seals);
 
-/* A part of it, mapped for reading and writing. */
+/* Map a part of the file for reading and writing. */
 void *sealed_map(int fd, size_t offset, size_t size);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * Messages of segments and of pieces, in one call each.
+ * Functions that send and receive messages of segments and of pieces in one
+ * call.
  */
 #ifndef TESTS_SEGMENTS_H
 #define TESTS_SEGMENTS_H

@@ -1,6 +1,6 @@
 /*
- * Is this a build or a run that is many times slower, under a sanitizer or
- * valgrind? Times there say nothing about normal use.
+ * slow_is() returns true under a sanitizer or valgrind, where the code is many
+ * times slower. Times measured there say nothing about normal use.
  */
 #ifndef TESTS_SLOW_H
 #define TESTS_SLOW_H

@@ -1,6 +1,6 @@
 /*
- * Tests that register themselves, so that their program needs neither main()
- * nor a list of them:
+ * Tests that register themselves, so that a program needs neither main() nor a
+ * list of its tests:
  *
  *     TEST_SETTINGS(.setup = start, .teardown = stop, .timeout = 60);
  *
@@ -15,7 +15,7 @@
  *     }
  *
  * A file is a suite of Check, and each test is a case, so CK_RUN_CASE=NAME runs
- * one test. A program whose tests are all left out exits with 77.
+ * one test. If all tests of a program are left out, it exits with 77.
  */
 #ifndef TESTS_TEST_H
 #define TESTS_TEST_H
@@ -27,13 +27,14 @@
 
 #define TEST_NO_TIMEOUT (-1)
 
-/* An entry of the list: a test, or settings for the tests after it in the
- * file. Settings that are left out have Check's defaults. */
+/* An entry of the list: a test, or settings for the tests that follow in the
+ * file. Omitted settings have Check's defaults. */
 typedef struct test {
     TTest test;            /* fn is NULL in settings */
     int   first, end;      /* values of _i */
-    int   signal;          /* ends the test; 0: none */
-    bool (*only_if)(void); /* NULL, or the test is left out if false */
+    int   signal;          /* signal that must end the test; 0: none */
+    bool (*only_if)(void); /* if it returns false, the test is left out; may be
+                              NULL */
     void (*setup)(void);
     void (*teardown)(void);
     double       timeout; /* seconds */
@@ -43,7 +44,8 @@ typedef struct test {
 /* Called before main(). */
 void test_register(test_t *test);
 
-/* Run all tests; returns the exit status. The default main() calls it. */
+/* Run all tests. Returns the exit status. The default main() calls this
+ * function. */
 int test_run_all(void);
 
 #define TEST_REGISTER(_register, _name, _function, ...) \

@@ -1,7 +1,7 @@
 /*
  * Two processes with one pool each, connected by address: the test's own
- * process and a child of it. For behaviour that needs two processes: waking a
- * sleeping peer, and cleanup after a peer's end.
+ * process and its child. For behavior that needs two processes: waking a
+ * sleeping peer, and cleanup after the end of a peer.
  */
 #ifndef TESTS_TWO_H
 #define TESTS_TWO_H
@@ -19,44 +19,48 @@ typedef struct two {
     ucxpool_channel_t *channel;
 } two_t;
 
-/* Fork; each side creates a pool with these settings, and its channel. Returns
- * in both processes, with the channel open. */
+/* Fork a child. Each side creates a pool with these settings, and a channel.
+ * Returns in both processes when the channel is open. */
 void two_init(two_t *two, const char *settings);
-/* The same, where each side first modifies its own process. */
+/* The same, but each side first calls prepare(), which may modify the
+ * process. */
 void two_init_after(two_t *two, const char *settings, void (*prepare)(void));
-/* Create one side's pool, on a GPU. */
+/* The settings and the GPU of one side's pool. */
 typedef struct two_side {
     const char *settings;
     int         device;
 } two_side_t;
 
-/* With these pools: the parent's and the child's. */
+/* The same with different pools in the parent and in the child. */
 void two_init_on(two_t *two, two_side_t parents, two_side_t childs);
 
 /* Each side destroys its pool. The child exits, and the parent requires that it
  * succeeded. */
 void two_cleanup(two_t *two);
 
-/* Send to the other process. two_hear() progresses until a message arrives. */
+/* two_say() sends a message to the other process. two_hear() progresses until a
+ * message arrives. */
 void two_say(two_t *two);
 void two_hear(two_t *two);
-/* Wait until both processes get here. */
+/* Wait until both processes have made this call. */
 void two_meet(two_t *two);
 
-/* Wait until both processes get here, and all blocks of both pools are free. */
+/* Wait until both processes have made this call and all blocks of both pools
+ * are free. */
 void two_settle(two_t *two);
 
-/* The pool's statistic of this name. */
+/* Returns the pool's statistic with this name. */
 uint64_t two_count(two_t *two, const char *name);
 
 /* Progress until the request has ended, release it, and return its status. */
 ucxpool_status_t two_finish(two_t *two, ucxpool_request_t *request);
 void             two_progress(two_t *two, int rounds);
 
-/* A status of a transfer that one side has canceled, perhaps too late. */
+/* Returns true if a transfer that one side has canceled may end with this
+ * status. The cancel may have been too late. */
 bool two_is_early(ucxpool_status_t status);
 
-/* In both processes: prints an error and exits if the condition does not
+/* Works in both processes: prints an error and exits if the condition does not
  * hold. */
 #define two_check(_condition) \
     two_require((_condition), #_condition, __FILE__, __LINE__)
