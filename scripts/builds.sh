@@ -1,18 +1,20 @@
 # Functions shared by the builds of ./run-tests (scripts/builds/). ./run-tests
 # sources this file.
 #
-# A build NAME is compiled by make_NAME, and its tests are run by build_NAME.
-# Builds with one folder are compiled once, by make_FOLDER.
+# make_NAME compiles the build NAME, and build_NAME runs its tests. Builds that
+# share a folder are compiled once, by make_FOLDER.
 declare -A folders      # under $work, where it is not NAME
 declare -A results_at   # of its tests, where not in its tests/; '': none
 declare -A begins_after # the build that must have ended before, if it is run
 
 stand_in=tests/cuda_stand_in/libstand_in.la
-# How many tests run at one time: some wait more than they compute.
+# The number of tests that run at a time. It is larger than the number of
+# processors because some tests wait more than they compute.
 tests_at_once=$((jobs + 1))
 
-# configure NAME CONFIGURE-ARGUMENT... - uses a relative path, so that sources
-# have the same names in all builds, for the compiler cache.
+# configure NAME CONFIGURE-ARGUMENT... - configure a build. Uses a relative
+# path, so that sources have the same names in all builds, for the compiler
+# cache.
 configure() {
     local name=$1
     shift
@@ -21,12 +23,13 @@ configure() {
             env -C "$work/$name" CONFIG_SHELL=/bin/sh ../../configure -q "$@"
 }
 
-# compile NAME {TARGET|VARIABLE=VALUE}... - a variable applies to the targets
-# after it.
+# compile NAME {TARGET|VARIABLE=VALUE}... - compile the targets. A variable
+# applies to the targets after it.
 compile() {
     local name=$1 word variables=()
     shift
-    # One after the other: in parallel, both would build the library.
+    # Compile one target after the other: in parallel, both would build the
+    # library.
     for word in "$@"; do
         case $word in
         *=*) variables+=("$word") ;;
@@ -50,7 +53,7 @@ check() {
     return 1
 }
 
-# The logs of tests that failed, and of those that began and did not end.
+# Print the logs of tests that failed, and of tests that began and did not end.
 failed_tests() {
     local log
     find "$1" -name '*.log' | sort | while read -r log; do
@@ -66,22 +69,23 @@ failed_tests() {
     done
 }
 
-# excerpt LOG - valgrind's errors and the end of the log, without valgrind's
-# hundreds of notes on unknown system calls.
+# excerpt LOG - print valgrind's errors and the end of the log, without
+# valgrind's hundreds of notes on unknown system calls.
 excerpt() {
     sed -n '/^==[0-9][0-9]*==/p' "$1" | head -n 60
     sed '/^--[0-9][0-9]*--/d' "$1" | tail -n 60
 }
 
-# run_python 'BUILD: NAME' LIMIT TEST... - in the environment of that build,
-# with the stand-in for the CUDA driver.
+# run_python 'BUILD: NAME' LIMIT TEST... - run tests in the environment of that
+# build, with the stand-in for the CUDA driver.
 run_python() {
     local name=$1 limit=$2 build=${1%%:*} variables=() folder
     folder=$work/${folders[$build]-$build}
     shift 2
-    # The interpreter has no sanitizer, so its library is preloaded. Preloaded
-    # into the symbolizer as well, it would hang. Leaks are CPython's own, and
-    # the leak checker cannot stop UCX's threads.
+    # The interpreter has no sanitizer, so the sanitizer's library is preloaded.
+    # The symbolizer is off, because it would hang with the preloaded library.
+    # The leak checker is off, because CPython itself leaks memory, and because
+    # the checker cannot stop UCX's threads.
     [ "$build" != asan ] || variables=(
         LD_PRELOAD="$(clang -print-file-name="libclang_rt.asan-$(uname -m).so")"
         ASAN_OPTIONS=detect_leaks=0:symbolize=0 PYTHONMALLOC=malloc
@@ -93,7 +97,7 @@ run_python() {
         "$top/tests/python/run.py" "$work/$build/tests/python" "$@"
 }
 
-# rounds_for BUILD - how often its tests repeat their rounds.
+# rounds_for BUILD - set how often the tests of a build repeat their rounds.
 rounds_for() {
     [ -z "$rounds" ] || return 0
     case $1 in
@@ -103,7 +107,8 @@ rounds_for() {
     esac
 }
 
-# counts_of RESULTS STATUS - passed, failed, skipped.
+# counts_of RESULTS STATUS - print the numbers of passed, failed and skipped
+# tests.
 counts_of() {
     local counts='0 0 0'
     [ -z "$1" ] || counts=$("$top/scripts/count-tests" "$1")
@@ -120,7 +125,7 @@ counts_of() {
     echo "$1 $2 $3"
 }
 
-# run_build NAME - run its tests, and print its line of the table.
+# run_build NAME - run the tests of a build, and write its line of the table.
 run_build() {
     local name=$1 folder results start status
     folder=${folders[$name]-$name}

@@ -5,13 +5,14 @@
 
 # --- RMM ----------------------------------------------------------------
 
-# make_rmm DIR - build the plug-ins for RMM there, if possible.
+# make_rmm DIR - build the plug-ins for RMM in DIR, if possible.
 make_rmm() {
     try 'RMM as a plug-in' 300 sh "$top/tests/make_rmm_plugins.sh" "$rmm" "$1"
 }
 
-# find_rmm - the folder with RMM's plug-ins: given by --rmm, stored by --pack
-# next to the builds, or built from wheels. Otherwise empty.
+# find_rmm - print the folder with RMM's plug-ins: given by --rmm, stored by
+# --pack next to the builds, or built from wheels. Prints nothing if there is
+# none.
 find_rmm() {
     local folder
     for folder in "$rmm" "$build/../rmm" "$work/gpu-rmm"; do
@@ -25,14 +26,15 @@ find_rmm() {
 
 # --- measurements -------------------------------------------------------
 
-# csv KIND WORKLOAD - the file for the results of a run of ucxpool_replay.
+# csv KIND WORKLOAD - print the name of the file for the results of a run of
+# ucxpool_replay.
 csv() {
     printf '%s/heap-%s.csv' "$out" "$(printf '%s' "$1-$2" |
         tr -cs 'A-Za-z0-9' -)"
 }
 
-# play KIND WORKLOAD SECONDS ALLOCATORS OPTION... - run ucxpool_replay. An
-# allocator that takes longer is left out.
+# play KIND WORKLOAD SECONDS ALLOCATORS OPTION... - run ucxpool_replay. If the
+# run takes longer than SECONDS, it is skipped.
 play() {
     local kind=$1 workload=$2 time=$3 names=$4
     shift 4
@@ -40,7 +42,7 @@ play() {
         names=$(tr , '\n' <<<"$names" | grep -v '^rmm-' | paste -s -d ,)
         [ -n "$names" ] || return 0
     fi
-    # A second limit inside, which is no failure.
+    # A run that exceeds the inner limit is skipped, and does not fail.
     try "heap: $kind, $workload, $names" $((time + 30)) sh -c '
         time=$1
         shift
@@ -57,8 +59,8 @@ play() {
 
 # RMM's random workload. RMM takes half of the GPU in advance, so the heap is
 # measured both without a reservation and with one of the same size. Runs that
-# take seconds are done once. cuMemAllocAsync runs alone, because it may exceed
-# the limit.
+# take seconds are done only once. cuMemAllocAsync runs alone, because it may
+# exceed the limit.
 measure_random() {
     local num rounds
     if [ $quick = yes ]; then
@@ -76,7 +78,7 @@ measure_random() {
     done
 }
 
-# Allocate all free memory, which is in scattered pieces.
+# Measure allocations of all free memory when it is in scattered pieces.
 measure_checkerboards() {
     local all=heap,async,rmm-pool,rmm-arena size
     if [ $quick = yes ]; then
@@ -90,8 +92,8 @@ measure_checkerboards() {
     play board aba 20 $all -r 1
 }
 
-# The smallest sufficient capacity. The driver's pool is last, because it takes
-# longest.
+# Measure the smallest sufficient capacity. The driver's pool is last, because
+# it takes longest.
 measure_capacities() {
     local trace
     if [ $quick = yes ]; then
@@ -108,8 +110,8 @@ measure_capacities() {
     done
 }
 
-# Sets $plugins to the options for ucxpool_replay. If RMM does not work,
-# everything else is measured without it.
+# Set $plugins to the options for ucxpool_replay. If RMM does not work, the
+# other allocators are measured without it.
 take_rmm() {
     local folder name
     local label='heap: compared with RMM'
@@ -144,8 +146,8 @@ measure_heap() {
 
 # --- the page -----------------------------------------------------------
 
-# results KIND WORKLOAD - the results of a workload, as CSV without commas in
-# names.
+# results KIND WORKLOAD - print the results of a workload, as CSV without commas
+# in names.
 results() {
     local file
     for file in "$out/heap-$1"-*"-$(tr -cs 'A-Za-z0-9\n' - <<<"$2").csv"; do
@@ -153,7 +155,7 @@ results() {
     done
 }
 
-# row WHAT WORKLOAD RIVALS - a line of a table, with the result of each
+# row WHAT WORKLOAD RIVALS - print a line of a table, with the result of each
 # allocator for that workload.
 row() {
     {
@@ -194,7 +196,7 @@ row() {
         }'
 }
 
-# rows WHAT HEAD WORKLOAD... - a table.
+# rows WHAT HEAD WORKLOAD... - print a table.
 rows() {
     local what=$1 head=$2 name
     local rivals='heap async rmm-pool rmm-arena'

@@ -7,7 +7,7 @@ tell() {
     [ -z "$2" ] || printf -- '- %s: %s\n' "$1" "$2"
 }
 
-# The links of the GPUs, as nvidia-smi reports them: their number and speed.
+# Print the number and speed of the GPUs' links, as nvidia-smi reports them.
 links() {
     command -v nvidia-smi >/dev/null || return 0
     nvidia-smi nvlink --status 2>/dev/null | awk '
@@ -20,14 +20,14 @@ links() {
         }' | sort | paste -s -d ,
 }
 
-# How each GPU is connected to the others and to the processors.
+# Print how each GPU is connected to the others and to the processors.
 topology() {
     command -v nvidia-smi >/dev/null || return 0
     nvidia-smi topo -m 2>/dev/null | sed 's/\x1b\[[0-9;]*m//g' |
         sed -n '/^$/q; s/^/    /p'
 }
 
-# The revision of the sources, if it is known.
+# Print the revision of the sources, if it is known.
 revision() {
     if [ -f "$build/revision" ]; then
         cat "$build/revision"
@@ -62,7 +62,8 @@ describe_machine() {
 
 # --- measurements -------------------------------------------------------
 
-# table NAME DEVICE - a table of ucxpool_perf, for the page and for programs.
+# table NAME DEVICE - make a table of ucxpool_perf, for the page and for
+# programs.
 table() {
     local name="$label: $1, $2"
     local -a options=(-T "$seconds")
@@ -74,8 +75,8 @@ table() {
         --json="$out/perf-${label#UCX }-$1-$(tr -cs 'a-z0-9\n' _ <<<"$2").json"
 }
 
-# Bytes that two processes on a shared GPU transfer in one round: as many as
-# their blocks hold.
+# Print the sizes of the blocks with which two processes on one GPU are
+# measured.
 comm_sizes() {
     if [ $quick = yes ]; then
         echo 64m
@@ -84,7 +85,7 @@ comm_sizes() {
     fi
 }
 
-# share_gpu SIZE - two processes on one GPU, with SIZE bytes for blocks.
+# share_gpu SIZE - measure two processes on one GPU, with SIZE bytes for blocks.
 share_gpu() {
     local each='-s 4k -n 131072' any='-s 1g -n 1'
     if [ $quick = yes ]; then
@@ -100,7 +101,8 @@ share_gpu() {
         --sides pool/map,copy
 }
 
-# Transfers between two GPUs in each direction of access.
+# Print the transfers that are measured between two GPUs, in each direction of
+# access.
 push_works() {
     if [ $quick = yes ]; then
         echo '-t both -s 64k -n 50 -r 1'
@@ -119,8 +121,8 @@ push_works() {
 TEXT
 }
 
-# push_and_pull - messages written by the sender's GPU, and messages read by the
-# receiver's GPU, in turn.
+# push_and_pull - measure messages written by the sender's GPU, and messages
+# read by the receiver's GPU, in turn.
 push_and_pull() {
     try "$label: push and pull" 600 sh -c '
         perf=$1
@@ -135,12 +137,12 @@ push_and_pull() {
         --device cuda:0,1 -T "$seconds" --sides pool/map,pool-pieces/map
 }
 
-# windows - reads and writes of a peer's memory, compared with messages.
+# windows - measure reads and writes of a peer's memory, compared with messages.
 windows() {
     try "$label: windows" 300 "$build/tests/bench_window" -g -r 11
 }
 
-# The input of the shuffle, created once.
+# Create the input of the shuffle, once.
 make_records() {
     local count=2000000
     [ $quick = no ] || count=20000
@@ -154,8 +156,8 @@ make_records() {
     }'
 }
 
-# shuffle NAME OPTION... - two workers, eight partitions, into memory. The tool
-# itself compares its input with its output.
+# shuffle NAME OPTION... - shuffle with two workers into eight partitions in
+# memory. The tool itself compares its input with its output.
 shuffle() {
     local name=$1
     shift
@@ -210,7 +212,7 @@ measure() {
 
 # --- the page -----------------------------------------------------------
 
-# printed NAME - the output of that step, if it succeeded.
+# printed NAME - print the output of that step, if it succeeded.
 printed() {
     if grep -q "^ok .* s  $1\$" "$out/summary.txt"; then
         cat "$(log_of "$1")"
@@ -219,7 +221,7 @@ printed() {
     fi
 }
 
-# number KEY FILE - the first value of that key.
+# number KEY FILE - print the first value of that key.
 number() {
     grep -o "\"$1\": [0-9.]*" "$2" | head -n 1 | cut -d ' ' -f 2
 }

@@ -15,22 +15,22 @@ record() {
         >>"$out/summary.txt"
 }
 
-# skip NAME WHY - a step that cannot run.
+# skip NAME WHY - record a step that cannot run.
 skip() {
     printf '  %-54s ' "$1"
     record skipped "$1" 0 "$2"
 }
 
-# log_of NAME - the log file of a step.
+# log_of NAME - print the name of a step's log file.
 log_of() {
     printf '%s/%s.log' "$logs" "$(printf '%s' "${1##*/}" |
         tr -cs 'A-Za-z0-9.-' '_')"
 }
 
-# try NAME LIMIT COMMAND... - run a step. It is ended if it writes nothing for
-# LIMIT seconds (scripts/end-hung), and is not started after the deadline. Exit
-# status 77 means that it cannot run here, for the reason in its last line.
-# Returns 0 only if it succeeded.
+# try NAME LIMIT COMMAND... - run a step. The command is ended if it writes
+# nothing for LIMIT seconds (scripts/end-hung), and is not started after the
+# deadline. Its exit status 77 means that it cannot run on this machine, for the
+# reason in its last line. Returns 0 only if the step succeeded.
 try() {
     local name=$1 time=$2 left log start status how words
     shift 2
@@ -86,8 +86,8 @@ summarize() {
     [ "$failed" -eq 0 ] && [ "$steps" -gt 0 ]
 }
 
-# use BUILD - run its programs from here on, with the libraries packed with
-# them, if any.
+# use BUILD - run the programs of a build from now on, with the libraries packed
+# with them, if any.
 use() {
     build=$1
     unset LD_LIBRARY_PATH UCX_MODULE_DIR
@@ -101,7 +101,7 @@ use() {
         CK_TIMEOUT_MULTIPLIER="${CK_TIMEOUT_MULTIPLIER-3}")
 }
 
-# The library of the current build, for programs that load it.
+# Print the path of the current build's library, for programs that load it.
 library() {
     local path
     for path in "$build"/lib/libucxpool.so.? "$build"/.libs/libucxpool.so; do
@@ -112,13 +112,14 @@ library() {
     done
 }
 
-# gpu_report - ucxpool_info's report on the GPUs, as JSON.
+# gpu_report - print ucxpool_info's report on the GPUs, as JSON.
 gpu_report() {
     "$build/tools/ucxpool_info" --no-pool --json |
         sed -n '/^  "gpus": {/,/^  }/p'
 }
 
-# values KEY - values of that key in the report on stdin, one per line.
+# values KEY - print the values of that key in the report on stdin, one per
+# line.
 values() {
     sed -n "s/^ *\"$1\": //p" | sed 's/,$//; s/^"\(.*\)"$/\1/'
 }
@@ -132,7 +133,7 @@ count_gpus() {
     esac
 }
 
-# Why there is no GPU, as the library reports it.
+# Print why there is no GPU, as the library reports it.
 why_no_gpu() {
     "$build/tools/ucxpool_info" --no-pool | sed -n '/^GPUs/,/^$/{
         s/^ *number  *//p

@@ -109,9 +109,10 @@ machine_make() {
 }
 
 # machine_boot LIMIT RESULTS BUILD COMMAND [TEST...] - run the tests, or the
-# command, in the machine, for at most LIMIT seconds as scripts/end-hung counts
-# them, and print its output. RESULTS is the only folder to which it writes.
-# Returns its status, or 125 if it did not end by itself.
+# command, in the machine for at most LIMIT seconds, as scripts/end-hung counts
+# them, and print the output. The machine writes only to the folder RESULTS.
+# Returns the status of the command, or 125 if the machine did not end by
+# itself.
 machine_boot() {
     local limit=$1 results=$2 build=$3 command=$4
     shift 4
@@ -120,8 +121,8 @@ machine_boot() {
         printf 'top_srcdir=%q\ntop_builddir=%q\n' "$top" "$build"
         printf 'command=%q\ntests=%q\n' "$command" "$*"
     } >"$results/job"
-    # No KVM: inside another virtual machine it may be available and hang. A
-    # comma in a folder's name is written twice.
+    # KVM is not used: inside another virtual machine, it may be available but
+    # hang. A comma in a folder's name must be doubled.
     "$top/scripts/end-hung" "$limit" qemu-system-x86_64 -accel tcg,thread=multi \
         -cpu max -smp 2 -m 2048 -nodefaults -display none -no-reboot \
         -kernel "$machine/kernel" -initrd "$machine/initramfs" \

@@ -48,11 +48,11 @@ die() {
     exit 1
 }
 
-# step NAME LIMIT COMMAND... - run a command with its output in a log file. It
-# is ended if it hangs, that is, if it writes nothing for LIMIT seconds, as
-# scripts/end-hung counts them. Prints its name, its result and its time; if it
+# step NAME LIMIT COMMAND... - run a command with its output in a log file. The
+# command is ended if it writes nothing for LIMIT seconds, as scripts/end-hung
+# counts them. Prints the name, result and time of the step; if the command
 # failed, also the command and the end of its output. With $step_whole set,
-# nothing is printed before it ends.
+# nothing is printed before the command ends.
 step() {
     local name=$1 limit=$2 log start status
     shift 2
@@ -83,7 +83,7 @@ step() {
     return $status
 }
 
-# The packages of the list that are not installed, on one line.
+# Print the packages of the list that are not installed, on one line.
 packages_missing() {
     local package
     for package in "$@"; do
@@ -92,8 +92,8 @@ packages_missing() {
     done
 }
 
-# packages_install PACKAGE... - install the missing ones, as root or with sudo.
-# On a system without apt-get, only print what is needed.
+# packages_install PACKAGE... - install the missing packages, as root or with
+# sudo. On a system without apt-get, only print which packages are needed.
 packages_install() {
     local as_root='' missing
     if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null
@@ -135,8 +135,9 @@ packages_install() {
 }
 
 # wheel_fetch WHEEL REQUIREMENTS DIR FILE - download a wheel with pip, which
-# checks its hash in scripts/REQUIREMENTS, and unpack it to DIR, an ignored
-# folder, unless it is there already. FILE is a file in it.
+# checks its hash in scripts/REQUIREMENTS, and unpack the wheel to DIR, a folder
+# that git ignores. Does nothing if this was done before. Fails if the wheel
+# does not contain FILE.
 wheel_fetch() {
     local wheel=$1 requirements=$2 dir=$3 file=$4 fetched=${3%/*}/wheel
     if [ -f "$dir/complete" ]; then
@@ -160,7 +161,7 @@ zipfile.ZipFile(sys.argv[1]).extractall(sys.argv[2])
     touch "$dir/complete"
 }
 
-# UCX 1.22, into $ucx_dir.
+# Fetch UCX 1.22 into $ucx_dir.
 ucx_fetch() {
     wheel_fetch "$ucx_wheel" ucx-wheel.txt "$ucx_dir" \
         libucx/include/ucp/api/ucp.h || return 1
@@ -169,7 +170,7 @@ ucx_fetch() {
     return 0
 }
 
-# NVTX's headers, into $nvtx_dir.
+# Fetch NVTX's headers into $nvtx_dir.
 nvtx_fetch() {
     wheel_fetch "$nvtx_wheel" nvtx-wheel.txt "$nvtx_dir" \
         nvidia/cu13/include/nvtx3/nvToolsExt.h
