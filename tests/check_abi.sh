@@ -1,6 +1,6 @@
 #!/bin/sh
-# The binary interface equals the recorded one, so that programs linked with an
-# earlier build still run. Additions must be recorded, too:
+# Checks that the binary interface equals the recorded one, so that programs
+# linked with an earlier build still run. Additions must be recorded, too:
 #
 #     for name in libucxpool libucxpool-framework; do
 #         scripts/record-abi _build/gcc/.libs/$name.so >tests/abi/$name.abi

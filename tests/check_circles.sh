@@ -1,12 +1,12 @@
 #!/bin/sh
-# At most three files may call each other in a circle. The calls are read from
-# the objects built from src/ and tools/. A file also calls the functions and
-# tables that its own tables name.
+# Checks that at most three files call each other in a circle. The calls are
+# read from the objects built from src/ and tools/. A file also calls the
+# functions and tables that its own tables name.
 set -eu
 LC_ALL=C
 export LC_ALL
 
-# objects TREE - FILE OBJECT, a line for each object of src/ and tools/.
+# objects TREE - print "FILE OBJECT" for each object of src/ and tools/.
 objects() {
     (cd "$1" && find src tools -name '*.o' ! -path 'src/*/.libs/*_la-*' |
         awk '{
@@ -24,7 +24,7 @@ objects() {
         }')
 }
 
-# calls TREE - FILE FILE, a line for each pair whose first file calls the
+# calls TREE - print "FILE FILE" for each pair whose first file calls the
 # second. A name that several programs define refers to the one in the same
 # folder.
 calls() {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Doxygen reads the public headers and finds no undocumented function.
+# Checks that Doxygen finds no undocumented function in the public headers.
 set -eu
 
 if ! command -v doxygen >/dev/null; then
@@ -9,7 +9,7 @@ fi
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-# warnings < DOXYFILE - Doxygen's warnings about functions.
+# warnings < DOXYFILE - print Doxygen's warnings about functions.
 warnings() {
     { cat; printf '%s\n' "OUTPUT_DIRECTORY = $dir" 'SHOW_FILES = YES' \
         'WARN_IF_UNDOCUMENTED = YES' 'WARN_AS_ERROR = NO'; } |

@@ -1,13 +1,14 @@
 #!/bin/sh
-# Each library's exports, its version script and its headers contain the same
-# names.
+# Checks that each library's exports, version script and headers contain the
+# same names.
 set -eu
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 export LC_ALL=C
 
-# exports_of LIBRARY, names_in MAP, declared_in < PREPROCESSED HEADERS
+# exports_of LIBRARY, names_in MAP, declared_in < PREPROCESSED HEADERS - print
+# the names in each of them.
 exports_of() {
     nm -D --defined-only "$1" |
         awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u
@@ -33,14 +34,16 @@ fi
 grep -oE '\bucxpool_[a-z0-9_]+' "$top_srcdir/tests/test_null.c" |
     sort -u >"$dir/tried"
 
-# declared HEADER... - names declared by these headers and those they include.
+# declared HEADER... - print the names that these headers, and the headers that
+# they include, declare.
 declared() {
     printf '#include <ucxpool/%s.h>\n' "$@" |
         $CC -E -P -I"$top_srcdir/include" -I"$top_builddir/include" -x c - |
         declared_in
 }
 
-# check LIBRARY - compares its exports, its version script and $dir/declared.
+# check LIBRARY - compare the library's exports, its version script and
+# $dir/declared.
 check() {
     exports_of "$top_builddir/.libs/$1.so" >"$dir/exported"
     names_in "$top_srcdir/src/$1.map" >"$dir/listed"

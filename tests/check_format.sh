@@ -1,6 +1,6 @@
 #!/bin/sh
-# clang-format with .clang-format changes nothing. Versions of clang-format
-# differ, so only that of Debian 12 is used.
+# Checks that clang-format with .clang-format changes no file. Versions of
+# clang-format differ, so only the version of Debian 12 is used.
 set -eu
 
 known=14
@@ -11,7 +11,7 @@ if [ "$found" != "$known" ]; then
     exit 77
 fi
 
-# check TREE - print the files of TREE that it would change.
+# check TREE - print the files of TREE that clang-format would change.
 check() {
     (
         cd "$1"

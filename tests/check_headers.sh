@@ -1,7 +1,7 @@
 #!/bin/sh
-# Every header compiles alone and included twice as C11, and together with the
-# headers of its folder as C++. Missing includes are found as C11, so C++ can
-# compile many at once.
+# Checks that each header compiles as C11, alone and included twice, and as C++
+# together with the headers of its folder. Compiling alone as C11 finds missing
+# includes, so the headers of a folder need not be compiled one by one as C++.
 set -eu
 
 case $CC in

@@ -1,22 +1,25 @@
 #!/bin/sh
-# The --help text and the man page of each tool list the same options, once
-# each. --help and --version work the same way in all tools.
+# Checks that the --help text and the man page of each tool list the same
+# options, once each, and that --help and --version work the same way in all
+# tools.
 set -eu
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-# names - the options in a text, one per line.
+# names - print the options in the text on stdin, one per line.
 names() {
     grep -oE -- '--?[A-Za-z][A-Za-z-]*'
 }
 
-# of_help TEXT - options in lines such as "  -x, --long VALUE  description".
+# of_help TEXT - print the options in lines such as " -x, --long VALUE
+# description".
 of_help() {
     sed -n 's/^  *\(--*[A-Za-z].*\)/\1/p' "$1" | sed 's/  .*//' | names
 }
 
-# of_page FILE - options heading its list, in mdoc (.It Fl) or man (.TP).
+# of_page FILE - print the options that head the entries of the page's list, in
+# mdoc (.It Fl) or man (.TP).
 of_page() {
     awk '
         /^\.It Fl / {
@@ -29,8 +32,8 @@ of_page() {
         tr ' ' '\n' | grep '^-' | names
 }
 
-# of_synopsis FILE - the long options in its synopsis, as mdoc formats them:
-# after a bar without a macro, Fl prints one dash.
+# of_synopsis FILE - print the long options in the page's synopsis, as mdoc
+# formats them: after a bar without a macro, Fl prints one dash.
 of_synopsis() {
     sed -n '/^\.Op Fl /{
         s/^\.Op //

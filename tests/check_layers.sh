@@ -1,8 +1,9 @@
 #!/bin/sh
-# The #include lines follow the layers in docs/internals/architecture.md.
+# Checks that the #include lines follow the layers in
+# docs/internals/architecture.md.
 set -eu
 
-# The table as lines: FOLDER-OR-FILE: LAYER LAYER ...
+# Print the table as lines: FOLDER-OR-FILE: LAYER LAYER ...
 read_table() {
     awk -F'|' '
         /^## / { inside = /^## Layers$/ }

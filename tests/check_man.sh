@@ -1,5 +1,6 @@
 #!/bin/sh
-# man/ucxpool.7 lists the settings of the library with the same texts.
+# Checks that man/ucxpool.7 lists the settings of the library, with the same
+# texts.
 set -eu
 
 dir=$(mktemp -d)
@@ -24,7 +25,7 @@ fi
 echo "$keys settings"
 
 # The library warns about unknown UCXPOOL_* variables, so no variable of the
-# build, the scripts or the Python package has that prefix.
+# build, the scripts or the Python package may have this prefix.
 cd "$top_srcdir"
 {
     sed -n 's/^\(UCXPOOL_[A-Z0-9_]*\).*/\1/p' "$dir/settings"

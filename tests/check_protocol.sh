@@ -1,11 +1,11 @@
 #!/bin/sh
-# The layouts, types and limits in docs/reference/protocol.md match the code:
-# each table becomes assertions for the compiler.
+# Checks that the layouts, types and limits in docs/reference/protocol.md match
+# the code: each table becomes assertions for the compiler.
 set -eu
 
-# tables FILE - prints a C source that asserts the tables of a document. A line
-# with "`TYPE`, N bytes" precedes the table of a struct. With "with gaps" the
-# table need not cover the whole struct.
+# tables FILE - print a C source that asserts the tables of a document. A line
+# with "`TYPE`, N bytes" precedes the table of a struct. If the line also has
+# "with gaps", the table need not cover the whole struct.
 tables() {
     awk -F '|' '
         function cell(n,  text) {
@@ -64,7 +64,8 @@ tables() {
     ' "$1"
 }
 
-# Definitions for the compiler. The ring's entries are declared only in ring.c.
+# Print definitions for the compiler. The ring's entries are declared only in
+# ring.c.
 prologue() {
     echo '#include "core/ring.c"'
     echo '#include "core/remote.h"'
@@ -83,7 +84,7 @@ prologue() {
     done
 }
 
-# structs, messages - the names in proto.h that a document must contain.
+# structs, messages - print the names in proto.h that a document must contain.
 structs() {
     awk '/^typedef struct/ { inside = 1 }
         /^}/ && inside { print substr($2, 1, length($2) - 1) }
@@ -95,8 +96,8 @@ messages() {
         /^}/ { inside = 0 }' "$proto"
 }
 
-# is_complete - does each struct have a table, and each message a row with its
-# size?
+# is_complete - succeed if each struct has a table, and each message has a row
+# with its size.
 is_complete() {
     complete=true
     for type in $(structs); do

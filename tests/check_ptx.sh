@@ -1,6 +1,7 @@
 #!/bin/sh
-# The PTX in the library is generated from its source. If CUDA's assembler is
-# installed, the PTX assembles for the oldest and the newest supported devices.
+# Checks that the PTX in the library is generated from its source. If CUDA's
+# assembler is installed, also checks that the PTX assembles for the oldest and
+# the newest supported devices.
 set -eu
 
 if ! command -v "${CLANG:-clang-14}" >/dev/null; then

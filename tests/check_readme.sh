@@ -1,15 +1,15 @@
 #!/bin/sh
-# The program in the README is examples/sender.c, and each relative link in the
-# documents leads to an existing file and heading.
+# Checks that the program in the README is examples/sender.c, and that each
+# relative link in the documents leads to an existing file and heading.
 set -eu
 
-# anchors FILE - the names of its headings as used in links.
+# anchors FILE - print the names of the file's headings as used in links.
 anchors() {
     sed -nE 's/^#+ +//p' "$1" | sed -E 's/\[([^]]*)\]\([^)]*\)/\1/g' |
         tr '[:upper:]' '[:lower:]' | sed 's/[^a-z0-9_ -]//g; s/ /-/g'
 }
 
-# links DIR FILE - the broken relative links of a document.
+# links DIR FILE - print the broken relative links of a document.
 links() {
     grep -oE '\]\([^):]+\)' "$1/$2" | sed 's/^](//; s/)$//' |
         while read -r link; do

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The measurable part of the style: lengths, columns, markers, and which layers
-# call UCX.
+# Checks the measurable part of the style: lengths, columns, markers, and which
+# layers call UCX.
 set -eu
 
 max_function=60
@@ -78,7 +78,7 @@ check() {
     )
 }
 
-# plant NAME EXPECTED - the file on stdin has that many violations.
+# plant NAME EXPECTED - require that many violations in the file on stdin.
 plant() {
     mkdir -p "$dir/tree/${1%/*}"
     cat >"$dir/tree/$1"
@@ -91,7 +91,7 @@ plant() {
     rm "$dir/tree/$1"
 }
 
-# lines N - N lines of code.
+# lines N - print N lines of code.
 lines() {
     yes '    work();' | head -n "$1"
 }

@@ -1,6 +1,6 @@
-# Two hosts on one machine, for tests to source (`. hosts.sh`): network
-# namespaces with their own names and addresses, connected by a cable (veth).
-# Skips the test (77) if they cannot be created.
+# Two hosts on one machine, for tests that source this file (`. hosts.sh`):
+# network namespaces with their own names and addresses, connected by a cable
+# (veth). Skips the test (77) if the namespaces cannot be created.
 #
 #     hosts_up          $host_one and $host_two are up, at 10.213.7.1 and .2
 #     hosts_down        for the test's own trap

@@ -1,12 +1,13 @@
 #!/bin/sh
 # Kills a worker of ucxpool_shuffle at a random moment, many times on each wire.
-# The others must exit with an error within a second, name the dead worker, lose
-# no block, and leave no files and no processes. Then the same with Ctrl-C,
-# which all of them get. Too long for make check.
+# The other workers must exit with an error within a second, name the dead
+# worker, lose no block, and leave no files and no processes. Then does the same
+# with Ctrl-C, which all workers receive. This test takes too long for make
+# check.
 #
 # usage: kill_loop.sh [TIMES [FILE]]     (default: 200, and generated records)
 #
-# HOW=kill or HOW=interrupt: only that.
+# With HOW=kill or HOW=interrupt, does only that.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -55,7 +56,7 @@ measure() {
     whole=$(($(now_ms) - since))
 }
 
-# Kill one worker, $pid; or interrupt all, as a terminal does.
+# Kill the worker $pid, or interrupt all workers, as a terminal does.
 hit() {
     case $how in
     kill) kill -KILL "$pid" ;;
@@ -79,7 +80,7 @@ check_words() {
     esac
 }
 
-# One run in its own session and process group; hit after $delay ms.
+# Do one run in its own session and process group, and hit it after $delay ms.
 one() {
     rm -rf out
     # A shell that is not interactive makes its children ignore SIGINT.
@@ -99,7 +100,7 @@ one() {
     status=$?
     took=$(($(now_ms) - since))
     if [ $status -eq 0 ]; then
-        # It had exited by itself, just before.
+        # The run had exited by itself, just before.
         late=$((late + 1))
         return
     fi
@@ -121,7 +122,7 @@ one() {
     [ ! -e out ] || failed "files are left: $(ls -A out)"
 }
 
-# All runs of one kind on one wire.
+# Do all runs of one kind on one wire.
 loop() {
     run=1
     early=0

@@ -1,9 +1,9 @@
 #!/bin/sh
 # make_rmm_plugins.sh FROM TO - compile rmm_plugin.cpp into TO/rmm_pool.so and
-# TO/rmm_arena.so, and copy RMM's libraries next to them, where they are found.
-# FROM contains the wheels of RMM (librmm_cu13, rapids_logger), packed or
-# unpacked. CUDA_HOME is the folder of CUDA's headers and libcudart_static.a
-# (/usr/local/cuda). Requires g++ 12 or later.
+# TO/rmm_arena.so, and copy RMM's libraries next to them, where the plug-ins
+# find them. FROM contains the wheels of RMM (librmm_cu13, rapids_logger),
+# packed or unpacked. CUDA_HOME is the folder of CUDA's headers and
+# libcudart_static.a (/usr/local/cuda). Requires g++ 12 or later.
 set -eu
 
 die() {
@@ -32,7 +32,7 @@ done
 
 cp "$from"/librmm/lib64/librmm.so "$from"/rapids_logger/lib64/librapids_logger.so \
     "$to"
-# plugin NAME [OPTION] - compile one.
+# plugin NAME [OPTION] - compile one plug-in.
 plugin() {
     name=$1
     shift

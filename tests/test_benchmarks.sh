@@ -1,6 +1,6 @@
 #!/bin/sh
-# tools/make-benchmarks: it makes docs/benchmarks/host.md from the files in
-# docs/benchmarks/, and measures and writes in two steps.
+# Tests tools/make-benchmarks, which makes docs/benchmarks/host.md from the
+# files in docs/benchmarks/, and which measures and writes in two steps.
 set -eu
 
 make=$top_srcdir/tools/make-benchmarks
@@ -18,7 +18,8 @@ has_gnuplot() {
     command -v gnuplot >/dev/null
 }
 
-# write DIR - write the page; without gnuplot only the page, with an error.
+# write DIR - write the page and its pictures. Without gnuplot, only the page is
+# written, and the tool fails.
 write() {
     code=0
     sh "$make" --write "$1" >"$dir/log" 2>&1 || code=$?
@@ -64,7 +65,7 @@ for picture in $(sed -n 's/^!.*(\(.*\.svg\))$/\1/p' "$dir/benchmarks/host.md"); 
     fi
 done
 
-# A run of the short benchmarks. Text written by hand is kept.
+# Run the short benchmarks. Text written by hand is kept.
 set --
 if command -v mawk >/dev/null; then
     awk 'BEGIN { for (i = 0; i < 20000; i++) print i "|" i * 7 "|words|" }' \

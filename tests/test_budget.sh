@@ -1,8 +1,8 @@
 #!/bin/sh
-# The budget of GPUs as ucxpool_info --budget reports it, and ucxpool_shuffle
-# with limited registration: it uses less memory, and its output is the same.
-# Uses stand-ins for the CUDA driver and for NVML, and one that limits UCX's
-# registrations.
+# Tests the budget of GPUs that ucxpool_info --budget reports, and
+# ucxpool_shuffle with limited registration, which uses less memory and has the
+# same output. Uses stand-ins for the CUDA driver and for NVML, and a stand-in
+# that limits UCX's registrations.
 #
 # With TEST_BUDGET_TABLE=y it prints the table of docs/benchmarks/budget.md.
 set -u
@@ -37,7 +37,8 @@ failed() {
     num_failed=$((num_failed + 1))
 }
 
-# Machines. Each has a GPU, a BAR1 window, and a limit for registrations in it.
+# The simulated machines. Each has a GPU, a BAR1 window, and a limit for
+# registrations in the window.
 machine() {
     unset NVML_STAND_IN
     UCXPOOL_NVML_LIBRARY=$nvml
@@ -93,7 +94,7 @@ machine() {
     export CUDA_STAND_IN NVML_STAND_IN
 }
 
-# tells MACHINE LINE... - require these lines in the budget.
+# tells MACHINE LINE... - require these lines in the machine's budget.
 tells() {
     machine "$1"
     shift
@@ -164,19 +165,20 @@ settings() {
     done
 }
 
-# The figures of all workers, from the summary.
+# Print the figures of all workers, from the summary.
 values() {
     grep -o "\"$1\": [\"a-z0-9]*" stdout | sed 's/.*: //; s/"//g' |
         paste -sd ' ' -
 }
 
-# Use one device: the workers of a test share a window, which has no room if one
-# worker registers its memory again with other devices while another one takes
-# the free part.
+# Use one network device. The workers of a test share a BAR1 window. If one
+# worker registered its memory again with more devices while another worker
+# takes the free part of the window, there would be no room.
 export UCX_NET_DEVICES=lo
 
-# shuffles MACHINE COMM_SIZE DEGRADED... - one worker for each DEGRADED, the
-# value of its statistic, in any order. Workers on one GPU share its window.
+# shuffles MACHINE COMM_SIZE DEGRADED... - run one worker for each DEGRADED, and
+# require these values of the workers' statistic, in any order. Workers on one
+# GPU share its window.
 shuffles() {
     machine "$1"
     comm_size=$2
@@ -215,7 +217,7 @@ shuffles() {
     fi
 }
 
-# each KEY - its values, one for each worker.
+# each KEY - print the values of that key, one for each worker.
 each() {
     values "$1" | sed 's/ / + /g'
 }

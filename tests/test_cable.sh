@@ -1,9 +1,9 @@
 #!/bin/sh
-# Two hosts on one cable. When it is cut, both ends of a channel detect it
-# within a few times PEER_TIMEOUT, with and without data in flight, and whether
-# they connected by a listener or by addresses. UCX alone needs 15 minutes to
-# detect unacknowledged data. A peer that is only stopped, for three times
-# PEER_TIMEOUT, is not lost.
+# Tests two hosts on one cable. When the cable is cut, both ends of a channel
+# detect this within a few times PEER_TIMEOUT, with and without data in flight,
+# and for connections by a listener and by addresses. UCX alone needs 15 minutes
+# to detect unacknowledged data. A peer that is only stopped for three times
+# PEER_TIMEOUT is not lost.
 set -eu
 LC_ALL=C
 export LC_ALL
@@ -28,7 +28,7 @@ timeout=2
 export UCX_TLS=tcp UCX_NET_DEVICES=cable UCX_LOG_LEVEL=error
 export UCXPOOL_COMM_SIZE=32m UCXPOOL_BLOCK_SIZE=1m
 export UCXPOOL_PEER_TIMEOUT=${timeout}s UCXPOOL_LISTEN_WITHOUT_SECRET=y
-# Only their networks are separate.
+# Only the networks of the hosts are separate, so choose the `ucx` wire.
 export UCXPOOL_WIRE=ucx
 
 fail() {
@@ -40,7 +40,7 @@ fail() {
     exit 1
 }
 
-# until_says FILE WORDS
+# until_says FILE WORDS - wait until the file contains the words.
 until_says() {
     tries=0
     until grep -q "$2" "$dir/$1"; do
@@ -50,8 +50,8 @@ until_says() {
     done
 }
 
-# start MODE listener|addresses [LISTENER'S MODE] - start both ends, with an
-# open channel; the processes are $listener and $caller.
+# start MODE listener|addresses [LISTENER'S MODE] - start both ends of an open
+# channel. The processes are $listener and $caller.
 start() {
     mode="$1, by $2"
     : >"$dir/listener"
@@ -70,7 +70,7 @@ start() {
     [ "${3:-listen}" = deaf ] || until_says caller open
 }
 
-# ended FILE PROCESS CODE - wait for it to exit, with that exit code.
+# ended FILE PROCESS CODE - wait for the process to exit with that code.
 ended() {
     code=0
     wait "$2" || code=$?
@@ -84,7 +84,7 @@ both_ended() {
     listener=''
 }
 
-# cut_cable MODE WAY
+# cut_cable MODE WAY - cut the cable of an open channel.
 cut_cable() {
     hosts_up
     start "$1" "$2"
@@ -93,7 +93,7 @@ cut_cable() {
     hosts_down
 }
 
-# The caller's channel has not opened yet when the cable is cut.
+# Cut the cable before the caller's channel is open.
 cut_early() {
     hosts_up
     start idle listener deaf

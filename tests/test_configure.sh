@@ -1,6 +1,6 @@
 #!/bin/sh
-# If the library Check is missing, configure reports it, and make check reports
-# it at the end.
+# Tests that configure reports a missing library Check, and that make check
+# reports it at the end.
 set -eu
 
 dir=$(mktemp -d)
@@ -13,7 +13,7 @@ fail() {
     exit 1
 }
 
-# A pkg-config that does not know the packages named in $HIDDEN.
+# A stand-in for pkg-config that does not know the packages named in $HIDDEN.
 cat >"$dir/pkg-config" <<'END'
 #!/bin/sh
 for argument; do
@@ -31,8 +31,8 @@ export REAL_PKG_CONFIG
 HIDDEN='check pmix libibverbs'
 export HIDDEN
 
-# A tree that was configured in place cannot be configured from another folder,
-# so use a copy without the results.
+# A source tree that was configured in place cannot be configured from another
+# folder, so use a copy without the results.
 mkdir "$dir/source" "$dir/build"
 for file in "$top_srcdir"/*; do
     case ${file##*/} in
@@ -67,7 +67,7 @@ if grep -q '^  Check  *yes' "$dir/log"; then
     [ ! -s "$dir/log" ] || fail 'make check complains without a reason'
 fi
 
-# The plugin needs Spark 4. The name of a jar has the version.
+# The plugin needs Spark 4. The name of a jar contains the version.
 mkdir "$dir/spark"
 : >"$dir/spark/spark-core_2.12-3.5.9.jar"
 if "$top_srcdir/configure" "$@" "--with-spark=$dir/spark" >"$dir/log" 2>&1

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Run the CUDA tests on the driver of this machine, if it has one.
+# Runs the CUDA tests on the driver of this machine, if it has one.
 #
 # usage: test_cuda_real.sh [--list | TEST...]
 #
 # TEST_CUDA        other than real: use the stand-in instead
-# TEST_CUDA_UNDER  memcheck, racecheck or synccheck: run them under this tool of
-#                  compute-sanitizer
+# TEST_CUDA_UNDER  memcheck, racecheck or synccheck: run the tests under this
+#                  tool of compute-sanitizer
 set -eu
 
 tests='test_cuda_driver test_cuda_region test_cuda_pointer test_cuda_backing
@@ -21,7 +21,7 @@ fi
 [ $# -gt 0 ] || set -- $tests
 export TEST_CUDA="${TEST_CUDA-real}"
 
-# A process takes seconds to start on a real GPU that is shared.
+# On a real GPU that is shared, a process takes seconds to start.
 if [ "$TEST_CUDA" = real ]; then
     export CK_DEFAULT_TIMEOUT="${CK_DEFAULT_TIMEOUT-30}"
 fi

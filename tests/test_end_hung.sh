@@ -1,6 +1,6 @@
 #!/bin/sh
-# scripts/end-hung ends a command that hangs, and does not end a slow one. The
-# test controls the clock: each sleep of the script advances it.
+# Tests that scripts/end-hung ends a command that hangs, and does not end a slow
+# command. The test controls the clock: each sleep of the script advances it.
 set -eu
 
 dir=$(mktemp -d)
@@ -16,9 +16,9 @@ fail() {
     exit 1
 }
 
-# A stand-in for sleep that advances the clock by $TICK seconds. With $STEALS
-# the host steals half of them from this machine. After $TICKS calls the command
-# ends; with 0 it hangs.
+# A stand-in for sleep that advances the clock by $TICK seconds. With $STEALS,
+# the host steals half of these seconds from this machine. The command ends
+# after $TICKS calls; with 0, it hangs.
 mkdir "$dir/bin"
 cat >"$dir/bin/sleep" <<'END_OF_SLEEP'
 #!/bin/sh
@@ -38,7 +38,7 @@ END_OF_SLEEP
 chmod +x "$dir/bin/sleep"
 
 num_runs=0
-# run RUNNABLE TICK TICKS - a command under a limit of 100 seconds, while that
+# run RUNNABLE TICK TICKS - run a command with a limit of 100 seconds while that
 # many threads are runnable. Sets code and ticks.
 run() {
     num_runs=$((num_runs + 1))
@@ -56,7 +56,8 @@ run() {
     read -r ticks <"$FAKE/ticks"
 }
 
-# ends WHAT TICKS - require that it was ended after this many, with a message.
+# ends WHAT TICKS - require that the command was ended after this many ticks,
+# with a message.
 ends() {
     [ "$code" -eq 124 ] || fail "$1: exit status $code, 124 expected"
     [ "$ticks" -eq "$2" ] || fail "$1: ended after $ticks ticks, not $2"
@@ -104,7 +105,7 @@ kill "$script"
 code=0
 wait "$script" || code=$?
 [ "$code" -ne 0 ] || fail 'SIGTERM is not an error'
-# The signal may reach the command a moment later.
+# The signal may reach the command with a delay.
 tries=0
 while kill -0 "$command" 2>/dev/null; do
     tries=$((tries + 1))

@@ -1,6 +1,7 @@
 #!/bin/sh
-# The examples. The receiver prints the words of the sender, on each wire, and a
-# failed connect prints the reason. The others do what their first lines say.
+# Tests the examples. The receiver prints the words of the sender, on each wire,
+# and a failed connect prints the reason. The other examples do what their first
+# lines say.
 set -eu
 
 dir=$(mktemp -d)
@@ -19,7 +20,7 @@ fail() {
     exit 1
 }
 
-# The receiver's port. It prints one line when it listens.
+# Print the receiver's port. The receiver prints one line when it listens.
 port_of_receiver() {
     mkfifo "$dir/out"
     "$top_builddir/examples/receiver" 127.0.0.1:0 >"$dir/out" 2>"$dir/err" &
@@ -29,7 +30,7 @@ port_of_receiver() {
     [ "$word" = port ] || fail "the receiver said '$word', not its port"
 }
 
-# A pool with its own UCX objects, and one on the program's.
+# Test a pool with its own UCX objects, and a pool on the program's UCX objects.
 for sender in sender:auto sender:ucx borrowed:auto borrowed:ucx; do
     port_of_receiver
     UCXPOOL_WIRE=${sender#*:} "$top_builddir/examples/${sender%:*}" \
@@ -44,7 +45,8 @@ for sender in sender:auto sender:ucx borrowed:auto borrowed:ucx; do
     rm "$dir/out"
 done
 
-# says PROGRAM - run it on each wire; its sorted output is in $dir/said.
+# says PROGRAM - run the program on each wire. Its sorted output is in
+# $dir/said.
 says() {
     UCXPOOL_WIRE=$wire "$top_builddir/examples/$1" >"$dir/out" 2>"$dir/err" ||
         fail "$1 failed over $wire"
@@ -70,14 +72,15 @@ for wire in auto ucx; do
         fail "page_cache says $(cat "$dir/said")"
 done
 
-# If its server fails to start, the client must exit too: otherwise the pipe
-# stays open.
+# If a program's server fails to start, its client must exit, too: otherwise the
+# pipe stays open.
 UCXPOOL_BLOCK_SIZE=nonsense sh -c '"$0" 2>&1 | cat' \
     "$top_builddir/examples/event_loop" >"$dir/err" ||
     fail 'the client of a failed event_loop does not exit'
 grep -q 'UCXPOOL_BLOCK_SIZE' "$dir/err" || fail 'event_loop does not say why'
 
-# On the stand-in for the CUDA driver. Without a driver it reports that.
+# Run on the stand-in for the CUDA driver. Without a driver, the example reports
+# that there is none.
 status=0
 UCXPOOL_CUDA_DRIVER=/nonexistent "$top_builddir/examples/gpu_buffers" \
     2>"$dir/err" || status=$?
@@ -93,7 +96,8 @@ if [ -e "$stand_in" ]; then
     unset UCXPOOL_CUDA_DRIVER
 fi
 
-# Writes on a machine with an RDMA device; reports an error on others.
+# verbs_write writes on a machine with an RDMA device, and reports an error on
+# other machines.
 if [ -x "$top_builddir/examples/verbs_write" ]; then
     status=0
     "$top_builddir/examples/verbs_write" no-such-device 2>"$dir/err" ||

@@ -1,9 +1,9 @@
 #!/bin/sh
-# C++ exceptions of the functions for frameworks: std::bad_alloc, or PyTorch's
-# own error if its library is loaded (here a stand-in).
+# Tests the C++ exceptions of the functions for frameworks: std::bad_alloc, or
+# PyTorch's own error if PyTorch's library (here a stand-in) is loaded.
 set -eu
 
-# Wait while test_install.sh has libtool relink the library.
+# Wait while libtool relinks the library for test_install.sh.
 exec 9<"$top_builddir/libucxpool-framework.la"
 flock -s 9
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The output and the exit status of ucxpool_info.
+# Tests the output and the exit status of ucxpool_info.
 set -eu
 
 info=$top_builddir/tools/ucxpool_info
@@ -20,7 +20,8 @@ fail() {
     exit 1
 }
 
-# ends STATUS COMMAND... - run it; its output is in out and err.
+# ends STATUS COMMAND... - require that the command exits with that status. Its
+# output is in out and err.
 ends() {
     expected=$1
     shift
@@ -30,7 +31,7 @@ ends() {
         fail "'$*' ended with $status, not $expected"
 }
 
-# has FILE PATTERN - require a line that matches.
+# has FILE PATTERN - require a matching line in the file.
 has() {
     grep -Eq -e "$2" "$dir/$1" || fail "no '$2' in $1"
 }
@@ -41,8 +42,8 @@ is_empty() {
     [ ! -s "$dir/$1" ] || fail "$1 is not empty"
 }
 
-# is_json - require that out is one JSON object. Checked by Python if installed;
-# otherwise only the brackets are counted.
+# is_json - require that out is one JSON object. Python checks this if it is
+# installed; otherwise only the brackets are counted.
 is_json() {
     if command -v python3 >/dev/null; then
         python3 -c 'import json, sys

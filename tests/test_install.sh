@@ -1,6 +1,6 @@
 #!/bin/sh
-# The files that make install installs work, and make uninstall removes all of
-# them.
+# Tests that the files that make install installs work, and that make uninstall
+# removes all of them.
 set -eu
 
 dir=$(mktemp -d)
@@ -8,14 +8,14 @@ trap 'rm -rf "$dir"' EXIT
 unset MAKEFLAGS MFLAGS MAKELEVEL
 root=$dir/root
 
-# libtool removes libucxpool-framework for a moment, to relink it.
+# Lock libucxpool-framework, because libtool removes it briefly to relink it.
 flock "$top_builddir/libucxpool-framework.la" \
     make -s -C "$top_builddir" install DESTDIR="$root" >"$dir/log" 2>&1 || {
     cat "$dir/log"
     exit 1
 }
-# The documentation and the examples, with their links; two pages are only for
-# the site.
+# Check the documentation and the examples, with their links. Two pages are only
+# for the site.
 docs=$(dirname "$(find "$root" -name README.md)")
 (cd "$top_srcdir" && find docs examples python/examples -name '[!.]*' \
     \( -name '*.md' -o -name '*.svg' -o -name '*.c' -o -name '*.java' \
@@ -58,7 +58,7 @@ int main(void)
 }
 END
 
-# run COMPILER... - build the program against the installed tree and run it.
+# run COMPILER... - build the program with the installed tree, and run it.
 run() {
     "$@" $SANITIZER_CFLAGS -o "$dir/program" "$dir/program.c" \
         $flags || { echo "$* does not build against the installed tree"; exit 1; }
@@ -82,7 +82,7 @@ if command -v "${cxx%% *}" >/dev/null; then
     run $cxx -x c++ -std=c++17
 fi
 
-# A program that also calls UCX, and finds the library by its run path.
+# Build a program that also calls UCX, and finds the library by its run path.
 sed 's/#include <stdio.h>/#include <ucp\/api\/ucp.h>\n&/
     s/ucxpool_status_string(UCXPOOL_OK)/ucp_get_version_string()/' \
     "$dir/program.c" >"$dir/ucx.c"
@@ -105,7 +105,7 @@ case $said in
     ;;
 esac
 
-# A program with libucxpool-framework.
+# Build a program with libucxpool-framework.
 sed 's/ucxpool\.h/framework.h>\n#include <ucxpool\/ucxpool.h/
     s/ucxpool_status_string(UCXPOOL_OK)/ucxpool_framework_set_pool(-2, 0) ==\
         UCXPOOL_ERR_INVALID_PARAM ? ucxpool_error_detail() : ""/' \
@@ -122,7 +122,7 @@ case $said in
     ;;
 esac
 
-# A CMake project.
+# Build a CMake project.
 if command -v cmake >/dev/null; then
     mkdir "$dir/cmake"
     cp "$dir/program.c" "$dir/framework.c" "$dir/cmake"
@@ -135,7 +135,7 @@ target_link_libraries(program ucxpool::ucxpool)
 add_executable(framework framework.c)
 target_link_libraries(framework ucxpool::framework)
 END
-    # with_cmake VERSION - configure, requesting that version.
+    # with_cmake VERSION - configure the project, which requests that version.
     with_cmake() {
         rm -rf "$dir/cmake/build"
         CFLAGS=$SANITIZER_CFLAGS cmake -S "$dir/cmake" -B "$dir/cmake/build" \
@@ -173,7 +173,7 @@ then
     exit 1
 fi
 
-# The jar, by its name without a version.
+# Find the jar by its name without a version.
 if [ -f "$top_builddir/java/ucxpool.jar" ] && [ -z "$SANITIZER_CFLAGS" ]; then
     jar=$(find "$root" -name ucxpool.jar)
     [ "$(readlink "$jar")" = "ucxpool-$version.jar" ] || {

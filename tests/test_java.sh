@@ -50,7 +50,7 @@ if grep -q '^WARNING in native method' "$log"; then
     echo 'the native methods violate rules of JNI'
     exit 1
 fi
-# The number of tests, for count-tests.
+# Print the number of tests for count-tests.
 sed -n 's/^OK (\([0-9]*\) tests*)$/100%: Checks: \1, Failures: 0, Errors: 0/p
     s/^Tests run: \([0-9]*\),  Failures: \([0-9]*\)$/0%: Checks: \1, Failures: \2, Errors: 0/p' \
     "$log"

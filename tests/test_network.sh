@@ -1,6 +1,7 @@
 #!/bin/sh
-# UCX's own ports on a host with two addresses besides loopback are open on the
-# devices that the pool listens on or connects from, and on no others.
+# Tests on which devices UCX opens ports of its own, on a host with two
+# addresses in addition to loopback: only on the devices on which the pool
+# listens or from which it connects.
 set -eu
 LC_ALL=C
 export LC_ALL
@@ -26,7 +27,7 @@ fail() {
     exit 1
 }
 
-# receive ADDRESS - starts a receiver that listens there, on $port.
+# receive ADDRESS - start a receiver that listens on the address, on $port.
 receive() {
     what="listening on $1"
     : >"$dir/receiver.out"
@@ -43,7 +44,8 @@ receive() {
     done
 }
 
-# ports_are ADDRESS... - the addresses on which the host has listening sockets.
+# ports_are ADDRESS... - require that the host has listening sockets on exactly
+# these addresses.
 ports_are() {
     ip netns exec "$host_one" ss -ltnH | awk '{ print $4 }' |
         sed 's/:[0-9]*$//' | sort -u >"$dir/is"
@@ -58,7 +60,7 @@ stop() {
     receiver=''
 }
 
-# sends HOST ADDRESS - a sender on HOST reaches the receiver.
+# sends HOST ADDRESS - require that a sender on HOST reaches the receiver.
 sends() {
     ip netns exec "$1" "$top_builddir/examples/sender" \
         "$2:$port" two words >"$dir/sender" 2>&1 || fail "the sender failed"
@@ -110,7 +112,7 @@ ip netns exec "$host_one" "$top_builddir/tools/ucxpool_info" >/dev/null \
     2>"$dir/receiver.err" || fail "it fails"
 [ ! -s "$dir/receiver.err" ] || fail "it warns"
 
-# The environment overrides this without a warning.
+# A device set in the environment is used without a warning.
 UCX_NET_DEVICES=other
 export UCX_NET_DEVICES
 receive 10.213.7.1

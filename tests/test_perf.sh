@@ -1,5 +1,5 @@
 #!/bin/sh
-# ucxpool_perf: small runs of every test, its reports, and its errors.
+# Tests ucxpool_perf: small runs of every test, its reports, and its errors.
 set -eu
 
 . "$top_srcdir/tests/perf.sh"
@@ -48,7 +48,7 @@ run 0 $short -t rate -n 200 --wire map
 says out 'M/s'
 says out 'pool-each/map is'
 run 0 $short -s 5001 -n 9 -O 3 --sides pool-each/ucx,tag-each/none
-# Both directions at once, by every way.
+# Both directions at once, in every way.
 run 0 $short -t both -s 100 -n 333 --wire map
 says out 'each way'
 says out 'pool-pieces/map is'
@@ -60,7 +60,7 @@ run 0 $short -t both -s 20k -n 5 --sides tag/peer,am/none,iov/none,am-memh/peer
 run 0 $short -t both -s 1001 -n 77 -O 3 \
     --sides pool-write/map,pool-read/map,pool-write/ucx,pool-read/ucx
 # Reads and writes of the other side's window. Over `ucx`, windows of another
-# process are accessed only by messages, for which the owner has to progress.
+# process are accessed only by messages, so the owner must make progress.
 for test in read write; do
     run 0 $short -t $test -s 100 -n 333 --wire map
     says out "pool-$test/map is"
@@ -73,7 +73,7 @@ for test in read write; do
     says out "pool-$test-asleep/map missing: by messages the owner has"
 done
 run 0 $short -t read -s 1m -n 1 --sides pool-read/map,get/none,get/peer
-# If the system lets one process read another's memory, the owner sleeps.
+# If the system allows a process to read another's memory, the owner may sleep.
 run 0 $short -t read -s 1001 -n 77 --sides pool-read/map
 if grep -qF 'way process' "$dir/out"; then
     run 0 $short -t read -s 1001 -n 77 --sides pool-read-asleep/map,get-each/none
@@ -137,8 +137,8 @@ run 0 $short -t read -s 100 -n 33 "$where"
 says out 'pool-read/auto is'
 wait $server || fail "the server failed: $(cat "$dir/server")"
 
-# A port without a host means all addresses if the library may listen there, in
-# every syntax of the setting.
+# A port without a host means all addresses if the settings, in any syntax,
+# allow the library to listen on all addresses.
 for setting in LISTEN_WITHOUT_SECRET=1 LISTEN_WITHOUT_SECRET=Yes SECRET_FILE=; do
     export "UCXPOOL_$setting"
     serve
@@ -152,7 +152,7 @@ for setting in LISTEN_WITHOUT_SECRET=1 LISTEN_WITHOUT_SECRET=Yes SECRET_FILE=; d
     wait $server || fail "the server failed: $(cat "$dir/server")"
 done
 
-# Allocations by a read are not counted for messages on the same wire.
+# Allocations by a read are not attributed to messages on the same wire.
 UCXPOOL_WINDOW_WAY=messages run 0 $short -s 4k -n 64 --json \
     --sides pool/map,pool-read/map
 [ "$(grep -c allocations_per_message "$dir/out")" -eq 1 ] ||
@@ -304,7 +304,7 @@ says err 'raise -s'
 run 2 -s 64g -n 16m
 says err 'too much memory'
 
-# 512 GiB in total; a machine with so much memory would use it.
+# 512 GiB in total; a machine with this much memory would use it.
 if awk '/^MemAvailable:/ { exit !($2 < 500 * 2 ^ 20) }' /proc/meminfo; then
     run 1 $short -s 32g -n 1
     says err 'GiB left: lower -s, -n or -O'

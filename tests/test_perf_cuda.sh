@@ -1,5 +1,5 @@
 #!/bin/sh
-# ucxpool_perf with buffers in GPU memory: small runs of every test, both
+# Tests ucxpool_perf with buffers in GPU memory: small runs of every test, both
 # tables, and errors. Uses the stand-in driver, or with TEST_CUDA=real the
 # driver of this machine.
 set -eu
@@ -18,7 +18,7 @@ else
     exit 77
 fi
 
-# Does this machine have the GPU, or both GPUs?
+# has DEVICE - succeed if this machine has the GPU, or both GPUs.
 has() {
     "$perf" $short -s 64 -n 2 --sides copy --device "$1" >"$dir/out" \
         2>"$dir/err"
@@ -71,7 +71,7 @@ run 0 $short -t both -s 1001 -n 77 --device "$two" --wire map
 says out 'each way'
 run 0 $short -t both -s 1001 -n 77 --device "$two" \
     --sides pool-pieces/ucx,copy
-# By the reader's own GPU, without the owner; otherwise by messages.
+# The reader's own GPU copies, without the owner; otherwise messages are used.
 for test in read write; do
     run 0 $short -t $test -s 1001 -n 77 --device "$two" --wire map
     says out 'way cuda ('

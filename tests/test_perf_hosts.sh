@@ -1,5 +1,6 @@
 #!/bin/sh
-# ucxpool_perf between two hosts: the pool and raw UCX over the same cable.
+# Tests ucxpool_perf between two hosts: the pool and raw UCX over the same
+# cable.
 set -eu
 LC_ALL=C
 export LC_ALL
@@ -24,8 +25,8 @@ for name in secret other; do
     (umask 077 && head -c 32 /dev/urandom | od -An -tx1 >"$dir/$name")
 done
 
-# on HOST COMMAND... - runs it there, with its own host name, processes and
-# shared memory.
+# on HOST COMMAND... - run the command on the host, with its own host name,
+# processes and shared memory.
 on() {
     host=$1
     shift
@@ -47,7 +48,7 @@ serve() {
     port=$(sed -n 's/^listening on .*:\([0-9]*\)$/\1/p' "$dir/server")
 }
 
-# served CODE - the server ends with that exit code.
+# served CODE - require that the server ends with that exit code.
 served() {
     code=0
     wait "$server" || code=$?
@@ -55,7 +56,8 @@ served() {
     [ "$code" -eq "$1" ] || fail "the server: exit code $code, $1 expected"
 }
 
-# run CODE ARGUMENT... - the client on host one ends with that exit code.
+# run CODE ARGUMENT... - require that the client on host one ends with that exit
+# code.
 run() {
     expected=$1
     shift

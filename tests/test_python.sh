@@ -1,9 +1,9 @@
 #!/bin/sh
-# The Python package: the heap on the host, and integration with fake
+# Tests the Python package: the heap on the host, and integration with fake
 # frameworks, on the stand-in for the CUDA driver.
 set -eu
 
-# Not while test_install.sh makes libtool relink it.
+# Wait while libtool relinks the library for test_install.sh.
 exec 9<"$top_builddir/libucxpool-framework.la"
 flock -s 9
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# ucxpool_replay: logs and workloads with every allocator, its reports, and its
+# Tests ucxpool_replay: logs and workloads with every allocator, reports, and
 # errors. Uses the stand-in driver, or with TEST_CUDA=real only the driver of
 # this machine.
 set -eu
@@ -21,7 +21,7 @@ fail() {
     exit 1
 }
 
-# run CODE ARGUMENT... - the tool ends with that exit code.
+# run CODE ARGUMENT... - require that the tool ends with that exit code.
 run() {
     expected=$1
     shift
@@ -31,22 +31,23 @@ run() {
         fail "ucxpool_replay $*: exit code $code, $expected expected"
 }
 
-# says STREAM WORDS - that stream of the last run contains these words.
+# says STREAM WORDS - require these words in that stream of the last run.
 says() {
     grep -qF -- "$2" "$dir/$1" || fail "std$1 lacks: $2"
 }
 
-# unquoted - the CSV of the last run, with the names of traces without commas.
+# unquoted - print the CSV of the last run, without commas in the names of
+# traces.
 unquoted() {
     sed 's/^"\([^",]*\)[^"]*"/\1/' "$dir/out"
 }
 
-# field NUMBER - of the only line in the last run's CSV.
+# field NUMBER - print that field of the only line in the last run's CSV.
 field() {
     unquoted | sed -n 2p | cut -d, -f"$1"
 }
 
-# A log as RMM writes it, and lines that do not fit in it.
+# A log as RMM writes it, with some inconsistent lines.
 cat >"$dir/log.csv" <<'EOF'
 Thread,Time,Action,Pointer,Size,Stream
 100,10:00:00.000001,free,0x7f0000000900,64,0
@@ -180,7 +181,8 @@ for setting in FRAG_SIZE=1m REGION_SIZE=8m BLOCK_SIZE=8m HUGE_PAGES=y; do
      run 0 -r 1 -w pair:1k,10 -a heap) || exit 1
 done
 
-# The amount reserved in advance is held: bytes, or a part of the free memory.
+# The heap holds the amount that is reserved in advance: bytes, or a part of the
+# free memory.
 run 0 -r 1 -w rmm:200,1 -a heap,bestfit --reserve 128m --csv
 [ "$(field 18)" = 134217728 ] || fail 'the heap has not reserved 128 MiB'
 run 0 -r 1 -w rmm:200,1 -a heap --reserve 1% --csv
@@ -245,7 +247,7 @@ if command -v script >/dev/null; then
     ! grep -q 'round 2' "$dir/out" || fail 'the report contains progress'
 fi
 
-# Reports.
+# Test the reports.
 run 0 -r 1 -w rmm:100,1 -m --step 5 --json
 says out '"smallest_capacity"'
 if command -v python3 >/dev/null; then

@@ -1,7 +1,7 @@
 #!/bin/sh
-# ./run-gpu-tests on the stand-in driver: its page and its summary; steps that
-# fail, time out, or have nothing to do; wrong usage; and the package it
-# creates.
+# Tests ./run-gpu-tests on the stand-in driver: its page and its summary; steps
+# that fail, time out, or have nothing to do; wrong usage; and the package that
+# it creates.
 set -eu
 
 run=$top_srcdir/run-gpu-tests
@@ -9,7 +9,8 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 # A GPU of this machine is not used.
 export CUDA_VISIBLE_DEVICES=
-# The programs that it runs have their own full tests.
+# Run few rounds: the programs that run-gpu-tests runs have their own full
+# tests.
 export TEST_ROUNDS="${TEST_ROUNDS-20}"
 
 command -v bash >/dev/null || { echo 'bash is not installed'; exit 77; }
@@ -20,7 +21,7 @@ fail() {
     exit 1
 }
 
-# ends CODE ARGUMENT... - run-gpu-tests ends with that exit code.
+# ends CODE ARGUMENT... - require that run-gpu-tests ends with that exit code.
 ends() {
     expected=$1
     shift
@@ -29,7 +30,7 @@ ends() {
     [ $code -eq "$expected" ] || fail "$*: exit code $code, not $expected"
 }
 
-# says FILE WORDS - a line of it matches.
+# says FILE WORDS - require a matching line in the file.
 says() {
     grep -qE -- "$2" "$dir/$1" || fail "$1 lacks: $2"
 }
@@ -88,7 +89,7 @@ says out/gpu.md '^\| `checkerboard:4,64m` .* \| - \| - \|$'
 mkdir -p "$dir/fake/tests"
 ln -s "$top_builddir/tools" "$dir/fake/tools"
 ln -s "$top_builddir/tests/cuda_stand_in" "$dir/fake/tests/cuda_stand_in"
-# stub NAME COMMAND - a test program.
+# stub NAME COMMAND - create a test program.
 stub() {
     printf '#!/bin/sh\n%s\n' "$2" >"$dir/fake/tests/$1"
     chmod +x "$dir/fake/tests/$1"

@@ -9,7 +9,7 @@ trap 'rm -rf "$dir"' EXIT
 
 command -v bash >/dev/null || { echo 'bash is not installed'; exit 77; }
 
-# ends CODE ARGUMENT... - run-rdma-tests ends with that exit code.
+# ends CODE ARGUMENT... - require that run-rdma-tests ends with that exit code.
 ends() {
     expected=$1
     shift
@@ -22,7 +22,7 @@ ends() {
     fi
 }
 
-# says WORDS - a line of its output matches.
+# says WORDS - require a matching line in the output.
 says() {
     grep -qE -- "$1" "$dir/log" && return
     echo "no line of the output matches '$1':"

@@ -1,10 +1,10 @@
 #!/bin/sh
-# ucxpool_shuffle, end to end: unusual but valid inputs, invalid inputs, and
-# workers that die. Every part runs in a folder of its own.
+# Tests ucxpool_shuffle, end to end: unusual but valid inputs, invalid inputs,
+# and workers that die. Every part runs in its own folder.
 #
 # usage: test_shuffle.sh [PART...]
 #
-# TEST_MANY  workers where many matter (32)
+# TEST_MANY  the number of workers in tests that need many (32)
 set -u
 . "${top_srcdir:=$(cd "$(dirname "$0")/.." && pwd)}/tests/shuffle.sh"
 # Small, so that several runs fit on a small machine.
@@ -32,7 +32,8 @@ leftovers() {
     [ -z "$left" ] || failed "left behind: $left"
 }
 
-# same FILE - the partitions hold the records of FILE, which ends in a newline.
+# same FILE - require that the partitions hold the records of FILE, which ends
+# in a newline.
 same() {
     sort "$1" >expected
     cat out/part-* | sort >actual
@@ -40,7 +41,7 @@ same() {
     [ -z "$(find out -name '.*.tmp')" ] || failed "temporary files are left"
 }
 
-# keys_apart DELIMITER FIELD - no key occurs in two files.
+# keys_apart DELIMITER FIELD - require that no key occurs in two files.
 keys_apart() {
     awk -F"[$1]" -v field="$2" '
         ($field in file) && file[$field] != FILENAME { print $field }
@@ -48,7 +49,7 @@ keys_apart() {
     [ ! -s twice ] || failed "keys in two partitions: $(head -3 twice)"
 }
 
-# records N - N records of different lengths and 1000 keys.
+# records N - print N records of different lengths, with 1000 keys.
 records() {
     awk -v n="$1" 'BEGIN {
         x = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -103,7 +104,7 @@ part_fields() {
         cat in.csv in.tsv >both && same both
 }
 
-# The header is no record: it occurs once at the start of each output, and is
+# A header is not a record: it occurs once at the start of each output, and is
 # not counted.
 part_header() {
     { echo 'key|n|text|'
@@ -128,7 +129,7 @@ part_header() {
     passes -w 9 -p 4 --header alone.tbl
     [ "$(sort -u out/part-*)" = 'key|n|text|' ] || failed "a header alone"
     [ "$(cat out/part-* | wc -l)" -eq 4 ] || failed "not once in each"
-    # If there are more partitions than open files, and with a long header.
+    # Test more partitions than open files, with a long header.
     { head -c 100000 /dev/zero | tr '\000' h
       echo
       records 10; } >long.tbl
@@ -250,13 +251,13 @@ part_many_files() {
     sort in.tbl | cmp -s - actual || failed "many open files: other records"
 }
 
-# The largest memory use of a worker, in KiB.
+# Print the largest memory use of a worker, in KiB.
 peak() {
     grep -o '"max_resident_bytes": [0-9]*' stdout |
         awk '$2 / 1024 > most { most = $2 / 1024 } END { print int(most) }'
 }
 
-# Files larger than memory: a worker's memory use does not grow with them.
+# Test files larger than memory: a worker's memory use does not grow with them.
 # (test_shuffle_memory.sh tests this with a limit.)
 part_large() {
     # Sanitizers keep freed memory.
@@ -306,8 +307,8 @@ assert d["transfer"]["bytes_sent"] == d["transfer"]["bytes_received"], d
         failed "the error does not say that the files are complete: $(cat stderr)"
 }
 
-# on_terminal ARG... - a run whose standard error is a terminal, recorded in
-# file screen.
+# on_terminal ARG... - run with a terminal as standard error, which is recorded
+# in the file screen.
 on_terminal() {
     rm -rf out
     printf '%s -o out %s >stdout' "$shuffle" "$*" >command
@@ -451,7 +452,7 @@ part_claimed() {
     [ ! -e out/.ucxpool_shuffle.claim ] || failed "the claim is left"
 }
 
-# A file that another program creates there is kept.
+# A file that another program creates in the output folder is kept.
 part_foreign_file() {
     start_stopped || return
     echo mine >out/part-00001
@@ -494,7 +495,7 @@ part_full_disk() {
 }
 
 # One of many workers fails at once, while the others are still connecting to
-# it. They end silently, and so does UCX.
+# it. The other workers and UCX print no error.
 part_first_cause() {
     printf 'a\n' >short.tbl
     for wire in map ucx; do
@@ -517,7 +518,7 @@ start_stopped() {
     records 20000 >piece.tbl
     : >in.tbl
     until [ "$(wc -c <in.tbl)" -gt 400000000 ]; do
-        # It ended before it was stopped: give it more to do.
+        # The run ended before the worker was stopped, so give it more to do.
         for i in 1 2 3 4 5 6 7 8 9 10; do
             cat piece.tbl piece.tbl
         done >>in.tbl
@@ -542,7 +543,7 @@ start_stopped() {
     return 1
 }
 
-# gone PID... - waits for them to end.
+# gone PID... - wait for these processes to end.
 gone() {
     for pid in "$@"; do
         tail --pid="$pid" -f /dev/null
@@ -600,8 +601,8 @@ part_killed_main() {
     [ ! -e out ] || failed "the folder is left, with $(ls -A out)"
 }
 
-# Too late to stop: the files have their final names, and only the summary is
-# missing, blocked by a full pipe.
+# An interrupt that is too late to stop the run: the files have their final
+# names, and only the summary is missing, blocked by a full pipe.
 part_interrupted_late() {
     records 1000 >in.tbl
     mkfifo pipe
@@ -638,7 +639,7 @@ fi
 for part in "$@"; do
     mkdir -p "$work/$part"
     cd "$work/$part" || exit 1
-    # In a process of its own: it may change the environment.
+    # Run the part in its own process, because it may change the environment.
     (num_failed=0; "part_$part"; exit $((num_failed > 0))) ||
         num_failed=$((num_failed + 1))
     cd / && rm -rf "${work:?}/$part"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# ucxpool_shuffle --device=cuda: the partitions are the same as without it, and
-# GPU errors are reported. Uses the stand-in for the CUDA driver, or with
-# TEST_CUDA=real the driver of this machine.
+# Tests ucxpool_shuffle --device=cuda: the partitions are the same as without
+# this option, and GPU errors are reported. Uses the stand-in for the CUDA
+# driver, or with TEST_CUDA=real the driver of this machine.
 #
 # usage: test_shuffle_cuda.sh [PART...]
 set -u
@@ -16,7 +16,7 @@ skip() {
     exit 77
 }
 
-# on_real THAT THIS - prints THAT for a real driver, and THIS for the stand-in
+# on_real THAT THIS - print THAT for a real driver, and THIS for the stand-in
 # (in one build). A real driver takes seconds to start in each process, so cases
 # that do not depend on the driver are tested less there.
 on_real() {
@@ -41,7 +41,7 @@ else
 fi
 
 # fails STATUS TEXT ARG... - the run must fail with that status and print TEXT
-# once; nothing may be left.
+# once; no file may be left.
 fails() {
     expected=$1
     text=$2
@@ -55,9 +55,9 @@ fails() {
     [ ! -e out ] || failed "ucxpool_shuffle $*: the output folder is left"
 }
 
-# same ARG... - with a GPU the partitions are byte for byte the same as without.
-# If several workers send, the order of records varies, so they are sorted
-# first.
+# same ARG... - require that the partitions are the same, byte for byte, with
+# and without a GPU. If several workers send, the order of records varies, so
+# they are sorted first.
 same() {
     passes "$@" || return
     rm -rf expected
@@ -79,12 +79,12 @@ same() {
     [ "$(sum early_bytes)" -eq 0 ] || failed "$*: written early, with room"
 }
 
-# sum KEY - the sum of that number over all workers.
+# sum KEY - print the sum of that number over all workers.
 sum() {
     grep -o "\"$1\": [0-9]*" stdout | awk '{ n += $2 } END { print n + 0 }'
 }
 
-# records N - N records of different lengths and 1000 keys.
+# records N - print N records of different lengths, with 1000 keys.
 records() {
     awk -v n="$1" 'BEGIN {
         x = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -196,7 +196,7 @@ part_devices() {
         '"number": 1"number": 1' ] || failed "not GPU 1: $(cat stdout)"
 }
 
-# GPUs without peer access, and drivers with missing features.
+# Test GPUs without peer access, and drivers with missing features.
 part_lesser() {
     [ $is_real = no ] || return 0
     records 30000 >in.tbl
@@ -213,14 +213,14 @@ part_lesser() {
 
 # Under a launcher, the workers of a host share its GPUs evenly.
 part_mpirun() {
-    # As any user, and with any number of processors.
+    # Let any user run mpirun, with any number of processors.
     mpirun='mpirun --allow-run-as-root --oversubscribe'
     if ! mpirun --version 2>/dev/null | grep -q 'Open MPI' ||
         [ -n "${SANITIZER_CFLAGS:-}" ]; then
         echo "$part: no Open MPI, or built with a sanitizer"
         return
     fi
-    # It does not start with another libpmix, for example.
+    # mpirun may fail to start, for example with another libpmix.
     if ! $mpirun -n 1 true >mpirun 2>&1; then
         echo "$part: mpirun itself does not run here: $(head -3 mpirun)"
         return
@@ -238,8 +238,8 @@ part_mpirun() {
         failed "the GPUs are not used in turn: $(cat stdout)"
 }
 
-# The other test's parts, with a GPU. With a real GPU each run states its number
-# of workers: the default is one per processor.
+# Run the parts of test_shuffle.sh with a GPU. With a real GPU, each run states
+# its number of workers: the default is one per processor.
 part_others() {
     printf '#!/bin/sh\nexec %s --device=cuda "$@"\n' "$shuffle" >on_gpu
     chmod +x on_gpu
@@ -317,7 +317,7 @@ fi
 for part in "$@"; do
     mkdir -p "$work/$part"
     cd "$work/$part" || exit 1
-    # In a process of its own: it may change the environment.
+    # Run the part in its own process, because it may change the environment.
     (num_failed=0; "part_$part"; exit $((num_failed > 0))) ||
         num_failed=$((num_failed + 1))
     cd / && rm -rf "${work:?}/$part"

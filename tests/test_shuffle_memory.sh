@@ -1,7 +1,7 @@
 #!/bin/sh
-# ucxpool_shuffle under a memory limit, with a file several times larger than
-# the limit, from disk to disk. The limit is a control group's, so it covers all
-# workers together, including the page cache of their files.
+# Tests ucxpool_shuffle under a memory limit, with a file several times larger
+# than the limit, from disk to disk. The limit is that of a control group, so it
+# applies to all workers together, including the page cache of their files.
 #
 # LIMIT_MIB and FACTOR: the limit, and how many times larger the file is.
 set -u
@@ -39,12 +39,12 @@ free=$(df -Pk . | awk 'NR == 2 { print int($4 / 1024) }')
 [ "$free" -gt $((LIMIT_MIB * FACTOR * 2 + 1024)) ] ||
     skip "the disk has only $free MiB free"
 
-# make_group FOLDER FILE - a control group whose limit is set by FILE.
+# make_group FOLDER FILE - create a control group whose limit is set by FILE.
 make_group() {
     [ -w "$1" ] && mkdir "$1/ucxpool-$$" 2>/dev/null || return 1
     group=$1/ucxpool-$$
     if [ -e "$group/$2" ] && echo "${LIMIT_MIB}M" >"$group/$2"; then
-        # No swapping either.
+        # Disable swapping, too.
         echo 0 >"$group/memory.swap.max"
         return 0
     fi 2>/dev/null
@@ -53,7 +53,8 @@ make_group() {
     return 1
 }
 
-# Version 2, below our group or below the root; version 1, below our group.
+# Try version 2 below this process's group, version 2 below the root, and
+# version 1 below this process's group.
 own=$(sed -n 's/^0:://p' /proc/self/cgroup)
 own_memory=$(sed -n 's/^[0-9]*:memory://p' /proc/self/cgroup)
 make_group "/sys/fs/cgroup${own%/}" memory.max ||
@@ -75,7 +76,7 @@ awk -v n="$num_pieces" '{ line[NR] = $0 "\n" } END {
         printf "%s", piece
     }
 }' piece >in.tbl
-# Larger than memory, and on the disk.
+# Drop the file from the page cache, so that it is read from the disk.
 dd if=in.tbl iflag=nocache count=0 2>/dev/null
 
 num_failed=0

@@ -1,6 +1,7 @@
 #!/bin/sh
-# ucxpool_shuffle under mpirun on two hosts: network namespaces with names and
-# addresses of their own, connected by a veth cable, over TCP.
+# Tests ucxpool_shuffle under mpirun on two hosts, over TCP. The hosts are
+# network namespaces with their own names and addresses, connected by a veth
+# cable.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -27,7 +28,7 @@ cd "$work" || exit 1
 
 hosts_up
 
-# Replaces ssh: agent ADDRESS COMMAND...
+# The program agent replaces ssh: agent ADDRESS COMMAND...
 mkdir tmp.1 tmp.2
 cat >agent <<END
 #!/bin/sh
@@ -40,7 +41,7 @@ exec ip netns exec $host_two unshare --uts sh -c '
 END
 chmod +x agent
 
-# A worker. On host two it has another block size.
+# Create a worker. On host two, it has another block size.
 cat >worker <<END
 #!/bin/sh
 [ "\$(hostname)" = one ] || export UCXPOOL_BLOCK_SIZE=64k
@@ -54,7 +55,7 @@ failed() {
     num_failed=$((num_failed + 1))
 }
 
-# start ARG... - two workers on each host, or as many as $each says.
+# start ARG... - start two workers on each host, or as many as $each says.
 start() {
     each=${each:-2}
     ip netns exec "$host_one" unshare --uts sh -c '
@@ -111,9 +112,9 @@ fi
 grep -q 'has no field 9' stderr || failed "missing field: $(cat stderr)"
 [ -z "$(find short -name '*part*' 2>/dev/null)" ] || failed "files are left"
 
-# One of many workers fails while the others are still connecting to it. They
-# end silently. Worker 0 may report that it was ended, and UCX may report that
-# it could not connect to an ended worker.
+# One of many workers fails while the others are still connecting to it. The
+# others end silently. Worker 0 may report that it was ended, and UCX may report
+# that it could not connect to an ended worker.
 printf 'a\n' >one.tbl
 each=12 start -p 10 -k 2 -o one "$work/one.tbl" &&
     failed "a missing field is no error"
@@ -142,7 +143,7 @@ until [ -e killed/.part-00001.tmp ] || ! kill -0 $main 2>/dev/null; do
     :
 done
 for pid in $(pidof -x "$shuffle" lt-ucxpool_shuffle ucxpool_shuffle); do
-    # Only processes of this run, which have our working folder.
+    # Select only processes of this run, which have the same working folder.
     if [ "$(readlink "/proc/$pid/cwd")" = "$work" ] &&
         tr '\000' '\n' <"/proc/$pid/environ" | grep -q '^PMIX_RANK=1$'; then
         kill -STOP "$pid"

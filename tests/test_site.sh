@@ -1,6 +1,6 @@
 #!/bin/sh
-# make site builds the site without warnings. It has the documentation of each
-# public header, and loads nothing from the network.
+# Tests that make site builds the site without warnings. The site has the
+# documentation of each public header, and loads nothing from the network.
 set -eu
 
 if ! command -v sphinx-build >/dev/null; then
@@ -10,7 +10,8 @@ fi
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-# foreign DIR - the scripts and styles from other hosts that its pages load.
+# foreign DIR - print the scripts and styles that the pages load from other
+# hosts.
 foreign() {
     grep -rhoE --include='*.html' \
         '<(script|link rel="stylesheet")[^>]*"(https?:)?//[^"]*"' "$1" || true

@@ -5,7 +5,7 @@ cd /try || exit 1
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 find / -xdev -name '*ucxpool*' ! -path '/try/*' ! -path '/proc/*' >before
 
-# try NAME COMMAND... - one test.
+# try NAME COMMAND... - run one test.
 try() {
     name=$1
     shift
@@ -19,7 +19,7 @@ try() {
     echo ":test-result: $result" >"tests/$name.trs"
 }
 
-# install PACKAGE... - our packages from here, and their dependencies.
+# install PACKAGE... - install packages of this folder, and their dependencies.
 install() {
     ours=''
     for package in "$@"; do
@@ -68,7 +68,7 @@ example() {
             -o sender
 }
 
-# This machine's Cython is older than the wheel's.
+# Debian's Cython is older than the version with which the wheel is built.
 python() {
     python3 -c 'import ucxpool; print(ucxpool.__file__)' |
         grep -q /usr/lib/python3/dist-packages/ &&

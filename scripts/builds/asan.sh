@@ -1,10 +1,10 @@
 # asan       clang, AddressSanitizer (with leaks) and UBSan: tests that run code
 #            of the library, and the Python package (without leaks)
 
-# Variables start with a pattern, so that the use of an unset variable has an
-# effect; the sanitizer fills new heap memory. The library is compiled once, with
-# the fuzzer's counters. The tests' own code is not optimized, so it compiles in
-# less than half of the processor time.
+# Variables are initialized with a pattern, so that the use of an unset variable
+# has an effect. The sanitizer fills new heap memory. The library is compiled
+# once, with the fuzzer's counters. The tests' own code is not optimized, so it
+# compiles in less than half of the processor time.
 make_asan() {
     local flags='-g -fno-omit-frame-pointer -ftrivial-auto-var-init=pattern'
     configure asan CC="${cache}clang" --enable-werror --enable-asan \

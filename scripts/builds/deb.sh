@@ -3,7 +3,7 @@
 results_at[deb]=$work/deb
 begins_after[deb]=dist
 
-# Built as the README describes.
+# The packages are built from the tarball, as the README describes.
 make_deb() {
     make_tarball deb
 }

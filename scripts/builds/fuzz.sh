@@ -17,8 +17,9 @@ fuzz() {
     fi
 }
 
-# One target per processor at a time. The output of each is printed in one piece. A
-# subshell waits only for its own processes, and not for other builds.
+# Run one target per processor at a time. The output of each target is printed
+# in one piece. The function runs in a subshell, which waits only for its own
+# processes, and not for other builds.
 build_fuzz() (
     running=0 targets=''
     for target in "$work"/asan/tests/fuzz/fuzz_*; do

@@ -3,7 +3,7 @@
 #            and make check-tree. Warnings are errors
 folders[gcc]=tree
 
-# make_tarball BUILD - creates it once per run.
+# make_tarball BUILD - create the tarball, once per run.
 make_tarball() {
     [ ! -f "$state/tarball" ] || return 0
     make_dist || return 1
@@ -11,8 +11,8 @@ make_tarball() {
         touch "$state/tarball"
 }
 
-# in_tree NAME LIMIT COMMAND... - runs it in the tarball's tree, without autotools,
-# and with NVTX, which comes from a wheel on machines without CUDA.
+# in_tree NAME LIMIT COMMAND... - run a command in the tarball's tree, without
+# autotools, and with NVTX, which comes from a wheel on machines without CUDA.
 in_tree() {
     local name=$1 limit=$2
     shift 2
@@ -21,7 +21,7 @@ in_tree() {
         C_INCLUDE_PATH="$nvtx_dir/nvidia/cu13/include" "$@"
 }
 
-# As the README describes. Objects of an earlier run are kept.
+# Build as the README describes. Objects of an earlier run are kept.
 make_tree() {
     nvtx_fetch && make_tarball gcc && mkdir -p "$work/tree" &&
         tar -C "$work/tree" --strip-components=1 \

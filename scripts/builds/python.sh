@@ -14,7 +14,7 @@ make_python() {
         compile python "$stand_in"
 }
 
-# First only with UCX.
+# First run the tests in an environment that contains only UCX.
 build_python() {
     run_python 'python: tests of the package' 900 \
         test_pool test_pool_loop test_window test_log test_gpu \

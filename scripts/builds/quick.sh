@@ -1,4 +1,4 @@
-# quick      the build gcc without its longest tests, each repeated less
+# quick      the build gcc without its longest tests, with fewer repetitions
 folders[quick]=tree
 
 build_quick() {

@@ -1,8 +1,8 @@
-# ray        the same wheel under Ray
+# ray        the wheel of the build python, under Ray
 folders[ray]=python
 results_at[ray]=$work/ray/tests
 
-# With Debian's PyTorch, because PyPI's includes CUDA: 3 GB.
+# Uses Debian's PyTorch, because PyPI's PyTorch includes CUDA (3 GB).
 build_ray() {
     step 'ray: environment' 600 sh -c "
         rm -rf '$work/ray/venv' &&

@@ -1,5 +1,5 @@
-# rdma       the programs of gcc in a virtual machine with a software RDMA
-#            device: see ./run-rdma-tests --help
+# rdma       the programs of the build gcc in a virtual machine with a software
+#            RDMA device: see ./run-rdma-tests --help
 folders[rdma]=tree
 results_at[rdma]=$work/rdma/tests
 

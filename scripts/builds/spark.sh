@@ -18,8 +18,9 @@ make_spark() {
             "$top/tests/spark/make_archive.py" "$work/spark/classes.jsa"
 }
 
-# with_spark NAME JAVA-OPTION SCRIPT... - the Java VMs run only for seconds, so
-# their optimizing compiler is not worth its time.
+# with_spark NAME JAVA-OPTION SCRIPT... - run a script with Spark. The Java VMs
+# run only for seconds, so their optimizing compiler would cost more time than
+# it saves.
 with_spark() {
     local name=$1 options="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     options="$options -Xlog:cds*=off $2"

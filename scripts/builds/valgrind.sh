@@ -1,8 +1,9 @@
-# valgrind   the programs of gcc, the unit tests under valgrind
+# valgrind   the unit tests of the build gcc, under valgrind
 folders[valgrind]=tree
 results_at[valgrind]=$work/tree/valgrind
 
-# It uses the processor all the time, while other builds wait at times.
+# Runs with a lower priority, because this build always uses the processor,
+# while other builds sometimes wait.
 build_valgrind() {
     step "valgrind: make check-valgrind" 1200 nice -n 10 \
         make -C "$work/tree" -j"$tests_at_once" check-valgrind && return 0
