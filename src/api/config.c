@@ -102,7 +102,7 @@ static bool is_of_process(const char *name)
 }
 
 /* The variable is probably misspelt, but may belong to another program or
- * another version of the library. So this warns instead of failing. */
+ * another version of the library. So this function only warns. */
 static void warn_of_variable(const char *name)
 {
     const base_key_t *guess = base_key_guess(name);

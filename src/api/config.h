@@ -1,4 +1,4 @@
-/* Gives other files the parsed settings of a public configuration. */
+/* Internal access to the parsed settings of a public configuration. */
 #ifndef API_CONFIG_H
 #define API_CONFIG_H
 

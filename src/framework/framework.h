@@ -1,4 +1,4 @@
-/* Shared by the functions for array libraries. */
+/* Declarations shared by the functions for array libraries. */
 #ifndef FRAMEWORK_FRAMEWORK_H
 #define FRAMEWORK_FRAMEWORK_H
 

@@ -19,8 +19,8 @@
 /* Set up lists, identity, UCX's handlers and the event descriptor. */
 ucxpool_status_t pool_init(ucxpool_t *pool);
 
-/* The time for a forced close. It is local work, but UCX may need several
- * rounds for it. */
+/* The time limit for a forced close, which is local work, but for which UCX may
+ * need several rounds. */
 #define POOL_FORCED_NS UINT64_C(1000000000)
 
 /* End all requests, notify the peers, and wait for the peers for at most

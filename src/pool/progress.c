@@ -214,9 +214,9 @@ const core_dispatch_t pool_dispatch = {
 
 /*
  * UCX may make a system call. If all channels have rings, UCX is progressed
- * only in one of UCX_EVERY rounds if it has endpoints, or in one of NEW_EVERY
- * rounds if only unknown senders and new channels can send messages over UCX.
- * The descriptors are checked every EVENTS_EVERY rounds in any case.
+ * only in one of UCX_EVERY rounds if the pool has endpoints, or in one of
+ * NEW_EVERY rounds if only unknown senders and new channels can send messages
+ * over UCX. The descriptors are checked every EVENTS_EVERY rounds in any case.
  */
 #define UCX_EVERY    16u
 #define NEW_EVERY    128u

@@ -102,8 +102,8 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status,
         notify(operation->notification, status);
     }
     if ((status != UCXPOOL_OK) && (operation->call_request != NULL)) {
-        /* The owner has not received the CALL, or gets the END that was just
-         * sent. call_ended() frees the operation. */
+        /* The owner has not received the CALL, or will receive the END that was
+         * just sent. call_ended() frees the operation. */
         core_request_cancel(operation->call_request);
         return;
     }

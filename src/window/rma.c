@@ -174,7 +174,8 @@ static void rma_offer(window_grant_t *grant, window_offer_t *offer)
     }
 }
 
-/* The peer may use the key until it sends BYE, or the endpoint is closed. */
+/* Returns true if the peer may still use the key: until the peer sends BYE, or
+ * the endpoint is closed. */
 static bool rma_may_touch(const window_grant_t *grant)
 {
     const ucxpool_channel_t *channel  = grant->channel;
@@ -291,7 +292,7 @@ static bool try_key(ucxpool_remote_window_t *remote)
         return false;
     }
     if (is_of_endpoint(UCS_PTR_STATUS(result))) {
-        remote->is_trying = true; /* until the channel ends it */
+        remote->is_trying = true; /* until the channel ends the remote */
         core_channel_set_broken(channel);
         return false;
     }
@@ -307,7 +308,7 @@ static bool take_key(ucxpool_remote_window_t *remote, const void *key,
     ucxpool_channel_t *channel = remote->channel;
 
     if (!ucx_rma_key_check(key, key_size, &remote->is_on_gpu)) {
-        remote->is_trying = true; /* until the channel ends it */
+        remote->is_trying = true; /* until the channel ends the remote */
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer sent %zu bytes that are not a key of UCX",
                           key_size);

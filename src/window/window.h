@@ -46,7 +46,7 @@ typedef struct window_blob {
     uint64_t window;
     uint8_t  key[WINDOW_KEY_SIZE];
     uint64_t length;
-    uint32_t checksum; /* CRC32C of the blob, computed with this field set to 0;
+    uint32_t checksum; /* CRC32C of the blob, computed with this field set to 0,
                           in the same way in every version */
     uint32_t reserved; /* 0 */
 } window_blob_t;
@@ -127,7 +127,8 @@ struct ucxpool_window {
     bool    is_destroyed; /* by the caller; the window is freed with its last
                              grant */
     base_list_t grants;
-    /* How peers map GPU memory. `way` is 0 if it is not one allocation. */
+    /* How peers map GPU memory. `way` is 0 if the memory is not mapped as one
+     * allocation. */
     proto_window_cuda_t cuda;
     /* The parts of files or GPU allocations that make up the window, in address
      * order. If peers cannot map the window, `reason` says why; an empty reason
@@ -149,12 +150,12 @@ typedef struct window_grant {
     base_list_t        link; /* in window->grants */
     base_list_t        channel_link;
     ucxpool_window_t  *window;
-    ucxpool_channel_t *channel; /* lists the grant; not referenced by it */
+    ucxpool_channel_t *channel; /* lists the grant, which holds no reference */
     uint64_t           number;
     uint64_t           remote; /* the importer's number of the remote window */
     unsigned           access;
     unsigned           num_served; /* served operations that use the grant */
-    bool               is_let_go;  /* freed when num_served is 0 */
+    bool               is_let_go;  /* released: freed when num_served is 0 */
     bool               wants_key;  /* the importer asked for UCX's key */
     bool               has_key;    /* the importer may have that key */
 } window_grant_t;
@@ -238,7 +239,7 @@ void window_grant_put(window_grant_t *grant);
 /* The owner's answer to an import. */
 typedef struct window_answer {
     proto_window_opened_t opened;
-    const void           *data; /* of the message */
+    const void           *data; /* of the owner's message */
     size_t                data_size;
     const char           *reason; /* why the importer cannot access the
                                      memory */
@@ -287,9 +288,9 @@ struct ucxpool_remote_window {
     ipc_mempool_t  mempool; /* mapped memory pool; pool NULL: none */
     window_view_t *views;   /* the mapped parts, in the window's order */
     unsigned       num_views;
-    bool           can_write;    /* to the views */
+    bool           can_write;    /* the views are writable */
     bool           is_forbidden; /* may not take the owner's descriptors */
-    ucp_rkey_h     key;          /* UCX's; NULL: none */
+    ucp_rkey_h     key;          /* UCX's key; NULL: none */
     bool           is_on_gpu;    /* the key is for GPU memory */
     bool           is_trying;    /* a test of the key is in progress; tried() is
                                     called after it unless the channel ends */
@@ -299,7 +300,7 @@ struct ucxpool_remote_window {
     const struct window_way *way;    /* of reads */
     const struct window_way *write_way;
     char                     way_reason[WINDOW_REASON_SIZE];
-    base_list_t waiting; /* operations, until the owner answers the import */
+    base_list_t waiting; /* operations that wait for the owner's answer */
 };
 
 /* Implements ucxpool_remote_window_import(). */
@@ -388,7 +389,7 @@ typedef struct window_operation {
      * flush was posted. */
     unsigned num_rma;
     bool     is_flushed;
-    /* By messages. */
+    /* For operations by messages. */
     bool               is_answered;  /* the data of a read is arriving */
     ucxpool_segment_t  call;         /* the CALL with its places */
     ucxpool_request_t *notification; /* sent at the end; NULL: none */
@@ -614,7 +615,7 @@ typedef struct window_served {
     ucxpool_message_t *message; /* data of a write; NULL: it has not arrived, or
                                    is being received */
     ucxpool_segment_t call;     /* the CALL; its places become addresses */
-    copy_memory_t     memory;   /* these addresses */
+    copy_memory_t     memory;   /* the memory at these addresses */
 } window_served_t;
 
 /* Handle a CALL, and the data of a write. Both functions take over the

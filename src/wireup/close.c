@@ -126,8 +126,8 @@ static bool is_answer_due(const ucxpool_channel_t *channel)
 /* Send BYE if possible, and return true if the goodbye is done. BYE promises
  * that this process no longer accesses the peer's memory. Until BYE arrives or
  * this process ends, the peer does not reuse the blocks that it has granted. So
- * BYE is sent only after the GPU's writes in flight, which always complete,
- * even if they complete after the deadline. */
+ * BYE is sent only after the GPU's writes in flight have completed, even if
+ * this is after the deadline. These writes always complete. */
 static bool has_said_goodbye(ucxpool_channel_t *channel)
 {
     bool is_always_read = channel->wire->has_ring;
@@ -468,7 +468,7 @@ unsigned wireup_channel_progress(ucxpool_channel_t *channel)
         count += core_lifeline_progress(channel);
     }
     detect_failure(channel);
-    /* Deliver the data that arrived before the end of the channel first. Only
+    /* First deliver the data that arrived before the end of the channel. Only
      * then do the steps after the end. */
     num_delivered =
         xfer_message_has_turn(channel) ? xfer_message_progress(channel) : 0;

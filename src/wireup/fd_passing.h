@@ -47,7 +47,7 @@ void             wireup_fd_export_destroy(ucxpool_t *pool);
 
 unsigned wireup_fd_export_progress(ucxpool_t *pool);
 
-/* Returns true if callers are connected, which need progress. */
+/* Returns true if callers are connected. Connected callers need progress. */
 bool wireup_fd_export_is_busy(const ucxpool_t *pool);
 
 /* Returns the time at which the export needs progress even without an event. */

@@ -543,7 +543,7 @@ static void fail_unless_ok(ucxpool_channel_t *channel, ucxpool_status_t status)
     }
 }
 
-/* Continue over an endpoint. */
+/* Continue the handshake over an endpoint. */
 static void take_endpoint(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
 {
     core_local_close(channel);
