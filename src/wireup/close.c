@@ -439,7 +439,7 @@ static unsigned progress_close(ucxpool_channel_t *channel)
 }
 
 /* Returns true if the channel is open, with no messages to send or wait for,
- * and no checks due. This is so for most channels in most rounds. */
+ * and no checks due. This is true for most channels in most rounds. */
 static bool is_quiet(const ucxpool_channel_t *channel)
 {
     return (channel->state == UCXPOOL_CHANNEL_OPEN) &&
