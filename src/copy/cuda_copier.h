@@ -5,12 +5,12 @@
  * A copier owns streams and jobs. A job has pinned memory for the list and the
  * tiles of one launch. The kernel reads them there while the host fills another
  * job. A job also has a word: its stream writes a number there when the job is
- * done. The host polls this word, without a call of the driver. Jobs may
- * complete in any order.
+ * done. The host polls this word and makes no driver call. Jobs may complete in
+ * any order.
  *
  *     get -> fill entries -> add, add -> start -> poll ... poll -> put
  *
- * Threads: one at a time.
+ * Threads: only one thread may use a copier at a time.
  */
 #ifndef COPY_CUDA_COPIER_H
 #define COPY_CUDA_COPIER_H
@@ -39,12 +39,12 @@ typedef struct copy_cuda_kernels {
  */
 ucxpool_status_t copy_cuda_kernels_init(const mem_cuda_device_t *device,
                                         copy_cuda_kernels_t     *kernels);
-/* No kernel may be running. May be called twice. */
+/* Release the kernels, none of which may be running. May be called twice. */
 void copy_cuda_kernels_cleanup(copy_cuda_kernels_t *kernels);
 
 /* --- the list of a launch ---------------------------------------------------
- * Describes a range of the stream as the list of one launch of the copy kernel
- * (copy/tiles.h).
+ * One launch of the copy kernel has a list (copy/tiles.h), which describes a
+ * range of the stream.
  */
 
 typedef struct copy_launch {
@@ -55,19 +55,20 @@ typedef struct copy_launch {
 } copy_launch_t;
 
 /*
- * Fill a list with the plan's memory for [offset, offset + length) of the
- * stream, as far as `entries` has room; there is always room for one entry. A
- * gather clears the padding in the covered range. Its offset must be a multiple
- * of COPY_ALIGNMENT, and its end a multiple or the end of the stream. A scatter
- * takes any range.
+ * Fill a list with the plan's memory for the range [offset, offset + length) of
+ * the stream. The list covers as much of the range as fits in `entries`, which
+ * has room for at least one entry. A gather clears the padding in the covered
+ * range; its range must begin at a multiple of COPY_ALIGNMENT, and end at a
+ * multiple or at the end of the stream. A scatter may have any range.
  *
- * If the caller's array is pinned, the list may be a part of it. The host then
- * has not checked these entries: the kernel reports a NULL address, or a
- * segment of another length.
+ * If the caller's array is pinned, the list may be a part of this array. The
+ * host has then not checked the entries. The kernel checks them, and reports a
+ * NULL address or a segment of another length.
  *
- * UCXPOOL_ERR_INVALID_PARAM  the address of a piece in the list is NULL, or a
- *                            segment of unseen memory has another length than
- *                            the first; the detail names it
+ * UCXPOOL_ERR_INVALID_PARAM  a piece in the list has a NULL address, or two
+ *                            segments that the caller declared to have the same
+ *                            length (is_unseen) differ in length; the detail
+ *                            names the piece or segment
  */
 ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
                                   uint64_t length, bool is_gather,
@@ -78,28 +79,29 @@ ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
 
 typedef struct copy_cuda_copier copy_cuda_copier_t;
 
-/* A word that one GPU writes and another waits for, and the number it waits
- * for. */
+/* A flag: one GPU writes `number` to `word`, and another GPU waits for this
+ * number. */
 typedef struct copy_flag {
     uint32_t *word; /* NULL: no flag */
     uint32_t  number;
 } copy_flag_t;
 
 typedef struct copy_cuda_job {
-    /* Filled by the caller before add; unchanged from start until the job is
-     * done. */
+    /* The list. The caller fills it before add, and must not change it from
+     * start until the job is done. */
     void *entries;
     /*
-     * Pinned memory for data that the GPU cannot access; the same rules apply.
+     * Pinned memory for data that the GPU cannot access. The rules for
+     * `entries` apply.
      */
     char *bounce;
-    /* Set by the caller before start; get sets it to false. True: the sender's
-     * GPU writes to blocks of the receiver's GPU. False: the receiver's GPU
-     * reads. */
+    /* True: the sender's GPU writes to blocks of the receiver's GPU. False: the
+     * receiver's GPU reads. copy_cuda_job_get() sets false; the caller may set
+     * true before start. */
     bool is_pushed;
-    /* Set by the caller before start; get sets it to none. A gather writes it
-     * after its data. A scatter waits for it, but only for a limited time: see
-     * copy_cuda_job_fault(). */
+    /* copy_cuda_job_get() sets no flag; the caller may set one before start. A
+     * gather writes the flag after its data. A scatter waits for the flag, but
+     * only for a limited time: see copy_cuda_job_fault(). */
     copy_flag_t flag;
     /* Private to the copier. */
     copy_tile_t          *tiles;
@@ -109,7 +111,7 @@ typedef struct copy_cuda_job {
     struct copy_cuda_job *next;
     CUstream              stream; /* the stream of the current launch */
     uint32_t             *word;   /* equals `number` when the job is done */
-    uint32_t             *fault;  /* next to it: see copy_cuda_job_fault() */
+    uint32_t             *fault;  /* after `word`: the fault */
     uint32_t              number;
     uint32_t              num_polls; /* since the start */
     bool                  is_started;
@@ -135,21 +137,20 @@ copy_cuda_copier_create(const copy_cuda_kernels_t       *kernels,
                         copy_cuda_copier_t             **copier_p);
 /* Wait until no job is in flight. */
 void copy_cuda_copier_wait(const copy_cuda_copier_t *copier);
-/* Waits for jobs in flight. NULL is allowed. */
+/* Destroy the copier after its jobs in flight have ended. NULL is allowed. */
 void copy_cuda_copier_destroy(copy_cuda_copier_t *copier);
 
 /* Returns an empty job, or NULL if all are in use. */
 copy_cuda_job_t *copy_cuda_job_get(copy_cuda_copier_t *copier);
-/* The job must not be in flight. */
+/* Return a job that is not in flight. */
 void copy_cuda_job_put(copy_cuda_copier_t *copier, copy_cuda_job_t *job);
 
 /*
- * Cut a list into tiles for this job. A job may have several lists, each with
- * its own stream (for example, blocks that are not contiguous). All have the
- * same form, which is not one of equal lengths; a list of equal lengths must be
- * alone in its job.
+ * Cut a list into tiles for this job. A list of equal lengths must be the only
+ * list of its job. Otherwise a job may have several lists of the same form,
+ * each with its own stream (for example, blocks that are not contiguous).
  *
- * list         Its entries lie in job->entries; those of equal length may lie
+ * list         The entries lie in job->entries. Entries of equal length may lie
  *              in any pinned memory.
  * stream_size  Total bytes of the streams of all lists of the job. Determines
  *              the size of the tiles.
@@ -162,8 +163,9 @@ bool copy_cuda_job_add(const copy_cuda_copier_t *copier, copy_cuda_job_t *job,
 /*
  * Start the job with the copy kernel.
  *
- * form, length  Those of all lists that were added.
- * is_gather     True: from the pieces to the streams. False: the opposite.
+ * form, length  The form and length of all lists that were added.
+ * is_gather     True: copy from the pieces to the streams. False: copy from the
+ *               streams to the pieces.
  *
  * Every address must be in memory of the device, in pinned host memory, or in a
  * peer's memory that is mapped here. Pieces that are written must not overlap.
@@ -185,8 +187,10 @@ ucxpool_status_t copy_cuda_job_start_long(copy_cuda_copier_t *copier,
                                           const void *source, size_t length);
 
 /*
- * UCXPOOL_OK          all bytes have been copied, and the host sees those in
- *                     host memory
+ * Check whether the job is done.
+ *
+ * UCXPOOL_OK          all bytes have been copied; those in host memory are
+ *                     visible to the host
  * UCXPOOL_INPROGRESS  not done yet
  * others              the GPU has failed, and cannot be used again in this
  *                     process
@@ -195,12 +199,12 @@ ucxpool_status_t copy_cuda_job_poll(copy_cuda_copier_t *copier,
                                     copy_cuda_job_t    *job);
 
 /*
- * The result of a job that is done. 0: no fault. COPY_LATE: its flag was not
- * set in time, and the job must be started again. Otherwise the number, from 1
- * on, of an entry whose address is NULL, with COPY_OTHER or COPY_BEYOND for the
- * faults that these describe; only lists of equal lengths are checked. After
- * such a fault, bytes may have been copied to wrong places of the stream or of
- * the pieces.
+ * Returns the fault of a job that is done. 0: no fault. COPY_LATE: the job's
+ * flag was not set in time; start the job again. Otherwise the result is the
+ * number of an invalid entry, from 1 on: the address is NULL, or the entry has
+ * the fault that an ORed COPY_OTHER or COPY_BEYOND describes. Only lists of
+ * equal lengths are checked. After such a fault, bytes may have been copied to
+ * wrong places in the stream or in the pieces.
  */
 uint32_t copy_cuda_job_fault(const copy_cuda_job_t *job);
 
@@ -214,8 +218,8 @@ ucxpool_status_t copy_cuda_copier_clear(copy_cuda_copier_t *copier, void *first,
                                         size_t stride, unsigned num);
 
 /*
- * Check that the GPU has not failed, while the caller waits for another stream
- * than the copier's. Returns the same errors as poll.
+ * Check that the GPU has not failed. For a caller that waits for a stream other
+ * than the copier's. Returns the same errors as copy_cuda_job_poll().
  */
 ucxpool_status_t copy_cuda_copier_check(const copy_cuda_copier_t *copier);
 

@@ -1,13 +1,15 @@
 /*
- * The engine of a pool: copies between segments and blocks, and tracks copies
- * in flight. It knows neither pools nor requests. Requests that wait for their
- * callers' streams are kept here for core/request.h.
+ * The copy engine of a pool. It copies between segments and blocks, and tracks
+ * copies in flight. It does not use the structs of pools and requests; it only
+ * holds the list of requests that wait for their callers' streams, for
+ * core/request.h.
  *
- * There are two engines. A copy on a GPU is started, and ends later. A copy by
- * the CPU has ended when its start returns, so none is ever in flight.
+ * There are two kinds of engines. The GPU engine starts a copy, which ends
+ * later. The CPU engine completes a copy before its start function returns, so
+ * it never has a copy in flight.
  *
- * The driver needs a current context: a thread with the pool's lock has the
- * GPU's context (core_lock()), and unlocking restores its own.
+ * The CUDA driver needs a current context. core_lock() makes the GPU's context
+ * current in the calling thread, and core_unlock() restores the thread's own.
  */
 #ifndef COPY_ENGINE_H
 #define COPY_ENGINE_H
@@ -29,11 +31,11 @@
 
 struct copy_job;
 
-/* The copy has ended, and its job was released. UCXPOOL_ERR_BUSY: its flag was
- * not written in time; start it again. */
+/* Called when a copy has ended and its job was released. UCXPOOL_ERR_BUSY: the
+ * copy's flag was not written in time; start the copy again. */
 typedef void (*copy_job_cb_t)(struct copy_job *copy, ucxpool_status_t status);
 
-/* One copy in flight; embedded in the object that it belongs to. */
+/* One copy in flight. Embedded in the object that the copy belongs to. */
 typedef struct copy_job {
     base_list_t      link;
     copy_cuda_job_t *job; /* NULL: not in flight */
@@ -55,17 +57,17 @@ typedef struct copy_work {
     bool         is_gather;     /* to the block; false: from the block */
     bool         has_far_block; /* for a scatter: on another GPU */
     bool         is_pushed;     /* the block belongs to the receiver */
-    /* In the receiver's memory: written by a gather to this memory, which then
-     * must take one launch, and awaited by the scatter from there, which may
-     * start before the gather ends. */
+    /* A flag in the receiver's memory. A gather to this memory writes the flag,
+     * and must then take only one launch. The scatter from this memory waits
+     * for the flag, so it may start before the gather ends. */
     copy_flag_t flag;
     /* The GPU cannot access the block (of a scatter), or some of the
      * segments. */
     bool has_host_block;
     bool has_host_segments;
-    bool has_gpu_segments; /* it can access some */
-    /* For a gather: a trace range that is begun here, and ended by the
-     * caller. */
+    bool has_gpu_segments; /* the GPU can access some */
+    /* For a gather: a trace range. The engine begins the range, and the caller
+     * ends it. */
     base_range_t *range;
 } copy_work_t;
 
@@ -77,15 +79,15 @@ typedef struct copy_room {
     size_t size;
 } copy_room_t;
 
-/* The properties and functions of an engine: see the functions of the same
- * names. */
+/* The properties and functions of an engine: see the functions copy_engine_*()
+ * of the same names. */
 typedef struct copy_engine_calls {
     ucxpool_memory_kind_t memory_kind; /* of its blocks */
-    /* Copies to start before other work: a launch takes so long that others
-     * have ended by then. */
+    /* Copies to start before other work is done. Only 1 on a GPU: a launch
+     * takes so long that earlier copies have ended by then. */
     unsigned batch;
-    /* Fragments in flight for each one of DEPTH: launches end later, and
-     * several are in flight. */
+    /* The number of fragments in flight is DEPTH times this factor. It is
+     * higher for a GPU, where several launches are in flight and end later. */
     unsigned depth_factor;
     void (*destroy)(copy_engine_t *engine);
     void (*enter)(copy_engine_t *engine);
@@ -145,19 +147,21 @@ ucxpool_status_t copy_engine_create_host(copy_engine_t **engine_p);
 ucxpool_status_t copy_engine_create(mem_cuda_device_t *device,
                                     copy_engine_t    **engine_p);
 
-/* Waits for copies in flight. NULL is allowed. */
+/* Destroy the engine after its copies in flight have ended. NULL is allowed. */
 void copy_engine_destroy(copy_engine_t *engine);
 
-/* The pool's lock must be held. NULL is allowed, for a pool that is being
- * created. */
+/* Make the GPU's context current, or restore the thread's own. The pool's lock
+ * must be held. NULL is allowed, for a pool that is being created. */
 void copy_engine_enter(copy_engine_t *engine);
 void copy_engine_leave(copy_engine_t *engine);
 
-/* Wait until no copy is in flight; the next progress reports their ends. */
+/* Wait until no copy is in flight. The next copy_engine_progress() reports the
+ * ends of the copies. */
 void copy_engine_wait(const copy_engine_t *engine);
 
-/* When to check copies in flight, because a GPU does not make a descriptor
- * readable. BASE_CLOCK_FOREVER: none in flight. */
+/* Returns the time at which copies in flight must be checked, because a GPU
+ * makes no descriptor readable when a copy ends. BASE_CLOCK_FOREVER: no copy is
+ * in flight. */
 uint64_t copy_engine_deadline(const copy_engine_t *engine);
 
 /*
@@ -169,7 +173,7 @@ uint64_t copy_engine_deadline(const copy_engine_t *engine);
  *                            not called
  * UCXPOOL_INPROGRESS         copy->done will be called
  * UCXPOOL_ERR_BUSY           no job is free: try again later
- * UCXPOOL_ERR_INVALID_PARAM  a piece of the caller has no address
+ * UCXPOOL_ERR_INVALID_PARAM  a piece of the caller has a NULL address
  * UCXPOOL_ERR_IO             a file of the caller could not be read, or the GPU
  *                            failed
  * others                     the GPU failed
@@ -180,16 +184,17 @@ ucxpool_status_t copy_engine_start(copy_engine_t *engine, copy_job_t *copy,
 
 /*
  * Copy between pairs of pieces; the second piece of each pair belongs to a
- * peer. The first function gets room for a list in a job, which the caller
- * fills; the second one launches. After an error of either there is no job.
+ * peer. copy_engine_pairs_get() gets a job with room for a list, which the
+ * caller fills. copy_engine_pairs_start() launches the copy. If either fails,
+ * the copy has no job.
  *
  * copy->first  The number of the list's first piece, for errors.
- * list         Of COPY_PAIRS or COPY_EVEN_PAIRS, in that room; or of
- *              COPY_EVEN_PLACES, in any pinned memory, whose entries need not
- *              be checked.
+ * list         A COPY_PAIRS or COPY_EVEN_PAIRS list in this room, or a
+ *              COPY_EVEN_PLACES list in any pinned memory. The caller need not
+ *              check the entries of the latter.
  * size         Bytes of all pairs.
- * is_to_other  True: from the addresses to their other sides. False: the
- *              opposite.
+ * is_to_other  True: copy from the addresses to their other sides. False: copy
+ *              from the other sides to the addresses.
  *
  * UCXPOOL_OK, UCXPOOL_INPROGRESS  of the first function; of the second:
  *                                 copy->done will be called
@@ -208,7 +213,7 @@ ucxpool_status_t copy_engine_pairs_start(copy_engine_t      *engine,
 void copy_engine_pairs_put(copy_engine_t *engine, copy_job_t *copy);
 
 /*
- * Set flags to 0 before they are used; waits for completion.
+ * Set flags to 0 before their first use, and wait for completion.
  *
  * UCXPOOL_ERR_UNSUPPORTED  the engine copies with the CPU
  * UCXPOOL_ERR_IO, others   the GPU failed
@@ -236,10 +241,11 @@ copy_engine_memory_kind(const copy_engine_t *engine)
 }
 
 /*
- * The types of the caller's memory, as ORed copy_memtype_t; 0 if the engine
- * does not need them.
+ * Find the types of the caller's memory: ORed copy_memtype_t values, or 0 if
+ * the engine does not need the types.
  *
- * UCXPOOL_ERR_UNSUPPORTED    some of it is on a GPU that this GPU cannot access
+ * UCXPOOL_ERR_UNSUPPORTED    some of the memory is on a GPU that this GPU
+ *                            cannot access
  * UCXPOOL_ERR_INVALID_PARAM  there is no memory at an address; see the detail
  * UCXPOOL_ERR_IO             the driver failed
  */
@@ -248,31 +254,33 @@ ucxpool_status_t copy_engine_memtypes(const copy_engine_t *engine,
                                       unsigned            *memtypes_p);
 
 /*
- * Do many short segments have the same length, over 0, and lie in one
- * allocation that a kernel can access? Needs one pass over the array. With
- * is_told the caller declared their location. Always false for the CPU's
- * engine, for a short array, and for long segments, whose copy takes much
- * longer than the check.
+ * Returns true if many short segments have the same length, over 0, and lie in
+ * one allocation that a kernel can access. This needs one pass over the array.
+ * is_told: the caller declared the location of the segments. Always returns
+ * false for the CPU engine, for a short array, and for long segments: their
+ * copy takes much longer than other checks.
  */
 bool copy_engine_is_even(const copy_engine_t *engine,
                          const copy_memory_t *memory, bool is_told);
 
-/* If the caller declares equal lengths, should a kernel check this? It then
- * reads the array, which must be pinned and long. */
+/* For segments that the caller declared to have equal lengths: returns true if
+ * a kernel should check the lengths. The kernel then reads the array, which
+ * must be pinned and long. */
 bool copy_engine_takes_even(const copy_engine_t *engine,
                             const copy_memory_t *memory);
 
-/* May a kernel read an array of `num` entries of `size` bytes? False for a
- * short array, for which the query is too expensive. */
+/* Returns true if a kernel can read an array of `num` entries of `size` bytes.
+ * Returns false for a short array, for which the query is too expensive. */
 bool copy_engine_reaches_array(const copy_engine_t *engine, const void *array,
                                size_t num, size_t size);
 
-/* The same for the array of addresses of pieces, or of segments that are known
- * to have the same length. */
+/* Like copy_engine_reaches_array(), for the array of addresses of pieces, or of
+ * segments that are known to have the same length. */
 bool copy_engine_reaches_list(const copy_engine_t *engine,
                               const copy_memory_t *memory);
 
-/* Does a peer use the same device? uuid: the peer's GPU, 16 bytes. */
+/* Returns true if a peer uses the same device. uuid: the UUID of the peer's
+ * GPU, 16 bytes. */
 bool copy_engine_shares_device(const copy_engine_t *engine, const void *uuid);
 
 #endif

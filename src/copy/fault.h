@@ -1,6 +1,6 @@
 /*
- * Errors for invalid entries of a list, found by the CPU, or by a kernel, which
- * reports them as a number (copy/tiles.h).
+ * Errors for invalid entries of a list. The CPU finds such entries, or a
+ * kernel, which reports a fault number (copy/tiles.h).
  */
 #ifndef COPY_FAULT_H
 #define COPY_FAULT_H
@@ -25,7 +25,7 @@ ucxpool_status_t copy_fault_find(const copy_memory_t *memory, size_t first,
                                  size_t end);
 
 /*
- * Translate the fault number of a kernel whose list began with number `first`.
+ * Translate the fault number of a kernel whose list began with piece `first`.
  *
  * UCXPOOL_OK        no fault
  * UCXPOOL_ERR_BUSY  COPY_LATE

@@ -34,7 +34,7 @@ ucxpool_status_t copy_file_check(const ucxpool_range_t *ranges,
 /* Collected parts of a file that have not been read yet. */
 typedef struct copy_file_reads {
     ucxpool_status_t       status; /* after an error, no more data is read */
-    const ucxpool_range_t *range;  /* the first range of these */
+    const ucxpool_range_t *range;  /* the range of the first part */
     uint64_t               offset; /* in its file */
     uint64_t               length; /* bytes in all */
     int                    num;    /* places */
@@ -47,8 +47,8 @@ static inline void copy_file_reads_init(copy_file_reads_t *reads)
     reads->num    = 0;
 }
 
-/* Read `length` bytes (1 or more) from `offset` of a range to `block`, at the
- * latest in the next flush. */
+/* Read `length` bytes (1 or more) from `offset` of a range to `block`. The read
+ * may be delayed until the next flush. */
 void copy_file_reads_add(copy_file_reads_t *reads, const ucxpool_range_t *range,
                          uint64_t offset, uint64_t length, void *block);
 
@@ -56,7 +56,7 @@ void copy_file_reads_add(copy_file_reads_t *reads, const ucxpool_range_t *range,
  * Read the collected parts.
  *
  * UCXPOOL_ERR_IO  a file could not be read, in this call or before; the detail
- *                 has its name, the offset and the reason
+ *                 has the file's name, the offset and the reason
  */
 ucxpool_status_t copy_file_reads_flush(copy_file_reads_t *reads);
 

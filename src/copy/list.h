@@ -23,19 +23,20 @@ typedef struct copy_entry {
 void copy_list(const copy_entry_t *copies, size_t num_copies);
 
 /*
- * Like copy_list(), but write the targets with non-temporal stores, which
- * bypass the cache. This avoids reading each line before it is written. It is
- * faster only if the line would be evicted before it is read: see
+ * Like copy_list(), but writes the targets with non-temporal stores, which
+ * bypass the cache. The CPU then does not read each line before writing it.
+ * This is faster only if the line would be evicted before it is used: see
  * copy_streams().
  */
 void copy_list_stream(const copy_entry_t *copies, size_t num_copies);
 
-/* Should targets of `total_size` bytes be written with non-temporal stores? */
+/* Returns true if targets of `total_size` bytes should be written with
+ * non-temporal stores. */
 bool copy_streams(size_t total_size);
 
-/* Measured between two processes on two kinds of CPU: the receiver reads
- * shorter messages while they are still in a cache, whatever the size of the
- * cache. */
+/* The total from which copy_streams() returns true. Measured between two
+ * processes on two kinds of CPU: the receiver reads shorter messages while they
+ * are still in a cache, whatever the size of the cache. */
 #define COPY_STREAM_TOTAL ((size_t)32 << 20)
 
 /*

@@ -1,8 +1,8 @@
 /*
  * The type of memory at an address, according to the CUDA driver.
  *
- * An answer holds for the whole allocation, so a list of segments in few
- * allocations needs few queries.
+ * The result of a query is valid for the whole allocation, so a list of
+ * segments in few allocations needs few queries.
  */
 #ifndef COPY_MEMTYPES_H
 #define COPY_MEMTYPES_H
@@ -57,13 +57,13 @@ ucxpool_status_t copy_memtypes_query(const mem_cuda_driver_t *driver,
                                      size_t                   num_segments,
                                      copy_memtypes_t         *memtypes_p);
 
-/* The same for pieces of one length. */
+/* Like copy_memtypes_query(), for pieces of one length. */
 ucxpool_status_t copy_memtypes_of_pieces(const mem_cuda_driver_t *driver,
                                          void *const             *addresses,
                                          size_t num_pieces, uint64_t length,
                                          copy_memtypes_t *memtypes_p);
 
-/* The same for ranges, except those of files. */
+/* Like copy_memtypes_query(), for ranges; skips ranges of files. */
 ucxpool_status_t copy_memtypes_of_ranges(const mem_cuda_driver_t *driver,
                                          const ucxpool_range_t   *ranges,
                                          size_t                   num_ranges,

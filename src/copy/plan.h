@@ -39,7 +39,7 @@ typedef struct copy_totals {
     uint64_t stream_size;  /* with padding between segments, none at the end */
 } copy_totals_t;
 
-/* The totals of a message with one segment. */
+/* Returns the totals of a message with one segment. */
 static inline copy_totals_t copy_totals_of_piece(uint64_t size)
 {
     copy_totals_t totals = {1, size, size};
@@ -51,9 +51,8 @@ static inline copy_totals_t copy_totals_of_piece(uint64_t size)
  * Count the runs of a segment list, and sum them up. Writes the first max_runs
  * of them to `runs`, so that short lists of runs need no second pass.
  *
- * UCXPOOL_ERR_INVALID_PARAM  a segment with a length and a NULL address, or
- *                            lengths that overflow; the detail names the
- *                            segment
+ * UCXPOOL_ERR_INVALID_PARAM  a segment that is not empty has a NULL address, or
+ *                            the lengths overflow; the detail names the segment
  */
 ucxpool_status_t copy_lengths_count(const ucxpool_segment_t *segments,
                                     size_t num_segments, copy_run_t *runs,
@@ -61,8 +60,8 @@ ucxpool_status_t copy_lengths_count(const ucxpool_segment_t *segments,
                                     copy_totals_t *totals_p);
 
 /*
- * The run of pieces of one length, and its totals. *num_runs_p is 0 if there
- * are no pieces.
+ * Compute the run of pieces of one length, and its totals. *num_runs_p is 0 if
+ * there are no pieces.
  *
  * UCXPOOL_ERR_INVALID_PARAM  the sum overflows
  */
@@ -89,8 +88,8 @@ ucxpool_status_t copy_lengths_of_ranges(const ucxpool_range_t *ranges,
                                         size_t max_runs, size_t *num_runs_p,
                                         copy_totals_t *totals_p);
 
-/* Write the lengths of the segments from number `first` on; returns how
- * many. */
+/* Write the lengths of the segments from number `first` on. Returns their
+ * number. */
 size_t copy_lengths_expand(const copy_run_t *runs, size_t num_runs,
                            uint64_t first, size_t num_lengths, size_t *lengths);
 
@@ -149,7 +148,8 @@ static inline bool copy_memory_is_pieces(const copy_memory_t *memory)
     return memory->addresses != NULL;
 }
 
-/* Is it known that all have the same length, without reading the array? */
+/* Returns true if all segments or pieces are known to have the same length
+ * without reading the array. */
 static inline bool copy_memory_is_even(const copy_memory_t *memory)
 {
     return copy_memory_is_pieces(memory) || (memory->length != 0);
@@ -169,7 +169,7 @@ static inline uint64_t copy_memory_length(const copy_memory_t *memory, size_t i)
                                        : memory->segments[i].length;
 }
 
-/* NULL for a part of a file. */
+/* Returns NULL for a part of a file. */
 static inline void *copy_memory_address(const copy_memory_t *memory, size_t i)
 {
     if (copy_memory_is_ranges(memory)) {
@@ -189,8 +189,8 @@ static inline void *copy_memory_address(const copy_memory_t *memory, size_t i)
  *     memory          the sender's own segments, or the receiver's, which may
  *                     be cut in any other way
  *
- * A plan walks both lists. Ranges in order need no extra work; a range before
- * the last one restarts the walk.
+ * A plan walks both lists. Ranges that are requested in order need no extra
+ * work; a range before the previous one restarts the walk.
  */
 
 /* A position in both lists. */
@@ -234,12 +234,12 @@ typedef struct copy_extent {
 void copy_plan_extent(copy_plan_t *plan, uint64_t offset, uint64_t length,
                       copy_extent_t *extent_p);
 
-/* Bytes of padding at `offset`; 0 if there is data, or at the end of the
- * stream. */
+/* Returns the bytes of padding at `offset`; 0 if there is data, or at the end
+ * of the stream. */
 uint64_t copy_plan_padding(copy_plan_t *plan, uint64_t offset);
 
 /* --- the walk of a plan -----------------------------------------------------
- * Only for files in this directory.
+ * These functions are only for files in this directory.
  *
  * The walk is at a byte of the stream, plan->at.offset, and has the positions
  * of this byte in both lists:
@@ -250,23 +250,26 @@ uint64_t copy_plan_padding(copy_plan_t *plan, uint64_t offset);
  *     at.memory, at.memory_offset            the next byte of memory to use
  *
  * The stride of a segment is its length in the stream with the padding that
- * follows. Whole runs and the segments of a run are passed by arithmetic, so a
- * peer's run of 2^40 segments is as fast as a run of one.
+ * follows. The walk skips whole runs, and segments within a run, by arithmetic,
+ * so a peer's run of 2^40 segments takes no longer than a run of one.
  */
 
-/* Bytes of the stream from the start of a segment of a run to the next one. */
+/* Returns the bytes of the stream from the start of a segment of a run to the
+ * start of the next one. */
 static inline uint64_t copy_run_stride(const copy_run_t *run)
 {
     return base_align_up(run->length, COPY_ALIGNMENT);
 }
 
-/* Are the segments of a run contiguous in the stream, without padding? */
+/* Returns true if the segments of a run are contiguous in the stream, without
+ * padding. */
 static inline bool copy_run_is_dense(const copy_run_t *run)
 {
     return (run->length % COPY_ALIGNMENT) == 0;
 }
 
-/* Bytes from a position in a run to the next padding or the end of the run. */
+/* Returns the bytes from a position in a run to the next padding or the end of
+ * the run. */
 static inline uint64_t copy_run_data(const copy_run_t *run, uint64_t index,
                                      uint64_t segment_offset)
 {
@@ -275,8 +278,8 @@ static inline uint64_t copy_run_data(const copy_run_t *run, uint64_t index,
     return count * run->length - segment_offset;
 }
 
-/* The next byte of memory. Computed as an integer, because an unchecked piece
- * may be NULL. */
+/* Returns the address of the next byte of memory. It is computed as an integer,
+ * because an unchecked address may be NULL. */
 static inline char *copy_walk_address(const copy_plan_t *plan)
 {
     return (
@@ -284,7 +287,7 @@ static inline char *copy_walk_address(const copy_plan_t *plan)
                 plan->at.memory_offset);
 }
 
-/* Bytes of a range that lie within the stream. */
+/* Returns how many bytes of a range lie within the stream. */
 static inline uint64_t copy_walk_clip(const copy_plan_t *plan, uint64_t offset,
                                       uint64_t length)
 {
@@ -293,16 +296,17 @@ static inline uint64_t copy_walk_clip(const copy_plan_t *plan, uint64_t offset,
 }
 
 /*
- * Move to an offset of the stream; restarts if it lies before the previous
- * range. Afterwards, the walk is in a segment that is not empty (or its
- * padding), and in memory that is not empty if there are bytes left; or after
- * the last run.
+ * Move the walk to an offset of the stream; restart the walk if the offset lies
+ * before the previous range. Afterwards, the walk is after the last run, or in
+ * a segment that is not empty (or its padding). If bytes are left, the walk is
+ * also in memory that is not empty.
  */
 void copy_walk_seek(copy_plan_t *plan, uint64_t offset);
 
 /* --- passes over a list -----------------------------------------------------
- * Passes over a caller's list of segments, at the speed of memory: with 100,000
- * segments, the CPU needs as much time for the list as the GPU for the data.
+ * Passes over a caller's list of segments, which are as fast as memory allows.
+ * Speed matters: with 100,000 segments, the CPU needs as much time for the list
+ * as the GPU for the data.
  */
 
 /*
@@ -313,16 +317,16 @@ size_t copy_pairs_alike(const ucxpool_segment_t *segments, size_t num_segments,
                         uint64_t length);
 
 /*
- * Copy the addresses of the leading segments that have this length; returns how
- * many.
+ * Copy the addresses of the leading segments that have this length. Returns
+ * their number.
  */
 size_t copy_pairs_addresses(const ucxpool_segment_t *segments,
                             size_t num_segments, uint64_t length,
                             uint64_t *addresses);
 
 /*
- * Sum up the lengths. Returns false if this fast pass cannot decide: an address
- * is NULL, or the lengths may overflow.
+ * Sum up the lengths. Returns false if this fast pass cannot compute the sum:
+ * an address is NULL, or the lengths may overflow.
  */
 bool copy_pairs_sum(const ucxpool_segment_t *segments, size_t num_segments,
                     uint64_t *sum_p);
@@ -332,7 +336,7 @@ size_t copy_pairs_present(void *const *addresses, size_t num_addresses);
 
 /*
  * Count the leading segments (or pieces) that lie within [start, start + size).
- * May return fewer than there are.
+ * The result may be too low.
  */
 size_t copy_pairs_inside(const ucxpool_segment_t *segments, size_t num_segments,
                          uint64_t start, uint64_t size);
@@ -341,13 +345,13 @@ size_t copy_pairs_within(void *const *addresses, size_t num_addresses,
 
 /*
  * Count the leading segments that have this length, over 0, and lie within
- * [start, start + size). May return fewer than there are.
+ * [start, start + size). The result may be too low.
  */
 size_t copy_pairs_even(const ucxpool_segment_t *segments, size_t num_segments,
                        uint64_t length, uint64_t start, uint64_t size);
 
-/* Copy addresses up to the first NULL, in one pass; returns how many. May write
- * more, up to num_addresses. */
+/* Copy addresses up to the first NULL, in one pass. Returns their number. May
+ * write more than these, up to num_addresses. */
 size_t copy_pairs_copy(void *const *addresses, size_t num_addresses,
                        uint64_t *copies);
 

@@ -6,7 +6,8 @@
  * One side of a launch is a list of pieces anywhere in memory. The other side
  * is the stream: contiguous memory, or a few contiguous ranges, such as blocks.
  * A gather copies from the list to the stream, a scatter from the stream to the
- * list. Or both sides are pieces anywhere, in pairs of equal length.
+ * list. Alternatively, both sides are pieces anywhere in memory, in pairs of
+ * equal length.
  *
  *     list      [  0  ][        1        ][ 2 ][      3      ]
  *     tiles     |       0       |       1       |     2      |
@@ -18,8 +19,8 @@
  * A gather zeroes the padding between pieces, so that old data does not leak to
  * the reader of the stream. A tile may begin in the middle of a piece, but not
  * in padding. The list lies in pinned host memory. The kernel reads it over
- * PCIe, each entry once for each tile that needs it, so compact forms of the
- * list are faster.
+ * PCIe. It reads an entry once for each tile that needs the entry, so compact
+ * forms of the list are faster.
  */
 #ifndef COPY_TILES_H
 #define COPY_TILES_H
@@ -28,20 +29,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Pieces begin at multiples of this in the stream, except with COPY_EXACT. */
+/* Pieces begin at multiples of this number in the stream, except with
+ * COPY_EXACT. */
 #define COPY_UNIT 16
 
-/* Threads of a block, which process as many entries of a list at a time. */
+/* The threads of a thread block, which process as many entries of a list at a
+ * time. */
 #define COPY_THREADS 256
 
-/* The fault of a launch whose flag was not written in time, and which copied
- * nothing or only a part; and the maximum wait in cycles, about 100 us. */
+/* COPY_LATE is the fault of a launch whose flag was not written in time; the
+ * launch copied nothing or only a part. COPY_PATIENCE is the maximum wait in
+ * cycles, about 100 us. */
 #define COPY_LATE     UINT32_MAX
 #define COPY_PATIENCE 200000u
 
-/* The fault of a launch is the number, from 1 on, of an entry that was skipped:
- * it has no address. With COPY_BEYOND, its offset exceeds the limit; with
- * COPY_OTHER, its length differs from the list's length. */
+/* Any other fault of a launch is the number, from 1 on, of an entry that was
+ * skipped because its address is NULL. With COPY_BEYOND, its offset exceeds the
+ * limit instead; with COPY_OTHER, its length differs from the list's length. */
 #define COPY_BEYOND (UINT32_C(1) << 31)
 #define COPY_OTHER  (UINT32_C(1) << 30)
 
@@ -53,18 +57,18 @@ typedef enum copy_form {
     COPY_UNIFORM,
     /* 16 bytes: copy_segment_t, the layout of the caller's segments. */
     COPY_SEGMENTS,
-    /* The same for segments that all have the same length. */
+    /* Like COPY_SEGMENTS, for segments that all have the same length. */
     COPY_EVEN_SEGMENTS,
     /* 16 bytes: copy_exact_t, which has an offset in the stream. Gaps between
-     * entries are not changed; add a piece of zeros to clear one. */
+     * entries are not changed; add a piece of zeros to clear a gap. */
     COPY_EXACT,
     /* 24 bytes: copy_pair_t, which has the addresses of both sides. There is no
      * stream. */
     COPY_PAIRS,
-    /* 16 bytes: copy_even_pair_t. The same for pieces of one length. */
+    /* 16 bytes: copy_even_pair_t. Like COPY_PAIRS, for pieces of one length. */
     COPY_EVEN_PAIRS,
-    /* 8 bytes: an address. The same with two lists: the second list has the
-     * offsets of the other sides from the stream's address. */
+    /* 8 bytes: an address. Like COPY_EVEN_PAIRS, with two lists: the second
+     * list has the offsets of the other sides from the stream's address. */
     COPY_EVEN_PLACES
 } copy_form_t;
 
@@ -115,7 +119,8 @@ typedef struct copy_list {
     uint64_t        stream;  /* its address */
     const uint64_t *offsets; /* only COPY_EVEN_PLACES */
     uint64_t        limit;   /* the largest valid offset */
-    /* Is the last piece padded, too? Not for COPY_EXACT, pairs and places. */
+    /* The last piece is padded, too. Not used for COPY_EXACT, pairs and
+     * places. */
     bool is_padded;
     /* The stream is accessed over a link, whose bandwidth limits the copy. */
     bool is_far;
@@ -127,16 +132,16 @@ typedef struct copy_list {
 #define COPY_BOTH
 #endif
 
-/* Do all pieces of this form have the same length, so that the kernel computes
- * the tiles? */
+/* Returns true if all pieces of this form have the same length, so that the
+ * kernel computes the tiles. */
 COPY_BOTH static inline bool copy_is_even(copy_form_t form)
 {
     return (form == COPY_ONE) || (form == COPY_UNIFORM) ||
            (form == COPY_EVEN_SEGMENTS) || (form >= COPY_EVEN_PAIRS);
 }
 
-/* Bytes of the stream from the start of a piece to the next; pairs have no
- * padding. */
+/* Returns the bytes of the stream from the start of a piece to the start of the
+ * next one; pairs have no padding. */
 COPY_BOTH static inline uint32_t copy_even_stride(copy_form_t form,
                                                   uint32_t    length)
 {
@@ -146,8 +151,9 @@ COPY_BOTH static inline uint32_t copy_even_stride(copy_form_t form,
 }
 
 /*
- * Tile number `index` of pieces of one length, which take `size` bytes of the
- * stream. Its origin is an offset, for any number of pieces.
+ * Computes tile number `index` of a list of pieces of one length, which take
+ * `size` bytes of the stream. The tile's origin is always an offset, even with
+ * only one piece.
  */
 COPY_BOTH static inline copy_tile_t
 copy_tile_even(uint64_t stream, uint32_t size, uint32_t stride,
@@ -167,7 +173,7 @@ copy_tile_even(uint64_t stream, uint32_t size, uint32_t stride,
     return tile;
 }
 
-/* Bytes of the stream that a list of equal lengths takes. */
+/* Returns the bytes of the stream that a list of equal lengths takes. */
 static inline uint32_t copy_even_size(const copy_table_t *list)
 {
     uint32_t stride = copy_even_stride(list->form, list->length);
@@ -184,18 +190,20 @@ extern "C" {
 #endif
 
 /*
- * The number of bytes of the stream per tile, a multiple of 512. It is chosen
- * so that a launch for `stream_size` bytes uses all multiprocessors of the
- * device. If the stream is far, it uses only as many as are needed to saturate
- * the link, and leaves the others to copies that do not wait for a link.
+ * Returns the number of bytes of the stream per tile, a multiple of 512. With
+ * this size, a launch for `stream_size` bytes uses all multiprocessors of the
+ * device. If the stream is far, the launch uses only as many as are needed to
+ * saturate the link, and leaves the others to copies that do not wait for a
+ * link.
  */
 uint32_t copy_tile_size(uint64_t stream_size, unsigned num_processors,
                         bool is_far);
 
 /*
  * Cut a list of different lengths into tiles of tile_size bytes of the stream,
- * a multiple of COPY_UNIT and at most 1 MiB. Writes at most max_tiles tiles;
- * returns the number that the list takes. With max_tiles 0, it only counts.
+ * a multiple of COPY_UNIT and at most 1 MiB. Writes at most max_tiles tiles.
+ * Returns the number of tiles that the list needs. With max_tiles 0, this
+ * function only counts.
  */
 size_t copy_tiles_cut(const copy_table_t *list, uint32_t tile_size,
                       copy_tile_t *tiles, size_t max_tiles);

@@ -35,7 +35,7 @@ DEVICE uint32_t load4(uint64_t address)
     return v;
 }
 
-/* Later loads see all that was written before this word. */
+/* Load a word; later loads see all data that was written before this word. */
 DEVICE uint32_t load4_acquire(uint64_t address)
 {
     uint32_t v;
@@ -47,7 +47,7 @@ DEVICE uint32_t load4_acquire(uint64_t address)
     return v;
 }
 
-/* Cycles of this multiprocessor. */
+/* Returns the cycle counter of this multiprocessor. */
 DEVICE uint64_t clock_now()
 {
     uint64_t v;
@@ -98,7 +98,7 @@ DEVICE void store1(uint64_t address, uint32_t v)
     asm volatile("st.global.u8 [%0], %1;" ::"l"(address), "r"(v) : "memory");
 }
 
-/* Four bytes of two words, from byte bits / 8 on. */
+/* Returns four bytes of two words, from byte bits / 8 on. */
 DEVICE uint32_t funnel(uint32_t low, uint32_t high, uint32_t bits)
 {
     uint32_t v;
@@ -126,7 +126,7 @@ DEVICE uint32_t load_word(uint64_t address, uint64_t first, uint64_t last)
     return v;
 }
 
-/* Five of eight words, from word `skip` on. */
+/* Selects five of eight words, from word `skip` on. */
 DEVICE void select_words(words4 low, words4 high, uint32_t skip, uint32_t *v)
 {
     bool     two = skip & 2;
